@@ -1,0 +1,202 @@
+"""Abstract values: what tracing knows of an array without its elements.
+
+`ShapedArray`s are interned: two with equal contents are the same object, so that comparing them and using
+them as dictionary keys costs a pointer.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from xlafront.core import dtypes
+
+
+class AbstractValue:
+    """Base of everything that can be the type of a variable in a program."""
+
+    __slots__ = ()
+
+    def at_least_vspace(self) -> AbstractValue:
+        """The type of tangents of values of this type."""
+        raise TypeError(f"values of type {self} have no tangents")
+
+    to_tangent_aval = at_least_vspace
+
+
+_interned: dict[tuple, ShapedArray] = {}
+
+
+class ShapedArray(AbstractValue):
+    """Shape, dtype and weak type of an array; with its sharding and manual axes where those are part of the type."""
+
+    __slots__ = ("shape", "dtype", "weak_type", "ndim", "sharding", "vma", "memory_space", "_tangent", "__weakref__")
+
+    shape: tuple[Any, ...]
+    dtype: Any
+    weak_type: bool
+    ndim: int
+
+    def __new__(cls, shape, dtype, weak_type=False, *, sharding=None, vma=frozenset(), memory_space=None,
+                manual_axis_type=None):
+        key = (shape, dtype, weak_type, sharding, vma or manual_axis_type or frozenset(), memory_space)
+        try:
+            found = _interned.get(key)
+        except TypeError:
+            found = None
+        if found is not None:
+            return found
+        if not isinstance(dtype, (np.dtype, dtypes.ExtendedDType)):
+            dtype = dtypes.dtype(dtype)
+        shape = tuple(int(n) if isinstance(n, (int, np.integer)) else n for n in shape)
+        key = (shape, dtype, bool(weak_type), *key[3:])
+        aval = _interned.get(key)
+        if aval is None:
+            aval = object.__new__(cls)
+            aval.shape, aval.dtype, aval.weak_type, aval.sharding, aval.vma, aval.memory_space = key
+            aval.ndim = len(shape)
+            aval._tangent = None
+            # setdefault: two threads may intern the same contents at once and both must get one object.
+            aval = _interned.setdefault(key, aval)
+        return aval
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def manual_axis_type(self):
+        return self.vma
+
+    def update(self, **changes) -> ShapedArray:
+        fields = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type, "sharding": self.sharding,
+                  "vma": self.vma, "memory_space": self.memory_space}
+        return ShapedArray(**(fields | changes))
+
+    def strip_weak_type(self) -> ShapedArray:
+        return self.update(weak_type=False) if self.weak_type else self
+
+    def at_least_vspace(self) -> ShapedArray:
+        if self._tangent is None:
+            tangent = dtypes.tangent_dtype(self.dtype)
+            self._tangent = self if tangent == self.dtype else self.update(dtype=tangent, weak_type=False)
+        return self._tangent
+
+    to_tangent_aval = at_least_vspace
+
+    def __len__(self):
+        if not self.shape:
+            raise TypeError("len() of an array without dimensions")
+        return self.shape[0]
+
+    def __reduce__(self):
+        return _shaped_array, (self.shape, self.dtype, self.weak_type, self.sharding, self.vma, self.memory_space)
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __str__(self):
+        return str_short(self)
+
+    def str_short(self, short_dtypes=False, mesh_axis_types=False) -> str:
+        return str_short(self) if short_dtypes else f"{self.dtype.name}[{_dims(self.shape)}]"
+
+    def __repr__(self):
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"ShapedArray({self.dtype.name}[{_dims(self.shape)}]{weak})"
+
+
+ShapedArray.__copy__ = lambda self: self
+
+
+def _shaped_array(shape, dtype, weak_type, sharding, vma, memory_space):
+    return ShapedArray(shape, dtype, weak_type, sharding=sharding, vma=vma, memory_space=memory_space)
+
+
+class AbstractToken(AbstractValue):
+    """The type of the tokens that put ordered effects in their order."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return "Tok"
+
+
+abstract_token = AbstractToken()
+
+
+def _dims(shape) -> str:
+    return ",".join(map(str, shape))
+
+
+_SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
+
+
+def short_dtype(dtype) -> str:
+    """`float32 -> f32`, `bool -> bool`, `float8_e4m3fn -> f8_e4m3fn`."""
+    name = dtype.name
+    head = name.rstrip("0123456789") if "_" not in name else name.split("_")[0].rstrip("0123456789")
+    return _SHORT.get(head, head) + name[len(head):] if head in _SHORT else name
+
+
+def str_short(aval) -> str:
+    """`f32[3,4]`, as programs are printed."""
+    if isinstance(aval, ShapedArray):
+        return f"{short_dtype(aval.dtype)}[{_dims(aval.shape)}]"
+    return repr(aval)
+
+
+class ShapeDtypeStruct:
+    """A stand-in for an array in `eval_shape`, `lower` and the like: shape, dtype and optionally a sharding.
+
+    >>> jit(f).lower(ShapeDtypeStruct((8, 128), "float32"))
+    """
+
+    __slots__ = ("shape", "dtype", "sharding", "weak_type", "vma", "is_ref")
+
+    def __init__(self, shape, dtype, *, sharding=None, weak_type=False, vma=None, manual_axis_type=None, is_ref=False):
+        if dtype is None:
+            raise ValueError("ShapeDtypeStruct needs a dtype, got None.")
+        self.shape = tuple(shape)
+        self.dtype = dtype if isinstance(dtype, dtypes.ExtendedDType) else np.dtype(dtype)
+        self.sharding = sharding
+        self.weak_type = weak_type
+        self.vma = vma if vma is not None else manual_axis_type
+        self.is_ref = is_ref
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def manual_axis_type(self):
+        return self.vma
+
+    def __len__(self):
+        if not self.shape:
+            raise TypeError("len() of a ShapeDtypeStruct without dimensions")
+        return self.shape[0]
+
+    def update(self, **changes) -> ShapeDtypeStruct:
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return ShapeDtypeStruct(**(fields | changes))
+
+    def _contents(self):
+        return (self.shape, self.dtype, self.sharding, self.weak_type, self.vma, self.is_ref)
+
+    def __eq__(self, other):
+        return isinstance(other, ShapeDtypeStruct) and self._contents() == other._contents()
+
+    def __hash__(self):
+        return hash(self._contents())
+
+    def __repr__(self):
+        sharding = f", sharding={self.sharding}" if self.sharding is not None else ""
+        weak = f", weak_type={self.weak_type}" if self.weak_type else ""
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{sharding}{weak})"

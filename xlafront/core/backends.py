@@ -1,0 +1,107 @@
+"""Which clients and devices this process uses: the settings' side of `runtime.clients`."""
+
+from __future__ import annotations
+
+from xlafront.runtime import config
+from xlafront.runtime.clients import PlatformError, canonical_platform, clients
+
+
+def settings() -> dict:
+    return {"num_cpu_devices": config.num_cpu_devices.value,
+            "cpu_enable_async_dispatch": config.cpu_enable_async_dispatch.value}
+
+
+def wanted_platforms() -> list[str]:
+    text = config.platforms.value or config.platform_name.value or ""
+    return [name for name in text.split(",") if name.strip()]
+
+
+def client(platform=None):
+    """The client of a platform (`"cpu"`, `"gpu"`, `"cuda"`, `"tpu"`), or the default one."""
+    if platform is None:
+        return clients.choose_default(wanted_platforms(), settings())
+    if not isinstance(platform, str):
+        return platform
+    name = canonical_platform(platform)
+    wanted = wanted_platforms()
+    if wanted and name not in [canonical_platform(w) for w in wanted]:
+        raise PlatformError(f"the platform {platform!r} is switched off: XLAFRONT_PLATFORMS (or the setting 'platforms') "
+                            f"allows only {','.join(wanted)}.")
+    return clients.get(name, settings())
+
+
+def lowering_platform(client) -> str:
+    """The name under which lowering rules know the client's platform."""
+    name = client._raw_platform
+    return "cuda" if name == "gpu" else name
+
+
+def default_backend() -> str:
+    """The name of the platform that arrays go to by default: `"cpu"`, `"gpu"` or `"tpu"`.
+
+    >>> xlafront.default_backend()
+    'cpu'
+    """
+    return client().platform
+
+
+def devices(backend=None) -> list:
+    """All devices of a platform, those of other processes included."""
+    return client(backend).devices()
+
+
+def local_devices(process_index=None, backend=None, host_id=None) -> list:
+    """The devices of one process, this one by default."""
+    index = host_id if process_index is None else process_index
+    chosen = client(backend)
+    if index is None:
+        return chosen.local_devices()
+    if not 0 <= index < process_count(backend):
+        raise ValueError(f"there is no process {index}: this program runs in {process_count(backend)} process(es)")
+    return [d for d in chosen.devices() if d.process_index == index]
+
+
+def device_count(backend=None) -> int:
+    return client(backend).device_count()
+
+
+def local_device_count(backend=None) -> int:
+    return client(backend).local_device_count()
+
+
+def process_index(backend=None) -> int:
+    return client(backend).process_index()
+
+
+def process_count(backend=None) -> int:
+    return max(d.process_index for d in devices(backend)) + 1
+
+
+def process_indices(backend=None) -> list[int]:
+    return sorted({d.process_index for d in devices(backend)})
+
+
+def default_device():
+    """Where new arrays go: the `default_device` setting, else the first local device."""
+    chosen = config.default_device.value
+    if chosen is None:
+        return client().local_devices()[0]
+    if isinstance(chosen, str):
+        return client(chosen).local_devices()[0]
+    return chosen
+
+
+_cache: list = []
+
+
+def disk_cache():
+    """The compile cache on disk, as the settings say, or None."""
+    if not config.enable_compilation_cache.value:
+        return None
+    from xlafront.runtime.disk_cache import DiskCache, default_directory
+
+    key = (config.cache_dir.value or default_directory(), config.compilation_cache_max_size.value,
+           config.compilation_cache_min_compile_time_secs.value)
+    if not _cache or _cache[0] != key:
+        _cache[:] = [key, DiskCache(*key)]
+    return _cache[1]

@@ -1,0 +1,431 @@
+"""Element types: which there are, how they promote, how they are canonicalised.
+
+Promotion is a lattice (`_LATTICE` below): the type of a result is the least one that both operands can reach.
+Python scalars, and arrays made from them, are *weakly* typed: they stand low in the lattice, at `i*`, `f*` and
+`c*`, and take the type of what they meet.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from xlafront.runtime import config
+
+
+class TypePromotionError(ValueError):
+    """Two dtypes have no common one that both promote to without being asked."""
+
+
+# Extended dtypes: elements that are not numbers, such as random keys.
+
+
+class extended(np.generic):
+    """Scalar type above all extended dtypes."""
+
+
+class prng_key(extended):
+    """Scalar type of random keys: `issubdtype(key.dtype, prng_key)`."""
+
+
+class ExtendedDType:
+    """A dtype whose elements are small arrays of a physical dtype.
+
+    Subclasses set `name`, `type` and `_rules` (with `physical_element_shape` and `physical_dtype`), and are
+    hashable and equal by content.
+    """
+
+    name: str
+    type: type
+    _rules: Any
+
+    @property
+    def itemsize(self) -> int:
+        rules = self._rules
+        return int(np.prod(rules.physical_element_shape)) * np.dtype(rules.physical_dtype).itemsize
+
+    kind = "V"
+
+    def __str__(self):
+        return self.name
+
+    __repr__ = __str__
+
+
+class PRNGKeyDType(ExtendedDType):
+    """The dtype of random keys of one implementation, written `key<fry>`."""
+
+    __slots__ = ("impl",)
+
+    type = prng_key
+
+    def __init__(self, impl):
+        self.impl = impl
+
+    @property
+    def name(self) -> str:
+        return f"key<{self.impl.tag}>"
+
+    @property
+    def _rules(self):
+        return self
+
+    @property
+    def physical_element_shape(self) -> tuple[int, ...]:
+        return self.impl.key_shape
+
+    physical_dtype = np.dtype("uint32")
+
+    def __eq__(self, other):
+        return type(other) is PRNGKeyDType and self.impl == other.impl
+
+    def __hash__(self):
+        return hash((PRNGKeyDType, self.impl))
+
+
+# Tangents of integers and booleans have no information; neither does their dtype.
+float0 = np.dtype([("float0", np.void, 0)])
+
+_SMALL_FLOATS = ("float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
+                 "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn")
+_SMALL_INTS = ("int2", "int4", "uint2", "uint4")
+
+bool_ = np.dtype(np.bool_)
+int8, int16, int32, int64 = (np.dtype(f"int{n}") for n in (8, 16, 32, 64))
+uint8, uint16, uint32, uint64 = (np.dtype(f"uint{n}") for n in (8, 16, 32, 64))
+float16, float32, float64 = (np.dtype(f"float{n}") for n in (16, 32, 64))
+complex64, complex128 = np.dtype(np.complex64), np.dtype(np.complex128)
+bfloat16 = np.dtype(ml_dtypes.bfloat16)
+
+small_floats = tuple(np.dtype(getattr(ml_dtypes, name)) for name in _SMALL_FLOATS)
+small_ints = tuple(np.dtype(getattr(ml_dtypes, name)) for name in _SMALL_INTS)
+custom_floats = (bfloat16, *small_floats)
+
+python_scalar_dtypes: dict[type, np.dtype] = {bool: bool_, int: int64, float: float64, complex: complex128}
+
+supported = frozenset((bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, float32, float64,
+                       complex64, complex128, float0, *custom_floats, *small_ints))
+
+_TO_32 = {int64: int32, uint64: uint32, float64: float32, complex128: complex64}
+
+
+def dtype(x) -> Any:
+    """The dtype named by a dtype, a scalar type, a string, or an array's own; not canonicalised."""
+    if isinstance(x, (np.dtype, ExtendedDType)):
+        return x
+    if isinstance(x, type) and x in python_scalar_dtypes:
+        return python_scalar_dtypes[x]
+    found = getattr(x, "dtype", None)
+    if isinstance(found, (np.dtype, ExtendedDType)):
+        return found
+    if isinstance(x, str) and x in _BY_NAME:
+        return _BY_NAME[x]
+    if type(x) in python_scalar_dtypes:
+        return python_scalar_dtypes[type(x)]
+    return np.dtype(x)
+
+
+_BY_NAME = {d.name: d for d in (bfloat16, *small_floats, *small_ints)}
+
+
+def canonicalize_dtype(x, allow_extended_dtype: bool = False):
+    """The dtype that arrays really get: 64-bit types become 32-bit ones unless `enable_x64` is on."""
+    d = x if isinstance(x, np.dtype) else dtype(x)
+    if isinstance(d, ExtendedDType):
+        if allow_extended_dtype:
+            return d
+        raise ValueError(f"{d} is an extended dtype, which cannot be used here")
+    if not config.enable_x64.value:
+        d = _TO_32.get(d, d)
+    if d not in supported:
+        d = d.newbyteorder("=")
+        if d not in supported:
+            raise TypeError(f"arrays cannot hold elements of type {d}: use booleans, numbers, or encode them first.")
+    return d
+
+
+def default_dtype(kind: type):
+    """The canonical dtype of Python scalars of a type: `float -> float32`."""
+    return canonicalize_dtype(python_scalar_dtypes[kind])
+
+
+def check_user_dtype(x, function: str):
+    """Canonicalise a dtype that the user asked for, and warn when that takes away bits."""
+    d = dtype(x)
+    canonical = canonicalize_dtype(d, allow_extended_dtype=True)
+    if canonical != d and not isinstance(x, type(float)) and _TO_32.get(d) == canonical:
+        import warnings
+
+        warnings.warn(f"{function} was asked for dtype {d}, which is truncated to {canonical}: 64-bit types are off. "
+                      f"Switch them on with config.update('enable_x64', True) or XLAFRONT_ENABLE_X64=1.",
+                      stacklevel=4)
+    return canonical
+
+
+def check_int_fits(value: int, d: np.dtype) -> None:
+    if d == int32 and not -2147483648 <= value <= 2147483647:
+        raise OverflowError(f"the Python int {value} does not fit {d}. Switch 64-bit types on (enable_x64), or use "
+                            f"a float or np.uint32.")
+    if d == int64 and not -(1 << 63) <= value < 1 << 63:
+        raise OverflowError(f"the Python int {value} does not fit {d}: use a float.")
+
+
+# Kinds of dtypes
+
+
+def issubdtype(a, b) -> bool:
+    """`numpy.issubdtype` that knows the ml_dtypes and the extended dtypes.
+
+    >>> issubdtype(ml_dtypes.bfloat16, np.floating)
+    True
+    """
+    if isinstance(a, ExtendedDType):
+        kind: Any = a.type
+    elif isinstance(a, type) and issubclass(a, extended):
+        kind = a
+    else:
+        kind = None
+    if kind is not None:
+        if isinstance(b, ExtendedDType):
+            return a == b
+        return isinstance(b, type) and issubclass(kind, b)
+    if isinstance(b, ExtendedDType) or (isinstance(b, type) and issubclass(b, extended)):
+        return False
+    a = dtype(a)
+    if a in custom_floats:
+        return b in (np.floating, np.inexact, np.number, np.generic) or (
+            not (isinstance(b, type) and b.__module__ == "numpy" and b is not None and b in _ABSTRACT)
+            and _is_dtype(b) and dtype(b) == a)
+    if a in small_ints:
+        sign = np.unsignedinteger if a.name.startswith("u") else np.signedinteger
+        return b in (sign, np.integer, np.number, np.generic) or (b not in _ABSTRACT and _is_dtype(b) and dtype(b) == a)
+    if isinstance(b, type) and b in _ABSTRACT:
+        return np.issubdtype(a, b)
+    return np.issubdtype(a, dtype(b) if _is_dtype(b) else b)
+
+
+_ABSTRACT = (np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger, np.inexact, np.floating,
+             np.complexfloating, np.character, np.flexible)
+
+
+def _is_dtype(b) -> bool:
+    try:
+        dtype(b)
+    except TypeError:
+        return False
+    return True
+
+
+def is_float(d) -> bool:
+    return d.kind == "f" or d in custom_floats
+
+
+def is_complex(d) -> bool:
+    return d.kind == "c"
+
+
+def is_inexact(d) -> bool:
+    return d.kind in "fc" or d in custom_floats
+
+
+def is_integer(d) -> bool:
+    return d.kind in "iu" or d in small_ints
+
+
+def is_unsigned(d) -> bool:
+    return d.kind == "u" or (d in small_ints and d.name.startswith("u"))
+
+
+def is_extended(d) -> bool:
+    return isinstance(d, ExtendedDType)
+
+
+def scalar_type_of(x) -> type:
+    """The Python scalar type that a value's dtype generalises: `scalar_type_of(np.int8(1))` is `int`."""
+    d = dtype(x)
+    if d == bool_:
+        return bool
+    if is_integer(d):
+        return int
+    if is_float(d):
+        return float
+    if is_complex(d):
+        return complex
+    raise TypeError(f"{x!r} has no Python scalar type")
+
+
+def itemsize_bits(d) -> int:
+    """Bits of one element, which for the small types are fewer than its bytes say."""
+    d = dtype(d)
+    if d in small_ints:
+        return int(d.name[-1])
+    if d.name.startswith("float4"):
+        return 4
+    return 1 if d == bool_ else 8 * d.itemsize
+
+
+def finfo(d) -> Any:
+    """Limits of a floating dtype, those of ml_dtypes included."""
+    d = dtype(d)
+    return ml_dtypes.finfo(d) if d in custom_floats else np.finfo(d)
+
+
+def iinfo(d) -> Any:
+    """Limits of an integer dtype, the 2- and 4-bit ones included."""
+    d = dtype(d)
+    return ml_dtypes.iinfo(d) if d in small_ints else np.iinfo(d)
+
+
+def to_inexact(d) -> np.dtype:
+    """The floating dtype that an elementwise function of an integer array computes in."""
+    return d if is_inexact(d) else default_dtype(float)
+
+
+def to_complex(d) -> np.dtype:
+    return {float64: complex128, int64: complex128, uint64: complex128}.get(d, d if is_complex(d) else complex64)
+
+
+def to_real(d) -> np.dtype:
+    return {complex64: float32, complex128: float64}.get(d, d)
+
+
+def tangent_dtype(d):
+    return d if is_extended(d) or is_inexact(d) else float0
+
+
+# Promotion
+
+_FLOATS_16 = ("bfloat16", "float16")
+_LATTICE: dict[str, tuple[str, ...]] = {
+    "bool": ("i*",),
+    "i*": ("uint8", "int8", *_SMALL_INTS), "f*": ("c*", *_FLOATS_16, *_SMALL_FLOATS), "c*": ("complex64",),
+    "uint8": ("int16", "uint16"), "uint16": ("int32", "uint32"), "uint32": ("int64", "uint64"), "uint64": ("f*",),
+    "int8": ("int16",), "int16": ("int32",), "int32": ("int64",), "int64": ("f*",),
+    "bfloat16": ("float32",), "float16": ("float32",), "float32": ("float64", "complex64"),
+    "float64": ("complex128",), "complex64": ("complex128",), "complex128": (),
+    **{name: () for name in (*_SMALL_INTS, *_SMALL_FLOATS)},
+}
+_STRICT: dict[str, tuple[str, ...]] = {
+    # Only weak types move: into any type that can hold their kind.
+    **{name: () for name in _LATTICE},
+    "i*": ("f*", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", *_SMALL_INTS),
+    "f*": ("c*", *_FLOATS_16, "float32", "float64", *_SMALL_FLOATS), "c*": ("complex64", "complex128"),
+}
+_WEAK_NODES = {int32: "i*", int64: "i*", float32: "f*", float64: "f*", complex64: "c*", complex128: "c*"}
+_WEAK_TYPES = {"i*": int, "f*": float, "c*": complex}
+
+
+def _upper_bounds(lattice: dict[str, tuple[str, ...]]) -> dict[str, set[str]]:
+    bounds: dict[str, set[str]] = {}
+
+    def above(node: str) -> set[str]:
+        if node not in bounds:
+            bounds[node] = {node}.union(*(above(n) for n in lattice[node]))
+        return bounds[node]
+
+    for node in lattice:
+        above(node)
+    return bounds
+
+
+_bounds: dict[str, dict[str, set[str]]] = {}
+_joins: dict[tuple, str] = {}
+
+
+def _join(nodes: frozenset[str], mode: str) -> str:
+    """The least upper bound of some nodes of the lattice."""
+    key = (nodes, mode)
+    found = _joins.get(key)
+    if found is not None:
+        return found
+    if mode not in _bounds:
+        _bounds[mode] = _upper_bounds(_LATTICE if mode == "standard" else _STRICT)
+    bounds = _bounds[mode]
+    unknown = [n for n in nodes if n not in bounds]
+    if unknown:
+        raise TypeError(f"{unknown[0]} is not a dtype that promotes with others")
+    common = set.intersection(*(bounds[n] for n in nodes))
+    least = [n for n in common if common <= bounds[n]]
+    if len(least) != 1:
+        names = ", ".join(sorted(n if n not in _WEAK_TYPES else f"a Python {_WEAK_TYPES[n].__name__}" for n in nodes))
+        why = ("the setting numpy_dtype_promotion='strict' forbids it" if mode == "strict"
+               else "types of 8 bits and fewer never promote by themselves")
+        raise TypePromotionError(f"there is no implicit promotion between {names}: {why}. Convert explicitly, for "
+                                 f"example x.astype('float32').")
+    _joins[key] = least[0]
+    return least[0]
+
+
+def _node(d, weak: bool) -> str:
+    if weak and d in _WEAK_NODES:
+        return _WEAK_NODES[d]
+    return d.name
+
+
+_pairs: dict[tuple, tuple[np.dtype, bool]] = {}
+
+
+def promote_pair(d1, weak1: bool, d2, weak2: bool) -> tuple[Any, bool]:
+    """Dtype and weak type of the result of a binary operation. Hot: every `x + y`."""
+    key = (d1, weak1, d2, weak2, config.enable_x64.value, config.numpy_dtype_promotion.value)
+    found = _pairs.get(key)
+    if found is None:
+        found = _pairs[key] = _promote([(d1, weak1), (d2, weak2)])
+    return found
+
+
+def _promote(operands) -> tuple[Any, bool]:
+    kinds = set(operands)
+    if len(kinds) == 1:
+        [(d, weak)] = kinds
+        return canonicalize_dtype(d, allow_extended_dtype=True), bool(weak) and d != bool_
+    for d, _ in kinds:
+        if is_extended(d):
+            raise TypeError(f"arrays of dtype {d} do not mix with others ({', '.join(str(k[0]) for k in kinds)})")
+    node = _join(frozenset(_node(canonicalize_dtype(d), weak) for d, weak in kinds), config.numpy_dtype_promotion.value)
+    if node in _WEAK_TYPES:
+        return default_dtype(_WEAK_TYPES[node]), True
+    return canonicalize_dtype(_BY_NAME.get(node) or np.dtype(node)), False
+
+
+def operand_type(x) -> tuple[Any, bool]:
+    """Dtype and weak type of an array, scalar or dtype, for promotion."""
+    aval = getattr(x, "aval", None)
+    if aval is not None:
+        return aval.dtype, aval.weak_type
+    kind = type(x)
+    if kind in python_scalar_dtypes:
+        return python_scalar_dtypes[kind], kind is not bool
+    if isinstance(x, type) and x in python_scalar_dtypes:
+        return python_scalar_dtypes[x], x is not bool
+    return dtype(x), bool(getattr(x, "weak_type", False))
+
+
+def lattice_result_type(*args) -> tuple[Any, bool]:
+    """Dtype and weak type that these arrays, scalars or dtypes promote to."""
+    if len(args) == 2:
+        return promote_pair(*operand_type(args[0]), *operand_type(args[1]))
+    return _promote([operand_type(x) for x in args])
+
+
+def result_type(*args, return_weak_type_flag: bool = False):
+    """The dtype that an operation on these arguments gives.
+
+    >>> result_type(np.int8(1), 2.0)
+    dtype('float32')
+    """
+    if not args:
+        raise ValueError("result_type needs at least one array or dtype.")
+    d, weak = lattice_result_type(*args)
+    return (d, weak) if return_weak_type_flag else d
+
+
+def promote_types(a, b):
+    """The dtype that both dtypes promote to; Python's `int`, `float`, `complex` count as weak."""
+    return promote_pair(*operand_type(a), *operand_type(b))[0]
+
+
+def is_weakly_typed(x) -> bool:
+    return operand_type(x)[1]

@@ -1,0 +1,138 @@
+"""The exceptions of the library, and the words they use.
+
+An error says what was attempted, on which values, where those came from, and what to do instead.
+"""
+
+from __future__ import annotations
+
+from xlafront.runtime.jaxlib_compat import JaxRuntimeError as JaxRuntimeError
+
+
+class JAXTypeError(TypeError):
+    """Base of the type errors that tracing raises."""
+
+
+class JAXIndexError(IndexError):
+    """Base of the index errors that tracing raises."""
+
+
+def _what(tracer) -> str:
+    aval = getattr(tracer, "aval", None)
+    shape = f"{getattr(aval, 'dtype', aval)}{list(getattr(aval, 'shape', ()))}".replace(" ", "")
+    origin = tracer._origin() if hasattr(tracer, "_origin") else None
+    return f"a traced array of type {shape}" + (f", {origin}" if origin else "")
+
+
+class ConcretizationTypeError(JAXTypeError):
+    """The value of an array was needed while its function was being traced."""
+
+    attempt = "the value of {what} was needed"
+    remedy = ("Its value is only known when the compiled function runs. Keep the computation in xlafront.numpy, make "
+              "the argument static (static_argnums), or compute this part outside of the transformed function.")
+
+    def __init__(self, tracer, context: str = ""):
+        text = self.attempt.format(what=_what(tracer))
+        super().__init__(f"{text[0].upper()}{text[1:]}.{' ' + context if context else ''} {self.remedy}")
+
+
+class TracerBoolConversionError(ConcretizationTypeError):
+    """A traced array was used as a condition."""
+
+    attempt = "`if`, `while`, `and`, `or` or `not` was applied to {what}"
+    remedy = ("Which way it goes is only known when the compiled function runs. Use lax.cond or lax.while_loop for "
+              "branches and loops, xlafront.numpy.where to select elements, & | ~ for logic on arrays, or make the "
+              "argument static (static_argnums).")
+
+    def __init__(self, tracer):
+        super().__init__(tracer)
+
+
+class TracerIntegerConversionError(JAXTypeError):
+    """A traced array was used where Python needs an integer."""
+
+    def __init__(self, tracer):
+        super().__init__(
+            f"A Python integer was needed (a shape, a list index, a range), and got {_what(tracer)}. Its value is only "
+            f"known when the compiled function runs. Make the argument static (static_argnums), index an array "
+            f"instead of a list, or use lax.fori_loop or lax.dynamic_slice.")
+
+
+class TracerArrayConversionError(JAXTypeError):
+    """A traced array was handed to NumPy."""
+
+    def __init__(self, tracer):
+        super().__init__(
+            f"A NumPy function (or another library) asked for the elements of {_what(tracer)}. They are only known "
+            f"when the compiled function runs. Use the function of the same name in xlafront.numpy, or "
+            f"pure_callback to call NumPy from compiled code.")
+
+
+class NonConcreteBooleanIndexError(JAXIndexError):
+    """A traced boolean array was used as an index."""
+
+    def __init__(self, tracer):
+        super().__init__(
+            f"An array was indexed by {_what(tracer)}. How many elements a boolean mask selects, and so the shape of "
+            f"the result, must be known while tracing. Use xlafront.numpy.where(mask, x, fill) or x.at[mask].set(v), "
+            f"or xlafront.numpy.nonzero(mask, size=n).")
+
+
+class UnexpectedTracerError(JAXTypeError):
+    """A traced array was used after its function had been traced."""
+
+
+class KeyReuseError(RuntimeError):
+    """A random key was used twice."""
+
+
+class JaxprTypeError(TypeError):
+    """A program does not type-check."""
+
+
+class InconclusiveDimensionOperation(Exception):
+    """A comparison of symbolic dimensions has no single answer."""
+
+
+def leaked_tracer(tracer, user: str) -> UnexpectedTracerError:
+    return UnexpectedTracerError(
+        f"{user} was given {_what(tracer)}, but the function that it belongs to is no longer being traced. It was "
+        f"stored somewhere (a global, an attribute, a list) as a side effect. Return it from the transformed function "
+        f"instead; the setting check_tracer_leaks finds the place.")
+
+
+def not_an_array(value, user: str, argument: str | None) -> TypeError:
+    shown = repr(value)
+    shown = shown if len(shown) <= 80 else shown[:77] + "..."
+    where = f"argument {argument}" if argument else "an argument"
+    if isinstance(value, str):
+        remedy = "Strings are no arrays: make the argument static (static_argnames)."
+    elif isinstance(value, (list, tuple)):
+        remedy = "Convert it with xlafront.numpy.asarray(...)."
+    elif callable(value):
+        remedy = "Functions are no arrays: close over it, or make the argument static (static_argnums)."
+    else:
+        remedy = ("Pass an array, a number or a pytree of them; make the argument static (static_argnums), or register "
+                  "its type as a pytree (tree_util.register_dataclass).")
+    return TypeError(f"{user} got {where} of type {type(value).__name__}, which is not an array: {shown}. {remedy}")
+
+
+def unhashable_static(name: str, value, function: str) -> ValueError:
+    return ValueError(
+        f"The static argument {name} of {function} is of type {type(value).__name__}, which cannot be hashed. The "
+        f"values of static arguments are keys of the compile cache: pass a hashable value (a tuple for a list), or "
+        f"do not make the argument static.")
+
+
+def wrong_argnums(kind: str, index: int, signature: str, function: str) -> ValueError:
+    return ValueError(f"{kind}_argnums names position {index}, but {signature} has no positional argument there. "
+                      f"Positions count from 0.")
+
+
+def incompatible_shapes(operation: str, shapes, remedy: str = "") -> TypeError:
+    """`shapes`: (name, shape) pairs, in the order of the arguments."""
+    listed = ", ".join(f"{name} {tuple(shape)}" if name else str(tuple(shape)) for name, shape in shapes)
+    return TypeError(f"{operation} got incompatible shapes: {listed}. {remedy}".rstrip())
+
+
+def incompatible_dtypes(operation: str, dtypes, remedy: str = "") -> TypeError:
+    return TypeError(f"{operation} cannot combine dtypes {', '.join(str(d) for d in dtypes)}. {remedy}".rstrip())

@@ -1,0 +1,278 @@
+"""The program representation: typed, functional, single-assignment.
+
+A `Jaxpr` is a list of equations over variables; a `ClosedJaxpr` is one together with the values of its
+constant variables. Printing is in `ir_text`, checking in `ir_check`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from xlafront.core import source
+
+no_effects: frozenset = frozenset()
+
+
+class Effect:
+    """Base of what an equation can do besides computing its results.
+
+    `ordered` effects of one kind happen in program order; `droppable` ones do not keep an equation alive.
+    """
+
+    ordered = False
+    droppable = False
+
+
+class Var:
+    """A variable; its identity is its name."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval):
+        self.aval = aval
+
+    def __repr__(self):
+        return f"Var({self.aval})"
+
+
+class DropVar(Var):
+    """A result that nobody reads, printed `_`."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return "_"
+
+
+class Literal:
+    """A scalar constant written in place."""
+
+    __slots__ = ("val", "aval")
+
+    def __init__(self, val, aval):
+        self.val = val
+        self.aval = aval
+
+    def __repr__(self):
+        return f"{self.val}:{self.aval}"
+
+
+Atom = Var | Literal
+
+
+class JaxprEqn:
+    """`outvars = primitive[params] invars`, with its effects and the user's call site."""
+
+    __slots__ = ("invars", "outvars", "primitive", "params", "effects", "site")
+
+    def __init__(self, invars, outvars, primitive, params, effects=no_effects, site=None):
+        self.invars: list[Atom] = invars
+        self.outvars: list[Var] = outvars
+        self.primitive = primitive
+        self.params: dict[str, Any] = params
+        self.effects: frozenset = effects
+        self.site = site
+
+    @property
+    def source_info(self) -> source.SourceInfo:
+        return source.describe(self.site)
+
+    def replace(self, **changes) -> JaxprEqn:
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return JaxprEqn(**(fields | changes))
+
+    def __repr__(self):
+        from xlafront.core import ir_text
+
+        return ir_text.equation_text(self)
+
+
+class DebugInfo:
+    """What a program was traced from: for messages, argument names and module names."""
+
+    __slots__ = ("traced_for", "function_name", "location", "_arg_names", "result_paths")
+
+    def __init__(self, traced_for: str, function_name: str, location: str | None = None,
+                 arg_names: Callable[[], Sequence[str]] | Sequence[str] = (), result_paths: Sequence[str] = ()):
+        self.traced_for = traced_for
+        self.function_name = function_name
+        self.location = location
+        self._arg_names = arg_names
+        self.result_paths = result_paths
+
+    @property
+    def func_src_info(self) -> str:
+        return f"{self.function_name} at {self.location}" if self.location else self.function_name
+
+    @property
+    def func_name(self) -> str:
+        return self.function_name
+
+    @property
+    def arg_names(self) -> Sequence[str]:
+        if callable(self._arg_names):
+            self._arg_names = self._arg_names()
+        return self._arg_names
+
+
+unknown_origin = DebugInfo("a transformation", "<unnamed function>")
+
+
+class Jaxpr:
+    """A program: `lambda constvars ; invars. let eqns in outvars`."""
+
+    __slots__ = ("constvars", "invars", "outvars", "eqns", "effects", "debug_info", "__weakref__")
+
+    def __init__(self, constvars, invars, outvars, eqns, effects=no_effects, debug_info=unknown_origin):
+        self.constvars: list[Var] = constvars
+        self.invars: list[Var] = invars
+        self.outvars: list[Atom] = outvars
+        self.eqns: list[JaxprEqn] = eqns
+        self.effects: frozenset = effects
+        self.debug_info = debug_info or unknown_origin
+
+    @property
+    def in_avals(self):
+        return [v.aval for v in self.invars]
+
+    @property
+    def out_avals(self):
+        return [v.aval for v in self.outvars]
+
+    def replace(self, **changes) -> Jaxpr:
+        fields = {name: getattr(self, name) for name in self.__slots__ if name != "__weakref__"}
+        return Jaxpr(**(fields | changes))
+
+    def pretty_print(self, **options) -> str:
+        from xlafront.core import ir_text
+
+        return ir_text.program_text(self, **options)
+
+    __str__ = __repr__ = pretty_print
+
+
+class ClosedJaxpr:
+    """A `Jaxpr` with the values of its constants."""
+
+    __slots__ = ("jaxpr", "consts", "__weakref__")
+
+    def __init__(self, jaxpr: Jaxpr, consts: Sequence[Any] = ()):
+        if len(jaxpr.constvars) != len(consts):
+            raise ValueError(f"the program has {len(jaxpr.constvars)} constants, {len(consts)} values were given")
+        self.jaxpr = jaxpr
+        self.consts = list(consts)
+
+    in_avals = property(lambda self: self.jaxpr.in_avals)
+    out_avals = property(lambda self: self.jaxpr.out_avals)
+    eqns = property(lambda self: self.jaxpr.eqns)
+    effects = property(lambda self: self.jaxpr.effects)
+    literals = property(lambda self: self.consts)
+    debug_info = property(lambda self: self.jaxpr.debug_info)
+
+    def map_jaxpr(self, function: Callable[[Jaxpr], Jaxpr]) -> ClosedJaxpr:
+        return ClosedJaxpr(function(self.jaxpr), self.consts)
+
+    def replace(self, *, jaxpr=None, consts=None) -> ClosedJaxpr:
+        return ClosedJaxpr(self.jaxpr if jaxpr is None else jaxpr, self.consts if consts is None else consts)
+
+    def pretty_print(self, **options) -> str:
+        return self.jaxpr.pretty_print(**options)
+
+    __str__ = __repr__ = pretty_print
+
+
+def subprograms(params: dict[str, Any]) -> Iterator[Jaxpr]:
+    """The programs among an equation's parameters (bodies of loops, branches, called functions)."""
+    for value in params.values():
+        for item in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(item, Jaxpr):
+                yield item
+            elif isinstance(item, ClosedJaxpr):
+                yield item.jaxpr
+
+
+def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args, propagate_source_info: bool = True) -> list[Any]:
+    """Run a program by binding its equations one by one, on values or on tracers.
+
+    >>> closed = make_jaxpr(lambda x: x * 2)(3.0)
+    >>> eval_jaxpr(closed.jaxpr, closed.consts, 4.0)
+    """
+    if len(args) != len(jaxpr.invars):
+        raise TypeError(f"the program takes {len(jaxpr.invars)} arguments, {len(args)} were given")
+    env: dict[Var, Any] = dict(zip(jaxpr.constvars, consts))
+    env.update(zip(jaxpr.invars, args))
+    last_use = _last_uses(jaxpr)
+    thread = source.thread
+    saved = thread.site
+    try:
+        for index, eqn in enumerate(jaxpr.eqns):
+            values = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
+            if propagate_source_info:
+                thread.site = eqn.site
+            results = eqn.primitive.bind(*values, **eqn.params)
+            if eqn.primitive.multiple_results:
+                env.update(zip(eqn.outvars, results))
+            else:
+                env[eqn.outvars[0]] = results
+            for v in last_use.get(index, ()):
+                del env[v]
+    finally:
+        thread.site = saved
+    return [v.val if type(v) is Literal else env[v] for v in jaxpr.outvars]
+
+
+def _last_uses(jaxpr: Jaxpr) -> dict[int, list[Var]]:
+    """For each equation the variables that it is the last to read: evaluation need not hold them longer."""
+    outvars = {v for v in jaxpr.outvars if type(v) is not Literal}
+    seen = set(outvars)
+    last: dict[int, list[Var]] = {}
+    for index in range(len(jaxpr.eqns) - 1, -1, -1):
+        for v in jaxpr.eqns[index].invars:
+            if type(v) is not Literal and v not in seen:
+                seen.add(v)
+                last.setdefault(index, []).append(v)
+    return last
+
+
+def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
+    """The program as a Python function of its flat arguments."""
+
+    def run(*args):
+        return eval_jaxpr(closed.jaxpr, closed.consts, *args)
+
+    return run
+
+
+def keeps_alive(effects: frozenset) -> bool:
+    return any(not effect.droppable for effect in effects)
+
+
+def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Sequence[bool], instantiate: bool | Sequence[bool] = False
+              ) -> tuple[Jaxpr, list[bool]]:
+    """Drop the equations that the wanted outputs do not need; says which inputs are still read.
+
+    `instantiate` keeps inputs (all, or those marked) even when nothing reads them. An equation that has an
+    effect stays. Primitives with sub-programs may have a `dce` rule that prunes inside them.
+    """
+    if isinstance(instantiate, bool):
+        instantiate = [instantiate] * len(jaxpr.invars)
+    outvars = [v for v, used in zip(jaxpr.outvars, used_outputs) if used]
+    live = {v for v in outvars if type(v) is not Literal}
+    kept: list[JaxprEqn] = []
+    for eqn in reversed(jaxpr.eqns):
+        used = [v in live for v in eqn.outvars]
+        if not any(used) and not keeps_alive(eqn.effects):
+            continue
+        rule = eqn.primitive.dce
+        if rule is not None:
+            eqn = rule(used, eqn)
+            if eqn is None:
+                continue
+        kept.append(eqn)
+        live.update(v for v in eqn.invars if type(v) is not Literal)
+    kept.reverse()
+    used_inputs = [v in live or bool(keep) for v, keep in zip(jaxpr.invars, instantiate)]
+    invars = [v for v, used in zip(jaxpr.invars, used_inputs) if used]
+    effects = frozenset().union(*(eqn.effects for eqn in kept)) if kept else no_effects
+    return jaxpr.replace(invars=invars, outvars=outvars, eqns=kept, effects=effects), used_inputs

@@ -1,0 +1,110 @@
+"""Programs as text: `{ lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from xlafront.core.avals import str_short
+from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+
+_WIDTH = 80
+
+
+class _Names(dict):
+    """Variables get the names a, b, ..., z, ba, bb, ... in the order they are met."""
+
+    def __missing__(self, var):
+        n, name = len(self), ""
+        while True:
+            n, letter = divmod(n, 26)
+            name = chr(97 + letter) + name
+            if n == 0:
+                break
+        self[var] = name
+        return name
+
+
+class _Printer:
+    def __init__(self, source_info: bool = False):
+        self.names = _Names()
+        self.source_info = source_info
+
+    def program(self, jaxpr: Jaxpr, indent: int = 0) -> str:
+        read = {v for eqn in jaxpr.eqns for v in eqn.invars if type(v) is not Literal}
+        read.update(v for v in jaxpr.outvars if type(v) is not Literal)
+        head = f"lambda {self.binders(jaxpr.constvars)}{' ' * bool(jaxpr.constvars)}; {self.binders(jaxpr.invars)}."
+        lines = [self.equation(eqn, read, indent + 4) for eqn in jaxpr.eqns]
+        results = ", ".join(self.atom(v) for v in jaxpr.outvars)
+        tail = f"in ({results}{',' if len(jaxpr.outvars) == 1 else ''})"
+        one_line = f"{{ {head} let {'; '.join(lines)}{' ' if lines else ''}{tail} }}"
+        if len(lines) <= 1 and len(one_line) + indent <= _WIDTH and "\n" not in one_line:
+            return one_line
+        space = " " * indent
+        if not lines:
+            return f"{{ {head} let {tail} }}"
+        body = "\n".join(f"{space}    {line}" for line in lines)
+        return f"{{ {head} let\n{body}\n{space}  {tail} }}"
+
+    def binders(self, variables) -> str:
+        return " ".join(f"{self.names[v]}:{str_short(v.aval)}" for v in variables)
+
+    def atom(self, v) -> str:
+        if type(v) is Literal:
+            value = v.val.item() if isinstance(v.val, np.generic) else v.val
+            return f"{value}:{str_short(v.aval)}"
+        return self.names[v]
+
+    def equation(self, eqn: JaxprEqn, read, indent: int = 0) -> str:
+        left = " ".join(f"{self.names[v]}:{str_short(v.aval)}" if read is None or v in read else f"_:{str_short(v.aval)}"
+                        for v in eqn.outvars)
+        right = " ".join(self.atom(v) for v in eqn.invars)
+        params = self.params(eqn.params, indent)
+        text = f"{left} = {eqn.primitive.name}{params}{' ' + right if right else ''}"
+        return f"{text}  # {eqn.source_info}" if self.source_info else text
+
+    def params(self, params: dict[str, Any], indent: int) -> str:
+        shown = {k: v for k, v in params.items() if not _is_default(k, v)}
+        if not shown:
+            return ""
+        inner = indent + 2
+        parts = [f"{k}={self.value(shown[k], inner + len(k) + 1)}" for k in sorted(shown)]
+        line = f"[{' '.join(parts)}]"
+        if "\n" not in line and len(line) + indent <= _WIDTH:
+            return line
+        space = "\n" + " " * inner
+        return f"[{space}{space.join(parts)}\n{' ' * indent}]"
+
+    def value(self, value, indent: int) -> str:
+        if isinstance(value, ClosedJaxpr):
+            value = value.jaxpr
+        if isinstance(value, Jaxpr):
+            return self.program(value, indent)
+        if isinstance(value, tuple) and any(isinstance(x, (Jaxpr, ClosedJaxpr)) for x in value):
+            space = "\n" + " " * (indent + 2)
+            return "(" + space + space.join(self.value(x, indent + 2) for x in value) + "\n" + " " * indent + ")"
+        if isinstance(value, np.dtype):
+            return value.name
+        if isinstance(value, type):
+            return value.__name__
+        return str(value)
+
+
+def _is_default(name: str, value) -> bool:
+    """Parameters that say nothing are left out."""
+    if value is None and name in ("sharding", "out_sharding", "accuracy"):
+        return True
+    if name in ("donated_invars",) and not any(value):
+        return True
+    if name in ("in_shardings", "out_shardings") and all(repr(x) == "UnspecifiedValue" for x in value):
+        return True
+    return name in ("keep_unused", "inline") and value is False
+
+
+def program_text(jaxpr: Jaxpr, *, source_info: bool = False, **_) -> str:
+    return _Printer(source_info).program(jaxpr)
+
+
+def equation_text(eqn: JaxprEqn) -> str:
+    return _Printer().equation(eqn, None)

@@ -1,0 +1,124 @@
+"""Where in the user's program an operation was written.
+
+An equation keeps a *site*: the tuple `(code, lasti, scope)` of the innermost frame outside this package and
+the `named_scope` in force. Taking one costs a walk over a few frames; file names and line numbers are worked
+out only when a message, a printout or an MLIR location asks for them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from types import CodeType
+from typing import NamedTuple
+
+PACKAGE_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+Site = tuple[CodeType | None, int, str]
+
+
+class _Thread(threading.local):
+    scope = ""  # names of the enclosing `named_scope`s, joined by "/"
+    site: Site | None = None  # set while a pass re-runs the rules of an equation traced earlier
+
+
+thread = _Thread()
+
+
+class _InternalFiles(dict):
+    """`filename -> is it one of ours`, filled on first sight."""
+
+    def __missing__(self, filename: str) -> bool:
+        internal = filename.startswith((PACKAGE_DIRECTORY, "<frozen"))
+        self[filename] = internal
+        return internal
+
+
+is_internal = _InternalFiles()
+
+
+def current_site() -> Site:
+    """The user's call site. Hot: 0.3 us, once a traced equation."""
+    if thread.site is not None:
+        return thread.site
+    frame = sys._getframe(2)
+    internal = is_internal
+    while internal[frame.f_code.co_filename]:
+        outer = frame.f_back
+        if outer is None:
+            break
+        frame = outer
+    return (frame.f_code, frame.f_lasti, thread.scope)
+
+
+class SourceInfo(NamedTuple):
+    """A site in words."""
+
+    file: str
+    line: int
+    function: str
+    name_stack: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} ({self.function})"
+
+
+def describe(site: Site | None) -> SourceInfo:
+    """File, line, function and scope of a site."""
+    if site is None or site[0] is None:
+        return SourceInfo("<unknown>", 0, "<unknown>", site[2] if site else "")
+    code, lasti, scope = site
+    line = code.co_firstlineno
+    for start, end, number in code.co_lines():
+        if start <= lasti < end:
+            line = number or line
+            break
+    return SourceInfo(code.co_filename, line, code.co_qualname, scope)
+
+
+class using_site:
+    """Attribute everything bound inside to an equation traced earlier."""
+
+    __slots__ = ("site", "saved")
+
+    def __init__(self, site: Site | None):
+        self.site = site
+
+    def __enter__(self):
+        self.saved, thread.site = thread.site, self.site
+
+    def __exit__(self, *exception):
+        thread.site = self.saved
+
+
+class named_scope:
+    """Name the operations traced inside, for profiles and compiler messages.
+
+    >>> with named_scope("encoder"):
+    ...     y = x + 1
+    """
+
+    __slots__ = ("name", "saved")
+
+    def __init__(self, name: str):
+        if not isinstance(name, str):
+            raise TypeError(f"named_scope takes a string, got {type(name).__name__}: {name!r}")
+        self.name = name
+
+    def __enter__(self):
+        self.saved = thread.scope
+        thread.scope = f"{self.saved}/{self.name}" if self.saved else self.name
+
+    def __exit__(self, *exception):
+        thread.scope = self.saved
+
+    def __call__(self, function):
+        import functools
+
+        @functools.wraps(function)
+        def scoped(*args, **kwargs):
+            with named_scope(self.name):
+                return function(*args, **kwargs)
+
+        return scoped

@@ -1,0 +1,295 @@
+"""Pytrees: nested containers of arrays, over jaxlib's registry.
+
+`flatten` and `unflatten` are the C++ calls themselves. The public functions are in `xlafront.tree` and
+`xlafront.tree_util`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from xlafront.runtime.jaxlib_compat import pytree
+
+default_registry = pytree.default_registry()
+PyTreeDef = pytree.PyTreeDef
+SequenceKey, DictKey, GetAttrKey, FlattenedIndexKey = (
+    pytree.SequenceKey, pytree.DictKey, pytree.GetAttrKey, pytree.FlattenedIndexKey)
+
+flatten = default_registry.flatten  # (tree, is_leaf=None) -> (leaves, treedef)
+
+
+def flatten_with_path(tree, is_leaf=None, is_leaf_takes_path=False) -> tuple[list[tuple[tuple, Any]], PyTreeDef]:
+    if is_leaf is not None and is_leaf_takes_path:
+        predicate = is_leaf
+    else:
+        predicate = None if is_leaf is None else lambda path, x: is_leaf(x)
+    return default_registry.flatten_with_path(tree, predicate)
+
+
+def unflatten(treedef: PyTreeDef, leaves: Iterable[Any]):
+    return treedef.unflatten(leaves)
+
+
+def leaves(tree, is_leaf=None) -> list[Any]:
+    return flatten(tree, is_leaf)[0]
+
+
+def structure(tree, is_leaf=None) -> PyTreeDef:
+    return flatten(tree, is_leaf)[1]
+
+
+def map(f: Callable, tree, *rest, is_leaf=None):
+    """Apply `f` to corresponding leaves of trees of one structure."""
+    first, treedef = flatten(tree, is_leaf)
+    if not rest:
+        return treedef.unflatten([f(x) for x in first])
+    try:
+        columns = [first, *(treedef.flatten_up_to(r) for r in rest)]
+    except (ValueError, TypeError) as e:
+        for r in rest:
+            for error in prefix_errors(tree, r, is_leaf):
+                raise error("tree_map") from None
+        raise e
+    return treedef.unflatten([f(*xs) for xs in zip(*columns)])
+
+
+# Paths
+
+
+def key_name(key) -> str:
+    for attribute in ("key", "idx", "name"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return str(key)
+
+
+def keystr(keys: tuple, *, simple: bool = False, separator: str = "") -> str:
+    """A key path as Python would write it: `['w'][0].bias`; with `simple`, its names joined by `separator`."""
+    return separator.join([key_name(k) if simple else str(k) for k in keys])
+
+
+def path_of(tree, index: int) -> str:
+    paths, _ = flatten_with_path(tree)
+    return keystr(paths[index][0])
+
+
+# Registration
+
+
+def register_pytree_node(nodetype: type, flatten_func: Callable, unflatten_func: Callable,
+                         flatten_with_keys_func: Callable | None = None) -> None:
+    """Teach pytrees a container: `flatten_func(x) -> (children, aux)`, `unflatten_func(aux, children) -> x`."""
+    _refuse_twice(nodetype)
+    default_registry.register_node(nodetype, flatten_func, unflatten_func, flatten_with_keys_func)
+    _nodes[nodetype] = (flatten_func, unflatten_func, flatten_with_keys_func)
+
+
+def register_pytree_with_keys(nodetype: type, flatten_with_keys: Callable, unflatten_func: Callable,
+                              flatten_func: Callable | None = None) -> None:
+    """As `register_pytree_node`, with a flattening whose children come as (key, child) pairs."""
+    if flatten_func is None:
+        def flatten_func(x):
+            pairs, aux = flatten_with_keys(x)
+            return [child for _, child in pairs], aux
+    register_pytree_node(nodetype, flatten_func, unflatten_func, flatten_with_keys)
+
+
+def register_pytree_node_class(cls: type) -> type:
+    """Decorator for classes with `tree_flatten(self)` and `tree_unflatten(cls, aux, children)`."""
+    register_pytree_node(cls, lambda x: x.tree_flatten(), cls.tree_unflatten)
+    return cls
+
+
+def register_pytree_with_keys_class(cls: type) -> type:
+    """Decorator for classes with `tree_flatten_with_keys` and `tree_unflatten`."""
+    flatten_func = (lambda x: x.tree_flatten()) if hasattr(cls, "tree_flatten") else None
+    register_pytree_with_keys(cls, lambda x: x.tree_flatten_with_keys(), cls.tree_unflatten, flatten_func)
+    return cls
+
+
+def register_dataclass(nodetype: type, data_fields=None, meta_fields=None, drop_fields=()) -> type:
+    """Make a dataclass a pytree: `data_fields` hold children, `meta_fields` are static.
+
+    Without the lists, fields marked `metadata=dict(static=True)` are static and the others children.
+    """
+    import dataclasses
+
+    if data_fields is None or meta_fields is None:
+        if (data_fields is None) != (meta_fields is None):
+            raise TypeError("register_dataclass takes data_fields and meta_fields together, or neither.")
+        if not dataclasses.is_dataclass(nodetype):
+            raise TypeError(f"{nodetype.__name__} is not a dataclass: name its data_fields and meta_fields.")
+        init = [f for f in dataclasses.fields(nodetype) if f.init and f.name not in drop_fields]
+        data_fields = [f.name for f in init if not f.metadata.get("static", False)]
+        meta_fields = [f.name for f in init if f.metadata.get("static", False)]
+    data_fields, meta_fields = tuple(data_fields), tuple(meta_fields)
+    if dataclasses.is_dataclass(nodetype):
+        init = {f.name for f in dataclasses.fields(nodetype) if f.init}
+        given = {*data_fields, *meta_fields}
+        missing, unknown = init - given - set(drop_fields), given - init
+        if missing or unknown:
+            problems = [f"without {sorted(missing)}"] * bool(missing) + [f"with unknown {sorted(unknown)}"] * bool(unknown)
+            raise ValueError(f"the fields given for {nodetype.__name__} are {' and '.join(problems)}; every init field "
+                             f"must be in data_fields, meta_fields or drop_fields.")
+    if len({*data_fields, *meta_fields}) < len(data_fields) + len(meta_fields):
+        raise ValueError(f"a field of {nodetype.__name__} is both in data_fields and in meta_fields")
+
+    def flatten_func(x):
+        return tuple(getattr(x, n) for n in data_fields), tuple(getattr(x, n) for n in meta_fields)
+
+    def flatten_with_keys(x):
+        return tuple((GetAttrKey(n), getattr(x, n)) for n in data_fields), tuple(getattr(x, n) for n in meta_fields)
+
+    def unflatten_func(meta, data):
+        return nodetype(**dict(zip(data_fields, data)), **dict(zip(meta_fields, meta)))
+
+    _refuse_twice(nodetype)
+    default_registry.register_dataclass_node(nodetype, list(data_fields), list(meta_fields))
+    _nodes[nodetype] = (flatten_func, unflatten_func, flatten_with_keys)
+    return nodetype
+
+
+def register_static(cls: type) -> type:
+    """Make a type a pytree without children: its instances are compared and hashed as static data."""
+    register_pytree_node(cls, lambda x: ((), x), lambda x, _: x, lambda x: ((), x))
+    return cls
+
+
+def _refuse_twice(nodetype) -> None:
+    if not isinstance(nodetype, type):
+        raise TypeError(f"a pytree node type must be a class, got {nodetype!r}")
+    if nodetype in _nodes or nodetype in (list, tuple, dict, type(None)):
+        raise ValueError(f"{nodetype.__name__} is already registered as a pytree")
+
+
+_nodes: dict[type, tuple[Callable, Callable, Callable | None]] = {}
+
+
+def _register_defaults() -> None:
+    import collections
+
+    register_pytree_node(
+        collections.OrderedDict, lambda d: (tuple(d.values()), tuple(d)),
+        lambda keys, values: collections.OrderedDict(zip(keys, values)),
+        lambda d: (tuple((DictKey(k), v) for k, v in d.items()), tuple(d)))
+    register_pytree_node(
+        collections.defaultdict,
+        lambda d: (tuple(d[k] for k in sorted(d)), (d.default_factory, tuple(sorted(d)))),
+        lambda aux, values: collections.defaultdict(aux[0], zip(aux[1], values)),
+        lambda d: (tuple((DictKey(k), d[k]) for k in sorted(d)), (d.default_factory, tuple(sorted(d)))))
+
+
+def is_tree_node(kind: type) -> bool:
+    return kind in _nodes or kind in (list, tuple, dict, type(None)) or (
+        issubclass(kind, tuple) and hasattr(kind, "_fields"))
+
+
+def flatten_one_level(tree) -> tuple[list[Any], Any]:
+    """The immediate children of a node and what else it takes to rebuild it."""
+    found = default_registry.flatten_one_level(tree)
+    if found is None:
+        raise ValueError(f"{type(tree).__name__} is a leaf: it cannot be flattened by one level")
+    return found
+
+
+def flatten_one_level_with_keys(tree) -> tuple[list[tuple[Any, Any]], Any]:
+    found = default_registry.flatten_one_level_with_keys(tree)
+    if found is None:
+        raise ValueError(f"{type(tree).__name__} is a leaf: it cannot be flattened by one level")
+    return found
+
+
+# Prefixes
+
+
+def broadcast_prefix(prefix, full, is_leaf=None) -> list[Any]:
+    """The leaves of `prefix`, each repeated for all the leaves of `full` beneath it."""
+    result: list[Any] = []
+
+    def spread(x, subtree):
+        result.extend([x] * structure(subtree).num_leaves)
+
+    prefix_leaves, treedef = flatten(prefix, is_leaf)
+    for x, subtree in zip(prefix_leaves, treedef.flatten_up_to(full)):
+        spread(x, subtree)
+    return result
+
+
+def prefix_errors(prefix, full, is_leaf=None) -> list[Callable[[str], ValueError]]:
+    """Where and how `prefix` fails to be a prefix of `full`: functions from its name to an error."""
+    return list(_prefix_errors((), prefix, full, is_leaf))
+
+
+def _prefix_errors(path, prefix, full, is_leaf) -> Iterator[Callable[[str], ValueError]]:
+    if (is_leaf is not None and is_leaf(prefix)) or default_registry.flatten_one_level(prefix) is None:
+        return  # a leaf is a prefix of anything
+
+    def mismatch(what: str) -> Callable[[str], ValueError]:
+        return lambda name: ValueError(
+            f"the pytree {name}{keystr(path)} does not match the other one there: {what}. Give {name} the structure of "
+            f"that tree, or of a part of it counted from its root.")
+
+    if type(prefix) is not type(full):
+        yield mismatch(f"it is a {type(prefix).__name__}, the other a {type(full).__name__}")
+        return
+    pairs, aux = default_registry.flatten_one_level_with_keys(prefix)
+    full_pairs, full_aux = default_registry.flatten_one_level_with_keys(full)
+    pairs, full_pairs = list(pairs), list(full_pairs)
+    if isinstance(prefix, dict) and set(prefix) != set(full):
+        yield mismatch(f"its keys are {list(prefix)}, the other's {list(full)}")
+        return
+    if len(pairs) != len(full_pairs):
+        yield mismatch(f"it has {len(pairs)} children, the other {len(full_pairs)}")
+        return
+    if aux != full_aux:
+        yield mismatch(f"its static data is {aux!r}, the other's {full_aux!r}")
+        return
+    for (key, child), (_, full_child) in zip(pairs, full_pairs):
+        yield from _prefix_errors((*path, key), child, full_child, is_leaf)
+
+
+def first_difference(tree1, tree2) -> str:
+    """In words, where two trees of unequal structure first differ."""
+    for error in prefix_errors(tree1, tree2):
+        return str(error("the first"))
+    for error in prefix_errors(tree2, tree1):
+        return str(error("the second"))
+    return f"{structure(tree1)} against {structure(tree2)}"
+
+
+class Partial(functools.partial):
+    """`functools.partial` as a pytree: the arguments are children, the function is static.
+
+    >>> jit(lambda f, x: f(x))(Partial(xnp.power, 2.0), 3.0)
+    """
+
+    def __new__(cls, func, /, *args, **kw):
+        # functools.partial would merge a partial of a partial, and its static arguments would become children.
+        inner = _Inner(func) if isinstance(func, functools.partial) else func
+        return super().__new__(cls, inner, *args, **kw)
+
+
+class _Inner:
+    """A partial as a function that compares by what it applies."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __call__(self, *args, **kwargs):
+        return self.inner(*args, **kwargs)
+
+    def __eq__(self, other):
+        return type(other) is _Inner and (self.inner.func, self.inner.args, self.inner.keywords) == (
+            other.inner.func, other.inner.args, other.inner.keywords)
+
+    def __hash__(self):
+        return hash((self.inner.func, self.inner.args, tuple(self.inner.keywords.items())))
+
+
+_register_defaults()
+register_pytree_with_keys(
+    Partial,
+    lambda p: (((GetAttrKey("args"), p.args), (GetAttrKey("keywords"), p.keywords)), p.func),
+    lambda func, children: Partial(func, *children[0], **children[1]))

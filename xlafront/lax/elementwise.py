@@ -1,0 +1,644 @@
+"""Elementwise primitives: arithmetic, comparison, logic, transcendental functions.
+
+`UNARY` and `BINARY` are the tables; a row is the whole definition of an operation. The public functions at the
+end take scalars beside arrays and check dtypes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xlafront import lowering
+from xlafront.core import dtypes, tracing
+from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax.families import elementwise, linear, unspread
+from xlafront.transforms.jit import library
+
+
+def constant_like(x, value):
+    """A scalar of the dtype of `x`."""
+    aval = tracing.aval_of(x)
+    return aval.dtype.type(value)
+
+
+def _bind(name):
+    def apply(*operands, **params):
+        return PRIMITIVES[name].bind(*operands, **params)
+
+    return apply
+
+
+(add, sub, mul, div, neg, exp_, log_, sin_, cos_, tanh_, sqrt_, square_, select, ge, gt, lt, eq, le, max_, min_,
+ log1p_, cosh_, sinh_, pow_, sign_, abs_, rsqrt_, real_, imag_, conj_, digamma_, reciprocal, erf_inv_, ne,
+ complex_) = map(_bind, (
+    "add", "sub", "mul", "div", "neg", "exp", "log", "sin", "cos", "tanh", "sqrt", "square", "select_n", "ge", "gt",
+    "lt", "eq", "le", "max", "min", "log1p", "cosh", "sinh", "pow", "sign", "abs", "rsqrt", "real", "imag", "conj",
+    "digamma", "reciprocal", "erf_inv", "ne", "complex"))
+
+
+def scale(g, x, value):
+    return mul(g, constant_like(x, value))
+
+
+def where(condition, x, y):
+    """`select_n` in the order of `numpy.where`."""
+    return select(condition, y, x)
+
+
+def to_dtype(x, dtype):
+    return convert_element_type_p.bind(x, new_dtype=np.dtype(dtype), weak_type=False, sharding=None)
+
+
+def _is_complex(x) -> bool:
+    return tracing.aval_of(x).dtype.kind == "c"
+
+
+# Linear operations and their transposes
+
+
+@linear(0, 1)
+def _add_transpose(i, ct, x, y):
+    return ct
+
+
+@linear(0, 1)
+def _sub_transpose(i, ct, x, y):
+    return ct if i == 0 else neg(ct)
+
+
+@linear(0, 1)
+def _mul_transpose(i, ct, x, y):
+    return mul(ct, y if i == 0 else x)
+
+
+@linear(0)
+def _div_transpose(i, ct, x, y):
+    return div(ct, y)
+
+
+@linear(0)
+def _neg_transpose(i, ct, x):
+    return neg(ct)
+
+
+@linear(0)
+def _real_transpose(i, ct, x):
+    return complex_(ct, constant_like(ct, 0))
+
+
+@linear(0)
+def _imag_transpose(i, ct, x):
+    return complex_(constant_like(ct, 0), neg(ct))
+
+
+@linear(0)
+def _conj_transpose(i, ct, x, *, input_dtype=None):
+    return conj_(ct, input_dtype=input_dtype) if x.aval.dtype.kind == "c" else real_(ct)
+
+
+@linear(0, 1)
+def _complex_transpose(i, ct, x, y):
+    return real_(ct) if i == 0 else imag_(neg(ct))
+
+
+# Derivatives that need more than a line
+
+
+def _abs_derivative(g, ans, x):
+    if not _is_complex(x):
+        return mul(g, sign_(x))
+    zero = constant_like(ans, 0)
+    size = where(eq(ans, zero), constant_like(ans, 1), ans)
+    return div(add(mul(real_(g), real_(x)), mul(imag_(g), imag_(x))), size)
+
+
+def _sign_derivative(g, ans, x):
+    if not _is_complex(x):
+        return None
+    size = complex_(abs_(x), constant_like(real_(x), 0))
+    turn = constant_like(x, 1j)
+    return mul(div(mul(ans, imag_(mul(g, conj_(ans)))), size), turn)
+
+
+def _pow_base(g, ans, x, y):
+    if tracing.aval_of(y).dtype.kind in "iu":
+        one = constant_like(y, 1)
+        rest = pow_(x, where(eq(y, constant_like(y, 0)), one, sub(y, one)))
+        return mul(g, mul(to_dtype(y, tracing.aval_of(x).dtype), rest))
+    # The exponent y - 1 must not make a NaN of 0 ** 0, whose derivative in the base is 0.
+    zero = constant_like(y, 0)
+    rest = where(eq(y, zero), constant_like(x, 0), mul(y, pow_(x, sub(y, constant_like(y, 1)))))
+    return mul(g, rest)
+
+
+def _pow_exponent(g, ans, x, y):
+    if tracing.aval_of(y).dtype.kind in "iu":
+        return None
+    zero = constant_like(x, 0)
+    base = where(eq(x, zero), constant_like(x, 1), x)
+    factor = where(eq(x, zero), where(eq(y, constant_like(y, 0)), log_(x), zero), log_(base))
+    return mul(g, mul(factor, ans))
+
+
+def _share_of_tie(g, ans, x, other):
+    """Maxima and minima share the tangent when both operands attain them."""
+    zero, half, one = constant_like(ans, 0), constant_like(ans, 0.5), constant_like(ans, 1)
+    return mul(g, where(eq(x, ans), where(eq(other, ans), half, one), zero))
+
+
+def _integer_pow_derivative(g, ans, x, *, y):
+    if y == 0:
+        return None
+    power = integer_pow_p.bind(x, y=y - 1)
+    return mul(g, mul(constant_like(x, y), power))
+
+
+def _rem_second(g, ans, x, y):
+    quotient = div(x, y)
+    whole = where(ge(quotient, constant_like(quotient, 0)), PRIMITIVES["floor"].bind(quotient),
+                  PRIMITIVES["ceil"].bind(quotient))
+    return mul(neg(g), whole)
+
+
+def _atan2_scale(x, y):
+    return add(square_(x), square_(y))
+
+
+# The tables
+
+_NUM = "int float complex"
+_INEXACT = "float complex"
+_to_bool = lambda *_, **__: dtypes.bool_  # noqa: E731
+_to_real = lambda d, **_: dtypes.to_real(d)  # noqa: E731
+
+
+def _accuracy(mlir, *_, accuracy=None):
+    return {} if accuracy is None else {"result_accuracy": mlir.attribute(_accuracy_text(accuracy))}
+
+
+def _accuracy_text(accuracy) -> str:
+    if hasattr(accuracy, "atol"):
+        return (f"#stablehlo.result_accuracy<atol = {float(accuracy.atol)!r}, rtol = {float(accuracy.rtol)!r}, "
+                f"ulps = {int(accuracy.ulps)}, mode = #stablehlo.result_accuracy_mode<TOLERANCE>>")
+    return f"#stablehlo.result_accuracy<mode = #stablehlo.result_accuracy_mode<{accuracy.name}>>"
+
+
+# name, operation, dtypes, derivative (g: tangent, y: result, x: operand)
+UNARY = (
+    ("neg", "stablehlo.negate", _NUM, lambda g, y, x: neg(g)),
+    ("exp", "stablehlo.exponential", _INEXACT, lambda g, y, x, **_: mul(g, y)),
+    ("exp2", None, _INEXACT, lambda g, y, x, **_: mul(g, scale(y, x, np.log(2)))),
+    ("expm1", "stablehlo.exponential_minus_one", _INEXACT,
+     lambda g, y, x, **_: mul(g, add(y, constant_like(x, 1)))),
+    ("log", "stablehlo.log", _INEXACT, lambda g, y, x, **_: div(g, x)),
+    ("log1p", "stablehlo.log_plus_one", _INEXACT, lambda g, y, x, **_: div(g, add(x, constant_like(x, 1)))),
+    ("sin", "stablehlo.sine", _INEXACT, lambda g, y, x, **_: mul(g, cos_(x))),
+    ("cos", "stablehlo.cosine", _INEXACT, lambda g, y, x, **_: neg(mul(g, sin_(x)))),
+    ("tan", "stablehlo.tan", _INEXACT, lambda g, y, x, **_: mul(g, add(square_(y), constant_like(x, 1)))),
+    ("tanh", "stablehlo.tanh", _INEXACT,
+     lambda g, y, x, **_: mul(g, mul(add(constant_like(x, 1), y), sub(constant_like(x, 1), y)))),
+    ("logistic", "stablehlo.logistic", _INEXACT,
+     lambda g, y, x, **_: mul(g, mul(y, sub(constant_like(x, 1), y)))),
+    ("sqrt", "stablehlo.sqrt", _INEXACT, lambda g, y, x, **_: div(scale(g, x, 0.5), y)),
+    ("rsqrt", "stablehlo.rsqrt", _INEXACT, lambda g, y, x, **_: mul(g, scale(div(y, x), x, -0.5))),
+    ("cbrt", "stablehlo.cbrt", "float", lambda g, y, x, **_: mul(g, scale(div(y, x), x, 1 / 3))),
+    ("square", None, _NUM, lambda g, y, x: mul(g, scale(x, x, 2))),
+    ("abs", "stablehlo.abs", _NUM, _abs_derivative),
+    ("sign", "stablehlo.sign", _NUM, _sign_derivative),
+    ("floor", "stablehlo.floor", "float", None),
+    ("ceil", "stablehlo.ceil", "float", None),
+    ("is_finite", "stablehlo.is_finite", "float", None),
+    ("asin", "chlo.asin", _INEXACT,
+     lambda g, y, x: mul(g, rsqrt_(sub(constant_like(x, 1), square_(x))))),
+    ("acos", "chlo.acos", _INEXACT,
+     lambda g, y, x: neg(mul(g, rsqrt_(sub(constant_like(x, 1), square_(x)))))),
+    ("atan", "chlo.atan", _INEXACT, lambda g, y, x: div(g, add(constant_like(x, 1), square_(x)))),
+    ("sinh", "chlo.sinh", _INEXACT, lambda g, y, x: mul(g, cosh_(x))),
+    ("cosh", "chlo.cosh", _INEXACT, lambda g, y, x: mul(g, sinh_(x))),
+    ("asinh", "chlo.asinh", _INEXACT, lambda g, y, x: mul(g, rsqrt_(add(square_(x), constant_like(x, 1))))),
+    ("acosh", "chlo.acosh", _INEXACT,
+     lambda g, y, x: mul(g, mul(rsqrt_(sub(x, constant_like(x, 1))), rsqrt_(add(x, constant_like(x, 1)))))),
+    ("atanh", "chlo.atanh", _INEXACT,
+     lambda g, y, x: div(g, mul(sub(constant_like(x, 1), x), add(constant_like(x, 1), x)))),
+    ("erf", "chlo.erf", "float",
+     lambda g, y, x: mul(g, scale(exp_(neg(square_(x))), x, 2 / np.sqrt(np.pi)))),
+    ("erfc", "chlo.erfc", "float",
+     lambda g, y, x: mul(g, scale(exp_(neg(square_(x))), x, -2 / np.sqrt(np.pi)))),
+    ("erf_inv", "chlo.erf_inv", "float", lambda g, y, x: mul(g, scale(exp_(square_(y)), x, np.sqrt(np.pi) / 2))),
+    ("lgamma", "chlo.lgamma", "float", lambda g, y, x: mul(g, digamma_(x))),
+    ("digamma", "chlo.digamma", "float",
+     lambda g, y, x: mul(g, PRIMITIVES["polygamma"].bind(constant_like(x, 1), x))),
+    ("bessel_i1e", "chlo.bessel_i1e", "float", lambda g, y, x: mul(g, _bessel_i1e_slope(y, x))),
+    ("population_count", "stablehlo.popcnt", "int", None),
+    ("clz", "stablehlo.count_leading_zeros", "int", None),
+    ("not", "stablehlo.not", "int bool", None),
+)
+
+
+def _bessel_i1e_slope(y, x):
+    # i1e'(x) = i0e(x) - i1e(x) (sign(x) + 1 / x), and 1/2 at 0.
+    tiny = constant_like(x, np.finfo(np.float32).eps)
+    safe = where(gt(abs_(x), tiny), x, tiny)
+    i0e = div(mul(y, safe), safe)
+    del i0e
+    from xlafront.lax.special import bessel_i0e
+
+    slope = sub(bessel_i0e(safe), mul(y, add(sign_(safe), div(constant_like(x, 1), safe))))
+    return where(gt(abs_(x), tiny), slope, constant_like(x, 0.5))
+
+
+_EQUALITY = "int float complex bool"
+
+# name, operation, dtypes, derivative in the first operand, in the second, transpose
+BINARY = (
+    ("add", "stablehlo.add", _NUM + " bool", lambda g, z, x, y: g, lambda g, z, x, y: g, _add_transpose),
+    ("sub", "stablehlo.subtract", _NUM, lambda g, z, x, y: g, lambda g, z, x, y: neg(g), _sub_transpose),
+    ("mul", "stablehlo.multiply", _NUM + " bool", lambda g, z, x, y: mul(g, y), lambda g, z, x, y: mul(x, g),
+     _mul_transpose),
+    ("div", "stablehlo.divide", _NUM, lambda g, z, x, y: div(g, y), lambda g, z, x, y: mul(neg(g), div(z, y)),
+     _div_transpose),
+    ("rem", "stablehlo.remainder", "int float", lambda g, z, x, y: g, _rem_second, None),
+    ("max", "stablehlo.maximum", _NUM + " bool", lambda g, z, x, y: _share_of_tie(g, z, x, y),
+     lambda g, z, x, y: _share_of_tie(g, z, y, x), None),
+    ("min", "stablehlo.minimum", _NUM + " bool", lambda g, z, x, y: _share_of_tie(g, z, x, y),
+     lambda g, z, x, y: _share_of_tie(g, z, y, x), None),
+    ("atan2", "stablehlo.atan2", "float complex", lambda g, z, x, y: mul(g, div(y, _atan2_scale(x, y))),
+     lambda g, z, x, y: mul(g, div(neg(x), _atan2_scale(x, y))), None),
+    ("nextafter", "chlo.next_after", "float", None, None, None),
+    ("polygamma", "chlo.polygamma", "float", None,
+     lambda g, z, m, x: mul(g, PRIMITIVES["polygamma"].bind(add(m, constant_like(m, 1)), x)), None),
+    ("zeta", "chlo.zeta", "float", None,
+     lambda g, z, x, q: mul(g, mul(neg(x), PRIMITIVES["zeta"].bind(add(x, constant_like(x, 1)), q))), None),
+    ("and", "stablehlo.and", "int bool", None, None, None),
+    ("or", "stablehlo.or", "int bool", None, None, None),
+    ("xor", "stablehlo.xor", "int bool", None, None, None),
+    ("shift_left", "stablehlo.shift_left", "int", None, None, None),
+    ("shift_right_arithmetic", "stablehlo.shift_right_arithmetic", "int", None, None, None),
+    ("shift_right_logical", "stablehlo.shift_right_logical", "int", None, None, None),
+)
+COMPARISONS = (("eq", "EQ", _EQUALITY), ("ne", "NE", _EQUALITY), ("ge", "GE", "int float bool"),
+               ("gt", "GT", "int float bool"), ("le", "LE", "int float bool"), ("lt", "LT", "int float bool"))
+_RESULTS = {"abs": _to_real, "is_finite": _to_bool}
+_WITH_ACCURACY = ("exp", "exp2", "expm1", "log", "log1p", "sin", "cos", "tan", "tanh", "logistic", "sqrt", "rsqrt",
+                  "cbrt")
+
+
+def _exp2_lower(ctx, x, accuracy=None):
+    aval = ctx.aval_out
+    return ctx.op("stablehlo.exponential", [ctx.op("stablehlo.multiply", [
+        x, ctx.constant(np.asarray(np.log(2), aval.dtype), aval.shape)])])
+
+
+def _square_lower(ctx, x):
+    return ctx.op("stablehlo.multiply", [x, x])
+
+
+_LOWERINGS = {"exp2": _exp2_lower, "square": _square_lower}
+
+
+def _comparison_kind(d) -> str:
+    if dtypes.is_inexact(d):
+        return "FLOAT"
+    return "UNSIGNED" if d == dtypes.bool_ or dtypes.is_unsigned(d) else "SIGNED"
+
+
+def _compare_attributes(direction):
+    def attributes(mlir, x, *_):
+        return {"comparison_direction": mlir.attribute(f"#stablehlo<comparison_direction {direction}>"),
+                "compare_type": mlir.attribute(f"#stablehlo<comparison_type {_comparison_kind(x.dtype)}>")}
+
+    return attributes
+
+
+PRIMITIVES = {}
+for _name, _operation, _accepts, _derivative in UNARY:
+    PRIMITIVES[_name] = elementwise(
+        _name, _LOWERINGS.get(_name, _operation), _accepts, result=_RESULTS.get(_name),
+        derivatives=(_derivative,), transpose=_neg_transpose if _name == "neg" else None,
+        attributes=_accuracy if _name in _WITH_ACCURACY and _name not in _LOWERINGS else None)
+for _name, _operation, _accepts, _first, _second, _transpose in BINARY:
+    PRIMITIVES[_name] = elementwise(_name, _operation, _accepts, derivatives=(_first, _second), transpose=_transpose)
+for _name, _direction, _accepts in COMPARISONS:
+    PRIMITIVES[_name] = elementwise(_name, "stablehlo.compare", _accepts, derivatives=(None, None), result=_to_bool,
+                                    attributes=_compare_attributes(_direction))
+
+# Rows that differ from their family in one respect
+
+PRIMITIVES["add_any"] = add_any_p = elementwise(
+    "add_any", "stablehlo.add", "any", derivatives=(lambda g, z, x, y: g, lambda g, z, x, y: g),
+    transpose=_add_transpose)
+PRIMITIVES["real"] = elementwise("real", "stablehlo.real", "complex", result=_to_real,
+                                 derivatives=(lambda g, y, x: real_(g),), transpose=_real_transpose)
+PRIMITIVES["imag"] = elementwise("imag", "stablehlo.imag", "complex", result=_to_real,
+                                 derivatives=(lambda g, y, x: imag_(g),), transpose=_imag_transpose)
+PRIMITIVES["complex"] = elementwise(
+    "complex", "stablehlo.complex", "float", result=lambda d, _: dtypes.to_complex(d),
+    derivatives=(lambda g, z, x, y: complex_(g, constant_like(g, 0)), lambda g, z, x, y: complex_(constant_like(g, 0), g)),
+    transpose=_complex_transpose)
+
+
+def _conj_lower(ctx, x, input_dtype=None):
+    real, imag = dtypes.to_real(ctx.aval_out.dtype), ctx.aval_out.shape
+    if ctx.avals_in[0].dtype.kind != "c":
+        return ctx.op("stablehlo.complex", [x, ctx.constant(np.zeros((), real), imag)])
+    part = ctx.op("stablehlo.negate", [ctx.op("stablehlo.imag", [x], [(imag, real)])], [(imag, real)])
+    return ctx.op("stablehlo.complex", [ctx.op("stablehlo.real", [x], [(imag, real)]), part])
+
+
+PRIMITIVES["conj"] = elementwise(
+    "conj", _conj_lower, _INEXACT, result=lambda d, **_: dtypes.to_complex(d),
+    derivatives=(lambda g, y, x, input_dtype=None: conj_(g, input_dtype=input_dtype),), transpose=_conj_transpose)
+
+
+def _integer_pow_lower(ctx, x, *, y):
+    """Repeated squaring; a negative power is the reciprocal of the positive one."""
+    aval = ctx.aval_out
+    one = np.ones((), aval.dtype)
+    if y == 0:
+        return ctx.constant(one, aval.shape)
+    result, square, n = None, x, abs(y)
+    while n:
+        if n & 1:
+            result = square if result is None else ctx.op("stablehlo.multiply", [result, square])
+        n >>= 1
+        if n:
+            square = ctx.op("stablehlo.multiply", [square, square])
+    return result if y > 0 else ctx.op("stablehlo.divide", [ctx.constant(one, aval.shape), result])
+
+
+PRIMITIVES["integer_pow"] = integer_pow_p = elementwise(
+    "integer_pow", _integer_pow_lower, _NUM, derivatives=(_integer_pow_derivative,))
+
+
+def _pow_lower(ctx, x, y):
+    base, exponent = ctx.avals_in
+    if exponent.dtype != base.dtype:
+        y = ctx.convert(y, ctx.aval_out.shape, base.dtype)
+    return ctx.op("stablehlo.power", [x, y])
+
+
+PRIMITIVES["pow"] = elementwise("pow", _pow_lower, _NUM, derivatives=(_pow_base, _pow_exponent), mixed=True)
+PRIMITIVES["round"] = elementwise(
+    "round", lambda ctx, x, *, rounding_method: ctx.op(
+        "stablehlo.round_nearest_even" if rounding_method == 1 else "stablehlo.round_nearest_afz", [x]),
+    "float", derivatives=(None,))
+PRIMITIVES["reduce_precision"] = elementwise(
+    "reduce_precision", "stablehlo.reduce_precision", "float",
+    derivatives=(lambda g, y, x, **params: PRIMITIVES["reduce_precision"].bind(g, **params),),
+    attributes=lambda mlir, _, *, exponent_bits, mantissa_bits: {
+        "exponent_bits": mlir.i32(exponent_bits), "mantissa_bits": mlir.i32(mantissa_bits)},
+    transpose=linear(0)(lambda i, ct, x, **params: PRIMITIVES["reduce_precision"].bind(ct, **params)))
+
+
+# select_n: the condition may be a scalar or of the cases' shape
+
+
+def _select_abstract(which, *cases):
+    from xlafront.core import errors
+    from xlafront.core.avals import ShapedArray
+
+    first = cases[0]
+    if which.dtype != dtypes.bool_ and which.dtype != dtypes.int32:
+        raise TypeError(f"select_n needs a boolean or int32 condition, got {which.dtype}.")
+    if which.dtype == dtypes.bool_ and len(cases) > 2:
+        raise TypeError(f"select_n with a boolean condition takes one or two cases, got {len(cases)}.")
+    shapes = {c.shape for c in cases if c.shape}
+    if len(shapes) > 1 or (which.shape and (shapes or {which.shape}) != {which.shape}):
+        raise errors.incompatible_shapes("select_n", [("condition", which.shape), *[("case", c.shape) for c in cases]])
+    if any(c.dtype != first.dtype for c in cases):
+        raise errors.incompatible_dtypes("select_n", [c.dtype for c in cases], "All cases must have one dtype.")
+    shape = next(iter(shapes), which.shape)
+    return ShapedArray(shape, first.dtype, all(c.weak_type for c in cases))
+
+
+def _select_lower(ctx, which, *cases):
+    aval = ctx.avals_in[0]
+    if len(cases) == 1:
+        return cases[0]
+    if aval.dtype == dtypes.bool_:
+        return ctx.op("stablehlo.select", [which, cases[1], cases[0]])
+    shape = ctx.aval_out.shape
+
+    def pick(low, high):
+        if high - low == 1:
+            return cases[low]
+        middle = (low + high) // 2
+        below = ctx.compare("LT", "SIGNED", which, ctx.constant(np.int32(middle), shape), shape)
+        return ctx.op("stablehlo.select", [below, pick(low, middle), pick(middle, high)])
+
+    return pick(0, len(cases))
+
+
+def _select_jvp(primals, tangents):
+    which, *cases = primals
+    answer = select(*primals)
+    if all(type(t) is Zero for t in tangents[1:]):
+        return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+    filled = [np.zeros((), t.aval.dtype) if type(t) is Zero else t for t in tangents[1:]]
+    tangent = select(which, *filled)
+    from xlafront.lax.families import broadcast_scalar
+
+    return answer, broadcast_scalar(tangent, np.shape(answer))
+
+
+def _select_transpose(ct, which, *cases):
+    if type(ct) is Zero:
+        return [None, *[Zero(c.aval) if is_undefined(c) else None for c in cases]]
+    zero = np.zeros((), tracing.aval_of(ct).dtype)
+    return [None, *[unspread(select(which, *[ct if j == i else zero for j in range(len(cases))]), c.aval)
+                    if is_undefined(c) else None for i, c in enumerate(cases)]]
+
+
+def _make_select():
+    base = elementwise("select_n", _select_lower, "any", derivatives=(), transpose=_select_transpose, mixed=True)
+    base.abstract, base.jvp = _select_abstract, _select_jvp
+    return base
+
+
+PRIMITIVES["select_n"] = _make_select()
+
+
+def _clamp_lower(ctx, low, x, high):
+    return ctx.op("stablehlo.clamp", [low, x, high])
+
+
+PRIMITIVES["clamp"] = elementwise(
+    "clamp", _clamp_lower, "int float",
+    derivatives=(lambda g, z, lo, x, hi: mul(g, to_dtype(gt(lo, x), tracing.aval_of(g).dtype)),
+                 lambda g, z, lo, x, hi: mul(g, to_dtype(PRIMITIVES["and"].bind(gt(x, lo), lt(x, hi)),
+                                                         tracing.aval_of(g).dtype)),
+                 lambda g, z, lo, x, hi: mul(g, to_dtype(lt(hi, x), tracing.aval_of(g).dtype))))
+
+
+# Conversions
+
+
+def _convert_lower(ctx, x, *, new_dtype, weak_type, sharding):
+    old, new = ctx.avals_in[0].dtype, ctx.aval_out
+    if new.dtype == dtypes.bool_ and old != dtypes.bool_:
+        # Every value but zero is true; a plain conversion would look at the lowest bit.
+        zero = ctx.constant(np.zeros((), old), new.shape)
+        return ctx.compare("NE", _comparison_kind(old), x, zero, new.shape)
+    if old.kind == "c" and new.dtype.kind != "c":
+        real = dtypes.to_real(old)
+        x = ctx.op("stablehlo.real", [x], [(new.shape, real)])
+        if real == new.dtype:
+            return x
+    return ctx.op("stablehlo.convert", [x])
+
+
+def _convert_abstract(x, *, new_dtype, weak_type, sharding):
+    from xlafront.core.avals import ShapedArray
+
+    return ShapedArray(x.shape, new_dtype, weak_type, vma=x.vma)
+
+
+def _convert_derivative(g, y, x, *, new_dtype, weak_type, sharding):
+    if not dtypes.is_inexact(np.dtype(new_dtype)) or not dtypes.is_inexact(tracing.aval_of(x).dtype):
+        return None
+    return convert_element_type_p.bind(g, new_dtype=new_dtype, weak_type=weak_type, sharding=sharding)
+
+
+@linear(0)
+def _convert_transpose(i, ct, x, *, new_dtype, weak_type, sharding):
+    if tracing.aval_of(ct).dtype.kind == "c" and x.aval.dtype.kind != "c":
+        ct = real_(ct)
+    return convert_element_type_p.bind(ct, new_dtype=x.aval.dtype, weak_type=x.aval.weak_type, sharding=sharding)
+
+
+PRIMITIVES["convert_element_type"] = convert_element_type_p = elementwise(
+    "convert_element_type", _convert_lower, "any", derivatives=(_convert_derivative,), transpose=_convert_transpose,
+    shown_as="astype")
+convert_element_type_p.abstract = _convert_abstract
+PRIMITIVES["copy"] = copy_p = elementwise(
+    "copy", lambda ctx, x: x, "any", derivatives=(lambda g, y, x: g,), transpose=linear(0)(lambda i, ct, x: ct))
+
+lower_constant = lowering  # the module object rules read `mlir` from
+
+
+# Public functions
+
+
+def typed_operands(name: str, x, y):
+    """Python scalars take the dtype of the array beside them."""
+    if type(x) in dtypes.python_scalar_dtypes or type(y) in dtypes.python_scalar_dtypes:
+        dtype, weak = dtypes.promote_pair(*dtypes.operand_type(x), *dtypes.operand_type(y))
+        return as_type(x, dtype, weak), as_type(y, dtype, weak)
+    return x, y
+
+
+def as_type(x, dtype, weak: bool):
+    """`x` at a dtype that promotion found; scalars are converted at once, arrays by an operation if need be."""
+    kind = type(x)
+    if kind in dtypes.python_scalar_dtypes:
+        if weak:
+            wanted = dtypes.scalar_type_of(dtype)
+            return x if kind is wanted else wanted(x)
+        if kind is int and dtype.kind in "iu":
+            dtypes.check_int_fits(x, dtype) if dtype.kind == "i" else None
+            return np.asarray(x).astype(dtype)[()]
+        return dtype.type(x)
+    aval = tracing.aval_of(x)
+    if aval.dtype == dtype and (aval.weak_type == weak or not aval.weak_type):
+        return x
+    return convert_element_type_p.bind(x, new_dtype=dtype, weak_type=weak, sharding=None)
+
+
+def _public(name: str, doc: str, arity: int, accuracy: bool = False):
+    primitive = PRIMITIVES[name]
+    function_name = {"and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "not": "bitwise_not"}.get(name, name)
+    if arity == 1 and accuracy:
+        def function(x, accuracy=None):
+            return primitive.bind(x) if accuracy is None else primitive.bind(x, accuracy=accuracy)
+    elif arity == 1:
+        def function(x):
+            return primitive.bind(x)
+    else:
+        def function(x, y):
+            return primitive.bind(*typed_operands(function_name, x, y))
+    function.__name__ = function.__qualname__ = function_name
+    function.__module__ = "xlafront.lax"
+    function.__doc__ = doc
+    return library(function, static=("accuracy",) if accuracy else ())
+
+
+PUBLIC = {}
+for _name, *_rest in UNARY:
+    PUBLIC[_name] = _public(_name, f"Elementwise `{_name}`.", 1, _name in _WITH_ACCURACY)
+for _name in ("real", "imag"):
+    PUBLIC[_name] = _public(_name, f"The {_name} part of a complex array.", 1)
+for _name, *_rest in (*BINARY, *COMPARISONS, ("pow",), ("complex",)):
+    PUBLIC[_name] = _public(_name, f"Elementwise `{_name}` of arrays of one shape and dtype, or scalars.", 2)
+for _old, _new in (("and", "bitwise_and"), ("or", "bitwise_or"), ("xor", "bitwise_xor"), ("not", "bitwise_not")):
+    PUBLIC[_new] = PUBLIC.pop(_old)
+
+
+@library
+def conj(x):
+    """The complex conjugate; a real array becomes complex."""
+    return PRIMITIVES["conj"].bind(x, input_dtype=tracing.aval_of(x).dtype)
+
+
+@library(static="y")
+def integer_pow(x, y):
+    """`x` to a static integer power, by repeated multiplication."""
+    if not isinstance(y, (int, np.integer)):
+        raise TypeError(f"integer_pow needs a Python int as exponent, got {y!r}; use pow for arrays.")
+    return integer_pow_p.bind(x, y=int(y))
+
+
+def select_n(which, *cases):
+    """Choose elements from `cases` by an index array, or by a boolean one from two cases (False first).
+
+    >>> select_n(x > 0, -x, x)
+    """
+    return _select_kernel(which, *cases)
+
+
+@library
+def _select_kernel(which, *cases):
+    return select(which, *cases)
+
+
+@library
+def clamp(min, x, max):
+    """`x` limited to the range from `min` to `max`, scalars or arrays of its shape."""
+    dtype = tracing.aval_of(x).dtype
+    return PRIMITIVES["clamp"].bind(as_type(min, dtype, False), x, as_type(max, dtype, False))
+
+
+@library(static="rounding_method")
+def round(x, rounding_method=0):
+    """Round to integers: halves away from zero (0), or to even (1)."""
+    return PRIMITIVES["round"].bind(x, rounding_method=int(rounding_method))
+
+
+@library(static=("exponent_bits", "mantissa_bits"))
+def reduce_precision(operand, exponent_bits, mantissa_bits):
+    """Round a float to what fewer bits can hold, without changing its dtype."""
+    return PRIMITIVES["reduce_precision"].bind(operand, exponent_bits=int(exponent_bits),
+                                               mantissa_bits=int(mantissa_bits))
+
+
+@library
+def reciprocal(x):  # noqa: F811
+    """Elementwise `1 / x`."""
+    return integer_pow_p.bind(x, y=-1)
+
+
+def convert_element_type(operand, new_dtype):
+    """Elementwise conversion to a dtype, with C's rules for casts; complex to real drops the imaginary part."""
+    if isinstance(new_dtype, type) and new_dtype in (int, float, complex):
+        return _convert_kernel(operand, dtypes.default_dtype(new_dtype), True)
+    return _convert_kernel(operand, dtypes.check_user_dtype(new_dtype, "convert_element_type"), False)
+
+
+@library(static=("dtype", "weak"), name="convert_element_type")
+def _convert_kernel(operand, dtype, weak=False):
+    aval = tracing.aval_of(operand)
+    if aval.dtype == dtype and aval.weak_type == weak:
+        return operand
+    return convert_element_type_p.bind(operand, new_dtype=dtype, weak_type=bool(weak), sharding=None)
+
+
+convert = convert_element_type

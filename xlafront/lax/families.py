@@ -1,0 +1,169 @@
+"""The logic that families of elementwise primitives share, written once.
+
+An elementwise primitive takes operands of one shape, or scalars beside them, and of one dtype. Its record is
+made by `elementwise` from a row: the StableHLO operation, the dtypes it takes, and a derivative for each operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlafront import lowering
+from xlafront.core import dtypes, errors, tracing
+from xlafront.core.avals import ShapedArray
+from xlafront.core.primitive import Primitive
+from xlafront.core.zeros import Zero, is_undefined
+
+KINDS: dict[str, Callable[[Any], bool]] = {
+    "bool": lambda d: d == dtypes.bool_, "int": dtypes.is_integer, "float": dtypes.is_float,
+    "complex": dtypes.is_complex,
+}
+
+
+def check_dtype(name: str, accepts: str, d) -> None:
+    """`accepts` is a list of kinds in one string, such as "int float complex"."""
+    if accepts == "any" or (isinstance(d, np.dtype) and any(KINDS[kind](d) for kind in accepts.split())):
+        return
+    raise TypeError(f"{name} does not take arrays of dtype {d}; it takes {accepts.replace(' ', ', ')}. "
+                    f"Convert with x.astype(...).")
+
+
+def joint_shape(name: str, operands: Sequence[ShapedArray]) -> tuple:
+    shape: tuple = ()
+    for aval in operands:
+        if aval.shape != shape and aval.shape:
+            if shape:
+                raise errors.incompatible_shapes(
+                    name, [("", a.shape) for a in operands],
+                    "Elementwise operations of lax take equal shapes (or scalars); xlafront.numpy broadcasts.")
+            shape = aval.shape
+    return shape
+
+
+def elementwise(name: str, operation: str | Callable, accepts: str = "int float complex bool", *,
+                derivatives: Sequence[Callable | None] | None = None, result: Callable | None = None,
+                transpose: Callable | None = None, mixed: bool = False, attributes: Callable | None = None,
+                shown_as: str | None = None) -> Primitive:
+    """A record for an elementwise primitive.
+
+    - `operation`: the StableHLO or CHLO operation, or a lowering rule.
+    - `derivatives[i](g, result, *operands, **params)`: the contribution of the tangent `g` of operand `i`.
+    - `result(*dtypes, **params)`: the dtype of the result when it is not that of the operands.
+    - `transpose(cotangent, *operands, **params)`: for operations linear in an operand.
+    - `mixed`: operands may differ in dtype.
+    """
+    shown = shown_as or name
+
+    def abstract(*operands, **params):
+        first = operands[0].dtype
+        for aval in operands:
+            check_dtype(shown, accepts, aval.dtype)
+            if aval.dtype != first and not mixed:
+                raise errors.incompatible_dtypes(
+                    shown, [a.dtype for a in operands],
+                    "Operations of lax take equal dtypes; convert with x.astype(...), or use xlafront.numpy.")
+        shape = operands[0].shape if len(operands) == 1 else joint_shape(shown, operands)
+        dtype = first if result is None else result(*[a.dtype for a in operands], **params)
+        weak = all([a.weak_type for a in operands]) and dtype != dtypes.bool_
+        vma = frozenset().union(*[a.vma for a in operands]) if any(a.vma for a in operands) else frozenset()
+        return ShapedArray(shape, dtype, weak, vma=vma)
+
+    def lower(ctx, *operands, **params):
+        if attributes is None:
+            return ctx.op(operation, operands)
+        return ctx.op(operation, operands, **attributes(lowering.mlir, *ctx.avals_in, **params))
+
+    def jvp(primals, tangents, **params):
+        answer = primitive.bind(*primals, **params)
+        total = None
+        for rule, g in zip(derivatives, tangents):
+            if type(g) is Zero or rule is None:
+                continue
+            term = rule(g, answer, *primals, **params)
+            if np.shape(term) != np.shape(answer):
+                term = broadcast_scalar(term, np.shape(answer))
+            total = term if total is None else add_tangents(total, term)
+        if total is None:
+            return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+        return answer, total
+
+    def batch(axis_size, operands, dims, **params):
+        operands, dim = align_batches(axis_size, operands, dims)
+        return primitive.bind(*operands, **params), dim
+
+    primitive = Primitive(
+        name, abstract=abstract, lower=operation if callable(operation) else lower, batch=batch,
+        jvp=None if derivatives is None else jvp, transpose=transpose, spreads_scalars=True, shown_as=shown)
+    return primitive
+
+
+def broadcast_scalar(x, shape):
+    from xlafront.lax.shapes import broadcast_in_dim_p
+
+    if np.shape(x) == tuple(shape):
+        return x
+    return broadcast_in_dim_p.bind(x, shape=tuple(shape), broadcast_dimensions=(), sharding=None)
+
+
+def add_tangents(x, y):
+    from xlafront.lax.elementwise import add_any_p
+
+    return add_any_p.bind(x, y)
+
+
+def unspread(cotangent, aval):
+    """The cotangent of an operand that was a scalar beside arrays: the sum over what it was spread to."""
+    if type(cotangent) is Zero or aval.shape == np.shape(cotangent):
+        return cotangent
+    from xlafront.lax.reductions import reduce_sum_p
+
+    return reduce_sum_p.bind(cotangent, axes=tuple(range(np.ndim(cotangent))), out_sharding=None)
+
+
+def align_batches(axis_size, operands, dims):
+    """Bring elementwise operands to one batch dimension; scalars that are not batched stay scalars."""
+    from xlafront.lax.shapes import broadcast_in_dim_p, move_dim
+
+    batched = {(np.ndim(x), d) for x, d in zip(operands, dims) if d is not None}
+    if len(batched) == 1 and all(d is not None or np.ndim(x) == 0 for x, d in zip(operands, dims)):
+        [(_, dim)] = batched
+        return operands, dim
+    rank = max(np.ndim(x) - (d is not None) for x, d in zip(operands, dims))
+    aligned = []
+    for x, d in zip(operands, dims):
+        if d is not None:
+            x = move_dim(x, d, 0)
+            missing = rank + 1 - np.ndim(x)
+            if missing:
+                x = broadcast_in_dim_p.bind(
+                    x, shape=(np.shape(x)[0],) + (1,) * missing, broadcast_dimensions=(0,), sharding=None)
+        elif np.ndim(x):
+            x = broadcast_in_dim_p.bind(x, shape=(1, *np.shape(x)),
+                                        broadcast_dimensions=tuple(range(1, np.ndim(x) + 1)), sharding=None)
+        aligned.append(x)
+    sizes = zip(*[np.shape(x) for x in aligned if np.ndim(x)])
+    full = tuple(0 if 0 in along else max(along) for along in sizes)
+    spread = [x if not np.ndim(x) or np.shape(x) == full else broadcast_in_dim_p.bind(
+        x, shape=full, broadcast_dimensions=tuple(range(len(full))), sharding=None) for x in aligned]
+    return spread, 0
+
+
+def linear(*positions: int) -> Callable:
+    """Decorator: a transpose rule that handles the operands at these positions one by one.
+
+    The rule gets the cotangent and the operands and returns the cotangent of the one that is undefined.
+    """
+
+    def decorate(rule):
+        def transpose(cotangent, *operands, **params):
+            if type(cotangent) is Zero:
+                return [Zero(x.aval) if is_undefined(x) else None for x in operands]
+            return [unspread(rule(i, cotangent, *operands, **params), x.aval) if is_undefined(x) else None
+                    for i, x in enumerate(operands)]
+
+        return transpose
+
+    return decorate

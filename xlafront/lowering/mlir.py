@@ -1,0 +1,185 @@
+"""The MLIR vocabulary of the lowering rules: types, attributes, constants, operations.
+
+Importing this module imports jaxlib's MLIR bindings (15-25 ms), so the rest of the package imports it only
+when the first module is built; lowering rules reach it as `lowering.mlir`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from jaxlib import _jax
+from jaxlib.mlir import ir
+from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _sdy, _stablehlo
+from jaxlib.mlir.dialects import func as _func  # noqa: F401  (registers func.func's Python class)
+
+
+def _make_context() -> ir.Context:
+    registry = ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    context = ir.Context()
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
+    for dialect in (_stablehlo, _chlo, _sdy):
+        dialect.register_dialect(context)
+    context.enable_multithreading(False)
+    return context
+
+
+# One context serves the process: types and attributes made once are good for ever.
+# It is entered (`with context:`) by whoever lowers: left on a thread's stack it would outlive the interpreter.
+context = _make_context()
+unknown_location = ir.Location.unknown(context)
+
+create = ir.Operation.create
+
+
+def _element_types() -> dict[np.dtype, ir.Type]:
+    integer = ir.IntegerType
+    table: list[tuple[Any, ir.Type]] = [
+        (np.bool_, integer.get_signless(1)),
+        (np.float16, ir.F16Type.get()), (np.float32, ir.F32Type.get()), (np.float64, ir.F64Type.get()),
+        (np.complex64, ir.ComplexType.get(ir.F32Type.get())), (np.complex128, ir.ComplexType.get(ir.F64Type.get())),
+        (ml_dtypes.bfloat16, ir.BF16Type.get()),
+        # Tangents of integers are never computed; where one has to exist it is a boolean.
+        (np.dtype([("float0", np.void, 0)]), integer.get_signless(1)),
+    ]
+    for bits in (8, 16, 32, 64):
+        table += [(f"int{bits}", integer.get_signless(bits)), (f"uint{bits}", integer.get_unsigned(bits))]
+    for bits in (2, 4):
+        table += [(getattr(ml_dtypes, f"int{bits}"), integer.get_signless(bits)),
+                  (getattr(ml_dtypes, f"uint{bits}"), integer.get_unsigned(bits))]
+    for name, kind in (("float8_e3m4", "Float8E3M4Type"), ("float8_e4m3", "Float8E4M3Type"),
+                       ("float8_e4m3b11fnuz", "Float8E4M3B11FNUZType"), ("float8_e4m3fn", "Float8E4M3FNType"),
+                       ("float8_e4m3fnuz", "Float8E4M3FNUZType"), ("float8_e5m2", "Float8E5M2Type"),
+                       ("float8_e5m2fnuz", "Float8E5M2FNUZType"), ("float8_e8m0fnu", "Float8E8M0FNUType"),
+                       ("float4_e2m1fn", "Float4E2M1FNType")):
+        table.append((getattr(ml_dtypes, name), getattr(ir, kind).get()))
+    return {np.dtype(dtype): kind for dtype, kind in table}
+
+
+with context:
+    _elements = _element_types()
+    _i64_type = ir.IntegerType.get_signless(64)
+    _i32_type = ir.IntegerType.get_signless(32)
+_tensor_types: dict[tuple, ir.Type] = {}
+
+
+def element_type(dtype) -> ir.Type:
+    return _elements[np.dtype(dtype)]
+
+
+def tensor_type(shape: tuple[int, ...], dtype) -> ir.Type:
+    """The ranked tensor type; an extended dtype (a random key) is its physical array."""
+    key = (shape, dtype)
+    found = _tensor_types.get(key)
+    if found is None:
+        if not isinstance(dtype, np.dtype):
+            physical = dtype._rules
+            return tensor_type((*shape, *physical.physical_element_shape), np.dtype(physical.physical_dtype))
+        found = _tensor_types[key] = ir.RankedTensorType.get(shape, _elements[dtype], loc=unknown_location)
+    return found
+
+
+def type_of(aval) -> ir.Type:
+    """The MLIR type of an abstract value. Hot: once an operation's result."""
+    try:
+        return _tensor_types[aval.shape, aval.dtype]
+    except KeyError:
+        return tensor_type(aval.shape, aval.dtype)
+    except AttributeError:
+        return token_type()
+
+
+def token_type() -> ir.Type:
+    return _stablehlo.TokenType.get(context)
+
+
+# Attributes, memoised by value
+
+
+class _Memo(dict):
+    def __init__(self, make):
+        self.make = make
+
+    def __missing__(self, key):
+        attribute = self[key] = self.make(key)
+        return attribute
+
+
+_i64 = _Memo(lambda n: ir.IntegerAttr.get(_i64_type, n))
+_i32 = _Memo(lambda n: ir.IntegerAttr.get(_i32_type, n))
+_i64s = _Memo(lambda ns: ir.DenseI64ArrayAttr.get(ns))
+_parsed = _Memo(lambda text: ir.Attribute.parse(text, context))
+_strings = _Memo(lambda text: ir.StringAttr.get(text))
+_symbols = _Memo(lambda name: ir.FlatSymbolRefAttr.get(name))
+
+
+def i64(n: int) -> ir.Attribute:
+    return _i64[int(n)]
+
+
+def i32(n: int) -> ir.Attribute:
+    return _i32[int(n)]
+
+
+def i64s(ns) -> ir.Attribute:
+    """`array<i64: ...>`."""
+    return _i64s[tuple(map(int, ns))]
+
+
+def boolean(value: bool) -> ir.Attribute:
+    return ir.BoolAttr.get(bool(value))
+
+
+def bools(values) -> ir.Attribute:
+    return ir.DenseBoolArrayAttr.get([bool(v) for v in values])
+
+
+def string(text: str) -> ir.Attribute:
+    return _strings[text]
+
+
+def symbol(name: str) -> ir.Attribute:
+    return _symbols[name]
+
+
+def attribute(text: str) -> ir.Attribute:
+    """Any attribute by its MLIR text, such as `#stablehlo<precision HIGHEST>`. Memoised: keep texts few."""
+    return _parsed[text]
+
+
+def array(attributes) -> ir.Attribute:
+    return ir.ArrayAttr.get(list(attributes))
+
+
+def dense_i64(values, shape=None) -> ir.Attribute:
+    """`dense<...> : tensor<...xi64>`, as padding and replica groups are written."""
+    values = np.ascontiguousarray(values, dtype=np.int64)
+    return ir.DenseElementsAttr.get(values, type=ir.RankedTensorType.get(shape or values.shape, _i64_type))
+
+
+def dense(value: np.ndarray, shape: tuple[int, ...] | None = None) -> ir.Attribute:
+    """A constant tensor; with `shape`, a scalar spread over it."""
+    value = np.asarray(value)
+    kind = tensor_type(value.shape if shape is None else tuple(shape), value.dtype)
+    if value.size == 0:
+        return dense(np.zeros((), value.dtype), value.shape if shape is None else shape)
+    if value.dtype.itemsize == 0:
+        value = np.zeros(value.shape, np.bool_)
+    if value.dtype == np.bool_ and value.size == 1:
+        return ir.DenseElementsAttr.get_splat(kind, ir.BoolAttr.get(bool(value.reshape(())[()])))
+    if value.dtype.kind in "biufc":
+        buffer = np.ascontiguousarray(value)
+        if value.dtype.kind == "c":
+            return ir.DenseElementsAttr.get(buffer, type=kind)
+    else:  # the dtypes of ml_dtypes do not export buffers
+        bits = np.dtype(f"u{value.dtype.itemsize}")
+        buffer = np.ascontiguousarray(value).view(bits)
+    return ir.DenseElementsAttr.get(buffer, type=kind)
+
+
+def line_of(code, lasti: int) -> int:
+    return _jax.Traceback.code_addr2line(code, lasti)

@@ -1,0 +1,349 @@
+"""Builds a StableHLO module from a program: functions, bodies, constants, locations.
+
+Nothing here knows a primitive: each brings its rule. A rule is called as
+`rule(ctx, *operands, **params)` with a `RuleContext` and MLIR values, and returns a value (a list of values
+when the primitive has several results).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlafront.lowering import mlir
+from xlafront.lowering.mlir import create, ir, tensor_type, type_of
+
+INLINE_CONSTANT_BYTES = 256  # larger constants become arguments of the program, not text in it
+
+
+class ModuleContext:
+    """One module under construction."""
+
+    def __init__(self, name: str, platform: str, num_partitions: int = 1, num_replicas: int = 1, sharding_context=None):
+        self.platform = platform
+        self.sharding_context = sharding_context
+        self.module = ir.Module.create(loc=mlir.unknown_location)
+        operation = self.module.operation
+        operation.attributes["sym_name"] = mlir.string(name)
+        operation.attributes["mhlo.num_partitions"] = mlir.i32(num_partitions)
+        operation.attributes["mhlo.num_replicas"] = mlir.i32(num_replicas)
+        self.names: set[str] = set()
+        self.functions: dict[tuple, str] = {}
+        self.locations: dict[tuple, ir.Location] = {}
+        self.host_callbacks: list[Any] = []
+        self.keepalives: list[Any] = []
+        self.rules: dict[Any, Callable] = {}
+        # Every new function goes before the end of the module.
+        self.insertion_point = ir.InsertionPoint(self.module.body)
+
+    def unique_name(self, name: str) -> str:
+        name = "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "function"
+        unique, n = name, 0
+        while unique in self.names:
+            n += 1
+            unique = f"{name}_{n}"
+        self.names.add(unique)
+        return unique
+
+    def rule_of(self, primitive) -> Callable:
+        rule = self.rules[primitive] = primitive.lowering_for(self.platform)
+        return rule
+
+    def location(self, name: str, site) -> ir.Location:
+        """`scope/primitive` at the user's line. Memoised: a loop in the user's code is one site."""
+        if site is None or site[0] is None:
+            return self._named(name, site[2] if site else "", mlir.unknown_location)
+        code, lasti, scope = site
+        key = (name, id(code), lasti, scope)
+        found = self.locations.get(key)
+        if found is None:
+            place = self.locations.get(key[1:3])
+            if place is None:
+                place = ir.Location.file(code.co_filename, mlir.line_of(code, lasti), 0)
+                place = self.locations[key[1:3]] = ir.Location.name(code.co_name, place)
+            found = self.locations[key] = self._named(name, scope, place)
+        return found
+
+    def _named(self, name, scope, place):
+        return ir.Location.name(f"{scope}/{name}" if scope else name, place)
+
+    def add_function(self, name: str, arg_types, result_types, *, public=False, arg_attributes=None,
+                     result_attributes=None) -> tuple[str, ir.Operation, ir.Block]:
+        name = self.unique_name(name)
+        attributes = {
+            "sym_name": mlir.string(name),
+            "function_type": ir.TypeAttr.get(ir.FunctionType.get(arg_types, result_types)),
+            "sym_visibility": mlir.string("public" if public else "private"),
+        }
+        if arg_attributes:
+            attributes["arg_attrs"] = mlir.array(ir.DictAttr.get(a) for a in arg_attributes)
+        if result_attributes:
+            attributes["res_attrs"] = mlir.array(ir.DictAttr.get(a) for a in result_attributes)
+        operation = create("func.func", attributes=attributes, regions=1, loc=mlir.unknown_location,
+                           ip=self.insertion_point)
+        block = operation.regions[0].blocks.append(*arg_types, arg_locs=[mlir.unknown_location] * len(arg_types))
+        return name, operation, block
+
+    def function_of(self, jaxpr, consts: Sequence[Any] = (), name: str | None = None, attributes_key=()) -> str:
+        """The symbol of the function that computes `jaxpr`; the same program is lowered once."""
+        key = (id(jaxpr), attributes_key)
+        found = self.functions.get(key)
+        if found is None:
+            self.keepalives.append(jaxpr)  # its id stays taken while the module is built
+            symbol, _, block = self.add_function(
+                name or jaxpr.debug_info.function_name, flat_types(jaxpr.in_avals), flat_types(jaxpr.out_avals))
+            with ir.InsertionPoint(block):
+                results = Body(self).run(jaxpr, [constant(c) for c in consts], list(block.arguments))
+                create("func.return", operands=results, loc=mlir.unknown_location)
+            found = self.functions[key] = symbol
+        return found
+
+
+def flat_types(avals) -> list[ir.Type]:
+    return [type_of(aval) for aval in avals]
+
+
+def constant(value, shape=None, dtype=None) -> ir.Value:
+    """A `stablehlo.constant`; with `shape`, one scalar everywhere."""
+    value = np.asarray(value, dtype)
+    attribute = mlir.dense(value, shape)
+    return create("stablehlo.constant", results=[attribute.type], attributes={"value": attribute},
+                  loc=mlir.unknown_location).result
+
+
+class Body:
+    """The operations of one block: what is defined in it and may be used again."""
+
+    __slots__ = ("module", "splats")
+
+    def __init__(self, module: ModuleContext):
+        self.module = module
+        self.splats: dict[tuple, ir.Value] = {}
+
+    def literal(self, value, dtype, shape: tuple[int, ...]) -> ir.Value:
+        """A scalar constant, spread over `shape`; the same one is written once a block."""
+        key = (repr(value), dtype, shape)
+        found = self.splats.get(key)
+        if found is None:
+            found = self.splats[key] = constant(value, shape, dtype)
+        return found
+
+    def spread(self, value: ir.Value, dtype, shape: tuple[int, ...]) -> ir.Value:
+        """A scalar operand of an elementwise operation at the shape of its result."""
+        key = (value, shape)
+        found = self.splats.get(key)
+        if found is None:
+            found = self.splats[key] = create(
+                "stablehlo.broadcast_in_dim", results=[tensor_type(shape, dtype)], operands=[value],
+                attributes={"broadcast_dimensions": mlir.i64s(())}, loc=mlir.unknown_location).result
+        return found
+
+    def run(self, jaxpr, consts: Sequence[ir.Value], args: Sequence[ir.Value]) -> list[ir.Value]:
+        """Lower every equation. Hot: a few microseconds each, watched by the lowering benchmarks."""
+        env: dict[Any, ir.Value] = dict(zip(jaxpr.constvars, consts))
+        env.update(zip(jaxpr.invars, args))
+        module = self.module
+        rules, location = module.rules, module.location
+        for eqn in jaxpr.eqns:
+            primitive = eqn.primitive
+            operands = []
+            shape = eqn.outvars[0].aval.shape if primitive.spreads_scalars else None
+            for v in eqn.invars:
+                aval = v.aval
+                if hasattr(v, "val"):
+                    operands.append(self.literal(v.val, aval.dtype, aval.shape if shape is None else shape))
+                elif shape is None or aval.shape == shape:
+                    operands.append(env[v])
+                else:
+                    operands.append(self.spread(env[v], aval.dtype, shape))
+            ctx = RuleContext(self, eqn.invars, eqn.outvars, location(primitive.name, eqn.site), primitive, eqn.site)
+            rule = rules.get(primitive) or module.rule_of(primitive)
+            results = rule(ctx, *operands, **eqn.params)
+            if primitive.multiple_results:
+                if len(results) != len(eqn.outvars):
+                    raise ValueError(f"the lowering of {primitive} returned {len(results)} values for "
+                                     f"{len(eqn.outvars)} results")
+                env.update(zip(eqn.outvars, results))
+            else:
+                env[eqn.outvars[0]] = results[0] if isinstance(results, (list, tuple)) else results
+        return [self.literal(v.val, v.aval.dtype, v.aval.shape) if hasattr(v, "val") else env[v] for v in jaxpr.outvars]
+
+
+class _Typed:
+    __slots__ = ("aval",)
+
+    def __init__(self, aval):
+        self.aval = aval
+
+
+class RuleContext:
+    """What a lowering rule knows of the operation that it lowers, and the means to write others."""
+
+    __slots__ = ("body", "_invars", "_outvars", "loc", "primitive", "site")
+
+    def __init__(self, body, invars, outvars, loc, primitive=None, site=None):
+        self.body = body
+        self._invars = invars
+        self._outvars = outvars
+        self.loc = loc
+        self.primitive = primitive
+        self.site = site
+
+    @property
+    def avals_in(self):
+        return [v.aval for v in self._invars]
+
+    @property
+    def avals_out(self):
+        return [v.aval for v in self._outvars]
+
+    @property
+    def aval_out(self):
+        return self._outvars[0].aval
+
+    @property
+    def module_context(self) -> ModuleContext:
+        return self.body.module
+
+    @property
+    def platform(self) -> str:
+        return self.body.module.platform
+
+    def replace(self, *, avals_in=None, avals_out=None, primitive=None) -> RuleContext:
+        invars = self._invars if avals_in is None else [_Typed(a) for a in avals_in]
+        outvars = self._outvars if avals_out is None else [_Typed(a) for a in avals_out]
+        return RuleContext(self.body, invars, outvars, self.loc, primitive or self.primitive, self.site)
+
+    def op(self, name: str, operands: Sequence[ir.Value], types: Sequence[Any] | None = None, regions: int = 0,
+           **attributes):
+        """Write an operation; its one result, or the list of several.
+
+        `types` are avals, `(shape, dtype)` pairs or MLIR types; the primitive's own result types when left out.
+        """
+        if types is None:
+            results = [type_of(v.aval) for v in self._outvars]
+        else:
+            results = [as_type(t) for t in types]
+        operation = create(name, results=results, operands=operands, attributes=attributes or None, regions=regions,
+                           loc=self.loc)
+        if regions:
+            return operation
+        return operation.result if len(results) == 1 else list(operation.results)
+
+    def constant(self, value, shape=None, dtype=None) -> ir.Value:
+        """A constant; a scalar one is shared within the block."""
+        value = np.asarray(value, dtype)
+        if value.ndim == 0:
+            return self.body.literal(value[()], value.dtype, () if shape is None else tuple(shape))
+        return constant(value)
+
+    def broadcast(self, x: ir.Value, shape, dtype, dims) -> ir.Value:
+        return self.op("stablehlo.broadcast_in_dim", [x], [(shape, dtype)], broadcast_dimensions=mlir.i64s(dims))
+
+    def reshape(self, x: ir.Value, shape, dtype) -> ir.Value:
+        return self.op("stablehlo.reshape", [x], [(shape, dtype)])
+
+    def convert(self, x: ir.Value, shape, dtype) -> ir.Value:
+        return self.op("stablehlo.convert", [x], [(shape, dtype)])
+
+    def compare(self, direction: str, kind: str, x: ir.Value, y: ir.Value, shape) -> ir.Value:
+        """`direction` is EQ, NE, LT, LE, GT, GE; `kind` FLOAT, SIGNED, UNSIGNED, TOTALORDER."""
+        return self.op("stablehlo.compare", [x, y], [(shape, np.dtype(bool))],
+                       comparison_direction=mlir.attribute(f"#stablehlo<comparison_direction {direction}>"),
+                       compare_type=mlir.attribute(f"#stablehlo<comparison_type {kind}>"))
+
+    def with_region(self, name: str, operands, arg_types, build: Callable[..., Sequence[ir.Value]], types=None,
+                    **attributes):
+        """An operation with one region: `build(ctx, *block_arguments)` returns what the region yields."""
+        return self.with_regions(name, operands, [(arg_types, build)], types, **attributes)
+
+    def with_regions(self, name: str, operands, regions, types=None, **attributes):
+        operation = self.op(name, operands, types, regions=len(regions), **attributes)
+        for region, (arg_types, build) in zip(operation.regions, regions):
+            block_types = [as_type(t) for t in arg_types]
+            block = region.blocks.append(*block_types, arg_locs=[self.loc] * len(block_types))
+            with ir.InsertionPoint(block):
+                inner = RuleContext(Body(self.body.module), self._invars, self._outvars, self.loc, self.primitive,
+                                    self.site)
+                create("stablehlo.return", operands=list(build(inner, *block.arguments)), loc=self.loc)
+        results = list(operation.results)
+        return results[0] if len(results) == 1 and types is None and not self.primitive_has_many else results
+
+    @property
+    def primitive_has_many(self) -> bool:
+        return self.primitive is not None and self.primitive.multiple_results
+
+    def call(self, closed, operands: Sequence[ir.Value], name: str | None = None, **attributes) -> list[ir.Value]:
+        """Call a program as a function of the module, which holds it once."""
+        symbol = self.body.module.function_of(closed.jaxpr, closed.consts, name)
+        operation = create("func.call", results=flat_types(closed.out_avals), operands=operands,
+                           attributes={"callee": mlir.symbol(symbol), **attributes}, loc=self.loc)
+        return list(operation.results)
+
+    def inline(self, closed, operands: Sequence[ir.Value]) -> list[ir.Value]:
+        """Write a program's operations here."""
+        return self.body.run(closed.jaxpr, [constant(c) for c in closed.consts], operands)
+
+
+def as_type(t) -> ir.Type:
+    if isinstance(t, ir.Type):
+        return t
+    if isinstance(t, tuple):
+        return tensor_type(tuple(t[0]), np.dtype(t[1]))
+    return type_of(t)
+
+
+# Whole programs
+
+
+def lower_program(jaxpr, name: str, platform: str, *, const_values: Sequence[Any], arg_attributes=None,
+                  result_attributes=None, num_partitions: int = 1, num_replicas: int = 1,
+                  sharding_context=None) -> ModuleContext:
+    """A module whose `main` computes `jaxpr`.
+
+    `const_values` has a NumPy value for each constant variable that is written into the module, and None for
+    each that becomes a leading argument of `main`.
+    """
+    with mlir.context, mlir.unknown_location:
+        module = ModuleContext(name, platform, num_partitions, num_replicas, sharding_context)
+        hoisted = [v for v, value in zip(jaxpr.constvars, const_values) if value is None]
+        arg_types = flat_types([v.aval for v in hoisted] + jaxpr.in_avals)
+        _, _, block = module.add_function("main", arg_types, flat_types(jaxpr.out_avals), public=True,
+                                          arg_attributes=arg_attributes, result_attributes=result_attributes)
+        with ir.InsertionPoint(block):
+            arguments = list(block.arguments)
+            leading = iter(arguments[:len(hoisted)])
+            consts = [next(leading) if value is None else constant(value) for value in const_values]
+            results = Body(module).run(jaxpr, consts, arguments[len(hoisted):])
+            create("func.return", operands=results, loc=mlir.unknown_location)
+    return module
+
+
+def stripped_bytecode(module: ir.Module) -> bytes:
+    """The module without locations, for the key of the compile cache: moving a line changes nothing."""
+    import io
+
+    from jaxlib.mlir import passmanager
+
+    with mlir.context, mlir.unknown_location:
+        clone = ir.Module.parse(module_bytecode(module))
+        passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(clone.operation)
+        buffer = io.BytesIO()
+        clone.operation.write_bytecode(buffer)
+        return buffer.getvalue()
+
+
+def module_bytecode(module: ir.Module) -> bytes:
+    import io
+
+    buffer = io.BytesIO()
+    with mlir.context:
+        module.operation.write_bytecode(buffer)
+    return buffer.getvalue()
+
+
+def module_text(module: ir.Module, debug_info: bool = False) -> str:
+    with mlir.context:
+        return module.operation.get_asm(enable_debug_info=debug_info, large_elements_limit=None)

@@ -1,0 +1,105 @@
+"""Arrays on devices: making them from host values, moving them, reading them back.
+
+The array class is jaxlib's `ArrayImpl`. Here it gets what the runtime itself needs; the NumPy-like methods and
+operators are attached by `xlafront.numpy`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xlafront.runtime.jaxlib_compat import ArrayImpl, _jax, batched_device_put
+from xlafront.runtime.sharding import SingleDeviceSharding, single_device
+
+
+def put(value, aval, sharding, committed: bool):
+    """An array with this type and placement from a host value or from another array."""
+    if isinstance(value, ArrayImpl):
+        return move(value, aval, sharding, committed)
+    host = np.asarray(value, dtype=aval.dtype)
+    if type(sharding) is SingleDeviceSharding:
+        return batched_device_put(aval, sharding, [host], [sharding._device], committed)
+    indices = sharding.addressable_devices_indices_map(host.shape)
+    return batched_device_put(aval, sharding, [host[index] for index in indices.values()], list(indices), committed)
+
+
+def move(array: ArrayImpl, aval, sharding, committed: bool):
+    """The array at another placement, without a detour through the host where the runtime can copy directly."""
+    current = array.sharding
+    if current == sharding or current.is_equivalent_to(sharding, aval.ndim):
+        if array._committed == committed:
+            return array
+        return ArrayImpl(aval, sharding, array._arrays, committed=committed, **_skip)
+    if type(sharding) is SingleDeviceSharding and current.num_devices == 1:
+        [copied] = _jax.batched_copy_array_to_devices_with_sharding(
+            [array], [sharding._internal_device_list], [sharding], [_jax.ArrayCopySemantics.REUSE_INPUT])
+        return copied if copied._committed == committed else ArrayImpl(
+            aval, sharding, copied._arrays, committed=committed, **_skip)
+    if current.num_devices == 1:
+        # Cut on the source device, then send each device its piece.
+        indices = sharding.addressable_devices_indices_map(aval.shape)
+        host = array._value
+        return batched_device_put(aval, sharding, [host[index] for index in indices.values()], list(indices), committed)
+    return put(array._value, aval, sharding, committed)
+
+
+_skip = {"_skip_checks": True}
+
+
+def host_value(array: ArrayImpl) -> np.ndarray:
+    """The elements as a read-only NumPy array; waits for them. Kept, so that a second reading is free."""
+    array._check_if_deleted()
+    cached = array._npy_value
+    if cached is not None:
+        return cached
+    if array.sharding.num_devices == 1 or array.sharding.is_fully_replicated:
+        source = array if len(array._arrays) == 1 else array._fully_replicated_shard()
+        value, did_copy = source._single_device_array_to_np_array_did_copy()
+        value = _retype(value, array.aval)
+        value.flags.writeable = False
+        if did_copy:
+            array._npy_value = value
+        return value
+    if not array.sharding.is_fully_addressable:
+        raise RuntimeError(
+            "this array has parts on devices of other processes, so that its value cannot be read here. Use "
+            "x.addressable_shards for the local parts, or experimental.multihost_utils.process_allgather.")
+    value = np.empty(array.aval.shape, array.aval.dtype)
+    indices = array.sharding.addressable_devices_indices_map(array.aval.shape)
+    for part in array._arrays:
+        [device] = part.devices()
+        value[indices[device]] = host_value(part)
+    value.flags.writeable = False
+    array._npy_value = value
+    return value
+
+
+def _retype(value: np.ndarray, aval) -> np.ndarray:
+    return value if value.dtype == aval.dtype else value.view(aval.dtype)
+
+
+def _check_if_deleted(self) -> None:
+    if self.is_deleted():
+        raise RuntimeError(
+            f"Array has been deleted: its buffer ({self.aval}) was given away by `donate_argnums` in an earlier call "
+            f"or freed by `.delete()`. Use the result of that call instead, or do not donate this argument.")
+
+
+def _attach() -> None:
+    cls = ArrayImpl
+    cls._check_and_rearrange = lambda self: None  # jaxlib 0.10 calls it on every array it is not told to trust
+    cls._check_if_deleted = _check_if_deleted
+    cls._value = property(host_value)
+    cls.shape = property(lambda self: self.aval.shape)
+    cls.dtype = property(lambda self: self.aval.dtype)
+    cls.ndim = property(lambda self: self.aval.ndim)
+    cls.size = property(lambda self: self.aval.size)
+    cls.weak_type = property(lambda self: self.aval.weak_type)
+    cls.sharding = property(lambda self: self._sharding)
+    cls.devices = lambda self: self._sharding.device_set
+    cls.committed = property(lambda self: self._committed)
+
+
+_attach()
+
+__all__ = ["ArrayImpl", "host_value", "move", "put", "single_device"]

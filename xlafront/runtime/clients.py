@@ -1,0 +1,219 @@
+"""PJRT clients and their devices, made when first asked for.
+
+A platform is a row of `PLATFORMS`. Which ones are tried, and with what options, is the caller's to say
+(`core.backends` reads the settings); this module only knows how to find and start them.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+
+from xlafront.runtime.jaxlib_compat import Client, _jax
+
+
+class PlatformError(RuntimeError):
+    """A platform was asked for that this machine cannot provide."""
+
+
+def _make_cpu(settings) -> Client:
+    options: dict = {"asynchronous": settings.get("cpu_enable_async_dispatch", True)}
+    if settings.get("num_cpu_devices", -1) > 0:
+        options["num_devices"] = settings["num_cpu_devices"]
+    distributed = settings.get("distributed_client")
+    if distributed is not None:
+        options |= {"distributed_client": distributed, "node_id": settings["process_id"],
+                    "num_nodes": settings["num_processes"],
+                    "collectives": _jax.make_gloo_tcp_collectives(distributed_client=distributed)}
+    return _jax.get_tfrt_cpu_client(**options)
+
+
+def _site_file(*candidates: str) -> str | None:
+    """The first of these paths that exists in a directory of `sys.path`."""
+    import sys
+
+    for candidate in candidates:
+        for directory in sys.path:
+            path = os.path.join(directory, *candidate.split("/"))
+            if os.path.isfile(path):
+                return path
+    return None
+
+
+def _find_cuda() -> str | None:
+    return _site_file("jax_plugins/xla_cuda13/xla_cuda_plugin.so", "jax_plugins/xla_cuda12/xla_cuda_plugin.so")
+
+
+def _find_tpu() -> str | None:
+    return os.environ.get("TPU_LIBRARY_PATH") or _site_file("libtpu/libtpu.so")
+
+
+def _has_cuda_device() -> bool:
+    return any(os.path.exists(path) for path in ("/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg"))
+
+
+def _has_tpu_device() -> bool:
+    if os.environ.get("TPU_SKIP_MDS_QUERY") and not os.path.exists("/dev/vfio"):
+        return False
+    return any(os.path.exists(path) for path in ("/dev/accel0", "/dev/vfio/0", "/dev/vfio/1"))
+
+
+def _load_plugin(name: str, library: str) -> None:
+    if not _jax.pjrt_plugin_loaded(name):
+        _jax.load_pjrt_plugin(name, library)
+    if not _jax.pjrt_plugin_initialized(name):
+        _jax.initialize_pjrt_plugin(name)
+
+
+def gpu_memory_options(environ) -> dict:
+    """The allocator settings that users give through `XLA_PYTHON_CLIENT_*`."""
+    options: dict = {}
+    allocator = environ.get("XLA_PYTHON_CLIENT_ALLOCATOR", "default").lower()
+    if allocator not in ("default", "platform", "bfc", "cuda_async"):
+        raise ValueError(f"XLA_PYTHON_CLIENT_ALLOCATOR is {allocator!r}; it can be default, platform, bfc or cuda_async.")
+    options["allocator"] = allocator
+    preallocate = environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "")
+    if preallocate:
+        options["preallocate"] = preallocate.lower() in ("1", "true", "yes", "on")
+    fraction = environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION") or environ.get("XLA_CLIENT_MEM_FRACTION", "")
+    if fraction:
+        try:
+            options["memory_fraction"] = float(fraction)
+        except ValueError:
+            raise ValueError(f"XLA_PYTHON_CLIENT_MEM_FRACTION is {fraction!r}; it must be a number such as 0.75.") from None
+    return options
+
+
+def _make_cuda(settings) -> Client:
+    library = _find_cuda()
+    if library is None:
+        raise PlatformError("the CUDA plugin is not installed: pip install 'xlafront[cuda13]'")
+    _load_plugin("cuda", library)
+    options: dict = {"platform_name": "cuda", **gpu_memory_options(os.environ)}
+    visible = settings.get("cuda_visible_devices", "all")
+    if visible not in ("all", "", None):
+        options["visible_devices"] = [int(index) for index in visible.split(",")]
+    distributed = settings.get("distributed_client")
+    if distributed is not None:
+        options |= {"node_id": settings["process_id"], "num_nodes": settings["num_processes"]}
+    client = _jax.get_c_api_client("cuda", options, distributed)
+    _register_cuda_kernels()
+    return client
+
+
+def _register_cuda_kernels() -> None:
+    """Linear algebra, sparse and random kernels live in modules beside the plugin; each lists its custom calls."""
+    import importlib.util
+
+    for package in ("jax_cuda13_plugin", "jax_cuda12_plugin"):
+        for name in ("_solver", "_blas", "_linalg", "_prng", "_sparse", "_rnn", "_hybrid", "_triton"):
+            path = _site_file(f"{package}/{name}.so")
+            if path is None:
+                continue
+            spec = importlib.util.spec_from_file_location(f"{package}.{name}", path)
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            registrations = getattr(module, "registrations", None)
+            for target, function in (registrations() if registrations else {}).items():
+                typed = not str(function).startswith("<capsule object \"xla._CUSTOM_CALL_TARGET\"")
+                _jax.register_custom_call_target(target, function, "CUDA", 1 if typed else 0)
+
+
+def _make_tpu(settings) -> Client:
+    library = _find_tpu()
+    if library is None:
+        raise PlatformError("libtpu is not installed: pip install 'xlafront[tpu]'")
+    _load_plugin("tpu", library)
+    return _jax.get_c_api_client("tpu", {}, settings.get("distributed_client"))
+
+
+class _Platform:
+    __slots__ = ("name", "make", "available", "priority")
+
+    def __init__(self, name: str, make: Callable, available: Callable[[], bool], priority: int):
+        self.name, self.make, self.available, self.priority = name, make, available, priority
+
+
+PLATFORMS: dict[str, _Platform] = {row.name: row for row in (
+    _Platform("cpu", _make_cpu, lambda: True, 0),
+    _Platform("cuda", _make_cuda, lambda: _has_cuda_device() and _find_cuda() is not None, 200),
+    _Platform("tpu", _make_tpu, lambda: _has_tpu_device() and _find_tpu() is not None, 300),
+)}
+ALIASES = {"gpu": "cuda"}
+
+
+def canonical_platform(name: str) -> str:
+    name = name.strip().lower()
+    name = ALIASES.get(name, name)
+    if name not in PLATFORMS:
+        known = ", ".join(sorted([*PLATFORMS, *ALIASES]))
+        raise PlatformError(f"there is no platform {name!r}; the platforms are {known}.")
+    return name
+
+
+class Clients:
+    """The clients of this process, in order of preference."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.started: dict[str, Client] = {}
+        self.failures: dict[str, str] = {}
+        self.default: str | None = None
+
+    def get(self, name: str, settings) -> Client:
+        """Start a platform, or say why it cannot be."""
+        client = self.started.get(name)
+        if client is not None:
+            return client
+        with self.lock:
+            if name in self.started:
+                return self.started[name]
+            try:
+                client = PLATFORMS[name].make(settings)
+            except PlatformError as e:
+                self.failures[name] = str(e)
+                raise PlatformError(f"the platform {name!r} is not available: {e}") from None
+            except Exception as e:
+                self.failures[name] = str(e)
+                raise PlatformError(f"the platform {name!r} could not be started: {e}") from e
+            self.started[name] = client
+            return client
+
+    def choose_default(self, wanted: Sequence[str], settings) -> Client:
+        """The first of the wanted platforms; or, when none is named, the best that starts."""
+        if self.default is not None:
+            return self.started[self.default]
+        with self.lock:
+            if self.default is None:
+                self.default = self._pick(wanted, settings)
+            return self.started[self.default]
+
+    def _pick(self, wanted, settings) -> str:
+        if wanted:
+            for name in wanted:
+                self.get(canonical_platform(name), settings)
+            return canonical_platform(wanted[0])
+        for row in sorted(PLATFORMS.values(), key=lambda row: -row.priority):
+            if not row.available():
+                continue
+            try:
+                self.get(row.name, settings)
+                return row.name
+            except PlatformError as e:
+                if row.name == "cpu":
+                    raise
+                import warnings
+
+                warnings.warn(f"{e} Falling back to the next platform; set XLAFRONT_PLATFORMS={row.name} to make this "
+                              f"an error, or XLAFRONT_PLATFORMS=cpu to be silent.", stacklevel=2)
+        raise PlatformError("no platform could be started")
+
+    def clear(self) -> None:
+        with self.lock:
+            self.started.clear()
+            self.failures.clear()
+            self.default = None
+
+
+clients = Clients()

@@ -1,0 +1,243 @@
+"""Settings: one table, read through jaxlib's own configuration objects.
+
+A setting has a process-wide value and a thread-local one on top. Those marked `key` are part of the key of
+compiled functions, in C++, so that changing one never runs a program traced under another value. Each row
+becomes an object of this module (`config.enable_x64`), which is read as `.value` and used as a context manager
+by calling it: `with config.enable_x64(True): ...`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from xlafront.runtime.jaxlib_compat import Config, _jax, register_jit_states
+
+_unset = _jax.config.unset
+
+# name, kind (a type, or the allowed strings), default, part of the compilation key, meaning
+_SETTINGS: tuple[tuple[str, Any, Any, bool, str], ...] = (
+    ("enable_x64", bool, False, True, "keep 64-bit types instead of truncating them to 32 bits"),
+    ("disable_jit", bool, False, True, "run the operations of jitted functions one by one"),
+    ("debug_nans", bool, False, True, "raise FloatingPointError where a NaN first appears"),
+    ("debug_infs", bool, False, True, "raise FloatingPointError where an infinity first appears"),
+    ("numpy_dtype_promotion", ("standard", "strict"), "standard", True, "whether mixed dtypes promote or are refused"),
+    ("numpy_rank_promotion", ("allow", "warn", "raise"), "allow", True, "whether arrays of lower rank broadcast"),
+    ("default_matmul_precision", object, None, True, "precision of products: default, high, highest, float32, ..."),
+    ("default_device", object, None, True, "the device (or platform name) of new arrays"),
+    ("default_prng_impl", str, "threefry2x32", True, "the random number generator of new keys"),
+    ("enable_custom_prng", bool, False, True, "whether PRNGKey returns typed keys"),
+    ("threefry_partitionable", bool, True, True, "generate random bits so that they shard without communication"),
+    ("legacy_prng_key", ("allow", "warn", "error"), "allow", True, "what using a raw uint32 key does"),
+    ("debug_key_reuse", bool, False, True, "raise KeyReuseError when a random key is used twice"),
+    ("softmax_custom_jvp", bool, True, True, "differentiate softmax by its closed form"),
+    ("allow_f16_reductions", bool, False, True, "reduce 16-bit floats in 16 bits"),
+    ("auto_pcast", bool, True, True, "vary replicated operands over manual axes as needed"),
+    ("use_direct_linearize", bool, True, True, "linearise in one pass"),
+    ("remove_size_one_mesh_axis_from_type", bool, False, True, "leave mesh axes of size 1 out of types"),
+    ("jax2tf_associative_scan_reductions", bool, False, True, "accepted for compatibility; changes nothing here"),
+    ("check_tracer_leaks", bool, False, True, "look for tracers that outlive their function"),
+    ("enable_checks", bool, False, True, "check every traced program"),
+    ("log_compiles", bool, False, False, "log each tracing and compilation"),
+    ("explain_cache_misses", bool, False, False, "log why a function is traced again"),
+    ("no_tracing", bool, False, False, "refuse to trace"),
+    ("no_execution", bool, False, False, "refuse to execute"),
+    ("thread_guard", bool, False, False, "refuse computations from other threads in multi-process programs"),
+    ("array_garbage_collection_guard", ("allow", "log", "fatal"), "allow", False, "arrays freed by the cycle collector"),
+    ("transfer_guard", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False, "all transfers"),
+    ("transfer_guard_host_to_device", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False, ""),
+    ("transfer_guard_device_to_device", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False, ""),
+    ("transfer_guard_device_to_host", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False, ""),
+    ("platforms", str, "", False, "the platforms to start, first one the default: 'cuda,cpu'"),
+    ("platform_name", str, "", False, "older name of the first of `platforms`"),
+    ("num_cpu_devices", int, -1, False, "how many CPU devices to simulate"),
+    ("cpu_enable_async_dispatch", bool, True, False, "return from CPU calls before they are done"),
+    ("enable_compilation_cache", bool, True, False, "keep compiled programs on disk"),
+    ("cache_dir", str, None, False, "directory of the compile cache"),
+    ("compilation_cache_max_size", int, 2 << 30, False, "bytes that the compile cache may take"),
+    ("compilation_cache_min_compile_time_secs", float, 0.02, False, "cheaper compilations are not kept on disk"),
+    ("traceback_filtering", ("auto", "off", "tracebackhide", "remove_frames", "quiet_remove_frames"), "auto", False,
+     "hide the library's own frames in tracebacks"),
+    ("cuda_visible_devices", str, "all", False, "comma-separated indices of the GPUs to use"),
+)
+# Names of the reference for the same settings, and settings of its runtime that have no counterpart here.
+_ALIASES = {"compilation_cache_dir": "cache_dir", "check_leaks": "check_tracer_leaks"}
+_ACCEPTED = {"persistent_cache_min_entry_size_bytes": 0, "persistent_cache_min_compile_time_secs": 1.0,
+             "raise_persistent_cache_errors": False, "include_full_tracebacks_in_locations": True,
+             "traceback_in_locations_limit": 10, "hlo_source_file_canonicalization_regex": None,
+             "pmap_shmap_merge": True, "use_shardy_partitioner": True, "dump_ir_to": "", "debug_log_modules": "",
+             "optimization_level": "O1", "memory_fitting_level": "O2", "enable_pgle": False, "dynamic_shapes": False,
+             "enable_recompute": False, "host_callback_inline": False, "spmd_mode": "allow_all"}
+
+
+class SettingError(ValueError):
+    """A setting was given a value that it cannot have."""
+
+
+class Setting:
+    """One setting; calling it gives a context manager that changes it in this thread."""
+
+    __slots__ = ("name", "kind", "default", "help", "state", "is_set")
+
+    def __init__(self, name, kind, default, in_key, help):
+        self.name, self.kind, self.default, self.help = name, kind, default, help
+        value, self.is_set = self._from_environment()
+        self.state = Config(name, value, include_in_jit_key=in_key, include_in_trace_context=in_key)
+
+    def _from_environment(self):
+        for prefix in ("XLAFRONT_", "JAX_"):
+            text = os.environ.get(prefix + self.name.upper())
+            if text is not None:
+                return self.parse(text, f"the environment variable {prefix}{self.name.upper()}"), True
+        return self.default, False
+
+    def parse(self, value, where: str):
+        kind = self.kind
+        if kind is object or value is None:
+            return value
+        if kind is bool:
+            known = {"1": True, "true": True, "yes": True, "on": True, "y": True, "t": True,
+                     "0": False, "false": False, "no": False, "off": False, "n": False, "f": False, "": False}
+            if isinstance(value, bool) or type(value).__name__ == "bool_":
+                return bool(value)
+            if isinstance(value, int) and value in (0, 1):
+                return bool(value)
+            if isinstance(value, str) and value.lower() in known:
+                return known[value.lower()]
+            raise SettingError(f"{where} is {value!r}; it must be true or false.")
+        if isinstance(kind, tuple):
+            if value in kind:
+                return value
+            raise SettingError(f"{where} is {value!r}; it can be one of {', '.join(kind)}.")
+        if isinstance(value, bool) and kind is not str:
+            raise SettingError(f"{where} is {value!r}; it must be of type {kind.__name__}.")
+        try:
+            return kind(value)
+        except (TypeError, ValueError):
+            raise SettingError(f"{where} is {value!r}; it must be of type {kind.__name__}.") from None
+
+    @property
+    def value(self):
+        return self.state.value
+
+    def set(self, value) -> None:
+        value = self.parse(value, f"the setting {self.name}")
+        for hook in _hooks.get(self.name, ()):
+            hook(value)
+        self.is_set = True
+        self.state.set_global(value)
+
+    def __call__(self, new_val=True):
+        return _Scope(self, self.parse(new_val, f"the setting {self.name}"))
+
+    def __bool__(self):
+        raise TypeError(f"read the setting {self.name} as {self.name}.value")
+
+    def __repr__(self):
+        return f"<setting {self.name} = {self.value!r}>"
+
+
+class _Scope:
+    """`with setting(value):`; also a decorator."""
+
+    __slots__ = ("setting", "new", "saved")
+
+    def __init__(self, setting, new):
+        self.setting, self.new, self.saved = setting, new, []
+
+    def __enter__(self):
+        self.saved.append(self.setting.state.swap_local(self.new))
+
+    def __exit__(self, *exception):
+        self.setting.state.set_local(self.saved.pop())
+
+    def __call__(self, function):
+        import functools
+
+        @functools.wraps(function)
+        def scoped(*args, **kwargs):
+            with _Scope(self.setting, self.new):
+                return function(*args, **kwargs)
+
+        return scoped
+
+
+_hooks: dict[str, list] = {}
+
+
+def on_update(name: str, hook) -> None:
+    """Have `hook(value)` called before a setting changes; it may refuse by raising."""
+    _hooks.setdefault(name, []).append(hook)
+
+
+settings: dict[str, Setting] = {row[0]: Setting(*row) for row in _SETTINGS}
+globals().update(settings)
+
+# Whether anything but plain evaluation is going on in this thread: keeps C++ dispatch out of traced functions.
+trace_state = Config("trace_state", None, include_in_jit_key=True)
+_post_hook = Config("post_hook", None)
+register_jit_states(settings["disable_jit"].state, settings["enable_x64"].state, _post_hook)
+
+trace_context_key = _jax.config.trace_context
+
+
+class Settings:
+    """The settings as users see them: `config.update("enable_x64", True)`, `config.enable_x64`.
+
+    Names are accepted as they are, and with the prefixes `xlafront_` and `jax_`.
+    """
+
+    def _find(self, name: str) -> Setting | None:
+        for prefix in ("xlafront_", "jax_"):
+            name = name.removeprefix(prefix)
+        name = _ALIASES.get(name, name)
+        if name in settings:
+            return settings[name]
+        if name in _ACCEPTED:
+            return None
+        import difflib
+
+        near = difflib.get_close_matches(name, settings, 3)
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise AttributeError(f"there is no setting {name!r}.{hint}")
+
+    def update(self, name: str, value) -> None:
+        setting = self._find(name)
+        if setting is not None:
+            setting.set(value)
+        else:
+            _ACCEPTED[name.removeprefix("xlafront_").removeprefix("jax_")] = value
+
+    def read(self, name: str):
+        setting = self._find(name)
+        return setting.value if setting is not None else _ACCEPTED[name.removeprefix("xlafront_").removeprefix("jax_")]
+
+    def __getattr__(self, name: str):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self.read(name)
+
+    def __setattr__(self, name: str, value) -> None:
+        self.update(name, value)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return {f"xlafront_{name}": setting.value for name, setting in settings.items()}
+
+    def __dir__(self):
+        return sorted([*settings, "update", "read", "values"])
+
+
+config = Settings()
+
+
+def _spread_transfer_guard(value) -> None:
+    for direction in ("host_to_device", "device_to_device", "device_to_host"):
+        settings[f"transfer_guard_{direction}"].set(value)
+
+
+on_update("transfer_guard", _spread_transfer_guard)
+
+
+def __getattr__(name: str):  # for type checkers: the settings are put into this module's namespace above
+    raise AttributeError(f"there is no setting {name!r}")

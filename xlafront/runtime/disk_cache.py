@@ -1,0 +1,256 @@
+"""Compiled programs on disk, so that a program is compiled once a machine.
+
+A serialised executable is code. So the directory is private to the user, an entry is loaded only when the user
+owns it, and its checksum is verified first. Whatever goes wrong here costs a recompilation and at most one
+warning, never the program.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+import threading
+import warnings
+
+_MAGIC = b"XLAFRNT1"
+_HEADER = struct.Struct("<8s32s32sQ")  # magic, key, checksum, payload length
+_SUFFIX = ".xla"
+
+
+def default_directory() -> str:
+    """`$XLAFRONT_CACHE_DIR`, else the platform's user cache directory."""
+    import sys
+
+    given = os.environ.get("XLAFRONT_CACHE_DIR")
+    if given:
+        return os.path.abspath(os.path.expanduser(given))
+    if sys.platform == "darwin":
+        base = os.path.expanduser("~/Library/Caches")
+    elif sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/AppData/Local")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(base, "xlafront")
+
+
+def _cpu_features() -> str:
+    """What the CPU can do: code compiled for one machine must not reach another."""
+    import platform
+
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as f:
+            for line in f:
+                if line.startswith(("flags", "Features")):
+                    return platform.machine() + line
+    except OSError:
+        pass
+    return f"{platform.machine()} {platform.processor()} {platform.version()}"
+
+
+_machine: list[str] = []
+
+
+def cache_key(module: bytes, options: bytes, client, devices) -> str:
+    """All that the executable depends on, hashed: program, options, compiler, hardware."""
+    import hashlib
+
+    from xlafront.runtime.jaxlib_compat import jaxlib_version_text
+
+    if not _machine:
+        _machine.append(_cpu_features())
+    parts = [module, options, jaxlib_version_text, client.platform, client.platform_version,
+             *[f"{d.id}:{d.device_kind}" for d in devices],
+             *[os.environ.get(name, "") for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS")]]
+    if client.platform == "cpu":
+        parts.append(_machine[0])
+    digest = hashlib.blake2b(digest_size=32)
+    for part in parts:
+        data = part if isinstance(part, bytes) else part.encode()
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+class DiskCache:
+    """A directory of compiled programs, bounded in size; the least recently used go first."""
+
+    def __init__(self, directory: str, max_bytes: int, min_compile_seconds: float):
+        self.directory = directory
+        self.max_bytes = max_bytes
+        self.min_compile_seconds = min_compile_seconds
+        self.lock = threading.Lock()
+        self.usable: bool | None = None  # None: not looked at yet
+        self.approximate_size = 0
+        self.warned = False
+
+    # Trust
+
+    def _prepare(self) -> bool:
+        """Make the directory and see that nobody else can write to it."""
+        if self.usable is None:
+            with self.lock:
+                if self.usable is None:
+                    self.usable = self._check()
+        return self.usable
+
+    def _check(self) -> bool:
+        try:
+            os.makedirs(self.directory, mode=0o700, exist_ok=True)
+            status = os.stat(self.directory)
+            if not stat.S_ISDIR(status.st_mode):
+                raise NotADirectoryError(f"{self.directory} is not a directory")
+            problem = _untrusted(status)
+            if problem:
+                self._warn(f"its directory {self.directory} {problem}; use another one (XLAFRONT_CACHE_DIR) or "
+                           f"`chmod 700` it")
+                return False
+            self.approximate_size = sum(size for _, size, _ in self.entries())
+            return True
+        except OSError as e:
+            self._warn(f"its directory {self.directory} cannot be used: {e}")
+            return False
+
+    def _warn(self, why: str) -> None:
+        if not self.warned:
+            self.warned = True
+            warnings.warn(f"the compile cache is off: {why}.", stacklevel=3)
+
+    def path(self, key: str) -> str:
+        return os.path.join(self.directory, key + _SUFFIX)
+
+    # Reading and writing
+
+    def load(self, key: str) -> bytes | None:
+        if not self._prepare():
+            return None
+        path = self.path(key)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
+        except FileNotFoundError:
+            return None
+        except OSError as e:
+            self.discard(key, e)
+            return None
+        try:
+            with os.fdopen(descriptor, "rb") as f:
+                problem = _untrusted(os.fstat(f.fileno()))
+                if problem:
+                    self.discard(key, f"it {problem}")
+                    return None
+                data = _unpack(key, f.read())
+            os.utime(path)
+            return data
+        except (OSError, ValueError) as e:
+            self.discard(key, e)
+            return None
+
+    def wants(self, compile_seconds: float) -> bool:
+        return compile_seconds >= self.min_compile_seconds
+
+    def store(self, key: str, data: bytes, compile_seconds: float) -> None:
+        if not self._prepare() or len(data) + _HEADER.size > self.max_bytes:
+            return
+        import tempfile
+
+        temporary = None
+        try:
+            descriptor, temporary = tempfile.mkstemp(suffix=".tmp", dir=self.directory)
+            with os.fdopen(descriptor, "wb") as f:
+                f.write(_pack(key, data))
+            os.replace(temporary, self.path(key))
+        except OSError as e:
+            if temporary is not None:
+                _remove(temporary)
+            self._warn(f"{self.directory} cannot be written: {e}")
+            self.usable = False
+            return
+        self.approximate_size += len(data) + _HEADER.size
+        if self.approximate_size > self.max_bytes:
+            self.evict()
+
+    def discard(self, key: str, why) -> None:
+        """Drop an entry that cannot be used, and say so."""
+        path = self.path(key)
+        _remove(path)
+        warnings.warn(f"the compile cache entry {path} cannot be used and the program is compiled again: {why}",
+                      stacklevel=3)
+
+    # Size
+
+    def entries(self) -> list[tuple[str, int, float]]:
+        """(path, bytes, time of last use), oldest first."""
+        found = []
+        try:
+            with os.scandir(self.directory) as listing:
+                for entry in listing:
+                    if entry.name.endswith((_SUFFIX, ".tmp")):
+                        try:
+                            status = entry.stat(follow_symlinks=False)
+                        except OSError:
+                            continue
+                        found.append((entry.path, status.st_size, status.st_mtime))
+        except OSError:
+            return []
+        return sorted(found, key=lambda e: e[2])
+
+    def evict(self) -> None:
+        """Remove the least recently used entries until a fifth of the room is free again."""
+        with self.lock:
+            import time
+
+            entries = self.entries()
+            total = sum(size for _, size, _ in entries)
+            for path, size, used in entries:
+                abandoned = path.endswith(".tmp") and used < time.time() - 3600
+                if total <= 0.8 * self.max_bytes and not abandoned:
+                    break
+                if path.endswith(".tmp") and not abandoned:
+                    continue  # another process is writing it
+                if _remove(path):
+                    total -= size
+            self.approximate_size = total
+
+    def clear(self) -> int:
+        """Remove every entry; how many there were."""
+        return sum(_remove(path) for path, _, _ in self.entries())
+
+
+def _untrusted(status: os.stat_result) -> str | None:
+    if not hasattr(os, "getuid"):
+        return None
+    if status.st_uid != os.getuid():
+        return "belongs to another user"
+    if stat.S_IMODE(status.st_mode) & 0o022:
+        return "can be written by other users"
+    return None
+
+
+def _checksum(data: bytes) -> bytes:
+    import hashlib
+
+    return hashlib.blake2b(data, digest_size=32).digest()
+
+
+def _pack(key: str, data: bytes) -> bytes:
+    return _HEADER.pack(_MAGIC, bytes.fromhex(key), _checksum(data), len(data)) + data
+
+
+def _unpack(key: str, content: bytes) -> bytes:
+    if len(content) < _HEADER.size:
+        raise ValueError("it is truncated")
+    magic, stored_key, checksum, length = _HEADER.unpack_from(content)
+    data = content[_HEADER.size:]
+    if magic != _MAGIC or stored_key != bytes.fromhex(key):
+        raise ValueError("it is not an entry of this cache")
+    if len(data) != length or _checksum(data) != checksum:
+        raise ValueError("it is damaged")
+    return data
+
+
+def _remove(path: str) -> bool:
+    try:
+        os.remove(path)
+        return True
+    except OSError:
+        return False

@@ -1,0 +1,125 @@
+"""Compiling modules and calling the result.
+
+`compile_module` turns a module into a loaded executable, through the disk cache. A `Program` is such an
+executable with what it takes to call it: where arguments go, which are read at all, what the results are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from xlafront.runtime.arrays import put
+from xlafront.runtime.jaxlib_compat import ArrayImpl, CompileOptions, _jax, result_handler
+from xlafront.runtime.sharding import device_list
+
+
+def compile_options(num_partitions: int, devices: Sequence[Any], overrides: dict | None = None) -> CompileOptions:
+    options = CompileOptions()
+    options.num_replicas = 1
+    options.num_partitions = num_partitions
+    build = options.executable_build_options
+    build.num_replicas = 1
+    build.num_partitions = num_partitions
+    import numpy as np
+
+    assignment = _jax.DeviceAssignment.create(np.array([[d.id for d in devices]], dtype=np.int32))
+    options.device_assignment = assignment
+    if num_partitions > 1:
+        build.use_spmd_partitioning = True
+        build.use_shardy_partitioner = True
+    if overrides:
+        options.env_option_overrides = [(key, value) for key, value in overrides.items()]
+    return options
+
+
+class CompileRequest(NamedTuple):
+    """What there is to compile, and for which devices."""
+
+    module: Any
+    client: Any
+    devices: tuple
+    options: CompileOptions
+    host_callbacks: Sequence[Any]
+    cacheable: bool
+
+
+def compile_module(request: CompileRequest, cache=None):
+    """A loaded executable, from the disk cache when it has one."""
+    from xlafront.lowering.module import stripped_bytecode
+    from xlafront.runtime import disk_cache
+
+    devices = device_list(request.devices)
+    key = None
+    if cache is not None and request.cacheable and not request.host_callbacks:
+        key = disk_cache.cache_key(stripped_bytecode(request.module), request.options.SerializeAsString(),
+                                   request.client, request.devices)
+        data = cache.load(key)
+        if data is not None:
+            try:
+                return request.client.deserialize_executable(data, devices, None)
+            except Exception as e:  # made by another build of the runtime: recompile, and say so once
+                cache.discard(key, e)
+    started = time.perf_counter()
+    executable = request.client.compile_and_load(request.module, devices, request.options,
+                                                 request.host_callbacks)
+    if key is not None:
+        elapsed = time.perf_counter() - started
+        if cache.wants(elapsed):
+            cache.store(key, executable.serialize(), elapsed)
+    return executable
+
+
+class FastPath(NamedTuple):
+    """What the C++ dispatch needs to repeat a call without Python."""
+
+    xla_executable: Any
+    out_pytree_def: Any
+    in_shardings: Any
+    out_shardings: Any
+    out_avals: Any
+    out_committed: Any
+    kept_var_bitvec: Any
+    in_device_local_layouts: Any
+    const_args: Any
+
+
+class Program:
+    """A compiled program and how to call it with the flat list of all its arguments."""
+
+    __slots__ = ("executable", "in_avals", "in_shardings", "out_avals", "out_shardings", "out_committed", "kept",
+                 "const_args", "handlers", "__weakref__")
+
+    def __init__(self, executable, *, in_avals, in_shardings, out_avals, out_shardings, out_committed: bool,
+                 kept: Sequence[bool], const_args: Sequence[ArrayImpl]):
+        self.executable = executable
+        self.in_avals, self.in_shardings = in_avals, in_shardings
+        self.out_avals, self.out_shardings, self.out_committed = out_avals, out_shardings, out_committed
+        self.kept = kept
+        self.const_args = list(const_args)
+        self.handlers = [result_handler(aval, sharding, out_committed)
+                         for aval, sharding in zip(out_avals, out_shardings)]
+
+    def __call__(self, args: Sequence[Any]) -> list[ArrayImpl]:
+        buffers = [*self.const_args]
+        for x, aval, sharding, kept in zip(args, self.in_avals, self.in_shardings, self.kept):
+            if kept:
+                buffers.append(place(x, aval, sharding))
+        results = self.executable.execute_sharded(buffers)
+        return results.consume_with_handlers(self.handlers)
+
+    def fast_path(self, out_tree) -> FastPath:
+        count = len(self.out_avals)
+        return FastPath(self.executable, out_tree, list(self.in_shardings), list(self.out_shardings),
+                        list(self.out_avals), [self.out_committed] * count, list(self.kept),
+                        [None] * len(self.in_avals), self.const_args)
+
+
+def place(x, aval, sharding):
+    """An argument where the program wants it."""
+    if type(x) is ArrayImpl:
+        x._check_if_deleted()
+        if x._sharding == sharding:
+            return x
+    return put(x, aval, sharding, True)

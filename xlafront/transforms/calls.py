@@ -1,0 +1,207 @@
+"""How a Python call becomes a flat list of arrays: static and donated arguments, pytrees, names for messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from xlafront.core import avals, errors, tracing, tree
+
+
+def function_name(fun: Callable) -> str:
+    name = getattr(fun, "__name__", None)
+    if name is not None:
+        return name
+    inner = getattr(fun, "func", None)  # functools.partial, tree_util.Partial
+    return function_name(inner) if inner is not None else type(fun).__name__
+
+
+def function_location(fun: Callable) -> str | None:
+    while True:
+        inner = getattr(fun, "__wrapped__", None) or getattr(fun, "func", None)
+        if inner is None:
+            break
+        fun = inner
+    code = getattr(fun, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else None
+
+
+def signature_of(fun: Callable):
+    """`inspect.signature`, or None for callables that have none."""
+    import inspect
+
+    try:
+        return inspect.signature(fun)
+    except (ValueError, TypeError):
+        return None
+
+
+def _as_tuple(value, kind: type, name: str) -> tuple:
+    if isinstance(value, kind):
+        return (value,)
+    try:
+        items = tuple(value)
+    except TypeError:
+        items = (value,)
+    if kind is int:
+        items = tuple(x.__index__() if hasattr(x, "__index__") else x for x in items)
+    for item in items:
+        if not isinstance(item, kind):
+            raise TypeError(f"{name} takes {kind.__name__}s, got {item!r} of type {type(item).__name__}.")
+    return items
+
+
+class Selection(NamedTuple):
+    """Arguments picked by position and by name."""
+
+    nums: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def __bool__(self):
+        return bool(self.nums or self.names)
+
+
+def select_arguments(fun: Callable, kind: str, argnums, argnames) -> Selection:
+    """`static_argnums`/`static_argnames` (or `donate_...`): checked, and each completed from the other."""
+    if argnums is None and argnames is None:
+        return Selection()
+    nums = () if argnums is None else _as_tuple(argnums, int, f"{kind}_argnums")
+    names = () if argnames is None else _as_tuple(argnames, str, f"{kind}_argnames")
+    signature = signature_of(fun)
+    if signature is None:
+        if any(n < 0 for n in nums):
+            raise ValueError(f"{kind}_argnums has a negative position, and {function_name(fun)} has no signature to "
+                             f"count from the end of. Give non-negative positions.")
+        return Selection(nums, names)
+    parameters = list(signature.parameters.values())
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    text = f"{function_name(fun)}{signature}"
+    resolved = []
+    for n in nums:
+        if not variadic and not -len(positional) <= n < len(positional):
+            raise errors.wrong_argnums(kind, n, text, function_name(fun))
+        resolved.append(n + len(positional) if n < 0 else n)
+    known = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    for name in names:
+        if name not in known and not open_ended:
+            raise ValueError(f"{kind}_argnames names {name!r}, but {text} has no argument of that name that can be "
+                             f"passed by keyword.")
+    order = {p.name: i for i, p in enumerate(positional)}
+    if argnames is None:
+        names = tuple(positional[n].name for n in resolved
+                      if n < len(positional) and positional[n].kind is positional[n].POSITIONAL_OR_KEYWORD)
+    if argnums is None:
+        resolved = [order[name] for name in names if name in order]
+    return Selection(tuple(sorted(set(resolved))), names)
+
+
+class Static:
+    """A static argument in a cache key: equal by value and type."""
+
+    __slots__ = ("value", "_hash")
+
+    def __init__(self, name: str, value: Any, function: str):
+        try:
+            self._hash = hash(value)
+        except TypeError:
+            raise errors.unhashable_static(name, value, function) from None
+        self.value = value
+
+    def __hash__(self):
+        return self._hash
+
+    def __eq__(self, other):
+        return type(self.value) is type(other.value) and self.value == other.value
+
+
+class Call(NamedTuple):
+    """One call, taken apart: what is static, the flat dynamic arguments and their tree."""
+
+    statics: tuple
+    leaves: list[Any]
+    in_tree: Any
+
+
+def split_call(fun_name: str, static: Selection, args: tuple, kwargs: dict) -> Call:
+    """Separate the static arguments, flatten the rest. The tree is that of `(positional, keywords)`."""
+    if not static:
+        leaves, in_tree = tree.flatten((args, kwargs))
+        return Call((), leaves, in_tree)
+    statics = []
+    dynamic = []
+    for i, x in enumerate(args):
+        if i in static.nums:
+            statics.append((i, Static(f"number {i}", x, fun_name)))
+        else:
+            dynamic.append(x)
+    for name in static.names:
+        if name in kwargs:
+            statics.append((name, Static(repr(name), kwargs[name], fun_name)))
+    rest = {k: v for k, v in kwargs.items() if k not in static.names}
+    leaves, in_tree = tree.flatten((tuple(dynamic), rest))
+    return Call(tuple(statics), leaves, in_tree)
+
+
+def join_call(statics: tuple, in_tree, leaves: Sequence[Any]) -> tuple[tuple, dict]:
+    """The inverse of `split_call`, on other leaves."""
+    dynamic, kwargs = tree.unflatten(in_tree, leaves)
+    if not statics:
+        return dynamic, kwargs
+    positions = {key: static.value for key, static in statics if isinstance(key, int)}
+    rest = iter(dynamic)
+    args = [positions[i] if i in positions else next(rest) for i in range(len(dynamic) + len(positions))]
+    return tuple(args), kwargs | {key: static.value for key, static in statics if isinstance(key, str)}
+
+
+def argument_names(fun: Callable, static: Selection, in_tree) -> list[str]:
+    """A name for each flat argument, as the user would write it: `params['w']`, `x[0]`."""
+    signature = signature_of(fun)
+    names: list[str] = []
+    if signature is not None:
+        for p in signature.parameters.values():
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
+                names.append(p.name)
+            elif p.kind is p.VAR_POSITIONAL:
+                names += [f"{p.name}[{i}]" for i in range(256)]
+    dynamic_names = [name for i, name in enumerate(names) if i not in static.nums]
+    paths, _ = tree.flatten_with_path(tree.unflatten(in_tree, range(in_tree.num_leaves)))
+    found = []
+    for path, _ in paths:
+        where, first, *rest = path
+        if where.idx == 0:
+            index = first.idx
+            head = dynamic_names[index] if index < len(dynamic_names) else f"args[{index}]"
+        else:
+            head = str(first.key)
+        found.append(head + tree.keystr(tuple(rest)))
+    return found
+
+
+def abstract_arguments(fun: Callable, static: Selection, call: Call) -> tuple:
+    """The types of the flat arguments."""
+    table = tracing.abstractors
+    try:
+        return tuple([table[type(x)](x) for x in call.leaves])
+    except KeyError:
+        pass
+    for i, x in enumerate(call.leaves):
+        if not tracing.is_arraylike(x) and not isinstance(x, avals.ShapeDtypeStruct):
+            names = argument_names(fun, static, call.in_tree)
+            raise errors.not_an_array(x, function_name(fun), names[i])
+    return tuple(tracing.aval_of(x) for x in call.leaves)
+
+
+def check_results(fun: Callable, results: Any) -> tuple[list[Any], Any]:
+    """Flatten what a traced function returned; every leaf must be an array."""
+    leaves, out_tree = tree.flatten(results)
+    for i, x in enumerate(leaves):
+        if not tracing.is_arraylike(x):
+            paths, _ = tree.flatten_with_path(results)
+            where = tree.keystr(paths[i][0])
+            raise TypeError(
+                f"{function_name(fun)} returned a value of type {type(x).__name__} at result{where}: {x!r:.80}. A "
+                f"transformed function can only return arrays, scalars and pytrees of them; return what else is "
+                f"needed from outside of it.")
+    return leaves, out_tree

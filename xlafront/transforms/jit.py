@@ -1,0 +1,535 @@
+"""`jit`: trace once per signature, lower, compile, and let C++ repeat the call.
+
+A jitted function is a C++ `PjitFunction`. Its first call with a new signature comes to `Jitted.cache_miss`,
+which traces, compiles and runs, and hands C++ what it needs to answer the next such call alone. Under another
+trace the call becomes one equation of the primitive `jit`.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from xlafront import lowering
+from xlafront.core import avals, backends, tracing, tree
+from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, Literal, eval_jaxpr
+from xlafront.core.primitive import Primitive
+from xlafront.core.traceback_filter import filtered
+from xlafront.runtime import config
+from xlafront.runtime.arrays import ArrayImpl, put
+from xlafront.runtime.execute import CompileRequest, Program, compile_module, compile_options
+from xlafront.runtime.jaxlib_compat import PjitFunctionCache, pjit
+from xlafront.transforms import calls, placement
+from xlafront.transforms.calls import Call, Selection
+
+
+class Traced(NamedTuple):
+    """What tracing a function with one signature gave."""
+
+    closed: ClosedJaxpr
+    out_tree: Any
+    in_avals: tuple
+    debug_info: DebugInfo
+
+
+class Options(NamedTuple):
+    """What `jit` was asked for, beyond the function."""
+
+    static: Selection = Selection()
+    donate: Selection = Selection()
+    in_shardings: Any = placement.UNSPECIFIED
+    out_shardings: Any = placement.UNSPECIFIED
+    keep_unused: bool = False
+    device: Any = None
+    backend: str | None = None
+    inline: bool = False
+    compiler_options: tuple = ()
+
+
+class Caches:
+    """What has been traced and compiled of one function; shared by all `jit`s of it with the same options."""
+
+    __slots__ = ("traces", "programs", "lock", "signatures", "__weakref__")
+
+    def __init__(self) -> None:
+        self.traces: dict[tuple, Traced] = {}
+        self.programs: dict[tuple, Program] = {}
+        self.lock = threading.RLock()
+        self.signatures: list[tuple] = []  # of past tracings, kept only to explain a new one
+
+    def clear(self) -> None:
+        self.traces.clear()
+        self.programs.clear()
+        self.signatures.clear()
+
+
+# Keyed weakly by function, so that `jit(f)` written again and again traces once, and dies with `f`.
+_caches_of: weakref.WeakKeyDictionary[Callable, dict[tuple, Caches]] = weakref.WeakKeyDictionary()
+_all_caches: weakref.WeakSet[Caches] = weakref.WeakSet()
+_dispatch_cache = PjitFunctionCache()
+
+
+def _shared_caches(fun: Callable, key: tuple) -> Caches:
+    try:
+        per_function = _caches_of.setdefault(fun, {})
+        caches = per_function.setdefault(key, Caches())
+    except TypeError:  # not hashable, or no weak references to it
+        caches = Caches()
+    _all_caches.add(caches)
+    return caches
+
+
+class Jitted:
+    """The Python half of a jitted function."""
+
+    def __init__(self, fun: Callable, options: Options, name: str | None = None):
+        self.fun = fun
+        self.options = options
+        self.name = name or calls.function_name(fun)
+        try:
+            self.key: tuple = (options,)
+            hash(self.key)
+        except TypeError:  # shardings in unhashable containers: no sharing with other `jit`s of the function
+            self.key = (id(self),)
+        self.caches = _shared_caches(fun, self.key)
+
+    # Calls
+
+    def cache_miss(self, *args, **kwargs):
+        """Called from C++ for a signature that it has not seen. Returns `(result, fast path or None, evict)`."""
+        try:
+            if tracing.thread.trace is not tracing.eval_trace:
+                return self.staged_call(args, kwargs), None, False
+            if config.disable_jit.value:
+                return self.fun(*args, **kwargs), None, False
+            call = calls.split_call(self.name, self.options.static, args, kwargs)
+            traced = self.trace(call)
+            program, donated = self.program_for(traced, call)
+            results = self.run(program, traced, call.leaves)
+            out = traced.out_tree.unflatten(results)
+            return out, self.fast_path(program, traced, call), False
+        except Exception as e:
+            raise filtered(e) from e.__cause__
+
+    def fast_path(self, program: Program, traced: Traced, call: Call):
+        """C++ may repeat the call unless Python has something to do each time."""
+        if (traced.closed.effects or config.debug_nans.value or config.debug_infs.value
+                or config.no_execution.value):
+            return None
+        for x in call.leaves:
+            if hasattr(type(x), "__jax_array__") and type(x) is not ArrayImpl:
+                return None
+        return program.fast_path(traced.out_tree)
+
+    def run(self, program: Program, traced: Traced, leaves: Sequence[Any]) -> list[ArrayImpl]:
+        if config.no_execution.value:
+            raise RuntimeError(f"{self.name} was called while the setting no_execution is on.")
+        try:
+            results = program([tracing.as_operand(x) for x in leaves])
+        except RuntimeError as e:
+            raise self.explain_deleted(traced, leaves, e) from None
+        if config.debug_nans.value or config.debug_infs.value:
+            from xlafront.transforms.debug_values import check_finite
+
+            check_finite(self.name, results, traced, leaves)
+        return results
+
+    def explain_deleted(self, traced: Traced, leaves, error: RuntimeError) -> Exception:
+        for i, x in enumerate(leaves):
+            if isinstance(x, ArrayImpl) and x.is_deleted():
+                return RuntimeError(
+                    f"{self.name} got an array that has been deleted as argument {traced.debug_info.arg_names[i]} "
+                    f"({x.aval}): its buffer was donated to an earlier call (donate_argnums) or freed. Use what that "
+                    f"call returned, or do not donate the argument.")
+        return error
+
+    def staged_call(self, args, kwargs):
+        """A call under a trace: one equation, whose program is traced once per signature."""
+        call = calls.split_call(self.name, self.options.static, args, kwargs)
+        traced = self.trace(call)
+        closed = traced.closed
+        leaves = [tracing.as_operand(x) for x in call.leaves]
+        if self.options.inline or config.disable_jit.value:
+            results = eval_jaxpr(closed.jaxpr, closed.consts, *leaves)
+        else:
+            program, consts = constants_as_arguments(closed)
+            donated = (False,) * len(consts) + self.donated_flags(call)
+            none = (placement.UNSPECIFIED,) * len(consts)
+            results = jit_p.bind(
+                *consts, *leaves, jaxpr=program, name=self.name, donated_invars=donated,
+                in_shardings=none + self.flat_in_shardings(call.in_tree),
+                out_shardings=self.flat_out_shardings(traced.out_tree),
+                keep_unused=self.options.keep_unused, inline=self.options.inline)
+        return traced.out_tree.unflatten(results)
+
+    # Tracing
+
+    def trace(self, call: Call) -> Traced:
+        """The program for this signature. Threads that ask at once wait for the one that traces."""
+        in_avals = calls.abstract_arguments(self.fun, self.options.static, call)
+        key = (call.statics, call.in_tree, in_avals, config.trace_context_key())
+        caches = self.caches
+        found = caches.traces.get(key)
+        if found is None:
+            with caches.lock:
+                found = caches.traces.get(key)
+                if found is None:
+                    found = self._trace(call, in_avals)
+                    if not any(isinstance(c, tracing.Tracer) for c in found.closed.consts):
+                        caches.traces[key] = found
+                        if config.explain_cache_misses.value:
+                            self._explain(call, in_avals, found)
+        return found
+
+    def _trace(self, call: Call, in_avals: tuple) -> Traced:
+        if config.no_tracing.value:
+            raise RuntimeError(f"{self.name} would have to be traced while the setting no_tracing is on.")
+        fun, statics, in_tree = self.fun, call.statics, call.in_tree
+        static = self.options.static
+        out_tree = None
+
+        def flat(*tracers):
+            nonlocal out_tree
+            args, kwargs = calls.join_call(statics, in_tree, tracers)
+            results, out_tree = calls.check_results(fun, fun(*args, **kwargs))
+            return results
+
+        debug_info = DebugInfo("jit", self.name, calls.function_location(fun),
+                               lambda: calls.argument_names(fun, static, in_tree))
+        if config.log_compiles.value:
+            _log().warning("Tracing %s for %s.", self.name, _signature_text(in_avals))
+        jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info)
+        return Traced(ClosedJaxpr(jaxpr, consts), out_tree, in_avals, debug_info)
+
+    def _explain(self, call: Call, in_avals: tuple, traced: Traced) -> None:
+        from xlafront.transforms.explain import explain_miss
+
+        signature = (call.statics, call.in_tree, in_avals, config.trace_context_key())
+        _log().warning("%s", explain_miss(self.name, signature, self.caches.signatures, traced.debug_info))
+        self.caches.signatures.append(signature)
+
+    # Arguments
+
+    def donated_flags(self, call: Call) -> tuple[bool, ...]:
+        donate = self.options.donate
+        count = call.in_tree.num_leaves
+        if not donate:
+            return (False,) * count
+        args_tree, kwargs_tree = call.in_tree.children()
+        # Positions count the static arguments too, which are not in the tree.
+        dynamic = [i for i in range(len(args_tree.children()) + len(self.options.static.nums))
+                   if i not in self.options.static.nums]
+        flags: list[bool] = []
+        for position, child in zip(dynamic, args_tree.children()):
+            flags += [position in donate.nums] * child.num_leaves
+        keywords = kwargs_tree.node_data()[1] if kwargs_tree.node_data() else ()
+        for name, child in zip(keywords, kwargs_tree.children()):
+            flags += [name in donate.names] * child.num_leaves
+        return tuple(flags)
+
+    def flat_in_shardings(self, in_tree) -> tuple:
+        given = self.options.in_shardings
+        if given is placement.UNSPECIFIED:
+            return (given,) * in_tree.num_leaves
+        args, kwargs = tree.unflatten(in_tree, range(in_tree.num_leaves))
+        return placement.flatten_shardings("in_shardings", given, args) + (
+            placement.UNSPECIFIED,) * tree.structure(kwargs).num_leaves
+
+    def flat_out_shardings(self, out_tree) -> tuple:
+        given = self.options.out_shardings
+        if given is placement.UNSPECIFIED:
+            return (given,) * out_tree.num_leaves
+        return placement.flatten_shardings(
+            "out_shardings", given, tree.unflatten(out_tree, range(out_tree.num_leaves)))
+
+    # Compiling
+
+    def program_for(self, traced: Traced, call: Call) -> tuple[Program, tuple[bool, ...]]:
+        donated = self.donated_flags(call)
+        spots = placement.place_arguments(
+            self.name, call.leaves, self.flat_in_shardings(call.in_tree), traced, self.options)
+        key = (id(traced.closed), spots, donated)
+        programs = self.caches.programs
+        found = programs.get(key)
+        if found is None:
+            with self.caches.lock:
+                found = programs.get(key)
+                if found is None:
+                    lowered = self.lower(traced, call, spots, donated)
+                    found = programs[key] = lowered.compile_program()
+        return found, donated
+
+    def lower(self, traced: Traced, call: Call, spots, donated) -> LoweredProgram:
+        out_shardings = self.flat_out_shardings(traced.out_tree)
+        return LoweredProgram(self.name, traced.closed, spots, donated, out_shardings, self.options, traced)
+
+
+def constants_as_arguments(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
+    """The program with its constants as leading arguments, so that equations carry no values."""
+    if not closed.consts:
+        return closed, []
+    jaxpr = closed.jaxpr
+    found = _hoisted.get(jaxpr)
+    if found is None:
+        found = _hoisted[jaxpr] = ClosedJaxpr(
+            jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars], debug_info=jaxpr.debug_info), [])
+    return found, closed.consts
+
+
+_hoisted: weakref.WeakKeyDictionary[Jaxpr, ClosedJaxpr] = weakref.WeakKeyDictionary()
+
+
+class LoweredProgram:
+    """A program on its way from IR to executable: the module and what the call will need."""
+
+    def __init__(self, name, closed, spots, donated, out_shardings, options, traced):
+        jaxpr = closed.jaxpr
+        self.name, self.closed, self.spots, self.options, self.traced = name, closed, spots, options, traced
+        self.kept = [True] * len(jaxpr.invars) if options.keep_unused or jaxpr.effects else _read_inputs(jaxpr)
+        self.const_values = [placement.inline_constant(c) for c in closed.consts]
+        self.donated = donated
+        self.client = spots.devices[0].client
+        kept_jaxpr = jaxpr.replace(invars=[v for v, keep in zip(jaxpr.invars, self.kept) if keep])
+        hoisted = [c for c, value in zip(closed.consts, self.const_values) if value is None]
+        self.const_args = [self._place_constant(c) for c in hoisted]
+        self.shardings = placement.ProgramShardings(spots, out_shardings, self.kept, len(hoisted), jaxpr)
+        arg_attributes = placement.argument_attributes(
+            kept_jaxpr, self.kept, donated, len(hoisted), self.shardings, name, traced)
+        self.module_context = lowering.module.lower_program(
+            kept_jaxpr, f"jit_{name}", backends.lowering_platform(self.client),
+            const_values=self.const_values, arg_attributes=arg_attributes,
+            result_attributes=self.shardings.result_attributes(), num_partitions=len(spots.devices),
+            sharding_context=self.shardings)
+        self.shardings.declare_meshes(self.module_context)
+
+    def _place_constant(self, value):
+        aval = tracing.aval_of(value)
+        return put(value, aval, self.spots.replicated(), True)
+
+    def compile_program(self, compiler_options: dict | None = None) -> Program:
+        overrides = dict(self.options.compiler_options) | (compiler_options or {})
+        options = compile_options(len(self.spots.devices), self.spots.devices, overrides)
+        self.shardings.adjust(options)
+        if config.log_compiles.value:
+            _log().warning("Compiling %s for %s.", self.name, _signature_text(self.traced.in_avals))
+        request = CompileRequest(self.module_context.module, self.client, self.spots.devices, options,
+                                 self.module_context.host_callbacks, True)
+        try:
+            executable = compile_module(request, backends.disk_cache())
+        except Exception as e:
+            raise placement.explain_compile_error(self.name, overrides, e) from e
+        for item in self.module_context.keepalives:
+            if not isinstance(item, Jaxpr):
+                executable.keep_alive(item)
+        out_avals = self.closed.out_avals
+        return Program(
+            executable, in_avals=list(self.traced.in_avals), in_shardings=self.spots.shardings,
+            out_avals=out_avals, out_shardings=self.shardings.results(executable, out_avals),
+            out_committed=self.spots.committed, kept=self.kept, const_args=self.const_args)
+
+
+def _read_inputs(jaxpr: Jaxpr) -> list[bool]:
+    read = {v for eqn in jaxpr.eqns for v in eqn.invars if type(v) is not Literal}
+    read.update(v for v in jaxpr.outvars if type(v) is not Literal)
+    return [v in read for v in jaxpr.invars]
+
+
+def _log():
+    import logging
+
+    return logging.getLogger("xlafront")
+
+
+def _signature_text(in_avals) -> str:
+    return f"({', '.join(avals.str_short(a) for a in in_avals)})"
+
+
+# The primitive
+
+
+def _jit_dce(used: list[bool], eqn):
+    from xlafront.core.ir import dce_jaxpr, keeps_alive
+
+    closed = eqn.params["jaxpr"]
+    if all(used):
+        return eqn
+    jaxpr, used_inputs = dce_jaxpr(closed.jaxpr, used)
+    if not any(used) and not keeps_alive(jaxpr.effects):
+        return None
+
+    def pick(items):
+        return tuple(x for x, keep in zip(items, used_inputs) if keep)
+
+    params = eqn.params | {
+        "jaxpr": ClosedJaxpr(jaxpr, closed.consts), "donated_invars": pick(eqn.params["donated_invars"]),
+        "in_shardings": pick(eqn.params["in_shardings"]),
+        "out_shardings": tuple(s for s, keep in zip(eqn.params["out_shardings"], used) if keep)}
+    return eqn.replace(invars=list(pick(eqn.invars)), outvars=[v for v, keep in zip(eqn.outvars, used) if keep],
+                       params=params, effects=jaxpr.effects)
+
+
+def _jit_lower(ctx, *operands, jaxpr, name, inline, in_shardings, out_shardings, **_):
+    if inline:
+        return ctx.inline(jaxpr, operands)
+    operands = placement.constrain(ctx, operands, jaxpr.in_avals, in_shardings)
+    results = ctx.call(jaxpr, operands, name)
+    return placement.constrain(ctx, results, jaxpr.out_avals, out_shardings)
+
+
+def _jit_impl(*args, jaxpr, name, **params):
+    """Evaluating a program that contains calls: each is compiled once, as when it was first called."""
+    closed = jaxpr
+    runner = _runners.get(closed.jaxpr)
+    if runner is None:
+        def run(*xs):
+            return eval_jaxpr(closed.jaxpr, closed.consts, *xs)
+
+        runner = _runners[closed.jaxpr] = jit(run)
+    return runner(*args)
+
+
+_runners: weakref.WeakKeyDictionary[Jaxpr, Callable] = weakref.WeakKeyDictionary()
+
+jit_p = Primitive("jit", multiple_results=True, memoise=False,
+                  abstract=lambda *_, jaxpr, **params: jaxpr.out_avals,
+                  effects=lambda *_, jaxpr, **params: jaxpr.effects,
+                  lower=_jit_lower, dce=_jit_dce, impl=_jit_impl)
+
+
+# Public
+
+
+def _shard_arg_fallback(x, sharding, *rest):
+    return put(x, tracing.aval_of(x), sharding, True)
+
+
+def make_dispatcher(fun: Callable, jitted: Jitted, cache_miss: Callable):
+    """The C++ function object in front of `cache_miss`."""
+    static = jitted.options.static
+    dispatcher = pjit(jitted.name, fun, cache_miss, list(static.nums), list(static.names), jitted.key,
+                      tree.default_registry, _shard_arg_fallback, _dispatch_cache)
+    for attribute in ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__type_params__"):
+        value = getattr(fun, attribute, None)
+        if value is not None:
+            try:
+                setattr(dispatcher, attribute, value)
+            except (AttributeError, TypeError):
+                pass
+    dispatcher.__wrapped__ = fun
+    return dispatcher
+
+
+def jit(fun: Callable | None = None, *, in_shardings=placement.UNSPECIFIED, out_shardings=placement.UNSPECIFIED,
+        static_argnums=None, static_argnames=None, donate_argnums=None, donate_argnames=None,
+        keep_unused: bool = False, device=None, backend: str | None = None, inline: bool = False,
+        compiler_options: dict[str, Any] | None = None):
+    """Compile a function with XLA; it is traced once for each new combination of shapes, dtypes and static values.
+
+    - `static_argnums`, `static_argnames`: arguments that are Python values, not arrays; hashable, part of the key.
+    - `donate_argnums`, `donate_argnames`: arguments whose memory the results may take; they cannot be used after.
+    - `in_shardings`, `out_shardings`: pytree prefixes of shardings for arguments and results.
+    - `keep_unused`: keep arguments that the function does not read. `inline`: no call when used inside another.
+    - `device`, `backend`: where it runs. `compiler_options`: XLA flags by name.
+
+    >>> @jit
+    ... def selu(x, alpha=1.67, lmbda=1.05):
+    ...     return lmbda * xnp.where(x > 0, x, alpha * xnp.exp(x) - alpha)
+    """
+    if fun is None:
+        import functools
+
+        return functools.partial(
+            jit, in_shardings=in_shardings, out_shardings=out_shardings, static_argnums=static_argnums,
+            static_argnames=static_argnames, donate_argnums=donate_argnums, donate_argnames=donate_argnames,
+            keep_unused=keep_unused, device=device, backend=backend, inline=inline,
+            compiler_options=compiler_options)
+    if not callable(fun):
+        raise TypeError(f"jit takes a function, got {type(fun).__name__}: {fun!r}")
+    if hasattr(fun, "_is_generator_function") or _is_generator(fun):
+        raise TypeError(f"jit cannot compile the generator function {calls.function_name(fun)}: return a list instead")
+    static = calls.select_arguments(fun, "static", static_argnums, static_argnames)
+    donate = calls.select_arguments(fun, "donate", donate_argnums, donate_argnames)
+    both = sorted(set(static.nums) & set(donate.nums)) or sorted(set(static.names) & set(donate.names))
+    if both:
+        raise ValueError(f"the argument {both[0]!r} of {calls.function_name(fun)} cannot be both static and donated.")
+    if device is not None and backend is not None:
+        raise ValueError("jit takes device or backend, not both: a device says its backend.")
+    options = Options(static, donate, in_shardings, out_shardings, keep_unused, device, backend, inline,
+                      tuple(sorted((compiler_options or {}).items())))
+    jitted = Jitted(fun, options)
+    dispatcher = make_dispatcher(fun, jitted, jitted.cache_miss)
+    _attach_stages(dispatcher, jitted)
+    return dispatcher
+
+
+def _is_generator(fun) -> bool:
+    code = getattr(fun, "__code__", None)
+    return code is not None and bool(code.co_flags & 0x20)
+
+
+def _attach_stages(dispatcher, jitted: Jitted) -> None:
+    from xlafront.transforms import stages
+
+    dispatcher.trace = lambda *args, **kwargs: stages.trace(jitted, args, kwargs)
+    dispatcher.lower = lambda *args, lowering_platforms=None, **kwargs: stages.trace(jitted, args, kwargs).lower(
+        lowering_platforms=lowering_platforms)
+    dispatcher.eval_shape = lambda *args, **kwargs: stages.trace(jitted, args, kwargs).out_info
+    dispatcher.clear_cache = lambda: (jitted.caches.clear(), dispatcher._clear_cache())[0]
+
+
+def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), name: str | None = None):
+    """Decorator of the library's own functions: eagerly one compiled kernel, inlined under a trace.
+
+    `static` names the parameters that are Python values. Hot: no Python runs when a known signature is repeated.
+    """
+    if fun is None:
+        return lambda f: library(f, static=static, name=name)
+    names = (static,) if isinstance(static, str) else tuple(static)
+    code = fun.__code__
+    parameters = code.co_varnames[:code.co_argcount]
+    nums = tuple(parameters.index(n) for n in names if n in parameters)
+    jitted = Jitted(fun, Options(Selection(tuple(sorted(nums)), names)), name)
+    thread, eval_trace, miss = tracing.thread, tracing.eval_trace, jitted.cache_miss
+
+    def cache_miss(*args, **kwargs):
+        if thread.trace is not eval_trace:
+            return fun(*args, **kwargs), None, False
+        return miss(*args, **kwargs)
+
+    return make_dispatcher(fun, jitted, cache_miss)
+
+
+def clear_caches() -> None:
+    """Forget every traced and compiled function of this process."""
+    for caches in list(_all_caches):
+        caches.clear()
+    _caches_of.clear()
+    _hoisted.clear()
+    _runners.clear()
+    PjitFunctionCache.clear_all()
+
+
+def _apply_eagerly(primitive: Primitive, args: tuple, params: dict[str, Any]):
+    """Run one primitive: a kernel compiled once for each set of parameters."""
+    try:
+        key = tuple(params.items())
+        kernel = primitive.eager.get(key)
+    except TypeError:
+        key, kernel = None, None
+    if kernel is None:
+        def apply(*operands):
+            return primitive.bind(*operands, **params)
+
+        apply.__name__ = apply.__qualname__ = primitive.name
+        kernel = library(apply)
+        if key is not None:
+            primitive.eager[key] = kernel
+    return kernel(*args)
+
+
+tracing.EvalTrace.apply = staticmethod(_apply_eagerly)
+
+__all__ = ["Jitted", "Traced", "clear_caches", "jit", "jit_p", "library"]
+

@@ -1,0 +1,315 @@
+"""Where the arguments, constants and results of a compiled program live."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from xlafront import lowering
+from xlafront.core import avals, backends, tracing, tree
+from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.jaxlib_compat import Device, HloSharding, NamedSharding, OpSharding, Sharding
+from xlafront.runtime.sharding import (
+    Mesh,
+    PartitionSpec,
+    SingleDeviceSharding,
+    active,
+    axes_of,
+    check_spec,
+    named_from_hlo,
+    single_device,
+)
+
+
+class _Unspecified:
+    def __repr__(self):
+        return "UnspecifiedValue"
+
+
+UNSPECIFIED = _Unspecified()
+INLINE_BYTES = 256  # constants up to this size are written into the module
+
+
+def flatten_shardings(what: str, given, full) -> tuple:
+    """The sharding of each leaf of `full`, from a pytree prefix of shardings; None means unspecified."""
+
+    def is_leaf(x):
+        return x is None or isinstance(x, (Sharding, PartitionSpec, Device, _Unspecified))
+
+    try:
+        leaves = tree.broadcast_prefix(given, full, is_leaf)
+    except ValueError:
+        for error in tree.prefix_errors(given, full, is_leaf):
+            raise error(what) from None
+        raise
+    return tuple(_as_sharding(what, x) for x in leaves)
+
+
+def _as_sharding(what: str, x):
+    if x is None or x is UNSPECIFIED:
+        return UNSPECIFIED
+    if isinstance(x, PartitionSpec):
+        if active.mesh is None:
+            raise ValueError(f"{what} has {x}, but no mesh is set: use NamedSharding(mesh, {x}) or `with mesh:`.")
+        return NamedSharding(active.mesh, x)
+    if isinstance(x, Device):
+        return single_device(x)
+    if isinstance(x, Sharding):
+        return x
+    raise TypeError(f"{what} takes shardings, got {type(x).__name__}: {x!r}.")
+
+
+class Spots(NamedTuple):
+    """The devices of a program, the sharding of each argument, and whether results are tied to them."""
+
+    devices: tuple
+    shardings: tuple
+    committed: bool
+    mesh: Mesh | None
+
+    def replicated(self):
+        if len(self.devices) == 1:
+            return single_device(self.devices[0])
+        return NamedSharding(self.mesh or _flat_mesh(self.devices), PartitionSpec())
+
+
+def _flat_mesh(devices: tuple) -> Mesh:
+    found = _flat_meshes.get(devices)
+    if found is None:
+        found = _flat_meshes[devices] = Mesh(np.array(devices, dtype=object), ("devices",))
+    return found
+
+
+_flat_meshes: dict[tuple, Mesh] = {}
+
+
+def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], traced, options) -> Spots:
+    """Decide where a program runs: where its committed arguments are, or where it was told to."""
+    if options.device is not None:
+        return _all_on((options.device,), len(leaves), True)
+    if options.backend is not None:
+        return _all_on((backends.client(options.backend).local_devices()[0],), len(leaves), True)
+    devices: tuple | None = None
+    mesh = None
+    decided_by = ""
+    found: list[Any] = []
+    for i, (x, given) in enumerate(zip(leaves, wanted)):
+        sharding = given
+        if given is UNSPECIFIED:
+            sharding = None
+            if isinstance(x, ArrayImpl) and x._committed:
+                sharding = x._sharding
+            elif isinstance(x, avals.ShapeDtypeStruct) and isinstance(x.sharding, Sharding):
+                sharding = x.sharding
+        found.append(sharding)
+        if sharding is None:
+            continue
+        these = tuple(sharding._internal_device_list)
+        if devices is None:
+            devices, decided_by = these, traced.debug_info.arg_names[i] if len(leaves) > 1 else ""
+        elif these != devices:
+            this = traced.debug_info.arg_names[i]
+            raise ValueError(
+                f"{name} got arguments on different devices: {decided_by} is on {_ids(devices)}, {this} "
+                f"(shape {tuple(np.shape(x))}) on {_ids(these)}. Move one of them with device_put.")
+        if isinstance(sharding, NamedSharding):
+            mesh = mesh or sharding.mesh
+            sharding.shard_shape(tracing.aval_of(x).shape if not isinstance(x, avals.ShapeDtypeStruct) else x.shape)
+    for sharding in _program_shardings(traced, options):
+        these = tuple(sharding._internal_device_list)
+        if devices is None:
+            devices = these
+        elif set(these) != set(devices):
+            raise ValueError(f"{name} has arguments on {_ids(devices)}, but a sharding inside it (or of its results) "
+                             f"is over {_ids(these)}.")
+        if isinstance(sharding, NamedSharding):
+            mesh = mesh or sharding.mesh
+    if devices is None:
+        return _all_on((backends.default_device(),), len(leaves), False)
+    spots = Spots(devices, (), True, mesh)
+    rest = spots.replicated()
+    return spots._replace(shardings=tuple(rest if s is None else s for s in found))
+
+
+def _program_shardings(traced, options):
+    if options.out_shardings is not UNSPECIFIED:
+        for s in tree.leaves(options.out_shardings, lambda x: isinstance(x, (Sharding, PartitionSpec))):
+            if isinstance(s, Sharding):
+                yield s
+            elif isinstance(s, PartitionSpec):
+                yield _as_sharding("out_shardings", s)
+    yield from inner_shardings(traced.closed.jaxpr)
+
+
+def inner_shardings(jaxpr):
+    """The shardings that equations of a program ask for."""
+    from xlafront.core.ir import subprograms
+
+    for eqn in jaxpr.eqns:
+        for key in ("sharding", "in_shardings", "out_shardings"):
+            given = eqn.params.get(key)
+            for s in given if isinstance(given, tuple) else (given,):
+                if isinstance(s, Sharding):
+                    yield s
+        for inner in subprograms(eqn.params):
+            yield from inner_shardings(inner)
+
+
+def _all_on(devices: tuple, count: int, committed: bool) -> Spots:
+    return Spots(devices, (single_device(devices[0]),) * count, committed, None)
+
+
+def _ids(devices) -> str:
+    return f"{devices[0].platform} device(s) {[d.id for d in devices]}"
+
+
+def inline_constant(value) -> np.ndarray | None:
+    """The value to write into the module, or None when it is better passed as an argument."""
+    aval = tracing.aval_of(value)
+    if isinstance(value, tracing.Tracer) or aval.size * aval.dtype.itemsize > INLINE_BYTES or not isinstance(
+            aval.dtype, np.dtype):
+        return None
+    return np.asarray(value, dtype=aval.dtype)
+
+
+class ProgramShardings:
+    """The shardings of a whole program, as the module and the executable need them."""
+
+    def __init__(self, spots: Spots, out_shardings, kept, hoisted: int, jaxpr):
+        self.spots = spots
+        self.out = out_shardings
+        self.out_avals = jaxpr.out_avals
+        self.partitioned = len(spots.devices) > 1
+        self.meshes: dict[Any, str] = {}
+        kept_shardings = [s for s, keep in zip(spots.shardings, kept) if keep]
+        self.arguments = [spots.replicated()] * hoisted + kept_shardings
+
+    def mesh_symbol(self, mesh: Mesh) -> str:
+        key = (mesh.shape_tuple, tuple(d.id for d in mesh.devices.flat))
+        return self.meshes.setdefault(key, "mesh" if not self.meshes else f"mesh_{len(self.meshes)}")
+
+    def attribute(self, sharding, ndim: int):
+        """The `sdy.sharding` attribute of a value."""
+        if isinstance(sharding, SingleDeviceSharding):
+            sharding = self.spots.replicated()
+        symbol = self.mesh_symbol(sharding.mesh)
+        check_spec(sharding.mesh, sharding.spec, ndim)
+        dims = []
+        for p in [*sharding.spec, *[None] * (ndim - len(sharding.spec))]:
+            if p is PartitionSpec.UNCONSTRAINED:
+                dims.append("{?}")
+            else:
+                dims.append("{" + ", ".join(f'"{axis}"' for axis in axes_of(p)) + "}")
+        return lowering.mlir.attribute(f"#sdy.sharding<@{symbol}, [{', '.join(dims)}]>")
+
+    def result_attributes(self):
+        if not self.partitioned:
+            return None
+        with lowering.mlir.context:
+            return [{} if s is UNSPECIFIED else {"sdy.sharding": self.attribute(s, aval.ndim)}
+                    for s, aval in zip(self.out, self.out_avals)]
+
+    def declare_meshes(self, module_context) -> None:
+        mlir = lowering.mlir
+        with mlir.context, mlir.unknown_location:
+            for (shape, ids), symbol in self.meshes.items():
+                axes = ", ".join(f'"{name}"={size}' for name, size in shape)
+                order = [d.id for d in self.spots.devices]
+                positions = [order.index(i) for i in ids]
+                text = f"[{axes}]"
+                if positions != list(range(len(positions))):
+                    text += f", device_ids=[{', '.join(map(str, positions))}]"
+                mlir.create("sdy.mesh", attributes={"sym_name": mlir.string(symbol),
+                                                    "mesh": mlir.attribute(f"#sdy.mesh<{text}>")},
+                            ip=mlir.ir.InsertionPoint.at_block_begin(module_context.module.body))
+
+    def adjust(self, options) -> None:
+        if self.partitioned:
+            build = options.executable_build_options
+            build.allow_spmd_sharding_propagation_to_parameters = [False] * len(self.arguments)
+            build.allow_spmd_sharding_propagation_to_output = [s is UNSPECIFIED for s in self.out] or [True]
+
+    def results(self, executable, out_avals) -> list:
+        if not self.partitioned:
+            return [single_device(self.spots.devices[0])] * len(out_avals)
+        protos = executable.get_output_shardings()
+        mesh = self.spots.mesh or _flat_mesh(self.spots.devices)
+        results = []
+        for i, (given, aval) in enumerate(zip(self.out, out_avals)):
+            if given is not UNSPECIFIED:
+                results.append(given if not isinstance(given, SingleDeviceSharding) else self.spots.replicated())
+                continue
+            hlo = HloSharding.replicate() if protos is None else _hlo_of(protos[i])
+            results.append(named_from_hlo(hlo, mesh, aval.ndim) or _opaque(self.spots.devices, hlo))
+        return results
+
+
+def _hlo_of(proto):
+    return HloSharding.from_proto(proto) if isinstance(proto, OpSharding) else proto
+
+
+def _opaque(devices, hlo):
+    from xlafront.runtime.jaxlib_compat import GSPMDSharding
+
+    return GSPMDSharding(devices, hlo)
+
+
+def argument_attributes(jaxpr, kept, donated, hoisted: int, shardings: ProgramShardings, name, traced):
+    """What the module says of each argument: its sharding, and which result may take its memory."""
+    mlir = lowering.mlir
+    with mlir.context:
+        attributes: list[dict] = [{} for _ in range(hoisted + len(jaxpr.invars))]
+        if shardings.partitioned:
+            all_avals = [v.aval for v in jaxpr.constvars][:hoisted] + jaxpr.in_avals
+            for entry, sharding, aval in zip(attributes, shardings.arguments, all_avals):
+                entry["sdy.sharding"] = shardings.attribute(sharding, aval.ndim)
+        if any(donated):
+            flags = [d for d, keep in zip(donated, kept) if keep]
+            _mark_donations(attributes[hoisted:], jaxpr, flags, shardings, name, traced)
+        return attributes if any(attributes) else None
+
+
+def _mark_donations(attributes, jaxpr, donated, shardings, name, traced) -> None:
+    """Pair each donated argument with a result of its type; warn of those that fit none."""
+    mlir = lowering.mlir
+    free: dict[tuple, list[int]] = {}
+    for i, aval in enumerate(jaxpr.out_avals):
+        free.setdefault((aval.shape, aval.dtype), []).append(i)
+    unusable = []
+    for entry, v, flag in zip(attributes, jaxpr.invars, donated):
+        if not flag:
+            continue
+        results = free.get((v.aval.shape, v.aval.dtype))
+        if not results:
+            unusable.append(avals.str_short(v.aval))
+        elif shardings.partitioned:
+            results.pop(0)
+            entry["jax.buffer_donor"] = mlir.boolean(True)
+        else:
+            entry["tf.aliasing_output"] = mlir.i32(results.pop(0))
+    if unusable:
+        import warnings
+
+        warnings.warn(f"{name} has donated arguments that no result can take the memory of: {', '.join(unusable)}. "
+                      f"Donate only arguments that have the shape and dtype of a result.", stacklevel=2)
+
+
+def constrain(ctx, values, value_avals, shardings):
+    """Attach shardings asked for inside a program to MLIR values."""
+    context = ctx.module_context.sharding_context
+    if context is None or not context.partitioned:
+        return values
+    return [v if s is UNSPECIFIED else ctx.op("sdy.sharding_constraint", [v], [aval],
+                                              sharding=context.attribute(s, aval.ndim))
+            for v, aval, s in zip(values, value_avals, shardings)]
+
+
+def explain_compile_error(name: str, options: dict, error: Exception) -> Exception:
+    text = str(error)
+    for key in options:
+        if key in text and ("No such compile option" in text or "nknown" in text):
+            return ValueError(f"{name} was given the compiler option {key!r}, which XLA does not have: {text}")
+    error.add_note(f"(while compiling {name})")
+    return error

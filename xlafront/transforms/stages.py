@@ -1,0 +1,220 @@
+"""The stages of a compilation, one by one: `jit(f).trace(...).lower().compile()`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xlafront import lowering
+from xlafront.core import avals, tracing, tree
+from xlafront.core.avals import ShapeDtypeStruct
+from xlafront.core.traceback_filter import boundary, filtered
+from xlafront.transforms import calls, placement
+
+
+class Wrapped:
+    """What every jitted function offers: to be called, traced and lowered."""
+
+    def __call__(self, *args, **kwargs): ...
+
+    def trace(self, *args, **kwargs) -> Traced: ...
+
+    def lower(self, *args, **kwargs) -> Lowered: ...
+
+
+class ArgInfo:
+    """Type of one argument, and whether it is donated."""
+
+    __slots__ = ("_aval", "donated")
+
+    def __init__(self, _aval, donated: bool):
+        self._aval = _aval
+        self.donated = donated
+
+    shape = property(lambda self: self._aval.shape)
+    dtype = property(lambda self: self._aval.dtype)
+
+    def __eq__(self, other):
+        return isinstance(other, ArgInfo) and (self._aval, self.donated) == (other._aval, other.donated)
+
+    def __hash__(self):
+        return hash((self._aval, self.donated))
+
+    def __repr__(self):
+        return f"ArgInfo(_aval={self._aval!r}, donated={self.donated})"
+
+
+def _struct_abstractor(x: ShapeDtypeStruct) -> avals.ShapedArray:
+    from xlafront.core import dtypes
+
+    return avals.ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True), bool(x.weak_type))
+
+
+tracing.abstractors[ShapeDtypeStruct] = _struct_abstractor
+tracing.abstractors[avals.ShapedArray] = lambda x: x
+
+
+@boundary
+def trace(jitted, args, kwargs) -> Traced:
+    call = calls.split_call(jitted.name, jitted.options.static, args, kwargs)
+    return Traced(jitted, call, jitted.trace(call))
+
+
+def _structs(out_tree, types):
+    return out_tree.unflatten([ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in types])
+
+
+class Traced:
+    """A function traced for one signature."""
+
+    def __init__(self, jitted, call, traced):
+        self._jitted, self._call, self._traced = jitted, call, traced
+        self.jaxpr = traced.closed
+        self.fun_name = jitted.name
+        self.in_tree, self.out_tree = call.in_tree, traced.out_tree
+        self.in_avals = traced.in_avals
+
+    @property
+    def out_info(self):
+        return _structs(self.out_tree, self.jaxpr.out_avals)
+
+    @property
+    def args_info(self):
+        flags = self._jitted.donated_flags(self._call)
+        return self.in_tree.unflatten([ArgInfo(a, d) for a, d in zip(self._traced.in_avals, flags)])
+
+    @property
+    def out_avals(self):
+        return self.out_tree.unflatten(self.jaxpr.out_avals)
+
+    @boundary
+    def lower(self, *, lowering_platforms=None, _private_parameters=None) -> Lowered:
+        """The StableHLO module, for the devices that a call would use."""
+        jitted, call, traced = self._jitted, self._call, self._traced
+        options = jitted.options
+        if lowering_platforms is not None:
+            [platform, *others] = lowering_platforms
+            if others:
+                raise ValueError("lowering for several platforms at once belongs to export; name one platform here.")
+            options = options._replace(backend=platform)
+        spots = placement.place_arguments(
+            jitted.name, call.leaves, jitted.flat_in_shardings(call.in_tree), traced, options)
+        return Lowered(self, jitted.lower(traced, call, spots, jitted.donated_flags(call)))
+
+    def __call__(self, *args, **kwargs):
+        return self.lower().compile()(*args, **kwargs)
+
+
+class Lowered:
+    """A function lowered to a StableHLO module."""
+
+    def __init__(self, traced: Traced, lowered):
+        self._traced, self._lowered = traced, lowered
+        self.in_tree, self.out_tree = traced.in_tree, traced.out_tree
+
+    out_info = property(lambda self: self._traced.out_info)
+    args_info = property(lambda self: self._traced.args_info)
+    in_avals = property(lambda self: self._traced.in_avals)
+
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        """The module as text: `dialect` is "stablehlo" (the default) or "hlo"."""
+        if dialect in (None, "stablehlo"):
+            return lowering.module.module_text(self._lowered.module_context.module, debug_info)
+        if dialect == "hlo":
+            return self._hlo().as_hlo_text()
+        raise ValueError(f"as_text takes dialect 'stablehlo' or 'hlo', got {dialect!r}.")
+
+    def compiler_ir(self, dialect: str | None = None):
+        """The module itself, as an MLIR object ("stablehlo") or an XLA computation ("hlo")."""
+        if dialect in (None, "stablehlo"):
+            return self._lowered.module_context.module
+        if dialect == "hlo":
+            return self._hlo()
+        raise ValueError(f"compiler_ir takes dialect 'stablehlo' or 'hlo', got {dialect!r}.")
+
+    def _hlo(self):
+        from xlafront.runtime.jaxlib_compat import hlo_computation
+
+        return hlo_computation(lowering.module.module_bytecode(self._lowered.module_context.module))
+
+    def cost_analysis(self) -> dict[str, float]:
+        """The compiler's estimate before optimisation: flops, bytes accessed, by name."""
+        from xlafront.runtime.jaxlib_compat import hlo_cost_analysis
+
+        return hlo_cost_analysis(self._lowered.client, self._hlo())
+
+    @boundary
+    def compile(self, compiler_options: dict[str, Any] | None = None, device_assignment=None) -> Compiled:
+        if device_assignment is not None and tuple(device_assignment) != self._lowered.spots.devices:
+            raise ValueError("the devices are part of the lowering: give jit shardings over these devices instead.")
+        return Compiled(self, self._lowered.compile_program(compiler_options))
+
+
+class Compiled:
+    """A compiled function; calling it never traces or compiles."""
+
+    def __init__(self, lowered: Lowered, program):
+        self._lowered, self._program = lowered, program
+        self._traced = lowered._traced
+        self.in_tree, self.out_tree = lowered.in_tree, lowered.out_tree
+
+    out_info = property(lambda self: self._traced.out_info)
+    args_info = property(lambda self: self._traced.args_info)
+    in_avals = property(lambda self: self._traced.in_avals)
+    out_avals = property(lambda self: self._traced.out_avals)
+
+    @property
+    def input_shardings(self):
+        return self.in_tree.unflatten(self._program.in_shardings)
+
+    @property
+    def output_shardings(self):
+        return self.out_tree.unflatten(self._program.out_shardings)
+
+    def as_text(self) -> str:
+        """The optimised program, as the compiler left it."""
+        return "\n\n".join(module.to_string() for module in self._program.executable.hlo_modules())
+
+    def cost_analysis(self) -> dict[str, float]:
+        return self._program.executable.cost_analysis()
+
+    def memory_analysis(self):
+        """Bytes of arguments, results, temporaries and code."""
+        return self._program.executable.get_compiled_memory_stats()
+
+    def runtime_executable(self):
+        return self._program.executable
+
+    def __call__(self, *args, **kwargs):
+        try:
+            static = self._traced._jitted.options.static
+            name = self._traced.fun_name
+            if static and len(args) + len(kwargs) > self._dynamic_count():
+                call = calls.split_call(name, static, args, kwargs)
+            else:
+                call = calls.split_call(name, calls.Selection(), args, kwargs)
+            if tracing.is_tracing():
+                raise TypeError(f"the compiled function {name} cannot be called inside a transformation: it is no "
+                                f"longer a program. Call the jitted function instead.")
+            self._check(name, call)
+            results = self._program([tracing.as_operand(x) for x in call.leaves])
+            return self.out_tree.unflatten(results)
+        except Exception as e:
+            raise filtered(e) from e.__cause__
+
+    def _dynamic_count(self) -> int:
+        args_tree, kwargs_tree = self.in_tree.children()
+        return args_tree.num_nodes and len(args_tree.children()) + len(kwargs_tree.children())
+
+    def _check(self, name: str, call) -> None:
+        if call.in_tree != self.in_tree:
+            ours = self.in_tree.unflatten(range(self.in_tree.num_leaves))
+            theirs = call.in_tree.unflatten(call.leaves)
+            raise TypeError(f"{name} was compiled for other arguments: {tree.first_difference(ours, theirs)}")
+        for i, (x, aval) in enumerate(zip(call.leaves, self.in_avals)):
+            got = tracing.aval_of(x)
+            if got.shape != aval.shape or got.dtype != aval.dtype:
+                names = self._traced._traced.debug_info.arg_names
+                raise TypeError(f"{name} was compiled for {avals.str_short(aval)} as argument {names[i]}, and was called "
+                                f"with {avals.str_short(got)}. Call the jitted function, or compile for this type.")
+
+
