@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from xlafront.core import dtypes, errors, source
 from xlafront.core.avals import AbstractValue, ShapedArray
 from xlafront.core.ir import (
@@ -24,6 +26,7 @@ from xlafront.core.ir import (
     unknown_origin,
 )
 from xlafront.runtime import config
+from xlafront.runtime.arrays import ArrayImpl
 
 
 class Trace:
@@ -250,10 +253,8 @@ def _numpy_aval(x) -> ShapedArray:
     return ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True))
 
 
-import numpy as np  # noqa: E402  (kept beside its one use)
-
 abstractors[np.ndarray] = abstractors[np.generic] = _numpy_aval
-abstractors[Tracer] = lambda x: x.aval
+abstractors[Tracer] = abstractors[ArrayImpl] = lambda x: x.aval
 for _scalar in (bool, int, float, complex):
     abstractors[_scalar] = lambda x, _scalar=_scalar: _scalar_aval(_scalar, x)
 

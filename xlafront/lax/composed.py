@@ -1,0 +1,26 @@
+"""Rules that are written as functions: a lowering that traces a Python function of other primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xlafront.core import tracing
+
+_traced: dict = {}
+
+
+def lower_as(function: Callable, multiple_results: bool = False) -> Callable:
+    """A lowering rule from `function(*operands, **params)`, traced once for each signature."""
+
+    def rule(ctx, *operands, **params):
+        in_avals = tuple(ctx.avals_in)
+        key = (function, in_avals, tuple(params.items()))
+        closed = _traced.get(key)
+        if closed is None:
+            closed = _traced[key] = tracing.trace_to_closed_jaxpr(
+                (lambda *xs: list(function(*xs, **params))) if multiple_results else
+                (lambda *xs: [function(*xs, **params)]), in_avals)
+        results = ctx.inline(closed, operands)
+        return results if multiple_results else results[0]
+
+    return rule

@@ -1,0 +1,521 @@
+"""`gather` and `scatter`: reading and writing at run-time positions."""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+import numpy as np
+
+from xlafront import lowering
+from xlafront.core import dtypes, errors, tracing
+from xlafront.core.avals import ShapedArray
+from xlafront.core.primitive import Primitive
+from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE
+from xlafront.lax.elementwise import add, ge, le, mul, to_dtype, where
+from xlafront.lax.families import add_tangents
+from xlafront.lax.shapes import (
+    broadcast_batch,
+    broadcast_in_dim_p,
+    concatenate_p,
+    iota_p,
+    move_dim,
+    physical_tail,
+    reshape_to,
+    slice_p,
+    squeeze_p,
+    typed,
+    zeros_of,
+)
+from xlafront.transforms.jit import library
+
+
+class GatherDimensionNumbers(NamedTuple):
+    """How indices and window dimensions of `gather` relate; the words are those of the StableHLO specification."""
+
+    offset_dims: tuple[int, ...]
+    collapsed_slice_dims: tuple[int, ...]
+    start_index_map: tuple[int, ...]
+    operand_batching_dims: tuple[int, ...] = ()
+    start_indices_batching_dims: tuple[int, ...] = ()
+
+
+class ScatterDimensionNumbers(NamedTuple):
+    """How indices and window dimensions of `scatter` relate; the words are those of the StableHLO specification."""
+
+    update_window_dims: tuple[int, ...]
+    inserted_window_dims: tuple[int, ...]
+    scatter_dims_to_operand_dims: tuple[int, ...]
+    operand_batching_dims: tuple[int, ...] = ()
+    scatter_indices_batching_dims: tuple[int, ...] = ()
+
+
+class GatherScatterMode(enum.Enum):
+    """What an index outside of the array does: is clamped, reads a fill value or writes nothing, or cannot occur."""
+
+    CLIP = 0
+    FILL_OR_DROP = 1
+    PROMISE_IN_BOUNDS = 2
+    ONE_HOT = 3
+
+    @staticmethod
+    def from_any(s):
+        if isinstance(s, GatherScatterMode):
+            return s
+        found = _MODES.get(s)
+        if found is None:
+            raise ValueError(f"there is no indexing mode {s!r}; it can be one of {', '.join(m for m in _MODES if m)}.")
+        return found
+
+
+_MODES = {"clip": GatherScatterMode.CLIP, "fill": GatherScatterMode.FILL_OR_DROP,
+          "drop": GatherScatterMode.FILL_OR_DROP, "promise_in_bounds": GatherScatterMode.PROMISE_IN_BOUNDS,
+          None: GatherScatterMode.FILL_OR_DROP}
+
+
+def _text(values) -> str:
+    return f"[{', '.join(map(str, values))}]"
+
+
+# gather
+
+
+def _gather_abstract(x, indices, *, dimension_numbers, slice_sizes, unique_indices, indices_are_sorted, mode,
+                     fill_value):
+    dn = dimension_numbers
+    if not dtypes.is_integer(indices.dtype):
+        raise TypeError(f"gather needs integer indices, got {indices.dtype}.")
+    if len(slice_sizes) != x.ndim or any(not 0 <= m <= n for m, n in zip(slice_sizes, x.shape)):
+        raise TypeError(f"gather of slices {tuple(slice_sizes)} does not fit an array of shape {x.shape}.")
+    if not indices.ndim or indices.shape[-1] != len(dn.start_index_map):
+        raise TypeError(f"the last dimension of gather's indices (shape {indices.shape}) must have one entry for each of "
+                        f"the {len(dn.start_index_map)} indexed dimensions.")
+    window = [n for i, n in enumerate(slice_sizes)
+              if i not in dn.collapsed_slice_dims and i not in dn.operand_batching_dims]
+    batch = iter(indices.shape[:-1])
+    offsets = iter(window)
+    rank = len(window) + indices.ndim - 1
+    shape = tuple(next(offsets) if i in dn.offset_dims else next(batch) for i in range(rank))
+    return typed(x, shape)
+
+
+def _gather_lower(ctx, x, indices, *, dimension_numbers, slice_sizes, unique_indices, indices_are_sorted, mode,
+                  fill_value):
+    m = lowering.mlir
+    dn = dimension_numbers
+    tail = physical_tail(ctx)
+    out_rank = ctx.aval_out.ndim
+    offset = (*dn.offset_dims, *range(out_rank, out_rank + len(tail)))
+    text = (f"#stablehlo.gather<offset_dims = {_text(offset)}, collapsed_slice_dims = {_text(dn.collapsed_slice_dims)}, "
+            f"operand_batching_dims = {_text(dn.operand_batching_dims)}, "
+            f"start_indices_batching_dims = {_text(dn.start_indices_batching_dims)}, "
+            f"start_index_map = {_text(dn.start_index_map)}, index_vector_dim = {ctx.avals_in[1].ndim - 1}>")
+    return ctx.op("stablehlo.gather", [x, indices], dimension_numbers=m.attribute(text),
+                  slice_sizes=m.i64s((*slice_sizes, *tail)), indices_are_sorted=m.boolean(indices_are_sorted))
+
+
+def _last_index(shape, dimensions, sizes, dtype):
+    """The largest start index that keeps a window inside, for each indexed dimension."""
+    last = np.array([shape[d] - sizes[d] for d in dimensions], dtype=np.int64)
+    return np.minimum(last, np.iinfo(dtype).max).astype(dtype) if dtypes.is_integer(dtype) else last
+
+
+def in_bounds(indices, shape, dimensions, sizes):
+    """For each index vector, whether its whole window lies inside an array of this shape."""
+    from xlafront.lax.reductions import PRIMITIVES
+
+    aval = tracing.aval_of(indices)
+    last = broadcast_in_dim_p.bind(_last_index(shape, dimensions, sizes, aval.dtype), shape=aval.shape,
+                                   broadcast_dimensions=(aval.ndim - 1,), sharding=None)
+    inside = le(indices, last)
+    if not dtypes.is_unsigned(aval.dtype):
+        inside = ELEMENTWISE["and"].bind(inside, ge(indices, aval.dtype.type(0)))
+    return PRIMITIVES["reduce_and"].bind(inside, axes=(aval.ndim - 1,), out_sharding=None)
+
+
+def fill_for(dtype, fill_value):
+    """What a read outside of the array gives: NaN, or the largest unsigned, or the smallest signed integer."""
+    if fill_value is not None:
+        return np.asarray(fill_value).astype(dtype)[()]
+    if dtypes.is_inexact(dtype):
+        return np.asarray(np.nan).astype(dtype)[()]
+    if dtype == dtypes.bool_:
+        return np.bool_(True)
+    info = dtypes.iinfo(dtype)
+    return np.asarray(info.max if dtypes.is_unsigned(dtype) else info.min).astype(dtype)[()]
+
+
+def bind_gather(x, indices, *, dimension_numbers, slice_sizes, unique_indices=False, indices_are_sorted=False,
+                mode=GatherScatterMode.CLIP, fill_value=None):
+    """`gather` with its mode: reads outside are filled by a selection around a gather that clamps."""
+    result = gather_p.bind(x, indices, dimension_numbers=dimension_numbers, slice_sizes=tuple(slice_sizes),
+                           unique_indices=unique_indices, indices_are_sorted=indices_are_sorted,
+                           mode=mode, fill_value=None)
+    if mode is not GatherScatterMode.FILL_OR_DROP:
+        return result
+    dn = dimension_numbers
+    inside = in_bounds(indices, np.shape(x), dn.start_index_map, slice_sizes)
+    shape = np.shape(result)
+    batch = tuple(i for i in range(len(shape)) if i not in dn.offset_dims)
+    mask = broadcast_in_dim_p.bind(inside, shape=shape, broadcast_dimensions=batch, sharding=None)
+    dtype = tracing.aval_of(x).dtype
+    if not isinstance(dtype, np.dtype):
+        return result
+    return where(mask, result, fill_for(dtype, fill_value))
+
+
+def _gather_jvp(primals, tangents, **params):
+    x, indices = primals
+    answer = gather_p.bind(x, indices, **params)
+    if type(tangents[0]) is Zero:
+        return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+    return answer, gather_p.bind(tangents[0], indices, **params)
+
+
+def _gather_transpose(ct, x, indices, *, dimension_numbers, slice_sizes, unique_indices, indices_are_sorted, mode,
+                      fill_value):
+    if type(ct) is Zero:
+        return [Zero(x.aval), None]
+    dn = dimension_numbers
+    numbers = ScatterDimensionNumbers(dn.offset_dims, dn.collapsed_slice_dims, dn.start_index_map,
+                                      dn.operand_batching_dims, dn.start_indices_batching_dims)
+    # The gather clamps, so its transpose must write where the clamped index points.
+    how = GatherScatterMode.PROMISE_IN_BOUNDS if mode is GatherScatterMode.PROMISE_IN_BOUNDS else GatherScatterMode.CLIP
+    result = bind_scatter(scatter_add_p, zeros_of(x.aval), indices, ct, dimension_numbers=numbers,
+                          indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=how)
+    return [result, None]
+
+
+def _shift(dims, by=1):
+    return tuple(d + by for d in dims)
+
+
+def _gather_batch(axis_size, operands, dims, *, dimension_numbers, slice_sizes, **params):
+    (x, indices), (dx, di) = operands, dims
+    dn = dimension_numbers
+    if dx is not None and di is None:
+        x = move_dim(x, dx, 0)
+        numbers = GatherDimensionNumbers(
+            (0, *_shift(dn.offset_dims)), _shift(dn.collapsed_slice_dims), _shift(dn.start_index_map),
+            _shift(dn.operand_batching_dims), dn.start_indices_batching_dims)
+        return gather_p.bind(x, indices, dimension_numbers=numbers, slice_sizes=(np.shape(x)[0], *slice_sizes),
+                             **params), 0
+    indices = move_dim(indices, di, 0)
+    if dx is None:
+        numbers = dn._replace(offset_dims=_shift(dn.offset_dims),
+                              start_indices_batching_dims=_shift(dn.start_indices_batching_dims))
+        return gather_p.bind(x, indices, dimension_numbers=numbers, slice_sizes=slice_sizes, **params), 0
+    x = move_dim(x, dx, 0)
+    numbers = GatherDimensionNumbers(
+        _shift(dn.offset_dims), _shift(dn.collapsed_slice_dims), _shift(dn.start_index_map),
+        (0, *_shift(dn.operand_batching_dims)), (0, *_shift(dn.start_indices_batching_dims)))
+    return gather_p.bind(x, indices, dimension_numbers=numbers, slice_sizes=(1, *slice_sizes), **params), 0
+
+
+gather_p = Primitive("gather", abstract=_gather_abstract, lower=_gather_lower, jvp=_gather_jvp,
+                     transpose=_gather_transpose, batch=_gather_batch)
+
+
+# scatter
+
+
+def _scatter_abstract(x, indices, updates, *, dimension_numbers, indices_are_sorted, unique_indices, mode):
+    if not dtypes.is_integer(indices.dtype):
+        raise TypeError(f"scatter needs integer indices, got {indices.dtype}.")
+    if x.dtype != updates.dtype:
+        raise errors.incompatible_dtypes("scatter", [x.dtype, updates.dtype], "The updates must have the array's dtype.")
+    dn = dimension_numbers
+    batch = [n for i, n in enumerate(updates.shape) if i not in dn.update_window_dims]
+    if tuple(batch) != indices.shape[:-1]:
+        raise errors.incompatible_shapes("scatter", [("operand", x.shape), ("indices", indices.shape),
+                                                     ("updates", updates.shape)])
+    return typed(x, x.shape)
+
+
+# name -> the operation that combines the old element with the update (None: the update replaces it)
+SCATTERS = {"scatter": None, "scatter_add": "stablehlo.add", "scatter_sub": "stablehlo.subtract",
+            "scatter_mul": "stablehlo.multiply", "scatter_min": "stablehlo.minimum", "scatter_max": "stablehlo.maximum"}
+
+
+def _scatter_lowering(operation):
+    def lower(ctx, x, indices, updates, *, dimension_numbers, indices_are_sorted, unique_indices, mode):
+        m = lowering.mlir
+        dn = dimension_numbers
+        tail = physical_tail(ctx)
+        update_rank = ctx.avals_in[2].ndim
+        window = (*dn.update_window_dims, *range(update_rank, update_rank + len(tail)))
+        text = (f"#stablehlo.scatter<update_window_dims = {_text(window)}, "
+                f"inserted_window_dims = {_text(dn.inserted_window_dims)}, "
+                f"input_batching_dims = {_text(dn.operand_batching_dims)}, "
+                f"scatter_indices_batching_dims = {_text(dn.scatter_indices_batching_dims)}, "
+                f"scatter_dims_to_operand_dims = {_text(dn.scatter_dims_to_operand_dims)}, "
+                f"index_vector_dim = {ctx.avals_in[1].ndim - 1}>")
+        d = ctx.aval_out.dtype
+        physical = d if isinstance(d, np.dtype) else np.dtype(d._rules.physical_dtype)
+        scalar = ((), physical)
+
+        def combine(inner, old, new):
+            if operation is None:
+                return [new]
+            # booleans add as they do elsewhere: by "or"
+            return [inner.op("stablehlo.or" if physical == dtypes.bool_ and operation == "stablehlo.add" else operation,
+                             [old, new], [scalar])]
+
+        return ctx.with_region("stablehlo.scatter", [x, indices, updates], [scalar, scalar], combine,
+                               types=[ctx.aval_out], scatter_dimension_numbers=m.attribute(text),
+                               indices_are_sorted=m.boolean(indices_are_sorted),
+                               unique_indices=m.boolean(unique_indices))[0]
+
+    return lower
+
+
+def bind_scatter(primitive, x, indices, updates, *, dimension_numbers, indices_are_sorted=False, unique_indices=False,
+                 mode=GatherScatterMode.FILL_OR_DROP):
+    """A scatter with its mode: XLA drops writes outside; "clip" moves them inside first."""
+    if mode is GatherScatterMode.CLIP:
+        indices = _clip_indices(x, indices, updates, dimension_numbers)
+        mode = GatherScatterMode.PROMISE_IN_BOUNDS
+    return primitive.bind(x, indices, updates, dimension_numbers=dimension_numbers,
+                          indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode)
+
+
+def window_sizes(operand_shape, updates_shape, dn: ScatterDimensionNumbers) -> tuple[int, ...]:
+    sizes = iter([updates_shape[i] for i in dn.update_window_dims])
+    return tuple(1 if i in dn.inserted_window_dims or i in dn.operand_batching_dims else next(sizes)
+                 for i in range(len(operand_shape)))
+
+
+def _clip_indices(x, indices, updates, dn):
+    shape = np.shape(x)
+    sizes = window_sizes(shape, np.shape(updates), dn)
+    aval = tracing.aval_of(indices)
+    last = _last_index(shape, dn.scatter_dims_to_operand_dims, sizes, aval.dtype)
+    limit = broadcast_in_dim_p.bind(last, shape=aval.shape, broadcast_dimensions=(aval.ndim - 1,), sharding=None)
+    return ELEMENTWISE["clamp"].bind(aval.dtype.type(0), indices, limit)
+
+
+def _gather_numbers(dn: ScatterDimensionNumbers) -> GatherDimensionNumbers:
+    return GatherDimensionNumbers(dn.update_window_dims, dn.inserted_window_dims, dn.scatter_dims_to_operand_dims,
+                                  dn.operand_batching_dims, dn.scatter_indices_batching_dims)
+
+
+def _read_back(values, indices, operand_shape, updates_shape, dn, mode):
+    """What the scatter's updates would read at their places; nothing (zero) for those that were dropped."""
+    how = GatherScatterMode.PROMISE_IN_BOUNDS if mode is GatherScatterMode.PROMISE_IN_BOUNDS else (
+        GatherScatterMode.FILL_OR_DROP)
+    return bind_gather(values, indices, dimension_numbers=_gather_numbers(dn),
+                       slice_sizes=window_sizes(operand_shape, updates_shape, dn), mode=how, fill_value=0)
+
+
+def _additive_jvp(name):
+    def jvp(primals, tangents, **params):
+        primitive = PRIMITIVES[name]
+        x, indices, updates = primals
+        tx, _, tu = tangents
+        answer = primitive.bind(x, indices, updates, **params)
+        if type(tx) is Zero and type(tu) is Zero:
+            return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+        tx = zeros_of(tx.aval) if type(tx) is Zero else tx
+        tu = zeros_of(tu.aval) if type(tu) is Zero else tu
+        return answer, primitive.bind(tx, indices, tu, **params)
+
+    return jvp
+
+
+def _additive_transpose(sign):
+    def transpose(ct, x, indices, updates, *, dimension_numbers, mode, **params):
+        if type(ct) is Zero:
+            return [Zero(x.aval) if is_undefined(x) else None, None,
+                    Zero(updates.aval) if is_undefined(updates) else None]
+        of_updates = None
+        if is_undefined(updates):
+            of_updates = _read_back(ct, indices, np.shape(ct), updates.aval.shape, dimension_numbers, mode)
+            if sign < 0:
+                of_updates = ELEMENTWISE["neg"].bind(of_updates)
+        return [ct if is_undefined(x) else None, None, of_updates]
+
+    return transpose
+
+
+def _winner_mask(primals, params):
+    """For each update, whether it is the one that a plain scatter left in the array (the last to write there)."""
+    x, indices, updates = primals
+    count = np.shape(updates)
+    total = int(np.prod(count))
+    ids = reshape_to(add(iota_p.bind(dtype=np.dtype(np.int32), shape=(total,), dimension=0, sharding=None), np.int32(1)),
+                     count)
+    written = scatter_p.bind(zeros_of(ShapedArray(np.shape(x), np.dtype(np.int32))), indices, ids, **params)
+    read = _read_back(written, indices, np.shape(x), count, params["dimension_numbers"], params["mode"])
+    return written, ELEMENTWISE["eq"].bind(read, ids)
+
+
+def _scatter_jvp(primals, tangents, **params):
+    x, indices, updates = primals
+    tx, _, tu = tangents
+    answer = scatter_p.bind(x, indices, updates, **params)
+    if type(tx) is Zero and type(tu) is Zero:
+        return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+    tx = zeros_of(tx.aval) if type(tx) is Zero else tx
+    tu = zeros_of(tu.aval) if type(tu) is Zero else tu
+    # Where several updates hit one element only the surviving one has an influence.
+    written, winner = _winner_mask(primals, params)
+    zero = tracing.aval_of(tu).dtype.type(0)
+    kept = where(ELEMENTWISE["eq"].bind(written, np.int32(0)), tx, zero)
+    return answer, scatter_add_p.bind(kept, indices, where(winner, tu, zero), **params)
+
+
+def _multiplicative_jvp(primals, tangents, **params):
+    x, indices, updates = primals
+    tx, _, tu = tangents
+    answer = PRIMITIVES["scatter_mul"].bind(x, indices, updates, **params)
+    terms = []
+    if type(tx) is not Zero:
+        ones = broadcast_in_dim_p.bind(tracing.aval_of(x).dtype.type(1), shape=np.shape(x), broadcast_dimensions=(),
+                                       sharding=None)
+        terms.append(mul(tx, PRIMITIVES["scatter_mul"].bind(ones, indices, updates, **params)))
+    if type(tu) is not Zero:
+        if not params["unique_indices"]:
+            raise NotImplementedError(
+                "the derivative of x.at[i].multiply(y) in y needs unique indices: pass unique_indices=True.")
+        zero = zeros_of(ShapedArray(np.shape(x), tracing.aval_of(tu).dtype))
+        terms.append(mul(x, scatter_add_p.bind(zero, indices, tu, **params)))
+    if not terms:
+        return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+    return answer, terms[0] if len(terms) == 1 else add_tangents(*terms)
+
+
+def _extreme_scatter_jvp(name):
+    def jvp(primals, tangents, **params):
+        """The elements that attain the result share its tangent, as in a reduction."""
+        x, indices, updates = primals
+        tx, _, tu = tangents
+        answer = PRIMITIVES[name].bind(x, indices, updates, **params)
+        if type(tx) is Zero and type(tu) is Zero:
+            return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+        tx = zeros_of(tx.aval) if type(tx) is Zero else tx
+        tu = zeros_of(tu.aval) if type(tu) is Zero else tu
+        d = tracing.aval_of(tx).dtype
+        result_at = _read_back(answer, indices, np.shape(x), np.shape(updates), params["dimension_numbers"],
+                               params["mode"])
+        from_x = to_dtype(ELEMENTWISE["eq"].bind(x, answer), d)
+        from_updates = to_dtype(ELEMENTWISE["eq"].bind(updates, result_at), d)
+        count = scatter_add_p.bind(from_x, indices, from_updates, **params)
+        tangent = scatter_add_p.bind(mul(tx, from_x), indices, mul(tu, from_updates), **params)
+        return answer, ELEMENTWISE["div"].bind(tangent, count)
+
+    return jvp
+
+
+def _scatter_batch(name):
+    def batch(axis_size, operands, dims, *, dimension_numbers, **params):
+        (x, indices, updates), (dx, di, du) = operands, dims
+        x, updates = broadcast_batch(x, dx, axis_size), broadcast_batch(updates, du, axis_size)
+        dn = dimension_numbers
+        if di is None:
+            numbers = ScatterDimensionNumbers(
+                (0, *_shift(dn.update_window_dims)), _shift(dn.inserted_window_dims),
+                _shift(dn.scatter_dims_to_operand_dims), _shift(dn.operand_batching_dims),
+                dn.scatter_indices_batching_dims)
+        else:
+            indices = move_dim(indices, di, 0)
+            numbers = ScatterDimensionNumbers(
+                _shift(dn.update_window_dims), _shift(dn.inserted_window_dims),
+                _shift(dn.scatter_dims_to_operand_dims), (0, *_shift(dn.operand_batching_dims)),
+                (0, *_shift(dn.scatter_indices_batching_dims)))
+        return PRIMITIVES[name].bind(x, indices, updates, dimension_numbers=numbers, **params), 0
+
+    return batch
+
+
+PRIMITIVES = {name: Primitive(name, abstract=_scatter_abstract, lower=_scatter_lowering(operation),
+                              batch=_scatter_batch(name)) for name, operation in SCATTERS.items()}
+scatter_p, scatter_add_p = PRIMITIVES["scatter"], PRIMITIVES["scatter_add"]
+scatter_p.jvp = _scatter_jvp
+scatter_add_p.jvp, scatter_add_p.transpose = _additive_jvp("scatter_add"), _additive_transpose(1)
+PRIMITIVES["scatter_sub"].jvp = _additive_jvp("scatter_sub")
+PRIMITIVES["scatter_sub"].transpose = _additive_transpose(-1)
+PRIMITIVES["scatter_mul"].jvp = _multiplicative_jvp
+PRIMITIVES["scatter_min"].jvp = _extreme_scatter_jvp("scatter_min")
+PRIMITIVES["scatter_max"].jvp = _extreme_scatter_jvp("scatter_max")
+
+
+# Batched dynamic slices are gathers and scatters of one window for each batch element.
+
+
+def _stack_starts(axis_size, starts, ds):
+    columns = [reshape_to(broadcast_batch(s, d, axis_size), (axis_size, 1)) for s, d in zip(starts, ds)]
+    kinds = {tracing.aval_of(c).dtype for c in columns}
+    if len(kinds) > 1:
+        columns = [to_dtype(c, np.int32) for c in columns]
+    return concatenate_p.bind(*columns, dimension=1)
+
+
+def batched_dynamic_slice(axis_size, x, dx, starts, ds, slice_sizes):
+    indices = _stack_starts(axis_size, starts, ds)
+    rank = len(slice_sizes)
+    if dx is None:
+        numbers = GatherDimensionNumbers(tuple(range(1, rank + 1)), (), tuple(range(rank)))
+        sizes = tuple(slice_sizes)
+    else:
+        x = move_dim(x, dx, 0)
+        numbers = GatherDimensionNumbers(tuple(range(1, rank + 1)), (), tuple(range(1, rank + 1)), (0,), (0,))
+        sizes = (1, *slice_sizes)
+    return bind_gather(x, indices, dimension_numbers=numbers, slice_sizes=sizes, mode=GatherScatterMode.CLIP)
+
+
+def batched_dynamic_update_slice(axis_size, x, update, starts, ds):
+    indices = _stack_starts(axis_size, starts, ds)
+    rank = len(starts)
+    numbers = ScatterDimensionNumbers(tuple(range(1, rank + 1)), (), tuple(range(1, rank + 1)), (0,), (0,))
+    return bind_scatter(scatter_p, x, indices, update, dimension_numbers=numbers, indices_are_sorted=True,
+                        unique_indices=True, mode=GatherScatterMode.CLIP)
+
+
+def unstack(x) -> list:
+    """The rows of an array."""
+    shape = np.shape(x)
+    zeros, rest = (0,) * (len(shape) - 1), tuple(shape[1:])
+    return [squeeze_p.bind(slice_p.bind(x, start_indices=(i, *zeros), limit_indices=(i + 1, *rest), strides=None),
+                           dimensions=(0,)) for i in range(shape[0])]
+
+
+# Public functions
+
+
+@library(static=("dimension_numbers", "slice_sizes", "unique_indices", "indices_are_sorted", "mode", "fill_value"))
+def _gather_kernel(operand, start_indices, dimension_numbers, slice_sizes, unique_indices, indices_are_sorted, mode,
+                   fill_value):
+    return bind_gather(operand, start_indices, dimension_numbers=dimension_numbers, slice_sizes=slice_sizes,
+                       unique_indices=unique_indices, indices_are_sorted=indices_are_sorted, mode=mode,
+                       fill_value=fill_value)
+
+
+def gather(operand, start_indices, dimension_numbers: GatherDimensionNumbers, slice_sizes, *, unique_indices=False,
+           indices_are_sorted=False, mode=None, fill_value=None):
+    """Windows of an array at run-time positions; see StableHLO's `gather`. `mode` says what indices outside give."""
+    return _gather_kernel(operand, start_indices, dimension_numbers, tuple(int(n) for n in slice_sizes),
+                          bool(unique_indices), bool(indices_are_sorted), GatherScatterMode.from_any(mode), fill_value)
+
+
+def _public_scatter(name: str):
+    primitive = PRIMITIVES[name]
+
+    def kernel(operand, scatter_indices, updates, dimension_numbers, indices_are_sorted, unique_indices, mode):
+        return bind_scatter(primitive, operand, scatter_indices, updates, dimension_numbers=dimension_numbers,
+                            indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode)
+
+    kernel.__name__ = name
+    compiled = library(kernel, static=("dimension_numbers", "indices_are_sorted", "unique_indices", "mode"))
+
+    def function(operand, scatter_indices, updates, dimension_numbers, *, indices_are_sorted=False,
+                 unique_indices=False, mode=None):
+        return compiled(operand, scatter_indices, updates, dimension_numbers, bool(indices_are_sorted),
+                        bool(unique_indices), GatherScatterMode.from_any(mode))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"StableHLO's scatter of windows into an array ({name}); writes outside are dropped by default."
+    return function
+
+
+PUBLIC = {name: _public_scatter(name) for name in SCATTERS}

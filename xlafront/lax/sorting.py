@@ -1,0 +1,160 @@
+"""`sort` and `top_k`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xlafront import lowering
+from xlafront.core import dtypes, errors, tracing
+from xlafront.core.primitive import Primitive
+from xlafront.core.zeros import Zero
+from xlafront.lax.families import KINDS
+from xlafront.lax.indexing import GatherDimensionNumbers, GatherScatterMode, bind_gather
+from xlafront.lax.shapes import (
+    broadcast_batch,
+    canonical_axis,
+    iota_p,
+    move_dim,
+    reshape_to,
+    rev_p,
+    slice_p,
+    typed,
+)
+from xlafront.transforms.jit import library
+
+
+def _abstract(*xs, dimension, is_stable, num_keys):
+    for x in xs:
+        if x.shape != xs[0].shape:
+            raise errors.incompatible_shapes("sort", [("", a.shape) for a in xs], "All operands must have one shape.")
+    return [typed(x, x.shape) for x in xs]
+
+
+def _canonical_key(ctx, x, d):
+    """Floats are compared by total order: one zero and one NaN make that the usual order with NaN last."""
+    scalar = ((), d)
+    zero = ctx.constant(np.zeros((), d))
+    nan = ctx.constant(np.asarray(np.nan).astype(d))
+    x = ctx.op("stablehlo.select", [ctx.compare("EQ", "FLOAT", x, zero, ()), zero, x], [scalar])
+    return ctx.op("stablehlo.select", [ctx.compare("NE", "FLOAT", x, x, ()), nan, x], [scalar])
+
+
+def _less(ctx, pairs):
+    """Lexicographic comparison of the key pairs."""
+    result = None
+    for x, y, d in reversed(pairs):
+        if dtypes.is_complex(d):
+            real = dtypes.to_real(d)
+            parts = [[ctx.op(f"stablehlo.{part}", [v], [((), real)]) for v in (x, y)] for part in ("real", "imag")]
+            inner = [(a, b, real) for a, b in parts]
+            if result is not None:
+                inner_less = _less(ctx, inner)
+                same = [ctx.compare("EQ", "TOTALORDER", _canonical_key(ctx, a, real), _canonical_key(ctx, b, real), ())
+                        for a, b in parts]
+                inner_same = ctx.op("stablehlo.and", same, [((), np.dtype(bool))])
+                result = ctx.op("stablehlo.select", [inner_same, result, inner_less], [((), np.dtype(bool))])
+            else:
+                result = _less(ctx, inner)
+            continue
+        if KINDS["float"](d):
+            x, y, kind = _canonical_key(ctx, x, d), _canonical_key(ctx, y, d), "TOTALORDER"
+        else:
+            kind = "UNSIGNED" if d == dtypes.bool_ or dtypes.is_unsigned(d) else "SIGNED"
+        less = ctx.compare("LT", kind, x, y, ())
+        if result is not None:
+            same = ctx.compare("EQ", kind, x, y, ())
+            less = ctx.op("stablehlo.select", [same, result, less], [((), np.dtype(bool))])
+        result = less
+    return result
+
+
+def _lower(ctx, *operands, dimension, is_stable, num_keys):
+    m = lowering.mlir
+    kinds = [a.dtype for a in ctx.avals_in]
+    scalars = [((), d) for d in kinds for _ in range(2)]
+
+    def compare(inner, *arguments):
+        pairs = [(arguments[2 * i], arguments[2 * i + 1], kinds[i]) for i in range(num_keys)]
+        return [_less(inner, pairs)]
+
+    return ctx.with_region("stablehlo.sort", operands, scalars, compare, types=ctx.avals_out,
+                           dimension=m.i64(dimension), is_stable=m.boolean(is_stable))
+
+
+def take_along(x, indices, axis: int):
+    """`x[..., indices, ...]` element by element along an axis; the shapes agree elsewhere."""
+    rank = np.ndim(x)
+    x, indices = move_dim(x, axis, rank - 1), move_dim(indices, axis, rank - 1)
+    shape = np.shape(indices)
+    batch = tuple(range(rank - 1))
+    numbers = GatherDimensionNumbers((), (rank - 1,), (rank - 1,), batch, batch)
+    result = bind_gather(x, reshape_to(indices, (*shape, 1)), dimension_numbers=numbers, slice_sizes=(1,) * rank,
+                         mode=GatherScatterMode.PROMISE_IN_BOUNDS)
+    return move_dim(result, rank - 1, axis)
+
+
+def _jvp(primals, tangents, *, dimension, is_stable, num_keys):
+    shape = np.shape(primals[0])
+    positions = iota_p.bind(dtype=np.dtype(np.int32), shape=shape, dimension=dimension, sharding=None)
+    *answers, order = sort_p.bind(*primals, positions, dimension=dimension, is_stable=is_stable, num_keys=num_keys)
+    moved = [Zero(tracing.aval_of(a).to_tangent_aval()) if type(t) is Zero else take_along(t, order, dimension)
+             for a, t in zip(answers, tangents)]
+    return answers, moved
+
+
+def _batch(axis_size, operands, dims, *, dimension, is_stable, num_keys):
+    xs = [broadcast_batch(x, d, axis_size) for x, d in zip(operands, dims)]
+    results = sort_p.bind(*xs, dimension=dimension + 1, is_stable=is_stable, num_keys=num_keys)
+    return results, [0] * len(results)
+
+
+sort_p = Primitive("sort", multiple_results=True, abstract=_abstract, lower=_lower, jvp=_jvp, batch=_batch)
+
+
+def sort(operand, dimension: int = -1, is_stable: bool = True, num_keys: int = 1):
+    """Sort along a dimension: an array, or several by the first `num_keys` of them; NaN goes last.
+
+    >>> values, order = sort((x, iota(int, 5)), num_keys=1)
+    """
+    several = isinstance(operand, (tuple, list))
+    operands = tuple(operand) if several else (operand,)
+    if not operands:
+        raise TypeError("sort needs at least one array.")
+    if not 1 <= num_keys <= len(operands):
+        raise ValueError(f"sort of {len(operands)} array(s) can use 1 to {len(operands)} of them as keys, "
+                         f"not {num_keys}.")
+    axis = canonical_axis(dimension, np.ndim(operands[0]), "sort")
+    results = _sort_kernel(operands, axis, bool(is_stable), int(num_keys))
+    return tuple(results) if several else results[0]
+
+
+@library(static=("dimension", "is_stable", "num_keys"), name="sort")
+def _sort_kernel(operands, dimension, is_stable, num_keys):
+    return sort_p.bind(*operands, dimension=dimension, is_stable=is_stable, num_keys=num_keys)
+
+
+def sort_key_val(keys, values, dimension: int = -1, is_stable: bool = True):
+    """Sort `keys` along a dimension and move `values` with them."""
+    return sort((keys, values), dimension, is_stable, 1)
+
+
+def top_k(operand, k: int, *, axis: int = -1):
+    """The `k` largest elements along an axis, in order, and their indices."""
+    axis = canonical_axis(axis, np.ndim(operand), "top_k")
+    if not 0 <= k <= np.shape(operand)[axis]:
+        raise ValueError(f"top_k of k={k} along an axis of size {np.shape(operand)[axis]}: k must lie between 0 and it.")
+    return _top_k_kernel(operand, int(k), axis)
+
+
+@library(static=("k", "axis"), name="top_k")
+def _top_k_kernel(operand, k, axis):
+    n = np.shape(operand)[axis]
+    # Sorting the reversed array ascending and reversing the result keeps the first of equal elements first.
+    flipped = rev_p.bind(operand, dimensions=(axis,))
+    positions = rev_p.bind(iota_p.bind(dtype=np.dtype(np.int32), shape=np.shape(operand), dimension=axis,
+                                       sharding=None), dimensions=(axis,))
+    results = sort_p.bind(flipped, positions, dimension=axis, is_stable=True, num_keys=1)
+    shape = np.shape(operand)
+    start = tuple(n - k if i == axis else 0 for i in range(len(shape)))
+    return [rev_p.bind(slice_p.bind(r, start_indices=start, limit_indices=shape, strides=None), dimensions=(axis,))
+            for r in results]
