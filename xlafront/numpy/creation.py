@@ -1,0 +1,454 @@
+"""Making arrays: from values, filled, counted."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xlafront.core import backends, dtypes, errors, tracing, tree
+from xlafront.core.avals import ShapedArray
+from xlafront.lax import shapes as lax
+from xlafront.lax.elementwise import as_type, convert_element_type_p
+from xlafront.numpy.promotion import check_arraylike, unwrap
+from xlafront.runtime.arrays import ArrayImpl, put
+from xlafront.runtime.sharding import single_device
+from xlafront.transforms.device_put import device_put, put_leaf
+from xlafront.transforms.jit import library
+
+
+def _wanted(dtype, name: str):
+    return None if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
+
+
+def array(object, dtype=None, copy: bool = True, order: str = "K", ndmin: int = 0, *, device=None, out_sharding=None):
+    """An array from a number, a nested sequence, a NumPy array or anything that NumPy can read.
+
+    >>> array([1.0, 2.0])
+    """
+    if order not in ("K", "C", None):
+        raise NotImplementedError(f"arrays have row-major order; order={order!r} is not available.")
+    object = unwrap(object)
+    weak = dtype is None and type(object) in (int, float, complex)
+    wanted = _wanted(dtype, "array")
+    if dtype in (int, float, complex):
+        weak = False
+    if isinstance(object, (tracing.Tracer, ArrayImpl)):
+        result = object
+        if wanted is not None and (result.aval.dtype != wanted or result.aval.weak_type):
+            result = _astype(result, wanted)
+        elif copy and isinstance(result, ArrayImpl) and not tracing.is_tracing():
+            result = _copy(result)
+    else:
+        result = _from_host(object, wanted, weak)
+    if ndmin > np.ndim(result):
+        result = lax.expand_dims(result, tuple(range(ndmin - np.ndim(result))))
+    target = device if out_sharding is None else out_sharding
+    return result if target is None else device_put(result, target)
+
+
+def _from_host(object, wanted, weak):
+    if isinstance(object, (list, tuple)):
+        leaves = tree.leaves(object, is_leaf=lambda x: x is None)
+        if any(x is None for x in leaves):
+            raise TypeError("None cannot become an element of an array; leave it out, or use nan.")
+        if any(isinstance(x, (tracing.Tracer, ArrayImpl)) for x in leaves):
+            return _from_nested(object, wanted)
+        if wanted is None:
+            wanted = _sequence_dtype(leaves)
+    elif object is None:
+        raise TypeError("None cannot become an array.")
+    elif not tracing.is_arraylike(object) and not hasattr(object, "__array__") and not hasattr(object, "__len__") and (
+            not _is_buffer(object)):
+        raise TypeError(f"an object of type {type(object).__name__} cannot become an array: {object!r:.60}")
+    try:
+        host = np.array(object, dtype=wanted) if wanted is not None else np.array(object)
+    except OverflowError as e:
+        raise OverflowError(f"{object!r:.60} does not fit {wanted}: {e}. Give a wider dtype, or switch on enable_x64.") from None
+    if host.dtype == np.dtype(np.object_) or host.dtype.kind in "SUOM":
+        raise TypeError(f"arrays hold booleans and numbers; {object!r:.60} gives elements of dtype {host.dtype}.")
+    aval = ShapedArray(host.shape, dtypes.canonicalize_dtype(host.dtype), weak)
+    return put_new(host, aval)
+
+
+def put_new(host: np.ndarray, aval):
+    """A host array that nobody else holds, on the default device. Hot: watched by the `asarray` benchmark."""
+    if host.dtype != aval.dtype:
+        host = host.astype(aval.dtype)
+    return put(host, aval, single_device(backends.default_device()), False)
+
+
+def _is_buffer(x) -> bool:
+    return isinstance(x, (bytes, bytearray, memoryview))
+
+
+def _sequence_dtype(leaves):
+    """The dtype of a sequence: Python scalars have their default types, arrays their own."""
+    if not leaves:
+        return dtypes.default_dtype(float)
+    kinds = {type(x) for x in leaves}
+    if kinds <= {bool, int, float, complex}:
+        top = max(kinds, key=[bool, int, float, complex].index)
+        return dtypes.default_dtype(top) if top is not int else None
+    try:
+        return dtypes.result_type(*[x if type(x) in dtypes.python_scalar_dtypes else np.asarray(x).dtype for x in leaves])
+    except (TypeError, ValueError):
+        return None
+
+
+def _from_nested(object, wanted):
+    """Stack a nested sequence that contains arrays."""
+    items = [array(x, dtype=wanted, copy=False) if not isinstance(x, (list, tuple)) else _from_host(x, wanted, False)
+             for x in object]
+    from xlafront.numpy.manipulation import stack
+
+    if len({np.shape(x) for x in items}) > 1:
+        raise errors.incompatible_shapes("xnp.array", [("element", np.shape(x)) for x in items],
+                                         "All elements of a sequence must have one shape.")
+    return stack(items)
+
+
+@library(static="dtype")
+def _astype(x, dtype):
+    return convert_element_type_p.bind(x, new_dtype=dtype, weak_type=False, sharding=None)
+
+
+@library
+def _copy(x):
+    from xlafront.lax.elementwise import copy_p
+
+    return copy_p.bind(x)
+
+
+def asarray(a, dtype=None, order=None, *, copy=None, device=None, out_sharding=None):
+    """As `array`, without a copy where the value is an array already."""
+    if type(a) is ArrayImpl and dtype is None and device is None and not copy and out_sharding is None:
+        return a
+    return array(a, dtype, bool(copy), "K" if order is None else order, device=device, out_sharding=out_sharding)
+
+
+def copy(a, order=None):
+    """A copy of an array."""
+    check_arraylike("copy", a)
+    return array(a, copy=True, order=order or "K")
+
+
+@library(static=("shape", "dtype", "value"), name="full")
+def _constant_kernel(shape, dtype, value):
+    return lax.broadcast_in_dim_p.bind(np.asarray(value).astype(dtype)[()], shape=shape, broadcast_dimensions=(),
+                                       sharding=None)
+
+
+def _filled(shape, value, dtype, device, name):
+    if type(shape) is not tuple:
+        shape = lax.static_shape(name, shape)
+    else:
+        for n in shape:
+            if type(n) is not int:
+                shape = lax.static_shape(name, shape)
+                break
+    if any(n < 0 for n in shape):
+        raise ValueError(f"xnp.{name} got a negative size in the shape {shape}.")
+    d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
+    result = _constant_kernel(shape, d, value)
+    return result if device is None else device_put(result, device)
+
+
+def zeros(shape, dtype=None, *, device=None, out_sharding=None):
+    """An array of zeros.
+
+    >>> zeros((2, 3), dtype="int32")
+    """
+    return _filled(shape, 0, dtype, device or out_sharding, "zeros")
+
+
+def ones(shape, dtype=None, *, device=None, out_sharding=None):
+    """An array of ones."""
+    return _filled(shape, 1, dtype, device or out_sharding, "ones")
+
+
+def empty(shape, dtype=None, *, device=None, out_sharding=None):
+    """An array of any content: zeros here."""
+    return _filled(shape, 0, dtype, device or out_sharding, "empty")
+
+
+@library(static=("shape", "dtype", "weak"))
+def _full_kernel(value, shape, dtype, weak):
+    value = unwrap(value)
+    aval = tracing.aval_of(value)
+    if aval.dtype != dtype or aval.weak_type != weak:
+        value = convert_element_type_p.bind(value, new_dtype=dtype, weak_type=weak, sharding=None)
+    if np.shape(value) == shape:
+        return value
+    from xlafront.numpy.promotion import broadcast_shapes
+
+    rank = len(shape)
+    own = np.shape(value)
+    if len(own) > rank or broadcast_shapes("full", own, shape) != shape:
+        raise errors.incompatible_shapes("xnp.full", [("fill value", own), ("shape", shape)],
+                                         "The fill value must broadcast to the shape.")
+    return lax.broadcast_in_dim_p.bind(value, shape=shape, broadcast_dimensions=tuple(range(rank - len(own), rank)),
+                                       sharding=None)
+
+
+def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
+    """An array of one value repeated; the value may be an array that broadcasts to the shape."""
+    if isinstance(fill_value, (list, tuple)):
+        fill_value = array(fill_value)
+    check_arraylike("full", fill_value)
+    value_dtype, weak = dtypes.lattice_result_type(fill_value)
+    d = value_dtype if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full")
+    target = device or out_sharding
+    result = _full_kernel(fill_value, lax.static_shape("full", shape), d, weak and dtype is None)
+    return result if target is None else device_put(result, target)
+
+
+def _like(name, value):
+    def function(a, dtype=None, shape=None, *, device=None, out_sharding=None):
+        if not (hasattr(a, "dtype") and hasattr(a, "shape")):
+            check_arraylike(name, a)
+        aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a
+        own = tuple(aval.shape) if shape is None else shape
+        return _filled(own, value, aval.dtype if dtype is None else dtype, device or out_sharding, name)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"As `{name.removesuffix('_like')}`, with the shape and dtype of another array."
+    return function
+
+
+zeros_like, ones_like, empty_like = _like("zeros_like", 0), _like("ones_like", 1), _like("empty_like", 0)
+
+
+def full_like(a, fill_value, dtype=None, shape=None, *, device=None):
+    """As `full`, with the shape and dtype of another array."""
+    check_arraylike("full_like", a) if not hasattr(a, "dtype") else None
+    aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a
+    return full(tuple(aval.shape) if shape is None else shape, fill_value, aval.dtype if dtype is None else dtype,
+                device=device)
+
+
+@library(static=("start", "step", "size", "dtype"), name="arange")
+def _arange_kernel(start, step, size, dtype):
+    if start == 0 and step == 1:
+        return lax.iota_p.bind(dtype=dtype, shape=(size,), dimension=0, sharding=None)
+    # The same rounding as NumPy: start + i * step, computed in the result's type.
+    from xlafront.lax.elementwise import add, mul
+
+    counts = lax.iota_p.bind(dtype=dtype, shape=(size,), dimension=0, sharding=None)
+    return add(mul(counts, np.asarray(step).astype(dtype)[()]), np.asarray(start).astype(dtype)[()])
+
+
+def arange(start, stop=None, step=None, dtype=None, *, device=None, out_sharding=None):
+    """Evenly spaced numbers from `start` up to but not including `stop`."""
+    import math
+
+    for name, x in (("start", start), ("stop", stop), ("step", step)):
+        if isinstance(x, tracing.Tracer) and x._concrete() is None:
+            raise errors.ConcretizationTypeError(
+                x, f"It is the argument {name!r} of xnp.arange, which decides the shape of the result.")
+    if dtype is None:
+        dtype = dtypes.result_type(*[x for x in (start, stop, step) if x is not None])
+    d = dtypes.check_user_dtype(dtype, "xnp.arange")
+    start, stop, step = (x if x is None or type(x) in (int, float) else np.asarray(x)[()] for x in (start, stop, step))
+    if stop is None:
+        start, stop = 0, start
+    step = 1 if step is None else step
+    if step == 0:
+        raise ValueError("xnp.arange needs a step other than 0.")
+    size = max(0, math.ceil((stop - start) / step)) if not isinstance(stop, complex) else 0
+    if not dtypes.is_integer(d) and not (start == 0 and step == 1):
+        # Exactly NumPy's values, which for floats come from its own way of counting.
+        result = array(np.arange(start, stop, step).astype(d))
+    else:
+        result = _arange_kernel(_python(start), _python(step), size, d)
+    target = device or out_sharding
+    return result if target is None else device_put(result, target)
+
+
+def _python(x):
+    return x.item() if isinstance(x, np.generic) else x
+
+
+@library(static=("num", "endpoint", "axis", "dtype"))
+def _linspace_kernel(start, stop, num, endpoint, axis, dtype):
+    from xlafront.lax.elementwise import add, div, mul, sub
+    from xlafront.numpy.promotion import promote_args_inexact
+
+    start, stop = promote_args_inexact("linspace", start, stop)
+    d = tracing.aval_of(start).dtype
+    shape = np.broadcast_shapes(np.shape(start), np.shape(stop))
+    start, stop = (x if np.shape(x) == shape else lax.broadcast_in_dim_p.bind(
+        x, shape=shape, broadcast_dimensions=(), sharding=None) for x in (start, stop))
+    steps = max(num - 1 if endpoint else num, 1)
+    full_shape = (num, *shape)
+    counts = lax.iota_p.bind(dtype=dtypes.to_real(d), shape=full_shape, dimension=0, sharding=None)
+    counts = as_type(div(counts, dtypes.to_real(d).type(steps)), d, False)
+
+    def row(x):
+        return lax.broadcast_in_dim_p.bind(x, shape=full_shape, broadcast_dimensions=tuple(range(1, len(full_shape))),
+                                           sharding=None)
+
+    one = d.type(1)
+    result = add(mul(row(start), sub(one, counts)), mul(row(stop), counts))
+    if endpoint and num > 1:
+        last = lax.broadcast_in_dim_p.bind(stop, shape=(1, *shape), broadcast_dimensions=tuple(range(1, len(full_shape))),
+                                           sharding=None)
+        result = lax.dynamic_update_slice_p.bind(result, last, np.int32(num - 1), *[np.int32(0)] * len(shape))
+    if dtypes.is_integer(dtype):
+        from xlafront.lax.elementwise import PRIMITIVES
+
+        result = PRIMITIVES["floor"].bind(result)
+    result = as_type(result, dtype, False)
+    return lax.move_dim(result, 0, axis)
+
+
+def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None):
+    """`num` evenly spaced numbers from `start` to `stop`, both included unless `endpoint` is False."""
+    num = lax.static_shape("linspace", num)[0]
+    if num < 0:
+        raise ValueError(f"xnp.linspace needs a number of samples of at least 0, got {num}.")
+    check_arraylike("linspace", start, stop)
+    d = dtypes.to_inexact(dtypes.result_type(start, stop)) if dtype is None else dtypes.check_user_dtype(
+        dtype, "xnp.linspace")
+    rank = max(np.ndim(start), np.ndim(stop)) + 1
+    result = _linspace_kernel(start, stop, num, bool(endpoint), lax.canonical_axis(axis, rank, "linspace"), d)
+    result = result if device is None else device_put(result, device)
+    if retstep:
+        divisions = num - 1 if endpoint else num
+        return result, ((stop - start) / divisions if divisions > 0 else array(np.nan, d))
+    return result
+
+
+def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
+    """Numbers from `start` to `stop` in constant ratio."""
+    from xlafront.numpy.ufuncs import PUBLIC
+
+    d = dtypes.to_inexact(dtypes.result_type(start, stop)) if dtype is None else dtypes.check_user_dtype(dtype, "geomspace")
+    sign = np.sign(start) if isinstance(start, (int, float)) else PUBLIC["sign"](start)
+    logs = linspace(PUBLIC["log10"](start / sign), PUBLIC["log10"](stop / sign), num, endpoint, axis=axis)
+    return _cast(PUBLIC["multiply"](sign, PUBLIC["power"](10.0, logs)), d)
+
+
+def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
+    """`base` to evenly spaced powers."""
+    from xlafront.numpy.ufuncs import PUBLIC
+
+    d = dtypes.to_inexact(dtypes.result_type(start, stop)) if dtype is None else dtypes.check_user_dtype(dtype, "logspace")
+    return _cast(PUBLIC["power"](base, linspace(start, stop, num, endpoint, axis=axis)), d)
+
+
+def _cast(x, d):
+    return x if tracing.aval_of(x).dtype == d else _astype(x, d)
+
+
+@library(static=("rows", "columns", "k", "dtype"), name="eye")
+def _eye_kernel(rows, columns, k, dtype):
+    from xlafront.lax.elementwise import add, eq
+
+    i = lax.iota_p.bind(dtype=np.dtype(np.int32), shape=(rows, columns), dimension=0, sharding=None)
+    j = lax.iota_p.bind(dtype=np.dtype(np.int32), shape=(rows, columns), dimension=1, sharding=None)
+    return convert_element_type_p.bind(eq(add(i, np.int32(k)), j), new_dtype=dtype, weak_type=False, sharding=None)
+
+
+def eye(N, M=None, k=0, dtype=None, *, device=None):
+    """Ones on the `k`-th diagonal, zeros elsewhere."""
+    [rows] = lax.static_shape("eye", N)
+    columns = rows if M is None else lax.static_shape("eye", M)[0]
+    if rows < 0 or columns < 0:
+        raise ValueError(f"xnp.eye got a negative size: ({rows}, {columns}).")
+    d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.eye")
+    result = _eye_kernel(rows, columns, int(k), d)
+    return result if device is None else device_put(result, device)
+
+
+def identity(n, dtype=None):
+    """The identity matrix."""
+    return eye(n, dtype=dtype)
+
+
+@library(static=("k", "upper"))
+def _triangle(m, k, upper):
+    from xlafront.lax.elementwise import PRIMITIVES, add, constant_like, where
+
+    shape = np.shape(m)
+    if len(shape) < 2:
+        raise ValueError(f"xnp.tri{'u' if upper else 'l'} needs an array with at least 2 dimensions, got shape {shape}.")
+    i = lax.iota_p.bind(dtype=np.dtype(np.int32), shape=shape, dimension=len(shape) - 2, sharding=None)
+    j = lax.iota_p.bind(dtype=np.dtype(np.int32), shape=shape, dimension=len(shape) - 1, sharding=None)
+    below = PRIMITIVES["ge"].bind(add(i, np.int32(k - 1 if upper else k)), j)
+    zero = constant_like(m, 0)
+    return where(below, zero, m) if upper else where(below, m, zero)
+
+
+def tril(m, k=0):
+    """The lower triangle; zeros above the `k`-th diagonal."""
+    check_arraylike("tril", m)
+    return _triangle(m, int(k), False)
+
+
+def triu(m, k=0):
+    """The upper triangle; zeros below the `k`-th diagonal."""
+    check_arraylike("triu", m)
+    return _triangle(m, int(k), True)
+
+
+def tri(N, M=None, k=0, dtype=None):
+    """Ones at and below the `k`-th diagonal."""
+    return tril(ones((N, N if M is None else M), dtype), k)
+
+
+def astype(x, dtype, /, *, copy=False, device=None):
+    """Convert to a dtype; complex to real drops the imaginary part with a warning."""
+    check_arraylike("astype", x)
+    d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "astype")
+    own = tracing.aval_of(unwrap(x)).dtype
+    if own.kind == "c" and isinstance(d, np.dtype) and d.kind != "c" and d != dtypes.bool_:
+        import warnings
+
+        warnings.warn("astype drops the imaginary part; use x.real to say so.", np.exceptions.ComplexWarning, stacklevel=2)
+    x = unwrap(x)
+    if not isinstance(x, (tracing.Tracer, ArrayImpl)):
+        x = put_leaf(x, None)
+    result = x if own == d and not x.aval.weak_type else _astype(x, d)
+    if copy and result is x and type(x) is ArrayImpl:
+        result = _copy(x)
+    return result if device is None else device_put(result, device)
+
+
+def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
+    """Coordinate arrays from coordinate vectors."""
+    if not copy:
+        raise ValueError("xnp.meshgrid always copies.")
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"xnp.meshgrid takes indexing 'xy' or 'ij', got {indexing!r}.")
+    check_arraylike("meshgrid", *xi)
+    xs = [asarray(x) for x in xi]
+    if any(x.ndim != 1 for x in xs):
+        raise ValueError("xnp.meshgrid needs vectors.")
+    order = list(range(len(xs)))
+    if indexing == "xy" and len(xs) >= 2:
+        order[0], order[1] = 1, 0
+    shape = [0] * len(xs)
+    for x, axis in zip(xs, order):
+        shape[axis] = 1 if sparse else x.shape[0]
+    return [lax.broadcast_in_dim(x, tuple(x.shape[0] if i == axis else n for i, n in enumerate(shape)), (axis,))
+            for x, axis in zip(xs, order)]
+
+
+def frombuffer(buffer, dtype=float, count=-1, offset=0):
+    """An array from the bytes of a buffer."""
+    return array(np.frombuffer(buffer, dtype=dtypes.dtype(dtype), count=count, offset=offset))
+
+
+def fromfunction(function, shape, *, dtype=float, **kwargs):
+    """An array from a function of the indices."""
+    grids = meshgrid(*[arange(n, dtype=dtype) for n in lax.static_shape("fromfunction", shape)], indexing="ij")
+    return function(*grids, **kwargs)
+
+
+def fromiter(*args, **kwargs):
+    """An array from an iterator."""
+    return array(np.fromiter(*args, **kwargs))
+
+
+def fromstring(string, dtype=float, count=-1, *, sep):
+    """An array from text."""
+    return array(np.fromstring(string, dtype=dtypes.dtype(dtype), count=count, sep=sep))

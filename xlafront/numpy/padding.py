@@ -1,0 +1,170 @@
+"""`pad`, with NumPy's modes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xlafront.core import tracing
+from xlafront.lax import shapes as lax
+from xlafront.lax.elementwise import as_type
+from xlafront.numpy.promotion import check_arraylike, unwrap
+
+_OPTIONS = {"constant": {"constant_values": 0}, "edge": {}, "empty": {}, "wrap": {}, "linear_ramp": {"end_values": 0},
+            "reflect": {"reflect_type": "even"}, "symmetric": {"reflect_type": "even"},
+            "maximum": {"stat_length": None}, "minimum": {"stat_length": None}, "mean": {"stat_length": None},
+            "median": {"stat_length": None}}
+
+
+def _pairs(value, rank: int, name: str) -> list[tuple]:
+    """NumPy's short forms for a (before, after) pair per dimension."""
+    array = np.asarray(value)
+    try:
+        return [tuple(row) for row in np.broadcast_to(array, (rank, 2)).tolist()]
+    except ValueError:
+        raise ValueError(f"xnp.pad needs {name} as a number, a pair or one pair for each of the {rank} dimensions, "
+                         f"got {value!r}.") from None
+
+
+def pad(array, pad_width, mode="constant", **options):
+    """Add elements before and after an array along each axis.
+
+    >>> pad(x, ((0, 0), (1, 1)), mode="edge")
+    """
+    check_arraylike("pad", array)
+    from xlafront.numpy.creation import asarray
+
+    x = asarray(unwrap(array))
+    if isinstance(pad_width, dict):
+        widths = [(0, 0)] * x.ndim
+        for axis, width in pad_width.items():
+            widths[lax.canonical_axis(axis, x.ndim, "xnp.pad")] = (width, width) if np.ndim(width) == 0 else tuple(width)
+    else:
+        widths = _pairs(pad_width, x.ndim, "pad_width")
+    widths = [tuple(n.__index__() for n in pair) for pair in widths]
+    if any(n < 0 for pair in widths for n in pair):
+        raise ValueError(f"xnp.pad cannot pad by a negative number: {widths}.")
+    if callable(mode):
+        return _pad_by_function(x, widths, mode, options)
+    if mode not in _OPTIONS:
+        raise NotImplementedError(f"xnp.pad has no mode {mode!r}; it has {', '.join(_OPTIONS)}.")
+    unknown = set(options) - set(_OPTIONS[mode])
+    if unknown:
+        raise ValueError(f"xnp.pad with mode {mode!r} does not take {', '.join(sorted(unknown))}.")
+    options = _OPTIONS[mode] | options
+    for axis, (before, after) in enumerate(widths):
+        if before or after:
+            x = _PADDERS[mode](x, axis, before, after, options)
+    return x
+
+
+def _constant(x, axis, before, after, options):
+    values = options["constant_values"]
+    if isinstance(values, tracing.Tracer) or np.ndim(values) == 0:
+        low = high = values
+    else:
+        low, high = _pairs(values, x.ndim, "constant_values")[axis]
+    for value, (a, b) in ((low, (before, 0)), (high, (0, after))):
+        if a or b:
+            config = tuple((a, b, 0) if i == axis else (0, 0, 0) for i in range(x.ndim))
+            x = lax.pad(x, as_type(value, x.dtype, False), config)
+    return x
+
+
+def _indices(source):
+    """Modes that repeat elements: `source(n, before, after)` says which element goes where."""
+    def padder(x, axis, before, after, options):
+        from xlafront.numpy.indexing import take
+
+        n = x.shape[axis]
+        if n == 0:
+            raise ValueError(f"xnp.pad cannot extend the empty axis {axis} of shape {x.shape} with values of its own.")
+        return take(x, source(n, before, after), axis=axis)
+
+    return padder
+
+
+def _reflected(edge: int):
+    def padder(x, axis, before, after, options):
+        n = x.shape[axis]
+        plain = _indices(lambda n, b, a: np.pad(np.arange(n), (b, a), "reflect" if edge else "symmetric"))
+        if options["reflect_type"] == "even" or n == 1:
+            return plain(x, axis, before, after, options)
+        if options["reflect_type"] != "odd":
+            raise ValueError(f"xnp.pad takes reflect_type 'even' or 'odd', got {options['reflect_type']!r}.")
+        # Odd reflection is a point reflection at the edge, which is how it acts on the positions themselves.
+        mode = "reflect" if edge else "symmetric"
+        weights = np.stack([np.pad(row, (before, after), mode, reflect_type="odd") for row in np.eye(n)])
+        from xlafront.numpy.linear import tensordot
+
+        moved = tensordot(x, weights.astype(x.dtype), axes=(axis, 0))
+        from xlafront.numpy.manipulation import moveaxis
+
+        return moveaxis(moved, -1, axis)
+
+    return padder
+
+
+def _ramp(x, axis, before, after, options):
+    from xlafront.numpy.creation import linspace
+    from xlafront.numpy.manipulation import concatenate
+
+    ends = _pairs(options["end_values"], x.ndim, "end_values")[axis]
+    parts = [x]
+    first, last = lax.index_in_dim(x, 0, axis, False), lax.index_in_dim(x, -1, axis, False)
+    if before:
+        parts.insert(0, linspace(ends[0], first, before, endpoint=False, dtype=x.dtype, axis=axis))
+    if after:
+        ramp = linspace(ends[1], last, after, endpoint=False, dtype=x.dtype, axis=axis)
+        parts.append(lax.rev(ramp, (axis,)))
+    return concatenate(parts, axis)
+
+
+def _statistic(name):
+    def padder(x, axis, before, after, options):
+        from xlafront.numpy import reductions
+        from xlafront.numpy.manipulation import broadcast_to, concatenate
+
+        n = x.shape[axis]
+        given = options["stat_length"]
+        lengths = (n, n) if given is None else tuple(min(m, n) for m in _pairs(given, x.ndim, "stat_length")[axis])
+        compute = getattr(reductions, {"maximum": "max", "minimum": "min"}.get(name, name))
+
+        def edge(count, part):
+            value = compute(part, axis=axis, keepdims=True)
+            if name in ("mean", "median") and np.issubdtype(x.dtype, np.integer):
+                from xlafront.numpy.ufuncs import PUBLIC
+
+                value = PUBLIC["rint"](value)
+            shape = tuple(count if i == axis else m for i, m in enumerate(x.shape))
+            return broadcast_to(value.astype(x.dtype), shape)
+
+        parts = [x]
+        if before:
+            parts.insert(0, edge(before, lax.slice_in_dim(x, 0, lengths[0], axis=axis)))
+        if after:
+            parts.append(edge(after, lax.slice_in_dim(x, n - lengths[1], n, axis=axis)))
+        return concatenate(parts, axis)
+
+    return padder
+
+
+def _pad_by_function(x, widths, function, options):
+    """NumPy's callback form: the function gets each vector with its padding widths."""
+    padded = pad(x, widths, "constant")
+    from xlafront.numpy.manipulation import moveaxis, stack
+
+    for axis, width in enumerate(widths):
+        moved = moveaxis(padded, axis, -1)
+        rows = moved.reshape(-1, moved.shape[-1])
+        rows = stack([function(row, width, axis, options) for row in rows])
+        padded = moveaxis(rows.reshape(moved.shape), -1, axis)
+    return padded
+
+
+_PADDERS = {
+    "constant": _constant, "empty": lambda x, axis, b, a, _: _constant(x, axis, b, a, {"constant_values": 0}),
+    "edge": _indices(lambda n, b, a: np.pad(np.arange(n), (b, a), "edge")),
+    "wrap": _indices(lambda n, b, a: np.pad(np.arange(n), (b, a), "wrap")),
+    "reflect": _reflected(1), "symmetric": _reflected(0), "linear_ramp": _ramp,
+    **{name: _statistic(name) for name in ("maximum", "minimum", "mean", "median")},
+}

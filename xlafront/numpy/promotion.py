@@ -1,0 +1,97 @@
+"""From what users pass to what primitives take: one dtype, broadcast shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xlafront.core import dtypes, errors, tracing
+from xlafront.lax.elementwise import as_type
+from xlafront.lax.shapes import broadcast_in_dim_p
+from xlafront.runtime import config
+
+
+def check_arraylike(name: str, *args) -> None:
+    """Lists, strings and other objects are refused: converting them silently is slow and hides mistakes."""
+    for i, x in enumerate(args):
+        if type(x) not in tracing.abstractors and not tracing.is_arraylike(x):
+            raise _not_arraylike(name, i, x)
+
+
+def _not_arraylike(name, i, x) -> TypeError:
+    if x is None:
+        return TypeError(f"{name} got None where it needs an array (argument {i}).")
+    return errors.not_an_array(x, f"xnp.{name}", f"number {i}")
+
+
+def unwrap(x):
+    """Arrays and scalars as they are; objects with `__jax_array__` as their array."""
+    return x if type(x) in tracing.abstractors else tracing.as_operand(x)
+
+
+def broadcast_to_common(name: str, args: list) -> list:
+    """NumPy's broadcasting. Scalars stay scalars: primitives spread them."""
+    shapes = [np.shape(x) for x in args]
+    wanted = {s for s in shapes if s}
+    if len(wanted) <= 1:
+        return args
+    rank = max(len(s) for s in wanted)
+    if config.numpy_rank_promotion.value != "allow":
+        _rank_promotion(name, shapes)
+    full = broadcast_shapes(name, *shapes)
+    return [x if not s or s == full else _spread(x, s, full, rank) for x, s in zip(args, shapes)]
+
+
+def _spread(x, shape, full, rank):
+    return broadcast_in_dim_p.bind(x, shape=full, broadcast_dimensions=tuple(range(rank - len(shape), rank)),
+                                   sharding=None)
+
+
+def broadcast_shapes(name: str, *shapes) -> tuple:
+    rank = max((len(s) for s in shapes), default=0)
+    full = []
+    for sizes in zip(*[(1,) * (rank - len(s)) + tuple(s) for s in shapes]):
+        big = {n for n in sizes if n != 1}
+        if len(big) > 1:
+            raise errors.incompatible_shapes(
+                f"xnp.{name}", [("", s) for s in shapes],
+                "Shapes broadcast when, counted from the last dimension, sizes are equal or 1.").with_traceback(None)
+        full.append(big.pop() if big else 1)
+    return tuple(full)
+
+
+def _rank_promotion(name: str, shapes) -> None:
+    if len({len(s) for s in shapes if s}) <= 1:
+        return
+    listed = " ".join(str(s) for s in shapes)
+    if config.numpy_rank_promotion.value == "warn":
+        import warnings
+
+        warnings.warn(f"{name} broadcasts arrays of different rank: {listed} (setting numpy_rank_promotion).",
+                      stacklevel=5)
+        return
+    raise ValueError(f"{name} got arrays of different rank, {listed}, and the setting numpy_rank_promotion='raise' "
+                     f"forbids broadcasting them. Add dimensions explicitly, as in x[None, :].")
+
+
+def promote_dtypes(*args) -> list:
+    d, weak = dtypes.lattice_result_type(*args)
+    return [as_type(x, d, weak) for x in args]
+
+
+def promote_dtypes_inexact(*args) -> list:
+    d, weak = dtypes.lattice_result_type(*args)
+    d = dtypes.to_inexact(d)
+    return [as_type(x, d, weak) for x in args]
+
+
+def promote_args(name: str, *args) -> list:
+    """One dtype and broadcast shapes for the operands of an elementwise function."""
+    check_arraylike(name, *args)
+    args = [unwrap(x) for x in args]
+    return broadcast_to_common(name, promote_dtypes(*args) if len(args) > 1 else list(args))
+
+
+def promote_args_inexact(name: str, *args) -> list:
+    """As `promote_args`, with integers and booleans turned into floats."""
+    check_arraylike(name, *args)
+    return broadcast_to_common(name, promote_dtypes_inexact(*[unwrap(x) for x in args]))

@@ -1,0 +1,541 @@
+"""Elementwise functions with NumPy's promotion and broadcasting.
+
+`UNARY` and `BINARY` say which primitive a function is and how its operands are promoted; functions that are more
+than one primitive are written out below.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xlafront.core import dtypes, tracing
+from xlafront.lax import elementwise as lax
+from xlafront.lax.elementwise import PRIMITIVES, as_type, constant_like, where
+from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact, unwrap
+from xlafront.transforms.jit import library
+
+# name, primitive, promotion
+UNARY = (
+    ("negative", "neg", "same"), ("sign", "sign", "same"),
+    ("bitwise_not", "not", "same"), ("bitwise_invert", "not", "same"), ("invert", "not", "same"),
+    ("bitwise_count", "population_count", "same"),
+    *((n, n, "inexact") for n in ("exp", "exp2", "expm1", "log", "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh",
+                                  "sqrt", "cbrt", "asin", "acos", "atan", "asinh", "acosh", "atanh")),
+    ("arcsin", "asin", "inexact"), ("arccos", "acos", "inexact"), ("arctan", "atan", "inexact"),
+    ("arcsinh", "asinh", "inexact"), ("arccosh", "acosh", "inexact"), ("arctanh", "atanh", "inexact"),
+)
+BINARY = (
+    ("add", "add", "same"), ("multiply", "mul", "same"), ("subtract", "sub", "same"),
+    ("maximum", "max", "same"), ("minimum", "min", "same"),
+    ("equal", "eq", "same"), ("not_equal", "ne", "same"),
+    ("bitwise_and", "and", "same"), ("bitwise_or", "or", "same"), ("bitwise_xor", "xor", "same"),
+    ("left_shift", "shift_left", "same"), ("bitwise_left_shift", "shift_left", "same"),
+    ("true_divide", "div", "inexact"), ("divide", "div", "inexact"),
+    ("arctan2", "atan2", "inexact"), ("atan2", "atan2", "inexact"), ("nextafter", "nextafter", "inexact"),
+)
+ORDERINGS = (("greater", "gt"), ("greater_equal", "ge"), ("less", "lt"), ("less_equal", "le"))
+LOGICAL = (("logical_and", "and"), ("logical_or", "or"), ("logical_xor", "xor"))
+
+PUBLIC: dict = {}
+INLINE: dict = {}  # the same functions without the dispatcher, for operators on tracers
+
+
+def public(name: str, function, doc: str | None = None):
+    """Register a function under its public name, compiled when called eagerly."""
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = "xlafront.numpy"
+    if doc is not None:
+        function.__doc__ = doc
+    INLINE[name] = function
+    PUBLIC[name] = library(function)
+    return PUBLIC[name]
+
+
+def _unary(name, primitive, promotion):
+    if promotion == "inexact":
+        def function(x, /):
+            # Hot under a trace: an array of floats goes straight to the primitive.
+            aval = getattr(x, "aval", None)
+            if aval is not None and dtypes.is_inexact(aval.dtype):
+                return primitive.bind(x)
+            return primitive.bind(*promote_args_inexact(name, x))
+    else:
+        def function(x, /):
+            return primitive.bind(*promote_args(name, x))
+    return public(name, function, f"Elementwise `{name}`, as NumPy's.")
+
+
+def _binary(name, primitive, promotion):
+    promote = promote_args if promotion == "same" else promote_args_inexact
+    inexact = promotion != "same"
+    thread = tracing.thread
+
+    def function(x, y, /):
+        # Hot under a trace: operands of one type need no promotion.
+        a, b = getattr(x, "aval", None), getattr(y, "aval", None)
+        if a is not None and b is not None and a.dtype is b.dtype and a.shape == b.shape and not (
+                inexact and not dtypes.is_inexact(a.dtype)):
+            return thread.trace.process(primitive, (x, y), {})
+        return primitive.bind(*promote(name, x, y))
+
+    return public(name, function, f"Elementwise `{name}` of two arrays, promoted and broadcast as NumPy does.")
+
+
+for _name, _primitive, _promotion in UNARY:
+    _unary(_name, PRIMITIVES[_primitive], _promotion)
+for _name, _primitive, _promotion in BINARY:
+    _binary(_name, PRIMITIVES[_primitive], _promotion)
+
+
+def _to_bool(x):
+    aval = tracing.aval_of(x)
+    return x if aval.dtype == dtypes.bool_ else PRIMITIVES["ne"].bind(x, constant_like(x, 0))
+
+
+def _complex_order(primitive):
+    """NumPy orders complex numbers by real part, then by imaginary part."""
+    def compare(x, y):
+        xr, yr, xi, yi = lax.real_(x), lax.real_(y), lax.imag_(x), lax.imag_(y)
+        return where(lax.eq(xr, yr), primitive.bind(xi, yi), primitive.bind(xr, yr))
+
+    return compare
+
+
+def _ordering(name, primitive):
+    on_complex = _complex_order(primitive)
+
+    def function(x, y, /):
+        x, y = promote_args(name, x, y)
+        return on_complex(x, y) if tracing.aval_of(x).dtype.kind == "c" else primitive.bind(x, y)
+
+    return public(name, function, f"Elementwise comparison `{name}`; complex numbers by real part first.")
+
+
+for _name, _primitive in ORDERINGS:
+    _ordering(_name, PRIMITIVES[_primitive])
+
+
+def _logical(name, primitive):
+    def function(x, y, /):
+        check_arraylike(name, x, y)
+        return primitive.bind(*promote_args(name, _to_bool(unwrap(x)), _to_bool(unwrap(y))))
+
+    return public(name, function, f"Elementwise `{name}` of truth values.")
+
+
+for _name, _primitive in LOGICAL:
+    _logical(_name, PRIMITIVES[_primitive])
+
+
+def _define(function):
+    return public(function.__name__.rstrip("_"), function)
+
+
+@_define
+def logical_not(x, /):
+    """Elementwise negation of truth values."""
+    check_arraylike("logical_not", x)
+    return PRIMITIVES["not"].bind(_to_bool(unwrap(x)))
+
+
+@_define
+def positive(x, /):
+    """The array itself."""
+    [x] = promote_args("positive", x)
+    return x
+
+
+@_define
+def absolute(x, /):
+    """Elementwise absolute value; the magnitude of complex numbers."""
+    [x] = promote_args("absolute", x)
+    d = tracing.aval_of(x).dtype
+    return x if d == dtypes.bool_ or dtypes.is_unsigned(d) else PRIMITIVES["abs"].bind(x)
+
+
+PUBLIC["abs"], INLINE["abs"] = PUBLIC["absolute"], INLINE["absolute"]
+
+
+@_define
+def fabs(x, /):
+    """Elementwise absolute value as a float."""
+    return PRIMITIVES["abs"].bind(*promote_args_inexact("fabs", x))
+
+
+@_define
+def square(x, /):
+    """Elementwise `x * x`."""
+    [x] = promote_args("square", x)
+    return x if tracing.aval_of(x).dtype == dtypes.bool_ else PRIMITIVES["square"].bind(x)
+
+
+@_define
+def reciprocal(x, /):
+    """Elementwise `1 / x`."""
+    [x] = promote_args_inexact("reciprocal", x)
+    return lax.integer_pow_p.bind(x, y=-1)
+
+
+@_define
+def log2(x, /):
+    """Elementwise logarithm to base 2."""
+    [x] = promote_args_inexact("log2", x)
+    return lax.div(lax.log_(x), constant_like(x, np.log(2)))
+
+
+@_define
+def log10(x, /):
+    """Elementwise logarithm to base 10."""
+    [x] = promote_args_inexact("log10", x)
+    return lax.div(lax.log_(x), constant_like(x, np.log(10)))
+
+
+def _integers_pass(name, primitive):
+    def function(x, /):
+        [x] = promote_args(name, x)
+        d = tracing.aval_of(x).dtype
+        return x if dtypes.is_integer(d) or d == dtypes.bool_ else primitive(x)
+
+    return public(name, function, f"Elementwise `{name}`; integers stay as they are.")
+
+
+_integers_pass("floor", lambda x: PRIMITIVES["floor"].bind(x))
+_integers_pass("ceil", lambda x: PRIMITIVES["ceil"].bind(x))
+_integers_pass("trunc", lambda x: _truncate(x))
+
+
+def _truncate(x):
+    return where(lax.lt(x, constant_like(x, 0)), PRIMITIVES["ceil"].bind(x), PRIMITIVES["floor"].bind(x))
+
+
+@_define
+def rint(x, /):
+    """Round to the nearest integer, halves to even."""
+    [x] = promote_args_inexact("rint", x)
+    if tracing.aval_of(x).dtype.kind == "c":
+        return lax.complex_(PRIMITIVES["round"].bind(lax.real_(x), rounding_method=1),
+                            PRIMITIVES["round"].bind(lax.imag_(x), rounding_method=1))
+    return PRIMITIVES["round"].bind(x, rounding_method=1)
+
+
+def _float_test(name, on_float, on_other):
+    def function(x, /):
+        [x] = promote_args(name, x)
+        d = tracing.aval_of(x).dtype
+        if dtypes.is_complex(d):
+            combine = PRIMITIVES["and" if name == "isfinite" else "or"]
+            return combine.bind(on_float(lax.real_(x)), on_float(lax.imag_(x)))
+        if dtypes.is_float(d):
+            return on_float(x)
+        from xlafront.lax.shapes import broadcast_in_dim_p
+
+        shape = np.shape(x)
+        return broadcast_in_dim_p.bind(np.bool_(on_other), shape=shape, broadcast_dimensions=(), sharding=None)
+
+    return public(name, function, f"Elementwise test `{name}`.")
+
+
+_float_test("isfinite", lambda x: PRIMITIVES["is_finite"].bind(x), True)
+_float_test("isnan", lambda x: lax.ne(x, x), False)
+_float_test("isinf", lambda x: lax.eq(lax.abs_(x), constant_like(x, np.inf)), False)
+_float_test("isposinf", lambda x: lax.eq(x, constant_like(x, np.inf)), False)
+_float_test("isneginf", lambda x: lax.eq(x, constant_like(x, -np.inf)), False)
+
+
+@_define
+def signbit(x, /):
+    """Whether the sign bit is set, as it is for -0.0."""
+    [x] = promote_args("signbit", x)
+    d = tracing.aval_of(x).dtype
+    if dtypes.is_integer(d) or d == dtypes.bool_:
+        return lax.lt(x, constant_like(x, 0))
+    bits = np.dtype(f"int{8 * d.itemsize}")
+    return lax.lt(_bits(x, bits), bits.type(0))
+
+
+def _bits(x, dtype):
+    from xlafront.lax.shapes import bitcast_convert_type_p
+
+    return bitcast_convert_type_p.bind(x, new_dtype=dtype)
+
+
+@_define
+def copysign(x1, x2, /):
+    """The magnitude of `x1` with the sign of `x2`."""
+    x, y = promote_args_inexact("copysign", x1, x2)
+    size = lax.abs_(x)
+    return where(INLINE["signbit"](y), lax.neg(size), size)
+
+
+@_define
+def conjugate(x, /):
+    """Elementwise complex conjugate; real arrays stay as they are."""
+    [x] = promote_args("conjugate", x)
+    return lax.conj_(x, input_dtype=tracing.aval_of(x).dtype) if tracing.aval_of(x).dtype.kind == "c" else x
+
+
+PUBLIC["conj"], INLINE["conj"] = PUBLIC["conjugate"], INLINE["conjugate"]
+
+
+@_define
+def real(val, /):
+    """The real part."""
+    [x] = promote_args("real", val)
+    return lax.real_(x) if tracing.aval_of(x).dtype.kind == "c" else x
+
+
+@_define
+def imag(val, /):
+    """The imaginary part; zeros for real arrays."""
+    [x] = promote_args("imag", val)
+    if tracing.aval_of(x).dtype.kind == "c":
+        return lax.imag_(x)
+    return _zeros_like(x)
+
+
+def _zeros_like(x):
+    from xlafront.lax.shapes import zeros_of
+
+    return zeros_of(tracing.aval_of(x))
+
+
+@library(static="deg")
+def angle(z, deg=False):
+    """The angle of complex numbers, in radians or degrees."""
+    re, im = INLINE["real"](z), INLINE["imag"](z)
+    re, im = promote_args_inexact("angle", re, im)
+    result = PRIMITIVES["atan2"].bind(im, re)
+    return lax.mul(result, constant_like(result, 180 / np.pi)) if deg else result
+
+
+@_define
+def remainder(x1, x2, /):
+    """The remainder with the sign of the divisor, as Python's `%`."""
+    x, y = promote_args("remainder", x1, x2)
+    zero = constant_like(x, 0)
+    r = PRIMITIVES["rem"].bind(x, y)
+    wrong_sign = PRIMITIVES["and"].bind(lax.ne(lax.lt(r, zero), lax.lt(y, zero)), lax.ne(r, zero))
+    return where(wrong_sign, lax.add(r, y), r)
+
+
+PUBLIC["mod"], INLINE["mod"] = PUBLIC["remainder"], INLINE["remainder"]
+
+
+@_define
+def fmod(x1, x2, /):
+    """The remainder with the sign of the dividend, as C's `fmod`."""
+    return PRIMITIVES["rem"].bind(*promote_args("fmod", x1, x2))
+
+
+@_define
+def floor_divide(x1, x2, /):
+    """The quotient rounded down."""
+    x, y = promote_args("floor_divide", x1, x2)
+    d = tracing.aval_of(x).dtype
+    if d == dtypes.bool_:
+        raise TypeError("xnp.floor_divide does not take booleans; convert with x.astype(int).")
+    if dtypes.is_unsigned(d):
+        return lax.div(x, y)
+    if dtypes.is_integer(d):
+        quotient = lax.div(x, y)
+        inexact = lax.ne(PRIMITIVES["rem"].bind(x, y), constant_like(x, 0))
+        opposite = lax.ne(lax.sign_(x), lax.sign_(y))
+        return where(PRIMITIVES["and"].bind(inexact, opposite), lax.sub(quotient, constant_like(x, 1)), quotient)
+    if d.kind == "c":
+        raise TypeError("xnp.floor_divide does not take complex numbers: they have no order.")
+    return _float_divmod(x, y)[0]
+
+
+def _float_divmod(x, y):
+    """Quotient and remainder so that `quotient * y + remainder` is `x` as closely as floats allow."""
+    zero, one = constant_like(x, 0), constant_like(x, 1)
+    r = PRIMITIVES["rem"].bind(x, y)
+    quotient = lax.div(lax.sub(x, r), y)
+    shift = PRIMITIVES["and"].bind(lax.ne(lax.sign_(y), lax.sign_(r)), lax.ne(r, zero))
+    quotient = PRIMITIVES["round"].bind(where(shift, lax.sub(quotient, one), quotient), rounding_method=0)
+    return quotient, where(shift, lax.add(r, y), r)
+
+
+@_define
+def divmod(x1, x2, /):
+    """`(x1 // x2, x1 % x2)`."""
+    x, y = promote_args("divmod", x1, x2)
+    if dtypes.is_inexact(tracing.aval_of(x).dtype):
+        return _float_divmod(x, y)
+    return INLINE["floor_divide"](x, y), INLINE["remainder"](x, y)
+
+
+@_define
+def right_shift(x1, x2, /):
+    """Shift bits right, keeping the sign of signed integers."""
+    x, y = promote_args("right_shift", x1, x2)
+    unsigned = dtypes.is_unsigned(tracing.aval_of(x).dtype)
+    return PRIMITIVES["shift_right_logical" if unsigned else "shift_right_arithmetic"].bind(x, y)
+
+
+PUBLIC["bitwise_right_shift"] = PUBLIC["right_shift"]
+
+
+def power_inline(x, y):
+    """`x ** y`: repeated multiplication for a static integer exponent, else by logarithms."""
+    check_arraylike("power", x, y)
+    x, y = unwrap(x), unwrap(y)
+    if isinstance(y, (int, np.integer)) and not isinstance(y, (bool, np.bool_)) and not _is_integer_array_with(x, y):
+        if tracing.aval_of(x).dtype != dtypes.bool_:
+            return lax.integer_pow_p.bind(x, y=int(y)) if int(y) != 2 else PRIMITIVES["square"].bind(x)
+    base, exponent = tracing.aval_of(x).dtype, tracing.aval_of(y).dtype
+    if dtypes.is_inexact(base) and dtypes.is_integer(exponent):
+        from xlafront.numpy.promotion import broadcast_to_common
+
+        return PRIMITIVES["pow"].bind(*broadcast_to_common("power", [x, y]))
+    x, y = promote_args("power", x, y)
+    if dtypes.is_integer(tracing.aval_of(x).dtype):
+        return _integer_power(x, y)
+    return PRIMITIVES["pow"].bind(x, y)
+
+
+def _is_integer_array_with(x, y) -> bool:
+    """Integers to a negative power have no integer result; NumPy refuses, compiled code cannot."""
+    return int(y) < 0 and not dtypes.is_inexact(tracing.aval_of(x).dtype)
+
+
+def _integer_power(x, y):
+    """Square and multiply over the bits of the exponent."""
+    one, zero = constant_like(x, 1), constant_like(x, 0)
+    result = where(lax.eq(y, zero), one, one)
+    bits = 8 * tracing.aval_of(y).dtype.itemsize
+    for _ in range(bits):
+        odd = lax.ne(PRIMITIVES["and"].bind(y, one), zero)
+        result = lax.mul(result, where(odd, x, one))
+        y = PRIMITIVES["shift_right_logical"].bind(y, one)
+        x = lax.mul(x, x)
+    return result
+
+
+INLINE["power"] = power_inline
+
+
+@library
+def _power_arrays(x1, x2):
+    return power_inline(x1, x2)
+
+
+@library(static="x2")
+def _power_static(x1, x2):
+    return power_inline(x1, x2)
+
+
+def power(x1, x2, /):
+    """Elementwise `x1 ** x2`. A Python int as exponent is static: it becomes multiplications."""
+    if type(x2) is int:
+        return _power_static(x1, x2)
+    return _power_arrays(x1, x2)
+
+
+PUBLIC["power"] = PUBLIC["pow"] = power
+
+
+@_define
+def float_power(x, y, /):
+    """`x ** y` in floating point."""
+    return PRIMITIVES["pow"].bind(*promote_args_inexact("float_power", x, y))
+
+
+@_define
+def logaddexp(x1, x2, /):
+    """`log(exp(x1) + exp(x2))` without overflow."""
+    x, y = promote_args_inexact("logaddexp", x1, x2)
+    from xlafront.lax.reductions import _log_add
+
+    return _log_add(x, y)
+
+
+@_define
+def logaddexp2(x1, x2, /):
+    """`log2(2 ** x1 + 2 ** x2)` without overflow."""
+    x, y = promote_args_inexact("logaddexp2", x1, x2)
+    ln2 = constant_like(x, np.log(2))
+    return lax.div(INLINE["logaddexp"](lax.mul(x, ln2), lax.mul(y, ln2)), ln2)
+
+
+@_define
+def hypot(x1, x2, /):
+    """`sqrt(x1**2 + x2**2)` without overflow."""
+    x, y = promote_args_inexact("hypot", x1, x2)
+    x, y = lax.abs_(x), lax.abs_(y)
+    big, small = lax.max_(x, y), lax.min_(x, y)
+    safe = where(lax.eq(big, constant_like(big, 0)), constant_like(big, 1), big)
+    ratio = lax.div(small, safe)
+    return where(lax.eq(big, constant_like(big, np.inf)), big,
+                 lax.mul(big, lax.sqrt_(lax.add(constant_like(x, 1), lax.mul(ratio, ratio)))))
+
+
+@_define
+def heaviside(x1, x2, /):
+    """0 below zero, `x2` at zero, 1 above."""
+    x, y = promote_args_inexact("heaviside", x1, x2)
+    zero, one = constant_like(x, 0), constant_like(x, 1)
+    step = where(lax.lt(x, zero), zero, where(lax.gt(x, zero), one, y))
+    return where(lax.ne(x, x), x, step)
+
+
+def _scaled(name, factor, doc):
+    def function(x, /):
+        [x] = promote_args_inexact(name, x)
+        return lax.mul(x, constant_like(x, factor))
+
+    return public(name, function, doc)
+
+
+_scaled("deg2rad", np.pi / 180, "Degrees to radians.")
+_scaled("radians", np.pi / 180, "Degrees to radians.")
+_scaled("rad2deg", 180 / np.pi, "Radians to degrees.")
+_scaled("degrees", 180 / np.pi, "Radians to degrees.")
+
+
+def _ignoring_nan(name, primitive):
+    def function(x1, x2, /):
+        x, y = promote_args(name, x1, x2)
+        if not dtypes.is_inexact(tracing.aval_of(x).dtype):
+            return primitive.bind(x, y)
+        return where(lax.ne(x, x), y, where(lax.ne(y, y), x, primitive.bind(x, y)))
+
+    return public(name, function, f"Elementwise `{name}`: the other operand where one is NaN.")
+
+
+_ignoring_nan("fmax", PRIMITIVES["max"])
+_ignoring_nan("fmin", PRIMITIVES["min"])
+
+
+@_define
+def sinc(x, /):
+    """`sin(pi x) / (pi x)`, 1 at 0."""
+    [x] = promote_args_inexact("sinc", x)
+    zero = lax.eq(x, constant_like(x, 0))
+    scaled = lax.mul(where(zero, constant_like(x, 1), x), constant_like(x, np.pi))
+    return where(zero, constant_like(x, 1), lax.div(lax.sin_(scaled), scaled))
+
+
+@library(static="equal_nan")
+def _isclose(a, b, rtol, atol, equal_nan):
+    a, b = promote_args("isclose", a, b)
+    d = tracing.aval_of(a).dtype
+    if not dtypes.is_inexact(d):
+        a, b = promote_args_inexact("isclose", a, b)
+        d = tracing.aval_of(a).dtype
+    real = dtypes.to_real(d)
+    rtol, atol = as_type(rtol, real, False), as_type(atol, real, False)
+    close = lax.le(lax.abs_(lax.sub(a, b)), lax.add(atol, lax.mul(rtol, lax.abs_(b))))
+    both_finite = PRIMITIVES["and"].bind(INLINE["isfinite"](a), INLINE["isfinite"](b))
+    result = where(both_finite, close, lax.eq(a, b))
+    if equal_nan:
+        result = PRIMITIVES["or"].bind(result, PRIMITIVES["and"].bind(lax.ne(a, a), lax.ne(b, b)))
+    return result
+
+
+def isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Whether elements are equal within `atol + rtol * |b|`."""
+    return _isclose(a, b, rtol, atol, bool(equal_nan))
+
+
+PUBLIC.update(angle=angle, isclose=isclose)

@@ -1,0 +1,166 @@
+"""Moving values between the host and devices."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+from xlafront.core import backends, tracing, tree
+from xlafront.core.avals import ShapedArray
+from xlafront.core.primitive import Primitive
+from xlafront.core.zeros import Zero
+from xlafront.runtime.arrays import ArrayImpl, put
+from xlafront.runtime.jaxlib_compat import Device, NamedSharding, Sharding, batched_block_until_ready
+from xlafront.runtime.sharding import PartitionSpec, active, single_device
+from xlafront.transforms import placement
+
+
+def _to_sharding(where):
+    if isinstance(where, Sharding):
+        return where
+    if isinstance(where, Device):
+        return single_device(where)
+    if isinstance(where, PartitionSpec):
+        if active.mesh is None:
+            raise ValueError(f"device_put to {where} needs a mesh: use NamedSharding(mesh, {where}) or `with mesh:`.")
+        return NamedSharding(active.mesh, where)
+    raise TypeError(f"device_put takes a device or a sharding as its target, got {type(where).__name__}: {where!r}.")
+
+
+def device_put(x, device=None, *, src=None, donate=False, may_alias=None):
+    """Put arrays on a device, or spread them by a sharding; a pytree, with a pytree prefix of targets.
+
+    Without a target, host values go to the default device and stay free to move from there.
+
+    >>> y = device_put(np.ones((8, 4)), NamedSharding(mesh, P("data")))
+    """
+    leaves, treedef = tree.flatten(x)
+    if device is None or isinstance(device, (Device, Sharding, PartitionSpec)):
+        targets = [device] * len(leaves)
+    else:
+        targets = tree.broadcast_prefix(
+            device, x, lambda t: t is None or isinstance(t, (Device, Sharding, PartitionSpec)))
+    return treedef.unflatten([put_leaf(leaf, target, donate) for leaf, target in zip(leaves, targets)])
+
+
+def put_leaf(x, target, donate=False):
+    """One value. Hot without a target: watched by the `asarray` benchmark."""
+    x = tracing.as_operand(x)
+    sharding = None if target is None else _to_sharding(target)
+    if isinstance(x, tracing.Tracer) or tracing.is_tracing():
+        return device_put_p.bind(x, sharding=sharding)
+    aval = tracing.aval_of(x)
+    if sharding is None:
+        if type(x) is ArrayImpl:
+            return x
+        return put(_host(x, aval), aval, single_device(backends.default_device()), False)
+    if isinstance(sharding, NamedSharding):
+        sharding.shard_shape(aval.shape)
+    result = put(x if type(x) is ArrayImpl else _host(x, aval), aval, sharding, True)
+    if donate and type(x) is ArrayImpl and result is not x:
+        x.delete()
+    return result
+
+
+def _host(x, aval):
+    """The host value as an array of its own: later changes to the user's array must not show."""
+    return np.array(x, dtype=aval.dtype)
+
+
+def device_get(x):
+    """Copy arrays to the host, as NumPy arrays; all transfers start before the first is waited for."""
+    leaves, treedef = tree.flatten(x)
+    for leaf in leaves:
+        if isinstance(leaf, ArrayImpl):
+            leaf.copy_to_host_async()
+    return treedef.unflatten([_get(leaf) for leaf in leaves])
+
+
+def _get(x):
+    if isinstance(x, ArrayImpl):
+        return x._value
+    if hasattr(x, "__array__"):
+        return np.asarray(x)
+    return x
+
+
+def block_until_ready(x):
+    """Wait until every array of a pytree has been computed; returns the pytree."""
+    arrays = [leaf for leaf in tree.leaves(x) if isinstance(leaf, ArrayImpl)]
+    batched_block_until_ready(arrays)
+    for leaf in tree.leaves(x):
+        if not isinstance(leaf, ArrayImpl) and hasattr(leaf, "block_until_ready"):
+            leaf.block_until_ready()
+    return x
+
+
+def copy_to_host_async(x):
+    """Start copying the arrays of a pytree to the host, where reading them later finds them."""
+    for leaf in tree.leaves(x):
+        if hasattr(leaf, "copy_to_host_async"):
+            leaf.copy_to_host_async()
+    return x
+
+
+# Inside a traced function
+
+
+def _lower_put(ctx, x, *, sharding):
+    if sharding is None or not isinstance(sharding, NamedSharding):
+        return x
+    [result] = placement.constrain(ctx, [x], [ctx.aval_out], [sharding])
+    return result
+
+
+device_put_p = Primitive(
+    "device_put", abstract=lambda x, *, sharding: ShapedArray(x.shape, x.dtype, x.weak_type, vma=x.vma), lower=_lower_put,
+    impl=lambda x, *, sharding: put_leaf(x, sharding),
+    transpose=lambda ct, x, *, sharding: [Zero(x.aval) if type(ct) is Zero else ct],
+    batch=lambda axis_size, xs, ds, *, sharding: (device_put_p.bind(xs[0], sharding=None), ds[0]))
+
+
+def _put_jvp(primals, tangents, *, sharding):
+    answer = device_put_p.bind(*primals, sharding=sharding)
+    if type(tangents[0]) is Zero:
+        return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+    return answer, device_put_p.bind(tangents[0], sharding=sharding)
+
+
+device_put_p.jvp = _put_jvp
+
+
+def with_sharding_constraint(x, shardings):
+    """Tell the compiler how the arrays of a pytree are to be spread at this point of a compiled function."""
+    leaves, treedef = tree.flatten(x)
+    flat = placement.flatten_shardings("with_sharding_constraint", shardings, x)
+    results = []
+    for leaf, sharding in zip(leaves, flat):
+        if sharding is placement.UNSPECIFIED:
+            results.append(leaf)
+            continue
+        if isinstance(sharding, NamedSharding):
+            sharding.shard_shape(np.shape(leaf))
+        results.append(sharding_constraint_p.bind(leaf, sharding=sharding))
+    return treedef.unflatten(results)
+
+
+sharding_constraint_p = Primitive(
+    "sharding_constraint", abstract=device_put_p.abstract, lower=_lower_put,
+    impl=lambda x, *, sharding: put_leaf(x, sharding),
+    transpose=lambda ct, x, *, sharding: [
+        Zero(x.aval) if type(ct) is Zero else sharding_constraint_p.bind(ct, sharding=sharding)],
+    jvp=lambda primals, tangents, *, sharding: (
+        sharding_constraint_p.bind(*primals, sharding=sharding),
+        tangents[0] if type(tangents[0]) is Zero else sharding_constraint_p.bind(tangents[0], sharding=sharding)),
+    batch=lambda axis_size, xs, ds, *, sharding: (
+        sharding_constraint_p.bind(xs[0], sharding=_batched_sharding(sharding, ds[0])), ds[0]))
+
+
+def _batched_sharding(sharding, dim):
+    if not isinstance(sharding, NamedSharding):
+        return sharding
+    spec = list(sharding.spec) + [None] * max(0, dim - len(sharding.spec))
+    spec.insert(dim, PartitionSpec.UNCONSTRAINED)
+    return NamedSharding(sharding.mesh, PartitionSpec(*spec))
+
+
