@@ -1,0 +1,30 @@
+"""The core: types, programs, tracing. Its names for users are here; `xlafront.extend.core` has those for extensions."""
+
+_PLACES = {
+    "avals": "AbstractValue ShapedArray AbstractToken ShapeDtypeStruct",
+    "ir": "ClosedJaxpr DropVar Effect Jaxpr JaxprEqn Literal Var eval_jaxpr jaxpr_as_fun",
+    "primitive": "Primitive",
+    "tracing": "Trace Tracer ensure_compile_time_eval",
+    "ir_check": "check_jaxpr",
+}
+_MODULE_OF = {name: module for module, names in _PLACES.items() for name in names.split()}
+
+
+def max_dim(d1, d2):
+    """The larger of two sizes."""
+    return max(d1, d2)
+
+
+def min_dim(d1, d2):
+    """The smaller of two sizes."""
+    return min(d1, d2)
+
+
+def __getattr__(name):
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"xlafront.core has no {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(f"xlafront.core.{module}"), name)
+    return value

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes
+from xlafront.runtime import shards
 
 
 class AbstractValue:
@@ -200,3 +201,7 @@ class ShapeDtypeStruct:
         sharding = f", sharding={self.sharding}" if self.sharding is not None else ""
         weak = f", weak_type={self.weak_type}" if self.weak_type else ""
         return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{sharding}{weak})"
+
+
+shards.set_aval_maker(lambda shape, dtype, weak_type=False: ShapedArray(
+    shape, dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True), weak_type))

@@ -100,9 +100,14 @@ def leaked_tracer(tracer, user: str) -> UnexpectedTracerError:
         f"instead; the setting check_tracer_leaks finds the place.")
 
 
-def not_an_array(value, user: str, argument: str | None) -> TypeError:
+def short(value) -> str:
+    """A value in at most 80 characters."""
     shown = repr(value)
-    shown = shown if len(shown) <= 80 else shown[:77] + "..."
+    return shown if len(shown) <= 80 else shown[:77] + "..."
+
+
+def not_an_array(value, user: str, argument: str | None) -> TypeError:
+    shown = short(value)
     where = f"argument {argument}" if argument else "an argument"
     if isinstance(value, str):
         remedy = "Strings are no arrays: make the argument static (static_argnames)."

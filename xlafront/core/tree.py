@@ -293,3 +293,101 @@ register_pytree_with_keys(
     Partial,
     lambda p: (((GetAttrKey("args"), p.args), (GetAttrKey("keywords"), p.keywords)), p.func),
     lambda func, children: Partial(func, *children[0], **children[1]))
+
+
+# Over whole trees
+
+
+_none_given = object()
+
+
+def map_with_path(f: Callable, tree, *rest, is_leaf=None, is_leaf_takes_path=False):
+    """`map` whose function gets the key path of each leaf first."""
+    pairs, treedef = flatten_with_path(tree, is_leaf, is_leaf_takes_path)
+    columns = [treedef.flatten_up_to(r) for r in rest]
+    return treedef.unflatten([f(path, x, *xs) for (path, x), *xs in zip(pairs, *columns)])
+
+
+def leaves_with_path(tree, is_leaf=None, is_leaf_takes_path=False) -> list[tuple[tuple, Any]]:
+    """The leaves, each with its key path."""
+    return flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
+
+
+def reduce(function: Callable, tree, initializer: Any = _none_given, is_leaf=None):
+    """`functools.reduce` over the leaves."""
+    items = leaves(tree, is_leaf)
+    return functools.reduce(function, items) if initializer is _none_given else functools.reduce(
+        function, items, initializer)
+
+
+def reduce_associative(operation: Callable, tree, *, identity: Any = _none_given, is_leaf=None):
+    """Combine the leaves pair by pair, in a tree of logarithmic depth; `identity` is the value without leaves."""
+    items = leaves(tree, is_leaf)
+    if not items:
+        if identity is _none_given:
+            raise TypeError("reduce_associative of a tree without leaves needs `identity`.")
+        return identity
+    while len(items) > 1:
+        pairs = [operation(a, b) for a, b in zip(items[::2], items[1::2])]
+        items = pairs + items[2 * len(pairs):]
+    return items[0]
+
+
+def all(tree, *, is_leaf=None) -> bool:
+    """Whether every leaf is true."""
+    for leaf in leaves(tree, is_leaf):
+        if not leaf:
+            return False
+    return True
+
+
+def all_leaves(iterable: Iterable[Any], is_leaf=None) -> bool:
+    """Whether every element of an iterable is a leaf."""
+    items = list(iterable)
+    return all([structure(x, is_leaf).num_nodes == 1 and structure(x, is_leaf).num_leaves == 1 for x in items])
+
+
+def broadcast(prefix_tree, full_tree, is_leaf=None):
+    """The prefix with its leaves repeated to the structure of the full tree.
+
+    >>> broadcast((1, 2), (0, {"a": 0, "b": 0}))
+    (1, {'a': 2, 'b': 2})
+    """
+    for error in prefix_errors(prefix_tree, full_tree, is_leaf):
+        raise error("prefix_tree")
+    return structure(full_tree, is_leaf).unflatten(broadcast_prefix(prefix_tree, full_tree, is_leaf))
+
+
+def transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose):
+    """A tree of trees turned inside out: `[{a, b}, {a, b}] -> {a: [.., ..], b: [.., ..]}`."""
+    flat, treedef = flatten(pytree_to_transpose)
+    if inner_treedef is None:
+        inner_treedef = structure(outer_treedef.flatten_up_to(pytree_to_transpose)[0])
+    expected = outer_treedef.compose(inner_treedef)
+    if treedef != expected:
+        raise TypeError(f"the tree to transpose must have the structure {expected} (outer around inner); it has {treedef}.")
+    inner, outer = inner_treedef.num_leaves, outer_treedef.num_leaves
+    rows = [flat[i * inner:(i + 1) * inner] for i in range(outer)]
+    return inner_treedef.unflatten([outer_treedef.unflatten([row[j] for row in rows]) for j in range(inner)])
+
+
+def static(**kwargs):
+    """`dataclasses.field` that marks a field of a registered dataclass as static."""
+    import dataclasses
+
+    return dataclasses.field(**kwargs | {"metadata": {**(kwargs.get("metadata") or {}), "static": True}})
+
+
+def treedef_is_leaf(treedef: PyTreeDef) -> bool:
+    """Whether a structure is that of a single leaf."""
+    return treedef.num_nodes == 1 and treedef.num_leaves == 1
+
+
+def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
+    """The structures of the direct children."""
+    return treedef.children()
+
+
+def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
+    """The structure of a tuple whose items have these structures."""
+    return pytree.treedef_tuple(default_registry, list(treedefs))

@@ -6,6 +6,9 @@ end take scalars beside arrays and check dtypes.
 
 from __future__ import annotations
 
+import enum
+from typing import NamedTuple
+
 import numpy as np
 
 from xlafront import lowering
@@ -228,23 +231,10 @@ UNARY = (
     ("lgamma", "chlo.lgamma", "float", lambda g, y, x: mul(g, digamma_(x))),
     ("digamma", "chlo.digamma", "float",
      lambda g, y, x: mul(g, PRIMITIVES["polygamma"].bind(constant_like(x, 1), x))),
-    ("bessel_i1e", "chlo.bessel_i1e", "float", lambda g, y, x: mul(g, _bessel_i1e_slope(y, x))),
     ("population_count", "stablehlo.popcnt", "int", None),
     ("clz", "stablehlo.count_leading_zeros", "int", None),
     ("not", "stablehlo.not", "int bool", None),
 )
-
-
-def _bessel_i1e_slope(y, x):
-    # i1e'(x) = i0e(x) - i1e(x) (sign(x) + 1 / x), and 1/2 at 0.
-    tiny = constant_like(x, np.finfo(np.float32).eps)
-    safe = where(gt(abs_(x), tiny), x, tiny)
-    i0e = div(mul(y, safe), safe)
-    del i0e
-    from xlafront.lax.special import bessel_i0e
-
-    slope = sub(bessel_i0e(safe), mul(y, add(sign_(safe), div(constant_like(x, 1), safe))))
-    return where(gt(abs_(x), tiny), slope, constant_like(x, 0.5))
 
 
 _EQUALITY = "int float complex bool"
@@ -513,8 +503,6 @@ convert_element_type_p.abstract = _convert_abstract
 PRIMITIVES["copy"] = copy_p = elementwise(
     "copy", lambda ctx, x: x, "any", derivatives=(lambda g, y, x: g,), transpose=linear(0)(lambda i, ct, x: ct))
 
-lower_constant = lowering  # the module object rules read `mlir` from
-
 
 # Public functions
 
@@ -607,10 +595,32 @@ def clamp(min, x, max):
     return PRIMITIVES["clamp"].bind(as_type(min, dtype, False), x, as_type(max, dtype, False))
 
 
+class RoundingMethod(enum.IntEnum):
+    """What `round` does with halves."""
+
+    AWAY_FROM_ZERO = 0
+    TO_NEAREST_EVEN = 1
+
+
+class AccuracyMode(enum.Enum):
+    """How exactly a transcendental function is computed where the hardware offers a choice."""
+
+    HIGHEST = 1
+    DEFAULT = 2
+
+
+class Tolerance(NamedTuple):
+    """The error that a transcendental function may have: absolute, relative, in units of the last place."""
+
+    atol: float = 0.0
+    rtol: float = 0.0
+    ulps: int = 0
+
+
 @library(static="rounding_method")
-def round(x, rounding_method=0):
-    """Round to integers: halves away from zero (0), or to even (1)."""
-    return PRIMITIVES["round"].bind(x, rounding_method=int(rounding_method))
+def round(x, rounding_method=RoundingMethod.AWAY_FROM_ZERO):
+    """Round to integers."""
+    return PRIMITIVES["round"].bind(x, rounding_method=RoundingMethod(rounding_method))
 
 
 @library(static=("exponent_bits", "mantissa_bits"))

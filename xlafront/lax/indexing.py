@@ -238,46 +238,49 @@ SCATTERS = {"scatter": None, "scatter_add": "stablehlo.add", "scatter_sub": "sta
             "scatter_mul": "stablehlo.multiply", "scatter_min": "stablehlo.minimum", "scatter_max": "stablehlo.maximum"}
 
 
+def _write_scatter(ctx, x, indices, updates, combine, dn, indices_are_sorted, unique_indices):
+    """The StableHLO operation; `combine(inner, old, new)` gives what an element becomes."""
+    m = lowering.mlir
+    tail = physical_tail(ctx)
+    update_rank = ctx.avals_in[2].ndim
+    window = (*dn.update_window_dims, *range(update_rank, update_rank + len(tail)))
+    text = (f"#stablehlo.scatter<update_window_dims = {_text(window)}, "
+            f"inserted_window_dims = {_text(dn.inserted_window_dims)}, "
+            f"input_batching_dims = {_text(dn.operand_batching_dims)}, "
+            f"scatter_indices_batching_dims = {_text(dn.scatter_indices_batching_dims)}, "
+            f"scatter_dims_to_operand_dims = {_text(dn.scatter_dims_to_operand_dims)}, "
+            f"index_vector_dim = {ctx.avals_in[1].ndim - 1}>")
+    d = ctx.aval_out.dtype
+    scalar = ((), d if isinstance(d, np.dtype) else np.dtype(d._rules.physical_dtype))
+    return ctx.with_region("stablehlo.scatter", [x, indices, updates], [scalar, scalar],
+                           lambda inner, old, new: combine(inner, old, new, scalar),
+                           types=[ctx.aval_out], scatter_dimension_numbers=m.attribute(text),
+                           indices_are_sorted=m.boolean(indices_are_sorted),
+                           unique_indices=m.boolean(unique_indices))[0]
+
+
 def _scatter_lowering(operation):
+    def combine(inner, old, new, scalar):
+        if operation is None:
+            return [new]
+        # booleans add as they do elsewhere: by "or"
+        actual = "stablehlo.or" if scalar[1] == dtypes.bool_ and operation == "stablehlo.add" else operation
+        return [inner.op(actual, [old, new], [scalar])]
+
     def lower(ctx, x, indices, updates, *, dimension_numbers, indices_are_sorted, unique_indices, mode):
-        m = lowering.mlir
-        dn = dimension_numbers
-        tail = physical_tail(ctx)
-        update_rank = ctx.avals_in[2].ndim
-        window = (*dn.update_window_dims, *range(update_rank, update_rank + len(tail)))
-        text = (f"#stablehlo.scatter<update_window_dims = {_text(window)}, "
-                f"inserted_window_dims = {_text(dn.inserted_window_dims)}, "
-                f"input_batching_dims = {_text(dn.operand_batching_dims)}, "
-                f"scatter_indices_batching_dims = {_text(dn.scatter_indices_batching_dims)}, "
-                f"scatter_dims_to_operand_dims = {_text(dn.scatter_dims_to_operand_dims)}, "
-                f"index_vector_dim = {ctx.avals_in[1].ndim - 1}>")
-        d = ctx.aval_out.dtype
-        physical = d if isinstance(d, np.dtype) else np.dtype(d._rules.physical_dtype)
-        scalar = ((), physical)
-
-        def combine(inner, old, new):
-            if operation is None:
-                return [new]
-            # booleans add as they do elsewhere: by "or"
-            return [inner.op("stablehlo.or" if physical == dtypes.bool_ and operation == "stablehlo.add" else operation,
-                             [old, new], [scalar])]
-
-        return ctx.with_region("stablehlo.scatter", [x, indices, updates], [scalar, scalar], combine,
-                               types=[ctx.aval_out], scatter_dimension_numbers=m.attribute(text),
-                               indices_are_sorted=m.boolean(indices_are_sorted),
-                               unique_indices=m.boolean(unique_indices))[0]
+        return _write_scatter(ctx, x, indices, updates, combine, dimension_numbers, indices_are_sorted, unique_indices)
 
     return lower
 
 
 def bind_scatter(primitive, x, indices, updates, *, dimension_numbers, indices_are_sorted=False, unique_indices=False,
-                 mode=GatherScatterMode.FILL_OR_DROP):
+                 mode=GatherScatterMode.FILL_OR_DROP, **params):
     """A scatter with its mode: XLA drops writes outside; "clip" moves them inside first."""
     if mode is GatherScatterMode.CLIP:
         indices = _clip_indices(x, indices, updates, dimension_numbers)
         mode = GatherScatterMode.PROMISE_IN_BOUNDS
     return primitive.bind(x, indices, updates, dimension_numbers=dimension_numbers,
-                          indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode)
+                          indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode, **params)
 
 
 def window_sizes(operand_shape, updates_shape, dn: ScatterDimensionNumbers) -> tuple[int, ...]:
@@ -428,8 +431,24 @@ def _scatter_batch(name):
     return batch
 
 
+# Combining by a function: its program is a parameter, the updates only say how many elements there are.
+
+
+def _apply_lower(ctx, x, indices, updates, *, function, dimension_numbers, indices_are_sorted, unique_indices, mode):
+    return _write_scatter(ctx, x, indices, updates, lambda inner, old, new, _: inner.inline(function, [old]),
+                          dimension_numbers, indices_are_sorted, unique_indices)
+
+
+def _apply_jvp(primals, tangents, **params):
+    raise NotImplementedError("x.at[i].apply(f) has no derivative when positions may repeat: pass "
+                              "unique_indices=True, or write x.at[i].set(f(x[i])).")
+
+
 PRIMITIVES = {name: Primitive(name, abstract=_scatter_abstract, lower=_scatter_lowering(operation),
                               batch=_scatter_batch(name)) for name, operation in SCATTERS.items()}
+PRIMITIVES["scatter_apply"] = Primitive(
+    "scatter_apply", abstract=lambda *avals, function, **params: _scatter_abstract(*avals, **params),
+    lower=_apply_lower, jvp=_apply_jvp, batch=_scatter_batch("scatter_apply"), shown_as="x.at[...].apply")
 scatter_p, scatter_add_p = PRIMITIVES["scatter"], PRIMITIVES["scatter_add"]
 scatter_p.jvp = _scatter_jvp
 scatter_add_p.jvp, scatter_add_p.transpose = _additive_jvp("scatter_add"), _additive_transpose(1)
@@ -519,3 +538,17 @@ def _public_scatter(name: str):
 
 
 PUBLIC = {name: _public_scatter(name) for name in SCATTERS}
+
+
+def scatter_apply(operand, scatter_indices, func, dimension_numbers, *, update_shape=(), indices_are_sorted=False,
+                  unique_indices=False, mode=None):
+    """Replace the elements at the given positions by `func` of them; repeated positions are transformed again."""
+    aval = tracing.aval_of(operand)
+    function = tracing.trace_to_closed_jaxpr(lambda v: [to_dtype(func(v), aval.dtype)], [ShapedArray((), aval.dtype)])
+    updates = zeros_of(ShapedArray(tuple(update_shape), aval.dtype))
+    return bind_scatter(PRIMITIVES["scatter_apply"], operand, scatter_indices, updates, function=function,
+                        dimension_numbers=dimension_numbers, indices_are_sorted=bool(indices_are_sorted),
+                        unique_indices=bool(unique_indices), mode=GatherScatterMode.from_any(mode))
+
+
+PUBLIC["scatter_apply"] = scatter_apply

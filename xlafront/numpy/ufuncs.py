@@ -539,3 +539,42 @@ def isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 
 PUBLIC.update(angle=angle, isclose=isclose)
+
+
+@library(static="decimals", name="round")
+def _round_kernel(a, decimals):
+    [x] = promote_args("round", a)
+    d = tracing.aval_of(x).dtype
+    if d == dtypes.bool_:
+        x, d = as_type(x, dtypes.default_dtype(int), False), dtypes.default_dtype(int)
+    if dtypes.is_integer(d):
+        if decimals >= 0:
+            return x
+        factor = d.type(10 ** -decimals)
+        return lax.mul(INLINE["floor_divide"](lax.add(x, d.type(factor // 2)), factor), factor)
+    if d.kind == "c":
+        return lax.complex_(_round_float(lax.real_(x), decimals), _round_float(lax.imag_(x), decimals))
+    return _round_float(x, decimals)
+
+
+def _round_float(x, decimals):
+    def nearest(v):
+        return PRIMITIVES["round"].bind(v, rounding_method=1)
+
+    if decimals == 0:
+        return nearest(x)
+    d = tracing.aval_of(x).dtype
+    wide = x if d.itemsize > 2 else as_type(x, dtypes.float32, False)  # powers of ten overflow the 16-bit types
+    factor = constant_like(wide, 10.0 ** decimals)
+    result = lax.div(nearest(lax.mul(wide, factor)), factor)
+    return as_type(result, d, False)
+
+
+def round(a, decimals=0, out=None):
+    """Round to a number of decimals, halves to even; negative `decimals` round to tens, hundreds, ..."""
+    if out is not None:
+        raise NotImplementedError("xnp.round cannot write into `out`: arrays do not change. Use the result.")
+    return _round_kernel(a, int(decimals))
+
+
+around = round

@@ -29,12 +29,12 @@ def move(array: ArrayImpl, aval, sharding, committed: bool):
     if current == sharding or current.is_equivalent_to(sharding, aval.ndim):
         if array._committed == committed:
             return array
-        return ArrayImpl(aval, sharding, array._arrays, committed=committed, **_skip)
+        return ArrayImpl(aval, sharding, array._arrays, committed=committed, **skip_checks)
     if type(sharding) is SingleDeviceSharding and current.num_devices == 1:
         [copied] = _jax.batched_copy_array_to_devices_with_sharding(
             [array], [sharding._internal_device_list], [sharding], [_jax.ArrayCopySemantics.REUSE_INPUT])
         return copied if copied._committed == committed else ArrayImpl(
-            aval, sharding, copied._arrays, committed=committed, **_skip)
+            aval, sharding, copied._arrays, committed=committed, **skip_checks)
     if current.num_devices == 1:
         # Cut on the source device, then send each device its piece.
         indices = sharding.addressable_devices_indices_map(aval.shape)
@@ -43,7 +43,7 @@ def move(array: ArrayImpl, aval, sharding, committed: bool):
     return put(array._value, aval, sharding, committed)
 
 
-_skip = {"_skip_checks": True}
+skip_checks = {"_skip_checks": True}
 
 
 def host_value(array: ArrayImpl) -> np.ndarray:

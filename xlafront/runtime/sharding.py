@@ -10,6 +10,7 @@ import enum
 import itertools
 import math
 import threading
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -159,6 +160,13 @@ class PartitionSpec(tuple):
 
 
 P = PartitionSpec
+
+
+class Format(NamedTuple):
+    """How an array lies in memory: the order of its elements on a device, and its sharding."""
+
+    layout: Any = None
+    sharding: Any = None
 
 
 def axes_of(partition) -> tuple:

@@ -1,0 +1,60 @@
+"""`python -m xlafront`: `demo`, `cache info|clear|path`, `info`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+
+def _cache(args) -> int:
+    from xlafront.core import backends
+    from xlafront.runtime import config
+    from xlafront.runtime.disk_cache import DiskCache, default_directory
+
+    cache = backends.disk_cache() or DiskCache(
+        config.cache_dir.value or default_directory(), config.compilation_cache_max_size.value,
+        config.compilation_cache_min_compile_time_secs.value)
+    if args.action == "path":
+        print(cache.directory)
+    elif args.action == "clear":
+        print(f"removed {cache.clear()} compiled programs from {cache.directory}")
+    else:
+        state = "on" if config.enable_compilation_cache.value else "off (enable_compilation_cache)"
+        count, size = cache.usage()
+        print(f"directory: {cache.directory}\nstate:     {state}\nprograms:  {count}\n"
+              f"size:      {size / 2**20:.1f} MiB of at most {cache.max_size / 2**20:.0f} MiB")
+    return 0
+
+
+def _info(args) -> int:
+    from xlafront.environment import print_environment_info
+
+    print_environment_info()
+    return 0
+
+
+def _demo(args) -> int:
+    from xlafront.demo import main
+
+    return main(steps=args.steps, devices=args.devices, plot=args.plot)
+
+
+def main(argv=None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m xlafront", description="xlafront from the command line")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    demo = commands.add_parser("demo", help="train a small network over all devices and plot its loss")
+    demo.add_argument("--steps", type=int, default=300, help="optimisation steps (default 300)")
+    demo.add_argument("--devices", type=int, default=4, help="CPU devices to simulate where there is no accelerator")
+    demo.add_argument("--plot", default="demo_loss.svg", help="file for the plot of the loss (default demo_loss.svg)")
+    demo.set_defaults(run=_demo)
+    cache = commands.add_parser("cache", help="the compiled programs kept on disk")
+    cache.add_argument("action", choices=("info", "clear", "path"))
+    cache.set_defaults(run=_cache)
+    info = commands.add_parser("info", help="versions, devices, settings")
+    info.set_defaults(run=_info)
+    args = parser.parse_args(argv)
+    return args.run(args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""What is in this process: its arrays, and the versions and devices to name in a bug report."""
+
+from __future__ import annotations
+
+from xlafront.core import backends
+from xlafront.runtime import jaxlib_compat
+
+
+def live_arrays(platform: str | None = None) -> list:
+    """All arrays on the devices of a platform that have not been deleted."""
+    return list(backends.client(platform).live_arrays())
+
+
+def print_environment_info(return_string: bool = False) -> str | None:
+    """Print versions, devices and settings, for bug reports; or return the text."""
+    import os
+    import platform
+    import sys
+
+    import ml_dtypes
+    import numpy
+
+    import xlafront
+
+    lines = [
+        f"xlafront: {xlafront.__version__}", f"jaxlib:   {jaxlib_compat.jaxlib_version_text}",
+        f"numpy:    {numpy.__version__}", f"ml_dtypes: {ml_dtypes.__version__}", f"python:   {sys.version}",
+        f"system:   {platform.platform()}", f"devices:  {backends.devices()}",
+        f"processes: {backends.process_count()}",
+    ]
+    lines += [f"{name}={value}" for name, value in sorted(os.environ.items())
+              if name.startswith(("XLAFRONT_", "JAX_", "XLA_", "CUDA_", "TPU_"))]
+    text = "\n".join(lines)
+    if return_string:
+        return text
+    print(text)
+    return None

@@ -1,0 +1,111 @@
+"""The operations that everything is made of: thin functions over StableHLO, without promotion or broadcasting.
+
+Each family is a table in a module of its own; here the tables become names.
+"""
+
+from xlafront.lax import elementwise as _elementwise
+from xlafront.lax import indexing as _indexing
+from xlafront.lax import reductions as _reductions
+from xlafront.lax.derived import (
+    associative_scan as associative_scan,
+    broadcast_shapes as broadcast_shapes,
+    broadcast_to_rank as broadcast_to_rank,
+    collapse as collapse,
+    dtype as dtype,
+    empty as empty,
+    reduce as reduce,
+    reduce_p as reduce_p,
+    select as select,
+    split as split,
+    stack as stack,
+    stop_gradient as stop_gradient,
+    stop_gradient_p as stop_gradient_p,
+    tile as tile,
+)
+from xlafront.lax.elementwise import (
+    AccuracyMode as AccuracyMode,
+    RoundingMethod as RoundingMethod,
+    Tolerance as Tolerance,
+    clamp as clamp,
+    conj as conj,
+    convert_element_type as convert_element_type,
+    integer_pow as integer_pow,
+    reciprocal as reciprocal,
+    reduce_precision as reduce_precision,
+    round as round,
+    select_n as select_n,
+)
+from xlafront.lax.indexing import (
+    GatherDimensionNumbers as GatherDimensionNumbers,
+    GatherScatterMode as GatherScatterMode,
+    ScatterDimensionNumbers as ScatterDimensionNumbers,
+    gather as gather,
+    gather_p as gather_p,
+)
+from xlafront.lax.products import (
+    DotAlgorithmPreset as DotAlgorithmPreset,
+    Precision as Precision,
+    batch_matmul as batch_matmul,
+    dot as dot,
+    dot_general as dot_general,
+    dot_general_p as dot_general_p,
+)
+from xlafront.lax.reductions import (
+    argmax as argmax,
+    argmax_p as argmax_p,
+    argmin as argmin,
+    argmin_p as argmin_p,
+)
+from xlafront.lax.shapes import (
+    bitcast_convert_type as bitcast_convert_type,
+    bitcast_convert_type_p as bitcast_convert_type_p,
+    broadcast as broadcast,
+    broadcast_in_dim as broadcast_in_dim,
+    broadcast_in_dim_p as broadcast_in_dim_p,
+    broadcasted_iota as broadcasted_iota,
+    concatenate as concatenate,
+    concatenate_p as concatenate_p,
+    dynamic_index_in_dim as dynamic_index_in_dim,
+    dynamic_slice as dynamic_slice,
+    dynamic_slice_in_dim as dynamic_slice_in_dim,
+    dynamic_slice_p as dynamic_slice_p,
+    dynamic_update_index_in_dim as dynamic_update_index_in_dim,
+    dynamic_update_slice as dynamic_update_slice,
+    dynamic_update_slice_in_dim as dynamic_update_slice_in_dim,
+    dynamic_update_slice_p as dynamic_update_slice_p,
+    expand_dims as expand_dims,
+    full as full,
+    full_like as full_like,
+    index_in_dim as index_in_dim,
+    iota as iota,
+    iota_p as iota_p,
+    pad as pad,
+    pad_p as pad_p,
+    reshape as reshape,
+    reshape_p as reshape_p,
+    rev as rev,
+    rev_p as rev_p,
+    slice as slice,
+    slice_in_dim as slice_in_dim,
+    slice_p as slice_p,
+    squeeze as squeeze,
+    squeeze_p as squeeze_p,
+    transpose as transpose,
+    transpose_p as transpose_p,
+)
+from xlafront.lax.sorting import (
+    sort as sort,
+    sort_key_val as sort_key_val,
+    sort_p as sort_p,
+    top_k as top_k,
+)
+from xlafront.transforms.device_put import (
+    device_put_p as device_put_p,
+    sharding_constraint_p as sharding_constraint_p,
+    with_sharding_constraint as with_sharding_constraint,
+)
+
+for _module in (_elementwise, _indexing, _reductions):
+    globals().update(_module.PUBLIC)
+for _table in (_elementwise.PRIMITIVES, _indexing.PRIMITIVES, _reductions.PRIMITIVES, _reductions.CUMULATIVE):
+    globals().update({f"{_name}_p": _primitive for _name, _primitive in _table.items()})

@@ -1,0 +1,207 @@
+"""Functions that other operations of `lax` make up, and reductions by a function of the user's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from xlafront.core import dtypes, errors, tracing, tree
+from xlafront.core.avals import ShapedArray
+from xlafront.core.primitive import Primitive
+from xlafront.lax import elementwise, reductions, shapes
+from xlafront.lax.families import elementwise as make_elementwise
+
+stop_gradient_p = make_elementwise("stop_gradient", lambda ctx, x: x, "any", derivatives=(None,))
+
+
+def stop_gradient(x):
+    """The same values, which differentiation takes for constants; on pytrees of arrays.
+
+    >>> grad(lambda x: x * stop_gradient(x))(3.0)
+    3.0
+    """
+    def stop(leaf):
+        if not tracing.is_arraylike(leaf) or not dtypes.is_inexact(tracing.aval_of(leaf).dtype):
+            return leaf
+        return stop_gradient_p.bind(leaf) if isinstance(leaf, tracing.Tracer) else leaf
+
+    return tree.map(stop, x)
+
+
+def select(pred, on_true, on_false):
+    """Elements of one array where a condition holds, of the other where it does not; no broadcasting.
+
+    >>> select(x > 0, x, -x)
+    """
+    return elementwise.select_n(pred, on_false, on_true)
+
+
+def dtype(x):
+    """The dtype that an array or a number has as an operand."""
+    return tracing.aval_of(x).dtype
+
+
+def broadcast_shapes(*arrays_shapes):
+    """The shape that arrays of these shapes broadcast to, as NumPy's rules say."""
+    from xlafront.numpy.promotion import broadcast_shapes as joint
+
+    return joint("broadcast_shapes", *[(s,) if isinstance(s, int) else tuple(s) for s in arrays_shapes])
+
+
+def broadcast_to_rank(x, rank: int):
+    """Add leading dimensions of size 1."""
+    return shapes.expand_dims(x, tuple(range(rank - np.ndim(x)))) if np.ndim(x) < rank else x
+
+
+def empty(shape, dtype, *, out_sharding=None):
+    """An array whose elements will be written before they are read."""
+    return shapes.full(shape, 0, dtype)
+
+
+def collapse(operand, start_dimension: int, stop_dimension: int | None = None):
+    """Merge the dimensions from one to (not including) another into one."""
+    shape = np.shape(operand)
+    start, stop, _ = slice(start_dimension, stop_dimension).indices(len(shape))
+    if start >= stop:
+        raise ValueError(f"collapse needs a range of dimensions of shape {shape}, got {start_dimension} to "
+                         f"{stop_dimension}.")
+    return shapes.reshape(operand, (*shape[:start], math.prod(shape[start:stop]), *shape[stop:]))
+
+
+def split(operand, sizes: Sequence[int], axis: int = 0) -> list:
+    """Cut an array along an axis into pieces of the given sizes."""
+    axis = shapes.canonical_axis(axis, np.ndim(operand), "split")
+    n = np.shape(operand)[axis]
+    if sum(sizes) != n:
+        raise ValueError(f"split needs sizes that add up to the size of axis {axis}, {n}, got {tuple(sizes)}.")
+    bounds = np.cumsum([0, *sizes]).tolist()
+    return [shapes.slice_in_dim(operand, a, b, axis=axis) for a, b in zip(bounds, bounds[1:])]
+
+
+def stack(operands, axis: int = 0):
+    """Join arrays of one shape along a new axis."""
+    operands = list(operands)
+    axis = shapes.canonical_axis(axis, np.ndim(operands[0]) + 1, "stack")
+    return shapes.concatenate([shapes.expand_dims(x, (axis,)) for x in operands], axis)
+
+
+def tile(operand, reps: Sequence[int]):
+    """Repeat an array along each dimension."""
+    own = np.shape(operand)
+    if len(reps) != len(own):
+        raise ValueError(f"tile needs a number of repetitions for each of the {len(own)} dimensions, got {tuple(reps)}.")
+    spread = shapes.broadcast_in_dim(operand, [n for pair in zip(reps, own) for n in pair],
+                                     tuple(range(1, 2 * len(own), 2)))
+    return shapes.reshape(spread, [n * m for n, m in zip(reps, own)])
+
+
+def associative_scan(fn: Callable, elems, reverse: bool = False, axis: int = 0):
+    """Running combination of elements by an associative function, in a logarithmic number of steps.
+
+    `fn(a, b)` combines pytrees like `elems`, elementwise along `axis`.
+
+    >>> associative_scan(lambda a, b: a + b, xnp.arange(4))
+    [0, 1, 3, 6]
+    """
+    if not callable(fn):
+        raise TypeError(f"associative_scan needs a function to combine elements with, got {fn!r}.")
+    leaves, treedef = tree.flatten(elems)
+    if not leaves:
+        return elems
+    axis = shapes.canonical_axis(axis, np.ndim(leaves[0]), "associative_scan")
+    sizes = {np.shape(x)[axis] for x in leaves}
+    if len(sizes) > 1:
+        raise ValueError(f"associative_scan needs arrays of one size along axis {axis}, got {sorted(sizes)}.")
+
+    def combine(xs, ys):
+        if reverse:  # the scan runs over the reversed arrays, the function sees the elements in their order
+            xs, ys = ys, xs
+        result = fn(treedef.unflatten(xs), treedef.unflatten(ys))
+        found, other = tree.flatten(result)
+        if other != treedef:
+            raise TypeError(f"the function given to associative_scan must return what it takes: {treedef}, got {other}.")
+        return found
+
+    if 0 in sizes or sizes == {1}:
+        return elems
+    return treedef.unflatten(reductions.scan_along(combine, leaves, axis, reverse))
+
+
+# Reduction by any function
+
+
+def _reduce_abstract(*avals, function, dimensions, out_sharding):
+    count = len(avals) // 2
+    return [ShapedArray(tuple(n for i, n in enumerate(x.shape) if i not in dimensions), x.dtype)
+            for x in avals[:count]]
+
+
+def _reduce_lower(ctx, *operands, function, dimensions, out_sharding):
+    from xlafront import lowering
+
+    scalars = [((), a.dtype) for a in ctx.avals_in[len(operands) // 2:]]
+    return list(ctx.with_region(
+        "stablehlo.reduce", operands, [*scalars, *scalars], lambda inner, *xs: inner.inline(function, list(xs)),
+        types=list(ctx.avals_out), dimensions=lowering.mlir.i64s(dimensions)))
+
+
+def _reduce_batch(axis_size, operands, dims, *, function, dimensions, out_sharding):
+    count = len(operands) // 2
+    if any(d is not None for d in dims[count:]):
+        # a start value for each element of the batch: fold it in afterwards
+        raise NotImplementedError("reduce under vmap needs start values that are not mapped: combine them afterwards.")
+    xs = [shapes.broadcast_batch(x, d, axis_size) for x, d in zip(operands[:count], dims)]
+    results = reduce_p.bind(*xs, *operands[count:], function=function, dimensions=tuple(d + 1 for d in dimensions),
+                            out_sharding=out_sharding)
+    return results, [0] * count
+
+
+reduce_p = Primitive("reduce", multiple_results=True, abstract=_reduce_abstract, lower=_reduce_lower,
+                     batch=_reduce_batch, memoise=False)
+
+_MONOIDS = {"add": "reduce_sum", "mul": "reduce_prod", "max": "reduce_max", "min": "reduce_min", "and": "reduce_and",
+            "or": "reduce_or", "xor": "reduce_xor"}
+
+
+def _monoid(function) -> str | None:
+    """The reduction that a traced function of two scalars amounts to."""
+    jaxpr = function.jaxpr
+    if len(jaxpr.eqns) != 1 or len(jaxpr.invars) != 2 or list(jaxpr.outvars) != jaxpr.eqns[0].outvars:
+        return None
+    eqn = jaxpr.eqns[0]
+    name = eqn.primitive.name
+    same = eqn.primitive is elementwise.PRIMITIVES.get(name) and eqn.invars in (jaxpr.invars, jaxpr.invars[::-1])
+    return _MONOIDS.get(name) if same else None
+
+
+def reduce(operands, init_values, computation: Callable, dimensions: Sequence[int], out_sharding=None):
+    """Combine elements along dimensions by `computation(x, y)`, which must be associative, from a start value.
+
+    Works on a pytree of arrays of one shape; `computation` then combines pytrees of scalars.
+    """
+    leaves, treedef = tree.flatten(operands)
+    starts, start_tree = tree.flatten(init_values)
+    if treedef != start_tree:
+        raise TypeError(f"reduce needs one start value for each array: got structures {treedef} and {start_tree}.")
+    dims = shapes.canonical_axes(tuple(dimensions), np.ndim(leaves[0]), "reduce")
+    starts = [elementwise.as_type(s, tracing.aval_of(x).dtype, False) for s, x in zip(starts, leaves)]
+    scalars = [ShapedArray((), tracing.aval_of(x).dtype) for x in leaves]
+
+    def combine(*xs):
+        half = len(xs) // 2
+        result = computation(treedef.unflatten(xs[:half]), treedef.unflatten(xs[half:]))
+        return tree.leaves(result)
+
+    function = tracing.trace_to_closed_jaxpr(combine, [*scalars, *scalars])
+    if len(function.out_avals) != len(leaves):
+        raise errors.incompatible_shapes("reduce", [("arrays", (len(leaves),)), ("results", (len(function.out_avals),))])
+    name = _monoid(function) if len(leaves) == 1 else None
+    if name is not None:
+        total = reductions.PRIMITIVES[name].bind(leaves[0], axes=dims, out_sharding=None)
+        operation = elementwise.PRIMITIVES[function.jaxpr.eqns[0].primitive.name]
+        return treedef.unflatten([operation.bind(total, starts[0])])
+    results = reduce_p.bind(*leaves, *starts, function=function, dimensions=dims, out_sharding=out_sharding)
+    return treedef.unflatten(results)
+

@@ -1,0 +1,394 @@
+"""Operators and methods of arrays, attached to concrete arrays and to tracers alike.
+
+Operators of concrete arrays go to the dispatcher of a compiled function; those of tracers to the plain function.
+"""
+
+from __future__ import annotations
+
+import builtins
+
+import numpy as np
+
+from xlafront.core import dtypes, errors, tracing
+from xlafront.core.tracing import Tracer, abstractors
+from xlafront.numpy import creation, indexing, linear, manipulation, reductions, sorting, ufuncs, updates
+from xlafront.runtime.arrays import ArrayImpl
+
+
+class _ArrayMeta(type):
+    """Concrete arrays and tracers are instances of `Array`, which neither inherits from."""
+
+    def __instancecheck__(cls, instance):
+        return type(instance) is ArrayImpl or isinstance(instance, Tracer)
+
+    def __subclasscheck__(cls, subclass):
+        return subclass is cls or subclass is ArrayImpl or issubclass(subclass, Tracer)
+
+    def __getattr__(cls, name):
+        return getattr(ArrayImpl, name)
+
+
+class Array(metaclass=_ArrayMeta):
+    """An array on one or more devices, or the traced stand-in for one; for `isinstance` and annotations.
+
+    Arrays are immutable; they are made by `xlafront.numpy` and returned by compiled functions.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *args, **kwargs):
+        raise TypeError("Array cannot be called: make arrays with xlafront.numpy.array, zeros, arange, ...")
+
+
+# special method -> function; the reflected form is made from it
+BINARY_OPERATORS = {
+    "__add__": "add", "__sub__": "subtract", "__mul__": "multiply", "__truediv__": "true_divide",
+    "__floordiv__": "floor_divide", "__mod__": "remainder", "__divmod__": "divmod", "__pow__": "power",
+    "__matmul__": "matmul", "__and__": "bitwise_and", "__or__": "bitwise_or", "__xor__": "bitwise_xor",
+    "__lshift__": "left_shift", "__rshift__": "right_shift",
+}
+COMPARISONS = {"__eq__": "equal", "__ne__": "not_equal", "__lt__": "less", "__le__": "less_equal",
+               "__gt__": "greater", "__ge__": "greater_equal"}
+UNARY_OPERATORS = {"__neg__": "negative", "__pos__": "positive", "__abs__": "abs", "__invert__": "bitwise_not"}
+
+_scalars = frozenset((int, float, complex, bool))
+
+
+def _operand(other) -> bool:
+    """Whether an operator takes this on its other side; lists, strings and None get Python's own error."""
+    kind = type(other)
+    if kind in _scalars or kind is ArrayImpl or kind in abstractors:
+        return True
+    return tracing.is_arraylike(other)
+
+
+def _binary(function, reflected: bool):
+    if reflected:
+        def operator(self, other):
+            return function(other, self) if _operand(other) else NotImplemented
+    else:
+        def operator(self, other):
+            return function(self, other) if _operand(other) else NotImplemented
+    return operator
+
+
+def _concrete(function, traced):
+    """For a concrete array: the compiled function when nothing is being traced. Hot: eager `x + y`."""
+    def operator(self, other):
+        kind = type(other)
+        if kind is ArrayImpl or kind in _scalars:
+            return function(self, other)
+        return traced(self, other)
+
+    return operator
+
+
+# Conversions to Python
+
+
+def _need_scalar(x, what: str):
+    if x.size != 1:
+        raise TypeError(f"{what} needs an array with one element, got shape {x.shape}.")
+    return x._value.reshape(())[()]
+
+
+def _bool(self):
+    if self.size == 0:
+        raise ValueError("the truth value of an empty array is not defined; use x.size > 0.")
+    if self.size > 1:
+        raise ValueError(f"the truth value of an array of shape {self.shape} is not defined; use x.any() or x.all().")
+    return bool(self._value.reshape(())[()])
+
+
+def _index(self):
+    if self.ndim or not dtypes.is_integer(self.dtype) and self.dtype != dtypes.bool_:
+        raise TypeError(f"only an integer array without dimensions can be an index, got {self.aval}.")
+    return int(self._value)
+
+
+def _item(self, *args):
+    """One element as a Python scalar: the only one, or that at the given position."""
+    value = self._value
+    if args:
+        return value.item(*args)
+    if self.size != 1:
+        raise ValueError(f"item() needs a position for an array with {self.size} elements.")
+    return value.item()
+
+
+def _array(self, dtype=None, copy=None):
+    value = self._value
+    if dtype is not None and dtype != value.dtype:
+        return value.astype(dtype)
+    return np.array(value) if copy else value
+
+
+def _iter(self):
+    if self.ndim == 0:
+        raise TypeError("an array without dimensions cannot be iterated over")
+    return _rows(self)
+
+
+def _rows(self):
+    """The rows one by one; of a concrete array they are cut on the device a chunk at a time."""
+    n = self.shape[0]
+    chunk = 128
+    for start in range(0, n, chunk):
+        part = indexing.getitem(self, slice(start, builtins.min(start + chunk, n)))
+        yield from manipulation.unstack(part)
+
+
+def _len(self):
+    if not self.aval.shape:
+        raise TypeError("len() of an array without dimensions")
+    return self.aval.shape[0]
+
+
+def _contains(self, item):
+    return bool(reductions.any(ufuncs.PUBLIC["equal"](self, item)))
+
+
+def _setitem(self, key, value):
+    shown = errors.short(key) if not isinstance(key, tuple) else ", ".join(errors.short(k) for k in key)
+    raise TypeError(f"arrays cannot be changed in place, so x[{shown}] = y is not possible. "
+                    f"Write x = x.at[{shown}].set(y).")
+
+
+def _delitem(self, key):
+    raise TypeError("elements of an array cannot be deleted. Use xnp.delete.")
+
+
+def _hash(self):
+    raise TypeError(f"unhashable: an array ({self.aval}) is compared element by element. Use a tuple of its values "
+                    f"(x.tolist()) or id(x) as a key.")
+
+
+# Text
+
+
+def _repr(self):
+    aval = self.aval
+    tail = f"dtype={aval.dtype.name}" + (", weak_type=True" if aval.weak_type else "")
+    if self.is_deleted():
+        return f"<deleted Array of shape {aval.shape}, {tail}>"
+    if not isinstance(aval.dtype, np.dtype):
+        return aval.dtype._rules.repr(self)
+    if not self.is_fully_addressable and not self.is_fully_replicated:
+        return f"Array(shape={aval.shape}, {tail}, sharding={self.sharding})"
+    value = self._value
+    if value.size == 0 and value.ndim != 1:
+        return f"Array([], shape={aval.shape}, {tail})"
+    text = np.array2string(value, separator=", ", prefix="Array(", suffix=",")
+    last = text[text.rfind("\n") + 1:]
+    used = len(last) + (len("Array(") if "\n" not in text else 0)
+    gap = ", " if used + len(tail) + 3 <= np.get_printoptions()["linewidth"] else ",\n      "
+    return f"Array({text}{gap}{tail})"
+
+
+def _str(self):
+    return _repr(self) if self.is_deleted() or not isinstance(self.dtype, np.dtype) else str(self._value)
+
+
+def _format(self, spec):
+    if self.ndim == 0 and isinstance(self.dtype, np.dtype):
+        return format(self._value[()], spec)
+    return str(self) if not spec else format(self._value, spec)
+
+
+# Pickling and copies
+
+
+def _rebuild(value, weak_type):
+    from xlafront.core.avals import ShapedArray
+
+    aval = ShapedArray(value.shape, dtypes.canonicalize_dtype(value.dtype), weak_type)
+    return creation.put_new(value, aval)
+
+
+def _rebuild_keys(value, impl):
+    from xlafront.random import wrap_key_data
+
+    return wrap_key_data(value, impl=impl)
+
+
+def _reduce(self):
+    if not isinstance(self.dtype, np.dtype):
+        from xlafront.random import key_data, key_impl
+
+        return _rebuild_keys, (np.asarray(key_data(self)), key_impl(self))
+    return _rebuild, (np.array(self._value), bool(self.weak_type))
+
+
+def _deepcopy(self, memo):
+    return creation.copy(self)
+
+
+# Exchange with other libraries
+
+
+def _dlpack(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+    from xlafront.dlpack import to_dlpack
+
+    return to_dlpack(self, stream=stream, dl_device=dl_device, copy=copy)
+
+
+def _dlpack_device(self):
+    from xlafront.dlpack import device_of
+
+    return device_of(self)
+
+
+def _namespace(self, *, api_version=None):
+    import xlafront.numpy
+
+    if api_version is not None and api_version not in ("2021.12", "2022.12", "2023.12", "2024.12"):
+        raise ValueError(f"the array API version {api_version!r} is not supported.")
+    return xlafront.numpy
+
+
+def _flat(self):
+    raise NotImplementedError("x.flat would be a view that can be written to; use x.ravel().")
+
+
+# Methods
+
+
+def _reshape(self, *args, order="C", copy=None, out_sharding=None):
+    """The elements in another shape, given as one tuple or as sizes; one size may be -1."""
+    shape = args[0] if len(args) == 1 and not hasattr(args[0], "__index__") else args
+    if len(args) == 1 and isinstance(args[0], (ArrayImpl, np.ndarray)) and np.ndim(args[0]):
+        shape = tuple(np.asarray(args[0]))
+    return manipulation.reshape(self, shape, order=order)
+
+
+def _transpose(self, *args):
+    """The dimensions in another order, given as one tuple or as numbers; reversed without."""
+    axes = args[0] if len(args) == 1 and (args[0] is None or isinstance(args[0], (tuple, list))) else args or None
+    return manipulation.transpose(self, axes)
+
+
+def _astype(self, dtype, copy=False, device=None):
+    """The array converted to a dtype."""
+    return creation.astype(self, dtype, copy=copy, device=device)
+
+
+def _view(self, dtype=None, type=None):
+    """The bits read as another dtype; the last dimension grows or shrinks with the size of an element."""
+    if type is not None:
+        raise NotImplementedError("x.view takes a dtype only: there are no array subclasses.")
+    if dtype is None:
+        return self
+    return manipulation.view(self, dtype)
+
+
+def _clip(self, min=None, max=None):
+    """The values limited to a range."""
+    return manipulation.clip(self, min, max)
+
+
+def _round(self, decimals=0, out=None):
+    """The values rounded to a number of decimals, halves to even."""
+    return ufuncs.round(self, decimals, out)
+
+
+def _round_operator(self, ndigits=None):
+    result = ufuncs.round(self, ndigits or 0)
+    return result if ndigits is not None else creation.astype(result, dtypes.default_dtype(int))
+
+
+def _flatten(self, order="C"):
+    """The elements in one dimension."""
+    return manipulation.ravel(self, order)
+
+
+def _to_device(self, device, *, stream=None):
+    """The array on another device, or with another sharding."""
+    from xlafront.transforms.device_put import device_put
+
+    return device_put(self, device)
+
+
+def _named(function, name: str):
+    """A library function as a method: the array is its first argument."""
+    def method(self, *args, **kwargs):
+        return function(self, *args, **kwargs)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = function.__doc__
+    method.__wrapped__ = function
+    return method
+
+
+METHODS = {
+    name: getattr(module, name) for module, names in (
+        (reductions, "all any argmax argmin cumprod cumsum max mean min prod ptp std sum var"),
+        (manipulation, "diagonal ravel repeat squeeze swapaxes trace"),
+        (sorting, "argpartition argsort searchsorted sort"),
+        (indexing, "choose nonzero take"),
+        (linear, "dot"),
+    ) for name in names.split()}
+
+
+def _compress(self, condition, axis=None, *, out=None, size=None, fill_value=0):
+    """The slices along an axis where a condition holds."""
+    return indexing.compress(condition, self, axis, size=size, fill_value=fill_value, out=out)
+
+
+_WRITTEN_OUT = {
+    "__getitem__": indexing.getitem, "__setitem__": _setitem, "__delitem__": _delitem, "__iter__": _iter,
+    "__contains__": _contains, "__round__": _round_operator, "__array_namespace__": _namespace,
+    "reshape": _reshape, "transpose": _transpose, "astype": _astype, "view": _view, "clip": _clip, "round": _round,
+    "flatten": _flatten, "compress": _compress, "to_device": _to_device,
+    "conj": lambda self: ufuncs.PUBLIC["conj"](self), "conjugate": lambda self: ufuncs.PUBLIC["conj"](self),
+    "copy": lambda self: creation.copy(self),
+    "byteswap": lambda self, inplace=False: manipulation.byteswap(self, inplace),
+}
+_PROPERTIES = {
+    "T": lambda self: manipulation.transpose(self), "mT": lambda self: manipulation.matrix_transpose(self),
+    "real": lambda self: ufuncs.PUBLIC["real"](self), "imag": lambda self: ufuncs.PUBLIC["imag"](self),
+    "at": updates.At, "flat": _flat,
+    "nbytes": lambda self: self.aval.size * dtypes.itemsize_bits(self.aval.dtype) // 8,
+    "itemsize": lambda self: self.aval.dtype.itemsize,
+}
+_CONCRETE_ONLY = {
+    "__bool__": _bool, "__index__": _index, "__len__": _len, "__hash__": None, "__repr__": _repr, "__str__": _str,
+    "__format__": _format, "__reduce__": _reduce, "__deepcopy__": _deepcopy, "__copy__": lambda self: creation.copy(self),
+    "__array__": _array, "__dlpack__": _dlpack, "__dlpack_device__": _dlpack_device, "item": _item,
+    "__int__": lambda self: int(_need_scalar(self, "int()")),
+    "__float__": lambda self: float(_need_scalar(self, "float()")),
+    "__complex__": lambda self: complex(_need_scalar(self, "complex()")),
+    "__hex__": lambda self: hex(_index(self)), "__oct__": lambda self: oct(_index(self)),
+    "tolist": lambda self: self._value.tolist(), "tobytes": lambda self, order="C": self._value.tobytes(order),
+}
+
+
+def _attach() -> None:
+    inline = dict(ufuncs.INLINE, matmul=linear.matmul)
+    compiled = dict(ufuncs.PUBLIC, matmul=linear.matmul)
+    for special, name in BINARY_OPERATORS.items():
+        reflected_name = f"__r{special[2:]}"
+        forward, backward = _binary(inline[name], False), _binary(inline[name], True)
+        setattr(Tracer, special, forward)
+        setattr(Tracer, reflected_name, backward)
+        setattr(ArrayImpl, special, _concrete(compiled[name], _binary(compiled[name], False)))
+        setattr(ArrayImpl, reflected_name, _binary(compiled[name], True))
+    for special, name in COMPARISONS.items():
+        setattr(Tracer, special, _binary(inline[name], False))
+        setattr(ArrayImpl, special, _concrete(compiled[name], _binary(compiled[name], False)))
+    for special, name in UNARY_OPERATORS.items():
+        setattr(Tracer, special, lambda self, function=inline[name]: function(self))
+        setattr(ArrayImpl, special, lambda self, function=compiled[name]: function(self))
+    for cls in (ArrayImpl, Tracer):
+        for name, function in METHODS.items():
+            setattr(cls, name, _named(function, name))
+        for name, function in _WRITTEN_OUT.items():
+            setattr(cls, name, function)
+        for name, function in _PROPERTIES.items():
+            setattr(cls, name, property(function))
+    for name, function in _CONCRETE_ONLY.items():
+        setattr(ArrayImpl, name, function)
+    ArrayImpl.__hash__ = _hash
+    ArrayImpl.__array_priority__ = 100
+
+
+_attach()

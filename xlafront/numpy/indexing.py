@@ -1,0 +1,625 @@
+"""Indexing: `x[key]` and the functions built on it; the updates `x.at[key]` are in `updates`.
+
+`plan_key` turns whatever NumPy allows in brackets into a hashable plan and the index arrays that it refers to.
+A plan is an entry for each dimension of the array and for each new one, in the order of the key:
+
+- `("slice", start, size, step)`: static; `("new",)`: a dimension of size 1; `("int", i)`: a static position;
+- `("array", k)`: the positions in index array number `k` (0-d for a single dynamic position).
+
+Eagerly, Python integers become index arrays too, so that `x[0]` and `x[1]` share one kernel.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+
+from xlafront.core import dtypes, errors, tracing
+from xlafront.lax import shapes as lax
+from xlafront.lax.elementwise import PRIMITIVES, where
+from xlafront.lax.indexing import GatherDimensionNumbers, GatherScatterMode, bind_gather
+from xlafront.numpy.promotion import check_arraylike, unwrap
+from xlafront.runtime.arrays import ArrayImpl
+from xlafront.transforms.jit import library
+
+_int32 = np.dtype(np.int32)
+
+
+# Keys
+
+
+def plan_key(shape: tuple, key, static_ints: bool) -> tuple[tuple, tuple]:
+    """The plan for `x[key]`, and its index arrays."""
+    items = key if type(key) is tuple else (key,)
+    if type(key) is list:
+        raise TypeError(
+            f"an array cannot be indexed by a list, got x[{errors.short(key)}]: a list could mean one index for each "
+            f"dimension or an array of positions. Use x[xnp.array({errors.short(key)})] or x[tuple(...)].")
+    items = [_as_item(item, shape) for item in items]
+    rank = len(shape)
+    used = 0
+    ellipsis = None
+    for position, item in enumerate(items):
+        if item is Ellipsis:
+            if ellipsis is not None:
+                raise IndexError("an index can have only one ellipsis ('...')")
+            ellipsis = position
+        elif item is not None:
+            used += _dimensions_used(item)
+    if used > rank:
+        raise IndexError(f"too many indices: the array of shape {shape} has {rank} dimension(s), {used} were indexed.")
+    fill = [slice(None)] * (rank - used)
+    if ellipsis is None:
+        items += fill
+    else:
+        items[ellipsis:ellipsis + 1] = fill
+    entries: list[tuple] = []
+    indices: list = []
+    dim = 0
+    for position, item in enumerate(items):
+        if item is None:
+            entries.append(("new",))
+        elif type(item) is slice:
+            entries.append(("slice", *_slice_of(item, shape[dim], position)))
+            dim += 1
+        elif type(item) is int:
+            if shape[dim] == 0:
+                raise IndexError(f"index {item} is out of bounds for dimension {dim}, which has size 0.")
+            if static_ints:
+                entries.append(("int", item))
+            else:
+                entries.append(("array", len(indices)))
+                indices.append(item)
+            dim += 1
+        elif _is_bool(item):
+            dim = _plan_mask(item, shape, dim, position, entries, indices)
+        else:
+            if shape[dim] == 0 and np.size(item):
+                raise IndexError(f"an index array cannot select from dimension {dim}, which has size 0.")
+            entries.append(("array", len(indices)))
+            indices.append(item)
+            dim += 1
+    return tuple(entries), tuple(indices)
+
+
+_plain_kinds = frozenset((int, slice, type(None), type(Ellipsis)))
+
+
+def _as_item(item, shape):
+    """One item of a key as a Python int, a slice, None, Ellipsis, or an array of integers or booleans."""
+    kind = type(item)
+    if kind in _plain_kinds:
+        return item
+    if kind is bool or kind is np.bool_:
+        return np.asarray(item)
+    if isinstance(item, str):
+        raise TypeError(f"an array cannot be indexed by a string, got {item!r}: there are no named fields.")
+    if isinstance(item, (list, tuple)):
+        item = _array_of(item)
+    elif not tracing.is_arraylike(item):
+        if hasattr(kind, "__index__"):
+            return operator.index(item)
+        raise IndexError(f"an array is indexed by integers, slices, `...`, None and arrays of integers or booleans, "
+                         f"not by {kind.__name__} ({errors.short(item)}).")
+    item = unwrap(item)
+    if type(item) in dtypes.python_scalar_dtypes:
+        item = np.asarray(item)
+    d = tracing.aval_of(item).dtype
+    if isinstance(item, (np.ndarray, np.generic)):
+        d = item.dtype
+    if not isinstance(d, np.dtype) or d.kind not in "iub" and not dtypes.is_integer(d):
+        raise TypeError(f"an array is indexed by integers or booleans, not by an array of dtype {d}. Convert it with "
+                        f"x.astype(int).")
+    if isinstance(item, np.generic) and d.kind != "b":
+        return int(item)
+    if isinstance(item, np.ndarray) and item.ndim == 0 and d.kind != "b":
+        return int(item)
+    return item
+
+
+def _array_of(items):
+    from xlafront.numpy.creation import asarray
+
+    if not items:
+        return np.zeros(0, _int32)
+    return asarray(items) if any(isinstance(x, (tracing.Tracer, ArrayImpl)) for x in items) else np.asarray(items)
+
+
+def _is_bool(item) -> bool:
+    return item.dtype == np.bool_
+
+
+def _dimensions_used(item) -> int:
+    return item.ndim if type(item) not in _plain_kinds and _is_bool(item) else 1
+
+
+def _slice_of(item: slice, n: int, position: int) -> tuple[int, int, int]:
+    """Start, size and step of a slice of a dimension of size `n`."""
+    if item.start is None and item.stop is None and item.step is None:
+        return 0, n, 1
+    try:
+        start, stop, step = item.indices(n)
+    except (errors.TracerIntegerConversionError, TypeError) as e:
+        if isinstance(e, errors.TracerIntegerConversionError) or any(
+                isinstance(x, tracing.Tracer) for x in (item.start, item.stop, item.step)):
+            raise IndexError(
+                f"slice bounds must be known while tracing, got {item} at position {position} of the index: the size of "
+                f"the result would depend on run-time values. Use lax.dynamic_slice_in_dim(x, start, size), or make "
+                f"the bounds static arguments.") from None
+        raise
+    size = len(range(start, stop, step))
+    return (start if size else 0), size, step
+
+
+def _plan_mask(mask, shape, dim, position, entries, indices) -> int:
+    """A boolean index stands for the positions of its true elements; they must be known now."""
+    if isinstance(mask, tracing.Tracer):
+        raise errors.NonConcreteBooleanIndexError(mask)
+    mask = np.asarray(mask)
+    if mask.ndim == 0:
+        # A new dimension of size 1 or 0.
+        entries.append(("new",))
+        if not mask:
+            entries[-1] = ("array", len(indices), "new")
+            indices.append(np.zeros(0, _int32))
+        return dim
+    covered = shape[dim:dim + mask.ndim]
+    if mask.shape != covered:
+        raise IndexError(f"a boolean index must have the shape of the dimensions that it selects from: item {position} "
+                         f"has shape {mask.shape}, the array has {covered} there.")
+    for positions in np.nonzero(mask):
+        entries.append(("array", len(indices)))
+        indices.append(positions.astype(_int32))
+    return dim + mask.ndim
+
+
+# Reading
+
+
+def getitem(x, key):
+    """`x[key]`. Hot for an integer or a slice on a concrete array: watched by the eager benchmarks."""
+    concrete = type(x) is ArrayImpl and tracing.thread.trace is tracing.eval_trace
+    if concrete:
+        kind = type(key)
+        if kind is int:
+            shape = x.aval.shape
+            if shape and shape[0]:
+                return _row(x, key)
+        elif kind is slice and x.aval.shape:
+            start, size, step = _slice_of(key, x.aval.shape[0], 0)
+            if step == 1:
+                return _rows(x, start, size)
+    return take_by(x, key, concrete)
+
+
+@library
+def _row(x, index):
+    return _pick(x, 0, index)
+
+
+def _pick(x, dim: int, index):
+    """One position of a dimension: negative ones count from the end, others are clamped."""
+    shape = np.shape(x)
+    index = _wrapped(index, shape[dim])
+    starts = [np.int32(0)] * len(shape)
+    starts[dim] = index
+    sizes = (*shape[:dim], 1, *shape[dim + 1:])
+    return lax.squeeze_p.bind(lax.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes), dimensions=(dim,))
+
+
+@library(static="size")
+def _rows(x, start, size):
+    shape = np.shape(x)
+    return lax.dynamic_slice_p.bind(x, start, *[np.int32(0)] * (len(shape) - 1), slice_sizes=(size, *shape[1:]))
+
+
+def take_by(x, key, concrete: bool, mode=None, fill_value=None, indices_are_sorted=False, unique_indices=False,
+            wrap_negative_indices=True):
+    """`x[key]`, with all that `x.at[key].get` can ask for."""
+    shape = np.shape(x)
+    entries, indices = plan_key(shape, key, not concrete)
+    if fill_value is not None and not isinstance(fill_value, (int, float, complex, np.generic)):
+        fill_value = np.asarray(fill_value)[()]
+    return _read(x, indices, entries, _read_mode(mode), fill_value, bool(indices_are_sorted), bool(unique_indices),
+                 bool(wrap_negative_indices))
+
+
+def _read_mode(mode):
+    if mode is None:
+        return GatherScatterMode.CLIP
+    if isinstance(mode, str) and mode == "wrap":
+        raise ValueError("x.at[...] has no mode 'wrap'; negative indices count from the end. Use xnp.take.")
+    return GatherScatterMode.from_any(mode)
+
+
+@library(static=("entries", "mode", "fill_value", "is_sorted", "unique", "wrap"), name="getitem")
+def _read(x, indices, entries, mode, fill_value, is_sorted, unique, wrap):
+    kinds = [e[0] for e in entries]
+    if "array" not in kinds:
+        return _read_static(x, entries, mode, fill_value, wrap)
+    x = _apply_slices(x, entries)
+    layout = Layout(np.shape(x), entries, indices)
+    if not layout.batch and mode is not GatherScatterMode.FILL_OR_DROP:
+        for dim in reversed(layout.dims):
+            index = layout.columns[layout.dims.index(dim)]
+            x = _pick(x, dim, index) if wrap else _pick(x, dim, PRIMITIVES["max"].bind(*_same(index, np.int32(0))))
+    else:
+        rank = len(layout.batch)
+        offset = [i for i in range(rank + len(layout.slices)) if not layout.at <= i < layout.at + rank]
+        numbers = GatherDimensionNumbers(tuple(offset), layout.dims, layout.dims)
+        sizes = tuple(1 if i in layout.dims else n for i, n in enumerate(np.shape(x)))
+        x = bind_gather(x, layout.index_array(wrap), dimension_numbers=numbers, slice_sizes=sizes,
+                        unique_indices=unique, indices_are_sorted=is_sorted, mode=mode, fill_value=fill_value)
+    return lax.reshape_to(x, layout.final_shape)
+
+
+def _same(a, b):
+    from xlafront.numpy.promotion import promote_dtypes
+
+    return promote_dtypes(a, b)
+
+
+def _read_static(x, entries, mode, fill_value, wrap):
+    """Only static entries: slices, a reshape, nothing at run time."""
+    shape = np.shape(x)
+    operations = [e for e in entries if e[0] != "new"]
+    outside = False
+    bounded = []
+    for n, entry in zip(shape, operations):
+        if entry[0] == "int":
+            i = entry[1] + n if entry[1] < 0 and wrap else entry[1]
+            outside |= not 0 <= i < n
+            i = min(max(i, 0), n - 1)
+            entry = ("slice", i, 1, 1)
+        bounded.append(entry)
+    final = []
+    for entry in entries:
+        if entry[0] == "new":
+            final.append(1)
+        elif entry[0] == "slice":
+            final.append(entry[2])
+    if outside and mode is GatherScatterMode.FILL_OR_DROP:
+        from xlafront.lax.indexing import fill_for
+
+        return lax.broadcast_in_dim_p.bind(fill_for(tracing.aval_of(x).dtype, fill_value), shape=tuple(final),
+                                           broadcast_dimensions=(), sharding=None)
+    return lax.reshape_to(_apply_slices(x, bounded), tuple(final))
+
+
+def _apply_slices(x, entries):
+    """The static slices of a plan."""
+    shape = np.shape(x)
+    starts, limits, steps, flipped = [], [], [], []
+    dim = 0
+    for entry in entries:
+        if entry[0] == "new" or len(entry) == 3:
+            continue
+        start, limit, step = 0, shape[dim], 1
+        if entry[0] == "slice":
+            _, start, size, step = entry
+            if step < 0:  # the same elements from the low end, reversed after
+                flipped.append(dim)
+                start, step = start + (size - 1) * step if size else 0, -step
+            limit = start + (size - 1) * step + 1 if size else start
+        starts.append(start)
+        limits.append(limit)
+        steps.append(step)
+        dim += 1
+    if tuple(limits) != tuple(shape) or any(starts) or any(s != 1 for s in steps):
+        x = lax.slice_p.bind(x, start_indices=tuple(starts), limit_indices=tuple(limits),
+                             strides=tuple(steps) if any(s != 1 for s in steps) else None)
+    return lax.rev_p.bind(x, dimensions=tuple(flipped)) if flipped else x
+
+
+class Layout:
+    """Where the dimensions of index arrays go: NumPy's rules for advanced indexing.
+
+    - `dims`: the dimensions of the array that are indexed by arrays; `columns`: their index arrays, one each.
+    - `batch`: the joint shape of the index arrays; `at`: how many sliced dimensions stand before it in the result.
+    - `slices`: `(dimension, start, size, step)` of the others.
+    - `final_shape`: the shape of the result, new dimensions included.
+    """
+
+    def __init__(self, shape: tuple, entries: tuple, indices: tuple):
+        dims, columns, advanced, slices = [], [], [], []
+        empty_mask: tuple = ()
+        dim = 0
+        for position, entry in enumerate(entries):
+            kind = entry[0]
+            if kind == "new":
+                continue
+            if kind == "slice":
+                slices.append((dim, *entry[1:]))
+            else:
+                advanced.append(position)
+                if len(entry) == 3:  # a false scalar mask: selects nothing, uses no dimension
+                    empty_mask = (0,)
+                    continue
+                dims.append(dim)
+                columns.append(indices[entry[1]] if kind == "array" else np.int32(entry[1]))
+            dim += 1
+        self.shape, self.dims, self.columns, self.slices = shape, tuple(dims), columns, slices
+        try:
+            self.batch = np.broadcast_shapes(*[np.shape(c) for c in columns], empty_mask)
+        except ValueError:
+            raise errors.incompatible_shapes("indexing", [("index", np.shape(c)) for c in columns],
+                                             "Index arrays are broadcast against each other.") from None
+        adjacent = not advanced or advanced[-1] - advanced[0] == len(advanced) - 1
+        first = advanced[0] if advanced and adjacent else 0
+        self.at = sum(e[0] == "slice" for e in entries[:first])
+        final: list[int] = []
+        for position, entry in enumerate(entries):
+            if position == first:
+                final += self.batch
+            if entry[0] == "new":
+                final.append(1)
+            elif entry[0] == "slice":
+                final.append(entry[2])
+        self.final_shape = tuple(final)
+
+    def index_array(self, wrap: bool, extra: tuple = (), tail: tuple = ()):
+        """The index arrays as columns of one array of shape `batch + tail + (number of columns,)`.
+
+        `extra` are more columns, that broadcast against `batch + tail`.
+        """
+        columns = [_wrapped(c, self.shape[d]) if wrap else _as_position(c) for c, d in zip(self.columns, self.dims)]
+        wide = max((tracing.aval_of(c).dtype for c in columns), key=lambda d: d.itemsize, default=_int32)
+        full = (*self.batch, *tail)
+        spread = []
+        for i, c in enumerate((*columns, *extra)):
+            if tracing.aval_of(c).dtype != wide:
+                c = PRIMITIVES["convert_element_type"].bind(c, new_dtype=wide, weak_type=False, sharding=None)
+            last = len(self.batch) if i < len(columns) else len(full)
+            spread.append(lax.broadcast_in_dim_p.bind(
+                c, shape=(*full, 1), broadcast_dimensions=tuple(range(last - np.ndim(c), last)), sharding=None))
+        if not spread:
+            return np.zeros((*full, 0), _int32)
+        return spread[0] if len(spread) == 1 else lax.concatenate_p.bind(*spread, dimension=len(full))
+
+
+def _as_position(index):
+    """An index array in a type that can hold positions: int32, or int64 where that is enabled."""
+    if type(index) is int:
+        return np.int32(min(max(index, -2**31), 2**31 - 1))
+    d = tracing.aval_of(index).dtype
+    if d.kind == "u" and d.itemsize >= 4:
+        top = d.type(2**(8 * d.itemsize - 1) - 1)
+        index = PRIMITIVES["min"].bind(index, top)
+    if d.itemsize < 4 or d.kind == "u" or d.kind not in "iu":
+        wide = np.dtype(np.int64) if d.itemsize == 8 else _int32
+        index = PRIMITIVES["convert_element_type"].bind(index, new_dtype=wide, weak_type=False, sharding=None)
+    return index
+
+
+def _wrapped(index, n: int):
+    """Negative positions count from the end."""
+    if isinstance(index, np.generic) or type(index) is int:
+        return np.int32(index + n if index < 0 else min(index, 2**31 - 1))
+    if tracing.aval_of(index).dtype.kind in "u":
+        return _as_position(index)
+    index = _as_position(index)
+    d = tracing.aval_of(index).dtype
+    negative = PRIMITIVES["lt"].bind(index, d.type(0))
+    return where(negative, PRIMITIVES["add"].bind(index, d.type(n)), index)
+
+
+# Functions on whole arrays
+
+
+def _row_mode(name: str, mode):
+    if mode in (None, "fill"):
+        return GatherScatterMode.FILL_OR_DROP
+    if mode == "raise":
+        raise NotImplementedError(f"{name} cannot raise for indices outside: values are not known while a program is "
+                                  f"compiled. Use mode='fill', 'clip' or 'wrap'.")
+    return "wrap" if mode == "wrap" else GatherScatterMode.from_any(mode)
+
+
+@library(static=("axis", "mode", "fill_value", "unique", "is_sorted"), name="take")
+def _take_kernel(a, indices, axis, mode, fill_value, unique, is_sorted):
+    n = np.shape(a)[axis]
+    if mode == "wrap":
+        from xlafront.numpy.ufuncs import INLINE
+
+        indices = INLINE["remainder"](_as_position(indices), np.int32(n))
+        mode = GatherScatterMode.PROMISE_IN_BOUNDS
+    wrap = mode is not GatherScatterMode.CLIP
+    entries = tuple(("array", 0) if i == axis else ("slice", 0, m, 1) for i, m in enumerate(np.shape(a)))
+    return _read.__wrapped__(a, (indices,), entries, mode, fill_value, is_sorted, unique, wrap)
+
+
+def take(a, indices, axis=None, out=None, mode=None, unique_indices=False, indices_are_sorted=False, fill_value=None):
+    """Elements or slices at the given positions along an axis, or of the flattened array.
+
+    Positions outside give NaN (`mode="fill"`, the default; `fill_value` changes it), the nearest element
+    (`"clip"`), or count around (`"wrap"`).
+
+    >>> take(x, xnp.array([0, 2]), axis=1)
+    """
+    if out is not None:
+        raise NotImplementedError("xnp.take cannot write into `out`: arrays do not change. Use the result.")
+    check_arraylike("take", a, indices)
+    a, indices = unwrap(a), unwrap(indices)
+    if axis is None:
+        a, axis = lax.reshape(a, (np.size(a),)), 0
+    axis = lax.canonical_axis(axis, np.ndim(a), "take")
+    if not dtypes.is_integer(tracing.aval_of(indices).dtype):
+        raise TypeError(f"xnp.take needs integer indices, got {tracing.aval_of(indices).dtype}.")
+    if np.shape(a)[axis] == 0 and np.size(indices):
+        raise IndexError(f"xnp.take cannot select from axis {axis}, which has size 0.")
+    return _take_kernel(a, indices, axis, _row_mode("take", mode), fill_value, bool(unique_indices),
+                        bool(indices_are_sorted))
+
+
+def take_rows(a, index):
+    """`a[index]` for an index array that is known to be in bounds."""
+    return _take_kernel(a, index, 0, GatherScatterMode.CLIP, None, False, False)
+
+
+@library(static=("axis", "mode", "fill_value"), name="take_along_axis")
+def _take_along_kernel(arr, indices, axis, mode, fill_value):
+    """One batched gather: all dimensions but `axis` are batching dimensions of the operation."""
+    shape, wanted = np.shape(arr), np.shape(indices)
+    others = [i for i in range(len(shape)) if i != axis]
+    joint = np.broadcast_shapes(*[tuple(s[i] for i in others) for s in (shape, wanted)])
+    sizes = dict(zip(others, joint))
+    full_arr = tuple(shape[i] if i == axis else sizes[i] for i in range(len(shape)))
+    full_indices = tuple(wanted[i] if i == axis else sizes[i] for i in range(len(shape)))
+    every = tuple(range(len(shape)))
+    if full_arr != shape:
+        arr = lax.broadcast_in_dim_p.bind(arr, shape=full_arr, broadcast_dimensions=every, sharding=None)
+    indices = _wrapped(indices, shape[axis])
+    if full_indices != wanted:
+        indices = lax.broadcast_in_dim_p.bind(indices, shape=full_indices, broadcast_dimensions=every, sharding=None)
+    indices = lax.reshape_to(indices, (*full_indices, 1))
+    numbers = GatherDimensionNumbers((), (axis,), (axis,), tuple(others), tuple(others))
+    return bind_gather(arr, indices, dimension_numbers=numbers, slice_sizes=(1,) * len(shape), mode=mode,
+                       fill_value=fill_value)
+
+
+def take_along_axis(arr, indices, axis=-1, mode=None, fill_value=None):
+    """For each one-dimensional slice along `axis`, the elements at its own positions, as `argsort` gives them.
+
+    >>> take_along_axis(x, xnp.argsort(x, axis=1), axis=1)
+    """
+    check_arraylike("take_along_axis", arr, indices)
+    arr, indices = unwrap(arr), unwrap(indices)
+    if not dtypes.is_integer(tracing.aval_of(indices).dtype):
+        raise TypeError(f"xnp.take_along_axis needs integer indices, got {tracing.aval_of(indices).dtype}.")
+    if axis is None:
+        if np.ndim(indices) != 1:
+            raise ValueError(f"xnp.take_along_axis with axis=None needs one-dimensional indices, got {np.shape(indices)}.")
+        arr, axis = lax.reshape(arr, (np.size(arr),)), 0
+    if np.ndim(arr) != np.ndim(indices):
+        raise ValueError(f"xnp.take_along_axis needs as many dimensions in the indices as in the array, got shapes "
+                         f"{np.shape(indices)} and {np.shape(arr)}.")
+    axis = lax.canonical_axis(axis, np.ndim(arr), "take_along_axis")
+    mode = GatherScatterMode.FILL_OR_DROP if mode is None else GatherScatterMode.from_any(mode)
+    return _take_along_kernel(arr, indices, axis, mode, fill_value)
+
+
+# Positions of true elements
+
+
+@library(static=("size",), name="nonzero")
+def _nonzero_sized(a, size, fills):
+    """The first `size` positions: a running count says for each rank where it is reached."""
+    from xlafront.lax.reductions import cumsum_p, reduce_sum_p
+    from xlafront.numpy.sorting import searchsorted
+
+    shape = np.shape(a)
+    flat = lax.reshape_to(a, (int(np.prod(shape)),))
+    counts = cumsum_p.bind(PRIMITIVES["convert_element_type"].bind(flat, new_dtype=_int32, weak_type=False,
+                                                                   sharding=None), axis=0, reverse=False)
+    ranks = lax.iota_p.bind(dtype=_int32, shape=(size,), dimension=0, sharding=None)
+    found = searchsorted(counts, ranks, side="right") if flat.shape[0] else ranks
+    total = reduce_sum_p.bind(PRIMITIVES["convert_element_type"].bind(
+        flat, new_dtype=_int32, weak_type=False, sharding=None), axes=(0,), out_sharding=None)
+    missing = PRIMITIVES["ge"].bind(ranks, total)
+    results = []
+    stride = int(np.prod(shape))
+    for n, fill in zip(shape, fills):
+        stride = stride // n if n else 1
+        part = PRIMITIVES["rem"].bind(PRIMITIVES["div"].bind(found, np.int32(max(stride, 1))), np.int32(max(n, 1)))
+        results.append(where(missing, PRIMITIVES["convert_element_type"].bind(
+            fill, new_dtype=_int32, weak_type=False, sharding=None), part))
+    return tuple(results)
+
+
+def nonzero(a, *, size=None, fill_value=None):
+    """The positions of the elements that are not zero, an index array for each dimension.
+
+    Their number must be known: inside a traced function give `size`; missing ones are `fill_value` (default 0).
+    """
+    check_arraylike("nonzero", a)
+    a = unwrap(a)
+    if np.ndim(a) == 0:
+        raise ValueError("nonzero of an array without dimensions has no positions. Use xnp.atleast_1d(x) first.")
+    from xlafront.numpy.creation import array
+    from xlafront.numpy.ufuncs import PUBLIC
+
+    if size is None:
+        if isinstance(a, tracing.Tracer):
+            raise errors.ConcretizationTypeError(
+                a, "The number of positions that `nonzero` returns depends on values: give `size=`.")
+        return tuple(array(i.astype(dtypes.default_dtype(int))) for i in np.nonzero(np.asarray(a)))
+    size = lax.static_shape("nonzero", size)[0]
+    fills = fill_value if isinstance(fill_value, tuple) else (0 if fill_value is None else fill_value,) * np.ndim(a)
+    if len(fills) != np.ndim(a) or any(np.shape(f) for f in fills):
+        raise ValueError(f"the fill_value of nonzero must be a scalar or one for each of the {np.ndim(a)} dimensions, "
+                         f"got {fill_value!r}.")
+    return _nonzero_sized(PUBLIC["not_equal"](a, 0), size, tuple(fills))
+
+
+def flatnonzero(a, *, size=None, fill_value=None):
+    """The positions of the non-zero elements in the flattened array."""
+    check_arraylike("flatnonzero", a)
+    return nonzero(lax.reshape(unwrap(a), (np.size(a),)), size=size, fill_value=fill_value)[0]
+
+
+def argwhere(a, *, size=None, fill_value=None):
+    """The positions of the non-zero elements, as rows of one array."""
+    from xlafront.numpy.creation import zeros
+    from xlafront.numpy.manipulation import stack
+
+    if np.ndim(a) == 0:
+        count = int(np.asarray(a) != 0) if size is None else size
+        return zeros((count, 0), dtypes.default_dtype(int))
+    return stack(nonzero(a, size=size, fill_value=fill_value), axis=-1)
+
+
+def compress(condition, a, axis=None, *, size=None, fill_value=0, out=None):
+    """The slices along an axis where a one-dimensional condition holds (the flattened array without an axis)."""
+    if out is not None:
+        raise NotImplementedError("xnp.compress cannot write into `out`: arrays do not change. Use the result.")
+    check_arraylike("compress", condition, a)
+    if np.ndim(condition) != 1:
+        raise ValueError(f"the condition of xnp.compress must have one dimension, got shape {np.shape(condition)}.")
+    a = unwrap(a)
+    if axis is None:
+        a, axis = lax.reshape(a, (np.size(a),)), 0
+    axis = lax.canonical_axis(axis, np.ndim(a), "compress")
+    n = np.shape(a)[axis]
+    length = min(np.shape(condition)[0], n)
+    if not isinstance(condition, tracing.Tracer) and np.asarray(condition)[length:].any():
+        raise ValueError("the condition of xnp.compress is true beyond the end of the array.")
+    found = nonzero(getitem(condition, slice(0, length)), size=size, fill_value=n)[0]
+    return take(a, found, axis, fill_value=fill_value)
+
+
+def extract(condition, arr, *, size=None, fill_value=0):
+    """The elements where a condition holds, in one dimension."""
+    return compress(lax.reshape(condition, (np.size(condition),)), lax.reshape(arr, (np.size(arr),)), size=size,
+                    fill_value=fill_value)
+
+
+def choose(a, choices, out=None, mode="raise"):
+    """An array put together from others: element by element `a` says from which of `choices` to take.
+
+    `mode` is what an index outside gets: an error (`"raise"`, only where values are known), `"clip"` or `"wrap"`.
+    """
+    from xlafront.numpy.manipulation import broadcast_arrays, stack
+    from xlafront.numpy.ufuncs import PUBLIC
+
+    if out is not None:
+        raise NotImplementedError("xnp.choose cannot write into `out`: arrays do not change. Use the result.")
+    check_arraylike("choose", a)
+    if not dtypes.is_integer(tracing.aval_of(unwrap(a)).dtype):
+        raise ValueError(f"xnp.choose needs an array of integers, got {tracing.aval_of(unwrap(a)).dtype}.")
+    n = len(choices)
+    if mode == "raise":
+        if isinstance(a, tracing.Tracer):
+            raise errors.ConcretizationTypeError(a, "xnp.choose checks its indices: give mode='clip' or 'wrap'.")
+        values = np.asarray(a)
+        if values.size and (values.min() < 0 or values.max() >= n):
+            raise ValueError(f"xnp.choose got an index outside of the {n} choices.")
+    elif mode == "clip":
+        a = PUBLIC["minimum"](PUBLIC["maximum"](a, 0), n - 1)
+    elif mode == "wrap":
+        a = PUBLIC["remainder"](a, n)
+    else:
+        raise ValueError(f"xnp.choose has the modes 'raise', 'clip' and 'wrap', not {mode!r}.")
+    a, *rest = broadcast_arrays(a, *choices)
+    rows = stack(rest)
+    return take_along_axis(rows, lax.reshape(a, (1, *np.shape(a))), axis=0)[0]

@@ -1,0 +1,454 @@
+"""Products of arrays: matmul, dot, tensordot, einsum. All are one or more `dot_general`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xlafront.core import dtypes, errors, tracing
+from xlafront.lax import shapes as lax
+from xlafront.lax.elementwise import PRIMITIVES, as_type
+from xlafront.lax.products import canonical_precision, dot_general_p
+from xlafront.lax.reductions import reduce_sum_p
+from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap
+from xlafront.transforms.jit import library
+
+
+def _types(name, args, preferred):
+    """Operands of one dtype, and the dtype and weakness of the product."""
+    check_arraylike(name, *args)
+    d, weak = dtypes.lattice_result_type(*[unwrap(x) for x in args])
+    wanted = None if preferred is None else dtypes.check_user_dtype(preferred, f"xnp.{name}")
+    operands = promote_dtypes(*[unwrap(x) for x in args])
+    return operands, wanted, weak and wanted is None
+
+
+def contract(x, y, contracting, batch=((), ()), precision=None, preferred=None):
+    """`dot_general` of two arrays of one dtype."""
+    numbers = (tuple(map(tuple, contracting)), tuple(map(tuple, batch)))
+    return dot_general_p.bind(x, y, dimension_numbers=numbers, precision=precision, preferred_element_type=preferred,
+                              out_sharding=None)
+
+
+def _with_weakness(x, weak):
+    aval = tracing.aval_of(x)
+    return as_type(x, aval.dtype, weak) if aval.weak_type and not weak else x
+
+
+@library(static=("precision", "preferred"), name="matmul")
+def _matmul_kernel(a, b, precision, preferred):
+    (a, b), preferred, weak = _types("matmul", (a, b), preferred)
+    sa, sb = np.shape(a), np.shape(b)
+    if not sa or not sb:
+        raise ValueError(f"matmul needs arrays of at least one dimension, got shapes {sa} and {sb}. Use * for scalars.")
+    vector_a, vector_b = len(sa) == 1, len(sb) == 1
+    contracting_b = len(sb) - (1 if vector_b else 2)
+    if sa[-1] != sb[contracting_b]:
+        raise errors.incompatible_shapes("matmul", [("", sa), ("", sb)], (
+            f"The last dimension of the first ({sa[-1]}) must equal the {'only' if vector_b else 'second to last'} "
+            f"dimension of the second ({sb[contracting_b]})."))
+    batch_a, batch_b = (() if vector_a else sa[:-2]), (() if vector_b else sb[:-2])
+    if not batch_a or not batch_b:
+        result = contract(a, b, ((len(sa) - 1,), (contracting_b,)), precision=precision, preferred=preferred)
+        if batch_b:
+            # free dimensions of the second operand come last: batch, columns -> bring the rows of the first between
+            rows = 0 if vector_a else 1
+            rank = np.ndim(result)
+            columns = rank - rows - len(batch_b)
+            order = (*range(rows, rows + len(batch_b)), *range(rows), *range(rank - columns, rank))
+            result = _transposed(result, order)
+        return _with_weakness(result, weak)
+    try:
+        batch = np.broadcast_shapes(batch_a, batch_b)
+    except ValueError:
+        raise errors.incompatible_shapes("matmul", [("", sa), ("", sb)], "The leading dimensions must broadcast.") from None
+    # Dimensions of size 1 on one side are free dimensions of the other, not copies.
+    rank = len(batch)
+    pad_a, pad_b = rank - len(batch_a), rank - len(batch_b)
+    keep_a = [i for i in range(len(batch_a)) if batch_a[i] != 1 or batch[i + pad_a] == 1]
+    keep_b = [i for i in range(len(batch_b)) if batch_b[i] != 1 or batch[i + pad_b] == 1]
+    both = [i for i in range(rank) if i - pad_a in keep_a and i - pad_b in keep_b]
+    a = lax.reshape_to(a, (*[batch_a[i] for i in keep_a], *sa[len(batch_a):]))
+    b = lax.reshape_to(b, (*[batch_b[i] for i in keep_b], *sb[len(batch_b):]))
+    in_a = {i + pad_a: position for position, i in enumerate(keep_a)}
+    in_b = {i + pad_b: position for position, i in enumerate(keep_b)}
+    result = contract(a, b, ((np.ndim(a) - 1,), (len(keep_b),)), ([in_a[i] for i in both], [in_b[i] for i in both]),
+                      precision, preferred)
+    # The product has: common batch, other dimensions of a, rows, other dimensions of b, columns.
+    labels = [*both, *[i for i in sorted(in_a) if i not in both], "rows", *[i for i in sorted(in_b) if i not in both],
+              "columns"]
+    wanted = [*range(rank), "rows", "columns"]
+    missing = [i for i in range(rank) if i not in labels]
+    order = [labels.index(w) for w in wanted if w in labels]
+    result = _transposed(result, order)
+    if missing:
+        result = lax.reshape_to(result, (*batch, *np.shape(result)[-2:]))
+    return _with_weakness(result, weak)
+
+
+def _transposed(x, order):
+    return x if tuple(order) == tuple(range(len(order))) else lax.transpose_p.bind(x, permutation=tuple(order))
+
+
+def matmul(a, b, *, precision=None, preferred_element_type=None, out_sharding=None):
+    """Matrix product over the last two dimensions; leading dimensions broadcast, vectors lose theirs.
+
+    - `precision`: of the multiplication on hardware that has a choice ("default", "high", "highest").
+    - `preferred_element_type`: the dtype to accumulate in and to return.
+    """
+    return _matmul_kernel(a, b, canonical_precision(precision), preferred_element_type)
+
+
+@library(static=("precision", "preferred"), name="dot")
+def _dot_kernel(a, b, precision, preferred):
+    (x, y), wanted, weak = _types("dot", (a, b), preferred)
+    sx, sy = np.shape(x), np.shape(y)
+    if not sx or not sy:
+        from xlafront.numpy.ufuncs import INLINE
+
+        result = INLINE["multiply"](x, y)
+        return result if wanted is None else as_type(result, wanted, False)
+    along = len(sy) - (1 if len(sy) == 1 else 2)
+    if sx[-1] != sy[along]:
+        raise errors.incompatible_shapes("dot", [("", sx), ("", sy)], (
+            f"The last dimension of the first ({sx[-1]}) must equal dimension {along} of the second ({sy[along]})."))
+    return _with_weakness(contract(x, y, ((len(sx) - 1,), (along,)), precision=precision, preferred=wanted), weak)
+
+
+def dot(a, b, *, precision=None, preferred_element_type=None, out_sharding=None):
+    """Product over the last dimension of `a` and the second to last of `b`, without broadcasting."""
+    return _dot_kernel(a, b, canonical_precision(precision), preferred_element_type)
+
+
+def vdot(a, b, *, precision=None, preferred_element_type=None):
+    """The scalar product of two arrays as flat vectors; the first is conjugated."""
+    check_arraylike("vdot", a, b)
+    a, b = unwrap(a), unwrap(b)
+    a, b = lax.reshape(a, (np.size(a),)), lax.reshape(b, (np.size(b),))
+    return dot(_conjugated(a), b, precision=precision, preferred_element_type=preferred_element_type)
+
+
+def _conjugated(x):
+    return PRIMITIVES["conj"].bind(x, input_dtype=x.dtype) if tracing.aval_of(x).dtype.kind == "c" else x
+
+
+@library(static=("axis", "precision", "preferred"), name="vecdot")
+def _vecdot_kernel(x1, x2, axis, precision, preferred):
+    (x, y), wanted, weak = _types("vecdot", (x1, x2), preferred)
+    if not np.ndim(x) or not np.ndim(y):
+        raise ValueError(f"vecdot needs arrays of at least one dimension, got shapes {np.shape(x)} and {np.shape(y)}.")
+    x = _conjugated(lax.move_dim(x, lax.canonical_axis(axis, np.ndim(x), "vecdot"), np.ndim(x) - 1))
+    y = lax.move_dim(y, lax.canonical_axis(axis, np.ndim(y), "vecdot"), np.ndim(y) - 1)
+    if np.shape(x)[-1] != np.shape(y)[-1]:
+        raise errors.incompatible_shapes("vecdot", [("", np.shape(x1)), ("", np.shape(x2))],
+                                         f"The vectors along axis {axis} must have one length.")
+    rows = lax.reshape_to(x, (*np.shape(x)[:-1], 1, np.shape(x)[-1]))
+    columns = lax.reshape_to(y, (*np.shape(y), 1))
+    result = _matmul_kernel.__wrapped__(rows, columns, precision, wanted)
+    return _with_weakness(lax.reshape_to(result, np.shape(result)[:-2]), weak)
+
+
+def vecdot(x1, x2, /, *, axis=-1, precision=None, preferred_element_type=None):
+    """Scalar products of vectors along an axis; the first is conjugated."""
+    return _vecdot_kernel(x1, x2, int(axis), canonical_precision(precision), preferred_element_type)
+
+
+def matvec(x1, x2, /):
+    """Product of matrices and vectors in the last dimensions."""
+    x2 = lax.expand_dims(unwrap(x2), (np.ndim(x2),))
+    return lax.squeeze(matmul(x1, x2), (-1,))
+
+
+def vecmat(x1, x2, /):
+    """Product of conjugated vectors and matrices in the last dimensions."""
+    x1 = _conjugated(lax.expand_dims(unwrap(x1), (np.ndim(x1) - 1,)))
+    return lax.squeeze(matmul(x1, x2), (-2,))
+
+
+def inner(a, b, *, precision=None, preferred_element_type=None):
+    """Product over the last dimensions of both arrays."""
+    if not np.ndim(a) or not np.ndim(b):
+        return dot(a, b, precision=precision, preferred_element_type=preferred_element_type)
+    return tensordot(a, b, (-1, -1), precision=precision, preferred_element_type=preferred_element_type)
+
+
+@library
+def _outer_kernel(a, b):
+    from xlafront.numpy.ufuncs import INLINE
+
+    a, b = unwrap(a), unwrap(b)
+    return INLINE["multiply"](lax.reshape_to(a, (np.size(a), 1)), lax.reshape_to(b, (1, np.size(b))))
+
+
+def outer(a, b, out=None):
+    """All products of an element of `a` with one of `b`, both flattened."""
+    if out is not None:
+        raise NotImplementedError("xnp.outer cannot write into `out`: arrays do not change. Use the result.")
+    check_arraylike("outer", a, b)
+    return _outer_kernel(a, b)
+
+
+def _tensordot_axes(a_shape, b_shape, axes):
+    ra, rb = len(a_shape), len(b_shape)
+    if isinstance(axes, (tuple, list)):
+        if len(axes) != 2:
+            raise ValueError(f"tensordot takes an integer or two lists of axes, got axes={axes!r}.")
+        first, second = ([x] if not isinstance(x, (tuple, list, np.ndarray)) else list(x) for x in axes)
+        if len(first) != len(second):
+            raise ValueError(f"tensordot needs as many axes of the first array as of the second, got axes={axes!r}.")
+    else:
+        n = axes.__index__()
+        if n > min(ra, rb):
+            raise TypeError(f"tensordot over {n} axes needs arrays of at least {n} dimensions, got shapes {a_shape} and "
+                            f"{b_shape}.")
+        first, second = list(range(ra - n, ra)), list(range(n))
+    return (tuple(lax.canonical_axis(i, ra, "tensordot") for i in first),
+            tuple(lax.canonical_axis(i, rb, "tensordot") for i in second))
+
+
+@library(static=("axes", "precision", "preferred"), name="tensordot")
+def _tensordot_kernel(a, b, axes, precision, preferred):
+    (x, y), wanted, weak = _types("tensordot", (a, b), preferred)
+    for i, j in zip(*axes):
+        if np.shape(x)[i] != np.shape(y)[j]:
+            raise errors.incompatible_shapes("tensordot", [("", np.shape(x)), ("", np.shape(y))],
+                                             f"Axis {i} of the first and axis {j} of the second differ in size.")
+    return _with_weakness(contract(x, y, axes, precision=precision, preferred=wanted), weak)
+
+
+def tensordot(a, b, axes=2, *, precision=None, preferred_element_type=None, out_sharding=None):
+    """Product over several axes: the last `axes` of `a` and the first of `b`, or the two lists given."""
+    check_arraylike("tensordot", a, b)
+    return _tensordot_kernel(a, b, _tensordot_axes(np.shape(a), np.shape(b), axes), canonical_precision(precision),
+                             preferred_element_type)
+
+
+# einsum
+
+_plans: dict[tuple, tuple] = {}
+
+
+def _subscripts(operands):
+    """`einsum`'s two calling forms as a string and arrays."""
+    if isinstance(operands[0], str):
+        return operands[0].replace(" ", ""), list(operands[1:])
+    # arrays and lists of labels in turn
+    letters: dict = {}
+
+    def text(labels):
+        return "".join("..." if label is Ellipsis else letters.setdefault(label, chr(97 + len(letters) if len(
+            letters) < 26 else 39 + len(letters))) for label in labels)
+
+    arrays, parts = list(operands[0::2]), list(operands[1::2])
+    output = arrays.pop() if len(arrays) > len(parts) else None
+    inputs = ",".join(text(p) for p in parts)
+    return inputs if output is None else f"{inputs}->{text(output)}", arrays
+
+
+def _expand(subscripts: str, shapes) -> tuple[list[str], str]:
+    """Subscripts of each operand and of the result, with ellipses written out as letters."""
+    inputs, arrow, output = subscripts.partition("->")
+    terms = inputs.split(",")
+    if len(terms) != len(shapes):
+        raise ValueError(f"einsum {subscripts!r} has {len(terms)} operand(s), {len(shapes)} array(s) were given.")
+    spare = [c for c in (*map(chr, range(65, 91)), *map(chr, range(97, 123))) if c not in subscripts]
+    spare += [chr(c) for c in range(192, 192 + 64)]
+    counts = [len(shape) - len(term.replace("...", "")) for term, shape in zip(terms, shapes)]
+    longest = max([n for n, term in zip(counts, terms) if "..." in term], default=0)
+    stand_in = "".join(spare[:longest])
+    for i, (term, n) in enumerate(zip(terms, counts)):
+        if n < 0 or n > 0 and "..." not in term:
+            raise ValueError(f"einsum {subscripts!r}: operand {i} has shape {tuple(shapes[i])}, which does not have the "
+                             f"{len(term.replace('...', ''))} dimension(s) of {term!r}.")
+        terms[i] = term.replace("...", stand_in[longest - n:])
+    letters = "".join(terms)
+    if not all(c.isalpha() for c in letters + output.replace("...", "")):
+        raise ValueError(f"einsum subscripts are letters, commas, '->' and '...', got {subscripts!r}.")
+    if arrow:
+        result = output.replace("...", stand_in)
+    else:
+        result = stand_in + "".join(sorted(c for c in set(letters) if letters.count(c) == 1 and c not in stand_in))
+    unknown = set(result) - set(letters)
+    if unknown or len(set(result)) != len(result):
+        raise ValueError(f"einsum {subscripts!r}: each letter of the result must occur once there and in an operand.")
+    return terms, result
+
+
+def _plan_einsum(subscripts: str, shapes, optimize) -> tuple:
+    """`(operand subscripts, result subscripts, pairs to contract in turn)`, kept for each signature."""
+    key = (subscripts, tuple(shapes), optimize if not isinstance(optimize, list) else tuple(optimize))
+    found = _plans.get(key)
+    if found is not None:
+        return found
+    terms, result = _expand(subscripts, shapes)
+    sizes: dict[str, int] = {}
+    for term, shape in zip(terms, shapes):
+        for letter, n in zip(term, shape):
+            if sizes.setdefault(letter, n) != n:
+                if 1 not in (n, sizes[letter]):
+                    raise ValueError(f"einsum {subscripts!r}: the dimension {letter!r} has size {sizes[letter]} in one "
+                                     f"operand and {n} in another (shapes {', '.join(str(tuple(s)) for s in shapes)}).")
+                sizes[letter] = max(n, sizes[letter])
+    if len(terms) <= 2:
+        path: list = [tuple(range(len(terms)))]
+    else:
+        import opt_einsum
+
+        if optimize is True:
+            optimize = "optimal"
+        elif optimize is False:
+            optimize = [(0, 1)] * (len(terms) - 1)
+        expanded = ",".join(terms) + "->" + result
+        path, _ = opt_einsum.contract_path(expanded, *[tuple(sizes[c] for c in t) for t in terms], shapes=True,
+                                           optimize=optimize)
+    plan = (tuple(terms), result, tuple(tuple(sorted(p)) for p in path))
+    _plans[key] = plan
+    return plan
+
+
+def _single(x, term: str, kept) -> tuple:
+    """One operand with each letter once: diagonals for repeated letters, sums over letters that nobody needs."""
+    for letter in dict.fromkeys(term):
+        while term.count(letter) > 1:
+            i = term.index(letter)
+            j = term.index(letter, i + 1)
+            x = _diagonal(x, i, j)
+            term = term[:j] + term[j + 1:]
+    drop = tuple(i for i, c in enumerate(term) if c not in kept)
+    if drop:
+        x = reduce_sum_p.bind(x, axes=drop, out_sharding=None)
+        term = "".join(c for c in term if c in kept)
+    return x, term
+
+
+def _diagonal(x, i, j):
+    """The elements whose positions in dimensions i and j agree; dimension j goes."""
+    shape = np.shape(x)
+    n = shape[i]
+    rows = lax.iota_p.bind(dtype=np.dtype(np.int32), shape=shape, dimension=i, sharding=None)
+    columns = lax.iota_p.bind(dtype=np.dtype(np.int32), shape=shape, dimension=j, sharding=None)
+    if shape[j] != n:
+        raise ValueError(f"einsum takes a diagonal of dimensions of sizes {n} and {shape[j]}.")
+    on = PRIMITIVES["eq"].bind(rows, columns)
+    zero = tracing.aval_of(x).dtype.type(0)
+    return reduce_sum_p.bind(PRIMITIVES["select_n"].bind(on, zero, x), axes=(j,), out_sharding=None)
+
+
+def _pair(x, tx, y, ty, kept, precision, preferred, product):
+    """Contract two operands: letters of both that are needed later are batch dimensions."""
+    x, tx = _single(x, tx, set(kept) | set(ty))
+    y, ty = _single(y, ty, set(kept) | set(tx))
+    # A size of 1 against a larger one broadcasts: such a dimension is dropped.
+    for letter in [c for c in tx if c in ty]:
+        n, m = np.shape(x)[tx.index(letter)], np.shape(y)[ty.index(letter)]
+        if n != m:
+            if n == 1:
+                x, tx = lax.squeeze_p.bind(x, dimensions=(tx.index(letter),)), tx.replace(letter, "")
+            else:
+                y, ty = lax.squeeze_p.bind(y, dimensions=(ty.index(letter),)), ty.replace(letter, "")
+    x, tx = _single(x, tx, set(kept) | set(ty))
+    y, ty = _single(y, ty, set(kept) | set(tx))
+    common = [c for c in tx if c in ty]
+    batch = [c for c in common if c in kept]
+    summed = [c for c in common if c not in kept]
+    numbers = ((tuple(map(tx.index, summed)), tuple(map(ty.index, summed))),
+               (tuple(map(tx.index, batch)), tuple(map(ty.index, batch))))
+    result = product(x, y, numbers, precision, preferred)
+    return result, "".join([*batch, *[c for c in tx if c not in common], *[c for c in ty if c not in common]])
+
+
+def _product(x, y, numbers, precision, preferred):
+    return dot_general_p.bind(x, y, dimension_numbers=numbers, precision=precision, preferred_element_type=preferred,
+                              out_sharding=None)
+
+
+@library(static=("plan", "precision", "preferred", "product"), name="einsum")
+def _einsum_kernel(operands, plan, precision, preferred, product):
+    terms, result, path = plan
+    arrays, wanted, weak = _types("einsum", operands, preferred)
+    work = list(zip(arrays, terms))
+    for step in path:
+        taken = [work.pop(i) for i in reversed(step)][::-1]
+        kept = set(result).union(*[t for _, t in work])
+        x, term = taken[0]
+        if len(taken) == 1:
+            x, term = _single(x, term, kept)
+        for y, ty in taken[1:]:
+            later = kept.union(*[t for _, t in taken[2:]]) if len(taken) > 2 else kept
+            x, term = _pair(x, term, y, ty, later, precision, wanted, product)
+        work.append((x, term))
+    [(x, term)] = work
+    x = _transposed(x, [term.index(c) for c in result])
+    if wanted is not None and tracing.aval_of(x).dtype != wanted:
+        x = as_type(x, wanted, False)
+    return _with_weakness(x, weak)
+
+
+def einsum(subscripts, /, *operands, out=None, optimize="auto", precision=None, preferred_element_type=None,
+           _dot_general=None, out_sharding=None):
+    """Sums of products by Einstein's convention.
+
+    `optimize` chooses the order of contraction for more than two operands (a strategy of opt_einsum, or a path).
+
+    >>> einsum("bqd,bkd->bqk", queries, keys)
+    """
+    if out is not None:
+        raise NotImplementedError("xnp.einsum cannot write into `out`: arrays do not change. Use the result.")
+    text, arrays = _subscripts((subscripts, *operands))
+    check_arraylike("einsum", *arrays)
+    plan = _plan_einsum(text, [np.shape(x) for x in arrays], optimize)
+    product = _product
+    if _dot_general is not None:
+        def product(x, y, numbers, precision, preferred):
+            return _dot_general(x, y, numbers, precision=precision, preferred_element_type=preferred)
+    return _einsum_kernel(arrays, plan, canonical_precision(precision), preferred_element_type, product)
+
+
+def einsum_path(subscripts, /, *operands, optimize="greedy"):
+    """The order of contractions that `einsum` would take, and a table of its cost."""
+    import opt_einsum
+
+    text, arrays = _subscripts((subscripts, *operands))
+    path, info = opt_einsum.contract_path(text, *[np.shape(x) for x in arrays], shapes=True,
+                                          optimize={True: "greedy", False: "greedy"}.get(optimize, optimize))
+    return ["einsum_path", *path], str(info)
+
+
+# Other products
+
+
+@library
+def _kron_kernel(a, b):
+    from xlafront.numpy.ufuncs import INLINE
+
+    a, b = unwrap(a), unwrap(b)
+    rank = max(np.ndim(a), np.ndim(b))
+    sa, sb = ((1,) * (rank - np.ndim(x)) + np.shape(x) for x in (a, b))
+    a = lax.reshape_to(a, [n for pair in zip(sa, (1,) * rank) for n in pair])
+    b = lax.reshape_to(b, [n for pair in zip((1,) * rank, sb) for n in pair])
+    return lax.reshape_to(INLINE["multiply"](a, b), [n * m for n, m in zip(sa, sb)])
+
+
+def kron(a, b):
+    """The Kronecker product: `a` with each element replaced by its product with `b`."""
+    check_arraylike("kron", a, b)
+    return _kron_kernel(a, b)
+
+
+def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
+    """The vector product of vectors of length 3 (2 counts as a third component of 0) along an axis."""
+    from xlafront.numpy.manipulation import moveaxis, stack
+
+    check_arraylike("cross", a, b)
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    a, b = moveaxis(a, axisa, -1), moveaxis(b, axisb, -1)
+    if np.shape(a)[-1] not in (2, 3) or np.shape(b)[-1] not in (2, 3):
+        raise ValueError(f"cross needs vectors of length 2 or 3, got {np.shape(a)[-1]} and {np.shape(b)[-1]}.")
+    ax, ay, *az = (a[..., i] for i in range(np.shape(a)[-1]))
+    bx, by, *bz = (b[..., i] for i in range(np.shape(b)[-1]))
+    last = ax * by - ay * bx
+    if not az and not bz:
+        return last
+    az, bz = (az[0] if az else 0 * ax), (bz[0] if bz else 0 * bx)
+    return moveaxis(stack([ay * bz - az * by, az * bx - ax * bz, last], axis=-1), -1, axisc)
+

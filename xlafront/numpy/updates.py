@@ -1,0 +1,356 @@
+"""Updates of arrays that do not change: `x.at[key].set(y)` and its kin return a new array.
+
+Updates of windows (integers and contiguous slices inside the array) are dynamic slices; all others are scatters.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xlafront.core import dtypes, errors, tracing
+from xlafront.core.avals import ShapedArray
+from xlafront.lax import shapes as lax
+from xlafront.lax.elementwise import PRIMITIVES, where
+from xlafront.lax.indexing import PRIMITIVES as SCATTERS
+from xlafront.lax.indexing import GatherScatterMode, ScatterDimensionNumbers, bind_scatter
+from xlafront.numpy.indexing import Layout, _read, plan_key, take_by
+from xlafront.numpy.promotion import unwrap
+from xlafront.runtime.arrays import ArrayImpl
+from xlafront.transforms.jit import library
+
+# method -> the scatter, and what it does to an old and a new element
+UPDATES = {
+    "set": ("scatter", None), "add": ("scatter_add", "add"), "subtract": ("scatter_sub", "sub"),
+    "multiply": ("scatter_mul", "mul"), "min": ("scatter_min", "min"), "max": ("scatter_max", "max"),
+}
+
+
+class At:
+    """`x.at`: index it to say which elements to read or to update."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array):
+        self.array = array
+
+    def __getitem__(self, index):
+        return AtIndex(self.array, index)
+
+    def __repr__(self):
+        return f"{self.array!r}.at"
+
+
+class AtIndex:
+    """`x.at[index]`: the methods return the array with these elements changed.
+
+    - `mode`: what happens to positions outside. Updates drop them (`"drop"`, the default) or move them to the nearest
+      (`"clip"`); `get` clamps by default, and `"fill"` gives `fill_value`.
+    - `indices_are_sorted`, `unique_indices`: promises about index arrays that make the operation faster.
+    - `wrap_negative_indices=False`: negative positions are outside.
+
+    >>> xnp.zeros(3).at[1].add(5.0)
+    Array([0., 5., 0.], dtype=float32)
+    """
+
+    __slots__ = ("array", "index")
+
+    def __init__(self, array, index):
+        self.array = array
+        self.index = index
+
+    def __repr__(self):
+        return f"{self.array!r}.at[{self.index!r}]"
+
+    def get(self, *, indices_are_sorted=False, unique_indices=False, mode=None, fill_value=None, out_sharding=None,
+            wrap_negative_indices=True):
+        """The elements, as `x[index]` with options."""
+        x = self.array
+        concrete = type(x) is ArrayImpl and tracing.thread.trace is tracing.eval_trace
+        return _placed(take_by(x, self.index, concrete, mode, fill_value, indices_are_sorted, unique_indices,
+                               wrap_negative_indices), out_sharding)
+
+    def _update(self, name, values, indices_are_sorted=False, unique_indices=False, mode=None, out_sharding=None,
+                wrap_negative_indices=True):
+        result = update(name, self.array, self.index, values, indices_are_sorted, unique_indices, mode,
+                        wrap_negative_indices)
+        return _placed(result, out_sharding)
+
+    def set(self, values, **options):
+        """`x[index] = values`. Of several values for one element, which one stays is not defined."""
+        return self._update("set", values, **options)
+
+    def add(self, values, **options):
+        """`x[index] += values`; repeated positions add up."""
+        return self._update("add", values, **options)
+
+    def subtract(self, values, **options):
+        """`x[index] -= values`; repeated positions add up."""
+        return self._update("subtract", values, **options)
+
+    def multiply(self, values, **options):
+        """`x[index] *= values`; repeated positions multiply up."""
+        return self._update("multiply", values, **options)
+
+    mul = multiply
+
+    def min(self, values, **options):
+        """`x[index] = minimum(x[index], values)`."""
+        return self._update("min", values, **options)
+
+    def max(self, values, **options):
+        """`x[index] = maximum(x[index], values)`."""
+        return self._update("max", values, **options)
+
+    def divide(self, values, **options):
+        """`x[index] /= values`; repeated positions divide again."""
+        return self._by_factor("true_divide", values, options)
+
+    def power(self, values, **options):
+        """`x[index] **= values`; repeated positions raise again."""
+        return self._by_factor("power", values, options)
+
+    def _by_factor(self, function, values, options):
+        from xlafront.numpy.creation import astype, ones_like
+        from xlafront.numpy.ufuncs import PUBLIC
+
+        factors = AtIndex(ones_like(self.array), self.index).multiply(values, **options)
+        result = PUBLIC[function](self.array, factors)
+        return astype(result, self.array.dtype)
+
+    def apply(self, func, *, indices_are_sorted=False, unique_indices=False, mode=None, out_sharding=None,
+              wrap_negative_indices=True):
+        """`x[index] = func(x[index])` for an elementwise function; repeated positions are transformed again."""
+        x = self.array
+        concrete = type(x) is ArrayImpl and tracing.thread.trace is tracing.eval_trace
+        entries, indices = plan_key(np.shape(x), self.index, not concrete)
+        result = _apply_kernel(x, indices, func, entries, GatherScatterMode.from_any(mode), bool(indices_are_sorted),
+                               bool(unique_indices), bool(wrap_negative_indices))
+        return _placed(result, out_sharding)
+
+
+def _placed(result, sharding):
+    if sharding is None:
+        return result
+    from xlafront.transforms.device_put import device_put
+
+    return device_put(result, sharding)
+
+
+def update(name: str, x, key, values, indices_are_sorted=False, unique_indices=False, mode=None, wrap=True):
+    """`x` with the elements at `key` updated."""
+    if not tracing.is_arraylike(values):
+        from xlafront.numpy.creation import asarray
+
+        values = asarray(values)
+    x, values = unwrap(x), unwrap(values)
+    values = _as_dtype_of(x, values, name)
+    if _is_traced_mask(key):
+        return _update_where(name, x, key, values)
+    concrete = tracing.thread.trace is tracing.eval_trace and not isinstance(x, tracing.Tracer)
+    entries, indices = plan_key(np.shape(x), key, not concrete)
+    mode = GatherScatterMode.from_any(mode)
+    window = _window_of(np.shape(x), entries, indices, mode, wrap)
+    if window is not None:
+        starts, plan = window
+        return _window_kernel(x, values, starts, name, plan)
+    return _scatter_kernel(x, values, indices, name, entries, mode, bool(indices_are_sorted), bool(unique_indices),
+                           bool(wrap))
+
+
+def _as_dtype_of(x, values, name):
+    """The values at the dtype of the array, with a warning where that may lose something."""
+    own, given = tracing.aval_of(x), tracing.aval_of(values)
+    if own.dtype == given.dtype:
+        return values
+    if isinstance(own.dtype, np.dtype) and isinstance(given.dtype, np.dtype):
+        joint, _ = dtypes.promote_pair(own.dtype, own.weak_type, given.dtype, given.weak_type)
+        if joint != own.dtype:
+            import warnings
+
+            warnings.warn(
+                f"x.at[...].{name} casts values of dtype {given.dtype} to the dtype {own.dtype} of the array, which may "
+                f"lose information; a later version will refuse this. Convert one of them with astype.", FutureWarning,
+                stacklevel=4)
+    else:
+        raise errors.incompatible_dtypes(f"x.at[...].{name}", [own.dtype, given.dtype])
+    if type(values) in dtypes.python_scalar_dtypes:
+        return np.asarray(values).astype(own.dtype)[()]
+    from xlafront.numpy.creation import astype
+
+    return astype(values, own.dtype)
+
+
+# Masks that are only known at run time
+
+
+def _is_traced_mask(key) -> bool:
+    if type(key) is tuple and len(key) == 1:
+        key = key[0]
+    return isinstance(key, tracing.Tracer) and key.dtype == np.bool_ and key.ndim > 0
+
+
+def _update_where(name, x, key, values):
+    """A mask without known values selects; that needs one value for all elements."""
+    mask = key[0] if type(key) is tuple else key
+    if np.ndim(values):
+        raise errors.NonConcreteBooleanIndexError(mask)
+    shape = np.shape(x)
+    if np.shape(mask) != shape[:np.ndim(mask)]:
+        raise IndexError(f"a boolean index must have the shape of the dimensions that it selects from: it has "
+                         f"{np.shape(mask)}, the array {shape}.")
+    mask = lax.broadcast_in_dim(mask, shape, tuple(range(np.ndim(mask))))
+    operation = UPDATES[name][1]
+    values = _operand(values, tracing.aval_of(x).dtype)
+    new = values if operation is None else PRIMITIVES[operation].bind(x, values)
+    return where(mask, new, x)
+
+
+def _operand(values, d):
+    """Python scalars as scalars of the dtype."""
+    return d.type(values) if type(values) in dtypes.python_scalar_dtypes else values
+
+
+# Windows
+
+
+def _window_of(shape, entries, indices, mode, wrap):
+    """`(starts, plan)` when the key is a box inside the array whose position is known, else None.
+
+    The plan is hashable: for each dimension its size in the box, whether the result has it, and new dimensions.
+    """
+    starts, sizes, shown = [], [], []
+    dim = 0
+    for entry in entries:
+        kind = entry[0]
+        if kind == "new":
+            shown.append(None)
+            continue
+        n = shape[dim]
+        if kind == "slice":
+            _, start, size, step = entry
+            if step != 1 or size == 0:
+                return None
+            shown.append(dim)
+        else:
+            if len(entry) == 3:
+                return None
+            start, size = (entry[1] if kind == "int" else indices[entry[1]]), 1
+            if type(start) is not int:
+                return None
+            if start < 0 and wrap:
+                start += n
+            if not 0 <= start < n:
+                if mode is not GatherScatterMode.CLIP:
+                    return None
+                start = min(max(start, 0), n - 1)
+        starts.append(start)
+        sizes.append(size)
+        dim += 1
+    return np.array(starts, np.int32), (tuple(sizes), tuple(shown))
+
+
+@library(static=("name", "plan"), name="at")
+def _window_kernel(x, values, starts, name, plan):
+    sizes, shown = plan
+    shape = tuple(1 if d is None else sizes[d] for d in shown)
+    d = tracing.aval_of(x).dtype
+    values = _broadcast(_operand(values, d), shape, name)
+    values = lax.reshape_to(values, sizes)
+    starts = list(starts) if isinstance(starts, np.ndarray) else _scalars(starts, len(sizes))
+    operation = UPDATES[name][1]
+    if operation is not None:
+        old = lax.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes) if sizes else x
+        values = PRIMITIVES[operation].bind(old, values)
+    return lax.dynamic_update_slice_p.bind(x, values, *starts) if sizes else values
+
+
+def _scalars(vector, count):
+    return [lax.squeeze_p.bind(lax.slice_p.bind(vector, start_indices=(i,), limit_indices=(i + 1,), strides=None),
+                               dimensions=(0,)) for i in range(count)]
+
+
+def _broadcast(values, shape, name):
+    own = np.shape(values)
+    if own == shape:
+        return values
+    if len(own) > len(shape) or any(a not in (1, b) for a, b in zip(own[::-1], shape[::-1])):
+        raise ValueError(f"x.at[...].{name} cannot put values of shape {own} where the index selects shape {shape}.")
+    return lax.broadcast_in_dim_p.bind(values, shape=shape,
+                                       broadcast_dimensions=tuple(range(len(shape) - len(own), len(shape))),
+                                       sharding=None)
+
+
+# Scatters
+
+
+class _ScatterPlan:
+    """How to write through a plan: the index array, the dimension numbers, and the arrangement of the values.
+
+    Values come in the shape that reading gives and are brought to (batch, strided slices, windows). A slice whose step
+    is not 1 becomes an index column of its own; so does the start of a window that is not 0.
+    """
+
+    def __init__(self, shape, entries, indices, wrap):
+        layout = Layout(shape, entries, indices)
+        sizes = [size for _, _, size, _ in layout.slices]
+        at, rank = layout.at, len(layout.batch)
+        self.read_shape = layout.final_shape
+        self.compact_shape = (*sizes[:at], *layout.batch, *sizes[at:])
+        strided = [i for i, s in enumerate(layout.slices) if s[3] != 1]
+        windows = [i for i, s in enumerate(layout.slices) if s[3] == 1]
+        self.permutation = (*range(at, at + rank), *[i if i < at else i + rank for i in (*strided, *windows)])
+        columns, dims = [], []
+        for number, i in enumerate(strided):
+            dim, start, size, step = layout.slices[i]
+            column = (start + step * np.arange(size)).astype(np.int32)
+            columns.append(column.reshape((size,) + (1,) * (len(strided) - number - 1)))
+            dims.append(dim)
+        for i in windows:
+            dim, start, _, _ = layout.slices[i]
+            if start:
+                columns.append(np.int32(start))
+                dims.append(dim)
+        self.index_array = layout.index_array(wrap, tuple(columns), tuple(sizes[i] for i in strided))
+        front = rank + len(strided)
+        self.numbers = ScatterDimensionNumbers(
+            tuple(range(front, front + len(windows))),
+            tuple(sorted((*layout.dims, *[layout.slices[i][0] for i in strided]))), (*layout.dims, *dims))
+
+    def arrange(self, values, name):
+        values = lax.reshape_to(_broadcast(values, self.read_shape, name), self.compact_shape)
+        if self.permutation == tuple(range(len(self.permutation))):
+            return values
+        return lax.transpose_p.bind(values, permutation=self.permutation)
+
+
+@library(static=("name", "entries", "mode", "is_sorted", "unique", "wrap"), name="at")
+def _scatter_kernel(x, values, indices, name, entries, mode, is_sorted, unique, wrap):
+    plan = _ScatterPlan(np.shape(x), entries, indices, wrap)
+    values = plan.arrange(_operand(values, tracing.aval_of(x).dtype), name)
+    return bind_scatter(SCATTERS[UPDATES[name][0]], x, plan.index_array, values, dimension_numbers=plan.numbers,
+                        indices_are_sorted=is_sorted, unique_indices=unique, mode=mode)
+
+
+@library(static=("func", "entries", "mode", "is_sorted", "unique", "wrap"), name="at_apply")
+def _apply_kernel(x, indices, func, entries, mode, is_sorted, unique, wrap):
+    d = tracing.aval_of(x).dtype
+    if unique or all(e[0] != "array" for e in entries):
+        reading = _read.__wrapped__(x, indices, entries, GatherScatterMode.CLIP, None, is_sorted, unique, wrap)
+        return _scatter_kernel.__wrapped__(x, _result_of(func, reading, d), indices, "set", entries, mode, is_sorted,
+                                           unique, wrap)
+    function = tracing.trace_to_closed_jaxpr(lambda v: [_result_of(func, v, d)], [ShapedArray((), d)])
+    plan = _ScatterPlan(np.shape(x), entries, indices, wrap)
+    return bind_scatter(SCATTERS["scatter_apply"], x, plan.index_array, plan.arrange(d.type(0), "apply"),
+                        function=function, dimension_numbers=plan.numbers, indices_are_sorted=is_sorted,
+                        unique_indices=unique, mode=mode)
+
+
+def _result_of(func, values, d):
+    from xlafront.numpy.creation import asarray
+
+    result = asarray(func(values))
+    if np.shape(result) != np.shape(values):
+        raise TypeError(f"the function given to x.at[...].apply must work elementwise: it turned shape "
+                        f"{np.shape(values)} into {np.shape(result)}.")
+    return result if tracing.aval_of(result).dtype == d else PRIMITIVES["convert_element_type"].bind(
+        result, new_dtype=d, weak_type=False, sharding=None)

@@ -1,0 +1,230 @@
+"""Arrays and their parts: the shards of an array, and arrays put together from parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlafront.runtime.arrays import ArrayImpl, put, skip_checks
+from xlafront.runtime.jaxlib_compat import batched_device_put
+
+
+_make_aval: Callable[..., Any]  # (shape, dtype, weak_type=False) -> type; given by core.avals
+
+
+def set_aval_maker(make: Callable[..., Any]) -> None:
+    """This layer knows no types: `core.avals` says how to make one."""
+    global _make_aval
+    _make_aval = make
+
+
+class Shard:
+    """The part of an array on one device: `device`, `index` into the whole, `replica_id` among equal parts, `data`."""
+
+    __slots__ = ("device", "_sharding", "_shape", "_data")
+
+    def __init__(self, device, sharding, global_shape: tuple, data=None):
+        self.device, self._sharding, self._shape, self._data = device, sharding, global_shape, data
+
+    @property
+    def index(self) -> tuple:
+        return self._sharding.devices_indices_map(self._shape)[self.device]
+
+    @property
+    def replica_id(self) -> int:
+        places = self._sharding.devices_indices_map(self._shape)
+        own = _hashable(places[self.device])
+        for count, device in enumerate(d for d, index in places.items() if _hashable(index) == own):
+            if device == self.device:
+                return count
+        raise ValueError(f"{self.device} holds no part of this array")
+
+    @property
+    def data(self):
+        """The part as an array of its own, None on devices of other processes."""
+        return self._data
+
+    def __repr__(self):
+        return (f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}, "
+                f"data={self._data})")
+
+
+def _hashable(index: tuple) -> tuple:
+    return tuple((s.start, s.stop, s.step) for s in index)
+
+
+def _addressable_shards(self) -> list[Shard]:
+    self._check_if_deleted()
+    parts = {next(iter(part.devices())): part for part in self._arrays}
+    return [Shard(d, self._sharding, self.aval.shape, parts[d]) for d in parts]
+
+
+def _global_shards(self) -> list[Shard]:
+    self._check_if_deleted()
+    parts = {next(iter(part.devices())): part for part in self._arrays}
+    return [Shard(d, self._sharding, self.aval.shape, parts.get(d)) for d in self._sharding._device_assignment]
+
+
+def _addressable_data(self, index: int):
+    """The part on the `index`-th device of this process."""
+    self._check_if_deleted()
+    if self.is_fully_replicated and len(self._arrays) > 1:
+        return self._arrays[index]
+    return self._arrays[index] if len(self._arrays) > 1 else self
+
+
+def _device(self):
+    """The device that holds the array, or its sharding when there are several."""
+    self._check_if_deleted()
+    if self._sharding.num_devices == 1:
+        return next(iter(self._sharding.device_set))
+    return self._sharding
+
+
+def _copy_to_host_async(self) -> None:
+    """Start copying the elements to the host; reading them later waits only for what is left."""
+    self._check_if_deleted()
+    if self._npy_value is None:
+        for part in self._arrays:
+            part._copy_single_device_array_to_host_async()
+
+
+def make_array_from_single_device_arrays(shape, sharding, arrays: Sequence[Any], *, dtype=None) -> ArrayImpl:
+    """One array from its parts, one for each device of this process, without copying.
+
+    >>> parts = [device_put(block, d) for block, d in zip(blocks, devices())]
+    >>> make_array_from_single_device_arrays((8, 4), NamedSharding(mesh, P("x")), parts)
+    """
+    arrays = list(arrays)
+    shape = tuple(int(n) for n in shape)
+    expected = sharding.shard_shape(shape)
+    if not arrays and dtype is None:
+        raise ValueError("make_array_from_single_device_arrays needs `dtype` when this process has no parts.")
+    for i, part in enumerate(arrays):
+        if not isinstance(part, ArrayImpl):
+            raise TypeError(f"part {i} must be an array on one device, got {type(part).__name__}.")
+        if len(part._arrays) != 1:
+            raise ValueError(f"part {i} lies on {len(part._arrays)} devices; each part must lie on one.")
+        if tuple(part.shape) != tuple(expected):
+            raise ValueError(f"part {i} has shape {part.shape}; with this sharding each part of an array of shape {shape} "
+                             f"has shape {expected}.")
+    here = {d for d in sharding.addressable_devices}
+    given = [next(iter(part.devices())) for part in arrays]
+    if set(given) != here or len(given) != len(here):
+        raise ValueError(f"the parts must lie on the {len(here)} devices of the sharding in this process, one each; they "
+                         f"lie on {given}.")
+    order = {d: i for i, d in enumerate(sharding._device_assignment)}
+    ordered = [part for _, part in sorted(zip(given, arrays), key=lambda pair: order[pair[0]])]
+    base = arrays[0].aval if arrays else None
+    aval = _make_aval(shape, base.dtype if base is not None else dtype, base is not None and base.weak_type)
+    return ArrayImpl(aval, sharding, [part._arrays[0] for part in ordered], committed=True, **skip_checks)
+
+
+def make_array_from_callback(shape, sharding, data_callback: Callable[[tuple], Any], dtype=None) -> ArrayImpl:
+    """An array whose parts are what `data_callback(index)` returns for each device of this process.
+
+    `index` is a tuple of slices into the whole array. Devices that hold the same part share one call.
+    """
+    shape = tuple(int(n) for n in shape)
+    places = sharding.addressable_devices_indices_map(shape)
+    found: dict[tuple, np.ndarray] = {}
+    values = []
+    for index in places.values():
+        key = _hashable(index)
+        if key not in found:
+            found[key] = np.asarray(data_callback(index), dtype=dtype)
+        values.append(found[key])
+    expected = tuple(sharding.shard_shape(shape))
+    for index, value in zip(places.values(), values):
+        if value.shape != expected:
+            raise ValueError(f"the callback returned shape {value.shape} for the part {index}, whose shape is {expected}.")
+    aval = _make_aval(shape, values[0].dtype)
+    values = [v.astype(aval.dtype, copy=False) for v in values]
+    return batched_device_put(aval, sharding, values, list(places), True)
+
+
+def make_array_from_process_local_data(sharding, local_data, global_shape=None) -> ArrayImpl:
+    """A global array from the part that this process holds.
+
+    `global_shape` may leave dimensions out (None): those equal the local ones, or grow with the number of processes
+    that share them.
+    """
+    local = np.asarray(local_data)
+    devices = list(sharding._device_assignment)
+    addressable = set(sharding.addressable_devices)
+    if len(addressable) == len(devices):
+        shape = local.shape if global_shape is None else tuple(
+            n if g is None else g for n, g in zip(local.shape, global_shape))
+        if shape != local.shape:
+            raise ValueError(f"all devices of the sharding belong to this process, so that local_data must have the "
+                             f"global shape {shape}; it has {local.shape}.")
+        return put(local, _make_aval(shape, local.dtype), sharding, True)
+    return _from_local_part(sharding, local, global_shape)
+
+
+def _from_local_part(sharding, local, global_shape):
+    """Dimension by dimension: how much of the global array the devices of this process cover."""
+    rank = local.ndim
+    # With a global size that every partition divides, find the part that this process covers.
+    probe = tuple(_large_size(sharding, rank) for _ in range(rank))
+    covered = [sorted({(s.start or 0, probe[d] if s.stop is None else s.stop) for s in (
+        index[d] for index in sharding.addressable_devices_indices_map(probe).values())}) for d in range(rank)]
+    fractions = [sum(b - a for a, b in ranges) / probe[d] for d, ranges in enumerate(covered)]
+    shape = []
+    for d in range(rank):
+        given = None if global_shape is None else global_shape[d]
+        shape.append(round(local.shape[d] / fractions[d]) if given is None else int(given))
+    places = sharding.addressable_devices_indices_map(tuple(shape))
+    values = []
+    offsets: list[dict] = []
+    for d in range(rank):
+        if local.shape[d] == shape[d]:
+            offsets.append({})
+            continue
+        bounds = sorted({(index[d].start or 0, shape[d] if index[d].stop is None else index[d].stop)
+                         for index in places.values()})
+        at, table = 0, {}
+        for a, b in bounds:
+            table[a] = at
+            at += b - a
+        if at != local.shape[d]:
+            raise ValueError(f"the devices of this process hold {at} of {shape[d]} along dimension {d}; local_data has "
+                             f"{local.shape[d]}.")
+        offsets.append(table)
+    for index in places.values():
+        cut = []
+        for d, s in enumerate(index):
+            start, stop = s.start or 0, shape[d] if s.stop is None else s.stop
+            shift = offsets[d].get(start, start)
+            cut.append(slice(shift, shift + stop - start))
+        values.append(local[tuple(cut)])
+    return batched_device_put(_make_aval(tuple(shape), local.dtype), sharding, values, list(places), True)
+
+
+def _large_size(sharding, rank: int) -> int:
+    return len(sharding._device_assignment)
+
+
+def _attach() -> None:
+    cls = ArrayImpl
+    cls.is_fully_addressable = property(lambda self: self._sharding.is_fully_addressable)
+    cls.is_fully_replicated = property(lambda self: self._sharding.is_fully_replicated)
+    cls.addressable_shards = property(_addressable_shards)
+    cls.global_shards = property(_global_shards)
+    cls.addressable_data = _addressable_data
+    cls.device = property(_device)
+    cls.copy_to_host_async = _copy_to_host_async
+    cls.device_buffer = property(lambda self: self)
+    cls.device_buffers = property(lambda self: list(self._arrays))
+    cls.format = property(lambda self: _format_of(self))
+
+
+def _format_of(array):
+    from xlafront.runtime.sharding import Format
+
+    return Format(array._pjrt_layout, array._sharding)
+
+
+_attach()
