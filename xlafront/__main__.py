@@ -20,9 +20,9 @@ def _cache(args) -> int:
         print(f"removed {cache.clear()} compiled programs from {cache.directory}")
     else:
         state = "on" if config.enable_compilation_cache.value else "off (enable_compilation_cache)"
-        count, size = cache.usage()
-        print(f"directory: {cache.directory}\nstate:     {state}\nprograms:  {count}\n"
-              f"size:      {size / 2**20:.1f} MiB of at most {cache.max_size / 2**20:.0f} MiB")
+        sizes = [size for _, size, _ in cache.entries()]
+        print(f"directory: {cache.directory}\nstate:     {state}\nprograms:  {len(sizes)}\n"
+              f"size:      {sum(sizes) / 2**20:.1f} MiB of at most {cache.max_bytes / 2**20:.0f} MiB")
     return 0
 
 

@@ -99,7 +99,7 @@ class ShapedArray(AbstractValue):
         return self
 
     def __str__(self):
-        return str_short(self)
+        return self.str_short()
 
     def str_short(self, short_dtypes=False, mesh_axis_types=False) -> str:
         return str_short(self) if short_dtypes else f"{self.dtype.name}[{_dims(self.shape)}]"

@@ -39,7 +39,7 @@ class _Printer:
         results = ", ".join(self.atom(v) for v in jaxpr.outvars)
         tail = f"in ({results}{',' if len(jaxpr.outvars) == 1 else ''})"
         one_line = f"{{ {head} let {'; '.join(lines)}{' ' if lines else ''}{tail} }}"
-        if len(lines) <= 1 and len(one_line) + indent <= _WIDTH and "\n" not in one_line:
+        if len(one_line) + indent <= _WIDTH and "\n" not in one_line:
             return one_line
         space = " " * indent
         if not lines:

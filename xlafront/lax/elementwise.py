@@ -237,7 +237,6 @@ UNARY = (
 )
 
 
-_EQUALITY = "int float complex bool"
 
 # name, operation, dtypes, derivative in the first operand, in the second, transpose
 BINARY = (
@@ -266,7 +265,7 @@ BINARY = (
     ("shift_right_arithmetic", "stablehlo.shift_right_arithmetic", "int", None, None, None),
     ("shift_right_logical", "stablehlo.shift_right_logical", "int", None, None, None),
 )
-COMPARISONS = (("eq", "EQ", _EQUALITY), ("ne", "NE", _EQUALITY), ("ge", "GE", "int float bool"),
+COMPARISONS = (("eq", "EQ", "any"), ("ne", "NE", "any"), ("ge", "GE", "int float bool"),
                ("gt", "GT", "int float bool"), ("le", "LE", "int float bool"), ("lt", "LT", "int float bool"))
 _RESULTS = {"abs": _to_real, "is_finite": _to_bool}
 _WITH_ACCURACY = ("exp", "exp2", "expm1", "log", "log1p", "sin", "cos", "tan", "tanh", "logistic", "sqrt", "rsqrt",
@@ -311,6 +310,28 @@ for _name, _operation, _accepts, _first, _second, _transpose in BINARY:
 for _name, _direction, _accepts in COMPARISONS:
     PRIMITIVES[_name] = elementwise(_name, "stablehlo.compare", _accepts, derivatives=(None, None), result=_to_bool,
                                     attributes=_compare_attributes(_direction))
+
+
+def _compare_keys(name, on_numbers):
+    """Random keys are equal when all their words are."""
+    def lower(ctx, x, y):
+        d = ctx.avals_in[0].dtype
+        if isinstance(d, np.dtype):
+            return on_numbers(ctx, x, y)
+        shape = (*ctx.aval_out.shape, *d.physical_element_shape)
+        words = ctx.compare("NE", "UNSIGNED", x, y, shape)
+        scalar = ((), dtypes.bool_)
+        differ = ctx.with_region(
+            "stablehlo.reduce", [words, ctx.constant(np.bool_(False))], [scalar, scalar],
+            lambda inner, a, b: [inner.op("stablehlo.or", [a, b], [scalar])], types=[ctx.aval_out],
+            dimensions=lowering.mlir.i64s(range(len(ctx.aval_out.shape), len(shape))))[0]
+        return differ if name == "ne" else ctx.op("stablehlo.not", [differ])
+
+    return lower
+
+
+for _name in ("eq", "ne"):
+    PRIMITIVES[_name].lowerings[None] = _compare_keys(_name, PRIMITIVES[_name].lowerings[None])
 
 # Rows that differ from their family in one respect
 
@@ -405,9 +426,13 @@ def _select_lower(ctx, which, *cases):
     aval = ctx.avals_in[0]
     if len(cases) == 1:
         return cases[0]
+    shape = ctx.aval_out.shape
+    words = () if isinstance(ctx.aval_out.dtype, np.dtype) else ctx.aval_out.dtype.physical_element_shape
+    if words:  # random keys: all the words of an element are chosen together
+        which = ctx.broadcast(which, (*shape, *words), aval.dtype, range(len(shape)))
+        shape = (*shape, *words)
     if aval.dtype == dtypes.bool_:
         return ctx.op("stablehlo.select", [which, cases[1], cases[0]])
-    shape = ctx.aval_out.shape
 
     def pick(low, high):
         if high - low == 1:

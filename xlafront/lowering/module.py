@@ -135,9 +135,10 @@ class Body:
         key = (value, shape)
         found = self.splats.get(key)
         if found is None:
+            words = () if isinstance(dtype, np.dtype) else range(len(shape), len(shape) + len(dtype.physical_element_shape))
             found = self.splats[key] = create(
                 "stablehlo.broadcast_in_dim", results=[tensor_type(shape, dtype)], operands=[value],
-                attributes={"broadcast_dimensions": mlir.i64s(())}, loc=mlir.unknown_location).result
+                attributes={"broadcast_dimensions": mlir.i64s(words)}, loc=mlir.unknown_location).result
         return found
 
     def run(self, jaxpr, consts: Sequence[ir.Value], args: Sequence[ir.Value]) -> list[ir.Value]:

@@ -10,6 +10,7 @@ import builtins
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.keys import KeyArray
 from xlafront.core.tracing import Tracer, abstractors
 from xlafront.numpy import creation, indexing, linear, manipulation, reductions, sorting, ufuncs, updates
 from xlafront.runtime.arrays import ArrayImpl
@@ -19,10 +20,10 @@ class _ArrayMeta(type):
     """Concrete arrays and tracers are instances of `Array`, which neither inherits from."""
 
     def __instancecheck__(cls, instance):
-        return type(instance) is ArrayImpl or isinstance(instance, Tracer)
+        return type(instance) is ArrayImpl or isinstance(instance, (Tracer, KeyArray))
 
     def __subclasscheck__(cls, subclass):
-        return subclass is cls or subclass is ArrayImpl or issubclass(subclass, Tracer)
+        return subclass is cls or subclass is ArrayImpl or issubclass(subclass, (Tracer, KeyArray))
 
     def __getattr__(cls, name):
         return getattr(ArrayImpl, name)
@@ -171,8 +172,6 @@ def _repr(self):
     tail = f"dtype={aval.dtype.name}" + (", weak_type=True" if aval.weak_type else "")
     if self.is_deleted():
         return f"<deleted Array of shape {aval.shape}, {tail}>"
-    if not isinstance(aval.dtype, np.dtype):
-        return aval.dtype._rules.repr(self)
     if not self.is_fully_addressable and not self.is_fully_replicated:
         return f"Array(shape={aval.shape}, {tail}, sharding={self.sharding})"
     value = self._value
@@ -378,6 +377,17 @@ def _attach() -> None:
     for special, name in UNARY_OPERATORS.items():
         setattr(Tracer, special, lambda self, function=inline[name]: function(self))
         setattr(ArrayImpl, special, lambda self, function=compiled[name]: function(self))
+    for special in ("__eq__", "__ne__"):
+        setattr(KeyArray, special, getattr(ArrayImpl, special))
+    KeyArray.__iter__ = lambda self: (KeyArray(words, self.dtype) for words in _iter(self._base_array))
+    for name in ("reshape", "transpose", "flatten", "copy", "to_device", "__getitem__", "__setitem__"):
+        setattr(KeyArray, name, _WRITTEN_OUT[name])
+    for name in ("ravel", "repeat", "squeeze", "swapaxes", "take", "diagonal"):
+        setattr(KeyArray, name, _named(METHODS[name], name))
+    for name in ("T", "mT", "at", "itemsize", "nbytes"):
+        setattr(KeyArray, name, property(_PROPERTIES[name]))
+    for name in ("__reduce__", "__hash__", "__copy__", "__deepcopy__"):
+        setattr(KeyArray, name, _CONCRETE_ONLY.get(name) or _hash)
     for cls in (ArrayImpl, Tracer):
         for name, function in METHODS.items():
             setattr(cls, name, _named(function, name))

@@ -16,6 +16,7 @@ import operator
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.keys import KeyArray
 from xlafront.lax import shapes as lax
 from xlafront.lax.elementwise import PRIMITIVES, where
 from xlafront.lax.indexing import GatherDimensionNumbers, GatherScatterMode, bind_gather
@@ -176,12 +177,18 @@ def _plan_mask(mask, shape, dim, position, entries, indices) -> int:
 
 # Reading
 
+_concrete_kinds = frozenset((ArrayImpl, KeyArray))
+
 
 def getitem(x, key):
     """`x[key]`. Hot for an integer or a slice on a concrete array: watched by the eager benchmarks."""
-    concrete = type(x) is ArrayImpl and tracing.thread.trace is tracing.eval_trace
+    concrete = type(x) in _concrete_kinds and tracing.thread.trace is tracing.eval_trace
     if concrete:
         kind = type(key)
+        if type(x) is KeyArray:
+            if kind is int or kind is slice:
+                return KeyArray(getitem(x._base_array, key), x.dtype)
+            return take_by(x, key, True)
         if kind is int:
             shape = x.aval.shape
             if shape and shape[0]:
@@ -455,6 +462,11 @@ def take(a, indices, axis=None, out=None, mode=None, unique_indices=False, indic
 def take_rows(a, index):
     """`a[index]` for an index array that is known to be in bounds."""
     return _take_kernel(a, index, 0, GatherScatterMode.CLIP, None, False, False)
+
+
+def take_inline(a, index, axis: int):
+    """`take` for kernels: positions in bounds, nothing checked."""
+    return _take_kernel.__wrapped__(a, index, axis, GatherScatterMode.CLIP, None, False, False)
 
 
 @library(static=("axis", "mode", "fill_value"), name="take_along_axis")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 
-from xlafront.core import backends, tracing, tree
+from xlafront.core import backends, keys, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
@@ -50,6 +50,8 @@ def put_leaf(x, target, donate=False):
     if isinstance(x, tracing.Tracer) or tracing.is_tracing():
         return device_put_p.bind(x, sharding=sharding)
     aval = tracing.aval_of(x)
+    if type(x) is keys.KeyArray:
+        return x if sharding is None else keys.wrap(put_leaf(x._base_array, sharding, donate), aval)
     if sharding is None:
         if type(x) is ArrayImpl:
             return x

@@ -12,8 +12,10 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from xlafront import lowering
-from xlafront.core import avals, backends, tracing, tree
+from xlafront.core import avals, backends, keys, tracing, tree
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, Literal, eval_jaxpr
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import filtered
@@ -119,15 +121,17 @@ class Jitted:
                 or config.no_execution.value):
             return None
         for x in call.leaves:
-            if hasattr(type(x), "__jax_array__") and type(x) is not ArrayImpl:
+            if type(x) is not ArrayImpl and (type(x) is keys.KeyArray or hasattr(type(x), "__jax_array__")):
                 return None
+        if any([not isinstance(aval.dtype, np.dtype) for aval in traced.closed.out_avals]):
+            return None
         return program.fast_path(traced.out_tree)
 
     def run(self, program: Program, traced: Traced, leaves: Sequence[Any]) -> list[ArrayImpl]:
         if config.no_execution.value:
             raise RuntimeError(f"{self.name} was called while the setting no_execution is on.")
         try:
-            results = program([tracing.as_operand(x) for x in leaves])
+            results = run_program(program, [tracing.as_operand(x) for x in leaves], traced.closed.out_avals)
         except RuntimeError as e:
             raise self.explain_deleted(traced, leaves, e) from None
         if config.debug_nans.value or config.debug_infs.value:
@@ -266,6 +270,12 @@ class Jitted:
         return LoweredProgram(self.name, traced.closed, spots, donated, out_shardings, self.options, traced)
 
 
+def run_program(program: Program, leaves: Sequence[Any], out_avals: Sequence[Any]) -> list[Any]:
+    """Call a compiled program; key arrays go in and come out as their words."""
+    results = program([keys.words_of(x) for x in leaves])
+    return [keys.wrap(x, aval) for x, aval in zip(results, out_avals)]
+
+
 def constants_as_arguments(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
     """The program with its constants as leading arguments, so that equations carry no values."""
     if not closed.consts:
@@ -305,8 +315,8 @@ class LoweredProgram:
         self.shardings.declare_meshes(self.module_context)
 
     def _place_constant(self, value):
-        aval = tracing.aval_of(value)
-        return put(value, aval, self.spots.replicated(), True)
+        aval = keys.physical(tracing.aval_of(value))
+        return put(keys.words_of(value), aval, self.spots.replicated(), True)
 
     def compile_program(self, compiler_options: dict | None = None) -> Program:
         overrides = dict(self.options.compiler_options) | (compiler_options or {})
@@ -323,9 +333,9 @@ class LoweredProgram:
         for item in self.module_context.keepalives:
             if not isinstance(item, Jaxpr):
                 executable.keep_alive(item)
-        out_avals = self.closed.out_avals
+        out_avals = [keys.physical(aval) for aval in self.closed.out_avals]
         return Program(
-            executable, in_avals=list(self.traced.in_avals), in_shardings=self.spots.shardings,
+            executable, in_avals=[keys.physical(aval) for aval in self.traced.in_avals], in_shardings=self.spots.shardings,
             out_avals=out_avals, out_shardings=self.shardings.results(executable, out_avals),
             out_committed=self.spots.committed, kept=self.kept, const_args=self.const_args)
 
@@ -402,7 +412,7 @@ jit_p = Primitive("jit", multiple_results=True, memoise=False,
 
 
 def _shard_arg_fallback(x, sharding, *rest):
-    return put(x, tracing.aval_of(x), sharding, True)
+    return put(keys.words_of(x), keys.physical(tracing.aval_of(x)), sharding, True)
 
 
 def make_dispatcher(fun: Callable, jitted: Jitted, cache_miss: Callable):

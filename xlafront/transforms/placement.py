@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlafront import lowering
-from xlafront.core import avals, backends, tracing, tree
+from xlafront.core import avals, backends, keys, tracing, tree
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import Device, HloSharding, NamedSharding, OpSharding, Sharding
 from xlafront.runtime.sharding import (
@@ -99,8 +99,9 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
         sharding = given
         if given is UNSPECIFIED:
             sharding = None
-            if isinstance(x, ArrayImpl) and x._committed:
-                sharding = x._sharding
+            words = keys.words_of(x)
+            if isinstance(words, ArrayImpl) and words._committed:
+                sharding = words._sharding
             elif isinstance(x, avals.ShapeDtypeStruct) and isinstance(x.sharding, Sharding):
                 sharding = x.sharding
         found.append(sharding)
@@ -180,7 +181,7 @@ class ProgramShardings:
     def __init__(self, spots: Spots, out_shardings, kept, hoisted: int, jaxpr):
         self.spots = spots
         self.out = out_shardings
-        self.out_avals = jaxpr.out_avals
+        self.out_avals = [keys.physical(aval) for aval in jaxpr.out_avals]
         self.partitioned = len(spots.devices) > 1
         self.meshes: dict[Any, str] = {}
         kept_shardings = [s for s, keep in zip(spots.shardings, kept) if keep]
@@ -264,7 +265,7 @@ def argument_attributes(jaxpr, kept, donated, hoisted: int, shardings: ProgramSh
         if shardings.partitioned:
             all_avals = [v.aval for v in jaxpr.constvars][:hoisted] + jaxpr.in_avals
             for entry, sharding, aval in zip(attributes, shardings.arguments, all_avals):
-                entry["sdy.sharding"] = shardings.attribute(sharding, aval.ndim)
+                entry["sdy.sharding"] = shardings.attribute(sharding, keys.physical(aval).ndim)
         if any(donated):
             flags = [d for d, keep in zip(donated, kept) if keep]
             _mark_donations(attributes[hoisted:], jaxpr, flags, shardings, name, traced)
@@ -302,7 +303,7 @@ def constrain(ctx, values, value_avals, shardings):
     if context is None or not context.partitioned:
         return values
     return [v if s is UNSPECIFIED else ctx.op("sdy.sharding_constraint", [v], [aval],
-                                              sharding=context.attribute(s, aval.ndim))
+                                              sharding=context.attribute(s, keys.physical(aval).ndim))
             for v, aval, s in zip(values, value_avals, shardings)]
 
 

@@ -9,6 +9,7 @@ from xlafront.core import avals, tracing, tree
 from xlafront.core.avals import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary, filtered
 from xlafront.transforms import calls, placement
+from xlafront.transforms.jit import run_program
 
 
 class Wrapped:
@@ -196,7 +197,7 @@ class Compiled:
                 raise TypeError(f"the compiled function {name} cannot be called inside a transformation: it is no "
                                 f"longer a program. Call the jitted function instead.")
             self._check(name, call)
-            results = self._program([tracing.as_operand(x) for x in call.leaves])
+            results = run_program(self._program, [tracing.as_operand(x) for x in call.leaves], self._traced.jaxpr.out_avals)
             return self.out_tree.unflatten(results)
         except Exception as e:
             raise filtered(e) from e.__cause__

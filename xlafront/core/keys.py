@@ -1,0 +1,88 @@
+"""Arrays of random keys: a dtype of their own around an array of uint32 words.
+
+jaxlib's array class holds numbers only, so a concrete key array is a Python object around one. In programs keys are
+ordinary values of dtype `key<...>`, which the module stores as their words.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xlafront.core import dtypes, tracing
+from xlafront.core.avals import ShapedArray
+from xlafront.runtime.arrays import ArrayImpl
+
+
+def physical(aval):
+    """The type of the words of a key array; other types are their own."""
+    d = aval.dtype
+    if isinstance(d, np.dtype):
+        return aval
+    return ShapedArray((*aval.shape, *d.physical_element_shape), d.physical_dtype)
+
+
+class KeyArray:
+    """A concrete array of random keys; its words are `random.key_data(keys)`."""
+
+    __slots__ = ("_base_array", "aval", "__weakref__")
+
+    def __init__(self, words, dtype: dtypes.PRNGKeyDType):
+        shape = np.shape(words)
+        self._base_array = words
+        self.aval = ShapedArray(shape[:len(shape) - len(dtype.physical_element_shape)], dtype)
+
+    shape = property(lambda self: self.aval.shape)
+    dtype = property(lambda self: self.aval.dtype)
+    ndim = property(lambda self: self.aval.ndim)
+    size = property(lambda self: self.aval.size)
+    weak_type = False
+    _impl = property(lambda self: self.aval.dtype.impl)
+    sharding = property(lambda self: self._base_array.sharding)
+    committed = property(lambda self: self._base_array.committed)
+    is_fully_addressable = property(lambda self: self._base_array.is_fully_addressable)
+    is_fully_replicated = property(lambda self: self._base_array.is_fully_replicated)
+    addressable_shards = property(lambda self: self._base_array.addressable_shards)
+    device = property(lambda self: self._base_array.device)
+
+    def devices(self):
+        return self._base_array.devices()
+
+    def block_until_ready(self):
+        self._base_array.block_until_ready()
+        return self
+
+    def copy_to_host_async(self):
+        self._base_array.copy_to_host_async()
+
+    def is_deleted(self) -> bool:
+        return self._base_array.is_deleted()
+
+    def delete(self) -> None:
+        self._base_array.delete()
+
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError("an array of random keys has no elements that NumPy could hold. Its words are "
+                        "xlafront.random.key_data(keys).")
+
+    def __len__(self):
+        if not self.aval.shape:
+            raise TypeError("len() of a key array without dimensions")
+        return self.aval.shape[0]
+
+    def __repr__(self):
+        return f"Array({self.aval.shape}, dtype={self.aval.dtype.name}) overlaying:\n{self._base_array}"
+
+    __str__ = __repr__
+
+
+def words_of(x):
+    """The number array behind a key array; anything else as it is."""
+    return x._base_array if type(x) is KeyArray else x
+
+
+def wrap(words: ArrayImpl, aval):
+    """The array of this type whose words these are."""
+    return words if isinstance(aval.dtype, np.dtype) else KeyArray(words, aval.dtype)
+
+
+tracing.abstractors[KeyArray] = lambda x: x.aval

@@ -1,0 +1,502 @@
+"""Random numbers of many distributions, from bits.
+
+Each public function checks its arguments and calls a kernel on the words of the key; kernels call each other.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from xlafront.core import dtypes, tracing
+from xlafront.lax import elementwise as lax
+from xlafront.lax import shapes
+from xlafront.lax.elementwise import PRIMITIVES, as_type, constant_like
+from xlafront.lax.reductions import argmax_p, cumsum_p
+from xlafront.lax.sorting import sort_p
+from xlafront.numpy.promotion import unwrap
+from xlafront.random.prng import placed, single_key
+from xlafront.runtime import config
+from xlafront.transforms.jit import library
+
+
+def _float_dtype(name: str, dtype, complex_too: bool = False):
+    d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, f"random.{name}")
+    if not (dtypes.is_float(d) or complex_too and dtypes.is_complex(d)):
+        raise ValueError(f"random.{name} makes numbers of a floating dtype, got {d}.")
+    return d
+
+
+def _static_shape(name: str, shape) -> tuple[int, ...]:
+    return shapes.static_shape(f"random.{name}", shape)
+
+
+def _sample_shape(name: str, shape, *params) -> tuple[int, ...]:
+    """The shape asked for, which the parameters must broadcast to; theirs without one."""
+    joint = np.broadcast_shapes(*[np.shape(p) for p in params])
+    if shape is None:
+        return joint
+    shape = _static_shape(name, shape)
+    try:
+        fits = np.broadcast_shapes(shape, joint) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(f"random.{name} was asked for shape {shape}, which its parameters of shape {joint} do not "
+                         f"broadcast to.")
+    return shape
+
+
+def _spread(x, shape, dtype):
+    """A parameter at the dtype and shape of the samples; scalars stay scalars."""
+    x = as_type(unwrap(x), dtype, False)
+    own = np.shape(x)
+    if not own or own == shape:
+        return x
+    return shapes.broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=tuple(
+        range(len(shape) - len(own), len(shape))), sharding=None)
+
+
+# Uniform
+
+
+def uniform_inline(words, impl, shape, dtype, low=0.0, high=1.0):
+    """Random mantissas under the exponent of 1 are uniform on [1, 2)."""
+    info = dtypes.finfo(dtype)
+    width, mantissa = 8 * dtype.itemsize, info.nmant
+    drawn = width if mantissa >= 8 else 8
+    bits = impl.random_bits(words, drawn, shape)
+    unsigned = np.dtype(f"uint{width}")
+    bits = as_type(bits, unsigned, False)
+    one = np.ones((), dtype).view(unsigned)[()]
+    bits = PRIMITIVES["or"].bind(PRIMITIVES["shift_right_logical"].bind(bits, unsigned.type(drawn - mantissa)), one)
+    floats = lax.sub(shapes.bitcast_convert_type_p.bind(bits, new_dtype=dtype), dtype.type(1))
+    if type(low) is float and type(high) is float and (low, high) == (0.0, 1.0):
+        return floats
+    low, high = _spread(low, shape, dtype), _spread(high, shape, dtype)
+    width_of = dtype.type(high - low) if isinstance(low, np.generic) and isinstance(high, np.generic) else (
+        lax.sub(high, low))
+    scaled = lax.add(lax.mul(floats, width_of), low)
+    return lax.max_(low, scaled)
+
+
+@library(static=("impl", "shape", "dtype"), name="uniform")
+def _uniform(words, minval, maxval, impl, shape, dtype):
+    return uniform_inline(words, impl, shape, dtype, minval, maxval)
+
+
+@library(static=("impl", "shape", "dtype"), name="uniform")
+def _standard_uniform(words, impl, shape, dtype):
+    return uniform_inline(words, impl, shape, dtype)
+
+
+def uniform(key, shape=(), dtype=None, minval=0.0, maxval=1.0, *, out_sharding=None):
+    """Numbers uniform on the interval from `minval` to (not including) `maxval`."""
+    words, impl, _ = single_key("uniform", key)
+    d = _float_dtype("uniform", dtype)
+    shape = _static_shape("uniform", shape)
+    if type(minval) is float and type(maxval) is float and (minval, maxval) == (0.0, 1.0):
+        return placed(_standard_uniform(words, impl, shape, d), out_sharding)
+    _sample_shape("uniform", shape, minval, maxval)
+    return placed(_uniform(words, minval, maxval, impl, shape, d), out_sharding)
+
+
+# Normal
+
+
+def normal_inline(words, impl, shape, dtype):
+    """The inverse of the distribution function, of numbers uniform on (-1, 1)."""
+    if dtypes.is_complex(dtype):
+        pair = impl.split(words, (2,))
+        real = dtypes.to_real(dtype)
+        first, second = (normal_inline(_row(pair, i), impl, shape, real) for i in (0, 1))
+        return lax.div(PRIMITIVES["complex"].bind(first, second), dtype.type(np.sqrt(2)))
+    low = float(np.nextafter(np.array(-1, dtype), np.array(0, dtype), dtype=dtype))
+    u = uniform_inline(words, impl, shape, dtype, dtype.type(low), dtype.type(1))
+    return lax.mul(dtype.type(np.sqrt(2)), lax.erf_inv_(u))
+
+
+def _row(x, i):
+    rest = np.shape(x)[1:]
+    part = shapes.slice_p.bind(x, start_indices=(i, *(0,) * len(rest)), limit_indices=(i + 1, *rest), strides=None)
+    return shapes.squeeze_p.bind(part, dimensions=(0,))
+
+
+@library(static=("impl", "shape", "dtype"), name="normal")
+def _normal(words, impl, shape, dtype):
+    return normal_inline(words, impl, shape, dtype)
+
+
+def normal(key, shape=(), dtype=None, *, out_sharding=None):
+    """Numbers of the normal distribution with mean 0 and variance 1 (complex ones: real and imaginary part of 1/2)."""
+    words, impl, _ = single_key("normal", key)
+    return placed(_normal(words, impl, _static_shape("normal", shape), _float_dtype("normal", dtype, True)), out_sharding)
+
+
+@library(static=("impl", "shape", "dtype"), name="truncated_normal")
+def _truncated_normal(words, lower, upper, impl, shape, dtype):
+    lower, upper = _spread(lower, shape, dtype), _spread(upper, shape, dtype)
+    root = dtype.type(np.sqrt(2))
+    a, b = (PRIMITIVES["erf"].bind(lax.div(x, root)) for x in (lower, upper))
+    u = uniform_inline(words, impl, shape, dtype, a, b)
+    result = lax.mul(root, lax.erf_inv_(u))
+    # Rounding may land on the bounds, which have probability 0.
+    inside = (PRIMITIVES["nextafter"].bind(x, dtype.type(s * np.inf)) for x, s in ((lower, 1), (upper, -1)))
+    least, most = (_full(x, shape) for x in inside)
+    return lax.min_(lax.max_(result, least), most)
+
+
+def _full(x, shape):
+    return x if np.shape(x) == shape else shapes.broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=(),
+                                                                        sharding=None)
+
+
+def truncated_normal(key, lower, upper, shape=None, dtype=None, *, out_sharding=None):
+    """Normal numbers given that they lie between `lower` and `upper`."""
+    words, impl, _ = single_key("truncated_normal", key)
+    d = _float_dtype("truncated_normal", dtype)
+    shape = _sample_shape("truncated_normal", shape, lower, upper)
+    return placed(_truncated_normal(words, lower, upper, impl, shape, d), out_sharding)
+
+
+# Integers
+
+
+def randint_inline(words, impl, shape, low, high, dtype):
+    """A double-width random integer modulo the span, so that the bias is negligible."""
+    width = max(32, 8 * dtype.itemsize)  # a short integer modulo the span would be far from uniform
+    unsigned = np.dtype(f"uint{width}")
+    check = lambda x: as_type(unwrap(x), _wider(x, dtype), False)  # noqa: E731
+    low, high = check(low), check(high)
+    info = dtypes.iinfo(dtype)
+    beyond = lax.gt(high, constant_like(high, info.max)) if tracing.aval_of(high).dtype != dtype else None
+    low, high = (_clamped(x, dtype) for x in (low, high))
+    pair = impl.split(words, (2,))
+    upper, lower = (impl.random_bits(_row(pair, i), width, shape) for i in (0, 1))
+    low, high = _spread(low, shape, dtype), _spread(high, shape, dtype)
+    own_unsigned = np.dtype(f"uint{8 * dtype.itemsize}")
+    span = as_type(as_type(lax.sub(high, low), own_unsigned, False), unsigned, False)
+    one = unsigned.type(1)
+    span = lax.where(lax.le(high, low), one, span)
+    if beyond is not None:  # a maximum one above the largest number: the span has one more element
+        beyond = _broadcast_flag(beyond, shape)
+        span = lax.where(PRIMITIVES["and"].bind(beyond, lax.gt(high, low)), lax.add(span, one), span)
+    rem = PRIMITIVES["rem"].bind
+    half = unsigned.type(1 << (width // 2))
+    multiplier = rem(half, span)
+    multiplier = rem(lax.mul(multiplier, multiplier), span)
+    offset = lax.add(lax.mul(rem(upper, _full(span, shape)), multiplier), rem(lower, _full(span, shape)))
+    offset = rem(offset, _full(span, shape))
+    return lax.add(low, as_type(offset, dtype, False))
+
+
+def _broadcast_flag(flag, shape):
+    own = np.shape(flag)
+    return flag if own == shape or not own else shapes.broadcast_in_dim_p.bind(
+        flag, shape=shape, broadcast_dimensions=tuple(range(len(shape) - len(own), len(shape))), sharding=None)
+
+
+def _wider(x, dtype):
+    """The dtype to compare a bound in: its own if that has a larger range."""
+    own = np.asarray(x).dtype if isinstance(x, (int, np.generic)) else tracing.aval_of(unwrap(x)).dtype
+    if isinstance(x, int):
+        own = dtypes.int64 if config.enable_x64.value or not -2**31 <= x < 2**31 else dtypes.int32
+        own = dtypes.canonicalize_dtype(own)
+    return own if own.itemsize > dtype.itemsize else dtype
+
+
+def _clamped(x, dtype):
+    own = tracing.aval_of(x).dtype
+    if own == dtype:
+        return x
+    info = dtypes.iinfo(dtype)
+    limits = (max(info.min, dtypes.iinfo(own).min), min(info.max, dtypes.iinfo(own).max))
+    x = lax.min_(lax.max_(x, own.type(limits[0])), own.type(limits[1]))
+    return as_type(x, dtype, False)
+
+
+@library(static=("impl", "shape", "dtype"), name="randint")
+def _randint(words, minval, maxval, impl, shape, dtype):
+    return randint_inline(words, impl, shape, minval, maxval, dtype)
+
+
+def randint(key, shape, minval, maxval, dtype=None, *, out_sharding=None):
+    """Integers uniform from `minval` to (not including) `maxval`."""
+    words, impl, _ = single_key("randint", key)
+    d = dtypes.default_dtype(int) if dtype is None else dtypes.check_user_dtype(dtype, "random.randint")
+    if not dtypes.is_integer(d):
+        raise TypeError(f"random.randint makes integers, got dtype {d}.")
+    for name, x in (("minval", minval), ("maxval", maxval)):
+        if not dtypes.is_integer(dtypes.operand_type(unwrap(x))[0]):
+            raise TypeError(f"random.randint needs an integer as {name}, got {x!r:.60}.")
+    shape = _sample_shape("randint", shape, minval, maxval)
+    minval, maxval = (_int_bound(x) for x in (minval, maxval))
+    return placed(_randint(words, minval, maxval, impl, shape, d), out_sharding)
+
+
+def _int_bound(x):
+    """Bounds beyond 32 bits are moved to the nearest number that arrays can hold."""
+    if isinstance(x, int):
+        info = np.iinfo(dtypes.default_dtype(int))
+        return min(max(x, int(info.min)), int(info.max))
+    return x
+
+
+# Order
+
+
+def _rounds(n: int) -> int:
+    """Sorting by random 32-bit numbers so often that equal ones do not matter."""
+    return math.ceil(3 * math.log(max(1, n)) / math.log(2**32 - 1))
+
+
+def shuffle_inline(words, impl, x, axis):
+    for _ in range(_rounds(np.size(x))):
+        pair = impl.split(words, (2,))
+        words = _row(pair, 0)
+        order = impl.random_bits(_row(pair, 1), 32, np.shape(x))
+        x = sort_p.bind(order, x, dimension=axis, is_stable=True, num_keys=1)[1]
+    return x
+
+
+def _permuted_range(words, impl, n: int, dtype):
+    numbers = shapes.iota_p.bind(dtype=dtype, shape=(n,), dimension=0, sharding=None)
+    return shuffle_inline(words, impl, numbers, 0)
+
+
+@library(static=("impl", "axis", "independent"), name="permutation")
+def _permutation(words, x, impl, axis, independent):
+    from xlafront.numpy.indexing import take_inline
+
+    if independent or np.ndim(x) == 1:
+        return shuffle_inline(words, impl, x, axis)
+    index = _permuted_range(words, impl, np.shape(x)[axis], dtypes.int32)
+    return take_inline(x, index, axis)
+
+
+@library(static=("impl", "n", "dtype"), name="permutation")
+def _permutation_of_range(words, impl, n, dtype):
+    return _permuted_range(words, impl, n, dtype)
+
+
+def permutation(key, x, axis=0, independent=False, *, out_sharding=None):
+    """An array with its slices along an axis in random order, or the numbers below an integer.
+
+    With `independent` each vector along the axis is shuffled by itself.
+    """
+    words, impl, _ = single_key("permutation", key)
+    if not np.ndim(x):
+        if not isinstance(x, (int, np.integer)) and not dtypes.is_integer(dtypes.operand_type(x)[0]):
+            raise TypeError("random.permutation takes an integer or an array of at least one dimension.")
+        return placed(_permutation_of_range(words, impl, int(x), dtypes.default_dtype(int)), out_sharding)
+    axis = shapes.canonical_axis(axis, np.ndim(x), "random.permutation")
+    return placed(_permutation(words, x, impl, axis, bool(independent)), out_sharding)
+
+
+@library(static=("impl", "shape", "replace", "axis", "mode"), name="choice")
+def _choice(words, a, p, impl, shape, replace, axis, mode):
+    from xlafront.lax.sorting import _top_k_kernel
+    from xlafront.numpy.indexing import take_inline
+    from xlafront.numpy.sorting import searchsorted
+
+    n = np.shape(a)[axis]
+    draws = math.prod(shape)
+    if p is None and replace:
+        index = randint_inline(words, impl, shape, 0, n, dtypes.default_dtype(int))
+    elif p is None:
+        index = _slice_first(_permuted_range(words, impl, n, dtypes.int32), draws)
+    elif replace:
+        total = cumsum_p.bind(p, axis=0, reverse=False)
+        d = tracing.aval_of(p).dtype
+        last = shapes.squeeze_p.bind(shapes.slice_p.bind(total, start_indices=(n - 1,), limit_indices=(n,), strides=None),
+                                     dimensions=(0,))
+        drawn = lax.mul(lax.sub(d.type(1), uniform_inline(words, impl, shape, d)), last)
+        index = searchsorted(total, drawn)
+    else:
+        noise = gumbel_inline(words, impl, (n,), tracing.aval_of(p).dtype, mode)
+        index = _top_k_kernel.__wrapped__(lax.add(noise, lax.log_(p)), draws, 0)[1]
+    return take_inline(a, shapes.reshape_to(index, shape), axis)
+
+
+def _slice_first(x, count):
+    return shapes.slice_p.bind(x, start_indices=(0,), limit_indices=(count,), strides=None)
+
+
+def choice(key, a, shape=(), replace=True, p=None, axis=0, mode=None):
+    """Random elements of an array (or numbers below an integer), with or without putting them back.
+
+    `p` gives the probability of each; it is divided by its sum.
+    """
+    from xlafront.numpy.creation import arange
+
+    words, impl, _ = single_key("choice", key)
+    shape = _static_shape("choice", shape)
+    if not np.ndim(a):
+        a = arange(int(a))
+        axis = 0
+    axis = shapes.canonical_axis(axis, np.ndim(a), "random.choice")
+    n = np.shape(a)[axis]
+    if n == 0 and math.prod(shape):
+        raise ValueError("random.choice cannot draw from an empty array.")
+    if not replace and math.prod(shape) > n:
+        raise ValueError(f"random.choice without replacement can draw at most {n} elements, {math.prod(shape)} were "
+                         f"asked for.")
+    if p is not None:
+        if np.shape(p) != (n,):
+            raise ValueError(f"random.choice needs a probability for each of the {n} elements, got shape {np.shape(p)}.")
+        d = dtypes.to_inexact(dtypes.operand_type(unwrap(p))[0])
+        p = as_type(unwrap(p), dtypes.canonicalize_dtype(d), False)
+    return _choice(words, a, p, impl, shape, bool(replace), axis, _mode(mode))
+
+
+# From uniform numbers
+
+
+def _mode(mode) -> str:
+    chosen = mode or "low"
+    if chosen not in ("low", "high"):
+        raise ValueError(f"the mode of a random function is 'low' or 'high' precision, not {mode!r}.")
+    return chosen
+
+
+def gumbel_inline(words, impl, shape, dtype, mode="low"):
+    if mode == "high":
+        # log of a uniform number that is exact near 0 and near 1: two draws, one for each end
+        u = uniform_inline(words, impl, shape, dtype, dtypes.finfo(dtype).tiny, 1.0)
+        return lax.neg(lax.log_(lax.neg(lax.log1p_(lax.neg(u)))))
+    u = uniform_inline(words, impl, shape, dtype, dtype.type(dtypes.finfo(dtype).tiny), dtype.type(1))
+    return lax.neg(lax.log_(lax.neg(lax.log_(u))))
+
+
+def _transformed(name: str, transform, doc: str):
+    """A distribution without parameters: a function of the words, shape and dtype."""
+    def kernel(words, impl, shape, dtype):
+        return transform(words, impl, shape, dtype)
+
+    kernel.__name__ = name
+    compiled = library(kernel, static=("impl", "shape", "dtype"))
+
+    def function(key, shape=(), dtype=None, *, out_sharding=None):
+        words, impl, _ = single_key(name, key)
+        return placed(compiled(words, impl, _static_shape(name, shape), _float_dtype(name, dtype)), out_sharding)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+def _exponential(words, impl, shape, dtype):
+    return lax.neg(lax.log1p_(lax.neg(uniform_inline(words, impl, shape, dtype))))
+
+
+def _laplace(words, impl, shape, dtype):
+    low = -1.0 + float(dtypes.finfo(dtype).epsneg)
+    u = uniform_inline(words, impl, shape, dtype, dtype.type(low), dtype.type(1))
+    return lax.mul(lax.sign_(u), lax.log1p_(lax.neg(lax.abs_(u))))
+
+
+def _cauchy(words, impl, shape, dtype):
+    u = uniform_inline(words, impl, shape, dtype, dtype.type(dtypes.finfo(dtype).eps), dtype.type(1))
+    return PRIMITIVES["tan"].bind(lax.mul(dtype.type(np.pi), lax.sub(u, dtype.type(0.5))))
+
+
+def _logistic(words, impl, shape, dtype):
+    u = uniform_inline(words, impl, shape, dtype, dtype.type(dtypes.finfo(dtype).eps), dtype.type(1))
+    return lax.log_(lax.div(u, lax.sub(dtype.type(1), u)))
+
+
+exponential = _transformed("exponential", _exponential, "Numbers of the exponential distribution with mean 1.")
+laplace = _transformed("laplace", _laplace, "Numbers of the Laplace distribution with mean 0 and scale 1.")
+cauchy = _transformed("cauchy", _cauchy, "Numbers of the Cauchy distribution.")
+logistic = _transformed("logistic", _logistic, "Numbers of the logistic distribution.")
+
+
+@library(static=("impl", "shape", "dtype", "mode"), name="gumbel")
+def _gumbel(words, impl, shape, dtype, mode):
+    return gumbel_inline(words, impl, shape, dtype, mode)
+
+
+def gumbel(key, shape=(), dtype=None, mode=None, *, out_sharding=None):
+    """Numbers of the Gumbel distribution, the maximum of many exponential ones."""
+    words, impl, _ = single_key("gumbel", key)
+    return placed(_gumbel(words, impl, _static_shape("gumbel", shape), _float_dtype("gumbel", dtype), _mode(mode)),
+                  out_sharding)
+
+
+# Discrete
+
+
+@library(static=("impl", "shape", "mode"), name="bernoulli")
+def _bernoulli(words, p, impl, shape, mode):
+    d = tracing.aval_of(p).dtype
+    u = uniform_inline(words, impl, shape, d)
+    return lax.lt(u, _spread(p, shape, d))
+
+
+def bernoulli(key, p=0.5, shape=None, mode="low", *, out_sharding=None):
+    """True with probability `p`."""
+    words, impl, _ = single_key("bernoulli", key)
+    p = unwrap(p)
+    d = dtypes.canonicalize_dtype(dtypes.operand_type(p)[0])
+    if not dtypes.is_float(d):
+        raise TypeError(f"random.bernoulli needs a probability of a floating dtype, got {d}.")
+    return placed(_bernoulli(words, as_type(p, d, False), impl, _sample_shape("bernoulli", shape, p), _mode(mode)),
+                  out_sharding)
+
+
+@library(static=("impl", "shape", "dtype"), name="rademacher")
+def _rademacher(words, impl, shape, dtype):
+    d = dtypes.default_dtype(float)
+    heads = lax.lt(uniform_inline(words, impl, shape, d), d.type(0.5))
+    return lax.where(heads, dtype.type(1), dtype.type(-1))
+
+
+def rademacher(key, shape=(), dtype=None, *, out_sharding=None):
+    """1 or -1, each with probability 1/2."""
+    words, impl, _ = single_key("rademacher", key)
+    d = dtypes.default_dtype(int) if dtype is None else dtypes.check_user_dtype(dtype, "random.rademacher")
+    return placed(_rademacher(words, impl, _static_shape("rademacher", shape), d), out_sharding)
+
+
+@library(static=("impl", "axis", "shape", "replace", "mode"), name="categorical")
+def _categorical(words, logits, impl, axis, shape, replace, mode):
+    from xlafront.lax.sorting import _top_k_kernel
+
+    d = tracing.aval_of(logits).dtype
+    own = np.shape(logits)
+    batch = tuple(n for i, n in enumerate(own) if i != axis)
+    prefix = shape[:len(shape) - len(batch)]
+    if replace:
+        position = axis + len(prefix)
+        drawn = (*shape[:position], own[axis], *shape[position:])
+        noise = gumbel_inline(words, impl, drawn, d, mode)
+        spread = shapes.broadcast_in_dim_p.bind(logits, shape=drawn, broadcast_dimensions=tuple(
+            range(len(prefix), len(drawn))), sharding=None) if drawn != own else logits
+        return argmax_p.bind(lax.add(noise, spread), axes=(position,), index_dtype=dtypes.default_dtype(int))
+    noise = gumbel_inline(words, impl, own, d, mode)
+    count = math.prod(prefix)
+    found = _top_k_kernel.__wrapped__(lax.add(noise, logits), count, axis)[1]
+    found = shapes.move_dim(found, axis, 0)
+    return shapes.reshape_to(found, shape)
+
+
+def categorical(key, logits, axis=-1, shape=None, replace=True, mode=None, *, out_sharding=None):
+    """Numbers of classes, with probabilities whose logarithms (up to a constant) are `logits` along an axis.
+
+    `shape` must end with that of the other dimensions of `logits`.
+    """
+    words, impl, _ = single_key("categorical", key)
+    logits = unwrap(logits)
+    d = dtypes.to_inexact(dtypes.canonicalize_dtype(dtypes.operand_type(logits)[0]))
+    logits = as_type(logits, d, False) if dtypes.operand_type(logits) != (d, False) else logits
+    axis = shapes.canonical_axis(axis, np.ndim(logits), "random.categorical")
+    batch = tuple(n for i, n in enumerate(np.shape(logits)) if i != axis)
+    shape = batch if shape is None else _static_shape("categorical", shape)
+    if shape[len(shape) - len(batch):] != batch or len(shape) < len(batch):
+        raise ValueError(f"random.categorical was asked for shape {shape}, which must end with that of the logits "
+                         f"without axis {axis}, {batch}.")
+    if not replace and math.prod(shape[:len(shape) - len(batch)]) > np.shape(logits)[axis]:
+        raise ValueError(f"random.categorical without replacement can draw at most {np.shape(logits)[axis]} classes.")
+    return placed(_categorical(words, logits, impl, axis, shape, bool(replace), _mode(mode)), out_sharding)
+

@@ -1,0 +1,311 @@
+"""Random keys: implementations, making keys, splitting them, turning them into bits.
+
+An implementation is four functions on the words of one key. Keys are arrays of a dtype of their own (`key`), or, in
+older style, plain uint32 arrays of words (`PRNGKey`); functions take both and return what they were given.
+"""
+
+from __future__ import annotations
+
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from xlafront.core import dtypes, errors, tracing
+from xlafront.core.avals import ShapedArray
+from xlafront.core.dtypes import PRNGKeyDType
+from xlafront.core.keys import KeyArray, physical
+from xlafront.core.primitive import Primitive
+from xlafront.core.zeros import Zero
+from xlafront.lax import shapes as lax
+from xlafront.random import threefry
+from xlafront.runtime import config
+from xlafront.runtime.arrays import ArrayImpl
+from xlafront.transforms.jit import library
+
+
+class PRNGImpl(NamedTuple):
+    """A random number generator: the shape of a key's words, and what to do with them."""
+
+    key_shape: tuple[int, ...]
+    seed: Callable[[Any], Any]
+    split: Callable[[Any, tuple[int, ...]], Any]
+    random_bits: Callable[[Any, int, tuple[int, ...]], Any]
+    fold_in: Callable[[Any, Any], Any]
+    name: str = "<unnamed>"
+    tag: str = "?"
+
+    def __hash__(self):
+        return hash(self.tag)
+
+    def __str__(self):
+        return self.tag
+
+
+threefry_prng_impl = PRNGImpl((2,), threefry.seed, threefry.split, threefry.random_bits, threefry.fold_in,
+                              name="threefry2x32", tag="fry")
+IMPLEMENTATIONS: dict[str, PRNGImpl] = {"threefry2x32": threefry_prng_impl}
+
+
+def resolve_impl(impl=None) -> PRNGImpl:
+    """The implementation of this name; the setting `default_prng_impl` without one."""
+    if impl is None:
+        impl = config.default_prng_impl.value
+    if isinstance(impl, PRNGImpl):
+        return impl
+    if isinstance(impl, PRNGKeyDType):
+        return impl.impl
+    if isinstance(impl, PRNGSpec):
+        return impl._impl
+    found = IMPLEMENTATIONS.get(impl)
+    if found is None:
+        raise ValueError(f"there is no random number generator {impl!r}; there is {', '.join(IMPLEMENTATIONS)}.")
+    return found
+
+
+class PRNGSpec:
+    """What `key_impl` returns: which implementation a key is of."""
+
+    __slots__ = ("_impl",)
+
+    def __init__(self, impl: PRNGImpl):
+        self._impl = impl
+
+    def __repr__(self):
+        return f"PRNGSpec({self._impl.name!r})"
+
+    def __str__(self):
+        return self._impl.name
+
+    def __eq__(self, other):
+        return isinstance(other, PRNGSpec) and self._impl == other._impl
+
+    def __hash__(self):
+        return hash(self._impl)
+
+
+# Keys and their words, inside programs
+
+
+def _no_tangent(primitive):
+    def jvp(primals, tangents, **params):
+        answer = primitive.bind(*primals, **params)
+        return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+
+    return jvp
+
+
+unwrap_p = Primitive("random_unwrap", abstract=lambda keys: physical(keys), lower=lambda ctx, keys: keys,
+                     batch=lambda axis_size, xs, ds: (unwrap_p.bind(*xs), ds[0]), shown_as="key_data",
+                     impl=lambda keys: keys._base_array)
+wrap_p = Primitive(
+    "random_wrap", lower=lambda ctx, words, *, impl: words, shown_as="wrap_key_data",
+    abstract=lambda words, *, impl: ShapedArray(words.shape[:words.ndim - len(impl.key_shape)], PRNGKeyDType(impl)),
+    impl=lambda words, *, impl: KeyArray(words, PRNGKeyDType(impl)),
+    batch=lambda axis_size, xs, ds, *, impl: (wrap_p.bind(*xs, impl=impl), ds[0]))
+unwrap_p.jvp, wrap_p.jvp = _no_tangent(unwrap_p), _no_tangent(wrap_p)
+
+
+def wrap(words, impl: PRNGImpl):
+    """Words as a key array."""
+    if type(words) is ArrayImpl and not tracing.is_tracing():
+        return KeyArray(words, PRNGKeyDType(impl))
+    return wrap_p.bind(words, impl=impl)
+
+
+def words_of(name: str, key) -> tuple[Any, PRNGImpl, bool]:
+    """`(words, implementation, typed)` of what a user passed as a key. Hot: every random function."""
+    kind = type(key)
+    if kind is KeyArray:
+        return key._base_array, key.aval.dtype.impl, True
+    aval = getattr(key, "aval", None)
+    if aval is not None and isinstance(aval.dtype, PRNGKeyDType):
+        return unwrap_p.bind(key), aval.dtype.impl, True
+    return _legacy_words(name, key), resolve_impl(), False
+
+
+def _legacy_words(name, key):
+    unwrapped = tracing.as_operand(key) if not isinstance(key, (ArrayImpl, tracing.Tracer)) else key
+    if unwrapped is not key:
+        words, _, _ = words_of(name, unwrapped)
+        return words
+    impl = resolve_impl()
+    if not tracing.is_arraylike(key) or not hasattr(key, "shape"):
+        raise TypeError(f"random.{name} needs a random key, got {errors.short(key)}. Make one with "
+                        f"xlafront.random.key(seed).")
+    if key.dtype != np.uint32 or key.shape[key.ndim - len(impl.key_shape):] != impl.key_shape:
+        raise TypeError(f"random.{name} needs a random key, got an array of shape {key.shape} and dtype {key.dtype}. Make "
+                        f"one with xlafront.random.key(seed); a key in older style is a uint32 array whose shape ends "
+                        f"with {impl.key_shape}.")
+    if config.legacy_prng_key.value != "allow":
+        message = (f"random.{name} was given a key in older style, a uint32 array. Make keys with "
+                   f"xlafront.random.key(seed) (setting legacy_prng_key).")
+        if config.legacy_prng_key.value == "error":
+            raise ValueError(message)
+        import warnings
+
+        warnings.warn(message, stacklevel=4)
+    return key
+
+
+def single_key(name: str, key) -> tuple[Any, PRNGImpl, bool]:
+    """As `words_of`, for functions that take one key."""
+    words, impl, typed = words_of(name, key)
+    shape = np.shape(words)[:np.ndim(words) - len(impl.key_shape)]
+    if shape:
+        raise ValueError(f"random.{name} takes one key, got an array of keys of shape {shape}. Use vmap over them, or "
+                         f"pick one.")
+    return words, impl, typed
+
+
+# Making keys
+
+
+@library(static="impl", name="random_seed")
+def _seed_kernel(value, impl):
+    return impl.seed(value)
+
+
+def _seeded(name: str, seed, impl: PRNGImpl):
+    if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
+        # A Python int may have 64 bits; without 64-bit types its high word is lost, as when it is an array.
+        seed = int(seed)
+        if not -(1 << 63) <= seed < 1 << 64:
+            raise OverflowError(f"the seed {seed} of random.{name} does not fit 64 bits.")
+        if config.enable_x64.value:
+            seed = np.asarray(seed & (1 << 64) - 1, np.uint64).astype(np.int64)[()]
+        else:
+            seed = np.asarray(seed & 0xFFFFFFFF, np.uint32).astype(np.int32)[()]
+    elif not tracing.is_arraylike(seed) or not dtypes.is_integer(tracing.aval_of(seed).dtype):
+        raise TypeError(f"the seed of random.{name} must be an integer, got {errors.short(seed)}.")
+    if np.ndim(seed):
+        raise TypeError(f"random.{name} takes a scalar seed, got shape {np.shape(seed)}. Use vmap for several.")
+    return _seed_kernel(seed, impl)
+
+
+def key(seed, *, impl=None, dtype=None):
+    """A random key from an integer seed.
+
+    >>> key(0)
+    Array((), dtype=key<fry>) overlaying:
+    [0 0]
+    """
+    chosen = resolve_impl(dtype if impl is None and dtype is not None else impl)
+    return wrap(_seeded("key", seed, chosen), chosen)
+
+
+def PRNGKey(seed, *, impl=None):
+    """A random key in older style: a uint32 array of its words. New programs use `key`."""
+    chosen = resolve_impl(impl)
+    words = _seeded("PRNGKey", seed, chosen)
+    return wrap(words, chosen) if config.enable_custom_prng.value else words
+
+
+def key_data(keys):
+    """The words of random keys, as a uint32 array."""
+    return words_of("key_data", keys)[0]
+
+
+def wrap_key_data(key_bits_array, *, impl=None, dtype=None):
+    """Random keys from their words, the inverse of `key_data`."""
+    chosen = resolve_impl(dtype if impl is None and dtype is not None else impl)
+    words = key_bits_array
+    if isinstance(words, np.ndarray):
+        from xlafront.numpy.creation import asarray
+
+        words = asarray(words)
+    if not hasattr(words, "dtype") or words.dtype != np.uint32:
+        raise TypeError(f"wrap_key_data needs a uint32 array, got {errors.short(words)}.")
+    if tuple(words.shape[words.ndim - len(chosen.key_shape):]) != chosen.key_shape:
+        raise TypeError(f"the words of {chosen.name} keys have a shape that ends with {chosen.key_shape}, got {words.shape}.")
+    return wrap(words, chosen)
+
+
+def key_dtype(impl_spec=None) -> PRNGKeyDType:
+    """The dtype of keys of an implementation."""
+    return PRNGKeyDType(resolve_impl(impl_spec))
+
+
+def key_impl(keys):
+    """The implementation of a key: its name, or an object that `key(impl=...)` takes."""
+    impl = words_of("key_impl", keys)[1]
+    return impl.name if IMPLEMENTATIONS.get(impl.name) is impl else PRNGSpec(impl)
+
+
+def clone(key):
+    """The key for a second use on purpose: key reuse checks do not count it."""
+    return key
+
+
+# Splitting
+
+
+@library(static=("impl", "shape"), name="random_split")
+def _split_kernel(words, impl, shape):
+    return impl.split(words, shape)
+
+
+def split(key, num=2):
+    """Independent keys from one: `num` of them, or an array of the shape `num`.
+
+    >>> key, subkey = split(key)
+    """
+    words, impl, typed = single_key("split", key)
+    shape = (num,) if isinstance(num, int) else lax.static_shape("split", num)
+    result = _split_kernel(words, impl, shape)
+    return wrap(result, impl) if typed else result
+
+
+@library(static="impl", name="random_fold_in")
+def _fold_in_kernel(words, data, impl):
+    from xlafront.lax.elementwise import as_type
+
+    return impl.fold_in(words, as_type(data, dtypes.uint32, False))
+
+
+def fold_in(key, data):
+    """A key from a key and an integer, such as the number of a step.
+
+    >>> step_key = fold_in(key, step)
+    """
+    words, impl, typed = single_key("fold_in", key)
+    if isinstance(data, (int, np.integer)):
+        if not 0 <= int(data) < 1 << 32:
+            raise OverflowError(f"random.fold_in takes integers of 32 bits without sign, got {data}.")
+        data = np.uint32(data)
+    elif np.ndim(data):
+        raise TypeError(f"random.fold_in takes a scalar, got shape {np.shape(data)}. Use vmap for several.")
+    elif not dtypes.is_integer(tracing.aval_of(data).dtype):
+        raise TypeError(f"random.fold_in takes an integer, got dtype {tracing.aval_of(data).dtype}.")
+    result = _fold_in_kernel(words, data, impl)
+    return wrap(result, impl) if typed else result
+
+
+# Bits
+
+
+@library(static=("impl", "width", "shape"), name="random_bits")
+def _bits_kernel(words, impl, width, shape):
+    return impl.random_bits(words, width, shape)
+
+
+def bits(key, shape=(), dtype=None, *, out_sharding=None):
+    """Random bits as unsigned integers, uniform over all values of the dtype."""
+    d = dtypes.default_dtype(int) if dtype is None else dtypes.check_user_dtype(dtype, "random.bits")
+    if dtype is None:
+        d = np.dtype(f"uint{8 * d.itemsize}")
+    if not dtypes.is_unsigned(d) or d.itemsize * 8 not in (8, 16, 32, 64):
+        raise ValueError(f"random.bits makes unsigned integers of 8, 16, 32 or 64 bits, not {d}.")
+    words, impl, _ = single_key("bits", key)
+    return placed(_bits_kernel(words, impl, 8 * d.itemsize, lax.static_shape("random.bits", shape)), out_sharding)
+
+
+def placed(result, sharding):
+    if sharding is None:
+        return result
+    from xlafront.transforms.device_put import device_put
+
+    return device_put(result, sharding)
+
+

@@ -1,0 +1,195 @@
+"""Threefry-2x32: the counter-based generator of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011).
+
+A key is two 32-bit words. Bits for a whole array are the cipher of the positions of its elements, so that they do not
+depend on how the array is laid out, and each device can make its own part.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from xlafront.core import dtypes, tracing
+from xlafront.core.avals import ShapedArray
+from xlafront.core.primitive import Primitive
+from xlafront.core.zeros import Zero
+from xlafront.lax import shapes as lax
+from xlafront.lax.elementwise import PRIMITIVES, as_type
+from xlafront.lax.families import align_batches, joint_shape
+from xlafront.runtime import config
+
+_uint32 = np.dtype(np.uint32)
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+
+
+def _abstract(k0, k1, x0, x1):
+    for aval in (k0, k1, x0, x1):
+        if aval.dtype != _uint32:
+            raise TypeError(f"threefry2x32 works on uint32 words, got {aval.dtype}.")
+    shape = joint_shape("threefry2x32", (k0, k1, x0, x1))
+    return [ShapedArray(shape, _uint32)] * 2
+
+
+def _lower(ctx, k0, k1, x0, x1):
+    """Twenty rounds in a row, which XLA fuses into one loop over the elements."""
+    shape = ctx.aval_out.shape
+
+    def add(a, b):
+        return ctx.op("stablehlo.add", [a, b], [(shape, _uint32)])
+
+    def xor(a, b):
+        return ctx.op("stablehlo.xor", [a, b], [(shape, _uint32)])
+
+    def rotate(x, count):
+        left = ctx.op("stablehlo.shift_left", [x, ctx.constant(np.uint32(count), shape)], [(shape, _uint32)])
+        right = ctx.op("stablehlo.shift_right_logical", [x, ctx.constant(np.uint32(32 - count), shape)],
+                       [(shape, _uint32)])
+        return ctx.op("stablehlo.or", [left, right], [(shape, _uint32)])
+
+    k0, k1, x0, x1 = (v if aval.shape == shape else ctx.broadcast(v, shape, _uint32, ())
+                      for v, aval in zip((k0, k1, x0, x1), ctx.avals_in))
+    parity = ctx.constant(np.uint32(0x1BD11BDA), shape)
+    words = [k0, k1, xor(xor(k0, k1), parity)]
+    x0, x1 = add(x0, words[0]), add(x1, words[1])
+    for step in range(5):
+        for count in _ROTATIONS[step % 2]:
+            x0 = add(x0, x1)
+            x1 = xor(x0, rotate(x1, count))
+        x0 = add(x0, words[(step + 1) % 3])
+        x1 = add(add(x1, words[(step + 2) % 3]), ctx.constant(np.uint32(step + 1), shape))
+    return [x0, x1]
+
+
+def _batch(axis_size, operands, dims):
+    operands, dim = align_batches(axis_size, operands, dims)
+    return threefry2x32_p.bind(*operands), [dim, dim]
+
+
+def _jvp(primals, tangents):
+    results = threefry2x32_p.bind(*primals)
+    return results, [Zero(tracing.aval_of(x).to_tangent_aval()) for x in results]
+
+
+threefry2x32_p = Primitive("threefry2x32", multiple_results=True, abstract=_abstract, lower=_lower, batch=_batch,
+                           jvp=_jvp)
+
+
+def _word(key, i: int):
+    return lax.squeeze_p.bind(lax.slice_p.bind(key, start_indices=(i,), limit_indices=(i + 1,), strides=None),
+                              dimensions=(0,))
+
+
+def _counts(shape: tuple[int, ...]):
+    """The position of each element in row-major order, as high and low words."""
+    size = math.prod(shape)
+    if size < 2**32 or not shape:
+        flat = lax.iota_p.bind(dtype=_uint32, shape=(size,), dimension=0, sharding=None)
+        return np.uint32(0), lax.reshape_to(flat, shape)
+    # Larger arrays: high and low words of position = row * row size + column, with a 64-bit product in halves.
+    rows, columns = shape[0], math.prod(shape[1:])
+    if columns >= 2**32:
+        raise ValueError(f"random bits for an array of shape {shape} have too many columns to count: split the array.")
+    row = lax.iota_p.bind(dtype=_uint32, shape=shape, dimension=0, sharding=None)
+    _, column = _counts(shape[1:])
+    column = lax.broadcast_in_dim_p.bind(column, shape=shape, broadcast_dimensions=tuple(range(1, len(shape))),
+                                         sharding=None)
+    high, low = _wide_product(row, columns)
+    total = PRIMITIVES["add"].bind(low, column)
+    carry = as_type(PRIMITIVES["lt"].bind(total, low), _uint32, False)
+    return PRIMITIVES["add"].bind(high, carry), total
+
+
+def _wide_product(x, factor: int):
+    """High and low words of a 32-bit array times a 32-bit number."""
+    add, mul, both, shift = (PRIMITIVES[n].bind for n in ("add", "mul", "and", "shift_right_logical"))
+    mask, sixteen = np.uint32(0xFFFF), np.uint32(16)
+    x_low, x_high = both(x, mask), shift(x, sixteen)
+    f_low, f_high = np.uint32(factor & 0xFFFF), np.uint32(factor >> 16)
+    low, mid1, mid2, high = mul(x_low, f_low), mul(x_low, f_high), mul(x_high, f_low), mul(x_high, f_high)
+    middle = add(add(shift(low, sixteen), both(mid1, mask)), both(mid2, mask))
+    return (add(add(high, shift(mid1, sixteen)), add(shift(mid2, sixteen), shift(middle, sixteen))),
+            mul(x, np.uint32(factor)))
+
+
+def _hash_sequence(key, count: int):
+    """The cipher of 0, 1, ..., count - 1 taken as pairs from the two halves: the older, sequential scheme."""
+    padded = count + count % 2
+    counts = lax.iota_p.bind(dtype=_uint32, shape=(padded,), dimension=0, sharding=None)
+    if count % 2:  # the odd place is filled with 0
+        position = lax.iota_p.bind(dtype=_uint32, shape=(padded,), dimension=0, sharding=None)
+        counts = PRIMITIVES["select_n"].bind(PRIMITIVES["eq"].bind(position, np.uint32(count)), counts, np.uint32(0))
+    half = padded // 2
+    first, second = (lax.slice_p.bind(counts, start_indices=(a,), limit_indices=(a + half,), strides=None)
+                     for a in (0, half))
+    results = threefry2x32_p.bind(_word(key, 0), _word(key, 1), first, second)
+    joined = lax.concatenate_p.bind(*results, dimension=0)
+    return lax.slice_p.bind(joined, start_indices=(0,), limit_indices=(count,), strides=None)
+
+
+def _pairs(first, second):
+    """Two arrays as the last dimension of one."""
+    shape = np.shape(first)
+    columns = [lax.broadcast_in_dim_p.bind(x, shape=(*shape, 1), broadcast_dimensions=tuple(range(len(shape))),
+                                           sharding=None) for x in (first, second)]
+    return lax.concatenate_p.bind(*columns, dimension=len(shape))
+
+
+def seed(value):
+    """The key of a scalar integer: its high and low words."""
+    d = tracing.aval_of(value).dtype
+    low = as_type(value, _uint32, False) if not isinstance(value, int) else np.uint32(value & 0xFFFFFFFF)
+    if d.itemsize == 8:
+        shifted = PRIMITIVES["shift_right_logical"].bind(value, d.type(32))
+        high = as_type(shifted, _uint32, False)
+    else:
+        high = np.uint32(0)
+    return _pairs(*(lax.broadcast_in_dim_p.bind(w, shape=(), broadcast_dimensions=(), sharding=None) if isinstance(
+        w, np.generic) else w for w in (high, low)))
+
+
+def split(key, shape: tuple[int, ...]):
+    """Independent keys: `uint32[*shape, 2]`."""
+    if config.threefry_partitionable.value:
+        high, low = _counts(shape)
+        return _pairs(*threefry2x32_p.bind(_word(key, 0), _word(key, 1), high, low))
+    return lax.reshape_to(_hash_sequence(key, 2 * math.prod(shape)), (*shape, 2))
+
+
+def fold_in(key, data):
+    """A key made of a key and a uint32 scalar."""
+    words = seed(data)
+    return _pairs(*threefry2x32_p.bind(_word(key, 0), _word(key, 1), _word(words, 0), _word(words, 1)))
+
+
+def random_bits(key, width: int, shape: tuple[int, ...]):
+    """Random unsigned integers of 8, 16, 32 or 64 bits."""
+    dtype = np.dtype(f"uint{width}")
+    if config.threefry_partitionable.value:
+        high, low = _counts(shape)
+        first, second = threefry2x32_p.bind(_word(key, 0), _word(key, 1), high, low)
+        if width == 64:
+            return _join(first, second)
+        mixed = PRIMITIVES["xor"].bind(first, second)
+        return as_type(mixed, dtype, False)
+    size = math.prod(shape)
+    words = _hash_sequence(key, -(-width * size // 32))
+    if width == 64:
+        halves = (lax.slice_p.bind(words, start_indices=(a,), limit_indices=(a + size,), strides=None) for a in (0, size))
+        result = _join(*halves)
+    elif width == 32:
+        result = words
+    else:
+        per_word = 32 // width
+        shifts = lax.iota_p.bind(dtype=_uint32, shape=(np.shape(words)[0], per_word), dimension=1, sharding=None)
+        shifts = PRIMITIVES["mul"].bind(shifts, np.uint32(width))
+        spread = lax.broadcast_in_dim_p.bind(words, shape=np.shape(shifts), broadcast_dimensions=(0,), sharding=None)
+        parts = as_type(PRIMITIVES["shift_right_logical"].bind(spread, shifts), dtype, False)
+        flat = lax.reshape_to(parts, (np.shape(words)[0] * per_word,))
+        result = lax.slice_p.bind(flat, start_indices=(0,), limit_indices=(size,), strides=None)
+    return lax.reshape_to(result, shape)
+
+
+def _join(high, low):
+    high, low = (as_type(x, dtypes.uint64, False) for x in (high, low))
+    return PRIMITIVES["or"].bind(PRIMITIVES["shift_left"].bind(high, np.uint64(32)), low)
