@@ -1,0 +1,89 @@
+"""Scaled dot-product attention."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import xlafront.numpy as xnp
+from xlafront.core import errors
+from xlafront.nn.functions import logsumexp, softmax
+from xlafront.transforms.jit import library
+
+
+def _masks(query_length, key_length, is_causal, window, query_lengths, key_lengths):
+    """The positions that may be looked at: a boolean array of rank 4 or None."""
+    rows = np.arange(query_length)[:, None]
+    columns = np.arange(key_length)[None, :]
+    allowed = None
+    if is_causal:
+        allowed = rows >= columns
+    if window is not None:
+        left, right = window
+        near = (columns >= rows - left) & (columns <= rows + right)
+        allowed = near if allowed is None else allowed & near
+    mask = None if allowed is None else xnp.asarray(allowed)[None, None]
+    for lengths, positions in ((query_lengths, rows), (key_lengths, columns)):
+        if lengths is not None:
+            inside = xnp.asarray(positions)[None, None] < xnp.asarray(lengths)[:, None, None, None]
+            mask = inside if mask is None else mask & inside
+    return mask
+
+
+@library(static=("scale", "is_causal", "window", "return_residual"), name="dot_product_attention")
+def _attention(query, key, value, bias, mask, query_lengths, key_lengths, scale, is_causal, window, return_residual):
+    batch, length, heads, width = query.shape
+    groups = heads // key.shape[2]
+    grouped = query.reshape(batch, length, key.shape[2], groups, width)
+    logits = xnp.einsum("btkgh,bskh->bkgts", grouped, key, preferred_element_type=np.float32 if (
+        query.dtype.itemsize < 4) else query.dtype)
+    logits = logits.reshape(batch, heads, length, key.shape[1]) * scale
+    if bias is not None:
+        logits = logits + bias.astype(logits.dtype)
+    allowed = _masks(length, key.shape[1], is_causal, window, query_lengths, key_lengths)
+    for m in (mask, allowed):
+        if m is not None:
+            logits = xnp.where(m, logits, float(np.finfo(np.float32).min) * 0.7)
+    weights = softmax(logits).astype(key.dtype)
+    weights = weights.reshape(batch, key.shape[2], groups, length, key.shape[1])
+    result = xnp.einsum("bkgts,bskh->btkgh", weights, value).reshape(batch, length, heads, value.shape[-1])
+    if query_lengths is not None:
+        inside = xnp.arange(length)[None, :, None, None] < xnp.asarray(query_lengths)[:, None, None, None]
+        result = xnp.where(inside, result, 0)
+    if return_residual:
+        return result, xnp.transpose(logsumexp(logits, axis=-1), (0, 2, 1))
+    return result
+
+
+def dot_product_attention(query, key, value, bias=None, mask=None, *, scale=None, is_causal=False,
+                          query_seq_lengths=None, key_value_seq_lengths=None, local_window_size=None,
+                          implementation=None, return_residual=False):
+    """`softmax(query @ key.T * scale + bias) @ value` for each head.
+
+    Arrays are of shape (batch, length, heads, width), or without the batch. Keys and values may have fewer heads, which
+    groups of query heads share. `mask` is true where a query may look; `is_causal` hides later keys,
+    `local_window_size` those further away than (left, right), the lengths what is padding. `scale` is 1/sqrt(width)
+    unless given. With `return_residual` the logarithms of the softmax's sums come too.
+    """
+    query, key, value = (xnp.asarray(x) for x in (query, key, value))
+    if implementation not in (None, "xla", "cudnn"):
+        raise ValueError(f"nn.dot_product_attention has the implementations 'xla' and 'cudnn', not {implementation!r}.")
+    unbatched = query.ndim == 3
+    if unbatched:
+        query, key, value = (x[None] for x in (query, key, value))
+        bias, mask = (None if x is None else xnp.asarray(x)[None] if np.ndim(x) == 3 else x for x in (bias, mask))
+    if query.ndim != 4 or key.ndim != 4 or value.shape[:3] != key.shape[:3] or query.shape[3] != key.shape[3] or (
+            query.shape[0] != key.shape[0]) or query.shape[2] % key.shape[2]:
+        raise errors.incompatible_shapes(
+            "nn.dot_product_attention", [("query", query.shape), ("key", key.shape), ("value", value.shape)],
+            "They are (batch, length, heads, width), with a number of key heads that divides that of query heads.")
+    if mask is not None and mask.dtype != np.bool_:
+        raise ValueError(f"the mask of nn.dot_product_attention must be boolean, got {mask.dtype}.")
+    window = None
+    if local_window_size is not None:
+        window = (local_window_size,) * 2 if isinstance(local_window_size, int) else tuple(local_window_size)
+    result = _attention(query, key, value, bias, mask, query_seq_lengths, key_value_seq_lengths,
+                        float(1 / np.sqrt(query.shape[-1]) if scale is None else scale), bool(is_causal), window,
+                        bool(return_residual))
+    if not unbatched:
+        return result
+    return (result[0][0], result[1][0]) if return_residual else result[0]

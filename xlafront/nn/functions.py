@@ -1,0 +1,321 @@
+"""Activation functions and the other elementwise parts of neural networks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import xlafront.numpy as xnp
+from xlafront.core import dtypes, tracing
+from xlafront.lax import shapes
+from xlafront.lax.elementwise import PRIMITIVES
+from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact
+from xlafront.transforms.jit import library
+
+
+def _activation(function):
+    """An elementwise function of one array, compiled when called eagerly."""
+    function.__module__ = "xlafront.nn"
+    return library(function)
+
+
+@_activation
+def identity(x):
+    """The array itself."""
+    check_arraylike("identity", x)
+    return xnp.asarray(x)
+
+
+@_activation
+def relu(x):
+    """`max(x, 0)`; its derivative at 0 is 0."""
+    # A selection rather than a maximum, which would share the derivative at the tie; NaN stays NaN.
+    [x] = promote_args("relu", x)
+    zero = tracing.aval_of(x).dtype.type(0)
+    return PRIMITIVES["select_n"].bind(PRIMITIVES["le"].bind(x, zero), x, zero)
+
+
+@_activation
+def relu6(x):
+    """`min(max(x, 0), 6)`."""
+    x = xnp.asarray(x) * 1.0
+    return xnp.where((x > 0) & (x < 6) | xnp.isnan(x), x, xnp.where(x >= 6, 6.0, 0.0))
+
+
+@_activation
+def sigmoid(x):
+    """`1 / (1 + exp(-x))`."""
+    check_arraylike("sigmoid", x)
+    return PRIMITIVES["logistic"].bind(x)
+
+
+@_activation
+def softplus(x):
+    """`log(1 + exp(x))`, a smooth `relu`."""
+    return xnp.logaddexp(x, 0)
+
+
+@_activation
+def sparse_plus(x):
+    """A `softplus` that is exactly 0 below -1 and exactly x above 1, with a parabola between."""
+    x = xnp.asarray(x)
+    return xnp.where(x <= -1.0, 0.0, xnp.where(x >= 1.0, x, (x + 1.0) ** 2 / 4))
+
+
+@_activation
+def soft_sign(x):
+    """`x / (|x| + 1)`."""
+    x = xnp.asarray(x)
+    return x / (xnp.abs(x) + 1)
+
+
+@_activation
+def silu(x):
+    """`x * sigmoid(x)`."""
+    [x] = promote_args_inexact("silu", x)
+    return PRIMITIVES["mul"].bind(x, PRIMITIVES["logistic"].bind(x))
+
+
+swish = silu
+
+
+@_activation
+def mish(x):
+    """`x * tanh(softplus(x))`."""
+    x = xnp.asarray(x)
+    return x * xnp.tanh(softplus(x))
+
+
+@_activation
+def log_sigmoid(x):
+    """`log(sigmoid(x))` without underflow."""
+    return -softplus(-xnp.asarray(x))
+
+
+@_activation
+def sparse_sigmoid(x):
+    """The line from 0 at -1 to 1 at 1, level outside."""
+    return 0.5 * xnp.clip(xnp.asarray(x) + 1.0, 0.0, 2.0)
+
+
+@_activation
+def elu(x, alpha=1.0):
+    """`x` above 0, `alpha * (exp(x) - 1)` below."""
+    x = xnp.asarray(x)
+    return xnp.where(x > 0, x, alpha * xnp.expm1(xnp.where(x > 0, 0.0, x)))
+
+
+@_activation
+def selu(x):
+    """The self-normalising `elu`."""
+    return 1.0507009873554804934193349852946 * elu(x, 1.6732632423543772848170429916717)
+
+
+@_activation
+def celu(x, alpha=1.0):
+    """`max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1)`."""
+    x = xnp.asarray(x)
+    return xnp.maximum(x, 0.0) + alpha * xnp.expm1(xnp.minimum(x, 0.0) / alpha)
+
+
+@_activation
+def leaky_relu(x, negative_slope=0.01):
+    """`x` above 0, `negative_slope * x` below."""
+    x = xnp.asarray(x)
+    return xnp.where(x >= 0, x, negative_slope * x)
+
+
+@_activation
+def hard_tanh(x):
+    """`x` limited to the range from -1 to 1."""
+    x = xnp.asarray(x)
+    return xnp.where(x > 1, 1, xnp.where(x < -1, -1, x))
+
+
+@_activation
+def hard_sigmoid(x):
+    """`relu6(x + 3) / 6`."""
+    return relu6(xnp.asarray(x) + 3.0) / 6.0
+
+
+@_activation
+def hard_silu(x):
+    """`x * hard_sigmoid(x)`."""
+    x = xnp.asarray(x)
+    return x * hard_sigmoid(x)
+
+
+hard_swish = hard_silu
+
+
+@_activation
+def squareplus(x, b=4):
+    """`(x + sqrt(x**2 + b)) / 2`, another smooth `relu`."""
+    x = xnp.asarray(x)
+    return (x + xnp.sqrt(xnp.square(x) + b)) / 2
+
+
+@_activation
+def log1mexp(x):
+    """`log(1 - exp(-x))` for x > 0, accurate near 0 and far from it."""
+    [x] = promote_args_inexact("log1mexp", x)
+    return xnp.where(x < np.log(2), xnp.log(-xnp.expm1(-x)), xnp.log1p(-xnp.exp(-x)))
+
+
+tanh = xnp.tanh
+
+
+@library(static="approximate", name="gelu")
+def _gelu(x, approximate):
+    [x] = promote_args_inexact("gelu", x)
+    if approximate:
+        inner = np.sqrt(2 / np.pi).astype(np.float32).item() * (x + 0.044715 * (x * x * x))
+        return x * (0.5 * (1.0 + xnp.tanh(inner)))
+    return 0.5 * x * PRIMITIVES["erfc"].bind(-x * dtypes.dtype(x.dtype).type(np.sqrt(0.5)))
+
+
+def gelu(x, approximate=True):
+    """`x` times the normal distribution function of `x`, by its usual approximation with tanh or exactly."""
+    return _gelu(x, bool(approximate))
+
+
+@library(static="axis", name="glu")
+def _glu(x, axis):
+    first, second = xnp.split(x, 2, axis)
+    return first * sigmoid(second)
+
+
+def glu(x, axis=-1):
+    """The first half along an axis times the sigmoid of the second."""
+    check_arraylike("glu", x)
+    size = np.shape(x)[shapes.canonical_axis(axis, np.ndim(x), "glu")]
+    if size % 2:
+        raise ValueError(f"nn.glu halves axis {axis}, whose size {size} is odd.")
+    return _glu(x, int(axis))
+
+
+# Over an axis
+
+
+def _axes(axis, x, name):
+    rank = np.ndim(x)
+    return tuple(range(rank)) if axis is None else shapes.canonical_axes(axis, rank, name)
+
+
+@library(static="axis", name="softmax")
+def _softmax(x, where, axis):
+    [x] = promote_args_inexact("softmax", x)
+    axes = _axes(axis, x, "softmax")
+    # The largest element is subtracted for range only: it does not count for the derivative.
+    top = _constant(xnp.max(x, axes, where=where, initial=-np.inf, keepdims=True))
+    raised = xnp.exp(x - top)
+    if where is not None:
+        raised = xnp.where(where, raised, 0)
+    return raised / xnp.sum(raised, axes, keepdims=True)
+
+
+def _constant(x):
+    from xlafront.lax.derived import stop_gradient
+
+    return stop_gradient(x)
+
+
+def softmax(x, axis=-1, where=None):
+    """`exp(x) / sum(exp(x))` along an axis (or several); elements where `where` is false count as absent."""
+    return _softmax(x, where, axis)
+
+
+@library(static="axis", name="log_softmax")
+def _log_softmax(x, where, axis):
+    [x] = promote_args_inexact("log_softmax", x)
+    axes = _axes(axis, x, "log_softmax")
+    shifted = x - _constant(xnp.max(x, axes, where=where, initial=-np.inf, keepdims=True))
+    result = shifted - xnp.log(xnp.sum(xnp.exp(shifted), axes, where=where, keepdims=True))
+    return result if where is None else xnp.where(where, result, -np.inf)
+
+
+def log_softmax(x, axis=-1, where=None):
+    """The logarithm of `softmax`, computed without underflow."""
+    return _log_softmax(x, where, axis)
+
+
+@library(static=("axis", "keepdims", "return_sign"), name="logsumexp")
+def _logsumexp(a, b, where, axis, keepdims, return_sign):
+    if b is not None:
+        a, b = promote_args_inexact("logsumexp", a, b)
+        a = xnp.where(b != 0, a, -np.inf)
+    else:
+        [a] = promote_args_inexact("logsumexp", a)
+    if where is not None:
+        a = xnp.where(where, a, -np.inf)
+    axes = _axes(axis, a, "logsumexp")
+    real = xnp.real(a)
+    top = xnp.max(real, axes, keepdims=True, initial=-np.inf)
+    top = _constant(xnp.where(xnp.isfinite(top), top, 0))
+    terms = xnp.exp(a - top)
+    if b is not None:
+        terms = xnp.where(b != 0, terms * b, 0)
+    total = xnp.sum(terms, axes, keepdims=keepdims)
+    if not keepdims:
+        top = xnp.squeeze(top, axes)
+    if return_sign or not np.issubdtype(dtypes.dtype(total.dtype), np.complexfloating) and b is not None:
+        sign = xnp.sign(total)
+        size = xnp.log(xnp.abs(total)) + top
+        if return_sign:
+            return size, sign
+        return xnp.where(sign < 0, np.nan, size)
+    return xnp.log(total) + top
+
+
+def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, where=None):
+    """`log(sum(b * exp(a)))` over axes, without overflow; with `return_sign` of the absolute value, and its sign."""
+    return _logsumexp(a, b, where, axis, bool(keepdims), bool(return_sign))
+
+
+def logmeanexp(x, axis=None, where=None, keepdims=False):
+    """`log(mean(exp(x)))` over axes, without overflow."""
+    total = logsumexp(x, axis, where=where, keepdims=keepdims)
+    count = xnp.sum(xnp.ones_like(x, dtype=total.dtype), axis, where=where, keepdims=keepdims)
+    return total - xnp.log(count)
+
+
+@library(static=("axis", "algorithm"), name="standardize")
+def _standardize(x, mean, variance, epsilon, where, axis, algorithm):
+    [x] = promote_args_inexact("standardize", x)
+    if mean is None:
+        mean = xnp.mean(x, axis, keepdims=True, where=where)
+    if variance is None:
+        if algorithm == "fast":
+            variance = xnp.mean(xnp.square(x), axis, keepdims=True, where=where) - xnp.square(mean)
+        else:
+            variance = xnp.mean(xnp.square(x - mean), axis, keepdims=True, where=where)
+    return (x - mean) * PRIMITIVES["rsqrt"].bind(variance + epsilon)
+
+
+def standardize(x, axis=-1, mean=None, variance=None, epsilon=1e-5, where=None, *, algorithm="fast"):
+    """Subtract the mean and divide by the standard deviation along axes.
+
+    `algorithm` "fast" takes the variance as mean of squares less squared mean, "stable" takes it around the mean.
+    """
+    if algorithm not in ("fast", "stable"):
+        raise ValueError(f"nn.standardize has the algorithms 'fast' and 'stable', not {algorithm!r}.")
+    return _standardize(x, mean, variance, epsilon, where, tuple(axis) if isinstance(axis, list) else axis, algorithm)
+
+
+@library(static=("num_classes", "dtype", "axis"), name="one_hot")
+def _one_hot(x, num_classes, dtype, axis):
+    x = xnp.asarray(x)
+    rank = x.ndim + 1
+    axis = shapes.canonical_axis(axis, rank, "one_hot")
+    classes = shapes.iota_p.bind(dtype=x.dtype, shape=tuple(num_classes if i == axis else 1 for i in range(rank)),
+                                 dimension=axis, sharding=None)
+    return (xnp.expand_dims(x, axis) == classes).astype(dtype)
+
+
+def one_hot(x, num_classes, *, dtype=None, axis=-1):
+    """Class numbers as vectors with a 1 at their place, zeros for numbers outside.
+
+    >>> one_hot(xnp.array([0, 2]), 3)
+    """
+    count = shapes.static_shape("one_hot", num_classes)[0]
+    d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "nn.one_hot")
+    return _one_hot(x, count, d, int(axis))

@@ -1,0 +1,151 @@
+"""Functions that make the initial values of parameters: `initializer(key, shape, dtype)`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+import xlafront.numpy as xnp
+from xlafront import random
+from xlafront.core import dtypes
+
+
+class Initializer(Protocol):
+    """What all functions of this module are or return."""
+
+    def __call__(self, key, shape, dtype=None, out_sharding=None) -> Any: ...
+
+
+def _dtype(dtype):
+    return dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "the initializer")
+
+
+def zeros(key, shape, dtype=None, out_sharding=None):
+    """Zeros."""
+    return xnp.zeros(shape, _dtype(dtype), out_sharding=out_sharding)
+
+
+def ones(key, shape, dtype=None, out_sharding=None):
+    """Ones."""
+    return xnp.ones(shape, _dtype(dtype), out_sharding=out_sharding)
+
+
+def constant(value, dtype=None) -> Initializer:
+    """One value everywhere, or an array that broadcasts to the shape."""
+    def init(key, shape, dtype=dtype, out_sharding=None):
+        return xnp.full(shape, value, _dtype(dtype), device=out_sharding)
+
+    return init
+
+
+def uniform(scale=0.01, dtype=None) -> Initializer:
+    """Numbers uniform between 0 and `scale`."""
+    def init(key, shape, dtype=dtype, out_sharding=None):
+        d = _dtype(dtype)
+        return random.uniform(key, shape, d, out_sharding=out_sharding) * xnp.array(scale, d)
+
+    return init
+
+
+def normal(stddev=0.01, dtype=None) -> Initializer:
+    """Normal numbers with a standard deviation."""
+    def init(key, shape, dtype=dtype, out_sharding=None):
+        d = _dtype(dtype)
+        return random.normal(key, shape, d, out_sharding=out_sharding) * xnp.array(stddev, d)
+
+    return init
+
+
+def truncated_normal(stddev=0.01, dtype=None, lower=-2.0, upper=2.0) -> Initializer:
+    """Normal numbers within bounds (in standard deviations), scaled."""
+    def init(key, shape, dtype=dtype, out_sharding=None):
+        d = _dtype(dtype)
+        return random.truncated_normal(key, lower, upper, shape, d, out_sharding=out_sharding) * xnp.array(stddev, d)
+
+    return init
+
+
+def _fans(shape: Sequence[int], in_axis, out_axis, batch_axis) -> tuple[float, float]:
+    """How many inputs an output sums over, and how many outputs an input reaches."""
+    if len(shape) <= 1:
+        raise ValueError(f"variance_scaling needs weights of at least two dimensions, or in_axis and out_axis for those of "
+                         f"shape {tuple(shape)}.")
+
+    def size(axes):
+        return math.prod(shape[a] for a in (axes if isinstance(axes, (tuple, list)) else (axes,)))
+
+    fan_in, fan_out = size(in_axis), size(out_axis)
+    field = math.prod(shape) / (fan_in * fan_out * size(batch_axis))
+    return fan_in * field, fan_out * field
+
+
+def variance_scaling(scale, mode, distribution, in_axis=-2, out_axis=-1, batch_axis=(), dtype=None) -> Initializer:
+    """Random weights whose variance is `scale` over a number of connections.
+
+    - `mode`: which number: "fan_in", "fan_out", "fan_avg" (their mean) or "fan_geo_avg".
+    - `distribution`: "truncated_normal", "normal" or "uniform".
+    - `in_axis`, `out_axis`, `batch_axis`: the dimensions of inputs, of outputs, and of independent weights.
+    """
+    means = {"fan_in": lambda i, o: i, "fan_out": lambda i, o: o, "fan_avg": lambda i, o: (i + o) / 2,
+             "fan_geo_avg": lambda i, o: math.sqrt(i * o)}
+    if mode not in means:
+        raise ValueError(f"variance_scaling has the modes {', '.join(means)}, not {mode!r}.")
+    if distribution not in ("truncated_normal", "normal", "uniform"):
+        raise ValueError(f"variance_scaling has the distributions truncated_normal, normal and uniform, not "
+                         f"{distribution!r}.")
+
+    def init(key, shape, dtype=dtype, out_sharding=None):
+        d = _dtype(dtype)
+        variance = np.array(scale / means[mode](*_fans(shape, in_axis, out_axis, batch_axis)), dtypes.to_real(d))
+        if distribution == "normal":
+            return random.normal(key, shape, d, out_sharding=out_sharding) * np.sqrt(variance).astype(d)
+        if distribution == "uniform":
+            if dtypes.is_complex(d):
+                return _complex_uniform(key, shape, d) * np.sqrt(variance).astype(d)
+            return random.uniform(key, shape, d, -1.0, 1.0, out_sharding=out_sharding) * np.sqrt(3 * variance).astype(d)
+        if dtypes.is_complex(d):
+            return _complex_truncated_normal(key, shape, d) * (np.sqrt(variance) / .95311164380491208).astype(d)
+        # 0.8796... is the standard deviation of a standard normal distribution cut at -2 and 2.
+        return random.truncated_normal(key, -2, 2, shape, d, out_sharding=out_sharding) * (
+            np.sqrt(variance) / np.array(.87962566103423978, d)).astype(d)
+
+    return init
+
+
+def _complex_uniform(key, shape, d):
+    """Uniform on the unit disc."""
+    of_radius, of_angle = random.split(key)
+    real = dtypes.to_real(d)
+    radius = xnp.sqrt(random.uniform(of_radius, shape, real)).astype(d)
+    angle = 2 * np.pi * random.uniform(of_angle, shape, real).astype(d)
+    return radius * xnp.exp(1j * angle)
+
+
+def _complex_truncated_normal(key, shape, d, upper=2.0):
+    """Normal in the plane, cut at a radius."""
+    of_radius, of_angle = random.split(key)
+    real = dtypes.to_real(d)
+    t = (1 - xnp.exp(xnp.array(-(upper ** 2), real))) * random.uniform(of_radius, shape, real)
+    radius = xnp.sqrt(-xnp.log(1 - t)).astype(d)
+    angle = 2 * np.pi * random.uniform(of_angle, shape, real).astype(d)
+    return radius * xnp.exp(1j * angle)
+
+
+def _scaled(name: str, scale: float, mode: str, distribution: str):
+    def make(in_axis=-2, out_axis=-1, batch_axis=(), dtype=None) -> Initializer:
+        return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"`variance_scaling({scale}, {mode!r}, {distribution!r})`."
+    return make
+
+
+glorot_uniform = xavier_uniform = _scaled("glorot_uniform", 1.0, "fan_avg", "uniform")
+glorot_normal = xavier_normal = _scaled("glorot_normal", 1.0, "fan_avg", "truncated_normal")
+lecun_uniform = _scaled("lecun_uniform", 1.0, "fan_in", "uniform")
+lecun_normal = _scaled("lecun_normal", 1.0, "fan_in", "truncated_normal")
+he_uniform = kaiming_uniform = _scaled("he_uniform", 2.0, "fan_in", "uniform")
+he_normal = kaiming_normal = _scaled("he_normal", 2.0, "fan_in", "truncated_normal")
