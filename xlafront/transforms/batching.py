@@ -1,0 +1,257 @@
+"""`vmap`: one function on one element becomes a function on whole batches.
+
+A `BatchTracer` stands for one element and holds all of them, with the dimension that counts them. Each operation is
+replaced by the one that works on the batch, as its record's `batch` rule says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlafront.core import errors, tracing, tree
+from xlafront.core.ir import ClosedJaxpr, eval_jaxpr
+from xlafront.core.traceback_filter import boundary
+from xlafront.core.tracing import Trace, Tracer, current_trace
+from xlafront.transforms import calls
+from xlafront.transforms.ad_core import memoised
+from xlafront.transforms.jit import jit_p
+
+
+class BatchTracer(Tracer):
+    """One element of a batch: the batch, and its dimension that counts elements."""
+
+    __slots__ = ("value", "dim")
+
+    def __init__(self, trace, value, dim: int):
+        aval = tracing.aval_of(value)
+        self._trace = trace
+        self.value = value
+        self.dim = dim
+        self.aval = aval.update(shape=(*aval.shape[:dim], *aval.shape[dim + 1:]))
+
+    def _origin(self):
+        return self.value._origin() if isinstance(self.value, Tracer) else None
+
+
+class BatchTrace(Trace):
+    """Processes operations on elements as operations on batches."""
+
+    __slots__ = ("size", "axis_name", "alive")
+
+    def __init__(self, parent: Trace, size: int, axis_name=None):
+        self.parent = parent
+        self.size = size
+        self.axis_name = axis_name
+        self.alive = True
+
+    def process(self, primitive, args, params):
+        values, dims, batched = [], [], False
+        for x in args:
+            if type(x) is BatchTracer and x._trace is self:
+                values.append(x.value)
+                dims.append(x.dim)
+                batched = True
+            else:
+                values.append(x)
+                dims.append(None)
+        with current_trace(self.parent):
+            if not batched:
+                return self.parent.process(primitive, tuple(values), params)
+            if primitive.batch is None:
+                raise NotImplementedError(f"{primitive.shown_as} cannot be mapped by vmap: its record has no batch rule.")
+            results, out_dims = primitive.batch(self.size, values, dims, **params)
+        if not primitive.multiple_results:
+            return self.wrap(results, out_dims)
+        return [self.wrap(x, d) for x, d in zip(results, out_dims)]
+
+    def wrap(self, value, dim):
+        return value if dim is None else BatchTracer(self, value, dim)
+
+    def unwrap(self, x) -> tuple[Any, int | None]:
+        return (x.value, x.dim) if type(x) is BatchTracer and x._trace is self else (x, None)
+
+
+def batch_flat(fun: Callable[..., Sequence[Any]], values: Sequence[Any], dims: Sequence[int | None], size: int,
+               axis_name=None) -> tuple[list[Any], list[int | None]]:
+    """Apply a function of flat elements to batches."""
+    trace = BatchTrace(tracing.thread.trace, size, axis_name)
+    saved = tracing.thread.axes
+    if axis_name is not None:
+        tracing.thread.axes = (*saved, (axis_name, size))
+    try:
+        with current_trace(trace):
+            results = fun(*[trace.wrap(x, d) for x, d in zip(values, dims)])
+            pairs = [trace.unwrap(x) for x in results]
+    finally:
+        trace.alive = False
+        tracing.thread.axes = saved
+    return [x for x, _ in pairs], [d for _, d in pairs]
+
+
+def _is_axis(x) -> bool:
+    return x is None
+
+
+@boundary
+def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any = 0, axis_name: Hashable | None = None,
+         axis_size: int | None = None, spmd_axis_name=None, sum_match: bool = False) -> Callable:
+    """A function that applies `fun` to each element along axes of its arguments, as one batched computation.
+
+    - `in_axes`: for each positional argument (or parts of it, as a pytree prefix) the axis to map over, None for arguments
+      that are the same for all elements. Keyword arguments are mapped over their first axis.
+    - `out_axes`: where the mapped axis goes in each result; None for results that do not depend on the element.
+    - `axis_name`: a name under which collectives inside `fun` refer to the axis.
+    - `axis_size`: the number of elements, needed only where no argument tells.
+
+    >>> vmap(xnp.dot, in_axes=(0, None))(matrix, vector)
+    """
+    if not callable(fun):
+        raise TypeError(f"vmap takes a function, got {type(fun).__name__}: {fun!r}")
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    if not (in_axes is None or isinstance(in_axes, (int, np.integer, tuple))):
+        raise TypeError(f"vmap takes in_axes as an integer, None or a tuple with an entry for each positional argument, got "
+                        f"{in_axes!r}.")
+    for axes, which in ((in_axes, "in_axes"), (out_axes, "out_axes")):
+        for a in tree.leaves(axes):
+            if not isinstance(a, (int, np.integer)):
+                raise TypeError(f"vmap takes integers and None in {which}, got {a!r}.")
+    name = calls.function_name(fun)
+
+    @boundary
+    def mapped(*args, **kwargs):
+        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+            raise ValueError(f"vmap of {name} was given in_axes for {len(in_axes)} positional argument(s), {in_axes}, and "
+                             f"called with {len(args)}.")
+        leaves, in_tree = tree.flatten((args, kwargs))
+        axes = _flat_axes(name, in_axes, args) + [0] * tree.structure(kwargs).num_leaves
+        values = []
+        for i, x in enumerate(leaves):
+            if axes[i] is not None and not tracing.is_arraylike(x):
+                raise errors.not_an_array(x, f"vmap of {name}", _path(args, kwargs, i))
+            values.append(tracing.as_operand(x))
+        size = _axis_size(name, values, axes, axis_size, args, kwargs)
+        dims = [None if a is None else a % np.ndim(x) for a, x in zip(axes, values)]
+        out_tree = None
+
+        def flat(*tracers):
+            nonlocal out_tree
+            inner_args, inner_kwargs = in_tree.unflatten(tracers)
+            results, out_tree = calls.check_results(fun, fun(*inner_args, **inner_kwargs))
+            return results
+
+        results, result_dims = batch_flat(flat, values, dims, size, axis_name)
+        wanted = _flat_out_axes(name, out_axes, out_tree)
+        return out_tree.unflatten([_place(name, x, d, w, size) for x, d, w in zip(results, result_dims, wanted)])
+
+    mapped.__name__ = getattr(fun, "__name__", name)
+    mapped.__qualname__ = f"vmap({name})"
+    mapped.__doc__ = fun.__doc__
+    mapped.__wrapped__ = fun
+    return mapped
+
+
+def _flat_axes(name, in_axes, args) -> list:
+    if not isinstance(in_axes, tuple):
+        return [in_axes] * tree.structure(args).num_leaves
+    for error in tree.prefix_errors(in_axes, args, _is_axis):
+        raise error(f"vmap of {name}: in_axes")
+    return tree.broadcast_prefix(in_axes, args, _is_axis)
+
+
+def _flat_out_axes(name, out_axes, out_tree) -> list:
+    if out_axes is None or isinstance(out_axes, (int, np.integer)):
+        return [out_axes] * out_tree.num_leaves
+    shown = out_tree.unflatten(range(out_tree.num_leaves))
+    for error in tree.prefix_errors(out_axes, shown, _is_axis):
+        raise error(f"vmap of {name}: out_axes")
+    return tree.broadcast_prefix(out_axes, shown, _is_axis)
+
+
+def _path(args, kwargs, index: int) -> str:
+    paths, _ = tree.flatten_with_path((args, kwargs))
+    (which, first, *rest), _ = paths[index]
+    head = f"args[{first.idx}]" if which.idx == 0 else str(first.key)
+    return head + tree.keystr(tuple(rest))
+
+
+def _axis_size(name, values, axes, given, args, kwargs) -> int:
+    sizes: dict[int, list[str]] = {}
+    for i, (x, a) in enumerate(zip(values, axes)):
+        if a is None:
+            continue
+        shape = np.shape(x)
+        if not -len(shape) <= a < len(shape):
+            raise ValueError(f"vmap of {name} is to map {_path(args, kwargs, i)} over axis {a}, but it has shape {shape}. Give "
+                             f"it None in in_axes if it is the same for all elements.")
+        sizes.setdefault(shape[a], []).append(f"{_path(args, kwargs, i)} has shape {shape}, mapped over axis {a}")
+    if len(sizes) > 1:
+        lines = [f"size {n}: {'; '.join(who[:3])}{' and others' if len(who) > 3 else ''}" for n, who in sizes.items()]
+        raise ValueError(f"vmap of {name} got arguments of different sizes along their mapped axes. {'. '.join(lines)}.")
+    if not sizes:
+        if given is None:
+            raise ValueError(f"vmap of {name} has no mapped argument: in_axes must name an axis of at least one, or axis_size "
+                             f"must be given.")
+        return given
+    [size] = sizes
+    if given is not None and given != size:
+        raise ValueError(f"vmap of {name} was given axis_size={given}, but its arguments have size {size}: {sizes[size][0]}.")
+    return size
+
+
+def _place(name, x, dim, wanted, size):
+    """A result with the mapped axis where it is wanted."""
+    from xlafront.lax.shapes import broadcast_in_dim_p, move_dim
+
+    rank = np.ndim(x) - (dim is not None)
+    if wanted is None:
+        if dim is not None:
+            raise ValueError(f"vmap of {name} has out_axes=None for a result that depends on the mapped arguments.")
+        return x
+    if not -rank - 1 <= wanted <= rank:
+        raise ValueError(f"vmap of {name} has out_axes={wanted} for a result of shape {np.shape(x)}.")
+    wanted %= rank + 1
+    if dim is None:
+        shape = np.shape(x)
+        return broadcast_in_dim_p.bind(x, shape=(*shape[:wanted], size, *shape[wanted:]), broadcast_dimensions=tuple(
+            i for i in range(rank + 1) if i != wanted), sharding=None)
+    return move_dim(x, dim, wanted)
+
+
+# Programs
+
+
+def batch_program(closed: ClosedJaxpr, dims: tuple, size: int) -> tuple[ClosedJaxpr, list]:
+    """The program on batches, and the dimension that counts elements in each result."""
+    def make():
+        out_dims: list = []
+
+        def run(*xs):
+            results, found = batch_flat(lambda *ys: eval_jaxpr(closed.jaxpr, closed.consts, *ys), xs, dims, size)
+            out_dims[:] = found
+            return results
+
+        in_avals = [a if d is None else a.update(shape=(*a.shape[:d], size, *a.shape[d:]))
+                    for a, d in zip(closed.in_avals, dims)]
+        return tracing.trace_to_closed_jaxpr(run, in_avals, closed.debug_info), out_dims
+
+    return memoised(closed, ("batch", dims, size, tracing.thread.axes), make)
+
+
+def _jit_batch(axis_size, operands, dims, *, jaxpr, in_shardings, out_shardings, **params):
+    from xlafront.transforms.device_put import _batched_sharding
+
+    program, out_dims = batch_program(jaxpr, tuple(dims), axis_size)
+
+    def moved(shardings, where):
+        return tuple(s if d is None else _batched_sharding(s, d) for s, d in zip(shardings, where))
+
+    results = jit_p.bind(*operands, jaxpr=program, in_shardings=moved(in_shardings, dims),
+                         out_shardings=moved(out_shardings, out_dims), **params)
+    return results, out_dims
+
+
+jit_p.batch = _jit_batch
