@@ -219,43 +219,42 @@ def broadcast_prefix(prefix, full, is_leaf=None) -> list[Any]:
 
 def prefix_errors(prefix, full, is_leaf=None) -> list[Callable[[str], ValueError]]:
     """Where and how `prefix` fails to be a prefix of `full`: functions from its name to an error."""
-    return list(_prefix_errors((), prefix, full, is_leaf))
-
-
-def _prefix_errors(path, prefix, full, is_leaf) -> Iterator[Callable[[str], ValueError]]:
-    if (is_leaf is not None and is_leaf(prefix)) or default_registry.flatten_one_level(prefix) is None:
-        return  # a leaf is a prefix of anything
-
-    def mismatch(what: str) -> Callable[[str], ValueError]:
+    def error(path, what):
         return lambda name: ValueError(
             f"the pytree {name}{keystr(path)} does not match the other one there: {what}. Give {name} the structure of "
             f"that tree, or of a part of it counted from its root.")
 
+    return [error(path, what) for path, what in _mismatches((), prefix, full, is_leaf)]
+
+
+def _mismatches(path, prefix, full, is_leaf) -> Iterator[tuple[tuple, str]]:
+    if (is_leaf is not None and is_leaf(prefix)) or default_registry.flatten_one_level(prefix) is None:
+        return  # a leaf is a prefix of anything
     if type(prefix) is not type(full):
-        yield mismatch(f"it is a {type(prefix).__name__}, the other a {type(full).__name__}")
+        yield path, f"it is a {type(prefix).__name__}, the other a {type(full).__name__}"
         return
     pairs, aux = default_registry.flatten_one_level_with_keys(prefix)
     full_pairs, full_aux = default_registry.flatten_one_level_with_keys(full)
     pairs, full_pairs = list(pairs), list(full_pairs)
     if isinstance(prefix, dict) and set(prefix) != set(full):
-        yield mismatch(f"its keys are {list(prefix)}, the other's {list(full)}")
+        yield path, f"its keys are {list(prefix)}, the other's {list(full)}"
         return
     if len(pairs) != len(full_pairs):
-        yield mismatch(f"it has {len(pairs)} children, the other {len(full_pairs)}")
+        yield path, f"it has {len(pairs)} children, the other {len(full_pairs)}"
         return
     if aux != full_aux:
-        yield mismatch(f"its static data is {aux!r}, the other's {full_aux!r}")
+        yield path, f"its static data is {aux!r}, the other's {full_aux!r}"
         return
     for (key, child), (_, full_child) in zip(pairs, full_pairs):
-        yield from _prefix_errors((*path, key), child, full_child, is_leaf)
+        yield from _mismatches((*path, key), child, full_child, is_leaf)
 
 
 def first_difference(tree1, tree2) -> str:
     """In words, where two trees of unequal structure first differ."""
-    for error in prefix_errors(tree1, tree2):
-        return str(error("the first"))
-    for error in prefix_errors(tree2, tree1):
-        return str(error("the second"))
+    for path, what in _mismatches((), tree1, tree2, None):
+        return f"at {keystr(path) or 'the root'} {what}"
+    for path, what in _mismatches((), tree2, tree1, None):
+        return f"at {keystr(path) or 'the root'} {what} (seen from the second)"
     return f"{structure(tree1)} against {structure(tree2)}"
 
 

@@ -78,7 +78,14 @@ def _concrete(function, traced):
     def operator(self, other):
         kind = type(other)
         if kind is ArrayImpl or kind in _scalars:
-            return function(self, other)
+            try:
+                return function(self, other)
+            except ValueError as e:  # the runtime's own words for a deleted buffer
+                if "deleted or donated" in str(e):
+                    for x in (self, other):
+                        if type(x) is ArrayImpl:
+                            x._check_if_deleted()
+                raise
         return traced(self, other)
 
     return operator

@@ -116,6 +116,19 @@ class Static:
         return type(self.value) is type(other.value) and self.value == other.value
 
 
+def check_statics(fun: Callable, name: str, static: Selection, args: tuple, kwargs: dict) -> None:
+    """Raise for a static argument that cannot be hashed, by its name."""
+    signature = signature_of(fun)
+    parameters = list(signature.parameters) if signature is not None else []
+    given = [(parameters[i] if i < len(parameters) else f"number {i}", args[i]) for i in static.nums if i < len(args)]
+    given += [(key, kwargs[key]) for key in static.names if key in kwargs]
+    for parameter, value in given:
+        try:
+            hash(value)
+        except TypeError:
+            raise errors.unhashable_static(parameter, value, name) from None
+
+
 class Call(NamedTuple):
     """One call, taken apart: what is static, the flat dynamic arguments and their tree."""
 

@@ -102,10 +102,17 @@ class Jitted:
     def cache_miss(self, *args, **kwargs):
         """Called from C++ for a signature that it has not seen. Returns `(result, fast path or None, evict)`."""
         try:
-            if tracing.thread.trace is not tracing.eval_trace:
-                return self.staged_call(args, kwargs), None, False
             if config.disable_jit.value:
                 return self.fun(*args, **kwargs), None, False
+            if tracing.thread.trace is not tracing.eval_trace:
+                return self.staged_call(args, kwargs), None, False
+            return self.evaluate(*args, **kwargs)
+        except Exception as e:
+            raise filtered(e) from e.__cause__
+
+    def evaluate(self, *args, **kwargs):
+        """As `cache_miss`, when nothing is being traced."""
+        try:
             call = calls.split_call(self.name, self.options.static, args, kwargs)
             traced = self.trace(call)
             program, donated = self.program_for(traced, call)
@@ -155,7 +162,7 @@ class Jitted:
         traced = self.trace(call)
         closed = traced.closed
         leaves = [tracing.as_operand(x) for x in call.leaves]
-        if self.options.inline or config.disable_jit.value:
+        if self.options.inline:
             results = eval_jaxpr(closed.jaxpr, closed.consts, *leaves)
         else:
             program, consts = constants_as_arguments(closed)
@@ -470,8 +477,31 @@ def jit(fun: Callable | None = None, *, in_shardings=placement.UNSPECIFIED, out_
                       tuple(sorted((compiler_options or {}).items())))
     jitted = Jitted(fun, options)
     dispatcher = make_dispatcher(fun, jitted, jitted.cache_miss)
-    _attach_stages(dispatcher, jitted)
-    return dispatcher
+    function = _explaining(dispatcher, jitted) if static or donate else dispatcher
+    _attach_stages(function, dispatcher, jitted)
+    return function
+
+
+def _explaining(dispatcher, jitted: Jitted):
+    """A function in front of the dispatcher, for errors that C++ raises itself: unhashable and donated arguments."""
+    import functools
+
+    @functools.wraps(dispatcher)
+    def call(*args, **kwargs):
+        try:
+            return dispatcher(*args, **kwargs)
+        except ValueError as e:
+            text = str(e)
+            if "static arguments" in text:
+                calls.check_statics(jitted.fun, jitted.name, jitted.options.static, args, kwargs)
+            if "deleted or donated" in text:
+                call = calls.split_call(jitted.name, jitted.options.static, args, kwargs)
+                raise jitted.explain_deleted(jitted.trace(call), call.leaves, e) from None
+            raise filtered(e) from e.__cause__
+        except Exception as e:
+            raise filtered(e) from e.__cause__
+
+    return call
 
 
 def _is_generator(fun) -> bool:
@@ -479,14 +509,15 @@ def _is_generator(fun) -> bool:
     return code is not None and bool(code.co_flags & 0x20)
 
 
-def _attach_stages(dispatcher, jitted: Jitted) -> None:
+def _attach_stages(function, dispatcher, jitted: Jitted) -> None:
     from xlafront.transforms import stages
 
-    dispatcher.trace = lambda *args, **kwargs: stages.trace(jitted, args, kwargs)
-    dispatcher.lower = lambda *args, lowering_platforms=None, **kwargs: stages.trace(jitted, args, kwargs).lower(
+    function.trace = lambda *args, **kwargs: stages.trace(jitted, args, kwargs)
+    function.lower = lambda *args, lowering_platforms=None, **kwargs: stages.trace(jitted, args, kwargs).lower(
         lowering_platforms=lowering_platforms)
-    dispatcher.eval_shape = lambda *args, **kwargs: stages.trace(jitted, args, kwargs).out_info
-    dispatcher.clear_cache = lambda: (jitted.caches.clear(), dispatcher._clear_cache())[0]
+    function.eval_shape = lambda *args, **kwargs: stages.trace(jitted, args, kwargs).out_info
+    function._cache_size = dispatcher._cache_size
+    function.clear_cache = lambda: (jitted.caches.clear(), dispatcher._clear_cache())[0]
 
 
 def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), name: str | None = None):
@@ -501,12 +532,12 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
     parameters = code.co_varnames[:code.co_argcount]
     nums = tuple(parameters.index(n) for n in names if n in parameters)
     jitted = Jitted(fun, Options(Selection(tuple(sorted(nums)), names)), name)
-    thread, eval_trace, miss = tracing.thread, tracing.eval_trace, jitted.cache_miss
+    thread, eval_trace, evaluate = tracing.thread, tracing.eval_trace, jitted.evaluate
 
     def cache_miss(*args, **kwargs):
         if thread.trace is not eval_trace:
             return fun(*args, **kwargs), None, False
-        return miss(*args, **kwargs)
+        return evaluate(*args, **kwargs)
 
     return make_dispatcher(fun, jitted, cache_miss)
 

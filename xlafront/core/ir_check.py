@@ -1,0 +1,52 @@
+"""Does a program make sense? Checked after every tracing with the setting `enable_checks`, and by the tests."""
+
+from __future__ import annotations
+
+from xlafront.core.errors import JaxprTypeError
+from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, no_effects, subprograms
+
+
+def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
+    """Raise `JaxprTypeError` unless variables are bound once and before use, types are those of the primitives' rules,
+    and effects are declared; sub-programs included."""
+    if isinstance(jaxpr, ClosedJaxpr):
+        jaxpr = jaxpr.jaxpr
+    bound: set = set()
+
+    def bind(v, where: str) -> None:
+        if v in bound:
+            raise JaxprTypeError(f"the variable {v} is bound twice, the second time by {where}.")
+        bound.add(v)
+
+    def read(v, where: str) -> None:
+        if type(v) is not Literal and v not in bound:
+            raise JaxprTypeError(f"{where} reads the variable {v}, which nothing before it binds.")
+
+    for v in (*jaxpr.constvars, *jaxpr.invars):
+        bind(v, "the program's arguments")
+    effects: frozenset = no_effects
+    for eqn in jaxpr.eqns:
+        where = f"the equation `{eqn}`"
+        for v in eqn.invars:
+            read(v, where)
+        _check_equation(eqn, where)
+        effects |= eqn.effects
+        for v in eqn.outvars:
+            bind(v, where)
+        for inner in subprograms(eqn.params):
+            check_jaxpr(inner)
+    for v in jaxpr.outvars:
+        read(v, "the result")
+    if effects != jaxpr.effects:
+        raise JaxprTypeError(f"the program declares the effects {set(jaxpr.effects)}, its equations have {set(effects)}.")
+
+
+def _check_equation(eqn: JaxprEqn, where: str) -> None:
+    in_avals = tuple(v.aval for v in eqn.invars)
+    found = eqn.primitive.abstract(*in_avals, **eqn.params)
+    found = list(found) if eqn.primitive.multiple_results else [found]
+    if len(found) != len(eqn.outvars):
+        raise JaxprTypeError(f"{where} binds {len(eqn.outvars)} variables to {len(found)} results.")
+    for v, aval in zip(eqn.outvars, found):
+        if (v.aval.shape, v.aval.dtype) != (aval.shape, aval.dtype):
+            raise JaxprTypeError(f"{where} binds a variable of type {v.aval} to a result of type {aval}.")

@@ -1,0 +1,57 @@
+"""Finding the operation that made a NaN or an infinity: the settings `debug_nans` and `debug_infs`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xlafront.core import dtypes, source
+from xlafront.core.ir import Literal
+from xlafront.runtime import config
+from xlafront.runtime.arrays import ArrayImpl
+
+
+def _bad(x) -> str | None:
+    """"NaN" or "infinity" when an array has one and the setting looks for it."""
+    if not isinstance(x, (ArrayImpl, np.ndarray, np.generic)) or not dtypes.is_inexact(x.dtype):
+        return None
+    values = np.asarray(x)
+    values = values if values.dtype.kind in "fc" else values.astype(np.float32)
+    if config.debug_nans.value and np.isnan(values).any():
+        return "NaN"
+    if config.debug_infs.value and np.isinf(values).any():
+        return "infinity"
+    return None
+
+
+def check_finite(name: str, results: Sequence[Any], traced, leaves: Sequence[Any]) -> None:
+    """Raise FloatingPointError if a result has a NaN (or infinity), naming the operation that it first came from."""
+    if not any(_bad(x) for x in results):
+        return
+    kind = next(filter(None, map(_bad, results)))
+    with config.debug_nans(False), config.debug_infs(False):
+        where = _first_bad_equation(traced.closed.jaxpr, traced.closed.consts, leaves, kind)
+    raise FloatingPointError(f"{name} returned {'an' if kind[0] == 'i' else 'a'} {kind}{where}. The settings debug_nans and "
+                             f"debug_infs look for it.")
+
+
+def _first_bad_equation(jaxpr, consts, args, kind: str) -> str:
+    """Run the program equation by equation until one turns good operands into a bad result."""
+    if any(isinstance(x, ArrayImpl) and x.is_deleted() for x in args):
+        return " (its arguments were donated, so that the operation cannot be searched for)"
+    values = dict(zip(jaxpr.constvars, consts)) | dict(zip(jaxpr.invars, args))
+    for eqn in jaxpr.eqns:
+        operands = [v.val if type(v) is Literal else values[v] for v in eqn.invars]
+        results = eqn.primitive.bind(*operands, **eqn.params)
+        results = results if eqn.primitive.multiple_results else [results]
+        with config.debug_nans(kind == "NaN"), config.debug_infs(kind != "NaN"):
+            found = any(_bad(x) for x in results)
+        if found:
+            inner = eqn.params.get("jaxpr")
+            if eqn.primitive.name == "jit" and inner is not None:
+                return _first_bad_equation(inner.jaxpr, inner.consts, operands, kind)
+            return f", first in the result of {eqn.primitive.shown_as} at {source.describe(eqn.site)}"
+        values.update(zip(eqn.outvars, results))
+    return ""
