@@ -9,7 +9,7 @@ Names are loaded when they are first used: `_MODULE_OF` says where each of them 
 
 from importlib import import_module as _import_module
 
-__version__ = "0.1.0.dev0"
+from xlafront.version import __version__ as __version__
 
 _PLACES = {
     "xlafront.core.avals": "ShapeDtypeStruct",

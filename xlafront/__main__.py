@@ -36,7 +36,7 @@ def _info(args) -> int:
 def _demo(args) -> int:
     from xlafront.demo import main
 
-    return main(steps=args.steps, devices=args.devices, plot=args.plot)
+    return main(args.steps, args.devices, args.plot)
 
 
 def main(argv=None) -> int:

@@ -105,3 +105,13 @@ def disk_cache():
     if not _cache or _cache[0] != key:
         _cache[:] = [key, DiskCache(*key)]
     return _cache[1]
+
+
+def _refuse_late_change(value) -> None:
+    if "cpu" in clients.started and value != config.num_cpu_devices.value:
+        raise RuntimeError(
+            f"num_cpu_devices cannot be changed to {value}: the CPU client has started with "
+            f"{len(clients.started['cpu'].devices())} device(s). Set it before the first array is made.")
+
+
+config.on_update("num_cpu_devices", _refuse_late_change)

@@ -104,6 +104,15 @@ def serve(module: str, **names) -> None:
         setattr(found, name, value)
 
 
+def prime(make) -> None:
+    """Run `make()`, whose C++ looks one of our objects up and keeps it; importing a submodule wants its parent."""
+    sys.modules["jax"] = _NotJax("jax")
+    try:
+        make()
+    finally:
+        del sys.modules["jax"]
+
+
 sys.meta_path.insert(0, _JaxRefuser)
 serve("jax._src.sharding_impls", make_single_device_sharding=SingleDeviceSharding)
 

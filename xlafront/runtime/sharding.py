@@ -21,6 +21,7 @@ from xlafront.runtime.jaxlib_compat import (
     OpShardingType,
     Sharding,
     SingleDeviceSharding,
+    prime,
     serve,
 )
 
@@ -258,7 +259,14 @@ def check_spec(mesh, spec, rank: int | None = None) -> None:
         raise ValueError(f"{spec} has {len(spec)} entries, but the array has only {rank} dimension(s).")
 
 
+class _NoMesh:
+    """Enough of a mesh for the sharding with which C++ finds `check_spec`."""
+
+    size, axis_names, _internal_device_list = 0, (), None
+
+
 serve("jax._src.named_sharding", check_pspec=lambda mesh, spec, *rest: check_spec(mesh, spec))
+prime(lambda: NamedSharding(_NoMesh, PartitionSpec()))
 
 
 def _tiles(self, ndim: int) -> tuple[list[tuple], list[int]]:
