@@ -77,7 +77,7 @@ def _reduce(name, a, axes, dtype, keepdims, initial, where, promote_integers=Tru
         filler = np.asarray(identity(ad)).astype(ad)[()]
         a = el.where(mask, a, filler)
     shape = np.shape(a)
-    if name in ("max", "min") and initial is None and any(shape[i] == 0 for i in axes):
+    if name in ("max", "min") and initial is None and 0 in [shape[i] for i in axes]:
         raise ValueError(f"xnp.{name} of an empty array (shape {shape}) needs `initial`.")
     total = PRIMITIVES[primitive].bind(a, axes=axes, out_sharding=None) if axes else a
     if initial is not None:

@@ -241,6 +241,6 @@ def bincount(x, weights=None, minlength=0, *, length=None):
             raise errors.ConcretizationTypeError(x, "xnp.bincount needs a static `length` inside a traced function.")
         length = max(int(minlength), int(reductions.max(x)) + 1 if x.size else 0)
     if weights is None:
-        weights = np.array(1, np.int32)
+        weights = dtypes.default_dtype(int).type(1)
     total = creation.zeros(int(length), dtypes.dtype(weights))
     return total.at[manipulation.clip(x, 0, None)].add(weights, mode="drop")

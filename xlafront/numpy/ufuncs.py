@@ -343,7 +343,8 @@ def floor_divide(x1, x2, /):
         return where(PRIMITIVES["and"].bind(inexact, opposite), lax.sub(quotient, constant_like(x, 1)), quotient)
     if d.kind == "c":
         raise TypeError("xnp.floor_divide does not take complex numbers: they have no order.")
-    return _float_divmod(x, y)[0]
+    quotient = _float_divmod(x, y)[0]
+    return where(lax.eq(y, constant_like(y, 0)), lax.div(x, y), quotient)
 
 
 def _float_divmod(x, y):
@@ -361,7 +362,7 @@ def divmod(x1, x2, /):
     """`(x1 // x2, x1 % x2)`."""
     x, y = promote_args("divmod", x1, x2)
     if dtypes.is_inexact(tracing.aval_of(x).dtype):
-        return _float_divmod(x, y)
+        return INLINE["floor_divide"](x, y), _float_divmod(x, y)[1]
     return INLINE["floor_divide"](x, y), INLINE["remainder"](x, y)
 
 
@@ -550,8 +551,12 @@ def _round_kernel(a, decimals):
     if dtypes.is_integer(d):
         if decimals >= 0:
             return x
-        factor = d.type(10 ** -decimals)
-        return lax.mul(INLINE["floor_divide"](lax.add(x, d.type(factor // 2)), factor), factor)
+        factor, half = d.type(10 ** -decimals), d.type(10 ** -decimals // 2)
+        down = INLINE["floor_divide"](x, factor)
+        rest = lax.sub(x, lax.mul(down, factor))
+        odd = lax.ne(PRIMITIVES["and"].bind(down, d.type(1)), d.type(0))
+        up = PRIMITIVES["or"].bind(lax.gt(rest, half), PRIMITIVES["and"].bind(lax.eq(rest, half), odd))
+        return lax.mul(lax.add(down, as_type(up, d, False)), factor)
     if d.kind == "c":
         return lax.complex_(_round_float(lax.real_(x), decimals), _round_float(lax.imag_(x), decimals))
     return _round_float(x, decimals)

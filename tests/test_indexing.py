@@ -1,0 +1,164 @@
+"""Reading and updating by everything that NumPy allows in brackets, against NumPy."""
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+
+A = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
+i = np.array([1, 2])
+KEYS = {
+    "int": 1, "negative": -1, "ints": (1, 2, 3), "mixed": (1, slice(None), -1), "slice": slice(1, 3), "open slice": slice(1, None),
+    "empty slice": slice(2, 1), "step": slice(None, None, 2), "reverse": slice(None, None, -1), "reverse step": (slice(None), slice(3, 0, -2)),
+    "ellipsis": Ellipsis, "ellipsis last": (Ellipsis, 0), "newaxis": None, "newaxes": (None, 1, None, Ellipsis), "empty": (),
+    "array": i, "array 2d": np.array([[0, 1], [2, 0]]), "negative array": np.array([-1, 0, -3]), "array and slice": (slice(None), i),
+    "apart": (i, slice(None), i), "adjacent": (slice(None), i, i), "apart by int": (0, slice(None), i), "int and array": (slice(None), i, 0),
+    "with newaxis": (i, None, i), "newaxis apart": (0, None, i), "outer": (i[:, None], i[None]), "three": (i, i, i),
+    "step and array": (slice(None, None, 2), i), "reverse and array": (slice(None, None, -1), slice(1, 3), i), "slice and array": (i, slice(1, 3)),
+    "mask": A > 30, "mask rows": np.array([True, False, True]), "mask 2d": np.ones((3, 4), bool), "slice and mask": (slice(1, 3), A[0, :, 0] > 3),
+    "mask and array": (np.array([True, False, True]), i), "true": True, "false": False, "no positions": np.zeros(0, int),
+    "np int": np.int64(1), "uint8": np.array([1, 2], np.uint8), "list in tuple": (slice(None), [1, 2]), "scalar array": np.array(1),
+}
+UPDATES = {"set": None, "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "min": np.minimum, "max": np.maximum,
+           "divide": np.divide, "power": np.power}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_reading(name):
+    key = KEYS[name]
+    wanted = A[key]
+    x = xnp.asarray(A)
+    for ours in (x[key], xf.jit(lambda x: x[key])(x), x.at[key].get()):
+        np.testing.assert_array_equal(np.asarray(ours), wanted)
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_updating(name, rng):
+    key = KEYS[name]
+    x = xnp.asarray(A)
+    values = np.asarray(rng.integers(1, 9, A[key].shape), np.float32)
+    for method in ("set", "add", "min"):
+        wanted = A.copy()
+        if method == "set":
+            wanted[key] = values
+        else:
+            UPDATES[method].at(wanted, key, values)
+        np.testing.assert_array_equal(np.asarray(getattr(x.at[key], method)(values)), wanted)
+        np.testing.assert_array_equal(np.asarray(xf.jit(lambda x, v: getattr(x.at[key], method)(v))(x, values)), wanted)
+    wanted = A.copy()
+    wanted[key] = 7
+    np.testing.assert_array_equal(np.asarray(x.at[key].set(7)), wanted)
+
+
+@pytest.mark.parametrize("method", [m for m in UPDATES if m != "set"])
+def test_repeated_positions(method):
+    x = np.array([2.0, 3.0, 4.0], np.float32)
+    wanted = x.copy()
+    UPDATES[method].at(wanted, [0, 0, 2], np.float32(2))
+    np.testing.assert_allclose(np.asarray(getattr(xnp.asarray(x).at[xnp.array([0, 0, 2])], method)(2)), wanted, rtol=1e-6)
+
+
+def test_positions_outside():
+    """As the reference does by default: reads take the nearest element, writes are dropped."""
+    x = xnp.arange(5.0)
+    for get in (lambda k: x[k], lambda k: xf.jit(lambda x: x[k])(x), lambda k: x[xnp.array(k)], lambda k: xf.jit(lambda x, k: x[k])(x, k)):
+        assert get(7) == 4 and get(-7) == 0
+    for k in (7, -7, xnp.array([7, -7])):
+        assert x.at[k].set(9.0).tolist() == x.tolist()
+        assert xf.jit(lambda x: x.at[k].add(9.0))(x).tolist() == x.tolist()  # noqa: B023
+    assert x.at[7].set(1.0, mode="clip").tolist() == [0, 1, 2, 3, 1]
+    assert np.isnan(x.at[xnp.array([7, 1])].get(mode="fill")).tolist() == [True, False]
+    assert x.at[7].get(mode="fill", fill_value=3) == 3
+    assert xnp.arange(5).at[xnp.array([7])].get(mode="fill").tolist() == [np.iinfo(np.int32).min]
+    assert xnp.array([1], "uint8").at[5].get(mode="fill") == 255
+    assert x.at[-1].set(5.0, wrap_negative_indices=False).tolist() == x.tolist()
+    assert x.at[-1].get(wrap_negative_indices=False) == 0
+    assert np.isnan(xnp.take(x, 7)) and xnp.take(x, 7, mode="clip") == 4
+
+
+def test_apply():
+    x = xnp.arange(4.0)
+    assert x.at[1:3].apply(xnp.square).tolist() == [0, 1, 4, 3]
+    # a repeated position is transformed again, as by ufunc.at
+    assert xnp.zeros(3).at[xnp.array([0, 0])].apply(lambda v: v + 1).tolist() == [2, 0, 0]
+    assert x.at[7].apply(lambda v: v + 1).tolist() == x.tolist()
+
+
+def test_integer_arrays_keep_their_dtype():
+    x = xnp.arange(3)
+    assert x.at[0].divide(2).dtype == x.dtype
+    with pytest.warns(FutureWarning, match="float32"):
+        assert x.at[0].set(1.5).tolist() == [1, 1, 2]
+    assert xnp.zeros(2, "int8").at[0].set(300).tolist() == [44, 0]
+
+
+def test_masks_of_run_time_values():
+    x = xnp.arange(4.0)
+    assert xf.jit(lambda x: x.at[x > 1].set(0.0))(x).tolist() == [0, 1, 0, 0]
+    assert xf.jit(lambda x: x.at[x > 1].add(1.0))(x).tolist() == [0, 1, 3, 4]
+    with pytest.raises(xf.errors.NonConcreteBooleanIndexError, match="where"):
+        xf.jit(lambda x: x[x > 1])(x)
+    with pytest.raises(xf.errors.NonConcreteBooleanIndexError):
+        xf.jit(lambda x: x.at[x > 1].set(x[:2]))(x)
+
+
+def test_sized_nonzero():
+    x = xnp.array([0, 1, 0, 2])
+    [found] = xf.jit(lambda x: xnp.nonzero(x, size=3, fill_value=9))(x)
+    assert found.tolist() == [1, 3, 9]
+    rows, columns = xnp.nonzero(xnp.array([[0, 1], [1, 1]]), size=2)
+    assert rows.tolist() == [0, 1] and columns.tolist() == [1, 0]
+    assert xnp.where(x > 0, size=5, fill_value=-1)[0].tolist() == [1, 3, -1, -1, -1]
+
+
+@pytest.mark.parametrize("key, error, words", [
+    ([0, 1], TypeError, "xnp.array"), ("a", TypeError, "string"), (1.0, TypeError, "integers"), (np.array([1.0]), TypeError, "integers"),
+    ((0, 0, 0, 0), IndexError, "too many"), ({}, IndexError, "dict"), (object(), IndexError, "object"),
+    (np.array([True, False]), IndexError, "shape"), (slice(None, None, 0), ValueError, "zero"), ((Ellipsis, Ellipsis), IndexError, "ellipsis"),
+    (slice(1.5, 2), TypeError, "integer|index"),
+])
+def test_bad_keys(key, error, words):
+    x = xnp.asarray(A)
+    with pytest.raises(error, match=words):
+        x[key]
+    with pytest.raises(error):
+        x.at[key].set(0)
+
+
+def test_other_mistakes():
+    x = xnp.arange(4.0)
+    with pytest.raises(TypeError, match=r"x\.at\[0\]\.set"):
+        x[0] = 1
+    with pytest.raises(TypeError, match="delete"):
+        del x[0]
+    with pytest.raises(IndexError, match="size 0"):
+        xnp.zeros((0, 3))[0]
+    with pytest.raises(IndexError, match="dynamic_slice"):
+        xf.jit(lambda x, k: x[k:])(x, 1)
+    with pytest.raises(ValueError, match=r"\(3,\).*\(2,\)"):
+        x.at[:2].set(xnp.ones(3))
+    with pytest.raises(ValueError, match="mode"):
+        x.at[0].get(mode="bogus")
+    with pytest.raises(xf.errors.ConcretizationTypeError, match="size"):
+        xf.jit(xnp.nonzero)(x)
+
+
+def test_one_kernel_for_all_positions():
+    """Integers are run-time values: a second position compiles nothing."""
+    from xlafront.numpy.indexing import _row
+
+    x = xnp.arange(50.0)
+    x[3]
+    before = _row._cache_size()
+    assert [float(x[k]) for k in (0, 7, -1, 49)] == [0, 7, 49, 49]
+    assert _row._cache_size() == before
+
+
+def test_gradients_flow_through_indexing():
+    x = xnp.arange(1.0, 6.0)
+    assert xf.grad(lambda x: (x[1:3] ** 2).sum())(x).tolist() == [0, 4, 6, 0, 0]
+    assert xf.grad(lambda x: (x[xnp.array([1, 1, 0])] ** 2).sum())(x).tolist() == [2, 8, 0, 0, 0]
+    assert xf.grad(lambda x: (x.at[2].set(7.0) ** 2).sum())(x).tolist() == [2, 4, 0, 8, 10]
+    assert xf.grad(lambda v: (x.at[xnp.array([0, 4])].add(v) * x).sum())(xnp.ones(2)).tolist() == [1, 5]
+    assert xf.grad(lambda x: x[::-2][0] * 3)(x).tolist() == [0, 0, 0, 0, 3]
