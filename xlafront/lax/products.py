@@ -64,8 +64,8 @@ def canonical_precision(precision):
         if precision is None:
             return None
     if isinstance(precision, (list, tuple)) and len(precision) == 2:
-        a, b = (canonical_precision(p) for p in precision)
-        return (a or Precision.DEFAULT, b or Precision.DEFAULT)
+        both = [(canonical_precision(p) or (Precision.DEFAULT,))[0] for p in precision]
+        return tuple(both)
     if isinstance(precision, Precision):
         return (precision, precision)
     if isinstance(precision, DotAlgorithmPreset):

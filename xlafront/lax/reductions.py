@@ -117,10 +117,16 @@ def _product_by_halves(x, axes):
     return reshape_to(x, shape)
 
 
-def _product_jvp(primals, tangents, *, axes, out_sharding):
-    from xlafront.transforms import ad
+def _jvp_of(function, primals, tangents):
+    """The derivative of an operation that is written as a function of others."""
+    from xlafront.transforms.ad_core import jvp_flat
 
-    return ad.jvp_of(lambda x: _product_by_halves(x, axes), primals, tangents)
+    [answer], [tangent] = jvp_flat(lambda x: [function(x)], primals, tangents)
+    return answer, tangent
+
+
+def _product_jvp(primals, tangents, *, axes, out_sharding):
+    return _jvp_of(lambda x: _product_by_halves(x, axes), primals, tangents)
 
 
 def _reducer(name: str) -> Primitive:
@@ -284,9 +290,7 @@ def _cumulative(name: str) -> Primitive:
         return primitive.bind(x, axis=axis + (axis >= d), reverse=reverse), d
 
     def jvp(primals, tangents, **params):
-        from xlafront.transforms import ad
-
-        return ad.jvp_of(lambda x: compute(x, **params), primals, tangents)
+        return _jvp_of(lambda x: compute(x, **params), primals, tangents)
 
     primitive = Primitive(name, abstract=abstract, lower=lower_as(compute), batch=batch, jvp=jvp)
     return primitive

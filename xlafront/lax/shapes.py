@@ -555,7 +555,6 @@ def canonical_axes(axes, rank: int, name: str = "this operation") -> tuple[int, 
     return found
 
 
-@library(static=("shape", "broadcast_dimensions", "out_sharding"))
 def broadcast_in_dim(operand, shape, broadcast_dimensions, *, out_sharding=None):
     """Spread an array over a larger shape; `broadcast_dimensions[i]` is where its dimension `i` goes."""
     shape = static_shape("broadcast_in_dim", shape)
@@ -571,7 +570,6 @@ def broadcast(operand, sizes: Sequence[int], *, out_sharding=None):
                             tuple(range(len(sizes), len(sizes) + rank)), out_sharding=out_sharding)
 
 
-@library(static=("new_sizes", "dimensions", "out_sharding"))
 def reshape(operand, new_sizes, dimensions=None, *, out_sharding=None):
     """The same elements in row-major order in another shape; `dimensions` reads them in another order."""
     sizes = static_shape("reshape", new_sizes)
@@ -617,14 +615,12 @@ def _expand_kernel(array, dimensions):
     return broadcast_in_dim_p.bind(array, shape=shape, broadcast_dimensions=kept, sharding=None)
 
 
-@library(static="dimensions")
 def rev(operand, dimensions):
     """Reverse the order of elements along some dimensions."""
     axes = canonical_axes(tuple(dimensions), np.ndim(operand), "rev")
     return rev_p.bind(operand, dimensions=axes)
 
 
-@library(static=("start_indices", "limit_indices", "strides"))
 def slice(operand, start_indices, limit_indices, strides=None):
     """The part between two static corners, with a stride for each dimension."""
     steps = None if strides is None else tuple(int(s) for s in strides)
@@ -662,7 +658,6 @@ def concatenate(operands, dimension: int):
     return _concatenate_kernel(operands, canonical_axis(dimension, np.ndim(operands[0]), "concatenate"))
 
 
-@library(static="padding_config")
 def pad(operand, padding_value, padding_config):
     """Add elements around and between those of an array: a (low, high, interior) triple for each dimension."""
     value = as_type(padding_value, tracing.aval_of(operand).dtype, False)

@@ -1,0 +1,179 @@
+"""Elementwise primitives: values against NumPy and SciPy, derivatives, batching, dtypes, bad input; one row each."""
+
+import numpy as np
+import pytest
+import scipy.special as sp
+from laws import check_batching, check_derivatives
+
+import xlafront as xf
+from xlafront import lax
+
+UNIT, REAL, POSITIVE, BIG = (-0.9, 0.9), (-2.0, 2.0), (0.2, 3.0), (1.1, 3.0)
+# name, NumPy's function, range of arguments, differentiable
+UNARY = [
+    ("neg", np.negative, REAL, True), ("exp", np.exp, REAL, True), ("exp2", np.exp2, REAL, True), ("expm1", np.expm1, REAL, True),
+    ("log", np.log, POSITIVE, True), ("log1p", np.log1p, POSITIVE, True), ("sin", np.sin, REAL, True), ("cos", np.cos, REAL, True),
+    ("tan", np.tan, UNIT, True), ("tanh", np.tanh, REAL, True), ("sinh", np.sinh, REAL, True), ("cosh", np.cosh, REAL, True),
+    ("asin", np.arcsin, UNIT, True), ("acos", np.arccos, UNIT, True), ("atan", np.arctan, REAL, True), ("asinh", np.arcsinh, REAL, True),
+    ("acosh", np.arccosh, BIG, True), ("atanh", np.arctanh, UNIT, True), ("logistic", sp.expit, REAL, True), ("sqrt", np.sqrt, POSITIVE, True),
+    ("rsqrt", lambda x: 1 / np.sqrt(x), POSITIVE, True), ("cbrt", np.cbrt, POSITIVE, True), ("square", np.square, REAL, True),
+    ("abs", np.abs, POSITIVE, True), ("sign", np.sign, REAL, False), ("floor", np.floor, REAL, False), ("ceil", np.ceil, REAL, False),
+    ("is_finite", np.isfinite, REAL, False), ("erf", sp.erf, REAL, True), ("erfc", sp.erfc, REAL, True), ("erf_inv", sp.erfinv, UNIT, True),
+    ("lgamma", sp.gammaln, POSITIVE, True), ("digamma", sp.digamma, POSITIVE, True), ("reciprocal", np.reciprocal, POSITIVE, True),
+]
+BINARY = [
+    ("add", np.add, REAL, REAL, True), ("sub", np.subtract, REAL, REAL, True), ("mul", np.multiply, REAL, REAL, True),
+    ("div", np.divide, REAL, POSITIVE, True), ("rem", np.fmod, REAL, POSITIVE, True), ("max", np.maximum, REAL, REAL, True),
+    ("min", np.minimum, REAL, REAL, True), ("atan2", np.arctan2, REAL, POSITIVE, True), ("pow", np.power, POSITIVE, REAL, True),
+    ("nextafter", np.nextafter, REAL, REAL, False), ("zeta", sp.zeta, BIG, POSITIVE, False), ("polygamma", lambda n, x: sp.polygamma(n, x), None, POSITIVE, False),
+    *[(name, function, REAL, REAL, False) for name, function in (
+        ("eq", np.equal), ("ne", np.not_equal), ("lt", np.less), ("le", np.less_equal), ("gt", np.greater), ("ge", np.greater_equal))],
+]
+INTEGERS = [
+    ("add", np.add), ("sub", np.subtract), ("mul", np.multiply), ("max", np.maximum), ("min", np.minimum), ("bitwise_and", np.bitwise_and),
+    ("bitwise_or", np.bitwise_or), ("bitwise_xor", np.bitwise_xor), ("shift_left", np.left_shift), ("shift_right_arithmetic", np.right_shift),
+    ("eq", np.equal), ("lt", np.less),
+]
+
+
+def sample(rng, interval, shape=(2, 3), dtype=np.float32):
+    if interval is None:
+        return rng.integers(0, 3, shape).astype(dtype)
+    return rng.uniform(*interval, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("name, theirs, interval, smooth", UNARY, ids=[row[0] for row in UNARY])
+def test_unary(name, theirs, interval, smooth, rng):
+    f = getattr(lax, name)
+    for dtype in (np.float32, np.float16):
+        x = sample(rng, interval, dtype=dtype)
+        tolerance = 4e-6 if dtype == np.float32 else 4e-3
+        np.testing.assert_allclose(np.asarray(f(x)).astype(np.float32), theirs(x.astype(np.float64)), rtol=tolerance, atol=tolerance)
+    for shape in ((), (0, 2), (1,)):
+        x = sample(rng, interval, shape)
+        assert np.asarray(f(x)).shape == shape
+    x = sample(rng, interval)
+    np.testing.assert_array_equal(np.asarray(xf.jit(f)(x)), np.asarray(f(x)))
+    check_batching(f, [x])
+    if smooth:
+        check_derivatives(f, [x], rng)
+
+
+@pytest.mark.parametrize("name, theirs, first, second, smooth", BINARY, ids=[row[0] for row in BINARY])
+def test_binary(name, theirs, first, second, smooth, rng):
+    f = getattr(lax, name)
+    x, y = sample(rng, first), sample(rng, second)
+    np.testing.assert_allclose(np.asarray(f(x, y)), theirs(x, y), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(np.asarray(f(x, y.flat[0])), theirs(x, y.flat[0]), rtol=1e-5, atol=1e-6)  # a scalar beside an array
+    check_batching(f, [x, y])
+    check_batching(f, [x, y.flat[0]])
+    if smooth:
+        check_derivatives(f, [x, y], rng)
+        check_derivatives(f, [x, y.flat[0]], rng)
+    with pytest.raises(TypeError, match=r"\(2, 3\).*\(3,\)"):
+        f(x, y[0])
+    if name != "pow":  # which raises floats to integer powers
+        with pytest.raises(TypeError, match="int32"):
+            f(x, np.ones((2, 3), np.int32))
+
+
+@pytest.mark.parametrize("name, theirs", INTEGERS, ids=[row[0] for row in INTEGERS])
+@pytest.mark.parametrize("dtype", ["int8", "int32", "uint8", "uint32"])
+def test_integers(name, theirs, dtype, rng):
+    x, y = rng.integers(0, 7, (2, 5)).astype(dtype), rng.integers(0, 5, (2, 5)).astype(dtype)
+    ours = np.asarray(getattr(lax, name)(x, y))
+    wanted = theirs(x, y)
+    assert ours.dtype == wanted.dtype
+    np.testing.assert_array_equal(ours, wanted)
+
+
+def test_bits(rng):
+    x = rng.integers(0, 2**31, 50).astype(np.uint32)
+    assert lax.population_count(x).tolist() == [bin(v).count("1") for v in x.tolist()]
+    assert lax.clz(x).tolist() == [32 - v.bit_length() for v in x.tolist()]
+    assert lax.bitwise_not(x).tolist() == (~x).tolist()
+    y = rng.integers(-1000, 1000, 20).astype(np.int32)
+    assert lax.shift_right_logical(y, np.int32(3)).tolist() == (y.view(np.uint32) >> 3).view(np.int32).tolist()
+
+
+COMPLEX = [("exp", np.exp), ("log", np.log), ("sin", np.sin), ("cos", np.cos), ("tanh", np.tanh), ("sqrt", np.sqrt), ("abs", np.abs),
+           ("real", np.real), ("imag", np.imag), ("conj", np.conj), ("neg", np.negative), ("square", np.square), ("sign", np.sign),
+           ("atan", np.arctan), ("asinh", np.arcsinh)]
+
+
+@pytest.mark.parametrize("name, theirs", COMPLEX, ids=[row[0] for row in COMPLEX])
+def test_complex(name, theirs, rng):
+    x = (rng.normal(size=6) + 1j * rng.normal(size=6)).astype(np.complex64)
+    np.testing.assert_allclose(np.asarray(getattr(lax, name)(x)), theirs(x), rtol=2e-5, atol=2e-6)
+
+
+def test_choices(rng):
+    x, y, c = sample(rng, REAL), sample(rng, REAL), rng.random((2, 3)) > 0.5
+    np.testing.assert_array_equal(np.asarray(lax.select(c, x, y)), np.where(c, x, y))
+    which = rng.integers(0, 4, (2, 3)).astype(np.int32)
+    cases = [sample(rng, REAL) for _ in range(4)]
+    np.testing.assert_array_equal(np.asarray(lax.select_n(which, *cases)), np.choose(which, cases))
+    np.testing.assert_array_equal(np.asarray(lax.clamp(-0.5, x, 0.5)), np.clip(x, -0.5, 0.5))
+    np.testing.assert_allclose(np.asarray(lax.integer_pow(x, 3)), x**3, rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(lax.integer_pow(x, -2)), x**-2.0, rtol=1e-5)
+    check_derivatives(lambda a, b: lax.select(c, a, b), [x, y], rng)
+    check_derivatives(lambda a: lax.clamp(-0.5, a, 0.5), [x], rng)
+    check_derivatives(lambda a: lax.integer_pow(a, 3), [x], rng)
+    check_batching(lambda c, a, b: lax.select(c, a, b), [c, x, y])
+    check_batching(lambda w, a, b: lax.select_n(w, a, b, a), [which % 3, x, y])
+    with pytest.raises(TypeError, match="boolean or int32"):
+        lax.select_n(x, x, y)
+
+
+def test_rounding(rng):
+    halves = np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 3.7], np.float32)
+    assert lax.round(halves).tolist() == [-3, -2, -1, 1, 2, 3, 4]
+    assert lax.round(halves, lax.RoundingMethod.TO_NEAREST_EVEN).tolist() == np.rint(halves).tolist()
+    assert float(lax.reduce_precision(np.float32(1 + 2**-9), exponent_bits=8, mantissa_bits=7)) == 1.0
+
+
+CONVERSIONS = ["bool", "int8", "uint8", "int16", "int32", "uint32", "float16", "bfloat16", "float32", "complex64", "float8_e4m3fn", "int4", "uint4"]
+
+
+@pytest.mark.parametrize("old", CONVERSIONS)
+def test_conversion(old):
+    import xlafront.numpy as xnp
+
+    values = np.array([0, 1, 2, 5], np.int32)
+    source = values.astype(getattr(xnp, old).dtype)
+    for new in CONVERSIONS:
+        d = getattr(xnp, new).dtype
+        ours = np.asarray(lax.convert_element_type(source, d))
+        assert ours.dtype == d
+        wanted = source.astype(np.complex64).real.astype(np.float32) if old == "complex64" else source.astype(np.float32)
+        np.testing.assert_array_equal(ours.astype(np.complex64).real, wanted.astype(d).astype(np.complex64).real)
+
+
+def test_conversion_of_values_with_meaning():
+    assert lax.convert_element_type(np.array([0.5, 0.0, -3.0, np.nan], np.float32), bool).tolist() == [True, False, True, True]
+    assert lax.convert_element_type(np.float32(-1.7), np.int32) == -1
+    assert lax.convert_element_type(np.array([300, -1]), np.int8).tolist() == [44, -1]
+    assert lax.bitcast_convert_type(np.float32(1.0), np.int32) == 0x3F800000
+    assert lax.bitcast_convert_type(np.array([0x01020304], np.uint32), np.uint8).shape == (1, 4)
+
+
+def test_boundary_derivatives():
+    """At the points where derivatives jump or do not exist, as the reference has them."""
+    grad = xf.grad
+    assert np.isinf(grad(lax.sqrt)(0.0))
+    assert grad(lax.abs)(0.0) == 0
+    assert grad(lambda x: lax.max(x, 0.0))(0.0) == 0.5
+    assert grad(lambda x: lax.min(x, 0.0))(0.0) == 0.5
+    assert grad(lambda x: lax.pow(x, 0.0))(0.0) == 0
+    assert grad(lambda x: lax.pow(0.0, x))(2.0) == 0
+    assert grad(lax.sign)(0.5) == 0 and grad(lax.floor)(0.5) == 0
+    assert grad(lambda x: lax.select(x > 0, lax.log(x), x))(-1.0) == 1
+
+
+def test_dtypes_that_are_refused():
+    with pytest.raises(TypeError, match="sin.*int32.*float"):
+        lax.sin(np.arange(3))
+    with pytest.raises(TypeError, match="bitwise_and|and does not"):
+        lax.bitwise_and(np.float32(1), np.float32(2))
+    with pytest.raises(TypeError, match="float32, int32"):
+        lax.add(np.float32(1), np.int32(1))

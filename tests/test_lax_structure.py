@@ -1,0 +1,190 @@
+"""Primitives that move, join, cut, reduce and multiply: values, derivatives, batching, bad input."""
+
+import math
+
+import numpy as np
+import pytest
+from laws import check_batching, check_derivatives
+
+import xlafront as xf
+from xlafront import lax
+
+A = np.random.default_rng(1).normal(size=(2, 3, 4)).astype(np.float32)
+M = A[0]
+# name: (ours, theirs, arguments); all of them linear or smooth in each argument
+ROWS = {
+    "broadcast": (lambda x: lax.broadcast(x, (2,)), lambda x: np.broadcast_to(x, (2, *x.shape)), (M,)),
+    "broadcast_in_dim": (lambda x: lax.broadcast_in_dim(x, (3, 2, 4), (0, 2)), lambda x: np.broadcast_to(x[:, None], (3, 2, 4)), (M,)),
+    "stretch": (lambda x: lax.broadcast_in_dim(x, (3, 4), (0, 1)), lambda x: np.broadcast_to(x, (3, 4)), (M[:1],)),
+    "reshape": (lambda x: lax.reshape(x, (4, 6)), lambda x: x.reshape(4, 6), (A,)),
+    "transpose": (lambda x: lax.transpose(x, (2, 0, 1)), lambda x: x.transpose(2, 0, 1), (A,)),
+    "squeeze": (lambda x: lax.squeeze(x, (1,)), lambda x: x[:, 0], (A[:, :1],)),
+    "expand_dims": (lambda x: lax.expand_dims(x, (0, 2)), lambda x: x[None, :, None], (M,)),
+    "rev": (lambda x: lax.rev(x, (0, 2)), lambda x: x[::-1, :, ::-1], (A,)),
+    "slice": (lambda x: lax.slice(x, (0, 1, 0), (2, 3, 4), (1, 1, 2)), lambda x: x[:, 1:3, ::2], (A,)),
+    "slice_in_dim": (lambda x: lax.slice_in_dim(x, 1, None, 2, 2), lambda x: x[:, :, 1::2], (A,)),
+    "concatenate": (lambda x, y: lax.concatenate([x, y], 1), lambda x, y: np.concatenate([x, y], 1), (M, M[:, :2])),
+    "pad": (lambda x, v: lax.pad(x, v, ((1, 2, 0), (0, 0, 1))), lambda x, v: np.pad(
+        np.insert(x, [1, 2, 3], v, axis=1), ((1, 2), (0, 0)), constant_values=v), (M, np.float32(2.5))),
+    "negative pad": (lambda x: lax.pad(x, 0.0, ((-1, 0, 0), (0, -2, 0))), lambda x: x[1:, :-2], (M,)),
+    "dynamic_slice": (lambda x: lax.dynamic_slice(x, (1, 2), (2, 2)), lambda x: x[1:3, 2:4], (M,)),
+    "dynamic_update_slice": (lambda x, y: lax.dynamic_update_slice(x, y, (1, 1)), lambda x, y: np.concatenate(
+        [x[:1], np.concatenate([x[1:2, :1], y, x[1:2, 3:]], 1), x[2:]]), (M, M[:1, :2] * 3)),
+    "reduce_sum": (lambda x: lax.reduce_sum(x, (0, 2)), lambda x: x.sum((0, 2)), (A,)),
+    "reduce_prod": (lambda x: lax.reduce_prod(x, (1,)), lambda x: x.prod(1), (A,)),
+    "reduce_max": (lambda x: lax.reduce_max(x, (1,)), lambda x: x.max(1), (A,)),
+    "reduce_min": (lambda x: lax.reduce_min(x, (0, 1, 2)), lambda x: x.min(), (A,)),
+    "cumsum": (lambda x: lax.cumsum(x, 1), lambda x: x.cumsum(1), (A,)),
+    "cumsum reverse": (lambda x: lax.cumsum(x, 1, reverse=True), lambda x: x[:, ::-1].cumsum(1)[:, ::-1], (A,)),
+    "cumprod": (lambda x: lax.cumprod(x, 2), lambda x: x.cumprod(2), (A,)),
+    "cummax": (lambda x: lax.cummax(x, 0), lambda x: np.maximum.accumulate(x, 0), (M,)),
+    "cummin": (lambda x: lax.cummin(x, 1), lambda x: np.minimum.accumulate(x, 1), (M,)),
+    "cumlogsumexp": (lambda x: lax.cumlogsumexp(x, 1), lambda x: np.logaddexp.accumulate(x, 1), (M,)),
+    "dot": (lambda x, y: lax.dot(x, y), lambda x, y: x @ y, (M, M.T)),
+    "dot_general": (lambda x, y: lax.dot_general(x, y, (((2,), (1,)), ((0,), (0,)))), lambda x, y: np.einsum("bij,bjk->bik", x, y),
+                    (A, A.transpose(0, 2, 1))),
+    "two contractions": (lambda x, y: lax.dot_general(x, y, (((0, 2), (1, 0)), ((), ()))), lambda x, y: np.einsum("iaj,jik->ak", x, y),
+                         (A, np.ascontiguousarray(A.transpose(2, 0, 1)))),
+    "sort": (lambda x: lax.sort(x, 1), lambda x: np.sort(x, 1), (A,)),
+    "sort_key_val": (lambda x, y: lax.sort_key_val(x, y)[1], lambda x, y: np.take_along_axis(y, np.argsort(x, -1), -1), (M, M * 2)),
+    "top_k": (lambda x: lax.top_k(x, 2)[0], lambda x: np.sort(x, -1)[..., ::-1][..., :2], (M,)),
+    "stack": (lambda x, y: lax.stack([x, y], 1), lambda x, y: np.stack([x, y], 1), (M, M)),
+    "split": (lambda x: lax.split(x, (1, 3), 1), lambda x: [x[:, :1], x[:, 1:]], (M,)),
+    "tile": (lambda x: lax.tile(x, (2, 3)), lambda x: np.tile(x, (2, 3)), (M,)),
+    "collapse": (lambda x: lax.collapse(x, 0, 2), lambda x: x.reshape(6, 4), (A,)),
+    "associative_scan": (lambda x: lax.associative_scan(lambda a, b: a * b, x, axis=1), lambda x: x.cumprod(1), (M,)),
+    "associative_scan reverse": (lambda x: lax.associative_scan(lambda a, b: a + b, x, reverse=True), lambda x: x[::-1].cumsum(0)[::-1], (M,)),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_operation(name, rng):
+    ours, theirs, args = ROWS[name]
+    with np.errstate(all="ignore"):
+        wanted = theirs(*args)
+    got = ours(*args)
+    for a, b in zip(xf.tree.leaves(got), xf.tree.leaves(wanted)):
+        np.testing.assert_allclose(np.asarray(a), b, rtol=1e-5, atol=1e-6)
+    for a, b in zip(xf.tree.leaves(xf.jit(ours)(*args)), xf.tree.leaves(got)):
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+    check_derivatives(ours, args, rng)
+    check_batching(ours, args)
+
+
+GATHERS = [  # operand shape, indices, dimension numbers, slice sizes, brute force
+    ((5, 3), [[4], [0]], lax.GatherDimensionNumbers((1,), (0,), (0,)), (1, 3), lambda x: x[[4, 0]]),
+    ((5, 3), [[1, 2], [0, 0]], lax.GatherDimensionNumbers((), (0, 1), (0, 1)), (1, 1), lambda x: x[[1, 0], [2, 0]]),
+    ((5, 3), [[2]], lax.GatherDimensionNumbers((1, 2), (), (0,)), (2, 3), lambda x: x[None, 2:4]),
+]
+
+
+@pytest.mark.parametrize("shape, indices, numbers, sizes, brute", GATHERS)
+def test_gather(shape, indices, numbers, sizes, brute, rng):
+    x = rng.normal(size=shape).astype(np.float32)
+    index = np.array(indices, np.int32)
+    f = lambda x: lax.gather(x, index, numbers, sizes)  # noqa: E731
+    np.testing.assert_array_equal(np.asarray(f(x)), brute(x))
+    check_derivatives(f, [x], rng)
+    check_batching(f, [x])
+    check_batching(lambda x, i: lax.gather(x, i, numbers, sizes), [x, index])
+
+
+@pytest.mark.parametrize("name, combine", [("scatter", None), ("scatter_add", np.add), ("scatter_sub", np.subtract),
+                                           ("scatter_mul", np.multiply), ("scatter_min", np.minimum), ("scatter_max", np.maximum)])
+def test_scatter(name, combine, rng):
+    x, updates = rng.normal(size=(5, 3)).astype(np.float32), rng.normal(size=(2, 3)).astype(np.float32)
+    index = np.array([[4], [1]], np.int32)
+    numbers = lax.ScatterDimensionNumbers((1,), (0,), (0,))
+
+    def f(x, updates):
+        return getattr(lax, name)(x, index, updates, numbers, unique_indices=True)
+
+    wanted = x.copy()
+    for row, update in zip((4, 1), updates):
+        wanted[row] = update if combine is None else combine(wanted[row], update)
+    np.testing.assert_allclose(np.asarray(f(x, updates)), wanted, rtol=1e-6)
+    check_derivatives(f, [x, updates], rng)
+    check_batching(f, [x, updates])
+    check_batching(lambda x, i, u: getattr(lax, name)(x, i, u, numbers), [x, index, updates])
+
+
+def test_dynamic_positions(rng):
+    for start in (-1, 0, 2, 9):  # negative ones count from the end, all are moved inside
+        inside = min(max(start + 3 if start < 0 else start, 0), 1)
+        np.testing.assert_array_equal(np.asarray(lax.dynamic_slice_in_dim(M, start, 2)), M[inside:inside + 2])
+    check_batching(lambda x, i: lax.dynamic_slice(x, (i, i), (2, 2)), [M, np.int32(1) * np.ones((), np.int32)])
+    check_batching(lambda x, u, i: lax.dynamic_update_slice(x, u, (i, 0)), [M, M[:1], np.ones((), np.int32)])
+
+
+def test_argmax(rng):
+    for function, theirs in ((lax.argmax, np.argmax), (lax.argmin, np.argmin)):
+        np.testing.assert_array_equal(np.asarray(function(A, 1, np.int32)), theirs(A, 1))
+        check_batching(lambda x: function(x, 0, np.int32), [M])  # noqa: B023
+    assert lax.argmax(np.array([1, np.nan, 2], np.float32), 0, np.int32) == 1
+
+
+def test_reduce():
+    x = np.arange(1.0, 7.0, dtype=np.float32).reshape(2, 3)
+    assert lax.reduce(x, np.float32(0), lax.add, (1,)).tolist() == [6, 15]
+    assert lax.reduce(x, np.float32(1), lambda a, b: a * b, (0, 1)) == math.factorial(6)
+    assert lax.reduce(x, np.float32(-1), lambda a, b: lax.max(lax.abs(a), lax.abs(b)), (0,)).tolist() == [4, 5, 6]
+    values, places = lax.reduce((x, np.tile(np.arange(3, dtype=np.int32), (2, 1))), (np.float32(-9), np.int32(-1)), lambda a, b: (
+        lax.max(a[0], b[0]), lax.select(a[0] >= b[0], a[1], b[1])), (1,))
+    assert values.tolist() == [3, 6] and places.tolist() == [2, 2]
+
+
+def test_empty_and_single():
+    empty = np.zeros((0, 3), np.float32)
+    assert lax.reduce_sum(empty, (0,)).tolist() == [0, 0, 0]
+    assert lax.concatenate([empty, empty], 0).shape == (0, 3)
+    assert lax.sort(empty, 0).shape == (0, 3)
+    assert lax.cumsum(empty, 0).shape == (0, 3)
+    assert lax.dot(empty, np.ones((3, 2), np.float32)).shape == (0, 2)
+    assert lax.dot(np.ones((2, 0), np.float32), np.ones((0, 2), np.float32)).tolist() == [[0, 0], [0, 0]]
+    assert np.isneginf(lax.reduce_max(empty, (0,))).all()
+
+
+def test_integer_reductions(rng):
+    x = rng.integers(0, 2**31 - 1, (3, 4)).astype(np.int32)
+    for name, theirs in (("reduce_and", np.bitwise_and), ("reduce_or", np.bitwise_or), ("reduce_xor", np.bitwise_xor)):
+        np.testing.assert_array_equal(np.asarray(getattr(lax, name)(x, (0,))), theirs.reduce(x, 0))
+    b = x % 2 == 0
+    assert lax.reduce_and(b, (0, 1)) == b.all() and lax.reduce_or(b, (0, 1)) == b.any()
+
+
+def test_products_of_other_types(rng):
+    x = rng.integers(-3, 4, (2, 3)).astype(np.int8)
+    assert lax.dot(x, x.T).dtype == np.int8
+    wide = lax.dot(x, x.T, preferred_element_type=np.int32)
+    assert wide.dtype == np.int32 and wide.tolist() == (x.astype(np.int32) @ x.T.astype(np.int32)).tolist()
+    half = rng.normal(size=(4, 4)).astype(np.float16)
+    assert lax.dot(half, half, preferred_element_type=np.float32).dtype == np.float32
+    for precision in ("default", "high", "highest", lax.Precision.HIGHEST, ("high", "highest")):
+        np.testing.assert_allclose(np.asarray(lax.dot(M, M.T, precision=precision)), M @ M.T, rtol=1e-5)
+    with pytest.raises(ValueError, match="precision"):
+        lax.dot(M, M.T, precision="best")
+
+
+def test_sort_order():
+    x = np.array([3, np.nan, -0.0, np.inf, 0.0, -np.inf], np.float32)
+    ours = np.asarray(lax.sort(x))
+    np.testing.assert_array_equal(ours, np.sort(x))
+    assert lax.sort((np.array([1, 0, 1, 0]), np.array([4, 3, 2, 1])), num_keys=2)[1].tolist() == [1, 3, 2, 4]
+    assert lax.sort((np.array([1, 0, 1, 0]), np.arange(4)), num_keys=1)[1].tolist() == [1, 3, 0, 2]  # stable
+    assert lax.top_k(np.array([1.0, 3.0, 3.0, 2.0]), 2)[1].tolist() == [1, 2]
+
+
+BAD = [
+    (lambda: lax.reshape(M, (5, 5)), "reshape"), (lambda: lax.transpose(M, (0, 0)), "transpose"), (lambda: lax.broadcast_in_dim(M, (3,), (0, 1)), "broadcast"),
+    (lambda: lax.concatenate([M, M[:, :2]], 0), "concatenate"), (lambda: lax.concatenate([], 0), "at least one"),
+    (lambda: lax.dot(M, M), "dot"), (lambda: lax.squeeze(M, (0,)), "squeeze"), (lambda: lax.slice(M, (0, 0), (9, 4)), "slice"),
+    (lambda: lax.reduce_sum(M, (5,)), "axis|dimension"), (lambda: lax.dynamic_slice(M, (0,), (1, 1)), "start"), (lambda: lax.pad(M, 0.0, ((0, 0, 0),)), "pad"),
+    (lambda: lax.iota(bool, 3), "iota"), (lambda: lax.top_k(M, 9), "top_k"), (lambda: lax.split(M, (1, 1), 1), "add up"),
+    (lambda: lax.gather(M, np.array([[0.5]]), GATHERS[0][2], (1, 4)), "integer"),
+]
+
+
+@pytest.mark.parametrize("call, words", BAD, ids=[str(i) for i in range(len(BAD))])
+def test_bad_input(call, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        call()
