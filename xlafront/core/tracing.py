@@ -164,6 +164,11 @@ class Tracer:
     def __array__(self, *args, **kwargs):
         raise errors.TracerArrayConversionError(self)
 
+    def __dlpack__(self, **options):
+        raise errors.TracerArrayConversionError(self)
+
+    __dlpack_device__ = __dlpack__
+
     def item(self, *args):
         return self._known(errors.ConcretizationTypeError).item(*args)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from xlafront.runtime.arrays import ArrayImpl, put, skip_checks
 from xlafront.runtime.jaxlib_compat import batched_device_put
+from xlafront.runtime.sharding import single_device
 
 
 _make_aval: Callable[..., Any]  # (shape, dtype, weak_type=False) -> type; given by core.avals
@@ -55,24 +56,33 @@ def _hashable(index: tuple) -> tuple:
     return tuple((s.start, s.stop, s.step) for s in index)
 
 
-def _addressable_shards(self) -> list[Shard]:
+def _parts(self) -> dict[Any, ArrayImpl]:
+    """The parts on the devices of this process, as arrays of their own."""
     self._check_if_deleted()
-    parts = {next(iter(part.devices())): part for part in self._arrays}
-    return [Shard(d, self._sharding, self.aval.shape, parts[d]) for d in parts]
+    if len(self._arrays) == 1:
+        [device] = self._sharding.addressable_devices
+        if self._sharding.num_devices == 1:
+            return {device: self}
+    aval = _make_aval(self._sharding.shard_shape(self.aval.shape), self.aval.dtype, self.aval.weak_type)
+    parts = {}
+    for part in self._arrays:
+        [device] = part._sharding.device_set
+        parts[device] = ArrayImpl(aval, single_device(device), [part], committed=True, **skip_checks)
+    return parts
+
+
+def _addressable_shards(self) -> list[Shard]:
+    return [Shard(d, self._sharding, self.aval.shape, part) for d, part in _parts(self).items()]
 
 
 def _global_shards(self) -> list[Shard]:
-    self._check_if_deleted()
-    parts = {next(iter(part.devices())): part for part in self._arrays}
+    parts = _parts(self)
     return [Shard(d, self._sharding, self.aval.shape, parts.get(d)) for d in self._sharding._device_assignment]
 
 
 def _addressable_data(self, index: int):
     """The part on the `index`-th device of this process."""
-    self._check_if_deleted()
-    if self.is_fully_replicated and len(self._arrays) > 1:
-        return self._arrays[index]
-    return self._arrays[index] if len(self._arrays) > 1 else self
+    return list(_parts(self).values())[index]
 
 
 def _device(self):
@@ -217,7 +227,7 @@ def _attach() -> None:
     cls.device = property(_device)
     cls.copy_to_host_async = _copy_to_host_async
     cls.device_buffer = property(lambda self: self)
-    cls.device_buffers = property(lambda self: list(self._arrays))
+    cls.device_buffers = property(lambda self: list(_parts(self).values()))
     cls.format = property(lambda self: _format_of(self))
 
 

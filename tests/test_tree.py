@@ -1,0 +1,149 @@
+"""Pytrees: flattening, registration, paths, prefixes."""
+
+import collections
+import dataclasses
+import operator
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+from xlafront import tree, tree_util
+
+Point = collections.namedtuple("Point", "x y")
+T = {"b": [1, (2, None)], "a": Point(3, {"c": 4})}
+
+
+def test_round_trips():
+    leaves, structure = tree.flatten(T)
+    assert leaves == [3, 4, 1, 2] and tree.unflatten(structure, leaves) == T and tree.structure(T) == structure
+    assert tree.map(lambda v: v * 10, T)["a"] == Point(30, {"c": 40}) and tree.leaves(T, is_leaf=lambda v: isinstance(v, Point))[0] == Point(3, {"c": 4})
+    assert tree.map(operator.add, (1, [2]), (10, [20])) == (11, [22]) and tree.reduce(operator.add, T) == 10 and tree.reduce(operator.add, [], 5) == 5
+    assert tree.all({"a": True, "b": [True]}) and not tree.all([True, 0]) and tree.leaves(None) == []
+    assert tree.reduce_associative(operator.add, [1, (2, 3), [4, 5, 6]]) == 21 and tree.reduce_associative(max, [], identity=0) == 0
+    ordered = collections.OrderedDict([("z", 1), ("a", 2)])
+    assert tree.leaves(ordered) == [1, 2] and tree.leaves(collections.defaultdict(int, z=1, a=2)) == [2, 1]
+
+
+def test_paths():
+    paths = [tree_util.keystr(path) for path, _ in tree.leaves_with_path(T)]
+    assert paths == ["['a'].x", "['a'].y['c']", "['b'][0]", "['b'][1][0]"]
+    assert tree.map_with_path(lambda path, v: (tree_util.keystr(path), v), [7]) == [("[0]", 7)]
+    assert tree_util.keystr((tree_util.DictKey("a"), tree_util.SequenceKey(1)), simple=True, separator="/") == "a/1"
+
+
+def test_broadcast_and_transpose():
+    assert tree.broadcast((1, 2, 3), (0, {"a": 0, "b": 0}, (0, 0))) == (1, {"a": 2, "b": 2}, (3, 3))
+    outer, inner = tree.structure([0, 0]), tree.structure({"a": 0, "b": 0})
+    assert tree.transpose(outer, inner, [{"a": 1, "b": 2}, {"a": 3, "b": 4}]) == {"a": [1, 3], "b": [2, 4]}
+    assert tree.transpose(outer, None, [{"a": 1}, {"a": 3}]) == {"a": [1, 3]}
+    with pytest.raises(TypeError, match="structure"):
+        tree.transpose(outer, inner, [{"a": 1}])
+
+
+def test_structures():
+    structure = tree.structure((1, [2, 3]))
+    assert tree_util.treedef_children(structure) == [tree.structure(1), tree.structure([2, 3])] and structure.num_leaves == 3
+    assert tree_util.treedef_is_leaf(tree.structure(5)) and not tree_util.treedef_is_leaf(structure)
+    assert tree_util.treedef_tuple([tree.structure(1), tree.structure([2])]) == tree.structure((1, [2]))
+    assert tree_util.all_leaves([1, 2]) and not tree_util.all_leaves([1, (2,)])
+
+
+def test_registering_a_node():
+    class Pair:
+        def __init__(self, a, b):
+            self.a, self.b = a, b
+
+    tree_util.register_pytree_node(Pair, lambda p: ((p.a,), p.b), lambda b, children: Pair(children[0], b))
+    doubled = xf.jit(lambda p: tree.map(lambda v: 2 * v, p))(Pair(3.0, "static"))
+    assert doubled.a == 6 and doubled.b == "static"
+    with pytest.raises(ValueError, match="Pair"):
+        tree_util.register_pytree_node(Pair, lambda p: ((p.a,), p.b), lambda b, children: Pair(children[0], b))
+
+
+def test_registering_with_keys():
+    @tree_util.register_pytree_with_keys_class
+    class Box:
+        def __init__(self, item):
+            self.item = item
+
+        def tree_flatten_with_keys(self):
+            return ((tree_util.GetAttrKey("item"), self.item),), None
+
+        @classmethod
+        def tree_unflatten(cls, aux, children):
+            return cls(*children)
+
+    [(path, leaf)] = tree.leaves_with_path(Box(4))
+    assert tree_util.keystr(path) == ".item" and leaf == 4
+
+    @tree_util.register_pytree_node_class
+    class Plain:
+        def __init__(self, item):
+            self.item = item
+
+        def tree_flatten(self):
+            return (self.item,), None
+
+        @classmethod
+        def tree_unflatten(cls, aux, children):
+            return cls(*children)
+
+    assert tree.map(lambda v: v + 1, Plain(1)).item == 2
+
+
+def test_dataclasses():
+    @tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Layer:
+        w: object
+        name: str = dataclasses.field(metadata={"static": True})
+        size: int = tree.static(default=3)
+
+    layer = Layer(np.ones(2), "dense")
+    assert len(tree.leaves(layer)) == 1 and tree.map(lambda v: v * 2, layer).name == "dense" and layer.size == 3
+    assert tree.structure(layer) != tree.structure(Layer(1, "conv"))
+
+    @dataclasses.dataclass
+    class Explicit:
+        a: int
+        b: int
+
+    tree_util.register_dataclass(Explicit, data_fields=["a"], meta_fields=["b"])
+    assert tree.leaves(Explicit(1, 2)) == [1]
+    with pytest.raises(ValueError, match="b"):
+        tree_util.register_dataclass(dataclasses.make_dataclass("Bad", ["a", "b"]), data_fields=["a"], meta_fields=[])
+
+
+def test_static_and_partial():
+    @tree_util.register_static
+    class Mode(str):
+        pass
+
+    assert tree.leaves([Mode("x"), 1]) == [1]
+    assert xf.jit(lambda f, v: f(v))(tree_util.Partial(lambda a, b: a - b, 10.0), 3.0) == 7
+    nested = tree_util.Partial(tree_util.Partial(lambda a, b, c: a + b * c, 1.0), 2.0)
+    assert nested(3.0) == 7 and tree.leaves(nested) == [2.0]
+    assert tree_util.is_tree_node(dict) and not tree_util.is_tree_node(int) and tree_util.flatten_one_level([1, (2,)]) == ([1, (2,)], None)
+
+
+def test_ravel():
+    from xlafront.flatten_util import ravel_pytree
+
+    flat, unravel = ravel_pytree({"w": np.ones((2, 2), np.float32), "b": np.arange(3)})
+    assert flat.tolist() == [0, 1, 2, 1, 1, 1, 1] and flat.dtype == np.float32
+    back = unravel(flat * 2)
+    assert back["w"].tolist() == [[2, 2], [2, 2]] and back["b"].tolist() == [0, 2, 4] and back["b"].dtype == np.int32
+    with pytest.raises(ValueError, match="7"):
+        unravel(flat[:3])
+
+
+@pytest.mark.parametrize("prefix, full, words", [
+    ((1, 2), (1, 2, 3), "2 children, the other 3"), ({"a": 1}, {"b": 1}, r"keys are \['a'\]"), ([1], (1,), "list, the other a tuple"),
+    ({"a": [1, (2, 3)]}, {"a": [1, (2,)]}, r"\['a'\]\[1\]"),
+])
+def test_mismatches_name_the_path(prefix, full, words):
+    with pytest.raises(ValueError, match=words):
+        tree.broadcast(prefix, full)
+    with pytest.raises(ValueError, match=words):
+        tree.map(lambda a, b: a, prefix, full)
