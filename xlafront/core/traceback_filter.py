@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from types import TracebackType
 
 from xlafront.core.source import is_internal
@@ -34,11 +35,25 @@ def filtered(error: BaseException) -> BaseException:
     if not hidden:
         return error
     kept: TracebackType | None = None
+    if not frames:
+        return error
     for step in reversed(frames):
         kept = TracebackType(kept, step.tb_frame, step.tb_lasti, step.tb_lineno)
     if mode != "quiet_remove_frames" and _NOTE not in getattr(error, "__notes__", ()):
         error.add_note(_NOTE)
     return error.with_traceback(kept)
+
+
+def install_hook() -> None:
+    """Have uncaught errors printed without the frames that lie between the user's line and the nearest boundary."""
+    previous = sys.excepthook
+
+    def hook(kind, error, traceback):
+        if traceback is not None and not isinstance(error, (KeyboardInterrupt, SystemExit)):
+            filtered(error.with_traceback(traceback))
+        previous(kind, error, error.__traceback__)
+
+    sys.excepthook = hook
 
 
 def _mark(step: TracebackType | None) -> None:
@@ -59,3 +74,6 @@ def boundary(function):
             raise filtered(e) from e.__cause__
 
     return guarded
+
+
+install_hook()

@@ -1,0 +1,270 @@
+"""`jit`: arguments, caches, nesting, donation, stages, settings."""
+
+import functools
+import logging
+import threading
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import lax
+
+
+def counted(f):
+    """`f`, and the list of its tracings."""
+    traces = []
+
+    @functools.wraps(f)
+    def wrapper(*args, **kwargs):
+        traces.append(1)
+        return f(*args, **kwargs)
+
+    return wrapper, traces
+
+
+def test_traced_once_for_each_signature():
+    f, traces = counted(lambda x, y=2: x * y)
+    g = xf.jit(f)
+    for _ in range(3):
+        assert g(xnp.ones(2)).tolist() == [2, 2]
+    g(xnp.zeros(2))
+    assert len(traces) == 1 and g._cache_size() == 1
+    g(xnp.ones(3)), g(xnp.ones(2, "int32")), g(xnp.ones(2), y=3), g(1.0), g(1), g(True)
+    assert len(traces) == 7
+    xf.jit(f)(xnp.ones(2))  # the same function jitted again shares what is known
+    assert len(traces) == 7
+    g.clear_cache()
+    g(xnp.ones(2))
+    assert len(traces) == 8
+
+
+def test_python_and_numpy_scalars():
+    f = xf.jit(lambda x: x + 1)
+    assert f(2) == 3 and f(2).weak_type and f(2.5) == 3.5 and f(np.int8(2)).dtype == np.int8 and f(True) == 2 and f(1j) == 1 + 1j
+    assert not f(np.float32(2)).weak_type and f(np.ones(2)).dtype == np.float32
+
+
+def test_pytrees_in_and_out():
+    f = xf.jit(lambda tree, *rest, scale: {"sum": tree["a"] + rest[0][1], "rest": (rest, None), "scaled": tree["a"] * scale})
+    out = f({"a": xnp.ones(2)}, [1, 2.0], 7, scale=3)
+    assert out["sum"].tolist() == [3, 3] and out["rest"][1] is None and out["rest"][0][1] == 7 and out["scaled"].tolist() == [3, 3]
+
+
+def test_static_arguments():
+    f, traces = counted(lambda x, n, mode="a": x * n if mode == "a" else x - n)
+    g = xf.jit(f, static_argnums=1, static_argnames="mode")
+    assert g(3.0, 2) == 6 and g(3.0, 2, mode="b") == 1 and g(3.0, 2, mode="a") == 6 and g(4.0, 2) == 8
+    assert len(traces) == 3 and g(3.0, n=2) == 6
+    h = xf.jit(lambda shape, x: xnp.broadcast_to(x, shape), static_argnums=(0,))
+    assert h((2, 2), 1.0).shape == (2, 2) and h((3,), 1.0).shape == (3,)
+    by_name = xf.jit(lambda x, n: x[:n], static_argnames=("n",))
+    assert by_name(xnp.arange(4), n=2).tolist() == [0, 1] and by_name(xnp.arange(4), 3).tolist() == [0, 1, 2]
+    last = xf.jit(lambda a, b, n: a + b * n, static_argnums=-1)
+    assert last(1.0, 2.0, 3) == 7
+
+
+def test_methods_decorators_and_partials():
+    class Model:
+        def __init__(self, w):
+            self.w = w
+
+        @functools.partial(xf.jit, static_argnums=0)
+        def __call__(self, x):
+            return x * self.w
+
+        @xf.jit
+        def plain(x):  # noqa: N805
+            return x + 1
+
+    assert Model(3.0)(2.0) == 6 and Model.plain(1) == 2
+    assert xf.jit(functools.partial(lambda a, b: a - b, 10))(3) == 7
+    f = xf.jit(lambda x: x)
+    assert f.__name__ == "<lambda>" and f.__wrapped__(3) == 3 and callable(xf.jit(inline=True)(lambda x: x))
+
+
+def test_nested_calls_are_one_function_of_the_module():
+    layer = xf.jit(lambda x: xnp.tanh(x) * 2)
+    program = xf.jit(lambda x: layer(layer(layer(x))))
+    text = program.lower(1.0).as_text()
+    assert text.count("call @") == 3 and text.count("stablehlo.tanh") == 1
+    np.testing.assert_allclose(float(program(0.3)), functools.reduce(lambda x, _: np.tanh(x) * 2, range(3), 0.3), rtol=1e-6)
+    flat = xf.jit(lambda x: xf.jit(lambda v: v + 1, inline=True)(x))
+    assert "call @" not in flat.lower(1.0).as_text()
+
+
+def test_large_constants_are_arguments_of_the_executable():
+    big, small = np.arange(100_000, dtype=np.float32), np.arange(3, dtype=np.float32)
+    f = xf.jit(lambda x: x + big.sum() * 0 + xnp.asarray(big)[7] + xnp.asarray(small)[1])
+    assert f(1.0) == 9
+    on_device = xnp.asarray(big)
+    g = xf.jit(lambda x: on_device * x)
+    assert len(g.lower(2.0).as_text()) < 2000 and g(2.0)[3] == 6
+
+
+def test_unused_arguments():
+    f = xf.jit(lambda x, unused: x * 2)
+    assert f.lower(1.0, xnp.ones(1000)).as_text().count("%arg") == xf.jit(lambda x: x * 2).lower(1.0).as_text().count("%arg")
+    assert "tensor<7xf32>" in xf.jit(lambda x, u: x, keep_unused=True).lower(1.0, xnp.ones(7)).as_text()
+    assert f(2.0, xnp.ones(3)) == 4 and xf.jit(lambda x, y: y)(1, 2) == 2 and xf.jit(lambda x: 5)(1) == 5
+
+
+def test_donation():
+    step = xf.jit(lambda state, x: xf.tree.map(lambda s: s + x, state), donate_argnums=0)
+    state = {"a": xnp.ones(4), "b": xnp.zeros(4)}
+    new = step(state, 1.0)
+    assert state["a"].is_deleted() and state["b"].is_deleted() and new["a"].tolist() == [2] * 4
+    assert step(new, 1.0)["b"].tolist() == [2] * 4
+    by_name = xf.jit(lambda x, y: x + y, donate_argnames="y")
+    a, b = xnp.ones(3), xnp.ones(3)
+    by_name(a, y=b)
+    assert b.is_deleted() and not a.is_deleted()
+    with pytest.warns(UserWarning, match=r"f32\[5\]"):
+        xf.jit(lambda x: x.sum(), donate_argnums=0)(xnp.ones(5))
+
+
+def test_stages():
+    f = xf.jit(lambda x, n: {"y": x @ x.T * n}, static_argnums=1)
+    traced = f.trace(xf.ShapeDtypeStruct((2, 3), "float32"), 2)
+    assert traced.out_info == {"y": xf.ShapeDtypeStruct((2, 2), "float32")} and traced.fun_name == "<lambda>"
+    lowered = traced.lower()
+    assert "stablehlo.dot_general" in lowered.as_text() and "HloModule" in lowered.as_text("hlo") and lowered.out_info["y"].shape == (2, 2)
+    compiled = lowered.compile()
+    assert compiled(xnp.ones((2, 3)))["y"].tolist() == [[6, 6], [6, 6]]
+    assert compiled.cost_analysis()["flops"] > 0 and compiled.memory_analysis().argument_size_in_bytes == 24
+    assert "HloModule" in compiled.as_text()
+    with pytest.raises(TypeError, match=r"f32\[2,3\].*f32\[3,3\]"):
+        compiled(xnp.ones((3, 3)))
+    with pytest.raises(TypeError, match="compiled for other arguments"):
+        xf.jit(lambda x: x).lower(1.0).compile()(1.0, 2.0)
+    assert f.eval_shape(xnp.ones((2, 3)), 2)["y"].dtype == np.float32
+    assert xf.jit(lambda x: x).lower(1).compile()(5) == 5
+
+
+def test_compiler_options():
+    assert xf.jit(lambda x: x + 1, compiler_options={"xla_cpu_enable_fast_math": True})(1.0) == 2
+    with pytest.raises(ValueError, match="xla_no_such_flag"):
+        xf.jit(lambda x: x + 1, compiler_options={"xla_no_such_flag": True})(1.0)
+    assert xf.jit(lambda x: x + 1).lower(1.0).compile({"xla_cpu_enable_fast_math": True})(1.0) == 2
+
+
+def test_disable_jit():
+    seen = []
+    f = xf.jit(lambda x: seen.append(float(x)) or x * 2)
+    with xf.disable_jit():
+        assert f(xnp.float32(3)) == 6
+    assert seen == [3.0]
+
+
+def test_inspection():
+    program = xf.make_jaxpr(lambda x: xnp.sin(x) * 2)(1.0)
+    assert str(program) == "{ lambda ; a:f32[]. let b:f32[] = sin a; c:f32[] = mul b 2.0:f32[] in (c,) }"
+    program, shape = xf.make_jaxpr(lambda x, n: [x] * n, static_argnums=1, return_shape=True)(xnp.ones(2), 2)
+    assert shape == [xf.ShapeDtypeStruct((2,), "float32")] * 2 and len(program.out_avals) == 2
+    assert xf.eval_shape(xnp.matmul, xf.ShapeDtypeStruct((2, 3), "float32"), np.ones((3, 4), np.float32)) == xf.ShapeDtypeStruct((2, 4), "float32")
+    assert str(xf.typeof(xnp.ones(3))) == "float32[3]" and xf.typeof(1).weak_type
+
+
+def test_many_threads_compile_once():
+    f, traces = counted(lambda x: xnp.sin(x) * 3)
+    g = xf.jit(f)
+    results, start = [], threading.Barrier(8)
+
+    def call():
+        start.wait()
+        results.append(float(g(1.0)))
+
+    threads = [threading.Thread(target=call) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(traces) == 1 and len(set(results)) == 1
+
+
+def test_settings_are_part_of_the_key():
+    f = xf.jit(lambda x: xnp.asarray(x) / 3)
+    assert f(np.ones(2)).dtype == np.float32
+    with xf.enable_x64(True):
+        assert f(np.ones(2)).dtype == np.float64
+    assert f(np.ones(2)).dtype == np.float32
+    with xf.default_matmul_precision("highest"):
+        assert "HIGHEST" in xf.jit(lambda a: a @ a).lower(xnp.ones((2, 2))).as_text()
+
+
+def test_explanations(caplog):
+    f = xf.jit(lambda x, n=1: x * n, static_argnames="n")
+    x = [xnp.ones(3), xnp.ones(4), xnp.ones(4, "int32")]
+    with xf.explain_cache_misses(True), caplog.at_level(logging.WARNING, "xlafront"):
+        f(x[0]), f(x[1]), f(x[2]), f(x[2], n=2), f(2.0)
+    lines = [m for m in caplog.messages if m.startswith("<lambda>")]
+    for line, words in zip(lines, ("first time", "argument x changed its shape from (3,) to (4,)", "dtype from float32 to int32", "'n' is given|static argument n is given", "shape")):
+        assert any(w in line for w in words.split("|")), line
+    caplog.clear()
+    with xf.log_compiles(True), caplog.at_level(logging.WARNING, "xlafront"):
+        f(xnp.ones(5))
+    assert any("Compiling <lambda> for (f32[5])" in m for m in caplog.messages)
+
+
+def test_looking_for_nans():
+    f = xf.jit(lambda x: xnp.sqrt(xnp.log(x)) + 1)
+    with xf.debug_nans(True):
+        assert f(2.0) > 1
+        with pytest.raises(FloatingPointError, match=r"NaN, first in the result of log at .*test_jit.py"):
+            f(-1.0)
+        with pytest.raises(FloatingPointError):
+            xnp.log(xnp.float32(-1))
+    with xf.debug_infs(True), pytest.raises(FloatingPointError, match="infinity"):
+        xf.jit(lambda x: 1 / x)(0.0)
+    assert np.isnan(f(-1.0))
+
+
+def test_switches_that_refuse():
+    f = xf.jit(lambda x: x + 1)
+    with xf.no_tracing(True), pytest.raises(RuntimeError, match="no_tracing"):
+        f(1.0)
+    f(1.0)
+    with xf.no_execution(True), pytest.raises(RuntimeError, match="no_execution"):
+        xf.jit(lambda x: x + 2)(1.0)
+
+
+def test_values_known_while_tracing():
+    def f(x):
+        with xf.ensure_compile_time_eval():
+            table = xnp.arange(4) * 2
+            assert int(table[1]) == 2
+        return x + table
+
+    assert xf.jit(f)(1).tolist() == [1, 3, 5, 7]
+    with xf.named_scope("outer"):
+        assert "outer" in xf.jit(xf.named_call(lambda x: x * 2, name="inner")).lower(1.0).as_text(debug_info=True)
+
+
+def test_cost_is_linear():
+    """Ten times the operations take about ten times the time to trace and lower."""
+    import time
+
+    def chain(n):
+        def f(x):
+            for _ in range(n):
+                x = lax.sin(x)
+            return x
+
+        started = time.process_time()
+        xf.jit(f).lower(1.0)
+        return time.process_time() - started
+
+    with xf.enable_checks(False):
+        chain(100)
+        short, long = min(chain(1000) for _ in range(3)), chain(10_000)
+    assert long < 30 * short
+
+
+def test_devices_of_a_function():
+    device = xf.devices()[3]
+    assert xf.jit(lambda x: x + 1, device=device)(1.0).devices() == {device}
+    assert xf.jit(lambda x: x + 1, backend="cpu")(1.0).devices() == {xf.devices()[0]}
+    assert xf.jit(lambda x: x + 1)(xf.device_put(1.0, device)).devices() == {device}
+    with xf.default_device(device):
+        assert xnp.ones(2).devices() == {device} and xf.jit(lambda: xnp.zeros(2))().devices() == {device}
