@@ -83,6 +83,8 @@ def elementwise(name: str, operation: str | Callable, accepts: str = "int float 
             if type(g) is Zero or rule is None:
                 continue
             term = rule(g, answer, *primals, **params)
+            if term is None:  # flat for these types or parameters
+                continue
             if np.shape(term) != np.shape(answer):
                 term = broadcast_scalar(term, np.shape(answer))
             total = term if total is None else add_tangents(total, term)

@@ -66,9 +66,9 @@ def host_value(array: ArrayImpl) -> np.ndarray:
             "x.addressable_shards for the local parts, or experimental.multihost_utils.process_allgather.")
     value = np.empty(array.aval.shape, array.aval.dtype)
     indices = array.sharding.addressable_devices_indices_map(array.aval.shape)
-    for part in array._arrays:
-        [device] = part.devices()
-        value[indices[device]] = host_value(part)
+    for part in array._arrays:  # bare buffers, without a type of their own
+        [device] = part._sharding.device_set
+        value[indices[device]] = _retype(part._single_device_array_to_np_array_did_copy()[0], array.aval)
     value.flags.writeable = False
     array._npy_value = value
     return value

@@ -1,0 +1,106 @@
+"""The compile cache on disk: hits, damage, size, other users, switches."""
+
+import os
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront.runtime.disk_cache import DiskCache
+
+PROGRAM = """
+import xlafront as xf, xlafront.numpy as xnp, time
+f = xf.jit(lambda x: xnp.tanh(xnp.sin(x) @ xnp.cos(x).T) * 3)
+started = time.perf_counter()
+print(float(f(xnp.ones((20, 20)))[0, 0]))
+"""
+
+
+def run(directory, program=PROGRAM, **environment):
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, env={
+        **os.environ, "XLAFRONT_CACHE_DIR": str(directory), "XLAFRONT_COMPILATION_CACHE_MIN_COMPILE_TIME_SECS": "0", **environment})
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def entries(directory):
+    return sorted(str(p) for p in directory.iterdir()) if directory.exists() else []
+
+
+def test_other_processes_find_programs(tmp_path):
+    first = run(tmp_path)
+    written = {p: os.path.getsize(p) for p in entries(tmp_path)}
+    second = run(tmp_path)
+    assert first.stdout == second.stdout and written and entries(tmp_path) == sorted(written)
+    assert os.stat(tmp_path).st_mode & 0o022 == 0
+
+
+def test_damaged_entries_are_recompiled_with_a_warning(tmp_path):
+    wanted = run(tmp_path).stdout
+    for damage in (lambda data: b"", lambda data: data[:len(data) // 2], lambda data: data[:-9] + bytes(9), lambda data: b"garbage" * 100):
+        for path in entries(tmp_path):
+            with open(path, "rb") as file:
+                data = file.read()
+            with open(path, "wb") as file:
+                file.write(damage(data))
+        again = run(tmp_path)
+        assert again.stdout == wanted and again.stderr.count("UserWarning") == len(entries(tmp_path)), again.stderr
+        assert run(tmp_path).stderr == ""  # repaired
+
+
+def test_switches(tmp_path):
+    run(tmp_path / "off", XLAFRONT_ENABLE_COMPILATION_CACHE="0")
+    assert entries(tmp_path / "off") == []
+    run(tmp_path / "slow", XLAFRONT_COMPILATION_CACHE_MIN_COMPILE_TIME_SECS="1000")
+    assert entries(tmp_path / "slow") == []
+
+
+@pytest.mark.parametrize("reason", ["writable by others", "a file"])
+def test_directories_that_cannot_be_trusted(tmp_path, reason):
+    directory = tmp_path / "cache"
+    if reason == "a file":
+        directory.write_text("not a directory")
+    else:
+        directory.mkdir()
+        directory.chmod(0o777)
+    done = run(directory)
+    assert "compile cache is off" in done.stderr and float(done.stdout)
+
+
+def test_size_is_bounded(tmp_path):
+    cache = DiskCache(str(tmp_path), 5000, 0.0)
+    for i in range(10):
+        cache.store(f"{i:064d}", bytes(1000), 1.0)
+    kept = cache.entries()
+    assert sum(size for _, size, _ in kept) <= 5000 and 1 <= len(kept) < 10
+    assert cache.load(f"{9:064d}") == bytes(1000) and cache.load(f"{0:064d}") is None
+    assert cache.clear() == len(kept) and cache.entries() == []
+
+
+def test_command(tmp_path):
+    run(tmp_path)
+
+    def command(action):
+        return subprocess.run([sys.executable, "-m", "xlafront", "cache", action], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "XLAFRONT_CACHE_DIR": str(tmp_path)}).stdout
+
+    assert str(tmp_path) in command("info") and f"programs:  {len(entries(tmp_path))}" in command("info") and command("path").strip() == str(tmp_path)
+    assert f"removed {len(entries(tmp_path))}" in command("clear") and entries(tmp_path) == []
+
+
+def test_programs_of_other_settings_are_other_programs(tmp_path):
+    plain = run(tmp_path)
+    wide = run(tmp_path, XLAFRONT_ENABLE_X64="1")
+    assert plain.stdout != wide.stdout and run(tmp_path).stdout == plain.stdout
+
+
+def test_cached_programs_give_equal_results():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f = lambda x: xnp.cumsum(xnp.exp(x))  # noqa: E731
+        first = xf.jit(f)(xnp.arange(50.0) / 10)
+        xf.clear_caches()
+        assert xf.jit(f)(xnp.arange(50.0) / 10).tolist() == first.tolist()

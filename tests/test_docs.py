@@ -1,0 +1,69 @@
+"""What the documents show works as they show it."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+
+def test_readme_program(capsys):
+    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    exec(compile(code, "README.md", "exec"), {})
+    printed = [float(v) for v in re.findall(r"-?\d+\.\d+", capsys.readouterr().out)]
+    assert len(printed) == 3 and all(abs(a - b) < 0.3 for a, b in zip(printed, (1.0, -2.0, 0.5)))
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda p: p.name)
+def test_notebooks(path):
+    cells = json.loads(path.read_text())["cells"]
+    namespace: dict = {}
+    for number, cell in enumerate(c for c in cells if c["cell_type"] == "code"):
+        code = "".join(cell["source"])
+        raises = "raises-exception" in cell.get("metadata", {}).get("tags", [])
+        try:
+            exec(compile(code, f"{path.name}, cell {number}", "exec"), namespace)
+        except Exception:
+            if not raises:
+                raise
+
+
+def test_demo(tmp_path):
+    done = subprocess.run([sys.executable, "-m", "xlafront", "demo", "--steps", "40", "--plot", str(tmp_path / "loss.svg")], capture_output=True,
+                          text=True, timeout=300, env={**os.environ, "XLA_FLAGS": "", "XLAFRONT_PLATFORMS": ""})
+    assert done.returncode == 0, done.stderr
+    assert "4 cpu device(s)" in done.stdout and "step 40/40" in done.stdout and "accuracy" in done.stdout
+    assert "<polyline" in (tmp_path / "loss.svg").read_text()
+
+
+def test_public_names():
+    """Every name that the package lists can be had, and its parameters seen."""
+    import inspect
+
+    import xlafront as xf
+
+    for name in dir(xf):
+        assert getattr(xf, name) is not None or name.startswith("__")
+    assert list(inspect.signature(xf.jit).parameters)[:3] == ["fun", "in_shardings", "out_shardings"]
+    assert list(inspect.signature(xf.numpy.sum).parameters)[:2] == ["a", "axis"]
+    assert list(inspect.signature(xf.lax.add).parameters) == ["x", "y"]
+
+
+def test_only_the_lower_layers_know_jaxlib():
+    for path in (ROOT / "xlafront").rglob("*.py"):
+        layer = path.relative_to(ROOT / "xlafront").parts[0]
+        imports = re.findall(r"^\s*(?:from|import) jaxlib\b", path.read_text(), re.M)
+        assert not imports or layer in ("runtime", "lowering"), path
+        assert not re.findall(r"^\s*(?:from|import) jax\b", path.read_text(), re.M), path
+
+
+def test_import_does_no_work():
+    """Importing the package starts no client, loads no compiler bindings, and nothing that is not needed."""
+    code = "import sys, xlafront, xlafront.numpy\nprint([m for m in ('jaxlib.mlir', 'opt_einsum', 'scipy', 'dataclasses', 'asyncio', 'xlafront.demo', 'xlafront.runtime.disk_cache') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr

@@ -1,0 +1,106 @@
+"""Programs: printing, evaluation, dead code, the checker, effects."""
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import core
+from xlafront.core import ir
+from xlafront.core.ir import Effect, dce_jaxpr
+
+
+def program(f, *args):
+    return xf.make_jaxpr(f)(*args)
+
+
+def test_printing():
+    text = str(program(lambda x, y: xnp.dot(xnp.sin(x), y) + 1, np.ones((2, 3), np.float32), np.ones(3, np.float32)))
+    assert text == """{ lambda ; a:f32[2,3] b:f32[3]. let
+    c:f32[2,3] = sin a
+    d:f32[2] = dot_general[
+      dimension_numbers=(((1,), (0,)), ((), ()))
+      precision=None
+      preferred_element_type=None
+    ] c b
+    e:f32[2] = add d 1.0:f32[]
+  in (e,) }"""
+    assert "jaxpr={ lambda ; c:f32[]. let d:f32[] = sin c in (d,) }" in str(program(lambda x: xf.jit(xnp.sin)(x), 1.0))
+    assert "test_ir.py" in program(lambda x: x + 1, 1.0).pretty_print(source_info=True)
+
+
+def test_evaluation():
+    closed = program(lambda x: {"s": xnp.sin(x), "c": x * np.arange(3.0)}, 2.0)
+    cosine, sine = core.eval_jaxpr(closed.jaxpr, closed.consts, 5.0)
+    assert cosine.tolist() == [0, 5, 10] and abs(float(sine) - np.sin(5)) < 1e-6
+    np.testing.assert_allclose(float(xf.jit(core.jaxpr_as_fun(closed))(1.0)[1]), np.sin(1), rtol=1e-6)
+    with pytest.raises(TypeError, match="1 arguments, 2"):
+        core.eval_jaxpr(closed.jaxpr, closed.consts, 1.0, 2.0)
+
+
+def test_dead_code():
+    closed = program(lambda x, y: (xnp.sin(x), xnp.cos(y) * 2), 1.0, 2.0)
+    pruned, used = dce_jaxpr(closed.jaxpr, [True, False])
+    assert [e.primitive.name for e in pruned.eqns] == ["sin"] and used == [True, False] and len(pruned.invars) == 1
+    kept, used = dce_jaxpr(closed.jaxpr, [False, True], instantiate=True)
+    assert len(kept.invars) == 2 and used == [True, True]
+    nested = program(lambda x: xf.jit(lambda a: (xnp.sin(a), xnp.cos(a)))(x)[1], 1.0)
+    pruned, _ = dce_jaxpr(nested.jaxpr, [True])
+    assert [e.primitive.name for e in pruned.eqns[0].params["jaxpr"].eqns] == ["cos"]
+
+
+class Noise(Effect):
+    pass
+
+
+def test_effects():
+    noisy = core.Primitive("noisy", abstract=lambda x: x, lower=lambda ctx, x: x, effects=lambda x: frozenset([Noise()]))
+    closed = program(lambda x: (noisy.bind(x), xnp.sin(x))[1], 1.0)
+    assert len(closed.effects) == 1
+    pruned, _ = dce_jaxpr(closed.jaxpr, [True])
+    assert [e.primitive.name for e in pruned.eqns] == ["noisy", "sin"]  # what has an effect stays
+    inner = program(lambda x: xf.jit(lambda v: noisy.bind(v))(x), 1.0)
+    assert len(inner.effects) == 1
+    core.check_jaxpr(inner)
+
+
+def test_checker():
+    closed = program(lambda x: xnp.sin(x) * xnp.cos(x), 1.0)
+    core.check_jaxpr(closed)
+    sin, cos, mul = closed.eqns
+    jaxpr = closed.jaxpr
+    for broken, words in (
+            (jaxpr.replace(eqns=[mul, sin, cos]), "nothing before it binds"), (jaxpr.replace(eqns=[sin, sin, cos, mul]), "bound twice"),
+            (jaxpr.replace(outvars=[ir.Var(jaxpr.invars[0].aval)]), "result"), (jaxpr.replace(effects=frozenset([Noise()])), "effects"),
+            (jaxpr.replace(eqns=[sin.replace(outvars=[ir.Var(core.ShapedArray((2,), np.float32))])], outvars=[]), r"float32\[2\]")):
+        with pytest.raises(xf.errors.JaxprTypeError, match=words):
+            core.check_jaxpr(broken)
+
+
+def test_types_are_interned():
+    a, b = core.ShapedArray((2, 3), np.dtype(np.float32)), core.ShapedArray((2, 3), np.float32)
+    assert a is b and a is not core.ShapedArray((2, 3), np.float32, weak_type=True) and str(a) == "float32[2,3]" and a.size == 6
+    s = xf.ShapeDtypeStruct((2,), "float32")
+    assert s == xf.ShapeDtypeStruct((2,), np.float32) and repr(s) == "ShapeDtypeStruct(shape=(2,), dtype=float32)" and hash(s) == hash(s.update())
+
+
+def test_a_primitive_from_outside():
+    """What CONTRIBUTING.md promises: a record is all that an operation needs."""
+    from xlafront.lax.elementwise import mul
+    from xlafront.lax.families import elementwise
+
+    triple = elementwise("triple", lambda ctx, x: ctx.op("stablehlo.add", [ctx.op("stablehlo.add", [x, x]), x]), "float",
+                         derivatives=(lambda g, y, x: mul(g, np.float32(3)),))
+    f = lambda x: triple.bind(x)  # noqa: E731
+    assert f(np.float32(2)) == 6 and xf.jit(f)(np.float32(2)) == 6 and xf.grad(f)(np.float32(2)) == 3
+    assert xf.vmap(f)(np.arange(3, dtype=np.float32)).tolist() == [0, 3, 6]
+
+
+def test_platform_without_a_rule():
+    lonely = core.Primitive("lonely", abstract=lambda x: x)
+    with pytest.raises(NotImplementedError, match="lonely cannot run on cpu"):
+        xf.jit(lambda x: lonely.bind(x))(1.0)
+    with pytest.raises(NotImplementedError, match="lonely.*derivative"):
+        xf.grad(lambda x: lonely.bind(x))(1.0)
+    with pytest.raises(NotImplementedError, match="lonely.*vmap"):
+        xf.vmap(lambda x: lonely.bind(x))(np.ones(2))
