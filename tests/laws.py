@@ -25,7 +25,9 @@ def check_derivatives(f, args, rng, tolerance=1e-6):
             np.testing.assert_allclose(np.asarray(ours), theirs, rtol=tolerance * 10, atol=tolerance * 10)
         cts = xf.tree.map(lambda x: rng.normal(size=x.shape), out)
         pulled = xf.jit(lambda a, ct: xf.vjp(f, *a)[1](ct))(tuple(args), cts)
-        left = sum(np.vdot(np.asarray(c), np.asarray(t)) for c, t in zip(xf.tree.leaves(cts), xf.tree.leaves(out_tangents)))
+        left = sum(
+            np.vdot(np.asarray(c), np.asarray(t)) for c, t in zip(xf.tree.leaves(cts), xf.tree.leaves(out_tangents))
+        )
         right = sum(np.vdot(np.asarray(p), t) for p, t in zip(pulled, tangents))
         np.testing.assert_allclose(left, right, rtol=1e-9, atol=1e-9)
 
@@ -45,9 +47,13 @@ def check_batching(f, args, rng=None, tolerance=1e-5):
                     batched.append(a)
                     axes.append(None)
             ours = xf.jit(xf.vmap(f, in_axes=tuple(axes)))(*batched)
-            rows = [f(*[np.take(b, k, axis) if ax is not None else b for b, ax in zip(batched, axes)]) for k in range(count)]
+            rows = [
+                f(*[np.take(b, k, axis) if ax is not None else b for b, ax in zip(batched, axes)]) for k in range(count)
+            ]
             for a, *bs in zip(xf.tree.leaves(ours), *[xf.tree.leaves(r) for r in rows]):
-                np.testing.assert_allclose(np.asarray(a), np.stack([np.asarray(b) for b in bs]), rtol=tolerance, atol=tolerance)
+                np.testing.assert_allclose(
+                    np.asarray(a), np.stack([np.asarray(b) for b in bs]), rtol=tolerance, atol=tolerance
+                )
 
 
 def total(f):

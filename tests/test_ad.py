@@ -12,14 +12,34 @@ import xlafront.numpy as xnp
 X = np.array([0.3, -1.2, 0.8], np.float32)
 W = np.array([[0.5, -1.0, 0.2], [1.5, 0.3, -0.7]], np.float32)
 FUNCTIONS = {
-    "polynomial": lambda x: x**3 + 2 * x, "nested": lambda x: xnp.sin(xnp.exp(x) * x), "matrix": lambda x: xnp.tanh(W @ x),
-    "softmax": lambda x: xf.nn.softmax(x * 2), "norm": lambda x: xnp.sqrt(xnp.sum(x**2)), "indexing": lambda x: x[::-1] * x.at[0].mul(3.0),
-    "division": lambda x: x / (1 + x * x), "where": lambda x: xnp.where(x > 0, x**2, xnp.sin(x)), "jitted": xf.jit(lambda x: xnp.cos(x) * x),
-    "outer": lambda x: xnp.outer(x, x), "sort": lambda x: xnp.sort(x) * xnp.arange(3.0), "cumsum": lambda x: xnp.cumsum(x) ** 2, "mean": lambda x: xnp.var(x) + xnp.mean(x),
-    "power": lambda x: xnp.power(xnp.abs(x) + 1, x), "logsumexp": lambda x: xf.nn.logsumexp(x), "einsum": lambda x: xnp.einsum("i,j,ij->i", x, x, xnp.outer(x, x)),
-    "nested jit": xf.jit(lambda x: xf.jit(xnp.sin)(x) * xf.jit(lambda v: v * v)(x)), "max": lambda x: xnp.max(x) * xnp.min(x), "concatenate": lambda x: xnp.concatenate([x, x * x]),
-    "gelu": lambda x: xf.nn.gelu(x), "pad": lambda x: xnp.pad(x, 1, mode="reflect") ** 2, "linspace": lambda x: xnp.linspace(x[0], x[1], 4), "interp": lambda x: xnp.clip(x, -1.0, 0.5),
-    "std": lambda x: xnp.std(x), "prod": lambda x: xnp.prod(x), "roll": lambda x: xnp.roll(x, 1) * x, "repeat": lambda x: xnp.repeat(x, 2) ** 2, "dot": lambda x: xnp.dot(x, x),
+    "polynomial": lambda x: x**3 + 2 * x,
+    "nested": lambda x: xnp.sin(xnp.exp(x) * x),
+    "matrix": lambda x: xnp.tanh(W @ x),
+    "softmax": lambda x: xf.nn.softmax(x * 2),
+    "norm": lambda x: xnp.sqrt(xnp.sum(x**2)),
+    "indexing": lambda x: x[::-1] * x.at[0].mul(3.0),
+    "division": lambda x: x / (1 + x * x),
+    "where": lambda x: xnp.where(x > 0, x**2, xnp.sin(x)),
+    "jitted": xf.jit(lambda x: xnp.cos(x) * x),
+    "outer": lambda x: xnp.outer(x, x),
+    "sort": lambda x: xnp.sort(x) * xnp.arange(3.0),
+    "cumsum": lambda x: xnp.cumsum(x) ** 2,
+    "mean": lambda x: xnp.var(x) + xnp.mean(x),
+    "power": lambda x: xnp.power(xnp.abs(x) + 1, x),
+    "logsumexp": lambda x: xf.nn.logsumexp(x),
+    "einsum": lambda x: xnp.einsum("i,j,ij->i", x, x, xnp.outer(x, x)),
+    "nested jit": xf.jit(lambda x: xf.jit(xnp.sin)(x) * xf.jit(lambda v: v * v)(x)),
+    "max": lambda x: xnp.max(x) * xnp.min(x),
+    "concatenate": lambda x: xnp.concatenate([x, x * x]),
+    "gelu": lambda x: xf.nn.gelu(x),
+    "pad": lambda x: xnp.pad(x, 1, mode="reflect") ** 2,
+    "linspace": lambda x: xnp.linspace(x[0], x[1], 4),
+    "interp": lambda x: xnp.clip(x, -1.0, 0.5),
+    "std": lambda x: xnp.std(x),
+    "prod": lambda x: xnp.prod(x),
+    "roll": lambda x: xnp.roll(x, 1) * x,
+    "repeat": lambda x: xnp.repeat(x, 2) ** 2,
+    "dot": lambda x: xnp.dot(x, x),
 }
 
 
@@ -42,7 +62,9 @@ def test_transformations_commute(name):
         for step in order:
             g = {"jit": xf.jit, "vmap": xf.vmap}[step](g)
         np.testing.assert_allclose(np.asarray(g(rows)), wanted, rtol=2e-5, atol=1e-6)
-    np.testing.assert_allclose(np.asarray(xf.grad(lambda r: xnp.sum(xf.vmap(xf.jit(f))(r)))(rows)), wanted, rtol=2e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        np.asarray(xf.grad(lambda r: xnp.sum(xf.vmap(xf.jit(f))(r)))(rows)), wanted, rtol=2e-5, atol=1e-6
+    )
     jacobian = np.stack([np.asarray(xf.jvp(xf.grad(f), (X,), (e,))[1]) for e in np.eye(3, dtype=np.float32)], 1)
     np.testing.assert_allclose(np.asarray(xf.hessian(f)(X)), jacobian, rtol=2e-5, atol=1e-5)
 
@@ -115,7 +137,9 @@ def test_complex():
     np.testing.assert_allclose(complex(g), 2 * np.conj(1 + 2j), rtol=1e-5)
     h = xf.grad(lambda z: z**2, holomorphic=True)(z)
     np.testing.assert_allclose(complex(h), 2 * (1 + 2j), rtol=1e-5)
-    np.testing.assert_allclose(complex(xf.grad(lambda z: xnp.real(xnp.exp(z) * z))(z)), np.exp(1 + 2j) * (2 + 2j), rtol=1e-5)
+    np.testing.assert_allclose(
+        complex(xf.grad(lambda z: xnp.real(xnp.exp(z) * z))(z)), np.exp(1 + 2j) * (2 + 2j), rtol=1e-5
+    )
 
 
 def test_boundary_points():
@@ -128,14 +152,22 @@ def test_boundary_points():
 
 
 MISTAKES = [
-    (lambda: xf.grad(lambda x: x)(X), TypeError, "scalar.*(3,)"), (lambda: xf.grad(lambda x: x * 1.0)(3), TypeError, "int32.*allow_int"),
-    (lambda: xf.grad(lambda x: x, argnums=2)(1.0), ValueError, "argument 2"), (lambda: xf.grad(lambda x: (x, x))(1.0), TypeError, "has_aux"),
-    (lambda: xf.grad(lambda x: x, has_aux=True)(1.0), TypeError, "pair"), (lambda: xf.grad(lambda x: x * 1j)(1.0), TypeError, "holomorphic"),
-    (lambda: xf.grad(lambda x: x, argnums="x")(1.0), TypeError, "argnums"), (lambda: xf.grad(5), TypeError, "function"),
-    (lambda: xf.grad(lambda p: p["a"])({"a": "text"}), TypeError, r"\['a'\]"), (lambda: xf.jvp(xnp.sin, (X,), (X[:2],)), ValueError, r"\(3,\).*\(2,\)"),
-    (lambda: xf.jvp(xnp.sin, (X,), (np.ones(3, np.int32),)), TypeError, "float32.*int32|int32.*float32"), (lambda: xf.jvp(xnp.sin, (X,), ((X,),)), TypeError, "structure"),
-    (lambda: xf.vjp(xnp.sin, X)[1]((X, X)), ValueError, "structure"), (lambda: xf.vjp(xnp.sin, X)[1](X[:2]), ValueError, r"float32\[3\]"),
-    (lambda: xf.grad(lambda x: x > 0)(1.0), TypeError, "bool"), (lambda: xf.jvp(xnp.sin, X, X), TypeError, "tuple"),
+    (lambda: xf.grad(lambda x: x)(X), TypeError, "scalar.*(3,)"),
+    (lambda: xf.grad(lambda x: x * 1.0)(3), TypeError, "int32.*allow_int"),
+    (lambda: xf.grad(lambda x: x, argnums=2)(1.0), ValueError, "argument 2"),
+    (lambda: xf.grad(lambda x: (x, x))(1.0), TypeError, "has_aux"),
+    (lambda: xf.grad(lambda x: x, has_aux=True)(1.0), TypeError, "pair"),
+    (lambda: xf.grad(lambda x: x * 1j)(1.0), TypeError, "holomorphic"),
+    (lambda: xf.grad(lambda x: x, argnums="x")(1.0), TypeError, "argnums"),
+    (lambda: xf.grad(5), TypeError, "function"),
+    (lambda: xf.grad(lambda p: p["a"])({"a": "text"}), TypeError, r"\['a'\]"),
+    (lambda: xf.jvp(xnp.sin, (X,), (X[:2],)), ValueError, r"\(3,\).*\(2,\)"),
+    (lambda: xf.jvp(xnp.sin, (X,), (np.ones(3, np.int32),)), TypeError, "float32.*int32|int32.*float32"),
+    (lambda: xf.jvp(xnp.sin, (X,), ((X,),)), TypeError, "structure"),
+    (lambda: xf.vjp(xnp.sin, X)[1]((X, X)), ValueError, "structure"),
+    (lambda: xf.vjp(xnp.sin, X)[1](X[:2]), ValueError, r"float32\[3\]"),
+    (lambda: xf.grad(lambda x: x > 0)(1.0), TypeError, "bool"),
+    (lambda: xf.jvp(xnp.sin, X, X), TypeError, "tuple"),
 ]
 
 
@@ -147,6 +179,7 @@ def test_mistakes(call, error, words):
 
 def test_many_operations_at_once():
     """Differentiating is linear in the length of the program."""
+
     def chain(x):
         for _ in range(3000):
             x = xnp.sin(x)

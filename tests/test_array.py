@@ -13,14 +13,67 @@ A = np.arange(6, dtype=np.float32).reshape(2, 3)
 x = xnp.asarray(A)
 ATTRIBUTES = ["shape", "ndim", "size", "dtype", "nbytes", "itemsize", "T", "mT", "real", "imag"]
 METHODS = [
-    ("all", ()), ("any", ()), ("argmax", (1,)), ("argmin", ()), ("argsort", ()), ("clip", (1, 3)), ("compress", (np.array([True, False]), 0)), ("conj", ()),
-    ("cumprod", (1,)), ("cumsum", ()), ("diagonal", ()), ("dot", (A.T,)), ("flatten", ()), ("max", (0,)), ("mean", ()), ("min", ()),
-    ("nonzero", ()), ("prod", ()), ("ravel", ()), ("repeat", (2,)), ("reshape", (3, 2)), ("reshape", ((3, -1),)), ("round", (1,)), ("sort", ()),
-    ("squeeze", ()), ("std", ()), ("sum", (1,)), ("swapaxes", (0, 1)), ("take", (np.array([0, 2]), 1)), ("trace", ()), ("transpose", ()),
-    ("transpose", (1, 0)), ("var", (0,)), ("astype", (np.int32,)), ("view", (np.int32,)), ("conjugate", ()), ("byteswap", ()), ("copy", ()),
+    ("all", ()),
+    ("any", ()),
+    ("argmax", (1,)),
+    ("argmin", ()),
+    ("argsort", ()),
+    ("clip", (1, 3)),
+    ("compress", (np.array([True, False]), 0)),
+    ("conj", ()),
+    ("cumprod", (1,)),
+    ("cumsum", ()),
+    ("diagonal", ()),
+    ("dot", (A.T,)),
+    ("flatten", ()),
+    ("max", (0,)),
+    ("mean", ()),
+    ("min", ()),
+    ("nonzero", ()),
+    ("prod", ()),
+    ("ravel", ()),
+    ("repeat", (2,)),
+    ("reshape", (3, 2)),
+    ("reshape", ((3, -1),)),
+    ("round", (1,)),
+    ("sort", ()),
+    ("squeeze", ()),
+    ("std", ()),
+    ("sum", (1,)),
+    ("swapaxes", (0, 1)),
+    ("take", (np.array([0, 2]), 1)),
+    ("trace", ()),
+    ("transpose", ()),
+    ("transpose", (1, 0)),
+    ("var", (0,)),
+    ("astype", (np.int32,)),
+    ("view", (np.int32,)),
+    ("conjugate", ()),
+    ("byteswap", ()),
+    ("copy", ()),
 ]
-OPERATORS = ["__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__", "__pow__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__",
-             "__ge__", "__radd__", "__rsub__", "__rmul__", "__rtruediv__", "__rfloordiv__", "__rmod__", "__rpow__"]
+OPERATORS = [
+    "__add__",
+    "__sub__",
+    "__mul__",
+    "__truediv__",
+    "__floordiv__",
+    "__mod__",
+    "__pow__",
+    "__eq__",
+    "__ne__",
+    "__lt__",
+    "__le__",
+    "__gt__",
+    "__ge__",
+    "__radd__",
+    "__rsub__",
+    "__rmul__",
+    "__rtruediv__",
+    "__rfloordiv__",
+    "__rmod__",
+    "__rpow__",
+]
 
 
 @pytest.mark.parametrize("name", ATTRIBUTES)
@@ -44,13 +97,21 @@ def test_operators(name):
     for other in (A + 1, np.float32(2), 3, 2.5):
         with np.errstate(all="ignore"):
             theirs = getattr(A, name)(other)
-        for ours in (getattr(x, name)(xnp.asarray(other) if isinstance(other, np.ndarray) else other), xf.jit(lambda v: getattr(v, name)(other))(x)):  # noqa: B023
+        for ours in (
+            getattr(x, name)(xnp.asarray(other) if isinstance(other, np.ndarray) else other),
+            xf.jit(lambda v: getattr(v, name)(other))(x),
+        ):  # noqa: B023
             np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-6)
 
 
 def test_other_operators():
     i = xnp.array([5, 3])
-    assert (i & 6).tolist() == [4, 2] and (i | 8).tolist() == [13, 11] and (i ^ 1).tolist() == [4, 2] and (~i).tolist() == [-6, -4]
+    assert (
+        (i & 6).tolist() == [4, 2]
+        and (i | 8).tolist() == [13, 11]
+        and (i ^ 1).tolist() == [4, 2]
+        and (~i).tolist() == [-6, -4]
+    )
     assert (i << 1).tolist() == [10, 6] and (i >> 1).tolist() == [2, 1] and (2 << i).tolist() == [64, 16]
     assert (x @ x.T).tolist() == (A @ A.T).tolist() and (A @ x.T).tolist() == (A @ A.T).tolist()
     assert [q.tolist() for q in divmod(i, 2)] == [[2, 1], [1, 1]]
@@ -61,14 +122,27 @@ def test_other_operators():
 def test_to_python():
     s = xnp.float32(2.5)
     assert (float(s), int(s), complex(s), bool(s), s.item(), s.tolist()) == (2.5, 2, 2.5 + 0j, True, 2.5, 2.5)
-    assert [10, 20, 30][xnp.asarray(1)] == 20 and hex(xnp.asarray(255)) == "0xff" and abs(round(xnp.float32(2.567), 1) - 2.6) < 1e-6
+    assert (
+        [10, 20, 30][xnp.asarray(1)] == 20
+        and hex(xnp.asarray(255)) == "0xff"
+        and abs(round(xnp.float32(2.567), 1) - 2.6) < 1e-6
+    )
     assert x.tolist() == A.tolist() and x.tobytes() == A.tobytes() and x.item(1, 2) == 5 and bool(xnp.array([True]))
     assert len(x) == 2 and [r.tolist() for r in x] == A.tolist() and 3.0 in x and 9.0 not in x
     first, second = x
     assert second.tolist() == [3, 4, 5]
     assert [int(v) for v in xnp.arange(300)] == list(range(300))
-    assert np.asarray(x, np.float64).dtype == np.float64 and np.array(x).flags.writeable and not np.asarray(x).flags.writeable
-    for call, words in ((lambda: bool(x), "any"), (lambda: bool(xnp.zeros(0)), "empty"), (lambda: float(x), "one element"), (lambda: x.item(), "6 elements")):
+    assert (
+        np.asarray(x, np.float64).dtype == np.float64
+        and np.array(x).flags.writeable
+        and not np.asarray(x).flags.writeable
+    )
+    for call, words in (
+        (lambda: bool(x), "any"),
+        (lambda: bool(xnp.zeros(0)), "empty"),
+        (lambda: float(x), "one element"),
+        (lambda: x.item(), "6 elements"),
+    ):
         with pytest.raises((TypeError, ValueError), match=words):
             call()
     with pytest.raises(TypeError, match="dimensions"):
@@ -81,10 +155,20 @@ def test_to_python():
 
 def test_printing():
     assert repr(xnp.arange(3)) == "Array([0, 1, 2], dtype=int32)" and str(xnp.arange(3)) == "[0 1 2]"
-    assert repr(xnp.float32(1.5)) == "Array(1.5, dtype=float32)" and repr(xnp.asarray(2)) == "Array(2, dtype=int32, weak_type=True)"
-    assert repr(xnp.zeros((0, 3))) == "Array([], shape=(0, 3), dtype=float32)" and repr(xnp.zeros(0)) == "Array([], dtype=float32)"
+    assert (
+        repr(xnp.float32(1.5)) == "Array(1.5, dtype=float32)"
+        and repr(xnp.asarray(2)) == "Array(2, dtype=int32, weak_type=True)"
+    )
+    assert (
+        repr(xnp.zeros((0, 3))) == "Array([], shape=(0, 3), dtype=float32)"
+        and repr(xnp.zeros(0)) == "Array([], dtype=float32)"
+    )
     assert repr(xnp.ones((2, 2), bool)) == "Array([[ True,  True],\n       [ True,  True]], dtype=bool)"
-    assert f"{xnp.float32(3.14159):.2f}" == "3.14" and f"{xnp.arange(2)}" == "[0 1]" and repr(xnp.ones(1, "bfloat16")) == "Array([1], dtype=bfloat16)"
+    assert (
+        f"{xnp.float32(3.14159):.2f}" == "3.14"
+        and f"{xnp.arange(2)}" == "[0 1]"
+        and repr(xnp.ones(1, "bfloat16")) == "Array([1], dtype=bfloat16)"
+    )
     with np.printoptions(precision=2):
         assert repr(xnp.float32([1 / 3])) == "Array([0.33], dtype=float32)"
     gone = xnp.ones(2)
@@ -112,7 +196,7 @@ def test_exchange_by_dlpack():
     assert taken.tolist() == A.tolist() and taken.ctypes.data == x.unsafe_buffer_pointer()
     source = np.zeros(1024 + 64, np.uint8)
     offset = -source.ctypes.data % 64
-    aligned = source[offset:offset + 1024].view(np.float32)
+    aligned = source[offset : offset + 1024].view(np.float32)
     shared = xnp.from_dlpack(aligned)
     assert shared.unsafe_buffer_pointer() == aligned.ctypes.data and shared.shape == (256,)
     assert xnp.from_dlpack(aligned, copy=True).unsafe_buffer_pointer() != aligned.ctypes.data
@@ -125,14 +209,25 @@ def test_exchange_by_dlpack():
 
 
 def test_namespace_and_kinds():
-    assert x.__array_namespace__() is xnp and isinstance(x, xf.Array) and isinstance(x, xnp.ndarray) and not isinstance(A, xf.Array)
+    assert (
+        x.__array_namespace__() is xnp
+        and isinstance(x, xf.Array)
+        and isinstance(x, xnp.ndarray)
+        and not isinstance(A, xf.Array)
+    )
     assert xf.jit(lambda v: isinstance(v, xf.Array) * v)(x).tolist() == A.tolist()
-    assert hasattr(xf.Array, "at") and not x.is_deleted() and x.is_fully_addressable and x.devices() == {xf.devices()[0]}
-    assert x.addressable_shards[0].data.tolist() == A.tolist() and x.device == xf.devices()[0] and x.block_until_ready() is x
+    assert (
+        hasattr(xf.Array, "at") and not x.is_deleted() and x.is_fully_addressable and x.devices() == {xf.devices()[0]}
+    )
+    assert (
+        x.addressable_shards[0].data.tolist() == A.tolist()
+        and x.device == xf.devices()[0]
+        and x.block_until_ready() is x
+    )
     with pytest.raises(TypeError, match="unhashable"):
         hash(x)
     with pytest.raises(NotImplementedError, match="ravel"):
-        x.flat
+        _ = x.flat
     with pytest.raises(TypeError, match="Array cannot be called|cannot be called"):
         xf.Array()
 
@@ -145,8 +240,17 @@ def test_operands_that_are_no_arrays(other):
         xnp.add(x, other)
 
 
-@pytest.mark.parametrize("old, new, shape", [("float32", "int32", (2, 3)), ("int32", "uint8", (2, 12)), ("uint8", "int16", (2, 3)), ("complex64", "float32", (2, 12)),
-                                             ("bool", "uint8", (2, 6)), ("float32", "complex64", (2, 3))])
+@pytest.mark.parametrize(
+    "old, new, shape",
+    [
+        ("float32", "int32", (2, 3)),
+        ("int32", "uint8", (2, 12)),
+        ("uint8", "int16", (2, 3)),
+        ("complex64", "float32", (2, 12)),
+        ("bool", "uint8", (2, 6)),
+        ("float32", "complex64", (2, 3)),
+    ],
+)
 def test_views(old, new, shape, rng):
     source = rng.integers(0, 2, (2, 6)).astype(old)
     assert xnp.asarray(source).view(new).tolist() == source.view(new).tolist()
@@ -154,8 +258,16 @@ def test_views(old, new, shape, rng):
 
 def test_creation_from_all_sorts():
     assert xnp.array([[1, 2], [3, 4]]).tolist() == [[1, 2], [3, 4]] and xnp.array([x[0], x[1]]).tolist() == A.tolist()
-    assert xnp.array((1, 2.5)).dtype == np.float32 and xnp.array([True, 2]).dtype == np.int32 and xnp.array(range(3)).tolist() == [0, 1, 2]
-    assert xnp.array(memoryview(b"ab")).tolist() == [97, 98] and xnp.asarray(np.float16(2)).dtype == np.float16 and xnp.array([]).shape == (0,)
+    assert (
+        xnp.array((1, 2.5)).dtype == np.float32
+        and xnp.array([True, 2]).dtype == np.int32
+        and xnp.array(range(3)).tolist() == [0, 1, 2]
+    )
+    assert (
+        xnp.array(memoryview(b"ab")).tolist() == [97, 98]
+        and xnp.asarray(np.float16(2)).dtype == np.float16
+        and xnp.array([]).shape == (0,)
+    )
     assert xf.jit(lambda a: xnp.array([a, 2 * a]))(3.0).tolist() == [3, 6] and xnp.array(5, ndmin=2).shape == (1, 1)
     for bad in (["a"], [[1, 2], [3]], object(), "text", {1: 2}):
         with pytest.raises((TypeError, ValueError)):

@@ -24,49 +24,148 @@ def shape_of(count):
 
 ROWS = [
     # name, call, exception, words that the message must have
-    ("unhashable static argument", lambda: jit(lambda x, shape: x, static_argnums=1)(1, [2, 3]), ValueError, ["static", "shape", "list", "tuple"]),
-    ("unhashable static keyword", lambda: jit(lambda x, shape: x, static_argnames="shape")(1, shape=[2]), ValueError, ["static", "shape", "list"]),
-    ("static position out of range", lambda: jit(lambda x: x, static_argnums=3), ValueError, ["static_argnums", "3", "<lambda>(x)"]),
+    (
+        "unhashable static argument",
+        lambda: jit(lambda x, shape: x, static_argnums=1)(1, [2, 3]),
+        ValueError,
+        ["static", "shape", "list", "tuple"],
+    ),
+    (
+        "unhashable static keyword",
+        lambda: jit(lambda x, shape: x, static_argnames="shape")(1, shape=[2]),
+        ValueError,
+        ["static", "shape", "list"],
+    ),
+    (
+        "static position out of range",
+        lambda: jit(lambda x: x, static_argnums=3),
+        ValueError,
+        ["static_argnums", "3", "<lambda>(x)"],
+    ),
     ("donated position out of range", lambda: jit(lambda x: x, donate_argnums=5), ValueError, ["donate_argnums", "5"]),
     ("unknown static name", lambda: jit(lambda x: x, static_argnames="y"), ValueError, ["static_argnames", "y"]),
     ("static and donated", lambda: jit(lambda x: x, static_argnums=0, donate_argnums=0), ValueError, ["both"]),
-    ("argument that is no array", lambda: jit(lambda tree: 1)({"w": ["text"]}), TypeError, ["tree['w'][0]", "str", "'text'", "static"]),
+    (
+        "argument that is no array",
+        lambda: jit(lambda tree: 1)({"w": ["text"]}),
+        TypeError,
+        ["tree['w'][0]", "str", "'text'", "static"],
+    ),
     ("function argument", lambda: jit(lambda f, x: f(x))(abs, 1), TypeError, ["argument f", "close over"]),
     ("result that is no array", lambda: jit(lambda x: {"a": (x, "done")})(1), TypeError, ["['a'][1]", "str", "'done'"]),
-    ("if on a tracer", lambda: jit(branch)(1.0), errors.TracerBoolConversionError, ["`if`", "lax.cond", "where", "static"]),
-    ("if names the argument", lambda: jit(lambda velocity: 1 if velocity else 2)(1.0), errors.TracerBoolConversionError, ["argument velocity"]),
-    ("int of a tracer", lambda: jit(lambda x: int(x))(1), errors.ConcretizationTypeError, ["argument x", "static_argnums"]),
+    (
+        "if on a tracer",
+        lambda: jit(branch)(1.0),
+        errors.TracerBoolConversionError,
+        ["`if`", "lax.cond", "where", "static"],
+    ),
+    (
+        "if names the argument",
+        lambda: jit(lambda velocity: 1 if velocity else 2)(1.0),
+        errors.TracerBoolConversionError,
+        ["argument velocity"],
+    ),
+    (
+        "int of a tracer",
+        lambda: jit(lambda x: int(x))(1),
+        errors.ConcretizationTypeError,
+        ["argument x", "static_argnums"],
+    ),
     ("float of a tracer", lambda: jit(lambda x: float(x))(1.0), errors.ConcretizationTypeError, ["float32[]"]),
-    ("tracer as a shape", lambda: jit(shape_of)(3), (TypeError, errors.TracerIntegerConversionError), ["argument count", "static"]),
-    ("tracer as a range", lambda: jit(lambda n: [i for i in range(n)])(3), errors.TracerIntegerConversionError, ["argument n", "fori_loop"]),
-    ("tracer in NumPy", lambda: jit(lambda x: np.sin(x))(1.0), errors.TracerArrayConversionError, ["xlafront.numpy", "pure_callback"]),
+    (
+        "tracer as a shape",
+        lambda: jit(shape_of)(3),
+        (TypeError, errors.TracerIntegerConversionError),
+        ["argument count", "static"],
+    ),
+    (
+        "tracer as a range",
+        lambda: jit(lambda n: [i for i in range(n)])(3),
+        errors.TracerIntegerConversionError,
+        ["argument n", "fori_loop"],
+    ),
+    (
+        "tracer in NumPy",
+        lambda: jit(lambda x: np.sin(x))(1.0),
+        errors.TracerArrayConversionError,
+        ["xlafront.numpy", "pure_callback"],
+    ),
     ("tracer as a dictionary key", lambda: jit(lambda x: {x: 1})(1), TypeError, ["unhashable"]),
-    ("tracer pickled", lambda: jit(lambda x: __import__("pickle").dumps(x))(1.0), errors.ConcretizationTypeError, ["pickled"]),
-    ("shapes that do not broadcast", lambda: xnp.ones((2, 3)) + xnp.ones(4), (TypeError, ValueError), ["add", "(2, 3)", "(4,)"]),
+    (
+        "tracer pickled",
+        lambda: jit(lambda x: __import__("pickle").dumps(x))(1.0),
+        errors.ConcretizationTypeError,
+        ["pickled"],
+    ),
+    (
+        "shapes that do not broadcast",
+        lambda: xnp.ones((2, 3)) + xnp.ones(4),
+        (TypeError, ValueError),
+        ["add", "(2, 3)", "(4,)"],
+    ),
     ("matmul of wrong shapes", lambda: xnp.ones((2, 3)) @ xnp.ones((2, 3)), TypeError, ["matmul", "(2, 3)", "3", "2"]),
     ("dtypes in lax", lambda: xf.lax.add(np.float32(1), np.int32(1)), TypeError, ["float32", "int32", "astype"]),
     ("list as an array", lambda: xnp.sin([1.0, 2.0]), TypeError, ["sin", "list", "asarray"]),
     ("reshape to another size", lambda: xnp.ones(6).reshape(4, 2), TypeError, ["reshape", "(6,)", "(4, 2)"]),
     ("axis out of range", lambda: xnp.sum(xnp.ones(3), axis=2), ValueError, ["axis 2", "1"]),
-    ("concatenate wrong shapes", lambda: xnp.concatenate([xnp.ones((2, 3)), xnp.ones((2, 4))]), TypeError, ["concatenate", "(2, 3)", "(2, 4)"]),
+    (
+        "concatenate wrong shapes",
+        lambda: xnp.concatenate([xnp.ones((2, 3)), xnp.ones((2, 4))]),
+        TypeError,
+        ["concatenate", "(2, 3)", "(2, 4)"],
+    ),
     ("unknown platform", lambda: xf.devices("abacus"), RuntimeError, ["abacus", "cpu", "tpu"]),
     ("platform that is not here", lambda: xf.devices("tpu"), RuntimeError, ["tpu", "XLAFRONT_PLATFORMS"]),
     ("too few devices", lambda: xf.make_mesh((64,), ("x",)), ValueError, ["64", "8", "num_cpu_devices"]),
-    ("sharding that does not divide", lambda: xf.device_put(np.ones(7), xf.NamedSharding(xf.make_mesh((8,), ("x",)), xf.P("x"))), ValueError, ["7", "8"]),
+    (
+        "sharding that does not divide",
+        lambda: xf.device_put(np.ones(7), xf.NamedSharding(xf.make_mesh((8,), ("x",)), xf.P("x"))),
+        ValueError,
+        ["7", "8"],
+    ),
     ("unknown mesh axis", lambda: xf.NamedSharding(xf.make_mesh((8,), ("x",)), xf.P("y")), ValueError, ["'y'", "'x'"]),
-    ("arguments on two devices", lambda: jit(lambda a, b: a + b)(xf.device_put(1.0, xf.devices()[0]), xf.device_put(1.0, xf.devices()[1])), ValueError,
-     ["a is on", "b", "device_put"]),
+    (
+        "arguments on two devices",
+        lambda: jit(lambda a, b: a + b)(xf.device_put(1.0, xf.devices()[0]), xf.device_put(1.0, xf.devices()[1])),
+        ValueError,
+        ["a is on", "b", "device_put"],
+    ),
     ("unknown setting", lambda: xf.config.update("enable_x46", True), AttributeError, ["enable_x46", "enable_x64"]),
-    ("setting of a wrong type", lambda: xf.config.update("enable_x64", "perhaps"), ValueError, ["enable_x64", "perhaps", "true or false"]),
-    ("setting out of its choices", lambda: xf.config.update("numpy_rank_promotion", "maybe"), ValueError, ["allow", "warn", "raise"]),
-    ("devices after the start", lambda: (xf.devices(), xf.config.update("num_cpu_devices", 3)), RuntimeError, ["num_cpu_devices", "before"]),
+    (
+        "setting of a wrong type",
+        lambda: xf.config.update("enable_x64", "perhaps"),
+        ValueError,
+        ["enable_x64", "perhaps", "true or false"],
+    ),
+    (
+        "setting out of its choices",
+        lambda: xf.config.update("numpy_rank_promotion", "maybe"),
+        ValueError,
+        ["allow", "warn", "raise"],
+    ),
+    (
+        "devices after the start",
+        lambda: (xf.devices(), xf.config.update("num_cpu_devices", 3)),
+        RuntimeError,
+        ["num_cpu_devices", "before"],
+    ),
     ("jit of no function", lambda: jit(3), TypeError, ["function", "int"]),
     ("jit of a generator", lambda: jit(lambda: (yield 1)), TypeError, ["generator"]),
     ("missing argument", lambda: jit(lambda a, b: a)(1), TypeError, ["'b'"]),
     ("unknown name", lambda: xf.gradd, AttributeError, ["gradd", "grad"]),
-    ("unknown precision", lambda: xnp.matmul(xnp.ones((2, 2)), xnp.ones((2, 2)), precision="best"), ValueError, ["best", "highest"]),
+    (
+        "unknown precision",
+        lambda: xnp.matmul(xnp.ones((2, 2)), xnp.ones((2, 2)), precision="best"),
+        ValueError,
+        ["best", "highest"],
+    ),
     ("dtype that does not exist", lambda: xnp.zeros(2, "float33"), TypeError, ["float33"]),
-    ("einsum of wrong shapes", lambda: xnp.einsum("ij,jk", np.ones((2, 3)), np.ones((2, 3))), ValueError, ["'j'", "3", "2"]),
+    (
+        "einsum of wrong shapes",
+        lambda: xnp.einsum("ij,jk", np.ones((2, 3)), np.ones((2, 3))),
+        ValueError,
+        ["'j'", "3", "2"],
+    ),
     ("None as an array", lambda: xnp.add(None, 1), TypeError, ["add", "None"]),
 ]
 
@@ -113,8 +212,13 @@ def test_donated_and_deleted_arrays():
 def python(code, **environment):
     import os
 
-    return subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120,
-                          env={**os.environ, **environment})
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
+    )
 
 
 def test_jax_in_the_same_process(tmp_path):
@@ -140,7 +244,12 @@ def test_platforms_from_the_environment():
 def test_simulated_devices():
     code = "import xlafront as xf\nxf.config.update('num_cpu_devices', 3)\nprint(xf.device_count())"
     assert python(code, XLA_FLAGS="").stdout.strip() == "3"
-    assert python("import xlafront as xf\nprint(xf.device_count())", XLA_FLAGS="--xla_force_host_platform_device_count=5").stdout.strip() == "5"
+    assert (
+        python(
+            "import xlafront as xf\nprint(xf.device_count())", XLA_FLAGS="--xla_force_host_platform_device_count=5"
+        ).stdout.strip()
+        == "5"
+    )
 
 
 def test_the_users_line_comes_last():
@@ -153,8 +262,11 @@ def test_the_users_line_comes_last():
 
         {}
     """
-    for inside, outside in (("xnp.dot(x, xnp.ones((5, 5)))", "xf.jit(user_function)(xnp.ones((2, 3)))"), ("x", "xnp.ones((2, 3)) @ xnp.ones((2, 3))"),
-                            ("x", "xf.grad(user_function)(xnp.ones(2))")):
+    for inside, outside in (
+        ("xnp.dot(x, xnp.ones((5, 5)))", "xf.jit(user_function)(xnp.ones((2, 3)))"),
+        ("x", "xnp.ones((2, 3)) @ xnp.ones((2, 3))"),
+        ("x", "xf.grad(user_function)(xnp.ones(2))"),
+    ):
         program = code.format(inside, outside)
         shown = python(program).stderr
         assert "TypeError" in shown and "/xlafront/" not in shown and "XLAFRONT_TRACEBACK_FILTERING" in shown, shown

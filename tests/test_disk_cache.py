@@ -20,8 +20,18 @@ print(float(f(xnp.ones((20, 20)))[0, 0]))
 
 
 def run(directory, program=PROGRAM, **environment):
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, env={
-        **os.environ, "XLAFRONT_CACHE_DIR": str(directory), "XLAFRONT_COMPILATION_CACHE_MIN_COMPILE_TIME_SECS": "0", **environment})
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={
+            **os.environ,
+            "XLAFRONT_CACHE_DIR": str(directory),
+            "XLAFRONT_COMPILATION_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            **environment,
+        },
+    )
     assert done.returncode == 0, done.stderr
     return done
 
@@ -40,7 +50,12 @@ def test_other_processes_find_programs(tmp_path):
 
 def test_damaged_entries_are_recompiled_with_a_warning(tmp_path):
     wanted = run(tmp_path).stdout
-    for damage in (lambda data: b"", lambda data: data[:len(data) // 2], lambda data: data[:-9] + bytes(9), lambda data: b"garbage" * 100):
+    for damage in (
+        lambda data: b"",
+        lambda data: data[: len(data) // 2],
+        lambda data: data[:-9] + bytes(9),
+        lambda data: b"garbage" * 100,
+    ):
         for path in entries(tmp_path):
             with open(path, "rb") as file:
                 data = file.read()
@@ -84,10 +99,19 @@ def test_command(tmp_path):
     run(tmp_path)
 
     def command(action):
-        return subprocess.run([sys.executable, "-m", "xlafront", "cache", action], capture_output=True, text=True, timeout=60,
-                              env={**os.environ, "XLAFRONT_CACHE_DIR": str(tmp_path)}).stdout
+        return subprocess.run(
+            [sys.executable, "-m", "xlafront", "cache", action],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**os.environ, "XLAFRONT_CACHE_DIR": str(tmp_path)},
+        ).stdout
 
-    assert str(tmp_path) in command("info") and f"programs:  {len(entries(tmp_path))}" in command("info") and command("path").strip() == str(tmp_path)
+    assert (
+        str(tmp_path) in command("info")
+        and f"programs:  {len(entries(tmp_path))}" in command("info")
+        and command("path").strip() == str(tmp_path)
+    )
     assert f"removed {len(entries(tmp_path))}" in command("clear") and entries(tmp_path) == []
 
 

@@ -34,8 +34,13 @@ def test_notebooks(path):
 
 
 def test_demo(tmp_path):
-    done = subprocess.run([sys.executable, "-m", "xlafront", "demo", "--steps", "40", "--plot", str(tmp_path / "loss.svg")], capture_output=True,
-                          text=True, timeout=300, env={**os.environ, "XLA_FLAGS": "", "XLAFRONT_PLATFORMS": ""})
+    done = subprocess.run(
+        [sys.executable, "-m", "xlafront", "demo", "--steps", "40", "--plot", str(tmp_path / "loss.svg")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "XLA_FLAGS": "", "XLAFRONT_PLATFORMS": ""},
+    )
     assert done.returncode == 0, done.stderr
     assert "4 cpu device(s)" in done.stdout and "step 40/40" in done.stdout and "accuracy" in done.stdout
     assert "<polyline" in (tmp_path / "loss.svg").read_text()

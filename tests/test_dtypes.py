@@ -11,19 +11,33 @@ import xlafront.numpy as xnp
 from xlafront.core import dtypes
 
 # The table of the reference's documentation; i*, f*, c* are Python scalars.
-NAMES = dict(zip("b1 u1 u2 u4 u8 i1 i2 i4 i8 bf f2 f4 f8 c4 c8".split(), """bool uint8 uint16 uint32 uint64 int8 int16 int32 int64
-    bfloat16 float16 float32 float64 complex64 complex128""".split()))
+NAMES = dict(
+    zip(
+        "b1 u1 u2 u4 u8 i1 i2 i4 i8 bf f2 f4 f8 c4 c8".split(),
+        """bool uint8 uint16 uint32 uint64 int8 int16 int32 int64
+    bfloat16 float16 float32 float64 complex64 complex128""".split(),
+    )
+)
 COLUMNS = "b1 u1 u2 u4 u8 i1 i2 i4 i8 bf f2 f4 f8 c4 c8 i* f* c*".split()
 TABLE = {
-    "b1": "b1 u1 u2 u4 u8 i1 i2 i4 i8 bf f2 f4 f8 c4 c8 i* f* c*", "u1": "u1 u1 u2 u4 u8 i2 i2 i4 i8 bf f2 f4 f8 c4 c8 u1 f* c*",
-    "u2": "u2 u2 u2 u4 u8 i4 i4 i4 i8 bf f2 f4 f8 c4 c8 u2 f* c*", "u4": "u4 u4 u4 u4 u8 i8 i8 i8 i8 bf f2 f4 f8 c4 c8 u4 f* c*",
-    "u8": "u8 u8 u8 u8 u8 f* f* f* f* bf f2 f4 f8 c4 c8 u8 f* c*", "i1": "i1 i2 i4 i8 f* i1 i2 i4 i8 bf f2 f4 f8 c4 c8 i1 f* c*",
-    "i2": "i2 i2 i4 i8 f* i2 i2 i4 i8 bf f2 f4 f8 c4 c8 i2 f* c*", "i4": "i4 i4 i4 i8 f* i4 i4 i4 i8 bf f2 f4 f8 c4 c8 i4 f* c*",
-    "i8": "i8 i8 i8 i8 f* i8 i8 i8 i8 bf f2 f4 f8 c4 c8 i8 f* c*", "bf": "bf bf bf bf bf bf bf bf bf bf f4 f4 f8 c4 c8 bf bf c4",
-    "f2": "f2 f2 f2 f2 f2 f2 f2 f2 f2 f4 f2 f4 f8 c4 c8 f2 f2 c4", "f4": "f4 f4 f4 f4 f4 f4 f4 f4 f4 f4 f4 f4 f8 c4 c8 f4 f4 c4",
-    "f8": "f8 f8 f8 f8 f8 f8 f8 f8 f8 f8 f8 f8 f8 c8 c8 f8 f8 c8", "c4": "c4 c4 c4 c4 c4 c4 c4 c4 c4 c4 c4 c4 c8 c4 c8 c4 c4 c4",
-    "c8": "c8 c8 c8 c8 c8 c8 c8 c8 c8 c8 c8 c8 c8 c8 c8 c8 c8 c8", "i*": "i* u1 u2 u4 u8 i1 i2 i4 i8 bf f2 f4 f8 c4 c8 i* f* c*",
-    "f*": "f* f* f* f* f* f* f* f* f* bf f2 f4 f8 c4 c8 f* f* c*", "c*": "c* c* c* c* c* c* c* c* c* c4 c4 c4 c8 c4 c8 c* c* c*",
+    "b1": "b1 u1 u2 u4 u8 i1 i2 i4 i8 bf f2 f4 f8 c4 c8 i* f* c*",
+    "u1": "u1 u1 u2 u4 u8 i2 i2 i4 i8 bf f2 f4 f8 c4 c8 u1 f* c*",
+    "u2": "u2 u2 u2 u4 u8 i4 i4 i4 i8 bf f2 f4 f8 c4 c8 u2 f* c*",
+    "u4": "u4 u4 u4 u4 u8 i8 i8 i8 i8 bf f2 f4 f8 c4 c8 u4 f* c*",
+    "u8": "u8 u8 u8 u8 u8 f* f* f* f* bf f2 f4 f8 c4 c8 u8 f* c*",
+    "i1": "i1 i2 i4 i8 f* i1 i2 i4 i8 bf f2 f4 f8 c4 c8 i1 f* c*",
+    "i2": "i2 i2 i4 i8 f* i2 i2 i4 i8 bf f2 f4 f8 c4 c8 i2 f* c*",
+    "i4": "i4 i4 i4 i8 f* i4 i4 i4 i8 bf f2 f4 f8 c4 c8 i4 f* c*",
+    "i8": "i8 i8 i8 i8 f* i8 i8 i8 i8 bf f2 f4 f8 c4 c8 i8 f* c*",
+    "bf": "bf bf bf bf bf bf bf bf bf bf f4 f4 f8 c4 c8 bf bf c4",
+    "f2": "f2 f2 f2 f2 f2 f2 f2 f2 f2 f4 f2 f4 f8 c4 c8 f2 f2 c4",
+    "f4": "f4 f4 f4 f4 f4 f4 f4 f4 f4 f4 f4 f4 f8 c4 c8 f4 f4 c4",
+    "f8": "f8 f8 f8 f8 f8 f8 f8 f8 f8 f8 f8 f8 f8 c8 c8 f8 f8 c8",
+    "c4": "c4 c4 c4 c4 c4 c4 c4 c4 c4 c4 c4 c4 c8 c4 c8 c4 c4 c4",
+    "c8": "c8 c8 c8 c8 c8 c8 c8 c8 c8 c8 c8 c8 c8 c8 c8 c8 c8 c8",
+    "i*": "i* u1 u2 u4 u8 i1 i2 i4 i8 bf f2 f4 f8 c4 c8 i* f* c*",
+    "f*": "f* f* f* f* f* f* f* f* f* bf f2 f4 f8 c4 c8 f* f* c*",
+    "c*": "c* c* c* c* c* c* c* c* c* c4 c4 c4 c8 c4 c8 c* c* c*",
 }
 SCALARS = {"i*": 1, "f*": 1.0, "c*": 1j}
 WEAK = {"i*": dtypes.int64, "f*": dtypes.float64, "c*": dtypes.complex128}
@@ -38,7 +52,9 @@ def test_promotion_table():
         for row, entries in TABLE.items():
             for column, wanted in zip(COLUMNS, entries.split()):
                 d, weak = dtypes.lattice_result_type(operand(row), operand(column))
-                assert (d, weak) == ((WEAK[wanted], True) if wanted in WEAK else (dtypes.dtype(NAMES[wanted]), False)), (row, column)
+                assert (d, weak) == (
+                    (WEAK[wanted], True) if wanted in WEAK else (dtypes.dtype(NAMES[wanted]), False)
+                ), (row, column)
 
 
 def test_promotion_in_32_bits():
@@ -60,7 +76,13 @@ def test_promotion_is_a_lattice():
 
 
 def test_results_have_the_promoted_type():
-    for a, b in (("int8", "uint8"), ("bfloat16", "float16"), ("int32", "float16"), ("bool", "int8"), ("float32", "complex64")):
+    for a, b in (
+        ("int8", "uint8"),
+        ("bfloat16", "float16"),
+        ("int32", "float16"),
+        ("bool", "int8"),
+        ("float32", "complex64"),
+    ):
         result = xnp.ones((), a) + xnp.ones((), b)
         assert result.dtype == xnp.promote_types(getattr(xnp, a), getattr(xnp, b))
     x = xnp.ones(2, "bfloat16")
@@ -109,8 +131,16 @@ def test_64_bits_are_off_and_can_be_switched_on():
 def test_limits_and_kinds():
     assert xnp.finfo("bfloat16").bits == 16 and float(xnp.finfo(xnp.float8_e4m3fn).max) == 448
     assert xnp.iinfo("int4").max == 7 and xnp.iinfo(np.uint8).max == 255
-    assert xnp.issubdtype(xnp.bfloat16, np.floating) and xnp.issubdtype("int4", np.integer) and not xnp.issubdtype("int4", np.floating)
-    assert xnp.isdtype(np.int8, "signed integer") and xnp.isdtype(xnp.bfloat16, "real floating") and xnp.isdtype(np.bool_, ("bool", "integral"))
+    assert (
+        xnp.issubdtype(xnp.bfloat16, np.floating)
+        and xnp.issubdtype("int4", np.integer)
+        and not xnp.issubdtype("int4", np.floating)
+    )
+    assert (
+        xnp.isdtype(np.int8, "signed integer")
+        and xnp.isdtype(xnp.bfloat16, "real floating")
+        and xnp.isdtype(np.bool_, ("bool", "integral"))
+    )
     assert xf.dtypes.itemsize_bits("int4") == 4 and xf.dtypes.scalar_type_of(np.int8(1)) is int
     assert xf.dtypes.canonicalize_dtype("int64") == np.int32
 

@@ -9,19 +9,59 @@ import xlafront.numpy as xnp
 A = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
 i = np.array([1, 2])
 KEYS = {
-    "int": 1, "negative": -1, "ints": (1, 2, 3), "mixed": (1, slice(None), -1), "slice": slice(1, 3), "open slice": slice(1, None),
-    "empty slice": slice(2, 1), "step": slice(None, None, 2), "reverse": slice(None, None, -1), "reverse step": (slice(None), slice(3, 0, -2)),
-    "ellipsis": Ellipsis, "ellipsis last": (Ellipsis, 0), "newaxis": None, "newaxes": (None, 1, None, Ellipsis), "empty": (),
-    "array": i, "array 2d": np.array([[0, 1], [2, 0]]), "negative array": np.array([-1, 0, -3]), "array and slice": (slice(None), i),
-    "apart": (i, slice(None), i), "adjacent": (slice(None), i, i), "apart by int": (0, slice(None), i), "int and array": (slice(None), i, 0),
-    "with newaxis": (i, None, i), "newaxis apart": (0, None, i), "outer": (i[:, None], i[None]), "three": (i, i, i),
-    "step and array": (slice(None, None, 2), i), "reverse and array": (slice(None, None, -1), slice(1, 3), i), "slice and array": (i, slice(1, 3)),
-    "mask": A > 30, "mask rows": np.array([True, False, True]), "mask 2d": np.ones((3, 4), bool), "slice and mask": (slice(1, 3), A[0, :, 0] > 3),
-    "mask and array": (np.array([True, False, True]), i), "true": True, "false": False, "no positions": np.zeros(0, int),
-    "np int": np.int64(1), "uint8": np.array([1, 2], np.uint8), "list in tuple": (slice(None), [1, 2]), "scalar array": np.array(1),
+    "int": 1,
+    "negative": -1,
+    "ints": (1, 2, 3),
+    "mixed": (1, slice(None), -1),
+    "slice": slice(1, 3),
+    "open slice": slice(1, None),
+    "empty slice": slice(2, 1),
+    "step": slice(None, None, 2),
+    "reverse": slice(None, None, -1),
+    "reverse step": (slice(None), slice(3, 0, -2)),
+    "ellipsis": Ellipsis,
+    "ellipsis last": (Ellipsis, 0),
+    "newaxis": None,
+    "newaxes": (None, 1, None, Ellipsis),
+    "empty": (),
+    "array": i,
+    "array 2d": np.array([[0, 1], [2, 0]]),
+    "negative array": np.array([-1, 0, -3]),
+    "array and slice": (slice(None), i),
+    "apart": (i, slice(None), i),
+    "adjacent": (slice(None), i, i),
+    "apart by int": (0, slice(None), i),
+    "int and array": (slice(None), i, 0),
+    "with newaxis": (i, None, i),
+    "newaxis apart": (0, None, i),
+    "outer": (i[:, None], i[None]),
+    "three": (i, i, i),
+    "step and array": (slice(None, None, 2), i),
+    "reverse and array": (slice(None, None, -1), slice(1, 3), i),
+    "slice and array": (i, slice(1, 3)),
+    "mask": A > 30,
+    "mask rows": np.array([True, False, True]),
+    "mask 2d": np.ones((3, 4), bool),
+    "slice and mask": (slice(1, 3), A[0, :, 0] > 3),
+    "mask and array": (np.array([True, False, True]), i),
+    "true": True,
+    "false": False,
+    "no positions": np.zeros(0, int),
+    "np int": np.int64(1),
+    "uint8": np.array([1, 2], np.uint8),
+    "list in tuple": (slice(None), [1, 2]),
+    "scalar array": np.array(1),
 }
-UPDATES = {"set": None, "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "min": np.minimum, "max": np.maximum,
-           "divide": np.divide, "power": np.power}
+UPDATES = {
+    "set": None,
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "divide": np.divide,
+    "power": np.power,
+}
 
 
 @pytest.mark.parametrize("name", KEYS)
@@ -56,13 +96,20 @@ def test_repeated_positions(method):
     x = np.array([2.0, 3.0, 4.0], np.float32)
     wanted = x.copy()
     UPDATES[method].at(wanted, [0, 0, 2], np.float32(2))
-    np.testing.assert_allclose(np.asarray(getattr(xnp.asarray(x).at[xnp.array([0, 0, 2])], method)(2)), wanted, rtol=1e-6)
+    np.testing.assert_allclose(
+        np.asarray(getattr(xnp.asarray(x).at[xnp.array([0, 0, 2])], method)(2)), wanted, rtol=1e-6
+    )
 
 
 def test_positions_outside():
     """As the reference does by default: reads take the nearest element, writes are dropped."""
     x = xnp.arange(5.0)
-    for get in (lambda k: x[k], lambda k: xf.jit(lambda x: x[k])(x), lambda k: x[xnp.array(k)], lambda k: xf.jit(lambda x, k: x[k])(x, k)):
+    for get in (
+        lambda k: x[k],
+        lambda k: xf.jit(lambda x: x[k])(x),
+        lambda k: x[xnp.array(k)],
+        lambda k: xf.jit(lambda x, k: x[k])(x, k),
+    ):
         assert get(7) == 4 and get(-7) == 0
     for k in (7, -7, xnp.array([7, -7])):
         assert x.at[k].set(9.0).tolist() == x.tolist()
@@ -112,12 +159,22 @@ def test_sized_nonzero():
     assert xnp.where(x > 0, size=5, fill_value=-1)[0].tolist() == [1, 3, -1, -1, -1]
 
 
-@pytest.mark.parametrize("key, error, words", [
-    ([0, 1], TypeError, "xnp.array"), ("a", TypeError, "string"), (1.0, TypeError, "integers"), (np.array([1.0]), TypeError, "integers"),
-    ((0, 0, 0, 0), IndexError, "too many"), ({}, IndexError, "dict"), (object(), IndexError, "object"),
-    (np.array([True, False]), IndexError, "shape"), (slice(None, None, 0), ValueError, "zero"), ((Ellipsis, Ellipsis), IndexError, "ellipsis"),
-    (slice(1.5, 2), TypeError, "integer|index"),
-])
+@pytest.mark.parametrize(
+    "key, error, words",
+    [
+        ([0, 1], TypeError, "xnp.array"),
+        ("a", TypeError, "string"),
+        (1.0, TypeError, "integers"),
+        (np.array([1.0]), TypeError, "integers"),
+        ((0, 0, 0, 0), IndexError, "too many"),
+        ({}, IndexError, "dict"),
+        (object(), IndexError, "object"),
+        (np.array([True, False]), IndexError, "shape"),
+        (slice(None, None, 0), ValueError, "zero"),
+        ((Ellipsis, Ellipsis), IndexError, "ellipsis"),
+        (slice(1.5, 2), TypeError, "integer|index"),
+    ],
+)
 def test_bad_keys(key, error, words):
     x = xnp.asarray(A)
     with pytest.raises(error, match=words):

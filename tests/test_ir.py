@@ -16,7 +16,9 @@ def program(f, *args):
 
 def test_printing():
     text = str(program(lambda x, y: xnp.dot(xnp.sin(x), y) + 1, np.ones((2, 3), np.float32), np.ones(3, np.float32)))
-    assert text == """{ lambda ; a:f32[2,3] b:f32[3]. let
+    assert (
+        text
+        == """{ lambda ; a:f32[2,3] b:f32[3]. let
     c:f32[2,3] = sin a
     d:f32[2] = dot_general[
       dimension_numbers=(((1,), (0,)), ((), ()))
@@ -25,6 +27,7 @@ def test_printing():
     ] c b
     e:f32[2] = add d 1.0:f32[]
   in (e,) }"""
+    )
     assert "jaxpr={ lambda ; c:f32[]. let d:f32[] = sin c in (d,) }" in str(program(lambda x: xf.jit(xnp.sin)(x), 1.0))
     assert "test_ir.py" in program(lambda x: x + 1, 1.0).pretty_print(source_info=True)
 
@@ -54,7 +57,9 @@ class Noise(Effect):
 
 
 def test_effects():
-    noisy = core.Primitive("noisy", abstract=lambda x: x, lower=lambda ctx, x: x, effects=lambda x: frozenset([Noise()]))
+    noisy = core.Primitive(
+        "noisy", abstract=lambda x: x, lower=lambda ctx, x: x, effects=lambda x: frozenset([Noise()])
+    )
     closed = program(lambda x: (noisy.bind(x), xnp.sin(x))[1], 1.0)
     assert len(closed.effects) == 1
     pruned, _ = dce_jaxpr(closed.jaxpr, [True])
@@ -70,18 +75,33 @@ def test_checker():
     sin, cos, mul = closed.eqns
     jaxpr = closed.jaxpr
     for broken, words in (
-            (jaxpr.replace(eqns=[mul, sin, cos]), "nothing before it binds"), (jaxpr.replace(eqns=[sin, sin, cos, mul]), "bound twice"),
-            (jaxpr.replace(outvars=[ir.Var(jaxpr.invars[0].aval)]), "result"), (jaxpr.replace(effects=frozenset([Noise()])), "effects"),
-            (jaxpr.replace(eqns=[sin.replace(outvars=[ir.Var(core.ShapedArray((2,), np.float32))])], outvars=[]), r"float32\[2\]")):
+        (jaxpr.replace(eqns=[mul, sin, cos]), "nothing before it binds"),
+        (jaxpr.replace(eqns=[sin, sin, cos, mul]), "bound twice"),
+        (jaxpr.replace(outvars=[ir.Var(jaxpr.invars[0].aval)]), "result"),
+        (jaxpr.replace(effects=frozenset([Noise()])), "effects"),
+        (
+            jaxpr.replace(eqns=[sin.replace(outvars=[ir.Var(core.ShapedArray((2,), np.float32))])], outvars=[]),
+            r"float32\[2\]",
+        ),
+    ):
         with pytest.raises(xf.errors.JaxprTypeError, match=words):
             core.check_jaxpr(broken)
 
 
 def test_types_are_interned():
     a, b = core.ShapedArray((2, 3), np.dtype(np.float32)), core.ShapedArray((2, 3), np.float32)
-    assert a is b and a is not core.ShapedArray((2, 3), np.float32, weak_type=True) and str(a) == "float32[2,3]" and a.size == 6
+    assert (
+        a is b
+        and a is not core.ShapedArray((2, 3), np.float32, weak_type=True)
+        and str(a) == "float32[2,3]"
+        and a.size == 6
+    )
     s = xf.ShapeDtypeStruct((2,), "float32")
-    assert s == xf.ShapeDtypeStruct((2,), np.float32) and repr(s) == "ShapeDtypeStruct(shape=(2,), dtype=float32)" and hash(s) == hash(s.update())
+    assert (
+        s == xf.ShapeDtypeStruct((2,), np.float32)
+        and repr(s) == "ShapeDtypeStruct(shape=(2,), dtype=float32)"
+        and hash(s) == hash(s.update())
+    )
 
 
 def test_a_primitive_from_outside():
@@ -89,8 +109,12 @@ def test_a_primitive_from_outside():
     from xlafront.lax.elementwise import mul
     from xlafront.lax.families import elementwise
 
-    triple = elementwise("triple", lambda ctx, x: ctx.op("stablehlo.add", [ctx.op("stablehlo.add", [x, x]), x]), "float",
-                         derivatives=(lambda g, y, x: mul(g, np.float32(3)),))
+    triple = elementwise(
+        "triple",
+        lambda ctx, x: ctx.op("stablehlo.add", [ctx.op("stablehlo.add", [x, x]), x]),
+        "float",
+        derivatives=(lambda g, y, x: mul(g, np.float32(3)),),
+    )
     f = lambda x: triple.bind(x)  # noqa: E731
     assert f(np.float32(2)) == 6 and xf.jit(f)(np.float32(2)) == 6 and xf.grad(f)(np.float32(2)) == 3
     assert xf.vmap(f)(np.arange(3, dtype=np.float32)).tolist() == [0, 3, 6]

@@ -42,14 +42,28 @@ def test_traced_once_for_each_signature():
 
 def test_python_and_numpy_scalars():
     f = xf.jit(lambda x: x + 1)
-    assert f(2) == 3 and f(2).weak_type and f(2.5) == 3.5 and f(np.int8(2)).dtype == np.int8 and f(True) == 2 and f(1j) == 1 + 1j
+    assert (
+        f(2) == 3
+        and f(2).weak_type
+        and f(2.5) == 3.5
+        and f(np.int8(2)).dtype == np.int8
+        and f(True) == 2
+        and f(1j) == 1 + 1j
+    )
     assert not f(np.float32(2)).weak_type and f(np.ones(2)).dtype == np.float32
 
 
 def test_pytrees_in_and_out():
-    f = xf.jit(lambda tree, *rest, scale: {"sum": tree["a"] + rest[0][1], "rest": (rest, None), "scaled": tree["a"] * scale})
+    f = xf.jit(
+        lambda tree, *rest, scale: {"sum": tree["a"] + rest[0][1], "rest": (rest, None), "scaled": tree["a"] * scale}
+    )
     out = f({"a": xnp.ones(2)}, [1, 2.0], 7, scale=3)
-    assert out["sum"].tolist() == [3, 3] and out["rest"][1] is None and out["rest"][0][1] == 7 and out["scaled"].tolist() == [3, 3]
+    assert (
+        out["sum"].tolist() == [3, 3]
+        and out["rest"][1] is None
+        and out["rest"][0][1] == 7
+        and out["scaled"].tolist() == [3, 3]
+    )
 
 
 def test_static_arguments():
@@ -89,7 +103,9 @@ def test_nested_calls_are_one_function_of_the_module():
     program = xf.jit(lambda x: layer(layer(layer(x))))
     text = program.lower(1.0).as_text()
     assert text.count("call @") == 3 and text.count("stablehlo.tanh") == 1
-    np.testing.assert_allclose(float(program(0.3)), functools.reduce(lambda x, _: np.tanh(x) * 2, range(3), 0.3), rtol=1e-6)
+    np.testing.assert_allclose(
+        float(program(0.3)), functools.reduce(lambda x, _: np.tanh(x) * 2, range(3), 0.3), rtol=1e-6
+    )
     flat = xf.jit(lambda x: xf.jit(lambda v: v + 1, inline=True)(x))
     assert "call @" not in flat.lower(1.0).as_text()
 
@@ -105,7 +121,9 @@ def test_large_constants_are_arguments_of_the_executable():
 
 def test_unused_arguments():
     f = xf.jit(lambda x, unused: x * 2)
-    assert f.lower(1.0, xnp.ones(1000)).as_text().count("%arg") == xf.jit(lambda x: x * 2).lower(1.0).as_text().count("%arg")
+    assert f.lower(1.0, xnp.ones(1000)).as_text().count("%arg") == xf.jit(lambda x: x * 2).lower(1.0).as_text().count(
+        "%arg"
+    )
     assert "tensor<7xf32>" in xf.jit(lambda x, u: x, keep_unused=True).lower(1.0, xnp.ones(7)).as_text()
     assert f(2.0, xnp.ones(3)) == 4 and xf.jit(lambda x, y: y)(1, 2) == 2 and xf.jit(lambda x: 5)(1) == 5
 
@@ -129,7 +147,11 @@ def test_stages():
     traced = f.trace(xf.ShapeDtypeStruct((2, 3), "float32"), 2)
     assert traced.out_info == {"y": xf.ShapeDtypeStruct((2, 2), "float32")} and traced.fun_name == "<lambda>"
     lowered = traced.lower()
-    assert "stablehlo.dot_general" in lowered.as_text() and "HloModule" in lowered.as_text("hlo") and lowered.out_info["y"].shape == (2, 2)
+    assert (
+        "stablehlo.dot_general" in lowered.as_text()
+        and "HloModule" in lowered.as_text("hlo")
+        and lowered.out_info["y"].shape == (2, 2)
+    )
     compiled = lowered.compile()
     assert compiled(xnp.ones((2, 3)))["y"].tolist() == [[6, 6], [6, 6]]
     assert compiled.cost_analysis()["flops"] > 0 and compiled.memory_analysis().argument_size_in_bytes == 24
@@ -162,7 +184,9 @@ def test_inspection():
     assert str(program) == "{ lambda ; a:f32[]. let b:f32[] = sin a; c:f32[] = mul b 2.0:f32[] in (c,) }"
     program, shape = xf.make_jaxpr(lambda x, n: [x] * n, static_argnums=1, return_shape=True)(xnp.ones(2), 2)
     assert shape == [xf.ShapeDtypeStruct((2,), "float32")] * 2 and len(program.out_avals) == 2
-    assert xf.eval_shape(xnp.matmul, xf.ShapeDtypeStruct((2, 3), "float32"), np.ones((3, 4), np.float32)) == xf.ShapeDtypeStruct((2, 4), "float32")
+    assert xf.eval_shape(
+        xnp.matmul, xf.ShapeDtypeStruct((2, 3), "float32"), np.ones((3, 4), np.float32)
+    ) == xf.ShapeDtypeStruct((2, 4), "float32")
     assert str(xf.typeof(xnp.ones(3))) == "float32[3]" and xf.typeof(1).weak_type
 
 
@@ -199,7 +223,16 @@ def test_explanations(caplog):
     with xf.explain_cache_misses(True), caplog.at_level(logging.WARNING, "xlafront"):
         f(x[0]), f(x[1]), f(x[2]), f(x[2], n=2), f(2.0)
     lines = [m for m in caplog.messages if m.startswith("<lambda>")]
-    for line, words in zip(lines, ("first time", "argument x changed its shape from (3,) to (4,)", "dtype from float32 to int32", "'n' is given|static argument n is given", "shape")):
+    for line, words in zip(
+        lines,
+        (
+            "first time",
+            "argument x changed its shape from (3,) to (4,)",
+            "dtype from float32 to int32",
+            "'n' is given|static argument n is given",
+            "shape",
+        ),
+    ):
         assert any(w in line for w in words.split("|")), line
     caplog.clear()
     with xf.log_compiles(True), caplog.at_level(logging.WARNING, "xlafront"):

@@ -11,28 +11,79 @@ from xlafront import lax
 UNIT, REAL, POSITIVE, BIG = (-0.9, 0.9), (-2.0, 2.0), (0.2, 3.0), (1.1, 3.0)
 # name, NumPy's function, range of arguments, differentiable
 UNARY = [
-    ("neg", np.negative, REAL, True), ("exp", np.exp, REAL, True), ("exp2", np.exp2, REAL, True), ("expm1", np.expm1, REAL, True),
-    ("log", np.log, POSITIVE, True), ("log1p", np.log1p, POSITIVE, True), ("sin", np.sin, REAL, True), ("cos", np.cos, REAL, True),
-    ("tan", np.tan, UNIT, True), ("tanh", np.tanh, REAL, True), ("sinh", np.sinh, REAL, True), ("cosh", np.cosh, REAL, True),
-    ("asin", np.arcsin, UNIT, True), ("acos", np.arccos, UNIT, True), ("atan", np.arctan, REAL, True), ("asinh", np.arcsinh, REAL, True),
-    ("acosh", np.arccosh, BIG, True), ("atanh", np.arctanh, UNIT, True), ("logistic", sp.expit, REAL, True), ("sqrt", np.sqrt, POSITIVE, True),
-    ("rsqrt", lambda x: 1 / np.sqrt(x), POSITIVE, True), ("cbrt", np.cbrt, POSITIVE, True), ("square", np.square, REAL, True),
-    ("abs", np.abs, POSITIVE, True), ("sign", np.sign, REAL, False), ("floor", np.floor, REAL, False), ("ceil", np.ceil, REAL, False),
-    ("is_finite", np.isfinite, REAL, False), ("erf", sp.erf, REAL, True), ("erfc", sp.erfc, REAL, True), ("erf_inv", sp.erfinv, UNIT, True),
-    ("lgamma", sp.gammaln, POSITIVE, True), ("digamma", sp.digamma, POSITIVE, True), ("reciprocal", np.reciprocal, POSITIVE, True),
+    ("neg", np.negative, REAL, True),
+    ("exp", np.exp, REAL, True),
+    ("exp2", np.exp2, REAL, True),
+    ("expm1", np.expm1, REAL, True),
+    ("log", np.log, POSITIVE, True),
+    ("log1p", np.log1p, POSITIVE, True),
+    ("sin", np.sin, REAL, True),
+    ("cos", np.cos, REAL, True),
+    ("tan", np.tan, UNIT, True),
+    ("tanh", np.tanh, REAL, True),
+    ("sinh", np.sinh, REAL, True),
+    ("cosh", np.cosh, REAL, True),
+    ("asin", np.arcsin, UNIT, True),
+    ("acos", np.arccos, UNIT, True),
+    ("atan", np.arctan, REAL, True),
+    ("asinh", np.arcsinh, REAL, True),
+    ("acosh", np.arccosh, BIG, True),
+    ("atanh", np.arctanh, UNIT, True),
+    ("logistic", sp.expit, REAL, True),
+    ("sqrt", np.sqrt, POSITIVE, True),
+    ("rsqrt", lambda x: 1 / np.sqrt(x), POSITIVE, True),
+    ("cbrt", np.cbrt, POSITIVE, True),
+    ("square", np.square, REAL, True),
+    ("abs", np.abs, POSITIVE, True),
+    ("sign", np.sign, REAL, False),
+    ("floor", np.floor, REAL, False),
+    ("ceil", np.ceil, REAL, False),
+    ("is_finite", np.isfinite, REAL, False),
+    ("erf", sp.erf, REAL, True),
+    ("erfc", sp.erfc, REAL, True),
+    ("erf_inv", sp.erfinv, UNIT, True),
+    ("lgamma", sp.gammaln, POSITIVE, True),
+    ("digamma", sp.digamma, POSITIVE, True),
+    ("reciprocal", np.reciprocal, POSITIVE, True),
 ]
 BINARY = [
-    ("add", np.add, REAL, REAL, True), ("sub", np.subtract, REAL, REAL, True), ("mul", np.multiply, REAL, REAL, True),
-    ("div", np.divide, REAL, POSITIVE, True), ("rem", np.fmod, REAL, POSITIVE, True), ("max", np.maximum, REAL, REAL, True),
-    ("min", np.minimum, REAL, REAL, True), ("atan2", np.arctan2, REAL, POSITIVE, True), ("pow", np.power, POSITIVE, REAL, True),
-    ("nextafter", np.nextafter, REAL, REAL, False), ("zeta", sp.zeta, BIG, POSITIVE, False), ("polygamma", lambda n, x: sp.polygamma(n, x), None, POSITIVE, False),
-    *[(name, function, REAL, REAL, False) for name, function in (
-        ("eq", np.equal), ("ne", np.not_equal), ("lt", np.less), ("le", np.less_equal), ("gt", np.greater), ("ge", np.greater_equal))],
+    ("add", np.add, REAL, REAL, True),
+    ("sub", np.subtract, REAL, REAL, True),
+    ("mul", np.multiply, REAL, REAL, True),
+    ("div", np.divide, REAL, POSITIVE, True),
+    ("rem", np.fmod, REAL, POSITIVE, True),
+    ("max", np.maximum, REAL, REAL, True),
+    ("min", np.minimum, REAL, REAL, True),
+    ("atan2", np.arctan2, REAL, POSITIVE, True),
+    ("pow", np.power, POSITIVE, REAL, True),
+    ("nextafter", np.nextafter, REAL, REAL, False),
+    ("zeta", sp.zeta, BIG, POSITIVE, False),
+    ("polygamma", lambda n, x: sp.polygamma(n, x), None, POSITIVE, False),
+    *[
+        (name, function, REAL, REAL, False)
+        for name, function in (
+            ("eq", np.equal),
+            ("ne", np.not_equal),
+            ("lt", np.less),
+            ("le", np.less_equal),
+            ("gt", np.greater),
+            ("ge", np.greater_equal),
+        )
+    ],
 ]
 INTEGERS = [
-    ("add", np.add), ("sub", np.subtract), ("mul", np.multiply), ("max", np.maximum), ("min", np.minimum), ("bitwise_and", np.bitwise_and),
-    ("bitwise_or", np.bitwise_or), ("bitwise_xor", np.bitwise_xor), ("shift_left", np.left_shift), ("shift_right_arithmetic", np.right_shift),
-    ("eq", np.equal), ("lt", np.less),
+    ("add", np.add),
+    ("sub", np.subtract),
+    ("mul", np.multiply),
+    ("max", np.maximum),
+    ("min", np.minimum),
+    ("bitwise_and", np.bitwise_and),
+    ("bitwise_or", np.bitwise_or),
+    ("bitwise_xor", np.bitwise_xor),
+    ("shift_left", np.left_shift),
+    ("shift_right_arithmetic", np.right_shift),
+    ("eq", np.equal),
+    ("lt", np.less),
 ]
 
 
@@ -48,7 +99,9 @@ def test_unary(name, theirs, interval, smooth, rng):
     for dtype in (np.float32, np.float16):
         x = sample(rng, interval, dtype=dtype)
         tolerance = 4e-6 if dtype == np.float32 else 4e-3
-        np.testing.assert_allclose(np.asarray(f(x)).astype(np.float32), theirs(x.astype(np.float64)), rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(
+            np.asarray(f(x)).astype(np.float32), theirs(x.astype(np.float64)), rtol=tolerance, atol=tolerance
+        )
     for shape in ((), (0, 2), (1,)):
         x = sample(rng, interval, shape)
         assert np.asarray(f(x)).shape == shape
@@ -64,7 +117,9 @@ def test_binary(name, theirs, first, second, smooth, rng):
     f = getattr(lax, name)
     x, y = sample(rng, first), sample(rng, second)
     np.testing.assert_allclose(np.asarray(f(x, y)), theirs(x, y), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(np.asarray(f(x, y.flat[0])), theirs(x, y.flat[0]), rtol=1e-5, atol=1e-6)  # a scalar beside an array
+    np.testing.assert_allclose(
+        np.asarray(f(x, y.flat[0])), theirs(x, y.flat[0]), rtol=1e-5, atol=1e-6
+    )  # a scalar beside an array
     check_batching(f, [x, y])
     check_batching(f, [x, y.flat[0]])
     if smooth:
@@ -96,9 +151,23 @@ def test_bits(rng):
     assert lax.shift_right_logical(y, np.int32(3)).tolist() == (y.view(np.uint32) >> 3).view(np.int32).tolist()
 
 
-COMPLEX = [("exp", np.exp), ("log", np.log), ("sin", np.sin), ("cos", np.cos), ("tanh", np.tanh), ("sqrt", np.sqrt), ("abs", np.abs),
-           ("real", np.real), ("imag", np.imag), ("conj", np.conj), ("neg", np.negative), ("square", np.square), ("sign", np.sign),
-           ("atan", np.arctan), ("asinh", np.arcsinh)]
+COMPLEX = [
+    ("exp", np.exp),
+    ("log", np.log),
+    ("sin", np.sin),
+    ("cos", np.cos),
+    ("tanh", np.tanh),
+    ("sqrt", np.sqrt),
+    ("abs", np.abs),
+    ("real", np.real),
+    ("imag", np.imag),
+    ("conj", np.conj),
+    ("neg", np.negative),
+    ("square", np.square),
+    ("sign", np.sign),
+    ("atan", np.arctan),
+    ("asinh", np.arcsinh),
+]
 
 
 @pytest.mark.parametrize("name, theirs", COMPLEX, ids=[row[0] for row in COMPLEX])
@@ -132,7 +201,21 @@ def test_rounding(rng):
     assert float(lax.reduce_precision(np.float32(1 + 2**-9), exponent_bits=8, mantissa_bits=7)) == 1.0
 
 
-CONVERSIONS = ["bool", "int8", "uint8", "int16", "int32", "uint32", "float16", "bfloat16", "float32", "complex64", "float8_e4m3fn", "int4", "uint4"]
+CONVERSIONS = [
+    "bool",
+    "int8",
+    "uint8",
+    "int16",
+    "int32",
+    "uint32",
+    "float16",
+    "bfloat16",
+    "float32",
+    "complex64",
+    "float8_e4m3fn",
+    "int4",
+    "uint4",
+]
 
 
 @pytest.mark.parametrize("old", CONVERSIONS)
@@ -145,12 +228,19 @@ def test_conversion(old):
         d = getattr(xnp, new).dtype
         ours = np.asarray(lax.convert_element_type(source, d))
         assert ours.dtype == d
-        wanted = source.astype(np.complex64).real.astype(np.float32) if old == "complex64" else source.astype(np.float32)
+        wanted = (
+            source.astype(np.complex64).real.astype(np.float32) if old == "complex64" else source.astype(np.float32)
+        )
         np.testing.assert_array_equal(ours.astype(np.complex64).real, wanted.astype(d).astype(np.complex64).real)
 
 
 def test_conversion_of_values_with_meaning():
-    assert lax.convert_element_type(np.array([0.5, 0.0, -3.0, np.nan], np.float32), bool).tolist() == [True, False, True, True]
+    assert lax.convert_element_type(np.array([0.5, 0.0, -3.0, np.nan], np.float32), bool).tolist() == [
+        True,
+        False,
+        True,
+        True,
+    ]
     assert lax.convert_element_type(np.float32(-1.7), np.int32) == -1
     assert lax.convert_element_type(np.array([300, -1]), np.int8).tolist() == [44, -1]
     assert lax.bitcast_convert_type(np.float32(1.0), np.int32) == 0x3F800000

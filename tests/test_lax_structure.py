@@ -14,7 +14,11 @@ M = A[0]
 # name: (ours, theirs, arguments); all of them linear or smooth in each argument
 ROWS = {
     "broadcast": (lambda x: lax.broadcast(x, (2,)), lambda x: np.broadcast_to(x, (2, *x.shape)), (M,)),
-    "broadcast_in_dim": (lambda x: lax.broadcast_in_dim(x, (3, 2, 4), (0, 2)), lambda x: np.broadcast_to(x[:, None], (3, 2, 4)), (M,)),
+    "broadcast_in_dim": (
+        lambda x: lax.broadcast_in_dim(x, (3, 2, 4), (0, 2)),
+        lambda x: np.broadcast_to(x[:, None], (3, 2, 4)),
+        (M,),
+    ),
     "stretch": (lambda x: lax.broadcast_in_dim(x, (3, 4), (0, 1)), lambda x: np.broadcast_to(x, (3, 4)), (M[:1],)),
     "reshape": (lambda x: lax.reshape(x, (4, 6)), lambda x: x.reshape(4, 6), (A,)),
     "transpose": (lambda x: lax.transpose(x, (2, 0, 1)), lambda x: x.transpose(2, 0, 1), (A,)),
@@ -24,12 +28,18 @@ ROWS = {
     "slice": (lambda x: lax.slice(x, (0, 1, 0), (2, 3, 4), (1, 1, 2)), lambda x: x[:, 1:3, ::2], (A,)),
     "slice_in_dim": (lambda x: lax.slice_in_dim(x, 1, None, 2, 2), lambda x: x[:, :, 1::2], (A,)),
     "concatenate": (lambda x, y: lax.concatenate([x, y], 1), lambda x, y: np.concatenate([x, y], 1), (M, M[:, :2])),
-    "pad": (lambda x, v: lax.pad(x, v, ((1, 2, 0), (0, 0, 1))), lambda x, v: np.pad(
-        np.insert(x, [1, 2, 3], v, axis=1), ((1, 2), (0, 0)), constant_values=v), (M, np.float32(2.5))),
+    "pad": (
+        lambda x, v: lax.pad(x, v, ((1, 2, 0), (0, 0, 1))),
+        lambda x, v: np.pad(np.insert(x, [1, 2, 3], v, axis=1), ((1, 2), (0, 0)), constant_values=v),
+        (M, np.float32(2.5)),
+    ),
     "negative pad": (lambda x: lax.pad(x, 0.0, ((-1, 0, 0), (0, -2, 0))), lambda x: x[1:, :-2], (M,)),
     "dynamic_slice": (lambda x: lax.dynamic_slice(x, (1, 2), (2, 2)), lambda x: x[1:3, 2:4], (M,)),
-    "dynamic_update_slice": (lambda x, y: lax.dynamic_update_slice(x, y, (1, 1)), lambda x, y: np.concatenate(
-        [x[:1], np.concatenate([x[1:2, :1], y, x[1:2, 3:]], 1), x[2:]]), (M, M[:1, :2] * 3)),
+    "dynamic_update_slice": (
+        lambda x, y: lax.dynamic_update_slice(x, y, (1, 1)),
+        lambda x, y: np.concatenate([x[:1], np.concatenate([x[1:2, :1], y, x[1:2, 3:]], 1), x[2:]]),
+        (M, M[:1, :2] * 3),
+    ),
     "reduce_sum": (lambda x: lax.reduce_sum(x, (0, 2)), lambda x: x.sum((0, 2)), (A,)),
     "reduce_prod": (lambda x: lax.reduce_prod(x, (1,)), lambda x: x.prod(1), (A,)),
     "reduce_max": (lambda x: lax.reduce_max(x, (1,)), lambda x: x.max(1), (A,)),
@@ -41,19 +51,33 @@ ROWS = {
     "cummin": (lambda x: lax.cummin(x, 1), lambda x: np.minimum.accumulate(x, 1), (M,)),
     "cumlogsumexp": (lambda x: lax.cumlogsumexp(x, 1), lambda x: np.logaddexp.accumulate(x, 1), (M,)),
     "dot": (lambda x, y: lax.dot(x, y), lambda x, y: x @ y, (M, M.T)),
-    "dot_general": (lambda x, y: lax.dot_general(x, y, (((2,), (1,)), ((0,), (0,)))), lambda x, y: np.einsum("bij,bjk->bik", x, y),
-                    (A, A.transpose(0, 2, 1))),
-    "two contractions": (lambda x, y: lax.dot_general(x, y, (((0, 2), (1, 0)), ((), ()))), lambda x, y: np.einsum("iaj,jik->ak", x, y),
-                         (A, np.ascontiguousarray(A.transpose(2, 0, 1)))),
+    "dot_general": (
+        lambda x, y: lax.dot_general(x, y, (((2,), (1,)), ((0,), (0,)))),
+        lambda x, y: np.einsum("bij,bjk->bik", x, y),
+        (A, A.transpose(0, 2, 1)),
+    ),
+    "two contractions": (
+        lambda x, y: lax.dot_general(x, y, (((0, 2), (1, 0)), ((), ()))),
+        lambda x, y: np.einsum("iaj,jik->ak", x, y),
+        (A, np.ascontiguousarray(A.transpose(2, 0, 1))),
+    ),
     "sort": (lambda x: lax.sort(x, 1), lambda x: np.sort(x, 1), (A,)),
-    "sort_key_val": (lambda x, y: lax.sort_key_val(x, y)[1], lambda x, y: np.take_along_axis(y, np.argsort(x, -1), -1), (M, M * 2)),
+    "sort_key_val": (
+        lambda x, y: lax.sort_key_val(x, y)[1],
+        lambda x, y: np.take_along_axis(y, np.argsort(x, -1), -1),
+        (M, M * 2),
+    ),
     "top_k": (lambda x: lax.top_k(x, 2)[0], lambda x: np.sort(x, -1)[..., ::-1][..., :2], (M,)),
     "stack": (lambda x, y: lax.stack([x, y], 1), lambda x, y: np.stack([x, y], 1), (M, M)),
     "split": (lambda x: lax.split(x, (1, 3), 1), lambda x: [x[:, :1], x[:, 1:]], (M,)),
     "tile": (lambda x: lax.tile(x, (2, 3)), lambda x: np.tile(x, (2, 3)), (M,)),
     "collapse": (lambda x: lax.collapse(x, 0, 2), lambda x: x.reshape(6, 4), (A,)),
     "associative_scan": (lambda x: lax.associative_scan(lambda a, b: a * b, x, axis=1), lambda x: x.cumprod(1), (M,)),
-    "associative_scan reverse": (lambda x: lax.associative_scan(lambda a, b: a + b, x, reverse=True), lambda x: x[::-1].cumsum(0)[::-1], (M,)),
+    "associative_scan reverse": (
+        lambda x: lax.associative_scan(lambda a, b: a + b, x, reverse=True),
+        lambda x: x[::-1].cumsum(0)[::-1],
+        (M,),
+    ),
 }
 
 
@@ -89,8 +113,17 @@ def test_gather(shape, indices, numbers, sizes, brute, rng):
     check_batching(lambda x, i: lax.gather(x, i, numbers, sizes), [x, index])
 
 
-@pytest.mark.parametrize("name, combine", [("scatter", None), ("scatter_add", np.add), ("scatter_sub", np.subtract),
-                                           ("scatter_mul", np.multiply), ("scatter_min", np.minimum), ("scatter_max", np.maximum)])
+@pytest.mark.parametrize(
+    "name, combine",
+    [
+        ("scatter", None),
+        ("scatter_add", np.add),
+        ("scatter_sub", np.subtract),
+        ("scatter_mul", np.multiply),
+        ("scatter_min", np.minimum),
+        ("scatter_max", np.maximum),
+    ],
+)
 def test_scatter(name, combine, rng):
     x, updates = rng.normal(size=(5, 3)).astype(np.float32), rng.normal(size=(2, 3)).astype(np.float32)
     index = np.array([[4], [1]], np.int32)
@@ -111,7 +144,7 @@ def test_scatter(name, combine, rng):
 def test_dynamic_positions(rng):
     for start in (-1, 0, 2, 9):  # negative ones count from the end, all are moved inside
         inside = min(max(start + 3 if start < 0 else start, 0), 1)
-        np.testing.assert_array_equal(np.asarray(lax.dynamic_slice_in_dim(M, start, 2)), M[inside:inside + 2])
+        np.testing.assert_array_equal(np.asarray(lax.dynamic_slice_in_dim(M, start, 2)), M[inside : inside + 2])
     check_batching(lambda x, i: lax.dynamic_slice(x, (i, i), (2, 2)), [M, np.int32(1) * np.ones((), np.int32)])
     check_batching(lambda x, u, i: lax.dynamic_update_slice(x, u, (i, 0)), [M, M[:1], np.ones((), np.int32)])
 
@@ -128,8 +161,12 @@ def test_reduce():
     assert lax.reduce(x, np.float32(0), lax.add, (1,)).tolist() == [6, 15]
     assert lax.reduce(x, np.float32(1), lambda a, b: a * b, (0, 1)) == math.factorial(6)
     assert lax.reduce(x, np.float32(-1), lambda a, b: lax.max(lax.abs(a), lax.abs(b)), (0,)).tolist() == [4, 5, 6]
-    values, places = lax.reduce((x, np.tile(np.arange(3, dtype=np.int32), (2, 1))), (np.float32(-9), np.int32(-1)), lambda a, b: (
-        lax.max(a[0], b[0]), lax.select(a[0] >= b[0], a[1], b[1])), (1,))
+    values, places = lax.reduce(
+        (x, np.tile(np.arange(3, dtype=np.int32), (2, 1))),
+        (np.float32(-9), np.int32(-1)),
+        lambda a, b: (lax.max(a[0], b[0]), lax.select(a[0] >= b[0], a[1], b[1])),
+        (1,),
+    )
     assert values.tolist() == [3, 6] and places.tolist() == [2, 2]
 
 
@@ -175,11 +212,20 @@ def test_sort_order():
 
 
 BAD = [
-    (lambda: lax.reshape(M, (5, 5)), "reshape"), (lambda: lax.transpose(M, (0, 0)), "transpose"), (lambda: lax.broadcast_in_dim(M, (3,), (0, 1)), "broadcast"),
-    (lambda: lax.concatenate([M, M[:, :2]], 0), "concatenate"), (lambda: lax.concatenate([], 0), "at least one"),
-    (lambda: lax.dot(M, M), "dot"), (lambda: lax.squeeze(M, (0,)), "squeeze"), (lambda: lax.slice(M, (0, 0), (9, 4)), "slice"),
-    (lambda: lax.reduce_sum(M, (5,)), "axis|dimension"), (lambda: lax.dynamic_slice(M, (0,), (1, 1)), "start"), (lambda: lax.pad(M, 0.0, ((0, 0, 0),)), "pad"),
-    (lambda: lax.iota(bool, 3), "iota"), (lambda: lax.top_k(M, 9), "top_k"), (lambda: lax.split(M, (1, 1), 1), "add up"),
+    (lambda: lax.reshape(M, (5, 5)), "reshape"),
+    (lambda: lax.transpose(M, (0, 0)), "transpose"),
+    (lambda: lax.broadcast_in_dim(M, (3,), (0, 1)), "broadcast"),
+    (lambda: lax.concatenate([M, M[:, :2]], 0), "concatenate"),
+    (lambda: lax.concatenate([], 0), "at least one"),
+    (lambda: lax.dot(M, M), "dot"),
+    (lambda: lax.squeeze(M, (0,)), "squeeze"),
+    (lambda: lax.slice(M, (0, 0), (9, 4)), "slice"),
+    (lambda: lax.reduce_sum(M, (5,)), "axis|dimension"),
+    (lambda: lax.dynamic_slice(M, (0,), (1, 1)), "start"),
+    (lambda: lax.pad(M, 0.0, ((0, 0, 0),)), "pad"),
+    (lambda: lax.iota(bool, 3), "iota"),
+    (lambda: lax.top_k(M, 9), "top_k"),
+    (lambda: lax.split(M, (1, 1), 1), "add up"),
     (lambda: lax.gather(M, np.array([[0.5]]), GATHERS[0][2], (1, 4)), "integer"),
 ]
 

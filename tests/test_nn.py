@@ -12,12 +12,26 @@ from xlafront import nn
 X = np.array([-3.0, -1.0, -0.2, 0.4, 1.0, 2.5, 7.0])
 sigmoid = sp.expit
 FORMULAS = {
-    "relu": lambda x: np.maximum(x, 0), "relu6": lambda x: np.clip(x, 0, 6), "sigmoid": sigmoid, "softplus": lambda x: np.log1p(np.exp(x)),
-    "soft_sign": lambda x: x / (1 + np.abs(x)), "silu": lambda x: x * sigmoid(x), "swish": lambda x: x * sigmoid(x), "log_sigmoid": lambda x: np.log(sigmoid(x)),
-    "elu": lambda x: np.where(x > 0, x, np.expm1(x)), "leaky_relu": lambda x: np.where(x > 0, x, 0.01 * x), "hard_tanh": lambda x: np.clip(x, -1, 1),
-    "celu": lambda x: np.maximum(x, 0) + np.minimum(0, np.expm1(x)), "hard_sigmoid": lambda x: np.clip(x + 3, 0, 6) / 6, "hard_silu": lambda x: x * np.clip(x + 3, 0, 6) / 6,
-    "mish": lambda x: x * np.tanh(np.log1p(np.exp(x))), "squareplus": lambda x: (x + np.sqrt(x * x + 4)) / 2, "tanh": np.tanh, "identity": lambda x: x,
-    "selu": lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x)), "sparse_plus": lambda x: np.where(x <= -1, 0, np.where(x >= 1, x, (x + 1) ** 2 / 4)),
+    "relu": lambda x: np.maximum(x, 0),
+    "relu6": lambda x: np.clip(x, 0, 6),
+    "sigmoid": sigmoid,
+    "softplus": lambda x: np.log1p(np.exp(x)),
+    "soft_sign": lambda x: x / (1 + np.abs(x)),
+    "silu": lambda x: x * sigmoid(x),
+    "swish": lambda x: x * sigmoid(x),
+    "log_sigmoid": lambda x: np.log(sigmoid(x)),
+    "elu": lambda x: np.where(x > 0, x, np.expm1(x)),
+    "leaky_relu": lambda x: np.where(x > 0, x, 0.01 * x),
+    "hard_tanh": lambda x: np.clip(x, -1, 1),
+    "celu": lambda x: np.maximum(x, 0) + np.minimum(0, np.expm1(x)),
+    "hard_sigmoid": lambda x: np.clip(x + 3, 0, 6) / 6,
+    "hard_silu": lambda x: x * np.clip(x + 3, 0, 6) / 6,
+    "mish": lambda x: x * np.tanh(np.log1p(np.exp(x))),
+    "squareplus": lambda x: (x + np.sqrt(x * x + 4)) / 2,
+    "tanh": np.tanh,
+    "identity": lambda x: x,
+    "selu": lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x)),
+    "sparse_plus": lambda x: np.where(x <= -1, 0, np.where(x >= 1, x, (x + 1) ** 2 / 4)),
     "sparse_sigmoid": lambda x: np.clip((x + 1) / 2, 0, 1),
 }
 
@@ -32,8 +46,15 @@ def test_activations(name, rng):
 
 
 def test_gelu():
-    np.testing.assert_allclose(np.asarray(nn.gelu(X, approximate=False)), X * 0.5 * (1 + sp.erf(X / np.sqrt(2))), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(np.asarray(nn.gelu(X)), 0.5 * X * (1 + np.tanh(np.sqrt(2 / np.pi) * (X + 0.044715 * X**3))), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        np.asarray(nn.gelu(X, approximate=False)), X * 0.5 * (1 + sp.erf(X / np.sqrt(2))), rtol=1e-5, atol=1e-6
+    )
+    np.testing.assert_allclose(
+        np.asarray(nn.gelu(X)),
+        0.5 * X * (1 + np.tanh(np.sqrt(2 / np.pi) * (X + 0.044715 * X**3))),
+        rtol=1e-5,
+        atol=1e-6,
+    )
 
 
 def test_softmax_family(rng):
@@ -48,8 +69,15 @@ def test_softmax_family(rng):
     np.testing.assert_allclose([float(size), float(sign)], [sp.logsumexp(x), -1], rtol=1e-5)
     np.testing.assert_allclose(float(nn.logmeanexp(x)), sp.logsumexp(x) - np.log(x.size), rtol=1e-5)
     mask = x > 0
-    np.testing.assert_allclose(np.asarray(nn.softmax(x, where=mask)), np.where(mask, np.exp(x) / np.sum(np.exp(x), -1, where=mask, keepdims=True), 0), rtol=1e-5)
-    assert np.isneginf(nn.logsumexp(xnp.array([-np.inf, -np.inf]))) and nn.softmax(xnp.array([1e4, 0.0])).tolist() == [1, 0]
+    np.testing.assert_allclose(
+        np.asarray(nn.softmax(x, where=mask)),
+        np.where(mask, np.exp(x) / np.sum(np.exp(x), -1, where=mask, keepdims=True), 0),
+        rtol=1e-5,
+    )
+    assert np.isneginf(nn.logsumexp(xnp.array([-np.inf, -np.inf]))) and nn.softmax(xnp.array([1e4, 0.0])).tolist() == [
+        1,
+        0,
+    ]
     check_derivatives(nn.softmax, [x], rng)
     check_derivatives(nn.log_softmax, [x], rng)
     check_derivatives(nn.logsumexp, [x], rng)
@@ -58,10 +86,19 @@ def test_softmax_family(rng):
 def test_standardize_glu_one_hot(rng):
     x = rng.normal(size=(3, 6))
     for algorithm in ("fast", "stable"):
-        np.testing.assert_allclose(np.asarray(nn.standardize(x, algorithm=algorithm)), (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            np.asarray(nn.standardize(x, algorithm=algorithm)),
+            (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5),
+            rtol=1e-4,
+            atol=1e-5,
+        )
     np.testing.assert_allclose(np.asarray(nn.glu(x)), x[:, :3] * sigmoid(x[:, 3:]), rtol=1e-5)
-    np.testing.assert_array_equal(np.asarray(nn.one_hot(np.array([0, 2, 5, -1]), 3)), [[1, 0, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0]])
-    assert nn.one_hot(np.array([[0], [1]]), 2, axis=0).shape == (2, 2, 1) and nn.one_hot(1, 3, dtype="int32").tolist() == [0, 1, 0]
+    np.testing.assert_array_equal(
+        np.asarray(nn.one_hot(np.array([0, 2, 5, -1]), 3)), [[1, 0, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0]]
+    )
+    assert nn.one_hot(np.array([[0], [1]]), 2, axis=0).shape == (2, 2, 1) and nn.one_hot(
+        1, 3, dtype="int32"
+    ).tolist() == [0, 1, 0]
     with pytest.raises(ValueError, match="odd"):
         nn.glu(x[:, :5])
 
@@ -75,12 +112,25 @@ def test_attention(rng):
     q, k, v = (rng.normal(size=(2, 5, 4, 3)) for _ in range(3))
     every = np.ones((5, 5), bool)
     rows, columns = np.indices((5, 5))
-    for options, mask in (({}, every), ({"is_causal": True}, rows >= columns), ({"local_window_size": 1}, abs(rows - columns) <= 1),
-                          ({"key_value_seq_lengths": np.array([3, 5])}, columns[None, None] < np.array([3, 5])[:, None, None, None])):
-        np.testing.assert_allclose(np.asarray(nn.dot_product_attention(q, k, v, **options)), attention(q, k, v, mask), rtol=1e-4, atol=1e-5)
+    for options, mask in (
+        ({}, every),
+        ({"is_causal": True}, rows >= columns),
+        ({"local_window_size": 1}, abs(rows - columns) <= 1),
+        ({"key_value_seq_lengths": np.array([3, 5])}, columns[None, None] < np.array([3, 5])[:, None, None, None]),
+    ):
+        np.testing.assert_allclose(
+            np.asarray(nn.dot_product_attention(q, k, v, **options)), attention(q, k, v, mask), rtol=1e-4, atol=1e-5
+        )
     grouped = nn.dot_product_attention(q, k[:, :, :2], v[:, :, :2])
-    np.testing.assert_allclose(np.asarray(grouped), attention(q, np.repeat(k[:, :, :2], 2, 2), np.repeat(v[:, :, :2], 2, 2), every), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(np.asarray(nn.dot_product_attention(q[0], k[0], v[0])), attention(q, k, v, every)[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        np.asarray(grouped),
+        attention(q, np.repeat(k[:, :, :2], 2, 2), np.repeat(v[:, :, :2], 2, 2), every),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+    np.testing.assert_allclose(
+        np.asarray(nn.dot_product_attention(q[0], k[0], v[0])), attention(q, k, v, every)[0], rtol=1e-4, atol=1e-5
+    )
     with pytest.raises(TypeError, match="query"):
         nn.dot_product_attention(q, k[..., :2], v)
 
@@ -88,14 +138,33 @@ def test_attention(rng):
 def test_initializers():
     """As the reference gives them for the same key, and with the variance they promise."""
     key = xf.random.key(3)
-    np.testing.assert_allclose(np.asarray(nn.initializers.glorot_uniform()(key, (2, 3))), [[-0.9332041144371033, 0.959926187992096, 0.3263484835624695],
-                               [1.0420334339141846, -0.4855499863624573, 0.1817082315683365]], rtol=1e-6)
-    np.testing.assert_allclose(np.asarray(nn.initializers.lecun_normal()(key, (2, 3))), [[-1.0610356330871582, 1.1198928356170654, 0.2928430438041687],
-                               [1.3543111085891724, -0.4484679698944092, 0.16057848930358887]], rtol=1e-6)
-    for name, variance in (("he_normal", 2 / 200), ("he_uniform", 2 / 200), ("glorot_normal", 2 / 300), ("lecun_uniform", 1 / 200)):
+    np.testing.assert_allclose(
+        np.asarray(nn.initializers.glorot_uniform()(key, (2, 3))),
+        [
+            [-0.9332041144371033, 0.959926187992096, 0.3263484835624695],
+            [1.0420334339141846, -0.4855499863624573, 0.1817082315683365],
+        ],
+        rtol=1e-6,
+    )
+    np.testing.assert_allclose(
+        np.asarray(nn.initializers.lecun_normal()(key, (2, 3))),
+        [
+            [-1.0610356330871582, 1.1198928356170654, 0.2928430438041687],
+            [1.3543111085891724, -0.4484679698944092, 0.16057848930358887],
+        ],
+        rtol=1e-6,
+    )
+    for name, variance in (
+        ("he_normal", 2 / 200),
+        ("he_uniform", 2 / 200),
+        ("glorot_normal", 2 / 300),
+        ("lecun_uniform", 1 / 200),
+    ):
         values = np.asarray(getattr(nn.initializers, name)()(key, (200, 100)))
         assert abs(values.var() / variance - 1) < 0.05 and abs(values.mean()) < 0.01
-    assert nn.initializers.zeros(key, (2,)).tolist() == [0, 0] and nn.initializers.constant(3.0)(key, (2,)).tolist() == [3, 3]
+    assert nn.initializers.zeros(key, (2,)).tolist() == [0, 0] and nn.initializers.constant(3.0)(
+        key, (2,)
+    ).tolist() == [3, 3]
     with pytest.raises(ValueError, match="two dimensions"):
         nn.initializers.he_normal()(key, (3,))
     with pytest.raises(ValueError, match="fan_in"):

@@ -31,90 +31,254 @@ INTEGER = "bitwise_and bitwise_or bitwise_xor left_shift right_shift".split()
 
 CALLS = [
     *[(f"n.{name}", (P,)) for name in UNARY],
-    *[(f"n.{name}", (I,)) for name in "negative absolute sign floor ceil trunc square isfinite isnan signbit sin sqrt".split()],
-    *[(f"n.{name}", (C,)) for name in "negative absolute exp sin cos tanh sqrt log square real imag conjugate angle isfinite".split()],
-    *[(f"n.{name}", (M / 10,)) for name in "arcsin arccos arctanh".split()], ("n.arccosh", (P + 1,)),
+    *[
+        (f"n.{name}", (I,))
+        for name in "negative absolute sign floor ceil trunc square isfinite isnan signbit sin sqrt".split()
+    ],
+    *[
+        (f"n.{name}", (C,))
+        for name in "negative absolute exp sin cos tanh sqrt log square real imag conjugate angle isfinite".split()
+    ],
+    *[(f"n.{name}", (M / 10,)) for name in "arcsin arccos arctanh".split()],
+    ("n.arccosh", (P + 1,)),
     *[(f"n.{name}", (P, P[:1] + 0.5)) for name in BINARY],
-    *[(f"n.{name}", (M, I)) for name in "add multiply true_divide maximum less logical_and floor_divide remainder".split()],
+    *[
+        (f"n.{name}", (M, I))
+        for name in "add multiply true_divide maximum less logical_and floor_divide remainder".split()
+    ],
     *[(f"n.{name}", (I, np.int32(3))) for name in "floor_divide remainder fmod power add".split()],
-    *[(f"n.{name}", (np.abs(I), np.int32(3))) for name in INTEGER], ("n.invert", (I,)), ("n.bitwise_count", (np.abs(I),)),
-    ("n.divmod", (I, np.int32(3))), ("n.divmod", (M, np.float32(0.7))), ("n.clip", (M, -0.5, 0.5)), ("n.round", (M * 10, 1)),
-    ("n.round", (I * 7, -1)), ("n.where", (B, M, 0.0)), ("n.nan_ok", ()),
+    *[(f"n.{name}", (np.abs(I), np.int32(3))) for name in INTEGER],
+    ("n.invert", (I,)),
+    ("n.bitwise_count", (np.abs(I),)),
+    ("n.divmod", (I, np.int32(3))),
+    ("n.divmod", (M, np.float32(0.7))),
+    ("n.clip", (M, -0.5, 0.5)),
+    ("n.round", (M * 10, 1)),
+    ("n.round", (I * 7, -1)),
+    ("n.where", (B, M, 0.0)),
+    ("n.nan_ok", ()),
     # shapes
-    ("n.reshape", (M, (4, 3))), ("n.reshape", (M, -1)), ("lambda x: n.reshape(x, (2, 6), order='F')", (M,)), ("n.ravel", (T,)),
-    ("n.transpose", (T,)), ("n.transpose", (T, (1, 2, 0))), ("n.swapaxes", (T, 0, 2)), ("n.moveaxis", (T, 0, -1)),
-    ("n.moveaxis", (T, (0, 1), (2, 0))), ("n.rollaxis", (T, 2)), ("n.expand_dims", (M, 1)), ("n.expand_dims", (M, (0, 2))),
-    ("n.squeeze", (M[None, :, None],)), ("lambda x: n.squeeze(x, 0)", (M[None],)), ("n.broadcast_to", (V, (2, 6))),
-    ("n.matrix_transpose", (T,)), ("n.flip", (T,)), ("n.flip", (T, 1)), ("n.fliplr", (M,)), ("n.flipud", (M,)), ("n.rot90", (M,)),
-    ("n.rot90", (M, 3)), ("n.roll", (M, 2)), ("n.roll", (M, -1, 1)), ("n.roll", (M, (1, 2), (0, 1))), ("n.repeat", (M, 2)),
-    ("n.repeat", (M, 2, 1)), ("n.repeat", (V, np.array([1, 0, 2, 1, 0, 3]))), ("n.tile", (M, 2)), ("n.tile", (M, (2, 1, 2))),
-    ("n.atleast_1d", (np.float32(3),)), ("n.atleast_2d", (V,)), ("n.atleast_3d", (V,)), ("n.atleast_3d", (M,)),
-    ("lambda a, b: n.concatenate([a, b])", (M, M)), ("lambda a, b: n.concatenate([a, b], 1)", (M, I)),
-    ("lambda a, b: n.concatenate([a, b], None)", (M, V)), ("lambda a, b: n.stack([a, b], 1)", (M, M)),
-    ("lambda a, b: n.vstack([a, b])", (V, V)), ("lambda a, b: n.hstack([a, b])", (M, M)), ("lambda a, b: n.dstack([a, b])", (M, M)),
-    ("lambda a, b: n.column_stack([a, b])", (V, V)), ("lambda a: n.block([[a, a], [a, a]])", (M,)), ("n.append", (M, V)),
-    ("lambda x: n.split(x, 2, 1)", (M,)), ("lambda x: n.split(x, [1, 3], 1)", (M,)), ("lambda x: n.array_split(x, 4)", (V,)),
-    ("lambda x: n.hsplit(x, 2)", (M,)), ("lambda x: n.vsplit(x, 3)", (M,)), ("lambda x: n.dsplit(x, 2)", (T,)),
-    ("lambda x: n.unstack(x)", (M,)), ("lambda x, y: n.broadcast_arrays(x, y)", (V, V[:, None])),
-    ("n.diag", (V,)), ("n.diag", (V, 1)), ("n.diag", (S,)), ("n.diag", (S, -1)), ("n.diagflat", (M,)), ("n.diagonal", (T, 1)),
-    ("n.trace", (S,)), ("n.trace", (T, 1, 0, 2)), ("n.tril", (S,)), ("n.triu", (S, 1)), ("n.tril", (M, -1)),
-    ("n.pad", (M, 1)), ("n.pad", (M, ((1, 2), (0, 1)))), *[("lambda x, mode: n.pad(x, 2, mode)", (M, mode)) for mode in (
-        "edge", "reflect", "symmetric", "wrap", "maximum", "minimum", "mean", "median", "linear_ramp")],
+    ("n.reshape", (M, (4, 3))),
+    ("n.reshape", (M, -1)),
+    ("lambda x: n.reshape(x, (2, 6), order='F')", (M,)),
+    ("n.ravel", (T,)),
+    ("n.transpose", (T,)),
+    ("n.transpose", (T, (1, 2, 0))),
+    ("n.swapaxes", (T, 0, 2)),
+    ("n.moveaxis", (T, 0, -1)),
+    ("n.moveaxis", (T, (0, 1), (2, 0))),
+    ("n.rollaxis", (T, 2)),
+    ("n.expand_dims", (M, 1)),
+    ("n.expand_dims", (M, (0, 2))),
+    ("n.squeeze", (M[None, :, None],)),
+    ("lambda x: n.squeeze(x, 0)", (M[None],)),
+    ("n.broadcast_to", (V, (2, 6))),
+    ("n.matrix_transpose", (T,)),
+    ("n.flip", (T,)),
+    ("n.flip", (T, 1)),
+    ("n.fliplr", (M,)),
+    ("n.flipud", (M,)),
+    ("n.rot90", (M,)),
+    ("n.rot90", (M, 3)),
+    ("n.roll", (M, 2)),
+    ("n.roll", (M, -1, 1)),
+    ("n.roll", (M, (1, 2), (0, 1))),
+    ("n.repeat", (M, 2)),
+    ("n.repeat", (M, 2, 1)),
+    ("n.repeat", (V, np.array([1, 0, 2, 1, 0, 3]))),
+    ("n.tile", (M, 2)),
+    ("n.tile", (M, (2, 1, 2))),
+    ("n.atleast_1d", (np.float32(3),)),
+    ("n.atleast_2d", (V,)),
+    ("n.atleast_3d", (V,)),
+    ("n.atleast_3d", (M,)),
+    ("lambda a, b: n.concatenate([a, b])", (M, M)),
+    ("lambda a, b: n.concatenate([a, b], 1)", (M, I)),
+    ("lambda a, b: n.concatenate([a, b], None)", (M, V)),
+    ("lambda a, b: n.stack([a, b], 1)", (M, M)),
+    ("lambda a, b: n.vstack([a, b])", (V, V)),
+    ("lambda a, b: n.hstack([a, b])", (M, M)),
+    ("lambda a, b: n.dstack([a, b])", (M, M)),
+    ("lambda a, b: n.column_stack([a, b])", (V, V)),
+    ("lambda a: n.block([[a, a], [a, a]])", (M,)),
+    ("n.append", (M, V)),
+    ("lambda x: n.split(x, 2, 1)", (M,)),
+    ("lambda x: n.split(x, [1, 3], 1)", (M,)),
+    ("lambda x: n.array_split(x, 4)", (V,)),
+    ("lambda x: n.hsplit(x, 2)", (M,)),
+    ("lambda x: n.vsplit(x, 3)", (M,)),
+    ("lambda x: n.dsplit(x, 2)", (T,)),
+    ("lambda x: n.unstack(x)", (M,)),
+    ("lambda x, y: n.broadcast_arrays(x, y)", (V, V[:, None])),
+    ("n.diag", (V,)),
+    ("n.diag", (V, 1)),
+    ("n.diag", (S,)),
+    ("n.diag", (S, -1)),
+    ("n.diagflat", (M,)),
+    ("n.diagonal", (T, 1)),
+    ("n.trace", (S,)),
+    ("n.trace", (T, 1, 0, 2)),
+    ("n.tril", (S,)),
+    ("n.triu", (S, 1)),
+    ("n.tril", (M, -1)),
+    ("n.pad", (M, 1)),
+    ("n.pad", (M, ((1, 2), (0, 1)))),
+    *[
+        ("lambda x, mode: n.pad(x, 2, mode)", (M, mode))
+        for mode in ("edge", "reflect", "symmetric", "wrap", "maximum", "minimum", "mean", "median", "linear_ramp")
+    ],
     ("lambda x: n.pad(x, 2, 'constant', constant_values=(1, 2))", (M,)),
-    ("lambda x: n.pad(x, 5, 'reflect')", (V,)), ("lambda x: n.pad(x, 7, 'wrap')", (V,)),
+    ("lambda x: n.pad(x, 5, 'reflect')", (V,)),
+    ("lambda x: n.pad(x, 7, 'wrap')", (V,)),
     ("lambda a, b: n.select([a > 0, a < -1], [a, b], 7)", (M, M * 2)),
     # reductions
-    *[(f"n.{name}", (T,)) for name in "sum prod max min mean var std all any argmax argmin median ptp count_nonzero".split()],
-    *[(f"lambda x: n.{name}(x, axis=1)", (T,)) for name in "sum prod max min mean var std all any argmax argmin median ptp".split()],
-    *[(f"lambda x: n.{name}(x, axis=(0, 2), keepdims=True)", (T,)) for name in "sum prod max min mean var std all any median".split()],
+    *[
+        (f"n.{name}", (T,))
+        for name in "sum prod max min mean var std all any argmax argmin median ptp count_nonzero".split()
+    ],
+    *[
+        (f"lambda x: n.{name}(x, axis=1)", (T,))
+        for name in "sum prod max min mean var std all any argmax argmin median ptp".split()
+    ],
+    *[
+        (f"lambda x: n.{name}(x, axis=(0, 2), keepdims=True)", (T,))
+        for name in "sum prod max min mean var std all any median".split()
+    ],
     *[(f"lambda x: n.{name}(x, axis=0, keepdims=True)", (T,)) for name in "argmax argmin".split()],
-    *[(f"n.{name}", (I,)) for name in "sum prod max mean any".split()], *[(f"n.{name}", (B,)) for name in "sum all any mean".split()],
+    *[(f"n.{name}", (I,)) for name in "sum prod max mean any".split()],
+    *[(f"n.{name}", (B,)) for name in "sum all any mean".split()],
     *[(f"n.{name}", (C,)) for name in "sum prod mean var std".split()],
     *[(f"n.{name}", (N,)) for name in "nansum nanprod nanmax nanmin nanmean nanvar nanstd".split()],
     *[(f"lambda x: n.{name}(x, axis=1)", (N,)) for name in "nansum nanmean nanstd".split()],
-    ("lambda x, w: n.sum(x, where=w)", (M, B)), ("lambda x, w: n.mean(x, axis=0, where=w | True)", (M, B)),
-    ("lambda x, w: n.max(x, where=w, initial=-9.0)", (M, B)), ("lambda x: n.sum(x, initial=3.0)", (M,)),
-    ("lambda x: n.var(x, ddof=1)", (M,)), ("lambda x: n.std(x, axis=0, ddof=1)", (M,)), ("n.sum", (Z,)), ("n.prod", (Z,)),
-    ("lambda x: n.sum(x, axis=0)", (Z,)), ("n.cumsum", (M,)), ("n.cumsum", (M, 1)), ("n.cumprod", (M, 0)), ("n.cumsum", (I, 0)),
-    ("lambda x, w: n.average(x, axis=1, weights=w)", (M, np.arange(1, 5, dtype=np.float32))), ("n.average", (M,)),
-    ("n.percentile", (M, 30)), ("lambda x: n.quantile(x, np.array([0.1, 0.9], np.float32), axis=1)", (M,)),
+    ("lambda x, w: n.sum(x, where=w)", (M, B)),
+    ("lambda x, w: n.mean(x, axis=0, where=w | True)", (M, B)),
+    ("lambda x, w: n.max(x, where=w, initial=-9.0)", (M, B)),
+    ("lambda x: n.sum(x, initial=3.0)", (M,)),
+    ("lambda x: n.var(x, ddof=1)", (M,)),
+    ("lambda x: n.std(x, axis=0, ddof=1)", (M,)),
+    ("n.sum", (Z,)),
+    ("n.prod", (Z,)),
+    ("lambda x: n.sum(x, axis=0)", (Z,)),
+    ("n.cumsum", (M,)),
+    ("n.cumsum", (M, 1)),
+    ("n.cumprod", (M, 0)),
+    ("n.cumsum", (I, 0)),
+    ("lambda x, w: n.average(x, axis=1, weights=w)", (M, np.arange(1, 5, dtype=np.float32))),
+    ("n.average", (M,)),
+    ("n.percentile", (M, 30)),
+    ("lambda x: n.quantile(x, np.array([0.1, 0.9], np.float32), axis=1)", (M,)),
     *[("lambda x, m: n.quantile(x, 0.4, method=m)", (V, m)) for m in "linear lower higher midpoint nearest".split()],
-    ("n.argmax", (np.array([1, np.nan, 3, np.nan], np.float32),)), ("n.max", (np.array([1, np.nan], np.float32),)),
+    ("n.argmax", (np.array([1, np.nan, 3, np.nan], np.float32),)),
+    ("n.max", (np.array([1, np.nan], np.float32),)),
     # sorting and searching
-    ("n.sort", (M,)), ("n.sort", (M, 0)), ("lambda x: n.sort(x, None)", (M,)), ("n.argsort", (M,)), ("n.argsort", (M, 0)),
-    ("n.sort", (np.array([3, np.nan, -0.0, 0.0, -np.inf, 1], np.float32),)), ("n.sort", (I,)), ("n.sort", (C.ravel(),)),
-    ("lambda x: n.argsort(x, stable=True)", (U,)), ("lambda x: n.lexsort((x, x[::-1]))", (U,)),
-    ("lambda x, v: n.searchsorted(x, v)", (np.sort(V), M)), ("lambda x, v: n.searchsorted(x, v, side='right')", (np.sort(U), U)),
-    ("lambda x: n.digitize(x, np.array([-1, 0, 1], np.float32))", (V,)), ("lambda x: n.bincount(x, minlength=12)", (U,)),
-    ("lambda x, w: n.bincount(x, weights=w)", (U, V)), ("n.nonzero", (I,)), ("n.argwhere", (I,)), ("n.flatnonzero", (I,)),
-    ("lambda x: n.partition(x, 2)[2]", (V,)), ("n.where", (B,)),
+    ("n.sort", (M,)),
+    ("n.sort", (M, 0)),
+    ("lambda x: n.sort(x, None)", (M,)),
+    ("n.argsort", (M,)),
+    ("n.argsort", (M, 0)),
+    ("n.sort", (np.array([3, np.nan, -0.0, 0.0, -np.inf, 1], np.float32),)),
+    ("n.sort", (I,)),
+    ("n.sort", (C.ravel(),)),
+    ("lambda x: n.argsort(x, stable=True)", (U,)),
+    ("lambda x: n.lexsort((x, x[::-1]))", (U,)),
+    ("lambda x, v: n.searchsorted(x, v)", (np.sort(V), M)),
+    ("lambda x, v: n.searchsorted(x, v, side='right')", (np.sort(U), U)),
+    ("lambda x: n.digitize(x, np.array([-1, 0, 1], np.float32))", (V,)),
+    ("lambda x: n.bincount(x, minlength=12)", (U,)),
+    ("lambda x, w: n.bincount(x, weights=w)", (U, V)),
+    ("n.nonzero", (I,)),
+    ("n.argwhere", (I,)),
+    ("n.flatnonzero", (I,)),
+    ("lambda x: n.partition(x, 2)[2]", (V,)),
+    ("n.where", (B,)),
     # taking
-    ("n.take", (V, np.array([1, 3]))), ("n.take", (M, np.array([[0, 2], [1, 1]]), 1)), ("n.take", (V, np.array(-1))),
-    ("lambda x: n.take(x, np.array([7, -9]), mode='wrap')", (V,)), ("lambda x: n.take(x, np.array([7, 2]), mode='clip')", (V,)),
-    ("lambda x: n.take_along_axis(x, n.argsort(x, axis=1), axis=1)", (M,)), ("n.compress", (np.array([True, False, True]), M, 0)),
-    ("n.extract", (B, M)), ("lambda a, b: n.choose(np.array([[0, 1, 0, 1]] * 3), [a, b])", (M, M + 1)),
+    ("n.take", (V, np.array([1, 3]))),
+    ("n.take", (M, np.array([[0, 2], [1, 1]]), 1)),
+    ("n.take", (V, np.array(-1))),
+    ("lambda x: n.take(x, np.array([7, -9]), mode='wrap')", (V,)),
+    ("lambda x: n.take(x, np.array([7, 2]), mode='clip')", (V,)),
+    ("lambda x: n.take_along_axis(x, n.argsort(x, axis=1), axis=1)", (M,)),
+    ("n.compress", (np.array([True, False, True]), M, 0)),
+    ("n.extract", (B, M)),
+    ("lambda a, b: n.choose(np.array([[0, 1, 0, 1]] * 3), [a, b])", (M, M + 1)),
     # products
-    ("n.dot", (M, S)), ("n.dot", (V, V)), ("n.dot", (T, S)), ("n.dot", (np.float32(2), M)), ("n.matmul", (M, S)), ("n.matmul", (T, S)),
-    ("n.matmul", (T, R.normal(size=(2, 4, 5)).astype(np.float32))), ("n.matmul", (M, R.normal(size=(5, 1, 4, 2)).astype(np.float32))),
-    ("n.matmul", (np.ones((2, 1, 3, 4), np.float32), np.ones((5, 4, 2), np.float32))), ("n.matmul", (V[:4], S)), ("n.matmul", (S, V[:4])),
-    ("n.matmul", (V[:3], T)), ("n.matmul", (T, V[:4])), ("n.matmul", (I, I.T)), ("n.vdot", (C, C)), ("n.inner", (M, S)), ("n.outer", (V, V)),
-    ("n.tensordot", (T, M, 2)), ("lambda a, b: n.tensordot(a, b, ((1,), (0,)))", (T, M)), ("n.kron", (M, S)), ("n.cross", (M[:, :3], S[:3, :3])),
-    ("n.vecdot", (M, M)), *[("lambda s, *x: n.einsum(s, *x)", row) for row in (
-        ("ij,jk", M, S), ("ij,jk->ki", M, S), ("ii", S), ("ii->i", S), ("ij->ji", M), ("ij->", M), ("bij,jk->bik", T, S), ("i,j->ij", V, V),
-        ("...j,jk->...k", T, S), ("ij,ij->i", M, M), ("i,ij,j->", V[:4], S, V[:4]), ("ijk,ilk->ijl", T, T), ("ij,kj->ik", M, S), ("i->", V),
-        ("abc,cd,bd->a", T, S, M), ("ij,i->i", M, V[:3]))],
+    ("n.dot", (M, S)),
+    ("n.dot", (V, V)),
+    ("n.dot", (T, S)),
+    ("n.dot", (np.float32(2), M)),
+    ("n.matmul", (M, S)),
+    ("n.matmul", (T, S)),
+    ("n.matmul", (T, R.normal(size=(2, 4, 5)).astype(np.float32))),
+    ("n.matmul", (M, R.normal(size=(5, 1, 4, 2)).astype(np.float32))),
+    ("n.matmul", (np.ones((2, 1, 3, 4), np.float32), np.ones((5, 4, 2), np.float32))),
+    ("n.matmul", (V[:4], S)),
+    ("n.matmul", (S, V[:4])),
+    ("n.matmul", (V[:3], T)),
+    ("n.matmul", (T, V[:4])),
+    ("n.matmul", (I, I.T)),
+    ("n.vdot", (C, C)),
+    ("n.inner", (M, S)),
+    ("n.outer", (V, V)),
+    ("n.tensordot", (T, M, 2)),
+    ("lambda a, b: n.tensordot(a, b, ((1,), (0,)))", (T, M)),
+    ("n.kron", (M, S)),
+    ("n.cross", (M[:, :3], S[:3, :3])),
+    ("n.vecdot", (M, M)),
+    *[
+        ("lambda s, *x: n.einsum(s, *x)", row)
+        for row in (
+            ("ij,jk", M, S),
+            ("ij,jk->ki", M, S),
+            ("ii", S),
+            ("ii->i", S),
+            ("ij->ji", M),
+            ("ij->", M),
+            ("bij,jk->bik", T, S),
+            ("i,j->ij", V, V),
+            ("...j,jk->...k", T, S),
+            ("ij,ij->i", M, M),
+            ("i,ij,j->", V[:4], S, V[:4]),
+            ("ijk,ilk->ijl", T, T),
+            ("ij,kj->ik", M, S),
+            ("i->", V),
+            ("abc,cd,bd->a", T, S, M),
+            ("ij,i->i", M, V[:3]),
+        )
+    ],
     # creation
-    ("n.arange", (7,)), ("n.arange", (2, 9, 3)), ("n.arange", (5, 0, -2)), ("lambda: n.arange(3, dtype=np.int8)", ()),
-    ("n.eye", (3,)), ("n.eye", (3, 4, 1)), ("n.identity", (3,)), ("n.zeros", ((2, 3),)), ("lambda: n.ones(3, np.int32)", ()),
-    ("lambda: n.full((2, 2), 7, np.int32)", ()), ("n.zeros_like", (I,)), ("n.ones_like", (M,)), ("lambda x: n.full_like(x, 3)", (M,)),
-    ("n.tri", (3, 4, 1)), ("lambda: n.meshgrid(np.arange(3), np.arange(2))", ()),
-    ("lambda: n.meshgrid(np.arange(3), np.arange(2), indexing='ij', sparse=True)", ()), ("n.array", ([[1, 2], [3, 4]],)),
-    ("lambda: n.fromfunction(lambda i, j: i * 10 + j, (2, 3))", ()), ("n.array_equal", (M, M)), ("n.array_equal", (M, M + 1)),
-    ("n.allclose", (M, M + 1e-7)), ("n.isclose", (N, N)), ("lambda x: n.isclose(x, x, equal_nan=True)", (N,)),
+    ("n.arange", (7,)),
+    ("n.arange", (2, 9, 3)),
+    ("n.arange", (5, 0, -2)),
+    ("lambda: n.arange(3, dtype=np.int8)", ()),
+    ("n.eye", (3,)),
+    ("n.eye", (3, 4, 1)),
+    ("n.identity", (3,)),
+    ("n.zeros", ((2, 3),)),
+    ("lambda: n.ones(3, np.int32)", ()),
+    ("lambda: n.full((2, 2), 7, np.int32)", ()),
+    ("n.zeros_like", (I,)),
+    ("n.ones_like", (M,)),
+    ("lambda x: n.full_like(x, 3)", (M,)),
+    ("n.tri", (3, 4, 1)),
+    ("lambda: n.meshgrid(np.arange(3), np.arange(2))", ()),
+    ("lambda: n.meshgrid(np.arange(3), np.arange(2), indexing='ij', sparse=True)", ()),
+    ("n.array", ([[1, 2], [3, 4]],)),
+    ("lambda: n.fromfunction(lambda i, j: i * 10 + j, (2, 3))", ()),
+    ("n.array_equal", (M, M)),
+    ("n.array_equal", (M, M + 1)),
+    ("n.allclose", (M, M + 1e-7)),
+    ("n.isclose", (N, N)),
+    ("lambda x: n.isclose(x, x, equal_nan=True)", (N,)),
 ]
 CALLS = [row for row in CALLS if row[0] != "n.nan_ok"]
-FLOATS = [("n.linspace", (0, 1, 5)), ("lambda: n.linspace(0, 2, 4, endpoint=False)", ()), ("n.logspace", (0, 2, 5)),
-          ("n.geomspace", (1, 100, 4)), ("lambda: n.arange(0, 1, 0.25)", ()), ("lambda: n.array([1.5, 2])", ())]
+FLOATS = [
+    ("n.linspace", (0, 1, 5)),
+    ("lambda: n.linspace(0, 2, 4, endpoint=False)", ()),
+    ("n.logspace", (0, 2, 5)),
+    ("n.geomspace", (1, 100, 4)),
+    ("lambda: n.arange(0, 1, 0.25)", ()),
+    ("lambda: n.array([1.5, 2])", ()),
+]
 
 
 def run(text, module, args):
@@ -139,7 +303,9 @@ def same(ours, theirs, dtypes_too):
 OTHER_TYPES = ("bitwise_count",)
 
 
-@pytest.mark.parametrize("text, args", [pytest.param(*row, id=f"{i}-{row[0][:40]}") for i, row in enumerate(CALLS + FLOATS)])
+@pytest.mark.parametrize(
+    "text, args", [pytest.param(*row, id=f"{i}-{row[0][:40]}") for i, row in enumerate(CALLS + FLOATS)]
+)
 def test_against_numpy(text, args):
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -148,13 +314,30 @@ def test_against_numpy(text, args):
     same(ours, theirs, not any(name in text for name in OTHER_TYPES))
 
 
-VALUES_NEEDED = ("nonzero", "argwhere", "array_equal", "n.extract", "n.compress", "n.choose", "bincount", "V, np.array", "allclose")
+VALUES_NEEDED = (
+    "nonzero",
+    "argwhere",
+    "array_equal",
+    "n.extract",
+    "n.compress",
+    "n.choose",
+    "bincount",
+    "V, np.array",
+    "allclose",
+)
 
 
-@pytest.mark.parametrize("text, args", [
-    pytest.param(*row, id=f"{i}-{row[0][:40]}") for i, row in enumerate(CALLS)
-    if any(isinstance(x, np.ndarray) for x in row[1]) and not any(name in row[0] for name in VALUES_NEEDED)
-    and row not in (("n.where", (B,)),) and "repeat" not in row[0]][::3])
+@pytest.mark.parametrize(
+    "text, args",
+    [
+        pytest.param(*row, id=f"{i}-{row[0][:40]}")
+        for i, row in enumerate(CALLS)
+        if any(isinstance(x, np.ndarray) for x in row[1])
+        and not any(name in row[0] for name in VALUES_NEEDED)
+        and row not in (("n.where", (B,)),)
+        and "repeat" not in row[0]
+    ][::3],
+)
 def test_traced_as_eager(text, args):
     arrays = [i for i, x in enumerate(args) if isinstance(x, np.ndarray)]
 

@@ -10,46 +10,81 @@ from xlafront import random
 K = random.key(5)
 # What the reference gives for the same calls.
 KNOWN = [
-    (lambda: random.split(random.PRNGKey(7), 3), [[3625411723, 1954958720], [195045567, 4062205631], [966301609, 1948237315]]),
+    (
+        lambda: random.split(random.PRNGKey(7), 3),
+        [[3625411723, 1954958720], [195045567, 4062205631], [966301609, 1948237315]],
+    ),
     (lambda: random.fold_in(random.PRNGKey(7), 3), [276534068, 1641862660]),
     (lambda: random.key_data(random.split(random.key(0))), [[1797259609, 2579123966], [928981903, 3453687069]]),
-    (lambda: random.key_data(random.split(K, (2, 2))), [[[2724472204, 3573582090], [202567368, 3886822060]], [[3594430910, 1784718894], [2939540675, 3076691462]]]),
+    (
+        lambda: random.key_data(random.split(K, (2, 2))),
+        [[[2724472204, 3573582090], [202567368, 3886822060]], [[3594430910, 1784718894], [2939540675, 3076691462]]],
+    ),
     (lambda: random.key_data(random.fold_in(K, 7)), [1394159668, 1590028285]),
-    (lambda: random.PRNGKey(-1), [0, 4294967295]), (lambda: random.PRNGKey(2**40), [0, 0]), (lambda: random.PRNGKey(3), [0, 3]),
+    (lambda: random.PRNGKey(-1), [0, 4294967295]),
+    (lambda: random.PRNGKey(2**40), [0, 0]),
+    (lambda: random.PRNGKey(3), [0, 3]),
     (lambda: random.bits(random.key(1), (3,)), [1883912375, 2292451390, 1915204986]),
-    (lambda: random.bits(K, (5,), "uint8"), [134, 100, 144, 197, 49]), (lambda: random.bits(K, (3,), "uint16"), [44166, 56420, 3984]),
-    (lambda: random.bits(random.wrap_key_data(np.array([1, 2], np.uint32)), (2, 3)), [[2932776407, 1811914268, 2110255537], [172616543, 1466569306, 3408927538]]),
-    (lambda: random.uniform(random.key(0), (3,)), [0.947667, 0.9785799, 0.33229148]), (lambda: random.uniform(K), 0.46637988090515137),
+    (lambda: random.bits(K, (5,), "uint8"), [134, 100, 144, 197, 49]),
+    (lambda: random.bits(K, (3,), "uint16"), [44166, 56420, 3984]),
+    (
+        lambda: random.bits(random.wrap_key_data(np.array([1, 2], np.uint32)), (2, 3)),
+        [[2932776407, 1811914268, 2110255537], [172616543, 1466569306, 3408927538]],
+    ),
+    (lambda: random.uniform(random.key(0), (3,)), [0.947667, 0.9785799, 0.33229148]),
+    (lambda: random.uniform(K), 0.46637988090515137),
     (lambda: random.uniform(K, (3,), minval=2, maxval=5), [3.399139642715454, 4.762642860412598, 4.207430362701416]),
     (lambda: random.uniform(K, (3,), "bfloat16"), [0.5234375, 0.390625, 0.5625]),
-    (lambda: random.normal(random.key(42), (3,)), [-0.02830462, 0.46713185, 0.29570296]), (lambda: random.normal(K, (3,), "bfloat16"), [0.0634765625, -0.271484375, 0.162109375]),
-    (lambda: random.normal(K, (2,), "complex64"), [0.29364916682243347 - 0.9757154583930969j, 0.8134462237358093 - 0.52427738904953j]),
-    (lambda: random.randint(random.key(3), (5,), 0, 10), [5, 9, 5, 4, 6]), (lambda: random.randint(K, (4,), 0, 200, "uint8"), [161, 48, 103, 136]),
-    (lambda: random.randint(K, (4,), xnp.array([0, 5, 10, -3]), xnp.array([3, 9, 1000, 4])), [0, 5, 553, 1]), (lambda: random.randint(K, (3,), 5, 5), [5, 5, 5]),
-    (lambda: random.randint(K, (4,), 0, 300, "int8"), [1, 64, 119, 8]), (lambda: random.randint(K, (3,), -2**31, 2**31 - 1), [-1787507967, -1163020224, -1664956169]),
-    (lambda: random.permutation(random.key(3), 6), [0, 5, 4, 2, 1, 3]), (lambda: random.permutation(K, 2000)[:5], [1745, 1879, 716, 1217, 48]),
+    (lambda: random.normal(random.key(42), (3,)), [-0.02830462, 0.46713185, 0.29570296]),
+    (lambda: random.normal(K, (3,), "bfloat16"), [0.0634765625, -0.271484375, 0.162109375]),
+    (
+        lambda: random.normal(K, (2,), "complex64"),
+        [0.29364916682243347 - 0.9757154583930969j, 0.8134462237358093 - 0.52427738904953j],
+    ),
+    (lambda: random.randint(random.key(3), (5,), 0, 10), [5, 9, 5, 4, 6]),
+    (lambda: random.randint(K, (4,), 0, 200, "uint8"), [161, 48, 103, 136]),
+    (lambda: random.randint(K, (4,), xnp.array([0, 5, 10, -3]), xnp.array([3, 9, 1000, 4])), [0, 5, 553, 1]),
+    (lambda: random.randint(K, (3,), 5, 5), [5, 5, 5]),
+    (lambda: random.randint(K, (4,), 0, 300, "int8"), [1, 64, 119, 8]),
+    (lambda: random.randint(K, (3,), -(2**31), 2**31 - 1), [-1787507967, -1163020224, -1664956169]),
+    (lambda: random.permutation(random.key(3), 6), [0, 5, 4, 2, 1, 3]),
+    (lambda: random.permutation(K, 2000)[:5], [1745, 1879, 716, 1217, 48]),
     (lambda: random.permutation(K, xnp.arange(6.0).reshape(3, 2)), [[0, 1], [4, 5], [2, 3]]),
     (lambda: random.permutation(K, xnp.arange(6.0).reshape(3, 2), axis=1, independent=True), [[0, 1], [2, 3], [4, 5]]),
-    (lambda: random.choice(K, 5, (3,)), [1, 3, 3]), (lambda: random.choice(K, 5, (3,), replace=False), [0, 2, 4]), (lambda: random.choice(K, 5), 1),
+    (lambda: random.choice(K, 5, (3,)), [1, 3, 3]),
+    (lambda: random.choice(K, 5, (3,), replace=False), [0, 2, 4]),
+    (lambda: random.choice(K, 5), 1),
     (lambda: random.choice(K, xnp.arange(10.0), (3,), p=xnp.arange(10.0)), [7, 3, 5]),
     (lambda: random.choice(K, xnp.arange(10.0), (3,), replace=False, p=xnp.arange(10.0)), [4, 5, 1]),
-    (lambda: random.categorical(K, xnp.log(xnp.arange(1.0, 5)), shape=(6,)), [1, 0, 3, 2, 1, 0]), (lambda: random.categorical(K, xnp.zeros((3, 4))), [1, 0, 1]),
-    (lambda: random.categorical(K, xnp.zeros((3, 4)), axis=0), [1, 0, 0, 2]), (lambda: random.categorical(K, xnp.zeros(5), shape=(3,), replace=False), [1, 4, 2]),
-    (lambda: random.bernoulli(K, xnp.array([0.1, 0.5, 0.9])), [False, False, True]), (lambda: random.rademacher(K, (4,)), [1, -1, -1, 1]),
-    (lambda: random.gumbel(K, (3,)), [0.27081865, 2.4958735, 1.1816142]), (lambda: random.gumbel(K, (3,), mode="high"), [0.465101957321167, -0.9309044480323792, -0.2859961688518524]),
-    (lambda: random.exponential(K, (3,)), [0.62807107, 2.5368025, 1.3310874]), (lambda: random.truncated_normal(K, -1, 1, (3,)), [-0.05756416, 0.7971947, 0.41515324]),
+    (lambda: random.categorical(K, xnp.log(xnp.arange(1.0, 5)), shape=(6,)), [1, 0, 3, 2, 1, 0]),
+    (lambda: random.categorical(K, xnp.zeros((3, 4))), [1, 0, 1]),
+    (lambda: random.categorical(K, xnp.zeros((3, 4)), axis=0), [1, 0, 0, 2]),
+    (lambda: random.categorical(K, xnp.zeros(5), shape=(3,), replace=False), [1, 4, 2]),
+    (lambda: random.bernoulli(K, xnp.array([0.1, 0.5, 0.9])), [False, False, True]),
+    (lambda: random.rademacher(K, (4,)), [1, -1, -1, 1]),
+    (lambda: random.gumbel(K, (3,)), [0.27081865, 2.4958735, 1.1816142]),
+    (lambda: random.gumbel(K, (3,), mode="high"), [0.465101957321167, -0.9309044480323792, -0.2859961688518524]),
+    (lambda: random.exponential(K, (3,)), [0.62807107, 2.5368025, 1.3310874]),
+    (lambda: random.truncated_normal(K, -1, 1, (3,)), [-0.05756416, 0.7971947, 0.41515324]),
     (lambda: random.laplace(K, (3,)), [0.06960754096508026, -1.8436558246612549, -0.6379402875900269]),
     (lambda: random.cauchy(K, (3,)), [-0.10601504892110825, 3.9399843215942383, 0.9145937561988831]),
     (lambda: random.logistic(K, (3,)), [-0.1346837282180786, 2.454378128051758, 1.0243041515350342]),
 ]
 WIDE = [
-    (lambda: random.bits(K, (2,), "uint64"), [11701519018614622474, 870020224683618988]), (lambda: random.uniform(K, (2,)), [0.634340617068121, 0.04716389088541528]),
-    (lambda: random.randint(K, (3,), 0, 10), [7, 2, 6]), (lambda: random.PRNGKey(2**40), [256, 0]), (lambda: random.PRNGKey(-1), [4294967295, 4294967295]),
+    (lambda: random.bits(K, (2,), "uint64"), [11701519018614622474, 870020224683618988]),
+    (lambda: random.uniform(K, (2,)), [0.634340617068121, 0.04716389088541528]),
+    (lambda: random.randint(K, (3,), 0, 10), [7, 2, 6]),
+    (lambda: random.PRNGKey(2**40), [256, 0]),
+    (lambda: random.PRNGKey(-1), [4294967295, 4294967295]),
     (lambda: random.normal(K, (2,)), [0.3433718077169161, -1.6729975326208553]),
 ]
 SEQUENTIAL = [
-    (lambda: random.bits(K, (3,), "uint32"), [3594430910, 1129962634, 1784718894]), (lambda: random.bits(K, (4,), "uint32"), [3594430910, 534832770, 1784718894, 3813648515]),
-    (lambda: random.key_data(random.split(K, 3)), [[2939540675, 3006210766], [3038296040, 3076691462], [279368646, 2516963019]]),
+    (lambda: random.bits(K, (3,), "uint32"), [3594430910, 1129962634, 1784718894]),
+    (lambda: random.bits(K, (4,), "uint32"), [3594430910, 534832770, 1784718894, 3813648515]),
+    (
+        lambda: random.key_data(random.split(K, 3)),
+        [[2939540675, 3006210766], [3038296040, 3076691462], [279368646, 2516963019]],
+    ),
     (lambda: random.bits(K, (5,), "uint8"), [200, 238, 18, 12, 172]),
 ]
 
@@ -118,7 +153,11 @@ def test_keys():
     keys = random.split(K, 3)
     assert keys.shape == (3,) and keys.dtype == K.dtype and keys[0].shape == () and len(list(keys)) == 3
     assert isinstance(K, xf.Array) and xnp.issubdtype(K.dtype, xf.dtypes.prng_key)
-    assert keys.reshape(3, 1).shape == (3, 1) and xnp.stack([K, K]).shape == (2,) and xnp.concatenate([keys, keys]).shape == (6,)
+    assert (
+        keys.reshape(3, 1).shape == (3, 1)
+        and xnp.stack([K, K]).shape == (2,)
+        and xnp.concatenate([keys, keys]).shape == (6,)
+    )
     assert (keys[1] == keys[1]) and not (keys[0] == keys[1])
     assert xnp.where(True, keys[0], keys[1]) == keys[0]
     assert random.key_data(keys[2]).tolist() == random.key_data(keys)[2].tolist()
@@ -143,9 +182,15 @@ def test_distributions():
     """Mean and variance of 20,000 draws, within five standard errors."""
     n = 20_000
     for draws, mean, variance in (
-            (random.uniform(K, (n,)), 0.5, 1 / 12), (random.normal(K, (n,)), 0, 1), (random.exponential(K, (n,)), 1, 1),
-            (random.gumbel(K, (n,)), np.euler_gamma, np.pi**2 / 6), (random.laplace(K, (n,)), 0, 2), (random.logistic(K, (n,)), 0, np.pi**2 / 3),
-            (random.bernoulli(K, 0.3, (n,)).astype("float32"), 0.3, 0.21), (random.randint(K, (n,), 0, 6).astype("float32"), 2.5, 35 / 12)):
+        (random.uniform(K, (n,)), 0.5, 1 / 12),
+        (random.normal(K, (n,)), 0, 1),
+        (random.exponential(K, (n,)), 1, 1),
+        (random.gumbel(K, (n,)), np.euler_gamma, np.pi**2 / 6),
+        (random.laplace(K, (n,)), 0, 2),
+        (random.logistic(K, (n,)), 0, np.pi**2 / 3),
+        (random.bernoulli(K, 0.3, (n,)).astype("float32"), 0.3, 0.21),
+        (random.randint(K, (n,), 0, 6).astype("float32"), 2.5, 35 / 12),
+    ):
         values = np.asarray(draws, np.float64)
         assert abs(values.mean() - mean) < 5 * np.sqrt(variance / n)
         assert abs(values.var() - variance) < 0.1 * variance
@@ -155,14 +200,24 @@ def test_distributions():
 
 
 BAD = [
-    (lambda: random.fold_in(K, -1), OverflowError, "-1"), (lambda: K + 1, TypeError, "unsupported"), (lambda: np.asarray(K), TypeError, "key_data"),
-    (lambda: random.key(1.5), TypeError, "integer"), (lambda: random.key(xnp.arange(2)), TypeError, "vmap"), (lambda: random.uniform(3, (2,)), TypeError, "random.key"),
-    (lambda: random.uniform(xnp.zeros(3, "uint32")), TypeError, r"\(2,\)"), (lambda: random.uniform(random.split(K), (2,)), ValueError, "vmap"),
-    (lambda: random.key(0, impl="dice"), ValueError, "threefry2x32"), (lambda: random.normal(K, (2,), "int32"), ValueError, "floating"),
-    (lambda: random.uniform(K, (2,), int), ValueError, "floating"), (lambda: random.choice(K, 3, (5,), replace=False), ValueError, "at most 3"),
-    (lambda: random.randint(K, (2,), 0.5, 3), TypeError, "minval"), (lambda: random.normal(K, (xnp.ones(2),)), TypeError, "shape"),
-    (lambda: random.key(2**64), OverflowError, "64 bits"), (lambda: random.bits(K, (2,), "int32"), ValueError, "unsigned"),
-    (lambda: random.permutation(K, xnp.array(3.0)), TypeError, "integer"), (lambda: random.uniform(K, (2,), minval=xnp.zeros(3)), ValueError, "shape"),
+    (lambda: random.fold_in(K, -1), OverflowError, "-1"),
+    (lambda: K + 1, TypeError, "unsupported"),
+    (lambda: np.asarray(K), TypeError, "key_data"),
+    (lambda: random.key(1.5), TypeError, "integer"),
+    (lambda: random.key(xnp.arange(2)), TypeError, "vmap"),
+    (lambda: random.uniform(3, (2,)), TypeError, "random.key"),
+    (lambda: random.uniform(xnp.zeros(3, "uint32")), TypeError, r"\(2,\)"),
+    (lambda: random.uniform(random.split(K), (2,)), ValueError, "vmap"),
+    (lambda: random.key(0, impl="dice"), ValueError, "threefry2x32"),
+    (lambda: random.normal(K, (2,), "int32"), ValueError, "floating"),
+    (lambda: random.uniform(K, (2,), int), ValueError, "floating"),
+    (lambda: random.choice(K, 3, (5,), replace=False), ValueError, "at most 3"),
+    (lambda: random.randint(K, (2,), 0.5, 3), TypeError, "minval"),
+    (lambda: random.normal(K, (xnp.ones(2),)), TypeError, "shape"),
+    (lambda: random.key(2**64), OverflowError, "64 bits"),
+    (lambda: random.bits(K, (2,), "int32"), ValueError, "unsigned"),
+    (lambda: random.permutation(K, xnp.array(3.0)), TypeError, "integer"),
+    (lambda: random.uniform(K, (2,), minval=xnp.zeros(3)), ValueError, "shape"),
 ]
 
 

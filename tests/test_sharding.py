@@ -15,7 +15,9 @@ def mesh():
     return xf.make_mesh((4, 2), ("x", "y"))
 
 
-@pytest.mark.parametrize("spec", [P(), P("x"), P(None, "y"), P("x", "y"), P(("x", "y")), P("y", "x"), P(None, ("y",))], ids=str)
+@pytest.mark.parametrize(
+    "spec", [P(), P("x"), P(None, "y"), P("x", "y"), P(("x", "y")), P("y", "x"), P(None, ("y",))], ids=str
+)
 def test_placing_and_reading(mesh, spec):
     sharding = NamedSharding(mesh, spec)
     x = xf.device_put(A, sharding)
@@ -40,10 +42,14 @@ def test_programs_follow_their_arguments(mesh):
 
 
 def test_shardings_asked_for(mesh):
-    f = xf.jit(lambda x: x * 2, in_shardings=NamedSharding(mesh, P("x")), out_shardings=NamedSharding(mesh, P(None, "y")))
+    f = xf.jit(
+        lambda x: x * 2, in_shardings=NamedSharding(mesh, P("x")), out_shardings=NamedSharding(mesh, P(None, "y"))
+    )
     out = f(A)
     assert out.sharding == NamedSharding(mesh, P(None, "y")) and out.tolist() == (2 * A).tolist()
-    tree = xf.jit(lambda t: t, out_shardings={"a": NamedSharding(mesh, P("y")), "b": NamedSharding(mesh, P())})({"a": A, "b": A})
+    tree = xf.jit(lambda t: t, out_shardings={"a": NamedSharding(mesh, P("y")), "b": NamedSharding(mesh, P())})(
+        {"a": A, "b": A}
+    )
     assert tree["a"].sharding.spec == P("y") and tree["b"].is_fully_replicated
     inside = xf.jit(lambda x: xf.lax.with_sharding_constraint(x * 3, NamedSharding(mesh, P("x", "y"))))(A)
     assert inside.sharding.is_equivalent_to(NamedSharding(mesh, P("x", "y")), 2) and inside.tolist() == (3 * A).tolist()
@@ -92,7 +98,9 @@ def test_arrays_from_parts(mesh):
 def test_transfers_of_pytrees(mesh):
     tree = {"a": A, "b": [1.0, np.arange(8)]}
     placed = xf.device_put(tree, NamedSharding(mesh, P()))
-    assert xf.device_get(placed)["b"][1].tolist() == list(range(8)) and isinstance(xf.device_get(placed)["a"], np.ndarray)
+    assert xf.device_get(placed)["b"][1].tolist() == list(range(8)) and isinstance(
+        xf.device_get(placed)["a"], np.ndarray
+    )
     mixed = xf.device_put(tree, {"a": NamedSharding(mesh, P("x")), "b": xf.devices()[2]})
     assert mixed["a"].sharding.spec == P("x") and mixed["b"][0].devices() == {xf.devices()[2]}
     assert xf.block_until_ready(placed) is placed
@@ -104,11 +112,18 @@ def test_transfers_of_pytrees(mesh):
 def test_keys_over_devices(mesh):
     keys = xf.device_put(xf.random.split(xf.random.key(0), 8), NamedSharding(mesh, P("x")))
     out = xf.jit(xf.vmap(lambda k: xf.random.normal(k, (2,))))(keys)
-    np.testing.assert_allclose(np.asarray(out), np.stack([xf.random.normal(k, (2,)) for k in xf.random.split(xf.random.key(0), 8)]), rtol=1e-6)
+    np.testing.assert_allclose(
+        np.asarray(out), np.stack([xf.random.normal(k, (2,)) for k in xf.random.split(xf.random.key(0), 8)]), rtol=1e-6
+    )
 
 
 def test_meshes_and_specs(mesh):
-    assert mesh.shape == {"x": 4, "y": 2} and mesh.size == 8 and mesh.axis_names == ("x", "y") and mesh == xf.make_mesh((4, 2), ("x", "y"))
+    assert (
+        mesh.shape == {"x": 4, "y": 2}
+        and mesh.size == 8
+        and mesh.axis_names == ("x", "y")
+        and mesh == xf.make_mesh((4, 2), ("x", "y"))
+    )
     assert P("x", None) == P("x") and P(("x",)) == P("x") and P("x") != P("y") and hash(P("x", None)) == hash(P("x"))
     assert repr(mesh) == "Mesh('x': 4, 'y': 2)" and repr(P("x", None)) == "PartitionSpec('x', None)"
     with pytest.raises(ValueError, match="twice"):

@@ -17,10 +17,19 @@ T = {"b": [1, (2, None)], "a": Point(3, {"c": 4})}
 def test_round_trips():
     leaves, structure = tree.flatten(T)
     assert leaves == [3, 4, 1, 2] and tree.unflatten(structure, leaves) == T and tree.structure(T) == structure
-    assert tree.map(lambda v: v * 10, T)["a"] == Point(30, {"c": 40}) and tree.leaves(T, is_leaf=lambda v: isinstance(v, Point))[0] == Point(3, {"c": 4})
-    assert tree.map(operator.add, (1, [2]), (10, [20])) == (11, [22]) and tree.reduce(operator.add, T) == 10 and tree.reduce(operator.add, [], 5) == 5
+    assert tree.map(lambda v: v * 10, T)["a"] == Point(30, {"c": 40}) and tree.leaves(
+        T, is_leaf=lambda v: isinstance(v, Point)
+    )[0] == Point(3, {"c": 4})
+    assert (
+        tree.map(operator.add, (1, [2]), (10, [20])) == (11, [22])
+        and tree.reduce(operator.add, T) == 10
+        and tree.reduce(operator.add, [], 5) == 5
+    )
     assert tree.all({"a": True, "b": [True]}) and not tree.all([True, 0]) and tree.leaves(None) == []
-    assert tree.reduce_associative(operator.add, [1, (2, 3), [4, 5, 6]]) == 21 and tree.reduce_associative(max, [], identity=0) == 0
+    assert (
+        tree.reduce_associative(operator.add, [1, (2, 3), [4, 5, 6]]) == 21
+        and tree.reduce_associative(max, [], identity=0) == 0
+    )
     ordered = collections.OrderedDict([("z", 1), ("a", 2)])
     assert tree.leaves(ordered) == [1, 2] and tree.leaves(collections.defaultdict(int, z=1, a=2)) == [2, 1]
 
@@ -43,7 +52,10 @@ def test_broadcast_and_transpose():
 
 def test_structures():
     structure = tree.structure((1, [2, 3]))
-    assert tree_util.treedef_children(structure) == [tree.structure(1), tree.structure([2, 3])] and structure.num_leaves == 3
+    assert (
+        tree_util.treedef_children(structure) == [tree.structure(1), tree.structure([2, 3])]
+        and structure.num_leaves == 3
+    )
     assert tree_util.treedef_is_leaf(tree.structure(5)) and not tree_util.treedef_is_leaf(structure)
     assert tree_util.treedef_tuple([tree.structure(1), tree.structure([2])]) == tree.structure((1, [2]))
     assert tree_util.all_leaves([1, 2]) and not tree_util.all_leaves([1, (2,)])
@@ -124,7 +136,11 @@ def test_static_and_partial():
     assert xf.jit(lambda f, v: f(v))(tree_util.Partial(lambda a, b: a - b, 10.0), 3.0) == 7
     nested = tree_util.Partial(tree_util.Partial(lambda a, b, c: a + b * c, 1.0), 2.0)
     assert nested(3.0) == 7 and tree.leaves(nested) == [2.0]
-    assert tree_util.is_tree_node(dict) and not tree_util.is_tree_node(int) and tree_util.flatten_one_level([1, (2,)]) == ([1, (2,)], None)
+    assert (
+        tree_util.is_tree_node(dict)
+        and not tree_util.is_tree_node(int)
+        and tree_util.flatten_one_level([1, (2,)]) == ([1, (2,)], None)
+    )
 
 
 def test_ravel():
@@ -138,10 +154,15 @@ def test_ravel():
         unravel(flat[:3])
 
 
-@pytest.mark.parametrize("prefix, full, words", [
-    ((1, 2), (1, 2, 3), "2 children, the other 3"), ({"a": 1}, {"b": 1}, r"keys are \['a'\]"), ([1], (1,), "list, the other a tuple"),
-    ({"a": [1, (2, 3)]}, {"a": [1, (2,)]}, r"\['a'\]\[1\]"),
-])
+@pytest.mark.parametrize(
+    "prefix, full, words",
+    [
+        ((1, 2), (1, 2, 3), "2 children, the other 3"),
+        ({"a": 1}, {"b": 1}, r"keys are \['a'\]"),
+        ([1], (1,), "list, the other a tuple"),
+        ({"a": [1, (2, 3)]}, {"a": [1, (2,)]}, r"\['a'\]\[1\]"),
+    ],
+)
 def test_mismatches_name_the_path(prefix, full, words):
     with pytest.raises(ValueError, match=words):
         tree.broadcast(prefix, full)

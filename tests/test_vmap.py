@@ -15,13 +15,19 @@ def test_axes():
     np.testing.assert_array_equal(np.asarray(xf.vmap(xnp.dot, in_axes=(0, None))(A, V)), A @ V)
     np.testing.assert_array_equal(np.asarray(xf.vmap(lambda x: x * 2, in_axes=-1, out_axes=-1)(A)), A * 2)
     np.testing.assert_array_equal(np.asarray(xf.vmap(lambda x: x * 2, out_axes=1)(A)), 2 * A.T)
-    np.testing.assert_array_equal(np.asarray(xf.vmap(xf.vmap(lambda x, y: x + y, (0, None)), (None, 0))(V, V)), V[:, None] + V)
+    np.testing.assert_array_equal(
+        np.asarray(xf.vmap(xf.vmap(lambda x, y: x + y, (0, None)), (None, 0))(V, V)), V[:, None] + V
+    )
     assert xf.vmap(lambda x: 7, axis_size=None)(A).tolist() == [7, 7, 7]
     assert xf.vmap(lambda x: 7.0, out_axes=None)(A) == 7
 
 
 def test_structures():
-    f = xf.vmap(lambda p, x, scale: {"y": p["w"] * x * scale, "fixed": p["b"]}, in_axes=({"w": 0, "b": None}, 0, None), out_axes={"y": 0, "fixed": None})
+    f = xf.vmap(
+        lambda p, x, scale: {"y": p["w"] * x * scale, "fixed": p["b"]},
+        in_axes=({"w": 0, "b": None}, 0, None),
+        out_axes={"y": 0, "fixed": None},
+    )
     out = f({"w": np.ones(3, np.float32), "b": 5.0}, np.arange(3.0), 2.0)
     assert out["y"].tolist() == [0, 2, 4] and out["fixed"] == 5
     assert xf.vmap(lambda x, *, k: x + k)(V, k=V).tolist() == (2 * V).tolist()
@@ -32,7 +38,12 @@ def test_structures():
 
 def test_one_batched_operation():
     """No loops: the batched program has as many operations as the plain one."""
-    for f, args in ((xnp.dot, (V, V)), (lambda x: xnp.sort(x), (V,)), (lambda x: xnp.cumsum(x), (V,)), (lambda x, i: x[i], (V, np.array(2)))):
+    for f, args in (
+        (xnp.dot, (V, V)),
+        (lambda x: xnp.sort(x), (V,)),
+        (lambda x: xnp.cumsum(x), (V,)),
+        (lambda x, i: x[i], (V, np.array(2))),
+    ):
         batched = [np.stack([a] * 3) for a in args]
         plain, mapped = xf.make_jaxpr(f)(*args), xf.make_jaxpr(xf.vmap(f))(*batched)
         assert len(mapped.eqns) <= len(plain.eqns) + 6
@@ -45,12 +56,18 @@ def test_python_control_flow_is_refused():
 
 MISTAKES = [
     (lambda: xf.vmap(lambda a, b: a + b)(V, A), ValueError, r"size 4: args\[0\] has shape \(4,\).*size 3: args\[1\]"),
-    (lambda: xf.vmap(lambda p: p)({"w": V, "b": A}), ValueError, r"args\[0\]\['b'\]"), (lambda: xf.vmap(lambda x: x)(3.0), ValueError, r"axis 0.*shape \(\)"),
-    (lambda: xf.vmap(lambda x: x, in_axes=2)(A), ValueError, "axis 2"), (lambda: xf.vmap(lambda x, y: x, in_axes=(0,))(V, V), ValueError, "1 positional.*2"),
-    (lambda: xf.vmap(lambda x: x, in_axes=None)(V), ValueError, "axis_size"), (lambda: xf.vmap(lambda x: x, out_axes=None)(V), ValueError, "out_axes=None"),
-    (lambda: xf.vmap(lambda x: x, out_axes=3)(V), ValueError, "out_axes=3"), (lambda: xf.vmap(lambda x: x, in_axes="x"), TypeError, "in_axes"),
-    (lambda: xf.vmap(3), TypeError, "function"), (lambda: xf.vmap(lambda p, x: x, in_axes=({"a": 0}, 0))({"b": V}, V), ValueError, "in_axes"),
-    (lambda: xf.vmap(lambda x: x, axis_size=5)(V), ValueError, "axis_size=5"), (lambda: xf.vmap(lambda x: "a")(V), TypeError, "str"),
+    (lambda: xf.vmap(lambda p: p)({"w": V, "b": A}), ValueError, r"args\[0\]\['b'\]"),
+    (lambda: xf.vmap(lambda x: x)(3.0), ValueError, r"axis 0.*shape \(\)"),
+    (lambda: xf.vmap(lambda x: x, in_axes=2)(A), ValueError, "axis 2"),
+    (lambda: xf.vmap(lambda x, y: x, in_axes=(0,))(V, V), ValueError, "1 positional.*2"),
+    (lambda: xf.vmap(lambda x: x, in_axes=None)(V), ValueError, "axis_size"),
+    (lambda: xf.vmap(lambda x: x, out_axes=None)(V), ValueError, "out_axes=None"),
+    (lambda: xf.vmap(lambda x: x, out_axes=3)(V), ValueError, "out_axes=3"),
+    (lambda: xf.vmap(lambda x: x, in_axes="x"), TypeError, "in_axes"),
+    (lambda: xf.vmap(3), TypeError, "function"),
+    (lambda: xf.vmap(lambda p, x: x, in_axes=({"a": 0}, 0))({"b": V}, V), ValueError, "in_axes"),
+    (lambda: xf.vmap(lambda x: x, axis_size=5)(V), ValueError, "axis_size=5"),
+    (lambda: xf.vmap(lambda x: "a")(V), TypeError, "str"),
 ]
 
 

@@ -107,12 +107,13 @@ def plot(losses: list[float], path: str) -> None:
     top = max(losses)
     points = " ".join(f"{margin + (width - 2 * margin) * i / max(1, len(losses) - 1):.1f},"
                       f"{height - margin - (height - 2 * margin) * value / top:.1f}" for i, value in enumerate(losses))
-    labels = "".join(
-        f'<text x="{margin - 8}" y="{height - margin - (height - 2 * margin) * f + 4:.0f}" text-anchor="end">{top * f:.2f}</text>'
-        for f in (0, 0.5, 1))
+    heights = {f: height - margin - (height - 2 * margin) * f + 4 for f in (0, 0.5, 1)}
+    labels = "".join(f'<text x="{margin - 8}" y="{y:.0f}" text-anchor="end">{top * f:.2f}</text>'
+                     for f, y in heights.items())
     with open(path, "w", encoding="utf-8") as file:
         file.write(
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" font-size="12">'
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+            f'font-family="sans-serif" font-size="12">'
             f'<rect width="100%" height="100%" fill="white"/>{labels}'
             f'<path d="M{margin} {margin}V{height - margin}H{width - margin}" fill="none" stroke="black"/>'
             f'<polyline points="{points}" fill="none" stroke="#1f6feb" stroke-width="2"/>'
@@ -130,7 +131,7 @@ def main(steps: int = 300, devices: int = 4, plot_path: str = "demo_loss.svg") -
     x, y = spirals(steps * BATCH, 1)
     parameters = xf.device_put(initial_parameters(), everywhere)
     velocities = xf.tree.map(xf.numpy.zeros_like, parameters)
-    as_numpy = [xf.tree.map(np.array, parameters), xf.tree.map(np.array, velocities)]
+    host = xf.tree.map(np.array, (parameters, velocities))
     step, predict = make_step(mesh)
 
     def batch(i):
@@ -151,7 +152,8 @@ def main(steps: int = 300, devices: int = 4, plot_path: str = "demo_loss.svg") -
     count = min(steps, 30)
     started = time.perf_counter()
     for i in range(count):
-        *as_numpy, numpy_loss = numpy_step(*as_numpy, x[i * BATCH:(i + 1) * BATCH], y[i * BATCH:(i + 1) * BATCH])
+        part = slice(i * BATCH, (i + 1) * BATCH)
+        *host, numpy_loss = numpy_step(host[0], host[1], x[part], y[part])
         if i == 0 and abs(float(numpy_loss) - losses[0]) > 1e-3:
             print(f"the first losses differ: {losses[0]} here, {float(numpy_loss)} in NumPy")
             return 1

@@ -1,14 +1,16 @@
 """The exceptions that users meet, under the names they know."""
 
-from xlafront.core.errors import ConcretizationTypeError as ConcretizationTypeError
-from xlafront.core.errors import InconclusiveDimensionOperation as InconclusiveDimensionOperation
-from xlafront.core.errors import JAXIndexError as JAXIndexError
-from xlafront.core.errors import JaxprTypeError as JaxprTypeError
-from xlafront.core.errors import JaxRuntimeError as JaxRuntimeError
-from xlafront.core.errors import JAXTypeError as JAXTypeError
-from xlafront.core.errors import KeyReuseError as KeyReuseError
-from xlafront.core.errors import NonConcreteBooleanIndexError as NonConcreteBooleanIndexError
-from xlafront.core.errors import TracerArrayConversionError as TracerArrayConversionError
-from xlafront.core.errors import TracerBoolConversionError as TracerBoolConversionError
-from xlafront.core.errors import TracerIntegerConversionError as TracerIntegerConversionError
-from xlafront.core.errors import UnexpectedTracerError as UnexpectedTracerError
+from xlafront.core.errors import (
+    ConcretizationTypeError as ConcretizationTypeError,
+    InconclusiveDimensionOperation as InconclusiveDimensionOperation,
+    JAXIndexError as JAXIndexError,
+    JaxprTypeError as JaxprTypeError,
+    JaxRuntimeError as JaxRuntimeError,
+    JAXTypeError as JAXTypeError,
+    KeyReuseError as KeyReuseError,
+    NonConcreteBooleanIndexError as NonConcreteBooleanIndexError,
+    TracerArrayConversionError as TracerArrayConversionError,
+    TracerBoolConversionError as TracerBoolConversionError,
+    TracerIntegerConversionError as TracerIntegerConversionError,
+    UnexpectedTracerError as UnexpectedTracerError,
+)

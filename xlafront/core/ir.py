@@ -200,7 +200,7 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args, propagate_source_info
     """
     if len(args) != len(jaxpr.invars):
         raise TypeError(f"the program takes {len(jaxpr.invars)} arguments, {len(args)} were given")
-    env: dict[Var, Any] = dict(zip(jaxpr.constvars, consts))
+    env: dict[Atom, Any] = dict(zip(jaxpr.constvars, consts))
     env.update(zip(jaxpr.invars, args))
     last_use = _last_uses(jaxpr)
     thread = source.thread
@@ -226,7 +226,7 @@ def _last_uses(jaxpr: Jaxpr) -> dict[int, list[Var]]:
     """For each equation the variables that it is the last to read: evaluation need not hold them longer."""
     outvars = {v for v in jaxpr.outvars if type(v) is not Literal}
     seen = set(outvars)
-    last: dict[int, list[Var]] = {}
+    last: dict[int, list] = {}
     for index in range(len(jaxpr.eqns) - 1, -1, -1):
         for v in jaxpr.eqns[index].invars:
             if type(v) is not Literal and v not in seen:

@@ -26,7 +26,8 @@ class Primitive:
     """
 
     __slots__ = ("name", "multiple_results", "abstract", "lowerings", "jvp", "transpose", "batch", "linearize",
-                 "partial_eval", "dce", "effects", "impl", "memoise", "spreads_scalars", "shown_as", "types", "eager", "__weakref__")
+                 "partial_eval", "dce", "effects", "impl", "memoise", "spreads_scalars", "shown_as", "types", "eager",
+                 "__weakref__")
 
     def __init__(self, name: str, *, abstract: Callable | None = None, lower: Callable | None = None,
                  jvp: Callable | None = None, transpose: Callable | None = None, batch: Callable | None = None,

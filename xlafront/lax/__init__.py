@@ -3,9 +3,7 @@
 Each family is a table in a module of its own; here the tables become names.
 """
 
-from xlafront.lax import elementwise as _elementwise
-from xlafront.lax import indexing as _indexing
-from xlafront.lax import reductions as _reductions
+from xlafront.lax import elementwise as _elementwise, indexing as _indexing, reductions as _reductions
 from xlafront.lax.derived import (
     associative_scan as associative_scan,
     broadcast_shapes as broadcast_shapes,

@@ -12,8 +12,7 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
-from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE
-from xlafront.lax.elementwise import add, ge, le, mul, to_dtype, where
+from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, add, ge, le, mul, to_dtype, where
 from xlafront.lax.families import add_tangents
 from xlafront.lax.shapes import (
     broadcast_batch,

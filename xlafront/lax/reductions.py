@@ -12,8 +12,7 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.lax.composed import lower_as
-from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE
-from xlafront.lax.elementwise import constant_like, div, eq, mul, to_dtype, where
+from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, constant_like, div, eq, mul, to_dtype, where
 from xlafront.lax.families import check_dtype
 from xlafront.lax.shapes import (
     broadcast_in_dim_p,

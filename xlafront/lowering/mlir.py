@@ -174,11 +174,11 @@ def dense(value: np.ndarray, shape: tuple[int, ...] | None = None) -> ir.Attribu
     if value.dtype.kind in "biufc":
         buffer = np.ascontiguousarray(value)
         if value.dtype.kind == "c":
-            return ir.DenseElementsAttr.get(buffer, type=kind)
+            return ir.DenseElementsAttr.get(buffer, type=kind)  # type: ignore[call-overload]
     else:  # the dtypes of ml_dtypes do not export buffers
         bits = np.dtype(f"u{value.dtype.itemsize}")
         buffer = np.ascontiguousarray(value).view(bits)
-    return ir.DenseElementsAttr.get(buffer, type=kind)
+    return ir.DenseElementsAttr.get(buffer, type=kind)  # type: ignore[call-overload]
 
 
 def line_of(code, lasti: int) -> int:

@@ -347,4 +347,4 @@ def module_bytecode(module: ir.Module) -> bytes:
 
 def module_text(module: ir.Module, debug_info: bool = False) -> str:
     with mlir.context:
-        return module.operation.get_asm(enable_debug_info=debug_info, large_elements_limit=None)
+        return str(module.operation.get_asm(enable_debug_info=debug_info, large_elements_limit=None))

@@ -62,7 +62,8 @@ def _from_host(object, wanted, weak):
     try:
         host = np.array(object, dtype=wanted) if wanted is not None else np.array(object)
     except OverflowError as e:
-        raise OverflowError(f"{object!r:.60} does not fit {wanted}: {e}. Give a wider dtype, or switch on enable_x64.") from None
+        raise OverflowError(f"{object!r:.60} does not fit {wanted}: {e}. Give a wider dtype, or switch on "
+                            f"enable_x64.") from None
     if host.dtype == np.dtype(np.object_) or host.dtype.kind in "SUOM":
         raise TypeError(f"arrays hold booleans and numbers; {object!r:.60} gives elements of dtype {host.dtype}.")
     aval = ShapedArray(host.shape, dtypes.canonicalize_dtype(host.dtype), weak)

@@ -32,12 +32,11 @@ _int32 = np.dtype(np.int32)
 
 def plan_key(shape: tuple, key, static_ints: bool) -> tuple[tuple, tuple]:
     """The plan for `x[key]`, and its index arrays."""
-    items = key if type(key) is tuple else (key,)
     if type(key) is list:
         raise TypeError(
             f"an array cannot be indexed by a list, got x[{errors.short(key)}]: a list could mean one index for each "
             f"dimension or an array of positions. Use x[xnp.array({errors.short(key)})] or x[tuple(...)].")
-    items = [_as_item(item, shape) for item in items]
+    items: list = [_as_item(item, shape) for item in key] if type(key) is tuple else [_as_item(key, shape)]
     rank = len(shape)
     used = 0
     ellipsis = None
@@ -402,6 +401,7 @@ def _as_position(index):
 def _wrapped(index, n: int):
     """Negative positions count from the end."""
     if isinstance(index, np.generic) or type(index) is int:
+        index = int(index)
         return np.int32(index + n if index < 0 else min(index, 2**31 - 1))
     if tracing.aval_of(index).dtype.kind in "u":
         return _as_position(index)

@@ -10,8 +10,14 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.lax import shapes as lax
 from xlafront.lax.elementwise import PRIMITIVES, as_type
 from xlafront.lax.shapes import canonical_axes, canonical_axis
-from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_args, promote_dtypes, unwrap
-from xlafront.numpy.promotion import broadcast_shapes as joint_shape
+from xlafront.numpy.promotion import (
+    broadcast_shapes as joint_shape,
+    broadcast_to_common,
+    check_arraylike,
+    promote_args,
+    promote_dtypes,
+    unwrap,
+)
 from xlafront.transforms.jit import library
 
 
@@ -407,7 +413,8 @@ def _roll_kernel(a, shift, axis):
         n = np.shape(a)[i]
         if n == 0:
             continue
-        start = PRIMITIVES["rem"].bind(PRIMITIVES["sub"].bind(np.int32(n), _mod(as_type(s, dtypes.int32, False), n)), np.int32(n))
+        back = PRIMITIVES["sub"].bind(np.int32(n), _mod(as_type(s, dtypes.int32, False), n))
+        start = PRIMITIVES["rem"].bind(back, np.int32(n))
         doubled = lax.concatenate_p.bind(a, a, dimension=i)
         starts = [np.int32(0)] * np.ndim(a)
         starts[i] = start

@@ -7,10 +7,8 @@ import math
 import numpy as np
 
 from xlafront.core import dtypes, tracing
-from xlafront.lax import elementwise as el
-from xlafront.lax import reductions as lax
-from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE
-from xlafront.lax.elementwise import as_type, constant_like, convert_element_type_p
+from xlafront.lax import elementwise as el, reductions as lax
+from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, as_type, constant_like, convert_element_type_p
 from xlafront.lax.reductions import PRIMITIVES, spread_back
 from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axes, canonical_axis, reshape_to
 from xlafront.numpy.promotion import check_arraylike, unwrap

@@ -77,8 +77,8 @@ def _searchsorted(a, v, side, method):
     n = np.shape(a)[0]
     index = np.dtype(np.int32)
     shape = np.shape(v)
-    low = broadcast_in_dim_p.bind(index.type(0), shape=shape, broadcast_dimensions=(), sharding=None) if shape else index.type(0)
-    high = broadcast_in_dim_p.bind(index.type(n), shape=shape, broadcast_dimensions=(), sharding=None) if shape else index.type(n)
+    low, high = (broadcast_in_dim_p.bind(index.type(i), shape=shape, broadcast_dimensions=(), sharding=None) if shape else (
+        index.type(i)) for i in (0, n))
     from xlafront.lax.elementwise import add, lt, where
     from xlafront.numpy.indexing import take_rows
 

@@ -11,8 +11,7 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.lax import shapes as lax
 from xlafront.lax.elementwise import PRIMITIVES, where
-from xlafront.lax.indexing import PRIMITIVES as SCATTERS
-from xlafront.lax.indexing import GatherScatterMode, ScatterDimensionNumbers, bind_scatter
+from xlafront.lax.indexing import PRIMITIVES as SCATTERS, GatherScatterMode, ScatterDimensionNumbers, bind_scatter
 from xlafront.numpy.indexing import Layout, _read, plan_key, take_by
 from xlafront.numpy.promotion import unwrap
 from xlafront.runtime.arrays import ArrayImpl

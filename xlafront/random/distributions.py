@@ -10,8 +10,7 @@ import math
 import numpy as np
 
 from xlafront.core import dtypes, tracing
-from xlafront.lax import elementwise as lax
-from xlafront.lax import shapes
+from xlafront.lax import elementwise as lax, shapes
 from xlafront.lax.elementwise import PRIMITIVES, as_type, constant_like
 from xlafront.lax.reductions import argmax_p, cumsum_p
 from xlafront.lax.sorting import sort_p

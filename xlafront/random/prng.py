@@ -6,7 +6,6 @@ older style, plain uint32 arrays of words (`PRNGKey`); functions take both and r
 
 from __future__ import annotations
 
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

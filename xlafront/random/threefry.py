@@ -87,7 +87,7 @@ def _counts(shape: tuple[int, ...]):
         flat = lax.iota_p.bind(dtype=_uint32, shape=(size,), dimension=0, sharding=None)
         return np.uint32(0), lax.reshape_to(flat, shape)
     # Larger arrays: high and low words of position = row * row size + column, with a 64-bit product in halves.
-    rows, columns = shape[0], math.prod(shape[1:])
+    columns = math.prod(shape[1:])
     if columns >= 2**32:
         raise ValueError(f"random bits for an array of shape {shape} have too many columns to count: split the array.")
     row = lax.iota_p.bind(dtype=_uint32, shape=shape, dimension=0, sharding=None)

@@ -11,7 +11,6 @@ from xlafront.runtime.arrays import ArrayImpl, put, skip_checks
 from xlafront.runtime.jaxlib_compat import batched_device_put
 from xlafront.runtime.sharding import single_device
 
-
 _make_aval: Callable[..., Any]  # (shape, dtype, weak_type=False) -> type; given by core.avals
 
 

@@ -135,7 +135,8 @@ def linearize(fun: Callable, *primals, has_aux: bool = False):
         if tree.structure(tangents) != in_tree:
             raise TypeError(f"the linear function takes tangents with the structure of the primals: "
                             f"{tree.first_difference(primals, tangents)}")
-        checked = [_tangent(p, t, lambda i=i: tree.path_of(primals, i)) for i, (p, t) in enumerate(zip(values, tree.leaves(tangents)))]
+        pairs = enumerate(zip(values, tree.leaves(tangents)))
+        checked = [_tangent(p, t, lambda i=i: tree.path_of(primals, i)) for i, (p, t) in pairs]
         return out_tree.unflatten([instantiate(t) for t in program.apply(checked)])
 
     out = out_tree.unflatten(results)
@@ -309,8 +310,8 @@ def _check_input(transform, name, x, path, holomorphic, allow_int):
     d = tracing.aval_of(x).dtype
     if dtypes.is_extended(d) or dtypes.is_integer(d) or d == dtypes.bool_:
         if not allow_int:
-            raise TypeError(f"{transform} of {name} needs arguments of real or complex numbers, but argument {path()} has dtype "
-                            f"{d}. Convert it to float, choose other argnums, or pass allow_int=True.")
+            raise TypeError(f"{transform} of {name} needs arguments of real or complex numbers, but argument {path()} has "
+                            f"dtype {d}. Convert it to float, choose other argnums, or pass allow_int=True.")
     elif holomorphic and not dtypes.is_complex(d):
         raise TypeError(f"{transform} with holomorphic=True needs complex arguments, but argument {path()} of {name} has dtype "
                         f"{d}.")

@@ -323,9 +323,9 @@ def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], given: tupl
 
 def _known_part(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
     """Evaluate the equations that read no input; what is left is linear in the inputs."""
-    depends = set(jaxpr.invars)
+    depends: set = set(jaxpr.invars)
     left = []
-    values = dict(zip(jaxpr.constvars, consts))
+    values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts))
     for eqn in jaxpr.eqns:
         if any(v in depends for v in eqn.invars if type(v) is not Literal):
             depends.update(eqn.outvars)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-
 from xlafront.core import backends, keys, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive

@@ -517,7 +517,12 @@ def _attach_stages(function, dispatcher, jitted: Jitted) -> None:
         lowering_platforms=lowering_platforms)
     function.eval_shape = lambda *args, **kwargs: stages.trace(jitted, args, kwargs).out_info
     function._cache_size = dispatcher._cache_size
-    function.clear_cache = lambda: (jitted.caches.clear(), dispatcher._clear_cache())[0]
+
+    def clear_cache():
+        jitted.caches.clear()
+        dispatcher._clear_cache()
+
+    function.clear_cache = clear_cache
 
 
 def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), name: str | None = None):
