@@ -1,0 +1,1 @@
+"""Measurements against JAX, NumPy and PyTorch, each in processes of its own: `python -m benchmarks --against jax`."""

@@ -1,0 +1,120 @@
+"""`python -m benchmarks --against jax`: each case in fresh processes of each library, in alternation."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+# figure (or its beginning) -> the highest ratio to jax that is wanted
+TARGETS = {
+    "import": 0.4, "jit call": 1.0, "eager x + x": 0.8, "eager sum": 0.9, "eager x[0]": 0.15, "eager x[1:]": 0.2, "eager x[array]": 0.06,
+    "eager x.at[i].set": 0.06, "eager zeros": 0.3, "eager arange": 0.3, "eager eye": 0.3, "eager relu": 0.3, "eager softmax": 0.3,
+    "eager einsum": 0.3, "eager grad": 0.15, "trace, per op": 0.15, "trace of jit(grad)": 0.15, "lower, per op": 0.3, "compile": 1.0,
+    "12 layers, cold: trace": 0.3, "12 layers, value_and_grad": 0.3, "12 layers: run": 1.02, "12 layers, warm: compile": 0.1,
+    "memory kept": 0.15,
+}
+START = {
+    "import": "import {m}, {m}.numpy",
+    "first operation": "import {m}.numpy as n; x = n.ones(3) + 1; x.block_until_ready()",
+}
+
+
+def environment(cache: str) -> dict:
+    return {**os.environ, "XLAFRONT_CACHE_DIR": cache, "XLAFRONT_PLATFORMS": "cpu", "JAX_PLATFORMS": "cpu",
+            "XLAFRONT_COMPILATION_CACHE_MIN_COMPILE_TIME_SECS": "0.02"}
+
+
+def run_case(case: str, library: str, python: str, cache: str) -> dict:
+    """The figures of one process."""
+    if case == "start":
+        figures = {}
+        if library in ("xlafront", "jax"):
+            for name, code in START.items():
+                started = time.perf_counter()
+                subprocess.run([python, "-c", code.format(m=library)], check=True, env=environment(cache))
+                figures[name] = ((time.perf_counter() - started) * 1e3, "ms")
+        return figures
+    done = subprocess.run([python, "-m", "benchmarks.worker", case, library], capture_output=True, text=True, env=environment(cache))
+    for line in done.stdout.splitlines():
+        if line.startswith("FIGURES "):
+            return json.loads(line[8:])
+    raise SystemExit(f"the case {case} failed with {library}:\n{done.stderr}")
+
+
+def target_of(figure: str) -> float | None:
+    return next((value for name, value in TARGETS.items() if figure.startswith(name)), None)
+
+
+def shown(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.3f}"
+
+
+def table(results: dict, units: dict, libraries: list[str]) -> list[str]:
+    """Rows of Markdown: medians, the ratio to jax, the target."""
+    lines = ["| figure | " + " | ".join(libraries) + " | ratio | target |", "|---" * (len(libraries) + 3) + "|"]
+    for figure, found in results.items():
+        medians = {name: statistics.median(values) if values else None for name, values in found.items()}
+        ours, theirs = medians.get("xlafront"), medians.get("jax")
+        ratio = ours / theirs if ours is not None and theirs else None
+        target = target_of(figure) if theirs else None
+        mark = "" if ratio is None or target is None else f"≤ {target:g}" + (" ✓" if ratio <= target else " ✗")
+        cells = [shown(medians.get(name)) for name in libraries]
+        lines.append(f"| {figure} ({units[figure]}) | " + " | ".join(cells) + f" | {'–' if ratio is None else f'{ratio:.2f}'} | {mark} |")
+    return lines
+
+
+def main() -> None:
+    from benchmarks.cases import CASES
+
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--against", default="jax,numpy,torch", help="libraries to compare with (default: jax,numpy,torch, as installed)")
+    parser.add_argument("--only", help="cases to run, comma-separated: " + ", ".join(CASES))
+    parser.add_argument("--rounds", type=int, default=3, help="processes of each library for each case (default 3)")
+    parser.add_argument("--python", action="append", default=[], metavar="LIBRARY=PATH",
+                        help="the interpreter that has a library, when it is not this one")
+    parser.add_argument("--json", help="file for all figures")
+    args = parser.parse_args()
+    pythons = dict(entry.split("=", 1) for entry in args.python)
+    wanted = ["xlafront", *[name for name in args.against.split(",") if name]]
+    if "jax" in wanted and wanted[1:] == ["jax"]:
+        wanted += [name for name in ("numpy", "torch") if importlib.util.find_spec(name)]
+    libraries = [name for name in dict.fromkeys(wanted) if name in pythons or importlib.util.find_spec(name)]
+    for name in set(wanted) - set(libraries):
+        print(f"{name} is not installed: left out", file=sys.stderr)
+    results: dict[str, dict[str, list[float]]] = {}
+    units: dict[str, str] = {}
+    for case in args.only.split(",") if args.only else CASES:
+        for round_number in range(args.rounds):
+            for library in libraries:
+                cache = tempfile.mkdtemp()
+                try:
+                    if case in ("transformer-warm", "start"):  # once before, so that the cache knows the programs
+                        run_case(case, library, pythons.get(library, sys.executable), cache)
+                    figures = run_case(case, library, pythons.get(library, sys.executable), cache)
+                finally:
+                    shutil.rmtree(cache, ignore_errors=True)
+                    shutil.rmtree(cache + "-jax", ignore_errors=True)
+                for figure, (value, unit) in figures.items():
+                    results.setdefault(figure, {name: [] for name in libraries})[library].append(value)
+                    units[figure] = unit
+            print(f"{case}: round {round_number + 1} of {args.rounds}", file=sys.stderr)
+    print(f"Python {platform.python_version()}, {os.cpu_count()} CPUs, medians of {args.rounds} processes each\n")
+    print("\n".join(table(results, units, libraries)))
+    if args.json:
+        with open(args.json, "w") as file:
+            json.dump({"results": results, "units": units}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,18 @@
+"""One case with one library, in this process: prints the figures as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+
+def main() -> None:
+    name, library = sys.argv[1:]
+    from benchmarks.cases import CASES
+    from benchmarks.libraries import Library
+
+    print("FIGURES " + json.dumps(CASES[name](Library(library))))
+
+
+if __name__ == "__main__":
+    main()
