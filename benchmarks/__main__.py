@@ -29,7 +29,8 @@ START = {
 
 
 def environment(cache: str) -> dict:
-    return {**os.environ, "XLAFRONT_CACHE_DIR": cache, "XLAFRONT_PLATFORMS": "cpu", "JAX_PLATFORMS": "cpu",
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "XLAFRONT_CACHE_DIR": cache, "XLAFRONT_PLATFORMS": "cpu", "JAX_PLATFORMS": "cpu",
             "XLAFRONT_COMPILATION_CACHE_MIN_COMPILE_TIME_SECS": "0.02"}
 
 

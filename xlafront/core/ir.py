@@ -29,6 +29,8 @@ class Var:
 
     __slots__ = ("aval",)
 
+    is_literal = False
+
     def __init__(self, aval):
         self.aval = aval
 
@@ -49,6 +51,8 @@ class Literal:
     """A scalar constant written in place."""
 
     __slots__ = ("val", "aval")
+
+    is_literal = True
 
     def __init__(self, val, aval):
         self.val = val

@@ -7,6 +7,7 @@ pass it on to the trace beneath. A `Tracer` stands for a value inside one trace.
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -312,12 +313,13 @@ class StagingTrace(Trace):
 
     def process(self, primitive, args, params):
         """Append an equation. Hot: about 1.5 us, watched by the trace benchmarks."""
-        invars = [x.var if type(x) is StagedTracer and x._trace is self else self.lift(x, primitive) for x in args]
+        invars = []
+        for x in args:
+            invars.append(x.var if type(x) is StagedTracer and x._trace is self else self.lift(x, primitive))
         avals = tuple([v.aval for v in invars])
-        try:
+        types = primitive.types.get(avals) if not params else None
+        if types is None:
             types = primitive.result_types(avals, params)
-        except KeyError as e:  # a KeyError must not be taken for a miss by callers that look things up
-            raise RuntimeError(f"the type rule of {primitive} failed: KeyError {e}") from e
         effects = no_effects
         if primitive.effects is not None:
             effects = primitive.effects(*avals, **params)
@@ -334,6 +336,9 @@ class StagingTrace(Trace):
     def lift(self, x, primitive=None):
         """The atom for a value from outside: a scalar in place, an array or an outer tracer as a constant."""
         kind = type(x)
+        aval = _fixed_scalars.get(kind)
+        if aval is not None:
+            return Literal(x, aval)
         if kind in _literal_kinds:
             return Literal(x, abstractors[kind](x))
         found = self.constants.get(id(x))
@@ -379,6 +384,36 @@ class StagingTrace(Trace):
 
 
 _literal_kinds = frozenset((bool, int, float, complex))
+# NumPy scalars whose type does not depend on settings.
+_fixed_scalars = {d.type: ShapedArray((), d) for d in dtypes.supported if d.itemsize in (1, 2, 4) and d.kind in "biufV"}
+
+
+class _CalmCollector:
+    """Keeps the garbage collector from going over the whole program again and again while it is being written.
+
+    Nothing of a program under construction can be freed, and full collections would make tracing more than linear.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.depth = 0
+        self.saved: tuple[int, int, int] = gc.get_threshold()
+
+    def __enter__(self):
+        with self.lock:
+            if self.depth == 0:
+                self.saved = gc.get_threshold()
+                gc.set_threshold(self.saved[0], self.saved[1], 1_000_000)
+            self.depth += 1
+
+    def __exit__(self, *exception):
+        with self.lock:
+            self.depth -= 1
+            if self.depth == 0:
+                gc.set_threshold(*self.saved)
+
+
+calm_collector = _CalmCollector()
 
 
 def trace_to_jaxpr(function: Callable[..., Sequence[Any]], in_avals: Sequence[AbstractValue],
@@ -391,7 +426,7 @@ def trace_to_jaxpr(function: Callable[..., Sequence[Any]], in_avals: Sequence[Ab
     tracers = [trace.new_arg(aval) for aval in in_avals]
     saved_site, source.thread.site = source.thread.site, None
     try:
-        with current_trace(trace):
+        with current_trace(trace), calm_collector:
             results = function(*tracers)
             jaxpr, consts = trace.finish(results)
     finally:
@@ -413,8 +448,6 @@ def trace_to_closed_jaxpr(function, in_avals, debug_info: DebugInfo = unknown_or
 
 def _check_leaks(trace: StagingTrace) -> None:
     """With `check_tracer_leaks`: nothing outside may still hold a tracer of a finished trace."""
-    import gc
-
     gc.collect()
     held = [x for x in gc.get_referrers(trace) if isinstance(x, Tracer)]
     if held:

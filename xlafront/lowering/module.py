@@ -153,7 +153,7 @@ class Body:
             shape = eqn.outvars[0].aval.shape if primitive.spreads_scalars else None
             for v in eqn.invars:
                 aval = v.aval
-                if hasattr(v, "val"):
+                if v.is_literal:
                     operands.append(self.literal(v.val, aval.dtype, aval.shape if shape is None else shape))
                 elif shape is None or aval.shape == shape:
                     operands.append(env[v])
@@ -169,7 +169,7 @@ class Body:
                 env.update(zip(eqn.outvars, results))
             else:
                 env[eqn.outvars[0]] = results[0] if isinstance(results, (list, tuple)) else results
-        return [self.literal(v.val, v.aval.dtype, v.aval.shape) if hasattr(v, "val") else env[v] for v in jaxpr.outvars]
+        return [self.literal(v.val, v.aval.dtype, v.aval.shape) if v.is_literal else env[v] for v in jaxpr.outvars]
 
 
 class _Typed:

@@ -36,6 +36,9 @@ BINARY = (
 ORDERINGS = (("greater", "gt"), ("greater_equal", "ge"), ("less", "lt"), ("less_equal", "le"))
 LOGICAL = (("logical_and", "and"), ("logical_or", "or"), ("logical_xor", "xor"))
 
+_FLOATS = frozenset((dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64))
+_NUMBERS = frozenset((int, float))
+
 PUBLIC: dict = {}
 INLINE: dict = {}  # the same functions without the dispatcher, for operators on tracers
 
@@ -71,11 +74,16 @@ def _binary(name, primitive, promotion):
     thread = tracing.thread
 
     def function(x, y, /):
-        # Hot under a trace: operands of one type need no promotion.
+        # Hot under a trace: operands of one type, and a Python number beside floats, need no promotion.
         a, b = getattr(x, "aval", None), getattr(y, "aval", None)
-        if a is not None and b is not None and a.dtype is b.dtype and a.shape == b.shape and not (
-                inexact and not dtypes.is_inexact(a.dtype)):
-            return thread.trace.process(primitive, (x, y), {})
+        if a is not None:
+            if b is not None:
+                if a.dtype is b.dtype and a.shape == b.shape and (not inexact or a.dtype in _FLOATS):
+                    return thread.trace.process(primitive, (x, y), {})
+            elif a.dtype in _FLOATS and type(y) in _NUMBERS:
+                return thread.trace.process(primitive, (x, float(y) if a.weak_type else a.dtype.type(y)), {})
+        elif b is not None and b.dtype in _FLOATS and type(x) in _NUMBERS:
+            return thread.trace.process(primitive, (float(x) if b.weak_type else b.dtype.type(x), y), {})
         return primitive.bind(*promote(name, x, y))
 
     return public(name, function, f"Elementwise `{name}` of two arrays, promoted and broadcast as NumPy does.")

@@ -17,6 +17,7 @@ from xlafront.core import dtypes, source, tracing
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, Literal, eval_jaxpr, unknown_origin
 from xlafront.core.tracing import StagedTracer, StagingTrace, Trace, Tracer, current_trace
 from xlafront.core.zeros import UndefinedPrimal, Zero
+from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
 
 
@@ -50,8 +51,15 @@ class LinearTrace(StagingTrace):
         for x in args:
             if type(x) is StagedTracer and x._trace is self:
                 return StagingTrace.process(self, primitive, args, params)
-        with current_trace(self.parent):
-            return self.parent.process(primitive, args, params)
+        # As `with current_trace(self.parent)`, written out: every operation on values comes through here.
+        thread, parent = tracing.thread, self.parent
+        saved, thread.trace = thread.trace, parent
+        state = config.trace_state.swap_local(None if parent is tracing.eval_trace else True)
+        try:
+            return parent.process(primitive, args, params)
+        finally:
+            thread.trace = saved
+            config.trace_state.set_local(state)
 
 
 class JVPTrace(Trace):

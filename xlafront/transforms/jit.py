@@ -314,12 +314,16 @@ class LoweredProgram:
         self.shardings = placement.ProgramShardings(spots, out_shardings, self.kept, len(hoisted), jaxpr)
         arg_attributes = placement.argument_attributes(
             kept_jaxpr, self.kept, donated, len(hoisted), self.shardings, name, traced)
-        self.module_context = lowering.module.lower_program(
+        with tracing.calm_collector:
+            self.module_context = self._write_module(kept_jaxpr, name, arg_attributes)
+        self.shardings.declare_meshes(self.module_context)
+
+    def _write_module(self, kept_jaxpr, name, arg_attributes):
+        return lowering.module.lower_program(
             kept_jaxpr, f"jit_{name}", backends.lowering_platform(self.client),
             const_values=self.const_values, arg_attributes=arg_attributes,
-            result_attributes=self.shardings.result_attributes(), num_partitions=len(spots.devices),
+            result_attributes=self.shardings.result_attributes(), num_partitions=len(self.spots.devices),
             sharding_context=self.shardings)
-        self.shardings.declare_meshes(self.module_context)
 
     def _place_constant(self, value):
         aval = keys.physical(tracing.aval_of(value))

@@ -146,16 +146,19 @@ def _program_shardings(traced, options):
 
 def inner_shardings(jaxpr):
     """The shardings that equations of a program ask for."""
-    from xlafront.core.ir import subprograms
+    from xlafront.core.ir import ClosedJaxpr, Jaxpr
 
     for eqn in jaxpr.eqns:
-        for key in ("sharding", "in_shardings", "out_shardings"):
-            given = eqn.params.get(key)
-            for s in given if isinstance(given, tuple) else (given,):
-                if isinstance(s, Sharding):
-                    yield s
-        for inner in subprograms(eqn.params):
-            yield from inner_shardings(inner)
+        for value in eqn.params.values():
+            if value is None:
+                continue
+            for item in value if type(value) is tuple else (value,):
+                if isinstance(item, Sharding):
+                    yield item
+                elif isinstance(item, ClosedJaxpr):
+                    yield from inner_shardings(item.jaxpr)
+                elif isinstance(item, Jaxpr):
+                    yield from inner_shardings(item)
 
 
 def _all_on(devices: tuple, count: int, committed: bool) -> Spots:
