@@ -239,6 +239,10 @@ def _arange_kernel(start, step, size, dtype):
 
 def arange(start, stop=None, step=None, dtype=None, *, device=None, out_sharding=None):
     """Evenly spaced numbers from `start` up to but not including `stop`."""
+    if type(start) is int and stop is step is dtype is device is out_sharding is None:
+        d = dtypes.default_dtype(int)
+        dtypes.check_int_fits(start, d)
+        return _arange_kernel(0, 1, max(start, 0), d)
     import math
 
     for name, x in (("start", start), ("stop", stop), ("step", step)):
