@@ -16,10 +16,29 @@ import time
 
 # figure (or its beginning) -> the highest ratio to jax that is wanted
 TARGETS = {
-    "import": 0.4, "jit call": 1.0, "eager x + x": 0.8, "eager sum": 0.9, "eager x[0]": 0.15, "eager x[1:]": 0.2, "eager x[array]": 0.06,
-    "eager x.at[i].set": 0.06, "eager zeros": 0.3, "eager arange": 0.3, "eager eye": 0.3, "eager relu": 0.3, "eager softmax": 0.3,
-    "eager einsum": 0.3, "eager grad": 0.15, "trace, per op": 0.15, "trace of jit(grad)": 0.15, "lower, per op": 0.3, "compile": 1.0,
-    "12 layers, cold: trace": 0.3, "12 layers, value_and_grad": 0.3, "12 layers: run": 1.02, "12 layers, warm: compile": 0.1,
+    "import": 0.4,
+    "jit call": 1.0,
+    "eager x + x": 0.8,
+    "eager sum": 0.9,
+    "eager x[0]": 0.15,
+    "eager x[1:]": 0.2,
+    "eager x[array]": 0.06,
+    "eager x.at[i].set": 0.06,
+    "eager zeros": 0.3,
+    "eager arange": 0.3,
+    "eager eye": 0.3,
+    "eager relu": 0.3,
+    "eager softmax": 0.3,
+    "eager einsum": 0.3,
+    "eager grad": 0.15,
+    "trace, per op": 0.15,
+    "trace of jit(grad)": 0.15,
+    "lower, per op": 0.3,
+    "compile": 1.0,
+    "12 layers, cold: trace": 0.3,
+    "12 layers, value_and_grad": 0.3,
+    "12 layers: run": 1.02,
+    "12 layers, warm: compile": 0.1,
     "memory kept": 0.15,
 }
 START = {
@@ -30,8 +49,13 @@ START = {
 
 def environment(cache: str) -> dict:
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**kept, "XLAFRONT_CACHE_DIR": cache, "XLAFRONT_PLATFORMS": "cpu", "JAX_PLATFORMS": "cpu",
-            "XLAFRONT_COMPILATION_CACHE_MIN_COMPILE_TIME_SECS": "0.02"}
+    return {
+        **kept,
+        "XLAFRONT_CACHE_DIR": cache,
+        "XLAFRONT_PLATFORMS": "cpu",
+        "JAX_PLATFORMS": "cpu",
+        "XLAFRONT_COMPILATION_CACHE_MIN_COMPILE_TIME_SECS": "0.02",
+    }
 
 
 def run_case(case: str, library: str, python: str, cache: str) -> dict:
@@ -44,7 +68,9 @@ def run_case(case: str, library: str, python: str, cache: str) -> dict:
                 subprocess.run([python, "-c", code.format(m=library)], check=True, env=environment(cache))
                 figures[name] = ((time.perf_counter() - started) * 1e3, "ms")
         return figures
-    done = subprocess.run([python, "-m", "benchmarks.worker", case, library], capture_output=True, text=True, env=environment(cache))
+    done = subprocess.run(
+        [python, "-m", "benchmarks.worker", case, library], capture_output=True, text=True, env=environment(cache)
+    )
     for line in done.stdout.splitlines():
         if line.startswith("FIGURES "):
             return json.loads(line[8:])
@@ -71,7 +97,11 @@ def table(results: dict, units: dict, libraries: list[str]) -> list[str]:
         target = target_of(figure) if theirs else None
         mark = "" if ratio is None or target is None else f"≤ {target:g}" + (" ✓" if ratio <= target else " ✗")
         cells = [shown(medians.get(name)) for name in libraries]
-        lines.append(f"| {figure} ({units[figure]}) | " + " | ".join(cells) + f" | {'–' if ratio is None else f'{ratio:.2f}'} | {mark} |")
+        lines.append(
+            f"| {figure} ({units[figure]}) | "
+            + " | ".join(cells)
+            + f" | {'–' if ratio is None else f'{ratio:.2f}'} | {mark} |"
+        )
     return lines
 
 
@@ -79,11 +109,20 @@ def main() -> None:
     from benchmarks.cases import CASES
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--against", default="jax,numpy,torch", help="libraries to compare with (default: jax,numpy,torch, as installed)")
+    parser.add_argument(
+        "--against",
+        default="jax,numpy,torch",
+        help="libraries to compare with (default: jax,numpy,torch, as installed)",
+    )
     parser.add_argument("--only", help="cases to run, comma-separated: " + ", ".join(CASES))
     parser.add_argument("--rounds", type=int, default=3, help="processes of each library for each case (default 3)")
-    parser.add_argument("--python", action="append", default=[], metavar="LIBRARY=PATH",
-                        help="the interpreter that has a library, when it is not this one")
+    parser.add_argument(
+        "--python",
+        action="append",
+        default=[],
+        metavar="LIBRARY=PATH",
+        help="the interpreter that has a library, when it is not this one",
+    )
     parser.add_argument("--json", help="file for all figures")
     args = parser.parse_args()
     pythons = dict(entry.split("=", 1) for entry in args.python)

@@ -81,33 +81,72 @@ def eager_calls(lib: Library) -> dict[str, Callable]:
         x, m = n.ones(3), n.ones(50, 4)
         idx, mask = n.tensor([0, 2]), n.tensor([True, False, True])
         return {
-            "x + x": lambda: x + x, "x * 2": lambda: x * 2.0, "sum": lambda: n.sum(x), "x[0]": lambda: x[0], "x[1:]": lambda: x[1:],
-            "m[:, 0]": lambda: m[:, 0], "x[array]": lambda: x[idx], "x[mask]": lambda: x[mask], "reshape": lambda: m.reshape(4, 50),
-            "transpose": lambda: m.T, "concatenate": lambda: n.concatenate([x, x]), "stack": lambda: n.stack([x, x]),
-            "einsum": lambda: n.einsum("ij,kj->ik", m, m), "softmax": lambda: n.softmax(x, 0), "relu": lambda: n.relu(x),
-            "zeros": lambda: n.zeros(3, 4), "arange": lambda: n.arange(5), "array(list)": lambda: n.tensor([1.0, 2.0, 3.0]),
+            "x + x": lambda: x + x,
+            "x * 2": lambda: x * 2.0,
+            "sum": lambda: n.sum(x),
+            "x[0]": lambda: x[0],
+            "x[1:]": lambda: x[1:],
+            "m[:, 0]": lambda: m[:, 0],
+            "x[array]": lambda: x[idx],
+            "x[mask]": lambda: x[mask],
+            "reshape": lambda: m.reshape(4, 50),
+            "transpose": lambda: m.T,
+            "concatenate": lambda: n.concatenate([x, x]),
+            "stack": lambda: n.stack([x, x]),
+            "einsum": lambda: n.einsum("ij,kj->ik", m, m),
+            "softmax": lambda: n.softmax(x, 0),
+            "relu": lambda: n.relu(x),
+            "zeros": lambda: n.zeros(3, 4),
+            "arange": lambda: n.arange(5),
+            "array(list)": lambda: n.tensor([1.0, 2.0, 3.0]),
             "iterate 100 rows": lambda m=n.ones(100, 3): list(m),
         }
     x, m = n.ones(3, "float32"), n.ones((50, 4), "float32")
     idx, mask, rows = n.asarray([0, 2]), np.array([True, False, True]), n.ones((100, 3), "float32")
     host = np.ones(3, np.float32)
     calls = {
-        "x + x": lambda: x + x, "x * 2": lambda: x * 2.0, "x ** 2": lambda: x**2, "sum": lambda: n.sum(x), "mean": lambda: n.mean(x),
-        "x[0]": lambda: x[0], "x[1:]": lambda: x[1:], "m[:, 0]": lambda: m[:, 0], "x[array]": lambda: x[idx],
-        "m[array, array]": lambda: m[idx, idx], "x[mask]": lambda: x[mask], "reshape": lambda: m.reshape(4, 50), "transpose": lambda: m.T,
-        "astype": lambda: x.astype("int32"), "concatenate": lambda: n.concatenate([x, x]), "stack": lambda: n.stack([x, x]),
-        "split": lambda: n.split(m, 2), "expand_dims": lambda: n.expand_dims(x, 0), "einsum": lambda: n.einsum("ij,kj->ik", m, m),
-        "matmul": lambda: m @ m.T, "where": lambda: n.where(x > 0, x, 0.0), "zeros": lambda: n.zeros((3, 4)), "full": lambda: n.full((3,), 2.0),
-        "eye": lambda: n.eye(4), "arange": lambda: n.arange(5), "zeros_like": lambda: n.zeros_like(x), "array(list)": lambda: n.array([1.0, 2.0, 3.0]),
-        "float32(2)": lambda: n.float32(2.0), "iterate 100 rows": lambda: list(rows),
+        "x + x": lambda: x + x,
+        "x * 2": lambda: x * 2.0,
+        "x ** 2": lambda: x**2,
+        "sum": lambda: n.sum(x),
+        "mean": lambda: n.mean(x),
+        "x[0]": lambda: x[0],
+        "x[1:]": lambda: x[1:],
+        "m[:, 0]": lambda: m[:, 0],
+        "x[array]": lambda: x[idx],
+        "m[array, array]": lambda: m[idx, idx],
+        "x[mask]": lambda: x[mask],
+        "reshape": lambda: m.reshape(4, 50),
+        "transpose": lambda: m.T,
+        "astype": lambda: x.astype("int32"),
+        "concatenate": lambda: n.concatenate([x, x]),
+        "stack": lambda: n.stack([x, x]),
+        "split": lambda: n.split(m, 2),
+        "expand_dims": lambda: n.expand_dims(x, 0),
+        "einsum": lambda: n.einsum("ij,kj->ik", m, m),
+        "matmul": lambda: m @ m.T,
+        "where": lambda: n.where(x > 0, x, 0.0),
+        "zeros": lambda: n.zeros((3, 4)),
+        "full": lambda: n.full((3,), 2.0),
+        "eye": lambda: n.eye(4),
+        "arange": lambda: n.arange(5),
+        "zeros_like": lambda: n.zeros_like(x),
+        "array(list)": lambda: n.array([1.0, 2.0, 3.0]),
+        "float32(2)": lambda: n.float32(2.0),
+        "iterate 100 rows": lambda: list(rows),
     }
     if lib.compiles:
         gradient = lib.xf.grad(lambda x: n.sum(n.sin(x) * x))
         key = lib.xf.random.key(0)
         calls |= {
-            "softmax": lambda: lib.xf.nn.softmax(x), "relu": lambda: lib.xf.nn.relu(x), "x.at[i].set": lambda: x.at[1].set(5.0),
-            "x.at[array].add": lambda: x.at[idx].add(1.0), "device_put": lambda: lib.xf.device_put(host), "grad of 3 operations": lambda: gradient(x),
-            "random.split": lambda: lib.xf.random.split(key), "random.normal": lambda: lib.xf.random.normal(key, (3,)),
+            "softmax": lambda: lib.xf.nn.softmax(x),
+            "relu": lambda: lib.xf.nn.relu(x),
+            "x.at[i].set": lambda: x.at[1].set(5.0),
+            "x.at[array].add": lambda: x.at[idx].add(1.0),
+            "device_put": lambda: lib.xf.device_put(host),
+            "grad of 3 operations": lambda: gradient(x),
+            "random.split": lambda: lib.xf.random.split(key),
+            "random.normal": lambda: lib.xf.random.normal(key, (3,)),
         }
     return calls
 
@@ -185,8 +224,16 @@ def transformer(lib: Library, layers: int = 12, width: int = 128, heads: int = 4
     def weights(*shape):
         return n.asarray(rng.normal(0, 0.02, shape).astype(np.float32))
 
-    parameters = [{"qkv": weights(width, 3 * width), "out": weights(width, width), "up": weights(width, 4 * width),
-                   "down": weights(4 * width, width), "scale": n.ones(width)} for _ in range(layers)]
+    parameters = [
+        {
+            "qkv": weights(width, 3 * width),
+            "out": weights(width, width),
+            "up": weights(width, 4 * width),
+            "down": weights(4 * width, width),
+            "scale": n.ones(width),
+        }
+        for _ in range(layers)
+    ]
 
     def normalise(x, scale):
         return (x - n.mean(x, -1, keepdims=True)) / n.sqrt(n.var(x, -1, keepdims=True) + 1e-5) * scale

@@ -181,9 +181,9 @@ def _register_defaults() -> None:
         lambda d: (tuple((DictKey(k), d[k]) for k in sorted(d)), (d.default_factory, tuple(sorted(d)))))
 
 
-def is_tree_node(kind: type) -> bool:
-    return kind in _nodes or kind in (list, tuple, dict, type(None)) or (
-        issubclass(kind, tuple) and hasattr(kind, "_fields"))
+def is_tree_node(typ: type) -> bool:
+    return typ in _nodes or typ in (list, tuple, dict, type(None)) or (
+        issubclass(typ, tuple) and hasattr(typ, "_fields"))
 
 
 def flatten_one_level(tree) -> tuple[list[Any], Any]:

@@ -677,10 +677,9 @@ def start_index(i, n: int):
     return select(lt(i, d(0)), i, add(i, d(n))) if n <= np.iinfo(aval.dtype).max else i
 
 
-@library(static="slice_sizes")
-def _dynamic_slice_kernel(operand, start_indices, slice_sizes):
-    shape = np.shape(operand)
-    starts = [start_index(i, n) for i, n in zip(_index_list(start_indices), shape)]
+@library(static=("slice_sizes", "wrap"))
+def _dynamic_slice_kernel(operand, start_indices, slice_sizes, wrap):
+    starts = _starts(start_indices, np.shape(operand), wrap)
     return dynamic_slice_p.bind(operand, *starts, slice_sizes=slice_sizes)
 
 
@@ -692,57 +691,77 @@ def _index_list(indices) -> list:
     return unstack(indices)
 
 
-def dynamic_slice(operand, start_indices, slice_sizes):
-    """A part of static size at a run-time position, which is moved inside the array if it sticks out."""
+def _wraps(allow_negative_indices, rank: int) -> tuple[bool, ...]:
+    """For each dimension whether negative starts count from the end."""
+    if isinstance(allow_negative_indices, (tuple, list)):
+        return tuple(map(bool, allow_negative_indices))
+    return (bool(allow_negative_indices),) * rank
+
+
+def _starts(indices, shape, wrap) -> list:
+    return [start_index(i, n) if w else np.int32(i) if isinstance(i, int) else i
+            for i, n, w in zip(_index_list(indices), shape, wrap)]
+
+
+def dynamic_slice(operand, start_indices, slice_sizes, *, allow_negative_indices=True):
+    """A part of static size at a run-time position, which is moved inside the array if it sticks out.
+
+    Negative positions count from the end, unless `allow_negative_indices` (for all dimensions or each) is false.
+    """
     sizes = static_shape("dynamic_slice", slice_sizes)
     if isinstance(start_indices, (list, tuple)) and len(start_indices) != np.ndim(operand):
         raise TypeError(f"dynamic_slice needs one start index for each of the {np.ndim(operand)} dimensions of shape "
                         f"{np.shape(operand)}, got {len(start_indices)}.")
-    return _dynamic_slice_kernel(operand, start_indices, sizes)
+    return _dynamic_slice_kernel(operand, start_indices, sizes, _wraps(allow_negative_indices, len(sizes)))
 
 
-@library
-def dynamic_update_slice(operand, update, start_indices):
+def dynamic_update_slice(operand, update, start_indices, *, allow_negative_indices=True):
     """The array with a part replaced, at a run-time position that is moved inside if it sticks out."""
+    return _dynamic_update_kernel(operand, update, start_indices, _wraps(allow_negative_indices, np.ndim(operand)))
+
+
+@library(static="wrap", name="dynamic_update_slice")
+def _dynamic_update_kernel(operand, update, start_indices, wrap):
     indices = _index_list(start_indices)
     shape = np.shape(operand)
     if len(indices) != len(shape):
         raise TypeError(f"dynamic_update_slice needs one start index for each of the {len(shape)} dimensions of shape "
                         f"{shape}, got {len(indices)}.")
-    starts = [start_index(i, n) for i, n in zip(indices, shape)]
+    starts = _starts(indices, shape, wrap)
     update = as_type(update, tracing.aval_of(operand).dtype, False) if not hasattr(update, "dtype") else update
     return dynamic_update_slice_p.bind(operand, update, *starts)
 
 
-def dynamic_slice_in_dim(operand, start_index, slice_size: int, axis: int = 0):
+def dynamic_slice_in_dim(operand, start_index, slice_size: int, axis: int = 0, *, allow_negative_indices=True):
     """`dynamic_slice` along one axis."""
     shape = np.shape(operand)
     axis = canonical_axis(axis, len(shape), "dynamic_slice_in_dim")
     starts = [0] * len(shape)
     starts[axis] = start_index
-    return dynamic_slice(operand, starts, (*shape[:axis], slice_size, *shape[axis + 1:]))
+    return dynamic_slice(operand, starts, (*shape[:axis], slice_size, *shape[axis + 1:]),
+                         allow_negative_indices=allow_negative_indices)
 
 
-def dynamic_index_in_dim(operand, index, axis: int = 0, keepdims: bool = True):
+def dynamic_index_in_dim(operand, index, axis: int = 0, keepdims: bool = True, *, allow_negative_indices=True):
     """The element at a run-time index along one axis."""
-    result = dynamic_slice_in_dim(operand, index, 1, axis)
+    result = dynamic_slice_in_dim(operand, index, 1, axis, allow_negative_indices=allow_negative_indices)
     return result if keepdims else squeeze(result, (axis,))
 
 
-def dynamic_update_slice_in_dim(operand, update, start_index, axis: int):
+def dynamic_update_slice_in_dim(operand, update, start_index, axis: int, *, allow_negative_indices=True):
     """`dynamic_update_slice` along one axis."""
     axis = canonical_axis(axis, np.ndim(operand), "dynamic_update_slice_in_dim")
     starts = [0] * np.ndim(operand)
     starts[axis] = start_index
-    return dynamic_update_slice(operand, update, starts)
+    return dynamic_update_slice(operand, update, starts, allow_negative_indices=allow_negative_indices)
 
 
-def dynamic_update_index_in_dim(operand, update, index, axis: int):
+def dynamic_update_index_in_dim(operand, update, index, axis: int, *, allow_negative_indices=True):
     """The array with the element at a run-time index along one axis replaced."""
     axis = canonical_axis(axis, np.ndim(operand), "dynamic_update_index_in_dim")
     if np.ndim(update) != np.ndim(operand):
         update = expand_dims(update, (axis,))
-    return dynamic_update_slice_in_dim(operand, update, index, axis)
+    return dynamic_update_slice_in_dim(operand, update, index, axis, allow_negative_indices=allow_negative_indices)
 
 
 def index_in_dim(operand, index: int, axis: int = 0, keepdims: bool = True):

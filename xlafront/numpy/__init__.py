@@ -6,13 +6,7 @@
 
 import numpy as _np
 
-from xlafront.core.dtypes import (
-    finfo as finfo,
-    iinfo as iinfo,
-    issubdtype as issubdtype,
-    promote_types as promote_types,
-    result_type as result_type,
-)
+from xlafront.core.dtypes import promote_types as promote_types, result_type as result_type
 from xlafront.numpy import (
     array_methods as _array_methods,
     creation as _creation,
@@ -37,7 +31,7 @@ _MODULES = {
         where""",
     _reductions: """all amax amin any argmax argmin average count_nonzero cumprod cumsum max mean median min nanmax
         nanmean nanmin nanprod nanstd nansum nanvar prod ptp std sum var""",
-    _scalar_types: "can_cast iscomplexobj isdtype isrealobj isscalar iterable",
+    _scalar_types: "can_cast finfo iinfo iscomplexobj isdtype isrealobj isscalar issubdtype iterable",
     _sorting: """argpartition argsort bincount digitize histogram_bin_edges lexsort partition percentile quantile
         searchsorted sort sort_complex""",
     _ufuncs: "around power round isclose",

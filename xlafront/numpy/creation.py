@@ -218,12 +218,12 @@ def _like(name, value):
 zeros_like, ones_like, empty_like = _like("zeros_like", 0), _like("ones_like", 1), _like("empty_like", 0)
 
 
-def full_like(a, fill_value, dtype=None, shape=None, *, device=None):
+def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_sharding=None):
     """As `full`, with the shape and dtype of another array."""
     check_arraylike("full_like", a) if not hasattr(a, "dtype") else None
     aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a
     return full(tuple(aval.shape) if shape is None else shape, fill_value, aval.dtype if dtype is None else dtype,
-                device=device)
+                device=device, out_sharding=out_sharding)
 
 
 @library(static=("start", "step", "size", "dtype"), name="arange")

@@ -469,8 +469,8 @@ def take_inline(a, index, axis: int):
     return _take_kernel.__wrapped__(a, index, axis, GatherScatterMode.CLIP, None, False, False)
 
 
-@library(static=("axis", "mode", "fill_value"), name="take_along_axis")
-def _take_along_kernel(arr, indices, axis, mode, fill_value):
+@library(static=("axis", "mode", "fill_value", "wrap"), name="take_along_axis")
+def _take_along_kernel(arr, indices, axis, mode, fill_value, wrap):
     """One batched gather: all dimensions but `axis` are batching dimensions of the operation."""
     shape, wanted = np.shape(arr), np.shape(indices)
     others = [i for i in range(len(shape)) if i != axis]
@@ -481,7 +481,7 @@ def _take_along_kernel(arr, indices, axis, mode, fill_value):
     every = tuple(range(len(shape)))
     if full_arr != shape:
         arr = lax.broadcast_in_dim_p.bind(arr, shape=full_arr, broadcast_dimensions=every, sharding=None)
-    indices = _wrapped(indices, shape[axis])
+    indices = _wrapped(indices, shape[axis]) if wrap else _as_position(indices)
     if full_indices != wanted:
         indices = lax.broadcast_in_dim_p.bind(indices, shape=full_indices, broadcast_dimensions=every, sharding=None)
     indices = lax.reshape_to(indices, (*full_indices, 1))
@@ -490,7 +490,7 @@ def _take_along_kernel(arr, indices, axis, mode, fill_value):
                        fill_value=fill_value)
 
 
-def take_along_axis(arr, indices, axis=-1, mode=None, fill_value=None):
+def take_along_axis(arr, indices, axis=-1, mode=None, fill_value=None, *, wrap_negative_indices=True):
     """For each one-dimensional slice along `axis`, the elements at its own positions, as `argsort` gives them.
 
     >>> take_along_axis(x, xnp.argsort(x, axis=1), axis=1)
@@ -508,7 +508,7 @@ def take_along_axis(arr, indices, axis=-1, mode=None, fill_value=None):
                          f"{np.shape(indices)} and {np.shape(arr)}.")
     axis = lax.canonical_axis(axis, np.ndim(arr), "take_along_axis")
     mode = GatherScatterMode.FILL_OR_DROP if mode is None else GatherScatterMode.from_any(mode)
-    return _take_along_kernel(arr, indices, axis, mode, fill_value)
+    return _take_along_kernel(arr, indices, axis, mode, fill_value, bool(wrap_negative_indices))
 
 
 # Positions of true elements

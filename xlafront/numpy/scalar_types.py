@@ -54,6 +54,21 @@ TYPES.update({name: getattr(np, name) for name in (
     "character", "flexible", "object_", "dtype")})
 
 
+def finfo(dtype):
+    """Limits of a floating dtype, those of ml_dtypes included."""
+    return dtypes.finfo(dtype)
+
+
+def iinfo(int_type):
+    """Limits of an integer dtype, the 2- and 4-bit ones included."""
+    return dtypes.iinfo(int_type)
+
+
+def issubdtype(arg1, arg2) -> bool:
+    """`numpy.issubdtype` that knows the dtypes of ml_dtypes and the extended ones."""
+    return dtypes.issubdtype(arg1, arg2)
+
+
 def isdtype(dtype, kind) -> bool:
     """Whether a dtype is of a kind of the array API: "bool", "integral", "real floating", ..., a dtype, or several."""
     d = dtypes.dtype(dtype)

@@ -73,18 +73,18 @@ def _binary(name, primitive, promotion):
     inexact = promotion != "same"
     thread = tracing.thread
 
-    def function(x, y, /):
+    def function(x1, x2, /):
         # Hot under a trace: operands of one type, and a Python number beside floats, need no promotion.
-        a, b = getattr(x, "aval", None), getattr(y, "aval", None)
+        a, b = getattr(x1, "aval", None), getattr(x2, "aval", None)
         if a is not None:
             if b is not None:
                 if a.dtype is b.dtype and a.shape == b.shape and (not inexact or a.dtype in _FLOATS):
-                    return thread.trace.process(primitive, (x, y), {})
-            elif a.dtype in _FLOATS and type(y) in _NUMBERS:
-                return thread.trace.process(primitive, (x, float(y) if a.weak_type else a.dtype.type(y)), {})
-        elif b is not None and b.dtype in _FLOATS and type(x) in _NUMBERS:
-            return thread.trace.process(primitive, (float(x) if b.weak_type else b.dtype.type(x), y), {})
-        return primitive.bind(*promote(name, x, y))
+                    return thread.trace.process(primitive, (x1, x2), {})
+            elif a.dtype in _FLOATS and type(x2) in _NUMBERS:
+                return thread.trace.process(primitive, (x1, float(x2) if a.weak_type else a.dtype.type(x2)), {})
+        elif b is not None and b.dtype in _FLOATS and type(x1) in _NUMBERS:
+            return thread.trace.process(primitive, (float(x1) if b.weak_type else b.dtype.type(x1), x2), {})
+        return primitive.bind(*promote(name, x1, x2))
 
     return public(name, function, f"Elementwise `{name}` of two arrays, promoted and broadcast as NumPy does.")
 

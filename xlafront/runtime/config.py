@@ -127,8 +127,10 @@ class Setting:
         self.is_set = True
         self.state.set_global(value)
 
-    def __call__(self, new_val=True):
-        return _Scope(self, self.parse(new_val, f"the setting {self.name}"))
+    def __call__(self, new_val=True, *, disable=None):
+        """The setting at another value in this thread, with `with`; `disable_jit` knows the value as `disable`."""
+        value = new_val if disable is None else disable
+        return _Scope(self, self.parse(value, f"the setting {self.name}"))
 
     def __bool__(self):
         raise TypeError(f"read the setting {self.name} as {self.name}.value")
