@@ -301,3 +301,19 @@ def test_devices_of_a_function():
     assert xf.jit(lambda x: x + 1)(xf.device_put(1.0, device)).devices() == {device}
     with xf.default_device(device):
         assert xnp.ones(2).devices() == {device} and xf.jit(lambda: xnp.zeros(2))().devices() == {device}
+
+
+def test_functions_are_freed_with_their_programs():
+    import gc
+    import weakref
+
+    def make(k):
+        big = np.full(100_000, k, np.float32)
+        return lambda x: x + big
+
+    f = make(3)
+    assert xf.jit(f)(1.0)[0] == 4
+    dead = weakref.ref(f)
+    del f
+    gc.collect()
+    assert dead() is None

@@ -7,7 +7,7 @@ from xlafront.runtime.clients import PlatformError, canonical_platform, clients
 
 
 def settings() -> dict:
-    return {"num_cpu_devices": config.num_cpu_devices.value,
+    return {"num_cpu_devices": config.num_cpu_devices.value, "cuda_visible_devices": config.cuda_visible_devices.value,
             "cpu_enable_async_dispatch": config.cpu_enable_async_dispatch.value}
 
 

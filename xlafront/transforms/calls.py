@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -168,9 +169,17 @@ def join_call(statics: tuple, in_tree, leaves: Sequence[Any]) -> tuple[tuple, di
     return tuple(args), kwargs | {key: static.value for key, static in statics if isinstance(key, str)}
 
 
-def argument_names(fun: Callable, static: Selection, in_tree) -> list[str]:
+def weak_reference(fun: Callable) -> Callable[[], Callable | None]:
+    """A function that returns `fun` while something else keeps it alive, or always where that cannot be told."""
+    try:
+        return weakref.ref(fun)
+    except TypeError:
+        return lambda: fun
+
+
+def argument_names(fun: Callable | None, static: Selection, in_tree) -> list[str]:
     """A name for each flat argument, as the user would write it: `params['w']`, `x[0]`."""
-    signature = signature_of(fun)
+    signature = None if fun is None else signature_of(fun)
     names: list[str] = []
     if signature is not None:
         for p in signature.parameters.values():

@@ -207,8 +207,9 @@ class Jitted:
             results, out_tree = calls.check_results(fun, fun(*args, **kwargs))
             return results
 
+        known = calls.weak_reference(fun)  # the caches must not keep alive the function that they are keyed on
         debug_info = DebugInfo("jit", self.name, calls.function_location(fun),
-                               lambda: calls.argument_names(fun, static, in_tree))
+                               lambda: calls.argument_names(known(), static, in_tree))
         if config.log_compiles.value:
             _log().warning("Tracing %s for %s.", self.name, _signature_text(in_avals))
         jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info)
@@ -520,11 +521,13 @@ def _attach_stages(function, dispatcher, jitted: Jitted) -> None:
     function.lower = lambda *args, lowering_platforms=None, **kwargs: stages.trace(jitted, args, kwargs).lower(
         lowering_platforms=lowering_platforms)
     function.eval_shape = lambda *args, **kwargs: stages.trace(jitted, args, kwargs).out_info
-    function._cache_size = dispatcher._cache_size
+    if function is not dispatcher:
+        function._cache_size = dispatcher._cache_size
+    known = weakref.ref(dispatcher)  # a cycle through the C++ object would never be collected
 
     def clear_cache():
         jitted.caches.clear()
-        dispatcher._clear_cache()
+        known()._clear_cache()
 
     function.clear_cache = clear_cache
 
