@@ -106,10 +106,13 @@ def short(value) -> str:
     return shown if len(shown) <= 80 else shown[:77] + "..."
 
 
-def not_an_array(value, user: str, argument: str | None) -> TypeError:
+def not_an_array(value, user: str, argument: str | None, may_be_static: bool = False) -> TypeError:
+    """`may_be_static`: the user can mark the argument of this function as static."""
     shown = short(value)
     where = f"argument {argument}" if argument else "an argument"
-    if isinstance(value, str):
+    if not may_be_static and not isinstance(value, (list, tuple)):
+        remedy = "Pass an array or a number."
+    elif isinstance(value, str):
         remedy = "Strings are no arrays: make the argument static (static_argnames)."
     elif isinstance(value, (list, tuple)):
         remedy = "Convert it with xlafront.numpy.asarray(...)."

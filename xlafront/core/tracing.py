@@ -233,12 +233,12 @@ class _Abstractors(dict):
 abstractors: dict[type, Callable[[Any], AbstractValue]] = _Abstractors()
 
 
-def aval_of(x) -> AbstractValue:
-    """The abstract value of an array, a NumPy value or a Python scalar."""
+def aval_of(x, user: str = "this operation") -> AbstractValue:
+    """The abstract value of an array, a NumPy value or a Python scalar; `user` is who asks, for the error."""
     try:
         abstractor = abstractors[type(x)]
     except KeyError:
-        raise errors.not_an_array(x, "this operation", None) from None
+        raise errors.not_an_array(x, user, None) from None
     return abstractor(x)
 
 

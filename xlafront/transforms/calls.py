@@ -201,7 +201,7 @@ def argument_names(fun: Callable | None, static: Selection, in_tree) -> list[str
     return found
 
 
-def abstract_arguments(fun: Callable, static: Selection, call: Call) -> tuple:
+def abstract_arguments(fun: Callable, name: str, static: Selection, call: Call, of_library: bool = False) -> tuple:
     """The types of the flat arguments."""
     table = tracing.abstractors
     try:
@@ -211,7 +211,7 @@ def abstract_arguments(fun: Callable, static: Selection, call: Call) -> tuple:
     for i, x in enumerate(call.leaves):
         if not tracing.is_arraylike(x) and not isinstance(x, avals.ShapeDtypeStruct):
             names = argument_names(fun, static, call.in_tree)
-            raise errors.not_an_array(x, function_name(fun), names[i])
+            raise errors.not_an_array(x, name, names[i], not of_library)
     return tuple(tracing.aval_of(x) for x in call.leaves)
 
 

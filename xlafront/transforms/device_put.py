@@ -48,7 +48,7 @@ def put_leaf(x, target, donate=False):
     sharding = None if target is None else _to_sharding(target)
     if isinstance(x, tracing.Tracer) or tracing.is_tracing():
         return device_put_p.bind(x, sharding=sharding)
-    aval = tracing.aval_of(x)
+    aval = tracing.aval_of(x, "device_put")
     if type(x) is keys.KeyArray:
         return x if sharding is None else keys.wrap(put_leaf(x._base_array, sharding, donate), aval)
     if sharding is None:

@@ -86,8 +86,9 @@ def _shared_caches(fun: Callable, key: tuple) -> Caches:
 class Jitted:
     """The Python half of a jitted function."""
 
-    def __init__(self, fun: Callable, options: Options, name: str | None = None):
+    def __init__(self, fun: Callable, options: Options, name: str | None = None, of_library: bool = False):
         self.fun = fun
+        self.of_library = of_library  # users cannot make its arguments static
         self.options = options
         self.name = name or calls.function_name(fun)
         try:
@@ -179,7 +180,7 @@ class Jitted:
 
     def trace(self, call: Call) -> Traced:
         """The program for this signature. Threads that ask at once wait for the one that traces."""
-        in_avals = calls.abstract_arguments(self.fun, self.options.static, call)
+        in_avals = calls.abstract_arguments(self.fun, self.name, self.options.static, call, self.of_library)
         key = (call.statics, call.in_tree, in_avals, config.trace_context_key())
         caches = self.caches
         found = caches.traces.get(key)
@@ -543,7 +544,8 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
     code = fun.__code__
     parameters = code.co_varnames[:code.co_argcount]
     nums = tuple(parameters.index(n) for n in names if n in parameters)
-    jitted = Jitted(fun, Options(Selection(tuple(sorted(nums)), names)), name)
+    shown = name or fun.__name__.removeprefix("_").removesuffix("_kernel")
+    jitted = Jitted(fun, Options(Selection(tuple(sorted(nums)), names)), shown, True)
     thread, eval_trace, evaluate = tracing.thread, tracing.eval_trace, jitted.evaluate
 
     def cache_miss(*args, **kwargs):
