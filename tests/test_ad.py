@@ -144,7 +144,7 @@ def test_complex():
 
 def test_boundary_points():
     grad = xf.grad
-    assert grad(xf.nn.relu)(0.0) == 0 and grad(lambda x: xnp.maximum(x, 0.0))(0.0) == 0.5 and grad(xnp.abs)(0.0) == 0
+    assert grad(xf.nn.relu)(0.0) == 0 and grad(lambda x: xnp.maximum(x, 0.0))(0.0) == 0.5 and grad(xnp.abs)(0.0) == 1
     assert grad(lambda x: xnp.where(x > 0, xnp.log(xnp.where(x > 0, x, 1.0)), 0.0))(-1.0) == 0
     assert grad(lambda x: xf.lax.stop_gradient(x) * x)(3.0) == 3
     assert grad(lambda x: xnp.max(xnp.stack([x, x])))(1.0) == 1
@@ -154,7 +154,7 @@ def test_boundary_points():
 MISTAKES = [
     (lambda: xf.grad(lambda x: x)(X), TypeError, "scalar.*(3,)"),
     (lambda: xf.grad(lambda x: x * 1.0)(3), TypeError, "int32.*allow_int"),
-    (lambda: xf.grad(lambda x: x, argnums=2)(1.0), ValueError, "argument 2"),
+    (lambda: xf.grad(lambda x: x, argnums=2)(1.0), TypeError, "argument 2"),
     (lambda: xf.grad(lambda x: (x, x))(1.0), TypeError, "has_aux"),
     (lambda: xf.grad(lambda x: x, has_aux=True)(1.0), TypeError, "pair"),
     (lambda: xf.grad(lambda x: x * 1j)(1.0), TypeError, "holomorphic"),

@@ -272,5 +272,8 @@ def test_creation_from_all_sorts():
     for bad in (["a"], [[1, 2], [3]], object(), "text", {1: 2}):
         with pytest.raises((TypeError, ValueError)):
             xnp.array(bad)
-    with pytest.raises(TypeError):
+    with pytest.raises(ValueError, match="None"):
         xnp.array(None)
+    for big in (2**31, [2**31], 2**40):
+        with pytest.raises(OverflowError, match="int32"):
+            xnp.array(big)

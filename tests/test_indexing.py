@@ -134,7 +134,7 @@ def test_apply():
 
 def test_integer_arrays_keep_their_dtype():
     x = xnp.arange(3)
-    assert x.at[0].divide(2).dtype == x.dtype
+    assert x.at[1].divide(2).tolist() == [0, 0.5, 2] and x.at[0].power(2).dtype == x.dtype
     with pytest.warns(FutureWarning, match="float32"):
         assert x.at[0].set(1.5).tolist() == [1, 1, 2]
     assert xnp.zeros(2, "int8").at[0].set(300).tolist() == [44, 0]
@@ -219,3 +219,5 @@ def test_gradients_flow_through_indexing():
     assert xf.grad(lambda x: (x.at[2].set(7.0) ** 2).sum())(x).tolist() == [2, 4, 0, 8, 10]
     assert xf.grad(lambda v: (x.at[xnp.array([0, 4])].add(v) * x).sum())(xnp.ones(2)).tolist() == [1, 5]
     assert xf.grad(lambda x: x[::-2][0] * 3)(x).tolist() == [0, 0, 0, 0, 3]
+    # a position outside reads the nearest element, but has no gradient there
+    assert xf.grad(lambda x: x[xnp.array([9, 0])].sum())(x).tolist() == [1, 0, 0, 0, 0]

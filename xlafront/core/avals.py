@@ -102,7 +102,9 @@ class ShapedArray(AbstractValue):
         return self.str_short()
 
     def str_short(self, short_dtypes=False, mesh_axis_types=False) -> str:
-        return str_short(self) if short_dtypes else f"{self.dtype.name}[{_dims(self.shape)}]"
+        if short_dtypes:
+            return str_short(self)
+        return f"{'~' if self.weak_type else ''}{self.dtype.name}[{_dims(self.shape)}]"
 
     def __repr__(self):
         weak = ", weak_type=True" if self.weak_type else ""

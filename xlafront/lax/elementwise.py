@@ -109,7 +109,7 @@ def _complex_transpose(i, ct, x, y):
 
 def _abs_derivative(g, ans, x):
     if not _is_complex(x):
-        return mul(g, sign_(x))
+        return select(ge(x, constant_like(x, 0)), neg(g), g)
     zero = constant_like(ans, 0)
     size = where(eq(ans, zero), constant_like(ans, 1), ans)
     return div(add(mul(real_(g), real_(x)), mul(imag_(g), imag_(x))), size)
@@ -119,8 +119,8 @@ def _sign_derivative(g, ans, x):
     if not _is_complex(x):
         return None
     size = complex_(abs_(x), constant_like(real_(x), 0))
-    turn = constant_like(x, 1j)
-    return mul(div(mul(ans, imag_(mul(g, conj_(ans)))), size), turn)
+    turn = imag_(mul(g, conj_(ans, input_dtype=tracing.aval_of(ans).dtype)))
+    return mul(div(mul(ans, complex_(turn, constant_like(turn, 0))), size), constant_like(x, 1j))
 
 
 def _pow_base(g, ans, x, y):
@@ -282,7 +282,32 @@ def _square_lower(ctx, x):
     return ctx.op("stablehlo.multiply", [x, x])
 
 
-_LOWERINGS = {"exp2": _exp2_lower, "square": _square_lower}
+def _sign_lower(ctx, x):
+    aval = ctx.aval_out
+    if not dtypes.is_unsigned(aval.dtype):
+        return ctx.op("stablehlo.sign", [x])
+    return ctx.op("stablehlo.minimum", [x, ctx.constant(np.asarray(1).astype(aval.dtype), aval.shape)])
+
+
+def _extreme_lower(direction, operation):
+    """Maximum or minimum; complex numbers are ordered by real part, then by imaginary part."""
+    def lower(ctx, x, y):
+        aval = ctx.aval_out
+        if aval.dtype.kind != "c":
+            return ctx.op(operation, [x, y])
+        part, shape = dtypes.to_real(aval.dtype), aval.shape
+        (xr, yr), (xi, yi) = ([ctx.op(f"stablehlo.{name}", [v], [(shape, part)]) for v in (x, y)] for name in ("real", "imag"))
+        same = ctx.compare("EQ", "FLOAT", xr, yr, shape)
+        flag = (shape, dtypes.bool_)
+        first = ctx.op("stablehlo.select", [same, ctx.compare(direction, "FLOAT", xi, yi, shape),
+                                            ctx.compare(direction, "FLOAT", xr, yr, shape)], [flag])
+        return ctx.op("stablehlo.select", [first, x, y])
+
+    return lower
+
+
+_LOWERINGS = {"exp2": _exp2_lower, "square": _square_lower, "sign": _sign_lower,
+              "max": _extreme_lower("GT", "stablehlo.maximum"), "min": _extreme_lower("LT", "stablehlo.minimum")}
 
 
 def _comparison_kind(d) -> str:
@@ -306,7 +331,8 @@ for _name, _operation, _accepts, _derivative in UNARY:
         derivatives=(_derivative,), transpose=_neg_transpose if _name == "neg" else None,
         attributes=_accuracy if _name in _WITH_ACCURACY and _name not in _LOWERINGS else None)
 for _name, _operation, _accepts, _first, _second, _transpose in BINARY:
-    PRIMITIVES[_name] = elementwise(_name, _operation, _accepts, derivatives=(_first, _second), transpose=_transpose)
+    PRIMITIVES[_name] = elementwise(_name, _LOWERINGS.get(_name, _operation), _accepts, derivatives=(_first, _second),
+                                    transpose=_transpose)
 for _name, _direction, _accepts in COMPARISONS:
     PRIMITIVES[_name] = elementwise(_name, "stablehlo.compare", _accepts, derivatives=(None, None), result=_to_bool,
                                     attributes=_compare_attributes(_direction))
@@ -592,11 +618,18 @@ def conj(x):
     return PRIMITIVES["conj"].bind(x, input_dtype=tracing.aval_of(x).dtype)
 
 
+def _refuse_negative_power(x, y) -> None:
+    if y < 0 and not dtypes.is_inexact(tracing.aval_of(x).dtype):
+        raise TypeError(f"integers cannot be raised to the negative power {y}: the results are no integers. Convert with "
+                        f"x.astype(float).")
+
+
 @library(static="y")
 def integer_pow(x, y):
     """`x` to a static integer power, by repeated multiplication."""
     if not isinstance(y, (int, np.integer)):
         raise TypeError(f"integer_pow needs a Python int as exponent, got {y!r}; use pow for arrays.")
+    _refuse_negative_power(x, y)
     return integer_pow_p.bind(x, y=int(y))
 
 
@@ -658,6 +691,7 @@ def reduce_precision(operand, exponent_bits, mantissa_bits):
 @library
 def reciprocal(x):  # noqa: F811
     """Elementwise `1 / x`."""
+    _refuse_negative_power(x, -1)
     return integer_pow_p.bind(x, y=-1)
 
 

@@ -13,7 +13,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.lax.composed import lower_as
 from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, constant_like, div, eq, mul, to_dtype, where
-from xlafront.lax.families import check_dtype
+from xlafront.lax.families import check_dtype, elementwise
 from xlafront.lax.shapes import (
     broadcast_in_dim_p,
     canonical_axes,
@@ -261,8 +261,13 @@ _CUMULATIVE = {"cumsum": ("add", "reduce_sum"), "cumprod": ("mul", "reduce_prod"
 
 
 def _log_add(x, y):
-    from xlafront.lax.elementwise import abs_, add, exp_, log1p_, max_, neg, sub
+    from xlafront.lax.elementwise import abs_, add, exp_, ge, log1p_, max_, neg, real_, sub
 
+    if tracing.aval_of(x).dtype.kind == "c":  # the term with the larger real part in front
+        first = ge(real_(x), real_(y))
+        big, small = where(first, x, y), where(first, y, x)
+        gap = sub(small, big)
+        return add(big, log1p_(exp_(where(eq(small, big), constant_like(x, 0), gap))))
     top = max_(x, y)
     gap = abs_(sub(x, y))
     same = eq(x, y)
@@ -271,10 +276,30 @@ def _log_add(x, y):
     return where(infinite, smooth, top)
 
 
+def _log_add_share(g, z, x):
+    """The derivative in an operand is its share of the sum, `exp(x - z)`; of two infinite operands, 1."""
+    from xlafront.lax.elementwise import exp_, mul, sub
+
+    if tracing.aval_of(x).dtype.kind == "c":
+        return mul(g, exp_(sub(x, z)))
+    top = constant_like(x, np.inf)
+    x, z = (where(eq(v, top), constant_like(v, 0), v) for v in (x, z))
+    return mul(g, exp_(sub(x, z)))
+
+
+def _lower_log_add(ctx, x, y):
+    full = [aval.update(shape=ctx.aval_out.shape) for aval in ctx.avals_in]  # scalars come spread
+    return lower_as(_log_add)(ctx.replace(avals_in=full), x, y)
+
+
+log_add_p = elementwise("logaddexp", _lower_log_add, "float complex", derivatives=(
+    lambda g, z, x, y: _log_add_share(g, z, x), lambda g, z, x, y: _log_add_share(g, z, y)))
+
+
 def _cumulative(name: str) -> Primitive:
     def combine(a, b):
         if name == "cumlogsumexp":
-            return [_log_add(a[0], b[0])]
+            return [log_add_p.bind(a[0], b[0])]
         return [ELEMENTWISE[_CUMULATIVE[name][0]].bind(a[0], b[0])]
 
     def compute(x, *, axis, reverse):

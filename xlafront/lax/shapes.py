@@ -17,6 +17,7 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.elementwise import as_type, convert_element_type_p
+from xlafront.runtime.arrays import ArrayImpl
 from xlafront.transforms.jit import library
 
 
@@ -528,6 +529,8 @@ def static_shape(name: str, shape) -> tuple[int, ...]:
     """A shape given by the user, as a tuple of Python ints."""
     if isinstance(shape, (int, np.integer)):
         return (int(shape),)
+    if isinstance(shape, (np.ndarray, ArrayImpl)) and not shape.ndim:
+        return (shape.__index__(),)
     try:
         return tuple(n if type(n) is int else n.__index__() for n in shape)
     except (TypeError, AttributeError):
@@ -542,7 +545,7 @@ def canonical_axis(axis: int, rank: int, name: str = "this operation") -> int:
     except AttributeError:
         raise TypeError(f"{name} needs an integer axis, got {axis!r}.") from None
     if not -rank <= axis < rank:
-        raise ValueError(f"{name} got axis {axis} for an array with {rank} dimension(s)")
+        raise np.exceptions.AxisError(f"{name} got axis {axis} for an array with {rank} dimension(s)")
     return axis + rank if axis < 0 else axis
 
 

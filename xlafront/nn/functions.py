@@ -8,6 +8,7 @@ import xlafront.numpy as xnp
 from xlafront.core import dtypes, tracing
 from xlafront.lax import shapes
 from xlafront.lax.elementwise import PRIMITIVES
+from xlafront.lax.families import elementwise
 from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact
 from xlafront.transforms.jit import library
 
@@ -16,6 +17,17 @@ def _activation(function):
     """An elementwise function of one array, compiled when called eagerly."""
     function.__module__ = "xlafront.nn"
     return library(function)
+
+
+def _relu_lower(ctx, x):
+    zero = ctx.constant(np.zeros((), ctx.aval_out.dtype), ctx.aval_out.shape)
+    return ctx.op("stablehlo.maximum", [x, zero])
+
+
+# A primitive for the sake of its derivative, which is 0 at 0 and at NaN, where a maximum would share it.
+relu_p = elementwise("relu", _relu_lower, "int float bool", derivatives=(
+    lambda g, y, x: PRIMITIVES["select_n"].bind(
+        PRIMITIVES["gt"].bind(x, tracing.aval_of(x).dtype.type(0)), tracing.aval_of(g).dtype.type(0), g),))
 
 
 @_activation
@@ -28,10 +40,8 @@ def identity(x):
 @_activation
 def relu(x):
     """`max(x, 0)`; its derivative at 0 is 0."""
-    # A selection rather than a maximum, which would share the derivative at the tie; NaN stays NaN.
     [x] = promote_args("relu", x)
-    zero = tracing.aval_of(x).dtype.type(0)
-    return PRIMITIVES["select_n"].bind(PRIMITIVES["le"].bind(x, zero), x, zero)
+    return relu_p.bind(x)
 
 
 @_activation

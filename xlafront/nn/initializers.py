@@ -103,8 +103,8 @@ def variance_scaling(scale, mode, distribution, in_axis=-2, out_axis=-1, batch_a
         if distribution == "normal":
             return random.normal(key, shape, d, out_sharding=out_sharding) * np.sqrt(variance).astype(d)
         if distribution == "uniform":
-            if dtypes.is_complex(d):
-                return _complex_uniform(key, shape, d) * np.sqrt(variance).astype(d)
+            if dtypes.is_complex(d):  # the mean square on the unit disc is 1/2
+                return _complex_uniform(key, shape, d) * np.sqrt(2 * variance).astype(d)
             return random.uniform(key, shape, d, -1.0, 1.0, out_sharding=out_sharding) * np.sqrt(3 * variance).astype(d)
         if dtypes.is_complex(d):
             return _complex_truncated_normal(key, shape, d) * (np.sqrt(variance) / .95311164380491208).astype(d)

@@ -73,6 +73,16 @@ def _binary(function, reflected: bool):
     return operator
 
 
+def _comparison(function):
+    """As `_binary`; Python would take a refused sequence for unequal, so that it is an error at once."""
+    def operator(self, other):
+        if _operand(other) or isinstance(other, (list, tuple)):
+            return function(self, other)
+        return NotImplemented
+
+    return operator
+
+
 def _concrete(function, traced):
     """For a concrete array: the compiled function when nothing is being traced. Hot: eager `x + y`."""
     def operator(self, other):
@@ -97,7 +107,10 @@ def _concrete(function, traced):
 def _need_scalar(x, what: str):
     if x.size != 1:
         raise TypeError(f"{what} needs an array with one element, got shape {x.shape}.")
-    return x._value.reshape(())[()]
+    value = x._value.reshape(())[()]
+    if what != "complex()" and value.dtype.kind == "c":
+        raise TypeError(f"{what} of a complex number: take x.real or abs(x).")
+    return value
 
 
 def _bool(self):
@@ -379,8 +392,8 @@ def _attach() -> None:
         setattr(ArrayImpl, special, _concrete(compiled[name], _binary(compiled[name], False)))
         setattr(ArrayImpl, reflected_name, _binary(compiled[name], True))
     for special, name in COMPARISONS.items():
-        setattr(Tracer, special, _binary(inline[name], False))
-        setattr(ArrayImpl, special, _concrete(compiled[name], _binary(compiled[name], False)))
+        setattr(Tracer, special, _comparison(inline[name]))
+        setattr(ArrayImpl, special, _concrete(compiled[name], _comparison(compiled[name])))
     for special, name in UNARY_OPERATORS.items():
         setattr(Tracer, special, lambda self, function=inline[name]: function(self))
         setattr(ArrayImpl, special, lambda self, function=compiled[name]: function(self))

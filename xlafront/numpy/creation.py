@@ -6,6 +6,7 @@ import numpy as np
 
 from xlafront.core import backends, dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
+from xlafront.core.keys import KeyArray
 from xlafront.lax import shapes as lax
 from xlafront.lax.elementwise import as_type, convert_element_type_p
 from xlafront.numpy.promotion import check_arraylike, unwrap
@@ -31,8 +32,10 @@ def array(object, dtype=None, copy: bool = True, order: str = "K", ndmin: int = 
     wanted = _wanted(dtype, "array")
     if dtype in (int, float, complex):
         weak = False
-    if isinstance(object, (tracing.Tracer, ArrayImpl)):
+    if isinstance(object, (tracing.Tracer, ArrayImpl, KeyArray)):
         result = object
+        if type(result) is KeyArray:
+            return KeyArray(_copy(result._base_array), result.dtype) if copy else result
         if wanted is not None and (result.aval.dtype != wanted or result.aval.weak_type):
             result = _astype(result, wanted)
         elif copy and isinstance(result, ArrayImpl) and not tracing.is_tracing():
@@ -49,13 +52,13 @@ def _from_host(object, wanted, weak):
     if isinstance(object, (list, tuple)):
         leaves = tree.leaves(object, is_leaf=lambda x: x is None)
         if any(x is None for x in leaves):
-            raise TypeError("None cannot become an element of an array; leave it out, or use nan.")
-        if any(isinstance(x, (tracing.Tracer, ArrayImpl)) for x in leaves):
+            raise ValueError("None cannot become an element of an array; leave it out, or use nan.")
+        if any(isinstance(x, (tracing.Tracer, ArrayImpl, KeyArray)) for x in leaves):
             return _from_nested(object, wanted)
         if wanted is None:
             wanted = _sequence_dtype(leaves)
     elif object is None:
-        raise TypeError("None cannot become an array.")
+        raise ValueError("None cannot become an array.")
     elif not tracing.is_arraylike(object) and not hasattr(object, "__array__") and not hasattr(object, "__len__") and (
             not _is_buffer(object)):
         raise TypeError(f"an object of type {type(object).__name__} cannot become an array: {object!r:.60}")
@@ -66,8 +69,11 @@ def _from_host(object, wanted, weak):
                             f"enable_x64.") from None
     if host.dtype == np.dtype(np.object_) or host.dtype.kind in "SUOM":
         raise TypeError(f"arrays hold booleans and numbers; {object!r:.60} gives elements of dtype {host.dtype}.")
-    aval = ShapedArray(host.shape, dtypes.canonicalize_dtype(host.dtype), weak)
-    return put_new(host, aval)
+    canonical = dtypes.canonicalize_dtype(host.dtype)
+    if wanted is None and canonical != host.dtype and host.dtype.kind in "iu" and not isinstance(object, np.ndarray):
+        for extreme in (host.min(), host.max()) if host.size else ():
+            dtypes.check_int_fits(int(extreme), canonical)
+    return put_new(host, ShapedArray(host.shape, canonical, weak))
 
 
 def put_new(host: np.ndarray, aval):
@@ -104,7 +110,9 @@ def _from_nested(object, wanted):
     if len({np.shape(x) for x in items}) > 1:
         raise errors.incompatible_shapes("xnp.array", [("element", np.shape(x)) for x in items],
                                          "All elements of a sequence must have one shape.")
-    return stack(items)
+    result = stack(items)
+    strong = result.dtype if wanted is None else wanted
+    return _astype(result, strong) if result.weak_type else result
 
 
 @library(static="dtype")
@@ -208,7 +216,10 @@ def _like(name, value):
             check_arraylike(name, a)
         aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a
         own = tuple(aval.shape) if shape is None else shape
-        return _filled(own, value, aval.dtype if dtype is None else dtype, device or out_sharding, name)
+        result = _filled(own, value, aval.dtype if dtype is None else dtype, device or out_sharding, name)
+        if dtype is None and getattr(aval, "weak_type", False):
+            return convert_element_type_p.bind(result, new_dtype=result.dtype, weak_type=True, sharding=None)
+        return result
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"As `{name.removesuffix('_like')}`, with the shape and dtype of another array."
@@ -252,6 +263,8 @@ def arange(start, stop=None, step=None, dtype=None, *, device=None, out_sharding
     if dtype is None:
         dtype = dtypes.result_type(*[x for x in (start, stop, step) if x is not None])
     d = dtypes.check_user_dtype(dtype, "xnp.arange")
+    if d == dtypes.bool_:
+        raise TypeError("xnp.arange makes numbers, not booleans.")
     start, stop, step = (x if x is None or type(x) in (int, float) else np.asarray(x)[()] for x in (start, stop, step))
     if stop is None:
         start, stop = 0, start
@@ -318,7 +331,8 @@ def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis
     result = result if device is None else device_put(result, device)
     if retstep:
         divisions = num - 1 if endpoint else num
-        return result, ((stop - start) / divisions if divisions > 0 else array(np.nan, d))
+        step = (asarray(stop) - start) / divisions if divisions > 0 else array(np.nan, d)
+        return result, asarray(step, dtype=d)
     return result
 
 

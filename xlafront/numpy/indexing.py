@@ -232,8 +232,8 @@ def take_by(x, key, concrete: bool, mode=None, fill_value=None, indices_are_sort
 
 
 def _read_mode(mode):
-    if mode is None:
-        return GatherScatterMode.CLIP
+    if mode is None:  # XLA takes the nearest element; a gradient for a position outside is dropped
+        return GatherScatterMode.PROMISE_IN_BOUNDS
     if isinstance(mode, str) and mode == "wrap":
         raise ValueError("x.at[...] has no mode 'wrap'; negative indices count from the end. Use xnp.take.")
     return GatherScatterMode.from_any(mode)

@@ -408,9 +408,8 @@ def einsum_path(subscripts, /, *operands, optimize="greedy"):
     import opt_einsum
 
     text, arrays = _subscripts((subscripts, *operands))
-    path, info = opt_einsum.contract_path(text, *[np.shape(x) for x in arrays], shapes=True,
-                                          optimize={True: "greedy", False: "greedy"}.get(optimize, optimize))
-    return ["einsum_path", *path], str(info)
+    return opt_einsum.contract_path(text, *[np.shape(x) for x in arrays], shapes=True,
+                                    optimize={True: "greedy", False: "greedy"}.get(optimize, optimize))
 
 
 # Other products

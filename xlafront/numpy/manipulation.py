@@ -23,19 +23,16 @@ from xlafront.transforms.jit import library
 
 def shape(a):
     """The shape of an array."""
-    check_arraylike("shape", a)
     return np.shape(a)
 
 
 def ndim(a):
     """The number of dimensions."""
-    check_arraylike("ndim", a)
     return np.ndim(a)
 
 
 def size(a, axis=None):
     """The number of elements, in all or along an axis (or several)."""
-    check_arraylike("size", a)
     dims = np.shape(a)
     return math.prod(dims) if axis is None else math.prod(dims[i] for i in canonical_axes(axis, len(dims), "size"))
 
@@ -561,7 +558,10 @@ def _clip_kernel(arr, low, high):
 
 def clip(arr=None, /, min=None, max=None):
     """Limit elements to a range; either end may be open."""
-    check_arraylike("clip", arr, *[x for x in (min, max) if x is not None])
+    operands = [arr, *[x for x in (min, max) if x is not None]]
+    check_arraylike("clip", *operands)
+    if any(dtypes.operand_type(unwrap(x))[0].kind == "c" for x in operands):
+        raise ValueError("xnp.clip does not take complex numbers, which have no range; clip x.real and x.imag.")
     return _clip_kernel(arr, min, max)
 
 

@@ -52,9 +52,9 @@ def broadcast_shapes(name: str, *shapes) -> tuple:
     for sizes in zip(*[(1,) * (rank - len(s)) + tuple(s) for s in shapes]):
         big = {n for n in sizes if n != 1}
         if len(big) > 1:
-            raise errors.incompatible_shapes(
+            raise ValueError(str(errors.incompatible_shapes(
                 f"xnp.{name}", [("", s) for s in shapes],
-                "Shapes broadcast when, counted from the last dimension, sizes are equal or 1.").with_traceback(None)
+                "Shapes broadcast when, counted from the last dimension, sizes are equal or 1.")))
         full.append(big.pop() if big else 1)
     return tuple(full)
 

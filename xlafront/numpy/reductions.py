@@ -82,8 +82,7 @@ def _reduce(name, a, axes, dtype, keepdims, initial, where, promote_integers=Tru
         start = unwrap(initial)
         start = as_type(start, tracing.aval_of(total).dtype, False)
         total = ELEMENTWISE[combine].bind(total, start)
-    if upcast and tracing.aval_of(total).dtype != result:
-        total = _convert(total, result)
+    total = _convert(total, result)
     return keep_dims(total, shape, axes) if keepdims else total
 
 
@@ -220,7 +219,8 @@ def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=Non
         count = real.type(_count(np.shape(a), axes) - ddof)
     else:
         count = el.sub(_count_where(where, np.shape(a), axes, keepdims, real), real.type(ddof))
-    return _weakened(el.div(total, count), dtypes.to_real(d))
+    positive = el.gt(count, real.type(0))  # a variance needs more values than degrees of freedom
+    return _weakened(el.div(total, el.where(positive, count, real.type(np.nan))), dtypes.to_real(d))
 
 
 @library(static=("axis", "dtype", "out", "ddof", "keepdims", "correction"))

@@ -129,7 +129,7 @@ def digitize(x, bins, right=False, *, method=None):
 
         return zeros(np.shape(x), np.int32)
     ascending = searchsorted(bins, x, side)
-    descending = bins.shape[0] - searchsorted(bins[::-1], x, "left" if side == "right" else "right")
+    descending = bins.shape[0] - searchsorted(bins[::-1], x, side)
     return where(bins[-1] >= bins[0], ascending, descending)
 
 
@@ -169,7 +169,7 @@ def _quantile(a, q, axes, keepdims, method):
     elif method == "midpoint":
         result = mul(add(below, above), half)
     elif method == "nearest":
-        result = at(ELEMENTWISE["round"].bind(place, rounding_method=1))
+        result = where(ELEMENTWISE["gt"].bind(w, half), above, below)
     else:
         result = below if method == "lower" else above
     nan = has_nan if np.shape(has_nan) == target else broadcast_in_dim_p.bind(
@@ -239,7 +239,7 @@ def bincount(x, weights=None, minlength=0, *, length=None):
             from xlafront.core import errors
 
             raise errors.ConcretizationTypeError(x, "xnp.bincount needs a static `length` inside a traced function.")
-        length = max(int(minlength), int(reductions.max(x)) + 1 if x.size else 0)
+        length = max(int(minlength), int(reductions.max(x)) + 1, 1) if x.size else int(minlength)
     if weights is None:
         weights = dtypes.default_dtype(int).type(1)
     total = creation.zeros(int(length), dtypes.dtype(weights))

@@ -18,7 +18,6 @@ from xlafront.transforms.jit import library
 UNARY = (
     ("negative", "neg", "same"), ("sign", "sign", "same"),
     ("bitwise_not", "not", "same"), ("bitwise_invert", "not", "same"), ("invert", "not", "same"),
-    ("bitwise_count", "population_count", "same"),
     *((n, n, "inexact") for n in ("exp", "exp2", "expm1", "log", "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh",
                                   "sqrt", "cbrt", "asin", "acos", "atan", "asinh", "acosh", "atanh")),
     ("arcsin", "asin", "inexact"), ("arccos", "acos", "inexact"), ("arctan", "atan", "inexact"),
@@ -174,7 +173,20 @@ def fabs(x, /):
 def square(x, /):
     """Elementwise `x * x`."""
     [x] = promote_args("square", x)
-    return x if tracing.aval_of(x).dtype == dtypes.bool_ else PRIMITIVES["square"].bind(x)
+    if tracing.aval_of(x).dtype == dtypes.bool_:
+        return as_type(x, dtypes.default_dtype(int), False)
+    return PRIMITIVES["square"].bind(x)
+
+
+@_define
+def bitwise_count(x, /):
+    """The number of bits that are set in the absolute value, as uint8."""
+    [x] = promote_args("bitwise_count", x)
+    d = tracing.aval_of(x).dtype
+    if d == dtypes.bool_:
+        return as_type(x, dtypes.uint8, False)
+    size = x if dtypes.is_unsigned(d) else PRIMITIVES["abs"].bind(x)
+    return as_type(PRIMITIVES["population_count"].bind(size), dtypes.uint8, False)
 
 
 @_define
@@ -319,9 +331,9 @@ def angle(z, deg=False):
 @_define
 def remainder(x1, x2, /):
     """The remainder with the sign of the divisor, as Python's `%`."""
-    x, y = promote_args("remainder", x1, x2)
+    x, y = _numbers("remainder", x1, x2)
     zero = constant_like(x, 0)
-    r = PRIMITIVES["rem"].bind(x, y)
+    r = _rem(x, y)
     wrong_sign = PRIMITIVES["and"].bind(lax.ne(lax.lt(r, zero), lax.lt(y, zero)), lax.ne(r, zero))
     return where(wrong_sign, lax.add(r, y), r)
 
@@ -332,16 +344,32 @@ PUBLIC["mod"], INLINE["mod"] = PUBLIC["remainder"], INLINE["remainder"]
 @_define
 def fmod(x1, x2, /):
     """The remainder with the sign of the dividend, as C's `fmod`."""
-    return PRIMITIVES["rem"].bind(*promote_args("fmod", x1, x2))
+    return _rem(*_numbers("fmod", x1, x2))
+
+
+def _numbers(name, x1, x2) -> list:
+    """Promoted operands of arithmetic that has no meaning for booleans, which become integers."""
+    x, y = promote_args(name, x1, x2)
+    if tracing.aval_of(x).dtype == dtypes.bool_:
+        d = dtypes.default_dtype(int)
+        return [as_type(x, d, False), as_type(y, d, False)]
+    return [x, y]
+
+
+def _rem(x, y):
+    """C's remainder; of integers by 0 it is 0, as in NumPy."""
+    r = PRIMITIVES["rem"].bind(x, y)
+    if dtypes.is_integer(tracing.aval_of(x).dtype):
+        zero = constant_like(x, 0)
+        return where(lax.eq(y, zero), zero, r)
+    return r
 
 
 @_define
 def floor_divide(x1, x2, /):
     """The quotient rounded down."""
-    x, y = promote_args("floor_divide", x1, x2)
+    x, y = _numbers("floor_divide", x1, x2)
     d = tracing.aval_of(x).dtype
-    if d == dtypes.bool_:
-        raise TypeError("xnp.floor_divide does not take booleans; convert with x.astype(int).")
     if dtypes.is_unsigned(d):
         return lax.div(x, y)
     if dtypes.is_integer(d):
@@ -352,7 +380,9 @@ def floor_divide(x1, x2, /):
     if d.kind == "c":
         raise TypeError("xnp.floor_divide does not take complex numbers: they have no order.")
     quotient = _float_divmod(x, y)[0]
-    return where(lax.eq(y, constant_like(y, 0)), lax.div(x, y), quotient)
+    from xlafront.lax.derived import stop_gradient_p
+
+    return where(lax.eq(y, constant_like(y, 0)), stop_gradient_p.bind(lax.div(x, y)), quotient)
 
 
 def _float_divmod(x, y):
@@ -368,7 +398,7 @@ def _float_divmod(x, y):
 @_define
 def divmod(x1, x2, /):
     """`(x1 // x2, x1 % x2)`."""
-    x, y = promote_args("divmod", x1, x2)
+    x, y = _numbers("divmod", x1, x2)
     if dtypes.is_inexact(tracing.aval_of(x).dtype):
         return INLINE["floor_divide"](x, y), _float_divmod(x, y)[1]
     return INLINE["floor_divide"](x, y), INLINE["remainder"](x, y)
@@ -389,7 +419,8 @@ def power_inline(x, y):
     """`x ** y`: repeated multiplication for a static integer exponent, else by logarithms."""
     check_arraylike("power", x, y)
     x, y = unwrap(x), unwrap(y)
-    if isinstance(y, (int, np.integer)) and not isinstance(y, (bool, np.bool_)) and not _is_integer_array_with(x, y):
+    if isinstance(y, (int, np.integer)) and not isinstance(y, (bool, np.bool_)):
+        lax._refuse_negative_power(x, y)
         if tracing.aval_of(x).dtype != dtypes.bool_:
             return lax.integer_pow_p.bind(x, y=int(y)) if int(y) != 2 else PRIMITIVES["square"].bind(x)
     base, exponent = tracing.aval_of(x).dtype, tracing.aval_of(y).dtype
@@ -397,15 +428,10 @@ def power_inline(x, y):
         from xlafront.numpy.promotion import broadcast_to_common
 
         return PRIMITIVES["pow"].bind(*broadcast_to_common("power", [x, y]))
-    x, y = promote_args("power", x, y)
+    x, y = _numbers("power", x, y)
     if dtypes.is_integer(tracing.aval_of(x).dtype):
         return _integer_power(x, y)
     return PRIMITIVES["pow"].bind(x, y)
-
-
-def _is_integer_array_with(x, y) -> bool:
-    """Integers to a negative power have no integer result; NumPy refuses, compiled code cannot."""
-    return int(y) < 0 and not dtypes.is_inexact(tracing.aval_of(x).dtype)
 
 
 def _integer_power(x, y):
@@ -454,9 +480,9 @@ def float_power(x, y, /):
 def logaddexp(x1, x2, /):
     """`log(exp(x1) + exp(x2))` without overflow."""
     x, y = promote_args_inexact("logaddexp", x1, x2)
-    from xlafront.lax.reductions import _log_add
+    from xlafront.lax.reductions import log_add_p
 
-    return _log_add(x, y)
+    return log_add_p.bind(x, y)
 
 
 @_define
@@ -475,8 +501,10 @@ def hypot(x1, x2, /):
     big, small = lax.max_(x, y), lax.min_(x, y)
     safe = where(lax.eq(big, constant_like(big, 0)), constant_like(big, 1), big)
     ratio = lax.div(small, safe)
-    return where(lax.eq(big, constant_like(big, np.inf)), big,
-                 lax.mul(big, lax.sqrt_(lax.add(constant_like(x, 1), lax.mul(ratio, ratio)))))
+    size = lax.mul(big, lax.sqrt_(lax.add(constant_like(x, 1), lax.mul(ratio, ratio))))
+    infinity = constant_like(x, np.inf)
+    unbounded = PRIMITIVES["or"].bind(lax.eq(x, infinity), lax.eq(y, infinity))  # also beside a NaN
+    return where(unbounded, infinity, size)
 
 
 @_define

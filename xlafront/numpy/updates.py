@@ -106,19 +106,19 @@ class AtIndex:
 
     def divide(self, values, **options):
         """`x[index] /= values`; repeated positions divide again."""
-        return self._by_factor("true_divide", values, options)
+        return self._by_factor("true_divide", values, options, None)
 
     def power(self, values, **options):
         """`x[index] **= values`; repeated positions raise again."""
-        return self._by_factor("power", values, options)
+        return self._by_factor("power", values, options, self.array.dtype)
 
-    def _by_factor(self, function, values, options):
+    def _by_factor(self, function, values, options, dtype):
         from xlafront.numpy.creation import astype, ones_like
         from xlafront.numpy.ufuncs import PUBLIC
 
         factors = AtIndex(ones_like(self.array), self.index).multiply(values, **options)
         result = PUBLIC[function](self.array, factors)
-        return astype(result, self.array.dtype)
+        return result if dtype is None else astype(result, dtype)
 
     def apply(self, func, *, indices_are_sorted=False, unique_indices=False, mode=None, out_sharding=None,
               wrap_negative_indices=True):

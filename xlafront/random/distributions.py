@@ -401,8 +401,8 @@ def _cauchy(words, impl, shape, dtype):
 
 
 def _logistic(words, impl, shape, dtype):
-    u = uniform_inline(words, impl, shape, dtype, dtype.type(dtypes.finfo(dtype).eps), dtype.type(1))
-    return lax.log_(lax.div(u, lax.sub(dtype.type(1), u)))
+    u = uniform_inline(words, impl, shape, dtype, dtype.type(dtypes.finfo(dtype).tiny), dtype.type(1))
+    return lax.sub(lax.log_(u), lax.log1p_(lax.neg(u)))
 
 
 exponential = _transformed("exponential", _exponential, "Numbers of the exponential distribution with mean 1.")

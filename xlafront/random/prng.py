@@ -167,7 +167,7 @@ def _seed_kernel(value, impl):
 
 
 def _seeded(name: str, seed, impl: PRNGImpl):
-    if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
+    if isinstance(seed, (int, np.integer, np.bool_)):
         # A Python int may have 64 bits; without 64-bit types its high word is lost, as when it is an array.
         seed = int(seed)
         if not -(1 << 63) <= seed < 1 << 64:

@@ -10,6 +10,7 @@ import numpy as np
 from xlafront.core import avals, dtypes, tracing, tree
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero
+from xlafront.runtime.arrays import ArrayImpl
 from xlafront.transforms import calls
 from xlafront.transforms.ad_core import (
     instantiate,
@@ -20,6 +21,7 @@ from xlafront.transforms.ad_core import (
     transpose_program,
     zeros_array,
 )
+from xlafront.transforms.device_put import put_leaf
 from xlafront.transforms.jit import jit_p
 
 
@@ -66,6 +68,26 @@ def _check_arrays(name: str, fun, args) -> list[Any]:
     return [tracing.as_operand(x) for x in leaves]
 
 
+def _array(x):
+    """A result as an array, where differentiation found it to be a constant."""
+    if isinstance(x, (ArrayImpl, tracing.Tracer)) or isinstance(x, np.ndarray) and x.dtype == dtypes.float0:
+        return x
+    return put_leaf(x, None)
+
+
+def _as_gradients(program, cotangents) -> list[Any]:
+    """What the pullback gives, as arrays; of a weakly typed argument weakly typed."""
+    from xlafront.lax.elementwise import convert_element_type_p
+
+    found = []
+    for ct, aval in zip(program.transpose(cotangents), program.in_avals):
+        ct = _array(instantiate(ct))
+        if aval.weak_type and not ct.weak_type:
+            ct = convert_element_type_p.bind(ct, new_dtype=aval.dtype, weak_type=True, sharding=None)
+        found.append(ct)
+    return found
+
+
 # Forward mode
 
 
@@ -91,7 +113,8 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
     checked = [_tangent(p, t, lambda i=i: tree.path_of(tuple(primals), i)) for i, (p, t) in enumerate(zip(values, directions))]
     flat = _Flat(fun, in_tree, has_aux)
     results, out_tangents = jvp_flat(flat, values, checked)
-    out = flat.out_tree.unflatten(results), flat.out_tree.unflatten([instantiate(t) for t in out_tangents])
+    out = (flat.out_tree.unflatten([_array(x) for x in results]),
+           flat.out_tree.unflatten([_array(instantiate(t)) for t in out_tangents]))
     return (*out, _strip(flat.aux)) if has_aux else out
 
 
@@ -137,9 +160,9 @@ def linearize(fun: Callable, *primals, has_aux: bool = False):
                             f"{tree.first_difference(primals, tangents)}")
         pairs = enumerate(zip(values, tree.leaves(tangents)))
         checked = [_tangent(p, t, lambda i=i: tree.path_of(primals, i)) for i, (p, t) in pairs]
-        return out_tree.unflatten([instantiate(t) for t in program.apply(checked)])
+        return out_tree.unflatten([_array(instantiate(t)) for t in program.apply(checked)])
 
-    out = out_tree.unflatten(results)
+    out = out_tree.unflatten([_array(x) for x in results])
     return (out, derivative, _strip(flat.aux)) if has_aux else (out, derivative)
 
 
@@ -160,7 +183,7 @@ def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes=()):
     flat = _Flat(fun, in_tree, has_aux)
     results, program = linearize_flat(flat, values, [True] * len(values))
     pullback = _Pullback(program, in_tree, flat.out_tree, calls.function_name(fun))
-    out = flat.out_tree.unflatten(results)
+    out = flat.out_tree.unflatten([_array(x) for x in results])
     return (out, pullback, _strip(flat.aux)) if has_aux else (out, pullback)
 
 
@@ -181,7 +204,7 @@ class _Pullback:
         checked = []
         for i, (ct, aval) in enumerate(zip(leaves, self.program.out_avals)):
             checked.append(_cotangent(ct, aval, self.name, lambda i=i: tree.path_of(cotangent, i)))
-        return self.in_tree.unflatten([instantiate(ct) for ct in self.program.transpose(checked)])
+        return self.in_tree.unflatten(_as_gradients(self.program, checked))
 
 
 def _cotangent(ct, aval, name, path):
@@ -261,11 +284,10 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
         partial.__name__ = name
         flat = _Flat(partial, tree.structure(dynamic), has_aux)
         results, program = linearize_flat(flat, values, [True] * len(values))
-        value = flat.out_tree.unflatten(results)
+        value = flat.out_tree.unflatten([_array(x) for x in results])
         _check_scalar(name, value, results, flat.out_tree, holomorphic)
         aval = tracing.aval_of(results[0])
-        cts = program.transpose([aval.dtype.type(1)])
-        gradient = flat.in_tree.unflatten([instantiate(ct) for ct in cts])
+        gradient = flat.in_tree.unflatten(_as_gradients(program, [aval.dtype.type(1)]))
         if isinstance(argnums, int) or hasattr(argnums, "__index__"):
             gradient = gradient[0]
         return ((value, _strip(flat.aux)) if has_aux else value), gradient
@@ -295,7 +317,7 @@ def _positions(transform: str, name: str, chosen, args) -> list[int]:
     found = []
     for i in chosen:
         if not -len(args) <= i < len(args):
-            raise ValueError(f"{transform} is to differentiate {name} in positional argument {i} (argnums), but it was called "
+            raise TypeError(f"{transform} is to differentiate {name} in positional argument {i} (argnums), but it was called "
                              f"with {len(args)} positional argument(s). Pass the argument by position.")
         found.append(i % len(args))
     return found
@@ -391,7 +413,7 @@ def _jacobian(transform, fun, argnums, has_aux, holomorphic, allow_int):
             d = tracing.aval_of(x).dtype
             if holomorphic and not dtypes.is_complex(d):
                 raise TypeError(f"{transform} with holomorphic=True needs complex results, but {name} returned dtype {d}.")
-            if transform == "jacrev" and not holomorphic and dtypes.is_complex(d):
+            if transform == "jacrev" and not holomorphic and not dtypes.is_float(d):
                 raise TypeError(f"jacrev needs real results, but {name} returned dtype {d}. For the complex derivative of a "
                                 f"holomorphic function pass holomorphic=True.")
         out_shapes = [np.shape(x) for x in results]
@@ -401,11 +423,16 @@ def _jacobian(transform, fun, argnums, has_aux, holomorphic, allow_int):
             for j, aval in enumerate(in_avals):
                 def column(t, j=j):
                     tangents = [t if i == j else Zero(a) for i, a in enumerate(in_avals)]
-                    return [instantiate(x) for x in program.apply([instantiate(t) for t in tangents])]
+                    results = program.apply([instantiate(t) for t in tangents])
+                    return [None if x.aval.dtype == dtypes.float0 else instantiate(x) for x in results]
 
                 columns = vmap(column, out_axes=-1)(_basis(aval))
                 for i, block in enumerate(columns):
-                    blocks[i][j] = block.reshape((*out_shapes[i], *aval.shape))
+                    shape = (*out_shapes[i], *aval.shape)
+                    if block is None:  # integers do not change
+                        blocks[i][j] = zeros_array(tracing.aval_of(results[i]).update(shape=shape))
+                    else:
+                        blocks[i][j] = block.reshape(shape)
         else:
             for i, aval in enumerate(out_avals):
                 def row(ct, i=i):

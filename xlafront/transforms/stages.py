@@ -72,7 +72,12 @@ class Traced:
         self.jaxpr = traced.closed
         self.fun_name = jitted.name
         self.in_tree, self.out_tree = call.in_tree, traced.out_tree
-        self.in_avals = traced.in_avals
+        self.in_avals = call.in_tree.unflatten(traced.in_avals)
+
+    @property
+    def donate_argnums(self) -> tuple[int, ...]:
+        """The numbers of the flat arguments that are donated."""
+        return tuple(i for i, donated in enumerate(self._jitted.donated_flags(self._call)) if donated)
 
     @property
     def out_info(self):
@@ -115,6 +120,7 @@ class Lowered:
     out_info = property(lambda self: self._traced.out_info)
     args_info = property(lambda self: self._traced.args_info)
     in_avals = property(lambda self: self._traced.in_avals)
+    donate_argnums = property(lambda self: self._traced.donate_argnums)
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The module as text: `dialect` is "stablehlo" (the default) or "hlo"."""
@@ -211,7 +217,7 @@ class Compiled:
             ours = self.in_tree.unflatten(range(self.in_tree.num_leaves))
             theirs = call.in_tree.unflatten(call.leaves)
             raise TypeError(f"{name} was compiled for other arguments: {tree.first_difference(ours, theirs)}")
-        for i, (x, aval) in enumerate(zip(call.leaves, self.in_avals)):
+        for i, (x, aval) in enumerate(zip(call.leaves, self._traced._traced.in_avals)):
             got = tracing.aval_of(x)
             if got.shape != aval.shape or got.dtype != aval.dtype:
                 names = self._traced._traced.debug_info.arg_names
