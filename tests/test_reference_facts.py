@@ -43,6 +43,10 @@ VALUES = [  # call, values, dtype, weakly typed
     ("xf.grad(lambda x: n.abs(n.sign(x)).sum())(C)", [0, 0, 0, 0], "complex64", False),
     ("xf.jacfwd(lambda x: V)(F)", np.zeros((5, 3)), "int32", False),
     ("n.logaddexp(C, C)", C + np.log(2), "complex64", False),
+    ("n.sum(np.ones((2, 3, 4), np.float32), axis=[0, 2])", [8, 8, 8], "float32", False),
+    ("n.mean(np.ones((2, 3), np.float32), axis=n.array(1))", [1, 1], "float32", False),
+    ("n.ones((2, 3)).max(axis=[0, 1])", 1, "float32", False),
+    ("n.log10(n.asarray(0j))", -np.inf, "complex64", False),
 ]
 
 
@@ -74,6 +78,12 @@ ERRORS = [
     ("xf.grad(lambda x: x)()", TypeError),
     ("n.arange(3, dtype=bool)", TypeError),
     ("xf.jacrev(lambda x: V)(F)", TypeError),
+    ("xf.lax.abs(np.ones(2, np.uint8))", TypeError),
+    ("xf.lax.conj(np.ones(2, np.float16))", TypeError),
+    ("n.array([True]).at[n.array([0, 0])].subtract(True)", TypeError),
+    ("n.copysign(C, 1.0)", TypeError),
+    ("n.broadcast_to(V, (-1, 5))", TypeError),
+    ("n.pad(F, 1.5)", TypeError),
 ]
 
 

@@ -206,7 +206,7 @@ UNARY = (
     ("rsqrt", "stablehlo.rsqrt", _INEXACT, lambda g, y, x, **_: mul(g, scale(div(y, x), x, -0.5))),
     ("cbrt", "stablehlo.cbrt", "float", lambda g, y, x, **_: mul(g, scale(div(y, x), x, 1 / 3))),
     ("square", None, _NUM, lambda g, y, x: mul(g, scale(x, x, 2))),
-    ("abs", "stablehlo.abs", _NUM, _abs_derivative),
+    ("abs", "stablehlo.abs", "signed float complex", _abs_derivative),
     ("sign", "stablehlo.sign", _NUM, _sign_derivative),
     ("floor", "stablehlo.floor", "float", None),
     ("ceil", "stablehlo.ceil", "float", None),
@@ -225,7 +225,7 @@ UNARY = (
      lambda g, y, x: div(g, mul(sub(constant_like(x, 1), x), add(constant_like(x, 1), x)))),
     ("erf", "chlo.erf", "float",
      lambda g, y, x: mul(g, scale(exp_(neg(square_(x))), x, 2 / np.sqrt(np.pi)))),
-    ("erfc", "chlo.erfc", "float",
+    ("erfc", None, "float",
      lambda g, y, x: mul(g, scale(exp_(neg(square_(x))), x, -2 / np.sqrt(np.pi)))),
     ("erf_inv", "chlo.erf_inv", "float", lambda g, y, x: mul(g, scale(exp_(square_(y)), x, np.sqrt(np.pi) / 2))),
     ("lgamma", "chlo.lgamma", "float", lambda g, y, x: mul(g, digamma_(x))),
@@ -306,7 +306,15 @@ def _extreme_lower(direction, operation):
     return lower
 
 
-_LOWERINGS = {"exp2": _exp2_lower, "square": _square_lower, "sign": _sign_lower,
+def _erfc_lower(ctx, x):
+    aval = ctx.aval_out
+    if aval.dtype.itemsize > 1:
+        return ctx.op("chlo.erfc", [x])
+    wide = (aval.shape, np.dtype(np.float32))
+    return ctx.convert(ctx.op("chlo.erfc", [ctx.convert(x, *wide)], [wide]), aval.shape, aval.dtype)
+
+
+_LOWERINGS = {"erfc": _erfc_lower, "exp2": _exp2_lower, "square": _square_lower, "sign": _sign_lower,
               "max": _extreme_lower("GT", "stablehlo.maximum"), "min": _extreme_lower("LT", "stablehlo.minimum")}
 
 
@@ -383,7 +391,7 @@ def _conj_lower(ctx, x, input_dtype=None):
 
 
 PRIMITIVES["conj"] = elementwise(
-    "conj", _conj_lower, _INEXACT, result=lambda d, **_: dtypes.to_complex(d),
+    "conj", _conj_lower, "float32 complex", result=lambda d, **_: dtypes.to_complex(d),
     derivatives=(lambda g, y, x, input_dtype=None: conj_(g, input_dtype=input_dtype),), transpose=_conj_transpose)
 
 

@@ -19,7 +19,8 @@ from xlafront.core.zeros import Zero, is_undefined
 
 KINDS: dict[str, Callable[[Any], bool]] = {
     "bool": lambda d: d == dtypes.bool_, "int": dtypes.is_integer, "float": dtypes.is_float,
-    "complex": dtypes.is_complex,
+    "complex": dtypes.is_complex, "signed": lambda d: dtypes.is_integer(d) and not dtypes.is_unsigned(d),
+    "float32": lambda d: d in (dtypes.float32, dtypes.float64),
 }
 
 

@@ -13,7 +13,7 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, add, ge, le, mul, to_dtype, where
-from xlafront.lax.families import add_tangents
+from xlafront.lax.families import add_tangents, check_dtype
 from xlafront.lax.shapes import (
     broadcast_batch,
     broadcast_in_dim_p,
@@ -443,8 +443,14 @@ def _apply_jvp(primals, tangents, **params):
                               "unique_indices=True, or write x.at[i].set(f(x[i])).")
 
 
-PRIMITIVES = {name: Primitive(name, abstract=_scatter_abstract, lower=_scatter_lowering(operation),
-                              batch=_scatter_batch(name)) for name, operation in SCATTERS.items()}
+def _subtract_abstract(x, indices, updates, **params):
+    check_dtype("subtract", "int float complex", x.dtype)
+    return _scatter_abstract(x, indices, updates, **params)
+
+
+PRIMITIVES = {name: Primitive(name, abstract=_subtract_abstract if name == "scatter_sub" else _scatter_abstract,
+                              lower=_scatter_lowering(operation), batch=_scatter_batch(name))
+              for name, operation in SCATTERS.items()}
 PRIMITIVES["scatter_apply"] = Primitive(
     "scatter_apply", abstract=lambda *avals, function, **params: _scatter_abstract(*avals, **params),
     lower=_apply_lower, jvp=_apply_jvp, batch=_scatter_batch("scatter_apply"), shown_as="x.at[...].apply")

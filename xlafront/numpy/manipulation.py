@@ -160,6 +160,8 @@ def broadcast_to(array, shape, *, out_sharding=None):
     """Repeat an array to a shape that it broadcasts to."""
     check_arraylike("broadcast_to", array)
     target = lax.static_shape("broadcast_to", shape)
+    if any(n < 0 for n in target):
+        raise TypeError(f"xnp.broadcast_to got a negative size in the shape {target}.")
     own = np.shape(array)
     if len(own) > len(target) or any(n not in (1, m) for n, m in zip(own[::-1], target[::-1])):
         raise ValueError(f"xnp.broadcast_to cannot spread an array of shape {own} to {target}: sizes must be equal or 1, "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 
 from xlafront.core import tracing
@@ -40,7 +42,10 @@ def pad(array, pad_width, mode="constant", **options):
             widths[lax.canonical_axis(axis, x.ndim, "xnp.pad")] = (width, width) if np.ndim(width) == 0 else tuple(width)
     else:
         widths = _pairs(pad_width, x.ndim, "pad_width")
-    widths = [tuple(n.__index__() for n in pair) for pair in widths]
+    try:
+        widths = [tuple(operator.index(n) for n in pair) for pair in widths]
+    except TypeError as e:
+        raise TypeError(f"xnp.pad pads by whole numbers of elements, but pad_width is {pad_width!r}.") from e
     if any(n < 0 for pair in widths for n in pair):
         raise ValueError(f"xnp.pad cannot pad by a negative number: {widths}.")
     if callable(mode):

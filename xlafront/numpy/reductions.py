@@ -105,7 +105,7 @@ def _make_summing(name, doc):
 
     kernel.__name__ = kernel.__qualname__ = name
     kernel.__doc__ = doc
-    return library(kernel, static=("axis", "dtype", "keepdims", "out", "promote_integers"))
+    return library(kernel, static=("axis", "dtype", "keepdims", "out", "promote_integers"), lists=True)
 
 
 sum = _make_summing("sum", "The sum of elements over axes; integers are summed in the default integer type.")
@@ -120,7 +120,7 @@ def _make_extreme(name):
 
     kernel.__name__ = kernel.__qualname__ = name
     kernel.__doc__ = f"The {name}imum of elements over axes."
-    return library(kernel, static=("axis", "keepdims", "out"))
+    return library(kernel, static=("axis", "keepdims", "out"), lists=True)
 
 
 max, min = _make_extreme("max"), _make_extreme("min")
@@ -145,13 +145,13 @@ def _make_truth(name, primitive, identity):
 
     kernel.__name__ = kernel.__qualname__ = name
     kernel.__doc__ = f"Whether {name} of the elements over axes are true."
-    return library(kernel, static=("axis", "keepdims", "out"))
+    return library(kernel, static=("axis", "keepdims", "out"), lists=True)
 
 
 all, any = _make_truth("all", "reduce_and", True), _make_truth("any", "reduce_or", False)
 
 
-@library(static=("axis", "keepdims"))
+@library(static=("axis", "keepdims"), lists=True)
 def count_nonzero(a, axis=None, keepdims=False):
     """The number of elements other than zero."""
     check_arraylike("count_nonzero", a)
@@ -162,7 +162,7 @@ def _count(shape, axes):
     return math.prod(shape[i] for i in axes)
 
 
-@library(static=("axis", "dtype", "out", "keepdims"))
+@library(static=("axis", "dtype", "out", "keepdims"), lists=True)
 def mean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=None):
     """The arithmetic mean over axes."""
     _refuse_out("mean", out)
@@ -188,7 +188,7 @@ def _count_where(where, shape, axes, keepdims, dtype):
     return _reduce("sum", ones, axes, dtype, keepdims, None, where)
 
 
-@library(static=("axis", "dtype", "out", "ddof", "keepdims", "correction"))
+@library(static=("axis", "dtype", "out", "ddof", "keepdims", "correction"), lists=True)
 def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=None, mean=None, correction=None):
     """The variance over axes; `ddof` (or `correction`) is taken from the count that it divides by."""
     _refuse_out("var", out)
@@ -223,13 +223,13 @@ def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=Non
     return _weakened(el.div(total, el.where(positive, count, real.type(np.nan))), dtypes.to_real(d))
 
 
-@library(static=("axis", "dtype", "out", "ddof", "keepdims", "correction"))
+@library(static=("axis", "dtype", "out", "ddof", "keepdims", "correction"), lists=True)
 def std(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=None, mean=None, correction=None):
     """The standard deviation over axes."""
     return el.sqrt_(var.__wrapped__(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction))
 
 
-@library(static=("axis", "out", "keepdims"))
+@library(static=("axis", "out", "keepdims"), lists=True)
 def ptp(a, axis=None, out=None, keepdims=False):
     """The range of values: maximum less minimum."""
     check_arraylike("ptp", a)
@@ -257,7 +257,7 @@ def _make_arg(name, primitive):
 
     kernel.__name__ = kernel.__qualname__ = name
     kernel.__doc__ = f"The index of the first {name.removeprefix('arg')}imum, of all elements or along an axis."
-    return library(kernel, static=("axis", "out", "keepdims"))
+    return library(kernel, static=("axis", "out", "keepdims"), lists=True)
 
 
 argmax, argmin = _make_arg("argmax", lax.argmax_p), _make_arg("argmin", lax.argmin_p)
@@ -279,7 +279,7 @@ def _make_cumulative(name, primitive, promote: bool):
 
     kernel.__name__ = kernel.__qualname__ = name
     kernel.__doc__ = f"The cumulative {name.removeprefix('cum')} along an axis, or of all elements in order."
-    return library(kernel, static=("axis", "dtype", "out"))
+    return library(kernel, static=("axis", "dtype", "out"), lists=True)
 
 
 cumsum = _make_cumulative("cumsum", lax.CUMULATIVE["cumsum"], True)

@@ -11,6 +11,7 @@ import numpy as np
 from xlafront.core import dtypes, tracing
 from xlafront.lax import elementwise as lax
 from xlafront.lax.elementwise import PRIMITIVES, as_type, constant_like, where
+from xlafront.lax.families import check_dtype
 from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact, unwrap
 from xlafront.transforms.jit import library
 
@@ -199,15 +200,22 @@ def reciprocal(x, /):
 @_define
 def log2(x, /):
     """Elementwise logarithm to base 2."""
-    [x] = promote_args_inexact("log2", x)
-    return lax.div(lax.log_(x), constant_like(x, np.log(2)))
+    return _log_to_base("log2", x, 2)
 
 
 @_define
 def log10(x, /):
     """Elementwise logarithm to base 10."""
-    [x] = promote_args_inexact("log10", x)
-    return lax.div(lax.log_(x), constant_like(x, np.log(10)))
+    return _log_to_base("log10", x, 10)
+
+
+def _log_to_base(name, x, base):
+    [x] = promote_args_inexact(name, x)
+    y = lax.log_(x)
+    if tracing.aval_of(y).dtype.kind != "c":
+        return lax.div(y, constant_like(y, np.log(base)))
+    real, imag = lax.real_(y), lax.imag_(y)  # a complex quotient would make a NaN of an infinity
+    return lax.complex_(lax.div(real, constant_like(real, np.log(base))), lax.div(imag, constant_like(imag, np.log(base))))
 
 
 def _integers_pass(name, primitive):
@@ -283,6 +291,7 @@ def _bits(x, dtype):
 def copysign(x1, x2, /):
     """The magnitude of `x1` with the sign of `x2`."""
     x, y = promote_args_inexact("copysign", x1, x2)
+    check_dtype("xnp.copysign", "float", tracing.aval_of(x).dtype)
     size = lax.abs_(x)
     return where(INLINE["signbit"](y), lax.neg(size), size)
 

@@ -533,13 +533,15 @@ def _attach_stages(function, dispatcher, jitted: Jitted) -> None:
     function.clear_cache = clear_cache
 
 
-def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), name: str | None = None):
+def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), name: str | None = None,
+            lists: bool = False):
     """Decorator of the library's own functions: eagerly one compiled kernel, inlined under a trace.
 
-    `static` names the parameters that are Python values. Hot: no Python runs when a known signature is repeated.
+    `static` names the parameters that are Python values; `lists` says that users give lists (or arrays) for them.
+    Hot: no Python runs when a known signature is repeated.
     """
     if fun is None:
-        return lambda f: library(f, static=static, name=name)
+        return lambda f: library(f, static=static, name=name, lists=lists)
     names = (static,) if isinstance(static, str) else tuple(static)
     code = fun.__code__
     parameters = code.co_varnames[:code.co_argcount]
@@ -553,7 +555,29 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
             return fun(*args, **kwargs), None, False
         return evaluate(*args, **kwargs)
 
-    return make_dispatcher(fun, jitted, cache_miss)
+    dispatcher = make_dispatcher(fun, jitted, cache_miss)
+    return _with_lists(dispatcher, fun) if lists else dispatcher
+
+
+def _with_lists(dispatcher, fun):
+    """Takes static arguments that cannot be hashed as what can: lists as tuples, arrays as numbers."""
+    import functools
+
+    def hashable(x):
+        if isinstance(x, list):
+            return tuple(hashable(v) for v in x)
+        return x.__index__() if isinstance(x, (np.ndarray, ArrayImpl)) and not x.ndim else x
+
+    @functools.wraps(fun)
+    def call(*args, **kwargs):
+        try:
+            return dispatcher(*args, **kwargs)
+        except ValueError as e:
+            if "static arguments" not in str(e):
+                raise
+        return dispatcher(args[0], *map(hashable, args[1:]), **{name: hashable(x) for name, x in kwargs.items()})
+
+    return call
 
 
 def clear_caches() -> None:
