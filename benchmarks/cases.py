@@ -1,4 +1,4 @@
-"""What is measured. A case takes a library and returns figures: `{name: (value, unit)}`.
+"""Import, calls, tracing, compiling, memory. A case takes a library and returns figures: `{name: (value, unit)}`.
 
 Each case runs in a fresh process. A figure that a library has no counterpart for is left out.
 """
@@ -14,37 +14,8 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.libraries import Library
-
-CASES: dict[str, Callable[[Library], dict]] = {}
-
-
-def case(function):
-    CASES[function.__name__.replace("_", "-")] = function
-    return function
-
-
-def best(call: Callable, seconds: float = 0.05, repeats: int = 7) -> float:
-    """Microseconds of one call: the best of a few averages."""
-    for _ in range(3):
-        call()
-    count, started = 0, time.perf_counter()
-    while time.perf_counter() - started < seconds / 5:
-        call()
-        count += 1
-    found = float("inf")
-    for _ in range(repeats):
-        started = time.perf_counter()
-        for _ in range(count):
-            call()
-        found = min(found, (time.perf_counter() - started) / count)
-    return found * 1e6
-
-
-def resident() -> float:
-    """Megabytes of memory of this process now."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-
+from benchmarks.measure import best, case, resident
+from benchmarks.models import chain, transformer
 
 # The processes of these two cases are timed from outside.
 
@@ -160,15 +131,6 @@ def eager(lib: Library) -> dict:
 # Tracing, lowering, compiling
 
 
-def chain(n, count: int):
-    def f(x):
-        for _ in range(count // 3):
-            x = n.sin(x) * x + 1.0
-        return x
-
-    return f
-
-
 @case
 def tracing(lib: Library) -> dict:
     """Per operation of chains of sin, multiply, add."""
@@ -214,43 +176,6 @@ def compiling(lib: Library) -> dict:
 
 
 # A transformer
-
-
-def transformer(lib: Library, layers: int = 12, width: int = 128, heads: int = 4, length: int = 64):
-    """The forward pass of a small transformer, its parameters and its input."""
-    n, nn = lib.np, lib.xf.nn
-    rng = np.random.default_rng(0)
-
-    def weights(*shape):
-        return n.asarray(rng.normal(0, 0.02, shape).astype(np.float32))
-
-    parameters = [
-        {
-            "qkv": weights(width, 3 * width),
-            "out": weights(width, width),
-            "up": weights(width, 4 * width),
-            "down": weights(4 * width, width),
-            "scale": n.ones(width),
-        }
-        for _ in range(layers)
-    ]
-
-    def normalise(x, scale):
-        return (x - n.mean(x, -1, keepdims=True)) / n.sqrt(n.var(x, -1, keepdims=True) + 1e-5) * scale
-
-    def block(x, p):
-        q, k, v = n.split(normalise(x, p["scale"]) @ p["qkv"], 3, axis=-1)
-        q, k, v = (n.swapaxes(a.reshape(*a.shape[:-1], heads, width // heads), -2, -3) for a in (q, k, v))
-        weights = nn.softmax(q @ n.swapaxes(k, -1, -2) / np.sqrt(width // heads).astype(np.float32))
-        x = x + n.swapaxes(weights @ v, -2, -3).reshape(x.shape) @ p["out"]
-        return x + nn.gelu(normalise(x, p["scale"]) @ p["up"]) @ p["down"]
-
-    def forward(parameters, x):
-        for p in parameters:
-            x = block(x, p)
-        return x
-
-    return forward, parameters, n.asarray(rng.normal(size=(2, length, width)).astype(np.float32))
 
 
 @case

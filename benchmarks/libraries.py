@@ -25,6 +25,14 @@ class Library:
     def compiles(self) -> bool:
         return self.xf is not None
 
+    @property
+    def lax(self):
+        return importlib.import_module(f"{self.name}.lax")
+
+    @property
+    def scans(self) -> bool:
+        return self.compiles and hasattr(self.lax, "scan")
+
     def wait(self, x):
         if self.xf is not None:
             self.xf.block_until_ready(x)

@@ -8,10 +8,10 @@ import sys
 
 def main() -> None:
     name, library = sys.argv[1:]
-    from benchmarks.cases import CASES
     from benchmarks.libraries import Library
+    from benchmarks.measure import all_cases
 
-    print("FIGURES " + json.dumps(CASES[name](Library(library))))
+    print("FIGURES " + json.dumps(all_cases()[name](Library(library))))
 
 
 if __name__ == "__main__":

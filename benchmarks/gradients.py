@@ -1,0 +1,185 @@
+"""Derivatives: what it costs to trace, lower, compile and run `grad` and what is built of it, with `vmap`, `jvp` and `scan`.
+
+A figure that needs a function which a library lacks is left out.
+"""
+
+from __future__ import annotations
+
+import time
+
+from benchmarks.libraries import Library
+from benchmarks.measure import best, case, stages, trace_time
+from benchmarks.models import chain, mlp, rnn, transformer
+
+# Programs
+
+
+def value_and_grad(lib: Library, loss):
+    """A maker of functions: no cache has seen what it returns."""
+    return lambda: lib.xf.value_and_grad(lambda *args: loss(*args))
+
+
+def hessian_vector_product(lib: Library, loss):
+    """Forward over reverse: `(parameters, direction, *data)` to the Hessian's product with the direction."""
+
+    def make():
+        gradient = lib.xf.grad(lambda *args: loss(*args))
+        return lambda p, v, *data: lib.xf.jvp(lambda p: gradient(p, *data), (p,), (v,))[1]
+
+    return make
+
+
+# Tracing
+
+
+@case
+def grad_tracing(lib: Library) -> dict:
+    """Per forward operation of a chain of sin, multiply, add: gradients of a batch, and a Hessian-vector product."""
+    if not lib.compiles:
+        return {}
+    xf, n, count = lib.xf, lib.np, 300
+    f = chain(n, count)
+
+    def loss(x):
+        return f(x).sum()
+
+    x, batch = n.ones(3), n.ones((8, 3))
+    programs = {
+        "jit(grad), 300 operations": (lambda: xf.grad(lambda x: loss(x)), (x,)),
+        "jit(vmap(grad))": (lambda: xf.vmap(xf.grad(lambda x: loss(x))), (batch,)),
+        "a Hessian-vector product": (hessian_vector_product(lib, loss), (x, x)),
+    }
+    return {
+        f"trace of {name}, per forward op": (trace_time(lib, make, *args, repeats=7) / count * 1e6, "µs")
+        for name, (make, args) in programs.items()
+    }
+
+
+@case
+def scan_tracing(lib: Library) -> dict:
+    """A scan's trace: it must not depend on the number of steps."""
+    if not lib.scans:
+        return {}
+    figures = {}
+    for name, transformation in (("scan", lambda f: f), ("jit(grad(scan))", lib.xf.grad)):
+        for steps in (10, 10_000):
+            loss, parameters, xs = rnn(lib, steps, batch=1, width=4)
+            time_of = trace_time(lib, lambda: transformation(lambda *args: loss(*args)), parameters, xs, repeats=15)
+            figures[f"trace of {name}, {steps:,} steps"] = (time_of * 1e3, "ms")
+        ratio = figures[f"trace of {name}, 10,000 steps"][0] / figures[f"trace of {name}, 10 steps"][0]
+        figures[f"constant: trace of {name}, 10,000 over 10 steps"] = (ratio, "×")
+    return figures
+
+
+@case
+def linear(lib: Library) -> dict:
+    """Trace, grad and lower of long chains: ten times the operations, about ten times the time. jax would take minutes."""
+    if lib.name != "xlafront":
+        return {}
+    figures, x = {}, lib.np.ones(3)
+    lib.xf.jit(lambda x: x + 1).lower(x)
+    for count in (10_000, 100_000):
+        found = float("inf")
+        for _ in range(3 if count < 100_000 else 2):
+            f = chain(lib.np, count)
+            started = time.perf_counter()
+            lib.xf.jit(lib.xf.grad(lambda x: f(x).sum())).lower(x)
+            found = min(found, time.perf_counter() - started)
+        figures[f"linear: trace, grad and lower of {count:,} operations"] = (found * 1e3, "ms")
+    small, large = (value for value, _ in figures.values())
+    figures["linear: 100,000 over 10,000 operations"] = (large / small, "×")
+    return figures
+
+
+# Programs, stage by stage
+
+
+@case
+def eager_gradients(lib: Library) -> dict:
+    """Gradients of a small network without jit: what Python costs."""
+    if not lib.compiles:
+        return {}
+    loss, parameters, x, y = mlp(lib)
+    figures = {}
+    for name in ("grad", "value_and_grad"):
+        f = getattr(lib.xf, name)(loss)
+        figures[f"eager {name} of an MLP"] = (best(lambda f=f: lib.wait(f(parameters, x, y)), 0.3), "µs")
+    return figures
+
+
+@case
+def mlp_grad(lib: Library) -> dict:
+    """A small network's gradient."""
+    if not lib.compiles:
+        return {}
+    loss, *args = mlp(lib)
+    return stages(lib, "MLP, grad", lambda: lib.xf.grad(lambda *args: loss(*args)), tuple(args))
+
+
+@case
+def mlp_hvp(lib: Library) -> dict:
+    """Its Hessian-vector product."""
+    if not lib.compiles:
+        return {}
+    loss, parameters, x, y = mlp(lib)
+    return stages(lib, "MLP, hvp", hessian_vector_product(lib, loss), (parameters, parameters, x, y))
+
+
+@case
+def mlp_per_example(lib: Library) -> dict:
+    """Its gradients for each example of the batch."""
+    if not lib.compiles:
+        return {}
+    loss, *args = mlp(lib)
+
+    def make():
+        return lib.xf.vmap(lib.xf.grad(lambda p, x, y: loss(p, x[None], y[None])), in_axes=(None, 0, 0))
+
+    return stages(lib, "MLP, per-example grad", make, tuple(args))
+
+
+@case
+def rnn_grad(lib: Library) -> dict:
+    """The gradient of a scan."""
+    if not lib.scans:
+        return {}
+    loss, *args = rnn(lib, 50)
+    return stages(lib, "RNN of 50 steps, grad", lambda: lib.xf.grad(lambda *args: loss(*args)), tuple(args))
+
+
+@case
+def scan_of_grad(lib: Library) -> dict:
+    """A scan whose body takes a gradient: the steps of a training loop."""
+    if not lib.scans:
+        return {}
+    loss, parameters, x, y = mlp(lib)
+    batches = tuple(lib.np.stack([a] * 50) for a in (x, y))
+
+    def make():
+        def step(p, batch):
+            value, gradient = lib.xf.value_and_grad(loss)(p, *batch)
+            return lib.xf.tree.map(lambda p, g: p - 0.1 * g, p, gradient), value
+
+        return lambda p, batches: lib.lax.scan(step, p, batches)
+
+    return stages(lib, "scan of 50 gradient steps", make, (parameters, batches))
+
+
+@case
+def transformer_grad(lib: Library) -> dict:
+    """Value and gradient of 12 layers, each a call of one Python function."""
+    return _transformer_grad(lib, "12 layers, grad", jitted=False)
+
+
+@case
+def transformer_grad_jitted(lib: Library) -> dict:
+    """The same where that function is jitted."""
+    return _transformer_grad(lib, "12 jitted layers, grad", jitted=True)
+
+
+def _transformer_grad(lib: Library, name: str, jitted: bool) -> dict:
+    if not lib.compiles:
+        return {}
+    forward, parameters, x = transformer(lib, jitted=jitted)
+    make = value_and_grad(lib, lambda p, x: lib.np.sum(forward(p, x) ** 2))
+    return stages(lib, name, make, (parameters, x), compiles=1)
