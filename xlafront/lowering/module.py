@@ -3,6 +3,21 @@
 Nothing here knows a primitive: each brings its rule. A rule is called as
 `rule(ctx, *operands, **params)` with a `RuleContext` and MLIR values, and returns a value (a list of values
 when the primitive has several results).
+
+Ordered effects are chained by tokens: each block knows the token of each ordered effect that comes last before the
+operation being written (`Body.tokens`). An operation with an effect takes its token and puts a new one in its place:
+
+    [token] = ctx.tokens([effect])
+    token, *results = ctx.op(..., [token, *operands], [mlir.token_type(), ...])
+    ctx.set_tokens([effect], [token])
+
+Functions that `ctx.call` calls get tokens as leading arguments and return them first; `ctx.inline` needs nothing. A rule
+that writes regions carries them in and out itself, with `effects = ordered_effects(body, ...)`:
+
+- where the region has arguments (`stablehlo.while`): `ctx.tokens(effects)` among the operands, `inner.set_tokens(effects,
+  arguments)` first in the region, `inner.tokens(effects)` among what it returns, and `ctx.set_tokens(effects, results)`;
+- where it has none (`stablehlo.case`): `inner.set_tokens(effects, ctx.tokens(effects))` first in each region, and the rest
+  as above.
 """
 
 from __future__ import annotations
@@ -12,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from xlafront.core.ir import Effect
 from xlafront.lowering import mlir
 from xlafront.lowering.mlir import create, ir, tensor_type, type_of
 
@@ -92,17 +108,28 @@ class ModuleContext:
         found = self.functions.get(key)
         if found is None:
             self.keepalives.append(jaxpr)  # its id stays taken while the module is built
+            effects = ordered_effects(jaxpr)
+            tokens = [mlir.token_type()] * len(effects)
             symbol, _, block = self.add_function(
-                name or jaxpr.debug_info.function_name, flat_types(jaxpr.in_avals), flat_types(jaxpr.out_avals))
+                name or jaxpr.debug_info.function_name, tokens + flat_types(jaxpr.in_avals),
+                tokens + flat_types(jaxpr.out_avals))
             with ir.InsertionPoint(block):
-                results = Body(self).run(jaxpr, [constant(c) for c in consts], list(block.arguments))
-                create("func.return", operands=results, loc=mlir.unknown_location)
+                arguments = list(block.arguments)
+                body = Body(self, dict(zip(effects, arguments)))
+                results = body.run(jaxpr, [constant(c) for c in consts], arguments[len(effects):])
+                create("func.return", operands=[*[body.tokens[e] for e in effects], *results], loc=mlir.unknown_location)
             found = self.functions[key] = symbol
         return found
 
 
 def flat_types(avals) -> list[ir.Type]:
     return [type_of(aval) for aval in avals]
+
+
+def ordered_effects(*jaxprs) -> list[Effect]:
+    """The ordered effects that programs have, in the order in which their tokens are passed."""
+    found = {effect for jaxpr in jaxprs for effect in jaxpr.effects if effect.ordered}
+    return sorted(found, key=str) if len(found) > 1 else list(found)
 
 
 def constant(value, shape=None, dtype=None) -> ir.Value:
@@ -116,11 +143,12 @@ def constant(value, shape=None, dtype=None) -> ir.Value:
 class Body:
     """The operations of one block: what is defined in it and may be used again."""
 
-    __slots__ = ("module", "splats")
+    __slots__ = ("module", "splats", "tokens")
 
-    def __init__(self, module: ModuleContext):
+    def __init__(self, module: ModuleContext, tokens: dict[Effect, ir.Value] | None = None):
         self.module = module
         self.splats: dict[tuple, ir.Value] = {}
+        self.tokens = {} if tokens is None else tokens  # of each ordered effect the last; see the module's docstring
 
     def literal(self, value, dtype, shape: tuple[int, ...]) -> ir.Value:
         """A scalar constant, spread over `shape`; the same one is written once a block."""
@@ -199,6 +227,20 @@ class RuleContext:
     @property
     def avals_out(self):
         return [v.aval for v in self._outvars]
+
+    def tokens(self, effects: Sequence[Effect]) -> list[ir.Value]:
+        """The tokens on which the next operation with these ordered effects depends."""
+        known = self.body.tokens
+        for effect in effects:
+            if effect not in known:
+                raise NotImplementedError(
+                    f"{self.primitive} contains an operation with the effect {effect}, whose order it does not keep: its "
+                    f"lowering does not pass tokens into its regions. Use an unordered callback inside of it.")
+        return [known[effect] for effect in effects]
+
+    def set_tokens(self, effects: Sequence[Effect], values: Sequence[ir.Value]) -> None:
+        """Make these the tokens on which what is written next depends."""
+        self.body.tokens.update(zip(effects, values))
 
     @property
     def aval_out(self):
@@ -279,9 +321,16 @@ class RuleContext:
     def call(self, closed, operands: Sequence[ir.Value], name: str | None = None, **attributes) -> list[ir.Value]:
         """Call a program as a function of the module, which holds it once."""
         symbol = self.body.module.function_of(closed.jaxpr, closed.consts, name)
-        operation = create("func.call", results=flat_types(closed.out_avals), operands=operands,
-                           attributes={"callee": mlir.symbol(symbol), **attributes}, loc=self.loc)
-        return list(operation.results)
+        attributes["callee"] = mlir.symbol(symbol)
+        types = flat_types(closed.out_avals)
+        effects = ordered_effects(closed) if closed.effects else []
+        if not effects:
+            return list(create("func.call", results=types, operands=operands, attributes=attributes, loc=self.loc).results)
+        operation = create("func.call", results=[mlir.token_type()] * len(effects) + types,
+                           operands=[*self.tokens(effects), *operands], attributes=attributes, loc=self.loc)
+        tokens, results = operation.results[:len(effects)], operation.results[len(effects):]
+        self.set_tokens(effects, list(tokens))
+        return list(results)
 
     def inline(self, closed, operands: Sequence[ir.Value]) -> list[ir.Value]:
         """Write a program's operations here."""
@@ -317,7 +366,10 @@ def lower_program(jaxpr, name: str, platform: str, *, const_values: Sequence[Any
             arguments = list(block.arguments)
             leading = iter(arguments[:len(hoisted)])
             consts = [next(leading) if value is None else constant(value) for value in const_values]
-            results = Body(module).run(jaxpr, consts, arguments[len(hoisted):])
+            # What orders programs among each other is `runtime.effects`; in each the chains start anew.
+            tokens = {effect: create("stablehlo.after_all", results=[mlir.token_type()], loc=mlir.unknown_location).result
+                      for effect in ordered_effects(jaxpr)}
+            results = Body(module, tokens).run(jaxpr, consts, arguments[len(hoisted):])
             create("func.return", operands=results, loc=mlir.unknown_location)
     return module
 
