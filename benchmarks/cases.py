@@ -39,6 +39,9 @@ def dispatch(lib: Library) -> dict:
         leaves = [lib.np.ones(3) for _ in range(count)]
         f = lib.xf.jit(lambda xs: xs[0] + 1)
         figures[f"jit call, {count} array(s)"] = (best(lambda f=f, leaves=leaves: f(leaves)), "µs")
+    leaves = [lib.np.ones(3) for _ in range(10)]
+    compiled = lib.xf.jit(lambda xs: xs[0] + 1).lower(leaves).compile()
+    figures["call of lower().compile(), 10 array(s)"] = (best(lambda: compiled(leaves)), "µs")
     tree = {str(i): lib.np.ones(3) for i in range(100)}
     f = lib.xf.jit(lambda t: t)
     figures["jit call, 100 arrays in and out"] = (best(lambda: f(tree)), "µs")

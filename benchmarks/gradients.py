@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 
 from benchmarks.libraries import Library
-from benchmarks.measure import best, case, stages, trace_time
+from benchmarks.measure import best, case, staged, stages, trace_time
 from benchmarks.models import chain, mlp, rnn, transformer
 
 # Programs
@@ -107,7 +107,7 @@ def eager_gradients(lib: Library) -> dict:
     return figures
 
 
-@case
+@staged
 def mlp_grad(lib: Library) -> dict:
     """A small network's gradient."""
     if not lib.compiles:
@@ -116,7 +116,7 @@ def mlp_grad(lib: Library) -> dict:
     return stages(lib, "MLP, grad", lambda: lib.xf.grad(lambda *args: loss(*args)), tuple(args))
 
 
-@case
+@staged
 def mlp_hvp(lib: Library) -> dict:
     """Its Hessian-vector product."""
     if not lib.compiles:
@@ -125,7 +125,7 @@ def mlp_hvp(lib: Library) -> dict:
     return stages(lib, "MLP, hvp", hessian_vector_product(lib, loss), (parameters, parameters, x, y))
 
 
-@case
+@staged
 def mlp_per_example(lib: Library) -> dict:
     """Its gradients for each example of the batch."""
     if not lib.compiles:
@@ -138,7 +138,7 @@ def mlp_per_example(lib: Library) -> dict:
     return stages(lib, "MLP, per-example grad", make, tuple(args))
 
 
-@case
+@staged
 def rnn_grad(lib: Library) -> dict:
     """The gradient of a scan."""
     if not lib.scans:
@@ -147,7 +147,7 @@ def rnn_grad(lib: Library) -> dict:
     return stages(lib, "RNN of 50 steps, grad", lambda: lib.xf.grad(lambda *args: loss(*args)), tuple(args))
 
 
-@case
+@staged
 def scan_of_grad(lib: Library) -> dict:
     """A scan whose body takes a gradient: the steps of a training loop."""
     if not lib.scans:
@@ -165,13 +165,13 @@ def scan_of_grad(lib: Library) -> dict:
     return stages(lib, "scan of 50 gradient steps", make, (parameters, batches))
 
 
-@case
+@staged
 def transformer_grad(lib: Library) -> dict:
     """Value and gradient of 12 layers, each a call of one Python function."""
     return _transformer_grad(lib, "12 layers, grad", jitted=False)
 
 
-@case
+@staged
 def transformer_grad_jitted(lib: Library) -> dict:
     """The same where that function is jitted."""
     return _transformer_grad(lib, "12 jitted layers, grad", jitted=True)
