@@ -2,9 +2,9 @@
 
 _PLACES = {
     "avals": "AbstractValue ShapedArray AbstractToken ShapeDtypeStruct",
-    "ir": "ClosedJaxpr DropVar Effect Jaxpr JaxprEqn Literal Var eval_jaxpr jaxpr_as_fun",
+    "ir": "Atom ClosedJaxpr DropVar Effect Jaxpr JaxprEqn Literal ParamDict Value Var eval_jaxpr jaxpr_as_fun",
     "primitive": "Primitive",
-    "tracing": "Trace Tracer ensure_compile_time_eval",
+    "tracing": "Trace Tracer ensure_compile_time_eval eval_context",
     "ir_check": "check_jaxpr",
 }
 _MODULE_OF = {name: module for module, names in _PLACES.items() for name in names.split()}

@@ -6,6 +6,7 @@ constant variables. Printing is in `ir_text`, checking in `ir_check`.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -63,6 +64,21 @@ class Literal:
 
 
 Atom = Var | Literal
+ParamDict = dict[str, Any]
+Value = Any
+
+
+class EquationContext:
+    """Settings that belong to an equation. Here they are parameters of the primitives, so there is nothing to restore."""
+
+    __slots__ = ()
+
+    compute_type = None
+    xla_metadata = None
+    manager = property(lambda self: contextlib.nullcontext())
+
+
+equation_context = EquationContext()
 
 
 class JaxprEqn:
@@ -81,6 +97,11 @@ class JaxprEqn:
     @property
     def source_info(self) -> source.SourceInfo:
         return source.describe(self.site)
+
+    @property
+    def ctx(self) -> EquationContext:
+        """The settings that the equation was written under; an interpreter enters its `manager`."""
+        return equation_context
 
     def replace(self, **changes) -> JaxprEqn:
         fields = {name: getattr(self, name) for name in self.__slots__}
@@ -126,15 +147,18 @@ unknown_origin = DebugInfo("a transformation", "<unnamed function>")
 class Jaxpr:
     """A program: `lambda constvars ; invars. let eqns in outvars`."""
 
-    __slots__ = ("constvars", "invars", "outvars", "eqns", "effects", "debug_info", "__weakref__")
+    __slots__ = ("constvars", "invars", "outvars", "eqns", "effects", "debug_info", "memo", "__weakref__")
 
-    def __init__(self, constvars, invars, outvars, eqns, effects=no_effects, debug_info=unknown_origin):
+    def __init__(self, constvars, invars, outvars, eqns, effects=no_effects, debug_info=unknown_origin, is_high=False):
         self.constvars: list[Var] = constvars
         self.invars: list[Var] = invars
         self.outvars: list[Atom] = outvars
         self.eqns: list[JaxprEqn] = eqns
         self.effects: frozenset = effects
         self.debug_info = debug_info or unknown_origin
+        self.memo: dict[tuple, Any] | None = None  # what transformations derived from the program: see `memoised`
+
+    is_high = False
 
     @property
     def in_avals(self):
@@ -145,8 +169,17 @@ class Jaxpr:
         return [v.aval for v in self.outvars]
 
     def replace(self, **changes) -> Jaxpr:
-        fields = {name: getattr(self, name) for name in self.__slots__ if name != "__weakref__"}
+        fields = {name: getattr(self, name) for name in self.__slots__[:6]}
         return Jaxpr(**(fields | changes))
+
+    def memoised(self, key: tuple, make: Callable[[], Any]) -> Any:
+        """What `make` derives from the program, kept as long as the program."""
+        if self.memo is None:
+            self.memo = {}
+        found = self.memo.get(key)
+        if found is None:
+            found = self.memo[key] = make()
+        return found
 
     def pretty_print(self, **options) -> str:
         from xlafront.core import ir_text
@@ -170,6 +203,9 @@ class ClosedJaxpr:
     in_avals = property(lambda self: self.jaxpr.in_avals)
     out_avals = property(lambda self: self.jaxpr.out_avals)
     eqns = property(lambda self: self.jaxpr.eqns)
+    invars = property(lambda self: self.jaxpr.invars)
+    outvars = property(lambda self: self.jaxpr.outvars)
+    constvars = property(lambda self: self.jaxpr.constvars)
     effects = property(lambda self: self.jaxpr.effects)
     literals = property(lambda self: self.consts)
     debug_info = property(lambda self: self.jaxpr.debug_info)

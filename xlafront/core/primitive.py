@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 from xlafront.core import tracing
+
+# Every primitive there is, for the registries of `xlafront.interpreters`, which are views over the records.
+known_primitives: weakref.WeakSet[Primitive] = weakref.WeakSet()
 
 
 class Primitive:
@@ -19,6 +23,8 @@ class Primitive:
     - `transpose(cotangents, *operands, **params)`: for operations linear in an operand.
     - `batch(operands, dims, **params)`: the operation over one more dimension.
     - `partial_eval`, `dce`, `linearize`: only for operations that contain programs.
+    - `stage(trace, args, params)`: only for operations whose parameters are Python functions; what a program under
+      construction does in place of writing the operation down, or None.
     - `effects(*avals, **params)`: what it does besides computing; `impl(*args, **params)`: how it runs eagerly when
       that is not by compiling it.
 
@@ -27,7 +33,19 @@ class Primitive:
 
     __slots__ = ("name", "multiple_results", "abstract", "lowerings", "jvp", "transpose", "batch", "linearize",
                  "partial_eval", "dce", "effects", "impl", "memoise", "spreads_scalars", "shown_as", "types", "eager",
-                 "__weakref__")
+                 "__weakref__", "__dict__")
+
+    stage: Callable | None = None
+
+    # What extensions ask of any primitive, and of ours only `CallPrimitive` answers with yes.
+    call_primitive = False
+    map_primitive = False
+    # In place of `batch`, for rules of extensions that ask for the name of the mapped axis: (trace, operands, dims).
+    batch_with_axis: Callable | None = None
+    # For collectives: the operation over the axis that vmap names, (trace, operands, dims, **params) -> (results, dims).
+    over_axis: Callable | None = None
+    ref_primitive = False
+    is_high = staticmethod(lambda *avals, **params: False)
 
     def __init__(self, name: str, *, abstract: Callable | None = None, lower: Callable | None = None,
                  jvp: Callable | None = None, transpose: Callable | None = None, batch: Callable | None = None,
@@ -47,12 +65,17 @@ class Primitive:
         self.shown_as = shown_as or name  # the user's word for it in messages
         self.types: dict[Any, Any] = {}  # memo of `abstract`
         self.eager: dict[Any, Callable] = {}  # compiled kernels by parameters, filled by the eager path
+        known_primitives.add(self)
 
     def bind(self, *args, **params):
         return tracing.thread.trace.process(self, args, params)
 
     def result_types(self, avals: tuple, params: dict[str, Any]):
         """`abstract`, memoised. Hot: once a traced equation."""
+        if self.abstract is None:
+            raise NotImplementedError(f"the primitive {self.shown_as} cannot be traced: it has no rule for the types of its "
+                                      f"results. Give it one with {self.name}.def_abstract_eval(rule), where rule(*avals, "
+                                      f"**params) returns the type of the result.")
         if not self.memoise:
             return self.abstract(*avals, **params)
         key = (avals, *params.items()) if params else avals
@@ -69,26 +92,59 @@ class Primitive:
         if rule is None:
             known = ", ".join(sorted(p for p in self.lowerings if p)) or "no platform"
             raise NotImplementedError(
-                f"{self.shown_as} cannot run on {platform}: it is implemented for {known}. "
-                f"Register a lowering for it with xlafront.interpreters.mlir.register_lowering.")
+                f"{self.shown_as} cannot run on {platform}: it has a lowering for {known}. Register one with "
+                f"xlafront.interpreters.mlir.register_lowering, or say how it runs outside of jit with its def_impl.")
         return rule
 
     # The words in which programs that define primitives of their own know these fields.
 
     def def_impl(self, impl):
+        """Say how the primitive runs outside of compiled code; usable as a decorator."""
         self.impl = impl
+        self.eager.clear()
         return impl
 
     def def_abstract_eval(self, abstract):
+        """Say what type the result has; usable as a decorator."""
+        # Rules from outside may depend on more than their arguments say (1 and True are equal as parameters).
+        self.memoise = False
+        self.types.clear()
         self.abstract = abstract
         return abstract
 
     def def_effectful_abstract_eval(self, abstract):
-        """`abstract` returns `(types, effects)`."""
-        self.memoise = False
-        self.abstract = lambda *avals, **params: abstract(*avals, **params)[0]
+        """As `def_abstract_eval`, for a rule that returns `(types, effects)`."""
+        self.def_abstract_eval(lambda *avals, **params: abstract(*avals, **params)[0])
         self.effects = lambda *avals, **params: frozenset(abstract(*avals, **params)[1])
         return abstract
+
+    def_effectful_abstract_eval2 = def_effectful_abstract_eval
+
+    def def_bind_with_trace(self, bind_with_trace):
+        """Replace how the primitive is applied in a trace: `bind_with_trace(trace, args, params)`."""
+        def bind(*args, **params):
+            return bind_with_trace(tracing.thread.trace, args, params)
+
+        self.__dict__["bind"] = bind
+        self.__dict__["bind_with_trace"] = lambda trace, args, *rest: bind_with_trace(trace, args, rest[-1])
+        return bind_with_trace
+
+    def bind_with_trace(self, trace, args, *avals_and_params):
+        """Apply the primitive in a given trace: `(trace, args, params)`, or with the types of `args` before `params`."""
+        with tracing.current_trace(trace):
+            return trace.process(self, tuple(args), avals_and_params[-1])
+
+    def get_bind_params(self, params: dict[str, Any]) -> tuple[list, dict[str, Any]]:
+        """Functions and parameters for `bind(*functions, *args, **parameters)`, from those of an equation."""
+        return [], dict(params)
+
+    def abstract_eval(self, *avals, **params):
+        """`(types of the results, effects)`."""
+        effects = frozenset() if self.effects is None else self.effects(*avals, **params)
+        return self.result_types(avals, params), effects
+
+    def is_effectful(self, params: dict[str, Any]) -> bool:
+        return self.effects is not None
 
     def __repr__(self):
         return self.name

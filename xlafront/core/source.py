@@ -59,6 +59,7 @@ class SourceInfo(NamedTuple):
     line: int
     function: str
     name_stack: str
+    site: Site | None = None
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} ({self.function})"
@@ -67,14 +68,14 @@ class SourceInfo(NamedTuple):
 def describe(site: Site | None) -> SourceInfo:
     """File, line, function and scope of a site."""
     if site is None or site[0] is None:
-        return SourceInfo("<unknown>", 0, "<unknown>", site[2] if site else "")
+        return SourceInfo("<unknown>", 0, "<unknown>", site[2] if site else "", site)
     code, lasti, scope = site
     line = code.co_firstlineno
     for start, end, number in code.co_lines():
         if start <= lasti < end:
             line = number or line
             break
-    return SourceInfo(code.co_filename, line, code.co_qualname, scope)
+    return SourceInfo(code.co_filename, line, code.co_qualname, scope, site)
 
 
 class using_site:

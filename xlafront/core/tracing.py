@@ -38,7 +38,19 @@ class Trace:
     alive = True
 
     def process(self, primitive, args: tuple, params: dict[str, Any]):
-        raise NotImplementedError(f"{type(self).__name__} must say how it processes an operation")
+        """Traces of extensions define `process_primitive` instead, which runs while no trace is current."""
+        if type(self).process_primitive is Trace.process_primitive:
+            raise NotImplementedError(f"{type(self).__name__} must say how it processes an operation: it needs a method "
+                                      f"process_primitive(self, primitive, tracers, params).")
+        with current_trace(eval_trace):
+            return self.process_primitive(primitive, args, params)
+
+    def process_primitive(self, primitive, tracers, params):
+        with current_trace(self):
+            return self.process(primitive, tuple(tracers), params)
+
+    def is_valid(self) -> bool:
+        return self.alive
 
 
 class EvalTrace(Trace):
@@ -97,6 +109,15 @@ def ensure_compile_time_eval() -> current_trace:
     return current_trace(eval_trace)
 
 
+def eval_context() -> current_trace:
+    """Outside of every trace: operations inside run at once.
+
+    >>> with eval_context():
+    ...     table = xnp.arange(3) * 2
+    """
+    return current_trace(eval_trace)
+
+
 def is_tracing() -> bool:
     return thread.trace is not eval_trace
 
@@ -135,6 +156,10 @@ class Tracer:
 
     def _concrete(self):
         """The value, where this trace knows it (as eager differentiation does), else None."""
+        return self.to_concrete_value()
+
+    def to_concrete_value(self):
+        """What tracers of extensions define for `_concrete`."""
         return None
 
     def _origin(self) -> str | None:
@@ -319,6 +344,10 @@ class StagingTrace(Trace):
         avals = tuple([v.aval for v in invars])
         types = primitive.types.get(avals) if not params else None
         if types is None:
+            if primitive.stage is not None:
+                staged = primitive.stage(self, args, params)
+                if staged is not None:
+                    return staged
             types = primitive.result_types(avals, params)
         effects = no_effects
         if primitive.effects is not None:

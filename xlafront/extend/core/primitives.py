@@ -1,0 +1,44 @@
+"""The primitives of the library by name, for interpreters of programs: `primitives.sin_p`, `primitives.jit_p`.
+
+Names are looked up where they live when they are first asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from xlafront.core.primitive import Primitive
+
+# Where primitives live that are not in `xlafront.lax`, and those whose name there is another.
+_PLACES = {
+    "add_jaxvals_p": ("xlafront.lax.elementwise", "add_any_p"),
+    "call_p": ("xlafront.extend.core.call", "call_p"),
+    "closed_call_p": ("xlafront.extend.core.call", "closed_call_p"),
+    "copy_p": ("xlafront.lax.elementwise", "copy_p"),
+    "jit_p": ("xlafront.transforms.jit", "jit_p"),
+    "random_wrap_p": ("xlafront.random.prng", "wrap_p"),
+    "random_unwrap_p": ("xlafront.random.prng", "unwrap_p"),
+    "threefry2x32_p": ("xlafront.random.threefry", "threefry2x32_p"),
+}
+
+
+def __getattr__(name: str) -> Primitive:
+    if name.startswith("_"):
+        raise AttributeError(name)
+    module, attribute = _PLACES.get(name, ("xlafront.lax", name))
+    found = getattr(import_module(module), attribute, None)
+    if not isinstance(found, Primitive):
+        from xlafront.core.primitive import known_primitives
+
+        named = [p for p in known_primitives if f"{p.name}_p" == name]
+        if len(named) != 1:
+            raise AttributeError(f"xlafront.extend.core.primitives has no {name!r}")
+        [found] = named
+    globals()[name] = found
+    return found
+
+
+def __dir__():
+    import xlafront.lax
+
+    return sorted({*_PLACES, *(n for n in dir(xlafront.lax) if n.endswith("_p"))})
