@@ -26,10 +26,14 @@ _PLACES = {
         legacy_prng_key log_compiles no_execution no_tracing numpy_dtype_promotion numpy_rank_promotion
         remove_size_one_mesh_axis_from_type softmax_custom_jvp thread_guard threefry_partitionable transfer_guard
         transfer_guard_device_to_device transfer_guard_device_to_host transfer_guard_host_to_device""",
+    "xlafront.runtime.effects": "effects_barrier",
     "xlafront.runtime.jaxlib_compat": "Device NamedSharding",
     "xlafront.runtime.sharding": "P",
     "xlafront.runtime.shards": """Shard make_array_from_callback make_array_from_process_local_data
         make_array_from_single_device_arrays""",
+    "xlafront.transforms.callbacks": "pure_callback",
+    "xlafront.transforms.custom_jvp": "custom_jvp",
+    "xlafront.transforms.custom_vjp": "custom_gradient custom_vjp",
     "xlafront.transforms.device_put": "block_until_ready copy_to_host_async device_get device_put",
     "xlafront.transforms.inspection": "eval_shape make_jaxpr named_call typeof",
     "xlafront.transforms.jit": "clear_caches jit",
@@ -38,7 +42,8 @@ _PLACES = {
     "xlafront.transforms.batching": "vmap",
 }
 _MODULE_OF = {name: module for module, names in _PLACES.items() for name in names.split()}
-_SUBMODULES = frozenset("core dlpack dtypes errors flatten_util lax nn numpy random sharding stages tree tree_util".split())
+_SUBMODULES = frozenset("""core custom_batching custom_derivatives debug dlpack dtypes errors experimental extend flatten_util interpreters lax nn numpy random
+    sharding stages tree tree_util""".split())
 
 
 def __getattr__(name: str):

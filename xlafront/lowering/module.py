@@ -318,6 +318,17 @@ class RuleContext:
     def primitive_has_many(self) -> bool:
         return self.primitive is not None and self.primitive.multiple_results
 
+    def loop(self, state: Sequence[ir.Value], condition: Callable[..., ir.Value],
+             body: Callable[..., Sequence[ir.Value]]) -> list[ir.Value]:
+        """`stablehlo.while`: `condition(ctx, *state)` a boolean, `body(ctx, *state)` the next state."""
+        types = [x.type for x in state]
+        return self.with_regions("stablehlo.while", state, [
+            (types, lambda ctx, *state: [condition(ctx, *state)]), (types, body)], types)
+
+    def case(self, index: ir.Value, branches: Sequence[Callable[[RuleContext], Sequence[ir.Value]]], types) -> list[ir.Value]:
+        """`stablehlo.case`: the results of one of the branches, the last one when there is none of that number."""
+        return self.with_regions("stablehlo.case", [index], [((), branch) for branch in branches], types)
+
     def call(self, closed, operands: Sequence[ir.Value], name: str | None = None, **attributes) -> list[ir.Value]:
         """Call a program as a function of the module, which holds it once."""
         symbol = self.body.module.function_of(closed.jaxpr, closed.consts, name)
@@ -356,6 +367,9 @@ def lower_program(jaxpr, name: str, platform: str, *, const_values: Sequence[Any
     `const_values` has a NumPy value for each constant variable that is written into the module, and None for
     each that becomes a leading argument of `main`.
     """
+    if num_partitions > 1 and ordered_effects(jaxpr):
+        raise ValueError(f"{jaxpr.debug_info.func_src_info} has callbacks with ordered=True in a program over "
+                         f"{num_partitions} devices, which have no common order. Leave ordered out, or run it on one device.")
     with mlir.context, mlir.unknown_location:
         module = ModuleContext(name, platform, num_partitions, num_replicas, sharding_context)
         hoisted = [v for v, value in zip(jaxpr.constvars, const_values) if value is None]

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from xlafront.runtime import effects as runtime_effects
 from xlafront.runtime.arrays import put
 from xlafront.runtime.jaxlib_compat import ArrayImpl, CompileOptions, _jax, result_handler
 from xlafront.runtime.sharding import device_list
@@ -61,6 +62,8 @@ def compile_module(request: CompileRequest, cache=None):
                 return request.client.deserialize_executable(data, devices, None)
             except Exception as e:  # made by another build of the runtime: recompile, and say so once
                 cache.discard(key, e)
+    if request.host_callbacks:
+        runtime_effects.prepare()
     started = time.perf_counter()
     executable = request.client.compile_and_load(request.module, devices, request.options,
                                                  request.host_callbacks)
@@ -89,15 +92,16 @@ class Program:
     """A compiled program and how to call it with the flat list of all its arguments."""
 
     __slots__ = ("executable", "in_avals", "in_shardings", "out_avals", "out_shardings", "out_committed", "kept",
-                 "const_args", "handlers", "__weakref__")
+                 "const_args", "handlers", "effects", "__weakref__")
 
     def __init__(self, executable, *, in_avals, in_shardings, out_avals, out_shardings, out_committed: bool,
-                 kept: Sequence[bool], const_args: Sequence[ArrayImpl]):
+                 kept: Sequence[bool], const_args: Sequence[ArrayImpl], effects: frozenset = frozenset()):
         self.executable = executable
         self.in_avals, self.in_shardings = in_avals, in_shardings
         self.out_avals, self.out_shardings, self.out_committed = out_avals, out_shardings, out_committed
         self.kept = kept
         self.const_args = list(const_args)
+        self.effects = effects
         self.handlers = [result_handler(aval, sharding, out_committed)
                          for aval, sharding in zip(out_avals, out_shardings)]
 
@@ -106,7 +110,10 @@ class Program:
         for x, aval, sharding, kept in zip(args, self.in_avals, self.in_shardings, self.kept):
             if kept:
                 buffers.append(place(x, aval, sharding))
-        results = self.executable.execute_sharded(buffers)
+        if self.effects:
+            results = runtime_effects.execute(self.executable, buffers, self.effects)
+        else:
+            results = self.executable.execute_sharded(buffers)
         return results.consume_with_handlers(self.handlers)
 
     def fast_path(self, out_tree) -> FastPath:

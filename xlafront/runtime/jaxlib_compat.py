@@ -44,6 +44,7 @@ pjit = _jax.pjit
 batched_device_put = _jax.batched_device_put
 batched_block_until_ready = _jax.batched_block_until_ready
 set_tracer_class = _jax.set_tracer_class
+collect_garbage = _jax.collect_garbage
 
 
 def register_jit_states(disable_jit, enable_x64, post_hook) -> None:

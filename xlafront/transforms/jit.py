@@ -73,7 +73,7 @@ _all_caches: weakref.WeakSet[Caches] = weakref.WeakSet()
 _dispatch_cache = PjitFunctionCache()
 
 
-def _shared_caches(fun: Callable, key: tuple) -> Caches:
+def shared_caches(fun: Callable, key: tuple) -> Caches:
     try:
         per_function = _caches_of.setdefault(fun, {})
         caches = per_function.setdefault(key, Caches())
@@ -96,7 +96,7 @@ class Jitted:
             hash(self.key)
         except TypeError:  # shardings in unhashable containers: no sharing with other `jit`s of the function
             self.key = (id(self),)
-        self.caches = _shared_caches(fun, self.key)
+        self.caches = shared_caches(fun, self.key)
 
     # Calls
 
@@ -181,7 +181,7 @@ class Jitted:
     def trace(self, call: Call) -> Traced:
         """The program for this signature. Threads that ask at once wait for the one that traces."""
         in_avals = calls.abstract_arguments(self.fun, self.name, self.options.static, call, self.of_library)
-        key = (call.statics, call.in_tree, in_avals, config.trace_context_key())
+        key = (call.statics, call.in_tree, in_avals, config.trace_context_key(), tracing.thread.axes)
         caches = self.caches
         found = caches.traces.get(key)
         if found is None:
@@ -350,7 +350,7 @@ class LoweredProgram:
         return Program(
             executable, in_avals=[keys.physical(aval) for aval in self.traced.in_avals], in_shardings=self.spots.shardings,
             out_avals=out_avals, out_shardings=self.shardings.results(executable, out_avals),
-            out_committed=self.spots.committed, kept=self.kept, const_args=self.const_args)
+            out_committed=self.spots.committed, kept=self.kept, const_args=self.const_args, effects=self.closed.effects)
 
 
 def _read_inputs(jaxpr: Jaxpr) -> list[bool]:

@@ -194,6 +194,11 @@ class ProgramShardings:
         key = (mesh.shape_tuple, tuple(d.id for d in mesh.devices.flat))
         return self.meshes.setdefault(key, "mesh" if not self.meshes else f"mesh_{len(self.meshes)}")
 
+    def one_device_symbol(self, index: int) -> str:
+        """The mesh that is one of the program's devices."""
+        key = ((), (self.spots.devices[index].id,))
+        return self.meshes.setdefault(key, f"device_{index}")
+
     def attribute(self, sharding, ndim: int):
         """The `sdy.sharding` attribute of a value."""
         if isinstance(sharding, SingleDeviceSharding):
@@ -223,7 +228,7 @@ class ProgramShardings:
                 order = [d.id for d in self.spots.devices]
                 positions = [order.index(i) for i in ids]
                 text = f"[{axes}]"
-                if positions != list(range(len(positions))):
+                if not shape or positions != list(range(len(positions))):
                     text += f", device_ids=[{', '.join(map(str, positions))}]"
                 mlir.create("sdy.mesh", attributes={"sym_name": mlir.string(symbol),
                                                     "mesh": mlir.attribute(f"#sdy.mesh<{text}>")},

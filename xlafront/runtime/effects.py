@@ -1,0 +1,102 @@
+"""Programs that do something besides computing: in which order they start, and waiting for them to end.
+
+Operations within a program are ordered by tokens (`lowering.module`). Here is what orders programs among each other: one
+with an ordered effect starts when the one before it with the same effect has ended.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import threading
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from xlafront.runtime.jaxlib_compat import collect_garbage
+
+MOST_RUNNING = 64  # programs with effects that may be under way before the next waits for the oldest
+
+
+class _Thread(threading.local):
+    callbacks = 0  # how many callbacks are running on this thread, one inside the other
+
+
+thread = _Thread()
+
+
+class host_callback:
+    """Marks that this thread runs a callback: waiting for a program might be waiting for itself."""
+
+    __slots__ = ()
+
+    def __enter__(self):
+        thread.callbacks += 1
+
+    def __exit__(self, *exception):
+        thread.callbacks -= 1
+
+
+_running: deque[Any] = deque()
+_last: dict[Any, Any] = {}  # of each ordered effect, the token of the program that had it last
+_failures: list[Exception] = []
+
+
+def execute(executable, buffers, effects: Iterable[Any]):
+    """Start a program with effects, in its turn."""
+    ordered = [effect for effect in effects if effect.ordered]
+    nested = thread.callbacks > 0
+    if not nested:
+        for effect in ordered:
+            if effect in _last:
+                _wait(_last.pop(effect), keep_failure=False)
+        while len(_running) >= MOST_RUNNING:
+            _wait(_running.popleft())
+    results = executable.execute_sharded(buffers, with_tokens=True)
+    token = results.consume_token()
+    _running.append(token)
+    if not nested:  # one that a callback started ends before the one that it belongs to
+        _last.update(dict.fromkeys(ordered, token))
+    return results
+
+
+def _wait(token, keep_failure: bool = True) -> None:
+    try:
+        token.block_until_ready()
+    except Exception as e:  # told by effects_barrier: it is not the fault of the program that comes next
+        if keep_failure:
+            _failures.append(e)
+
+
+def effects_barrier() -> None:
+    """Wait until all callbacks of the programs that have been started have run; raises what one of them raised.
+
+    >>> jit(lambda x: debug.print("x = {}", x))(1.0)
+    >>> effects_barrier()
+    """
+    if thread.callbacks:
+        raise RuntimeError("effects_barrier was called inside of a callback, whose own end it would wait for. Call it "
+                           "where the function with the callback is called.")
+    while _running:
+        _wait(_running.popleft())
+    _last.clear()
+    failures, _failures[:] = _failures[:], []
+    if failures:
+        raise failures[0]
+
+
+def _collect_with_python(phase: str, info: dict) -> None:
+    if phase == "stop":
+        collect_garbage()
+
+
+_prepared: list[bool] = []
+
+
+def prepare() -> None:
+    """Before the first program with callbacks: their end is waited for at exit, and jaxlib, which keeps the callables of
+    programs that are gone until it is told to collect them, is told whenever Python collects."""
+    if not _prepared:
+        _prepared.append(True)
+        atexit.register(effects_barrier)
+        gc.callbacks.append(_collect_with_python)
