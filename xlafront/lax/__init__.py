@@ -4,6 +4,12 @@ Each family is a table in a module of its own; here the tables become names.
 """
 
 from xlafront.lax import elementwise as _elementwise, indexing as _indexing, reductions as _reductions
+from xlafront.lax.branching import (
+    cond as cond,
+    cond_p as cond_p,
+    platform_dependent as platform_dependent,
+    switch as switch,
+)
 from xlafront.lax.derived import (
     associative_scan as associative_scan,
     broadcast_shapes as broadcast_shapes,
@@ -40,6 +46,11 @@ from xlafront.lax.indexing import (
     gather as gather,
     gather_p as gather_p,
 )
+from xlafront.lax.looping import (
+    fori_loop as fori_loop,
+    while_loop as while_loop,
+    while_p as while_p,
+)
 from xlafront.lax.products import (
     DotAlgorithmPreset as DotAlgorithmPreset,
     Precision as Precision,
@@ -53,6 +64,11 @@ from xlafront.lax.reductions import (
     argmax_p as argmax_p,
     argmin as argmin,
     argmin_p as argmin_p,
+)
+from xlafront.lax.scanning import (
+    map as map,
+    scan as scan,
+    scan_p as scan_p,
 )
 from xlafront.lax.shapes import (
     bitcast_convert_type as bitcast_convert_type,

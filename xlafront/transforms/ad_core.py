@@ -7,7 +7,6 @@ beneath: one pass gives both the values and the linear program. Reverse mode is 
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -93,8 +92,10 @@ class JVPTrace(Trace):
             if primitive.linearize is not None and self.rules is not self.parent:
                 results, out_tangents = primitive.linearize(primals, tangents, **params)
             elif primitive.jvp is None:
-                raise NotImplementedError(f"{primitive.shown_as} has no derivative: its record has no jvp rule. Wrap it in "
-                                          f"custom_jvp, or hold it constant with lax.stop_gradient.")
+                raise NotImplementedError(
+                    f"{primitive.shown_as} has no derivative: give the primitive {primitive.name} a rule with "
+                    f"xlafront.interpreters.ad.primitive_jvps[primitive] = rule, wrap the function in custom_jvp, or hold "
+                    f"the value constant with lax.stop_gradient.")
             else:
                 results, out_tangents = primitive.jvp(primals, tangents, **params)
         if not primitive.multiple_results:
@@ -121,6 +122,11 @@ def zeros_array(aval):
 
 def instantiate(tangent):
     return zeros_array(tangent.aval) if type(tangent) is Zero else tangent
+
+
+def keep_zeros(tangents: Sequence[Any], kept: Sequence[bool]) -> list[Any]:
+    """Tangents with zeros as arrays where marked."""
+    return [instantiate(t) if keep else t for t, keep in zip(tangents, kept)] if kept else list(tangents)
 
 
 # Forward mode
@@ -166,9 +172,9 @@ class LinearProgram:
         return [next(results) if used else Zero(aval) for used, aval in zip(self.inputs, self.in_avals)]
 
 
-def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], active: Sequence[bool]
-                   ) -> tuple[list[Any], LinearProgram]:
-    """Results of `fun`, and its derivative in the inputs marked active."""
+def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], active: Sequence[bool],
+                   kept: Sequence[bool] = ()) -> tuple[list[Any], LinearProgram]:
+    """Results of `fun`, and its derivative in the inputs marked active; `kept` as for `linearize_program`."""
     parent = tracing.thread.trace
     linear = LinearTrace(parent, unknown_origin)
     trace = JVPTrace(parent, linear)
@@ -179,6 +185,8 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], ac
         with current_trace(trace):
             results = fun(*duals)
             pairs = [trace.unwrap(x) for x in results]
+        if kept:
+            pairs = list(zip([p for p, _ in pairs], keep_zeros([t for _, t in pairs], kept)))
         outputs = [type(t) is not Zero for _, t in pairs]
         jaxpr, consts = linear.finish([t for _, t in pairs if type(t) is not Zero])
     finally:
@@ -216,8 +224,10 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
                         for v in eqn.invars]
             rule = eqn.primitive.transpose
             if rule is None:
-                raise NotImplementedError(f"{eqn.primitive.shown_as} cannot be transposed, as reverse-mode differentiation "
-                                          f"needs: its record has no transpose rule.")
+                raise NotImplementedError(
+                    f"{eqn.primitive.shown_as} cannot be transposed, as reverse-mode differentiation needs: give the "
+                    f"primitive {eqn.primitive.name} a rule with "
+                    f"xlafront.interpreters.ad.primitive_transposes[primitive] = rule.")
             results = rule(cts if eqn.primitive.multiple_results else cts[0], *operands, **eqn.params)
             for v, ct in zip(eqn.invars, results):
                 if type(v) is not Literal and v not in values:
@@ -236,24 +246,16 @@ def add_cotangents(x, y):
 # Programs as functions: what the rules of operations that contain programs need, once for each program
 
 
-_memo: weakref.WeakKeyDictionary[Jaxpr, dict] = weakref.WeakKeyDictionary()
-
-
-def memoised(closed: ClosedJaxpr, key: tuple, make: Callable[[], Any]) -> Any:
-    """What `make` derives from a program, kept as long as the program."""
-    derived = _memo.setdefault(closed.jaxpr, {})
-    found = derived.get(key)
-    if found is None:
-        found = derived[key] = make()
-    return found
-
-
 def _run(closed: ClosedJaxpr):
     return lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs)
 
 
-def jvp_program(closed: ClosedJaxpr, active: tuple[bool, ...]) -> tuple[ClosedJaxpr, list[bool]]:
-    """`(inputs, active tangents) -> (results, their tangents where not zero)`, and which are not zero."""
+def jvp_program(closed: ClosedJaxpr, active: tuple[bool, ...], kept: tuple[bool, ...] = ()
+                ) -> tuple[ClosedJaxpr, list[bool]]:
+    """`(inputs, active tangents) -> (results, their tangents where not zero)`, and which are not zero.
+
+    Of the results marked in `kept` the tangents are there even when they are zero.
+    """
     def make():
         in_avals = closed.in_avals
         nonzero: list[bool] = []
@@ -262,6 +264,7 @@ def jvp_program(closed: ClosedJaxpr, active: tuple[bool, ...]) -> tuple[ClosedJa
             primals, given = args[:len(in_avals)], iter(args[len(in_avals):])
             tangents = [next(given) if a else Zero(v.to_tangent_aval()) for v, a in zip(in_avals, active)]
             results, out_tangents = jvp_flat(_run(closed), primals, tangents)
+            out_tangents = keep_zeros(out_tangents, kept)
             nonzero[:] = [type(t) is not Zero for t in out_tangents]
             return [*results, *[t for t in out_tangents if type(t) is not Zero]]
 
@@ -269,7 +272,7 @@ def jvp_program(closed: ClosedJaxpr, active: tuple[bool, ...]) -> tuple[ClosedJa
         program = tracing.trace_to_closed_jaxpr(run, [*in_avals, *tangent_avals], closed.debug_info)
         return program, nonzero
 
-    return memoised(closed, ("jvp", active), make)
+    return closed.jaxpr.memoised(("jvp", active, kept), make)
 
 
 class LinearizedProgram:
@@ -284,12 +287,13 @@ class LinearizedProgram:
         self.forward, self.linear, self.outputs, self.known, self.residuals = forward, linear, outputs, known, residuals
 
 
-def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...]) -> LinearizedProgram:
+def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], kept: tuple[bool, ...] = ()) -> LinearizedProgram:
+    """The two halves of a program; of the results marked in `kept` there are tangents even when they are zero."""
     def make():
         split = LinearizedProgram(None, None, None, [], 0)
 
         def run(*args):
-            results, program = linearize_flat(_run(closed), args, active)
+            results, program = linearize_flat(_run(closed), args, active, kept)
             positions = {id(x): i for i, x in enumerate(args)}
             split.known = [positions.get(id(c)) for c in program.consts]
             computed = [c for c, k in zip(program.consts, split.known) if k is None]
@@ -301,12 +305,15 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...]) -> Lineariz
         split.forward = tracing.trace_to_closed_jaxpr(run, closed.in_avals, closed.debug_info)
         return split
 
-    return memoised(closed, ("linearize", active), make)
+    return closed.jaxpr.memoised(("linearize", active, kept), make)
 
 
-def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], given: tuple[bool, ...]
+def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], given: tuple[bool, ...], kept: bool = False
                       ) -> tuple[ClosedJaxpr, list[bool]]:
-    """`(other inputs, cotangents given) -> cotangents of the linear inputs`, and which of those are not zero."""
+    """`(other inputs, cotangents given) -> cotangents of the linear inputs`, and which of those are not zero.
+
+    With `kept` all of them are there, the zeros too.
+    """
     def make():
         jaxpr = closed.jaxpr
         others = [v for v, lin in zip(jaxpr.invars, linear) if not lin]
@@ -320,13 +327,15 @@ def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], given: tupl
             # Parts that do not depend on the linear inputs are computed first.
             inner, consts = _known_part(program, [*closed.consts, *values])
             results = backward_pass(inner, consts, cts)
+            if kept:
+                results = [instantiate(ct) for ct in results]
             nonzero[:] = [type(ct) is not Zero for ct in results]
             return [ct for ct in results if type(ct) is not Zero]
 
         in_avals = [v.aval for v in others] + [v.aval for v, g in zip(jaxpr.outvars, given) if g]
         return tracing.trace_to_closed_jaxpr(run, in_avals, closed.debug_info), nonzero
 
-    return memoised(closed, ("transpose", linear, given), make)
+    return closed.jaxpr.memoised(("transpose", linear, given, kept), make)
 
 
 def _known_part(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:

@@ -16,7 +16,6 @@ from xlafront.core.ir import ClosedJaxpr, eval_jaxpr
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import Trace, Tracer, current_trace
 from xlafront.transforms import calls
-from xlafront.transforms.ad_core import memoised
 from xlafront.transforms.jit import jit_p
 
 
@@ -39,12 +38,13 @@ class BatchTracer(Tracer):
 class BatchTrace(Trace):
     """Processes operations on elements as operations on batches."""
 
-    __slots__ = ("size", "axis_name", "alive")
+    __slots__ = ("size", "axis_name", "outer_axes", "alive")
 
     def __init__(self, parent: Trace, size: int, axis_name=None):
         self.parent = parent
         self.size = size
         self.axis_name = axis_name
+        self.outer_axes = tracing.thread.axes
         self.alive = True
 
     def process(self, primitive, args, params):
@@ -57,12 +57,24 @@ class BatchTrace(Trace):
             else:
                 values.append(x)
                 dims.append(None)
-        with current_trace(self.parent):
-            if not batched:
-                return self.parent.process(primitive, tuple(values), params)
-            if primitive.batch is None:
-                raise NotImplementedError(f"{primitive.shown_as} cannot be mapped by vmap: its record has no batch rule.")
-            results, out_dims = primitive.batch(self.size, values, dims, **params)
+        thread = tracing.thread
+        axes, thread.axes = thread.axes, self.outer_axes
+        try:
+            with current_trace(self.parent):
+                if primitive.over_axis is not None and self.axis_name in named_axes(params):
+                    results, out_dims = primitive.over_axis(self, values, dims, **params)
+                elif not batched and primitive.stage is None:  # a Python function may close over elements
+                    return self.parent.process(primitive, tuple(values), params)
+                elif primitive.batch is not None:
+                    results, out_dims = primitive.batch(self.size, values, dims, **params)
+                elif primitive.batch_with_axis is not None:
+                    results, out_dims = primitive.batch_with_axis(self, values, dims, **params)
+                else:
+                    raise NotImplementedError(
+                        f"{primitive.shown_as} cannot be mapped by vmap: give the primitive {primitive.name} a rule with "
+                        f"xlafront.interpreters.batching.primitive_batchers[primitive] = rule.")
+        finally:
+            thread.axes = axes
         if not primitive.multiple_results:
             return self.wrap(results, out_dims)
         return [self.wrap(x, d) for x, d in zip(results, out_dims)]
@@ -72,6 +84,12 @@ class BatchTrace(Trace):
 
     def unwrap(self, x) -> tuple[Any, int | None]:
         return (x.value, x.dim) if type(x) is BatchTracer and x._trace is self else (x, None)
+
+
+def named_axes(params: dict[str, Any]) -> tuple:
+    """The axes that a collective works over."""
+    names = params["axes"] if "axes" in params else params["axis_name"]
+    return names if isinstance(names, tuple) else (names,)
 
 
 def batch_flat(fun: Callable[..., Sequence[Any]], values: Sequence[Any], dims: Sequence[int | None], size: int,
@@ -204,8 +222,6 @@ def _axis_size(name, values, axes, given, args, kwargs) -> int:
 
 def _place(name, x, dim, wanted, size):
     """A result with the mapped axis where it is wanted."""
-    from xlafront.lax.shapes import broadcast_in_dim_p, move_dim
-
     rank = np.ndim(x) - (dim is not None)
     if wanted is None:
         if dim is not None:
@@ -213,24 +229,37 @@ def _place(name, x, dim, wanted, size):
         return x
     if not -rank - 1 <= wanted <= rank:
         raise ValueError(f"vmap of {name} has out_axes={wanted} for a result of shape {np.shape(x)}.")
-    wanted %= rank + 1
-    if dim is None:
-        shape = np.shape(x)
-        return broadcast_in_dim_p.bind(x, shape=(*shape[:wanted], size, *shape[wanted:]), broadcast_dimensions=tuple(
-            i for i in range(rank + 1) if i != wanted), sharding=None)
-    return move_dim(x, dim, wanted)
+    return place_axis(x, dim, wanted % (rank + 1), size)
+
+
+def place_axis(x, dim: int | None, wanted: int, size: int):
+    """A batch with its counting dimension moved; one is made where `dim` is None."""
+    from xlafront.lax.shapes import broadcast_in_dim_p, move_dim
+
+    if dim is not None:
+        return move_dim(x, dim, wanted)
+    shape = np.shape(x)
+    return broadcast_in_dim_p.bind(x, shape=(*shape[:wanted], size, *shape[wanted:]), broadcast_dimensions=tuple(
+        i for i in range(len(shape) + 1) if i != wanted), sharding=None)
 
 
 # Programs
 
 
-def batch_program(closed: ClosedJaxpr, dims: tuple, size: int) -> tuple[ClosedJaxpr, list]:
-    """The program on batches, and the dimension that counts elements in each result."""
+def batch_program(closed: ClosedJaxpr, dims: tuple, size: int, axis_name=None, batched: tuple[bool, ...] = ()
+                  ) -> tuple[ClosedJaxpr, list]:
+    """The program on batches, and the dimension that counts elements in each result.
+
+    Results marked in `batched` are batches along dimension 0, even when they are the same for all elements.
+    """
     def make():
         out_dims: list = []
 
         def run(*xs):
-            results, found = batch_flat(lambda *ys: eval_jaxpr(closed.jaxpr, closed.consts, *ys), xs, dims, size)
+            results, found = batch_flat(lambda *ys: eval_jaxpr(closed.jaxpr, closed.consts, *ys), xs, dims, size, axis_name)
+            for i, wanted in enumerate(batched):
+                if wanted:
+                    results[i], found[i] = place_axis(results[i], found[i], 0, size), 0
             out_dims[:] = found
             return results
 
@@ -238,13 +267,13 @@ def batch_program(closed: ClosedJaxpr, dims: tuple, size: int) -> tuple[ClosedJa
                     for a, d in zip(closed.in_avals, dims)]
         return tracing.trace_to_closed_jaxpr(run, in_avals, closed.debug_info), out_dims
 
-    return memoised(closed, ("batch", dims, size, tracing.thread.axes), make)
+    return closed.jaxpr.memoised(("batch", dims, size, axis_name, batched, tracing.thread.axes), make)
 
 
-def _jit_batch(axis_size, operands, dims, *, jaxpr, in_shardings, out_shardings, **params):
+def _jit_batch(trace, operands, dims, *, jaxpr, in_shardings, out_shardings, **params):
     from xlafront.transforms.device_put import _batched_sharding
 
-    program, out_dims = batch_program(jaxpr, tuple(dims), axis_size)
+    program, out_dims = batch_program(jaxpr, tuple(dims), trace.size, trace.axis_name)
 
     def moved(shardings, where):
         return tuple(s if d is None else _batched_sharding(s, d) for s, d in zip(shardings, where))
@@ -254,4 +283,4 @@ def _jit_batch(axis_size, operands, dims, *, jaxpr, in_shardings, out_shardings,
     return results, out_dims
 
 
-jit_p.batch = _jit_batch
+jit_p.batch_with_axis = _jit_batch
