@@ -61,9 +61,10 @@ class EvalTrace(Trace):
     apply: Callable[[Any, tuple, dict[str, Any]], Any]
 
     def process(self, primitive, args, params):
-        for x in args:
-            if isinstance(x, Tracer):
-                raise errors.leaked_tracer(x, primitive.shown_as)
+        outer = trace_of(args, primitive.shown_as)
+        if outer is not None:
+            with current_trace(outer):
+                return outer.process(primitive, args, params)
         if primitive.impl is not None:
             return primitive.impl(*args, **params)
         return EvalTrace.apply(primitive, args, params)
@@ -100,13 +101,49 @@ class current_trace:
         config.trace_state.set_local(self.saved_state)
 
 
-def ensure_compile_time_eval() -> current_trace:
-    """Run operations on known values at once, even inside a traced function.
+class ensure_compile_time_eval(current_trace):
+    """Run operations on known values at once, even inside a traced function. Also a decorator.
+
+    Operations on traced values become part of the program as everywhere.
 
     >>> with ensure_compile_time_eval():
     ...     table = xnp.arange(3) * 2  # computed now, a constant of the program
     """
-    return current_trace(eval_trace)
+
+    __slots__ = ()
+
+    def __init__(self):
+        super().__init__(eval_trace)
+
+    def __call__(self, function):
+        import functools
+
+        @functools.wraps(function)
+        def evaluated(*args, **kwargs):
+            with ensure_compile_time_eval():
+                return function(*args, **kwargs)
+
+        return evaluated
+
+
+def trace_of(values, user: str) -> Trace | None:
+    """The innermost trace that one of the values belongs to, where nothing is traced at the moment but some are traced values:
+    inside of `ensure_compile_time_eval`. `user` is who was given them, for the error about values of a trace that has ended."""
+    found = None
+    for x in values:
+        if isinstance(x, Tracer):
+            trace = x._trace
+            if not trace.alive:
+                raise errors.leaked_tracer(x, user)
+            if found is None or _is_inside(trace, found):
+                found = trace
+    return found
+
+
+def _is_inside(trace: Trace | None, other: Trace) -> bool:
+    while trace is not None and trace is not other:
+        trace = trace.parent
+    return trace is not None
 
 
 def eval_context() -> current_trace:

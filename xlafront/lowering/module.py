@@ -11,13 +11,8 @@ operation being written (`Body.tokens`). An operation with an effect takes its t
     token, *results = ctx.op(..., [token, *operands], [mlir.token_type(), ...])
     ctx.set_tokens([effect], [token])
 
-Functions that `ctx.call` calls get tokens as leading arguments and return them first; `ctx.inline` needs nothing. A rule
-that writes regions carries them in and out itself, with `effects = ordered_effects(body, ...)`:
-
-- where the region has arguments (`stablehlo.while`): `ctx.tokens(effects)` among the operands, `inner.set_tokens(effects,
-  arguments)` first in the region, `inner.tokens(effects)` among what it returns, and `ctx.set_tokens(effects, results)`;
-- where it has none (`stablehlo.case`): `inner.set_tokens(effects, ctx.tokens(effects))` first in each region, and the rest
-  as above.
+`ctx.inline` needs no care for them. Functions that `ctx.call` calls get tokens as leading arguments and return them first.
+`ctx.loop` and `ctx.case` carry them through their regions when they are told `ordered_effects(body, ...)`.
 """
 
 from __future__ import annotations
@@ -53,6 +48,19 @@ class ModuleContext:
         self.rules: dict[Any, Callable] = {}
         # Every new function goes before the end of the module.
         self.insertion_point = ir.InsertionPoint(self.module.body)
+
+    # The words in which rules of extensions ask for the same.
+    context = property(lambda self: mlir.context)
+    ip = property(lambda self: self.insertion_point)
+    platforms = property(lambda self: (self.platform,))
+    symbol_table = property(lambda self: ir.SymbolTable(self.module.operation))
+
+    def add_keepalive(self, item: Any) -> None:
+        """Keep an object alive as long as the executable."""
+        self.keepalives.append(item)
+
+    def add_host_callback(self, callback: Any) -> None:
+        self.host_callbacks.append(callback)
 
     def unique_name(self, name: str) -> str:
         name = "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "function"
@@ -319,15 +327,45 @@ class RuleContext:
         return self.primitive is not None and self.primitive.multiple_results
 
     def loop(self, state: Sequence[ir.Value], condition: Callable[..., ir.Value],
-             body: Callable[..., Sequence[ir.Value]]) -> list[ir.Value]:
-        """`stablehlo.while`: `condition(ctx, *state)` a boolean, `body(ctx, *state)` the next state."""
-        types = [x.type for x in state]
-        return self.with_regions("stablehlo.while", state, [
-            (types, lambda ctx, *state: [condition(ctx, *state)]), (types, body)], types)
+             body: Callable[..., Sequence[ir.Value]], effects: Sequence[Effect] = ()) -> list[ir.Value]:
+        """`stablehlo.while`: `condition(ctx, *state)` a boolean, `body(ctx, *state)` the next state.
 
-    def case(self, index: ir.Value, branches: Sequence[Callable[[RuleContext], Sequence[ir.Value]]], types) -> list[ir.Value]:
-        """`stablehlo.case`: the results of one of the branches, the last one when there is none of that number."""
-        return self.with_regions("stablehlo.case", [index], [((), branch) for branch in branches], types)
+        `effects` are the ordered effects of the body; the condition can have none.
+        """
+        count = len(effects)
+        state = [*self.tokens(effects), *state]
+        types = [x.type for x in state]
+
+        def step(inner, *state):
+            inner.set_tokens(effects, state[:count])
+            following = body(inner, *state[count:])
+            return [*inner.tokens(effects), *following]
+
+        results = self.with_regions("stablehlo.while", state, [
+            (types, lambda inner, *state: [condition(inner, *state[count:])]), (types, step if count else body)], types)
+        self.set_tokens(effects, results[:count])
+        return results[count:]
+
+    def case(self, index: ir.Value, branches: Sequence[Callable[[RuleContext], Sequence[ir.Value]]], types,
+             effects: Sequence[Effect] = ()) -> list[ir.Value]:
+        """`stablehlo.case`: the results of one of the branches, the last one when there is none of that number.
+
+        `effects` are the ordered effects of the branches.
+        """
+        tokens = self.tokens(effects)
+
+        def with_tokens(branch):
+            def build(inner):
+                inner.set_tokens(effects, tokens)
+                results = branch(inner)
+                return [*inner.tokens(effects), *results]
+
+            return build
+
+        results = self.with_regions("stablehlo.case", [index], [((), with_tokens(b) if tokens else b) for b in branches],
+                                    [*[mlir.token_type()] * len(tokens), *types])
+        self.set_tokens(effects, results[:len(tokens)])
+        return results[len(tokens):]
 
     def call(self, closed, operands: Sequence[ir.Value], name: str | None = None, **attributes) -> list[ir.Value]:
         """Call a program as a function of the module, which holds it once."""

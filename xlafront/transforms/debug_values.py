@@ -43,6 +43,8 @@ def _first_bad_equation(jaxpr, consts, args, kind: str) -> str:
         return " (its arguments were donated, so that the operation cannot be searched for)"
     values = dict(zip(jaxpr.constvars, consts)) | dict(zip(jaxpr.invars, args))
     for eqn in jaxpr.eqns:
+        if eqn.effects and not eqn.outvars:  # a callback, which has already run
+            continue
         operands = [v.val if type(v) is Literal else values[v] for v in eqn.invars]
         results = eqn.primitive.bind(*operands, **eqn.params)
         results = results if eqn.primitive.multiple_results else [results]

@@ -115,6 +115,10 @@ class Jitted:
         """As `cache_miss`, when nothing is being traced."""
         try:
             call = calls.split_call(self.name, self.options.static, args, kwargs)
+            outer = tracing.trace_of(call.leaves, self.name)
+            if outer is not None:
+                with tracing.current_trace(outer):
+                    return self.fun(*args, **kwargs) if self.of_library else self.staged_call(args, kwargs), None, False
             traced = self.trace(call)
             program, donated = self.program_for(traced, call)
             results = self.run(program, traced, call.leaves)
@@ -409,6 +413,7 @@ def _jit_impl(*args, jaxpr, name, **params):
         def run(*xs):
             return eval_jaxpr(closed.jaxpr, closed.consts, *xs)
 
+        run.__name__ = run.__qualname__ = name
         runner = _runners[closed.jaxpr] = jit(run)
     return runner(*args)
 
