@@ -1,0 +1,727 @@
+"""Functions with rules of their own: under every transformation and composition, against mathematics."""
+
+import functools
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.custom_batching as custom_batching
+import xlafront.custom_derivatives as custom_derivatives
+import xlafront.numpy as xnp
+
+custom_vmap, sequential_vmap = custom_batching.custom_vmap, custom_batching.sequential_vmap
+SymbolicZero, linear_call = custom_derivatives.SymbolicZero, custom_derivatives.linear_call
+
+X, Y = 0.7, 2.0
+XS = np.linspace(-1.0, 1.5, 4).astype("float32")
+YS = np.linspace(0.5, 3.0, 4).astype("float32")
+# The rules are wrong on purpose, so that it shows when they are not used: 10 times the derivative of sin(x) y.
+DX = 10 * np.cos(X) * Y
+DY = 10 * np.sin(X)
+DXX, DXY = -10 * np.sin(X) * Y * 1.0, 10 * np.cos(X)
+
+
+@xf.custom_jvp
+def forward(x, y):
+    """A function with a rule for tangents."""
+    return xnp.sin(x) * y
+
+
+@forward.defjvp
+def forward_rule(primals, tangents):
+    (x, y), (tx, ty) = primals, tangents
+    return forward(x, y), 10 * xnp.cos(x) * y * tx + 10 * xnp.sin(x) * ty
+
+
+@xf.custom_vjp
+def reverse(x, y):
+    return xnp.sin(x) * y
+
+
+def reverse_fwd(x, y):
+    return reverse(x, y), (x, y)
+
+
+def reverse_bwd(residuals, ct):
+    x, y = residuals
+    return 10 * xnp.cos(x) * y * ct, 10 * xnp.sin(x) * ct
+
+
+reverse.defvjp(reverse_fwd, reverse_bwd)
+
+
+@xf.custom_gradient
+def inline(x, y):
+    s = xnp.sin(x)
+    return s * y, lambda ct: (10 * xnp.cos(x) * y * ct, 10 * s * ct)
+
+
+FUNCTIONS = {"custom_jvp": forward, "custom_vjp": reverse, "custom_gradient": inline}
+each = pytest.mark.parametrize("f", FUNCTIONS.values(), ids=FUNCTIONS)
+
+
+def close(found, expected, tolerance=1e-5):
+    found, expected = xf.tree.leaves(found), xf.tree.leaves(expected)
+    assert len(found) == len(expected)
+    for a, b in zip(found, expected):
+        np.testing.assert_allclose(np.asarray(a, "float32"), b, tolerance, tolerance)
+
+
+WAYS = {
+    "eager": lambda f: f,
+    "jit": xf.jit,
+    "jit of jit": lambda f: xf.jit(lambda *xs: xf.jit(f)(*xs)),
+}
+wrapped = pytest.mark.parametrize("outer", WAYS.values(), ids=WAYS)
+wrapped_inside = pytest.mark.parametrize("inner", list(WAYS.values())[:2], ids=list(WAYS)[:2])
+
+
+@each
+@wrapped
+@wrapped_inside
+def test_values_and_gradients(f, inner, outer):
+    g = inner(f)
+    close(outer(g)(X, Y), np.sin(X) * Y)
+    close(outer(xf.grad(g, (0, 1)))(X, Y), (DX, DY))
+    close(outer(xf.grad(lambda x: g(x, x)))(X), 10 * np.cos(X) * X + 10 * np.sin(X))
+
+
+@each
+@wrapped_inside
+def test_second_derivatives_differentiate_the_rule(f, inner):
+    """The rules call the function again, so that the second derivative of `forward` in x is that of its rule."""
+    g = inner(f)
+    close(xf.grad(xf.grad(g))(X, Y), DXX)
+    close(xf.jit(xf.grad(xf.grad(g), 1))(X, Y), DXY)
+    hessian = np.array([[DXX, DXY], [DXY, 0]])
+    close(xf.jacrev(xf.grad(lambda v: g(v[0], v[1])))(xnp.array([X, Y])), hessian)
+    if f is not reverse:  # whose forward rule calls it again, and so has no derivative in forward mode
+        close(xf.hessian(lambda v: g(v[0], v[1]))(xnp.array([X, Y])), hessian)
+
+
+@each
+@wrapped
+@wrapped_inside
+def test_vmap(f, inner, outer):
+    g = inner(f)
+    close(outer(xf.vmap(g))(XS, YS), np.sin(XS) * YS)
+    close(outer(xf.vmap(xf.grad(g)))(XS, YS), 10 * np.cos(XS) * YS)
+    close(outer(xf.grad(lambda x, y: xnp.sum(xf.vmap(g)(x, y)), (0, 1)))(XS, YS), (10 * np.cos(XS) * YS, 10 * np.sin(XS)))
+
+
+@each
+def test_vmap_over_other_axes(f):
+    x = np.stack([XS, XS + 1], 1)
+    close(xf.vmap(f, (1, None), 1)(x, Y), np.sin(x) * Y)
+    close(xf.vmap(xf.vmap(f, (0, None)), (None, 0))(XS, YS), np.sin(XS)[None] * YS[:, None])
+    total = xf.grad(lambda x, y: xnp.sum(xf.vmap(f, (None, 0))(x, y)), (0, 1))
+    close(total(X, YS), (10 * np.cos(X) * YS.sum(), 10 * np.sin(X) * np.ones(4)))  # summed over what is shared
+    close(xf.grad(lambda x: xnp.sum(xf.vmap(f, (1, None))(x, YS)))(x), 10 * np.cos(x) * YS[:, None])
+    close(xf.vmap(lambda x: f(X, Y), out_axes=None)(XS), np.sin(X) * Y)
+    close(xf.vmap(xf.vmap(xf.grad(f), (0, None)), (None, 0))(XS, YS), 10 * np.cos(XS)[None] * YS[:, None])
+
+
+def test_forward_mode():
+    value, tangent = xf.jvp(forward, (X, Y), (1.0, 0.5))
+    close((value, tangent), (np.sin(X) * Y, DX + 0.5 * DY))
+    close(xf.jacfwd(forward)(X, Y), DX)
+    close(xf.jit(lambda x: xf.jvp(lambda z: forward(z, Y), (x,), (1.0,)))(X), (np.sin(X) * Y, DX))
+    close(xf.vmap(lambda x: xf.jvp(lambda z: forward(z, Y), (x,), (1.0,))[1])(XS), 10 * np.cos(XS) * Y)
+    second = xf.jvp(lambda x: xf.jvp(lambda z: forward(z, Y), (x,), (1.0,))[1], (X,), (1.0,))[1]
+    close(second, DXX)
+    _, linear = xf.linearize(forward, X, Y)
+    close(linear(0.0, 2.0), 2 * DY)
+
+
+@pytest.mark.parametrize("attempt", [
+    lambda: xf.jvp(reverse, (X, Y), (1.0, 1.0)),
+    lambda: xf.jacfwd(reverse)(X, Y),
+    lambda: xf.jit(lambda x: xf.jvp(lambda z: reverse(z, Y), (x,), (1.0,)))(X),
+    lambda: xf.linearize(reverse, X, Y)[1](1.0, 1.0),
+    lambda: xf.grad(lambda x: xf.jvp(lambda z: reverse(z, Y), (x,), (1.0,))[1])(X),
+])
+def test_forward_mode_of_custom_vjp(attempt):
+    with pytest.raises(TypeError, match="reverse is a custom_vjp function.*forward mode.*custom_jvp"):
+        attempt()
+
+
+def test_python_control_flow_on_values():
+    """Outside of compiled code the function and its rules see the values."""
+    branches = []
+
+    @xf.custom_jvp
+    def f(x):
+        branches.append(x > 0)
+        return x if x > 0 else -x
+
+    f.defjvp(lambda p, t: (f(p[0]), 3 * t[0] if p[0] > 0 else 5 * t[0]))
+    assert f(2.0) == 2.0 and f(-2.0) == 2.0
+    close([xf.grad(f)(1.0), xf.grad(f)(-1.0)], [3, 5])
+
+    g = xf.custom_vjp(lambda x: x if x > 0 else -x)
+    g.defvjp(lambda x: (abs(x), x), lambda x, ct: (3 * ct if x > 0 else 5 * ct,))
+    close([xf.grad(g)(1.0), xf.grad(g)(-1.0)], [3, 5])
+
+
+def test_trees_and_defaults():
+    @xf.custom_jvp
+    def f(params, scale=2.0):
+        return {"out": params["w"] * scale, "twice": (params["w"] * 2, params["b"])}
+
+    @f.defjvp
+    def rule(primals, tangents):
+        (params, scale), (t, ts) = primals, tangents
+        return f(params, scale), {"out": 7 * t["w"] + ts, "twice": (t["w"], t["b"])}
+
+    params = {"w": 3.0, "b": 1.0}
+    close(f(params), {"out": 6.0, "twice": (6.0, 1.0)})
+    close(f(scale=3.0, params=params)["out"], 9.0)
+    for way in WAYS.values():
+        close(way(xf.grad(lambda p: f(p)["out"] + f(p)["twice"][1]))(params), {"w": 7.0, "b": 1.0})
+        close(way(xf.grad(lambda s: f(params, s)["out"]))(1.0), 1.0)
+
+    g = xf.custom_vjp(lambda params, scale=2.0: (params["w"] * scale, params["b"]))
+    g.defvjp(lambda params, scale: ((params["w"] * scale, params["b"]), None),
+             lambda _, ct: ({"w": 7 * ct[0], "b": ct[1]}, None))
+    for way in WAYS.values():
+        close(way(xf.grad(lambda p: sum(g(p))))(params), {"w": 7.0, "b": 1.0})
+        close(way(xf.grad(lambda s: g(params, s)[0]))(1.0), 0.0)
+
+
+def test_integers_have_no_derivative():
+    seen = []
+
+    @xf.custom_jvp
+    def f(x, n):
+        return x * n, n + 1
+
+    @f.defjvp
+    def rule(primals, tangents):
+        seen.append(tangents[1].dtype)
+        (x, n), (t, _) = primals, tangents
+        return (x * n, n + 1), (5 * t, np.zeros((), xf.float0))
+
+    close(xf.grad(lambda x: f(x, 3)[0])(2.0), 5)
+    close(xf.grad(xf.jit(lambda x, n: f(x, n)[0]))(2.0, 3), 5)
+    assert set(seen) == {xf.float0}
+    value, tangent = xf.jvp(lambda x: f(x, 3), (2.0,), (1.0,))
+    assert tangent[1].dtype == xf.float0 and value[1] == 4
+
+    for ct in (None, np.zeros((), xf.float0), 0, 1.5):  # whatever comes for an integer is not looked at
+        g = xf.custom_vjp(lambda x, n: x * n)
+        g.defvjp(lambda x, n: (x * n, None), lambda _, c, ct=ct: (5 * c, ct))
+        close(xf.grad(g)(2.0, 3), 5)
+        dx, dn = xf.grad(xf.jit(g), (0, 1), allow_int=True)(2.0, 3)
+        assert dn.dtype == xf.float0 and dx == 5
+
+    h = xf.custom_vjp(lambda x: (x, 3))
+    h.defvjp(lambda x: ((x, 3), None), lambda _, ct: (5 * ct[0] if ct[1].dtype == xf.float0 else None,))
+    close(xf.grad(lambda x: h(x)[0])(2.0), 5)
+
+
+def test_zeros_are_arrays_unless_symbolic():
+    tangents_seen = []
+
+    def rule(primals, tangents):
+        tangents_seen.append(tangents[1])
+        return primals[0] * primals[1], tangents[0] * 5
+
+    for symbolic in (False, True):
+        for way in (lambda f: f, xf.jit):
+            f = xf.custom_jvp(lambda x, y: x * y)
+            f.defjvp(rule, symbolic_zeros=symbolic)
+            close(xf.grad(way(lambda x: f(x, xnp.ones(3))[1]))(2.0 * xnp.ones(3)), np.array([0, 5, 0]))
+            last = tangents_seen.pop()
+            assert isinstance(last, SymbolicZero) == symbolic and last.shape == (3,) and last.dtype == "float32"
+
+    # A rule may return symbolic zeros too.
+    f = xf.custom_jvp(lambda x: (x, x))
+    f.defjvp(lambda p, t: ((p[0], p[0]), (t[0], SymbolicZero.from_primal_value(p[0]))), symbolic_zeros=True)
+    close(xf.grad(lambda x: sum(f(x)))(2.0), 1.0)
+
+
+@wrapped_inside
+def test_symbolic_zeros_of_custom_vjp(inner):
+    seen = []
+
+    def fwd(x, y):
+        seen.append((x.perturbed, y.perturbed))
+        return (x.value * 2, y.value * 3), None
+
+    def bwd(_, cts):
+        assert isinstance(cts[1], SymbolicZero) and cts[1].shape == ()
+        return cts
+
+    f = xf.custom_vjp(lambda x, y: (x * 2, y * 3))
+    f.defvjp(fwd, bwd, symbolic_zeros=True)
+    close(xf.grad(inner(lambda x, y: f(x, y)[0]))(1.0, 1.0), 1.0)
+    close(xf.vmap(xf.grad(inner(lambda x: f(x, 2)[0])))(XS), np.ones(4))
+    close(xf.grad(lambda x: xf.vmap(inner(lambda x: f(x, 3.0)[0]))(x).sum())(XS), np.ones(4))
+    assert set(seen) == {(True, False)}
+
+
+@pytest.mark.parametrize("make", [
+    lambda f: xf.custom_jvp(f, nondiff_argnums=(0,)),
+    lambda f: xf.custom_jvp(f, nondiff_argnames=("op",)),
+    lambda f: functools.partial(xf.custom_jvp, nondiff_argnames="op")(f),
+])
+def test_functions_as_arguments_of_custom_jvp(make):
+    f = make(lambda op, x: op(x))
+    f.defjvp(lambda op, primals, tangents: (f(op, *primals), 10 * xf.grad(op)(primals[0]) * tangents[0]))
+    for op, derivative in ((xnp.sin, np.cos), (xnp.exp, np.exp)):
+        for way in WAYS.values():
+            close(way(lambda x: f(op, x))(X), op(X))
+            close(xf.grad(way(lambda x: f(op, x)))(X), 10 * derivative(X))
+            close(way(xf.grad(lambda x: f(op, x)))(X), 10 * derivative(X))
+
+
+def test_functions_as_arguments_of_custom_vjp():
+    f = xf.custom_vjp(lambda x, op, k: op(x) * k, nondiff_argnums=(1,), nondiff_argnames=("k",))
+    f.defvjp(lambda x, op, k: (op(x) * k, x), lambda op, k, x, ct: (10 * k * xf.grad(op)(x) * ct,))
+    for way in WAYS.values():
+        close(way(lambda x: f(x, xnp.sin, 3.0))(X), 3 * np.sin(X))
+        close(way(xf.grad(lambda x: f(x, op=xnp.sin, k=3.0)))(X), 30 * np.cos(X))
+
+
+def test_traced_arrays_in_fixed_arguments():
+    """custom_jvp holds them constant; custom_vjp refuses them."""
+    f = xf.custom_jvp(lambda n, x: n * x, nondiff_argnums=(0,))
+    f.defjvp(lambda n, p, t: (f(n, p[0]), 10 * n * t[0]))
+    for way in WAYS.values():
+        close(xf.grad(way(f), 1)(3.0, 2.0), 30)
+        close(xf.grad(way(f), 0)(3.0, 2.0), 0)
+        close(way(xf.grad(lambda x: f(x, x)))(3.0), 30)
+        close(xf.vmap(way(f))(XS, YS), XS * YS)
+        close(xf.vmap(xf.grad(way(f), 1))(XS, YS), 10 * XS)
+
+    g = xf.custom_vjp(lambda n, x: n * x, nondiff_argnums=(0,))
+    g.defvjp(lambda n, x: (n * x, None), lambda n, _, ct: (n * ct,))
+    close(xf.grad(g, 1)(xnp.float32(3), 2.0), 3)
+    for attempt in (xf.jit(g), xf.grad(g), lambda n, x: xf.jit(lambda n: g([n], x))(n)):
+        with pytest.raises(xf.errors.UnexpectedTracerError, match="nondiff_argnums"):
+            attempt(3.0, 2.0)
+
+
+def test_defjvps():
+    f = xf.custom_jvp(lambda x, y, z: x * y * z)
+    f.defjvps(lambda t, out, x, y, z: 10 * t * y * z, None, lambda t, out, x, y, z: t * out)
+    for way in WAYS.values():
+        close(way(xf.grad(f, (0, 1, 2)))(2.0, 3.0, 4.0), (120, 0, 24))
+    g = xf.custom_jvp(lambda x: (x, x))
+    g.defjvps(None)
+    close(xf.jvp(g, (2.0,), (1.0,))[1], (0, 0))
+
+
+def test_closing_over_values():
+    """Values that are not differentiated may come from outside, elements of a batch too."""
+    def scaled(k, x, kind):
+        if kind is xf.custom_jvp:
+            f = xf.custom_jvp(lambda x: k * x)
+            f.defjvp(lambda p, t: (k * p[0], 10 * k * t[0]))
+        else:
+            f = xf.custom_vjp(lambda x: k * x)
+            f.defvjp(lambda x: (k * x, None), lambda _, ct: (10 * k * ct,))
+        return f(x)
+
+    for kind in (xf.custom_jvp, xf.custom_vjp):
+        f = functools.partial(scaled, kind=kind)
+        for way in WAYS.values():
+            close(xf.vmap(way(lambda k: f(k, 2.0)))(XS), 2 * XS)
+            close(way(xf.vmap(f))(XS, YS), XS * YS)
+            close(way(lambda k: xf.grad(lambda x: f(k, x))(2.0))(3.0), 30)
+            close(way(xf.vmap(lambda k: xf.grad(lambda x: f(k, x))(2.0)))(XS), 10 * XS)
+            close(way(xf.vmap(lambda k: f(k, k)))(XS), XS * XS)
+        for attempt in (lambda k: f(k, 2.0), xf.jit(lambda k: f(k, 2.0)), lambda k: f(k, k)):
+            with pytest.raises(xf.errors.UnexpectedTracerError, match="(?s)argument"):
+                xf.grad(attempt)(3.0)
+
+
+# Errors
+
+ARRAY, SCALAR = np.ones(3, "float32"), np.float32(2)
+
+
+def jvp_of(rule, fun=lambda x: x * 2):
+    f = xf.custom_jvp(fun)
+    f.defjvp(rule)
+    return f
+
+
+@pytest.mark.parametrize("rule, words", [
+    (lambda p, t: p[0], "must return a pair"),
+    (lambda p, t: (p[0], t[0], t[0]), "must return a pair"),
+    (lambda p, t: (p[0], (t[0], t[0])), "structure of the result"),
+    (lambda p, t: (p[0], None), "structure of the result"),
+    (lambda p, t: (p[0], xnp.ones(3) * t[0]), r"must be ~?float32\[\], but the rule returned float32\[3\]"),
+    (lambda p, t: (p[0], t[0].astype("bfloat16")), r"the rule returned bfloat16\[\].*astype"),
+    (lambda p, t: (p[0], 1), "the rule returned .*int32"),
+    (lambda p, t: (p[0], "tangent"), "no array: 'tangent'"),
+    (lambda p, t: ((p[0], 3), (t[0], 3)), r"result\[1\].*float0.*zero_from_primal"),
+])
+@wrapped_inside
+def test_wrong_jvp_rules(rule, words, inner):
+    def doubled(x):
+        return (x, 3) if "zero_from_primal" in words else x
+
+    with pytest.raises(TypeError, match=f"the custom_jvp rule <lambda> of doubled .*{words}"):
+        xf.grad(lambda x: xf.tree.leaves(inner(jvp_of(rule, doubled))(x))[0])(SCALAR)
+
+
+@pytest.mark.parametrize("rule", [
+    lambda p, t: (p[0] * ARRAY, t[0] * ARRAY),
+    lambda p, t: (p[0].astype("bfloat16"), t[0].astype("bfloat16")),
+    lambda p, t: ((p[0],), (t[0],)),
+])
+def test_rules_whose_result_is_not_that_of_the_function(rule):
+    with pytest.raises(TypeError, match="must return the result of <lambda> first, with the same"):
+        xf.grad(xf.jit(jvp_of(rule)))(SCALAR)
+
+
+def vjp_of(fwd=lambda x, y: (x * y, (x, y)), bwd=lambda r, ct: (ct, ct)):
+    def product(x, y):
+        return x * y
+
+    f = xf.custom_vjp(product)
+    f.defvjp(fwd, bwd)
+    return f
+
+
+@pytest.mark.parametrize("rules, error, words", [
+    (dict(fwd=lambda x, y: x), TypeError, "forward rule <lambda> of product must return a pair"),
+    (dict(fwd=lambda x, y: (x, y, x)), TypeError, "forward rule <lambda> of product must return a pair"),
+    (dict(fwd=lambda x, y: (x, ("a", y))), TypeError, r"residuals\[0\] is 'a'.*nondiff_argnums"),
+    (dict(bwd=lambda r, ct: None), TypeError, "tuple with a cotangent .* 2 differentiable"),
+    (dict(bwd=lambda r, ct: (ct,)), TypeError, "got a tuple of 1"),
+    (dict(bwd=lambda r, ct: (ct, ct, ct)), TypeError, "got a tuple of 3"),
+    (dict(bwd=lambda r, ct: {0: ct, 1: ct}), TypeError, "of type dict"),
+    (dict(bwd=lambda r, ct: ((ct, ct), ct)), TypeError, r"at output\[0\] it returned .* for an argument that is an array"),
+    (dict(bwd=lambda r, ct: (ct, "a")), TypeError, "cotangent for argument y that is no array: 'a'"),
+    (dict(bwd=lambda r, ct: (ARRAY, ct)), ValueError, r"argument x is .*float32\[\], but the rule returned float32\[3\]"),
+    (dict(bwd=lambda r, ct: (ct, 1j * ct)), ValueError, "complex cotangent.* for argument y"),
+])
+@wrapped_inside
+def test_wrong_vjp_rules(rules, error, words, inner):
+    with pytest.raises(error, match=words):
+        xf.grad(inner(vjp_of(**rules)), (0, 1))(SCALAR, SCALAR)
+
+
+def test_wrong_fwd_result():
+    for fwd in (lambda x, y: ((x, x), None), lambda x, y: (x * ARRAY, None)):
+        with pytest.raises(TypeError, match="must return the result of product first"):
+            xf.grad(xf.jit(vjp_of(fwd)))(SCALAR, SCALAR)
+
+
+def test_wrong_structure_of_cotangents():
+    f = xf.custom_vjp(lambda d: d["a"] * d["b"])
+    f.defvjp(lambda d: (d["a"] * d["b"], None), lambda _, ct: ({"a": ct},))
+    with pytest.raises(TypeError, match=r"at output\[0\] it returned"):
+        xf.grad(f)({"a": 1.0, "b": 2.0})
+    f.defvjp(lambda d: (d["a"] * d["b"], None), lambda _, ct: ({"a": ct, "b": None},))
+    close(xf.grad(f)({"a": 1.0, "b": 2.0}), {"a": 1.0, "b": 0.0})
+
+
+@pytest.mark.parametrize("make, name", [(xf.custom_jvp, "defjvp"), (xf.custom_vjp, "defvjp"), (custom_vmap, "def_vmap")])
+def test_missing_rules(make, name):
+    @make
+    def lonely(x):
+        return x
+
+    for way in (lonely, xf.jit(lonely)):
+        with pytest.raises(AttributeError, match=f"lonely.{name}"):
+            way(1.0)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = lonely.nonsense
+
+
+def test_wrong_calls():
+    f = jvp_of(lambda p, t: (p[0], t[0]), lambda x, y=2.0: x)
+    for call in (lambda: f(1.0, z=3.0), lambda: f(), lambda: f(1.0, 2.0, 3.0),
+                 lambda: jvp_of(None, lambda x, *, k: x), ):
+        with pytest.raises((TypeError, AttributeError)):
+            result = call()
+            result(1.0, k=1.0)
+    with pytest.raises(TypeError, match="argument y of type str.*nondiff_argnums"):
+        f(1.0, "a")
+    with pytest.raises(TypeError, match="returned a value of type str"):
+        jvp_of(lambda p, t: (p[0], t[0]), lambda x: "text")(1.0)
+    with pytest.raises(TypeError, match="nondiff_argnums"):
+        xf.custom_jvp(lambda x: x, nondiff_argnums=0)
+    with pytest.raises(ValueError, match="nondiff_argnums"):
+        g = xf.custom_jvp(lambda x: x, nondiff_argnums=(3,))
+        g.defjvp(lambda n, p, t: (p, t))
+        g(1.0)
+    with pytest.raises(TypeError, match="nondiff_argnums"):
+        xf.custom_jvp(lambda x, y: x, nondiff_argnums=(0,)).defjvps(None)
+    with pytest.raises(ValueError, match="2 arguments.* 1 rules"):
+        g = xf.custom_jvp(lambda x, y: x)
+        g.defjvps(None)
+        xf.grad(g)(1.0, 2.0)
+    with pytest.raises(TypeError, match="pair of its result and a function"):
+        xf.custom_gradient(lambda x: x)(1.0)
+
+
+def test_attributes():
+    assert forward.__name__ == "forward" and forward.__doc__.startswith("A function") and forward.jvp is forward_rule
+    assert forward.__wrapped__ is forward.fun and reverse.fwd is reverse_fwd and reverse.bwd is reverse_bwd
+    both = xf.custom_jvp(custom_vmap(lambda x: x))
+    both.def_vmap(lambda size, batched, x: (x + 100, True))
+    both.defjvp(lambda p, t: (both(p[0]), 10 * t[0]))
+    close(xf.vmap(both)(XS), XS + 100)
+    close(xf.grad(both)(2.0), 10)
+
+
+# Programs
+
+def test_programs():
+    program = xf.make_jaxpr(forward)(X, Y)
+    [eqn] = program.eqns
+    assert eqn.primitive is custom_derivatives.custom_jvp_call_p and eqn.params["call_jaxpr"].eqns[0].primitive.name == "sin"
+    assert eqn.params["num_consts"] == 0 and eqn.params["symbolic_zeros"] is False
+    close(xf.core.jaxpr_as_fun(program)(X, Y), [np.sin(X) * Y])
+    [eqn] = xf.make_jaxpr(reverse)(X, Y).eqns
+    assert eqn.primitive is custom_derivatives.custom_vjp_call_p and "call_jaxpr=" in str(eqn)
+    assert "func.call" not in xf.jit(forward).lower(X, Y).as_text()
+    assert xf.make_jaxpr(lambda y: jvp_of(lambda p, t: (p, t), lambda x: x * y)(2.0))(Y).eqns[0].params["num_consts"] == 1
+
+
+@pytest.mark.parametrize("kind", ["jvp", "vjp"])
+def test_unused_results_are_dropped(kind):
+    from xlafront.core.ir import ClosedJaxpr, dce_jaxpr
+
+    def both(x):
+        return xnp.sin(x), xnp.exp(x)
+
+    if kind == "jvp":
+        f = xf.custom_jvp(both)
+        f.defjvp(lambda p, t: (f(*p), (3 * t[0], 5 * t[0])))
+    else:
+        f = xf.custom_vjp(both)
+        f.defvjp(lambda x: (f(x), None), lambda _, ct: (3 * ct[0] + 5 * ct[1],))
+    program = xf.make_jaxpr(f)(X)
+    jaxpr, used = dce_jaxpr(program.jaxpr, [False, True])
+    assert [e.primitive.name for e in jaxpr.eqns[0].params["call_jaxpr"].eqns] == ["exp"] and used == [True]
+    run = xf.core.jaxpr_as_fun(ClosedJaxpr(jaxpr, []))
+    close(xf.grad(lambda x: run(x)[0])(X), 5)
+    assert dce_jaxpr(program.jaxpr, [False, False])[0].eqns == []
+
+
+def test_linear_functions_transpose_through_calls():
+    f = jvp_of(lambda p, t: (3 * p[0], 3 * t[0]), lambda x: 3 * x)
+    close(xf.linear_transpose(f, 1.0)(2.0), (6.0,))
+    # A rule that applies a function with rules to tangents.
+    g = jvp_of(lambda p, t: (p[0], f(t[0])), lambda x: x)
+    h = xf.custom_vjp(lambda x: 3 * x)
+    h.defvjp(lambda x: (3 * x, None), lambda _, ct: (100 * ct,))
+    k = jvp_of(lambda p, t: (p[0], h(t[0])), lambda x: x)
+    for way in WAYS.values():
+        close(way(xf.grad(g))(2.0), 3)
+        close(way(xf.grad(k))(2.0), 3)
+
+
+def test_cotangents_of_another_precision_and_scalars():
+    f = vjp_of(bwd=lambda r, ct: (1, 2.5))
+    for way in WAYS.values():
+        dx, dy = way(xf.grad(f, (0, 1)))(SCALAR, SCALAR)
+        assert (dx, dy) == (1, 2.5) and dx.dtype == dy.dtype == "float32"
+
+
+# custom_vmap
+
+
+def make_mapped():
+    seen = []
+
+    @custom_vmap
+    def f(x, y):
+        return xnp.sin(x) * y
+
+    @f.def_vmap
+    def rule(axis_size, in_batched, x, y):
+        seen.append((axis_size, tuple(in_batched)))
+        return 10 * xnp.sin(x) * y, any(in_batched)
+
+    return f, seen
+
+
+@wrapped
+def test_custom_vmap(outer):
+    f, seen = make_mapped()
+    close(outer(f)(X, Y), np.sin(X) * Y)
+    assert not seen
+    for g in (f, xf.jit(f)):
+        close(outer(xf.vmap(g))(XS, YS), 10 * np.sin(XS) * YS)
+        assert seen.pop() == (4, (True, True))
+        close(outer(xf.vmap(g, (None, 0)))(X, YS), 10 * np.sin(X) * YS)
+        assert seen.pop() == (4, (False, True))
+    x = np.stack([XS, XS + 1])
+    close(outer(xf.vmap(f, (1, 0)))(x, YS[:, None]), 10 * np.sin(x.T) * YS[:, None])
+    close(outer(xf.vmap(xf.vmap(f, (0, None)), (None, 0)))(XS, YS), 10 * np.sin(XS) * YS[:, None])
+    close(outer(xf.vmap(lambda x: f(X, Y) + x))(XS), np.sin(X) * Y + XS)
+
+
+@wrapped
+def test_derivatives_of_custom_vmap(outer):
+    """The rule is differentiated where the mapped function is; elsewhere the function."""
+    f, _ = make_mapped()
+    close(outer(xf.grad(f))(X, Y), np.cos(X) * Y)
+    close(outer(xf.jvp)(f, (X, Y), (1.0, 0.0))[1] if outer is WAYS["eager"] else np.cos(X) * Y, np.cos(X) * Y)
+    close(outer(xf.grad(lambda x: xnp.sum(xf.vmap(f)(x, YS))))(XS), 10 * np.cos(XS) * YS)
+    close(outer(xf.vmap(lambda x: xf.jvp(lambda z: f(z, Y), (x,), (1.0,))))(XS), (10 * np.sin(XS) * Y, 10 * np.cos(XS) * Y))
+    close(outer(xf.vmap(lambda t: xf.jvp(lambda z: f(z, Y), (X,), (t,))))(XS), (
+        np.full(4, 10 * np.sin(X) * Y), 10 * np.cos(X) * Y * XS))
+    value, gradient = outer(xf.vmap(xf.value_and_grad(f)))(XS, YS)
+    close(value, 10 * np.sin(XS) * YS)
+
+
+def test_custom_vmap_with_trees():
+    @custom_vmap
+    def f(d, k):
+        return {"sum": d["a"] + d["b"], "k": k}
+
+    @f.def_vmap
+    def rule(size, in_batched, d, k):
+        assert in_batched == [{"a": True, "b": False}, False] and size == 4
+        return {"sum": d["a"] + d["b"], "k": k}, {"sum": True, "k": False}
+
+    found = xf.vmap(f, ({"a": 0, "b": None}, None))({"a": XS, "b": 2.0}, 3)
+    close(found, {"sum": XS + 2, "k": np.full(4, 3)})
+
+
+@pytest.mark.parametrize("rule, words", [
+    (lambda n, b, x: x, "must return a pair"),
+    (lambda n, b, x: (x, True, 1), "must return a pair"),
+    (lambda n, b, x: ((x, x), True), "whether it is a batch"),
+    (lambda n, b, x: (x, None), "whether it is a batch"),
+    (lambda n, b, x: ((x, x), (True, True)), "structure that .* returns"),
+    (lambda n, b, x: (x[:2], True), r"returned shape \(2,\) .* is to be \(4,\)"),
+    (lambda n, b, x: (x, False), r"returned shape \(4,\) .* is to be \(\).* not a batch"),
+])
+def test_wrong_vmap_rules(rule, words):
+    f = custom_vmap(lambda x: x)
+    assert f.def_vmap(rule) is rule
+    with pytest.raises(ValueError, match=words):
+        xf.vmap(f)(XS)
+
+
+def test_custom_vmap_cannot_close_over_elements():
+    def attempt(k):
+        f = custom_vmap(lambda x: k * x)
+        f.def_vmap(lambda n, b, x: (x, True))
+        return f(2.0)
+
+    with pytest.raises(ValueError, match="closes over.*Pass the value as an argument"):
+        xf.vmap(attempt)(XS)
+
+
+@wrapped
+def test_sequential_vmap(outer):
+    calls = []
+
+    @sequential_vmap
+    def f(x, y):
+        calls.append((x.shape, y.shape) if hasattr(x, "shape") else None)
+        return {"out": xnp.sin(x) * y}
+
+    close(outer(xf.vmap(f))(XS, YS), {"out": np.sin(XS) * YS})
+    assert set(calls) == {((), ())}
+    close(outer(xf.vmap(f, (None, 0)))(X, YS), {"out": np.sin(X) * YS})
+    close(outer(xf.vmap(lambda x: xf.grad(lambda z: f(z, Y)["out"])(x)))(XS), np.cos(XS) * Y)
+    close(outer(xf.vmap(xf.vmap(f, (0, None)), (None, 0)))(XS, YS), {"out": np.sin(XS) * YS[:, None]})
+
+
+# linear_call, closure_convert, small things
+
+
+def divide(r, x):
+    """Division with a transpose that is 10 times too large, so that it shows when it is used."""
+    return linear_call(lambda r, x: {"q": x / r["r"]}, lambda r, ct: 10 * ct["q"] / r["r"], {"r": r}, x)["q"]
+
+
+@wrapped
+@wrapped_inside
+def test_linear_call(inner, outer):
+    f = inner(divide)
+    close(outer(f)(2.0, 3.0), 1.5)
+    close(outer(xf.grad(f, 1))(2.0, 3.0), 5)
+    close(outer(lambda x: xf.jvp(lambda z: f(2.0, z), (x,), (1.0,)))(3.0), (1.5, 0.5))
+    close(outer(xf.vmap(f))(YS, XS), XS / YS)
+    close(outer(xf.vmap(xf.grad(f, 1)))(YS, XS), 10 / YS)
+    close(outer(xf.grad(lambda x: xnp.sum(xf.vmap(f, (0, None))(YS, x))))(3.0), np.sum(10 / YS))
+    # The transpose of the transpose is the function: d/dx of 10 (2 x/r) / r in reverse applies it in place of the transpose's.
+    close(outer(xf.grad(xf.grad(lambda x: f(2.0, x) ** 2)))(3.0), 5)
+    close(xf.linear_transpose(lambda x: f(2.0, x), 3.0)(1.0), (5.0,))
+
+
+def test_wrong_transposes():
+    for transpose, error in ((lambda r, ct: (ct, ct), TypeError), (lambda r, ct: None, TypeError),
+                             (lambda r, ct: ARRAY, ValueError)):
+        with pytest.raises(error, match="linear_call"):
+            xf.grad(lambda x: linear_call(lambda r, x: x * 2, transpose, (), x))(1.0)
+    with pytest.raises(xf.errors.UnexpectedTracerError, match="stop_gradient"):
+        xf.grad(divide)(2.0, 3.0)
+    with pytest.raises(TypeError, match="linear_call of <lambda>.*str"):
+        linear_call(lambda r, x: x, lambda r, ct: ct, "a", 1.0)
+
+
+@wrapped
+def test_closure_convert(outer):
+    """A fixed-point-like function whose derivative in what its function argument closes over is wanted."""
+    @functools.partial(xf.custom_vjp, nondiff_argnums=(0,))
+    def apply(function, x, *values):
+        return function(x, *values)
+
+    def fwd(function, x, *values):
+        return apply(function, x, *values), (x, values)
+
+    def bwd(function, residuals, ct):
+        x, values = residuals
+        _, pullback = xf.vjp(function, x, *values)
+        return tuple(10 * v for v in pullback(ct))
+
+    apply.defvjp(fwd, bwd)
+
+    def f(y, x):
+        converted, values = custom_derivatives.closure_convert(lambda z: xnp.sin(z) * y, x)
+        return apply(converted, x, *values)
+
+    close(outer(f)(Y, X), np.sin(X) * Y)
+    close(outer(xf.grad(f, (0, 1)))(Y, X), (10 * np.sin(X), 10 * np.cos(X) * Y))
+
+
+def test_closure_convert_alone():
+    convert = custom_derivatives.closure_convert
+    converted, values = convert(lambda d: {"z": d["a"] + YS}, {"a": XS})
+    assert values == []
+    close(converted({"a": 2 * XS}), {"z": 2 * XS + YS})
+    with pytest.raises(TypeError, match="structure"):
+        converted(XS)
+    with pytest.raises(TypeError, match="not an array"):
+        convert(lambda x: x, "a")
+
+
+def test_zeros_and_primals():
+    zero = custom_derivatives.zero_from_primal
+    close(zero(XS), np.zeros(4))
+    assert zero(3).dtype == xf.float0 and isinstance(zero(XS, symbolic_zeros=True), SymbolicZero)
+    symbolic = SymbolicZero.from_primal_value(XS)
+    assert (symbolic.shape, symbolic.dtype, symbolic.ndim) == ((4,), np.dtype("float32"), 1)
+    with pytest.raises(AttributeError):
+        _ = symbolic.nonsense
+    primal = custom_derivatives.CustomVJPPrimal(3, True)
+    values = custom_derivatives.custom_vjp_primal_tree_values
+    assert values({"a": primal}) == {"a": 3} and primal == custom_derivatives.CustomVJPPrimal(3, True)
+    with pytest.raises(TypeError, match="CustomVJPPrimal"):
+        values({"a": 3})
+
+
+@wrapped
+@wrapped_inside
+def test_optimize_remat(inner, outer):
+    f = xf.custom_vjp(lambda x, y: xnp.sin(x) * y)
+    f.defvjp(lambda x, y: (xnp.sin(x) * y, (x, y)),
+             lambda r, ct: (10 * xnp.cos(r[0]) * r[1] * ct, None), optimize_remat=True)
+    close(outer(inner(f))(X, Y), np.sin(X) * Y)
+    close(outer(xf.grad(inner(f)))(X, Y), DX)
+    close(outer(xf.vmap(xf.grad(inner(f))))(XS, YS), 10 * np.cos(XS) * YS)
+    close(outer(xf.grad(xf.grad(inner(f))))(X, Y), DXX)
