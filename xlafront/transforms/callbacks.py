@@ -105,7 +105,8 @@ def _host_function(callback: Callable, in_avals: Sequence[Any], out_avals: Seque
 
     def run(*args):
         with runtime_effects.host_callback(), tracing.current_trace(tracing.eval_trace):
-            values = [keys.wrap(put(x, words, sharding, True), aval)
+            # A partitioned callback gets a part, which is smaller than the type says.
+            values = [keys.wrap(put(x, words if x.shape == words.shape else words.update(shape=x.shape), sharding, True), aval)
                       for x, (words, aval) in zip(args[ordered:], types)]
             try:
                 results = callback(*values)

@@ -1,0 +1,586 @@
+"""Python called from programs: what arrives, how often, in which order, and what errors look like."""
+
+import functools
+import gc
+import io
+import logging
+import subprocess
+import sys
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import lax
+from xlafront.experimental import io_callback
+
+F32 = np.dtype("float32")
+scalar = xf.ShapeDtypeStruct((), F32)
+
+
+def lines(capsys) -> list[str]:
+    xf.effects_barrier()
+    return capsys.readouterr().out.splitlines()
+
+
+def both_ways(f):
+    return pytest.mark.parametrize("way", [lambda f: f, xf.jit], ids=["eager", "jit"])(f)
+
+
+# pure_callback
+
+
+@both_ways
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "int32", "uint8", "bool", "complex64", "int4"])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0, 2), (1,)])
+def test_arrays_arrive_and_return(way, dtype, shape, rng):
+    x = xnp.asarray(rng.integers(0, 2, shape)).astype(dtype)
+    seen = []
+
+    def reverse(a, b):
+        seen.append((a.shape, a.dtype, isinstance(a, xf.Array)))
+        return {"flipped": np.asarray(a).T, "sum": np.asarray(a) + np.asarray(b)}
+
+    promised = {"flipped": xf.ShapeDtypeStruct(shape[::-1], x.dtype), "sum": xf.ShapeDtypeStruct(shape, x.dtype)}
+    got = way(lambda x: xf.pure_callback(reverse, promised, x, b=x))(x)
+    assert seen == [(shape, x.dtype, True)] or not x.size  # XLA need not compute arrays without elements
+    assert (np.asarray(got["flipped"]) == np.asarray(x).T).all() and got["flipped"].dtype == x.dtype
+    assert (np.asarray(got["sum"]) == np.asarray(x) + np.asarray(x)).all()
+
+
+def test_what_nobody_reads_is_not_computed():
+    calls = []
+
+    def f(x):
+        xf.pure_callback(lambda x: calls.append(1) or np.asarray(x), x, x)
+        return x
+
+    xf.jit(f)(1.0).block_until_ready()
+    assert not calls
+
+
+def test_arguments_outlive_the_call():
+    kept = []
+    f = xf.jit(lambda x: xf.pure_callback(lambda a: kept.append(a) or np.float32(0), scalar, x))
+    for i in range(5):
+        f(xnp.full(100, float(i))).block_until_ready()
+    assert [float(a.sum()) for a in kept] == [100.0 * i for i in range(5)]
+
+
+VMAP_SHAPES = {"sequential": [((3,), ())] * 4, "sequential_unrolled": [((3,), ())] * 4, "expand_dims": [((4, 3), (1,))],
+               "broadcast_all": [((4, 3), (4,))], "legacy_vectorized": [((4, 3), ())]}
+
+
+@both_ways
+@pytest.mark.parametrize("method", VMAP_SHAPES)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_vmap_methods(way, method, axis, rng):
+    seen = []
+
+    def add(x, y):
+        seen.append((x.shape, y.shape))
+        x, y = np.asarray(x), np.asarray(y)
+        return x + y.reshape(y.shape + (1,) * (x.ndim - y.ndim))
+
+    x, y = rng.normal(size=(4, 3) if axis == 0 else (3, 4)).astype(F32), F32.type(2.5)
+    mapped = xf.vmap(lambda x, y: xf.pure_callback(add, xf.ShapeDtypeStruct((3,), F32), x, y, vmap_method=method), (axis, None))
+    np.testing.assert_allclose(way(mapped)(x, y), np.moveaxis(x, axis, 0) + 2.5)
+    assert seen == VMAP_SHAPES[method]
+
+
+def test_vmap_of_vmap_and_empty_batches():
+    f = xf.vmap(xf.vmap(lambda x, y: xf.pure_callback(lambda x, y: np.asarray(x * y), scalar, x, y, vmap_method="expand_dims"),
+                        (0, None)), (None, 0))
+    np.testing.assert_allclose(f(xnp.arange(3.0), xnp.arange(2.0)), np.outer(np.arange(2), np.arange(3)))
+    for method in ("sequential", "broadcast_all"):
+        empty = xf.vmap(lambda x: xf.pure_callback(lambda x: np.asarray(x), x, x, vmap_method=method))(xnp.zeros((0, 2)))
+        assert empty.shape == (0, 2)
+
+
+def test_vmap_needs_a_method():
+    with pytest.raises(NotImplementedError, match="vmap_method='sequential'"):
+        xf.vmap(lambda x: xf.pure_callback(lambda x: x, x, x))(xnp.ones(2))
+    with pytest.raises(ValueError, match="'sometimes'"):
+        xf.pure_callback(lambda x: x, scalar, 1.0, vmap_method="sometimes")
+
+
+def test_derivatives():
+    def f(x):
+        return xf.pure_callback(lambda x: np.sin(np.asarray(x)), scalar, x)
+
+    with pytest.raises(ValueError, match="pure_callback cannot be differentiated"):
+        xf.grad(f)(1.0)
+    with pytest.raises(ValueError, match="io_callback cannot be differentiated"):
+        xf.jit(xf.grad(lambda x: io_callback(np.sin, scalar, x)))(1.0)
+    # Where the callback's value is constant for the differentiation, it is just a number.
+    for way in (xf.grad, lambda g: xf.jit(xf.grad(g))):
+        np.testing.assert_allclose(way(lambda x: f(lax.stop_gradient(x)) * x)(2.0), np.sin(2.0), rtol=1e-6)
+        np.testing.assert_allclose(way(lambda x: f(3.0) * x)(2.0), np.sin(3.0), rtol=1e-6)
+
+
+BAD_RESULTS = {
+    "shape": (lambda x: np.zeros(4, F32), r"float32\[4\]"), "dtype": (lambda x: np.zeros(3, "int32"), r"int32\[3\]"),
+    "structure": (lambda x: (x, x), "result_shape_dtypes"), "raises": (lambda x: [][1], "list index out of range"),
+}
+
+
+@both_ways
+@pytest.mark.parametrize("kind", BAD_RESULTS)
+@pytest.mark.parametrize("user", [xf.pure_callback, io_callback])
+def test_what_goes_wrong_in_the_function_is_told(way, kind, user):
+    function, message = BAD_RESULTS[kind]
+    f = way(lambda x: user(function, xf.ShapeDtypeStruct((3,), F32), x))
+    with pytest.raises(xf.errors.JaxRuntimeError, match=message):
+        xf.block_until_ready(f(xnp.ones(3)))
+        xf.effects_barrier()
+    try:
+        xf.effects_barrier()
+    except xf.errors.JaxRuntimeError:  # of the same call, where the failure was met twice
+        pass
+
+
+def test_results_are_converted_as_arrays_are():
+    assert xf.pure_callback(lambda x: np.zeros(3, "float64"), xf.ShapeDtypeStruct((3,), F32), 1).dtype == F32
+    assert xf.pure_callback(lambda x: 2.5, scalar, 1) == 2.5
+    assert xf.pure_callback(lambda x: [x, x], (scalar, scalar), 1.0) == (1.0, 1.0)
+    assert xf.pure_callback(lambda: None, None) is None
+
+
+@pytest.mark.parametrize("call, error, message", [
+    (lambda: xf.pure_callback(np.sin, scalar, "word"), TypeError, "'word'"),
+    (lambda: io_callback(np.sin, scalar, x=[1.0, "word"]), TypeError, r"\['x'\]\[1\]"),
+    (lambda: xf.pure_callback(np.sin, 3.0, 1.0), TypeError, "result_shape_dtypes"),
+    (lambda: xf.pure_callback(np.sin, xf.ShapeDtypeStruct((), "float64"), 1.0), ValueError, "enable_x64"),
+    (lambda: xf.pure_callback(3, scalar, 1.0), TypeError, "int"),
+    (lambda: xf.pure_callback(np.sin, scalar, 1.0, sharding="here"), NotImplementedError, "SingleDeviceSharding"),
+    (lambda: xf.vmap(lambda x: io_callback(np.sin, x, x, ordered=True))(xnp.ones(2)), ValueError, "ordered"),
+])
+def test_bad_calls(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_callbacks_are_freed_with_their_functions():
+    class Function:
+        def __call__(self, x):
+            return np.asarray(x)
+
+    def use():
+        function = Function()
+        xf.jit(lambda x: xf.pure_callback(function, scalar, x))(1.0)
+        xf.jit(lambda x: io_callback(function, scalar, x, ordered=True))(1.0)
+        xf.pure_callback(function, scalar, 1.0)
+        xf.debug.callback(function, 1.0)
+        xf.effects_barrier()
+        return weakref.ref(function)
+
+    references = [use() for _ in range(3)]
+    gc.collect()
+    gc.collect()
+    assert [r() for r in references] == [None] * 3
+
+
+def test_callbacks_may_compute():
+    """On XLA's threads, with programs of their own, while the main thread waits."""
+    product = xf.jit(lambda a: xnp.tanh(a @ a))
+
+    def work(a):
+        return np.asarray(product(a) + xf.grad(lambda z: (z ** 2).sum())(a))
+
+    def program(a):
+        for _ in range(3):
+            a = xf.pure_callback(work, a, a)
+        return a
+
+    a = np.full((200, 200), 0.001, F32)
+    expected = a
+    for _ in range(3):
+        expected = np.tanh(expected @ expected) + 2 * expected
+    f = xf.jit(program)
+    np.testing.assert_allclose(f(a), expected, rtol=1e-4)
+    threads = [threading.Thread(target=lambda: [f(a).block_until_ready() for _ in range(3)]) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+        assert not t.is_alive()
+
+
+def test_one_thread_is_enough():
+    """A callback that computes must not wait for the thread that it occupies."""
+    code = """
+import os
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+import numpy as np, xlafront as xf, xlafront.numpy as xnp
+from xlafront.experimental import io_callback
+a = xnp.ones((300, 300)) / 300
+f = xf.jit(lambda a: (io_callback(lambda a: np.asarray((a @ a).sum()), xf.ShapeDtypeStruct((), 'float32'), a), a @ a)[1])
+for _ in range(10):
+    a = f(a)
+print(round(float(a.sum())))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    assert done.stdout.split() == ["300"], done.stderr
+
+
+# io_callback and order
+
+
+def test_io_happens_though_nobody_reads_it():
+    calls = []
+    f = xf.jit(lambda x: io_callback(lambda v: calls.append(float(v)), None, x))
+    for i in range(3):
+        f(float(i))
+    xf.effects_barrier()
+    assert sorted(calls) == [0.0, 1.0, 2.0]
+    assert str(xf.make_jaxpr(lambda x: io_callback(print, None, x, ordered=True))(1.0).effects) == "frozenset({OrderedIO})"
+
+
+def test_order_across_programs():
+    calls = []
+    slow = xf.jit(lambda a, i: (io_callback(lambda a, i: calls.append(int(i)), None, a @ a, i, ordered=True), a @ a)[1])
+    quick = xf.jit(lambda i: io_callback(lambda i: calls.append(int(i)), None, i, ordered=True))
+    a = xnp.ones((200, 200)) / 200
+    for i in range(0, 40, 2):
+        slow(a, i)
+        quick(i + 1)
+    xf.effects_barrier()
+    assert calls == list(range(40))
+
+
+def test_ordered_programs_inside_of_ordered_callbacks():
+    calls = []
+    inner = xf.jit(lambda v: io_callback(lambda v: calls.append(float(v)), None, v, ordered=True))
+    outer = xf.jit(lambda v: io_callback(lambda v: inner(v + 1), None, v, ordered=True))
+    outer(1.0)
+    outer(5.0)
+    xf.effects_barrier()
+    assert calls == [2.0, 6.0]
+
+
+def test_barrier_inside_of_a_callback_is_refused():
+    with pytest.raises(xf.errors.JaxRuntimeError, match="inside of a callback"):
+        xf.jit(lambda x: io_callback(lambda x: xf.effects_barrier(), None, x))(1.0)
+        xf.effects_barrier()
+
+
+ORDERED_PROGRAMS = {
+    # the program, and what a Python loop would write
+    "calls": (lambda p, x: (p("a", x), xf.jit(lambda y: p("b", y))(x + 1), p("c", x)), ["a 1", "b 2", "c 1"]),
+    "scan": (lambda p, x: (lax.scan(lambda c, i: (p("s", c), (c + i, None))[1], x, xnp.arange(3)), p("end", x)),
+             ["s 1", "s 1", "s 2", "end 1"]),
+    "scan unrolled": (lambda p, x: lax.scan(lambda c, i: (p("s", c), (c + i, None))[1], x, xnp.arange(5), unroll=2),
+                      ["s 1", "s 1", "s 2", "s 4", "s 7"]),
+    "while": (lambda p, x: lax.while_loop(lambda c: c < 3, lambda c: (p("w", c), c + 1)[1], x), ["w 1", "w 2"]),
+    "while condition": (lambda p, x: lax.while_loop(lambda c: (p("?", c), c < 3)[1], lambda c: (p("w", c), c + 1)[1], x),
+                        ["? 1", "w 1", "? 2", "w 2", "? 3"]),
+    "fori": (lambda p, x: lax.fori_loop(0, x + 2, lambda i, c: (p("f", i), c)[1], x), ["f 0", "f 1", "f 2"]),
+    "cond": (lambda p, x: (p("a", x), lax.cond(x > 0, lambda: p("yes", x), lambda: p("no", x)), p("b", x)),
+             ["a 1", "yes 1", "b 1"]),
+    "one branch": (lambda p, x: (lax.cond(x > 0, lambda: None, lambda: p("no", x)), p("b", x)), ["b 1"]),
+    "switch": (lambda p, x: lax.switch(x, [lambda i=i: p("branch", i) for i in range(3)]), ["branch 1"]),
+    "nested": (lambda p, x: lax.scan(lambda c, i: (lax.fori_loop(0, 2, lambda j, d: (lax.cond(
+        j > 0, lambda: p("j", i), lambda: p("-", i)), d)[1], c), None), x, xnp.arange(2)), ["- 0", "j 0", "- 1", "j 1"]),
+}
+
+
+@both_ways
+@pytest.mark.parametrize("name", ORDERED_PROGRAMS)
+@pytest.mark.parametrize("kind", ["print", "callback", "io"])
+def test_program_order(way, name, kind):
+    program, expected = ORDERED_PROGRAMS[name]
+    written = []
+
+    def note(word, value):
+        written.append(f"{word} {int(value)}")
+
+    def p(word, value):
+        if kind == "io":
+            io_callback(lambda v: note(word, v), None, value, ordered=True)
+        elif kind == "callback":
+            xf.debug.callback(note, word, value, ordered=True)
+        else:
+            xf.debug.print("{} {}", word, value, ordered=True)
+
+    out, sys.stdout = sys.stdout, io.StringIO()
+    try:
+        way(lambda x: program(p, x))(1)
+        xf.effects_barrier()
+        written += sys.stdout.getvalue().splitlines()
+    finally:
+        sys.stdout = out
+    assert written == expected
+
+
+# debug.print and debug.callback
+
+
+@both_ways
+def test_print(way, capsys):
+    def f(x):
+        xf.debug.print("{} {word} {x:.2f} {nested} {{}} {x.shape}", x.dtype, word="w", x=x, nested={"a": [x, None]})
+        xf.debug.print("no fields {{}}")
+        xf.debug.print("{text}", 1, skip_format_check=True, text="t")
+        xf.debug.print(ordered=True)("later {}", x)
+        return x
+
+    assert way(f)(xnp.float32(1.5)) == 1.5
+    assert sorted(lines(capsys)) == sorted([
+        "float32 w 1.50 {'a': [Array(1.5, dtype=float32), None]} {} ()", "no fields {{}}", "t", "later 1.5"])
+
+
+def test_print_options_are_those_of_the_call(capsys):
+    with np.printoptions(precision=2):
+        f = xf.jit(lambda x: xf.debug.print("{}", x))
+        f(xnp.array([1 / 3]))
+        xf.effects_barrier()
+    f(xnp.array([2 / 3]))
+    assert lines(capsys) == ["[0.33]", "[0.67]"]
+
+
+@pytest.mark.parametrize("call, error, message", [
+    (lambda: xf.debug.print("{} {}", 1), IndexError, "argument 1"),
+    (lambda: xf.debug.print("{x}", y=1), KeyError, "field {x}"),
+    (lambda: xf.debug.print("text", 1), ValueError, "no field"),
+    (lambda: xf.debug.print("{}", 1, x=2), ValueError, "f-string"),
+    (lambda: xf.debug.print("{", 1), ValueError, ""),
+    (lambda: xf.debug.print(3), TypeError, "format string"),
+    (lambda: xf.debug.print(None, 3), TypeError, "ordered=True"),
+    (lambda: xf.debug.callback(3), TypeError, "function"),
+])
+def test_bad_debug_calls(call, error, message):
+    for way in (lambda f: f, xf.jit):
+        with pytest.raises(error, match=message):
+            way(call)()
+
+
+def test_log(caplog):
+    with caplog.at_level(logging.INFO, "xlafront"):
+        xf.jit(lambda x: xf.debug.log("value {}", x))(2.0)
+        xf.effects_barrier()
+    [record] = caplog.records
+    assert record.getMessage() == "value 2.0" and record.pathname == __file__ and record.levelno == logging.INFO
+
+
+TRANSFORMED = {
+    "vmap": (lambda f: xf.vmap(f)(xnp.arange(3.0)), ["0.0", "1.0", "2.0"]),
+    "vmap of vmap": (lambda f: xf.vmap(xf.vmap(f))(xnp.arange(4.0).reshape(2, 2)), ["0.0", "1.0", "2.0", "3.0"]),
+    "grad": (lambda f: xf.grad(f)(3.0), ["3.0"]),
+    "hessian": (lambda f: xf.hessian(f)(3.0), ["3.0"]),
+    "jvp": (lambda f: xf.jvp(f, (3.0,), (1.0,)), ["3.0"]),
+    "linearize": (lambda f: xf.linearize(f, 3.0)[1](1.0), ["3.0"]),
+    "vmap of grad": (lambda f: xf.vmap(xf.grad(f))(xnp.arange(2.0)), ["0.0", "1.0"]),
+    "grad of vmap": (lambda f: xf.grad(lambda x: xf.vmap(f)(x).sum())(xnp.arange(2.0)), ["0.0", "1.0"]),
+    "scan": (lambda f: lax.scan(lambda c, x: (c, f(x)), 0.0, xnp.arange(2.0)), ["0.0", "1.0"]),
+    "grad of scan": (lambda f: xf.grad(lambda x: lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0])(3.0), ["3.0", "9.0"]),
+    "vmap of scan": (lambda f: xf.vmap(lambda x: lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0])(xnp.array([1., 2.])),
+                     ["1.0", "1.0", "2.0", "4.0"]),
+}
+
+
+@both_ways
+@pytest.mark.parametrize("ordered", [False, True], ids=["", "ordered"])
+@pytest.mark.parametrize("inner", [lambda f: f, xf.jit], ids=["", "of jit"])
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_transformed(way, inner, name, ordered, capsys):
+    transform, expected = TRANSFORMED[name]
+
+    def square(x):
+        xf.debug.print("{}", x, ordered=ordered)
+        return x ** 2
+
+    way(lambda: transform(inner(square)))()
+    assert sorted(lines(capsys)) == expected
+
+
+@both_ways
+def test_debug_callback_arguments(way):
+    seen = []
+    key = xf.random.key(3)
+
+    def f(x):
+        xf.debug.callback(lambda *args, **kwargs: seen.append((args, kwargs)), "word", [x, None], key, ordered=True, big=2 ** 80,
+                          x={"b": x})
+        xf.debug.callback(ordered=True)(lambda x: seen.append(x), x)
+        return x
+
+    way(f)(2.0)
+    xf.effects_barrier()
+    (args, kwargs), second = seen
+    assert args[0] == "word" and args[1] == [2.0, None] and kwargs == {"big": 2 ** 80, "x": {"b": 2.0}} and second == 2.0
+    assert isinstance(args[1][0], xf.Array) and (xf.random.key_data(args[2]) == xf.random.key_data(key)).all()
+
+
+def test_errors_of_debug_callbacks(caplog):
+    with pytest.raises(ZeroDivisionError):
+        xf.debug.callback(lambda x: 1 / 0, 1.0)
+    with pytest.raises(xf.errors.JaxRuntimeError, match="ZeroDivisionError"):
+        xf.jit(lambda x: xf.debug.callback(lambda x: 1 / 0, x))(1.0)
+        xf.effects_barrier()
+    assert "debug.callback failed" in caplog.text
+    xf.effects_barrier()  # told once
+
+
+def test_prints_of_a_program_that_ends_are_not_lost():
+    code = "import xlafront as xf; xf.jit(lambda x: xf.debug.print('x is {}', x))(1.0)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "x is 1.0\n", done.stderr
+
+
+# Several devices
+
+
+def test_sharded_programs(capsys):
+    mesh = xf.make_mesh((2,), ("d",))
+    x = xf.device_put(xnp.arange(4.0), xf.NamedSharding(mesh, xf.P("d")))
+    shapes = []
+
+    def f(x):
+        xf.debug.print("{}", x * 2)
+        xf.debug.callback(lambda part: shapes.append(part.shape), x, partitioned=True)
+        return xf.pure_callback(lambda x: np.asarray(x) + 1, x, x) + x
+
+    np.testing.assert_allclose(xf.jit(f)(x), 2 * np.arange(4) + 1)
+    assert lines(capsys) == ["[0. 2. 4. 6.]"] and shapes == [(2,), (2,)]
+    with pytest.raises(ValueError, match="2 devices"):
+        xf.jit(lambda x: xf.debug.print("{}", x, ordered=True))(x)
+
+
+def test_the_device_of_the_results():
+    x = xf.device_put(xnp.arange(3.0), xf.devices()[1])
+    here = xf.sharding.SingleDeviceSharding(xf.devices()[1])
+    for f in (lambda x: xf.pure_callback(np.asarray, x, x), lambda x: xf.pure_callback(np.asarray, x, x, sharding=here)):
+        assert f(x).sharding == xf.jit(f)(x).sharding == x.sharding
+    with pytest.raises(ValueError, match="not among the devices"):
+        xf.jit(lambda x: io_callback(np.asarray, x, x, sharding=xf.sharding.SingleDeviceSharding(xf.devices()[2])))(x)
+
+
+# The debugger
+
+
+def run_debugger(f, commands: str, *args) -> str:
+    stdout = io.StringIO()
+    f(functools.partial(xf.debug.breakpoint, stdin=io.StringIO(commands), stdout=stdout), *args)
+    xf.effects_barrier()
+    return stdout.getvalue()
+
+
+def inner_function(stop, u, **options):
+    v = u["a"] + 1
+    stop(**options)
+    return v
+
+
+def outer_function(stop, x):
+    numbers, word = [x, np.arange(2)], "hello"
+    strange = {1: 2, "a": x * 0}
+    return inner_function(stop, {"a": x * 2}), numbers, word, len(strange)
+
+
+@pytest.mark.parametrize("way", [lambda f: f, lambda f: lambda stop, x: xf.jit(lambda x: f(stop, x)[0])(x),
+                                 lambda f: lambda stop, x: xf.grad(lambda x: f(stop, x)[0])(x)], ids=["eager", "jit", "grad"])
+def test_debugger(way):
+    shown = run_debugger(way(outer_function), "p v\np u\nu\np numbers, word\nv\nd\nd\nbt\nl\nhelp p\n\nc\n", 1.5)
+    shown = shown.replace("Array(4., dtype=float32, weak_type=True)", "4.0").replace("Array(4., dtype=float32)", "4.0")
+    shown = shown.replace("Array(3., dtype=float32, weak_type=True)", "3.0").replace("Array(3., dtype=float32)", "3.0")
+    assert "4.0" in shown and "{'a': 3.0}" in shown
+    assert "array([0, 1])" in shown and "'hello'" in shown
+    assert "NameError: name 'v' is not defined" in shown
+    assert "innermost" in shown and "stop(**options)" in shown and "value" in shown
+    assert shown.index("in outer_function", shown.rindex("innermost")) < shown.index("in inner_function", shown.rindex("innermost"))
+
+
+def test_debugger_options():
+    assert "This is the outermost frame" in run_debugger(lambda stop, x: inner_function(stop, x, num_frames=1), "u\nc\n", {"a": 1})
+    assert xf.debug.breakpoint(token=7, stdin=io.StringIO("c"), stdout=io.StringIO()) == 7
+    for commands in ("q\n", ""):
+        with pytest.raises(SystemExit):
+            xf.debug.breakpoint(stdin=io.StringIO(commands), stdout=io.StringIO())
+    with pytest.raises(xf.errors.JaxRuntimeError, match="SystemExit"):
+        run_debugger(lambda stop, x: xf.jit(lambda x: inner_function(stop, x))(x), "q\n", {"a": 1})
+    with pytest.raises(ValueError, match="cli"):
+        xf.debug.breakpoint(backend="colab")
+    with pytest.raises(TypeError, match="colour"):
+        xf.debug.breakpoint(colour=3)
+
+
+# Settings that look into functions
+
+
+SPOILED = {
+    "eager": lambda: xnp.log(-1.0), "operator": lambda: xnp.zeros(2) / xnp.zeros(2), "jit": lambda: xf.jit(xnp.log)(-1.0),
+    "grad": lambda: xf.grad(lambda x: xnp.where(x > 0, xnp.sqrt(x), 0.0))(0.0),
+    "jit of grad": lambda: xf.jit(xf.grad(lambda x: xnp.where(x > 0, xnp.sqrt(x), 0.0)))(0.0),
+    "grad of jit": lambda: xf.grad(xf.jit(lambda x: xnp.where(x > 0, xnp.sqrt(x), 0.0)))(0.0),
+    "vmap": lambda: xf.vmap(xnp.log)(xnp.array([1.0, -1.0])), "vmap of jit": lambda: xf.vmap(xf.jit(xnp.log))(xnp.array([-1.0])),
+    "scan": lambda: lax.scan(lambda c, _: (xnp.log(c), c), 0.5, None, length=4),
+    "with callback": lambda: xf.jit(lambda x: (xf.debug.print("once"), xnp.log(x))[1])(-1.0),
+}
+
+
+@pytest.mark.parametrize("name", SPOILED)
+def test_debug_nans(name, capsys):
+    SPOILED[name]()
+    xf.effects_barrier()
+    capsys.readouterr()
+    with xf.debug_nans(True), pytest.raises(FloatingPointError, match="NaN"):
+        SPOILED[name]()
+    assert len(lines(capsys)) == ("callback" in name)
+    with xf.debug_infs(True):
+        SPOILED[name]()
+
+
+def test_debug_infs():
+    f = xf.jit(lambda x: 1 / x)
+    f(0.0)
+    for g, x in ((f, 0.0), (xf.grad(xnp.sqrt), 0.0), (xf.vmap(f), xnp.zeros(1))):
+        with xf.debug_infs(True), pytest.raises(FloatingPointError, match="infinity"):
+            g(x)
+    with xf.debug_nans(True):
+        assert np.isinf(f(0.0))
+        assert xf.jit(lambda x: xnp.where(x > 0, xnp.log(x), 0.0))(-1.0) == 0  # never leaves the program
+
+
+def test_disable_jit():
+    kinds = []
+
+    def f(x):
+        kinds.append(isinstance(x, xf.core.Tracer))
+        return x * 2 if x > 0 else x
+
+    with xf.disable_jit():
+        assert xf.jit(f)(xnp.float32(1)) == 2 and kinds == [False]
+        assert xf.grad(xf.jit(f))(1.0) == 2
+        np.testing.assert_array_equal(xf.vmap(xf.jit(lambda x: x * 2))(xnp.ones(2)), [2, 2])
+        assert lax.scan(lambda c, x: (c + float(x), c), 0.0, xnp.arange(3.0))[0] == 3
+        assert xf.jit(lambda x: xf.pure_callback(np.sin, scalar, x))(0.0) == 0
+
+
+def test_ensure_compile_time_eval():
+    def f(x):
+        with xf.ensure_compile_time_eval():
+            n = int(xnp.sum(xnp.ones(3)))  # a number, though everything is being traced
+            return x * n + xnp.arange(2.0)
+
+    expected = 2 * 3 + np.arange(2)
+    for g in (f, xf.jit(f), xf.jit(xf.jit(f)), xf.ensure_compile_time_eval()(f)):
+        np.testing.assert_array_equal(g(2.0), expected)
+    np.testing.assert_array_equal(xf.vmap(f)(xnp.ones(2)), [3 + np.arange(2)] * 2)
+    np.testing.assert_array_equal(xf.jit(xf.jacrev(f))(2.0), [3, 3])
+    np.testing.assert_array_equal(lax.scan(lambda c, _: (f(c), None), xnp.ones(2), None, length=2)[0], [9, 13])
+
+
+@pytest.mark.parametrize("transform", [
+    lambda f: f, xf.grad, lambda f: xf.vmap(f, axis_size=2, in_axes=None), lambda f: xf.vmap(xf.grad(f), in_axes=None, axis_size=2),
+    lambda f: lambda x: lax.scan(lambda c, _: (f(c), None), x, None, length=3)[0]], ids=["", "grad", "vmap", "vmap grad", "scan"])
+def test_named_scope(transform):
+    @xf.named_scope("outer")
+    def f(x):
+        with xf.named_scope("inner"):
+            return xnp.sin(x)
+
+    text = xf.jit(transform(f)).lower(1.0).as_text(debug_info=True)
+    assert '"outer/inner/' in text
