@@ -61,10 +61,11 @@ class EvalTrace(Trace):
     apply: Callable[[Any, tuple, dict[str, Any]], Any]
 
     def process(self, primitive, args, params):
-        outer = trace_of(args, primitive.shown_as)
-        if outer is not None:
-            with current_trace(outer):
-                return outer.process(primitive, args, params)
+        for x in args:
+            if isinstance(x, Tracer):
+                outer = trace_of(args, primitive.shown_as)
+                with current_trace(outer):
+                    return outer.process(primitive, args, params)
         if primitive.impl is not None:
             return primitive.impl(*args, **params)
         return EvalTrace.apply(primitive, args, params)
