@@ -1,13 +1,23 @@
 """Programs that define operations and interpreters of their own, in the way that JAX documents it."""
 
+import importlib
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import core, lax
-from xlafront.extend import core as extend_core, linear_util as lu
-from xlafront.interpreters import ad, batching
+from xlafront.extend import (
+    backend,
+    core as extend_core,
+    linear_util as lu,
+    random as extend_random,
+    source_info_util as siu,
+)
+from xlafront.interpreters import ad, batching, partial_eval as pe
 
 
 def scalar(dtype="float32"):
@@ -190,3 +200,285 @@ def test_where_a_function_is_called():
     assert outside == extend_core.get_opaque_trace_state(convention="nnx")
     xf.jit(lambda x: (seen.append(outside == extend_core.get_opaque_trace_state()), x)[1])(1.0)
     assert seen[-1] is False
+
+
+# Interpreters of programs
+
+
+def safe_map(f, *lists):
+    assert len({len(xs) for xs in lists}) == 1
+    return list(map(f, *lists))
+
+
+def evaluate(jaxpr, consts, *args):
+    """The interpreter of JAX's tutorial."""
+    env = {}
+
+    def read(var):
+        return var.val if type(var) is extend_core.Literal else env[var]
+
+    def write(var, val):
+        env[var] = val
+
+    safe_map(write, jaxpr.invars, args)
+    safe_map(write, jaxpr.constvars, consts)
+    for eqn in jaxpr.eqns:
+        subfuns, bind_params = eqn.primitive.get_bind_params(eqn.params)
+        with eqn.ctx.manager:
+            outvals = eqn.primitive.bind(*subfuns, *safe_map(read, eqn.invars), **bind_params)
+        safe_map(write, eqn.outvars, outvals if eqn.primitive.multiple_results else [outvals])
+    return safe_map(read, jaxpr.outvars)
+
+
+def test_evaluating_interpreter(rng):
+    table = rng.normal(size=3).astype(np.float32)
+
+    def f(x):
+        return xf.jit(lambda y: xnp.exp(y) * table)(x), xnp.sum(x) + 1
+
+    x = rng.normal(size=3).astype(np.float32)
+    closed = xf.make_jaxpr(f)(x)
+    expected = np.exp(x) * table, x.sum() + 1
+    for run in (lambda x: evaluate(closed.jaxpr, closed.literals, x), extend_core.jaxpr_as_fun(closed),
+                lambda x: core.eval_jaxpr(closed.jaxpr, closed.consts, x)):
+        for ours, theirs in zip(xf.jit(run)(x), expected):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def inverse(fun):
+    """The inverting interpreter of JAX's tutorial."""
+    registry = {lax.exp_p: xnp.log, lax.tanh_p: xnp.arctanh}
+
+    def inverted(*args):
+        closed = xf.make_jaxpr(fun)(*args)
+
+        def invert(jaxpr, consts, *args):
+            env = {}
+            safe_map(env.__setitem__, jaxpr.outvars, args)
+            safe_map(env.__setitem__, jaxpr.constvars, consts)
+            for eqn in jaxpr.eqns[::-1]:
+                invals = safe_map(env.__getitem__, eqn.outvars)
+                if eqn.primitive is extend_core.primitives.jit_p:
+                    outvals = invert(eqn.params["jaxpr"].jaxpr, eqn.params["jaxpr"].consts, *invals)
+                else:
+                    if eqn.primitive not in registry:
+                        raise NotImplementedError(f"{eqn.primitive} has no registered inverse")
+                    outvals = [registry[eqn.primitive](*invals)]
+                safe_map(env.__setitem__, eqn.invars, outvals)
+            return safe_map(env.__getitem__, jaxpr.invars)
+
+        out = invert(closed.jaxpr, closed.literals, *args)
+        return out[0] if len(out) == 1 else out
+
+    return inverted
+
+
+def test_inverting_interpreter():
+    def f(x):
+        return xnp.exp(xf.jit(xnp.tanh)(x))
+
+    f_inverse = inverse(f)
+    assert float(f_inverse(f(1.0))) == pytest.approx(1.0, rel=1e-5)
+    mapped = xf.jit(xf.vmap(xf.grad(f_inverse)))((xnp.arange(5) + 1.0) / 5.0)
+    y = np.log((np.arange(5) + 1) / 5)
+    np.testing.assert_allclose(mapped[1:], (1 / (1 - y**2) / np.exp(y))[1:], rtol=1e-4)
+    with pytest.raises(NotImplementedError, match="sin has no registered inverse"):
+        inverse(xnp.sin)(1.0)
+
+
+def test_programs_made_by_hand():
+    new = extend_core.gensym()
+    x, y, z = (new(scalar()) for _ in range(3))
+    source = xf.make_jaxpr(xnp.sin)(1.0).eqns[0].source_info
+    equations = [extend_core.new_jaxpr_eqn([x], [y], lax.neg_p, {}, set(), source),
+                 extend_core.new_jaxpr_eqn([y, x], [z], lax.mul_p, {}, set())]
+    jaxpr = extend_core.Jaxpr([], [x], [z], equations, extend_core.no_effects,
+                              extend_core.DebugInfo("test", "by_hand at here.py:3", ("x",), None))
+    extend_core.check_jaxpr(jaxpr)
+    assert equations[0].source_info == source and "test_extension_points" in equations[1].source_info.file
+    assert float(extend_core.jaxpr_as_fun(extend_core.ClosedJaxpr(jaxpr, ()))(3.0)[0]) == -9.0
+    with pytest.raises(extend_core.JaxprTypeError):
+        extend_core.check_jaxpr(jaxpr.replace(eqns=equations[::-1]))
+    outer = xf.make_jaxpr(lambda x: xf.jit(lambda y: y * 2)(x))(1.0).jaxpr
+    [inner] = extend_core.subjaxprs(outer)
+    assert [e.primitive for e in inner.eqns] == [lax.mul_p]
+    assert list(extend_core.jaxprs_in_params(outer.eqns[0].params)) == [inner]
+
+
+def test_types_of_elements_and_batches():
+    aval = core.ShapedArray((2, 3), "float32")
+    assert extend_core.mapped_aval(3, 1, aval).shape == (2,)
+    assert extend_core.unmapped_aval(5, 1, aval).shape == (2, 5, 3)
+    assert extend_core.mapped_aval(3, None, aval) is aval
+    with pytest.raises(ValueError, match="cannot be mapped over 5"):
+        extend_core.mapped_aval(5, 0, aval)
+    assert [extend_core.valid_jaxtype(v) for v in (1, "a", np.ones(2), xnp.ones(2), None, np.array(["a"]))] == [
+        True, False, True, True, False, False]
+    assert extend_core.concrete_or_error(int, xnp.int32(3)) == 3
+    assert xf.grad(lambda x: x * extend_core.concrete_or_error(float, x))(2.0) == 2.0
+    with pytest.raises(xf.errors.ConcretizationTypeError, match="a size is needed"):
+        xf.jit(lambda x: extend_core.concrete_or_error(int, x, "a size is needed"))(3)
+
+
+# Partial evaluation
+
+
+def test_known_values_are_computed_and_the_rest_is_written_down(rng):
+    x, y = rng.normal(size=3).astype(np.float32), rng.normal(size=3).astype(np.float32)
+
+    def f(x, y):
+        return [xnp.sin(x), xnp.cos(x) * y]
+
+    known, unknown = pe.PartialVal.known(xnp.asarray(x)), pe.PartialVal.unknown(xf.typeof(y))
+    jaxpr, (first, second), consts = pe.trace_to_jaxpr_nounits(lu.wrap_init(f), [known, unknown])
+    assert first.is_known() and not second.is_known() and second.get_aval().shape == (3,)
+    np.testing.assert_allclose(first.get_known(), np.sin(x), rtol=1e-5)
+    assert [e.primitive for e in jaxpr.eqns] == [lax.mul_p]
+    np.testing.assert_allclose(core.eval_jaxpr(jaxpr, consts, y)[0], np.cos(x) * y, rtol=1e-5)
+    jaxpr, results, consts = pe.trace_to_jaxpr_nounits(lu.wrap_init(f), [known, pe.PartialVal.known(y)], instantiate=True)
+    assert not jaxpr.eqns and not jaxpr.invars and not any(r.is_known() for r in results)
+    np.testing.assert_allclose(core.eval_jaxpr(jaxpr, consts)[1], np.cos(x) * y, rtol=1e-5)
+
+
+def test_whole_functions_and_dead_code():
+    fun = lu.wrap_init(lambda x, y: [x * 2, xnp.sin(y), y])
+    jaxpr, types, consts = pe.trace_to_jaxpr_dynamic(fun, [scalar(), scalar()])
+    assert len(jaxpr.eqns) == 2 and len(types) == 3 and consts == []
+    pruned, used = pe.dce_jaxpr(jaxpr, [True, False, False])
+    assert used == [True, False] and len(pruned.eqns) == 1
+    _, used = pe.dce_jaxpr(jaxpr, [True, False, False], instantiate=[False, True])
+    assert used == [True, True]
+    table = np.arange(3.0)
+    closed = xf.make_jaxpr(lambda x: (x * table, x + 1))(1.0)
+    pruned, used_consts, used = pe.dce_jaxpr_consts(closed.jaxpr, [False, True])
+    assert not any(used_consts) and not pruned.constvars and used == [True]
+    asked = []
+
+    def rule(used_outputs, eqn):
+        asked.append(used_outputs)
+        return [True] * len(eqn.invars), eqn
+
+    p = extend_core.CallPrimitive("block")
+    call = xf.make_jaxpr(lambda x, y: p.bind(lambda a, b: [a * 2, b * 3], x, y))(1.0, 2.0).jaxpr
+    for own in (pe.dce_rules[p], pe.dce_jaxpr_closed_call_rule):
+        pe.dce_rules[p] = own
+        pruned, used = pe.dce_jaxpr(call, [False, True])
+        assert used == [False, True] and len(pruned.eqns[0].invars) == 1
+    pe.dce_rules[p] = rule
+    assert pe.dce_jaxpr(call, [False, True])[1] == [True, True] and asked == [[False, True]]
+
+
+def test_derivatives_of_wrapped_functions():
+    fun = lu.wrap_init(lambda x, y: [x * xnp.sin(y), x])
+    values, tangents = ad.jvp(fun, [2.0, 3.0], [1.0, ad.Zero(scalar())])
+    np.testing.assert_allclose([*values, *tangents], [2 * np.sin(3), 2, np.sin(3), 1], rtol=1e-6)
+    assert isinstance(ad.jvp(lu.wrap_init(lambda x: [2.0]), [1.0], [1.0], instantiate=False)[1][0], ad.Zero)
+    values, _, jaxpr, consts = ad.linearize(fun, [2.0, 3.0])
+    np.testing.assert_allclose(core.eval_jaxpr(jaxpr, consts, 1.0, 1.0), [np.sin(3) + 2 * np.cos(3), 1], rtol=1e-6)
+
+
+# Generators, backends, places
+
+
+def test_random_generator_of_a_user():
+    impl = extend_random.define_prng_impl(
+        key_shape=(1,), seed=lambda number: xnp.asarray(number, "uint32").reshape(1),
+        split=lambda key, shape: xnp.broadcast_to(key, (*shape, 1)) + xnp.arange(np.prod(shape), dtype="uint32").reshape(*shape, 1),
+        random_bits=lambda key, width, shape: xnp.full(shape, key[0], f"uint{width}"),
+        fold_in=lambda key, number: key + xnp.asarray(number, "uint32"), name="counter", tag="count")
+    key = extend_random.seed_with_impl(impl, 5)
+    assert str(key.dtype) == "key<count>" and xf.random.key_data(key).tolist() == [5]
+    assert xf.random.bits(key, (2,)).tolist() == [5, 5]
+    assert xf.random.key_data(xf.random.split(key, 3)).tolist() == [[5], [6], [7]]
+    assert xf.random.key_data(xf.random.fold_in(key, 4)).tolist() == [9]
+    assert extend_random.random_seed(xnp.arange(4), impl).shape == (4,)
+
+
+def test_threefry_known_answers():
+    """The test vectors of the Random123 library for the 2x32 cipher with 20 rounds."""
+    for key, count, answer in (((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
+                               ((2**32 - 1,) * 2, (2**32 - 1,) * 2, (0x1CB996FC, 0xBB002BE7)),
+                               ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0))):
+        words = extend_random.threefry_2x32(np.array(key, np.uint32), np.array(count, np.uint32))
+        assert words.tolist() == list(answer)
+    assert extend_random.threefry_2x32(np.array([1, 2], np.uint32), np.arange(3, dtype=np.uint32)).shape == (3,)
+
+
+def test_backends():
+    assert backend.backends()["cpu"] is backend.get_backend("cpu")
+    assert backend.get_default_device() in xf.devices()
+    options = backend.get_compile_options(1, 2, device_assignment=[[0, 1]])
+    assert options.num_partitions == 2 and options.device_assignment.computation_count() == 2
+    with pytest.raises(ValueError, match="device_assignment has shape"):
+        backend.get_compile_options(1, 2, device_assignment=[[0]])
+    with pytest.raises(RuntimeError, match="Register it before"):
+        backend.register_backend_factory("late", lambda: None, priority=1000)
+    double = xf.jit(lambda x: x * 2)
+    traces = []
+    counted = xf.jit(lambda x: (traces.append(1), x * 3)[1])
+    assert float(double(2.0)) == 4.0 and float(counted(2.0)) == 6.0
+    backend.clear_in_memory_compilation_cache()
+    assert float(double(2.0)) == 4.0 and float(counted(2.0)) == 6.0 and traces == [1]
+
+
+def test_places_and_scopes():
+    with siu.extend_name_stack("encoder"), siu.extend_name_stack("layer"):
+        [eqn] = xf.make_jaxpr(lax.sin)(1.0).eqns
+        assert str(siu.current_name_stack()) == "encoder/layer"
+    assert eqn.source_info.name_stack == "encoder/layer" and "test_extension_points" in siu.summarize(eqn.source_info)
+    with siu.user_context(eqn.source_info):
+        assert siu.current().line == eqn.source_info.line
+    assert str(siu.new_name_stack("a").extend("b").transform("jit")) == "a/b/jit()"
+
+
+# Names
+
+LISTED = {
+    "core": "AbstractValue ShapedArray Trace Tracer ensure_compile_time_eval eval_context eval_jaxpr max_dim min_dim",
+    "extend.backend": """backend_xla_version backends clear_backends clear_in_memory_compilation_cache get_backend
+        get_compile_options get_default_device register_backend_cache register_backend_factory""",
+    "extend.core": """AbstractToken CallPrimitive ClosedJaxpr DebugInfo DropVar Effect Effects InconclusiveDimensionOperation
+        Jaxpr JaxprEqn JaxprTypeError Literal Primitive Token TraceTag Var array_types call_impl check_jaxpr
+        concrete_or_error find_top_trace gensym get_opaque_trace_state jaxpr_as_fun jaxprs_in_params mapped_aval
+        new_jaxpr_eqn no_effects nonempty_axis_env_DO_NOT_USE primal_dtype_to_tangent_dtype primitives set_current_trace
+        subjaxprs take_current_trace unmapped_aval unsafe_am_i_under_a_jit_DO_NOT_USE unsafe_am_i_under_a_vmap_DO_NOT_USE
+        unsafe_get_axis_names_DO_NOT_USE valid_jaxtype""",
+    "extend.core.primitives": "add_p add_jaxvals_p call_p closed_call_p dot_general_p jit_p mul_p random_wrap_p threefry2x32_p",
+    "extend.linear_util": """StoreException WrappedFun cache merge_linear_aux transformation transformation2
+        transformation_with_aux transformation_with_aux2 wrap_init""",
+    "extend.lowering": "JaxIrContext LoweringRuleContext",
+    "extend.mlir": "dialects ir passmanager deserialize_portable_artifact hlo_to_stablehlo serialize_portable_artifact",
+    "extend.mlir.dialects": "arith builtin chlo func math memref scf sdy sparse_tensor stablehlo vector",
+    "extend.random": """define_prng_impl random_seed seed_with_impl threefry2x32_p threefry_2x32 threefry_prng_impl""",
+    "extend.source_info_util": """NameStack SourceInfo current current_name_stack extend_name_stack new_name_stack
+        new_source_info register_exclusion reset_name_stack set_name_stack summarize transform_name_stack user_context""",
+    "interpreters.ad": """JVPTrace JVPTracer UndefinedPrimal Zero add_jaxvals add_jaxvals_p add_tangents annotations
+        defbilinear defjvp defjvp2 deflinear deflinear2 get_primitive_transpose instantiate_zeros is_undefined_primal jvp
+        linearize primitive_jvps primitive_transposes zeros_like_aval""",
+    "interpreters.batching": """axis_primitive_batchers bdim_at_front broadcast defbroadcasting defreducer defvectorized
+        fancy_primitive_batchers primitive_batchers register_vmappable unregister_vmappable""",
+    "interpreters.mlir": """ConstantHandler DEVICE_TO_DEVICE_TYPE LoweringParameters LoweringResult LoweringRuleContext Mesh
+        ModuleContext RECV_FROM_HOST_TYPE SEND_TO_HOST_TYPE SPMDAxisContext ShapePolyLoweringState ShardingContext Token
+        TokenSet Value aval_to_ir_type aval_to_ir_types core_call_lowering dense_int_array dense_int_elements
+        dtype_to_ir_type emit_python_callback flatten_ir_types flatten_ir_values i32_attr i64_attr ir_attribute ir_constant
+        ir_constants ir_tree_registry jaxpr_subcomp lower_fun lower_jaxpr_to_fun lower_jaxpr_to_module lowerable_effects
+        make_ir_context merge_mlir_modules module_to_bytecode module_to_string register_constant_handler
+        register_lowering shape_tensor unflatten_ir_values_like_types""",
+    "interpreters.partial_eval": """DynamicJaxprTracer JaxprTracer PartialVal dce_jaxpr dce_jaxpr_call_rule
+        dce_jaxpr_closed_call_rule dce_jaxpr_consts dce_rules trace_to_jaxpr_dynamic trace_to_jaxpr_nounits""",
+    "interpreters.pxla": "create_compile_options",
+    "interpreters.xla": "Backend apply_primitive",
+}
+
+
+@pytest.mark.parametrize("module", LISTED)
+def test_names_of_the_reference(module):
+    space = importlib.import_module(f"xlafront.{module}")
+    assert [name for name in LISTED[module].split() if not hasattr(space, name)] == []
+
+
+def test_import_loads_no_extension_point():
+    code = ("import sys, xlafront, xlafront.numpy; xlafront.numpy.ones(3) + 1\n"
+            "print([m for m in sys.modules if m.startswith(('xlafront.extend', 'xlafront.interpreters', 'xlafront.core.registries'))])")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr

@@ -29,13 +29,22 @@ thread = _Thread()
 class _InternalFiles(dict):
     """`filename -> is it one of ours`, filled on first sight."""
 
+    paths: tuple[str, ...] = (PACKAGE_DIRECTORY, "<frozen")
+
     def __missing__(self, filename: str) -> bool:
-        internal = filename.startswith((PACKAGE_DIRECTORY, "<frozen"))
+        internal = filename.startswith(self.paths)
         self[filename] = internal
         return internal
 
 
 is_internal = _InternalFiles()
+_not_the_users = _InternalFiles()  # with the libraries that asked not to be named as the place of an operation
+
+
+def exclude(path: str) -> None:
+    """Count the files under a path as a library, whose lines are not the user's."""
+    _not_the_users.paths += (path,)
+    _not_the_users.clear()
 
 
 def current_site() -> Site:
@@ -43,7 +52,7 @@ def current_site() -> Site:
     if thread.site is not None:
         return thread.site
     frame = sys._getframe(2)
-    internal = is_internal
+    internal = _not_the_users
     while internal[frame.f_code.co_filename]:
         outer = frame.f_back
         if outer is None:

@@ -179,8 +179,9 @@ def jvp(fun: Any, primals: Sequence[Any] | None = None, tangents: Sequence[Any] 
 
     Without `primals` it returns the wrapped function of `(primals, tangents)`.
 
-    >>> jvp(lambda x: [x * x], [3.0], [1.0])
-    ([9.0], [6.0])
+    >>> results, moves = jvp(lambda x: [x * x], [3.0], [1.0])
+    >>> float(moves[0])
+    6.0
     """
     from xlafront.extend.linear_util import WrappedFun, wrap_init
 

@@ -16,6 +16,10 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.registries import Registry
 from xlafront.lax.shapes import broadcast_in_dim_p, move_dim, reshape_to
 from xlafront.transforms.batching import BatchTrace as BatchTrace, BatchTracer as BatchTracer
+from xlafront.transforms.mapped_types import (
+    register_vmappable as register_vmappable,
+    unregister_vmappable as unregister_vmappable,
+)
 
 not_mapped = None
 NotMapped = type(None)

@@ -158,7 +158,8 @@ def array(attributes) -> ir.Attribute:
 def dense_i64(values, shape=None) -> ir.Attribute:
     """`dense<...> : tensor<...xi64>`, as padding and replica groups are written."""
     values = np.ascontiguousarray(values, dtype=np.int64)
-    return ir.DenseElementsAttr.get(values, type=ir.RankedTensorType.get(shape or values.shape, _i64_type))
+    kind = ir.RankedTensorType.get(shape or values.shape, _i64_type, loc=unknown_location)
+    return ir.DenseElementsAttr.get(values, type=kind)
 
 
 def dense(value: np.ndarray, shape: tuple[int, ...] | None = None) -> ir.Attribute:
@@ -183,3 +184,24 @@ def dense(value: np.ndarray, shape: tuple[int, ...] | None = None) -> ir.Attribu
 
 def line_of(code, lasti: int) -> int:
     return _jax.Traceback.code_addr2line(code, lasti)
+
+
+def bindings(name: str):
+    """A part of jaxlib's MLIR bindings: `ir`, `passmanager`, `dialects.stablehlo`."""
+    import importlib
+
+    return importlib.import_module(f"jaxlib.mlir.{name}")
+
+
+def serialize_portable(module, target: str, mixed: bool = False) -> bytes:
+    """A module, or its text or bytecode, in the form that StableHLO of version `target` can read."""
+    if isinstance(module, ir.Module):
+        module = str(module.operation.get_asm(enable_debug_info=True))
+    with context:
+        text = str(ir.Module.parse(module)).encode()
+    return _jax.mlir.serialize_portable_artifact(text, target, use_mixed_serialization=mixed)
+
+
+def deserialize_portable(artifact: bytes, into=None) -> ir.Module:
+    with (into or context):
+        return _stablehlo.deserialize_portable_artifact(into or context, artifact)

@@ -367,8 +367,11 @@ class RuleContext:
         self.set_tokens(effects, results[:len(tokens)])
         return results[len(tokens):]
 
-    def call(self, closed, operands: Sequence[ir.Value], name: str | None = None, **attributes) -> list[ir.Value]:
-        """Call a program as a function of the module, which holds it once."""
+    def call(self, closed, operands: Sequence[ir.Value], name: str | None = None, *, inlineable: bool = True, **attributes
+             ) -> list[ir.Value]:
+        """Call a program as a function of the module, which holds it once; what is not `inlineable` stays a call."""
+        if not inlineable:
+            attributes["mhlo.frontend_attributes"] = ir.DictAttr.get({"inlineable": mlir.string("false")})
         symbol = self.body.module.function_of(closed.jaxpr, closed.consts, name)
         attributes["callee"] = mlir.symbol(symbol)
         types = flat_types(closed.out_avals)

@@ -209,6 +209,31 @@ class Clients:
                               f"an error, or XLAFRONT_PLATFORMS=cpu to be silent.", stacklevel=2)
         raise PlatformError("no platform could be started")
 
+    def register(self, name: str, factory: Callable[[], Client | None], priority: int, fail_quietly: bool,
+                 experimental: bool) -> None:
+        """Add a platform whose client `factory()` makes."""
+        def make(settings) -> Client:
+            client = factory()
+            if client is None:
+                raise PlatformError("its factory returned no client")
+            return client
+
+        def available() -> bool:
+            """Platforms that may fail quietly are tried before they count."""
+            if not fail_quietly:
+                return True
+            try:
+                self.get(name, {})
+            except PlatformError:
+                return False
+            if experimental:
+                import warnings
+
+                warnings.warn(f"the platform {name!r} is experimental.", stacklevel=3)
+            return True
+
+        PLATFORMS[name] = _Platform(name, make, available, priority)
+
     def clear(self) -> None:
         with self.lock:
             self.started.clear()

@@ -15,7 +15,7 @@ from xlafront.core import errors, tracing, tree
 from xlafront.core.ir import ClosedJaxpr, eval_jaxpr
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import Trace, Tracer, current_trace
-from xlafront.transforms import calls
+from xlafront.transforms import calls, mapped_types
 from xlafront.transforms.jit import jit_p
 
 
@@ -130,12 +130,12 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
         raise TypeError(f"vmap takes a function, got {type(fun).__name__}: {fun!r}")
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
-    if not (in_axes is None or isinstance(in_axes, (int, np.integer, tuple))):
+    if not (in_axes is None or isinstance(in_axes, (int, np.integer, tuple)) or mapped_types.is_spec(in_axes)):
         raise TypeError(f"vmap takes in_axes as an integer, None or a tuple with an entry for each positional argument, got "
                         f"{in_axes!r}.")
     for axes, which in ((in_axes, "in_axes"), (out_axes, "out_axes")):
         for a in tree.leaves(axes):
-            if not isinstance(a, (int, np.integer)):
+            if not isinstance(a, (int, np.integer)) and not mapped_types.is_spec(a):
                 raise TypeError(f"vmap takes integers and None in {which}, got {a!r}.")
     name = calls.function_name(fun)
 
@@ -146,8 +146,14 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
                              f"called with {len(args)}.")
         leaves, in_tree = tree.flatten((args, kwargs))
         axes = _flat_axes(name, in_axes, args) + [0] * tree.structure(kwargs).num_leaves
-        values = []
+        values, specs = [], {}
         for i, x in enumerate(leaves):
+            if mapped_types.is_mapped_type(x):
+                mapped_types.check_spec(name, x, axes[i], "in_axes")
+                if axes[i] is not None:
+                    specs[i], axes[i] = axes[i], None
+                values.append(x)
+                continue
             if axes[i] is not None and not tracing.is_arraylike(x):
                 raise errors.not_an_array(x, f"vmap of {name}", _path(args, kwargs, i))
             values.append(tracing.as_operand(x))
@@ -157,19 +163,46 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
 
         def flat(*tracers):
             nonlocal out_tree
+            if specs:
+                trace = tracing.thread.trace
+                tracers = [mapped_types.element(trace, x, specs[i]) if i in specs else x for i, x in enumerate(tracers)]
             inner_args, inner_kwargs = in_tree.unflatten(tracers)
-            results, out_tree = calls.check_results(fun, fun(*inner_args, **inner_kwargs))
-            return results
+            out = fun(*inner_args, **inner_kwargs)
+            if not specs:
+                results, out_tree = calls.check_results(fun, out)
+                return results
+            results, out_tree = tree.flatten(out)
+            return _batches_of_mapped_types(fun, name, results, _flat_out_axes(name, out_axes, out_tree))
 
         results, result_dims = batch_flat(flat, values, dims, size, axis_name)
         wanted = _flat_out_axes(name, out_axes, out_tree)
-        return out_tree.unflatten([_place(name, x, d, w, size) for x, d, w in zip(results, result_dims, wanted)])
+        return out_tree.unflatten([x if mapped_types.is_mapped_type(x) else _place(name, x, d, w, size)
+                                   for x, d, w in zip(results, result_dims, wanted)])
 
     mapped.__name__ = getattr(fun, "__name__", name)
     mapped.__qualname__ = f"vmap({name})"
     mapped.__doc__ = fun.__doc__
     mapped.__wrapped__ = fun
     return mapped
+
+
+def _batches_of_mapped_types(fun, name, results, specs) -> list:
+    """Results of types that users registered are made of batches while their elements are still known."""
+    trace = tracing.thread.trace
+
+    def place(x, axis):
+        value, dim = trace.unwrap(x)
+        with current_trace(trace.parent):
+            return _place(name, value, dim, axis, trace.size)
+
+    batches = []
+    for x, spec in zip(results, specs):
+        if mapped_types.is_mapped_type(x):
+            mapped_types.check_spec(name, x, spec, "out_axes")
+            batches.append(x if spec is None else mapped_types.batch(trace, x, spec, place))
+        else:
+            batches += calls.check_results(fun, x)[0]
+    return batches
 
 
 def _flat_axes(name, in_axes, args) -> list:
@@ -181,7 +214,7 @@ def _flat_axes(name, in_axes, args) -> list:
 
 
 def _flat_out_axes(name, out_axes, out_tree) -> list:
-    if out_axes is None or isinstance(out_axes, (int, np.integer)):
+    if out_axes is None or isinstance(out_axes, (int, np.integer)) or mapped_types.is_spec(out_axes):
         return [out_axes] * out_tree.num_leaves
     shown = out_tree.unflatten(range(out_tree.num_leaves))
     for error in tree.prefix_errors(out_axes, shown, _is_axis):

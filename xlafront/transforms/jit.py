@@ -585,6 +585,13 @@ def _with_lists(dispatcher, fun):
     return call
 
 
+def clear_programs() -> None:
+    """Forget every compiled program; what was traced stays."""
+    for caches in list(_all_caches):
+        caches.programs.clear()
+    PjitFunctionCache.clear_all()
+
+
 def clear_caches() -> None:
     """Forget every traced and compiled function of this process."""
     for caches in list(_all_caches):

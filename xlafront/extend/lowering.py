@@ -1,0 +1,6 @@
+"""The types that lowering rules are written against."""
+
+from xlafront.interpreters.lowering_rules import LoweringRuleContext as LoweringRuleContext
+from xlafront.lowering.mlir import ir as _ir
+
+JaxIrContext = _ir.Context

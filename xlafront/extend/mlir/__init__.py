@@ -1,0 +1,62 @@
+"""MLIR for extensions: `ir`, `dialects`, `passmanager`, and modules in forms that other versions can read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_SUBMODULES = frozenset(("dialects", "ir", "passmanager"))
+
+
+def __getattr__(name: str):
+    if name in _SUBMODULES:
+        from importlib import import_module
+
+        return import_module(f"xlafront.extend.mlir.{name}")
+    raise AttributeError(f"xlafront.extend.mlir has no {name!r}")
+
+
+def serialize_portable_artifact(mlir_module: Any, target: str, use_mixed_serialization: bool = False) -> bytes:
+    """A StableHLO module, as a module, text or bytecode, in the form that StableHLO of version `target` can read.
+
+    >>> text = xf.jit(lambda x: x * 2).lower(1.0).as_text()
+    >>> artifact = serialize_portable_artifact(text, "1.0.0")
+    """
+    from xlafront.lowering import mlir
+
+    return mlir.serialize_portable(mlir_module, target, use_mixed_serialization)
+
+
+def deserialize_portable_artifact(mlir_module: bytes, context: Any = None):
+    """The module of a portable artifact.
+
+    >>> text = xf.jit(lambda x: x * 2).lower(1.0).as_text()
+    >>> module = deserialize_portable_artifact(serialize_portable_artifact(text, "1.0.0"))
+    """
+    from xlafront.lowering import mlir
+
+    return mlir.deserialize_portable(mlir_module, context)
+
+
+def hlo_to_stablehlo(computation: bytes) -> bytes:
+    """The StableHLO module, as bytecode, of a serialised HLO module.
+
+    >>> hlo = xf.jit(lambda x: x * 2).lower(1.0).compiler_ir("hlo")
+    >>> bytecode = hlo_to_stablehlo(hlo.as_serialized_hlo_module_proto())
+    """
+    from xlafront.runtime.jaxlib_compat import _jax
+
+    return _jax.mlir.hlo_to_stablehlo(computation)
+
+
+def refine_polymorphic_shapes(mlir_module: bytes, enable_shape_assertions: bool = True, validate_static_shapes: bool = True,
+                              enable_shardy: bool = False) -> bytes:
+    """A module with dynamic shapes refined from the static ones of its `main`.
+
+    >>> module = xf.jit(lambda x: x * 2).lower(1.0).compiler_ir("stablehlo")
+    >>> bytecode = refine_polymorphic_shapes(xf.interpreters.mlir.module_to_bytecode(module))
+    """
+    from xlafront.runtime.jaxlib_compat import _jax
+
+    return _jax.mlir.refine_polymorphic_shapes(
+        mlir_module, enable_shape_assertions=enable_shape_assertions, validate_static_shapes=validate_static_shapes,
+        enable_shardy=enable_shardy)

@@ -1,0 +1,7 @@
+"""The dialect `mpmd` of jaxlib's MLIR bindings."""
+
+import sys
+
+from xlafront.lowering.mlir import bindings
+
+sys.modules[__name__] = bindings("dialects.mpmd")

@@ -1,0 +1,7 @@
+"""The dialect `sdy` of jaxlib's MLIR bindings."""
+
+import sys
+
+from xlafront.lowering.mlir import bindings
+
+sys.modules[__name__] = bindings("dialects.sdy")

@@ -1,0 +1,7 @@
+"""`jaxlib.mlir.passmanager`, under a name that stays."""
+
+import sys
+
+from xlafront.lowering.mlir import bindings
+
+sys.modules[__name__] = bindings("passmanager")

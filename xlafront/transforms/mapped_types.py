@@ -1,0 +1,90 @@
+"""Types of users that `vmap` can map over: what an element of one is, and how elements make a batch again.
+
+`in_axes` and `out_axes` name the axis of such a value by an object of a type of its own, such as a dimension's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from xlafront.core.tracing import Trace
+
+
+class _MappedType(NamedTuple):
+    spec_type: type
+    to_elt: Callable
+    from_elt: Callable
+    make_iota: Callable | None
+
+
+_types: dict[type, _MappedType] = {}
+
+
+def register_vmappable(data_type: type, spec_type: type, axis_size_type: type, to_elt: Callable, from_elt: Callable,
+                       make_iota: Callable | None) -> None:
+    """Let `vmap` map over values of `data_type`, along axes that objects of `spec_type` name.
+
+    `to_elt(take, index, value, spec)` makes the element, with `take(array, axis)` for each array in the value.
+    `from_elt(stack, axis_size, element, spec)` makes the value again, with `stack(axis_size, array, axis)`. `make_iota(size)`
+    gives the numbers that `index()` is one of. `axis_size_type` is the type of the number of elements.
+
+    >>> class Row:
+    ...     def __init__(self, data):
+    ...         self.data = data
+    >>> class Along(int):
+    ...     pass
+    >>> register_vmappable(Row, Along, int, lambda take, index, row, axis: Row(take(row.data, int(axis))),
+    ...                    lambda stack, size, row, axis: Row(stack(size, row.data, int(axis))), None)
+    >>> xf.vmap(lambda row: Row(row.data * 2), Along(0), Along(0), axis_size=3)(Row(xnp.ones(3))).data.tolist()
+    [2.0, 2.0, 2.0]
+    >>> unregister_vmappable(Row)
+    """
+    _types[data_type] = _MappedType(spec_type, to_elt, from_elt, make_iota)
+
+
+def unregister_vmappable(data_type: type) -> None:
+    """Undo `register_vmappable`.
+
+    >>> register_vmappable(bytes, str, int, lambda *args: None, lambda *args: None, None)
+    >>> unregister_vmappable(bytes)
+    """
+    _types.pop(data_type, None)
+
+
+def is_mapped_type(x: Any) -> bool:
+    return type(x) in _types
+
+
+def is_spec(x: Any) -> bool:
+    return any(type(x) is mapped.spec_type for mapped in _types.values())
+
+
+def check_spec(name: str, x: Any, spec: Any, which: str) -> None:
+    """A value of a registered type is mapped as its type says, or not at all."""
+    mapped = _types[type(x)]
+    if spec is not None and type(spec) is not mapped.spec_type:
+        raise TypeError(f"vmap of {name} has {spec!r} in {which} for a value of type {type(x).__name__}, whose mapped axis is "
+                        f"named by an object of type {mapped.spec_type.__name__}.")
+
+
+def element(trace: Any, x: Any, spec: Any) -> Any:
+    """One element of a batch, for a function that `trace` maps."""
+    mapped = _types.get(type(x))
+    if mapped is None:
+        return trace.wrap(x, spec)
+
+    def index():
+        from xlafront.lax.shapes import iota
+
+        return trace.wrap((mapped.make_iota or (lambda size: iota("int32", size)))(trace.size), 0)
+
+    return mapped.to_elt(lambda array, axis: element(trace, array, axis), index, x, spec)
+
+
+def batch(trace: Trace, x: Any, spec: Any, place: Callable[[Any, Any], Any]) -> Any:
+    """The batch of which `x` is an element; `place(array, axis)` is that of an array."""
+    mapped = _types.get(type(x))
+    if mapped is None:
+        return place(x, spec)
+    return mapped.from_elt(lambda size, array, axis: batch(trace, array, axis, place), trace.size, x, spec)
