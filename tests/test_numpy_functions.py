@@ -351,3 +351,16 @@ def test_traced_as_eager(text, args):
     for a, b in zip(xf.tree.leaves(eager), xf.tree.leaves(traced)):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=2e-5, atol=2e-6)
         assert a.dtype == b.dtype
+
+
+def test_derivatives_of_sinc_and_cbrt_at_zero():
+    """The series of sinc is 1 - (pi x)^2 / 6 + (pi x)^4 / 120 - ..."""
+    second = xf.grad(xf.grad(xnp.sinc))
+    fourth = xf.grad(xf.grad(second))
+    for x in (0.0, 1e-8, -1e-20):
+        np.testing.assert_allclose([second(x), fourth(x)], [-np.pi**2 / 3, np.pi**4 / 5], 1e-5)
+    x = np.linspace(0.1, 0.22, 40, dtype="float32")  # across the border of the series
+    np.testing.assert_allclose(xnp.sinc(x), np.sinc(x), 1e-6)
+    slope = (np.cos(np.pi * x) - np.sinc(x)) / x
+    np.testing.assert_allclose(xf.vmap(xf.grad(xnp.sinc))(x), slope, 1e-5)
+    assert xf.grad(xnp.cbrt)(0.0) == np.inf and xf.grad(xnp.cbrt)(np.inf) == 0

@@ -204,7 +204,7 @@ UNARY = (
      lambda g, y, x, **_: mul(g, mul(y, sub(constant_like(x, 1), y)))),
     ("sqrt", "stablehlo.sqrt", _INEXACT, lambda g, y, x, **_: div(scale(g, x, 0.5), y)),
     ("rsqrt", "stablehlo.rsqrt", _INEXACT, lambda g, y, x, **_: mul(g, scale(div(y, x), x, -0.5))),
-    ("cbrt", "stablehlo.cbrt", "float", lambda g, y, x, **_: mul(g, scale(div(y, x), x, 1 / 3))),
+    ("cbrt", "stablehlo.cbrt", "float", lambda g, y, x, **_: mul(g, scale(reciprocal(square_(y)), x, 1 / 3))),
     ("square", None, _NUM, lambda g, y, x: mul(g, scale(x, x, 2))),
     ("abs", "stablehlo.abs", "signed float complex", _abs_derivative),
     ("sign", "stablehlo.sign", _NUM, _sign_derivative),

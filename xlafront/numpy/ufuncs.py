@@ -6,6 +6,8 @@ than one primitive are written out below.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from xlafront.core import dtypes, tracing
@@ -557,9 +559,16 @@ _ignoring_nan("fmin", PRIMITIVES["min"])
 def sinc(x, /):
     """`sin(pi x) / (pi x)`, 1 at 0."""
     [x] = promote_args_inexact("sinc", x)
-    zero = lax.eq(x, constant_like(x, 0))
-    scaled = lax.mul(where(zero, constant_like(x, 1), x), constant_like(x, np.pi))
-    return where(zero, constant_like(x, 1), lax.div(lax.sin_(scaled), scaled))
+    scaled = lax.mul(x, constant_like(x, np.pi))
+    size = lax.abs_(scaled)
+    near = lax.lt(size, constant_like(size, 0.5))
+    # The series has all derivatives at 0 right; 10 terms are exact to double precision for two of them.
+    square = lax.square_(where(near, scaled, constant_like(x, 0)))
+    series = constant_like(x, 0)
+    for k in range(9, -1, -1):
+        series = lax.add(lax.mul(series, square), constant_like(x, (-1) ** k / math.factorial(2 * k + 1)))
+    far = where(near, constant_like(x, 1), scaled)
+    return where(near, series, lax.div(lax.sin_(far), far))
 
 
 @library(static="equal_nan")
