@@ -251,6 +251,25 @@ def test_order_across_programs():
     assert calls == list(range(40))
 
 
+def test_order_within_each_thread():
+    calls = []
+    f = xf.jit(lambda who, i: io_callback(lambda who, i: calls.append((int(who), int(i))), None, who, i, ordered=True))
+    threads = [threading.Thread(target=lambda who=who: [f(who, i) for i in range(100)]) for who in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+    xf.effects_barrier()
+    for who in range(4):
+        assert [i for w, i in calls if w == who] == list(range(100))
+
+
+def test_compiled_ahead_of_time(capsys):
+    f = xf.jit(lambda x: (xf.debug.print("{}", x, ordered=True), x + 1)[1]).lower(1.0).compile()
+    assert [f(1.0), f(2.0)] == [2, 3]
+    assert lines(capsys) == ["1.0", "2.0"]
+
+
 def test_ordered_programs_inside_of_ordered_callbacks():
     calls = []
     inner = xf.jit(lambda v: io_callback(lambda v: calls.append(float(v)), None, v, ordered=True))

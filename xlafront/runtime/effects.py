@@ -48,10 +48,9 @@ def execute(executable, buffers, effects: Iterable[Any]):
     nested = thread.callbacks > 0
     if not nested:
         for effect in ordered:
-            if effect in _last:
-                _wait(_last.pop(effect), keep_failure=False)
+            _wait(_last.pop(effect, None), keep_failure=False)
         while len(_running) >= MOST_RUNNING:
-            _wait(_running.popleft())
+            _wait(_oldest())
     results = executable.execute_sharded(buffers, with_tokens=True)
     token = results.consume_token()
     _running.append(token)
@@ -60,7 +59,17 @@ def execute(executable, buffers, effects: Iterable[Any]):
     return results
 
 
+def _oldest():
+    """The token of the program that has been running longest; None where another thread has just taken the last."""
+    try:
+        return _running.popleft()
+    except IndexError:
+        return None
+
+
 def _wait(token, keep_failure: bool = True) -> None:
+    if token is None:
+        return
     try:
         token.block_until_ready()
     except Exception as e:  # told by effects_barrier: it is not the fault of the program that comes next
@@ -78,7 +87,7 @@ def effects_barrier() -> None:
         raise RuntimeError("effects_barrier was called inside of a callback, whose own end it would wait for. Call it "
                            "where the function with the callback is called.")
     while _running:
-        _wait(_running.popleft())
+        _wait(_oldest())
     _last.clear()
     failures, _failures[:] = _failures[:], []
     if failures:
