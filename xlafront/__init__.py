@@ -32,17 +32,18 @@ _PLACES = {
     "xlafront.runtime.shards": """Shard make_array_from_callback make_array_from_process_local_data
         make_array_from_single_device_arrays""",
     "xlafront.transforms.callbacks": "pure_callback",
+    "xlafront.transforms.checkpoint": "checkpoint checkpoint_policies remat",
     "xlafront.transforms.custom_jvp": "custom_jvp",
     "xlafront.transforms.custom_vjp": "custom_gradient custom_vjp",
     "xlafront.transforms.device_put": "block_until_ready copy_to_host_async device_get device_put",
     "xlafront.transforms.inspection": "eval_shape make_jaxpr named_call typeof",
     "xlafront.transforms.jit": "clear_caches jit",
     "xlafront.transforms.meshes": "make_mesh set_mesh",
-    "xlafront.transforms.ad": "grad hessian jacfwd jacobian jacrev jvp linear_transpose linearize value_and_grad vjp",
+    "xlafront.transforms.ad": "fwd_and_bwd grad hessian jacfwd jacobian jacrev jvp linear_transpose linearize value_and_grad vjp",
     "xlafront.transforms.batching": "vmap",
 }
 _MODULE_OF = {name: module for module, names in _PLACES.items() for name in names.split()}
-_SUBMODULES = frozenset("""core custom_batching custom_derivatives debug dlpack dtypes errors experimental extend
+_SUBMODULES = frozenset("""ad_checkpoint core custom_batching custom_derivatives debug dlpack dtypes errors experimental extend
     flatten_util interpreters lax nn numpy random sharding stages tree tree_util""".split())
 
 

@@ -148,6 +148,7 @@ def _batch(trace, operands, dims, *, branches):
     from xlafront.lax.elementwise import PRIMITIVES
     from xlafront.lax.shapes import broadcast_in_dim_p
 
+    select = PRIMITIVES["select_n"]
     size, name = trace.size, trace.axis_name
     (index, *values), (index_dim, *value_dims) = operands, dims
     if index_dim is None:
@@ -170,7 +171,7 @@ def _batch(trace, operands, dims, *, branches):
     found = []
     for i, branch in enumerate(branches):
         chosen = PRIMITIVES["eq"].bind(index, np.asarray(i, tracing.aval_of(index).dtype)[()])
-        own = [PRIMITIVES["select_n"].bind(spread(chosen, x), stop_gradient(x), x) if dtypes.is_inexact(tracing.aval_of(x).dtype) else x
+        own = [select.bind(spread(chosen, x), stop_gradient(x), x) if dtypes.is_inexact(tracing.aval_of(x).dtype) else x
                for x in values]
         found.append(run(batch_program(branch, marks, size, name, every)[0])(*own))
     if len(branches) == 1:
@@ -178,7 +179,7 @@ def _batch(trace, operands, dims, *, branches):
     last = np.asarray(len(branches) - 1, tracing.aval_of(index).dtype)[()]
     if len(branches) == 2:
         index = PRIMITIVES["eq"].bind(index, last)
-    return [PRIMITIVES["select_n"].bind(spread(index, xs[0]), *xs) for xs in zip(*found)], [0] * len(every)
+    return [select.bind(spread(index, xs[0]), *xs) for xs in zip(*found)], [0] * len(every)
 
 
 def _dce(used, eqn):
@@ -303,13 +304,13 @@ def join_branches(what, programs, trees, functions, names) -> list:
     for program, out_tree, f, name in zip(programs[1:], trees[1:], functions[1:], names[1:]):
         if out_tree != trees[0]:
             shown = [t.unflatten(p.out_avals) for t, p in ((trees[0], programs[0]), (out_tree, program))]
-            raise TypeError(f"{what} needs branches that return the same structure, but {_described(names[0], functions[0])} and "
-                            f"{_described(name, f)} differ {tree.first_difference(*shown)}.")
+            raise TypeError(f"{what} needs branches that return the same structure, but {_described(names[0], functions[0])} "
+                            f"and {_described(name, f)} differ {tree.first_difference(*shown)}.")
         lines = type_mismatches("result", first, program.out_avals, lambda i: tree.path_of(
             trees[0].unflatten(range(len(first))), i), f"from {names[0]}", f"from {name}")
         if lines:
-            raise TypeError(f"{what} needs branches that return the same types, but of {_described(names[0], functions[0])} and "
-                            f"{_described(name, f)} {'; '.join(lines)}. Convert with astype, or give Python scalars as arrays.")
+            raise TypeError(f"{what} needs branches that return the same types, but of {_described(names[0], functions[0])} "
+                            f"and {_described(name, f)} {'; '.join(lines)}. Convert with astype, or give Python scalars as arrays.")
     return [a.update(weak_type=all(p.out_avals[i].weak_type for p in programs)) for i, a in enumerate(first)]
 
 

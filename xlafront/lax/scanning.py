@@ -9,7 +9,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import tracing, tree
-from xlafront.core.ir import ClosedJaxpr, keeps_alive
+from xlafront.core.ir import ClosedJaxpr, Var, keeps_alive
 from xlafront.core.keys import physical
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
@@ -24,6 +24,7 @@ from xlafront.transforms.ad_core import (
     transpose_program,
 )
 from xlafront.transforms.batching import batch_program, place_axis
+from xlafront.transforms.checkpoint import split_inside
 from xlafront.transforms.programs import (
     DerivedFunction,
     active_results,
@@ -34,7 +35,6 @@ from xlafront.transforms.programs import (
     pruned,
     reorder,
     run,
-    same_type,
     split_invariant,
     trace_function,
     type_mismatches,
@@ -131,7 +131,8 @@ def _read_row(ctx, x, aval, index, length: int):
 def _write_row(ctx, y, row, aval, index, length: int):
     shape, dtype = physical(aval).shape, physical(aval).dtype
     part = ctx.op("stablehlo.reshape", [row], [((1, *shape), dtype)])
-    return ctx.op("stablehlo.dynamic_update_slice", [y, part, *_starts(ctx, index, 1 + len(shape))], [((length, *shape), dtype)])
+    starts = _starts(ctx, index, 1 + len(shape))
+    return ctx.op("stablehlo.dynamic_update_slice", [y, part, *starts], [((length, *shape), dtype)])
 
 
 # Differentiation
@@ -386,9 +387,25 @@ def _dce(used, eqn):
         effects=body.effects)
 
 
+def _split(eqn, policy):
+    """Under a checkpoint policy: what it saves inside of the body is collected, and read by the loop that recomputes."""
+    p = eqn.params
+    closed, num_consts, num_carry = p["jaxpr"], p["num_consts"], p["num_carry"]
+    split = closed.jaxpr.memoised(("split", policy), lambda: split_inside(closed, policy))
+    if not split.num_saved or eqn.effects:
+        return None
+    saved = [Var(a.update(shape=(p["length"], *a.shape))) for a in split.first.out_avals[len(eqn.outvars):]]
+    count, inputs = split.num_saved, len(eqn.invars)
+    again = reorder(split.again, [*range(count, count + num_consts + num_carry), *range(count),
+                                  *range(count + num_consts + num_carry, count + inputs)])
+    before = num_consts + num_carry
+    return (eqn.replace(outvars=[*eqn.outvars, *saved], params=p | {"jaxpr": split.first}),
+            eqn.replace(invars=[*eqn.invars[:before], *saved, *eqn.invars[before:]], params=p | {"jaxpr": again}), saved)
+
+
 scan_p = Primitive(
     "scan", multiple_results=True, memoise=False, abstract=scan_types, lower=_lower, jvp=_jvp, linearize=_linearize,
-    transpose=_transpose, dce=_dce, effects=lambda *_, jaxpr, **params: jaxpr.effects,
+    transpose=_transpose, dce=_dce, partial_eval=_split, effects=lambda *_, jaxpr, **params: jaxpr.effects,
     impl=lambda *args, **params: evaluate(scan_p, args, params, params["jaxpr"].jaxpr))
 scan_p.batch_with_axis = _batch
 

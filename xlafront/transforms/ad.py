@@ -295,6 +295,43 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
     return _dressed(with_gradient, fun, "value_and_grad")
 
 
+def fwd_and_bwd(fun: Callable, argnums: int | Sequence[int], has_aux: bool = False, jitted: bool = True
+                ) -> tuple[Callable, Callable]:
+    """Two functions for the two passes of reverse mode: `fwd(*args) -> (value, residuals)`, `bwd(residuals, ct) -> grads`.
+
+    The residuals are a pytree of arrays, so that the passes can be compiled and run apart. With `has_aux` the first gives
+    `(value, residuals, aux)`. An `argnums` that is an integer gives one gradient, a sequence a tuple.
+
+    >>> fwd, bwd = fwd_and_bwd(xnp.sin, 0)
+    >>> y, residuals = fwd(0.5)
+    >>> bwd(residuals, 1.0)
+    """
+    chosen = _argnums("fwd_and_bwd", argnums)
+    name = calls.function_name(fun)
+
+    def fwd(*args, **kwargs):
+        positions = _positions("fwd_and_bwd", name, chosen, args)
+
+        def partial(*values):
+            full = list(args)
+            for i, x in zip(positions, values):
+                full[i] = x
+            return fun(*full, **kwargs)
+
+        partial.__name__ = name
+        return vjp(partial, *[args[i] for i in positions], has_aux=has_aux)
+
+    def bwd(residuals, cotangent):
+        found = residuals(cotangent)
+        return found[0] if hasattr(argnums, "__index__") else found
+
+    if jitted:
+        from xlafront.transforms.jit import jit
+
+        return jit(fwd), jit(bwd)
+    return fwd, bwd
+
+
 def _dressed(function, fun, transform: str):
     name = calls.function_name(fun)
     function.__name__ = getattr(fun, "__name__", name)

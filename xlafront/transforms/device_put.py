@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from xlafront import lowering
 from xlafront.core import backends, keys, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
@@ -128,6 +129,24 @@ def _put_jvp(primals, tangents, *, sharding):
 
 
 device_put_p.jvp = _put_jvp
+
+
+def _lower_move(ctx, x, *, memory_kind):
+    if ctx.platform == "cpu":  # all of its memory is the host's
+        return x
+    m = lowering.mlir
+    return ctx.op("stablehlo.custom_call", [x], call_target_name=m.string("annotate_device_placement"),
+                  has_side_effect=m.boolean(True), **{"mhlo.frontend_attributes": m.ir.DictAttr.get(
+                      {"_xla_buffer_placement": m.string(memory_kind)})})
+
+
+move_memory_p = Primitive(
+    "move_memory", abstract=lambda x, *, memory_kind: x, lower=_lower_move, impl=lambda x, *, memory_kind: x,
+    jvp=lambda primals, tangents, *, memory_kind: (
+        move_memory_p.bind(primals[0], memory_kind=memory_kind),
+        tangents[0] if type(tangents[0]) is Zero else move_memory_p.bind(tangents[0], memory_kind=memory_kind)),
+    transpose=lambda ct, x, *, memory_kind: [ct],
+    batch=lambda size, xs, dims, *, memory_kind: (move_memory_p.bind(xs[0], memory_kind=memory_kind), dims[0]))
 
 
 def with_sharding_constraint(x, shardings):

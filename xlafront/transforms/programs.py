@@ -30,6 +30,14 @@ class DerivedFunction:
         self.key = key
         self.__name__ = calls.function_name(f)
 
+    def argument_names(self, in_tree) -> list[str]:
+        return _argument_names(None, in_tree)
+
+
+def _argument_names(fun: Callable | None, in_tree) -> list[str]:
+    positional = tree.unflatten(in_tree, range(in_tree.num_leaves))
+    return calls.argument_names(fun, calls.Selection(), tree.structure((positional, {})))
+
 
 def trace_function(fun: Callable, in_tree, in_avals: Sequence[AbstractValue], role: str) -> tuple[ClosedJaxpr, list, Any]:
     """`fun` of the arguments in `in_tree` as a program whose constants are leading arguments; those; the result's tree.
@@ -48,17 +56,18 @@ def trace_function(fun: Callable, in_tree, in_avals: Sequence[AbstractValue], ro
             results, out_tree = calls.check_results(fun, fun(*tree.unflatten(in_tree, tracers)))
             return results
 
-        known = calls.weak_reference(fun)
-        keywords = tree.flatten({})[1]
-        debug_info = DebugInfo(role, calls.function_name(fun), calls.function_location(fun), lambda: calls.argument_names(
-            known(), calls.Selection(), tree.structure((tree.unflatten(in_tree, range(in_tree.num_leaves)),
-                                                        tree.unflatten(keywords, ())))))
+        known = calls.weak_reference(fun)  # the caches must not keep alive what they are keyed on
+        debug_info = DebugInfo(role, calls.function_name(fun), calls.function_location(fun), lambda: _names(known(), in_tree))
         jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info)
         found = Traced(ClosedJaxpr(jaxpr, consts), out_tree, tuple(in_avals), debug_info)
         if not any(isinstance(c, tracing.Tracer) for c in consts):
             caches.traces[key] = found
     program, consts = constants_as_arguments(found.closed)
     return program, consts, found.out_tree
+
+
+def _names(fun: Callable | None, in_tree) -> list[str]:
+    return fun.argument_names(in_tree) if isinstance(fun, DerivedFunction) else _argument_names(fun, in_tree)
 
 
 def operands_of(leaves: Sequence[Any], name: str, whole: Any) -> list[Any]:

@@ -1,0 +1,183 @@
+"""Rematerialisation: the same values and derivatives as without, less kept, less memory."""
+
+import functools
+
+import numpy as np
+import pytest
+from laws import check_derivatives
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import lax
+from xlafront.ad_checkpoint import Offloadable, Recompute, Saveable, checkpoint_name, print_saved_residuals
+
+P = xf.checkpoint_policies
+POLICIES = {
+    "none": None, "everything": P.everything_saveable, "nothing": P.nothing_saveable, "dots": P.dots_saveable,
+    "unbatched dots": P.dots_with_no_batch_dims_saveable, "names": P.save_only_these_names("h"),
+    "other names": P.save_any_names_but_these("h"), "except names": P.save_anything_except_these_names("h"),
+    "both": P.save_from_both_policies(P.dots_saveable, P.save_only_these_names("h")),
+    "offload": P.save_and_offload_only_these_names(names_which_can_be_saved=["g"], names_which_can_be_offloaded=["h"],
+                                                   offload_src="device", offload_dst="pinned_host"),
+    "offload dots": P.offload_dot_with_no_batch_dims("device", "pinned_host"),
+    "own": lambda prim, *avals, **params: Saveable if prim.name == "sin" else Recompute,
+}
+
+
+def block(w, x):
+    h = checkpoint_name(x @ w, "h")
+    return xnp.sin(h) @ checkpoint_name(xnp.cos(w), "g")
+
+
+def looped(w, x):
+    return lax.scan(lambda c, _: (xnp.sin(checkpoint_name(c @ w, "h")), c.sum()), x, None, 3)
+
+
+def with_jit(w, x):
+    return xf.jit(block)(w, x) * 2
+
+
+def branching(w, x):
+    return lax.cond(x[0, 0] > 0, block, lambda w, x: x, w, x)
+
+
+FUNCTIONS = {"block": block, "scan": looped, "jit": with_jit, "cond": branching,
+             "nested": lambda w, x: xf.checkpoint(block)(w, xnp.tanh(x))}
+W, X = (np.random.default_rng(3).normal(size=(3, 3)).astype(np.float32) for _ in range(2))
+X = np.abs(X)
+
+
+def loss(f):
+    return lambda w, x: sum((y**2).sum() for y in xf.tree.leaves(f(w, x)))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_derivatives_are_those_of_the_function(name, policy):
+    f = FUNCTIONS[name]
+    plain, kept = loss(f), loss(xf.checkpoint(f, policy=POLICIES[policy]))
+    np.testing.assert_allclose(kept(W, X), plain(W, X), rtol=1e-5)
+    expected = xf.grad(plain, (0, 1))(W, X)
+    for g in (xf.grad(kept, (0, 1)), xf.jit(xf.grad(kept, (0, 1)))):
+        for found, wanted in zip(g(W, X), expected):
+            np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_second_derivatives_and_vmap(name, rng):
+    f = loss(xf.checkpoint(FUNCTIONS[name], policy=P.dots_saveable))
+    check_derivatives(xf.grad(f, (0, 1)), (W, X), rng)
+    rows = np.stack([X, X * 2])
+    batched = xf.jit(xf.vmap(xf.grad(f), (None, 0)))(W, rows)
+    for found, x in zip(batched, rows):
+        np.testing.assert_allclose(found, xf.grad(loss(FUNCTIONS[name]))(W, x), rtol=1e-4, atol=1e-4)
+
+
+def residuals(f, *args):
+    """The number of arrays that the derivative keeps besides arguments."""
+    from xlafront.transforms.checkpoint import saved_residuals
+
+    return [line for line in saved_residuals(f, *args) if "from the argument" not in line]
+
+
+@pytest.mark.parametrize("policy, kept", [("none", []), ("nothing", []), ("names", ["named 'h'"]),
+                                          ("dots", ["output of dot_general"]), ("other names", ["named 'g'"])])
+def test_what_is_kept(policy, kept):
+    f = xf.checkpoint(block, policy=POLICIES[policy])
+    found = residuals(f, W, X)
+    assert len(found) == len(kept) and all(k in line for k, line in zip(kept, found)), found
+    assert len(residuals(block, W, X)) > len(found)
+
+
+def test_the_body_of_a_scan_keeps_what_the_policy_says():
+    step = lambda c, _: (xnp.sin(checkpoint_name(c @ W, "h")), None)  # noqa: E731
+    f = lambda x, policy: lax.scan(xf.checkpoint(step, policy=policy), x, None, 5)[0].sum()  # noqa: E731
+    shapes = lambda policy: [  # noqa: E731
+        v.aval.shape for e in xf.make_jaxpr(xf.grad(f), static_argnums=1)(X, policy).eqns if e.primitive.name == "scan"
+        for v in e.outvars if v.aval.ndim == 3]
+    assert shapes(None) == [(5, 3, 3)]  # the carry
+    assert len(shapes(P.save_only_these_names("h"))) <= 2
+
+
+def test_printing(capsys):
+    print_saved_residuals(xf.checkpoint(block, policy=P.save_only_these_names("h")), W, X)
+    lines = capsys.readouterr().out.splitlines()
+    assert "f32[3,3] from the argument w" in lines
+    assert any("named 'h' from" in line and "test_checkpoint.py" in line for line in lines)
+
+
+def memory(wrap):
+    def deep(w, x):
+        for _ in range(12):
+            x = wrap(lambda x: xnp.sin(xnp.tanh(xnp.cos(x @ w)) @ w))(x)
+        return x.sum()
+
+    w, x = np.ones((32, 32), np.float32), np.ones((256, 32), np.float32)
+    return xf.jit(xf.grad(deep)).lower(w, x).compile().memory_analysis().temp_size_in_bytes
+
+
+def test_compiled_programs_need_less_memory():
+    plain, least = memory(lambda f: f), memory(xf.checkpoint)
+    dots = memory(lambda f: xf.checkpoint(f, policy=P.dots_saveable))
+    assert least < 0.5 * plain
+    assert least < dots < plain
+
+
+def test_static_arguments_and_keywords():
+    calls = []
+
+    @functools.partial(xf.checkpoint, static_argnums=(1,))
+    def f(x, power, *, scale):
+        calls.append(power)
+        assert isinstance(power, int)
+        return (x**power * scale).sum()
+
+    np.testing.assert_allclose(xf.grad(f)(xnp.arange(3.0), 3, scale=2.0), 6 * np.arange(3.0) ** 2)
+    g = xf.checkpoint(lambda x, mode: x * 2 if mode == "double" else x, static_argnames="mode")
+    assert xf.grad(lambda x: g(x, mode="double"))(1.0) == 2
+
+
+def test_effects_happen_once_forward():
+    seen = []
+
+    def f(x):
+        xf.debug.callback(lambda v: seen.append(float(v)), x)
+        return xnp.sin(x)
+
+    xf.jit(xf.grad(xf.checkpoint(f)))(1.0)
+    xf.effects_barrier()
+    assert seen == [1.0]
+
+
+def test_fwd_and_bwd():
+    f = lambda a, b: (xnp.sin(a) * b, b)  # noqa: E731
+    for jitted in (True, False):
+        fwd, bwd = xf.fwd_and_bwd(f, (0, 1), has_aux=True, jitted=jitted)
+        y, kept, aux = fwd(1.0, 2.0)
+        np.testing.assert_allclose(y, 2 * np.sin(1), rtol=1e-6)
+        assert aux == 2
+        np.testing.assert_allclose(bwd(kept, 3.0), (6 * np.cos(1), 3 * np.sin(1)), rtol=1e-6)
+        assert all(isinstance(x, xf.Array) for x in xf.tree.leaves(kept))
+    fwd, bwd = xf.fwd_and_bwd(lambda a: a**2, 0)
+    assert bwd(fwd(3.0)[1], 1.0) == 6
+
+
+def test_policies_compare_by_what_they_save():
+    assert P.save_only_these_names("a", "b") == P.save_only_these_names("b", "a") != P.save_only_these_names("a")
+    assert Offloadable("device", "pinned_host") == Offloadable("device", "pinned_host")
+
+
+@pytest.mark.parametrize("call, kind, match", [
+    (lambda: xf.checkpoint(3), TypeError, "takes a function"),
+    (lambda: xf.checkpoint(block)(W, "x"), TypeError, "x"),
+    (lambda: xf.checkpoint(block, policy="dots"), TypeError, "checkpoint_policies"),
+    (lambda: xf.checkpoint(block, concrete=True), NotImplementedError, "static_argnums"),
+    (lambda: xf.checkpoint(lambda x: "no")(1.0), TypeError, "str"),
+    (lambda: checkpoint_name(W, 3), TypeError, "string"),
+    (lambda: P.save_and_offload_only_these_names(names_which_can_be_saved=["a"], names_which_can_be_offloaded=["a"],
+                                                 offload_src="device", offload_dst="pinned_host"), ValueError, "'a'"),
+    (lambda: xf.fwd_and_bwd(block, 5)[0](W, X), TypeError, "argument 5"),
+])
+def test_bad_input(call, kind, match):
+    with pytest.raises(kind, match=match):
+        call()
