@@ -725,3 +725,65 @@ def test_optimize_remat(inner, outer):
     close(outer(xf.grad(inner(f)))(X, Y), DX)
     close(outer(xf.vmap(xf.grad(inner(f))))(XS, YS), 10 * np.cos(XS) * YS)
     close(outer(xf.grad(xf.grad(inner(f))))(X, Y), DXX)
+
+
+def test_optimize_remat_drops_forward_rules():
+    """Where residuals are not needed the function runs, in place of its forward rule."""
+    from xlafront.core.ir import ClosedJaxpr, dce_jaxpr
+
+    f = xf.custom_vjp(lambda x: xnp.sin(x))
+    f.defvjp(lambda x: (xnp.exp(x), xnp.cos(x)), lambda r, ct: (10 * r * ct,), optimize_remat=True)
+    program = xf.make_jaxpr(lambda x: xf.vjp(f, x))(X)
+    [eqn] = program.eqns
+    assert eqn.primitive is custom_derivatives.remat_opt_p
+    run = xf.core.jaxpr_as_fun(program)
+    close(run(X), (np.exp(X), np.cos(X)))
+    close(xf.jit(run)(X), (np.exp(X), np.cos(X)))
+    close(xf.vmap(run)(XS), (np.exp(XS), np.cos(XS)))
+    close(xf.grad(lambda x: run(x)[1])(X), -np.sin(X))
+    for used, expected in (([True, False], np.sin(X)), ([False, True], np.cos(X))):
+        jaxpr, _ = dce_jaxpr(program.jaxpr, used)
+        close(xf.core.jaxpr_as_fun(ClosedJaxpr(jaxpr, []))(X), [expected])
+    batched = xf.make_jaxpr(xf.vmap(run))(XS)
+    jaxpr, _ = dce_jaxpr(batched.jaxpr, [True, False])
+    close(xf.core.jaxpr_as_fun(ClosedJaxpr(jaxpr, []))(XS), [np.sin(XS)])
+    # Where nothing is dropped it is the forward rule that runs.
+    close(xf.jit(lambda x: xf.vjp(f, x)[0])(X), np.exp(X))
+
+
+LOOPS = {
+    "scan": lambda f, x: xf.lax.scan(lambda c, k: (f(c) * k, f(k) * c), x, xnp.arange(1.0, 4.0) * x),
+    "fori_loop": lambda f, x: xf.lax.fori_loop(0, 3, lambda i, c: f(c) * x, x),
+    "cond": lambda f, x: xf.lax.cond(x > 0.5, f, lambda x: x * f(2 * x), x),
+    "map": lambda f, x: xf.lax.map(f, xnp.arange(3.0) * x),
+}
+
+
+def unrolled(name, f, x):
+    if name == "scan":
+        c, ys = x, []
+        for k in (1.0, 2.0, 3.0):
+            c, y = f(c) * (k * x), f(k * x) * c
+            ys.append(y)
+        return c, ys
+    if name == "fori_loop":
+        c = x
+        for _ in range(3):
+            c = f(c) * x
+        return c
+    return f(x) if name == "cond" else [f(k * x) for k in (0.0, 1.0, 2.0)]
+
+
+@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("f", [lambda x: forward(x, 0.1), lambda x: reverse(x, 0.1)], ids=["custom_jvp", "custom_vjp"])
+def test_loops_and_branches(name, f):
+    """A loop keeps the rules, for derivatives of every order: as the same steps written out do."""
+    def total(run):
+        return lambda x: sum(xnp.sum(v) for v in xf.tree.leaves(run(f, x)))
+
+    looped, plain = total(LOOPS[name]), total(functools.partial(unrolled, name))
+    close(looped(X), plain(X))
+    close(xf.grad(looped)(X), xf.grad(plain)(X))
+    close(xf.jit(xf.grad(xf.grad(looped)))(X), xf.grad(xf.grad(plain))(X), 1e-4)
+    xs = np.float32([0.6, 0.9])
+    close(xf.vmap(xf.grad(looped))(xs), xf.vmap(xf.grad(plain))(xs))

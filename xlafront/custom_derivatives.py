@@ -13,6 +13,7 @@ from xlafront.transforms.custom_vjp import (
     custom_vjp_call_p as custom_vjp_call_p,
     custom_vjp_primal_tree_values as custom_vjp_primal_tree_values,
 )
+from xlafront.transforms.custom_vjp_remat import remat_opt_p as remat_opt_p
 from xlafront.transforms.linear_calls import (
     closure_convert as closure_convert,
     linear_call as linear_call,

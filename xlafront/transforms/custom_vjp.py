@@ -24,8 +24,10 @@ from xlafront.transforms.custom_calls import (
     batch_in_front,
     closed_over,
     leaked_in_rule,
+    run_of,
 )
 from xlafront.transforms.custom_jvp import SymbolicZero
+from xlafront.transforms.custom_vjp_remat import forward_or_function
 
 
 class CustomVJPPrimal:
@@ -341,15 +343,18 @@ def _batched_pullback(trace, pullback, residual_dims, in_dims):
     return batched
 
 
-def _jvp(primals, tangents, *, fwd, bwd, num_consts, symbolic_zeros, name, **params):
+def _jvp(primals, tangents, *, fwd, bwd, num_consts, symbolic_zeros, optimize_remat, name, **params):
     if any(type(t) is not Zero for t in tangents[:num_consts]):
         raise closed_over("custom_vjp", name)
-    primals, tangents = primals[num_consts:], tangents[num_consts:]
+    consts, primals, tangents = primals[:num_consts], primals[num_consts:], tangents[num_consts:]
     active = [type(t) is not Zero for t in tangents]
     trace = tracing.thread.trace
     # The forward rule works on values alone: outside of the program in tangents.
     with tracing.current_trace(trace.parent if isinstance(trace, LinearTrace) else trace):
-        outs, residuals, pullback = fwd(primals, active)
+        if optimize_remat and tracing.is_tracing():
+            outs, residuals, pullback = forward_or_function(fwd, run_of(params), consts, primals, active, name)
+        else:
+            outs, residuals, pullback = fwd(primals, active)
     out_avals = tuple([tracing.aval_of(x).to_tangent_aval() for x in outs])
     found = custom_lin_p.bind(
         *residuals, *[t for t in tangents if type(t) is not Zero], num_res=len(residuals), bwd=Rule(pullback, bwd),
