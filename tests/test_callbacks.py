@@ -70,6 +70,23 @@ def test_arguments_outlive_the_call():
     assert [float(a.sum()) for a in kept] == [100.0 * i for i in range(5)]
 
 
+@both_ways
+def test_arrays_of_the_user_are_copied(way):
+    buffer, argument, kept = np.zeros(64, F32), np.zeros(64, F32), []
+
+    def fill(x):
+        kept.append(x)
+        buffer[:] += 1
+        return buffer
+
+    f = way(lambda x: xf.pure_callback(fill, xf.ShapeDtypeStruct((64,), F32), x))
+    results = []
+    for i in range(3):
+        argument[:] = i
+        results.append(f(argument).block_until_ready())
+    assert [float(x[0]) for x in results] == [1, 2, 3] and [float(x[0]) for x in kept] == [0, 1, 2]
+
+
 VMAP_SHAPES = {"sequential": [((3,), ())] * 4, "sequential_unrolled": [((3,), ())] * 4, "expand_dims": [((4, 3), (1,))],
                "broadcast_all": [((4, 3), (4,))], "legacy_vectorized": [((4, 3), ())]}
 

@@ -129,7 +129,7 @@ def _log():
 def _run_now(*args, callback, result_avals, device, user: str) -> list[Any]:
     """The callback on concrete arrays."""
     cpu = _cpu_sharding()
-    values = [put(x, tracing.aval_of(x), cpu, True) for x in args]
+    values = [put(put_leaf(x, None), tracing.aval_of(x), cpu, True) for x in args]
     try:
         results = [callback.check(i, x, aval) for i, (x, aval) in enumerate(zip(callback(*values), result_avals))]
     except errors.JaxRuntimeError:
@@ -140,7 +140,8 @@ def _run_now(*args, callback, result_avals, device, user: str) -> list[Any]:
         if device is None and type(x) is ArrayImpl and x.committed and x.sharding.num_devices == 1:
             device = x.sharding._device
     sharding = single_device(backends.default_device() if device is None else device)
-    return [put(x, aval, sharding, device is not None) for x, aval in zip(results, result_avals)]
+    # Copied: the function may change its array later.
+    return [put(np.array(x), aval, sharding, device is not None) for x, aval in zip(results, result_avals)]
 
 
 def _device_index(ctx, device) -> int:
