@@ -292,7 +292,7 @@ def to_real(d) -> np.dtype:
 
 
 def tangent_dtype(d):
-    return d if is_extended(d) or is_inexact(d) else float0
+    return d if not is_extended(d) and is_inexact(d) else float0
 
 
 # Promotion
