@@ -21,6 +21,7 @@ from xlafront.lax.derived import (
     reduce_p as reduce_p,
     select as select,
     split as split,
+    split_p as split_p,
     stack as stack,
     stop_gradient as stop_gradient,
     stop_gradient_p as stop_gradient_p,
@@ -106,6 +107,11 @@ from xlafront.lax.shapes import (
     squeeze_p as squeeze_p,
     transpose as transpose,
     transpose_p as transpose_p,
+)
+from xlafront.lax.solves import (
+    custom_linear_solve as custom_linear_solve,
+    custom_root as custom_root,
+    linear_solve_p as linear_solve_p,
 )
 from xlafront.lax.sorting import (
     sort as sort,
