@@ -300,19 +300,33 @@ def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Sequence[bool], instantiate: bool | Se
     outvars = [v for v, used in zip(jaxpr.outvars, used_outputs) if used]
     live = {v for v in outvars if type(v) is not Literal}
     kept: list[JaxprEqn] = []
-    for eqn in reversed(jaxpr.eqns):
-        used = [v in live for v in eqn.outvars]
-        if not any(used) and not keeps_alive(eqn.effects):
+    for eqn in reversed(jaxpr.eqns):  # Hot: every program that is compiled comes through here.
+        results, rule = eqn.outvars, eqn.primitive.dce
+        if live.isdisjoint(results) and not (eqn.effects and keeps_alive(eqn.effects)):
             continue
-        rule = eqn.primitive.dce
         if rule is not None:
-            eqn = rule(used, eqn)
+            eqn = rule([v in live for v in results], eqn)
             if eqn is None:
                 continue
         kept.append(eqn)
-        live.update(v for v in eqn.invars if type(v) is not Literal)
+        live.update([v for v in eqn.invars if type(v) is not Literal])
     kept.reverse()
     used_inputs = [v in live or bool(keep) for v, keep in zip(jaxpr.invars, instantiate)]
     invars = [v for v, used in zip(jaxpr.invars, used_inputs) if used]
     effects = frozenset().union(*(eqn.effects for eqn in kept)) if kept else no_effects
     return jaxpr.replace(invars=invars, outvars=outvars, eqns=kept, effects=effects), used_inputs
+
+
+def dce_closed(closed: ClosedJaxpr, used_outputs: Sequence[bool], instantiate: bool | Sequence[bool] = False
+               ) -> tuple[ClosedJaxpr, list[bool]]:
+    """As `dce_jaxpr`; the same program pruned in the same way is one program."""
+    keep = instantiate if isinstance(instantiate, bool) else tuple(instantiate)
+
+    def make():
+        jaxpr, used_inputs = dce_jaxpr(closed.jaxpr, used_outputs, instantiate)
+        unchanged = len(jaxpr.eqns) == len(closed.jaxpr.eqns) and all(used_outputs) and all(used_inputs) and all(
+            x is y for x, y in zip(jaxpr.eqns, closed.jaxpr.eqns))
+        return closed.jaxpr if unchanged else jaxpr, used_inputs
+
+    jaxpr, used_inputs = closed.jaxpr.memoised(("dce", tuple(used_outputs), keep), make)
+    return ClosedJaxpr(jaxpr, closed.consts), used_inputs

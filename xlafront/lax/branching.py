@@ -9,7 +9,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import dtypes, tracing, tree
-from xlafront.core.ir import ClosedJaxpr, Var
+from xlafront.core.ir import ClosedJaxpr, Var, dce_closed
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
@@ -21,7 +21,6 @@ from xlafront.transforms.programs import (
     active_results,
     evaluate,
     operands_of,
-    pruned,
     run,
     same_type,
     trace_function,
@@ -186,11 +185,11 @@ def _dce(used, eqn):
     branches = eqn.params["branches"]
     if not any(used) and not any(b.effects for b in branches):
         return None
-    flags = [pruned(b, used)[1] for b in branches]
+    flags = [dce_closed(b, used)[1] for b in branches]
     kept = [any(marks) for marks in zip(*flags)]
     if all(kept) and all(used):
         return eqn
-    programs = tuple(pruned(b, used, kept)[0] for b in branches)
+    programs = tuple(dce_closed(b, used, kept)[0] for b in branches)
     return eqn.replace(invars=[eqn.invars[0], *[v for v, k in zip(eqn.invars[1:], kept) if k]],
                        outvars=[v for v, u in zip(eqn.outvars, used) if u], params={"branches": programs})
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import dtypes, tracing, tree
-from xlafront.core.ir import ClosedJaxpr
+from xlafront.core.ir import ClosedJaxpr, dce_closed
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero
@@ -24,7 +24,6 @@ from xlafront.transforms.programs import (
     evaluate,
     fixpoint,
     operands_of,
-    pruned,
     reorder,
     run,
     trace_function,
@@ -180,10 +179,10 @@ def _dce(used, eqn):
     p = eqn.params
     condition, body = p["cond_jaxpr"], p["body_jaxpr"]
     cond_nconsts, body_nconsts = p["cond_nconsts"], p["body_nconsts"]
-    _, read = pruned(condition, [True])
+    _, read = dce_closed(condition, [True])
     wanted = [a or b for a, b in zip(used, read[cond_nconsts:])]
-    carry = fixpoint(wanted, lambda flags: pruned(body, flags)[1][body_nconsts:])
-    program, kept = pruned(body, carry, [i >= body_nconsts and carry[i - body_nconsts] for i in range(len(body.in_avals))])
+    carry = fixpoint(wanted, lambda flags: dce_closed(body, flags)[1][body_nconsts:])
+    program, kept = dce_closed(body, carry, [i >= body_nconsts and carry[i - body_nconsts] for i in range(len(body.in_avals))])
     if all(carry) and all(kept):
         return eqn
     condition = reorder(condition, [*range(cond_nconsts), *[cond_nconsts + i for i, keep in enumerate(carry) if keep]])

@@ -9,7 +9,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import tracing, tree
-from xlafront.core.ir import ClosedJaxpr, Var, keeps_alive
+from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, keeps_alive
 from xlafront.core.keys import physical
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
@@ -32,7 +32,6 @@ from xlafront.transforms.programs import (
     evaluate,
     fixpoint,
     operands_of,
-    pruned,
     reorder,
     run,
     split_invariant,
@@ -311,7 +310,7 @@ class _BackwardBody:
             stays = [i for i, lin in enumerate(linear) if not lin]
             program = inner.replace(outvars=[*[inner.outvars[i - num_consts] for i in walking],
                                              *[inner.invars[i] for i in walking]])
-            program, _ = pruned(ClosedJaxpr(program, jaxpr.consts), [True] * (2 * len(walking)), True)
+            program, _ = dce_closed(ClosedJaxpr(program, jaxpr.consts), [True] * (2 * len(walking)), True)
             self.walk = reorder(program, stays)
         outputs = [i for i, lin in enumerate(lin_carry) if lin] + [num_carry + i for i, g in enumerate(given) if g]
         backward, _ = transpose_program(reorder(jaxpr, None, outputs), tuple(linear), (True,) * len(outputs), True)
@@ -373,10 +372,10 @@ def _dce(used, eqn):
     ys = used[num_carry:]
 
     def grow(carry):
-        return pruned(closed, [*carry, *ys])[1][num_consts:num_consts + num_carry]
+        return dce_closed(closed, [*carry, *ys])[1][num_consts:num_consts + num_carry]
 
     carry = fixpoint(used[:num_carry], grow)
-    body, kept = pruned(closed, [*carry, *ys], [i >= num_consts and i < num_consts + num_carry and carry[i - num_consts]
+    body, kept = dce_closed(closed, [*carry, *ys], [i >= num_consts and i < num_consts + num_carry and carry[i - num_consts]
                                                 for i in range(len(closed.in_avals))])
     if all(kept) and all(carry) and all(ys) and len(body.eqns) == len(closed.eqns):
         return eqn

@@ -216,7 +216,7 @@ def _softmax(x, where, axis):
     [x] = promote_args_inexact("softmax", x)
     axes = _axes(axis, x, "softmax")
     # The largest element is subtracted for range only: it does not count for the derivative.
-    top = _constant(xnp.max(x, axes, where=where, initial=-np.inf, keepdims=True))
+    top = xnp.max(_constant(x), axes, where=where, initial=-np.inf, keepdims=True)
     raised = xnp.exp(x - top)
     if where is not None:
         raised = xnp.where(where, raised, 0)
@@ -238,7 +238,7 @@ def softmax(x, axis=-1, where=None):
 def _log_softmax(x, where, axis):
     [x] = promote_args_inexact("log_softmax", x)
     axes = _axes(axis, x, "log_softmax")
-    shifted = x - _constant(xnp.max(x, axes, where=where, initial=-np.inf, keepdims=True))
+    shifted = x - xnp.max(_constant(x), axes, where=where, initial=-np.inf, keepdims=True)
     result = shifted - xnp.log(xnp.sum(xnp.exp(shifted), axes, where=where, keepdims=True))
     return result if where is None else xnp.where(where, result, -np.inf)
 
@@ -258,9 +258,9 @@ def _logsumexp(a, b, where, axis, keepdims, return_sign):
     if where is not None:
         a = xnp.where(where, a, -np.inf)
     axes = _axes(axis, a, "logsumexp")
-    real = xnp.real(a)
+    real = xnp.real(_constant(a))
     top = xnp.max(real, axes, keepdims=True, initial=-np.inf)
-    top = _constant(xnp.where(xnp.isfinite(top), top, 0))
+    top = xnp.where(xnp.isfinite(top), top, 0)
     terms = xnp.exp(a - top)
     if b is not None:
         terms = xnp.where(b != 0, terms * b, 0)

@@ -8,6 +8,7 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
 from xlafront.lax import shapes as lax
+from xlafront.lax.derived import split_p
 from xlafront.lax.elementwise import PRIMITIVES, as_type
 from xlafront.lax.shapes import canonical_axes, canonical_axis
 from xlafront.numpy.promotion import (
@@ -339,7 +340,9 @@ def _split(name, ary, indices_or_sections, axis, even):
 def _split_kernel(ary, bounds, axis):
     ary = unwrap(ary)
     dims = np.shape(ary)
-    parts = []
+    if all(start <= stop for start, stop in zip(bounds, bounds[1:])):
+        return list(split_p.bind(ary, sizes=tuple(np.diff(bounds).tolist()), axis=axis))
+    parts = []  # of bounds that go back
     for start, limit in zip(bounds, bounds[1:]):
         starts, limits = [0] * len(dims), list(dims)
         starts[axis], limits[axis] = start, max(start, limit)

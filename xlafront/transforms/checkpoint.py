@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from xlafront.core import errors, source, tracing, tree
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, keeps_alive
+from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, dce_closed, keeps_alive
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
@@ -20,7 +20,7 @@ from xlafront.transforms import calls
 from xlafront.transforms.ad_core import jvp_program, linearize_program, transpose_program
 from xlafront.transforms.batching import batch_program
 from xlafront.transforms.jit import jit_p
-from xlafront.transforms.programs import DerivedFunction, evaluate, pruned, run, trace_function
+from xlafront.transforms.programs import DerivedFunction, evaluate, run, trace_function
 
 # What a policy may say of an operation's results; True and False mean the first two.
 
@@ -82,11 +82,11 @@ def split_by_policy(closed: ClosedJaxpr, policy: Callable | None, recomputed: Se
                 saved.append(away)
     later = jaxpr.replace(invars=[*saved, *jaxpr.invars], eqns=again,
                           outvars=[v for v, r in zip(jaxpr.outvars, recomputed) if r])
-    later_closed, used = pruned(ClosedJaxpr(later, closed.consts), [True] * len(later.outvars),
+    later_closed, used = dce_closed(ClosedJaxpr(later, closed.consts), [True] * len(later.outvars),
                                 [False] * len(saved) + [True] * len(jaxpr.invars))
     saved = [v for v, u in zip(saved, used) if u]
     now = jaxpr.replace(eqns=first, outvars=[*[v for v, r in zip(jaxpr.outvars, recomputed) if not r], *saved])
-    now_closed, _ = pruned(ClosedJaxpr(now, closed.consts), [True] * len(now.outvars), True)
+    now_closed, _ = dce_closed(ClosedJaxpr(now, closed.consts), [True] * len(now.outvars), True)
     return _Split(now_closed, later_closed, len(saved))
 
 
@@ -185,7 +185,7 @@ class _Plan:
 
         program = tracing.trace_to_closed_jaxpr(linear, [*saved_avals, *inputs, *moving], jaxpr.debug_info)
         keep = [True] * len(saved_avals) + [False] * len(inputs) + [True] * len(moving)
-        self.linear, used = pruned(program, [True] * len(program.out_avals), keep)
+        self.linear, used = dce_closed(program, [True] * len(program.out_avals), keep)
         self.read = used[len(saved_avals):len(saved_avals) + len(inputs)]
 
 
@@ -219,7 +219,7 @@ def _batch(trace, operands, dims, *, jaxpr, **params):
 
 def _dce(used, eqn):
     closed = eqn.params["jaxpr"]
-    program, kept = pruned(closed, used)
+    program, kept = dce_closed(closed, used)
     if not any(used) and not keeps_alive(program.effects):
         return None
     if all(used) and all(kept):

@@ -16,13 +16,14 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import avals, backends, keys, tracing, tree
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, Literal, eval_jaxpr
+from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, dce_closed, dce_jaxpr, eval_jaxpr, keeps_alive
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import filtered
 from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl, put
 from xlafront.runtime.execute import CompileRequest, Program, compile_module, compile_options
 from xlafront.runtime.jaxlib_compat import PjitFunctionCache, pjit
+from xlafront.runtime.topologies import is_elsewhere
 from xlafront.transforms import calls, placement
 from xlafront.transforms.calls import Call, Selection
 
@@ -310,11 +311,10 @@ class LoweredProgram:
     def __init__(self, name, closed, spots, donated, out_shardings, options, traced):
         jaxpr = closed.jaxpr
         self.name, self.closed, self.spots, self.options, self.traced = name, closed, spots, options, traced
-        self.kept = [True] * len(jaxpr.invars) if options.keep_unused or jaxpr.effects else _read_inputs(jaxpr)
+        kept_jaxpr, self.kept = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), options.keep_unused or bool(jaxpr.effects))
         self.const_values = [placement.inline_constant(c) for c in closed.consts]
         self.donated = donated
         self.client = spots.devices[0].client
-        kept_jaxpr = jaxpr.replace(invars=[v for v, keep in zip(jaxpr.invars, self.kept) if keep])
         hoisted = [c for c, value in zip(closed.consts, self.const_values) if value is None]
         self.const_args = [self._place_constant(c) for c in hoisted]
         self.shardings = placement.ProgramShardings(spots, out_shardings, self.kept, len(hoisted), jaxpr)
@@ -332,6 +332,8 @@ class LoweredProgram:
             sharding_context=self.shardings)
 
     def _place_constant(self, value):
+        if is_elsewhere(self.client):
+            return None  # the program will not run
         aval = keys.physical(tracing.aval_of(value))
         return put(keys.words_of(value), aval, self.spots.replicated(), True)
 
@@ -357,12 +359,6 @@ class LoweredProgram:
             out_committed=self.spots.committed, kept=self.kept, const_args=self.const_args, effects=self.closed.effects)
 
 
-def _read_inputs(jaxpr: Jaxpr) -> list[bool]:
-    read = {v for eqn in jaxpr.eqns for v in eqn.invars if type(v) is not Literal}
-    read.update(v for v in jaxpr.outvars if type(v) is not Literal)
-    return [v in read for v in jaxpr.invars]
-
-
 def _log():
     import logging
 
@@ -377,24 +373,21 @@ def _signature_text(in_avals) -> str:
 
 
 def _jit_dce(used: list[bool], eqn):
-    from xlafront.core.ir import dce_jaxpr, keeps_alive
-
-    closed = eqn.params["jaxpr"]
-    if all(used):
+    closed, used_inputs = dce_closed(eqn.params["jaxpr"], used)
+    if closed.jaxpr is eqn.params["jaxpr"].jaxpr:
         return eqn
-    jaxpr, used_inputs = dce_jaxpr(closed.jaxpr, used)
-    if not any(used) and not keeps_alive(jaxpr.effects):
+    if not any(used) and not keeps_alive(closed.effects):
         return None
 
     def pick(items):
         return tuple(x for x, keep in zip(items, used_inputs) if keep)
 
     params = eqn.params | {
-        "jaxpr": ClosedJaxpr(jaxpr, closed.consts), "donated_invars": pick(eqn.params["donated_invars"]),
+        "jaxpr": closed, "donated_invars": pick(eqn.params["donated_invars"]),
         "in_shardings": pick(eqn.params["in_shardings"]),
         "out_shardings": tuple(s for s, keep in zip(eqn.params["out_shardings"], used) if keep)}
     return eqn.replace(invars=list(pick(eqn.invars)), outvars=[v for v, keep in zip(eqn.outvars, used) if keep],
-                       params=params, effects=jaxpr.effects)
+                       params=params, effects=closed.effects)
 
 
 def _jit_lower(ctx, *operands, jaxpr, name, inline, in_shardings, out_shardings, **_):

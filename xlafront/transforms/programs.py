@@ -13,7 +13,7 @@ import numpy as np
 
 from xlafront.core import dtypes, tracing, tree
 from xlafront.core.avals import AbstractValue
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, dce_jaxpr, eval_jaxpr
+from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, eval_jaxpr
 from xlafront.core.primitive import Primitive
 from xlafront.runtime import config
 from xlafront.transforms import calls
@@ -204,13 +204,6 @@ def split_invariant(closed: ClosedJaxpr, constant: Sequence[bool], wanted: Seque
                            outvars=[*[v for v, h in zip(jaxpr.outvars, hoisted) if h], *passed])
     rest = jaxpr.replace(invars=[*passed, *jaxpr.invars], eqns=late, outvars=left)
     return ClosedJaxpr(before, closed.consts), ClosedJaxpr(rest, closed.consts), hoisted
-
-
-def pruned(closed: ClosedJaxpr, used_outputs: Sequence[bool], keep: bool | Sequence[bool] = False
-           ) -> tuple[ClosedJaxpr, list[bool]]:
-    """Dead-code elimination of a program with its constants."""
-    jaxpr, used = dce_jaxpr(closed.jaxpr, used_outputs, keep)
-    return ClosedJaxpr(jaxpr, closed.consts), used
 
 
 # Outside of any trace
