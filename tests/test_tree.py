@@ -34,6 +34,12 @@ def test_round_trips():
     assert tree.leaves(ordered) == [1, 2] and tree.leaves(collections.defaultdict(int, z=1, a=2)) == [2, 1]
 
 
+def test_leaves_by_keyword():
+    leaves, structure = tree_util.tree_flatten({"a": (1, 2), "b": 3}, is_leaf=lambda x: isinstance(x, tuple))
+    assert leaves == [(1, 2), 3] and structure.num_leaves == 2
+    assert xf.tree.flatten([1, None], is_leaf=lambda x: x is None)[0] == [1, None]
+
+
 def test_paths():
     paths = [tree_util.keystr(path) for path, _ in tree.leaves_with_path(T)]
     assert paths == ["['a'].x", "['a'].y['c']", "['b'][0]", "['b'][1][0]"]

@@ -181,6 +181,24 @@ def test_rules_that_take_the_mapped_axis():
     assert seen == [("i", 4, (0,)), ("j", 4, (0,))]
 
 
+def test_python_numbers_reach_rules_with_shape_and_dtype():
+    p = extend_core.Primitive("typed")
+    seen = []
+
+    def look(*values):
+        seen.append([(v.shape, str(v.dtype)) for v in values])
+
+    p.def_impl(lambda x, y: (look(x, y), x * y)[1])
+    ad.primitive_jvps[p] = lambda primals, tangents: (
+        look(*primals), (p.bind(*primals), ad.instantiate_zeros(tangents[0]) * primals[1]))[1]
+    batching.primitive_batchers[p] = lambda args, dims: (look(*args), (p.bind(*args), dims[0]))[1]
+    assert p.bind(2, 3.0) == 6.0
+    assert float(xf.jvp(lambda x: p.bind(x, 3.0), (2.0,), (1.0,))[1]) == 3.0
+    np.testing.assert_array_equal(xf.vmap(lambda x: p.bind(x, 3.0))(xnp.ones(2)), [3.0, 3.0])
+    assert seen[0] == [((), "int32"), ((), "float32")]
+    assert seen[1:] == [[((), "float32")] * 2] * 2 + [[((2,), "float32"), ((), "float32")]] * 2
+
+
 # Reusing and replacing the rules of the library
 
 

@@ -3,7 +3,7 @@
 from xlafront.core.tree import (
     all as all,
     broadcast as broadcast,
-    flatten as flatten,
+    flatten_tree as flatten,
     flatten_with_path as flatten_with_path,
     leaves as leaves,
     leaves_with_path as leaves_with_path,

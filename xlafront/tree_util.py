@@ -4,6 +4,8 @@ from xlafront.core.tree import (
     DictKey as DictKey,
     FlattenedIndexKey as FlattenedIndexKey,
     GetAttrKey as GetAttrKey,
+    KeyEntry as KeyEntry,
+    KeyPath as KeyPath,
     Partial as Partial,
     PyTreeDef as PyTreeDef,
     SequenceKey as SequenceKey,
@@ -11,9 +13,9 @@ from xlafront.core.tree import (
     all_leaves as all_leaves,
     broadcast as tree_broadcast,
     default_registry as default_registry,
-    flatten as tree_flatten,
     flatten_one_level as flatten_one_level,
     flatten_one_level_with_keys as flatten_one_level_with_keys,
+    flatten_tree as tree_flatten,
     flatten_with_path as tree_flatten_with_path,
     is_tree_node as is_tree_node,
     keystr as keystr,
@@ -38,7 +40,7 @@ from xlafront.core.tree import (
 )
 
 __all__ = [
-    "DictKey", "FlattenedIndexKey", "GetAttrKey", "Partial", "PyTreeDef", "SequenceKey", "all_leaves",
+    "DictKey", "FlattenedIndexKey", "GetAttrKey", "KeyEntry", "KeyPath", "Partial", "PyTreeDef", "SequenceKey", "all_leaves",
     "default_registry", "flatten_one_level", "flatten_one_level_with_keys", "is_tree_node", "keystr",
     "register_dataclass", "register_pytree_node", "register_pytree_node_class", "register_pytree_with_keys",
     "register_pytree_with_keys_class", "register_static", "tree_all", "tree_broadcast", "tree_flatten",

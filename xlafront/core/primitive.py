@@ -7,6 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from xlafront.core import tracing
+from xlafront.core.ir import subprograms
+from xlafront.core.tracing import VaryingMismatch
+from xlafront.core.dtypes import python_scalar_dtypes
 
 # Every primitive there is, for the registries of `xlafront.interpreters`, which are views over the records.
 known_primitives: weakref.WeakSet[Primitive] = weakref.WeakSet()
@@ -44,6 +47,8 @@ class Primitive:
     batch_with_axis: Callable | None = None
     # For collectives: the operation over the axis that vmap names, (trace, operands, dims, **params) -> (results, dims).
     over_axis: Callable | None = None
+    # Whether `abstract` says over which axes of a `shard_map` the results vary: else over those that an operand does.
+    own_vma = False
     ref_primitive = False
     is_high = staticmethod(lambda *avals, **params: False)
 
@@ -77,15 +82,32 @@ class Primitive:
                                       f"results. Give it one with {self.name}.def_abstract_eval(rule), where rule(*avals, "
                                       f"**params) returns the type of the result.")
         if not self.memoise:
-            return self.abstract(*avals, **params)
+            return self.types_of(avals, params)
         key = (avals, *params.items()) if params else avals
         try:
             return self.types[key]
         except KeyError:
-            result = self.types[key] = self.abstract(*avals, **params)
+            result = self.types[key] = self.types_of(avals, params)
             return result
         except TypeError:  # a parameter that cannot be hashed
-            return self.abstract(*avals, **params)
+            return self.types_of(avals, params)
+
+    def types_of(self, avals: tuple, params: dict[str, Any]):
+        """`abstract`; inside of a `shard_map` results vary over the axes that the operands do, which must be the same."""
+        types = self.abstract(*avals, **params)
+        for aval in avals:
+            if aval.vma:
+                break
+        else:
+            return types
+        if self.own_vma or next(subprograms(params), None) is not None:
+            return types
+        joint = frozenset().union(*[aval.vma for aval in avals])
+        if any([aval.vma != joint for aval in avals]):
+            raise VaryingMismatch(joint)
+        if self.multiple_results:
+            return [t.update(vma=joint) for t in types]
+        return types.update(vma=joint)
 
     def lowering_for(self, platform: str) -> Callable:
         rule = self.lowerings.get(platform) or self.lowerings.get(None)
@@ -100,7 +122,11 @@ class Primitive:
 
     def def_impl(self, impl):
         """Say how the primitive runs outside of compiled code; usable as a decorator."""
-        self.impl = impl
+        def run(*args, **params):
+            # Numbers with a shape and a dtype, as in compiled code.
+            return impl(*[tracing.aval_of(x).dtype.type(x) if type(x) in python_scalar_dtypes else x for x in args], **params)
+
+        self.impl = run
         self.eager.clear()
         return impl
 

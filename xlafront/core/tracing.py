@@ -52,6 +52,11 @@ class Trace:
     def is_valid(self) -> bool:
         return self.alive
 
+    @property
+    def main(self) -> Trace:
+        """What tells the tracers of one transformation from those of another."""
+        return self
+
 
 class EvalTrace(Trace):
     """Runs operations at once. `apply` is set by the eager path of the layer above."""
@@ -81,6 +86,38 @@ class _Thread(threading.local):
 
 
 thread = _Thread()
+
+
+class MeshAxis(tuple):
+    """A named axis in scope that is one of a mesh: `(name, size)`, and whether types say which values vary along it."""
+
+    checked: bool
+
+    def __new__(cls, name, size: int, checked: bool):
+        axis = super().__new__(cls, (name, size))
+        axis.checked = checked
+        return axis
+
+    def __eq__(self, other):
+        return type(other) is MeshAxis and tuple.__eq__(self, other) and self.checked == other.checked
+
+    def __ne__(self, other):
+        return not self == other
+
+    def __hash__(self):
+        return hash((tuple.__hash__(self), self.checked))
+
+
+def checked_axes() -> frozenset:
+    """The named axes in scope along which types say what varies."""
+    found = {}
+    for axis in thread.axes:
+        found[axis[0]] = type(axis) is MeshAxis and axis.checked
+    return frozenset(name for name, checked in found.items() if checked)
+
+
+class VaryingMismatch(Exception):
+    """Operands vary along different axes of a mesh; `args[0]` is all of them."""
 
 
 class current_trace:
@@ -360,6 +397,8 @@ class StagingTrace(Trace):
 
     __slots__ = ("eqns", "invars", "constants", "effects", "debug_info", "alive")
 
+    cast_varying: Any  # the primitive that does it, set where it is defined
+
     def __init__(self, parent: Trace, debug_info: DebugInfo):
         self.parent = parent
         self.eqns: list[JaxprEqn] = []
@@ -386,7 +425,12 @@ class StagingTrace(Trace):
                 staged = primitive.stage(self, args, params)
                 if staged is not None:
                     return staged
-            types = primitive.result_types(avals, params)
+            try:
+                types = primitive.result_types(avals, params)
+            except VaryingMismatch as mismatch:
+                invars = self.make_varying(invars, mismatch.args[0])
+                avals = tuple([v.aval for v in invars])
+                types = primitive.result_types(avals, params)
         effects = no_effects
         if primitive.effects is not None:
             effects = primitive.effects(*avals, **params)
@@ -399,6 +443,21 @@ class StagingTrace(Trace):
         var = Var(types)
         self.eqns.append(JaxprEqn(invars, [var], primitive, params, effects, source.current_site()))
         return StagedTracer(self, types, var)
+
+    def make_varying(self, atoms, axes: frozenset) -> list:
+        """Operands that all vary along these axes, as the types of operations inside of a `shard_map` ask for."""
+        made = []
+        for v in atoms:
+            missing = axes - v.aval.vma
+            if not missing:
+                made.append(v)
+            elif v.is_literal:
+                made.append(Literal(v.val, v.aval.update(vma=axes)))
+            else:
+                cast = self.process(StagingTrace.cast_varying, (StagedTracer(self, v.aval, v),),
+                                    {"axes": tuple(sorted(missing, key=str))})
+                made.append(cast.var)
+        return made
 
     def lift(self, x, primitive=None):
         """The atom for a value from outside: a scalar in place, an array or an outer tracer as a constant."""

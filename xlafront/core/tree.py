@@ -17,7 +17,20 @@ PyTreeDef = pytree.PyTreeDef
 SequenceKey, DictKey, GetAttrKey, FlattenedIndexKey = (
     pytree.SequenceKey, pytree.DictKey, pytree.GetAttrKey, pytree.FlattenedIndexKey)
 
+KeyEntry = Any
+KeyPath = tuple[KeyEntry, ...]
+
 flatten = default_registry.flatten  # (tree, is_leaf=None) -> (leaves, treedef)
+
+
+def flatten_tree(tree, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], PyTreeDef]:
+    """The leaves of a pytree and its structure; `is_leaf` says what counts as a leaf besides arrays and the like.
+
+    >>> leaves, structure = flatten_tree({"a": 1, "b": (2, 3)})
+    >>> leaves
+    [1, 2, 3]
+    """
+    return flatten(tree, is_leaf)
 
 
 def flatten_with_path(tree, is_leaf=None, is_leaf_takes_path=False) -> tuple[list[tuple[tuple, Any]], PyTreeDef]:

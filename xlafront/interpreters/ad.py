@@ -13,14 +13,33 @@ from typing import Any
 import xlafront.lax  # noqa: F401  (the registries are complete once the primitives are loaded)
 from xlafront.core import tracing
 from xlafront.core.primitive import Primitive
-from xlafront.core.registries import Registry
+from xlafront.interpreters.registries import Registry, arrays
 from xlafront.core.zeros import UndefinedPrimal as UndefinedPrimal, Zero as Zero, is_undefined
 from xlafront.lax.elementwise import add_any_p
 from xlafront.transforms import ad_core
 from xlafront.transforms.ad_core import JVPTrace as JVPTrace, JVPTracer as JVPTracer
 
-primitive_jvps = Registry("primitive_jvps", "jvp")
-primitive_transposes = Registry("primitive_transposes", "transpose")
+
+
+def _adapt_jvp(primitive: Primitive, rule: Callable) -> Callable:
+    def jvp(primals, tangents, **params):
+        return rule(arrays(primals), arrays(tangents), **params)
+
+    return jvp
+
+
+def _adapt_transpose(primitive: Primitive, rule: Callable) -> Callable:
+    def transpose(cotangents, *operands, **params):
+        if primitive.multiple_results:
+            return rule(arrays(cotangents), *arrays(operands), **params)
+        cotangent, *operands = arrays([cotangents, *operands])
+        return rule(cotangent, *operands, **params)
+
+    return transpose
+
+
+primitive_jvps = Registry("primitive_jvps", "jvp", _adapt_jvp)
+primitive_transposes = Registry("primitive_transposes", "transpose", _adapt_transpose)
 add_jaxvals_p = add_any_p
 
 

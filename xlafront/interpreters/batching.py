@@ -13,7 +13,7 @@ import numpy as np
 
 import xlafront.lax  # noqa: F401  (the registries are complete once the primitives are loaded)
 from xlafront.core.primitive import Primitive
-from xlafront.core.registries import Registry
+from xlafront.interpreters.registries import Registry, arrays
 from xlafront.lax.shapes import broadcast_in_dim_p, move_dim, reshape_to
 from xlafront.transforms.batching import BatchTrace as BatchTrace, BatchTracer as BatchTracer
 from xlafront.transforms.mapped_types import (
@@ -34,7 +34,7 @@ def _size(operands: Sequence[Any], dims: Sequence[int | None]) -> int:
 
 def _adapt(primitive, rule):
     def batch(axis_size, operands, dims, **params):
-        return rule(tuple(operands), tuple(dims), **params)
+        return rule(tuple(arrays(operands)), tuple(dims), **params)
 
     return batch
 
@@ -87,14 +87,14 @@ class _Batchers(Registry):
 def _adapt_fancy(primitive, rule):
     def batch(trace, operands, dims, **params):
         axis = AxisData(trace.axis_name, trace.size, getattr(trace, "spmd_axis_name", None))
-        return rule(axis, tuple(operands), tuple(dims), **params)
+        return rule(axis, tuple(arrays(operands)), tuple(dims), **params)
 
     return batch
 
 
 def _adapt_axis(primitive, rule):
     def batch(trace, operands, dims, **params):
-        return rule(trace.size, trace.axis_name, None, tuple(operands), tuple(dims), **params)
+        return rule(trace.size, trace.axis_name, None, tuple(arrays(operands)), tuple(dims), **params)
 
     return batch
 

@@ -8,7 +8,7 @@ from typing import Any
 import xlafront.lax  # noqa: F401  (the registries are complete once the primitives are loaded)
 from xlafront.core import ir, tracing
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
-from xlafront.core.registries import Registry
+from xlafront.interpreters.registries import Registry
 from xlafront.core.tracing import StagedTracer as DynamicJaxprTracer, current_trace
 from xlafront.extend.linear_util import WrappedFun, wrap_init
 from xlafront.transforms.ad_core import LinearTrace

@@ -7,10 +7,22 @@ in, and the adapter remembers it for the way out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any
 
+from xlafront.core import tracing
+from xlafront.core.dtypes import python_scalar_dtypes
 from xlafront.core.primitive import Primitive, known_primitives
+
+
+def arrays(values: Sequence[Any]) -> Sequence[Any]:
+    """The operands of a rule from outside: Python numbers as arrays, so that all of them have a shape and a dtype."""
+    if not any(type(x) in python_scalar_dtypes for x in values):
+        return values
+    from xlafront.numpy import asarray
+
+    with tracing.ensure_compile_time_eval():
+        return [asarray(x) if type(x) in python_scalar_dtypes else x for x in values]
 
 
 class Registry(MutableMapping):
