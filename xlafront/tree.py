@@ -3,7 +3,7 @@
 from xlafront.core.tree import (
     all as all,
     broadcast as broadcast,
-    flatten_tree as flatten,
+    flatten_tree,
     flatten_with_path as flatten_with_path,
     leaves as leaves,
     leaves_with_path as leaves_with_path,
@@ -16,3 +16,5 @@ from xlafront.core.tree import (
     transpose as transpose,
     unflatten as unflatten,
 )
+
+flatten = flatten_tree

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from xlafront.core import tracing
+from xlafront.core.dtypes import python_scalar_dtypes
 from xlafront.core.ir import subprograms
 from xlafront.core.tracing import VaryingMismatch
-from xlafront.core.dtypes import python_scalar_dtypes
 
 # Every primitive there is, for the registries of `xlafront.interpreters`, which are views over the records.
 known_primitives: weakref.WeakSet[Primitive] = weakref.WeakSet()

@@ -13,12 +13,11 @@ from typing import Any
 import xlafront.lax  # noqa: F401  (the registries are complete once the primitives are loaded)
 from xlafront.core import tracing
 from xlafront.core.primitive import Primitive
-from xlafront.interpreters.registries import Registry, arrays
 from xlafront.core.zeros import UndefinedPrimal as UndefinedPrimal, Zero as Zero, is_undefined
+from xlafront.interpreters.registries import Registry, arrays
 from xlafront.lax.elementwise import add_any_p
 from xlafront.transforms import ad_core
 from xlafront.transforms.ad_core import JVPTrace as JVPTrace, JVPTracer as JVPTracer
-
 
 
 def _adapt_jvp(primitive: Primitive, rule: Callable) -> Callable:
