@@ -357,6 +357,23 @@ def test_closing_over_values():
                 xf.grad(attempt)(3.0)
 
 
+@each
+def test_programs_of_batches_serve_several_threads(f):
+    """The batched program of a jitted function is made once, and differentiated wherever it is used."""
+    import concurrent.futures
+
+    g = xf.jit(f)
+    xf.vmap(g)(XS, YS)
+    size = np.float32(range(1, 33))
+
+    def gradient(scale):
+        return xf.grad(lambda x: xnp.sum(scale * xf.vmap(g)(x, YS)))(XS)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for scale, found in zip(size, pool.map(gradient, size)):
+            close(found, scale * 10 * np.cos(XS) * YS)
+
+
 # Errors
 
 ARRAY, SCALAR = np.ones(3, "float32"), np.float32(2)

@@ -48,6 +48,9 @@ class custom_vmap(CustomFunction):
 
         `in_batched` has, for each argument, a tree of whether each array is a batch; batches are along the first dimension.
         `out_batched` says the same of the results.
+
+        >>> negative = custom_vmap(lambda x: -x)
+        >>> rule = negative.def_vmap(lambda axis_size, in_batched, x: (-x, in_batched[0]))
         """
         self.vmap_rule = vmap_rule
         return vmap_rule

@@ -7,6 +7,8 @@ under construction has met it, its program (`call_jaxpr`), and the rule that rep
 from __future__ import annotations
 
 import functools
+import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -188,32 +190,48 @@ def element_aval(batch, dim: int | None):
     return aval if dim is None else aval.update(shape=(*aval.shape[:dim], *aval.shape[dim + 1:]))
 
 
-def batch_again(trace, fun: Callable[..., Sequence[Any]], values: Sequence[Any], dims: Sequence[int | None]
-                ) -> tuple[list[Any], list[int | None]]:
-    """Apply a function of elements as part of a `vmap` that has met it, over the trace that is current now.
+class Mapped:
+    """A `vmap` that has met a call, for what runs on elements later: the function, or its rule."""
 
-    It is the same trace that processes the elements, because the function may close over some of them.
-    """
-    thread = tracing.thread
-    saved = trace.parent, trace.alive, trace.outer_axes
-    axes = thread.axes
-    trace.parent, trace.alive, trace.outer_axes = thread.trace, True, axes
-    if trace.axis_name is not None:
-        thread.axes = (*axes, (trace.axis_name, trace.size))
-    try:
-        with tracing.current_trace(trace):
-            pairs = [trace.unwrap(x) for x in fun(*[trace.wrap(x, d) for x, d in zip(values, dims)])]
-    finally:
-        trace.parent, trace.alive, trace.outer_axes = saved
-        thread.axes = axes
-    return [x for x, _ in pairs], [d for _, d in pairs]
+    __slots__ = ("size", "axis_name", "trace", "thread")
 
+    def __init__(self, trace):
+        self.size, self.axis_name = trace.size, trace.axis_name
+        self.trace = weakref.ref(trace)  # programs outlive it
+        self.thread = threading.get_ident()
 
-def batch_in_front(trace, fun: Callable[..., Sequence[Any]], values: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
-    """As `batch_again`, with every result a batch along its first dimension."""
-    from xlafront.lax.shapes import broadcast_batch
+    def apply(self, fun: Callable[..., Sequence[Any]], values: Sequence[Any], dims: Sequence[int | None]
+              ) -> tuple[list[Any], list[int | None]]:
+        """Apply a function of elements to batches, over the trace that is current now.
 
-    return [broadcast_batch(x, d, trace.size) for x, d in zip(*batch_again(trace, fun, values, dims))]
+        While the `vmap` is under way its own trace processes the elements, because the function may close over some.
+        """
+        from xlafront.transforms.batching import batch_flat
+
+        trace = self.trace()
+        if trace is None or not trace.alive or self.thread != threading.get_ident():
+            return batch_flat(fun, values, dims, self.size, self.axis_name)
+        thread = tracing.thread
+        saved, axes = (trace.parent, trace.outer_axes), thread.axes
+        trace.parent, trace.outer_axes = thread.trace, axes
+        if self.axis_name is not None:
+            thread.axes = (*axes, (self.axis_name, self.size))
+        try:
+            with tracing.current_trace(trace):
+                pairs = [trace.unwrap(x) for x in fun(*[trace.wrap(x, d) for x, d in zip(values, dims)])]
+        finally:
+            trace.parent, trace.outer_axes = saved
+            thread.axes = axes
+        return [x for x, _ in pairs], [d for _, d in pairs]
+
+    def apply_in_front(self, fun: Callable[..., Sequence[Any]], values: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
+        """As `apply`, with every result a batch along its first dimension."""
+        return self.in_front(*self.apply(fun, values, dims))
+
+    def in_front(self, values: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
+        from xlafront.lax.shapes import broadcast_batch
+
+        return [broadcast_batch(x, d, self.size) for x, d in zip(values, dims)]
 
 
 def all_in_scope(values: Sequence[Any]) -> bool:
@@ -241,7 +259,7 @@ class CustomCall(Primitive):
     """The primitive of calls with a rule. Each operand after the first `num_consts` is an argument.
 
     The first `num_consts` are what the function closes over: the rules do not see them. Subclasses define
-    `batched(trace, values, dims, params)`, the parameters that the call on batches has in place of those of the elements,
+    `batched(mapped, dims, params)`, the parameters that the call on batches has in place of those of the elements,
     and `prune(params, used, out_avals)`, those that it has when only some of its results are used.
     """
 
@@ -272,12 +290,12 @@ class CustomCall(Primitive):
             except errors.UnexpectedTracerError:
                 if "call_jaxpr" in params:
                     raise  # otherwise the function closes over elements
-        run = run_of(params)
+        run, mapped = run_of(params), Mapped(trace)
 
         def fun(*xs):
-            return batch_in_front(trace, run, xs, dims)
+            return mapped.apply_in_front(run, xs, dims)
 
-        changed = self.batched(trace, values, tuple(dims[params["num_consts"]:]), params)
+        changed = self.batched(mapped, tuple(dims[params["num_consts"]:]), params)
         results = self.bind(*values, **without_program(params) | {"fun": fun} | changed)
         return results, [0] * len(results)
 

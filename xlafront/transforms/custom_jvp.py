@@ -18,7 +18,6 @@ from xlafront.transforms.custom_calls import (
     Rule,
     all_in_scope,
     as_array,
-    batch_in_front,
     closed_over,
     element_aval,
     leaked_in_rule,
@@ -30,6 +29,9 @@ class SymbolicZero:
     """In rules with `symbolic_zeros=True`: a tangent or cotangent that is zero without having been computed.
 
     It has the attributes of its type (`shape`, `dtype`, ...). A rule may return one, too.
+
+    >>> SymbolicZero.from_primal_value(xnp.ones((2, 3))).shape
+    (2, 3)
     """
 
     __slots__ = ("aval",)
@@ -85,6 +87,9 @@ class custom_jvp(CustomFunction):
         """Give the rule: `jvp(*nondiff_args, primals, tangents)` returns `(result, tangent of the result)`.
 
         With `symbolic_zeros`, tangents that are known to be zero come as `SymbolicZero` in place of arrays of zeros.
+
+        >>> square = custom_jvp(lambda x: x * x)
+        >>> rule = square.defjvp(lambda primals, tangents: (square(*primals), 2 * primals[0] * tangents[0]))
         """
         self.jvp = jvp
         self.symbolic_zeros = symbolic_zeros
@@ -224,7 +229,7 @@ class _CustomJvpCall(CustomCall):
     __slots__ = ()
 
     @staticmethod
-    def batched(trace, values, dims, params):
+    def batched(mapped, dims, params):
         rule = params["jvp"]
 
         def batched_rule(primals, tangents):
@@ -240,7 +245,7 @@ class _CustomJvpCall(CustomCall):
 
             moving = [t for t in tangents if type(t) is not Zero]
             moving_dims = [d for d, a in zip(dims, active) if a]
-            found = batch_in_front(trace, flat, [*primals, *moving], [*dims, *moving_dims])
+            found = mapped.apply_in_front(flat, [*primals, *moving], [*dims, *moving_dims])
             outs, rest = found[:len(nonzero)], iter(found[len(nonzero):])
             return outs, [next(rest) if nz else Zero(tracing.aval_of(x).to_tangent_aval()) for x, nz in zip(outs, nonzero)]
 

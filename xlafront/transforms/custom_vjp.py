@@ -16,12 +16,11 @@ from xlafront.transforms.ad_core import LinearTrace, zeros_array
 from xlafront.transforms.custom_calls import (
     CustomCall,
     CustomFunction,
+    Mapped,
     Results,
     Rule,
     all_in_scope,
     as_array,
-    batch_again,
-    batch_in_front,
     closed_over,
     leaked_in_rule,
     run_of,
@@ -31,7 +30,11 @@ from xlafront.transforms.custom_vjp_remat import forward_or_function
 
 
 class CustomVJPPrimal:
-    """In forward rules with `symbolic_zeros=True`: an argument, and whether it is differentiated."""
+    """In forward rules with `symbolic_zeros=True`: an argument, and whether it is differentiated.
+
+    >>> CustomVJPPrimal(2.0, perturbed=False).value
+    2.0
+    """
 
     __slots__ = ("value", "perturbed")
 
@@ -271,7 +274,7 @@ class _CustomVjpCall(CustomCall):
     __slots__ = ()
 
     @staticmethod
-    def batched(trace, values, dims, params):
+    def batched(mapped, dims, params):
         rule = params["fwd"]
 
         def batched_fwd(primals, perturbed):
@@ -283,11 +286,9 @@ class _CustomVjpCall(CustomCall):
                 count = len(outs)
                 return [*outs, *residuals]
 
-            from xlafront.lax.shapes import broadcast_batch
-
-            found, found_dims = batch_again(trace, flat, primals, dims)
-            outs = [broadcast_batch(x, d, trace.size) for x, d in zip(found[:count], found_dims)]
-            return outs, found[count:], _batched_pullback(trace, pullback, found_dims[count:], dims)
+            found, found_dims = mapped.apply(flat, primals, dims)
+            outs = mapped.in_front(found[:count], found_dims)
+            return outs, found[count:], _batched_pullback(mapped, pullback, found_dims[count:], dims)
 
         return {"fwd": Rule(batched_fwd, rule.name)}
 
@@ -308,7 +309,7 @@ class _CustomVjpCall(CustomCall):
         return {"fwd": Rule(pruned, rule.name)}
 
 
-def _batched_pullback(trace, pullback, residual_dims, in_dims):
+def _batched_pullback(mapped, pullback, residual_dims, in_dims):
     """Pull batches of cotangents back; those of an argument that is the same for all elements are summed."""
     def batched(residuals, cts):
         nonzero: list[bool] = []
@@ -326,14 +327,14 @@ def _batched_pullback(trace, pullback, residual_dims, in_dims):
         from xlafront.lax.reductions import reduce_sum_p
         from xlafront.lax.shapes import move_dim
 
-        found = iter(batch_in_front(trace, flat, [*residuals, *given], [*residual_dims, *[0] * len(given)]))
+        found = iter(mapped.apply_in_front(flat, [*residuals, *given], [*residual_dims, *[0] * len(given)]))
         absent = iter(zeros)
         results = []
         for nz, d in zip(nonzero, in_dims):
             if not nz:
                 aval = next(absent).aval
                 results.append(Zero(aval if d is None else aval.update(
-                    shape=(*aval.shape[:d], trace.size, *aval.shape[d:]))))
+                    shape=(*aval.shape[:d], mapped.size, *aval.shape[d:]))))
             elif d is None:
                 results.append(reduce_sum_p.bind(next(found), axes=(0,), out_sharding=None))
             else:
@@ -385,7 +386,7 @@ class _CustomLin(Primitive):
     def batch_with_axis(self, trace, values, dims, *, num_res, bwd, in_zeros, out_avals, **params):
         moving = iter(dims[num_res:])
         in_dims = [None if zero else next(moving) for zero in in_zeros]
-        pullback = _batched_pullback(trace, bwd, dims[:num_res], in_dims)
+        pullback = _batched_pullback(Mapped(trace), bwd, dims[:num_res], in_dims)
         batches = tuple([aval.update(shape=(trace.size, *aval.shape)) for aval in out_avals])
         results = self.bind(*values, num_res=num_res, bwd=Rule(pullback, bwd.name), in_zeros=in_zeros, out_avals=batches,
                             **params)

@@ -11,7 +11,7 @@ from typing import Any
 from xlafront.core import errors, tracing
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, dce_jaxpr
 from xlafront.transforms.ad_core import jvp_flat
-from xlafront.transforms.custom_calls import CustomCall, Rule, batch_in_front, run_of, stage_function
+from xlafront.transforms.custom_calls import CustomCall, Rule, run_of, stage_function
 
 
 def forward_or_function(fwd: Callable, function: Callable[..., Sequence[Any]], consts: Sequence[Any], primals: Sequence[Any],
@@ -36,9 +36,9 @@ class _RematOpt(CustomCall):
     __slots__ = ()
 
     @staticmethod
-    def batched(trace, values, dims, params):
+    def batched(mapped, dims, params):
         primal = params["primal"]
-        return {"primal": Rule(lambda *xs: batch_in_front(trace, primal.apply, xs, dims), primal.name)}
+        return {"primal": Rule(lambda *xs: mapped.apply_in_front(primal.apply, xs, dims), primal.name)}
 
     @staticmethod
     def prune(params, used, out_avals):

@@ -12,7 +12,7 @@ from xlafront.core.ir import DebugInfo, eval_jaxpr
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.transforms import calls
 from xlafront.transforms.ad_core import instantiate
-from xlafront.transforms.custom_calls import CustomCall, Results, Rule, batch_again, run_of, stage_function, without_program
+from xlafront.transforms.custom_calls import CustomCall, Results, Rule, run_of, stage_function, without_program
 
 
 def linear_call(fun: Callable, fun_transpose: Callable, residual_args, linear_args):
@@ -76,16 +76,15 @@ class _LinearCall(CustomCall):
         return trace.process(self, (*consts, *args), params)
 
     @staticmethod
-    def batched(trace, values, dims, params):
+    def batched(mapped, dims, params):
         from xlafront.lax.reductions import reduce_sum_p
-        from xlafront.lax.shapes import broadcast_batch, move_dim
+        from xlafront.lax.shapes import move_dim
 
         rule, count = params["transpose"], params["num_res"]
 
         def transposed(residuals, cts):
-            found, found_dims = batch_again(trace, lambda *xs: rule(xs[:count], xs[count:]), [*residuals, *[
+            found = mapped.apply_in_front(lambda *xs: rule(xs[:count], xs[count:]), [*residuals, *[
                 instantiate(ct) for ct in cts]], [*dims[:count], *[0] * len(cts)])
-            found = [broadcast_batch(x, d, trace.size) for x, d in zip(found, found_dims)]
             return [reduce_sum_p.bind(x, axes=(0,), out_sharding=None) if d is None else move_dim(x, 0, d)
                     for x, d in zip(found, dims[count:])]
 
