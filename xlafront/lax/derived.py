@@ -147,28 +147,38 @@ def tile(operand, reps: Sequence[int]):
 def associative_scan(fn: Callable, elems, reverse: bool = False, axis: int = 0):
     """Running combination of elements by an associative function, in a logarithmic number of steps.
 
-    `fn(a, b)` combines pytrees like `elems`, elementwise along `axis`.
+    `fn(a, b)` combines pytrees like `elems`, elementwise along `axis`. With `reverse` it runs from the end, where `a` is
+    what comes from there.
 
     >>> associative_scan(lambda a, b: a + b, xnp.arange(4))
     [0, 1, 3, 6]
     """
+    who = "associative_scan"
     if not callable(fn):
-        raise TypeError(f"associative_scan needs a function to combine elements with, got {fn!r}.")
+        raise TypeError(f"{who} needs a function to combine elements with, got {fn!r}.")
     leaves, treedef = tree.flatten(elems)
     if not leaves:
         return elems
-    axis = shapes.canonical_axis(axis, np.ndim(leaves[0]), "associative_scan")
+    for i, x in enumerate(leaves):
+        if not tracing.is_arraylike(x):
+            raise errors.not_an_array(x, who, tree.path_of(elems, i))
+    axis = shapes.canonical_axis(axis, np.ndim(leaves[0]), who)
+    if any(np.ndim(x) <= axis for x in leaves):
+        raise ValueError(f"{who} needs arrays that all have axis {axis}, got shapes {[np.shape(x) for x in leaves]}.")
     sizes = {np.shape(x)[axis] for x in leaves}
     if len(sizes) > 1:
-        raise ValueError(f"associative_scan needs arrays of one size along axis {axis}, got {sorted(sizes)}.")
+        raise ValueError(f"{who} needs arrays of one size along axis {axis}, got {sorted(sizes)}.")
 
     def combine(xs, ys):
-        if reverse:  # the scan runs over the reversed arrays, the function sees the elements in their order
-            xs, ys = ys, xs
         result = fn(treedef.unflatten(xs), treedef.unflatten(ys))
         found, other = tree.flatten(result)
-        if other != treedef:
-            raise TypeError(f"the function given to associative_scan must return what it takes: {treedef}, got {other}.")
+        if len(found) != len(xs):
+            raise ValueError(f"the function given to {who} must return what it takes: {treedef}, got {other}.")
+        for i, (x, y) in enumerate(zip(xs, found)):
+            given, returned = tracing.aval_of(x), tracing.aval_of(tracing.as_operand(y), who)
+            if (given.shape, given.dtype) != (returned.shape, returned.dtype):
+                raise TypeError(f"the function given to {who} must return arrays of the types that it takes, but it got "
+                                f"{given} and returned {returned} at result{tree.path_of(result, i)}.")
         return found
 
     if 0 in sizes or sizes == {1}:
