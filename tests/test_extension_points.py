@@ -36,6 +36,11 @@ def test_registries_are_views_of_the_records():
     assert dim == 1 and value.shape == (2, 3)
     assert lax.sin_p in ad.primitive_jvps and lax.sin_p in set(ad.primitive_jvps)
     assert lax.sin_p not in ad.primitive_transposes and ad.primitive_transposes.get(lax.sin_p) is None
+    call = xf.make_jaxpr(lambda x: xf.jit(xnp.sin)(x))(1.0).eqns[0]
+    axis = batching.AxisData("i", 2)
+    [value], [dim] = batching.fancy_primitive_batchers[call.primitive](axis, (xnp.ones((3, 2)),), (1,), **call.params)
+    assert value.shape == (3, 2) and dim == 1
+    assert call.primitive not in batching.axis_primitive_batchers and call.primitive not in batching.primitive_batchers
     with pytest.raises(KeyError, match="primitive_transposes"):
         ad.primitive_transposes[lax.sin_p]
     with pytest.raises(TypeError, match="primitives as keys"):

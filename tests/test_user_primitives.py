@@ -406,3 +406,43 @@ def test_vmap_over_a_type_of_a_user(named_arrays):
         xf.vmap(lambda n: n, Name("j"), Name("j"))(x)
     with pytest.raises(TypeError, match="type Named, whose mapped axis is named by an object of type Name"):
         xf.vmap(lambda n, y: y, (0, 0))(x, xnp.arange(3.0))
+
+
+# Effects
+
+
+class Written(extend_core.Effect):
+    ordered = True
+
+
+def test_ordered_effect_of_a_user():
+    """Its token goes from one operation to the next, through a function that is called."""
+    effect = Written()
+    mlir.lowerable_effects.add_type(Written)
+    written = []
+    p = extend_core.Primitive("write")
+    p.multiple_results = True
+    p.def_effectful_abstract_eval(lambda x: ([], {effect}))
+
+    def lowering(ctx, x):
+        results, token, _ = mlir.emit_python_callback(
+            ctx, lambda a: (written.append(float(a)), ())[1], ctx.tokens_in.get(effect), [x], ctx.avals_in, [],
+            has_side_effect=True)
+        ctx.set_tokens_out(mlir.TokenSet({effect: token}))
+        return results
+
+    mlir.register_lowering(p, lowering)
+
+    @xf.jit
+    def f(x):
+        p.bind(x)
+        xf.jit(lambda y: p.bind(y * 10))(x)
+        p.bind(x + 1)
+        return x * 2
+
+    assert f.lower(1.0).as_text().count("!stablehlo.token") >= 3
+    for start in (1.0, 5.0):
+        f(start)
+    xf.effects_barrier()
+    assert written == [1.0, 10.0, 2.0, 5.0, 50.0, 6.0]
+    assert effect in xf.make_jaxpr(f)(1.0).effects

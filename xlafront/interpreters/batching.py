@@ -54,6 +54,10 @@ class AxisData(NamedTuple):
     spmd_name: Any = None
     explicit_mesh_axis: Any = None
 
+    # As the rules of the library ask for it.
+    axis_name = property(lambda self: self.name)
+    spmd_axis_name = property(lambda self: self.spmd_name)
+
 
 class _Batchers(Registry):
     """The record has one rule: that for the element count, or that which also takes the axis. Filling one clears the other."""
@@ -81,7 +85,8 @@ class _Batchers(Registry):
 
     def _speaks(self, primitive) -> bool:
         """Two registries share the field of rules that take the axis, in different signatures."""
-        return getattr(getattr(primitive, self.field), "given_to", self.name) == self.name
+        own = "primitive_batchers" if self.field == "batch" else "fancy_primitive_batchers"
+        return getattr(getattr(primitive, self.field), "given_to", own) == self.name
 
 
 def _adapt_fancy(primitive, rule):
@@ -92,6 +97,10 @@ def _adapt_fancy(primitive, rule):
     return batch
 
 
+def _present_fancy(primitive, batch):
+    return lambda axis, operands, dims, **params: batch(axis, list(operands), list(dims), **params)
+
+
 def _adapt_axis(primitive, rule):
     def batch(trace, operands, dims, **params):
         return rule(trace.size, trace.axis_name, None, tuple(arrays(operands)), tuple(dims), **params)
@@ -100,7 +109,7 @@ def _adapt_axis(primitive, rule):
 
 
 primitive_batchers = _Batchers("primitive_batchers", "batch", "batch_with_axis", _adapt, _present)
-fancy_primitive_batchers = _Batchers("fancy_primitive_batchers", "batch_with_axis", "batch", _adapt_fancy, None)
+fancy_primitive_batchers = _Batchers("fancy_primitive_batchers", "batch_with_axis", "batch", _adapt_fancy, _present_fancy)
 axis_primitive_batchers = _Batchers("axis_primitive_batchers", "batch_with_axis", "batch", _adapt_axis, None)
 
 

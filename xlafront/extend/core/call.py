@@ -30,7 +30,7 @@ class CallPrimitive(Primitive):
             name, multiple_results=True, memoise=False, abstract=lambda *_, call_jaxpr, **params: call_jaxpr.out_avals,
             effects=lambda *_, call_jaxpr, **params: call_jaxpr.effects, impl=_run,
             lower=lambda ctx, *operands, call_jaxpr, **params: ctx.call(call_jaxpr, operands, params.get("name") or name),
-            jvp=self._jvp, batch=self._batch, transpose=self._transpose, dce=_dce)
+            jvp=self._jvp, transpose=self._transpose, dce=_dce)
 
     def bind(self, *args, **params):
         """`bind(fun, *args)` traces the function first; with `call_jaxpr` the program is given."""
@@ -69,8 +69,8 @@ class CallPrimitive(Primitive):
         moves = iter(nonzero)
         return [(next(results) if next(moves) else Zero(x.aval)) if lin else None for x, lin in zip(operands, linear)]
 
-    def _batch(self, axis_size, operands, dims, *, call_jaxpr, **params):
-        program, out_dims = batch_program(call_jaxpr, tuple(dims), axis_size)
+    def batch_with_axis(self, trace, operands, dims, *, call_jaxpr, **params):
+        program, out_dims = batch_program(call_jaxpr, tuple(dims), trace.size, trace.axis_name)
         return self.bind(*operands, call_jaxpr=program, **params), out_dims
 
 
