@@ -14,6 +14,7 @@ from xlafront.runtime import effects as runtime_effects
 from xlafront.runtime.arrays import put
 from xlafront.runtime.jaxlib_compat import ArrayImpl, CompileOptions, _jax, result_handler
 from xlafront.runtime.sharding import device_list
+from xlafront.runtime.topologies import is_elsewhere
 
 
 def compile_options(num_partitions: int, devices: Sequence[Any], overrides: dict | None = None) -> CompileOptions:
@@ -52,6 +53,8 @@ def compile_module(request: CompileRequest, cache=None):
     from xlafront.runtime import disk_cache
 
     devices = device_list(request.devices)
+    if is_elsewhere(request.client):
+        return _compile_for_elsewhere(request, devices)
     key = None
     if cache is not None and request.cacheable and not request.host_callbacks:
         key = disk_cache.cache_key(stripped_bytecode(request.module), request.options.SerializeAsString(),
@@ -72,6 +75,13 @@ def compile_module(request: CompileRequest, cache=None):
         if cache.wants(elapsed):
             cache.store(key, executable.serialize(), elapsed)
     return executable
+
+
+def _compile_for_elsewhere(request: CompileRequest, devices):
+    if request.host_callbacks:
+        raise NotImplementedError("a program with callbacks into Python cannot be compiled for devices that are not here: "
+                                  "leave out pure_callback, io_callback and debug.callback (debug.print, breakpoint).")
+    return request.client.compile(request.module, devices, request.options)
 
 
 class FastPath(NamedTuple):
@@ -102,10 +112,13 @@ class Program:
         self.kept = kept
         self.const_args = list(const_args)
         self.effects = effects
-        self.handlers = [result_handler(aval, sharding, out_committed)
-                         for aval, sharding in zip(out_avals, out_shardings)]
+        self.handlers = [result_handler(aval, sharding, out_committed) for aval, sharding in zip(out_avals, out_shardings)
+                         ] if hasattr(executable, "execute_sharded") else None
 
     def __call__(self, args: Sequence[Any]) -> list[ArrayImpl]:
+        if self.handlers is None:
+            raise RuntimeError("this program is compiled for devices that are not here, so it cannot be run: look at it with "
+                               "memory_analysis(), cost_analysis(), as_text(), or xlafront.plan.")
         buffers = [*self.const_args]
         for x, aval, sharding, kept in zip(args, self.in_avals, self.in_shardings, self.kept):
             if kept:

@@ -26,20 +26,24 @@ def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], axis_types:
         raise ValueError(
             f"a mesh of shape {shape} needs {needed} devices, there are {len(found)} ({found[0].platform}). On a CPU more "
             f"can be simulated: config.update('num_cpu_devices', {needed}) before the first computation.")
-    chosen = _in_torus_order(found[:needed])
+    chosen = _in_torus_order(found[:needed], shape)
     return Mesh(np.array(chosen, dtype=object).reshape(shape), names, axis_types)
 
 
-def _in_torus_order(devices: list) -> list:
-    """TPU cores in a snake through their coordinates, so that consecutive ones are linked; others as they come."""
+def _in_torus_order(devices: list, shape: tuple[int, ...]) -> list:
+    """TPU cores such that neighbours in the mesh are linked: several mesh axes lie along the rows and columns of the
+    hardware, a single one winds through it. Other devices stay as they come."""
     if not all(hasattr(d, "coords") for d in devices):
         return devices
+    winds = sum(n > 1 for n in shape) == 1
+    height = 1 + max((*d.coords, 0)[1] for d in devices)
 
     def position(device):
         x, y, z = (*device.coords, 0, 0)[:3]
-        forward_y = y if z % 2 == 0 else -y
-        forward_x = x if y % 2 == 0 else -x
-        return (device.process_index if z is None else z, forward_y, forward_x, getattr(device, "core_on_chip", 0))
+        if winds:
+            y = y if z % 2 == 0 else height - 1 - y
+            x = x if (z * height + y) % 2 == 0 else -x
+        return getattr(device, "slice_index", 0) or 0, z, y, x, getattr(device, "core_on_chip", 0)
 
     return sorted(devices, key=position)
 

@@ -1,0 +1,67 @@
+"""Meshes of devices that are not here, to compile for: `jit(f, in_shardings=...).lower(types).compile()`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlafront.core import backends
+from xlafront.runtime import clients, topologies
+from xlafront.runtime.jaxlib_compat import Device
+from xlafront.runtime.sharding import Mesh
+from xlafront.transforms import meshes
+
+__all__ = ["TopologyDescription", "get_attached_topology", "get_topology_desc", "make_mesh"]
+
+
+class TopologyDescription:
+    """The devices of a topology, to be arranged in meshes.
+
+    >>> get_attached_topology().devices == xlafront.devices()
+    True
+    """
+
+    def __init__(self, devices: list[Device]):
+        self.devices = devices
+
+    def __repr__(self) -> str:
+        return f"TopologyDescription({len(self.devices)} x {self.devices[0].device_kind})"
+
+
+def get_attached_topology(platform: str | None = None) -> TopologyDescription:
+    """The devices that are here, those of a platform or of the default one.
+
+    >>> len(get_attached_topology("cpu").devices) == xlafront.device_count("cpu")
+    True
+    """
+    return TopologyDescription(backends.devices(platform))
+
+
+def get_topology_desc(topology_name: str | None = "", platform: str | None = None, **kwargs) -> TopologyDescription:
+    """The devices of a TPU slice (`"v5e:16x16"`) or of GPU machines (`"h100:8"`, `"h100:4x8"`), which need not be here.
+
+    Programs can be compiled for them, with libtpu or the CUDA plugin installed. Further keywords go to the plugin:
+    `num_slices`, `chips_per_host_bounds` for TPUs; `topology`, `target_config` for GPUs that are not in the table.
+
+    >>> topology = get_topology_desc("v5e:4x4")  # doctest: +SKIP
+    >>> mesh = make_mesh(topology, (4, 4), ("data", "model"))  # doctest: +SKIP
+    """
+    name = topology_name or ""
+    if platform is None:
+        if not name:
+            raise ValueError(f"get_topology_desc needs a name or a platform. Known are {topologies.known_names()}.")
+        platform = topologies.platform_of(name)
+    platform = clients.canonical_platform(platform)
+    if platform not in ("tpu", "cuda"):
+        raise NotImplementedError(f"there are no topologies of {platform} devices: they are the attached ones. Known are "
+                                  f"{topologies.known_names()}.")
+    return TopologyDescription(topologies.topology_devices(name, platform, kwargs))
+
+
+def make_mesh(topo: TopologyDescription, mesh_shape: Sequence[int], axis_names: tuple[str, ...], *,
+              contiguous_submeshes: bool = False) -> Mesh:
+    """A mesh over a topology's devices, linked ones next to each other.
+
+    >>> make_mesh(get_attached_topology(), (1,), ("data",))
+    Mesh('data': 1)
+    """
+    return meshes.make_mesh(mesh_shape, axis_names, devices=topo.devices)

@@ -1,0 +1,245 @@
+"""Devices that are not here: descriptions of TPU pods and GPU machines that the compilers in the plugins know or are told.
+
+A topology is a name such as `v5e:16x16` (chips of a pod slice), `h100:8` or `h100:4x8` (hosts x cards). Its devices can
+be compiled for and named in meshes; they hold no arrays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from typing import Any, NamedTuple
+
+from xlafront.runtime import clients
+from xlafront.runtime.clients import PlatformError
+from xlafront.runtime.jaxlib_compat import JaxRuntimeError, _jax
+
+GIB = 2**30
+
+
+class Chip(NamedTuple):
+    """What planning needs to know of one device: its memory, and its peak rates."""
+
+    name: str
+    kind: str  # the `device_kind` of its devices
+    memory: int  # bytes that a program may use
+    flops: float  # a second, of matrix products in bfloat16
+    bandwidth: float  # bytes a second of its main memory
+    note: str = ""
+
+
+def _tpu(name: str, kind: str, gib: float, tera_flops: float, giga_bytes: float) -> Chip:
+    return Chip(name, kind, int(gib * GIB), tera_flops * 1e12, giga_bytes * 1e9)
+
+
+# Memory is what libtpu 0.0.51 leaves to programs on one device (its message when one is too large says so); rates are
+# the published ones of a chip, halved where a chip is two devices (v2, v3, v4, tpu7x).
+TPUS: dict[str, Chip] = {chip.name: chip for chip in (
+    _tpu("v2", "TPU v2", 7.48, 22.5, 350),
+    _tpu("v3", "TPU v3", 15.48, 61.5, 450),
+    _tpu("v4", "TPU v4", 15.25, 137.5, 614),
+    _tpu("v5e", "TPU v5 lite", 15.75, 197, 819),
+    _tpu("v5p", "TPU v5", 95.73, 459, 2765),
+    _tpu("v6e", "TPU v6 lite", 31.24, 918, 1640),
+    _tpu("tpu7x", "TPU7x", 94.74, 1153.5, 3690),
+)}
+TPU_ALIASES = {"v5litepod": "v5e", "v5lite": "v5e", "v7x": "tpu7x", "v7": "tpu7x"}
+
+
+class Architecture(NamedTuple):
+    """The limits of a multiprocessor, from the table of compute capabilities in NVIDIA's programming guide."""
+
+    threads: int
+    shared_memory: int
+    shared_memory_of_block: int
+    fpus: int
+
+
+ARCHITECTURES: dict[tuple[int, int], Architecture] = {
+    (7, 5): Architecture(1024, 64 << 10, 64 << 10, 64),
+    (8, 0): Architecture(2048, 164 << 10, 163 << 10, 64),
+    (8, 6): Architecture(1536, 100 << 10, 99 << 10, 128),
+    (8, 9): Architecture(1536, 100 << 10, 99 << 10, 128),
+    (9, 0): Architecture(2048, 228 << 10, 227 << 10, 128),
+    (10, 0): Architecture(2048, 228 << 10, 227 << 10, 128),
+    (12, 0): Architecture(1536, 100 << 10, 99 << 10, 128),
+}
+
+
+class Card(NamedTuple):
+    """A GPU, in the figures of its data sheet."""
+
+    name: str
+    description: str
+    capability: tuple[int, int]
+    multiprocessors: int
+    memory: int  # bytes
+    bandwidth: float  # bytes a second
+    cache: int  # bytes of the second level
+    clock: float  # GHz, boost
+    flops: float  # a second, dense matrix products in bfloat16 (float16 where the card lacks it)
+
+
+def _card(name, description, capability, multiprocessors, gib, giga_bytes, cache_mib, clock, tera_flops) -> Card:
+    return Card(name, description, capability, multiprocessors, int(gib * GIB), giga_bytes * 1e9, cache_mib << 20, clock,
+                tera_flops * 1e12)
+
+
+CARDS: dict[str, Card] = {card.name: card for card in (
+    _card("t4", "Tesla T4", (7, 5), 40, 14.6, 320, 4, 1.59, 65),
+    _card("a10g", "NVIDIA A10G", (8, 6), 80, 22.1, 600, 6, 1.71, 70),
+    _card("a100-40gb", "NVIDIA A100-SXM4-40GB", (8, 0), 108, 39.4, 1555, 40, 1.41, 312),
+    _card("a100", "NVIDIA A100-SXM4-80GB", (8, 0), 108, 79.1, 2039, 40, 1.41, 312),
+    _card("l4", "NVIDIA L4", (8, 9), 58, 22.0, 300, 48, 2.04, 121),
+    _card("l40s", "NVIDIA L40S", (8, 9), 142, 44.4, 864, 96, 2.52, 362),
+    _card("rtx4090", "NVIDIA GeForce RTX 4090", (8, 9), 128, 23.5, 1008, 72, 2.52, 165),
+    _card("rtx5090", "NVIDIA GeForce RTX 5090", (12, 0), 170, 31.4, 1792, 96, 2.41, 209),
+    _card("h100", "NVIDIA H100 80GB HBM3", (9, 0), 132, 79.1, 3352, 50, 1.98, 989),
+    _card("gh200", "NVIDIA GH200 480GB", (9, 0), 132, 94.5, 4000, 50, 1.98, 989),
+    _card("h200", "NVIDIA H200", (9, 0), 132, 139.8, 4800, 50, 1.98, 989),
+    _card("b200", "NVIDIA B200", (10, 0), 148, 178.4, 8000, 126, 1.97, 2250),
+)}
+CARD_ALIASES = {"a100-80gb": "a100", "h100-80gb": "h100", "h100-sxm": "h100"}
+
+
+def target_config(card: Card) -> str:
+    """The card in the words of XLA's compiler for GPUs: a `GpuTargetConfigProto` as text."""
+    limits = ARCHITECTURES[card.capability]
+    major, minor = card.capability
+    return f"""gpu_device_info {{
+        threads_per_block_limit: 1024 threads_per_warp: 32 shared_memory_per_block: 49152
+        shared_memory_per_core: {limits.shared_memory} shared_memory_per_block_optin: {limits.shared_memory_of_block}
+        threads_per_core_limit: {limits.threads} core_count: {card.multiprocessors} fpus_per_core: {limits.fpus}
+        block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535
+        memory_bandwidth: {int(card.bandwidth)} l2_cache_size: {card.cache} clock_rate_ghz: {card.clock}
+        device_memory_size: {card.memory} cuda_compute_capability {{ major: {major} minor: {minor} }}
+        registers_per_core_limit: 65536 registers_per_block_limit: 65536 }}
+        platform_name: "CUDA" dnn_version_info {{ major: 9 minor: 10 }} device_description_str: "{card.description}" """
+
+
+def gpu_memory_fraction() -> float:
+    """The part of a card's memory that a process takes, as the allocator's settings say."""
+    options = clients.gpu_memory_options(os.environ)
+    if "memory_fraction" in options:
+        return options["memory_fraction"]
+    return 1.0 if options["allocator"] == "platform" or options.get("preallocate") is False else 0.75
+
+
+def chip_of(device) -> Chip | None:
+    """What is known of a device's chip, by its kind."""
+    for chip in TPUS.values():
+        if device.platform == "tpu" and chip.kind == device.device_kind:
+            return chip
+    for card in CARDS.values():
+        if card.description == device.device_kind:
+            fraction = gpu_memory_fraction()
+            note = f"{fraction:.0%} of {card.memory / GIB:.1f} GiB (XLA_PYTHON_CLIENT_MEM_FRACTION)" if fraction < 1 else ""
+            return Chip(card.name, card.description, int(card.memory * fraction), card.flops, card.bandwidth, note)
+    return None
+
+
+def is_elsewhere(client) -> bool:
+    """Whether a client only compiles, for devices that are not here."""
+    return client.runtime_type == "compile_only_runtime"
+
+
+# Finding the devices
+
+
+def known_names() -> str:
+    return (f"TPU slices {', '.join(TPUS)} with the shape of their chips (v5e:16x16, v5p:8x8x8), and GPUs "
+            f"{', '.join(CARDS)} with their number (h100:8) or hosts and cards (h100:4x8)")
+
+
+def platform_of(name: str) -> str:
+    """The platform that a topology's name is of."""
+    chip = name.partition(":")[0].strip().lower()
+    if chip in TPUS or chip in TPU_ALIASES:
+        return "tpu"
+    if chip in CARDS or chip in CARD_ALIASES:
+        return "cuda"
+    raise ValueError(f"there is no topology {name!r}. Known are {known_names()}.")
+
+
+_lock = threading.Lock()
+_found: dict[tuple, list] = {}
+
+
+def topology_devices(name: str, platform: str, options: dict[str, Any]) -> list:
+    """The devices of a topology; the same objects each time, so that meshes over them are equal."""
+    key = (name, platform, repr(sorted(options.items())))
+    with _lock:
+        if key not in _found:
+            _found[key] = (_tpu_devices if platform == "tpu" else _cuda_devices)(name, dict(options))
+        return list(_found[key])
+
+
+def _shape(name: str, text: str) -> list[int]:
+    try:
+        sizes = [int(part) for part in text.split("x")]
+    except ValueError:
+        sizes = []
+    if not sizes or min(sizes) < 1:
+        raise ValueError(f"the topology {name!r} needs sizes after the colon, as in v5e:16x16 or h100:8.")
+    return sizes
+
+
+def _make(name: str, platform: str, plugin_name: str, options: dict[str, Any]) -> list:
+    try:
+        return _jax.get_default_c_api_topology(platform, plugin_name, options)._make_compile_only_devices()
+    except JaxRuntimeError as e:
+        raise ValueError(f"the {platform} compiler has no topology {name!r}: {e}. Known are {known_names()}.") from None
+
+
+def _tpu_devices(name: str, options: dict[str, Any]) -> list:
+    library = clients._find_tpu()
+    if library is None:
+        raise PlatformError(f"compiling for {name or 'a TPU'} needs libtpu, which is not installed (it needs no TPU): "
+                            f"pip install libtpu")
+    chip, colon, shape = name.partition(":")
+    if name and not colon:
+        raise ValueError(f"the topology {name!r} needs the shape of the slice, as in {name}:4x4.")
+    if shape:
+        _shape(name, shape)
+    chip = TPU_ALIASES.get(chip.strip().lower(), chip.strip().lower())
+    with _no_tpu_here():
+        clients._load_plugin("tpu", library)
+        return _make(name, "tpu", f"{chip}{colon}{shape}", options)
+
+
+@contextlib.contextmanager
+def _no_tpu_here():
+    """libtpu asks its environment, then the cloud's metadata server, where it runs; on other machines that is answered
+    here. The variables are taken back, for they would mislead processes that are started from this one."""
+    answers = {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v5litepod-1", "TPU_WORKER_HOSTNAMES": "localhost",
+               "TPU_WORKER_ID": "0", "TPU_STDERR_LOG_LEVEL": "3", "TPU_MIN_LOG_LEVEL": "3",
+               "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}  # several processes may compile: none of them has the chips
+    missing = {} if clients._has_tpu_device() else {k: v for k, v in answers.items() if k not in os.environ}
+    os.environ.update(missing)
+    try:
+        yield
+    finally:
+        for variable in missing:
+            del os.environ[variable]
+
+
+def _cuda_devices(name: str, options: dict[str, Any]) -> list:
+    library = clients._find_cuda()
+    if library is None:
+        raise PlatformError(f"compiling for {name or 'a GPU'} needs the CUDA plugin, which is not installed (it needs no "
+                            f"GPU): pip install 'xlafront[cuda13]'")
+    if name:
+        kind, colon, shape = name.partition(":")
+        kind = kind.strip().lower()
+        card = CARDS.get(CARD_ALIASES.get(kind, kind))
+        sizes = _shape(name, shape) if colon else [1]
+        if card is None or len(sizes) > 3:
+            raise ValueError(f"there is no topology {name!r}. Known are {known_names()}.")
+        options.setdefault("topology", "x".join(map(str, [1] * (3 - len(sizes)) + sizes)))
+        options.setdefault("target_config", target_config(card))
+    elif "target_config" not in options or "topology" not in options:
+        raise ValueError(f"name the card and how many, as in h100:8. Known are {known_names()}.")
+    clients._load_plugin("cuda", library)
+    clients._register_cuda_kernels()
+    return _make(name or options["topology"], "cuda", "", options)
