@@ -357,6 +357,25 @@ def test_closing_over_values():
                 xf.grad(attempt)(3.0)
 
 
+@wrapped
+@wrapped_inside
+def test_collectives_over_the_mapped_axis(inner, outer):
+    """The sum of squares over an axis, with 10 times its derivative."""
+    def total(x):
+        return xf.lax.psum(x * x, "i")
+
+    f = xf.custom_jvp(total)
+    f.defjvp(lambda p, t: (f(p[0]), xf.lax.psum(20 * p[0] * t[0], "i")))
+    g = xf.custom_vjp(total)
+    g.defvjp(lambda x: (g(x), x), lambda x, ct: (20 * x * xf.lax.psum(ct, "i"),))
+    for h in (inner(f), inner(g)):
+        mapped = xf.vmap(h, axis_name="i")
+        close(outer(mapped)(XS), np.full(4, np.sum(XS**2)))
+        close(outer(xf.grad(lambda x: mapped(x)[0]))(XS), 20 * XS)
+        close(outer(xf.vmap(xf.grad(h), axis_name="i"))(XS), 4 * 20 * XS)
+        close(outer(xf.vmap(lambda x: h(2.0) * x, axis_name="i"))(XS), 16 * XS)
+
+
 @each
 def test_programs_of_batches_serve_several_threads(f):
     """The batched program of a jitted function is made once, and differentiated wherever it is used."""

@@ -193,10 +193,10 @@ def element_aval(batch, dim: int | None):
 class Mapped:
     """A `vmap` that has met a call, for what runs on elements later: the function, or its rule."""
 
-    __slots__ = ("size", "axis_name", "trace", "thread")
+    __slots__ = ("size", "axis_name", "spmd_axis_name", "trace", "thread")
 
     def __init__(self, trace):
-        self.size, self.axis_name = trace.size, trace.axis_name
+        self.size, self.axis_name, self.spmd_axis_name = trace.size, trace.axis_name, trace.spmd_axis_name
         self.trace = weakref.ref(trace)  # programs outlive it
         self.thread = threading.get_ident()
 
@@ -210,7 +210,7 @@ class Mapped:
 
         trace = self.trace()
         if trace is None or not trace.alive or self.thread != threading.get_ident():
-            return batch_flat(fun, values, dims, self.size, self.axis_name)
+            return batch_flat(fun, values, dims, self.size, self.axis_name, self.spmd_axis_name)
         thread = tracing.thread
         saved, axes = (trace.parent, trace.outer_axes), thread.axes
         trace.parent, trace.outer_axes = thread.trace, axes
@@ -283,13 +283,14 @@ class CustomCall(Primitive):
 
     def batch_with_axis(self, trace, values, dims, **params):
         """The call on batches. Every result is one, so that those of the function and of the rule are of the same types."""
-        if all([d is None for d in dims]):
+        if all([d is None for d in dims]) and not trace.is_named_in(params):
             try:
                 results = self.bind(*values, **params)
                 return results, [None] * len(results)
-            except errors.UnexpectedTracerError:
+            except (errors.UnexpectedTracerError, NameError):
+                # A function that is not a program yet may close over elements, or work over the axis that is mapped.
                 if "call_jaxpr" in params:
-                    raise  # otherwise the function closes over elements
+                    raise
         run, mapped = run_of(params), Mapped(trace)
 
         def fun(*xs):
