@@ -69,7 +69,7 @@ def threefry_2x32(keypair: Any, count: Any):
 
 
 def __getattr__(name: str):
-    named = {"rbg_prng_impl": "rbg", "unsafe_rbg_prng_impl": "unsafe_rbg"}.get(name)
-    if named is None:
+    named = name.removesuffix("_prng_impl")
+    if named == name or named not in prng.IMPLEMENTATIONS:
         raise AttributeError(f"xlafront.extend.random has no {name!r}")
-    return prng.resolve_impl(named)
+    return prng.IMPLEMENTATIONS[named]
