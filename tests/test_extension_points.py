@@ -448,7 +448,8 @@ LISTED = {
         new_jaxpr_eqn no_effects nonempty_axis_env_DO_NOT_USE primal_dtype_to_tangent_dtype primitives set_current_trace
         subjaxprs take_current_trace unmapped_aval unsafe_am_i_under_a_jit_DO_NOT_USE unsafe_am_i_under_a_vmap_DO_NOT_USE
         unsafe_get_axis_names_DO_NOT_USE valid_jaxtype""",
-    "extend.core.primitives": "add_p add_jaxvals_p call_p closed_call_p dot_general_p jit_p mul_p random_wrap_p threefry2x32_p",
+    "extend.core.primitives": """add_p add_jaxvals_p call_p closed_call_p custom_jvp_call_p custom_vjp_call_p dot_general_p
+        jit_p mul_p random_wrap_p remat_p scan_p threefry2x32_p while_p""",
     "extend.linear_util": """StoreException WrappedFun cache merge_linear_aux transformation transformation2
         transformation_with_aux transformation_with_aux2 wrap_init""",
     "extend.lowering": "JaxIrContext LoweringRuleContext",
