@@ -20,6 +20,8 @@ class AbstractValue:
 
     __slots__ = ()
 
+    vma: frozenset = frozenset()  # the manual axes of a mesh over which values differ between devices
+
     def at_least_vspace(self) -> AbstractValue:
         """The type of tangents of values of this type."""
         raise TypeError(f"values of type {self} have no tangents")

@@ -10,6 +10,33 @@ from xlafront.lax.branching import (
     platform_dependent as platform_dependent,
     switch as switch,
 )
+from xlafront.lax.collective_primitives import (
+    all_gather_p as all_gather_p,
+    all_to_all_p as all_to_all_p,
+    axis_index_p as axis_index_p,
+    pmax_p as pmax_p,
+    pmin_p as pmin_p,
+    ppermute_p as ppermute_p,
+    psum_p as psum_p,
+    ragged_all_to_all_p as ragged_all_to_all_p,
+)
+from xlafront.lax.collectives import (
+    all_gather as all_gather,
+    all_to_all as all_to_all,
+    axis_index as axis_index,
+    axis_size as axis_size,
+    pbroadcast as pbroadcast,
+    pcast as pcast,
+    pmax as pmax,
+    pmean as pmean,
+    pmin as pmin,
+    ppermute as ppermute,
+    pshuffle as pshuffle,
+    psum as psum,
+    psum_scatter as psum_scatter,
+    pswapaxes as pswapaxes,
+    ragged_all_to_all as ragged_all_to_all,
+)
 from xlafront.lax.derived import (
     associative_scan as associative_scan,
     broadcast_shapes as broadcast_shapes,

@@ -46,6 +46,8 @@ class ModuleContext:
         self.host_callbacks: list[Any] = []
         self.keepalives: list[Any] = []
         self.rules: dict[Any, Callable] = {}
+        self.manual_mesh: Any = None  # of the `shard_map` whose body is being written
+        self.channels = 0  # of collectives, so far
         # Every new function goes before the end of the module.
         self.insertion_point = ir.InsertionPoint(self.module.body)
 
@@ -112,7 +114,7 @@ class ModuleContext:
 
     def function_of(self, jaxpr, consts: Sequence[Any] = (), name: str | None = None, attributes_key=()) -> str:
         """The symbol of the function that computes `jaxpr`; the same program is lowered once."""
-        key = (id(jaxpr), attributes_key)
+        key = (id(jaxpr), attributes_key, self.manual_mesh)
         found = self.functions.get(key)
         if found is None:
             self.keepalives.append(jaxpr)  # its id stays taken while the module is built

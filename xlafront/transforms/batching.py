@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import errors, tracing, tree
-from xlafront.core.ir import ClosedJaxpr, eval_jaxpr
+from xlafront.core.ir import ClosedJaxpr, Jaxpr, eval_jaxpr, subprograms
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import Trace, Tracer, current_trace
 from xlafront.transforms import calls, mapped_types
@@ -38,12 +38,13 @@ class BatchTracer(Tracer):
 class BatchTrace(Trace):
     """Processes operations on elements as operations on batches."""
 
-    __slots__ = ("size", "axis_name", "outer_axes", "alive")
+    __slots__ = ("size", "axis_name", "spmd_axis_name", "outer_axes", "alive")
 
-    def __init__(self, parent: Trace, size: int, axis_name=None):
+    def __init__(self, parent: Trace, size: int, axis_name=None, spmd_axis_name=None):
         self.parent = parent
         self.size = size
         self.axis_name = axis_name
+        self.spmd_axis_name = spmd_axis_name  # the axes of a mesh over which the elements are spread
         self.outer_axes = tracing.thread.axes
         self.alive = True
 
@@ -63,7 +64,8 @@ class BatchTrace(Trace):
             with current_trace(self.parent):
                 if primitive.over_axis is not None and self.axis_name in named_axes(params):
                     results, out_dims = primitive.over_axis(self, values, dims, **params)
-                elif not batched and primitive.stage is None:  # a Python function may close over elements
+                elif not batched and primitive.stage is None and not self.is_named_in(params):
+                    # (primitives that stage contain a Python function, which may close over elements)
                     return self.parent.process(primitive, tuple(values), params)
                 elif primitive.batch is not None:
                     results, out_dims = primitive.batch(self.size, values, dims, **params)
@@ -79,11 +81,24 @@ class BatchTrace(Trace):
             return self.wrap(results, out_dims)
         return [self.wrap(x, d) for x, d in zip(results, out_dims)]
 
+    def is_named_in(self, params) -> bool:
+        """Whether a program among the parameters has a collective over the mapped axis."""
+        return self.axis_name is not None and any([works_over(jaxpr, self.axis_name) for jaxpr in subprograms(params)])
+
     def wrap(self, value, dim):
         return value if dim is None else BatchTracer(self, value, dim)
 
     def unwrap(self, x) -> tuple[Any, int | None]:
         return (x.value, x.dim) if type(x) is BatchTracer and x._trace is self else (x, None)
+
+
+def works_over(jaxpr: Jaxpr, axis_name) -> bool:
+    """Whether a program has a collective over the axis."""
+    def look():
+        return any([eqn.primitive.over_axis is not None and axis_name in named_axes(eqn.params)
+                    or any([works_over(inner, axis_name) for inner in subprograms(eqn.params)]) for eqn in jaxpr.eqns])
+
+    return jaxpr.memoised(("works_over", axis_name), look)
 
 
 def named_axes(params: dict[str, Any]) -> tuple:
@@ -93,9 +108,9 @@ def named_axes(params: dict[str, Any]) -> tuple:
 
 
 def batch_flat(fun: Callable[..., Sequence[Any]], values: Sequence[Any], dims: Sequence[int | None], size: int,
-               axis_name=None) -> tuple[list[Any], list[int | None]]:
+               axis_name=None, spmd_axis_name=None) -> tuple[list[Any], list[int | None]]:
     """Apply a function of flat elements to batches."""
-    trace = BatchTrace(tracing.thread.trace, size, axis_name)
+    trace = BatchTrace(tracing.thread.trace, size, axis_name, spmd_axis_name)
     saved = tracing.thread.axes
     if axis_name is not None:
         tracing.thread.axes = (*saved, (axis_name, size))
@@ -174,7 +189,7 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
             results, out_tree = tree.flatten(out)
             return _batches_of_mapped_types(fun, name, results, _flat_out_axes(name, out_axes, out_tree))
 
-        results, result_dims = batch_flat(flat, values, dims, size, axis_name)
+        results, result_dims = batch_flat(flat, values, dims, size, axis_name, spmd_axis_name)
         wanted = _flat_out_axes(name, out_axes, out_tree)
         return out_tree.unflatten([x if mapped_types.is_mapped_type(x) else _place(name, x, d, w, size)
                                    for x, d, w in zip(results, result_dims, wanted)])

@@ -1,0 +1,418 @@
+"""Collectives: what the elements along a named axis know of each other.
+
+An axis has a name inside of `vmap(axis_name=...)`, `pmap` and `shard_map`. The records of the primitives are in
+`collective_primitives`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlafront.core import dtypes, tracing, tree
+from xlafront.lax import collective_batching as _batching  # noqa: F401  (gives the records their rules over vmapped axes)
+from xlafront.lax.collective_primitives import (
+    all_gather_invariant_p,
+    all_gather_p,
+    all_to_all_p,
+    axis_index_p,
+    names_of,
+    pbroadcast_p,
+    pmax_p,
+    pmin_p,
+    ppermute_p,
+    psum_invariant_p,
+    psum_p,
+    psum_scatter_p,
+    pvary_p,
+    ragged_all_to_all_p,
+    unbound_axis,
+)
+
+Groups = Sequence[Sequence[int]] | None
+
+
+# What the arguments mean
+
+
+def _size(name, user: str) -> int:
+    for known, size in reversed(tracing.thread.axes):
+        if known == name:
+            return size
+    raise unbound_axis(name, user, [known for known, _ in tracing.thread.axes])
+
+
+def _named(axis_name, user: str) -> tuple[tuple, int]:
+    """The names of an axis argument and how many elements there are along them all."""
+    names = tuple(axis_name) if isinstance(axis_name, list) else names_of(axis_name)
+    size = math.prod([_size(name, user) for name in names])
+    if len(set(names)) != len(names):
+        raise ValueError(f"{user} got an axis name twice: {names}. Each axis can take part once.")
+    return names, size
+
+
+def _checked_groups(groups: Groups, names: tuple, size: int, user: str, equal: bool) -> tuple | None:
+    if groups is None:
+        return None
+    if len(names) != 1:
+        raise ValueError(f"{user} takes axis_index_groups for one axis, got the axes {names}.")
+    found = tuple(tuple(int(i) for i in group) for group in groups)
+    members = sorted(i for group in found for i in group)
+    if members != list(range(size)):
+        raise ValueError(f"axis_index_groups of {user} must contain each index of the axis {names[0]!r}, 0 to {size - 1}, in "
+                         f"exactly one group, got {[list(g) for g in found]}.")
+    if equal and len({len(group) for group in found}) > 1:
+        raise ValueError(f"axis_index_groups of {user} must all have the same size, got {[list(g) for g in found]}.")
+    if tracing.checked_axes() & set(names):
+        raise NotImplementedError(f"{user} with axis_index_groups has a result that no type describes: call it in a shard_map "
+                                  f"with check_vma=False, or make the groups an axis of the mesh.")
+    return found
+
+
+def _operands(x, user: str):
+    leaves, treedef = tree.flatten(x)
+    for i, leaf in enumerate(leaves):
+        if not tracing.is_arraylike(leaf):
+            from xlafront.core import errors
+
+            raise errors.not_an_array(leaf, user, tree.path_of(x, i))
+    return [tracing.as_operand(leaf) for leaf in leaves], treedef
+
+
+def _varying(x, names):
+    """The value as one that may differ along the axes, where types say whether it does."""
+    missing = (tracing.checked_axes() & set(names)) - tracing.aval_of(x).vma
+    return pvary_p.bind(x, axes=tuple(n for n in names if n in missing)) if missing else x
+
+
+def _is_constant(x) -> bool:
+    return isinstance(x, (int, float, complex, np.ndarray, np.generic)) and not isinstance(x, bool)
+
+
+def _dimension(axis: int, rank: int, user: str, what: str) -> int:
+    if not -rank <= axis < rank:
+        raise ValueError(f"{user} got {what}={axis} for an array with {rank} dimension(s).")
+    return axis % rank if rank else 0
+
+
+# Reductions
+
+
+def _split_axes(axis_name) -> tuple[tuple, tuple]:
+    """Names, and dimensions of the array itself, which are integers."""
+    axes = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
+    return tuple(a for a in axes if not isinstance(a, int)), tuple(a for a in axes if isinstance(a, int))
+
+
+def _reduce(user: str, reduction: str, x, axis_name, groups: Groups, bind):
+    from xlafront.lax.reductions import PRIMITIVES
+    from xlafront.lax.shapes import canonical_axes
+
+    names, dimensions = _split_axes(axis_name)
+    names, size = _named(names, user)
+    groups = _checked_groups(groups, names, size, user, False)
+    if groups is not None and dimensions:
+        raise ValueError(f"{user} takes axis_index_groups only without dimensions of the array, got {axis_name}.")
+    leaves, treedef = _operands(x, user)
+    results = []
+    for leaf in leaves:
+        if dimensions:
+            at = canonical_axes(dimensions, np.ndim(leaf), user)
+            if user == "psum" and tracing.aval_of(leaf).dtype == dtypes.bool_:
+                leaf = _as_integers(leaf)
+            leaf = PRIMITIVES[reduction].bind(leaf, axes=at, out_sharding=None)
+        results.append(bind(leaf, names, size, groups) if names else leaf)
+    return treedef.unflatten(results)
+
+
+def _as_integers(x):
+    from xlafront.lax.elementwise import convert_element_type
+
+    return int(x) if isinstance(x, bool) else convert_element_type(x, dtypes.canonicalize_dtype(np.int64))
+
+
+def psum(x, axis_name, *, axis_index_groups: Groups = None):
+    """The sum over a named axis, the same for all along it; of each leaf of a pytree.
+
+    `axis_name` is a name or a tuple of names and dimensions of the array. `axis_index_groups` lists the indices of each
+    group that sums among itself. The sum of a Python or NumPy constant is a multiple of it.
+
+    >>> vmap(lambda x: x / lax.psum(x, "i"), axis_name="i")(xnp.arange(4.0))
+    """
+    def bind(leaf, names, size, groups):
+        if tracing.aval_of(leaf).dtype == dtypes.bool_:
+            leaf = _as_integers(leaf)
+        if _is_constant(leaf):
+            if groups is None:
+                return leaf * size if not isinstance(leaf, (np.ndarray, np.generic)) else _scaled(leaf, size)
+            if len({len(group) for group in groups}) == 1:
+                return leaf * len(groups[0])
+        if tracing.checked_axes() & set(names):
+            return psum_invariant_p.bind(_varying(leaf, names), axes=names)
+        return psum_p.bind(leaf, axes=names, axis_index_groups=groups)
+
+    return _reduce("psum", "reduce_sum", x, axis_name, axis_index_groups, bind)
+
+
+def _scaled(x, size: int):
+    return x * np.asarray(size).astype(x.dtype)
+
+
+def pmean(x, axis_name, *, axis_index_groups: Groups = None):
+    """The mean over a named axis, the same for all along it; of each leaf of a pytree.
+
+    Integers become floating point. `axis_index_groups` as for `psum`.
+
+    >>> vmap(lambda x: x - lax.pmean(x, "i"), axis_name="i")(xnp.arange(4.0))
+    """
+    from xlafront.numpy import true_divide
+
+    names, dimensions = _split_axes(axis_name)
+    count = psum(1, names, axis_index_groups=axis_index_groups)
+
+    def mean(leaf):
+        along = math.prod([np.shape(leaf)[d] for d in dimensions])
+        return true_divide(psum(leaf, axis_name, axis_index_groups=axis_index_groups), count * along)
+
+    return tree.map(mean, x)
+
+
+def _extreme(user, reduction, primitive, x, axis_name, groups):
+    def bind(leaf, names, size, groups):
+        primitive.abstract(tracing.aval_of(leaf), axes=names, axis_index_groups=groups)
+        return primitive.bind(_varying(leaf, names), axes=names, axis_index_groups=groups)
+
+    return _reduce(user, reduction, x, axis_name, groups, bind)
+
+
+def pmax(x, axis_name, *, axis_index_groups: Groups = None):
+    """The maximum over a named axis, the same for all along it; of each leaf of a pytree.
+
+    >>> vmap(lambda x: x / lax.pmax(x, "i"), axis_name="i")(xnp.arange(1.0, 5.0))
+    """
+    return _extreme("pmax", "reduce_max", pmax_p, x, axis_name, axis_index_groups)
+
+
+def pmin(x, axis_name, *, axis_index_groups: Groups = None):
+    """The minimum over a named axis, the same for all along it; of each leaf of a pytree.
+
+    >>> vmap(lambda x: x - lax.pmin(x, "i"), axis_name="i")(xnp.arange(4.0))
+    """
+    return _extreme("pmin", "reduce_min", pmin_p, x, axis_name, axis_index_groups)
+
+
+# Gathering and scattering
+
+
+def all_gather(x, axis_name, *, axis_index_groups: Groups = None, axis: int = 0, tiled: bool = False, to: str = "varying"):
+    """The values of all along a named axis, stacked in a new dimension `axis`, or with `tiled` joined along an old one.
+
+    `to` says what the type of the result is inside of a `shard_map` that checks: "varying", or "invarying", which takes note
+    that it is the same for all.
+
+    >>> vmap(lambda x: lax.all_gather(x, "i"), axis_name="i")(xnp.arange(4.0))
+    """
+    if to not in ("varying", "invarying"):
+        raise ValueError(f"all_gather takes to='varying' or to='invarying', got {to!r}.")
+    names, size = _named(axis_name, "all_gather")
+    groups = _checked_groups(axis_index_groups, names, size, "all_gather", True)
+    count = size if groups is None else len(groups[0])
+    invariant = to == "invarying" and bool(tracing.checked_axes() & set(names))
+    primitive = all_gather_invariant_p if invariant else all_gather_p
+
+    def gather(leaf):
+        if not names:
+            return leaf
+        at = _dimension(axis, np.ndim(leaf) + (not tiled), "all_gather", "axis")
+        return primitive.bind(_varying(leaf, names), axis_name=names, all_gather_dimension=at, axis_size=count,
+                              axis_index_groups=groups, tiled=bool(tiled))
+
+    return _mapped(gather, x, "all_gather")
+
+
+def _mapped(function, x, user: str):
+    leaves, treedef = _operands(x, user)
+    return treedef.unflatten([function(leaf) for leaf in leaves])
+
+
+def psum_scatter(x, axis_name, *, scatter_dimension: int = 0, axis_index_groups: Groups = None, tiled: bool = False):
+    """The sum over a named axis, of which each along it gets its own part of `scatter_dimension`.
+
+    That dimension has the size of the axis and vanishes; with `tiled` it is a multiple of it, and is divided by it.
+
+    >>> vmap(lambda x: lax.psum_scatter(x, "i"), axis_name="i")(xnp.ones((4, 4)))
+    """
+    names, size = _named(axis_name, "psum_scatter")
+    groups = _checked_groups(axis_index_groups, names, size, "psum_scatter", True)
+    count = size if groups is None else len(groups[0])
+
+    def scatter(leaf):
+        if not names:
+            return leaf
+        if tracing.aval_of(leaf).dtype == dtypes.bool_:
+            leaf = _as_integers(leaf)
+        at = _dimension(scatter_dimension, np.ndim(leaf), "psum_scatter", "scatter_dimension")
+        params = {"axis_name": names, "scatter_dimension": at, "axis_size": count, "axis_index_groups": groups,
+                  "tiled": bool(tiled)}
+        psum_scatter_p.abstract(tracing.aval_of(leaf), **params)  # over a vmapped axis nothing else checks the shape
+        return psum_scatter_p.bind(_varying(leaf, names), **params)
+
+    return _mapped(scatter, x, "psum_scatter")
+
+
+# Exchanging
+
+
+def ppermute(x, axis_name, perm):
+    """Values sent along a named axis by pairs `(source, destination)`; zeros where nothing arrives.
+
+    >>> vmap(lambda x: lax.ppermute(x, "i", [(0, 1), (1, 2), (2, 0)]), axis_name="i")(xnp.arange(3.0))
+    """
+    names, size = _named(axis_name, "ppermute")
+    pairs = tuple((int(source), int(target)) for source, target in perm)
+    for which, indices in (("source", [s for s, _ in pairs]), ("destination", [t for _, t in pairs])):
+        outside = [i for i in indices if not 0 <= i < size]
+        if outside:
+            raise ValueError(f"ppermute got the {which} {outside[0]}, but the axis {axis_name!r} has size {size}: use indices "
+                             f"from 0 to {size - 1}.")
+        twice = [i for i in indices if indices.count(i) > 1]
+        if twice:
+            raise ValueError(f"ppermute got the {which} {twice[0]} twice in {list(pairs)}: each can occur once.")
+    return _mapped(lambda leaf: ppermute_p.bind(_varying(leaf, names), axis_name=names, perm=pairs), x, "ppermute")
+
+
+def pshuffle(x, axis_name, perm):
+    """Values rearranged along a named axis: index `i` gets that of index `perm[i]`.
+
+    >>> vmap(lambda x: lax.pshuffle(x, "i", [2, 1, 0]), axis_name="i")(xnp.arange(3.0))
+    """
+    order = [int(i) for i in perm]
+    if sorted(order) != list(range(len(order))):
+        raise ValueError(f"pshuffle takes a permutation of 0 to {len(order) - 1}, got {order}.")
+    _, size = _named(axis_name, "pshuffle")
+    if len(order) != size:
+        raise ValueError(f"pshuffle got a permutation of {len(order)} indices for the axis {axis_name!r} of size {size}.")
+    return ppermute(x, axis_name, list(zip(order, range(size))))
+
+
+def all_to_all(x, axis_name, split_axis: int, concat_axis: int, *, axis_index_groups: Groups = None, tiled: bool = False):
+    """Each along a named axis sends part `k` of its dimension `split_axis` to index `k`, and joins what it gets.
+
+    The dimension `split_axis` has the size of the named axis and vanishes, a new one at `concat_axis` counts where the parts
+    came from. With `tiled` the one is divided and the other multiplied instead.
+
+    >>> vmap(lambda x: lax.all_to_all(x, "i", 0, 0), axis_name="i")(xnp.arange(9.0).reshape(3, 3))
+    """
+    from xlafront.lax.shapes import expand_dims, squeeze
+
+    names, size = _named(axis_name, "all_to_all")
+    groups = _checked_groups(axis_index_groups, names, size, "all_to_all", True)
+    count = size if groups is None else len(groups[0])
+    params: dict[str, Any] = {"axis_name": names, "axis_size": count, "axis_index_groups": groups}
+
+    def exchange(leaf):
+        rank = np.ndim(leaf)
+        split = _dimension(split_axis, rank, "all_to_all", "split_axis")
+        concat = _dimension(concat_axis, rank, "all_to_all", "concat_axis")
+        leaf = _varying(leaf, names)
+        if tiled:
+            all_to_all_p.abstract(tracing.aval_of(leaf), split_axis=split, concat_axis=concat, **params)
+            return all_to_all_p.bind(leaf, split_axis=split, concat_axis=concat, **params)
+        if np.shape(leaf)[split] != count:
+            raise ValueError(f"all_to_all over the axis {axis_name!r} of size {count} sends each an index of dimension "
+                             f"{split}, which must have that size; the operand has shape {np.shape(leaf)}. With tiled=True "
+                             f"each gets an equal part of the dimension.")
+        if split == concat:
+            return all_to_all_p.bind(leaf, split_axis=split, concat_axis=concat, **params)
+        if concat < split:
+            split += 1
+        else:
+            concat += 1
+        leaf = expand_dims(leaf, (concat,))
+        return squeeze(all_to_all_p.bind(leaf, split_axis=split, concat_axis=concat, **params), (split,))
+
+    return _mapped(exchange, x, "all_to_all")
+
+
+def pswapaxes(x, axis_name, axis: int, *, axis_index_groups: Groups = None):
+    """Exchanges a named axis with a dimension of the same size.
+
+    >>> vmap(lambda x: lax.pswapaxes(x, "i", 0), axis_name="i")(xnp.arange(9.0).reshape(3, 3))
+    """
+    return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
+
+
+def ragged_all_to_all(operand, output, input_offsets, send_sizes, output_offsets, recv_sizes, *, axis_name,
+                      axis_index_groups: Groups = None):
+    """Sends runs of rows of different lengths along a named axis, and writes those that arrive into `output`.
+
+    To index `k` go `send_sizes[k]` rows of `operand` from `input_offsets[k]` on, to rows `output_offsets[k]` and following of
+    its output. `recv_sizes` says how many come from each. TPUs and GPUs have it, XLA's CPU backend does not.
+    """
+    names, size = _named(axis_name, "ragged_all_to_all")
+    groups = _checked_groups(axis_index_groups, names, size, "ragged_all_to_all", True)
+    operands = [_varying(tracing.as_operand(x), names)
+                for x in (operand, output, input_offsets, send_sizes, output_offsets, recv_sizes)]
+    return ragged_all_to_all_p.bind(*operands, axis_name=names, axis_size=size if groups is None else len(groups[0]),
+                                    axis_index_groups=groups)
+
+
+def pbroadcast(x, axis_name, source: int):
+    """The value at one index of a named axis, for all along it.
+
+    >>> vmap(lambda x: lax.pbroadcast(x, "i", 2), axis_name="i")(xnp.arange(4.0))
+    """
+    names, size = _named(axis_name, "pbroadcast")
+    if not 0 <= source < size:
+        raise ValueError(f"pbroadcast got source={source}, but the axis {axis_name!r} has size {size}.")
+    return _mapped(lambda leaf: pbroadcast_p.bind(_varying(leaf, names), axis_name=names, source=int(source)), x, "pbroadcast")
+
+
+# Places and types
+
+
+def axis_index(axis_name: Hashable):
+    """One's own index along a named axis; along several, counted with the last fastest.
+
+    >>> vmap(lambda x: lax.axis_index("i"), axis_name="i")(xnp.zeros(4))
+    """
+    names, _ = _named(axis_name, "axis_index")
+    index: Any = None
+    for name in names:
+        here = axis_index_p.bind(axis_name=name)
+        index = here if index is None else index * np.int32(_size(name, "axis_index")) + here
+    return np.int32(0) if index is None else index
+
+
+def axis_size(axis_name: Hashable) -> int:
+    """The number of elements along a named axis, or along several together.
+
+    >>> vmap(lambda x: x / lax.axis_size("i"), axis_name="i")(xnp.ones(4))
+    """
+    return _named(axis_name, "axis_size")[1]
+
+
+def pcast(x, axis_name, *, to: str):
+    """The same value with another type inside of a `shard_map` that checks: `to="varying"` lets it differ along the axis.
+
+    The derivative of that is the sum over the axis. It is rarely written: operations on a value that varies and one that does
+    not do it themselves.
+    """
+    if to != "varying":
+        raise ValueError(f"pcast takes to='varying', got {to!r}. To make a value the same along an axis, reduce it: psum, "
+                         f"pmax, all_gather(..., to='invarying').")
+    names, _ = _named(axis_name, "pcast")
+    outside = [n for n in names if n not in tracing.checked_axes()]
+    if outside and not all(type(a) is tracing.MeshAxis or a[0] not in outside for a in tracing.thread.axes):
+        raise ValueError(f"pcast to varying works along axes of a shard_map, but {outside[0]!r} is one of vmap.")
+
+    def cast(leaf):
+        already = tracing.aval_of(leaf).vma & set(names)
+        if already:
+            raise ValueError(f"pcast to varying got a value that varies along {sorted(map(str, already))} already.")
+        return _varying(leaf, names)
+
+    return _mapped(cast, x, "pcast")
