@@ -43,8 +43,8 @@ _PLACES = {
     "xlafront.transforms.batching": "vmap",
 }
 _MODULE_OF = {name: module for module, names in _PLACES.items() for name in names.split()}
-_SUBMODULES = frozenset("""ad_checkpoint core custom_batching custom_derivatives debug dlpack dtypes errors experimental extend
-    flatten_util interpreters lax nn numpy random sharding stages tree tree_util""".split())
+_SUBMODULES = frozenset("""ad_checkpoint core custom_batching custom_derivatives debug distributed dlpack dtypes errors
+    experimental extend flatten_util interpreters lax nn numpy random sharding stages tree tree_util""".split())
 
 
 def __getattr__(name: str):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from xlafront.runtime import config
+from xlafront.runtime import config, distributed
 from xlafront.runtime.clients import PlatformError, canonical_platform, clients
 
 
 def settings() -> dict:
     return {"num_cpu_devices": config.num_cpu_devices.value, "cuda_visible_devices": config.cuda_visible_devices.value,
-            "cpu_enable_async_dispatch": config.cpu_enable_async_dispatch.value}
+            "cpu_enable_async_dispatch": config.cpu_enable_async_dispatch.value, **distributed.state.client_settings()}
 
 
 def wanted_platforms() -> list[str]:

@@ -192,7 +192,7 @@ def _repr(self):
     tail = f"dtype={aval.dtype.name}" + (", weak_type=True" if aval.weak_type else "")
     if self.is_deleted():
         return f"<deleted Array of shape {aval.shape}, {tail}>"
-    if not self.is_fully_addressable and not self.is_fully_replicated:
+    if not _is_readable(self):
         return f"Array(shape={aval.shape}, {tail}, sharding={self.sharding})"
     value = self._value
     if value.size == 0 and value.ndim != 1:
@@ -205,7 +205,13 @@ def _repr(self):
 
 
 def _str(self):
-    return _repr(self) if self.is_deleted() or not isinstance(self.dtype, np.dtype) else str(self._value)
+    plain = isinstance(self.dtype, np.dtype) and not self.is_deleted() and _is_readable(self)
+    return str(self._value) if plain else _repr(self)
+
+
+def _is_readable(self) -> bool:
+    """Whether this process has all elements."""
+    return self.is_fully_addressable or bool(self.is_fully_replicated and self._arrays)
 
 
 def _format(self, spec):

@@ -52,8 +52,9 @@ def host_value(array: ArrayImpl) -> np.ndarray:
     cached = array._npy_value
     if cached is not None:
         return cached
-    if array.sharding.num_devices == 1 or array.sharding.is_fully_replicated:
-        source = array if len(array._arrays) == 1 else array._fully_replicated_shard()
+    parts = array._arrays  # none, when all of it lies in other processes
+    if parts and (array.sharding.num_devices == 1 or array.sharding.is_fully_replicated):
+        source = array if len(parts) == 1 else array._fully_replicated_shard()
         value, did_copy = source._single_device_array_to_np_array_did_copy()
         value = _retype(value, array.aval)
         value.flags.writeable = False
@@ -62,11 +63,12 @@ def host_value(array: ArrayImpl) -> np.ndarray:
         return value
     if not array.sharding.is_fully_addressable:
         raise RuntimeError(
-            "this array has parts on devices of other processes, so that its value cannot be read here. Use "
-            "x.addressable_shards for the local parts, or experimental.multihost_utils.process_allgather.")
+            f"the array of shape {array.aval.shape} over {array.sharding} has parts on devices of other processes, so that its "
+            f"value cannot be read here. Use experimental.multihost_utils.process_allgather(x, tiled=True) for the whole, in "
+            f"all processes, or x.addressable_shards for the parts that are here.")
     value = np.empty(array.aval.shape, array.aval.dtype)
     indices = array.sharding.addressable_devices_indices_map(array.aval.shape)
-    for part in array._arrays:  # bare buffers, without a type of their own
+    for part in parts:  # bare buffers, without a type of their own
         [device] = part._sharding.device_set
         value[indices[device]] = _retype(part._single_device_array_to_np_array_did_copy()[0], array.aval)
     value.flags.writeable = False

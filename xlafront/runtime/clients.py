@@ -22,7 +22,7 @@ def _make_cpu(settings) -> Client:
     if settings.get("num_cpu_devices", -1) > 0:
         options["num_devices"] = settings["num_cpu_devices"]
     distributed = settings.get("distributed_client")
-    if distributed is not None:
+    if distributed is not None and settings["num_processes"] > 1:
         options |= {"distributed_client": distributed, "node_id": settings["process_id"],
                     "num_nodes": settings["num_processes"],
                     "collectives": _jax.make_gloo_tcp_collectives(distributed_client=distributed)}
@@ -97,6 +97,8 @@ def _make_cuda(settings) -> Client:
     distributed = settings.get("distributed_client")
     if distributed is not None:
         options |= {"node_id": settings["process_id"], "num_nodes": settings["num_processes"]}
+        if settings.get("partition_index") is not None:
+            options["partition_index"] = settings["partition_index"]
     client = _jax.get_c_api_client("cuda", options, distributed)
     _register_cuda_kernels()
     return client

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from xlafront import lowering
@@ -9,6 +11,7 @@ from xlafront.core import backends, keys, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
+from xlafront.runtime import distributed
 from xlafront.runtime.arrays import ArrayImpl, put
 from xlafront.runtime.jaxlib_compat import Device, NamedSharding, Sharding, batched_block_until_ready
 from xlafront.runtime.sharding import PartitionSpec, active, single_device
@@ -58,10 +61,48 @@ def put_leaf(x, target, donate=False):
         return put(_host(x, aval), aval, single_device(backends.default_device()), False)
     if isinstance(sharding, NamedSharding):
         sharding.shard_shape(aval.shape)
-    result = put(x if type(x) is ArrayImpl else _host(x, aval), aval, sharding, True)
+    if not sharding.is_fully_addressable:
+        result = _put_across_processes(x, aval, sharding)
+    elif type(x) is ArrayImpl and not (x.is_fully_addressable or x.is_fully_replicated):
+        raise ValueError(
+            f"device_put cannot move an array of shape {aval.shape} that spans processes, {x.sharding}, to devices of this "
+            f"process alone: {sharding}. Use x.addressable_shards for the parts that are here, or "
+            f"experimental.multihost_utils.process_allgather for the whole.")
+    else:
+        result = put(x if type(x) is ArrayImpl else _host(x, aval), aval, sharding, True)
     if donate and type(x) is ArrayImpl and result is not x:
         x.delete()
     return result
+
+
+def _put_across_processes(x, aval, sharding):
+    """To devices of several processes, each of which puts its own parts and so has to have the same value."""
+    if type(x) is ArrayImpl and not x.is_fully_addressable:
+        if x.sharding.is_equivalent_to(sharding, aval.ndim):
+            return put(x, aval, sharding, True)
+        if x.sharding.device_set == sharding.device_set:
+            return _spread_as(sharding)(x)
+    host = _host(x, aval)
+    processes = {d.process_index for d in sharding.device_set}
+    differing = {} if backends.process_index() not in processes else distributed.agree(
+        "device_put", f"{distributed.fingerprint([host])} {_brief(host)}", processes)
+    if differing:
+        told = "; ".join(f"process {i}: {text.partition(' ')[2]}" for i, text in list(differing.items())[:4])
+        raise AssertionError(
+            f"device_put to {sharding} got different values of shape {aval.shape} in different processes: {told}. Give the "
+            f"same value in all of them, or use make_array_from_process_local_data for parts that differ.")
+    return put(host, aval, sharding, True)
+
+
+def _brief(host) -> str:
+    return np.array2string(host, threshold=8, edgeitems=3)[:200]
+
+
+@functools.cache
+def _spread_as(sharding):
+    from xlafront.transforms.jit import jit
+
+    return jit(lambda x: x, out_shardings=sharding)
 
 
 def _host(x, aval):

@@ -1,0 +1,192 @@
+"""The runtime of programs of many processes: the service that process 0 runs, and this process's connection to it.
+
+The service watches that all processes live: one that stops sending heartbeats ends the others. It also keeps a store of
+keys and values, through which processes agree on things without touching a device (`agree`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xlafront.runtime.jaxlib_compat import JaxRuntimeError, _jax
+
+_PATIENCE_SECONDS = 60  # how long to wait for other processes before saying whom we wait for
+
+
+class State:
+    """This process in its group; without a group, process 0 of 1."""
+
+    __slots__ = ("client", "service", "process_id", "num_processes", "coordinator_address", "partition_index", "preemption",
+                 "lock", "counts")
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.clear()
+
+    def clear(self) -> None:
+        self.client: Any = None
+        self.service: Any = None
+        self.preemption: Any = None
+        self.process_id, self.num_processes = 0, 1
+        self.coordinator_address: str | None = None
+        self.partition_index: int | None = None
+        self.counts: dict[tuple, int] = {}
+
+    def client_settings(self) -> dict[str, Any]:
+        """What the clients of the platforms need to know of the group."""
+        if self.client is None:
+            return {}
+        return {"distributed_client": self.client, "process_id": self.process_id, "num_processes": self.num_processes,
+                "partition_index": self.partition_index}
+
+
+state = State()
+
+
+def connect(address: str, num_processes: int, process_id: int, *, bind_address: str | None, initialization_timeout: float,
+            heartbeat_timeout: int, shutdown_timeout: int, partition_index: int | None) -> None:
+    """Join the group, and start the service in process 0."""
+    from xlafront.runtime import rendezvous
+
+    host, port = rendezvous.split_address(address)
+    _keep_from_proxies(host)
+    me = rendezvous.introduction(process_id, num_processes)
+    timeout = max(1, int(initialization_timeout))
+    service = None
+    if process_id == 0:
+        group = rendezvous.gather(address, bind_address, me, initialization_timeout)
+        try:
+            service = _jax.get_distributed_runtime_service(
+                bind_address or f"[::]:{port}", num_processes, heartbeat_timeout=heartbeat_timeout,
+                cluster_register_timeout=timeout, shutdown_timeout=shutdown_timeout)
+        except Exception as e:
+            group.fail(f"process 0 could not start the coordination service: {e}")
+        group.start()
+    else:
+        rendezvous.join(address, me, initialization_timeout)
+    client = _jax.get_distributed_runtime_client(
+        address, process_id, init_timeout=timeout, heartbeat_timeout=heartbeat_timeout, shutdown_timeout=shutdown_timeout,
+        use_compression=True, shutdown_on_destruction=False)
+    client.connect()
+    state.client, state.service = client, service
+    state.process_id, state.num_processes = process_id, num_processes
+    state.coordinator_address, state.partition_index = address, partition_index
+    atexit.register(_at_exit)
+
+
+def _keep_from_proxies(host: str) -> None:
+    """The connection to the coordinator never goes through a proxy for the web."""
+    if any(os.environ.get(name) for name in ("grpc_proxy", "https_proxy", "http_proxy")):
+        direct = os.environ.get("no_grpc_proxy") or os.environ.get("no_proxy") or ""
+        os.environ["no_grpc_proxy"] = ",".join(filter(None, (direct, host)))
+
+
+def _at_exit() -> None:
+    """Leave together with the others; after an unhandled exception at once, so that they do not wait for us."""
+    if getattr(sys, "last_value", None) is None:
+        try:
+            disconnect()
+        except JaxRuntimeError as e:
+            print(f"xlafront.distributed.shutdown: {e}", file=sys.stderr)
+
+
+def disconnect() -> None:
+    """Wait until all processes are done, then leave the group."""
+    with state.lock:
+        if state.preemption is not None:
+            state.preemption.shutdown()
+        client, service = state.client, state.service
+        state.clear()
+        atexit.unregister(_at_exit)
+        if client is not None:
+            client.shutdown()
+        if service is not None:
+            service.shutdown()
+
+
+# Agreement
+
+
+def agree(what: str, text: str, processes: Sequence[int] | None = None) -> dict[int, str]:
+    """What each process says that says otherwise than the first; the same answer in all of them, empty when all agree.
+
+    Every process of `processes` has to call this in the same order. Waits for them; says for whom after a while.
+    """
+    group = tuple(sorted(set(processes))) if processes is not None else tuple(range(state.num_processes))
+    if len(group) < 2 or state.client is None:
+        return {}
+    with state.lock:
+        number = state.counts.get(group, 0)
+        state.counts[group] = number + 1
+    place = f"xlafront/agree/{'-'.join(map(str, group)) if processes is not None else 'all'}"
+    store, me = state.client, state.process_id
+    if me != group[0]:
+        store.key_value_set(f"{place}/{number}/{me}", text)
+        verdict = _wait_for(f"{place}/{number}/verdict", what, group[0])
+    else:
+        said = {me: text} | {other: _wait_for(f"{place}/{number}/{other}", what, other) for other in group[1:]}
+        differing = {other: words for other, words in said.items() if words != text}
+        verdict = _write({me: text} | differing if differing else {})
+        store.key_value_set(f"{place}/{number}/verdict", verdict)
+        if number:  # everybody has read the verdict before: they have called again
+            store.key_value_delete(f"{place}/{number - 1}")
+    return _read(verdict)
+
+
+def _write(said: dict[int, str]) -> str:
+    import json
+
+    return json.dumps(said)
+
+
+def _read(text: str) -> dict[int, str]:
+    import json
+
+    return {int(process): words for process, words in json.loads(text).items()}
+
+
+def _wait_for(key: str, what: str, process: int) -> str:
+    waited = 0
+    while True:
+        try:
+            return state.client.blocking_key_value_get(key, _PATIENCE_SECONDS * 1000)
+        except JaxRuntimeError as e:
+            if "DEADLINE_EXCEEDED" not in str(e):
+                raise
+        waited += _PATIENCE_SECONDS
+        warnings.warn(f"{what} has waited {waited} s for process {process}, which has not called it. All processes have to "
+                      f"make the same calls in the same order.", stacklevel=3)
+
+
+def fingerprint(values: Sequence[np.ndarray]) -> str:
+    """What differs when shapes, dtypes or bits do."""
+    digest = hashlib.blake2b(digest_size=16)
+    for value in values:
+        digest.update(f"{value.dtype}{value.shape}".encode())
+        digest.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8))
+    return digest.hexdigest()
+
+
+def live_processes(processes: Sequence[int]) -> dict[int, int]:
+    """Which of these processes live, each with the number of its incarnation; waits until all living ones ask."""
+    return state.client.get_live_nodes(list(processes))
+
+
+def reached_preemption_sync_point(step: int) -> bool:
+    """Whether this is the step at which all processes save, after one of them was told to end."""
+    with state.lock:
+        if state.preemption is None:
+            # Made at the first question, because it takes over the signal SIGTERM.
+            manager = _jax.create_preemption_sync_manager()
+            manager.initialize(state.client)
+            state.preemption = manager
+    return state.preemption.reached_sync_point(step)
