@@ -104,8 +104,9 @@ class JaxprEqn:
         return equation_context
 
     def replace(self, **changes) -> JaxprEqn:
-        fields = {name: getattr(self, name) for name in self.__slots__}
-        return JaxprEqn(**(fields | changes))
+        new = changes.get
+        return JaxprEqn(new("invars", self.invars), new("outvars", self.outvars), new("primitive", self.primitive),
+                        new("params", self.params), new("effects", self.effects), new("site", self.site))
 
     def __repr__(self):
         from xlafront.core import ir_text
@@ -330,3 +331,25 @@ def dce_closed(closed: ClosedJaxpr, used_outputs: Sequence[bool], instantiate: b
 
     jaxpr, used_inputs = closed.jaxpr.memoised(("dce", tuple(used_outputs), keep), make)
     return ClosedJaxpr(jaxpr, closed.consts), used_inputs
+
+
+def dependent_results(jaxpr: Jaxpr, inputs: Sequence[bool]) -> list[bool]:
+    """Which results of a program depend on these inputs."""
+    def find():
+        reached = {v for v, marked in zip(jaxpr.invars, inputs) if marked}
+        for eqn in jaxpr.eqns:
+            marks = [type(v) is not Literal and v in reached for v in eqn.invars]
+            if any(marks):
+                flags = dependent_outputs(eqn.primitive, marks, eqn.params)
+                reached.update(eqn.outvars if flags is None else [v for v, f in zip(eqn.outvars, flags) if f])
+        return [type(v) is not Literal and v in reached for v in jaxpr.outvars]
+
+    return list(jaxpr.memoised(("dependent", tuple(inputs)), find))
+
+
+def dependent_outputs(primitive, operands: Sequence[bool], params: dict[str, Any]) -> list[bool] | None:
+    """Which results of an operation that contains programs depend on these operands; None where all of them may."""
+    if primitive.depends is not None:
+        return primitive.depends(operands, **params)
+    program = params.get("jaxpr") or params.get("call_jaxpr") if primitive.dce is not None else None
+    return None if program is None else dependent_results(getattr(program, "jaxpr", program), operands)

@@ -9,7 +9,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import dtypes, tracing, tree
-from xlafront.core.ir import ClosedJaxpr, Var, dce_closed
+from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, dependent_results
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
@@ -20,11 +20,13 @@ from xlafront.transforms.batching import batch_program, place_axis
 from xlafront.transforms.programs import (
     active_results,
     evaluate,
+    on_varying,
     operands_of,
     run,
     same_type,
     trace_function,
     type_mismatches,
+    vary,
     with_weak_types,
 )
 
@@ -72,7 +74,7 @@ class _LinearizedBranches:
             free = list(range(len(layout)))
             mine = []
             for aval in split.forward.out_avals[count:]:
-                spot = next((i for i in free if same_type(layout[i], aval)), None)
+                spot = next((i for i in free if same_type(layout[i], aval) and layout[i].vma == aval.vma), None)
                 if spot is None:
                     spot = len(layout)
                     layout.append(aval.update(weak_type=False))
@@ -194,12 +196,18 @@ def _dce(used, eqn):
                        outvars=[v for v, u in zip(eqn.outvars, used) if u], params={"branches": programs})
 
 
+def _depends(operands, *, branches):
+    """Also on the choice of the branch."""
+    return [operands[0] or any(flags) for flags in zip(*[dependent_results(b.jaxpr, operands[1:]) for b in branches])]
+
+
 cond_p = Primitive(
     "cond", multiple_results=True, memoise=False, abstract=_types, lower=_lower, jvp=_jvp, linearize=_linearize,
     transpose=_transpose, dce=_dce,
     effects=lambda *_, branches: frozenset().union(*[b.effects for b in branches]),
     impl=lambda *args, branches: evaluate(cond_p, args, {"branches": branches}, branches[0].jaxpr))
 cond_p.batch_with_axis = _batch
+cond_p.depends = _depends
 
 
 # Public
@@ -293,8 +301,12 @@ def _choose(what: str, index, functions: Sequence[Callable], names: Sequence[str
                                     for f, name in zip(functions, names)])
     results = join_branches(what, programs, trees, functions, names)
     programs, all_consts = merge_constants(programs, consts)
-    return trees[0].unflatten(cond_p.bind(index, *all_consts, *values, branches=tuple(
-        with_weak_types(p, results) for p in programs)))
+    programs = [with_weak_types(p, results) for p in programs]
+    operands = [*all_consts, *values]
+    axes = tracing.aval_of(index).vma
+    if axes:  # devices choose differently: no collective may be in a branch, as derivatives would put there for other operands
+        programs, operands = [on_varying(p, axes) for p in programs], [vary(x, axes) for x in operands]
+    return trees[0].unflatten(cond_p.bind(index, *operands, branches=tuple(programs)))
 
 
 def join_branches(what, programs, trees, functions, names) -> list:
@@ -309,8 +321,10 @@ def join_branches(what, programs, trees, functions, names) -> list:
             trees[0].unflatten(range(len(first))), i), f"from {names[0]}", f"from {name}")
         if lines:
             raise TypeError(f"{what} needs branches that return the same types, but of {_described(names[0], functions[0])} "
-                            f"and {_described(name, f)} {'; '.join(lines)}. Convert with astype, or give Python scalars as arrays.")
-    return [a.update(weak_type=all(p.out_avals[i].weak_type for p in programs)) for i, a in enumerate(first)]
+                            f"and {_described(name, f)} {'; '.join(lines)}. Convert with astype, or give Python scalars as "
+                            f"arrays.")
+    return [a.update(weak_type=all(p.out_avals[i].weak_type for p in programs),
+                     vma=frozenset().union(*[p.out_avals[i].vma for p in programs])) for i, a in enumerate(first)]
 
 
 def _described(name: str, f: Callable) -> str:

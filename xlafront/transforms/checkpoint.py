@@ -430,7 +430,8 @@ class _Policies:
         saved, offloaded = frozenset(names_which_can_be_saved), frozenset(names_which_can_be_offloaded)
         both = saved & offloaded
         if both:
-            raise ValueError(f"save_and_offload_only_these_names is to save and to offload {sorted(both)}: give each name once.")
+            raise ValueError(f"save_and_offload_only_these_names is to save and to offload {sorted(both)}: give each name "
+                             f"once.")
 
         def decide(prim, params):
             if prim is not name_p:

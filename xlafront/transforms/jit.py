@@ -312,6 +312,10 @@ class LoweredProgram:
         jaxpr = closed.jaxpr
         self.name, self.closed, self.spots, self.options, self.traced = name, closed, spots, options, traced
         kept_jaxpr, self.kept = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), options.keep_unused or bool(jaxpr.effects))
+        if _may_outline(spots, kept_jaxpr):
+            from xlafront.transforms.outlining import outline
+
+            kept_jaxpr = outline(kept_jaxpr)
         self.const_values = [placement.inline_constant(c) for c in closed.consts]
         self.donated = donated
         self.client = spots.devices[0].client
@@ -357,6 +361,11 @@ class LoweredProgram:
             executable, in_avals=[keys.physical(aval) for aval in self.traced.in_avals], in_shardings=self.spots.shardings,
             out_avals=out_avals, out_shardings=self.shardings.results(executable, out_avals),
             out_committed=self.spots.committed, kept=self.kept, const_args=self.const_args, effects=self.closed.effects)
+
+
+def _may_outline(spots, jaxpr: Jaxpr) -> bool:
+    """Whether repeated layers may be kept as calls: where that has been measured to be better, on one CPU device."""
+    return len(spots.devices) == 1 and spots.devices[0].platform == "cpu" and len(jaxpr.eqns) >= 8
 
 
 def _log():

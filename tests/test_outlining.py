@@ -1,0 +1,207 @@
+"""Repeated parts of programs become calls: the same results, fewer operations, no more memory."""
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import lax
+from xlafront.core.ir import Jaxpr
+from xlafront.core.ir_check import check_jaxpr
+from xlafront.transforms import jit as jit_module, outlining
+
+LAYERS, WIDTH = 6, 8
+RNG = np.random.default_rng(5)
+
+
+def normal(*shape):
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+def norm(x):
+    return (x - xnp.mean(x, -1, keepdims=True)) / xnp.sqrt(xnp.var(x, -1, keepdims=True) + 1e-5)
+
+
+def attention(x, p):
+    h = norm(x) @ p["a"]
+    q, k, v = xnp.split(h, 3, axis=-1)
+    x = x + xf.nn.softmax(q @ k.T) @ v
+    return x + xf.nn.gelu(norm(x) @ p["b"]) @ p["c"]
+
+
+def shared(x, p, w):
+    """Also weights that all layers share, and a value that goes past the layers."""
+    return xnp.tanh(norm(attention(x, p)) @ w) * xnp.sin(x) + 0.5
+
+
+PARAMETERS = [{"a": normal(WIDTH, 3 * WIDTH), "b": normal(WIDTH, WIDTH), "c": normal(WIDTH, WIDTH)} for _ in range(LAYERS)]
+X, W = normal(4, WIDTH), normal(WIDTH, WIDTH)
+
+
+def plain(ps, x, w):
+    for p in ps:
+        x = attention(x, p)
+    return x
+
+
+def with_shared(ps, x, w):
+    for p in ps:
+        x = shared(x, p, w)
+    return x
+
+
+def jitted(ps, x, w):
+    layer = xf.jit(lambda x, p: attention(x, p))
+    for p in ps:
+        x = layer(x, p)
+    return x
+
+
+def skipping(ps, x, w):
+    kept = []
+    for p in ps:
+        x = attention(x, p) + (kept[-2] if len(kept) > 1 else 0)
+        kept.append(x)
+    return x + sum(kept[:3])
+
+
+def looping(ps, x, w):
+    for p in ps:
+        x, ys = lax.scan(lambda c, r: (xnp.tanh(c @ p["b"] + r), c.sum()), x, xnp.stack([x, x]))
+        x = attention(x, p) + ys.sum()
+    return x
+
+
+def rematerialised(ps, x, w):
+    for p in ps:
+        x = xf.checkpoint(attention)(x, p)
+    return x
+
+
+MODELS = {f.__name__: f for f in (plain, with_shared, jitted, skipping, looping, rematerialised)}
+
+
+def loss(f):
+    return lambda ps, x, w: (f(ps, x, w) ** 2).mean()
+
+
+def forward(f):
+    return f
+
+
+def gradient(f):
+    return xf.value_and_grad(loss(f), (0, 1, 2))
+
+
+def curvature(f):
+    return lambda ps, x, w: xf.jvp(lambda x: xf.grad(loss(f))(ps, x, w), (x,), (xnp.ones_like(x),))[1]
+
+
+def per_example(f):
+    return lambda ps, x, w: xf.vmap(xf.grad(loss(f)), (None, 0, None))(ps, xnp.stack([x, x * 2]), w)
+
+
+@pytest.fixture
+def without(monkeypatch):
+    def compiled(f, *args):
+        with monkeypatch.context() as patch:
+            patch.setattr(jit_module, "_may_outline", lambda *_: False)
+            return xf.jit(lambda *args: f(*args)).lower(*args).compile()
+
+    return compiled
+
+
+@pytest.mark.parametrize("transform", (forward, gradient, curvature, per_example))
+@pytest.mark.parametrize("model", MODELS)
+def test_results_are_the_same(model, transform, without):
+    f = transform(MODELS[model])
+    with xf.enable_x64(True):
+        args = xf.tree.map(lambda x: x.astype(np.float64), (PARAMETERS, X, W))
+        expected = without(f, *args)(*args)
+        found = xf.jit(f)(*args)
+        xf.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10), found, expected)
+
+
+def program_of(f, *args) -> Jaxpr:
+    return xf.jit(f).trace(*args).jaxpr.jaxpr
+
+
+@pytest.mark.parametrize("model", ["plain", "with_shared", "jitted"])
+@pytest.mark.parametrize("transform, kinds", [(forward, 1), (gradient, 2)])
+def test_layers_are_found(model, transform, kinds):
+    program = program_of(transform(MODELS[model]), PARAMETERS, X, W)
+    outlining_threshold = outlining.SMALLEST_PROGRAM
+    whole = outlining._without_calls(program)
+    if len(whole.eqns) < outlining_threshold:
+        pytest.fail("the model is too small to show anything")
+    found = outlining.outline(program)
+    check_jaxpr(found)
+    calls = [e for e in found.eqns if e.primitive is outlining.repeated_p]
+    bodies = {id(e.params["jaxpr"].jaxpr) for e in calls}
+    assert len(bodies) == kinds and len(calls) >= kinds * (LAYERS - 1)
+    for e in calls:
+        check_jaxpr(e.params["jaxpr"].jaxpr)
+    assert len(found.eqns) + sum(len(j.eqns) for j in {id(e.params["jaxpr"]): e.params["jaxpr"] for e in calls}.values()) < (
+        0.7 * len(whole.eqns))
+
+
+def test_the_compiled_gradient_holds_no_more_memory(without):
+    args = ([{k: np.tile(v, (4, 4)) for k, v in p.items()} for p in PARAMETERS], np.tile(X, (32, 4)), np.tile(W, (4, 4)))
+    with_calls = xf.jit(gradient(plain)).lower(*args)
+    assert with_calls.as_text().count("inlineable") >= 2 * (LAYERS - 1)
+    before = without(gradient(plain), *args).memory_analysis().temp_size_in_bytes
+    assert with_calls.compile().memory_analysis().temp_size_in_bytes <= before
+
+
+def test_small_programs_and_elementwise_ones_stay_as_they_are():
+    small = program_of(lambda x: xnp.sin(x) * 2, X)
+    assert outlining.outline(small) is small
+
+    def chain(x):
+        for _ in range(20):
+            for k in range(15):
+                x = xnp.sin(x) * (k + 1.5) + xnp.cos(x)
+        return x
+
+    long = program_of(chain, X)
+    assert outlining.outline(long) is long  # one fused loop is better
+
+
+def test_effects_keep_their_number_and_order():
+    seen = []
+
+    def f(x):
+        for i in range(5):
+            xf.debug.callback(lambda v, i=i: seen.append(i), x.sum(), ordered=True)
+            for p in PARAMETERS[:4]:
+                x = attention(x, p)
+        return x
+
+    xf.jit(f)(X).block_until_ready()
+    xf.effects_barrier()
+    assert seen == [0, 1, 2, 3, 4]
+
+
+def test_cost_is_linear():
+    """Also where cheap values depend on each other in many ways."""
+    import time
+
+    def f(x, n):
+        y = x
+        for _ in range(n):
+            y = y * y + y
+            x = xnp.tanh(x @ W) * y - y
+        return x
+
+    def cost(n):
+        program = program_of(lambda x: xf.grad(lambda x: f(x, n).sum())(x), normal(WIDTH, WIDTH))
+        best = min(_timed(time.perf_counter, lambda: outlining.outline(program)) for _ in range(3))
+        return best / len(program.eqns)
+
+    assert cost(400) < 4 * cost(100)
+
+
+def _timed(clock, call):
+    start = clock()
+    call()
+    return clock() - start
