@@ -1,4 +1,4 @@
-"""`python -m xlafront`: `demo`, `cache info|clear|path`, `info`."""
+"""`python -m xlafront`: `demo`, `plan`, `cache info|clear|path`, `info`."""
 
 from __future__ import annotations
 
@@ -39,6 +39,12 @@ def _demo(args) -> int:
     return main(args.steps, args.devices, args.plot)
 
 
+def _plan(args) -> int:
+    from xlafront.planning.script import main
+
+    return main(args)
+
+
 def main(argv=None) -> int:
     parser = argparse.ArgumentParser(prog="python -m xlafront", description="xlafront from the command line")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -47,6 +53,21 @@ def main(argv=None) -> int:
     demo.add_argument("--devices", type=int, default=4, help="CPU devices to simulate where there is no accelerator")
     demo.add_argument("--plot", default="demo_loss.svg", help="file for the plot of the loss (default demo_loss.svg)")
     demo.set_defaults(run=_demo)
+    plan = commands.add_parser(
+        "plan", help="what a training step will need on machines that are not here",
+        description="Compile a function of a script for a topology, and print memory, work and collectives of each device. "
+                    "The status is 1 when the program does not fit, 2 when it cannot be planned. SCRIPT:FUNCTION has its "
+                    "arguments from SCRIPT:FUNCTION_args(mesh), which returns them as a tuple (or a dict, for keywords) of "
+                    "arrays or ShapeDtypeStructs, whose shardings may be PartitionSpecs. Or FUNCTION takes one parameter, "
+                    "mesh, and returns the pair of the function to plan and its arguments.")
+    plan.add_argument("target", metavar="SCRIPT:FUNCTION", help="such as train.py:train_step")
+    plan.add_argument("--topology", help="v5e:16x16, v5p:8x8x8, h100:8, h100:4x8; without it: the devices that are here")
+    plan.add_argument("--mesh", help="axes and sizes, data=-1,model=8 (-1: what is left); without it: data=-1")
+    plan.add_argument("--args", metavar="NAME", help="the function of the script that makes the arguments")
+    plan.add_argument("--memory", help="of each device, such as 14GiB, instead of the chip's")
+    plan.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the compiler; repeatable")
+    plan.add_argument("--json", action="store_true", help="the plan as JSON")
+    plan.set_defaults(run=_plan)
     cache = commands.add_parser("cache", help="the compiled programs kept on disk")
     cache.add_argument("action", choices=("info", "clear", "path"))
     cache.set_defaults(run=_cache)

@@ -23,6 +23,7 @@ from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl, put
 from xlafront.runtime.execute import CompileRequest, Program, compile_module, compile_options
 from xlafront.runtime.jaxlib_compat import PjitFunctionCache, pjit
+from xlafront.runtime.sharding import active
 from xlafront.runtime.topologies import is_elsewhere
 from xlafront.transforms import calls, placement
 from xlafront.transforms.calls import Call, Selection
@@ -186,7 +187,7 @@ class Jitted:
     def trace(self, call: Call) -> Traced:
         """The program for this signature. Threads that ask at once wait for the one that traces."""
         in_avals = calls.abstract_arguments(self.fun, self.name, self.options.static, call, self.of_library)
-        key = (call.statics, call.in_tree, in_avals, config.trace_context_key(), tracing.thread.axes)
+        key = (call.statics, call.in_tree, in_avals, config.trace_context_key(), tracing.thread.axes, active.mesh)
         caches = self.caches
         found = caches.traces.get(key)
         if found is None:

@@ -1,0 +1,177 @@
+"""From a lowered program to a `Plan`: compile it, or say why it cannot be, and read off what it needs."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+import time
+from typing import Any
+
+import numpy as np
+
+from xlafront.core import avals, keys, tree
+from xlafront.experimental import topologies
+from xlafront.planning import Memory, Plan, costs, hlo
+from xlafront.planning.costs import Buffer
+from xlafront.runtime import topologies as chips
+from xlafront.runtime.jaxlib_compat import JaxRuntimeError
+from xlafront.runtime.sharding import Mesh
+
+SHOWN = 12  # buffers
+
+
+class Planner:
+    """One lowered program (`stages.Lowered`), compiled and read."""
+
+    def __init__(self, lowered, topology: str, mesh: Mesh, memory_limit: int | None, compiler_options: dict[str, Any] | None,
+                 stages: dict[str, float]):
+        self.lowered, self.program, self.topology, self.mesh = lowered, lowered._lowered, topology, mesh
+        self.compiler_options, self.stages = compiler_options, stages
+        self.devices = self.program.spots.devices
+        self.chip = chips.chip_of(self.devices[0])
+        self.limit = memory_limit if memory_limit is not None else self.chip.memory if self.chip else None
+        self.notes: list[str] = []
+        if self.chip and self.chip.note and memory_limit is None:
+            self.notes.append(f"the limit is {self.chip.note}")
+        place = {device: i for i, device in enumerate(mesh.devices.flat)}
+        self.positions = np.array([place.get(d, i) for i, d in enumerate(self.devices)])
+
+    def plan(self) -> Plan:
+        started = time.perf_counter()
+        try:
+            compiled = self.lowered.compile(self.compiler_options)
+        except JaxRuntimeError as e:
+            if "RESOURCE_EXHAUSTED" not in str(e):
+                raise
+            self.stages["compile"] = time.perf_counter() - started
+            return self.too_large(str(e))
+        self.stages["compile"] = time.perf_counter() - started
+        estimate = None
+        with contextlib.suppress(JaxRuntimeError):  # not every compiler has one
+            estimate = compiled.cost_analysis().get("optimal_seconds")
+        return self.read(compiled.runtime_executable(), estimate)
+
+    def read(self, executable, estimate: float | None = None, refusal: str | None = None) -> Plan:
+        module = hlo.Module(executable.hlo_modules()[0].to_string())
+        work = costs.work(module)
+        seconds = {}
+        if estimate is not None:
+            seconds["compiler"] = estimate
+            if work.has_loops:
+                self.notes.append("the compiler's estimate counts the body of a loop once; the other figures count each turn")
+        if self.chip:
+            seconds |= {"compute": work.flops / self.chip.flops, "memory": work.bytes / self.chip.bandwidth}
+        if work.unknown_loops:
+            self.notes.append(f"{work.unknown_loops} loop(s) of unknown length are counted once")
+        if work.uncounted:
+            self.notes.append(f"FLOPs inside these kernels are not counted: {', '.join(work.uncounted)}")
+        return self.plan_of(
+            memory=self.memory(executable.get_compiled_memory_stats()), not_compiled=refusal, flops=work.flops,
+            bytes_accessed=work.bytes, seconds=seconds, collectives=costs.collectives(module, self.mesh, self.positions),
+            buffers=self.arguments(module) + self.results(module) + costs.temporaries(module))
+
+    def memory(self, stats) -> Memory:
+        donated = stats.alias_size_in_bytes
+        parts = (stats.argument_size_in_bytes, stats.output_size_in_bytes, donated, stats.temp_size_in_bytes,
+                 stats.generated_code_size_in_bytes)
+        return Memory(*parts, sum(parts) - 2 * donated, self.limit)
+
+    def plan_of(self, *, buffers: list[Buffer], **fields) -> Plan:
+        return Plan(name=self.program.name, topology=self.topology, mesh=self.mesh, device_kind=self.devices[0].device_kind,
+                    device_count=len(self.devices), notes=self.notes, stages=self.stages,
+                    buffers=sorted(buffers, key=lambda b: -b.bytes)[:SHOWN], **fields)
+
+    # Buffers
+
+    def arguments(self, module: hlo.Module | None = None) -> list[Buffer]:
+        """The arguments by name, as the compiler lays them out, or else by their shards' sizes."""
+        traced = self.program.traced
+        kept = [i for i, keep in enumerate(self.program.kept) if keep]
+        types: list = costs.entry_types(module)[len(self.program.const_args):] if module else []
+        if len(types) != len(kept):
+            types = [None] * len(kept)
+        found = []
+        for i, compiled in zip(kept, types):
+            aval = keys.physical(traced.in_avals[i])
+            part = avals.ShapedArray(self.program.spots.shardings[i].shard_shape(aval.shape), aval.dtype)
+            found.append(Buffer(compiled.padded_bytes if compiled else _bytes(part),
+                                f"argument {traced.debug_info.arg_names[i]}", avals.str_short(part)))
+        return found
+
+    def results(self, module: hlo.Module) -> list[Buffer]:
+        types = costs.result_types(module)
+        positions = tree.unflatten(self.lowered.out_tree, range(self.lowered.out_tree.num_leaves))
+        paths = [path for path, _ in tree.leaves_with_path(positions)]
+        if len(types) != len(paths):
+            return []
+        return [Buffer(t.padded_bytes, f"result{tree.keystr(path)}", str(t)) for path, t in zip(paths, types)]
+
+    def values(self) -> list[Buffer]:
+        """The largest values of the program as written, as if each were split over all devices."""
+        found = []
+
+        def visit(jaxpr):
+            for eqn in jaxpr.eqns:
+                found.extend(Buffer(_bytes(v.aval) // len(self.devices), eqn.primitive.name,
+                                    f"{avals.str_short(v.aval)} / {len(self.devices)}",
+                                    f"{eqn.source_info.file}:{eqn.source_info.line}") for v in eqn.outvars)
+                for inner in eqn.params.values():
+                    for each in inner if isinstance(inner, (tuple, list)) else (inner,):
+                        each = getattr(each, "jaxpr", each)
+                        if hasattr(each, "eqns"):
+                            visit(each)
+
+        visit(self.program.closed.jaxpr)
+        return found
+
+    # Programs that do not fit
+
+    def too_large(self, message: str) -> Plan:
+        """The compiler gave up: its message, and the buffers as they are on a chip with more memory."""
+        refusal = re.sub(r"^RESOURCE_EXHAUSTED: (E\d+: )?(\w+: )?", "", message.split("\nSee ")[0].strip())
+        executable = self.compile_with_more_memory()
+        if executable is not None:
+            return self.read(executable, refusal=refusal)
+        self.notes.append("buffers are values of the program as written, as if each were split over all devices")
+        arguments = self.arguments()
+        size = sum(b.bytes for b in arguments)
+        said = re.search(r"([\d.]+)([KMGT])", refusal)
+        temporaries = int(float(said.group(1)) * 2 ** {"K": 10, "M": 20, "G": 30, "T": 40}[said.group(2)]) if said else 0
+        return self.plan_of(memory=Memory(size, 0, 0, temporaries, 0, size + temporaries, self.limit), not_compiled=refusal,
+                            buffers=arguments + self.values(), flops=None, bytes_accessed=None, seconds={}, collectives=[])
+
+    def compile_with_more_memory(self):
+        """The same module on as many v5p chips, which have the most memory of the TPUs: who needs what is much the same."""
+        from xlafront.runtime.execute import compile_options
+        from xlafront.runtime.sharding import device_list
+
+        count = len(self.devices)
+        shape = slice_shape(count)
+        if self.devices[0].platform != "tpu" or self.chip is chips.TPUS["v5p"] or shape is None:
+            return None
+        try:
+            mesh = topologies.make_mesh(topologies.get_topology_desc(f"v5p:{shape}"), self.mesh.devices.shape,
+                                        self.mesh.axis_names)
+            devices = tuple(mesh.devices.flat)
+            overrides = dict(self.program.options.compiler_options) | (self.compiler_options or {})
+            options = compile_options(count, devices, overrides)
+            self.program.shardings.adjust(options)
+            executable = devices[0].client.compile(self.program.module_context.module, device_list(devices), options)
+        except (JaxRuntimeError, ValueError):
+            return None
+        self.notes.append("memory and work are those on v5p chips, where it compiles")
+        return executable
+
+
+def _bytes(aval) -> int:
+    physical = keys.physical(aval)
+    return math.prod(physical.shape) * physical.dtype.itemsize
+
+
+def slice_shape(count: int) -> str | None:
+    """The shape of a v5p slice of `count` chips, as cubic as slices of that size come."""
+    boxes = [(x, y, count // (x * y)) for x in range(2, 17, 2) for y in range(x, 17, 2)
+             if count % (2 * x * y) == 0 and count // (x * y) >= y]
+    boxes += [box for box in ((1, 1, 1), (2, 1, 1), (2, 2, 1)) if math.prod(box) == count]
+    return "x".join(map(str, max(boxes))) if boxes else None

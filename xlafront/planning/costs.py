@@ -1,0 +1,387 @@
+"""What a compiled program does on each device: operations, memory traffic, collectives, large buffers.
+
+XLA's own analysis counts the body of a loop once; here it counts as often as it runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from xlafront.planning.hlo import Computation, Instruction, Module, Type
+
+# Operations that move nothing: names for values that exist, or whose cost is that of what they call.
+_FREE = frozenset("""parameter constant tuple get-tuple-element bitcast while conditional call after-all partition-id replica-id
+    async-start async-update async-done opt-barrier add-dependency domain""".split())
+# Values that live where another one does.
+_ALIASES = _FREE | {"dynamic-update-slice"}
+_ARITHMETIC = frozenset("""add subtract multiply divide maximum minimum remainder negate abs sign power sqrt rsqrt cbrt
+    exponential exponential-minus-one log log-plus-one logistic tanh tan sine cosine erf atan2 floor ceil round-nearest-even
+    round-nearest-afz compare select and or xor not clamp""".split())
+_READERS = frozenset("dynamic-slice slice gather".split())
+
+
+class Buffer(NamedTuple):
+    """One value in a device's memory."""
+
+    bytes: int
+    what: str
+    type: str
+    line: str = ""
+
+
+class Collective(NamedTuple):
+    """One exchange between devices, as often as it runs in a step."""
+
+    kind: str
+    bytes: int  # of one run, on one device: what is reduced, gathered or sent
+    times: float
+    group_size: int
+    axes: tuple[str, ...] | None  # of the mesh, or None where the groups are not along axes
+    types: str
+    operation: str
+    line: str
+
+
+class Work(NamedTuple):
+    """What one device does in a step."""
+
+    flops: float
+    bytes: float
+    has_loops: bool  # whose bodies the compiler's own estimate counts once
+    unknown_loops: int  # loops that nobody knows the length of; counted once
+    uncounted: tuple[str, ...]  # kernels of libraries, whose operations are not known
+
+
+def work(module: Module) -> Work:
+    flops = traffic = 0.0
+    loops = unknown = 0
+    uncounted = set()
+    for computation, times, fused in module.walk():
+        for instruction in computation.instructions:
+            if instruction.opcode == "while":
+                loops += 1
+                unknown += module.trips(computation, instruction) is None
+            count = _flops(computation, instruction)
+            if count is None:
+                target = re.search(r'custom_call_target="([^"]*)"', instruction.attributes)
+                uncounted.add(target.group(1) if target else instruction.opcode)
+            flops += times * (count or 0)
+            if not fused:
+                traffic += times * _traffic(module, computation, instruction)
+    return Work(flops, traffic, loops > 0, unknown, tuple(sorted(uncounted)))
+
+
+# Operations
+
+
+def _flops(computation: Computation, instruction: Instruction) -> float | None:
+    opcode = instruction.opcode
+    if opcode in _ARITHMETIC:
+        return instruction.types[0].size
+    if opcode == "dot":
+        return _product(computation, instruction, instruction.numbers("lhs_contracting_dims"))
+    if opcode == "convolution":
+        return _convolution(computation, instruction)
+    if opcode in ("reduce", "reduce-window"):
+        operands = computation.operand_types(instruction)
+        return sum(t.size for types in operands[:len(operands) // 2] for t in types)
+    if opcode == "custom-call":
+        return _library_call(computation, instruction)
+    return 0
+
+
+def _product(computation: Computation, instruction: Instruction, contracted: list[int]) -> float:
+    [left, *_] = computation.operand_types(instruction)[0]
+    return 2.0 * instruction.types[0].size * float(np.prod([left.shape[d] for d in contracted]))
+
+
+def _library_call(computation: Computation, instruction: Instruction) -> float | None:
+    target = instruction.attributes
+    if "gemm" in target or "cublas" in target:
+        found = re.search(r'"lhs_contracting_dimensions":\[([^\]]*)\]', target)
+        if found:
+            return _product(computation, instruction, [int(d) for d in re.findall(r"\d+", found.group(1))])
+    return None if sum(t.size for t in instruction.types) > 1 and not re.search(r"AllocateBuffer|Sharding", target) else 0
+
+
+def _convolution(computation: Computation, instruction: Instruction) -> float:
+    """Two operations for each pair of an input element and a kernel element that meet; padding and holes do not count.
+    TPU compilers write batched matrix products as convolutions that are mostly holes."""
+    inputs, kernel = (types[0].shape for types in computation.operand_types(instruction)[:2])
+    of_input, of_kernel, of_output = re.search(r"dim_labels=(\w+)_(\w+)->(\w+)", instruction.attributes).groups()
+    output = instruction.types[0].shape
+    window = dict(re.findall(r"(\w+)=(\S+)", instruction.attribute("window") or ""))
+    spatial = [label for label in of_output if label.isdigit()]
+    pairs = 1.0
+    for i, label in enumerate(spatial):
+        def given(key: str, default: int, i=i) -> int:
+            return int(window[key].split("x")[i]) if key in window else default
+
+        low = int(window["pad"].split("x")[i].split("_")[0]) if "pad" in window else 0
+        n, size = inputs[of_input.index(label)], given("size", kernel[of_kernel.index(label)])
+        holes = given("lhs_dilate", 1)
+        at = (np.arange(output[of_output.index(label)])[:, None] * given("stride", 1)
+              + np.arange(size)[None, :] * given("rhs_dilate", 1) - low)
+        pairs *= float(np.count_nonzero((at >= 0) & (at <= (n - 1) * holes) & (at % holes == 0)))
+    return 2.0 * pairs * output[of_output.index("b")] * output[of_output.index("f")] * kernel[of_kernel.index("i")]
+
+
+# Memory traffic
+
+
+def _bytes(types) -> int:
+    return sum(t.bytes for t in types if t.in_main_memory)
+
+
+def _made(computation: Computation, instruction: Instruction) -> tuple[Type, ...]:
+    """What an instruction makes: those that start something repeat their operands, and add a few words of their own."""
+    if not instruction.opcode.endswith("-start"):
+        return instruction.types
+    made = [t for t in instruction.types if t.shape]
+    for types in computation.operand_types(instruction):
+        for each in types:
+            if each in made and len(made) > 1:
+                made.remove(each)
+    return tuple(made)
+
+
+def _traffic(module: Module, computation: Computation, instruction: Instruction) -> float:
+    """Bytes of main memory that an instruction reads and writes."""
+    opcode = instruction.opcode
+    if opcode in _FREE or opcode.endswith("-done"):
+        return 0
+    operands = computation.operand_types(instruction)
+    if opcode == "copy-start":
+        return _bytes(operands[0]) + _bytes(_made(computation, instruction))
+    if opcode == "slice-start":
+        return 2 * max((t.bytes for t in _made(computation, instruction)), default=0)
+    if opcode in _READERS:
+        return 2 * _bytes(instruction.types)
+    if opcode == "dynamic-update-slice":
+        return 2 * _bytes(operands[1])
+    if opcode == "fusion":
+        inner = module.computations.get(instruction.attribute("calls") or "")
+        if inner is not None:
+            return _fusion_traffic(module, inner, operands, instruction.types)
+    if opcode.endswith("-start"):
+        return 2 * sum(_bytes(types) for types in operands)
+    return sum(_bytes(types) for types in operands) + _bytes(instruction.types)
+
+
+def _fusion_traffic(module: Module, inner: Computation, operands, results) -> float:
+    """A fused kernel reads of an operand what it slices out of it, and writes of an updated one the update."""
+    total = 0.0
+    for number, types in enumerate(operands):
+        parameter = inner.parameter(number)
+        if _bytes(types):
+            total += _bytes(types) if parameter is None else min(_bytes(types), _read(module, inner, parameter.name))
+    roots = _elements(inner, inner.root)
+    if len(roots) != len(results):
+        return total + _bytes(results)
+    return total + sum(min(t.bytes, _written(module, inner, root)) for t, root in zip(results, roots) if t.in_main_memory)
+
+
+def _read(module: Module, inner: Computation, name: str) -> float:
+    """Bytes of a kernel's operand that it reads."""
+    names, total = {name}, 0.0
+    for instruction in inner.instructions:
+        for position, operand in enumerate(instruction.operands):
+            if operand not in names:
+                continue
+            if instruction.opcode == "bitcast":
+                names.add(instruction.name)
+            elif instruction.opcode in _READERS and position == 0:
+                total += instruction.types[0].bytes
+            elif instruction.opcode == "fusion" and instruction.called[0] in module.computations:
+                nested = module.computations[instruction.called[0]]
+                parameter = nested.parameter(position)
+                total += _read(module, nested, parameter.name) if parameter else np.inf
+            elif instruction.opcode != "tuple" and not (instruction.opcode == "dynamic-update-slice" and position == 0):
+                return np.inf  # all of it
+    return total
+
+
+def _written(module: Module, inner: Computation, root: Instruction) -> float:
+    """Bytes of a kernel's result that it writes."""
+    if root.opcode == "dynamic-update-slice":
+        return inner.by_name[root.operands[1]].types[0].bytes
+    if root.opcode == "fusion" and len(root.types) == 1 and root.called[0] in module.computations:
+        nested = module.computations[root.called[0]]
+        return _written(module, nested, _elements(nested, nested.root)[0])
+    return np.inf
+
+
+def _elements(inner: Computation, root: Instruction) -> list[Instruction]:
+    """What a kernel results in, behind tuples and bitcasts."""
+    while root.opcode == "bitcast":
+        root = inner.by_name[root.operands[0]]
+    if root.opcode == "tuple":
+        return [element for name in root.operands for element in _elements(inner, inner.by_name[name])]
+    return [root]
+
+
+# Collectives
+
+_COLLECTIVES = {name: name for name in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute",
+                                        "collective-broadcast", "ragged-all-to-all")}
+_COLLECTIVES |= {f"{name}-start": name for name in _COLLECTIVES}
+
+
+def collectives(module: Module, mesh, positions: np.ndarray) -> list[Collective]:
+    """What the devices exchange in a step, largest first. `positions[i]` is where the mesh has device i of the program."""
+    found: dict[tuple, list] = {}
+    for computation, times, _ in module.walk():
+        for instruction in computation.instructions:
+            kind = _COLLECTIVES.get(instruction.opcode)
+            if kind is None:
+                continue
+            if kind == "all-reduce" and computation.name.startswith("all-reduce-scatter"):
+                kind = "reduce-scatter"  # as TPU compilers write it
+            operands = [t for types in computation.operand_types(instruction) for t in types] or list(instruction.types)
+            labels, size = _groups(instruction, len(positions))
+            types = _gathered(operands, size) if kind == "all-gather" else operands
+            axes = None
+            if labels is not None:
+                axes = (_moved_axes if kind == "collective-permute" else _group_axes)(labels, mesh, positions)
+            shown = ", ".join(map(str, types[:2])) + (f" and {len(types) - 2} more" if len(types) > 2 else "")
+            one = Collective(kind, sum(t.bytes for t in types), times, size, axes, shown, instruction.operation,
+                             module.line_of(instruction))
+            if size > 1:
+                found.setdefault(one._replace(times=0), []).append(times)
+    result = [one._replace(times=sum(times)) for one, times in found.items()]
+    return sorted(result, key=lambda c: -c.bytes * c.times)
+
+
+def _gathered(types: list[Type], size: int) -> list[Type]:
+    return [t._replace(shape=(size * t.shape[0], *t.shape[1:]) if t.shape else (size,)) for t in types]
+
+
+def _groups(instruction: Instruction, count: int) -> tuple[np.ndarray | None, int]:
+    """The devices that belong together, one row a group (of a permutation: from and to), and how many they are."""
+    text = instruction.attributes
+    pairs = re.search(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}", text)
+    if pairs:
+        rows = np.array(re.findall(r"\{(\d+),(\d+)\}", pairs.group(1)), dtype=int).reshape(-1, 2)
+        return rows, min(len(rows), 2) if len(rows) else 0
+    named = re.search(r"replica_groups=mesh\[([^\]]*)\](?:, device_ids=\(([^()]*(?:\([^()]*\))?)\))? \{([^}]*)\}", text)
+    if named:
+        rows = _named_groups(*named.groups())
+        return rows, rows.shape[-1]
+    iota = re.search(r"replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", text)
+    if iota:
+        shape, source, order = ([int(n) for n in part.split(",")] if part else None for part in iota.groups())
+        ids = np.arange(int(np.prod(source))).reshape(source)
+        rows = (ids.transpose(order) if order else ids).reshape(shape)
+        return rows, rows.shape[-1]
+    listed = re.search(r"replica_groups=\{((?:\{[\d,]*\},?)*)\}", text)
+    if listed:
+        rows = [[int(n) for n in group.split(",")] for group in re.findall(r"\{([\d,]+)\}", listed.group(1))]
+        if not rows:
+            rows = [list(range(count))]
+        if len({len(row) for row in rows}) == 1:
+            return np.array(rows), len(rows[0])
+        return None, max(len(row) for row in rows)
+    return None, count
+
+
+def _named_groups(axes: str, ids: str | None, along: str) -> np.ndarray:
+    """Groups along axes of a mesh that the compiler made: `'a'=2,'b'=4`, its devices in order `[2,2,2]T(1,0,2)`, `'b'`;
+    of an axis that is split further, `'b':(2)2` is the part of size 2 within which there are 2 more outside."""
+    shape = {name: int(n) for name, n in re.findall(r"'([^']*)'=(\d+)", axes)}
+    grid = np.arange(int(np.prod(list(shape.values()))))
+    iota = re.match(r"\[([\d,]+)\](?:T\(([\d,]+)\))?", ids or "")
+    if iota:
+        source = grid.reshape([int(n) for n in iota.group(1).split(",")])
+        grid = (source.transpose([int(n) for n in iota.group(2).split(",")]) if iota.group(2) else source).ravel()
+    elif ids:
+        grid = np.array([int(n) for n in re.findall(r"\d+", ids)])
+    parts = [(name, int(before or 1), int(size or shape[name]))
+             for name, before, size in re.findall(r"'([^']*)'(?::\((\d+)\)(\d+))?", along)]
+    dimensions: list[int] = []
+    chosen: dict[int, int] = {}  # place in `parts` -> dimension
+    for name, n in shape.items():
+        done = 1
+        for before, size, place in sorted((b, s, i) for i, (part, b, s) in enumerate(parts) if part == name):
+            dimensions += [before // done, size]
+            chosen[place] = len(dimensions) - 1
+            done = before * size
+        dimensions.append(n // done)
+    last = [chosen[place] for place in range(len(parts))]
+    first = [d for d in range(len(dimensions)) if d not in last]
+    size = int(np.prod([dimensions[d] for d in last]))
+    return grid.reshape(dimensions).transpose(first + last).reshape(-1, size)
+
+
+def _group_axes(groups: np.ndarray, mesh, positions: np.ndarray) -> tuple[str, ...] | None:
+    """The axes of the mesh along which the groups lie."""
+    if mesh is None or groups.size != len(positions):
+        return None
+    label = np.empty(len(positions), dtype=int)
+    places = positions[groups]
+    label[places] = places.min(1, keepdims=True)
+    shape = mesh.devices.shape
+    grid = np.arange(mesh.size).reshape(shape)
+    names = [i for i, n in enumerate(shape) if n > 1]
+    for count in range(1, len(names) + 1):
+        for chosen in itertools.combinations(names, count):
+            if np.prod([shape[i] for i in chosen]) != groups.shape[1]:
+                continue
+            if np.array_equal(np.broadcast_to(grid.min(chosen, keepdims=True), shape).ravel(), label):
+                return tuple(mesh.axis_names[i] for i in chosen)
+    return None
+
+
+def _moved_axes(pairs: np.ndarray, mesh, positions: np.ndarray) -> tuple[str, ...] | None:
+    """The axes of the mesh along which a permutation moves values."""
+    if mesh is None or not len(pairs):
+        return None
+    before, after = (np.array(np.unravel_index(positions[pairs[:, i]], mesh.devices.shape)) for i in (0, 1))
+    return tuple(mesh.axis_names[i] for i in np.flatnonzero((before != after).any(1)))
+
+
+# Memory
+
+
+def temporaries(module: Module, limit: int = 20) -> list[Buffer]:
+    """The largest values between arguments and results, where they lie in main memory and are not another one's."""
+    assert module.entry is not None
+    root = module.entry.root
+    results = {root.name, *(root.operands if root.opcode == "tuple" else ())}
+    found: dict[Buffer, int] = {}
+    for computation, _, fused in module.walk():
+        if fused:
+            continue
+        for instruction in computation.instructions:
+            if instruction.opcode in _ALIASES or instruction.opcode.endswith("-done") or (
+                    computation.is_entry and instruction.name in results):
+                continue
+            if instruction.opcode == "fusion" and _updates_in_place(module, instruction):
+                continue
+            for each in _made(computation, instruction):
+                if each.in_main_memory:
+                    one = Buffer(each.padded_bytes, instruction.operation or instruction.opcode, str(each),
+                                 module.line_of(instruction))
+                    found[one] = found.get(one, 0) + 1
+    largest = sorted(found, key=lambda b: -b.bytes)[:limit]
+    return [one if found[one] == 1 else one._replace(what=f"{one.what} ({found[one]} times)") for one in largest]
+
+
+def _updates_in_place(module: Module, instruction: Instruction) -> bool:
+    inner = module.computations.get(instruction.attribute("calls") or "")
+    return inner is not None and all(_written(module, inner, root) < np.inf for root in _elements(inner, inner.root))
+
+
+def entry_types(module: Module) -> list[Type]:
+    """The type of each of the program's arguments, on one device."""
+    assert module.entry is not None
+    parameters = {int(i.inside): i.types[0] for i in module.entry.instructions if i.opcode == "parameter"}
+    return [parameters[i] for i in sorted(parameters)]
+
+
+def result_types(module: Module) -> list[Type]:
+    assert module.entry is not None
+    return list(module.entry.root.types)

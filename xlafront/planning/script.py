@@ -1,0 +1,171 @@
+"""`python -m xlafront plan SCRIPT:FUNCTION`: load the script, make the arguments, print the plan."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable
+from difflib import get_close_matches
+from types import ModuleType, TracebackType
+from typing import Any
+
+from xlafront import planning
+from xlafront.core.source import is_internal
+from xlafront.experimental import topologies
+
+
+class UsageError(Exception):
+    """What was asked for cannot be; the message says what to give instead."""
+
+
+def main(args) -> int:
+    """0: it fits, or no limit is known. 1: it does not fit. 2: it could not be planned."""
+    try:
+        plan = plan_target(args.target, args.topology, args.mesh, args.args, args.memory, args.option)
+    except UsageError as e:
+        print(f"xlafront plan: {e}", file=sys.stderr)
+        return 2
+    except Exception as e:
+        print_error(e)
+        return 2
+    print(plan.to_json() if args.json else plan)
+    if plan.fits is False and args.json:
+        from xlafront.planning.report import size
+
+        largest = "; ".join(f"{b.what} {b.type} {size(b.bytes)}" for b in plan.buffers[:5])
+        print(f"{plan.name} does not fit {plan.topology}. Largest buffers: {largest}", file=sys.stderr)
+    return 1 if plan.fits is False else 0
+
+
+def plan_target(target: str, topology: str | None = None, mesh: str | None = None, args_name: str | None = None,
+                memory: str | None = None, options: list[str] = []) -> planning.Plan:  # noqa: B006
+    path, _, name = target.rpartition(":")
+    if not path or not name:
+        raise UsageError(f"say which function to plan as SCRIPT:FUNCTION (train.py:train_step), not {target!r}.")
+    sizes = parse_mesh(mesh) if mesh else {"data": -1}
+    limit = parse_bytes(memory) if memory else None
+    compiler_options = dict(parse_option(text) for text in options)
+    try:
+        devices = (topologies.get_topology_desc(topology) if topology else topologies.get_attached_topology()).devices
+        sizes = planning.axis_sizes(sizes, len(devices))
+    except (ValueError, RuntimeError) as e:
+        raise UsageError(str(e)) from None
+    made = topologies.make_mesh(topologies.TopologyDescription(devices), tuple(sizes.values()), tuple(sizes))
+    script = load_script(path)
+    function = find(script, path, name)
+    with made:
+        function, args, kwargs = call_arguments(script, path, name, function, args_name, made)
+    return planning.plan(function, *args, topology=topology, mesh=made, memory_limit=limit,
+                         compiler_options=compiler_options or None, **kwargs)
+
+
+def load_script(path: str) -> ModuleType:
+    """The script as a module; its `if __name__ == "__main__"` part does not run."""
+    if not os.path.isfile(path):
+        raise UsageError(f"there is no file {path}.")
+    name = os.path.splitext(os.path.basename(path))[0]
+    spec = importlib.util.spec_from_file_location(name, os.path.abspath(path))
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is not a Python script.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    spec.loader.exec_module(module)
+    return module
+
+
+def find(script: ModuleType, path: str, name: str) -> Callable:
+    found = getattr(script, name, None)
+    if callable(found):
+        return found
+    functions = [n for n, value in vars(script).items() if callable(value) and not n.startswith("_")
+                 and getattr(value, "__module__", script.__name__) == script.__name__]
+    near = get_close_matches(name, functions, 1)
+    hint = f"; did you mean {near[0]}?" if near else f". It has {', '.join(sorted(functions)) or 'no functions'}."
+    raise UsageError(f"{path} has no function {name!r}{hint}")
+
+
+def call_arguments(script: ModuleType, path: str, name: str, function: Callable, args_name: str | None,
+                   mesh) -> tuple[Callable, tuple, dict[str, Any]]:
+    """The function to plan and its arguments, as the script gives them."""
+    if args_name is None and _parameters(function) == ["mesh"]:
+        pair = function(mesh)
+        if not isinstance(pair, tuple) or len(pair) != 2 or not callable(pair[0]):
+            raise UsageError(f"{name}(mesh) in {path} has to return the pair (function, arguments), got {type(pair).__name__}.")
+        function, given = pair
+        maker = f"{name}(mesh)"
+    else:
+        maker = args_name or f"{name}_args"
+        make = getattr(script, maker, None)
+        if not callable(make):
+            raise UsageError(
+                f"{path} does not say what {name} is called with. Add a function that returns its arguments, as types:\n\n"
+                f"    def {maker}(mesh):\n"
+                f"        return (xf.ShapeDtypeStruct((1024, 512), \"float32\", sharding=xf.P(\"data\")),)\n\n"
+                f"or name the one that there is with --args.")
+        given = make(mesh) if _parameters(make) else make()
+        maker = f"{maker}(mesh)"
+    if isinstance(given, dict):
+        return function, (), given
+    if isinstance(given, tuple):
+        return function, given, {}
+    raise UsageError(f"{maker} in {path} has to give the arguments as a tuple (or a dict, for keywords), got "
+                     f"{type(given).__name__}.")
+
+
+def _parameters(function: Callable) -> list[str]:
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return []
+
+
+def parse_mesh(text: str) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, size = part.partition("=")
+        if not name.strip().isidentifier() or not re.fullmatch(r"-?\d+", size.strip()) or name.strip() in sizes:
+            raise UsageError(f"--mesh takes axes with sizes, such as data=-1,model=8, not {text!r}.")
+        sizes[name.strip()] = int(size)
+    return sizes
+
+
+def parse_bytes(text: str) -> int:
+    found = re.fullmatch(r"([\d.]+) *([kmgt]?)(i?)b?", text.strip().lower())
+    try:
+        number = float(found.group(1))  # type: ignore[union-attr]
+    except (AttributeError, ValueError):
+        raise UsageError(f"--memory takes a number of bytes such as 16GiB or 80GB, not {text!r}.") from None
+    return int(number * (1024 if found.group(3) else 1000) ** " kmgt".index(found.group(2) or " "))
+
+
+def parse_option(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"--option takes NAME=VALUE, not {text!r}.")
+    if value.lower() in ("true", "false"):
+        return name, value.lower() == "true"
+    return name, int(value) if re.fullmatch(r"-?\d+", value) else value
+
+
+def print_error(error: BaseException) -> None:
+    """The error with the script's frames only."""
+    frames = []
+    step = error.__traceback__
+    while step is not None:
+        file = step.tb_frame.f_code.co_filename
+        if not is_internal[file] and not file.startswith("<frozen"):
+            frames.append(step)
+        step = step.tb_next
+    kept: TracebackType | None = None
+    for step in reversed(frames):
+        if os.path.basename(step.tb_frame.f_code.co_filename) != "runpy.py":
+            kept = TracebackType(kept, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    if kept is None:  # nothing of the script's: what was asked for does not go together
+        print(f"xlafront plan: {error}", file=sys.stderr)
+    else:
+        traceback.print_exception(type(error), error, kept)
