@@ -20,6 +20,7 @@ _PLACES = {
     "xlafront.core.tracing": "ensure_compile_time_eval",
     "xlafront.environment": "live_arrays print_environment_info",
     "xlafront.numpy.array_methods": "Array",
+    "xlafront.planning": "plan",
     "xlafront.runtime.config": """allow_f16_reductions array_garbage_collection_guard auto_pcast check_tracer_leaks config
         debug_infs debug_key_reuse debug_nans default_device default_matmul_precision default_prng_impl disable_jit
         enable_checks enable_custom_prng enable_x64 explain_cache_misses jax2tf_associative_scan_reductions
@@ -44,7 +45,7 @@ _PLACES = {
 }
 _MODULE_OF = {name: module for module, names in _PLACES.items() for name in names.split()}
 _SUBMODULES = frozenset("""ad_checkpoint core custom_batching custom_derivatives debug distributed dlpack dtypes errors
-    experimental extend flatten_util interpreters lax nn numpy random sharding stages tree tree_util""".split())
+    experimental extend flatten_util interpreters lax nn numpy planning random sharding stages tree tree_util""".split())
 
 
 def __getattr__(name: str):
