@@ -92,14 +92,16 @@ class MeshAxis(tuple):
     """A named axis in scope that is one of a mesh: `(name, size)`, and whether types say which values vary along it."""
 
     checked: bool
+    mesh: Any
 
-    def __new__(cls, name, size: int, checked: bool):
+    def __new__(cls, name, size: int, checked: bool, mesh):
         axis = super().__new__(cls, (name, size))
-        axis.checked = checked
+        axis.checked, axis.mesh = checked, mesh
         return axis
 
     def __eq__(self, other):
-        return type(other) is MeshAxis and tuple.__eq__(self, other) and self.checked == other.checked
+        return (type(other) is MeshAxis and tuple.__eq__(self, other) and self.checked == other.checked
+                and self.mesh == other.mesh)
 
     def __ne__(self, other):
         return not self == other
@@ -121,22 +123,29 @@ class VaryingMismatch(Exception):
 
 
 class current_trace:
-    """Make a trace current. C++ dispatch steps aside while any but `eval_trace` is."""
+    """Make a trace current. C++ dispatch steps aside while any but `eval_trace` is.
 
-    __slots__ = ("trace", "saved", "saved_state")
+    Hot: entered for each operation of a function that is being transformed.
+    """
+
+    __slots__ = ("trace", "saved", "switches")
 
     def __init__(self, trace: Trace):
         self.trace = trace
 
     def __enter__(self):
-        self.saved = thread.trace
-        thread.trace = self.trace
-        self.saved_state = config.trace_state.swap_local(None if self.trace is eval_trace else True)
-        return self.trace
+        trace = self.trace
+        self.saved = saved = thread.trace
+        thread.trace = trace
+        self.switches = (trace is eval_trace) is not (saved is eval_trace)
+        if self.switches:
+            config.trace_state.set_local(None if trace is eval_trace else True)
+        return trace
 
     def __exit__(self, *exception):
         thread.trace = self.saved
-        config.trace_state.set_local(self.saved_state)
+        if self.switches:
+            config.trace_state.set_local(None if self.saved is eval_trace else True)
 
 
 class ensure_compile_time_eval(current_trace):

@@ -135,12 +135,19 @@ def unspread(cotangent, aval):
 
 def align_batches(axis_size, operands, dims):
     """Bring elementwise operands to one batch dimension; scalars that are not batched stay scalars."""
+    dim = rank = None
+    for x, d in zip(operands, dims):  # Hot: every elementwise operation under vmap, most of them like this.
+        if d is None:
+            if shape_of(x):
+                break
+        elif dim is None:
+            dim, rank = d, len(shape_of(x))
+        elif d != dim or len(shape_of(x)) != rank:
+            break
+    else:
+        return operands, dim
     from xlafront.lax.shapes import broadcast_in_dim_p, move_dim
 
-    batched = {(np.ndim(x), d) for x, d in zip(operands, dims) if d is not None}
-    if len(batched) == 1 and all(d is not None or np.ndim(x) == 0 for x, d in zip(operands, dims)):
-        [(_, dim)] = batched
-        return operands, dim
     rank = max(np.ndim(x) - (d is not None) for x, d in zip(operands, dims))
     aligned = []
     for x, d in zip(operands, dims):

@@ -8,15 +8,25 @@ beneath: one pass gives both the values and the linear program. Reverse mode is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from xlafront.core import dtypes, source, tracing
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, Literal, eval_jaxpr, unknown_origin
+from xlafront.core.ir import (
+    ClosedJaxpr,
+    Jaxpr,
+    JaxprEqn,
+    Literal,
+    Var,
+    dependent_outputs,
+    eval_jaxpr,
+    no_effects,
+    unknown_origin,
+)
 from xlafront.core.tracing import StagedTracer, StagingTrace, Trace, Tracer, current_trace
 from xlafront.core.zeros import UndefinedPrimal, Zero
-from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
 
 
@@ -49,16 +59,48 @@ class LinearTrace(StagingTrace):
     def process(self, primitive, args, params):
         for x in args:
             if type(x) is StagedTracer and x._trace is self:
+                if primitive.dce is not None:
+                    return self.split(primitive, args, params)
                 return StagingTrace.process(self, primitive, args, params)
-        # As `with current_trace(self.parent)`, written out: every operation on values comes through here.
-        thread, parent = tracing.thread, self.parent
-        saved, thread.trace = thread.trace, parent
-        state = config.trace_state.swap_local(None if parent is tracing.eval_trace else True)
-        try:
-            return parent.process(primitive, args, params)
-        finally:
-            thread.trace = saved
-            config.trace_state.set_local(state)
+        with current_trace(self.parent):
+            return self.parent.process(primitive, args, params)
+
+    def split(self, primitive, args, params):
+        """An operation that contains a program may give values and tangents: the values are computed now."""
+        tangents = [type(x) is StagedTracer and x._trace is self for x in args]
+        if not all(tangents):
+            in_avals = tuple([tracing.aval_of(x) for x in args])
+            flags = dependent_outputs(primitive, tangents, params)
+            if flags is not None and not all(flags):
+                outvars = [Var(aval) for aval in primitive.result_types(in_avals, params)]
+                effects = no_effects if primitive.effects is None else primitive.effects(*in_avals, **params)
+                eqn = JaxprEqn([Var(aval) for aval in in_avals], outvars, primitive, params, effects)
+                halves = known_and_linear(eqn, tangents, flags)
+                if halves is not None:
+                    values = dict(zip(eqn.invars, args))
+                    for half, process in zip(halves, (self.process, partial(StagingTrace.process, self))):
+                        if half is not None:
+                            operands = tuple([values[v] for v in half.invars])
+                            values.update(zip(half.outvars, process(half.primitive, operands, half.params)))
+                    return [values[v] for v in outvars]
+        return StagingTrace.process(self, primitive, args, params)
+
+
+def known_and_linear(eqn: JaxprEqn, linear: Sequence[bool], dependent: Sequence[bool]
+                     ) -> tuple[JaxprEqn | None, JaxprEqn | None] | None:
+    """An equation as one for the results that do not depend on linear operands and one for those that do.
+
+    None where what is computed for the former cannot be told from the rest.
+    """
+    known = eqn.primitive.dce([not d for d in dependent], eqn)
+    moving = {v for v, lin in zip(eqn.invars, linear) if lin}
+    if known is not None and any(v in moving for v in known.invars):
+        return None
+    rest = eqn.primitive.dce(list(dependent), eqn) if any(dependent) else None
+    if rest is not None:  # a loop goes on to carry what its linear part reads
+        results = {v for v, d in zip(eqn.outvars, dependent) if d}
+        rest = rest.replace(outvars=[v if v in results else Var(v.aval) for v in rest.outvars])
+    return known, rest
 
 
 class JVPTrace(Trace):
@@ -206,6 +248,8 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
     def accumulate(v, ct):
         if ct is None or type(ct) is Zero or type(v) is Literal:
             return
+        if tracing.thread.axes:
+            ct = _summed(ct, v.aval)
         old = pending.get(v)
         pending[v] = ct if old is None else add_cotangents(old, ct)
 
@@ -235,6 +279,16 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
     finally:
         thread.site = saved
     return [pending.get(v, None) if pending.get(v) is not None else Zero(v.aval) for v in jaxpr.invars]
+
+
+def _summed(ct, aval):
+    """The cotangent of a value that is the same on all devices along a mesh axis: the sum of what each of them contributes."""
+    beyond = tracing.aval_of(ct).vma - aval.vma
+    if not beyond:
+        return ct
+    from xlafront.lax.collective_primitives import psum_invariant_p
+
+    return psum_invariant_p.bind(ct, axes=tuple(sorted(beyond, key=str)))
 
 
 def add_cotangents(x, y):
@@ -343,14 +397,31 @@ def _known_part(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
     depends: set = set(jaxpr.invars)
     left = []
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts))
-    for eqn in jaxpr.eqns:
-        if any(v in depends for v in eqn.invars if type(v) is not Literal):
-            depends.update(eqn.outvars)
-            left.append(eqn)
-            continue
+    changed = False
+
+    def evaluate(eqn):
+        nonlocal changed
+        changed = True
         operands = [v.val if type(v) is Literal else values[v] for v in eqn.invars]
         results = eqn.primitive.bind(*operands, **eqn.params)
         values.update(zip(eqn.outvars, results if eqn.primitive.multiple_results else [results]))
-    if len(left) == len(jaxpr.eqns):
+
+    for eqn in jaxpr.eqns:
+        marks = [type(v) is not Literal and v in depends for v in eqn.invars]
+        if not any(marks):
+            evaluate(eqn)
+            continue
+        if eqn.primitive.dce is not None and not all(marks):
+            flags = dependent_outputs(eqn.primitive, marks, eqn.params)
+            halves = None if flags is None or all(flags) else known_and_linear(eqn, marks, flags)
+            if halves is not None:
+                known, eqn = halves
+                if known is not None:
+                    evaluate(known)
+                if eqn is None:
+                    continue
+        depends.update(eqn.outvars)
+        left.append(eqn)
+    if not changed:
         return jaxpr, list(consts)
     return jaxpr.replace(constvars=list(values), eqns=left), list(values.values())

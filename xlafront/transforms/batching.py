@@ -6,6 +6,7 @@ replaced by the one that works on the batch, as its record's `batch` rule says.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from xlafront.core import errors, tracing, tree
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, eval_jaxpr, subprograms
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import Trace, Tracer, current_trace
+from xlafront.runtime.arrays import ArrayImpl
 from xlafront.transforms import calls, mapped_types
 from xlafront.transforms.jit import jit_p
 
@@ -25,14 +27,18 @@ class BatchTracer(Tracer):
     __slots__ = ("value", "dim")
 
     def __init__(self, trace, value, dim: int):
-        aval = tracing.aval_of(value)
         self._trace = trace
         self.value = value
         self.dim = dim
-        self.aval = aval.update(shape=(*aval.shape[:dim], *aval.shape[dim + 1:]))
+        self.aval = _element_aval(value.aval if isinstance(value, (Tracer, ArrayImpl)) else tracing.aval_of(value), dim)
 
     def _origin(self):
         return self.value._origin() if isinstance(self.value, Tracer) else None
+
+
+@functools.lru_cache(4096)
+def _element_aval(aval, dim: int):
+    return aval.update(shape=(*aval.shape[:dim], *aval.shape[dim + 1:]))
 
 
 class BatchTrace(Trace):

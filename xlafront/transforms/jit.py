@@ -432,7 +432,7 @@ jit_p = Primitive("jit", multiple_results=True, memoise=False,
 # Public
 
 
-def _shard_arg_fallback(x, sharding, *rest):
+def shard_arg_fallback(x, sharding, *rest):
     return put(keys.words_of(x), keys.physical(tracing.aval_of(x)), sharding, True)
 
 
@@ -440,7 +440,7 @@ def make_dispatcher(fun: Callable, jitted: Jitted, cache_miss: Callable):
     """The C++ function object in front of `cache_miss`."""
     static = jitted.options.static
     dispatcher = pjit(jitted.name, fun, cache_miss, list(static.nums), list(static.names), jitted.key,
-                      tree.default_registry, _shard_arg_fallback, _dispatch_cache)
+                      tree.default_registry, shard_arg_fallback, _dispatch_cache)
     for attribute in ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__type_params__"):
         value = getattr(fun, attribute, None)
         if value is not None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from xlafront import lowering
 from xlafront.core import avals, tracing, tree
 from xlafront.core.avals import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary, filtered
+from xlafront.runtime.jaxlib_compat import PjitFunctionCache, pjit
 from xlafront.transforms import calls, placement
-from xlafront.transforms.jit import run_program
+from xlafront.transforms.jit import run_program, shard_arg_fallback
 
 
 class Wrapped:
@@ -163,6 +165,7 @@ class Compiled:
         self._lowered, self._program = lowered, program
         self._traced = lowered._traced
         self.in_tree, self.out_tree = lowered.in_tree, lowered.out_tree
+        self._dispatch = _dispatcher_of(self._traced, program)
 
     out_info = property(lambda self: self._traced.out_info)
     args_info = property(lambda self: self._traced.args_info)
@@ -192,36 +195,42 @@ class Compiled:
         return self._program.executable
 
     def __call__(self, *args, **kwargs):
+        return self._dispatch(*args, **kwargs)
+
+
+def _dispatcher_of(stage, program) -> Callable:
+    """The C++ function that repeats calls of a compiled program; it knows nothing of the `Compiled` that holds it."""
+    jitted, traced = stage._jitted, stage._traced
+    in_tree, name, static = stage.in_tree, stage.fun_name, jitted.options.static
+
+    def call_first(*args, **kwargs):
         try:
-            static = self._traced._jitted.options.static
-            name = self._traced.fun_name
-            if static and len(args) + len(kwargs) > self._dynamic_count():
-                call = calls.split_call(name, static, args, kwargs)
-            else:
-                call = calls.split_call(name, calls.Selection(), args, kwargs)
             if tracing.is_tracing():
                 raise TypeError(f"the compiled function {name} cannot be called inside a transformation: it is no "
                                 f"longer a program. Call the jitted function instead.")
-            self._check(name, call)
-            results = run_program(self._program, [tracing.as_operand(x) for x in call.leaves], self._traced.jaxpr.out_avals)
-            return self.out_tree.unflatten(results)
+            args_tree, kwargs_tree = in_tree.children()
+            count = len(args_tree.children()) + len(kwargs_tree.children())
+            given = static if len(args) + len(kwargs) > count else calls.Selection()
+            call = calls.split_call(name, given, args, kwargs)
+            _check_call(name, traced, in_tree, call)
+            results = run_program(program, [tracing.as_operand(x) for x in call.leaves], traced.closed.out_avals)
+            fast = None if given else jitted.fast_path(program, traced, call)
+            return traced.out_tree.unflatten(results), fast, False
         except Exception as e:
             raise filtered(e) from e.__cause__
 
-    def _dynamic_count(self) -> int:
-        args_tree, kwargs_tree = self.in_tree.children()
-        return args_tree.num_nodes and len(args_tree.children()) + len(kwargs_tree.children())
+    return pjit(name, jitted.fun, call_first, [], [], (), tree.default_registry, shard_arg_fallback, PjitFunctionCache())
 
-    def _check(self, name: str, call) -> None:
-        if call.in_tree != self.in_tree:
-            ours = self.in_tree.unflatten(range(self.in_tree.num_leaves))
-            theirs = call.in_tree.unflatten(call.leaves)
-            raise TypeError(f"{name} was compiled for other arguments: {tree.first_difference(ours, theirs)}")
-        for i, (x, aval) in enumerate(zip(call.leaves, self._traced._traced.in_avals)):
-            got = tracing.aval_of(x)
-            if got.shape != aval.shape or got.dtype != aval.dtype:
-                names = self._traced._traced.debug_info.arg_names
-                raise TypeError(f"{name} was compiled for {avals.str_short(aval)} as argument {names[i]}, and was called "
-                                f"with {avals.str_short(got)}. Call the jitted function, or compile for this type.")
+
+def _check_call(name: str, traced, in_tree, call) -> None:
+    if call.in_tree != in_tree:
+        ours = in_tree.unflatten(range(in_tree.num_leaves))
+        theirs = call.in_tree.unflatten(call.leaves)
+        raise TypeError(f"{name} was compiled for other arguments: {tree.first_difference(ours, theirs)}")
+    for i, (x, aval) in enumerate(zip(call.leaves, traced.in_avals)):
+        got = tracing.aval_of(x)
+        if got.shape != aval.shape or got.dtype != aval.dtype:
+            raise TypeError(f"{name} was compiled for {avals.str_short(aval)} as argument {traced.debug_info.arg_names[i]}, "
+                            f"and was called with {avals.str_short(got)}. Call the jitted function, or compile for this type.")
 
 
