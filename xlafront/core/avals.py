@@ -149,7 +149,8 @@ def short_dtype(dtype) -> str:
 def str_short(aval) -> str:
     """`f32[3,4]`, as programs are printed."""
     if isinstance(aval, ShapedArray):
-        return f"{short_dtype(aval.dtype)}[{_dims(aval.shape)}]"
+        varying = f"{{V:{','.join(sorted(map(str, aval.vma)))}}}" if aval.vma else ""
+        return f"{short_dtype(aval.dtype)}[{_dims(aval.shape)}]{varying}"
     return repr(aval)
 
 

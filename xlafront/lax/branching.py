@@ -40,7 +40,9 @@ def _lower(ctx, index, *operands, branches):
 
 
 def _types(index, *avals, branches):
-    return branches[0].out_avals
+    if not any([a.vma for a in avals]):
+        return branches[0].out_avals
+    return [found[0].update(vma=frozenset().union(*[a.vma for a in found])) for found in zip(*[b.out_avals for b in branches])]
 
 
 def _same_for_all(branches, active) -> tuple[bool, ...]:

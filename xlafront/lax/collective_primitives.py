@@ -145,6 +145,18 @@ pvary_p = collective(
     lambda varying, *, axes: varying | set(axes), "pcast")
 
 
+def _already_varying(trace, args, params):
+    """A value that varies already stays as it is; programs are evaluated again on values of other types."""
+    [x] = args
+    missing = tuple(a for a in params["axes"] if a not in tracing.aval_of(x).vma)
+    if len(missing) == len(params["axes"]):
+        return None
+    return pvary_p.bind(x, axes=missing) if missing else x
+
+
+pvary_p.stage = _already_varying
+
+
 def _extreme(name: str, operation: str) -> Primitive:
     def jvp(primals, tangents, *, axes, axis_index_groups=None):
         """The tangents of those that attain the extreme, on average."""
@@ -376,8 +388,26 @@ pbroadcast_p = collective("pbroadcast", _same_type, _broadcast_lower, _broadcast
 
 
 def _index_lower(ctx, *, axis_name):
-    mlir = lowering.mlir
     positions, [where] = manual_mesh(ctx, (axis_name,))
+    manual = ctx.module_context.manual_mesh
+    if positions.shape[where] == 1:
+        return ctx.constant(0, dtype=np.int32)
+    if not manual.automatic():
+        return _coordinate(ctx, positions, where)
+    # The number of the partition has a meaning only where no axis is left to the compiler.
+    from xlafront.transforms.shard_map import manual_computation
+
+    mlir = lowering.mlir
+    [index] = manual_computation(
+        ctx, [], [], lambda body: [_coordinate(body, positions, where)], [ctx.aval_out],
+        mlir.attribute("#sdy.sharding_per_value<[]>"), mlir.attribute(f"#sdy.sharding_per_value<[<@{manual.symbol}, []>]>"),
+        manual.automatic())
+    return index
+
+
+def _coordinate(ctx, positions, where: int):
+    """The place of this partition along one axis of the mesh."""
+    mlir = lowering.mlir
     u32, i32 = np.dtype(np.uint32), np.dtype(np.int32)
     me = ctx.op("stablehlo.partition_id", [], [((), u32)])
     size, stride = positions.shape[where], math.prod(positions.shape[where + 1:])

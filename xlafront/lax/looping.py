@@ -27,6 +27,7 @@ from xlafront.transforms.programs import (
     reorder,
     run,
     trace_function,
+    vary,
 )
 
 # The operation. Its operands are `cond_nconsts` values that the condition reads, `body_nconsts` that the body reads, and
@@ -229,6 +230,12 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any):
     types = program.in_avals[len(consts):]
     condition, cond_consts, cond_tree = trace_function(cond_fun, in_tree, types, "the condition of while_loop")
     found = condition.out_avals
+    axes = frozenset().union(*[a.vma for a in found])
+    if not all([axes <= a.vma for a in types]):  # devices stop after different numbers of steps
+        program, consts, out_tree, carry = trace_carry(
+            body_fun, in_tree, [vary(x, axes) for x in carry], [], lambda out: out, init_val, init_tree, who)
+        types = program.in_avals[len(consts):]
+        condition, cond_consts, cond_tree = trace_function(cond_fun, in_tree, types, "the condition of while_loop")
     if cond_tree.num_nodes != 1 or len(found) != 1 or found[0].shape != () or found[0].dtype != dtypes.bool_:
         shown = cond_tree.unflatten(found)
         raise TypeError(f"while_loop needs a condition that returns one boolean, but {calls.function_name(cond_fun)} returned "

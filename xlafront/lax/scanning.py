@@ -493,7 +493,7 @@ def trace_carry(f, in_tree, carry, others, carry_tree_of, init, init_tree, who):
 
     Weakly typed values of the initial carry (Python scalars) take the dtype that the body gives them.
     """
-    for _ in range(2):
+    for _ in range(len(carry) + 2):
         types = [tracing.aval_of(x) for x in carry]
         program, consts, out_tree = trace_function(f, in_tree, [*types, *others], who)
         found_tree = carry_tree_of(out_tree)
@@ -516,10 +516,14 @@ def trace_carry(f, in_tree, carry, others, carry_tree_of, init, init_tree, who):
 
 
 def _promoted(x, given, found):
-    """An initial value in the type that the body wants, where it was weakly typed."""
+    """An initial value in the type that the body wants, where it was weakly typed or the same on all devices."""
     from xlafront.core.dtypes import promote_types
     from xlafront.lax.elementwise import convert_element_type_p
 
+    if not found.vma <= given.vma:
+        from xlafront.transforms.programs import vary
+
+        return vary(x, found.vma)
     if not given.weak_type or given.shape != found.shape or given == found:
         return x
     if given.dtype == found.dtype or promote_types(given.dtype, found.dtype) == found.dtype:

@@ -9,6 +9,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import avals, backends, keys, tracing, tree
+from xlafront.core.ir import ClosedJaxpr, Jaxpr, Literal
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import Device, HloSharding, NamedSharding, OpSharding, Sharding
 from xlafront.runtime.sharding import (
@@ -94,6 +95,7 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
     devices: tuple | None = None
     mesh = None
     decided_by = ""
+    known = None  # the device list seen last: one object for all arguments of a mesh
     found: list[Any] = []
     for i, (x, given) in enumerate(zip(leaves, wanted)):
         sharding = given
@@ -107,7 +109,9 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
         found.append(sharding)
         if sharding is None:
             continue
-        these = tuple(sharding._internal_device_list)
+        internal = sharding._internal_device_list
+        these = devices if internal is known else tuple(internal)
+        known = internal
         if devices is None:
             devices, decided_by = these, traced.debug_info.arg_names[i] if len(leaves) > 1 else ""
         elif these != devices:
@@ -131,7 +135,30 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
         return _all_on((backends.default_device(),), len(leaves), False)
     spots = Spots(devices, (), True, mesh)
     rest = spots.replicated()
+    if len(devices) > 1 and any([s is None for s in found]):
+        split = _split_by_bodies(traced.closed.jaxpr, devices)
+        found = [split.get(v) if s is None else s for s, v in zip(found, traced.closed.jaxpr.invars)]
     return spots._replace(shardings=tuple(rest if s is None else s for s in found))
+
+
+def _split_by_bodies(jaxpr, devices: tuple) -> dict:
+    """The shardings in which functions of `shard_map` read the program's arguments."""
+    def look():
+        found: dict = {}
+        for eqn in jaxpr.eqns:
+            specs, mesh = eqn.params.get("in_specs"), eqn.params.get("mesh")
+            if specs is not None and isinstance(mesh, Mesh) and tuple(mesh._internal_device_list) == devices:
+                for v, spec in zip(eqn.invars, specs):
+                    if type(v) is not Literal:
+                        found.setdefault(v, NamedSharding(mesh, spec))
+            elif isinstance(inner := eqn.params.get("jaxpr"), ClosedJaxpr) and len(inner.jaxpr.invars) == len(eqn.invars):
+                split = _split_by_bodies(inner.jaxpr, devices) if eqn.primitive.name == "jit" else {}
+                for v, own in zip(eqn.invars, inner.jaxpr.invars):
+                    if own in split and type(v) is not Literal:
+                        found.setdefault(v, split[own])
+        return found
+
+    return jaxpr.memoised(("split by bodies", devices), look)
 
 
 def _program_shardings(traced, options):
@@ -146,8 +173,6 @@ def _program_shardings(traced, options):
 
 def inner_shardings(jaxpr):
     """The shardings that equations of a program ask for."""
-    from xlafront.core.ir import ClosedJaxpr, Jaxpr
-
     for eqn in jaxpr.eqns:
         for value in eqn.params.values():
             if value is None:
@@ -155,6 +180,8 @@ def inner_shardings(jaxpr):
             for item in value if type(value) is tuple else (value,):
                 if isinstance(item, Sharding):
                     yield item
+                elif isinstance(item, Mesh):
+                    yield NamedSharding(item, PartitionSpec())
                 elif isinstance(item, ClosedJaxpr):
                     yield from inner_shardings(item.jaxpr)
                 elif isinstance(item, Jaxpr):
@@ -187,12 +214,17 @@ class ProgramShardings:
         self.out_avals = [keys.physical(aval) for aval in jaxpr.out_avals]
         self.partitioned = len(spots.devices) > 1
         self.meshes: dict[Any, str] = {}
+        self.symbols: dict[Any, str] = {}  # of the meshes met so far
         kept_shardings = [s for s, keep in zip(spots.shardings, kept) if keep]
         self.arguments = [spots.replicated()] * hoisted + kept_shardings
 
     def mesh_symbol(self, mesh: Mesh) -> str:
-        key = (mesh.shape_tuple, tuple(d.id for d in mesh.devices.flat))
-        return self.meshes.setdefault(key, "mesh" if not self.meshes else f"mesh_{len(self.meshes)}")
+        found = self.symbols.get(mesh)
+        if found is None:
+            key = (mesh.shape_tuple, tuple([d.id for d in mesh.devices.flat]))
+            found = self.meshes.setdefault(key, "mesh" if not self.meshes else f"mesh_{len(self.meshes)}")
+            self.symbols[mesh] = found
+        return found
 
     def one_device_symbol(self, index: int) -> str:
         """The mesh that is one of the program's devices."""
@@ -225,8 +257,8 @@ class ProgramShardings:
         with mlir.context, mlir.unknown_location:
             for (shape, ids), symbol in self.meshes.items():
                 axes = ", ".join(f'"{name}"={size}' for name, size in shape)
-                order = [d.id for d in self.spots.devices]
-                positions = [order.index(i) for i in ids]
+                order = {d.id: i for i, d in enumerate(self.spots.devices)}
+                positions = [order[i] for i in ids]
                 text = f"[{axes}]"
                 if not shape or positions != list(range(len(positions))):
                     text += f", device_ids=[{', '.join(map(str, positions))}]"

@@ -86,12 +86,14 @@ def same_type(x: AbstractValue, y: AbstractValue) -> bool:
 
 
 def with_weak_types(closed: ClosedJaxpr, wanted: Sequence[AbstractValue | None]) -> ClosedJaxpr:
-    """The program whose results have the weak types of `wanted` (shapes and dtypes agree already)."""
+    """The program whose results have the weak types of `wanted` (shapes and dtypes agree already), and vary over the axes
+    that those do."""
     from xlafront.lax.elementwise import convert_element_type_p
 
-    if all(w is None or w.weak_type == a.weak_type for w, a in zip(wanted, closed.out_avals)):
+    if all(w is None or w is a or w.weak_type == a.weak_type and w.vma <= a.vma for w, a in zip(wanted, closed.out_avals)):
         return closed
     jaxpr = closed.jaxpr
+    from xlafront.lax.collective_primitives import pvary_p
 
     def make():
         outvars, eqns = list(jaxpr.outvars), list(jaxpr.eqns)
@@ -100,9 +102,32 @@ def with_weak_types(closed: ClosedJaxpr, wanted: Sequence[AbstractValue | None])
                 outvars[i] = Var(v.aval.update(weak_type=w.weak_type))
                 eqns.append(JaxprEqn([v], [outvars[i]], convert_element_type_p, {
                     "new_dtype": v.aval.dtype, "weak_type": w.weak_type, "sharding": None}))
+            v = outvars[i]
+            if w is not None and not w.vma <= v.aval.vma:
+                outvars[i] = Var(v.aval.update(vma=v.aval.vma | w.vma))
+                eqns.append(JaxprEqn([v], [outvars[i]], pvary_p, {"axes": tuple(sorted(w.vma - v.aval.vma, key=str))}))
         return closed.replace(jaxpr=jaxpr.replace(outvars=outvars, eqns=eqns))
 
-    return jaxpr.memoised(("weak", tuple(None if w is None else w.weak_type for w in wanted)), make)
+    return jaxpr.memoised(("weak", tuple(None if w is None else (w.weak_type, w.vma) for w in wanted)), make)
+
+
+def vary(x, axes: frozenset):
+    """The value as one that may differ along mesh axes, as the types inside of a `shard_map` say."""
+    from xlafront.lax.collective_primitives import pvary_p
+
+    missing = axes - tracing.aval_of(x).vma
+    return pvary_p.bind(x, axes=tuple(sorted(missing, key=str))) if missing else x
+
+
+def on_varying(closed: ClosedJaxpr, axes: frozenset) -> ClosedJaxpr:
+    """The program of values that all differ along these mesh axes."""
+    def make():
+        def run(*xs):
+            return [vary(x, axes) for x in eval_jaxpr(closed.jaxpr, closed.consts, *xs)]
+
+        return tracing.trace_to_closed_jaxpr(run, [a.update(vma=a.vma | axes) for a in closed.in_avals], closed.debug_info)
+
+    return closed.jaxpr.memoised(("varying", axes, tracing.thread.axes), make)
 
 
 def type_mismatches(what: str, given: Sequence[AbstractValue], found: Sequence[AbstractValue], path: Callable[[int], str],
@@ -138,15 +163,6 @@ def active_results(jaxpr: Jaxpr, active: Sequence[bool]) -> list[bool]:
 
 def _has_tangent(aval) -> bool:
     return isinstance(aval.dtype, np.dtype) and dtypes.is_inexact(aval.dtype)
-
-
-def dependent_results(jaxpr: Jaxpr, inputs: Sequence[bool]) -> list[bool]:
-    """Which results depend on these inputs."""
-    reached = {v for v, marked in zip(jaxpr.invars, inputs) if marked}
-    for eqn in jaxpr.eqns:
-        if any(v in reached for v in eqn.invars if type(v) is not Literal):
-            reached.update(eqn.outvars)
-    return [type(v) is not Literal and v in reached for v in jaxpr.outvars]
 
 
 def fixpoint(start: Sequence[bool], grow: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:

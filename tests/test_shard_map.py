@@ -1,0 +1,396 @@
+"""shard_map on eight simulated devices: against the same computation on whole arrays."""
+
+import numpy as np
+import pytest
+from test_collectives import EXTREMES, LINEAR, OTHERS, TABLE
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import P, lax
+
+SIZES = {"i": 4, "j": 2}
+
+
+@pytest.fixture(scope="module")
+def mesh():
+    return xf.make_mesh((4, 2), ("i", "j"))
+
+
+def elements(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def on_parts(mesh, function, in_specs=P("i", "j"), out_specs=P("i", "j"), **options):
+    return xf.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, **options)
+
+
+# Collectives, all of the table in one program
+
+
+@pytest.mark.parametrize("axes", ["i", ("i", "j"), ("j", "i")], ids=str)
+@pytest.mark.parametrize("check", [True, False])
+def test_collectives(mesh, axes, check):
+    """What vmap over an axis does, devices along it do."""
+    names = axes if isinstance(axes, tuple) else (axes,)
+    n = int(np.prod([SIZES[a] for a in names]))
+    x = elements(n, n, 2)
+    table = TABLE | OTHERS
+
+    def of_element(x):
+        return {name: lax.pcast(y, names, to="varying")[None] if check and not y.aval.vma else y[None]
+                for name, (function, _) in table.items() for y in [xnp.asarray(function(x[0], axes))]}
+
+    mapped = on_parts(mesh, of_element, P(names), P(names), check_vma=check)
+    found = xf.jit(mapped)(x)
+    for name, (_, oracle) in table.items():
+        np.testing.assert_allclose(found[name], oracle(x), rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_derivatives_of_collectives(mesh, check):
+    """Gradients are those of the same function under vmap, whose axis is no axis of devices."""
+    x = elements(4, 4, 2)
+    weights = {name: elements(*oracle(x).shape, seed=1) for name, (_, oracle) in LINEAR.items()}
+
+    def of_element(x, w):
+        return sum((w[name] * function(x, "i")).sum() for name, (function, _) in LINEAR.items())
+
+    def on_devices(x):
+        def part(x, w):
+            mine = of_element(x[0], xf.tree.map(lambda w: w[0], w))
+            return lax.psum(mine, "i") if check else mine[None]
+
+        parts = on_parts(mesh, part, (P("i"), P("i")), P() if check else P("i"), check_vma=check)
+        return parts(x, weights).sum()
+
+    def whole(x):
+        return xf.vmap(of_element, axis_name="i")(x, weights).sum()
+
+    expected = xf.grad(whole)(x)
+    np.testing.assert_allclose(xf.jit(xf.grad(on_devices))(x), expected, rtol=1e-4, atol=1e-4)
+    t = elements(4, 4, 2, seed=3)
+    np.testing.assert_allclose(xf.jit(lambda x: xf.jvp(on_devices, (x,), (t,))[1])(x), (expected * t).sum(), rtol=1e-3)
+
+
+def test_groups_of_devices(mesh):
+    x = elements(8)
+    groups = [[0, 3], [2, 1]]
+    options = {"check_vma": False}
+    summed = on_parts(mesh, lambda x: lax.psum(x, "i", axis_index_groups=groups), P(("i", "j")), P(("i", "j")), **options)(x)
+    grid = x.reshape(4, 2)
+    expected = np.stack([grid[[0, 3]].sum(0), grid[[2, 1]].sum(0), grid[[2, 1]].sum(0), grid[[0, 3]].sum(0)])
+    np.testing.assert_allclose(np.reshape(summed, (4, 2)), expected, rtol=1e-6)
+    gathered = on_parts(mesh, lambda x: lax.all_gather(x, "i", axis_index_groups=groups)[None, None], P(("i", "j")),
+                        P("i", "j"), **options)(x)
+    np.testing.assert_array_equal(np.asarray(gathered)[1, :, :, 0], grid[[2, 1]].T)
+
+
+def test_the_mesh_may_list_devices_in_any_order():
+    devices = np.array(xf.devices())[[3, 1, 0, 2, 7, 6, 5, 4]].reshape(2, 4)
+    mesh = xf.sharding.Mesh(devices, ("a", "b"))
+    x = elements(8, 2)
+    found = xf.shard_map(lambda x: x * 0 + lax.axis_index("a") * 10 + lax.axis_index("b"), mesh=mesh, in_specs=P(("a", "b")),
+                         out_specs=P(("a", "b")))(x)
+    assert np.asarray(found)[:, 0].tolist() == [0, 1, 2, 3, 10, 11, 12, 13]
+    rolled = xf.shard_map(lambda x: lax.ppermute(x, "b", [(k, (k + 1) % 4) for k in range(4)]), mesh=mesh,
+                          in_specs=P(("a", "b")), out_specs=P(("a", "b")))(x)
+    np.testing.assert_array_equal(rolled, np.roll(x.reshape(2, 4, 2), 1, 1).reshape(8, 2))
+
+
+# Specs and shardings
+
+
+def test_parts_and_results(mesh):
+    x = elements(8, 4)
+    seen = []
+
+    def part(x, y):
+        seen.append((x.shape, y["a"].shape))
+        return {"x": x * 2, "total": lax.psum(x.sum() + y["a"], ("i", "j"))}
+
+    def f(x, y):
+        return on_parts(mesh, part, (P("j", "i"), {"a": P()}), {"x": P("j", "i"), "total": P()})(x, y)
+
+    for run in (f, xf.jit(f)):
+        found = run(x, {"a": np.float32(1)})
+        np.testing.assert_allclose(found["x"], 2 * x)
+        np.testing.assert_allclose(found["total"], x.sum() + 8, rtol=1e-5)
+        assert found["x"].sharding == xf.NamedSharding(mesh, P("j", "i"))
+        assert found["total"].sharding.is_fully_replicated
+    assert seen[0] == ((4, 1), ())
+
+
+def test_arguments_go_where_their_specs_say(mesh):
+    """An array without a place of its own is split at once, and not copied to every device first."""
+    compiled = xf.jit(on_parts(mesh, lambda x: x + 1)).lower(np.ones((8, 4), np.float32)).compile()
+    [sharding] = xf.tree.leaves(compiled.input_shardings[0])
+    assert sharding == xf.NamedSharding(mesh, P("i", "j"))
+
+
+def test_mesh_in_force_decorator_and_smap(mesh):
+    x = elements(8)
+    with xf.set_mesh(mesh):
+        double = xf.shard_map(in_specs=P("i"), out_specs=P("i"))(lambda x: x * 2)
+        np.testing.assert_allclose(double(x), 2 * x)
+        centred = xf.smap(lambda x: x - lax.pmean(x.mean(), "i"), in_axes=0, out_axes=0, axis_name="i")
+        np.testing.assert_allclose(xf.jit(centred)(x), x - x.mean(), atol=1e-6)
+
+
+def test_closed_over_arrays_and_lists_of_specs(mesh):
+    x, w = elements(8, 4), elements(4, seed=1)
+
+    def loss(w):
+        return on_parts(mesh, lambda x: x * xnp.asarray(w)[lax.axis_index("i")], [P("i", "j")])(x).sum()
+
+    np.testing.assert_allclose(loss(w), (x.reshape(4, 2, 4) * w[:, None, None]).sum(), rtol=1e-4)
+    np.testing.assert_allclose(xf.grad(loss)(w), x.reshape(4, -1).sum(1), rtol=1e-4, atol=1e-5)
+
+
+# Manual and automatic axes
+
+
+def test_axes_left_to_the_compiler(mesh):
+    x = elements(8, 4)
+
+    def part(x):
+        assert x.shape == (2, 4)
+        return x * lax.axis_index("i") + lax.psum(x, "i")
+
+    grid = x.reshape(4, 2, 4)
+    expected = (grid * np.arange(4)[:, None, None] + grid.sum(0)).reshape(8, 4)
+    mapped = xf.jit(on_parts(mesh, part, P("i"), P("i"), axis_names={"i"}))
+    np.testing.assert_allclose(mapped(x), expected, rtol=1e-4, atol=1e-5)
+    spread = xf.device_put(x, xf.NamedSharding(mesh, P("i", "j")))
+    np.testing.assert_allclose(mapped(spread), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_nested(mesh):
+    x = elements(8, 4)
+
+    def inner(x):
+        return lax.psum(x, "j") + lax.axis_index("i")
+
+    def outer(x):
+        return xf.shard_map(inner, in_specs=P(None, "j"), out_specs=P(), axis_names={"j"})(x)
+
+    found = xf.jit(on_parts(mesh, outer, P("i"), P("i"), axis_names={"i"}))(x)
+    expected = x.reshape(8, 2, 2).sum(1) + np.repeat(np.arange(4), 2)[:, None]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+# Types
+
+
+def test_types_say_what_varies(mesh):
+    seen = {}
+
+    def part(x, w):
+        seen.update(x=x.aval.vma, w=w.aval.vma, sum=(x * w).aval.vma, psum=lax.psum(x, "i").aval.vma,
+                    index=lax.axis_index("j").aval.vma, gathered=lax.all_gather(x, "i").aval.vma,
+                    agreed=lax.all_gather(x, "i", to="invarying").aval.vma, cast=lax.pcast(w, "i", to="varying").aval.vma,
+                    jit=xf.jit(lambda x: lax.pmax(x, "j"))(x).aval.vma)
+        return x
+
+    on_parts(mesh, part, (P("i", "j"), P()))(elements(8, 4), np.float32(1))
+    assert seen == {name: frozenset(axes) for name, axes in {
+        "x": "ij", "w": "", "sum": "ij", "psum": "j", "index": "j", "gathered": "ij", "agreed": "j", "cast": "i",
+        "jit": "i"}.items()}
+
+
+def test_gradients_inside_sum_over_what_does_not_vary(mesh):
+    """The derivative of the whole loss, not of a part of it: every device takes the same step."""
+    x, w = elements(8, 4), elements(4, seed=1)
+
+    def step(w, x):
+        return xf.grad(lambda w: ((x @ w) ** 2).sum())(w)
+
+    found = on_parts(mesh, step, (P(), P("i")), P())(w, x)
+    np.testing.assert_allclose(found, 2 * x.T @ (x @ w), rtol=1e-4)
+    own = on_parts(mesh, lambda w, x: step(w, x)[None], (P(), P("i")), P("i"), check_vma=False)(w, x)
+    np.testing.assert_allclose(np.sum(own, 0), 2 * x.T @ (x @ w), rtol=1e-4)
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_derivatives_of_the_whole(mesh, check):
+    """A two-layer network with data along one axis and weights along the other."""
+    x, w1, w2 = elements(8, 6), elements(6, 4, seed=1), elements(4, 3, seed=2)
+
+    def part(x, w1, w2):
+        hidden = xnp.tanh(x @ w1)
+        out = lax.psum(hidden @ w2, "j")
+        return lax.pmean((out ** 2).mean(), "i")
+
+    parts = on_parts(mesh, part, (P("i"), P(None, "j"), P("j")), P(), check_vma=check)
+
+    def whole(x, w1, w2):
+        return ((xnp.tanh(x @ w1) @ w2) ** 2).mean()
+
+    np.testing.assert_allclose(parts(x, w1, w2), whole(x, w1, w2), rtol=1e-5)
+    expected = xf.grad(whole, argnums=(0, 1, 2))(x, w1, w2)
+    for grad in (xf.grad(parts, argnums=(0, 1, 2)), xf.jit(xf.grad(xf.checkpoint(parts), argnums=(0, 1, 2)))):
+        for g, e in zip(grad(x, w1, w2), expected):
+            np.testing.assert_allclose(g, e, rtol=1e-4, atol=1e-6)
+    tangents = (elements(8, 6, seed=4), elements(6, 4, seed=5), elements(4, 3, seed=6))
+    directional = sum((np.asarray(e) * t).sum() for e, t in zip(expected, tangents))
+    np.testing.assert_allclose(xf.jvp(parts, (x, w1, w2), tangents)[1], directional, rtol=1e-4)
+    _, linear = xf.linearize(parts, x, w1, w2)
+    np.testing.assert_allclose(linear(*tangents), directional, rtol=1e-4)
+    curvature = xf.jit(xf.grad(lambda w1: (xf.grad(parts, argnums=1)(x, w1, w2) ** 2).sum()))(w1)
+    np.testing.assert_allclose(
+        curvature, xf.grad(lambda w1: (xf.grad(whole, argnums=1)(x, w1, w2) ** 2).sum())(w1), rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_derivatives_through_loops_and_branches(mesh, check):
+    x, w = elements(8, 4), elements(4, seed=1)
+
+    def part(x, w):
+        def step(total, row):
+            return total + xnp.sin(row * w).sum(), None
+
+        total, _ = lax.scan(step, 0.0, x)
+        total = lax.cond(total > 0, lambda: 2 * total * w[0], lambda: total * w[1])
+        return lax.psum(total, "i")
+
+    def whole(x, w):
+        totals = xnp.sin(x * w).reshape(4, -1).sum(1)
+        return xnp.where(totals > 0, 2 * totals * w[0], totals * w[1]).sum()
+
+    parts = on_parts(mesh, part, (P("i"), P()), P(), check_vma=check)
+    np.testing.assert_allclose(parts(x, w), whole(x, w), rtol=1e-5)
+    for g, e in zip(xf.jit(xf.grad(parts, argnums=(0, 1)))(x, w), xf.grad(whole, argnums=(0, 1))(x, w)):
+        np.testing.assert_allclose(g, e, rtol=1e-4, atol=1e-5)
+
+
+def test_loops_may_run_different_numbers_of_steps(mesh):
+    x = np.arange(1, 9, dtype=np.float32)
+
+    def part(x):
+        return lax.while_loop(lambda s: s[0] < 50, lambda s: (s[0] * 2, s[1] + 1), (x[0], 0))[1][None]
+
+    steps = on_parts(mesh, part, P(("i", "j")), P(("i", "j")))(x)
+    assert np.asarray(steps).tolist() == [int(np.ceil(np.log2(50 / n))) for n in range(1, 9)]
+
+
+# vmap
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_vmap(mesh, check):
+    x, w = elements(8, 3, 4), elements(3, 8, seed=1)
+
+    def part(x, w):
+        return x * lax.psum(w.sum(), "i"), lax.pmax(x, ("i", "j")).max()
+
+    parts = on_parts(mesh, part, (P("i", "j"), P("i")), (P("i", "j"), P()), check_vma=check)
+    scaled, top = xf.jit(xf.vmap(parts, in_axes=(1, 0)))(x, w)
+    np.testing.assert_allclose(scaled, np.moveaxis(x, 1, 0) * w.sum(1)[:, None, None], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(top, x.max((0, 2)))
+    grads = xf.grad(lambda w: xf.vmap(parts, in_axes=(1, 0))(x, w)[0].sum())(w)
+    np.testing.assert_allclose(grads, np.broadcast_to(x.sum((0, 2))[:, None], (3, 8)), rtol=1e-4, atol=1e-5)
+
+
+def test_vmap_spread_over_an_axis(mesh):
+    x = elements(6, 8)
+    parts = on_parts(mesh, lambda x: x - lax.pmean(x.mean(), "i"), P("i"), P("i"))
+    program = xf.make_jaxpr(xf.vmap(parts, spmd_axis_name="j"))(x)
+    [eqn] = [e for e in program.eqns if e.primitive.name == "shard_map"]
+    assert eqn.params["in_specs"] == (P("j", "i"),)
+    np.testing.assert_allclose(xf.vmap(parts, spmd_axis_name="j")(x), x - x.mean(1, keepdims=True), atol=1e-6)
+
+
+def test_collectives_over_devices_and_vmap_together(mesh):
+    x = elements(8, 3)
+    parts = on_parts(mesh, lambda x: lax.psum(x, ("i", "k")), P("i"), P())
+    found = xf.vmap(parts, in_axes=1, axis_name="k")(x)
+    np.testing.assert_allclose(found, np.broadcast_to(x.reshape(4, 2, 3).sum((0, 2)), (3, 2)), rtol=1e-5, atol=1e-6)
+
+
+# One device, keys, callbacks
+
+
+def test_one_device():
+    mesh = xf.make_mesh((1,), ("i",), devices=xf.devices()[:1])
+    x = elements(4, 1, 2)[:1]
+    for name, (function, oracle) in {**LINEAR, **EXTREMES}.items():
+        if name in ("ppermute some", "pbroadcast"):
+            continue
+        found = xf.shard_map(lambda x, f=function: f(x[0], "i")[None], mesh=mesh, in_specs=P("i"), out_specs=P("i"))(x)
+        np.testing.assert_allclose(found, oracle(x), rtol=1e-6, err_msg=name)
+
+
+def test_random_keys_are_split_over_devices(mesh):
+    keys = xf.random.split(xf.random.key(0), 8)
+    found = on_parts(mesh, lambda k: xf.random.normal(k[0], (1, 3)), P(("i", "j")), P(("i", "j")))(keys)
+    np.testing.assert_allclose(found, xf.vmap(lambda k: xf.random.normal(k, (3,)))(keys), rtol=1e-6)
+
+
+def test_unread_results_and_arguments_are_dropped(mesh):
+    def part(x, y):
+        return x * 2, xnp.sin(y)
+
+    program = xf.make_jaxpr(xf.jit(lambda x, y: on_parts(mesh, part, P("i"), P("i"))(x, y)[0]))(elements(8), elements(8))
+    from xlafront.core.ir import dce_jaxpr
+
+    pruned, used = dce_jaxpr(program.jaxpr, [True])
+    assert used == [True, False] and "sin" not in str(pruned)
+
+
+def test_a_function_is_traced_once_for_its_types(mesh):
+    count = []
+
+    def part(x):
+        count.append(1)
+        return x * 2
+
+    parts = on_parts(mesh, part)
+    for _ in range(3):
+        parts(elements(8, 4))
+    assert len(count) == 1
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("arguments, options, error, words", [
+    ((np.ones((6, 4)),), {}, ValueError, ["argument x", "(6, 4)", "'i'", "Mesh('i': 4, 'j': 2)", "does not divide", "Pad"]),
+    ((np.ones(8),), {}, ValueError, ["argument x", "(8,)", "2 entries"]),
+    ((np.ones((8, 4)),), {"in_specs": P("k")}, ValueError, ["in_specs", "'k'", "argument x", "('i', 'j')"]),
+    ((np.ones((8, 4)),), {"in_specs": P("i", "i")}, ValueError, ["in_specs", "'i'", "twice"]),
+    ((np.ones((8, 4)),), {"in_specs": P("i", "j"), "axis_names": {"i"}}, ValueError, ["'j'", "('i',)"]),
+    ((np.ones((8, 4)),), {"in_specs": (P("i"), P("j"))}, ValueError, ["in_specs"]),
+    ((np.ones((8, 4)),), {"in_specs": ("i",)}, TypeError, ["PartitionSpec", "'i'"]),
+    ((np.ones((8, 4)),), {"in_specs": None}, TypeError, ["in_specs"]),
+    ((np.ones((8, 4)),), {"out_specs": (P(), P())}, ValueError, ["out_specs"]),
+    ((np.ones((8, 4)),), {"out_specs": P("i", "j", "i")}, ValueError, ["out_specs", "result"]),
+    ((np.ones((8, 4)),), {"out_specs": P("i")}, ValueError, ["result", "'j'", "psum", "check_vma=False"]),
+    ((np.ones((8, 4)),), {"axis_names": {"q"}}, ValueError, ["'q'", "('i', 'j')"]),
+    (("text",), {}, TypeError, ["part", "text"]),
+])
+def test_bad_input(mesh, arguments, options, error, words):
+    def part(x):
+        return x
+
+    with pytest.raises(error) as found:
+        on_parts(mesh, part, **options)(*arguments)
+    for word in words:
+        assert word in str(found.value)
+
+
+def test_bad_input_in_pytrees_and_scopes(mesh):
+    with pytest.raises(ValueError, match=r"params\['w'\].*does not divide"):
+        on_parts(mesh, lambda params: params["w"], ({"w": P("i")},), P("i"))({"w": np.ones(3)})
+    with pytest.raises(ValueError, match=r"result\['b'\].*varies"):
+        on_parts(mesh, lambda x: {"a": x, "b": x}, P("i"), {"a": P("i"), "b": P()})(np.ones(4))
+    with pytest.raises(ValueError, match="no mesh"):
+        xf.shard_map(lambda x: x, in_specs=P("i"), out_specs=P("i"))(np.ones(4))
+    with pytest.raises(NameError, match="'q'.*unbound.*'i', 'j'"):
+        on_parts(mesh, lambda x: lax.psum(x, "q"))(np.ones((8, 4)))
+    with pytest.raises(ValueError, match="'i'.*surrounding"):
+        on_parts(mesh, lambda x: on_parts(mesh, lambda y: y, P("i"), P("i"), axis_names={"i"})(x), P("i"), P("i"))(np.ones(32))
+    with pytest.raises(NotImplementedError, match="axis_index_groups.*check_vma=False"):
+        on_parts(mesh, lambda x: lax.psum(x, "i", axis_index_groups=[[0, 1], [2, 3]]))(np.ones((8, 4)))
+    with pytest.raises(ValueError, match="varies along"):
+        on_parts(mesh, lambda x: lax.pcast(x, "i", to="varying"))(np.ones((8, 4)))
+    with pytest.raises(TypeError, match="takes a function"):
+        xf.shard_map(3, mesh=mesh, in_specs=P(), out_specs=P())
