@@ -26,6 +26,8 @@ class Primitive:
     - `transpose(cotangents, *operands, **params)`: for operations linear in an operand.
     - `batch(operands, dims, **params)`: the operation over one more dimension.
     - `partial_eval`, `dce`, `linearize`: only for operations that contain programs.
+    - `depends(operands, **params)`: which results depend on the marked operands, for operations that contain programs and
+      do more than call one.
     - `stage(trace, args, params)`: only for operations whose parameters are Python functions; what a program under
       construction does in place of writing the operation down, or None.
     - `effects(*avals, **params)`: what it does besides computing; `impl(*args, **params)`: how it runs eagerly when
@@ -39,6 +41,8 @@ class Primitive:
                  "__weakref__", "__dict__")
 
     stage: Callable | None = None
+    depends: Callable | None = None
+    runs_python = False  # whether a rule calls a function of the user's, which may want to see values
 
     # What extensions ask of any primitive, and of ours only `CallPrimitive` answers with yes.
     call_primitive = False

@@ -22,6 +22,7 @@ from xlafront.transforms.ad_core import (
     zeros_array,
 )
 from xlafront.transforms.device_put import put_leaf
+from xlafront.transforms.eager_pullback import pull_back
 from xlafront.transforms.jit import jit_p
 
 
@@ -76,16 +77,7 @@ def _array(x):
 
 
 def _as_gradients(program, cotangents) -> list[Any]:
-    """What the pullback gives, as arrays; of a weakly typed argument weakly typed."""
-    from xlafront.lax.elementwise import convert_element_type_p
-
-    found = []
-    for ct, aval in zip(program.transpose(cotangents), program.in_avals):
-        ct = _array(instantiate(ct))
-        if aval.weak_type and not ct.weak_type:
-            ct = convert_element_type_p.bind(ct, new_dtype=aval.dtype, weak_type=True, sharding=None)
-        found.append(ct)
-    return found
+    return [_array(ct) for ct in pull_back(program, cotangents)]
 
 
 # Forward mode
