@@ -91,3 +91,53 @@ def transformer(lib: Library, layers: int = 12, width: int = 128, heads: int = 4
         return x
 
     return forward, parameters, n.asarray(rng.normal(size=(2, length, width)).astype(np.float32))
+
+
+def sharded_training(lib: Library, mesh, layers: int = 4, width: int = 512, heads: int = 8, length: int = 128,
+                     words: int = 1024, batch: int | None = None):
+    """A step of training a language model over a mesh with the axes `data` and `model`: the function
+    `(parameters, momenta, tokens, targets) -> (parameters, momenta, loss)` and the types of its arguments.
+
+    The batch is split over `data`; heads, hidden units and words over `model`, as in Megatron-LM.
+    """
+    n, nn, xf = lib.np, lib.xf.nn, lib.xf
+    size = width // heads
+
+    def type_of(*shape, spec=(), dtype=np.float32):
+        return xf.ShapeDtypeStruct(shape, dtype, sharding=xf.NamedSharding(mesh, xf.P(*spec)))
+
+    def layer_types():
+        return {
+            "scale": type_of(width),
+            "qkv": type_of(3, width, heads, size, spec=(None, None, "model")),
+            "out": type_of(heads, size, width, spec=("model",)),
+            "up": type_of(width, 4 * width, spec=(None, "model")),
+            "down": type_of(4 * width, width, spec=("model",)),
+        }
+
+    parameters = {"words": type_of(words, width, spec=("model",)), "layers": [layer_types() for _ in range(layers)]}
+    batch = batch or 2 * mesh.shape["data"]
+    tokens = type_of(batch, length, spec=("data",), dtype=np.int32)
+
+    def normalise(x, scale):
+        return (x - n.mean(x, -1, keepdims=True)) / n.sqrt(n.var(x, -1, keepdims=True) + 1e-5) * scale
+
+    def block(x, p):
+        q, k, v = n.einsum("btw,cwhs->cbhts", normalise(x, p["scale"]), p["qkv"])
+        scores = n.where(n.tri(length, dtype=bool), n.einsum("bhts,bhus->bhtu", q, k) * size**-0.5, -1e9)
+        x = x + n.einsum("bhtu,bhus,hsw->btw", nn.softmax(scores), v, p["out"])
+        return x + nn.gelu(normalise(x, p["scale"]) @ p["up"]) @ p["down"]
+
+    def loss(parameters, tokens, targets):
+        x = nn.one_hot(tokens, words) @ parameters["words"]
+        for p in parameters["layers"]:
+            x = block(x, p)
+        logits = nn.log_softmax(x @ parameters["words"].T)
+        return -n.mean(n.sum(logits * nn.one_hot(targets, words), -1))
+
+    def train_step(parameters, momenta, tokens, targets):
+        value, gradient = xf.value_and_grad(loss)(parameters, tokens, targets)
+        momenta = xf.tree.map(lambda m, g: 0.9 * m + g, momenta, gradient)
+        return xf.tree.map(lambda p, m: p - 0.01 * m, parameters, momenta), momenta, value
+
+    return xf.jit(train_step, donate_argnums=(0, 1)), (parameters, parameters, tokens, tokens)

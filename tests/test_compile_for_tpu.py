@@ -1,5 +1,6 @@
 """Programs for TPU pods, compiled by libtpu on a machine without one. Collected where libtpu is installed, as in CI."""
 
+import json
 import os
 
 import numpy as np
@@ -7,6 +8,8 @@ import pytest
 
 import xlafront as xf
 import xlafront.numpy as xnp
+from benchmarks.libraries import Library
+from benchmarks.models import sharded_training
 from xlafront import NamedSharding, P
 from xlafront.experimental import topologies
 
@@ -67,3 +70,92 @@ def test_callbacks_are_refused():
     mesh = topologies.make_mesh(topologies.get_topology_desc("v5e:2x2"), (4,), ("data",))
     with pytest.raises(NotImplementedError, match="pure_callback"):
         xf.jit(lambda x: xf.pure_callback(np.sin, x, x)).lower(over(mesh, (8,), P("data"))).compile()
+
+
+# A transformer's training step
+
+SIZES = {"layers": 2, "width": 256, "heads": 16, "length": 64, "words": 512, "batch": 512}
+
+
+def products(layers, width, heads, length, words, batch):
+    """FLOPs of the matrix products of a step: those of the layers and of the logits go forward and twice backward, those
+    that look words up once each way."""
+    tokens = batch * length
+    layer = 2 * tokens * width * (3 * width + width + 8 * width) + 2 * 2 * tokens * length * width
+    return 3 * layers * layer + (3 + 2) * 2 * tokens * width * words
+
+
+def parameters(layers, width, words, **_):
+    return layers * (12 * width * width + width) + words * width
+
+
+@pytest.fixture(scope="module", params=[(256, 1), (16, 16)], ids=["data-parallel", "tensor-parallel"])
+def planned(request):
+    data, model = request.param
+    mesh = topologies.make_mesh(topologies.get_topology_desc("v5e:16x16"), (data, model), ("data", "model"))
+    step, types = sharded_training(Library("xlafront"), mesh, **SIZES)
+    return xf.plan(step, *types, topology="v5e:16x16"), data, model
+
+
+def test_a_training_step_fits_256_chips(planned):
+    plan, data, model = planned
+    assert plan.device_kind == "TPU v5 lite" and plan.device_count == 256 and plan.fits and 15 << 30 < plan.memory.limit < 16 << 30
+    held = 2 * 4 * parameters(**SIZES) // model  # parameters and momenta
+    tokens = 2 * 4 * SIZES["batch"] * SIZES["length"] // data
+    assert held < plan.memory.arguments < 1.3 * (held + 8 * tokens) and plan.memory.donated >= held
+    assert {b.what.split("[")[0] for b in plan.buffers[:4]} <= {"argument parameters", "argument momenta", "result"}
+
+
+def test_the_work_of_a_training_step(planned):
+    plan, _, _ = planned
+    assert 0.95 < plan.flops * 256 / products(**SIZES) < 1.3
+    assert plan.seconds.get("compiler", 1) > 0 and plan.seconds["compute"] == plan.flops / 197e12
+    assert plan.bytes_accessed > plan.memory.arguments
+
+
+def test_the_collectives_of_a_training_step(planned):
+    plan, data, model = planned
+    reduced = {axes: sum(c.bytes * c.times for c in plan.collectives if c.kind in ("all-reduce", "reduce-scatter") and c.axes == axes)
+               for axes in {c.axes for c in plan.collectives}}
+    gradients = 4 * parameters(**SIZES) / model
+    assert 0.9 * gradients < sum(n for axes, n in reduced.items() if axes and "data" in axes) < 2 * gradients
+    if model == 1:
+        assert set(reduced) == {("data",)} and all(c.group_size == 256 for c in plan.collectives)
+    else:  # twice forward and twice backward in each layer, of what a data group's tokens make; perhaps in bfloat16
+        layer = 2 * SIZES["batch"] // data * SIZES["length"] * SIZES["width"]
+        assert reduced[("model",)] >= 4 * SIZES["layers"] * layer
+        assert {c.group_size for c in plan.collectives if c.axes in (("data",), ("model",))} == {16}
+
+
+def test_a_step_that_does_not_fit_names_its_largest_buffers():
+    """Activations of 512 MiB for each of 64 layers are more than a v5e has, and less than a v5p has."""
+    def step(w, x):
+        return xf.grad(lambda w: xnp.mean(xf.lax.scan(lambda h, w: (xnp.sin(h @ w), None), x, w)[0]))(w)
+
+    x = xf.ShapeDtypeStruct((8 * 65536, 2048), "float32", sharding=P("data"))
+    w = xf.ShapeDtypeStruct((64, 2048, 2048), "float32")
+    plan = xf.plan(step, w, x, topology="v5e:2x4")
+    assert plan.fits is False and "15.75G" in plan.not_compiled and plan.memory.limit < plan.memory.total
+    assert plan.buffers[0].bytes >= 64 * 65536 * 2048 * 2 and "[64,65536,2048]" in plan.buffers[0].type
+    assert json.loads(plan.to_json())["fits"] is False and "DOES NOT FIT" in str(plan)
+
+
+def test_a_step_that_fits_no_chip():
+    x = xf.ShapeDtypeStruct((8 * 2**16, 2**16), "float32", sharding=P("data"))
+    plan = xf.plan(lambda x: xnp.sin(x) @ xnp.ones((2**16, 2**19)), x, topology="v5e:2x4")
+    assert plan.fits is False and plan.flops is None and plan.memory.total > 2**16 * 2**19 * 4
+    assert {"argument x"} < {b.what for b in plan.buffers} and any(b.line.startswith(__file__) for b in plan.buffers)
+
+
+def test_a_memory_limit_and_an_option_of_the_compiler():
+    x = xf.ShapeDtypeStruct((8 * 4096, 4096), "float32", sharding=P("data"))
+    assert xf.plan(xnp.sin, x, topology="v6e:2x4", memory_limit=2**20).fits is False
+    tight = xf.plan(xnp.sin, x, topology="v6e:2x4", compiler_options={"xla_tpu_max_hbm_size_mib": 64})
+    assert tight.fits is False and "exceeds" in tight.not_compiled
+
+
+def test_the_largest_slice():
+    mesh = topologies.make_mesh(topologies.get_topology_desc("v4:8x8x16"), (256, 8), ("data", "model"))
+    step, types = sharded_training(Library("xlafront"), mesh, layers=1, width=128, heads=8, length=16, words=64)
+    plan = xf.plan(step, *types)
+    assert plan.device_count == 2048 and plan.fits and {c.axes for c in plan.collectives} >= {("data",), ("model",)}

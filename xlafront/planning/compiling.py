@@ -56,7 +56,7 @@ class Planner:
         module = hlo.Module(executable.hlo_modules()[0].to_string())
         work = costs.work(module)
         seconds = {}
-        if estimate is not None:
+        if estimate is not None and estimate > 0:  # operations that it knows nothing of count as minus a second
             seconds["compiler"] = estimate
             if work.has_loops:
                 self.notes.append("the compiler's estimate counts the body of a loop once; the other figures count each turn")
