@@ -101,3 +101,29 @@ def test_errors():
         lax.associative_scan(lambda a, b: (a + b).astype(np.float16), X)
     with pytest.raises(TypeError, match="cumsum does not take arrays of dtype bool"):
         lax.cumsum(np.array([True]))
+
+
+def test_reduction_by_a_function():
+    def product(x, start):
+        return lax.reduce(x, start, lambda a, b: a * b + 0 * a, (0,))
+
+    def composed(scale, shift, start):
+        return lax.reduce((scale, shift), (start, 0.0), lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1]), (0,))
+
+    with xf.enable_x64(True):
+        np.testing.assert_allclose(product(X.astype(np.float64), 2.0), 2 * X.prod(0))
+        rows = xf.vmap(product, (None, 0))(X.astype(np.float64), np.array([1.0, 3.0]))  # a start for each element
+        np.testing.assert_allclose(rows, [X.prod(0), 3 * X.prod(0)])
+    rng = np.random.default_rng(0)
+    check_batching(product, [X, np.float32(1.5)])
+    check_derivatives(product, [X, np.float64(1.5)], rng)
+    check_derivatives(composed, [X, np.cos(X), np.float64(1.5)], rng)
+    check_derivatives(xf.grad(total(composed), (0, 1, 2)), [X, np.cos(X), np.float64(1.5)], rng, 1e-5)
+
+    def ranked(x):
+        return lax.reduce((x, np.arange(15, dtype=np.int32).reshape(5, 3)), (np.float32(-np.inf), np.int32(-1)),
+                          lambda a, b: (lax.max(a[0], b[0]), lax.select(a[0] > b[0], a[1], b[1])), (0,))
+
+    values, places = ranked(X)
+    np.testing.assert_array_equal(places, X.argmax(0) * 3 + np.arange(3))
+    np.testing.assert_array_equal(xf.grad(lambda x: xnp.sum(ranked(x)[0]))(X), X == X.max(0))

@@ -10,6 +10,7 @@ import numpy as np
 from xlafront import lowering
 from xlafront.core import dtypes, errors, keys, tracing, tree
 from xlafront.core.avals import ShapedArray
+from xlafront.core.ir import eval_jaxpr
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.lax import elementwise, reductions, shapes
@@ -204,19 +205,56 @@ def _reduce_lower(ctx, *operands, function, dimensions, out_sharding):
         types=list(ctx.avals_out), dimensions=lowering.mlir.i64s(dimensions)))
 
 
+def _fold(*operands, function, dimensions, **_):
+    """The same out of other operations: pairs of neighbours are combined until there is one, at last with the start.
+
+    Start values may have dimensions, which are the first ones of the result.
+    """
+    count = len(operands) // 2
+    shape = np.shape(operands[0])
+    kept = [i for i in range(len(shape)) if i not in dimensions]
+    result = tuple(shape[i] for i in kept)
+    n = math.prod(shape[i] for i in dimensions)
+    rows = [shapes.reshape(shapes.transpose(x, (*dimensions, *kept)), (n, *result)) for x in operands[:count]]
+    starts = [shapes.broadcast_in_dim(s, result, tuple(range(np.ndim(s)))) for s in operands[count:]]
+    while n > 1:
+        pairs = _combined(function, [shapes.slice_in_dim(x, 0, n - n % 2, 2) for x in rows],
+                          [shapes.slice_in_dim(x, 1, n, 2) for x in rows])
+        rows = [shapes.concatenate([p, shapes.slice_in_dim(x, n - 1, n)], 0) for p, x in zip(pairs, rows)] if n % 2 else pairs
+        n = (n + 1) // 2
+    return _combined(function, starts, [shapes.reshape(x, result) for x in rows]) if n else starts
+
+
+def _combined(function, xs, ys):
+    """The function of scalars, element by element."""
+    from xlafront.transforms.batching import batch_flat, place_axis
+
+    shape = np.shape(xs[0])
+    size = math.prod(shape)
+    flat = [shapes.reshape(x, (size,)) for x in (*xs, *ys)]
+    found = batch_flat(lambda *scalars: eval_jaxpr(function.jaxpr, function.consts, *scalars), flat, [0] * len(flat), size)
+    return [shapes.reshape(place_axis(x, d, 0, size), shape) for x, d in zip(*found)]
+
+
+def _reduce_jvp(primals, tangents, **params):
+    from xlafront.transforms.ad_core import jvp_flat
+
+    return jvp_flat(lambda *xs: _fold(*xs, **params), primals, tangents)
+
+
 def _reduce_batch(axis_size, operands, dims, *, function, dimensions, out_sharding):
     count = len(operands) // 2
-    if any(d is not None for d in dims[count:]):
-        # a start value for each element of the batch: fold it in afterwards
-        raise NotImplementedError("reduce under vmap needs start values that are not mapped: combine them afterwards.")
+    params = {"function": function, "dimensions": tuple(d + 1 for d in dimensions), "out_sharding": out_sharding}
     xs = [shapes.broadcast_batch(x, d, axis_size) for x, d in zip(operands[:count], dims)]
-    results = reduce_p.bind(*xs, *operands[count:], function=function, dimensions=tuple(d + 1 for d in dimensions),
-                            out_sharding=out_sharding)
+    if all(d is None for d in dims[count:]):
+        results = reduce_p.bind(*xs, *operands[count:], **params)
+    else:  # the operation takes scalars as start values
+        results = _fold(*xs, *operands[count:], **params)
     return results, [0] * count
 
 
 reduce_p = Primitive("reduce", multiple_results=True, abstract=_reduce_abstract, lower=_reduce_lower,
-                     batch=_reduce_batch, memoise=False)
+                     jvp=_reduce_jvp, batch=_reduce_batch, memoise=False)
 
 _MONOIDS = {"add": "reduce_sum", "mul": "reduce_prod", "max": "reduce_max", "min": "reduce_min", "and": "reduce_and",
             "or": "reduce_or", "xor": "reduce_xor"}

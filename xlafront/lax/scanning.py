@@ -9,7 +9,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import tracing, tree
-from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, keeps_alive
+from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, dependent_results, keeps_alive
 from xlafront.core.keys import physical
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
@@ -28,7 +28,6 @@ from xlafront.transforms.checkpoint import split_inside
 from xlafront.transforms.programs import (
     DerivedFunction,
     active_results,
-    dependent_results,
     evaluate,
     fixpoint,
     operands_of,
@@ -264,16 +263,26 @@ def _linearize(primals, tangents, *, jaxpr, length, num_consts, num_carry, rever
                      for used, x in zip(body.outputs, results)]
 
 
+def _reached(operands, jaxpr, num_consts, num_carry) -> list[bool]:
+    """Which operands depend on the marked ones, counting the carry that does in some step."""
+    consts, carry, xs = _parts(operands, num_consts, num_carry)
+    carry = fixpoint(carry, lambda flags: dependent_results(jaxpr.jaxpr, [*consts, *flags, *xs])[:num_carry])
+    return [*consts, *carry, *xs]
+
+
+def _depends(operands, *, jaxpr, num_consts, num_carry, **_):
+    reached = _reached(operands, jaxpr, num_consts, num_carry)
+    carry = reached[num_consts:num_consts + num_carry]  # where there are no steps, it is the result
+    found = dependent_results(jaxpr.jaxpr, reached)
+    return [a or b for a, b in zip(found, carry)] + found[num_carry:]
+
+
 def _transpose(cts, *operands, jaxpr, length, num_consts, num_carry, reverse, unroll):
     """The loop backwards: it carries the cotangents of the carry and the sums of those of the constants."""
     undefined = [is_undefined(x) for x in operands]
 
-    def grow(carry):
-        marked = [*undefined[:num_consts], *carry, *undefined[num_consts + num_carry:]]
-        return dependent_results(jaxpr.jaxpr, marked)[:num_carry]
-
-    linear_carry = fixpoint(undefined[num_consts:num_consts + num_carry], grow)
-    linear = [*undefined[:num_consts], *linear_carry, *undefined[num_consts + num_carry:]]
+    linear = _reached(undefined, jaxpr, num_consts, num_carry)
+    linear_carry = linear[num_consts:num_consts + num_carry]
     options = {"length": length, "unroll": unroll}
     consts, carry, xs = _parts(operands, num_consts, num_carry)
     ct_carry, ct_ys = list(cts[:num_carry]), list(cts[num_carry:])
@@ -407,6 +416,7 @@ scan_p = Primitive(
     transpose=_transpose, dce=_dce, partial_eval=_split, effects=lambda *_, jaxpr, **params: jaxpr.effects,
     impl=lambda *args, **params: evaluate(scan_p, args, params, params["jaxpr"].jaxpr))
 scan_p.batch_with_axis = _batch
+scan_p.depends = _depends
 
 
 # Public
