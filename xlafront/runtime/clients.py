@@ -25,7 +25,8 @@ def _make_cpu(settings) -> Client:
     if distributed is not None and settings["num_processes"] > 1:
         options |= {"distributed_client": distributed, "node_id": settings["process_id"],
                     "num_nodes": settings["num_processes"],
-                    "collectives": _jax.make_gloo_tcp_collectives(distributed_client=distributed)}
+                    "collectives": _jax.make_gloo_tcp_collectives(distributed_client=distributed,
+                                                                  hostname=settings["own_address"])}
     return _jax.get_tfrt_cpu_client(**options)
 
 

@@ -70,8 +70,8 @@ def open_mpi(environ: Mapping[str, str]) -> Cluster | None:
     size = _number(environ, "OMPI_COMM_WORLD_SIZE", "Open MPI")
     job = environ.get("OMPI_MCA_orte_hnp_uri") or environ.get("PMIX_NAMESPACE", "")
     # Up to version 4 the launcher's address is in the environment: 1234.0;tcp://10.0.0.1,192.168.0.1:34911
-    launcher = re.search(r"tcp6?://\[?([^,:\]]+|[0-9a-fA-F:]+)", environ.get("OMPI_MCA_orte_hnp_uri", ""))
-    host: str | None = launcher[1] if launcher else None
+    launcher = re.search(r"tcp6?://(?:\[([^\]]+)\]|([^,:]+))", environ.get("OMPI_MCA_orte_hnp_uri", ""))
+    host: str | None = (launcher[1] or launcher[2]) if launcher else None
     if environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") == str(size):
         host = "127.0.0.1"
     address = None if host is None else f"[{host}]:{_port(job)}" if ":" in host else f"{host}:{_port(job)}"

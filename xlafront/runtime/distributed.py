@@ -21,12 +21,14 @@ from xlafront.runtime.jaxlib_compat import JaxRuntimeError, _jax
 
 _PATIENCE_SECONDS = 60  # how long to wait for other processes before saying whom we wait for
 
+_OTHERS_FAILED = ("Gloo", "UNAVAILABLE", "heartbeat", "Connection closed by peer", "NCCL")
+
 
 class State:
     """This process in its group; without a group, process 0 of 1."""
 
-    __slots__ = ("client", "service", "process_id", "num_processes", "coordinator_address", "partition_index", "preemption",
-                 "lock", "counts")
+    __slots__ = ("client", "service", "process_id", "num_processes", "coordinator_address", "own_address", "partition_index",
+                 "preemption", "lock", "counts")
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -38,6 +40,7 @@ class State:
         self.preemption: Any = None
         self.process_id, self.num_processes = 0, 1
         self.coordinator_address: str | None = None
+        self.own_address: str | None = None
         self.partition_index: int | None = None
         self.counts: dict[tuple, int] = {}
 
@@ -46,7 +49,7 @@ class State:
         if self.client is None:
             return {}
         return {"distributed_client": self.client, "process_id": self.process_id, "num_processes": self.num_processes,
-                "partition_index": self.partition_index}
+                "own_address": self.own_address, "partition_index": self.partition_index}
 
 
 state = State()
@@ -71,15 +74,17 @@ def connect(address: str, num_processes: int, process_id: int, *, bind_address: 
         except Exception as e:
             group.fail(f"process 0 could not start the coordination service: {e}")
         group.start()
+        own_address = group.own_address
     else:
-        rendezvous.join(address, me, initialization_timeout)
+        own_address = rendezvous.join(address, me, initialization_timeout)
+    # Without `shutdown_on_destruction` its shutdown would not wait for the others.
     client = _jax.get_distributed_runtime_client(
         address, process_id, init_timeout=timeout, heartbeat_timeout=heartbeat_timeout, shutdown_timeout=shutdown_timeout,
-        use_compression=True, shutdown_on_destruction=False)
+        use_compression=True, shutdown_on_destruction=True)
     client.connect()
     state.client, state.service = client, service
     state.process_id, state.num_processes = process_id, num_processes
-    state.coordinator_address, state.partition_index = address, partition_index
+    state.coordinator_address, state.own_address, state.partition_index = address, own_address, partition_index
     atexit.register(_at_exit)
 
 
@@ -92,11 +97,22 @@ def _keep_from_proxies(host: str) -> None:
 
 def _at_exit() -> None:
     """Leave together with the others; after an unhandled exception at once, so that they do not wait for us."""
-    if getattr(sys, "last_value", None) is None:
+    unhandled = getattr(sys, "last_value", None)
+    if unhandled is None:
         try:
             disconnect()
         except JaxRuntimeError as e:
             print(f"xlafront.distributed.shutdown: {e}", file=sys.stderr)
+        return
+    if any(sign in str(unhandled) for sign in _OTHERS_FAILED):
+        print(f"xlafront: process {state.process_id} of {state.num_processes} lost the connection to another process of its "
+              f"group, which has ended or cannot be reached. What went wrong is in the output of that process.",
+              file=sys.stderr)
+    # Freed while the interpreter ends, they would wait for the others, or end the process with an error of their own.
+    import ctypes
+
+    for kept in (state.client, state.service):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
 
 
 def disconnect() -> None:

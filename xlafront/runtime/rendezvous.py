@@ -45,6 +45,11 @@ def _who(member: dict) -> str:
     return f"process {member['process_id']} ({member['host']}, pid {member['pid']})"
 
 
+def _own_address(connection: socket.socket) -> str:
+    """Where the other end reaches this machine; its host name may stand for an address that only it knows."""
+    return connection.getsockname()[0].removeprefix("::ffff:")
+
+
 class Group:
     """Process 0's connections to the others: the group waits on them until it hears `start` or `fail`."""
 
@@ -52,6 +57,7 @@ class Group:
         self.me = me
         self.members: dict[int, dict] = {0: me}
         self.connections: dict[int, socket.socket] = {}
+        self.own_address: str | None = None
 
     def _tell(self, message: dict) -> None:
         line = json.dumps(message).encode() + b"\n"
@@ -85,6 +91,8 @@ class Group:
                       f"the {self.me['num_processes']} processes needs an id of its own, from 0 to "
                       f"{self.me['num_processes'] - 1}.", connection)
         self.members[number], self.connections[number] = member, connection
+        if self.own_address is None or self.own_address.startswith("127."):
+            self.own_address = _own_address(connection)
 
     def fail_incomplete(self, timeout: float) -> NoReturn:
         missing = sorted(set(range(self.me["num_processes"])) - set(self.members))
@@ -176,22 +184,28 @@ def _hear(key, selector, group: Group) -> dict | None:
     return None
 
 
-def join(address: str, me: dict, timeout: float) -> None:
-    """The other processes: introduce ourselves to process 0 and wait for the group."""
+def join(address: str, me: dict, timeout: float) -> str:
+    """The other processes: introduce ourselves to process 0 and wait for the group. Returns our own address."""
     host, port = split_address(address)
     deadline = time.monotonic() + timeout
     problem, pause = "", 0.05
     while (left := deadline - time.monotonic()) > 0:
         try:
             with socket.create_connection((host, port), timeout=min(left, 10)) as connection:
+                if connection.getsockname() == connection.getpeername():
+                    # On one machine, trying a port on which nobody listens yet may at last connect it with itself.
+                    raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
                 left = max(deadline - time.monotonic(), 0.0)
                 connection.sendall(json.dumps(me | {"left": left * 0.95}).encode() + b"\n")
                 connection.settimeout(left + 1)
                 answer = connection.makefile("rb").readline(_LONGEST)
+                own_address = _own_address(connection)
             verdict = json.loads(answer)
             if "error" in verdict:
                 raise RuntimeError(verdict["error"])
-            return
+            if "go" in verdict:
+                return own_address
+            raise ValueError
         except ValueError:  # no answer, or not one of ours
             problem = ("something else answers there, or the group has started without this process" if answer else
                        "the connection was closed without an answer")

@@ -1,0 +1,645 @@
+"""Programs of many processes, for real: groups of CPU processes on this machine, connected by gloo.
+
+Each test gives its processes a script; they print JSON, which the test compares with NumPy or with the same program in
+one process. Every group has a hard time limit.
+"""
+
+import http.server
+import json
+import os
+import pathlib
+import random
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import types
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront.experimental import multihost_utils
+from xlafront.runtime import clusters, distributed as runtime, rendezvous
+
+ROOT = pathlib.Path(__file__).parent.parent
+LIMIT = 60  # seconds that a group may take
+
+PRELUDE = """
+import json, os, signal, sys, time
+import numpy as np
+import xlafront as xf, xlafront.numpy as xnp
+from xlafront import distributed
+from xlafront.experimental import multihost_utils
+from xlafront.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+me, count, port = (int(os.environ[name]) for name in ("ME", "COUNT", "PORT"))
+
+def start(**options):
+    distributed.initialize(f"127.0.0.1:{port}", count, me, **({"initialization_timeout": 30, "heartbeat_timeout_seconds": 30,
+                           "shutdown_timeout_seconds": 30} | options))
+
+def tell(**facts):
+    print("FACTS", json.dumps({name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in facts.items()}),
+          flush=True)
+
+def error(call):
+    try:
+        call()
+    except Exception as e:
+        return f"{type(e).__name__}: {e}"
+    return "no error"
+"""
+
+
+def free_port() -> int:
+    """Below the ports that the system gives to connections, so that nobody takes it before the group does."""
+    while True:
+        port = random.randrange(15000, 32000)
+        try:
+            with socket.create_server(("127.0.0.1", port)):
+                return port
+        except OSError:
+            continue
+
+
+class Processes:
+    """A group that runs; `finish` waits for it."""
+
+    def __init__(self, tmp_path, script, count, devices=1, ids=None, port=None, **environ):
+        self.started = time.monotonic()
+        path = tmp_path / f"script{len(list(tmp_path.iterdir()))}.py"
+        path.write_text(PRELUDE + textwrap.dedent(script))
+        base = {k: v for k, v in os.environ.items() if not k.startswith(("XLAFRONT_COORD", "JAX_", "SLURM", "OMPI"))}
+        base |= {"PYTHONPATH": str(ROOT), "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}", "COUNT": str(count),
+                 "PORT": str(port or free_port()), "XLAFRONT_TRACEBACK_FILTERING": "off", **environ}
+        self.running = [subprocess.Popen([sys.executable, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                         env=base | {"ME": str(i)}) for i in (range(count) if ids is None else ids)]
+
+    def finish(self):
+        """Of each process: exit status, what it told, all its output, seconds until all that were waited for had ended."""
+        try:
+            done = [(p, *p.communicate(timeout=max(1, LIMIT - (time.monotonic() - self.started)))) for p in self.running]
+        finally:
+            for p in self.running:
+                if p.poll() is None:
+                    p.kill()
+        return [Done(p.returncode, {k: v for line in out.splitlines() if "FACTS {" in line
+                                    for k, v in json.loads(line[line.index("{"):]).items()}, out + err)
+                for p, out, err in done]
+
+
+class Done:
+    def __init__(self, status, facts, output):
+        self.status, self.facts, self.output = status, facts, output
+
+
+@pytest.fixture
+def group(tmp_path):
+    """`group(script, count, ...)` starts processes."""
+    groups = []
+
+    def start(script, count, **options):
+        groups.append(Processes(tmp_path, script, count, **options))
+        return groups[-1]
+
+    yield start
+    for g in groups:
+        for p in g.running:
+            if p.poll() is None:
+                p.kill()
+
+
+def succeeded(processes):
+    done = processes.finish()
+    for d in done:
+        assert d.status == 0, d.output[-3000:]
+    return done
+
+
+# Training
+
+MODEL = """
+def loss(params, x, y):
+    hidden = xnp.tanh(x @ params["w"] + params["b"])
+    return ((hidden @ params["v"] - y) ** 2).mean()
+
+def step(params, x, y):
+    value, gradient = xf.value_and_grad(loss)(params, x, y)
+    return {name: params[name] - 0.1 * gradient[name] for name in params}, value
+
+rng = np.random.default_rng(3)
+params = {"w": rng.normal(size=(6, 8)).astype(np.float32), "b": np.zeros(8, np.float32),
+          "v": rng.normal(size=(8, 2)).astype(np.float32)}
+batches = [(rng.normal(size=(16, 6)).astype(np.float32), rng.normal(size=(16, 2)).astype(np.float32)) for _ in range(5)]
+"""
+
+TRAINING = MODEL + """
+start()
+mesh = xf.make_mesh((2, 2), ("data", "model"))
+specs = {"w": P(None, "model"), "b": P("model"), "v": P("model", None)} if os.environ["SPLIT"] == "model" else {
+    name: P() for name in params}
+placed = {name: NamedSharding(mesh, spec) for name, spec in specs.items()}
+axes = "data" if os.environ["SPLIT"] == "model" else ("data", "model")
+params = xf.device_put(params, placed)
+train = xf.jit(step, out_shardings=(placed, NamedSharding(mesh, P())), donate_argnums=0)
+losses = []
+for x, y in batches:
+    rows = NamedSharding(mesh, P(axes))
+    x, y = (xf.make_array_from_callback(a.shape, rows, lambda index, a=a: a[index]) for a in (x, y))
+    params, value = train(params, x, y)
+    losses.append(float(value))
+tell(losses=losses, **multihost_utils.process_allgather(params, tiled=True))
+"""
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_training_gives_the_result_of_one_process(group, count):
+    """Data-parallel, and with parameters split over a second mesh axis; the rounding of sums is all that may differ."""
+    groups = [group(TRAINING, count, devices=4 // count, SPLIT=split) for split in ("data", "model")]
+    alone: dict = {"xf": xf, "xnp": xnp, "np": np}
+    exec(MODEL, alone)
+    params, losses = alone["params"], []
+    for x, y in alone["batches"]:
+        params, value = xf.jit(alone["step"])(params, x, y)
+        losses.append(float(value))
+    for g in groups:
+        done = succeeded(g)
+        for d in done:
+            np.testing.assert_allclose(d.facts["losses"], losses, rtol=2e-6)
+            for name in params:
+                np.testing.assert_allclose(d.facts[name], params[name], rtol=1e-5, atol=1e-6)
+            assert d.facts == done[0].facts
+
+
+# Arrays
+
+
+def test_arrays_over_processes(group):
+    script = """
+    start()
+    mesh = xf.make_mesh((4,), ("x",))
+    rows, whole = NamedSharding(mesh, P("x")), NamedSharding(mesh, P())
+    table = np.arange(16, dtype=np.float32).reshape(8, 2)
+    tell(ids=[xf.process_index(), xf.process_count(), xf.device_count(), xf.local_device_count(), len(xf.devices()),
+              len(xf.local_devices()), xf.local_devices()[0].process_index, len(xf.local_devices(process_index=1 - me))],
+         group=distributed.is_initialized())
+
+    def describe(x):
+        return [list(x.shape), x.is_fully_addressable, x.is_fully_replicated, [s.data.tolist() for s in x.addressable_shards],
+                [[s.index[0].start, s.index[0].stop] for s in x.addressable_shards], len(x.global_shards),
+                sum(s.data is None for s in x.global_shards)]
+
+    put = xf.device_put(table, rows)
+    parts = [xf.device_put(table[4 * me + 2 * i:][:2], d) for i, d in enumerate(xf.local_devices())]
+    tell(put=describe(put),
+         callback=describe(xf.make_array_from_callback((8, 2), rows, lambda index: table[index])),
+         parts=describe(xf.make_array_from_single_device_arrays((8, 2), rows, parts)),
+         local=describe(xf.make_array_from_process_local_data(rows, table[4 * me:][:4])),
+         sized=describe(xf.make_array_from_process_local_data(rows, table[4 * me:][:4], (8, 2))),
+         full=describe(xf.make_array_from_process_local_data(rows, table, (8, 2))))
+    columns = xf.make_array_from_process_local_data(NamedSharding(mesh, P(None, "x")), table[:4, :2] + 10 * me)
+    tell(columns=[list(columns.shape), [s.data.tolist() for s in columns.addressable_shards]])
+    tell(text=[repr(put), str(put), f"{put}"], everywhere=repr(xf.device_put(np.float32(2), whole)),
+         other=repr(xf.device_put(np.float32(2), xf.devices()[0])))
+
+    spread = xf.device_put(put, whole)
+    tell(moved=[spread.is_fully_replicated, spread.tolist(), np.asarray(xf.device_put(spread, xf.local_devices()[0])).tolist()],
+         scalar=[float(put.sum()), float(put[3, 1])], local_work=float(xnp.arange(4.0).sum()),
+         mixed=float((put + np.ones((8, 2), np.float32) + xnp.ones((8, 2))).sum()),
+         key=xf.random.uniform(xf.device_put(xf.random.key(1), whole), (2,)).tolist())
+    tell(errors=[error(call) for call in (
+        lambda: np.asarray(put), lambda: put.tolist(), lambda: xf.device_get(put), lambda: xf.device_put(put, xf.local_devices()[0]),
+        lambda: xf.device_put(table + me, rows),
+        lambda: xf.make_array_from_process_local_data(rows, table[:3]),
+        lambda: xf.make_array_from_process_local_data(rows, table[:3], (16, 2)),
+        lambda: xf.make_array_from_single_device_arrays((8, 2), rows, parts[:1]),
+        lambda: distributed.initialize("127.0.0.1:1", 2, me))])
+    """
+    table = np.arange(16, dtype=np.float32).reshape(8, 2)
+    for me, done in enumerate(succeeded(group(script, 2, devices=2))):
+        facts = done.facts
+        assert facts["ids"] == [me, 2, 4, 2, 4, 2, me, 2] and facts["group"]
+        mine = [table[4 * me:4 * me + 2].tolist(), table[4 * me + 2:4 * me + 4].tolist()]
+        for name in ("put", "callback", "parts", "local", "sized", "full"):
+            places = [[4 * me, 4 * me + 2], [4 * me + 2, 4 * me + 4]]
+            assert facts[name] == [[8, 2], False, False, mine, places, 4, 2], name
+        assert facts["columns"] == [[4, 4], [(table[:4, i:i + 1] + 10 * me).tolist() for i in range(2)]]
+        assert all("shape=(8, 2)" in text and "'x'" in text for text in facts["text"])
+        assert facts["everywhere"] == "Array(2., dtype=float32)" and "shape=()" in facts["other"] or me == 0
+        assert facts["moved"] == [True, table.tolist(), table.tolist()]
+        assert facts["scalar"] == [120, 7] and facts["local_work"] == 6 and facts["mixed"] == 120 + 32
+        np.testing.assert_array_equal(facts["key"], np.asarray(xf.random.uniform(xf.random.key(1), (2,))))
+        for text, (kind, words) in zip(facts["errors"], (
+                *(("RuntimeError", ("(8, 2)", "process_allgather", "addressable_shards")),) * 3,
+                ("ValueError", ("(8, 2)", "spans processes", "process_allgather")),
+                ("AssertionError", ("process 0:", "process 1:", "make_array_from_process_local_data")),
+                ("ValueError", ("divisible",)), ("ValueError", ("of 16 along dimension 0",)),
+                ("ValueError", ("2 devices of the sharding in this process",)), ("RuntimeError", ("second time", "shutdown")))):
+            assert text.startswith(kind) and all(word in text for word in words), text
+
+
+# Programs whose sharded operands or results need communication: what runs in the group, and the same with NumPy.
+PROGRAMS = {
+    "sum": ("x.sum(0)", lambda x: x.sum(0)),
+    "max": ("x.max()", lambda x: x.max()),
+    "mean": ("x.mean(1)", lambda x: x.mean(1)),
+    "any": ("(x > 30).any()", lambda x: (x > 30).any()),
+    "transpose": ("xf.lax.with_sharding_constraint(x.T, rows)", lambda x: x.T),
+    "roll": ("xnp.roll(x, 3, 0)", lambda x: np.roll(x, 3, 0)),
+    "reverse": ("x[::-1]", lambda x: x[::-1]),
+    "inner": ("x.T @ x", lambda x: x.T @ x),
+    "outer": ("x @ x.T", lambda x: x @ x.T),
+    "sort": ("xnp.sort(-x, 0)", lambda x: np.sort(-x, 0)),
+    "cumsum": ("xnp.cumsum(x, 0)", lambda x: np.cumsum(x, 0)),
+    "gather": ("x[xnp.array([7, 0, 3])]", lambda x: x[[7, 0, 3]]),
+    "integers": ("x.astype(int).sum()", lambda x: x.astype(int).sum()),
+    "complex": ("(x + 1j * x).sum(0).real", lambda x: x.sum(0)),
+}
+
+
+def test_programs_that_communicate(group):
+    script = """
+    start()
+    mesh = xf.make_mesh((4,), ("x",))
+    rows, whole = NamedSharding(mesh, P("x")), NamedSharding(mesh, P())
+    x = xf.make_array_from_callback((8, 8), rows, lambda index: np.arange(64, dtype=np.float32).reshape(8, 8)[index])
+    names = {"xf": xf, "xnp": xnp, "rows": rows}
+    for name, text in json.loads(os.environ["PROGRAMS"]).items():
+        program = eval("lambda x: " + text, names)
+        tell(**{name: np.asarray(xf.jit(program, out_shardings=whole)(x)),
+                "auto_" + name: multihost_utils.process_allgather(xf.jit(program)(x), tiled=True)})
+    """
+    programs = json.dumps({name: text for name, (text, _) in PROGRAMS.items()})
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    for done in succeeded(group(script, 2, devices=2, PROGRAMS=programs)):
+        for name, (_, oracle) in PROGRAMS.items():
+            np.testing.assert_array_equal(done.facts[name], oracle(x), err_msg=name)
+            np.testing.assert_array_equal(done.facts["auto_" + name], oracle(x), err_msg=name)
+
+
+# Values of the host
+
+
+def test_multihost_utils(group):
+    script = """
+    start()
+    m, mesh = multihost_utils, xf.make_mesh((count,), ("x",))
+    local = np.arange(3) + 10 * me
+    gathered = m.process_allgather({"a": local, "flag": np.array([me > 0]), "half": xnp.bfloat16(me + 0.5), "s": float(me)})
+    tell(stacked=gathered["a"], flags=gathered["flag"], halves=gathered["half"].astype(np.float32),
+         dtypes=[str(v.dtype) for v in (gathered["a"], gathered["flag"], gathered["half"], gathered["s"])], scalars=gathered["s"],
+         tiled=m.process_allgather(local, tiled=True), tiled_scalar=m.process_allgather(np.float32(me), tiled=True),
+         own=m.process_allgather(xnp.full((2, 1), me)))
+    odd = np.array([np.nan, -0.0, np.inf, 1e-45], np.float32)
+    shared = m.broadcast_one_to_all({"n": np.int32(me - 5), "odd": odd + me, "b": np.array([me == 0])})
+    tell(shared=[int(shared["n"]), shared["odd"].view(np.uint32).tolist(), shared["b"].tolist()],
+         from_last=m.broadcast_one_to_all(local, is_source=me == count - 1))
+    m.sync_global_devices("here")
+    m.assert_equal({"step": 3, "rate": np.float32(0.1), "nan": np.nan})
+    whole = m.host_local_array_to_global_array({"rows": local[:, None], "same": np.ones(2)}, mesh, {"rows": P("x"), "same": P()})
+    back = m.global_array_to_host_local_array(whole, mesh, {"rows": P("x"), "same": P()})
+    tell(shapes=[list(whole["rows"].shape), list(whole["same"].shape), list(back["rows"].shape)],
+         rows=m.process_allgather(whole["rows"], tiled=True), back=[back["rows"].tolist(), back["same"].tolist()],
+         kept=m.host_local_array_to_global_array(whole["rows"], mesh, P("x")) is whole["rows"],
+         addressable=back["rows"].is_fully_addressable, preempted=m.reached_preemption_sync_point(0))
+    with m.live_devices(xf.devices()) as alive:
+        tell(alive=[d.process_index for d in alive])
+    def body():
+        with m.live_devices(xf.devices()):
+            if me == 1:
+                raise KeyError("mine")
+    tell(errors=[error(call) for call in (
+        lambda: m.process_allgather(np.ones(2 + me)), lambda: m.process_allgather(whole["rows"]),
+        lambda: m.broadcast_one_to_all(np.ones(2), is_source=True), lambda: m.assert_equal({"step": me}, "other steps"),
+        lambda: m.sync_global_devices(f"place {me}"), lambda: m.process_allgather(1.0) if me else m.assert_equal(1.0),
+        lambda: m.host_local_array_to_global_array(local, mesh, None), lambda: m.live_devices([]).__enter__(), body)])
+    time.sleep(0.3 * me)
+    distributed.shutdown()
+    tell(after=distributed.is_initialized(), ended=time.time())
+    """
+    count = 4
+    odd = np.array([np.nan, -0.0, np.inf, 1e-45], np.float32)
+    everybody = succeeded(group(script, count))
+    ended = [done.facts["ended"] for done in everybody]
+    assert max(ended) - min(ended) < 0.8  # they leave together
+    for me, done in enumerate(everybody):
+        facts = done.facts
+        local = [np.arange(3) + 10 * i for i in range(count)]
+        assert facts["stacked"] == np.stack(local).tolist() and facts["tiled"] == np.concatenate(local).tolist()
+        assert facts["flags"] == [[False], [True], [True], [True]] and facts["halves"] == [0.5, 1.5, 2.5, 3.5]
+        assert facts["dtypes"] == ["int32", "bool", "bfloat16", "float32"] and facts["scalars"] == [0, 1, 2, 3]
+        assert facts["tiled_scalar"] == [0, 1, 2, 3] and np.shape(facts["own"]) == (count, 2, 1)
+        assert facts["shared"] == [-5, (odd + 0).view(np.uint32).tolist(), [True]]
+        assert facts["from_last"] == local[-1].tolist()
+        assert facts["shapes"] == [[3 * count, 1], [2], [3, 1]] and np.ravel(facts["rows"]).tolist() == facts["tiled"]
+        assert facts["back"] == [local[me][:, None].tolist(), [1, 1]] and facts["kept"] and facts["addressable"]
+        assert not facts["preempted"] and facts["alive"] == [0, 1, 2, 3] and facts["after"] is False
+        for text, (kind, words) in zip(facts["errors"], (
+                ("ValueError", ("process 0: process_allgather of float32[2]", "process 1: process_allgather of float32[3]")),
+                ("ValueError", ("(12, 1)", "tiled=True")), ("ValueError", ("4 sources", "is_source")),
+                ("AssertionError", ("other steps", "process 0:", "process 3:")),
+                ("AssertionError", ("place 0", "place 2")), ("E", ("process 0",)),
+                ("ValueError", ("PartitionSpec", "P()")), ("ValueError", ("of this process",)),
+                ("KeyError" if me == 1 else "ProcessFailureError", ("mine" if me == 1 else "processes [1]",)))):
+            assert (kind == "E" or text.startswith(kind)) and all(word in text for word in words), text
+
+
+def test_alone():
+    """The same calls in a program of one process."""
+    m, mesh = multihost_utils, xf.make_mesh((8,), ("x",))
+    x = np.arange(8.0)
+    assert m.process_allgather({"a": x})["a"].shape == (1, 8) and m.process_allgather(x, tiled=True).shape == (8,)
+    np.testing.assert_array_equal(m.broadcast_one_to_all(x), x)
+    m.sync_global_devices("here")
+    m.assert_equal(x)
+    whole = m.host_local_array_to_global_array(x, mesh, xf.P("x"))
+    np.testing.assert_array_equal(m.global_array_to_host_local_array(whole, mesh, xf.P("x")), x)
+    with pytest.raises(RuntimeError, match="distributed.initialize"):
+        m.reached_preemption_sync_point(1)
+    with pytest.raises(RuntimeError, match="distributed.initialize"), m.live_devices(xf.devices()):
+        pass
+    assert not xf.distributed.is_initialized() and xf.distributed.shutdown() is None
+    assert xf.process_indices() == [0]
+
+
+def test_all_save_at_the_same_step_after_a_sigterm(group):
+    script = """
+    start()
+    for step in range(400):
+        if multihost_utils.reached_preemption_sync_point(step):
+            break
+        if step == 5 and me == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.02)
+    tell(step=step)
+    """
+    first, second = succeeded(group(script, 2))
+    assert first.facts["step"] == second.facts["step"] < 399
+
+
+# Failures
+
+FAILING = """
+start(heartbeat_timeout_seconds=3)
+mesh = xf.make_mesh((count,), ("x",))
+x = xf.device_put(np.arange(8.0), NamedSharding(mesh, P("x")))
+step = xf.jit(lambda x: x + 0.1 * x.sum())
+for i in range(10**6):
+    if i == 10 and me == int(os.environ["WHO"]):
+        tell(i=i)
+        exec(os.environ["HOW"])
+    x = step(x).block_until_ready()
+    time.sleep(0.01)
+"""
+
+
+def test_a_process_that_dies_ends_the_others(group):
+    """Killed, frozen, raising; the first process or another: the rest ends with an error that tells why, within seconds."""
+    ways = {"kill": "os.kill(os.getpid(), signal.SIGKILL)", "freeze": "os.kill(os.getpid(), signal.SIGSTOP)",
+            "raise": "raise ValueError('my mistake')"}
+    groups = {(how, who): group(FAILING, 2, WHO=str(who), HOW=ways[how]) for how, who in (
+        ("kill", 0), ("kill", 1), ("freeze", 1), ("raise", 1))}
+    for (how, who), g in groups.items():
+        rest = g.running[1 - who]
+        out, err = rest.communicate(timeout=LIMIT)
+        text = out + err
+        assert rest.returncode not in (0, None), text
+        assert any(words in text for words in ("lost the connection to another process", "unhealthy", "coordination service")), text
+        # The start of the processes, 10 steps, 3 s without a heartbeat, and the machine may be busy.
+        assert time.monotonic() - g.started < 30
+        g.running[who].kill()
+        out, err = g.running[who].communicate()
+        assert how != "raise" or "my mistake" in err and g.running[who].returncode != 0
+
+
+def test_processes_that_do_not_fit_together(group):
+    """Each says so, as an exception, within its timeout."""
+    base = "tell(error=error(lambda: start(initialization_timeout=float(os.environ['PATIENCE']), **options)))"
+    plain = "options = {}\n" + base
+    taken = socket.create_server(("127.0.0.1", 0))
+    with taken:
+        cases = {
+            "nobody": group(plain, 2, ids=[1], PATIENCE="1.5"),
+            "missing": group(plain, 3, ids=[0, 1], PATIENCE="2.5"),
+            "twice": group(plain, 3, ids=[0, 1, 1], PATIENCE="30"),
+            "two firsts": group(plain, 2, ids=[0, 0], PATIENCE="6"),
+            "version": group("if me: xf.version.__version__ = '0.0.other'\n" + plain, 2, PATIENCE="30"),
+            "jaxlib": group("from xlafront.runtime import jaxlib_compat\nif me: jaxlib_compat.jaxlib_version_text = '0.9.9'\n" + plain,
+                            2, PATIENCE="30"),
+            "counts": group("count += me\n" + plain, 2, PATIENCE="30"),
+            "taken": group(plain, 2, ids=[0], port=taken.getsockname()[1], PATIENCE="1"),
+            "stranger": group(plain, 2, ids=[1], port=taken.getsockname()[1], PATIENCE="1"),
+            "name": group("port = '1'\noptions = {}\ndistributed_address = 'no-such-host.invalid:1234'\n"
+                          "tell(error=error(lambda: distributed.initialize(distributed_address, 2, 1, initialization_timeout=1)))",
+                          2, ids=[1]),
+        }
+        told = {name: [d.facts["error"] for d in succeeded(g)] for name, g in cases.items()}
+    for name, words in {
+            "nobody": ("RuntimeError", "found no coordinator at 127.0.0.1", "within 1.5 s", "refused", "firewall"),
+            "missing": ("RuntimeError", "missing process_id 2", "joined: process 0", "process 1"),
+            "twice": ("RuntimeError", "process_id 1 was given twice", "from 0 to 2"),
+            "two firsts": ("RuntimeError", "process_id 0 was given twice"),
+            "version": ("RuntimeError", "the version of xlafront is", "0.0.other in process 1"),
+            "jaxlib": ("RuntimeError", "the version of jaxlib is", "0.9.9 in process 1"),
+            "counts": ("RuntimeError", "num_processes is 2", "3 in process 1"),
+            "taken": ("RuntimeError", "port", "is taken"),
+            "stranger": ("RuntimeError", "found no coordinator"),
+            "name": ("RuntimeError", "found no coordinator at no-such-host.invalid:1234", "name")}.items():
+        for text in told[name]:
+            assert all(word in text for word in words), (name, text)
+
+
+def test_what_differs_is_told_to_all(group):
+    """A program stops with the same error in all processes, and they all end by themselves."""
+    script = "start()\nmultihost_utils.assert_equal(me, 'seeds')"
+    for done in group(script, 2).finish():
+        assert done.status == 1 and "AssertionError: seeds: the processes have different values" in done.output
+
+
+# Arguments, and what the environment says
+
+
+@pytest.fixture
+def nothing_started(monkeypatch):
+    """As before the first array: `connected` holds what `initialize` would connect with."""
+    from xlafront import distributed
+
+    connected = {}
+    monkeypatch.setattr(distributed._clients, "started", {})
+    monkeypatch.setattr(runtime, "connect", lambda address, count, me, **rest: connected.update(
+        address=address, count=count, me=me, **rest))
+    for name in list(os.environ):
+        if name.startswith(("SLURM", "OMPI", "TPU", "KUBERNETES", "MEGASCALE", "JAX_", "XLAFRONT_COORDINATOR", "PMIX")):
+            monkeypatch.delenv(name)
+    return connected
+
+
+def test_arguments(nothing_started, monkeypatch):
+    initialize = xf.distributed.initialize
+    initialize("10.0.0.1:1234", 4, 2, heartbeat_timeout_seconds=7, coordinator_bind_address="0.0.0.0:1", partition_index=1)
+    assert (nothing_started["address"], nothing_started["count"], nothing_started["me"]) == ("10.0.0.1:1234", 4, 2)
+    assert nothing_started["heartbeat_timeout"] == 7 and nothing_started["bind_address"] == "0.0.0.0:1"
+    assert nothing_started["partition_index"] == 1
+    for arguments, words in (
+            ({}, "coordinator_address, num_processes, process_id"), ({"coordinator_address": "a:1"}, "num_processes, process_id"),
+            ({"coordinator_address": "a:1", "num_processes": 2}, "does not know process_id.*XLAFRONT_PROCESS_ID"),
+            ({"coordinator_address": "a:1", "num_processes": 2, "process_id": 2}, "process_id is 2 with num_processes 2"),
+            ({"coordinator_address": "a:1", "num_processes": 0, "process_id": 0}, "num_processes 0"),
+            ({"coordinator_address": "a:1", "num_processes": 1, "process_id": 0, "initialization_timeout": 0}, "initialization_timeout"),
+            ({"cluster_detection_method": "sge"}, "'sge'.*slurm, ompi, k8s")):
+        with pytest.raises(ValueError, match=words):
+            initialize(**arguments)
+    with pytest.raises(RuntimeError, match="'slurm'.*not started by it"):
+        initialize(cluster_detection_method="slurm")
+    for name, value in (("COORDINATOR_ADDRESS", "b:2"), ("NUM_PROCESSES", "3"), ("PROCESS_ID", "1")):
+        monkeypatch.setenv(f"XLAFRONT_{name}", value)
+    initialize()
+    assert (nothing_started["address"], nothing_started["count"], nothing_started["me"]) == ("b:2", 3, 1)
+    monkeypatch.setenv("XLAFRONT_PROCESS_ID", "first")
+    with pytest.raises(ValueError, match="PROCESS_ID is 'first'"):
+        initialize()
+
+
+def test_too_late():
+    xf.devices()
+    with pytest.raises(RuntimeError, match="after the platform .*cpu.* had started"):
+        xf.distributed.initialize("127.0.0.1:1", 1, 0)
+
+
+def test_addresses():
+    assert rendezvous.split_address("host:12") == ("host", 12) and rendezvous.split_address("[fd00::1]:12") == ("fd00::1", 12)
+    for wrong in ("host", "host:", ":12", "host:0", "host:70000", "fd00::1:12", "host:port"):
+        with pytest.raises(ValueError, match="coordinator_address.*host:port"):
+            rendezvous.split_address(wrong)
+
+
+def test_slurm(nothing_started, monkeypatch):
+    for nodes, first in (("node1", "node1"), ("node[003-007,9]", "node003"), ("a1,b[2-3]", "a1"), ("gpu-[12,14]", "gpu-12"),
+                         ("rack1-n[5]", "rack1-n5")):
+        assert clusters.first_host(nodes) == first
+    job = {"SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "node[003-007]", "SLURM_NTASKS": "10",
+           "SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "5", "SLURM_LOCALID": "1"}
+    for name, value in job.items():
+        monkeypatch.setenv(name, value)
+    before = xf.config.cuda_visible_devices
+    try:
+        xf.distributed.initialize()
+        assert xf.config.cuda_visible_devices == "1"  # a GPU for each task of the machine
+        xf.distributed.initialize(local_device_ids=[2, 3])
+        assert xf.config.cuda_visible_devices == "2,3"
+    finally:
+        xf.config.update("cuda_visible_devices", before)
+    host, _, port = nothing_started["address"].partition(":")
+    assert (host, nothing_started["count"], nothing_started["me"]) == ("node003", 8, 5) and 60999 < int(port) < 65536
+    assert clusters.slurm(job) == clusters.slurm(job | {"SLURM_PROCID": "0", "SLURM_LOCALID": "0"})._replace(
+        process_id=5, local_process_id=1)
+    assert clusters.slurm({"SLURM_JOB_ID": "4711"}) is None  # an interactive shell
+    with pytest.raises(RuntimeError, match="Slurm.*SLURM_PROCID is 'x'"):
+        clusters.slurm(job | {"SLURM_PROCID": "x"})
+
+
+def test_open_mpi():
+    job = {"OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "4"}
+    four = clusters.open_mpi(job | {"OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp://10.96.0.1,10.148.0.1:34911"})
+    assert four.coordinator_address.startswith("10.96.0.1:") and four[1:] == (8, 5, 1)
+    six = clusters.open_mpi(job | {"OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp6://[fd00::7]:34911"})
+    assert six.coordinator_address.startswith("[fd00::7]:")
+    assert clusters.open_mpi(job | {"PMIX_NAMESPACE": "prterun-1"}).coordinator_address is None
+    assert clusters.open_mpi(job | {"OMPI_COMM_WORLD_LOCAL_SIZE": "8"}).coordinator_address.startswith("127.0.0.1:")
+    assert clusters.open_mpi({}) is None
+
+
+@pytest.fixture
+def answers():
+    """A web server: `answers[path]` is what it says, `answers["url"]` where it is."""
+    said: dict = {}
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            found = said.get(self.path.partition("?")[0])
+            self.send_response(404 if found is None else 200)
+            self.end_headers()
+            said.setdefault("asked", []).append((self.path, dict(self.headers)))
+            self.wfile.write(b"" if found is None else found.encode() if isinstance(found, str) else json.dumps(found).encode())
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    said["url"] = f"127.0.0.1:{server.server_address[1]}"
+    yield said
+    server.shutdown()
+
+
+def test_cloud_tpu(answers, monkeypatch):
+    from xlafront.runtime import clients
+
+    gke = {"TPU_WORKER_HOSTNAMES": "t-0.svc,t-1.svc", "TPU_WORKER_ID": "1"}
+    assert clusters.cloud_tpu(gke)[:3] == ("t-0.svc:8476", 2, 1)
+    slices = gke | {"MEGASCALE_NUM_SLICES": "3", "MEGASCALE_SLICE_ID": "2", "MEGASCALE_COORDINATOR_ADDRESS": "s-0.svc:8081"}
+    assert clusters.cloud_tpu(slices)[:3] == ("s-0.svc:8476", 6, 5)
+    with pytest.raises(RuntimeError, match="MEGASCALE_COORDINATOR_ADDRESS"):
+        clusters.cloud_tpu({k: v for k, v in slices.items() if "ADDRESS" not in k})
+    monkeypatch.setenv("GCE_METADATA_HOST", answers["url"])
+    attributes = "/computeMetadata/v1/instance/attributes/"
+    answers[attributes + "worker-network-endpoints"] = "unknown:unknown:10.0.0.5,unknown:unknown:10.0.0.6"
+    answers[attributes + "agent-worker-number"] = "1"
+    assert clusters.cloud_tpu({}) is None  # not a machine with TPUs
+    monkeypatch.setattr(clients, "_has_tpu_device", lambda: True)
+    assert clusters.cloud_tpu({})[:3] == ("10.0.0.5:8476", 2, 1)
+    assert answers["asked"][0][1]["Metadata-Flavor"] == "Google"
+    del answers[attributes + "worker-network-endpoints"]
+    assert clusters.cloud_tpu({}) is None and clusters.cloud_tpu({"TPU_SKIP_MDS_QUERY": "1"}) is None
+
+
+def test_kubernetes(answers, tmp_path):
+    (tmp_path / "namespace").write_text("training")
+    (tmp_path / "token").write_text("secret\n")
+    environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "JOB_COMPLETION_INDEX": "2", "HOSTNAME": "fit-2",
+               "XLAFRONT_KUBERNETES_ACCOUNT": str(tmp_path), "XLAFRONT_KUBERNETES_API": f"http://{answers['url']}"}
+    core, batch = "/api/v1/namespaces/training", "/apis/batch/v1/namespaces/training"
+    pod: dict = {"metadata": {"labels": {"job-name": "fit"}}, "status": {"podIP": "10.1.0.9"}}
+    answers[f"{core}/pods/fit-2"] = pod
+    answers[f"{batch}/jobs/fit"] = {"spec": {"completions": 4, "parallelism": 4}}
+    answers[f"{core}/pods"] = {"items": [{"status": {"phase": "Failed", "podIP": "10.1.0.1"}}, {"status": {"phase": "Running", "podIP": "10.1.0.2"}}]}
+    found = clusters.kubernetes(environ)
+    assert found.coordinator_address.startswith("10.1.0.2:") and found[1:] == (4, 2, None)
+    path, headers = answers["asked"][-1]
+    assert "job-completion-index%3D0" in path and "job-name%3Dfit" in path and headers["Authorization"] == "Bearer secret"
+    answers[f"{core}/pods/fit-0"] = pod
+    assert clusters.kubernetes(environ | {"JOB_COMPLETION_INDEX": "0", "HOSTNAME": "fit-0"})[0].startswith("10.1.0.9:")
+    pod["metadata"]["labels"] |= {"jobset.sigs.k8s.io/jobset-name": "set", "jobset.sigs.k8s.io/replicatedjob-name": "workers",
+                                  "jobset.sigs.k8s.io/replicatedjob-replicas": "3", "jobset.sigs.k8s.io/job-index": "1"}
+    assert clusters.kubernetes(environ)[1:3] == (12, 6)
+    assert clusters.kubernetes({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}) is None
+    del answers[f"{core}/pods/fit-2"]
+    with pytest.raises(RuntimeError, match="Kubernetes refused.*404.*service account"):
+        clusters.kubernetes(environ)
+
+
+def test_mpi4py_is_used_only_when_asked_for(nothing_started, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    with pytest.raises(RuntimeError, match="needs the package mpi4py"):
+        xf.distributed.initialize(cluster_detection_method="mpi4py")
+    asked = []
+
+    class World:
+        def __init__(self, rank, size):
+            self.Get_rank, self.Get_size = lambda: rank, lambda: size
+
+        def bcast(self, value, root):
+            asked.append((value, root))
+            return "first:61234"
+
+        def Split_type(self, kind):
+            return World(1, 2)
+
+    world = types.SimpleNamespace(COMM_WORLD=World(5, 8), COMM_TYPE_SHARED=0)
+    monkeypatch.setitem(sys.modules, "mpi4py", types.SimpleNamespace(MPI=world))
+    assert clusters.detect("mpi4py") == clusters.Cluster("first:61234", 8, 5, 1) and asked == [(None, 0)]
+    assert clusters.detect(None) == clusters.detect("deactivate") == clusters.Cluster(None, None, None)
