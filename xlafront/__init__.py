@@ -40,6 +40,7 @@ _PLACES = {
     "xlafront.transforms.inspection": "eval_shape make_jaxpr named_call typeof",
     "xlafront.transforms.jit": "clear_caches jit",
     "xlafront.transforms.meshes": "make_mesh set_mesh",
+    "xlafront.transforms.pmap": "pmap",
     "xlafront.transforms.shard_map": "shard_map smap",
     "xlafront.transforms.ad": "fwd_and_bwd grad hessian jacfwd jacobian jacrev jvp linear_transpose linearize value_and_grad vjp",
     "xlafront.transforms.batching": "vmap",

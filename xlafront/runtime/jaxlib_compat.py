@@ -22,6 +22,8 @@ from jaxlib import _hlo, _jax  # noqa: E402
 
 jaxlib_version: tuple[int, ...] = tuple(int(part) for part in jaxlib.version.__version__.split(".")[:3])
 jaxlib_version_text: str = jaxlib.version.__version__
+# A fast dispatch over several devices that is given a deleted array ends the process, where later versions raise.
+DELETED_ARRAYS_CRASH = jaxlib_version < (0, 11)
 
 Config = _jax.config.Config
 pytree = _jax.pytree

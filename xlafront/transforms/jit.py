@@ -267,8 +267,7 @@ class Jitted:
 
     def program_for(self, traced: Traced, call: Call) -> tuple[Program, tuple[bool, ...]]:
         donated = self.donated_flags(call)
-        spots = placement.place_arguments(
-            self.name, call.leaves, self.flat_in_shardings(call.in_tree), traced, self.options)
+        spots = self.place(traced, call)
         key = (id(traced.closed), spots, donated)
         programs = self.caches.programs
         found = programs.get(key)
@@ -279,6 +278,11 @@ class Jitted:
                     lowered = self.lower(traced, call, spots, donated)
                     found = programs[key] = lowered.compile_program()
         return found, donated
+
+    def place(self, traced: Traced, call: Call) -> placement.Spots:
+        """Where the program runs and its arguments go."""
+        return placement.place_arguments(
+            self.name, call.leaves, self.flat_in_shardings(call.in_tree), traced, self.options)
 
     def lower(self, traced: Traced, call: Call, spots, donated) -> LoweredProgram:
         out_shardings = self.flat_out_shardings(traced.out_tree)
@@ -491,12 +495,12 @@ def jit(fun: Callable | None = None, *, in_shardings=placement.UNSPECIFIED, out_
                       tuple(sorted((compiler_options or {}).items())))
     jitted = Jitted(fun, options)
     dispatcher = make_dispatcher(fun, jitted, jitted.cache_miss)
-    function = _explaining(dispatcher, jitted) if static or donate else dispatcher
-    _attach_stages(function, dispatcher, jitted)
+    function = explaining(dispatcher, jitted) if static or donate else dispatcher
+    attach_stages(function, dispatcher, jitted)
     return function
 
 
-def _explaining(dispatcher, jitted: Jitted):
+def explaining(dispatcher, jitted: Jitted):
     """A function in front of the dispatcher, for errors that C++ raises itself: unhashable and donated arguments."""
     import functools
 
@@ -523,7 +527,7 @@ def _is_generator(fun) -> bool:
     return code is not None and bool(code.co_flags & 0x20)
 
 
-def _attach_stages(function, dispatcher, jitted: Jitted) -> None:
+def attach_stages(function, dispatcher, jitted: Jitted) -> None:
     from xlafront.transforms import stages
 
     function.trace = lambda *args, **kwargs: stages.trace(jitted, args, kwargs)

@@ -160,6 +160,12 @@ def smap(f: Callable | None = None, *, in_axes=Infer, out_axes, axis_name):
     return shard_map(f, in_specs=specs(in_axes), out_specs=specs(out_axes), axis_names={axis_name})
 
 
+def map_parts(part: Callable, name: str, mesh, in_specs: list, out_specs: list, operands: Sequence[Any]) -> list:
+    """`shard_map` of a function of flat arguments, for `pmap`: tracing `part` fills `out_specs`, and nothing is checked."""
+    call = _Call(part, name, mesh, frozenset(), False)
+    return call.run(tuple(operands), tuple(in_specs), out_specs)
+
+
 class _Call:
     """One call of a `shard_map`: its arguments checked, its body traced."""
 

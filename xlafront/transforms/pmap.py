@@ -1,0 +1,262 @@
+"""`pmap`: one function on each device, over slices of its arguments; a thin layer over `shard_map` and `jit`.
+
+Calls are dispatched by C++ as those of `jit` are: results stay on the devices, and the next step takes them as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlafront.core import backends, errors, tracing, tree
+from xlafront.core.tracing import MeshAxis
+from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.jaxlib_compat import DELETED_ARRAYS_CRASH, NamedSharding
+from xlafront.runtime.sharding import Mesh, PartitionSpec
+from xlafront.transforms import calls, placement
+from xlafront.transforms.calls import Selection
+from xlafront.transforms.jit import Jitted, Options, attach_stages, explaining, make_dispatcher
+from xlafront.transforms.shard_map import map_parts, shard_map_p
+
+_UNNAMED = "_pmap_axis"
+
+
+def pmap(fun: Callable, axis_name: Hashable | None = None, *, in_axes: Any = 0, out_axes: Any = 0,
+         static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Any] | None = None,
+         backend: str | None = None, axis_size: int | None = None, donate_argnums: int | Sequence[int] = ()):
+    """A compiled function that runs `fun` on each device, on its slice of the arguments.
+
+    - `axis_name`: a name under which collectives inside `fun` refer to the devices.
+    - `in_axes`, `out_axes`: as for `vmap`; None for arguments that all devices share, and for results that are equal.
+    - `static_broadcasted_argnums`: arguments that are Python values, part of the key of the compiled program.
+    - `devices`, `backend`: the devices, the first of the backend when left out. `axis_size`: their number, needed only where no
+      argument tells.
+    - `donate_argnums`: arguments whose memory the results may take.
+
+    >>> pmap(lambda x: x / lax.psum(x, "i"), axis_name="i")(xnp.arange(1.0, 2.0))
+    """
+    if not callable(fun):
+        raise TypeError(f"pmap takes a function, got {type(fun).__name__}: {fun!r}")
+    static = calls.select_arguments(fun, "static_broadcasted", static_broadcasted_argnums, None)
+    donate = calls.select_arguments(fun, "donate", donate_argnums, None)
+    both = sorted(set(static.nums) & set(donate.nums))
+    if both:
+        raise ValueError(f"the argument {both[0]} of {calls.function_name(fun)} cannot be both static and donated.")
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    for axes, which in ((in_axes, "in_axes"), (out_axes, "out_axes")):
+        for a in tree.leaves(axes):
+            if not isinstance(a, (int, np.integer)):
+                raise TypeError(f"pmap takes integers and None in {which}, got {a!r}.")
+    over = _Devices(calls.function_name(fun), _UNNAMED if axis_name is None else axis_name, axis_size,
+                    None if devices is None else tuple(devices), backend)
+    mapped = Pmapped(_on_whole(fun, static, in_axes, out_axes, over), Options(static, donate), over.name)
+    dispatcher = make_dispatcher(fun, mapped, mapped.cache_miss)
+    inner = explaining(dispatcher, mapped) if static or donate else dispatcher
+    pace = _pace.step
+
+    @functools.wraps(fun)
+    def call(*args, **kwargs):
+        """Hot: little but the dispatch."""
+        if DELETED_ARRAYS_CRASH:
+            for x in tree.leaves((args, kwargs)):
+                if type(x) is ArrayImpl and x.is_deleted():
+                    given = calls.split_call(mapped.name, static, args, kwargs)
+                    raise mapped.explain_deleted(mapped.trace(given), given.leaves, RuntimeError()) from None
+        return pace(inner(*args, **kwargs))
+
+    attach_stages(call, dispatcher, mapped)
+    return call
+
+
+class _Devices:
+    """Over which devices a `pmap` goes, and how their number is found."""
+
+    def __init__(self, name: str, axis_name, axis_size: int | None, devices: tuple | None, backend: str | None):
+        self.name, self.axis_name, self.axis_size = name, axis_name, axis_size
+        self.devices, self.backend = devices, backend
+
+    def mesh(self, size: int, arguments: Callable[[], str]) -> Mesh:
+        found = tuple(backends.local_devices(backend=self.backend)) if self.devices is None else self.devices
+        if size > len(found) or self.devices is not None and size != len(found):
+            kind = found[0].platform if found else "no"
+            given = "devices= lists" if self.devices is not None else "there are"
+            raise ValueError(
+                f"pmap of {self.name} is over {size} elements ({arguments()}), one for each device, but {given} {len(found)} "
+                f"({kind}). Map over at most that many, with vmap or a loop inside for the rest"
+                + (f", or simulate more: config.update('num_cpu_devices', {size}) before the first computation."
+                   if kind == "cpu" and self.devices is None else "."))
+        return _mesh(found[:size], self.axis_name)
+
+    def size(self, leaves: Sequence[Any], axes: Sequence[int | None], names: Callable[[int], str]) -> int:
+        sizes: dict[int, list[str]] = {}
+        for i, (x, a) in enumerate(zip(leaves, axes)):
+            if a is None:
+                continue
+            shape = np.shape(x)
+            if not -len(shape) <= a < len(shape):
+                raise ValueError(f"pmap of {self.name} is to map {names(i)} over axis {a}, but it has shape {shape}. Give it "
+                                 f"None in in_axes if it is the same on all devices.")
+            sizes.setdefault(shape[a], []).append(f"{names(i)} has shape {shape}, mapped over axis {a}")
+        if len(sizes) > 1:
+            lines = [f"size {n}: {'; '.join(who[:3])}{' and others' if len(who) > 3 else ''}" for n, who in sizes.items()]
+            raise ValueError(f"pmap of {self.name} got arguments of different sizes along their mapped axes. "
+                             f"{'. '.join(lines)}. Each needs one slice for each device.")
+        if not sizes:
+            if self.axis_size is None:
+                raise ValueError(f"pmap of {self.name} requires at least one mapped argument: in_axes must name an axis of one, "
+                                 f"or axis_size must be given.")
+            return self.axis_size
+        [size] = sizes
+        if self.axis_size is not None and self.axis_size != size:
+            raise ValueError(f"pmap of {self.name} was given axis_size={self.axis_size}, but {sizes[size][0]}.")
+        return size
+
+
+@functools.lru_cache(256)
+def _mesh(devices: tuple, axis_name) -> Mesh:
+    return Mesh(np.array(devices, dtype=object), (axis_name,))
+
+
+def _is_axis(x) -> bool:
+    return x is None
+
+
+def _flat_axes(what: str, axes, full) -> list:
+    if axes is None or isinstance(axes, (int, np.integer)):
+        return [axes] * tree.structure(full).num_leaves
+    for error in tree.prefix_errors(axes, full, _is_axis):
+        raise error(what)
+    return tree.broadcast_prefix(axes, full, _is_axis)
+
+
+def _on_whole(fun: Callable, static: Selection, in_axes, out_axes, over: _Devices) -> Callable:
+    """The function of whole arguments: a `shard_map` of `fun` of one slice."""
+    name = over.name
+
+    def whole(*args, **kwargs):
+        for axis in tracing.thread.axes:
+            if type(axis) is MeshAxis:
+                raise ValueError(f"pmap of {name} was called inside of a function that runs on each device already (over the "
+                                 f"axis {axis[0]!r}). Use vmap there, or one shard_map over a mesh with two axes.")
+        dynamic = tuple(x for i, x in enumerate(args) if i not in static.nums)
+        named = {k: x for k, x in kwargs.items() if k not in static.names}
+        leaves, in_tree = tree.flatten((dynamic, named))
+        wanted = in_axes
+        if isinstance(wanted, tuple) and len(wanted) == len(args) != len(dynamic):
+            wanted = tuple(a for i, a in enumerate(wanted) if i not in static.nums)
+        axes = _flat_axes(f"pmap of {name}: in_axes", wanted, dynamic) + [0] * tree.structure(named).num_leaves
+
+        def argument(i: int) -> str:
+            return calls.argument_names(fun, static, in_tree)[i]
+
+        for i, x in enumerate(leaves):
+            if not tracing.is_arraylike(x):
+                raise errors.not_an_array(x, f"pmap of {name}", argument(i))
+        size = over.size(leaves, axes, argument)
+        mesh = over.mesh(size, lambda: next((f"{argument(i)} has shape {np.shape(x)}" for i, (x, a) in enumerate(zip(
+            leaves, axes)) if a is not None), f"axis_size={size}"))
+        places = [None if a is None else a % np.ndim(x) for a, x in zip(axes, leaves)]
+        out_tree: Any = None
+        out_specs: list = []
+
+        def part(*blocks):
+            nonlocal out_tree
+            from xlafront.lax.shapes import expand_dims, squeeze
+
+            values = [x if a is None else squeeze(x, (a,)) for x, a in zip(blocks, places)]
+            given, keywords = in_tree.unflatten(values)
+            rest = iter(given)
+            positional = [args[i] if i in static.nums else next(rest) for i in range(len(args))]
+            fixed = {k: x for k, x in kwargs.items() if k in static.names}
+            results, out_tree = calls.check_results(fun, fun(*positional, **keywords, **fixed))
+            shown = out_tree.unflatten(range(len(results)))
+            out_axes_flat = _flat_axes(f"pmap of {name}: out_axes", out_axes, shown)
+            out_specs[:], stacked = [], []
+            for i, (x, a) in enumerate(zip(results, out_axes_flat)):
+                rank = np.ndim(x)
+                if a is None:
+                    stacked.append(x)
+                    out_specs.append(PartitionSpec())
+                    continue
+                if not -rank - 1 <= a <= rank:
+                    path = tree.keystr(tree.flatten_with_path(shown)[0][i][0])
+                    raise ValueError(f"pmap of {name} has out_axes={a} for result{path} of shape {np.shape(x)} on each device.")
+                stacked.append(expand_dims(x, (a % (rank + 1),)))
+                out_specs.append(_spec(mesh, a % (rank + 1)))
+            return stacked
+
+        part.__name__ = part.__qualname__ = name
+        results = map_parts(part, name, mesh, [PartitionSpec() if a is None else _spec(mesh, a) for a in places], out_specs,
+                            leaves)
+        return out_tree.unflatten(results)
+
+    whole.__name__, whole.__wrapped__ = name, fun  # type: ignore[attr-defined]
+    return whole
+
+
+def _spec(mesh: Mesh, axis: int) -> PartitionSpec:
+    return PartitionSpec(*[None] * axis, mesh.axis_names[0])
+
+
+class Pmapped(Jitted):
+    """`Jitted` for a function of whole arguments, which go where its `shard_map` wants them."""
+
+    def body(self, traced):
+        """The equation of the `shard_map`, of which there is one."""
+        [eqn] = [eqn for eqn in traced.closed.jaxpr.eqns if eqn.primitive is shard_map_p]
+        return eqn
+
+    def in_shardings_of(self, traced) -> tuple:
+        eqn = self.body(traced)
+        mesh = eqn.params["mesh"]
+        found = {v: spec for v, spec in zip(eqn.invars, eqn.params["in_specs"]) if not v.is_literal}
+        return tuple(_sharding(mesh, found.get(v, PartitionSpec())) for v in traced.closed.jaxpr.invars)
+
+    def place(self, traced, call):
+        return placement.place_arguments(self.name, call.leaves, self.in_shardings_of(traced), traced, self.options)
+
+    def lower(self, traced, call, spots, donated):
+        from xlafront.transforms.jit import LoweredProgram
+
+        eqn = self.body(traced)
+        specs = dict(zip(eqn.outvars, eqn.params["out_specs"]))
+        out_shardings = tuple(_sharding(eqn.params["mesh"], specs.get(v, PartitionSpec())) for v in traced.closed.jaxpr.outvars)
+        return LoweredProgram(self.name, traced.closed, spots, donated, out_shardings, self.options, traced)
+
+
+@functools.lru_cache(4096)
+def _sharding(mesh: Mesh, spec: PartitionSpec) -> NamedSharding:
+    return NamedSharding(mesh, spec)
+
+
+# Steps that are not waited for
+
+
+class _Pace:
+    """Lets a loop that never waits run ahead of simulated devices by a few steps only.
+
+    They share the cores of the machine. With too many programs under way none of them has a thread for each of its devices,
+    and collectives, which wait for all devices, wait for ever (XLA ends the process after a while).
+    """
+
+    ahead = 16
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def step(self, results):
+        self.count += 1
+        if self.count >= self.ahead:
+            self.count = 0
+            for x in tree.leaves(results):
+                if type(x) is ArrayImpl and x.platform() == "cpu":
+                    x.block_until_ready()
+                break
+        return results
+
+
+_pace = _Pace()
