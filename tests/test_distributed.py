@@ -281,6 +281,36 @@ def test_programs_that_communicate(group):
             np.testing.assert_array_equal(done.facts["auto_" + name], oracle(x), err_msg=name)
 
 
+def test_functions_of_parts(group):
+    """`shard_map` over the devices of several processes: collectives, and a derivative through them."""
+    script = """
+    start()
+    lax, mesh = xf.lax, xf.make_mesh((4,), ("x",))
+    rows = NamedSharding(mesh, P("x"))
+    x = xf.make_array_from_process_local_data(rows, np.arange(4, dtype=np.float32) + 4 * me)
+    ring = [(i, (i + 1) % 4) for i in range(4)]
+    def mapped(f, out=P("x")):
+        return xf.shard_map(f, mesh=mesh, in_specs=P("x"), out_specs=out)
+    whole = lambda f, out=P("x"): multihost_utils.process_allgather(xf.jit(mapped(f, out))(x), tiled=True)
+    tell(psum=whole(lambda a: lax.psum(a, "x"), P()), pmax=whole(lambda a: lax.pmax(a, "x"), P()),
+         ppermute=whole(lambda a: lax.ppermute(a, "x", ring)), index=whole(lambda a: a + 10 * lax.axis_index("x")),
+         gathered=whole(lambda a: lax.all_gather(a, "x", tiled=True)),
+         scattered=whole(lambda a: lax.psum_scatter(lax.all_gather(a, "x", tiled=True), "x", tiled=True)),
+         swapped=whole(lambda a: lax.all_to_all(lax.all_gather(a, "x"), "x", 0, 0).sum(0)),
+         eager=multihost_utils.process_allgather(mapped(lambda a: lax.psum(a, "x"), P())(x), tiled=True))
+    loss = mapped(lambda a: lax.psum(((a - lax.pmean(a, "x")) ** 2).sum(), "x"), P())
+    tell(gradient=multihost_utils.process_allgather(xf.jit(xf.grad(loss), out_shardings=rows)(x), tiled=True))
+    """
+    x = np.arange(8, dtype=np.float32)
+    parts = x.reshape(4, 2)
+    for done in succeeded(group(script, 2, devices=2)):
+        expected = {"psum": parts.sum(0), "pmax": parts.max(0), "ppermute": np.roll(x, 2), "index": x + np.repeat(np.arange(4), 2) * 10,
+                    "gathered": np.tile(x, 4), "scattered": 4 * x, "swapped": 4 * x, "eager": parts.sum(0),
+                    "gradient": (2 * (parts - parts.mean(0))).ravel()}
+        for name, value in expected.items():
+            np.testing.assert_allclose(done.facts[name], value, rtol=1e-6, err_msg=name)
+
+
 # Values of the host
 
 

@@ -67,7 +67,8 @@ _ACCEPTED = {"persistent_cache_min_entry_size_bytes": 0, "persistent_cache_min_c
              "traceback_in_locations_limit": 10, "hlo_source_file_canonicalization_regex": None,
              "pmap_shmap_merge": True, "use_shardy_partitioner": True, "dump_ir_to": "", "debug_log_modules": "",
              "optimization_level": "O1", "memory_fitting_level": "O2", "enable_pgle": False, "dynamic_shapes": False,
-             "enable_recompute": False, "host_callback_inline": False, "spmd_mode": "allow_all"}
+             "enable_recompute": False, "host_callback_inline": False, "spmd_mode": "allow_all",
+             "cpu_collectives_implementation": "gloo", "enable_preemption_service": True, "enable_recoverability": False}
 
 
 class SettingError(ValueError):

@@ -56,7 +56,7 @@ def compile_module(request: CompileRequest, cache=None):
     if is_elsewhere(request.client):
         return _compile_for_elsewhere(request, devices)
     key = None
-    if cache is not None and request.cacheable and not request.host_callbacks:
+    if cache is not None and request.cacheable and not request.host_callbacks and not _is_tuned_together(request):
         key = disk_cache.cache_key(stripped_bytecode(request.module), request.options.SerializeAsString(),
                                    request.client, request.devices)
         data = cache.load(key)
@@ -75,6 +75,11 @@ def compile_module(request: CompileRequest, cache=None):
         if cache.wants(elapsed):
             cache.store(key, executable.serialize(), elapsed)
     return executable
+
+
+def _is_tuned_together(request: CompileRequest) -> bool:
+    """On GPUs of several processes the compilers measure kernels together: one that found its program would be missed."""
+    return request.client.platform not in ("cpu", "tpu") and len({d.process_index for d in request.devices}) > 1
 
 
 def _compile_for_elsewhere(request: CompileRequest, devices):
