@@ -1,7 +1,6 @@
 """The tests run on 8 simulated CPU devices, with a compile cache of their own that the workers share."""
 
 import atexit
-import importlib.util
 import os
 import shutil
 import tempfile
@@ -17,11 +16,10 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
 # Compiling for hardware that is not here needs its compiler. CI installs libtpu and names the file, so there it runs.
-collect_ignore = []
-if importlib.util.find_spec("libtpu") is None:
-    collect_ignore.append("test_compile_for_tpu.py")
-if importlib.util.find_spec("jax_plugins") is None:
-    collect_ignore.append("test_compile_for_cuda.py")
+from xlafront.runtime import clients  # noqa: E402
+
+_compilers = {"test_compile_for_tpu.py": clients._find_tpu(), "test_compile_for_cuda.py": clients._find_cuda()}
+collect_ignore = [file for file, library in _compilers.items() if library is None]
 
 
 @pytest.fixture

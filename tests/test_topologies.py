@@ -60,6 +60,33 @@ def test_cards(card):
     assert text.count("{") == text.count("}") and f'"{card.description}"' in text and f"core_count: {card.multiprocessors} " in text
 
 
+class FakeMember:
+    """A device of a process."""
+
+    platform, coords = "tpu", (0, 0, 0)
+
+    def __init__(self, process, core):
+        self.process_index, self.core_on_chip = process, core
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (2, 4), (8,), (2, 2, 2)])
+def test_blocks_of_processes(shape):
+    """Cores 0, 2, 4, 6 belong to process 0 and the others to process 1: each must be half of the mesh."""
+    topology = topologies.TopologyDescription([FakeMember(core % 2, core) for core in range(8)])
+    grid = np.vectorize(lambda d: d.process_index, otypes=[int])(
+        topologies.make_mesh(topology, shape, "abc"[:len(shape)], contiguous_submeshes=True).devices)
+    assert grid.ravel().tolist() in ([0] * 4 + [1] * 4, [0, 1] * 4) and grid.sum() == 4
+    boxes = [np.prod(np.ptp(np.argwhere(grid == process), axis=0) + 1) for process in (0, 1)]
+    assert boxes == [4, 4]
+
+
+def test_blocks_that_cannot_be():
+    topology = topologies.TopologyDescription([FakeMember(core // 3, core) for core in range(6)])  # processes of three
+    with pytest.raises(ValueError, match="contiguous_submeshes"):
+        topologies.make_mesh(topology, (3, 2), ("a", "b"), contiguous_submeshes=True)
+    assert topologies.make_mesh(topology, (2, 3), ("a", "b"), contiguous_submeshes=True).shape == {"a": 2, "b": 3}
+
+
 class FakeDevice:
     def __init__(self, platform, kind):
         self.platform, self.device_kind = platform, kind

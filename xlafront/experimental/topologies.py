@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from xlafront.core import backends
 from xlafront.runtime import clients, topologies
 from xlafront.runtime.jaxlib_compat import Device
@@ -40,10 +42,12 @@ def get_topology_desc(topology_name: str | None = "", platform: str | None = Non
     """The devices of a TPU slice (`"v5e:16x16"`) or of GPU machines (`"h100:8"`, `"h100:4x8"`), which need not be here.
 
     Programs can be compiled for them, with libtpu or the CUDA plugin installed. Further keywords go to the plugin:
-    `num_slices`, `chips_per_host_bounds` for TPUs; `topology`, `target_config` for GPUs that are not in the table.
+    `num_slices`, `chips_per_host_bounds` for TPUs; `topology`, `target_config` for GPUs that are not in the table. With libtpu:
+    `mesh = make_mesh(get_topology_desc("v5e:4x4"), (4, 4), ("data", "model"))`.
 
-    >>> topology = get_topology_desc("v5e:4x4")  # doctest: +SKIP
-    >>> mesh = make_mesh(topology, (4, 4), ("data", "model"))  # doctest: +SKIP
+    >>> get_topology_desc("v9:4x4")
+    Traceback (most recent call last):
+    ValueError: there is no topology 'v9:4x4'. ...
     """
     name = topology_name or ""
     if platform is None:
@@ -59,9 +63,28 @@ def get_topology_desc(topology_name: str | None = "", platform: str | None = Non
 
 def make_mesh(topo: TopologyDescription, mesh_shape: Sequence[int], axis_names: tuple[str, ...], *,
               contiguous_submeshes: bool = False) -> Mesh:
-    """A mesh over a topology's devices, linked ones next to each other.
+    """A mesh over a topology's devices, linked ones next to each other. With `contiguous_submeshes` the devices of each
+    process are a block of the mesh, or it is an error.
 
     >>> make_mesh(get_attached_topology(), (1,), ("data",))
     Mesh('data': 1)
     """
-    return meshes.make_mesh(mesh_shape, axis_names, devices=topo.devices)
+    mesh = meshes.make_mesh(mesh_shape, axis_names, devices=topo.devices)
+    if not contiguous_submeshes or _in_blocks(mesh):
+        return mesh
+    by_process = sorted(mesh.devices.flat, key=lambda d: d.process_index)  # a stable sort: in a process, as in the mesh
+    mesh = Mesh(np.array(by_process, dtype=object).reshape(mesh.devices.shape), mesh.axis_names, mesh.axis_types)
+    if not _in_blocks(mesh):
+        raise ValueError(f"the devices of each process cannot be a block of a mesh of shape {tuple(mesh_shape)}: leave out "
+                         f"contiguous_submeshes, or choose sizes that the {len(topo.devices)} devices come in.")
+    return mesh
+
+
+def _in_blocks(mesh: Mesh) -> bool:
+    """Whether the devices of each process fill a box of the mesh."""
+    owners = np.vectorize(lambda d: d.process_index, otypes=[int])(mesh.devices)
+    for process in np.unique(owners):
+        places = np.argwhere(owners == process)
+        if np.prod(np.ptp(places, axis=0) + 1) != len(places):
+            return False
+    return True

@@ -105,23 +105,31 @@ def plan(fun: Callable, *args, topology: str | topologies.TopologyDescription | 
         raise TypeError(f"plan takes a function, got {type(fun).__name__}: {fun!r}")
     described = _topology(topology, platform, mesh, args, kwargs)
     chosen = _mesh(mesh, described.devices, args, kwargs)
-    args, kwargs = _placed(fun, chosen, args, kwargs)
-    started = time.perf_counter()
-    with chosen, config.default_device(chosen.devices.flat[0]):
-        traced = (fun if hasattr(fun, "lower") else _jit(fun)).trace(*args, **kwargs)
-        middle = time.perf_counter()
-        lowered = traced.lower()
-    stages = {"trace": middle - started, "lower": time.perf_counter() - middle}
+    lowered, stages = _lower(fun, chosen, *_placed(fun, chosen, args, kwargs))
+    if len(lowered._lowered.spots.devices) < chosen.size:  # nothing says that it runs on all of them
+        lowered, stages = _lower(fun, chosen, *_placed(fun, chosen, args, kwargs, everywhere=True))
+    spots = lowered._lowered.spots
+    if not set(spots.devices) <= set(described.devices):
+        if topology is not None:
+            raise ValueError(f"{lowered._lowered.name} has shardings over other devices than those of {topology}: make them "
+                             f"over the devices of get_topology_desc, or of PartitionSpecs, or leave out the topology.")
+        described = topologies.TopologyDescription(list(spots.devices))  # its own shardings say where it runs
     name = topology if isinstance(topology, str) else f"{len(described.devices)} {described.devices[0].platform} device(s)"
+    final = spots.mesh or Mesh(np.array(spots.devices, dtype=object), chosen.axis_names[:1])
     from xlafront.planning.compiling import Planner
 
-    return Planner(lowered, name, chosen, memory_limit, compiler_options, stages).plan()
+    return Planner(lowered, name, final, memory_limit, compiler_options, stages).plan()
 
 
-def _jit(fun: Callable):
+def _lower(fun: Callable, mesh: Mesh, args: tuple, kwargs: dict[str, Any]):
     from xlafront.transforms.jit import jit
 
-    return jit(fun)
+    started = time.perf_counter()
+    with mesh, config.default_device(mesh.devices.flat[0]):
+        traced = (fun if hasattr(fun, "lower") else jit(fun)).trace(*args, **kwargs)
+        middle = time.perf_counter()
+        lowered = traced.lower()
+    return lowered, {"trace": middle - started, "lower": time.perf_counter() - middle}
 
 
 # Where the program is to run
@@ -171,8 +179,10 @@ def axis_sizes(sizes: dict[str, int], count: int) -> dict[str, int]:
     return sizes
 
 
-def _placed(fun: Callable, mesh: Mesh, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-    """The arguments as types over the mesh. One that cannot be is named."""
+def _placed(fun: Callable, mesh: Mesh, args: tuple, kwargs: dict[str, Any], everywhere: bool = False
+            ) -> tuple[tuple, dict[str, Any]]:
+    """The arguments as types over the mesh; one that cannot be is named. Those that have no sharding are left to the function
+    (`pmap`, `shard_map` and `in_shardings` decide), or else are `everywhere`."""
     try:
         names = list(inspect.signature(fun).parameters)
     except (TypeError, ValueError):
@@ -180,7 +190,7 @@ def _placed(fun: Callable, mesh: Mesh, args: tuple, kwargs: dict[str, Any]) -> t
 
     def place(path, x):
         try:
-            return _onto(mesh, x)
+            return _onto(mesh, x, everywhere)
         except ValueError as e:
             in_kwargs, first, *rest = path
             name = first.key if in_kwargs.idx else names[first.idx] if first.idx < len(names) else f"args[{first.idx}]"
@@ -190,15 +200,15 @@ def _placed(fun: Callable, mesh: Mesh, args: tuple, kwargs: dict[str, Any]) -> t
     return tree.map_with_path(place, (args, kwargs), is_leaf=lambda x: x is None)
 
 
-def _onto(mesh: Mesh, x: Any) -> Any:
+def _onto(mesh: Mesh, x: Any, everywhere: bool) -> Any:
     """An argument as a type with a sharding over the mesh. Python values stay."""
     if not isinstance(x, (ShapeDtypeStruct, ArrayImpl, keys.KeyArray, np.ndarray, np.generic)):
         return x
-    sharding = getattr(x, "sharding", None)
-    memory_kind = sharding.memory_kind if isinstance(sharding, NamedSharding) else None
-    spec = PartitionSpec()
-    if isinstance(sharding, (NamedSharding, PartitionSpec)):
-        spec = sharding.spec if isinstance(sharding, NamedSharding) else sharding
-    placed = NamedSharding(mesh, spec, memory_kind=memory_kind)
-    placed.shard_shape(keys.physical(ShapedArray(np.shape(x), x.dtype)).shape)  # raises where a dimension cannot be split
+    given, placed = getattr(x, "sharding", None), None
+    if isinstance(given, NamedSharding):
+        placed = NamedSharding(mesh, given.spec, memory_kind=given.memory_kind)
+    elif isinstance(given, PartitionSpec) or everywhere:
+        placed = NamedSharding(mesh, given if isinstance(given, PartitionSpec) else PartitionSpec())
+    if placed is not None:
+        placed.shard_shape(keys.physical(ShapedArray(np.shape(x), x.dtype)).shape)  # raises where a dimension cannot be split
     return ShapeDtypeStruct(np.shape(x), x.dtype, sharding=placed, weak_type=getattr(x, "weak_type", False))

@@ -1,0 +1,58 @@
+"""Programs for GPU machines, compiled by the CUDA plugin on a machine without one. Collected where the plugin is installed."""
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from benchmarks.libraries import Library
+from benchmarks.models import sharded_training
+from xlafront import NamedSharding, P
+from xlafront.experimental import topologies
+from xlafront.runtime import topologies as runtime
+
+
+@pytest.mark.parametrize("card", runtime.CARDS)
+def test_every_card(card):
+    topology = topologies.get_topology_desc(f"{card}:4")
+    assert [d.device_kind for d in topology.devices] == [runtime.CARDS[card].description] * 4
+    plan = xf.plan(lambda x, w: xnp.tanh(x @ w), xf.ShapeDtypeStruct((512, 256), "float16", sharding=P("data")),
+                   xf.ShapeDtypeStruct((256, 128), "float16"), topology=f"{card}:4")
+    assert plan.fits and plan.memory.arguments == 2 * (512 // 4 * 256 + 256 * 128) and not plan.collectives
+    # the product, and one tanh (perhaps with conversions, or written out) for each element of the result
+    product, elements = 2 * 128 * 256 * 128, 128 * 128
+    assert product < plan.flops < product + 100 * elements
+
+
+def test_hosts_and_cards():
+    devices = topologies.get_topology_desc("h100:4x8").devices
+    assert len(devices) == 32 and sorted({d.process_index for d in devices}) == [0, 1, 2, 3]
+    assert len(topologies.get_topology_desc("h100").devices) == 1
+    own = topologies.get_topology_desc(platform="cuda", topology="1x1x2", target_config=runtime.target_config(runtime.CARDS["l4"]))
+    assert [d.device_kind for d in own.devices] == ["NVIDIA L4"] * 2
+    for name, why in (("h100:1x1x1x1", "no topology"), ("h100:0", "sizes"), ("", "h100:8")):
+        with pytest.raises(ValueError, match=why):
+            topologies.get_topology_desc(name, "cuda")
+
+
+def test_a_training_step_over_eight_cards():
+    sizes = {"layers": 2, "width": 256, "heads": 8, "length": 64, "words": 512, "batch": 64}
+    mesh = topologies.make_mesh(topologies.get_topology_desc("h100:8"), (4, 2), ("data", "model"))
+    step, types = sharded_training(Library("xlafront"), mesh, **sizes)
+    plan = xf.plan(step, *types, topology="h100:8")
+    parameters = 4 * (2 * (12 * 256 * 256 // 2 + 256) + 512 * 256 // 2)
+    tokens = 4 * sizes["batch"] * sizes["length"] // 4
+    assert plan.memory.arguments == 2 * (parameters + tokens) and plan.memory.donated == 2 * parameters
+    axes = {c.axes for c in plan.collectives}
+    assert ("data",) in axes and ("model",) in axes and {c.kind for c in plan.collectives} >= {"all-reduce"}
+    assert plan.fits and plan.seconds["compute"] == plan.flops / runtime.CARDS["h100"].flops
+    assert any("75%" in note for note in plan.notes) and "compiler" not in plan.seconds
+    small = xf.plan(step, *types, topology="h100:8", memory_limit=2**20)
+    assert small.fits is False and small.buffers[0].bytes >= max(4 * 256 * 1024 // 2, 4 * 512 * 256 // 2)
+
+
+def test_callbacks_are_refused():
+    mesh = topologies.make_mesh(topologies.get_topology_desc("h100:4"), (4,), ("data",))
+    x = xf.ShapeDtypeStruct((8,), np.float32, sharding=NamedSharding(mesh, P("data")))
+    with pytest.raises(NotImplementedError, match="callbacks into Python"):
+        xf.jit(lambda x: xf.pure_callback(np.sin, x, x)).lower(x).compile()
