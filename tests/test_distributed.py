@@ -156,16 +156,22 @@ tell(losses=losses, **multihost_utils.process_allgather(params, tiled=True))
 """
 
 
+def trained_alone():
+    """The parameters and losses of the same training on one device of this process."""
+    alone: dict = {"xf": xf, "xnp": xnp, "np": np}
+    exec(MODEL, alone)
+    params, losses, step = alone["params"], [], xf.jit(alone["step"])
+    for x, y in alone["batches"]:
+        params, value = step(params, x, y)
+        losses.append(float(value))
+    return params, losses
+
+
 @pytest.mark.parametrize("count", [2, 4])
 def test_training_gives_the_result_of_one_process(group, count):
     """Data-parallel, and with parameters split over a second mesh axis; the rounding of sums is all that may differ."""
     groups = [group(TRAINING, count, devices=4 // count, SPLIT=split) for split in ("data", "model")]
-    alone: dict = {"xf": xf, "xnp": xnp, "np": np}
-    exec(MODEL, alone)
-    params, losses = alone["params"], []
-    for x, y in alone["batches"]:
-        params, value = xf.jit(alone["step"])(params, x, y)
-        losses.append(float(value))
+    params, losses = trained_alone()
     for g in groups:
         done = succeeded(g)
         for d in done:
@@ -173,6 +179,67 @@ def test_training_gives_the_result_of_one_process(group, count):
             for name in params:
                 np.testing.assert_allclose(d.facts[name], params[name], rtol=1e-5, atol=1e-6)
             assert d.facts == done[0].facts
+
+
+PMAP_TRAINING = MODEL + """
+start()
+here = xf.local_device_count()
+def parallel(params, x, y):
+    value, gradient = xf.value_and_grad(loss)(params, x, y)
+    value, gradient = xf.lax.pmean((value, gradient), "i")
+    return {name: params[name] - 0.1 * gradient[name] for name in params}, value
+train = xf.pmap(parallel, axis_name="i", donate_argnums=0)
+params = {name: np.stack([value] * here) for name, value in params.items()}
+losses = []
+for x, y in batches:
+    rows = [a.reshape(4, 4, -1)[here * me:][:here] for a in (x, y)]
+    before = params
+    params, value = train(params, *rows)
+    losses.append(float(value[0]))
+    assert value.shape == (here,) and params["w"].shape == (here, 6, 8) and params["w"].is_fully_addressable
+assert before["w"].is_deleted()
+tell(losses=losses, **{name: value[-1].tolist() for name, value in params.items()})
+"""
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_pmap_training_gives_the_result_of_one_process(group, count):
+    g = group(PMAP_TRAINING, count, devices=4 // count)
+    params, losses = trained_alone()
+    for d in succeeded(g):
+        np.testing.assert_allclose(d.facts["losses"], losses, rtol=2e-6)
+        for name in params:
+            np.testing.assert_allclose(d.facts[name], params[name], rtol=1e-5, atol=1e-6)
+
+
+def test_pmap_over_processes(group):
+    """Each process gives and gets the slices of its own devices."""
+    script = """
+    start()
+    lax, pmap = xf.lax, xf.pmap
+    x = np.arange(4, dtype=np.float32).reshape(2, 2) + 10 * me
+    double = pmap(lambda a, k, b, *, c: (a * k + b + c, lax.psum(a, "i")), axis_name="i", static_broadcasted_argnums=1,
+                  in_axes=(1, None, None), out_axes=(1, None))
+    first, second = double(x, 3, np.float32(1), c=np.zeros((2, 2), np.float32))
+    again = double(first, 3, np.float32(1), c=xnp.zeros((2, 2)))[0]
+    tell(first=first.tolist(), second=second.tolist(), again=again.tolist(), index=pmap(lambda a: lax.axis_index("i"), axis_name="i")(
+        np.zeros(2)).tolist(), ring=pmap(lambda a: lax.ppermute(a, "i", [(i, (i + 1) % 4) for i in range(4)]), axis_name="i")(x).tolist(),
+        keys=pmap(lambda k: xf.random.uniform(k))(xf.random.split(xf.random.key(me), 2)).tolist(),
+        own=pmap(lambda a: lax.psum(a, "i"), axis_name="i", devices=xf.local_devices())(x).tolist())
+    tell(errors=[error(call) for call in (
+        lambda: pmap(lambda a: a)(np.ones(4)), lambda: pmap(lambda a, b: a, in_axes=(0, 1))(np.ones(2), np.ones((2, 3))),
+        lambda: xf.jit(pmap(lambda a: a))(np.ones(2)))])
+    """
+    for me, done in enumerate(succeeded(group(script, 2, devices=2))):
+        parts = [np.arange(4).reshape(2, 2) + 10 * i for i in range(2)]
+        facts, x = done.facts, parts[me]
+        assert facts["first"] == (x * 3 + 1).tolist() and facts["again"] == ((x * 3 + 1) * 3 + 1).tolist()
+        assert facts["second"] == sum(part.sum(1) for part in parts).tolist()
+        assert facts["index"] == [2 * me, 2 * me + 1] and facts["ring"] == [parts[1 - me][1].tolist(), x[0].tolist()]
+        assert facts["keys"] == [float(xf.random.uniform(k)) for k in xf.random.split(xf.random.key(me), 2)]
+        assert facts["own"] == [x.sum(0).tolist()] * 2
+        for text, words in zip(facts["errors"], (("2 devices of this process", "(4,)"), ("axis 1 of b", "(2, 3)"), ("inside",))):
+            assert text.startswith("ValueError") and all(word in text for word in words), text
 
 
 # Arrays

@@ -13,6 +13,7 @@ import numpy as np
 
 from xlafront.core import backends, errors, tracing, tree
 from xlafront.core.tracing import MeshAxis
+from xlafront.runtime import distributed
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import DELETED_ARRAYS_CRASH, NamedSharding
 from xlafront.runtime.sharding import Mesh, PartitionSpec
@@ -56,7 +57,7 @@ def pmap(fun: Callable, axis_name: Hashable | None = None, *, in_axes: Any = 0, 
     mapped = Pmapped(_on_whole(fun, static, in_axes, out_axes, over), Options(static, donate), over.name)
     dispatcher = make_dispatcher(fun, mapped, mapped.cache_miss)
     inner = explaining(dispatcher, mapped) if static or donate else dispatcher
-    pace = _pace.step
+    pace, group = _pace.step, distributed.state
 
     @functools.wraps(fun)
     def call(*args, **kwargs):
@@ -66,6 +67,8 @@ def pmap(fun: Callable, axis_name: Hashable | None = None, *, in_axes: Any = 0, 
                 if type(x) is ArrayImpl and x.is_deleted():
                     given = calls.split_call(mapped.name, static, args, kwargs)
                     raise mapped.explain_deleted(mapped.trace(given), given.leaves, RuntimeError()) from None
+        if group.num_processes > 1 and over.over_processes is not None:
+            return pace(_call_across_processes(inner, fun, static, in_axes, over, args, kwargs))
         return pace(inner(*args, **kwargs))
 
     attach_stages(call, dispatcher, mapped)
@@ -79,8 +82,22 @@ class _Devices:
         self.name, self.axis_name, self.axis_size = name, axis_name, axis_size
         self.devices, self.backend = devices, backend
 
+    def found(self) -> tuple:
+        """The devices in order, those of each process together."""
+        if self.devices is not None:
+            return self.devices
+        if distributed.state.num_processes == 1:
+            return tuple(backends.local_devices(backend=self.backend))
+        return _all_devices(backends.client(self.backend))
+
+    @functools.cached_property
+    def over_processes(self) -> Mesh | None:
+        """In programs of many processes: the mesh, when its devices belong to several."""
+        mesh = _mesh(self.found(), self.axis_name)
+        return mesh if mesh.is_multi_process else None
+
     def mesh(self, size: int, arguments: Callable[[], str]) -> Mesh:
-        found = tuple(backends.local_devices(backend=self.backend)) if self.devices is None else self.devices
+        found = self.found()
         if size > len(found) or self.devices is not None and size != len(found):
             kind = found[0].platform if found else "no"
             given = "devices= lists" if self.devices is not None else "there are"
@@ -107,13 +124,18 @@ class _Devices:
                              f"{'. '.join(lines)}. Each needs one slice for each device.")
         if not sizes:
             if self.axis_size is None:
-                raise ValueError(f"pmap of {self.name} requires at least one mapped argument: in_axes must name an axis of one, "
-                                 f"or axis_size must be given.")
+                raise ValueError(f"pmap of {self.name} requires at least one mapped argument: in_axes must name an axis of "
+                                 f"one, or axis_size must be given.")
             return self.axis_size
         [size] = sizes
         if self.axis_size is not None and self.axis_size != size:
             raise ValueError(f"pmap of {self.name} was given axis_size={self.axis_size}, but {sizes[size][0]}.")
         return size
+
+
+@functools.lru_cache(8)
+def _all_devices(client) -> tuple:
+    return tuple(sorted(client.devices(), key=lambda d: (d.process_index, d.id)))
 
 
 @functools.lru_cache(256)
@@ -133,6 +155,39 @@ def _flat_axes(what: str, axes, full) -> list:
     return tree.broadcast_prefix(axes, full, _is_axis)
 
 
+def _split(static: Selection, in_axes, name: str, args: tuple, kwargs: dict) -> tuple[list, Any, list]:
+    """The leaves of the arguments that are arrays, their structure, and the axes that they are mapped over."""
+    dynamic = tuple(x for i, x in enumerate(args) if i not in static.nums)
+    named = {k: x for k, x in kwargs.items() if k not in static.names}
+    leaves, in_tree = tree.flatten((dynamic, named))
+    if isinstance(in_axes, tuple) and len(in_axes) == len(args) != len(dynamic):
+        in_axes = tuple(a for i, a in enumerate(in_axes) if i not in static.nums)
+    axes = _flat_axes(f"pmap of {name}: in_axes", in_axes, dynamic) + [0] * tree.structure(named).num_leaves
+    return leaves, in_tree, axes
+
+
+def _join(static: Selection, in_tree, leaves: Sequence[Any], args: tuple, kwargs: dict) -> tuple[list, dict]:
+    """The arguments with other leaves."""
+    given, named = in_tree.unflatten(leaves)
+    rest = iter(given)
+    positional = [args[i] if i in static.nums else next(rest) for i in range(len(args))]
+    return positional, named | {k: x for k, x in kwargs.items() if k in static.names}
+
+
+def _call_across_processes(inner: Callable, fun: Callable, static: Selection, in_axes, over: _Devices, args, kwargs):
+    """Each process gives the slices of its own devices, and gets theirs of the results."""
+    from xlafront.transforms import pmap_processes
+
+    leaves, in_tree, axes = _split(static, in_axes, over.name, args, kwargs)
+
+    def call(everywhere):
+        positional, named = _join(static, in_tree, everywhere, args, kwargs)
+        return inner(*positional, **named)
+
+    return pmap_processes.call_on_all(call, over.name, over.over_processes, leaves, axes,
+                                      lambda i: calls.argument_names(fun, static, in_tree)[i])
+
+
 def _on_whole(fun: Callable, static: Selection, in_axes, out_axes, over: _Devices) -> Callable:
     """The function of whole arguments: a `shard_map` of `fun` of one slice."""
     name = over.name
@@ -142,13 +197,7 @@ def _on_whole(fun: Callable, static: Selection, in_axes, out_axes, over: _Device
             if type(axis) is MeshAxis:
                 raise ValueError(f"pmap of {name} was called inside of a function that runs on each device already (over the "
                                  f"axis {axis[0]!r}). Use vmap there, or one shard_map over a mesh with two axes.")
-        dynamic = tuple(x for i, x in enumerate(args) if i not in static.nums)
-        named = {k: x for k, x in kwargs.items() if k not in static.names}
-        leaves, in_tree = tree.flatten((dynamic, named))
-        wanted = in_axes
-        if isinstance(wanted, tuple) and len(wanted) == len(args) != len(dynamic):
-            wanted = tuple(a for i, a in enumerate(wanted) if i not in static.nums)
-        axes = _flat_axes(f"pmap of {name}: in_axes", wanted, dynamic) + [0] * tree.structure(named).num_leaves
+        leaves, in_tree, axes = _split(static, in_axes, name, args, kwargs)
 
         def argument(i: int) -> str:
             return calls.argument_names(fun, static, in_tree)[i]
@@ -168,11 +217,8 @@ def _on_whole(fun: Callable, static: Selection, in_axes, out_axes, over: _Device
             from xlafront.lax.shapes import expand_dims, squeeze
 
             values = [x if a is None else squeeze(x, (a,)) for x, a in zip(blocks, places)]
-            given, keywords = in_tree.unflatten(values)
-            rest = iter(given)
-            positional = [args[i] if i in static.nums else next(rest) for i in range(len(args))]
-            fixed = {k: x for k, x in kwargs.items() if k in static.names}
-            results, out_tree = calls.check_results(fun, fun(*positional, **keywords, **fixed))
+            positional, named = _join(static, in_tree, values, args, kwargs)
+            results, out_tree = calls.check_results(fun, fun(*positional, **named))
             shown = out_tree.unflatten(range(len(results)))
             out_axes_flat = _flat_axes(f"pmap of {name}: out_axes", out_axes, shown)
             out_specs[:], stacked = [], []
