@@ -135,6 +135,11 @@ def test_static_arguments_and_keywords():
     np.testing.assert_allclose(xf.grad(f)(xnp.arange(3.0), 3, scale=2.0), 6 * np.arange(3.0) ** 2)
     g = xf.checkpoint(lambda x, mode: x * 2 if mode == "double" else x, static_argnames="mode")
     assert xf.grad(lambda x: g(x, mode="double"))(1.0) == 2
+    h = xf.checkpoint(lambda x, settings, *, more: x * settings["factor"] * more[0], static_argnums=1, static_argnames="more")
+    settings = {"factor": 3.0}
+    assert xf.grad(h)(1.0, settings, more=[2.0]) == 6
+    settings["factor"] = 4.0  # values that cannot be hashed are looked at in every call
+    assert xf.grad(h)(1.0, settings, more=[2.0]) == 8
 
 
 def test_effects_happen_once_forward():
@@ -147,6 +152,16 @@ def test_effects_happen_once_forward():
     xf.jit(xf.grad(xf.checkpoint(f)))(1.0)
     xf.effects_barrier()
     assert seen == [1.0]
+
+
+def test_optimization_barrier():
+    f = lambda x: lax.optimization_barrier((x, {"a": x * 2}))[1]["a"] * x  # noqa: E731
+    assert f(3.0) == 18 and xf.jit(f)(3.0) == 18 and xf.grad(f)(3.0) == 12 and xf.jit(xf.grad(xf.grad(f)))(3.0) == 4
+    np.testing.assert_array_equal(xf.vmap(f)(xnp.arange(3.0)), 2 * np.arange(3.0) ** 2)
+    assert "optimization_barrier" in xf.jit(f).lower(3.0).as_text()
+    assert lax.optimization_barrier(()) == () and lax.optimization_barrier(None) is None
+    key = xf.random.key(1)
+    assert (xf.random.key_data(lax.optimization_barrier(key)) == xf.random.key_data(key)).all()
 
 
 def test_fwd_and_bwd():

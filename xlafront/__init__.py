@@ -36,6 +36,7 @@ _PLACES = {
     "xlafront.transforms.checkpoint": "checkpoint checkpoint_policies remat",
     "xlafront.transforms.custom_jvp": "custom_jvp",
     "xlafront.transforms.custom_vjp": "custom_gradient custom_vjp",
+    "xlafront.transforms.linear_calls": "closure_convert",
     "xlafront.transforms.device_put": "block_until_ready copy_to_host_async device_get device_put",
     "xlafront.transforms.inspection": "eval_shape make_jaxpr named_call typeof",
     "xlafront.transforms.jit": "clear_caches jit",

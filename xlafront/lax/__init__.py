@@ -44,6 +44,8 @@ from xlafront.lax.derived import (
     collapse as collapse,
     dtype as dtype,
     empty as empty,
+    optimization_barrier as optimization_barrier,
+    optimization_barrier_p as optimization_barrier_p,
     reduce as reduce,
     reduce_p as reduce_p,
     select as select,

@@ -33,6 +33,34 @@ def stop_gradient(x):
     return tree.map(stop, x)
 
 
+def _through_barrier(xs):
+    """Of values some of which are symbolic zeros, the others through a barrier."""
+    given = [x for x in xs if type(x) is not Zero]
+    passed = iter(optimization_barrier_p.bind(*given) if given else ())
+    return [x if type(x) is Zero else next(passed) for x in xs]
+
+
+def _barrier_lower(ctx, *operands):
+    found = ctx.op("stablehlo.optimization_barrier", operands)
+    return found if isinstance(found, list) else [found]
+
+
+optimization_barrier_p = Primitive(
+    "optimization_barrier", multiple_results=True, abstract=lambda *avals: list(avals), lower=_barrier_lower,
+    jvp=lambda primals, tangents: (optimization_barrier_p.bind(*primals), _through_barrier(tangents)),
+    transpose=lambda cts, *operands: _through_barrier(cts),
+    batch=lambda size, operands, dims: (optimization_barrier_p.bind(*operands), dims))
+
+
+def optimization_barrier(operand):
+    """The same pytree of arrays, which the compiler must have whole before anything computed from it.
+
+    >>> x, y = optimization_barrier((x, y))
+    """
+    leaves, treedef = tree.flatten(operand)
+    return treedef.unflatten(optimization_barrier_p.bind(*leaves)) if leaves else operand
+
+
 def select(pred, on_true, on_false):
     """Elements of one array where a condition holds, of the other where it does not; no broadcasting.
 

@@ -284,6 +284,10 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool | Sequence[bool
     @functools.wraps(fun)
     @boundary
     def checkpointed(*args, **kwargs):
+        if static and not _hashable([*[x for i, x in enumerate(args) if i in static.nums],
+                                     *[x for key, x in kwargs.items() if key in static.names]]):
+            bound, args, kwargs = _with_static_values(fun, static, args, kwargs)
+            return checkpoint(bound, prevent_cse=prevent_cse, policy=policy)(*args, **kwargs)
         call = calls.split_call(name, static, args, kwargs)
         leaves = []
         for i, x in enumerate(call.leaves):
@@ -296,6 +300,26 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool | Sequence[bool
         return out_tree.unflatten(remat_p.bind(*consts, *leaves, **_params(program, barrier, False, policy)))
 
     return checkpointed
+
+
+def _hashable(values) -> bool:
+    try:
+        return hash(tuple(values)) is not None
+    except TypeError:
+        return False
+
+
+def _with_static_values(fun, static, args, kwargs) -> tuple[Callable, tuple, dict]:
+    """A function with static arguments filled in, of the other arguments: for values that cannot be part of a key."""
+    fixed = {key: x for key, x in kwargs.items() if key in static.names}
+
+    def bound(*dynamic, **named):
+        rest = iter(dynamic)
+        return fun(*[x if i in static.nums else next(rest) for i, x in enumerate(args)], **fixed, **named)
+
+    bound.__name__ = calls.function_name(fun)
+    dynamic = tuple(x for i, x in enumerate(args) if i not in static.nums)
+    return bound, dynamic, {key: x for key, x in kwargs.items() if key not in static.names}
 
 
 class _Call(DerivedFunction):
