@@ -455,6 +455,15 @@ def test_alone():
     m.assert_equal(x)
     whole = m.host_local_array_to_global_array(x, mesh, xf.P("x"))
     np.testing.assert_array_equal(m.global_array_to_host_local_array(whole, mesh, xf.P("x")), x)
+    mesh, local = xf.make_mesh((2,), ("x",)), np.arange(16, dtype=np.float32).reshape(2, 4, 2)
+    for dim in range(3):
+        mapped = xf.vmap(lambda a: m.host_local_array_to_global_array(a, mesh, xf.P("x")), dim, dim)
+        assert mapped(local).sharding.spec == (xf.P(None, "x") if dim == 0 else xf.P("x"))
+        back = xf.vmap(lambda a: m.global_array_to_host_local_array(a, mesh, xf.P()), dim, dim)
+        np.testing.assert_array_equal(back(local), local)
+    gradient = xf.grad(lambda a: (m.global_array_to_host_local_array(a, mesh, xf.P("x")) ** 2).sum())
+    np.testing.assert_array_equal(gradient(local), 2 * local)
+    np.testing.assert_array_equal(xf.jit(gradient)(local), 2 * local)
     with pytest.raises(RuntimeError, match="distributed.initialize"):
         m.reached_preemption_sync_point(1)
     with pytest.raises(RuntimeError, match="distributed.initialize"), m.live_devices(xf.devices()):

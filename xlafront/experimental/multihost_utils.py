@@ -7,17 +7,21 @@ is compared before anything is sent, so that a difference is an error in all of 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from xlafront.core import backends, dtypes, tree
+from xlafront.core import backends, dtypes, tracing, tree
+from xlafront.core.avals import ShapedArray
+from xlafront.core.primitive import Primitive
+from xlafront.core.zeros import Zero
 from xlafront.runtime import distributed as _runtime
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import Device, NamedSharding
-from xlafront.runtime.sharding import Mesh, PartitionSpec, axes_of
+from xlafront.runtime.sharding import Mesh, PartitionSpec, axes_of, check_spec
 from xlafront.runtime.shards import make_array_from_process_local_data, make_array_from_single_device_arrays
 
 
@@ -231,8 +235,9 @@ def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspec
     (4, 2)
     """
     leaves, specs, treedef = _specs("host_local_array_to_global_array", local_inputs, pspecs)
-    return treedef.unflatten([host_local_array_to_global_array_impl(x, global_mesh=global_mesh, pspec=spec)
-                              for x, spec in zip(leaves, specs)])
+    return treedef.unflatten([
+        x if isinstance(x, ArrayImpl) and not x.is_fully_addressable else
+        host_local_array_to_global_array_p.bind(x, global_mesh=global_mesh, pspec=spec) for x, spec in zip(leaves, specs)])
 
 
 def host_local_array_to_global_array_impl(arr: Any, *, global_mesh: Mesh, pspec: PartitionSpec) -> ArrayImpl:
@@ -255,7 +260,7 @@ def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspe
     (4,)
     """
     leaves, specs, treedef = _specs("global_array_to_host_local_array", global_inputs, pspecs)
-    return treedef.unflatten([global_array_to_host_local_array_impl(x, global_mesh=global_mesh, pspec=spec)
+    return treedef.unflatten([global_array_to_host_local_array_p.bind(x, global_mesh=global_mesh, pspec=spec)
                               for x, spec in zip(leaves, specs)])
 
 
@@ -271,10 +276,66 @@ def global_array_to_host_local_array_impl(arr: Any, *, global_mesh: Mesh, pspec:
     arr = device_put(arr, NamedSharding(global_mesh, pspec))
     mesh = _local_mesh(global_mesh)
     pieces = [shard.data for shard in arr.addressable_shards]
-    sizes = [int(np.prod([mesh.shape[axis] for axis in axes_of(entry)])) for entry in pspec]
-    sizes += [1] * (arr.ndim - len(sizes))
-    shape = [n * parts for n, parts in zip(pieces[0].shape, sizes)]
+    shape = gtl_abstract_eval(arr, global_mesh=global_mesh, pspec=pspec).shape
     return make_array_from_single_device_arrays(shape, NamedSharding(mesh, pspec), pieces)
+
+
+def _parts(mesh: Mesh, pspec: PartitionSpec, rank: int) -> list[int]:
+    """Over how many devices each dimension is split."""
+    check_spec(mesh, pspec, rank)
+    parts = [math.prod(mesh.shape[axis] for axis in axes_of(entry)) for entry in pspec]
+    return parts + [1] * (rank - len(parts))
+
+
+def ltg_abstract_eval(arr: Any, *, global_mesh: Mesh, pspec: PartitionSpec) -> ShapedArray:
+    """The type of the global array of a local one.
+
+    >>> ltg_abstract_eval(np.ones(4, np.float32), global_mesh=make_mesh((1,), ("data",)), pspec=P("data"))
+    ShapedArray(float32[4])
+    """
+    here, all_ = (_parts(mesh, pspec, len(arr.shape)) for mesh in (_local_mesh(global_mesh), global_mesh))
+    return ShapedArray(tuple(n // few * many for n, few, many in zip(arr.shape, here, all_)), arr.dtype)
+
+
+def gtl_abstract_eval(arr: Any, *, global_mesh: Mesh, pspec: PartitionSpec) -> ShapedArray:
+    """The type of this process's part of a global array.
+
+    >>> gtl_abstract_eval(np.ones(4, np.float32), global_mesh=make_mesh((1,), ("data",)), pspec=P("data"))
+    ShapedArray(float32[4])
+    """
+    here, all_ = (_parts(mesh, pspec, len(arr.shape)) for mesh in (_local_mesh(global_mesh), global_mesh))
+    return ShapedArray(tuple(n // many * few for n, few, many in zip(arr.shape, here, all_)), arr.dtype)
+
+
+def _conversion(name: str, abstract: Callable, impl: Callable) -> Primitive:
+    """Both are linear, and each is the other's transpose. Inside of a compiled function they say nothing new."""
+    made = Primitive(name, abstract=abstract, impl=impl, lower=lambda ctx, x, **_: x)
+
+    def jvp(primals, tangents, **params):
+        answer = made.bind(*primals, **params)
+        if type(tangents[0]) is Zero:
+            return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+        return answer, made.bind(tangents[0], **params)
+
+    def batch(axis_size, xs, dims, *, global_mesh, pspec):
+        entries = list(pspec) + [None] * max(0, dims[0] - len(pspec))
+        entries.insert(dims[0], None)
+        return made.bind(xs[0], global_mesh=global_mesh, pspec=PartitionSpec(*entries)), dims[0]
+
+    made.jvp, made.batch = jvp, batch
+    return made
+
+
+def _transposed(back: Primitive) -> Callable:
+    return lambda ct, x, **params: [Zero(x.aval) if type(ct) is Zero else back.bind(ct, **params)]
+
+
+host_local_array_to_global_array_p = _conversion(
+    "host_local_array_to_global_array", ltg_abstract_eval, host_local_array_to_global_array_impl)
+global_array_to_host_local_array_p = _conversion(
+    "global_array_to_host_local_array", gtl_abstract_eval, global_array_to_host_local_array_impl)
+host_local_array_to_global_array_p.transpose = _transposed(global_array_to_host_local_array_p)
+global_array_to_host_local_array_p.transpose = _transposed(host_local_array_to_global_array_p)
 
 
 # Failures

@@ -137,13 +137,14 @@ def agree(what: str, text: str, processes: Sequence[int] | None = None) -> dict[
 
     Every process of `processes` has to call this in the same order. Waits for them; says for whom after a while.
     """
-    group = tuple(sorted(set(processes))) if processes is not None else tuple(range(state.num_processes))
+    everybody = tuple(range(state.num_processes))
+    group = everybody if processes is None else tuple(sorted(set(processes)))
     if len(group) < 2 or state.client is None:
         return {}
     with state.lock:
         number = state.counts.get(group, 0)
         state.counts[group] = number + 1
-    place = f"xlafront/agree/{'-'.join(map(str, group)) if processes is not None else 'all'}"
+    place = f"xlafront/agree/{'all' if group == everybody else '-'.join(map(str, group))}"
     store, me = state.client, state.process_id
     if me != group[0]:
         store.key_value_set(f"{place}/{number}/{me}", text)
