@@ -171,7 +171,12 @@ if hasattr(os, "sched_setaffinity"):
 import numpy as np
 import xlafront as xf
 from xlafront import lax
-step = xf.pmap(lambda w, x: w - 0.25 * (w - lax.pmean(x, "i")), axis_name="i")
+body = lambda w, x: w - 0.25 * (w - lax.pmean(x, "i"))
+if "{kind}" == "pmap":
+    step = xf.pmap(body, axis_name="i")
+else:
+    P = xf.P("i")
+    step = xf.jit(xf.shard_map(body, mesh=xf.make_mesh((8,), ("i",)), in_specs=(P, P), out_specs=P))
 w, x = np.zeros((8, 4), np.float32), np.arange(32, dtype=np.float32).reshape(8, 4)
 for _ in range({steps}):
     w = step(w, x)
@@ -181,9 +186,11 @@ print("finished")
 """
 
 
-def test_a_loop_that_never_waits_finishes_on_two_cores():
+@pytest.mark.parametrize("kind", ["pmap", "jit"])
+def test_a_loop_that_never_waits_finishes_on_two_cores(kind):
     """Steps that depend on each other and steps that do not; ten thousand take ten seconds by hand."""
-    done = subprocess.run([sys.executable, "-c", LOOP.replace("{steps}", "400")], capture_output=True, text=True, timeout=300)
+    script = LOOP.replace("{steps}", "400").replace("{kind}", kind)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
     assert "finished" in done.stdout, done.stderr
 
 

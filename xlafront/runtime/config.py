@@ -178,10 +178,10 @@ globals().update(settings)
 
 # Whether anything but plain evaluation is going on in this thread: keeps C++ dispatch out of traced functions.
 trace_state = Config("trace_state", None, include_in_jit_key=True)
-_post_hook = Config("post_hook", None)
+post_hook = Config("post_hook", None)  # called by C++ after each call of a compiled function
 # C++ would run any function uncompiled under `disable_jit`, our own kernels too: it is not told of the setting.
 _compiled = Config("compiled", False)
-register_jit_states(_compiled, settings["enable_x64"].state, _post_hook)
+register_jit_states(_compiled, settings["enable_x64"].state, post_hook)
 
 trace_context_key = _jax.config.trace_context
 

@@ -50,11 +50,13 @@ class CompileRequest(NamedTuple):
 def compile_module(request: CompileRequest, cache=None):
     """A loaded executable, from the disk cache when it has one."""
     from xlafront.lowering.module import stripped_bytecode
-    from xlafront.runtime import disk_cache
+    from xlafront.runtime import disk_cache, pace
 
     devices = device_list(request.devices)
     if is_elsewhere(request.client):
         return _compile_for_elsewhere(request, devices)
+    if len(request.devices) > 1 and request.client.platform == "cpu":
+        pace.install()
     key = None
     if cache is not None and request.cacheable and not request.host_callbacks and not _is_tuned_together(request):
         key = disk_cache.cache_key(stripped_bytecode(request.module), request.options.SerializeAsString(),

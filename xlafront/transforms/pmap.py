@@ -57,7 +57,7 @@ def pmap(fun: Callable, axis_name: Hashable | None = None, *, in_axes: Any = 0, 
     mapped = Pmapped(_on_whole(fun, static, in_axes, out_axes, over), Options(static, donate), over.name)
     dispatcher = make_dispatcher(fun, mapped, mapped.cache_miss)
     inner = explaining(dispatcher, mapped) if static or donate else dispatcher
-    pace, group = _pace.step, distributed.state
+    group = distributed.state
 
     @functools.wraps(fun)
     def call(*args, **kwargs):
@@ -68,8 +68,8 @@ def pmap(fun: Callable, axis_name: Hashable | None = None, *, in_axes: Any = 0, 
                     given = calls.split_call(mapped.name, static, args, kwargs)
                     raise mapped.explain_deleted(mapped.trace(given), given.leaves, RuntimeError()) from None
         if group.num_processes > 1 and over.over_processes is not None:
-            return pace(_call_across_processes(inner, fun, static, in_axes, over, args, kwargs))
-        return pace(inner(*args, **kwargs))
+            return _call_across_processes(inner, fun, static, in_axes, over, args, kwargs)
+        return inner(*args, **kwargs)
 
     attach_stages(call, dispatcher, mapped)
     return call
@@ -277,32 +277,3 @@ class Pmapped(Jitted):
 @functools.lru_cache(4096)
 def _sharding(mesh: Mesh, spec: PartitionSpec) -> NamedSharding:
     return NamedSharding(mesh, spec)
-
-
-# Steps that are not waited for
-
-
-class _Pace:
-    """Lets a loop that never waits run ahead of simulated devices by a few steps only.
-
-    They share the cores of the machine. With too many programs under way none of them has a thread for each of its devices,
-    and collectives, which wait for all devices, wait for ever (XLA ends the process after a while).
-    """
-
-    ahead = 16
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def step(self, results):
-        self.count += 1
-        if self.count >= self.ahead:
-            self.count = 0
-            for x in tree.leaves(results):
-                if type(x) is ArrayImpl and x.platform() == "cpu":
-                    x.block_until_ready()
-                break
-        return results
-
-
-_pace = _Pace()
