@@ -97,7 +97,8 @@ def _keep_from_proxies(host: str) -> None:
 
 def _at_exit() -> None:
     """Leave together with the others; after an unhandled exception at once, so that they do not wait for us."""
-    unhandled = getattr(sys, "last_value", None)
+    # At a prompt or in a notebook the last exception is of some earlier line, not what ended the session.
+    unhandled = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
     if unhandled is None:
         try:
             disconnect()
