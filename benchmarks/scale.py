@@ -15,11 +15,21 @@ import subprocess
 import sys
 import time
 
+import numpy as np
+
 # devices -> the slice that has them
 SLICES = {8: "v5e:2x4", 64: "v5e:8x8", 256: "v5e:16x16", 512: "v5p:8x8x8", 2048: "v4:8x8x16"}
 REPEATS = 5  # of a stage in a process that has done it once; the best counts
 MODEL = 8  # devices along the axis "model"
 GROWTH = 1.25  # of Python's part from the fewest to the most devices, at most
+
+
+def train_step(mesh):
+    """For `python -m xlafront plan benchmarks/scale.py:train_step --topology v5e:16x16 --mesh data=-1,model=8`."""
+    from benchmarks.libraries import Library
+    from benchmarks.models import sharded_training
+
+    return sharded_training(Library("xlafront"), mesh, layers=4, width=2048, heads=16, length=512, words=32768)
 
 
 def measure(library: str, count: int, compiles: bool) -> dict[str, float]:
@@ -43,7 +53,8 @@ def measure(library: str, count: int, compiles: bool) -> dict[str, float]:
 
     lib.xf.jit(lambda x: x + 1).lower(1.0)  # the imports of the compiler's bindings are not this program's cost
     topology = timed("topology", lambda: topologies.get_topology_desc(SLICES[count], "tpu"))
-    mesh = timed("mesh", lambda: topologies.make_mesh(topology, (count // MODEL, MODEL), ("data", "model")))
+    grid = np.array(topology.devices).reshape(count // MODEL, MODEL)  # jax's make_mesh does not split an axis of the hardware
+    mesh = timed("mesh", lambda: lib.xf.sharding.Mesh(grid, ("data", "model")))
     for turn in ("first", *["again"] * REPEATS):
         gc.collect()
         step, types = timed(f"types, {turn}", lambda: sharded_training(lib, mesh))

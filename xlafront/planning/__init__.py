@@ -41,7 +41,8 @@ class Plan(NamedTuple):
     - `fits`: whether the program's memory is within the limit; None where no limit is known.
     - `memory`: bytes on each device. `buffers`: the largest values. `not_compiled`: the compiler's refusal, if it gave up.
     - `flops`, `bytes_accessed`: work of one device in one call. `collectives`: what it exchanges with others.
-    - `seconds`: `compiler` (its own estimate), `compute` and `memory` (the work at the chip's peak rates).
+    - `seconds`: `compiler` (its own estimate for its kernels, where it makes one), `compute` and `memory` (the work at the
+      chip's peak rates). What waiting for other devices takes is in none of them.
     - `stages`: seconds that tracing, lowering and compiling took here.
     """
 

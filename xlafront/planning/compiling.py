@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 import time
@@ -47,20 +46,15 @@ class Planner:
             self.stages["compile"] = time.perf_counter() - started
             return self.too_large(str(e))
         self.stages["compile"] = time.perf_counter() - started
-        estimate = None
-        with contextlib.suppress(JaxRuntimeError):  # not every compiler has one
-            estimate = compiled.cost_analysis().get("optimal_seconds")
-        return self.read(compiled.runtime_executable(), estimate)
+        return self.read(compiled.runtime_executable())
 
-    def read(self, executable, estimate: float | None = None, refusal: str | None = None) -> Plan:
+    def read(self, executable, refusal: str | None = None) -> Plan:
         module = hlo.Module(executable.hlo_modules()[0].to_string())
         work = costs.work(module)
         seconds = {}
-        if estimate is not None and estimate > 0:  # operations that it knows nothing of count as minus a second
-            seconds["compiler"] = estimate
-            if work.has_loops:
-                self.notes.append("the compiler's estimate counts the body of a loop once; the other figures count each turn")
-        if self.chip:
+        if self.chip and refusal is None:
+            if self.chip.clock and work.cycles:
+                seconds["compiler"] = work.cycles / self.chip.clock
             seconds |= {"compute": work.flops / self.chip.flops, "memory": work.bytes / self.chip.bandwidth}
         if work.unknown_loops:
             self.notes.append(f"{work.unknown_loops} loop(s) of unknown length are counted once")

@@ -51,19 +51,18 @@ class Work(NamedTuple):
 
     flops: float
     bytes: float
-    has_loops: bool  # whose bodies the compiler's own estimate counts once
+    cycles: float  # that the compiler expects its kernels to take; 0 where it says nothing
     unknown_loops: int  # loops that nobody knows the length of; counted once
     uncounted: tuple[str, ...]  # kernels of libraries, whose operations are not known
 
 
 def work(module: Module) -> Work:
-    flops = traffic = 0.0
-    loops = unknown = 0
+    flops = traffic = cycles = 0.0
+    unknown = 0
     uncounted = set()
     for computation, times, fused in module.walk():
         for instruction in computation.instructions:
             if instruction.opcode == "while":
-                loops += 1
                 unknown += module.trips(computation, instruction) is None
             count = _flops(computation, instruction)
             if count is None:
@@ -72,7 +71,9 @@ def work(module: Module) -> Work:
             flops += times * (count or 0)
             if not fused:
                 traffic += times * _traffic(module, computation, instruction)
-    return Work(flops, traffic, loops > 0, unknown, tuple(sorted(uncounted)))
+                estimate = re.search(r'"estimated_cycles":"(\d+)"', instruction.attributes)
+                cycles += times * int(estimate.group(1)) if estimate else 0
+    return Work(flops, traffic, cycles, unknown, tuple(sorted(uncounted)))
 
 
 # Operations
@@ -105,7 +106,7 @@ def _library_call(computation: Computation, instruction: Instruction) -> float |
         found = re.search(r'"lhs_contracting_dimensions":\[([^\]]*)\]', target)
         if found:
             return _product(computation, instruction, [int(d) for d in re.findall(r"\d+", found.group(1))])
-    return None if sum(t.size for t in instruction.types) > 1 and not re.search(r"AllocateBuffer|Sharding", target) else 0
+    return None if sum(t.size for t in instruction.types) > 1 and not re.search(r"AllocateBuffer|Sharding|Bitcast", target) else 0
 
 
 def _convolution(computation: Computation, instruction: Instruction) -> float:

@@ -73,7 +73,7 @@ def table(plan: Plan) -> str:
                 ("memory traffic", size(plan.bytes_accessed), "")]
         lines += ["Work of each device in a step", *columns(rows, "lr"), ""]
     if plan.seconds:
-        names = {"compiler": "compiler's estimate", "compute": "FLOPs at the chip's peak rate",
+        names = {"compiler": "compiler's estimate for its kernels", "compute": "FLOPs at the chip's peak rate",
                  "memory": "memory traffic at the chip's bandwidth"}
         lines += ["Time of a step", *columns([(names[name], seconds(t)) for name, t in plan.seconds.items()], "lr"), ""]
     lines += [f"note: {note}" for note in plan.notes]
