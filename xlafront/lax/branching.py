@@ -17,6 +17,7 @@ from xlafront.runtime import config
 from xlafront.transforms import calls
 from xlafront.transforms.ad_core import instantiate, jvp_program, linearize_program, transpose_program
 from xlafront.transforms.batching import batch_program, place_axis
+from xlafront.transforms.checkpoint import split_inside
 from xlafront.transforms.programs import (
     active_results,
     evaluate,
@@ -62,6 +63,48 @@ def _jvp(primals, tangents, *, branches):
     return results[:count], [next(moved) if k else Zero(a.to_tangent_aval()) for k, a in zip(kept, branches[0].out_avals)]
 
 
+def _shared_layout(values: Sequence[Sequence[Any]]) -> tuple[list[Any], list[list[int]]]:
+    """One list of types with room for the values of each branch, and where they are in it.
+
+    Values of different branches share a place when they have the same type.
+    """
+    layout: list[Any] = []
+    places: list[list[int]] = []
+    for avals in values:
+        free = list(range(len(layout)))
+        mine = []
+        for aval in avals:
+            spot = next((i for i in free if same_type(layout[i], aval)), None)
+            if spot is None:
+                spot = len(layout)
+                layout.append(aval.update(weak_type=False))
+            else:
+                free.remove(spot)
+            mine.append(spot)
+        places.append(mine)
+    return layout, places
+
+
+def _giving(program: ClosedJaxpr, count: int, mine: Sequence[int], layout: Sequence[Any]) -> ClosedJaxpr:
+    """The branch that returns, after its first `count` results, the others in the common layout, with zeros between."""
+    def padded(*args):
+        found = run(program)(*args)
+        others: list[Any] = [None] * len(layout)
+        for spot, x in zip(mine, found[count:]):
+            others[spot] = x
+        return [*found[:count], *[instantiate(Zero(a)) if x is None else x for x, a in zip(others, layout)]]
+
+    padded_program = tracing.trace_to_closed_jaxpr(padded, program.in_avals, program.debug_info)
+    return with_weak_types(padded_program, [*program.out_avals[:count], *layout])
+
+
+def _taking(program: ClosedJaxpr, own: Sequence[Var], rest: Sequence[Var], mine: Sequence[int], layout) -> ClosedJaxpr:
+    """The branch whose inputs `own` are where they are in the common layout, and before `rest`."""
+    at = dict(zip(mine, own))
+    invars = [at.get(i) or Var(a) for i, a in enumerate(layout)]
+    return ClosedJaxpr(program.jaxpr.replace(invars=[*invars, *rest]), program.consts)
+
+
 class _LinearizedBranches:
     """The branches of a `cond` in the halves that linearisation needs, with residuals of one layout for all of them."""
 
@@ -69,54 +112,18 @@ class _LinearizedBranches:
         self.kept = _same_for_all(branches, active)
         splits = [linearize_program(b, active, self.kept) for b in branches]
         count = len(branches[0].out_avals)
-        # Residuals of different branches share a place when they have the same type.
-        layout: list[Any] = []
-        places: list[list[int]] = []
-        for split in splits:
-            free = list(range(len(layout)))
-            mine = []
-            for aval in split.forward.out_avals[count:]:
-                spot = next((i for i in free if same_type(layout[i], aval) and layout[i].vma == aval.vma), None)
-                if spot is None:
-                    spot = len(layout)
-                    layout.append(aval.update(weak_type=False))
-                else:
-                    free.remove(spot)
-                mine.append(spot)
-            places.append(mine)
-        self.num_residuals = len(layout)
+        layout, places = _shared_layout([split.forward.out_avals[count:] for split in splits])
         self.known = sorted({k for split in splits for k in split.known if k is not None})
-        self.forward = tuple(self._forward(split, mine, layout, count) for split, mine in zip(splits, places))
-        moving = [a.to_tangent_aval() for a, on in zip(branches[0].in_avals, active) if on]
-        self.linear = tuple(self._linear(split, mine, layout, branches[0].in_avals, moving)
-                            for split, mine in zip(splits, places))
+        self.forward = tuple(_giving(split.forward, count, mine, layout) for split, mine in zip(splits, places))
+        self.linear = tuple(self._linear(split, mine, layout, branches[0].in_avals) for split, mine in zip(splits, places))
 
-    def _forward(self, split, mine, layout, count) -> ClosedJaxpr:
-        def padded(*args):
-            found = run(split.forward)(*args)
-            residuals: list[Any] = [None] * len(layout)
-            for spot, x in zip(mine, found[count:]):
-                residuals[spot] = x
-            return [*found[:count], *[instantiate(Zero(a)) if x is None else x for x, a in zip(residuals, layout)]]
-
-        program = tracing.trace_to_closed_jaxpr(padded, split.forward.in_avals, split.forward.debug_info)
-        return with_weak_types(program, [*split.forward.out_avals[:count], *layout])
-
-    def _linear(self, split, mine, layout, in_avals, moving) -> ClosedJaxpr:
+    def _linear(self, split, mine, layout, in_avals) -> ClosedJaxpr:
         """`(residuals, operands that are residuals, tangents) -> tangents`."""
-        inner = split.linear.jaxpr
-        spots, at = iter(mine), {}
-        invars = [Var(a) for a in layout]
-        operands = {k: Var(in_avals[k]) for k in self.known}
-        for v, k in zip(inner.invars, split.known):
-            if k is None:
-                at[next(spots)] = v
-            else:
-                operands[k] = v
-        invars = [at.get(i, v) for i, v in enumerate(invars)]
-        rest = inner.invars[len(split.known):]
-        program = inner.replace(invars=[*invars, *[operands[k] for k in self.known], *rest])
-        return ClosedJaxpr(program, split.linear.consts)
+        invars = split.linear.jaxpr.invars
+        given = list(zip(invars, split.known))
+        operands = {k: Var(in_avals[k]) for k in self.known} | {k: v for v, k in given if k is not None}
+        return _taking(split.linear, [v for v, k in given if k is None],
+                       [*[operands[k] for k in self.known], *invars[len(split.known):]], mine, layout)
 
 
 def _linearize(primals, tangents, *, branches):
@@ -203,9 +210,25 @@ def _depends(operands, *, branches):
     return [operands[0] or any(flags) for flags in zip(*[dependent_results(b.jaxpr, operands[1:]) for b in branches])]
 
 
+def _split(eqn, policy):
+    """Under a checkpoint policy: what it saves inside of the branches becomes results, which those that recompute take."""
+    branches = eqn.params["branches"]
+    splits = [b.jaxpr.memoised(("split", policy), lambda b=b: split_inside(b, policy)) for b in branches]
+    if eqn.effects or not any(split.num_saved for split in splits):
+        return None
+    count = len(eqn.outvars)
+    layout, places = _shared_layout([split.first.out_avals[count:] for split in splits])
+    first = tuple(_giving(split.first, count, mine, layout) for split, mine in zip(splits, places))
+    again = tuple(_taking(split.again, split.again.jaxpr.invars[:split.num_saved],
+                          split.again.jaxpr.invars[split.num_saved:], mine, layout) for split, mine in zip(splits, places))
+    saved = [Var(a) for a in layout]
+    return (eqn.replace(outvars=[*eqn.outvars, *saved], params={"branches": first}),
+            eqn.replace(invars=[eqn.invars[0], *saved, *eqn.invars[1:]], params={"branches": again}), saved)
+
+
 cond_p = Primitive(
     "cond", multiple_results=True, memoise=False, abstract=_types, lower=_lower, jvp=_jvp, linearize=_linearize,
-    transpose=_transpose, dce=_dce,
+    transpose=_transpose, dce=_dce, partial_eval=_split,
     effects=lambda *_, branches: frozenset().union(*[b.effects for b in branches]),
     impl=lambda *args, branches: evaluate(cond_p, args, {"branches": branches}, branches[0].jaxpr))
 cond_p.batch_with_axis = _batch
@@ -229,6 +252,11 @@ def cond(pred, true_fun: Callable, false_fun: Callable, *operands, operand=_miss
         if operands:
             raise TypeError("cond takes its operands by position, or one as operand=, not both.")
         operands = (operand,)
+    if not callable(true_fun) and len(operands) == 2 and callable(false_fun) and callable(operands[1]):
+        # The form with an operand for each branch: cond(pred, true_operand, true_fun, false_operand, false_fun).
+        of_true, true_branch, (of_false, false_branch) = true_fun, false_fun, operands
+        true_fun, false_fun = (lambda x, y: true_branch(x)), (lambda x, y: false_branch(y))
+        operands = (of_true, of_false)
     if not (callable(true_fun) and callable(false_fun)):
         raise TypeError("cond takes two functions after the predicate: cond(pred, true_fun, false_fun, *operands).")
     if not tracing.is_arraylike(pred):
@@ -237,7 +265,7 @@ def cond(pred, true_fun: Callable, false_fun: Callable, *operands, operand=_miss
     if aval.shape:
         raise TypeError(f"cond takes a boolean scalar as its predicate, got an array of type {aval}. Reduce it with xnp.any or "
                         f"xnp.all, or choose element by element with xnp.where or vmap.")
-    if not (aval.dtype == dtypes.bool_ or dtypes.is_integer(aval.dtype) or dtypes.is_inexact(aval.dtype)):
+    if not (aval.dtype == dtypes.bool_ or dtypes.is_integer(aval.dtype) or dtypes.is_float(aval.dtype)):
         raise TypeError(f"cond takes a boolean scalar as its predicate, got {aval}.")
     if config.disable_jit.value and (value := _concrete(pred)) is not None:
         return (true_fun if value else false_fun)(*operands)
