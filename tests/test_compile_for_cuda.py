@@ -51,6 +51,14 @@ def test_a_training_step_over_eight_cards():
     assert small.fits is False and small.buffers[0].bytes >= max(4 * 256 * 1024 // 2, 4 * 512 * 256 // 2)
 
 
+def test_stages():
+    mesh = topologies.make_mesh(topologies.get_topology_desc("h100:4"), (4,), ("data",))
+    lowered = xf.jit(xnp.sin).lower(xf.ShapeDtypeStruct((8, 4), np.float32, sharding=NamedSharding(mesh, P("data"))))
+    compiled = lowered.compile()
+    assert compiled.memory_analysis().argument_size_in_bytes == 4 * 8 and compiled.output_shardings.spec == P("data")
+    assert lowered.cost_analysis() is None and compiled.cost_analysis() is None  # this compiler makes no estimate
+
+
 def test_callbacks_are_refused():
     mesh = topologies.make_mesh(topologies.get_topology_desc("h100:4"), (4,), ("data",))
     x = xf.ShapeDtypeStruct((8,), np.float32, sharding=NamedSharding(mesh, P("data")))

@@ -145,11 +145,14 @@ class Lowered:
 
         return hlo_computation(lowering.module.module_bytecode(self._lowered.module_context.module))
 
-    def cost_analysis(self) -> dict[str, float]:
-        """The compiler's estimate before optimisation: flops, bytes accessed, by name."""
-        from xlafront.runtime.jaxlib_compat import hlo_cost_analysis
+    def cost_analysis(self) -> dict[str, float] | None:
+        """The compiler's estimate before optimisation: flops, bytes accessed, by name; None where it makes none."""
+        from xlafront.runtime.jaxlib_compat import JaxRuntimeError, hlo_cost_analysis
 
-        return hlo_cost_analysis(self._lowered.client, self._hlo())
+        try:
+            return hlo_cost_analysis(self._lowered.client, self._hlo())
+        except JaxRuntimeError:
+            return None
 
     @boundary
     def compile(self, compiler_options: dict[str, Any] | None = None, device_assignment=None) -> Compiled:
@@ -184,8 +187,14 @@ class Compiled:
         """The optimised program, as the compiler left it."""
         return "\n\n".join(module.to_string() for module in self._program.executable.hlo_modules())
 
-    def cost_analysis(self) -> dict[str, float]:
-        return self._program.executable.cost_analysis()
+    def cost_analysis(self) -> dict[str, float] | None:
+        """The compiler's estimate: flops, bytes accessed, by name; None where it makes none, as for GPUs that are not here."""
+        from xlafront.runtime.jaxlib_compat import JaxRuntimeError
+
+        try:
+            return self._program.executable.cost_analysis()
+        except JaxRuntimeError:
+            return None
 
     def memory_analysis(self):
         """Bytes of arguments, results, temporaries and code."""
