@@ -262,6 +262,38 @@ def test_derivatives_through_loops_and_branches(mesh, check):
         np.testing.assert_allclose(g, e, rtol=1e-4, atol=1e-5)
 
 
+def test_branches_that_devices_choose_differently(mesh):
+    """No collective is in a branch, not even in its derivative: devices that do not take it would be waited for."""
+    x = elements(8)
+    branches = [lambda x, w: x * w, lambda x, w: x * 2, lambda x, w: x * w ** 2, lambda x, w: x * 0 + 1]
+
+    def part(x, w):
+        return lax.switch(lax.axis_index("i"), branches, x, w)
+
+    w = np.float32(3)
+    parts = on_parts(mesh, part, (P("i"), P()), P("i"))
+    np.testing.assert_allclose(parts(x, w), x * np.repeat([3, 2, 9, 0], 2) + np.repeat([0, 0, 0, 1], 2), rtol=1e-5)
+    np.testing.assert_allclose(xf.grad(lambda w: parts(x, w).sum())(w), x[:2].sum() + 6 * x[4:6].sum(), rtol=1e-5)
+
+
+def test_derivatives_of_agreed_gathers_custom_rules_and_checkpoints(mesh):
+    x, w = elements(8), np.float32(2)
+    for tiled in (False, True):
+        total = on_parts(mesh, lambda x, t=tiled: (lax.all_gather(x, "i", to="invarying", tiled=t) ** 2).sum(), P("i"), P())
+        np.testing.assert_allclose(xf.grad(total)(x), 2 * x, rtol=1e-6)
+
+    @xf.custom_vjp
+    def times(w, x):
+        return w * x
+
+    times.defvjp(lambda w, x: (w * x, (w, x)), lambda kept, ct: ((ct * kept[1]).sum(), ct * kept[0]))
+    for f in (times, xf.checkpoint(lambda w, x: w * x)):
+        inside = on_parts(mesh, lambda w, x, f=f: xf.grad(lambda w: f(w, x).sum())(w), (P(), P("i")), P())
+        np.testing.assert_allclose(inside(w, x), x.sum(), rtol=1e-5)
+        outside = on_parts(mesh, lambda w, x, f=f: lax.psum(f(w, x).sum(), "i"), (P(), P("i")), P())
+        np.testing.assert_allclose(xf.grad(outside)(w, x), x.sum(), rtol=1e-5)
+
+
 def test_loops_may_run_different_numbers_of_steps(mesh):
     x = np.arange(1, 9, dtype=np.float32)
 
@@ -297,6 +329,8 @@ def test_vmap_spread_over_an_axis(mesh):
     [eqn] = [e for e in program.eqns if e.primitive.name == "shard_map"]
     assert eqn.params["in_specs"] == (P("j", "i"),)
     np.testing.assert_allclose(xf.vmap(parts, spmd_axis_name="j")(x), x - x.mean(1, keepdims=True), atol=1e-6)
+    inside = xf.make_jaxpr(xf.vmap(xf.jit(parts), spmd_axis_name="j"))(x)
+    assert "'j', 'i'" in str(inside)
 
 
 def test_collectives_over_devices_and_vmap_together(mesh):

@@ -395,7 +395,7 @@ def _index_lower(ctx, *, axis_name):
     if not manual.automatic():
         return _coordinate(ctx, positions, where)
     # The number of the partition has a meaning only where no axis is left to the compiler.
-    from xlafront.transforms.shard_map import manual_computation
+    from xlafront.transforms.manual_computation import manual_computation
 
     mlir = lowering.mlir
     [index] = manual_computation(

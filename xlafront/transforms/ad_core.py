@@ -65,6 +65,18 @@ class LinearTrace(StagingTrace):
         with current_trace(self.parent):
             return self.parent.process(primitive, args, params)
 
+    def make_varying(self, atoms, axes):
+        """As for any program, but values from outside are made so outside: in this one only tangents are computed."""
+        outside = dict(self.constants.values())
+        made = []
+        for v in atoms:
+            if v in outside and not axes <= v.aval.vma:
+                with current_trace(self.parent):
+                    value = StagingTrace.cast_varying.bind(outside[v], axes=tuple(sorted(axes - v.aval.vma, key=str)))
+                v = self.lift(value)
+            made.append(v)
+        return StagingTrace.make_varying(self, made, axes)
+
     def split(self, primitive, args, params):
         """An operation that contains a program may give values and tangents: the values are computed now."""
         tangents = [type(x) is StagedTracer and x._trace is self for x in args]

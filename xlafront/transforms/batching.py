@@ -300,8 +300,8 @@ def place_axis(x, dim: int | None, wanted: int, size: int):
 # Programs
 
 
-def batch_program(closed: ClosedJaxpr, dims: tuple, size: int, axis_name=None, batched: tuple[bool, ...] = ()
-                  ) -> tuple[ClosedJaxpr, list]:
+def batch_program(closed: ClosedJaxpr, dims: tuple, size: int, axis_name=None, batched: tuple[bool, ...] = (),
+                  spmd_axis_name=None) -> tuple[ClosedJaxpr, list]:
     """The program on batches, and the dimension that counts elements in each result.
 
     Results marked in `batched` are batches along dimension 0, even when they are the same for all elements.
@@ -310,7 +310,8 @@ def batch_program(closed: ClosedJaxpr, dims: tuple, size: int, axis_name=None, b
         out_dims: list = []
 
         def run(*xs):
-            results, found = batch_flat(lambda *ys: eval_jaxpr(closed.jaxpr, closed.consts, *ys), xs, dims, size, axis_name)
+            results, found = batch_flat(lambda *ys: eval_jaxpr(closed.jaxpr, closed.consts, *ys), xs, dims, size, axis_name,
+                                        spmd_axis_name)
             for i, wanted in enumerate(batched):
                 if wanted:
                     results[i], found[i] = place_axis(results[i], found[i], 0, size), 0
@@ -321,13 +322,13 @@ def batch_program(closed: ClosedJaxpr, dims: tuple, size: int, axis_name=None, b
                     for a, d in zip(closed.in_avals, dims)]
         return tracing.trace_to_closed_jaxpr(run, in_avals, closed.debug_info), out_dims
 
-    return closed.jaxpr.memoised(("batch", dims, size, axis_name, batched, tracing.thread.axes), make)
+    return closed.jaxpr.memoised(("batch", dims, size, axis_name, batched, spmd_axis_name, tracing.thread.axes), make)
 
 
 def _jit_batch(trace, operands, dims, *, jaxpr, in_shardings, out_shardings, **params):
     from xlafront.transforms.device_put import _batched_sharding
 
-    program, out_dims = batch_program(jaxpr, tuple(dims), trace.size, trace.axis_name)
+    program, out_dims = batch_program(jaxpr, tuple(dims), trace.size, trace.axis_name, (), trace.spmd_axis_name)
 
     def moved(shardings, where):
         return tuple(s if d is None else _batched_sharding(s, d) for s, d in zip(shardings, where))

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront import lowering
-from xlafront.core import avals, keys, tracing, tree
+from xlafront.core import avals, tracing, tree
 from xlafront.core.ir import ClosedJaxpr, dce_jaxpr, eval_jaxpr, keeps_alive
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
@@ -25,6 +24,7 @@ from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import PartitionSpec, active, axes_of
 from xlafront.transforms import calls, placement, programs
 from xlafront.transforms.jit import jit
+from xlafront.transforms.manual_computation import lower_body
 
 
 class _Infer:
@@ -454,7 +454,7 @@ def _dce(used: list[bool], eqn):
                          "out_specs": _pick(params["out_specs"], used)})
 
 
-# Running and lowering
+# Running
 
 
 def _impl(*args, jaxpr, **params):
@@ -476,95 +476,7 @@ def _impl(*args, jaxpr, **params):
     return jaxpr.jaxpr.memoised(key, make)(*args)
 
 
-class ManualMesh:
-    """The mesh of the bodies that are being lowered, as the lowering of collectives needs it."""
-
-    def __init__(self, mesh, symbol: str, positions: np.ndarray, manual: frozenset):
-        self.axis_names, self.symbol, self.positions, self.manual = mesh.axis_names, symbol, positions, manual
-        self.key = (self.axis_names, symbol, manual)
-
-    def __eq__(self, other):
-        return isinstance(other, ManualMesh) and self.key == other.key
-
-    def __hash__(self):
-        return hash(self.key)
-
-    def automatic(self) -> list:
-        """The axes that are left to the compiler."""
-        return [a for a in self.axis_names if a not in self.manual]
-
-
-def _lower(ctx, *operands, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
-    module = ctx.module_context
-    shardings = module.sharding_context
-    mesh = _concrete(mesh, shardings)
-    order = {d.id: i for i, d in enumerate(shardings.spots.devices)}
-    positions = np.array([order[d.id] for d in mesh.devices.flat]).reshape(mesh.devices.shape)
-    outer = module.manual_mesh
-    manual = manual_axes | (outer.manual if outer is not None else frozenset())
-    if not shardings.partitioned:
-        module.manual_mesh = ManualMesh(mesh, "", positions, manual)
-        try:
-            return ctx.inline(jaxpr, operands)
-        finally:
-            module.manual_mesh = outer
-    inner = ManualMesh(mesh, shardings.mesh_symbol(mesh), positions, manual)
-    mlir = lowering.mlir
-
-    def build(body, *arguments):
-        module.manual_mesh = inner
-        try:
-            return body.inline(jaxpr, list(arguments))
-        finally:
-            module.manual_mesh = outer
-
-    def attribute(specs, types):
-        return mlir.attribute(f"#sdy.sharding_per_value<[{', '.join(map(inner_sharding, specs, types))}]>")
-
-    def inner_sharding(spec, aval):
-        rank = keys.physical(aval).ndim
-        return sharding_text(inner, spec, rank)
-
-    axes = [a for a in mesh.axis_names if a in manual_axes]
-    return manual_computation(ctx, operands, jaxpr.in_avals, build, ctx.avals_out, attribute(in_specs, jaxpr.in_avals),
-                              attribute(out_specs, jaxpr.out_avals), axes)
-
-
-def _concrete(mesh, shardings):
-    """The devices behind a mesh that only has a shape: those of the program's arguments."""
-    if hasattr(mesh, "devices"):
-        return mesh
-    found = shardings.spots.mesh
-    if found is None or tuple(found.shape.items()) != tuple(mesh.shape.items()):
-        raise ValueError(f"a shard_map over {mesh} has no devices to run on: call it on arrays that are spread over a mesh of "
-                         f"this shape, or set one with `with set_mesh(mesh):`.")
-    return found
-
-
-def sharding_text(manual: ManualMesh, spec, rank: int) -> str:
-    """A sharding over the manual axes; where others remain, the compiler may split dimensions further."""
-    free = ["?"] if manual.automatic() else []
-    dims = []
-    for p in [*spec, *[None] * (rank - len(spec))]:
-        dims.append("{" + ", ".join([f'"{axis}"' for axis in axes_of(p)] + free) + "}")
-    return f"<@{manual.symbol}, [{', '.join(dims)}]>"
-
-
-def manual_computation(ctx, operands, in_avals, build, types, in_shardings, out_shardings, axes) -> list:
-    """`sdy.manual_computation`; `build(ctx, *parts)` writes the body."""
-    mlir = lowering.mlir
-    names = ", ".join(f'"{a}"' for a in axes)
-    operation = ctx.op("sdy.manual_computation", operands, types, regions=1, in_shardings=in_shardings,
-                       out_shardings=out_shardings, manual_axes=mlir.attribute(f"#sdy<manual_axes{{{names}}}>"))
-    block_types = [mlir.type_of(aval) for aval in in_avals]
-    block = operation.regions[0].blocks.append(*block_types, arg_locs=[ctx.loc] * len(block_types))
-    with mlir.ir.InsertionPoint(block):
-        body = type(ctx)(type(ctx.body)(ctx.module_context), ctx._invars, ctx._outvars, ctx.loc, ctx.primitive, ctx.site)
-        mlir.create("sdy.return", operands=list(build(body, *block.arguments)), loc=ctx.loc)
-    return list(operation.results)
-
-
 shard_map_p = Primitive(
-    "shard_map", multiple_results=True, memoise=False, abstract=_abstract, lower=_lower, jvp=_jvp, transpose=_transpose,
+    "shard_map", multiple_results=True, memoise=False, abstract=_abstract, lower=lower_body, jvp=_jvp, transpose=_transpose,
     linearize=_linearize, dce=_dce, impl=_impl, effects=lambda *_, jaxpr, **params: jaxpr.effects)
 shard_map_p.batch_with_axis = _batch
