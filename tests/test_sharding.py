@@ -57,6 +57,23 @@ def test_shardings_asked_for(mesh):
         assert xf.jit(lambda x: xf.lax.with_sharding_constraint(x, P("x")))(A).tolist() == A.tolist()
 
 
+def test_a_function_follows_the_mesh_in_force(mesh):
+    """The same call under another mesh is another program; outside of them C++ goes on with the first one it made."""
+    split = xf.jit(lambda x: xf.lax.with_sharding_constraint(x * 2, P("x")))
+    calls = []
+    other = xf.make_mesh((2, 4), ("x", "y"))
+    for each in (mesh, other, mesh):
+        with each:
+            out = split(A)
+        assert out.sharding.is_equivalent_to(NamedSharding(each, P("x")), 2) and out.tolist() == (2 * A).tolist()
+    plain = xf.jit(lambda x: calls.append(1) or x + 1)
+    plain(A)
+    with mesh:
+        assert plain(A).tolist() == (A + 1).tolist()
+    plain(A)
+    assert len(calls) == 2  # traced once for each context
+
+
 def test_data_parallel_training_equals_training_on_one_device(mesh):
     def loss(w, x, y):
         return xnp.mean((xnp.tanh(x @ w) - y) ** 2)

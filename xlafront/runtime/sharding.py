@@ -9,18 +9,19 @@ from __future__ import annotations
 import enum
 import itertools
 import math
-import threading
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from xlafront.runtime.jaxlib_compat import (
+    Config,
     DeviceList,
     HloSharding,
     NamedSharding,
     OpShardingType,
     Sharding,
     SingleDeviceSharding,
+    _jax,
     prime,
     serve,
 )
@@ -239,8 +240,19 @@ class Mesh:
         return Mesh, (self.devices, self.axis_names, self.axis_types)
 
 
-class _Active(threading.local):
-    mesh: Mesh | None = None
+_unset = _jax.config.unset
+# C++ keeps it by thread, and has it in the key of each call: what a function does may depend on it.
+_active_mesh = Config("active_mesh", None, include_in_jit_key=True)
+
+
+class _Active:
+    @property
+    def mesh(self) -> Mesh | None:
+        return _active_mesh.value
+
+    @mesh.setter
+    def mesh(self, mesh: Mesh | None) -> None:
+        _active_mesh.set_local(_unset if mesh is None else mesh)
 
 
 active = _Active()  # the mesh of the enclosing `with mesh:`

@@ -187,7 +187,8 @@ class Jitted:
     def trace(self, call: Call) -> Traced:
         """The program for this signature. Threads that ask at once wait for the one that traces."""
         in_avals = calls.abstract_arguments(self.fun, self.name, self.options.static, call, self.of_library)
-        key = (call.statics, call.in_tree, in_avals, config.trace_context_key(), tracing.thread.axes, active.mesh)
+        key = (call.statics, call.in_tree, in_avals, config.trace_context_key(), tracing.thread.axes,
+               None if self.of_library else active.mesh)
         caches = self.caches
         found = caches.traces.get(key)
         if found is None:
