@@ -94,7 +94,7 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
         return _all_on((backends.client(options.backend).local_devices()[0],), len(leaves), True)
     devices: tuple | None = None
     mesh = None
-    decided_by = ""
+    first = None  # the argument that decides
     known = None  # the device list seen last: one object for all arguments of a mesh
     found: list[Any] = []
     for i, (x, given) in enumerate(zip(leaves, wanted)):
@@ -113,22 +113,30 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
         these = devices if internal is known else tuple(internal)
         known = internal
         if devices is None:
-            devices, decided_by = these, traced.debug_info.arg_names[i] if len(leaves) > 1 else ""
+            devices, first = these, i
         elif these != devices:
-            this = traced.debug_info.arg_names[i]
+            names = traced.debug_info.arg_names
             raise ValueError(
-                f"{name} got arguments on different devices: {decided_by} is on {_ids(devices)}, {this} "
+                f"{name} got arguments on different devices: {names[first]} is on {_ids(devices)}, {names[i]} "
                 f"(shape {tuple(np.shape(x))}) on {_ids(these)}. Move one of them with device_put.")
         if isinstance(sharding, NamedSharding):
             mesh = mesh or sharding.mesh
-            sharding.shard_shape(tracing.aval_of(x).shape if not isinstance(x, avals.ShapeDtypeStruct) else x.shape)
+            try:
+                sharding.shard_shape(tracing.aval_of(x).shape if not isinstance(x, avals.ShapeDtypeStruct) else x.shape)
+            except ValueError as e:
+                raise ValueError(f"{name} got argument {traced.debug_info.arg_names[i]} that does not fit its sharding: "
+                                 f"{e}") from None
     for sharding in _program_shardings(traced, options):
         these = tuple(sharding._internal_device_list)
         if devices is None:
             devices = these
         elif set(these) != set(devices):
-            raise ValueError(f"{name} has arguments on {_ids(devices)}, but a sharding inside it (or of its results) "
-                             f"is over {_ids(these)}.")
+            who = "a sharding inside of it is" if first is None else (
+                f"argument {traced.debug_info.arg_names[first]} (shape {tuple(np.shape(leaves[first]))}) is")
+            over = f"{sharding.mesh} on " if isinstance(sharding, NamedSharding) else ""
+            raise ValueError(f"{name} is over {over}{_ids(these)} (a sharding or shard_map inside of it, or one of its results), "
+                             f"but {who} on {_ids(devices)}. Move it with device_put(x, NamedSharding(mesh, P(...))), or use "
+                             f"one mesh.")
         if isinstance(sharding, NamedSharding):
             mesh = mesh or sharding.mesh
     if devices is None:

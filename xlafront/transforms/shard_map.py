@@ -20,6 +20,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import MeshAxis
 from xlafront.core.zeros import Zero, is_undefined
+from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import PartitionSpec, active, axes_of
 from xlafront.transforms import calls, placement, programs
@@ -197,6 +198,8 @@ class _Call:
         for i, (x, spec) in enumerate(zip(operands, specs)):
             aval = tracing.aval_of(x)
             self.check_spec(spec, aval, lambda i=i: f"argument {self.argument(in_tree, i)}", "in_specs")
+            if type(x) is ArrayImpl and x._committed:
+                self.check_place(x, lambda i=i: self.argument(in_tree, i))
             local.append(_local(aval, spec, self.sizes, self.check))
         with axes_in_scope(self.mesh, self.manual, self.check):
             closed, consts, out_tree = programs.trace_function(self.f, in_tree, local, "shard_map")
@@ -240,6 +243,14 @@ class _Call:
                         f"shard_map of {self.name}: {who()} has shape {aval.shape} and in_specs {spec}, which splits dimension "
                         f"{dimension} of size {n} over {spec[dimension]!r} of {self.mesh}, but {parts} does not divide {n}. "
                         f"Pad the dimension, or split another one.")
+
+    def check_place(self, x, who: Callable[[], str]) -> None:
+        devices = getattr(self.mesh, "_internal_device_list", None)
+        here = x.sharding._internal_device_list
+        if devices is not None and here is not devices and set(here) != set(devices):
+            raise ValueError(f"shard_map of {self.name} is over {self.mesh} on the devices {[d.id for d in devices]}, but "
+                             f"argument {who()} (shape {x.shape}) is on {[d.id for d in here]}. Move it with device_put(x, "
+                             f"NamedSharding(mesh, spec)).")
 
     def check_result(self, spec, aval, who: Callable[[], str]) -> None:
         self.check_spec(spec, aval, who, "out_specs", False)
