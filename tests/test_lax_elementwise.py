@@ -254,7 +254,7 @@ def test_boundary_derivatives():
     assert grad(lax.abs)(0.0) == 1
     assert grad(lambda x: lax.max(x, 0.0))(0.0) == 0.5
     assert grad(lambda x: lax.min(x, 0.0))(0.0) == 0.5
-    assert grad(lambda x: lax.pow(x, 0.0))(0.0) == 0
+    assert np.isnan(grad(lambda x: lax.pow(x, 0.0))(0.0)) and grad(lambda x: x**0)(0.0) == 0
     assert grad(lambda x: lax.pow(0.0, x))(2.0) == 0
     assert grad(lax.sign)(0.5) == 0 and grad(lax.floor)(0.5) == 0
     assert grad(lambda x: lax.select(x > 0, lax.log(x), x))(-1.0) == 1

@@ -5,6 +5,7 @@ An error says what was attempted, on which values, where those came from, and wh
 
 from __future__ import annotations
 
+from xlafront.core.zeros import is_undefined
 from xlafront.runtime.jaxlib_compat import JaxRuntimeError as JaxRuntimeError
 
 
@@ -108,6 +109,9 @@ def short(value) -> str:
 
 def not_an_array(value, user: str, argument: str | None, may_be_static: bool = False) -> TypeError:
     """`may_be_static`: the user can mark the argument of this function as static."""
+    if is_undefined(value):
+        return TypeError(f"the function to transpose is not linear: {user} takes two values that both depend on its arguments. "
+                         f"Transpose in one of them, or linearize the function first (xlafront.linearize).")
     shown = short(value)
     where = f"argument {argument}" if argument else "an argument"
     if not may_be_static and not isinstance(value, (list, tuple)):

@@ -118,7 +118,8 @@ def _abs_derivative(g, ans, x):
 def _sign_derivative(g, ans, x):
     if not _is_complex(x):
         return None
-    size = complex_(abs_(x), constant_like(real_(x), 0))
+    size = abs_(x)
+    size = complex_(where(eq(size, constant_like(size, 0)), constant_like(size, 1), size), constant_like(size, 0))
     turn = imag_(mul(g, conj_(ans, input_dtype=tracing.aval_of(ans).dtype)))
     return mul(div(mul(ans, complex_(turn, constant_like(turn, 0))), size), constant_like(x, 1j))
 
@@ -128,19 +129,14 @@ def _pow_base(g, ans, x, y):
         one = constant_like(y, 1)
         rest = pow_(x, where(eq(y, constant_like(y, 0)), one, sub(y, one)))
         return mul(g, mul(to_dtype(y, tracing.aval_of(x).dtype), rest))
-    # The exponent y - 1 must not make a NaN of 0 ** 0, whose derivative in the base is 0.
-    zero = constant_like(y, 0)
-    rest = where(eq(y, zero), constant_like(x, 0), mul(y, pow_(x, sub(y, constant_like(y, 1)))))
-    return mul(g, rest)
+    return mul(g, mul(y, pow_(x, sub(y, constant_like(y, 1)))))  # NaN at 0 ** 0.0, as in the reference
 
 
 def _pow_exponent(g, ans, x, y):
     if tracing.aval_of(y).dtype.kind in "iu":
         return None
-    zero = constant_like(x, 0)
-    base = where(eq(x, zero), constant_like(x, 1), x)
-    factor = where(eq(x, zero), where(eq(y, constant_like(y, 0)), log_(x), zero), log_(base))
-    return mul(g, mul(factor, ans))
+    base = where(eq(x, constant_like(x, 0)), constant_like(x, 1), x)
+    return mul(g, mul(log_(base), ans))
 
 
 def _share_of_tie(g, ans, x, other):
@@ -154,6 +150,11 @@ def _integer_pow_derivative(g, ans, x, *, y):
         return None
     power = integer_pow_p.bind(x, y=y - 1)
     return mul(g, mul(constant_like(x, y), power))
+
+
+def _no_zeta_derivative(g, ans, x, q):
+    raise NotImplementedError("zeta has no derivative in its first argument, which is no elementary function: hold it constant "
+                              "with lax.stop_gradient. In its second argument it can be differentiated.")
 
 
 def _rem_second(g, ans, x, y):
@@ -204,7 +205,7 @@ UNARY = (
      lambda g, y, x, **_: mul(g, mul(y, sub(constant_like(x, 1), y)))),
     ("sqrt", "stablehlo.sqrt", _INEXACT, lambda g, y, x, **_: div(scale(g, x, 0.5), y)),
     ("rsqrt", "stablehlo.rsqrt", _INEXACT, lambda g, y, x, **_: mul(g, scale(div(y, x), x, -0.5))),
-    ("cbrt", "stablehlo.cbrt", "float", lambda g, y, x, **_: mul(g, scale(reciprocal(square_(y)), x, 1 / 3))),
+    ("cbrt", "stablehlo.cbrt", "float", lambda g, y, x, **_: mul(g, scale(integer_pow_p.bind(y, y=-2), x, 1 / 3))),
     ("square", None, _NUM, lambda g, y, x: mul(g, scale(x, x, 2))),
     ("abs", "stablehlo.abs", "signed float complex", _abs_derivative),
     ("sign", "stablehlo.sign", _NUM, _sign_derivative),
@@ -256,7 +257,7 @@ BINARY = (
     ("nextafter", "chlo.next_after", "float", None, None, None),
     ("polygamma", "chlo.polygamma", "float", None,
      lambda g, z, m, x: mul(g, PRIMITIVES["polygamma"].bind(add(m, constant_like(m, 1)), x)), None),
-    ("zeta", "chlo.zeta", "float", None,
+    ("zeta", "chlo.zeta", "float", _no_zeta_derivative,
      lambda g, z, x, q: mul(g, mul(neg(x), PRIMITIVES["zeta"].bind(add(x, constant_like(x, 1)), q))), None),
     ("and", "stablehlo.and", "int bool", None, None, None),
     ("or", "stablehlo.or", "int bool", None, None, None),

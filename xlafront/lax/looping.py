@@ -274,14 +274,21 @@ def fori_loop(lower, upper, body_fun: Callable, init_val: Any, *, unroll: int | 
     if None not in values:
         start, stop = values
         length = max(stop - start, 0)
-        step = _CountedBody(body_fun, common, False)
-        (_, result), _ = scan(step, (np.asarray(start, common)[()], init_val), None, length,
+        # The counter is weakly typed, as the numbers are, where the default type of integers holds them.
+        counter = start if _fits(start, stop) else np.asarray(start, common)[()]
+        (_, result), _ = scan(_CountedBody(body_fun, False), (counter, init_val), None, length,
                               unroll=1 if unroll is None else unroll)
         return result
     if unroll is not None and unroll is not False:
         raise ValueError("fori_loop can unroll only when its bounds are known numbers, not traced values.")
-    lower, upper = (np.asarray(x, common)[()] if isinstance(x, int) else x for x in (lower, upper))
-    return while_loop(_below, _CountedBody(body_fun, common, True), (lower, upper, init_val))[2]
+    if not (first.weak_type and last.weak_type):
+        lower, upper = (np.asarray(x, common)[()] if isinstance(x, int) else x for x in (lower, upper))
+    return while_loop(_below, _CountedBody(body_fun, True), (lower, upper, init_val))[2]
+
+
+def _fits(*numbers: int) -> bool:
+    limits = np.iinfo(dtypes.default_dtype(int))
+    return limits.min <= min(numbers) and max(numbers) <= limits.max
 
 
 def _converted(x, dtype):
@@ -304,14 +311,14 @@ def _below(state):
 
 
 class _CountedBody(DerivedFunction):
-    """The body of `fori_loop` as one of `scan` or of `while_loop`; its key is `(dtype of the counter, dynamic)`."""
+    """The body of `fori_loop` as one of `scan` or of `while_loop`; its key is `(dynamic,)`."""
 
     __slots__ = ()
 
     def __call__(self, state, _=None):
         i, *upper, value = state
-        dtype, dynamic = self.key
-        following = i + dtype.type(1)
+        [dynamic] = self.key
+        following = i + 1
         if dynamic:
             return (following, *upper, self.f(i, value))
         return (following, self.f(i, value)), None

@@ -492,7 +492,7 @@ def _length(name, xs, leaves, length) -> int:
 def _carry_tree(name, out_tree):
     """The tree of the carry in `(carry, y)`."""
     children = out_tree.children()
-    if len(children) != 2 or out_tree.node_data() is None or out_tree.node_data()[0] is not tuple:
+    if len(children) != 2 or out_tree.node_data() is None or out_tree.node_data()[0] not in (tuple, list):
         raise TypeError(f"scan takes a function that returns a pair (carry, y), but {name} returned a pytree {out_tree}. "
                         f"Return (carry, None) when there is nothing to collect.")
     return children[0]
@@ -520,24 +520,25 @@ def trace_carry(f, in_tree, carry, others, carry_tree_of, init, init_tree, who):
     if lines:
         raise TypeError(f"{who} must return a carry of the type that it is given, but {'; '.join(lines)}. Convert one of them "
                         f"with astype, or start with an array of the right type.")
-    count = len(types)
-    program = with_weak_types(program, [*types, *[None] * (len(program.out_avals) - count)])
+    # (weak types may differ: what leaves the loop is as weakly typed as the body's results)
+    wanted = [a.update(weak_type=b.weak_type) for a, b in zip(types, found)]
+    program = with_weak_types(program, [*wanted, *[None] * (len(program.out_avals) - len(types))])
     return program, consts, out_tree, carry
 
 
 def _promoted(x, given, found):
     """An initial value in the type that the body wants, where it was weakly typed or the same on all devices."""
-    from xlafront.core.dtypes import promote_types
+    from xlafront.core.dtypes import promote_pair
     from xlafront.lax.elementwise import convert_element_type_p
 
     if not found.vma <= given.vma:
         from xlafront.transforms.programs import vary
 
         return vary(x, found.vma)
-    if not given.weak_type or given.shape != found.shape or given == found:
+    if not given.weak_type or given.shape != found.shape or given.dtype == found.dtype:
         return x
-    if given.dtype == found.dtype or promote_types(given.dtype, found.dtype) == found.dtype:
-        return convert_element_type_p.bind(x, new_dtype=found.dtype, weak_type=found.weak_type, sharding=None)
+    if promote_pair(given.dtype, True, found.dtype, found.weak_type)[0] == found.dtype:
+        return convert_element_type_p.bind(x, new_dtype=found.dtype, weak_type=False, sharding=None)
     return x
 
 

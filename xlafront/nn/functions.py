@@ -30,6 +30,20 @@ relu_p = elementwise("relu", _relu_lower, "int float bool", derivatives=(
         PRIMITIVES["gt"].bind(x, tracing.aval_of(x).dtype.type(0)), tracing.aval_of(g).dtype.type(0), g),))
 
 
+def _relu6_lower(ctx, x):
+    zero, six = [ctx.constant(np.asarray(v).astype(ctx.aval_out.dtype), ctx.aval_out.shape) for v in (0, 6)]
+    return ctx.op("stablehlo.minimum", [ctx.op("stablehlo.maximum", [x, zero]), six])
+
+
+def _relu6_derivative(g, y, x):
+    of = tracing.aval_of(x).dtype.type
+    inside = PRIMITIVES["and"].bind(PRIMITIVES["gt"].bind(x, of(0)), PRIMITIVES["lt"].bind(x, of(6)))
+    return PRIMITIVES["select_n"].bind(inside, tracing.aval_of(g).dtype.type(0), g)
+
+
+relu6_p = elementwise("relu6", _relu6_lower, "float", derivatives=(_relu6_derivative,))
+
+
 @_activation
 def identity(x):
     """The array itself."""
@@ -47,8 +61,8 @@ def relu(x):
 @_activation
 def relu6(x):
     """`min(max(x, 0), 6)`."""
-    x = xnp.asarray(x) * 1.0
-    return xnp.where((x > 0) & (x < 6) | xnp.isnan(x), x, xnp.where(x >= 6, 6.0, 0.0))
+    [x] = promote_args("relu6", x)
+    return relu6_p.bind(x if dtypes.is_inexact(tracing.aval_of(x).dtype) else x * 1.0)
 
 
 @_activation

@@ -165,7 +165,8 @@ def _quantile(a, q, axes, keepdims, method):
     half, one = d.type(0.5), d.type(1)
     if method == "linear":
         result = add(mul(below, sub(one, w)), mul(above, w))
-        result = where(ELEMENTWISE["eq"].bind(below, above), below, result)
+        infinite = ELEMENTWISE["not"].bind(ELEMENTWISE["is_finite"].bind(below))
+        result = where(ELEMENTWISE["and"].bind(infinite, ELEMENTWISE["eq"].bind(below, above)), below, result)
     elif method == "midpoint":
         result = mul(add(below, above), half)
     elif method == "nearest":

@@ -541,18 +541,19 @@ _scaled("rad2deg", 180 / np.pi, "Radians to degrees.")
 _scaled("degrees", 180 / np.pi, "Radians to degrees.")
 
 
-def _ignoring_nan(name, primitive):
+def _ignoring_nan(name, primitive, compare):
     def function(x1, x2, /):
         x, y = promote_args(name, x1, x2)
         if not dtypes.is_inexact(tracing.aval_of(x).dtype):
             return primitive.bind(x, y)
-        return where(lax.ne(x, x), y, where(lax.ne(y, y), x, primitive.bind(x, y)))
+        # Selected rather than computed: of two equal operands the second has the derivative.
+        return where(PRIMITIVES["or"].bind(compare(x, y), lax.ne(y, y)), x, y)
 
     return public(name, function, f"Elementwise `{name}`: the other operand where one is NaN.")
 
 
-_ignoring_nan("fmax", PRIMITIVES["max"])
-_ignoring_nan("fmin", PRIMITIVES["min"])
+_ignoring_nan("fmax", PRIMITIVES["max"], INLINE["greater"])
+_ignoring_nan("fmin", PRIMITIVES["min"], INLINE["less"])
 
 
 @_define

@@ -39,7 +39,7 @@ class _Flat:
     def __call__(self, *leaves):
         result = self.fun(*self.in_tree.unflatten(leaves), **self.kwargs)
         if self.has_aux:
-            if not isinstance(result, tuple) or len(result) != 2:
+            if not isinstance(result, (tuple, list)) or len(result) != 2:
                 raise TypeError(f"with has_aux, {calls.function_name(self.fun)} must return a pair of the result and "
                                 f"auxiliary data, got {type(result).__name__}.")
             result, self.aux = result
@@ -76,8 +76,26 @@ def _array(x):
     return put_leaf(x, None)
 
 
-def _as_gradients(program, cotangents) -> list[Any]:
-    return [_array(ct) for ct in pull_back(program, cotangents)]
+def _as_derivatives(tangents, values) -> list[Any]:
+    """Derivatives as arrays; those of weakly typed values weakly typed."""
+    return [_weak_as(_array(instantiate(t)), aval) for t, aval in zip(tangents, values)]
+
+
+def _weak_as(x, aval):
+    """A tangent or cotangent as weakly typed as what it belongs to."""
+    if not aval.weak_type or getattr(x, "dtype", None) == dtypes.float0 or tracing.aval_of(x).weak_type:
+        return x
+    from xlafront.lax.elementwise import convert_element_type_p
+
+    return convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=True, sharding=None)
+
+
+def _with_dtype(x, aval):
+    """The type of a tangent or cotangent that a user gave, and the value, for a number with the dtype it belongs to."""
+    given = tracing.aval_of(x)
+    if type(x) in dtypes.python_scalar_dtypes and given.dtype == aval.dtype:
+        return given, x if aval.weak_type else np.asarray(x).astype(aval.dtype)[()]
+    return given, x
 
 
 # Forward mode
@@ -102,32 +120,30 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
         raise TypeError(f"jvp needs tangents with the structure of the primals: "
                         f"{tree.first_difference(tuple(primals), tuple(tangents))}")
     directions = tree.leaves(tuple(tangents))
-    checked = [_tangent(p, t, lambda i=i: tree.path_of(tuple(primals), i)) for i, (p, t) in enumerate(zip(values, directions))]
+    checked = [_tangent(tracing.aval_of(p), t, lambda i=i: tree.path_of(tuple(primals), i))
+               for i, (p, t) in enumerate(zip(values, directions))]
     flat = _Flat(fun, in_tree, has_aux)
     results, out_tangents = jvp_flat(flat, values, checked)
     out = (flat.out_tree.unflatten([_array(x) for x in results]),
-           flat.out_tree.unflatten([_array(instantiate(t)) for t in out_tangents]))
+           flat.out_tree.unflatten(_as_derivatives(out_tangents, map(tracing.aval_of, results))))
     return (*out, _strip(flat.aux)) if has_aux else out
 
 
-def _tangent(primal, tangent, path: Callable[[], str]):
-    """A tangent that fits its primal; `Zero` for integers."""
-    aval = tracing.aval_of(primal)
+def _tangent(aval, tangent, path: Callable[[], str]):
+    """A tangent that fits a primal of this type; `Zero` for integers."""
     expected = aval.to_tangent_aval()
     if isinstance(tangent, np.ndarray) and tangent.dtype == dtypes.float0:
         given_dtype, given_shape = dtypes.float0, tangent.shape
     else:
-        given = tracing.aval_of(tangent)
+        given, tangent = _with_dtype(tangent, expected)
         given_dtype, given_shape = given.dtype, given.shape
-        if type(tangent) in dtypes.python_scalar_dtypes and expected.dtype != dtypes.float0:
-            tangent, given_dtype = np.asarray(tangent).astype(expected.dtype)[()], expected.dtype
     if given_shape != expected.shape:
         raise ValueError(f"a tangent must have the shape of its primal: argument {path()} has shape {expected.shape}, its "
                          f"tangent {given_shape}.")
     if given_dtype != expected.dtype:
         raise TypeError(f"a tangent must have the dtype of its primal (float0 for integers): argument {path()} is {aval}, its "
                         f"tangent has dtype {given_dtype}, which should be {expected.dtype}.")
-    return Zero(expected) if expected.dtype == dtypes.float0 else tangent
+    return Zero(expected) if expected.dtype == dtypes.float0 else _weak_as(tangent, expected)
 
 
 @boundary
@@ -143,18 +159,8 @@ def linearize(fun: Callable, *primals, has_aux: bool = False):
     in_tree = tree.structure(primals)
     flat = _Flat(fun, in_tree, has_aux)
     results, program = linearize_flat(flat, values, [True] * len(values))
-    out_tree = flat.out_tree
-
-    @boundary
-    def derivative(*tangents):
-        if tree.structure(tangents) != in_tree:
-            raise TypeError(f"the linear function takes tangents with the structure of the primals: "
-                            f"{tree.first_difference(primals, tangents)}")
-        pairs = enumerate(zip(values, tree.leaves(tangents)))
-        checked = [_tangent(p, t, lambda i=i: tree.path_of(primals, i)) for i, (p, t) in pairs]
-        return out_tree.unflatten([_array(instantiate(t)) for t in program.apply(checked)])
-
-    out = out_tree.unflatten([_array(x) for x in results])
+    derivative = _Derivative(program, in_tree, flat.out_tree, calls.function_name(fun))
+    out = flat.out_tree.unflatten([_array(x) for x in results])
     return (out, derivative, _strip(flat.aux)) if has_aux else (out, derivative)
 
 
@@ -179,13 +185,35 @@ def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes=()):
     return (out, pullback, _strip(flat.aux)) if has_aux else (out, pullback)
 
 
-class _Pullback:
-    """What `vjp` returns: maps a cotangent of the result to those of the arguments. A pytree of its residuals."""
+class _AtAPoint:
+    """The derivative of a function at a point, with the structures of arguments and results. A pytree of its residuals."""
 
     __slots__ = ("program", "in_tree", "out_tree", "name")
 
     def __init__(self, program, in_tree, out_tree, name):
         self.program, self.in_tree, self.out_tree, self.name = program, in_tree, out_tree, name
+
+
+class _Derivative(_AtAPoint):
+    """What `linearize` returns: maps tangents of the arguments to that of the result."""
+
+    __slots__ = ()
+
+    @boundary
+    def __call__(self, *tangents):
+        leaves, structure = tree.flatten(tangents)
+        if structure != self.in_tree:
+            raise TypeError(f"the derivative of {self.name} takes tangents with the structure of the arguments, "
+                            f"{self.in_tree}; it was given {structure}.")
+        checked = [_tangent(aval, t, lambda i=i: tree.path_of(tangents, i))
+                   for i, (aval, t) in enumerate(zip(self.program.in_avals, leaves))]
+        return self.out_tree.unflatten(_as_derivatives(self.program.apply(checked), self.program.out_avals))
+
+
+class _Pullback(_AtAPoint):
+    """What `vjp` returns: maps a cotangent of the result to those of the arguments."""
+
+    __slots__ = ()
 
     @boundary
     def __call__(self, cotangent):
@@ -196,31 +224,36 @@ class _Pullback:
         checked = []
         for i, (ct, aval) in enumerate(zip(leaves, self.program.out_avals)):
             checked.append(_cotangent(ct, aval, self.name, lambda i=i: tree.path_of(cotangent, i)))
-        return self.in_tree.unflatten(_as_gradients(self.program, checked))
+        return self.in_tree.unflatten([_array(ct) for ct in pull_back(self.program, checked)])
 
 
-def _cotangent(ct, aval, name, path):
+def _cotangent(ct, aval, name, path, error: type[Exception] = ValueError):
     if aval.dtype == dtypes.float0:
         return Zero(aval)
-    given = tracing.aval_of(ct)
-    if given.shape != aval.shape or given.dtype != aval.dtype and type(ct) not in dtypes.python_scalar_dtypes:
-        raise ValueError(f"the cotangent given to the vjp of {name} must have the type of its result: result{path()} is "
-                         f"{aval}, the cotangent {given}.")
-    return np.asarray(ct).astype(aval.dtype)[()] if type(ct) in dtypes.python_scalar_dtypes else ct
+    given, ct = _with_dtype(ct, aval)
+    if given.shape != aval.shape or given.dtype != aval.dtype:
+        raise error(f"the cotangent given to the vjp of {name} must have the type of its result: result{path()} is "
+                    f"{aval}, the cotangent {given}.")
+    return ct
 
 
-def _unflatten_pullback(static, consts):
-    from xlafront.transforms.ad_core import LinearProgram
+def _register(kind: type[_AtAPoint]) -> None:
+    def flatten(f):
+        program = f.program
+        fixed = _Fixed((program.inputs, program.outputs, program.in_avals, program.out_avals))
+        return tuple(program.consts), (program.jaxpr, fixed, f.in_tree, f.out_tree, f.name)
 
-    jaxpr, rest, in_tree, out_tree, name = static
-    return _Pullback(LinearProgram(jaxpr, list(consts), *rest), in_tree, out_tree, name)
+    def unflatten(static, consts):
+        from xlafront.transforms.ad_core import LinearProgram
+
+        jaxpr, rest, in_tree, out_tree, name = static
+        return kind(LinearProgram(jaxpr, list(consts), *rest), in_tree, out_tree, name)
+
+    tree.register_pytree_node(kind, flatten, unflatten)
 
 
-tree.register_pytree_node(
-    _Pullback,
-    lambda f: (tuple(f.program.consts), (f.program.jaxpr, _Fixed((
-        f.program.inputs, f.program.outputs, f.program.in_avals, f.program.out_avals)), f.in_tree, f.out_tree, f.name)),
-    _unflatten_pullback)
+_register(_Derivative)
+_register(_Pullback)
 
 
 class _Fixed(tuple):
@@ -279,12 +312,18 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
         value = flat.out_tree.unflatten([_array(x) for x in results])
         _check_scalar(name, value, results, flat.out_tree, holomorphic)
         aval = tracing.aval_of(results[0])
-        gradient = flat.in_tree.unflatten(_as_gradients(program, [aval.dtype.type(1)]))
+        gradient = flat.in_tree.unflatten([_array(ct) for ct in pull_back(program, [_one(aval)])])
         if isinstance(argnums, int) or hasattr(argnums, "__index__"):
             gradient = gradient[0]
         return ((value, _strip(flat.aux)) if has_aux else value), gradient
 
     return _dressed(with_gradient, fun, "value_and_grad")
+
+
+def _one(aval):
+    """The cotangent of a scalar itself, as weakly typed as the scalar."""
+    one = aval.dtype.type(1)
+    return one.item() if aval.weak_type and aval.dtype in map(dtypes.default_dtype, (float, complex)) else one
 
 
 def fwd_and_bwd(fun: Callable, argnums: int | Sequence[int], has_aux: bool = False, jitted: bool = True
@@ -346,8 +385,9 @@ def _positions(transform: str, name: str, chosen, args) -> list[int]:
     found = []
     for i in chosen:
         if not -len(args) <= i < len(args):
-            raise TypeError(f"{transform} is to differentiate {name} in positional argument {i} (argnums), but it was called "
-                             f"with {len(args)} positional argument(s). Pass the argument by position.")
+            error = TypeError if i >= 0 and transform == "grad" else ValueError
+            raise error(f"{transform} is to differentiate {name} in positional argument {i} (argnums), but it was called "
+                        f"with {len(args)} positional argument(s). Pass the argument by position.")
         found.append(i % len(args))
     return found
 
@@ -466,12 +506,15 @@ def _jacobian(transform, fun, argnums, has_aux, holomorphic, allow_int):
             for i, aval in enumerate(out_avals):
                 def row(ct, i=i):
                     cts = [ct if k == i else zeros_array(a) for k, a in enumerate(out_avals)]
-                    return [instantiate(x) for x in program.transpose(cts)]
+                    return [None if x.aval.dtype == dtypes.float0 else instantiate(x) for x in program.transpose(cts)]
 
                 rows = vmap(row)(_basis(aval))
                 for j, block in enumerate(rows):
-                    blocks[i][j] = block.reshape((*aval.shape, *in_avals[j].shape)) if hasattr(
-                        block, "reshape") else block
+                    shape = (*aval.shape, *in_avals[j].shape)
+                    if block is None:  # integers
+                        blocks[i][j] = zeros_array(tracing.aval_of(values[j]).update(shape=shape))
+                    else:
+                        blocks[i][j] = block.reshape(shape)
         single = hasattr(argnums, "__index__")
         nested = [in_tree.unflatten(row) for row in blocks]
         result = flat.out_tree.unflatten([row[0] if single else row for row in nested])
@@ -495,7 +538,8 @@ def linear_transpose(fun: Callable, *primals, reduce_axes=()) -> Callable:
     from xlafront.transforms.ad_core import _known_part, backward_pass
 
     leaves, in_tree = tree.flatten(primals)
-    in_avals = [avals.ShapedArray(x.shape, x.dtype) if hasattr(x, "shape") else tracing.aval_of(x) for x in leaves]
+    in_avals = [avals.ShapedArray(x.shape, x.dtype, bool(getattr(x, "weak_type", False))) if hasattr(x, "shape")
+                else tracing.aval_of(x) for x in leaves]
     flat = _Flat(fun, in_tree)
     jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals)
     out_tree = flat.out_tree
@@ -507,9 +551,9 @@ def linear_transpose(fun: Callable, *primals, reduce_axes=()) -> Callable:
         cts, structure = tree.flatten(cotangent)
         if structure != out_tree:
             raise TypeError(f"the cotangent must have the structure of the result, {out_tree}; it has {structure}.")
-        checked = [_cotangent(ct, v.aval, calls.function_name(fun), lambda i=i: tree.path_of(cotangent, i))
-                   for i, (ct, v) in enumerate(zip(cts, known.outvars))]
-        return in_tree.unflatten([instantiate(ct) for ct in backward_pass(known, values, checked)])
+        checked = [_cotangent(ct, v.aval, calls.function_name(fun), lambda i=i: tree.path_of(cotangent, i),
+                              TypeError) for i, (ct, v) in enumerate(zip(cts, known.outvars))]
+        return in_tree.unflatten(_as_derivatives(backward_pass(known, values, checked), in_avals))
 
     return transposed
 

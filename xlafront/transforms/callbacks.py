@@ -71,8 +71,8 @@ class FlatCallback:
     def __call__(self, *leaves):
         args, kwargs = self.in_tree.unflatten(leaves)
         returned = self.function(*args, **kwargs)
-        results, structure = tree.flatten(tuple(returned) if type(returned) is list else returned)
-        if structure != self.out_tree:
+        results, structure = tree.flatten(returned)
+        if len(results) != self.out_tree.num_leaves:  # any tree of as many arrays will do
             raise ValueError(f"{calls.function_name(self.function)}, which {self.user} called, must return what "
                              f"result_shape_dtypes says, {self.out_tree}; it returned {structure}.")
         return results

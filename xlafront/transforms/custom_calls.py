@@ -349,7 +349,10 @@ def type_text(aval) -> str:
 
 
 def as_array(x):
-    """What a rule gets outside of compiled code: an array even where a NumPy scalar would do."""
+    """What functions and rules get in place of numbers and NumPy's arrays: something with a shape, a dtype and a weak type."""
+    kind = type(x)
+    if kind is float or kind is complex:
+        return put_leaf(x, None)
     if tracing.thread.trace is tracing.eval_trace and isinstance(x, (np.generic, np.ndarray)) and x.dtype != dtypes.float0:
         return put_leaf(x, None)
     return x

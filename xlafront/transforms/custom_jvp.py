@@ -52,13 +52,16 @@ class SymbolicZero:
 
 
 def zero_from_primal(val, symbolic_zeros: bool = False):
-    """The zero tangent of a value: an array of zeros (of dtype float0 for integers), or a `SymbolicZero`.
+    """The zero tangent of a value, or of each leaf of a tree: zeros (of dtype float0 for integers), or `SymbolicZero`s.
 
     >>> zero_from_primal(xnp.ones(2))
     Array([0., 0.], dtype=float32)
     """
-    zero = SymbolicZero.from_primal_value(val)
-    return zero if symbolic_zeros else zeros_array(zero.aval)
+    def zero(x):
+        found = SymbolicZero.from_primal_value(x)
+        return found if symbolic_zeros else as_array(zeros_array(found.aval))
+
+    return tree.map(zero, val)
 
 
 class custom_jvp(CustomFunction):
@@ -112,7 +115,7 @@ class custom_jvp(CustomFunction):
             result = self(*primals)
             parts = [rule(t, result, *primals) for rule, t in zip(jvps, tangents) if rule is not None]
             if not parts:
-                return result, tree.map(lambda x: zero_from_primal(x), result)
+                return result, zero_from_primal(result)
             total = parts[0]
             for part in parts[1:]:
                 total = tree.map(add_cotangents, total, part)
@@ -129,7 +132,7 @@ class custom_jvp(CustomFunction):
         nondiff, differentiable = self.divided(args)
         leaves, in_tree = self.operands(differentiable)
         if self.runs_at_once(leaves):
-            result = self.fun(*args)
+            result = self.fun(*self.joined(nondiff, in_tree.unflatten(map(as_array, leaves))))
             calls.check_results(self.fun, result)
             return result
         fixed, nondiff_of = _traced_leaves(nondiff)
@@ -138,7 +141,7 @@ class custom_jvp(CustomFunction):
 
         def fun(*xs):
             return results.of_function(self.fun, self.fun(
-                *self.joined(nondiff_of(xs[:count]), in_tree.unflatten(xs[count:]))))
+                *self.joined(nondiff_of(xs[:count]), in_tree.unflatten(map(as_array, xs[count:])))))
 
         flat_rule = _flat_rule(self, rule, nondiff_of, count, in_tree, results)
         found = custom_jvp_call_p.bind(*fixed, *leaves, fun=fun, jvp=Rule(flat_rule, calls.function_name(rule)),
@@ -174,7 +177,7 @@ def _flat_rule(function: custom_jvp, rule: Callable, nondiff_of, count: int, in_
 
     def flat(primals, tangents):
         try:
-            pair = rule(*nondiff_of(primals[:count]), in_tree.unflatten(primals[count:]),
+            pair = rule(*nondiff_of(primals[:count]), in_tree.unflatten(map(as_array, primals[count:])),
                         in_tree.unflatten([given(t) for t in tangents[count:]]))
         except errors.UnexpectedTracerError as e:
             raise leaked_in_rule(title, e) from e

@@ -111,13 +111,13 @@ class custom_vjp(CustomFunction):
         self._check_nondiff(nondiff)
         leaves, in_tree = self.operands(differentiable)
         if self.runs_at_once(leaves):
-            result = self.fun(*args)
+            result = self.fun(*self.joined(nondiff, in_tree.unflatten(map(as_array, leaves))))
             calls.check_results(self.fun, result)
             return result
         results = Results()
 
         def fun(*xs):
-            return results.of_function(self.fun, self.fun(*self.joined(nondiff, in_tree.unflatten(xs))))
+            return results.of_function(self.fun, self.fun(*self.joined(nondiff, in_tree.unflatten(map(as_array, xs)))))
 
         fwd = _flat_fwd(self, nondiff, in_tree, results)
         found = custom_vjp_call_p.bind(*leaves, fun=fun, fwd=Rule(fwd, calls.function_name(self.fwd)),
@@ -140,7 +140,8 @@ def _flat_fwd(function: custom_vjp, nondiff: tuple, in_tree, results: Results):
     title = f"the custom_vjp forward rule {calls.function_name(fwd)} of {name}"
 
     def flat(primals, perturbed):
-        given = [CustomVJPPrimal(x, p) for x, p in zip(primals, perturbed)] if symbolic else primals
+        arrays = map(as_array, primals)
+        given = [CustomVJPPrimal(x, p) for x, p in zip(arrays, perturbed)] if symbolic else list(arrays)
         try:
             pair = fwd(*function.joined(nondiff, in_tree.unflatten(given)))
         except errors.UnexpectedTracerError as e:
