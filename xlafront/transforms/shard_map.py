@@ -438,7 +438,7 @@ def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, manual_ax
         if dim is None:
             return spec
         entries = [*spec, *[None] * (dim - len(spec))]
-        entries.insert(dim, spread or None)
+        entries.insert(dim, spread[0] if len(spread) == 1 else spread or None)
         return PartitionSpec(*entries)
 
     with axes_in_scope(mesh, manual_axes, check_vma):
