@@ -6,7 +6,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import keys
-from xlafront.runtime.sharding import axes_of
+from xlafront.runtime.sharding import Mesh, axes_of
 
 
 class ManualMesh:
@@ -65,7 +65,7 @@ def lower_body(ctx, *operands, jaxpr, mesh, in_specs, out_specs, manual_axes, ch
 
 def _concrete(mesh, shardings):
     """The devices behind a mesh that only has a shape: those of the program's arguments."""
-    if hasattr(mesh, "devices"):
+    if isinstance(mesh, Mesh):
         return mesh
     found = shardings.spots.mesh
     if found is None or tuple(found.shape.items()) != tuple(mesh.shape.items()):

@@ -135,7 +135,7 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
                 f"argument {traced.debug_info.arg_names[first]} (shape {tuple(np.shape(leaves[first]))}) is")
             over = f"{sharding.mesh} on " if isinstance(sharding, NamedSharding) else ""
             raise ValueError(f"{name} is over {over}{_ids(these)} (a sharding or shard_map inside of it, or one of its "
-                             f"results), but {who} on {_ids(devices)}. Move it with device_put(x, NamedSharding(mesh, P(...))), "
+                             f"results), but {who} on {_ids(devices)}. Move it with device_put(x, NamedSharding(mesh, P(...))) "
                              f"or use one mesh.")
         if isinstance(sharding, NamedSharding):
             mesh = mesh or sharding.mesh

@@ -22,7 +22,7 @@ from xlafront.core.tracing import MeshAxis
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import NamedSharding
-from xlafront.runtime.sharding import PartitionSpec, active, axes_of
+from xlafront.runtime.sharding import Mesh, PartitionSpec, active, axes_of
 from xlafront.transforms import calls, placement, programs
 from xlafront.transforms.jit import jit
 from xlafront.transforms.manual_computation import lower_body
@@ -245,9 +245,10 @@ class _Call:
                         f"Pad the dimension, or split another one.")
 
     def check_place(self, x, who: Callable[[], str]) -> None:
-        devices = getattr(self.mesh, "_internal_device_list", None)
-        here = x.sharding._internal_device_list
-        if devices is not None and here is not devices and set(here) != set(devices):
+        if not isinstance(self.mesh, Mesh):
+            return
+        devices, here = self.mesh._internal_device_list, x.sharding._internal_device_list
+        if here is not devices and set(here) != set(devices):
             raise ValueError(f"shard_map of {self.name} is over {self.mesh} on the devices {[d.id for d in devices]}, but "
                              f"argument {who()} (shape {x.shape}) is on {[d.id for d in here]}. Move it with device_put(x, "
                              f"NamedSharding(mesh, spec)).")
@@ -479,7 +480,7 @@ def _impl(*args, jaxpr, **params):
 
         run.__name__ = run.__qualname__ = f"shard_map_{jaxpr.debug_info.function_name}"
         shardings: Any = placement.UNSPECIFIED
-        if params["manual_axes"] == frozenset(mesh.axis_names) and hasattr(mesh, "devices"):
+        if params["manual_axes"] == frozenset(mesh.axis_names) and isinstance(mesh, Mesh):
             shardings = [NamedSharding(mesh, spec) for spec in outs]
         return jit(run, out_shardings=shardings)
 
