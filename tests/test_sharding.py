@@ -141,8 +141,8 @@ def test_meshes_and_specs(mesh):
         and mesh.axis_names == ("x", "y")
         and mesh == xf.make_mesh((4, 2), ("x", "y"))
     )
-    assert P("x", None) == P("x") and P(("x",)) == P("x") and P("x") != P("y") and hash(P("x", None)) == hash(P("x"))
-    assert repr(mesh) == "Mesh('x': 4, 'y': 2)" and repr(P("x", None)) == "PartitionSpec('x', None)"
+    assert P("x", None) != P("x") and P(("x",)) == P("x") and P("x") != P("y") and hash(P(["x"])) == hash(P("x"))
+    assert "'x': 4, 'y': 2" in str(mesh) and repr(P("x", None)) == "P('x', None)"
     with pytest.raises(ValueError, match="twice"):
         NamedSharding(mesh, P("x", "x"))
     with pytest.raises(ValueError, match="names"):

@@ -1,17 +1,30 @@
-"""How arrays are spread over devices: meshes, partition specs, shardings."""
+"""How arrays are spread over devices: meshes, partition specs, shardings, and types that say how values are split."""
 
 from xlafront.runtime.jaxlib_compat import (
     NamedSharding as NamedSharding,
     Sharding as Sharding,
     SingleDeviceSharding as SingleDeviceSharding,
 )
-from xlafront.runtime.sharding import (
+from xlafront.runtime.meshes import (
+    AbstractDevice as AbstractDevice,
+    AbstractMesh as AbstractMesh,
     AxisType as AxisType,
+    ManualAxisType as ManualAxisType,
     Mesh as Mesh,
     PartitionSpec as PartitionSpec,
 )
+from xlafront.transforms.meshes import (
+    get_abstract_mesh as get_abstract_mesh,
+    get_mesh as get_mesh,
+    set_mesh as set_mesh,
+    use_abstract_mesh as use_abstract_mesh,
+)
 
 
-def make_single_device_sharding(device, *, memory_kind=None) -> SingleDeviceSharding:
-    """The sharding of arrays that lie on one device."""
+def make_single_device_sharding(device, *, memory_kind: str | None = None) -> SingleDeviceSharding:
+    """The sharding of arrays that lie on one device.
+
+    >>> make_single_device_sharding(devices()[0]).num_devices
+    1
+    """
     return SingleDeviceSharding(device, memory_kind=memory_kind)

@@ -13,6 +13,9 @@ import numpy as np
 
 from xlafront.core import dtypes
 from xlafront.runtime import shards
+from xlafront.runtime.jaxlib_compat import NamedSharding
+from xlafront.runtime.layouts import MemorySpace
+from xlafront.runtime.meshes import ManualAxisType, PartitionSpec, active, axes_of
 
 
 class AbstractValue:
@@ -21,6 +24,8 @@ class AbstractValue:
     __slots__ = ()
 
     vma: frozenset = frozenset()  # the manual axes of a mesh over which values differ between devices
+    spread: Any = None  # how the type says that dimensions are split over explicit axes of a mesh: a sharding, or None
+    plain = True  # whether the type says nothing of meshes and memories
 
     def at_least_vspace(self) -> AbstractValue:
         """The type of tangents of values of this type."""
@@ -35,7 +40,7 @@ _interned: dict[tuple, ShapedArray] = {}
 class ShapedArray(AbstractValue):
     """Shape, dtype and weak type of an array; with its sharding and manual axes where those are part of the type."""
 
-    __slots__ = ("shape", "dtype", "weak_type", "ndim", "sharding", "vma", "memory_space", "_tangent", "__weakref__")
+    __slots__ = ("shape", "dtype", "weak_type", "ndim", "spread", "vma", "memory", "plain", "_tangent", "__weakref__")
 
     shape: tuple[Any, ...]
     dtype: Any
@@ -44,6 +49,12 @@ class ShapedArray(AbstractValue):
 
     def __new__(cls, shape, dtype, weak_type=False, *, sharding=None, vma=frozenset(), memory_space=None,
                 manual_axis_type=None):
+        if isinstance(manual_axis_type, ManualAxisType):
+            manual_axis_type = manual_axis_type.varying
+        if memory_space is MemorySpace.Device:
+            memory_space = None
+        if sharding is not None:
+            sharding = explicit_part(sharding, len(shape))
         key = (shape, dtype, weak_type, sharding, vma or manual_axis_type or frozenset(), memory_space)
         try:
             found = _interned.get(key)
@@ -58,8 +69,9 @@ class ShapedArray(AbstractValue):
         aval = _interned.get(key)
         if aval is None:
             aval = object.__new__(cls)
-            aval.shape, aval.dtype, aval.weak_type, aval.sharding, aval.vma, aval.memory_space = key
+            aval.shape, aval.dtype, aval.weak_type, aval.spread, aval.vma, aval.memory = key
             aval.ndim = len(shape)
+            aval.plain = key[3:] == (None, frozenset(), None)
             aval._tangent = None
             # setdefault: two threads may intern the same contents at once and both must get one object.
             aval = _interned.setdefault(key, aval)
@@ -71,11 +83,29 @@ class ShapedArray(AbstractValue):
 
     @property
     def manual_axis_type(self):
-        return self.vma
+        return ManualAxisType(varying=self.vma)
+
+    @property
+    def mat(self) -> ManualAxisType:
+        return ManualAxisType(varying=self.vma)
+
+    @property
+    def memory_space(self) -> MemorySpace:
+        return self.memory or MemorySpace.Device
+
+    @property
+    def sharding(self) -> NamedSharding:
+        """How dimensions are split over the explicit axes of a mesh."""
+        if self.spread is not None:
+            return self.spread
+        return NamedSharding(active.abstract_mesh(), PartitionSpec(*[None] * self.ndim))
 
     def update(self, **changes) -> ShapedArray:
-        fields = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type, "sharding": self.sharding,
-                  "vma": self.vma, "memory_space": self.memory_space}
+        """The type with some of its fields changed; one of another shape is split over no axes."""
+        fields = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type, "sharding": self.spread,
+                  "vma": self.vma, "memory_space": self.memory}
+        if self.spread is not None and changes.get("shape", self.shape) != self.shape:
+            fields["sharding"] = None
         return ShapedArray(**(fields | changes))
 
     def strip_weak_type(self) -> ShapedArray:
@@ -95,7 +125,7 @@ class ShapedArray(AbstractValue):
         return self.shape[0]
 
     def __reduce__(self):
-        return _shaped_array, (self.shape, self.dtype, self.weak_type, self.sharding, self.vma, self.memory_space)
+        return _shaped_array, (self.shape, self.dtype, self.weak_type, self.spread, self.vma, self.memory)
 
     def __deepcopy__(self, memo):
         return self
@@ -106,11 +136,11 @@ class ShapedArray(AbstractValue):
     def str_short(self, short_dtypes=False, mesh_axis_types=False) -> str:
         if short_dtypes:
             return str_short(self)
-        return f"{'~' if self.weak_type else ''}{self.dtype.name}[{_dims(self.shape)}]"
+        return f"{'~' if self.weak_type else ''}{self.dtype.name}{_details(self)}"
 
     def __repr__(self):
         weak = ", weak_type=True" if self.weak_type else ""
-        return f"ShapedArray({self.dtype.name}[{_dims(self.shape)}]{weak})"
+        return f"ShapedArray({self.dtype.name}{_details(self)}{weak})"
 
 
 ShapedArray.__copy__ = lambda self: self
@@ -136,6 +166,37 @@ def _dims(shape) -> str:
     return ",".join(map(str, shape))
 
 
+def _details(aval: ShapedArray) -> str:
+    """`[8@x,4]`: sizes, with the axes that split them, and the memory where it is not the device's own."""
+    memory = f"<{aval.memory.name.lower()}>" if aval.memory is not None else ""
+    if aval.spread is None:
+        return f"{memory}[{_dims(aval.shape)}]"
+    spec = aval.spread.spec
+    dims = [f"{n}" if p is None else f"{n}@({','.join(map(str, p))})" if isinstance(p, tuple) else f"{n}@{p}"
+            for n, p in zip(aval.shape, spec)]
+    unreduced = f"{{U:{','.join(sorted(map(str, spec.unreduced)))}}}" if spec.unreduced else ""
+    return f"{memory}[{','.join(dims)}]{unreduced}"
+
+
+def explicit_part(sharding, rank: int):
+    """What of a sharding belongs to types: the explicit axes of its mesh that it splits dimensions over, or None."""
+    if type(sharding) is not NamedSharding:
+        return None
+    mesh, spec = sharding.mesh.abstract_mesh, sharding.spec
+    explicit = mesh.explicit
+    if not explicit:
+        return None
+    key = (mesh, spec, rank)
+    found = _parts.get(key)
+    if found is None:
+        kept = [tuple(a for a in axes_of(p) if a in explicit) for p in spec.padded(rank)]
+        used = any(kept) or spec.unreduced
+        found = _parts[key] = (NamedSharding(mesh, PartitionSpec(*kept, unreduced=spec.unreduced)) if used else None,)
+    return found[0]
+
+
+_parts: dict[tuple, tuple] = {}
+
 _SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
 
 
@@ -150,7 +211,7 @@ def str_short(aval) -> str:
     """`f32[3,4]`, as programs are printed."""
     if isinstance(aval, ShapedArray):
         varying = f"{{V:{','.join(sorted(map(str, aval.vma)))}}}" if aval.vma else ""
-        return f"{short_dtype(aval.dtype)}[{_dims(aval.shape)}]{varying}"
+        return f"{short_dtype(aval.dtype)}{_details(aval)}{varying}"
     return repr(aval)
 
 

@@ -28,6 +28,8 @@ from xlafront.core.ir import (
 )
 from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.jaxlib_compat import NamedSharding, SingleDeviceSharding
+from xlafront.runtime.layouts import MemorySpace
 
 
 class Trace:
@@ -368,8 +370,30 @@ def _numpy_aval(x) -> ShapedArray:
     return ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True))
 
 
+def _array_aval(x) -> ShapedArray:
+    """An array's own type knows neither explicit axes nor memories: its sharding does."""
+    sharding = x._sharding
+    kind = type(sharding)
+    if kind is NamedSharding:
+        if sharding.mesh.explicit:
+            return x.aval.update(sharding=sharding, memory_space=_memory_of(sharding))
+    elif kind is not SingleDeviceSharding:
+        return x.aval
+    if sharding._memory_kind not in _own_memory:
+        return x.aval.update(memory_space=_memory_of(sharding))
+    return x.aval
+
+
+_own_memory = (None, "device")
+
+
+def _memory_of(sharding) -> MemorySpace | None:
+    return None if sharding._memory_kind in _own_memory else MemorySpace.Host
+
+
 abstractors[np.ndarray] = abstractors[np.generic] = _numpy_aval
-abstractors[Tracer] = abstractors[ArrayImpl] = lambda x: x.aval
+abstractors[Tracer] = lambda x: x.aval
+abstractors[ArrayImpl] = _array_aval
 for _scalar in (bool, int, float, complex):
     abstractors[_scalar] = lambda x, _scalar=_scalar: _scalar_aval(_scalar, x)
 

@@ -66,8 +66,8 @@ def make_mesh(topo: TopologyDescription, mesh_shape: Sequence[int], axis_names: 
     """A mesh over a topology's devices, linked ones next to each other. With `contiguous_submeshes` the devices of each
     process are a block of the mesh, or it is an error.
 
-    >>> make_mesh(get_attached_topology(), (1,), ("data",))
-    Mesh('data': 1)
+    >>> make_mesh(get_attached_topology(), (1,), ("data",)).shape_tuple
+    (('data', 1),)
     """
     mesh = meshes.make_mesh(mesh_shape, axis_names, devices=topo.devices)
     if not contiguous_submeshes or _in_blocks(mesh):

@@ -37,6 +37,7 @@ DeviceList = _jax.DeviceList
 Device = _jax.Device
 Client = _jax.Client
 CompileOptions = _jax.CompileOptions
+PjRtLayout = _jax.PjRtLayout
 PjitFunctionCache = _jax.PjitFunctionCache
 HloSharding = _hlo.HloSharding
 OpSharding = _hlo.OpSharding

@@ -9,6 +9,7 @@ import numpy as np
 
 from xlafront.runtime.arrays import ArrayImpl, put, skip_checks
 from xlafront.runtime.jaxlib_compat import batched_device_put
+from xlafront.runtime.layouts import Format, Layout
 from xlafront.runtime.sharding import single_device
 
 _make_aval: Callable[..., Any]  # (shape, dtype, weak_type=False) -> type; given by core.avals
@@ -231,9 +232,7 @@ def _attach() -> None:
 
 
 def _format_of(array):
-    from xlafront.runtime.sharding import Format
-
-    return Format(array._pjrt_layout, array._sharding)
+    return Format(Layout.from_pjrt_layout(array._pjrt_layout), array._sharding)
 
 
 _attach()

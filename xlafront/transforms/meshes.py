@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from xlafront.core import backends
-from xlafront.runtime.sharding import AxisType, Mesh, active
+from xlafront.core import backends, tracing
+from xlafront.core.tracing import MeshAxis
+from xlafront.runtime.meshes import AbstractMesh, AxisType, Mesh, active
 
 
 def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], axis_types: Sequence[AxisType] | None = None, *,
@@ -17,7 +19,10 @@ def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], axis_types:
 
     >>> mesh = make_mesh((4, 2), ("data", "model"))
     """
-    shape, names = tuple(int(n) for n in axis_shapes), tuple(axis_names)
+    shape = tuple(int(n) for n in axis_shapes)
+    names = (axis_names,) if isinstance(axis_names, str) and len(shape) == 1 else tuple(axis_names)
+    if any(n < 1 for n in shape):
+        raise ValueError(f"the axes of a mesh have at least one device each, got the shape {shape}.")
     if len(shape) != len(names):
         raise ValueError(f"make_mesh needs a name for each axis, got shape {shape} and names {names}.")
     found = list(backends.devices() if devices is None else devices)
@@ -49,16 +54,88 @@ def _in_torus_order(devices: list, shape: tuple[int, ...]) -> list:
 
 
 class set_mesh:
-    """Put a mesh in force: at once, and with `with` until the block ends."""
+    """Put a mesh in force: at once, and with `with` until the block ends.
+
+    Specs without a mesh then refer to it, and arrays that are bound to no device go to its devices.
+
+    >>> with set_mesh(make_mesh((1,), ("data",))):
+    ...     x = device_put(np.ones(4), P("data"))
+    """
 
     def __init__(self, mesh: Mesh):
         if not isinstance(mesh, Mesh):
-            raise TypeError(f"set_mesh takes a Mesh, got {type(mesh).__name__}.")
-        self.saved, active.mesh = active.mesh, mesh
+            raise ValueError(f"set_mesh takes a Mesh, got {type(mesh).__name__}: {mesh!r:.80}. Make one with make_mesh; for an "
+                             f"AbstractMesh there is use_abstract_mesh.")
+        if tracing.is_tracing():
+            raise ValueError("set_mesh was called inside of a function that is being traced. Set the mesh around the call of "
+                             "the function; use_abstract_mesh, auto_axes and explicit_axes work inside.")
+        self.saved = active.mesh, active.abstract
         self.mesh = mesh
+        active.mesh, active.abstract = mesh, None
 
-    def __enter__(self):
+    def __enter__(self) -> Mesh:
         return self.mesh
 
-    def __exit__(self, *exception):
-        active.mesh = self.saved
+    def __exit__(self, *exception) -> None:
+        active.mesh, active.abstract = self.saved
+
+
+class use_abstract_mesh:
+    """With `with`: specs without a mesh refer to this one, whose devices need not be known. Also a decorator.
+
+    >>> with use_abstract_mesh(AbstractMesh((2,), ("data",))):
+    ...     get_abstract_mesh().axis_names
+    ('data',)
+    """
+
+    def __init__(self, mesh: AbstractMesh):
+        if not isinstance(mesh, AbstractMesh):
+            raise ValueError(f"use_abstract_mesh takes an AbstractMesh, got {type(mesh).__name__}: {mesh!r:.80}. A Mesh has "
+                             f"one: mesh.abstract_mesh.")
+        self.mesh = mesh
+        self.saved: list = []
+
+    def __enter__(self) -> AbstractMesh:
+        self.saved.append(active.abstract)
+        active.abstract = self.mesh
+        return self.mesh
+
+    def __exit__(self, *exception) -> None:
+        active.abstract = self.saved.pop()
+
+    def __call__(self, function: Callable) -> Callable:
+        @functools.wraps(function)
+        def inside(*args, **kwargs):
+            with use_abstract_mesh(self.mesh):
+                return function(*args, **kwargs)
+
+        return inside
+
+
+_no_mesh = Mesh(np.empty((), dtype=object), ())
+
+
+def get_mesh() -> Mesh:
+    """The mesh in force, which `set_mesh` put there; an empty one when there is none.
+
+    >>> get_mesh().empty
+    True
+    """
+    if tracing.is_tracing():
+        raise ValueError("get_mesh has no answer inside of a function that is being traced, which may run on any devices. Use "
+                         "get_abstract_mesh there.")
+    return active.mesh or _no_mesh
+
+
+def get_abstract_mesh() -> AbstractMesh:
+    """The mesh in force without its devices; an empty one when there is none.
+
+    >>> get_abstract_mesh().empty
+    True
+    """
+    found = active.abstract_mesh()
+    inside = [axis for axis in tracing.thread.axes if type(axis) is MeshAxis]
+    if inside:  # of a `shard_map`
+        found = inside[-1].mesh.abstract_mesh
+        found = found.update_axis_types({axis[0]: AxisType.Manual for axis in inside if axis[0] in found.axis_names})
+    return found

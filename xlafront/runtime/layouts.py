@@ -1,0 +1,109 @@
+"""In which memory an array lies, and how its elements lie there."""
+
+from __future__ import annotations
+
+import enum
+
+from xlafront.runtime.jaxlib_compat import PjRtLayout, Sharding
+
+
+class MemorySpace(enum.Enum):
+    """The memory of a value: that of its device, or of the host that the device is in. A target of `device_put`."""
+
+    Device = enum.auto()
+    Host = enum.auto()
+    Any = enum.auto()
+
+    def __repr__(self):
+        return f"MemorySpace.{self.name}"
+
+
+class _Auto:
+    def __repr__(self):
+        return "AUTO"
+
+
+class Layout:
+    """The order of dimensions in memory, slowest first, and the tiles that elements are stored in.
+
+    `Layout.AUTO` leaves the choice to the compiler.
+
+    >>> Layout((1, 0)).major_to_minor
+    (1, 0)
+    """
+
+    __slots__ = ("major_to_minor", "tiling", "sub_byte_element_size_in_bits")
+
+    AUTO = _Auto()
+
+    def __init__(self, major_to_minor, tiling=None, sub_byte_element_size_in_bits: int = 0):
+        self.major_to_minor = tuple(major_to_minor)
+        self.tiling = None if tiling is None else tuple(map(tuple, tiling))
+        self.sub_byte_element_size_in_bits = sub_byte_element_size_in_bits
+
+    @staticmethod
+    def from_pjrt_layout(layout: PjRtLayout) -> Layout:
+        """The layout that the runtime reports."""
+        found = layout._xla_layout()
+        return Layout(found.minor_to_major()[::-1], found.tiling(), found.element_size_in_bits())
+
+    def check_compatible_aval(self, aval_shape) -> None:
+        """Raise for arrays of another rank."""
+        if sorted(self.major_to_minor) != list(range(len(aval_shape))):
+            raise ValueError(f"{self} orders {len(self.major_to_minor)} dimensions and cannot be that of an array of shape "
+                             f"{tuple(aval_shape)}: major_to_minor must name each of its {len(aval_shape)} dimensions once.")
+
+    def update(self, **changes) -> Layout:
+        return Layout(**({name: getattr(self, name) for name in self.__slots__} | changes))
+
+    def mode(self) -> str:
+        """The layout as a module asks for it: `{0,1:T(8,128)}`, fastest dimension first."""
+        tiles = "".join(f"({','.join(map(str, tile))})" for tile in self.tiling or ())
+        return f"{{{','.join(map(str, self.major_to_minor[::-1]))}{':T' + tiles if tiles else ''}}}"
+
+    def fits(self, other: Layout) -> bool:
+        """Whether memory laid out as `other` is laid out as this asks; without a tiling, in any."""
+        return self.major_to_minor == other.major_to_minor and (self.tiling is None or self.tiling == other.tiling)
+
+    def _contents(self):
+        return self.major_to_minor, self.tiling, self.sub_byte_element_size_in_bits
+
+    def __eq__(self, other):
+        return isinstance(other, Layout) and self._contents() == other._contents()
+
+    def __hash__(self):
+        return hash(self._contents())
+
+    def __repr__(self):
+        return (f"Layout(major_to_minor={self.major_to_minor}, tiling={self.tiling}, "
+                f"sub_byte_element_size_in_bits={self.sub_byte_element_size_in_bits})")
+
+
+class Format:
+    """How an array lies in memory: the order of its elements on a device, and its sharding.
+
+    >>> Format().layout is None
+    True
+    """
+
+    __slots__ = ("layout", "sharding")
+
+    def __init__(self, layout=None, sharding=None):
+        if not (layout is None or layout is Layout.AUTO or isinstance(layout, Layout)):
+            raise TypeError(f"Format takes a Layout, Layout.AUTO or None, got {type(layout).__name__}: {layout!r}.")
+        if not (sharding is None or isinstance(sharding, Sharding)):
+            raise TypeError(f"Format takes a sharding or None, got {type(sharding).__name__}: {sharding!r}. For one device "
+                            f"write SingleDeviceSharding(device).")
+        if isinstance(layout, Layout) and (sharding is None or not sharding.device_set):
+            raise ValueError(f"Format with {layout} needs a sharding over devices, got {sharding}: layouts differ between "
+                             f"kinds of devices. Give it a NamedSharding or SingleDeviceSharding.")
+        self.layout, self.sharding = layout, sharding
+
+    def __eq__(self, other):
+        return isinstance(other, Format) and self.layout == other.layout and self.sharding == other.sharding
+
+    def __hash__(self):
+        return hash((self.layout, self.sharding))
+
+    def __repr__(self):
+        return f"Format(layout={self.layout}, sharding={self.sharding})"

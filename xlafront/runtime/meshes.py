@@ -1,0 +1,524 @@
+"""Meshes of devices, and how dimensions of arrays are split over their axes."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xlafront.runtime.jaxlib_compat import Config, DeviceList, _jax
+
+
+class AxisType(enum.Enum):
+    """How a mesh axis is handled: by the compiler, by the types of arrays, or by the program itself."""
+
+    Auto = 1
+    Explicit = 2
+    Manual = 3
+
+    def __repr__(self):
+        return self.name
+
+
+class DuplicateSpecError(ValueError):
+    """A spec names a mesh axis twice."""
+
+
+class IndivisibleError(ValueError):
+    """A dimension cannot be cut into as many equal parts as a sharding asks for."""
+
+
+class _Unconstrained:
+    def __repr__(self):
+        return "UNCONSTRAINED"
+
+    def __reduce__(self):
+        return "_unconstrained"
+
+
+_unconstrained = _Unconstrained()
+
+
+def axes_of(partition) -> tuple:
+    """The mesh axes of one entry of a spec."""
+    if partition is None or partition is _unconstrained:
+        return ()
+    return partition if isinstance(partition, tuple) else (partition,)
+
+
+def _entry(partition):
+    if isinstance(partition, (tuple, list)):
+        return None if not partition else partition[0] if len(partition) == 1 else tuple(partition)
+    return partition
+
+
+class PartitionSpec:
+    """For each dimension of an array the mesh axis (or axes) that split it, None, or `UNCONSTRAINED`; the rest are whole.
+
+    `unreduced` are axes over which sums of the parts are still to be made, `reduced` those over which cotangents are.
+
+    >>> P("data", None, ("x", "y"))
+    P('data', None, ('x', 'y'))
+    """
+
+    __slots__ = ("_partitions", "unreduced", "reduced", "_hash")
+
+    UNCONSTRAINED = _unconstrained
+
+    _partitions: tuple
+    unreduced: frozenset
+    reduced: frozenset
+
+    def __init__(self, *partitions, unreduced=frozenset(), reduced=frozenset()):
+        self._partitions = tuple([_entry(p) for p in partitions])
+        for name, axes in (("unreduced", unreduced), ("reduced", reduced)):
+            if not isinstance(axes, (set, frozenset)):
+                raise TypeError(f"{name} of a PartitionSpec must be a set of axis names, got {axes!r}.")
+            if None in axes:
+                raise ValueError(f"{name} of a PartitionSpec cannot contain None: {axes}.")
+        self.unreduced, self.reduced = frozenset(unreduced), frozenset(reduced)
+        both = self.unreduced & self.reduced
+        if both:
+            raise ValueError(f"the axes {sorted(map(str, both))} of a PartitionSpec are both unreduced and reduced.")
+        self._hash = hash((self._partitions, self.unreduced, self.reduced))
+
+    partitions = property(lambda self: self._partitions)
+
+    def __repr__(self):
+        if not (self.unreduced or self.reduced):
+            return f"P{self._partitions!r}"
+        parts = [repr(p) for p in self._partitions]
+        parts += [f"{name}={{{', '.join(map(repr, sorted(axes, key=str)))}}}" for name, axes in (
+            ("unreduced", self.unreduced), ("reduced", self.reduced)) if axes]
+        return f"P({', '.join(parts)})"
+
+    def __reduce__(self):
+        return _make_spec, (self._partitions, self.unreduced, self.reduced)
+
+    def __len__(self):
+        return len(self._partitions)
+
+    def __iter__(self):
+        return iter(self._partitions)
+
+    def __getitem__(self, index):
+        return self._partitions[index]
+
+    def __eq__(self, other):
+        return self is other or (isinstance(other, PartitionSpec) and self._partitions == other._partitions
+                                 and self.unreduced == other.unreduced and self.reduced == other.reduced)
+
+    def __hash__(self):
+        return self._hash
+
+    def __add__(self, other):
+        if isinstance(other, PartitionSpec):
+            return PartitionSpec(*self, *other, unreduced=self.unreduced | other.unreduced,
+                                 reduced=self.reduced | other.reduced)
+        if isinstance(other, tuple):
+            return self.update(partitions=self._partitions + other)
+        return NotImplemented
+
+    def __radd__(self, other):
+        return self.update(partitions=other + self._partitions) if isinstance(other, tuple) else NotImplemented
+
+    def index(self, value) -> int:
+        return self._partitions.index(_entry(value))
+
+    def count(self, value) -> int:
+        return self._partitions.count(_entry(value))
+
+    def update(self, *, partitions=None, unreduced=None, reduced=None) -> PartitionSpec:
+        """The spec with some of its fields changed."""
+        return PartitionSpec(*(self._partitions if partitions is None else partitions),
+                             unreduced=self.unreduced if unreduced is None else unreduced,
+                             reduced=self.reduced if reduced is None else reduced)
+
+    def to_tangent_spec(self) -> PartitionSpec:
+        return self
+
+    def to_ct_spec(self) -> PartitionSpec:
+        """The spec of cotangents: what is unreduced in one is reduced in the other."""
+        return self.update(unreduced=self.reduced, reduced=self.unreduced)
+
+    def to_lo(self) -> PartitionSpec:
+        return self
+
+    def padded(self, rank: int) -> tuple:
+        """One entry for each dimension of an array of this rank."""
+        return self._partitions + (None,) * (rank - len(self._partitions))
+
+
+P = PartitionSpec
+
+
+def _make_spec(partitions, unreduced, reduced) -> PartitionSpec:
+    return PartitionSpec(*partitions, unreduced=unreduced, reduced=reduced)
+
+
+class AbstractDevice:
+    """What is known of the devices of an `AbstractMesh`: their kind, and how many cores each has.
+
+    >>> AbstractDevice("TPU v5e", 1, "tpu")
+    AbstractDevice(device_kind=TPU v5e, num_cores=1, platform=tpu)
+    """
+
+    __slots__ = ("device_kind", "num_cores", "platform")
+
+    def __init__(self, device_kind: str, num_cores: int | None, platform: str):
+        self.device_kind, self.num_cores, self.platform = device_kind, num_cores, platform
+
+    def _contents(self):
+        return self.device_kind, self.num_cores, self.platform
+
+    def __eq__(self, other):
+        return isinstance(other, AbstractDevice) and self._contents() == other._contents()
+
+    def __hash__(self):
+        return hash(self._contents())
+
+    def __repr__(self):
+        return f"AbstractDevice({_device_text(self)})"
+
+    def __reduce__(self):
+        return AbstractDevice, self._contents()
+
+
+def _device_text(device: AbstractDevice) -> str:
+    return f"device_kind={device.device_kind}, num_cores={device.num_cores}, platform={device.platform}"
+
+
+class ManualAxisType:
+    """How a value relates to the manual axes of a mesh: over which it varies, and over which sums are still to be made.
+
+    >>> ManualAxisType(varying=frozenset({"x"})).varying
+    frozenset({'x'})
+    """
+
+    __slots__ = ("varying", "unreduced", "reduced")
+
+    def __init__(self, *, varying=frozenset(), unreduced=frozenset(), reduced=frozenset()):
+        self.varying, self.unreduced, self.reduced = frozenset(varying), frozenset(unreduced), frozenset(reduced)
+        for first, second in (("varying", "unreduced"), ("varying", "reduced"), ("unreduced", "reduced")):
+            both = getattr(self, first) & getattr(self, second)
+            if both:
+                raise ValueError(f"an axis is either {first} or {second}, but {sorted(map(str, both))} are both.")
+
+    @property
+    def empty(self) -> bool:
+        return not (self.varying or self.unreduced or self.reduced)
+
+    @property
+    def vur(self) -> frozenset:
+        return self.varying | self.unreduced | self.reduced
+
+    def invarying(self, mesh) -> frozenset:
+        """The manual axes of a mesh over which the value is the same."""
+        return frozenset(mesh.manual_axes) - self.vur
+
+    def update(self, **changes) -> ManualAxisType:
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return ManualAxisType(**(fields | changes))
+
+    def to_ct_mat(self) -> ManualAxisType:
+        return self.update(unreduced=self.reduced, reduced=self.unreduced)
+
+    def _contents(self):
+        return self.varying, self.unreduced, self.reduced
+
+    def __eq__(self, other):
+        return isinstance(other, ManualAxisType) and self._contents() == other._contents()
+
+    def __hash__(self):
+        return hash(self._contents())
+
+    def __repr__(self):
+        return f"ManualAxisType(varying={self.varying}, unreduced={self.unreduced}, reduced={self.reduced})"
+
+
+class _Axes:
+    """What meshes say of their axes."""
+
+    __slots__ = ()
+
+    axis_names: tuple
+    axis_sizes: tuple
+    axis_types: tuple
+
+    @property
+    def shape(self) -> OrderedDict:
+        return OrderedDict(self.shape_tuple)
+
+    @property
+    def shape_tuple(self) -> tuple:
+        return tuple(zip(self.axis_names, self.axis_sizes))
+
+    def _of_type(self, kind: AxisType) -> tuple:
+        return tuple(n for n, t in zip(self.axis_names, self.axis_types) if t is kind)
+
+    auto_axes = property(lambda self: self._of_type(AxisType.Auto))
+    explicit_axes = property(lambda self: self._of_type(AxisType.Explicit))
+    manual_axes = property(lambda self: self._of_type(AxisType.Manual))
+
+    def _all_of_type(self, kind: AxisType) -> bool:
+        return bool(self.axis_types) and all(t is kind for t in self.axis_types)
+
+    are_all_axes_auto = property(lambda self: self._all_of_type(AxisType.Auto))
+    are_all_axes_explicit = property(lambda self: self._all_of_type(AxisType.Explicit))
+    are_all_axes_manual = property(lambda self: self._all_of_type(AxisType.Manual))
+    empty = property(lambda self: not self.axis_names)
+
+    def _set_axes(self, sizes: tuple, axis_names, axis_types) -> None:
+        names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+        if len(sizes) != len(names):
+            raise ValueError(f"a mesh of shape {tuple(sizes)} needs {len(sizes)} axis names, got {names}.")
+        if len(set(names)) != len(names):
+            raise ValueError(f"the axis names of a mesh must differ, got {names}.")
+        if axis_types is None:
+            axis_types = (AxisType.Auto,) * len(names)
+        kinds = (axis_types,) if isinstance(axis_types, AxisType) else tuple(axis_types)
+        if len(kinds) != len(names) or not all(isinstance(kind, AxisType) for kind in kinds):
+            raise ValueError(f"a mesh needs an AxisType for each of its axes {names}, got {axis_types!r}.")
+        self.axis_names, self.axis_types = names, kinds
+
+    def _text(self) -> str:
+        axes = "".join(f"{name!r}: {size}, " for name, size in self.shape_tuple)
+        return axes or "(), "
+
+
+class AbstractMesh(_Axes):
+    """A mesh without devices: the sizes, names and types of its axes. Programs are traced with it.
+
+    >>> AbstractMesh((4, 2), ("data", "model"))
+    AbstractMesh('data': 4, 'model': 2, axis_types=(Auto, Auto))
+    """
+
+    __slots__ = ("axis_sizes", "axis_names", "axis_types", "abstract_device", "_hash", "size", "explicit", "_single",
+                 "__weakref__")
+
+    _internal_device_list = None
+
+    def __init__(self, axis_sizes: Sequence[int], axis_names, axis_types=None, *,
+                 abstract_device: AbstractDevice | None = None):
+        self.axis_sizes = tuple(axis_sizes)
+        self._set_axes(self.axis_sizes, axis_names, axis_types)
+        self.abstract_device = abstract_device
+        self.size = math.prod(self.axis_sizes) if self.axis_sizes else 0
+        self.explicit = frozenset(self.explicit_axes)
+        self._single = None
+        self._hash = hash((self.axis_sizes, self.axis_names, self.axis_types, abstract_device))
+
+    @property
+    def abstract_mesh(self) -> AbstractMesh:
+        return self
+
+    def update(self, axis_sizes=None, axis_names=None, axis_types=None, **kwargs) -> AbstractMesh:
+        """The mesh with some of its fields changed."""
+        return AbstractMesh(self.axis_sizes if axis_sizes is None else axis_sizes,
+                            self.axis_names if axis_names is None else axis_names,
+                            self.axis_types if axis_types is None else axis_types,
+                            abstract_device=kwargs.get("abstract_device", self.abstract_device))
+
+    def update_axis_types(self, name_to_type: dict) -> AbstractMesh:
+        """The mesh with other types for some axes, by name."""
+        unknown = [name for name in name_to_type if name not in self.axis_names]
+        if unknown:
+            raise KeyError(f"{self} has no axis {unknown[0]!r}; its axes are {self.axis_names}.")
+        return self.update(axis_types=tuple(name_to_type.get(n, t) for n, t in zip(self.axis_names, self.axis_types)))
+
+    def _refuse(name):  # noqa: N805
+        def refuse(self):
+            raise ValueError(f"an AbstractMesh has no devices, and so no {name!r}. Use a Mesh, from make_mesh.")
+
+        return property(refuse)
+
+    devices, device_ids, local_devices = _refuse("devices"), _refuse("device_ids"), _refuse("local_devices")
+    local_mesh, is_multi_process = _refuse("local_mesh"), _refuse("is_multi_process")
+    del _refuse
+
+    def __eq__(self, other):
+        return self is other or (
+            isinstance(other, AbstractMesh) and self._hash == other._hash and self.axis_sizes == other.axis_sizes
+            and self.axis_names == other.axis_names and self.axis_types == other.axis_types
+            and self.abstract_device == other.abstract_device)
+
+    def __hash__(self):
+        return self._hash
+
+    def __repr__(self):
+        device = f", {_device_text(self.abstract_device)}" if self.abstract_device is not None else ""
+        return f"AbstractMesh({self._text()}axis_types={_tuple_text(self.axis_types)}{device})"
+
+    def __reduce__(self):
+        return _make_abstract, (self.axis_sizes, self.axis_names, self.axis_types, self.abstract_device)
+
+
+def _make_abstract(sizes, names, types, device) -> AbstractMesh:
+    return AbstractMesh(sizes, names, types, abstract_device=device)
+
+
+def _tuple_text(items) -> str:
+    return repr(tuple(items))
+
+
+empty_abstract_mesh = AbstractMesh((), ())
+
+
+class Mesh(_Axes):
+    """Devices in a grid whose axes have names.
+
+    >>> mesh = Mesh(np.array(xlafront.devices()[:1]).reshape(1, 1), ("data", "model"))
+    """
+
+    __slots__ = ("devices", "axis_names", "axis_types", "explicit", "_internal_device_list", "_hash", "_saved", "_abstract",
+                 "__weakref__")
+
+    def __init__(self, devices, axis_names, axis_types=None):
+        if not isinstance(devices, np.ndarray):
+            devices = np.array(devices, dtype=object)
+        self._set_axes(devices.shape, axis_names, axis_types)
+        self.devices = devices.copy()
+        self.devices.flags.writeable = False
+        self.explicit = frozenset(self.explicit_axes)
+        self._internal_device_list = device_list(tuple(self.devices.flat))
+        self._hash = hash((self.axis_names, self.devices.shape, self.axis_types, tuple(self.devices.flat)))
+        self._saved = []
+        self._abstract = None
+
+    axis_sizes = property(lambda self: self.devices.shape)
+    size = property(lambda self: self.devices.size if self.axis_names else 0)
+    is_scalar = property(lambda self: self.devices.size == 1)
+    device_ids = property(lambda self: np.vectorize(lambda d: d.id, otypes=[int])(self.devices))
+    is_multi_process = property(lambda self: len({d.process_index for d in self.devices.flat}) > 1)
+    local_devices = property(lambda self: [d for d in self.devices.flat if d.process_index == d.client.process_index()])
+
+    @property
+    def local_mesh(self) -> Mesh:
+        """The part of the mesh that has this process's devices; they must be a block of it."""
+        if not self.is_multi_process:
+            return self
+        here = np.vectorize(lambda d: d.process_index == d.client.process_index(), otypes=[bool])(self.devices)
+        block = tuple(slice(axis.min(), axis.max() + 1) for axis in np.nonzero(here))
+        if not here[block].all():
+            raise ValueError(f"the devices of this process are no block of {self}, so that it has no local mesh.")
+        return Mesh(self.devices[block], self.axis_names, self.axis_types)
+
+    @property
+    def abstract_mesh(self) -> AbstractMesh:
+        if self._abstract is None:
+            device = None
+            if self.axis_names:
+                first = self.devices.flat[0]
+                device = AbstractDevice(first.device_kind, getattr(first, "num_cores", None), first.platform)
+            self._abstract = AbstractMesh(self.devices.shape, self.axis_names, self.axis_types, abstract_device=device)
+        return self._abstract
+
+    def update(self, devices=None, axis_names=None, axis_types=None) -> Mesh:
+        """The mesh with some of its fields changed."""
+        return Mesh(self.devices if devices is None else devices, self.axis_names if axis_names is None else axis_names,
+                    self.axis_types if axis_types is None else axis_types)
+
+    def __eq__(self, other):
+        return self is other or (
+            isinstance(other, Mesh) and self._hash == other._hash and self.axis_names == other.axis_names
+            and self.devices.shape == other.devices.shape and self.axis_types == other.axis_types
+            and self._internal_device_list == other._internal_device_list)
+
+    def __hash__(self):
+        return self._hash
+
+    def __enter__(self):
+        self._saved.append((active.mesh, active.abstract))
+        active.mesh, active.abstract = self, None
+        return self
+
+    def __exit__(self, *exception):
+        active.mesh, active.abstract = self._saved.pop()
+
+    def __str__(self):
+        return f"Mesh({self._text()}axis_types={_tuple_text(self.axis_types)})"
+
+    def __repr__(self):
+        types = f", axis_types={_tuple_text(self.axis_types)}" if self.axis_names else ""
+        return f"Mesh(axis_sizes={self.devices.shape if self.axis_names else ()}, axis_names={self.axis_names}{types})"
+
+    def __reduce__(self):
+        return Mesh, (self.devices, self.axis_names, self.axis_types)
+
+
+_lists: dict = {}
+
+
+def device_list(devices: tuple) -> DeviceList:
+    found = _lists.get(devices)
+    if found is None:
+        found = _lists[devices] = DeviceList(devices)
+    return found
+
+
+# The mesh in force, in each thread: part of the key of compiled functions.
+
+
+class _Active:
+    """The mesh that `set_mesh` or `with mesh:` put in force, and the abstract one that takes its place while tracing."""
+
+    __slots__ = ()
+
+    # C++ keeps them by thread, and has them in the key of each call: what a function does may depend on them.
+    _mesh = Config("active_mesh", None, include_in_jit_key=True)
+    _abstract = Config("abstract_mesh", None, include_in_jit_key=True, include_in_trace_context=True)
+
+    @property
+    def mesh(self) -> Mesh | None:
+        return self._mesh.value
+
+    @mesh.setter
+    def mesh(self, mesh: Mesh | None) -> None:
+        self._mesh.set_local(_jax.config.unset if mesh is None else mesh)
+
+    @property
+    def abstract(self) -> AbstractMesh | None:
+        return self._abstract.value
+
+    @abstract.setter
+    def abstract(self, mesh: AbstractMesh | None) -> None:
+        self._abstract.set_local(_jax.config.unset if mesh is None else mesh)
+
+    def abstract_mesh(self) -> AbstractMesh:
+        """What specs without a mesh refer to."""
+        found = self.abstract
+        if found is not None:
+            return found
+        mesh = self.mesh
+        return empty_abstract_mesh if mesh is None else mesh.abstract_mesh
+
+
+active = _Active()
+
+
+def check_spec(mesh: Any, spec: PartitionSpec, rank: int | None = None) -> None:
+    """Raise for axes that the mesh does not have, axes named twice, and more entries than dimensions."""
+    if not isinstance(spec, PartitionSpec):
+        remedy = f" Write P{spec!r}." if isinstance(spec, tuple) else ""
+        raise TypeError(f"NamedSharding takes a PartitionSpec, got {type(spec).__name__}: {spec!r}.{remedy}")
+    if not mesh.axis_names and not any(spec._partitions):
+        return
+    names = mesh.axis_names
+    seen = []
+    for axis in [a for p in spec._partitions for a in axes_of(p)] + [*spec.unreduced, *spec.reduced]:
+        if axis not in names:
+            raise ValueError(f"{spec} names the axis {axis!r}, but {mesh} has only {names}. Use one of these, or a mesh "
+                             f"with an axis {axis!r}.")
+        if axis in seen:
+            raise DuplicateSpecError(f"{spec} names the axis {axis!r} twice: an axis can split only one dimension.")
+        seen.append(axis)
+    for axis in (*spec.unreduced, *spec.reduced):
+        if mesh.shape[axis] and mesh.axis_types[names.index(axis)] is not AxisType.Explicit:
+            raise ValueError(f"{spec} has the unreduced or reduced axis {axis!r}, which in {mesh} is not of type Explicit. "
+                             f"Make the mesh with AxisType.Explicit for it.")
+    if rank is not None and len(spec) > rank:
+        raise ValueError(f"{spec} has {len(spec)} entries, but the array has only {rank} dimension(s). Leave entries out.")
