@@ -78,7 +78,17 @@ def rematerialised(ps, x, w):
     return x
 
 
-MODELS = {f.__name__: f for f in (plain, with_shared, jitted, skipping, looping, rematerialised)}
+def entangled(ps, x, w):
+    """Values that are several operands at once in one layer and different ones in another."""
+    past = [x, x]
+    for p in ps:
+        y = xnp.abs(past[-2]) + 1
+        x = xnp.tanh(attention(x, p) * y + past[-1] * xnp.exp(-y)) - past[0] / y
+        past.append(x * y)
+    return x
+
+
+MODELS = {f.__name__: f for f in (plain, with_shared, jitted, skipping, looping, rematerialised, entangled)}
 
 
 def loss(f):
@@ -165,6 +175,43 @@ def test_small_programs_and_elementwise_ones_stay_as_they_are():
 
     long = program_of(chain, X)
     assert outlining.outline(long) is long  # one fused loop is better
+
+
+@pytest.fixture
+def everywhere(monkeypatch):
+    """Every repetition of two equations or more becomes calls, in every program."""
+    monkeypatch.setattr(outlining, "SMALLEST_PROGRAM", 4)
+    monkeypatch.setattr(outlining, "SMALLEST_PART", 2)
+    monkeypatch.setattr(outlining, "FEWEST_REPEATS", 2)
+    monkeypatch.setattr(outlining, "SMALLEST_SHARE", 0.0)
+    monkeypatch.setattr(outlining, "HEAVY", outlining.CHEAP | outlining.HEAVY | {"sin", "cos", "reduce_sum", "exp2"})
+
+
+RECURRENCES = {
+    "one operand, twice": lambda x, y: (y * x, x + x),
+    "shifted": lambda x, y: (xnp.sin(x) + y, x * 2),
+    "with a constant": lambda x, y: (x * y + 1.5, y - x * 0.5),
+    "powers": lambda x, y: (xnp.power(xnp.abs(x) + 1, y), y * 0.9),
+    "sums": lambda x, y: (x - y.sum(), y / (1 + x * x)),
+    "splits": lambda x, y: (xnp.concatenate(xnp.split(x, 2)[::-1]) * y, xnp.cos(y)),
+}
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+@pytest.mark.parametrize("name", RECURRENCES)
+def test_any_repetition_can_be_calls(name, order, everywhere, without):
+    def f(x, y):
+        for _ in range(5):
+            x, y = RECURRENCES[name](x, y)
+        return (x * y).sum()
+
+    g = f
+    for _ in range(order):
+        g = (lambda h: lambda x, y: xf.tree.reduce(lambda a, b: a + (b**2).sum(), xf.grad(h, (0, 1))(x, y), 0.0))(g)
+    with xf.enable_x64(True):
+        x, y = RNG.uniform(0.3, 0.9, (2, 4))
+        assert "inlineable" in xf.jit(g).lower(x, y).as_text()
+        np.testing.assert_allclose(xf.jit(g)(x, y), without(g, x, y)(x, y), rtol=1e-9)
 
 
 def test_effects_keep_their_number_and_order():

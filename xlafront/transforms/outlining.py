@@ -266,27 +266,36 @@ class _Recomputation:
         self._drop(kept)
         while (better := self._with_one_more(kept)) is not None:
             kept = better
-        self.again: list[tuple[int, ...]] = []
-        if kept != set(columns):
-            needed: set = set()
-            for column in set(columns) - kept:
-                self._collect(column, kept, needed)
-            self.again = sorted(needed)
+        self.columns, self.kept = columns, kept
+        needed: set = set()
+        for column in set(columns) - kept:
+            self._collect(column, kept, needed)
+        self.again: list[tuple[int, ...]] = sorted(needed)
 
     def part(self, k: int, part: Sequence[JaxprEqn]) -> list[JaxprEqn]:
         """The equations of part `k`, after those that compute its dropped operands."""
-        names: dict[Any, Var] = {}
-
-        def renamed(eqn, outvars):
-            return eqn.replace(invars=[v if type(v) is Literal else names.get(v, v) for v in eqn.invars], outvars=outvars)
-
-        first = []
+        if not self.again:
+            return list(part)
+        made: dict[tuple, Var] = {}  # by column: one variable may be several operands, of which not all are dropped
+        eqns = []
         for numbers in self.again:
             eqn = self.eqns[numbers[k]]
+            rows = zip(*[self.eqns[i].invars for i in numbers])
             outvars = [Var(v.aval) for v in eqn.outvars]
-            first.append(renamed(eqn, outvars))
-            names.update(zip(eqn.outvars, outvars))
-        return first + ([renamed(eqn, eqn.outvars) for eqn in part] if names else list(part))
+            eqns.append(eqn.replace(invars=[made.get(row, row[k]) for row in rows], outvars=outvars))
+            made.update(zip(zip(*[self.eqns[i].outvars for i in numbers]), outvars))
+        own: set = set()
+        outside = iter(self.columns)
+        for eqn in part:
+            invars = []
+            for v in eqn.invars:
+                if type(v) is not Literal and v not in own:
+                    column = next(outside)
+                    v = v if column in self.kept else made.get(column, v)
+                invars.append(v)
+            own.update(eqn.outvars)
+            eqns.append(eqn.replace(invars=invars))
+        return eqns
 
     def _size(self, column) -> int:
         aval = column[0].aval
@@ -358,7 +367,7 @@ class _Recomputation:
     def _with_one_more(self, kept: set) -> set | None:
         """What to keep when some value between, kept too, lets several others be dropped."""
         between = {operand for column in kept if (maker := self._maker(column)) is not None
-                   for operand in self._operands(maker) if operand not in kept and not self._is_input(operand)}
+                   for operand in self._operands(maker) if operand not in kept and all([v in self.makers for v in operand])}
         for operand in sorted(between, key=lambda column: self.makers[column[0]]):
             trial = kept | {operand}
             if self._drop(trial) > self._size(operand) and operand in trial:
