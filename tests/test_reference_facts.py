@@ -183,3 +183,7 @@ def test_rules_get_values_with_a_dtype():
 def test_a_function_that_is_not_linear_cannot_be_transposed():
     with pytest.raises(TypeError, match="not linear: mul"):
         xf.linear_transpose(lambda x: x * x, 1.0)(3.0)
+    with pytest.raises(NotImplementedError, match="sin.*not linear"):
+        xf.linear_transpose(xnp.sin, 1.0)(3.0)
+    with pytest.raises(TypeError, match="one cotangent.*given 2"):
+        xf.vjp(lambda x: (x, x), 1.0)[1](1.0, 1.0)

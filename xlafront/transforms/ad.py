@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import avals, dtypes, tracing, tree
+from xlafront.core import avals, dtypes, errors, tracing, tree
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero
 from xlafront.runtime.arrays import ArrayImpl
@@ -41,7 +41,7 @@ class _Flat:
         if self.has_aux:
             if not isinstance(result, (tuple, list)) or len(result) != 2:
                 raise TypeError(f"with has_aux, {calls.function_name(self.fun)} must return a pair of the result and "
-                                f"auxiliary data, got {type(result).__name__}.")
+                                f"auxiliary data, got {errors.short(result)}.")
             result, self.aux = result
         flat, self.out_tree = calls.check_results(self.fun, result)
         return flat
@@ -63,8 +63,6 @@ def _check_arrays(name: str, fun, args) -> list[Any]:
     leaves = tree.leaves(args)
     for i, x in enumerate(leaves):
         if not tracing.is_arraylike(x):
-            from xlafront.core import errors
-
             raise errors.not_an_array(x, f"{name} of {calls.function_name(fun)}", tree.path_of(args, i))
     return [tracing.as_operand(x) for x in leaves]
 
@@ -216,7 +214,10 @@ class _Pullback(_AtAPoint):
     __slots__ = ()
 
     @boundary
-    def __call__(self, cotangent):
+    def __call__(self, cotangent, *others):
+        if others:
+            raise TypeError(f"the vjp of {self.name} takes one cotangent, a pytree like its result {self.out_tree}; it was "
+                            f"given {1 + len(others)} arguments.")
         leaves, structure = tree.flatten(cotangent)
         if structure != self.out_tree:
             raise ValueError(f"the cotangent given to the vjp of {self.name} must have the structure of its result, "
@@ -401,8 +402,9 @@ def _check_input(transform, name, x, path, holomorphic, allow_int):
     d = tracing.aval_of(x).dtype
     if dtypes.is_extended(d) or dtypes.is_integer(d) or d == dtypes.bool_:
         if not allow_int:
+            remedy = "or choose other argnums" if transform == "jacfwd" else "choose other argnums, or pass allow_int=True"
             raise TypeError(f"{transform} of {name} needs arguments of real or complex numbers, but argument {path()} has "
-                            f"dtype {d}. Convert it to float, choose other argnums, or pass allow_int=True.")
+                            f"dtype {d}. Convert it to float, {remedy}.")
     elif holomorphic and not dtypes.is_complex(d):
         raise TypeError(f"{transform} with holomorphic=True needs complex arguments, but argument {path()} of {name} has dtype "
                         f"{d}.")

@@ -280,10 +280,7 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
                         for v in eqn.invars]
             rule = eqn.primitive.transpose
             if rule is None:
-                raise NotImplementedError(
-                    f"{eqn.primitive.shown_as} cannot be transposed, as reverse-mode differentiation needs: give the "
-                    f"primitive {eqn.primitive.name} a rule with "
-                    f"xlafront.interpreters.ad.primitive_transposes[primitive] = rule.")
+                raise NotImplementedError(_no_transpose(eqn.primitive))
             results = rule(cts if eqn.primitive.multiple_results else cts[0], *operands, **eqn.params)
             for v, ct in zip(eqn.invars, results):
                 if type(v) is not Literal and v not in values:
@@ -291,6 +288,15 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
     finally:
         thread.site = saved
     return [pending.get(v, None) if pending.get(v) is not None else Zero(v.aval) for v in jaxpr.invars]
+
+
+def _no_transpose(primitive) -> str:
+    name, how = primitive.shown_as, (f"give the primitive {primitive.name} a rule with "
+                                     f"xlafront.interpreters.ad.primitive_transposes[primitive] = rule.")
+    if primitive.jvp is None:
+        return f"{name} cannot be transposed, as reverse-mode differentiation needs: {how}"
+    return (f"{name} cannot be transposed, as it is not linear, or nobody said how: a function given to linear_transpose must "
+            f"be linear in its arguments, and a custom_jvp rule in its tangents. If {name} is linear, {how}")
 
 
 def _summed(ct, aval):
