@@ -364,6 +364,12 @@ def test_linear_transpose_of_a_loop_with_a_counter():
     assert xf.linear_transpose(f, 1.0)(2.0)[0] == 48
 
 
+def test_reverse_mode_past_a_loop_that_changes_nothing_differentiable():
+    f = lambda x, y: lax.while_loop(lambda s: s[0] < 4, lambda s: (s[0] * 2, s[1], s[2]), (1, x, xnp.sin(y)))  # noqa: E731
+    np.testing.assert_allclose(xf.grad(lambda x, y: f(x, y)[1] * f(x, y)[2], (0, 1))(3.0, 2.0),
+                               (np.sin(2), 3 * np.cos(2)), rtol=1e-6)
+
+
 def test_platform_dependent():
     assert lax.platform_dependent(2.0, cpu=lambda x: x + 1, tpu=lambda x: x + 2) == 3
     assert xf.jit(lambda x: lax.platform_dependent(x, tpu=lambda x: x + 2, default=lambda x: x * 5))(2.0) == 10

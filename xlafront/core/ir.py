@@ -299,18 +299,20 @@ def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Sequence[bool], instantiate: bool | Se
     if isinstance(instantiate, bool):
         instantiate = [instantiate] * len(jaxpr.invars)
     outvars = [v for v, used in zip(jaxpr.outvars, used_outputs) if used]
-    live = {v for v in outvars if type(v) is not Literal}
+    live: set[Any] = set(outvars)
     kept: list[JaxprEqn] = []
+    unread, read, keep = live.isdisjoint, live.update, kept.append
     for eqn in reversed(jaxpr.eqns):  # Hot: every program that is compiled comes through here.
-        results, rule = eqn.outvars, eqn.primitive.dce
-        if live.isdisjoint(results) and not (eqn.effects and keeps_alive(eqn.effects)):
+        results = eqn.outvars
+        if unread(results) and not (eqn.effects and keeps_alive(eqn.effects)):
             continue
+        rule = eqn.primitive.dce
         if rule is not None:
             eqn = rule([v in live for v in results], eqn)
             if eqn is None:
                 continue
-        kept.append(eqn)
-        live.update([v for v in eqn.invars if type(v) is not Literal])
+        keep(eqn)
+        read(eqn.invars)
     kept.reverse()
     used_inputs = [v in live or bool(keep) for v, keep in zip(jaxpr.invars, instantiate)]
     invars = [v for v, used in zip(jaxpr.invars, used_inputs) if used]

@@ -102,6 +102,11 @@ def _unread(v):
 def _linearize(primals, tangents, **params):
     """The derivative is a loop too, which computes the values again: how many steps there are is known only then."""
     results = while_p.bind(*primals, **params)
+    body, first = params["body_jaxpr"].jaxpr, params["cond_nconsts"] + params["body_nconsts"]
+    _, active = _active(params["body_jaxpr"], tangents, params["cond_nconsts"], params["body_nconsts"])
+    passed = [v is w for v, w in zip(body.outvars, body.invars[params["body_nconsts"]:])]
+    if not any(a and not p for a, p in zip(active, passed)):  # no step changes anything that has a tangent
+        return results, list(tangents[first:])
     _, out_tangents = _jvp(primals, tangents, **params)
     return results, out_tangents
 

@@ -32,7 +32,8 @@ Stretch = tuple[int, int, int]
 def outline(jaxpr: Jaxpr) -> Jaxpr:
     """The program with repeated stretches as calls, or the program itself when there are none."""
     whole = _without_calls(jaxpr)
-    if len(whole.eqns) < SMALLEST_PROGRAM:
+    heavy = [eqn for eqn in whole.eqns if eqn.primitive.name in HEAVY]
+    if len(whole.eqns) < SMALLEST_PROGRAM or len(heavy) < FEWEST_REPEATS:
         return jaxpr
     kinds = _kinds(whole.eqns)
     smallest = max(SMALLEST_PART * FEWEST_REPEATS, int(SMALLEST_SHARE * len(kinds)))
