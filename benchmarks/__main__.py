@@ -19,6 +19,7 @@ TARGETS: dict[str, float | None] = {
     "import": 0.4,
     "jit call": 1.0,
     "call of lower().compile()": 1.0,
+    "pmap call": 1.1,
     "eager x + x": 0.8,
     "eager sum": 0.9,
     "eager x[0]": 0.15,

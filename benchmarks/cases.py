@@ -48,6 +48,24 @@ def dispatch(lib: Library) -> dict:
     return figures
 
 
+@case
+def pmap(lib: Library) -> dict:
+    """Calling a function mapped over 8 simulated devices, with few and with many arrays."""
+    if not lib.compiles:
+        return {}
+    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+    figures = {}
+    for count in (1, 10, 100):
+        f = lib.xf.pmap(lambda xs: [x + 1 for x in xs])
+        leaves = f([lib.np.ones((8, 3)) for _ in range(count)])
+
+        def call(f=f, leaves=leaves):
+            lib.wait(f(leaves))
+
+        figures[f"pmap call, {count} array(s), 8 devices"] = (best(call), "µs")
+    return figures
+
+
 def eager_calls(lib: Library) -> dict[str, Callable]:
     """The calls of a library, by what they do."""
     n = lib.np
