@@ -1,12 +1,15 @@
-"""The tests run on 8 simulated CPU devices, with a compile cache of their own that the workers share."""
+"""The tests run on 8 simulated CPU devices, with a compile cache of their own that the workers share.
+
+On another platform: `XLAFRONT_PLATFORMS=cuda python -m pytest -m "not cpu_only"`.
+"""
 
 import atexit
 import os
 import shutil
 import tempfile
 
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
-os.environ["XLAFRONT_PLATFORMS"] = "cpu"
+if os.environ.setdefault("XLAFRONT_PLATFORMS", "cpu") == "cpu":
+    os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
 if "XLAFRONT_TEST_CACHE" not in os.environ:
     os.environ["XLAFRONT_TEST_CACHE"] = tempfile.mkdtemp(prefix="xlafront-tests-")
     atexit.register(shutil.rmtree, os.environ["XLAFRONT_TEST_CACHE"], True)
@@ -20,6 +23,24 @@ from xlafront.runtime import clients  # noqa: E402
 
 _compilers = {"test_compile_for_tpu.py": clients._find_tpu(), "test_compile_for_cuda.py": clients._find_cuda()}
 collect_ignore = [file for file, library in _compilers.items() if library is None]
+
+
+# What needs several devices, or speaks of the CPU's client or compiler.
+CPU_ONLY_FILES = frozenset(
+    """test_clients.py test_compile_for_cuda.py test_compile_for_tpu.py test_disk_cache.py test_distributed.py
+    test_explicit_sharding.py test_outlining.py test_plan.py test_pmap.py test_shard_map.py test_sharding.py
+    test_shardings_api.py test_topologies.py""".split())
+CPU_ONLY_TESTS = frozenset(
+    """test_backends test_compiled_programs_need_less_memory test_demo test_devices_of_a_function test_missing_rules_are_named
+    test_modules_of_programs test_namespace_and_kinds test_places_and_scopes test_platform_dependent
+    test_platforms_from_the_environment test_python_callback_in_a_rule test_simulated_devices
+    test_the_device_of_the_results""".split())
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.name in CPU_ONLY_FILES or item.originalname in CPU_ONLY_TESTS:
+            item.add_marker(pytest.mark.cpu_only)
 
 
 @pytest.fixture
