@@ -215,6 +215,24 @@ def str_short(aval) -> str:
     return repr(aval)
 
 
+def without_dimension(aval: ShapedArray, d: int) -> ShapedArray:
+    """The type of one of the elements that dimension `d` counts."""
+    changed = aval.update(shape=(*aval.shape[:d], *aval.shape[d + 1:]))
+    if aval.spread is None:
+        return changed
+    spec = aval.spread.spec
+    return changed.update(sharding=NamedSharding(aval.spread.mesh, PartitionSpec(*spec[:d], *spec[d + 1:])))
+
+
+def with_dimension(aval: ShapedArray, d: int, size: int) -> ShapedArray:
+    """The type of `size` values in a row, counted by dimension `d`."""
+    changed = aval.update(shape=(*aval.shape[:d], size, *aval.shape[d:]))
+    if aval.spread is None:
+        return changed
+    spec = aval.spread.spec
+    return changed.update(sharding=NamedSharding(aval.spread.mesh, PartitionSpec(*spec[:d], None, *spec[d:])))
+
+
 class ShapeDtypeStruct:
     """A stand-in for an array in `eval_shape`, `lower` and the like: shape, dtype and optionally a sharding.
 

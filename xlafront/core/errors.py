@@ -140,6 +140,10 @@ def wrong_argnums(kind: str, index: int, signature: str, function: str) -> Value
                       f"Positions count from 0.")
 
 
+class ShardingTypeError(TypeError):
+    """Types of operands that are split over explicit axes of a mesh do not say how a result is split."""
+
+
 def incompatible_shapes(operation: str, shapes, remedy: str = "") -> TypeError:
     """`shapes`: (name, shape) pairs, in the order of the arguments."""
     listed = ", ".join(f"{name} {tuple(shape)}" if name else str(tuple(shape)) for name, shape in shapes)

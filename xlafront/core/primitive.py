@@ -53,6 +53,7 @@ class Primitive:
     over_axis: Callable | None = None
     # Whether `abstract` says over which axes of a `shard_map` the results vary: else over those that an operand does.
     own_vma = False
+    own_types = False  # whether `abstract` says all that types say of meshes and memories
     ref_primitive = False
     is_high = staticmethod(lambda *avals, **params: False)
 
@@ -98,13 +99,23 @@ class Primitive:
 
     def types_of(self, avals: tuple, params: dict[str, Any]):
         """`abstract`; inside of a `shard_map` results vary over the axes that the operands do, which must be the same."""
-        types = self.abstract(*avals, **params)
         for aval in avals:
-            if aval.vma:
+            if not aval.plain:
                 break
         else:
-            return types
-        if self.own_vma or next(subprograms(params), None) is not None:
+            if not params or params.get("sharding") is None and params.get("out_sharding") is None:
+                return self.abstract(*avals, **params)
+        if self.own_types or next(subprograms(params), None) is not None:
+            return self.abstract(*avals, **params)
+        return Primitive.split_types(self, avals, params)
+
+    # What types of results say of meshes and memories; set by the layer that knows the rules.
+    split_types: Callable[[Any, tuple, dict[str, Any]], Any]
+
+    def varying_types(self, avals: tuple, params: dict[str, Any]):
+        """What they say of the manual axes of a mesh."""
+        types = self.abstract(*avals, **params)
+        if self.own_vma or not any([aval.vma for aval in avals]):
             return types
         joint = frozenset().union(*[aval.vma for aval in avals])
         if any([aval.vma != joint for aval in avals]):

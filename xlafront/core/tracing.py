@@ -85,6 +85,7 @@ eval_trace.parent = None
 class _Thread(threading.local):
     trace: Trace = eval_trace
     axes: tuple = ()  # the named axes in scope, innermost last
+    lenient = False  # see `lenient_types`
 
 
 thread = _Thread()
@@ -118,6 +119,16 @@ def checked_axes() -> frozenset:
     for axis in thread.axes:
         found[axis[0]] = type(axis) is MeshAxis and axis.checked
     return frozenset(name for name, checked in found.items() if checked)
+
+
+class lenient_types:
+    """Inside, where types leave open how a result is split, the compiler decides: for derivatives, in place of errors."""
+
+    def __enter__(self):
+        self.saved, thread.lenient = thread.lenient, True
+
+    def __exit__(self, *exception):
+        thread.lenient = self.saved
 
 
 class VaryingMismatch(Exception):
@@ -431,6 +442,7 @@ class StagingTrace(Trace):
     __slots__ = ("eqns", "invars", "constants", "effects", "debug_info", "alive")
 
     cast_varying: Any  # the primitive that does it, set where it is defined
+    whole_operands: Any  # as `make_varying`, for operands that are split
 
     def __init__(self, parent: Trace, debug_info: DebugInfo):
         self.parent = parent
@@ -462,6 +474,12 @@ class StagingTrace(Trace):
                 types = primitive.result_types(avals, params)
             except VaryingMismatch as mismatch:
                 invars = self.make_varying(invars, mismatch.args[0])
+                avals = tuple([v.aval for v in invars])
+                types = primitive.result_types(avals, params)
+            except errors.ShardingTypeError:
+                if not thread.lenient:
+                    raise
+                invars = StagingTrace.whole_operands(self, invars)
                 avals = tuple([v.aval for v in invars])
                 types = primitive.result_types(avals, params)
         effects = no_effects

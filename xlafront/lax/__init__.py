@@ -3,7 +3,12 @@
 Each family is a table in a module of its own; here the tables become names.
 """
 
-from xlafront.lax import elementwise as _elementwise, indexing as _indexing, reductions as _reductions
+from xlafront.lax import (
+    elementwise as _elementwise,
+    indexing as _indexing,
+    reductions as _reductions,
+    sharding_rules as _sharding_rules,  # noqa: F401 (types of results over explicit mesh axes)
+)
 from xlafront.lax.branching import (
     cond as cond,
     cond_p as cond_p,

@@ -12,8 +12,10 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.families import add_tangents
-from xlafront.lax.shapes import transpose_p
+from xlafront.lax.shapes import permute
 from xlafront.runtime import config
+from xlafront.runtime.jaxlib_compat import NamedSharding
+from xlafront.runtime.meshes import PartitionSpec
 from xlafront.transforms.jit import library
 
 
@@ -139,22 +141,27 @@ def _rest(rank, *used):
     return [i for i in range(rank) if not any(i in u for u in used)]
 
 
-def _transpose_one(ct, y, x_rank, dimension_numbers, precision, dtype, swap):
+def _transpose_one(ct, y, x, dimension_numbers, precision, swap):
     """The cotangent of one side: contract the result's cotangent with the other side."""
     (xc, yc), (xb, yb) = dimension_numbers
-    y_rank = np.ndim(y)
-    x_kept, y_kept = _rest(x_rank, xc, xb), _rest(y_rank, yc, yb)
+    y_rank, dtype = np.ndim(y), x.dtype
+    x_kept, y_kept = _rest(x.ndim, xc, xb), _rest(y_rank, yc, yb)
     ct_batch = tuple(range(len(xb)))
     if swap:
         ct_y = tuple(range(len(xb), len(xb) + len(y_kept)))
     else:
         ct_y = tuple(range(np.ndim(ct) - len(y_kept), np.ndim(ct)))
-    product = dot_general_p.bind(ct, y, dimension_numbers=((ct_y, tuple(y_kept)), (ct_batch, tuple(yb))),
-                                 precision=precision, preferred_element_type=dtype, out_sharding=None)
     # The result has the batch dimensions, then x's kept ones, then y's contracted ones in their own order.
     contracted_in_y_order = [xc[yc.index(j)] for j in sorted(yc)]
     order = [*xb, *x_kept, *contracted_in_y_order]
-    return transpose_p.bind(product, permutation=tuple(int(i) for i in np.argsort(order)))
+    split = None
+    spread = x.spread or tracing.aval_of(ct).spread or tracing.aval_of(y).spread
+    if spread is not None:  # as the other side is
+        entries = x.spread.spec.partitions if x.spread is not None else (None,) * x.ndim
+        split = NamedSharding(spread.mesh, PartitionSpec(*[entries[i] for i in order]))
+    product = dot_general_p.bind(ct, y, dimension_numbers=((ct_y, tuple(y_kept)), (ct_batch, tuple(yb))),
+                                 precision=precision, preferred_element_type=dtype, out_sharding=split)
+    return permute(product, np.argsort(order))
 
 
 def _transpose(ct, x, y, *, dimension_numbers, precision, preferred_element_type, out_sharding):
@@ -163,10 +170,10 @@ def _transpose(ct, x, y, *, dimension_numbers, precision, preferred_element_type
     (xc, yc), (xb, yb) = dimension_numbers
     flipped = precision[::-1] if isinstance(precision, tuple) else precision
     if is_undefined(x):
-        result = _transpose_one(ct, y, x.aval.ndim, dimension_numbers, precision, x.aval.dtype, False)
+        result = _transpose_one(ct, y, x.aval, dimension_numbers, precision, False)
         return [result, None]
     swapped = ((yc, xc), (yb, xb))
-    result = _transpose_one(ct, x, y.aval.ndim, swapped, flipped, y.aval.dtype, True)
+    result = _transpose_one(ct, x, y.aval, swapped, flipped, True)
     return [None, result]
 
 
@@ -185,6 +192,7 @@ def _jvp(primals, tangents, **params):
 
 def _batch(axis_size, operands, dims, *, dimension_numbers, **params):
     (x, y), (dx, dy) = operands, dims
+    params["out_sharding"] = None  # it is that of an element
     (xc, yc), (xb, yb) = dimension_numbers
 
     def shifted(axes, d):
@@ -209,7 +217,7 @@ dot_general_p = Primitive("dot_general", abstract=_abstract, lower=_lower, jvp=_
 @library(static=("dimension_numbers", "precision", "preferred_element_type", "out_sharding"))
 def _kernel(lhs, rhs, dimension_numbers, precision, preferred_element_type, out_sharding=None):
     return dot_general_p.bind(lhs, rhs, dimension_numbers=dimension_numbers, precision=precision,
-                              preferred_element_type=preferred_element_type, out_sharding=None)
+                              preferred_element_type=preferred_element_type, out_sharding=out_sharding)
 
 
 def dot_general(lhs, rhs, dimension_numbers, precision=None, preferred_element_type=None, *, out_sharding=None):
@@ -226,18 +234,23 @@ def dot_general(lhs, rhs, dimension_numbers, precision=None, preferred_element_t
 
     numbers = ((fixed(xc, ranks[0]), fixed(yc, ranks[1])), (fixed(xb, ranks[0]), fixed(yb, ranks[1])))
     wanted = None if preferred_element_type is None else dtypes.canonicalize_dtype(preferred_element_type)
-    return _kernel(lhs, rhs, numbers, canonical_precision(precision), wanted)
+    if out_sharding is not None:
+        from xlafront.transforms.resharding import named
+
+        out_sharding = named(out_sharding, "dot_general")
+    return _kernel(lhs, rhs, numbers, canonical_precision(precision), wanted, out_sharding)
 
 
 def dot(lhs, rhs, *, dimension_numbers=None, precision=None, preferred_element_type=None, out_sharding=None):
     """Vector, matrix-vector or matrix product; `dot_general` when `dimension_numbers` are given."""
     if dimension_numbers is not None:
-        return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type)
+        return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type, out_sharding=out_sharding)
     a, b = np.shape(lhs), np.shape(rhs)
     if not (1 <= len(a) <= 2 and 1 <= len(b) <= 2 and a[-1] == b[0]):
         raise errors.incompatible_shapes("dot", [("lhs", a), ("rhs", b)],
                                          "It takes vectors and matrices whose inner dimensions agree.")
-    return dot_general(lhs, rhs, (((len(a) - 1,), (0,)), ((), ())), precision, preferred_element_type)
+    return dot_general(lhs, rhs, (((len(a) - 1,), (0,)), ((), ())), precision, preferred_element_type,
+                       out_sharding=out_sharding)
 
 
 def batch_matmul(lhs, rhs, precision=None):

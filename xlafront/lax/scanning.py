@@ -9,6 +9,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import tracing, tree
+from xlafront.core.avals import with_dimension, without_dimension
 from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, dependent_results, keeps_alive
 from xlafront.core.keys import physical
 from xlafront.core.primitive import Primitive
@@ -46,7 +47,7 @@ from xlafront.transforms.programs import (
 
 def scan_types(*avals, jaxpr, length, num_consts, num_carry, **params):
     outs = jaxpr.out_avals
-    return [*outs[:num_carry], *[a.update(shape=(length, *a.shape)) for a in outs[num_carry:]]]
+    return [*outs[:num_carry], *[with_dimension(a, 0, length) for a in outs[num_carry:]]]
 
 
 def _parts(items: Sequence[Any], num_consts: int, num_carry: int) -> tuple[list, list, list]:
@@ -402,7 +403,7 @@ def _split(eqn, policy):
     split = closed.jaxpr.memoised(("split", policy), lambda: split_inside(closed, policy))
     if not split.num_saved or eqn.effects:
         return None
-    saved = [Var(a.update(shape=(p["length"], *a.shape))) for a in split.first.out_avals[len(eqn.outvars):]]
+    saved = [Var(with_dimension(a, 0, p["length"])) for a in split.first.out_avals[len(eqn.outvars):]]
     count, inputs = split.num_saved, len(eqn.invars)
     again = reorder(split.again, [*range(count, count + num_consts + num_carry), *range(count),
                                   *range(count + num_consts + num_carry, count + inputs)])
@@ -451,7 +452,7 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
     leaves, init_tree = tree.flatten(init)
     carry = operands_of(leaves, f"scan of {name}", init)
     rows = [tracing.aval_of(x) for x in x_leaves]
-    rows = [a.update(shape=a.shape[1:]) for a in rows]
+    rows = [without_dimension(a, 0) for a in rows]
     in_tree = tree.structure((init, xs))
     program, consts, out_tree, carry = trace_carry(
         f, in_tree, carry, rows, lambda out: _carry_tree(name, out), init, init_tree, f"scan of {name}")

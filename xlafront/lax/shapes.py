@@ -122,12 +122,14 @@ def _reshape_batch(axis_size, operands, dims, *, new_sizes, dimensions, sharding
 
 
 reshape_p = structural("reshape", _reshape_abstract, _reshape_lower,
-                       lambda ct, aval, **_: reshape_to(ct, aval.shape), _reshape_batch)
+                       lambda ct, aval, **_: reshape_to(ct, aval.shape, aval.spread), _reshape_batch)
 
 
-def reshape_to(x, shape):
+def reshape_to(x, shape, spread=None):
     """Reshape, or nothing when the shape is already that."""
     shape = tuple(shape)
+    if spread is not None:
+        return reshape_p.bind(x, new_sizes=shape, dimensions=None, sharding=spread)
     return x if np.shape(x) == shape else reshape_p.bind(x, new_sizes=shape, dimensions=None, sharding=None)
 
 
@@ -312,6 +314,12 @@ def zeros_of(aval):
     zero = np.zeros((), aval.dtype)
     return zero if not aval.shape else broadcast_in_dim_p.bind(
         zero, shape=aval.shape, broadcast_dimensions=(), sharding=None)
+
+
+def permute(x, order):
+    """`transpose`, where it changes anything."""
+    order = tuple(int(i) for i in order)
+    return x if order == tuple(range(len(order))) else transpose_p.bind(x, permutation=order)
 
 
 def broadcast_batch(x, dim: int | None, axis_size: int):
@@ -562,7 +570,16 @@ def broadcast_in_dim(operand, shape, broadcast_dimensions, *, out_sharding=None)
     """Spread an array over a larger shape; `broadcast_dimensions[i]` is where its dimension `i` goes."""
     shape = static_shape("broadcast_in_dim", shape)
     dims = tuple(int(d) for d in broadcast_dimensions)
-    return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=out_sharding)
+    return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=_named(
+        out_sharding, "broadcast_in_dim"))
+
+
+def _named(out_sharding, user: str):
+    if out_sharding is None:
+        return None
+    from xlafront.transforms.resharding import named
+
+    return named(out_sharding, user)
 
 
 def broadcast(operand, sizes: Sequence[int], *, out_sharding=None):
@@ -578,6 +595,8 @@ def reshape(operand, new_sizes, dimensions=None, *, out_sharding=None):
     sizes = static_shape("reshape", new_sizes)
     if dimensions is not None and tuple(dimensions) != tuple(range(np.ndim(operand))):
         operand = transpose_p.bind(operand, permutation=tuple(dimensions))
+    if out_sharding is not None:
+        return reshape_p.bind(operand, new_sizes=sizes, dimensions=None, sharding=_named(out_sharding, "reshape"))
     return reshape_to(operand, sizes)
 
 

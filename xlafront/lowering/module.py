@@ -46,6 +46,8 @@ class ModuleContext:
         self.host_callbacks: list[Any] = []
         self.keepalives: list[Any] = []
         self.rules: dict[Any, Callable] = {}
+        partitioned = sharding_context is not None and sharding_context.partitioned
+        self.constrain: Callable | None = sharding_context.constrain_typed if partitioned else None
         self.manual_mesh: Any = None  # of the `shard_map` whose body is being written
         self.channels = 0  # of collectives, so far
         # Every new function goes before the end of the module.
@@ -184,7 +186,7 @@ class Body:
         env: dict[Any, ir.Value] = dict(zip(jaxpr.constvars, consts))
         env.update(zip(jaxpr.invars, args))
         module = self.module
-        rules, location = module.rules, module.location
+        rules, location, constrain = module.rules, module.location, module.constrain
         for eqn in jaxpr.eqns:
             primitive = eqn.primitive
             operands = []
@@ -204,9 +206,11 @@ class Body:
                 if len(results) != len(eqn.outvars):
                     raise ValueError(f"the lowering of {primitive} returned {len(results)} values for "
                                      f"{len(eqn.outvars)} results")
-                env.update(zip(eqn.outvars, results))
             else:
-                env[eqn.outvars[0]] = results[0] if isinstance(results, (list, tuple)) else results
+                results = [results[0] if isinstance(results, (list, tuple)) else results]
+            if constrain is not None and any([v.aval.spread is not None for v in eqn.outvars]):
+                results = constrain(ctx, results)
+            env.update(zip(eqn.outvars, results))
         return [self.literal(v.val, v.aval.dtype, v.aval.shape) if v.is_literal else env[v] for v in jaxpr.outvars]
 
 

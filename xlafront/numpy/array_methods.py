@@ -283,7 +283,7 @@ def _reshape(self, *args, order="C", copy=None, out_sharding=None):
     shape = args[0] if len(args) == 1 and not hasattr(args[0], "__index__") else args
     if len(args) == 1 and isinstance(args[0], (ArrayImpl, np.ndarray)) and np.ndim(args[0]):
         shape = tuple(np.asarray(args[0]))
-    return manipulation.reshape(self, shape, order=order)
+    return manipulation.reshape(self, shape, order=order, out_sharding=out_sharding)
 
 
 def _transpose(self, *args):

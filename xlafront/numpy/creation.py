@@ -14,6 +14,7 @@ from xlafront.runtime.arrays import ArrayImpl, put
 from xlafront.runtime.sharding import single_device
 from xlafront.transforms.device_put import device_put, put_leaf
 from xlafront.transforms.jit import library
+from xlafront.transforms.resharding import reshard_p
 
 
 def _wanted(dtype, name: str):
@@ -210,6 +211,11 @@ def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
     return result if target is None else device_put(result, target)
 
 
+def _spread_of(like):
+    """How the type of what another array is like says that it is split, or None."""
+    return getattr(like, "spread", None)
+
+
 def _like(name, value):
     def function(a, dtype=None, shape=None, *, device=None, out_sharding=None):
         if not (hasattr(a, "dtype") and hasattr(a, "shape")):
@@ -217,6 +223,8 @@ def _like(name, value):
         aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a
         own = tuple(aval.shape) if shape is None else shape
         result = _filled(own, value, aval.dtype if dtype is None else dtype, device or out_sharding, name)
+        if _spread_of(aval) is not None and shape is None and device is None and out_sharding is None:
+            result = reshard_p.bind(result, target=aval.spread)
         if dtype is None and getattr(aval, "weak_type", False):
             return convert_element_type_p.bind(result, new_dtype=result.dtype, weak_type=True, sharding=None)
         return result
@@ -233,8 +241,11 @@ def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_shardin
     """As `full`, with the shape and dtype of another array."""
     check_arraylike("full_like", a) if not hasattr(a, "dtype") else None
     aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a
-    return full(tuple(aval.shape) if shape is None else shape, fill_value, aval.dtype if dtype is None else dtype,
-                device=device, out_sharding=out_sharding)
+    result = full(tuple(aval.shape) if shape is None else shape, fill_value, aval.dtype if dtype is None else dtype,
+                  device=device, out_sharding=out_sharding)
+    if _spread_of(aval) is not None and shape is None and device is None and out_sharding is None:
+        return reshard_p.bind(result, target=aval.spread)
+    return result
 
 
 @library(static=("start", "step", "size", "dtype"), name="arange")

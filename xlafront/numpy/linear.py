@@ -11,6 +11,7 @@ from xlafront.lax.products import canonical_precision, dot_general_p
 from xlafront.lax.reductions import reduce_sum_p
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap
 from xlafront.transforms.jit import library
+from xlafront.transforms.resharding import split_as_told
 
 
 def _types(name, args, preferred):
@@ -95,6 +96,9 @@ def matmul(a, b, *, precision=None, preferred_element_type=None, out_sharding=No
     - `precision`: of the multiplication on hardware that has a choice ("default", "high", "highest").
     - `preferred_element_type`: the dtype to accumulate in and to return.
     """
+    if out_sharding is not None:
+        return split_as_told("xnp.matmul", out_sharding, _matmul_kernel, (a, b), canonical_precision(precision),
+                             preferred_element_type)
     return _matmul_kernel(a, b, canonical_precision(precision), preferred_element_type)
 
 
@@ -116,7 +120,7 @@ def _dot_kernel(a, b, precision, preferred):
 
 def dot(a, b, *, precision=None, preferred_element_type=None, out_sharding=None):
     """Product over the last dimension of `a` and the second to last of `b`, without broadcasting."""
-    return _dot_kernel(a, b, canonical_precision(precision), preferred_element_type)
+    return split_as_told("xnp.dot", out_sharding, _dot_kernel, (a, b), canonical_precision(precision), preferred_element_type)
 
 
 def vdot(a, b, *, precision=None, preferred_element_type=None):
@@ -218,8 +222,8 @@ def _tensordot_kernel(a, b, axes, precision, preferred):
 def tensordot(a, b, axes=2, *, precision=None, preferred_element_type=None, out_sharding=None):
     """Product over several axes: the last `axes` of `a` and the first of `b`, or the two lists given."""
     check_arraylike("tensordot", a, b)
-    return _tensordot_kernel(a, b, _tensordot_axes(np.shape(a), np.shape(b), axes), canonical_precision(precision),
-                             preferred_element_type)
+    return split_as_told("xnp.tensordot", out_sharding, _tensordot_kernel, (a, b), _tensordot_axes(
+        np.shape(a), np.shape(b), axes), canonical_precision(precision), preferred_element_type)
 
 
 # einsum
@@ -400,7 +404,8 @@ def einsum(subscripts, /, *operands, out=None, optimize="auto", precision=None, 
     if _dot_general is not None:
         def product(x, y, numbers, precision, preferred):
             return _dot_general(x, y, numbers, precision=precision, preferred_element_type=preferred)
-    return _einsum_kernel(arrays, plan, canonical_precision(precision), preferred_element_type, product)
+    return split_as_told("xnp.einsum", out_sharding, _einsum_kernel, (arrays,), plan, canonical_precision(precision),
+                         preferred_element_type, product)
 
 
 def einsum_path(subscripts, /, *operands, optimize="greedy"):

@@ -20,6 +20,7 @@ from xlafront.numpy.promotion import (
     unwrap,
 )
 from xlafront.transforms.jit import library
+from xlafront.transforms.resharding import split_as_told
 
 
 def shape(a):
@@ -64,15 +65,20 @@ def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
     check_arraylike("reshape", a)
     target = new_shape("reshape", shape, np.shape(a))
     if order == "C":
-        return _reshape_kernel(a, target)
+        return _reshape_kernel(a, target) if out_sharding is None else split_as_told(
+            "xnp.reshape", out_sharding, _reshape_kernel, (a,), target)
     if order == "F":
-        return transpose(_reshape_kernel(transpose(a), target[::-1]))
+        return split_as_told("xnp.reshape", out_sharding, _reshape_by_columns, (a,), target)
     raise ValueError(f"xnp.reshape takes order 'C' or 'F', got {order!r}.")
+
+
+def _reshape_by_columns(a, target):
+    return transpose(_reshape_kernel(transpose(a), target[::-1]))
 
 
 def ravel(a, order="C", *, out_sharding=None):
     """All elements as a vector."""
-    return reshape(a, (-1,) if math.prod(np.shape(a)) else (0,), order)
+    return reshape(a, (-1,) if math.prod(np.shape(a)) else (0,), order, out_sharding=out_sharding)
 
 
 @library(static="axes", name="transpose")
@@ -167,7 +173,7 @@ def broadcast_to(array, shape, *, out_sharding=None):
     if len(own) > len(target) or any(n not in (1, m) for n, m in zip(own[::-1], target[::-1])):
         raise ValueError(f"xnp.broadcast_to cannot spread an array of shape {own} to {target}: sizes must be equal or 1, "
                          f"counted from the last dimension.")
-    return _broadcast_kernel(array, target)
+    return split_as_told("xnp.broadcast_to", out_sharding, _broadcast_kernel, (array,), target)
 
 
 def broadcast_arrays(*args):

@@ -16,6 +16,7 @@ from xlafront.numpy.indexing import Layout, _read, _wrapped, plan_key, take_by
 from xlafront.numpy.promotion import unwrap
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.transforms.jit import library
+from xlafront.transforms.resharding import split_as_told
 
 # method -> the scatter, and what it does to an old and a new element
 UPDATES = {
@@ -69,14 +70,15 @@ class AtIndex:
         """The elements, as `x[index]` with options."""
         x = self.array
         concrete = type(x) is ArrayImpl and tracing.thread.trace is tracing.eval_trace
-        return _placed(take_by(x, self.index, concrete, mode, fill_value, indices_are_sorted, unique_indices,
-                               wrap_negative_indices), out_sharding)
+        return split_as_told("x.at[...].get", out_sharding, take_by, (x,), self.index, concrete, mode, fill_value,
+                             indices_are_sorted, unique_indices, wrap_negative_indices)
 
     def _update(self, name, values, indices_are_sorted=False, unique_indices=False, mode=None, out_sharding=None,
                 wrap_negative_indices=True):
-        result = update(name, self.array, self.index, values, indices_are_sorted, unique_indices, mode,
-                        wrap_negative_indices)
-        return _placed(result, out_sharding)
+        if out_sharding is None:
+            return update(name, self.array, self.index, values, indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return split_as_told(f"x.at[...].{name}", out_sharding, lambda x, v: update(
+            name, x, self.index, v, indices_are_sorted, unique_indices, mode, wrap_negative_indices), (self.array, values))
 
     def set(self, values, **options):
         """`x[index] = values`. Of several values for one element, which one stays is not defined."""
@@ -126,17 +128,9 @@ class AtIndex:
         x = self.array
         concrete = type(x) is ArrayImpl and tracing.thread.trace is tracing.eval_trace
         entries, indices = plan_key(np.shape(x), self.index, not concrete)
-        result = _apply_kernel(x, indices, func, entries, GatherScatterMode.from_any(mode), bool(indices_are_sorted),
-                               bool(unique_indices), bool(wrap_negative_indices))
-        return _placed(result, out_sharding)
-
-
-def _placed(result, sharding):
-    if sharding is None:
-        return result
-    from xlafront.transforms.device_put import device_put
-
-    return device_put(result, sharding)
+        return split_as_told("x.at[...].apply", out_sharding, _apply_kernel, (x, indices), func, entries,
+                             GatherScatterMode.from_any(mode), bool(indices_are_sorted), bool(unique_indices),
+                             bool(wrap_negative_indices))
 
 
 def update(name: str, x, key, values, indices_are_sorted=False, unique_indices=False, mode=None, wrap=True):

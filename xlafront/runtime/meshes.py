@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
@@ -415,6 +416,7 @@ class Mesh(_Axes):
                 first = self.devices.flat[0]
                 device = AbstractDevice(first.device_kind, getattr(first, "num_cores", None), first.platform)
             self._abstract = AbstractMesh(self.devices.shape, self.axis_names, self.axis_types, abstract_device=device)
+            concrete_meshes[self._abstract] = self
         return self._abstract
 
     def update(self, devices=None, axis_names=None, axis_types=None) -> Mesh:
@@ -450,6 +452,8 @@ class Mesh(_Axes):
         return Mesh, (self.devices, self.axis_names, self.axis_types)
 
 
+# For values whose type knows an abstract mesh only, outside of any mesh in force: one with devices that they come from.
+concrete_meshes: weakref.WeakValueDictionary[AbstractMesh, Mesh] = weakref.WeakValueDictionary()
 _lists: dict = {}
 
 

@@ -28,6 +28,8 @@ from xlafront.core.ir import (
 from xlafront.core.tracing import StagedTracer, StagingTrace, Trace, Tracer, current_trace
 from xlafront.core.zeros import UndefinedPrimal, Zero
 from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.jaxlib_compat import NamedSharding
+from xlafront.runtime.meshes import PartitionSpec
 
 
 class JVPTracer(Tracer):
@@ -262,6 +264,9 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
             return
         if tracing.thread.axes:
             ct = _summed(ct, v.aval)
+        spread = v.aval.spread
+        if spread is not None or (ct.aval if isinstance(ct, Tracer) else tracing.aval_of(ct)).spread is not None:
+            ct = _split_as(ct, spread)
         old = pending.get(v)
         pending[v] = ct if old is None else add_cotangents(old, ct)
 
@@ -269,6 +274,7 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
         accumulate(v, ct)
     thread = source.thread
     saved = thread.site
+    lenient, tracing.thread.lenient = tracing.thread.lenient, True
     try:
         for eqn in reversed(jaxpr.eqns):
             cts = [pending.pop(v, None) for v in eqn.outvars]
@@ -287,6 +293,7 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
                     accumulate(v, ct)
     finally:
         thread.site = saved
+        tracing.thread.lenient = lenient
     return [pending.get(v, None) if pending.get(v) is not None else Zero(v.aval) for v in jaxpr.invars]
 
 
@@ -307,6 +314,16 @@ def _summed(ct, aval):
     from xlafront.lax.collective_primitives import psum_invariant_p
 
     return psum_invariant_p.bind(ct, axes=tuple(sorted(beyond, key=str)))
+
+
+def _split_as(ct, spread):
+    """The cotangent of a value is split as the value is."""
+    found = tracing.aval_of(ct).spread
+    if found is spread or found == spread:
+        return ct
+    from xlafront.transforms.resharding import reshard_p
+
+    return reshard_p.bind(ct, target=NamedSharding(found.mesh, PartitionSpec()) if spread is None else spread)
 
 
 def add_cotangents(x, y):

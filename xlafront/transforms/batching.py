@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import errors, tracing, tree
+from xlafront.core.avals import with_dimension, without_dimension
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, eval_jaxpr, subprograms
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import Trace, Tracer, current_trace
-from xlafront.runtime.arrays import ArrayImpl
 from xlafront.transforms import calls, mapped_types
 from xlafront.transforms.jit import jit_p
 
@@ -30,7 +30,7 @@ class BatchTracer(Tracer):
         self._trace = trace
         self.value = value
         self.dim = dim
-        self.aval = _element_aval(value.aval if isinstance(value, (Tracer, ArrayImpl)) else tracing.aval_of(value), dim)
+        self.aval = _element_aval(value.aval if isinstance(value, Tracer) else tracing.aval_of(value), dim)
 
     def _origin(self):
         return self.value._origin() if isinstance(self.value, Tracer) else None
@@ -38,7 +38,7 @@ class BatchTracer(Tracer):
 
 @functools.lru_cache(4096)
 def _element_aval(aval, dim: int):
-    return aval.update(shape=(*aval.shape[:dim], *aval.shape[dim + 1:]))
+    return without_dimension(aval, dim)
 
 
 class BatchTrace(Trace):
@@ -318,7 +318,7 @@ def batch_program(closed: ClosedJaxpr, dims: tuple, size: int, axis_name=None, b
             out_dims[:] = found
             return results
 
-        in_avals = [a if d is None else a.update(shape=(*a.shape[:d], size, *a.shape[d:]))
+        in_avals = [a if d is None else with_dimension(a, d, size)
                     for a, d in zip(closed.in_avals, dims)]
         return tracing.trace_to_closed_jaxpr(run, in_avals, closed.debug_info), out_dims
 

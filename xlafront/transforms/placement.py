@@ -13,6 +13,7 @@ from xlafront.core.ir import ClosedJaxpr, Jaxpr, Literal
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import Device, HloSharding, NamedSharding, OpSharding, Sharding
 from xlafront.runtime.sharding import (
+    AbstractMesh,
     Mesh,
     PartitionSpec,
     SingleDeviceSharding,
@@ -218,17 +219,42 @@ class ProgramShardings:
 
     def __init__(self, spots: Spots, out_shardings, kept, hoisted: int, jaxpr):
         self.spots = spots
-        self.out = out_shardings
         self.out_avals = [keys.physical(aval) for aval in jaxpr.out_avals]
         self.partitioned = len(spots.devices) > 1
+        self.out = out_shardings
+        if self.partitioned:
+            self.out = tuple([self.explicit_result(aval) if s is UNSPECIFIED else s for s, aval in zip(
+                out_shardings, jaxpr.out_avals)])
         self.meshes: dict[Any, str] = {}
         self.symbols: dict[Any, str] = {}  # of the meshes met so far
         kept_shardings = [s for s, keep in zip(spots.shardings, kept) if keep]
         self.arguments = [spots.replicated()] * hoisted + kept_shardings
 
+    def concrete(self, mesh) -> Mesh:
+        """A mesh with the program's devices, from one that may only have a shape."""
+        if isinstance(mesh, Mesh):
+            return mesh
+        found = self.spots.mesh
+        if found is None or found.shape_tuple != mesh.shape_tuple:
+            if mesh.size != len(self.spots.devices):
+                raise ValueError(f"a value is spread over {mesh} in a program on {len(self.spots.devices)} device(s). Put a "
+                                 f"mesh of this shape in force with set_mesh(mesh), or give arguments over one.")
+            return Mesh(np.array(self.spots.devices, dtype=object).reshape(mesh.axis_sizes), mesh.axis_names, mesh.axis_types)
+        return found if found.axis_types == mesh.axis_types else found.update(axis_types=mesh.axis_types)
+
+    def explicit_result(self, aval):
+        """The sharding of a result whose type says it, else unspecified."""
+        if aval.spread is not None and aval.spread.mesh.are_all_axes_explicit:
+            return NamedSharding(self.concrete(aval.spread.mesh), aval.spread.spec)
+        mesh = self.spots.mesh
+        if aval.spread is None and mesh is not None and mesh.are_all_axes_explicit and isinstance(aval, avals.ShapedArray):
+            return NamedSharding(mesh, PartitionSpec(*[None] * aval.ndim))
+        return UNSPECIFIED
+
     def mesh_symbol(self, mesh: Mesh) -> str:
         found = self.symbols.get(mesh)
         if found is None:
+            mesh = self.concrete(mesh)
             key = (mesh.shape_tuple, tuple([d.id for d in mesh.devices.flat]))
             found = self.meshes.setdefault(key, "mesh" if not self.meshes else f"mesh_{len(self.meshes)}")
             self.symbols[mesh] = found
@@ -246,12 +272,25 @@ class ProgramShardings:
         symbol = self.mesh_symbol(sharding.mesh)
         check_spec(sharding.mesh, sharding.spec, ndim)
         dims = []
-        for p in [*sharding.spec, *[None] * (ndim - len(sharding.spec))]:
+        # Along axes that types do not have the compiler may split values of such a type further.
+        more = ["?"] if isinstance(sharding.mesh, AbstractMesh) and not sharding.mesh.are_all_axes_explicit else []
+        for p in sharding.spec.padded(ndim):
             if p is PartitionSpec.UNCONSTRAINED:
                 dims.append("{?}")
             else:
-                dims.append("{" + ", ".join(f'"{axis}"' for axis in axes_of(p)) + "}")
+                dims.append("{" + ", ".join([f'"{axis}"' for axis in axes_of(p)] + more) + "}")
         return lowering.mlir.attribute(f"#sdy.sharding<@{symbol}, [{', '.join(dims)}]>")
+
+    def constrain_typed(self, ctx, results):
+        """The results of an operation, split as their types say."""
+        made = []
+        for value, v in zip(results, ctx._outvars):
+            spread = v.aval.spread
+            if spread is not None:
+                attribute = self.attribute(spread, keys.physical(v.aval).ndim)
+                value = ctx.op("sdy.sharding_constraint", [value], [v.aval], sharding=attribute)
+            made.append(value)
+        return made
 
     def result_attributes(self):
         if not self.partitioned:

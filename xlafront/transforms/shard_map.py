@@ -56,10 +56,10 @@ def _local(aval, spec, sizes, check: bool):
     return aval.update(shape=shape, sharding=None, vma=aval.vma | spec_axes(spec) if check else aval.vma)
 
 
-def _whole(aval, spec, sizes, manual: frozenset):
+def _whole(aval, spec, mesh, manual: frozenset):
     """The type of the array that the parts make up."""
-    shape = tuple(n * parts for n, parts in zip(aval.shape, _parts(spec, sizes, aval.ndim)))
-    return aval.update(shape=shape, sharding=None, vma=aval.vma - manual)
+    shape = tuple(n * parts for n, parts in zip(aval.shape, _parts(spec, mesh.shape, aval.ndim)))
+    return aval.update(shape=shape, sharding=NamedSharding(mesh, spec), vma=aval.vma - manual)
 
 
 def _is_spec(x) -> bool:
@@ -294,7 +294,7 @@ def vary_results(closed: ClosedJaxpr, specs) -> ClosedJaxpr:
 
 
 def _abstract(*_, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
-    return [_whole(aval, spec, mesh.shape, manual_axes) for aval, spec in zip(jaxpr.out_avals, out_specs)]
+    return [_whole(aval, spec, mesh, manual_axes) for aval, spec in zip(jaxpr.out_avals, out_specs)]
 
 
 def _pick(items: Sequence[Any], flags: Sequence[bool]) -> tuple:

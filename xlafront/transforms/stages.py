@@ -49,7 +49,8 @@ class ArgInfo:
 def _struct_abstractor(x: ShapeDtypeStruct) -> avals.ShapedArray:
     from xlafront.core import dtypes
 
-    return avals.ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True), bool(x.weak_type))
+    return avals.ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True), bool(x.weak_type),
+                             sharding=x.sharding)
 
 
 tracing.abstractors[ShapeDtypeStruct] = _struct_abstractor
