@@ -42,13 +42,15 @@ _PLACES = {
     "xlafront.transforms.jit": "clear_caches jit",
     "xlafront.transforms.meshes": "make_mesh set_mesh",
     "xlafront.transforms.pmap": "pmap",
+    "xlafront.transforms.resharding": "reshard",
     "xlafront.transforms.shard_map": "shard_map smap",
-    "xlafront.transforms.ad": "fwd_and_bwd grad hessian jacfwd jacobian jacrev jvp linear_transpose linearize value_and_grad vjp",
+    "xlafront.transforms.ad": """fwd_and_bwd grad hessian jacfwd jacobian jacrev jvp linear_transpose linearize
+        value_and_grad vjp""",
     "xlafront.transforms.batching": "vmap",
 }
 _MODULE_OF = {name: module for module, names in _PLACES.items() for name in names.split()}
 _SUBMODULES = frozenset("""ad_checkpoint core custom_batching custom_derivatives debug distributed dlpack dtypes errors
-    experimental extend flatten_util interpreters lax nn numpy planning random sharding stages tree tree_util""".split())
+    experimental extend flatten_util interpreters lax memory nn numpy planning random sharding stages tree tree_util""".split())
 
 
 def __getattr__(name: str):

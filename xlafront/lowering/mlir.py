@@ -15,7 +15,6 @@ from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlir, _sdy, _stablehlo
 from jaxlib.mlir.dialects import func as _func  # noqa: F401  (registers func.func's Python class)
 
-
 # Without this the bindings import the generated Python classes of a dialect (8 ms) with its first attribute. Rules that are
 # written with those classes import them by themselves.
 _mlir.globals.dialect_search_modules = []
