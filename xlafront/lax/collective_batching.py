@@ -29,7 +29,7 @@ from xlafront.lax.collective_primitives import (
     ragged_all_to_all_p,
 )
 from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS
-from xlafront.lax.shapes import broadcast_in_dim_p, move_dim, reshape_to, transpose_p
+from xlafront.lax.shapes import broadcast_in_dim_p, move_dim, permute, reshape_to
 
 
 def _rest(names, name) -> tuple:
@@ -45,10 +45,6 @@ def _batch(x, dim, size):
     from xlafront.transforms.batching import place_axis
 
     return place_axis(x, dim, 0, size)
-
-
-def _permuted(x, order):
-    return x if list(order) == list(range(len(order))) else transpose_p.bind(x, permutation=tuple(order))
 
 
 def _take(x, indices, axis: int = 0):
@@ -175,7 +171,7 @@ def _gather(primitive_of: Callable) -> Callable:
             x = reshape_to(x, (*shape[:at], slow, fast, *shape[at + 1:]))
             order = list(range(np.ndim(x)))
             order[at + 1], order[at + 2] = at + 2, at + 1
-            x = _permuted(x, order)
+            x = permute(x, order)
             shape = np.shape(x)
             x = reshape_to(x, (*shape[:at], slow * trace.size * fast, *shape[at + 3:]))
         if tiled:
@@ -228,7 +224,7 @@ def _exchange(trace, operands, dims, *, axis_name, split_axis, concat_axis, axis
     else:
         where = rest.index(concat_axis + 1 if concat_axis < split_axis else concat_axis + 4)
     rest.insert(where, 0)
-    x = _permuted(x, [receiver, *rest])
+    x = permute(x, [receiver, *rest])
     full = list(shape)
     full[split_axis] = slow * fast * part
     full[concat_axis] *= n
@@ -243,7 +239,7 @@ def _exchange(trace, operands, dims, *, axis_name, split_axis, concat_axis, axis
     x = reshape_to(x, (*shape[:at], slow, fast, n, inner, *shape[at + 1:]))
     order = list(range(np.ndim(x)))
     order[at + 1], order[at + 2] = at + 2, at + 1
-    return reshape_to(_permuted(x, order), shape), 0
+    return reshape_to(permute(x, order), shape), 0
 
 
 all_to_all_p.over_axis = _grouped(_exchange)
@@ -342,7 +338,7 @@ def _ragged(trace, operands, dims, *, axis_name, axis_size, axis_index_groups):
     per = np.shape(starts)[1] // n  # runs from each to each
     # Of sender s the runs to receiver r are the entries r * per to (r + 1) * per.
     def of_receiver(x):
-        return reshape_to(_permuted(reshape_to(x, (n, n, per)), (1, 0, 2)), (n, n * per))
+        return reshape_to(permute(reshape_to(x, (n, n, per)), (1, 0, 2)), (n, n * per))
 
     starts, sizes, targets = of_receiver(starts), of_receiver(sizes), of_receiver(targets)
     row = expand_dims(iota(np.dtype(np.int32), rows), (0, 2))
