@@ -667,3 +667,30 @@ def test_loops_and_branches(name, f):
     close(xf.jit(xf.grad(xf.grad(looped)))(X), xf.grad(xf.grad(plain))(X), 1e-4)
     xs = np.float32([0.6, 0.9])
     close(xf.vmap(xf.grad(looped))(xs), xf.vmap(xf.grad(plain))(xs))
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, xf.jit, lambda f: xf.jit(xf.vmap(f)), xf.vmap],
+                         ids=["eager", "jit", "jit of vmap", "vmap"])
+def test_zeros_and_constants_come_to_rules_as_arrays(transform):
+    @xf.custom_vjp
+    def f(x, y):
+        return x * y, xnp.sum(x)
+
+    @xf.custom_jvp
+    def g(x, y):
+        return x * y
+
+    def backward(y, cts):
+        zero, one = (ct.at[...].add(0) for ct in cts)  # NumPy's arrays have no `at`
+        return zero * y + one, zero.sum() * 0 + xnp.zeros_like(y)
+
+    def rule(primals, tangents):
+        (x, y), (t, s) = primals, tangents
+        return g(x, y), t * y.at[...].get() + s.at[...].get() * x
+
+    f.defvjp(lambda x, y: (f(x, y), y), backward)
+    g.defjvp(rule)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    one = np.ones(3, np.float32)
+    np.testing.assert_allclose(transform(xf.grad(lambda x: f(x, one)[1].sum()))(x), np.ones_like(x))
+    np.testing.assert_allclose(transform(xf.grad(lambda x: g(x, one).sum()))(x), np.ones_like(x))

@@ -353,8 +353,12 @@ def as_array(x):
     kind = type(x)
     if kind is float or kind is complex:
         return put_leaf(x, None)
-    if tracing.thread.trace is tracing.eval_trace and isinstance(x, (np.generic, np.ndarray)) and x.dtype != dtypes.float0:
-        return put_leaf(x, None)
+    if isinstance(x, (np.generic, np.ndarray)) and x.dtype != dtypes.float0:
+        if tracing.thread.trace is tracing.eval_trace:
+            return put_leaf(x, None)
+        from xlafront.lax.derived import stop_gradient_p
+
+        return stop_gradient_p.bind(x)  # a constant, as a value of the program
     return x
 
 
