@@ -129,16 +129,16 @@ def distance(a, b):
 
 
 def test_a_single_axis_winds_through_the_hardware(cores):
-    from xlafront.transforms.meshes import _in_torus_order
+    from xlafront.transforms.meshes import in_torus_order
 
     for shape in ((24,), (1, 24), (24, 1)):
-        order = _in_torus_order(cores, shape)
+        order = in_torus_order(cores, shape)
         assert set(order) == set(cores) and all(distance(a, b) == 1 for a, b in zip(order, order[1:]))
 
 
 def test_several_axes_lie_along_rows_and_columns(cores):
-    from xlafront.transforms.meshes import _in_torus_order
+    from xlafront.transforms.meshes import in_torus_order
 
-    grid = np.array(_in_torus_order(cores, (6, 4)), dtype=object).reshape(6, 4)
+    grid = np.array(in_torus_order(cores, (6, 4)), dtype=object).reshape(6, 4)
     assert all(len({d.coords[1:] for d in row}) == 1 and [d.coords[0] for d in row] == [0, 1, 2, 3] for row in grid)
     assert all(len({d.coords[0] for d in column}) == 1 for column in grid.T)

@@ -28,6 +28,11 @@ from xlafront.transforms.callbacks import (
     split_static,
 )
 from xlafront.transforms.debugger import breakpoint as breakpoint
+from xlafront.transforms.sharding_views import (
+    inspect_array_sharding as inspect_array_sharding,
+    visualize_array_sharding as visualize_array_sharding,
+    visualize_sharding as visualize_sharding,
+)
 
 
 @boundary
@@ -150,4 +155,5 @@ class _CheckOnly(string.Formatter):
                              f"{{{names[0]}}} in the format, which must be a plain string: an f-string has lost its fields.")
 
 
-__all__ = ["DebugEffect", "OrderedDebugEffect", "breakpoint", "callback", "log", "print"]
+__all__ = ["DebugEffect", "OrderedDebugEffect", "breakpoint", "callback", "inspect_array_sharding", "log", "print",
+           "visualize_array_sharding", "visualize_sharding"]

@@ -19,6 +19,11 @@ from xlafront.transforms.meshes import (
     set_mesh as set_mesh,
     use_abstract_mesh as use_abstract_mesh,
 )
+from xlafront.transforms.resharding import (
+    auto_axes as auto_axes,
+    explicit_axes as explicit_axes,
+    reshard as reshard,
+)
 
 
 def make_single_device_sharding(device, *, memory_kind: str | None = None) -> SingleDeviceSharding:

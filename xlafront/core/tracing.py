@@ -382,17 +382,20 @@ def _numpy_aval(x) -> ShapedArray:
 
 
 def _array_aval(x) -> ShapedArray:
-    """An array's own type knows neither explicit axes nor memories: its sharding does."""
+    """What the type says of explicit axes and of memories is what the array's sharding does."""
     sharding = x._sharding
     kind = type(sharding)
+    aval = x.aval
+    if not aval.plain:
+        aval = ShapedArray(aval.shape, aval.dtype, aval.weak_type)
     if kind is NamedSharding:
         if sharding.mesh.explicit:
-            return x.aval.update(sharding=sharding, memory_space=_memory_of(sharding))
+            return aval.update(sharding=sharding, memory_space=_memory_of(sharding))
     elif kind is not SingleDeviceSharding:
-        return x.aval
+        return aval
     if sharding._memory_kind not in _own_memory:
-        return x.aval.update(memory_space=_memory_of(sharding))
-    return x.aval
+        return aval.update(memory_space=_memory_of(sharding))
+    return aval
 
 
 _own_memory = (None, "device")

@@ -211,7 +211,7 @@ RULES: dict[str, Callable] = {
                      "reduce_or", "reduce_xor"), _reduce),
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"), _along("axis")),
     **dict.fromkeys(("slice", "dynamic_slice", "pad"), _resized),
-    **dict.fromkeys(("rev", "name", "device_put", "sharding_constraint", "move_memory", "dynamic_update_slice"), _same),
+    **dict.fromkeys(("rev", "name", "device_put", "sharding_constraint", "dynamic_update_slice"), _same),
     **dict.fromkeys(("scatter", "scatter_add", "scatter_sub", "scatter_mul", "scatter_min", "scatter_max", "scatter_apply"),
                     _scatter),
     **dict.fromkeys(("random_wrap", "random_unwrap"), _words),
@@ -238,9 +238,9 @@ def split_types(primitive: Primitive, avals: tuple, params: dict[str, Any]):
     elif mesh is not None:
         results = [_split_like(primitive, avals, t, i, mesh, params) for i, t in enumerate(results)]
     memories = {a.memory for a in avals if isinstance(a, ShapedArray) and a.shape} - {None}
-    if primitive.name in ("move_memory", "device_put"):
-        space = params.get("memory_kind") or getattr(params.get("sharding"), "memory_kind", None)
-        if space is not None or primitive.name == "move_memory":
+    if primitive.name == "device_put":
+        space = getattr(params.get("sharding"), "memory_kind", None)
+        if space is not None:
             results = [t.update(memory_space=None if space in (None, "device") else MemorySpace.Host) for t in results]
     elif len(memories) == 1:
         [memory] = memories

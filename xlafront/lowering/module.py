@@ -45,6 +45,7 @@ class ModuleContext:
         self.locations: dict[tuple, ir.Location] = {}
         self.host_callbacks: list[Any] = []
         self.keepalives: list[Any] = []
+        self.cacheable = True  # whether the executable may be used in other processes
         self.rules: dict[Any, Callable] = {}
         partitioned = sharding_context is not None and sharding_context.partitioned
         self.constrain: Callable | None = sharding_context.constrain_typed if partitioned else None

@@ -26,8 +26,9 @@ def put(value, aval, sharding, committed: bool):
 def move(array: ArrayImpl, aval, sharding, committed: bool):
     """The array at another placement, without a detour through the host where the runtime can copy directly."""
     current = array.sharding
-    if current == sharding or current.is_equivalent_to(sharding, aval.ndim):
-        if array._committed == committed:
+    same = current == sharding
+    if same or current.is_equivalent_to(sharding, aval.ndim):
+        if same and array._committed == committed:
             return array
         return ArrayImpl(aval, sharding, array._arrays, committed=committed, **skip_checks)
     if type(sharding) is SingleDeviceSharding and current.num_devices == 1:
@@ -67,6 +68,8 @@ def host_value(array: ArrayImpl) -> np.ndarray:
             f"value cannot be read here. Use experimental.multihost_utils.process_allgather(x, tiled=True) for the whole, in "
             f"all processes, or x.addressable_shards for the parts that are here.")
     value = np.empty(array.aval.shape, array.aval.dtype)
+    if not value.size:
+        return value
     indices = array.sharding.addressable_devices_indices_map(array.aval.shape)
     for part in parts:  # bare buffers, without a type of their own
         [device] = part._sharding.device_set

@@ -46,6 +46,7 @@ JaxRuntimeError = _jax.JaxRuntimeError
 pjit = _jax.pjit
 batched_device_put = _jax.batched_device_put
 batched_block_until_ready = _jax.batched_block_until_ready
+encode_inspect_sharding_callback = _jax.encode_inspect_sharding_callback
 set_tracer_class = _jax.set_tracer_class
 collect_garbage = _jax.collect_garbage
 

@@ -29,6 +29,10 @@ class DuplicateSpecError(ValueError):
     """A spec names a mesh axis twice."""
 
 
+class RankError(ValueError):
+    """A spec has more entries than an array has dimensions."""
+
+
 class IndivisibleError(ValueError):
     """A dimension cannot be cut into as many equal parts as a sharding asks for."""
 
@@ -525,4 +529,4 @@ def check_spec(mesh: Any, spec: PartitionSpec, rank: int | None = None) -> None:
             raise ValueError(f"{spec} has the unreduced or reduced axis {axis!r}, which in {mesh} is not of type Explicit. "
                              f"Make the mesh with AxisType.Explicit for it.")
     if rank is not None and len(spec) > rank:
-        raise ValueError(f"{spec} has {len(spec)} entries, but the array has only {rank} dimension(s). Leave entries out.")
+        raise RankError(f"{spec} has {len(spec)} entries, but the array has only {rank} dimension(s). Leave entries out.")

@@ -27,6 +27,7 @@ from xlafront.runtime.meshes import (
     Mesh as Mesh,
     P as P,
     PartitionSpec as PartitionSpec,
+    RankError,
     active as active,
     axes_of as axes_of,
     check_spec as check_spec,
@@ -145,7 +146,7 @@ _hlo_of_named: dict = {}
 def _named_shard_shape(self, shape) -> tuple:
     shape = tuple(shape)
     if len(self.spec) > len(shape):
-        raise ValueError(f"{self.spec} has {len(self.spec)} entries, but the array has shape {shape}, only {len(shape)} "
+        raise RankError(f"{self.spec} has {len(self.spec)} entries, but the array has shape {shape}, only {len(shape)} "
                          f"dimension(s). Leave out entries.")
     _, tiles = _tiles(self, len(shape))
     for dimension, (n, parts) in enumerate(zip(shape, tiles)):
@@ -257,7 +258,9 @@ def _search(hlo, mesh, ndim):
 
     wanted = hlo.tile_assignment_devices()
     for axes in candidates(0, list(mesh.axis_names)):
-        spec = PartitionSpec(*(names[0] if len(names) == 1 else (names or None) for names in axes))
+        while axes and not axes[-1]:
+            axes = axes[:-1]
+        spec = PartitionSpec(*axes)
         sharding = NamedSharding(mesh, spec)
         made = sharding._to_xla_hlo_sharding(ndim)
         if made == hlo or (not made.is_replicated() and list(made.tile_assignment_devices()) == list(wanted)

@@ -8,13 +8,15 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import backends, keys, tracing, tree
-from xlafront.core.avals import ShapedArray
+from xlafront.core.avals import ShapedArray, explicit_part
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.runtime import distributed
 from xlafront.runtime.arrays import ArrayImpl, put
 from xlafront.runtime.jaxlib_compat import Device, NamedSharding, Sharding, batched_block_until_ready
-from xlafront.runtime.sharding import PartitionSpec, active, single_device
+from xlafront.runtime.layouts import Format, Layout, MemorySpace
+from xlafront.runtime.meshes import IndivisibleError, RankError
+from xlafront.runtime.sharding import PartitionSpec, single_device
 from xlafront.transforms import placement
 
 
@@ -24,10 +26,18 @@ def _to_sharding(where):
     if isinstance(where, Device):
         return single_device(where)
     if isinstance(where, PartitionSpec):
-        if active.mesh is None:
-            raise ValueError(f"device_put to {where} needs a mesh: use NamedSharding(mesh, {where}) or `with mesh:`.")
-        return NamedSharding(active.mesh, where)
-    raise TypeError(f"device_put takes a device or a sharding as its target, got {type(where).__name__}: {where!r}.")
+        return placement.over_active_mesh("device_put", where)
+    raise ValueError(f"device_put takes a device, a sharding, a Format, a memory space or a pytree of these as its target, got "
+                     f"{type(where).__name__}: {where!r}.")
+
+
+def _path(whole, index: int) -> str:
+    """The leaf of an argument `x`, as it would be written."""
+    return "x" + tree.keystr(tree.flatten_with_path(whole)[0][index][0])
+
+
+def _is_target(x) -> bool:
+    return x is None or isinstance(x, (Device, Sharding, PartitionSpec, Format, MemorySpace))
 
 
 def device_put(x, device=None, *, src=None, donate=False, may_alias=None):
@@ -38,17 +48,28 @@ def device_put(x, device=None, *, src=None, donate=False, may_alias=None):
     >>> y = device_put(np.ones((8, 4)), NamedSharding(mesh, P("data")))
     """
     leaves, treedef = tree.flatten(x)
-    if device is None or isinstance(device, (Device, Sharding, PartitionSpec)):
+    if _is_target(device):
         targets = [device] * len(leaves)
     else:
-        targets = tree.broadcast_prefix(
-            device, x, lambda t: t is None or isinstance(t, (Device, Sharding, PartitionSpec)))
-    return treedef.unflatten([put_leaf(leaf, target, donate) for leaf, target in zip(leaves, targets)])
+        for error in tree.prefix_errors(device, x, _is_target):
+            raise error("device_put: device")
+        targets = tree.broadcast_prefix(device, x, _is_target)
+    results = []
+    for i, (leaf, target) in enumerate(zip(leaves, targets)):
+        try:
+            results.append(put_leaf(leaf, target, donate))
+        except (IndivisibleError, RankError) as e:
+            raise type(e)(f"device_put of {_path(x, i)}: {e}") from None
+    return treedef.unflatten(results)
 
 
 def put_leaf(x, target, donate=False):
     """One value. Hot without a target: watched by the `asarray` benchmark."""
     x = tracing.as_operand(x)
+    if type(target) is MemorySpace:
+        return _to_memory(x, target, donate)
+    if type(target) is Format:
+        return _to_format(x, target, donate)
     sharding = None if target is None else _to_sharding(target)
     if isinstance(x, tracing.Tracer) or tracing.is_tracing():
         return device_put_p.bind(x, sharding=sharding)
@@ -73,6 +94,31 @@ def put_leaf(x, target, donate=False):
     if donate and type(x) is ArrayImpl and result is not x:
         x.delete()
     return result
+
+
+def _to_memory(x, space: MemorySpace, donate: bool):
+    """To the memory of the device, or of its host, where the value is."""
+    kind = "pinned_host" if space is MemorySpace.Host else "device"
+    if isinstance(x, tracing.Tracer) or tracing.is_tracing():
+        return move_memory_p.bind(x, memory_kind=kind)
+    if type(x) is keys.KeyArray:
+        return keys.wrap(_to_memory(x._base_array, space, donate), x.aval)
+    if type(x) is not ArrayImpl:
+        x = put_leaf(x, None)
+    if x.sharding.memory_kind == kind:
+        return x
+    return put(x, tracing.aval_of(x), x.sharding.with_memory_kind(kind), x._committed)
+
+
+def _to_format(x, target: Format, donate: bool):
+    """To a sharding with the elements in a certain order: what a program returns that is asked for it."""
+    if target.layout is None or target.layout is Layout.AUTO:
+        return put_leaf(x, target.sharding, donate)
+    target.layout.check_compatible_aval(tracing.aval_of(x, "device_put").shape)
+    x = put_leaf(x, target.sharding, donate)
+    if isinstance(x, tracing.Tracer):
+        return x
+    return x if target.layout.fits(x.format.layout) else _spread_as(target)(x)
 
 
 def _put_across_processes(x, aval, sharding):
@@ -149,6 +195,8 @@ def copy_to_host_async(x):
 
 
 def _lower_put(ctx, x, *, sharding):
+    if sharding is not None and sharding.memory_kind not in (None, "device"):
+        x = _lower_move(ctx, x, memory_kind=sharding.memory_kind)
     if sharding is None or not isinstance(sharding, NamedSharding):
         return x
     [result] = placement.constrain(ctx, [x], [ctx.aval_out], [sharding])
@@ -182,7 +230,9 @@ def _lower_move(ctx, x, *, memory_kind):
 
 
 move_memory_p = Primitive(
-    "move_memory", abstract=lambda x, *, memory_kind: x, lower=_lower_move, impl=lambda x, *, memory_kind: x,
+    "move_memory", abstract=lambda x, *, memory_kind: x.update(
+        memory_space=None if memory_kind == "device" else MemorySpace.Host),
+    lower=_lower_move, impl=lambda x, *, memory_kind: x,
     jvp=lambda primals, tangents, *, memory_kind: (
         move_memory_p.bind(primals[0], memory_kind=memory_kind),
         tangents[0] if type(tangents[0]) is Zero else move_memory_p.bind(tangents[0], memory_kind=memory_kind)),
@@ -190,19 +240,47 @@ move_memory_p = Primitive(
     batch=lambda size, xs, dims, *, memory_kind: (move_memory_p.bind(xs[0], memory_kind=memory_kind), dims[0]))
 
 
+move_memory_p.own_types = True
+
+
 def with_sharding_constraint(x, shardings):
-    """Tell the compiler how the arrays of a pytree are to be spread at this point of a compiled function."""
+    """Tell the compiler how the arrays of a pytree are to be spread at this point of a compiled function.
+
+    Over mesh axes of type Explicit, where types say it, it checks that they do.
+
+    >>> mesh = make_mesh((1,), ("x",), (sharding.AxisType.Auto,))
+    >>> jit(lambda x: lax.with_sharding_constraint(x * 2, NamedSharding(mesh, P("x"))))(xnp.arange(4.0))
+    """
     leaves, treedef = tree.flatten(x)
     flat = placement.flatten_shardings("with_sharding_constraint", shardings, x)
     results = []
-    for leaf, sharding in zip(leaves, flat):
+    for i, (leaf, sharding) in enumerate(zip(leaves, flat)):
         if sharding is placement.UNSPECIFIED:
             results.append(leaf)
             continue
         if isinstance(sharding, NamedSharding):
-            sharding.shard_shape(np.shape(leaf))
+            try:
+                sharding.shard_shape(np.shape(leaf))
+            except ValueError as e:
+                raise type(e)(f"with_sharding_constraint of {_path(x, i)}: {e}") from None
+            if sharding.mesh.explicit:
+                _check_types(leaf, sharding, shardings, _path(x, i))
+                if sharding.mesh.are_all_axes_explicit:
+                    results.append(leaf)
+                    continue
         results.append(sharding_constraint_p.bind(leaf, sharding=sharding))
     return treedef.unflatten(results)
+
+
+def _check_types(x, sharding: NamedSharding, given, path: str) -> None:
+    """Types say how values are split over explicit axes; a constraint cannot change that."""
+    wanted = explicit_part(sharding, np.ndim(x))
+    found = tracing.aval_of(x).spread
+    if wanted == found or wanted is not None and found is not None and wanted.spec == found.spec:
+        return
+    text = (f"with_sharding_constraint to {sharding.spec} over {sharding.mesh} of {path}, whose type is {tracing.aval_of(x)}: "
+            f"over axes of type Explicit it only checks how a value is split. Use reshard to change it.")
+    raise AssertionError(text) if isinstance(given, PartitionSpec) and sharding.mesh.are_all_axes_explicit else ValueError(text)
 
 
 sharding_constraint_p = Primitive(

@@ -187,6 +187,8 @@ class Jitted:
     def trace(self, call: Call) -> Traced:
         """The program for this signature. Threads that ask at once wait for the one that traces."""
         in_avals = calls.abstract_arguments(self.fun, self.name, self.options.static, call, self.of_library)
+        if self.options.in_shardings is not placement.UNSPECIFIED:
+            in_avals = placement.split_types(in_avals, self.flat_in_shardings(call.in_tree))
         key = (call.statics, call.in_tree, in_avals, config.trace_context_key(), tracing.thread.axes,
                None if self.of_library else active.mesh)
         caches = self.caches
@@ -354,7 +356,7 @@ class LoweredProgram:
         if config.log_compiles.value:
             _log().warning("Compiling %s for %s.", self.name, _signature_text(self.traced.in_avals))
         request = CompileRequest(self.module_context.module, self.client, self.spots.devices, options,
-                                 self.module_context.host_callbacks, True)
+                                 self.module_context.host_callbacks, self.module_context.cacheable)
         try:
             executable = compile_module(request, backends.disk_cache())
         except Exception as e:

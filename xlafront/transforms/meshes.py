@@ -31,11 +31,11 @@ def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], axis_types:
         raise ValueError(
             f"a mesh of shape {shape} needs {needed} devices, there are {len(found)} ({found[0].platform}). On a CPU more "
             f"can be simulated: config.update('num_cpu_devices', {needed}) before the first computation.")
-    chosen = _in_torus_order(found[:needed], shape)
+    chosen = in_torus_order(found[:needed], shape)
     return Mesh(np.array(chosen, dtype=object).reshape(shape), names, axis_types)
 
 
-def _in_torus_order(devices: list, shape: tuple[int, ...]) -> list:
+def in_torus_order(devices: list, shape: tuple[int, ...]) -> list:
     """TPU cores such that neighbours in the mesh are linked: several mesh axes lie along the rows and columns of the
     hardware, a single one winds through it. Other devices stay as they come."""
     if not all(hasattr(d, "coords") for d in devices):

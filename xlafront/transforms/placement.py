@@ -12,6 +12,7 @@ from xlafront.core import avals, backends, keys, tracing, tree
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, Literal
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import Device, HloSharding, NamedSharding, OpSharding, Sharding
+from xlafront.runtime.layouts import MemorySpace
 from xlafront.runtime.sharding import (
     AbstractMesh,
     Mesh,
@@ -23,6 +24,7 @@ from xlafront.runtime.sharding import (
     named_from_hlo,
     single_device,
 )
+from xlafront.runtime.topologies import is_elsewhere
 
 
 class _Unspecified:
@@ -53,14 +55,23 @@ def _as_sharding(what: str, x):
     if x is None or x is UNSPECIFIED:
         return UNSPECIFIED
     if isinstance(x, PartitionSpec):
-        if active.mesh is None:
-            raise ValueError(f"{what} has {x}, but no mesh is set: use NamedSharding(mesh, {x}) or `with mesh:`.")
-        return NamedSharding(active.mesh, x)
+        return over_active_mesh(what, x, RuntimeError)
     if isinstance(x, Device):
         return single_device(x)
     if isinstance(x, Sharding):
         return x
     raise TypeError(f"{what} takes shardings, got {type(x).__name__}: {x!r}.")
+
+
+def over_active_mesh(what: str, spec: PartitionSpec, error: type[Exception] = ValueError) -> NamedSharding:
+    """A spec that was given without a mesh."""
+    mesh = active.abstract or active.mesh
+    if mesh is None:
+        raise error(f"{what} has {spec}, but there is no mesh in force that it could refer to: use NamedSharding(mesh, "
+                    f"{spec}), or set one with set_mesh(mesh).")
+    if active.abstract is not None and active.mesh is not None and active.mesh.shape_tuple == mesh.shape_tuple:
+        mesh = active.mesh.update(axis_types=mesh.axis_types)
+    return NamedSharding(mesh, spec)
 
 
 class Spots(NamedTuple):
@@ -105,8 +116,10 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
             words = keys.words_of(x)
             if isinstance(words, ArrayImpl) and words._committed:
                 sharding = words._sharding
-            elif isinstance(x, avals.ShapeDtypeStruct) and isinstance(x.sharding, Sharding):
+            elif isinstance(x, avals.ShapeDtypeStruct) and isinstance(x.sharding, Sharding) and has_devices(x.sharding):
                 sharding = x.sharding
+        elif given is not UNSPECIFIED:
+            _check_given(name, x, given, traced, i)
         found.append(sharding)
         if sharding is None:
             continue
@@ -125,7 +138,7 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
             try:
                 sharding.shard_shape(tracing.aval_of(x).shape if not isinstance(x, avals.ShapeDtypeStruct) else x.shape)
             except ValueError as e:
-                raise ValueError(f"{name} got argument {traced.debug_info.arg_names[i]} that does not fit its sharding: "
+                raise type(e)(f"{name} got argument {traced.debug_info.arg_names[i]} that does not fit its sharding: "
                                  f"{e}") from None
     for sharding in _program_shardings(traced, options):
         these = tuple(sharding._internal_device_list)
@@ -141,13 +154,33 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
         if isinstance(sharding, NamedSharding):
             mesh = mesh or sharding.mesh
     if devices is None:
-        return _all_on((backends.default_device(),), len(leaves), False)
+        mesh = active.mesh
+        if mesh is None or is_elsewhere(mesh.devices.flat[0].client):
+            return _all_on((backends.default_device(),), len(leaves), False)
+        devices = tuple(mesh._internal_device_list)
     spots = Spots(devices, (), True, mesh)
     rest = spots.replicated()
     if len(devices) > 1 and any([s is None for s in found]):
         split = _split_by_bodies(traced.closed.jaxpr, devices)
         found = [split.get(v) if s is None else s for s, v in zip(found, traced.closed.jaxpr.invars)]
     return spots._replace(shardings=tuple(rest if s is None else s for s in found))
+
+
+def split_types(in_avals: tuple, shardings: Sequence[Any]) -> tuple:
+    """The types of arguments that come in these shardings."""
+    return tuple([a.update(sharding=s) if isinstance(s, NamedSharding) and isinstance(a, avals.ShapedArray) and len(
+        s.spec) <= a.ndim else a for a, s in zip(in_avals, shardings)])
+
+
+def _check_given(name: str, x, given, traced, index: int) -> None:
+    """An array that is bound to devices must come as `in_shardings` say."""
+    words = keys.words_of(x)
+    if not isinstance(words, ArrayImpl) or not words._committed or words._sharding == given:
+        return
+    if not (has_devices(given) and words._sharding.is_equivalent_to(given, words.ndim)):
+        raise ValueError(f"{name} has in_shardings {given} for its argument {traced.debug_info.arg_names[index]} (shape "
+                         f"{words.shape}), but the array that it got is bound to {words._sharding}. Move it with "
+                         f"device_put(x, sharding), or leave in_shardings out.")
 
 
 def _split_by_bodies(jaxpr, devices: tuple) -> dict:
@@ -180,6 +213,11 @@ def _program_shardings(traced, options):
     yield from inner_shardings(traced.closed.jaxpr)
 
 
+def has_devices(sharding) -> bool:
+    """Whether a sharding says on which devices, or only how."""
+    return not (isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, AbstractMesh))
+
+
 def inner_shardings(jaxpr):
     """The shardings that equations of a program ask for."""
     for eqn in jaxpr.eqns:
@@ -188,7 +226,8 @@ def inner_shardings(jaxpr):
                 continue
             for item in value if type(value) is tuple else (value,):
                 if isinstance(item, Sharding):
-                    yield item
+                    if has_devices(item):
+                        yield item
                 elif isinstance(item, Mesh):
                     yield NamedSharding(item, PartitionSpec())
                 elif isinstance(item, ClosedJaxpr):
@@ -229,6 +268,7 @@ class ProgramShardings:
         self.symbols: dict[Any, str] = {}  # of the meshes met so far
         kept_shardings = [s for s, keep in zip(spots.shardings, kept) if keep]
         self.arguments = [spots.replicated()] * hoisted + kept_shardings
+        self.memories = [_memory_kind(s, aval) for s, aval in zip(self.out, jaxpr.out_avals)]
 
     def concrete(self, mesh) -> Mesh:
         """A mesh with the program's devices, from one that may only have a shape."""
@@ -293,11 +333,15 @@ class ProgramShardings:
         return made
 
     def result_attributes(self):
-        if not self.partitioned:
+        if not self.partitioned and not any(self.memories):
             return None
         with lowering.mlir.context:
-            return [{} if s is UNSPECIFIED else {"sdy.sharding": self.attribute(s, aval.ndim)}
-                    for s, aval in zip(self.out, self.out_avals)]
+            found = [{} if s is UNSPECIFIED or not self.partitioned else {"sdy.sharding": self.attribute(s, aval.ndim)}
+                     for s, aval in zip(self.out, self.out_avals)]
+            for entry, kind in zip(found, self.memories):
+                if kind is not None:
+                    entry["mhlo.memory_kind"] = lowering.mlir.string(kind)
+            return found
 
     def declare_meshes(self, module_context) -> None:
         mlir = lowering.mlir
@@ -320,6 +364,11 @@ class ProgramShardings:
             build.allow_spmd_sharding_propagation_to_output = [s is UNSPECIFIED for s in self.out] or [True]
 
     def results(self, executable, out_avals) -> list:
+        """The sharding of each result."""
+        found = self._result_shardings(executable, out_avals)
+        return [s if kind in (None, s.memory_kind) else s.with_memory_kind(kind) for s, kind in zip(found, self.memories)]
+
+    def _result_shardings(self, executable, out_avals) -> list:
         if not self.partitioned:
             return [single_device(self.spots.devices[0])] * len(out_avals)
         protos = executable.get_output_shardings()
@@ -330,18 +379,32 @@ class ProgramShardings:
                 results.append(given if not isinstance(given, SingleDeviceSharding) else self.spots.replicated())
                 continue
             hlo = HloSharding.replicate() if protos is None else _hlo_of(protos[i])
-            results.append(named_from_hlo(hlo, mesh, aval.ndim) or _opaque(self.spots.devices, hlo))
+            results.append(named_from_hlo(hlo, mesh, aval.ndim) or opaque(self.spots.devices, hlo))
         return results
+
+
+def unbound_sharding():
+    """Where values go that are bound to no device."""
+    mesh = active.mesh
+    return single_device(backends.default_device()) if mesh is None else NamedSharding(mesh, PartitionSpec())
 
 
 def _hlo_of(proto):
     return HloSharding.from_proto(proto) if isinstance(proto, OpSharding) else proto
 
 
-def _opaque(devices, hlo):
+def opaque(devices, hlo):
     from xlafront.runtime.jaxlib_compat import GSPMDSharding
 
     return GSPMDSharding(devices, hlo)
+
+
+def _memory_kind(sharding, aval) -> str | None:
+    """The memory of a result, where that is not the device's own."""
+    kind = None if sharding is UNSPECIFIED else sharding.memory_kind
+    if kind in (None, "device") and isinstance(aval, avals.ShapedArray) and aval.memory is MemorySpace.Host:
+        kind = "pinned_host"
+    return None if kind == "device" else kind
 
 
 def argument_attributes(jaxpr, kept, donated, hoisted: int, shardings: ProgramShardings, name, traced):
@@ -353,6 +416,9 @@ def argument_attributes(jaxpr, kept, donated, hoisted: int, shardings: ProgramSh
             all_avals = [v.aval for v in jaxpr.constvars][:hoisted] + jaxpr.in_avals
             for entry, sharding, aval in zip(attributes, shardings.arguments, all_avals):
                 entry["sdy.sharding"] = shardings.attribute(sharding, keys.physical(aval).ndim)
+        for entry, sharding in zip(attributes, shardings.arguments):
+            if sharding.memory_kind not in (None, "device"):
+                entry["mhlo.memory_kind"] = mlir.string(sharding.memory_kind)
         if any(donated):
             flags = [d for d, keep in zip(donated, kept) if keep]
             _mark_donations(attributes[hoisted:], jaxpr, flags, shardings, name, traced)

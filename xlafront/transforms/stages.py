@@ -64,7 +64,7 @@ def trace(jitted, args, kwargs) -> Traced:
 
 
 def _structs(out_tree, types):
-    return out_tree.unflatten([ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in types])
+    return out_tree.unflatten([ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, sharding=a.spread) for a in types])
 
 
 class Traced:

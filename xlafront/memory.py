@@ -1,0 +1,11 @@
+"""The memories of devices and of their hosts, as targets of `device_put`.
+
+>>> device_put(xnp.ones(3), memory.Space.Host).sharding.memory_kind
+'pinned_host'
+"""
+
+from xlafront.runtime.layouts import MemorySpace
+
+Space = MemorySpace
+
+__all__ = ["Space"]
