@@ -139,7 +139,7 @@ batches = [(rng.normal(size=(16, 6)).astype(np.float32), rng.normal(size=(16, 2)
 
 TRAINING = MODEL + """
 start()
-mesh = xf.make_mesh((2, 2), ("data", "model"))
+mesh = xf.make_mesh((2, 2), ("data", "model"), (xf.sharding.AxisType.Auto,) * 2)
 specs = {"w": P(None, "model"), "b": P("model"), "v": P("model", None)} if os.environ["SPLIT"] == "model" else {
     name: P() for name in params}
 placed = {name: NamedSharding(mesh, spec) for name, spec in specs.items()}
@@ -248,7 +248,7 @@ def test_pmap_over_processes(group):
 def test_arrays_over_processes(group):
     script = """
     start()
-    mesh = xf.make_mesh((4,), ("x",))
+    mesh = xf.make_mesh((4,), ("x",), (xf.sharding.AxisType.Auto,))
     rows, whole = NamedSharding(mesh, P("x")), NamedSharding(mesh, P())
     table = np.arange(16, dtype=np.float32).reshape(8, 2)
     tell(ids=[xf.process_index(), xf.process_count(), xf.device_count(), xf.local_device_count(), len(xf.devices()),
@@ -331,7 +331,7 @@ PROGRAMS = {
 def test_programs_that_communicate(group):
     script = """
     start()
-    mesh = xf.make_mesh((4,), ("x",))
+    mesh = xf.make_mesh((4,), ("x",), (xf.sharding.AxisType.Auto,))
     rows, whole = NamedSharding(mesh, P("x")), NamedSharding(mesh, P())
     x = xf.make_array_from_callback((8, 8), rows, lambda index: np.arange(64, dtype=np.float32).reshape(8, 8)[index])
     names = {"xf": xf, "xnp": xnp, "rows": rows}

@@ -12,7 +12,7 @@ A = np.arange(32, dtype=np.float32).reshape(8, 4)
 
 @pytest.fixture
 def mesh():
-    return xf.make_mesh((4, 2), ("x", "y"))
+    return xf.make_mesh((4, 2), ("x", "y"), (xf.sharding.AxisType.Auto,) * 2)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_function_follows_the_mesh_in_force(mesh):
     """The same call under another mesh is another program; outside of them C++ goes on with the first one it made."""
     split = xf.jit(lambda x: xf.lax.with_sharding_constraint(x * 2, P("x")))
     calls = []
-    other = xf.make_mesh((2, 4), ("x", "y"))
+    other = xf.make_mesh((2, 4), ("x", "y"), (xf.sharding.AxisType.Auto,) * 2)
     for each in (mesh, other, mesh):
         with each:
             out = split(A)
@@ -139,7 +139,7 @@ def test_meshes_and_specs(mesh):
         mesh.shape == {"x": 4, "y": 2}
         and mesh.size == 8
         and mesh.axis_names == ("x", "y")
-        and mesh == xf.make_mesh((4, 2), ("x", "y"))
+        and mesh == xf.make_mesh((4, 2), ("x", "y"), mesh.axis_types)
     )
     assert P("x", None) != P("x") and P(("x",)) == P("x") and P("x") != P("y") and hash(P(["x"])) == hash(P("x"))
     assert "'x': 4, 'y': 2" in str(mesh) and repr(P("x", None)) == "P('x', None)"

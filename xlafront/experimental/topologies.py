@@ -9,7 +9,7 @@ import numpy as np
 from xlafront.core import backends
 from xlafront.runtime import clients, topologies
 from xlafront.runtime.jaxlib_compat import Device
-from xlafront.runtime.sharding import Mesh
+from xlafront.runtime.sharding import AxisType, Mesh
 from xlafront.transforms import meshes
 
 __all__ = ["TopologyDescription", "get_attached_topology", "get_topology_desc", "make_mesh"]
@@ -64,12 +64,12 @@ def get_topology_desc(topology_name: str | None = "", platform: str | None = Non
 def make_mesh(topo: TopologyDescription, mesh_shape: Sequence[int], axis_names: tuple[str, ...], *,
               contiguous_submeshes: bool = False) -> Mesh:
     """A mesh over a topology's devices, linked ones next to each other. With `contiguous_submeshes` the devices of each
-    process are a block of the mesh, or it is an error.
+    process are a block of the mesh, or it is an error. The compiler decides how values are split over its axes.
 
     >>> make_mesh(get_attached_topology(), (1,), ("data",)).shape_tuple
     (('data', 1),)
     """
-    mesh = meshes.make_mesh(mesh_shape, axis_names, devices=topo.devices)
+    mesh = meshes.make_mesh(mesh_shape, axis_names, (AxisType.Auto,) * len(axis_names), devices=topo.devices)
     if not contiguous_submeshes or _in_blocks(mesh):
         return mesh
     by_process = sorted(mesh.devices.flat, key=lambda d: d.process_index)  # a stable sort: in a process, as in the mesh

@@ -17,7 +17,10 @@ def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], axis_types:
               devices: Sequence | None = None) -> Mesh:
     """A mesh of the given shape over the devices, neighbours on the hardware next to each other in the mesh.
 
-    >>> mesh = make_mesh((4, 2), ("data", "model"))
+    Its axes are of type Explicit unless `axis_types` say otherwise: the types of arrays say how these are split over them.
+
+    >>> make_mesh((1,), ("data",)).axis_types
+    (Explicit,)
     """
     shape = tuple(int(n) for n in axis_shapes)
     names = (axis_names,) if isinstance(axis_names, str) and len(shape) == 1 else tuple(axis_names)
@@ -32,7 +35,9 @@ def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], axis_types:
             f"a mesh of shape {shape} needs {needed} devices, there are {len(found)} ({found[0].platform}). On a CPU more "
             f"can be simulated: config.update('num_cpu_devices', {needed}) before the first computation.")
     chosen = in_torus_order(found[:needed], shape)
-    return Mesh(np.array(chosen, dtype=object).reshape(shape), names, axis_types)
+    grid = np.empty(len(chosen), dtype=object)
+    grid[:] = chosen
+    return Mesh(grid.reshape(shape), names, (AxisType.Explicit,) * len(names) if axis_types is None else axis_types)
 
 
 def in_torus_order(devices: list, shape: tuple[int, ...]) -> list:

@@ -1,0 +1,249 @@
+"""Types that say how values are split over explicit mesh axes: what operations do to them, against NumPy and the programs on one device."""
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import NamedSharding, P, lax
+from xlafront.core.errors import ShardingTypeError
+from xlafront.sharding import AbstractMesh, AxisType, auto_axes, explicit_axes, get_abstract_mesh
+
+A = np.arange(32, dtype=np.float32).reshape(8, 4)
+MESH = None
+
+
+@pytest.fixture(autouse=True)
+def mesh():
+    global MESH
+    MESH = xf.make_mesh((4, 2), ("x", "y"))
+    return MESH
+
+
+def put(*spec, array=A):
+    return xf.device_put(array, NamedSharding(MESH, P(*spec)))
+
+
+def on(*spec):
+    return NamedSharding(MESH, P(*spec))
+
+
+# The axes of results are those that the reference gives.
+@pytest.mark.parametrize("function, specs, text", [
+    (lambda x: x + 1, [("x", "y")], "8@x,4@y"),
+    (lambda x, y: x * y, [("x",), (None, "y")], "8@x,4@y"),
+    (lambda x, y: x - y, [("x", "y"), ()], "8@x,4@y"),
+    (lambda x: xnp.where(x > 3, x, 0.0), [("x", "y")], "8@x,4@y"),
+    (lambda x: x.astype("int32"), [(("x", "y"),)], "8@(x,y),4"),
+    (lambda x: x.sum(), [("x", "y")], ""),
+    (lambda x: x.sum(0), [("x", "y")], "4@y"),
+    (lambda x: x.max(1, keepdims=True), [("x", "y")], "8@x,1"),
+    (lambda x: xnp.argmax(x, 1), [("x", "y")], "8@x"),
+    (lambda x: xnp.mean(x, axis=1), [("x", "y")], "8@x"),
+    (lambda x: x.T, [("x", "y")], "4@y,8@x"),
+    (lambda x: xnp.flip(x), [("x",)], "8@x,4"),
+    (lambda x: x.reshape(32), [("x", "y")], "32@(x,y)"),
+    (lambda x: x.reshape(32), [("x",)], "32@x"),
+    (lambda x: x.reshape(8, 4, 1), [("x", "y")], "8@x,4@y,1"),
+    (lambda x: x.reshape(4, 2, 4), [("x", "y")], "4@x,2,4@y"),
+    (lambda x: x.reshape(2, 4, 4), [(None, "y")], "2,4,4@y"),
+    (lambda x: x[None], [("x", "y")], "1,8@x,4@y"),
+    (lambda x: xnp.expand_dims(x, 1), [("x", "y")], "8@x,1,4@y"),
+    (lambda x: xnp.squeeze(x[None]), [("x", "y")], "8@x,4@y"),
+    (lambda x, y: x @ y.T, [("x",), ()], "8@x,8"),
+    (lambda x, y: x @ y.T, [("x",), ("y",)], "8@x,8@y"),
+    (lambda x, y: xnp.einsum("ij,kj->ik", x, y), [("x",), ("y",)], "8@x,8@y"),
+    (lambda x, y: xnp.einsum("ij,ij->i", x, y), [("x",), ("x",)], "8@x"),
+    (lambda x: x[:, 0], [("x",)], "8@x"),
+    (lambda x: x[:, 0:2], [("x",)], "8@x,2"),
+    (lambda x: x[..., 0:4], [("x", "y")], "8@x,4@y"),
+    (lambda x: x[:, np.array([0, 3])], [("x",)], "8@x,2"),
+    (lambda x: x.at[:, 1].set(5.0), [("x",)], "8@x,4"),
+    (lambda x: lax.broadcast(x, (2,)), [("x",)], "2,8@x,4"),
+    (lambda x: xnp.broadcast_to(x[:, 0], (4, 8)), [("x",)], "4,8@x"),
+    (lambda x: xnp.concatenate([x, x]), [("x", "y")], "16@x,4@y"),
+    (lambda x: xnp.stack([x, x]), [("x", "y")], "2,8@x,4@y"),
+    (lambda x: xnp.split(x, 2)[0], [("x", "y")], "4@x,4@y"),
+    (lambda x: xnp.sort(x), [("x",)], "8@x,4"),
+    (lambda x: xnp.cumsum(x, 1), [("x",)], "8@x,4"),
+    (lambda x: xnp.zeros_like(x) + 1, [("x", "y")], "8@x,4@y"),
+    (lambda x: xnp.exp(x - 40) / xnp.exp(x - 40).sum(1, keepdims=True), [("x", "y")], "8@x,4@y"),
+    (lambda x: lax.cond(True, lambda x: x, lambda x: x * 2, x), [("x", "y")], "8@x,4@y"),
+    (lambda x: lax.scan(lambda c, a: (c, a + 1), 0.0, x)[1], [(None, "y")], "8,4@y"),
+    (lambda x: xf.vmap(lambda v: v.sum())(x), [("x", "y")], "8@x"),
+    (lambda x: xf.jit(lambda v: v * 2)(x), [("x", "y")], "8@x,4@y"),
+    (lambda x: xf.shard_map(lambda v: v * 2, mesh=MESH, in_specs=P("x", "y"), out_specs=P("x", "y"))(x), [("x", "y")], "8@x,4@y"),
+    (lambda x: xf.grad(lambda v: xnp.sin(v).sum())(x), [("x", "y")], "8@x,4@y"),
+    (lambda x: xf.grad(lambda v: v.sum())(x), [("x", "y")], "8@x,4@y"),
+])  # fmt: skip
+def test_types_of_results(function, specs, text):
+    arrays = [put(*spec) for spec in specs]
+    eager, compiled = function(*arrays), xf.jit(function)(*arrays)
+    expected = np.asarray(function(*[xnp.asarray(A) for _ in specs]))
+    for result in (eager, compiled):
+        assert str(xf.typeof(result)).partition("[")[2] == f"{text}]"
+        assert result.sharding.mesh == MESH
+        np.testing.assert_allclose(np.asarray(result), expected, rtol=1e-5)
+    seen = []
+    xf.jit(lambda *xs: seen.append(str(xf.typeof(function(*xs)))))(*arrays) if text else None
+    assert not text or seen[0].endswith(f"[{text}]")
+
+
+@pytest.mark.parametrize("function, specs, words", [
+    (lambda x, y: x + y, [("x", "y"), ("y", "x")], "8@x,4@y.*8@y,4@x.*reshard"),
+    (lambda x, y: x @ y.T, [("x", "y"), ("x", "y")], "out_sharding"),
+    (lambda x, y: x @ y.T, [("x",), ("x",)], "'x'.*out_sharding"),
+    (lambda x: x[0], [("x",)], "out_sharding"),
+    (lambda x: x[1:3], [("x",)], "part of size 2.*out_sharding"),
+    (lambda x: x[np.array([0, 1])], [("x",)], "out_sharding"),
+    (lambda x: x.reshape(2, 4, 4), [("x",)], "out_sharding"),
+    (lambda x: x.reshape(32), [(None, "y")], "out_sharding"),
+    (lambda x: xnp.sort(x), [("x", "y")], "reshard"),
+    (lambda x: xnp.cumsum(x, 0), [("x",)], "reshard"),
+    (lambda x, y: xnp.concatenate([x, y]), [("x",), ("x", "y")], "reshard"),
+    (lambda x: xnp.pad(x, 1), [("x",)], "out_sharding|reshard"),
+])  # fmt: skip
+def test_what_types_leave_open_is_asked(function, specs, words):
+    arrays = [put(*spec) for spec in specs]
+    for call in (function, xf.jit(function)):
+        with pytest.raises(ShardingTypeError, match=words):
+            call(*arrays)
+
+
+@pytest.mark.parametrize("function, plain", [
+    (lambda x, s: xnp.dot(x, x.T, out_sharding=s), lambda x: x @ x.T),
+    (lambda x, s: xnp.matmul(x, x.T, out_sharding=s), lambda x: x @ x.T),
+    (lambda x, s: xnp.einsum("ij,kj->ik", x, x, out_sharding=s), lambda x: x @ x.T),
+    (lambda x, s: xnp.tensordot(x, x.T, 1, out_sharding=s), lambda x: x @ x.T),
+    (lambda x, s: lax.dot_general(x, x.T, (((1,), (0,)), ((), ())), out_sharding=s), lambda x: x @ x.T),
+    (lambda x, s: x.reshape(4, 8, out_sharding=s), lambda x: x.reshape(4, 8)),
+    (lambda x, s: x.at[np.array([0, 1, 4, 5])].get(out_sharding=s), lambda x: x[[0, 1, 4, 5]]),
+    (lambda x, s: x.at[2:6].get(out_sharding=s), lambda x: x[2:6]),
+    (lambda x, s: lax.broadcast_in_dim(x.sum(0), (8, 4), (1,), out_sharding=s), lambda x: np.tile(x.sum(0), (8, 1))),
+    (lambda x, s: lax.reshape(x, (4, 8), out_sharding=s), lambda x: x.reshape(4, 8)),
+    (lambda x, s: xnp.zeros((4, 2), out_sharding=s), lambda x: np.zeros((4, 2))),
+])  # fmt: skip
+def test_out_sharding(function, plain):
+    x = put("x", "y")
+    told = on("x", None)
+    for result in (function(x, told), xf.jit(lambda x: function(x, told))(x)):
+        assert result.sharding.spec == P("x", None) and xf.typeof(result).sharding.spec == P("x", None)
+        np.testing.assert_allclose(np.asarray(result), plain(A))
+    with xf.set_mesh(MESH):
+        assert function(x, P("x")).sharding.is_equivalent_to(told, 2)
+
+
+def test_reshard_and_its_derivative():
+    x = put("x", "y")
+    y = xf.reshard(x, on("y", None))
+    assert str(xf.typeof(y)) == "float32[8@y,4]" and y.tolist() == A.tolist()
+    g = xf.jit(xf.grad(lambda x: (xf.reshard(x * 2, on(None, "x")) ** 2).sum()))(x)
+    assert str(xf.typeof(g)) == "float32[8@x,4@y]"
+    np.testing.assert_allclose(np.asarray(g), 8 * A)
+    both = xf.reshard({"a": x, "b": A}, {"a": on(), "b": on("x")})
+    assert both["a"].is_fully_replicated and both["b"].sharding.spec == P("x", None)
+    mapped = xf.vmap(lambda v: xf.reshard(v, on("y")))(put("x"))
+    assert str(xf.typeof(mapped)) == "float32[8@x,4@y]"
+    with pytest.raises(ValueError, match=r"\['b'\].*7"):
+        xf.reshard({"a": x, "b": np.ones(7)}, on("x"))
+    with pytest.raises(TypeError, match="NamedSharding"):
+        xf.reshard(x, xf.devices()[0])
+    with pytest.raises(ValueError, match="no mesh in force"):
+        xf.reshard(x, P("x"))
+    automatic = xf.make_mesh((4, 2), ("x", "y"), (AxisType.Auto,) * 2)
+    with pytest.raises(ValueError, match="type Auto.*with_sharding_constraint"):
+        xf.reshard(A, NamedSharding(automatic, P("x")))
+
+
+def test_constraints_check_types():
+    x = put("x")
+    assert lax.with_sharding_constraint(x, on("x")) is x
+    with pytest.raises(ValueError, match="reshard"):
+        xf.jit(lambda x: lax.with_sharding_constraint(x, on("y")))(x)
+    with xf.set_mesh(MESH), pytest.raises(AssertionError, match="reshard"):
+        lax.with_sharding_constraint(x, P("y"))
+
+
+def test_auto_axes():
+    seen = []
+
+    @auto_axes
+    def product(x, w):
+        seen.append((str(xf.typeof(x)), get_abstract_mesh().axis_types))
+        return x @ w
+
+    x = put("x", "y")
+    for result in (product(x, x.T, out_sharding=on("x")), xf.jit(lambda x: product(x, x.T, out_sharding=on("x")))(x)):
+        assert str(xf.typeof(result)) == "float32[8@x,8]"
+        np.testing.assert_allclose(np.asarray(result), A @ A.T)
+    assert set(seen) == {("float32[8,4]", (AxisType.Auto,) * 2)}
+    part = auto_axes(lambda x: seen.append(str(xf.typeof(x))) or x * 2, axes="x", out_sharding=on("x", "y"))
+    assert part(x).sharding.spec == P("x", "y") and seen[-1] == "float32[8,4@y]"
+    with pytest.raises(TypeError, match="out_sharding"):
+        product(x, x.T)
+    with pytest.raises(KeyError, match="'z'"):
+        auto_axes(lambda x: x, axes="z", out_sharding=on())(x)
+    g = xf.grad(lambda x: product(x, x.T, out_sharding=on("x")).sum())(x)
+    np.testing.assert_allclose(np.asarray(g), 2 * np.tile(A.sum(0), (8, 1)))
+
+
+def test_explicit_axes():
+    automatic = xf.make_mesh((4, 2), ("x", "y"), (AxisType.Auto,) * 2)
+    seen = []
+    double = explicit_axes(lambda x: seen.append(str(xf.typeof(x))) or x * 2)
+    with xf.set_mesh(automatic):
+        out = double(A, in_sharding=P("x"))
+        assert seen == ["float32[8@x,4]"] and out.tolist() == (2 * A).tolist()
+        assert str(xf.typeof(out)) == "float32[8,4]"
+        with pytest.raises(TypeError, match="in_sharding"):
+            double(A)
+
+
+def test_meshes_of_which_some_axes_are_explicit():
+    mixed = xf.make_mesh((4, 2), ("x", "y"), (AxisType.Explicit, AxisType.Auto))
+    x = xf.device_put(A, NamedSharding(mixed, P("x", "y")))
+    assert str(xf.typeof(x)) == "float32[8@x,4]" and str(xf.typeof(x.T)) == "float32[4,8@x]"
+    out = xf.jit(lambda x: xnp.tanh(x / 9) * 2)(x)
+    np.testing.assert_allclose(np.asarray(out), np.tanh(A / 9) * 2, rtol=1e-5)
+    assert out.sharding.is_equivalent_to(NamedSharding(mixed, P("x", "y")), 2)
+
+
+def test_operands_over_other_meshes():
+    other = xf.make_mesh((2, 4), ("x", "y"))
+    with pytest.raises(ValueError, match="different meshes"):
+        put("x") + xf.device_put(A, NamedSharding(other, P("x")))
+
+
+def test_tracing_with_shapes_only():
+    mesh = AbstractMesh((4, 2), ("x", "y"), (AxisType.Explicit,) * 2)
+    given = xf.ShapeDtypeStruct((8, 4), "float32", sharding=NamedSharding(mesh, P("x")))
+    assert "f32[8@x,4]" in str(xf.jit(lambda x: x * 2).trace(given).jaxpr)
+    assert xf.eval_shape(lambda x: x.T, given).sharding.spec == P(None, "x")
+    with xf.sharding.use_abstract_mesh(mesh):
+        assert "f32[8@x,4]" in str(xf.make_jaxpr(lambda x: xf.reshard(x, P("x")))(A))
+
+
+@pytest.mark.parametrize("specs", [(("x",), (), ()), (("x",), (None, "y"), ("y",))], ids=["data", "data and model"])
+def test_training_equals_training_on_one_device(specs):
+    """Data-parallel, and with the hidden layer split too; the sums over split dimensions are told by out_sharding."""
+    rng = np.random.default_rng(0)
+    x, w, v, y = (rng.normal(size=s).astype(np.float32) for s in ((16, 4), (4, 8), (8, 3), (16, 3)))
+
+    def loss(w, v, x, y, split):
+        hidden = xnp.tanh(x @ w)
+        out = xnp.dot(hidden, v, out_sharding=on("x", None)) if split else hidden @ v
+        return xnp.mean((out - y) ** 2)
+
+    def step(w, v, x, y, split):
+        dw, dv = xf.grad(loss, (0, 1))(w, v, x, y, split)
+        return w - 0.1 * dw, v - 0.1 * dv
+
+    step = xf.jit(step, static_argnums=4)
+    one, many = (w, v), (put(*specs[1], array=w), put(*specs[2], array=v))
+    batch = put(*specs[0], array=x), put(*specs[0], array=y)
+    for _ in range(3):
+        one, many = step(*one, x, y, False), step(*many, *batch, True)
+    for a, b, spec in zip(one, many, specs[1:]):
+        np.testing.assert_allclose(np.asarray(b), np.asarray(a), rtol=1e-5, atol=1e-6)
+        assert b.sharding.is_equivalent_to(on(*spec), 2)
+    assert step._cache_size() <= 4  # of NumPy's arrays and of ours, on one device and on all

@@ -1,0 +1,323 @@
+"""Meshes, specs, shardings, memories, layouts: their own arithmetic, placing of arrays and programs, and what bad input raises."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import NamedSharding, P, lax
+from xlafront.experimental import mesh_utils
+from xlafront.experimental.layout import Format, Layout
+from xlafront.sharding import (
+    AbstractDevice,
+    AbstractMesh,
+    AxisType,
+    ManualAxisType,
+    Mesh,
+    SingleDeviceSharding,
+    get_abstract_mesh,
+    get_mesh,
+)
+
+A = np.arange(32, dtype=np.float32).reshape(8, 4)
+AUTO = (AxisType.Auto,) * 2
+
+
+@pytest.fixture
+def mesh():
+    return xf.make_mesh((4, 2), ("x", "y"), AUTO)
+
+
+# Specs, meshes, shardings
+
+
+def test_specs():
+    assert repr(P("x", None, ("x", "y"))) == "P('x', None, ('x', 'y'))" and repr(P("x")) == "P('x',)"
+    assert P("x") != P("x", None) and P(("x",)) == P("x") == P(["x"]) and P(()) == P(None) and P("x") != ("x",)
+    assert P("x") + P("y") == P("x", "y") == P("x") + ("y",) == ("x",) + P("y")
+    s = P("x", "y", "x")
+    assert len(s) == 3 and s[1] == "y" and s[0:2] == ("x", "y") and list(s) == ["x", "y", "x"]
+    assert s.index("y") == 1 and s.count("x") == 2 and s.partitions == ("x", "y", "x")
+    assert repr(P("x", unreduced={"y"})) == "P('x', unreduced={'y'})" and P("x").update(partitions=("y",)) == P("y")
+    assert P(unreduced={"y"}).to_ct_spec() == P(reduced={"y"})
+    assert pickle.loads(pickle.dumps(P(P.UNCONSTRAINED, "x"))) == P(P.UNCONSTRAINED, "x")
+    with pytest.raises(TypeError, match="set"):
+        P("x", unreduced="y")
+    with pytest.raises(ValueError, match="both"):
+        P(unreduced={"y"}, reduced={"y"})
+
+
+def test_meshes(mesh):
+    explicit = xf.make_mesh((4, 2), ("x", "y"))
+    assert explicit.axis_types == (AxisType.Explicit,) * 2 and explicit != mesh and explicit.are_all_axes_explicit
+    assert Mesh(xf.devices(), "x").axis_types == (AxisType.Auto,)
+    assert str(mesh) == "Mesh('x': 4, 'y': 2, axis_types=(Auto, Auto))"
+    assert repr(mesh) == "Mesh(axis_sizes=(4, 2), axis_names=('x', 'y'), axis_types=(Auto, Auto))"
+    assert mesh.axis_sizes == (4, 2) and dict(mesh.shape) == {"x": 4, "y": 2} and mesh.size == 8 and not mesh.empty
+    assert explicit.explicit_axes == ("x", "y") and explicit.auto_axes == () == mesh.manual_axes
+    np.testing.assert_array_equal(mesh.device_ids, np.arange(8).reshape(4, 2))
+    assert mesh.local_mesh == mesh and not mesh.is_multi_process and len(mesh.local_devices) == 8
+    assert mesh.update(axis_types=explicit.axis_types) == explicit and hash(mesh) == hash(explicit.update(axis_types=AUTO))
+    abstract = mesh.abstract_mesh
+    assert abstract.shape == mesh.shape and abstract.abstract_device.platform == "cpu"
+    assert abstract.update_axis_types({"x": AxisType.Manual}).manual_axes == ("x",)
+    assert repr(AbstractMesh((4, 2), ("x", "y"))) == "AbstractMesh('x': 4, 'y': 2, axis_types=(Auto, Auto))"
+    assert AbstractMesh((4,), ("x",)) == AbstractMesh((4,), ("x",)) != AbstractMesh((4,), ("x",), (AxisType.Explicit,))
+    assert pickle.loads(pickle.dumps(abstract)) == abstract
+    assert AbstractDevice("v5e", 1, "tpu") == AbstractDevice("v5e", 1, "tpu") != AbstractDevice("v5e", 2, "tpu")
+    assert ManualAxisType(varying=frozenset("x")).vur == {"x"} and ManualAxisType().empty
+    with pytest.raises(ValueError, match="no devices"):
+        abstract.devices  # noqa: B018
+    with pytest.raises(ValueError, match="both"):
+        ManualAxisType(varying=frozenset("x"), unreduced=frozenset("x"))
+
+
+def test_the_mesh_in_force(mesh):
+    assert get_mesh().empty and get_abstract_mesh().empty
+    with xf.set_mesh(mesh):
+        assert get_mesh() == mesh and get_abstract_mesh() == mesh.abstract_mesh
+        assert xnp.ones((8, 4)).sharding.is_equivalent_to(NamedSharding(mesh, P()), 2)
+        assert xf.device_put(A, P("x")).sharding == NamedSharding(mesh, P("x"))
+        doubled = xf.jit(lambda x: x * 2, in_shardings=P("x"), out_shardings=P(None, "y"))(A)
+        assert doubled.sharding.spec == P(None, "y") and doubled.tolist() == (2 * A).tolist()
+        with xf.sharding.use_abstract_mesh(AbstractMesh((2,), ("z",))):
+            assert get_abstract_mesh().axis_names == ("z",)
+        seen = []
+        xf.jit(lambda x: seen.append(get_abstract_mesh()) or x)(1.0)
+        assert seen == [mesh.abstract_mesh]
+        with pytest.raises(ValueError, match="traced"):
+            xf.jit(lambda x: [get_mesh(), x][1])(2.0)
+    xf.set_mesh(mesh)
+    assert get_mesh() == mesh
+    with mesh:
+        pass
+    xf.set_mesh(mesh).__exit__()
+    assert get_mesh() == mesh
+    from xlafront.runtime.meshes import active
+
+    active.mesh = None
+    assert get_mesh().empty
+
+
+def test_shardings(mesh):
+    s = NamedSharding(mesh, P("x"))
+    assert s == NamedSharding(mesh, P("x")) != NamedSharding(mesh, P("x", None)) and hash(s) == hash(NamedSharding(mesh, P("x")))
+    assert s.is_equivalent_to(NamedSharding(mesh, P("x", None)), 2) and not s.is_equivalent_to(NamedSharding(mesh, P("y")), 2)
+    assert s.shard_shape((8, 4)) == (2, 4) and s.num_devices == 8 and s.device_set == set(xf.devices())
+    assert s.is_fully_addressable and not s.is_fully_replicated and s.has_addressable_devices
+    assert s.replicated_axes == {"y"} and s.memory_kind == "device"
+    assert s.with_memory_kind("pinned_host").memory_kind == "pinned_host" != s.memory_kind
+    assert s.update(spec=P("y")).spec == P("y") and s.update(memory_kind="pinned_host").memory_kind == "pinned_host"
+    places = s.devices_indices_map((8, 4))
+    assert [places[d][0] for d in xf.devices()] == [slice(2 * (i // 2), 2 * (i // 2) + 2) for i in range(8)]
+    assert s.addressable_devices_indices_map((8, 4)) == places
+    kept = pickle.loads(pickle.dumps(P("x"))), NamedSharding(mesh.abstract_mesh, P("x"))
+    assert kept[0] == s.spec and kept[1].shard_shape((8, 4)) == (2, 4)
+    one = SingleDeviceSharding(xf.devices()[1])
+    assert one.device_set == {xf.devices()[1]} and one.is_fully_replicated and one.shard_shape((3,)) == (3,)
+    x = xf.device_put(A, s)
+    assert [shard.replica_id for shard in x.addressable_shards] == [0, 1] * 4 and len(x.global_shards) == 8
+
+
+# Placing arrays
+
+
+def test_device_put(mesh):
+    rows, columns = NamedSharding(mesh, P("x")), NamedSharding(mesh, P(None, "y"))
+    for source in (A, xnp.asarray(A), xf.device_put(A, columns), xf.device_put(A, xf.devices()[3])):
+        x = xf.device_put(source, rows)
+        assert x.sharding == rows and x.committed and x.tolist() == A.tolist()
+    same = xf.device_put(x, NamedSharding(mesh, P("x", None)))
+    assert same.sharding.spec == P("x", None) and same.tolist() == A.tolist()
+    assert not xf.device_put(A).committed and xf.device_put(A, xf.devices()[0]).committed
+    tree = xf.device_put({"a": A, "b": [A, A]}, {"a": rows, "b": [columns, None]})
+    assert tree["a"].sharding == rows and tree["b"][0].sharding == columns and not tree["b"][1].committed
+    donated = xnp.ones((8, 4))
+    xf.device_put(donated, rows, donate=True)
+    assert donated.is_deleted()
+
+
+@pytest.mark.parametrize("kind", ["device", "pinned_host", "unpinned_host"])
+def test_memories(mesh, kind):
+    sharding = NamedSharding(mesh, P("x"), memory_kind=kind)
+    x = xf.device_put(A, sharding)
+    assert x.sharding.memory_kind == kind and x.tolist() == A.tolist()
+    back = xf.device_put(x, sharding.with_memory_kind("device"))
+    assert back.sharding.memory_kind == "device" and back.tolist() == A.tolist()
+    out = xf.jit(lambda x: x + 1, out_shardings=sharding)(back)
+    assert out.sharding == sharding and out.tolist() == (A + 1).tolist()
+
+
+def test_memory_spaces(mesh):
+    host, device = xf.memory.Space.Host, xf.memory.Space.Device
+    x = xf.device_put(xnp.ones(3), host)
+    assert x.sharding.memory_kind == "pinned_host" and xf.typeof(x).memory_space is host and not x.committed
+    assert str(xf.typeof(x)) == "float32<host>[3]" and xf.typeof(xnp.ones(3)).memory_space is device
+    spread = xf.device_put(xf.device_put(A, NamedSharding(mesh, P("x"))), host)
+    assert spread.sharding == NamedSharding(mesh, P("x"), memory_kind="pinned_host")
+    moved = xf.jit(lambda x: xf.device_put(x, host))(xf.device_put(A, NamedSharding(mesh, P("x"))))
+    assert moved.sharding.memory_kind == "pinned_host" and moved.tolist() == A.tolist()
+    assert xf.jit(lambda x: xf.device_put(x, device) + 1)(moved).sharding.memory_kind == "device"
+    assert (moved + 1).sharding.memory_kind == "pinned_host" and (moved + 1).tolist() == (A + 1).tolist()
+    g = xf.grad(lambda x: (xf.device_put(xf.device_put(x, host), device) ** 2).sum())(xnp.arange(3.0))
+    np.testing.assert_allclose(g, [0, 2, 4])
+
+
+def test_layouts():
+    assert repr(Layout((1, 0))) == "Layout(major_to_minor=(1, 0), tiling=None, sub_byte_element_size_in_bits=0)"
+    assert Layout((0, 1)) == Layout([0, 1]) != Layout((1, 0)) and hash(Layout((0, 1))) == hash(Layout((0, 1)))
+    x = xnp.ones((2, 3))
+    assert x.format.layout.major_to_minor == (0, 1) and x.format.sharding == x.sharding
+    assert Format() == Format() and Format(Layout.AUTO).sharding is None
+    with pytest.raises(ValueError, match="SingleDeviceSharding"):
+        Format(Layout((0, 1)))
+    with pytest.raises(TypeError, match="SingleDeviceSharding"):
+        Format(Layout((0, 1)), xf.devices()[0])
+
+
+def test_grids_of_devices():
+    np.testing.assert_array_equal(mesh_utils.create_device_mesh((4, 2)), np.array(xf.devices()).reshape(4, 2))
+    hybrid = mesh_utils.create_hybrid_device_mesh((4, 2), (1, 1), process_is_granule=True)
+    np.testing.assert_array_equal(hybrid, np.array(xf.devices()).reshape(4, 2))
+
+    class Device:
+        def __init__(self, i):
+            self.id, self.process_index, self.slice_index = i, i // 4, i // 4
+
+    slices = mesh_utils.create_hybrid_device_mesh((2, 2), (2, 1), [Device(i) for i in range(8)])
+    assert [[d.id for d in row] for row in slices] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    blocks = mesh_utils.create_device_mesh((4, 2), [Device(i) for i in (0, 4, 1, 5, 2, 6, 3, 7)], contiguous_submeshes=True)
+    assert {frozenset(d.process_index for d in half.flat) for half in (blocks[:2], blocks[2:])} == {frozenset({0}), frozenset({1})}
+    with pytest.raises(ValueError, match="16 places for 8"):
+        mesh_utils.create_device_mesh((16,))
+    with pytest.raises(ValueError, match="process_is_granule"):
+        mesh_utils.create_hybrid_device_mesh((2, 2), (2, 1))
+    with pytest.raises(ValueError, match="2 slices, there are 1"):
+        mesh_utils.create_hybrid_device_mesh((4,), (2,), process_is_granule=True)
+
+
+# Programs
+
+
+def test_shardings_of_programs(mesh):
+    rows, whole = NamedSharding(mesh, P("x")), NamedSharding(mesh, P())
+    out = xf.jit(lambda p, s: {"a": p["w"] * s, "b": (s, s)}, in_shardings=({"w": rows}, None), out_shardings={"a": None, "b": whole})
+    result = out({"w": A}, 2.0)
+    assert result["a"].sharding.is_equivalent_to(rows, 2) and result["b"][0].sharding == whole
+    one = xf.jit(lambda x: x + 1, in_shardings=SingleDeviceSharding(xf.devices()[1]))(A)
+    assert one.devices() == {xf.devices()[1]}
+    x = xf.device_put(A, rows)
+    donating = xf.jit(lambda x: x * 2, in_shardings=rows, out_shardings=rows, donate_argnums=0)
+    y = donating(x)
+    assert x.is_deleted() and y.sharding == rows and donating(y).tolist() == (4 * A).tolist() and y.is_deleted()
+
+
+def test_tensor_parallel_training_equals_training_on_one_device(mesh):
+    """The hidden layer is split over `y`, the batch over `x`; results feed the next step where they are."""
+    rng = np.random.default_rng(0)
+    x, w, v, y = (rng.normal(size=s).astype(np.float32) for s in ((16, 4), (4, 8), (8, 3), (16, 3)))
+
+    def loss(weights, x, y):
+        return xnp.mean((xnp.tanh(x @ weights["w"]) @ weights["v"] - y) ** 2)
+
+    def step(weights, x, y):
+        return xf.tree.map(lambda w, g: w - 0.1 * g, weights, xf.grad(loss)(weights, x, y))
+
+    places = {"w": NamedSharding(mesh, P(None, "y")), "v": NamedSharding(mesh, P("y", None))}
+    batch = NamedSharding(mesh, P("x"))
+    split = xf.jit(step, in_shardings=(places, batch, batch), out_shardings=places)
+    plain, one = xf.jit(step), {"w": w, "v": v}
+    many, data = xf.device_put(one, places), xf.device_put((x, y), batch)
+    for _ in range(3):
+        one, many = plain(one, x, y), split(many, *data)
+    for name in one:
+        np.testing.assert_allclose(np.asarray(many[name]), np.asarray(one[name]), rtol=1e-5, atol=1e-6)
+        assert many[name].sharding == places[name]
+    assert split._cache_size() == 1  # every step was the first one again: nothing was moved
+
+
+def test_inspecting(mesh):
+    x = xf.device_put(A, NamedSharding(mesh, P("x", "y")))
+    found = []
+    xf.jit(lambda x: (xf.debug.inspect_array_sharding(xnp.sin(x).T, callback=found.append), x)[1])(x)
+    assert found == [NamedSharding(mesh, P("y", "x"))]
+    xf.debug.inspect_array_sharding({"a": x}, callback=found.append)
+    xf.jit(xf.grad(lambda x: (xf.debug.inspect_array_sharding(x, callback=found.append), x.sum())[1]))(x)
+    assert found[1:] == [x.sharding] * 2
+    xf.jit(lambda x: (xf.debug.inspect_array_sharding(x, callback=found.append), x)[1])(A)
+    assert found[3].num_devices == 1
+    with pytest.raises(TypeError, match="callback"):
+        xf.debug.inspect_array_sharding(x, callback=None)
+
+
+@pytest.mark.parametrize("spec, cells", [
+    (P("x", "y"), [["0", "1"], ["2", "3"], ["4", "5"], ["6", "7"]]), (P("x"), [["0,1"], ["2,3"], ["4,5"], ["6,7"]]),
+    (P(None, "y"), [["0,2,4,6", "1,3,5,7"]]), (P(), [["0,1,2,3,4,5,6,7"]]), (P("y", "x"), [list("0246"), list("1357")]),
+])  # fmt: skip
+def test_pictures(mesh, spec, cells, capsys, monkeypatch):
+    xf.debug.visualize_array_sharding(xf.device_put(A, NamedSharding(mesh, spec)))
+    lines = capsys.readouterr().out.splitlines()
+    rows = [[c.strip() for c in line.strip("│").split("│")] for line in lines if "CPU" in line]
+    assert rows == [[f"CPU {c}" for c in row] for row in cells] and len({len(line) for line in lines}) == 1
+    xf.jit(lambda x: [xf.debug.visualize_array_sharding(x, scale=0.5), x][1])(xf.device_put(A, NamedSharding(mesh, spec)))
+    assert capsys.readouterr().out.count("CPU") == sum(map(len, cells))
+    import types
+
+    shown = []
+    display = types.SimpleNamespace(HTML=lambda text: text, display=shown.append)
+    shell = types.SimpleNamespace(kernel=object())
+    monkeypatch.setitem(__import__("sys").modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell, display=display))
+    monkeypatch.setitem(__import__("sys").modules, "IPython.display", display)
+    xf.debug.visualize_sharding((8, 4), NamedSharding(mesh, spec), color_map=lambda t: (t, 0.5, 1 - t, 1))
+    [html] = shown
+    assert html.count("<tr>") == len(cells) and html.count("<td") == sum(map(len, cells)) and "CPU 0" in html
+
+
+def test_pictures_of_what_is_no_table(mesh, capsys):
+    xf.debug.visualize_array_sharding(xf.device_put(np.ones(16), NamedSharding(mesh, P("x"))))
+    assert "│ CPU 0,1 │ CPU 2,3 │" in capsys.readouterr().out
+    for shape in ((), (8, 2, 2)):
+        with pytest.raises(ValueError, match="1 or 2 dimensions"):
+            xf.debug.visualize_array_sharding(xnp.ones(shape))
+
+
+# Bad input
+
+
+
+@pytest.mark.parametrize("make, error, words", [
+    (lambda m: NamedSharding(m, P("z")), ValueError, ["'z'", "('x', 'y')"]),
+    (lambda m: NamedSharding(m, P("x", "x")), ValueError, ["'x' twice"]),
+    (lambda m: NamedSharding(m, ("x",)), TypeError, ["PartitionSpec"]),
+    (lambda m: NamedSharding(m, P("x"), memory_kind="foo"), ValueError, ["foo", "pinned_host"]),
+    (lambda m: NamedSharding(m, P("x", unreduced={"y"})), ValueError, ["Explicit"]),
+    (lambda m: NamedSharding(m, P("x")).shard_shape((7, 4)), ValueError, ["(7, 4)", "4 parts", "'x': 4", "Pad"]),
+    (lambda m: xf.make_mesh((16,), ("x",)), ValueError, ["16 devices", "there are 8", "num_cpu_devices"]),
+    (lambda m: xf.make_mesh((4, 2), ("x", "x")), ValueError, ["differ"]),
+    (lambda m: xf.make_mesh((-1,), ("x",)), ValueError, ["(-1,)"]),
+    (lambda m: xf.make_mesh((4, 2), ("x", "y"), (AxisType.Auto,)), ValueError, ["AxisType"]),
+    (lambda m: xf.set_mesh("x"), ValueError, ["make_mesh"]),
+    (lambda m: xf.device_put({"a": np.ones((7, 4))}, NamedSharding(m, P("x"))), ValueError, ["x['a']", "(7, 4)", "'x': 4", "Pad"]),
+    (lambda m: xf.device_put(np.ones(8), NamedSharding(m, P("x", "y"))), ValueError, ["2 entries", "(8,)"]),
+    (lambda m: xf.device_put(A, P("x")), ValueError, ["no mesh in force", "set_mesh"]),
+    (lambda m: xf.device_put(A, "x"), ValueError, ["'x'", "sharding"]),
+    (lambda m: xf.device_put({"a": A}, {"b": None}), ValueError, ["device_put", "'b'"]),
+    (lambda m: xf.jit(lambda x: x, in_shardings=P("x"))(A), RuntimeError, ["set_mesh"]),
+    (lambda m: xf.jit(lambda x: x, in_shardings="x")(A), TypeError, ["in_shardings", "'x'"]),
+    (lambda m: xf.jit(lambda p: p["w"], in_shardings=NamedSharding(m, P("x")))({"w": np.ones((7, 4))}), ValueError,
+     ["p['w']", "(7, 4)", "'x': 4", "Pad"]),
+    (lambda m: xf.jit(lambda x: x, in_shardings=NamedSharding(m, P("x")))(xf.device_put(A, xf.devices()[1])), ValueError,
+     ["in_shardings", "argument x", "device_put"]),
+    (lambda m: xf.jit(lambda p: p["w"] + p["b"])({"w": xf.device_put(A, xf.devices()[0]), "b": xf.device_put(A, xf.devices()[1])}),
+     ValueError, ["p['w']", "p['b']", "[0]", "[1]", "device_put"]),
+    (lambda m: xf.jit(lambda x: lax.with_sharding_constraint({"a": x}, NamedSharding(m, P("x"))))(np.ones(7)), ValueError,
+     ["x['a']", "(7,)", "Pad"]),
+    (lambda m: lax.with_sharding_constraint(A, P("x")), RuntimeError, ["set_mesh"]),
+])  # fmt: skip
+def test_bad_input(mesh, make, error, words):
+    with pytest.raises(error) as caught:
+        make(mesh)
+    for word in words:
+        assert word in str(caught.value)
