@@ -208,6 +208,14 @@ def test_meshes_of_which_some_axes_are_explicit():
     assert out.sharding.is_equivalent_to(NamedSharding(mixed, P("x", "y")), 2)
 
 
+def test_specs_of_functions_of_parts_follow_types():
+    x = put("x", "y")
+    doubled = xf.shard_map(lambda v: v * 2, mesh=MESH, out_specs=P("x", "y"))
+    assert str(xf.typeof(doubled(x))) == "float32[8@x,4@y]" and doubled(x).tolist() == (2 * A).tolist()
+    with pytest.raises(TypeError, match="in_specs"):
+        xf.shard_map(lambda v: v, mesh=MESH.update(axis_types=(AxisType.Auto,) * 2), out_specs=P())(x)
+
+
 def test_operands_over_other_meshes():
     other = xf.make_mesh((2, 4), ("x", "y"))
     with pytest.raises(ValueError, match="different meshes"):

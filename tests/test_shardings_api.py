@@ -177,6 +177,36 @@ def test_layouts():
         Format(Layout((0, 1)), xf.devices()[0])
 
 
+def test_arrays_in_another_order(mesh):
+    """Whatever the order in memory, values are those of NumPy, in compiled, eager and differentiated functions."""
+    B = A[:3]
+    one = SingleDeviceSharding(xf.devices()[0])
+    plain = xf.jit(lambda x: x * 2 + 1)
+    plain(xnp.asarray(B))
+    x = xf.device_put(B, Format(Layout((1, 0)), one))
+    assert x.format.layout.major_to_minor == (1, 0) and x.tolist() == B.tolist()
+    for _ in range(2):
+        assert plain(x).tolist() == (B * 2 + 1).tolist() and (x + x).tolist() == (2 * B).tolist()
+    np.testing.assert_allclose(x @ x.T, B @ B.T)
+    assert xf.grad(lambda x: (x * x).sum())(x).tolist() == (2 * B).tolist()
+    assert xf.device_put(x, NamedSharding(mesh, P(None, "x"))).tolist() == B.tolist()
+    assert xf.device_put(x, Format(Layout((0, 1)), one)).format.layout.major_to_minor == (0, 1)
+    columns = Format(Layout((1, 0)), NamedSharding(mesh, P("y")))
+    out = xf.jit(lambda x: x + 1, out_shardings=columns)(A)
+    assert out.format.layout.major_to_minor == (1, 0) and out.sharding == columns.sharding and out.tolist() == (A + 1).tolist()
+    taking = xf.jit(lambda x: x.T, in_shardings=Format(Layout((1, 0)), one))
+    for given in (B, x, B, x):
+        assert taking(given).tolist() == B.T.tolist()
+    free = Format(Layout.AUTO)
+    compiled = xf.jit(lambda x: x.T, in_shardings=free, out_shardings=free).lower(xf.ShapeDtypeStruct((3, 4), "float32")).compile()
+    [[found], _] = compiled.input_formats
+    assert sorted(found.layout.major_to_minor) == [0, 1] and sorted(compiled.output_formats.layout.major_to_minor) == [0, 1]
+    for given in (B, x, B, x):
+        assert compiled(given).tolist() == B.T.tolist()
+    with pytest.raises(ValueError, match="once"):
+        xf.device_put(B, Format(Layout((0, 0)), one))
+
+
 def test_grids_of_devices():
     np.testing.assert_array_equal(mesh_utils.create_device_mesh((4, 2)), np.array(xf.devices()).reshape(4, 2))
     hybrid = mesh_utils.create_hybrid_device_mesh((4, 2), (1, 1), process_is_granule=True)

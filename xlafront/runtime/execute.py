@@ -10,9 +10,10 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from xlafront.runtime import effects as runtime_effects
+from xlafront.runtime import effects as runtime_effects, layouts
 from xlafront.runtime.arrays import put
 from xlafront.runtime.jaxlib_compat import ArrayImpl, CompileOptions, _jax, result_handler
+from xlafront.runtime.layouts import Layout
 from xlafront.runtime.sharding import device_list
 from xlafront.runtime.topologies import is_elsewhere
 
@@ -109,16 +110,18 @@ class Program:
     """A compiled program and how to call it with the flat list of all its arguments."""
 
     __slots__ = ("executable", "in_avals", "in_shardings", "out_avals", "out_shardings", "out_committed", "kept",
-                 "const_args", "handlers", "effects", "__weakref__")
+                 "const_args", "handlers", "effects", "own_layouts", "__weakref__")
 
     def __init__(self, executable, *, in_avals, in_shardings, out_avals, out_shardings, out_committed: bool,
-                 kept: Sequence[bool], const_args: Sequence[ArrayImpl], effects: frozenset = frozenset()):
+                 kept: Sequence[bool], const_args: Sequence[ArrayImpl], effects: frozenset = frozenset(),
+                 own_layouts: bool = False):
         self.executable = executable
         self.in_avals, self.in_shardings = in_avals, in_shardings
         self.out_avals, self.out_shardings, self.out_committed = out_avals, out_shardings, out_committed
         self.kept = kept
         self.const_args = list(const_args)
         self.effects = effects
+        self.own_layouts = own_layouts  # whether arguments lie in an order that was asked for
         self.handlers = [result_handler(aval, sharding, out_committed) for aval, sharding in zip(out_avals, out_shardings)
                          ] if hasattr(executable, "execute_sharded") else None
 
@@ -130,11 +133,29 @@ class Program:
         for x, aval, sharding, kept in zip(args, self.in_avals, self.in_shardings, self.kept):
             if kept:
                 buffers.append(place(x, aval, sharding))
+        if layouts.use.others:
+            buffers = self.relaid(buffers)
         if self.effects:
             results = runtime_effects.execute(self.executable, buffers, self.effects)
         else:
             results = self.executable.execute_sharded(buffers)
         return results.consume_with_handlers(self.handlers)
+
+    def layouts(self) -> list[Layout]:
+        """The order in memory of each argument that is read, constants first."""
+        return [Layout.from_pjrt_layout(wanted) for wanted in self.executable.get_parameter_layouts()]
+
+    def misfits(self, args: Sequence[Any]) -> list[bool]:
+        """Which arguments that are read lie in another order; empty when none does."""
+        kept = [x for x, keep in zip(args, self.kept) if keep]
+        found = [type(x) is ArrayImpl and not layout.fits(Layout.from_pjrt_layout(x._pjrt_layout)) for x, layout in zip(
+            kept, self.layouts()[len(self.const_args):])]
+        return found if any(found) else []
+
+    def relaid(self, buffers: list[ArrayImpl]) -> list[ArrayImpl]:
+        """The arguments in the order in which the program reads them."""
+        return [x if layout.fits(Layout.from_pjrt_layout(x._pjrt_layout)) else layouts.use.relayout(x, layout)
+                for x, layout in zip(buffers, self.layouts())]
 
     def fast_path(self, out_tree) -> FastPath:
         count = len(self.out_avals)

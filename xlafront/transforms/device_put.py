@@ -14,7 +14,7 @@ from xlafront.core.zeros import Zero
 from xlafront.runtime import distributed
 from xlafront.runtime.arrays import ArrayImpl, put
 from xlafront.runtime.jaxlib_compat import Device, NamedSharding, Sharding, batched_block_until_ready
-from xlafront.runtime.layouts import Format, Layout, MemorySpace
+from xlafront.runtime.layouts import Format, Layout, MemorySpace, use as layouts_in_use
 from xlafront.runtime.meshes import IndivisibleError, RankError
 from xlafront.runtime.sharding import PartitionSpec, single_device
 from xlafront.transforms import placement
@@ -118,7 +118,7 @@ def _to_format(x, target: Format, donate: bool):
     x = put_leaf(x, target.sharding, donate)
     if isinstance(x, tracing.Tracer):
         return x
-    return x if target.layout.fits(x.format.layout) else _spread_as(target)(x)
+    return x if target.layout.fits(x.format.layout) else _relayout(x, target.layout)
 
 
 def _put_across_processes(x, aval, sharding):
@@ -149,6 +149,21 @@ def _spread_as(sharding):
     from xlafront.transforms.jit import jit
 
     return jit(lambda x: x, out_shardings=sharding)
+
+
+@functools.cache
+def _reordered(source: Format, target: Format):
+    from xlafront.transforms.jit import jit
+
+    return jit(lambda x: x, in_shardings=source, out_shardings=target)
+
+
+def _relayout(x, layout: Layout):
+    """The array with its elements in this order in memory, where it is."""
+    return _reordered(x.format, Format(layout, x.sharding))(x)
+
+
+layouts_in_use.relayout = _relayout
 
 
 def _host(x, aval):

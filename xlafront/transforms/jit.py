@@ -23,6 +23,7 @@ from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl, put
 from xlafront.runtime.execute import CompileRequest, Program, compile_module, compile_options
 from xlafront.runtime.jaxlib_compat import PjitFunctionCache, pjit
+from xlafront.runtime.layouts import use as layouts_in_use
 from xlafront.runtime.sharding import active
 from xlafront.runtime.topologies import is_elsewhere
 from xlafront.transforms import calls, placement
@@ -138,6 +139,8 @@ class Jitted:
             if type(x) is not ArrayImpl and (type(x) is keys.KeyArray or hasattr(type(x), "__jax_array__")):
                 return None
         if any([not isinstance(aval.dtype, np.dtype) for aval in traced.closed.out_avals]):
+            return None
+        if layouts_in_use.others and (program.own_layouts or program.misfits([keys.words_of(x) for x in call.leaves])):
             return None
         return program.fast_path(traced.out_tree)
 
@@ -289,7 +292,21 @@ class Jitted:
 
     def lower(self, traced: Traced, call: Call, spots, donated) -> LoweredProgram:
         out_shardings = self.flat_out_shardings(traced.out_tree)
-        return LoweredProgram(self.name, traced.closed, spots, donated, out_shardings, self.options, traced)
+        layouts = self.flat_layouts(call.in_tree, traced.out_tree)
+        return LoweredProgram(self.name, traced.closed, spots, donated, out_shardings, self.options, traced, layouts)
+
+    def flat_layouts(self, in_tree, out_tree) -> tuple[list, list] | None:
+        """The orders in memory that arguments and results were asked to have, where any were."""
+        given = self.options.in_shardings, self.options.out_shardings
+        if not any([placement.asks_for_layouts(g) for g in given]):
+            return None
+        args, kwargs = tree.unflatten(in_tree, range(in_tree.num_leaves))
+        found = []
+        for g, full in zip(given, (args, tree.unflatten(out_tree, range(out_tree.num_leaves)))):
+            count = tree.structure(full).num_leaves
+            found.append([None] * count if g is placement.UNSPECIFIED else placement.flatten_layouts(g, full))
+        layouts_in_use.others = True
+        return found[0] + [None] * tree.structure(kwargs).num_leaves, found[1]
 
 
 def run_program(program: Program, leaves: Sequence[Any], out_avals: Sequence[Any]) -> list[Any]:
@@ -316,7 +333,7 @@ _hoisted: weakref.WeakKeyDictionary[Jaxpr, ClosedJaxpr] = weakref.WeakKeyDiction
 class LoweredProgram:
     """A program on its way from IR to executable: the module and what the call will need."""
 
-    def __init__(self, name, closed, spots, donated, out_shardings, options, traced):
+    def __init__(self, name, closed, spots, donated, out_shardings, options, traced, layouts=None):
         jaxpr = closed.jaxpr
         self.name, self.closed, self.spots, self.options, self.traced = name, closed, spots, options, traced
         kept_jaxpr, self.kept = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), options.keep_unused or bool(jaxpr.effects))
@@ -332,15 +349,22 @@ class LoweredProgram:
         self.shardings = placement.ProgramShardings(spots, out_shardings, self.kept, len(hoisted), jaxpr)
         arg_attributes = placement.argument_attributes(
             kept_jaxpr, self.kept, donated, len(hoisted), self.shardings, name, traced)
+        self.layouts = layouts
+        if layouts is not None:
+            asked = [None] * len(hoisted) + [layout for layout, keep in zip(layouts[0], self.kept) if keep]
+            arg_attributes = placement.layout_attributes(arg_attributes, asked)
         with tracing.calm_collector:
             self.module_context = self._write_module(kept_jaxpr, name, arg_attributes)
         self.shardings.declare_meshes(self.module_context)
 
     def _write_module(self, kept_jaxpr, name, arg_attributes):
+        result_attributes = self.shardings.result_attributes()
+        if self.layouts is not None:
+            result_attributes = placement.layout_attributes(result_attributes, self.layouts[1])
         return lowering.module.lower_program(
             kept_jaxpr, f"jit_{name}", backends.lowering_platform(self.client),
             const_values=self.const_values, arg_attributes=arg_attributes,
-            result_attributes=self.shardings.result_attributes(), num_partitions=len(self.spots.devices),
+            result_attributes=result_attributes, num_partitions=len(self.spots.devices),
             sharding_context=self.shardings)
 
     def _place_constant(self, value):
@@ -368,7 +392,8 @@ class LoweredProgram:
         return Program(
             executable, in_avals=[keys.physical(aval) for aval in self.traced.in_avals], in_shardings=self.spots.shardings,
             out_avals=out_avals, out_shardings=self.shardings.results(executable, out_avals),
-            out_committed=self.spots.committed, kept=self.kept, const_args=self.const_args, effects=self.closed.effects)
+            out_committed=self.spots.committed, kept=self.kept, const_args=self.const_args, effects=self.closed.effects,
+            own_layouts=self.layouts is not None)
 
 
 def _may_outline(spots, jaxpr: Jaxpr) -> bool:

@@ -12,7 +12,7 @@ from xlafront.core import avals, backends, keys, tracing, tree
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, Literal
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import Device, HloSharding, NamedSharding, OpSharding, Sharding
-from xlafront.runtime.layouts import MemorySpace
+from xlafront.runtime.layouts import Format, Layout, MemorySpace
 from xlafront.runtime.sharding import (
     AbstractMesh,
     Mesh,
@@ -40,7 +40,7 @@ def flatten_shardings(what: str, given, full) -> tuple:
     """The sharding of each leaf of `full`, from a pytree prefix of shardings; None means unspecified."""
 
     def is_leaf(x):
-        return x is None or isinstance(x, (Sharding, PartitionSpec, Device, _Unspecified))
+        return x is None or isinstance(x, (Sharding, PartitionSpec, Device, Format, _Unspecified))
 
     try:
         leaves = tree.broadcast_prefix(given, full, is_leaf)
@@ -51,9 +51,37 @@ def flatten_shardings(what: str, given, full) -> tuple:
     return tuple(_as_sharding(what, x) for x in leaves)
 
 
+def _is_format(x) -> bool:
+    return isinstance(x, (Format, Sharding, PartitionSpec))
+
+
+def flatten_layouts(given, full) -> list:
+    """The layout of each leaf of `full` that `given`, a pytree prefix, has a `Format` for."""
+    leaves = tree.broadcast_prefix(given, full, lambda x: x is None or _is_format(x))
+    return [x.layout if isinstance(x, Format) else None for x in leaves]
+
+
+def asks_for_layouts(given) -> bool:
+    """Whether there is a `Format` among shardings."""
+    return given is not UNSPECIFIED and any([isinstance(x, Format) for x in tree.leaves(given, _is_format)])
+
+
+def layout_attributes(attributes: list[dict] | None, layouts: Sequence[Any]) -> list[dict]:
+    """The attributes of arguments or results of a module, with the layouts that are asked for."""
+    mlir = lowering.mlir
+    found = [{} for _ in layouts] if attributes is None else attributes
+    with mlir.context:
+        for entry, layout in zip(found, layouts):
+            mode = "default" if layout is None else "auto" if layout is Layout.AUTO else layout.mode()
+            entry["mhlo.layout_mode"] = mlir.string(mode)
+    return found
+
+
 def _as_sharding(what: str, x):
     if x is None or x is UNSPECIFIED:
         return UNSPECIFIED
+    if isinstance(x, Format):
+        return UNSPECIFIED if x.sharding is None else x.sharding
     if isinstance(x, PartitionSpec):
         return over_active_mesh(what, x, RuntimeError)
     if isinstance(x, Device):
@@ -205,7 +233,8 @@ def _split_by_bodies(jaxpr, devices: tuple) -> dict:
 
 def _program_shardings(traced, options):
     if options.out_shardings is not UNSPECIFIED:
-        for s in tree.leaves(options.out_shardings, lambda x: isinstance(x, (Sharding, PartitionSpec))):
+        for s in tree.leaves(options.out_shardings, _is_format):
+            s = s.sharding if isinstance(s, Format) else s
             if isinstance(s, Sharding):
                 yield s
             elif isinstance(s, PartitionSpec):

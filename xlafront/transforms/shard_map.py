@@ -107,6 +107,7 @@ def shard_map(f: Callable | None = None, *, out_specs, in_specs=Infer, mesh=None
     """A function on whole arrays that applies `f` to the parts that each device of a mesh holds.
 
     - `in_specs`, `out_specs`: for each argument and result (as pytree prefixes) how its dimensions are split over mesh axes.
+      Without `in_specs`, as the types of arguments say, where the axes are of type Explicit.
       A result whose spec leaves out an axis is the same on all devices along it.
     - `mesh`: the devices; the mesh in force (`set_mesh`) when left out.
     - `axis_names`: the axes that `f` handles by itself; the rest are left to the compiler. All, when empty.
@@ -124,7 +125,7 @@ def shard_map(f: Callable | None = None, *, out_specs, in_specs=Infer, mesh=None
     if not callable(f):
         raise TypeError(f"shard_map takes a function, got {type(f).__name__}: {f!r}")
     name = calls.function_name(f)
-    if in_specs is Infer or in_specs is None:
+    if in_specs is None:
         raise TypeError(f"shard_map of {name} needs in_specs: how each argument is split over the mesh, as PartitionSpecs.")
 
     @boundary
@@ -148,17 +149,14 @@ def smap(f: Callable | None = None, *, in_axes=Infer, out_axes, axis_name):
         import functools
 
         return functools.partial(smap, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name)
-    if in_axes is Infer:
-        raise TypeError(f"smap of {calls.function_name(f)} needs in_axes: the dimension of each argument that {axis_name!r} "
-                        f"splits, or None.")
-
     def spec(axis):
         return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, axis_name)
 
     def specs(axes):
         return tree.map(spec, axes, is_leaf=lambda x: x is None or isinstance(x, int))
 
-    return shard_map(f, in_specs=specs(in_axes), out_specs=specs(out_axes), axis_names={axis_name})
+    return shard_map(f, in_specs=Infer if in_axes is Infer else specs(in_axes), out_specs=specs(out_axes),
+                     axis_names={axis_name})
 
 
 def map_parts(part: Callable, name: str, mesh, in_specs: list, out_specs: list, operands: Sequence[Any]) -> list:
@@ -192,8 +190,11 @@ class _Call:
         leaves, in_tree = tree.flatten(args)
         if isinstance(in_specs, list):
             in_specs = tuple(in_specs)
-        specs = _flat_specs(f"shard_map of {self.name}: in_specs", in_specs, args, lambda x: x is None or _is_spec(x))
         operands = programs.operands_of(leaves, f"shard_map of {self.name}", args)
+        if in_specs is Infer:
+            specs = self.specs_of_types(operands)
+        else:
+            specs = _flat_specs(f"shard_map of {self.name}: in_specs", in_specs, args, lambda x: x is None or _is_spec(x))
         local = []
         for i, (x, spec) in enumerate(zip(operands, specs)):
             aval = tracing.aval_of(x)
@@ -220,6 +221,15 @@ class _Call:
 
     def result(self, shown, index: int) -> str:
         return tree.keystr(tree.flatten_with_path(shown)[0][index][0])
+
+    def specs_of_types(self, operands) -> list:
+        if not all(a in self.mesh.explicit_axes for a in self.manual):
+            raise TypeError(f"shard_map of {self.name} needs in_specs: how each argument is split over the mesh, as "
+                            f"PartitionSpecs. They may be left out only for axes of type Explicit, which {self.mesh} does not "
+                            f"have throughout.")
+        spreads = [tracing.aval_of(x).spread for x in operands]
+        return [PartitionSpec() if s is None else PartitionSpec(*[
+            tuple(a for a in axes_of(p) if a in self.manual) for p in s.spec]) for s in spreads]
 
     def check_spec(self, spec, aval, who: Callable[[], str], which: str, divide: bool = True) -> None:
         seen: set = set()

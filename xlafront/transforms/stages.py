@@ -10,6 +10,7 @@ from xlafront.core import avals, tracing, tree
 from xlafront.core.avals import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary, filtered
 from xlafront.runtime.jaxlib_compat import PjitFunctionCache, pjit
+from xlafront.runtime.layouts import Format, Layout
 from xlafront.transforms import calls, placement
 from xlafront.transforms.jit import run_program, shard_arg_fallback
 
@@ -183,6 +184,20 @@ class Compiled:
     @property
     def output_shardings(self):
         return self.out_tree.unflatten(self._program.out_shardings)
+
+    @property
+    def input_formats(self):
+        """The layout and the sharding of each argument, by position and by name; None for those that are not read."""
+        program = self._program
+        layouts = iter(program.layouts()[len(program.const_args):])
+        return self.in_tree.unflatten([Format(next(layouts), s) if keep else None for s, keep in zip(
+            program.in_shardings, program.kept)])
+
+    @property
+    def output_formats(self):
+        """The layout and the sharding of each result."""
+        layouts = map(Layout.from_pjrt_layout, self._program.executable.get_output_layouts())
+        return self.out_tree.unflatten([Format(layout, s) for layout, s in zip(layouts, self._program.out_shardings)])
 
     def as_text(self) -> str:
         """The optimised program, as the compiler left it."""
