@@ -205,6 +205,9 @@ def test_arrays_in_another_order(mesh):
         assert compiled(given).tolist() == B.T.tolist()
     with pytest.raises(ValueError, match="once"):
         xf.device_put(B, Format(Layout((0, 0)), one))
+    donating = xf.jit(lambda x: x + 1, donate_argnums=0)
+    for given in (xnp.asarray(B), xf.device_put(B, Format(Layout((1, 0)), one)), xnp.asarray(B) * 1):
+        assert donating(donating(given)).tolist() == (B + 2).tolist()
 
 
 def test_grids_of_devices():

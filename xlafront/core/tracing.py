@@ -85,7 +85,7 @@ eval_trace.parent = None
 class _Thread(threading.local):
     trace: Trace = eval_trace
     axes: tuple = ()  # the named axes in scope, innermost last
-    lenient = False  # see `lenient_types`
+    lenient = False  # whether the compiler decides where types leave open how a result is split, in place of an error
 
 
 thread = _Thread()
@@ -119,16 +119,6 @@ def checked_axes() -> frozenset:
     for axis in thread.axes:
         found[axis[0]] = type(axis) is MeshAxis and axis.checked
     return frozenset(name for name, checked in found.items() if checked)
-
-
-class lenient_types:
-    """Inside, where types leave open how a result is split, the compiler decides: for derivatives, in place of errors."""
-
-    def __enter__(self):
-        self.saved, thread.lenient = thread.lenient, True
-
-    def __exit__(self, *exception):
-        thread.lenient = self.saved
 
 
 class VaryingMismatch(Exception):

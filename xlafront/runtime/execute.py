@@ -148,8 +148,8 @@ class Program:
     def misfits(self, args: Sequence[Any]) -> list[bool]:
         """Which arguments that are read lie in another order; empty when none does."""
         kept = [x for x, keep in zip(args, self.kept) if keep]
-        found = [type(x) is ArrayImpl and not layout.fits(Layout.from_pjrt_layout(x._pjrt_layout)) for x, layout in zip(
-            kept, self.layouts()[len(self.const_args):])]
+        found = [type(x) is ArrayImpl and not x.is_deleted() and not layout.fits(Layout.from_pjrt_layout(x._pjrt_layout))
+                 for x, layout in zip(kept, self.layouts()[len(self.const_args):])]
         return found if any(found) else []
 
     def relaid(self, buffers: list[ArrayImpl]) -> list[ArrayImpl]:

@@ -124,11 +124,18 @@ class Jitted:
                     return self.fun(*args, **kwargs) if self.of_library else self.staged_call(args, kwargs), None, False
             traced = self.trace(call)
             program, donated = self.program_for(traced, call)
+            in_order = self.in_order(program, call)
             results = self.run(program, traced, call.leaves)
             out = traced.out_tree.unflatten(results)
-            return out, self.fast_path(program, traced, call), False
+            return out, self.fast_path(program, traced, call) if in_order else None, False
         except Exception as e:
             raise filtered(e) from e.__cause__
+
+    @staticmethod
+    def in_order(program: Program, call: Call) -> bool:
+        """Whether the elements of all arguments lie as the program reads them; asked before the call may delete them."""
+        return not layouts_in_use.others or not (
+            program.own_layouts or program.misfits([keys.words_of(x) for x in call.leaves]))
 
     def fast_path(self, program: Program, traced: Traced, call: Call):
         """C++ may repeat the call unless Python has something to do each time."""
@@ -139,8 +146,6 @@ class Jitted:
             if type(x) is not ArrayImpl and (type(x) is keys.KeyArray or hasattr(type(x), "__jax_array__")):
                 return None
         if any([not isinstance(aval.dtype, np.dtype) for aval in traced.closed.out_avals]):
-            return None
-        if layouts_in_use.others and (program.own_layouts or program.misfits([keys.words_of(x) for x in call.leaves])):
             return None
         return program.fast_path(traced.out_tree)
 

@@ -238,8 +238,9 @@ def _dispatcher_of(stage, program) -> Callable:
             given = static if len(args) + len(kwargs) > count else calls.Selection()
             call = calls.split_call(name, given, args, kwargs)
             _check_call(name, traced, in_tree, call)
+            in_order = jitted.in_order(program, call)
             results = run_program(program, [tracing.as_operand(x) for x in call.leaves], traced.closed.out_avals)
-            fast = None if given else jitted.fast_path(program, traced, call)
+            fast = jitted.fast_path(program, traced, call) if in_order and not given else None
             return traced.out_tree.unflatten(results), fast, False
         except Exception as e:
             raise filtered(e) from e.__cause__
