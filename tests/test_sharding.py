@@ -155,3 +155,25 @@ def test_devices():
     assert xf.device_count() == xf.local_device_count() == len(xf.devices()) == 8 and xf.default_backend() == "cpu"
     assert xf.process_index() == 0 and xf.process_count() == 1 and xf.local_devices() == xf.devices("cpu")
     assert "8" in str(len(xf.devices())) and "jaxlib" in xf.print_environment_info(return_string=True)
+
+
+def test_donated_arrays_over_several_devices_used_again():
+    """An error, in every way to call: not the end of the process."""
+    sharding = xf.NamedSharding(xf.sharding.Mesh(np.array(xf.devices()), ("x",)), xf.P("x"))
+
+    def fresh():
+        return xf.device_put(xnp.arange(8.0), sharding)
+
+    donating, plain = xf.jit(lambda x: x + 1, donate_argnums=0), xf.jit(lambda x: x * 2)
+    compiled = xf.jit(lambda x: x - 1, donate_argnums=0).lower(fresh()).compile()
+    mapped = xf.pmap(lambda x: x + 2, donate_argnums=0)
+    calls = (donating, plain, lambda x: x + 1, compiled, mapped)
+    for _ in range(3):  # the fast paths
+        for call in calls:
+            call(fresh())
+    for consume in (donating, compiled, mapped):
+        x = fresh()
+        consume(x)
+        for call in calls:
+            with pytest.raises((RuntimeError, ValueError), match="deleted"):
+                call(x)

@@ -22,8 +22,18 @@ from jaxlib import _hlo, _jax  # noqa: E402
 
 jaxlib_version: tuple[int, ...] = tuple(int(part) for part in jaxlib.version.__version__.split(".")[:3])
 jaxlib_version_text: str = jaxlib.version.__version__
-# A fast dispatch over several devices that is given a deleted array ends the process, where later versions raise.
-DELETED_ARRAYS_CRASH = jaxlib_version < (0, 11)
+# A donated array keeps the handles of its buffers. Given to a fast dispatch over several devices again, it ends the process,
+# where later versions raise: see `let_go`.
+DONATED_ARRAYS_CRASH = jaxlib_version < (0, 11)
+
+
+def let_go(leaves) -> None:
+    """After a call that donates: the arrays among its arguments that are gone know it."""
+    for x in leaves:
+        if type(x) is ArrayImpl and x.is_deleted():
+            x.delete()
+
+
 
 Config = _jax.config.Config
 pytree = _jax.pytree

@@ -22,7 +22,7 @@ from xlafront.core.traceback_filter import filtered
 from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl, put
 from xlafront.runtime.execute import CompileRequest, Program, compile_module, compile_options
-from xlafront.runtime.jaxlib_compat import PjitFunctionCache, pjit
+from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, PjitFunctionCache, let_go, pjit
 from xlafront.runtime.layouts import use as layouts_in_use
 from xlafront.runtime.sharding import active
 from xlafront.runtime.topologies import is_elsewhere
@@ -537,10 +537,15 @@ def explaining(dispatcher, jitted: Jitted):
     """A function in front of the dispatcher, for errors that C++ raises itself: unhashable and donated arguments."""
     import functools
 
+    detach = DONATED_ARRAYS_CRASH and bool(jitted.options.donate)
+
     @functools.wraps(dispatcher)
     def call(*args, **kwargs):
         try:
-            return dispatcher(*args, **kwargs)
+            results = dispatcher(*args, **kwargs)
+            if detach:
+                let_go(tree.leaves((args, kwargs)))
+            return results
         except ValueError as e:
             text = str(e)
             if "static arguments" in text:

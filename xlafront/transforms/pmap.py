@@ -14,8 +14,7 @@ import numpy as np
 from xlafront.core import backends, errors, tracing, tree
 from xlafront.core.tracing import MeshAxis
 from xlafront.runtime import distributed
-from xlafront.runtime.arrays import ArrayImpl
-from xlafront.runtime.jaxlib_compat import DELETED_ARRAYS_CRASH, NamedSharding
+from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import Mesh, PartitionSpec
 from xlafront.transforms import calls, placement
 from xlafront.transforms.calls import Selection
@@ -62,11 +61,6 @@ def pmap(fun: Callable, axis_name: Hashable | None = None, *, in_axes: Any = 0, 
     @functools.wraps(fun)
     def call(*args, **kwargs):
         """Hot: little but the dispatch."""
-        if DELETED_ARRAYS_CRASH:
-            for x in tree.leaves((args, kwargs)):
-                if type(x) is ArrayImpl and x.is_deleted():
-                    given = calls.split_call(mapped.name, static, args, kwargs)
-                    raise mapped.explain_deleted(mapped.trace(given), given.leaves, RuntimeError()) from None
         if group.num_processes > 1 and over.over_processes is not None:
             return _call_across_processes(inner, fun, static, in_axes, over, args, kwargs)
         return inner(*args, **kwargs)

@@ -9,7 +9,7 @@ from xlafront import lowering
 from xlafront.core import avals, tracing, tree
 from xlafront.core.avals import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary, filtered
-from xlafront.runtime.jaxlib_compat import PjitFunctionCache, pjit
+from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, PjitFunctionCache, let_go, pjit
 from xlafront.runtime.layouts import Format, Layout
 from xlafront.transforms import calls, placement
 from xlafront.transforms.jit import run_program, shard_arg_fallback
@@ -220,7 +220,10 @@ class Compiled:
         return self._program.executable
 
     def __call__(self, *args, **kwargs):
-        return self._dispatch(*args, **kwargs)
+        results = self._dispatch(*args, **kwargs)
+        if DONATED_ARRAYS_CRASH and self._traced._jitted.options.donate:
+            let_go(tree.leaves((args, kwargs)))
+        return results
 
 
 def _dispatcher_of(stage, program) -> Callable:
