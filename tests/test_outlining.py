@@ -121,6 +121,11 @@ def without(monkeypatch):
     return compiled
 
 
+def close(found, expected):
+    """Equal to rounding, which goes by the largest element: all of an array come from sums with it."""
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12 * max(np.abs(expected).max(), 100))
+
+
 @pytest.mark.parametrize("transform", (forward, gradient, curvature, per_example))
 @pytest.mark.parametrize("model", MODELS)
 def test_results_are_the_same(model, transform, without):
@@ -129,7 +134,7 @@ def test_results_are_the_same(model, transform, without):
         args = xf.tree.map(lambda x: x.astype(np.float64), (PARAMETERS, X, W))
         expected = without(f, *args)(*args)
         found = xf.jit(f)(*args)
-        xf.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10), found, expected)
+        xf.tree.map(close, found, expected)
 
 
 def program_of(f, *args) -> Jaxpr:
@@ -209,7 +214,7 @@ def test_any_repetition_can_be_calls(name, order, everywhere, without):
     for _ in range(order):
         g = (lambda h: lambda x, y: xf.tree.reduce(lambda a, b: a + (b**2).sum(), xf.grad(h, (0, 1))(x, y), 0.0))(g)
     with xf.enable_x64(True):
-        x, y = RNG.uniform(0.3, 0.9, (2, 4))
+        x, y = np.random.default_rng(11).uniform(0.3, 0.9, (2, 4))
         assert "inlineable" in xf.jit(g).lower(x, y).as_text()
         np.testing.assert_allclose(xf.jit(g)(x, y), without(g, x, y)(x, y), rtol=1e-9)
 
