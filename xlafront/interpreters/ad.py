@@ -20,6 +20,22 @@ from xlafront.transforms import ad_core
 from xlafront.transforms.ad_core import JVPTrace as JVPTrace, JVPTracer as JVPTracer
 
 
+class _AuxApart:
+    """A function of flat arguments without what it returns besides its results, which is kept in `aux`."""
+
+    def __init__(self, fun, has_aux: bool):
+        from xlafront.extend.linear_util import WrappedFun
+
+        self.call = fun.call_wrapped if isinstance(fun, WrappedFun) else fun
+        self.has_aux, self.aux = has_aux, None
+
+    def __call__(self, *args):
+        results = self.call(*args)
+        if self.has_aux:
+            results, self.aux = results
+        return results
+
+
 def _adapt_jvp(primitive: Primitive, rule: Callable) -> Callable:
     def jvp(primals, tangents, **params):
         return rule(arrays(primals), arrays(tangents), **params)
@@ -201,25 +217,16 @@ def jvp(fun: Any, primals: Sequence[Any] | None = None, tangents: Sequence[Any] 
     >>> float(moves[0])
     6.0
     """
-    from xlafront.extend.linear_util import WrappedFun, wrap_init
+    from xlafront.extend.linear_util import wrap_init
 
     if primals is None:
         return wrap_init(lambda ps, ts: jvp(fun, ps, ts, has_aux, instantiate, transform_stack),
                          debug_info=getattr(fun, "debug_info", None))
-    call = fun.call_wrapped if isinstance(fun, WrappedFun) else fun
-    aux = None
-
-    def flat(*args):
-        nonlocal aux
-        results = call(*args)
-        if has_aux:
-            results, aux = results
-        return results
-
+    flat = _AuxApart(fun, has_aux)
     out, out_tangents = ad_core.jvp_flat(flat, primals, tangents)
     wanted = [instantiate] * len(out) if isinstance(instantiate, bool) else instantiate
     out_tangents = [instantiate_zeros(t) if w else t for t, w in zip(out_tangents, wanted)]
-    return (out, out_tangents, aux) if has_aux else (out, out_tangents)
+    return (out, out_tangents, flat.aux) if has_aux else (out, out_tangents)
 
 
 def linearize(traceable: Any, primals_ft: Sequence[Any], has_aux: bool = False, is_vjp: bool = False):
@@ -230,18 +237,7 @@ def linearize(traceable: Any, primals_ft: Sequence[Any], has_aux: bool = False, 
 
     >>> results, types, program, consts = linearize(lambda x: [x * x], [3.0])
     """
-    from xlafront.extend.linear_util import WrappedFun
-
-    call = traceable.call_wrapped if isinstance(traceable, WrappedFun) else traceable
-    aux = None
-
-    def flat(*args):
-        nonlocal aux
-        results = call(*args)
-        if has_aux:
-            results, aux = results
-        return results
-
+    flat = _AuxApart(traceable, has_aux)
     primals = list(primals_ft)
     results, linear = ad_core.linearize_flat(flat, primals, [True] * len(primals))
 
@@ -250,4 +246,4 @@ def linearize(traceable: Any, primals_ft: Sequence[Any], has_aux: bool = False, 
 
     program, consts = tracing.trace_to_jaxpr(pushforward, [tracing.aval_of(x).to_tangent_aval() for x in primals])
     found = (results, linear.out_avals, program, consts)
-    return (*found, aux) if has_aux else found
+    return (*found, flat.aux) if has_aux else found

@@ -23,6 +23,7 @@ from xlafront.transforms.programs import (
     active_results,
     evaluate,
     fixpoint,
+    in_three,
     operands_of,
     reorder,
     run,
@@ -34,18 +35,13 @@ from xlafront.transforms.programs import (
 # the carry.
 
 
-def _parts(items, cond_nconsts, body_nconsts) -> tuple[list, list, list]:
-    first = cond_nconsts + body_nconsts
-    return list(items[:cond_nconsts]), list(items[cond_nconsts:first]), list(items[first:])
-
-
 def _bind(cond_jaxpr, body_jaxpr, cond_consts, body_consts, carry) -> list:
     return while_p.bind(*cond_consts, *body_consts, *carry, cond_jaxpr=cond_jaxpr, body_jaxpr=body_jaxpr,
                         cond_nconsts=len(cond_consts), body_nconsts=len(body_consts))
 
 
 def _lower(ctx, *operands, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
-    cond_consts, body_consts, carry = _parts(operands, cond_nconsts, body_nconsts)
+    cond_consts, body_consts, carry = in_three(operands, cond_nconsts, body_nconsts)
     effects = lowering.module.ordered_effects(cond_jaxpr, body_jaxpr)
 
     def condition(inner, *state):
@@ -67,14 +63,14 @@ def _lower(ctx, *operands, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
 
 def _active(body_jaxpr, tangents, cond_nconsts, body_nconsts) -> tuple[list[bool], list[bool]]:
     """Which constants of the body have tangents, and which values of the carry get one in some step."""
-    _, consts, carry = _parts([type(t) is not Zero for t in tangents], cond_nconsts, body_nconsts)
+    _, consts, carry = in_three([type(t) is not Zero for t in tangents], cond_nconsts, body_nconsts)
     return consts, fixpoint(carry, lambda flags: active_results(body_jaxpr.jaxpr, [*consts, *flags]))
 
 
 def _jvp(primals, tangents, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
     active_consts, active_carry = _active(body_jaxpr, tangents, cond_nconsts, body_nconsts)
-    cond_consts, body_consts, carry = _parts(primals, cond_nconsts, body_nconsts)
-    _, consts_t, carry_t = _parts(tangents, cond_nconsts, body_nconsts)
+    cond_consts, body_consts, carry = in_three(primals, cond_nconsts, body_nconsts)
+    _, consts_t, carry_t = in_three(tangents, cond_nconsts, body_nconsts)
     program, _ = jvp_program(body_jaxpr, (*active_consts, *active_carry), tuple(active_carry))
     num_consts, num_carry = len(body_consts), len(carry)
     moving = num_consts + num_carry
@@ -124,7 +120,7 @@ def _batch(trace, operands, dims, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_
     def marks(flags):
         return tuple(0 if b else None for b in flags)
 
-    cond_consts, body_consts, carry = _parts([d is not None for d in dims], cond_nconsts, body_nconsts)
+    cond_consts, body_consts, carry = in_three([d is not None for d in dims], cond_nconsts, body_nconsts)
 
     def condition(carry):
         return batch_program(cond_jaxpr, marks([*cond_consts, *carry]), size, name)
@@ -140,7 +136,7 @@ def _batch(trace, operands, dims, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_
     moved = []
     for x, d, b in zip(operands, dims, [*cond_consts, *body_consts, *carry]):
         moved.append(place_axis(x, d, 0, size) if b else x)
-    in_cond, in_body, in_carry = _parts(moved, cond_nconsts, body_nconsts)
+    in_cond, in_body, in_carry = in_three(moved, cond_nconsts, body_nconsts)
     if dim is None:
         results = _bind(program, body(carry)[0], in_cond, in_body, in_carry)
         return results, [0 if b else None for b in carry]
@@ -161,7 +157,7 @@ def _batched_loop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, 
             return [reductions["reduce_or"].bind(go_on, axes=(0,))]
 
         def step(*args):
-            cond_consts, body_consts, (go_on, *carry) = _parts(args, cond_nconsts, body_nconsts)
+            cond_consts, body_consts, (go_on, *carry) = in_three(args, cond_nconsts, body_nconsts)
             found = run(body)(*body_consts, *carry)
             chosen = []
             for old, new in zip(carry, found):
@@ -192,7 +188,7 @@ def _dce(used, eqn):
     if all(carry) and all(kept):
         return eqn
     condition = reorder(condition, [*range(cond_nconsts), *[cond_nconsts + i for i, keep in enumerate(carry) if keep]])
-    cond_consts, body_consts, values = _parts(eqn.invars, cond_nconsts, body_nconsts)
+    cond_consts, body_consts, values = in_three(eqn.invars, cond_nconsts, body_nconsts)
     body_consts = [v for v, keep in zip(body_consts, kept) if keep]
     return eqn.replace(invars=[*cond_consts, *body_consts, *[v for v, keep in zip(values, carry) if keep]],
                        outvars=[v for v, keep in zip(eqn.outvars, carry) if keep],

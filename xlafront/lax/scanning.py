@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from xlafront.transforms.programs import (
     active_results,
     evaluate,
     fixpoint,
+    in_three,
     operands_of,
     reorder,
     run,
@@ -50,11 +51,6 @@ def scan_types(*avals, jaxpr, length, num_consts, num_carry, **params):
     return [*outs[:num_carry], *[with_dimension(a, 0, length) for a in outs[num_carry:]]]
 
 
-def _parts(items: Sequence[Any], num_consts: int, num_carry: int) -> tuple[list, list, list]:
-    return (list(items[:num_consts]), list(items[num_consts:num_consts + num_carry]),
-            list(items[num_consts + num_carry:]))
-
-
 def bind_scan(jaxpr: ClosedJaxpr, consts, carry, xs, *, length, reverse, unroll) -> tuple[list, list]:
     """Bind a scan; its final carry and its collected results."""
     results = scan_p.bind(*consts, *carry, *xs, jaxpr=jaxpr, length=length, num_carry=len(carry), num_consts=len(consts),
@@ -66,7 +62,7 @@ def bind_scan(jaxpr: ClosedJaxpr, consts, carry, xs, *, length, reverse, unroll)
 
 
 def _lower(ctx, *operands, jaxpr, length, num_consts, num_carry, reverse, unroll):
-    consts, carry, xs = _parts(operands, num_consts, num_carry)
+    consts, carry, xs = in_three(operands, num_consts, num_carry)
     body, avals = jaxpr.jaxpr, jaxpr.out_avals[num_carry:]
     unroll = max(1, min(unroll, length))
     steps = length // unroll
@@ -244,14 +240,14 @@ def _linearize(primals, tangents, *, jaxpr, length, num_consts, num_carry, rever
     body = jaxpr.jaxpr.memoised(("linearized body", active, num_consts, num_carry),
                                 lambda: _LinearizedBody(jaxpr, active, num_consts, num_carry))
     options = {"length": length, "reverse": reverse, "unroll": unroll}
-    consts, carry, xs = _parts(primals, num_consts, num_carry)
+    consts, carry, xs = in_three(primals, num_consts, num_carry)
     early = run(body.before)(*consts)
     hoisted, passed = early[:body.num_hoisted], early[body.num_hoisted:]
     carry_out, ys = bind_scan(body.forward, [*passed, *consts], carry, xs, **options)
     count = len(jaxpr.out_avals) - num_carry
     results, stepped, carried = [*carry_out, *ys[:count]], ys[count:count + body.num_stepped], ys[count + body.num_stepped:]
     residuals = {"before": hoisted, "const": consts, "step": stepped, "carry": carried, "x": xs}
-    moving = _parts([instantiate(t) if a else None for t, a in zip(tangents, active)], num_consts, num_carry)
+    moving = in_three([instantiate(t) if a else None for t, a in zip(tangents, active)], num_consts, num_carry)
     in_consts, in_carry, in_xs = [[t for t in part if t is not None] for part in moving]
     if any(body.outputs):
         carry_t, ys_t = bind_scan(
@@ -266,7 +262,7 @@ def _linearize(primals, tangents, *, jaxpr, length, num_consts, num_carry, rever
 
 def _reached(operands, jaxpr, num_consts, num_carry) -> list[bool]:
     """Which operands depend on the marked ones, counting the carry that does in some step."""
-    consts, carry, xs = _parts(operands, num_consts, num_carry)
+    consts, carry, xs = in_three(operands, num_consts, num_carry)
     carry = fixpoint(carry, lambda flags: dependent_results(jaxpr.jaxpr, [*consts, *flags, *xs])[:num_carry])
     return [*consts, *carry, *xs]
 
@@ -285,7 +281,7 @@ def _transpose(cts, *operands, jaxpr, length, num_consts, num_carry, reverse, un
     linear = _reached(undefined, jaxpr, num_consts, num_carry)
     linear_carry = linear[num_consts:num_consts + num_carry]
     options = {"length": length, "unroll": unroll}
-    consts, carry, xs = _parts(operands, num_consts, num_carry)
+    consts, carry, xs = in_three(operands, num_consts, num_carry)
     ct_carry, ct_ys = list(cts[:num_carry]), list(cts[num_carry:])
     given = [type(ct) is not Zero for ct in ct_ys]
     plan = jaxpr.jaxpr.memoised(("backward body", tuple(linear), tuple(given), num_consts, num_carry),
@@ -313,7 +309,7 @@ class _BackwardBody:
 
     def __init__(self, jaxpr: ClosedJaxpr, linear, given, num_consts: int, num_carry: int):
         inner = jaxpr.jaxpr
-        lin_consts, lin_carry, lin_xs = _parts(linear, num_consts, num_carry)
+        lin_consts, lin_carry, lin_xs = in_three(linear, num_consts, num_carry)
         walking = [num_consts + i for i, lin in enumerate(lin_carry) if not lin]
         self.walk = None
         if walking:
@@ -352,7 +348,7 @@ class _BackwardBody:
 
 def _batch(trace, operands, dims, *, jaxpr, length, num_consts, num_carry, reverse, unroll):
     size = trace.size
-    consts, carry, xs = _parts([d is not None for d in dims], num_consts, num_carry)
+    consts, carry, xs = in_three([d is not None for d in dims], num_consts, num_carry)
 
     def program(carry):
         marks = tuple(0 if b else None for b in (*consts, *carry, *xs))

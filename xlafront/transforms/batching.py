@@ -250,19 +250,29 @@ def _path(args, kwargs, index: int) -> str:
     return head + tree.keystr(tuple(rest))
 
 
-def _axis_size(name, values, axes, given, args, kwargs) -> int:
+def sizes_along_axes(user: str, leaves: Sequence[Any], axes: Sequence[int | None], names: Callable[[int], str], alike: str,
+                     remedy: str = "") -> dict[int, list[str]]:
+    """The size of the mapped axes, with the arguments that have it; an error if there are several.
+
+    `alike` ends the sentence that says which arguments are not to be mapped.
+    """
     sizes: dict[int, list[str]] = {}
-    for i, (x, a) in enumerate(zip(values, axes)):
+    for i, (x, a) in enumerate(zip(leaves, axes)):
         if a is None:
             continue
         shape = np.shape(x)
         if not -len(shape) <= a < len(shape):
-            raise ValueError(f"vmap of {name} is to map {_path(args, kwargs, i)} over axis {a}, but it has shape {shape}. Give "
-                             f"it None in in_axes if it is the same for all elements.")
-        sizes.setdefault(shape[a], []).append(f"{_path(args, kwargs, i)} has shape {shape}, mapped over axis {a}")
+            raise ValueError(f"{user} is to map {names(i)} over axis {a}, but it has shape {shape}. Give it None in in_axes if "
+                             f"it is the same {alike}.")
+        sizes.setdefault(shape[a], []).append(f"{names(i)} has shape {shape}, mapped over axis {a}")
     if len(sizes) > 1:
         lines = [f"size {n}: {'; '.join(who[:3])}{' and others' if len(who) > 3 else ''}" for n, who in sizes.items()]
-        raise ValueError(f"vmap of {name} got arguments of different sizes along their mapped axes. {'. '.join(lines)}.")
+        raise ValueError(f"{user} got arguments of different sizes along their mapped axes. {'. '.join(lines)}.{remedy}")
+    return sizes
+
+
+def _axis_size(name, values, axes, given, args, kwargs) -> int:
+    sizes = sizes_along_axes(f"vmap of {name}", values, axes, lambda i: _path(args, kwargs, i), "for all elements")
     if not sizes:
         if given is None:
             raise ValueError(f"vmap of {name} has no mapped argument: in_axes must name an axis of at least one, or axis_size "

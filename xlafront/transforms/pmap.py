@@ -17,6 +17,7 @@ from xlafront.runtime import distributed
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import Mesh, PartitionSpec
 from xlafront.transforms import calls, placement
+from xlafront.transforms.batching import sizes_along_axes
 from xlafront.transforms.calls import Selection
 from xlafront.transforms.jit import Jitted, Options, attach_stages, explaining, make_dispatcher
 from xlafront.transforms.shard_map import map_parts, shard_map_p
@@ -103,19 +104,8 @@ class _Devices:
         return _mesh(found[:size], self.axis_name)
 
     def size(self, leaves: Sequence[Any], axes: Sequence[int | None], names: Callable[[int], str]) -> int:
-        sizes: dict[int, list[str]] = {}
-        for i, (x, a) in enumerate(zip(leaves, axes)):
-            if a is None:
-                continue
-            shape = np.shape(x)
-            if not -len(shape) <= a < len(shape):
-                raise ValueError(f"pmap of {self.name} is to map {names(i)} over axis {a}, but it has shape {shape}. Give it "
-                                 f"None in in_axes if it is the same on all devices.")
-            sizes.setdefault(shape[a], []).append(f"{names(i)} has shape {shape}, mapped over axis {a}")
-        if len(sizes) > 1:
-            lines = [f"size {n}: {'; '.join(who[:3])}{' and others' if len(who) > 3 else ''}" for n, who in sizes.items()]
-            raise ValueError(f"pmap of {self.name} got arguments of different sizes along their mapped axes. "
-                             f"{'. '.join(lines)}. Each needs one slice for each device.")
+        sizes = sizes_along_axes(f"pmap of {self.name}", leaves, axes, names, "on all devices",
+                                 " Each needs one slice for each device.")
         if not sizes:
             if self.axis_size is None:
                 raise ValueError(f"pmap of {self.name} requires at least one mapped argument: in_axes must name an axis of "

@@ -80,6 +80,11 @@ def operands_of(leaves: Sequence[Any], name: str, whole: Any) -> list[Any]:
     return [tracing.as_operand(x) for x in leaves]
 
 
+def in_three(items: Sequence[Any], first: int, second: int) -> tuple[list, list, list]:
+    """The first items, as many after them, and the rest."""
+    return list(items[:first]), list(items[first:first + second]), list(items[first + second:])
+
+
 def same_type(x: AbstractValue, y: AbstractValue) -> bool:
     """Equal but for weak types."""
     return x is y or x.shape == y.shape and x.dtype == y.dtype
