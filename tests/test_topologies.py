@@ -6,6 +6,7 @@ import pytest
 import xlafront as xf
 from xlafront.experimental import topologies
 from xlafront.runtime import clients, topologies as runtime
+from xlafront.runtime.jaxlib_compat import JaxRuntimeError
 
 
 def test_attached_devices():
@@ -45,6 +46,19 @@ def test_a_plugin_that_is_not_installed_is_named(monkeypatch):
         topologies.get_topology_desc("v5e:4x12")
     with pytest.raises(RuntimeError, match=r"pip install 'xlafront\[cuda13\]'"):
         topologies.get_topology_desc("h100:24")
+
+
+@pytest.mark.parametrize("text, tool", [("INTERNAL: libdevice not found at ./libdevice.10.bc", "libdevice"), (
+    "INTERNAL: no way to compile:\n - ptxas_path: Couldn't find a suitable version of ptxas. The following locations", "ptxas")])
+def test_tools_that_are_not_installed_are_named(text, tool):
+    found = runtime.explained(JaxRuntimeError(text))
+    assert isinstance(found, clients.PlatformError) and f"needs {tool}," in str(found)
+    assert "pip install nvidia-cuda-nvcc nvidia-nvvm" in str(found)
+
+
+def test_other_errors_of_the_compiler_stay_themselves():
+    error = JaxRuntimeError("INTERNAL: ptxas exited with status 1 for a reason of its own")
+    assert runtime.explained(error) is error
 
 
 @pytest.mark.parametrize("card", runtime.CARDS.values(), ids=lambda card: card.name)

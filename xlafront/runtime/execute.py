@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from xlafront.runtime import effects as runtime_effects, layouts
 from xlafront.runtime.arrays import put
-from xlafront.runtime.jaxlib_compat import ArrayImpl, CompileOptions, _jax, result_handler
+from xlafront.runtime.jaxlib_compat import ArrayImpl, CompileOptions, JaxRuntimeError, _jax, result_handler
 from xlafront.runtime.layouts import Layout
 from xlafront.runtime.sharding import device_list
-from xlafront.runtime.topologies import is_elsewhere
+from xlafront.runtime.topologies import explained, is_elsewhere
 
 
 def compile_options(num_partitions: int, devices: Sequence[Any], overrides: dict | None = None) -> CompileOptions:
@@ -71,8 +71,10 @@ def compile_module(request: CompileRequest, cache=None):
     if request.host_callbacks:
         runtime_effects.prepare()
     started = time.perf_counter()
-    executable = request.client.compile_and_load(request.module, devices, request.options,
-                                                 request.host_callbacks)
+    try:
+        executable = request.client.compile_and_load(request.module, devices, request.options, request.host_callbacks)
+    except JaxRuntimeError as e:
+        raise explained(e) from None
     if key is not None:
         elapsed = time.perf_counter() - started
         if cache.wants(elapsed):
@@ -89,7 +91,10 @@ def _compile_for_elsewhere(request: CompileRequest, devices):
     if request.host_callbacks:
         raise NotImplementedError("a program with callbacks into Python cannot be compiled for devices that are not here: "
                                   "leave out pure_callback, io_callback and debug.callback (debug.print, breakpoint).")
-    return request.client.compile(request.module, devices, request.options)
+    try:
+        return request.client.compile(request.module, devices, request.options)
+    except JaxRuntimeError as e:
+        raise explained(e) from None
 
 
 class FastPath(NamedTuple):

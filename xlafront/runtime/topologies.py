@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
 from typing import Any, NamedTuple
 
@@ -244,3 +245,13 @@ def _cuda_devices(name: str, options: dict[str, Any]) -> list:
     clients._load_plugin("cuda", library)
     clients._register_cuda_kernels()
     return _make(name or options["topology"], "cuda", "", options)
+
+
+def explained(error: JaxRuntimeError) -> Exception:
+    """XLA's compiler for GPUs runs ptxas and reads libdevice: where they are missing, its error becomes one that says who
+    has them."""
+    missing = re.search(r"libdevice(?= not found)|(?<=suitable version of )(ptxas|nvlink)", str(error))
+    if missing is None:
+        return error
+    return PlatformError(f"compiling for NVIDIA GPUs needs {missing.group()}, which is not installed: pip install "
+                         f"nvidia-cuda-nvcc nvidia-nvvm (both come with 'xlafront[cuda13]' and need no GPU)")
