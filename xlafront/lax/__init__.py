@@ -23,7 +23,6 @@ from xlafront.lax.collective_primitives import (
     pmin_p as pmin_p,
     ppermute_p as ppermute_p,
     psum_p as psum_p,
-    ragged_all_to_all_p as ragged_all_to_all_p,
 )
 from xlafront.lax.collectives import (
     all_gather as all_gather,
@@ -36,6 +35,8 @@ from xlafront.lax.collectives import (
     pmean as pmean,
     pmin as pmin,
     ppermute as ppermute,
+    precv as precv,
+    psend as psend,
     pshuffle as pshuffle,
     psum as psum,
     psum_scatter as psum_scatter,
@@ -94,6 +95,7 @@ from xlafront.lax.products import (
     dot_general as dot_general,
     dot_general_p as dot_general_p,
 )
+from xlafront.lax.ragged_exchange import ragged_all_to_all_p as ragged_all_to_all_p
 from xlafront.lax.reductions import (
     argmax as argmax,
     argmax_p as argmax_p,
@@ -104,6 +106,12 @@ from xlafront.lax.scanning import (
     map as map,
     scan as scan,
     scan_p as scan_p,
+)
+from xlafront.lax.sending import (
+    after_all as after_all,
+    after_all_p as after_all_p,
+    create_token as create_token,
+    create_token_p as create_token_p,
 )
 from xlafront.lax.shapes import (
     bitcast_convert_type as bitcast_convert_type,
@@ -163,3 +171,11 @@ for _module in (_elementwise, _indexing, _reductions):
     globals().update(_module.PUBLIC)
 for _table in (_elementwise.PRIMITIVES, _indexing.PRIMITIVES, _reductions.PRIMITIVES, _reductions.CUMULATIVE):
     globals().update({f"{_name}_p": _primitive for _name, _primitive in _table.items()})
+
+
+def __getattr__(name: str):
+    if name != "linalg":
+        raise AttributeError(f"xlafront.lax has no attribute {name!r}")
+    from importlib import import_module
+
+    return import_module("xlafront.lax.linalg")

@@ -1,0 +1,230 @@
+"""Calls of the kernels that come with jaxlib and its plugins: LAPACK on the CPU, cuSOLVER and its kin on CUDA.
+
+Algorithms are Python functions of arrays in which `call` stands for a kernel; `factorization` makes the record of an
+operation from one such function for each platform. A kernel works on matrices stored by columns, in the two
+last dimensions, and repeats over the dimensions before them, along which programs for many devices split it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import xlafront.numpy as xnp
+from xlafront import lowering
+from xlafront.core import dtypes, tracing
+from xlafront.core.avals import ShapedArray
+from xlafront.core.ir import DebugInfo
+from xlafront.core.primitive import Primitive
+from xlafront.core.zeros import Zero
+from xlafront.lax.families import check_dtype
+from xlafront.lax.products import Precision
+from xlafront.lax.shapes import broadcast_batch
+
+LETTERS = {np.dtype(np.float32): "s", np.dtype(np.float64): "d", np.dtype(np.complex64): "c", np.dtype(np.complex128): "z"}
+
+
+@functools.cache
+def register_cpu_kernels() -> None:
+    """Make LAPACK known to XLA, when the first program asks for it: this imports scipy.linalg."""
+    from jaxlib import _jax
+    from jaxlib.cpu import _lapack
+
+    _lapack.initialize()
+    for target, function in _lapack.registrations().items():
+        _jax.register_custom_call_target(target, function, "cpu", int(target.endswith("_ffi")))
+    split_over_batches(_lapack.registrations())
+
+
+def split_over_batches(targets) -> None:
+    from jaxlib import _jax
+
+    for target in targets:
+        _jax.register_custom_call_as_batch_partitionable(target)
+
+
+def lapack(name: str, dtype) -> str:
+    """The name of a LAPACK kernel for a dtype: `("potrf", float32)` is `lapack_spotrf_ffi`."""
+    if dtypes.is_complex(dtype):
+        name = {"syevd": "heevd", "orgqr": "ungqr", "ormqr": "unmqr", "sytrd": "hetrd"}.get(name, name)
+    return f"lapack_{LETTERS[dtype]}{name}_ffi"
+
+
+# The operation. `batch` is the number of leading dimensions; operand i is overwritten by result j for (i, j) in
+# `aliases`; `attributes` are pairs of a name and a number, a boolean, a text or a letter (numpy.uint8).
+
+
+def _attribute(mlir, value):
+    if isinstance(value, bool):
+        return mlir.boolean(value)
+    if isinstance(value, str):
+        return mlir.string(value)
+    if isinstance(value, np.uint8):
+        return mlir.attribute(f"{value} : ui8")
+    return mlir.i32(value)
+
+
+def _layout(rank: int, batch: int, by_columns: bool) -> str:
+    """Dimensions from the fastest to the slowest."""
+    order = list(reversed(range(rank)))
+    if rank - batch == 2 and by_columns:
+        order[:2] = order[1::-1]
+    return f"dense<{order}> : tensor<{rank}xindex>"
+
+
+def _splits(operands: Sequence[ShapedArray], results: Sequence[ShapedArray], batch: int) -> str:
+    """For Shardy: which dimensions may be split alike. Those of the batch, and no others."""
+    names, sizes = [], []
+
+    def new(size: int) -> str:
+        i = len(names)
+        names.append(chr(ord("i") + i) if i < 18 else f"z_{i - 17}")
+        sizes.append(size)
+        return names[-1]
+
+    shared = [new(n) for n in operands[0].shape[:batch]]
+    sides = [", ".join(f"[{', '.join(shared + [new(n) for n in a.shape[batch:]])}]" for a in side)
+             for side in (operands, results)]
+    return (f"#sdy.op_sharding_rule<({sides[0]})->({sides[1]}) "
+            f"{{{', '.join(f'{n}={s}' for n, s in zip(names, sizes))}}}, custom>")
+
+
+def _lower(ctx, *operands, target, results, batch, aliases, attributes, by_columns):
+    mlir = lowering.mlir
+    if ctx.platform == "cpu":
+        register_cpu_kernels()
+
+    def layouts(avals):
+        return mlir.array(mlir.attribute(_layout(a.ndim, batch, by_columns)) for a in avals)
+
+    config = mlir.ir.DictAttr.get({name: _attribute(mlir, value) for name, value in attributes})
+    more: dict[str, Any] = {}
+    if aliases:
+        several = len(results) > 1
+        more["output_operand_aliases"] = mlir.array(mlir.attribute(
+            f"#stablehlo.output_operand_alias<output_tuple_indices = [{j if several else ''}], operand_index = {i}, "
+            f"operand_tuple_indices = []>") for i, j in aliases)
+    if by_columns:
+        more["mhlo.frontend_attributes"] = mlir.ir.DictAttr.get({"num_batch_dims": mlir.string(str(batch))})
+        more["sdy.sharding_rule"] = mlir.attribute(_splits(ctx.avals_in, results, batch))
+    found = ctx.op("stablehlo.custom_call", operands, results, call_target_name=mlir.string(target), api_version=mlir.i32(4),
+                   backend_config=config, operand_layouts=layouts(ctx.avals_in), result_layouts=layouts(results), **more)
+    return found if isinstance(found, list) else [found]
+
+
+def _batch(size, operands, dims, *, results, batch, **params):
+    operands = [broadcast_batch(x, d, size) for x, d in zip(operands, dims)]
+    grown = tuple([r.update(shape=(size, *r.shape)) for r in results])
+    found = kernel_p.bind(*operands, results=grown, batch=batch + 1, **params)
+    return found, [0] * len(found)
+
+
+kernel_p = Primitive("ffi_call", multiple_results=True, lower=_lower, batch=_batch,
+                     abstract=lambda *operands, results, **params: list(results))
+
+
+def call(target: str, results: Sequence[tuple], *operands, batch: int | None = None, aliases: Sequence[tuple[int, int]] = (),
+         by_columns: bool = True, **attributes) -> list:
+    """The results of a kernel, of the given shapes and dtypes; `batch` counts the leading dimensions of the first operand,
+    a matrix if it is left out."""
+    batch = np.ndim(operands[0]) - 2 if batch is None else batch
+    return kernel_p.bind(*operands, target=target, results=tuple([ShapedArray(tuple(s), np.dtype(d)) for s, d in results]),
+                         batch=batch, aliases=tuple(aliases), attributes=tuple(attributes.items()), by_columns=by_columns)
+
+
+def letter(text: str) -> np.uint8:
+    """A character as the kernels take it: `U` or `L`, `T` or `N`."""
+    return np.uint8(ord(text))
+
+
+# Records of operations
+
+
+def lowered_by(algorithm: Callable, several: bool) -> Callable:
+    """The lowering rule that writes the operations of a function of arrays."""
+    def rule(ctx, *operands, **params):
+        def flat(*tracers):
+            found = algorithm(*tracers, **params)
+            return found if several else [found]
+
+        with tracing.current_trace(tracing.eval_trace):
+            closed = tracing.trace_to_closed_jaxpr(flat, ctx.avals_in, DebugInfo("lowering", ctx.primitive.name))
+        found = ctx.inline(closed, operands)
+        return found if several else found[0]
+
+    return rule
+
+
+def factorization(name: str, abstract: Callable, *, jvp: Callable | None = None, transpose: Callable | None = None,
+                  accepts: str = "float complex", ranks: Sequence[int] = (2,), multiple_results: bool = True,
+                  kernel: bool = True, **algorithms: Callable) -> Primitive:
+    """A record for an operation on matrices, repeated over leading dimensions.
+
+    - `abstract(*avals, **params)`: the shape and the dtype of each result.
+    - `ranks`: the dimensions of each operand that belong to one matrix or vector.
+    - `kernel`: whether dtypes are only those for which there are kernels.
+    - `algorithms`: a function of arrays `(*operands, **params)` for each platform, by its name; `default` for all others.
+    """
+    def types(*avals, **params):
+        for aval, rank in zip(avals, ranks):
+            check_dtype(name, accepts, aval.dtype)
+            if kernel and aval.dtype not in LETTERS:
+                raise NotImplementedError(f"{name} of {aval.dtype} is computed by none of the libraries: convert with "
+                                          f"x.astype(float32), and back afterwards.")
+            if aval.ndim < rank:
+                raise ValueError(f"{name} takes {'a matrix' if rank == 2 else 'a vector'} in the last "
+                                 f"{'two dimensions' if rank == 2 else 'dimension'}, got an array of shape {aval.shape}.")
+        first = avals[0]
+        for aval, rank in zip(avals[1:], ranks[1:]):
+            if aval.shape[:aval.ndim - rank] != first.shape[:first.ndim - ranks[0]]:
+                raise TypeError(f"{name} takes arrays with the same leading dimensions, got shapes "
+                                f"{', '.join(str(a.shape) for a in avals)}.")
+        found = [ShapedArray(tuple(shape), np.dtype(dtype)) for shape, dtype in abstract(*avals, **params)]
+        return found if multiple_results else found[0]
+
+    def batch(size, operands, dims, **params):
+        found = primitive.bind(*[broadcast_batch(x, d, size) for x, d in zip(operands, dims)], **params)
+        return found, [0] * len(found) if multiple_results else 0
+
+    primitive = Primitive(name, abstract=types, batch=batch, jvp=jvp, transpose=transpose, multiple_results=multiple_results)
+    for platform, algorithm in algorithms.items():
+        primitive.lowerings[None if platform == "default" else platform] = lowered_by(algorithm, multiple_results)
+    return primitive
+
+
+def square(name: str, aval) -> int:
+    """The size of a square matrix."""
+    if aval.shape[-1] != aval.shape[-2]:
+        raise ValueError(f"{name} takes square matrices, got an array of shape {aval.shape}.")
+    return aval.shape[-1]
+
+
+def adjoint(x):
+    """The conjugate transpose."""
+    return xnp.conj(x.mT) if dtypes.is_complex(x.dtype) else x.mT
+
+
+product = functools.partial(xnp.matmul, precision=Precision.HIGHEST)
+
+
+def succeeded(info, x, bad=np.nan):
+    """`x`, with NaN for each matrix for which a kernel says that it could not do it."""
+    return where_each(info == 0, x, bad)
+
+
+def where_each(keep, x, other):
+    """`x` for each matrix, or vector, that the booleans of the leading dimensions keep, else the other value."""
+    return xnp.where(keep.reshape(keep.shape + (1,) * (x.ndim - keep.ndim)), x, other)
+
+
+def zero_tangent(x) -> Zero:
+    return Zero(tracing.aval_of(x).to_tangent_aval())
+
+
+def floating(x):
+    """An array of floats or complex numbers, from one of integers too."""
+    x = xnp.asarray(x)
+    return x if dtypes.is_inexact(x.dtype) else x.astype(dtypes.to_inexact(x.dtype))
