@@ -228,7 +228,8 @@ def test_pmap_over_processes(group):
         own=pmap(lambda a: lax.psum(a, "i"), axis_name="i", devices=xf.local_devices())(x).tolist())
     tell(errors=[error(call) for call in (
         lambda: pmap(lambda a: a)(np.ones(4)), lambda: pmap(lambda a, b: a, in_axes=(0, 1))(np.ones(2), np.ones((2, 3))),
-        lambda: xf.jit(pmap(lambda a: a))(np.ones(2)))])
+        lambda: pmap(lambda a: a, axis_size=2)(np.ones(2)),
+        lambda: xf.jit(lambda a: lax.fori_loop(0, 2, lambda i, a: pmap(lambda a: a)(a), a))(np.ones(2)))])
     """
     for me, done in enumerate(succeeded(group(script, 2, devices=2))):
         parts = [np.arange(4).reshape(2, 2) + 10 * i for i in range(2)]
@@ -238,8 +239,58 @@ def test_pmap_over_processes(group):
         assert facts["index"] == [2 * me, 2 * me + 1] and facts["ring"] == [parts[1 - me][1].tolist(), x[0].tolist()]
         assert facts["keys"] == [float(xf.random.uniform(k)) for k in xf.random.split(xf.random.key(me), 2)]
         assert facts["own"] == [x.sum(0).tolist()] * 2
-        for text, words in zip(facts["errors"], (("2 devices of this process", "(4,)"), ("axis 1 of b", "(2, 3)"), ("inside",))):
+        for text, words in zip(facts["errors"], (
+                ("2 devices of this process", "(4,)"), ("axis 1 of b", "(2, 3)"), ("axis_size=2", "4 devices of 2 processes"),
+                ("outside of", "loop"))):
             assert text.startswith("ValueError") and all(word in text for word in words), text
+
+
+def test_transformations_of_pmap_over_processes(group):
+    """Derivatives of the sum over all processes, batches, `jit` around it; what is traced, and what is compiled."""
+    script = """
+    start()
+    lax = xf.lax
+    x, w = np.arange(4, dtype=np.float32).reshape(2, 2) + 10 * me, np.float32(3)
+    mapped = xf.pmap(lambda w, a: lax.psum(w * a * a, "i"), axis_name="i", in_axes=(None, 0))
+    def loss(w, a):
+        return (mapped(w, a) * np.array([[1], [2]], np.float32)).sum()
+    def told(values):
+        return [v.tolist() for v in values]
+    gradient = xf.grad(loss, (0, 1))
+    tangent, batched = xf.jvp(mapped, (w, x), (w, x))[1], xf.vmap(mapped, (0, 2), 1)(np.array([1, 2], np.float32), np.stack([x, -x], 2))
+    one = xf.sharding.SingleDeviceSharding(xf.local_devices()[1])
+    tell(gradients=[told(gradient(w, x)), told(xf.jit(gradient)(w, x)), told(gradient(w, x)), told(xf.jit(xf.jit(gradient))(w, x))],
+         tangent=tangent.tolist(), batched=batched.tolist(), here=[y.is_fully_addressable for y in (tangent, batched)],
+         second=float(xf.grad(xf.grad(lambda w: loss(w ** 3, x)))(w)), whole=float(xf.jit(loss)(w, x)),
+         placed=len(xf.jit(lambda a: mapped(w, a), out_shardings=one)(x).devices()))
+    equations = [[e.primitive.name, list(e.outvars[0].aval.shape)] for e in xf.make_jaxpr(mapped)(w, x).eqns]
+    lowered = mapped.lower(w, x)
+    everywhere = multihost_utils.host_local_array_to_global_array(x, Mesh(np.array(xf.devices()), ("i",)), P("i"))
+    tell(equations=equations, shape=list(xf.eval_shape(mapped, w, x).shape), lowered=list(lowered.out_info.shape),
+         compiled=told(s.data for s in lowered.compile()(w, everywhere).addressable_shards), given=mapped(w, everywhere).tolist(),
+         keys=xf.jit(lambda k: xf.pmap(xf.random.uniform)(k))(xf.random.split(xf.random.key(me), 2)).tolist(),
+         others=error(lambda: xf.pmap(lambda a: a + 1, devices=xf.local_devices(process_index=1))(x)))
+    """
+    squares = sum(((np.arange(4.0).reshape(2, 2) + 10 * i) ** 2).sum(0) for i in range(2))
+    for me, done in enumerate(succeeded(group(script, 2, devices=2))):
+        facts, x = done.facts, np.arange(4.0).reshape(2, 2) + 10 * me
+        # Both processes differentiate (1 + 2) times the sum over all devices.
+        for dw, dx in facts["gradients"]:
+            np.testing.assert_allclose(dw, 6 * squares.sum(), rtol=1e-6)
+            np.testing.assert_allclose(dx, 6 * 2 * 3 * x, rtol=1e-6)
+        np.testing.assert_allclose(facts["tangent"], [3 * 3 * squares] * 2, rtol=1e-6)
+        np.testing.assert_allclose(facts["batched"], [[squares, 2 * squares]] * 2, rtol=1e-6)
+        assert facts["here"] == [True, True] and facts["placed"] == 1
+        np.testing.assert_allclose(facts["second"], 6 * squares.sum() * 6 * 3, rtol=1e-6)
+        np.testing.assert_allclose(facts["whole"], 3 * 3 * squares.sum(), rtol=1e-6)
+        assert [name for name, _ in facts["equations"]] == [
+            *["host_local_array_to_global_array"] * 2, "jit", "global_array_to_host_local_array"]
+        assert [shape for _, shape in facts["equations"]] == [[], [4, 2], [4, 2], [2, 2]]
+        assert facts["shape"] == [2, 2] and facts["lowered"] == [4, 2]
+        assert np.array(facts["compiled"]).tolist() == [[(3 * squares).tolist()]] * 2 and facts["given"] == [(3 * squares).tolist()] * 2
+        assert facts["keys"] == [float(xf.random.uniform(k)) for k in xf.random.split(xf.random.key(me), 2)]
+        assert facts["others"] == ("no error" if me else "ValueError: pmap of <lambda> was called in a process that has none of its "
+                                                         "devices.")
 
 
 # Arrays

@@ -7,22 +7,20 @@ is compared before anything is sent, so that a difference is an error in all of 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from xlafront.core import backends, dtypes, tracing, tree
+from xlafront.core import backends, dtypes, tree
 from xlafront.core.avals import ShapedArray
-from xlafront.core.primitive import Primitive
-from xlafront.core.zeros import Zero
 from xlafront.runtime import distributed as _runtime
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import Device, NamedSharding
-from xlafront.runtime.sharding import Mesh, PartitionSpec, axes_of, check_spec
-from xlafront.runtime.shards import make_array_from_process_local_data, make_array_from_single_device_arrays
+from xlafront.runtime.sharding import Mesh, PartitionSpec
+from xlafront.runtime.shards import make_array_from_process_local_data
+from xlafront.transforms import host_local
 
 
 class ProcessFailureError(RuntimeError):
@@ -205,16 +203,6 @@ def _brief(values: Sequence[np.ndarray]) -> str:
 # Arrays of one process as parts of global ones
 
 
-def _local_mesh(mesh: Mesh) -> Mesh:
-    """The part of the mesh in this process."""
-    mine = np.vectorize(lambda d: d.process_index == d.client.process_index(), otypes=[bool])(mesh.devices)
-    part = mesh.devices[np.ix_(*(np.unique(places) for places in np.nonzero(mine)))] if mine.any() else mesh.devices[:0]
-    if part.size == 0 or part.size != mine.sum():
-        raise ValueError(f"the devices of this process are {'no' if not mine.any() else 'not a rectangular'} part of {mesh}; "
-                         f"build the mesh so that they are.")
-    return Mesh(part, mesh.axis_names, mesh.axis_types)
-
-
 def _specs(name: str, inputs: Any, pspecs: Any) -> tuple[list, list, Any]:
     leaves, treedef = tree.flatten(inputs)
     specs = tree.broadcast_prefix(pspecs, inputs, lambda s: s is None or isinstance(s, PartitionSpec))
@@ -246,10 +234,7 @@ def host_local_array_to_global_array_impl(arr: Any, *, global_mesh: Mesh, pspec:
     >>> host_local_array_to_global_array_impl(np.ones(4), global_mesh=make_mesh((1,), ("data",)), pspec=P()).shape
     (4,)
     """
-    if isinstance(arr, ArrayImpl) and not arr.is_fully_addressable:
-        return arr
-    _local_mesh(global_mesh)
-    return make_array_from_process_local_data(NamedSharding(global_mesh, pspec), np.asarray(arr))
+    return host_local.to_global(arr, global_mesh=global_mesh, pspec=pspec)
 
 
 def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspecs: Any) -> Any:
@@ -271,20 +256,7 @@ def global_array_to_host_local_array_impl(arr: Any, *, global_mesh: Mesh, pspec:
     >>> global_array_to_host_local_array_impl(np.ones(4), global_mesh=mesh, pspec=P()).shape
     (4,)
     """
-    from xlafront.transforms.device_put import device_put
-
-    arr = device_put(arr, NamedSharding(global_mesh, pspec))
-    mesh = _local_mesh(global_mesh)
-    pieces = [shard.data for shard in arr.addressable_shards]
-    shape = gtl_abstract_eval(arr, global_mesh=global_mesh, pspec=pspec).shape
-    return make_array_from_single_device_arrays(shape, NamedSharding(mesh, pspec), pieces)
-
-
-def _parts(mesh: Mesh, pspec: PartitionSpec, rank: int) -> list[int]:
-    """Over how many devices each dimension is split."""
-    check_spec(mesh, pspec, rank)
-    parts = [math.prod(mesh.shape[axis] for axis in axes_of(entry)) for entry in pspec]
-    return parts + [1] * (rank - len(parts))
+    return host_local.to_local(arr, global_mesh=global_mesh, pspec=pspec)
 
 
 def ltg_abstract_eval(arr: Any, *, global_mesh: Mesh, pspec: PartitionSpec) -> ShapedArray:
@@ -293,8 +265,7 @@ def ltg_abstract_eval(arr: Any, *, global_mesh: Mesh, pspec: PartitionSpec) -> S
     >>> ltg_abstract_eval(np.ones(4, np.float32), global_mesh=make_mesh((1,), ("data",)), pspec=P("data"))
     ShapedArray(float32[4])
     """
-    here, all_ = (_parts(mesh, pspec, len(arr.shape)) for mesh in (_local_mesh(global_mesh), global_mesh))
-    return ShapedArray(tuple(n // few * many for n, few, many in zip(arr.shape, here, all_)), arr.dtype)
+    return host_local.global_type(arr, global_mesh, pspec)
 
 
 def gtl_abstract_eval(arr: Any, *, global_mesh: Mesh, pspec: PartitionSpec) -> ShapedArray:
@@ -303,39 +274,26 @@ def gtl_abstract_eval(arr: Any, *, global_mesh: Mesh, pspec: PartitionSpec) -> S
     >>> gtl_abstract_eval(np.ones(4, np.float32), global_mesh=make_mesh((1,), ("data",)), pspec=P("data"))
     ShapedArray(float32[4])
     """
-    here, all_ = (_parts(mesh, pspec, len(arr.shape)) for mesh in (_local_mesh(global_mesh), global_mesh))
-    return ShapedArray(tuple(n // many * few for n, few, many in zip(arr.shape, here, all_)), arr.dtype)
+    return host_local.local_type(arr, global_mesh, pspec)
 
 
-def _conversion(name: str, abstract: Callable, impl: Callable) -> Primitive:
-    """Both are linear, and each is the other's transpose. Inside of a compiled function they say nothing new."""
-    made = Primitive(name, abstract=abstract, impl=impl, lower=lambda ctx, x, **_: x)
+def ltg_batcher(insert_axis: bool, axis_data: Any, vals_in: Sequence[Any], dims_in: Sequence[int], global_mesh: Mesh,
+                pspec: PartitionSpec) -> tuple[Any, int]:
+    """The global array of a batch of local ones, and the dimension that counts its elements.
 
-    def jvp(primals, tangents, **params):
-        answer = made.bind(*primals, **params)
-        if type(tangents[0]) is Zero:
-            return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
-        return answer, made.bind(tangents[0], **params)
+    Where `axis_data` has an `spmd_name`, the elements are spread over that axis of the mesh.
 
-    def batch(axis_size, xs, dims, *, global_mesh, pspec):
-        entries = list(pspec) + [None] * max(0, dims[0] - len(pspec))
-        entries.insert(dims[0], None)
-        return made.bind(xs[0], global_mesh=global_mesh, pspec=PartitionSpec(*entries)), dims[0]
-
-    made.jvp, made.batch = jvp, batch
-    return made
+    >>> from xlafront.interpreters.batching import AxisData
+    >>> batch = np.ones((2, 4))
+    >>> ltg_batcher(False, AxisData("i", 2), [batch], [0], make_mesh((1,), ("data",)), P("data"))[0].sharding.spec
+    P(None, 'data')
+    """
+    [x], [dim] = vals_in, dims_in
+    spec = host_local.batched_spec(pspec, dim, axis_data.spmd_name)
+    return host_local_array_to_global_array_p.bind(x, global_mesh=global_mesh, pspec=spec), dim
 
 
-def _transposed(back: Primitive) -> Callable:
-    return lambda ct, x, **params: [Zero(x.aval) if type(ct) is Zero else back.bind(ct, **params)]
-
-
-host_local_array_to_global_array_p = _conversion(
-    "host_local_array_to_global_array", ltg_abstract_eval, host_local_array_to_global_array_impl)
-global_array_to_host_local_array_p = _conversion(
-    "global_array_to_host_local_array", gtl_abstract_eval, global_array_to_host_local_array_impl)
-host_local_array_to_global_array_p.transpose = _transposed(global_array_to_host_local_array_p)
-global_array_to_host_local_array_p.transpose = _transposed(host_local_array_to_global_array_p)
+host_local_array_to_global_array_p, global_array_to_host_local_array_p = host_local.to_global_p, host_local.to_local_p
 
 
 # Failures

@@ -19,7 +19,7 @@ from xlafront.core import avals, backends, keys, tracing, tree
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, dce_closed, dce_jaxpr, eval_jaxpr, keeps_alive
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import filtered
-from xlafront.runtime import config
+from xlafront.runtime import config, distributed
 from xlafront.runtime.arrays import ArrayImpl, put
 from xlafront.runtime.execute import CompileRequest, Program, compile_module, compile_options
 from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, PjitFunctionCache, let_go, pjit
@@ -123,6 +123,13 @@ class Jitted:
                 with tracing.current_trace(outer):
                     return self.fun(*args, **kwargs) if self.of_library else self.staged_call(args, kwargs), None, False
             traced = self.trace(call)
+            if distributed.state.num_processes > 1:
+                from xlafront.transforms import host_local
+
+                if host_local.changes_groups(traced.closed.jaxpr):
+                    results = eval_jaxpr(traced.closed.jaxpr, traced.closed.consts, *call.leaves)
+                    results = host_local.place_results(results, self.flat_out_shardings(traced.out_tree))
+                    return traced.out_tree.unflatten(results), None, False
             program, donated = self.program_for(traced, call)
             in_order = self.in_order(program, call)
             results = self.run(program, traced, call.leaves)
@@ -565,11 +572,12 @@ def _is_generator(fun) -> bool:
     return code is not None and bool(code.co_flags & 0x20)
 
 
-def attach_stages(function, dispatcher, jitted: Jitted) -> None:
+def attach_stages(function, dispatcher, jitted: Jitted, whole=lambda args, kwargs: (args, kwargs)) -> None:
+    """`whole` makes of the arguments of a call what is compiled for."""
     from xlafront.transforms import stages
 
-    function.trace = lambda *args, **kwargs: stages.trace(jitted, args, kwargs)
-    function.lower = lambda *args, lowering_platforms=None, **kwargs: stages.trace(jitted, args, kwargs).lower(
+    function.trace = lambda *args, **kwargs: stages.trace(jitted, *whole(args, kwargs))
+    function.lower = lambda *args, lowering_platforms=None, **kwargs: stages.trace(jitted, *whole(args, kwargs)).lower(
         lowering_platforms=lowering_platforms)
     function.eval_shape = lambda *args, **kwargs: stages.trace(jitted, args, kwargs).out_info
     if function is not dispatcher:

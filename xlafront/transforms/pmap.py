@@ -14,13 +14,15 @@ import numpy as np
 from xlafront.core import backends, errors, tracing, tree
 from xlafront.core.tracing import MeshAxis
 from xlafront.runtime import distributed
+from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import Mesh, PartitionSpec
-from xlafront.transforms import calls, placement
+from xlafront.transforms import calls, placement, stages
 from xlafront.transforms.batching import sizes_along_axes
 from xlafront.transforms.calls import Selection
 from xlafront.transforms.jit import Jitted, Options, attach_stages, explaining, make_dispatcher
-from xlafront.transforms.shard_map import map_parts, shard_map_p
+from xlafront.transforms.shard_map import map_parts
+from xlafront.transforms.shard_map_rules import shard_map_p
 
 _UNNAMED = "_pmap_axis"
 
@@ -59,14 +61,25 @@ def pmap(fun: Callable, axis_name: Hashable | None = None, *, in_axes: Any = 0, 
     inner = explaining(dispatcher, mapped) if static or donate else dispatcher
     group = distributed.state
 
+    def is_across() -> bool:
+        return group.num_processes > 1 and over.over_processes is not None
+
     @functools.wraps(fun)
     def call(*args, **kwargs):
         """Hot: little but the dispatch."""
         if group.num_processes > 1 and over.over_processes is not None:
-            return _call_across_processes(inner, fun, static, in_axes, over, args, kwargs)
+            return _call_across_processes(inner, fun, static, in_axes, out_axes, over, args, kwargs)
         return inner(*args, **kwargs)
 
-    attach_stages(call, dispatcher, mapped)
+    def whole(args, kwargs):
+        """What is compiled: with several processes, the function of the arrays over all devices."""
+        return _types_across_processes(fun, static, in_axes, over, args, kwargs) if is_across() else (args, kwargs)
+
+    def eval_shape(*args, **kwargs):
+        return stages.trace(Jitted(call, Options(static)) if is_across() else mapped, args, kwargs).out_info
+
+    attach_stages(call, dispatcher, mapped, whole)
+    call.eval_shape = eval_shape  # type: ignore[attr-defined]
     return call
 
 
@@ -87,9 +100,14 @@ class _Devices:
 
     @functools.cached_property
     def over_processes(self) -> Mesh | None:
-        """In programs of many processes: the mesh, when its devices belong to several."""
-        mesh = _mesh(self.found(), self.axis_name)
-        return mesh if mesh.is_multi_process else None
+        """In programs of many processes: the mesh, when not all of its devices belong to this one."""
+        devices = self.found()
+        if all([d.process_index == distributed.state.process_id for d in devices]):
+            return None
+        if self.axis_size not in (None, len(devices)):
+            raise ValueError(f"pmap of {self.name} has axis_size={self.axis_size}, but is over {len(devices)} devices of "
+                             f"{distributed.state.num_processes} processes. Give all of them, or devices=local_devices().")
+        return _mesh(devices, self.axis_name)
 
     def mesh(self, size: int, arguments: Callable[[], str]) -> Mesh:
         found = self.found()
@@ -158,18 +176,33 @@ def _join(static: Selection, in_tree, leaves: Sequence[Any], args: tuple, kwargs
     return positional, named | {k: x for k, x in kwargs.items() if k in static.names}
 
 
-def _call_across_processes(inner: Callable, fun: Callable, static: Selection, in_axes, over: _Devices, args, kwargs):
+def _call_across_processes(inner: Callable, fun: Callable, static: Selection, in_axes, out_axes, over: _Devices, args, kwargs):
     """Each process gives the slices of its own devices, and gets theirs of the results."""
     from xlafront.transforms import pmap_processes
 
     leaves, in_tree, axes = _split(static, in_axes, over.name, args, kwargs)
+    everywhere = pmap_processes.over_all(over.name, over.over_processes, leaves, axes,
+                                         lambda i: calls.argument_names(fun, static, in_tree)[i])
+    positional, named = _join(static, in_tree, everywhere, args, kwargs)
+    results = inner(*positional, **named)
+    return pmap_processes.own_results(results, _flat_axes(f"pmap of {over.name}: out_axes", out_axes, results),
+                                      over.over_processes)
 
-    def call(everywhere):
-        positional, named = _join(static, in_tree, everywhere, args, kwargs)
-        return inner(*positional, **named)
 
-    return pmap_processes.call_on_all(call, over.name, over.over_processes, leaves, axes,
-                                      lambda i: calls.argument_names(fun, static, in_tree)[i])
+def _types_across_processes(fun: Callable, static: Selection, in_axes, over: _Devices, args, kwargs) -> tuple[tuple, dict]:
+    """The arguments as types of arrays over all devices."""
+    from xlafront.transforms import host_local, pmap_processes
+
+    def widened(x, **place):
+        if isinstance(x, ArrayImpl) and not x.is_fully_addressable:
+            return x
+        return host_local.global_type(tracing.aval_of(x), **place)
+
+    leaves, in_tree, axes = _split(static, in_axes, over.name, args, kwargs)
+    everywhere = pmap_processes.over_all(over.name, over.over_processes, leaves, axes,
+                                         lambda i: calls.argument_names(fun, static, in_tree)[i], widened)
+    positional, named = _join(static, in_tree, everywhere, args, kwargs)
+    return tuple(positional), named
 
 
 def _on_whole(fun: Callable, static: Selection, in_axes, out_axes, over: _Devices) -> Callable:

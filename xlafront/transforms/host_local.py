@@ -1,0 +1,153 @@
+"""Arrays of one process as parts of arrays over the devices of all, and back: two operations, each the other's transpose.
+
+Along dimensions that are split over processes the global size is the sum of the local ones; along others all processes
+give the same. What lies on the devices stays there.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from xlafront.core import keys, tracing
+from xlafront.core.avals import ShapedArray
+from xlafront.core.ir import Jaxpr
+from xlafront.core.primitive import Primitive
+from xlafront.core.zeros import Zero
+from xlafront.runtime.arrays import ArrayImpl, put, skip_checks
+from xlafront.runtime.jaxlib_compat import NamedSharding
+from xlafront.runtime.sharding import Mesh, PartitionSpec, axes_of, check_spec
+from xlafront.transforms import placement
+from xlafront.transforms.custom_calls import CustomCall
+from xlafront.transforms.jit import jit_p
+
+
+@functools.lru_cache(256)
+def local_part(mesh: Mesh) -> Mesh:
+    """The part of the mesh in this process."""
+    mine = np.vectorize(lambda d: d.process_index == d.client.process_index(), otypes=[bool])(mesh.devices)
+    part = mesh.devices[np.ix_(*(np.unique(places) for places in np.nonzero(mine)))] if mine.any() else mesh.devices[:0]
+    if part.size == 0 or part.size != mine.sum():
+        raise ValueError(f"the devices of this process are {'no' if not mine.any() else 'not a rectangular'} part of {mesh}; "
+                         f"build the mesh so that they are.")
+    return Mesh(part, mesh.axis_names, mesh.axis_types)
+
+
+def _resized(aval: ShapedArray, pspec: PartitionSpec, old: Mesh, new: Mesh) -> ShapedArray:
+    """The type with the same parts on the devices of another mesh."""
+    check_spec(old, pspec, aval.ndim)
+    shape = list(aval.shape)
+    for d, entry in enumerate(pspec):
+        before, after = (math.prod([mesh.shape[axis] for axis in axes_of(entry)]) for mesh in (old, new))
+        shape[d] = shape[d] // before * after
+    return ShapedArray(tuple(shape), aval.dtype, getattr(aval, "weak_type", False))
+
+
+def global_type(aval: Any, global_mesh: Mesh, pspec: PartitionSpec) -> ShapedArray:
+    """The type of the global array of a local one."""
+    return _resized(aval, pspec, local_part(global_mesh), global_mesh)
+
+
+def local_type(aval: Any, global_mesh: Mesh, pspec: PartitionSpec) -> ShapedArray:
+    """The type of this process's part of a global array."""
+    return _resized(aval, pspec, global_mesh, local_part(global_mesh))
+
+
+def to_global(x: Any, *, global_mesh: Mesh, pspec: PartitionSpec) -> Any:
+    """The global array of a local one. Arrays that span processes stay as they are."""
+    aval = tracing.aval_of(x)
+    if type(x) is keys.KeyArray:
+        return keys.wrap(to_global(x._base_array, global_mesh=global_mesh, pspec=pspec), global_type(aval, global_mesh, pspec))
+    if isinstance(x, ArrayImpl) and not x.is_fully_addressable:
+        return x
+    local = put(x, aval, NamedSharding(local_part(global_mesh), pspec), True)
+    return _over(local, global_type(aval, global_mesh, pspec), NamedSharding(global_mesh, pspec))
+
+
+def to_local(x: Any, *, global_mesh: Mesh, pspec: PartitionSpec) -> Any:
+    """The part of a global array on this process's devices, an array over this process's part of the mesh."""
+    from xlafront.transforms.device_put import device_put
+
+    aval = local_type(tracing.aval_of(x), global_mesh, pspec)
+    if type(x) is keys.KeyArray:
+        return keys.wrap(to_local(x._base_array, global_mesh=global_mesh, pspec=pspec), aval)
+    sharding = NamedSharding(global_mesh, pspec)
+    if not isinstance(x, ArrayImpl) or x.sharding != sharding:
+        x = device_put(x, sharding)
+    return _over(x, aval, NamedSharding(local_part(global_mesh), pspec))
+
+
+def _over(x: ArrayImpl, aval: ShapedArray, sharding: NamedSharding) -> ArrayImpl:
+    """The parts of `x`, as those of another array."""
+    return ArrayImpl(aval, sharding, x._arrays, committed=True, **skip_checks)
+
+
+def _lower(ctx, x, *, global_mesh, pspec):
+    if global_mesh.is_multi_process:
+        raise ValueError(
+            "arrays of one process cannot become parts of global ones inside of a loop, a branch or another compiled body: "
+            "call pmap over the devices of several processes, and host_local_array_to_global_array, outside of it.")
+    return x
+
+
+def batched_spec(pspec: PartitionSpec, dim: int, name: Any = None) -> PartitionSpec:
+    """The spec of batches that are counted along `dim`."""
+    entries = [*pspec, *[None] * (dim - len(pspec))]
+    entries.insert(dim, name)
+    return PartitionSpec(*entries)
+
+
+def _conversion(name: str, type_of: Callable, impl: Callable) -> Primitive:
+    made = Primitive(name, abstract=type_of, impl=impl, lower=_lower)
+
+    def jvp(primals, tangents, **params):
+        answer = made.bind(*primals, **params)
+        if type(tangents[0]) is Zero:
+            return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+        return answer, made.bind(tangents[0], **params)
+
+    def batch(trace, xs, dims, *, global_mesh, pspec):
+        spec = batched_spec(pspec, dims[0], trace.spmd_axis_name)
+        return made.bind(xs[0], global_mesh=global_mesh, pspec=spec), dims[0]
+
+    made.jvp, made.batch_with_axis = jvp, batch
+    return made
+
+
+def _transposed(back: Primitive) -> Callable:
+    return lambda ct, x, **params: [Zero(x.aval) if type(ct) is Zero else back.bind(ct, **params)]
+
+
+to_global_p = _conversion("host_local_array_to_global_array", global_type, to_global)
+to_local_p = _conversion("global_array_to_host_local_array", local_type, to_local)
+to_global_p.transpose, to_local_p.transpose = _transposed(to_local_p), _transposed(to_global_p)
+
+
+# Programs with such operations
+
+
+def changes_groups(jaxpr: Jaxpr) -> bool:
+    """Whether a program works on devices of this process and of all: XLA compiles programs for one group of devices."""
+    def find():
+        for eqn in jaxpr.eqns:
+            if eqn.primitive in (to_global_p, to_local_p):
+                if eqn.params["global_mesh"].is_multi_process:
+                    return "yes"
+            elif eqn.primitive is jit_p or isinstance(eqn.primitive, CustomCall):
+                inner = eqn.params.get("jaxpr") or eqn.params["call_jaxpr"]
+                if changes_groups(inner.jaxpr):
+                    return "yes"
+        return "no"
+
+    return jaxpr.memoised(("changes groups",), find) == "yes"
+
+
+def place_results(results: list, shardings: tuple) -> list:
+    """Results of such a program where `out_shardings` of its `jit` wants them."""
+    from xlafront.transforms.device_put import device_put
+
+    return [x if s is placement.UNSPECIFIED else device_put(x, s) for x, s in zip(results, shardings)]
