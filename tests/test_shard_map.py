@@ -304,6 +304,92 @@ def test_loops_may_run_different_numbers_of_steps(mesh):
     assert np.asarray(steps).tolist() == [int(np.ceil(np.log2(50 / n))) for n in range(1, 9)]
 
 
+# What derivatives keep
+
+
+def saved(f, *args):
+    """The types of values that the derivative keeps beside arguments, and where they come from."""
+    from xlafront.transforms.checkpoint import saved_residuals
+
+    lines = [line.replace("@i", "") for line in saved_residuals(f, *args)]
+    return sorted(line for line in lines if "from the argument" not in line)
+
+
+@pytest.mark.parametrize("policy, kept", [
+    (None, []), ("nothing_saveable", []), ("dots_saveable", ["f32[8,6] output of dot_general"]),
+    ("h", ["f32[8,6] named 'h'"]), ("s", ["f32[4]"]), ("hs", ["f32[4]", "f32[8,6] named 'h'"]),
+    ("everything_saveable", ["f32[4]", "f32[8,6]", "f32[8,6]", "f32[8,6]"])])
+@pytest.mark.parametrize("check", [True, False])
+def test_policies_of_checkpoint_see_inside(mesh, policy, kept, check):
+    from xlafront.ad_checkpoint import checkpoint_name
+
+    x, w = elements(8, 4), elements(4, 6, seed=1)
+
+    def part(x, w):
+        hidden = checkpoint_name(xnp.sin(x @ w), "h")
+        out = xnp.cos(hidden)
+        total = checkpoint_name((out * out).sum(), "s")
+        return lax.psum(xnp.sin(total), "i"), out * 2
+
+    def whole(x, w):
+        out = xnp.cos(xnp.sin(x @ w))
+        return xnp.sin((out ** 2).reshape(4, -1).sum(1)).sum() + (2 * out).sum()
+
+    policies = xf.checkpoint_policies
+    rule = policies.save_only_these_names(*policy) if policy in ("h", "s", "hs") else policy and getattr(policies, policy)
+    parts = xf.checkpoint(on_parts(mesh, part, (P("i"), P()), (P(), P("i")), check_vma=check), policy=rule)
+
+    def loss(x, w):
+        total, out = parts(x, w)
+        return total + out.sum()
+
+    found = saved(loss, x, w)
+    if check:  # without types each of eight devices has a scalar of its own, those along "j" the same
+        assert len(found) == len(kept)
+        for line, expected in zip(found, kept):
+            assert line.startswith(expected)
+    expected = xf.grad(whole, argnums=(0, 1))(x, w)
+    for run in (xf.grad(loss, argnums=(0, 1)), xf.jit(xf.grad(loss, argnums=(0, 1)))):
+        for g, e in zip(run(x, w), expected):
+            np.testing.assert_allclose(g, e, rtol=1e-3, atol=1e-5)
+
+
+def test_arguments_and_results_are_not_kept_twice(mesh):
+    """A weight that all devices share stays one array; what is a result as well is read from there."""
+    x, w = elements(8, 4), elements(4, 6, seed=1)
+    parts = on_parts(mesh, lambda x, w: xnp.exp(x @ w), (P("i"), P()), P("i"))
+    program = xf.make_jaxpr(lambda x, w: xf.vjp(parts, x, w)[0])(x, w)
+    [forward] = [eqn for eqn in program.eqns if eqn.primitive.name == "shard_map"]
+    assert [v.aval.shape for v in forward.outvars] == [(8, 6)]
+    y, pull = xf.vjp(parts, x, w)
+    for g, e in zip(pull(xnp.ones_like(y)), (np.exp(x @ w) @ w.T, x.T @ np.exp(x @ w))):
+        np.testing.assert_allclose(g, e, rtol=1e-4)
+
+
+def test_what_does_not_depend_on_a_tangent_is_computed_once(mesh):
+    """`linearize` computes values then and there; the linear program and its transpose have none of it."""
+    x, w = elements(8, 4), elements(4, seed=1)
+    parts = on_parts(mesh, lambda x, w: (xnp.sin(x) * w, xnp.tanh(x).sum(0)[None]), (P("i"), P()), (P("i"), P("i")))
+    _, linear = xf.linearize(lambda w: parts(x, w), w)
+    text = str(xf.make_jaxpr(linear)(w))
+    assert "sin" not in text and "tanh" not in text
+    np.testing.assert_allclose(linear(w)[0], np.sin(x) * w, rtol=1e-5)
+    assert not np.any(linear(w)[1])
+    assert "tanh" not in xf.jit(xf.grad(lambda w: parts(x, w)[0].sum())).lower(w).as_text()
+
+
+def test_dead_code_inside_is_dropped(mesh):
+    def part(x, y):
+        xnp.sin(y)
+        return x * 2
+
+    from xlafront.core.ir import dce_jaxpr
+
+    program = xf.make_jaxpr(on_parts(mesh, part, P("i"), P("i")))(elements(8), elements(8))
+    pruned, used = dce_jaxpr(program.jaxpr, [True])
+    assert used == [True, False] and "sin" not in str(pruned)
+
+
 # vmap
 
 
@@ -329,8 +415,9 @@ def test_vmap_spread_over_an_axis(mesh):
     [eqn] = [e for e in program.eqns if e.primitive.name == "shard_map"]
     assert eqn.params["in_specs"] == (P("j", "i"),)
     np.testing.assert_allclose(xf.vmap(parts, spmd_axis_name="j")(x), x - x.mean(1, keepdims=True), atol=1e-6)
-    inside = xf.make_jaxpr(xf.vmap(xf.jit(parts), spmd_axis_name="j"))(x)
-    assert "'j', 'i'" in str(inside)
+    for wrapped in (xf.jit(parts), xf.checkpoint(parts), lambda x: lax.scan(lambda c, _: (parts(c), None), x, None, 2)[0],
+                    lambda x: lax.cond(True, parts, parts, x), lambda x: lax.while_loop(lambda c: False, parts, x)):
+        assert "'j', 'i'" in str(xf.make_jaxpr(xf.vmap(wrapped, spmd_axis_name="j"))(x))
 
 
 def test_collectives_over_devices_and_vmap_together(mesh):

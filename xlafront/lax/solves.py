@@ -99,7 +99,7 @@ def _batch(trace, operands, dims, *, const_lengths, jaxprs):
         program = getattr(jaxprs, which)
         marks = (*getattr(consts_dims, which), *[0 if f else None for f in flags])
         rest = (False,) * (len(program.out_avals) - len(flags))
-        return batch_program(program, marks, size, name, (*flags, *rest))
+        return batch_program(program, marks, size, name, (*flags, *rest), trace.spmd_axis_name)
 
     known = [which for which in LinearSolve._fields if getattr(jaxprs, which) is not None]
 

@@ -15,6 +15,7 @@ from xlafront.core import errors, source, tracing, tree
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, dce_closed, keeps_alive
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
+from xlafront.core.tracing import StagingTrace
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.transforms import calls
 from xlafront.transforms.ad_core import jvp_program, linearize_program, transpose_program
@@ -93,7 +94,7 @@ def split_by_policy(closed: ClosedJaxpr, policy: Callable | None, recomputed: Se
 def _decision(policy, eqn):
     if keeps_alive(eqn.effects):  # what has an effect happens once
         return Saveable
-    if policy is None:
+    if policy is None or eqn.primitive is StagingTrace.cast_varying:  # (which computes nothing)
         return Recompute
     decision = policy(eqn.primitive, *[v.aval for v in eqn.invars], **eqn.params)
     if isinstance(decision, (_Decision, Offloadable)):
@@ -213,7 +214,7 @@ def _transpose(cts, *operands, jaxpr, **params):
 
 
 def _batch(trace, operands, dims, *, jaxpr, **params):
-    program, out_dims = batch_program(jaxpr, tuple(dims), trace.size, trace.axis_name)
+    program, out_dims = batch_program(jaxpr, tuple(dims), trace.size, trace.axis_name, (), trace.spmd_axis_name)
     return remat_p.bind(*operands, jaxpr=program, **params), out_dims
 
 
