@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xlafront.core.avals import abstract_token
 from xlafront.core.errors import JaxprTypeError
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, no_effects, subprograms
 
@@ -48,5 +49,9 @@ def _check_equation(eqn: JaxprEqn, where: str) -> None:
     if len(found) != len(eqn.outvars):
         raise JaxprTypeError(f"{where} binds {len(eqn.outvars)} variables to {len(found)} results.")
     for v, aval in zip(eqn.outvars, found):
-        if (v.aval.shape, v.aval.dtype) != (aval.shape, aval.dtype):
+        if _shape_and_dtype(v.aval) != _shape_and_dtype(aval):
             raise JaxprTypeError(f"{where} binds a variable of type {v.aval} to a result of type {aval}.")
+
+
+def _shape_and_dtype(aval):
+    return aval if aval is abstract_token else (aval.shape, aval.dtype)

@@ -26,7 +26,6 @@ from xlafront.lax.collective_primitives import (
     psum_p,
     psum_scatter_p,
     pvary_p,
-    ragged_all_to_all_p,
 )
 from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS
 from xlafront.lax.shapes import broadcast_in_dim_p, move_dim, permute, reshape_to
@@ -324,45 +323,3 @@ def _index(trace, operands, dims, *, axis_name):
 
 
 axis_index_p.over_axis = _index
-
-
-def _ragged(trace, operands, dims, *, axis_name, axis_size, axis_index_groups):
-    """Every row of an output looks for the run that it is in."""
-    if len(names_of(axis_name)) > 1:
-        raise NotImplementedError(f"ragged_all_to_all over the axes {axis_name}, of which vmap maps one. Use one axis.")
-    from xlafront.lax.shapes import expand_dims, iota
-    from xlafront.numpy import arange, argmax, where
-
-    operand, output, starts, sizes, targets, _ = (_batch(x, d, trace.size) for x, d in zip(operands, dims))
-    n, rows = trace.size, np.shape(output)[1]
-    per = np.shape(starts)[1] // n  # runs from each to each
-    # Of sender s the runs to receiver r are the entries r * per to (r + 1) * per.
-    def of_receiver(x):
-        return reshape_to(permute(reshape_to(x, (n, n, per)), (1, 0, 2)), (n, n * per))
-
-    starts, sizes, targets = of_receiver(starts), of_receiver(sizes), of_receiver(targets)
-    row = expand_dims(iota(np.dtype(np.int32), rows), (0, 2))
-    first, last = expand_dims(targets, (1,)), expand_dims(targets + sizes, (1,))
-    hit = (row >= first) & (row < last)  # receiver, row, run
-    run = argmax(hit, axis=2)
-    offset = arange(rows)[None, :] - _pick(targets, run) + _pick(starts, run)
-    found = operand[run // per, where(hit.any(axis=2), offset, 0)]
-    chosen = hit.any(axis=2).reshape((n, rows) + (1,) * (np.ndim(output) - 2))
-    return where(chosen, found, output), 0
-
-
-def _pick(table, index):
-    from xlafront.numpy import arange
-
-    return table[arange(np.shape(table)[0])[:, None], index]
-
-
-ragged_all_to_all_p.over_axis = _grouped(_ragged)
-
-
-def _ragged_batch(_, operands, dims, **params):
-    raise NotImplementedError("ragged_all_to_all cannot be mapped by vmap over another axis than its own: its runs are along "
-                              "the first dimension. Use all_to_all with padded parts.")
-
-
-ragged_all_to_all_p.batch = _ragged_batch

@@ -1,6 +1,7 @@
 """The records of the collectives: types, lowering, derivatives, and batching over axes that they do not work over.
 
-What they do over an axis that `vmap` names is in `collective_batching`; what users call is in `collectives`.
+What they do over an axis that `vmap` names is in `collective_batching`; what users call is in `collectives`. The exchange of
+parts of different sizes is in `ragged_exchange`, sending without waiting in `sending`.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def replica_groups(ctx, names, groups=None) -> np.ndarray:
     return np.array([[row[i] if i >= 0 else -1 for i in group] for row in rows for group in padded])
 
 
-def _channel(ctx):
+def channel(ctx):
     ctx.module_context.channels += 1
     return lowering.mlir.attribute(
         f"#stablehlo.channel_handle<handle = {ctx.module_context.channels}, type = 1>")
@@ -102,7 +103,7 @@ def _lower_all_reduce(operation: str):
         mlir = lowering.mlir
         [result] = _as_list(ctx.with_regions(
             "stablehlo.all_reduce", [x], [_reducer_region(ctx, operation)], [ctx.aval_out],
-            replica_groups=mlir.dense_i64(replica_groups(ctx, axes, axis_index_groups)), channel_handle=_channel(ctx),
+            replica_groups=mlir.dense_i64(replica_groups(ctx, axes, axis_index_groups)), channel_handle=channel(ctx),
             use_global_device_ids=mlir.attribute("unit")))
         return result
 
@@ -211,7 +212,7 @@ def _gather_lower(ctx, x, *, axis_name, all_gather_dimension, axis_size, axis_in
     d = all_gather_dimension
     if not tiled:
         x = ctx.reshape(x, (*aval.shape[:d], 1, *aval.shape[d:]), aval.dtype)
-    return ctx.op("stablehlo.all_gather", [x], all_gather_dim=mlir.i64(d), channel_handle=_channel(ctx),
+    return ctx.op("stablehlo.all_gather", [x], all_gather_dim=mlir.i64(d), channel_handle=channel(ctx),
                   replica_groups=mlir.dense_i64(replica_groups(ctx, axis_name, axis_index_groups)),
                   use_global_device_ids=mlir.attribute("unit"))
 
@@ -262,17 +263,17 @@ def _scatter_shape(x, *, axis_name, scatter_dimension, axis_size, axis_index_gro
     d = scatter_dimension
     n = x.shape[d]
     if not tiled and n != axis_size:
-        raise ValueError(f"psum_scatter over {_axes_text(axis_name)} of size {axis_size} gives each one an index of dimension "
+        raise ValueError(f"psum_scatter over {axes_text(axis_name)} of size {axis_size} gives each one an index of dimension "
                          f"{d}, which must have that size; the operand has shape {x.shape}. With tiled=True each one gets an "
                          f"equal part of the dimension.")
     if tiled and n % axis_size:
-        raise ValueError(f"psum_scatter over {_axes_text(axis_name)} splits dimension {d} of the operand into {axis_size} "
+        raise ValueError(f"psum_scatter over {axes_text(axis_name)} splits dimension {d} of the operand into {axis_size} "
                          f"equal parts, but the operand has shape {x.shape}. Pad the dimension to a multiple of {axis_size}.")
     part = (n // axis_size,) if tiled else ()
     return typed(x, (*x.shape[:d], *part, *x.shape[d + 1:]))
 
 
-def _axes_text(names) -> str:
+def axes_text(names) -> str:
     names = names_of(names)
     return f"the axis {names[0]!r}" if len(names) == 1 else f"the axes {names}"
 
@@ -284,7 +285,7 @@ def _scatter_lower(ctx, x, *, axis_name, scatter_dimension, axis_size, axis_inde
     shape = (*aval.shape[:d], aval.shape[d] // axis_size, *aval.shape[d + 1:])
     [y] = _as_list(ctx.with_regions(
         "stablehlo.reduce_scatter", [x], [_reducer_region(ctx, "stablehlo.add")], [(shape, aval.dtype)],
-        scatter_dimension=mlir.i64(d), channel_handle=_channel(ctx), use_global_device_ids=mlir.attribute("unit"),
+        scatter_dimension=mlir.i64(d), channel_handle=channel(ctx), use_global_device_ids=mlir.attribute("unit"),
         replica_groups=mlir.dense_i64(replica_groups(ctx, axis_name, axis_index_groups))))
     return y if tiled else ctx.reshape(y, ctx.aval_out.shape, aval.dtype)
 
@@ -307,12 +308,15 @@ psum_scatter_p = collective("reduce_scatter", _scatter_shape, _scatter_lower, _s
 # Exchanging
 
 
+def pairs_of_devices(ctx, names, perm) -> np.ndarray:
+    """What each pair of indices along the axes is between partitions."""
+    rows = replica_groups(ctx, names)
+    return np.array([[row[source], row[target]] for row in rows for source, target in perm], dtype=np.int64).reshape(-1, 2)
+
+
 def _permute_lower(ctx, x, *, axis_name, perm):
-    mlir = lowering.mlir
-    rows = replica_groups(ctx, axis_name)
-    pairs = np.array([[row[source], row[target]] for row in rows for source, target in perm], dtype=np.int64)
-    return ctx.op("stablehlo.collective_permute", [x], channel_handle=_channel(ctx),
-                  source_target_pairs=mlir.dense_i64(pairs.reshape(-1, 2)))
+    return ctx.op("stablehlo.collective_permute", [x], channel_handle=channel(ctx),
+                  source_target_pairs=lowering.mlir.dense_i64(pairs_of_devices(ctx, axis_name, perm)))
 
 
 ppermute_p = collective(
@@ -324,7 +328,7 @@ ppermute_p = collective(
 def _exchange_shape(x, *, axis_name, split_axis, concat_axis, axis_size, axis_index_groups):
     shape = list(x.shape)
     if shape[split_axis] % axis_size:
-        raise ValueError(f"all_to_all over {_axes_text(axis_name)} splits dimension {split_axis} of the operand into "
+        raise ValueError(f"all_to_all over {axes_text(axis_name)} splits dimension {split_axis} of the operand into "
                          f"{axis_size} equal parts, but the operand has shape {x.shape}. Pad the dimension to a multiple "
                          f"of {axis_size}, or split another one.")
     shape[split_axis] //= axis_size
@@ -335,7 +339,7 @@ def _exchange_shape(x, *, axis_name, split_axis, concat_axis, axis_size, axis_in
 def _exchange_lower(ctx, x, *, axis_name, split_axis, concat_axis, axis_size, axis_index_groups):
     mlir = lowering.mlir
     return ctx.op("stablehlo.all_to_all", [x], split_dimension=mlir.i64(split_axis), concat_dimension=mlir.i64(concat_axis),
-                  split_count=mlir.i64(axis_size), channel_handle=_channel(ctx),
+                  split_count=mlir.i64(axis_size), channel_handle=channel(ctx),
                   replica_groups=mlir.dense_i64(replica_groups(ctx, axis_name, axis_index_groups)))
 
 
@@ -359,10 +363,10 @@ def _broadcast_lower(ctx, x, *, axis_name, source):
     if ctx.platform != "cpu":
         ordered = np.concatenate([rows[:, source:source + 1], np.delete(rows, source, 1)], 1)
         return ctx.op("stablehlo.collective_broadcast", [x], replica_groups=mlir.dense_i64(ordered),
-                      channel_handle=_channel(ctx))
+                      channel_handle=channel(ctx))
     [aval] = ctx.avals_in  # XLA's CPU backend has no broadcast: gather, and take the one
     gathered = ctx.op("stablehlo.all_gather", [ctx.reshape(x, (1, *aval.shape), aval.dtype)],
-                      [((rows.shape[1], *aval.shape), aval.dtype)], all_gather_dim=mlir.i64(0), channel_handle=_channel(ctx),
+                      [((rows.shape[1], *aval.shape), aval.dtype)], all_gather_dim=mlir.i64(0), channel_handle=channel(ctx),
                       replica_groups=mlir.dense_i64(rows), use_global_device_ids=mlir.attribute("unit"))
     zeros = [0] * aval.ndim
     one = ctx.op("stablehlo.slice", [gathered], [((1, *aval.shape), aval.dtype)], start_indices=mlir.i64s([source, *zeros]),
@@ -431,84 +435,7 @@ axis_index_p.jvp = lambda primals, tangents, *, axis_name: (
     axis_index_p.bind(axis_name=axis_name), Zero(ShapedArray((), dtypes.float0)))
 
 
-# Parts of different sizes
-
-
-def _ragged_shape(operand, output, *offsets, axis_name, axis_size, axis_index_groups):
-    for what, aval in zip(("input_offsets", "send_sizes", "output_offsets", "recv_sizes"), offsets):
-        if aval.ndim != 1 or not dtypes.is_integer(aval.dtype):
-            raise ValueError(f"ragged_all_to_all takes {what} as integers in one dimension, one for each device of "
-                             f"{_axes_text(axis_name)}, got {aval}.")
-        if aval.shape[0] % axis_size or aval.shape != offsets[0].shape:
-            raise ValueError(f"ragged_all_to_all over {_axes_text(axis_name)} of size {axis_size} takes offsets and sizes of "
-                             f"one length, a multiple of that size; {what} has shape {aval.shape}.")
-    if operand.dtype != output.dtype or operand.shape[1:] != output.shape[1:]:
-        raise ValueError(f"ragged_all_to_all moves rows of the operand into the output: they need one dtype and rows of one "
-                         f"shape, got {operand} and {output}.")
-    return output
-
-
-def _ragged_lower(ctx, operand, output, *offsets, axis_name, axis_size, axis_index_groups):
-    mlir = lowering.mlir
-    groups = mlir.dense_i64(replica_groups(ctx, axis_name, axis_index_groups))
-    ctx.module_context.channels += 1
-    return ctx.op("stablehlo.custom_call", [operand, output, *offsets], call_target_name=mlir.string("ragged_all_to_all"),
-                  api_version=mlir.i32(4), backend_config=mlir.ir.DictAttr.get(
-                      {"replica_groups": groups, "channel_id": mlir.i64(ctx.module_context.channels)}))
-
-
-ragged_all_to_all_p = Primitive("ragged_all_to_all", abstract=_ragged_shape, lower=_ragged_lower)
-
-
-def _ragged_jvp(primals, tangents, **params):
-    from xlafront.transforms.ad_core import instantiate
-
-    answer = ragged_all_to_all_p.bind(*primals, **params)
-    if type(tangents[0]) is Zero and type(tangents[1]) is Zero:
-        return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
-    return answer, ragged_all_to_all_p.bind(instantiate(tangents[0]), instantiate(tangents[1]), *primals[2:], **params)
-
-
-def _ragged_transpose(ct, operand, output, input_offsets, send_sizes, output_offsets, recv_sizes, *, axis_name, axis_size,
-                      axis_index_groups):
-    """Rows go back to where they came from; the output's own rows are those that nothing was written to."""
-    from xlafront.lax.collectives import all_to_all
-    from xlafront.lax.elementwise import add, bitwise_and, ge, lt, mul, sub
-    from xlafront.lax.shapes import broadcast_in_dim, expand_dims, full_like, iota
-    from xlafront.transforms.ad_core import zeros_array
-
-    if type(ct) is Zero:
-        return [Zero(operand.aval) if is_undefined(operand) else None,
-                Zero(output.aval) if is_undefined(output) else None, None, None, None, None]
-    params = {"axis_name": axis_name, "axis_size": axis_size, "axis_index_groups": axis_index_groups}
-    operand_ct = output_ct = None
-    groups = axis_index_groups
-
-    def exchanged(x):
-        return all_to_all(x, axis_name, 0, 0, axis_index_groups=groups, tiled=True)
-
-    # `output_offsets` says where in the others' outputs ours go; where theirs are in ours, they must tell.
-    starts = exchanged(output_offsets)
-    if is_undefined(operand):
-        operand_ct = ragged_all_to_all_p.bind(ct, zeros_array(operand.aval), starts, recv_sizes, exchanged(input_offsets),
-                                              send_sizes, **params)
-    if is_undefined(output):
-        rows = iota(np.asarray(starts).dtype if not hasattr(starts, "dtype") else starts.dtype, output.aval.shape[0])
-        row, start = expand_dims(rows, (1,)), expand_dims(starts, (0,))
-        end = expand_dims(add(starts, recv_sizes), (0,))
-        shape = (output.aval.shape[0], start.shape[1])
-        row, start, end = (broadcast_in_dim(x, shape, (0, 1)) for x in (row, start, end))
-        from xlafront.lax.reductions import PRIMITIVES
-
-        hit = PRIMITIVES["reduce_or"].bind(bitwise_and(ge(row, start), lt(row, end)), axes=(1,), out_sharding=None)
-        kept = sub(full_like(ct, 1), broadcast_in_dim(hit.astype(ct.dtype), ct.shape, (0,)))
-        output_ct = mul(ct, kept)
-    return [operand_ct, output_ct, None, None, None, None]
-
-
-ragged_all_to_all_p.jvp, ragged_all_to_all_p.transpose = _ragged_jvp, _ragged_transpose
-
 tracing.StagingTrace.cast_varying = pvary_p
 PRIMITIVES = {p.name: p for p in (
     psum_p, psum_invariant_p, pvary_p, pmax_p, pmin_p, all_gather_p, all_gather_invariant_p, psum_scatter_p, ppermute_p,
-    all_to_all_p, pbroadcast_p, axis_index_p, ragged_all_to_all_p)}
+    all_to_all_p, pbroadcast_p, axis_index_p)}

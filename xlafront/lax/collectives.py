@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import dtypes, tracing, tree
+from xlafront.core import dtypes, errors, tracing, tree
+from xlafront.core.avals import ShapedArray
 from xlafront.lax import collective_batching as _batching  # noqa: F401  (gives the records their rules over vmapped axes)
 from xlafront.lax.collective_primitives import (
     all_gather_invariant_p,
@@ -28,9 +29,10 @@ from xlafront.lax.collective_primitives import (
     psum_p,
     psum_scatter_p,
     pvary_p,
-    ragged_all_to_all_p,
     unbound_axis,
 )
+from xlafront.lax.ragged_exchange import ragged_all_to_all_p
+from xlafront.lax.sending import check_token, precv_p, psend_p
 
 Groups = Sequence[Sequence[int]] | None
 
@@ -76,8 +78,6 @@ def _operands(x, user: str):
     leaves, treedef = tree.flatten(x)
     for i, leaf in enumerate(leaves):
         if not tracing.is_arraylike(leaf):
-            from xlafront.core import errors
-
             raise errors.not_an_array(leaf, user, tree.path_of(x, i))
     return [tracing.as_operand(leaf) for leaf in leaves], treedef
 
@@ -272,16 +272,21 @@ def ppermute(x, axis_name, perm):
     >>> vmap(lambda x: lax.ppermute(x, "i", [(0, 1), (1, 2), (2, 0)]), axis_name="i")(xnp.arange(3.0))
     """
     names, size = _named(axis_name, "ppermute")
+    pairs = _pairs(perm, axis_name, size, "ppermute")
+    return _mapped(lambda leaf: ppermute_p.bind(_varying(leaf, names), axis_name=names, perm=pairs), x, "ppermute")
+
+
+def _pairs(perm, axis_name, size: int, user: str) -> tuple:
     pairs = tuple((int(source), int(target)) for source, target in perm)
     for which, indices in (("source", [s for s, _ in pairs]), ("destination", [t for _, t in pairs])):
         outside = [i for i in indices if not 0 <= i < size]
         if outside:
-            raise ValueError(f"ppermute got the {which} {outside[0]}, but the axis {axis_name!r} has size {size}: use indices "
+            raise ValueError(f"{user} got the {which} {outside[0]}, but the axis {axis_name!r} has size {size}: use indices "
                              f"from 0 to {size - 1}.")
         twice = [i for i in indices if indices.count(i) > 1]
         if twice:
-            raise ValueError(f"ppermute got the {which} {twice[0]} twice in {list(pairs)}: each can occur once.")
-    return _mapped(lambda leaf: ppermute_p.bind(_varying(leaf, names), axis_name=names, perm=pairs), x, "ppermute")
+            raise ValueError(f"{user} got the {which} {twice[0]} twice in {list(pairs)}: each can occur once.")
+    return pairs
 
 
 def pshuffle(x, axis_name, perm):
@@ -350,12 +355,17 @@ def ragged_all_to_all(operand, output, input_offsets, send_sizes, output_offsets
     """Sends runs of rows of different lengths along a named axis, and writes those that arrive into `output`.
 
     To index `k` go `send_sizes[k]` rows of `operand` from `input_offsets[k]` on, to rows `output_offsets[k]` and following of
-    its output. `recv_sizes` says how many come from each. TPUs and GPUs have it, XLA's CPU backend does not.
+    its output. `recv_sizes` says how many come from each. Its derivative takes the runs of an operand to have no rows in
+    common. TPUs and GPUs have it as one operation; on a CPU it is made of others.
     """
     names, size = _named(axis_name, "ragged_all_to_all")
     groups = _checked_groups(axis_index_groups, names, size, "ragged_all_to_all", True)
-    operands = [_varying(tracing.as_operand(x), names)
-                for x in (operand, output, input_offsets, send_sizes, output_offsets, recv_sizes)]
+    given = {"operand": operand, "output": output, "input_offsets": input_offsets, "send_sizes": send_sizes,
+             "output_offsets": output_offsets, "recv_sizes": recv_sizes}
+    for argument, x in given.items():
+        if not tracing.is_arraylike(x):
+            raise errors.not_an_array(x, "ragged_all_to_all", argument)
+    operands = [_varying(tracing.as_operand(x), names) for x in given.values()]
     return ragged_all_to_all_p.bind(*operands, axis_name=names, axis_size=size if groups is None else len(groups[0]),
                                     axis_index_groups=groups)
 
@@ -369,6 +379,48 @@ def pbroadcast(x, axis_name, source: int):
     if not 0 <= source < size:
         raise ValueError(f"pbroadcast got source={source}, but the axis {axis_name!r} has size {size}.")
     return _mapped(lambda leaf: pbroadcast_p.bind(_varying(leaf, names), axis_name=names, source=int(source)), x, "pbroadcast")
+
+
+# Halves of an exchange
+
+
+def psend(x, axis_name, perm):
+    """Send values along a named axis by pairs `(source, destination)`; gives a token for the `precv` that gets them.
+
+    It works between devices, so inside of `shard_map` and `pmap`; of each leaf of a pytree. On GPUs the two halves are apart,
+    and other work can go on between them; elsewhere they are one exchange, which needs both in one function.
+
+    >>> here = [(0, 0)]
+    >>> pmap(lambda x: lax.precv(lax.psend(x, "i", here), x, "i", here), axis_name="i")(xnp.ones((1, 3)))
+    """
+    names, size = _named(axis_name, "psend")
+    pairs = _pairs(perm, axis_name, size, "psend")
+    return _mapped(lambda leaf: psend_p.bind(_varying(leaf, names), axis_name=names, perm=pairs), x, "psend")
+
+
+def precv(token, out_shape, axis_name, perm):
+    """Receive along a named axis what `psend` sent by the same pairs; zeros where nothing arrives.
+
+    `token` is that of the `psend`, or one that comes after it. `out_shape` is an array or a `ShapeDtypeStruct` with the shape
+    and dtype of what is sent.
+
+    >>> here = [(0, 0)]
+    >>> pmap(lambda x: lax.precv(lax.psend(x, "i", here), x, "i", here), axis_name="i")(xnp.ones((1, 3)))
+    """
+    names, size = _named(axis_name, "precv")
+    pairs = _pairs(perm, axis_name, size, "precv")
+    check_token(token, "precv", "token")
+    checked = tracing.checked_axes()
+
+    def receive(like):
+        if not hasattr(like, "shape") or not hasattr(like, "dtype"):
+            raise TypeError(f"precv takes out_shape as arrays or ShapeDtypeStructs, got a {type(like).__name__}: {like!r}.")
+        # The token does not tell where what was sent differs between devices: everywhere, unless the given type says more.
+        differs = (getattr(like, "vma", None) or checked) | set(names)
+        received = ShapedArray(tuple(like.shape), dtypes.canonicalize_dtype(like.dtype), vma=differs & checked)
+        return precv_p.bind(token, out_shape=received, axis_name=names, perm=pairs)
+
+    return tree.map(receive, out_shape)
 
 
 # Places and types

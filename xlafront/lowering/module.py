@@ -51,6 +51,8 @@ class ModuleContext:
         self.constrain: Callable | None = sharding_context.constrain_typed if partitioned else None
         self.manual_mesh: Any = None  # of the `shard_map` whose body is being written
         self.channels = 0  # of collectives, so far
+        self.pair_channels: dict[tuple, int] = {}  # of sends and receives, by their pairs
+        self.sent: dict[ir.Value, tuple] = {}  # by token: what is sent once its receive is written
         # Every new function goes before the end of the module.
         self.insertion_point = ir.InsertionPoint(self.module.body)
 
@@ -431,7 +433,11 @@ def lower_program(jaxpr, name: str, platform: str, *, const_values: Sequence[Any
             # What orders programs among each other is `runtime.effects`; in each the chains start anew.
             tokens = {effect: create("stablehlo.after_all", results=[mlir.token_type()], loc=mlir.unknown_location).result
                       for effect in ordered_effects(jaxpr)}
+            if module.constrain is not None:
+                consts = [sharding_context.constrain_constant(value, v.aval) for v, value in zip(jaxpr.constvars, consts)]
             results = Body(module, tokens).run(jaxpr, consts, arguments[len(hoisted):])
+            if module.constrain is not None:
+                results = sharding_context.constrain_results(results)
             create("func.return", operands=results, loc=mlir.unknown_location)
     return module
 

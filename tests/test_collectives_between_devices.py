@@ -1,0 +1,234 @@
+"""Collectives between devices, against the program on whole arrays in NumPy."""
+
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+from xlafront import P, lax
+from xlafront.core import backends
+
+pytestmark = pytest.mark.cpu_only  # several devices
+
+
+@pytest.fixture(scope="module")
+def mesh():
+    return xf.make_mesh((2, 4), ("i", "j"), axis_types=(xf.sharding.AxisType.Auto,) * 2)
+
+
+def mapped(function, mesh, spec=P("j"), check=True, **kwargs):
+    return xf.jit(xf.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=check, **kwargs))
+
+
+def elements(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+# Runs of different lengths
+
+
+def runs(n, each=1, seed=0):
+    """Random runs from each to each that fit without overlap: starts, sizes, targets (by sender), sizes by receiver."""
+    sizes = np.random.default_rng(seed).integers(0, 3, (n, n, each))  # from, to, which
+    starts = (np.cumsum(sizes.reshape(n, -1), 1) - sizes.reshape(n, -1)).reshape(sizes.shape) + 1
+    arriving = np.moveaxis(sizes, 0, 1).reshape(n, -1)  # at each, by sender
+    targets = np.moveaxis((np.cumsum(arriving, 1) - arriving).reshape(n, n, each), 0, 1) + 1
+    return starts, sizes, targets
+
+
+def exchange(operand, output, starts, sizes, targets):
+    result = output.copy()
+    for s, r, k in np.ndindex(sizes.shape):
+        n = sizes[s, r, k]
+        result[r, targets[s, r, k]:targets[s, r, k] + n] = operand[s, starts[s, r, k]:starts[s, r, k] + n]
+    return result
+
+
+def arguments(starts, sizes, targets):
+    n = len(sizes)
+    received = np.moveaxis(sizes, 0, 1)
+    return [np.ascontiguousarray(x, np.int32).reshape(n, -1) for x in (starts, sizes, targets, received)]
+
+
+def ragged(axis, **kwargs):
+    return lambda *args: lax.ragged_all_to_all(*args, axis_name=axis, **kwargs)
+
+
+def of_one(function):
+    """The function of the parts of devices whose first dimension has one element."""
+    return lambda *args: function(*[x[0] for x in args])[None]
+
+
+@pytest.mark.parametrize("each", [1, 2])
+@pytest.mark.parametrize("axis, n", [("j", 4), ("i", 2), (("i", "j"), 8), (("j", "i"), 8)])
+def test_ragged_all_to_all(mesh, axis, n, each):
+    plan = runs(n, each, seed=n)
+    rows = int(plan[1].sum(axis=(1, 2)).max() + plan[1].sum(axis=(0, 2)).max()) + 2
+    operand, output = elements(n, rows, 3), -np.ones((n, rows + 1, 3), np.float32)
+    expected = exchange(operand, output, *plan)
+    args = arguments(*plan)
+    call = mapped(of_one(ragged(axis)), mesh, P(axis))
+    np.testing.assert_array_equal(call(operand, output, *args), expected)
+    if not isinstance(axis, tuple):
+        np.testing.assert_array_equal(xf.vmap(ragged(axis), axis_name=axis)(operand, output, *args), expected)
+    weights = elements(*output.shape, seed=1)
+    starts, sizes, targets = plan
+    by_operand = exchange(weights, np.zeros_like(operand), *(np.swapaxes(x, 0, 1) for x in (targets, sizes, starts)))
+    by_output = np.where(exchange(np.zeros_like(operand), np.ones_like(output), *plan) == 1, weights, 0)
+    grads = xf.grad(lambda a, b: (weights * call(a, b, *args)).sum(), argnums=(0, 1))(operand, output)
+    np.testing.assert_array_equal(grads[0], by_operand)
+    np.testing.assert_array_equal(grads[1], by_output)
+    _, tangent = xf.jvp(lambda a: call(a, output, *args), (operand,), (operand[:, ::-1].copy(),))
+    np.testing.assert_array_equal(tangent, exchange(operand[:, ::-1], np.zeros_like(output), *plan))
+
+
+def test_ragged_all_to_all_in_groups(mesh):
+    groups = [[0, 3], [2, 1]]
+    plan = runs(2)
+    operand, output = elements(4, 9), np.zeros((4, 9), np.float32)
+    args = [np.empty((4, 2), np.int32) for _ in range(4)]
+    expected = output.copy()
+    for group in groups:
+        expected[group] = exchange(operand[group], output[group], *plan)
+        for whole, part in zip(args, arguments(*plan)):
+            whole[group] = part
+    call = ragged("j", axis_index_groups=groups)
+    np.testing.assert_array_equal(mapped(of_one(call), mesh, check=False)(operand, output, *args), expected)
+    np.testing.assert_array_equal(xf.vmap(call, axis_name="j")(operand, output, *args), expected)
+
+
+@pytest.mark.parametrize("axes", [(0,) * 6, (1, 1, 0, 1, 0, 1), (None, 0, 0, 0, 0, 0), (0, None, None, None, None, None)])
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8])
+def test_ragged_all_to_all_over_another_axis(mesh, axes, dtype):
+    """Each element of a batch has its own runs: as in a loop over them."""
+    n, size = 4, 20  # in all more rows than 8 bits count
+    plans = [arguments(*runs(n, seed=seed)) for seed in range(size)]
+    values = [elements(size, n, 26), elements(size, n, 26, seed=1), *(np.stack(x).astype(dtype) for x in zip(*plans))]
+    expected = []
+    for b in range(size):
+        operand, output, *plan = [x[0 if a is None else b] for x, a in zip(values, axes)]
+        expected.append(exchange(operand, output, *(x.reshape(n, n, 1).astype(int) for x in plan[:3])))
+    parts = [x[0] if a is None else np.moveaxis(x, 0, a + 1) for x, a in zip(values, axes)]  # the first dimension: of devices
+    result = mapped(of_one(xf.vmap(ragged("j"), in_axes=axes)), mesh)(*parts)
+    np.testing.assert_array_equal(np.moveaxis(result, 1, 0), np.stack(expected))
+
+
+def test_ragged_all_to_all_over_a_mapped_axis_and_one_of_the_mesh(mesh):
+    plan = runs(8)
+    operand, output, args = elements(8, 27), elements(8, 27, seed=1), arguments(*plan)
+    parts = [x.reshape(2, 4, -1) for x in (operand, output, *args)]
+    call = mapped(xf.vmap(of_one(ragged(("k", "j"))), axis_name="k"), mesh, P(None, "j"))
+    np.testing.assert_array_equal(call(*parts).reshape(8, -1), exchange(operand, output, *plan))
+
+
+def test_ragged_all_to_all_is_one_operation_where_there_is_one(mesh, monkeypatch):
+    monkeypatch.setattr(backends, "lowering_platform", lambda client: "cuda")
+    call = mapped(of_one(ragged("j")), mesh)
+    text = call.lower(elements(4, 9), elements(4, 9), *arguments(*runs(4))).as_text()
+    assert text.count("stablehlo.custom_call @ragged_all_to_all") == 1 and "all_gather" not in text
+    assert "replica_groups = dense<[[0, 1, 2, 3], [4, 5, 6, 7]]>" in text
+
+
+@pytest.mark.parametrize("change, words", [
+    ({"output": np.zeros((9, 2), np.float32)}, ["float32[9]", "float32[9,2]", "rows"]),
+    ({"output": np.zeros(9, np.int32)}, ["float32[9]", "int32[9]"]),
+    ({"send_sizes": np.zeros(4, np.float32)}, ["send_sizes", "float32[4]", "integers"]),
+    ({"input_offsets": np.zeros((4, 1), np.int32)}, ["input_offsets", "int32[4,1]"]),
+    ({"recv_sizes": np.zeros(3, np.int32)}, ["recv_sizes", "'j'", "size 4", "(3,)"]),
+])
+def test_bad_ragged_all_to_all(change, words):
+    args = {"operand": np.zeros(9, np.float32), "output": np.zeros(9, np.float32)}
+    args |= dict.fromkeys(("input_offsets", "send_sizes", "output_offsets", "recv_sizes"), np.zeros(4, np.int32)) | change
+    with pytest.raises(ValueError) as found:
+        xf.make_jaxpr(lambda: lax.ragged_all_to_all(**args, axis_name="j"), axis_env=[("j", 4)])()
+    for word in ["ragged_all_to_all", *words]:
+        assert word in str(found.value)
+    with pytest.raises(TypeError, match="output_offsets.*list"):
+        xf.make_jaxpr(lambda: lax.ragged_all_to_all(**args | {"output_offsets": [0] * 4}, axis_name="j"), axis_env=[("j", 4)])()
+
+
+# Halves of an exchange
+
+RING = [(0, 1), (1, 2), (2, 3), (3, 0)]
+
+
+def halves(x, axis, perm):
+    return lax.precv(lax.psend(x, axis, perm), x, axis, perm)
+
+
+@pytest.mark.parametrize("axis, perm, n", [("j", RING, 4), ("j", [(2, 0)], 4), (("i", "j"), [(0, 7), (7, 1)], 8)])
+def test_what_is_sent_is_received(mesh, axis, perm, n):
+    x = elements(n, 3)
+    expected = np.zeros_like(x)
+    for source, target in perm:
+        expected[target] = x[source]
+    np.testing.assert_array_equal(mapped(lambda x: halves(x, axis, perm), mesh, P(axis))(x), expected)
+    np.testing.assert_array_equal(mapped(lambda x: halves(x, axis, perm), mesh, P(axis), check=False)(x), expected)
+    devices = xf.devices()[:n]
+    if not isinstance(axis, tuple):
+        np.testing.assert_array_equal(xf.pmap(lambda x: halves(x, axis, perm), axis, devices=devices)(x), expected)
+
+    def loop(x):
+        return lax.scan(lambda c, _: (halves(c, axis, perm), None), x, None, length=4)[0]
+
+    if perm is RING:
+        np.testing.assert_array_equal(mapped(loop, mesh, P(axis))(x), x)
+
+
+def test_several_sends_before_their_receives(mesh):
+    def local(x):
+        back = [(t, s) for s, t in RING]
+        tokens = lax.psend([x, x[::-1]], "j", RING)
+        other = lax.psend(x, "j", back)
+        return x + sum(lax.precv(t, x, "j", RING) for t in tokens) + lax.precv(other, x, "j", back)
+
+    x = elements(8)
+    parts = x.reshape(4, 2)
+    expected = parts + np.roll(parts + parts[:, ::-1], 1, 0) + np.roll(parts, -1, 0)
+    np.testing.assert_allclose(mapped(local, mesh)(x), expected.reshape(-1), rtol=1e-6)
+
+
+def test_halves_are_two_operations_on_gpus(mesh, monkeypatch):
+    monkeypatch.setattr(backends, "lowering_platform", lambda client: "cuda")
+
+    def local(x):
+        lax.psend(x, "i", [(0, 1)])  # happens, though nobody here receives it
+        return lax.precv(lax.after_all(lax.psend(x, "j", RING), lax.create_token()), x, "j", RING)
+
+    text = mapped(local, mesh).lower(elements(4, 2)).as_text()
+    assert text.count("stablehlo.send") == 2 and text.count("stablehlo.recv") == 1 and "collective_permute" not in text
+    pairs = "[[0, 1], [1, 2], [2, 3], [3, 0], [4, 5], [5, 6], [6, 7], [7, 4]]"
+    assert text.count(f"source_target_pairs = dense<{pairs}>") == 2
+    assert "source_target_pairs = dense<[[0, 4], [1, 5], [2, 6], [3, 7]]>" in text
+    handles = [line.split("handle<handle = ")[1].split(",")[0] for line in text.splitlines() if "channel_handle" in line]
+    assert len(handles) == 3 and handles[0] != handles[1] == handles[2]
+
+
+@pytest.mark.parametrize("local, error, words", [
+    (lambda x: halves(x, "j", [(0, 1), (2, 1)]), ValueError, ["psend", "destination 1", "twice"]),
+    (lambda x: halves(x, "j", [(0, 4)]), ValueError, ["psend", "destination 4", "'j'", "size 4"]),
+    (lambda x: halves(x, "k", RING), NameError, ["psend", "'k'", "shard_map"]),
+    (lambda x: lax.precv(x, x, "j", RING), TypeError, ["precv", "token", "psend"]),
+    (lambda x: lax.precv(lax.psend(x, "j", RING), [3], "j", RING), TypeError, ["precv", "out_shape", "int"]),
+    (lambda x: lax.precv(lax.psend(x, "j", RING), x, "j", [(0, 1)]), NotImplementedError, ["precv", "'j'", "ppermute"]),
+    (lambda x: lax.precv(lax.create_token(), x, "j", RING), NotImplementedError, ["precv", "'j'", "cpu", "GPUs"]),
+    (lambda x: lax.precv(lax.psend(x, "j", RING), x.astype("int8"), "j", RING), ValueError, ["precv", "int8[1]", "float32[1]"]),
+    (lambda x: xf.vmap(lambda x: halves(x, "j", RING))(x), NotImplementedError, ["vmap", "'j'", "ppermute"]),
+    (lambda x: lax.after_all(x), TypeError, ["after_all", "operands[0]"]),
+])
+def test_bad_halves(mesh, local, error, words):
+    with pytest.raises(error) as found:
+        mapped(local, mesh)(elements(4))
+    for word in words:
+        assert word in str(found.value)
+
+
+def test_what_is_received_varies(mesh):
+    with pytest.raises(ValueError, match="varies"):
+        xf.shard_map(lambda x: halves(x, "j", RING), mesh=mesh, in_specs=P("j"), out_specs=P())(elements(4))
+
+
+def test_halves_of_a_mapped_axis():
+    with pytest.raises(NotImplementedError, match="ppermute"):
+        xf.vmap(lambda x: halves(x, "j", RING), axis_name="j")(elements(4))
+    assert repr(lax.after_all(lax.create_token(), lax.create_token())) == "Token()"

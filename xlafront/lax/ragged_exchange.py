@@ -1,0 +1,155 @@
+"""The record of `ragged_all_to_all`, which sends runs of rows of different lengths along a named axis.
+
+TPUs and GPUs have an operation for it. Elsewhere, and over axes that `vmap` names, it is made of other collectives: each gets
+the rows of all, and picks those that are for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from xlafront import lowering
+from xlafront.core import dtypes, tracing
+from xlafront.core.primitive import Primitive
+from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax.collective_primitives import all_gather_p, all_to_all_p, axes_text, replica_groups
+from xlafront.lax.composed import lower_as
+
+
+def _result_type(operand, output, *runs, axis_name, axis_size, axis_index_groups):
+    for what, aval in zip(("input_offsets", "send_sizes", "output_offsets", "recv_sizes"), runs):
+        if aval.ndim != 1 or not dtypes.is_integer(aval.dtype):
+            raise ValueError(f"ragged_all_to_all takes {what} as integers in one dimension, one for each device of "
+                             f"{axes_text(axis_name)}, got {aval}.")
+        if aval.shape[0] % axis_size or not aval.shape[0] or aval.shape != runs[0].shape:
+            raise ValueError(f"ragged_all_to_all over {axes_text(axis_name)} of size {axis_size} takes offsets and sizes of "
+                             f"one length, a multiple of that size; {what} has shape {aval.shape}.")
+    if operand.dtype != output.dtype or not operand.ndim or not output.ndim or operand.shape[1:] != output.shape[1:]:
+        raise ValueError(f"ragged_all_to_all moves rows of the operand into the output: they need one dtype and rows of one "
+                         f"shape, got {operand} and {output}.")
+    return output
+
+
+# The operation
+
+
+def _lower(ctx, *operands, axis_name, axis_size, axis_index_groups):
+    mlir = lowering.mlir
+    groups = mlir.dense_i64(replica_groups(ctx, axis_name, axis_index_groups))
+    ctx.module_context.channels += 1
+    return ctx.op("stablehlo.custom_call", operands, call_target_name=mlir.string("ragged_all_to_all"), api_version=mlir.i32(4),
+                  backend_config=mlir.ir.DictAttr.get(
+                      {"replica_groups": groups, "channel_id": mlir.i64(ctx.module_context.channels)}))
+
+
+def _from_all(operand, output, input_offsets, send_sizes, output_offsets, _, *, axis_name, axis_size, axis_index_groups):
+    """The same by other collectives."""
+    params: dict[str, Any] = {"axis_name": axis_name, "axis_size": axis_size, "axis_index_groups": axis_index_groups}
+    if not np.shape(operand)[0]:
+        return output
+    rows = all_gather_p.bind(operand, all_gather_dimension=0, tiled=False, **params)
+    starts, sizes, targets = (all_to_all_p.bind(x, split_axis=0, concat_axis=0, **params)
+                              for x in (input_offsets, send_sizes, output_offsets))
+    return _with_runs(rows, output, starts, sizes, targets, np.shape(starts)[0] // axis_size)
+
+
+def _with_runs(rows, output, starts, sizes, targets, each: int):
+    """The output with the runs that arrive; of these are `each` from every sender. Its rows look for the run they are in."""
+    from xlafront.numpy import argmax, asarray, where
+
+    rows, output, starts, sizes, targets = map(asarray, (rows, output, starts, sizes, targets))  # may be NumPy's
+    inside, row = _inside(output.shape[0], targets, sizes)
+    run = argmax(inside, axis=1)
+    found = rows[run // each, row - targets[run] + starts[run]]
+    return where(inside.any(axis=1).reshape((-1,) + (1,) * (output.ndim - 1)), found, output)
+
+
+def _inside(count: int, starts, sizes):
+    """Which of `count` rows are in which run, and the numbers of the rows."""
+    from xlafront.numpy import arange
+
+    row = arange(count, dtype=starts.dtype)
+    return (row[:, None] >= starts) & (row[:, None] < starts + sizes), row
+
+
+ragged_all_to_all_p = Primitive("ragged_all_to_all", abstract=_result_type, lower=_lower)
+ragged_all_to_all_p.lowerings["cpu"] = lower_as(_from_all)  # XLA's CPU backend has no such operation
+
+
+# Derivatives. It is linear in the rows that are sent and in those of the output together.
+
+
+def _jvp(primals, tangents, **params):
+    from xlafront.transforms.ad_core import instantiate
+
+    answer = ragged_all_to_all_p.bind(*primals, **params)
+    if type(tangents[0]) is Zero and type(tangents[1]) is Zero:
+        return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+    return answer, ragged_all_to_all_p.bind(instantiate(tangents[0]), instantiate(tangents[1]), *primals[2:], **params)
+
+
+def _transpose(ct, operand, output, input_offsets, send_sizes, output_offsets, recv_sizes, **params):
+    """Rows go back to where they came from; the output's own rows are those that nothing was written to."""
+    from xlafront.numpy import asarray, where
+    from xlafront.transforms.ad_core import zeros_array
+
+    rest = [None] * 4
+    if type(ct) is Zero:
+        return [Zero(x.aval) if is_undefined(x) else None for x in (operand, output)] + rest
+
+    def told(x):
+        """What the others say of their runs, where each knows only of its own."""
+        return all_to_all_p.bind(x, split_axis=0, concat_axis=0, **params)
+
+    starts = told(output_offsets)
+    operand_ct = output_ct = None
+    if is_undefined(operand):
+        operand_ct = ragged_all_to_all_p.bind(ct, zeros_array(operand.aval), starts, recv_sizes, told(input_offsets),
+                                              send_sizes, **params)
+    if is_undefined(output):
+        written = _inside(output.aval.shape[0], asarray(starts), recv_sizes)[0].any(axis=1)
+        output_ct = where(written.reshape((-1,) + (1,) * (output.aval.ndim - 1)), np.zeros((), ct.dtype)[()], ct)
+    return [operand_ct, output_ct, *rest]
+
+
+ragged_all_to_all_p.jvp, ragged_all_to_all_p.transpose = _jvp, _transpose
+
+
+# Batching
+
+
+def _batch(size, operands, dims, **params):
+    """One exchange of the rows of all elements: each run becomes one of every element."""
+    from xlafront.lax.shapes import reshape_to
+    from xlafront.numpy import arange
+    from xlafront.transforms.batching import place_axis
+
+    operand, output = (place_axis(x, d, 0, size) for x, d in zip(operands[:2], dims[:2]))
+    runs = [_wide(place_axis(x, d, np.ndim(x) - (d is not None), size)) for x, d in zip(operands[2:], dims[2:])]
+    for k, rows in ((0, np.shape(operand)[1]), (2, np.shape(output)[1])):
+        runs[k] = runs[k] + arange(size, dtype=runs[k].dtype) * rows
+
+    def joined(x):
+        return reshape_to(x, (np.shape(x)[0] * np.shape(x)[1], *np.shape(x)[2:]))
+
+    result = ragged_all_to_all_p.bind(*map(joined, (operand, output, *runs)), **params)
+    return reshape_to(result, np.shape(output)), 0
+
+
+def _wide(x):
+    """Offsets as integers that can count the rows of a batch."""
+    dtype = tracing.aval_of(x).dtype
+    return x.astype(np.int32) if dtype.itemsize < 4 else x
+
+
+def _over_axis(trace, operands, dims, **params):
+    from xlafront.transforms.batching import batch_flat
+
+    [result], [dim] = batch_flat(lambda *xs: [_from_all(*xs, **params)], operands, dims, trace.size, trace.axis_name)
+    return result, dim
+
+
+ragged_all_to_all_p.batch, ragged_all_to_all_p.over_axis = _batch, _over_axis
+PRIMITIVES = {ragged_all_to_all_p.name: ragged_all_to_all_p}
