@@ -29,7 +29,7 @@ collect_ignore = [file for file, library in _compilers.items() if library is Non
 CPU_ONLY_FILES = frozenset(
     """test_clients.py test_compile_for_cuda.py test_compile_for_tpu.py test_disk_cache.py test_distributed.py
     test_explicit_sharding.py test_outlining.py test_plan.py test_pmap.py test_shard_map.py test_sharding.py
-    test_shardings_api.py test_topologies.py""".split())
+    test_shardings_api.py test_topologies.py test_transfers.py""".split())
 CPU_ONLY_TESTS = frozenset(
     """test_backends test_compiled_programs_need_less_memory test_demo test_devices_of_a_function test_missing_rules_are_named
     test_modules_of_programs test_namespace_and_kinds test_places_and_scopes test_platform_dependent

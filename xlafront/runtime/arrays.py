@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from xlafront.runtime.jaxlib_compat import ArrayImpl, _jax, batched_device_put
+from xlafront.runtime.jaxlib_compat import ArrayImpl, batched_device_put
 from xlafront.runtime.sharding import SingleDeviceSharding, single_device
+from xlafront.runtime.transfers import move, places, skip_checks
 
 
 def put(value, aval, sharding, committed: bool):
@@ -19,32 +20,8 @@ def put(value, aval, sharding, committed: bool):
     host = np.asarray(value, dtype=aval.dtype)
     if type(sharding) is SingleDeviceSharding:
         return batched_device_put(aval, sharding, [host], [sharding._device], committed)
-    indices = sharding.addressable_devices_indices_map(host.shape)
-    return batched_device_put(aval, sharding, [host[index] for index in indices.values()], list(indices), committed)
-
-
-def move(array: ArrayImpl, aval, sharding, committed: bool):
-    """The array at another placement, without a detour through the host where the runtime can copy directly."""
-    current = array.sharding
-    same = current == sharding
-    if same or current.is_equivalent_to(sharding, aval.ndim):
-        if same and array._committed == committed:
-            return array
-        return ArrayImpl(aval, sharding, array._arrays, committed=committed, **skip_checks)
-    if type(sharding) is SingleDeviceSharding and current.num_devices == 1:
-        [copied] = _jax.batched_copy_array_to_devices_with_sharding(
-            [array], [sharding._internal_device_list], [sharding], [_jax.ArrayCopySemantics.REUSE_INPUT])
-        return copied if copied._committed == committed else ArrayImpl(
-            aval, sharding, copied._arrays, committed=committed, **skip_checks)
-    if current.num_devices == 1:
-        # Cut on the source device, then send each device its piece.
-        indices = sharding.addressable_devices_indices_map(aval.shape)
-        host = array._value
-        return batched_device_put(aval, sharding, [host[index] for index in indices.values()], list(indices), committed)
-    return put(array._value, aval, sharding, committed)
-
-
-skip_checks = {"_skip_checks": True}
+    indices, devices = places(sharding, host.shape)
+    return batched_device_put(aval, sharding, [host[index] for index in indices], devices, committed)
 
 
 def host_value(array: ArrayImpl) -> np.ndarray:
@@ -67,6 +44,12 @@ def host_value(array: ArrayImpl) -> np.ndarray:
             f"the array of shape {array.aval.shape} over {array.sharding} has parts on devices of other processes, so that its "
             f"value cannot be read here. Use experimental.multihost_utils.process_allgather(x, tiled=True) for the whole, in "
             f"all processes, or x.addressable_shards for the parts that are here.")
+    spec = getattr(array.sharding, "spec", None)
+    if spec is not None and spec.unreduced:
+        raise NotImplementedError(
+            f"the value of the array of shape {array.aval.shape} over {array.sharding} is the sum of what the devices hold along "
+            f"{sorted(map(str, spec.unreduced))}, which has not been made. Make it first with reshard(x, P(...)), or see the "
+            f"summands in x.addressable_shards.")
     value = np.empty(array.aval.shape, array.aval.dtype)
     if not value.size:
         return value
@@ -107,4 +90,4 @@ def _attach() -> None:
 
 _attach()
 
-__all__ = ["ArrayImpl", "host_value", "move", "put", "single_device"]
+__all__ = ["ArrayImpl", "host_value", "move", "put", "single_device", "skip_checks"]

@@ -65,9 +65,12 @@ def _parts(self) -> dict[Any, ArrayImpl]:
             return {device: self}
     aval = _make_aval(self._sharding.shard_shape(self.aval.shape), self.aval.dtype, self.aval.weak_type)
     parts = {}
+    kind = self._sharding.memory_kind
     for part in self._arrays:
         [device] = part._sharding.device_set
-        parts[device] = ArrayImpl(aval, single_device(device), [part], committed=True, **skip_checks)
+        own = single_device(device)
+        own = own if own.memory_kind == kind else own.with_memory_kind(kind)
+        parts[device] = ArrayImpl(aval, own, [part], committed=True, **skip_checks)
     return parts
 
 

@@ -17,6 +17,7 @@ from xlafront.runtime.jaxlib_compat import Device, NamedSharding, Sharding, batc
 from xlafront.runtime.layouts import Format, Layout, MemorySpace, use as layouts_in_use
 from xlafront.runtime.meshes import IndivisibleError, RankError
 from xlafront.runtime.sharding import PartitionSpec, single_device
+from xlafront.runtime.transfers import aligned_empty, copied, kernels, move_all, places
 from xlafront.transforms import placement
 
 
@@ -40,30 +41,67 @@ def _is_target(x) -> bool:
     return x is None or isinstance(x, (Device, Sharding, PartitionSpec, Format, MemorySpace))
 
 
+def _prefix(option: str, given, x, count: int, is_leaf) -> list:
+    """What is given for each leaf of `x`, from one value for all or a pytree prefix."""
+    if is_leaf(given):
+        return [given] * count
+    for error in tree.prefix_errors(given, x, is_leaf):
+        raise error(f"device_put: {option}")
+    return tree.broadcast_prefix(given, x, is_leaf)
+
+
+def _is_flag(x) -> bool:
+    return x is None or isinstance(x, (bool, np.bool_))
+
+
 def device_put(x, device=None, *, src=None, donate=False, may_alias=None):
     """Put arrays on a device, or spread them by a sharding; a pytree, with a pytree prefix of targets.
 
-    Without a target, host values go to the default device and stay free to move from there.
+    Without a target, host values go to the default device and stay free to move from there. `donate` gives up the arrays, so
+    that their memory is free where they were. `may_alias=False` asks for memory of its own, `may_alias=True` lets host values
+    be used where they are, which must then not change. Both are for all leaves or pytree prefixes; `src` is not needed.
 
     >>> y = device_put(np.ones((8, 4)), NamedSharding(mesh, P("data")))
     """
     leaves, treedef = tree.flatten(x)
-    if _is_target(device):
-        targets = [device] * len(leaves)
-    else:
-        for error in tree.prefix_errors(device, x, _is_target):
-            raise error("device_put: device")
-        targets = tree.broadcast_prefix(device, x, _is_target)
-    results = []
+    count = len(leaves)
+    targets = _prefix("device", device, x, count, _is_target)
+    donated = _prefix("donate", donate, x, count, _is_flag)
+    aliased = _prefix("may_alias", may_alias, x, count, _is_flag)
+    if any(donated) and any([d and a for d, a in zip(donated, aliased)]):
+        raise ValueError("device_put cannot give up the memory of an array (donate=True) and use it on (may_alias=True). Leave "
+                         "one of them out.")
+    results: list = [None] * count
+    together: list[int] = []  # arrays that are here, to go somewhere: the runtime sees them all at once
+    shardings: dict = {}
+    tracing_now = tracing.is_tracing()
     for i, (leaf, target) in enumerate(zip(leaves, targets)):
         try:
-            results.append(put_leaf(leaf, target, donate))
+            if isinstance(target, (Device, PartitionSpec)):
+                target = shardings.get(target) or shardings.setdefault(target, _to_sharding(target))
+            if not tracing_now and type(leaf) is ArrayImpl and isinstance(target, Sharding) and count > 1 and not (
+                    layouts_in_use.others) and leaf._sharding.is_fully_addressable and _is_here(target):
+                leaf._check_if_deleted()
+                places(target, leaf.shape)
+                targets[i] = target
+                together.append(i)
+            else:
+                results[i] = put_leaf(leaf, target, donated[i], aliased[i])
         except (IndivisibleError, RankError) as e:
             raise type(e)(f"device_put of {_path(x, i)}: {e}") from None
+    if together:
+        moving = [leaves[i] for i in together]
+        moved = move_all(moving, [leaf.aval for leaf in moving], [targets[i] for i in together], True)
+        for i, result in zip(together, moved):
+            results[i] = _settled(leaves[i], result, donated[i], aliased[i])
     return treedef.unflatten(results)
 
 
-def put_leaf(x, target, donate=False):
+def _is_here(sharding) -> bool:
+    return placement.has_devices(sharding) and sharding.is_fully_addressable
+
+
+def put_leaf(x, target, donate=False, may_alias=None):
     """One value. Hot without a target: watched by the `asarray` benchmark."""
     x = tracing.as_operand(x)
     if type(target) is MemorySpace:
@@ -72,26 +110,44 @@ def put_leaf(x, target, donate=False):
         return _to_format(x, target, donate)
     sharding = None if target is None else _to_sharding(target)
     if isinstance(x, tracing.Tracer) or tracing.is_tracing():
+        if isinstance(sharding, NamedSharding):
+            sharding.shard_shape(tracing.aval_of(x, "device_put").shape)
         return device_put_p.bind(x, sharding=sharding)
     aval = tracing.aval_of(x, "device_put")
     if type(x) is keys.KeyArray:
-        return x if sharding is None else keys.wrap(put_leaf(x._base_array, sharding, donate), aval)
+        return x if sharding is None else keys.wrap(put_leaf(x._base_array, sharding, donate, may_alias), aval)
     if sharding is None:
         if type(x) is ArrayImpl:
-            return x
-        return put(_host(x, aval), aval, single_device(backends.default_device()), False)
+            return copied(x, aval) if may_alias is False else x
+        return put(_host(x, aval, may_alias), aval, single_device(backends.default_device()), False)
     if isinstance(sharding, NamedSharding):
-        sharding.shard_shape(aval.shape)
+        if not placement.has_devices(sharding):
+            raise ValueError(f"device_put of an array of shape {aval.shape} to {sharding}, which has no devices: its mesh is "
+                             f"an AbstractMesh. Use a sharding over a Mesh, from make_mesh.")
+        places(sharding, aval.shape)
+    if type(x) is not ArrayImpl:
+        if sharding.is_fully_addressable:
+            return put(_host(x, aval, may_alias), aval, sharding, True)
+        return _put_across_processes(x, aval, sharding)
+    aval = x.aval  # without what follows from its sharding
+    x._check_if_deleted()
     if not sharding.is_fully_addressable:
         result = _put_across_processes(x, aval, sharding)
-    elif type(x) is ArrayImpl and not (x.is_fully_addressable or x.is_fully_replicated):
+    elif not (x.is_fully_addressable or x.is_fully_replicated):
         raise ValueError(
             f"device_put cannot move an array of shape {aval.shape} that spans processes, {x.sharding}, to devices of this "
             f"process alone: {sharding}. Use x.addressable_shards for the parts that are here, or "
             f"experimental.multihost_utils.process_allgather for the whole.")
     else:
-        result = put(x if type(x) is ArrayImpl else _host(x, aval), aval, sharding, True)
-    if donate and type(x) is ArrayImpl and result is not x:
+        result = put(x, aval, sharding, True)
+    return _settled(x, result, donate, may_alias)
+
+
+def _settled(x: ArrayImpl, result: ArrayImpl, donate, may_alias) -> ArrayImpl:
+    """The result of a move, with memory of its own where asked for; the array is gone when it was donated and has moved."""
+    if may_alias is False and x._sharding.device_set & result._sharding.device_set:
+        result = copied(result, result.aval)
+    if donate and not x._sharding.is_equivalent_to(result._sharding, x.ndim):
         x.delete()
     return result
 
@@ -107,7 +163,7 @@ def _to_memory(x, space: MemorySpace, donate: bool):
         x = put_leaf(x, None)
     if x.sharding.memory_kind == kind:
         return x
-    return put(x, tracing.aval_of(x), x.sharding.with_memory_kind(kind), x._committed)
+    return put(x, x.aval, x.sharding.with_memory_kind(kind), x._committed)
 
 
 def _to_format(x, target: Format, donate: bool):
@@ -166,9 +222,53 @@ def _relayout(x, layout: Layout):
 layouts_in_use.relayout = _relayout
 
 
-def _host(x, aval):
+def _reshard(arrays, shardings):
+    """Arrays over the same devices, spread in another way: one program, of nothing but the sends between devices."""
+    return _all_spread_as(tuple(shardings))(*arrays)
+
+
+@functools.cache
+def _all_spread_as(shardings: tuple):
+    from xlafront.transforms.jit import jit
+
+    return jit(lambda *xs: xs, out_shardings=shardings)
+
+
+@functools.cache
+def _cutter(shape: tuple):
+    from xlafront import lax
+    from xlafront.transforms.jit import jit
+
+    return jit(lambda x, start: lax.dynamic_slice(x, start, shape))
+
+
+@functools.cache
+def _paster():
+    from xlafront import lax
+    from xlafront.transforms.jit import jit
+
+    return jit(lambda whole, part, start: lax.dynamic_update_slice(whole, part, start), donate_argnums=0)
+
+
+def _indices(start: tuple) -> list:
+    return [np.int32(i) for i in start]
+
+
+kernels.reshard = _reshard
+kernels.cut = lambda x, start, shape: _cutter(shape)(x, _indices(start))
+kernels.paste = lambda whole, part, at: _paster()(whole, part, _indices(at))
+kernels.empty = lambda shape, dtype, device: put_leaf(np.empty(shape, dtype), device)
+
+
+def _host(x, aval, may_alias=None):
     """The host value as an array of its own: later changes to the user's array must not show."""
-    return np.array(x, dtype=aval.dtype)
+    if may_alias:
+        return np.asarray(x, dtype=aval.dtype)
+    if aval.size < 1 << 14:
+        return np.array(x, dtype=aval.dtype)
+    own = aligned_empty(aval.shape, aval.dtype)
+    own[...] = x
+    return own
 
 
 def device_get(x):
