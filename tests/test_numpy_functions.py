@@ -364,3 +364,21 @@ def test_derivatives_of_sinc_and_cbrt_at_zero():
     slope = (np.cos(np.pi * x) - np.sinc(x)) / x
     np.testing.assert_allclose(xf.vmap(xf.grad(xnp.sinc))(x), slope, 1e-5)
     assert xf.grad(xnp.cbrt)(0.0) == np.inf and xf.grad(xnp.cbrt)(np.inf) == 0
+
+
+@pytest.mark.parametrize("x, y, result", [("ik", "kj", "ij"), ("ik", "kj", "ji"), ("ghik", "hgkj", "hgij"), ("gkih", "jhkg", "hgji"),
+                                          ("ak", "bkc", "bca"), ("gi", "g", "gi"), ("k", "kij", "ij"), ("ki", "kj", "ij")])
+def test_a_product_whose_result_one_order_of_operands_gives_needs_no_transpose(x, y, result):
+    sizes = dict(zip("abcghijk", range(2, 10)))
+    a, b = (R.normal(size=[sizes[c] for c in term]).astype(np.float32) for term in (x, y))
+    text = f"{x},{y}->{result}"
+    np.testing.assert_allclose(xnp.einsum(text, a, b), np.einsum(text, a, b), rtol=1e-4, atol=1e-5)
+    program = xf.make_jaxpr(lambda a, b: xnp.einsum(text, a, b))(a, b)
+    assert [e.primitive.name for e in program.eqns] == ["dot_general"]
+
+
+def test_three_operands_contracted_at_once():
+    operands = [R.normal(size=shape).astype(np.float32) for shape in ((3, 2), (4, 3), (4, 5))]
+    for path in ([(0, 1, 2)], [(1, 2), (0, 1)], [(0, 2), (0, 1)], [(0,), (0, 1, 2)]):
+        np.testing.assert_allclose(xnp.einsum("ji,kj,kl->li", *operands, optimize=path),
+                                   np.einsum("ji,kj,kl->li", *operands), rtol=1e-4, atol=1e-5)

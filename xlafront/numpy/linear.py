@@ -337,8 +337,9 @@ def _diagonal(x, i, j):
     return reduce_sum_p.bind(PRIMITIVES["select_n"].bind(on, zero, x), axes=(j,), out_sharding=None)
 
 
-def _pair(x, tx, y, ty, kept, precision, preferred, product):
-    """Contract two operands: letters of both that are needed later are batch dimensions."""
+def _pair(x, tx, y, ty, kept, result, precision, preferred, product):
+    """Contract two operands: letters of both that are needed later are batch dimensions. `result` is the order in which they
+    are wanted, where this is the last product: of the two orders of operands, one may give it without a transpose."""
     x, tx = _single(x, tx, set(kept) | set(ty))
     y, ty = _single(y, ty, set(kept) | set(tx))
     # A size of 1 against a larger one broadcasts: such a dimension is dropped.
@@ -354,6 +355,10 @@ def _pair(x, tx, y, ty, kept, precision, preferred, product):
     common = [c for c in tx if c in ty]
     batch = [c for c in common if c in kept]
     summed = [c for c in common if c not in kept]
+    if result is not None:
+        batch.sort(key=result.index)
+        if result == "".join([*batch, *[c for c in ty if c not in common], *[c for c in tx if c not in common]]):
+            x, tx, y, ty = y, ty, x, tx
     numbers = ((tuple(map(tx.index, summed)), tuple(map(ty.index, summed))),
                (tuple(map(tx.index, batch)), tuple(map(ty.index, batch))))
     result = product(x, y, numbers, precision, preferred)
@@ -376,9 +381,10 @@ def _einsum_kernel(operands, plan, precision, preferred, product):
         x, term = taken[0]
         if len(taken) == 1:
             x, term = _single(x, term, kept)
-        for y, ty in taken[1:]:
-            later = kept.union(*[t for _, t in taken[2:]]) if len(taken) > 2 else kept
-            x, term = _pair(x, term, y, ty, later, precision, wanted, product)
+        for after, (y, ty) in enumerate(taken[1:], 2):
+            last = not work and after == len(taken)
+            x, term = _pair(x, term, y, ty, kept.union(*[t for _, t in taken[after:]]), result if last else None, precision,
+                            wanted, product)
         work.append((x, term))
     [(x, term)] = work
     x = _transposed(x, [term.index(c) for c in result])
