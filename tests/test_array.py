@@ -8,6 +8,7 @@ import pytest
 
 import xlafront as xf
 import xlafront.numpy as xnp
+from xlafront.core import tracing
 
 A = np.arange(6, dtype=np.float32).reshape(2, 3)
 x = xnp.asarray(A)
@@ -74,6 +75,20 @@ OPERATORS = [
     "__rmod__",
     "__rpow__",
 ]
+
+
+def kinds_of_tracers(kind=tracing.Tracer):
+    for other in kind.__subclasses__():
+        yield other
+        yield from kinds_of_tracers(other)
+
+
+def test_tracers_hide_no_attribute_of_arrays():
+    """A tracer's own fields have names that no array has: `x.var()` is the variance under `jit` too."""
+    hidden = {f"{kind.__name__}.{name}" for kind in kinds_of_tracers() for name in vars(kind)
+              if not name.startswith("_") and hasattr(xf.Array, name)}
+    assert not hidden
+    np.testing.assert_allclose(xf.jit(lambda x: x.var(0) + x.std(0))(x), A.var(0) + A.std(0), rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ATTRIBUTES)

@@ -303,7 +303,7 @@ def whole_operands(trace, atoms):
             made.append(v)
             continue
         value = trace.process(reshard_p, (tracing.StagedTracer(trace, v.aval, v),), {"target": unsplit(v.aval.spread)})
-        made.append(value.var)
+        made.append(value._var)
     return made
 
 
