@@ -7,7 +7,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from benchmarks.libraries import Library
 from benchmarks.models import sharded_training
-from xlafront import NamedSharding, P
+from xlafront import NamedSharding, P, lax
 from xlafront.experimental import topologies
 from xlafront.runtime import topologies as runtime
 
@@ -64,3 +64,26 @@ def test_callbacks_are_refused():
     x = xf.ShapeDtypeStruct((8,), np.float32, sharding=NamedSharding(mesh, P("data")))
     with pytest.raises(NotImplementedError, match="callbacks into Python"):
         xf.jit(lambda x: xf.pure_callback(np.sin, x, x)).lower(x).compile()
+
+
+KERNELS = {
+    "cholesky": (lambda x: lax.linalg.cholesky(x), "cusolver_potrf_ffi"), "lu": (lambda x: lax.linalg.lu(x), "cusolver_getrf_ffi"),
+    "permutation of lu": (lambda x: lax.linalg.lu(x)[2], "cu_lu_pivots_to_permutation"),
+    "triangular_solve": (lambda x: lax.linalg.triangular_solve(x, x), "__cublas$triangularSolve"),
+    "tridiagonal_solve": (lambda x: lax.linalg.tridiagonal_solve(*[x[..., 0]] * 3, x), "cusparse_gtsv2_ffi"),
+    "perturbed": (lambda x: lax.linalg.tridiagonal_solve(*[x[..., 0]] * 3, x, perturb_singular=True),
+                  "cu_tridiagonal_solve_perturbed"),
+    "symmetric_product": (lambda x: lax.linalg.symmetric_product(x, x), "cusolver_syrk_ffi"),
+    "cholesky_update": (lambda x: lax.linalg.cholesky_update(x[0], x[0, 0]), "cu_cholesky_update_ffi"),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_linear_algebra_by_the_kernels_of_the_plugin(name):
+    """The plugin knows the kernel (else it would not compile), and a batch that is split stays so."""
+    function, kernel = KERNELS[name]
+    mesh = topologies.make_mesh(topologies.get_topology_desc("h100:4"), (4,), ("data",))
+    matrices = xf.ShapeDtypeStruct((8, 4, 4), np.float32, sharding=NamedSharding(mesh, P("data")))
+    text = xf.jit(function).lower(matrices).compile().as_text()
+    assert f'custom_call_target="{kernel}"' in text
+    assert "all-gather" not in text or name in ("symmetric_product", "cholesky_update")

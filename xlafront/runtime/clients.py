@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from xlafront.runtime.jaxlib_compat import Client, _jax
 
@@ -60,11 +61,51 @@ def _has_tpu_device() -> bool:
     return any(os.path.exists(path) for path in ("/dev/accel0", "/dev/vfio/0", "/dev/vfio/1"))
 
 
-def _load_plugin(name: str, library: str) -> None:
-    if not _jax.pjrt_plugin_loaded(name):
-        _jax.load_pjrt_plugin(name, library)
-    if not _jax.pjrt_plugin_initialized(name):
-        _jax.initialize_pjrt_plugin(name)
+_plugins: dict[str, Any] = {}  # their C interfaces
+
+
+def _load_plugin(name: str, library: str) -> Any:
+    if name not in _plugins:
+        _plugins[name] = _jax.load_pjrt_plugin(name, library)
+        if not _jax.pjrt_plugin_initialized(name):
+            _jax.initialize_pjrt_plugin(name)
+        if name == "cuda":
+            _register_cuda_kernels(_plugins[name])
+    return _plugins[name]
+
+
+def cuda_module(name: str) -> Any:
+    """One of the modules that hold kernels for the CUDA plugin; None where they are not installed."""
+    import importlib.util
+    import sys
+
+    for package in ("jax_cuda13_plugin", "jax_cuda12_plugin"):
+        full_name = f"{package}.{name}"
+        if full_name in sys.modules:
+            return sys.modules[full_name]
+        path = _site_file(f"{package}/{name}.so")
+        if path is not None:
+            spec = importlib.util.spec_from_file_location(full_name, path)
+            module = sys.modules[full_name] = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+            spec.loader.exec_module(module)  # type: ignore[union-attr]
+            return module
+    return None
+
+
+def _register_cuda_kernels(c_api) -> None:
+    """Make linear algebra, sparse products, random numbers and calls of Python known to the plugin."""
+    extension = cuda_module("cuda_plugin_extension")
+    if extension is None:
+        return
+    for name, ids in extension.ffi_types().items():
+        extension.register_custom_type(c_api, name, ids)
+    tables = [extension.ffi_handlers()]
+    tables += [module.registrations() for module in map(cuda_module, ("_solver", "_linalg", "_prng", "_sparse", "_rnn",
+                                                                      "_hybrid", "_triton")) if module is not None]
+    for table in tables:
+        for target, function in table.items():
+            extension.register_custom_call_target(c_api, target, function, "CUDA", 1)
+            _jax.register_custom_call_as_batch_partitionable(target, c_api)
 
 
 def gpu_memory_options(environ) -> dict:
@@ -100,27 +141,7 @@ def _make_cuda(settings) -> Client:
         options |= {"node_id": settings["process_id"], "num_nodes": settings["num_processes"]}
         if settings.get("partition_index") is not None:
             options["partition_index"] = settings["partition_index"]
-    client = _jax.get_c_api_client("cuda", options, distributed)
-    _register_cuda_kernels()
-    return client
-
-
-def _register_cuda_kernels() -> None:
-    """Linear algebra, sparse and random kernels live in modules beside the plugin; each lists its custom calls."""
-    import importlib.util
-
-    for package in ("jax_cuda13_plugin", "jax_cuda12_plugin"):
-        for name in ("_solver", "_blas", "_linalg", "_prng", "_sparse", "_rnn", "_hybrid", "_triton"):
-            path = _site_file(f"{package}/{name}.so")
-            if path is None:
-                continue
-            spec = importlib.util.spec_from_file_location(f"{package}.{name}", path)
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-            registrations = getattr(module, "registrations", None)
-            for target, function in (registrations() if registrations else {}).items():
-                typed = not str(function).startswith("<capsule object \"xla._CUSTOM_CALL_TARGET\"")
-                _jax.register_custom_call_target(target, function, "CUDA", 1 if typed else 0)
+    return _jax.get_c_api_client("cuda", options, distributed)
 
 
 def _make_tpu(settings) -> Client:

@@ -243,7 +243,6 @@ def _cuda_devices(name: str, options: dict[str, Any]) -> list:
     elif "target_config" not in options or "topology" not in options:
         raise ValueError(f"name the card and how many, as in h100:8. Known are {known_names()}.")
     clients._load_plugin("cuda", library)
-    clients._register_cuda_kernels()
     return _make(name or options["topology"], "cuda", "", options)
 
 

@@ -73,7 +73,7 @@ def _rotate_rows(r, w):
         r, w = state
         a, b = r[k, k], w[k]
         norm = xnp.hypot(a, b)
-        c, s = xnp.where(norm == 0, 1, a / norm), xnp.where(norm == 0, 0, b / norm)
+        c, s = xnp.where(b == 0, 1, a / norm), xnp.where(b == 0, 0, b / norm)
         return r.at[k].set(c * r[k] + s * w), c * w - s * r[k]
 
     return lax.fori_loop(0, r.shape[0], rotate, (r, w))[0]
@@ -144,8 +144,8 @@ def _triangular_default(a, b, *, conjugate_a, transpose_a, **params):
 def _triangular_jvp(primals, tangents, *, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
     """From `op(A) X = B` follows `op(A) X' = B' - op(A') X`, and likewise on the other side."""
     (a, b), (a_t, b_t) = primals, tangents
-    params = dict(left_side=left_side, lower=lower, transpose_a=transpose_a, conjugate_a=conjugate_a,
-                  unit_diagonal=unit_diagonal)
+    params = {"left_side": left_side, "lower": lower, "transpose_a": transpose_a, "conjugate_a": conjugate_a,
+              "unit_diagonal": unit_diagonal}
     x = triangular_solve_p.bind(a, b, **params)
     right = None if type(b_t) is Zero else b_t
     if type(a_t) is not Zero:
@@ -184,8 +184,8 @@ _triangular_hlo_p = factorization("triangular_solve", _triangular_shape, ranks=(
 _triangular_hlo_p.lowerings[None] = _triangular_hlo
 
 
-def triangular_solve(a, b, *, left_side: bool = False, lower: bool = False, transpose_a: bool = False, conjugate_a: bool = False,
-                     unit_diagonal: bool = False):
+def triangular_solve(a, b, *, left_side: bool = False, lower: bool = False, transpose_a: bool = False,
+                     conjugate_a: bool = False, unit_diagonal: bool = False):
     """The solution `x` of `op(a) @ x == b` if `left_side`, else of `x @ op(a) == b`, for a triangular matrix `a`.
 
     Only one triangle of `a` is read: the lower or the upper one, without its diagonal if that is known to be one.
@@ -362,6 +362,9 @@ def _pivots_shape(pivots, *, permutation_size):
 def _permutation_by_swaps(pivots, *, permutation_size):
     *batch, count = pivots.shape
 
+    if not count:
+        return xnp.broadcast_to(xnp.arange(permutation_size, dtype=np.int32), (*batch, permutation_size))
+
     def one(pivots):
         def swap(i, permutation):
             other = pivots[i]
@@ -395,8 +398,8 @@ def lu_pivots_to_permutation(pivots, permutation_size: int):
 def _symmetric_shape(a, c, *, alpha, beta):
     n = a.shape[-2]
     if c.shape != (*a.shape[:-2], n, n) or a.dtype != c.dtype:
-        raise TypeError(f"symmetric_product of a matrix with {n} rows takes a symmetric matrix of that size to be added, of the "
-                        f"same dtype; got {a} and {c}.")
+        raise TypeError(f"symmetric_product of a matrix with {n} rows takes a symmetric matrix of that size to be added, "
+                        f"of the same dtype; got {a} and {c}.")
     return [(c.shape, c.dtype)]
 
 

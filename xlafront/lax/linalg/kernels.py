@@ -16,13 +16,16 @@ import numpy as np
 import xlafront.numpy as xnp
 from xlafront import lowering
 from xlafront.core import dtypes, tracing
-from xlafront.core.avals import ShapedArray
+from xlafront.core.avals import ShapedArray, str_short
+from xlafront.core.errors import ShardingTypeError
 from xlafront.core.ir import DebugInfo
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.lax.families import check_dtype
 from xlafront.lax.products import Precision
 from xlafront.lax.shapes import broadcast_batch
+from xlafront.lax.sharding_rules import RULES
+from xlafront.runtime import clients
 
 LETTERS = {np.dtype(np.float32): "s", np.dtype(np.float64): "d", np.dtype(np.complex64): "c", np.dtype(np.complex128): "z"}
 
@@ -36,14 +39,15 @@ def register_cpu_kernels() -> None:
     _lapack.initialize()
     for target, function in _lapack.registrations().items():
         _jax.register_custom_call_target(target, function, "cpu", int(target.endswith("_ffi")))
-    split_over_batches(_lapack.registrations())
-
-
-def split_over_batches(targets) -> None:
-    from jaxlib import _jax
-
-    for target in targets:
         _jax.register_custom_call_as_batch_partitionable(target)
+
+
+@functools.cache
+def register_hybrid_kernels() -> None:
+    """Tell the kernels that use both the CPU and CUDA where LAPACK is."""
+    hybrid = clients.cuda_module("_hybrid")
+    if hybrid is not None:
+        hybrid.initialize()
 
 
 def lapack(name: str, dtype) -> str:
@@ -77,7 +81,8 @@ def _layout(rank: int, batch: int, by_columns: bool) -> str:
 
 def _splits(operands: Sequence[ShapedArray], results: Sequence[ShapedArray], batch: int) -> str:
     """For Shardy: which dimensions may be split alike. Those of the batch, and no others."""
-    names, sizes = [], []
+    names: list[str] = []
+    sizes: list[int] = []
 
     def new(size: int) -> str:
         i = len(names)
@@ -96,6 +101,8 @@ def _lower(ctx, *operands, target, results, batch, aliases, attributes, by_colum
     mlir = lowering.mlir
     if ctx.platform == "cpu":
         register_cpu_kernels()
+    elif target.startswith("cuhybrid"):
+        register_hybrid_kernels()
 
     def layouts(avals):
         return mlir.array(mlir.attribute(_layout(a.ndim, batch, by_columns)) for a in avals)
@@ -122,6 +129,8 @@ def _batch(size, operands, dims, *, results, batch, **params):
     return found, [0] * len(found)
 
 
+RULES["ffi_call"] = lambda name, operands, result, params: _split_like_batch(
+    [a.ndim - params["batch"] for a, _ in operands], params["target"], operands, result, params)
 kernel_p = Primitive("ffi_call", multiple_results=True, lower=_lower, batch=_batch,
                      abstract=lambda *operands, results, **params: list(results))
 
@@ -190,13 +199,33 @@ def factorization(name: str, abstract: Callable, *, jvp: Callable | None = None,
         return found, [0] * len(found) if multiple_results else 0
 
     primitive = Primitive(name, abstract=types, batch=batch, jvp=jvp, transpose=transpose, multiple_results=multiple_results)
+    RULES[name] = functools.partial(_split_like_batch, ranks)
     for platform, algorithm in algorithms.items():
         primitive.lowerings[None if platform == "default" else platform] = lowered_by(algorithm, multiple_results)
     return primitive
 
 
+def _split_like_batch(ranks, name, operands, result, params):
+    """Types of results are split along the leading dimensions; matrices must be whole."""
+    parts = []
+    for (aval, entries), rank in zip(operands, ranks):
+        lead = aval.ndim - rank
+        if any(e is not None for e in entries[lead:]):
+            raise ShardingTypeError(f"{name} works on whole matrices, got {str_short(aval)}. Bring it to a sharding that "
+                                    f"splits only the leading dimensions, with reshard.")
+        parts.append(entries[:lead])
+    joint = [next((e for e in of if e is not None), None) for of in zip(*parts)]
+    if any(list(part) != joint for part in parts):
+        raise ShardingTypeError(f"{name} got operands whose leading dimensions are split differently: "
+                                f"{', '.join(str_short(a) for a, _ in operands)}. Bring one to the sharding of the other with "
+                                f"reshard.")
+    return [*joint, *[None] * (result.ndim - len(joint))]
+
+
 def square(name: str, aval) -> int:
     """The size of a square matrix."""
+    if len(aval.shape) < 2:
+        raise ValueError(f"{name} takes a matrix in the last two dimensions, got an array of shape {aval.shape}.")
     if aval.shape[-1] != aval.shape[-2]:
         raise ValueError(f"{name} takes square matrices, got an array of shape {aval.shape}.")
     return aval.shape[-1]
