@@ -9,7 +9,7 @@ from benchmarks.libraries import Library
 from benchmarks.models import sharded_training
 from xlafront import NamedSharding, P, lax
 from xlafront.experimental import topologies
-from xlafront.runtime import topologies as runtime
+from xlafront.runtime import config, topologies as runtime
 
 
 @pytest.mark.parametrize("card", runtime.CARDS)
@@ -76,6 +76,16 @@ KERNELS = {
     "symmetric_product": (lambda x: lax.linalg.symmetric_product(x, x), "cusolver_syrk_ffi"),
     "cholesky_update": (lambda x: lax.linalg.cholesky_update(x[0], x[0, 0]), "cu_cholesky_update_ffi"),
 }
+
+
+def test_random_bits():
+    """By operations that XLA fuses, or by the plugin's kernel."""
+    mesh = topologies.make_mesh(topologies.get_topology_desc("h100:4"), (4,), ("data",))
+    keys = xf.ShapeDtypeStruct((8, 2), np.uint32, sharding=NamedSharding(mesh, P("data")))
+    for kernel in (False, True):
+        with config.threefry_gpu_kernel_lowering(kernel):
+            text = xf.jit(xf.vmap(lambda k: xf.random.normal(k, (16,)))).lower(keys).compile().as_text()
+        assert ("cu_threefry2x32_ffi" in text) == kernel
 
 
 @pytest.mark.parametrize("name", KERNELS)

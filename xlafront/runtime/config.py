@@ -28,6 +28,7 @@ _SETTINGS: tuple[tuple[str, Any, Any, bool, str], ...] = (
     ("default_prng_impl", str, "threefry2x32", True, "the random number generator of new keys"),
     ("enable_custom_prng", bool, False, True, "whether PRNGKey returns typed keys"),
     ("threefry_partitionable", bool, True, True, "generate random bits so that they shard without communication"),
+    ("threefry_gpu_kernel_lowering", bool, False, True, "random bits on CUDA by the plugin's kernel, not by fused operations"),
     ("legacy_prng_key", ("allow", "warn", "error"), "allow", True, "what using a raw uint32 key does"),
     ("debug_key_reuse", bool, False, True, "raise KeyReuseError when a random key is used twice"),
     ("softmax_custom_jvp", bool, True, True, "differentiate softmax by its closed form"),
