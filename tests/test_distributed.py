@@ -560,15 +560,20 @@ def test_a_process_that_dies_ends_the_others(group):
     ways = {"kill": "os.kill(os.getpid(), signal.SIGKILL)", "freeze": "os.kill(os.getpid(), signal.SIGSTOP)",
             "raise": "raise ValueError('my mistake')"}
     groups = {(how, who): group(FAILING, 2, WHO=str(who), HOW=ways[how]) for how, who in (
-        ("kill", 0), ("kill", 1), ("freeze", 1), ("raise", 1))}
+        ("kill", 0), ("kill", 1), ("freeze", 0), ("freeze", 1), ("raise", 1))}
     for (how, who), g in groups.items():
         rest = g.running[1 - who]
         out, err = rest.communicate(timeout=LIMIT)
         text = out + err
         assert rest.returncode not in (0, None), text
-        assert any(words in text for words in ("lost the connection to another process", "unhealthy", "coordination service")), text
         # The start of the processes, 10 steps, 3 s without a heartbeat, and the machine may be busy.
         assert time.monotonic() - g.started < 30
+        if (how, who) == ("kill", 0):  # the runtime's own message may come first, and ends the process
+            assert f"process {who} (" in text or "coordination service" in text, text
+            continue
+        assert f"process {who} (" in text and f"pid {g.running[who].pid}) of 2" in text, text
+        assert ("heartbeat_timeout_seconds=3" in text and "not been heard of" in text if how == "freeze" else
+                "has ended without distributed.shutdown" in text), text
         g.running[who].kill()
         out, err = g.running[who].communicate()
         assert how != "raise" or "my mistake" in err and g.running[who].returncode != 0
@@ -582,7 +587,7 @@ def test_processes_that_do_not_fit_together(group):
     with taken:
         cases = {
             "nobody": group(plain, 2, ids=[1], PATIENCE="1.5"),
-            "missing": group(plain, 3, ids=[0, 1], PATIENCE="2.5"),
+            "missing": group(plain, 3, ids=[0, 1], PATIENCE="5"),
             "twice": group(plain, 3, ids=[0, 1, 1], PATIENCE="30"),
             "two firsts": group(plain, 2, ids=[0, 0], PATIENCE="6"),
             "version": group("if me: xf.version.__version__ = '0.0.other'\n" + plain, 2, PATIENCE="30"),

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.runtime.jaxlib_compat import JaxRuntimeError, _jax
+from xlafront.runtime.watch import Watch
 
 _PATIENCE_SECONDS = 60  # how long to wait for other processes before saying whom we wait for
 
@@ -28,7 +29,7 @@ class State:
     """This process in its group; without a group, process 0 of 1."""
 
     __slots__ = ("client", "service", "process_id", "num_processes", "coordinator_address", "own_address", "partition_index",
-                 "preemption", "lock", "counts")
+                 "preemption", "watch", "lock", "counts")
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -38,6 +39,7 @@ class State:
         self.client: Any = None
         self.service: Any = None
         self.preemption: Any = None
+        self.watch: Watch | None = None
         self.process_id, self.num_processes = 0, 1
         self.coordinator_address: str | None = None
         self.own_address: str | None = None
@@ -73,10 +75,11 @@ def connect(address: str, num_processes: int, process_id: int, *, bind_address: 
                 cluster_register_timeout=timeout, shutdown_timeout=shutdown_timeout)
         except Exception as e:
             group.fail(f"process 0 could not start the coordination service: {e}")
-        group.start()
+        peers = group.start()
         own_address = group.own_address
     else:
-        own_address = rendezvous.join(address, me, initialization_timeout)
+        own_address, first, connection = rendezvous.join(address, me, initialization_timeout)
+        peers = {0: (first, connection)}
     # Without `shutdown_on_destruction` its shutdown would not wait for the others.
     client = _jax.get_distributed_runtime_client(
         address, process_id, init_timeout=timeout, heartbeat_timeout=heartbeat_timeout, shutdown_timeout=shutdown_timeout,
@@ -85,6 +88,8 @@ def connect(address: str, num_processes: int, process_id: int, *, bind_address: 
     state.client, state.service = client, service
     state.process_id, state.num_processes = process_id, num_processes
     state.coordinator_address, state.own_address, state.partition_index = address, own_address, partition_index
+    if peers:
+        state.watch = Watch(peers, num_processes, heartbeat_timeout)
     atexit.register(_at_exit)
 
 
@@ -106,9 +111,10 @@ def _at_exit() -> None:
             print(f"xlafront.distributed.shutdown: {e}", file=sys.stderr)
         return
     if any(sign in str(unhandled) for sign in _OTHERS_FAILED):
+        known = None if state.watch is None else state.watch.first_told(timeout=1.0)
         print(f"xlafront: process {state.process_id} of {state.num_processes} lost the connection to another process of its "
-              f"group, which has ended or cannot be reached. What went wrong is in the output of that process.",
-              file=sys.stderr)
+              f"group" + (f": {known}" if known else ", which has ended or cannot be reached. What went wrong is in the output "
+                                                     "of that process."), file=sys.stderr)
     # Freed while the interpreter ends, they would wait for the others, or end the process with an error of their own.
     import ctypes
 
@@ -121,11 +127,13 @@ def disconnect() -> None:
     with state.lock:
         if state.preemption is not None:
             state.preemption.shutdown()
-        client, service = state.client, state.service
+        client, service, watch = state.client, state.service, state.watch
         state.clear()
         atexit.unregister(_at_exit)
         if client is not None:
             client.shutdown()
+        if watch is not None:
+            watch.leave()
         if service is not None:
             service.shutdown()
 

@@ -65,17 +65,20 @@ class Group:
             try:
                 connection.settimeout(5)
                 connection.sendall(line)
-                connection.close()
             except OSError:
                 pass  # it has given up; the service will notice
 
-    def start(self) -> None:
-        self._tell({"go": True})
+    def start(self) -> dict[int, tuple[str, socket.socket]]:
+        """Let the others go on. Returns who they are, with the connections to them."""
+        self._tell({"go": _who(self.me)})
+        return {number: (_who(self.members[number]), connection) for number, connection in self.connections.items()}
 
     def fail(self, problem: str, newcomer: socket.socket | None = None) -> NoReturn:
         if newcomer is not None:
             self.connections[-1] = newcomer
         self._tell({"error": problem})
+        for connection in self.connections.values():
+            connection.close()
         raise RuntimeError(problem)
 
     def add(self, member: dict, connection: socket.socket) -> None:
@@ -184,8 +187,11 @@ def _hear(key, selector, group: Group) -> dict | None:
     return None
 
 
-def join(address: str, me: dict, timeout: float) -> str:
-    """The other processes: introduce ourselves to process 0 and wait for the group. Returns our own address."""
+def join(address: str, me: dict, timeout: float) -> tuple[str, str, socket.socket]:
+    """The other processes: introduce ourselves to process 0 and wait for the group.
+
+    Returns our own address, who process 0 is, and the connection to it.
+    """
     host, port = split_address(address)
     deadline = time.monotonic() + timeout
     problem, pause = "", 0.05
@@ -198,14 +204,14 @@ def join(address: str, me: dict, timeout: float) -> str:
                 left = max(deadline - time.monotonic(), 0.0)
                 connection.sendall(json.dumps(me | {"left": left * 0.95}).encode() + b"\n")
                 connection.settimeout(left + 1)
-                answer = connection.makefile("rb").readline(_LONGEST)
-                own_address = _own_address(connection)
-            verdict = json.loads(answer)
-            if "error" in verdict:
-                raise RuntimeError(verdict["error"])
-            if "go" in verdict:
-                return own_address
-            raise ValueError
+                with connection.makefile("rb", buffering=0) as file:  # what follows the line is for others to read
+                    answer = file.readline(_LONGEST)
+                verdict = json.loads(answer)
+                if "error" in verdict:
+                    raise RuntimeError(verdict["error"])
+                if "go" in verdict:
+                    return _own_address(connection), verdict["go"], connection.dup()
+                raise ValueError
         except ValueError:  # no answer, or not one of ours
             problem = ("something else answers there, or the group has started without this process" if answer else
                        "the connection was closed without an answer")

@@ -1,0 +1,124 @@
+"""Says which process of a group has died or does not answer, and why the others are about to end.
+
+The runtime ends all processes when one has not been heard of for the heartbeat time, but its own words name no remedy, and
+often not the process. So the connections over which the processes found each other stay open, between process 0 and the
+others, with a sign of life on them now and then. This only tells: it ends nothing, since a process that is busy with
+something long may miss its time here.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping
+
+_ALIVE, _LEAVING = b".", b"bye"
+_LONGEST = 1 << 14  # bytes of one line
+
+
+class Watch:
+    """The connections of this process to others of its group: `{number: (who it is, connection)}`."""
+
+    def __init__(self, peers: Mapping[int, tuple[str, socket.socket]], num_processes: int, heartbeat_timeout: float):
+        self.who = {number: who for number, (who, _) in peers.items()}
+        self.connections = {number: connection for number, (_, connection) in peers.items()}
+        self.heard = dict.fromkeys(peers, time.monotonic())
+        self.pending = {number: b"" for number in peers}
+        self.silent: set[int] = set()
+        self.told: list[str] = []
+        self.news = threading.Event()
+        self.num_processes, self.heartbeat_timeout = num_processes, heartbeat_timeout
+        self.selector = selectors.DefaultSelector()
+        for number, connection in self.connections.items():
+            connection.setblocking(False)
+            self.selector.register(connection, selectors.EVENT_READ, number)
+        self.waker, self.woken = socket.socketpair()
+        self.selector.register(self.woken, selectors.EVENT_READ, None)
+        self.thread = threading.Thread(target=self._run, name="xlafront-watch", daemon=True)
+        self.thread.start()
+
+    def leave(self) -> None:
+        """Tell the others that this process ends as it should, and stop watching."""
+        self.waker.close()
+        self.thread.join(timeout=5)
+
+    def first_told(self, timeout: float) -> str | None:
+        """What was told first; waits for it a little, since others may notice a failure earlier."""
+        return self.told[0] if self.news.wait(timeout) else None
+
+    def _run(self) -> None:
+        pause = self.heartbeat_timeout / 5
+        send_at = time.monotonic()
+        while True:
+            now = time.monotonic()
+            if now >= send_at:
+                self._send(_ALIVE)
+                send_at = now + pause
+            for key, _ in self.selector.select(max(0.0, send_at - now)):
+                if key.data is None:
+                    self._send(_LEAVING)
+                    for connection in (*self.connections.values(), self.woken):
+                        connection.close()
+                    return
+                if key.data in self.connections:
+                    self._hear(key.data)
+            self._look_for_silent()
+
+    def _send(self, line: bytes, beside: int | None = None) -> None:
+        for number, connection in self.connections.items():
+            if number != beside:
+                try:
+                    connection.send(line + b"\n")
+                except OSError:
+                    pass  # full, because the other does not read, or broken: both are noticed where we read
+
+    def _hear(self, number: int) -> None:
+        try:
+            data = self.connections[number].recv(4096)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        *lines, self.pending[number] = (self.pending[number] + data).split(b"\n")
+        self.heard[number] = time.monotonic()
+        for line in lines:
+            if line not in (_ALIVE, _LEAVING):  # process 0 tells of another
+                self._say(line.decode(errors="replace"))
+        if _LEAVING in lines or not data or len(self.pending[number]) > _LONGEST:
+            self.selector.unregister(self.connections[number])
+            self.connections.pop(number).close()
+            if _LEAVING not in lines:
+                self._tell(number, f"{self.who[number]} of {self.num_processes} has ended without distributed.shutdown. What "
+                                   f"went wrong is in its output, or in the log of its machine or scheduler. The others cannot "
+                                   f"go on without it: they end with an error at once, or after heartbeat_timeout_seconds="
+                                   f"{self.heartbeat_timeout:g}.")
+
+    def _look_for_silent(self) -> None:
+        now = time.monotonic()
+        for number in list(self.connections):
+            since = now - self.heard[number]
+            if since < self.heartbeat_timeout * 0.6:
+                self.silent.discard(number)
+            elif number not in self.silent:
+                self.silent.add(number)
+                self._tell(number, f"{self.who[number]} of {self.num_processes} has not been heard of for {since:.1f} s: it is "
+                                   f"stopped, or its machine is overloaded or cannot be reached. Unless it comes back, all "
+                                   f"processes end once heartbeat_timeout_seconds={self.heartbeat_timeout:g} have passed. Look "
+                                   f"at that process and its machine; where such pauses are normal, pass distributed.initialize "
+                                   f"a larger heartbeat_timeout_seconds.")
+
+    def _tell(self, number: int, text: str) -> None:
+        self._say(text)
+        self._send(text.encode(), beside=number)
+
+    def _say(self, text: str) -> None:
+        self.told.append(text)
+        self.news.set()
+        try:
+            sys.stderr.write(f"xlafront: {text}\n")
+            sys.stderr.flush()
+        except (AttributeError, OSError, ValueError):  # closed, while the interpreter ends
+            pass
