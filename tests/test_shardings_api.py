@@ -354,3 +354,37 @@ def test_bad_input(mesh, make, error, words):
         make(mesh)
     for word in words:
         assert word in str(caught.value)
+
+
+LIKE = {
+    "zeros_like": (xnp.zeros_like, 0),
+    "ones_like": (xnp.ones_like, 1),
+    "full_like": (lambda x, **kw: xnp.full_like(x, 3, **kw), 3),
+    "lax.full_like": (lambda x, **kw: xf.lax.full_like(x, 3, **kw), 3),
+}
+
+
+@pytest.mark.parametrize("name", LIKE)
+def test_arrays_made_like_another_are_on_its_devices(name, monkeypatch):
+    """The state of an optimizer lies where the parameters do, and never as a whole on one device."""
+    like, value = LIKE[name]
+    mesh = xf.make_mesh((4, 2), ("a", "b"), axis_types=(xf.sharding.AxisType.Auto,) * 2)
+    host = np.ones((8, 4), np.float32)
+    whole = []
+    monkeypatch.setattr("xlafront.lax.shapes._full_kernel", lambda *args: whole.append(args))
+    monkeypatch.setattr("xlafront.numpy.creation._constant_kernel", lambda *args: whole.append(args))
+    for sharding in (NamedSharding(mesh, P("a", "b")), NamedSharding(mesh, P("b"), memory_kind="pinned_host")):
+        x = xf.device_put(host, sharding)
+        for made in (like(x), like(xf.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)) if "lax" not in name else like(x)):
+            assert made.sharding == sharding and made.committed and made.dtype == x.dtype
+            np.testing.assert_array_equal(made, np.full((8, 4), value))
+        assert like(x, dtype=xnp.bfloat16).sharding == sharding and like(x, dtype=xnp.bfloat16).dtype == xnp.bfloat16
+    assert not whole
+    monkeypatch.undo()
+    on_third = xf.device_put(host, xf.devices()[3])
+    assert like(on_third, shape=(3,)).devices() == {xf.devices()[3]}
+    assert not like(x, shape=(3, 3)).committed, "a split that was meant for another shape is not taken over"
+    assert not like(xnp.ones(3)).committed
+    elsewhere = NamedSharding(mesh, P())
+    place = {"sharding": elsewhere} if "lax" in name else {"device": elsewhere}
+    assert like(x, **place).sharding == elsewhere

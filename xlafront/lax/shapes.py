@@ -17,7 +17,8 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.elementwise import as_type, convert_element_type_p
-from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.arrays import ArrayImpl, put
+from xlafront.runtime.sharding import NamedSharding, Sharding
 from xlafront.transforms.jit import library
 
 
@@ -845,14 +846,36 @@ def full(shape, fill_value, dtype=None, *, sharding=None):
     weak = dtype is None and dtypes.is_weakly_typed(fill_value)
     aval = tracing.aval_of(fill_value)
     dtype = aval.dtype if dtype is None else dtypes.check_user_dtype(dtype, "full")
-    result = _full_kernel(fill_value, shape, dtype)
-    if weak:
-        result = convert_element_type_p.bind(result, new_dtype=dtype, weak_type=True, sharding=None)
-    if sharding is not None:
-        from xlafront.transforms.device_put import device_put
+    result = placed_constant(shape, fill_value, dtype, sharding)
+    if result is None:
+        result = _full_kernel(fill_value, shape, dtype)
+        if sharding is not None:
+            from xlafront.transforms.device_put import device_put
 
-        result = device_put(result, sharding)
-    return result
+            result = device_put(result, sharding)
+    return convert_element_type_p.bind(result, new_dtype=dtype, weak_type=True, sharding=None) if weak else result
+
+
+def placed_constant(shape: tuple, value, dtype, sharding):
+    """One value repeated, made in its parts on several devices: the whole may be more than a device holds. None elsewhere."""
+    if (not isinstance(sharding, NamedSharding) or tracing.is_tracing() or sharding.spec.unreduced
+            or not isinstance(value, (bool, int, float, complex, np.generic)) or not isinstance(dtype, np.dtype)):
+        return None
+    from xlafront.transforms.placement import has_devices
+
+    if not has_devices(sharding):
+        return None
+    return put(np.broadcast_to(np.asarray(value).astype(dtype), shape), ShapedArray(shape, dtype), sharding, True)
+
+
+def placement_of(x, shape: tuple):
+    """Where an array of this shape goes that is made like `x`: where `x` was put. None: anywhere."""
+    if tracing.is_tracing() or isinstance(x, tracing.Tracer) or not getattr(x, "_committed", True):
+        return None
+    sharding = getattr(x, "sharding", None)
+    if not isinstance(sharding, Sharding) or isinstance(x, ShapedArray):
+        return None
+    return sharding if tuple(shape) == tuple(x.shape) or sharding.is_fully_replicated else None
 
 
 def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
@@ -860,7 +883,7 @@ def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
     aval = tracing.aval_of(x)
     shape = aval.shape if shape is None else static_shape("full_like", shape)
     wanted = aval.dtype if dtype is None else dtypes.check_user_dtype(dtype, "full_like")
-    result = full(shape, fill_value, wanted, sharding=sharding)
+    result = full(shape, fill_value, wanted, sharding=placement_of(x, shape) if sharding is None else sharding)
     if dtype is None and aval.weak_type:
         result = convert_element_type_p.bind(result, new_dtype=wanted, weak_type=True, sharding=None)
     return result

@@ -158,8 +158,10 @@ def _filled(shape, value, dtype, device, name):
     if any(n < 0 for n in shape):
         raise ValueError(f"xnp.{name} got a negative size in the shape {shape}.")
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
-    result = _constant_kernel(shape, d, value)
-    return result if device is None else device_put(result, device)
+    if device is None:
+        return _constant_kernel(shape, d, value)
+    result = lax.placed_constant(shape, value, d, device)
+    return device_put(_constant_kernel(shape, d, value), device) if result is None else result
 
 
 def zeros(shape, dtype=None, *, device=None, out_sharding=None):
@@ -207,7 +209,11 @@ def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
     value_dtype, weak = dtypes.lattice_result_type(fill_value)
     d = value_dtype if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full")
     target = device or out_sharding
-    result = _full_kernel(fill_value, lax.static_shape("full", shape), d, weak and dtype is None)
+    shape, weak = lax.static_shape("full", shape), weak and dtype is None
+    result = None if weak else lax.placed_constant(shape, fill_value, d, target)
+    if result is not None:
+        return result
+    result = _full_kernel(fill_value, shape, d, weak)
     return result if target is None else device_put(result, target)
 
 
@@ -221,16 +227,17 @@ def _like(name, value):
         if not (hasattr(a, "dtype") and hasattr(a, "shape")):
             check_arraylike(name, a)
         aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a
-        own = tuple(aval.shape) if shape is None else shape
-        result = _filled(own, value, aval.dtype if dtype is None else dtype, device or out_sharding, name)
-        if _spread_of(aval) is not None and shape is None and device is None and out_sharding is None:
+        own = tuple(aval.shape) if shape is None else lax.static_shape(name, shape)
+        target = device or out_sharding or lax.placement_of(a, own)
+        result = _filled(own, value, aval.dtype if dtype is None else dtype, target, name)
+        if target is None and _spread_of(aval) is not None and shape is None:
             result = reshard_p.bind(result, target=aval.spread)
         if dtype is None and getattr(aval, "weak_type", False):
             return convert_element_type_p.bind(result, new_dtype=result.dtype, weak_type=True, sharding=None)
         return result
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"As `{name.removesuffix('_like')}`, with the shape and dtype of another array."
+    function.__doc__ = f"As `{name.removesuffix('_like')}`, with the shape, the dtype and the devices of another array."
     return function
 
 
@@ -238,12 +245,15 @@ zeros_like, ones_like, empty_like = _like("zeros_like", 0), _like("ones_like", 1
 
 
 def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_sharding=None):
-    """As `full`, with the shape and dtype of another array."""
+    """As `full`, with the shape, the dtype and the devices of another array."""
     check_arraylike("full_like", a) if not hasattr(a, "dtype") else None
     aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a
-    result = full(tuple(aval.shape) if shape is None else shape, fill_value, aval.dtype if dtype is None else dtype,
-                  device=device, out_sharding=out_sharding)
-    if _spread_of(aval) is not None and shape is None and device is None and out_sharding is None:
+    own = tuple(aval.shape) if shape is None else lax.static_shape("full_like", shape)
+    target = device or out_sharding
+    if target is None and not np.shape(fill_value):
+        target = lax.placement_of(a, own)
+    result = full(own, fill_value, aval.dtype if dtype is None else dtype, device=target)
+    if target is None and _spread_of(aval) is not None and shape is None:
         return reshard_p.bind(result, target=aval.spread)
     return result
 
