@@ -85,6 +85,14 @@ class ShapedArray(AbstractValue):
     def manual_axis_type(self):
         return ManualAxisType(varying=self.vma)
 
+    def to_ct_aval(self) -> ShapedArray:
+        """The type of cotangents: what sums are still to be made of in one are already made in the other."""
+        tangent = self.at_least_vspace()
+        spec = None if self.spread is None else self.spread.spec
+        if spec is None or not (spec.unreduced or spec.reduced):
+            return tangent
+        return tangent.update(sharding=NamedSharding(self.spread.mesh, spec.to_ct_spec()))
+
     @property
     def mat(self) -> ManualAxisType:
         return ManualAxisType(varying=self.vma)
@@ -174,8 +182,14 @@ def _details(aval: ShapedArray) -> str:
     spec = aval.spread.spec
     dims = [f"{n}" if p is None else f"{n}@({','.join(map(str, p))})" if isinstance(p, tuple) else f"{n}@{p}"
             for n, p in zip(aval.shape, spec)]
-    unreduced = f"{{U:{','.join(sorted(map(str, spec.unreduced)))}}}" if spec.unreduced else ""
-    return f"{memory}[{','.join(dims)}]{unreduced}"
+    return f"{memory}[{','.join(dims)}]{_sums_text(unreduced=spec.unreduced, reduced=spec.reduced)}"
+
+
+def _sums_text(**axes) -> str:
+    """`{U:x, R:(y,z)}`: over which axes sums are still to be made, or were made."""
+    parts = [f"{name[0].upper()}:{found[0]}" if len(found) == 1 else f"{name[0].upper()}:({','.join(found)})"
+             for name, found in ((name, sorted(map(str, names))) for name, names in axes.items()) if found]
+    return f"{{{', '.join(parts)}}}" if parts else ""
 
 
 def explicit_part(sharding, rank: int):
@@ -190,8 +204,8 @@ def explicit_part(sharding, rank: int):
     found = _parts.get(key)
     if found is None:
         kept = [tuple(a for a in axes_of(p) if a in explicit) for p in spec.padded(rank)]
-        used = any(kept) or spec.unreduced
-        found = _parts[key] = (NamedSharding(mesh, PartitionSpec(*kept, unreduced=spec.unreduced)) if used else None,)
+        used = any(kept) or spec.unreduced or spec.reduced
+        found = _parts[key] = (NamedSharding(mesh, spec.update(partitions=kept)) if used else None,)
     return found[0]
 
 
@@ -221,7 +235,7 @@ def without_dimension(aval: ShapedArray, d: int) -> ShapedArray:
     if aval.spread is None:
         return changed
     spec = aval.spread.spec
-    return changed.update(sharding=NamedSharding(aval.spread.mesh, PartitionSpec(*spec[:d], *spec[d + 1:])))
+    return changed.update(sharding=NamedSharding(aval.spread.mesh, spec.update(partitions=(*spec[:d], *spec[d + 1:]))))
 
 
 def with_dimension(aval: ShapedArray, d: int, size: int) -> ShapedArray:
@@ -229,8 +243,21 @@ def with_dimension(aval: ShapedArray, d: int, size: int) -> ShapedArray:
     changed = aval.update(shape=(*aval.shape[:d], size, *aval.shape[d:]))
     if aval.spread is None:
         return changed
-    spec = aval.spread.spec
-    return changed.update(sharding=NamedSharding(aval.spread.mesh, PartitionSpec(*spec[:d], None, *spec[d:])))
+    return changed.update(sharding=with_entry(aval.spread, d))
+
+
+def with_entry(sharding: Any, d: int, entry: Any = None) -> Any:
+    """The sharding of arrays with one more dimension, at `d`, which these axes split."""
+    if not isinstance(sharding, NamedSharding):
+        return sharding
+    spec = sharding.spec
+    entries = [*spec.partitions, *[None] * max(0, d - len(spec))]
+    return NamedSharding(sharding.mesh, spec.update(partitions=(*entries[:d], entry, *entries[d:])))
+
+
+def entry_of(aval: Any, d: int | None) -> Any:
+    """The axes that split dimension `d` of values of a type, None for no dimension."""
+    return None if d is None or aval.spread is None else aval.spread.spec.partitions[d]
 
 
 class ShapeDtypeStruct:

@@ -9,7 +9,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import dtypes, errors, keys, tracing, tree
-from xlafront.core.avals import ShapedArray
+from xlafront.core.avals import ShapedArray, entry_of, with_entry
 from xlafront.core.ir import eval_jaxpr
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
@@ -88,7 +88,9 @@ def broadcast_to_rank(x, rank: int):
 
 def empty(shape, dtype, *, out_sharding=None):
     """An array whose elements will be written before they are read."""
-    return shapes.full(shape, 0, dtype)
+    from xlafront.transforms.resharding import split_as_told
+
+    return split_as_told("lax.empty", out_sharding, shapes.full, (), shape, 0, dtype)
 
 
 def collapse(operand, start_dimension: int, stop_dimension: int | None = None):
@@ -272,7 +274,9 @@ def _reduce_jvp(primals, tangents, **params):
 
 def _reduce_batch(axis_size, operands, dims, *, function, dimensions, out_sharding):
     count = len(operands) // 2
-    params = {"function": function, "dimensions": tuple(d + 1 for d in dimensions), "out_sharding": out_sharding}
+    first = next((entry_of(tracing.aval_of(x), d) for x, d in zip(operands, dims) if d is not None), None)
+    params = {"function": function, "dimensions": tuple(d + 1 for d in dimensions),
+              "out_sharding": with_entry(out_sharding, 0, first)}
     xs = [shapes.broadcast_batch(x, d, axis_size) for x, d in zip(operands[:count], dims)]
     if all(d is None for d in dims[count:]):
         results = reduce_p.bind(*xs, *operands[count:], **params)
@@ -320,11 +324,12 @@ def reduce(operands, init_values, computation: Callable, dimensions: Sequence[in
     function = tracing.trace_to_closed_jaxpr(combine, [*scalars, *scalars])
     if len(function.out_avals) != len(leaves):
         raise errors.incompatible_shapes("reduce", [("arrays", (len(leaves),)), ("results", (len(function.out_avals),))])
+    told = shapes.named_sharding(out_sharding, "reduce")
     name = _monoid(function) if len(leaves) == 1 else None
     if name is not None:
-        total = reductions.PRIMITIVES[name].bind(leaves[0], axes=dims, out_sharding=None)
+        total = reductions.PRIMITIVES[name].bind(leaves[0], axes=dims, out_sharding=told)
         operation = elementwise.PRIMITIVES[function.jaxpr.eqns[0].primitive.name]
         return treedef.unflatten([operation.bind(total, starts[0])])
-    results = reduce_p.bind(*leaves, *starts, function=function, dimensions=dims, out_sharding=out_sharding)
+    results = reduce_p.bind(*leaves, *starts, function=function, dimensions=dims, out_sharding=told)
     return treedef.unflatten(results)
 

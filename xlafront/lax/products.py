@@ -8,10 +8,11 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.avals import ShapedArray
+from xlafront.core.avals import ShapedArray, entry_of, with_entry
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.families import add_tangents
+from xlafront.lax.open_sums import open_product
 from xlafront.lax.shapes import permute
 from xlafront.runtime import config
 from xlafront.runtime.jaxlib_compat import NamedSharding
@@ -159,8 +160,12 @@ def _transpose_one(ct, y, x, dimension_numbers, precision, swap):
     if spread is not None:  # as the other side is
         entries = x.spread.spec.partitions if x.spread is not None else (None,) * x.ndim
         split = NamedSharding(spread.mesh, PartitionSpec(*[entries[i] for i in order]))
-    product = dot_general_p.bind(ct, y, dimension_numbers=((ct_y, tuple(y_kept)), (ct_batch, tuple(yb))),
-                                 precision=precision, preferred_element_type=dtype, out_sharding=split)
+    numbers = ((ct_y, tuple(y_kept)), (ct_batch, tuple(yb)))
+    if x.spread is not None and x.spread.spec.reduced:
+        opened = open_product(tracing.aval_of(ct), tracing.aval_of(y), numbers, x.spread.spec.reduced)
+        split = split if opened is None else opened
+    product = dot_general_p.bind(ct, y, dimension_numbers=numbers, precision=precision, preferred_element_type=dtype,
+                                 out_sharding=split)
     return permute(product, np.argsort(order))
 
 
@@ -192,7 +197,8 @@ def _jvp(primals, tangents, **params):
 
 def _batch(axis_size, operands, dims, *, dimension_numbers, **params):
     (x, y), (dx, dy) = operands, dims
-    params["out_sharding"] = None  # it is that of an element
+    told = params.pop("out_sharding")  # it is that of an element
+    split = next((e for e in (entry_of(tracing.aval_of(v), d) for v, d in zip(operands, dims)) if e is not None), None)
     (xc, yc), (xb, yb) = dimension_numbers
 
     def shifted(axes, d):
@@ -200,15 +206,14 @@ def _batch(axis_size, operands, dims, *, dimension_numbers, **params):
 
     if dx is not None and dy is not None:
         numbers = ((shifted(xc, dx), shifted(yc, dy)), ((dx, *shifted(xb, dx)), (dy, *shifted(yb, dy))))
-        return dot_general_p.bind(x, y, dimension_numbers=numbers, **params), 0
+        return dot_general_p.bind(x, y, dimension_numbers=numbers, out_sharding=with_entry(told, 0, split), **params), 0
     numbers = ((shifted(xc, dx), shifted(yc, dy)), (shifted(xb, dx), shifted(yb, dy)))
-    result = dot_general_p.bind(x, y, dimension_numbers=numbers, **params)
     (xc, yc), (xb, yb) = numbers
     if dx is not None:
         where = len(xb) + _rest(np.ndim(x), xc, xb).index(dx)
     else:
         where = np.ndim(x) - len(xc) + _rest(np.ndim(y), yc, yb).index(dy)
-    return result, where
+    return dot_general_p.bind(x, y, dimension_numbers=numbers, out_sharding=with_entry(told, where, split), **params), where
 
 
 dot_general_p = Primitive("dot_general", abstract=_abstract, lower=_lower, jvp=_jvp, transpose=_transpose, batch=_batch)

@@ -8,7 +8,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import dtypes, tracing
-from xlafront.core.avals import ShapedArray
+from xlafront.core.avals import ShapedArray, entry_of, with_entry
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.lax.composed import lower_as
@@ -19,6 +19,7 @@ from xlafront.lax.shapes import (
     canonical_axes,
     canonical_axis,
     concatenate_p,
+    named_sharding,
     pad_p,
     reshape_to,
     rev_p,
@@ -144,10 +145,11 @@ def _reducer(name: str) -> Primitive:
             "stablehlo.reduce", [x, init], [scalar, scalar], lambda inner, a, b: [inner.op(actual, [a, b], [scalar])],
             types=[ctx.aval_out], dimensions=lowering.mlir.i64s(axes))[0]
 
-    def batch(axis_size, operands, dims, *, axes, **params):
+    def batch(axis_size, operands, dims, *, axes, out_sharding=None):
         [x], [d] = operands, dims
         moved = tuple(a + (a >= d) for a in axes)
-        return primitive.bind(x, axes=moved, **params), d - sum(a < d for a in moved)
+        out = d - sum(a < d for a in moved)
+        return primitive.bind(x, axes=moved, out_sharding=with_entry(out_sharding, out, entry_of(tracing.aval_of(x), d))), out
 
     primitive = Primitive(name, abstract=abstract, lower=lower, batch=batch, shown_as=name.removeprefix("reduce_"))
     return primitive
@@ -336,14 +338,17 @@ cumsum_p = CUMULATIVE["cumsum"] = structural(
 def _public_reducer(name: str):
     primitive = PRIMITIVES[name]
 
-    def kernel(operand, axes):
-        return primitive.bind(operand, axes=axes, out_sharding=None)
+    def kernel(operand, axes, out_sharding=None):
+        return primitive.bind(operand, axes=axes, out_sharding=out_sharding)
 
     kernel.__name__ = name
-    compiled = library(kernel, static="axes")
+    compiled = library(kernel, static=("axes", "out_sharding"))
 
     def function(operand, axes, *, out_sharding=None):
-        return compiled(operand, canonical_axes(tuple(axes), np.ndim(operand), name))
+        found = canonical_axes(tuple(axes), np.ndim(operand), name)
+        if out_sharding is None:
+            return compiled(operand, found)
+        return compiled(operand, found, named_sharding(out_sharding, name))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Reduce some axes of an array by {name.removeprefix('reduce_')}."

@@ -13,7 +13,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.avals import ShapedArray
+from xlafront.core.avals import ShapedArray, entry_of, with_entry
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.elementwise import as_type, convert_element_type_p
@@ -94,7 +94,7 @@ def _broadcast_batch(axis_size, operands, dims, *, shape, broadcast_dimensions, 
     [x] = operands
     x = move_dim(x, dims[0], 0)
     return broadcast_in_dim_p.bind(
-        x, shape=(np.shape(x)[0], *shape), sharding=None,
+        x, shape=(np.shape(x)[0], *shape), sharding=with_entry(sharding, 0, entry_of(tracing.aval_of(x), 0)),
         broadcast_dimensions=(0, *(d + 1 for d in broadcast_dimensions))), 0
 
 
@@ -119,11 +119,11 @@ def _reshape_lower(ctx, x, **_):
 def _reshape_batch(axis_size, operands, dims, *, new_sizes, dimensions, sharding):
     [x] = operands
     x = move_dim(x, dims[0], 0)
-    return reshape_to(x, (np.shape(x)[0], *new_sizes)), 0
+    return reshape_to(x, (np.shape(x)[0], *new_sizes), with_entry(sharding, 0, entry_of(tracing.aval_of(x), 0))), 0
 
 
 reshape_p = structural("reshape", _reshape_abstract, _reshape_lower,
-                       lambda ct, aval, **_: reshape_to(ct, aval.shape, aval.spread), _reshape_batch)
+                       lambda ct, aval, **_: reshape_to(ct, aval.shape, aval.to_ct_aval().spread), _reshape_batch)
 
 
 def reshape_to(x, shape, spread=None):
@@ -571,11 +571,12 @@ def broadcast_in_dim(operand, shape, broadcast_dimensions, *, out_sharding=None)
     """Spread an array over a larger shape; `broadcast_dimensions[i]` is where its dimension `i` goes."""
     shape = static_shape("broadcast_in_dim", shape)
     dims = tuple(int(d) for d in broadcast_dimensions)
-    return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=_named(
+    return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=named_sharding(
         out_sharding, "broadcast_in_dim"))
 
 
-def _named(out_sharding, user: str):
+def named_sharding(out_sharding, user: str):
+    """What a user gave as `out_sharding`, over the mesh that it refers to; None for None."""
     if out_sharding is None:
         return None
     from xlafront.transforms.resharding import named
@@ -597,7 +598,7 @@ def reshape(operand, new_sizes, dimensions=None, *, out_sharding=None):
     if dimensions is not None and tuple(dimensions) != tuple(range(np.ndim(operand))):
         operand = transpose_p.bind(operand, permutation=tuple(dimensions))
     if out_sharding is not None:
-        return reshape_p.bind(operand, new_sizes=sizes, dimensions=None, sharding=_named(out_sharding, "reshape"))
+        return reshape_p.bind(operand, new_sizes=sizes, dimensions=None, sharding=named_sharding(out_sharding, "reshape"))
     return reshape_to(operand, sizes)
 
 
@@ -800,7 +801,7 @@ def index_in_dim(operand, index: int, axis: int = 0, keepdims: bool = True):
 
 @library(static=("dtype", "shape", "dimension", "out_sharding"))
 def _iota_kernel(dtype, shape, dimension, out_sharding=None):
-    return iota_p.bind(dtype=dtype, shape=shape, dimension=dimension, sharding=None)
+    return iota_p.bind(dtype=dtype, shape=shape, dimension=dimension, sharding=out_sharding)
 
 
 def broadcasted_iota(dtype, shape, dimension: int, *, out_sharding=None):
@@ -809,7 +810,7 @@ def broadcasted_iota(dtype, shape, dimension: int, *, out_sharding=None):
     dtype = dtypes.check_user_dtype(dtype, "iota")
     if not (isinstance(dtype, np.dtype) and (dtypes.is_inexact(dtype) or dtypes.is_integer(dtype))):
         raise TypeError(f"iota makes numbers, not {dtype}.")
-    return _iota_kernel(dtype, shape, canonical_axis(dimension, len(shape), "iota"))
+    return _iota_kernel(dtype, shape, canonical_axis(dimension, len(shape), "iota"), named_sharding(out_sharding, "iota"))
 
 
 def iota(dtype, size: int):
@@ -879,7 +880,7 @@ def placement_of(x, shape: tuple):
 
 
 def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
-    """`full` with the shape and dtype of another array unless others are given."""
+    """`full` with the shape, the dtype and the devices of another array unless others are given."""
     aval = tracing.aval_of(x)
     shape = aval.shape if shape is None else static_shape("full_like", shape)
     wanted = aval.dtype if dtype is None else dtypes.check_user_dtype(dtype, "full_like")

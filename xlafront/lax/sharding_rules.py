@@ -15,6 +15,7 @@ from xlafront.core import tracing
 from xlafront.core.avals import ShapedArray, str_short
 from xlafront.core.errors import ShardingTypeError
 from xlafront.core.primitive import Primitive
+from xlafront.lax import open_sums
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.layouts import MemorySpace
 from xlafront.runtime.meshes import PartitionSpec, axes_of
@@ -234,6 +235,7 @@ def split_types(primitive: Primitive, avals: tuple, params: dict[str, Any]):
     several = primitive.multiple_results
     results = list(types) if several else [types]
     if wanted is not None:
+        open_sums.check_told(primitive, avals, params, wanted, results[0])
         results = [_with_spec(primitive, t, wanted) for t in results]
     elif mesh is not None:
         results = [_split_like(primitive, avals, t, i, mesh, params) for i, t in enumerate(results)]
@@ -274,20 +276,26 @@ def _split_like(primitive, avals, result, index: int, mesh, params):
     rule = RULES.get(primitive.name, _elementwise if primitive.spreads_scalars else None)
     if primitive.name == "optimization_barrier":
         return result.update(sharding=avals[index].spread)
+    unreduced, reduced = open_sums.axes_of_result(primitive, avals, params, result)
     if rule is None:
         return result
     operands = [(a, (None,) * len(getattr(a, "shape", ())) if a.spread is None else a.spread.spec.partitions) for a in avals]
     entries = rule(primitive.shown_as, operands, result, params)
     used = [axis for e in entries for axis in axes_of(e)]
-    if not used:
+    if not (used or unreduced or reduced):
         return result
+    both = [axis for axis in used if axis in unreduced or axis in reduced]
+    if both:
+        raise ShardingTypeError(
+            f"{primitive.shown_as} of {_texts(operands)} would give a result that is split over {both[0]!r}, over which an "
+            f"operand is unreduced or reduced. Bring one of them to another sharding with reshard.")
     if len(set(used)) != len(used):
         twice = next(a for a in used if used.count(a) > 1)
         raise ShardingTypeError(
             f"{primitive.shown_as} of {_texts(operands)} would give a result of shape {result.shape} with two dimensions split "
             f"over {twice!r}, which splits only one. Say how it is split with out_sharding=P(...) where the function takes it, "
             f"or bring an operand to another sharding with reshard.")
-    return result.update(sharding=NamedSharding(mesh, PartitionSpec(*entries)))
+    return result.update(sharding=NamedSharding(mesh, PartitionSpec(*entries, unreduced=unreduced, reduced=reduced)))
 
 
 Primitive.split_types = staticmethod(split_types)

@@ -211,6 +211,8 @@ def _str(self):
 
 def _is_readable(self) -> bool:
     """Whether this process has all elements."""
+    if getattr(getattr(self.sharding, "spec", None), "unreduced", None):
+        return False
     return self.is_fully_addressable or bool(self.is_fully_replicated and self._arrays)
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
-from xlafront.core import dtypes, errors, tracing
+from xlafront.core import dtypes, errors, tracing, tree
+from xlafront.core.avals import str_short
 from xlafront.lax import shapes as lax
 from xlafront.lax.elementwise import PRIMITIVES, as_type
+from xlafront.lax.open_sums import open_product
 from xlafront.lax.products import canonical_precision, dot_general_p
 from xlafront.lax.reductions import reduce_sum_p
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap
 from xlafront.transforms.jit import library
-from xlafront.transforms.resharding import split_as_told
+from xlafront.transforms.resharding import named, reshard_p, split_as_told
 
 
 def _types(name, args, preferred):
@@ -23,11 +27,24 @@ def _types(name, args, preferred):
     return operands, wanted, weak and wanted is None
 
 
-def contract(x, y, contracting, batch=((), ()), precision=None, preferred=None):
+def contract(x, y, contracting, batch=((), ()), precision=None, preferred=None, opened=frozenset()):
     """`dot_general` of two arrays of one dtype."""
-    numbers = (tuple(map(tuple, contracting)), tuple(map(tuple, batch)))
-    return dot_general_p.bind(x, y, dimension_numbers=numbers, precision=precision, preferred_element_type=preferred,
-                              out_sharding=None)
+    return _product(x, y, (tuple(map(tuple, contracting)), tuple(map(tuple, batch))), precision, preferred, opened)
+
+
+def _as_told(user, out_sharding, kernel, arrays, *static):
+    """A product, split as a user says, which may leave sums over mesh axes open."""
+    told = None if out_sharding is None else named(out_sharding, user)
+    if told is None or not told.spec.unreduced:
+        return split_as_told(user, told, kernel, arrays, *static)
+    result = kernel(*arrays, *static, told.spec.unreduced)
+    spread = tracing.aval_of(result).spread
+    if spread is None or spread.spec.unreduced != told.spec.unreduced:
+        raise errors.ShardingTypeError(
+            f"{user} of {', '.join(str_short(tracing.aval_of(x)) for x in tree.leaves(arrays))} cannot leave sums open as "
+            f"out_sharding={told.spec} says: the dimensions that are summed must be split over just these axes, in both "
+            f"operands. Name other axes, or bring the operands to such a sharding with reshard.")
+    return reshard_p.bind(result, target=told)
 
 
 def _with_weakness(x, weak):
@@ -35,8 +52,8 @@ def _with_weakness(x, weak):
     return as_type(x, aval.dtype, weak) if aval.weak_type and not weak else x
 
 
-@library(static=("precision", "preferred"), name="matmul")
-def _matmul_kernel(a, b, precision, preferred):
+@library(static=("precision", "preferred", "opened"), name="matmul")
+def _matmul_kernel(a, b, precision, preferred, opened=frozenset()):
     (a, b), preferred, weak = _types("matmul", (a, b), preferred)
     sa, sb = np.shape(a), np.shape(b)
     if not sa or not sb:
@@ -49,7 +66,7 @@ def _matmul_kernel(a, b, precision, preferred):
             f"dimension of the second ({sb[contracting_b]})."))
     batch_a, batch_b = (() if vector_a else sa[:-2]), (() if vector_b else sb[:-2])
     if not batch_a or not batch_b:
-        result = contract(a, b, ((len(sa) - 1,), (contracting_b,)), precision=precision, preferred=preferred)
+        result = contract(a, b, ((len(sa) - 1,), (contracting_b,)), precision=precision, preferred=preferred, opened=opened)
         if batch_b:
             # free dimensions of the second operand come last: batch, columns -> bring the rows of the first between
             rows = 0 if vector_a else 1
@@ -73,7 +90,7 @@ def _matmul_kernel(a, b, precision, preferred):
     in_a = {i + pad_a: position for position, i in enumerate(keep_a)}
     in_b = {i + pad_b: position for position, i in enumerate(keep_b)}
     result = contract(a, b, ((np.ndim(a) - 1,), (len(keep_b),)), ([in_a[i] for i in both], [in_b[i] for i in both]),
-                      precision, preferred)
+                      precision, preferred, opened)
     # The product has: common batch, other dimensions of a, rows, other dimensions of b, columns.
     labels = [*both, *[i for i in sorted(in_a) if i not in both], "rows", *[i for i in sorted(in_b) if i not in both],
               "columns"]
@@ -97,13 +114,13 @@ def matmul(a, b, *, precision=None, preferred_element_type=None, out_sharding=No
     - `preferred_element_type`: the dtype to accumulate in and to return.
     """
     if out_sharding is not None:
-        return split_as_told("xnp.matmul", out_sharding, _matmul_kernel, (a, b), canonical_precision(precision),
-                             preferred_element_type)
+        return _as_told("xnp.matmul", out_sharding, _matmul_kernel, (a, b), canonical_precision(precision),
+                        preferred_element_type)
     return _matmul_kernel(a, b, canonical_precision(precision), preferred_element_type)
 
 
-@library(static=("precision", "preferred"), name="dot")
-def _dot_kernel(a, b, precision, preferred):
+@library(static=("precision", "preferred", "opened"), name="dot")
+def _dot_kernel(a, b, precision, preferred, opened=frozenset()):
     (x, y), wanted, weak = _types("dot", (a, b), preferred)
     sx, sy = np.shape(x), np.shape(y)
     if not sx or not sy:
@@ -115,12 +132,13 @@ def _dot_kernel(a, b, precision, preferred):
     if sx[-1] != sy[along]:
         raise errors.incompatible_shapes("dot", [("", sx), ("", sy)], (
             f"The last dimension of the first ({sx[-1]}) must equal dimension {along} of the second ({sy[along]})."))
-    return _with_weakness(contract(x, y, ((len(sx) - 1,), (along,)), precision=precision, preferred=wanted), weak)
+    result = contract(x, y, ((len(sx) - 1,), (along,)), precision=precision, preferred=wanted, opened=opened)
+    return _with_weakness(result, weak)
 
 
 def dot(a, b, *, precision=None, preferred_element_type=None, out_sharding=None):
     """Product over the last dimension of `a` and the second to last of `b`, without broadcasting."""
-    return split_as_told("xnp.dot", out_sharding, _dot_kernel, (a, b), canonical_precision(precision), preferred_element_type)
+    return _as_told("xnp.dot", out_sharding, _dot_kernel, (a, b), canonical_precision(precision), preferred_element_type)
 
 
 def vdot(a, b, *, precision=None, preferred_element_type=None):
@@ -209,20 +227,20 @@ def _tensordot_axes(a_shape, b_shape, axes):
             tuple(lax.canonical_axis(i, rb, "tensordot") for i in second))
 
 
-@library(static=("axes", "precision", "preferred"), name="tensordot")
-def _tensordot_kernel(a, b, axes, precision, preferred):
+@library(static=("axes", "precision", "preferred", "opened"), name="tensordot")
+def _tensordot_kernel(a, b, axes, precision, preferred, opened=frozenset()):
     (x, y), wanted, weak = _types("tensordot", (a, b), preferred)
     for i, j in zip(*axes):
         if np.shape(x)[i] != np.shape(y)[j]:
             raise errors.incompatible_shapes("tensordot", [("", np.shape(x)), ("", np.shape(y))],
                                              f"Axis {i} of the first and axis {j} of the second differ in size.")
-    return _with_weakness(contract(x, y, axes, precision=precision, preferred=wanted), weak)
+    return _with_weakness(contract(x, y, axes, precision=precision, preferred=wanted, opened=opened), weak)
 
 
 def tensordot(a, b, axes=2, *, precision=None, preferred_element_type=None, out_sharding=None):
     """Product over several axes: the last `axes` of `a` and the first of `b`, or the two lists given."""
     check_arraylike("tensordot", a, b)
-    return split_as_told("xnp.tensordot", out_sharding, _tensordot_kernel, (a, b), _tensordot_axes(
+    return _as_told("xnp.tensordot", out_sharding, _tensordot_kernel, (a, b), _tensordot_axes(
         np.shape(a), np.shape(b), axes), canonical_precision(precision), preferred_element_type)
 
 
@@ -365,14 +383,17 @@ def _pair(x, tx, y, ty, kept, result, precision, preferred, product):
     return result, "".join([*batch, *[c for c in tx if c not in common], *[c for c in ty if c not in common]])
 
 
-def _product(x, y, numbers, precision, preferred):
+def _product(x, y, numbers, precision, preferred, opened=frozenset()):
+    split = open_product(tracing.aval_of(x), tracing.aval_of(y), numbers, opened) if opened else None
     return dot_general_p.bind(x, y, dimension_numbers=numbers, precision=precision, preferred_element_type=preferred,
-                              out_sharding=None)
+                              out_sharding=split)
 
 
-@library(static=("plan", "precision", "preferred", "product"), name="einsum")
-def _einsum_kernel(operands, plan, precision, preferred, product):
+@library(static=("plan", "precision", "preferred", "product", "opened"), name="einsum")
+def _einsum_kernel(operands, plan, precision, preferred, product, opened=frozenset()):
     terms, result, path = plan
+    if opened and product is _product:
+        product = functools.partial(_product, opened=opened)
     arrays, wanted, weak = _types("einsum", operands, preferred)
     work = list(zip(arrays, terms))
     for step in path:
@@ -410,8 +431,8 @@ def einsum(subscripts, /, *operands, out=None, optimize="auto", precision=None, 
     if _dot_general is not None:
         def product(x, y, numbers, precision, preferred):
             return _dot_general(x, y, numbers, precision=precision, preferred_element_type=preferred)
-    return split_as_told("xnp.einsum", out_sharding, _einsum_kernel, (arrays,), plan, canonical_precision(precision),
-                         preferred_element_type, product)
+    return _as_told("xnp.einsum", out_sharding, _einsum_kernel, (arrays,), plan, canonical_precision(precision),
+                    preferred_element_type, product)
 
 
 def einsum_path(subscripts, /, *operands, optimize="greedy"):

@@ -47,9 +47,9 @@ def host_value(array: ArrayImpl) -> np.ndarray:
     spec = getattr(array.sharding, "spec", None)
     if spec is not None and spec.unreduced:
         raise NotImplementedError(
-            f"the value of the array of shape {array.aval.shape} over {array.sharding} is the sum of what the devices hold along "
-            f"{sorted(map(str, spec.unreduced))}, which has not been made. Make it first with reshard(x, P(...)), or see the "
-            f"summands in x.addressable_shards.")
+            f"the value of the array of shape {array.aval.shape} over {array.sharding} is the sum of what the devices hold "
+            f"along {sorted(map(str, spec.unreduced))}, which has not been made. Make it first with reshard(x, P(...)), or see "
+            f"the summands in x.addressable_shards.")
     value = np.empty(array.aval.shape, array.aval.dtype)
     if not value.size:
         return value

@@ -126,16 +126,18 @@ def _named_hlo(self, ndim: int):
         mesh = self.mesh
         axes, tiles = _tiles(self, ndim)
         used = [a for names in axes for a in names]
-        rest = [a for a in mesh.axis_names if a not in used]
-        order = [mesh.axis_names.index(a) for a in [*used, *rest]]
-        remaining = math.prod(mesh.shape[a] for a in rest)
-        if math.prod(tiles) == 1:
+        summed = [a for a in mesh.axis_names if a in self.spec.unreduced]
+        rest = [a for a in mesh.axis_names if a not in used and a not in summed]
+        order = [mesh.axis_names.index(a) for a in [*used, *summed, *rest]]
+        groups = [(math.prod(mesh.shape[a] for a in names), kind) for names, kind in (
+            (summed, OpShardingType.UNREDUCED), (rest, OpShardingType.REPLICATED))]
+        groups = [(n, kind) for n, kind in groups if n > 1]
+        if math.prod(tiles) == 1 and not any([kind is OpShardingType.UNREDUCED for _, kind in groups]):
             found = _replicated
         else:
-            kinds = [OpShardingType.REPLICATED] if remaining > 1 else []
             found = HloSharding.iota_tile(
-                dims=[*tiles, *([remaining] if remaining > 1 else [])], reshape_dims=list(mesh.devices.shape),
-                transpose_perm=order, subgroup_types=kinds)
+                dims=[*tiles, *[n for n, _ in groups]], reshape_dims=list(mesh.devices.shape), transpose_perm=order,
+                subgroup_types=[kind for _, kind in groups])
         _hlo_of_named[key] = found
     return found
 
@@ -218,7 +220,9 @@ _attach(NamedSharding,
         check_compatible_aval=_named_check,
         devices_indices_map=_named_indices,
         replicated_axes=property(_replicated_axes),
-        is_fully_replicated=property(lambda self: all(n == 1 for n in _tiles(self, len(self.spec))[1])),
+        is_fully_replicated=property(lambda self: (
+            all([n == 1 for n in _tiles(self, len(self.spec))[1]])
+            and all([self.mesh.shape[a] == 1 for a in self.spec.unreduced]))),
         __repr__=_named_repr,
         __reduce__=lambda self: (_make_named, (self.mesh, self.spec, self._memory_kind)))
 

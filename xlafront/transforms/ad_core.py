@@ -264,7 +264,7 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
             return
         if tracing.thread.axes:
             ct = _summed(ct, v.aval)
-        spread = v.aval.spread
+        spread = v.aval.to_ct_aval().spread if v.aval.spread is not None else None
         if spread is not None or (ct.aval if isinstance(ct, Tracer) else tracing.aval_of(ct)).spread is not None:
             ct = _split_as(ct, spread)
         old = pending.get(v)
@@ -317,7 +317,7 @@ def _summed(ct, aval):
 
 
 def _split_as(ct, spread):
-    """The cotangent of a value is split as the value is."""
+    """The cotangent of a value is split as the value is, and sums that are made in one are still to be made in the other."""
     found = tracing.aval_of(ct).spread
     if found is spread or found == spread:
         return ct

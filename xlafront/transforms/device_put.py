@@ -80,7 +80,8 @@ def device_put(x, device=None, *, src=None, donate=False, may_alias=None):
             if isinstance(target, (Device, PartitionSpec)):
                 target = shardings.get(target) or shardings.setdefault(target, _to_sharding(target))
             if not tracing_now and type(leaf) is ArrayImpl and isinstance(target, Sharding) and count > 1 and not (
-                    layouts_in_use.others) and leaf._sharding.is_fully_addressable and _is_here(target):
+                    layouts_in_use.others) and leaf._sharding.is_fully_addressable and _is_here(target) and not (
+                    _has_open_sums(target) or _has_open_sums(leaf._sharding)):
                 leaf._check_if_deleted()
                 places(target, leaf.shape)
                 targets[i] = target
@@ -109,6 +110,10 @@ def put_leaf(x, target, donate=False, may_alias=None):
     if type(target) is Format:
         return _to_format(x, target, donate)
     sharding = None if target is None else _to_sharding(target)
+    if sharding is not None and (_has_open_sums(sharding) or _has_open_sums(getattr(x, "sharding", None))):
+        from xlafront.transforms.resharding import reshard_p
+
+        return reshard_p.bind(x, target=sharding)
     if isinstance(x, tracing.Tracer) or tracing.is_tracing():
         if isinstance(sharding, NamedSharding):
             sharding.shard_shape(tracing.aval_of(x, "device_put").shape)
@@ -150,6 +155,10 @@ def _settled(x: ArrayImpl, result: ArrayImpl, donate, may_alias) -> ArrayImpl:
     if donate and not x._sharding.is_equivalent_to(result._sharding, x.ndim):
         x.delete()
     return result
+
+
+def _has_open_sums(sharding) -> bool:
+    return isinstance(sharding, NamedSharding) and bool(sharding.spec.unreduced)
 
 
 def _to_memory(x, space: MemorySpace, donate: bool):
@@ -314,6 +323,9 @@ def _lower_put(ctx, x, *, sharding):
         x = _lower_move(ctx, x, memory_kind=sharding.memory_kind)
     if sharding is None or not isinstance(sharding, NamedSharding):
         return x
+    context = ctx.module_context.sharding_context
+    if context is not None and context.partitioned:
+        sharding = context.on_devices(sharding)
     [result] = placement.constrain(ctx, [x], [ctx.aval_out], [sharding])
     return result
 
@@ -373,6 +385,7 @@ def with_sharding_constraint(x, shardings):
         if sharding is placement.UNSPECIFIED:
             results.append(leaf)
             continue
+        tracing.aval_of(tracing.as_operand(leaf), "with_sharding_constraint")
         if isinstance(sharding, NamedSharding):
             try:
                 sharding.shard_shape(np.shape(leaf))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from xlafront.core import tracing, tree
+from xlafront.core.avals import entry_of, with_entry
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero
@@ -21,16 +22,30 @@ from xlafront.transforms.meshes import get_abstract_mesh, use_abstract_mesh
 
 def _batch(axis_size, xs, ds, *, target):
     [x], [d] = xs, ds
-    spread = tracing.aval_of(x).spread
-    entries = list(target.spec.partitions) + [None] * max(0, d - len(target.spec))
-    entries.insert(d, None if spread is None else spread.spec[d])
-    return reshard_p.bind(x, target=NamedSharding(target.mesh, PartitionSpec(*entries))), d
+    entry = entry_of(tracing.aval_of(x), d)
+    if entry is not None and not target.mesh.explicit:  # the elements are freed of their axes, the batch is not
+        mesh = target.mesh.abstract_mesh.update_axis_types({a: AxisType.Explicit for a in axes_of(entry)})
+        target = NamedSharding(mesh, target.spec)
+    return reshard_p.bind(x, target=with_entry(target, d, entry)), d
 
 
 def _lower(ctx, x, *, target):
     context = ctx.module_context.sharding_context
-    if context is None or not context.partitioned or not target.mesh.explicit:
+    if context is None or not context.partitioned:
         return x
+    if not target.mesh.explicit:
+        spread = ctx.avals_in[0].spread
+        if spread is None or not spread.spec.unreduced:
+            return x
+        target = spread.update(spec=spread.spec.update(unreduced=frozenset()))  # what has no type has no open sums
+    spec, [aval] = target.spec, ctx.avals_in
+    opened = frozenset() if aval.spread is None else aval.spread.spec.unreduced
+    if spec.unreduced - opened and opened - spec.unreduced:  # the compiler only makes sums, or opens them
+        between = aval.spread.update(spec=aval.spread.spec.update(unreduced=opened & spec.unreduced))
+        [x] = placement.constrain(ctx, [x], [aval], [between])
+    elif spec.unreduced and not opened:
+        # As a whole first: else the compiler takes what each device has for its summand.
+        [x] = placement.constrain(ctx, [x], [aval], [target.update(spec=spec.update(unreduced=frozenset()))])
     return placement.constrain(ctx, [x], [ctx.aval_out], [target])[0]
 
 
@@ -38,10 +53,25 @@ def _impl(x, *, target):
     mesh = target.mesh
     own = getattr(x, "sharding", None)
     if not mesh.explicit and isinstance(own, NamedSharding) and own.mesh.shape_tuple == mesh.shape_tuple:
-        return put_leaf(x, NamedSharding(own.mesh.update(axis_types=mesh.axis_types), own.spec))
+        spec = own.spec.update(unreduced=frozenset(), reduced=frozenset())
+        x = x if not own.spec.unreduced else _compiled(own.update(spec=spec))(x)
+        return put_leaf(x, NamedSharding(own.mesh.update(axis_types=mesh.axis_types), spec))
     if isinstance(mesh, AbstractMesh):
         mesh = _concrete(x, mesh)
-    return put_leaf(x, NamedSharding(mesh, target.spec.update(partitions=target.spec.padded(tracing.aval_of(x).ndim))))
+    sharding = NamedSharding(mesh, target.spec.update(partitions=target.spec.padded(tracing.aval_of(x).ndim)))
+    if isinstance(own, NamedSharding) and own.spec.unreduced:
+        return x if own == sharding else _compiled(sharding)(x)
+    if sharding.spec.unreduced:
+        return _compiled(sharding)(put_leaf(x, sharding.update(spec=sharding.spec.update(unreduced=frozenset()))))
+    return put_leaf(x, sharding)
+
+
+@functools.cache
+def _compiled(target: NamedSharding) -> Callable:
+    """What moves arrays whose sums are still to be made: only a program makes or opens them."""
+    from xlafront.transforms.jit import jit
+
+    return jit(lambda x: reshard_p.bind(x, target=target))
 
 
 def _concrete(x, mesh: AbstractMesh) -> Mesh:
@@ -163,7 +193,8 @@ def _mesh_of(arrays, given, user: str) -> AbstractMesh:
 
 
 def _without(spec: PartitionSpec, axes) -> PartitionSpec:
-    return PartitionSpec(*[tuple(a for a in axes_of(p) if a not in axes) for p in spec])
+    return PartitionSpec(*[tuple(a for a in axes_of(p) if a not in axes) for p in spec.partitions],
+                         unreduced=spec.unreduced - set(axes), reduced=spec.reduced - set(axes))
 
 
 def auto_axes(f: Callable | None = None, *, axes: Any = None, out_sharding: Any = None) -> Callable:

@@ -1,0 +1,193 @@
+"""Unreduced and reduced types: sums over explicit mesh axes that programs leave open, against NumPy and programs without them."""
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import NamedSharding, P, lax
+from xlafront.core.errors import ShardingTypeError
+
+A = np.arange(32, dtype=np.float32).reshape(8, 4) - 9
+W = np.cos(np.arange(12, dtype=np.float32)).reshape(4, 3)
+AAT = A @ A.T
+MESH = None
+
+
+@pytest.fixture(autouse=True)
+def mesh():
+    global MESH
+    MESH = xf.make_mesh((4, 2), ("x", "y"))
+    with xf.set_mesh(MESH):
+        yield
+
+
+def put(array, *spec, **sums):
+    return xf.device_put(array, NamedSharding(MESH, P(*spec, **sums)))
+
+
+def text(x) -> str:
+    return str(xf.typeof(x)).partition("[")[2]
+
+
+def whole(x):
+    return np.asarray(xf.reshard(x, P()))
+
+
+def product(a):
+    """`a @ a.T` whose sum over y is still to be made."""
+    return xnp.einsum("ij,kj->ik", a, a, out_sharding=P(None, None, unreduced={"y"}))
+
+
+U, R = {"unreduced": {"y"}}, {"reduced": {"y"}}
+
+
+@pytest.mark.parametrize("make, expected, shown", [
+    (lambda a, r: xnp.dot(a, a.T, out_sharding=P(None, None, **U)), AAT, "8,8]{U:y}"),
+    (lambda a, r: xnp.matmul(a, a.T, out_sharding=P("x", None, **U)), AAT, "8@x,8]{U:y}"),
+    (lambda a, r: xnp.tensordot(a, a, (1, 1), out_sharding=P(None, None, **U)), AAT, "8,8]{U:y}"),
+    (lambda a, r: lax.dot_general(a, a, (((1,), (1,)), ((), ())), out_sharding=P(None, None, **U)), AAT, "8,8]{U:y}"),
+    (lambda a, r: lax.reduce_sum(a, (1,), out_sharding=P(None, **U)), A.sum(1), "8]{U:y}"),
+    (lambda a, r: lax.reduce_sum(xf.reshard(a, P("x", "y")), (0, 1), out_sharding=P(unreduced={"x", "y"})), A.sum(),
+     "]{U:(x,y)}"),
+    (lambda a, r: lax.reduce_sum(xf.reshard(a, P("x", "y")), (0,), out_sharding=P("y", unreduced={"x"})), A.sum(0),
+     "4@y]{U:x}"),
+    (lambda a, r: xf.vmap(lambda v: lax.reduce_sum(v, (0,), out_sharding=P(**U)))(a), A.sum(1), "8]{U:y}"),
+    (lambda a, r: xf.vmap(lambda v, w: xnp.dot(v, w, out_sharding=P(**U)))(a, a), (A * A).sum(1), "8]{U:y}"),
+    (lambda a, r: product(a) + product(a), 2 * AAT, "8,8]{U:y}"),
+    (lambda a, r: product(a) - 3 * product(a), -2 * AAT, "8,8]{U:y}"),
+    (lambda a, r: -product(a) / 4, -AAT / 4, "8,8]{U:y}"),
+    (lambda a, r: product(a) * r, AAT * AAT, "8,8]{U:y}"),
+    (lambda a, r: product(a).T, AAT.T, "8,8]{U:y}"),
+    (lambda a, r: product(a).reshape(64), AAT.reshape(64), "64]{U:y}"),
+    (lambda a, r: product(a)[None, :3, 1], AAT[None, :3, 1], "1,3]{U:y}"),
+    (lambda a, r: product(a).sum(0), AAT.sum(0), "8]{U:y}"),
+    (lambda a, r: xnp.stack([product(a), product(a)]), np.stack([AAT, AAT]), "2,8,8]{U:y}"),
+    (lambda a, r: xnp.broadcast_to(product(a), (2, 8, 8)), np.stack([AAT, AAT]), "2,8,8]{U:y}"),
+    (lambda a, r: xnp.where(xnp.arange(8) > 3, product(a), product(a) * 2), np.where(np.arange(8) > 3, AAT, 2 * AAT),
+     "8,8]{U:y}"),
+    (lambda a, r: xf.vmap(lambda v: v * 2)(product(a)), 2 * AAT, "8,8]{U:y}"),
+    (lambda a, r: lax.scan(lambda c, _: (c + product(a), None), xnp.zeros((8, 8), out_sharding=P(None, None, **U)), None,
+                           length=3)[0], 3 * AAT, "8,8]{U:y}"),
+    (lambda a, r: lax.cond(True, product, lambda a: product(a) * 2, a), AAT, "8,8]{U:y}"),
+    (lambda a, r: xnp.full((4, 2), 7.0, out_sharding=P(None, None, **U)), np.full((4, 2), 7.0), "4,2]{U:y}"),
+    (lambda a, r: xf.reshard(a, P("x", None, **U)), A, "8@x,4]{U:y}"),
+    (lambda a, r: xf.reshard(xf.reshard(a, P(None, None, **U)), P(None, None, unreduced={"x"})), A, "8,4]{U:x}"),
+    (lambda a, r: xf.reshard(product(a), P(None, None, unreduced={"x", "y"})), AAT, "8,8]{U:(x,y)}"),
+    (lambda a, r: xf.reshard(product(a), P("y", "x")), AAT, "8@y,8@x]"),
+    (lambda a, r: xf.reshard(product(a), P(None, None, **R)), AAT, "8,8]{R:y}"),
+    (lambda a, r: xnp.sin(r) * 2 + 1, np.sin(AAT) * 2 + 1, "8,8]{R:y}"),
+    (lambda a, r: r[:, :4].T, AAT[:, :4].T, "4,8]{R:y}"),
+    (lambda a, r: r.sum(), AAT.sum(), "]{R:y}"),
+    (lambda a, r: r @ r, AAT @ AAT, "8,8]"),
+])  # fmt: skip
+def test_values_and_types(make, expected, shown):
+    a, r = put(A, None, "y"), put(AAT, None, None, **R)
+    for result in (make(a, r), xf.jit(make)(a, r), xf.jit(lambda: make(a, r))()):
+        assert text(result) == shown
+        np.testing.assert_allclose(whole(result), expected, rtol=2e-5, atol=1e-4)
+    asked = xf.jit(make, out_shardings=P())(a, r)
+    assert asked.is_fully_replicated
+    np.testing.assert_allclose(np.asarray(asked), expected, rtol=2e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("function, words", [
+    (lambda u, r, a: xnp.sin(u), "sin of .*U:y.*reshard"),
+    (lambda u, r, a: u.max(), "reduce_max|max of .*U:y.*reshard"),
+    (lambda u, r, a: u + 1, "add.*U:y.*reshard"),
+    (lambda u, r, a: u * u, "mul.*reshard"),
+    (lambda u, r, a: u * a, "mul.*reduced={'y'}"),
+    (lambda u, r, a: 1 / u, "div.*reshard"),
+    (lambda u, r, a: u @ a, "dot_general.*reshard"),
+    (lambda u, r, a: u.astype(int), "astype.*reshard"),
+    (lambda u, r, a: r + a, "reduced={'y'}"),
+    (lambda u, r, a: r * put(AAT, None, "y"), "reduced"),
+    (lambda u, r, a: xnp.dot(a, a, out_sharding=P(None, None, **U)), "xnp.dot.*leave.*split"),
+    (lambda u, r, a: lax.dot_general(a, a, (((1,), (0,)), ((), ())), out_sharding=P(None, None, **U)), "leave.*split"),
+    (lambda u, r, a: lax.reduce_sum(a, (0,), out_sharding=P(None, **U)), "leave.*split"),
+    (lambda u, r, a: lax.reduce_sum(u, (0,), out_sharding=P(None)), "cannot make the sum.*reshard"),
+])  # fmt: skip
+def test_what_needs_the_sum_says_so(function, words):
+    u, r, a = product(put(A, None, "y")), put(AAT, None, None, **R), put(AAT, None, None)
+    for call in (function, xf.jit(function)):
+        with pytest.raises(ShardingTypeError, match=words):
+            call(u, r, a)
+
+
+LOSSES = [
+    lambda w, x: (x @ w).sum(),
+    lambda w, x: xnp.sin(x @ w).sum(),
+    lambda w, x: (xnp.tanh(x @ w) @ w.T).sum(),
+    lambda w, x: (w * w).sum(),
+    lambda w, x: xnp.sin(w[1:] * 2 + 1).reshape(9).sum() + xnp.cos(x @ w.T.T).sum(),
+    lambda w, x: lax.scan(lambda c, _: (xnp.tanh(c @ w @ w.T), None), x, None, length=3)[0].sum(),
+    lambda w, x: lax.fori_loop(0, 3, lambda i, c: xnp.tanh(c @ w @ w.T), x).sum(),
+    lambda w, x: xf.checkpoint(lambda w, x: xnp.sin(x @ w))(w, x).sum(),
+    lambda w, x: lax.cond(True, lambda w: x @ w, lambda w: x @ (w * 2), w).sum(),
+    lambda w, x: xf.jit(lambda w, x: xnp.sin(x @ w))(w, x).sum(),
+    lambda w, x: xf.vmap(lambda v: xnp.dot(v, w))(x).sum(),
+]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=range(len(LOSSES)))
+def test_cotangents_of_reduced_values_are_unreduced(loss):
+    expected = xf.grad(loss)(W, A / 20)
+    w, x = put(W, None, None, reduced={"x"}), put(A / 20, "x", None)
+    for gradient in (xf.grad(loss)(w, x), xf.jit(xf.grad(loss))(w, x)):
+        assert text(gradient) == "4,3]{U:x}"
+        np.testing.assert_allclose(whole(gradient), np.asarray(expected), rtol=2e-4, atol=1e-5)
+    inside = xf.grad(lambda w, x: loss(xf.reshard(w, P(None, None, reduced={"x"})), x))(put(W, None, None), x)
+    assert text(inside) == "4,3]"
+    np.testing.assert_allclose(np.asarray(inside), np.asarray(expected), rtol=2e-4, atol=1e-5)
+
+
+def test_derivatives_through_open_sums():
+    def loss(a):
+        return (xf.reshard(product(a) * 2, P("x", None)) ** 2).sum()
+
+    a = put(A, None, "y")
+    gradient = xf.grad(loss)(a)
+    assert text(gradient) == "8,4@y]"
+    np.testing.assert_allclose(np.asarray(gradient), 16 * AAT @ A, rtol=1e-5)
+    value, tangent = xf.jvp(product, (a,), (a,))
+    assert text(tangent) == "8,8]{U:y}"
+    np.testing.assert_allclose(whole(tangent), 2 * AAT, rtol=1e-5)
+    value, pull = xf.vjp(product, a)
+    [ct] = pull(put(AAT, None, None, **R))
+    np.testing.assert_allclose(np.asarray(ct), 2 * AAT @ A, rtol=1e-5)
+    assert text(xf.grad(lambda w: xf.reshard(w, P()).sum())(put(A, None, None, **R))) == "8,4]{U:y}"
+
+
+def test_the_sum_is_made_once_for_many_steps():
+    def gradients(w, xs):
+        def step(total, x):
+            return total + xf.grad(lambda w: xnp.sin(x @ w).sum())(w), None
+
+        zero = xnp.zeros((4, 3), out_sharding=P(None, None, unreduced={"x"}))
+        return xf.reshard(lax.scan(step, zero, xs)[0], P())
+
+    xs = np.stack([A, A * 2]) / 20
+    compiled = xf.jit(gradients).lower(put(W, None, None, reduced={"x"}), put(xs, None, "x", None)).compile()
+    loops = [part for part in compiled.as_text().split("\n\n") if "all-reduce(" in part and not part.startswith("ENTRY")]
+    assert not loops
+    found = compiled(put(W, None, None, reduced={"x"}), put(xs, None, "x", None))
+    expected = sum(x.T @ np.cos(x @ W) for x in xs)
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_arrays_with_open_sums():
+    u = product(put(A, None, "y"))
+    assert not u.is_fully_replicated and u.sharding.spec == P(None, None, unreduced={"y"})
+    assert repr(u).startswith("Array(shape=(8, 8), dtype=float32, sharding=")
+    with pytest.raises(NotImplementedError, match="'y'.*reshard"):
+        np.asarray(u)
+    parts = {s.device: np.asarray(s.data) for s in u.addressable_shards}
+    np.testing.assert_allclose(sum(parts[d] for d in MESH.devices[0]), AAT, rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(xf.device_put(u, NamedSharding(MESH, P("x")))), AAT, rtol=1e-5)
+    np.testing.assert_allclose(whole(put(A, None, None, **U)), A)
+    made = xf.make_array_from_single_device_arrays(
+        A.shape, NamedSharding(MESH, P(None, None, **U)), [xf.device_put(A, d) for d in MESH.devices.flat])
+    np.testing.assert_allclose(whole(made), 2 * A)
+    struct = xf.eval_shape(product, xf.ShapeDtypeStruct((8, 4), np.float32, sharding=NamedSharding(MESH, P(None, "y"))))
+    assert struct.sharding.spec == P(None, None, unreduced={"y"})
+    assert xf.typeof(u).to_ct_aval().sharding.spec == P(None, None, reduced={"y"})
