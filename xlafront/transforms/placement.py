@@ -348,7 +348,9 @@ class ProgramShardings:
                 dims.append("{?}")
             else:
                 dims.append("{" + ", ".join([f'"{axis}"' for axis in axes_of(p)] + more) + "}")
-        return lowering.mlir.attribute(f"#sdy.sharding<@{symbol}, [{', '.join(dims)}]>")
+        sums = [f'"{axis}"' for axis in sharding.mesh.axis_names if axis in sharding.spec.unreduced]
+        unreduced = f", unreduced={{{', '.join(sums)}}}" if sums else ""
+        return lowering.mlir.attribute(f"#sdy.sharding<@{symbol}, [{', '.join(dims)}]{unreduced}>")
 
     def constrain_typed(self, ctx, results):
         """The results of an operation, split as their types say."""
@@ -360,6 +362,20 @@ class ProgramShardings:
                 value = ctx.op("sdy.sharding_constraint", [value], [v.aval], sharding=attribute)
             made.append(value)
         return made
+
+    def _constrained(self, value, aval, sharding):
+        return lowering.mlir.create(
+            "sdy.sharding_constraint", results=[value.type], operands=[value], loc=lowering.mlir.unknown_location,
+            attributes={"sharding": self.attribute(sharding, keys.physical(aval).ndim)}).result
+
+    def constrain_constant(self, value, aval):
+        """Constants come whole; sums that are left open must be of operands that are split as their types say."""
+        return value if aval.spread is None else self._constrained(value, aval, aval.spread)
+
+    def constrain_results(self, results):
+        """Results whose sums are still to be made, where a user asks for them in another sharding."""
+        return [value if aval.spread is None or not aval.spread.spec.unreduced or s is UNSPECIFIED
+                else self._constrained(value, aval, s) for value, aval, s in zip(results, self.out_avals, self.out)]
 
     def result_attributes(self):
         if not self.partitioned and not any(self.memories):
