@@ -127,6 +127,17 @@ def test_arguments_go_where_their_specs_say(mesh):
     assert sharding == xf.NamedSharding(mesh, P("i", "j"))
 
 
+def test_arguments_that_nothing_reads_before_those_that_are_split(mesh):
+    """The second call is dispatched by C++, which counts only arguments that are read."""
+    x, table = elements(8, 4), xnp.arange(4.0)
+    split = xf.NamedSharding(mesh, P("i", "j"))
+    for f in (xf.jit(on_parts(mesh, lambda unread, x: x * 2, (P(), P("i", "j")))),
+              xf.jit(lambda unread, x: x * 2 + 0 * table, in_shardings=(None, split)),
+              xf.pmap(lambda unread, x: x * 2, in_axes=(None, 0))):
+        for _ in range(3):
+            np.testing.assert_array_equal(f(np.float32(1), x), 2 * x)
+
+
 def test_mesh_in_force_decorator_and_smap(mesh):
     x = elements(8)
     with xf.set_mesh(mesh):

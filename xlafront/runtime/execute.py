@@ -164,7 +164,8 @@ class Program:
 
     def fast_path(self, out_tree) -> FastPath:
         count = len(self.out_avals)
-        return FastPath(self.executable, out_tree, list(self.in_shardings), list(self.out_shardings),
+        read = [sharding for sharding, kept in zip(self.in_shardings, self.kept) if kept]  # C++ counts those alone here
+        return FastPath(self.executable, out_tree, read, list(self.out_shardings),
                         list(self.out_avals), [self.out_committed] * count, list(self.kept),
                         [None] * len(self.in_avals), self.const_args)
 
