@@ -388,3 +388,15 @@ def test_arrays_made_like_another_are_on_its_devices(name, monkeypatch):
     elsewhere = NamedSharding(mesh, P())
     place = {"sharding": elsewhere} if "lax" in name else {"device": elsewhere}
     assert like(x, **place).sharding == elsewhere
+
+
+@pytest.mark.parametrize("spec", [P("x", None), P(None, "x"), P(None, None), P(("y", "x"), None), P(("x",))])
+def test_results_are_split_in_the_words_of_the_arguments(mesh, spec):
+    """A state that comes back with a spec written in another way would have its step compiled a second time."""
+    step = xf.jit(lambda state, gradient: (state - gradient, state.sum()))
+    state, gradient = (xf.device_put(np.ones((8, 8), np.float32), NamedSharding(mesh, spec)) for _ in range(2))
+    for _ in range(3):
+        state, total = step(state, gradient)
+        assert state.sharding.spec == spec and total.sharding.spec == P()
+    assert step._cache_size() == 1
+    assert xnp.sin(state).sharding.spec == spec

@@ -341,6 +341,7 @@ class ProgramShardings:
         symbol = self.mesh_symbol(sharding.mesh)
         check_spec(sharding.mesh, sharding.spec, ndim)
         dims = []
+        self.argument_ranks = [keys.physical(aval).ndim for aval, keep in zip(jaxpr.in_avals, kept) if keep]
         # Along axes that types do not have the compiler may split values of such a type further.
         more = ["?"] if isinstance(sharding.mesh, AbstractMesh) and not sharding.mesh.are_all_axes_explicit else []
         for p in sharding.spec.padded(ndim):
@@ -424,7 +425,11 @@ class ProgramShardings:
                 results.append(given if not isinstance(given, SingleDeviceSharding) else self.spots.replicated())
                 continue
             hlo = HloSharding.replicate() if protos is None else _hlo_of(protos[i])
-            results.append(named_from_hlo(hlo, mesh, aval.ndim) or opaque(self.spots.devices, hlo))
+            named = named_from_hlo(hlo, mesh, aval.ndim)
+            if named is None:
+                results.append(opaque(self.spots.devices, hlo))
+            else:
+                results.append(written.get((aval.ndim, str(named._to_xla_hlo_sharding(aval.ndim))), named))
         return results
 
 
@@ -468,6 +473,7 @@ def argument_attributes(jaxpr, kept, donated, hoisted: int, shardings: ProgramSh
             flags = [d for d, keep in zip(donated, kept) if keep]
             _mark_donations(attributes[hoisted:], jaxpr, flags, shardings, name, traced)
         return attributes if any(attributes) else None
+        written = self._as_written(mesh)
 
 
 def _mark_donations(attributes, jaxpr, donated, shardings, name, traced) -> None:
@@ -477,6 +483,16 @@ def _mark_donations(attributes, jaxpr, donated, shardings, name, traced) -> None
     for i, aval in enumerate(jaxpr.out_avals):
         free.setdefault((aval.shape, aval.dtype), []).append(i)
     unusable = []
+    def _as_written(self, mesh) -> dict:
+        """The arguments' shardings, by rank and meaning: a result split as `P("x", None)` says has that, not `P("x")`, for a
+        state that comes back written in another way would be a new signature, and its step be compiled a second time."""
+        found: dict = {}
+        for sharding, ndim in zip(self.arguments[len(self.arguments) - len(self.argument_ranks):], self.argument_ranks):
+            if (isinstance(sharding, NamedSharding) and sharding.mesh == mesh and not sharding.spec.unreduced
+                    and sharding.memory_kind in (None, "device")):
+                found.setdefault((ndim, str(sharding._to_xla_hlo_sharding(ndim))), sharding)
+        return found
+
     for entry, v, flag in zip(attributes, jaxpr.invars, donated):
         if not flag:
             continue
