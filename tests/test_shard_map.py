@@ -138,6 +138,13 @@ def test_arguments_that_nothing_reads_before_those_that_are_split(mesh):
             np.testing.assert_array_equal(f(np.float32(1), x), 2 * x)
 
 
+def test_constants_of_several_ranks(mesh):
+    """Small ones are written in the module, large ones are arguments of it."""
+    small, large = elements(4), elements(4, 4, 4, seed=1)
+    found = xf.jit(lambda x: on_parts(mesh, lambda x: x * 2)(x) * small + large.sum() + xnp.sin(large).sum(0))(elements(4, 4))
+    np.testing.assert_allclose(found, 2 * elements(4, 4) * small + large.sum() + np.sin(large).sum(0), rtol=1e-4)
+
+
 def test_mesh_in_force_decorator_and_smap(mesh):
     x = elements(8)
     with xf.set_mesh(mesh):

@@ -360,7 +360,7 @@ class LoweredProgram:
         self.const_args = [self._place_constant(c) for c in hoisted]
         self.shardings = placement.ProgramShardings(spots, out_shardings, self.kept, len(hoisted), jaxpr)
         arg_attributes = placement.argument_attributes(
-            kept_jaxpr, self.kept, donated, len(hoisted), self.shardings, name, traced)
+            kept_jaxpr, self.kept, donated, [tracing.aval_of(c) for c in hoisted], self.shardings, name, traced)
         self.layouts = layouts
         if layouts is not None:
             asked = [None] * len(hoisted) + [layout for layout, keep in zip(layouts[0], self.kept) if keep]

@@ -457,21 +457,23 @@ def _memory_kind(sharding, aval) -> str | None:
     return None if kind == "device" else kind
 
 
-def argument_attributes(jaxpr, kept, donated, hoisted: int, shardings: ProgramShardings, name, traced):
-    """What the module says of each argument: its sharding, and which result may take its memory."""
+def argument_attributes(jaxpr, kept, donated, hoisted: Sequence[Any], shardings: ProgramShardings, name, traced):
+    """What the module says of each argument: its sharding, and which result may take its memory.
+
+    `hoisted` are the types of constants that come first.
+    """
     mlir = lowering.mlir
     with mlir.context:
-        attributes: list[dict] = [{} for _ in range(hoisted + len(jaxpr.invars))]
+        attributes: list[dict] = [{} for _ in range(len(hoisted) + len(jaxpr.invars))]
         if shardings.partitioned:
-            all_avals = [v.aval for v in jaxpr.constvars][:hoisted] + jaxpr.in_avals
-            for entry, sharding, aval in zip(attributes, shardings.arguments, all_avals):
+            for entry, sharding, aval in zip(attributes, shardings.arguments, [*hoisted, *jaxpr.in_avals]):
                 entry["sdy.sharding"] = shardings.attribute(sharding, keys.physical(aval).ndim)
         for entry, sharding in zip(attributes, shardings.arguments):
             if sharding.memory_kind not in (None, "device"):
                 entry["mhlo.memory_kind"] = mlir.string(sharding.memory_kind)
         if any(donated):
             flags = [d for d, keep in zip(donated, kept) if keep]
-            _mark_donations(attributes[hoisted:], jaxpr, flags, shardings, name, traced)
+            _mark_donations(attributes[len(hoisted):], jaxpr, flags, shardings, name, traced)
         return attributes if any(attributes) else None
         written = self._as_written(mesh)
 
