@@ -319,6 +319,10 @@ def test_arrays_over_processes(group):
          local=describe(xf.make_array_from_process_local_data(rows, table[4 * me:][:4])),
          sized=describe(xf.make_array_from_process_local_data(rows, table[4 * me:][:4], (8, 2))),
          full=describe(xf.make_array_from_process_local_data(rows, table, (8, 2))))
+    batch = xf.make_array_from_process_local_data({"a": rows, "b": [whole]}, {"a": [table[4 * me:][:4]] * 2, "b": [np.ones(3)]},
+                                                  {"a": (8, None), "b": None})
+    keys = xf.make_array_from_process_local_data(rows, xf.random.split(xf.random.key(me), 2))
+    tell(batch=[describe(x) for x in batch["a"]], shape=list(batch["b"][0].shape), keys=[list(keys.shape), str(keys.dtype)])
     columns = xf.make_array_from_process_local_data(NamedSharding(mesh, P(None, "x")), table[:4, :2] + 10 * me)
     tell(columns=[list(columns.shape), [s.data.tolist() for s in columns.addressable_shards]])
     tell(text=[repr(put), str(put), f"{put}"], everywhere=repr(xf.device_put(np.float32(2), whole)),
@@ -334,6 +338,7 @@ def test_arrays_over_processes(group):
         lambda: xf.device_put(table + me, rows),
         lambda: xf.make_array_from_process_local_data(rows, table[:3]),
         lambda: xf.make_array_from_process_local_data(rows, table[:3], (16, 2)),
+        lambda: xf.make_array_from_process_local_data({"a": rows}, {"b": table}),
         lambda: xf.make_array_from_single_device_arrays((8, 2), rows, parts[:1]),
         lambda: distributed.initialize("127.0.0.1:1", 2, me))])
     """
@@ -345,6 +350,7 @@ def test_arrays_over_processes(group):
         for name in ("put", "callback", "parts", "local", "sized", "full"):
             places = [[4 * me, 4 * me + 2], [4 * me + 2, 4 * me + 4]]
             assert facts[name] == [[8, 2], False, False, mine, places, 4, 2], name
+        assert facts["batch"] == [facts["put"]] * 2 and facts["shape"] == [3] and facts["keys"] == [[4], "key<fry>"]
         assert facts["columns"] == [[4, 4], [(table[:4, i:i + 1] + 10 * me).tolist() for i in range(2)]]
         assert all("shape=(8, 2)" in text and "'x'" in text for text in facts["text"])
         assert facts["everywhere"] == "Array(2., dtype=float32)" and "shape=()" in facts["other"] or me == 0
@@ -355,9 +361,60 @@ def test_arrays_over_processes(group):
                 *(("RuntimeError", ("(8, 2)", "process_allgather", "addressable_shards")),) * 3,
                 ("ValueError", ("(8, 2)", "spans processes", "process_allgather")),
                 ("AssertionError", ("process 0:", "process 1:", "make_array_from_process_local_data")),
-                ("IndivisibleError", ("divisible",)), ("ValueError", ("of 16 along dimension 0",)),
+                ("IndivisibleError", ("divisible",)), ("ValueError", ("(3, 2)", "(16, 2)", "dimension 0", "8 of 16", "'x'")),
+                ("ValueError", ("make_array_from_process_local_data: sharding",)),
                 ("ValueError", ("2 devices of the sharding in this process",)), ("RuntimeError", ("second time", "shutdown")))):
             assert text.startswith(kind) and all(word in text for word in words), text
+
+
+SAVING = MODEL + """
+start()
+mesh = xf.make_mesh((4,), ("data",), (xf.sharding.AxisType.Auto,))
+placed = {"w": NamedSharding(mesh, P(None, "data")), "b": NamedSharding(mesh, P()), "v": NamedSharding(mesh, P("data"))}
+rows, folder = NamedSharding(mesh, P("data")), os.environ["FOLDER"]
+begin, end = json.loads(os.environ["STEPS"])
+if begin:
+    def load(name, index):
+        whole = np.full(params[name].shape, np.nan, np.float32)
+        for file in os.listdir(folder):
+            if file.startswith(name):
+                place, part = np.load(os.path.join(folder, file), allow_pickle=True)
+                whole[place] = part
+        return whole[index]
+    params = {name: xf.make_array_from_callback(x.shape, placed[name], lambda index, name=name: load(name, index))
+              for name, x in params.items()}
+params = xf.device_put(params, placed)
+train = xf.jit(step, out_shardings=(placed, NamedSharding(mesh, P())), donate_argnums=0)
+losses = []
+for x, y in batches[begin:end]:
+    here = len(x) // count
+    params, value = train(params, *[xf.make_array_from_process_local_data(rows, a[here * me:][:here]) for a in (x, y)])
+    losses.append(float(value))
+written = 0
+for name, x in params.items():
+    for i, shard in enumerate(x.addressable_shards):
+        if shard.replica_id == 0:
+            saved = np.empty(2, object)
+            saved[:] = shard.index, np.asarray(shard.data)
+            np.save(os.path.join(folder, f"{name}-{me}-{i}.npy"), saved, allow_pickle=True)
+            written += 1
+multihost_utils.sync_global_devices("saved")
+tell(losses=losses, written=written, **multihost_utils.process_allgather(params, tiled=True))
+"""
+
+
+def test_what_two_processes_save_four_can_load(group, tmp_path):
+    """Each writes the parts that it holds, once; training goes on with other processes as it would have without."""
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    first = succeeded(group(SAVING, 2, devices=2, STEPS="[0, 2]", FOLDER=str(folder)))
+    assert sum(d.facts["written"] for d in first) == len(list(folder.iterdir())) == 4 + 1 + 4
+    second = succeeded(group(SAVING, 4, devices=1, STEPS="[2, 5]", FOLDER=str(folder)))
+    params, losses = trained_alone()
+    np.testing.assert_allclose(first[0].facts["losses"] + second[0].facts["losses"], losses, rtol=2e-6)
+    for done in second:
+        for name in params:
+            np.testing.assert_allclose(done.facts[name], params[name], rtol=1e-5, atol=1e-6)
 
 
 # Programs whose sharded operands or results need communication: what runs in the group, and the same with NumPy.
@@ -444,7 +501,7 @@ def test_multihost_utils(group):
          own=m.process_allgather(xnp.full((2, 1), me)))
     odd = np.array([np.nan, -0.0, np.inf, 1e-45], np.float32)
     shared = m.broadcast_one_to_all({"n": np.int32(me - 5), "odd": odd + me, "b": np.array([me == 0])})
-    tell(shared=[int(shared["n"]), shared["odd"].view(np.uint32).tolist(), shared["b"].tolist()],
+    tell(kinds=[type(v).__name__ for v in shared.values()], shared=[int(shared["n"]), shared["odd"].view(np.uint32).tolist(), shared["b"].tolist()],
          from_last=m.broadcast_one_to_all(local, is_source=me == count - 1))
     m.sync_global_devices("here")
     m.assert_equal({"step": 3, "rate": np.float32(0.1), "nan": np.nan})
@@ -482,6 +539,7 @@ def test_multihost_utils(group):
         assert facts["dtypes"] == ["int32", "bool", "bfloat16", "float32"] and facts["scalars"] == [0, 1, 2, 3]
         assert facts["tiled_scalar"] == [0, 1, 2, 3] and np.shape(facts["own"]) == (count, 2, 1)
         assert facts["shared"] == [-5, (odd + 0).view(np.uint32).tolist(), [True]]
+        assert facts["kinds"] == ["ndarray"] * 3
         assert facts["from_last"] == local[-1].tolist()
         assert facts["shapes"] == [[3 * count, 1], [2], [3, 1]] and np.ravel(facts["rows"]).tolist() == facts["tiled"]
         assert facts["back"] == [local[me][:, None].tolist(), [1, 1]] and facts["kept"] and facts["addressable"]
@@ -616,6 +674,25 @@ def test_processes_that_do_not_fit_together(group):
             assert all(word in text for word in words), (name, text)
 
 
+def test_leaving_and_joining_again(group):
+    script = """
+    tell(before=[distributed.is_initialized(), distributed.shutdown()])
+    start()
+    tell(twice=error(start), inside=distributed.is_initialized())
+    distributed.shutdown()
+    tell(between=distributed.is_initialized())
+    start()
+    tell(all=multihost_utils.process_allgather(np.int32(me)), devices=xf.device_count())
+    distributed.shutdown()
+    tell(alone=float(xnp.arange(4.0).sum()), late=error(start))
+    """
+    for done in succeeded(group(script, 2)):
+        facts = done.facts
+        assert facts["before"] == [False, None] and facts["inside"] and not facts["between"] and facts["all"] == [0, 1]
+        assert "second time" in facts["twice"] and facts["devices"] == 2 and facts["alone"] == 6
+        assert "RuntimeError" in facts["late"] and "after the platform cpu had started" in facts["late"]
+
+
 def test_what_differs_is_told_to_all(group):
     """A program stops with the same error in all processes, and they all end by themselves."""
     script = "start()\nmultihost_utils.assert_equal(me, 'seeds')"
@@ -711,6 +788,8 @@ def test_open_mpi():
     assert four.coordinator_address.startswith("10.96.0.1:") and four[1:] == (8, 5, 1)
     six = clusters.open_mpi(job | {"OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp6://[fd00::7]:34911"})
     assert six.coordinator_address.startswith("[fd00::7]:")
+    five = clusters.open_mpi(job | {"PMIX_NAMESPACE": "prterun-gpu-node-17-4711@1"})
+    assert five.coordinator_address.startswith("gpu-node-17:") and five[1:] == (8, 5, 1)
     assert clusters.open_mpi(job | {"PMIX_NAMESPACE": "prterun-1"}).coordinator_address is None
     assert clusters.open_mpi(job | {"OMPI_COMM_WORLD_LOCAL_SIZE": "8"}).coordinator_address.startswith("127.0.0.1:")
     assert clusters.open_mpi({}) is None
@@ -756,6 +835,9 @@ def test_cloud_tpu(answers, monkeypatch):
     monkeypatch.setattr(clients, "_has_tpu_device", lambda: True)
     assert clusters.cloud_tpu({})[:3] == ("10.0.0.5:8476", 2, 1)
     assert answers["asked"][0][1]["Metadata-Flavor"] == "Google"
+    answers[attributes + "tpu-env"] = ("ACCELERATOR_TYPE: 'v4-16'\nMEGASCALE_NUM_SLICES: '2'\nMEGASCALE_SLICE_ID: '1'\n"
+                                       "MEGASCALE_COORDINATOR_ADDRESS: '10.0.0.1:8080'\n")
+    assert clusters.cloud_tpu({})[:3] == ("10.0.0.1:8476", 4, 3)
     del answers[attributes + "worker-network-endpoints"]
     assert clusters.cloud_tpu({}) is None and clusters.cloud_tpu({"TPU_SKIP_MDS_QUERY": "1"}) is None
 

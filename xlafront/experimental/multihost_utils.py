@@ -19,7 +19,7 @@ from xlafront.runtime import distributed as _runtime
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import Device, NamedSharding
 from xlafront.runtime.sharding import Mesh, PartitionSpec
-from xlafront.runtime.shards import make_array_from_process_local_data
+from xlafront.runtime.shards import from_local_data
 from xlafront.transforms import host_local
 
 
@@ -67,7 +67,7 @@ def _stack(values: Sequence[np.ndarray]) -> list[np.ndarray]:
     mesh = _one_device_each()
     rows = NamedSharding(mesh, PartitionSpec("processes"))
     bits = [_as_bits(value) for value in values]
-    arrays = [make_array_from_process_local_data(rows, b[None], (mesh.size, *b.shape)) for b in bits]
+    arrays = [from_local_data(rows, b[None], (mesh.size, *b.shape)) for b in bits]
     return [_from_bits(stacked, value) for stacked, value in zip(_replicate(arrays, mesh), values)]
 
 
@@ -157,12 +157,12 @@ def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
     rows = NamedSharding(mesh, PartitionSpec("processes"))
     # One process contributes the bits, the others zeros: their sum is the value, whatever its dtype.
     bits = [_as_bits(v) for v in values]
-    arrays = [make_array_from_process_local_data(rows, (b if source else np.zeros_like(b))[None], (mesh.size, *b.shape))
+    arrays = [from_local_data(rows, (b if source else np.zeros_like(b))[None], (mesh.size, *b.shape))
               for b in [np.array([source], np.uint32), *bits]]
     sources, *sums = _replicate(arrays, mesh, _sums)
     if sources[0] != 1:
         raise ValueError(f"broadcast_one_to_all has {sources[0]} sources; is_source must be true in one process.")
-    return treedef.unflatten([_from_bits(s[None], v)[0] for s, v in zip(sums, values)])
+    return treedef.unflatten([_from_bits(s[None], v).reshape(v.shape) for s, v in zip(sums, values)])
 
 
 def sync_global_devices(name: str) -> None:
@@ -176,7 +176,7 @@ def sync_global_devices(name: str) -> None:
     if differing:
         raise AssertionError(f"the processes wait at different places: {_told(differing)}.")
     mesh = Mesh(np.array(backends.devices(), dtype=object), ("devices",))
-    ones = make_array_from_process_local_data(NamedSharding(mesh, PartitionSpec("devices")),
+    ones = from_local_data(NamedSharding(mesh, PartitionSpec("devices")),
                                               np.ones(len(mesh.local_devices), np.float32), (mesh.size,))
     _replicate([ones], mesh, _sums)
 

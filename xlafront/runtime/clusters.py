@@ -71,6 +71,8 @@ def open_mpi(environ: Mapping[str, str]) -> Cluster | None:
     job = environ.get("OMPI_MCA_orte_hnp_uri") or environ.get("PMIX_NAMESPACE", "")
     # Up to version 4 the launcher's address is in the environment: 1234.0;tcp://10.0.0.1,192.168.0.1:34911
     launcher = re.search(r"tcp6?://(?:\[([^\]]+)\]|([^,:]+))", environ.get("OMPI_MCA_orte_hnp_uri", ""))
+    # From version 5 on its host is part of the job's name: prterun-node17-4711@1
+    launcher = launcher or re.fullmatch(r"prte(?:run)?-()(.+)-\d+@\d+", environ.get("PMIX_NAMESPACE", ""))
     host: str | None = (launcher[1] or launcher[2]) if launcher else None
     if environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") == str(size):
         host = "127.0.0.1"
@@ -119,6 +121,7 @@ def google_metadata(name: str) -> str | None:
 def cloud_tpu(environ: Mapping[str, str]) -> Cluster | None:
     from xlafront.runtime import clients
 
+    settings: Mapping[str, str] = environ
     if environ.get("TPU_WORKER_HOSTNAMES"):  # GKE
         hosts = [host.strip() for host in environ["TPU_WORKER_HOSTNAMES"].split(",")]
         worker = _number(environ, "TPU_WORKER_ID", "Cloud TPU") if len(hosts) > 1 else 0
@@ -130,11 +133,13 @@ def cloud_tpu(environ: Mapping[str, str]) -> Cluster | None:
             return None
         hosts = [endpoint.split(":")[2] for endpoint in endpoints.split(",")]
         worker = int(number)
-    slices = int(environ.get("MEGASCALE_NUM_SLICES") or 1)
+        # Here the machine's metadata may say what elsewhere the environment does, as lines of NAME: 'value'.
+        settings = dict(re.findall(r"^(\w+): '?([^'\n]*)'?$", google_metadata("tpu-env") or "", re.MULTILINE)) | dict(environ)
+    slices = int(settings.get("MEGASCALE_NUM_SLICES") or 1)
     if slices == 1:
         return Cluster(f"{hosts[0]}:{_TPU_PORT}", len(hosts), worker)
-    slice_number = _number(environ, "MEGASCALE_SLICE_ID", "Cloud TPU")
-    first = environ.get("MEGASCALE_COORDINATOR_ADDRESS", "").rsplit(":", 1)[0]
+    slice_number = _number(settings, "MEGASCALE_SLICE_ID", "Cloud TPU")
+    first = settings.get("MEGASCALE_COORDINATOR_ADDRESS", "").rsplit(":", 1)[0]
     if not first:
         raise RuntimeError(f"this process belongs to slice {slice_number} of {slices}, but MEGASCALE_COORDINATOR_ADDRESS is "
                            f"not set. Set it, or give distributed.initialize a coordinator_address.")

@@ -158,12 +158,8 @@ def make_array_from_callback(shape, sharding, data_callback: Callable[[tuple], A
     return batched_device_put(aval, sharding, values, list(places), True)
 
 
-def make_array_from_process_local_data(sharding, local_data, global_shape=None) -> ArrayImpl:
-    """A global array from the part that this process holds.
-
-    `global_shape` may leave dimensions out (None): those equal the local ones, or grow with the number of processes
-    that share them.
-    """
+def from_local_data(sharding, local_data, global_shape=None) -> ArrayImpl:
+    """One array of `make_array_from_process_local_data`."""
     local = np.asarray(local_data)
     devices = list(sharding._device_assignment)
     addressable = set(sharding.addressable_devices)
@@ -203,8 +199,10 @@ def _from_local_part(sharding, local, global_shape):
             table[a] = at
             at += b - a
         if at != local.shape[d]:
-            raise ValueError(f"the devices of this process hold {at} of {shape[d]} along dimension {d}; local_data has "
-                             f"{local.shape[d]}.")
+            raise ValueError(
+                f"local_data of shape {local.shape} is no part of an array of shape {tuple(shape)} over {sharding}: along "
+                f"dimension {d} the devices of this process hold {at} of {shape[d]}, and local_data has {local.shape[d]}. Give "
+                f"the part that this process holds, or the whole, or leave out global_shape.")
         offsets.append(table)
     for index in places.values():
         cut = []

@@ -104,11 +104,11 @@ class Watch:
                 self.silent.discard(number)
             elif number not in self.silent:
                 self.silent.add(number)
-                self._tell(number, f"{self.who[number]} of {self.num_processes} has not been heard of for {since:.1f} s: it is "
-                                   f"stopped, or its machine is overloaded or cannot be reached. Unless it comes back, all "
-                                   f"processes end once heartbeat_timeout_seconds={self.heartbeat_timeout:g} have passed. Look "
-                                   f"at that process and its machine; where such pauses are normal, pass distributed.initialize "
-                                   f"a larger heartbeat_timeout_seconds.")
+                self._tell(number, (
+                    f"{self.who[number]} of {self.num_processes} has not been heard of for {since:.1f} s: it is stopped, or "
+                    f"its machine is overloaded or cannot be reached. Unless it comes back, all processes end once "
+                    f"heartbeat_timeout_seconds={self.heartbeat_timeout:g} have passed. Look at that process and its machine; "
+                    f"where such pauses are normal, give distributed.initialize a larger heartbeat_timeout_seconds."))
 
     def _tell(self, number: int, text: str) -> None:
         self._say(text)

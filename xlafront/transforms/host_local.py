@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from xlafront.core import keys, tracing
+from xlafront.core import keys, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.ir import Jaxpr
 from xlafront.core.primitive import Primitive
@@ -21,6 +21,7 @@ from xlafront.core.zeros import Zero
 from xlafront.runtime.arrays import ArrayImpl, put, skip_checks
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import Mesh, PartitionSpec, axes_of, check_spec
+from xlafront.runtime.shards import from_local_data
 from xlafront.transforms import placement
 from xlafront.transforms.custom_calls import CustomCall
 from xlafront.transforms.jit import jit_p
@@ -125,6 +126,39 @@ def _transposed(back: Primitive) -> Callable:
 to_global_p = _conversion("host_local_array_to_global_array", global_type, to_global)
 to_local_p = _conversion("global_array_to_host_local_array", local_type, to_local)
 to_global_p.transpose, to_local_p.transpose = _transposed(to_local_p), _transposed(to_global_p)
+
+
+# Data of each process
+
+
+def make_array_from_process_local_data(sharding: Any, local_data: Any, global_shape: Any = None) -> Any:
+    """Global arrays from the parts that this process holds, one for each leaf of `local_data`.
+
+    Along dimensions that are split over processes a part may also be the whole, where `global_shape` says so. Shapes may
+    leave dimensions out (None): those equal the local ones, or grow with the number of processes that share them.
+
+    >>> rows = NamedSharding(make_mesh((1,), ("data",)), P("data"))
+    >>> make_array_from_process_local_data(rows, {"images": np.zeros((4, 8)), "labels": np.zeros(4)})["labels"].shape
+    (4,)
+    """
+    leaves, treedef = tree.flatten(local_data)
+    for name, prefix in (("sharding", sharding), ("global_shape", global_shape)):
+        for error in tree.prefix_errors(prefix, local_data, _is_shape):
+            raise error(f"make_array_from_process_local_data: {name}")
+    shardings, shapes = (tree.broadcast_prefix(prefix, local_data, _is_shape) for prefix in (sharding, global_shape))
+    return treedef.unflatten([_from_leaf(*each) for each in zip(shardings, leaves, shapes)])
+
+
+def _is_shape(x: Any) -> bool:
+    return x is None or isinstance(x, (tuple, list)) and all([n is None or isinstance(n, (int, np.integer)) for n in x])
+
+
+def _from_leaf(sharding: Any, x: Any, shape: Sequence[int | None] | None) -> Any:
+    if type(x) is not keys.KeyArray:
+        return from_local_data(sharding, x, shape)
+    words = x._base_array
+    whole = from_local_data(sharding, words, None if shape is None else (*shape, *words.shape[x.ndim:]))
+    return keys.wrap(whole, ShapedArray(whole.shape[:x.ndim], x.dtype))
 
 
 # Programs with such operations
