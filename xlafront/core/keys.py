@@ -11,6 +11,7 @@ import numpy as np
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.jaxlib_compat import NamedSharding
 
 
 def physical(aval):
@@ -18,7 +19,10 @@ def physical(aval):
     d = aval.dtype
     if isinstance(d, np.dtype):
         return aval
-    return ShapedArray((*aval.shape, *d.physical_element_shape), d.physical_dtype)
+    spread = aval.spread
+    if spread is not None:
+        spread = spread.update(spec=spread.spec.update(partitions=(*spread.spec, *[None] * len(d.physical_element_shape))))
+    return ShapedArray((*aval.shape, *d.physical_element_shape), d.physical_dtype, sharding=spread)
 
 
 class KeyArray:
@@ -27,9 +31,13 @@ class KeyArray:
     __slots__ = ("_base_array", "aval", "__weakref__")
 
     def __init__(self, words, dtype: dtypes.PRNGKeyDType):
-        shape = np.shape(words)
         self._base_array = words
-        self.aval = ShapedArray(shape[:len(shape) - len(dtype.physical_element_shape)], dtype)
+        aval = tracing.aval_of(words)
+        rank = aval.ndim - len(dtype.physical_element_shape)
+        spread = aval.spread
+        if spread is not None:
+            spread = spread.update(spec=spread.spec.update(partitions=spread.spec.partitions[:rank]))
+        self.aval = ShapedArray(aval.shape[:rank], dtype, sharding=spread)
 
     shape = property(lambda self: self.aval.shape)
     dtype = property(lambda self: self.aval.dtype)
@@ -37,12 +45,19 @@ class KeyArray:
     size = property(lambda self: self.aval.size)
     weak_type = False
     _impl = property(lambda self: self.aval.dtype.impl)
-    sharding = property(lambda self: self._base_array.sharding)
     committed = property(lambda self: self._base_array.committed)
     is_fully_addressable = property(lambda self: self._base_array.is_fully_addressable)
     is_fully_replicated = property(lambda self: self._base_array.is_fully_replicated)
     addressable_shards = property(lambda self: self._base_array.addressable_shards)
     device = property(lambda self: self._base_array.device)
+
+    @property
+    def sharding(self):
+        """How the keys are split; their words are so too, and whole."""
+        found = self._base_array.sharding
+        if type(found) is NamedSharding and len(found.spec) > self.aval.ndim:
+            return found.update(spec=found.spec.update(partitions=found.spec.partitions[:self.aval.ndim]))
+        return found
 
     def devices(self):
         return self._base_array.devices()

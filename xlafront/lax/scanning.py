@@ -9,7 +9,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import tracing, tree
-from xlafront.core.avals import with_dimension, without_dimension
+from xlafront.core.avals import entry_of, with_dimension, without_dimension
 from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, dependent_results, keeps_alive
 from xlafront.core.keys import physical
 from xlafront.core.primitive import Primitive
@@ -449,6 +449,12 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
     leaves, init_tree = tree.flatten(init)
     carry = operands_of(leaves, f"scan of {name}", init)
     rows = [tracing.aval_of(x) for x in x_leaves]
+    for i, aval in enumerate(rows):
+        if entry_of(aval, 0) is not None:
+            raise ValueError(
+                f"scan of {name} goes over the first dimension of xs, but of xs{tree.path_of(xs, i)} of type {aval} that dimension "
+                f"is split over {entry_of(aval, 0)!r}: no device has all rows. Bring it to a sharding that leaves the first "
+                f"dimension whole, with reshard, or use vmap.")
     rows = [without_dimension(a, 0) for a in rows]
     in_tree = tree.structure((init, xs))
     program, consts, out_tree, carry = trace_carry(
@@ -533,6 +539,10 @@ def _promoted(x, given, found):
         from xlafront.transforms.programs import vary
 
         return vary(x, found.vma)
+    if given.spread is None and found.spread is not None and given.shape == found.shape:
+        from xlafront.transforms.resharding import reshard_p
+
+        return reshard_p.bind(x, target=found.spread)
     if not given.weak_type or given.shape != found.shape or given.dtype == found.dtype:
         return x
     if promote_pair(given.dtype, True, found.dtype, found.weak_type)[0] == found.dtype:

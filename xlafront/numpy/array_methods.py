@@ -10,10 +10,12 @@ import builtins
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.avals import entry_of, with_entry, without_dimension
 from xlafront.core.keys import KeyArray
 from xlafront.core.tracing import Tracer, abstractors
 from xlafront.numpy import creation, indexing, linear, manipulation, reductions, sorting, ufuncs, updates
 from xlafront.runtime.arrays import ArrayImpl
+from xlafront.transforms.resharding import reshard_p
 
 
 class _ArrayMeta(type):
@@ -154,6 +156,8 @@ def _rows(self):
     """The rows one by one; of a concrete array they are cut on the device a chunk at a time."""
     n = self.shape[0]
     chunk = 128
+    if entry_of(tracing.aval_of(self), 0) is not None:  # no device has all rows
+        self = reshard_p.bind(self, target=with_entry(without_dimension(tracing.aval_of(self), 0).sharding, 0))
     for start in range(0, n, chunk):
         part = indexing.getitem(self, slice(start, builtins.min(start + chunk, n)))
         yield from manipulation.unstack(part)

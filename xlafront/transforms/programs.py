@@ -86,8 +86,8 @@ def in_three(items: Sequence[Any], first: int, second: int) -> tuple[list, list,
 
 
 def same_type(x: AbstractValue, y: AbstractValue) -> bool:
-    """Equal but for weak types."""
-    return x is y or x.shape == y.shape and x.dtype == y.dtype
+    """Equal but for weak types, and along which axes of a `shard_map` values vary."""
+    return x is y or x.shape == y.shape and x.dtype == y.dtype and _split_alike(x, y)
 
 
 def with_weak_types(closed: ClosedJaxpr, wanted: Sequence[AbstractValue | None]) -> ClosedJaxpr:
@@ -141,9 +141,16 @@ def type_mismatches(what: str, given: Sequence[AbstractValue], found: Sequence[A
     lines = []
     for i, (x, y) in enumerate(zip(given, found)):
         if not same_type(x, y):
-            how = "dtypes" if x.shape == y.shape else "shapes" if x.dtype == y.dtype else "shapes and dtypes"
-            lines.append(f"{what}{path(i)} is {_shown(x)} {first} but {_shown(y)} {second} ({how} differ)")
+            how = " and ".join([word for word, differ in (("shapes", x.shape != y.shape), ("dtypes", x.dtype != y.dtype)) if differ])
+            how = f"{how} differ" if how else "they are split differently: bring one to the sharding of the other with reshard"
+            lines.append(f"{what}{path(i)} is {_shown(x)} {first} but {_shown(y)} {second} ({how})")
     return lines
+
+
+def _split_alike(x: AbstractValue, y: AbstractValue) -> bool:
+    if x.spread is None or y.spread is None:
+        return x.spread is y.spread
+    return x.spread.spec == y.spread.spec
 
 
 def _shown(aval) -> str:

@@ -255,7 +255,10 @@ def explicit_axes(f: Callable | None = None, *, axes: Any = None, in_sharding: A
             args = reshard(args, given if isinstance(given, (tuple, PartitionSpec, NamedSharding)) else (given,))
             results = f(*args, **kwargs)
         leaves, treedef = tree.flatten(results)
-        return treedef.unflatten([reshard_p.bind(x, target=NamedSharding(mesh, PartitionSpec())) for x in leaves])
+        other = [a for a in mesh.axis_names if a not in mesh.explicit]
+        spreads = [tracing.aval_of(x).spread for x in leaves]
+        return treedef.unflatten([reshard_p.bind(x, target=NamedSharding(
+            mesh, PartitionSpec() if s is None else _without(s.spec, other))) for x, s in zip(leaves, spreads)])
 
     return _whole_call(f, function, "explicit_axes", "in_sharding", in_sharding)
 
