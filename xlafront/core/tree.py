@@ -234,8 +234,8 @@ def prefix_errors(prefix, full, is_leaf=None) -> list[Callable[[str], ValueError
     """Where and how `prefix` fails to be a prefix of `full`: functions from its name to an error."""
     def error(path, what):
         return lambda name: ValueError(
-            f"the pytree {name}{keystr(path)} does not match the other one there: {what}. Give {name} the structure of "
-            f"that tree, or of a part of it counted from its root.")
+            f"{name}{keystr(path)} does not match the pytree that it is given for: {what}. Give {name} the structure of that "
+            f"pytree, or of a part of it counted from its root.")
 
     return [error(path, what) for path, what in _mismatches((), prefix, full, is_leaf)]
 

@@ -117,17 +117,22 @@ def make_array_from_single_device_arrays(shape, sharding, arrays: Sequence[Any],
         raise ValueError("make_array_from_single_device_arrays needs `dtype` when this process has no parts.")
     for i, part in enumerate(arrays):
         if not isinstance(part, ArrayImpl):
-            raise TypeError(f"part {i} must be an array on one device, got {type(part).__name__}.")
+            raise TypeError(f"make_array_from_single_device_arrays: arrays[{i}] must be an array on one device, got "
+                            f"{type(part).__name__}. Make one with device_put(part, device).")
         if len(part._arrays) != 1:
-            raise ValueError(f"part {i} lies on {len(part._arrays)} devices; each part must lie on one.")
+            raise ValueError(f"make_array_from_single_device_arrays: arrays[{i}] is on {len(part._arrays)} devices; each must "
+                             f"be on one. The parts of an array are in its addressable_shards.")
         if tuple(part.shape) != tuple(expected):
-            raise ValueError(f"part {i} has shape {part.shape}; with this sharding each part of an array of shape {shape} "
-                             f"has shape {expected}.")
+            raise ValueError(f"make_array_from_single_device_arrays: arrays[{i}] has shape {part.shape}; each part of an array "
+                             f"of shape {shape} has shape {expected} when it is split by {sharding}.")
     here = {d for d in sharding.addressable_devices}
     given = [next(iter(part.devices())) for part in arrays]
     if set(given) != here or len(given) != len(here):
-        raise ValueError(f"the parts must lie on the {len(here)} devices of the sharding in this process, one each; they "
-                         f"lie on {given}.")
+        missing, extra = sorted(d.id for d in here - set(given)), sorted(d.id for d in set(given) - here)
+        what = [f"none lies on the device(s) {missing}"] if missing else []
+        what += [f"the device(s) {extra} are not among them"] if extra else []
+        raise ValueError(f"make_array_from_single_device_arrays takes one array for each of the {len(here)} devices of the "
+                         f"sharding in this process, got {len(given)}: {' and '.join(what) or 'some are on the same device'}.")
     order = {d: i for i, d in enumerate(sharding._device_assignment)}
     ordered = [part for _, part in sorted(zip(given, arrays), key=lambda pair: order[pair[0]])]
     base = arrays[0].aval if arrays else None
@@ -147,15 +152,27 @@ def make_array_from_callback(shape, sharding, data_callback: Callable[[tuple], A
     for index in places.values():
         key = _hashable(index)
         if key not in found:
-            found[key] = np.asarray(data_callback(index), dtype=dtype)
+            found[key] = value = np.asarray(data_callback(index), dtype=dtype)
+            if value.dtype.kind in "OUSMm":
+                raise TypeError(f"the callback of make_array_from_callback returned dtype {value.dtype} for the part "
+                                f"{_brief(index)}; arrays have elements that are numbers.")
         values.append(found[key])
     expected = tuple(sharding.shard_shape(shape))
     for index, value in zip(places.values(), values):
         if value.shape != expected:
-            raise ValueError(f"the callback returned shape {value.shape} for the part {index}, whose shape is {expected}.")
-    aval = _make_aval(shape, values[0].dtype)
+            raise ValueError(f"the callback of make_array_from_callback returned shape {value.shape} for the part "
+                             f"{_brief(index)} of an array of shape {shape}, whose shape is {expected}: it gets the index of a "
+                             f"part and returns that part alone, as in `lambda index: data[index]`.")
+    if not values and dtype is None:
+        raise ValueError("make_array_from_callback needs `dtype` when the sharding has no devices of this process.")
+    aval = _make_aval(shape, values[0].dtype if values else dtype)
     values = [v.astype(aval.dtype, copy=False) for v in values]
     return batched_device_put(aval, sharding, values, list(places), True)
+
+
+def _brief(index: tuple) -> str:
+    """An index as users write it: [0:1, :]."""
+    return f"[{', '.join(f'{s.start}:{s.stop}' if s.stop is not None else ':' for s in index)}]"
 
 
 def from_local_data(sharding, local_data, global_shape=None) -> ArrayImpl:
