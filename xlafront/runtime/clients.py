@@ -11,7 +11,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from xlafront.runtime import kernel_libraries
 from xlafront.runtime.jaxlib_compat import Client, _jax
+from xlafront.runtime.kernel_libraries import site_file
 
 
 class PlatformError(RuntimeError):
@@ -31,24 +33,12 @@ def _make_cpu(settings) -> Client:
     return _jax.get_tfrt_cpu_client(**options)
 
 
-def _site_file(*candidates: str) -> str | None:
-    """The first of these paths that exists in a directory of `sys.path`."""
-    import sys
-
-    for candidate in candidates:
-        for directory in sys.path:
-            path = os.path.join(directory, *candidate.split("/"))
-            if os.path.isfile(path):
-                return path
-    return None
-
-
 def _find_cuda() -> str | None:
-    return _site_file("jax_plugins/xla_cuda13/xla_cuda_plugin.so", "jax_plugins/xla_cuda12/xla_cuda_plugin.so")
+    return site_file("jax_plugins/xla_cuda13/xla_cuda_plugin.so", "jax_plugins/xla_cuda12/xla_cuda_plugin.so")
 
 
 def _find_tpu() -> str | None:
-    return os.environ.get("TPU_LIBRARY_PATH") or _site_file("libtpu/libtpu.so")
+    return os.environ.get("TPU_LIBRARY_PATH") or site_file("libtpu/libtpu.so")
 
 
 def _has_cuda_device() -> bool:
@@ -70,42 +60,8 @@ def _load_plugin(name: str, library: str) -> Any:
         if not _jax.pjrt_plugin_initialized(name):
             _jax.initialize_pjrt_plugin(name)
         if name == "cuda":
-            _register_cuda_kernels(_plugins[name])
+            kernel_libraries.register_cuda(_plugins[name])
     return _plugins[name]
-
-
-def cuda_module(name: str) -> Any:
-    """One of the modules that hold kernels for the CUDA plugin; None where they are not installed."""
-    import importlib.util
-    import sys
-
-    for package in ("jax_cuda13_plugin", "jax_cuda12_plugin"):
-        full_name = f"{package}.{name}"
-        if full_name in sys.modules:
-            return sys.modules[full_name]
-        path = _site_file(f"{package}/{name}.so")
-        if path is not None:
-            spec = importlib.util.spec_from_file_location(full_name, path)
-            module = sys.modules[full_name] = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
-            spec.loader.exec_module(module)  # type: ignore[union-attr]
-            return module
-    return None
-
-
-def _register_cuda_kernels(c_api) -> None:
-    """Make linear algebra, sparse products, random numbers and calls of Python known to the plugin."""
-    extension = cuda_module("cuda_plugin_extension")
-    if extension is None:
-        return
-    for name, ids in extension.ffi_types().items():
-        extension.register_custom_type(c_api, name, ids)
-    tables = [extension.ffi_handlers()]
-    tables += [module.registrations() for module in map(cuda_module, ("_solver", "_linalg", "_prng", "_sparse", "_rnn",
-                                                                      "_hybrid", "_triton")) if module is not None]
-    for table in tables:
-        for target, function in table.items():
-            extension.register_custom_call_target(c_api, target, function, "CUDA", 1)
-            _jax.register_custom_call_as_batch_partitionable(target, c_api)
 
 
 def gpu_memory_options(environ) -> dict:

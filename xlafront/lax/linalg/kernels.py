@@ -25,29 +25,9 @@ from xlafront.lax.families import check_dtype
 from xlafront.lax.products import Precision
 from xlafront.lax.shapes import broadcast_batch
 from xlafront.lax.sharding_rules import RULES
-from xlafront.runtime import clients
+from xlafront.runtime import kernel_libraries
 
 LETTERS = {np.dtype(np.float32): "s", np.dtype(np.float64): "d", np.dtype(np.complex64): "c", np.dtype(np.complex128): "z"}
-
-
-@functools.cache
-def register_cpu_kernels() -> None:
-    """Make LAPACK known to XLA, when the first program asks for it: this imports scipy.linalg."""
-    from jaxlib import _jax
-    from jaxlib.cpu import _lapack
-
-    _lapack.initialize()
-    for target, function in _lapack.registrations().items():
-        _jax.register_custom_call_target(target, function, "cpu", int(target.endswith("_ffi")))
-        _jax.register_custom_call_as_batch_partitionable(target)
-
-
-@functools.cache
-def register_hybrid_kernels() -> None:
-    """Tell the kernels that use both the CPU and CUDA where LAPACK is."""
-    hybrid = clients.cuda_module("_hybrid")
-    if hybrid is not None:
-        hybrid.initialize()
 
 
 def lapack(name: str, dtype) -> str:
@@ -91,7 +71,7 @@ def _splits(operands: Sequence[ShapedArray], results: Sequence[ShapedArray], bat
         return names[-1]
 
     shared = [new(n) for n in operands[0].shape[:batch]]
-    sides = [", ".join(f"[{', '.join(shared + [new(n) for n in a.shape[batch:]])}]" for a in side)
+    sides = [", ".join(f"[{', '.join((shared if a.ndim else []) + [new(n) for n in a.shape[batch:]])}]" for a in side)
              for side in (operands, results)]
     return (f"#sdy.op_sharding_rule<({sides[0]})->({sides[1]}) "
             f"{{{', '.join(f'{n}={s}' for n, s in zip(names, sizes))}}}, custom>")
@@ -100,9 +80,9 @@ def _splits(operands: Sequence[ShapedArray], results: Sequence[ShapedArray], bat
 def _lower(ctx, *operands, target, results, batch, aliases, attributes, by_columns):
     mlir = lowering.mlir
     if ctx.platform == "cpu":
-        register_cpu_kernels()
+        kernel_libraries.register_lapack()
     elif target.startswith("cuhybrid"):
-        register_hybrid_kernels()
+        kernel_libraries.register_hybrid()
 
     def layouts(avals):
         return mlir.array(mlir.attribute(_layout(a.ndim, batch, by_columns)) for a in avals)
