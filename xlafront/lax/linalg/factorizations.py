@@ -23,6 +23,7 @@ from xlafront.lax.linalg.kernels import (
     where_each,
     zero_tangent,
 )
+from xlafront.transforms.jit import library
 
 # Cholesky
 
@@ -58,6 +59,11 @@ def cholesky(x, *, symmetrize_input: bool = True):
     Array([[2., 0.],
            [1., 2.]], dtype=float32)
     """
+    return _cholesky(x, bool(symmetrize_input))
+
+
+@library(static="symmetrize_input")
+def _cholesky(x, symmetrize_input):
     x = floating(x)
     square("cholesky", x)
     return xnp.tril(cholesky_p.bind(symmetrized(x) if symmetrize_input else x))
@@ -349,6 +355,18 @@ def lu(x):
     Array([1, 0], dtype=int32)
     """
     return lu_p.bind(xnp.asarray(x))
+
+
+def solve_factored(factors, permutation, b, transpose: str = "N"):
+    """The solution of `A x == b`, or with the transpose (`T`) or adjoint (`C`) of `A`, from what `lu` says of `A`."""
+    if transpose == "N":
+        x = xnp.take_along_axis(b, permutation[..., :, None], -2, mode="promise_in_bounds")
+        x = triangular_solve(factors, x, left_side=True, lower=True, unit_diagonal=True)
+        return triangular_solve(factors, x, left_side=True)
+    how = {"transpose_a": True, "conjugate_a": transpose == "C", "left_side": True}
+    x = triangular_solve(factors, b, **how)
+    x = triangular_solve(factors, x, lower=True, unit_diagonal=True, **how)
+    return xnp.take_along_axis(x, xnp.argsort(permutation, axis=-1)[..., :, None], -2, mode="promise_in_bounds")
 
 
 def _pivots_shape(pivots, *, permutation_size):
