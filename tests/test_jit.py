@@ -303,6 +303,18 @@ def test_devices_of_a_function():
         assert xnp.ones(2).devices() == {device} and xf.jit(lambda: xnp.zeros(2))().devices() == {device}
 
 
+@pytest.mark.parametrize("read", ["sx", "s", "x", ""])
+def test_large_constants_beside_arguments_that_nothing_reads(read):
+    """Later calls are dispatched by C++, which counts constants among the arguments."""
+    big = np.arange(10_000, dtype=np.float32)
+    values = {"s": np.float32(2), "x": np.ones((3, 2), np.float32)}
+    for table in (big, xnp.asarray(big)):
+        f = xf.jit(lambda s, x, table=table: sum(x.sum() for name, x in [("s", s), ("x", x)] if name in read) + table)
+        for _ in range(4):
+            np.testing.assert_array_equal(f(**values), sum(values[name].sum() for name in read) + big)
+            np.testing.assert_array_equal(f(*values.values()), sum(values[name].sum() for name in read) + big)
+
+
 def test_functions_are_freed_with_their_programs():
     import gc
     import weakref

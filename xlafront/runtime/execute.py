@@ -164,10 +164,12 @@ class Program:
 
     def fast_path(self, out_tree) -> FastPath:
         count = len(self.out_avals)
-        read = [sharding for sharding, kept in zip(self.in_shardings, self.kept) if kept]  # C++ counts those alone here
-        return FastPath(self.executable, out_tree, read, list(self.out_shardings),
-                        list(self.out_avals), [self.out_committed] * count, list(self.kept),
-                        [None] * len(self.in_avals), self.const_args)
+        # C++ counts constants among the arguments, and only those that are read among the shardings.
+        in_shardings = [x._sharding for x in self.const_args]
+        in_shardings += [sharding for sharding, kept in zip(self.in_shardings, self.kept) if kept]
+        return FastPath(self.executable, out_tree, in_shardings, list(self.out_shardings),
+                        list(self.out_avals), [self.out_committed] * count, [True] * len(self.const_args) + list(self.kept),
+                        [None] * len(in_shardings), self.const_args)
 
 
 def place(x, aval, sharding):
