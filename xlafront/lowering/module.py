@@ -395,7 +395,8 @@ class RuleContext:
 
     def inline(self, closed, operands: Sequence[ir.Value]) -> list[ir.Value]:
         """Write a program's operations here."""
-        return self.body.run(closed.jaxpr, [constant(c) for c in closed.consts], operands)
+        values = [constant(c, dtype=v.aval.dtype) for v, c in zip(closed.jaxpr.constvars, closed.consts)]
+        return self.body.run(closed.jaxpr, values, operands)
 
 
 def as_type(t) -> ir.Type:

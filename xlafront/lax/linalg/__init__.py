@@ -19,3 +19,31 @@ from xlafront.lax.linalg.factorizations import (
     tridiagonal_solve as tridiagonal_solve,
     tridiagonal_solve_p as tridiagonal_solve_p,
 )
+from xlafront.lax.linalg.orthogonal import (
+    householder_product as householder_product,
+    householder_product_p as householder_product_p,
+    ormqr as ormqr,
+    ormqr_p as ormqr_p,
+    qr as qr,
+    qr_p as qr_p,
+)
+from xlafront.lax.linalg.polar import qdwh as qdwh
+from xlafront.lax.linalg.reductions import (
+    hessenberg as hessenberg,
+    hessenberg_p as hessenberg_p,
+    schur as schur,
+    schur_p as schur_p,
+    tridiagonal as tridiagonal,
+    tridiagonal_p as tridiagonal_p,
+)
+from xlafront.lax.linalg.spectra import (
+    EighImplementation as EighImplementation,
+    EigImplementation as EigImplementation,
+    SvdAlgorithm as SvdAlgorithm,
+    eig as eig,
+    eig_p as eig_p,
+    eigh as eigh,
+    eigh_p as eigh_p,
+    svd as svd,
+    svd_p as svd_p,
+)
