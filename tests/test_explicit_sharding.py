@@ -255,3 +255,70 @@ def test_training_equals_training_on_one_device(specs):
         np.testing.assert_allclose(np.asarray(b), np.asarray(a), rtol=1e-5, atol=1e-6)
         assert b.sharding.is_equivalent_to(on(*spec), 2)
     assert step._cache_size() <= 4  # of NumPy's arrays and of ours, on one device and on all
+
+
+# The body of a shard_map over some axes sees the others in its types; these are what the reference shows.
+@pytest.mark.parametrize("function, specs, inside, outside", [
+    (lambda a: a * 2, (P("x"), P("x")), "2,4@y]{V:x}", "8@x,4@y]"),
+    (lambda a: a.T, (P("x"), P(None, "x")), "2,4@y]{V:x}", "4@y,8@x]"),
+    (lambda a: lax.psum(a.sum(0), "x"), (P("x"), P()), "2,4@y]{V:x}", "4@y]"),
+    (lambda a: lax.all_gather(a, "x", tiled=True), (P("x"), P("x")), "2,4@y]{V:x}", "32@x,4@y]"),
+    (lambda a: a * lax.axis_index("y"), (P(None, "y"), P(None, "y")), "8@x,2]{V:y}", "8@x,4@y]"),
+])  # fmt: skip
+def test_shard_map_over_some_axes(function, specs, inside, outside):
+    seen = []
+
+    def body(a):
+        seen.append(str(xf.typeof(a)))
+        return function(a)
+
+    axis = "y" if "V:y" in inside else "x"
+    mapped = xf.shard_map(body, mesh=MESH, in_specs=specs[0], out_specs=specs[1], axis_names={axis})
+    result = mapped(put("x", "y"))
+    assert seen[0] == f"float32[{inside}" and str(xf.typeof(result)) == f"float32[{outside}"
+    with xf.set_mesh(MESH):
+        plain = xf.shard_map(function, in_specs=specs[0], out_specs=specs[1])(put(*specs[0]))
+    np.testing.assert_allclose(np.asarray(result), np.asarray(plain))
+
+
+def test_derivatives_and_batches_of_shard_map_over_some_axes():
+    def scaled(a):
+        return xf.shard_map(lambda a: xnp.sin(a) * lax.axis_index("x"), mesh=MESH, in_specs=P("x"), out_specs=P("x"),
+                            axis_names={"x"})(a)
+
+    rows = np.arange(8)[:, None] // 2
+    gradient = xf.grad(lambda a: scaled(a).sum())(put("x", "y"))
+    assert str(xf.typeof(gradient)) == "float32[8@x,4@y]"
+    np.testing.assert_allclose(np.asarray(gradient), np.cos(A) * rows, atol=1e-5)
+    mapped = xf.vmap(scaled, in_axes=1, out_axes=1)(put("x", "y"))
+    assert str(xf.typeof(mapped)) == "float32[8@x,4@y]"
+    np.testing.assert_allclose(np.asarray(mapped), np.sin(A) * rows, atol=1e-5)
+
+
+def test_types_of_keys():
+    keys = xf.device_put(xf.random.split(xf.random.key(0), 8), on("x"))
+    assert str(xf.typeof(keys)) == "key<fry>[8@x]"
+    assert str(xf.typeof(keys.reshape(4, 2).T)) == "key<fry>[2,4@x]"
+    assert str(xf.typeof(xf.random.key_data(keys))) == "uint32[8@x,2]"
+    assert str(xf.typeof(xf.random.wrap_key_data(xf.random.key_data(keys)))) == "key<fry>[8@x]"
+    assert str(xf.typeof(xf.vmap(lambda k: xf.random.split(k, 3))(keys))) == "key<fry>[8@x,3]"
+    drawn = xf.vmap(lambda k: xf.random.normal(k, (4,)))(keys)
+    assert str(xf.typeof(drawn)) == "float32[8@x,4]"
+    plain = xf.vmap(lambda k: xf.random.normal(k, (4,)))(xf.random.split(xf.random.key(0), 8))
+    np.testing.assert_array_equal(np.asarray(drawn), np.asarray(plain))
+    inside = xf.jit(lambda k: xf.reshard(xf.random.split(k, 8), on("x")))(xf.random.key(0))
+    assert str(xf.typeof(inside)) == "key<fry>[8@x]" and inside.sharding.spec == P("x")
+
+
+def test_loops_and_branches_keep_types():
+    rows = put(None, "y")
+    carry, seen = lax.scan(lambda c, a: (c + a, c), xnp.zeros(4), rows)  # the start is split as the body returns it
+    assert str(xf.typeof(carry)) == "float32[4@y]" and str(xf.typeof(seen)) == "float32[8,4@y]"
+    np.testing.assert_allclose(np.asarray(carry), A.sum(0))
+    with pytest.raises(TypeError, match="8@x,4@y.*8@y,4@x.*reshard"):
+        lax.fori_loop(0, 3, lambda i, c: xf.reshard(c, on("y", "x")), put("x", "y"))
+    with pytest.raises(TypeError, match="8,4.*8@x,4@y.*reshard"):
+        lax.cond(True, lambda a: a, lambda a: xf.reshard(a, on()), put("x", "y"))
+    with pytest.raises(ValueError, match="'x'.*first.*reshard"):
+        lax.scan(lambda c, a: (c, a), 0.0, put("x"))
+    assert [row.tolist() for row in put("x", "y")] == A.tolist()

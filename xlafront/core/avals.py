@@ -178,15 +178,15 @@ def _details(aval: ShapedArray) -> str:
     """`[8@x,4]`: sizes, with the axes that split them, and the memory where it is not the device's own."""
     memory = f"<{aval.memory.name.lower()}>" if aval.memory is not None else ""
     if aval.spread is None:
-        return f"{memory}[{_dims(aval.shape)}]"
+        return f"{memory}[{_dims(aval.shape)}]{_sums_text(varying=aval.vma) if aval.vma else ''}"
     spec = aval.spread.spec
     dims = [f"{n}" if p is None else f"{n}@({','.join(map(str, p))})" if isinstance(p, tuple) else f"{n}@{p}"
             for n, p in zip(aval.shape, spec)]
-    return f"{memory}[{','.join(dims)}]{_sums_text(unreduced=spec.unreduced, reduced=spec.reduced)}"
+    return f"{memory}[{','.join(dims)}]{_sums_text(varying=aval.vma, unreduced=spec.unreduced, reduced=spec.reduced)}"
 
 
 def _sums_text(**axes) -> str:
-    """`{U:x, R:(y,z)}`: over which axes sums are still to be made, or were made."""
+    """`{V:x, R:(y,z)}`: over which axes values vary, sums are still to be made, or those of cotangents are."""
     parts = [f"{name[0].upper()}:{found[0]}" if len(found) == 1 else f"{name[0].upper()}:({','.join(found)})"
              for name, found in ((name, sorted(map(str, names))) for name, names in axes.items()) if found]
     return f"{{{', '.join(parts)}}}" if parts else ""
@@ -224,8 +224,7 @@ def short_dtype(dtype) -> str:
 def str_short(aval) -> str:
     """`f32[3,4]`, as programs are printed."""
     if isinstance(aval, ShapedArray):
-        varying = f"{{V:{','.join(sorted(map(str, aval.vma)))}}}" if aval.vma else ""
-        return f"{short_dtype(aval.dtype)}{_details(aval)}{varying}"
+        return f"{short_dtype(aval.dtype)}{_details(aval)}"
     return repr(aval)
 
 

@@ -452,8 +452,8 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
     for i, aval in enumerate(rows):
         if entry_of(aval, 0) is not None:
             raise ValueError(
-                f"scan of {name} goes over the first dimension of xs, but of xs{tree.path_of(xs, i)} of type {aval} that dimension "
-                f"is split over {entry_of(aval, 0)!r}: no device has all rows. Bring it to a sharding that leaves the first "
+                f"scan of {name} goes over the first dimension of xs, but of xs{tree.path_of(xs, i)} of type {aval} that "
+                f"dimension is split over {entry_of(aval, 0)!r}: no device has all rows. Bring it to a sharding that leaves the first "
                 f"dimension whole, with reshard, or use vmap.")
     rows = [without_dimension(a, 0) for a in rows]
     in_tree = tree.structure((init, xs))

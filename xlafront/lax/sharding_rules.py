@@ -207,6 +207,15 @@ def _words(name, operands, result, params):
     return (*entries, *[None] * result.ndim)[:result.ndim]
 
 
+def _all_gather(name, operands, result, params):
+    entries, d = operands[0][1], params["all_gather_dimension"]
+    return entries if params["tiled"] else (*entries[:d], None, *entries[d:])
+
+
+def _reduce_scatter(name, operands, result, params):
+    return operands[0][1] if params["tiled"] else _drop(operands[0][1], (params["scatter_dimension"],))
+
+
 RULES: dict[str, Callable] = {
     **dict.fromkeys(("argmax", "argmin", "reduce", "reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and",
                      "reduce_or", "reduce_xor"), _reduce),
@@ -218,6 +227,9 @@ RULES: dict[str, Callable] = {
     **dict.fromkeys(("random_wrap", "random_unwrap"), _words),
     "sort": _along("dimension"), "broadcast_in_dim": _broadcast, "transpose": _transpose, "squeeze": _squeeze,
     "split": _split, "concatenate": _concatenate, "reshape": _reshape, "dot_general": _dot_general, "gather": _gather,
+    # Collectives of a `shard_map` over other axes of the mesh.
+    **dict.fromkeys(("psum", "psum_invariant", "pvary", "pmax", "pmin", "ppermute", "pbroadcast", "all_to_all"), _same),
+    "all_gather": _all_gather, "all_gather_invariant": _all_gather, "reduce_scatter": _reduce_scatter,
     "threefry2x32": _elementwise, "bitcast_convert_type": _bitcast}
 
 

@@ -154,7 +154,7 @@ class _Call:
             self.check_spec(spec, aval, lambda i=i: f"argument {self.argument(in_tree, i)}", "in_specs")
             if type(x) is ArrayImpl and x._committed:
                 self.check_place(x, lambda i=i: self.argument(in_tree, i))
-            local.append(local_type(aval, spec, self.sizes, self.check))
+            local.append(local_type(aval, spec, self.mesh, self.manual, self.check))
         with axes_in_scope(self.mesh, self.manual, self.check):
             closed, consts, out_tree = programs.trace_function(self.f, in_tree, local, "shard_map")
         shown = out_tree.unflatten(range(out_tree.num_leaves))

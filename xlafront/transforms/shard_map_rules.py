@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import tracing
+from xlafront.core.avals import entry_of, with_dimension, with_entry
 from xlafront.core.ir import ClosedJaxpr, dce_closed, eval_jaxpr, keeps_alive
 from xlafront.core.primitive import Primitive
 from xlafront.core.tracing import MeshAxis
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.runtime.jaxlib_compat import NamedSharding
-from xlafront.runtime.sharding import Mesh, PartitionSpec, axes_of
+from xlafront.runtime.sharding import AxisType, Mesh, PartitionSpec, axes_of
 from xlafront.transforms import placement
 from xlafront.transforms.jit import jit
 from xlafront.transforms.manual_computation import lower_body
@@ -38,15 +39,24 @@ def parts_along(spec, sizes, rank: int) -> list[int]:
     return counts + [1] * (rank - len(counts))
 
 
-def local_type(aval, spec, sizes, check: bool):
-    """The type of a device's part."""
-    shape = tuple(n // parts for n, parts in zip(aval.shape, parts_along(spec, sizes, aval.ndim)))
-    return aval.update(shape=shape, sharding=None, vma=aval.vma | spec_axes(spec) if check else aval.vma)
+def local_type(aval, spec, mesh, manual: frozenset, check: bool):
+    """The type of a device's part: split over the explicit axes that the body leaves to types."""
+    shape = tuple(n // parts for n, parts in zip(aval.shape, parts_along(spec, mesh.shape, aval.ndim)))
+    spread = aval.spread
+    if spread is not None:
+        left = [tuple(a for a in axes_of(p) if a not in manual) for p in spread.spec.partitions]
+        inner = spread.mesh.update_axis_types({a: AxisType.Manual for a in manual})
+        spread = NamedSharding(inner, spread.spec.update(
+            partitions=left, unreduced=spread.spec.unreduced - manual, reduced=spread.spec.reduced - manual))
+    return aval.update(shape=shape, sharding=spread, vma=aval.vma | spec_axes(spec) if check else aval.vma)
 
 
 def whole_type(aval, spec, mesh, manual: frozenset):
     """The type of the array that the parts make up."""
     shape = tuple(n * parts for n, parts in zip(aval.shape, parts_along(spec, mesh.shape, aval.ndim)))
+    if aval.spread is not None:
+        inner = aval.spread.spec
+        spec = inner.update(partitions=[(*axes_of(p), *axes_of(q)) for p, q in zip(spec.padded(aval.ndim), inner.partitions)])
     return aval.update(shape=shape, sharding=NamedSharding(mesh, spec), vma=aval.vma - manual)
 
 
@@ -160,12 +170,24 @@ def _shared_out(program: ClosedJaxpr, others: int, ct_specs, out_specs, mesh, ma
     return _edited(program, ("shared", others, tuple(shares), tuple(sums)), run)
 
 
+def _batch_of(part, d: int, size: int, batch, manual: frozenset):
+    """The type of a device's parts of the elements of a batch, which explicit axes may split too."""
+    aval = with_dimension(part, d, size)
+    entry = tuple([a for a in axes_of(entry_of(batch, d)) if a not in manual])
+    if not entry:
+        return aval
+    inner = batch.spread.mesh.update_axis_types({a: AxisType.Manual for a in manual})
+    whole = NamedSharding(inner, PartitionSpec(*[None] * part.ndim)) if part.spread is None else part.spread
+    return aval.update(sharding=with_entry(whole, d, entry))
+
+
 def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
     from xlafront.transforms.batching import batch_flat
 
     names = () if trace.spmd_axis_name is None else axes_of(trace.spmd_axis_name)
     spread, left = tuple(a for a in names if a in manual_axes), tuple(a for a in names if a not in manual_axes)
     size = trace.size // math.prod([mesh.shape[a] for a in spread])
+    batches = tuple([tracing.aval_of(x) for x in operands])
 
     def make():
         out_dims: list = []
@@ -175,9 +197,8 @@ def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, manual_ax
                 lambda *ys: eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *ys), xs, dims, size, trace.axis_name, left or None)
             return results
 
-        in_avals = [a if d is None else a.update(
-            shape=(*a.shape[:d], size, *a.shape[d:]), vma=a.vma | set(spread) if check_vma else a.vma)
-            for a, d in zip(jaxpr.in_avals, dims)]
+        in_avals = [a if d is None else _batch_of(a, d, size, batch, manual_axes).update(
+            vma=a.vma | set(spread) if check_vma else a.vma) for a, d, batch in zip(jaxpr.in_avals, dims, batches)]
         return tracing.trace_to_closed_jaxpr(run, in_avals, jaxpr.debug_info), out_dims
 
     def moved(spec, dim):
@@ -189,7 +210,8 @@ def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, manual_ax
 
     with axes_in_scope(mesh, manual_axes, check_vma):
         program, out_dims = jaxpr.jaxpr.memoised(
-            ("shard_map batch", tuple(dims), size, trace.axis_name, names, tracing.thread.axes), make)
+            ("shard_map batch", tuple(dims), size, trace.axis_name, names, tracing.thread.axes, tuple(
+                entry_of(aval, d) for aval, d in zip(batches, dims))), make)
         outs = tuple(moved(spec, d) for spec, d in zip(out_specs, out_dims))
         if check_vma:
             program = vary_results(program, outs)
@@ -217,11 +239,11 @@ def _dce(used: list[bool], eqn):
 def _impl(*args, jaxpr, **params):
     """Outside of every trace: compiled once for each program."""
     mesh, outs = params["mesh"], params["out_specs"]
-    known = weakref.ref(jaxpr.jaxpr)  # the dispatcher must not keep alive the program that keeps it
+    known, consts = weakref.ref(jaxpr.jaxpr), jaxpr.consts  # the dispatcher must not keep alive the program that keeps it
 
     def make():
         def run(*xs):
-            return shard_map_p.bind(*xs, jaxpr=ClosedJaxpr(known(), []), **params)
+            return shard_map_p.bind(*xs, jaxpr=ClosedJaxpr(known(), consts), **params)
 
         run.__name__ = run.__qualname__ = f"shard_map_{jaxpr.debug_info.function_name}"
         shardings: Any = placement.UNSPECIFIED
@@ -229,7 +251,7 @@ def _impl(*args, jaxpr, **params):
             shardings = [NamedSharding(mesh, spec) for spec in outs]
         return jit(run, out_shardings=shardings)
 
-    key = ("run", mesh, params["in_specs"], outs, params["manual_axes"], params["check_vma"])
+    key = ("run", mesh, params["in_specs"], outs, params["manual_axes"], params["check_vma"], *map(id, consts))
     return jaxpr.jaxpr.memoised(key, make)(*args)
 
 
