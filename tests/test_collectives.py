@@ -156,42 +156,54 @@ def test_derivatives_of_extremes(name):
 GROUPS = [[0, 2], [3, 1]]
 
 
-@pytest.mark.parametrize("name", [n for n in TABLE if n not in ("pshuffle", "pbroadcast") and "ppermute" not in n])
-def test_groups(name):
+# The collectives of the table that work in groups: of an element with as many rows as a group has members, the axis, and groups.
+GROUPED = {
+    "psum": lambda x, i, **groups: lax.psum(x, i, **groups),
+    "pmean": lambda x, i, **groups: lax.pmean(x, i, **groups),
+    "pmax": lambda x, i, **groups: lax.pmax(x, i, **groups),
+    "pmin": lambda x, i, **groups: lax.pmin(x, i, **groups),
+    "all_gather": lambda x, i, **groups: lax.all_gather(x, i, **groups),
+    "all_gather 1": lambda x, i, **groups: lax.all_gather(x, i, axis=1, **groups),
+    "all_gather last": lambda x, i, **groups: lax.all_gather(x, i, axis=-1, **groups),
+    "all_gather tiled": lambda x, i, **groups: lax.all_gather(x, i, tiled=True, **groups),
+    "all_gather tiled 1": lambda x, i, **groups: lax.all_gather(x, i, axis=1, tiled=True, **groups),
+    "psum_scatter": lambda x, i, **groups: lax.psum_scatter(x, i, **groups),
+    "psum_scatter tiled": lambda x, i, **groups: lax.psum_scatter(x, i, tiled=True, **groups),
+    "psum_scatter tiled 1": lambda x, i, **groups: lax.psum_scatter(xnp.repeat(x, 2, 1), i, scatter_dimension=1, tiled=True,
+                                                                    **groups),
+    "all_to_all": lambda x, i, **groups: lax.all_to_all(x, i, 0, 0, **groups),
+    "all_to_all 0 1": lambda x, i, **groups: lax.all_to_all(x, i, 0, 1, **groups),
+    "all_to_all 1 0": lambda x, i, **groups: lax.all_to_all(x.T, i, 1, 0, **groups),
+    "all_to_all tiled": lambda x, i, **groups: lax.all_to_all(x, i, 0, 1, tiled=True, **groups),
+    "all_to_all tiled 1 0": lambda x, i, **groups: lax.all_to_all(x.T, i, 1, 0, tiled=True, **groups),
+    "all_to_all tiled same": lambda x, i, **groups: lax.all_to_all(x, i, 0, 0, tiled=True, **groups),
+    "pswapaxes": lambda x, i, **groups: lax.pswapaxes(x, i, 0, **groups),
+}
+
+
+def in_groups(oracle, x):
     """Each group is an axis of its own."""
-    collective = {"psum": lax.psum, "pmean": lax.pmean, "pmax": lax.pmax, "pmin": lax.pmin}.get(name)
-    _, oracle = TABLE[name]
-    kwargs = {"axis_index_groups": GROUPS}
-    calls = {
-        "all_gather": lambda x: lax.all_gather(x, "i", **kwargs),
-        "all_gather 1": lambda x: lax.all_gather(x, "i", axis=1, **kwargs),
-        "all_gather last": lambda x: lax.all_gather(x, "i", axis=-1, **kwargs),
-        "all_gather tiled": lambda x: lax.all_gather(x, "i", tiled=True, **kwargs),
-        "all_gather tiled 1": lambda x: lax.all_gather(x, "i", axis=1, tiled=True, **kwargs),
-        "psum_scatter": lambda x: lax.psum_scatter(x, "i", **kwargs),
-        "psum_scatter tiled": lambda x: lax.psum_scatter(x, "i", tiled=True, **kwargs),
-        "psum_scatter tiled 1": lambda x: lax.psum_scatter(xnp.repeat(x, 2, 1), "i", scatter_dimension=1, tiled=True, **kwargs),
-        "all_to_all": lambda x: lax.all_to_all(x, "i", 0, 0, **kwargs),
-        "all_to_all 0 1": lambda x: lax.all_to_all(x, "i", 0, 1, **kwargs),
-        "all_to_all 1 0": lambda x: lax.all_to_all(x.T, "i", 1, 0, **kwargs),
-        "all_to_all tiled": lambda x: lax.all_to_all(x, "i", 0, 1, tiled=True, **kwargs),
-        "all_to_all tiled 1 0": lambda x: lax.all_to_all(x.T, "i", 1, 0, tiled=True, **kwargs),
-        "all_to_all tiled same": lambda x: lax.all_to_all(x, "i", 0, 0, tiled=True, **kwargs),
-        "pswapaxes": lambda x: lax.pswapaxes(x, "i", 0, **kwargs),
-    }
-    call = calls.get(name) or (lambda x: collective(x, "i", **kwargs))
-    x = elements(4, 2, 3)
-    expected: list = [None] * 4
+    results: list = [None] * len(x)
     for group in GROUPS:
         for i, result in zip(group, oracle(x[group])):
-            expected[i] = result
-    np.testing.assert_allclose(xf.vmap(call, axis_name="i")(x), np.stack(expected), rtol=1e-5)
+            results[i] = result
+    return np.stack(results)
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_groups(name):
+    x = elements(4, 2, 3)
+    result = xf.vmap(lambda x: GROUPED[name](x, "i", axis_index_groups=GROUPS), axis_name="i")(x)
+    np.testing.assert_allclose(result, in_groups(TABLE[name][1], x), rtol=1e-5)
 
 
 def test_groups_of_different_sizes_sum():
-    x = elements(4)
-    result = xf.vmap(lambda x: lax.psum(x, "i", axis_index_groups=[[3], [0, 1, 2]]), axis_name="i")(x)
-    np.testing.assert_allclose(result, [x[:3].sum()] * 3 + [x[3]], rtol=1e-6)
+    x, groups = elements(4), {"axis_index_groups": [[3], [0, 1, 2]]}
+    for call, oracle in ((lax.psum, np.sum), (lax.pmean, np.mean), (lax.pmax, np.max), (lax.pmin, np.min)):
+        expected = [oracle(x[:3])] * 3 + [x[3]]
+        np.testing.assert_allclose(xf.vmap(lambda x, c=call: c(x, "i", **groups), axis_name="i")(x), expected, rtol=1e-6)
+    same = xf.vmap(lambda _: (lax.psum(1, "i", **groups), lax.psum(xnp.float32(2), "i", **groups)), axis_name="i")(x)
+    assert same[0].tolist() == [3, 3, 3, 1] and same[1].tolist() == [6, 6, 6, 2]
 
 
 def test_dimensions_of_the_array_take_part_in_reductions():
@@ -212,6 +224,22 @@ def test_pytrees_and_dtypes():
     assert xf.vmap(lambda x: lax.psum(x, "i"), axis_name="i")(x.astype(np.int8)).dtype == np.int8
     mean = xf.vmap(lambda x: lax.pmean(x, "i"), axis_name="i")(np.arange(4, dtype=np.int32))
     assert mean.dtype == np.float32 and mean.tolist() == [1.5] * 4
+
+
+def test_weak_types():
+    """As in the reference: kept over mapped axes, booleans counted in integers."""
+    scalar = xnp.asarray(2.0)
+    same = xf.vmap(lambda _: [lax.psum(scalar, "i"), lax.psum(True, "i"), lax.psum(3, "i")], axis_name="i")(np.zeros(3))
+    assert [x.tolist() for x in same] == [[6.0] * 3, [3] * 3, [9] * 3]
+    assert [(x.dtype, x.weak_type) for x in same] == [(np.float32, True), (np.int32, False), (np.int32, True)]
+
+
+def test_no_axis():
+    x = elements(3, 2)
+    for name, call in {"psum": lambda x: lax.psum(x, ()), "all_gather": lambda x: lax.all_gather(x, ()),
+                       "ppermute": lambda x: lax.ppermute(x, (), [(0, 0)])}.items():
+        np.testing.assert_array_equal(call(x), x, err_msg=name)
+    np.testing.assert_array_equal(lax.ppermute(x, (), []), np.zeros_like(x))
 
 
 def test_a_constant_is_multiplied_without_a_collective():
@@ -300,6 +328,8 @@ def test_ragged_all_to_all_over_a_vmapped_axis():
     (lambda x: lax.ppermute(x, "i", [(0, 7)]), ValueError, ["destination 7", "size 4"]),
     (lambda x: lax.pshuffle(x, "i", [0, 0, 1, 2]), ValueError, ["permutation"]),
     (lambda x: lax.psum(x, "i", axis_index_groups=[[0, 1], [2]]), ValueError, ["axis_index_groups", "0 to 3"]),
+    (lambda x: lax.psum(x, "i", axis_index_groups=[0, 1, 2, 3]), TypeError, ["axis_index_groups", "psum", "'i'", "[[0, 1], [2, 3]]"]),
+    (lambda x: lax.psum(x, ("i", 0), axis_index_groups=[[0, 1, 2, 3]]), ValueError, ["psum", "axis_index_groups", "('i', 0)"]),
     (lambda x: lax.all_gather(x, "i", axis_index_groups=[[0, 1, 2], [3]]), ValueError, ["same size"]),
     (lambda x: lax.all_to_all(x, "i", 0, 0), ValueError, ["all_to_all", "size 4", "(3,)"]),
     (lambda x: lax.all_to_all(x, "i", 0, 0, tiled=True), ValueError, ["all_to_all", "4", "(3,)"]),
@@ -307,6 +337,18 @@ def test_ragged_all_to_all_over_a_vmapped_axis():
     (lambda x: lax.psum_scatter(x, "i", tiled=True), ValueError, ["psum_scatter", "4", "(3,)"]),
     (lambda x: lax.all_gather(x, "i", to="there"), ValueError, ["'there'", "varying"]),
     (lambda x: lax.all_gather(x, "i", axis=5), ValueError, ["all_gather", "axis=5"]),
+    (lambda x: lax.all_gather(x, "i", axis=None), TypeError, ["all_gather", "axis", "integer", "None"]),
+    (lambda x: lax.all_to_all(x, "i", 0.5, 0), TypeError, ["all_to_all", "split_axis", "0.5"]),
+    (lambda x: lax.all_to_all(x, "i", 0, 3), ValueError, ["all_to_all", "concat_axis=3", "1 dimension"]),
+    (lambda x: lax.psum_scatter(x[0], "i"), ValueError, ["psum_scatter", "scatter_dimension=0", "0 dimension"]),
+    (lambda x: lax.pswapaxes(x, "i", 0), ValueError, ["pswapaxes", "'i'", "size 4", "(3,)"]),
+    (lambda x: lax.pmean({"a": "no"}, "i"), TypeError, ["pmean", "a", "'no'"]),
+    (lambda x: lax.ppermute(x, "i", [0, 1]), TypeError, ["ppermute", "perm", "pairs", "[0, 1]"]),
+    (lambda x: lax.ppermute(x, "i", [(0, 1.5)]), TypeError, ["ppermute", "pairs", "1.5"]),
+    (lambda x: lax.ppermute(x, "i", [(0, lax.axis_index("i"))]), TypeError, ["ppermute", "perm", "known while"]),
+    (lambda x: lax.pshuffle(x, "i", [0, 1, 2, None]), TypeError, ["pshuffle", "perm", "None"]),
+    (lambda x: lax.pbroadcast(x, "i", lax.axis_index("i")), TypeError, ["pbroadcast", "source", "known while"]),
+    (lambda x: lax.pbroadcast(x, "i", 4), ValueError, ["pbroadcast", "source=4", "'i'", "size 4"]),
     (lambda x: lax.pcast(x, "i", to="varying"), ValueError, ["shard_map", "'i'"]),
     (lambda x: lax.pmax(x + 1j, "i"), TypeError, ["pmax", "complex64"]),
 ])

@@ -1,10 +1,11 @@
 """Collectives between devices, against the program on whole arrays in NumPy."""
 
-
 import numpy as np
 import pytest
+from test_collectives import GROUPED, GROUPS, LINEAR, TABLE, in_groups
 
 import xlafront as xf
+import xlafront.numpy as xnp
 from xlafront import P, lax
 from xlafront.core import backends
 
@@ -22,6 +23,83 @@ def mapped(function, mesh, spec=P("j"), check=True, **kwargs):
 
 def elements(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def of_one_each(function):
+    """The function of the one element that each device has a part of arrays."""
+    return lambda *args: xf.tree.map(lambda x: x[None], function(*xf.tree.map(lambda x: x[0], args)))
+
+
+# Groups
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_groups(mesh, check):
+    x = elements(4, 2, 3)
+    call = mapped(of_one_each(lambda x: {name: f(x, "j", axis_index_groups=GROUPS) for name, f in GROUPED.items()}), mesh, check=check)
+    for name, found in call(x).items():
+        np.testing.assert_allclose(found, in_groups(TABLE[name][1], x), rtol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_derivatives_in_groups(mesh, check):
+    """Those of linear functions, whose matrices the oracles give."""
+    x, names = elements(4, 2, 3), [name for name in GROUPED if name in LINEAR]
+    oracles = {name: lambda x, name=name: in_groups(TABLE[name][1], x) for name in names}
+    weights = {name: elements(*oracles[name](x).shape, seed=1) for name in names}
+
+    def loss(x, w):
+        results = {name: GROUPED[name](x, "j", axis_index_groups=GROUPS) for name in names}
+        return {name: (w[name] * result).sum() for name, result in results.items()}
+
+    def total(x, name):
+        call = xf.shard_map(of_one_each(loss), mesh=mesh, in_specs=P("j"), out_specs=P("j"), check_vma=check)
+        return call(x, weights)[name].sum()
+
+    units = np.eye(x.size, dtype=np.float32).reshape(x.size, *x.shape)
+    gradients = xf.jit(lambda x: {name: xf.grad(lambda x: total(x, name))(x) for name in names})(x)
+    for name in names:
+        expected = np.array([(weights[name] * oracles[name](unit)).sum() for unit in units]).reshape(x.shape)
+        np.testing.assert_allclose(gradients[name], expected, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_derivatives_of_extremes_in_groups(mesh):
+    x, w = elements(4, 3), elements(4, 3, seed=1)
+    for name, best in (("pmax", np.max), ("pmin", np.min)):
+        call = mapped(of_one_each(lambda x, name=name: GROUPED[name](x, "j", axis_index_groups=GROUPS)), mesh)
+        gradient = xf.grad(lambda x, call=call: (w * call(x)).sum())(x)
+        expected = np.zeros_like(x)
+        for group in GROUPS:
+            expected[group] = np.where(x[group] == best(x[group], axis=0), w[group].sum(0), 0)
+        np.testing.assert_allclose(gradient, expected, rtol=1e-5, err_msg=name)
+
+
+def test_results_of_groups_vary(mesh):
+    with pytest.raises(ValueError, match="to='invarying'.*'j'"):
+        mapped(lambda x: lax.all_gather(x, "j", axis_index_groups=GROUPS, to="invarying"), mesh)(elements(4))
+    with pytest.raises(ValueError, match="varies"):
+        xf.shard_map(lambda x: lax.pmax(x, "j", axis_index_groups=GROUPS), mesh=mesh, in_specs=P("j"), out_specs=P())(elements(4))
+
+
+# Types
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_weak_types(mesh, check):
+    """As in the reference: reductions of weak values are weak only where types say what varies."""
+    scalar, found = xnp.asarray(2.0), {}
+
+    def local(x):
+        found.update(psum=lax.psum(scalar, "j"), pmax=lax.pmax(scalar, "j"), constant=lax.pmax(3, "j"),
+                     gathered=lax.all_gather(scalar, "j"), moved=lax.ppermute(scalar, "j", [(0, 1)]), counted=lax.psum(True, "j"))
+        found.update({name: xf.typeof(value) for name, value in found.items()})
+        return x
+
+    mapped(local, mesh, check=check)(elements(4))
+    weak = {name: aval.weak_type for name, aval in found.items()}
+    always = {"gathered": True, "moved": True, "counted": False}
+    assert weak == {"psum": check, "pmax": check, "constant": check} | always
+    assert found["constant"].dtype == found["counted"].dtype == np.int32
 
 
 # Runs of different lengths
@@ -54,11 +132,6 @@ def ragged(axis, **kwargs):
     return lambda *args: lax.ragged_all_to_all(*args, axis_name=axis, **kwargs)
 
 
-def of_one(function):
-    """The function of the parts of devices whose first dimension has one element."""
-    return lambda *args: function(*[x[0] for x in args])[None]
-
-
 @pytest.mark.parametrize("each", [1, 2])
 @pytest.mark.parametrize("axis, n", [("j", 4), ("i", 2), (("i", "j"), 8), (("j", "i"), 8)])
 def test_ragged_all_to_all(mesh, axis, n, each):
@@ -67,7 +140,7 @@ def test_ragged_all_to_all(mesh, axis, n, each):
     operand, output = elements(n, rows, 3), -np.ones((n, rows + 1, 3), np.float32)
     expected = exchange(operand, output, *plan)
     args = arguments(*plan)
-    call = mapped(of_one(ragged(axis)), mesh, P(axis))
+    call = mapped(of_one_each(ragged(axis)), mesh, P(axis))
     np.testing.assert_array_equal(call(operand, output, *args), expected)
     if not isinstance(axis, tuple):
         np.testing.assert_array_equal(xf.vmap(ragged(axis), axis_name=axis)(operand, output, *args), expected)
@@ -93,7 +166,7 @@ def test_ragged_all_to_all_in_groups(mesh):
         for whole, part in zip(args, arguments(*plan)):
             whole[group] = part
     call = ragged("j", axis_index_groups=groups)
-    np.testing.assert_array_equal(mapped(of_one(call), mesh, check=False)(operand, output, *args), expected)
+    np.testing.assert_array_equal(mapped(of_one_each(call), mesh, check=False)(operand, output, *args), expected)
     np.testing.assert_array_equal(xf.vmap(call, axis_name="j")(operand, output, *args), expected)
 
 
@@ -109,7 +182,7 @@ def test_ragged_all_to_all_over_another_axis(mesh, axes, dtype):
         operand, output, *plan = [x[0 if a is None else b] for x, a in zip(values, axes)]
         expected.append(exchange(operand, output, *(x.reshape(n, n, 1).astype(int) for x in plan[:3])))
     parts = [x[0] if a is None else np.moveaxis(x, 0, a + 1) for x, a in zip(values, axes)]  # the first dimension: of devices
-    result = mapped(of_one(xf.vmap(ragged("j"), in_axes=axes)), mesh)(*parts)
+    result = mapped(of_one_each(xf.vmap(ragged("j"), in_axes=axes)), mesh)(*parts)
     np.testing.assert_array_equal(np.moveaxis(result, 1, 0), np.stack(expected))
 
 
@@ -117,13 +190,13 @@ def test_ragged_all_to_all_over_a_mapped_axis_and_one_of_the_mesh(mesh):
     plan = runs(8)
     operand, output, args = elements(8, 27), elements(8, 27, seed=1), arguments(*plan)
     parts = [x.reshape(2, 4, -1) for x in (operand, output, *args)]
-    call = mapped(xf.vmap(of_one(ragged(("k", "j"))), axis_name="k"), mesh, P(None, "j"))
+    call = mapped(xf.vmap(of_one_each(ragged(("k", "j"))), axis_name="k"), mesh, P(None, "j"))
     np.testing.assert_array_equal(call(*parts).reshape(8, -1), exchange(operand, output, *plan))
 
 
 def test_ragged_all_to_all_is_one_operation_where_there_is_one(mesh, monkeypatch):
     monkeypatch.setattr(backends, "lowering_platform", lambda client: "cuda")
-    call = mapped(of_one(ragged("j")), mesh)
+    call = mapped(of_one_each(ragged("j")), mesh)
     text = call.lower(elements(4, 9), elements(4, 9), *arguments(*runs(4))).as_text()
     assert text.count("stablehlo.custom_call @ragged_all_to_all") == 1 and "all_gather" not in text
     assert "replica_groups = dense<[[0, 1, 2, 3], [4, 5, 6, 7]]>" in text

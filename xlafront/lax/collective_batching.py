@@ -104,7 +104,9 @@ def _reduction(primitive_of: Callable, reduction: str, repeats: bool) -> Callabl
             if repeats:
                 from xlafront.lax.elementwise import mul
 
-                x = mul(x, np.asarray(trace.size).astype(tracing.aval_of(x).dtype)[()])
+                aval = tracing.aval_of(x)
+                count = np.asarray(trace.size).astype(aval.dtype)[()]
+                x = mul(x, count.item() if aval.weak_type else count)
         else:
             x = REDUCTIONS[reduction].bind(x, axes=(d,), out_sharding=None)
         rest = _rest(axes, trace.axis_name)

@@ -134,7 +134,7 @@ def _over(varying, *, axes, axis_index_groups=None):
 
 
 psum_p = collective(
-    "psum", _same_type, _lower_all_reduce("stablehlo.add"),
+    "psum", lambda x, **_: x.strip_weak_type(), _lower_all_reduce("stablehlo.add"),
     lambda ct, aval, **params: psum_p.bind(ct, **params), _same_batch(lambda: psum_p))
 psum_invariant_p = collective(
     "psum_invariant", _same_type, _lower_all_reduce("stablehlo.add"),
@@ -169,20 +169,17 @@ def _extreme(name: str, operation: str) -> Primitive:
         if type(t) is Zero:
             return y, Zero(tracing.aval_of(y).to_tangent_aval())
         attained = convert_element_type(eq(x, y), tracing.aval_of(t).dtype)
-        total = sum_of_varying(x)
+        total = sum_of_varying(x) if axis_index_groups is None else psum_p
         return y, div(total.bind(mul(t, attained), **params), total.bind(attained, **params))
 
-    def vma(varying, **params):
-        return _over(varying, **params)
-
-    def abstract(x, **_):
+    def abstract(x, *, axes, axis_index_groups=None):
         if dtypes.is_complex(x.dtype):
             raise TypeError(f"{name} does not take arrays of dtype {x.dtype}, which have no order.")
-        return x
+        aval = x if x.vma.issuperset(axes) else x.strip_weak_type()
+        return aval.update(vma=_over(x.vma, axes=axes, axis_index_groups=axis_index_groups))
 
-    primitive = Primitive(
-        name, abstract=lambda x, **params: abstract(x).update(vma=vma(x.vma, **params)), lower=_lower_all_reduce(operation),
-        jvp=jvp, batch=_same_batch(lambda: primitive))
+    primitive = Primitive(name, abstract=abstract, lower=_lower_all_reduce(operation), jvp=jvp,
+                          batch=_same_batch(lambda: primitive))
     primitive.own_vma = True
     return primitive
 

@@ -7,6 +7,7 @@ An axis has a name inside of `vmap(axis_name=...)`, `pmap` and `shard_map`. The 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from xlafront.lax.collective_primitives import (
     all_gather_invariant_p,
     all_gather_p,
     all_to_all_p,
+    axes_text,
     axis_index_p,
     names_of,
     pbroadcast_p,
@@ -61,16 +63,17 @@ def _checked_groups(groups: Groups, names: tuple, size: int, user: str, equal: b
         return None
     if len(names) != 1:
         raise ValueError(f"{user} takes axis_index_groups for one axis, got the axes {names}.")
-    found = tuple(tuple(int(i) for i in group) for group in groups)
+    try:
+        found = tuple(tuple(operator.index(i) for i in group) for group in groups)
+    except TypeError:
+        raise TypeError(f"axis_index_groups of {user} takes lists of indices along the axis {names[0]!r}, such as "
+                        f"[[0, 1], [2, 3]], got {errors.short(groups)}.") from None
     members = sorted(i for group in found for i in group)
     if members != list(range(size)):
         raise ValueError(f"axis_index_groups of {user} must contain each index of the axis {names[0]!r}, 0 to {size - 1}, in "
                          f"exactly one group, got {[list(g) for g in found]}.")
     if equal and len({len(group) for group in found}) > 1:
         raise ValueError(f"axis_index_groups of {user} must all have the same size, got {[list(g) for g in found]}.")
-    if tracing.checked_axes() & set(names):
-        raise NotImplementedError(f"{user} with axis_index_groups has a result that no type describes: call it in a shard_map "
-                                  f"with check_vma=False, or make the groups an axis of the mesh.")
     return found
 
 
@@ -92,7 +95,16 @@ def _is_constant(x) -> bool:
     return isinstance(x, (int, float, complex, np.ndarray, np.generic)) and not isinstance(x, bool)
 
 
+def _integer(x, user: str, what: str) -> int:
+    try:
+        return operator.index(x)
+    except TypeError:
+        hint = ": it must be known while the function is traced" if isinstance(x, tracing.Tracer) else ""
+        raise TypeError(f"{user} takes {what} as an integer, got {errors.short(x)}{hint}.") from None
+
+
 def _dimension(axis: int, rank: int, user: str, what: str) -> int:
+    axis = _integer(axis, user, what)
     if not -rank <= axis < rank:
         raise ValueError(f"{user} got {what}={axis} for an array with {rank} dimension(s).")
     return axis % rank if rank else 0
@@ -121,7 +133,7 @@ def _reduce(user: str, reduction: str, x, axis_name, groups: Groups, bind):
     for leaf in leaves:
         if dimensions:
             at = canonical_axes(dimensions, np.ndim(leaf), user)
-            if user == "psum" and tracing.aval_of(leaf).dtype == dtypes.bool_:
+            if reduction == "reduce_sum" and tracing.aval_of(leaf).dtype == dtypes.bool_:
                 leaf = _as_integers(leaf)
             leaf = PRIMITIVES[reduction].bind(leaf, axes=at, out_sharding=None)
         results.append(bind(leaf, names, size, groups) if names else leaf)
@@ -131,7 +143,8 @@ def _reduce(user: str, reduction: str, x, axis_name, groups: Groups, bind):
 def _as_integers(x):
     from xlafront.lax.elementwise import convert_element_type
 
-    return int(x) if isinstance(x, bool) else convert_element_type(x, dtypes.canonicalize_dtype(np.int64))
+    dtype = dtypes.canonicalize_dtype(np.int64)
+    return dtype.type(x) if isinstance(x, bool) else convert_element_type(x, dtype)
 
 
 def psum(x, axis_name, *, axis_index_groups: Groups = None):
@@ -142,6 +155,10 @@ def psum(x, axis_name, *, axis_index_groups: Groups = None):
 
     >>> vmap(lambda x: x / lax.psum(x, "i"), axis_name="i")(xnp.arange(4.0))
     """
+    return _sum("psum", x, axis_name, axis_index_groups)
+
+
+def _sum(user: str, x, axis_name, groups: Groups):
     def bind(leaf, names, size, groups):
         if tracing.aval_of(leaf).dtype == dtypes.bool_:
             leaf = _as_integers(leaf)
@@ -150,11 +167,11 @@ def psum(x, axis_name, *, axis_index_groups: Groups = None):
                 return leaf * size if not isinstance(leaf, (np.ndarray, np.generic)) else _scaled(leaf, size)
             if len({len(group) for group in groups}) == 1:
                 return leaf * len(groups[0])
-        if tracing.checked_axes() & set(names):
+        if groups is None and tracing.checked_axes() & set(names):
             return psum_invariant_p.bind(_varying(leaf, names), axes=names)
-        return psum_p.bind(leaf, axes=names, axis_index_groups=groups)
+        return psum_p.bind(_varying(leaf, names), axes=names, axis_index_groups=groups)
 
-    return _reduce("psum", "reduce_sum", x, axis_name, axis_index_groups, bind)
+    return _reduce(user, "reduce_sum", x, axis_name, groups, bind)
 
 
 def _scaled(x, size: int):
@@ -171,13 +188,14 @@ def pmean(x, axis_name, *, axis_index_groups: Groups = None):
     from xlafront.numpy import true_divide
 
     names, dimensions = _split_axes(axis_name)
-    count = psum(1, names, axis_index_groups=axis_index_groups)
+    count = _sum("pmean", 1, names, axis_index_groups)
 
-    def mean(leaf):
+    def mean(leaf, total):
         along = math.prod([np.shape(leaf)[d] for d in dimensions])
-        return true_divide(psum(leaf, axis_name, axis_index_groups=axis_index_groups), count * along)
+        return true_divide(total, count * along)
 
-    return tree.map(mean, x)
+    totals = _sum("pmean", x, axis_name, axis_index_groups)
+    return tree.map(mean, x, totals)
 
 
 def _extreme(user, reduction, primitive, x, axis_name, groups):
@@ -221,6 +239,9 @@ def all_gather(x, axis_name, *, axis_index_groups: Groups = None, axis: int = 0,
     groups = _checked_groups(axis_index_groups, names, size, "all_gather", True)
     count = size if groups is None else len(groups[0])
     invariant = to == "invarying" and bool(tracing.checked_axes() & set(names))
+    if invariant and groups is not None:
+        raise ValueError(f"all_gather with axis_index_groups gives every group values of its own, which to='invarying' says to "
+                         f"be the same along {axes_text(names)}. Leave one of them out.")
     primitive = all_gather_invariant_p if invariant else all_gather_p
 
     def gather(leaf):
@@ -271,13 +292,21 @@ def ppermute(x, axis_name, perm):
 
     >>> vmap(lambda x: lax.ppermute(x, "i", [(0, 1), (1, 2), (2, 0)]), axis_name="i")(xnp.arange(3.0))
     """
+    from xlafront.lax.shapes import full_like
+
     names, size = _named(axis_name, "ppermute")
     pairs = _pairs(perm, axis_name, size, "ppermute")
+    if not names:
+        return _mapped(lambda leaf: leaf if pairs else full_like(leaf, 0), x, "ppermute")
     return _mapped(lambda leaf: ppermute_p.bind(_varying(leaf, names), axis_name=names, perm=pairs), x, "ppermute")
 
 
 def _pairs(perm, axis_name, size: int, user: str) -> tuple:
-    pairs = tuple((int(source), int(target)) for source, target in perm)
+    try:
+        pairs = tuple((operator.index(source), operator.index(target)) for source, target in perm)
+    except (TypeError, ValueError):
+        raise TypeError(f"{user} takes perm as pairs (source, destination) of integers that are known while the function is "
+                        f"traced, such as [(0, 1), (1, 0)], got {errors.short(perm)}.") from None
     for which, indices in (("source", [s for s, _ in pairs]), ("destination", [t for _, t in pairs])):
         outside = [i for i in indices if not 0 <= i < size]
         if outside:
@@ -294,7 +323,7 @@ def pshuffle(x, axis_name, perm):
 
     >>> vmap(lambda x: lax.pshuffle(x, "i", [2, 1, 0]), axis_name="i")(xnp.arange(3.0))
     """
-    order = [int(i) for i in perm]
+    order = [_integer(i, "pshuffle", "the entries of perm") for i in perm]
     if sorted(order) != list(range(len(order))):
         raise ValueError(f"pshuffle takes a permutation of 0 to {len(order) - 1}, got {order}.")
     _, size = _named(axis_name, "pshuffle")
@@ -311,24 +340,36 @@ def all_to_all(x, axis_name, split_axis: int, concat_axis: int, *, axis_index_gr
 
     >>> vmap(lambda x: lax.all_to_all(x, "i", 0, 0), axis_name="i")(xnp.arange(9.0).reshape(3, 3))
     """
+    return _all_to_all("all_to_all", x, axis_name, split_axis, concat_axis, axis_index_groups, tiled)
+
+
+def pswapaxes(x, axis_name, axis: int, *, axis_index_groups: Groups = None):
+    """Exchanges a named axis with a dimension of the same size.
+
+    >>> vmap(lambda x: lax.pswapaxes(x, "i", 0), axis_name="i")(xnp.arange(9.0).reshape(3, 3))
+    """
+    return _all_to_all("pswapaxes", x, axis_name, axis, axis, axis_index_groups, False)
+
+
+def _all_to_all(user: str, x, axis_name, split_axis: int, concat_axis: int, groups: Groups, tiled: bool):
     from xlafront.lax.shapes import expand_dims, squeeze
 
-    names, size = _named(axis_name, "all_to_all")
-    groups = _checked_groups(axis_index_groups, names, size, "all_to_all", True)
+    names, size = _named(axis_name, user)
+    groups = _checked_groups(groups, names, size, user, True)
     count = size if groups is None else len(groups[0])
     params: dict[str, Any] = {"axis_name": names, "axis_size": count, "axis_index_groups": groups}
 
     def exchange(leaf):
         rank = np.ndim(leaf)
-        split = _dimension(split_axis, rank, "all_to_all", "split_axis")
-        concat = _dimension(concat_axis, rank, "all_to_all", "concat_axis")
+        split = _dimension(split_axis, rank, user, "split_axis")
+        concat = _dimension(concat_axis, rank, user, "concat_axis")
         leaf = _varying(leaf, names)
         if tiled:
             all_to_all_p.abstract(tracing.aval_of(leaf), split_axis=split, concat_axis=concat, **params)
             return all_to_all_p.bind(leaf, split_axis=split, concat_axis=concat, **params)
         if np.shape(leaf)[split] != count:
-            raise ValueError(f"all_to_all over the axis {axis_name!r} of size {count} sends each an index of dimension "
-                             f"{split}, which must have that size; the operand has shape {np.shape(leaf)}. With tiled=True "
+            raise ValueError(f"{user} over {axes_text(names)} of size {count} sends each an index of dimension {split}, which "
+                             f"must have that size; the operand has shape {np.shape(leaf)}. With all_to_all(..., tiled=True) "
                              f"each gets an equal part of the dimension.")
         if split == concat:
             return all_to_all_p.bind(leaf, split_axis=split, concat_axis=concat, **params)
@@ -339,15 +380,7 @@ def all_to_all(x, axis_name, split_axis: int, concat_axis: int, *, axis_index_gr
         leaf = expand_dims(leaf, (concat,))
         return squeeze(all_to_all_p.bind(leaf, split_axis=split, concat_axis=concat, **params), (split,))
 
-    return _mapped(exchange, x, "all_to_all")
-
-
-def pswapaxes(x, axis_name, axis: int, *, axis_index_groups: Groups = None):
-    """Exchanges a named axis with a dimension of the same size.
-
-    >>> vmap(lambda x: lax.pswapaxes(x, "i", 0), axis_name="i")(xnp.arange(9.0).reshape(3, 3))
-    """
-    return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
+    return _mapped(exchange, x, user)
 
 
 def ragged_all_to_all(operand, output, input_offsets, send_sizes, output_offsets, recv_sizes, *, axis_name,
@@ -376,9 +409,10 @@ def pbroadcast(x, axis_name, source: int):
     >>> vmap(lambda x: lax.pbroadcast(x, "i", 2), axis_name="i")(xnp.arange(4.0))
     """
     names, size = _named(axis_name, "pbroadcast")
+    source = _integer(source, "pbroadcast", "source")
     if not 0 <= source < size:
         raise ValueError(f"pbroadcast got source={source}, but the axis {axis_name!r} has size {size}.")
-    return _mapped(lambda leaf: pbroadcast_p.bind(_varying(leaf, names), axis_name=names, source=int(source)), x, "pbroadcast")
+    return _mapped(lambda leaf: pbroadcast_p.bind(_varying(leaf, names), axis_name=names, source=source), x, "pbroadcast")
 
 
 # Halves of an exchange
@@ -416,7 +450,8 @@ def precv(token, out_shape, axis_name, perm):
         if not hasattr(like, "shape") or not hasattr(like, "dtype"):
             raise TypeError(f"precv takes out_shape as arrays or ShapeDtypeStructs, got a {type(like).__name__}: {like!r}.")
         # The token does not tell where what was sent differs between devices: everywhere, unless the given type says more.
-        differs = (getattr(like, "vma", None) or checked) | set(names)
+        said = getattr(like, "vma", None)
+        differs = (getattr(said, "varying", said) or checked) | set(names)
         received = ShapedArray(tuple(like.shape), dtypes.canonicalize_dtype(like.dtype), vma=differs & checked)
         return precv_p.bind(token, out_shape=received, axis_name=names, perm=pairs)
 
