@@ -182,6 +182,27 @@ def test_the_step_of_pmap():
     assert plan.memory.outputs == 4 * 128 * 8192 and plan.flops >= 2 * 2 * 32 * 128 * 8192
     compiled = mapped.lower(*types).compile()
     assert "all-reduce" in compiled.as_text()
+    free = xf.plan(xf.pmap(step, axis_name="batch", in_axes=(None, 0, 0), out_axes=None), *types, topology="v5e:2x4")
+    assert free.memory == plan.memory and free.collectives == plan.collectives  # it is over the devices of the topology
+
+
+@pytest.mark.parametrize("rows", [512, 4096])
+def test_parameters_split_over_the_data_axis(rows):
+    """Each device receives the parts of the seven others, and sends seven parts of its gradient; the compiler may do so as a
+    whole, or part by part while it computes, in a loop that it unrolls."""
+    def step(w, x):
+        return w - 0.1 * xf.grad(lambda w: xnp.mean((xnp.tanh(x @ w) - 1) ** 2))(w)
+
+    w = xf.ShapeDtypeStruct((1024, 4096), "float32", sharding=P("data"))
+    x = xf.ShapeDtypeStruct((8 * rows, 1024), "float32", sharding=P("data"))
+    plan = xf.plan(xf.jit(step, donate_argnums=0, out_shardings=P("data")), w, x, topology="v5e:2x4")
+    products = 2 * 2 * rows * 1024 * 4096
+    assert products < plan.flops < 1.03 * products
+    part = 2 * 1024 * 4096 // 8  # in bfloat16, as products take it
+    moved = sum(c.bytes * c.times * {"collective-permute": 1, "all-reduce": 2}.get(c.kind, 7 / 8) for c in plan.collectives)
+    assert 2 * 7 * part <= moved <= 2 * 2 * 10 * part
+    assert plan.memory.donated == 4 * 1024 * 4096 // 8 and "result" not in {b.what for b in plan.buffers}
+    assert not any("not counted" in note for note in plan.notes)
 
 
 def test_the_largest_slice():

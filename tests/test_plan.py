@@ -55,6 +55,16 @@ def test_a_program_that_does_not_fit_names_its_largest_buffers():
     assert xf.plan(f, *arguments, mesh={"data": 8}, memory_limit=2 * size).fits is True
 
 
+def test_a_result_in_donated_memory_is_no_buffer_of_its_own():
+    def step(state, x):
+        return {"w": state["w"] * 0.9 + x}, xnp.sum(x)
+
+    state, x = {"w": struct(512, 512)}, struct(512, 512)
+    kept, donated = ({b.what for b in xf.plan(xf.jit(step, **how), state, x, mesh={"data": 8}).buffers}
+                     for how in ({}, {"donate_argnums": 0}))
+    assert kept - donated == {"result[0]['w']"} and "argument state['w']" in donated
+
+
 # Work
 
 
@@ -152,6 +162,59 @@ def test_collectives_in_loops_count_each_turn():
     assert only.line.partition(":")[0] == __file__
 
 
+def test_gathers_along_other_dimensions():
+    [gather] = reshard(P(None, "x"), P())
+    assert gather.axes == ("x",) and gather.bytes == 4 * 32 * 64 and "f32[32,64]" in gather.types
+
+
+ASYNC = """
+%begin (w: f32[4,8]) -> (f32[4,8], f32[32,8]) {
+  %w = f32[4,8]{1,0} parameter(0)
+  %g = f32[32,8]{1,0} all-gather(%w), channel_id=4, replica_groups={{0,1,2,3,4,5,6,7}}, dimensions={0}, metadata={op_name="Arg_1.1"}, backend_config={"async_collective_fusion_config":{"flag_start":"-1"}}
+  ROOT %c = (f32[4,8]{1,0}, f32[32,8]{1,0}) custom-call(%g), custom_call_target="AsyncCollectiveStart"
+}
+%meanwhile (w: f32[4,8], g: f32[32,8]) -> (f32[4,8], f32[32,8]) {
+  %w = f32[4,8]{1,0} parameter(0)
+  %g = f32[32,8]{1,0} parameter(1)
+  %more = f32[32,8]{1,0} all-gather(%w), channel_id=4, replica_groups={{0,1,2,3,4,5,6,7}}, dimensions={0}, backend_config={"async_collective_fusion_config":{"flag_start":"2"}}
+  %y = f32[4,8]{1,0} add(%w, %w)
+  ROOT %t = (f32[4,8]{1,0}, f32[32,8]{1,0}) tuple(%y, %more)
+}
+%end (w: f32[4,8], g: f32[32,8]) -> f32[32,8] {
+  %w = f32[4,8]{1,0} parameter(0)
+  %g = f32[32,8]{1,0} parameter(1)
+  %more = f32[32,8]{1,0} all-gather(%w), channel_id=4, replica_groups={{0,1,2,3,4,5,6,7}}, dimensions={0}, backend_config={"async_collective_fusion_config":{"flag_start":"2"}}
+  ROOT %c = f32[32,8]{1,0} custom-call(%w, %g, %more), custom_call_target="AsyncCollectiveDone"
+}
+%scatters (i: f32[32,8]) -> f32[4,8] {
+  %i = f32[32,8]{1,0} parameter(0)
+  ROOT %s = f32[4,8]{1,0} reduce-scatter(%i), channel_id=5, replica_groups={{0,1,2,3,4,5,6,7}}, dimensions={0}, to_apply=%add
+}
+ENTRY %main (x: f32[4,8], w: f32[4,8]) -> f32[4,8] {
+  %x = f32[4,8]{1,0} parameter(0)
+  %w = f32[4,8]{1,0} parameter(1)
+  %a = (f32[4,8]{1,0}, f32[32,8]{1,0}) fusion(%w), kind=kCustom, calls=%begin
+  %a0 = f32[4,8]{1,0} get-tuple-element(%a), index=0
+  %a1 = f32[32,8]{1,0} get-tuple-element(%a), index=1
+  %b = (f32[4,8]{1,0}, f32[32,8]{1,0}) fusion(%a0, %a1), kind=kLoop, calls=%meanwhile
+  %b0 = f32[4,8]{1,0} get-tuple-element(%b), index=0
+  %b1 = f32[32,8]{1,0} get-tuple-element(%b), index=1
+  %c = f32[32,8]{1,0} fusion(%b0, %b1), kind=kCustom, calls=%end
+  ROOT %d = f32[4,8]{1,0} fusion(%c), kind=kCustom, calls=%scatters, metadata={op_name="dot_general"}
+}
+"""
+
+
+def test_a_collective_that_goes_on_during_other_kernels_counts_once():
+    """TPU compilers repeat it in each of them. What has no name of its own is of the kernel that it is in."""
+    module = hlo.Module(ASYNC)
+    module.argument_names = {0: "argument x", 1: "argument w"}
+    scatter, gather = sorted(costs.collectives(module, None, np.arange(8)), key=lambda c: c.kind, reverse=True)
+    assert (gather.kind, gather.times, gather.bytes, gather.operation) == ("all-gather", 1, 4 * 32 * 8, "argument w")
+    assert (scatter.kind, scatter.times, scatter.bytes, scatter.operation) == ("reduce-scatter", 1, 4 * 32 * 8, "dot_general")
+    assert not costs.work(module).uncounted
+
+
 def groups_of(text):
     return costs._groups(hlo.parse_instruction(f"  %x = f32[8] all-reduce(%y), {text}"), 8)
 
@@ -188,9 +251,11 @@ def test_tiles_pad():
     assert not hlo.parse_types("f32[8]{0:T(256)S(1)}")[0].in_main_memory
 
 
-@pytest.mark.parametrize("start, comparison, turns", [(0, "LT", 10), (3, "LT", 7), (0, "LE", 11), (12, "LT", 0)])
+@pytest.mark.parametrize("start, comparison, step, turns", [
+    (0, "LT", 1, 10), (3, "LT", 1, 7), (0, "LE", 1, 11), (12, "LT", 1, 0), (0, "LT", 2, 5), (1, "LT", 2, 5), (0, "LE", 2, 6), (0, "LT", 4, 3)])
 @pytest.mark.parametrize("fused", [False, True])
-def test_turns_of_a_loop_are_read_off_its_condition(start, comparison, turns, fused):
+def test_turns_of_a_loop_are_read_off_its_condition_and_its_counter(start, comparison, step, turns, fused):
+    assert turns == len(range(start, 10 + (comparison == "LE"), step))
     compare = f"compare(%i, %n), direction={comparison}"
     condition = f"""
 %condition (s: (s32[], f32[4])) -> pred[] {{
@@ -200,6 +265,13 @@ def test_turns_of_a_loop_are_read_off_its_condition(start, comparison, turns, fu
   {"" if fused else f"ROOT %r = pred[] {compare}"}
 }}"""
     compares = f"""
+%counts (i: s32[], one: s32[]) -> s32[] {{
+  %i = s32[] parameter(0)
+  %one = s32[] parameter(1)
+  %rest = s32[] constant({step - 1})
+  %j = s32[] add(%i, %rest)
+  ROOT %k = s32[] add(%one, %j)
+}}
 %compares (i: s32[]) -> pred[] {{
   %i = s32[] parameter(0)
   %n = s32[] constant(10)
@@ -211,7 +283,9 @@ def test_turns_of_a_loop_are_read_off_its_condition(start, comparison, turns, fu
   %i = s32[] get-tuple-element(%s), index=0
   %x = f32[4]{{0}} get-tuple-element(%s), index=1
   %y = f32[4]{{0}} add(%x, %x)
-  ROOT %t = (s32[], f32[4]{{0}}) tuple(%i, %y)
+  %by = s32[] constant({1 if fused else step})
+  %j = s32[] {"fusion(%i, %by), kind=kLoop, calls=%counts" if fused else "add(%i, %by)"}
+  ROOT %t = (s32[], f32[4]{{0}}) tuple(%j, %y)
 }}
 {condition}
 ENTRY %main (x: f32[4]) -> f32[4] {{
@@ -256,6 +330,8 @@ def test_arguments_that_cannot_be_placed_are_named():
         xf.plan(step, {"w": struct(8)}, struct(12, spec=P("data")))
     with pytest.raises(TypeError, match="takes a function"):
         xf.plan(3)
+    with pytest.raises(TypeError, match="'data': -1"):
+        xf.plan(step, {"w": struct(8)}, struct(8), mesh=(2, 4))
 
 
 def test_other_arguments():

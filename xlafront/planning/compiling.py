@@ -50,6 +50,9 @@ class Planner:
 
     def read(self, executable, refusal: str | None = None) -> Plan:
         module = hlo.Module(executable.hlo_modules()[0].to_string())
+        constants = len(self.program.const_args)
+        module.argument_names = {i + constants: b.what for i, b in enumerate(self.arguments())}
+        module.argument_names |= dict.fromkeys(range(constants), "a constant of the program")
         work = costs.work(module)
         seconds = {}
         if self.chip and refusal is None:
@@ -79,7 +82,7 @@ class Planner:
     # Buffers
 
     def arguments(self, module: hlo.Module | None = None) -> list[Buffer]:
-        """The arguments by name, as the compiler lays them out, or else by their shards' sizes."""
+        """The arguments that are read by name, as the compiler lays them out, or else by their shards' sizes."""
         traced = self.program.traced
         kept = [i for i, keep in enumerate(self.program.kept) if keep]
         types: list = costs.entry_types(module)[len(self.program.const_args):] if module else []
@@ -94,12 +97,14 @@ class Planner:
         return found
 
     def results(self, module: hlo.Module) -> list[Buffer]:
+        """The results that do not take the memory of an argument."""
         types = costs.result_types(module)
         positions = tree.unflatten(self.lowered.out_tree, range(self.lowered.out_tree.num_leaves))
         paths = [path for path, _ in tree.leaves_with_path(positions)]
         if len(types) != len(paths):
             return []
-        return [Buffer(t.padded_bytes, f"result{tree.keystr(path)}", str(t)) for path, t in zip(paths, types)]
+        return [Buffer(t.padded_bytes, f"result{tree.keystr(path)}", str(t))
+                for i, (path, t) in enumerate(zip(paths, types)) if i not in module.reused]
 
     def values(self) -> list[Buffer]:
         """The largest values of the program as written, as if each were split over all devices."""

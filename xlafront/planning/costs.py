@@ -106,7 +106,7 @@ def _library_call(computation: Computation, instruction: Instruction) -> float |
         found = re.search(r'"lhs_contracting_dimensions":\[([^\]]*)\]', target)
         if found:
             return _product(computation, instruction, [int(d) for d in re.findall(r"\d+", found.group(1))])
-    computes = sum(t.size for t in instruction.types) > 1 and not re.search(r"AllocateBuffer|Sharding|Bitcast", target)
+    computes = sum(t.size for t in instruction.types) > 1 and not re.search(r"AllocateBuffer|Sharding|Bitcast|AsyncCollective", target)
     return None if computes else 0
 
 
@@ -241,25 +241,33 @@ def collectives(module: Module, mesh, positions: np.ndarray) -> list[Collective]
             kind = _COLLECTIVES.get(instruction.opcode)
             if kind is None:
                 continue
+            if "async_collective_fusion_config" in instruction.attributes and not _starts(computation):
+                continue  # the compiler repeats it in each kernel during which it goes on
             if kind == "all-reduce" and computation.name.startswith("all-reduce-scatter"):
                 kind = "reduce-scatter"  # as TPU compilers write it
             operands = [t for types in computation.operand_types(instruction) for t in types] or list(instruction.types)
             labels, size = _groups(instruction, len(positions))
-            types = _gathered(operands, size) if kind == "all-gather" else operands
+            types = _gathered(operands, size, instruction.numbers("dimensions")) if kind == "all-gather" else operands
             axes = None
             if labels is not None:
                 axes = (_moved_axes if kind == "collective-permute" else _group_axes)(labels, mesh, positions)
             shown = ", ".join(map(str, types[:2])) + (f" and {len(types) - 2} more" if len(types) > 2 else "")
-            one = Collective(kind, sum(t.bytes for t in types), times, size, axes, shown, instruction.operation,
-                             module.line_of(instruction))
+            one = Collective(kind, sum(t.bytes for t in types), times, size, axes, shown,
+                             *module.origin(computation, instruction))
             if size > 1:
                 found.setdefault(one._replace(times=0), []).append(times)
     result = [one._replace(times=sum(times)) for one, times in found.items()]
     return sorted(result, key=lambda c: -c.bytes * c.times)
 
 
-def _gathered(types: list[Type], size: int) -> list[Type]:
-    return [t._replace(shape=(size * t.shape[0], *t.shape[1:]) if t.shape else (size,)) for t in types]
+def _starts(computation: Computation) -> bool:
+    return any('custom_call_target="AsyncCollectiveStart"' in i.attributes for i in computation.instructions)
+
+
+def _gathered(types: list[Type], size: int, dimensions: list[int]) -> list[Type]:
+    along = dimensions[0] if dimensions else 0
+    return [t._replace(shape=(*t.shape[:along], size * t.shape[along], *t.shape[along + 1:]) if t.shape else (size,))
+            for t in types]
 
 
 def _groups(instruction: Instruction, count: int) -> tuple[np.ndarray | None, int]:
@@ -353,6 +361,7 @@ def temporaries(module: Module, limit: int = 20) -> list[Buffer]:
     assert module.entry is not None
     root = module.entry.root
     results = {root.name, *(root.operands if root.opcode == "tuple" else ())}
+    results |= {i.operands[0] for i in module.entry.instructions if i.name in results and i.opcode.endswith("-done")}
     found: dict[Buffer, int] = {}
     for computation, _, fused in module.walk():
         if fused:
@@ -365,8 +374,10 @@ def temporaries(module: Module, limit: int = 20) -> list[Buffer]:
                 continue
             for each in _made(computation, instruction):
                 if each.in_main_memory:
-                    one = Buffer(each.padded_bytes, instruction.operation or instruction.opcode, str(each),
-                                 module.line_of(instruction))
+                    operation, line = module.origin(computation, instruction)
+                    if not instruction.operation:
+                        operation = f"{instruction.opcode} of {operation}" if operation else instruction.opcode
+                    one = Buffer(each.padded_bytes, operation, str(each), line)
                     found[one] = found.get(one, 0) + 1
     largest = sorted(found, key=lambda b: -b.bytes)[:limit]
     return [one if found[one] == 1 else one._replace(what=f"{one.what} ({found[one]} times)") for one in largest]

@@ -118,6 +118,9 @@ class Module:
         self.computations: dict[str, Computation] = {}
         self.entry: Computation | None = None
         self.frames = _frames(text)
+        self.callers: dict[str, tuple[Computation, Instruction]] = {}  # by the name of what they call
+        self.reused = _reused(text)
+        self.argument_names: dict[int, str] = {}  # in the user's words, by the number of the parameter
         current = None
         for line in text.splitlines():
             header = _HEADER.match(line)
@@ -132,6 +135,26 @@ class Module:
                 instruction = parse_instruction(line)
                 current.instructions.append(instruction)
                 current.by_name[instruction.name] = instruction
+                for name in instruction.called:
+                    self.callers.setdefault(name, (current, instruction))
+
+    def origin(self, computation: Computation, instruction: Instruction) -> tuple[str, str]:
+        """The operation of the user's program that an instruction came of, or the argument that it is made of, and the line.
+        What the compiler made up without a word is of what calls it, or of what it is made of."""
+        for _ in range(8):
+            operation = _ARGUMENT.sub(lambda m: self.argument_names.get(int(m.group(1)), m.group()), instruction.operation)
+            if operation:
+                return operation, self.line_of(instruction)
+            source = computation.by_name.get(instruction.operands[0]) if instruction.operands else None
+            if computation.name in self.callers and (source is None or source.opcode == "parameter"):
+                computation, instruction = self.callers[computation.name]
+            elif source is None:
+                break
+            elif source.opcode == "parameter" and computation.is_entry:
+                return self.argument_names.get(int(source.inside), ""), ""
+            else:
+                instruction = source
+        return "", ""
 
     def line_of(self, instruction: Instruction) -> str:
         """The user's file and line, or nothing."""
@@ -169,7 +192,42 @@ class Module:
         index, limit, inclusive = bound
         initial = computation.by_name.get(loop.operands[0]) if loop.operands else None
         start = _constant(computation, initial.operands[index]) if initial and index < len(initial.operands) else 0
-        return max(0, limit - (start or 0) + inclusive)
+        body = self.computations.get(loop.attribute("body") or "")
+        step = self._step(body, index) if body else 1
+        return max(0, -(-(limit - (start or 0) + inclusive) // step))
+
+    def _step(self, body: Computation, index: int) -> int:
+        """How far a turn takes the element of the loop's state that counts: compilers unroll loops, and count by two."""
+        if body.root.opcode != "tuple" or index >= len(body.root.operands):
+            return 1
+        found = self._of_counter(body, body.root.operands[index], index)
+        return found[1] if found and found[0] == 1 and found[1] > 0 else 1
+
+    def _of_counter(self, computation: Computation, name: str, index: int, caller: tuple | None = None) -> tuple[int, int] | None:
+        """A value as `a * counter + b`, where the counter is an element of the state of the loop whose body this is."""
+        found = computation.by_name.get(name)
+        if found is None:
+            return None
+        if found.opcode == "constant" and re.fullmatch(r"-?\d+", found.inside):
+            return 0, int(found.inside)
+        if found.opcode in ("copy", "bitcast", "copy-start", "copy-done"):
+            return self._of_counter(computation, found.operands[0], index, caller)
+        if found.opcode == "parameter" and caller is not None:
+            outer, instruction, further = caller
+            return self._of_counter(outer, instruction.operands[int(found.inside)], index, further)
+        if found.opcode == "add":
+            terms = [self._of_counter(computation, operand, index, caller) for operand in found.operands]
+            return None if None in terms else (terms[0][0] + terms[1][0], terms[0][1] + terms[1][1])
+        source, element = found, None
+        if found.opcode == "get-tuple-element":
+            source, element = computation.by_name[found.operands[0]], found.numbers("index")[0]
+            if source.opcode == "parameter" and caller is None:
+                return (1, 0) if element == index else None
+        inner = self.computations.get(source.attribute("calls") or "")
+        if source.opcode != "fusion" or inner is None or (element is not None and inner.root.opcode != "tuple"):
+            return None
+        result = inner.root.name if element is None else inner.root.operands[element]
+        return self._of_counter(inner, result, index, (computation, source, caller))
 
     def _bound(self, condition: Computation) -> tuple[int, int, bool] | None:
         """Of a condition: which element of the loop's state counts, up to what, and whether that is included."""
@@ -191,6 +249,7 @@ class Module:
         return element.numbers("index")[0], value, "direction=LE" in root.attributes
 
 
+_ARGUMENT = re.compile(r"\bArg_(\d+)\.\d+\b")  # what XLA calls a program's argument
 _HEADER = re.compile(r"(ENTRY )?%?([\w.\-]+) .*->.*\{$")
 _REDUCERS = frozenset("""reduce reduce-window scatter select-and-scatter sort map all-reduce all-reduce-start reduce-scatter
     """.split())  # the computation that they call combines two elements
@@ -244,6 +303,16 @@ def parse_instruction(line: str) -> Instruction:
     inside = rest[opening + 1:closing - 1]
     return Instruction(name.removeprefix("ROOT ").lstrip("%"), parse_types(types), rest[:opening],
                        tuple(re.findall(r"%([\w.\-]+)", inside)), inside, rest[closing:].lstrip(", "), is_root)
+
+
+def _reused(text: str) -> dict[int, int]:
+    """The results that take the memory of an argument, by number."""
+    start = text.find("input_output_alias={", 0, text.find("\n"))
+    if start < 0:
+        return {}
+    start = text.index("{", start)
+    pairs = re.findall(r"\{(\d*)\}: \((\d+), \{\}", text[start:matching(text, start)])
+    return {int(result or 0): int(argument) for result, argument in pairs}
 
 
 def _frames(text: str) -> dict[int, str]:

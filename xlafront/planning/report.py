@@ -58,8 +58,9 @@ def table(plan: Plan) -> str:
         ("donated arguments, reused", f"-{size(memory.donated)}" if memory.donated else "0 B"),
         ("temporaries", size(memory.temporaries)), ("code", size(memory.code)), ("total", size(memory.total))]
     lines += ["Memory on each device", *columns(rows, "lr"), ""]
-    if plan.buffers:
-        rows = [(size(b.bytes), b.what, b.type, b.line) for b in plan.buffers]
+    large = [b for b in plan.buffers if b.bytes >= plan.buffers[0].bytes / 1000]
+    if large:
+        rows = [(size(b.bytes), b.what, b.type, b.line) for b in large]
         lines += ["Largest buffers on each device", *columns(rows, "r"), ""]
     if plan.collectives:
         head = ("", "over", "devices", "size", "times", "total", "of", "")

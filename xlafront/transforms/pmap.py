@@ -13,10 +13,11 @@ import numpy as np
 
 from xlafront.core import backends, errors, tracing, tree
 from xlafront.core.tracing import MeshAxis
-from xlafront.runtime import distributed
+from xlafront.runtime import config, distributed
 from xlafront.runtime.arrays import ArrayImpl
-from xlafront.runtime.jaxlib_compat import NamedSharding
+from xlafront.runtime.jaxlib_compat import Device, NamedSharding
 from xlafront.runtime.sharding import Mesh, PartitionSpec
+from xlafront.runtime.topologies import is_elsewhere
 from xlafront.transforms import calls, placement, stages
 from xlafront.transforms.batching import sizes_along_axes
 from xlafront.transforms.calls import Selection
@@ -94,6 +95,9 @@ class _Devices:
         """The devices in order, those of each process together."""
         if self.devices is not None:
             return self.devices
+        chosen = config.default_device.value
+        if self.backend is None and isinstance(chosen, Device) and is_elsewhere(chosen.client):
+            return _all_devices(chosen.client)  # what `plan` compiles for
         if distributed.state.num_processes == 1:
             return tuple(backends.local_devices(backend=self.backend))
         return _all_devices(backends.client(self.backend))
