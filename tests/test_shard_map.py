@@ -396,6 +396,22 @@ def test_what_does_not_depend_on_a_tangent_is_computed_once(mesh):
     assert "tanh" not in xf.jit(xf.grad(lambda w: parts(x, w)[0].sum())).lower(w).as_text()
 
 
+def test_constants_of_linear_programs(mesh):
+    """A table that only the derivative has."""
+    table = elements(4, 4, 4, seed=2)
+
+    @xf.custom_jvp
+    def f(x):
+        return x.sum()
+
+    f.defjvp(lambda primals, tangents: (f(*primals), (tangents[0] * table).sum()))
+    x = elements(4, 4, 4)
+    parts = on_parts(mesh, lambda x: lax.psum(f(x), "i"), P(), P(), axis_names={"i"})
+    _, linear = xf.linearize(parts, x)
+    np.testing.assert_allclose(linear(x), 4 * (x * table).sum(), rtol=1e-4)
+    np.testing.assert_allclose(xf.grad(parts)(x), 4 * table, rtol=1e-5)
+
+
 def test_dead_code_inside_is_dropped(mesh):
     def part(x, y):
         xnp.sin(y)
