@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from xlafront.runtime.jaxlib_compat import ArrayImpl, batched_device_put
+from xlafront.runtime.jaxlib_compat import ArrayImpl, batched_device_put, buffers_of, prime
 from xlafront.runtime.sharding import SingleDeviceSharding, single_device
-from xlafront.runtime.transfers import move, places, skip_checks
+from xlafront.runtime.transfers import move, places, shares_memory, skip_checks
 
 
 def put(value, aval, sharding, committed: bool):
@@ -30,7 +30,7 @@ def host_value(array: ArrayImpl) -> np.ndarray:
     cached = array._npy_value
     if cached is not None:
         return cached
-    parts = array._arrays  # none, when all of it lies in other processes
+    parts = buffers_of(array)  # none, when all of it lies in other processes
     if parts and (array.sharding.num_devices == 1 or array.sharding.is_fully_replicated):
         source = array if len(parts) == 1 else array._fully_replicated_shard()
         value, did_copy = source._single_device_array_to_np_array_did_copy()
@@ -54,9 +54,14 @@ def host_value(array: ArrayImpl) -> np.ndarray:
     if not value.size:
         return value
     indices = array.sharding.addressable_devices_indices_map(array.aval.shape)
-    for part in parts:  # bare buffers, without a type of their own
-        [device] = part._sharding.device_set
-        value[indices[device]] = _retype(part._single_device_array_to_np_array_did_copy()[0], array.aval)
+
+    def read() -> None:
+        for part in parts:  # bare buffers, without a type of their own
+            [device] = part._sharding.device_set
+            value[indices[device]] = _retype(part._single_device_array_to_np_array_did_copy()[0], array.aval)
+
+    array.block_until_ready()
+    prime(read) if shares_memory(array.platform()) else read()  # not while copies from other devices are waited for
     value.flags.writeable = False
     array._npy_value = value
     return value

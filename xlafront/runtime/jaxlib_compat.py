@@ -93,13 +93,22 @@ _refusal = ("jax cannot be imported after xlafront: both attach their methods to
 class _JaxRefuser:
     """Finds an installed jax, so that probing for it stays truthful, and refuses to run it."""
 
+    path: tuple = ()  # where jax was not found
+
     @staticmethod
     def find_spec(name, path=None, target=None):
+        """Hot for imports: jaxlib tries one for each buffer that it wraps, and a search of the disk takes 100 us."""
         if name != "jax":
             return None
+        imports = sys._getframe(2).f_code.co_name == "_find_and_load_unlocked"  # and not importlib.util.find_spec
+        if imports and _JaxRefuser.path == tuple(sys.path):
+            raise ModuleNotFoundError("No module named 'jax'", name="jax")
         from importlib.machinery import ModuleSpec, PathFinder
 
-        return None if PathFinder.find_spec(name, path) is None else ModuleSpec(name, _JaxRefuser)
+        if PathFinder.find_spec(name, path) is not None:
+            return ModuleSpec(name, _JaxRefuser)
+        _JaxRefuser.path = tuple(sys.path)
+        return None
 
     @staticmethod
     def create_module(spec):
@@ -119,13 +128,21 @@ def serve(module: str, **names) -> None:
         setattr(found, name, value)
 
 
-def prime(make) -> None:
-    """Run `make()`, whose C++ looks one of our objects up and keeps it; importing a submodule wants its parent."""
-    sys.modules["jax"] = _NotJax("jax")
+def prime(make):
+    """What `make()` returns, whose C++ looks one of our objects up; importing a submodule wants its parent."""
+    sys.modules["jax"] = _not_jax
     try:
-        make()
+        return make()
     finally:
-        del sys.modules["jax"]
+        sys.modules.pop("jax", None)  # gone, when two threads are here
+
+
+_not_jax = _NotJax("jax")
+
+
+def buffers_of(array) -> list:
+    """The buffers of an array on several devices; jaxlib makes objects of them when it is first asked."""
+    return prime(lambda: array._arrays)
 
 
 sys.meta_path.insert(0, _JaxRefuser)

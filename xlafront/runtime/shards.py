@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.runtime.arrays import ArrayImpl, put, skip_checks
-from xlafront.runtime.jaxlib_compat import batched_device_put
+from xlafront.runtime.jaxlib_compat import batched_device_put, buffers_of
 from xlafront.runtime.layouts import Format, Layout
 from xlafront.runtime.sharding import single_device
 
@@ -59,14 +59,15 @@ def _hashable(index: tuple) -> tuple:
 def _parts(self) -> dict[Any, ArrayImpl]:
     """The parts on the devices of this process, as arrays of their own."""
     self._check_if_deleted()
-    if len(self._arrays) == 1:
+    buffers = buffers_of(self)
+    if len(buffers) == 1:
         [device] = self._sharding.addressable_devices
         if self._sharding.num_devices == 1:
             return {device: self}
     aval = _make_aval(self._sharding.shard_shape(self.aval.shape), self.aval.dtype, self.aval.weak_type)
     parts = {}
     kind = self._sharding.memory_kind
-    for part in self._arrays:
+    for part in buffers:
         [device] = part._sharding.device_set
         own = single_device(device)
         own = own if own.memory_kind == kind else own.with_memory_kind(kind)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlafront.runtime.jaxlib_compat import ArrayImpl, _jax, batched_device_put
+from xlafront.runtime.jaxlib_compat import ArrayImpl, _jax, batched_device_put, buffers_of
 from xlafront.runtime.sharding import single_device
 
 skip_checks = {"_skip_checks": True}
@@ -179,7 +179,7 @@ def copy_buffers(arrays: Sequence[ArrayImpl], shardings: Sequence[Any], always: 
 
 
 def _by_pieces(array: ArrayImpl, aval, sharding, steps: Plan) -> ArrayImpl:
-    parts = array._arrays
+    parts = buffers_of(array)
     if steps.whole and (not shares_memory(array.platform()) or all(
             [next(iter(parts[p.source]._sharding.device_set)) == d for (p,), d in zip(steps.pieces, steps.devices)])):
         chosen = [parts[piece.source] for (piece,) in steps.pieces]
@@ -230,7 +230,7 @@ def aligned_empty(shape: tuple[int, ...], dtype) -> np.ndarray:
 
 def _by_pieces_on_devices(array: ArrayImpl, aval, sharding, steps: Plan) -> ArrayImpl:
     """Pieces are cut where they are, sent, and joined on the first device that wants them; others copy from there."""
-    parts = array._arrays
+    parts = buffers_of(array)
     made: dict[int, ArrayImpl] = {}
     for i, (pieces, first) in enumerate(zip(steps.pieces, steps.same)):
         if first != i:
