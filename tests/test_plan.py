@@ -400,6 +400,13 @@ def wrong_args(mesh):
 
 wrong = silent = raises
 
+class Model:
+    def step(self, w, x):
+        return train_step(w, x)
+
+model = Model()
+model_step_args = train_step_args(None)
+
 if __name__ == "__main__":
     raise SystemExit("the script itself does not run")
 """
@@ -413,7 +420,7 @@ def script(tmp_path):
 
 
 @pytest.mark.parametrize("options", [["train_step"], ["other", "--mesh", "data=-1,model=2"], ["named", "--args", "words"],
-                                     ["named", "--args", "train_step_args"]], ids=" ".join)
+                                     ["named", "--args", "train_step_args"], ["model.step"]], ids=" ".join)
 def test_command(script, options, capsys):
     assert main(["plan", f"{script}:{options[0]}", *options[1:]]) == 0
     printed = capsys.readouterr().out
@@ -457,6 +464,49 @@ def test_command_explains_what_is_wrong(script, target, options, why, capsys):
 def test_command_without_a_script(capsys, tmp_path):
     assert main(["plan", "nowhere.py:f"]) == 2 and "nowhere.py" in capsys.readouterr().err
     assert main(["plan", "train.py"]) == 2 and "SCRIPT:FUNCTION" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text, why", [
+    ("import argparse; p = argparse.ArgumentParser(); p.add_argument('--lr', required=True); p.parse_args()", "__main__"),
+    ("raise SystemExit(3)", "SystemExit: 3"),
+    ("def f(:", r"def f\(:[\s\S]*SyntaxError"),
+    ("x = 1\ny = nobody", r"line 2[\s\S]*nobody"),
+    ("import not_to_be_found", "not_to_be_found"),
+    ("from .beside import f", "relative import"),
+])
+def test_scripts_that_cannot_be_loaded(text, why, tmp_path, capsys):
+    import re
+
+    (tmp_path / "a_broken_script.py").write_text(text)
+    before = list(sys.argv)
+    assert main(["plan", f"{tmp_path}/a_broken_script.py:f"]) == 2
+    printed = capsys.readouterr().err
+    assert re.search(why, printed), printed
+    assert "importlib" not in printed and sys.argv == before
+
+
+def test_modules_of_packages(tmp_path, capsys, monkeypatch):
+    """By file or by name; their relative imports work."""
+    inner = tmp_path / "a_planned_package" / "inner"
+    inner.mkdir(parents=True)
+    for folder in (inner, inner.parent):
+        (folder / "__init__.py").write_text("")
+    (inner / "model.py").write_text("import xlafront.numpy as xnp\ndef apply(w, x):\n    return xnp.sum(x @ w)\n")
+    (inner / "train.py").write_text(SCRIPT.replace("import xlafront as xf", "import xlafront as xf\nfrom .model import apply"))
+    monkeypatch.chdir(tmp_path)
+    for target in (f"{inner}/train.py", "a_planned_package/inner/train.py", "a_planned_package.inner.train"):
+        assert main(["plan", f"{target}:train_step"]) == 0
+        assert "all-reduce" in capsys.readouterr().out
+    for target in ("a_planned_package.inner.nothing", "no_package.at.all"):
+        assert main(["plan", f"{target}:train_step"]) == 2
+        assert f"neither a file nor a module {target}" in capsys.readouterr().err
+
+
+def test_a_reader_that_stops_reading_does_not_change_the_status(script):
+    command = f'"{sys.executable}" -m xlafront plan "{script}:train_step" --memory 1kB | true; exit ${{PIPESTATUS[0]}}'
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120,
+                          cwd=pathlib.Path(__file__).parent.parent)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
 
 
 def test_module_from_the_command_line(script):

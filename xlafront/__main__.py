@@ -60,7 +60,7 @@ def main(argv=None) -> int:
                     "arguments from SCRIPT:FUNCTION_args(mesh), which returns them as a tuple (or a dict, for keywords) of "
                     "arrays or ShapeDtypeStructs, whose shardings may be PartitionSpecs. Or FUNCTION takes one parameter, "
                     "mesh, and returns the pair of the function to plan and its arguments.")
-    plan.add_argument("target", metavar="SCRIPT:FUNCTION", help="such as train.py:train_step")
+    plan.add_argument("target", metavar="SCRIPT:FUNCTION", help="such as train.py:train_step, or package.train:train_step")
     plan.add_argument("--topology", help="v5e:16x16, v5p:8x8x8, h100:8, h100:4x8; without it: the devices that are here")
     plan.add_argument("--mesh", help="axes and sizes, data=-1,model=8 (-1: what is left); without it: data=-1")
     plan.add_argument("--args", metavar="NAME", help="the function of the script that makes the arguments")

@@ -155,8 +155,8 @@ def _topology(topology, platform, mesh, args, kwargs) -> topologies.TopologyDesc
 
 def _mesh(mesh, devices: list, args, kwargs) -> Mesh:
     if mesh is not None and not isinstance(mesh, (Mesh, Mapping)) and not hasattr(mesh, "axis_names"):
-        raise TypeError(f"plan takes the mesh as names and sizes of its axes, such as {{'data': -1, 'model': 8}}, or as a Mesh, "
-                        f"got {mesh!r}.")
+        raise TypeError(f"plan takes the mesh as names and sizes of its axes, such as {{'data': -1, 'model': 8}}, or as a "
+                        f"Mesh, got {mesh!r}.")
     if mesh is None:
         given = _shardings_of(args, kwargs)
         if not given:

@@ -106,7 +106,8 @@ def _library_call(computation: Computation, instruction: Instruction) -> float |
         found = re.search(r'"lhs_contracting_dimensions":\[([^\]]*)\]', target)
         if found:
             return _product(computation, instruction, [int(d) for d in re.findall(r"\d+", found.group(1))])
-    computes = sum(t.size for t in instruction.types) > 1 and not re.search(r"AllocateBuffer|Sharding|Bitcast|AsyncCollective", target)
+    computes = sum(t.size for t in instruction.types) > 1 and not re.search(
+        r"AllocateBuffer|Sharding|Bitcast|AsyncCollective", target)
     return None if computes else 0
 
 

@@ -203,7 +203,8 @@ class Module:
         found = self._of_counter(body, body.root.operands[index], index)
         return found[1] if found and found[0] == 1 and found[1] > 0 else 1
 
-    def _of_counter(self, computation: Computation, name: str, index: int, caller: tuple | None = None) -> tuple[int, int] | None:
+    def _of_counter(self, computation: Computation, name: str, index: int, caller: tuple | None = None
+                    ) -> tuple[int, int] | None:
         """A value as `a * counter + b`, where the counter is an element of the state of the loop whose body this is."""
         found = computation.by_name.get(name)
         if found is None:
@@ -216,8 +217,8 @@ class Module:
             outer, instruction, further = caller
             return self._of_counter(outer, instruction.operands[int(found.inside)], index, further)
         if found.opcode == "add":
-            terms = [self._of_counter(computation, operand, index, caller) for operand in found.operands]
-            return None if None in terms else (terms[0][0] + terms[1][0], terms[0][1] + terms[1][1])
+            one, other = (self._of_counter(computation, operand, index, caller) for operand in found.operands)
+            return None if one is None or other is None else (one[0] + other[0], one[1] + other[1])
         source, element = found, None
         if found.opcode == "get-tuple-element":
             source, element = computation.by_name[found.operands[0]], found.numbers("index")[0]

@@ -32,7 +32,10 @@ def main(args) -> int:
     except Exception as e:
         print_error(e)
         return 2
-    print(plan.to_json() if args.json else plan)
+    try:
+        print(plan.to_json() if args.json else plan, flush=True)
+    except BrokenPipeError:  # the reader (head, less) has seen enough; the status still counts
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if plan.fits is False and args.json:
         from xlafront.planning.report import size
 
@@ -64,22 +67,52 @@ def plan_target(target: str, topology: str | None = None, mesh: str | None = Non
 
 
 def load_script(path: str) -> ModuleType:
-    """The script as a module; its `if __name__ == "__main__"` part does not run."""
-    if not os.path.isfile(path):
-        raise UsageError(f"there is no file {path}.")
-    name = os.path.splitext(os.path.basename(path))[0]
-    spec = importlib.util.spec_from_file_location(name, os.path.abspath(path))
+    """The script, or the module of a package, by its file or its name; its `if __name__ == "__main__"` part does not run."""
+    given, sys.argv = sys.argv, [path]  # the options are ours, not the script's
+    try:
+        return _load_file(path) if os.path.isfile(path) else _load_module(path)
+    except SystemExit as e:
+        raise UsageError(f"{path} ends the process when it is loaded (SystemExit: {e}). What parses options and trains "
+                         f"belongs below `if __name__ == \"__main__\":`, which does not run here.") from None
+    finally:
+        sys.argv = given
+
+
+def _load_file(path: str) -> ModuleType:
+    folder, file = os.path.split(os.path.abspath(path))
+    name = os.path.splitext(file)[0]
+    if os.path.isfile(os.path.join(folder, "__init__.py")):  # part of a package: it may import its neighbours
+        while os.path.isfile(os.path.join(folder, "__init__.py")):
+            folder, package = os.path.split(folder)
+            name = f"{package}.{name}"
+        sys.path.insert(0, folder)
+        return importlib.import_module(name)
+    spec = importlib.util.spec_from_file_location(name, os.path.join(folder, file))
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is not a Python script.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    sys.path.insert(0, folder)
     spec.loader.exec_module(module)
     return module
 
 
+def _load_module(name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")) or name.endswith(".py"):
+        raise UsageError(f"there is no file {name}.")
+    sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as e:
+        if e.name is None or not f"{name}.".startswith(f"{e.name}."):
+            raise
+        raise UsageError(f"there is neither a file nor a module {name}.") from None
+
+
 def find(script: ModuleType, path: str, name: str) -> Callable:
-    found = getattr(script, name, None)
+    found: Any = script
+    for part in name.split("."):
+        found = getattr(found, part, None)
     if callable(found):
         return found
     functions = [n for n, value in vars(script).items() if callable(value) and not n.startswith("_")
@@ -99,16 +132,16 @@ def call_arguments(script: ModuleType, path: str, name: str, function: Callable,
         function, given = pair
         maker = f"{name}(mesh)"
     else:
-        maker = args_name or f"{name}_args"
-        make = getattr(script, maker, None)
-        if not callable(make):
+        maker = args_name or f"{name.replace('.', '_')}_args"
+        given = getattr(script, maker, None)
+        if given is None:
             raise UsageError(
                 f"{path} does not say what {name} is called with. Add a function that returns its arguments, as types:\n\n"
                 f"    def {maker}(mesh):\n"
                 f"        return (xf.ShapeDtypeStruct((1024, 512), \"float32\", sharding=xf.P(\"data\")),)\n\n"
                 f"or name the one that there is with --args.")
-        given = make(mesh) if _parameters(make) else make()
-        maker = f"{maker}(mesh)"
+        if callable(given):
+            given = given(mesh) if _parameters(given) else given()
     if isinstance(given, dict):
         return function, (), given
     if isinstance(given, tuple):
@@ -158,14 +191,16 @@ def print_error(error: BaseException) -> None:
     step = error.__traceback__
     while step is not None:
         file = step.tb_frame.f_code.co_filename
-        if not is_internal[file] and not file.startswith("<frozen"):
+        if not is_internal[file] and not file.startswith("<frozen") and file != importlib.__file__:
             frames.append(step)
         step = step.tb_next
     kept: TracebackType | None = None
     for step in reversed(frames):
         if os.path.basename(step.tb_frame.f_code.co_filename) != "runpy.py":
             kept = TracebackType(kept, step.tb_frame, step.tb_lasti, step.tb_lineno)
-    if kept is None:  # nothing of the script's: what was asked for does not go together
+    if isinstance(error, SyntaxError):  # it says where
+        traceback.print_exception(type(error), error, None)
+    elif kept is None:  # nothing of the script's: what was asked for does not go together
         print(f"xlafront plan: {error}", file=sys.stderr)
     else:
         traceback.print_exception(type(error), error, kept)
