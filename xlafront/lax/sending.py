@@ -10,7 +10,7 @@ from xlafront.core import errors
 from xlafront.core.avals import abstract_token
 from xlafront.core.ir import Effect
 from xlafront.core.primitive import Primitive
-from xlafront.lax.collective_primitives import axes_text, pairs_of_devices
+from xlafront.lax.collective_primitives import axes_text, channel, pairs_of_devices
 
 
 class SingleSideCollectiveEffect(Effect):
@@ -74,13 +74,11 @@ after_all_p = Primitive("after_all", abstract=_token_type, impl=lambda *tokens: 
 
 def _half(ctx, axis_name, perm) -> dict:
     """The attributes of a half: those with the same pairs share a channel."""
-    module, mlir = ctx.module_context, lowering.mlir
-    channel = module.pair_channels.get((axis_name, perm))
-    if channel is None:
-        module.channels += 1
-        channel = module.pair_channels[axis_name, perm] = module.channels
-    return {"channel_handle": mlir.attribute(f"#stablehlo.channel_handle<handle = {channel}, type = 1>"),
-            "source_target_pairs": mlir.dense_i64(pairs_of_devices(ctx, axis_name, perm))}
+    known = ctx.module_context.pair_channels
+    handle = known.get((axis_name, perm))
+    if handle is None:
+        handle = known[axis_name, perm] = channel(ctx)
+    return {"channel_handle": handle, "source_target_pairs": lowering.mlir.dense_i64(pairs_of_devices(ctx, axis_name, perm))}
 
 
 def _lower_send(ctx, x, *, axis_name, perm):
@@ -107,7 +105,8 @@ def _exchange(ctx, token, *, out_shape, axis_name, perm):
     x, aval = sent[:2]
     if (aval.shape, aval.dtype) != (out_shape.shape, out_shape.dtype):
         raise ValueError(f"precv over {axes_text(axis_name)} expects {out_shape}, but psend with its token sends {aval}.")
-    return ctx.op("stablehlo.collective_permute", [x], **_half(ctx, axis_name, perm))
+    return ctx.op("stablehlo.collective_permute", [x], channel_handle=channel(ctx),
+                  source_target_pairs=lowering.mlir.dense_i64(pairs_of_devices(ctx, axis_name, perm)))
 
 
 def _cannot_map(trace_or_size, operands, dims, *, axis_name, **_):

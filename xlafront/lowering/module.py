@@ -51,7 +51,7 @@ class ModuleContext:
         self.constrain: Callable | None = sharding_context.constrain_typed if partitioned else None
         self.manual_mesh: Any = None  # of the `shard_map` whose body is being written
         self.channels = 0  # of collectives, so far
-        self.pair_channels: dict[tuple, int] = {}  # of sends and receives, by their pairs
+        self.pair_channels: dict[tuple, ir.Attribute] = {}  # of sends and receives, by their pairs
         self.sent: dict[ir.Value, tuple] = {}  # by token: what is sent once its receive is written
         # Every new function goes before the end of the module.
         self.insertion_point = ir.InsertionPoint(self.module.body)
