@@ -410,7 +410,7 @@ def test_parts_that_do_not_fit(mesh):
     parts = [xf.device_put(A[:2], d) for d in xf.devices()[:8]]
     with pytest.raises(ValueError, match=r"0.* has shape \(2, 4\).*\(2, 2\)"):
         xf.make_array_from_single_device_arrays((8, 4), NamedSharding(mesh, P("x", "y")), parts)
-    with pytest.raises(ValueError, match="7.*8"):
+    with pytest.raises(ValueError, match="7|8 devices"):
         xf.make_array_from_single_device_arrays((8, 4), rows, parts[:7])
     with pytest.raises(ValueError, match=r"device\['b'\]|its keys are \['w'\]"):
         xf.device_put({"w": A, "b": A}, {"w": rows})

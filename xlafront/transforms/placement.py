@@ -297,6 +297,7 @@ class ProgramShardings:
         self.symbols: dict[Any, str] = {}  # of the meshes met so far
         kept_shardings = [s for s, keep in zip(spots.shardings, kept) if keep]
         self.arguments = [spots.replicated()] * hoisted + kept_shardings
+        self.argument_ranks = [keys.physical(aval).ndim for aval, keep in zip(jaxpr.in_avals, kept) if keep]
         self.memories = [_memory_kind(s, aval) for s, aval in zip(self.out, jaxpr.out_avals)]
 
     def concrete(self, mesh) -> Mesh:
@@ -341,7 +342,6 @@ class ProgramShardings:
         symbol = self.mesh_symbol(sharding.mesh)
         check_spec(sharding.mesh, sharding.spec, ndim)
         dims = []
-        self.argument_ranks = [keys.physical(aval).ndim for aval, keep in zip(jaxpr.in_avals, kept) if keep]
         # Along axes that types do not have the compiler may split values of such a type further.
         more = ["?"] if isinstance(sharding.mesh, AbstractMesh) and not sharding.mesh.are_all_axes_explicit else []
         for p in sharding.spec.padded(ndim):
@@ -419,6 +419,7 @@ class ProgramShardings:
             return [single_device(self.spots.devices[0])] * len(out_avals)
         protos = executable.get_output_shardings()
         mesh = self.spots.mesh or _flat_mesh(self.spots.devices)
+        written = self._as_written(mesh)
         results = []
         for i, (given, aval) in enumerate(zip(self.out, out_avals)):
             if given is not UNSPECIFIED:
@@ -431,6 +432,16 @@ class ProgramShardings:
             else:
                 results.append(written.get((aval.ndim, str(named._to_xla_hlo_sharding(aval.ndim))), named))
         return results
+
+    def _as_written(self, mesh) -> dict:
+        """The arguments' shardings, by rank and meaning: a result split as `P("x", None)` says has that, not `P("x")`, for a
+        state that comes back written in another way would be a new signature, and its step be compiled a second time."""
+        found: dict = {}
+        for sharding, ndim in zip(self.arguments[len(self.arguments) - len(self.argument_ranks):], self.argument_ranks):
+            if (isinstance(sharding, NamedSharding) and sharding.mesh == mesh and not sharding.spec.unreduced
+                    and sharding.memory_kind in (None, "device")):
+                found.setdefault((ndim, str(sharding._to_xla_hlo_sharding(ndim))), sharding)
+        return found
 
 
 def unbound_sharding():
@@ -475,7 +486,6 @@ def argument_attributes(jaxpr, kept, donated, hoisted: Sequence[Any], shardings:
             flags = [d for d, keep in zip(donated, kept) if keep]
             _mark_donations(attributes[len(hoisted):], jaxpr, flags, shardings, name, traced)
         return attributes if any(attributes) else None
-        written = self._as_written(mesh)
 
 
 def _mark_donations(attributes, jaxpr, donated, shardings, name, traced) -> None:
@@ -485,16 +495,6 @@ def _mark_donations(attributes, jaxpr, donated, shardings, name, traced) -> None
     for i, aval in enumerate(jaxpr.out_avals):
         free.setdefault((aval.shape, aval.dtype), []).append(i)
     unusable = []
-    def _as_written(self, mesh) -> dict:
-        """The arguments' shardings, by rank and meaning: a result split as `P("x", None)` says has that, not `P("x")`, for a
-        state that comes back written in another way would be a new signature, and its step be compiled a second time."""
-        found: dict = {}
-        for sharding, ndim in zip(self.arguments[len(self.arguments) - len(self.argument_ranks):], self.argument_ranks):
-            if (isinstance(sharding, NamedSharding) and sharding.mesh == mesh and not sharding.spec.unreduced
-                    and sharding.memory_kind in (None, "device")):
-                found.setdefault((ndim, str(sharding._to_xla_hlo_sharding(ndim))), sharding)
-        return found
-
     for entry, v, flag in zip(attributes, jaxpr.invars, donated):
         if not flag:
             continue
