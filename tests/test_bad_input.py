@@ -128,7 +128,7 @@ ROWS = [
         "arguments on two devices",
         lambda: jit(lambda a, b: a + b)(xf.device_put(1.0, xf.devices()[0]), xf.device_put(1.0, xf.devices()[1])),
         ValueError,
-        ["a is on", "b", "device_put"],
+        ["a (shape ()) is on", "b", "device_put"],
     ),
     ("unknown setting", lambda: xf.config.update("enable_x46", True), AttributeError, ["enable_x46", "enable_x64"]),
     (

@@ -12,6 +12,7 @@ from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import NamedSharding
+from xlafront.runtime.shards import Shard
 
 
 def physical(aval):
@@ -48,7 +49,8 @@ class KeyArray:
     committed = property(lambda self: self._base_array.committed)
     is_fully_addressable = property(lambda self: self._base_array.is_fully_addressable)
     is_fully_replicated = property(lambda self: self._base_array.is_fully_replicated)
-    addressable_shards = property(lambda self: self._base_array.addressable_shards)
+    addressable_shards = property(lambda self: self._shards(self._base_array.addressable_shards))
+    global_shards = property(lambda self: self._shards(self._base_array.global_shards))
     device = property(lambda self: self._base_array.device)
 
     @property
@@ -61,6 +63,14 @@ class KeyArray:
 
     def devices(self):
         return self._base_array.devices()
+
+    def _shards(self, of_words: list) -> list:
+        return [Shard(s.device, self.sharding, self._base_array.shape, None if s.data is None else KeyArray(s.data, self.dtype))
+                for s in of_words]
+
+    def addressable_data(self, index: int):
+        """The part on the `index`-th device of this process."""
+        return KeyArray(self._base_array.addressable_data(index), self.dtype)
 
     def block_until_ready(self):
         self._base_array.block_until_ready()

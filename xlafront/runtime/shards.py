@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from xlafront.runtime.arrays import ArrayImpl, put, skip_checks
-from xlafront.runtime.jaxlib_compat import batched_device_put, buffers_of
-from xlafront.runtime.layouts import Format, Layout
+from xlafront.runtime.jaxlib_compat import Sharding, batched_device_put, buffers_of
+from xlafront.runtime.layouts import Format, Layout, use as layouts_in_use
 from xlafront.runtime.sharding import single_device
 
 _make_aval: Callable[..., Any]  # (shape, dtype, weak_type=False) -> type; given by core.avals
@@ -111,34 +111,53 @@ def make_array_from_single_device_arrays(shape, sharding, arrays: Sequence[Any],
     >>> parts = [device_put(block, d) for block, d in zip(blocks, devices())]
     >>> make_array_from_single_device_arrays((8, 4), NamedSharding(mesh, P("x")), parts)
     """
+    user = "make_array_from_single_device_arrays"
+    _check_sharding(user, sharding)
+    if isinstance(arrays, ArrayImpl):
+        raise TypeError(f"{user} takes a list of arrays, one for each device; got one array of shape {arrays.shape}. Use "
+                        f"device_put to split an array.")
     arrays = list(arrays)
     shape = tuple(int(n) for n in shape)
-    expected = sharding.shard_shape(shape)
+    if arrays and hasattr(arrays[0], "_base_array"):  # keys: an array of words, in a class of its own
+        words = [part._base_array for part in arrays]
+        made = make_array_from_single_device_arrays((*shape, *words[0].shape[len(shape):]), sharding, words)
+        return type(arrays[0])(made, arrays[0].dtype)
+    expected = tuple(sharding.shard_shape(shape))
     if not arrays and dtype is None:
-        raise ValueError("make_array_from_single_device_arrays needs `dtype` when this process has no parts.")
+        raise ValueError(f"{user} needs `dtype` when this process has no parts.")
     for i, part in enumerate(arrays):
         if not isinstance(part, ArrayImpl):
-            raise TypeError(f"make_array_from_single_device_arrays: arrays[{i}] must be an array on one device, got "
-                            f"{type(part).__name__}. Make one with device_put(part, device).")
+            raise TypeError(f"{user}: arrays[{i}] must be an array on one device, got {type(part).__name__}. Make one with "
+                            f"device_put(part, device), outside of functions that are being traced.")
+        part._check_if_deleted()
         if len(part._arrays) != 1:
-            raise ValueError(f"make_array_from_single_device_arrays: arrays[{i}] is on {len(part._arrays)} devices; each must "
-                             f"be on one. The parts of an array are in its addressable_shards.")
-        if tuple(part.shape) != tuple(expected):
-            raise ValueError(f"make_array_from_single_device_arrays: arrays[{i}] has shape {part.shape}; each part of an array "
-                             f"of shape {shape} has shape {expected} when it is split by {sharding}.")
+            raise ValueError(f"{user}: arrays[{i}] is on {len(part._arrays)} devices; each must be on one. The parts of an "
+                             f"array are in its addressable_shards.")
+        if tuple(part.shape) != expected:
+            raise ValueError(f"{user}: arrays[{i}] has shape {part.shape}; each part of an array of shape {shape} has shape "
+                             f"{expected} when it is split by {sharding}.")
+        wanted = np.dtype(arrays[0].dtype if dtype is None else dtype)
+        if part.dtype != wanted:
+            raise ValueError(f"{user}: arrays[{i}] has dtype {part.dtype.name}, and not {wanted.name} as "
+                             f"{'arrays[0]' if dtype is None else '`dtype` says'}. Convert it with astype.")
     here = {d for d in sharding.addressable_devices}
     given = [next(iter(part.devices())) for part in arrays]
     if set(given) != here or len(given) != len(here):
         missing, extra = sorted(d.id for d in here - set(given)), sorted(d.id for d in set(given) - here)
         what = [f"none lies on the device(s) {missing}"] if missing else []
         what += [f"the device(s) {extra} are not among them"] if extra else []
-        raise ValueError(f"make_array_from_single_device_arrays takes one array for each of the {len(here)} devices of the "
-                         f"sharding in this process, got {len(given)}: {' and '.join(what) or 'some are on the same device'}.")
+        raise ValueError(f"{user} takes one array for each of the {len(here)} devices of the sharding in this process, got "
+                         f"{len(given)}: {' and '.join(what) or 'some are on the same device'}.")
     order = {d: i for i, d in enumerate(sharding._device_assignment)}
     ordered = [part for _, part in sorted(zip(given, arrays), key=lambda pair: order[pair[0]])]
-    base = arrays[0].aval if arrays else None
-    aval = _make_aval(shape, base.dtype if base is not None else dtype, base is not None and base.weak_type)
+    aval = _make_aval(shape, arrays[0].aval.dtype if arrays else dtype)
     return ArrayImpl(aval, sharding, [part._arrays[0] for part in ordered], committed=True, **skip_checks)
+
+
+def _check_sharding(user: str, sharding) -> None:
+    if not isinstance(sharding, Sharding):
+        raise TypeError(f"{user} takes a sharding, got {type(sharding).__name__}: {sharding!r}. For one device write "
+                        f"SingleDeviceSharding(device).")
 
 
 def make_array_from_callback(shape, sharding, data_callback: Callable[[tuple], Any], dtype=None) -> ArrayImpl:
@@ -146,29 +165,46 @@ def make_array_from_callback(shape, sharding, data_callback: Callable[[tuple], A
 
     `index` is a tuple of slices into the whole array. Devices that hold the same part share one call.
     """
+    if isinstance(sharding, Format):
+        made = make_array_from_callback(shape, sharding.sharding, data_callback, dtype)
+        return made if not isinstance(sharding.layout, Layout) else layouts_in_use.relayout(made, sharding.layout)
+    _check_sharding("make_array_from_callback", sharding)
     shape = tuple(int(n) for n in shape)
+    expected = tuple(sharding.shard_shape(shape))
     places = sharding.addressable_devices_indices_map(shape)
     found: dict[tuple, np.ndarray] = {}
     values = []
+    wrapper = None
     for index in places.values():
         key = _hashable(index)
         if key not in found:
-            found[key] = value = np.asarray(data_callback(index), dtype=dtype)
+            value = data_callback(index)
+            if hasattr(value, "_base_array"):  # keys: an array of words, in a class of its own
+                wrapper, value = value, value._base_array
+            found[key] = value = np.asarray(value)
+            inner = value.shape if wrapper is None else value.shape[:wrapper.ndim]
             if value.dtype.kind in "OUSMm":
                 raise TypeError(f"the callback of make_array_from_callback returned dtype {value.dtype} for the part "
                                 f"{_brief(index)}; arrays have elements that are numbers.")
+            if inner != expected:
+                raise ValueError(f"the callback of make_array_from_callback returned shape {inner} for the part "
+                                 f"{_brief(index)} of an array of shape {shape}, whose shape is {expected}: it gets the index "
+                                 f"of a part and returns that part alone, as in `lambda index: data[index]`.")
         values.append(found[key])
-    expected = tuple(sharding.shard_shape(shape))
-    for index, value in zip(places.values(), values):
-        if value.shape != expected:
-            raise ValueError(f"the callback of make_array_from_callback returned shape {value.shape} for the part "
-                             f"{_brief(index)} of an array of shape {shape}, whose shape is {expected}: it gets the index of a "
-                             f"part and returns that part alone, as in `lambda index: data[index]`.")
     if not values and dtype is None:
         raise ValueError("make_array_from_callback needs `dtype` when the sharding has no devices of this process.")
-    aval = _make_aval(shape, values[0].dtype if values else dtype)
-    values = [v.astype(aval.dtype, copy=False) for v in values]
-    return batched_device_put(aval, sharding, values, list(places), True)
+    kind = _make_aval(shape, values[0].dtype if values else dtype).dtype
+    for index, value in zip(places.values(), values):
+        if value.dtype != values[0].dtype:
+            raise ValueError(f"the callback of make_array_from_callback returned dtype {value.dtype.name} for the part "
+                             f"{_brief(index)} and {values[0].dtype.name} for another. Return one dtype for all.")
+    if dtype is not None and kind != dtype:
+        raise ValueError(f"the callback of make_array_from_callback returned dtype {kind.name}, and not {np.dtype(dtype).name} "
+                         f"as `dtype` says. Convert what it returns.")
+    whole = shape if wrapper is None else (*shape, *values[0].shape[wrapper.ndim:])
+    values = [v.astype(kind, copy=False) for v in values]
+    made = batched_device_put(_make_aval(whole, kind), sharding, values, list(places), True)
+    return made if wrapper is None else type(wrapper)(made, wrapper.dtype)
 
 
 def _brief(index: tuple) -> str:
@@ -247,10 +283,16 @@ def _attach() -> None:
     cls.copy_to_host_async = _copy_to_host_async
     cls.device_buffer = property(lambda self: self)
     cls.device_buffers = property(lambda self: list(_parts(self).values()))
+    # The runtime's own end the process when the array is deleted.
+    is_ready, platform = cls.is_ready, cls.platform
+    cls.is_ready = lambda self: (self._check_if_deleted(), is_ready(self))[1]
+    cls.platform = lambda self: (self._check_if_deleted(), platform(self))[1]
     cls.format = property(lambda self: _format_of(self))
 
 
 def _format_of(array):
+    if array.is_deleted():
+        return Format(None, array._sharding)
     return Format(Layout.from_pjrt_layout(array._pjrt_layout), array._sharding)
 
 

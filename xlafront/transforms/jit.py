@@ -22,7 +22,7 @@ from xlafront.core.traceback_filter import filtered
 from xlafront.runtime import config, distributed
 from xlafront.runtime.arrays import ArrayImpl, put
 from xlafront.runtime.execute import CompileRequest, Program, compile_module, compile_options
-from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, PjitFunctionCache, let_go, pjit
+from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, JaxRuntimeError, PjitFunctionCache, let_go, pjit
 from xlafront.runtime.layouts import use as layouts_in_use
 from xlafront.runtime.sharding import active
 from xlafront.runtime.topologies import is_elsewhere
@@ -124,12 +124,10 @@ class Jitted:
                     return self.fun(*args, **kwargs) if self.of_library else self.staged_call(args, kwargs), None, False
             traced = self.trace(call)
             if distributed.state.num_processes > 1:
-                from xlafront.transforms import host_local
+                from xlafront.transforms import spanning
 
-                if host_local.changes_groups(traced.closed.jaxpr):
-                    results = eval_jaxpr(traced.closed.jaxpr, traced.closed.consts, *call.leaves)
-                    results = host_local.place_results(results, self.flat_out_shardings(traced.out_tree))
-                    return traced.out_tree.unflatten(results), None, False
+                if spanning.changes_groups(traced.closed.jaxpr):
+                    return spanning.evaluate(self, traced, call.leaves), None, False
             program, donated = self.program_for(traced, call)
             in_order = self.in_order(program, call)
             results = self.run(program, traced, call.leaves)
@@ -178,13 +176,27 @@ class Jitted:
                     f"call returned, or do not donate the argument.")
         return error
 
+    def check_donated_once(self, args, kwargs) -> None:
+        """Raise for a donated array that is another argument too."""
+        call = calls.split_call(self.name, self.options.static, args, kwargs)
+        first: dict[int, int] = {}
+        flags = self.donated_flags(call)
+        for i, x in enumerate(call.leaves):
+            k = first.setdefault(id(x), i)
+            if k != i and (flags[i] or flags[k]) and isinstance(x, (ArrayImpl, keys.KeyArray)):
+                names = calls.argument_names(self.fun, self.options.static, call.in_tree)
+                raise JaxRuntimeError(
+                    f"{self.name} got one array ({x.aval}) as its arguments {names[k]} and {names[i]}, and donates "
+                    f"{names[k] if flags[k] else names[i]}, whose memory the results may take. Pass a copy (x.copy()), or do "
+                    f"not donate it.")
+
     def staged_call(self, args, kwargs):
         """A call under a trace: one equation, whose program is traced once per signature."""
         call = calls.split_call(self.name, self.options.static, args, kwargs)
         traced = self.trace(call)
         closed = traced.closed
         leaves = [tracing.as_operand(x) for x in call.leaves]
-        if self.options.inline:
+        if self.options.inline and self.options.in_shardings is self.options.out_shardings is placement.UNSPECIFIED:
             results = eval_jaxpr(closed.jaxpr, closed.consts, *leaves)
         else:
             program, consts = constants_as_arguments(closed)
@@ -271,6 +283,11 @@ class Jitted:
         if given is placement.UNSPECIFIED:
             return (given,) * in_tree.num_leaves
         args, kwargs = tree.unflatten(in_tree, range(in_tree.num_leaves))
+        given = tuple(given) if type(given) is list else given
+        if type(given) is tuple and len(given) != len(args):
+            static = f" that are not static (static_argnums={self.options.static.nums})" if self.options.static else ""
+            raise ValueError(f"in_shardings of {self.name} is a tuple of {len(given)}, but the call has {len(args)} positional "
+                             f"argument(s){static}. Give one sharding (or None) for each, or one sharding for all.")
         return placement.flatten_shardings("in_shardings", given, args) + (
             placement.UNSPECIFIED,) * tree.structure(kwargs).num_leaves
 
@@ -293,6 +310,10 @@ class Jitted:
             with self.caches.lock:
                 found = programs.get(key)
                 if found is None:
+                    if distributed.state.num_processes > 1:
+                        from xlafront.transforms import spanning
+
+                        spanning.check_same(self.name, traced, spots)
                     lowered = self.lower(traced, call, spots, donated)
                     found = programs[key] = lowered.compile_program()
         return found, donated
@@ -304,6 +325,7 @@ class Jitted:
 
     def lower(self, traced: Traced, call: Call, spots, donated) -> LoweredProgram:
         out_shardings = self.flat_out_shardings(traced.out_tree)
+        placement.check_results(self.name, out_shardings, traced)
         layouts = self.flat_layouts(call.in_tree, traced.out_tree)
         return LoweredProgram(self.name, traced.closed, spots, donated, out_shardings, self.options, traced, layouts)
 
@@ -452,20 +474,28 @@ def _jit_lower(ctx, *operands, jaxpr, name, inline, in_shardings, out_shardings,
     return placement.constrain(ctx, results, jaxpr.out_avals, out_shardings)
 
 
-def _jit_impl(*args, jaxpr, name, **params):
+def _jit_impl(*args, jaxpr, name, in_shardings, out_shardings, **params):
     """Evaluating a program that contains calls: each is compiled once, as when it was first called."""
     closed = jaxpr
-    runner = _runners.get(closed.jaxpr)
+    unspecified = placement.UNSPECIFIED
+    free = in_shardings.count(unspecified) == len(in_shardings) and out_shardings.count(unspecified) == len(out_shardings)
+    key = None if free else (in_shardings, out_shardings)
+    runners = _runners.get(closed.jaxpr)
+    if runners is None:
+        runners = _runners[closed.jaxpr] = {}
+    runner = runners.get(key)
     if runner is None:
         def run(*xs):
-            return eval_jaxpr(closed.jaxpr, closed.consts, *xs)
+            if free:
+                return eval_jaxpr(closed.jaxpr, closed.consts, *xs)
+            return jit_p.bind(*xs, jaxpr=closed, name=name, in_shardings=in_shardings, out_shardings=out_shardings, **params)
 
         run.__name__ = run.__qualname__ = name
-        runner = _runners[closed.jaxpr] = jit(run)
+        runner = runners[key] = jit(run)
     return runner(*args)
 
 
-_runners: weakref.WeakKeyDictionary[Jaxpr, Callable] = weakref.WeakKeyDictionary()
+_runners: weakref.WeakKeyDictionary[Jaxpr, dict[Any, Callable]] = weakref.WeakKeyDictionary()
 
 jit_p = Primitive("jit", multiple_results=True, memoise=False,
                   abstract=lambda *_, jaxpr, **params: jaxpr.out_avals,
@@ -531,6 +561,10 @@ def jit(fun: Callable | None = None, *, in_shardings=placement.UNSPECIFIED, out_
         raise ValueError(f"the argument {both[0]!r} of {calls.function_name(fun)} cannot be both static and donated.")
     if device is not None and backend is not None:
         raise ValueError("jit takes device or backend, not both: a device says its backend.")
+    for which, given in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
+        if given is not placement.UNSPECIFIED and (device is not None or backend is not None):
+            raise ValueError(f"jit takes {which} or a device or backend, not both: shardings say the devices. Leave device and "
+                             f"backend out.")
     options = Options(static, donate, in_shardings, out_shardings, keep_unused, device, backend, inline,
                       tuple(sorted((compiler_options or {}).items())))
     jitted = Jitted(fun, options)
@@ -549,10 +583,18 @@ def explaining(dispatcher, jitted: Jitted):
     @functools.wraps(dispatcher)
     def call(*args, **kwargs):
         try:
+            if not detach:
+                return dispatcher(*args, **kwargs)
+            leaves = tree.leaves((args, kwargs))
+            if len(set(map(id, leaves))) < len(leaves):
+                jitted.check_donated_once(args, kwargs)
             results = dispatcher(*args, **kwargs)
-            if detach:
-                let_go(tree.leaves((args, kwargs)))
+            let_go(leaves)
             return results
+        except JaxRuntimeError as e:
+            if "donated in the same call" in str(e):
+                jitted.check_donated_once(args, kwargs)
+            raise filtered(e) from e.__cause__
         except ValueError as e:
             text = str(e)
             if "static arguments" in text:

@@ -9,7 +9,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import avals, backends, keys, tracing, tree
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, Literal
+from xlafront.core.ir import ClosedJaxpr, Jaxpr, Literal, dce_jaxpr
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import Device, HloSharding, NamedSharding, OpSharding, Sharding
 from xlafront.runtime.layouts import Format, Layout, MemorySpace
@@ -126,8 +126,12 @@ def _flat_mesh(devices: tuple) -> Mesh:
 _flat_meshes: dict[tuple, Mesh] = {}
 
 
-def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], traced, options) -> Spots:
-    """Decide where a program runs: where its committed arguments are, or where it was told to."""
+def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], traced, options,
+                    read: Sequence[bool] | None = None) -> Spots:
+    """Decide where a program runs: where its committed arguments are, or where it was told to.
+
+    `read` says which arguments matter, when it is not all.
+    """
     if options.device is not None:
         return _all_on((options.device,), len(leaves), True)
     if options.backend is not None:
@@ -146,25 +150,34 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
                 sharding = words._sharding
             elif isinstance(x, avals.ShapeDtypeStruct) and isinstance(x.sharding, Sharding) and has_devices(x.sharding):
                 sharding = x.sharding
-        elif given is not UNSPECIFIED:
+        else:
             _check_given(name, x, given, traced, i)
+            if not has_devices(given):
+                raise ValueError(
+                    f"{name} has in_shardings {given} for its argument {traced.debug_info.arg_names[i]}, which has no devices: "
+                    f"its mesh is an AbstractMesh. Use a sharding over a Mesh, from make_mesh.")
         found.append(sharding)
-        if sharding is None:
+        if sharding is None or read is not None and not read[i]:
             continue
         internal = sharding._internal_device_list
         these = devices if internal is known else tuple(internal)
         known = internal
-        if devices is None:
+        if devices is None or first is None:
             devices, first = these, i
         elif these != devices:
+            if read is None and not options.keep_unused and not traced.closed.effects:
+                read = dce_jaxpr(traced.closed.jaxpr, [True] * len(traced.closed.jaxpr.outvars))[1]
+                if not all(read):  # those that nothing reads may be anywhere
+                    return place_arguments(name, leaves, wanted, traced, options, read)
             names = traced.debug_info.arg_names
             raise ValueError(
-                f"{name} got arguments on different devices: {names[first]} is on {_ids(devices)}, {names[i]} "
-                f"(shape {tuple(np.shape(x))}) on {_ids(these)}. Move one of them with device_put.")
+                f"{name} got arguments on different devices: {names[first]} {_where(leaves[first], found[first])}, {names[i]} "
+                f"{_where(x, sharding)}. The arrays of a call are on the same devices, in the same order. Move one of them "
+                f"with device_put(x, sharding).")
         if isinstance(sharding, NamedSharding):
             mesh = mesh or sharding.mesh
             try:
-                sharding.shard_shape(tracing.aval_of(x).shape if not isinstance(x, avals.ShapeDtypeStruct) else x.shape)
+                sharding.shard_shape(keys.physical(tracing.aval_of(x)).shape)
             except ValueError as e:
                 raise type(e)(f"{name} got argument {traced.debug_info.arg_names[i]} that does not fit its sharding: "
                                  f"{e}") from None
@@ -172,13 +185,13 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
         these = tuple(sharding._internal_device_list)
         if devices is None:
             devices = these
-        elif set(these) != set(devices):
-            who = "a sharding inside of it is" if first is None else (
-                f"argument {traced.debug_info.arg_names[first]} (shape {tuple(np.shape(leaves[first]))}) is")
-            over = f"{sharding.mesh} on " if isinstance(sharding, NamedSharding) else ""
-            raise ValueError(f"{name} is over {over}{_ids(these)} (a sharding or shard_map inside of it, or one of its "
-                             f"results), but {who} on {_ids(devices)}. Move it with device_put(x, NamedSharding(mesh, P(...))) "
-                             f"or use one mesh.")
+        elif these != devices:
+            who = f"another one is on {_ids(devices)}" if first is None else (
+                f"argument {traced.debug_info.arg_names[first]} {_where(leaves[first], found[first])}")
+            raise ValueError(
+                f"{name} has a sharding or shard_map inside of it, or a result, {in_words(sharding)}, but {who}. All are over "
+                f"the same devices, in the same order. Use one mesh, and move arguments there with device_put(x, "
+                f"NamedSharding(mesh, P(...))).")
         if isinstance(sharding, NamedSharding):
             mesh = mesh or sharding.mesh
     if devices is None:
@@ -201,14 +214,45 @@ def split_types(in_avals: tuple, shardings: Sequence[Any]) -> tuple:
 
 
 def _check_given(name: str, x, given, traced, index: int) -> None:
-    """An array that is bound to devices must come as `in_shardings` say."""
+    """An array that is bound to devices must come as `in_shardings` say; that of one device is moved, as are parts that
+    only lie in another order on the same devices."""
     words = keys.words_of(x)
     if not isinstance(words, ArrayImpl) or not words._committed or words._sharding == given:
         return
-    if not (has_devices(given) and words._sharding.is_equivalent_to(given, words.ndim)):
-        raise ValueError(f"{name} has in_shardings {given} for its argument {traced.debug_info.arg_names[index]} (shape "
-                         f"{words.shape}), but the array that it got is bound to {words._sharding}. Move it with "
-                         f"device_put(x, sharding), or leave in_shardings out.")
+    own = words._sharding
+    if has_devices(given) and own.memory_kind == given.memory_kind:
+        if own.num_devices == given.num_devices == 1:
+            return
+        hlo = [s._to_xla_hlo_sharding(words.ndim) for s in (own, given)]
+        if own.device_set == given.device_set and hlo[0] == hlo[1]:
+            return
+    raise ValueError(
+        f"{name} has in_shardings {given} for its argument {traced.debug_info.arg_names[index]}, but the array that it got "
+        f"{_where(words, own)}. Move it with device_put(x, sharding), or leave in_shardings out.")
+
+
+def in_words(sharding) -> str:
+    """A sharding in words, with its devices."""
+    memory = f" in {sharding.memory_kind} memory" if sharding.memory_kind not in (None, "device") else ""
+    if isinstance(sharding, NamedSharding):
+        devices = f" of {_ids(tuple(sharding._internal_device_list))}" if has_devices(sharding) else ""
+        return f"split by {sharding.spec} over {sharding.mesh}{devices}{memory}"
+    return f"on {_ids(tuple(sharding._internal_device_list))}{memory}"
+
+
+def _where(x, sharding) -> str:
+    return f"(shape {tuple(np.shape(x))}) is {in_words(sharding)}"
+
+
+def check_results(name: str, shardings: Sequence[Any], traced) -> None:
+    """Raise for results that cannot be split as `out_shardings` say, by their place among the results."""
+    for i, (sharding, aval) in enumerate(zip(shardings, traced.closed.out_avals)):
+        if isinstance(sharding, NamedSharding):
+            try:
+                sharding.shard_shape(aval.shape)
+            except ValueError as e:
+                paths, _ = tree.flatten_with_path(traced.out_tree.unflatten(range(traced.out_tree.num_leaves)))
+                raise type(e)(f"out_shardings of {name} do not fit its result{tree.keystr(paths[i][0])}: {e}") from None
 
 
 def _split_by_bodies(jaxpr, devices: tuple) -> dict:
@@ -236,9 +280,12 @@ def _program_shardings(traced, options):
         for s in tree.leaves(options.out_shardings, _is_format):
             s = s.sharding if isinstance(s, Format) else s
             if isinstance(s, Sharding):
-                yield s
+                if has_devices(s):
+                    yield s
             elif isinstance(s, PartitionSpec):
                 yield _as_sharding("out_shardings", s)
+            elif isinstance(s, Device):
+                yield single_device(s)
     yield from inner_shardings(traced.closed.jaxpr)
 
 
@@ -289,15 +336,15 @@ class ProgramShardings:
         self.spots = spots
         self.out_avals = [keys.physical(aval) for aval in jaxpr.out_avals]
         self.partitioned = len(spots.devices) > 1
-        self.out = out_shardings
+        self.out = tuple([self.on_devices(s) for s in out_shardings])
         if self.partitioned:
             self.out = tuple([self.explicit_result(aval) if s is UNSPECIFIED else s for s, aval in zip(
-                out_shardings, jaxpr.out_avals)])
+                self.out, jaxpr.out_avals)])
         self.meshes: dict[Any, str] = {}
         self.symbols: dict[Any, str] = {}  # of the meshes met so far
         kept_shardings = [s for s, keep in zip(spots.shardings, kept) if keep]
         self.arguments = [spots.replicated()] * hoisted + kept_shardings
-        self.argument_ranks = [keys.physical(aval).ndim for aval, keep in zip(jaxpr.in_avals, kept) if keep]
+        self.argument_avals = [keys.physical(aval) for aval, keep in zip(jaxpr.in_avals, kept) if keep]
         self.memories = [_memory_kind(s, aval) for s, aval in zip(self.out, jaxpr.out_avals)]
 
     def concrete(self, mesh) -> Mesh:
@@ -311,6 +358,12 @@ class ProgramShardings:
                                  f"mesh of this shape in force with set_mesh(mesh), or give arguments over one.")
             return Mesh(np.array(self.spots.devices, dtype=object).reshape(mesh.axis_sizes), mesh.axis_names, mesh.axis_types)
         return found if found.axis_types == mesh.axis_types else found.update(axis_types=mesh.axis_types)
+
+    def on_devices(self, sharding):
+        """A sharding that a user gave, over the program's devices if it has none of its own."""
+        if has_devices(sharding):
+            return sharding
+        return NamedSharding(self.concrete(sharding.mesh), sharding.spec)
 
     def explicit_result(self, aval):
         """The sharding of a result whose type says it, else unspecified."""
@@ -349,7 +402,7 @@ class ProgramShardings:
                 dims.append("{?}")
             else:
                 dims.append("{" + ", ".join([f'"{axis}"' for axis in axes_of(p)] + more) + "}")
-        sums = [f'"{axis}"' for axis in sharding.mesh.axis_names if axis in sharding.spec.unreduced]
+        sums = [f'"{axis}"' for axis in sharding.mesh.explicit_axes if axis in sharding.spec.unreduced]
         unreduced = f", unreduced={{{', '.join(sums)}}}" if sums else ""
         return lowering.mlir.attribute(f"#sdy.sharding<@{symbol}, [{', '.join(dims)}]{unreduced}>")
 
@@ -358,7 +411,7 @@ class ProgramShardings:
         made = []
         for value, v in zip(results, ctx._outvars):
             spread = v.aval.spread
-            if spread is not None:
+            if spread is not None and spread.mesh.explicit:
                 attribute = self.attribute(spread, keys.physical(v.aval).ndim)
                 value = ctx.op("sdy.sharding_constraint", [value], [v.aval], sharding=attribute)
             made.append(value)
@@ -371,7 +424,7 @@ class ProgramShardings:
 
     def constrain_constant(self, value, aval):
         """Constants come whole; sums that are left open must be of operands that are split as their types say."""
-        return value if aval.spread is None else self._constrained(value, aval, aval.spread)
+        return value if aval.spread is None or not aval.spread.mesh.explicit else self._constrained(value, aval, aval.spread)
 
     def constrain_results(self, results):
         """Results whose sums are still to be made, where a user asks for them in another sharding."""
@@ -416,7 +469,7 @@ class ProgramShardings:
 
     def _result_shardings(self, executable, out_avals) -> list:
         if not self.partitioned:
-            return [single_device(self.spots.devices[0])] * len(out_avals)
+            return self._on_one_device(out_avals)
         protos = executable.get_output_shardings()
         mesh = self.spots.mesh or _flat_mesh(self.spots.devices)
         written = self._as_written(mesh)
@@ -433,11 +486,25 @@ class ProgramShardings:
                 results.append(written.get((aval.ndim, str(named._to_xla_hlo_sharding(aval.ndim))), named))
         return results
 
+    def _on_one_device(self, out_avals) -> list:
+        """Over a mesh of one device results have specs as over a larger one: those of arguments of their shape."""
+        mesh, rest = self.spots.mesh, single_device(self.spots.devices[0])
+        of_shape: dict = {}
+        if mesh is not None:
+            rest = NamedSharding(mesh, PartitionSpec())
+            for aval, sharding in zip(reversed(self.argument_avals), reversed(self.arguments)):
+                if (isinstance(sharding, NamedSharding) and sharding.mesh == mesh and not sharding.spec.unreduced
+                        and sharding.memory_kind in (None, "device")):
+                    of_shape[aval.shape] = sharding
+        return [given if isinstance(given, NamedSharding) else of_shape.get(aval.shape, rest)
+                for given, aval in zip(self.out, out_avals)]
+
     def _as_written(self, mesh) -> dict:
         """The arguments' shardings, by rank and meaning: a result split as `P("x", None)` says has that, not `P("x")`, for a
         state that comes back written in another way would be a new signature, and its step be compiled a second time."""
         found: dict = {}
-        for sharding, ndim in zip(self.arguments[len(self.arguments) - len(self.argument_ranks):], self.argument_ranks):
+        for sharding, aval in zip(self.arguments[len(self.arguments) - len(self.argument_avals):], self.argument_avals):
+            ndim = aval.ndim
             if (isinstance(sharding, NamedSharding) and sharding.mesh == mesh and not sharding.spec.unreduced
                     and sharding.memory_kind in (None, "device")):
                 found.setdefault((ndim, str(sharding._to_xla_hlo_sharding(ndim))), sharding)

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from xlafront import lowering
-from xlafront.core import avals, tracing, tree
+from xlafront.core import avals, keys, tracing, tree
 from xlafront.core.avals import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary, filtered
+from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, PjitFunctionCache, let_go, pjit
 from xlafront.runtime.layouts import Format, Layout
 from xlafront.transforms import calls, placement
@@ -179,7 +180,8 @@ class Compiled:
 
     @property
     def input_shardings(self):
-        return self.in_tree.unflatten(self._program.in_shardings)
+        """The sharding of each argument, by position and by name; None for those that are not read."""
+        return self.in_tree.unflatten([s if keep else None for s, keep in zip(self._program.in_shardings, self._program.kept)])
 
     @property
     def output_shardings(self):
@@ -240,7 +242,7 @@ def _dispatcher_of(stage, program) -> Callable:
             count = len(args_tree.children()) + len(kwargs_tree.children())
             given = static if len(args) + len(kwargs) > count else calls.Selection()
             call = calls.split_call(name, given, args, kwargs)
-            _check_call(name, traced, in_tree, call)
+            _check_call(name, traced, in_tree, call, program)
             in_order = jitted.in_order(program, call)
             results = run_program(program, [tracing.as_operand(x) for x in call.leaves], traced.closed.out_avals)
             fast = jitted.fast_path(program, traced, call) if in_order and not given else None
@@ -251,7 +253,7 @@ def _dispatcher_of(stage, program) -> Callable:
     return pjit(name, jitted.fun, call_first, [], [], (), tree.default_registry, shard_arg_fallback, PjitFunctionCache())
 
 
-def _check_call(name: str, traced, in_tree, call) -> None:
+def _check_call(name: str, traced, in_tree, call, program) -> None:
     if call.in_tree != in_tree:
         ours = in_tree.unflatten(range(in_tree.num_leaves))
         theirs = call.in_tree.unflatten(call.leaves)
@@ -261,5 +263,12 @@ def _check_call(name: str, traced, in_tree, call) -> None:
         if got.shape != aval.shape or got.dtype != aval.dtype:
             raise TypeError(f"{name} was compiled for {avals.str_short(aval)} as argument {traced.debug_info.arg_names[i]}, "
                             f"and was called with {avals.str_short(got)}. Call the jitted function, or compile for this type.")
+        words, wanted = keys.words_of(x), program.in_shardings[i]
+        if program.kept[i] and isinstance(words, ArrayImpl) and words._committed and words._sharding != wanted and not (
+                words._sharding.is_equivalent_to(wanted, words.ndim)):
+            raise ValueError(
+                f"{name} was compiled for its argument {traced.debug_info.arg_names[i]} {placement.in_words(wanted)}, and the "
+                f"array that it got (shape {words.shape}) is {placement.in_words(words._sharding)}. Move it with device_put to "
+                f"what compiled.input_shardings says, or call the jitted function.")
 
 
