@@ -70,6 +70,9 @@ def test_size_and_devices():
     assert xf.pmap(lambda: lax.axis_index("i"), axis_name="i", axis_size=3)().tolist() == [0, 1, 2]
     x = elements(4, 2)
     assert spread(xf.pmap(lambda x: x + 1)(x)) == (4, {(1, 2)})
+    assert {d.id for d in xf.pmap(lambda x: x, devices=xf.devices()[4:])(x[:2]).devices()} == {4, 5}
+    assert xf.pmap(lambda x: x)(np.ones((1, 2))).sharding.spec == xf.pmap(lambda x: x)(x).sharding.spec
+    assert xf.pmap(lambda x: x + 1)(np.ones((8, 0))).shape == (8, 0)
     chosen = xf.devices()[::-1][:4]
     found = xf.pmap(lambda x: x + lax.axis_index("i"), axis_name="i", devices=chosen)(x)
     np.testing.assert_allclose(found, x + np.arange(4)[:, None], rtol=1e-6)
@@ -117,6 +120,43 @@ def test_under_other_transformations():
     np.testing.assert_allclose(xf.vmap(mapped, in_axes=1)(batch), xf.vmap(plain, in_axes=1)(batch), rtol=1e-5)
     both = xf.pmap(xf.vmap(lambda x: lax.psum(x, ("i", "j")), axis_name="j"), axis_name="i")(x)
     np.testing.assert_allclose(both, np.full((8, 3), x.sum()), rtol=1e-4)
+
+
+def test_without_jit():
+    """Under disable_jit the function of a device is still one program."""
+    x = elements(8, 3)
+    with xf.disable_jit():
+        mapped = xf.pmap(lambda x: x * lax.psum(x, "i"), axis_name="i")
+        np.testing.assert_allclose(mapped(x), x * x.sum(0), rtol=1e-5)
+        np.testing.assert_allclose(xf.grad(lambda x: mapped(x).sum())(x), np.broadcast_to(2 * x.sum(0), x.shape), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "complex64", "int8", "bool"])
+def test_dtypes_and_types_of_results(dtype):
+    x = xnp.asarray(elements(8, 2)).astype(dtype)
+    found, weak, nothing = xf.pmap(lambda x: (x + x, 2.0, None))(x)
+    assert found.dtype == x.dtype and weak.dtype == np.float32 and weak.weak_type and nothing is None
+    np.testing.assert_array_equal(np.asarray(found), np.asarray(x + x))
+    assert found.sharding.spec == P("_pmap_axis") and found.committed
+
+
+def test_results_are_read_as_other_arrays():
+    """As Flax's unreplicate does, and loops over what devices returned."""
+    tree = xf.pmap(lambda x: {"a": x, "b": x.sum()})(elements(8, 3))
+    first = xf.tree.map(lambda x: x[0], tree)
+    np.testing.assert_allclose(first["a"], elements(8, 3)[0])
+    np.testing.assert_allclose(first["b"], elements(8, 3)[0].sum(), rtol=1e-6)
+    np.testing.assert_allclose([np.asarray(row) for row in tree["a"]], elements(8, 3))
+    np.testing.assert_allclose(tree["a"][-1, 1], elements(8, 3)[-1, 1])
+    np.testing.assert_allclose(tree["a"][2:4], elements(8, 3)[2:4])
+
+
+def test_no_copies_between_steps():
+    identity = xf.pmap(lambda x: (x, x * 2), donate_argnums=0)
+    x, _ = identity(elements(8, 3))
+    places = [s.data.unsafe_buffer_pointer() for s in x.addressable_shards]
+    again, _ = identity(x)
+    assert [s.data.unsafe_buffer_pointer() for s in again.addressable_shards] == places
 
 
 def test_gradients_inside():
@@ -218,6 +258,10 @@ def test_bad_arguments(options, arguments, error, words):
 def test_bad_options():
     with pytest.raises(ValueError, match="devices= lists 2"):
         xf.pmap(lambda x: x, devices=xf.devices()[:2])(np.ones(3))
+    with pytest.raises(ValueError, match="a device twice in devices= \\(\\[0, 0\\]\\)"):
+        xf.pmap(lambda x: x, devices=[xf.devices()[0]] * 2)(np.ones(2))
+    with pytest.raises(ValueError, match=r"over no elements \(x has shape \(0, 3\)\)"):
+        xf.pmap(lambda x: x)(np.ones((0, 3)))
     with pytest.raises(TypeError, match="integers and None in in_axes"):
         xf.pmap(lambda x: x, in_axes="a")
     with pytest.raises(TypeError, match="takes a function"):

@@ -474,6 +474,20 @@ def test_one_device():
         np.testing.assert_allclose(found, oracle(x), rtol=1e-6, err_msg=name)
 
 
+def test_specs_over_one_device():
+    """Code that asks for specs goes on working on a laptop, and a step's second call is not a new signature."""
+    mesh = xf.make_mesh((1,), ("i",), devices=xf.devices()[:1], axis_types=(xf.sharding.AxisType.Auto,))
+    split = xf.NamedSharding(mesh, P("i"))
+    state = xf.device_put(np.ones((4, 2), np.float32), split)
+    step = xf.jit(lambda state: (state * 2, state.sum()))
+    following, total = step(state)
+    assert following.sharding == split and total.sharding == xf.NamedSharding(mesh, P())
+    step(following)
+    assert step._cache_size() == 1
+    assert xf.shard_map(lambda x: x * 2, mesh=mesh, in_specs=P("i"), out_specs=P("i"))(np.ones(4)).sharding == split
+    assert xf.jit(lambda x: x, out_shardings=split)(np.ones(4)).sharding == split
+
+
 def test_random_keys_are_split_over_devices(mesh):
     keys = xf.random.split(xf.random.key(0), 8)
     found = on_parts(mesh, lambda k: xf.random.normal(k[0], (1, 3)), P(("i", "j")), P(("i", "j")))(keys)

@@ -115,7 +115,9 @@ class _Devices:
 
     def mesh(self, size: int, arguments: Callable[[], str]) -> Mesh:
         found = self.found()
-        if size > len(found) or self.devices is not None and size != len(found):
+        if not size:
+            raise ValueError(f"pmap of {self.name} is over no elements ({arguments()}): it needs at least one, for one device.")
+        if size > len(found):
             kind = found[0].platform if found else "no"
             given = "devices= lists" if self.devices is not None else "there are"
             raise ValueError(
@@ -123,6 +125,9 @@ class _Devices:
                 f"({kind}). Map over at most that many, with vmap or a loop inside for the rest"
                 + (f", or simulate more: config.update('num_cpu_devices', {size}) before the first computation."
                    if kind == "cpu" and self.devices is None else "."))
+        if self.devices is not None and len(set(found)) < len(found):
+            raise ValueError(f"pmap of {self.name} has a device twice in devices= ({[d.id for d in found]}): each runs one "
+                             f"element.")
         return _mesh(found[:size], self.axis_name)
 
     def size(self, leaves: Sequence[Any], axes: Sequence[int | None], names: Callable[[int], str]) -> int:

@@ -19,10 +19,11 @@ from xlafront.core.ir import ClosedJaxpr, dce_closed, eval_jaxpr, keeps_alive
 from xlafront.core.primitive import Primitive
 from xlafront.core.tracing import MeshAxis
 from xlafront.core.zeros import Zero, is_undefined
+from xlafront.runtime import config
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import AxisType, Mesh, PartitionSpec, axes_of
 from xlafront.transforms import placement
-from xlafront.transforms.jit import jit
+from xlafront.transforms.jit import Jitted, Options, make_dispatcher
 from xlafront.transforms.manual_computation import lower_body
 
 # Types
@@ -249,10 +250,12 @@ def _impl(*args, jaxpr, **params):
         shardings: Any = placement.UNSPECIFIED
         if params["manual_axes"] == frozenset(mesh.axis_names) and isinstance(mesh, Mesh):
             shardings = [NamedSharding(mesh, spec) for spec in outs]
-        return jit(run, out_shardings=shardings)
+        jitted = Jitted(run, Options(out_shardings=shardings))
+        return jitted, make_dispatcher(run, jitted, jitted.cache_miss)
 
     key = ("run", mesh, params["in_specs"], outs, params["manual_axes"], params["check_vma"], *map(id, consts))
-    return jaxpr.jaxpr.memoised(key, make)(*args)
+    jitted, dispatcher = jaxpr.jaxpr.memoised(key, make)
+    return jitted.evaluate(*args)[0] if config.disable_jit.value else dispatcher(*args)
 
 
 shard_map_p = Primitive(
