@@ -9,9 +9,9 @@ from xlafront import lax
 
 PRIMITIVES = {name: getattr(lax, name) for name in dir(lax) if name.endswith("_p")}
 
-# Their operands or results are booleans and bits, whose tangents are of float0, or they have no operands at all.
-NO_DERIVATIVE = {"iota_p", "reduce_and_p", "reduce_or_p", "reduce_xor_p"}
-NO_OPERANDS = {"iota_p"}
+# Their operands or results are booleans and bits, whose tangents are of float0, or they have no operands at all but tokens.
+NO_DERIVATIVE = {"iota_p", "reduce_and_p", "reduce_or_p", "reduce_xor_p", "after_all_p", "create_token_p"}
+NO_OPERANDS = {"iota_p", "after_all_p", "create_token_p"}
 
 # What derivatives of other primitives are made of: linear in an operand.
 LINEAR = """add_any add broadcast_in_dim complex concatenate cond conj convert_element_type copy cumsum device_put div dot_general
