@@ -11,8 +11,9 @@ import hashlib
 import os
 import sys
 import threading
+import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -168,13 +169,68 @@ def agree(what: str, text: str, processes: Sequence[int] | None = None) -> dict[
     return _read(verdict)
 
 
-def _write(said: dict[int, str]) -> str:
+def agree_soon(name: str, words: Sequence[str], processes: Iterable[int], patience: float = 10.0) -> dict[int, str]:
+    """As `agree`, for calls of one name; but nobody waits longer than `patience` seconds for others, nor counts as differing
+    who comes later. Told are only the words that differ.
+    """
+    group, store, me = tuple(sorted(processes)), state.client, state.process_id
+    if store is None or me not in group:
+        return {}
+    with state.lock:
+        number = state.counts[group, name] = state.counts.get((group, name), 0) + 1
+    digest = hashlib.blake2b(repr((group, name)).encode(), digest_size=16).hexdigest()
+    place, text = f"xlafront/calls/{digest}/{number}", _write({0: list(words)})
+    if me != group[0]:
+        store.key_value_set(f"{place}/said/{me}", text)
+        try:
+            return _read(store.blocking_key_value_get(f"{place}/verdict", int(patience * 1000)))
+        except JaxRuntimeError as e:
+            if "DEADLINE_EXCEEDED" not in str(e):
+                raise
+            store.key_value_set(f"{place}/said/{me}", _LATE, allow_overwrite=True)
+            _warn_of_waiting(name, words, [group[0]], patience)
+            return {}
+    said: dict[str, str] = {}
+    deadline, pause = time.monotonic() + patience, 0.0005
+    while len(said) < len(group) - 1 and time.monotonic() < deadline:
+        said = dict(store.key_value_dir_get(f"{place}/said"))
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.1)
+    heard_of = {int(key.rpartition("/")[2]) for key in said}
+    if len(said) < len(group) - 1:
+        _warn_of_waiting(name, words, [other for other in group[1:] if other not in heard_of], patience)
+    differing: dict[int, str] = {}
+    if len(said) == len(group) - 1 and _LATE not in said.values():
+        others = {int(key.rpartition("/")[2]): _read(heard)[0] for key, heard in said.items() if heard != text}
+        mine = list(words)
+        for other, theirs in others.items():
+            # A list of another length is shown from where it begins to differ.
+            at = [i for i in range(max(len(mine), len(theirs))) if mine[i:i + 1] != theirs[i:i + 1]][:3]
+            differing[other] = ", ".join(theirs[i] for i in at if i < len(theirs))
+            differing.setdefault(me, ", ".join(mine[i] for i in at if i < len(mine)))
+    differing = dict(sorted(differing.items()))
+    store.key_value_set(f"{place}/verdict", _write(differing))
+    return differing
+
+
+_LATE = "late"
+
+
+def _warn_of_waiting(name: str, words: Sequence[str], others: Sequence[int], seconds: float) -> None:
+    shown = ", ".join(words)
+    warnings.warn(f"{name} ({shown if len(shown) < 300 else shown[:300] + '...'}) runs here for the first time, and process"
+                  f"{'es' if len(others) > 1 else ''} {', '.join(map(str, others[:10]))} has not come to it within {seconds:g} "
+                  f"s. Where another call is made there, such as one with a batch of another size, all wait for each other for "
+                  f"ever: all processes have to make the same calls, with arrays of the same shapes.", stacklevel=2)
+
+
+def _write(said: dict[int, Any]) -> str:
     import json
 
     return json.dumps(said)
 
 
-def _read(text: str) -> dict[int, str]:
+def _read(text: str) -> dict[int, Any]:
     import json
 
     return {int(process): words for process, words in json.loads(text).items()}

@@ -15,16 +15,12 @@ import numpy as np
 
 from xlafront.core import keys, tracing, tree
 from xlafront.core.avals import ShapedArray
-from xlafront.core.ir import Jaxpr
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.runtime.arrays import ArrayImpl, put, skip_checks
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import Mesh, PartitionSpec, axes_of, check_spec
 from xlafront.runtime.shards import from_local_data
-from xlafront.transforms import placement
-from xlafront.transforms.custom_calls import CustomCall
-from xlafront.transforms.jit import jit_p
 
 
 @functools.lru_cache(256)
@@ -159,29 +155,3 @@ def _from_leaf(sharding: Any, x: Any, shape: Sequence[int | None] | None) -> Any
     words = x._base_array
     whole = from_local_data(sharding, words, None if shape is None else (*shape, *words.shape[x.ndim:]))
     return keys.wrap(whole, ShapedArray(whole.shape[:x.ndim], x.dtype))
-
-
-# Programs with such operations
-
-
-def changes_groups(jaxpr: Jaxpr) -> bool:
-    """Whether a program works on devices of this process and of all: XLA compiles programs for one group of devices."""
-    def find():
-        for eqn in jaxpr.eqns:
-            if eqn.primitive in (to_global_p, to_local_p):
-                if eqn.params["global_mesh"].is_multi_process:
-                    return "yes"
-            elif eqn.primitive is jit_p or isinstance(eqn.primitive, CustomCall):
-                inner = eqn.params.get("jaxpr") or eqn.params["call_jaxpr"]
-                if changes_groups(inner.jaxpr):
-                    return "yes"
-        return "no"
-
-    return jaxpr.memoised(("changes groups",), find) == "yes"
-
-
-def place_results(results: list, shardings: tuple) -> list:
-    """Results of such a program where `out_shardings` of its `jit` wants them."""
-    from xlafront.transforms.device_put import device_put
-
-    return [x if s is placement.UNSPECIFIED else device_put(x, s) for x, s in zip(results, shardings)]
