@@ -10,6 +10,7 @@ from xlafront.core import dtypes
 from xlafront.lax.linalg.factorizations import cholesky, triangular_solve
 from xlafront.lax.linalg.kernels import adjoint, product
 from xlafront.lax.linalg.orthogonal import qr
+from xlafront.transforms.jit import library
 
 
 def _weights(least: float, count: int) -> tuple[list, list]:
@@ -55,16 +56,21 @@ def qdwh(x, *, is_hermitian: bool = False, max_iterations: int | None = None, ep
     Array([[3., 0.],
            [0., 2.]], dtype=float32)
     """
+    shape = None if dynamic_shape is None else tuple(dynamic_shape)
+    return _qdwh(x, shape, 10 if max_iterations is None else int(max_iterations), None if eps is None else float(eps))
+
+
+@library(static=("limit", "eps"))
+def _qdwh(x, corner, limit, eps):
     x = xnp.asarray(x)
     if x.ndim != 2 or x.shape[0] < x.shape[1]:
         raise ValueError(f"qdwh takes one matrix with at least as many rows as columns, got an array of shape {x.shape}: "
                          f"decompose x.conj().T of a wide matrix, and use vmap for several.")
     if not dtypes.is_inexact(x.dtype):
         raise ValueError(f"qdwh takes floats or complex numbers, got {x.dtype}: convert with x.astype(float).")
-    if dynamic_shape is not None:
-        rows, columns = dynamic_shape
+    if corner is not None:
+        rows, columns = corner
         x = xnp.where((xnp.arange(x.shape[0]) < rows)[:, None] & (xnp.arange(x.shape[1]) < columns), x, 0)
-    limit = 10 if max_iterations is None else int(max_iterations)
     real = xnp.finfo(x.dtype)
     tolerance = (4 * (float(real.eps) if eps is None else eps)) ** (1 / 3)
     # Singular values that are less than a rounding error of the largest count as that large.

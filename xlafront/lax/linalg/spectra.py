@@ -15,6 +15,7 @@ from xlafront.lax.linalg.factorizations import symmetrized
 from xlafront.lax.linalg.kernels import adjoint, call, factorization, floating, lapack, letter, product, square, succeeded
 from xlafront.lax.linalg.orthogonal import qr
 from xlafront.lax.linalg.polar import qdwh
+from xlafront.transforms.jit import library
 
 
 class EighImplementation(enum.Enum):
@@ -166,11 +167,15 @@ def eigh(x, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalu
     >>> w
     Array([1., 2.], dtype=float32)
     """
+    return _eigh(x, bool(lower), bool(symmetrize_input), bool(sort_eigenvalues), _subset(subset_by_index), implementation)
+
+
+@library(static=("lower", "symmetrize_input", "sort_eigenvalues", "subset_by_index", "algorithm"))
+def _eigh(x, lower, symmetrize_input, sort_eigenvalues, subset_by_index, algorithm):
     x = floating(x)
     square("eigh", x)
-    v, w = eigh_p.bind(symmetrized(x) if symmetrize_input else x, algorithm=implementation, lower=bool(lower),
-                       sort_eigenvalues=bool(sort_eigenvalues), subset_by_index=_subset(subset_by_index))
-    return v, w
+    return tuple(eigh_p.bind(symmetrized(x) if symmetrize_input else x, lower=lower, sort_eigenvalues=sort_eigenvalues,
+                             subset_by_index=subset_by_index, algorithm=algorithm))
 
 
 # All other square matrices
@@ -182,19 +187,18 @@ def _eig_shape(x, *, compute_left_eigenvectors, compute_right_eigenvectors, **_)
     return [(x.shape[:-1], dtype)] + [(x.shape, dtype)] * (compute_left_eigenvectors + compute_right_eigenvectors)
 
 
-def _eig_kernel(x, target, left, right, *, joint=False, **attributes):
-    """`joint`: the kernel gives complex eigenvalues also for real matrices, and beside them the matrix that it overwrote."""
-    if not x.size:
-        dtype = dtypes.to_complex(x.dtype)
-        w, vectors = xnp.zeros(x.shape[:-1], dtype), xnp.zeros(x.shape, dtype)
-        return [w] + [vectors] * (left + right)
+def _eig_kernel(x, target, sides, *, joint=False, **attributes):
+    """`sides`: whether left, and whether right eigenvectors are asked for. `joint`: the kernel gives complex eigenvalues also
+    of real matrices, and beside them the matrix that it overwrote."""
     dtype = dtypes.to_complex(x.dtype)
+    if not x.size:
+        return [xnp.zeros(x.shape[:-1], dtype)] + [xnp.zeros(x.shape, dtype)] * sum(sides)
     parts = [(x.shape[:-1], dtype)] if joint or x.dtype == dtype else [(x.shape[:-1], x.dtype)] * 2
     overwritten = [(x.shape, x.dtype)] if joint else []
     *found, vl, vr, info = call(target, [*overwritten, *parts, (x.shape, dtype), (x.shape, dtype), (x.shape[:-2], np.int32)], x,
                               aliases=[(0, 0)] if joint else [], **attributes)
     w = lax.complex(*found) if len(parts) == 2 else found[-1]
-    return [succeeded(info, y) for y in [w] + [vl] * left + [vr] * right]
+    return [succeeded(info, y) for y in [w] + [vl] * sides[0] + [vr] * sides[1]]
 
 
 def _eig_cpu(x, *, compute_left_eigenvectors, compute_right_eigenvectors, enable_eigvec_derivs, implementation):
@@ -202,7 +206,7 @@ def _eig_cpu(x, *, compute_left_eigenvectors, compute_right_eigenvectors, enable
         raise ValueError(f"eig on CPUs is computed by LAPACK alone, not by {implementation}: leave `implementation` and "
                          f"`use_magma` out.")
     left, right = compute_left_eigenvectors, compute_right_eigenvectors
-    return _eig_kernel(x, lapack("geev", x.dtype), left, right, compute_left=letter("V" if left else "N"),
+    return _eig_kernel(x, lapack("geev", x.dtype), (left, right), compute_left=letter("V" if left else "N"),
                        compute_right=letter("V" if right else "N"))
 
 
@@ -212,11 +216,11 @@ def _eig_cuda(x, *, compute_left_eigenvectors, compute_right_eigenvectors, enabl
         if left:
             raise NotImplementedError("eig by CUSOLVER has no left eigenvectors: use compute_left_eigenvectors=False, or leave "
                                       "`implementation` out.")
-        return _eig_kernel(x, "cusolver_geev_ffi", left, right, joint=True, left=left, right=right)
+        return _eig_kernel(x, "cusolver_geev_ffi", (left, right), joint=True, left=left, right=right)
     # For arrays of GPUs, but on the CPU, unless MAGMA is installed; "auto" takes it for large matrices.
     magma = {None: "auto", EigImplementation.MAGMA: "on", EigImplementation.LAPACK: "off"}[implementation]
     target = "cuhybrid_eig_comp" if dtypes.is_complex(x.dtype) else "cuhybrid_eig_real"
-    return _eig_kernel(x, target, left, right, left=left, right=right, magma=magma)
+    return _eig_kernel(x, target, (left, right), left=left, right=right, magma=magma)
 
 
 def _normalized(v, v_t):
@@ -340,12 +344,12 @@ def _svd_cuda(x, *, full_matrices, compute_uv, algorithm, **_):
         results = _svd_results(x, full_matrices)
         if not compute_uv:
             results[1:] = [((), x.dtype)] * 2
-        found = _svd_kernel(x, "cusolver_gesvd_ffi", results, full_matrices=full_matrices or not compute_uv,
-                            compute_uv=compute_uv, transposed=False)
+        found = _svd_kernel(x, "cusolver_gesvd_ffi", results, full_matrices=full_matrices, compute_uv=compute_uv,
+                            transposed=False)
         return found if compute_uv else found[:1]
-    # These give V, not its adjoint, and all of its columns where there are few, or none are asked for.
+    # These give V, not its adjoint, and one of them all of its columns where there are few.
     letter_of = {SvdAlgorithm.JACOBI: "j", SvdAlgorithm.POLAR: "p"}
-    whole = full_matrices or not compute_uv or (algorithm is SvdAlgorithm.JACOBI and k <= 32)
+    whole = full_matrices or (algorithm is SvdAlgorithm.JACOBI and k <= 32)
     s, u, ((*batch, rows, columns), _) = _svd_results(x, whole)
     s, u, v = _svd_kernel(x, f"cusolver_gesvd{letter_of[algorithm]}_ffi", [s, u, ((*batch, columns, rows), x.dtype)],
                           full_matrices=whole, compute_uv=compute_uv)

@@ -1,0 +1,177 @@
+"""QR factors, reflections, and reductions to Hessenberg's, Schur's and tridiagonal forms: against NumPy and their equations."""
+
+import functools
+
+import numpy as np
+import pytest
+from laws import check_derivatives
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import NamedSharding, P, lax
+
+linalg = lax.linalg
+DTYPES = ("float32", "float64", "complex64", "complex128")
+SHAPES = ((3, 3), (2, 5, 3), (3, 5), (0, 3), (3, 0), (0, 2, 3))
+
+
+@pytest.fixture(autouse=True)
+def wide():
+    with xf.enable_x64(True):
+        yield
+
+
+def random(rng, shape, dtype):
+    x = rng.normal(size=shape)
+    return (x + 1j * rng.normal(size=shape) if dtype.startswith("complex") else x).astype(dtype)
+
+
+def near(x, y, dtype):
+    tolerance = 1e-4 if dtype in ("float32", "complex64") else 1e-11
+    np.testing.assert_allclose(np.asarray(x), y, rtol=tolerance, atol=tolerance)
+
+
+def orthonormal(x, dtype):
+    near(x.conj().mT @ x, np.broadcast_to(np.eye(x.shape[-1]), (*x.shape[:-2], x.shape[-1], x.shape[-1])), dtype)
+
+
+def arrays(found):
+    return [np.asarray(x) for x in found]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_qr(rng, dtype, shape):
+    a = random(rng, shape, dtype)
+    for full, mode in ((True, "complete"), (False, "reduced")):
+        q, r = arrays(linalg.qr(a, full_matrices=full))
+        expected = np.linalg.qr(a, mode=mode)
+        near(q, expected[0], dtype)  # LAPACK's too
+        near(r, expected[1], dtype)
+        assert q.dtype == r.dtype == dtype
+        q, r, columns = arrays(linalg.qr(a, full_matrices=full, pivoting=True))
+        near(q @ r, np.take_along_axis(a, columns[..., None, :], -1), dtype)
+        orthonormal(q, dtype)
+        assert columns.dtype == np.int32 and (q.shape, r.shape) == (expected[0].shape, expected[1].shape)
+        sizes = np.abs(np.diagonal(r, axis1=-2, axis2=-1))
+        assert (np.diff(sizes) <= 1e-5).all() and not np.tril(r, -1).any()
+
+
+@functools.partial(xf.jit, static_argnums=(3, 4))
+def _ormqr_by_formula(a, taus, c, left, transpose):
+    """The derivative along `c`, in which it is linear: not by a kernel, but as on platforms that have none."""
+    return xf.jvp(lambda c: linalg.ormqr(a, taus, c, left=left, transpose=transpose), (c,), (c,))[1]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_products_of_reflections(rng, dtype):
+    vectors, taus = random(rng, (2, 5, 3), dtype), random(rng, (2, 3), dtype)
+    taus[0, 1] = 0
+    expected = np.broadcast_to(np.eye(5, dtype=dtype), (2, 5, 5))
+    for i in range(3):
+        v = np.where(np.arange(5) > i, vectors[..., i], np.arange(5) == i)
+        expected = expected - taus[:, i, None, None] * (expected @ v[..., None]) * v.conj()[:, None, :]
+    near(linalg.householder_product(vectors, taus), expected[..., :3], dtype)
+    near(linalg.householder_product(vectors[..., :0], taus[..., :0]), expected[..., :0], dtype)
+    for left in (True, False):
+        c = random(rng, (2, 5, 4) if left else (2, 4, 5), dtype)
+        for transpose in (True, False):
+            q = expected.conj().mT if transpose else expected
+            product = q @ c if left else c @ q
+            near(linalg.ormqr(vectors, taus, c, left=left, transpose=transpose), product, dtype)
+            # as for platforms without a kernel
+            near(_ormqr_by_formula(vectors, taus, c, left, transpose), product, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(2, 4, 4), (1, 1)])
+def test_reductions(rng, dtype, shape):
+    a, n = random(rng, shape, dtype), shape[-1]
+    t, q = arrays(linalg.schur(a))
+    near(q @ t @ q.conj().mT, a, dtype)
+    orthonormal(q, dtype)
+    assert not np.tril(t, -1 if dtype.startswith("complex") else -2).any()
+    [alone] = linalg.schur(a, compute_schur_vectors=False)
+    near(alone, t, dtype)
+
+    h, taus = arrays(linalg.hessenberg(a))
+    q = np.broadcast_to(np.eye(n, dtype=dtype), shape).copy()
+    q[..., 1:, 1:] = linalg.householder_product(h[..., 1:, :-1], taus)
+    near(q @ np.triu(h, -1) @ q.conj().mT, a, dtype)
+
+    a = a + a.conj().mT
+    for lower in (True, False):
+        x, diagonal, beside, taus = arrays(linalg.tridiagonal(np.tril(a) if lower else np.triu(a), lower=lower))
+        own = np.diagonal(x, -1 if lower else 1, -2, -1)
+        near(own, beside, dtype)
+        assert diagonal.dtype == beside.dtype == np.finfo(dtype).dtype and taus.dtype == dtype
+        for index in np.ndindex(shape[:-2]):
+            dense = np.diag(diagonal[index]) + np.diag(beside[index], 1) + np.diag(beside[index], -1)
+            near(np.linalg.eigvalsh(dense), np.linalg.eigvalsh(a[index]), dtype)
+
+
+def test_reductions_of_nothing():
+    assert [x.shape for x in linalg.hessenberg(np.ones((0, 0)))] == [(0, 0), (0,)]
+    assert [x.shape for x in linalg.schur(np.ones((2, 0, 0)))] == [(2, 0, 0)] * 2
+    assert [x.shape for x in linalg.tridiagonal(np.ones((0, 2, 2)))] == [(0, 2, 2), (0, 2), (0, 1), (0, 1)]
+    bad = np.full((3, 3), np.nan)
+    for found in (linalg.hessenberg(bad), linalg.tridiagonal(bad), linalg.schur(bad)):
+        assert np.isnan(found[0]).any()
+
+
+def parts(f):
+    """`f` of a complex matrix as a function of real and imaginary parts."""
+    return lambda re, im: [part for x in f(re + 1j * im) for part in (x.real, x.imag)]
+
+
+@pytest.mark.parametrize("kind", ["real", "complex"])
+@pytest.mark.parametrize(("shape", "options"), [
+    ((2, 3, 3), {}), ((4, 2), {}), ((4, 2), {"full_matrices": False, "pivoting": True}), ((2, 4), {"pivoting": True})])
+def test_derivatives_of_qr(rng, shape, options, kind):
+    def f(x):
+        return list(linalg.qr(x, **options)[:2])
+
+    args = [rng.normal(size=shape) for _ in range(1 if kind == "real" else 2)]
+    check_derivatives(f if kind == "real" else parts(f), args, rng)
+
+
+def test_derivatives_of_products(rng):
+    a, taus = rng.normal(size=(4, 2)), rng.normal(size=2)
+    check_derivatives(lambda a, taus: [linalg.householder_product(a, taus)], [a, taus], rng)
+    check_derivatives(lambda a, taus, c: [linalg.ormqr(a, taus, c, left=False)], [a, taus, rng.normal(size=(3, 4))], rng)
+    check_derivatives(xf.grad(lambda a: sum(xnp.sum(xnp.sin(x)) for x in linalg.qr(a))), [a], rng, 1e-5)
+    zeros, q = np.zeros((0, 2)), linalg.qr(np.ones((0, 2)))[1]
+    assert q.shape == xf.jvp(lambda x: linalg.qr(x)[1], (zeros,), (zeros,))[1].shape == (0, 2)
+
+
+def test_over_a_mapped_axis_and_over_devices(rng):
+    x = rng.normal(size=(8, 4, 3)).astype("float32")
+    mesh = xf.make_mesh((8,), ("data",), axis_types=(xf.sharding.AxisType.Auto,))
+    split = xf.device_put(x, NamedSharding(mesh, P("data")))
+    for f in (lambda a: linalg.qr(a, pivoting=True), lambda a: linalg.hessenberg(a[..., :3, :])):
+        alone = xf.tree.map(lambda *rows: np.stack(rows), *[xf.tree.map(np.asarray, f(row)) for row in x])
+        compiled = xf.jit(f).lower(split).compile()
+        assert "all-gather" not in compiled.as_text()
+        for found in (xf.vmap(f, in_axes=2)(np.moveaxis(x, 0, 2)), compiled(split)):
+            for ours, theirs in zip(xf.tree.leaves(found), xf.tree.leaves(alone)):
+                near(ours, theirs, "float32")
+        assert all(leaf.sharding.spec[0] == "data" for leaf in xf.tree.leaves(compiled(split)))
+
+
+@pytest.mark.parametrize(("call", "error", "words"), [
+    (lambda: linalg.qr(np.ones(3)), ValueError, r"qr takes a matrix.*\(3,\)"),
+    (lambda: linalg.qr(np.ones((3, 3), int)), TypeError, "qr does not take.*int64.*astype"),
+    (lambda: linalg.qr(xnp.ones((3, 3), "bfloat16")), NotImplementedError, "qr of bfloat16.*astype"),
+    (lambda: linalg.householder_product(np.ones((2, 3)), np.ones(2)), ValueError, r"as many rows as columns.*\(2, 3\)"),
+    (lambda: linalg.householder_product(np.ones((3, 2)), np.ones(3)), ValueError, r"taus of shape \(3,\)"),
+    (lambda: linalg.householder_product(np.ones((2, 3, 2)), np.ones(2)), TypeError, "leading dimensions"),
+    (lambda: linalg.ormqr(np.ones((3, 2)), np.ones(2), np.ones((2, 3))), ValueError, "with 3 rows"),
+    (lambda: linalg.ormqr(np.ones((3, 2)), np.ones(2), np.ones((3, 2)), left=False), ValueError, "with 3 columns"),
+    (lambda: linalg.ormqr(np.ones((3, 2)), np.ones(2), np.ones((3, 3), complex)), TypeError, "one dtype"),
+    (lambda: linalg.hessenberg(np.ones((3, 2))), ValueError, r"hessenberg.*square.*\(3, 2\)"),
+    (lambda: linalg.tridiagonal(np.ones((0, 0))), ValueError, "at least one row"),
+    (lambda: linalg.schur(np.eye(3), sort_eig_vals=True), NotImplementedError, "sort_eig_vals"),
+])
+def test_errors(call, error, words):
+    with pytest.raises(error, match=words):
+        call()

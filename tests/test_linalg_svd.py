@@ -1,0 +1,196 @@
+"""Singular values and polar factors: against NumPy and SciPy, their equations, and finite differences."""
+
+import functools
+
+import numpy as np
+import pytest
+import scipy.linalg
+from laws import check_derivatives
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import NamedSharding, P, lax
+
+linalg = lax.linalg
+Svd = linalg.SvdAlgorithm
+DTYPES = ("float32", "float64", "complex64", "complex128")
+
+
+@pytest.fixture(autouse=True)
+def wide():
+    with xf.enable_x64(True):
+        yield
+
+
+def random(rng, shape, dtype):
+    x = rng.normal(size=shape)
+    return (x + 1j * rng.normal(size=shape) if dtype.startswith("complex") else x).astype(dtype)
+
+
+def near(x, y, dtype, tolerance=None):
+    tolerance = tolerance or (2e-4 if dtype in ("float32", "complex64") else 1e-10)
+    np.testing.assert_allclose(np.asarray(x), y, rtol=tolerance, atol=tolerance)
+
+
+def orthonormal(x, dtype):
+    near(x.conj().mT @ x, np.broadcast_to(np.eye(x.shape[-1]), (*x.shape[:-2], x.shape[-1], x.shape[-1])), dtype)
+
+
+def arrays(found):
+    return [np.asarray(x) for x in found]
+
+
+def squares(x):
+    return xnp.abs(x) ** 2
+
+
+def check_svd(a, dtype, full, values_alone=True, **options):
+    u, s, vh = arrays(linalg.svd(a, full_matrices=full, **options))
+    shapes = [x.shape for x in np.linalg.svd(a, full_matrices=full)]
+    assert [u.shape, s.shape, vh.shape] == shapes and u.dtype == vh.dtype == dtype and s.dtype == np.finfo(dtype).dtype
+    near(s, np.linalg.svd(a, compute_uv=False), dtype)
+    near(u[..., :s.shape[-1]] * s[..., None, :] @ vh[..., :s.shape[-1], :], a, dtype)
+    orthonormal(u, dtype)
+    orthonormal(vh.conj().mT, dtype)
+    if values_alone:
+        near(linalg.svd(a, compute_uv=False, **options), s, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(3, 3), (2, 5, 3), (3, 5), (0, 3), (3, 0), (0, 2, 3)])
+def test_svd(rng, dtype, shape):
+    for full in (True, False):
+        check_svd(random(rng, shape, dtype), dtype, full)
+
+
+@pytest.mark.parametrize("algorithm", [Svd.QR, Svd.POLAR, Svd.DIVIDE_AND_CONQUER])
+def test_algorithms_of_svd(rng, algorithm):
+    check_svd(random(rng, (2, 5, 3), "float32"), "float32", True, algorithm=algorithm)
+    check_svd(random(rng, (3, 5), "complex128"), "complex128", False, False, algorithm=algorithm)
+    check_svd(np.zeros((0, 3)), "float64", True, algorithm=algorithm)
+    for low in (random(rng, (4, 2), "float64") @ random(rng, (2, 4), "float64"), np.zeros((4, 4))):
+        check_svd(low, "float64", True, False, algorithm=algorithm)
+
+
+def test_some_singular_values(rng):
+    a = rng.normal(size=(2, 4, 5))
+    u, s, vh = arrays(linalg.svd(a, full_matrices=False))
+    part = arrays(linalg.svd(a, full_matrices=False, subset_by_index=(1, 3)))
+    for ours, theirs in zip(part, (u[..., 1:3], s[..., 1:3], vh[..., 1:3, :])):
+        near(ours, theirs, "float64")
+    near(linalg.svd(a, compute_uv=False, subset_by_index=(0, 2)), s[..., :2], "float64")
+    assert linalg.svd(a, subset_by_index=(0, 4))[2].shape == (2, 5, 5)
+    assert np.isnan(linalg.svd(np.full((3, 3), np.nan), algorithm=Svd.QR)[1]).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_qdwh(rng, dtype):
+    a = random(rng, (6, 4), dtype)
+    u, h, count, converged = arrays(linalg.qdwh(a))
+    expected = scipy.linalg.polar(a)
+    near(u, expected[0], dtype)
+    near(h, expected[1], dtype)
+    assert converged and 2 < count < 8 and u.dtype == h.dtype == dtype
+    padded = np.full((6, 4), 7, dtype)
+    padded[:5, :3] = a[:5, :3]
+    u, h, *_ = arrays(linalg.qdwh(padded, dynamic_shape=(5, 3)))
+    near(u[:5, :3] @ h[:3, :3], a[:5, :3], dtype)
+    orthonormal(u[:5, :3], dtype)
+    assert not u[5:].any() and not u[:, 3:].any() and not h[3:].any()
+
+
+def test_iterations_of_qdwh():
+    u, h, count, converged = linalg.qdwh(2 * np.eye(3, dtype="float32"), max_iterations=2)
+    assert count == 2 and not converged
+    with xf.enable_x64(False):  # indices of the diagonal are 32 bits wide, too
+        near(xf.vmap(lambda x: linalg.svd(x, algorithm=Svd.POLAR)[1])(np.ones((1, 2, 2), "float32")), [[2, 0]], "float32")
+
+
+def test_qdwh_of_nearly_singular_matrices(rng):
+    """Singular values over 12 orders of magnitude, and none at all."""
+    left, right = (np.linalg.qr(rng.normal(size=(4, 4)))[0] for _ in range(2))
+    u, h, _, converged = arrays(linalg.qdwh(left * np.logspace(0, -12, 4) @ right))
+    near(u, left @ right, "float64", 1e-3)
+    near(u @ h, left * np.logspace(0, -12, 4) @ right, "float64", 1e-14)
+    assert converged
+    assert not any(np.asarray(x).any() for x in linalg.qdwh(np.zeros((4, 4)))[:2])
+
+
+def singular(x, full=False):
+    """What does not depend on the phases of vectors, which are anybody's choice."""
+    u, s, vh = linalg.svd(x, full_matrices=full)
+    k = s.shape[-1]
+    return [s, squares(u[..., :k]), squares(vh[..., :k, :]), u[..., :k] @ vh[..., :k, :],
+            u[..., k:] @ u[..., k:].mT.conj(), vh[..., k:, :].mT.conj() @ vh[..., k:, :]]
+
+
+DERIVATIVES = {
+    "square": (singular, (2, 3, 3)), "tall": (singular, (4, 2)), "all of wide": (lambda x: singular(x, True), (2, 4)),
+    "values": (lambda x: [linalg.svd(x, compute_uv=False)], (4, 3)),
+}
+
+
+def parts(f):
+    """`f` as a function of real and imaginary parts, to real and imaginary parts."""
+    def real(*args):
+        found = f(args[0] + 1j * args[1] if len(args) == 2 else args[0])
+        return [part for x in found for part in ((x.real, x.imag) if xnp.iscomplexobj(x) else (x,))]
+
+    return real
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+@pytest.mark.parametrize("kind", ["real", "complex"])
+def test_derivatives(name, kind, rng):
+    f, shape = DERIVATIVES[name]
+    check_derivatives(parts(f), [rng.normal(size=shape) for _ in range(1 if kind == "real" else 2)], rng, 1e-5)
+
+
+def test_derivatives_of_derivatives(rng):
+    check_derivatives(xf.grad(lambda x: xnp.sum(linalg.svd(x, full_matrices=False)[0] ** 4)), [rng.normal(size=(3, 3))], rng, 1e-4)
+
+
+def test_phases():
+    """Vectors of a complex matrix move so that those of V keep their phases."""
+    rng = np.random.default_rng(0)
+    a, a_t = random(rng, (3, 3), "complex128"), random(rng, (3, 3), "complex128")
+    found, moved = xf.jvp(functools.partial(linalg.svd, full_matrices=False), (a,), (a_t,))
+    u, s, vh = arrays(found)
+    u_t, s_t, vh_t = arrays(moved)
+    near(u_t * s @ vh + u * s_t @ vh + u * s @ vh_t, a_t, "complex128")
+    near(np.diag(vh_t @ vh.conj().T), np.zeros(3), "complex128")
+
+
+def test_singular_matrices():
+    """One singular value that is zero has vectors with derivatives."""
+    u_t = xf.jvp(lambda x: linalg.svd(x)[0], (np.diag([2.0, 1.0, 0.0]),), (np.ones((3, 3)),))[1]
+    assert np.isfinite(u_t).all()
+
+
+def test_over_a_mapped_axis_and_over_devices(rng):
+    """Split along a batch over eight devices, each works on its own matrices."""
+    x = rng.normal(size=(8, 3, 3)).astype("float32")
+    f = linalg.svd
+    alone = xf.tree.map(lambda *rows: np.stack(rows), *[xf.tree.map(np.asarray, f(row)) for row in x])
+    mesh = xf.make_mesh((8,), ("data",), axis_types=(xf.sharding.AxisType.Auto,))
+    split = xf.device_put(x, NamedSharding(mesh, P("data")))
+    compiled = xf.jit(f).lower(split).compile()
+    assert "all-gather" not in compiled.as_text()
+    for found in (xf.vmap(f, in_axes=2)(np.moveaxis(x, 0, 2)), compiled(split)):
+        for ours, theirs in zip(xf.tree.leaves(found), xf.tree.leaves(alone)):
+            near(ours, theirs, "float32")
+    assert all(leaf.sharding.spec[0] == "data" for leaf in xf.tree.leaves(compiled(split)))
+
+
+@pytest.mark.parametrize(("call", "error", "words"), [
+    (lambda: linalg.svd(np.ones(3)), ValueError, r"svd takes a matrix.*\(3,\)"),
+    (lambda: linalg.svd(np.ones((3, 3), int)), TypeError, "svd does not take.*int64.*astype"),
+    (lambda: linalg.svd(np.eye(3), subset_by_index=(1, 2)), ValueError, "use full_matrices=False"),
+    (lambda: linalg.svd(np.eye(3), subset_by_index=(2, 1), full_matrices=False), ValueError, "start <= end"),
+    (lambda: linalg.svd(np.eye(3), algorithm=Svd.JACOBI), NotImplementedError, "Jacobi"),
+    (lambda: linalg.qdwh(np.ones((2, 3))), ValueError, r"\(2, 3\).*conj\(\).T"),
+    (lambda: linalg.qdwh(np.ones((3, 3), int)), ValueError, "int64"),
+])
+def test_errors(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
