@@ -19,7 +19,8 @@ def over(mesh, shape, spec, dtype=np.float32):
 
 
 PODS = {"v2:2x2": 8, "v3:2x2": 8, "v4:2x2x1": 8, "v4:8x8x16": 2048, "v5e:2x4": 8, "v5e:16x16": 256, "v5litepod:4x4": 16,
-        "v5p:8x8x8": 512, "v6e:16x16": 256, "v7x:2x2x1": 8}  # chips, times two where a chip is two devices
+        "v5p:8x8x8": 512, "v5p:4x4x12": 192, "v5p:4x4x8_twisted": 128, "v4:4x8x8_twisted": 512, "v5e:1x1": 1, "V5E:8X16": 128,
+        "v6e:16x16": 256, "v7x:2x2x1": 8}  # chips, times two where a chip is two devices
 
 
 @pytest.mark.parametrize("name", PODS)
@@ -37,7 +38,7 @@ def test_slices():
 
 
 @pytest.mark.parametrize("name, why", [("v5e", "v5e:4x4"), ("v5e:", "v5e:4x4|v5e:16x16"), ("v5e:3x5", "not divisible"),
-                                       ("v5e:axb", "sizes after the colon")])
+                                       ("v5e:axb", "sizes after the colon"), ("v5e:4x4_bent", "sizes after the colon")])
 def test_bad_shapes(name, why):
     with pytest.raises(ValueError, match=why):
         topologies.get_topology_desc(name)

@@ -17,6 +17,8 @@ def test_attached_devices():
     assert mesh.shape == {"x": 4, "y": 2} and list(mesh.devices.flat) == xf.devices()
     with pytest.raises(ValueError, match="16 devices"):
         topologies.make_mesh(topology, (16,), ("x",))
+    with pytest.raises(ValueError, match=r"\(2, 2\) is of 4 devices.*has 8"):
+        topologies.make_mesh(topology, (2, 2), ("x", "y"))
 
 
 @pytest.mark.parametrize("name", ["v9:2x2", "rtx99:8", "tpu", "16x16"])

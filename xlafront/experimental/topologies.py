@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -42,7 +43,8 @@ def get_topology_desc(topology_name: str | None = "", platform: str | None = Non
     """The devices of a TPU slice (`"v5e:16x16"`) or of GPU machines (`"h100:8"`, `"h100:4x8"`), which need not be here.
 
     Programs can be compiled for them, with libtpu or the CUDA plugin installed. Further keywords go to the plugin:
-    `num_slices`, `chips_per_host_bounds` for TPUs; `topology`, `target_config` for GPUs that are not in the table. With libtpu:
+    `num_slices`, `chips_per_host_bounds`, `wrap` for TPUs; `topology`, `target_config` for GPUs that are not in the table. With
+    libtpu:
     `mesh = make_mesh(get_topology_desc("v5e:4x4"), (4, 4), ("data", "model"))`.
 
     >>> get_topology_desc("v9:4x4")
@@ -66,9 +68,13 @@ def make_mesh(topo: TopologyDescription, mesh_shape: Sequence[int], axis_names: 
     """A mesh over a topology's devices, linked ones next to each other. With `contiguous_submeshes` the devices of each
     process are a block of the mesh, or it is an error. The compiler decides how values are split over its axes.
 
-    >>> make_mesh(get_attached_topology(), (1,), ("data",)).shape_tuple
-    (('data', 1),)
+    >>> make_mesh(get_attached_topology(), (1, len(xlafront.devices())), ("data", "model")).axis_names
+    ('data', 'model')
     """
+    if math.prod(mesh_shape) != len(topo.devices):
+        raise ValueError(f"the mesh {tuple(mesh_shape)} is of {math.prod(mesh_shape)} devices, but the topology has "
+                         f"{len(topo.devices)}: choose sizes whose product that is, or give some of the devices, "
+                         f"TopologyDescription(topology.devices[:n]).")
     mesh = meshes.make_mesh(mesh_shape, axis_names, (AxisType.Auto,) * len(axis_names), devices=topo.devices)
     if not contiguous_submeshes or _in_blocks(mesh):
         return mesh

@@ -202,8 +202,11 @@ def _tpu_devices(name: str, options: dict[str, Any]) -> list:
     chip, colon, shape = name.partition(":")
     if name and not colon:
         raise ValueError(f"the topology {name!r} needs the shape of the slice, as in {name}:4x4.")
+    shape = shape.strip().lower()
     if shape:
-        _shape(name, shape)
+        sizes = _shape(name, re.sub("_(un)?twisted$", "", shape))
+        if shape.endswith("_twisted"):
+            options.setdefault("wrap", [True] * len(sizes))  # only a torus can be
     chip = TPU_ALIASES.get(chip.strip().lower(), chip.strip().lower())
     with _no_tpu_here():
         clients._load_plugin("tpu", library)
