@@ -191,3 +191,86 @@ def test_arrays_with_open_sums():
     struct = xf.eval_shape(product, xf.ShapeDtypeStruct((8, 4), np.float32, sharding=NamedSharding(MESH, P(None, "y"))))
     assert struct.sharding.spec == P(None, None, unreduced={"y"})
     assert xf.typeof(u).to_ct_aval().sharding.spec == P(None, None, reduced={"y"})
+
+
+# Inside of shard_map; the types are those that the reference shows.
+
+PX, UX, RX = P("x", None), P(None, None, unreduced={"x"}), P(None, None, reduced={"x"})
+
+
+def seen_in_shard_map(body, in_specs, out_specs, *args):
+    seen = []
+
+    def function(*parts):
+        result = body(*parts)
+        seen.append(([text(x) for x in parts], text(result)))
+        return result
+
+    result = xf.shard_map(function, in_specs=in_specs, out_specs=out_specs)(*args)
+    return seen[0], result
+
+
+@pytest.mark.parametrize("body, in_specs, out_spec, inside, expected", [
+    (lambda a: a + a, UX, UX, (["8,4]{U:x}"], "8,4]{U:x}"), 2 * A),
+    (lambda a: lax.psum(a, "x"), UX, P(), (["8,4]{U:x}"], "8,4]"), A),
+    (lambda a: lax.psum_scatter(a, "x", tiled=True), UX, PX, (["8,4]{U:x}"], "2,4]{V:x}"), A),
+    (lambda a: a, PX, UX, (["2,4]{V:x}"], "2,4]{V:x}"), A.reshape(4, 2, 4).sum(0)),
+    (lambda a: lax.pcast(a, "x", to="unreduced"), PX, UX, (["2,4]{V:x}"], "2,4]{U:x}"), A.reshape(4, 2, 4).sum(0)),
+    (lambda a: lax.pcast(a, "x", to="reduced"), P(), RX, (["8,4]"], "8,4]{R:x}"), A),
+    (lambda a: lax.pcast(a, "x", to="varying"), RX, PX, (["8,4]{R:x}"], "8,4]{V:x}"), np.tile(A, (4, 1))),
+    (lambda a: lax.all_gather(a, "x", tiled=True, to="reduced"), PX, RX, (["2,4]{V:x}"], "8,4]{R:x}"), A),
+    (lambda a: lax.all_gather(a, "x", tiled=True, to="reduced"), P("x", "y"), P(None, "y", reduced={"x"}),
+     (["2,2]{V:(x,y)}"], "8,2]{V:y, R:x}"), A),
+    (lambda a, b: a * b, (UX, RX), UX, (["8,4]{U:x}", "8,4]{R:x}"], "8,4]{U:x}"), A * A),
+    (lambda a, b: a @ b[:3].T, (PX, RX), PX, (["2,4]{V:x}", "8,4]{R:x}"], "2,3]{V:x}"), A @ A[:3].T),
+    (lambda a: xnp.sin(a).sum(), RX, P(reduced={"x"}), (["8,4]{R:x}"], "]{R:x}"), np.sin(A).sum()),
+])  # fmt: skip
+def test_types_inside_of_shard_map(body, in_specs, out_spec, inside, expected):
+    specs = in_specs if type(in_specs) is tuple else (in_specs,)
+    found, result = seen_in_shard_map(body, specs, out_spec, *[put(A, *s.partitions, **(
+        {"unreduced": s.unreduced} if s.unreduced else {"reduced": s.reduced})) for s in specs])
+    assert found == inside
+    assert result.sharding.spec.unreduced == out_spec.unreduced and result.sharding.spec.reduced == out_spec.reduced
+    np.testing.assert_allclose(whole(result), expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("body, in_specs, out_spec, words", [
+    (lambda a: a, P(), P(), "argument a.*8,4..U:x.*unreduced={'x'}"),
+    (lambda a: a, UX, P(), "result.*U:x.*unreduced={'x'}"),
+    (lambda a: a, UX, RX, "result.*U:x"),
+    (lambda a: lax.pcast(a, "x", to="reduced"), UX, RX, "pcast to reduced.*invarying.*U:x"),
+    (lambda a: a * lax.axis_index("x"), UX, UX, "U:x.*psum"),
+])  # fmt: skip
+def test_shard_map_asks_for_sums(body, in_specs, out_spec, words):
+    with pytest.raises(ValueError, match=words):
+        xf.shard_map(body, in_specs=in_specs, out_specs=out_spec)(put(A, None, None, unreduced={"x"}))
+
+
+def gathered(w):
+    return lax.all_gather(w, "x", tiled=True, to="reduced")
+
+
+@pytest.mark.parametrize("body, specs, w_spec, shown", [
+    (lambda x, w: x @ w, (PX, RX), RX, "4,3]{U:x}"),
+    (lambda x, w: xnp.tanh(x @ w) @ w.T, (PX, RX), RX, "4,3]{U:x}"),
+    (lambda x, w: x @ gathered(w), (PX, PX), PX, "4@x,3]"),
+    (lambda x, w: x @ lax.pcast(w, "x", to="reduced"), (PX, P()), P(None, None), "4,3]"),
+    (lambda x, w: lax.scan(lambda c, _: (xnp.tanh(c @ w @ w.T), None), x, None, length=2)[0], (PX, RX), RX, "4,3]{U:x}"),
+    (lambda x, w: xf.checkpoint(lambda x, w: xnp.sin(x @ w))(x, w), (PX, RX), RX, "4,3]{U:x}"),
+])  # fmt: skip
+def test_derivatives_through_shard_map(body, specs, w_spec, shown):
+    x, w = put(A / 20, *PX), put(W, *w_spec.partitions, reduced=w_spec.reduced)
+
+    def loss(w, x):
+        return xnp.sin(xf.shard_map(body, in_specs=specs, out_specs=PX)(x, w)).sum()
+
+    def plain(w, x):
+        mapped = xf.shard_map(body, mesh=xf.make_mesh((1,), ("x",), devices=xf.devices()[:1]), in_specs=(PX, *[
+            P(*s.partitions) for s in specs[1:]]), out_specs=PX, check_vma=False)
+        return xnp.sin(mapped(x, w)).sum()
+
+    with xf.set_mesh(xf.make_mesh((1,), ("x",), devices=xf.devices()[:1])):
+        expected = np.asarray(xf.grad(plain)(W, A / 20))
+    for gradient in (xf.grad(loss)(w, x), xf.jit(xf.grad(loss))(w, x)):
+        assert text(gradient) == shown
+        np.testing.assert_allclose(whole(gradient), expected, rtol=1e-4, atol=1e-5)

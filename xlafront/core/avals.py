@@ -198,7 +198,7 @@ def explicit_part(sharding, rank: int):
         return None
     mesh, spec = sharding.mesh.abstract_mesh, sharding.spec
     explicit = mesh.explicit
-    if not explicit:
+    if not (explicit or spec.unreduced or spec.reduced):
         return None
     key = (mesh, spec, rank)
     found = _parts.get(key)

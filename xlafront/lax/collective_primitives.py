@@ -149,6 +149,11 @@ pvary_p = collective(
 def _already_varying(trace, args, params):
     """A value that varies already stays as it is; programs are evaluated again on values of other types."""
     [x] = args
+    spread = tracing.aval_of(x).spread
+    if spread is not None and (spread.spec.unreduced or spread.spec.reduced):
+        from xlafront.lax.recasting import used_as_varying
+
+        return used_as_varying(x, params["axes"])
     missing = tuple(a for a in params["axes"] if a not in tracing.aval_of(x).vma)
     if len(missing) == len(params["axes"]):
         return None

@@ -15,7 +15,10 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
-from xlafront.lax import collective_batching as _batching  # noqa: F401  (gives the records their rules over vmapped axes)
+from xlafront.lax import (
+    collective_batching as _batching,  # noqa: F401  (gives the records their rules over vmapped axes)
+    recasting,
+)
 from xlafront.lax.collective_primitives import (
     all_gather_invariant_p,
     all_gather_p,
@@ -168,7 +171,7 @@ def _sum(user: str, x, axis_name, groups: Groups):
             if len({len(group) for group in groups}) == 1:
                 return leaf * len(groups[0])
         if groups is None and tracing.checked_axes() & set(names):
-            return psum_invariant_p.bind(_varying(leaf, names), axes=names)
+            return psum_invariant_p.bind(_varying(recasting.summands(leaf, names), names), axes=names)
         return psum_p.bind(_varying(leaf, names), axes=names, axis_index_groups=groups)
 
     return _reduce(user, "reduce_sum", x, axis_name, groups, bind)
@@ -229,12 +232,12 @@ def all_gather(x, axis_name, *, axis_index_groups: Groups = None, axis: int = 0,
     """The values of all along a named axis, stacked in a new dimension `axis`, or with `tiled` joined along an old one.
 
     `to` says what the type of the result is inside of a `shard_map` that checks: "varying", or "invarying", which takes note
-    that it is the same for all.
+    that it is the same for all, or "reduced", whose cotangents are besides left as sums until they are scattered.
 
     >>> vmap(lambda x: lax.all_gather(x, "i"), axis_name="i")(xnp.arange(4.0))
     """
-    if to not in ("varying", "invarying"):
-        raise ValueError(f"all_gather takes to='varying' or to='invarying', got {to!r}.")
+    if to not in ("varying", "invarying", "reduced"):
+        raise ValueError(f"all_gather takes to='varying', to='invarying' or to='reduced', got {to!r}.")
     names, size = _named(axis_name, "all_gather")
     groups = _checked_groups(axis_index_groups, names, size, "all_gather", True)
     count = size if groups is None else len(groups[0])
@@ -248,8 +251,10 @@ def all_gather(x, axis_name, *, axis_index_groups: Groups = None, axis: int = 0,
         if not names:
             return leaf
         at = _dimension(axis, np.ndim(leaf) + (not tiled), "all_gather", "axis")
-        return primitive.bind(_varying(leaf, names), axis_name=names, all_gather_dimension=at, axis_size=count,
-                              axis_index_groups=groups, tiled=bool(tiled))
+        result = primitive.bind(_varying(leaf, names), axis_name=names, all_gather_dimension=at, axis_size=count,
+                                axis_index_groups=groups, tiled=bool(tiled))
+        checked = tracing.checked_axes() & set(names) if to == "reduced" else None
+        return recasting.recast(result, checked, "varying", "reduced") if checked else result
 
     return _mapped(gather, x, "all_gather")
 
@@ -279,7 +284,7 @@ def psum_scatter(x, axis_name, *, scatter_dimension: int = 0, axis_index_groups:
         params = {"axis_name": names, "scatter_dimension": at, "axis_size": count, "axis_index_groups": groups,
                   "tiled": bool(tiled)}
         psum_scatter_p.abstract(tracing.aval_of(leaf), **params)  # over a vmapped axis nothing else checks the shape
-        return psum_scatter_p.bind(_varying(leaf, names), **params)
+        return psum_scatter_p.bind(_varying(recasting.summands(leaf, names), names), **params)
 
     return _mapped(scatter, x, "psum_scatter")
 
@@ -486,11 +491,12 @@ def pcast(x, axis_name, *, to: str):
     """The same value with another type inside of a `shard_map` that checks: `to="varying"` lets it differ along the axis.
 
     The derivative of that is the sum over the axis. It is rarely written: operations on a value that varies and one that does
-    not do it themselves.
+    not do it themselves. `to="unreduced"` takes what varies for the summands of a sum that is still to be made, and
+    `to="reduced"` leaves the sum of the cotangents of what is the same open.
     """
-    if to != "varying":
-        raise ValueError(f"pcast takes to='varying', got {to!r}. To make a value the same along an axis, reduce it: psum, "
-                         f"pmax, all_gather(..., to='invarying').")
+    if to not in ("varying", "unreduced", "reduced"):
+        raise ValueError(f"pcast takes to='varying', 'unreduced' or 'reduced', got {to!r}. To make a value the same along an "
+                         f"axis, reduce it: psum, pmax, all_gather(..., to='invarying').")
     names, _ = _named(axis_name, "pcast")
     outside = [n for n in names if n not in tracing.checked_axes()]
     if outside and not all(type(a) is tracing.MeshAxis or a[0] not in outside for a in tracing.thread.axes):
@@ -498,6 +504,8 @@ def pcast(x, axis_name, *, to: str):
 
     def cast(leaf):
         already = tracing.aval_of(leaf).vma & set(names)
+        if to != "varying":
+            return recasting.told(leaf, frozenset(names) & tracing.checked_axes(), to)
         if already:
             raise ValueError(f"pcast to varying got a value that varies along {sorted(map(str, already))} already.")
         return _varying(leaf, names)

@@ -292,7 +292,7 @@ def _transpose(cts, *operands, jaxpr, length, num_consts, num_carry, reverse, un
     if plan.walk is not None:  # a carry that does not depend on the tangents, as a counter
         _, walked = bind_scan(plan.walk, known_consts, [c for c, lin in zip(carry, linear_carry) if not lin], known_xs,
                               reverse=reverse, **options)
-    sums = [instantiate(Zero(x.aval.update(weak_type=False))) for x in consts if is_undefined(x)]
+    sums = [instantiate(Zero(x.aval.update(weak_type=False).to_ct_aval())) for x in consts if is_undefined(x)]
     start = [instantiate(ct) for ct, lin in zip(ct_carry, linear_carry) if lin]
     out, rows = bind_scan(plan.body, known_consts, [*sums, *start],
                           [*walked, *known_xs, *[ct for ct, g in zip(ct_ys, given) if g]], reverse=not reverse, **options)
@@ -335,12 +335,13 @@ class _BackwardBody:
             return [*[add_cotangents(s, ct) for s, ct in zip(sums, found)], *found[num_sums:]]
 
         avals = [a.update(weak_type=False) for a in jaxpr.in_avals]
-        tangents = [avals[i] for i in range(num_consts) if lin_consts[i]]
-        carried = [avals[num_consts + i] for i in range(num_carry) if lin_carry[i]]
+        tangents = [avals[i].to_ct_aval() for i in range(num_consts) if lin_consts[i]]
+        carried = [avals[num_consts + i].to_ct_aval() for i in range(num_carry) if lin_carry[i]]
         assert order == sorted(order)
         self.body = with_weak_types(tracing.trace_to_closed_jaxpr(step, [
             *[avals[i] for i in fixed], *tangents, *carried, *[avals[i] for i in walking], *[avals[i] for i in rows],
-            *[inner.outvars[num_carry + i].aval for i, g in enumerate(given) if g]], jaxpr.debug_info), [*tangents, *carried])
+            *[inner.outvars[num_carry + i].aval.to_ct_aval() for i, g in enumerate(given) if g]], jaxpr.debug_info),
+            [*tangents, *carried])
 
 
 # Batching and dead code
@@ -452,9 +453,9 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
     for i, aval in enumerate(rows):
         if entry_of(aval, 0) is not None:
             raise ValueError(
-                f"scan of {name} goes over the first dimension of xs, but of xs{tree.path_of(xs, i)} of type {aval} that "
-                f"dimension is split over {entry_of(aval, 0)!r}: no device has all rows. Bring it to a sharding that leaves the first "
-                f"dimension whole, with reshard, or use vmap.")
+                f"scan of {name} goes over the first dimension of xs, but in xs{tree.path_of(xs, i)}, {aval}, that "
+                f"dimension is split over {entry_of(aval, 0)!r}: no device has all rows. Bring it to a sharding that leaves "
+                f"the first dimension whole, with reshard, or use vmap.")
     rows = [without_dimension(a, 0) for a in rows]
     in_tree = tree.structure((init, xs))
     program, consts, out_tree, carry = trace_carry(

@@ -322,6 +322,9 @@ def whole_operands(trace, atoms):
         if v.aval.spread is None:
             made.append(v)
             continue
+        if v.aval.spread.spec.unreduced - v.aval.spread.mesh.explicit:
+            raise ShardingTypeError(f"a derivative would need the sum of a value of type {str_short(v.aval)}, which is still "
+                                    f"to be made. Sum it with psum before it is used so.")
         value = trace.process(reshard_p, (tracing.StagedTracer(trace, v.aval, v),), {"target": unsplit(v.aval.spread)})
         made.append(value._var)
     return made

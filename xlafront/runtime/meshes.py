@@ -525,7 +525,7 @@ def check_spec(mesh: Any, spec: PartitionSpec, rank: int | None = None) -> None:
             raise DuplicateSpecError(f"{spec} names the axis {axis!r} twice: an axis can split only one dimension.")
         seen.append(axis)
     for axis in (*spec.unreduced, *spec.reduced):
-        if mesh.shape[axis] and mesh.axis_types[names.index(axis)] is not AxisType.Explicit:
+        if mesh.shape[axis] and mesh.axis_types[names.index(axis)] is AxisType.Auto:
             raise ValueError(f"{spec} has the unreduced or reduced axis {axis!r}, which in {mesh} is not of type Explicit. "
                              f"Make the mesh with AxisType.Explicit for it.")
     if rank is not None and len(spec) > rank:

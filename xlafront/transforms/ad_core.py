@@ -173,7 +173,13 @@ def zeros_array(aval):
         return np.zeros(aval.shape, dtypes.float0)
     from xlafront.lax.shapes import zeros_of
 
-    return zeros_of(aval)
+    zeros = zeros_of(aval)
+    spread = aval.spread
+    if spread is None or not (spread.spec.unreduced or spread.spec.reduced):
+        return zeros
+    from xlafront.lax.recasting import typed_zeros
+
+    return typed_zeros(zeros, spread)
 
 
 def instantiate(tangent):
@@ -281,7 +287,8 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
             if all(ct is None for ct in cts):
                 continue
             thread.site = eqn.site
-            cts = [Zero(v.aval) if ct is None else ct for ct, v in zip(cts, eqn.outvars)]
+            cts = [Zero(v.aval if v.aval.spread is None else v.aval.to_ct_aval()) if ct is None else ct
+                   for ct, v in zip(cts, eqn.outvars)]
             operands = [v.val if type(v) is Literal else values[v] if v in values else UndefinedPrimal(v.aval)
                         for v in eqn.invars]
             rule = eqn.primitive.transpose
@@ -294,7 +301,8 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
     finally:
         thread.site = saved
         tracing.thread.lenient = lenient
-    return [pending.get(v, None) if pending.get(v) is not None else Zero(v.aval) for v in jaxpr.invars]
+    return [pending.get(v, None) if pending.get(v) is not None else Zero(
+        v.aval if v.aval.spread is None else v.aval.to_ct_aval()) for v in jaxpr.invars]
 
 
 def _no_transpose(primitive) -> str:
@@ -309,6 +317,15 @@ def _no_transpose(primitive) -> str:
 def _summed(ct, aval):
     """The cotangent of a value that is the same on all devices along a mesh axis: the sum of what each of them contributes."""
     beyond = tracing.aval_of(ct).vma - aval.vma
+    if aval.spread is not None and aval.spread.spec.reduced:
+        manual = aval.spread.spec.reduced - aval.spread.mesh.explicit
+        found = tracing.aval_of(ct).spread
+        missing = manual if found is None else manual - found.spec.unreduced
+        if missing:
+            from xlafront.lax.recasting import opened
+
+            ct = opened(ct, missing)
+        beyond -= manual
     if not beyond:
         return ct
     from xlafront.lax.collective_primitives import psum_invariant_p
@@ -421,7 +438,7 @@ def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], given: tupl
             nonzero[:] = [type(ct) is not Zero for ct in results]
             return [ct for ct in results if type(ct) is not Zero]
 
-        in_avals = [v.aval for v in others] + [v.aval for v, g in zip(jaxpr.outvars, given) if g]
+        in_avals = [v.aval for v in others] + [v.aval.to_ct_aval() for v, g in zip(jaxpr.outvars, given) if g]
         return tracing.trace_to_closed_jaxpr(run, in_avals, closed.debug_info), nonzero
 
     return closed.jaxpr.memoised(("transpose", linear, given, kept), make)

@@ -80,7 +80,8 @@ def sharding_text(manual: ManualMesh, spec, rank: int) -> str:
     dims = []
     for p in [*spec, *[None] * (rank - len(spec))]:
         dims.append("{" + ", ".join([f'"{axis}"' for axis in axes_of(p)] + free) + "}")
-    return f"<@{manual.symbol}, [{', '.join(dims)}]>"
+    sums = ", ".join([f'"{axis}"' for axis in manual.axis_names if axis in spec.unreduced])
+    return f"<@{manual.symbol}, [{', '.join(dims)}]{f', unreduced={{{sums}}}' if sums else ''}>"
 
 
 def manual_computation(ctx, operands, in_avals, build, types, in_shardings, out_shardings, axes) -> list:

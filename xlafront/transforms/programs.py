@@ -141,7 +141,8 @@ def type_mismatches(what: str, given: Sequence[AbstractValue], found: Sequence[A
     lines = []
     for i, (x, y) in enumerate(zip(given, found)):
         if not same_type(x, y):
-            how = " and ".join([word for word, differ in (("shapes", x.shape != y.shape), ("dtypes", x.dtype != y.dtype)) if differ])
+            words = (("shapes", x.shape != y.shape), ("dtypes", x.dtype != y.dtype))
+            how = " and ".join([word for word, differ in words if differ])
             how = f"{how} differ" if how else "they are split differently: bring one to the sharding of the other with reshard"
             lines.append(f"{what}{path(i)} is {_shown(x)} {first} but {_shown(y)} {second} ({how})")
     return lines

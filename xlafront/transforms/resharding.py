@@ -35,7 +35,7 @@ def _lower(ctx, x, *, target):
         return x
     if not target.mesh.explicit:
         spread = ctx.avals_in[0].spread
-        if spread is None or not spread.spec.unreduced:
+        if spread is None or not spread.spec.unreduced & spread.mesh.explicit:
             return x
         target = spread.update(spec=spread.spec.update(unreduced=frozenset()))  # what has no type has no open sums
     spec, [aval] = target.spec, ctx.avals_in

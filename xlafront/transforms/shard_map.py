@@ -152,6 +152,7 @@ class _Call:
         for i, (x, spec) in enumerate(zip(operands, specs)):
             aval = tracing.aval_of(x)
             self.check_spec(spec, aval, lambda i=i: f"argument {self.argument(in_tree, i)}", "in_specs")
+            self.check_sums(spec, aval, lambda i=i: f"argument {self.argument(in_tree, i)}", "in_specs")
             if type(x) is ArrayImpl and x._committed:
                 self.check_place(x, lambda i=i: self.argument(in_tree, i))
             local.append(local_type(aval, spec, self.mesh, self.manual, self.check))
@@ -162,7 +163,8 @@ class _Call:
         for i, (aval, spec) in enumerate(zip(closed.out_avals, outs)):
             self.check_result(spec, aval, lambda i=i: f"result{self.result(shown, i)}")
         if self.check:
-            closed = vary_results(closed, outs)
+            with axes_in_scope(self.mesh, self.manual, True):
+                closed = vary_results(closed, outs)
         results = shard_map_p.bind(
             *consts, *operands, jaxpr=closed, mesh=self.mesh, in_specs=(PartitionSpec(),) * len(consts) + tuple(specs),
             out_specs=tuple(outs), manual_axes=self.manual, check_vma=self.check)
@@ -182,11 +184,12 @@ class _Call:
                             f"have throughout.")
         spreads = [tracing.aval_of(x).spread for x in operands]
         return [PartitionSpec() if s is None else PartitionSpec(*[
-            tuple(a for a in axes_of(p) if a in self.manual) for p in s.spec]) for s in spreads]
+            tuple(a for a in axes_of(p) if a in self.manual) for p in s.spec], unreduced=s.spec.unreduced & self.manual,
+            reduced=s.spec.reduced & self.manual) for s in spreads]
 
     def check_spec(self, spec, aval, who: Callable[[], str], which: str, divide: bool = True) -> None:
         seen: set = set()
-        for axis in (a for p in spec for a in axes_of(p)):
+        for axis in [*(a for p in spec for a in axes_of(p)), *spec.unreduced, *spec.reduced]:
             if axis not in self.manual:
                 have = f"is over the axes {tuple(a for a in self.mesh.axis_names if a in self.manual)} of {self.mesh}"
                 raise ValueError(f"shard_map of {self.name}: {which} has {spec} for {who()}, but the shard_map {have}, and "
@@ -216,10 +219,21 @@ class _Call:
                              f"argument {who()} (shape {x.shape}) is on {[d.id for d in here]}. Move it with device_put(x, "
                              f"NamedSharding(mesh, spec)).")
 
+    def check_sums(self, spec, aval, who: Callable[[], str], which: str, varying=frozenset()) -> None:
+        """Types and specs agree on the axes over which sums are still to be made; one that varies may become a summand."""
+        own = PartitionSpec() if aval.spread is None else aval.spread.spec
+        found, told = (own.unreduced & self.manual, own.reduced & self.manual), (spec.unreduced - varying, spec.reduced)
+        if found != told and (self.check or any(found)):
+            raise ValueError(
+                f"shard_map of {self.name}: {which} has {spec} for {who()} of type {avals.str_short(aval)}: what one says is "
+                f"unreduced or reduced, the other must say too. Write {spec.update(unreduced=found[0], reduced=found[1])}, or "
+                f"bring the value to it: with reshard outside of the shard_map, with pcast or psum inside.")
+
     def check_result(self, spec, aval, who: Callable[[], str]) -> None:
         self.check_spec(spec, aval, who, "out_specs", False)
+        self.check_sums(spec, aval, who, "out_specs", aval.vma)
         if self.check:
-            beyond = sorted(map(str, (aval.vma & self.manual) - spec_axes(spec)))
+            beyond = sorted(map(str, (aval.vma & self.manual) - spec_axes(spec) - spec.unreduced))
             if beyond:
                 axes = ", ".join(map(repr, beyond))
                 raise ValueError(

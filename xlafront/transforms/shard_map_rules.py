@@ -47,8 +47,9 @@ def local_type(aval, spec, mesh, manual: frozenset, check: bool):
     if spread is not None:
         left = [tuple(a for a in axes_of(p) if a not in manual) for p in spread.spec.partitions]
         inner = spread.mesh.update_axis_types({a: AxisType.Manual for a in manual})
-        spread = NamedSharding(inner, spread.spec.update(
-            partitions=left, unreduced=spread.spec.unreduced - manual, reduced=spread.spec.reduced - manual))
+        own = spread.spec if check else spread.spec.update(
+            unreduced=spread.spec.unreduced - manual, reduced=spread.spec.reduced - manual)
+        spread = NamedSharding(inner, own.update(partitions=left))
     return aval.update(shape=shape, sharding=spread, vma=aval.vma | spec_axes(spec) if check else aval.vma)
 
 
@@ -88,16 +89,19 @@ def _edited(closed: ClosedJaxpr, key: tuple, function: Callable[..., Sequence[An
 def vary_results(closed: ClosedJaxpr, specs) -> ClosedJaxpr:
     """The program whose results vary over all the axes of their specs, as their cotangents will."""
     from xlafront.lax.collective_primitives import pvary_p
+    from xlafront.lax.recasting import recast
 
     missing = [tuple(sorted(spec_axes(spec) - aval.vma, key=str)) for spec, aval in zip(specs, closed.out_avals)]
-    if not any(missing):
+    opened = [spec.unreduced & aval.vma for spec, aval in zip(specs, closed.out_avals)]
+    if not any(missing) and not any(opened):
         return closed
 
     def run(*xs):
         results = eval_jaxpr(closed.jaxpr, closed.consts, *xs)
-        return [pvary_p.bind(x, axes=axes) if axes else x for x, axes in zip(results, missing)]
+        results = [pvary_p.bind(x, axes=axes) if axes else x for x, axes in zip(results, missing)]
+        return [recast(x, axes, "varying", "unreduced") if axes else x for x, axes in zip(results, opened)]
 
-    return _edited(closed, ("vary", tuple(missing)), run)
+    return _edited(closed, ("vary", tuple(missing), tuple(opened)), run)
 
 
 # The primitive
@@ -136,7 +140,8 @@ def _transpose(cts, *operands, jaxpr, mesh, in_specs, out_specs, manual_axes, ch
     others = [x for x, lin in zip(operands, linear) if not lin]
     with axes_in_scope(mesh, manual_axes, check_vma):
         program, nonzero = transpose_program(jaxpr, linear, given)
-        ct_specs, outs = pick(out_specs, given), pick(pick(in_specs, linear), nonzero)
+        ct_specs = tuple([spec.to_ct_spec() for spec in pick(out_specs, given)])
+        outs = tuple([spec.to_ct_spec() for spec in pick(pick(in_specs, linear), nonzero)])
         if check_vma:
             program = vary_results(program, outs)
         else:
@@ -207,7 +212,7 @@ def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, manual_ax
             return spec
         entries = [*spec, *[None] * (dim - len(spec))]
         entries.insert(dim, spread[0] if len(spread) == 1 else spread or None)
-        return PartitionSpec(*entries)
+        return spec.update(partitions=entries)
 
     with axes_in_scope(mesh, manual_axes, check_vma):
         program, out_dims = jaxpr.jaxpr.memoised(
