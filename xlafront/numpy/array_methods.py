@@ -9,12 +9,13 @@ import builtins
 
 import numpy as np
 
-from xlafront.core import dtypes, errors, tracing
+from xlafront.core import backends, dtypes, errors, tracing
 from xlafront.core.avals import entry_of, with_entry, without_dimension
 from xlafront.core.keys import KeyArray
 from xlafront.core.tracing import Tracer, abstractors
 from xlafront.numpy import creation, indexing, linear, manipulation, reductions, sorting, ufuncs, updates
-from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.arrays import ArrayImpl, put
+from xlafront.runtime.sharding import single_device
 from xlafront.transforms.resharding import reshard_p
 
 
@@ -153,8 +154,16 @@ def _iter(self):
 
 
 def _rows(self):
-    """The rows one by one; of a concrete array they are cut on the device a chunk at a time."""
+    """The rows one by one. Of an array on one device they are cut there, a chunk at a time; of one whose parts are on several,
+    they come by way of the host, for on the devices each row would be sent to all."""
     n = self.shape[0]
+    if (type(self) is ArrayImpl and tracing.aval_of(self).spread is None and not self.is_fully_replicated
+            and self.is_fully_addressable):
+        here = single_device(backends.default_device())
+        of_row = without_dimension(self.aval, 0)
+        for row in np.asarray(self):
+            yield put(row, of_row, here, False)
+        return
     chunk = 128
     if entry_of(tracing.aval_of(self), 0) is not None:  # no device has all rows
         self = reshard_p.bind(self, target=with_entry(without_dimension(tracing.aval_of(self), 0).sharding, 0))
