@@ -81,3 +81,11 @@ def from_dlpack(x, /, *, device=None, copy=None):
     from xlafront.dlpack import from_dlpack as convert
 
     return convert(x, device=device, copy=copy)
+
+
+def __getattr__(name: str):
+    if name != "linalg":
+        raise AttributeError(f"xlafront.numpy has no attribute {name!r}")
+    from importlib import import_module
+
+    return import_module("xlafront.numpy.linalg")
