@@ -122,6 +122,15 @@ def test_what_types_leave_open_is_asked(function, specs, words):
     (lambda x, s: lax.broadcast_in_dim(x.sum(0), (8, 4), (1,), out_sharding=s), lambda x: np.tile(x.sum(0), (8, 1))),
     (lambda x, s: lax.reshape(x, (4, 8), out_sharding=s), lambda x: x.reshape(4, 8)),
     (lambda x, s: xnp.zeros((4, 2), out_sharding=s), lambda x: np.zeros((4, 2))),
+    (lambda x, s: xnp.full((8, 4), 3.0, out_sharding=s), lambda x: np.full((8, 4), 3.0)),
+    (lambda x, s: lax.empty((8, 4), "float32", out_sharding=s) * 0, lambda x: np.zeros((8, 4))),
+    (lambda x, s: lax.broadcasted_iota("int32", (8, 4), 0, out_sharding=s), lambda x: np.indices((8, 4))[0]),
+    (lambda x, s: xnp.repeat(x, 2, axis=1, out_sharding=s), lambda x: np.repeat(x, 2, 1)),
+    (lambda x, s: xnp.repeat(x, np.array([1, 2, 1, 0]), axis=1, out_sharding=s), lambda x: np.repeat(x, [1, 2, 1, 0], 1)),
+    (lambda x, s: xnp.percentile(x, 50.0, axis=1, keepdims=True, out_sharding=s), lambda x: np.percentile(x, 50, 1, keepdims=True)),
+    (lambda x, s: lax.reduce_sum(x[None], (0,), out_sharding=s), lambda x: x),
+    (lambda x, s: lax.reduce(x[:, None], np.float32(0), lax.add, (1,), out_sharding=s), lambda x: x),
+    (lambda x, s: xf.random.permutation(xf.random.key(0), xnp.ones_like(x), out_sharding=s), np.ones_like),
 ])  # fmt: skip
 def test_out_sharding(function, plain):
     x = put("x", "y")

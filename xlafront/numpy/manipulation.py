@@ -459,6 +459,9 @@ def repeat(a, repeats, axis=None, *, total_repeat_length=None, out_sharding=None
     Inside a traced function, varying repeats need `total_repeat_length`.
     """
     check_arraylike("repeat", a)
+    if out_sharding is not None:
+        return split_as_told("xnp.repeat", out_sharding, lambda a: repeat(
+            a, repeats, axis, total_repeat_length=total_repeat_length), (a,))
     if axis is None:
         a, axis = ravel(a), 0
     axis = canonical_axis(axis, np.ndim(a), "xnp.repeat")

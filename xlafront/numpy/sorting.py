@@ -200,13 +200,14 @@ def quantile(a, q, axis=None, out=None, overwrite_input=False, method="linear", 
 
 
 def percentile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *,
-               interpolation=None):
+               interpolation=None, out_sharding=None):
     """The values below which `q` percent of the elements lie."""
     from xlafront.numpy.ufuncs import PUBLIC
+    from xlafront.transforms.resharding import split_as_told
 
     check_arraylike("percentile", a, q)
-    return quantile(a, PUBLIC["true_divide"](q, 100), axis, out, overwrite_input, method, keepdims,
-                    interpolation=interpolation)
+    return split_as_told("xnp.percentile", out_sharding, lambda a, q: quantile(
+        a, PUBLIC["true_divide"](q, 100), axis, out, overwrite_input, method, keepdims, interpolation=interpolation), (a, q))
 
 
 def sort_complex(a):

@@ -18,6 +18,7 @@ from xlafront.numpy.promotion import unwrap
 from xlafront.random.prng import placed, single_key
 from xlafront.runtime import config
 from xlafront.transforms.jit import library
+from xlafront.transforms.resharding import split_as_told
 
 
 def _float_dtype(name: str, dtype, complex_too: bool = False):
@@ -290,7 +291,7 @@ def permutation(key, x, axis=0, independent=False, *, out_sharding=None):
             raise TypeError("random.permutation takes an integer or an array of at least one dimension.")
         return placed(_permutation_of_range(words, impl, int(x), dtypes.default_dtype(int)), out_sharding)
     axis = shapes.canonical_axis(axis, np.ndim(x), "random.permutation")
-    return placed(_permutation(words, x, impl, axis, bool(independent)), out_sharding)
+    return split_as_told("random.permutation", out_sharding, _permutation, (words, x), impl, axis, bool(independent))
 
 
 @library(static=("impl", "shape", "replace", "axis", "mode"), name="choice")
