@@ -150,6 +150,10 @@ def _is_shape(x: Any) -> bool:
 
 
 def _from_leaf(sharding: Any, x: Any, shape: Sequence[int | None] | None) -> Any:
+    if not sharding.addressable_devices:
+        raise ValueError(
+            f"make_array_from_process_local_data was given {sharding}, which has no devices of this process, so that there is "
+            f"no part here. Call make_array_from_single_device_arrays(shape, sharding, [], dtype=...).")
     if type(x) is not keys.KeyArray:
         return from_local_data(sharding, x, shape)
     words = x._base_array
