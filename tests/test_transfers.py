@@ -131,3 +131,140 @@ def test_only_what_is_needed_moves():
             assert covered == np.prod(steps.shape)
             if held.get(device) == there.addressable_devices_indices_map(A.shape)[device]:
                 assert [list(held)[p.source] for p in pieces] == [device]
+
+
+# Programs, and what shardings answer
+
+
+def test_nested_jit_keeps_its_shardings():
+    """As constraints, in and outside of programs, under transformations, in loops."""
+    rows, columns = PLACES["rows"], PLACES["columns"]
+    x = xf.device_put(A, rows)
+
+    def twice(x):
+        return x * 2
+
+    inner = xf.jit(twice, out_shardings=columns)
+    loop = xf.jit(lambda x: xf.lax.scan(lambda c, _: (inner(c), None), x, None, length=2)[0])
+    for f in (lambda x: inner(x), xf.jit(lambda x: xf.jit(twice, in_shardings=columns)(x)),
+              xf.jit(lambda x: xf.jit(twice, out_shardings=columns, inline=True)(x))):
+        assert xf.jit(f)(x).sharding.is_equivalent_to(columns, 2)
+    assert loop(x).sharding.spec[1] == "y" and loop(x).tolist() == (4 * A).tolist()
+    primal, tangent = xf.jvp(inner, (A,), (A,))
+    assert primal.sharding.is_equivalent_to(columns, 2) and tangent.sharding.is_equivalent_to(columns, 2)
+    by_row = xf.jit(twice, out_shardings=over(D, (4, 2), "y"))
+    for call in (xf.vmap(by_row), xf.jit(xf.vmap(by_row))):
+        assert call(A).sharding.is_equivalent_to(columns, 2) and call(A).tolist() == (2 * A).tolist()
+    back = xf.jit(lambda x: x * x, in_shardings=rows, out_shardings=columns)
+    for grad in (xf.grad(lambda x: back(x).sum()), xf.jit(xf.grad(lambda x: back(x).sum()))):
+        assert grad(A).sharding.is_equivalent_to(rows, 2) and grad(A).tolist() == (2 * A).tolist()
+    abstract = NamedSharding(rows.mesh.abstract_mesh, P(None, "y"))
+    assert xf.jit(twice, out_shardings=abstract)(x).sharding.is_equivalent_to(columns, 2)
+    assert xf.jit(lambda x: xf.lax.with_sharding_constraint(x, abstract))(x).sharding.is_equivalent_to(columns, 2)
+
+
+def test_arguments_that_come_otherwise():
+    """One device to another and the same parts in another order are moved; what nothing reads may be anywhere."""
+    x, one, other = (xf.device_put(A, PLACES[name]) for name in ("rows", "one", "other"))
+    assert xf.jit(lambda x: x + 1, in_shardings=PLACES["other"])(one).sharding == PLACES["other"]
+    for _ in range(2):
+        turned = xf.jit(lambda x: x + 1, in_shardings=PLACES["reversed"])(x)
+        assert turned.sharding == PLACES["reversed"] and turned.tolist() == (A + 1).tolist()
+    for pair in ((one, other), (x, one), (other, x)):
+        first = xf.jit(lambda x, y: x * 1)
+        for _ in range(2):
+            assert first(*pair).sharding.is_equivalent_to(pair[0].sharding, 2) and first(*pair).tolist() == A.tolist()
+    compiled = xf.jit(lambda x, y: x).lower(x, x).compile()
+    assert compiled.input_shardings == ((x.sharding, None), {}) and compiled.output_shardings.is_equivalent_to(x.sharding, 2)
+    assert compiled(A, one).sharding.is_equivalent_to(x.sharding, 2)
+    assert xf.jit(lambda x: x, in_shardings=[PLACES["rows"]])(A).sharding.spec == P("x")
+
+
+def test_donation_in_jit():
+    donating = xf.jit(lambda x, y: x + y, donate_argnums=0)
+    for place in ("one", "rows"):
+        for _ in range(2):
+            y = xf.device_put(A, PLACES[place]) * 1
+            with pytest.raises(xf.errors.JaxRuntimeError, match=r"arguments x and y.*copy"):
+                donating(y, y)
+            z = xf.device_put(A, PLACES[place]) * 1
+            assert donating(z, z.copy()).tolist() == (2 * A).tolist() and z.is_deleted()
+
+
+def test_deleted_arrays_answer():
+    for place in ("one", "rows"):
+        x = xf.device_put(A, PLACES[place]) * 1
+        x.delete()
+        x.delete()
+        assert x.is_deleted() and x.shape == A.shape and x.sharding.is_equivalent_to(PLACES[place], 2)
+        assert x.format.layout is None
+        for ask in ("is_ready", "platform", "block_until_ready", "copy", "tolist"):
+            with pytest.raises(RuntimeError, match="deleted"):
+                getattr(x, ask)()
+        with pytest.raises(RuntimeError, match="deleted"):
+            x.addressable_shards  # noqa: B018
+
+
+def test_parts_of_keys():
+    keys, rows = xf.random.split(xf.random.key(0), 8), over(D, (4, 2), "x")
+    made = xf.make_array_from_callback((8,), rows, lambda index: keys[index])
+    parts = [xf.device_put(keys[i : i + 1], d) for i, d in enumerate(D)]
+    joined = xf.make_array_from_single_device_arrays((8,), over(D, (8,), "x"), parts)
+    for each in (made, joined):
+        np.testing.assert_array_equal(xf.random.key_data(each), xf.random.key_data(keys))
+        assert len(each.global_shards) == 8 and each.addressable_data(0).dtype == keys.dtype
+    assert [s.data.shape for s in made.addressable_shards] == [(2,)] * 8 and made.sharding == rows
+
+
+def test_shardings_of_the_compiler():
+    """Tiles that no axes of a mesh describe: arrays with them are arguments like others."""
+    from xlafront.runtime.jaxlib_compat import GSPMDSharding, HloSharding
+
+    tiles = HloSharding.iota_tile(dims=[2, 4], reshape_dims=[4, 2], transpose_perm=[1, 0], subgroup_types=[])
+    sharding = GSPMDSharding(tuple(D), tiles)
+    assert sharding.shard_shape((12, 8)) == (6, 2) and list(sharding.devices_indices_map((12, 8))) == list(D)
+    x = xf.device_put(A, sharding)
+    assert x.tolist() == A.tolist() and (x + 1).tolist() == (A + 1).tolist() and not x.is_fully_replicated
+    assert xf.device_put(x, PLACES["rows"]).tolist() == A.tolist()
+    assert xf.device_put(xf.device_put(A, PLACES["rows"]), sharding).tolist() == A.tolist()
+
+
+def test_copies_of_shardings():
+    import copy
+
+    from xlafront.experimental.layout import Format, Layout
+
+    for x in (*PLACES.values(), PLACES["rows"].mesh, PLACES["rows"].mesh.abstract_mesh, P("x", None), Layout((1, 0)),
+              Format(Layout((1, 0)), PLACES["rows"])):
+        assert copy.copy(x) == x == copy.deepcopy(x) and hash(copy.deepcopy(x)) == hash(x)
+    y = copy.deepcopy(xf.device_put(A, PLACES["rows"]))
+    assert y.sharding == PLACES["rows"] and y.committed and y.tolist() == A.tolist()
+
+
+@pytest.mark.parametrize("make, error, words", [
+    (lambda x: xf.jit(lambda x: {"a": [x, x[:3]]}, out_shardings=PLACES["rows"])(A), ValueError,
+     ["out_shardings", "result['a'][1]", "(3, 8)", "'x': 4"]),
+    (lambda x: xf.jit(lambda a, n: a, in_shardings=(x.sharding, None), static_argnums=1)(x, 1), ValueError,
+     ["in_shardings", "tuple of 2", "1 positional", "static"]),
+    (lambda x: xf.jit(lambda p: p["w"], in_shardings=PLACES["columns"])({"w": x}), ValueError,
+     ["p['w']", "(12, 8)", "P(None, 'y')", "P('x',)", "device_put"]),
+    (lambda x: xf.jit(lambda x: x, out_shardings=PLACES["reversed"])(x), ValueError, ["argument x", "(12, 8)", "same order", "[7, 6"]),
+    (lambda x: xf.jit(lambda x: x, out_shardings=PLACES["first half"])(x), ValueError, ["argument x", "(12, 8)", "[0, 1, 2, 3]"]),
+    (lambda x: xf.jit(lambda x: x).lower(x).compile()(xf.device_put(A, PLACES["one"])), ValueError,
+     ["argument x", "(12, 8)", "P('x',)", "[0]", "device_put"]),
+    (lambda x: xf.jit(lambda x: x, in_shardings=x.sharding, device=D[0]), ValueError, ["in_shardings", "device"]),
+    (lambda x: xf.device_put(A, NamedSharding(x.sharding.mesh.abstract_mesh, P("x"))), ValueError, ["AbstractMesh", "(12, 8)"]),
+    (lambda x: NamedSharding(x.sharding.mesh.abstract_mesh, P("x")).is_fully_addressable, ValueError, ["AbstractMesh"]),
+    (lambda x: xf.lax.with_sharding_constraint("x", x.sharding), TypeError, ["with_sharding_constraint", "str"]),
+    (lambda x: P((("x",), "y")), ValueError, ["('x',)", "one tuple"]),
+    (lambda x: xf.make_array_from_callback((12, 8), x.sharding, lambda i: A[i], dtype="int32"), ValueError, ["float32", "int32"]),
+    (lambda x: xf.make_array_from_callback((8,), over(D, (8,), "x"), lambda i: np.ones(1, "i" if i[0].start else "f")), ValueError,
+     ["int32", "float32", "[1:2]"]),
+    (lambda x: xf.make_array_from_callback((8,), D[0], lambda i: A[i]), TypeError, ["SingleDeviceSharding"]),
+    (lambda x: xf.make_array_from_single_device_arrays((12, 8), x.sharding, x), TypeError, ["list", "device_put"]),
+])  # fmt: skip
+def test_bad_input(make, error, words):
+    with pytest.raises(error) as caught:
+        make(xf.device_put(A, PLACES["rows"]))
+    for word in words:
+        assert word in str(caught.value), str(caught.value)

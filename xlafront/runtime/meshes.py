@@ -57,6 +57,9 @@ def axes_of(partition) -> tuple:
 
 def _entry(partition):
     if isinstance(partition, (tuple, list)):
+        if any([isinstance(axis, (tuple, list)) for axis in partition]):
+            raise ValueError(f"an entry of a PartitionSpec is an axis name or a tuple of names, got {partition!r}. Write the "
+                             f"names in one tuple.")
         return None if not partition else partition[0] if len(partition) == 1 else tuple(partition)
     return partition
 
@@ -454,6 +457,9 @@ class Mesh(_Axes):
 
     def __reduce__(self):
         return Mesh, (self.devices, self.axis_names, self.axis_types)
+
+    def __deepcopy__(self, memo):
+        return self  # devices cannot be copied, and nothing of a mesh changes
 
 
 # For values whose type knows an abstract mesh only, outside of any mesh in force: one with devices that they come from.

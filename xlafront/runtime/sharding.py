@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from xlafront.runtime.jaxlib_compat import (
+    GSPMDSharding,
     HloSharding,
     NamedSharding,
     OpShardingType,
@@ -94,6 +95,7 @@ _attach(SingleDeviceSharding,
             and self.memory_kind == other.memory_kind),
         __hash__=lambda self: hash((self._device, self.memory_kind)),
         __repr__=_single_repr,
+        __deepcopy__=lambda self, memo: self,
         __reduce__=lambda self: (SingleDeviceSharding, (self._device, self.memory_kind)))
 
 _of_device: dict = {}
@@ -204,15 +206,19 @@ def _replicated_axes(self) -> frozenset:
     return frozenset(a for a in self.mesh.axis_names if a not in used)
 
 
-def _device_set(self) -> set:
-    if self._internal_device_list is None:
+def _devices_of(self):
+    """The devices of a sharding over a mesh that has any."""
+    if isinstance(self.mesh, AbstractMesh):
         raise ValueError(f"{self} is over an AbstractMesh, which has no devices. Use one over a Mesh, from make_mesh.")
-    return set(self._internal_device_list)
+    return self._internal_device_list
 
 
 _attach(NamedSharding,
         _to_xla_hlo_sharding=_named_hlo,
-        device_set=property(_device_set),
+        device_set=property(lambda self: set(_devices_of(self))),
+        is_fully_addressable=property(lambda self: _devices_of(self).is_fully_addressable),
+        addressable_devices=property(lambda self: set(_devices_of(self).addressable_device_list)),
+        num_devices=property(lambda self: self.mesh.size if isinstance(self.mesh, AbstractMesh) else self.mesh.devices.size),
         memory_kind=property(lambda self: self._memory_kind),
         with_memory_kind=lambda self, kind: NamedSharding(self.mesh, self.spec, memory_kind=kind),
         update=_named_update,
@@ -225,6 +231,35 @@ _attach(NamedSharding,
             and all([self.mesh.shape[a] == 1 for a in self.spec.unreduced]))),
         __repr__=_named_repr,
         __reduce__=lambda self: (_make_named, (self.mesh, self.spec, self._memory_kind)))
+
+
+# What no axes of the mesh in use describe
+
+
+def as_named(sharding: GSPMDSharding, ndim: int) -> NamedSharding:
+    """A sharding of the compiler's over a mesh of its own, whose axes are its tiles."""
+    devices = np.array(tuple(sharding._internal_device_list), dtype=object)
+    hlo = sharding._hlo_sharding
+    if hlo.is_replicated():
+        return NamedSharding(Mesh(devices, ("_",)), PartitionSpec())
+    dims = list(hlo.tile_assignment_dimensions())
+    names = tuple([f"_{i}" for i in range(len(dims))])
+    return NamedSharding(Mesh(devices[list(hlo.tile_assignment_devices())].reshape(dims), names), PartitionSpec(*names[:ndim]))
+
+
+def _in_order(sharding, places: dict) -> dict:
+    return {d: places[d] for d in sharding._internal_device_list}
+
+
+_attach(GSPMDSharding,
+        _to_xla_hlo_sharding=lambda self, ndim: self._hlo_sharding,
+        device_set=property(lambda self: set(self._internal_device_list)),
+        memory_kind=property(lambda self: self._memory_kind),
+        with_memory_kind=lambda self, kind: GSPMDSharding(self._internal_device_list, self._hlo_sharding, memory_kind=kind),
+        shard_shape=lambda self, shape: as_named(self, len(shape)).shard_shape(shape),
+        devices_indices_map=lambda self, shape: _in_order(self, as_named(self, len(shape)).devices_indices_map(shape)),
+        is_fully_replicated=property(lambda self: self._hlo_sharding.is_replicated()),
+        __repr__=lambda self: f"GSPMDSharding({self._hlo_sharding})")
 
 
 # What the compiler says of results, in terms of the mesh

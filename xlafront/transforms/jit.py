@@ -467,10 +467,8 @@ def _jit_dce(used: list[bool], eqn):
 
 
 def _jit_lower(ctx, *operands, jaxpr, name, inline, in_shardings, out_shardings, **_):
-    if inline:
-        return ctx.inline(jaxpr, operands)
     operands = placement.constrain(ctx, operands, jaxpr.in_avals, in_shardings)
-    results = ctx.call(jaxpr, operands, name)
+    results = ctx.inline(jaxpr, operands) if inline else ctx.call(jaxpr, operands, name)
     return placement.constrain(ctx, results, jaxpr.out_avals, out_shardings)
 
 

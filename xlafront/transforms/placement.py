@@ -11,7 +11,7 @@ from xlafront import lowering
 from xlafront.core import avals, backends, keys, tracing, tree
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, Literal, dce_jaxpr
 from xlafront.runtime.arrays import ArrayImpl
-from xlafront.runtime.jaxlib_compat import Device, HloSharding, NamedSharding, OpSharding, Sharding
+from xlafront.runtime.jaxlib_compat import Device, GSPMDSharding, HloSharding, NamedSharding, OpSharding, Sharding
 from xlafront.runtime.layouts import Format, Layout, MemorySpace
 from xlafront.runtime.sharding import (
     AbstractMesh,
@@ -19,6 +19,7 @@ from xlafront.runtime.sharding import (
     PartitionSpec,
     SingleDeviceSharding,
     active,
+    as_named,
     axes_of,
     check_spec,
     named_from_hlo,
@@ -392,6 +393,8 @@ class ProgramShardings:
         """The `sdy.sharding` attribute of a value."""
         if isinstance(sharding, SingleDeviceSharding):
             sharding = self.spots.replicated()
+        elif isinstance(sharding, GSPMDSharding):
+            sharding = as_named(sharding, ndim)
         symbol = self.mesh_symbol(sharding.mesh)
         check_spec(sharding.mesh, sharding.spec, ndim)
         dims = []
@@ -522,8 +525,6 @@ def _hlo_of(proto):
 
 
 def opaque(devices, hlo):
-    from xlafront.runtime.jaxlib_compat import GSPMDSharding
-
     return GSPMDSharding(devices, hlo)
 
 
