@@ -329,3 +329,18 @@ def test_functions_are_freed_with_their_programs():
     del f
     gc.collect()
     assert dead() is None
+
+
+def test_lowering_for_a_platform_that_is_not_here():
+    """The text is that platform's; what would run it says how it can be compiled."""
+    traced = xf.jit(xf.lax.linalg.lu).trace(np.eye(3, dtype=np.float32))
+    kernels = {"cpu": "lapack_sgetrf_ffi", "cuda": "cusolver_getrf_ffi", "tpu": "LuDecomposition"}
+    here = xf.default_backend().replace("gpu", "cuda")
+    for platform, kernel in kernels.items():
+        lowered = traced.lower(lowering_platforms=(platform,))
+        assert kernel in lowered.as_text()
+        if platform not in ("cpu", here):
+            with pytest.raises(ValueError, match=f"lowered for {platform}.*topolog"):
+                lowered.compile()
+    with pytest.raises(ValueError, match="no platform 'vulkan'"):
+        traced.lower(lowering_platforms=("vulkan",))

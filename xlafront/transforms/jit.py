@@ -23,7 +23,7 @@ from xlafront.runtime import config, distributed
 from xlafront.runtime.arrays import ArrayImpl, put
 from xlafront.runtime.execute import CompileRequest, Program, compile_module, compile_options
 from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, JaxRuntimeError, PjitFunctionCache, let_go, pjit
-from xlafront.runtime.layouts import use as layouts_in_use
+from xlafront.runtime.layouts import Layout, use as layouts_in_use
 from xlafront.runtime.sharding import active
 from xlafront.runtime.topologies import is_elsewhere
 from xlafront.transforms import calls, placement
@@ -323,11 +323,16 @@ class Jitted:
         return placement.place_arguments(
             self.name, call.leaves, self.flat_in_shardings(call.in_tree), traced, self.options)
 
-    def lower(self, traced: Traced, call: Call, spots, donated) -> LoweredProgram:
+    def lower(self, traced: Traced, call: Call, spots, donated, platform: str | None = None) -> LoweredProgram:
+        """For the devices of `spots`; or, to be read alone, for a platform that is not here."""
         out_shardings = self.flat_out_shardings(traced.out_tree)
         placement.check_results(self.name, out_shardings, traced)
         layouts = self.flat_layouts(call.in_tree, traced.out_tree)
-        return LoweredProgram(self.name, traced.closed, spots, donated, out_shardings, self.options, traced, layouts)
+        if layouts is not None:
+            for layout, aval in zip((*layouts[0], *layouts[1]), (*traced.in_avals, *traced.closed.out_avals)):
+                if isinstance(layout, Layout):
+                    layout.check_compatible_aval(aval.shape)
+        return LoweredProgram(self.name, traced.closed, spots, donated, out_shardings, self.options, traced, layouts, platform)
 
     def flat_layouts(self, in_tree, out_tree) -> tuple[list, list] | None:
         """The orders in memory that arguments and results were asked to have, where any were."""
@@ -367,17 +372,18 @@ _hoisted: weakref.WeakKeyDictionary[Jaxpr, ClosedJaxpr] = weakref.WeakKeyDiction
 class LoweredProgram:
     """A program on its way from IR to executable: the module and what the call will need."""
 
-    def __init__(self, name, closed, spots, donated, out_shardings, options, traced, layouts=None):
+    def __init__(self, name, closed, spots, donated, out_shardings, options, traced, layouts=None, elsewhere=None):
         jaxpr = closed.jaxpr
         self.name, self.closed, self.spots, self.options, self.traced = name, closed, spots, options, traced
         kept_jaxpr, self.kept = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), options.keep_unused or bool(jaxpr.effects))
-        if _may_outline(spots, kept_jaxpr):
+        if elsewhere is None and _may_outline(spots, kept_jaxpr):
             from xlafront.transforms.outlining import outline
 
             kept_jaxpr = outline(kept_jaxpr)
         self.const_values = [placement.inline_constant(c) for c in closed.consts]
         self.donated = donated
         self.client = spots.devices[0].client
+        self.elsewhere = elsewhere  # a platform that this process does not have
         hoisted = [c for c, value in zip(closed.consts, self.const_values) if value is None]
         self.const_args = [self._place_constant(c) for c in hoisted]
         self.shardings = placement.ProgramShardings(spots, out_shardings, self.kept, len(hoisted), jaxpr)
@@ -396,7 +402,7 @@ class LoweredProgram:
         if self.layouts is not None:
             result_attributes = placement.layout_attributes(result_attributes, self.layouts[1])
         return lowering.module.lower_program(
-            kept_jaxpr, f"jit_{name}", backends.lowering_platform(self.client),
+            kept_jaxpr, f"jit_{name}", self.elsewhere or backends.lowering_platform(self.client),
             const_values=self.const_values, arg_attributes=arg_attributes,
             result_attributes=result_attributes, num_partitions=len(self.spots.devices),
             sharding_context=self.shardings)
@@ -408,6 +414,10 @@ class LoweredProgram:
         return put(keys.words_of(value), aval, self.spots.replicated(), True)
 
     def compile_program(self, compiler_options: dict | None = None) -> Program:
+        if self.elsewhere is not None:
+            raise ValueError(f"{self.name} was lowered for {self.elsewhere}, which this process does not have: its text can be "
+                             f"read. To compile it, give types whose shardings are over the devices of a topology "
+                             f"(experimental.topologies).")
         overrides = dict(self.options.compiler_options) | (compiler_options or {})
         options = compile_options(len(self.spots.devices), self.spots.devices, overrides)
         self.shardings.adjust(options)

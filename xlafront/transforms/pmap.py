@@ -291,13 +291,14 @@ class Pmapped(Jitted):
     def place(self, traced, call):
         return placement.place_arguments(self.name, call.leaves, self.in_shardings_of(traced), traced, self.options)
 
-    def lower(self, traced, call, spots, donated):
+    def lower(self, traced, call, spots, donated, platform=None):
         from xlafront.transforms.jit import LoweredProgram
 
         eqn = self.body(traced)
         specs = dict(zip(eqn.outvars, eqn.params["out_specs"]))
         out_shardings = tuple(_sharding(eqn.params["mesh"], specs.get(v, PartitionSpec())) for v in traced.closed.jaxpr.outvars)
-        return LoweredProgram(self.name, traced.closed, spots, donated, out_shardings, self.options, traced)
+        return LoweredProgram(self.name, traced.closed, spots, donated, out_shardings, self.options, traced,
+                              elsewhere=platform)
 
 
 @functools.lru_cache(4096)

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from xlafront import lowering
-from xlafront.core import avals, keys, tracing, tree
+from xlafront.core import avals, backends, keys, tracing, tree
 from xlafront.core.avals import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary, filtered
+from xlafront.runtime import clients
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, PjitFunctionCache, let_go, pjit
 from xlafront.runtime.layouts import Format, Layout
@@ -69,6 +70,20 @@ def _structs(out_tree, types):
     return out_tree.unflatten([ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, sharding=a.spread) for a in types])
 
 
+def _for_platform(options, platform: str) -> tuple[Any, str | None]:
+    """Options for a platform; its name, where this process does not have it and programs are lowered to be read alone."""
+    if platform == backends.lowering_platform(backends.client(options.backend)):
+        return options, None
+    if platform not in (*clients.PLATFORMS, "rocm"):
+        raise ValueError(f"there is no platform {platform!r} to lower for; the platforms are "
+                         f"{', '.join(sorted([*clients.PLATFORMS, 'rocm']))}.")
+    try:
+        backends.client(platform)
+        return options._replace(backend=platform), None
+    except clients.PlatformError:
+        return options, platform
+
+
 class Traced:
     """A function traced for one signature."""
 
@@ -101,15 +116,15 @@ class Traced:
     def lower(self, *, lowering_platforms=None, _private_parameters=None) -> Lowered:
         """The StableHLO module, for the devices that a call would use."""
         jitted, call, traced = self._jitted, self._call, self._traced
-        options = jitted.options
+        options, elsewhere = jitted.options, None
         if lowering_platforms is not None:
             [platform, *others] = lowering_platforms
             if others:
                 raise ValueError("lowering for several platforms at once belongs to export; name one platform here.")
-            options = options._replace(backend=platform)
+            options, elsewhere = _for_platform(options, platform)
         spots = placement.place_arguments(
             jitted.name, call.leaves, jitted.flat_in_shardings(call.in_tree), traced, options)
-        return Lowered(self, jitted.lower(traced, call, spots, jitted.donated_flags(call)))
+        return Lowered(self, jitted.lower(traced, call, spots, jitted.donated_flags(call), elsewhere))
 
     def __call__(self, *args, **kwargs):
         return self.lower().compile()(*args, **kwargs)
