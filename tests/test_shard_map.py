@@ -454,6 +454,18 @@ def test_vmap_spread_over_an_axis(mesh):
         assert "'j', 'i'" in str(xf.make_jaxpr(xf.vmap(wrapped, spmd_axis_name="j"))(x))
 
 
+@pytest.mark.parametrize("check", [True, False])
+def test_derivatives_of_vmap_spread_over_an_axis(mesh, check):
+    x = elements(6, 8)
+    parts = on_parts(mesh, lambda x: xnp.sin(x) * lax.pmean(x.sum(), "i"), P("i"), P("i"), check_vma=check)
+    found = xf.vmap(xf.grad(lambda x: parts(x).sum()), spmd_axis_name="j")(x)
+    expected = np.cos(x) * x.sum(1, keepdims=True) / 4 + np.sin(x).sum(1, keepdims=True) / 4
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    total = on_parts(mesh, lambda x: lax.psum(x, "k"), P("i"), P("i"), check_vma=check)
+    np.testing.assert_allclose(xf.vmap(total, axis_name="k", spmd_axis_name="j")(x), np.broadcast_to(x.sum(0), x.shape), rtol=1e-4,
+                               atol=1e-5)
+
+
 def test_collectives_over_devices_and_vmap_together(mesh):
     x = elements(8, 3)
     parts = on_parts(mesh, lambda x: lax.psum(x, ("i", "k")), P("i"), P())
@@ -535,13 +547,16 @@ def test_a_function_is_traced_once_for_its_types(mesh):
     ((np.ones((8, 4)),), {"out_specs": P("i")}, ValueError, ["result", "'j'", "psum", "check_vma=False"]),
     ((np.ones((8, 4)),), {"axis_names": {"q"}}, ValueError, ["'q'", "('i', 'j')"]),
     (("text",), {}, TypeError, ["part", "text"]),
+    ((np.ones((8, 4)),), {"mesh": "i"}, TypeError, ["part", "Mesh", "'i'", "str"]),
+    ((np.ones((8, 4)),), {"out_specs": None}, ValueError, ["part", "out_specs=None", "P()"]),
+    ((np.ones((8, 4)),), {"out_specs": "i"}, TypeError, ["out_specs", "P('i')"]),
 ])
 def test_bad_input(mesh, arguments, options, error, words):
     def part(x):
         return x
 
     with pytest.raises(error) as found:
-        on_parts(mesh, part, **options)(*arguments)
+        on_parts(**{"mesh": mesh, "function": part} | options)(*arguments)
     for word in words:
         assert word in str(found.value)
 
@@ -559,6 +574,17 @@ def test_bad_input_in_pytrees_and_scopes(mesh):
         on_parts(mesh, lambda x: on_parts(mesh, lambda y: y, P("i"), P("i"), axis_names={"i"})(x), P("i"), P("i"))(np.ones(32))
     with pytest.raises(ValueError, match="varies"):  # the result is another one in each group
         on_parts(mesh, lambda x: lax.psum(x, "i", axis_index_groups=[[0, 1], [2, 3]]), P("i"), P())(np.ones((8, 4)))
+    with pytest.raises(TypeError, match="shard_map of .*by position.*'x' by name"):
+        on_parts(mesh, lambda x: x)(x=np.ones((8, 4)))
+    other = xf.sharding.Mesh(np.array(xf.devices()), ("q",))
+    with pytest.raises(ValueError, match="'q': 8.*inside of a shard_map over .*'i': 4.*Leave mesh out"):
+        on_parts(mesh, lambda x: on_parts(other, lambda y: y, P(), P(), axis_names={"q"})(x), P("i"), P("i"), axis_names={"i"})(
+            np.ones(8))
+    parts = on_parts(mesh, lambda x: x, P("i"), P("i"))
+    with pytest.raises(ValueError, match="spmd_axis_name='j' spreads 3 elements.*2 does not divide 3"):
+        xf.vmap(parts, spmd_axis_name="j")(np.ones((3, 8)))
+    with pytest.raises(ValueError, match="spmd_axis_name='i'.*uses already"):
+        xf.vmap(parts, spmd_axis_name="i")(np.ones((4, 8)))
     away = xf.device_put(np.ones((8, 4)), xf.devices()[3])
     for parts in (on_parts(mesh, lambda x: x), xf.jit(lambda x: on_parts(mesh, lambda y: y)(x))):
         with pytest.raises(ValueError, match=r"'i': 4.*argument x \(shape \(8, 4\)\).*\[3\].*device_put"):

@@ -14,7 +14,7 @@ from xlafront.core import avals, tracing, tree
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import MeshAxis
 from xlafront.runtime.arrays import ArrayImpl
-from xlafront.runtime.sharding import Mesh, PartitionSpec, active, axes_of
+from xlafront.runtime.sharding import AbstractMesh, Mesh, PartitionSpec, active, axes_of
 from xlafront.transforms import calls, programs, shard_map_halves  # noqa: F401
 from xlafront.transforms.shard_map_rules import axes_in_scope, local_type, parts_along, shard_map_p, spec_axes, vary_results
 
@@ -40,7 +40,9 @@ def _flat_specs(what: str, specs, full, is_leaf) -> list:
     found = tree.broadcast_prefix(specs, full, is_leaf)
     for spec in found:
         if not (spec is None or _is_spec(spec)):
-            raise TypeError(f"{what} takes PartitionSpecs, as pytree prefixes, got {spec!r} of type {type(spec).__name__}.")
+            remedy = f" Write P({spec!r})." if isinstance(spec, str) else ""
+            raise TypeError(f"{what} takes PartitionSpecs, as pytree prefixes, got {spec!r} of type "
+                            f"{type(spec).__name__}.{remedy}")
     return [PartitionSpec() if spec is None else spec for spec in found]
 
 
@@ -82,7 +84,10 @@ def shard_map(f: Callable | None = None, *, out_specs, in_specs=Infer, mesh=None
         raise TypeError(f"shard_map of {name} needs in_specs: how each argument is split over the mesh, as PartitionSpecs.")
 
     @boundary
-    def mapped(*args):
+    def mapped(*args, **keywords):
+        if keywords:
+            raise TypeError(f"shard_map of {name} takes its arguments by position, as in_specs lists them, got "
+                            f"{next(iter(keywords))!r} by name. Fill arguments in with functools.partial before.")
         return _Call(f, name, mesh, axis_names, check_vma).run(args, in_specs, out_specs)
 
     mapped.__name__ = getattr(f, "__name__", name)
@@ -124,6 +129,9 @@ class _Call:
     def __init__(self, f, name: str, mesh, axis_names, check: bool):
         self.f, self.name, self.check = f, name, bool(check)
         self.mesh = surrounding_mesh() if mesh is None else mesh
+        if not isinstance(self.mesh, (Mesh, AbstractMesh, type(None))):
+            raise TypeError(f"shard_map of {name} takes mesh as a Mesh or an AbstractMesh, from make_mesh, got "
+                            f"{self.mesh!r} of type {type(self.mesh).__name__}.")
         if self.mesh is None or not self.mesh.axis_names:
             raise ValueError(f"shard_map of {name} has no mesh: pass mesh=..., or set one with `with set_mesh(mesh):`.")
         names = frozenset((axis_names,) if isinstance(axis_names, str) else axis_names)
@@ -131,7 +139,11 @@ class _Call:
         if unknown:
             raise ValueError(f"shard_map of {name} has axis_names {set(names)}, but {self.mesh} has no axis {unknown[0]!r}. "
                              f"Use some of {self.mesh.axis_names}.")
-        surrounding = {axis[0] for axis in tracing.thread.axes if type(axis) is MeshAxis}
+        around = [axis for axis in tracing.thread.axes if type(axis) is MeshAxis]
+        if around and around[-1].mesh.shape_tuple != self.mesh.shape_tuple:
+            raise ValueError(f"shard_map of {name} is over {self.mesh}, inside of a shard_map over {around[-1].mesh}. Leave "
+                             f"mesh out: it is that of the surrounding shard_map, of which axis_names says the axes.")
+        surrounding = {axis[0] for axis in around}
         self.manual = names or frozenset(a for a in self.mesh.axis_names if a not in surrounding)
         taken = sorted(map(str, self.manual & surrounding))
         if taken:
@@ -159,6 +171,9 @@ class _Call:
         with axes_in_scope(self.mesh, self.manual, self.check):
             closed, consts, out_tree = programs.trace_function(self.f, in_tree, local, "shard_map")
         shown = out_tree.unflatten(range(out_tree.num_leaves))
+        if out_specs is None and out_tree.num_leaves:
+            raise ValueError(f"shard_map of {self.name} has out_specs=None, but results: give P() for those that are the same "
+                             f"on all devices.")
         outs = _flat_specs(f"shard_map of {self.name}: out_specs", out_specs, shown, _is_spec)
         for i, (aval, spec) in enumerate(zip(closed.out_avals, outs)):
             self.check_result(spec, aval, lambda i=i: f"result{self.result(shown, i)}")

@@ -77,6 +77,16 @@ class axes_in_scope:
         tracing.thread.axes = self.saved
 
 
+def spread_by_vmap() -> frozenset:
+    """The axes over which surrounding `vmap`s spread their elements: each has its own on the devices along them."""
+    found: set = set()
+    trace: Any = tracing.thread.trace
+    while trace is not None:
+        found.update(axes_of(getattr(trace, "spmd_axis_name", None)))
+        trace = trace.parent
+    return frozenset(found)
+
+
 # Programs of bodies
 
 
@@ -159,8 +169,10 @@ def _shared_out(program: ClosedJaxpr, others: int, ct_specs, out_specs, mesh, ma
     from xlafront.lax.collective_primitives import psum_p
     from xlafront.lax.elementwise import div
 
+    spread = spread_by_vmap()
+
     def rest(spec):
-        return tuple(a for a in mesh.axis_names if a in manual - spec_axes(spec))
+        return tuple(a for a in mesh.axis_names if a in manual - spread - spec_axes(spec))
 
     shares = [math.prod([mesh.shape[a] for a in rest(spec)]) for spec in ct_specs]
     sums = [rest(spec) for spec in out_specs]
@@ -188,11 +200,18 @@ def _batch_of(part, d: int, size: int, batch, manual: frozenset):
 
 
 def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
-    from xlafront.transforms.batching import batch_flat
+    from xlafront.transforms.batching import batch_flat, works_over
 
     names = () if trace.spmd_axis_name is None else axes_of(trace.spmd_axis_name)
     spread, left = tuple(a for a in names if a in manual_axes), tuple(a for a in names if a not in manual_axes)
-    size = trace.size // math.prod([mesh.shape[a] for a in spread])
+    if any([works_over(jaxpr.jaxpr, a) for a in (trace.axis_name, *spread) if a is not None]):
+        spread = ()  # collectives want all elements, or the same one, on each device
+    parts = math.prod([mesh.shape[a] for a in spread])
+    if trace.size % parts:
+        raise ValueError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} spreads {trace.size} elements over {mesh} in the "
+                         f"shard_map of {jaxpr.debug_info.function_name}, but {parts} does not divide {trace.size}. Pad the "
+                         f"batch, or leave spmd_axis_name out.")
+    size = trace.size // parts
     batches = tuple([tracing.aval_of(x) for x in operands])
 
     def make():
@@ -210,6 +229,11 @@ def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, manual_ax
     def moved(spec, dim):
         if dim is None:
             return spec
+        taken = sorted(map(str, spec_axes(spec) & set(spread)))
+        if taken:
+            raise ValueError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} spreads its elements over {taken[0]!r}, which "
+                             f"the shard_map of {jaxpr.debug_info.function_name} uses already, in the spec {spec}. Spread them "
+                             f"over an axis that it leaves free, or leave spmd_axis_name out.")
         entries = [*spec, *[None] * (dim - len(spec))]
         entries.insert(dim, spread[0] if len(spread) == 1 else spread or None)
         return spec.update(partitions=entries)
