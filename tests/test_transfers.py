@@ -8,6 +8,7 @@ import pytest
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import NamedSharding, P
+from xlafront.experimental.layout import Format, Layout
 from xlafront.runtime import transfers
 from xlafront.sharding import Mesh, SingleDeviceSharding
 
@@ -180,6 +181,16 @@ def test_arguments_that_come_otherwise():
     assert xf.jit(lambda x: x, in_shardings=[PLACES["rows"]])(A).sharding.spec == P("x")
 
 
+def test_memories_of_results():
+    """As asked for, else as types say."""
+    host = xf.device_put(A, PLACES["host"])
+    assert xf.jit(lambda x: x + 1)(host).sharding.memory_kind == "pinned_host"
+    there = xf.jit(lambda x: x + 1, out_shardings=PLACES["columns"])(host)
+    assert there.sharding == PLACES["columns"] and there.tolist() == (A + 1).tolist()
+    back = xf.jit(lambda x: {"a": x, "b": x * 2}, out_shardings={"a": PLACES["host"], "b": None})(there)
+    assert back["a"].sharding == PLACES["host"] and back["b"].sharding.memory_kind == "device"
+
+
 def test_donation_in_jit():
     donating = xf.jit(lambda x, y: x + y, donate_argnums=0)
     for place in ("one", "rows"):
@@ -232,8 +243,6 @@ def test_shardings_of_the_compiler():
 def test_copies_of_shardings():
     import copy
 
-    from xlafront.experimental.layout import Format, Layout
-
     for x in (*PLACES.values(), PLACES["rows"].mesh, PLACES["rows"].mesh.abstract_mesh, P("x", None), Layout((1, 0)),
               Format(Layout((1, 0)), PLACES["rows"])):
         assert copy.copy(x) == x == copy.deepcopy(x) and hash(copy.deepcopy(x)) == hash(x)
@@ -252,6 +261,7 @@ def test_copies_of_shardings():
     (lambda x: xf.jit(lambda x: x, out_shardings=PLACES["first half"])(x), ValueError, ["argument x", "(12, 8)", "[0, 1, 2, 3]"]),
     (lambda x: xf.jit(lambda x: x).lower(x).compile()(xf.device_put(A, PLACES["one"])), ValueError,
      ["argument x", "(12, 8)", "P('x',)", "[0]", "device_put"]),
+    (lambda x: xf.jit(lambda x: x, out_shardings=Format(Layout((0,)), PLACES["one"]))(A), ValueError, ["(12, 8)", "once"]),
     (lambda x: xf.jit(lambda x: x, in_shardings=x.sharding, device=D[0]), ValueError, ["in_shardings", "device"]),
     (lambda x: xf.device_put(A, NamedSharding(x.sharding.mesh.abstract_mesh, P("x"))), ValueError, ["AbstractMesh", "(12, 8)"]),
     (lambda x: NamedSharding(x.sharding.mesh.abstract_mesh, P("x")).is_fully_addressable, ValueError, ["AbstractMesh"]),

@@ -346,7 +346,8 @@ class ProgramShardings:
         kept_shardings = [s for s, keep in zip(spots.shardings, kept) if keep]
         self.arguments = [spots.replicated()] * hoisted + kept_shardings
         self.argument_avals = [keys.physical(aval) for aval, keep in zip(jaxpr.in_avals, kept) if keep]
-        self.memories = [_memory_kind(s, aval) for s, aval in zip(self.out, jaxpr.out_avals)]
+        self.memories = [_memory_kind(s, aval, given is not UNSPECIFIED) for s, aval, given in zip(
+            self.out, jaxpr.out_avals, out_shardings)]
 
     def concrete(self, mesh) -> Mesh:
         """A mesh with the program's devices, from one that may only have a shape."""
@@ -528,10 +529,10 @@ def opaque(devices, hlo):
     return GSPMDSharding(devices, hlo)
 
 
-def _memory_kind(sharding, aval) -> str | None:
-    """The memory of a result, where that is not the device's own."""
+def _memory_kind(sharding, aval, asked: bool) -> str | None:
+    """The memory of a result, where that is not the device's own: as asked for, else as its type says."""
     kind = None if sharding is UNSPECIFIED else sharding.memory_kind
-    if kind in (None, "device") and isinstance(aval, avals.ShapedArray) and aval.memory is MemorySpace.Host:
+    if not asked and kind in (None, "device") and isinstance(aval, avals.ShapedArray) and aval.memory is MemorySpace.Host:
         kind = "pinned_host"
     return None if kind == "device" else kind
 
