@@ -75,6 +75,11 @@ KERNELS = {
                   "cu_tridiagonal_solve_perturbed"),
     "symmetric_product": (lambda x: lax.linalg.symmetric_product(x, x), "cusolver_syrk_ffi"),
     "cholesky_update": (lambda x: lax.linalg.cholesky_update(x[0], x[0, 0]), "cu_cholesky_update_ffi"),
+    "qr": (lax.linalg.qr, "cusolver_orgqr_ffi"), "eigh": (lax.linalg.eigh, "cusolver_syevd_ffi"),
+    "qr with pivoting": (lambda x: lax.linalg.qr(x + 1j, pivoting=True), "cuhybrid_geqp3"),
+    "eig": (lax.linalg.eig, "cuhybrid_eig_real"), "svd": (lax.linalg.svd, "cusolver_gesvdj_ffi"),
+    "values of svd": (lambda x: lax.linalg.svd(x, compute_uv=False, algorithm=lax.linalg.SvdAlgorithm.QR), "cusolver_gesvd_ffi"),
+    "tridiagonal": (lax.linalg.tridiagonal, "cusolver_sytrd_ffi"),
 }
 
 

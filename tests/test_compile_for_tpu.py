@@ -211,3 +211,14 @@ def test_the_largest_slice():
     step, types = sharded_training(Library("xlafront"), mesh, layers=1, width=128, heads=8, length=16, words=64)
     plan = xf.plan(step, *types)
     assert plan.device_count == 2048 and plan.fits and {c.axes for c in plan.collectives} >= {("data",), ("model",)}
+
+
+@pytest.mark.parametrize("name", ["qr", "eigh", "svd", "derivative of svd", "qdwh"])
+def test_linear_algebra(name):
+    """A batch over four devices, by operations that this compiler writes out."""
+    linalg = xf.lax.linalg
+    f = {"derivative of svd": xf.grad(lambda x: sum(xnp.sum(y) for y in linalg.svd(x, full_matrices=False))),
+         "qdwh": xf.vmap(lambda x: linalg.qdwh(x)[:2])}.get(name) or getattr(linalg, name)
+    mesh = topologies.make_mesh(topologies.get_topology_desc("v5e:2x2"), (4,), ("data",))
+    compiled = xf.jit(f).lower(over(mesh, (8, 6, 6), P("data"))).compile()
+    assert all(s.spec[0] == "data" for s in xf.tree.leaves(compiled.output_shardings))

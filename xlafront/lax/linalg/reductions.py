@@ -49,8 +49,8 @@ def _tridiagonal_shape(a, *, lower):
     return [(a.shape, a.dtype), ((*batch, n), real), ((*batch, n - 1), real), ((*batch, n - 1), a.dtype)]
 
 
-def _tridiagonal_kernel(a, target, *, lower, **attributes):
-    shapes = _tridiagonal_shape(a, lower=lower)
+def _tridiagonal_kernel(a, target, **attributes):
+    shapes = _tridiagonal_shape(a, lower=None)
     if not a.size:
         return [xnp.zeros(*s) for s in shapes]
     *found, info = call(target, [*shapes, (a.shape[:-2], np.int32)], a, aliases=[(0, 0)], **attributes)
@@ -59,7 +59,7 @@ def _tridiagonal_kernel(a, target, *, lower, **attributes):
 
 tridiagonal_p = factorization(
     "tridiagonal", _tridiagonal_shape,
-    cpu=lambda a, *, lower: _tridiagonal_kernel(a, lapack("sytrd", a.dtype), lower=lower, uplo=letter("L" if lower else "U")),
+    cpu=lambda a, *, lower: _tridiagonal_kernel(a, lapack("sytrd", a.dtype), uplo=letter("L" if lower else "U")),
     cuda=lambda a, *, lower: _tridiagonal_kernel(a, "cusolver_sytrd_ffi", lower=lower))
 
 
