@@ -179,8 +179,8 @@ def axis_sizes(sizes: dict[str, int], count: int) -> dict[str, int]:
         return sizes | {open_axes[0]: count // known}
     if open_axes or known != count:
         raise ValueError(f"the mesh {text} does not fill the {count} devices of the topology: "
-                         f"{known} {'does not divide' if open_axes else 'is not'} {count}. Give a mesh whose sizes multiply to {count}; "
-                         f"one may be -1.")
+                         f"{known} {'does not divide' if open_axes else 'is not'} {count}. Give a mesh whose sizes multiply to "
+                         f"{count}; one may be -1.")
     return sizes
 
 
