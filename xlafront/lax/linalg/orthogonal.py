@@ -11,6 +11,7 @@ from xlafront.core import dtypes
 from xlafront.core.zeros import Zero
 from xlafront.lax.linalg.factorizations import lu, triangular_solve
 from xlafront.lax.linalg.kernels import adjoint, call, factorization, lapack, product, zero_tangent
+from xlafront.transforms.jit import library
 
 # Reflections: column i of `a` holds, below its diagonal, the vector v_i of a reflection 1 - taus[i] v_i v_i*, whose element i
 # is one and whose elements above it are zero. Q is the product of all of them, first to last.
@@ -230,4 +231,9 @@ def qr(x, *, pivoting: bool = False, full_matrices: bool = True, use_magma: bool
     >>> xnp.abs(r)
     Array([[5.]], dtype=float32)
     """
-    return tuple(qr_p.bind(xnp.asarray(x), pivoting=bool(pivoting), full_matrices=bool(full_matrices), use_magma=use_magma))
+    return _qr(x, bool(pivoting), bool(full_matrices), use_magma)
+
+
+@library(static=("pivoting", "full_matrices", "use_magma"))
+def _qr(x, pivoting, full_matrices, use_magma):
+    return tuple(qr_p.bind(xnp.asarray(x), pivoting=pivoting, full_matrices=full_matrices, use_magma=use_magma))

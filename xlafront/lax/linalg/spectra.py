@@ -273,9 +273,14 @@ def eig(x, *, compute_left_eigenvectors: bool = True, compute_right_eigenvectors
     """
     if implementation is None and use_magma is not None:
         implementation = EigImplementation.MAGMA if use_magma else EigImplementation.LAPACK
-    return eig_p.bind(xnp.asarray(x), compute_left_eigenvectors=bool(compute_left_eigenvectors),
-                      compute_right_eigenvectors=bool(compute_right_eigenvectors),
-                      enable_eigvec_derivs=bool(enable_eigvec_derivs), implementation=implementation)
+    return _eig(x, bool(compute_left_eigenvectors), bool(compute_right_eigenvectors), bool(enable_eigvec_derivs),
+                implementation)
+
+
+@library(static=("left", "right", "enable_eigvec_derivs", "implementation"))
+def _eig(x, left, right, enable_eigvec_derivs, implementation):
+    return eig_p.bind(xnp.asarray(x), compute_left_eigenvectors=left, compute_right_eigenvectors=right,
+                      enable_eigvec_derivs=enable_eigvec_derivs, implementation=implementation)
 
 
 # Singular values. Algorithms give `s, u, vh` without regard to `subset_by_index`; of the vectors nothing counts for not
@@ -445,9 +450,11 @@ def svd(x, *, full_matrices: bool = True, compute_uv: bool = True, subset_by_ind
     >>> lax.linalg.svd(xnp.array([[3.0, 0.0], [0.0, 4.0]]), compute_uv=False)
     Array([4., 3.], dtype=float32)
     """
-    found = svd_p.bind(xnp.asarray(x), full_matrices=bool(full_matrices and compute_uv), compute_uv=bool(compute_uv),
-                       subset_by_index=_subset(subset_by_index), algorithm=algorithm)
-    if not compute_uv:
-        return found[0]
-    s, u, vh = found
-    return u, s, vh
+    return _svd(x, bool(full_matrices and compute_uv), bool(compute_uv), _subset(subset_by_index), algorithm)
+
+
+@library(static=("full_matrices", "compute_uv", "subset_by_index", "algorithm"))
+def _svd(x, full_matrices, compute_uv, subset_by_index, algorithm):
+    s, *vectors = svd_p.bind(xnp.asarray(x), full_matrices=full_matrices, compute_uv=compute_uv,
+                             subset_by_index=subset_by_index, algorithm=algorithm)
+    return (vectors[0], s, vectors[1]) if compute_uv else s
