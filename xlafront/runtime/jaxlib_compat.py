@@ -156,3 +156,8 @@ def hlo_computation(bytecode: bytes):
 
 def hlo_cost_analysis(client, computation) -> dict[str, float]:
     return _jax.hlo_module_cost_analysis(client, computation.as_hlo_module())
+
+
+def lets_bodies_sum() -> bool:
+    """Whether the bodies of `sdy.manual_computation` may sum over axes that an operand is unreduced over: until jaxlib 0.12."""
+    return jaxlib_version < (0, 12)

@@ -6,6 +6,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import keys
+from xlafront.runtime.jaxlib_compat import lets_bodies_sum
 from xlafront.runtime.sharding import Mesh, axes_of
 
 
@@ -44,10 +45,25 @@ def lower_body(ctx, *operands, jaxpr, mesh, in_specs, out_specs, manual_axes, ch
     inner = ManualMesh(mesh, shardings.mesh_symbol(mesh), positions, manual)
     mlir = lowering.mlir
 
+    operands, in_specs = list(operands), list(in_specs)
+    summed = {}
+    if any([not spec.unreduced <= out.unreduced for spec in in_specs for out in out_specs]) and not lets_bodies_sum():
+        for i, spec in enumerate(in_specs):
+            if spec.unreduced:  # the sum is made outside, and is what the first device has to sum up
+                summed[i] = [a for a in mesh.axis_names if a in spec.unreduced]
+                in_specs[i] = spec.update(unreduced=frozenset())
+                text = sharding_text(inner, in_specs[i], ctx.avals_in[i].ndim)
+                operands[i] = ctx.op("sdy.sharding_constraint", [operands[i]], [ctx.avals_in[i]],
+                                     sharding=mlir.attribute(f"#sdy.sharding{text}"))
+
     def build(body, *arguments):
         module.manual_mesh = inner
+        arguments = list(arguments)
+        for i, axes in summed.items():
+            arguments[i] = _on_the_first(body, arguments[i], jaxpr.in_avals[i], positions, [
+                mesh.axis_names.index(a) for a in axes])
         try:
-            return body.inline(jaxpr, list(arguments))
+            return body.inline(jaxpr, arguments)
         finally:
             module.manual_mesh = outer
 
@@ -61,6 +77,20 @@ def lower_body(ctx, *operands, jaxpr, mesh, in_specs, out_specs, manual_axes, ch
     axes = [a for a in mesh.axis_names if a in manual_axes]
     return manual_computation(ctx, operands, jaxpr.in_avals, build, ctx.avals_out, attribute(in_specs, jaxpr.in_avals),
                               attribute(out_specs, jaxpr.out_avals), axes)
+
+
+def _on_the_first(body, x, aval, positions, axes):
+    """The value on the first device along these axes, zero on the others."""
+    from xlafront.lax.collective_primitives import _coordinate
+
+    mlir = lowering.mlir
+    zeros = body.op("stablehlo.broadcast_in_dim", [body.constant(np.zeros((), aval.dtype))], [(aval.shape, aval.dtype)],
+                    broadcast_dimensions=mlir.i64s([]))
+    for where in axes:
+        here = body.op("stablehlo.compare", [_coordinate(body, positions, where), body.constant(0, dtype=np.int32)],
+                       [((), np.dtype(bool))], comparison_direction=mlir.attribute("#stablehlo<comparison_direction EQ>"))
+        x = body.op("stablehlo.select", [here, x, zeros], [(aval.shape, aval.dtype)])
+    return x
 
 
 def _concrete(mesh, shardings):
