@@ -159,5 +159,5 @@ def hlo_cost_analysis(client, computation) -> dict[str, float]:
 
 
 def lets_bodies_sum() -> bool:
-    """Whether the bodies of `sdy.manual_computation` may sum over axes that an operand is unreduced over: until jaxlib 0.12."""
-    return jaxlib_version < (0, 12)
+    """Whether the bodies of `sdy.manual_computation` may sum over axes that an operand is unreduced over: in jaxlib 0.10."""
+    return jaxlib_version < (0, 11)
