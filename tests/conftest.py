@@ -18,7 +18,7 @@ os.environ["XLAFRONT_CACHE_DIR"] = os.environ["XLAFRONT_TEST_CACHE"]
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
-# Compiling for hardware that is not here needs its compiler. CI installs libtpu and names the file, so there it runs.
+# Compiling for hardware that is not here needs its compiler. CI installs them and names the files, so there they run.
 from xlafront.runtime import clients  # noqa: E402
 
 _compilers = {"test_compile_for_tpu.py": clients._find_tpu(), "test_compile_for_cuda.py": clients._find_cuda()}

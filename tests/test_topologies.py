@@ -46,7 +46,7 @@ def test_a_plugin_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setattr(clients, "_find_cuda", lambda: None)
     with pytest.raises(RuntimeError, match="pip install libtpu"):
         topologies.get_topology_desc("v5e:4x12")
-    with pytest.raises(RuntimeError, match=r"pip install 'xlafront\[cuda13\]'"):
+    with pytest.raises(RuntimeError, match=r"pip install 'xlafront\[cuda13-compiler\]'"):
         topologies.get_topology_desc("h100:24")
 
 

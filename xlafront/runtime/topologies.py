@@ -233,7 +233,7 @@ def _cuda_devices(name: str, options: dict[str, Any]) -> list:
     library = clients._find_cuda()
     if library is None:
         raise PlatformError(f"compiling for {name or 'a GPU'} needs the CUDA plugin, which is not installed (it needs no "
-                            f"GPU): pip install 'xlafront[cuda13]'")
+                            f"GPU): pip install 'xlafront[cuda13-compiler]'")
     if name:
         kind, colon, shape = name.partition(":")
         kind = kind.strip().lower()
@@ -256,4 +256,4 @@ def explained(error: JaxRuntimeError) -> Exception:
     if missing is None:
         return error
     return PlatformError(f"compiling for NVIDIA GPUs needs {missing.group()}, which is not installed: pip install "
-                         f"nvidia-cuda-nvcc nvidia-nvvm (both come with 'xlafront[cuda13]' and need no GPU)")
+                         f"nvidia-cuda-nvcc nvidia-nvvm (both come with 'xlafront[cuda13-compiler]' and need no GPU)")
