@@ -116,20 +116,6 @@ ROWS = [
     ),
     ("unknown platform", lambda: xf.devices("abacus"), RuntimeError, ["abacus", "cpu", "tpu"]),
     ("platform that is not here", lambda: xf.devices("tpu"), RuntimeError, ["tpu", "XLAFRONT_PLATFORMS"]),
-    ("too few devices", lambda: xf.make_mesh((64,), ("x",)), ValueError, ["64", "8", "num_cpu_devices"]),
-    (
-        "sharding that does not divide",
-        lambda: xf.device_put(np.ones(7), xf.NamedSharding(xf.make_mesh((8,), ("x",)), xf.P("x"))),
-        ValueError,
-        ["7", "8"],
-    ),
-    ("unknown mesh axis", lambda: xf.NamedSharding(xf.make_mesh((8,), ("x",)), xf.P("y")), ValueError, ["'y'", "'x'"]),
-    (
-        "arguments on two devices",
-        lambda: jit(lambda a, b: a + b)(xf.device_put(1.0, xf.devices()[0]), xf.device_put(1.0, xf.devices()[1])),
-        ValueError,
-        ["a (shape ()) is on", "b", "device_put"],
-    ),
     ("unknown setting", lambda: xf.config.update("enable_x46", True), AttributeError, ["enable_x46", "enable_x64"]),
     (
         "setting of a wrong type",
@@ -168,6 +154,28 @@ ROWS = [
     ),
     ("None as an array", lambda: xnp.add(None, 1), TypeError, ["add", "None"]),
 ]
+
+SEVERAL_DEVICES = [
+    ("too few devices", lambda: xf.make_mesh((64,), ("x",)), ValueError, ["64", "8", "num_cpu_devices"]),
+    (
+        "sharding that does not divide",
+        lambda: xf.device_put(np.ones(7), xf.NamedSharding(xf.make_mesh((8,), ("x",)), xf.P("x"))),
+        ValueError,
+        ["7", "8"],
+    ),
+    ("unknown mesh axis", lambda: xf.NamedSharding(xf.make_mesh((8,), ("x",)), xf.P("y")), ValueError, ["'y'", "'x'"]),
+    (
+        "arguments on two devices",
+        lambda: jit(lambda a, b: a + b)(xf.device_put(1.0, xf.devices()[0]), xf.device_put(1.0, xf.devices()[1])),
+        ValueError,
+        ["a (shape ()) is on", "b", "device_put"],
+    ),
+]
+
+
+@pytest.mark.parametrize("call, error, words", [row[1:] for row in SEVERAL_DEVICES], ids=[row[0] for row in SEVERAL_DEVICES])
+def test_message_about_devices(call, error, words):
+    test_message(call, error, words)
 
 
 @pytest.mark.parametrize("call, error, words", [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])

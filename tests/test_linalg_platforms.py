@@ -101,6 +101,8 @@ def test_orders_of_eigenvalues_on_tpus():
 @pytest.mark.parametrize(("f", "platform", "words"), [
     (lambda x: linalg.svd(x, algorithm=Svd.DIVIDE_AND_CONQUER), "cuda", "divide and conquer"),
     (lambda x: linalg.svd(x, algorithm=Svd.QR), "tpu", "POLAR alone"),
+    (lambda x: linalg.svd(x, algorithm=Svd.JACOBI), "cpu", "Jacobi"),
+    (lambda x: linalg.eigh(x, implementation=Eigh.JACOBI), "cpu", "CPUs.*QR alone"),
     (lambda x: linalg.eigh(x, implementation=Eigh.QDWH), "cuda", "QR or JACOBI"),
     (lambda x: linalg.eigh(x, implementation=Eigh.QR), "tpu", "not computed by QR"),
     (lambda x: linalg.eig(x, implementation=Eig.CUSOLVER), "cuda", "no left eigenvectors"),
