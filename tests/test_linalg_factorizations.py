@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from laws import check_derivatives
+from matrices import DTYPES, check_matrix_derivatives, check_over_devices, near, random, wide as wide
 
 import xlafront as xf
 import xlafront.numpy as xnp
@@ -12,18 +13,6 @@ from xlafront import NamedSharding, P, lax
 from xlafront.core.errors import ShardingTypeError
 
 linalg = lax.linalg
-DTYPES = ("float32", "float64", "complex64", "complex128")
-
-
-@pytest.fixture(autouse=True)
-def wide():
-    with xf.enable_x64(True):
-        yield
-
-
-def random(rng, shape, dtype):
-    x = rng.normal(size=shape)
-    return (x + 1j * rng.normal(size=shape) if dtype.startswith("complex") else x).astype(dtype)
 
 
 def positive(rng, batch, n, dtype):
@@ -31,9 +20,8 @@ def positive(rng, batch, n, dtype):
     return x @ x.conj().mT + n * np.eye(n, dtype=dtype)
 
 
-def near(x, y, dtype):
-    tolerance = 1e-4 if dtype in ("float32", "complex64") else 1e-11
-    np.testing.assert_allclose(np.asarray(x), y, rtol=tolerance, atol=tolerance)
+def same(x, y, dtype):
+    near(x, y, dtype)
     assert np.asarray(x).dtype == y.dtype
 
 
@@ -41,11 +29,11 @@ def near(x, y, dtype):
 @pytest.mark.parametrize("batch", [(), (2, 3)])
 def test_cholesky(rng, dtype, batch):
     x = positive(rng, batch, 4, dtype)
-    near(xf.jit(linalg.cholesky)(x), np.linalg.cholesky(x), dtype)
+    same(xf.jit(linalg.cholesky)(x), np.linalg.cholesky(x), dtype)
     junk = x + np.triu(random(rng, x.shape, dtype), 1)  # without symmetrising only the lower triangle is read
-    near(linalg.cholesky(junk, symmetrize_input=False), np.linalg.cholesky(x), dtype)
+    same(linalg.cholesky(junk, symmetrize_input=False), np.linalg.cholesky(x), dtype)
     mixed = linalg.cholesky(np.stack([np.eye(2, dtype=dtype), -np.eye(2, dtype=dtype)]))
-    near(mixed[0], np.eye(2, dtype=dtype), dtype)
+    same(mixed[0], np.eye(2, dtype=dtype), dtype)
     assert np.isnan(np.asarray(mixed[1])[0, 0])  # no such factor: NaN for this matrix alone
     assert linalg.cholesky(np.zeros((*batch, 0, 0), dtype)).shape == (*batch, 0, 0)
     assert linalg.cholesky(np.eye(2, dtype=int)).dtype == np.float64
@@ -59,11 +47,11 @@ def test_cholesky_update(rng, dtype):
         return
     factor, w = np.triu(random(rng, (4, 4), dtype)), random(rng, (4,), dtype)
     found = np.asarray(linalg.cholesky_update(factor, w))
-    near(found.T @ found, factor.T @ factor + np.outer(w, w), dtype)
-    near(np.tril(found, -1), np.zeros((4, 4), dtype), dtype)
+    same(found.T @ found, factor.T @ factor + np.outer(w, w), dtype)
+    same(np.tril(found, -1), np.zeros((4, 4), dtype), dtype)
     many = xf.vmap(linalg.cholesky_update, in_axes=(None, 0))(factor, np.stack([w, 0 * w]))
-    near(many[0], found, dtype)
-    near(many[1], factor, dtype)
+    same(many[0], found, dtype)
+    same(many[1], factor, dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -79,13 +67,13 @@ def test_triangular_solve(rng, dtype):
         op = op.conj() if given["conjugate_a"] else op
         right = b if given["left_side"] else b.mT
         x = np.asarray(linalg.triangular_solve(a, right, **given))
-        near(op @ x if given["left_side"] else x @ op, right, dtype)
+        same(op @ x if given["left_side"] else x @ op, right, dtype)
 
 
 def test_triangular_solve_of_other_kinds():
     a = np.array([[2.0, 0.0], [1.0, 4.0]])
-    near(linalg.triangular_solve(a, np.array([2.0, 9.0]), left_side=True, lower=True), np.array([1.0, 2.0]), "float64")
-    near(linalg.triangular_solve(a, np.array([4.0, 8.0]), lower=True), np.array([1.0, 2.0]), "float64")
+    same(linalg.triangular_solve(a, np.array([2.0, 9.0]), left_side=True, lower=True), np.array([1.0, 2.0]), "float64")
+    same(linalg.triangular_solve(a, np.array([4.0, 8.0]), lower=True), np.array([1.0, 2.0]), "float64")
     small = linalg.triangular_solve(xnp.asarray(a, "bfloat16"), xnp.ones((2, 1), "bfloat16"), left_side=True, lower=True)
     assert small.dtype == xnp.bfloat16  # no kernel: XLA's own
     np.testing.assert_allclose(np.asarray(small, float)[:, 0], [0.5, 0.125], rtol=1e-2)
@@ -94,7 +82,7 @@ def test_triangular_solve_of_other_kinds():
     for left in (True, False):  # one matrix, many right-hand sides: one solve
         solve = xf.vmap(lambda b, left=left: linalg.triangular_solve(a, b, left_side=left, lower=True), in_axes=1, out_axes=1)
         x = np.asarray(solve(many))
-        near(np.einsum("ij,jbk->ibk", a, x) if left else x @ a, many, "float64")
+        same(np.einsum("ij,jbk->ibk", a, x) if left else x @ a, many, "float64")
         shapes = [e.outvars[0].aval.shape for e in xf.make_jaxpr(solve)(many).eqns if e.primitive.name == "triangular_solve"]
         assert shapes == ([(2, 10)] if left else [(10, 2)])
 
@@ -106,7 +94,7 @@ def test_lu(rng, dtype, shape):
     factors, swaps, permutation = map(np.asarray, xf.jit(linalg.lu)(x))
     k = min(shape[-2:])
     lower = np.tril(factors[..., :k], -1) + np.eye(shape[-2], k, dtype=dtype)
-    near(lower @ np.triu(factors[..., :k, :]), np.take_along_axis(x, permutation[..., None], -2), dtype)
+    same(lower @ np.triu(factors[..., :k, :]), np.take_along_axis(x, permutation[..., None], -2), dtype)
     assert np.abs(np.tril(factors[..., :k], -1)).max() <= 1 + 1e-6 or dtype.startswith("complex")  # rows were chosen by size
     assert swaps.dtype == permutation.dtype == np.int32
     for one, other in zip(swaps.reshape(-1, k), permutation.reshape(-1, shape[-2])):
@@ -131,8 +119,8 @@ def test_tridiagonal_solve(rng, dtype):
     for n in (1, 2, 5):
         dl, d, du, b = (random(rng, s, dtype) for s in ((2, n), (2, n), (2, n), (2, n, 3)))
         d = d + np.asarray(4, dtype)
-        near(dense(dl, d, du) @ np.asarray(linalg.tridiagonal_solve(dl, d, du, b)), b, dtype)
-        near(dense(dl, d, du) @ np.asarray(_tridiagonal_elimination(dl, d, du, b, perturb_singular=False)), b, dtype)
+        same(dense(dl, d, du) @ np.asarray(linalg.tridiagonal_solve(dl, d, du, b)), b, dtype)
+        same(dense(dl, d, du) @ np.asarray(_tridiagonal_elimination(dl, d, du, b, perturb_singular=False)), b, dtype)
     if dtype == "float64":
         zero = np.zeros(3)
         assert np.isfinite(linalg.tridiagonal_solve(zero, np.array([1.0, 0, 1]), zero, np.ones((3, 1)), perturb_singular=True)).all()
@@ -142,19 +130,9 @@ def test_tridiagonal_solve(rng, dtype):
 def test_symmetric_product(rng):
     a, c = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 3, 3))
     found = linalg.symmetric_product(a, c, alpha=2.0, beta=0.5)
-    near(np.tril(found), np.tril(2 * a @ a.mT + 0.5 * c), "float64")
+    same(np.tril(found), np.tril(2 * a @ a.mT + 0.5 * c), "float64")
     whole = np.asarray(linalg.symmetric_product(a, c, symmetrize_output=True))
-    near(whole, a @ a.mT, "float64")
-
-
-def parts(f, *extra):
-    """`f` of a complex matrix as a function of real and imaginary parts."""
-    def real(*args):
-        matrices = [re + 1j * im for re, im in zip(args[::2], args[1::2])]
-        out = xf.tree.map(lambda x: (x.real, x.imag) if xnp.iscomplexobj(x) else x, f(*matrices))
-        return [x for x in xf.tree.leaves(out) if x.dtype == np.float64]
-
-    return real
+    same(whole, a @ a.mT, "float64")
 
 
 def hermitian(x):
@@ -179,9 +157,7 @@ DERIVATIVES = {
 @pytest.mark.parametrize("kind", ["real", "complex"])
 def test_derivatives(name, kind, rng):
     f, shapes = DERIVATIVES[name]
-    if kind == "complex":
-        f, shapes = parts(f), [s for s in shapes for _ in range(2)]
-    check_derivatives(lambda *args: [x for x in xf.tree.leaves(f(*args))], [rng.normal(size=s) for s in shapes], rng)
+    check_matrix_derivatives(f, kind, shapes, rng)
 
 
 def test_derivatives_of_derivatives(rng):
@@ -192,20 +168,10 @@ def test_derivatives_of_derivatives(rng):
 
 @pytest.mark.parametrize("name", ["cholesky", "lu", "triangular_solve", "tridiagonal_solve"])
 def test_over_a_mapped_axis_and_over_devices(name, rng):
-    """Mapped, and split along a batch over eight devices, where each works on its own matrices."""
-    x = positive(rng, (8,), 3, "float32")
     f = {"triangular_solve": lambda a: linalg.triangular_solve(a, a, lower=True),
          "tridiagonal_solve": lambda a: linalg.tridiagonal_solve(a[..., 0], a[..., 1] + 9, a[..., 2], a),
          }.get(name, getattr(linalg, name))
-    alone = xf.tree.map(lambda *rows: np.stack(rows), *[xf.tree.map(np.asarray, f(row)) for row in x])
-    mesh = xf.make_mesh((8,), ("data",), axis_types=(xf.sharding.AxisType.Auto,))
-    split = xf.device_put(x, NamedSharding(mesh, P("data")))
-    compiled = xf.jit(f).lower(split).compile()
-    assert "all-gather" not in compiled.as_text()
-    for found in (xf.vmap(f)(x), xf.vmap(f, in_axes=2)(np.moveaxis(x, 0, 2)), compiled(split)):
-        for ours, theirs in zip(xf.tree.leaves(found), xf.tree.leaves(alone)):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
-    assert all(leaf.sharding.spec[0] == "data" for leaf in xf.tree.leaves(compiled(split)))
+    check_over_devices(f, positive(rng, (8,), 3, "float32"))
 
 
 def test_explicit_axes(rng):

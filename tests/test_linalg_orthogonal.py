@@ -5,38 +5,14 @@ import functools
 import numpy as np
 import pytest
 from laws import check_derivatives
+from matrices import DTYPES, arrays, check_matrix_derivatives, check_over_devices, near, orthonormal, random, wide as wide
 
 import xlafront as xf
 import xlafront.numpy as xnp
-from xlafront import NamedSharding, P, lax
+from xlafront import lax
 
 linalg = lax.linalg
-DTYPES = ("float32", "float64", "complex64", "complex128")
 SHAPES = ((3, 3), (2, 5, 3), (3, 5), (0, 3), (3, 0), (0, 2, 3))
-
-
-@pytest.fixture(autouse=True)
-def wide():
-    with xf.enable_x64(True):
-        yield
-
-
-def random(rng, shape, dtype):
-    x = rng.normal(size=shape)
-    return (x + 1j * rng.normal(size=shape) if dtype.startswith("complex") else x).astype(dtype)
-
-
-def near(x, y, dtype):
-    tolerance = 1e-4 if dtype in ("float32", "complex64") else 1e-11
-    np.testing.assert_allclose(np.asarray(x), y, rtol=tolerance, atol=tolerance)
-
-
-def orthonormal(x, dtype):
-    near(x.conj().mT @ x, np.broadcast_to(np.eye(x.shape[-1]), (*x.shape[:-2], x.shape[-1], x.shape[-1])), dtype)
-
-
-def arrays(found):
-    return [np.asarray(x) for x in found]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -119,20 +95,11 @@ def test_reductions_of_nothing():
         assert np.isnan(found[0]).any()
 
 
-def parts(f):
-    """`f` of a complex matrix as a function of real and imaginary parts."""
-    return lambda re, im: [part for x in f(re + 1j * im) for part in (x.real, x.imag)]
-
-
 @pytest.mark.parametrize("kind", ["real", "complex"])
 @pytest.mark.parametrize(("shape", "options"), [
     ((2, 3, 3), {}), ((4, 2), {}), ((4, 2), {"full_matrices": False, "pivoting": True}), ((2, 4), {"pivoting": True})])
 def test_derivatives_of_qr(rng, shape, options, kind):
-    def f(x):
-        return list(linalg.qr(x, **options)[:2])
-
-    args = [rng.normal(size=shape) for _ in range(1 if kind == "real" else 2)]
-    check_derivatives(f if kind == "real" else parts(f), args, rng)
+    check_matrix_derivatives(lambda x: linalg.qr(x, **options)[:2], kind, [shape], rng)
 
 
 def test_derivatives_of_products(rng):
@@ -146,16 +113,8 @@ def test_derivatives_of_products(rng):
 
 def test_over_a_mapped_axis_and_over_devices(rng):
     x = rng.normal(size=(8, 4, 3)).astype("float32")
-    mesh = xf.make_mesh((8,), ("data",), axis_types=(xf.sharding.AxisType.Auto,))
-    split = xf.device_put(x, NamedSharding(mesh, P("data")))
-    for f in (lambda a: linalg.qr(a, pivoting=True), lambda a: linalg.hessenberg(a[..., :3, :])):
-        alone = xf.tree.map(lambda *rows: np.stack(rows), *[xf.tree.map(np.asarray, f(row)) for row in x])
-        compiled = xf.jit(f).lower(split).compile()
-        assert "all-gather" not in compiled.as_text()
-        for found in (xf.vmap(f, in_axes=2)(np.moveaxis(x, 0, 2)), compiled(split)):
-            for ours, theirs in zip(xf.tree.leaves(found), xf.tree.leaves(alone)):
-                near(ours, theirs, "float32")
-        assert all(leaf.sharding.spec[0] == "data" for leaf in xf.tree.leaves(compiled(split)))
+    check_over_devices(lambda a: linalg.qr(a, pivoting=True), x)
+    check_over_devices(lambda a: linalg.hessenberg(a[..., :3, :]), x)
 
 
 @pytest.mark.parametrize(("call", "error", "words"), [

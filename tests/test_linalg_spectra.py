@@ -3,37 +3,13 @@
 import numpy as np
 import pytest
 from laws import check_derivatives
+from matrices import DTYPES, arrays, check_matrix_derivatives, check_over_devices, near, orthonormal, random, wide as wide
 
 import xlafront as xf
 import xlafront.numpy as xnp
-from xlafront import NamedSharding, P, lax
+from xlafront import lax
 
 linalg = lax.linalg
-DTYPES = ("float32", "float64", "complex64", "complex128")
-
-
-@pytest.fixture(autouse=True)
-def wide():
-    with xf.enable_x64(True):
-        yield
-
-
-def random(rng, shape, dtype):
-    x = rng.normal(size=shape)
-    return (x + 1j * rng.normal(size=shape) if dtype.startswith("complex") else x).astype(dtype)
-
-
-def near(x, y, dtype, tolerance=None):
-    tolerance = tolerance or (2e-4 if dtype in ("float32", "complex64") else 1e-10)
-    np.testing.assert_allclose(np.asarray(x), y, rtol=tolerance, atol=tolerance)
-
-
-def orthonormal(x, dtype):
-    near(x.conj().mT @ x, np.broadcast_to(np.eye(x.shape[-1]), (*x.shape[:-2], x.shape[-1], x.shape[-1])), dtype)
-
-
-def arrays(found):
-    return [np.asarray(x) for x in found]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -103,20 +79,11 @@ DERIVATIVES = {
 }
 
 
-def parts(f):
-    """`f` as a function of real and imaginary parts, to real and imaginary parts."""
-    def real(*args):
-        found = f(args[0] + 1j * args[1] if len(args) == 2 else args[0])
-        return [part for x in found for part in ((x.real, x.imag) if xnp.iscomplexobj(x) else (x,))]
-
-    return real
-
-
 @pytest.mark.parametrize("name", DERIVATIVES)
 @pytest.mark.parametrize("kind", ["real", "complex"])
 def test_derivatives(name, kind, rng):
     f, shape = DERIVATIVES[name]
-    check_derivatives(parts(f), [rng.normal(size=shape) for _ in range(1 if kind == "real" else 2)], rng, 1e-5)
+    check_matrix_derivatives(f, kind, [shape], rng, 1e-5)
 
 
 @pytest.mark.parametrize("f", [
@@ -133,18 +100,7 @@ def test_equal_values():
 
 @pytest.mark.parametrize("name", ["eigh", "eig"])
 def test_over_a_mapped_axis_and_over_devices(name, rng):
-    """Split along a batch over eight devices, each works on its own matrices."""
-    x = rng.normal(size=(8, 3, 3)).astype("float32")
-    f = getattr(linalg, name)
-    alone = xf.tree.map(lambda *rows: np.stack(rows), *[xf.tree.map(np.asarray, f(row)) for row in x])
-    mesh = xf.make_mesh((8,), ("data",), axis_types=(xf.sharding.AxisType.Auto,))
-    split = xf.device_put(x, NamedSharding(mesh, P("data")))
-    compiled = xf.jit(f).lower(split).compile()
-    assert "all-gather" not in compiled.as_text()
-    for found in (xf.vmap(f, in_axes=2)(np.moveaxis(x, 0, 2)), compiled(split)):
-        for ours, theirs in zip(xf.tree.leaves(found), xf.tree.leaves(alone)):
-            near(ours, theirs, "float32")
-    assert all(leaf.sharding.spec[0] == "data" for leaf in xf.tree.leaves(compiled(split)))
+    check_over_devices(getattr(linalg, name), rng.normal(size=(8, 3, 3)).astype("float32"))
 
 
 @pytest.mark.parametrize(("call", "error", "words"), [

@@ -3,24 +3,13 @@
 import numpy as np
 import pytest
 from laws import check_batching, check_derivatives
+from matrices import DTYPES, random, wide as wide
 
 import xlafront as xf
 import xlafront.numpy as xnp
 
 linalg = xnp.linalg
 theirs = np.linalg
-DTYPES = ("float32", "float64", "complex64", "complex128")
-
-
-@pytest.fixture(autouse=True)
-def wide():
-    with xf.enable_x64(True):
-        yield
-
-
-def random(rng, shape, dtype="float64"):
-    x = rng.normal(size=shape)
-    return (x + 1j * rng.normal(size=shape) if dtype.startswith("complex") else x).astype(dtype)
 
 
 def near(ours, expected, dtype="float64", factor=1):
