@@ -45,6 +45,7 @@ class ModuleContext:
         self.locations: dict[tuple, ir.Location] = {}
         self.host_callbacks: list[Any] = []
         self.keepalives: list[Any] = []
+        self.partitioners: list[Any] = []  # what the compiler asks while it compiles
         self.cacheable = True  # whether the executable may be used in other processes
         self.rules: dict[Any, Callable] = {}
         partitioned = sharding_context is not None and sharding_context.partitioned
@@ -412,17 +413,19 @@ def as_type(t) -> ir.Type:
 
 def lower_program(jaxpr, name: str, platform: str, *, const_values: Sequence[Any], arg_attributes=None,
                   result_attributes=None, num_partitions: int = 1, num_replicas: int = 1,
-                  sharding_context=None) -> ModuleContext:
+                  sharding_context=None, manual_mesh=None) -> ModuleContext:
     """A module whose `main` computes `jaxpr`.
 
     `const_values` has a NumPy value for each constant variable that is written into the module, and None for
-    each that becomes a leading argument of `main`.
+    each that becomes a leading argument of `main`. `manual_mesh` is the mesh that collectives work over, where the program is
+    that of one device.
     """
     if num_partitions > 1 and ordered_effects(jaxpr):
         raise ValueError(f"{jaxpr.debug_info.func_src_info} has callbacks with ordered=True in a program over "
                          f"{num_partitions} devices, which have no common order. Leave ordered out, or run it on one device.")
     with mlir.context, mlir.unknown_location:
         module = ModuleContext(name, platform, num_partitions, num_replicas, sharding_context)
+        module.manual_mesh = manual_mesh
         hoisted = [v for v, value in zip(jaxpr.constvars, const_values) if value is None]
         arg_types = flat_types([v.aval for v in hoisted] + jaxpr.in_avals)
         _, _, block = module.add_function("main", arg_types, flat_types(jaxpr.out_avals), public=True,

@@ -64,6 +64,11 @@ def _load_plugin(name: str, library: str) -> Any:
     return _plugins[name]
 
 
+def loaded_plugins() -> dict[str, Any]:
+    """The C interfaces of the plugins that have been loaded, by name."""
+    return dict(_plugins)
+
+
 def gpu_memory_options(environ) -> dict:
     """The allocator settings that users give through `XLA_PYTHON_CLIENT_*`."""
     options: dict = {}

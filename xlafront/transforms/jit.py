@@ -428,9 +428,12 @@ class LoweredProgram:
         try:
             executable = compile_module(request, backends.disk_cache())
         except Exception as e:
+            for partitioner in self.module_context.partitioners:
+                if (failure := partitioner.take_failure()) is not None:
+                    raise failure from None
             raise placement.explain_compile_error(self.name, overrides, e) from e
         for item in self.module_context.keepalives:
-            if not isinstance(item, Jaxpr):
+            if not isinstance(item, Jaxpr) and not is_elsewhere(self.client):
                 executable.keep_alive(item)
         out_avals = [keys.physical(aval) for aval in self.closed.out_avals]
         return Program(
