@@ -1,6 +1,7 @@
 """Programs for GPU machines, compiled by the CUDA plugin on a machine without one. Collected where the plugin is installed."""
 
 import numpy as np
+import programs
 import pytest
 
 import xlafront as xf
@@ -102,3 +103,8 @@ def test_linear_algebra_by_the_kernels_of_the_plugin(name):
     text = xf.jit(function).lower(matrices).compile().as_text()
     assert f'custom_call_target="{kernel}"' in text
     assert "all-gather" not in text or name in ("symmetric_product", "cholesky_update")
+
+
+@pytest.mark.parametrize("name", programs.PROGRAMS)
+def test_each_family_of_operations(name):
+    programs.check(name, topologies.get_topology_desc("h100:1").devices[0])

@@ -4,6 +4,7 @@ import json
 import os
 
 import numpy as np
+import programs
 import pytest
 
 import xlafront as xf
@@ -222,3 +223,8 @@ def test_linear_algebra(name):
     mesh = topologies.make_mesh(topologies.get_topology_desc("v5e:2x2"), (4,), ("data",))
     compiled = xf.jit(f).lower(over(mesh, (8, 6, 6), P("data"))).compile()
     assert all(s.spec[0] == "data" for s in xf.tree.leaves(compiled.output_shardings))
+
+
+@pytest.mark.parametrize("name", programs.PROGRAMS)
+def test_each_family_of_operations(name):
+    programs.check(name, topologies.get_topology_desc("v5e:1x1").devices[0])
