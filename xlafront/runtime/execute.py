@@ -82,6 +82,16 @@ def compile_module(request: CompileRequest, cache=None):
     return executable
 
 
+def explain_options(name: str, options: dict, error: Exception) -> Exception:
+    """An error that names the compiler option which XLA does not have; else that of XLA, with what was compiled."""
+    text = str(error)
+    for key in options:
+        if key in text and ("No such compile option" in text or "nknown" in text):
+            return ValueError(f"{name} was given the compiler option {key!r}, which XLA does not have: {text}")
+    error.add_note(f"(while compiling {name})")
+    return error
+
+
 def _is_tuned_together(request: CompileRequest) -> bool:
     """On GPUs of several processes the compilers measure kernels together: one that found its program would be missed."""
     return request.client.platform not in ("cpu", "tpu") and len({d.process_index for d in request.devices}) > 1

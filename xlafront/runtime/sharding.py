@@ -39,6 +39,16 @@ from xlafront.runtime.meshes import (
 _replicated = HloSharding.replicate()
 
 
+def in_device_memory(sharding) -> bool:
+    """Whether arrays lie in the own memory of their devices, not in that of the host."""
+    return sharding.memory_kind in (None, "device")
+
+
+def open_sums(sharding) -> frozenset:
+    """The mesh axes over which what the devices hold has still to be summed."""
+    return sharding.spec.unreduced if isinstance(sharding, NamedSharding) else frozenset()
+
+
 def _attach(cls, **members) -> None:
     for name, member in members.items():
         setattr(cls, name, member)

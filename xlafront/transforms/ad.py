@@ -584,7 +584,7 @@ def _jit_jvp(primals, tangents, *, jaxpr, in_shardings, out_shardings, **params)
 
 
 def _jit_linearize(primals, tangents, *, jaxpr, in_shardings, out_shardings, **params):
-    from xlafront.transforms.placement import UNSPECIFIED
+    from xlafront.transforms.given_shardings import UNSPECIFIED
 
     active = tuple(type(t) is not Zero for t in tangents)
     split = linearize_program(jaxpr, active)

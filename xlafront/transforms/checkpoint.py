@@ -110,7 +110,7 @@ def _moved(source_var, target, memory_kind: str) -> JaxprEqn:
 
 def _split_jit(eqn: JaxprEqn, policy) -> tuple[JaxprEqn, JaxprEqn, list[Var]] | None:
     """A nested `jit` under a policy: what the policy saves inside becomes results of the call."""
-    from xlafront.transforms.placement import UNSPECIFIED
+    from xlafront.transforms.given_shardings import UNSPECIFIED
 
     closed = eqn.params["jaxpr"]
     split = closed.jaxpr.memoised(("split", policy), lambda: split_inside(closed, policy))

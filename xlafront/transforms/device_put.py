@@ -18,7 +18,8 @@ from xlafront.runtime.layouts import Format, Layout, MemorySpace, use as layouts
 from xlafront.runtime.meshes import IndivisibleError, RankError
 from xlafront.runtime.sharding import PartitionSpec, single_device
 from xlafront.runtime.transfers import aligned_empty, copied, kernels, move_all, places
-from xlafront.transforms import placement
+from xlafront.transforms import given_shardings, program_shardings
+from xlafront.transforms.placement import has_devices
 
 
 def _to_sharding(where):
@@ -27,7 +28,7 @@ def _to_sharding(where):
     if isinstance(where, Device):
         return single_device(where)
     if isinstance(where, PartitionSpec):
-        return placement.over_active_mesh("device_put", where)
+        return given_shardings.over_active_mesh("device_put", where)
     raise ValueError(f"device_put takes a device, a sharding, a Format, a memory space or a pytree of these as its target, got "
                      f"{type(where).__name__}: {where!r}.")
 
@@ -99,7 +100,7 @@ def device_put(x, device=None, *, src=None, donate=False, may_alias=None):
 
 
 def _is_here(sharding) -> bool:
-    return placement.has_devices(sharding) and sharding.is_fully_addressable
+    return has_devices(sharding) and sharding.is_fully_addressable
 
 
 def put_leaf(x, target, donate=False, may_alias=None):
@@ -126,7 +127,7 @@ def put_leaf(x, target, donate=False, may_alias=None):
             return copied(x, aval) if may_alias is False else x
         return put(_host(x, aval, may_alias), aval, single_device(backends.default_device()), False)
     if isinstance(sharding, NamedSharding):
-        if not placement.has_devices(sharding):
+        if not has_devices(sharding):
             raise ValueError(f"device_put of an array of shape {aval.shape} to {sharding}, which has no devices: its mesh is "
                              f"an AbstractMesh. Use a sharding over a Mesh, from make_mesh.")
         places(sharding, aval.shape)
@@ -326,7 +327,7 @@ def _lower_put(ctx, x, *, sharding):
     context = ctx.module_context.sharding_context
     if context is not None and context.partitioned:
         sharding = context.on_devices(sharding)
-    [result] = placement.constrain(ctx, [x], [ctx.aval_out], [sharding])
+    [result] = program_shardings.constrain(ctx, [x], [ctx.aval_out], [sharding])
     return result
 
 
@@ -379,10 +380,10 @@ def with_sharding_constraint(x, shardings):
     >>> jit(lambda x: lax.with_sharding_constraint(x * 2, NamedSharding(mesh, P("x"))))(xnp.arange(4.0))
     """
     leaves, treedef = tree.flatten(x)
-    flat = placement.flatten_shardings("with_sharding_constraint", shardings, x)
+    flat = given_shardings.flatten_shardings("with_sharding_constraint", shardings, x)
     results = []
     for i, (leaf, sharding) in enumerate(zip(leaves, flat)):
-        if sharding is placement.UNSPECIFIED:
+        if sharding is given_shardings.UNSPECIFIED:
             results.append(leaf)
             continue
         tracing.aval_of(tracing.as_operand(leaf), "with_sharding_constraint")

@@ -21,12 +21,12 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import filtered
 from xlafront.runtime import config, distributed
 from xlafront.runtime.arrays import ArrayImpl, put
-from xlafront.runtime.execute import CompileRequest, Program, compile_module, compile_options
+from xlafront.runtime.execute import CompileRequest, Program, compile_module, compile_options, explain_options
 from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, JaxRuntimeError, PjitFunctionCache, let_go, pjit
 from xlafront.runtime.layouts import Layout, use as layouts_in_use
 from xlafront.runtime.sharding import active
 from xlafront.runtime.topologies import is_elsewhere
-from xlafront.transforms import calls, placement
+from xlafront.transforms import calls, given_shardings, placement, program_shardings
 from xlafront.transforms.calls import Call, Selection
 
 
@@ -44,8 +44,8 @@ class Options(NamedTuple):
 
     static: Selection = Selection()
     donate: Selection = Selection()
-    in_shardings: Any = placement.UNSPECIFIED
-    out_shardings: Any = placement.UNSPECIFIED
+    in_shardings: Any = given_shardings.UNSPECIFIED
+    out_shardings: Any = given_shardings.UNSPECIFIED
     keep_unused: bool = False
     device: Any = None
     backend: str | None = None
@@ -196,12 +196,12 @@ class Jitted:
         traced = self.trace(call)
         closed = traced.closed
         leaves = [tracing.as_operand(x) for x in call.leaves]
-        if self.options.inline and self.options.in_shardings is self.options.out_shardings is placement.UNSPECIFIED:
+        if self.options.inline and self.options.in_shardings is self.options.out_shardings is given_shardings.UNSPECIFIED:
             results = eval_jaxpr(closed.jaxpr, closed.consts, *leaves)
         else:
             program, consts = constants_as_arguments(closed)
             donated = (False,) * len(consts) + self.donated_flags(call)
-            none = (placement.UNSPECIFIED,) * len(consts)
+            none = (given_shardings.UNSPECIFIED,) * len(consts)
             results = jit_p.bind(
                 *consts, *leaves, jaxpr=program, name=self.name, donated_invars=donated,
                 in_shardings=none + self.flat_in_shardings(call.in_tree),
@@ -214,7 +214,7 @@ class Jitted:
     def trace(self, call: Call) -> Traced:
         """The program for this signature. Threads that ask at once wait for the one that traces."""
         in_avals = calls.abstract_arguments(self.fun, self.name, self.options.static, call, self.of_library)
-        if self.options.in_shardings is not placement.UNSPECIFIED:
+        if self.options.in_shardings is not given_shardings.UNSPECIFIED:
             in_avals = placement.split_types(in_avals, self.flat_in_shardings(call.in_tree))
         key = (call.statics, call.in_tree, in_avals, config.trace_context_key(), tracing.thread.axes,
                None if self.of_library else active.mesh)
@@ -280,7 +280,7 @@ class Jitted:
 
     def flat_in_shardings(self, in_tree) -> tuple:
         given = self.options.in_shardings
-        if given is placement.UNSPECIFIED:
+        if given is given_shardings.UNSPECIFIED:
             return (given,) * in_tree.num_leaves
         args, kwargs = tree.unflatten(in_tree, range(in_tree.num_leaves))
         given = tuple(given) if type(given) is list else given
@@ -288,14 +288,14 @@ class Jitted:
             static = f" that are not static (static_argnums={self.options.static.nums})" if self.options.static else ""
             raise ValueError(f"in_shardings of {self.name} is a tuple of {len(given)}, but the call has {len(args)} positional "
                              f"argument(s){static}. Give one sharding (or None) for each, or one sharding for all.")
-        return placement.flatten_shardings("in_shardings", given, args) + (
-            placement.UNSPECIFIED,) * tree.structure(kwargs).num_leaves
+        return given_shardings.flatten_shardings("in_shardings", given, args) + (
+            given_shardings.UNSPECIFIED,) * tree.structure(kwargs).num_leaves
 
     def flat_out_shardings(self, out_tree) -> tuple:
         given = self.options.out_shardings
-        if given is placement.UNSPECIFIED:
+        if given is given_shardings.UNSPECIFIED:
             return (given,) * out_tree.num_leaves
-        return placement.flatten_shardings(
+        return given_shardings.flatten_shardings(
             "out_shardings", given, tree.unflatten(out_tree, range(out_tree.num_leaves)))
 
     # Compiling
@@ -337,13 +337,13 @@ class Jitted:
     def flat_layouts(self, in_tree, out_tree) -> tuple[list, list] | None:
         """The orders in memory that arguments and results were asked to have, where any were."""
         given = self.options.in_shardings, self.options.out_shardings
-        if not any([placement.asks_for_layouts(g) for g in given]):
+        if not any([given_shardings.asks_for_layouts(g) for g in given]):
             return None
         args, kwargs = tree.unflatten(in_tree, range(in_tree.num_leaves))
         found = []
         for g, full in zip(given, (args, tree.unflatten(out_tree, range(out_tree.num_leaves)))):
             count = tree.structure(full).num_leaves
-            found.append([None] * count if g is placement.UNSPECIFIED else placement.flatten_layouts(g, full))
+            found.append([None] * count if g is given_shardings.UNSPECIFIED else given_shardings.flatten_layouts(g, full))
         layouts_in_use.others = True
         return found[0] + [None] * tree.structure(kwargs).num_leaves, found[1]
 
@@ -380,19 +380,19 @@ class LoweredProgram:
             from xlafront.transforms.outlining import outline
 
             kept_jaxpr = outline(kept_jaxpr)
-        self.const_values = [placement.inline_constant(c) for c in closed.consts]
+        self.const_values = [program_shardings.inline_constant(c) for c in closed.consts]
         self.donated = donated
         self.client = spots.devices[0].client
         self.elsewhere = elsewhere  # a platform that this process does not have
         hoisted = [c for c, value in zip(closed.consts, self.const_values) if value is None]
         self.const_args = [self._place_constant(c) for c in hoisted]
-        self.shardings = placement.ProgramShardings(spots, out_shardings, self.kept, len(hoisted), jaxpr)
-        arg_attributes = placement.argument_attributes(
+        self.shardings = program_shardings.ProgramShardings(spots, out_shardings, self.kept, len(hoisted), jaxpr)
+        arg_attributes = program_shardings.argument_attributes(
             kept_jaxpr, self.kept, donated, [tracing.aval_of(c) for c in hoisted], self.shardings, name, traced)
         self.layouts = layouts
         if layouts is not None:
             asked = [None] * len(hoisted) + [layout for layout, keep in zip(layouts[0], self.kept) if keep]
-            arg_attributes = placement.layout_attributes(arg_attributes, asked)
+            arg_attributes = program_shardings.layout_attributes(arg_attributes, asked)
         with tracing.calm_collector:
             self.module_context = self._write_module(kept_jaxpr, name, arg_attributes)
         self.shardings.declare_meshes(self.module_context)
@@ -400,7 +400,7 @@ class LoweredProgram:
     def _write_module(self, kept_jaxpr, name, arg_attributes):
         result_attributes = self.shardings.result_attributes()
         if self.layouts is not None:
-            result_attributes = placement.layout_attributes(result_attributes, self.layouts[1])
+            result_attributes = program_shardings.layout_attributes(result_attributes, self.layouts[1])
         return lowering.module.lower_program(
             kept_jaxpr, f"jit_{name}", self.elsewhere or backends.lowering_platform(self.client),
             const_values=self.const_values, arg_attributes=arg_attributes,
@@ -431,7 +431,7 @@ class LoweredProgram:
             for partitioner in self.module_context.partitioners:
                 if (failure := partitioner.take_failure()) is not None:
                     raise failure from None
-            raise placement.explain_compile_error(self.name, overrides, e) from e
+            raise explain_options(self.name, overrides, e) from e
         for item in self.module_context.keepalives:
             if not isinstance(item, Jaxpr) and not is_elsewhere(self.client):
                 executable.keep_alive(item)
@@ -480,15 +480,15 @@ def _jit_dce(used: list[bool], eqn):
 
 
 def _jit_lower(ctx, *operands, jaxpr, name, inline, in_shardings, out_shardings, **_):
-    operands = placement.constrain(ctx, operands, jaxpr.in_avals, in_shardings)
+    operands = program_shardings.constrain(ctx, operands, jaxpr.in_avals, in_shardings)
     results = ctx.inline(jaxpr, operands) if inline else ctx.call(jaxpr, operands, name)
-    return placement.constrain(ctx, results, jaxpr.out_avals, out_shardings)
+    return program_shardings.constrain(ctx, results, jaxpr.out_avals, out_shardings)
 
 
 def _jit_impl(*args, jaxpr, name, in_shardings, out_shardings, **params):
     """Evaluating a program that contains calls: each is compiled once, as when it was first called."""
     closed = jaxpr
-    unspecified = placement.UNSPECIFIED
+    unspecified = given_shardings.UNSPECIFIED
     free = in_shardings.count(unspecified) == len(in_shardings) and out_shardings.count(unspecified) == len(out_shardings)
     key = None if free else (in_shardings, out_shardings)
     runners = _runners.get(closed.jaxpr)
@@ -537,7 +537,7 @@ def make_dispatcher(fun: Callable, jitted: Jitted, cache_miss: Callable):
     return dispatcher
 
 
-def jit(fun: Callable | None = None, *, in_shardings=placement.UNSPECIFIED, out_shardings=placement.UNSPECIFIED,
+def jit(fun: Callable | None = None, *, in_shardings=given_shardings.UNSPECIFIED, out_shardings=given_shardings.UNSPECIFIED,
         static_argnums=None, static_argnames=None, donate_argnums=None, donate_argnames=None,
         keep_unused: bool = False, device=None, backend: str | None = None, inline: bool = False,
         compiler_options: dict[str, Any] | None = None):
@@ -573,7 +573,7 @@ def jit(fun: Callable | None = None, *, in_shardings=placement.UNSPECIFIED, out_
     if device is not None and backend is not None:
         raise ValueError("jit takes device or backend, not both: a device says its backend.")
     for which, given in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
-        if given is not placement.UNSPECIFIED and (device is not None or backend is not None):
+        if given is not given_shardings.UNSPECIFIED and (device is not None or backend is not None):
             raise ValueError(f"jit takes {which} or a device or backend, not both: shardings say the devices. Leave device and "
                              f"backend out.")
     options = Options(static, donate, in_shardings, out_shardings, keep_unused, device, backend, inline,

@@ -13,8 +13,8 @@ from typing import Any
 
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from xlafront.core.primitive import Primitive
+from xlafront.transforms.given_shardings import UNSPECIFIED
 from xlafront.transforms.jit import jit_p
-from xlafront.transforms.placement import UNSPECIFIED
 
 SMALLEST_PROGRAM = 200  # equations: below that compiling is quick enough
 SMALLEST_PART = 24

@@ -13,7 +13,7 @@ from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.meshes import AbstractMesh, AxisType, Mesh, PartitionSpec, active, axes_of, check_spec, concrete_meshes
-from xlafront.transforms import placement
+from xlafront.transforms import program_shardings
 from xlafront.transforms.device_put import put_leaf
 from xlafront.transforms.meshes import get_abstract_mesh, use_abstract_mesh
 
@@ -42,11 +42,11 @@ def _lower(ctx, x, *, target):
     opened = frozenset() if aval.spread is None else aval.spread.spec.unreduced
     if spec.unreduced - opened and opened - spec.unreduced:  # the compiler only makes sums, or opens them
         between = aval.spread.update(spec=aval.spread.spec.update(unreduced=opened & spec.unreduced))
-        [x] = placement.constrain(ctx, [x], [aval], [between])
+        [x] = program_shardings.constrain(ctx, [x], [aval], [between])
     elif spec.unreduced and not opened:
         # As a whole first: else the compiler takes what each device has for its summand.
-        [x] = placement.constrain(ctx, [x], [aval], [target.update(spec=spec.update(unreduced=frozenset()))])
-    return placement.constrain(ctx, [x], [ctx.aval_out], [target])[0]
+        [x] = program_shardings.constrain(ctx, [x], [aval], [target.update(spec=spec.update(unreduced=frozenset()))])
+    return program_shardings.constrain(ctx, [x], [ctx.aval_out], [target])[0]
 
 
 def _impl(x, *, target):

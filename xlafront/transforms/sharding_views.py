@@ -13,10 +13,10 @@ from xlafront import lowering
 from xlafront.core import tracing, tree
 from xlafront.core.primitive import Primitive
 from xlafront.runtime.arrays import ArrayImpl
-from xlafront.runtime.jaxlib_compat import encode_inspect_sharding_callback
+from xlafront.runtime.jaxlib_compat import GSPMDSharding, encode_inspect_sharding_callback
 from xlafront.runtime.sharding import named_from_hlo, single_device
-from xlafront.transforms import placement
 from xlafront.transforms.callbacks import debug_effect
+from xlafront.transforms.placement import unbound_sharding
 
 # Asking the compiler
 
@@ -31,7 +31,7 @@ def _lower(ctx, x, *, callback):
     mesh, devices = shardings.spots.replicated().mesh, shardings.spots.devices
 
     def answer(hlo):
-        callback(named_from_hlo(hlo, mesh, rank) or placement.opaque(devices, hlo))
+        callback(named_from_hlo(hlo, mesh, rank) or GSPMDSharding(devices, hlo))
 
     module.add_keepalive(answer)
     module.cacheable = False  # the address of a function of this process is in the module
@@ -42,7 +42,7 @@ def _lower(ctx, x, *, callback):
 
 
 def _impl(x, *, callback):
-    callback(x.sharding if isinstance(x, ArrayImpl) else placement.unbound_sharding())
+    callback(x.sharding if isinstance(x, ArrayImpl) else unbound_sharding())
     return []
 
 

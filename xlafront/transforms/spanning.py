@@ -7,10 +7,11 @@ from typing import Any
 from xlafront.core.avals import str_short
 from xlafront.core.ir import Jaxpr, eval_jaxpr
 from xlafront.runtime import distributed
-from xlafront.transforms import placement
 from xlafront.transforms.custom_calls import CustomCall
+from xlafront.transforms.given_shardings import UNSPECIFIED
 from xlafront.transforms.host_local import to_global_p, to_local_p
 from xlafront.transforms.jit import Jitted, Traced, jit_p
+from xlafront.transforms.placement import Spots
 
 
 def changes_groups(jaxpr: Jaxpr) -> bool:
@@ -23,7 +24,7 @@ def changes_groups(jaxpr: Jaxpr) -> bool:
             elif isinstance(eqn.primitive, CustomCall):
                 if changes_groups(eqn.params["call_jaxpr"].jaxpr):
                     return "yes"
-            elif eqn.primitive is jit_p and all([s is placement.UNSPECIFIED for which in ("in_shardings", "out_shardings")
+            elif eqn.primitive is jit_p and all([s is UNSPECIFIED for which in ("in_shardings", "out_shardings")
                                                  for s in eqn.params[which]]):  # else it has devices of its own
                 if changes_groups(eqn.params["jaxpr"].jaxpr):
                     return "yes"
@@ -39,10 +40,10 @@ def evaluate(jitted: Jitted, traced: Traced, leaves: list) -> Any:
     results = eval_jaxpr(traced.closed.jaxpr, traced.closed.consts, *leaves)
     shardings = jitted.flat_out_shardings(traced.out_tree)
     return traced.out_tree.unflatten([
-        x if s is placement.UNSPECIFIED else device_put(x, s) for x, s in zip(results, shardings)])
+        x if s is UNSPECIFIED else device_put(x, s) for x, s in zip(results, shardings)])
 
 
-def check_same(name: str, traced: Traced, spots: placement.Spots) -> None:
+def check_same(name: str, traced: Traced, spots: Spots) -> None:
     """Before a program over several processes first runs: whether the others are about to run the same.
 
     They would wait for each other for ever, each in a program of its own. Who is late is not waited for.

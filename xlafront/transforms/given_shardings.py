@@ -1,0 +1,77 @@
+"""Shardings as users give them, as pytree prefixes: shardings, specs over the mesh in force, devices, formats, None."""
+
+from __future__ import annotations
+
+from xlafront.core import tree
+from xlafront.runtime.jaxlib_compat import Device, NamedSharding, Sharding
+from xlafront.runtime.layouts import Format
+from xlafront.runtime.sharding import PartitionSpec, active, single_device
+
+
+class _Unspecified:
+    def __repr__(self):
+        return "UnspecifiedValue"
+
+
+UNSPECIFIED = _Unspecified()
+
+
+def flatten_shardings(what: str, given, full) -> tuple:
+    """The sharding of each leaf of `full`, from a pytree prefix of shardings; None means unspecified."""
+
+    def is_leaf(x):
+        return x is None or x is UNSPECIFIED or _is_given(x)
+
+    try:
+        leaves = tree.broadcast_prefix(given, full, is_leaf)
+    except ValueError:
+        for error in tree.prefix_errors(given, full, is_leaf):
+            raise error(what) from None
+        raise
+    return tuple(as_sharding(what, x) for x in leaves)
+
+
+def given_leaves(given) -> list:
+    """What there is in a pytree of shardings that is neither None nor unspecified."""
+    return [] if given is UNSPECIFIED else tree.leaves(given, _is_given)
+
+
+def _is_given(x) -> bool:
+    return isinstance(x, (Sharding, PartitionSpec, Device, Format))
+
+
+def flatten_layouts(given, full) -> list:
+    """The layout of each leaf of `full` that `given`, a pytree prefix, has a `Format` for."""
+    leaves = tree.broadcast_prefix(given, full, lambda x: x is None or _is_given(x))
+    return [x.layout if isinstance(x, Format) else None for x in leaves]
+
+
+def asks_for_layouts(given) -> bool:
+    """Whether there is a `Format` among shardings."""
+    return any([isinstance(x, Format) for x in given_leaves(given)])
+
+
+def as_sharding(what: str, x):
+    """One sharding, from what may stand for it; None is unspecified."""
+    if x is None or x is UNSPECIFIED:
+        return UNSPECIFIED
+    if isinstance(x, Format):
+        return UNSPECIFIED if x.sharding is None else x.sharding
+    if isinstance(x, PartitionSpec):
+        return over_active_mesh(what, x, RuntimeError)
+    if isinstance(x, Device):
+        return single_device(x)
+    if isinstance(x, Sharding):
+        return x
+    raise TypeError(f"{what} takes shardings, got {type(x).__name__}: {x!r}.")
+
+
+def over_active_mesh(what: str, spec: PartitionSpec, error: type[Exception] = ValueError) -> NamedSharding:
+    """A spec that was given without a mesh."""
+    mesh = active.abstract or active.mesh
+    if mesh is None:
+        raise error(f"{what} has {spec}, but there is no mesh in force that it could refer to: use NamedSharding(mesh, "
+                    f"{spec}), or set one with set_mesh(mesh).")
+    if active.abstract is not None and active.mesh is not None and active.mesh.shape_tuple == mesh.shape_tuple:
+        mesh = active.mesh.update(axis_types=mesh.axis_types)
+    return NamedSharding(mesh, spec)
