@@ -159,13 +159,13 @@ def _batch(trace, operands, dims, *, branches):
     from xlafront.lax.shapes import broadcast_in_dim_p
 
     select = PRIMITIVES["select_n"]
-    size, name, spmd = trace.size, trace.axis_name, trace.spmd_axis_name
+    size = trace.size
     (index, *values), (index_dim, *value_dims) = operands, dims
     if index_dim is None:
         marks = tuple(value_dims)
-        flags = [batch_program(b, marks, size, name, (), spmd)[1] for b in branches]
+        flags = [batch_program(b, marks, trace)[1] for b in branches]
         batched = tuple(any(d is not None for d in ds) for ds in zip(*flags))
-        programs = tuple(batch_program(b, marks, size, name, batched, spmd)[0] for b in branches)
+        programs = tuple(batch_program(b, marks, trace, batched)[0] for b in branches)
         return cond_p.bind(index, *values, branches=programs), [0 if b else None for b in batched]
     # Elements take different branches: all of them run, and of each the result of its own is chosen. What an element
     # gives to the other branches has no derivative, so that theirs cannot spoil its own.
@@ -183,7 +183,7 @@ def _batch(trace, operands, dims, *, branches):
         chosen = PRIMITIVES["eq"].bind(index, np.asarray(i, tracing.aval_of(index).dtype)[()])
         own = [select.bind(spread(chosen, x), stop_gradient(x), x) if dtypes.is_inexact(tracing.aval_of(x).dtype) else x
                for x in values]
-        found.append(run(batch_program(branch, marks, size, name, every, spmd)[0])(*own))
+        found.append(run(batch_program(branch, marks, trace, every)[0])(*own))
     if len(branches) == 1:
         return found[0], [0] * len(every)
     last = np.asarray(len(branches) - 1, tracing.aval_of(index).dtype)[()]

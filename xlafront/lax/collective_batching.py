@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from xlafront.core import tracing
+from xlafront.core.primitive import Primitive
 from xlafront.lax.collective_primitives import (
     all_gather_invariant_p,
     all_gather_p,
@@ -97,7 +98,7 @@ def _split_batch(x, dim, order, sizes):
 # Reductions
 
 
-def _reduction(primitive_of: Callable, reduction: str, repeats: bool) -> Callable:
+def _reduction(primitive: Primitive, reduction: str, repeats: bool) -> Callable:
     def whole(trace, operands, dims, *, axes, axis_index_groups=None):
         [x], [d] = operands, dims
         if d is None:
@@ -111,8 +112,7 @@ def _reduction(primitive_of: Callable, reduction: str, repeats: bool) -> Callabl
             x = REDUCTIONS[reduction].bind(x, axes=(d,), out_sharding=None)
         rest = _rest(axes, trace.axis_name)
         if rest:
-            params = {} if primitive_of() is psum_invariant_p else {"axis_index_groups": None}
-            x = primitive_of().bind(x, axes=rest, **params)
+            x = primitive.bind(x, axes=rest, **({} if primitive is psum_invariant_p else {"axis_index_groups": None}))
         return x, None
 
     equal = _grouped(whole)
@@ -134,10 +134,10 @@ def _reduction(primitive_of: Callable, reduction: str, repeats: bool) -> Callabl
     return over_axis
 
 
-psum_p.over_axis = _reduction(lambda: psum_p, "reduce_sum", True)
-psum_invariant_p.over_axis = _reduction(lambda: psum_invariant_p, "reduce_sum", True)
-pmax_p.over_axis = _reduction(lambda: pmax_p, "reduce_max", False)
-pmin_p.over_axis = _reduction(lambda: pmin_p, "reduce_min", False)
+psum_p.over_axis = _reduction(psum_p, "reduce_sum", True)
+psum_invariant_p.over_axis = _reduction(psum_invariant_p, "reduce_sum", True)
+pmax_p.over_axis = _reduction(pmax_p, "reduce_max", False)
+pmin_p.over_axis = _reduction(pmin_p, "reduce_min", False)
 
 
 def _vary(trace, operands, dims, *, axes):
@@ -158,7 +158,7 @@ def _places(names, name) -> tuple[tuple, tuple, int, int]:
     return before, after, math.prod([_known_size(n) for n in before]), math.prod([_known_size(n) for n in after])
 
 
-def _gather(primitive_of: Callable) -> Callable:
+def _gather(primitive: Primitive) -> Callable:
     def over_axis(trace, operands, dims, *, axis_name, all_gather_dimension, axis_size, axis_index_groups, tiled):
         [x], [d] = operands, dims
         before, after, slow, fast = _places(axis_name, trace.axis_name)
@@ -166,8 +166,8 @@ def _gather(primitive_of: Callable) -> Callable:
         at = all_gather_dimension
         x = move_dim(x, 0, at)  # before the dimension that is joined to, or as the new one
         if before or after:
-            x = primitive_of().bind(x, axis_name=before + after, all_gather_dimension=at, axis_size=slow * fast,
-                                    axis_index_groups=None, tiled=False)
+            x = primitive.bind(x, axis_name=before + after, all_gather_dimension=at, axis_size=slow * fast,
+                               axis_index_groups=None, tiled=False)
             shape = np.shape(x)
             x = reshape_to(x, (*shape[:at], slow, fast, *shape[at + 1:]))
             order = list(range(np.ndim(x)))
@@ -183,8 +183,8 @@ def _gather(primitive_of: Callable) -> Callable:
     return over_axis
 
 
-all_gather_p.over_axis = _grouped(_gather(lambda: all_gather_p))
-all_gather_invariant_p.over_axis = _gather(lambda: all_gather_invariant_p)
+all_gather_p.over_axis = _grouped(_gather(all_gather_p))
+all_gather_invariant_p.over_axis = _gather(all_gather_invariant_p)
 
 
 def _scatter(trace, operands, dims, *, axis_name, scatter_dimension, axis_size, axis_index_groups, tiled):

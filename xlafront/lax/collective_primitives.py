@@ -7,7 +7,6 @@ parts of different sizes is in `ragged_exchange`, sending without waiting in `se
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -19,10 +18,11 @@ from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.shapes import typed
 
 
-def collective(name: str, abstract, lower, transpose, batch, vma=None, shown_as: str | None = None) -> Primitive:
+def collective(name: str, abstract, lower, transpose, batch=None, vma=None, shown_as: str | None = None) -> Primitive:
     """A record for a collective that is linear in its first operand.
 
-    `vma(varying, **params)` says over which axes the result differs, when the operand does over `varying`.
+    `vma(varying, **params)` says over which axes the result differs, when the operand does over `varying`. Without `batch`
+    it treats each element alike.
     """
     def jvp(primals, tangents, **params):
         answer = primitive.bind(*primals, **params)
@@ -40,10 +40,17 @@ def collective(name: str, abstract, lower, transpose, batch, vma=None, shown_as:
         joint = frozenset().union(*(x.vma for x in xs))
         return aval.update(vma=joint if vma is None else vma(joint, **params), sharding=None)
 
-    primitive = Primitive(name, abstract=typed_abstract, lower=lower, jvp=jvp, transpose=transpose_rule, batch=batch,
-                          shown_as=shown_as)
+    primitive = Primitive(name, abstract=typed_abstract, lower=lower, jvp=jvp, transpose=transpose_rule, shown_as=shown_as)
+    primitive.batch = batch or _each_alike(primitive)
     primitive.own_vma = vma is not None
     return primitive
+
+
+def _each_alike(primitive: Primitive):
+    def batch(_, operands, dims, **params):
+        return primitive.bind(*operands, **params), dims[0]
+
+    return batch
 
 
 def names_of(axes) -> tuple:
@@ -86,8 +93,7 @@ def replica_groups(ctx, names, groups=None) -> np.ndarray:
 
 def channel(ctx):
     ctx.module_context.channels += 1
-    return lowering.mlir.attribute(
-        f"#stablehlo.channel_handle<handle = {ctx.module_context.channels}, type = 1>")
+    return lowering.mlir.attribute(f"#stablehlo.channel_handle<handle = {ctx.module_context.channels}, type = 1>")
 
 
 def _reducer_region(ctx, operation: str):
@@ -101,17 +107,12 @@ def _lower_all_reduce(operation: str):
         if not axes:
             return x
         mlir = lowering.mlir
-        [result] = _as_list(ctx.with_regions(
+        return ctx.with_regions(
             "stablehlo.all_reduce", [x], [_reducer_region(ctx, operation)], [ctx.aval_out],
             replica_groups=mlir.dense_i64(replica_groups(ctx, axes, axis_index_groups)), channel_handle=channel(ctx),
-            use_global_device_ids=mlir.attribute("unit")))
-        return result
+            use_global_device_ids=mlir.attribute("unit"))[0]
 
     return lower
-
-
-def _as_list(results) -> list:
-    return list(results) if isinstance(results, (list, tuple)) else [results]
 
 
 # All-reductions
@@ -121,13 +122,6 @@ def _same_type(x, **_):
     return x
 
 
-def _same_batch(primitive_of):
-    def batch(_, operands, dims, **params):
-        return primitive_of().bind(*operands, **params), dims[0]
-
-    return batch
-
-
 def _over(varying, *, axes, axis_index_groups=None):
     """With groups the result is that of one's own group: different along the axis."""
     return varying if axis_index_groups is not None else varying - set(axes)
@@ -135,32 +129,14 @@ def _over(varying, *, axes, axis_index_groups=None):
 
 psum_p = collective(
     "psum", lambda x, **_: x.strip_weak_type(), _lower_all_reduce("stablehlo.add"),
-    lambda ct, aval, **params: psum_p.bind(ct, **params), _same_batch(lambda: psum_p))
+    lambda ct, aval, **params: psum_p.bind(ct, **params))
 psum_invariant_p = collective(
     "psum_invariant", _same_type, _lower_all_reduce("stablehlo.add"),
-    lambda ct, aval, *, axes, axis_index_groups=None: pvary_p.bind(ct, axes=axes), _same_batch(lambda: psum_invariant_p),
-    _over, "psum")
+    lambda ct, aval, *, axes: pvary_p.bind(ct, axes=axes), vma=_over, shown_as="psum")
 pvary_p = collective(
     "pvary", _same_type, lambda ctx, x, *, axes: x,
-    lambda ct, aval, *, axes: psum_invariant_p.bind(ct, axes=axes), _same_batch(lambda: pvary_p),
-    lambda varying, *, axes: varying | set(axes), "pcast")
-
-
-def _already_varying(trace, args, params):
-    """A value that varies already stays as it is; programs are evaluated again on values of other types."""
-    [x] = args
-    spread = tracing.aval_of(x).spread
-    if spread is not None and (spread.spec.unreduced or spread.spec.reduced):
-        from xlafront.lax.recasting import used_as_varying
-
-        return used_as_varying(x, params["axes"])
-    missing = tuple(a for a in params["axes"] if a not in tracing.aval_of(x).vma)
-    if len(missing) == len(params["axes"]):
-        return None
-    return pvary_p.bind(x, axes=missing) if missing else x
-
-
-pvary_p.stage = _already_varying
+    lambda ct, aval, *, axes: psum_invariant_p.bind(ct, axes=axes),
+    vma=lambda varying, *, axes: varying | set(axes), shown_as="pcast")
 
 
 def _extreme(name: str, operation: str) -> Primitive:
@@ -169,13 +145,17 @@ def _extreme(name: str, operation: str) -> Primitive:
         from xlafront.lax.elementwise import convert_element_type, div, eq, mul
 
         [x], [t] = primals, tangents
-        params: dict[str, Any] = {"axes": axes, "axis_index_groups": axis_index_groups}
-        y = primitive.bind(x, **params)
+        y = primitive.bind(x, axes=axes, axis_index_groups=axis_index_groups)
         if type(t) is Zero:
             return y, Zero(tracing.aval_of(y).to_tangent_aval())
         attained = convert_element_type(eq(x, y), tracing.aval_of(t).dtype)
-        total = sum_of_varying(x) if axis_index_groups is None else psum_p
-        return y, div(total.bind(mul(t, attained), **params), total.bind(attained, **params))
+
+        def total(x):
+            if axis_index_groups is None and tracing.aval_of(x).vma:
+                return psum_invariant_p.bind(x, axes=axes)
+            return psum_p.bind(x, axes=axes, axis_index_groups=axis_index_groups)
+
+        return y, div(total(mul(t, attained)), total(attained))
 
     def abstract(x, *, axes, axis_index_groups=None):
         if dtypes.is_complex(x.dtype):
@@ -183,15 +163,9 @@ def _extreme(name: str, operation: str) -> Primitive:
         aval = x if x.vma.issuperset(axes) else x.strip_weak_type()
         return aval.update(vma=_over(x.vma, axes=axes, axis_index_groups=axis_index_groups))
 
-    primitive = Primitive(name, abstract=abstract, lower=_lower_all_reduce(operation), jvp=jvp,
-                          batch=_same_batch(lambda: primitive))
-    primitive.own_vma = True
+    primitive = Primitive(name, abstract=abstract, lower=_lower_all_reduce(operation), jvp=jvp)
+    primitive.batch, primitive.own_vma = _each_alike(primitive), True
     return primitive
-
-
-def sum_of_varying(x) -> Primitive:
-    """The sum over devices where types say what varies, or that where they do not."""
-    return psum_invariant_p if tracing.aval_of(x).vma else psum_p
 
 
 pmax_p = _extreme("pmax", "stablehlo.maximum")
@@ -258,7 +232,7 @@ def _own_part(ct, aval, *, axis_name, all_gather_dimension, axis_size, tiled, ax
 
 all_gather_invariant_p = collective(
     "all_gather_invariant", _gather_shape, _gather_lower, _own_part, _gather_batch(lambda: all_gather_invariant_p),
-    lambda varying, *, axis_name, **_: varying - set(axis_name), "all_gather")
+    vma=lambda varying, *, axis_name, **_: varying - set(axis_name), shown_as="all_gather")
 
 
 def _scatter_shape(x, *, axis_name, scatter_dimension, axis_size, axis_index_groups, tiled):
@@ -285,10 +259,10 @@ def _scatter_lower(ctx, x, *, axis_name, scatter_dimension, axis_size, axis_inde
     [aval] = ctx.avals_in
     d = scatter_dimension
     shape = (*aval.shape[:d], aval.shape[d] // axis_size, *aval.shape[d + 1:])
-    [y] = _as_list(ctx.with_regions(
+    [y] = ctx.with_regions(
         "stablehlo.reduce_scatter", [x], [_reducer_region(ctx, "stablehlo.add")], [(shape, aval.dtype)],
         scatter_dimension=mlir.i64(d), channel_handle=channel(ctx), use_global_device_ids=mlir.attribute("unit"),
-        replica_groups=mlir.dense_i64(replica_groups(ctx, axis_name, axis_index_groups))))
+        replica_groups=mlir.dense_i64(replica_groups(ctx, axis_name, axis_index_groups)))
     return y if tiled else ctx.reshape(y, ctx.aval_out.shape, aval.dtype)
 
 
@@ -323,8 +297,7 @@ def _permute_lower(ctx, x, *, axis_name, perm):
 
 ppermute_p = collective(
     "ppermute", _same_type, _permute_lower,
-    lambda ct, aval, *, axis_name, perm: ppermute_p.bind(ct, axis_name=axis_name, perm=tuple((t, s) for s, t in perm)),
-    _same_batch(lambda: ppermute_p))
+    lambda ct, aval, *, axis_name, perm: ppermute_p.bind(ct, axis_name=axis_name, perm=tuple((t, s) for s, t in perm)))
 
 
 def _exchange_shape(x, *, axis_name, split_axis, concat_axis, axis_size, axis_index_groups):
@@ -386,8 +359,7 @@ def _broadcast_transpose(ct, aval, *, axis_name, source):
     return mul(total, here)
 
 
-pbroadcast_p = collective("pbroadcast", _same_type, _broadcast_lower, _broadcast_transpose,
-                          _same_batch(lambda: pbroadcast_p))
+pbroadcast_p = collective("pbroadcast", _same_type, _broadcast_lower, _broadcast_transpose)
 
 
 # One's own place
@@ -399,19 +371,19 @@ def _index_lower(ctx, *, axis_name):
     if positions.shape[where] == 1:
         return ctx.constant(0, dtype=np.int32)
     if not manual.automatic():
-        return _coordinate(ctx, positions, where)
+        return coordinate(ctx, positions, where)
     # The number of the partition has a meaning only where no axis is left to the compiler.
     from xlafront.transforms.manual_computation import manual_computation
 
     mlir = lowering.mlir
     [index] = manual_computation(
-        ctx, [], [], lambda body: [_coordinate(body, positions, where)], [ctx.aval_out],
+        ctx, [], [], lambda body: [coordinate(body, positions, where)], [ctx.aval_out],
         mlir.attribute("#sdy.sharding_per_value<[]>"), mlir.attribute(f"#sdy.sharding_per_value<[<@{manual.symbol}, []>]>"),
         manual.automatic())
     return index
 
 
-def _coordinate(ctx, positions, where: int):
+def coordinate(ctx, positions, where: int):
     """The place of this partition along one axis of the mesh."""
     mlir = lowering.mlir
     u32, i32 = np.dtype(np.uint32), np.dtype(np.int32)

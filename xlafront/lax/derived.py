@@ -50,6 +50,7 @@ optimization_barrier_p = Primitive(
     jvp=lambda primals, tangents: (optimization_barrier_p.bind(*primals), _through_barrier(tangents)),
     transpose=lambda cts, *operands: _through_barrier(cts),
     batch=lambda size, operands, dims: (optimization_barrier_p.bind(*operands), dims))
+optimization_barrier_p.own_types = True
 
 
 def optimization_barrier(operand):

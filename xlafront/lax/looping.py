@@ -115,7 +115,7 @@ def _transpose(cts, *operands, **params):
 
 
 def _batch(trace, operands, dims, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
-    size, name, spmd = trace.size, trace.axis_name, trace.spmd_axis_name
+    size = trace.size
 
     def marks(flags):
         return tuple(0 if b else None for b in flags)
@@ -123,10 +123,10 @@ def _batch(trace, operands, dims, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_
     cond_consts, body_consts, carry = in_three([d is not None for d in dims], cond_nconsts, body_nconsts)
 
     def condition(carry):
-        return batch_program(cond_jaxpr, marks([*cond_consts, *carry]), size, name, (), spmd)
+        return batch_program(cond_jaxpr, marks([*cond_consts, *carry]), trace)
 
     def body(carry):
-        return batch_program(body_jaxpr, marks([*body_consts, *carry]), size, name, tuple(carry), spmd)
+        return batch_program(body_jaxpr, marks([*body_consts, *carry]), trace, tuple(carry))
 
     def grow(carry):  # an element that is done waits for the others, so a batched condition makes all of the carry batched
         return [True] * len(carry) if condition(carry)[1][0] is not None else [d is not None for d in body(carry)[1]]

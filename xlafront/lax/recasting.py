@@ -32,7 +32,7 @@ def _recast_transpose(ct, x, *, axes, source, target, mesh):
         return [Zero(x.aval)]
     if source != "invarying":
         return [recast_p.bind(ct, axes=axes, source=_DUALS[target], target=_DUALS[source], mesh=mesh)]
-    return [psum_invariant_p.bind(summands(ct, axes), axes=axes, axis_index_groups=None)]
+    return [psum_invariant_p.bind(summands(ct, axes), axes=axes)]
 
 
 recast_p = Primitive(
@@ -75,8 +75,10 @@ def opened(x, axes):
     return recast(x, axes, "varying", "unreduced")
 
 
-def used_as_varying(x, axes):
-    """A value beside others that vary along these axes."""
+def _used_as_varying(trace, args, params):
+    """A value beside others that vary along these axes. What varies already stays as it is; programs are evaluated again
+    on values of other types."""
+    [x], axes = args, params["axes"]
     unreduced, reduced = (own & set(axes) for own in _sums_of(x))
     if unreduced:
         raise ValueError(f"a value of type {str_short(tracing.aval_of(x))} is still to be summed over "
@@ -88,6 +90,9 @@ def used_as_varying(x, axes):
     if not reduced and len(rest) == len(axes):
         return None
     return pvary_p.bind(x, axes=rest) if rest else x
+
+
+pvary_p.stage = _used_as_varying
 
 
 def told(x, axes: frozenset, target: str):

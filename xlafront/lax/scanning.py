@@ -353,8 +353,7 @@ def _batch(trace, operands, dims, *, jaxpr, length, num_consts, num_carry, rever
 
     def program(carry):
         marks = tuple(0 if b else None for b in (*consts, *carry, *xs))
-        return batch_program(jaxpr, marks, size, trace.axis_name, (*carry, *(False,) * (len(jaxpr.out_avals) - num_carry)),
-                             trace.spmd_axis_name)
+        return batch_program(jaxpr, marks, trace, (*carry, *(False,) * (len(jaxpr.out_avals) - num_carry)))
 
     carry = fixpoint(carry, lambda flags: [d is not None for d in program(flags)[1][:num_carry]])
     body, out_dims = program(carry)

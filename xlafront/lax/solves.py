@@ -91,7 +91,7 @@ def _transpose(cts, *operands, const_lengths, jaxprs):
 
 
 def _batch(trace, operands, dims, *, const_lengths, jaxprs):
-    size, name = trace.size, trace.axis_name
+    size = trace.size
     _, b_dims = _split(dims, const_lengths)
     consts_dims, _ = _split([None if d is None else 0 for d in dims], const_lengths)
 
@@ -99,7 +99,7 @@ def _batch(trace, operands, dims, *, const_lengths, jaxprs):
         program = getattr(jaxprs, which)
         marks = (*getattr(consts_dims, which), *[0 if f else None for f in flags])
         rest = (False,) * (len(program.out_avals) - len(flags))
-        return batch_program(program, marks, size, name, (*flags, *rest), trace.spmd_axis_name)
+        return batch_program(program, marks, trace, (*flags, *rest))
 
     known = [which for which in LinearSolve._fields if getattr(jaxprs, which) is not None]
 

@@ -310,35 +310,35 @@ def place_axis(x, dim: int | None, wanted: int, size: int):
 # Programs
 
 
-def batch_program(closed: ClosedJaxpr, dims: tuple, size: int, axis_name=None, batched: tuple[bool, ...] = (),
-                  spmd_axis_name=None) -> tuple[ClosedJaxpr, list]:
-    """The program on batches, and the dimension that counts elements in each result.
+def batch_program(closed: ClosedJaxpr, dims: tuple, mapped: BatchTrace, batched: tuple[bool, ...] = ()
+                  ) -> tuple[ClosedJaxpr, list]:
+    """The program on the batches of a trace, and the dimension that counts elements in each result.
 
     Results marked in `batched` are batches along dimension 0, even when they are the same for all elements.
     """
+    size, names = mapped.size, (mapped.axis_name, mapped.spmd_axis_name)
+
     def make():
         out_dims: list = []
 
         def run(*xs):
-            results, found = batch_flat(lambda *ys: eval_jaxpr(closed.jaxpr, closed.consts, *ys), xs, dims, size, axis_name,
-                                        spmd_axis_name)
+            results, found = batch_flat(lambda *ys: eval_jaxpr(closed.jaxpr, closed.consts, *ys), xs, dims, size, *names)
             for i, wanted in enumerate(batched):
                 if wanted:
                     results[i], found[i] = place_axis(results[i], found[i], 0, size), 0
             out_dims[:] = found
             return results
 
-        in_avals = [a if d is None else with_dimension(a, d, size)
-                    for a, d in zip(closed.in_avals, dims)]
+        in_avals = [a if d is None else with_dimension(a, d, size) for a, d in zip(closed.in_avals, dims)]
         return tracing.trace_to_closed_jaxpr(run, in_avals, closed.debug_info), out_dims
 
-    return closed.jaxpr.memoised(("batch", dims, size, axis_name, batched, spmd_axis_name, tracing.thread.axes), make)
+    return closed.jaxpr.memoised(("batch", dims, size, names, batched, tracing.thread.axes), make)
 
 
 def _jit_batch(trace, operands, dims, *, jaxpr, in_shardings, out_shardings, **params):
     from xlafront.transforms.device_put import _batched_sharding
 
-    program, out_dims = batch_program(jaxpr, tuple(dims), trace.size, trace.axis_name, (), trace.spmd_axis_name)
+    program, out_dims = batch_program(jaxpr, tuple(dims), trace)
 
     def moved(shardings, where):
         return tuple(s if d is None else _batched_sharding(s, d) for s, d in zip(shardings, where))

@@ -214,7 +214,7 @@ def _transpose(cts, *operands, jaxpr, **params):
 
 
 def _batch(trace, operands, dims, *, jaxpr, **params):
-    program, out_dims = batch_program(jaxpr, tuple(dims), trace.size, trace.axis_name, (), trace.spmd_axis_name)
+    program, out_dims = batch_program(jaxpr, tuple(dims), trace)
     return remat_p.bind(*operands, jaxpr=program, **params), out_dims
 
 

@@ -68,11 +68,8 @@ def lower_body(ctx, *operands, jaxpr, mesh, in_specs, out_specs, manual_axes, ch
             module.manual_mesh = outer
 
     def attribute(specs, types):
-        return mlir.attribute(f"#sdy.sharding_per_value<[{', '.join(map(inner_sharding, specs, types))}]>")
-
-    def inner_sharding(spec, aval):
-        rank = keys.physical(aval).ndim
-        return sharding_text(inner, spec, rank)
+        texts = [sharding_text(inner, spec, keys.physical(aval).ndim) for spec, aval in zip(specs, types)]
+        return mlir.attribute(f"#sdy.sharding_per_value<[{', '.join(texts)}]>")
 
     axes = [a for a in mesh.axis_names if a in manual_axes]
     return manual_computation(ctx, operands, jaxpr.in_avals, build, ctx.avals_out, attribute(in_specs, jaxpr.in_avals),
@@ -81,13 +78,13 @@ def lower_body(ctx, *operands, jaxpr, mesh, in_specs, out_specs, manual_axes, ch
 
 def _on_the_first(body, x, aval, positions, axes):
     """The value on the first device along these axes, zero on the others."""
-    from xlafront.lax.collective_primitives import _coordinate
+    from xlafront.lax.collective_primitives import coordinate
 
     mlir = lowering.mlir
     zeros = body.op("stablehlo.broadcast_in_dim", [body.constant(np.zeros((), aval.dtype))], [(aval.shape, aval.dtype)],
                     broadcast_dimensions=mlir.i64s([]))
     for where in axes:
-        here = body.op("stablehlo.compare", [_coordinate(body, positions, where), body.constant(0, dtype=np.int32)],
+        here = body.op("stablehlo.compare", [coordinate(body, positions, where), body.constant(0, dtype=np.int32)],
                        [((), np.dtype(bool))], comparison_direction=mlir.attribute("#stablehlo<comparison_direction EQ>"))
         x = body.op("stablehlo.select", [here, x, zeros], [(aval.shape, aval.dtype)])
     return x
@@ -117,7 +114,7 @@ def sharding_text(manual: ManualMesh, spec, rank: int) -> str:
 def manual_computation(ctx, operands, in_avals, build, types, in_shardings, out_shardings, axes) -> list:
     """`sdy.manual_computation`; `build(ctx, *parts)` writes the body."""
     mlir = lowering.mlir
-    names = ", ".join(f'"{a}"' for a in axes)
+    names = ", ".join([f'"{a}"' for a in axes])
     operation = ctx.op("sdy.manual_computation", operands, types, regions=1, in_shardings=in_shardings,
                        out_shardings=out_shardings, manual_axes=mlir.attribute(f"#sdy<manual_axes{{{names}}}>"))
     block_types = [mlir.type_of(aval) for aval in in_avals]

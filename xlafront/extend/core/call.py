@@ -70,7 +70,7 @@ class CallPrimitive(Primitive):
         return [(next(results) if next(moves) else Zero(x.aval)) if lin else None for x, lin in zip(operands, linear)]
 
     def batch_with_axis(self, trace, operands, dims, *, call_jaxpr, **params):
-        program, out_dims = batch_program(call_jaxpr, tuple(dims), trace.size, trace.axis_name)
+        program, out_dims = batch_program(call_jaxpr, tuple(dims), trace)
         return self.bind(*operands, call_jaxpr=program, **params), out_dims
 
 
