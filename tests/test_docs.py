@@ -1,5 +1,6 @@
 """What the documents show works as they show it."""
 
+import ast
 import json
 import os
 import pathlib
@@ -7,9 +8,11 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
 def test_readme_program(capsys):
@@ -19,18 +22,42 @@ def test_readme_program(capsys):
     assert len(printed) == 3 and all(abs(a - b) < 0.3 for a, b in zip(printed, (1.0, -2.0, 0.5)))
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda p: p.name)
-def test_notebooks(path):
-    cells = json.loads(path.read_text())["cells"]
+def play(path: pathlib.Path, strict: bool) -> None:
+    """Run the code cells. What a cell ends with must not be False; cells with the tag are to raise when `strict`."""
     namespace: dict = {}
-    for number, cell in enumerate(c for c in cells if c["cell_type"] == "code"):
-        code = "".join(cell["source"])
+    for number, cell in enumerate(c for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "code"):
+        where = f"{path.name}, cell {number}"
+        tree = ast.parse("".join(cell["source"]), where)
+        shown = ast.Expression(tree.body.pop().value) if isinstance(tree.body[-1], ast.Expr) else ast.Expression(ast.Constant(None))
         raises = "raises-exception" in cell.get("metadata", {}).get("tags", [])
         try:
-            exec(compile(code, f"{path.name}, cell {number}", "exec"), namespace)
+            exec(compile(tree, where, "exec"), namespace)
+            value = eval(compile(ast.fix_missing_locations(shown), where, "eval"), namespace)
         except Exception:
             if not raises:
                 raise
+        else:
+            assert not (raises and strict), f"{where} should raise"
+            assert not isinstance(value, (bool, np.bool_)) or value, f"{where} ends with False"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.name)
+def test_notebooks(path):
+    play(path, strict=True)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_notebook_on_other_numbers_of_devices(count):
+    code = f"import test_docs as t, xlafront as xf; xf.config.update('num_cpu_devices', {count}); assert xf.device_count() == {count}; "
+    done = subprocess.run(
+        [sys.executable, "-c", code + "t.play(t.ROOT / 'notebooks' / 'many_devices.ipynb', strict=False)"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=pathlib.Path(__file__).parent,
+        env={**os.environ, "XLA_FLAGS": "", "XLAFRONT_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_demo(tmp_path):
