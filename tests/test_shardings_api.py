@@ -1,6 +1,7 @@
 """Meshes, specs, shardings, memories, layouts: their own arithmetic, placing of arrays and programs, and what bad input raises."""
 
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -98,6 +99,27 @@ def test_the_mesh_in_force(mesh):
     from xlafront.runtime.meshes import active
 
     active.mesh = None
+    assert get_mesh().empty
+
+
+def test_a_mesh_that_threads_share(mesh):
+    """Each leaves it to what was in force there before."""
+    inside, go_on = threading.Event(), threading.Event()
+
+    def other():
+        with mesh:
+            inside.set()
+            go_on.wait(10)
+
+    outer = Mesh(xf.devices()[:1], "z")
+    with outer:
+        thread = threading.Thread(target=other)
+        with mesh:
+            thread.start()
+            inside.wait(10)
+        assert get_mesh() == outer
+        go_on.set()
+        thread.join()
     assert get_mesh().empty
 
 

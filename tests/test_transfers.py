@@ -85,6 +85,9 @@ def test_memory_is_shared_or_not():
     assert xf.device_put(x, x.sharding) is x and addresses(xf.device_put(x, same)) == addresses(x)
     for target in (None, x.sharding, same):
         assert not set(addresses(xf.device_put(x, target, may_alias=False))) & set(addresses(x))
+    for target in (xf.memory.Space.Device, Format(None, x.sharding), x.format):
+        y = xf.device_put(x, target, may_alias=False)
+        assert y.sharding == x.sharding and not set(addresses(y)) & set(addresses(x)) and y.tolist() == A.tolist()
     first, second = xf.device_put([x, x], x.sharding, may_alias=[False, None])
     assert addresses(first) != addresses(x) == addresses(second)
     mine = transfers.aligned_empty((1 << 16,), np.dtype(np.float32))
@@ -101,6 +104,13 @@ def test_donation(here, there):
     y = xf.device_put(x, PLACES[there], donate=True)
     junk = [xf.block_until_ready(xnp.full(A.shape, -1.0)) for _ in range(4)]
     assert x.is_deleted() and not y.is_deleted() and y.tolist() == A.tolist() and len(junk) == 4
+
+
+def test_donation_to_another_order():
+    for place in (PLACES["one"], PLACES["other"]):
+        x = xf.device_put(A, PLACES["one"]) * 1
+        y = xf.device_put(x, Format(Layout((1, 0)), place), donate=True)
+        assert x.is_deleted() and y.sharding == place and y.format.layout.major_to_minor == (1, 0) and y.tolist() == A.tolist()
 
 
 def test_donation_of_what_stays():
@@ -132,6 +142,65 @@ def test_only_what_is_needed_moves():
             assert covered == np.prod(steps.shape)
             if held.get(device) == there.addressable_devices_indices_map(A.shape)[device]:
                 assert [list(held)[p.source] for p in pieces] == [device]
+
+
+# Under transformations
+
+
+def test_constraints_of_batches():
+    """Elements that `vmap` spreads over mesh axes stay so; where it does not, the compiler decides."""
+    mesh = PLACES["rows"].mesh  # x: 4, y: 2
+
+    def constrained(x):
+        return xf.lax.with_sharding_constraint(x, NamedSharding(mesh, P("y")))
+
+    mapped = xf.vmap(constrained, spmd_axis_name="x")
+    for call in (mapped, xf.jit(mapped), xf.vmap(xf.jit(lambda x: x + 0, out_shardings=NamedSharding(mesh, P("y"))), spmd_axis_name="x")):
+        assert call(A).sharding.is_equivalent_to(PLACES["tiles"], 2) and call(A).tolist() == A.tolist()
+    turned = xf.jit(xf.vmap(constrained, 1, 1, spmd_axis_name="x"))(A.T[:, :12])
+    assert turned.sharding.is_equivalent_to(NamedSharding(mesh, P("y", "x")), 2)
+    both = xf.jit(xf.vmap(lambda x: xf.lax.with_sharding_constraint(x, NamedSharding(mesh, P())), spmd_axis_name=("x", "y")))
+    assert both(A[:8]).sharding.is_equivalent_to(NamedSharding(mesh, P(("x", "y"))), 2)
+    assert xf.vmap(constrained)(A).sharding.spec == P(None, "y")
+    with pytest.raises(ValueError, match="'y' twice"):
+        xf.vmap(constrained, spmd_axis_name="y")(A)
+    with pytest.raises(ValueError, match="names the axis 'z'"):
+        xf.vmap(constrained, spmd_axis_name="z")(A)
+    with pytest.raises(ValueError, match="with_sharding_constraint.*None"):
+        xf.lax.with_sharding_constraint([A, A], [PLACES["rows"], None])
+
+
+def test_device_put_of_batches():
+    """Elements go where one would, in the memory that was asked for."""
+    for dim in (0, 1):
+        assert xf.vmap(lambda x: xf.device_put(x, D[3]), dim, dim)(A).devices() == {D[3]}
+        spread = xf.vmap(lambda x: xf.device_put(x, over(D[:2], (2,), "x", kind="pinned_host")), dim, dim)(A)
+        expected = over(D[:2], (2,), *([None, "x"] if dim == 0 else ["x", None]), kind="pinned_host")
+        assert spread.sharding.is_equivalent_to(expected, 2) and spread.tolist() == A.tolist()
+
+
+def test_layers_on_devices_of_their_own():
+    """Gradients are where the parameters are, however often the same step is taken; a compiled one stays where it is."""
+    x = xf.device_put(A[:4] / 96, D[0])
+
+    def loss(layers, x):
+        for i, w in enumerate(layers):
+            x = xnp.sin(xf.device_put(x, D[i]) @ w)
+        return xf.device_put(x, D[0]).sum()
+
+    here = [np.full((8, 8), 0.1 * (i + 1), np.float32) for i in range(3)]
+    expected = xf.grad(lambda ws: sum(xnp.sin(xnp.sin(xnp.sin(x @ ws[0]) @ ws[1]) @ ws[2]).reshape(-1)))(here)
+    layers = [xf.device_put(w, d) for w, d in zip(here, D)]
+    for _ in range(3):
+        gradients = xf.grad(loss)(layers, x)
+        assert [g.devices() for g in gradients] == [{d} for d in D[:3]]
+        for g, e in zip(gradients, expected):
+            np.testing.assert_allclose(g, e, rtol=1e-5)
+        [w - g for w, g in zip(layers, gradients)]
+    _, pullback = xf.vjp(lambda x: xf.device_put(x, PLACES["columns"]), xf.device_put(A, PLACES["rows"]))
+    assert pullback(xf.device_put(A, PLACES["columns"]))[0].sharding == PLACES["rows"]
+    for f in (lambda x: xf.device_put(x, D[1]), xf.grad(lambda x: (xf.device_put(x, D[1]) ** 2).sum())):
+        assert xf.jit(f)(x).devices() == {D[0]}
 
 
 # Programs, and what shardings answer

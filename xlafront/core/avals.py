@@ -251,7 +251,7 @@ def with_entry(sharding: Any, d: int, entry: Any = None) -> Any:
         return sharding
     spec = sharding.spec
     entries = [*spec.partitions, *[None] * max(0, d - len(spec))]
-    return NamedSharding(sharding.mesh, spec.update(partitions=(*entries[:d], entry, *entries[d:])))
+    return sharding.update(spec=spec.update(partitions=(*entries[:d], entry, *entries[d:])))
 
 
 def entry_of(aval: Any, d: int | None) -> Any:

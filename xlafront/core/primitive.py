@@ -42,7 +42,8 @@ class Primitive:
 
     stage: Callable | None = None
     depends: Callable | None = None
-    runs_python = False  # whether a rule calls a function of the user's, which may want to see values
+    # Whether it has to see values outside of `jit`: a rule calls a function of the user's, or it moves them between devices.
+    runs_eagerly = False
 
     # What extensions ask of any primitive, and of ours only `CallPrimitive` answers with yes.
     call_primitive = False

@@ -230,6 +230,18 @@ def broadcast_prefix(prefix, full, is_leaf=None) -> list[Any]:
     return result
 
 
+def spread_prefix(name: str, prefix, full, is_leaf=None) -> list[Any]:
+    """As `broadcast_prefix`, for what a user gave under a name: an error says where it does not fit."""
+    if is_leaf is not None and is_leaf(prefix):
+        return [prefix] * structure(full).num_leaves
+    try:
+        return broadcast_prefix(prefix, full, is_leaf)
+    except ValueError:
+        for error in prefix_errors(prefix, full, is_leaf):
+            raise error(name) from None
+        raise
+
+
 def prefix_errors(prefix, full, is_leaf=None) -> list[Callable[[str], ValueError]]:
     """Where and how `prefix` fails to be a prefix of `full`: functions from its name to an error."""
     def error(path, what):

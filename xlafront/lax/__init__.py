@@ -161,8 +161,8 @@ from xlafront.lax.sorting import (
     sort_p as sort_p,
     top_k as top_k,
 )
-from xlafront.transforms.device_put import (
-    device_put_p as device_put_p,
+from xlafront.transforms.device_put import device_put_p as device_put_p
+from xlafront.transforms.sharding_constraint import (
     sharding_constraint_p as sharding_constraint_p,
     with_sharding_constraint as with_sharding_constraint,
 )

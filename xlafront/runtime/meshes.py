@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -305,8 +306,7 @@ class AbstractMesh(_Axes):
     AbstractMesh('data': 4, 'model': 2, axis_types=(Auto, Auto))
     """
 
-    __slots__ = ("axis_sizes", "axis_names", "axis_types", "abstract_device", "_hash", "size", "explicit", "_single",
-                 "__weakref__")
+    __slots__ = ("axis_sizes", "axis_names", "axis_types", "abstract_device", "_hash", "size", "explicit", "__weakref__")
 
     _internal_device_list = None
 
@@ -317,7 +317,6 @@ class AbstractMesh(_Axes):
         self.abstract_device = abstract_device
         self.size = math.prod(self.axis_sizes) if self.axis_sizes else 0
         self.explicit = frozenset(self.explicit_axes)
-        self._single = None
         self._hash = hash((self.axis_sizes, self.axis_names, self.axis_types, abstract_device))
 
     @property
@@ -359,7 +358,7 @@ class AbstractMesh(_Axes):
 
     def __repr__(self):
         device = f", {_device_text(self.abstract_device)}" if self.abstract_device is not None else ""
-        return f"AbstractMesh({self._text()}axis_types={_tuple_text(self.axis_types)}{device})"
+        return f"AbstractMesh({self._text()}axis_types={self.axis_types}{device})"
 
     def __reduce__(self):
         return _make_abstract, (self.axis_sizes, self.axis_names, self.axis_types, self.abstract_device)
@@ -367,10 +366,6 @@ class AbstractMesh(_Axes):
 
 def _make_abstract(sizes, names, types, device) -> AbstractMesh:
     return AbstractMesh(sizes, names, types, abstract_device=device)
-
-
-def _tuple_text(items) -> str:
-    return repr(tuple(items))
 
 
 empty_abstract_mesh = AbstractMesh((), ())
@@ -382,7 +377,7 @@ class Mesh(_Axes):
     >>> mesh = Mesh(np.array(xlafront.devices()[:1]).reshape(1, 1), ("data", "model"))
     """
 
-    __slots__ = ("devices", "axis_names", "axis_types", "explicit", "_internal_device_list", "_hash", "_saved", "_abstract",
+    __slots__ = ("devices", "axis_names", "axis_types", "explicit", "_internal_device_list", "_hash", "_abstract",
                  "__weakref__")
 
     def __init__(self, devices, axis_names, axis_types=None):
@@ -394,7 +389,6 @@ class Mesh(_Axes):
         self.explicit = frozenset(self.explicit_axes)
         self._internal_device_list = device_list(tuple(self.devices.flat))
         self._hash = hash((self.axis_names, self.devices.shape, self.axis_types, tuple(self.devices.flat)))
-        self._saved = []
         self._abstract = None
 
     axis_sizes = property(lambda self: self.devices.shape)
@@ -441,18 +435,18 @@ class Mesh(_Axes):
         return self._hash
 
     def __enter__(self):
-        self._saved.append((active.mesh, active.abstract))
+        _entered.before = (active.mesh, active.abstract), getattr(_entered, "before", None)
         active.mesh, active.abstract = self, None
         return self
 
     def __exit__(self, *exception):
-        active.mesh, active.abstract = self._saved.pop()
+        (active.mesh, active.abstract), _entered.before = _entered.before
 
     def __str__(self):
-        return f"Mesh({self._text()}axis_types={_tuple_text(self.axis_types)})"
+        return f"Mesh({self._text()}axis_types={self.axis_types})"
 
     def __repr__(self):
-        types = f", axis_types={_tuple_text(self.axis_types)}" if self.axis_names else ""
+        types = f", axis_types={self.axis_types}" if self.axis_names else ""
         return f"Mesh(axis_sizes={self.devices.shape if self.axis_names else ()}, axis_names={self.axis_names}{types})"
 
     def __reduce__(self):
@@ -462,6 +456,7 @@ class Mesh(_Axes):
         return self  # devices cannot be copied, and nothing of a mesh changes
 
 
+_entered = threading.local()  # what was in force before the `with mesh:` that a thread is in
 # For values whose type knows an abstract mesh only, outside of any mesh in force: one with devices that they come from.
 concrete_meshes: weakref.WeakValueDictionary[AbstractMesh, Mesh] = weakref.WeakValueDictionary()
 _lists: dict = {}

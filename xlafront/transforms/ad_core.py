@@ -477,3 +477,14 @@ def _known_part(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
     if not changed:
         return jaxpr, list(consts)
     return jaxpr.replace(constvars=list(values), eqns=left), list(values.values())
+
+
+def linear_jvp(primitive):
+    """The rule of an operation of one operand, which is linear in it."""
+    def jvp(primals, tangents, **params):
+        answer = primitive.bind(*primals, **params)
+        if type(tangents[0]) is Zero:
+            return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+        return answer, primitive.bind(*tangents, **params)
+
+    return jvp

@@ -336,12 +336,12 @@ def batch_program(closed: ClosedJaxpr, dims: tuple, mapped: BatchTrace, batched:
 
 
 def _jit_batch(trace, operands, dims, *, jaxpr, in_shardings, out_shardings, **params):
-    from xlafront.transforms.device_put import _batched_sharding
+    from xlafront.transforms.sharding_constraint import batched_constraint
 
     program, out_dims = batch_program(jaxpr, tuple(dims), trace)
 
     def moved(shardings, where):
-        return tuple(s if d is None else _batched_sharding(s, d) for s, d in zip(shardings, where))
+        return tuple(s if d is None else batched_constraint(s, d, trace) for s, d in zip(shardings, where))
 
     results = jit_p.bind(*operands, jaxpr=program, in_shardings=moved(in_shardings, dims),
                          out_shardings=moved(out_shardings, out_dims), **params)

@@ -8,7 +8,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import backends, keys, tracing, tree
-from xlafront.core.avals import ShapedArray, explicit_part
+from xlafront.core.avals import ShapedArray, with_entry
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.runtime import distributed
@@ -16,10 +16,14 @@ from xlafront.runtime.arrays import ArrayImpl, put
 from xlafront.runtime.jaxlib_compat import Device, NamedSharding, Sharding, batched_block_until_ready
 from xlafront.runtime.layouts import Format, Layout, MemorySpace, use as layouts_in_use
 from xlafront.runtime.meshes import IndivisibleError, RankError
-from xlafront.runtime.sharding import PartitionSpec, single_device
+from xlafront.runtime.sharding import PartitionSpec, in_device_memory, open_sums, single_device
 from xlafront.runtime.transfers import aligned_empty, copied, kernels, move_all, places
-from xlafront.transforms import given_shardings, program_shardings
+from xlafront.transforms import program_shardings
+from xlafront.transforms.ad_core import linear_jvp
+from xlafront.transforms.given_shardings import check_whole_entries, over_active_mesh
 from xlafront.transforms.placement import has_devices
+
+_PROGRAMS = 256  # how many of each kind are kept that move arrays
 
 
 def _to_sharding(where):
@@ -28,27 +32,13 @@ def _to_sharding(where):
     if isinstance(where, Device):
         return single_device(where)
     if isinstance(where, PartitionSpec):
-        return given_shardings.over_active_mesh("device_put", where)
+        return over_active_mesh("device_put", where)
     raise ValueError(f"device_put takes a device, a sharding, a Format, a memory space or a pytree of these as its target, got "
                      f"{type(where).__name__}: {where!r}.")
 
 
-def _path(whole, index: int) -> str:
-    """The leaf of an argument `x`, as it would be written."""
-    return "x" + tree.keystr(tree.flatten_with_path(whole)[0][index][0])
-
-
 def _is_target(x) -> bool:
     return x is None or isinstance(x, (Device, Sharding, PartitionSpec, Format, MemorySpace))
-
-
-def _prefix(option: str, given, x, count: int, is_leaf) -> list:
-    """What is given for each leaf of `x`, from one value for all or a pytree prefix."""
-    if is_leaf(given):
-        return [given] * count
-    for error in tree.prefix_errors(given, x, is_leaf):
-        raise error(f"device_put: {option}")
-    return tree.broadcast_prefix(given, x, is_leaf)
 
 
 def _is_flag(x) -> bool:
@@ -66,9 +56,9 @@ def device_put(x, device=None, *, src=None, donate=False, may_alias=None):
     """
     leaves, treedef = tree.flatten(x)
     count = len(leaves)
-    targets = _prefix("device", device, x, count, _is_target)
-    donated = _prefix("donate", donate, x, count, _is_flag)
-    aliased = _prefix("may_alias", may_alias, x, count, _is_flag)
+    targets = tree.spread_prefix("device_put: device", device, x, _is_target)
+    donated = tree.spread_prefix("device_put: donate", donate, x, _is_flag)
+    aliased = tree.spread_prefix("device_put: may_alias", may_alias, x, _is_flag)
     if any(donated) and any([d and a for d, a in zip(donated, aliased)]):
         raise ValueError("device_put cannot give up the memory of an array (donate=True) and use it on (may_alias=True). Leave "
                          "one of them out.")
@@ -80,9 +70,7 @@ def device_put(x, device=None, *, src=None, donate=False, may_alias=None):
         try:
             if isinstance(target, (Device, PartitionSpec)):
                 target = shardings.get(target) or shardings.setdefault(target, _to_sharding(target))
-            if not tracing_now and type(leaf) is ArrayImpl and isinstance(target, Sharding) and count > 1 and not (
-                    layouts_in_use.others) and leaf._sharding.is_fully_addressable and _is_here(target) and not (
-                    _has_open_sums(target) or _has_open_sums(leaf._sharding)):
+            if count > 1 and not tracing_now and _is_plain_move(leaf, target):
                 leaf._check_if_deleted()
                 places(target, leaf.shape)
                 targets[i] = target
@@ -90,7 +78,7 @@ def device_put(x, device=None, *, src=None, donate=False, may_alias=None):
             else:
                 results[i] = put_leaf(leaf, target, donated[i], aliased[i])
         except (IndivisibleError, RankError) as e:
-            raise type(e)(f"device_put of {_path(x, i)}: {e}") from None
+            raise type(e)(f"device_put of x{tree.path_of(x, i)}: {e}") from None
     if together:
         moving = [leaves[i] for i in together]
         moved = move_all(moving, [leaf.aval for leaf in moving], [targets[i] for i in together], True)
@@ -99,26 +87,30 @@ def device_put(x, device=None, *, src=None, donate=False, may_alias=None):
     return treedef.unflatten(results)
 
 
-def _is_here(sharding) -> bool:
-    return has_devices(sharding) and sharding.is_fully_addressable
+def _is_plain_move(x, target) -> bool:
+    """Whether the runtime can move it as it is: an array of this process, to devices of this process."""
+    return type(x) is ArrayImpl and isinstance(target, Sharding) and all([
+        has_devices(s) and s.is_fully_addressable and not open_sums(s) for s in (x._sharding, target)])
 
 
 def put_leaf(x, target, donate=False, may_alias=None):
     """One value. Hot without a target: watched by the `asarray` benchmark."""
     x = tracing.as_operand(x)
     if type(target) is MemorySpace:
-        return _to_memory(x, target, donate)
+        return _to_memory(x, target, may_alias)
     if type(target) is Format:
-        return _to_format(x, target, donate)
+        return _to_format(x, target, donate, may_alias)
     sharding = None if target is None else _to_sharding(target)
-    if sharding is not None and (_has_open_sums(sharding) or _has_open_sums(getattr(x, "sharding", None))):
+    if isinstance(sharding, NamedSharding):
+        check_whole_entries("device_put", sharding)
+    if sharding is not None and (open_sums(sharding) or open_sums(getattr(x, "sharding", None))):
         from xlafront.transforms.resharding import reshard_p
 
         return reshard_p.bind(x, target=sharding)
     if isinstance(x, tracing.Tracer) or tracing.is_tracing():
         if isinstance(sharding, NamedSharding):
             sharding.shard_shape(tracing.aval_of(x, "device_put").shape)
-        return device_put_p.bind(x, sharding=sharding)
+        return device_put_p.bind(x, sharding=sharding, source=None)
     aval = tracing.aval_of(x, "device_put")
     if type(x) is keys.KeyArray:
         return x if sharding is None else keys.wrap(put_leaf(x._base_array, sharding, donate, may_alias), aval)
@@ -158,33 +150,36 @@ def _settled(x: ArrayImpl, result: ArrayImpl, donate, may_alias) -> ArrayImpl:
     return result
 
 
-def _has_open_sums(sharding) -> bool:
-    return isinstance(sharding, NamedSharding) and bool(sharding.spec.unreduced)
-
-
-def _to_memory(x, space: MemorySpace, donate: bool):
+def _to_memory(x, space: MemorySpace, may_alias: bool | None):
     """To the memory of the device, or of its host, where the value is."""
     kind = "pinned_host" if space is MemorySpace.Host else "device"
     if isinstance(x, tracing.Tracer) or tracing.is_tracing():
         return move_memory_p.bind(x, memory_kind=kind)
     if type(x) is keys.KeyArray:
-        return keys.wrap(_to_memory(x._base_array, space, donate), x.aval)
+        return keys.wrap(_to_memory(x._base_array, space, may_alias), x.aval)
     if type(x) is not ArrayImpl:
         x = put_leaf(x, None)
     if x.sharding.memory_kind == kind:
-        return x
+        return copied(x, x.aval) if may_alias is False else x
     return put(x, x.aval, x.sharding.with_memory_kind(kind), x._committed)
 
 
-def _to_format(x, target: Format, donate: bool):
+def _to_format(x, target: Format, donate: bool, may_alias: bool | None):
     """To a sharding with the elements in a certain order: what a program returns that is asked for it."""
     if target.layout is None or target.layout is Layout.AUTO:
-        return put_leaf(x, target.sharding, donate)
+        return put_leaf(x, target.sharding, donate, may_alias)
     target.layout.check_compatible_aval(tracing.aval_of(x, "device_put").shape)
-    x = put_leaf(x, target.sharding, donate)
-    if isinstance(x, tracing.Tracer):
-        return x
-    return x if target.layout.fits(x.format.layout) else _relayout(x, target.layout)
+    moved = put_leaf(x, target.sharding)
+    if isinstance(moved, tracing.Tracer):
+        return moved
+    result = moved if target.layout.fits(moved.format.layout) else _relayout(moved, target.layout)
+    if type(x) is not ArrayImpl:
+        return result
+    if result is moved:
+        return _settled(x, moved, donate, may_alias)
+    if donate:
+        x.delete()
+    return result
 
 
 def _put_across_processes(x, aval, sharding):
@@ -193,7 +188,7 @@ def _put_across_processes(x, aval, sharding):
         if x.sharding.is_equivalent_to(sharding, aval.ndim):
             return put(x, aval, sharding, True)
         if x.sharding.device_set == sharding.device_set:
-            return _spread_as(sharding)(x)
+            return _reshard([x], [sharding])[0]
     host = _host(x, aval)
     processes = {d.process_index for d in sharding.device_set}
     differing = {} if backends.process_index() not in processes else distributed.agree(
@@ -210,14 +205,7 @@ def _brief(host) -> str:
     return np.array2string(host, threshold=8, edgeitems=3)[:200]
 
 
-@functools.cache
-def _spread_as(sharding):
-    from xlafront.transforms.jit import jit
-
-    return jit(lambda x: x, out_shardings=sharding)
-
-
-@functools.cache
+@functools.lru_cache(_PROGRAMS)
 def _reordered(source: Format, target: Format):
     from xlafront.transforms.jit import jit
 
@@ -237,14 +225,14 @@ def _reshard(arrays, shardings):
     return _all_spread_as(tuple(shardings))(*arrays)
 
 
-@functools.cache
+@functools.lru_cache(_PROGRAMS)
 def _all_spread_as(shardings: tuple):
     from xlafront.transforms.jit import jit
 
     return jit(lambda *xs: xs, out_shardings=shardings)
 
 
-@functools.cache
+@functools.lru_cache(_PROGRAMS)
 def _cutter(shape: tuple):
     from xlafront import lax
     from xlafront.transforms.jit import jit
@@ -319,8 +307,8 @@ def copy_to_host_async(x):
 # Inside a traced function
 
 
-def _lower_put(ctx, x, *, sharding):
-    if sharding is not None and sharding.memory_kind not in (None, "device"):
+def lower_put(ctx, x, *, sharding):
+    if sharding is not None and not in_device_memory(sharding):
         x = _lower_move(ctx, x, memory_kind=sharding.memory_kind)
     if sharding is None or not isinstance(sharding, NamedSharding):
         return x
@@ -331,21 +319,29 @@ def _lower_put(ctx, x, *, sharding):
     return result
 
 
-device_put_p = Primitive(
-    "device_put", abstract=lambda x, *, sharding: ShapedArray(x.shape, x.dtype, x.weak_type, vma=x.vma), lower=_lower_put,
-    impl=lambda x, *, sharding: put_leaf(x, sharding),
-    transpose=lambda ct, x, *, sharding: [Zero(x.aval) if type(ct) is Zero else ct],
-    batch=lambda axis_size, xs, ds, *, sharding: (device_put_p.bind(xs[0], sharding=None), ds[0]))
-
-
-def _put_jvp(primals, tangents, *, sharding):
-    answer = device_put_p.bind(*primals, sharding=sharding)
+def _put_jvp(primals, tangents, *, sharding, source):
+    [x] = primals
+    answer = device_put_p.bind(x, sharding=sharding, source=source)
     if type(tangents[0]) is Zero:
         return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
-    return answer, device_put_p.bind(tangents[0], sharding=sharding)
+    # Where derivatives with respect to it go: of an array that is bound to devices, to these.
+    source = x._sharding if type(x) is ArrayImpl and x._committed else source
+    return answer, device_put_p.bind(tangents[0], sharding=sharding, source=source)
 
 
-device_put_p.jvp = _put_jvp
+def _put_transpose(ct, x, *, sharding, source):
+    if type(ct) is Zero:
+        return [Zero(x.aval)]
+    return [ct if source is None else device_put_p.bind(ct, sharding=source, source=sharding)]
+
+
+device_put_p = Primitive(
+    "device_put", abstract=lambda x, *, sharding, source: ShapedArray(x.shape, x.dtype, x.weak_type, vma=x.vma),
+    lower=lambda ctx, x, *, sharding, source: lower_put(ctx, x, sharding=sharding),
+    impl=lambda x, *, sharding, source: put_leaf(x, sharding), jvp=_put_jvp, transpose=_put_transpose,
+    batch=lambda size, xs, ds, *, sharding, source: (device_put_p.bind(
+        xs[0], sharding=with_entry(sharding, ds[0]), source=with_entry(source, ds[0])), ds[0]))
+device_put_p.runs_eagerly = True
 
 
 def _lower_move(ctx, x, *, memory_kind):
@@ -361,74 +357,7 @@ move_memory_p = Primitive(
     "move_memory", abstract=lambda x, *, memory_kind: x.update(
         memory_space=None if memory_kind == "device" else MemorySpace.Host),
     lower=_lower_move, impl=lambda x, *, memory_kind: x,
-    jvp=lambda primals, tangents, *, memory_kind: (
-        move_memory_p.bind(primals[0], memory_kind=memory_kind),
-        tangents[0] if type(tangents[0]) is Zero else move_memory_p.bind(tangents[0], memory_kind=memory_kind)),
     transpose=lambda ct, x, *, memory_kind: [ct],
     batch=lambda size, xs, dims, *, memory_kind: (move_memory_p.bind(xs[0], memory_kind=memory_kind), dims[0]))
-
-
+move_memory_p.jvp = linear_jvp(move_memory_p)
 move_memory_p.own_types = True
-
-
-def with_sharding_constraint(x, shardings):
-    """Tell the compiler how the arrays of a pytree are to be spread at this point of a compiled function.
-
-    Over mesh axes of type Explicit, where types say it, it checks that they do.
-
-    >>> mesh = make_mesh((1,), ("x",), (sharding.AxisType.Auto,))
-    >>> jit(lambda x: lax.with_sharding_constraint(x * 2, NamedSharding(mesh, P("x"))))(xnp.arange(4.0))
-    """
-    leaves, treedef = tree.flatten(x)
-    flat = given_shardings.flatten_shardings("with_sharding_constraint", shardings, x)
-    results = []
-    for i, (leaf, sharding) in enumerate(zip(leaves, flat)):
-        if sharding is given_shardings.UNSPECIFIED:
-            results.append(leaf)
-            continue
-        tracing.aval_of(tracing.as_operand(leaf), "with_sharding_constraint")
-        if isinstance(sharding, NamedSharding):
-            try:
-                sharding.shard_shape(np.shape(leaf))
-            except ValueError as e:
-                raise type(e)(f"with_sharding_constraint of {_path(x, i)}: {e}") from None
-            if sharding.mesh.explicit:
-                _check_types(leaf, sharding, shardings, _path(x, i))
-                if sharding.mesh.are_all_axes_explicit:
-                    results.append(leaf)
-                    continue
-        results.append(sharding_constraint_p.bind(leaf, sharding=sharding))
-    return treedef.unflatten(results)
-
-
-def _check_types(x, sharding: NamedSharding, given, path: str) -> None:
-    """Types say how values are split over explicit axes; a constraint cannot change that."""
-    wanted = explicit_part(sharding, np.ndim(x))
-    found = tracing.aval_of(x).spread
-    if wanted == found or wanted is not None and found is not None and wanted.spec == found.spec:
-        return
-    text = (f"with_sharding_constraint to {sharding.spec} over {sharding.mesh} of {path}, whose type is {tracing.aval_of(x)}: "
-            f"over axes of type Explicit it only checks how a value is split. Use reshard to change it.")
-    raise AssertionError(text) if isinstance(given, PartitionSpec) and sharding.mesh.are_all_axes_explicit else ValueError(text)
-
-
-sharding_constraint_p = Primitive(
-    "sharding_constraint", abstract=device_put_p.abstract, lower=_lower_put,
-    impl=lambda x, *, sharding: put_leaf(x, sharding),
-    transpose=lambda ct, x, *, sharding: [
-        Zero(x.aval) if type(ct) is Zero else sharding_constraint_p.bind(ct, sharding=sharding)],
-    jvp=lambda primals, tangents, *, sharding: (
-        sharding_constraint_p.bind(*primals, sharding=sharding),
-        tangents[0] if type(tangents[0]) is Zero else sharding_constraint_p.bind(tangents[0], sharding=sharding)),
-    batch=lambda axis_size, xs, ds, *, sharding: (
-        sharding_constraint_p.bind(xs[0], sharding=_batched_sharding(sharding, ds[0])), ds[0]))
-
-
-def _batched_sharding(sharding, dim):
-    if not isinstance(sharding, NamedSharding):
-        return sharding
-    spec = list(sharding.spec) + [None] * max(0, dim - len(sharding.spec))
-    spec.insert(dim, PartitionSpec.UNCONSTRAINED)
-    return NamedSharding(sharding.mesh, PartitionSpec(*spec))
-
-

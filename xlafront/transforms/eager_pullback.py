@@ -86,7 +86,7 @@ def _fingerprint(program: LinearProgram, cotangents) -> tuple | None:
     key: list[Any] = [v.aval for v in number]
     for eqn in jaxpr.eqns:
         primitive, params = eqn.primitive, eqn.params
-        if primitive.runs_python or not primitive.lowerings:
+        if primitive.runs_eagerly or not primitive.lowerings:
             return None
         key.append(primitive)
         if params:

@@ -16,19 +16,28 @@ class _Unspecified:
 UNSPECIFIED = _Unspecified()
 
 
-def flatten_shardings(what: str, given, full) -> tuple:
-    """The sharding of each leaf of `full`, from a pytree prefix of shardings; None means unspecified."""
+def flatten_shardings(what: str, given, full, partly: bool = False) -> tuple:
+    """The sharding of each leaf of `full`, from a pytree prefix of shardings; None means unspecified.
+
+    `partly`: specs may leave dimensions to the compiler.
+    """
 
     def is_leaf(x):
         return x is None or x is UNSPECIFIED or _is_given(x)
 
-    try:
-        leaves = tree.broadcast_prefix(given, full, is_leaf)
-    except ValueError:
-        for error in tree.prefix_errors(given, full, is_leaf):
-            raise error(what) from None
-        raise
-    return tuple(as_sharding(what, x) for x in leaves)
+    found = tuple([as_sharding(what, x) for x in tree.spread_prefix(what, given, full, is_leaf)])
+    if not partly:
+        for sharding in found:
+            if isinstance(sharding, NamedSharding):
+                check_whole_entries(what, sharding)
+    return found
+
+
+def check_whole_entries(what: str, sharding: NamedSharding) -> None:
+    """Raise for the sharding of an array that does not say of all dimensions how they are split."""
+    if PartitionSpec.UNCONSTRAINED in sharding.spec.partitions:
+        raise ValueError(f"{what} got {sharding.spec}, but UNCONSTRAINED leaves a dimension to the compiler, which only "
+                         f"with_sharding_constraint does. Name axes there, or None.")
 
 
 def given_leaves(given) -> list:

@@ -130,7 +130,7 @@ def _transpose(cts, *operands, transpose, num_consts, num_res, name, **params):
 
 
 linear_call_p = _LinearCall("linear_call", "linear_call", jvp=_jvp)
-linear_call_p.runs_python = True
+linear_call_p.runs_eagerly = True
 linear_call_p.transpose = _transpose
 
 

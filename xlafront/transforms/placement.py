@@ -203,8 +203,10 @@ def has_devices(sharding) -> bool:
 
 
 def inner_shardings(jaxpr):
-    """The shardings that equations of a program ask for."""
+    """The shardings that equations of a program ask for. Inside of a program `device_put` to one device changes nothing."""
     for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "device_put" and not isinstance(eqn.params["sharding"], NamedSharding):
+            continue
         for value in eqn.params.values():
             if value is None:
                 continue
