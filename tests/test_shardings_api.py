@@ -436,3 +436,126 @@ def test_parts_that_do_not_fit(mesh):
         xf.make_array_from_single_device_arrays((8, 4), rows, parts[:7])
     with pytest.raises(ValueError, match=r"device\['b'\]|its keys are \['w'\]"):
         xf.device_put({"w": A, "b": A}, {"w": rows})
+
+
+def test_stages_say_where_results_will_be(mesh):
+    rows, whole = NamedSharding(mesh, P("x")), NamedSharding(mesh, P())
+    f = xf.jit(lambda x: (x, {"a": x * 2, "b": x.sum()}), out_shardings=(rows, {"a": None, "b": whole}))
+    x = xf.device_put(np.ones((8, 4), np.float32), rows)
+    traced = f.trace(x)
+    lowered = traced.lower()
+    for info in (traced.out_info, lowered.out_info, f.eval_shape(x), xf.eval_shape(f, x)):
+        first, rest = info
+        assert (first.shape, first.dtype, first.sharding) == ((8, 4), np.float32, rows)
+        assert rest["a"].sharding is None and rest["b"].sharding == whole
+    compiled = lowered.compile()
+    first, rest = compiled.out_info
+    assert [first.sharding, rest["a"].sharding, rest["b"].sharding] == xf.tree.leaves(compiled.output_shardings)
+    assert rest["a"].sharding.is_equivalent_to(rows, 2)
+    with xf.set_mesh(mesh):
+        lowered = xf.jit(lambda x: x, out_shardings=P("x")).lower(x)
+    assert lowered.out_info.sharding == rows
+    one = xf.sharding.SingleDeviceSharding(xf.devices()[0])
+    assert xf.jit(lambda x: x, out_shardings=one).lower(np.ones(3)).out_info.sharding == one
+    assert xf.jit(lambda x: x).lower(np.ones(3)).out_info.sharding is None
+
+
+def test_meshes_with_with_are_deprecated(mesh):
+    with pytest.warns(DeprecationWarning, match="set_mesh") as caught, mesh:
+        pass
+    assert caught[0].filename == __file__
+
+
+def test_operands_in_different_memories(mesh):
+    split = NamedSharding(mesh, P("x"))
+    here = xf.device_put(np.ones((8, 4), np.float32), split)
+    host = xf.device_put(here, split.with_memory_kind("pinned_host"))
+    for f in (lambda s, b: s["m"] + b, lambda s, b: s["m"].T @ b, lambda s, b: xnp.concatenate([s["m"], b]),
+              lambda s, b: xnp.where(b > 0, s["m"], b), lambda s, b: lax.scan(lambda c, r: (c + r, None), b[0], s["m"])):
+        with pytest.raises(ValueError, match=r"different memories: .*f32<host>\[.*device_put"):
+            xf.jit(f)({"m": host}, here)
+    with pytest.raises(ValueError, match="add got arrays in different memories"):
+        host + here
+    with pytest.raises(ValueError, match="different memories"):
+        host + np.ones((8, 4), np.float32)
+    for made in (host + 1, host * host, xf.jit(lambda x: xnp.sin(x) * 2.0)(host), host.sum(0), host[1], host.at[0].set(3.0),
+                 xnp.var(host), xnp.sort(host), xf.jit(lambda s, i: s[i])(host, 2)):
+        assert made.sharding.memory_kind == "pinned_host"
+    moved = xf.jit(lambda s, b: xf.device_put(s, xf.memory.Space.Device) + b)(host, here)
+    assert moved.sharding.memory_kind == "device" and moved.tolist() == np.full((8, 4), 2.0).tolist()
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_rows_of_a_split_array_are_bound_to_no_device(kind):
+    mesh = xf.make_mesh((4, 2), ("x", "y"), axis_types=(kind,) * 2)
+    table = np.arange(32.0, dtype=np.float32).reshape(8, 4)
+    rows = list(xf.device_put(table, NamedSharding(mesh, P("x", "y"))))
+    assert [row.tolist() for row in rows] == table.tolist()
+    assert {(row.committed, row.device) for row in rows} == {(False, xf.devices()[0])}
+    with xf.default_device(xf.devices()[2]):
+        assert next(iter(xf.device_put(table, NamedSharding(mesh, P("x"))))).device == xf.devices()[2]
+
+
+def test_shards_are_made_once(mesh):
+    import gc
+    import weakref
+
+    x = xf.device_put(np.arange(32.0).reshape(8, 4), NamedSharding(mesh, P("x", "y")))
+    assert x.addressable_shards is x.addressable_shards and x.global_shards is x.global_shards
+    assert x.global_shards[3].data is x.addressable_shards[3].data is x.addressable_data(3)
+    one = xnp.ones(3)
+    assert one.addressable_shards[0].data is one
+    for array in (x, one):
+        assert len(array.addressable_shards) == len(array.global_shards)
+        array.delete()
+        for ask in (lambda a: a.addressable_shards, lambda a: a.global_shards, lambda a: a.addressable_data(0)):
+            with pytest.raises(RuntimeError, match="deleted"):
+                ask(array)
+    # Arrays do not hold themselves: they go when the last name does, not when the collector comes.
+    gc.disable()
+    try:
+        for make in (lambda: xnp.ones(3), lambda: xf.device_put(np.ones((8, 4)), NamedSharding(mesh, P("x")))):
+            y = make()
+            assert len(y.addressable_shards) == len(y.global_shards)
+            gone = weakref.ref(y)
+            del y
+            assert gone() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("f, expected", [
+    (lambda np, x: np.roll(x, 1, 0), P("x", "y")), (lambda np, x: np.roll(x, -3, 1), P("x", "y")),
+    (lambda np, x: np.roll(x, (9, 2), (0, 1)), P("x", "y")), (lambda np, x: np.roll(x, 8, 0), P("x", "y")),
+    (lambda np, x: np.pad(x, ((4, 4), (2, 2))), P("x", "y")),
+    (lambda np, x: np.pad(x, ((0, 0), (1, 3)), mode="edge"), P("x", "y")),
+    (lambda np, x: np.pad(x, ((4, 4), (0, 0)), mode="wrap"), P("x", "y")),
+    (lambda np, x: np.pad(x, ((0, 0), (2, 2)), mode="reflect"), P("x", "y")),
+    (lambda np, x: np.pad(x, ((2, 2), (0, 0)), mode="symmetric"), P("x", "y"))])
+def test_rotated_and_padded_arrays_stay_split(mesh, f, expected):
+    table = np.arange(64.0, dtype=np.float32).reshape(8, 8)
+    x = xf.device_put(table, NamedSharding(mesh, P("x", "y")))
+    for run in (lambda x: f(xnp, x), xf.jit(lambda x: f(xnp, x))):
+        made = run(x)
+        np.testing.assert_array_equal(made, f(np, table))
+        assert made.sharding.is_equivalent_to(NamedSharding(mesh, expected), 2)
+    assert "all-gather" not in xf.jit(lambda x: f(xnp, x)).lower(x).compile().as_text()
+
+
+def test_rotations_transform(mesh):
+    """By a known amount; what devices hold is sent to their neighbours alone."""
+    table = np.arange(64.0, dtype=np.float32).reshape(8, 8)
+    x, weights = xf.device_put(table, NamedSharding(mesh, P("x", "y"))), np.cos(table)
+
+    def f(x):
+        return xnp.roll(x, (3, -1), (0, 1)) * weights
+
+    text = xf.jit(f).lower(x).compile().as_text()
+    assert "collective-permute" in text and "all-to-all" not in text
+    np.testing.assert_allclose(xf.jit(xf.grad(lambda x: f(x).sum()))(x), np.roll(weights, (-3, 1), (0, 1)), rtol=1e-6)
+    for dim in (0, 1):
+        found = xf.jit(xf.vmap(lambda row: xnp.roll(row, 2), dim, dim))(x)
+        np.testing.assert_array_equal(found, np.roll(table, 2, 1 - dim))
+    keys = xf.random.split(xf.random.key(0), 8)
+    rolled = xf.jit(lambda k: xnp.roll(k, 3))(keys)
+    np.testing.assert_array_equal(xf.random.key_data(rolled), np.roll(xf.random.key_data(keys), 3, 0))

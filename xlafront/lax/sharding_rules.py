@@ -221,7 +221,7 @@ RULES: dict[str, Callable] = {
                      "reduce_or", "reduce_xor"), _reduce),
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"), _along("axis")),
     **dict.fromkeys(("slice", "dynamic_slice", "pad"), _resized),
-    **dict.fromkeys(("rev", "name", "device_put", "sharding_constraint", "dynamic_update_slice"), _same),
+    **dict.fromkeys(("rev", "roll", "name", "device_put", "sharding_constraint", "dynamic_update_slice"), _same),
     **dict.fromkeys(("scatter", "scatter_add", "scatter_sub", "scatter_mul", "scatter_min", "scatter_max", "scatter_apply"),
                     _scatter),
     **dict.fromkeys(("random_wrap", "random_unwrap"), _words),
@@ -251,7 +251,7 @@ def split_types(primitive: Primitive, avals: tuple, params: dict[str, Any]):
         results = [_with_spec(primitive, t, wanted) for t in results]
     elif mesh is not None:
         results = [_split_like(primitive, avals, t, i, mesh, params) for i, t in enumerate(results)]
-    memories = {a.memory for a in avals if isinstance(a, ShapedArray) and a.shape} - {None}
+    memories = _memories(primitive, avals)
     if primitive.name == "device_put":
         space = getattr(params.get("sharding"), "memory_kind", None)
         if space is not None:
@@ -260,6 +260,18 @@ def split_types(primitive: Primitive, avals: tuple, params: dict[str, Any]):
         [memory] = memories
         results = [t.update(memory_space=memory) for t in results]
     return results if several else results[0]
+
+
+def _memories(primitive: Primitive, avals) -> set:
+    """The memories, other than the devices' own, that operands are in. Scalars are anywhere, and what is put into an array."""
+    into = primitive.name == "dynamic_update_slice" or primitive.name.startswith("scatter")
+    typed = [a for a in (avals[:1] if into else avals) if isinstance(a, ShapedArray)]
+    arrays = [a for a in typed if a.shape]
+    memories = {a.memory for a in arrays or typed}
+    if len(memories) > 1 and arrays and not primitive.multiple_results:
+        raise ValueError(f"{primitive.shown_as} got arrays in different memories: {', '.join(map(str_short, avals))}. Move one "
+                         f"of them to the memory of the other: device_put(x, memory.Space.Device), or Host.")
+    return memories - {None}
 
 
 def _common_mesh(primitive, avals):

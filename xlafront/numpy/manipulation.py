@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
-from xlafront.lax import shapes as lax
+from xlafront.lax import rolling, shapes as lax
 from xlafront.lax.derived import split_p
 from xlafront.lax.elementwise import PRIMITIVES, as_type
 from xlafront.lax.shapes import canonical_axes, canonical_axis
@@ -19,6 +19,7 @@ from xlafront.numpy.promotion import (
     promote_dtypes,
     unwrap,
 )
+from xlafront.runtime.arrays import ArrayImpl
 from xlafront.transforms.jit import library
 from xlafront.transforms.resharding import split_as_told
 
@@ -430,6 +431,15 @@ def _roll_kernel(a, shift, axis):
     return a
 
 
+@library(static=("shifts", "axes"), name="roll")
+def _rotate_kernel(a, shifts, axes):
+    """A rotation by known amounts."""
+    a = unwrap(a)
+    for s, i in zip(shifts, axes):
+        a = rolling.roll(a, s, i)
+    return a
+
+
 def _mod(x, n):
     r = PRIMITIVES["rem"].bind(x, np.int32(n))
     from xlafront.lax.elementwise import add, lt, where
@@ -450,7 +460,10 @@ def roll(a, shift, axis=None):
         if len(shifts) != 1 and len(axes) != 1:
             raise ValueError(f"xnp.roll got {len(shifts)} shifts for {len(axes)} axes.")
         shifts, axes = shifts * len(axes) if len(shifts) == 1 else shifts, axes * len(shifts) if len(axes) == 1 else axes
-    return _roll_kernel(a, shifts, axes)
+    if all(isinstance(s, (int, np.integer)) for s in shifts) and (
+            tracing.is_tracing() or isinstance(a, ArrayImpl) and a.sharding.num_devices > 1):
+        return _rotate_kernel(a, tuple(map(int, shifts)), axes)
+    return _roll_kernel(a, shifts, axes)  # one program for all shifts
 
 
 def repeat(a, repeats, axis=None, *, total_repeat_length=None, out_sharding=None):

@@ -83,9 +83,42 @@ def _indices(source):
         n = x.shape[axis]
         if n == 0:
             raise ValueError(f"xnp.pad cannot extend the empty axis {axis} of shape {x.shape} with values of its own.")
-        return take(x, source(n, before, after), axis=axis)
+        positions = source(n, before, after)
+        ends = [_runs(positions[:before]), _runs(positions[before + n:])]
+        if max(map(len, ends)) > 4:
+            return take(x, positions, axis=axis)
+        # Pieces laid side by side: arrays that are split over devices stay so.
+        first, last = [[_piece(x, axis, *run) for run in runs] for runs in ends]
+        return lax.concatenate([*first, x, *last], axis)
 
     return padder
+
+
+def _runs(positions) -> list[tuple[int, int, int]]:
+    """Positions as runs of neighbours: `(start, count, step)`, where step is -1, 0 or 1."""
+    runs: list[tuple[int, int, int]] = []
+    for p in positions.tolist():
+        if runs:
+            start, count, step = runs[-1]
+            if count == 1 and abs(p - start) <= 1:
+                runs[-1] = (start, 2, p - start)
+                continue
+            if count > 1 and p == start + count * step:
+                runs[-1] = (start, count + 1, step)
+                continue
+        runs.append((p, 1, 1))
+    return runs
+
+
+def _piece(x, axis: int, start: int, count: int, step: int):
+    from xlafront.numpy.manipulation import broadcast_to
+
+    if step == 0:
+        shape = tuple([count if i == axis else n for i, n in enumerate(x.shape)])
+        return broadcast_to(lax.slice_in_dim(x, start, start + 1, axis=axis), shape)
+    if step == 1:
+        return lax.slice_in_dim(x, start, start + count, axis=axis)
+    return lax.rev(lax.slice_in_dim(x, start - count + 1, start + 1, axis=axis), (axis,))
 
 
 def _reflected(edge: int):

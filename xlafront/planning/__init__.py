@@ -19,6 +19,7 @@ from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import Mesh, PartitionSpec
+from xlafront.transforms.meshes import set_mesh
 
 __all__ = ["Buffer", "Collective", "Memory", "Plan", "plan"]
 
@@ -126,7 +127,7 @@ def _lower(fun: Callable, mesh: Mesh, args: tuple, kwargs: dict[str, Any]):
     from xlafront.transforms.jit import jit
 
     started = time.perf_counter()
-    with mesh, config.default_device(mesh.devices.flat[0]):
+    with set_mesh(mesh), config.default_device(mesh.devices.flat[0]):
         traced = (fun if hasattr(fun, "lower") else jit(fun)).trace(*args, **kwargs)
         middle = time.perf_counter()
         lowered = traced.lower()

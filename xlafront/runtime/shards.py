@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,8 @@ import numpy as np
 from xlafront.runtime.arrays import ArrayImpl, put, skip_checks
 from xlafront.runtime.jaxlib_compat import Sharding, batched_device_put, buffers_of
 from xlafront.runtime.layouts import Format, Layout, use as layouts_in_use
-from xlafront.runtime.sharding import single_device
+from xlafront.runtime.sharding import SingleDeviceSharding, single_device
+from xlafront.runtime.transfers import places
 
 _make_aval: Callable[..., Any]  # (shape, dtype, weak_type=False) -> type; given by core.avals
 
@@ -76,17 +78,33 @@ def _parts(self) -> dict[Any, ArrayImpl]:
 
 
 def _addressable_shards(self) -> list[Shard]:
-    return [Shard(d, self._sharding, self.aval.shape, part) for d, part in _parts(self).items()]
+    return _kept(self, "_local_shards", lambda: [
+        Shard(d, self._sharding, self.aval.shape, part) for d, part in _parts(self).items()])
 
 
 def _global_shards(self) -> list[Shard]:
-    parts = _parts(self)
-    return [Shard(d, self._sharding, self.aval.shape, parts.get(d)) for d in self._sharding._device_assignment]
+    def make():
+        parts = {s.device: s._data for s in _addressable_shards(self)}
+        return [Shard(d, self._sharding, self.aval.shape, parts.get(d)) for d in self._sharding._device_assignment]
+
+    return _kept(self, "_all_shards", make)
+
+
+def _kept(self, name: str, make: Callable[[], list[Shard]]) -> list[Shard]:
+    """What is made once for an array. Of an array on one device the part is the array itself, which must not hold itself."""
+    found = self.__dict__.get(name)
+    if found is None:
+        found = make()
+        if self._sharding.num_devices > 1:
+            self.__dict__[name] = found
+    else:
+        self._check_if_deleted()
+    return found
 
 
 def _addressable_data(self, index: int):
     """The part on the `index`-th device of this process."""
-    return list(_parts(self).values())[index]
+    return _addressable_shards(self)[index]._data
 
 
 def _device(self):
@@ -125,33 +143,49 @@ def make_array_from_single_device_arrays(shape, sharding, arrays: Sequence[Any],
     expected = tuple(sharding.shard_shape(shape))
     if not arrays and dtype is None:
         raise ValueError(f"{user} needs `dtype` when this process has no parts.")
+    wanted = None if dtype is None else np.dtype(dtype)
+    order = _order(sharding)
+    ordered: list[Any] = [None] * len(order)
     for i, part in enumerate(arrays):
         if not isinstance(part, ArrayImpl):
             raise TypeError(f"{user}: arrays[{i}] must be an array on one device, got {type(part).__name__}. Make one with "
                             f"device_put(part, device), outside of functions that are being traced.")
         part._check_if_deleted()
-        if len(part._arrays) != 1:
-            raise ValueError(f"{user}: arrays[{i}] is on {len(part._arrays)} devices; each must be on one. The parts of an "
+        buffers = part._arrays
+        if len(buffers) != 1:
+            raise ValueError(f"{user}: arrays[{i}] is on {len(buffers)} devices; each must be on one. The parts of an "
                              f"array are in its addressable_shards.")
-        if tuple(part.shape) != expected:
-            raise ValueError(f"{user}: arrays[{i}] has shape {part.shape}; each part of an array of shape {shape} has shape "
+        aval = part.aval
+        wanted = aval.dtype if wanted is None else wanted
+        if aval.shape != expected:
+            raise ValueError(f"{user}: arrays[{i}] has shape {aval.shape}; each part of an array of shape {shape} has shape "
                              f"{expected} when it is split by {sharding}.")
-        wanted = np.dtype(arrays[0].dtype if dtype is None else dtype)
-        if part.dtype != wanted:
-            raise ValueError(f"{user}: arrays[{i}] has dtype {part.dtype.name}, and not {wanted.name} as "
+        if aval.dtype != wanted:
+            raise ValueError(f"{user}: arrays[{i}] has dtype {aval.dtype.name}, and not {wanted.name} as "
                              f"{'arrays[0]' if dtype is None else '`dtype` says'}. Convert it with astype.")
-    here = {d for d in sharding.addressable_devices}
-    given = [next(iter(part.devices())) for part in arrays]
-    if set(given) != here or len(given) != len(here):
+        place = order.get(_device_of(part))
+        if place is not None:
+            ordered[place] = buffers[0]
+    if len(arrays) != len(order) or any([buffer is None for buffer in ordered]):
+        here, given = set(order), [_device_of(part) for part in arrays]
         missing, extra = sorted(d.id for d in here - set(given)), sorted(d.id for d in set(given) - here)
         what = [f"none lies on the device(s) {missing}"] if missing else []
         what += [f"the device(s) {extra} are not among them"] if extra else []
         raise ValueError(f"{user} takes one array for each of the {len(here)} devices of the sharding in this process, got "
                          f"{len(given)}: {' and '.join(what) or 'some are on the same device'}.")
-    order = {d: i for i, d in enumerate(sharding._device_assignment)}
-    ordered = [part for _, part in sorted(zip(given, arrays), key=lambda pair: order[pair[0]])]
-    aval = _make_aval(shape, arrays[0].aval.dtype if arrays else dtype)
-    return ArrayImpl(aval, sharding, [part._arrays[0] for part in ordered], committed=True, **skip_checks)
+    return ArrayImpl(_make_aval(shape, wanted), sharding, ordered, committed=True, **skip_checks)
+
+
+@functools.lru_cache(maxsize=4096)
+def _order(sharding) -> dict:
+    """The devices of this process that hold parts, with their places among the buffers of an array."""
+    here = sharding.addressable_devices
+    return {d: i for i, d in enumerate([d for d in sharding._device_assignment if d in here])}
+
+
+def _device_of(part: ArrayImpl):
+    own = part._sharding
+    return own._device if type(own) is SingleDeviceSharding else next(iter(own.device_set))
 
 
 def _check_sharding(user: str, sharding) -> None:
@@ -171,12 +205,11 @@ def make_array_from_callback(shape, sharding, data_callback: Callable[[tuple], A
     _check_sharding("make_array_from_callback", sharding)
     shape = tuple(int(n) for n in shape)
     expected = tuple(sharding.shard_shape(shape))
-    places = sharding.addressable_devices_indices_map(shape)
+    indices, devices = places(sharding, shape)
     found: dict[tuple, np.ndarray] = {}
     values = []
     wrapper = None
-    for index in places.values():
-        key = _hashable(index)
+    for index, key in zip(indices, _keys(sharding, shape)):
         if key not in found:
             value = data_callback(index)
             if hasattr(value, "_base_array"):  # keys: an array of words, in a class of its own
@@ -194,7 +227,7 @@ def make_array_from_callback(shape, sharding, data_callback: Callable[[tuple], A
     if not values and dtype is None:
         raise ValueError("make_array_from_callback needs `dtype` when the sharding has no devices of this process.")
     kind = _make_aval(shape, values[0].dtype if values else dtype).dtype
-    for index, value in zip(places.values(), values):
+    for index, value in zip(indices, values):
         if value.dtype != values[0].dtype:
             raise ValueError(f"the callback of make_array_from_callback returned dtype {value.dtype.name} for the part "
                              f"{_brief(index)} and {values[0].dtype.name} for another. Return one dtype for all.")
@@ -203,8 +236,14 @@ def make_array_from_callback(shape, sharding, data_callback: Callable[[tuple], A
                          f"as `dtype` says. Convert what it returns.")
     whole = shape if wrapper is None else (*shape, *values[0].shape[wrapper.ndim:])
     values = [v.astype(kind, copy=False) for v in values]
-    made = batched_device_put(_make_aval(whole, kind), sharding, values, list(places), True)
+    made = batched_device_put(_make_aval(whole, kind), sharding, values, devices, True)
     return made if wrapper is None else type(wrapper)(made, wrapper.dtype)
+
+
+@functools.lru_cache(maxsize=4096)
+def _keys(sharding, shape: tuple[int, ...]) -> list[tuple]:
+    """The parts that devices of this process hold, as what can be looked up."""
+    return [_hashable(index) for index in places(sharding, shape)[0]]
 
 
 def _brief(index: tuple) -> str:

@@ -66,8 +66,11 @@ def trace(jitted, args, kwargs) -> Traced:
     return Traced(jitted, call, jitted.trace(call))
 
 
-def _structs(out_tree, types):
-    return out_tree.unflatten([ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, sharding=a.spread) for a in types])
+def _structs(out_tree, types, shardings):
+    """Types of results, with the shardings that are known."""
+    return out_tree.unflatten([
+        ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, sharding=a.spread if s is placement.UNSPECIFIED else s)
+        for a, s in zip(types, shardings)])
 
 
 def _for_platform(options, platform: str) -> tuple[Any, str | None]:
@@ -93,6 +96,7 @@ class Traced:
         self.fun_name = jitted.name
         self.in_tree, self.out_tree = call.in_tree, traced.out_tree
         self.in_avals = call.in_tree.unflatten(traced.in_avals)
+        self._out_shardings = jitted.flat_out_shardings(traced.out_tree)
 
     @property
     def donate_argnums(self) -> tuple[int, ...]:
@@ -101,7 +105,7 @@ class Traced:
 
     @property
     def out_info(self):
-        return _structs(self.out_tree, self.jaxpr.out_avals)
+        return _structs(self.out_tree, self.jaxpr.out_avals, self._out_shardings)
 
     @property
     def args_info(self):
@@ -137,7 +141,11 @@ class Lowered:
         self._traced, self._lowered = traced, lowered
         self.in_tree, self.out_tree = traced.in_tree, traced.out_tree
 
-    out_info = property(lambda self: self._traced.out_info)
+    @property
+    def out_info(self):
+        """The types of the results, with the shardings that were asked for."""
+        return _structs(self.out_tree, self._traced.jaxpr.out_avals, self._lowered.shardings.out)
+
     args_info = property(lambda self: self._traced.args_info)
     in_avals = property(lambda self: self._traced.in_avals)
     donate_argnums = property(lambda self: self._traced.donate_argnums)
@@ -188,7 +196,11 @@ class Compiled:
         self.in_tree, self.out_tree = lowered.in_tree, lowered.out_tree
         self._dispatch = _dispatcher_of(self._traced, program)
 
-    out_info = property(lambda self: self._traced.out_info)
+    @property
+    def out_info(self):
+        """The types of the results, with their shardings."""
+        return _structs(self.out_tree, self._traced.jaxpr.out_avals, self._program.out_shardings)
+
     args_info = property(lambda self: self._traced.args_info)
     in_avals = property(lambda self: self._traced.in_avals)
     out_avals = property(lambda self: self._traced.out_avals)
