@@ -435,6 +435,10 @@ class Mesh(_Axes):
         return self._hash
 
     def __enter__(self):
+        import warnings
+
+        warnings.warn("`with mesh:` is deprecated; put the mesh in force with `with set_mesh(mesh):`.", DeprecationWarning,
+                      stacklevel=2)
         _entered.before = (active.mesh, active.abstract), getattr(_entered, "before", None)
         active.mesh, active.abstract = self, None
         return self
