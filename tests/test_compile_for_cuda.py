@@ -108,3 +108,25 @@ def test_linear_algebra_by_the_kernels_of_the_plugin(name):
 @pytest.mark.parametrize("name", programs.PROGRAMS)
 def test_each_family_of_operations(name):
     programs.check(name, topologies.get_topology_desc("h100:1").devices[0])
+
+
+def test_functions_that_partition_themselves():
+    """The plugin's partitioner asks us too, and errors come back as they were raised."""
+    from xlafront.experimental.custom_partitioning import custom_partitioning
+
+    mesh = xf.sharding.Mesh(np.array(topologies.get_topology_desc("h100:4", "cuda").devices).reshape(2, 2), ("x", "y"))
+    x = xf.ShapeDtypeStruct((8, 128), np.float32, sharding=NamedSharding(mesh, P("x", "y")))
+
+    @custom_partitioning
+    def centred(x):
+        return x - x.sum()
+
+    def partition(mesh, args, result):
+        return mesh, lambda x: x - lax.psum(x.sum(), ("x", "y")), result.sharding, (args[0].sharding,)
+
+    centred.def_partition(partition, sharding_rule="i j -> i j")
+    text = xf.jit(centred).lower(x).compile().as_text()
+    assert "all-reduce" in text and "all-gather" not in text
+    centred.def_partition(lambda mesh, args, result: {}["mine"], sharding_rule="i j -> i j")
+    with pytest.raises(KeyError, match="mine"):
+        xf.jit(lambda x: centred(x)).lower(x).compile()
