@@ -279,3 +279,31 @@ def test_the_users_line_comes_last():
         shown = python(program).stderr
         assert "TypeError" in shown and "/xlafront/" not in shown and "XLAFRONT_TRACEBACK_FILTERING" in shown, shown
         assert "/xlafront/" in python(program, XLAFRONT_TRACEBACK_FILTERING="off").stderr
+
+
+def test_the_users_line_comes_last_in_notebooks():
+    """IPython prints errors of cells by itself: it gets them without the library's frames, unless somebody else does that."""
+    code = """
+        import sys, traceback, types
+
+        class Shell:
+            custom_exceptions = {}
+
+            def set_custom_exc(self, kinds, handler):
+                self.handler = handler
+
+            def showtraceback(self, error, tb_offset=None):
+                traceback.print_exception(*error)
+
+        shell = Shell()
+        sys.modules["IPython"] = types.SimpleNamespace(get_ipython=lambda: shell)
+        import xlafront.numpy as xnp
+
+        try:
+            xnp.ones((2, 3)) @ xnp.ones((2, 3))
+        except TypeError as e:
+            shell.handler(shell, type(e), e, e.__traceback__)
+    """
+    shown = python(code.format("()")).stderr
+    assert "TypeError" in shown and "/xlafront/" not in shown and "XLAFRONT_TRACEBACK_FILTERING" in shown, shown
+    assert "no attribute 'handler'" in python(code.format("(ValueError,)")).stderr

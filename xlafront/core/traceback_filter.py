@@ -54,6 +54,15 @@ def install_hook() -> None:
         previous(kind, error, error.__traceback__)
 
     sys.excepthook = hook
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None and hasattr(ipython, "get_ipython") else None
+    if shell is not None and not shell.custom_exceptions:  # IPython and notebooks print errors of cells themselves
+        shell.set_custom_exc((Exception,), _show_in_ipython)
+
+
+def _show_in_ipython(shell, kind, error, traceback, tb_offset=None):
+    error = filtered(error.with_traceback(traceback))
+    shell.showtraceback((kind, error, error.__traceback__), tb_offset=tb_offset)
 
 
 def _mark(step: TracebackType | None) -> None:
