@@ -131,12 +131,14 @@ def disconnect() -> None:
         client, service, watch = state.client, state.service, state.watch
         state.clear()
         atexit.unregister(_at_exit)
-        if client is not None:
-            client.shutdown()
-        if watch is not None:
-            watch.leave()
-        if service is not None:
-            service.shutdown()
+        try:
+            if client is not None:
+                client.shutdown()
+        finally:
+            if watch is not None:
+                watch.leave()
+            if service is not None:
+                service.shutdown()
 
 
 # Agreement
@@ -187,9 +189,8 @@ def agree_soon(name: str, words: Sequence[str], processes: Iterable[int], patien
         except JaxRuntimeError as e:
             if "DEADLINE_EXCEEDED" not in str(e):
                 raise
-            store.key_value_set(f"{place}/said/{me}", _LATE, allow_overwrite=True)
             _warn_of_waiting(name, words, [group[0]], patience)
-            return {}
+            return _decide(f"{place}/verdict", {})
     said: dict[str, str] = {}
     deadline, pause = time.monotonic() + patience, 0.0005
     while len(said) < len(group) - 1 and time.monotonic() < deadline:
@@ -200,7 +201,7 @@ def agree_soon(name: str, words: Sequence[str], processes: Iterable[int], patien
     if len(said) < len(group) - 1:
         _warn_of_waiting(name, words, [other for other in group[1:] if other not in heard_of], patience)
     differing: dict[int, str] = {}
-    if len(said) == len(group) - 1 and _LATE not in said.values():
+    if len(said) == len(group) - 1:
         others = {int(key.rpartition("/")[2]): _read(heard)[0] for key, heard in said.items() if heard != text}
         mine = list(words)
         for other, theirs in others.items():
@@ -208,12 +209,18 @@ def agree_soon(name: str, words: Sequence[str], processes: Iterable[int], patien
             at = [i for i in range(max(len(mine), len(theirs))) if mine[i:i + 1] != theirs[i:i + 1]][:3]
             differing[other] = ", ".join(theirs[i] for i in at if i < len(theirs))
             differing.setdefault(me, ", ".join(mine[i] for i in at if i < len(mine)))
-    differing = dict(sorted(differing.items()))
-    store.key_value_set(f"{place}/verdict", _write(differing))
-    return differing
+    return _decide(f"{place}/verdict", dict(sorted(differing.items())))
 
 
-_LATE = "late"
+def _decide(place: str, verdict: dict[int, str]) -> dict[int, str]:
+    """What is decided for all: this, unless another process was first."""
+    try:
+        state.client.key_value_set(place, _write(verdict))
+        return verdict
+    except JaxRuntimeError as e:
+        if "ALREADY_EXISTS" not in str(e):
+            raise
+        return _read(state.client.blocking_key_value_get(place, _PATIENCE_SECONDS * 1000))
 
 
 def _warn_of_waiting(name: str, words: Sequence[str], others: Sequence[int], seconds: float) -> None:

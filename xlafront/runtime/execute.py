@@ -10,6 +10,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from xlafront.runtime import effects as runtime_effects, layouts
 from xlafront.runtime.arrays import put
 from xlafront.runtime.jaxlib_compat import ArrayImpl, CompileOptions, JaxRuntimeError, _jax, result_handler
@@ -25,15 +27,12 @@ def compile_options(num_partitions: int, devices: Sequence[Any], overrides: dict
     build = options.executable_build_options
     build.num_replicas = 1
     build.num_partitions = num_partitions
-    import numpy as np
-
-    assignment = _jax.DeviceAssignment.create(np.array([[d.id for d in devices]], dtype=np.int32))
-    options.device_assignment = assignment
+    options.device_assignment = _jax.DeviceAssignment.create(np.array([[d.id for d in devices]], dtype=np.int32))
     if num_partitions > 1:
         build.use_spmd_partitioning = True
         build.use_shardy_partitioner = True
     if overrides:
-        options.env_option_overrides = [(key, value) for key, value in overrides.items()]
+        options.env_option_overrides = list(overrides.items())
     return options
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import math
 import threading
 import weakref
@@ -400,14 +401,8 @@ class Mesh(_Axes):
 
     @property
     def local_mesh(self) -> Mesh:
-        """The part of the mesh that has this process's devices; they must be a block of it."""
-        if not self.is_multi_process:
-            return self
-        here = np.vectorize(lambda d: d.process_index == d.client.process_index(), otypes=[bool])(self.devices)
-        block = tuple(slice(axis.min(), axis.max() + 1) for axis in np.nonzero(here))
-        if not here[block].all():
-            raise ValueError(f"the devices of this process are no block of {self}, so that it has no local mesh.")
-        return Mesh(self.devices[block], self.axis_names, self.axis_types)
+        """The part of the mesh that has this process's devices: some rows, some columns and so on of it."""
+        return self if not self.is_multi_process else _local_part(self)
 
     @property
     def abstract_mesh(self) -> AbstractMesh:
@@ -461,16 +456,24 @@ class Mesh(_Axes):
 
 
 _entered = threading.local()  # what was in force before the `with mesh:` that a thread is in
+@functools.lru_cache(256)
+def _local_part(mesh: Mesh) -> Mesh:
+    here = np.vectorize(lambda d: d.process_index == d.client.process_index(), otypes=[bool])(mesh.devices)
+    part = mesh.devices[np.ix_(*(np.unique(places) for places in np.nonzero(here)))]
+    if not here.any() or part.size != here.sum():
+        raise ValueError(f"the devices of this process are {'not a rectangular' if here.any() else 'no'} part of {mesh}. Make "
+                         f"the mesh so that they are.")
+    return Mesh(part, mesh.axis_names, mesh.axis_types)
+
+
 # For values whose type knows an abstract mesh only, outside of any mesh in force: one with devices that they come from.
 concrete_meshes: weakref.WeakValueDictionary[AbstractMesh, Mesh] = weakref.WeakValueDictionary()
-_lists: dict = {}
 
 
+@functools.lru_cache(4096)
 def device_list(devices: tuple) -> DeviceList:
-    found = _lists.get(devices)
-    if found is None:
-        found = _lists[devices] = DeviceList(devices)
-    return found
+    """One object for the same devices, so that comparisons are by pointer."""
+    return DeviceList(devices)
 
 
 # The mesh in force, in each thread: part of the key of compiled functions.

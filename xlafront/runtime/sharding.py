@@ -6,6 +6,7 @@ and jaxlib expect on them are attached here.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 
@@ -108,15 +109,11 @@ _attach(SingleDeviceSharding,
         __deepcopy__=lambda self, memo: self,
         __reduce__=lambda self: (SingleDeviceSharding, (self._device, self.memory_kind)))
 
-_of_device: dict = {}
 
-
+@functools.cache
 def single_device(device) -> SingleDeviceSharding:
     """The sharding of arrays on one device; one object a device, so that comparisons are by pointer."""
-    found = _of_device.get(device)
-    if found is None:
-        found = _of_device[device] = SingleDeviceSharding(device)
-    return found
+    return SingleDeviceSharding(device)
 
 
 # Over a mesh
@@ -131,30 +128,22 @@ def _tiles(self, ndim: int) -> tuple[list[tuple], list[int]]:
     return axes, [math.prod([sizes[a] for a in names]) for names in axes]
 
 
+@functools.lru_cache(4096)
 def _named_hlo(self, ndim: int):
-    key = (self, ndim)
-    found = _hlo_of_named.get(key)
-    if found is None:
-        mesh = self.mesh
-        axes, tiles = _tiles(self, ndim)
-        used = [a for names in axes for a in names]
-        summed = [a for a in mesh.axis_names if a in self.spec.unreduced]
-        rest = [a for a in mesh.axis_names if a not in used and a not in summed]
-        order = [mesh.axis_names.index(a) for a in [*used, *summed, *rest]]
-        groups = [(math.prod(mesh.shape[a] for a in names), kind) for names, kind in (
-            (summed, OpShardingType.UNREDUCED), (rest, OpShardingType.REPLICATED))]
-        groups = [(n, kind) for n, kind in groups if n > 1]
-        if math.prod(tiles) == 1 and not any([kind is OpShardingType.UNREDUCED for _, kind in groups]):
-            found = _replicated
-        else:
-            found = HloSharding.iota_tile(
-                dims=[*tiles, *[n for n, _ in groups]], reshape_dims=list(mesh.devices.shape), transpose_perm=order,
-                subgroup_types=[kind for _, kind in groups])
-        _hlo_of_named[key] = found
-    return found
-
-
-_hlo_of_named: dict = {}
+    mesh = self.mesh
+    axes, tiles = _tiles(self, ndim)
+    used = [a for names in axes for a in names]
+    summed = [a for a in mesh.axis_names if a in self.spec.unreduced]
+    rest = [a for a in mesh.axis_names if a not in used and a not in summed]
+    order = [mesh.axis_names.index(a) for a in [*used, *summed, *rest]]
+    groups = [(math.prod(mesh.shape[a] for a in names), kind) for names, kind in (
+        (summed, OpShardingType.UNREDUCED), (rest, OpShardingType.REPLICATED))]
+    groups = [(n, kind) for n, kind in groups if n > 1]
+    if math.prod(tiles) == 1 and not any([kind is OpShardingType.UNREDUCED for _, kind in groups]):
+        return _replicated
+    return HloSharding.iota_tile(
+        dims=[*tiles, *[n for n, _ in groups]], reshape_dims=list(mesh.axis_sizes), transpose_perm=order,
+        subgroup_types=[kind for _, kind in groups])
 
 
 def _named_shard_shape(self, shape) -> tuple:
@@ -275,18 +264,9 @@ _attach(GSPMDSharding,
 # What the compiler says of results, in terms of the mesh
 
 
+@functools.lru_cache(4096)
 def named_from_hlo(hlo, mesh: Mesh, ndim: int) -> NamedSharding | None:
     """The sharding over `mesh` that the compiler's answer describes, found by trying the few that there are."""
-    key = (str(hlo), mesh, ndim)
-    if key not in _named_of_hlo:
-        _named_of_hlo[key] = _search(hlo, mesh, ndim)
-    return _named_of_hlo[key]
-
-
-_named_of_hlo: dict = {}
-
-
-def _search(hlo, mesh, ndim):
     if hlo.is_replicated():
         return NamedSharding(mesh, PartitionSpec())
     if not hlo.is_tiled():

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlafront.runtime.jaxlib_compat import ArrayImpl, _jax, batched_device_put, buffers_of
-from xlafront.runtime.sharding import single_device
+from xlafront.runtime.sharding import in_device_memory, open_sums, single_device
 
 skip_checks = {"_skip_checks": True}
 Box = tuple[tuple[int, int], ...]  # the part of an array: first and last+1 along each dimension
@@ -135,15 +135,15 @@ def move_all(arrays: Sequence[ArrayImpl], avals: Sequence[Any], shardings: Seque
             results[i] = ArrayImpl(aval, sharding, array._arrays, committed=committed, **skip_checks)
         elif current.num_devices == sharding.num_devices == 1:
             copies.append(i)
-        elif getattr(getattr(current, "spec", None), "unreduced", None):
+        elif open_sums(current):
             array._value  # noqa: B018  raises: the sums are to be made first
         elif current.memory_kind != sharding.memory_kind and current.is_equivalent_to(
                 sharding.with_memory_kind(current.memory_kind), aval.ndim):
             copies.append(i)
-        elif current.memory_kind not in (None, "device"):  # programs and pieces are about the memory of devices
+        elif not in_device_memory(current):  # programs and pieces are about the memory of devices
             near = move(array, aval, current.with_memory_kind("device"), committed)
             results[i] = move(near, aval, sharding, committed)
-        elif sharding.memory_kind not in (None, "device"):
+        elif not in_device_memory(sharding):
             near = move(array, aval, sharding.with_memory_kind("device"), committed)
             results[i] = move(near, aval, sharding, committed)
         elif (steps := plan(current, sharding, tuple(aval.shape))).positional:

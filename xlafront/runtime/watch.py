@@ -60,8 +60,8 @@ class Watch:
             for key, _ in self.selector.select(max(0.0, send_at - now)):
                 if key.data is None:
                     self._send(_LEAVING)
-                    for connection in (*self.connections.values(), self.woken):
-                        connection.close()
+                    for each in (*self.connections.values(), self.woken, self.selector):
+                        each.close()
                     return
                 if key.data in self.connections:
                     self._hear(key.data)

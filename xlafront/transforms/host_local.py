@@ -6,7 +6,6 @@ give the same. What lies on the devices stays there.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,17 +20,7 @@ from xlafront.runtime.arrays import ArrayImpl, put, skip_checks
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import Mesh, PartitionSpec, axes_of, check_spec
 from xlafront.runtime.shards import from_local_data
-
-
-@functools.lru_cache(256)
-def local_part(mesh: Mesh) -> Mesh:
-    """The part of the mesh in this process."""
-    mine = np.vectorize(lambda d: d.process_index == d.client.process_index(), otypes=[bool])(mesh.devices)
-    part = mesh.devices[np.ix_(*(np.unique(places) for places in np.nonzero(mine)))] if mine.any() else mesh.devices[:0]
-    if part.size == 0 or part.size != mine.sum():
-        raise ValueError(f"the devices of this process are {'no' if not mine.any() else 'not a rectangular'} part of {mesh}; "
-                         f"build the mesh so that they are.")
-    return Mesh(part, mesh.axis_names, mesh.axis_types)
+from xlafront.transforms.ad_core import linear_jvp
 
 
 def _resized(aval: ShapedArray, pspec: PartitionSpec, old: Mesh, new: Mesh) -> ShapedArray:
@@ -46,12 +35,12 @@ def _resized(aval: ShapedArray, pspec: PartitionSpec, old: Mesh, new: Mesh) -> S
 
 def global_type(aval: Any, global_mesh: Mesh, pspec: PartitionSpec) -> ShapedArray:
     """The type of the global array of a local one."""
-    return _resized(aval, pspec, local_part(global_mesh), global_mesh)
+    return _resized(aval, pspec, global_mesh.local_mesh, global_mesh)
 
 
 def local_type(aval: Any, global_mesh: Mesh, pspec: PartitionSpec) -> ShapedArray:
     """The type of this process's part of a global array."""
-    return _resized(aval, pspec, global_mesh, local_part(global_mesh))
+    return _resized(aval, pspec, global_mesh, global_mesh.local_mesh)
 
 
 def to_global(x: Any, *, global_mesh: Mesh, pspec: PartitionSpec) -> Any:
@@ -61,7 +50,7 @@ def to_global(x: Any, *, global_mesh: Mesh, pspec: PartitionSpec) -> Any:
         return keys.wrap(to_global(x._base_array, global_mesh=global_mesh, pspec=pspec), global_type(aval, global_mesh, pspec))
     if isinstance(x, ArrayImpl) and not x.is_fully_addressable:
         return x
-    local = put(x, aval, NamedSharding(local_part(global_mesh), pspec), True)
+    local = put(x, aval, NamedSharding(global_mesh.local_mesh, pspec), True)
     return _over(local, global_type(aval, global_mesh, pspec), NamedSharding(global_mesh, pspec))
 
 
@@ -75,7 +64,7 @@ def to_local(x: Any, *, global_mesh: Mesh, pspec: PartitionSpec) -> Any:
     sharding = NamedSharding(global_mesh, pspec)
     if not isinstance(x, ArrayImpl) or x.sharding != sharding:
         x = device_put(x, sharding)
-    return _over(x, aval, NamedSharding(local_part(global_mesh), pspec))
+    return _over(x, aval, NamedSharding(global_mesh.local_mesh, pspec))
 
 
 def _over(x: ArrayImpl, aval: ShapedArray, sharding: NamedSharding) -> ArrayImpl:
@@ -93,25 +82,18 @@ def _lower(ctx, x, *, global_mesh, pspec):
 
 def batched_spec(pspec: PartitionSpec, dim: int, name: Any = None) -> PartitionSpec:
     """The spec of batches that are counted along `dim`."""
-    entries = [*pspec, *[None] * (dim - len(pspec))]
-    entries.insert(dim, name)
-    return PartitionSpec(*entries)
+    entries = pspec.padded(dim)
+    return pspec.update(partitions=(*entries[:dim], name, *entries[dim:]))
 
 
 def _conversion(name: str, type_of: Callable, impl: Callable) -> Primitive:
     made = Primitive(name, abstract=type_of, impl=impl, lower=_lower)
 
-    def jvp(primals, tangents, **params):
-        answer = made.bind(*primals, **params)
-        if type(tangents[0]) is Zero:
-            return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
-        return answer, made.bind(tangents[0], **params)
-
     def batch(trace, xs, dims, *, global_mesh, pspec):
         spec = batched_spec(pspec, dims[0], trace.spmd_axis_name)
         return made.bind(xs[0], global_mesh=global_mesh, pspec=spec), dims[0]
 
-    made.jvp, made.batch_with_axis = jvp, batch
+    made.jvp, made.batch_with_axis = linear_jvp(made), batch
     return made
 
 
@@ -138,10 +120,8 @@ def make_array_from_process_local_data(sharding: Any, local_data: Any, global_sh
     (4,)
     """
     leaves, treedef = tree.flatten(local_data)
-    for name, prefix in (("sharding", sharding), ("global_shape", global_shape)):
-        for error in tree.prefix_errors(prefix, local_data, _is_shape):
-            raise error(f"make_array_from_process_local_data: {name}")
-    shardings, shapes = (tree.broadcast_prefix(prefix, local_data, _is_shape) for prefix in (sharding, global_shape))
+    shardings, shapes = (tree.spread_prefix(f"make_array_from_process_local_data: {name}", prefix, local_data, _is_shape)
+                         for name, prefix in (("sharding", sharding), ("global_shape", global_shape)))
     return treedef.unflatten([_from_leaf(*each) for each in zip(shardings, leaves, shapes)])
 
 

@@ -68,7 +68,7 @@ def pmap(fun: Callable, axis_name: Hashable | None = None, *, in_axes: Any = 0, 
     @functools.wraps(fun)
     def call(*args, **kwargs):
         """Hot: little but the dispatch."""
-        if group.num_processes > 1 and over.over_processes is not None:
+        if is_across():
             return _call_across_processes(inner, fun, static, in_axes, out_axes, over, args, kwargs)
         return inner(*args, **kwargs)
 
@@ -154,16 +154,8 @@ def _mesh(devices: tuple, axis_name) -> Mesh:
     return Mesh(np.array(devices, dtype=object), (axis_name,))
 
 
-def _is_axis(x) -> bool:
-    return x is None
-
-
 def _flat_axes(what: str, axes, full) -> list:
-    if axes is None or isinstance(axes, (int, np.integer)):
-        return [axes] * tree.structure(full).num_leaves
-    for error in tree.prefix_errors(axes, full, _is_axis):
-        raise error(what)
-    return tree.broadcast_prefix(axes, full, _is_axis)
+    return tree.spread_prefix(what, axes, full, lambda x: x is None or isinstance(x, (int, np.integer)))
 
 
 def _split(static: Selection, in_axes, name: str, args: tuple, kwargs: dict) -> tuple[list, Any, list]:

@@ -15,7 +15,7 @@ import numpy as np
 from xlafront.core import tree
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.sharding import Mesh, PartitionSpec
-from xlafront.transforms.host_local import local_part, to_global_p, to_local_p
+from xlafront.transforms.host_local import to_global_p, to_local_p
 
 
 def over_all(name: str, mesh: Mesh, leaves: Sequence[Any], axes: Sequence[int | None], argument: Callable[[int], str],
@@ -23,7 +23,7 @@ def over_all(name: str, mesh: Mesh, leaves: Sequence[Any], axes: Sequence[int | 
     """The leaves as parts of global arrays."""
     if not mesh.local_devices:
         raise ValueError(f"pmap of {name} was called in a process that has none of its devices.")
-    local = local_part(mesh)
+    local = mesh.local_mesh
     for i, (x, a) in enumerate(zip(leaves, axes)):
         if a is not None and np.shape(x)[a] != local.size and not (isinstance(x, ArrayImpl) and not x.is_fully_addressable):
             raise ValueError(

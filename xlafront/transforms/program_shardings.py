@@ -198,7 +198,7 @@ class ProgramShardings:
             if named is None:
                 results.append(GSPMDSharding(self.spots.devices, hlo))
             else:
-                results.append(written.get((aval.ndim, str(named._to_xla_hlo_sharding(aval.ndim))), named))
+                results.append(written.get((aval.ndim, named._to_xla_hlo_sharding(aval.ndim)), named))
         return results
 
     def _on_one_device(self, out_avals) -> list:
@@ -217,7 +217,7 @@ class ProgramShardings:
         state that comes back written in another way would be a new signature, and its step be compiled a second time."""
         found: dict = {}
         for aval, sharding in self._arguments_over(mesh):
-            found.setdefault((aval.ndim, str(sharding._to_xla_hlo_sharding(aval.ndim))), sharding)
+            found.setdefault((aval.ndim, sharding._to_xla_hlo_sharding(aval.ndim)), sharding)
         return found
 
     def _arguments_over(self, mesh):

@@ -13,7 +13,9 @@ from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.meshes import AbstractMesh, AxisType, Mesh, PartitionSpec, active, axes_of, check_spec, concrete_meshes
+from xlafront.runtime.sharding import open_sums
 from xlafront.transforms import program_shardings
+from xlafront.transforms.ad_core import linear_jvp
 from xlafront.transforms.device_put import put_leaf
 from xlafront.transforms.meshes import get_abstract_mesh, use_abstract_mesh
 
@@ -54,19 +56,19 @@ def _impl(x, *, target):
     own = getattr(x, "sharding", None)
     if not mesh.explicit and isinstance(own, NamedSharding) and own.mesh.shape_tuple == mesh.shape_tuple:
         spec = own.spec.update(unreduced=frozenset(), reduced=frozenset())
-        x = x if not own.spec.unreduced else _compiled(own.update(spec=spec))(x)
+        x = x if not open_sums(own) else _compiled(own.update(spec=spec))(x)
         return put_leaf(x, NamedSharding(own.mesh.update(axis_types=mesh.axis_types), spec))
     if isinstance(mesh, AbstractMesh):
         mesh = _concrete(x, mesh)
     sharding = NamedSharding(mesh, target.spec.update(partitions=target.spec.padded(tracing.aval_of(x).ndim)))
-    if isinstance(own, NamedSharding) and own.spec.unreduced:
+    if open_sums(own):
         return x if own == sharding else _compiled(sharding)(x)
-    if sharding.spec.unreduced:
+    if open_sums(sharding):
         return _compiled(sharding)(put_leaf(x, sharding.update(spec=sharding.spec.update(unreduced=frozenset()))))
     return put_leaf(x, sharding)
 
 
-@functools.cache
+@functools.lru_cache(256)
 def _compiled(target: NamedSharding) -> Callable:
     """What moves arrays whose sums are still to be made: only a program makes or opens them."""
     from xlafront.transforms.jit import jit
@@ -86,10 +88,8 @@ def _concrete(x, mesh: AbstractMesh) -> Mesh:
 
 reshard_p = Primitive(
     "reshard", abstract=lambda x, *, target: x.update(sharding=target), lower=_lower, impl=_impl,
-    jvp=lambda primals, tangents, *, target: (
-        reshard_p.bind(*primals, target=target), Zero(tangents[0].aval.update(sharding=target)) if type(
-            tangents[0]) is Zero else reshard_p.bind(tangents[0], target=target)),
     transpose=lambda ct, x, *, target: [Zero(x.aval) if type(ct) is Zero else ct], batch=_batch)
+reshard_p.jvp = linear_jvp(reshard_p)
 reshard_p.own_types = True
 
 
@@ -131,11 +131,8 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     def is_leaf(x):
         return x is None or isinstance(x, (PartitionSpec, NamedSharding))
 
-    for error in tree.prefix_errors(out_shardings, xs, is_leaf):
-        raise error("reshard: out_shardings")
-    targets = tree.broadcast_prefix(out_shardings, xs, is_leaf)
     results = []
-    for i, (x, where) in enumerate(zip(leaves, targets)):
+    for i, (x, where) in enumerate(zip(leaves, tree.spread_prefix("reshard: out_shardings", out_shardings, xs, is_leaf))):
         target = named(where, "reshard")
         x = tracing.as_operand(x)
         try:

@@ -20,17 +20,17 @@ def changes_groups(jaxpr: Jaxpr) -> bool:
         for eqn in jaxpr.eqns:
             if eqn.primitive in (to_global_p, to_local_p):
                 if eqn.params["global_mesh"].is_multi_process:
-                    return "yes"
+                    return True
             elif isinstance(eqn.primitive, CustomCall):
                 if changes_groups(eqn.params["call_jaxpr"].jaxpr):
-                    return "yes"
+                    return True
             elif eqn.primitive is jit_p and all([s is UNSPECIFIED for which in ("in_shardings", "out_shardings")
                                                  for s in eqn.params[which]]):  # else it has devices of its own
                 if changes_groups(eqn.params["jaxpr"].jaxpr):
-                    return "yes"
-        return "no"
+                    return True
+        return False
 
-    return jaxpr.memoised(("changes groups",), find) == "yes"
+    return jaxpr.memoised(("changes groups",), find)
 
 
 def evaluate(jitted: Jitted, traced: Traced, leaves: list) -> Any:
