@@ -90,8 +90,13 @@ def _operands(x, user: str):
 
 def _varying(x, names):
     """The value as one that may differ along the axes, where types say whether it does."""
-    missing = (tracing.checked_axes() & set(names)) - tracing.aval_of(x).vma
+    missing = _checked(names) - tracing.aval_of(x).vma
     return pvary_p.bind(x, axes=tuple(n for n in names if n in missing)) if missing else x
+
+
+def _checked(names) -> frozenset:
+    """Those of the axes along which types say what varies."""
+    return tracing.checked_axes() & set(names)
 
 
 def _is_constant(x) -> bool:
@@ -167,18 +172,14 @@ def _sum(user: str, x, axis_name, groups: Groups):
             leaf = _as_integers(leaf)
         if _is_constant(leaf):
             if groups is None:
-                return leaf * size if not isinstance(leaf, (np.ndarray, np.generic)) else _scaled(leaf, size)
+                return leaf * (np.asarray(size).astype(leaf.dtype) if isinstance(leaf, (np.ndarray, np.generic)) else size)
             if len({len(group) for group in groups}) == 1:
                 return leaf * len(groups[0])
-        if groups is None and tracing.checked_axes() & set(names):
+        if groups is None and _checked(names):
             return psum_invariant_p.bind(_varying(recasting.summands(leaf, names), names), axes=names)
         return psum_p.bind(_varying(leaf, names), axes=names, axis_index_groups=groups)
 
     return _reduce(user, "reduce_sum", x, axis_name, groups, bind)
-
-
-def _scaled(x, size: int):
-    return x * np.asarray(size).astype(x.dtype)
 
 
 def pmean(x, axis_name, *, axis_index_groups: Groups = None):
@@ -241,7 +242,8 @@ def all_gather(x, axis_name, *, axis_index_groups: Groups = None, axis: int = 0,
     names, size = _named(axis_name, "all_gather")
     groups = _checked_groups(axis_index_groups, names, size, "all_gather", True)
     count = size if groups is None else len(groups[0])
-    invariant = to == "invarying" and bool(tracing.checked_axes() & set(names))
+    checked = _checked(names)
+    invariant = to == "invarying" and checked
     if invariant and groups is not None:
         raise ValueError(f"all_gather with axis_index_groups gives every group values of its own, which to='invarying' says to "
                          f"be the same along {axes_text(names)}. Leave one of them out.")
@@ -253,8 +255,7 @@ def all_gather(x, axis_name, *, axis_index_groups: Groups = None, axis: int = 0,
         at = _dimension(axis, np.ndim(leaf) + (not tiled), "all_gather", "axis")
         result = primitive.bind(_varying(leaf, names), axis_name=names, all_gather_dimension=at, axis_size=count,
                                 axis_index_groups=groups, tiled=bool(tiled))
-        checked = tracing.checked_axes() & set(names) if to == "reduced" else None
-        return recasting.recast(result, checked, "varying", "reduced") if checked else result
+        return recasting.recast(result, checked, "varying", "reduced") if to == "reduced" and checked else result
 
     return _mapped(gather, x, "all_gather")
 
@@ -500,12 +501,12 @@ def pcast(x, axis_name, *, to: str):
     names, _ = _named(axis_name, "pcast")
     outside = [n for n in names if n not in tracing.checked_axes()]
     if outside and not all(type(a) is tracing.MeshAxis or a[0] not in outside for a in tracing.thread.axes):
-        raise ValueError(f"pcast to varying works along axes of a shard_map, but {outside[0]!r} is one of vmap.")
+        raise ValueError(f"pcast to {to} works along axes of a shard_map, but {outside[0]!r} is one of vmap.")
 
     def cast(leaf):
-        already = tracing.aval_of(leaf).vma & set(names)
         if to != "varying":
-            return recasting.told(leaf, frozenset(names) & tracing.checked_axes(), to)
+            return recasting.told(leaf, _checked(names), to)
+        already = tracing.aval_of(leaf).vma & set(names)
         if already:
             raise ValueError(f"pcast to varying got a value that varies along {sorted(map(str, already))} already.")
         return _varying(leaf, names)

@@ -7,10 +7,11 @@ A reduced value is the same on all devices, and its cotangent is unreduced: in a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from xlafront.core import dtypes
-from xlafront.core.avals import str_short
+from xlafront.core.avals import entry_of, str_short
 from xlafront.core.errors import ShardingTypeError
 from xlafront.core.primitive import Primitive
 from xlafront.runtime.jaxlib_compat import NamedSharding
@@ -38,11 +39,11 @@ def listed(axes: Axes) -> str:
     return ", ".join(map(repr, sorted(axes, key=str)))
 
 
-def _texts(avals: tuple) -> str:
+def texts(avals: Sequence[Any]) -> str:
     return ", ".join(map(str_short, avals))
 
 
-def axes_of_result(primitive: Primitive, avals: tuple, params: dict[str, Any], result) -> tuple[Axes, Axes]:
+def axes_of_result(primitive: Primitive, avals: tuple, result) -> tuple[Axes, Axes]:
     """The axes over which a result is unreduced, and those over which it is reduced."""
     specs = _specs(avals)
     if not any([s is not None and (s.unreduced or s.reduced) for s in specs]):
@@ -65,7 +66,7 @@ def _reduced(primitive: Primitive, avals: tuple, reduced: list[Axes]) -> Axes:
     for i, (aval, axes) in enumerate(zip(avals, reduced)):
         if i not in unsummed and axes != first and (axes or getattr(aval, "shape", ())):
             raise ShardingTypeError(
-                f"{primitive.shown_as} of {_texts(avals)}: the operands must be reduced over the same axes, since along these "
+                f"{primitive.shown_as} of {texts(avals)}: the operands must be reduced over the same axes, since along these "
                 f"the sums of cotangents are left open. Bring the others to it, with reshard(x, P(..., "
                 f"reduced={{{listed(first)}}})), or this one to what they are.")
     return first
@@ -73,7 +74,7 @@ def _reduced(primitive: Primitive, avals: tuple, reduced: list[Axes]) -> Axes:
 
 def _unreduced(primitive: Primitive, avals: tuple, opened: list[Axes], reduced: list[Axes], result) -> tuple[Axes, Axes]:
     name, axes = primitive.name, next(axes for axes in opened if axes)
-    attempt = f"{primitive.shown_as} of {_texts(avals)}"
+    attempt = f"{primitive.shown_as} of {texts(avals)}"
     remedy = f"Make the sum over {listed(axes)} first, with reshard(x, P(...))."
     if name in _PRODUCTS:
         summand, factor = (0, 1) if name == "div" or opened[0] else (1, 0)
@@ -99,25 +100,24 @@ def check_told(primitive: Primitive, avals: tuple, params: dict[str, Any], told:
     name, axes = primitive.name, told.spec.unreduced
     if name in _MOVES:
         return
-    specs = _specs(avals)
-    own, _ = axes_of_result(primitive, avals, params, result) if any([s is not None and s.unreduced for s in specs]) else (
-        frozenset(), None)
+    own: Axes = frozenset()
+    if any([s is not None and s.unreduced for s in _specs(avals)]):
+        own, _ = axes_of_result(primitive, avals, result)
     if own - axes:
-        raise ShardingTypeError(f"{primitive.shown_as} of {_texts(avals)} cannot make the sum over {listed(own - axes)}: it "
+        raise ShardingTypeError(f"{primitive.shown_as} of {texts(avals)} cannot make the sum over {listed(own - axes)}: it "
                                 f"stays open, and out_sharding={told.spec} does not say so. Make it with reshard.")
     if not axes - own:
         return
-    entries = [(None,) * len(getattr(a, "shape", ())) if s is None else s.partitions for a, s in zip(avals, specs)]
     summed: Axes = frozenset()
     if name == "dot_general":
         summed = _summed_by_product(avals[0], avals[1], params["dimension_numbers"])
         summed = summed if summed == axes else frozenset()
     elif name == "reduce_sum":
-        summed = frozenset([a for d in params["axes"] for a in axes_of(entries[0][d])])
+        summed = frozenset([a for d in params["axes"] for a in axes_of(entry_of(avals[0], d))])
     if not axes <= own | summed:
         each = "in both operands over just these axes" if name == "dot_general" else "over these axes"
         raise ShardingTypeError(
-            f"{primitive.shown_as} of {_texts(avals)} cannot leave the sum over {listed(axes)} open, as told by out_sharding="
+            f"{primitive.shown_as} of {texts(avals)} cannot leave the sum over {listed(axes)} open, as told by out_sharding="
             f"{told.spec}: it would have to sum dimensions that are split {each}. Name other axes, or bring the result to this "
             f"sharding with reshard.")
 

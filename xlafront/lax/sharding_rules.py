@@ -25,7 +25,7 @@ Operands = Sequence[tuple[Any, Entries]]
 
 
 def _texts(operands: Operands) -> str:
-    return ", ".join(str_short(aval) for aval, _ in operands)
+    return open_sums.texts([aval for aval, _ in operands])
 
 
 def _merge(name: str, operands: Operands, entries: Sequence[Any]):
@@ -106,10 +106,6 @@ def _refuse_part(name, operands, result, why: str):
     raise ShardingTypeError(f"{name} of {_texts(operands)} with a result of shape {result.shape} is ambiguous: {why}. Say how "
                             f"the result is split with x.at[...].get(out_sharding=P(...)), or bring x to another sharding "
                             f"with reshard first.")
-
-
-def _split(name, operands, result, params):
-    return _resized(name, operands, result, params)
 
 
 def _concatenate(name, operands, result, params):
@@ -197,13 +193,9 @@ def _scatter(name, operands, result, params):
     return entries
 
 
-def _bitcast(name, operands, result, params):
-    [(aval, entries)] = operands
-    return entries[:result.ndim] if result.ndim <= aval.ndim else (*entries, None)
-
-
 def _words(name, operands, result, params):
-    [(aval, entries)] = operands
+    """Where elements become several, or several one, along a last dimension."""
+    [(_, entries)] = operands
     return (*entries, *[None] * result.ndim)[:result.ndim]
 
 
@@ -220,17 +212,17 @@ RULES: dict[str, Callable] = {
     **dict.fromkeys(("argmax", "argmin", "reduce", "reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and",
                      "reduce_or", "reduce_xor"), _reduce),
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"), _along("axis")),
-    **dict.fromkeys(("slice", "dynamic_slice", "pad"), _resized),
+    **dict.fromkeys(("slice", "dynamic_slice", "pad", "split"), _resized),
     **dict.fromkeys(("rev", "roll", "name", "device_put", "sharding_constraint", "dynamic_update_slice"), _same),
     **dict.fromkeys(("scatter", "scatter_add", "scatter_sub", "scatter_mul", "scatter_min", "scatter_max", "scatter_apply"),
                     _scatter),
-    **dict.fromkeys(("random_wrap", "random_unwrap"), _words),
+    **dict.fromkeys(("random_wrap", "random_unwrap", "bitcast_convert_type"), _words),
     "sort": _along("dimension"), "broadcast_in_dim": _broadcast, "transpose": _transpose, "squeeze": _squeeze,
-    "split": _split, "concatenate": _concatenate, "reshape": _reshape, "dot_general": _dot_general, "gather": _gather,
+    "concatenate": _concatenate, "reshape": _reshape, "dot_general": _dot_general, "gather": _gather,
     # Collectives of a `shard_map` over other axes of the mesh.
     **dict.fromkeys(("psum", "psum_invariant", "pvary", "pmax", "pmin", "ppermute", "pbroadcast", "all_to_all"), _same),
     "all_gather": _all_gather, "all_gather_invariant": _all_gather, "reduce_scatter": _reduce_scatter,
-    "threefry2x32": _elementwise, "bitcast_convert_type": _bitcast}
+    "threefry2x32": _elementwise}
 
 
 def split_types(primitive: Primitive, avals: tuple, params: dict[str, Any]):
@@ -250,13 +242,12 @@ def split_types(primitive: Primitive, avals: tuple, params: dict[str, Any]):
         open_sums.check_told(primitive, avals, params, wanted, results[0])
         results = [_with_spec(primitive, t, wanted) for t in results]
     elif mesh is not None:
-        results = [_split_like(primitive, avals, t, i, mesh, params) for i, t in enumerate(results)]
+        results = [_split_like(primitive, avals, t, mesh, params) for t in results]
     memories = _memories(primitive, avals)
     if primitive.name == "device_put":
-        space = getattr(params.get("sharding"), "memory_kind", None)
-        if space is not None:
-            results = [t.update(memory_space=None if space in (None, "device") else MemorySpace.Host) for t in results]
-    elif len(memories) == 1:
+        kind = getattr(params["sharding"], "memory_kind", None)
+        memories = {None if kind in (None, "device") else MemorySpace.Host}
+    if len(memories) == 1:
         [memory] = memories
         results = [t.update(memory_space=memory) for t in results]
     return results if several else results[0]
@@ -294,13 +285,11 @@ def _with_spec(primitive, aval, sharding: NamedSharding):
     return aval.update(sharding=sharding)
 
 
-def _split_like(primitive, avals, result, index: int, mesh, params):
+def _split_like(primitive, avals, result, mesh, params):
     if not isinstance(result, ShapedArray):
         return result
     rule = RULES.get(primitive.name, _elementwise if primitive.spreads_scalars else None)
-    if primitive.name == "optimization_barrier":
-        return result.update(sharding=avals[index].spread)
-    unreduced, reduced = open_sums.axes_of_result(primitive, avals, params, result)
+    unreduced, reduced = open_sums.axes_of_result(primitive, avals, result)
     if rule is None:
         return result
     operands = [(a, (None,) * len(getattr(a, "shape", ())) if a.spread is None else a.spread.spec.partitions) for a in avals]
