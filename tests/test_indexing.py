@@ -212,6 +212,38 @@ def test_one_kernel_for_all_positions():
     assert _row._cache_size() == before
 
 
+NOTHING = np.zeros(0, np.int32)
+EMPTY = {
+    "rows": ((0, 3), (NOTHING,)),
+    "columns": ((3, 0), (slice(None), NOTHING)),
+    "elements": ((0, 0), (NOTHING, NOTHING)),
+    "mask": ((0, 3), (np.zeros(0, bool),)),
+    "of rows without elements": ((5, 0), (np.array([4, 0]),)),
+    "of one axis": ((2, 0, 3), (slice(None), NOTHING, 1)),
+}
+
+
+@pytest.mark.parametrize("shape, key", EMPTY.values(), ids=EMPTY)
+def test_nothing_is_read_from_empty_arrays(shape, key):
+    x = np.zeros(shape, np.float32)
+    want = x[key].shape
+    assert xnp.asarray(x)[key].shape == want
+    assert xf.jit(lambda x: x[key])(x).shape == want
+    assert xf.grad(lambda x: x[key].sum())(xnp.asarray(x)).shape == shape
+    assert xf.vmap(lambda x: x[key])(np.zeros((2, *shape), np.float32)).shape == (2, *want)
+    assert xnp.asarray(x).at[key].get(mode="fill").shape == want
+
+
+def test_functions_that_read_nothing():
+    x = np.zeros((0, 3), np.float32)
+    assert xnp.take(x, NOTHING, axis=0).shape == (0, 3)
+    assert xnp.take_along_axis(x, np.zeros((0, 3), np.int32), 0).shape == (0, 3)
+    assert xnp.diagonal(x).shape == (0,)
+    assert float(xnp.trace(x)) == 0
+    assert xf.vmap(lambda x, i: x[i])(x, NOTHING).shape == (0,)
+    assert xf.random.split(xf.random.key(0), 0)[NOTHING].shape == (0,)
+
+
 def test_gradients_flow_through_indexing():
     x = xnp.arange(1.0, 6.0)
     assert xf.grad(lambda x: (x[1:3] ** 2).sum())(x).tolist() == [0, 4, 6, 0, 0]

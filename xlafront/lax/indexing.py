@@ -10,6 +10,7 @@ import numpy as np
 from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
+from xlafront.core.keys import physical
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, add, ge, le, mul, to_dtype, where
@@ -85,8 +86,6 @@ def _gather_abstract(x, indices, *, dimension_numbers, slice_sizes, unique_indic
     dn = dimension_numbers
     if not dtypes.is_integer(indices.dtype):
         raise TypeError(f"gather needs integer indices, got {indices.dtype}.")
-    if len(slice_sizes) != x.ndim or any(not 0 <= m <= n for m, n in zip(slice_sizes, x.shape)):
-        raise TypeError(f"gather of slices {tuple(slice_sizes)} does not fit an array of shape {x.shape}.")
     if not indices.ndim or indices.shape[-1] != len(dn.start_index_map):
         raise TypeError(f"the last dimension of gather's indices (shape {indices.shape}) must have one entry for each of "
                         f"the {len(dn.start_index_map)} indexed dimensions.")
@@ -96,6 +95,9 @@ def _gather_abstract(x, indices, *, dimension_numbers, slice_sizes, unique_indic
     offsets = iter(window)
     rank = len(window) + indices.ndim - 1
     shape = tuple(next(offsets) if i in dn.offset_dims else next(batch) for i in range(rank))
+    # Nothing may be read also from where there is nothing.
+    if len(slice_sizes) != x.ndim or any(not 0 <= m <= (n or 0 in shape) for m, n in zip(slice_sizes, x.shape)):
+        raise TypeError(f"gather of slices {tuple(slice_sizes)} does not fit an array of shape {x.shape}.")
     return typed(x, shape)
 
 
@@ -104,6 +106,9 @@ def _gather_lower(ctx, x, indices, *, dimension_numbers, slice_sizes, unique_ind
     m = lowering.mlir
     dn = dimension_numbers
     tail = physical_tail(ctx)
+    if not ctx.aval_out.size:
+        zero = ctx.constant(np.zeros((), physical(ctx.aval_out).dtype))
+        return ctx.op("stablehlo.broadcast_in_dim", [zero], broadcast_dimensions=m.i64s([]))
     out_rank = ctx.aval_out.ndim
     offset = (*dn.offset_dims, *range(out_rank, out_rank + len(tail)))
     text = (f"#stablehlo.gather<offset_dims = {_text(offset)}, collapsed_slice_dims = {_text(dn.collapsed_slice_dims)}, "
