@@ -181,6 +181,17 @@ def test_one_factorization_for_a_solution_and_its_derivatives(rng):
     a, b = rng.normal(size=(4, 4)), rng.normal(size=4)
     text = xf.jit(xf.value_and_grad(lambda a, b: xnp.sum(linalg.solve(a, b) ** 2), argnums=(0, 1))).lower(a, b).as_text()
     assert text.count("getrf_ffi") == 1
+    text = xf.jit(xf.value_and_grad(lambda a: linalg.slogdet(a)[1])).lower(a).as_text()
+    assert text.count("getrf_ffi") == 1
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 4, 4)])
+def test_without_elements(shape):
+    x = np.zeros(shape, np.float32)
+    for name in ("inv", "det", "diagonal", "trace"):
+        near(getattr(linalg, name)(x), getattr(theirs, name)(x), "float32")
+    near(linalg.slogdet(x)[1], theirs.slogdet(x)[1], "float32")
+    near(linalg.solve(x, x), theirs.solve(x, x), "float32")
 
 
 @pytest.mark.parametrize(("call", "error", "words"), [
@@ -188,7 +199,7 @@ def test_one_factorization_for_a_solution_and_its_derivatives(rng):
     (lambda: linalg.solve(np.eye(3), np.ones(2)), ValueError, r"a \(3, 3\), b \(2,\)"),
     (lambda: linalg.solve(np.ones((2, 3, 3)), np.ones((2, 3))), ValueError, r"b\[\.\.\., None\]"),
     (lambda: linalg.inv(np.ones((3, 2))), ValueError, r"inv takes square matrices.*\(3, 2\)"),
-    (lambda: linalg.det(np.ones(3)), ValueError, r"det takes matrices.*\(3,\)"),
+    (lambda: linalg.det(np.ones(3)), ValueError, r"det takes a matrix.*\(3,\)"),
     (lambda: linalg.inv([[1.0]]), TypeError, "inv"),
     (lambda: linalg.inv(xnp.eye(2, dtype="bfloat16")), NotImplementedError, "bfloat16.*astype"),
     (lambda: linalg.norm(np.ones((2, 2, 2)), 2), ValueError, r"axis=\(0, 1, 2\)"),
@@ -198,6 +209,8 @@ def test_one_factorization_for_a_solution_and_its_derivatives(rng):
     (lambda: linalg.qr(np.eye(3), "economic"), ValueError, "economic"),
     (lambda: linalg.eigh(np.eye(3), "x"), ValueError, "UPLO"),
     (lambda: linalg.slogdet(np.eye(3), method="x"), ValueError, "'x'"),
+    (lambda: linalg.cond(np.ones((0, 0))), ValueError, r"cond.*\(0, 0\).*no condition number"),
+    (lambda: linalg.eigh(np.ones((3, 2))), TypeError, r"eigh takes square matrices.*\(3, 2\)"),
     (lambda: linalg.cond(np.ones((3, 2)), 1), ValueError, r"p=1.*\(3, 2\)"),
     (lambda: linalg.matrix_power(np.eye(3), 2.0), TypeError, "integer.*2.0"),
     (lambda: linalg.multi_dot([np.eye(3)]), ValueError, "two or more"),

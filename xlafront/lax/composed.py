@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xlafront.core import tracing
+from xlafront.runtime import config
 
 _traced: dict = {}
 
@@ -14,7 +15,7 @@ def lower_as(function: Callable, multiple_results: bool = False) -> Callable:
 
     def rule(ctx, *operands, **params):
         in_avals = tuple(ctx.avals_in)
-        key = (function, in_avals, tuple(params.items()))
+        key = (function, in_avals, tuple(params.items()), config.trace_context_key())
         closed = _traced.get(key)
         if closed is None:
             closed = _traced[key] = tracing.trace_to_closed_jaxpr(

@@ -6,6 +6,7 @@ Functions take matrices in the last two dimensions and repeat over the dimension
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from xlafront import lax
 from xlafront.core import dtypes
 from xlafront.lax import linalg as kernels
 from xlafront.lax.linalg.factorizations import solve_factored
-from xlafront.lax.linalg.kernels import adjoint, product
+from xlafront.lax.linalg.kernels import adjoint, check_rank, product, square as size_of_square
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact
 from xlafront.transforms.jit import library
 
@@ -59,19 +60,14 @@ def _matrices(name: str, *values, square: bool = False) -> list:
     """Arrays of one floating or complex dtype, with at least two dimensions."""
     arrays = _floating(name, *values)
     for x in arrays:
-        if x.ndim < 2:
-            raise ValueError(f"{name} takes matrices in the last two dimensions, got an array of shape {x.shape}.")
-        if square and x.shape[-1] != x.shape[-2]:
-            raise ValueError(f"{name} takes square matrices, got an array of shape {x.shape}.")
+        _size(name, x) if square else check_rank(name, x, error=ValueError)
     return arrays
 
 
-def _diagonal(x):
-    return xnp.diagonal(x, axis1=-2, axis2=-1)
-
-
-def _trace(x):
-    return xnp.trace(x, axis1=-2, axis2=-1)
+def _size(name: str, x) -> int:
+    """The number of rows of square matrices."""
+    check_rank(name, x, error=ValueError)
+    return size_of_square(name, x)
 
 
 # Systems of equations
@@ -80,21 +76,18 @@ def _trace(x):
 @library
 def _solve(a, b):
     a, b = _floating("solve", a, b)
-    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
-        raise ValueError(f"solve takes square matrices as a, got an array of shape {a.shape}.")
-    vector = b.ndim == 1
-    if b.ndim == 0 or b.shape[-1 if vector else -2] != a.shape[-1]:
-        raise ValueError(f"solve got incompatible shapes: a {a.shape}, b {b.shape}. b must be a vector of {a.shape[-1]} "
+    n, vector = _size("solve", a), b.ndim == 1
+    if b.ndim == 0 or b.shape[-1 if vector else -2] != n:
+        raise ValueError(f"solve got incompatible shapes: a {a.shape}, b {b.shape}. b must be a vector of {n} "
                          f"elements or have that many rows. To solve for one vector for each matrix, give b[..., None] and "
                          f"take [..., 0] of the result.")
     b = b[:, None] if vector else b
-    columns = b.shape[-1]
     if a.ndim == 2 and b.ndim > 2:  # one matrix: all right-hand sides beside each other
         joint = xnp.moveaxis(b, -2, 0)
         x = _solve_matrices(a, joint.reshape(joint.shape[0], -1)).reshape(joint.shape)
         return xnp.moveaxis(x, 0, -2)
     x = _solve_matrices(a, b)
-    return x.reshape(*x.shape[:-2], x.shape[-2] * columns) if vector else x
+    return xnp.squeeze(x, -1) if vector else x
 
 
 def _solve_matrices(a, b):
@@ -129,8 +122,8 @@ def inv(a):
     return _solve_matrices(a, xnp.broadcast_to(xnp.eye(a.shape[-1], dtype=a.dtype), a.shape))
 
 
-@library(static=("rcond", "numpy_resid"))
-def _lstsq(a, b, rcond, numpy_resid):
+@library(static="rcond")
+def _lstsq(a, b, rcond):
     a, b = _floating("lstsq", a, b)
     if a.ndim != 2 or b.ndim not in (1, 2) or a.shape[0] != b.shape[0]:
         raise ValueError(f"lstsq takes a matrix and a vector or matrix with as many rows, got shapes {a.shape} and {b.shape}.")
@@ -138,8 +131,8 @@ def _lstsq(a, b, rcond, numpy_resid):
     b = b[:, None] if vector else b
     real = dtypes.to_real(a.dtype)
     if not a.size:
-        return (xnp.zeros((n, *b.shape[1 + vector:]), a.dtype) if vector else xnp.zeros((n, b.shape[1]), a.dtype),
-                xnp.zeros(b.shape[1], real), xnp.zeros((), np.int32), xnp.zeros(0, real))
+        return (xnp.zeros(n if vector else (n, b.shape[1]), a.dtype), xnp.zeros(b.shape[1], real), xnp.zeros((), np.int32),
+                xnp.zeros(0, real))
     u, s, vh = kernels.svd(a, full_matrices=False)
     eps = float(xnp.finfo(a.dtype).eps)
     rcond = eps * max(m, n) if rcond is None else eps if rcond < 0 else rcond
@@ -160,7 +153,7 @@ def lstsq(a, b, rcond: float | None = None, *, numpy_resid: bool = False):
     >>> x
     Array([2.], dtype=float32)
     """
-    x, rest, rank, s = _lstsq(a, b, None if rcond is None else float(rcond), bool(numpy_resid))
+    x, rest, rank, s = _lstsq(a, b, None if rcond is None else float(rcond))
     m, n = np.shape(a)
     if numpy_resid and (m <= n or int(rank) < n):
         rest = xnp.zeros(0, rest.dtype)
@@ -219,15 +212,19 @@ def tensorinv(a, ind: int = 2):
     >>> xnp.linalg.tensorinv(xnp.eye(6).reshape(2, 3, 6)).shape
     (6, 2, 3)
     """
+    return _tensorinv(a, operator.index(ind))
+
+
+@library(static="ind")
+def _tensorinv(a, ind):
     a = xnp.asarray(a)
-    ind = operator.index(ind)
     if ind <= 0:
         raise ValueError(f"tensorinv takes ind as a positive number of dimensions, got {ind}.")
-    rows, columns = a.shape[:ind], a.shape[ind:]
-    if np.prod(rows) != np.prod(columns):
-        raise ValueError(f"tensorinv with ind={ind} of an array of shape {a.shape} would invert a matrix of "
-                         f"{np.prod(rows):.0f} rows and {np.prod(columns):.0f} columns; they must be as many.")
-    return inv(a.reshape(int(np.prod(rows)), -1)).reshape(*columns, *rows)
+    rows, columns = math.prod(a.shape[:ind]), math.prod(a.shape[ind:])
+    if rows != columns:
+        raise ValueError(f"tensorinv with ind={ind} of an array of shape {a.shape} would invert a matrix of {rows} rows and "
+                         f"{columns} columns; they must be as many.")
+    return inv(a.reshape(rows, columns)).reshape(*a.shape[ind:], *a.shape[:ind])
 
 
 def tensorsolve(a, b, axes: tuple[int, ...] | None = None):
@@ -236,9 +233,14 @@ def tensorsolve(a, b, axes: tuple[int, ...] | None = None):
     >>> xnp.linalg.tensorsolve(xnp.eye(6).reshape(2, 3, 6), xnp.ones((2, 3))).shape
     (6,)
     """
+    return _tensorsolve(a, b, None if axes is None else tuple(axes))
+
+
+@library(static="axes")
+def _tensorsolve(a, b, axes):
     a, b = xnp.asarray(a), xnp.asarray(b)
     if axes is not None:
-        a = xnp.moveaxis(a, tuple(axes), tuple(range(a.ndim - len(axes), a.ndim)))
+        a = xnp.moveaxis(a, axes, tuple(range(a.ndim - len(axes), a.ndim)))
     if a.shape[:b.ndim] != b.shape:
         raise ValueError(f"tensorsolve: the leading dimensions of a, {a.shape[:b.ndim]}{' with axes moved' if axes else ''}, "
                          f"must be the shape of b, {b.shape}.")
@@ -253,14 +255,14 @@ def _lu_sign(factors, swaps):
     """The sign of the permutation, and the diagonal of `U`."""
     rows = xnp.arange(swaps.shape[-1], dtype=swaps.dtype)
     odd = xnp.sum(swaps != rows, axis=-1) % 2
-    return xnp.where(odd == 1, -1, 1).astype(factors.dtype), _diagonal(factors)
+    return xnp.where(odd == 1, -1, 1).astype(factors.dtype), diagonal(factors)
 
 
 @xf.custom_jvp
 def _det(a):
     factors, swaps, _ = kernels.lu(a)
-    sign, diagonal = _lu_sign(factors, swaps)
-    return sign * xnp.prod(diagonal, axis=-1)
+    sign, pivots = _lu_sign(factors, swaps)
+    return sign * xnp.prod(pivots, axis=-1)
 
 
 @_det.defjvp
@@ -271,19 +273,17 @@ def _det_jvp(primals, tangents):
     rows below is multiplied by that zero, and the others follow from its row alone."""
     [a], [a_t] = primals, tangents
     factors, swaps, permutation = kernels.lu(a)
-    sign, diagonal = _lu_sign(factors, swaps)
-    n = a.shape[-1]
-    eye = xnp.eye(n, dtype=a.dtype)
-    zero = diagonal == 0
-    filled = xnp.where(zero, 1, diagonal)
-    factors = factors + eye * (filled - diagonal)[..., None, :]
+    sign, pivots = _lu_sign(factors, swaps)
+    zero = pivots == 0
+    filled = xnp.where(zero, 1, pivots)
+    factors = factors + xnp.eye(a.shape[-1], dtype=a.dtype) * (filled - pivots)[..., None, :]
     x = solve_factored(factors, permutation, a_t)
     row = xnp.where(zero[..., None], x, 0)
     upper = kernels.triangular_solve(factors, row, left_side=True)
     singular = xnp.any(zero, axis=-1)
     scale = xnp.where(xnp.sum(zero, axis=-1) > 1, 0, sign * xnp.prod(filled, axis=-1))
-    moved = _trace(xnp.where(singular[..., None, None], upper, x)) * scale
-    return sign * xnp.prod(diagonal, axis=-1), moved
+    moved = trace(xnp.where(singular[..., None, None], upper, x)) * scale
+    return sign * xnp.prod(pivots, axis=-1), moved
 
 
 @library
@@ -308,11 +308,13 @@ def det(a):
             + x[0][2] * (x[1][0] * x[2][1] - x[1][1] * x[2][0]))
 
 
-def _sign_and_log(sign, diagonal):
-    size = xnp.abs(diagonal)
-    zero = xnp.any(diagonal == 0, axis=-1)
-    sign = sign * xnp.prod(diagonal / xnp.where(size == 0, 1, size), axis=-1)
-    return xnp.where(zero, 0, sign), xnp.where(zero, -xnp.inf, xnp.sum(xnp.log(xnp.where(size == 0, 1, size)), axis=-1))
+def _sign_and_log(sign, factors):
+    """Of a product of numbers and a sign."""
+    size = xnp.abs(factors)
+    zero = xnp.any(size == 0, axis=-1)
+    size = xnp.where(size == 0, 1, size)
+    sign = sign * xnp.prod(factors / size, axis=-1)
+    return xnp.where(zero, 0, sign), xnp.where(zero, -xnp.inf, xnp.sum(xnp.log(size), axis=-1))
 
 
 @functools.partial(xf.custom_jvp, nondiff_argnums=(1,))
@@ -325,14 +327,15 @@ def _slogdet(a, method):
     factors, taus = geqrf_p.bind(a)
     used = taus != 0  # the determinant of a reflection with the factor tau is -tau / conj(tau)
     turns = -taus / xnp.where(used, xnp.conj(taus), 1)
-    return _sign_and_log(xnp.prod(xnp.where(used, turns, 1), axis=-1), _diagonal(factors))
+    return _sign_and_log(xnp.prod(xnp.where(used, turns, 1), axis=-1), diagonal(factors))
 
 
 @_slogdet.defjvp
 def _slogdet_jvp(method, primals, tangents):
     [a], [a_t] = primals, tangents
-    sign, size = _slogdet(a, method)
-    moved = _trace(_solve_matrices(a, a_t))
+    factors, swaps, permutation = kernels.lu(a)
+    sign, size = _sign_and_log(*_lu_sign(factors, swaps)) if method == "lu" else _slogdet(a, method)
+    moved = trace(solve_factored(factors, permutation, a_t))
     if not dtypes.is_complex(a.dtype):
         return (sign, size), (xnp.zeros_like(sign), moved)
     return (sign, size), (sign * 1j * moved.imag, moved.real)
@@ -362,7 +365,7 @@ def slogdet(a, *, method: str | None = None):
 
 @library(static=("upper", "symmetrize_input"))
 def _cholesky(a, upper, symmetrize_input):
-    [a] = _matrices("cholesky", a, square=True)
+    [a] = _floating("cholesky", a)
     if upper and not symmetrize_input:
         a = adjoint(a)
     factor = kernels.cholesky(a, symmetrize_input=symmetrize_input)
@@ -431,7 +434,7 @@ def eigvals(a):
 
 @library(static=("lower", "symmetrize_input"))
 def _eigh(a, lower, symmetrize_input):
-    [a] = _matrices("eigh", a, square=True)
+    [a] = _floating("eigh", a)
     vectors, values = kernels.eigh(a, lower=lower, symmetrize_input=symmetrize_input)
     return EighResult(values, vectors)
 
@@ -604,6 +607,8 @@ def matrix_norm(x, /, *, keepdims: bool = False, ord: str | int = "fro"):
 @library(static="p")
 def _cond(x, p):
     [x] = _matrices("cond", x)
+    if not min(x.shape[-2:]):
+        raise ValueError(f"cond of an array of shape {x.shape}: matrices without elements have no condition number.")
     if p in (None, 2, -2):
         s = kernels.svd(x, compute_uv=False)
         largest, least = (s[..., -1], s[..., 0]) if p == -2 else (s[..., 0], s[..., -1])
@@ -669,10 +674,9 @@ def matrix_power(a, n: int):
 @library(static="n")
 def _matrix_power(a, n):
     a = xnp.asarray(a)
-    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
-        raise ValueError(f"matrix_power takes square matrices, got an array of shape {a.shape}.")
+    size = _size("matrix_power", a)
     if n == 0:
-        return xnp.broadcast_to(xnp.eye(a.shape[-1], dtype=a.dtype), a.shape)
+        return xnp.broadcast_to(xnp.eye(size, dtype=a.dtype), a.shape)
     if n < 0:
         a, n = inv(a), -n
     result = None

@@ -465,6 +465,7 @@ def kron(a, b):
     return _kron_kernel(a, b)
 
 
+@library(static=("axisa", "axisb", "axisc", "axis"))
 def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
     """The vector product of vectors of length 3 (2 counts as a third component of 0) along an axis."""
     from xlafront.numpy.manipulation import moveaxis, stack

@@ -599,6 +599,7 @@ def pad(array, pad_width, mode="constant", **kwargs):
     return implementation(array, pad_width, mode, **kwargs)
 
 
+@library(static=("offset", "axis1", "axis2"))
 def diagonal(a, offset=0, axis1=0, axis2=1):
     """The elements of a diagonal of the plane of two axes, as the last axis of the result."""
     check_arraylike("diagonal", a)
@@ -612,6 +613,7 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
     return a[..., i + start[0], i + start[1]]
 
 
+@library(static=("offset", "axis1", "axis2", "dtype"))
 def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     """The sum of a diagonal."""
     from xlafront.numpy.reductions import sum as total

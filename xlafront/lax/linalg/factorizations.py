@@ -23,6 +23,7 @@ from xlafront.lax.linalg.kernels import (
     where_each,
     zero_tangent,
 )
+from xlafront.lax.shapes import broadcast_batch
 from xlafront.transforms.jit import library
 
 # Cholesky
@@ -44,7 +45,8 @@ def _cholesky_jvp(primals, tangents):
 
 
 cholesky_p = factorization(
-    "cholesky", lambda x: [(x.shape[:-2] + (square("cholesky", x),) * 2, x.dtype)], jvp=_cholesky_jvp, multiple_results=False,
+    "cholesky", lambda x: [(x.shape[:-2] + (square("cholesky", x, TypeError),) * 2, x.dtype)], jvp=_cholesky_jvp,
+    multiple_results=False,
     cpu=lambda x: _cholesky_kernel(x, lapack("potrf", x.dtype), uplo=letter("L")),
     cuda=lambda x: _cholesky_kernel(x, "cusolver_potrf_ffi", lower=True))
 cholesky_p.lowerings[None] = lambda ctx, x: ctx.op("stablehlo.cholesky", [x], lower=lowering.mlir.boolean(True))
@@ -65,7 +67,7 @@ def cholesky(x, *, symmetrize_input: bool = True):
 @library(static="symmetrize_input")
 def _cholesky(x, symmetrize_input):
     x = floating(x)
-    square("cholesky", x)
+    square("cholesky", x, TypeError)
     return xnp.tril(cholesky_p.bind(symmetrized(x) if symmetrize_input else x))
 
 
@@ -97,7 +99,7 @@ cholesky_update_p = factorization(
     cuda=lambda r, w: call("cu_cholesky_update_ffi", [(r.shape, r.dtype), (w.shape, w.dtype)], r, w,
                            aliases=[(0, 0), (1, 1)], by_columns=False)[0])
 cholesky_update_p.batch = lambda size, operands, dims: (lax.map(lambda rw: cholesky_update_p.bind(*rw), tuple(
-    xnp.moveaxis(x, d, 0) if d is not None else xnp.broadcast_to(x, (size, *x.shape)) for x, d in zip(operands, dims))), 0)
+    broadcast_batch(x, d, size) for x, d in zip(operands, dims))), 0)
 
 
 def cholesky_update(r_matrix, w_vector):
@@ -124,11 +126,6 @@ def _triangular_shape(a, b, *, left_side, **_):
 
 
 def _triangular_kernel(a, b, *, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
-    if conjugate_a and not transpose_a:
-        a, conjugate_a = xnp.conj(a), False
-    if b.dtype not in LETTERS or not b.size:
-        return _triangular_hlo_p.bind(a, b, left_side=left_side, lower=lower, transpose_a=transpose_a, conjugate_a=conjugate_a,
-                                      unit_diagonal=unit_diagonal)
     return call(lapack("trsm", b.dtype), [(b.shape, b.dtype)], a, b, aliases=[(1, 0)],
                 diag=letter("U" if unit_diagonal else "N"), side=letter("L" if left_side else "R"),
                 trans_x=letter("C" if conjugate_a else "T" if transpose_a else "N"), uplo=letter("L" if lower else "U"))[0]
@@ -141,10 +138,15 @@ def _triangular_hlo(ctx, a, b, *, left_side, lower, transpose_a, conjugate_a, un
                   unit_diagonal=mlir.boolean(unit_diagonal), transpose_a=mlir.attribute(f"#stablehlo<transpose {kind}>"))
 
 
-def _triangular_default(a, b, *, conjugate_a, transpose_a, **params):
-    if conjugate_a and not transpose_a:
-        a, conjugate_a = xnp.conj(a), False
-    return _triangular_hlo_p.bind(a, b, conjugate_a=conjugate_a, transpose_a=transpose_a, **params)
+def _triangular_by(solver):
+    """The rule of a platform, by a solver that conjugates only what it transposes."""
+    def rule(a, b, *, conjugate_a, transpose_a, **params):
+        if conjugate_a and not transpose_a:
+            a, conjugate_a = xnp.conj(a), False
+        chosen = solver if b.dtype in LETTERS and b.size else _triangular_hlo_p.bind
+        return chosen(a, b, conjugate_a=conjugate_a, transpose_a=transpose_a, **params)
+
+    return rule
 
 
 def _triangular_jvp(primals, tangents, *, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
@@ -178,16 +180,16 @@ def _triangular_batch(size, operands, dims, *, left_side, **params):
         shape = b.shape
         joint = b.reshape(shape[:where] + (shape[where] * shape[where + 1],) + shape[where + 2:])
         return triangular_solve_p.bind(a, joint, left_side=left_side, **params).reshape(shape), where
-    b = xnp.moveaxis(b, db, 0) if db is not None else xnp.broadcast_to(b, (size, *b.shape))
-    return triangular_solve_p.bind(xnp.moveaxis(a, da, 0), b, left_side=left_side, **params), 0
+    return triangular_solve_p.bind(broadcast_batch(a, da, size), broadcast_batch(b, db, size), left_side=left_side,
+                                   **params), 0
 
 
-triangular_solve_p = factorization("triangular_solve", _triangular_shape, jvp=_triangular_jvp, transpose=_triangular_transpose,
-                                   ranks=(2, 2), multiple_results=False, kernel=False, cpu=_triangular_kernel,
-                                   default=_triangular_default)
-triangular_solve_p.batch = _triangular_batch
 _triangular_hlo_p = factorization("triangular_solve", _triangular_shape, ranks=(2, 2), multiple_results=False, kernel=False)
 _triangular_hlo_p.lowerings[None] = _triangular_hlo
+triangular_solve_p = factorization("triangular_solve", _triangular_shape, jvp=_triangular_jvp, transpose=_triangular_transpose,
+                                   ranks=(2, 2), multiple_results=False, kernel=False, cpu=_triangular_by(_triangular_kernel),
+                                   default=_triangular_by(_triangular_hlo_p.bind))
+triangular_solve_p.batch = _triangular_batch
 
 
 def triangular_solve(a, b, *, left_side: bool = False, lower: bool = False, transpose_a: bool = False,
@@ -201,13 +203,18 @@ def triangular_solve(a, b, *, left_side: bool = False, lower: bool = False, tran
     >>> lax.linalg.triangular_solve(a, xnp.array([2.0, 9.0]), left_side=True, lower=True)
     Array([1., 2.], dtype=float32)
     """
+    return _triangular_solve(a, b, bool(left_side), bool(lower), bool(transpose_a), bool(conjugate_a), bool(unit_diagonal))
+
+
+@library(static=("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal"))
+def _triangular_solve(a, b, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
     a, b = xnp.asarray(a), xnp.asarray(b)
     vector = b.ndim == a.ndim - 1
     if vector:
         b = b[..., None] if left_side else b[..., None, :]
-    x = triangular_solve_p.bind(a, b, left_side=bool(left_side), lower=bool(lower), transpose_a=bool(transpose_a),
-                                conjugate_a=bool(conjugate_a) and dtypes.is_complex(a.dtype), unit_diagonal=bool(unit_diagonal))
-    return x.reshape(x.shape[:-2] + (x.shape[-2] * x.shape[-1],)) if vector else x
+    x = triangular_solve_p.bind(a, b, left_side=left_side, lower=lower, transpose_a=transpose_a,
+                                conjugate_a=conjugate_a and dtypes.is_complex(a.dtype), unit_diagonal=unit_diagonal)
+    return xnp.squeeze(x, -1 if left_side else -2) if vector else x
 
 
 # Systems with a tridiagonal matrix
@@ -447,5 +454,10 @@ def symmetric_product(a_matrix, c_matrix, *, alpha: float = 1.0, beta: float = 0
     Array([[5., 3.],
            [3., 5.]], dtype=float32)
     """
-    found = symmetric_product_p.bind(xnp.asarray(a_matrix), xnp.asarray(c_matrix), alpha=float(alpha), beta=float(beta))
+    return _symmetric_product(a_matrix, c_matrix, float(alpha), float(beta), bool(symmetrize_output))
+
+
+@library(static=("alpha", "beta", "symmetrize_output"))
+def _symmetric_product(a_matrix, c_matrix, alpha, beta, symmetrize_output):
+    found = symmetric_product_p.bind(xnp.asarray(a_matrix), xnp.asarray(c_matrix), alpha=alpha, beta=beta)
     return xnp.tril(found) + xnp.tril(found, -1).mT if symmetrize_output else found

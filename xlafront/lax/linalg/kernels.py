@@ -18,9 +18,9 @@ from xlafront import lowering
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray, str_short
 from xlafront.core.errors import ShardingTypeError
-from xlafront.core.ir import DebugInfo
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
+from xlafront.lax.composed import lower_as
 from xlafront.lax.families import check_dtype
 from xlafront.lax.products import Precision
 from xlafront.lax.shapes import broadcast_batch
@@ -132,21 +132,6 @@ def letter(text: str) -> np.uint8:
 # Records of operations
 
 
-def lowered_by(algorithm: Callable, several: bool) -> Callable:
-    """The lowering rule that writes the operations of a function of arrays."""
-    def rule(ctx, *operands, **params):
-        def flat(*tracers):
-            found = algorithm(*tracers, **params)
-            return found if several else [found]
-
-        with tracing.current_trace(tracing.eval_trace):
-            closed = tracing.trace_to_closed_jaxpr(flat, ctx.avals_in, DebugInfo("lowering", ctx.primitive.name))
-        found = ctx.inline(closed, operands)
-        return found if several else found[0]
-
-    return rule
-
-
 def factorization(name: str, abstract: Callable, *, jvp: Callable | None = None, transpose: Callable | None = None,
                   accepts: str = "float complex", ranks: Sequence[int] = (2,), multiple_results: bool = True,
                   kernel: bool = True, **algorithms: Callable) -> Primitive:
@@ -163,9 +148,7 @@ def factorization(name: str, abstract: Callable, *, jvp: Callable | None = None,
             if kernel and aval.dtype not in LETTERS:
                 raise NotImplementedError(f"{name} of {aval.dtype} is computed by none of the libraries: convert with "
                                           f"x.astype(float32), and back afterwards.")
-            if aval.ndim < rank:
-                raise ValueError(f"{name} takes {'a matrix' if rank == 2 else 'a vector'} in the last "
-                                 f"{'two dimensions' if rank == 2 else 'dimension'}, got an array of shape {aval.shape}.")
+            check_rank(name, aval, rank)
         first = avals[0]
         for aval, rank in zip(avals[1:], ranks[1:]):
             if aval.shape[:aval.ndim - rank] != first.shape[:first.ndim - ranks[0]]:
@@ -181,8 +164,19 @@ def factorization(name: str, abstract: Callable, *, jvp: Callable | None = None,
     primitive = Primitive(name, abstract=types, batch=batch, jvp=jvp, transpose=transpose, multiple_results=multiple_results)
     RULES[name] = functools.partial(_split_like_batch, ranks)
     for platform, algorithm in algorithms.items():
-        primitive.lowerings[None if platform == "default" else platform] = lowered_by(algorithm, multiple_results)
+        primitive.lowerings[None if platform == "default" else platform] = lower_as(algorithm, multiple_results)
     return primitive
+
+
+def on_tpu(target: str, primitive: Primitive) -> Callable:
+    """The rule that calls an operation of the TPU compiler. On several devices that fails for complex numbers, which
+    therefore go the way of platforms without kernels."""
+    def rule(ctx, *operands, **params):
+        if dtypes.is_complex(ctx.avals_in[0].dtype):
+            return primitive.lowerings[None](ctx, *operands, **params)
+        return ctx.op("stablehlo.custom_call", operands, call_target_name=lowering.mlir.string(target))
+
+    return rule
 
 
 def _split_like_batch(ranks, name, operands, result, params):
@@ -202,12 +196,17 @@ def _split_like_batch(ranks, name, operands, result, params):
     return [*joint, *[None] * (result.ndim - len(joint))]
 
 
-def square(name: str, aval) -> int:
+def check_rank(name: str, aval, rank: int = 2, error: type[Exception] = TypeError) -> None:
+    if len(aval.shape) < rank:
+        raise error(f"{name} takes {'a matrix' if rank == 2 else 'a vector'} in the last "
+                    f"{'two dimensions' if rank == 2 else 'dimension'}, got an array of shape {aval.shape}.")
+
+
+def square(name: str, aval, error: type[Exception] = ValueError) -> int:
     """The size of a square matrix."""
-    if len(aval.shape) < 2:
-        raise ValueError(f"{name} takes a matrix in the last two dimensions, got an array of shape {aval.shape}.")
+    check_rank(name, aval)
     if aval.shape[-1] != aval.shape[-2]:
-        raise ValueError(f"{name} takes square matrices, got an array of shape {aval.shape}.")
+        raise error(f"{name} takes square matrices, got an array of shape {aval.shape}.")
     return aval.shape[-1]
 
 

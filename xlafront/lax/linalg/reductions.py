@@ -45,7 +45,7 @@ def _tridiagonal_shape(a, *, lower):
     n = square("tridiagonal", a)
     if n == 0:
         raise ValueError(f"tridiagonal takes matrices with at least one row, got an array of shape {a.shape}.")
-    batch, real = a.shape[:-2], np.finfo(a.dtype).dtype
+    batch, real = a.shape[:-2], dtypes.to_real(a.dtype)
     return [(a.shape, a.dtype), ((*batch, n), real), ((*batch, n - 1), real), ((*batch, n - 1), a.dtype)]
 
 

@@ -56,10 +56,6 @@ class SvdAlgorithm(enum.Enum):
     DIVIDE_AND_CONQUER = "divide_and_conquer"
 
 
-def _real(dtype) -> np.dtype:
-    return np.finfo(dtype).dtype
-
-
 def _span(name: str, subset: tuple | None, count: int) -> slice:
     """Those of `count` values that are asked for, which are all if `subset` is None."""
     start, end = subset or (0, count)
@@ -92,14 +88,14 @@ def _turn(matrix, values):
 
 
 def _eigh_shape(x, *, subset_by_index, **_):
-    n = square("eigh", x)
+    n = square("eigh", x, TypeError)
     span = _span("eigh", subset_by_index, n)
     count = span.stop - span.start
-    return [((*x.shape[:-1], count), x.dtype), ((*x.shape[:-2], count), _real(x.dtype))]
+    return [((*x.shape[:-1], count), x.dtype), ((*x.shape[:-2], count), dtypes.to_real(x.dtype))]
 
 
 def _eigh_results(x):
-    return [(x.shape, x.dtype), (x.shape[:-1], _real(x.dtype)), (x.shape[:-2], np.int32)]
+    return [(x.shape, x.dtype), (x.shape[:-1], dtypes.to_real(x.dtype)), (x.shape[:-2], np.int32)]
 
 
 def _selected(v, w, subset):
@@ -109,7 +105,7 @@ def _selected(v, w, subset):
 
 def _eigh_kernel(x, target, subset, **attributes):
     if not x.size:
-        return _selected(x, xnp.zeros(x.shape[:-1], _real(x.dtype)), subset)
+        return _selected(x, xnp.zeros(x.shape[:-1], dtypes.to_real(x.dtype)), subset)
     v, w, info = call(target, _eigh_results(x), x, aliases=[(0, 0)], **attributes)
     return _selected(succeeded(info, v), succeeded(info, w), subset)
 
@@ -131,7 +127,7 @@ def _eigh_tpu(x, *, lower, sort_eigenvalues, subset_by_index, algorithm):
     if algorithm is EighImplementation.QR:
         raise NotImplementedError("eigh on TPUs is not computed by QR: leave `implementation` out.")
     if not x.size:
-        return _selected(x, xnp.zeros(x.shape[:-1], _real(x.dtype)), subset_by_index)
+        return _selected(x, xnp.zeros(x.shape[:-1], dtypes.to_real(x.dtype)), subset_by_index)
     found = _tpu_eigh_p.bind(x, lower=lower, sort=sort_eigenvalues or subset_by_index is not None)
     return _selected(*found, subset_by_index)
 
@@ -173,7 +169,7 @@ def eigh(x, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalu
 @library(static=("lower", "symmetrize_input", "sort_eigenvalues", "subset_by_index", "algorithm"))
 def _eigh(x, lower, symmetrize_input, sort_eigenvalues, subset_by_index, algorithm):
     x = floating(x)
-    square("eigh", x)
+    square("eigh", x, TypeError)
     return tuple(eigh_p.bind(symmetrized(x) if symmetrize_input else x, lower=lower, sort_eigenvalues=sort_eigenvalues,
                              subset_by_index=subset_by_index, algorithm=algorithm))
 
@@ -290,7 +286,7 @@ def _eig(x, left, right, enable_eigvec_derivs, implementation):
 def _svd_results(x, full_matrices, count=None):
     *batch, m, n = x.shape
     k = min(m, n) if count is None else count
-    return [((*batch, k), _real(x.dtype)), ((*batch, m, m if full_matrices else k), x.dtype),
+    return [((*batch, k), dtypes.to_real(x.dtype)), ((*batch, m, m if full_matrices else k), x.dtype),
             ((*batch, n if full_matrices else k, n), x.dtype)]
 
 
