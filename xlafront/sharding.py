@@ -9,8 +9,10 @@ from xlafront.runtime.meshes import (
     AbstractDevice as AbstractDevice,
     AbstractMesh as AbstractMesh,
     AxisType as AxisType,
-    ManualAxisType as ManualAxisType,
     Mesh as Mesh,
+)
+from xlafront.runtime.specs import (
+    ManualAxisType as ManualAxisType,
     PartitionSpec as PartitionSpec,
 )
 from xlafront.transforms.meshes import (

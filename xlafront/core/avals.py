@@ -15,7 +15,8 @@ from xlafront.core import dtypes
 from xlafront.runtime import shards
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.layouts import MemorySpace
-from xlafront.runtime.meshes import ManualAxisType, PartitionSpec, active, axes_of
+from xlafront.runtime.meshes import active
+from xlafront.runtime.specs import ManualAxisType, PartitionSpec, axes_of
 
 
 class AbstractValue:

@@ -15,7 +15,7 @@ from xlafront.core.avals import entry_of, str_short
 from xlafront.core.errors import ShardingTypeError
 from xlafront.core.primitive import Primitive
 from xlafront.runtime.jaxlib_compat import NamedSharding
-from xlafront.runtime.meshes import PartitionSpec, axes_of
+from xlafront.runtime.specs import PartitionSpec, axes_of
 
 Axes = frozenset
 

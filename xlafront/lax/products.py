@@ -16,7 +16,7 @@ from xlafront.lax.open_sums import open_product
 from xlafront.lax.shapes import permute
 from xlafront.runtime import config
 from xlafront.runtime.jaxlib_compat import NamedSharding
-from xlafront.runtime.meshes import PartitionSpec
+from xlafront.runtime.specs import PartitionSpec
 from xlafront.transforms.jit import library
 
 

@@ -14,7 +14,8 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.lax.collective_primitives import axis_index_p, psum_invariant_p, pvary_p
 from xlafront.runtime.jaxlib_compat import NamedSharding
-from xlafront.runtime.meshes import AxisType, PartitionSpec
+from xlafront.runtime.meshes import AxisType
+from xlafront.runtime.specs import PartitionSpec
 
 _DUALS = {"varying": "varying", "unreduced": "reduced", "reduced": "unreduced"}
 

@@ -18,7 +18,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.lax import open_sums
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.layouts import MemorySpace
-from xlafront.runtime.meshes import PartitionSpec, axes_of
+from xlafront.runtime.specs import PartitionSpec, axes_of
 
 Entries = tuple
 Operands = Sequence[tuple[Any, Entries]]

@@ -7,7 +7,7 @@ executable with what it takes to call it: where arguments go, which are read at 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,12 +44,11 @@ class CompileRequest(NamedTuple):
     devices: tuple
     options: CompileOptions
     host_callbacks: Sequence[Any]
-    cacheable: bool
+    identity: Callable[[], bytes] | None  # the program as the disk cache knows it; None: it is not for other processes
 
 
 def compile_module(request: CompileRequest, cache=None):
     """A loaded executable, from the disk cache when it has one."""
-    from xlafront.lowering.module import stripped_bytecode
     from xlafront.runtime import disk_cache, pace
 
     devices = device_list(request.devices)
@@ -58,8 +57,8 @@ def compile_module(request: CompileRequest, cache=None):
     if len(request.devices) > 1 and request.client.platform == "cpu":
         pace.install()
     key = None
-    if cache is not None and request.cacheable and not request.host_callbacks and not _is_tuned_together(request):
-        key = disk_cache.cache_key(stripped_bytecode(request.module), request.options.SerializeAsString(),
+    if cache is not None and request.identity is not None and not request.host_callbacks and not _is_tuned_together(request):
+        key = disk_cache.cache_key(request.identity(), request.options.SerializeAsString(),
                                    request.client, request.devices)
         data = cache.load(key)
         if data is not None:

@@ -25,16 +25,18 @@ from xlafront.runtime.jaxlib_compat import (
 from xlafront.runtime.meshes import (
     AbstractMesh as AbstractMesh,
     AxisType as AxisType,
-    IndivisibleError,
     Mesh as Mesh,
-    P as P,
-    PartitionSpec as PartitionSpec,
-    RankError,
     active as active,
-    axes_of as axes_of,
     check_spec as check_spec,
     device_list as device_list,
     empty_abstract_mesh,
+)
+from xlafront.runtime.specs import (
+    IndivisibleError,
+    P as P,
+    PartitionSpec as PartitionSpec,
+    RankError,
+    axes_of as axes_of,
 )
 
 _replicated = HloSharding.replicate()
@@ -163,6 +165,9 @@ def _named_shard_shape(self, shape) -> tuple:
 
 def _named_indices(self, shape) -> dict:
     shape = tuple(shape)
+    if PartitionSpec.UNCONSTRAINED in self.spec.partitions:
+        raise ValueError(f"{self.spec} leaves a dimension to the compiler (UNCONSTRAINED), so that nobody knows the parts of "
+                         f"an array. Only with_sharding_constraint takes such a spec. Name axes there, or None.")
     part = _named_shard_shape(self, shape)
     axes, _ = _tiles(self, len(shape))
     mesh = self.mesh

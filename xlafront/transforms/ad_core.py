@@ -29,7 +29,7 @@ from xlafront.core.tracing import StagedTracer, StagingTrace, Trace, Tracer, cur
 from xlafront.core.zeros import UndefinedPrimal, Zero
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import NamedSharding
-from xlafront.runtime.meshes import PartitionSpec
+from xlafront.runtime.specs import PartitionSpec
 
 
 class JVPTracer(Tracer):

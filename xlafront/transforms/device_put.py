@@ -15,12 +15,12 @@ from xlafront.runtime import distributed
 from xlafront.runtime.arrays import ArrayImpl, put
 from xlafront.runtime.jaxlib_compat import Device, NamedSharding, Sharding, batched_block_until_ready
 from xlafront.runtime.layouts import Format, Layout, MemorySpace, use as layouts_in_use
-from xlafront.runtime.meshes import IndivisibleError, RankError
 from xlafront.runtime.sharding import PartitionSpec, in_device_memory, open_sums, single_device
+from xlafront.runtime.specs import IndivisibleError, RankError
 from xlafront.runtime.transfers import aligned_empty, copied, kernels, move_all, places
 from xlafront.transforms import program_shardings
 from xlafront.transforms.ad_core import linear_jvp
-from xlafront.transforms.given_shardings import check_whole_entries, over_active_mesh
+from xlafront.transforms.given_shardings import over_active_mesh
 from xlafront.transforms.placement import has_devices
 
 _PROGRAMS = 256  # how many of each kind are kept that move arrays
@@ -101,8 +101,6 @@ def put_leaf(x, target, donate=False, may_alias=None):
     if type(target) is Format:
         return _to_format(x, target, donate, may_alias)
     sharding = None if target is None else _to_sharding(target)
-    if isinstance(sharding, NamedSharding):
-        check_whole_entries("device_put", sharding)
     if sharding is not None and (open_sums(sharding) or open_sums(getattr(x, "sharding", None))):
         from xlafront.transforms.resharding import reshard_p
 

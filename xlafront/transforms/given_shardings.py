@@ -28,16 +28,10 @@ def flatten_shardings(what: str, given, full, partly: bool = False) -> tuple:
     found = tuple([as_sharding(what, x) for x in tree.spread_prefix(what, given, full, is_leaf)])
     if not partly:
         for sharding in found:
-            if isinstance(sharding, NamedSharding):
-                check_whole_entries(what, sharding)
+            if isinstance(sharding, NamedSharding) and PartitionSpec.UNCONSTRAINED in sharding.spec.partitions:
+                raise ValueError(f"{what} got {sharding.spec}, but UNCONSTRAINED leaves a dimension to the compiler, which "
+                                 f"only with_sharding_constraint does. Name axes there, or None.")
     return found
-
-
-def check_whole_entries(what: str, sharding: NamedSharding) -> None:
-    """Raise for the sharding of an array that does not say of all dimensions how they are split."""
-    if PartitionSpec.UNCONSTRAINED in sharding.spec.partitions:
-        raise ValueError(f"{what} got {sharding.spec}, but UNCONSTRAINED leaves a dimension to the compiler, which only "
-                         f"with_sharding_constraint does. Name axes there, or None.")
 
 
 def given_leaves(given) -> list:

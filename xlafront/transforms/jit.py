@@ -7,6 +7,7 @@ trace the call becomes one equation of the primitive `jit`.
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -423,8 +424,9 @@ class LoweredProgram:
         self.shardings.adjust(options)
         if config.log_compiles.value:
             _log().warning("Compiling %s for %s.", self.name, _signature_text(self.traced.in_avals))
-        request = CompileRequest(self.module_context.module, self.client, self.spots.devices, options,
-                                 self.module_context.host_callbacks, self.module_context.cacheable)
+        context = self.module_context
+        identity = functools.partial(lowering.module.stripped_bytecode, context.module) if context.cacheable else None
+        request = CompileRequest(context.module, self.client, self.spots.devices, options, context.host_callbacks, identity)
         try:
             executable = compile_module(request, backends.disk_cache())
         except Exception as e:
@@ -554,8 +556,6 @@ def jit(fun: Callable | None = None, *, in_shardings=given_shardings.UNSPECIFIED
     ...     return lmbda * xnp.where(x > 0, x, alpha * xnp.exp(x) - alpha)
     """
     if fun is None:
-        import functools
-
         return functools.partial(
             jit, in_shardings=in_shardings, out_shardings=out_shardings, static_argnums=static_argnums,
             static_argnames=static_argnames, donate_argnums=donate_argnums, donate_argnames=donate_argnames,
@@ -587,8 +587,6 @@ def jit(fun: Callable | None = None, *, in_shardings=given_shardings.UNSPECIFIED
 
 def explaining(dispatcher, jitted: Jitted):
     """A function in front of the dispatcher, for errors that C++ raises itself: unhashable and donated arguments."""
-    import functools
-
     detach = DONATED_ARRAYS_CRASH and bool(jitted.options.donate)
 
     @functools.wraps(dispatcher)
@@ -672,8 +670,6 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
 
 def _with_lists(dispatcher, fun):
     """Takes static arguments that cannot be hashed as what can: lists as tuples, arrays as numbers."""
-    import functools
-
     def hashable(x):
         if isinstance(x, list):
             return tuple(hashable(v) for v in x)

@@ -12,8 +12,9 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero
 from xlafront.runtime.jaxlib_compat import NamedSharding
-from xlafront.runtime.meshes import AbstractMesh, AxisType, Mesh, PartitionSpec, active, axes_of, check_spec, concrete_meshes
+from xlafront.runtime.meshes import AbstractMesh, AxisType, Mesh, active, check_spec, concrete_meshes
 from xlafront.runtime.sharding import open_sums
+from xlafront.runtime.specs import PartitionSpec, axes_of
 from xlafront.transforms import program_shardings
 from xlafront.transforms.ad_core import linear_jvp
 from xlafront.transforms.device_put import put_leaf
