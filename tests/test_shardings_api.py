@@ -393,7 +393,7 @@ def test_arrays_made_like_another_are_on_its_devices(name, monkeypatch):
     mesh = xf.make_mesh((4, 2), ("a", "b"), axis_types=(xf.sharding.AxisType.Auto,) * 2)
     host = np.ones((8, 4), np.float32)
     whole = []
-    monkeypatch.setattr("xlafront.lax.shapes._full_kernel", lambda *args: whole.append(args))
+    monkeypatch.setattr("xlafront.lax.creation._full_kernel", lambda *args: whole.append(args))
     monkeypatch.setattr("xlafront.numpy.creation._constant_kernel", lambda *args: whole.append(args))
     for sharding in (NamedSharding(mesh, P("a", "b")), NamedSharding(mesh, P("b"), memory_kind="pinned_host")):
         x = xf.device_put(host, sharding)

@@ -247,8 +247,8 @@ all_to_all_p.over_axis = _grouped(_exchange)
 
 
 def _permute(trace, operands, dims, *, axis_name, perm):
+    from xlafront.lax.creation import full_like
     from xlafront.lax.elementwise import select_n
-    from xlafront.lax.shapes import full_like
 
     [x], [d] = operands, dims
     size = trace.size * math.prod([_known_size(n) for n in _rest(axis_name, trace.axis_name)])
@@ -273,7 +273,7 @@ def _permute(trace, operands, dims, *, axis_name, perm):
 
 def _by_index(trace, axis_name, function):
     """`function` of one's place along several axes, one of which is mapped here."""
-    from xlafront.lax.shapes import iota
+    from xlafront.lax.creation import iota
     from xlafront.transforms.batching import batch_flat
 
     here = iota(np.dtype(np.int32), trace.size)
@@ -291,8 +291,9 @@ def _by_index(trace, axis_name, function):
 
 
 def _select_source(gathered, source, at):
+    from xlafront.lax.creation import full_like
     from xlafront.lax.elementwise import select_n
-    from xlafront.lax.shapes import dynamic_index_in_dim, full_like
+    from xlafront.lax.shapes import dynamic_index_in_dim
 
     origin = dynamic_index_in_dim(source, at, 0, keepdims=False)
     value = dynamic_index_in_dim(gathered, origin * (origin >= 0), 0, keepdims=False)
@@ -319,7 +320,7 @@ pbroadcast_p.over_axis = _broadcast
 
 
 def _index(trace, operands, dims, *, axis_name):
-    from xlafront.lax.shapes import iota
+    from xlafront.lax.creation import iota
 
     return iota(np.dtype(np.int32), trace.size), 0
 

@@ -298,7 +298,7 @@ def ppermute(x, axis_name, perm):
 
     >>> vmap(lambda x: lax.ppermute(x, "i", [(0, 1), (1, 2), (2, 0)]), axis_name="i")(xnp.arange(3.0))
     """
-    from xlafront.lax.shapes import full_like
+    from xlafront.lax.creation import full_like
 
     names, size = _named(axis_name, "ppermute")
     pairs = _pairs(perm, axis_name, size, "ppermute")

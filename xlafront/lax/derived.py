@@ -87,13 +87,6 @@ def broadcast_to_rank(x, rank: int):
     return shapes.expand_dims(x, tuple(range(rank - np.ndim(x)))) if np.ndim(x) < rank else x
 
 
-def empty(shape, dtype, *, out_sharding=None):
-    """An array whose elements will be written before they are read."""
-    from xlafront.transforms.resharding import split_as_told
-
-    return split_as_told("lax.empty", out_sharding, shapes.full, (), shape, 0, dtype)
-
-
 def collapse(operand, start_dimension: int, stop_dimension: int | None = None):
     """Merge the dimensions from one to (not including) another into one."""
     shape = np.shape(operand)

@@ -16,9 +16,8 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray, entry_of, with_entry
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
-from xlafront.lax.elementwise import as_type, convert_element_type_p
-from xlafront.runtime.arrays import ArrayImpl, put
-from xlafront.runtime.sharding import NamedSharding, Sharding
+from xlafront.lax.elementwise import as_type
+from xlafront.runtime.arrays import ArrayImpl
 from xlafront.transforms.jit import library
 
 
@@ -799,25 +798,6 @@ def index_in_dim(operand, index: int, axis: int = 0, keepdims: bool = True):
     return result if keepdims else squeeze(result, (axis,))
 
 
-@library(static=("dtype", "shape", "dimension", "out_sharding"))
-def _iota_kernel(dtype, shape, dimension, out_sharding=None):
-    return iota_p.bind(dtype=dtype, shape=shape, dimension=dimension, sharding=out_sharding)
-
-
-def broadcasted_iota(dtype, shape, dimension: int, *, out_sharding=None):
-    """0, 1, 2, ... along one dimension of an array."""
-    shape = static_shape("broadcasted_iota", shape)
-    dtype = dtypes.check_user_dtype(dtype, "iota")
-    if not (isinstance(dtype, np.dtype) and (dtypes.is_inexact(dtype) or dtypes.is_integer(dtype))):
-        raise TypeError(f"iota makes numbers, not {dtype}.")
-    return _iota_kernel(dtype, shape, canonical_axis(dimension, len(shape), "iota"), named_sharding(out_sharding, "iota"))
-
-
-def iota(dtype, size: int):
-    """The vector 0, 1, ..., size - 1."""
-    return broadcasted_iota(dtype, (size,), 0)
-
-
 @library(static="new_dtype", name="bitcast_convert_type")
 def _bitcast_kernel(operand, new_dtype):
     if tracing.aval_of(operand).dtype == new_dtype:
@@ -828,65 +808,3 @@ def _bitcast_kernel(operand, new_dtype):
 def bitcast_convert_type(operand, new_dtype):
     """Read the bits of an array as another dtype; a wider or narrower one takes or adds a last dimension."""
     return _bitcast_kernel(operand, dtypes.check_user_dtype(new_dtype, "bitcast_convert_type"))
-
-
-@library(static=("shape", "dtype"))
-def _full_kernel(value, shape, dtype):
-    if not isinstance(dtype, np.dtype):
-        return broadcast_in_dim_p.bind(value, shape=shape, broadcast_dimensions=(), sharding=None)
-    if tracing.aval_of(value).dtype != dtype or tracing.aval_of(value).weak_type:
-        value = convert_element_type_p.bind(value, new_dtype=dtype, weak_type=False, sharding=None)
-    return broadcast_in_dim_p.bind(value, shape=shape, broadcast_dimensions=(), sharding=None) if shape else value
-
-
-def full(shape, fill_value, dtype=None, *, sharding=None):
-    """An array of one scalar repeated."""
-    shape = static_shape("full", shape)
-    if np.shape(fill_value):
-        raise TypeError(f"full needs a scalar, got an array of shape {np.shape(fill_value)}.")
-    weak = dtype is None and dtypes.is_weakly_typed(fill_value)
-    aval = tracing.aval_of(fill_value)
-    dtype = aval.dtype if dtype is None else dtypes.check_user_dtype(dtype, "full")
-    result = placed_constant(shape, fill_value, dtype, sharding)
-    if result is None:
-        result = _full_kernel(fill_value, shape, dtype)
-        if sharding is not None:
-            from xlafront.transforms.device_put import device_put
-
-            result = device_put(result, sharding)
-    return convert_element_type_p.bind(result, new_dtype=dtype, weak_type=True, sharding=None) if weak else result
-
-
-def placed_constant(shape: tuple, value, dtype, sharding):
-    """One value repeated, made in its parts on several devices: the whole may be more than a device holds. None elsewhere."""
-    if (not isinstance(sharding, NamedSharding) or tracing.is_tracing() or sharding.spec.unreduced
-            or not isinstance(value, (bool, int, float, complex, np.generic)) or not isinstance(dtype, np.dtype)):
-        return None
-    from xlafront.transforms.placement import has_devices
-
-    if not has_devices(sharding):
-        return None
-    return put(np.broadcast_to(np.asarray(value).astype(dtype), shape), ShapedArray(shape, dtype), sharding, True)
-
-
-def placement_of(x, shape: tuple):
-    """Where an array of this shape goes that is made like `x`: where `x` was put. None: anywhere."""
-    if tracing.is_tracing() or isinstance(x, tracing.Tracer) or not getattr(x, "_committed", True):
-        return None
-    sharding = getattr(x, "sharding", None)
-    if not isinstance(sharding, Sharding) or isinstance(x, ShapedArray):
-        return None
-    return sharding if tuple(shape) == tuple(x.shape) or sharding.is_fully_replicated else None
-
-
-def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
-    """`full` with the shape, the dtype and the devices of another array unless others are given."""
-    aval = tracing.aval_of(x)
-    shape = aval.shape if shape is None else static_shape("full_like", shape)
-    wanted = aval.dtype if dtype is None else dtypes.check_user_dtype(dtype, "full_like")
-    result = full(shape, fill_value, wanted, sharding=placement_of(x, shape) if sharding is None else sharding)
-    if dtype is None and aval.weak_type:
-        result = convert_element_type_p.bind(result, new_dtype=wanted, weak_type=True, sharding=None)
-    return result
-
-

@@ -8,6 +8,7 @@ from xlafront.core import backends, dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.keys import KeyArray
 from xlafront.lax import shapes as lax
+from xlafront.lax.creation import placed_constant, placement_of
 from xlafront.lax.elementwise import as_type, convert_element_type_p
 from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.runtime.arrays import ArrayImpl, put
@@ -160,7 +161,7 @@ def _filled(shape, value, dtype, device, name):
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
     if device is None:
         return _constant_kernel(shape, d, value)
-    result = lax.placed_constant(shape, value, d, device)
+    result = placed_constant(shape, value, d, device)
     return device_put(_constant_kernel(shape, d, value), device) if result is None else result
 
 
@@ -210,7 +211,7 @@ def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
     d = value_dtype if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full")
     target = device or out_sharding
     shape, weak = lax.static_shape("full", shape), weak and dtype is None
-    result = None if weak else lax.placed_constant(shape, fill_value, d, target)
+    result = None if weak else placed_constant(shape, fill_value, d, target)
     if result is not None:
         return result
     result = _full_kernel(fill_value, shape, d, weak)
@@ -228,7 +229,7 @@ def _like(name, value):
             check_arraylike(name, a)
         aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a
         own = tuple(aval.shape) if shape is None else lax.static_shape(name, shape)
-        target = device or out_sharding or lax.placement_of(a, own)
+        target = device or out_sharding or placement_of(a, own)
         result = _filled(own, value, aval.dtype if dtype is None else dtype, target, name)
         if target is None and _spread_of(aval) is not None and shape is None:
             result = reshard_p.bind(result, target=aval.spread)
@@ -251,7 +252,7 @@ def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_shardin
     own = tuple(aval.shape) if shape is None else lax.static_shape("full_like", shape)
     target = device or out_sharding
     if target is None and not np.shape(fill_value):
-        target = lax.placement_of(a, own)
+        target = placement_of(a, own)
     result = full(own, fill_value, aval.dtype if dtype is None else dtype, device=target)
     if target is None and _spread_of(aval) is not None and shape is None:
         return reshard_p.bind(result, target=aval.spread)

@@ -75,7 +75,7 @@ def element(trace: Any, x: Any, spec: Any) -> Any:
         return trace.wrap(x, spec)
 
     def index():
-        from xlafront.lax.shapes import iota
+        from xlafront.lax.creation import iota
 
         return trace.wrap((mapped.make_iota or (lambda size: iota("int32", size)))(trace.size), 0)
 
