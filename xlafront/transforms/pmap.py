@@ -14,7 +14,6 @@ import numpy as np
 from xlafront.core import backends, errors, tracing, tree
 from xlafront.core.tracing import MeshAxis
 from xlafront.runtime import config, distributed
-from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import Device, NamedSharding
 from xlafront.runtime.sharding import Mesh, PartitionSpec
 from xlafront.runtime.topologies import is_elsewhere
@@ -55,26 +54,32 @@ def pmap(fun: Callable, axis_name: Hashable | None = None, *, in_axes: Any = 0, 
         for a in tree.leaves(axes):
             if not isinstance(a, (int, np.integer)):
                 raise TypeError(f"pmap takes integers and None in {which}, got {a!r}.")
-    over = _Devices(calls.function_name(fun), _UNNAMED if axis_name is None else axis_name, axis_size,
-                    None if devices is None else tuple(devices), backend)
+    over = Devices(calls.function_name(fun), _UNNAMED if axis_name is None else axis_name, axis_size,
+                   None if devices is None else tuple(devices), backend)
     mapped = Pmapped(_on_whole(fun, static, in_axes, out_axes, over), Options(static, donate), over.name)
     dispatcher = make_dispatcher(fun, mapped, mapped.cache_miss)
     inner = explaining(dispatcher, mapped) if static or donate else dispatcher
-    group = distributed.state
 
     def is_across() -> bool:
-        return group.num_processes > 1 and over.over_processes is not None
+        return distributed.state.num_processes > 1 and over.over_processes is not None
 
     @functools.wraps(fun)
     def call(*args, **kwargs):
         """Hot: little but the dispatch."""
-        if is_across():
-            return _call_across_processes(inner, fun, static, in_axes, out_axes, over, args, kwargs)
-        return inner(*args, **kwargs)
+        if not is_across():
+            return inner(*args, **kwargs)
+        from xlafront.transforms import pmap_processes
+
+        args, kwargs = pmap_processes.over_all(over, fun, static, in_axes, args, kwargs)
+        return pmap_processes.own_results(over, out_axes, inner(*args, **kwargs))
 
     def whole(args, kwargs):
         """What is compiled: with several processes, the function of the arrays over all devices."""
-        return _types_across_processes(fun, static, in_axes, over, args, kwargs) if is_across() else (args, kwargs)
+        if not is_across():
+            return args, kwargs
+        from xlafront.transforms import pmap_processes
+
+        return pmap_processes.over_all(over, fun, static, in_axes, args, kwargs, pmap_processes.type_over_all)
 
     def eval_shape(*args, **kwargs):
         return stages.trace(Jitted(call, Options(static)) if is_across() else mapped, args, kwargs).out_info
@@ -84,7 +89,7 @@ def pmap(fun: Callable, axis_name: Hashable | None = None, *, in_axes: Any = 0, 
     return call
 
 
-class _Devices:
+class Devices:
     """Over which devices a `pmap` goes, and how their number is found."""
 
     def __init__(self, name: str, axis_name, axis_size: int | None, devices: tuple | None, backend: str | None):
@@ -154,59 +159,30 @@ def _mesh(devices: tuple, axis_name) -> Mesh:
     return Mesh(np.array(devices, dtype=object), (axis_name,))
 
 
-def _flat_axes(what: str, axes, full) -> list:
+def flat_axes(what: str, axes, full) -> list:
     return tree.spread_prefix(what, axes, full, lambda x: x is None or isinstance(x, (int, np.integer)))
 
 
-def _split(static: Selection, in_axes, name: str, args: tuple, kwargs: dict) -> tuple[list, Any, list]:
+def split_arguments(static: Selection, in_axes, name: str, args: tuple, kwargs: dict) -> tuple[list, Any, list]:
     """The leaves of the arguments that are arrays, their structure, and the axes that they are mapped over."""
     dynamic = tuple(x for i, x in enumerate(args) if i not in static.nums)
     named = {k: x for k, x in kwargs.items() if k not in static.names}
     leaves, in_tree = tree.flatten((dynamic, named))
     if isinstance(in_axes, tuple) and len(in_axes) == len(args) != len(dynamic):
         in_axes = tuple(a for i, a in enumerate(in_axes) if i not in static.nums)
-    axes = _flat_axes(f"pmap of {name}: in_axes", in_axes, dynamic) + [0] * tree.structure(named).num_leaves
+    axes = flat_axes(f"pmap of {name}: in_axes", in_axes, dynamic) + [0] * tree.structure(named).num_leaves
     return leaves, in_tree, axes
 
 
-def _join(static: Selection, in_tree, leaves: Sequence[Any], args: tuple, kwargs: dict) -> tuple[list, dict]:
+def join_arguments(static: Selection, in_tree, leaves: Sequence[Any], args: tuple, kwargs: dict) -> tuple[tuple, dict]:
     """The arguments with other leaves."""
     given, named = in_tree.unflatten(leaves)
     rest = iter(given)
-    positional = [args[i] if i in static.nums else next(rest) for i in range(len(args))]
+    positional = tuple([args[i] if i in static.nums else next(rest) for i in range(len(args))])
     return positional, named | {k: x for k, x in kwargs.items() if k in static.names}
 
 
-def _call_across_processes(inner: Callable, fun: Callable, static: Selection, in_axes, out_axes, over: _Devices, args, kwargs):
-    """Each process gives the slices of its own devices, and gets theirs of the results."""
-    from xlafront.transforms import pmap_processes
-
-    leaves, in_tree, axes = _split(static, in_axes, over.name, args, kwargs)
-    everywhere = pmap_processes.over_all(over.name, over.over_processes, leaves, axes,
-                                         lambda i: calls.argument_names(fun, static, in_tree)[i])
-    positional, named = _join(static, in_tree, everywhere, args, kwargs)
-    results = inner(*positional, **named)
-    return pmap_processes.own_results(results, _flat_axes(f"pmap of {over.name}: out_axes", out_axes, results),
-                                      over.over_processes)
-
-
-def _types_across_processes(fun: Callable, static: Selection, in_axes, over: _Devices, args, kwargs) -> tuple[tuple, dict]:
-    """The arguments as types of arrays over all devices."""
-    from xlafront.transforms import host_local, pmap_processes
-
-    def widened(x, **place):
-        if isinstance(x, ArrayImpl) and not x.is_fully_addressable:
-            return x
-        return host_local.global_type(tracing.aval_of(x), **place)
-
-    leaves, in_tree, axes = _split(static, in_axes, over.name, args, kwargs)
-    everywhere = pmap_processes.over_all(over.name, over.over_processes, leaves, axes,
-                                         lambda i: calls.argument_names(fun, static, in_tree)[i], widened)
-    positional, named = _join(static, in_tree, everywhere, args, kwargs)
-    return tuple(positional), named
-
-
-def _on_whole(fun: Callable, static: Selection, in_axes, out_axes, over: _Devices) -> Callable:
+def _on_whole(fun: Callable, static: Selection, in_axes, out_axes, over: Devices) -> Callable:
     """The function of whole arguments: a `shard_map` of `fun` of one slice."""
     name = over.name
 
@@ -215,7 +191,7 @@ def _on_whole(fun: Callable, static: Selection, in_axes, out_axes, over: _Device
             if type(axis) is MeshAxis:
                 raise ValueError(f"pmap of {name} was called inside of a function that runs on each device already (over the "
                                  f"axis {axis[0]!r}). Use vmap there, or one shard_map over a mesh with two axes.")
-        leaves, in_tree, axes = _split(static, in_axes, name, args, kwargs)
+        leaves, in_tree, axes = split_arguments(static, in_axes, name, args, kwargs)
 
         def argument(i: int) -> str:
             return calls.argument_names(fun, static, in_tree)[i]
@@ -235,26 +211,26 @@ def _on_whole(fun: Callable, static: Selection, in_axes, out_axes, over: _Device
             from xlafront.lax.shapes import expand_dims, squeeze
 
             values = [x if a is None else squeeze(x, (a,)) for x, a in zip(blocks, places)]
-            positional, named = _join(static, in_tree, values, args, kwargs)
+            positional, named = join_arguments(static, in_tree, values, args, kwargs)
             results, out_tree = calls.check_results(fun, fun(*positional, **named))
             shown = out_tree.unflatten(range(len(results)))
-            out_axes_flat = _flat_axes(f"pmap of {name}: out_axes", out_axes, shown)
+            out_axes_flat = flat_axes(f"pmap of {name}: out_axes", out_axes, shown)
             out_specs[:], stacked = [], []
             for i, (x, a) in enumerate(zip(results, out_axes_flat)):
                 rank = np.ndim(x)
                 if a is None:
                     stacked.append(x)
-                    out_specs.append(PartitionSpec())
+                    out_specs.append(spec_along(mesh, None))
                     continue
                 if not -rank - 1 <= a <= rank:
                     path = tree.keystr(tree.flatten_with_path(shown)[0][i][0])
                     raise ValueError(f"pmap of {name} has out_axes={a} for result{path} of shape {np.shape(x)} on each device.")
                 stacked.append(expand_dims(x, (a % (rank + 1),)))
-                out_specs.append(_spec(mesh, a % (rank + 1)))
+                out_specs.append(spec_along(mesh, a % (rank + 1)))
             return stacked
 
         part.__name__ = part.__qualname__ = name
-        results = map_parts(part, name, mesh, [PartitionSpec() if a is None else _spec(mesh, a) for a in places], out_specs,
+        results = map_parts(part, name, mesh, [spec_along(mesh, a) for a in places], out_specs,
                             leaves)
         return out_tree.unflatten(results)
 
@@ -262,8 +238,9 @@ def _on_whole(fun: Callable, static: Selection, in_axes, out_axes, over: _Device
     return whole
 
 
-def _spec(mesh: Mesh, axis: int) -> PartitionSpec:
-    return PartitionSpec(*[None] * axis, mesh.axis_names[0])
+def spec_along(mesh: Mesh, axis: int | None) -> PartitionSpec:
+    """That of arrays with a slice for each device along an axis; None: the same on all."""
+    return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, mesh.axis_names[0])
 
 
 class Pmapped(Jitted):

@@ -7,36 +7,53 @@ a derivative is that of the sum of what they differentiate, each with respect to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from xlafront.core import tree
+from xlafront.core import tracing, tree
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.sharding import Mesh, PartitionSpec
-from xlafront.transforms.host_local import to_global_p, to_local_p
+from xlafront.transforms import calls
+from xlafront.transforms.host_local import global_type, to_global_p, to_local_p
+from xlafront.transforms.pmap import Devices, flat_axes, join_arguments, spec_along, split_arguments
 
 
-def over_all(name: str, mesh: Mesh, leaves: Sequence[Any], axes: Sequence[int | None], argument: Callable[[int], str],
-             convert: Callable[..., Any] = to_global_p.bind) -> list[Any]:
-    """The leaves as parts of global arrays."""
+def over_all(over: Devices, fun: Callable, static: calls.Selection, in_axes: Any, args: tuple, kwargs: dict,
+             convert: Callable[..., Any] = to_global_p.bind) -> tuple[tuple, dict]:
+    """The arguments of a call as parts of global arrays."""
+    mesh = over.over_processes
     if not mesh.local_devices:
-        raise ValueError(f"pmap of {name} was called in a process that has none of its devices.")
-    local = mesh.local_mesh
+        raise ValueError(f"pmap of {over.name} was called in a process that has none of its devices.")
+    leaves, in_tree, axes = split_arguments(static, in_axes, over.name, args, kwargs)
+    count = mesh.local_mesh.size
     for i, (x, a) in enumerate(zip(leaves, axes)):
-        if a is not None and np.shape(x)[a] != local.size and not (isinstance(x, ArrayImpl) and not x.is_fully_addressable):
+        if a is not None and np.shape(x)[a] != count and not _is_global(x):
             raise ValueError(
-                f"pmap of {name} needs a slice for each of the {local.size} devices of this process along axis {a} of "
-                f"{argument(i)}, which has shape {np.shape(x)}; the other processes give those of theirs.")
-    return [convert(x, global_mesh=mesh, pspec=_spec(mesh, x, a)) for x, a in zip(leaves, axes)]
+                f"pmap of {over.name} needs a slice for each of the {count} devices of this process along axis {a} of "
+                f"{calls.argument_names(fun, static, in_tree)[i]}, which has shape {np.shape(x)}; the other processes give "
+                f"those of theirs.")
+    everywhere = [convert(x, global_mesh=mesh, pspec=_spec(mesh, x, a)) for x, a in zip(leaves, axes)]
+    return join_arguments(static, in_tree, everywhere, args, kwargs)
 
 
-def own_results(results: Any, axes: Sequence[int | None], mesh: Mesh) -> Any:
+def type_over_all(x: Any, *, global_mesh: Mesh, pspec: PartitionSpec) -> Any:
+    """As `to_global_p.bind`, of the type alone."""
+    return x if _is_global(x) else global_type(tracing.aval_of(x), global_mesh, pspec)
+
+
+def own_results(over: Devices, out_axes: Any, results: Any) -> Any:
     """Global arrays as arrays of this process."""
-    flat, treedef = tree.flatten(results)
-    return treedef.unflatten([to_local_p.bind(y, global_mesh=mesh, pspec=_spec(mesh, y, a)) for y, a in zip(flat, axes)])
+    mesh = over.over_processes
+    leaves, treedef = tree.flatten(results)
+    axes = flat_axes(f"pmap of {over.name}: out_axes", out_axes, results)
+    return treedef.unflatten([to_local_p.bind(y, global_mesh=mesh, pspec=_spec(mesh, y, a)) for y, a in zip(leaves, axes)])
+
+
+def _is_global(x: Any) -> bool:
+    return isinstance(x, ArrayImpl) and not x.is_fully_addressable
 
 
 def _spec(mesh: Mesh, x: Any, axis: int | None) -> PartitionSpec:
-    return PartitionSpec() if axis is None else PartitionSpec(*[None] * (axis % np.ndim(x)), mesh.axis_names[0])
+    return spec_along(mesh, None if axis is None else axis % np.ndim(x))
