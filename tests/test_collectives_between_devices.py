@@ -77,6 +77,8 @@ def test_derivatives_of_extremes_in_groups(mesh):
 def test_results_of_groups_vary(mesh):
     with pytest.raises(ValueError, match="to='invarying'.*'j'"):
         mapped(lambda x: lax.all_gather(x, "j", axis_index_groups=GROUPS, to="invarying"), mesh)(elements(4))
+    with pytest.raises(ValueError, match="to='reduced'"):
+        mapped(lambda x: lax.all_gather(x, "j", axis_index_groups=GROUPS, to="reduced"), mesh)(elements(4))
     with pytest.raises(ValueError, match="varies"):
         xf.shard_map(lambda x: lax.pmax(x, "j", axis_index_groups=GROUPS), mesh=mesh, in_specs=P("j"), out_specs=P())(elements(4))
 

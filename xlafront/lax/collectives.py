@@ -243,11 +243,10 @@ def all_gather(x, axis_name, *, axis_index_groups: Groups = None, axis: int = 0,
     groups = _checked_groups(axis_index_groups, names, size, "all_gather", True)
     count = size if groups is None else len(groups[0])
     checked = _checked(names)
-    invariant = to == "invarying" and checked
-    if invariant and groups is not None:
-        raise ValueError(f"all_gather with axis_index_groups gives every group values of its own, which to='invarying' says to "
-                         f"be the same along {axes_text(names)}. Leave one of them out.")
-    primitive = all_gather_invariant_p if invariant else all_gather_p
+    if groups is not None and checked and to != "varying":
+        raise ValueError(f"all_gather with axis_index_groups gives every group values of its own, which to={to!r} says to be "
+                         f"the same along {axes_text(names)}. Leave one of them out.")
+    primitive = all_gather_invariant_p if to == "invarying" and checked else all_gather_p
 
     def gather(leaf):
         if not names:

@@ -107,6 +107,7 @@ def smap(f: Callable | None = None, *, in_axes=Infer, out_axes, axis_name):
         import functools
 
         return functools.partial(smap, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name)
+
     def spec(axis):
         return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, axis_name)
 
@@ -163,10 +164,14 @@ class _Call:
         local = []
         for i, (x, spec) in enumerate(zip(operands, specs)):
             aval = tracing.aval_of(x)
-            self.check_spec(spec, aval, lambda i=i: f"argument {self.argument(in_tree, i)}", "in_specs")
-            self.check_sums(spec, aval, lambda i=i: f"argument {self.argument(in_tree, i)}", "in_specs")
+
+            def who(i=i):
+                return f"argument {self.argument(in_tree, i)}"
+
+            self.check_spec(spec, aval, who, "in_specs")
+            self.check_sums(spec, aval, who, "in_specs")
             if type(x) is ArrayImpl and x._committed:
-                self.check_place(x, lambda i=i: self.argument(in_tree, i))
+                self.check_place(x, who)
             local.append(local_type(aval, spec, self.mesh, self.manual, self.check))
         with axes_in_scope(self.mesh, self.manual, self.check):
             closed, consts, out_tree = programs.trace_function(self.f, in_tree, local, "shard_map")
@@ -197,10 +202,9 @@ class _Call:
             raise TypeError(f"shard_map of {self.name} needs in_specs: how each argument is split over the mesh, as "
                             f"PartitionSpecs. They may be left out only for axes of type Explicit, which {self.mesh} does not "
                             f"have throughout.")
-        spreads = [tracing.aval_of(x).spread for x in operands]
-        return [PartitionSpec() if s is None else PartitionSpec(*[
-            tuple(a for a in axes_of(p) if a in self.manual) for p in s.spec], unreduced=s.spec.unreduced & self.manual,
-            reduced=s.spec.reduced & self.manual) for s in spreads]
+        specs = [PartitionSpec() if s is None else s.spec for s in (tracing.aval_of(x).spread for x in operands)]
+        return [PartitionSpec(*[tuple(a for a in axes_of(p) if a in self.manual) for p in spec],
+                              unreduced=spec.unreduced & self.manual, reduced=spec.reduced & self.manual) for spec in specs]
 
     def check_spec(self, spec, aval, who: Callable[[], str], which: str, divide: bool = True) -> None:
         seen: set = set()
@@ -231,7 +235,7 @@ class _Call:
         devices, here = self.mesh._internal_device_list, x.sharding._internal_device_list
         if here is not devices and set(here) != set(devices):
             raise ValueError(f"shard_map of {self.name} is over {self.mesh} on the devices {[d.id for d in devices]}, but "
-                             f"argument {who()} (shape {x.shape}) is on {[d.id for d in here]}. Move it with device_put(x, "
+                             f"{who()} (shape {x.shape}) is on {[d.id for d in here]}. Move it with device_put(x, "
                              f"NamedSharding(mesh, spec)).")
 
     def check_sums(self, spec, aval, who: Callable[[], str], which: str, varying=frozenset()) -> None:
