@@ -228,3 +228,10 @@ def test_linear_algebra(name):
 @pytest.mark.parametrize("name", programs.PROGRAMS)
 def test_each_family_of_operations(name):
     programs.check(name, topologies.get_topology_desc("v5e:1x1").devices[0])
+
+
+def test_complex_matrices_over_several_devices():
+    """For which the compiler's own QR ends the process."""
+    mesh = topologies.make_mesh(topologies.get_topology_desc("v5e:2x2"), (4,), ("data",))
+    text = xf.jit(xf.lax.linalg.qr).lower(over(mesh, (8, 4, 3), P("data"), np.complex64)).compile().as_text()
+    assert "QrDecomposition" not in text

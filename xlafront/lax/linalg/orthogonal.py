@@ -6,11 +6,11 @@ import numpy as np
 
 import xlafront as xf
 import xlafront.numpy as xnp
-from xlafront import lowering
+from xlafront import lax
 from xlafront.core import dtypes
 from xlafront.core.zeros import Zero
 from xlafront.lax.linalg.factorizations import lu, triangular_solve
-from xlafront.lax.linalg.kernels import adjoint, call, factorization, lapack, product, zero_tangent
+from xlafront.lax.linalg.kernels import adjoint, call, factorization, lapack, on_tpu, product, zero_tangent
 from xlafront.transforms.jit import library
 
 # Reflections: column i of `a` holds, below its diagonal, the vector v_i of a reflection 1 - taus[i] v_i v_i*, whose element i
@@ -64,9 +64,8 @@ def _householder_jvp(primals, tangents):
 householder_product_p = factorization(
     "householder_product", _householder_shape, ranks=(2, 1), multiple_results=False, jvp=_householder_jvp,
     cpu=lambda a, taus: _householder_kernel(a, taus, lapack("orgqr", a.dtype)),
-    cuda=lambda a, taus: _householder_kernel(a, taus, "cusolver_orgqr_ffi"))
-householder_product_p.lowerings["tpu"] = lambda ctx, a, taus: ctx.op(
-    "stablehlo.custom_call", [a, taus], call_target_name=lowering.mlir.string("ProductOfElementaryHouseholderReflectors"))
+    cuda=lambda a, taus: _householder_kernel(a, taus, "cusolver_orgqr_ffi"), default=_product_of_reflections)
+householder_product_p.lowerings["tpu"] = on_tpu("ProductOfElementaryHouseholderReflectors", householder_product_p)
 
 
 def householder_product(a, taus):
@@ -138,6 +137,29 @@ def _geqrf_kernel(a, target):
     return call(target, _geqrf_shape(a), a, aliases=[(0, 0)])
 
 
+def _geqrf_reflections(a):
+    """One reflection for each column turns what is below the diagonal into zeros; kept where the zeros would be."""
+    *batch, m, n = a.shape
+    rows, count = xnp.arange(m), min(m, n)
+
+    def reflect(j, state):
+        a, taus = state
+        x = xnp.where(rows >= j, lax.dynamic_index_in_dim(a, j, -1, keepdims=False), 0)
+        first = lax.dynamic_index_in_dim(x, j, -1)
+        size = xnp.sqrt(xnp.sum(xnp.abs(x) ** 2, -1, keepdims=True))
+        there = xnp.any((rows > j) & (x != 0), -1, keepdims=True) | (xnp.imag(first) != 0)
+        beta = xnp.where(there, xnp.where(xnp.real(first) < 0, size, -size), xnp.real(first)).astype(a.dtype)
+        tau = xnp.where(there, (beta - first) / xnp.where(there, beta, 1), 0)
+        v = xnp.where(rows > j, x / xnp.where(there, first - beta, 1), (rows == j).astype(a.dtype))
+        turned = a - xnp.conj(tau)[..., None] * v[..., :, None] * product(xnp.conj(v)[..., None, :], a)
+        column = xnp.where(rows > j, v, xnp.where(rows == j, beta, lax.dynamic_index_in_dim(a, j, -1, keepdims=False)))
+        done = xnp.arange(n) < j  # columns that hold reflections already
+        a = xnp.where(done, a, xnp.where(xnp.arange(n) == j, column[..., None], turned))
+        return a, lax.dynamic_update_slice_in_dim(taus, tau, j, -1)
+
+    return list(lax.fori_loop(0, count, reflect, (a, xnp.zeros((*batch, count), a.dtype))))
+
+
 def _geqp3_kernel(a, columns, target, **attributes):
     return call(target, _geqp3_shape(a, columns, use_magma=None), a, columns, aliases=[(0, 0), (1, 1)], **attributes)
 
@@ -145,8 +167,8 @@ def _geqp3_kernel(a, columns, target, **attributes):
 MAGMA = {None: "auto", True: "on", False: "off"}  # where MAGMA is installed it is taken for large matrices, always, or never
 
 geqrf_p = factorization("geqrf", _geqrf_shape, cpu=lambda a: _geqrf_kernel(a, lapack("geqrf", a.dtype)),
-                        cuda=lambda a: _geqrf_kernel(a, "cusolver_geqrf_ffi"))
-geqrf_p.lowerings["tpu"] = lambda ctx, a: ctx.op("stablehlo.custom_call", [a], call_target_name=lowering.mlir.string("Qr"))
+                        cuda=lambda a: _geqrf_kernel(a, "cusolver_geqrf_ffi"), default=_geqrf_reflections)
+geqrf_p.lowerings["tpu"] = on_tpu("Qr", geqrf_p)
 geqp3_p = factorization(
     "geqp3", _geqp3_shape, cpu=lambda a, columns, *, use_magma: _geqp3_kernel(a, columns, lapack("geqp3", a.dtype)),
     cuda=lambda a, columns, *, use_magma: _geqp3_kernel(a, columns, "cuhybrid_geqp3", magma=MAGMA[use_magma]))
