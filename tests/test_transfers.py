@@ -97,9 +97,14 @@ def test_memory_is_shared_or_not():
     assert y[0] == 1
 
 
-@pytest.mark.parametrize("there", ["other", "columns", "reversed", "second half", "host"])
-@pytest.mark.parametrize("here", ["one", "rows"])
-def test_donation(here, there):
+@pytest.mark.parametrize("there", ["other", "columns", "reversed", "second half", "host", "first half", "one", "whole", "rows"])
+@pytest.mark.parametrize("here", ["one", "rows", "whole"])
+@pytest.mark.parametrize("on_devices", [False, True], ids=["host memory", "device memory"])
+def test_donation(here, there, on_devices, monkeypatch):
+    if here == there:
+        return
+    if on_devices:
+        monkeypatch.setattr(transfers, "shares_memory", lambda platform: False)
     x = xf.device_put(A, PLACES[here]) * 1
     y = xf.device_put(x, PLACES[there], donate=True)
     junk = [xf.block_until_ready(xnp.full(A.shape, -1.0)) for _ in range(4)]

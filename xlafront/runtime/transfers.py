@@ -255,6 +255,16 @@ def _typed(part: ArrayImpl, array: ArrayImpl, aval) -> ArrayImpl:
     return ArrayImpl(part_aval, part._sharding, [part], committed=True, **skip_checks)
 
 
+def apart(array: ArrayImpl, other: ArrayImpl) -> ArrayImpl:
+    """The array without buffers of the other one: what they share is copied."""
+    theirs = {part.unsafe_buffer_pointer() for part in buffers_of(other)}
+    parts = list(buffers_of(array))
+    for i, part in enumerate(parts):
+        if part.unsafe_buffer_pointer() in theirs:
+            [parts[i]] = copy_buffers([part], [part._sharding], always=True)
+    return ArrayImpl(array.aval, array._sharding, parts, committed=array._committed, **skip_checks)
+
+
 def copied(array: ArrayImpl, aval) -> ArrayImpl:
     """The array in memory of its own."""
     [fresh] = copy_buffers([array], [array._sharding], always=True)

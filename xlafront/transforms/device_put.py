@@ -17,7 +17,7 @@ from xlafront.runtime.jaxlib_compat import Device, NamedSharding, Sharding, batc
 from xlafront.runtime.layouts import Format, Layout, MemorySpace, use as layouts_in_use
 from xlafront.runtime.sharding import PartitionSpec, in_device_memory, open_sums, single_device
 from xlafront.runtime.specs import IndivisibleError, RankError
-from xlafront.runtime.transfers import aligned_empty, copied, kernels, move_all, places
+from xlafront.runtime.transfers import aligned_empty, apart, copied, kernels, move_all, places
 from xlafront.transforms import program_shardings
 from xlafront.transforms.ad_core import linear_jvp
 from xlafront.transforms.given_shardings import over_active_mesh
@@ -141,9 +141,10 @@ def put_leaf(x, target, donate=False, may_alias=None):
 
 def _settled(x: ArrayImpl, result: ArrayImpl, donate, may_alias) -> ArrayImpl:
     """The result of a move, with memory of its own where asked for; the array is gone when it was donated and has moved."""
-    if may_alias is False and x._sharding.device_set & result._sharding.device_set:
-        result = copied(result, result.aval)
-    if donate and not x._sharding.is_equivalent_to(result._sharding, x.ndim):
+    gone = donate and not x._sharding.is_equivalent_to(result._sharding, x.ndim)
+    if (gone or may_alias is False) and x._sharding.device_set & result._sharding.device_set:
+        result = apart(result, x)  # a buffer that stays where it is would go with the array
+    if gone:
         x.delete()
     return result
 
