@@ -138,7 +138,7 @@ def _geqrf_kernel(a, target):
 
 
 def _geqrf_reflections(a):
-    """One reflection for each column turns what is below the diagonal into zeros; kept where the zeros would be."""
+    """One reflection for each column makes what is below the diagonal zero; it is kept in the place of the zeros."""
     *batch, m, n = a.shape
     rows, count = xnp.arange(m), min(m, n)
 
