@@ -371,7 +371,9 @@ def test_arrays_over_processes(crews):
     table = np.arange(16, dtype=np.float32).reshape(8, 2)
     tell(ids=[xf.process_index(), xf.process_count(), xf.device_count(), xf.local_device_count(), len(xf.devices()),
               len(xf.local_devices()), xf.local_devices()[0].process_index, len(xf.local_devices(process_index=1 - me))],
-         group=distributed.is_initialized())
+         group=distributed.is_initialized(),
+         local_mesh=[[d.id for d in Mesh(np.array(xf.devices())[order], "x").local_mesh.devices.flat] == [d.id for d in xf.local_devices()]
+                for order in ([0, 1, 2, 3], [2, 0, 3, 1])])
 
     def describe(x):
         return [list(x.shape), x.is_fully_addressable, x.is_fully_replicated, [s.data.tolist() for s in x.addressable_shards],
@@ -414,7 +416,7 @@ def test_arrays_over_processes(crews):
     table = np.arange(16, dtype=np.float32).reshape(8, 2)
     for me, done in enumerate(crews(2, 2).run(script)):
         facts = done.facts
-        assert facts["ids"] == [me, 2, 4, 2, 4, 2, me, 2] and facts["group"]
+        assert facts["ids"] == [me, 2, 4, 2, 4, 2, me, 2] and facts["group"] and facts["local_mesh"] == [True, True]
         mine = [table[4 * me:4 * me + 2].tolist(), table[4 * me + 2:4 * me + 4].tolist()]
         for name in ("put", "callback", "parts", "local", "sized", "full"):
             places = [[4 * me, 4 * me + 2], [4 * me + 2, 4 * me + 4]]
@@ -791,6 +793,11 @@ def test_what_differs_is_told_to_all(group):
     with warnings.catch_warnings(record=True) as said:
         told = runtime.agree_soon("late", ["a: f32[2]"], [0, 1], 0.1 if not me else 5)
     tell(late=[told, [str(w.message) for w in said]])
+    if not me:
+        time.sleep(1.5)
+    with warnings.catch_warnings(record=True) as said:
+        told = runtime.agree_soon("later", [f"a: f32[{me}]"], [0, 1], 5 if not me else 0.1)
+    tell(later=[told, [str(w.message) for w in said]])
     multihost_utils.assert_equal(me, 'seeds')
     """
     for me, done in enumerate(group(script, 2).finish()):
@@ -802,6 +809,8 @@ def test_what_differs_is_told_to_all(group):
             assert text.startswith("ValueError") and all(word in text for word in words), text
         [told, said] = facts["late"]
         assert told == {} and (said == [] if me else "late (a: f32[2])" in said[0] and "process 1 has not come" in said[0])
+        [told, said] = facts["later"]  # who came first has gone on, so nobody stops
+        assert told == {} and ("process 0 has not come" in said[0] if me else said == [])
 
 
 # Arguments, and what the environment says
