@@ -382,7 +382,7 @@ def test_print_options_are_those_of_the_call(capsys):
     (lambda: xf.debug.print("{x}", y=1), KeyError, "field {x}"),
     (lambda: xf.debug.print("text", 1), ValueError, "no field"),
     (lambda: xf.debug.print("{}", 1, x=2), ValueError, "f-string"),
-    (lambda: xf.debug.print("{", 1), ValueError, ""),
+    (lambda: xf.debug.print("{", 1), ValueError, "Single"),
     (lambda: xf.debug.print(3), TypeError, "format string"),
     (lambda: xf.debug.print(None, 3), TypeError, "ordered=True"),
     (lambda: xf.debug.callback(3), TypeError, "function"),

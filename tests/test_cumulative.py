@@ -56,7 +56,7 @@ def _affine(a, b):
     return {"scale": b["scale"] * a["scale"], "shift": b["scale"] * a["shift"] + b["shift"]}
 
 
-@pytest.mark.parametrize("axis, reverse", itertools.product((0, 1), (False, True)))
+@pytest.mark.parametrize("axis, reverse", list(itertools.product((0, 1), (False, True))))
 def test_associative_scan_of_pairs(axis, reverse):
     def f(scale, shift):
         return lax.associative_scan(_affine, {"scale": scale, "shift": shift}, reverse=reverse, axis=axis)

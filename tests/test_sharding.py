@@ -53,7 +53,7 @@ def test_shardings_asked_for(mesh):
     assert tree["a"].sharding.spec == P("y") and tree["b"].is_fully_replicated
     inside = xf.jit(lambda x: xf.lax.with_sharding_constraint(x * 3, NamedSharding(mesh, P("x", "y"))))(A)
     assert inside.sharding.is_equivalent_to(NamedSharding(mesh, P("x", "y")), 2) and inside.tolist() == (3 * A).tolist()
-    with mesh:
+    with xf.set_mesh(mesh):
         assert xf.jit(lambda x: xf.lax.with_sharding_constraint(x, P("x")))(A).tolist() == A.tolist()
 
 
@@ -63,12 +63,12 @@ def test_a_function_follows_the_mesh_in_force(mesh):
     calls = []
     other = xf.make_mesh((2, 4), ("x", "y"), (xf.sharding.AxisType.Auto,) * 2)
     for each in (mesh, other, mesh):
-        with each:
+        with xf.set_mesh(each):
             out = split(A)
         assert out.sharding.is_equivalent_to(NamedSharding(each, P("x")), 2) and out.tolist() == (2 * A).tolist()
     plain = xf.jit(lambda x: calls.append(1) or x + 1)
     plain(A)
-    with mesh:
+    with xf.set_mesh(mesh):
         assert plain(A).tolist() == (A + 1).tolist()
     plain(A)
     assert len(calls) == 2  # traced once for each context

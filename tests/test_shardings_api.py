@@ -92,7 +92,7 @@ def test_the_mesh_in_force(mesh):
             xf.jit(lambda x: [get_mesh(), x][1])(2.0)
     xf.set_mesh(mesh)
     assert get_mesh() == mesh
-    with mesh:
+    with pytest.warns(DeprecationWarning, match="set_mesh"), mesh:
         pass
     xf.set_mesh(mesh).__exit__()
     assert get_mesh() == mesh
@@ -102,6 +102,7 @@ def test_the_mesh_in_force(mesh):
     assert get_mesh().empty
 
 
+@pytest.mark.filterwarnings("ignore:.with mesh.:DeprecationWarning")
 def test_a_mesh_that_threads_share(mesh):
     """Each leaves it to what was in force there before."""
     inside, go_on = threading.Event(), threading.Event()

@@ -16,6 +16,7 @@ from typing import Any
 from xlafront import planning
 from xlafront.core.source import is_internal
 from xlafront.experimental import topologies
+from xlafront.transforms.meshes import set_mesh
 
 
 class UsageError(Exception):
@@ -60,7 +61,7 @@ def plan_target(target: str, topology: str | None = None, mesh: str | None = Non
     made = topologies.make_mesh(topologies.TopologyDescription(devices), tuple(sizes.values()), tuple(sizes))
     script = load_script(path)
     function = find(script, path, name)
-    with made:
+    with set_mesh(made):
         function, args, kwargs = call_arguments(script, path, name, function, args_name, made)
     return planning.plan(function, *args, topology=topology, mesh=made, memory_limit=limit,
                          compiler_options=compiler_options or None, **kwargs)

@@ -10,6 +10,7 @@ import cmd
 import linecache
 import pprint
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
@@ -89,7 +90,9 @@ class _Stop:
         found = {}
         for name, value in variables.items():
             try:
-                leaves, structure = tree.flatten(value)
+                with warnings.catch_warnings():  # of variables that hold iterators
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    leaves, structure = tree.flatten(value)
             except Exception:  # a container that is no pytree after all, as a dict whose keys cannot be sorted
                 leaves, structure = [value], tree.structure(0)
             found[name] = structure, [self._leaf(x) for x in leaves]

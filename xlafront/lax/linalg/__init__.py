@@ -19,6 +19,14 @@ from xlafront.lax.linalg.factorizations import (
     tridiagonal_solve as tridiagonal_solve,
     tridiagonal_solve_p as tridiagonal_solve_p,
 )
+from xlafront.lax.linalg.forms import (
+    hessenberg as hessenberg,
+    hessenberg_p as hessenberg_p,
+    schur as schur,
+    schur_p as schur_p,
+    tridiagonal as tridiagonal,
+    tridiagonal_p as tridiagonal_p,
+)
 from xlafront.lax.linalg.orthogonal import (
     householder_product as householder_product,
     householder_product_p as householder_product_p,
@@ -28,14 +36,6 @@ from xlafront.lax.linalg.orthogonal import (
     qr_p as qr_p,
 )
 from xlafront.lax.linalg.polar import qdwh as qdwh
-from xlafront.lax.linalg.reductions import (
-    hessenberg as hessenberg,
-    hessenberg_p as hessenberg_p,
-    schur as schur,
-    schur_p as schur_p,
-    tridiagonal as tridiagonal,
-    tridiagonal_p as tridiagonal_p,
-)
 from xlafront.lax.linalg.spectra import (
     EighImplementation as EighImplementation,
     EigImplementation as EigImplementation,
