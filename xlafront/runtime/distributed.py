@@ -7,7 +7,6 @@ keys and values, through which processes agree on things without touching a devi
 from __future__ import annotations
 
 import atexit
-import hashlib
 import os
 import sys
 import threading
@@ -19,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from xlafront.runtime.jaxlib_compat import JaxRuntimeError, _jax
-from xlafront.runtime.watch import Watch
 
 _PATIENCE_SECONDS = 60  # how long to wait for other processes before saying whom we wait for
 
@@ -40,7 +38,7 @@ class State:
         self.client: Any = None
         self.service: Any = None
         self.preemption: Any = None
-        self.watch: Watch | None = None
+        self.watch: Any = None  # a `watch.Watch`, where there are others
         self.process_id, self.num_processes = 0, 1
         self.coordinator_address: str | None = None
         self.own_address: str | None = None
@@ -61,7 +59,7 @@ state = State()
 def connect(address: str, num_processes: int, process_id: int, *, bind_address: str | None, initialization_timeout: float,
             heartbeat_timeout: int, shutdown_timeout: int, partition_index: int | None) -> None:
     """Join the group, and start the service in process 0."""
-    from xlafront.runtime import rendezvous
+    from xlafront.runtime import rendezvous, watch
 
     host, port = rendezvous.split_address(address)
     _keep_from_proxies(host)
@@ -90,7 +88,7 @@ def connect(address: str, num_processes: int, process_id: int, *, bind_address: 
     state.process_id, state.num_processes = process_id, num_processes
     state.coordinator_address, state.own_address, state.partition_index = address, own_address, partition_index
     if peers:
-        state.watch = Watch(peers, num_processes, heartbeat_timeout)
+        state.watch = watch.Watch(peers, num_processes, heartbeat_timeout)
     atexit.register(_at_exit)
 
 
@@ -180,7 +178,9 @@ def agree_soon(name: str, words: Sequence[str], processes: Iterable[int], patien
         return {}
     with state.lock:
         number = state.counts[group, name] = state.counts.get((group, name), 0) + 1
-    digest = hashlib.blake2b(repr((group, name)).encode(), digest_size=16).hexdigest()
+    from hashlib import blake2b
+
+    digest = blake2b(repr((group, name)).encode(), digest_size=16).hexdigest()
     place, text = f"xlafront/calls/{digest}/{number}", _write({0: list(words)})
     if me != group[0]:
         store.key_value_set(f"{place}/said/{me}", text)
@@ -258,7 +258,9 @@ def _wait_for(key: str, what: str, process: int) -> str:
 
 def fingerprint(values: Sequence[np.ndarray]) -> str:
     """What differs when shapes, dtypes or bits do."""
-    digest = hashlib.blake2b(digest_size=16)
+    from hashlib import blake2b
+
+    digest = blake2b(digest_size=16)
     for value in values:
         digest.update(f"{value.dtype}{value.shape}".encode())
         digest.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8))
