@@ -24,7 +24,7 @@ import pytest  # noqa: E402
 # Compiling for hardware that is not here needs its compiler. CI installs them and names the files, so there they run.
 from xlafront.runtime import clients  # noqa: E402
 
-_compilers = {"test_compile_for_tpu.py": clients._find_tpu(), "test_compile_for_cuda.py": clients._find_cuda()}
+_compilers = {"test_compile_for_tpu.py": clients.find_tpu(), "test_compile_for_cuda.py": clients.find_cuda()}
 collect_ignore = [file for file, library in _compilers.items() if library is None]
 
 

@@ -43,8 +43,8 @@ def test_the_best_platform_that_starts_is_the_default(monkeypatch):
 
 
 def test_plugins_that_are_not_installed(monkeypatch):
-    monkeypatch.setattr(clients, "_find_cuda", lambda: None)
-    monkeypatch.setattr(clients, "_find_tpu", lambda: None)
+    monkeypatch.setattr(clients, "find_cuda", lambda: None)
+    monkeypatch.setattr(clients, "find_tpu", lambda: None)
     for name, extra in (("cuda", "cuda13"), ("tpu", "tpu")):
         with pytest.raises(PlatformError, match=rf"xlafront\[{extra}\]"):
             Clients().get(name, {})

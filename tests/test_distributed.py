@@ -945,7 +945,7 @@ def test_cloud_tpu(answers, monkeypatch):
     answers[attributes + "worker-network-endpoints"] = "unknown:unknown:10.0.0.5,unknown:unknown:10.0.0.6"
     answers[attributes + "agent-worker-number"] = "1"
     assert clusters.cloud_tpu({}) is None  # not a machine with TPUs
-    monkeypatch.setattr(clients, "_has_tpu_device", lambda: True)
+    monkeypatch.setattr(clients, "has_tpu_device", lambda: True)
     assert clusters.cloud_tpu({})[:3] == ("10.0.0.5:8476", 2, 1)
     assert answers["asked"][0][1]["Metadata-Flavor"] == "Google"
     answers[attributes + "tpu-env"] = ("ACCELERATOR_TYPE: 'v4-16'\nMEGASCALE_NUM_SLICES: '2'\nMEGASCALE_SLICE_ID: '1'\n"

@@ -42,8 +42,8 @@ def test_no_name():
 
 
 def test_a_plugin_that_is_not_installed_is_named(monkeypatch):
-    monkeypatch.setattr(clients, "_find_tpu", lambda: None)
-    monkeypatch.setattr(clients, "_find_cuda", lambda: None)
+    monkeypatch.setattr(clients, "find_tpu", lambda: None)
+    monkeypatch.setattr(clients, "find_cuda", lambda: None)
     with pytest.raises(RuntimeError, match="pip install libtpu"):
         topologies.get_topology_desc("v5e:4x12")
     with pytest.raises(RuntimeError, match=r"pip install 'xlafront\[cuda13-compiler\]'"):

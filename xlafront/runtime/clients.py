@@ -33,19 +33,19 @@ def _make_cpu(settings) -> Client:
     return _jax.get_tfrt_cpu_client(**options)
 
 
-def _find_cuda() -> str | None:
+def find_cuda() -> str | None:
     return site_file("jax_plugins/xla_cuda13/xla_cuda_plugin.so", "jax_plugins/xla_cuda12/xla_cuda_plugin.so")
 
 
-def _find_tpu() -> str | None:
+def find_tpu() -> str | None:
     return os.environ.get("TPU_LIBRARY_PATH") or site_file("libtpu/libtpu.so")
 
 
-def _has_cuda_device() -> bool:
+def has_cuda_device() -> bool:
     return any(os.path.exists(path) for path in ("/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg"))
 
 
-def _has_tpu_device() -> bool:
+def has_tpu_device() -> bool:
     if os.environ.get("TPU_SKIP_MDS_QUERY") and not os.path.exists("/dev/vfio"):
         return False
     return any(os.path.exists(path) for path in ("/dev/accel0", "/dev/vfio/0", "/dev/vfio/1"))
@@ -54,7 +54,7 @@ def _has_tpu_device() -> bool:
 _plugins: dict[str, Any] = {}  # their C interfaces
 
 
-def _load_plugin(name: str, library: str) -> Any:
+def load_plugin(name: str, library: str) -> Any:
     if name not in _plugins:
         _plugins[name] = _jax.load_pjrt_plugin(name, library)
         if not _jax.pjrt_plugin_initialized(name):
@@ -89,10 +89,10 @@ def gpu_memory_options(environ) -> dict:
 
 
 def _make_cuda(settings) -> Client:
-    library = _find_cuda()
+    library = find_cuda()
     if library is None:
         raise PlatformError("the CUDA plugin is not installed: pip install 'xlafront[cuda13]'")
-    _load_plugin("cuda", library)
+    load_plugin("cuda", library)
     options: dict = {"platform_name": "cuda", **gpu_memory_options(os.environ)}
     visible = settings.get("cuda_visible_devices", "all")
     if visible not in ("all", "", None):
@@ -106,10 +106,10 @@ def _make_cuda(settings) -> Client:
 
 
 def _make_tpu(settings) -> Client:
-    library = _find_tpu()
+    library = find_tpu()
     if library is None:
         raise PlatformError("libtpu is not installed: pip install 'xlafront[tpu]'")
-    _load_plugin("tpu", library)
+    load_plugin("tpu", library)
     return _jax.get_c_api_client("tpu", {}, settings.get("distributed_client"))
 
 
@@ -122,8 +122,8 @@ class _Platform:
 
 PLATFORMS: dict[str, _Platform] = {row.name: row for row in (
     _Platform("cpu", _make_cpu, lambda: True, 0),
-    _Platform("cuda", _make_cuda, lambda: _has_cuda_device() and _find_cuda() is not None, 200),
-    _Platform("tpu", _make_tpu, lambda: _has_tpu_device() and _find_tpu() is not None, 300),
+    _Platform("cuda", _make_cuda, lambda: has_cuda_device() and find_cuda() is not None, 200),
+    _Platform("tpu", _make_tpu, lambda: has_tpu_device() and find_tpu() is not None, 300),
 )}
 ALIASES = {"gpu": "cuda"}
 

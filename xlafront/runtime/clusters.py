@@ -126,7 +126,7 @@ def cloud_tpu(environ: Mapping[str, str]) -> Cluster | None:
         hosts = [host.strip() for host in environ["TPU_WORKER_HOSTNAMES"].split(",")]
         worker = _number(environ, "TPU_WORKER_ID", "Cloud TPU") if len(hosts) > 1 else 0
     else:
-        if environ.get("TPU_SKIP_MDS_QUERY") or not clients._has_tpu_device():
+        if environ.get("TPU_SKIP_MDS_QUERY") or not clients.has_tpu_device():
             return None
         endpoints, number = google_metadata("worker-network-endpoints"), google_metadata("agent-worker-number")
         if not endpoints or number is None:

@@ -195,7 +195,7 @@ def _make(name: str, platform: str, plugin_name: str, options: dict[str, Any]) -
 
 
 def _tpu_devices(name: str, options: dict[str, Any]) -> list:
-    library = clients._find_tpu()
+    library = clients.find_tpu()
     if library is None:
         raise PlatformError(f"compiling for {name or 'a TPU'} needs libtpu, which is not installed (it needs no TPU): "
                             f"pip install libtpu")
@@ -209,7 +209,7 @@ def _tpu_devices(name: str, options: dict[str, Any]) -> list:
             options.setdefault("wrap", [True] * len(sizes))  # only a torus can be
     chip = TPU_ALIASES.get(chip.strip().lower(), chip.strip().lower())
     with _no_tpu_here():
-        clients._load_plugin("tpu", library)
+        clients.load_plugin("tpu", library)
         return _make(name, "tpu", f"{chip}{colon}{shape}", options)
 
 
@@ -220,7 +220,7 @@ def _no_tpu_here():
     answers = {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v5litepod-1", "TPU_WORKER_HOSTNAMES": "localhost",
                "TPU_WORKER_ID": "0", "TPU_STDERR_LOG_LEVEL": "3", "TPU_MIN_LOG_LEVEL": "3",
                "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}  # several processes may compile: none of them has the chips
-    missing = {} if clients._has_tpu_device() else {k: v for k, v in answers.items() if k not in os.environ}
+    missing = {} if clients.has_tpu_device() else {k: v for k, v in answers.items() if k not in os.environ}
     os.environ.update(missing)
     try:
         yield
@@ -230,7 +230,7 @@ def _no_tpu_here():
 
 
 def _cuda_devices(name: str, options: dict[str, Any]) -> list:
-    library = clients._find_cuda()
+    library = clients.find_cuda()
     if library is None:
         raise PlatformError(f"compiling for {name or 'a GPU'} needs the CUDA plugin, which is not installed (it needs no "
                             f"GPU): pip install 'xlafront[cuda13-compiler]'")
@@ -245,7 +245,7 @@ def _cuda_devices(name: str, options: dict[str, Any]) -> list:
         options.setdefault("target_config", target_config(card))
     elif "target_config" not in options or "topology" not in options:
         raise ValueError(f"name the card and how many, as in h100:8. Known are {known_names()}.")
-    clients._load_plugin("cuda", library)
+    clients.load_plugin("cuda", library)
     return _make(name or options["topology"], "cuda", "", options)
 
 
