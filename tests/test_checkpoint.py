@@ -75,7 +75,7 @@ def test_second_derivatives_and_vmap(name, rng):
 
 def residuals(f, *args):
     """The number of arrays that the derivative keeps besides arguments."""
-    from xlafront.transforms.checkpoint import saved_residuals
+    from xlafront.transforms.ad.checkpoint import saved_residuals
 
     return [line for line in saved_residuals(f, *args) if "from the argument" not in line]
 

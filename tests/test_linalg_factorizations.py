@@ -114,7 +114,7 @@ def dense(dl, d, du):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_tridiagonal_solve(rng, dtype):
-    from xlafront.lax.linalg.factorizations import _tridiagonal_elimination
+    from xlafront.linalg.factorizations import _tridiagonal_elimination
 
     for n in (1, 2, 5):
         dl, d, du, b = (random(rng, s, dtype) for s in ((2, n), (2, n), (2, n), (2, n, 3)))

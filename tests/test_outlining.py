@@ -8,7 +8,7 @@ import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.core.ir import Jaxpr
 from xlafront.core.ir_check import check_jaxpr
-from xlafront.transforms import jit as jit_module, outlining
+from xlafront.staging import jit as jit_module, outlining
 
 LAYERS, WIDTH = 6, 8
 RNG = np.random.default_rng(5)

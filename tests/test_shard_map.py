@@ -327,7 +327,7 @@ def test_loops_may_run_different_numbers_of_steps(mesh):
 
 def saved(f, *args):
     """The types of values that the derivative keeps beside arguments, and where they come from."""
-    from xlafront.transforms.checkpoint import saved_residuals
+    from xlafront.transforms.ad.checkpoint import saved_residuals
 
     lines = [line.replace("@i", "") for line in saved_residuals(f, *args)]
     return sorted(line for line in lines if "from the argument" not in line)

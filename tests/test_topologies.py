@@ -145,7 +145,7 @@ def distance(a, b):
 
 
 def test_a_single_axis_winds_through_the_hardware(cores):
-    from xlafront.transforms.meshes import in_torus_order
+    from xlafront.staging.meshes import in_torus_order
 
     for shape in ((24,), (1, 24), (24, 1)):
         order = in_torus_order(cores, shape)
@@ -153,7 +153,7 @@ def test_a_single_axis_winds_through_the_hardware(cores):
 
 
 def test_several_axes_lie_along_rows_and_columns(cores):
-    from xlafront.transforms.meshes import in_torus_order
+    from xlafront.staging.meshes import in_torus_order
 
     grid = np.array(in_torus_order(cores, (6, 4)), dtype=object).reshape(6, 4)
     assert all(len({d.coords[1:] for d in row}) == 1 and [d.coords[0] for d in row] == [0, 1, 2, 3] for row in grid)

@@ -4,11 +4,10 @@
 >>> import xlafront.numpy as xnp
 >>> xf.jit(lambda x: xnp.sin(x) ** 2)(1.0)
 
-Names are loaded when they are first used: `_MODULE_OF` says where each of them lives.
+Names are loaded when they are first used.
 """
 
-from importlib import import_module as _import_module
-
+from xlafront.faces import lazy
 from xlafront.version import __version__ as __version__
 
 _PLACES = {
@@ -23,54 +22,32 @@ _PLACES = {
     "xlafront.planning": "plan",
     "xlafront.runtime.config": """allow_f16_reductions array_garbage_collection_guard auto_pcast check_tracer_leaks config
         debug_infs debug_key_reuse debug_nans default_device default_matmul_precision default_prng_impl disable_jit
-        enable_checks enable_custom_prng enable_x64 explain_cache_misses jax2tf_associative_scan_reductions
-        legacy_prng_key log_compiles no_execution no_tracing numpy_dtype_promotion numpy_rank_promotion
-        remove_size_one_mesh_axis_from_type softmax_custom_jvp thread_guard threefry_partitionable transfer_guard
-        transfer_guard_device_to_device transfer_guard_device_to_host transfer_guard_host_to_device""",
+        enable_checks enable_custom_prng enable_x64 explain_cache_misses jax2tf_associative_scan_reductions legacy_prng_key
+        log_compiles no_execution no_tracing numpy_dtype_promotion numpy_rank_promotion remove_size_one_mesh_axis_from_type
+        softmax_custom_jvp thread_guard threefry_partitionable transfer_guard transfer_guard_device_to_device
+        transfer_guard_device_to_host transfer_guard_host_to_device""",
     "xlafront.runtime.effects": "effects_barrier",
     "xlafront.runtime.jaxlib_compat": "Device NamedSharding",
     "xlafront.runtime.sharding": "P",
     "xlafront.runtime.shards": "Shard make_array_from_callback make_array_from_single_device_arrays",
-    "xlafront.transforms.callbacks": "pure_callback",
-    "xlafront.transforms.checkpoint": "checkpoint checkpoint_policies remat",
-    "xlafront.transforms.custom_jvp": "custom_jvp",
-    "xlafront.transforms.custom_vjp": "custom_gradient custom_vjp",
-    "xlafront.transforms.linear_calls": "closure_convert",
-    "xlafront.transforms.device_put": "block_until_ready copy_to_host_async device_get device_put",
-    "xlafront.transforms.host_local": "make_array_from_process_local_data",
-    "xlafront.transforms.inspection": "eval_shape make_jaxpr named_call typeof",
-    "xlafront.transforms.jit": "clear_caches jit",
-    "xlafront.transforms.meshes": "make_mesh set_mesh",
-    "xlafront.transforms.pmap": "pmap",
-    "xlafront.transforms.resharding": "reshard",
-    "xlafront.transforms.shard_map": "shard_map smap",
-    "xlafront.transforms.ad": """fwd_and_bwd grad hessian jacfwd jacobian jacrev jvp linear_transpose linearize
+    "xlafront.host.callbacks": "pure_callback",
+    "xlafront.transforms.ad.checkpoint": "checkpoint checkpoint_policies remat",
+    "xlafront.transforms.calls.custom_jvp": "custom_jvp",
+    "xlafront.transforms.calls.custom_vjp": "custom_gradient custom_vjp",
+    "xlafront.transforms.calls.linear_call": "closure_convert",
+    "xlafront.lax.device_put": "block_until_ready copy_to_host_async device_get device_put",
+    "xlafront.parallel.host_local": "make_array_from_process_local_data",
+    "xlafront.staging.inspection": "eval_shape make_jaxpr named_call typeof",
+    "xlafront.staging.jit": "clear_caches jit",
+    "xlafront.staging.meshes": "make_mesh set_mesh",
+    "xlafront.parallel.pmap": "pmap",
+    "xlafront.lax.resharding": "reshard",
+    "xlafront.parallel.shard_map": "shard_map smap",
+    "xlafront.transforms.ad.derivatives": """fwd_and_bwd grad hessian jacfwd jacobian jacrev jvp linear_transpose linearize
         value_and_grad vjp""",
-    "xlafront.transforms.batching": "vmap",
+    "xlafront.transforms.batching.vmap": "vmap",
 }
-_MODULE_OF = {name: module for module, names in _PLACES.items() for name in names.split()}
-_SUBMODULES = frozenset("""ad_checkpoint core custom_batching custom_derivatives debug distributed dlpack dtypes errors
-    experimental extend flatten_util interpreters lax memory nn numpy planning random sharding stages tree tree_util""".split())
-
-
-def __getattr__(name: str):
-    module = _MODULE_OF.get(name)
-    if module is None:
-        if name in _SUBMODULES:
-            return _import_module(f"xlafront.{name}")
-        raise AttributeError(_unknown(name))
-    if not module.startswith(("xlafront.runtime.config", "xlafront.core.dtypes")):
-        _import_module("xlafront.numpy")  # arrays get their operators and methods there
-    value = globals()[name] = getattr(_import_module(module), name)
-    return value
-
-
-def _unknown(name: str) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, (*_MODULE_OF, *_SUBMODULES), 2)
-    return f"xlafront has no {name!r}" + (f"; did you mean {' or '.join(near)}?" if near else "")
-
-
-def __dir__():
-    return sorted({*globals(), *_MODULE_OF, *_SUBMODULES})
+__getattr__, __dir__, __all__ = lazy(__name__, _PLACES, """
+    ad_checkpoint core custom_batching custom_derivatives debug distributed dlpack dtypes errors experimental extend
+    flatten_util interpreters lax memory nn numpy planning random sharding stages tree tree_util
+""")

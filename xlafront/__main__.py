@@ -27,7 +27,7 @@ def _cache(args) -> int:
 
 
 def _info(args) -> int:
-    from xlafront.environment import print_environment_info
+    from xlafront.host.environment import print_environment_info
 
     print_environment_info()
     return 0

@@ -1,12 +1,9 @@
 """Rematerialisation: policies, names for values, what a derivative keeps. `checkpoint` itself is `xlafront.checkpoint`."""
 
-from xlafront.transforms.checkpoint import (
-    Offloadable as Offloadable,
-    Recompute as Recompute,
-    Saveable as Saveable,
-    checkpoint as checkpoint,
-    checkpoint_name as checkpoint_name,
-    checkpoint_policies as checkpoint_policies,
-    print_saved_residuals as print_saved_residuals,
-    remat as remat,
-)
+from xlafront.faces import lazy
+
+_PLACES = {
+    "xlafront.transforms.ad.checkpoint": """checkpoint checkpoint_name checkpoint_policies Offloadable print_saved_residuals
+        Recompute remat Saveable""",
+}
+__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)

@@ -1,6 +1,8 @@
 """Functions with batching rules of their own: `custom_vmap`, `sequential_vmap`."""
 
-from xlafront.transforms.custom_batching_rules import (
-    custom_vmap as custom_vmap,
-    sequential_vmap as sequential_vmap,
-)
+from xlafront.faces import lazy
+
+_PLACES = {
+    "xlafront.transforms.calls.custom_vmap": "custom_vmap sequential_vmap",
+}
+__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)

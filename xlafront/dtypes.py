@@ -1,16 +1,9 @@
 """Element types: promotion, canonicalisation, the extended dtypes."""
 
-from xlafront.core.dtypes import (
-    TypePromotionError as TypePromotionError,
-    canonicalize_dtype as canonicalize_dtype,
-    extended as extended,
-    finfo as finfo,
-    float0 as float0,
-    iinfo as iinfo,
-    issubdtype as issubdtype,
-    itemsize_bits as itemsize_bits,
-    prng_key as prng_key,
-    promote_types as promote_types,
-    result_type as result_type,
-    scalar_type_of as scalar_type_of,
-)
+from xlafront.faces import lazy
+
+_PLACES = {
+    "xlafront.core.dtypes": """canonicalize_dtype extended finfo float0 iinfo issubdtype itemsize_bits prng_key promote_types
+        result_type scalar_type_of TypePromotionError""",
+}
+__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)

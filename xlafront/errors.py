@@ -1,16 +1,10 @@
 """The exceptions that users meet, under the names they know."""
 
-from xlafront.core.errors import (
-    ConcretizationTypeError as ConcretizationTypeError,
-    InconclusiveDimensionOperation as InconclusiveDimensionOperation,
-    JAXIndexError as JAXIndexError,
-    JaxprTypeError as JaxprTypeError,
-    JaxRuntimeError as JaxRuntimeError,
-    JAXTypeError as JAXTypeError,
-    KeyReuseError as KeyReuseError,
-    NonConcreteBooleanIndexError as NonConcreteBooleanIndexError,
-    TracerArrayConversionError as TracerArrayConversionError,
-    TracerBoolConversionError as TracerBoolConversionError,
-    TracerIntegerConversionError as TracerIntegerConversionError,
-    UnexpectedTracerError as UnexpectedTracerError,
-)
+from xlafront.faces import lazy
+
+_PLACES = {
+    "xlafront.core.errors": """ConcretizationTypeError InconclusiveDimensionOperation JAXIndexError JaxprTypeError
+        JaxRuntimeError JAXTypeError KeyReuseError NonConcreteBooleanIndexError TracerArrayConversionError
+        TracerBoolConversionError TracerIntegerConversionError UnexpectedTracerError""",
+}
+__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)

@@ -1,9 +1,8 @@
 """The stages of a compilation: traced, lowered, compiled."""
 
-from xlafront.transforms.stages import (
-    ArgInfo as ArgInfo,
-    Compiled as Compiled,
-    Lowered as Lowered,
-    Traced as Traced,
-    Wrapped as Wrapped,
-)
+from xlafront.faces import lazy
+
+_PLACES = {
+    "xlafront.staging.stages": "ArgInfo Compiled Lowered Traced Wrapped",
+}
+__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)

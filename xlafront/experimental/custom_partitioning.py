@@ -1,6 +1,9 @@
 """Functions that say themselves how they run on the parts of arrays that devices hold."""
 
-from xlafront.transforms.custom_partitioning import custom_partitioning, custom_partitioning_p as custom_partitioning_p
-from xlafront.transforms.partitioning_rules import BATCHING as BATCHING, ArrayMapping, CompoundFactor, SdyShardingRule
+from xlafront.faces import lazy
 
-__all__ = ["ArrayMapping", "CompoundFactor", "SdyShardingRule", "custom_partitioning"]
+_PLACES = {
+    "xlafront.parallel.custom_partitioning": "custom_partitioning custom_partitioning_p",
+    "xlafront.parallel.partitioning_rules": "ArrayMapping BATCHING CompoundFactor SdyShardingRule",
+}
+__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)

@@ -1,5 +1,8 @@
 """How arrays lie in the memory of devices."""
 
-from xlafront.runtime.layouts import Format as Format, Layout as Layout
+from xlafront.faces import lazy
 
-__all__ = ["Format", "Layout"]
+_PLACES = {
+    "xlafront.runtime.layouts": "Format Layout",
+}
+__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)

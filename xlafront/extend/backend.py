@@ -70,7 +70,7 @@ def clear_in_memory_compilation_cache() -> None:
 
     >>> clear_in_memory_compilation_cache()
     """
-    from xlafront.transforms.jit import clear_programs
+    from xlafront.staging.jit import clear_programs
 
     clear_programs()
 
@@ -80,7 +80,7 @@ def clear_backends(_crash: bool = False) -> None:
 
     >>> # clear_backends()
     """
-    from xlafront.transforms.jit import clear_caches
+    from xlafront.staging.jit import clear_caches
 
     clear_caches()
     for cache, _ in _caches:

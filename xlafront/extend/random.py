@@ -41,7 +41,7 @@ def random_seed(seeds: Any, impl: Hashable):
     >>> random_seed(xnp.arange(3), threefry_prng_impl).shape
     (3,)
     """
-    from xlafront.transforms.batching import vmap
+    from xlafront.transforms.batching.vmap import vmap
 
     make = lambda seed: prng.key(seed, impl=impl)
     for _ in range(xnp.ndim(seeds)):

@@ -4,16 +4,6 @@
 of the records in `core.primitive`.
 """
 
-_SUBMODULES = frozenset("ad batching mlir partial_eval pxla xla".split())
+from xlafront.faces import lazy
 
-
-def __getattr__(name: str):
-    if name in _SUBMODULES:
-        from importlib import import_module
-
-        return import_module(f"xlafront.interpreters.{name}")
-    raise AttributeError(f"xlafront.interpreters has no {name!r}")
-
-
-def __dir__():
-    return sorted({*globals(), *_SUBMODULES})
+__getattr__, __dir__, __all__ = lazy(__name__, {}, "ad batching mlir partial_eval pxla xla")

@@ -10,21 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import xlafront.lax  # noqa: F401  (the registries are complete once the primitives are loaded)
 from xlafront.core import tracing
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import UndefinedPrimal as UndefinedPrimal, Zero as Zero, is_undefined
 from xlafront.interpreters.registries import Registry, arrays
 from xlafront.lax.elementwise import add_any_p
-from xlafront.transforms import ad_core
-from xlafront.transforms.ad_core import JVPTrace as JVPTrace, JVPTracer as JVPTracer
+from xlafront.transforms.ad import core as ad_core
+from xlafront.transforms.ad.core import JVPTrace as JVPTrace, JVPTracer as JVPTracer
 
 
 class _AuxApart:
     """A function of flat arguments without what it returns besides its results, which is kept in `aux`."""
 
     def __init__(self, fun, has_aux: bool):
-        from xlafront.extend.linear_util import WrappedFun
+        from xlafront.interpreters.linear_util import WrappedFun
 
         self.call = fun.call_wrapped if isinstance(fun, WrappedFun) else fun
         self.has_aux, self.aux = has_aux, None
@@ -217,7 +216,7 @@ def jvp(fun: Any, primals: Sequence[Any] | None = None, tangents: Sequence[Any] 
     >>> float(moves[0])
     6.0
     """
-    from xlafront.extend.linear_util import wrap_init
+    from xlafront.interpreters.linear_util import wrap_init
 
     if primals is None:
         return wrap_init(lambda ps, ts: jvp(fun, ps, ts, has_aux, instantiate, transform_stack),

@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import xlafront.lax  # noqa: F401  (the registries are complete once the primitives are loaded)
 from xlafront.core.primitive import Primitive
 from xlafront.interpreters.registries import Registry, arrays
 from xlafront.lax.shapes import broadcast_in_dim_p, move_dim, reshape_to
-from xlafront.transforms.batching import BatchTrace as BatchTrace, BatchTracer as BatchTracer
-from xlafront.transforms.mapped_types import (
+from xlafront.transforms.batching.vmap import BatchTrace as BatchTrace, BatchTracer as BatchTracer
+from xlafront.transforms.batching.vmappable_types import (
     register_vmappable as register_vmappable,
     unregister_vmappable as unregister_vmappable,
 )

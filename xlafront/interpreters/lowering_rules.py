@@ -11,7 +11,7 @@ from typing import Any
 
 from xlafront.core.ir import Effect, equation_context
 from xlafront.core.primitive import Primitive
-from xlafront.extend.source_info_util import NameStack
+from xlafront.interpreters.source_info_util import NameStack
 from xlafront.lowering import mlir, module as lowering
 from xlafront.lowering.mlir import create, ir
 

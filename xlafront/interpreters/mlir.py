@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-import xlafront.lax  # noqa: F401  (the primitives have their rules once they are loaded)
 from xlafront.core import dtypes, keys, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, Effect, Jaxpr

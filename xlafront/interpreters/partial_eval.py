@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import xlafront.lax  # noqa: F401  (the registries are complete once the primitives are loaded)
 from xlafront.core import ir, tracing
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from xlafront.core.tracing import StagedTracer as DynamicJaxprTracer, current_trace
-from xlafront.extend.linear_util import WrappedFun, wrap_init
+from xlafront.interpreters.linear_util import WrappedFun, wrap_init
 from xlafront.interpreters.registries import Registry
-from xlafront.transforms.ad_core import LinearTrace
+from xlafront.transforms.ad.core import LinearTrace
 
 # A value of a program under construction, whether all of the function is written down or the unknown part of it.
 JaxprTracer = DynamicJaxprTracer

@@ -10,9 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any
 
+from xlafront.control import cond, scan, solves, while_loop  # noqa: F401 (the registries list all primitives)
 from xlafront.core import tracing
 from xlafront.core.dtypes import python_scalar_dtypes
 from xlafront.core.primitive import Primitive, known_primitives
+from xlafront.lax import (  # noqa: F401 (as above)
+    collectives,
+    device_put,
+    dot_products,
+    elementwise,
+    indexing,
+    reductions,
+    sharding_constraint,
+    sharding_rules,
+    sorting,
+)
 
 
 def arrays(values: Sequence[Any]) -> Sequence[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import xlafront.lax  # noqa: F401  (the primitives have their rules once they are loaded)
 from xlafront.core import tracing
 from xlafront.core.primitive import Primitive
 from xlafront.runtime.jaxlib_compat import Client

@@ -1,183 +1,47 @@
 """The operations that everything is made of: thin functions over StableHLO, without promotion or broadcasting.
 
-Each family is a table in a module of its own; here the tables become names.
+A face: the operations are in this folder, loops and branches in `control`, matrices in `linalg`.
 """
 
-from xlafront.lax import (
-    elementwise as _elementwise,
-    indexing as _indexing,
-    reductions as _reductions,
-    sharding_rules as _sharding_rules,  # noqa: F401 (types of results over explicit mesh axes)
-)
-from xlafront.lax.branching import (
-    cond as cond,
-    cond_p as cond_p,
-    platform_dependent as platform_dependent,
-    switch as switch,
-)
-from xlafront.lax.collective_primitives import (
-    all_gather_p as all_gather_p,
-    all_to_all_p as all_to_all_p,
-    axis_index_p as axis_index_p,
-    pmax_p as pmax_p,
-    pmin_p as pmin_p,
-    ppermute_p as ppermute_p,
-    psum_p as psum_p,
-)
-from xlafront.lax.collectives import (
-    all_gather as all_gather,
-    all_to_all as all_to_all,
-    axis_index as axis_index,
-    axis_size as axis_size,
-    pbroadcast as pbroadcast,
-    pcast as pcast,
-    pmax as pmax,
-    pmean as pmean,
-    pmin as pmin,
-    ppermute as ppermute,
-    precv as precv,
-    psend as psend,
-    pshuffle as pshuffle,
-    psum as psum,
-    psum_scatter as psum_scatter,
-    pswapaxes as pswapaxes,
-    ragged_all_to_all as ragged_all_to_all,
-)
-from xlafront.lax.creation import (
-    broadcasted_iota as broadcasted_iota,
-    empty as empty,
-    full as full,
-    full_like as full_like,
-    iota as iota,
-)
-from xlafront.lax.derived import (
-    associative_scan as associative_scan,
-    broadcast_shapes as broadcast_shapes,
-    broadcast_to_rank as broadcast_to_rank,
-    collapse as collapse,
-    dtype as dtype,
-    optimization_barrier as optimization_barrier,
-    optimization_barrier_p as optimization_barrier_p,
-    reduce as reduce,
-    reduce_p as reduce_p,
-    select as select,
-    split as split,
-    split_p as split_p,
-    stack as stack,
-    stop_gradient as stop_gradient,
-    stop_gradient_p as stop_gradient_p,
-    tile as tile,
-)
-from xlafront.lax.elementwise import (
-    AccuracyMode as AccuracyMode,
-    RoundingMethod as RoundingMethod,
-    Tolerance as Tolerance,
-    clamp as clamp,
-    conj as conj,
-    convert_element_type as convert_element_type,
-    integer_pow as integer_pow,
-    reciprocal as reciprocal,
-    reduce_precision as reduce_precision,
-    round as round,
-    select_n as select_n,
-)
-from xlafront.lax.indexing import (
-    GatherDimensionNumbers as GatherDimensionNumbers,
-    GatherScatterMode as GatherScatterMode,
-    ScatterDimensionNumbers as ScatterDimensionNumbers,
-    gather as gather,
-    gather_p as gather_p,
-)
-from xlafront.lax.looping import (
-    fori_loop as fori_loop,
-    while_loop as while_loop,
-    while_p as while_p,
-)
-from xlafront.lax.products import (
-    DotAlgorithmPreset as DotAlgorithmPreset,
-    Precision as Precision,
-    batch_matmul as batch_matmul,
-    dot as dot,
-    dot_general as dot_general,
-    dot_general_p as dot_general_p,
-)
-from xlafront.lax.ragged_exchange import ragged_all_to_all_p as ragged_all_to_all_p
-from xlafront.lax.reductions import (
-    argmax as argmax,
-    argmax_p as argmax_p,
-    argmin as argmin,
-    argmin_p as argmin_p,
-)
-from xlafront.lax.scanning import (
-    map as map,
-    scan as scan,
-    scan_p as scan_p,
-)
-from xlafront.lax.sending import (
-    after_all as after_all,
-    after_all_p as after_all_p,
-    create_token as create_token,
-    create_token_p as create_token_p,
-)
-from xlafront.lax.shapes import (
-    bitcast_convert_type as bitcast_convert_type,
-    bitcast_convert_type_p as bitcast_convert_type_p,
-    broadcast as broadcast,
-    broadcast_in_dim as broadcast_in_dim,
-    broadcast_in_dim_p as broadcast_in_dim_p,
-    concatenate as concatenate,
-    concatenate_p as concatenate_p,
-    dynamic_index_in_dim as dynamic_index_in_dim,
-    dynamic_slice as dynamic_slice,
-    dynamic_slice_in_dim as dynamic_slice_in_dim,
-    dynamic_slice_p as dynamic_slice_p,
-    dynamic_update_index_in_dim as dynamic_update_index_in_dim,
-    dynamic_update_slice as dynamic_update_slice,
-    dynamic_update_slice_in_dim as dynamic_update_slice_in_dim,
-    dynamic_update_slice_p as dynamic_update_slice_p,
-    expand_dims as expand_dims,
-    index_in_dim as index_in_dim,
-    iota_p as iota_p,
-    pad as pad,
-    pad_p as pad_p,
-    reshape as reshape,
-    reshape_p as reshape_p,
-    rev as rev,
-    rev_p as rev_p,
-    slice as slice,
-    slice_in_dim as slice_in_dim,
-    slice_p as slice_p,
-    squeeze as squeeze,
-    squeeze_p as squeeze_p,
-    transpose as transpose,
-    transpose_p as transpose_p,
-)
-from xlafront.lax.solves import (
-    custom_linear_solve as custom_linear_solve,
-    custom_root as custom_root,
-    linear_solve_p as linear_solve_p,
-)
-from xlafront.lax.sorting import (
-    sort as sort,
-    sort_key_val as sort_key_val,
-    sort_p as sort_p,
-    top_k as top_k,
-)
-from xlafront.transforms.device_put import device_put_p as device_put_p
-from xlafront.transforms.sharding_constraint import (
-    sharding_constraint_p as sharding_constraint_p,
-    with_sharding_constraint as with_sharding_constraint,
-)
+from xlafront.faces import lazy
 
-for _module in (_elementwise, _indexing, _reductions):
-    globals().update(_module.PUBLIC)
-for _table in (_elementwise.PRIMITIVES, _indexing.PRIMITIVES, _reductions.PRIMITIVES, _reductions.CUMULATIVE):
-    globals().update({f"{_name}_p": _primitive for _name, _primitive in _table.items()})
-
-
-def __getattr__(name: str):
-    if name != "linalg":
-        raise AttributeError(f"xlafront.lax has no attribute {name!r}")
-    from importlib import import_module
-
-    return import_module("xlafront.lax.linalg")
+_PLACES = {
+    "xlafront.control.cond": "cond cond_p platform_dependent switch",
+    "xlafront.control.scan": "map scan scan_p",
+    "xlafront.control.solves": "custom_linear_solve custom_root linear_solve_p",
+    "xlafront.control.while_loop": "fori_loop while_loop while_p",
+    "xlafront.lax.collective_primitives": "all_gather_p all_to_all_p axis_index_p pmax_p pmin_p ppermute_p psum_p",
+    "xlafront.lax.collectives": """all_gather all_to_all axis_index axis_size pbroadcast pcast pmax pmean pmin ppermute precv
+        psend pshuffle psum psum_scatter pswapaxes ragged_all_to_all""",
+    "xlafront.lax.creation": "broadcasted_iota empty full full_like iota",
+    "xlafront.lax.derived": """associative_scan broadcast_shapes broadcast_to_rank collapse dtype optimization_barrier
+        optimization_barrier_p reduce reduce_p select split split_p stack stop_gradient stop_gradient_p tile""",
+    "xlafront.lax.device_put": "device_put_p",
+    "xlafront.lax.dot_products": "batch_matmul dot dot_general dot_general_p DotAlgorithmPreset Precision",
+    "xlafront.lax.elementwise": """abs abs_p AccuracyMode acos acos_p acosh acosh_p add add_any_p add_p and_p asin asin_p
+        asinh asinh_p atan atan2 atan2_p atan_p atanh atanh_p bitwise_and bitwise_not bitwise_or bitwise_xor cbrt cbrt_p ceil
+        ceil_p clamp clamp_p clz clz_p complex complex_p conj conj_p convert_element_type convert_element_type_p copy_p cos
+        cos_p cosh cosh_p digamma digamma_p div div_p eq eq_p erf erf_inv erf_inv_p erf_p erfc erfc_p exp exp2 exp2_p exp_p
+        expm1 expm1_p floor floor_p ge ge_p gt gt_p imag imag_p integer_pow integer_pow_p is_finite is_finite_p le le_p lgamma
+        lgamma_p log log1p log1p_p log_p logistic logistic_p lt lt_p max max_p min min_p mul mul_p ne ne_p neg neg_p nextafter
+        nextafter_p not_p or_p polygamma polygamma_p population_count population_count_p pow pow_p real real_p reciprocal
+        reduce_precision reduce_precision_p rem rem_p round round_p RoundingMethod rsqrt rsqrt_p select_n select_n_p
+        shift_left shift_left_p shift_right_arithmetic shift_right_arithmetic_p shift_right_logical shift_right_logical_p sign
+        sign_p sin sin_p sinh sinh_p sqrt sqrt_p square square_p sub sub_p tan tan_p tanh tanh_p Tolerance xor_p zeta zeta_p""",
+    "xlafront.lax.indexing": """gather gather_p GatherDimensionNumbers GatherScatterMode scatter scatter_add scatter_add_p
+        scatter_apply scatter_apply_p scatter_max scatter_max_p scatter_min scatter_min_p scatter_mul scatter_mul_p scatter_p
+        scatter_sub scatter_sub_p ScatterDimensionNumbers""",
+    "xlafront.lax.ragged_exchange": "ragged_all_to_all_p",
+    "xlafront.lax.reductions": """argmax argmax_p argmin argmin_p cumlogsumexp cumlogsumexp_p cummax cummax_p cummin cummin_p
+        cumprod cumprod_p cumsum cumsum_p reduce_and reduce_and_p reduce_max reduce_max_p reduce_min reduce_min_p reduce_or
+        reduce_or_p reduce_prod reduce_prod_p reduce_sum reduce_sum_p reduce_xor reduce_xor_p""",
+    "xlafront.lax.send_recv": "after_all after_all_p create_token create_token_p",
+    "xlafront.lax.shapes": """bitcast_convert_type bitcast_convert_type_p broadcast broadcast_in_dim broadcast_in_dim_p
+        concatenate concatenate_p dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_slice_p
+        dynamic_update_index_in_dim dynamic_update_slice dynamic_update_slice_in_dim dynamic_update_slice_p expand_dims
+        index_in_dim iota_p pad pad_p reshape reshape_p rev rev_p slice slice_in_dim slice_p squeeze squeeze_p transpose
+        transpose_p""",
+    "xlafront.lax.sharding_constraint": "sharding_constraint_p with_sharding_constraint",
+    "xlafront.lax.sorting": "sort sort_key_val sort_p top_k",
+}
+__getattr__, __dir__, __all__ = lazy(__name__, _PLACES, "linalg")

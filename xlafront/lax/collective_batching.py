@@ -42,7 +42,7 @@ def _known_size(name) -> int:
 
 def _batch(x, dim, size):
     """The operand with its batch dimension first; one is made where all elements are the same."""
-    from xlafront.transforms.batching import place_axis
+    from xlafront.transforms.batching.vmap import place_axis
 
     return place_axis(x, dim, 0, size)
 
@@ -62,7 +62,7 @@ def _grouped(rule: Callable) -> Callable:
         groups = params.get("axis_index_groups")
         if groups is None:
             return rule(trace, operands, dims, **params)
-        from xlafront.transforms.batching import batch_flat
+        from xlafront.transforms.batching.vmap import batch_flat
 
         count, size = len(groups), len(groups[0])
         order = [i for group in groups for i in group]
@@ -274,7 +274,7 @@ def _permute(trace, operands, dims, *, axis_name, perm):
 def _by_index(trace, axis_name, function):
     """`function` of one's place along several axes, one of which is mapped here."""
     from xlafront.lax.creation import iota
-    from xlafront.transforms.batching import batch_flat
+    from xlafront.transforms.batching.vmap import batch_flat
 
     here = iota(np.dtype(np.int32), trace.size)
 

@@ -373,7 +373,7 @@ def _index_lower(ctx, *, axis_name):
     if not manual.automatic():
         return coordinate(ctx, positions, where)
     # The number of the partition has a meaning only where no axis is left to the compiler.
-    from xlafront.transforms.manual_computation import manual_computation
+    from xlafront.lax.manual_computation import manual_computation
 
     mlir = lowering.mlir
     [index] = manual_computation(

@@ -15,10 +15,7 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
-from xlafront.lax import (
-    collective_batching as _batching,  # noqa: F401  (gives the records their rules over vmapped axes)
-    recasting,
-)
+from xlafront.lax import collective_batching as _batching, vma_casts as recasting  # noqa: F401 (rules of vmap)
 from xlafront.lax.collective_primitives import (
     all_gather_invariant_p,
     all_gather_p,
@@ -37,7 +34,7 @@ from xlafront.lax.collective_primitives import (
     unbound_axis,
 )
 from xlafront.lax.ragged_exchange import ragged_all_to_all_p
-from xlafront.lax.sending import check_token, precv_p, psend_p
+from xlafront.lax.send_recv import check_token, precv_p, psend_p
 
 Groups = Sequence[Sequence[int]] | None
 

@@ -10,7 +10,7 @@ from xlafront.lax.elementwise import convert_element_type_p
 from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axis, iota_p, named_sharding, static_shape
 from xlafront.runtime.arrays import put
 from xlafront.runtime.sharding import NamedSharding, Sharding
-from xlafront.transforms.jit import library
+from xlafront.staging.jit import library
 
 
 @library(static=("dtype", "shape", "dimension", "out_sharding"))
@@ -53,7 +53,7 @@ def full(shape, fill_value, dtype=None, *, sharding=None):
     if result is None:
         result = _full_kernel(fill_value, shape, dtype)
         if sharding is not None:
-            from xlafront.transforms.device_put import device_put
+            from xlafront.lax.device_put import device_put
 
             result = device_put(result, sharding)
     return convert_element_type_p.bind(result, new_dtype=dtype, weak_type=True, sharding=None) if weak else result
@@ -64,7 +64,7 @@ def placed_constant(shape: tuple, value, dtype, sharding):
     if (not isinstance(sharding, NamedSharding) or tracing.is_tracing() or sharding.spec.unreduced
             or not isinstance(value, (bool, int, float, complex, np.generic)) or not isinstance(dtype, np.dtype)):
         return None
-    from xlafront.transforms.placement import has_devices
+    from xlafront.staging.device_assignment import has_devices
 
     if not has_devices(sharding):
         return None
@@ -94,6 +94,6 @@ def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
 
 def empty(shape, dtype, *, out_sharding=None):
     """An array whose elements will be written before they are read."""
-    from xlafront.transforms.resharding import split_as_told
+    from xlafront.lax.resharding import split_as_told
 
     return split_as_told("lax.empty", out_sharding, full, (), shape, 0, dtype)

@@ -122,7 +122,7 @@ def _split_jvp(primals, tangents, *, sizes, axis):
 
 
 def _split_transpose(cts, x, *, sizes, axis):
-    from xlafront.transforms.ad_core import instantiate
+    from xlafront.transforms.ad.core import instantiate
 
     if all(type(ct) is Zero for ct in cts):
         return [Zero(x.aval)]
@@ -251,7 +251,7 @@ def _fold(*operands, function, dimensions, **_):
 
 def _combined(function, xs, ys):
     """The function of scalars, element by element."""
-    from xlafront.transforms.batching import batch_flat, place_axis
+    from xlafront.transforms.batching.vmap import batch_flat, place_axis
 
     shape = np.shape(xs[0])
     size = math.prod(shape)
@@ -261,7 +261,7 @@ def _combined(function, xs, ys):
 
 
 def _reduce_jvp(primals, tangents, **params):
-    from xlafront.transforms.ad_core import jvp_flat
+    from xlafront.transforms.ad.core import jvp_flat
 
     return jvp_flat(lambda *xs: _fold(*xs, **params), primals, tangents)
 

@@ -15,7 +15,7 @@ from xlafront import lowering
 from xlafront.core import dtypes, tracing
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.families import elementwise, linear, unspread
-from xlafront.transforms.jit import library
+from xlafront.staging.jit import library
 
 
 def constant_like(x, value):
@@ -720,3 +720,5 @@ def _convert_kernel(operand, dtype, weak=False):
 
 
 convert = convert_element_type
+
+PUBLIC.update({f"{_name}_p": _primitive for _name, _primitive in PRIMITIVES.items()})

@@ -28,7 +28,7 @@ from xlafront.lax.shapes import (
     typed,
     zeros_of,
 )
-from xlafront.transforms.jit import library
+from xlafront.staging.jit import library
 
 
 class GatherDimensionNumbers(NamedTuple):
@@ -562,3 +562,5 @@ def scatter_apply(operand, scatter_indices, func, dimension_numbers, *, update_s
 
 
 PUBLIC["scatter_apply"] = scatter_apply
+
+PUBLIC.update({f"{_name}_p": _primitive for _name, _primitive in PRIMITIVES.items()})

@@ -15,7 +15,7 @@ from xlafront.core import dtypes, tracing
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.collective_primitives import all_gather_p, all_to_all_p, axes_text, replica_groups
-from xlafront.lax.composed import lower_as
+from xlafront.lax.lower_fun import lower_as
 
 
 def _result_type(operand, output, *runs, axis_name, axis_size, axis_index_groups):
@@ -82,7 +82,7 @@ ragged_all_to_all_p.lowerings["cpu"] = lower_as(_from_all)  # XLA's CPU backend 
 
 
 def _jvp(primals, tangents, **params):
-    from xlafront.transforms.ad_core import instantiate
+    from xlafront.transforms.ad.core import instantiate
 
     answer = ragged_all_to_all_p.bind(*primals, **params)
     if type(tangents[0]) is Zero and type(tangents[1]) is Zero:
@@ -93,7 +93,7 @@ def _jvp(primals, tangents, **params):
 def _transpose(ct, operand, output, input_offsets, send_sizes, output_offsets, recv_sizes, **params):
     """Rows go back to where they came from; the output's own rows are those that nothing was written to."""
     from xlafront.numpy import asarray, where
-    from xlafront.transforms.ad_core import zeros_array
+    from xlafront.transforms.ad.core import zeros_array
 
     rest = [None] * 4
     if type(ct) is Zero:
@@ -124,7 +124,7 @@ def _batch(size, operands, dims, **params):
     """One exchange of the rows of all elements: each run becomes one of every element."""
     from xlafront.lax.shapes import reshape_to
     from xlafront.numpy import arange
-    from xlafront.transforms.batching import place_axis
+    from xlafront.transforms.batching.vmap import place_axis
 
     operand, output = (place_axis(x, d, 0, size) for x, d in zip(operands[:2], dims[:2]))
     runs = [_wide(place_axis(x, d, np.ndim(x) - (d is not None), size)) for x, d in zip(operands[2:], dims[2:])]
@@ -145,7 +145,7 @@ def _wide(x):
 
 
 def _over_axis(trace, operands, dims, **params):
-    from xlafront.transforms.batching import batch_flat
+    from xlafront.transforms.batching.vmap import batch_flat
 
     [result], [dim] = batch_flat(lambda *xs: [_from_all(*xs, **params)], operands, dims, trace.size, trace.axis_name)
     return result, dim

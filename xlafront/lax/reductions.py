@@ -11,9 +11,9 @@ from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray, entry_of, with_entry
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
-from xlafront.lax.composed import lower_as
 from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, constant_like, div, eq, mul, to_dtype, where
 from xlafront.lax.families import check_dtype, elementwise
+from xlafront.lax.lower_fun import lower_as
 from xlafront.lax.shapes import (
     broadcast_in_dim_p,
     canonical_axes,
@@ -27,7 +27,7 @@ from xlafront.lax.shapes import (
     structural,
     typed,
 )
-from xlafront.transforms.jit import library
+from xlafront.staging.jit import library
 
 
 def _lowest(d):
@@ -119,7 +119,7 @@ def _product_by_halves(x, axes):
 
 def _jvp_of(function, primals, tangents):
     """The derivative of an operation that is written as a function of others."""
-    from xlafront.transforms.ad_core import jvp_flat
+    from xlafront.transforms.ad.core import jvp_flat
 
     [answer], [tangent] = jvp_flat(lambda x: [function(x)], primals, tangents)
     return answer, tangent
@@ -396,3 +396,5 @@ def _public_arg(primitive):
 
 argmax, argmin = _public_arg(argmax_p), _public_arg(argmin_p)
 
+PUBLIC.update({f"{_name}_p": _primitive for _name, _primitive in PRIMITIVES.items()})
+PUBLIC.update({f"{_name}_p": _primitive for _name, _primitive in CUMULATIVE.items()})

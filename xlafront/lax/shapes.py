@@ -18,7 +18,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.elementwise import as_type
 from xlafront.runtime.arrays import ArrayImpl
-from xlafront.transforms.jit import library
+from xlafront.staging.jit import library
 
 
 def structural(name: str, abstract: Callable, lower: Callable, transpose: Callable, batch: Callable,
@@ -578,7 +578,7 @@ def named_sharding(out_sharding, user: str):
     """What a user gave as `out_sharding`, over the mesh that it refers to; None for None."""
     if out_sharding is None:
         return None
-    from xlafront.transforms.resharding import named
+    from xlafront.lax.resharding import named
 
     return named(out_sharding, user)
 

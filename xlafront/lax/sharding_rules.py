@@ -15,7 +15,7 @@ from xlafront.core import tracing
 from xlafront.core.avals import ShapedArray, str_short
 from xlafront.core.errors import ShardingTypeError
 from xlafront.core.primitive import Primitive
-from xlafront.lax import open_sums
+from xlafront.lax import unreduced as open_sums
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.layouts import MemorySpace
 from xlafront.runtime.specs import PartitionSpec, axes_of
@@ -316,7 +316,7 @@ Primitive.split_types = staticmethod(split_types)
 
 def whole_operands(trace, atoms):
     """Operands as values that are not split, written down as such: for derivatives, which nobody can tell `out_sharding`."""
-    from xlafront.transforms.resharding import reshard_p, unsplit
+    from xlafront.lax.resharding import reshard_p, unsplit
 
     made = []
     for v in atoms:

@@ -20,7 +20,7 @@ from xlafront.lax.shapes import (
     slice_p,
     typed,
 )
-from xlafront.transforms.jit import library
+from xlafront.staging.jit import library
 
 
 def _abstract(*xs, dimension, is_stable, num_keys):

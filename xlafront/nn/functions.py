@@ -10,7 +10,7 @@ from xlafront.lax import shapes
 from xlafront.lax.elementwise import PRIMITIVES
 from xlafront.lax.families import elementwise
 from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact
-from xlafront.transforms.jit import library
+from xlafront.staging.jit import library
 
 
 def _activation(function):

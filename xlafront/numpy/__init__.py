@@ -4,88 +4,41 @@
 >>> xnp.linspace(0, 1, 5) ** 2
 """
 
-import numpy as _np
+from xlafront.faces import lazy
 
-from xlafront.core.dtypes import promote_types as promote_types, result_type as result_type
-from xlafront.numpy import (
-    array_methods as _array_methods,
-    creation as _creation,
-    indexing as _indexing,
-    linear as _linear,
-    manipulation as _manipulation,
-    reductions as _reductions,
-    scalar_types as _scalar_types,
-    sorting as _sorting,
-    ufuncs as _ufuncs,
-)
-
-_MODULES = {
-    _creation: """arange array asarray astype copy empty empty_like eye frombuffer fromfunction fromiter fromstring full
-        full_like geomspace identity linspace logspace meshgrid ones ones_like tri tril triu zeros zeros_like""",
-    _indexing: """argwhere choose compress extract flatnonzero nonzero take take_along_axis""",
-    _linear: """cross dot einsum einsum_path inner kron matmul matvec outer tensordot vdot vecdot vecmat""",
-    _manipulation: """allclose append array_equal array_split atleast_1d atleast_2d atleast_3d block broadcast_arrays
-        broadcast_shapes broadcast_to clip column_stack concat concatenate diag diagflat diagonal dsplit dstack
-        expand_dims flip fliplr flipud hsplit hstack matrix_transpose moveaxis ndim pad permute_dims ravel repeat reshape
-        roll rollaxis rot90 select shape size split squeeze stack swapaxes tile trace transpose unstack vsplit vstack
+_PLACES = {
+    "xlafront.core.dtypes": "promote_types result_type",
+    "xlafront.numpy.array_methods": "ndarray",
+    "xlafront.numpy.constants": """ComplexWarning e euler_gamma get_printoptions index_exp inf nan newaxis pi printoptions s_
+        set_printoptions""",
+    "xlafront.numpy.creation": """arange array asarray astype copy empty empty_like eye frombuffer fromfunction
+        fromiter fromstring full full_like geomspace identity linspace logspace meshgrid ones ones_like tri
+        tril triu zeros zeros_like""",
+    "xlafront.numpy.dlpack": "from_dlpack",
+    "xlafront.numpy.files": "array_repr array_str load save savez",
+    "xlafront.numpy.indexing": "argwhere choose compress extract flatnonzero nonzero take take_along_axis",
+    "xlafront.numpy.linear": "cross dot einsum einsum_path inner kron matmul matvec outer tensordot vdot vecdot vecmat",
+    "xlafront.numpy.manipulation": """allclose append array_equal array_split atleast_1d atleast_2d atleast_3d block
+        broadcast_arrays broadcast_shapes broadcast_to clip column_stack concat concatenate diag diagflat diagonal dsplit
+        dstack expand_dims flip fliplr flipud hsplit hstack matrix_transpose moveaxis ndim pad permute_dims ravel repeat
+        reshape roll rollaxis rot90 select shape size split squeeze stack swapaxes tile trace transpose unstack vsplit vstack
         where""",
-    _reductions: """all amax amin any argmax argmin average count_nonzero cumprod cumsum max mean median min nanmax
-        nanmean nanmin nanprod nanstd nansum nanvar prod ptp std sum var""",
-    _scalar_types: "can_cast finfo iinfo iscomplexobj isdtype isrealobj isscalar issubdtype iterable",
-    _sorting: """argpartition argsort bincount digitize histogram_bin_edges lexsort partition percentile quantile
-        searchsorted sort sort_complex""",
-    _ufuncs: "around power round isclose",
+    "xlafront.numpy.reductions": """all amax amin any argmax argmin average count_nonzero cumprod cumsum max mean median min
+        nanmax nanmean nanmin nanprod nanstd nansum nanvar prod ptp std sum var""",
+    "xlafront.numpy.scalar_types": """bfloat16 bool bool_ can_cast cdouble character complex128 complex64 complex_
+        complexfloating csingle double dtype finfo flexible float16 float32 float4_e2m1fn float64 float8_e3m4 float8_e4m3
+        float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float_ floating generic
+        iinfo inexact int16 int2 int32 int4 int64 int8 int_ integer iscomplexobj isdtype isrealobj isscalar issubdtype
+        iterable number object_ signedinteger single uint uint16 uint2 uint32 uint4 uint64 uint8 unsignedinteger""",
+    "xlafront.numpy.sorting": """argpartition argsort bincount digitize histogram_bin_edges lexsort partition percentile
+        quantile searchsorted sort sort_complex""",
+    "xlafront.numpy.ufuncs": """abs absolute acos acosh add angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh around
+        asin asinh atan atan2 atanh bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_not bitwise_or
+        bitwise_right_shift bitwise_xor cbrt ceil conj conjugate copysign cos cosh deg2rad degrees divide divmod equal exp
+        exp2 expm1 fabs float_power floor floor_divide fmax fmin fmod greater greater_equal heaviside hypot imag invert
+        isclose isfinite isinf isnan isneginf isposinf left_shift less less_equal log log10 log1p log2 logaddexp logaddexp2
+        logical_and logical_not logical_or logical_xor maximum minimum mod multiply negative nextafter not_equal positive pow
+        power rad2deg radians real reciprocal remainder right_shift rint round sign signbit sin sinc sinh sqrt square subtract
+        tan tanh true_divide trunc""",
 }
-for _module, _names in _MODULES.items():
-    globals().update({_name: getattr(_module, _name) for _name in _names.split()})
-globals().update(_ufuncs.PUBLIC)
-globals().update(_scalar_types.TYPES)
-
-e, pi, euler_gamma, inf, nan, newaxis = _np.e, _np.pi, _np.euler_gamma, _np.inf, _np.nan, None
-get_printoptions, set_printoptions, printoptions = _np.get_printoptions, _np.set_printoptions, _np.printoptions
-index_exp, s_ = _np.index_exp, _np.s_
-ComplexWarning = _np.exceptions.ComplexWarning
-ndarray = _array_methods.Array
-
-
-def array_repr(arr, max_line_width=None, precision=None, suppress_small=None):
-    """The text of an array, as `repr` gives it."""
-    with _np.printoptions(**{key: value for key, value in (
-            ("linewidth", max_line_width), ("precision", precision), ("suppress", suppress_small)) if value is not None}):
-        return repr(arr)
-
-
-def array_str(a, max_line_width=None, precision=None, suppress_small=None):
-    """The text of an array's elements, as `str` gives it."""
-    return _np.array_str(_np.asarray(a), max_line_width, precision, suppress_small)
-
-
-def save(file, arr, allow_pickle=True, fix_imports=_np._NoValue):
-    """Write an array to a file in NumPy's format."""
-    _np.save(file, _np.asarray(arr), allow_pickle)
-
-
-def savez(file, *args, **kwds):
-    """Write several arrays to one file in NumPy's format."""
-    _np.savez(file, *[_np.asarray(x) for x in args], **{name: _np.asarray(x) for name, x in kwds.items()})
-
-
-def load(file, *args, **kwargs):
-    """Read an array, or a dictionary of them, that `save` or `savez` wrote."""
-    found = _np.load(file, *args, **kwargs)
-    return array(found) if isinstance(found, _np.ndarray) else found  # noqa: F821
-
-
-def from_dlpack(x, /, *, device=None, copy=None):
-    """An array that shares memory, where it can, with one of another library."""
-    from xlafront.dlpack import from_dlpack as convert
-
-    return convert(x, device=device, copy=copy)
-
-
-def __getattr__(name: str):
-    if name != "linalg":
-        raise AttributeError(f"xlafront.numpy has no attribute {name!r}")
-    from importlib import import_module
-
-    return import_module("xlafront.numpy.linalg")
+__getattr__, __dir__, __all__ = lazy(__name__, _PLACES, "linalg")

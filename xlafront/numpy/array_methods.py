@@ -13,10 +13,11 @@ from xlafront.core import backends, dtypes, errors, tracing
 from xlafront.core.avals import entry_of, with_entry, without_dimension
 from xlafront.core.keys import KeyArray
 from xlafront.core.tracing import Tracer, abstractors
+from xlafront.lax import sharding_rules  # noqa: F401 (types over explicit axes)
+from xlafront.lax.resharding import reshard_p
 from xlafront.numpy import creation, indexing, linear, manipulation, reductions, sorting, ufuncs, updates
 from xlafront.runtime.arrays import ArrayImpl, put
 from xlafront.runtime.sharding import single_device
-from xlafront.transforms.resharding import reshard_p
 
 
 class _ArrayMeta(type):
@@ -266,13 +267,13 @@ def _deepcopy(self, memo):
 
 
 def _dlpack(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-    from xlafront.dlpack import to_dlpack
+    from xlafront.numpy.dlpack import to_dlpack
 
     return to_dlpack(self, stream=stream, dl_device=dl_device, copy=copy)
 
 
 def _dlpack_device(self):
-    from xlafront.dlpack import device_of
+    from xlafront.numpy.dlpack import device_of
 
     return device_of(self)
 
@@ -342,7 +343,7 @@ def _flatten(self, order="C"):
 
 def _to_device(self, device, *, stream=None):
     """The array on another device, or with another sharding."""
-    from xlafront.transforms.device_put import device_put
+    from xlafront.lax.device_put import device_put
 
     return device_put(self, device)
 
@@ -442,3 +443,4 @@ def _attach() -> None:
 
 
 _attach()
+ndarray = Array

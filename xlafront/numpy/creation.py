@@ -9,13 +9,13 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.keys import KeyArray
 from xlafront.lax import shapes as lax
 from xlafront.lax.creation import placed_constant, placement_of
+from xlafront.lax.device_put import device_put, put_leaf
 from xlafront.lax.elementwise import as_type, convert_element_type_p
+from xlafront.lax.resharding import reshard_p
 from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.runtime.arrays import ArrayImpl, put
 from xlafront.runtime.sharding import single_device
-from xlafront.transforms.device_put import device_put, put_leaf
-from xlafront.transforms.jit import library
-from xlafront.transforms.resharding import reshard_p
+from xlafront.staging.jit import library
 
 
 def _wanted(dtype, name: str):

@@ -22,7 +22,7 @@ from xlafront.lax.elementwise import PRIMITIVES, where
 from xlafront.lax.indexing import GatherDimensionNumbers, GatherScatterMode, bind_gather
 from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.runtime.arrays import ArrayImpl
-from xlafront.transforms.jit import library
+from xlafront.staging.jit import library
 
 _int32 = np.dtype(np.int32)
 

@@ -9,13 +9,13 @@ import numpy as np
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import str_short
 from xlafront.lax import shapes as lax
+from xlafront.lax.dot_products import canonical_precision, dot_general_p
 from xlafront.lax.elementwise import PRIMITIVES, as_type
-from xlafront.lax.open_sums import open_product
-from xlafront.lax.products import canonical_precision, dot_general_p
 from xlafront.lax.reductions import reduce_sum_p
+from xlafront.lax.resharding import named, reshard_p, split_as_told
+from xlafront.lax.unreduced import open_product
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap
-from xlafront.transforms.jit import library
-from xlafront.transforms.resharding import named, reshard_p, split_as_told
+from xlafront.staging.jit import library
 
 
 def _types(name, args, preferred):

@@ -7,9 +7,10 @@ import math
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
-from xlafront.lax import rolling, shapes as lax
+from xlafront.lax import roll as rolling, shapes as lax
 from xlafront.lax.derived import split_p
 from xlafront.lax.elementwise import PRIMITIVES, as_type
+from xlafront.lax.resharding import split_as_told
 from xlafront.lax.shapes import canonical_axes, canonical_axis
 from xlafront.numpy.promotion import (
     broadcast_shapes as joint_shape,
@@ -20,8 +21,7 @@ from xlafront.numpy.promotion import (
     unwrap,
 )
 from xlafront.runtime.arrays import ArrayImpl
-from xlafront.transforms.jit import library
-from xlafront.transforms.resharding import split_as_told
+from xlafront.staging.jit import library
 
 
 def shape(a):

@@ -13,7 +13,7 @@ from xlafront.lax.reductions import PRIMITIVES, spread_back
 from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axes, canonical_axis, reshape_to
 from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.numpy.ufuncs import _to_bool
-from xlafront.transforms.jit import library
+from xlafront.staging.jit import library
 
 
 def _refuse_out(name: str, out) -> None:

@@ -44,12 +44,12 @@ class ScalarType(type):
 
 _NAMES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
           "complex64", "complex128", *(d.name for d in (*dtypes.custom_floats, *dtypes.small_ints)))
-TYPES: dict[str, Any] = {name: ScalarType(name, dtypes.dtype(name)) for name in _NAMES}
-TYPES["bool"] = TYPES["bool_"] = ScalarType("bool", dtypes.bool_)
-TYPES.update(single=TYPES["float32"], double=TYPES["float64"], csingle=TYPES["complex64"],
-             cdouble=TYPES["complex128"], float_=TYPES["float64"], complex_=TYPES["complex128"], int_=TYPES["int64"],
-             uint=TYPES["uint64"])
-TYPES.update({name: getattr(np, name) for name in (
+PUBLIC: dict[str, Any] = {name: ScalarType(name, dtypes.dtype(name)) for name in _NAMES}
+PUBLIC["bool"] = PUBLIC["bool_"] = ScalarType("bool", dtypes.bool_)
+PUBLIC.update(single=PUBLIC["float32"], double=PUBLIC["float64"], csingle=PUBLIC["complex64"],
+             cdouble=PUBLIC["complex128"], float_=PUBLIC["float64"], complex_=PUBLIC["complex128"], int_=PUBLIC["int64"],
+             uint=PUBLIC["uint64"])
+PUBLIC.update({name: getattr(np, name) for name in (
     "generic", "number", "integer", "signedinteger", "unsignedinteger", "inexact", "floating", "complexfloating",
     "character", "flexible", "object_", "dtype")})
 
@@ -76,7 +76,7 @@ def isdtype(dtype, kind) -> bool:
         return any(isdtype(d, k) for k in kind)
     if isinstance(kind, str) and kind in _KINDS:
         return _KINDS[kind](d)
-    if isinstance(kind, str) and not hasattr(np, kind) and kind not in TYPES:
+    if isinstance(kind, str) and not hasattr(np, kind) and kind not in PUBLIC:
         raise ValueError(f"isdtype knows the kinds {', '.join(sorted(_KINDS))} and dtypes, not {kind!r}.")
     return d == dtypes.dtype(kind)
 

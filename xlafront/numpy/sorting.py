@@ -11,7 +11,7 @@ from xlafront.lax import sorting as lax
 from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE
 from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axes, canonical_axis, iota_p, reshape_to, rev_p
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap
-from xlafront.transforms.jit import library
+from xlafront.staging.jit import library
 
 
 def _flat_or_axis(a, axis, name):
@@ -202,8 +202,8 @@ def quantile(a, q, axis=None, out=None, overwrite_input=False, method="linear", 
 def percentile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *,
                interpolation=None, out_sharding=None):
     """The values below which `q` percent of the elements lie."""
+    from xlafront.lax.resharding import split_as_told
     from xlafront.numpy.ufuncs import PUBLIC
-    from xlafront.transforms.resharding import split_as_told
 
     check_arraylike("percentile", a, q)
     return split_as_told("xnp.percentile", out_sharding, lambda a, q: quantile(

@@ -15,7 +15,7 @@ from xlafront.lax import elementwise as lax
 from xlafront.lax.elementwise import PRIMITIVES, as_type, constant_like, where
 from xlafront.lax.families import check_dtype
 from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact, unwrap
-from xlafront.transforms.jit import library
+from xlafront.staging.jit import library
 
 # name, primitive, promotion
 UNARY = (

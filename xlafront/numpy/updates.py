@@ -12,11 +12,11 @@ from xlafront.core.avals import ShapedArray
 from xlafront.lax import shapes as lax
 from xlafront.lax.elementwise import PRIMITIVES, as_type, where
 from xlafront.lax.indexing import PRIMITIVES as SCATTERS, GatherScatterMode, ScatterDimensionNumbers, bind_scatter
+from xlafront.lax.resharding import split_as_told
 from xlafront.numpy.indexing import Layout, _read, _wrapped, plan_key, take_by
 from xlafront.numpy.promotion import unwrap
 from xlafront.runtime.arrays import ArrayImpl
-from xlafront.transforms.jit import library
-from xlafront.transforms.resharding import split_as_told
+from xlafront.staging.jit import library
 
 # method -> the scatter, and what it does to an old and a new element
 UPDATES = {

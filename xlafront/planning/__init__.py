@@ -13,13 +13,13 @@ import numpy as np
 
 from xlafront.core import keys, tree
 from xlafront.core.avals import ShapedArray, ShapeDtypeStruct
-from xlafront.experimental import topologies
+from xlafront.planning import topologies
 from xlafront.planning.costs import Buffer, Collective
 from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import Mesh, PartitionSpec
-from xlafront.transforms.meshes import set_mesh
+from xlafront.staging.meshes import set_mesh
 
 __all__ = ["Buffer", "Collective", "Memory", "Plan", "plan"]
 
@@ -124,7 +124,7 @@ def plan(fun: Callable, *args, topology: str | topologies.TopologyDescription | 
 
 
 def _lower(fun: Callable, mesh: Mesh, args: tuple, kwargs: dict[str, Any]):
-    from xlafront.transforms.jit import jit
+    from xlafront.staging.jit import jit
 
     started = time.perf_counter()
     with set_mesh(mesh), config.default_device(mesh.devices.flat[0]):

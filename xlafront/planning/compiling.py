@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import avals, keys, tree
-from xlafront.experimental import topologies
-from xlafront.planning import Memory, Plan, costs, hlo
+from xlafront.planning import Memory, Plan, costs, hlo, topologies
 from xlafront.planning.costs import Buffer
 from xlafront.runtime import topologies as chips
 from xlafront.runtime.jaxlib_compat import JaxRuntimeError

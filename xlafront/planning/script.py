@@ -15,8 +15,8 @@ from typing import Any
 
 from xlafront import planning
 from xlafront.core.source import is_internal
-from xlafront.experimental import topologies
-from xlafront.transforms.meshes import set_mesh
+from xlafront.planning import topologies
+from xlafront.staging.meshes import set_mesh
 
 
 class UsageError(Exception):

@@ -5,31 +5,11 @@
 >>> random.normal(subkey, (3,))
 """
 
-from xlafront.random.distributions import (
-    bernoulli as bernoulli,
-    categorical as categorical,
-    cauchy as cauchy,
-    choice as choice,
-    exponential as exponential,
-    gumbel as gumbel,
-    laplace as laplace,
-    logistic as logistic,
-    normal as normal,
-    permutation as permutation,
-    rademacher as rademacher,
-    randint as randint,
-    truncated_normal as truncated_normal,
-    uniform as uniform,
-)
-from xlafront.random.prng import (
-    PRNGKey as PRNGKey,
-    bits as bits,
-    clone as clone,
-    fold_in as fold_in,
-    key as key,
-    key_data as key_data,
-    key_dtype as key_dtype,
-    key_impl as key_impl,
-    split as split,
-    wrap_key_data as wrap_key_data,
-)
+from xlafront.faces import lazy
+
+_PLACES = {
+    "xlafront.random.distributions": """bernoulli categorical cauchy choice exponential gumbel laplace logistic normal
+        permutation rademacher randint truncated_normal uniform""",
+    "xlafront.random.prng": "PRNGKey bits clone fold_in key key_data key_dtype key_impl split wrap_key_data",
+}
+__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)

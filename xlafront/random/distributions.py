@@ -13,12 +13,12 @@ from xlafront.core import dtypes, tracing
 from xlafront.lax import elementwise as lax, shapes
 from xlafront.lax.elementwise import PRIMITIVES, as_type, constant_like
 from xlafront.lax.reductions import argmax_p, cumsum_p
+from xlafront.lax.resharding import split_as_told
 from xlafront.lax.sorting import sort_p
 from xlafront.numpy.promotion import unwrap
 from xlafront.random.prng import placed, single_key
 from xlafront.runtime import config
-from xlafront.transforms.jit import library
-from xlafront.transforms.resharding import split_as_told
+from xlafront.staging.jit import library
 
 
 def _float_dtype(name: str, dtype, complex_too: bool = False):

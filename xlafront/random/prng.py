@@ -21,7 +21,7 @@ from xlafront.lax import shapes as lax
 from xlafront.random import threefry
 from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
-from xlafront.transforms.jit import library
+from xlafront.staging.jit import library
 
 
 class PRNGImpl(NamedTuple):
@@ -303,7 +303,7 @@ def bits(key, shape=(), dtype=None, *, out_sharding=None):
 def placed(result, sharding):
     if sharding is None:
         return result
-    from xlafront.transforms.device_put import device_put
+    from xlafront.lax.device_put import device_put
 
     return device_put(result, sharding)
 

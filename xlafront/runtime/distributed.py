@@ -59,7 +59,7 @@ state = State()
 def connect(address: str, num_processes: int, process_id: int, *, bind_address: str | None, initialization_timeout: float,
             heartbeat_timeout: int, shutdown_timeout: int, partition_index: int | None) -> None:
     """Join the group, and start the service in process 0."""
-    from xlafront.runtime import rendezvous, watch
+    from xlafront.runtime import peer_watch as watch, rendezvous
 
     host, port = rendezvous.split_address(address)
     _keep_from_proxies(host)

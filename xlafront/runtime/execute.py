@@ -49,7 +49,7 @@ class CompileRequest(NamedTuple):
 
 def compile_module(request: CompileRequest, cache=None):
     """A loaded executable, from the disk cache when it has one."""
-    from xlafront.runtime import disk_cache, pace
+    from xlafront.runtime import backpressure as pace, disk_cache
 
     devices = device_list(request.devices)
     if is_elsewhere(request.client):

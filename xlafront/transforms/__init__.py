@@ -1,1 +1,1 @@
-"""Functions from functions to functions: `jit` and its kin."""
+"""Functions from functions to functions, on what programs do: differentiation, batching, rules of users."""

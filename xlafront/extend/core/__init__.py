@@ -233,7 +233,7 @@ def unsafe_am_i_under_a_jit_DO_NOT_USE() -> bool:
     >>> unsafe_am_i_under_a_jit_DO_NOT_USE()
     False
     """
-    from xlafront.transforms.ad_core import LinearTrace
+    from xlafront.transforms.ad.core import LinearTrace
 
     return any(isinstance(t, tracing.StagingTrace) and not isinstance(t, LinearTrace) for t in _traces())
 
@@ -244,7 +244,7 @@ def unsafe_am_i_under_a_vmap_DO_NOT_USE() -> bool:
     >>> unsafe_am_i_under_a_vmap_DO_NOT_USE()
     False
     """
-    from xlafront.transforms.batching import BatchTrace
+    from xlafront.transforms.batching.vmap import BatchTrace
 
     return any(isinstance(t, BatchTrace) for t in _traces())
 

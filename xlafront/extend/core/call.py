@@ -9,8 +9,8 @@ from xlafront.core import tracing
 from xlafront.core.ir import ClosedJaxpr, dce_jaxpr, eval_jaxpr, keeps_alive
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import UndefinedPrimal, Zero
-from xlafront.transforms import ad_core
-from xlafront.transforms.batching import batch_program
+from xlafront.transforms.ad import core as ad_core
+from xlafront.transforms.batching.vmap import batch_program
 
 
 class CallPrimitive(Primitive):

@@ -15,13 +15,13 @@ _PLACES = {
     "call_p": ("xlafront.extend.core.call", "call_p"),
     "closed_call_p": ("xlafront.extend.core.call", "closed_call_p"),
     "copy_p": ("xlafront.lax.elementwise", "copy_p"),
-    "custom_jvp_call_p": ("xlafront.transforms.custom_jvp", "custom_jvp_call_p"),
-    "custom_vjp_call_p": ("xlafront.transforms.custom_vjp", "custom_vjp_call_p"),
-    "jit_p": ("xlafront.transforms.jit", "jit_p"),
-    "name_p": ("xlafront.transforms.checkpoint", "name_p"),
+    "custom_jvp_call_p": ("xlafront.transforms.calls.custom_jvp", "custom_jvp_call_p"),
+    "custom_vjp_call_p": ("xlafront.transforms.calls.custom_vjp", "custom_vjp_call_p"),
+    "jit_p": ("xlafront.staging.jit", "jit_p"),
+    "name_p": ("xlafront.transforms.ad.checkpoint", "name_p"),
     "random_wrap_p": ("xlafront.random.prng", "wrap_p"),
     "random_unwrap_p": ("xlafront.random.prng", "unwrap_p"),
-    "remat_p": ("xlafront.transforms.checkpoint", "remat_p"),
+    "remat_p": ("xlafront.transforms.ad.checkpoint", "remat_p"),
     "threefry2x32_p": ("xlafront.random.threefry", "threefry2x32_p"),
 }
 

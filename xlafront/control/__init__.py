@@ -1,0 +1,1 @@
+"""Loops and branches: operations that contain programs, and the functions made of them."""

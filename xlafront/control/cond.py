@@ -1,0 +1,425 @@
+"""`cond`, `switch` and `platform_dependent`: one of several programs, chosen while the compiled program runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlafront import lowering
+from xlafront.core import dtypes, tracing, tree
+from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, dependent_results
+from xlafront.core.primitive import Primitive
+from xlafront.core.traceback_filter import boundary
+from xlafront.core.zeros import Zero, is_undefined
+from xlafront.runtime import config
+from xlafront.staging import signatures as calls
+from xlafront.transforms.ad.checkpoint import split_inside
+from xlafront.transforms.ad.core import instantiate, jvp_program, linearize_program, transpose_program
+from xlafront.transforms.batching.vmap import batch_program, place_axis
+from xlafront.transforms.calls.programs import (
+    active_results,
+    evaluate,
+    on_varying,
+    operands_of,
+    run,
+    same_type,
+    trace_function,
+    type_mismatches,
+    vary,
+    with_weak_types,
+)
+
+# The operation: its operands are the number of the branch and what all branches take.
+
+
+def _lower(ctx, index, *operands, branches):
+    types = [lowering.mlir.type_of(a) for a in branches[0].out_avals]
+    return ctx.case(index, [lambda inner, b=b: inner.inline(b, operands) for b in branches], types,
+                    lowering.module.ordered_effects(*branches))
+
+
+def _types(index, *avals, branches):
+    if not any([a.vma for a in avals]):
+        return branches[0].out_avals
+    return [found[0].update(vma=frozenset().union(*[a.vma for a in found])) for found in zip(*[b.out_avals for b in branches])]
+
+
+def _same_for_all(branches, active) -> tuple[bool, ...]:
+    """Which results have a tangent in some branch."""
+    flags = [active_results(b.jaxpr, active) for b in branches]
+    return tuple(map(any, zip(*flags)))
+
+
+def _jvp(primals, tangents, *, branches):
+    index, *operands = primals
+    active = tuple(type(t) is not Zero for t in tangents[1:])
+    kept = _same_for_all(branches, active)
+    programs = tuple(jvp_program(b, active, kept)[0] for b in branches)
+    results = cond_p.bind(index, *operands, *[t for t, a in zip(tangents[1:], active) if a], branches=programs)
+    count = len(kept)
+    moved = iter(results[count:])
+    return results[:count], [next(moved) if k else Zero(a.to_tangent_aval()) for k, a in zip(kept, branches[0].out_avals)]
+
+
+def _shared_layout(values: Sequence[Sequence[Any]]) -> tuple[list[Any], list[list[int]]]:
+    """One list of types with room for the values of each branch, and where they are in it.
+
+    Values of different branches share a place when they have the same type.
+    """
+    layout: list[Any] = []
+    places: list[list[int]] = []
+    for avals in values:
+        free = list(range(len(layout)))
+        mine = []
+        for aval in avals:
+            spot = next((i for i in free if same_type(layout[i], aval)), None)
+            if spot is None:
+                spot = len(layout)
+                layout.append(aval.update(weak_type=False))
+            else:
+                free.remove(spot)
+            mine.append(spot)
+        places.append(mine)
+    return layout, places
+
+
+def _giving(program: ClosedJaxpr, count: int, mine: Sequence[int], layout: Sequence[Any]) -> ClosedJaxpr:
+    """The branch that returns, after its first `count` results, the others in the common layout, with zeros between."""
+    def padded(*args):
+        found = run(program)(*args)
+        others: list[Any] = [None] * len(layout)
+        for spot, x in zip(mine, found[count:]):
+            others[spot] = x
+        return [*found[:count], *[instantiate(Zero(a)) if x is None else x for x, a in zip(others, layout)]]
+
+    padded_program = tracing.trace_to_closed_jaxpr(padded, program.in_avals, program.debug_info)
+    return with_weak_types(padded_program, [*program.out_avals[:count], *layout])
+
+
+def _taking(program: ClosedJaxpr, own: Sequence[Var], rest: Sequence[Var], mine: Sequence[int], layout) -> ClosedJaxpr:
+    """The branch whose inputs `own` are where they are in the common layout, and before `rest`."""
+    at = dict(zip(mine, own))
+    invars = [at.get(i) or Var(a) for i, a in enumerate(layout)]
+    return ClosedJaxpr(program.jaxpr.replace(invars=[*invars, *rest]), program.consts)
+
+
+class _LinearizedBranches:
+    """The branches of a `cond` in the halves that linearisation needs, with residuals of one layout for all of them."""
+
+    def __init__(self, branches: tuple[ClosedJaxpr, ...], active):
+        self.kept = _same_for_all(branches, active)
+        splits = [linearize_program(b, active, self.kept) for b in branches]
+        count = len(branches[0].out_avals)
+        layout, places = _shared_layout([split.forward.out_avals[count:] for split in splits])
+        self.known = sorted({k for split in splits for k in split.known if k is not None})
+        self.forward = tuple(_giving(split.forward, count, mine, layout) for split, mine in zip(splits, places))
+        self.linear = tuple(self._linear(split, mine, layout, branches[0].in_avals) for split, mine in zip(splits, places))
+
+    def _linear(self, split, mine, layout, in_avals) -> ClosedJaxpr:
+        """`(residuals, operands that are residuals, tangents) -> tangents`."""
+        invars = split.linear.jaxpr.invars
+        given = list(zip(invars, split.known))
+        operands = {k: Var(in_avals[k]) for k in self.known} | {k: v for v, k in given if k is not None}
+        return _taking(split.linear, [v for v, k in given if k is None],
+                       [*[operands[k] for k in self.known], *invars[len(split.known):]], mine, layout)
+
+
+def _linearize(primals, tangents, *, branches):
+    index, *operands = primals
+    active = tuple(type(t) is not Zero for t in tangents[1:])
+    split = branches[0].jaxpr.memoised(("linearized branches", active, *[id(b.jaxpr) for b in branches]),
+                                       lambda: (_LinearizedBranches(branches, active), branches))[0]
+    found = cond_p.bind(index, *operands, branches=split.forward)
+    count = len(split.kept)
+    results, residuals = found[:count], found[count:]
+    if any(split.kept):
+        moved = iter(cond_p.bind(index, *residuals, *[operands[k] for k in split.known],
+                                 *[t for t, a in zip(tangents[1:], active) if a], branches=split.linear))
+    else:
+        moved = iter(())
+    return results, [next(moved) if k else Zero(a.to_tangent_aval()) for k, a in zip(split.kept, branches[0].out_avals)]
+
+
+def _transpose(cts, index, *operands, branches):
+    linear = tuple(is_undefined(x) for x in operands)
+    given = tuple(type(ct) is not Zero for ct in cts)
+    programs = tuple(transpose_program(b, linear, given, True)[0] for b in branches)
+    wanted = [x.aval for x in operands if is_undefined(x)]
+    programs = tuple(with_weak_types(p, wanted) for p in programs)
+    found = iter(cond_p.bind(index, *[x for x in operands if not is_undefined(x)], *[ct for ct in cts if type(ct) is not Zero],
+                             branches=programs))
+    return [None, *[next(found) if lin else None for lin in linear]]
+
+
+def _batch(trace, operands, dims, *, branches):
+    from xlafront.lax.derived import stop_gradient
+    from xlafront.lax.elementwise import PRIMITIVES
+    from xlafront.lax.shapes import broadcast_in_dim_p
+
+    select = PRIMITIVES["select_n"]
+    size = trace.size
+    (index, *values), (index_dim, *value_dims) = operands, dims
+    if index_dim is None:
+        marks = tuple(value_dims)
+        flags = [batch_program(b, marks, trace)[1] for b in branches]
+        batched = tuple(any(d is not None for d in ds) for ds in zip(*flags))
+        programs = tuple(batch_program(b, marks, trace, batched)[0] for b in branches)
+        return cond_p.bind(index, *values, branches=programs), [0 if b else None for b in batched]
+    # Elements take different branches: all of them run, and of each the result of its own is chosen. What an element
+    # gives to the other branches has no derivative, so that theirs cannot spoil its own.
+    index = place_axis(index, index_dim, 0, size)
+    values = [place_axis(x, d, 0, size) for x, d in zip(values, value_dims)]
+
+    def spread(mask, x):
+        return mask if np.ndim(x) == 1 else broadcast_in_dim_p.bind(
+            mask, shape=np.shape(x), broadcast_dimensions=(0,), sharding=None)
+
+    marks = (0,) * len(values)
+    every = (True,) * len(branches[0].out_avals)
+    found = []
+    for i, branch in enumerate(branches):
+        chosen = PRIMITIVES["eq"].bind(index, np.asarray(i, tracing.aval_of(index).dtype)[()])
+        own = [select.bind(spread(chosen, x), stop_gradient(x), x) if dtypes.is_inexact(tracing.aval_of(x).dtype) else x
+               for x in values]
+        found.append(run(batch_program(branch, marks, trace, every)[0])(*own))
+    if len(branches) == 1:
+        return found[0], [0] * len(every)
+    last = np.asarray(len(branches) - 1, tracing.aval_of(index).dtype)[()]
+    if len(branches) == 2:
+        index = PRIMITIVES["eq"].bind(index, last)
+    return [select.bind(spread(index, xs[0]), *xs) for xs in zip(*found)], [0] * len(every)
+
+
+def _dce(used, eqn):
+    branches = eqn.params["branches"]
+    if not any(used) and not any(b.effects for b in branches):
+        return None
+    flags = [dce_closed(b, used)[1] for b in branches]
+    kept = [any(marks) for marks in zip(*flags)]
+    if all(kept) and all(used):
+        return eqn
+    programs = tuple(dce_closed(b, used, kept)[0] for b in branches)
+    return eqn.replace(invars=[eqn.invars[0], *[v for v, k in zip(eqn.invars[1:], kept) if k]],
+                       outvars=[v for v, u in zip(eqn.outvars, used) if u], params={"branches": programs})
+
+
+def _depends(operands, *, branches):
+    """Also on the choice of the branch."""
+    return [operands[0] or any(flags) for flags in zip(*[dependent_results(b.jaxpr, operands[1:]) for b in branches])]
+
+
+def _split(eqn, policy):
+    """Under a checkpoint policy: what it saves inside of the branches becomes results, which those that recompute take."""
+    branches = eqn.params["branches"]
+    splits = [b.jaxpr.memoised(("split", policy), lambda b=b: split_inside(b, policy)) for b in branches]
+    if eqn.effects or not any(split.num_saved for split in splits):
+        return None
+    count = len(eqn.outvars)
+    layout, places = _shared_layout([split.first.out_avals[count:] for split in splits])
+    first = tuple(_giving(split.first, count, mine, layout) for split, mine in zip(splits, places))
+    again = tuple(_taking(split.again, split.again.jaxpr.invars[:split.num_saved],
+                          split.again.jaxpr.invars[split.num_saved:], mine, layout) for split, mine in zip(splits, places))
+    saved = [Var(a) for a in layout]
+    return (eqn.replace(outvars=[*eqn.outvars, *saved], params={"branches": first}),
+            eqn.replace(invars=[eqn.invars[0], *saved, *eqn.invars[1:]], params={"branches": again}), saved)
+
+
+cond_p = Primitive(
+    "cond", multiple_results=True, memoise=False, abstract=_types, lower=_lower, jvp=_jvp, linearize=_linearize,
+    transpose=_transpose, dce=_dce, partial_eval=_split,
+    effects=lambda *_, branches: frozenset().union(*[b.effects for b in branches]),
+    impl=lambda *args, branches: evaluate(cond_p, args, {"branches": branches}, branches[0].jaxpr))
+cond_p.batch_with_axis = _batch
+cond_p.depends = _depends
+
+
+# Public
+
+_missing = object()
+
+
+@boundary
+def cond(pred, true_fun: Callable, false_fun: Callable, *operands, operand=_missing, linear=None):
+    """`true_fun(*operands)` where `pred` is true, else `false_fun(*operands)`; only the one chosen runs.
+
+    Both are traced and must return the same types. (Under `vmap` with a mapped predicate both run.)
+
+    >>> cond(x > 0, lambda x: x, lambda x: -x, x)
+    """
+    if operand is not _missing:
+        if operands:
+            raise TypeError("cond takes its operands by position, or one as operand=, not both.")
+        operands = (operand,)
+    if not callable(true_fun) and len(operands) == 2 and callable(false_fun) and callable(operands[1]):
+        # The form with an operand for each branch: cond(pred, true_operand, true_fun, false_operand, false_fun).
+        of_true, true_branch, (of_false, false_branch) = true_fun, false_fun, operands
+        true_fun, false_fun = (lambda x, y: true_branch(x)), (lambda x, y: false_branch(y))
+        operands = (of_true, of_false)
+    if not (callable(true_fun) and callable(false_fun)):
+        raise TypeError("cond takes two functions after the predicate: cond(pred, true_fun, false_fun, *operands).")
+    if not tracing.is_arraylike(pred):
+        raise TypeError(f"cond takes a boolean scalar as its predicate, got {type(pred).__name__}: {pred!r:.80}.")
+    aval = tracing.aval_of(pred := tracing.as_operand(pred))
+    if aval.shape:
+        raise TypeError(f"cond takes a boolean scalar as its predicate, got an array of type {aval}. Reduce it with xnp.any or "
+                        f"xnp.all, or choose element by element with xnp.where or vmap.")
+    if not (aval.dtype == dtypes.bool_ or dtypes.is_integer(aval.dtype) or dtypes.is_float(aval.dtype)):
+        raise TypeError(f"cond takes a boolean scalar as its predicate, got {aval}.")
+    if config.disable_jit.value and (value := _concrete(pred)) is not None:
+        return (true_fun if value else false_fun)(*operands)
+    if aval.dtype != dtypes.bool_:
+        from xlafront.lax.elementwise import PRIMITIVES
+
+        pred = PRIMITIVES["ne"].bind(pred, aval.dtype.type(0))
+    return _choose("cond", _as_int32(pred), (false_fun, true_fun), ("false_fun", "true_fun"), operands)
+
+
+@boundary
+def switch(index, branches: Sequence[Callable], *operands, operand=_missing):
+    """`branches[index](*operands)`, with the index clamped to those there are.
+
+    All branches are traced and must return the same types.
+
+    >>> switch(1, [lambda x: x, lambda x: -x, xnp.sin], 2.0)
+    """
+    if operand is not _missing:
+        if operands:
+            raise TypeError("switch takes its operands by position, or one as operand=, not both.")
+        operands = (operand,)
+    branches = tuple(branches)
+    if not branches:
+        raise ValueError("switch needs at least one branch.")
+    if not all(callable(b) for b in branches):
+        raise TypeError("switch takes a sequence of functions: switch(index, branches, *operands).")
+    aval = tracing.aval_of(index := tracing.as_operand(index), "switch")
+    if aval.shape:
+        raise TypeError(f"switch takes an integer scalar as its index, got an array of type {aval}.")
+    if not dtypes.is_integer(aval.dtype):
+        raise TypeError(f"switch takes an integer scalar as its index, got {aval}.")
+    if len(branches) == 1:
+        return branches[0](*operands)
+    if config.disable_jit.value and (value := _concrete(index)) is not None:
+        return branches[min(max(int(value), 0), len(branches) - 1)](*operands)
+    from xlafront.lax.elementwise import clamp
+
+    index = clamp(np.int32(0), _as_int32(index), np.int32(len(branches) - 1))
+    return _choose("switch", index, branches, [f"branches[{i}]" for i in range(len(branches))], operands)
+
+
+def _concrete(x):
+    return x._concrete() if isinstance(x, tracing.Tracer) else x
+
+
+def _as_int32(x):
+    from xlafront.lax.elementwise import convert_element_type_p
+
+    aval = tracing.aval_of(x)
+    if aval.dtype == np.int32 and not aval.weak_type:
+        return x
+    if not isinstance(x, tracing.Tracer) and aval.dtype.kind in "iub" and isinstance(x, (bool, int, np.generic)):
+        return np.int32(x)
+    return convert_element_type_p.bind(x, new_dtype=np.dtype(np.int32), weak_type=False, sharding=None)
+
+
+def _choose(what: str, index, functions: Sequence[Callable], names: Sequence[str], operands: tuple):
+    leaves, in_tree = tree.flatten(operands)
+    values = operands_of(leaves, what, operands)
+    avals = [tracing.aval_of(x) for x in values]
+    programs, consts, trees = zip(*[trace_function(f, in_tree, avals, f"{name} of {what}")
+                                    for f, name in zip(functions, names)])
+    results = join_branches(what, programs, trees, functions, names)
+    programs, all_consts = merge_constants(programs, consts)
+    programs = [with_weak_types(p, results) for p in programs]
+    operands = [*all_consts, *values]
+    axes = tracing.aval_of(index).vma
+    if axes:  # devices choose differently: no collective may be in a branch, as derivatives would put there for other operands
+        programs, operands = [on_varying(p, axes) for p in programs], [vary(x, axes) for x in operands]
+    return trees[0].unflatten(cond_p.bind(index, *operands, branches=tuple(programs)))
+
+
+def join_branches(what, programs, trees, functions, names) -> list:
+    """The types of the results, which must agree; a value is weakly typed where it is so in all branches."""
+    first = programs[0].out_avals
+    for program, out_tree, f, name in zip(programs[1:], trees[1:], functions[1:], names[1:]):
+        if out_tree != trees[0]:
+            shown = [t.unflatten(p.out_avals) for t, p in ((trees[0], programs[0]), (out_tree, program))]
+            raise TypeError(f"{what} needs branches that return the same structure, but {_described(names[0], functions[0])} "
+                            f"and {_described(name, f)} differ {tree.first_difference(*shown)}.")
+        lines = type_mismatches("result", first, program.out_avals, lambda i: tree.path_of(
+            trees[0].unflatten(range(len(first))), i), f"from {names[0]}", f"from {name}")
+        if lines:
+            raise TypeError(f"{what} needs branches that return the same types, but of {_described(names[0], functions[0])} "
+                            f"and {_described(name, f)} {'; '.join(lines)}. Convert with astype, or give Python scalars as "
+                            f"arrays.")
+    return [a.update(weak_type=all(p.out_avals[i].weak_type for p in programs),
+                     vma=frozenset().union(*[p.out_avals[i].vma for p in programs])) for i, a in enumerate(first)]
+
+
+def _described(name: str, f: Callable) -> str:
+    where = calls.function_location(f)
+    return f"{name} ({calls.function_name(f)}{f' at {where}' if where else ''})"
+
+
+def merge_constants(programs: Sequence[ClosedJaxpr], consts: Sequence[list]) -> tuple[list[ClosedJaxpr], list]:
+    """Programs that take the closed-over values of all of them first."""
+    merged = {id(c): c for values in consts for c in values}
+    if not merged:
+        return list(programs), []
+    order = {key: i for i, key in enumerate(merged)}
+    avals = [tracing.aval_of(c) for c in merged.values()]
+    extended = []
+    for program, values in zip(programs, consts):
+        places = tuple(order[id(c)] for c in values)
+        inner = program.jaxpr
+
+        def make(inner=inner, program=program, places=places, values=values):
+            leading = [Var(a) for a in avals]
+            for i, v in zip(places, inner.invars):
+                leading[i] = v
+            return ClosedJaxpr(inner.replace(invars=[*leading, *inner.invars[len(values):]]), program.consts)
+
+        extended.append(inner.memoised(("branch constants", places, tuple(avals)), make))
+    return extended, list(merged.values())
+
+
+# By platform
+
+
+def _platform_index_lower(ctx, *, platforms):
+    platform = ctx.platform
+    for i, names in enumerate(platforms):
+        if names is None or platform in names or platform in ("cuda", "rocm") and "gpu" in names:
+            return ctx.constant(np.int32(i))
+    raise NotImplementedError(f"platform_dependent has no function for {platform}, and no default.")
+
+
+platform_index_p = Primitive("platform_index", abstract=lambda *, platforms: _index_aval(), lower=_platform_index_lower)
+
+
+def _index_aval():
+    from xlafront.core.avals import ShapedArray
+
+    return ShapedArray((), np.dtype(np.int32))
+
+
+@boundary
+def platform_dependent(*args, default: Callable | None = None, **per_platform: Callable):
+    """Of several functions the one for the platform that the program is compiled for (`cpu=`, `gpu=`, `cuda=`, `tpu=`).
+
+    All are traced and must return the same types.
+
+    >>> platform_dependent(x, cpu=xnp.sin, default=xnp.cos)
+    """
+    platforms = [(name,) for name in per_platform]
+    functions = list(per_platform.values())
+    if default is not None:
+        platforms.append(None)
+        functions.append(default)
+    if not functions:
+        raise ValueError("platform_dependent needs a function for at least one platform, or a default.")
+    index = platform_index_p.bind(platforms=tuple(platforms))
+    if len(functions) == 1 and default is not None:
+        return default(*args)
+    return _choose("platform_dependent", index, functions, [*per_platform, "default"][:len(functions)], args)

@@ -1,0 +1,325 @@
+"""`while_loop` and `fori_loop`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from xlafront import lowering
+from xlafront.control.scan import scan, trace_carry
+from xlafront.core import dtypes, tracing, tree
+from xlafront.core.ir import ClosedJaxpr, dce_closed
+from xlafront.core.primitive import Primitive
+from xlafront.core.traceback_filter import boundary
+from xlafront.core.zeros import Zero
+from xlafront.runtime import config
+from xlafront.staging import signatures as calls
+from xlafront.transforms.ad.core import instantiate, jvp_program
+from xlafront.transforms.batching.vmap import batch_program, place_axis
+from xlafront.transforms.calls.programs import (
+    DerivedFunction,
+    active_results,
+    evaluate,
+    fixpoint,
+    in_three,
+    operands_of,
+    reorder,
+    run,
+    trace_function,
+    vary,
+)
+
+# The operation. Its operands are `cond_nconsts` values that the condition reads, `body_nconsts` that the body reads, and
+# the carry.
+
+
+def _bind(cond_jaxpr, body_jaxpr, cond_consts, body_consts, carry) -> list:
+    return while_p.bind(*cond_consts, *body_consts, *carry, cond_jaxpr=cond_jaxpr, body_jaxpr=body_jaxpr,
+                        cond_nconsts=len(cond_consts), body_nconsts=len(body_consts))
+
+
+def _lower(ctx, *operands, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
+    cond_consts, body_consts, carry = in_three(operands, cond_nconsts, body_nconsts)
+    effects = lowering.module.ordered_effects(cond_jaxpr, body_jaxpr)
+
+    def condition(inner, *state):
+        return inner.inline(cond_jaxpr, [*cond_consts, *state])[0]
+
+    def advance(inner, *state):
+        return inner.inline(body_jaxpr, [*body_consts, *state])
+
+    if not lowering.module.ordered_effects(cond_jaxpr):
+        return ctx.loop(carry, condition, advance, effects)
+
+    def advance_and_ask(inner, _, *state):
+        following = advance(inner, *state)
+        return [condition(inner, *following), *following]
+
+    # A condition passes on no tokens: it is computed before the loop and at the end of each step.
+    return ctx.loop([condition(ctx, *carry), *carry], lambda inner, go_on, *state: go_on, advance_and_ask, effects)[1:]
+
+
+def _active(body_jaxpr, tangents, cond_nconsts, body_nconsts) -> tuple[list[bool], list[bool]]:
+    """Which constants of the body have tangents, and which values of the carry get one in some step."""
+    _, consts, carry = in_three([type(t) is not Zero for t in tangents], cond_nconsts, body_nconsts)
+    return consts, fixpoint(carry, lambda flags: active_results(body_jaxpr.jaxpr, [*consts, *flags]))
+
+
+def _jvp(primals, tangents, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
+    active_consts, active_carry = _active(body_jaxpr, tangents, cond_nconsts, body_nconsts)
+    cond_consts, body_consts, carry = in_three(primals, cond_nconsts, body_nconsts)
+    _, consts_t, carry_t = in_three(tangents, cond_nconsts, body_nconsts)
+    program, _ = jvp_program(body_jaxpr, (*active_consts, *active_carry), tuple(active_carry))
+    num_consts, num_carry = len(body_consts), len(carry)
+    moving = num_consts + num_carry
+    num_consts_t = sum(active_consts)
+    body = program.jaxpr.memoised(("body of a while", num_consts), lambda: reorder(program, [
+        *range(num_consts), *range(moving, moving + num_consts_t), *range(num_consts, moving),
+        *range(moving + num_consts_t, len(program.in_avals))]))
+    inner = cond_jaxpr.jaxpr
+    condition = inner.memoised(("with tangents", tuple(active_carry)), lambda: ClosedJaxpr(inner.replace(
+        invars=[*inner.invars, *[_unread(v) for v, a in zip(inner.invars[cond_nconsts:], active_carry) if a]]),
+        cond_jaxpr.consts))
+    results = _bind(condition, body, cond_consts, [*body_consts, *[t for t, a in zip(consts_t, active_consts) if a]],
+                    [*carry, *[instantiate(t) for t, a in zip(carry_t, active_carry) if a]])
+    moved = iter(results[num_carry:])
+    return results[:num_carry], [next(moved) if a else Zero(v.aval.to_tangent_aval())
+                                 for a, v in zip(active_carry, inner.invars[cond_nconsts:])]
+
+
+def _unread(v):
+    from xlafront.core.ir import Var
+
+    return Var(v.aval.to_tangent_aval())
+
+
+def _linearize(primals, tangents, **params):
+    """The derivative is a loop too, which computes the values again: how many steps there are is known only then."""
+    results = while_p.bind(*primals, **params)
+    body, first = params["body_jaxpr"].jaxpr, params["cond_nconsts"] + params["body_nconsts"]
+    _, active = _active(params["body_jaxpr"], tangents, params["cond_nconsts"], params["body_nconsts"])
+    passed = [v is w for v, w in zip(body.outvars, body.invars[params["body_nconsts"]:])]
+    if not any(a and not p for a, p in zip(active, passed)):  # no step changes anything that has a tangent
+        return results, list(tangents[first:])
+    _, out_tangents = _jvp(primals, tangents, **params)
+    return results, out_tangents
+
+
+def _transpose(cts, *operands, **params):
+    raise ValueError(
+        "reverse-mode differentiation (grad, vjp) needs to know how many steps a loop takes, and while_loop, or fori_loop with "
+        "bounds that are traced, does not tell. Use lax.scan, or fori_loop with bounds that are Python numbers; or "
+        "differentiate in forward mode (jvp, jacfwd), or define the derivative with custom_vjp.")
+
+
+def _batch(trace, operands, dims, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
+    size = trace.size
+
+    def marks(flags):
+        return tuple(0 if b else None for b in flags)
+
+    cond_consts, body_consts, carry = in_three([d is not None for d in dims], cond_nconsts, body_nconsts)
+
+    def condition(carry):
+        return batch_program(cond_jaxpr, marks([*cond_consts, *carry]), trace)
+
+    def body(carry):
+        return batch_program(body_jaxpr, marks([*body_consts, *carry]), trace, tuple(carry))
+
+    def grow(carry):  # an element that is done waits for the others, so a batched condition makes all of the carry batched
+        return [True] * len(carry) if condition(carry)[1][0] is not None else [d is not None for d in body(carry)[1]]
+
+    carry = fixpoint(carry, grow)
+    program, (dim,) = condition(carry)
+    moved = []
+    for x, d, b in zip(operands, dims, [*cond_consts, *body_consts, *carry]):
+        moved.append(place_axis(x, d, 0, size) if b else x)
+    in_cond, in_body, in_carry = in_three(moved, cond_nconsts, body_nconsts)
+    if dim is None:
+        results = _bind(program, body(carry)[0], in_cond, in_body, in_carry)
+        return results, [0 if b else None for b in carry]
+    running, step = _batched_loop(program, body(carry)[0], cond_nconsts, body_nconsts)
+    start = run(program)(*in_cond, *in_carry)
+    results = _bind(running, step, [], [*in_cond, *in_body], [*start, *in_carry])
+    return results[1:], [0] * len(carry)
+
+
+def _batched_loop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, body_nconsts: int):
+    """Condition and body of the loop that runs while any element goes on, and carries which do."""
+    def make():
+        from xlafront.lax.elementwise import PRIMITIVES as elementwise
+        from xlafront.lax.reductions import PRIMITIVES as reductions
+        from xlafront.lax.shapes import broadcast_in_dim_p
+
+        def running(go_on, *carry):
+            return [reductions["reduce_or"].bind(go_on, axes=(0,))]
+
+        def step(*args):
+            cond_consts, body_consts, (go_on, *carry) = in_three(args, cond_nconsts, body_nconsts)
+            found = run(body)(*body_consts, *carry)
+            chosen = []
+            for old, new in zip(carry, found):
+                mask = go_on if np.ndim(new) == 1 else broadcast_in_dim_p.bind(
+                    go_on, shape=np.shape(new), broadcast_dimensions=(0,), sharding=None)
+                chosen.append(elementwise["select_n"].bind(mask, old, new))
+            return [*run(condition)(*cond_consts, *chosen), *chosen]
+
+        carry = condition.in_avals[cond_nconsts:]
+        flag = condition.out_avals
+        first = condition.in_avals[:cond_nconsts] + body.in_avals[:body_nconsts]
+        return (tracing.trace_to_closed_jaxpr(running, [*flag, *carry], condition.debug_info),
+                tracing.trace_to_closed_jaxpr(step, [*first, *flag, *carry], body.debug_info))
+
+    return body.jaxpr.memoised(("batched loop", id(condition.jaxpr), cond_nconsts, body_nconsts),
+                               lambda: (*make(), condition))[:2]
+
+
+def _dce(used, eqn):
+    """Drop values of the carry that neither the condition nor the wanted results need."""
+    p = eqn.params
+    condition, body = p["cond_jaxpr"], p["body_jaxpr"]
+    cond_nconsts, body_nconsts = p["cond_nconsts"], p["body_nconsts"]
+    _, read = dce_closed(condition, [True])
+    wanted = [a or b for a, b in zip(used, read[cond_nconsts:])]
+    carry = fixpoint(wanted, lambda flags: dce_closed(body, flags)[1][body_nconsts:])
+    program, kept = dce_closed(body, carry, [i >= body_nconsts and carry[i - body_nconsts] for i in range(len(body.in_avals))])
+    if all(carry) and all(kept):
+        return eqn
+    condition = reorder(condition, [*range(cond_nconsts), *[cond_nconsts + i for i, keep in enumerate(carry) if keep]])
+    cond_consts, body_consts, values = in_three(eqn.invars, cond_nconsts, body_nconsts)
+    body_consts = [v for v, keep in zip(body_consts, kept) if keep]
+    return eqn.replace(invars=[*cond_consts, *body_consts, *[v for v, keep in zip(values, carry) if keep]],
+                       outvars=[v for v, keep in zip(eqn.outvars, carry) if keep],
+                       params=p | {"cond_jaxpr": condition, "body_jaxpr": program, "body_nconsts": len(body_consts)})
+
+
+while_p = Primitive(
+    "while", multiple_results=True, memoise=False, abstract=lambda *_, body_jaxpr, **params: body_jaxpr.out_avals,
+    lower=_lower, jvp=_jvp, linearize=_linearize, transpose=_transpose, dce=_dce,
+    effects=lambda *_, cond_jaxpr, body_jaxpr, **params: cond_jaxpr.effects | body_jaxpr.effects,
+    impl=lambda *args, **params: evaluate(while_p, args, params, params["body_jaxpr"].jaxpr), shown_as="while_loop")
+while_p.batch_with_axis = _batch
+
+
+# Public
+
+
+@boundary
+def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any):
+    """Apply `body_fun` to a value again and again while `cond_fun` of it is true.
+
+    Both are traced once; the value is a pytree whose types stay the same. Differentiable in forward mode.
+
+    >>> while_loop(lambda x: x < 100.0, lambda x: x * 2, 1.0)
+    """
+    for f, which in ((cond_fun, "cond_fun"), (body_fun, "body_fun")):
+        if not callable(f):
+            raise TypeError(f"while_loop takes a function as {which}, got {type(f).__name__}.")
+    if config.disable_jit.value:
+        value = init_val
+        while cond_fun(value):
+            value = body_fun(value)
+        return value
+    name = calls.function_name(body_fun)
+    who = f"while_loop with the body {name}"
+    leaves, init_tree = tree.flatten(init_val)
+    carry = operands_of(leaves, who, init_val)
+    in_tree = tree.structure((init_val,))
+    program, consts, out_tree, carry = trace_carry(body_fun, in_tree, carry, [], lambda out: out, init_val, init_tree, who)
+    types = program.in_avals[len(consts):]
+    condition, cond_consts, cond_tree = trace_function(cond_fun, in_tree, types, "the condition of while_loop")
+    found = condition.out_avals
+    axes = frozenset().union(*[a.vma for a in found])
+    if not all([axes <= a.vma for a in types]):  # devices stop after different numbers of steps
+        program, consts, out_tree, carry = trace_carry(
+            body_fun, in_tree, [vary(x, axes) for x in carry], [], lambda out: out, init_val, init_tree, who)
+        types = program.in_avals[len(consts):]
+        condition, cond_consts, cond_tree = trace_function(cond_fun, in_tree, types, "the condition of while_loop")
+    if cond_tree.num_nodes != 1 or len(found) != 1 or found[0].shape != () or found[0].dtype != dtypes.bool_:
+        shown = cond_tree.unflatten(found)
+        raise TypeError(f"while_loop needs a condition that returns one boolean, but {calls.function_name(cond_fun)} returned "
+                        f"{shown}. Return a comparison of scalars, or reduce with xnp.any or xnp.all.")
+    return out_tree.unflatten(_bind(condition, program, cond_consts, consts, carry))
+
+
+@boundary
+def fori_loop(lower, upper, body_fun: Callable, init_val: Any, *, unroll: int | bool | None = None):
+    """`body_fun(i, value)` for each `i` from `lower` up to `upper`, in a compiled loop.
+
+    With bounds that are known numbers it is a `scan`, which reverse mode can differentiate; otherwise a `while_loop`.
+
+    >>> fori_loop(0, 5, lambda i, x: x * 2, 1.0)
+    """
+    if not callable(body_fun):
+        raise TypeError(f"fori_loop takes a function as body_fun, got {type(body_fun).__name__}.")
+    bounds = [tracing.aval_of(tracing.as_operand(x), "fori_loop") for x in (lower, upper)]
+    first, last = bounds
+    for aval, which in ((first, "lower"), (last, "upper")):
+        if aval.shape or not dtypes.is_integer(aval.dtype):
+            raise TypeError(f"fori_loop takes {which} as an integer scalar, got {aval}.")
+    if first.dtype != last.dtype:
+        if not (first.weak_type or last.weak_type):
+            raise TypeError(f"fori_loop takes bounds of one dtype, got {first} and {last}.")
+        common = last.dtype if first.weak_type else first.dtype
+        lower, upper = (np.asarray(x, common)[()] if isinstance(x, int) else _converted(x, common) for x in (lower, upper))
+    else:
+        common = first.dtype
+    values = [_known_integer(x) for x in (lower, upper)]
+    if config.disable_jit.value and None not in values:
+        value = init_val
+        for i in range(*values):
+            value = body_fun(i, value)
+        return value
+    if None not in values:
+        start, stop = values
+        length = max(stop - start, 0)
+        # The counter is weakly typed, as the numbers are, where the default type of integers holds them.
+        counter = start if _fits(start, stop) else np.asarray(start, common)[()]
+        (_, result), _ = scan(_CountedBody(body_fun, False), (counter, init_val), None, length,
+                              unroll=1 if unroll is None else unroll)
+        return result
+    if unroll is not None and unroll is not False:
+        raise ValueError("fori_loop can unroll only when its bounds are known numbers, not traced values.")
+    if not (first.weak_type and last.weak_type):
+        lower, upper = (np.asarray(x, common)[()] if isinstance(x, int) else x for x in (lower, upper))
+    return while_loop(_below, _CountedBody(body_fun, True), (lower, upper, init_val))[2]
+
+
+def _fits(*numbers: int) -> bool:
+    limits = np.iinfo(dtypes.default_dtype(int))
+    return limits.min <= min(numbers) and max(numbers) <= limits.max
+
+
+def _converted(x, dtype):
+    from xlafront.lax.elementwise import convert_element_type
+
+    return convert_element_type(x, dtype)
+
+
+def _known_integer(x) -> int | None:
+    try:
+        return x.__index__()
+    except (TypeError, AttributeError):
+        return None
+
+
+def _below(state):
+    from xlafront.lax.elementwise import lt
+
+    return lt(state[0], state[1])
+
+
+class _CountedBody(DerivedFunction):
+    """The body of `fori_loop` as one of `scan` or of `while_loop`; its key is `(dynamic,)`."""
+
+    __slots__ = ()
+
+    def __call__(self, state, _=None):
+        i, *upper, value = state
+        [dynamic] = self.key
+        following = i + 1
+        if dynamic:
+            return (following, *upper, self.f(i, value))
+        return (following, self.f(i, value)), None

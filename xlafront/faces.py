@@ -1,0 +1,48 @@
+"""Faces: modules that say what is public and where it lives, and hold nothing else.
+
+A face's names are loaded when they are first used, so that importing a face costs nothing. The floors below are
+reached by users through faces alone, which is why here is the place that gives arrays their operators.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+# Modules from which nothing can be had that makes or traces arrays.
+_WITHOUT_ARRAYS = ("xlafront.runtime.config", "xlafront.core.dtypes", "xlafront.core.errors")
+
+
+def lazy(face: str, places: dict[str, str], submodules: str = "") -> tuple[Callable[[str], Any], Callable[[], list], list]:
+    """`__getattr__`, `__dir__` and `__all__` of the module `face`.
+
+    `places` names for each module what it offers, separated by spaces; a module that offers functions under names of
+    builtins has them in a table `PUBLIC`. `submodules` are modules of the face's own package.
+    """
+    module_of = {name: module for module, names in places.items() for name in names.split()}
+    modules = frozenset(submodules.split())
+    namespace = sys.modules[face].__dict__
+
+    def find(name: str) -> Any:
+        module = module_of.get(name)
+        if module is None:
+            if name in modules:
+                return import_module(f"{face}.{name}")
+            raise AttributeError(_unknown(face, name, (*module_of, *modules)), name=name, obj=sys.modules[face])
+        if module not in _WITHOUT_ARRAYS:
+            import_module("xlafront.numpy.array_methods")  # operators and methods, before the first array
+        owner = import_module(module).__dict__
+        public = owner.get("PUBLIC", ())
+        value = namespace[name] = public[name] if name in public else owner[name]
+        return value
+
+    return find, lambda: sorted({*namespace, *module_of, *modules}), sorted(module_of)
+
+
+def _unknown(face: str, name: str, known: tuple[str, ...]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, 2)
+    return f"{face} has no {name!r}" + (f"; did you mean {' or '.join(near)}?" if near else "")

@@ -1,0 +1,1 @@
+"""What compiled programs and Python do together: callbacks, debugging, views of the process."""

@@ -1,0 +1,429 @@
+"""Python functions that compiled programs call while they run: `pure_callback`, `io_callback`, `debug.callback`, `debug.print`.
+
+Eagerly they just run. In a program each is an equation, lowered to an operation that calls Python with its operands. What
+differs is how they count: results of a pure callback may be dropped or computed again, an I/O callback runs exactly when the
+program says, a debugging callback leaves differentiation and batching as they are without it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlafront import lowering
+from xlafront.core import backends, dtypes, errors, keys, tracing, tree
+from xlafront.core.avals import ShapedArray
+from xlafront.core.ir import Effect
+from xlafront.core.primitive import Primitive
+from xlafront.core.traceback_filter import boundary
+from xlafront.lax.device_put import put_leaf
+from xlafront.runtime import effects as runtime_effects
+from xlafront.runtime.arrays import ArrayImpl, put
+from xlafront.runtime.clients import clients
+from xlafront.runtime.jaxlib_compat import SingleDeviceSharding
+from xlafront.runtime.sharding import single_device
+from xlafront.staging import signatures as calls
+
+
+class _NamedEffect(Effect):
+    def __repr__(self):
+        return type(self).__name__.removesuffix("Effect")
+
+
+class IOEffect(_NamedEffect):
+    """Of an I/O callback."""
+
+
+class OrderedIOEffect(_NamedEffect):
+    """Of an I/O callback that runs in program order."""
+
+    ordered = True
+
+
+class DebugEffect(_NamedEffect):
+    """Of a debugging callback."""
+
+
+class OrderedDebugEffect(_NamedEffect):
+    """Of a debugging callback that runs in program order."""
+
+    ordered = True
+
+
+io_effect, ordered_io_effect = IOEffect(), OrderedIOEffect()
+debug_effect, ordered_debug_effect = DebugEffect(), OrderedDebugEffect()
+
+
+# Calling the function
+
+
+class FlatCallback:
+    """A user's function as one of flat lists of arrays."""
+
+    __slots__ = ("function", "in_tree", "out_tree", "user")
+
+    def __init__(self, function: Callable, in_tree, out_tree, user: str):
+        self.function, self.in_tree, self.out_tree, self.user = function, in_tree, out_tree, user
+
+    def __call__(self, *leaves):
+        args, kwargs = self.in_tree.unflatten(leaves)
+        returned = self.function(*args, **kwargs)
+        results, structure = tree.flatten(returned)
+        if len(results) != self.out_tree.num_leaves:  # any tree of as many arrays will do
+            raise ValueError(f"{calls.function_name(self.function)}, which {self.user} called, must return what "
+                             f"result_shape_dtypes says, {self.out_tree}; it returned {structure}.")
+        return results
+
+    def check(self, index: int, result, aval) -> np.ndarray:
+        """A result as the array that was promised."""
+        value = np.asarray(result)
+        if dtypes.canonicalize_dtype(value.dtype) == aval.dtype and value.shape == aval.shape:
+            return value.astype(aval.dtype, copy=False)
+        where = tree.path_of(self.out_tree.unflatten(range(self.out_tree.num_leaves)), index)
+        raise ValueError(f"{calls.function_name(self.function)}, which {self.user} called, must return an array of type "
+                         f"{aval}, as result_shape_dtypes says; result{where} is {value.dtype}{list(value.shape)}.")
+
+    def __repr__(self):
+        return calls.function_name(self.function)
+
+
+def _cpu_sharding() -> SingleDeviceSharding:
+    return single_device(clients.get("cpu", backends.settings()).local_devices()[0])
+
+
+def _host_function(callback: Callable, in_avals: Sequence[Any], out_avals: Sequence[Any], ordered: bool, user: str,
+                   told: bool) -> Callable[..., tuple]:
+    """What the program calls: takes and returns NumPy arrays, and first the token where it is `ordered`.
+
+    The user's function gets arrays on the CPU. When nobody may look at the results (not `told`), errors are logged.
+    """
+    types = [(ShapedArray(p.shape, p.dtype), aval) for p, aval in ((keys.physical(aval), aval) for aval in in_avals)]
+    sharding = _cpu_sharding()
+
+    def run(*args):
+        with runtime_effects.host_callback(), tracing.current_trace(tracing.eval_trace):
+            # A partitioned callback gets a part, which is smaller than the type says.
+            values = [keys.wrap(put(x, words if x.shape == words.shape else words.update(shape=x.shape), sharding, True), aval)
+                      for x, (words, aval) in zip(args[ordered:], types)]
+            try:
+                results = callback(*values)
+            except Exception:
+                if not told:
+                    _log().exception("%s failed: the function given to it raised an error.", user)
+                raise
+            found = [callback.check(i, x, aval) for i, (x, aval) in enumerate(zip(results, out_avals))] if out_avals else []
+        return (None, *found) if ordered else tuple(found)
+
+    return run
+
+
+def _log():
+    import logging
+
+    return logging.getLogger("xlafront")
+
+
+def _run_now(*args, callback, result_avals, device, user: str) -> list[Any]:
+    """The callback on concrete arrays."""
+    cpu = _cpu_sharding()
+    values = [put(put_leaf(x, None), tracing.aval_of(x), cpu, True) for x in args]
+    try:
+        results = [callback.check(i, x, aval) for i, (x, aval) in enumerate(zip(callback(*values), result_avals))]
+    except errors.JaxRuntimeError:
+        raise
+    except Exception as e:
+        raise errors.JaxRuntimeError(f"{user} called {callback}, which raised {type(e).__name__}: {e}") from e
+    for x in args:
+        if device is None and type(x) is ArrayImpl and x.committed and x.sharding.num_devices == 1:
+            device = x.sharding._device
+    sharding = single_device(backends.default_device() if device is None else device)
+    # Copied: the function may change its array later.
+    return [put(np.array(x), aval, sharding, device is not None) for x, aval in zip(results, result_avals)]
+
+
+def _device_index(ctx, device) -> int:
+    context = ctx.module_context.sharding_context
+    if device is None or context is None:
+        return 0
+    devices = list(context.spots.devices)
+    if device not in devices:
+        raise ValueError(f"{ctx.primitive} was asked to run for {device}, which is not among the devices of the program: "
+                         f"{devices}.")
+    return devices.index(device)
+
+
+# pure_callback and io_callback
+
+
+def _lower(ctx, *operands, callback, result_avals, device, effect=None, **_):
+    ordered = effect is not None and effect.ordered
+    function = _host_function(callback, ctx.avals_in, result_avals, ordered, callback.user, True)
+    return lowering.host_callbacks.call_python(
+        ctx, function, operands, has_side_effect=effect is not None, effect=effect,
+        device_index=_device_index(ctx, device))
+
+
+def _refuse_jvp(user: str, remedy: str):
+    def jvp(primals, tangents, *, callback, **_):
+        raise ValueError(f"{user} cannot be differentiated: of {callback} only its values are known, not its derivative. "
+                         f"{remedy} or hold its arguments constant with lax.stop_gradient.")
+
+    return jvp
+
+
+def _elements(bind: Callable[..., Sequence[Any]], size: int, operands, dims) -> list[list[Any]]:
+    """`bind` on each element of the batch, one after the other."""
+    from xlafront.lax.shapes import index_in_dim
+
+    return [list(bind(*[x if d is None else index_in_dim(x, i, d, keepdims=False) for x, d in zip(operands, dims)]))
+            for i in range(size)]
+
+
+def _one_by_one(bind: Callable[..., Sequence[Any]], size: int, operands, dims, result_avals, unroll: bool):
+    """The results for all elements, computed in a loop (at once where nothing is traced, or with `unroll` written out)."""
+    from xlafront.lax.shapes import broadcast_in_dim, concatenate, move_dim, zeros_of
+
+    if size == 0:
+        results = [zeros_of(aval.update(shape=(0, *aval.shape))) for aval in result_avals]
+    elif unroll or tracing.thread.trace is tracing.eval_trace:
+        rows = _elements(bind, size, operands, dims)
+        results = [concatenate([broadcast_in_dim(x, (1, *aval.shape), range(1, aval.ndim + 1)) for x in column], 0)
+                   for column, aval in zip(zip(*rows), result_avals)]
+    else:
+        from xlafront import lax
+
+        batched = [move_dim(x, d, 0) for x, d in zip(operands, dims) if d is not None]
+
+        def step(carry, elements):
+            given = iter(elements)
+            return carry, list(bind(*[x if d is None else next(given) for x, d in zip(operands, dims)]))
+
+        _, results = lax.scan(step, (), batched, length=size)
+    return results, [0] * len(result_avals)
+
+
+def _pure_batch(size, operands, dims, *, result_avals, vmap_method, **params):
+    from xlafront.lax.shapes import broadcast_in_dim, expand_dims, move_dim
+
+    params |= {"vmap_method": vmap_method}
+    if vmap_method is None:
+        raise NotImplementedError("pure_callback can be mapped by vmap only when it is told how to call the function for "
+                                  "a batch: give vmap_method='sequential' for one call an element, or 'expand_dims' or "
+                                  "'broadcast_all' for one call with the whole batch.")
+    if vmap_method.startswith("sequential"):
+        return _one_by_one(functools.partial(pure_callback_p.bind, result_avals=result_avals, **params), size, operands, dims,
+                           result_avals, vmap_method == "sequential_unrolled")
+    batch = []
+    for x, d in zip(operands, dims):
+        if d is not None:
+            x = move_dim(x, d, 0)
+        elif vmap_method == "expand_dims":
+            x = expand_dims(x, (0,))
+        elif vmap_method == "broadcast_all":
+            shape = np.shape(x)
+            x = broadcast_in_dim(x, (size, *shape), range(1, len(shape) + 1))
+        batch.append(x)
+    wider = tuple([aval.update(shape=(size, *aval.shape)) for aval in result_avals])
+    return pure_callback_p.bind(*batch, result_avals=wider, **params), [0] * len(wider)
+
+
+def _io_batch(size, operands, dims, *, effect, result_avals, **params):
+    if effect.ordered:
+        raise ValueError("io_callback cannot be mapped by vmap with ordered=True: the elements of a batch have no order. Leave "
+                         "ordered out, or write the loop with lax.scan.")
+    bind = functools.partial(io_callback_p.bind, effect=effect, result_avals=result_avals, **params)
+    return _one_by_one(bind, size, operands, dims, result_avals, False)
+
+
+pure_callback_p = Primitive(
+    "pure_callback", multiple_results=True, memoise=False, lower=_lower, batch=_pure_batch,
+    abstract=lambda *_, result_avals, **params: list(result_avals),
+    impl=lambda *args, callback, result_avals, device, **_: _run_now(
+        *args, callback=callback, result_avals=result_avals, device=device, user="pure_callback"),
+    jvp=_refuse_jvp("pure_callback", "Wrap it in custom_jvp,"))
+
+io_callback_p = Primitive(
+    "io_callback", multiple_results=True, memoise=False, lower=_lower, batch=_io_batch,
+    abstract=lambda *_, result_avals, **params: list(result_avals),
+    effects=lambda *_, effect, **params: frozenset([effect]),
+    impl=lambda *args, callback, result_avals, device, **_: _run_now(
+        *args, callback=callback, result_avals=result_avals, device=device, user="io_callback"),
+    jvp=_refuse_jvp("io_callback", "Call it outside of the differentiated function,"))
+
+_VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized", None)
+
+
+def _result_aval(user: str, promised, path: str) -> ShapedArray:
+    if not hasattr(promised, "shape") or not hasattr(promised, "dtype"):
+        raise TypeError(f"{user} takes as result_shape_dtypes a pytree of objects with shape and dtype, such as "
+                        f"ShapeDtypeStruct((3,), 'float32'); result_shape_dtypes{path} is {promised!r:.60}.")
+    dtype = np.dtype(promised.dtype)
+    if dtypes.canonicalize_dtype(dtype) != dtype:
+        raise ValueError(f"{user} was told that result{path} has dtype {dtype}, which arrays only have with the setting "
+                         f"enable_x64. Use {dtypes.canonicalize_dtype(dtype)}.")
+    return ShapedArray(tuple(promised.shape), dtype)
+
+
+def _prepare(user: str, callback, result_shape_dtypes, args, kwargs, sharding):
+    """The operands and common parameters of a callback with results, and the tree of its results."""
+    if not callable(callback):
+        raise TypeError(f"{user} takes a function, got {type(callback).__name__}: {callback!r:.60}")
+    if sharding is not None and not isinstance(sharding, SingleDeviceSharding):
+        raise NotImplementedError(f"{user} runs for one device of the program: sharding must be a SingleDeviceSharding or "
+                                  f"None, got {type(sharding).__name__}.")
+    promised, out_tree = tree.flatten(result_shape_dtypes)
+    result_avals = tuple([_result_aval(user, p, tree.path_of(result_shape_dtypes, i)) for i, p in enumerate(promised)])
+    leaves, in_tree = tree.flatten((args, kwargs))
+    operands = []
+    for i, x in enumerate(leaves):
+        if not _is_array(x):
+            raise errors.not_an_array(x, user, tree.path_of((args, kwargs), i).removeprefix("[0]").removeprefix("[1]"))
+        operands.append(_words(tracing.as_operand(x)))
+    flat = FlatCallback(callback, in_tree, out_tree, user)
+    device = None if sharding is None else sharding._device
+    return operands, {"callback": flat, "result_avals": result_avals, "device": device}, out_tree
+
+
+def _words(x):
+    """Key arrays go to callbacks as their words: NumPy has nothing else for them."""
+    if isinstance(getattr(x, "dtype", None), dtypes.ExtendedDType):
+        from xlafront.random import key_data
+
+        return key_data(x)
+    return x
+
+
+def _is_array(x) -> bool:
+    try:
+        tracing.aval_of(x)
+    except (TypeError, OverflowError):
+        return False
+    return True
+
+
+@boundary
+def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding=None,
+                  vmap_method: str | None = None, **kwargs: Any):
+    """Call a Python function that has no side effects, also from inside compiled functions.
+
+    It gets arrays and returns NumPy arrays (or what converts to them) of the promised shapes and dtypes. It may be called
+    several times, or not at all where the result is not used.
+
+    - `result_shape_dtypes`: a pytree of `ShapeDtypeStruct`s or arrays: what the function returns.
+    - `vmap_method`: what `vmap` does. `"sequential"`: one call an element, in a loop; `"sequential_unrolled"`: the loop written
+      out; `"expand_dims"`: one call, in which batched arguments have a leading axis and the others one of size 1;
+      `"broadcast_all"`: one call, in which all arguments have the leading axis; `"legacy_vectorized"`: only batched ones do.
+    - `sharding`: in a program over several devices, the one for which the function runs.
+
+    >>> pure_callback(np.sort, ShapeDtypeStruct((3,), "float32"), xnp.array([3.0, 1.0, 2.0]))
+    """
+    if vmap_method not in _VMAP_METHODS:
+        raise ValueError(f"pure_callback takes as vmap_method one of {', '.join(map(repr, _VMAP_METHODS))}, got "
+                         f"{vmap_method!r}.")
+    operands, params, out_tree = _prepare("pure_callback", callback, result_shape_dtypes, args, kwargs, sharding)
+    return out_tree.unflatten(pure_callback_p.bind(*operands, vmap_method=vmap_method, **params))
+
+
+@boundary
+def io_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding=None, ordered: bool = False,
+                **kwargs: Any):
+    """Call a Python function that has side effects, also from inside compiled functions.
+
+    It gets arrays and returns NumPy arrays of the promised shapes and dtypes (None where `result_shape_dtypes` is None). It
+    runs even if nothing reads its result; with `ordered` calls happen in program order.
+
+    >>> total = []
+    >>> jit(lambda x: io_callback(lambda v: total.append(float(v)), None, x))(2.0)
+    >>> effects_barrier()
+    """
+    operands, params, out_tree = _prepare("io_callback", callback, result_shape_dtypes, args, kwargs, sharding)
+    effect = ordered_io_effect if ordered else io_effect
+    return out_tree.unflatten(io_callback_p.bind(*operands, effect=effect, **params))
+
+
+# Debugging
+
+
+def _debug_rules(name: str, user: str, make: Callable[..., Callable]) -> Primitive:
+    """A primitive without results that calls `make(**params)`, and takes no notice of transformations."""
+    def abstract(*_, **params):
+        return []
+
+    def impl(*args, **params):
+        make(**params)(*[put_leaf(x, None) for x in args])
+        return []
+
+    def lower(ctx, *operands, effect, partitioned, **params):
+        function = _host_function(make(**params), ctx.avals_in, (), effect.ordered, user, False)
+        return lowering.host_callbacks.call_python(ctx, function, operands, has_side_effect=True, effect=effect,
+                                                   partitioned=partitioned)
+
+    def jvp(primals, tangents, **params):
+        return primitive.bind(*primals, **params), []
+
+    def batch(size, operands, dims, **params):
+        _elements(functools.partial(primitive.bind, **params), size, operands, dims)
+        return [], []
+
+    primitive = Primitive(name, multiple_results=True, memoise=False, shown_as=user, abstract=abstract, impl=impl, lower=lower,
+                          jvp=jvp, batch=batch, effects=lambda *_, effect, **params: frozenset([effect]))
+    return primitive
+
+
+class DebugCall:
+    """A user's function and what it is called with besides arrays."""
+
+    __slots__ = ("function", "in_tree", "static")
+
+    def __init__(self, function: Callable, in_tree, static: tuple):
+        self.function, self.in_tree, self.static = function, in_tree, static
+
+    def __call__(self, *arrays):
+        fixed, rest = dict(self.static), iter(arrays)
+        leaves = [fixed[i] if i in fixed else next(rest) for i in range(self.in_tree.num_leaves)]
+        args, kwargs = self.in_tree.unflatten(leaves)
+        self.function(*args, **kwargs)
+        return ()
+
+    def __repr__(self):
+        return calls.function_name(self.function)
+
+
+def split_static(leaves: Sequence[Any]) -> tuple[list[Any], tuple]:
+    """The arrays among the leaves of a pytree, and what else there is, by position."""
+    static = tuple([(i, x) for i, x in enumerate(leaves) if not _is_array(x)])
+    others = {i for i, _ in static}
+    return [tracing.as_operand(x) for i, x in enumerate(leaves) if i not in others], static
+
+
+def _make_printer(*, fmt, has_placeholders, in_tree, static_args, np_printoptions, logger):
+    def show(*args, **kwargs):
+        with np.printoptions(**dict(np_printoptions)):
+            if has_placeholders:
+                text = fmt.format(*args, **kwargs)
+            else:
+                text = " ".join([fmt, *map(str, args), *[f"{name}={x}" for name, x in kwargs.items()]])
+        if logger is None:
+            print(text)
+        else:
+            _log_line(*logger, text)
+
+    return DebugCall(show, in_tree, static_args)
+
+
+def _log_line(name: str, file: str, line: int, function: str, text: str) -> None:
+    import logging
+
+    logger = logging.getLogger(name)
+    if logger.isEnabledFor(logging.INFO):
+        logger.handle(logger.makeRecord(name, logging.INFO, file, line, text, (), None, function))
+
+
+debug_callback_p = _debug_rules("debug_callback", "debug.callback", lambda *, callback, **_: callback)
+debug_print_p = _debug_rules("debug_print", "debug.print", lambda **params: _make_printer(
+    **{name: value for name, value in params.items() if name not in ("effect", "partitioned")}))
+
+__all__ = ["DebugEffect", "IOEffect", "OrderedDebugEffect", "OrderedIOEffect", "io_callback", "pure_callback"]

@@ -1,0 +1,155 @@
+"""Looking into functions while they run, compiled and transformed ones too: printing, calling Python, stopping.
+
+>>> @jit
+... def f(x):
+...     debug.print("x = {x}", x=x)
+...     return x + 1
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from xlafront.core import source, tree
+from xlafront.core.traceback_filter import boundary
+from xlafront.host.callbacks import (
+    DebugCall,
+    DebugEffect,
+    OrderedDebugEffect,
+    debug_callback_p,
+    debug_effect,
+    debug_print_p,
+    ordered_debug_effect,
+    split_static,
+)
+from xlafront.host.debugger import breakpoint
+from xlafront.host.sharding_views import inspect_array_sharding, visualize_array_sharding, visualize_sharding
+
+
+@boundary
+def callback(callback: Callable[..., None] | None = None, *args: Any, ordered: bool = False, partitioned: bool = False,
+             **kwargs: Any) -> Callable[..., None] | None:
+    """Call a Python function with the values of arrays, each time that the program comes here; what it returns is dropped.
+
+    Arguments are pytrees of arrays and other objects, which are passed on as they are. Under `vmap` it is called for each
+    element, under differentiation with the values and not the tangents. With `ordered` calls happen in program order. In a
+    program over several devices it is called once with whole arrays, or with `partitioned` by each device with its part.
+    Without a function, the function that takes it and its arguments is returned.
+
+    >>> jit(lambda x: debug.callback(print, "x is", x))(1.0)
+    """
+    if callback is None:
+        _refuse_arguments("callback", args, kwargs)
+        return lambda function, *a, **k: _call(function, a, k, ordered, partitioned)
+    _call(callback, args, kwargs, ordered, partitioned)
+    return None
+
+
+def _call(function, args, kwargs, ordered: bool, partitioned: bool) -> None:
+    if not callable(function):
+        raise TypeError(f"debug.callback takes a function, got {type(function).__name__}: {function!r:.60}")
+    leaves, in_tree = tree.flatten((args, kwargs))
+    arrays, static = split_static(leaves)
+    debug_callback_p.bind(*arrays, callback=DebugCall(function, in_tree, static), partitioned=partitioned,
+                          effect=ordered_debug_effect if ordered else debug_effect)
+
+
+def _refuse_arguments(name: str, args: tuple, kwargs: dict) -> None:
+    if args or kwargs:
+        raise TypeError(f"debug.{name} got arguments, {[*args, *kwargs]}, and None in the first place. Give them to the "
+                        f"function that it returns: debug.{name}(ordered=True)(first, *arguments).")
+
+
+@boundary
+def print(fmt: str | None = None, *args, ordered: bool = False, partitioned: bool = False, skip_format_check: bool = False,
+          _use_logging: bool = False, **kwargs) -> Callable[..., None] | None:
+    """Print values each time that the program comes here; `fmt` is a format string as of `str.format`.
+
+    Under `vmap` each element is printed, under differentiation the values and not the tangents. With `ordered` lines appear in
+    program order. `partitioned` prints the part of each device. `skip_format_check` allows arguments that the format does not
+    use, and texts that are already formatted. Without a format, the function that takes it and its arguments is returned.
+
+    >>> jit(lambda x: debug.print("x = {x:.2f}", x=x))(1.0)
+    x = 1.00
+    """
+    if fmt is None:
+        _refuse_arguments("print", args, kwargs)
+        return lambda text, *a, **k: _print(text, a, k, ordered, partitioned, skip_format_check, _use_logging)
+    _print(fmt, args, kwargs, ordered, partitioned, skip_format_check, _use_logging)
+    return None
+
+
+@boundary
+def log(fmt: str | None = None, *args, ordered: bool = False, partitioned: bool = False, skip_format_check: bool = False,
+        _use_logging: bool = True, **kwargs) -> Callable[..., None] | None:
+    """As `debug.print`, to the logger `xlafront` at level INFO with the file and line of the call.
+
+    >>> debug.log("loss {}", 0.5)
+    """
+    if fmt is None:
+        _refuse_arguments("log", args, kwargs)
+        return lambda text, *a, **k: _print(text, a, k, ordered, partitioned, skip_format_check, _use_logging)
+    _print(fmt, args, kwargs, ordered, partitioned, skip_format_check, _use_logging)
+    return None
+
+
+def _print(fmt, args, kwargs, ordered, partitioned, skip_format_check, logged) -> None:
+    if not isinstance(fmt, str):
+        raise TypeError(f"debug.print takes a format string first, got {type(fmt).__name__}: {fmt!r:.60}. To print a value "
+                        f"write debug.print('{{}}', value).")
+    if not skip_format_check:
+        _CheckOnly().vformat(fmt, args, kwargs)
+    logger = None
+    if logged:
+        where = source.describe(source.current_site())
+        logger = ("xlafront", where.file, where.line, where.function)
+    leaves, in_tree = tree.flatten((args, kwargs))
+    arrays, static = split_static(leaves)
+    debug_print_p.bind(*arrays, fmt=fmt, has_placeholders=_has_fields(fmt), in_tree=in_tree, static_args=static,
+                       np_printoptions=tuple(np.get_printoptions().items()), logger=logger, partitioned=partitioned,
+                       effect=ordered_debug_effect if ordered else debug_effect)
+
+
+def _has_fields(fmt: str) -> bool:
+    try:
+        return any(name is not None for _, name, _, _ in string.Formatter().parse(fmt))
+    except ValueError:  # a lone brace, in a text that is already formatted
+        return False
+
+
+class _CheckOnly(string.Formatter):
+    """Formats nothing, but finds fields without an argument and arguments without a field."""
+
+    def get_field(self, field_name, args, kwargs):
+        first = re.match(r"[^.\[]*", field_name).group()
+        key = int(first) if first.isdigit() else first
+        if isinstance(key, int) and key >= len(args):
+            raise IndexError(f"debug.print has a field for the positional argument {key}, but only {len(args)} were given.")
+        if isinstance(key, str) and key not in kwargs:
+            raise KeyError(f"debug.print has the field {{{key}}}, but no argument of that name. Give it as {key}=value.")
+        return None, key
+
+    def convert_field(self, value, conversion):
+        return value
+
+    def format_field(self, value, format_spec):
+        return ""
+
+    def check_unused_args(self, used_args, args, kwargs):
+        extra = [x for i, x in enumerate(args) if i not in used_args]
+        if extra:
+            raise ValueError(f"debug.print was given arguments that its format has no field for: {extra}. Add a {{}} "
+                             f"for each.")
+        names = [name for name in kwargs if name not in used_args]
+        if names:
+            raise ValueError(f"debug.print was given arguments that its format has no field for: {', '.join(names)}. Write "
+                             f"{{{names[0]}}} in the format, which must be a plain string: an f-string has lost its fields.")
+
+
+__all__ = ["DebugEffect", "OrderedDebugEffect", "breakpoint", "callback", "inspect_array_sharding", "log", "print",
+           "visualize_array_sharding", "visualize_sharding"]

@@ -1,0 +1,217 @@
+"""Seeing how arrays are split: the sharding that the compiler chose, and pictures of shardings in a terminal or a notebook."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from xlafront import lowering
+from xlafront.core import tracing, tree
+from xlafront.core.primitive import Primitive
+from xlafront.host.callbacks import debug_effect
+from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.jaxlib_compat import GSPMDSharding, encode_inspect_sharding_callback
+from xlafront.runtime.sharding import named_from_hlo, single_device
+from xlafront.staging.device_assignment import unbound_sharding
+
+# Asking the compiler
+
+
+def _lower(ctx, x, *, callback):
+    module = ctx.module_context
+    shardings = module.sharding_context
+    rank = ctx.avals_in[0].ndim
+    if shardings is None or not shardings.partitioned:
+        callback(single_device(shardings.spots.devices[0] if shardings is not None else None))
+        return []
+    mesh, devices = shardings.spots.replicated().mesh, shardings.spots.devices
+
+    def answer(hlo):
+        callback(named_from_hlo(hlo, mesh, rank) or GSPMDSharding(devices, hlo))
+
+    module.add_keepalive(answer)
+    module.cacheable = False  # the address of a function of this process is in the module
+    m = lowering.mlir
+    ctx.op("stablehlo.custom_call", [x], [ctx.avals_in[0]], call_target_name=m.string("InspectSharding"),
+           has_side_effect=m.boolean(True), backend_config=m.ir.StringAttr.get(encode_inspect_sharding_callback(answer)))
+    return []
+
+
+def _impl(x, *, callback):
+    callback(x.sharding if isinstance(x, ArrayImpl) else unbound_sharding())
+    return []
+
+
+inspect_sharding_p = Primitive(
+    "inspect_sharding", multiple_results=True, memoise=False, abstract=lambda x, *, callback: [], lower=_lower, impl=_impl,
+    effects=lambda x, *, callback: frozenset((debug_effect,)),
+    jvp=lambda primals, tangents, *, callback: (inspect_sharding_p.bind(*primals, callback=callback), []),
+    batch=lambda size, xs, dims, *, callback: (inspect_sharding_p.bind(*xs, callback=callback), []))
+inspect_sharding_p.own_types = True
+
+
+def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> None:
+    """Call `callback` with the sharding of each array of a pytree; inside a compiled function with what the compiler chose.
+
+    There it is called while the function is compiled, not in later calls.
+
+    >>> jit(lambda x: debug.inspect_array_sharding(xnp.sin(x), callback=print))(xnp.arange(4.0))
+    SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)
+    """
+    if not callable(callback):
+        raise TypeError(f"inspect_array_sharding takes a function as callback, got {type(callback).__name__}: {callback!r}.")
+    for x in tree.leaves(value):
+        x = tracing.as_operand(x)
+        tracing.aval_of(x, "inspect_array_sharding")
+        inspect_sharding_p.bind(x, callback=callback)
+
+
+# Pictures
+
+# Backgrounds that text stands out against, for each group of devices in turn.
+_PALETTE = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#bbbbbb", "#dd8844", "#7755cc", "#44aa99",
+            "#999933", "#882255")
+
+
+class _Grid:
+    """The parts of an array as a table: which devices hold each."""
+
+    def __init__(self, shape: tuple[int, ...], sharding):
+        if len(shape) not in (1, 2):
+            raise ValueError(f"visualize_sharding draws arrays of 1 or 2 dimensions, got the shape {shape}. Reshape or index "
+                             f"it first, or print its sharding.")
+        holders: dict[tuple, list] = {}
+        for device, index in sharding.devices_indices_map(tuple(shape)).items():
+            key = tuple((s.start or 0, n if s.stop is None else s.stop) for s, n in zip(index, shape))
+            holders.setdefault(key if len(shape) == 2 else ((0, 1), *key), []).append(device)
+        self.shape = shape if len(shape) == 2 else (1, *shape)
+        tops = sorted({rows for rows, _ in holders})
+        lefts = sorted({columns for _, columns in holders})
+        self.cells = [[holders.get((rows, columns), []) for columns in lefts] for rows in tops]
+        self.flat = len(shape) == 1
+
+    def labels(self) -> list[list[str]]:
+        return [[_label(devices) for devices in row] for row in self.cells]
+
+    def numbered(self) -> list[list[int]]:
+        """A number for each cell; those that the same devices hold share one."""
+        known: dict[str, int] = {}
+        return [[known.setdefault(label, len(known)) for label in row] for row in self.labels()]
+
+
+def _label(devices) -> str:
+    ids = ",".join(map(str, sorted([d.id for d in devices])))
+    return f"{devices[0].platform.upper()} {ids}" if devices else ""
+
+
+def _color(number: int, count: int, color_map) -> str | None:
+    """`#rrggbb` for a group of devices."""
+    if color_map is None:
+        return _PALETTE[number % len(_PALETTE)]
+    chosen = color_map[number] if isinstance(color_map, Mapping) else color_map(number / max(count - 1, 1))
+    if isinstance(chosen, str):
+        return chosen
+    return "#" + "".join(f"{round(255 * float(c)):02x}" for c in tuple(chosen)[:3])
+
+
+def _dark(color: str) -> bool:
+    red, green, blue = (int(color[i:i + 2], 16) for i in (1, 3, 5))
+    return 0.299 * red + 0.587 * green + 0.114 * blue < 140
+
+
+def _as_text(grid: _Grid, use_color: bool, scale: float, min_width: int, max_width: int, color_map) -> str:
+    labels, numbers = grid.labels(), grid.numbered()
+    rows, columns = len(labels), len(labels[0])
+    longest = max(len(label) for row in labels for label in row)
+    # Characters are about twice as high as they are wide.
+    height = 1 if grid.flat else max(1, int((9 * scale - rows + 1) / rows))
+    across = min(max_width, max(min_width, round(18 * scale * grid.shape[1] / max(grid.shape)))) if not grid.flat else min_width
+    width = max(longest + 2 if longest + 2 <= max_width // columns else longest, across // columns)
+    count = 1 + max(max(row) for row in numbers)
+
+    def line(left, middle, right):
+        return left + middle.join("─" * width for _ in range(columns)) + right
+
+    def painted(text, number):
+        color = _color(number, count, color_map) if use_color else None
+        if color is None or not color.startswith("#"):
+            return text
+        red, green, blue = (int(color[i:i + 2], 16) for i in (1, 3, 5))
+        return f"\033[48;2;{red};{green};{blue}m\033[{97 if _dark(color) else 30}m{text}\033[0m"
+
+    lines = [line("┌", "┬", "┐")]
+    for i, (row, row_numbers) in enumerate(zip(labels, numbers)):
+        if i:
+            lines.append(line("├", "┼", "┤"))
+        for k in range(height):
+            texts = [(label if k == (height - 1) // 2 else "").center(width) for label in row]
+            lines.append("│" + "│".join(painted(t, n) for t, n in zip(texts, row_numbers)) + "│")
+    lines.append(line("└", "┴", "┘"))
+    return "\n".join(lines)
+
+
+def _as_html(grid: _Grid, use_color: bool, scale: float, color_map) -> str:
+    labels, numbers = grid.labels(), grid.numbered()
+    count = 1 + max(max(row) for row in numbers)
+    height = max(20, round((40 if grid.flat else 160) * scale / len(labels)))
+    width = max(60, round(320 * scale / len(labels[0])))
+    parts = ['<table style="border-collapse: collapse; font-family: monospace">']
+    for row, row_numbers in zip(labels, numbers):
+        parts.append("<tr>")
+        for label, number in zip(row, row_numbers):
+            style = f"border: 1px solid #888; text-align: center; width: {width}px; height: {height}px; padding: 4px"
+            if use_color:
+                color = _color(number, count, color_map) or "#ffffff"
+                style += f"; background: {color}; color: {'white' if color.startswith('#') and _dark(color) else 'black'}"
+            parts.append(f'<td style="{style}">{label}</td>')
+        parts.append("</tr>")
+    return "".join([*parts, "</table>"])
+
+
+def _notebook():
+    """IPython's display module, when output goes to a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is None or not getattr(shell, "kernel", None):
+        return None
+    from importlib import import_module
+
+    return import_module("IPython.display")
+
+
+def visualize_sharding(shape, sharding: Any, *, use_color: bool = True, scale: float = 1.0, min_width: int = 9,
+                       max_width: int = 80, color_map: Any = None) -> None:
+    """Print which device holds which part of an array of this shape: a table of text, in a notebook one of HTML.
+
+    `scale`, `min_width` and `max_width` say how large it is, in characters; `color_map` gives the color of each group of
+    devices, from a number between 0 and 1 or, when it is a mapping, from its position.
+
+    >>> debug.visualize_sharding((4, 4), sharding.SingleDeviceSharding(devices()[0]), use_color=False)
+    """
+    shape = tuple(int(n) for n in ((shape,) if isinstance(shape, (int, np.integer)) else shape))
+    if not (scale > 0 and math.isfinite(scale)):
+        raise ValueError(f"visualize_sharding needs a positive scale, got {scale}.")
+    grid = _Grid(shape, sharding)
+    display = _notebook()
+    if display is not None:
+        display.display(display.HTML(_as_html(grid, use_color, scale, color_map)))
+        return
+    colored = use_color and sys.stdout.isatty()
+    sys.stdout.write(_as_text(grid, colored, scale, min_width, max_width, color_map) + "\n")
+
+
+def visualize_array_sharding(arr: Any, **kwargs) -> None:
+    """Print which device holds which part of an array; inside a compiled function as the compiler chose.
+
+    It takes the options of `visualize_sharding`.
+
+    >>> debug.visualize_array_sharding(xnp.zeros((4, 4)))
+    """
+    shape = tuple(tracing.aval_of(tracing.as_operand(arr), "visualize_array_sharding").shape)
+    if len(shape) not in (1, 2):
+        _Grid(shape, None)
+    inspect_array_sharding(arr, callback=lambda sharding: visualize_sharding(shape, sharding, **kwargs))

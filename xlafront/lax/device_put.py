@@ -1,0 +1,362 @@
+"""Moving values between the host and devices."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from xlafront import lowering
+from xlafront.core import backends, keys, tracing, tree
+from xlafront.core.avals import ShapedArray, with_entry
+from xlafront.core.primitive import Primitive
+from xlafront.core.zeros import Zero
+from xlafront.runtime import distributed
+from xlafront.runtime.arrays import ArrayImpl, put
+from xlafront.runtime.jaxlib_compat import Device, NamedSharding, Sharding, batched_block_until_ready
+from xlafront.runtime.layouts import Format, Layout, MemorySpace, use as layouts_in_use
+from xlafront.runtime.sharding import PartitionSpec, in_device_memory, open_sums, single_device
+from xlafront.runtime.specs import IndivisibleError, RankError
+from xlafront.runtime.transfers import aligned_empty, apart, copied, kernels, move_all, places
+from xlafront.staging import module_shardings as program_shardings
+from xlafront.staging.device_assignment import has_devices
+from xlafront.staging.sharding_arguments import over_active_mesh
+from xlafront.transforms.ad.core import linear_jvp
+
+_PROGRAMS = 256  # how many of each kind are kept that move arrays
+
+
+def _to_sharding(where):
+    if isinstance(where, Sharding):
+        return where
+    if isinstance(where, Device):
+        return single_device(where)
+    if isinstance(where, PartitionSpec):
+        return over_active_mesh("device_put", where)
+    raise ValueError(f"device_put takes a device, a sharding, a Format, a memory space or a pytree of these as its target, got "
+                     f"{type(where).__name__}: {where!r}.")
+
+
+def _is_target(x) -> bool:
+    return x is None or isinstance(x, (Device, Sharding, PartitionSpec, Format, MemorySpace))
+
+
+def _is_flag(x) -> bool:
+    return x is None or isinstance(x, (bool, np.bool_))
+
+
+def device_put(x, device=None, *, src=None, donate=False, may_alias=None):
+    """Put arrays on a device, or spread them by a sharding; a pytree, with a pytree prefix of targets.
+
+    Without a target, host values go to the default device and stay free to move from there. `donate` gives up the arrays, so
+    that their memory is free where they were. `may_alias=False` asks for memory of its own, `may_alias=True` lets host values
+    be used where they are, which must then not change. Both are for all leaves or pytree prefixes; `src` is not needed.
+
+    >>> y = device_put(np.ones((8, 4)), NamedSharding(mesh, P("data")))
+    """
+    leaves, treedef = tree.flatten(x)
+    count = len(leaves)
+    targets = tree.spread_prefix("device_put: device", device, x, _is_target)
+    donated = tree.spread_prefix("device_put: donate", donate, x, _is_flag)
+    aliased = tree.spread_prefix("device_put: may_alias", may_alias, x, _is_flag)
+    if any(donated) and any([d and a for d, a in zip(donated, aliased)]):
+        raise ValueError("device_put cannot give up the memory of an array (donate=True) and use it on (may_alias=True). Leave "
+                         "one of them out.")
+    results: list = [None] * count
+    together: list[int] = []  # arrays that are here, to go somewhere: the runtime sees them all at once
+    shardings: dict = {}
+    tracing_now = tracing.is_tracing()
+    for i, (leaf, target) in enumerate(zip(leaves, targets)):
+        try:
+            if isinstance(target, (Device, PartitionSpec)):
+                target = shardings.get(target) or shardings.setdefault(target, _to_sharding(target))
+            if count > 1 and not tracing_now and _is_plain_move(leaf, target):
+                leaf._check_if_deleted()
+                places(target, leaf.shape)
+                targets[i] = target
+                together.append(i)
+            else:
+                results[i] = put_leaf(leaf, target, donated[i], aliased[i])
+        except (IndivisibleError, RankError) as e:
+            raise type(e)(f"device_put of x{tree.path_of(x, i)}: {e}") from None
+    if together:
+        moving = [leaves[i] for i in together]
+        moved = move_all(moving, [leaf.aval for leaf in moving], [targets[i] for i in together], True)
+        for i, result in zip(together, moved):
+            results[i] = _settled(leaves[i], result, donated[i], aliased[i])
+    return treedef.unflatten(results)
+
+
+def _is_plain_move(x, target) -> bool:
+    """Whether the runtime can move it as it is: an array of this process, to devices of this process."""
+    return type(x) is ArrayImpl and isinstance(target, Sharding) and all([
+        has_devices(s) and s.is_fully_addressable and not open_sums(s) for s in (x._sharding, target)])
+
+
+def put_leaf(x, target, donate=False, may_alias=None):
+    """One value. Hot without a target: watched by the `asarray` benchmark."""
+    x = tracing.as_operand(x)
+    if type(target) is MemorySpace:
+        return _to_memory(x, target, may_alias)
+    if type(target) is Format:
+        return _to_format(x, target, donate, may_alias)
+    sharding = None if target is None else _to_sharding(target)
+    if sharding is not None and (open_sums(sharding) or open_sums(getattr(x, "sharding", None))):
+        from xlafront.lax.resharding import reshard_p
+
+        return reshard_p.bind(x, target=sharding)
+    if isinstance(x, tracing.Tracer) or tracing.is_tracing():
+        if isinstance(sharding, NamedSharding):
+            sharding.shard_shape(tracing.aval_of(x, "device_put").shape)
+        return device_put_p.bind(x, sharding=sharding, source=None)
+    aval = tracing.aval_of(x, "device_put")
+    if type(x) is keys.KeyArray:
+        return x if sharding is None else keys.wrap(put_leaf(x._base_array, sharding, donate, may_alias), aval)
+    if sharding is None:
+        if type(x) is ArrayImpl:
+            return copied(x, aval) if may_alias is False else x
+        return put(_host(x, aval, may_alias), aval, single_device(backends.default_device()), False)
+    if isinstance(sharding, NamedSharding):
+        if not has_devices(sharding):
+            raise ValueError(f"device_put of an array of shape {aval.shape} to {sharding}, which has no devices: its mesh is "
+                             f"an AbstractMesh. Use a sharding over a Mesh, from make_mesh.")
+        places(sharding, aval.shape)
+    if type(x) is not ArrayImpl:
+        if sharding.is_fully_addressable:
+            return put(_host(x, aval, may_alias), aval, sharding, True)
+        return _put_across_processes(x, aval, sharding)
+    aval = x.aval  # without what follows from its sharding
+    x._check_if_deleted()
+    if not sharding.is_fully_addressable:
+        result = _put_across_processes(x, aval, sharding)
+    elif not (x.is_fully_addressable or x.is_fully_replicated):
+        raise ValueError(
+            f"device_put cannot move an array of shape {aval.shape} that spans processes, {x.sharding}, to devices of this "
+            f"process alone: {sharding}. Use x.addressable_shards for the parts that are here, or "
+            f"experimental.multihost_utils.process_allgather for the whole.")
+    else:
+        result = put(x, aval, sharding, True)
+    return _settled(x, result, donate, may_alias)
+
+
+def _settled(x: ArrayImpl, result: ArrayImpl, donate, may_alias) -> ArrayImpl:
+    """The result of a move, with memory of its own where asked for; the array is gone when it was donated and has moved."""
+    gone = donate and not x._sharding.is_equivalent_to(result._sharding, x.ndim)
+    if (gone or may_alias is False) and x._sharding.device_set & result._sharding.device_set:
+        result = apart(result, x)  # a buffer that stays where it is would go with the array
+    if gone:
+        x.delete()
+    return result
+
+
+def _to_memory(x, space: MemorySpace, may_alias: bool | None):
+    """To the memory of the device, or of its host, where the value is."""
+    kind = "pinned_host" if space is MemorySpace.Host else "device"
+    if isinstance(x, tracing.Tracer) or tracing.is_tracing():
+        return move_memory_p.bind(x, memory_kind=kind)
+    if type(x) is keys.KeyArray:
+        return keys.wrap(_to_memory(x._base_array, space, may_alias), x.aval)
+    if type(x) is not ArrayImpl:
+        x = put_leaf(x, None)
+    if x.sharding.memory_kind == kind:
+        return copied(x, x.aval) if may_alias is False else x
+    return put(x, x.aval, x.sharding.with_memory_kind(kind), x._committed)
+
+
+def _to_format(x, target: Format, donate: bool, may_alias: bool | None):
+    """To a sharding with the elements in a certain order: what a program returns that is asked for it."""
+    if target.layout is None or target.layout is Layout.AUTO:
+        return put_leaf(x, target.sharding, donate, may_alias)
+    target.layout.check_compatible_aval(tracing.aval_of(x, "device_put").shape)
+    moved = put_leaf(x, target.sharding)
+    if isinstance(moved, tracing.Tracer):
+        return moved
+    result = moved if target.layout.fits(moved.format.layout) else _relayout(moved, target.layout)
+    if type(x) is not ArrayImpl:
+        return result
+    if result is moved:
+        return _settled(x, moved, donate, may_alias)
+    if donate:
+        x.delete()
+    return result
+
+
+def _put_across_processes(x, aval, sharding):
+    """To devices of several processes, each of which puts its own parts and so has to have the same value."""
+    if type(x) is ArrayImpl and not x.is_fully_addressable:
+        if x.sharding.is_equivalent_to(sharding, aval.ndim):
+            return put(x, aval, sharding, True)
+        if x.sharding.device_set == sharding.device_set:
+            return _reshard([x], [sharding])[0]
+    host = _host(x, aval)
+    processes = {d.process_index for d in sharding.device_set}
+    differing = {} if backends.process_index() not in processes else distributed.agree(
+        "device_put", f"{distributed.fingerprint([host])} {_brief(host)}", processes)
+    if differing:
+        told = "; ".join(f"process {i}: {text.partition(' ')[2]}" for i, text in list(differing.items())[:4])
+        raise AssertionError(
+            f"device_put to {sharding} got different values of shape {aval.shape} in different processes: {told}. Give the "
+            f"same value in all of them, or use make_array_from_process_local_data for parts that differ.")
+    return put(host, aval, sharding, True)
+
+
+def _brief(host) -> str:
+    return np.array2string(host, threshold=8, edgeitems=3)[:200]
+
+
+@functools.lru_cache(_PROGRAMS)
+def _reordered(source: Format, target: Format):
+    from xlafront.staging.jit import jit
+
+    return jit(lambda x: x, in_shardings=source, out_shardings=target)
+
+
+def _relayout(x, layout: Layout):
+    """The array with its elements in this order in memory, where it is."""
+    return _reordered(x.format, Format(layout, x.sharding))(x)
+
+
+layouts_in_use.relayout = _relayout
+
+
+def _reshard(arrays, shardings):
+    """Arrays over the same devices, spread in another way: one program, of nothing but the sends between devices."""
+    return _all_spread_as(tuple(shardings))(*arrays)
+
+
+@functools.lru_cache(_PROGRAMS)
+def _all_spread_as(shardings: tuple):
+    from xlafront.staging.jit import jit
+
+    return jit(lambda *xs: xs, out_shardings=shardings)
+
+
+@functools.lru_cache(_PROGRAMS)
+def _cutter(shape: tuple):
+    from xlafront import lax
+    from xlafront.staging.jit import jit
+
+    return jit(lambda x, start: lax.dynamic_slice(x, start, shape))
+
+
+@functools.cache
+def _paster():
+    from xlafront import lax
+    from xlafront.staging.jit import jit
+
+    return jit(lambda whole, part, start: lax.dynamic_update_slice(whole, part, start), donate_argnums=0)
+
+
+def _indices(start: tuple) -> list:
+    return [np.int32(i) for i in start]
+
+
+kernels.reshard = _reshard
+kernels.cut = lambda x, start, shape: _cutter(shape)(x, _indices(start))
+kernels.paste = lambda whole, part, at: _paster()(whole, part, _indices(at))
+kernels.empty = lambda shape, dtype, device: put_leaf(np.empty(shape, dtype), device)
+
+
+def _host(x, aval, may_alias=None):
+    """The host value as an array of its own: later changes to the user's array must not show."""
+    if may_alias:
+        return np.asarray(x, dtype=aval.dtype)
+    if aval.size < 1 << 14:
+        return np.array(x, dtype=aval.dtype)
+    own = aligned_empty(aval.shape, aval.dtype)
+    own[...] = x
+    return own
+
+
+def device_get(x):
+    """Copy arrays to the host, as NumPy arrays; all transfers start before the first is waited for."""
+    leaves, treedef = tree.flatten(x)
+    for leaf in leaves:
+        if isinstance(leaf, ArrayImpl):
+            leaf.copy_to_host_async()
+    return treedef.unflatten([_get(leaf) for leaf in leaves])
+
+
+def _get(x):
+    if isinstance(x, ArrayImpl):
+        return x._value
+    if hasattr(x, "__array__"):
+        return np.asarray(x)
+    return x
+
+
+def block_until_ready(x):
+    """Wait until every array of a pytree has been computed; returns the pytree."""
+    arrays = [leaf for leaf in tree.leaves(x) if isinstance(leaf, ArrayImpl)]
+    batched_block_until_ready(arrays)
+    for leaf in tree.leaves(x):
+        if not isinstance(leaf, ArrayImpl) and hasattr(leaf, "block_until_ready"):
+            leaf.block_until_ready()
+    return x
+
+
+def copy_to_host_async(x):
+    """Start copying the arrays of a pytree to the host, where reading them later finds them."""
+    for leaf in tree.leaves(x):
+        if hasattr(leaf, "copy_to_host_async"):
+            leaf.copy_to_host_async()
+    return x
+
+
+# Inside a traced function
+
+
+def lower_put(ctx, x, *, sharding):
+    if sharding is not None and not in_device_memory(sharding):
+        x = _lower_move(ctx, x, memory_kind=sharding.memory_kind)
+    if sharding is None or not isinstance(sharding, NamedSharding):
+        return x
+    context = ctx.module_context.sharding_context
+    if context is not None and context.partitioned:
+        sharding = context.on_devices(sharding)
+    [result] = program_shardings.constrain(ctx, [x], [ctx.aval_out], [sharding])
+    return result
+
+
+def _put_jvp(primals, tangents, *, sharding, source):
+    [x] = primals
+    answer = device_put_p.bind(x, sharding=sharding, source=source)
+    if type(tangents[0]) is Zero:
+        return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+    # Where derivatives with respect to it go: of an array that is bound to devices, to these.
+    source = x._sharding if type(x) is ArrayImpl and x._committed else source
+    return answer, device_put_p.bind(tangents[0], sharding=sharding, source=source)
+
+
+def _put_transpose(ct, x, *, sharding, source):
+    if type(ct) is Zero:
+        return [Zero(x.aval)]
+    return [ct if source is None else device_put_p.bind(ct, sharding=source, source=sharding)]
+
+
+device_put_p = Primitive(
+    "device_put", abstract=lambda x, *, sharding, source: ShapedArray(x.shape, x.dtype, x.weak_type, vma=x.vma),
+    lower=lambda ctx, x, *, sharding, source: lower_put(ctx, x, sharding=sharding),
+    impl=lambda x, *, sharding, source: put_leaf(x, sharding), jvp=_put_jvp, transpose=_put_transpose,
+    batch=lambda size, xs, ds, *, sharding, source: (device_put_p.bind(
+        xs[0], sharding=with_entry(sharding, ds[0]), source=with_entry(source, ds[0])), ds[0]))
+device_put_p.runs_eagerly = True
+
+
+def _lower_move(ctx, x, *, memory_kind):
+    if ctx.platform == "cpu":  # all of its memory is the host's
+        return x
+    m = lowering.mlir
+    return ctx.op("stablehlo.custom_call", [x], call_target_name=m.string("annotate_device_placement"),
+                  has_side_effect=m.boolean(True), **{"mhlo.frontend_attributes": m.ir.DictAttr.get(
+                      {"_xla_buffer_placement": m.string(memory_kind)})})
+
+
+move_memory_p = Primitive(
+    "move_memory", abstract=lambda x, *, memory_kind: x.update(
+        memory_space=None if memory_kind == "device" else MemorySpace.Host),
+    lower=_lower_move, impl=lambda x, *, memory_kind: x,
+    transpose=lambda ct, x, *, memory_kind: [ct],
+    batch=lambda size, xs, dims, *, memory_kind: (move_memory_p.bind(xs[0], memory_kind=memory_kind), dims[0]))
+move_memory_p.jvp = linear_jvp(move_memory_p)
+move_memory_p.own_types = True

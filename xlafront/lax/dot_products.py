@@ -1,0 +1,268 @@
+"""`dot_general`: products of arrays summed over shared dimensions."""
+
+from __future__ import annotations
+
+import enum
+
+import numpy as np
+
+from xlafront import lowering
+from xlafront.core import dtypes, errors, tracing
+from xlafront.core.avals import ShapedArray, entry_of, with_entry
+from xlafront.core.primitive import Primitive
+from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax.families import add_tangents
+from xlafront.lax.shapes import permute
+from xlafront.lax.unreduced import open_product
+from xlafront.runtime import config
+from xlafront.runtime.jaxlib_compat import NamedSharding
+from xlafront.runtime.specs import PartitionSpec
+from xlafront.staging.jit import library
+
+
+class Precision(enum.Enum):
+    """How exactly the hardware multiplies; more exact is slower where it matters."""
+
+    DEFAULT = 0
+    HIGH = 1
+    HIGHEST = 2
+
+    def __repr__(self):
+        return f"{type(self).__name__}.{self.name}"
+
+    def __str__(self):
+        return self.name
+
+
+class DotAlgorithmPreset(enum.Enum):
+    """Named multiplication algorithms, for backends that have them."""
+
+    DEFAULT = 0
+    ANY_F8_ANY_F8_F32 = 1
+    ANY_F8_ANY_F8_F32_FAST_ACCUM = 2
+    F16_F16_F16 = 4
+    F16_F16_F32 = 5
+    BF16_BF16_BF16 = 6
+    BF16_BF16_F32 = 7
+    BF16_BF16_F32_X3 = 8
+    BF16_BF16_F32_X6 = 9
+    BF16_BF16_F32_X9 = 10
+    TF32_TF32_F32 = 11
+    TF32_TF32_F32_X3 = 12
+    F32_F32_F32 = 13
+    F64_F64_F64 = 14
+
+
+_PRECISIONS = {
+    "default": Precision.DEFAULT, "fastest": Precision.DEFAULT, "bfloat16": Precision.DEFAULT,
+    "high": Precision.HIGH, "bfloat16_3x": Precision.HIGH, "tensorfloat32": Precision.HIGH,
+    "highest": Precision.HIGHEST, "float32": Precision.HIGHEST,
+}
+
+
+def canonical_precision(precision):
+    """A precision as given by users: None, a name, a `Precision`, a pair, or an algorithm."""
+    if precision is None:
+        precision = config.default_matmul_precision.value
+        if precision is None:
+            return None
+    if isinstance(precision, (list, tuple)) and len(precision) == 2:
+        both = [(canonical_precision(p) or (Precision.DEFAULT,))[0] for p in precision]
+        return tuple(both)
+    if isinstance(precision, Precision):
+        return (precision, precision)
+    if isinstance(precision, DotAlgorithmPreset):
+        return precision
+    if isinstance(precision, str):
+        if precision.lower() in _PRECISIONS:
+            found = _PRECISIONS[precision.lower()]
+            return (found, found)
+        if precision.upper() in DotAlgorithmPreset.__members__:
+            return DotAlgorithmPreset[precision.upper()]
+    raise ValueError(f"there is no matmul precision {precision!r}; it can be one of {', '.join(_PRECISIONS)}, a "
+                     f"Precision, a pair of them, or a DotAlgorithmPreset.")
+
+
+def _algorithm_text(preset: DotAlgorithmPreset) -> str:
+    parts = preset.name.split("_")
+    kinds = {"BF16": "bf16", "F16": "f16", "F32": "f32", "F64": "f64", "TF32": "tf32"}
+    lhs, rhs, out = (kinds[p] for p in parts[:3])
+    count = int(parts[3][1:]) if len(parts) > 3 else 1
+    return (f"#stablehlo.dot_algorithm<lhs_precision_type = {lhs}, rhs_precision_type = {rhs}, "
+            f"accumulation_type = {out}, lhs_component_count = 1, rhs_component_count = 1, "
+            f"num_primitive_operations = {count}, allow_imprecise_accumulation = false>")
+
+
+def _abstract(x, y, *, dimension_numbers, precision, preferred_element_type, out_sharding):
+    (xc, yc), (xb, yb) = dimension_numbers
+    for kind, a, b in (("contracting", xc, yc), ("batch", xb, yb)):
+        if len(a) != len(b):
+            raise TypeError(f"dot_general needs as many {kind} dimensions on both sides, got {a} and {b}.")
+        for i, j in zip(a, b):
+            if not (0 <= i < x.ndim and 0 <= j < y.ndim):
+                raise TypeError(f"dot_general has no {kind} dimensions ({i}, {j}) in shapes {x.shape} and {y.shape}.")
+            if x.shape[i] != y.shape[j]:
+                raise errors.incompatible_shapes(
+                    "dot_general", [("lhs", x.shape), ("rhs", y.shape)],
+                    f"The {kind} dimensions {i} and {j} must have one size, and have {x.shape[i]} and {y.shape[j]}.")
+    shape = (*[x.shape[i] for i in xb], *[n for i, n in enumerate(x.shape) if i not in xc and i not in xb],
+             *[n for i, n in enumerate(y.shape) if i not in yc and i not in yb])
+    d, weak = dtypes.promote_pair(x.dtype, x.weak_type, y.dtype, y.weak_type) if x.dtype != y.dtype and (
+        preferred_element_type is None) else (x.dtype, x.weak_type and y.weak_type)
+    if preferred_element_type is not None:
+        d, weak = np.dtype(preferred_element_type), False
+    return ShapedArray(tuple(shape), d, weak)
+
+
+def _ints(values) -> str:
+    return f"[{', '.join(map(str, values))}]"
+
+
+def _lower(ctx, x, y, *, dimension_numbers, precision, preferred_element_type, out_sharding):
+    m = lowering.mlir
+    (xc, yc), (xb, yb) = dimension_numbers
+    attributes = {"dot_dimension_numbers": m.attribute(
+        f"#stablehlo.dot<lhs_batching_dimensions = {_ints(xb)}, rhs_batching_dimensions = {_ints(yb)}, "
+        f"lhs_contracting_dimensions = {_ints(xc)}, rhs_contracting_dimensions = {_ints(yc)}>")}
+    if isinstance(precision, tuple):
+        attributes["precision_config"] = m.array(
+            m.attribute(f"#stablehlo<precision {p.name}>") for p in precision)
+    elif precision is not None and precision is not DotAlgorithmPreset.DEFAULT:
+        attributes["algorithm"] = m.attribute(_algorithm_text(precision))
+    a, b = ctx.avals_in
+    out = ctx.aval_out
+    # XLA's CPU backend has no kernels for products of mixed or very small types: it computes in the result's.
+    if a.dtype != b.dtype or (ctx.platform == "cpu" and a.dtype.itemsize == 1 and a.dtype.kind == "V"):
+        wide = out.dtype if dtypes.is_inexact(out.dtype) else dtypes.promote_types(a.dtype, b.dtype)
+        x, y = ctx.convert(x, a.shape, wide), ctx.convert(y, b.shape, wide)
+    return ctx.op("stablehlo.dot_general", [x, y], **attributes)
+
+
+def _rest(rank, *used):
+    return [i for i in range(rank) if not any(i in u for u in used)]
+
+
+def _transpose_one(ct, y, x, dimension_numbers, precision, swap):
+    """The cotangent of one side: contract the result's cotangent with the other side."""
+    (xc, yc), (xb, yb) = dimension_numbers
+    y_rank, dtype = np.ndim(y), x.dtype
+    x_kept, y_kept = _rest(x.ndim, xc, xb), _rest(y_rank, yc, yb)
+    ct_batch = tuple(range(len(xb)))
+    if swap:
+        ct_y = tuple(range(len(xb), len(xb) + len(y_kept)))
+    else:
+        ct_y = tuple(range(np.ndim(ct) - len(y_kept), np.ndim(ct)))
+    # The result has the batch dimensions, then x's kept ones, then y's contracted ones in their own order.
+    contracted_in_y_order = [xc[yc.index(j)] for j in sorted(yc)]
+    order = [*xb, *x_kept, *contracted_in_y_order]
+    split = None
+    spread = x.spread or tracing.aval_of(ct).spread or tracing.aval_of(y).spread
+    if spread is not None:  # as the other side is
+        entries = x.spread.spec.partitions if x.spread is not None else (None,) * x.ndim
+        split = NamedSharding(spread.mesh, PartitionSpec(*[entries[i] for i in order]))
+    numbers = ((ct_y, tuple(y_kept)), (ct_batch, tuple(yb)))
+    if x.spread is not None and x.spread.spec.reduced:
+        opened = open_product(tracing.aval_of(ct), tracing.aval_of(y), numbers, x.spread.spec.reduced)
+        split = split if opened is None else opened
+    product = dot_general_p.bind(ct, y, dimension_numbers=numbers, precision=precision, preferred_element_type=dtype,
+                                 out_sharding=split)
+    return permute(product, np.argsort(order))
+
+
+def _transpose(ct, x, y, *, dimension_numbers, precision, preferred_element_type, out_sharding):
+    if type(ct) is Zero:
+        return [Zero(a.aval) if is_undefined(a) else None for a in (x, y)]
+    (xc, yc), (xb, yb) = dimension_numbers
+    flipped = precision[::-1] if isinstance(precision, tuple) else precision
+    if is_undefined(x):
+        result = _transpose_one(ct, y, x.aval, dimension_numbers, precision, False)
+        return [result, None]
+    swapped = ((yc, xc), (yb, xb))
+    result = _transpose_one(ct, x, y.aval, swapped, flipped, True)
+    return [None, result]
+
+
+def _jvp(primals, tangents, **params):
+    (x, y), (tx, ty) = primals, tangents
+    answer = dot_general_p.bind(x, y, **params)
+    terms = []
+    if type(tx) is not Zero:
+        terms.append(dot_general_p.bind(tx, y, **params))
+    if type(ty) is not Zero:
+        terms.append(dot_general_p.bind(x, ty, **params))
+    if not terms:
+        return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+    return answer, terms[0] if len(terms) == 1 else add_tangents(*terms)
+
+
+def _batch(axis_size, operands, dims, *, dimension_numbers, **params):
+    (x, y), (dx, dy) = operands, dims
+    told = params.pop("out_sharding")  # it is that of an element
+    split = next((e for e in (entry_of(tracing.aval_of(v), d) for v, d in zip(operands, dims)) if e is not None), None)
+    (xc, yc), (xb, yb) = dimension_numbers
+
+    def shifted(axes, d):
+        return tuple(a + (a >= d) for a in axes) if d is not None else tuple(axes)
+
+    if dx is not None and dy is not None:
+        numbers = ((shifted(xc, dx), shifted(yc, dy)), ((dx, *shifted(xb, dx)), (dy, *shifted(yb, dy))))
+        return dot_general_p.bind(x, y, dimension_numbers=numbers, out_sharding=with_entry(told, 0, split), **params), 0
+    numbers = ((shifted(xc, dx), shifted(yc, dy)), (shifted(xb, dx), shifted(yb, dy)))
+    (xc, yc), (xb, yb) = numbers
+    if dx is not None:
+        where = len(xb) + _rest(np.ndim(x), xc, xb).index(dx)
+    else:
+        where = np.ndim(x) - len(xc) + _rest(np.ndim(y), yc, yb).index(dy)
+    return dot_general_p.bind(x, y, dimension_numbers=numbers, out_sharding=with_entry(told, where, split), **params), where
+
+
+dot_general_p = Primitive("dot_general", abstract=_abstract, lower=_lower, jvp=_jvp, transpose=_transpose, batch=_batch)
+
+
+@library(static=("dimension_numbers", "precision", "preferred_element_type", "out_sharding"))
+def _kernel(lhs, rhs, dimension_numbers, precision, preferred_element_type, out_sharding=None):
+    return dot_general_p.bind(lhs, rhs, dimension_numbers=dimension_numbers, precision=precision,
+                              preferred_element_type=preferred_element_type, out_sharding=out_sharding)
+
+
+def dot_general(lhs, rhs, dimension_numbers, precision=None, preferred_element_type=None, *, out_sharding=None):
+    """Multiply and sum over the contracting dimensions, side by side over the batch dimensions.
+
+    `dimension_numbers` is `((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))`; the result has the batch
+    dimensions, then the remaining ones of `lhs`, then those of `rhs`.
+    """
+    (xc, yc), (xb, yb) = dimension_numbers
+    ranks = np.ndim(lhs), np.ndim(rhs)
+
+    def fixed(axes, rank):
+        return tuple(int(a) + rank if a < 0 else int(a) for a in axes)
+
+    numbers = ((fixed(xc, ranks[0]), fixed(yc, ranks[1])), (fixed(xb, ranks[0]), fixed(yb, ranks[1])))
+    wanted = None if preferred_element_type is None else dtypes.canonicalize_dtype(preferred_element_type)
+    if out_sharding is not None:
+        from xlafront.lax.resharding import named
+
+        out_sharding = named(out_sharding, "dot_general")
+    return _kernel(lhs, rhs, numbers, canonical_precision(precision), wanted, out_sharding)
+
+
+def dot(lhs, rhs, *, dimension_numbers=None, precision=None, preferred_element_type=None, out_sharding=None):
+    """Vector, matrix-vector or matrix product; `dot_general` when `dimension_numbers` are given."""
+    if dimension_numbers is not None:
+        return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type, out_sharding=out_sharding)
+    a, b = np.shape(lhs), np.shape(rhs)
+    if not (1 <= len(a) <= 2 and 1 <= len(b) <= 2 and a[-1] == b[0]):
+        raise errors.incompatible_shapes("dot", [("lhs", a), ("rhs", b)],
+                                         "It takes vectors and matrices whose inner dimensions agree.")
+    return dot_general(lhs, rhs, (((len(a) - 1,), (0,)), ((), ())), precision, preferred_element_type,
+                       out_sharding=out_sharding)
+
+
+def batch_matmul(lhs, rhs, precision=None):
+    """Matrix products over leading batch dimensions, which must be equal."""
+    a, b = np.shape(lhs), np.shape(rhs)
+    if len(a) != len(b) or len(a) < 2:
+        raise errors.incompatible_shapes("batch_matmul", [("lhs", a), ("rhs", b)], "Ranks must be equal and at least 2.")
+    n = len(a)
+    batch = tuple(range(n - 2))
+    return dot_general(lhs, rhs, (((n - 1,), (n - 2,)), (batch, batch)), precision)

@@ -1,0 +1,1 @@
+"""Algorithms on matrices, written with NumPy's functions; loaded when first used."""

@@ -1,0 +1,463 @@
+"""Cholesky and LU factors, and systems of equations with triangular and tridiagonal matrices."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import lax, lowering
+from xlafront.core import dtypes, errors
+from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax.shapes import broadcast_batch
+from xlafront.linalg.kernels import (
+    LETTERS,
+    adjoint,
+    call,
+    factorization,
+    floating,
+    lapack,
+    letter,
+    product,
+    square,
+    succeeded,
+    where_each,
+    zero_tangent,
+)
+from xlafront.staging.jit import library
+
+# Cholesky
+
+
+def _cholesky_kernel(x, target, **attributes):
+    *batch, n, _ = x.shape
+    factor, info = call(target, [(x.shape, x.dtype), (batch, np.int32)], x, aliases=[(0, 0)], **attributes)
+    return succeeded(info, factor)
+
+
+def _cholesky_jvp(primals, tangents):
+    """From `A' = L' L* + L L'*` follows `L' = L F(L^-1 A' L^-*)`, F the lower part with half of the diagonal."""
+    factor = xnp.tril(cholesky_p.bind(*primals))
+    inner = triangular_solve(factor, tangents[0], left_side=False, transpose_a=True, conjugate_a=True, lower=True)
+    inner = triangular_solve(factor, inner, left_side=True, lower=True)
+    n = factor.shape[-1]
+    return factor, product(factor, xnp.tril(inner) / (xnp.ones((n, n), inner.dtype) + xnp.eye(n, dtype=inner.dtype)))
+
+
+cholesky_p = factorization(
+    "cholesky", lambda x: [(x.shape[:-2] + (square("cholesky", x, TypeError),) * 2, x.dtype)], jvp=_cholesky_jvp,
+    multiple_results=False,
+    cpu=lambda x: _cholesky_kernel(x, lapack("potrf", x.dtype), uplo=letter("L")),
+    cuda=lambda x: _cholesky_kernel(x, "cusolver_potrf_ffi", lower=True))
+cholesky_p.lowerings[None] = lambda ctx, x: ctx.op("stablehlo.cholesky", [x], lower=lowering.mlir.boolean(True))
+
+
+def cholesky(x, *, symmetrize_input: bool = True):
+    """The lower triangular matrix `L` for which `L @ L.conj().T` is `x`, a Hermitian matrix with positive eigenvalues.
+
+    Where there is none the result is NaN. `symmetrize_input`: take `(x + x.conj().T) / 2` in place of `x`.
+
+    >>> lax.linalg.cholesky(xnp.array([[4.0, 2.0], [2.0, 5.0]]))
+    Array([[2., 0.],
+           [1., 2.]], dtype=float32)
+    """
+    return _cholesky(x, bool(symmetrize_input))
+
+
+@library(static="symmetrize_input")
+def _cholesky(x, symmetrize_input):
+    x = floating(x)
+    square("cholesky", x, TypeError)
+    return xnp.tril(cholesky_p.bind(symmetrized(x) if symmetrize_input else x))
+
+
+def symmetrized(x):
+    return (x + adjoint(x)) / 2
+
+
+def _rotate_rows(r, w):
+    """One rotation for each row of `r` takes the vector in."""
+    def rotate(k, state):
+        r, w = state
+        a, b = r[k, k], w[k]
+        norm = xnp.hypot(a, b)
+        c, s = xnp.where(b == 0, 1, a / norm), xnp.where(b == 0, 0, b / norm)
+        return r.at[k].set(c * r[k] + s * w), c * w - s * r[k]
+
+    return lax.fori_loop(0, r.shape[0], rotate, (r, w))[0]
+
+
+def _cholesky_update_shape(r, w):
+    if r.ndim != 2 or w.shape != r.shape[:1] or r.dtype != w.dtype:
+        raise TypeError(f"cholesky_update takes a square matrix and a vector of its size and dtype, got {r} and {w}.")
+    square("cholesky_update", r)
+    return [(r.shape, r.dtype)]
+
+
+cholesky_update_p = factorization(
+    "cholesky_update", _cholesky_update_shape, ranks=(2, 1), accepts="float", multiple_results=False, default=_rotate_rows,
+    cuda=lambda r, w: call("cu_cholesky_update_ffi", [(r.shape, r.dtype), (w.shape, w.dtype)], r, w,
+                           aliases=[(0, 0), (1, 1)], by_columns=False)[0])
+cholesky_update_p.batch = lambda size, operands, dims: (lax.map(lambda rw: cholesky_update_p.bind(*rw), tuple(
+    broadcast_batch(x, d, size) for x, d in zip(operands, dims))), 0)
+
+
+def cholesky_update(r_matrix, w_vector):
+    """The upper triangular matrix `S` for which `S.T @ S` is `r_matrix.T @ r_matrix + outer(w_vector, w_vector)`.
+
+    >>> lax.linalg.cholesky_update(xnp.eye(2), xnp.array([0.0, 1.0]))[1, 1]
+    Array(1.4142135, dtype=float32)
+    """
+    return cholesky_update_p.bind(xnp.asarray(r_matrix), xnp.asarray(w_vector))
+
+
+# Systems with a triangular matrix. The parameters name the system: op(A) X = B, or X op(A) = B for not `left_side`.
+
+
+def _triangular_shape(a, b, *, left_side, **_):
+    n = square("triangular_solve", a)
+    if a.dtype != b.dtype:
+        raise errors.incompatible_dtypes("triangular_solve", [a.dtype, b.dtype], "Convert one of them with x.astype(...).")
+    if b.shape[-2 if left_side else -1] != n:
+        raise errors.incompatible_shapes(
+            "triangular_solve", [("a", a.shape), ("b", b.shape)],
+            f"b must have {n} {'rows (or use left_side=False)' if left_side else 'columns (or use left_side=True)'}.")
+    return [(b.shape, b.dtype)]
+
+
+def _triangular_kernel(a, b, *, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
+    return call(lapack("trsm", b.dtype), [(b.shape, b.dtype)], a, b, aliases=[(1, 0)],
+                diag=letter("U" if unit_diagonal else "N"), side=letter("L" if left_side else "R"),
+                trans_x=letter("C" if conjugate_a else "T" if transpose_a else "N"), uplo=letter("L" if lower else "U"))[0]
+
+
+def _triangular_hlo(ctx, a, b, *, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
+    mlir = lowering.mlir
+    kind = "NO_TRANSPOSE" if not transpose_a else "ADJOINT" if conjugate_a else "TRANSPOSE"
+    return ctx.op("stablehlo.triangular_solve", [a, b], left_side=mlir.boolean(left_side), lower=mlir.boolean(lower),
+                  unit_diagonal=mlir.boolean(unit_diagonal), transpose_a=mlir.attribute(f"#stablehlo<transpose {kind}>"))
+
+
+def _triangular_by(solver):
+    """The rule of a platform, by a solver that conjugates only what it transposes."""
+    def rule(a, b, *, conjugate_a, transpose_a, **params):
+        if conjugate_a and not transpose_a:
+            a, conjugate_a = xnp.conj(a), False
+        chosen = solver if b.dtype in LETTERS and b.size else _triangular_hlo_p.bind
+        return chosen(a, b, conjugate_a=conjugate_a, transpose_a=transpose_a, **params)
+
+    return rule
+
+
+def _triangular_jvp(primals, tangents, *, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
+    """From `op(A) X = B` follows `op(A) X' = B' - op(A') X`, and likewise on the other side."""
+    (a, b), (a_t, b_t) = primals, tangents
+    params = {"left_side": left_side, "lower": lower, "transpose_a": transpose_a, "conjugate_a": conjugate_a,
+              "unit_diagonal": unit_diagonal}
+    x = triangular_solve_p.bind(a, b, **params)
+    right = None if type(b_t) is Zero else b_t
+    if type(a_t) is not Zero:
+        k = 1 if unit_diagonal else 0
+        moved = xnp.tril(a_t, -k) if lower else xnp.triu(a_t, k)
+        moved = moved.mT if transpose_a else moved
+        moved = xnp.conj(moved) if conjugate_a else moved
+        moved = product(moved, x) if left_side else product(x, moved)
+        right = -moved if right is None else right - moved
+    return x, zero_tangent(x) if right is None else triangular_solve_p.bind(a, right, **params)
+
+
+def _triangular_transpose(ct, a, b, *, transpose_a, **params):
+    if is_undefined(a):
+        raise NotImplementedError("triangular_solve is linear in b and not in a: it cannot be transposed in a.")
+    return [None, Zero(b.aval) if type(ct) is Zero else triangular_solve_p.bind(a, ct, transpose_a=not transpose_a, **params)]
+
+
+def _triangular_batch(size, operands, dims, *, left_side, **params):
+    (a, b), (da, db) = operands, dims
+    if da is None:  # one matrix for all: their right-hand sides beside each other
+        where = b.ndim - 2 if left_side else b.ndim - 3  # of the new dimension, before the columns or before the rows
+        b = xnp.moveaxis(b, db, where)
+        shape = b.shape
+        joint = b.reshape(shape[:where] + (shape[where] * shape[where + 1],) + shape[where + 2:])
+        return triangular_solve_p.bind(a, joint, left_side=left_side, **params).reshape(shape), where
+    return triangular_solve_p.bind(broadcast_batch(a, da, size), broadcast_batch(b, db, size), left_side=left_side,
+                                   **params), 0
+
+
+_triangular_hlo_p = factorization("triangular_solve", _triangular_shape, ranks=(2, 2), multiple_results=False, kernel=False)
+_triangular_hlo_p.lowerings[None] = _triangular_hlo
+triangular_solve_p = factorization("triangular_solve", _triangular_shape, jvp=_triangular_jvp, transpose=_triangular_transpose,
+                                   ranks=(2, 2), multiple_results=False, kernel=False, cpu=_triangular_by(_triangular_kernel),
+                                   default=_triangular_by(_triangular_hlo_p.bind))
+triangular_solve_p.batch = _triangular_batch
+
+
+def triangular_solve(a, b, *, left_side: bool = False, lower: bool = False, transpose_a: bool = False,
+                     conjugate_a: bool = False, unit_diagonal: bool = False):
+    """The solution `x` of `op(a) @ x == b` if `left_side`, else of `x @ op(a) == b`, for a triangular matrix `a`.
+
+    Only one triangle of `a` is read: the lower or the upper one, without its diagonal if that is known to be one.
+    `op` transposes and conjugates. `b` can be a vector.
+
+    >>> a = xnp.array([[2.0, 0.0], [1.0, 4.0]])
+    >>> lax.linalg.triangular_solve(a, xnp.array([2.0, 9.0]), left_side=True, lower=True)
+    Array([1., 2.], dtype=float32)
+    """
+    return _triangular_solve(a, b, bool(left_side), bool(lower), bool(transpose_a), bool(conjugate_a), bool(unit_diagonal))
+
+
+@library(static=("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal"))
+def _triangular_solve(a, b, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
+    a, b = xnp.asarray(a), xnp.asarray(b)
+    vector = b.ndim == a.ndim - 1
+    if vector:
+        b = b[..., None] if left_side else b[..., None, :]
+    x = triangular_solve_p.bind(a, b, left_side=left_side, lower=lower, transpose_a=transpose_a,
+                                conjugate_a=conjugate_a and dtypes.is_complex(a.dtype), unit_diagonal=unit_diagonal)
+    return xnp.squeeze(x, -1 if left_side else -2) if vector else x
+
+
+# Systems with a tridiagonal matrix
+
+
+def _tridiagonal_shape(dl, d, du, b, *, perturb_singular):
+    if not dl.shape == d.shape == du.shape or b.shape[-2] != d.shape[-1] or len({dl.dtype, d.dtype, du.dtype, b.dtype}) > 1:
+        raise TypeError(f"tridiagonal_solve takes three diagonals of one length and a matrix with as many rows, of one dtype; "
+                        f"got dl {dl}, d {d}, du {du} and b {b}.")
+    return [(b.shape, b.dtype)]
+
+
+def _tridiagonal_gtsv(dl, d, du, b, *, perturb_singular):
+    if perturb_singular:
+        return call("tridiagonal_solve_perturbed_ffi", [(b.shape, b.dtype)], dl, d, du, b, batch=d.ndim - 1)[0]
+    *_, x, info = call(lapack("gtsv", d.dtype), [*[(d.shape, d.dtype)] * 3, (b.shape, b.dtype), (d.shape[:-1], np.int32)],
+                       dl, d, du, b, batch=d.ndim - 1, aliases=[(i, i) for i in range(4)])
+    return succeeded(info, x)
+
+
+def _tridiagonal_cuda(dl, d, du, b, *, perturb_singular):
+    if perturb_singular:
+        return call("cu_tridiagonal_solve_perturbed", [(b.shape, b.dtype)], dl, d, du, b, batch=d.ndim - 1)[0]
+    if d.shape[-1] < 3:  # cuSPARSE takes none so small
+        return _tridiagonal_elimination(dl, d, du, b, perturb_singular=False)
+    return call("cusparse_gtsv2_ffi", [(b.shape, b.dtype)], dl, d, du, b, batch=d.ndim - 1, aliases=[(3, 0)])[0]
+
+
+def _tridiagonal_elimination(dl, d, du, b, *, perturb_singular):
+    """Rows are eliminated downwards, unknowns are inserted upwards. Pivots that are zero count as tiny if they may."""
+    def down(state, diagonals):
+        above, right = state
+        dl, d, du, b = diagonals
+        pivot = d - dl * above
+        if perturb_singular:
+            pivot = xnp.where(pivot == 0, xnp.finfo(d.dtype).eps, pivot)
+        state = du / pivot, (b - dl[..., None] * right) / pivot[..., None]
+        return state, state
+
+    def up(x, factors):
+        above, right = factors
+        x = right - above[..., None] * x
+        return x, x
+
+    dl, d, du = (xnp.moveaxis(v, -1, 0) for v in (dl, d, du))
+    b = xnp.moveaxis(b, -2, 0)
+    dl = dl.at[:1].set(0) if len(dl) else dl
+    _, factors = lax.scan(down, (xnp.zeros_like(d[0]), xnp.zeros_like(b[0])), (dl, d, du, b))
+    return xnp.moveaxis(lax.scan(up, xnp.zeros_like(b[0]), factors, reverse=True)[1], 0, -2)
+
+
+def _tridiagonal_product(dl, d, du, x):
+    """The product with the matrix of these diagonals."""
+    below = dl[..., 1:, None] * x[..., :-1, :]
+    above = du[..., :-1, None] * x[..., 1:, :]
+    return (d[..., None] * x).at[..., 1:, :].add(below).at[..., :-1, :].add(above)
+
+
+def _tridiagonal_jvp(primals, tangents, **params):
+    """From `A X = B` follows `A X' = B' - A' X`."""
+    x = tridiagonal_solve_p.bind(*primals, **params)
+    *diagonals, right = [None if type(t) is Zero else t for t in tangents]
+    if any(t is not None for t in diagonals):
+        moved = _tridiagonal_product(*[xnp.zeros_like(p) if t is None else t for p, t in zip(primals, diagonals)], x)
+        right = -moved if right is None else right - moved
+    return x, zero_tangent(x) if right is None else tridiagonal_solve_p.bind(*primals[:3], right, **params)
+
+
+def _tridiagonal_transpose(ct, dl, d, du, b, **params):
+    if any(map(is_undefined, (dl, d, du))):
+        raise NotImplementedError("tridiagonal_solve is linear in b alone: it cannot be transposed in a diagonal.")
+    if type(ct) is Zero:
+        return [None, None, None, Zero(b.aval)]
+    below, above = xnp.roll(du, 1, axis=-1), xnp.roll(dl, -1, axis=-1)
+    return [None, None, None, tridiagonal_solve_p.bind(below, d, above, ct, **params)]
+
+
+tridiagonal_solve_p = factorization(
+    "tridiagonal_solve", _tridiagonal_shape, jvp=_tridiagonal_jvp, transpose=_tridiagonal_transpose, ranks=(1, 1, 1, 2),
+    multiple_results=False, cpu=_tridiagonal_gtsv, cuda=_tridiagonal_cuda, default=_tridiagonal_elimination)
+
+
+def tridiagonal_solve(dl, d, du, b, *, perturb_singular: bool = False):
+    """The solution `x` of `A @ x == b` for the matrix `A` with the diagonals `dl`, `d` and `du`, all of one length.
+
+    `A[i, i]` is `d[i]`, `A[i, i - 1]` is `dl[i]` and `A[i, i + 1]` is `du[i]`; `dl[0]` and `du[-1]` are not read.
+    `perturb_singular`: where the matrix is singular take one near to it, instead of results that are not finite.
+
+    >>> off, ones = xnp.zeros(2), xnp.ones((2, 1))
+    >>> lax.linalg.tridiagonal_solve(off, xnp.array([2.0, 4.0]), off, ones)
+    Array([[0.5 ],
+           [0.25]], dtype=float32)
+    """
+    return tridiagonal_solve_p.bind(*map(xnp.asarray, (dl, d, du, b)), perturb_singular=bool(perturb_singular))
+
+
+# LU
+
+
+def _lu_shape(a):
+    *batch, m, n = a.shape
+    return [(a.shape, a.dtype), ((*batch, min(m, n)), np.int32), ((*batch, m), np.int32)]
+
+
+def _lu_kernel(a, target):
+    *batch, m, n = a.shape
+    factors, pivots, info = call(target, [*_lu_shape(a)[:2], (batch, np.int32)], a, aliases=[(0, 0)])
+    pivots = pivots - 1  # the kernels count from one
+    return [where_each(info >= 0, factors, np.nan), pivots, lu_pivots_to_permutation(pivots, m)]
+
+
+def _lu_on_tpu(ctx, a):
+    return ctx.op("stablehlo.custom_call", [a], call_target_name=lowering.mlir.string("LuDecomposition"))
+
+
+def _lu_jvp(primals, tangents):
+    """With `L` and `U` made square by ones in their diagonals, `L^-1 P A' U^-1` is a sum of what is below the diagonal,
+    which belongs to `L^-1 L'`, and of the rest, which belongs to `U' U^-1`."""
+    [a], [a_t] = primals, tangents
+    factors, pivots, permutation = lu_p.bind(a)
+    m, n = a.shape[-2:]
+    k = min(m, n)
+    batch = [(0, 0)] * (a.ndim - 2)
+    lower = xnp.pad(xnp.tril(factors[..., :, :k], -1), [*batch, (0, 0), (0, m - k)]) + xnp.eye(m, dtype=a.dtype)
+    corner = xnp.concatenate([xnp.zeros(k, a.dtype), xnp.ones(n - k, a.dtype)])
+    upper = xnp.pad(xnp.triu(factors[..., :k, :]), [*batch, (0, n - k), (0, 0)]) + xnp.diag(corner)
+    rows = xnp.take_along_axis(a_t, permutation[..., :, None], -2, mode="promise_in_bounds")
+    inner = triangular_solve(lower, rows, left_side=True, lower=True, unit_diagonal=True)
+    inner = triangular_solve(upper, inner, left_side=False, lower=False)
+    moved = product(lower, xnp.tril(inner, -1)) + product(xnp.triu(inner), upper)
+    return [factors, pivots, permutation], [moved, zero_tangent(pivots), zero_tangent(permutation)]
+
+
+lu_p = factorization("lu", _lu_shape, jvp=_lu_jvp, cpu=lambda a: _lu_kernel(a, lapack("getrf", a.dtype)),
+                     cuda=lambda a: _lu_kernel(a, "cusolver_getrf_ffi"))
+lu_p.lowerings["tpu"] = _lu_on_tpu
+
+
+def lu(x):
+    """The factors `L` (below the diagonal, which is one) and `U` of `x` with its rows permuted, in one array; the row with
+    which each row was swapped, one after the other; and the permutation: `L @ U` is `x[permutation]`.
+
+    >>> factors, swaps, permutation = lax.linalg.lu(xnp.array([[1.0, 2.0], [4.0, 6.0]]))
+    >>> permutation
+    Array([1, 0], dtype=int32)
+    """
+    return lu_p.bind(xnp.asarray(x))
+
+
+def solve_factored(factors, permutation, b, transpose: str = "N"):
+    """The solution of `A x == b`, or with the transpose (`T`) or adjoint (`C`) of `A`, from what `lu` says of `A`."""
+    if transpose == "N":
+        x = xnp.take_along_axis(b, permutation[..., :, None], -2, mode="promise_in_bounds")
+        x = triangular_solve(factors, x, left_side=True, lower=True, unit_diagonal=True)
+        return triangular_solve(factors, x, left_side=True)
+    how = {"transpose_a": True, "conjugate_a": transpose == "C", "left_side": True}
+    x = triangular_solve(factors, b, **how)
+    x = triangular_solve(factors, x, lower=True, unit_diagonal=True, **how)
+    return xnp.take_along_axis(x, xnp.argsort(permutation, axis=-1)[..., :, None], -2, mode="promise_in_bounds")
+
+
+def _pivots_shape(pivots, *, permutation_size):
+    if pivots.dtype != np.int32:
+        raise TypeError(f"lu_pivots_to_permutation takes pivots of dtype int32, as lu gives them; got {pivots}.")
+    if pivots.shape[-1] > permutation_size:
+        raise ValueError(f"permutation_size={permutation_size} is less than the number of pivots, {pivots.shape[-1]}.")
+    return [((*pivots.shape[:-1], permutation_size), np.int32)]
+
+
+def _permutation_by_swaps(pivots, *, permutation_size):
+    *batch, count = pivots.shape
+
+    if not count:
+        return xnp.broadcast_to(xnp.arange(permutation_size, dtype=np.int32), (*batch, permutation_size))
+
+    def one(pivots):
+        def swap(i, permutation):
+            other = pivots[i]
+            x, y = permutation[i], permutation[other]
+            return permutation.at[i].set(y).at[other].set(x)
+
+        return lax.fori_loop(0, count, swap, xnp.arange(permutation_size, dtype=np.int32))
+
+    return xf.vmap(one)(pivots.reshape(-1, count)).reshape(*batch, permutation_size)
+
+
+lu_pivots_to_permutation_p = factorization(
+    "lu_pivots_to_permutation", _pivots_shape, ranks=(1,), accepts="int", multiple_results=False, kernel=False,
+    default=_permutation_by_swaps,
+    cuda=lambda pivots, *, permutation_size: call(
+        "cu_lu_pivots_to_permutation", [((*pivots.shape[:-1], permutation_size), np.int32)], pivots, batch=pivots.ndim - 1)[0])
+
+
+def lu_pivots_to_permutation(pivots, permutation_size: int):
+    """The permutation of `permutation_size` rows that the swaps of `lu` make one after the other.
+
+    >>> lax.linalg.lu_pivots_to_permutation(xnp.array([2, 2, 2]), 3)
+    Array([2, 0, 1], dtype=int32)
+    """
+    return lu_pivots_to_permutation_p.bind(xnp.asarray(pivots), permutation_size=int(permutation_size))
+
+
+# Products with the own transpose
+
+
+def _symmetric_shape(a, c, *, alpha, beta):
+    n = a.shape[-2]
+    if c.shape != (*a.shape[:-2], n, n) or a.dtype != c.dtype:
+        raise TypeError(f"symmetric_product of a matrix with {n} rows takes a symmetric matrix of that size to be added, "
+                        f"of the same dtype; got {a} and {c}.")
+    return [(c.shape, c.dtype)]
+
+
+def _symmetric_default(a, c, *, alpha, beta):
+    return alpha * product(a, a.mT) + beta * c
+
+
+def _symmetric_kernel(a, c, *, alpha, beta):
+    if dtypes.is_complex(a.dtype):
+        return _symmetric_default(a, c, alpha=alpha, beta=beta)
+    scalars = xnp.asarray(alpha, a.dtype), xnp.asarray(beta, a.dtype)
+    return call("cusolver_syrk_ffi", [(c.shape, c.dtype)], a, c, *scalars, batch=0, aliases=[(1, 0)], by_columns=False,
+                transpose=False)[0]
+
+
+symmetric_product_p = factorization(
+    "symmetric_product", _symmetric_shape, ranks=(2, 2), multiple_results=False, default=_symmetric_default,
+    cuda=_symmetric_kernel)
+
+
+def symmetric_product(a_matrix, c_matrix, *, alpha: float = 1.0, beta: float = 0.0, symmetrize_output: bool = False):
+    """`alpha * a_matrix @ a_matrix.T + beta * c_matrix`, of which only the lower triangle is computed on some devices.
+
+    `symmetrize_output` makes the other triangle equal to it.
+
+    >>> lax.linalg.symmetric_product(xnp.ones((2, 3)), xnp.eye(2), beta=2.0, symmetrize_output=True)
+    Array([[5., 3.],
+           [3., 5.]], dtype=float32)
+    """
+    return _symmetric_product(a_matrix, c_matrix, float(alpha), float(beta), bool(symmetrize_output))
+
+
+@library(static=("alpha", "beta", "symmetrize_output"))
+def _symmetric_product(a_matrix, c_matrix, alpha, beta, symmetrize_output):
+    found = symmetric_product_p.bind(xnp.asarray(a_matrix), xnp.asarray(c_matrix), alpha=alpha, beta=beta)
+    return xnp.tril(found) + xnp.tril(found, -1).mT if symmetrize_output else found

@@ -1,0 +1,764 @@
+"""`numpy.linalg`: systems of equations, decompositions, norms and other numbers that describe a matrix.
+
+Functions take matrices in the last two dimensions and repeat over the dimensions before them.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import lax
+from xlafront.core import dtypes
+from xlafront.lax import linalg as kernels
+from xlafront.linalg.factorizations import solve_factored
+from xlafront.linalg.kernels import adjoint, check_rank, product, square as size_of_square
+from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact
+from xlafront.staging.jit import library
+
+
+class EigResult(NamedTuple):
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+class EighResult(NamedTuple):
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+class QRResult(NamedTuple):
+    Q: Any
+    R: Any
+
+
+class SlogdetResult(NamedTuple):
+    sign: Any
+    logabsdet: Any
+
+
+class SVDResult(NamedTuple):
+    U: Any
+    S: Any
+    Vh: Any
+
+
+def _floating(name: str, *values) -> list:
+    """Arrays of one floating or complex dtype."""
+    check_arraylike(name, *values)
+    return [xnp.asarray(x) for x in promote_dtypes_inexact(*values)]
+
+
+def _matrices(name: str, *values, square: bool = False) -> list:
+    """Arrays of one floating or complex dtype, with at least two dimensions."""
+    arrays = _floating(name, *values)
+    for x in arrays:
+        _size(name, x) if square else check_rank(name, x, error=ValueError)
+    return arrays
+
+
+def _size(name: str, x) -> int:
+    """The number of rows of square matrices."""
+    check_rank(name, x, error=ValueError)
+    return size_of_square(name, x)
+
+
+# Systems of equations
+
+
+@library
+def _solve(a, b):
+    a, b = _floating("solve", a, b)
+    n, vector = _size("solve", a), b.ndim == 1
+    if b.ndim == 0 or b.shape[-1 if vector else -2] != n:
+        raise ValueError(f"solve got incompatible shapes: a {a.shape}, b {b.shape}. b must be a vector of {n} "
+                         f"elements or have that many rows. To solve for one vector for each matrix, give b[..., None] and "
+                         f"take [..., 0] of the result.")
+    b = b[:, None] if vector else b
+    if a.ndim == 2 and b.ndim > 2:  # one matrix: all right-hand sides beside each other
+        joint = xnp.moveaxis(b, -2, 0)
+        x = _solve_matrices(a, joint.reshape(joint.shape[0], -1)).reshape(joint.shape)
+        return xnp.moveaxis(x, 0, -2)
+    x = _solve_matrices(a, b)
+    return xnp.squeeze(x, -1) if vector else x
+
+
+def _solve_matrices(a, b):
+    """Both ways of differentiation solve systems with the factors that are there."""
+    factors, _, permutation = kernels.lu(lax.stop_gradient(a))
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    factors, permutation = (xnp.broadcast_to(x, batch + x.shape[a.ndim - 2:]) for x in (factors, permutation))
+    b = xnp.broadcast_to(b, batch + b.shape[-2:])
+    return lax.custom_linear_solve(
+        lambda x: product(a, x), b, solve=lambda _, y: solve_factored(factors, permutation, y),
+        transpose_solve=lambda _, y: solve_factored(factors, permutation, y, "T"))
+
+
+def solve(a, b):
+    """The solution `x` of `a @ x == b`; `b` is a vector, or has its vectors as columns of matrices.
+
+    >>> xnp.linalg.solve(xnp.array([[2.0, 0.0], [1.0, 4.0]]), xnp.array([2.0, 9.0]))
+    Array([1., 2.], dtype=float32)
+    """
+    return _solve(a, b)
+
+
+@library
+def inv(a):
+    """The inverse of square matrices; to apply it, `solve` is faster and more exact.
+
+    >>> xnp.linalg.inv(xnp.array([[2.0, 0.0], [0.0, 4.0]]))
+    Array([[0.5 , 0.  ],
+           [0.  , 0.25]], dtype=float32)
+    """
+    [a] = _matrices("inv", a, square=True)
+    return _solve_matrices(a, xnp.broadcast_to(xnp.eye(a.shape[-1], dtype=a.dtype), a.shape))
+
+
+@library(static="rcond")
+def _lstsq(a, b, rcond):
+    a, b = _floating("lstsq", a, b)
+    if a.ndim != 2 or b.ndim not in (1, 2) or a.shape[0] != b.shape[0]:
+        raise ValueError(f"lstsq takes a matrix and a vector or matrix with as many rows, got shapes {a.shape} and {b.shape}.")
+    vector, (m, n) = b.ndim == 1, a.shape
+    b = b[:, None] if vector else b
+    real = dtypes.to_real(a.dtype)
+    if not a.size:
+        return (xnp.zeros(n if vector else (n, b.shape[1]), a.dtype), xnp.zeros(b.shape[1], real), xnp.zeros((), np.int32),
+                xnp.zeros(0, real))
+    u, s, vh = kernels.svd(a, full_matrices=False)
+    eps = float(xnp.finfo(a.dtype).eps)
+    rcond = eps * max(m, n) if rcond is None else eps if rcond < 0 else rcond
+    kept = (s > 0) & (s >= rcond * s[0])
+    inverse = xnp.where(kept, 1, 0) / xnp.where(kept, s, 1)
+    x = product(adjoint(vh), inverse[:, None] * product(adjoint(u), b))
+    rest = xnp.sum(xnp.abs(b - product(a, x)) ** 2, axis=0)
+    return x[:, 0] if vector else x, rest, xnp.sum(kept, dtype=np.int32), s
+
+
+def lstsq(a, b, rcond: float | None = None, *, numpy_resid: bool = False):
+    """The `x` for which `a @ x` is nearest to `b`, the squared distances, the rank and the singular values of `a`.
+
+    Singular values below `rcond` times the largest count as zero. `numpy_resid`: no distances, as in NumPy, where the rank
+    is not full or nothing is over-determined; the rank must be known then, that is outside of `jit`.
+
+    >>> x, rest, rank, s = xnp.linalg.lstsq(xnp.array([[1.0], [1.0]]), xnp.array([1.0, 3.0]))
+    >>> x
+    Array([2.], dtype=float32)
+    """
+    x, rest, rank, s = _lstsq(a, b, None if rcond is None else float(rcond))
+    m, n = np.shape(a)
+    if numpy_resid and (m <= n or int(rank) < n):
+        rest = xnp.zeros(0, rest.dtype)
+    return x, rest, rank, s
+
+
+@functools.partial(xf.custom_jvp, nondiff_argnums=(2,))
+def _pinv(a, rtol, hermitian):
+    if hermitian:
+        v, w = kernels.eigh(a)
+        kept = xnp.abs(w) > rtol[..., None] * xnp.max(xnp.abs(w), axis=-1, keepdims=True)
+        inverse = xnp.where(kept, 1, 0) / xnp.where(kept, w, 1)
+        return product(v * inverse[..., None, :].astype(v.dtype), adjoint(v))
+    u, s, vh = kernels.svd(a, full_matrices=False)
+    kept = s > rtol[..., None] * s[..., :1]
+    inverse = xnp.where(kept, 1, 0) / xnp.where(kept, s, 1)
+    return product(adjoint(vh), inverse[..., :, None].astype(u.dtype) * adjoint(u))
+
+
+@_pinv.defjvp
+def _pinv_jvp(hermitian, primals, tangents):
+    """Golub and Pereyra, 1973."""
+    (a, rtol), (a_t, _) = primals, tangents
+    p = _pinv(a, rtol, hermitian)
+    ph, a_th = adjoint(p), adjoint(a_t)
+    rows, columns = xnp.eye(a.shape[-2], dtype=a.dtype), xnp.eye(a.shape[-1], dtype=a.dtype)
+    return p, (-product(product(p, a_t), p) + product(product(product(p, ph), a_th), rows - product(a, p))
+               + product(product(columns - product(p, a), a_th), product(ph, p)))
+
+
+@library(static="hermitian")
+def _pinv_kernel(a, rtol, hermitian):
+    [a] = _matrices("pinv", a, square=hermitian)
+    if not a.size:
+        return xnp.zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
+    if rtol is None:
+        rtol = 10 * max(a.shape[-2:]) * xnp.finfo(a.dtype).eps
+    return _pinv(a, xnp.asarray(rtol, dtypes.to_real(a.dtype)), hermitian)
+
+
+def pinv(a, rtol=None, hermitian: bool = False, *, rcond=None):
+    """The pseudo-inverse: singular values below `rtol` times the largest count as zero. `rcond` is its older name.
+
+    >>> xnp.linalg.pinv(xnp.array([[2.0, 0.0]]))
+    Array([[0.5],
+           [0. ]], dtype=float32)
+    """
+    if rcond is not None and rtol is not None:
+        raise ValueError("pinv takes rtol or rcond, two names of one argument: give one of them.")
+    return _pinv_kernel(a, rcond if rtol is None else rtol, bool(hermitian))
+
+
+def tensorinv(a, ind: int = 2):
+    """The inverse of `tensordot(a, ·, ind)`: of the first `ind` dimensions of `a` as rows and the others as columns.
+
+    >>> xnp.linalg.tensorinv(xnp.eye(6).reshape(2, 3, 6)).shape
+    (6, 2, 3)
+    """
+    return _tensorinv(a, operator.index(ind))
+
+
+@library(static="ind")
+def _tensorinv(a, ind):
+    a = xnp.asarray(a)
+    if ind <= 0:
+        raise ValueError(f"tensorinv takes ind as a positive number of dimensions, got {ind}.")
+    rows, columns = math.prod(a.shape[:ind]), math.prod(a.shape[ind:])
+    if rows != columns:
+        raise ValueError(f"tensorinv with ind={ind} of an array of shape {a.shape} would invert a matrix of {rows} rows and "
+                         f"{columns} columns; they must be as many.")
+    return inv(a.reshape(rows, columns)).reshape(*a.shape[ind:], *a.shape[:ind])
+
+
+def tensorsolve(a, b, axes: tuple[int, ...] | None = None):
+    """The solution `x` of `tensordot(a, x, x.ndim) == b`; `axes` of `a` are moved to its end first.
+
+    >>> xnp.linalg.tensorsolve(xnp.eye(6).reshape(2, 3, 6), xnp.ones((2, 3))).shape
+    (6,)
+    """
+    return _tensorsolve(a, b, None if axes is None else tuple(axes))
+
+
+@library(static="axes")
+def _tensorsolve(a, b, axes):
+    a, b = xnp.asarray(a), xnp.asarray(b)
+    if axes is not None:
+        a = xnp.moveaxis(a, axes, tuple(range(a.ndim - len(axes), a.ndim)))
+    if a.shape[:b.ndim] != b.shape:
+        raise ValueError(f"tensorsolve: the leading dimensions of a, {a.shape[:b.ndim]}{' with axes moved' if axes else ''}, "
+                         f"must be the shape of b, {b.shape}.")
+    shape = a.shape[b.ndim:]
+    return solve(a.reshape(b.size, -1), b.ravel()).reshape(shape)
+
+
+# Determinants
+
+
+def _lu_sign(factors, swaps):
+    """The sign of the permutation, and the diagonal of `U`."""
+    rows = xnp.arange(swaps.shape[-1], dtype=swaps.dtype)
+    odd = xnp.sum(swaps != rows, axis=-1) % 2
+    return xnp.where(odd == 1, -1, 1).astype(factors.dtype), diagonal(factors)
+
+
+@xf.custom_jvp
+def _det(a):
+    factors, swaps, _ = kernels.lu(a)
+    sign, pivots = _lu_sign(factors, swaps)
+    return sign * xnp.prod(pivots, axis=-1)
+
+
+@_det.defjvp
+def _det_jvp(primals, tangents):
+    """`det(A)' = trace(adj(A) A')`, where the adjugate is `det(A) A^-1` wherever that is.
+
+    For a matrix that lacks one rank one pivot is zero. The system is solved with a one in its place; what it says of the
+    rows below is multiplied by that zero, and the others follow from its row alone."""
+    [a], [a_t] = primals, tangents
+    factors, swaps, permutation = kernels.lu(a)
+    sign, pivots = _lu_sign(factors, swaps)
+    zero = pivots == 0
+    filled = xnp.where(zero, 1, pivots)
+    factors = factors + xnp.eye(a.shape[-1], dtype=a.dtype) * (filled - pivots)[..., None, :]
+    x = solve_factored(factors, permutation, a_t)
+    row = xnp.where(zero[..., None], x, 0)
+    upper = kernels.triangular_solve(factors, row, left_side=True)
+    singular = xnp.any(zero, axis=-1)
+    scale = xnp.where(xnp.sum(zero, axis=-1) > 1, 0, sign * xnp.prod(filled, axis=-1))
+    moved = trace(xnp.where(singular[..., None, None], upper, x)) * scale
+    return sign * xnp.prod(pivots, axis=-1), moved
+
+
+@library
+def det(a):
+    """The determinant of square matrices.
+
+    >>> xnp.linalg.det(xnp.array([[1.0, 2.0], [3.0, 4.0]]))
+    Array(-2., dtype=float32)
+    """
+    [a] = _matrices("det", a, square=True)
+    n = a.shape[-1]
+    if n > 3:
+        return _det(a)
+    x = [[a[..., i, j] for j in range(n)] for i in range(n)]
+    if n == 0:
+        return xnp.ones(a.shape[:-2], a.dtype)
+    if n == 1:
+        return x[0][0]
+    if n == 2:
+        return x[0][0] * x[1][1] - x[0][1] * x[1][0]
+    return (x[0][0] * (x[1][1] * x[2][2] - x[1][2] * x[2][1]) - x[0][1] * (x[1][0] * x[2][2] - x[1][2] * x[2][0])
+            + x[0][2] * (x[1][0] * x[2][1] - x[1][1] * x[2][0]))
+
+
+def _sign_and_log(sign, factors):
+    """Of a product of numbers and a sign."""
+    size = xnp.abs(factors)
+    zero = xnp.any(size == 0, axis=-1)
+    size = xnp.where(size == 0, 1, size)
+    sign = sign * xnp.prod(factors / size, axis=-1)
+    return xnp.where(zero, 0, sign), xnp.where(zero, -xnp.inf, xnp.sum(xnp.log(size), axis=-1))
+
+
+@functools.partial(xf.custom_jvp, nondiff_argnums=(1,))
+def _slogdet(a, method):
+    if method == "lu":
+        factors, swaps, _ = kernels.lu(a)
+        return _sign_and_log(*_lu_sign(factors, swaps))
+    from xlafront.linalg.orthogonal import geqrf_p
+
+    factors, taus = geqrf_p.bind(a)
+    used = taus != 0  # the determinant of a reflection with the factor tau is -tau / conj(tau)
+    turns = -taus / xnp.where(used, xnp.conj(taus), 1)
+    return _sign_and_log(xnp.prod(xnp.where(used, turns, 1), axis=-1), diagonal(factors))
+
+
+@_slogdet.defjvp
+def _slogdet_jvp(method, primals, tangents):
+    [a], [a_t] = primals, tangents
+    factors, swaps, permutation = kernels.lu(a)
+    sign, size = _sign_and_log(*_lu_sign(factors, swaps)) if method == "lu" else _slogdet(a, method)
+    moved = trace(solve_factored(factors, permutation, a_t))
+    if not dtypes.is_complex(a.dtype):
+        return (sign, size), (xnp.zeros_like(sign), moved)
+    return (sign, size), (sign * 1j * moved.imag, moved.real)
+
+
+@library(static="method")
+def _slogdet_kernel(a, method):
+    [a] = _matrices("slogdet", a, square=True)
+    if not a.shape[-1]:
+        return SlogdetResult(xnp.ones(a.shape[:-2], a.dtype), xnp.zeros(a.shape[:-2], dtypes.to_real(a.dtype)))
+    return SlogdetResult(*_slogdet(a, method))
+
+
+def slogdet(a, *, method: str | None = None):
+    """The sign of the determinant and the logarithm of its size, by the LU factors or, with `method="qr"`, by QR.
+
+    >>> xnp.linalg.slogdet(xnp.array([[0.0, 1.0], [1.0, 0.0]]))
+    SlogdetResult(sign=Array(-1., dtype=float32), logabsdet=Array(0., dtype=float32))
+    """
+    if method not in (None, "lu", "qr"):
+        raise ValueError(f"slogdet has the methods 'lu' and 'qr', not {method!r}.")
+    return _slogdet_kernel(a, method or "lu")
+
+
+# Decompositions
+
+
+@library(static=("upper", "symmetrize_input"))
+def _cholesky(a, upper, symmetrize_input):
+    [a] = _floating("cholesky", a)
+    if upper and not symmetrize_input:
+        a = adjoint(a)
+    factor = kernels.cholesky(a, symmetrize_input=symmetrize_input)
+    return adjoint(factor) if upper else factor
+
+
+def cholesky(a, *, upper: bool = False, symmetrize_input: bool = True):
+    """The lower triangular `L` with `L @ L.conj().T == a`, or the upper one with `U.conj().T @ U == a`.
+
+    Where `a` is not positive the result is NaN. `symmetrize_input`: take the mean of `a` and its adjoint for `a`.
+
+    >>> xnp.linalg.cholesky(xnp.array([[4.0, 2.0], [2.0, 5.0]]), upper=True)
+    Array([[2., 1.],
+           [0., 2.]], dtype=float32)
+    """
+    return _cholesky(a, bool(upper), bool(symmetrize_input))
+
+
+@library(static="mode")
+def _qr(a, mode):
+    [a] = _matrices("qr", a)
+    if mode == "raw":
+        from xlafront.linalg.orthogonal import geqrf_p
+
+        factors, taus = geqrf_p.bind(a)
+        return QRResult(factors.mT, taus)
+    q, r = kernels.qr(a, full_matrices=mode in ("full", "complete"))
+    return r if mode == "r" else QRResult(q, r)
+
+
+def qr(a, mode: str = "reduced"):
+    """The factors `Q`, with orthonormal columns, and `R`, upper triangular, of `a`.
+
+    `mode`: `reduced` or `complete` (`Q` is square); `r` for `R` alone; `raw` for what LAPACK's geqrf says.
+
+    >>> q, r = xnp.linalg.qr(xnp.ones((3, 2)))
+    >>> q.shape, r.shape
+    ((3, 2), (2, 2))
+    """
+    if mode not in ("reduced", "r", "full", "complete", "raw"):
+        raise ValueError(f"qr has the modes 'reduced', 'complete', 'r' and 'raw', not {mode!r}.")
+    return _qr(a, mode)
+
+
+@library
+def eig(a):
+    """Eigenvalues and right eigenvectors (the columns), complex numbers; on the CPU, and on CUDA.
+
+    >>> xnp.linalg.eig(xnp.array([[2.0, 0.0], [0.0, 3.0]])).eigenvalues
+    Array([2.+0.j, 3.+0.j], dtype=complex64)
+    """
+    [a] = _matrices("eig", a, square=True)
+    return EigResult(*kernels.eig(a, compute_left_eigenvectors=False))
+
+
+@library
+def eigvals(a):
+    """Eigenvalues, as complex numbers.
+
+    >>> xnp.linalg.eigvals(xnp.array([[0.0, 1.0], [-1.0, 0.0]])).imag
+    Array([ 1., -1.], dtype=float32)
+    """
+    [a] = _matrices("eigvals", a, square=True)
+    return kernels.eig(a, compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0]
+
+
+@library(static=("lower", "symmetrize_input"))
+def _eigh(a, lower, symmetrize_input):
+    [a] = _floating("eigh", a)
+    vectors, values = kernels.eigh(a, lower=lower, symmetrize_input=symmetrize_input)
+    return EighResult(values, vectors)
+
+
+def _is_lower(uplo: str | None) -> bool:
+    if uplo not in (None, "L", "U"):
+        raise ValueError(f"UPLO says which triangle is read: 'L' or 'U', not {uplo!r}.")
+    return uplo != "U"
+
+
+def eigh(a, UPLO: str | None = None, symmetrize_input: bool = True):  # noqa: N803  (NumPy's name)
+    """Eigenvalues in ascending order, and eigenvectors (the columns) of Hermitian matrices.
+
+    `UPLO` says which triangle is read if `symmetrize_input` is false; else it is the mean of both.
+
+    >>> xnp.linalg.eigh(xnp.array([[2.0, 1.0], [1.0, 2.0]])).eigenvalues
+    Array([1., 3.], dtype=float32)
+    """
+    return _eigh(a, _is_lower(UPLO), bool(symmetrize_input))
+
+
+def eigvalsh(a, UPLO: str | None = "L", *, symmetrize_input: bool = True):  # noqa: N803  (NumPy's name)
+    """Eigenvalues of Hermitian matrices, in ascending order.
+
+    >>> xnp.linalg.eigvalsh(xnp.array([[2.0, 1.0], [1.0, 2.0]]))
+    Array([1., 3.], dtype=float32)
+    """
+    return eigh(a, UPLO, symmetrize_input).eigenvalues
+
+
+@library(static=("full_matrices", "compute_uv", "hermitian", "subset_by_index"))
+def _svd(a, full_matrices, compute_uv, hermitian, subset_by_index):
+    [a] = _matrices("svd", a, square=hermitian)
+    if not hermitian:
+        found = kernels.svd(a, full_matrices=full_matrices, compute_uv=compute_uv, subset_by_index=subset_by_index)
+        return SVDResult(*found) if compute_uv else found
+    vectors, values = kernels.eigh(a)
+    order = xnp.argsort(-xnp.abs(values), axis=-1)
+    values = xnp.take_along_axis(values, order, axis=-1)
+    if not compute_uv:
+        return xnp.abs(values)
+    vectors = xnp.take_along_axis(vectors, order[..., None, :], axis=-1)
+    signs = xnp.where(values < 0, -1, 1).astype(a.dtype)
+    return SVDResult(vectors, xnp.abs(values), adjoint(vectors * signs[..., None, :]))
+
+
+def svd(a, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
+        subset_by_index: tuple[int, int] | None = None):
+    """The singular value decomposition `U @ diag(S) @ Vh`, with the singular values in descending order.
+
+    - `full_matrices`: `U` and `Vh` are square, else they have as many columns and rows as there are singular values.
+    - `compute_uv=False`: the singular values alone. `hermitian`: take eigenvalues, which is faster.
+
+    >>> xnp.linalg.svd(xnp.array([[3.0, 0.0], [0.0, 4.0]]), compute_uv=False)
+    Array([4., 3.], dtype=float32)
+    """
+    return _svd(a, bool(full_matrices), bool(compute_uv), bool(hermitian),
+                None if subset_by_index is None else tuple(subset_by_index))
+
+
+def svdvals(x, /):
+    """The singular values, in descending order.
+
+    >>> xnp.linalg.svdvals(xnp.array([[3.0, 0.0], [0.0, 4.0]]))
+    Array([4., 3.], dtype=float32)
+    """
+    return svd(x, compute_uv=False)
+
+
+# Norms
+
+
+def _axes(axis, rank: int) -> tuple[int, ...]:
+    axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
+    found = tuple(operator.index(a) + rank * (operator.index(a) < 0) for a in axes)
+    if any(not 0 <= a < rank for a in found) or len(set(found)) < len(found):
+        raise ValueError(f"axis={axis} names no different dimensions of an array with {rank} of them.")
+    return found
+
+
+def _vector_norm(x, order, axes, keepdims):
+    total = functools.partial(xnp.sum, axis=axes, keepdims=keepdims)
+    if order is None or order == 2:
+        squares = xnp.real(x * xnp.conj(x)) if dtypes.is_complex(x.dtype) else x * x
+        return xnp.sqrt(total(squares))
+    if order == np.inf:
+        return xnp.max(xnp.abs(x), axis=axes, keepdims=keepdims, initial=0)
+    if order == -np.inf:
+        return xnp.min(xnp.abs(x), axis=axes, keepdims=keepdims)
+    if order == 0:
+        return total((x != 0).astype(dtypes.to_real(x.dtype)))
+    if order == 1:
+        return total(xnp.abs(x))
+    if isinstance(order, str):
+        raise ValueError(f"{order!r} is no order of a norm of vectors: give a number, or two axes for a norm of matrices.")
+    order = xnp.asarray(order, dtypes.to_real(x.dtype))
+    return xnp.power(total(xnp.power(xnp.abs(x), order)), 1 / order)
+
+
+def _matrix_norm(x, order, axes, keepdims):
+    rows, columns = axes
+    if order in (None, "fro"):
+        return _vector_norm(x, 2, axes, keepdims)
+    if order in (1, -1, np.inf, -np.inf):
+        first, second = (rows, columns) if order in (1, -1) else (columns, rows)
+        best = xnp.max if order > 0 else xnp.min
+        sums = xnp.sum(xnp.abs(x), axis=first, keepdims=True)
+        found = best(sums, axis=second, keepdims=True, **({"initial": 0} if order > 0 else {}))
+        return found if keepdims else xnp.squeeze(found, axes)
+    if order not in (2, -2, "nuc"):
+        raise ValueError(f"{order!r} is no order of a norm of matrices: those are 'fro', 'nuc', 1, -1, 2, -2, inf and -inf.")
+    s = kernels.svd(xnp.moveaxis(x, axes, (-2, -1)), compute_uv=False)
+    found = xnp.sum(s, axis=-1) if order == "nuc" else xnp.max(s, axis=-1, initial=0) if order == 2 else xnp.min(s, axis=-1)
+    return xnp.expand_dims(found, axes) if keepdims else found
+
+
+@library(static=("order", "axis", "keepdims"))
+def _norm(x, order, axis, keepdims):
+    [x] = _floating("norm", x)
+    if axis is None:
+        if order is None:
+            found = _vector_norm(x.ravel(), 2, (0,), False)
+            return found.reshape((1,) * x.ndim) if keepdims else found
+        axis = tuple(range(x.ndim))
+    axes = _axes(axis, x.ndim)
+    if len(axes) == 1:
+        return _vector_norm(x, order, axes, keepdims)
+    if len(axes) == 2:
+        return _matrix_norm(x, order, axes, keepdims)
+    raise ValueError(f"norm is over one dimension (of vectors) or two (of matrices), got axis={axes} of an array of shape "
+                     f"{x.shape}. Name them with axis.")
+
+
+def norm(x, ord: int | str | None = None, axis: None | tuple[int, ...] | int = None, keepdims: bool = False):
+    """Norms of vectors (one axis) or matrices (two axes); of all elements as one vector without `axis` and `ord`.
+
+    - Vectors: `ord` is a number, or inf, -inf; 2 if left out. 0 counts what is not zero.
+    - Matrices: 'fro', 'nuc' (the sum of the singular values), 2, -2 (the largest and smallest of them), 1, -1, inf, -inf.
+
+    >>> xnp.linalg.norm(xnp.array([3.0, 4.0]))
+    Array(5., dtype=float32)
+    """
+    return _norm(x, ord, tuple(axis) if isinstance(axis, list) else axis, bool(keepdims))
+
+
+@library(static=("order", "axis", "keepdims"))
+def _vector_norm_kernel(x, axis, keepdims, order):
+    [x] = _floating("vector_norm", x)
+    return _vector_norm(x, order, tuple(range(x.ndim)) if axis is None else _axes(axis, x.ndim), keepdims)
+
+
+def vector_norm(x, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: int | str = 2):
+    """Norms of vectors, whose elements are along one or several axes, or all.
+
+    >>> xnp.linalg.vector_norm(xnp.array([[3.0, 4.0]]), ord=1)
+    Array(7., dtype=float32)
+    """
+    return _vector_norm_kernel(x, tuple(axis) if isinstance(axis, list) else axis, bool(keepdims), ord)
+
+
+def matrix_norm(x, /, *, keepdims: bool = False, ord: str | int = "fro"):
+    """Norms of matrices.
+
+    >>> xnp.linalg.matrix_norm(xnp.array([[3.0, 0.0], [0.0, 4.0]]), ord=2)
+    Array(4., dtype=float32)
+    """
+    return norm(x, ord, (-2, -1), keepdims)
+
+
+@library(static="p")
+def _cond(x, p):
+    [x] = _matrices("cond", x)
+    if not min(x.shape[-2:]):
+        raise ValueError(f"cond of an array of shape {x.shape}: matrices without elements have no condition number.")
+    if p in (None, 2, -2):
+        s = kernels.svd(x, compute_uv=False)
+        largest, least = (s[..., -1], s[..., 0]) if p == -2 else (s[..., 0], s[..., -1])
+        found = largest / least
+    else:
+        if x.shape[-1] != x.shape[-2]:
+            raise ValueError(f"cond with p={p!r} takes square matrices, got an array of shape {x.shape}.")
+        found = norm(x, p, (-2, -1)) * norm(inv(x), p, (-2, -1))
+    given = xnp.any(xnp.isnan(x), axis=(-2, -1))
+    return xnp.where(xnp.isnan(found) & ~given, xnp.inf, found)
+
+
+def cond(x, p=None):
+    """The condition number: the norm of a matrix times that of its inverse; by singular values for the orders 2 and -2.
+
+    >>> xnp.linalg.cond(xnp.array([[3.0, 0.0], [0.0, 4.0]]))
+    Array(1.3333334, dtype=float32)
+    """
+    return _cond(x, p)
+
+
+@library(static="hermitian")
+def _matrix_rank(M, rtol, tol, hermitian):  # noqa: N803  (NumPy's name)
+    [x] = _floating("matrix_rank", M)
+    if x.ndim < 2:
+        return xnp.any(x != 0).astype(np.int32)
+    s = xnp.abs(kernels.eigh(x)[1]) if hermitian else kernels.svd(x, compute_uv=False)
+    if tol is None:
+        if rtol is None:
+            rtol = max(x.shape[-2:]) * xnp.finfo(x.dtype).eps
+        tol = xnp.asarray(rtol) * xnp.max(s, axis=-1, initial=0)
+    return xnp.sum(s > xnp.asarray(tol)[..., None], axis=-1, dtype=np.int32)
+
+
+def matrix_rank(M, rtol=None, *, hermitian: bool = False, tol=None):  # noqa: N803  (NumPy's name)
+    """The number of singular values that are above `tol`, or above `rtol` times the largest.
+
+    >>> xnp.linalg.matrix_rank(xnp.ones((3, 3)))
+    Array(1, dtype=int32)
+    """
+    if rtol is not None and tol is not None:
+        raise ValueError("matrix_rank takes rtol or tol: give one of them.")
+    return _matrix_rank(M, rtol, tol, bool(hermitian))
+
+
+# Products
+
+
+def matrix_power(a, n: int):
+    """Square matrices multiplied with themselves: `n` of them, or of their inverses for a negative `n`.
+
+    >>> xnp.linalg.matrix_power(xnp.array([[1, 1], [0, 1]]), 5)
+    Array([[1, 5],
+           [0, 1]], dtype=int32)
+    """
+    try:
+        n = operator.index(n)
+    except TypeError:
+        raise TypeError(f"matrix_power takes an integer as n, got {n!r}.") from None
+    return _matrix_power(a, n)
+
+
+@library(static="n")
+def _matrix_power(a, n):
+    a = xnp.asarray(a)
+    size = _size("matrix_power", a)
+    if n == 0:
+        return xnp.broadcast_to(xnp.eye(size, dtype=a.dtype), a.shape)
+    if n < 0:
+        a, n = inv(a), -n
+    result = None
+    while n:
+        if n & 1:
+            result = a if result is None else result @ a
+        n >>= 1
+        if n:
+            a = a @ a
+    return result
+
+
+def multi_dot(arrays: Sequence, *, precision=None):
+    """The product of several matrices in the order that costs least; the first and the last may be vectors.
+
+    >>> xnp.linalg.multi_dot([xnp.ones((2, 3)), xnp.ones((3, 4)), xnp.ones(4)])
+    Array([12., 12.], dtype=float32)
+    """
+    arrays = [xnp.asarray(a) for a in arrays]
+    ranks = [a.ndim for a in arrays]
+    if len(arrays) < 2 or any(r != 2 for r in ranks[1:-1]) or not {ranks[0], ranks[-1]} <= {1, 2}:
+        raise ValueError(f"multi_dot takes two or more matrices, of which the first and the last may be vectors; got shapes "
+                         f"{', '.join(str(a.shape) for a in arrays)}.")
+    operands: list[Any] = []
+    for i, a in enumerate(arrays):
+        operands += [a, [i, i + 1] if a.ndim == 2 else [1] if i == 0 else [i]]
+    ends = ([0] if ranks[0] == 2 else []) + ([len(arrays)] if ranks[-1] == 2 else [])
+    return xnp.einsum(*operands, ends, optimize="optimal", precision=precision)
+
+
+def outer(x1, x2, /):
+    """The products of all elements of two vectors.
+
+    >>> xnp.linalg.outer(xnp.array([1, 2]), xnp.array([3, 4]))
+    Array([[3, 4],
+           [6, 8]], dtype=int32)
+    """
+    if np.ndim(x1) != 1 or np.ndim(x2) != 1:
+        raise ValueError(f"outer takes two vectors, got arrays of shape {np.shape(x1)} and {np.shape(x2)}.")
+    return xnp.outer(x1, x2)
+
+
+def cross(x1, x2, /, *, axis=-1):
+    """The cross product of vectors with three elements.
+
+    >>> xnp.linalg.cross(xnp.array([1, 0, 0]), xnp.array([0, 1, 0]))
+    Array([0, 0, 1], dtype=int32)
+    """
+    for x in (x1, x2):
+        if not np.ndim(x) or np.shape(x)[axis] != 3:
+            raise ValueError(f"cross takes vectors of three elements along axis {axis}, got arrays of shape {np.shape(x1)} and "
+                             f"{np.shape(x2)}.")
+    return xnp.cross(x1, x2, axis=axis)
+
+
+def diagonal(x, /, *, offset: int = 0):
+    """The diagonals of matrices, or those `offset` above them."""
+    return xnp.diagonal(x, offset=offset, axis1=-2, axis2=-1)
+
+
+def trace(x, /, *, offset: int = 0, dtype=None):
+    """The sums of diagonals of matrices."""
+    return xnp.trace(x, offset=offset, axis1=-2, axis2=-1, dtype=dtype)
+
+
+def matrix_transpose(x, /):
+    """Matrices with rows and columns exchanged."""
+    return xnp.matrix_transpose(x)
+
+
+def matmul(x1, x2, /, *, precision=None, preferred_element_type=None):
+    """The product of matrices, `xlafront.numpy.matmul`."""
+    return xnp.matmul(x1, x2, precision=precision, preferred_element_type=preferred_element_type)
+
+
+def vecdot(x1, x2, /, *, axis: int = -1, precision=None, preferred_element_type=None):
+    """Products of vectors along an axis, `xlafront.numpy.vecdot`."""
+    return xnp.vecdot(x1, x2, axis=axis, precision=precision, preferred_element_type=preferred_element_type)
+
+
+def tensordot(x1, x2, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2, precision=None, preferred_element_type=None,
+              out_sharding=None):
+    """Sums of products over axes of two arrays, `xlafront.numpy.tensordot`."""
+    return xnp.tensordot(x1, x2, axes=axes, precision=precision, preferred_element_type=preferred_element_type,
+                         out_sharding=out_sharding)

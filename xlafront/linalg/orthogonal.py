@@ -1,0 +1,261 @@
+"""QR factors: products of Householder's reflections, and what is multiplied by them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import lax
+from xlafront.core import dtypes
+from xlafront.core.zeros import Zero
+from xlafront.linalg.factorizations import lu, triangular_solve
+from xlafront.linalg.kernels import adjoint, call, factorization, lapack, on_tpu, product, zero_tangent
+from xlafront.staging.jit import library
+
+# Reflections: column i of `a` holds, below its diagonal, the vector v_i of a reflection 1 - taus[i] v_i v_i*, whose element i
+# is one and whose elements above it are zero. Q is the product of all of them, first to last.
+
+
+def _reflected(a, taus, c, *, transpose=False):
+    """`Q c`, or `Q* c`. With D = diag(taus) and S what is above the diagonal of V* V, `Q = 1 - V (1 + D S)^-1 D V*`."""
+    k = taus.shape[-1]
+    v = xnp.tril(a[..., :k], -1) + xnp.eye(a.shape[-2], k, dtype=a.dtype)
+    weights = taus[..., :, None]
+    system = weights * xnp.triu(product(adjoint(v), v), 1)
+    inner = product(adjoint(v), c)
+    options = dict(left_side=True, lower=False, unit_diagonal=True)
+    if transpose:
+        inner = xnp.conj(weights) * triangular_solve(system, inner, transpose_a=True, conjugate_a=True, **options)
+    else:
+        inner = triangular_solve(system, weights * inner, **options)
+    return c - product(v, inner)
+
+
+def _product_of_reflections(a, taus):
+    return _reflected(a, taus, xnp.broadcast_to(xnp.eye(*a.shape[-2:], dtype=a.dtype), a.shape))
+
+
+def _householder_shape(a, taus):
+    *_, m, n = a.shape
+    if m < n or taus.shape[-1] > n:
+        raise ValueError(f"householder_product takes a matrix with at least as many rows as columns, and at most as many "
+                         f"taus as columns; got a of shape {a.shape} and taus of shape {taus.shape}.")
+    return [(a.shape, a.dtype)]
+
+
+def _householder_kernel(a, taus, target):
+    return call(target, [(a.shape, a.dtype)], a, taus, aliases=[(0, 0)])[0] if a.size else a
+
+
+def _tangents_by(formula):
+    """The rule for a kernel's results that a formula gives, too, of which this is the derivative."""
+    def rule(primals, tangents, **params):
+        tangents = [xnp.zeros(t.aval.shape, t.aval.dtype) if type(t) is Zero else t for t in tangents]
+        return xf.jvp(lambda *operands: formula(*operands, **params), tuple(primals), tuple(tangents))[1]
+
+    return rule
+
+
+def _householder_jvp(primals, tangents):
+    return householder_product_p.bind(*primals), _tangents_by(_product_of_reflections)(primals, tangents)
+
+
+householder_product_p = factorization(
+    "householder_product", _householder_shape, ranks=(2, 1), multiple_results=False, jvp=_householder_jvp,
+    cpu=lambda a, taus: _householder_kernel(a, taus, lapack("orgqr", a.dtype)),
+    cuda=lambda a, taus: _householder_kernel(a, taus, "cusolver_orgqr_ffi"), default=_product_of_reflections)
+householder_product_p.lowerings["tpu"] = on_tpu("ProductOfElementaryHouseholderReflectors", householder_product_p)
+
+
+def householder_product(a, taus):
+    """The columns of the product of the reflections that the columns of `a` below the diagonal and `taus` describe.
+
+    They are orthonormal. This is the form in which LAPACK keeps the factor Q of a QR factorization.
+
+    >>> lax.linalg.householder_product(xnp.array([[0.0], [1.0]]), xnp.array([1.0]))
+    Array([[ 0.],
+           [-1.]], dtype=float32)
+    """
+    return householder_product_p.bind(xnp.asarray(a), xnp.asarray(taus))
+
+
+def _ormqr_shape(a, taus, c, *, left, transpose):
+    if c.shape[-2 if left else -1] != a.shape[-2] or taus.shape[-1] > min(a.shape[-2:]):
+        raise ValueError(f"ormqr with left={left} takes a matrix c with {a.shape[-2]} {'rows' if left else 'columns'}, the "
+                         f"rows of a, and at most {min(a.shape[-2:])} taus; got shapes {a.shape}, {taus.shape} and "
+                         f"{c.shape}.")
+    if not a.dtype == taus.dtype == c.dtype:
+        raise TypeError(f"ormqr takes arrays of one dtype, got a {a}, taus {taus} and c {c}: convert with x.astype(...).")
+    return [(c.shape, c.dtype)]
+
+
+def _ormqr_kernel(a, taus, c, target, **params):
+    return call(target, [(c.shape, c.dtype)], a, taus, c, aliases=[(2, 0)], **params)[0] if a.size and c.size else c
+
+
+def _ormqr_formula(a, taus, c, *, left, transpose):
+    if left:
+        return _reflected(a, taus, c, transpose=transpose)
+    return adjoint(_reflected(a, taus, adjoint(c), transpose=not transpose))  # c Q is (Q* c*)*
+
+
+def _ormqr_jvp(primals, tangents, **params):
+    return ormqr_p.bind(*primals, **params), _tangents_by(_ormqr_formula)(primals, tangents, **params)
+
+
+ormqr_p = factorization(
+    "ormqr", _ormqr_shape, ranks=(2, 1, 2), multiple_results=False, default=_ormqr_formula, jvp=_ormqr_jvp,
+    cpu=lambda a, taus, c, **params: _ormqr_kernel(a, taus, c, lapack("ormqr", a.dtype), **params),
+    cuda=lambda a, taus, c, **params: _ormqr_kernel(a, taus, c, "cusolver_ormqr_ffi", **params))
+
+
+def ormqr(a, taus, c, *, left: bool = True, transpose: bool = False):
+    """The product of `c` with the orthogonal matrix Q that `a` and `taus` describe as in `householder_product`: `Q @ c`, or
+    `c @ Q` for not `left`; with the conjugate transpose of Q if `transpose`. All of Q takes part, and is never formed.
+
+    >>> lax.linalg.ormqr(xnp.array([[0.0], [1.0]]), xnp.array([1.0]), xnp.array([[2.0], [3.0]]))
+    Array([[-3.],
+           [-2.]], dtype=float32)
+    """
+    return ormqr_p.bind(xnp.asarray(a), xnp.asarray(taus), xnp.asarray(c), left=bool(left), transpose=bool(transpose))
+
+
+# QR: what LAPACK gives, R above the reflections, and from it the matrices
+
+
+def _geqrf_shape(a):
+    *batch, m, n = a.shape
+    return [(a.shape, a.dtype), ((*batch, min(m, n)), a.dtype)]
+
+
+def _geqp3_shape(a, columns, *, use_magma):
+    return [_geqrf_shape(a)[0], (columns.shape, np.int32), _geqrf_shape(a)[1]]
+
+
+def _geqrf_kernel(a, target):
+    return call(target, _geqrf_shape(a), a, aliases=[(0, 0)])
+
+
+def _geqrf_reflections(a):
+    """One reflection for each column makes what is below the diagonal zero; it is kept in the place of the zeros."""
+    *batch, m, n = a.shape
+    rows, count = xnp.arange(m), min(m, n)
+
+    def reflect(j, state):
+        a, taus = state
+        x = xnp.where(rows >= j, lax.dynamic_index_in_dim(a, j, -1, keepdims=False), 0)
+        first = lax.dynamic_index_in_dim(x, j, -1)
+        size = xnp.sqrt(xnp.sum(xnp.abs(x) ** 2, -1, keepdims=True))
+        there = xnp.any((rows > j) & (x != 0), -1, keepdims=True) | (xnp.imag(first) != 0)
+        beta = xnp.where(there, xnp.where(xnp.real(first) < 0, size, -size), xnp.real(first)).astype(a.dtype)
+        tau = xnp.where(there, (beta - first) / xnp.where(there, beta, 1), 0)
+        v = xnp.where(rows > j, x / xnp.where(there, first - beta, 1), (rows == j).astype(a.dtype))
+        turned = a - xnp.conj(tau)[..., None] * v[..., :, None] * product(xnp.conj(v)[..., None, :], a)
+        column = xnp.where(rows > j, v, xnp.where(rows == j, beta, lax.dynamic_index_in_dim(a, j, -1, keepdims=False)))
+        done = xnp.arange(n) < j  # columns that hold reflections already
+        a = xnp.where(done, a, xnp.where(xnp.arange(n) == j, column[..., None], turned))
+        return a, lax.dynamic_update_slice_in_dim(taus, tau, j, -1)
+
+    return list(lax.fori_loop(0, count, reflect, (a, xnp.zeros((*batch, count), a.dtype))))
+
+
+def _geqp3_kernel(a, columns, target, **attributes):
+    return call(target, _geqp3_shape(a, columns, use_magma=None), a, columns, aliases=[(0, 0), (1, 1)], **attributes)
+
+
+MAGMA = {None: "auto", True: "on", False: "off"}  # where MAGMA is installed it is taken for large matrices, always, or never
+
+geqrf_p = factorization("geqrf", _geqrf_shape, cpu=lambda a: _geqrf_kernel(a, lapack("geqrf", a.dtype)),
+                        cuda=lambda a: _geqrf_kernel(a, "cusolver_geqrf_ffi"), default=_geqrf_reflections)
+geqrf_p.lowerings["tpu"] = on_tpu("Qr", geqrf_p)
+geqp3_p = factorization(
+    "geqp3", _geqp3_shape, cpu=lambda a, columns, *, use_magma: _geqp3_kernel(a, columns, lapack("geqp3", a.dtype)),
+    cuda=lambda a, columns, *, use_magma: _geqp3_kernel(a, columns, "cuhybrid_geqp3", magma=MAGMA[use_magma]))
+geqp3_p.shown_as = "qr with pivoting=True"
+
+
+def _qr_shape(a, *, pivoting, full_matrices, use_magma):
+    *batch, m, n = a.shape
+    k = m if full_matrices else min(m, n)
+    return [((*batch, m, k), a.dtype), ((*batch, k, n), a.dtype), *[((*batch, n), np.int32)] * pivoting]
+
+
+def _qr_algorithm(a, *, pivoting, full_matrices, use_magma):
+    *batch, m, n = a.shape
+    k = m if full_matrices else min(m, n)
+    if not a.size:
+        columns = xnp.broadcast_to(xnp.arange(n, dtype=np.int32), (*batch, n))
+        return [xnp.broadcast_to(xnp.eye(m, k, dtype=a.dtype), (*batch, m, k)), xnp.zeros((*batch, k, n), a.dtype),
+                *[columns] * pivoting]
+    if pivoting:  # zeros: each column may go anywhere; the kernels count from one
+        found, columns, taus = geqp3_p.bind(a, xnp.zeros((*batch, n), np.int32), use_magma=use_magma)
+        columns = [columns - 1]
+    else:
+        (found, taus), columns = geqrf_p.bind(a), []
+    wider = [(0, 0)] * (a.ndim - 1) + [(0, max(k - n, 0))]
+    q = householder_product(xnp.pad(found, wider)[..., :k], taus)
+    return [q, xnp.triu(found[..., :k, :]), *columns]
+
+
+def _over(x, a):
+    """`x a^-1`"""
+    factors, _, permutation = lu(a)
+    x = triangular_solve(factors, x, left_side=False, lower=False)
+    x = triangular_solve(factors, x, left_side=False, lower=True, unit_diagonal=True)
+    return xnp.take_along_axis(x, xnp.argsort(permutation, axis=-1)[..., None, :], -1)
+
+
+def _qr_jvp(primals, tangents, **params):
+    """With `W = Q* A' R^-1`, from `A' = Q' R + Q R'` and R with a real diagonal follows `Q* Q' = L - L* + i Im(diag W)`, where
+    L is what is below the diagonal of W.
+
+    The columns of Q beyond those of R are `E2 + (Q1 - E1) M*` with `M = Q21 (Q11 - 1)^-1`, for E the unit matrix and Q1
+    the others, as follows from `Q = 1 - V T V*`, so they vary with them.
+    """
+    [a], [a_t] = primals, tangents
+    q, r, *columns = qr_p.bind(a, **params)
+    if not a.size:
+        return [q, r, *columns], [zero_tangent(x) for x in (q, r, *columns)]
+    if columns:
+        a_t = xnp.take_along_axis(a_t, columns[0][..., None, :], -1, mode="promise_in_bounds")
+    m, n = a.shape[-2:]
+    k = min(m, n)
+    inner = triangular_solve(r[..., :k, :k], a_t[..., :k], left_side=False, lower=False)
+    w = product(adjoint(q), inner)
+    lower = xnp.tril(w, -1)
+    if dtypes.is_complex(a.dtype):  # half of it here, the other half in the adjoint
+        lower = lower + 0.5j * xnp.imag(w) * xnp.eye(*w.shape[-2:], dtype=a.dtype)
+    lower = xnp.pad(lower, [(0, 0)] * (a.ndim - 1) + [(0, q.shape[-1] - k)])
+    turn = lower - adjoint(lower)
+    q_t = product(q, turn)
+    if q.shape[-1] < m:
+        q_t = q_t + inner - product(q, w)
+    elif n < m:
+        first, first_t = q[..., :n] - xnp.eye(m, n, dtype=a.dtype), q_t[..., :n]
+        ratio = _over(first[..., n:, :], first[..., :n, :])
+        ratio_t = _over(first_t[..., n:, :] - product(ratio, first_t[..., :n, :]), first[..., :n, :])
+        q_t = xnp.concatenate([first_t, product(first_t, adjoint(ratio)) + product(first, adjoint(ratio_t))], -1)
+    r_t = xnp.triu(product(adjoint(q), a_t) - product(turn, r))
+    return [q, r, *columns], [q_t, r_t, *[zero_tangent(c) for c in columns]]
+
+
+qr_p = factorization("qr", _qr_shape, default=_qr_algorithm, jvp=_qr_jvp)
+
+
+def qr(x, *, pivoting: bool = False, full_matrices: bool = True, use_magma: bool | None = None):
+    """A matrix `Q` with orthonormal columns and an upper triangular matrix `R` whose product is `x`, by reflections.
+
+    Q is square, or has no more columns than `x` for not `full_matrices`. `pivoting` puts columns with more to them first: `Q @
+    R` is then `x[:, P]`, and P the third result. `use_magma` says whether GPUs use MAGMA for that.
+
+    >>> q, r = lax.linalg.qr(xnp.array([[3.0], [4.0]]), full_matrices=False)
+    >>> xnp.abs(r)
+    Array([[5.]], dtype=float32)
+    """
+    return _qr(x, bool(pivoting), bool(full_matrices), use_magma)
+
+
+@library(static=("pivoting", "full_matrices", "use_magma"))
+def _qr(x, pivoting, full_matrices, use_magma):
+    return tuple(qr_p.bind(xnp.asarray(x), pivoting=pivoting, full_matrices=full_matrices, use_magma=use_magma))

@@ -1,0 +1,503 @@
+"""`custom_partitioning`: a function that says itself how it runs on the parts of arrays that devices hold.
+
+To traces a call is one operation with the function's program. Where it is compiled for several devices it becomes a custom
+call with a sharding rule, from which the compiler takes how operands and results go together; it then asks `_Answer` for
+the program of one device. Anywhere else the function is written out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from xlafront import lowering
+from xlafront.core import errors, keys, tracing, tree
+from xlafront.core.avals import ShapedArray, ShapeDtypeStruct, with_entry
+from xlafront.core.ir import DebugInfo, keeps_alive
+from xlafront.lax.manual_computation import ManualMesh
+from xlafront.parallel import partitioning_rules
+from xlafront.parallel.partitioning_rules import SdyShardingRule, SizedRule
+from xlafront.parallel.shard_map_rules import axes_in_scope
+from xlafront.runtime import partitioners
+from xlafront.runtime.jaxlib_compat import GSPMDSharding, HloSharding, NamedSharding, Sharding
+from xlafront.runtime.meshes import active
+from xlafront.runtime.sharding import AbstractMesh, AxisType, Mesh, PartitionSpec, axes_of, named_from_hlo
+from xlafront.staging import signatures as calls
+from xlafront.transforms.ad.core import jvp_flat
+from xlafront.transforms.calls import programs
+from xlafront.transforms.calls.custom_calls import CustomCall, run_of
+
+
+class custom_partitioning:
+    """A function for which you say how it runs on parts, in place of the compiler.
+
+    Decorate the function, then give it its partition with `def_partition`. Arguments at `static_argnums` are Python values;
+    they are passed to the callbacks first.
+
+    >>> @custom_partitioning
+    ... def centred(x):
+    ...     return x - x.mean(axis=1, keepdims=True)
+    >>> def partition(mesh, args, result):
+    ...     rows = sharding.NamedSharding(mesh, P(args[0].sharding.spec[0]))
+    ...     return mesh, lambda x: x - x.mean(axis=1, keepdims=True), rows, (rows,)
+    >>> _ = centred.def_partition(partition, sharding_rule="i j -> i j", need_replication_factors=("j",))
+    >>> jit(centred)(xnp.eye(4)).sum(axis=1)
+    """
+
+    def __init__(self, fun: Callable, static_argnums: int | Sequence[int] = ()):
+        import functools
+
+        if not callable(fun):
+            raise TypeError(f"custom_partitioning takes a function, got {type(fun).__name__}: {fun!r}")
+        functools.update_wrapper(self, fun)
+        self.fun = fun
+        self.static_argnums = calls.select_arguments(fun, "static", static_argnums, None).nums
+        self.partition: Callable | None = None
+        self.infer_sharding_from_operands: Callable | None = None
+        self.propagate_user_sharding: Callable | None = None
+        self.sharding_rule: SdyShardingRule | Callable | None = None
+        self.decode_shardings = True
+
+    def def_partition(self, partition: Callable, infer_sharding_from_operands: Callable | None = None,
+                      propagate_user_sharding: Callable | None = None, decode_shardings: bool = True,
+                      sharding_rule: str | SdyShardingRule | Callable | None = None, *,
+                      reduction_factors: tuple[str, ...] = (), need_replication_factors: tuple[str, ...] = (),
+                      permutation_factors: tuple[str, ...] = (), **factor_sizes: int) -> Callable:
+        """Say how the function runs on parts. Returns `partition`.
+
+        - `partition(mesh, args, results)` gets the arguments and the results as `ShapeDtypeStruct`s of whole arrays, with the
+          shardings that the compiler proposes. It returns `(mesh, function, result_shardings, arg_shardings)`: the function of
+          one device's parts, which may use collectives over the axes of the mesh, and how arrays are to be split for it.
+        - `sharding_rule`: which dimensions are split alike, as text ("i j, j k -> i k"), as an `SdyShardingRule`, or a function
+          of the mesh and the types of operands and results that returns one. Without it results are not split.
+        - `reduction_factors`, `need_replication_factors`, `permutation_factors`, and sizes by name: as for `SdyShardingRule`,
+          for a rule that is text.
+        - `decode_shardings`: whether callbacks get `NamedSharding`s over the mesh, or the compiler's own.
+        - `infer_sharding_from_operands`, `propagate_user_sharding`: for a partitioner that is not used here; rules take their
+          place.
+
+        >>> double = custom_partitioning(lambda x: 2 * x)
+        >>> _ = double.def_partition(lambda mesh, args, out: (mesh, lambda x: 2 * x, out.sharding, (args[0].sharding,)),
+        ...                          sharding_rule="... -> ...")
+        >>> double(xnp.ones(2))
+        """
+        kinds = (reduction_factors, need_replication_factors, permutation_factors)
+        options: dict[str, Any] = {name: given for name, given in zip(partitioning_rules.KINDS, kinds) if given != ()}
+        options |= factor_sizes
+        if not callable(partition):
+            raise TypeError(f"def_partition of {self._name} takes a function as partition, got {partition!r}.")
+        if options and not isinstance(sharding_rule, str):
+            raise ValueError(f"def_partition of {self._name} has {', '.join(options)}, which go with a sharding_rule that is "
+                             f"text, not with {sharding_rule!r}. An SdyShardingRule takes them itself.")
+        if sharding_rule is not None and not callable(sharding_rule) and not isinstance(sharding_rule, SdyShardingRule):
+            sharding_rule = partitioning_rules.parse(sharding_rule, **options)
+        self.partition, self.sharding_rule, self.decode_shardings = partition, sharding_rule, decode_shardings
+        self.infer_sharding_from_operands = infer_sharding_from_operands
+        self.propagate_user_sharding = propagate_user_sharding
+        return partition
+
+    @property
+    def _name(self) -> str:
+        return calls.function_name(self.fun)
+
+    def __call__(self, *args, **kwargs):
+        if self.partition is None:
+            raise AttributeError(f"the custom_partitioning function {self._name} has no partition yet: give it one with "
+                                 f"{self._name}.def_partition(partition, sharding_rule=...) before it is called.")
+        args = self._positional(args, kwargs)
+        statics = tuple((i, _static(x, i, self._name)) for i, x in enumerate(args) if i in self.static_argnums)
+        dynamic = tuple(x for i, x in enumerate(args) if i not in self.static_argnums)
+        leaves, in_tree = tree.flatten(dynamic)
+        operands = programs.operands_of(leaves, f"the custom_partitioning function {self._name}", dynamic)
+        fun = _Applied(self.fun, tuple((i, x if x.hashable else [x]) for i, x in statics), [x for _, x in statics])
+        in_avals = [tracing.aval_of(x) for x in operands]
+        closed, consts, out_tree = programs.trace_function(fun, in_tree, in_avals, "custom_partitioning")
+        if any([isinstance(c, tracing.Tracer) for c in consts]):
+            raise errors.UnexpectedTracerError(
+                f"the custom_partitioning function {self._name} closes over a traced value, which its partition could not see. "
+                f"Pass the value as an argument.")
+        results = custom_partitioning_p.bind(
+            *consts, *operands, call_jaxpr=closed, num_consts=len(consts), name=self._name, in_tree=in_tree, out_tree=out_tree,
+            static_args=tuple([x for _, x in statics]), partition=self.partition, sharding_rule=self.sharding_rule,
+            infer_sharding_from_operands=self.infer_sharding_from_operands,
+            propagate_user_sharding=self.propagate_user_sharding, decode_shardings=self.decode_shardings, batches=())
+        return out_tree.unflatten(results)
+
+    def _positional(self, args: tuple, kwargs: dict[str, Any]) -> tuple:
+        """The arguments by position, with defaults: partitions know arguments by position alone."""
+        signature = calls.signature_of(self.fun)
+        if signature is None and not kwargs:
+            return args
+        problem = f"{', '.join(kwargs)}, and it has no signature to find them in"
+        if signature is not None:
+            try:
+                bound = signature.bind(*args, **kwargs)
+            except TypeError as e:
+                raise TypeError(f"{self._name}{signature}: {e}") from None
+            bound.apply_defaults()
+            if not bound.kwargs:
+                return bound.args
+            problem = f"{', '.join(bound.kwargs)}, which have no position"
+        raise TypeError(f"the custom_partitioning function {self._name}{signature or ''} was called with the keyword arguments "
+                        f"{problem}: its partition knows arguments by position. Give it positional parameters only.")
+
+
+class _Static:
+    """A static argument: equal by value and type where it can be hashed, else to itself."""
+
+    __slots__ = ("value", "hashable", "_hash")
+
+    def __init__(self, value):
+        self.value = value
+        try:
+            self._hash, self.hashable = hash(value), True
+        except TypeError:
+            self._hash, self.hashable = id(value), False
+
+    def __hash__(self):
+        return self._hash
+
+    def __eq__(self, other):
+        if not (isinstance(other, _Static) and self.hashable and other.hashable):
+            return self is other
+        return type(self.value) is type(other.value) and self.value == other.value
+
+    def __repr__(self):
+        return repr(self.value)
+
+
+def _static(value, position: int, name: str) -> _Static:
+    if any([isinstance(x, tracing.Tracer) for x in tree.leaves(value)]):
+        raise errors.UnexpectedTracerError(
+            f"the custom_partitioning function {name} got a traced value as argument {position}, which static_argnums says is "
+            f"a Python value. Leave {position} out of static_argnums, or pass a value that is known while tracing.")
+    return _Static(value)
+
+
+class _Applied(programs.DerivedFunction):
+    """The function with its static arguments in place; what cannot be hashed (in lists) is not traced once for all."""
+
+    __slots__ = ("statics",)
+
+    def __init__(self, f: Callable, placed: tuple, statics: list[_Static]):
+        super().__init__(f, placed)
+        self.statics = {i: static.value for (i, _), static in zip(placed, statics)}
+
+    def __call__(self, *dynamic):
+        rest = iter(dynamic)
+        return self.f(*[self.statics[i] if i in self.statics else next(rest) for i in range(len(dynamic) + len(self.statics))])
+
+
+# The primitive
+
+
+class _Batch(NamedTuple):
+    """A `vmap` around the operation: the number of elements, the dimension of each operand that counts them, and axes of the
+    mesh over which they are spread. In results it is the first."""
+
+    size: int
+    dims: tuple
+    spmd_axis_name: Any
+
+
+class _CustomPartitioningCall(CustomCall):
+    __slots__ = ()
+
+    @staticmethod
+    def batched(mapped, dims, params):
+        return {"batches": (_Batch(mapped.size, dims, mapped.spmd_axis_name), *params["batches"])}
+
+
+def _impl(*args, **params):
+    closed = params.get("call_jaxpr")
+    if closed is None:
+        return run_of(params)(*args)
+    return programs.evaluate(custom_partitioning_p, args, params, closed.jaxpr)
+
+
+def _jvp(primals, tangents, **params):
+    """Tangents go through the operations of the function."""
+    return custom_partitioning_p.bind(*primals, **params), jvp_flat(run_of(params), primals, tangents)[1]
+
+
+def _dce(used: list[bool], eqn):
+    """All results stay, because the rule and the partition are for all of them."""
+    return eqn if any(used) or keeps_alive(eqn.effects) else None
+
+
+def _lower(ctx, *operands, call_jaxpr, num_consts, **params):
+    module = ctx.module_context
+    shardings = module.sharding_context
+    if shardings is None or not shardings.partitioned or module.manual_mesh is not None or not call_jaxpr.out_avals:
+        return ctx.inline(call_jaxpr, operands)
+    call = _PartitionedCall(call_jaxpr.in_avals[num_consts:], call_jaxpr.out_avals, shardings, module.platform, **params)
+    attributes = {}
+    rule = call.rule_text()
+    mlir = lowering.mlir
+    if rule is not None:
+        attributes["sdy.sharding_rule"] = mlir.attribute(f"#sdy.op_sharding_rule<{rule}, custom>")
+    partitioner = partitioners.Partitioner(call.answer)
+    partitioners.install()
+    module.partitioners.append(partitioner)
+    module.add_keepalive(partitioner)
+    module.cacheable = False  # what the partition does is not in the module
+    results = ctx.op("stablehlo.custom_call", operands[num_consts:], None, call_target_name=mlir.string(partitioners.TARGET),
+                     backend_config=mlir.ir.StringAttr.get(partitioner.number), api_version=mlir.i32(2), **attributes)
+    return results if isinstance(results, list) else [results]
+
+
+custom_partitioning_p = _CustomPartitioningCall("custom_partitioning", "custom_partitioning", jvp=_jvp)
+custom_partitioning_p.impl = _impl
+custom_partitioning_p.dce = _dce
+custom_partitioning_p.lowerings[None] = _lower
+
+
+# What the compiler asks
+
+
+class _PartitionedCall:
+    """One call in a program for several devices."""
+
+    def __init__(self, in_avals, out_avals, shardings, platform: str, *, name, in_tree, out_tree, static_args, partition,
+                 sharding_rule, infer_sharding_from_operands, propagate_user_sharding, decode_shardings, batches):
+        self.in_avals, self.out_avals, self.platform, self.name = in_avals, out_avals, platform, name
+        self.in_tree, self.out_tree = in_tree, out_tree
+        self.statics = [static.value for static in static_args]
+        self.partition, self.rule, self.decode, self.batches = partition, sharding_rule, decode_shardings, batches
+        self.devices = shardings.spots.devices
+        mesh = shardings.spots.replicated().mesh
+        self.mesh = mesh.update(axis_types=(AxisType.Auto,) * len(mesh.axis_names))
+        if sharding_rule is None and (infer_sharding_from_operands or propagate_user_sharding):
+            raise NotImplementedError(
+                f"the custom_partitioning function {name} has callbacks that propagate shardings, but no sharding_rule, which "
+                f"the partitioner goes by: def_partition(..., sharding_rule='i j -> i j').")
+        self.title = f"the partition {calls.function_name(partition)} of the custom_partitioning function {name}"
+        # Types of elements, without the dimensions that vmaps have added.
+        elements, results = [_plain(aval) for aval in in_avals], [_plain(aval) for aval in out_avals]
+        for batch in batches:
+            elements = [aval if d is None else _without(aval, d) for aval, d in zip(elements, batch.dims)]
+            results = [_without(aval, 0) for aval in results]
+        self.elements, self.results = elements, results
+
+    def rule_text(self) -> str | None:
+        rule = self.rule
+        title = f"the sharding_rule of the custom_partitioning function {self.name}"
+        if callable(rule):
+            types = [[lowering.mlir.type_of(aval) for aval in avals] for avals in (self.elements, self.results)]
+            rule = rule(*self.statics, self.mesh, *types)
+            if isinstance(rule, str):
+                rule = partitioning_rules.parse(rule)
+            elif not isinstance(rule, SdyShardingRule):
+                raise ValueError(f"{title} is a function, {calls.function_name(self.rule)}, that is to return text or an "
+                                 f"SdyShardingRule, got {rule!r}.")
+        if rule is None:
+            return None
+        operands, results = [[aval.shape for aval in avals] for avals in (self.elements, self.results)]
+        sized = SizedRule(rule, operands, results, title)
+        sized.check_compounds(operands, results, title)
+        for batch in reversed(self.batches):
+            sized.add_batch(batch.size, batch.dims, (0,) * len(results))
+        sized.add_whole([_words(aval) for aval in self.in_avals], [_words(aval) for aval in self.out_avals])
+        return sized.text()
+
+    def answer(self, arguments: Sequence[HloSharding], results: Sequence[HloSharding]):
+        """Called by the compiler: the program of one device, and how its arguments and results are split."""
+        thread = tracing.thread
+        saved = thread.trace, thread.axes, active.mesh, active.abstract
+        thread.trace, thread.axes, active.mesh, active.abstract = tracing.eval_trace, (), None, None
+        try:
+            return self._answer(arguments, results)
+        finally:
+            thread.trace, thread.axes, active.mesh, active.abstract = saved
+
+    def _answer(self, arguments, results):
+        given = [[self._decoded(hlo, aval) for hlo, aval in zip(hlos, avals)] for hlos, avals in (
+            (arguments, self.in_avals), (results, self.out_avals))]
+        spread = []  # for each vmap the axes that its elements are spread over in the first array where they are
+        for batch in self.batches:
+            dims = (batch.dims, (0,) * len(results))
+            entries = [s.spec[d] for group, places in zip(given, dims) for s, d in zip(group, places)
+                       if d is not None and isinstance(s, NamedSharding)]
+            spread.append(next((axes_of(entry) for entry in entries if entry), ()))
+            given = [[s if d is None else _without_entry(s, d) for s, d in zip(group, places)]
+                     for group, places in zip(given, dims)]
+        structs = [[ShapeDtypeStruct(aval.shape, aval.dtype, sharding=s) for aval, s in zip(avals, group)] for avals, group in (
+            (self.elements, given[0]), (self.results, given[1]))]
+        try:
+            answer = self.partition(*self.statics, self.mesh, self.in_tree.unflatten(structs[0]),
+                                    self.out_tree.unflatten(structs[1]))
+        except Exception as e:
+            e.add_note(f"(in {self.title} while a function that calls it was compiled)")
+            raise
+        mesh, function, result_shardings, arg_shardings = self._checked(answer)
+        wanted_args = self._shardings(arg_shardings, self.in_tree, self.elements, mesh, "arguments")
+        wanted_results = self._shardings(result_shardings, self.out_tree, self.results, mesh, "results")
+        spread = _still_free(spread, self.mesh, [*wanted_args, *wanted_results])
+        for batch, axes in zip(reversed(self.batches), reversed(spread)):
+            wanted_args = [s if d is None else _with_entry(s, d, axes) for s, d in zip(wanted_args, batch.dims)]
+            wanted_results = [_with_entry(s, 0, axes) for s in wanted_results]
+        sizes = [-(-batch.size // math.prod([self.mesh.shape[a] for a in axes])) for batch, axes in zip(self.batches, spread)]
+        module = self._module(mesh, function, wanted_args, wanted_results, sizes)
+        hlo = [[s._to_xla_hlo_sharding(keys.physical(aval).ndim) for s, aval in zip(shardings, avals)] for shardings, avals in (
+            (wanted_args, self.in_avals), (wanted_results, self.out_avals))]
+        return lowering.module.module_bytecode(module), *hlo
+
+    def _decoded(self, hlo: HloSharding, aval) -> Any:
+        if self.decode:
+            named = named_from_hlo(hlo, self.mesh, keys.physical(aval).ndim)
+            if named is not None:
+                return named.update(spec=PartitionSpec(*named.spec.padded(aval.ndim)[:aval.ndim]))
+        return GSPMDSharding(self.devices, hlo)
+
+    def _checked(self, answer) -> tuple:
+        if not isinstance(answer, (tuple, list)) or len(answer) != 4:
+            got = f"{len(answer)} values" if isinstance(answer, (tuple, list)) else type(answer).__name__
+            raise ValueError(f"{self.title} must return (mesh, function, result_shardings, arg_shardings), got {got}.")
+        mesh, function, result_shardings, arg_shardings = answer
+        if mesh is None:
+            mesh = self.mesh
+        if not isinstance(mesh, Mesh):
+            raise ValueError(f"{self.title} must return a Mesh first, got {mesh!r}.")
+        self._check_devices(mesh._internal_device_list, mesh)
+        if not callable(function):
+            raise TypeError(f"{self.title} must return the function of one device's parts second, got {function!r}.")
+        return mesh, function, result_shardings, tuple(arg_shardings) if isinstance(arg_shardings, list) else arg_shardings
+
+    def _check_devices(self, devices, what) -> None:
+        if tuple(devices) != self.devices:
+            raise ValueError(f"{self.title} returned {what}, over the devices {[d.id for d in devices]}, but the program is "
+                             f"for {[d.id for d in self.devices]}. Use the mesh that it gets, or one of the same devices in "
+                             f"the same order.")
+
+    def _shardings(self, given, wanted_tree, avals, mesh, what: str) -> list:
+        def is_leaf(x):
+            return isinstance(x, (Sharding, PartitionSpec))
+
+        found, found_tree = tree.flatten(given, is_leaf)
+        shown = f"{self.title} must return a sharding for each of the {what} of {self.name}, with their structure {wanted_tree}"
+        if found_tree != wanted_tree:
+            raise ValueError(f"{shown}, got {given!r}.")
+        for i, (s, aval) in enumerate(zip(found, avals)):
+            if isinstance(s, PartitionSpec):
+                s = found[i] = NamedSharding(mesh, s)
+            elif isinstance(s, NamedSharding) and isinstance(s.mesh, AbstractMesh):
+                s = found[i] = NamedSharding(mesh, s.spec)
+            if not isinstance(s, Sharding):
+                raise ValueError(f"{shown}, got {s!r} among them: {given!r}.")
+            self._check_devices(s._internal_device_list, s)
+            if isinstance(s, NamedSharding):
+                s.check_compatible_aval(aval.shape)
+        return found
+
+    def _module(self, mesh, function, wanted_args, wanted_results, sizes):
+        """The program of one device."""
+        local = [_part(aval, s) for aval, s in zip(self.in_avals, wanted_args)]
+        title = calls.function_name(function)
+
+        def run(*elements):
+            try:
+                value = function(*self.in_tree.unflatten(elements))
+            except Exception as e:
+                e.add_note(f"(in {title}, which {self.title} returned as the function of one device's parts)")
+                raise
+            results, out_tree = calls.check_results(function, value)
+            if out_tree != self.out_tree:
+                raise ValueError(f"{title}, which {self.title} returned, must return what {self.name} does, of the structure "
+                                 f"{self.out_tree}; it returned {out_tree}.")
+            return results
+
+        for batch, size in zip(reversed(self.batches), reversed(sizes)):
+            run = _over_batch(run, batch.dims, size)
+        with axes_in_scope(mesh, frozenset(mesh.axis_names), False):
+            jaxpr, consts = tracing.trace_to_jaxpr(run, local, DebugInfo("custom_partitioning", title))
+        for i, (aval, whole, s) in enumerate(zip(jaxpr.out_avals, self.out_avals, wanted_results)):
+            expected = _part(whole, s)
+            if (aval.shape, aval.dtype) != (expected.shape, expected.dtype):
+                path = tree.path_of(self.out_tree.unflatten(range(self.out_tree.num_leaves)), i)
+                raise ValueError(f"{title}, which {self.title} returned, must return the part of one device, {expected} of "
+                                 f"{whole} at result{path}, split by {getattr(s, 'spec', s)}; it returned {aval}.")
+        positions = {d.id: i for i, d in enumerate(self.devices)}
+        places = np.array([positions[d.id] for d in mesh.devices.flat]).reshape(mesh.devices.shape)
+        values = [np.asarray(keys.words_of(c)) for c in consts]
+        context = lowering.module.lower_program(jaxpr, title, self.platform, const_values=values,
+                                                manual_mesh=ManualMesh(mesh, "", places, frozenset(mesh.axis_names)))
+        if context.host_callbacks:
+            raise NotImplementedError(f"{title}, which {self.title} returned, has callbacks into Python, which cannot be "
+                                      f"added to a program that is being compiled already. Leave them out of it.")
+        return context.module
+
+
+def _plain(aval) -> ShapedArray:
+    return ShapedArray(aval.shape, aval.dtype)
+
+
+def _without(aval, d: int) -> ShapedArray:
+    return ShapedArray((*aval.shape[:d], *aval.shape[d + 1:]), aval.dtype)
+
+
+def _words(aval) -> tuple[int, ...]:
+    """The trailing dimensions that elements have on devices."""
+    return keys.physical(aval).shape[aval.ndim:]
+
+
+def _part(aval, sharding) -> ShapedArray:
+    """The type of the part of one device; the last one may be filled up."""
+    hlo = sharding._to_xla_hlo_sharding(keys.physical(aval).ndim)
+    if hlo.is_replicated():
+        return _plain(aval)
+    return ShapedArray(tuple([-(-n // parts) for n, parts in zip(aval.shape, hlo.tile_assignment_dimensions())]), aval.dtype)
+
+
+def _over_batch(run: Callable, dims: Sequence[int | None], size: int) -> Callable:
+    """A function of elements as one of batches, which come first in results."""
+    def mapped(*values):
+        from xlafront.lax.shapes import broadcast_batch
+        from xlafront.transforms.batching.vmap import batch_flat
+
+        return [broadcast_batch(x, d, size) for x, d in zip(*batch_flat(run, values, dims, size))]
+
+    return mapped
+
+
+# Dimensions of shardings
+
+
+def _still_free(spread: list, mesh, shardings: Sequence[Any]) -> list:
+    """The axes over which elements of `vmap`s may stay spread: those that a partition has not split something else by."""
+    if not all([isinstance(s, NamedSharding) and s.mesh.shape_tuple == mesh.shape_tuple for s in shardings]):
+        return [()] * len(spread)
+    taken = {a for s in shardings for p in s.spec for a in axes_of(p)}
+    found = []
+    for axes in spread:
+        found.append(tuple([a for a in axes if a not in taken]))
+        taken |= {*axes}
+    return found
+
+
+def _with_entry(sharding, d: int, axes: tuple):
+    if isinstance(sharding, NamedSharding):
+        return with_entry(sharding, d, axes or None)
+    return _with_tiles(sharding, lambda tiles: [*tiles[:d], 1, *tiles[d:]])
+
+
+def _without_entry(sharding, d: int):
+    if isinstance(sharding, NamedSharding):
+        spec = sharding.spec
+        return sharding.update(spec=spec.update(partitions=(*spec[:d], *spec[d + 1:])))
+    return _with_tiles(sharding, lambda tiles: [*tiles[:d], *tiles[d + 1:]] if tiles[d] == 1 else None)
+
+
+def _with_tiles(sharding, change: Callable[[list[int]], list[int] | None]):
+    """A sharding of the compiler's with another list of parts by dimension; None for a whole array."""
+    hlo = sharding._hlo_sharding
+    if not hlo.is_tiled():
+        return sharding
+    tiles = change(list(hlo.tile_assignment_dimensions()))
+    if tiles is None:
+        return GSPMDSharding(sharding._internal_device_list, HloSharding.replicate())
+    proto = hlo.to_proto()
+    proto.tile_assignment_dimensions = tiles
+    return GSPMDSharding(sharding._internal_device_list, HloSharding.from_proto(proto))

@@ -1,0 +1,275 @@
+"""`pmap`: one function on each device, over slices of its arguments; a thin layer over `shard_map` and `jit`.
+
+Calls are dispatched by C++ as those of `jit` are: results stay on the devices, and the next step takes them as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlafront.core import backends, errors, tracing, tree
+from xlafront.core.tracing import MeshAxis
+from xlafront.parallel.shard_map import map_parts
+from xlafront.parallel.shard_map_rules import shard_map_p
+from xlafront.runtime import config, distributed
+from xlafront.runtime.jaxlib_compat import Device, NamedSharding
+from xlafront.runtime.sharding import Mesh, PartitionSpec
+from xlafront.runtime.topologies import is_elsewhere
+from xlafront.staging import device_assignment as placement, signatures as calls, stages
+from xlafront.staging.jit import Jitted, Options, attach_stages, explaining, make_dispatcher
+from xlafront.staging.signatures import Selection
+from xlafront.transforms.batching.vmap import sizes_along_axes
+
+_UNNAMED = "_pmap_axis"
+
+
+def pmap(fun: Callable, axis_name: Hashable | None = None, *, in_axes: Any = 0, out_axes: Any = 0,
+         static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Any] | None = None,
+         backend: str | None = None, axis_size: int | None = None, donate_argnums: int | Sequence[int] = ()):
+    """A compiled function that runs `fun` on each device, on its slice of the arguments.
+
+    - `axis_name`: a name under which collectives inside `fun` refer to the devices.
+    - `in_axes`, `out_axes`: as for `vmap`; None for arguments that all devices share, and for results that are equal.
+    - `static_broadcasted_argnums`: arguments that are Python values, part of the key of the compiled program.
+    - `devices`, `backend`: the devices, the first of the backend when left out. `axis_size`: their number, needed only where no
+      argument tells.
+    - `donate_argnums`: arguments whose memory the results may take.
+
+    >>> pmap(lambda x: x / lax.psum(x, "i"), axis_name="i")(xnp.arange(1.0, 2.0))
+    """
+    if not callable(fun):
+        raise TypeError(f"pmap takes a function, got {type(fun).__name__}: {fun!r}")
+    static = calls.select_arguments(fun, "static_broadcasted", static_broadcasted_argnums, None)
+    donate = calls.select_arguments(fun, "donate", donate_argnums, None)
+    both = sorted(set(static.nums) & set(donate.nums))
+    if both:
+        raise ValueError(f"the argument {both[0]} of {calls.function_name(fun)} cannot be both static and donated.")
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    for axes, which in ((in_axes, "in_axes"), (out_axes, "out_axes")):
+        for a in tree.leaves(axes):
+            if not isinstance(a, (int, np.integer)):
+                raise TypeError(f"pmap takes integers and None in {which}, got {a!r}.")
+    over = Devices(calls.function_name(fun), _UNNAMED if axis_name is None else axis_name, axis_size,
+                   None if devices is None else tuple(devices), backend)
+    mapped = Pmapped(_on_whole(fun, static, in_axes, out_axes, over), Options(static, donate), over.name)
+    dispatcher = make_dispatcher(fun, mapped, mapped.cache_miss)
+    inner = explaining(dispatcher, mapped) if static or donate else dispatcher
+
+    def is_across() -> bool:
+        return distributed.state.num_processes > 1 and over.over_processes is not None
+
+    @functools.wraps(fun)
+    def call(*args, **kwargs):
+        """Hot: little but the dispatch."""
+        if not is_across():
+            return inner(*args, **kwargs)
+        from xlafront.parallel import pmap_processes
+
+        args, kwargs = pmap_processes.over_all(over, fun, static, in_axes, args, kwargs)
+        return pmap_processes.own_results(over, out_axes, inner(*args, **kwargs))
+
+    def whole(args, kwargs):
+        """What is compiled: with several processes, the function of the arrays over all devices."""
+        if not is_across():
+            return args, kwargs
+        from xlafront.parallel import pmap_processes
+
+        return pmap_processes.over_all(over, fun, static, in_axes, args, kwargs, pmap_processes.type_over_all)
+
+    def eval_shape(*args, **kwargs):
+        return stages.trace(Jitted(call, Options(static)) if is_across() else mapped, args, kwargs).out_info
+
+    attach_stages(call, dispatcher, mapped, whole)
+    call.eval_shape = eval_shape  # type: ignore[attr-defined]
+    return call
+
+
+class Devices:
+    """Over which devices a `pmap` goes, and how their number is found."""
+
+    def __init__(self, name: str, axis_name, axis_size: int | None, devices: tuple | None, backend: str | None):
+        self.name, self.axis_name, self.axis_size = name, axis_name, axis_size
+        self.devices, self.backend = devices, backend
+
+    def found(self) -> tuple:
+        """The devices in order, those of each process together."""
+        if self.devices is not None:
+            return self.devices
+        chosen = config.default_device.value
+        if self.backend is None and isinstance(chosen, Device) and is_elsewhere(chosen.client):
+            return _all_devices(chosen.client)  # what `plan` compiles for
+        if distributed.state.num_processes == 1:
+            return tuple(backends.local_devices(backend=self.backend))
+        return _all_devices(backends.client(self.backend))
+
+    @functools.cached_property
+    def over_processes(self) -> Mesh | None:
+        """In programs of many processes: the mesh, when not all of its devices belong to this one."""
+        devices = self.found()
+        if all([d.process_index == distributed.state.process_id for d in devices]):
+            return None
+        if self.axis_size not in (None, len(devices)):
+            raise ValueError(f"pmap of {self.name} has axis_size={self.axis_size}, but is over {len(devices)} devices of "
+                             f"{distributed.state.num_processes} processes. Give all of them, or devices=local_devices().")
+        return _mesh(devices, self.axis_name)
+
+    def mesh(self, size: int, arguments: Callable[[], str]) -> Mesh:
+        found = self.found()
+        if not size:
+            raise ValueError(f"pmap of {self.name} is over no elements ({arguments()}): it needs at least one, for one device.")
+        if size > len(found):
+            kind = found[0].platform if found else "no"
+            given = "devices= lists" if self.devices is not None else "there are"
+            raise ValueError(
+                f"pmap of {self.name} is over {size} elements ({arguments()}), one for each device, but {given} {len(found)} "
+                f"({kind}). Map over at most that many, with vmap or a loop inside for the rest"
+                + (f", or simulate more: config.update('num_cpu_devices', {size}) before the first computation."
+                   if kind == "cpu" and self.devices is None else "."))
+        if self.devices is not None and len(set(found)) < len(found):
+            raise ValueError(f"pmap of {self.name} has a device twice in devices= ({[d.id for d in found]}): each runs one "
+                             f"element.")
+        return _mesh(found[:size], self.axis_name)
+
+    def size(self, leaves: Sequence[Any], axes: Sequence[int | None], names: Callable[[int], str]) -> int:
+        sizes = sizes_along_axes(f"pmap of {self.name}", leaves, axes, names, "on all devices",
+                                 " Each needs one slice for each device.")
+        if not sizes:
+            if self.axis_size is None:
+                raise ValueError(f"pmap of {self.name} requires at least one mapped argument: in_axes must name an axis of "
+                                 f"one, or axis_size must be given.")
+            return self.axis_size
+        [size] = sizes
+        if self.axis_size is not None and self.axis_size != size:
+            raise ValueError(f"pmap of {self.name} was given axis_size={self.axis_size}, but {sizes[size][0]}.")
+        return size
+
+
+@functools.lru_cache(8)
+def _all_devices(client) -> tuple:
+    return tuple(sorted(client.devices(), key=lambda d: (d.process_index, d.id)))
+
+
+@functools.lru_cache(256)
+def _mesh(devices: tuple, axis_name) -> Mesh:
+    return Mesh(np.array(devices, dtype=object), (axis_name,))
+
+
+def flat_axes(what: str, axes, full) -> list:
+    return tree.spread_prefix(what, axes, full, lambda x: x is None or isinstance(x, (int, np.integer)))
+
+
+def split_arguments(static: Selection, in_axes, name: str, args: tuple, kwargs: dict) -> tuple[list, Any, list]:
+    """The leaves of the arguments that are arrays, their structure, and the axes that they are mapped over."""
+    dynamic = tuple(x for i, x in enumerate(args) if i not in static.nums)
+    named = {k: x for k, x in kwargs.items() if k not in static.names}
+    leaves, in_tree = tree.flatten((dynamic, named))
+    if isinstance(in_axes, tuple) and len(in_axes) == len(args) != len(dynamic):
+        in_axes = tuple(a for i, a in enumerate(in_axes) if i not in static.nums)
+    axes = flat_axes(f"pmap of {name}: in_axes", in_axes, dynamic) + [0] * tree.structure(named).num_leaves
+    return leaves, in_tree, axes
+
+
+def join_arguments(static: Selection, in_tree, leaves: Sequence[Any], args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    """The arguments with other leaves."""
+    given, named = in_tree.unflatten(leaves)
+    rest = iter(given)
+    positional = tuple([args[i] if i in static.nums else next(rest) for i in range(len(args))])
+    return positional, named | {k: x for k, x in kwargs.items() if k in static.names}
+
+
+def _on_whole(fun: Callable, static: Selection, in_axes, out_axes, over: Devices) -> Callable:
+    """The function of whole arguments: a `shard_map` of `fun` of one slice."""
+    name = over.name
+
+    def whole(*args, **kwargs):
+        for axis in tracing.thread.axes:
+            if type(axis) is MeshAxis:
+                raise ValueError(f"pmap of {name} was called inside of a function that runs on each device already (over the "
+                                 f"axis {axis[0]!r}). Use vmap there, or one shard_map over a mesh with two axes.")
+        leaves, in_tree, axes = split_arguments(static, in_axes, name, args, kwargs)
+
+        def argument(i: int) -> str:
+            return calls.argument_names(fun, static, in_tree)[i]
+
+        for i, x in enumerate(leaves):
+            if not tracing.is_arraylike(x):
+                raise errors.not_an_array(x, f"pmap of {name}", argument(i))
+        size = over.size(leaves, axes, argument)
+        mesh = over.mesh(size, lambda: next((f"{argument(i)} has shape {np.shape(x)}" for i, (x, a) in enumerate(zip(
+            leaves, axes)) if a is not None), f"axis_size={size}"))
+        places = [None if a is None else a % np.ndim(x) for a, x in zip(axes, leaves)]
+        out_tree: Any = None
+        out_specs: list = []
+
+        def part(*blocks):
+            nonlocal out_tree
+            from xlafront.lax.shapes import expand_dims, squeeze
+
+            values = [x if a is None else squeeze(x, (a,)) for x, a in zip(blocks, places)]
+            positional, named = join_arguments(static, in_tree, values, args, kwargs)
+            results, out_tree = calls.check_results(fun, fun(*positional, **named))
+            shown = out_tree.unflatten(range(len(results)))
+            out_axes_flat = flat_axes(f"pmap of {name}: out_axes", out_axes, shown)
+            out_specs[:], stacked = [], []
+            for i, (x, a) in enumerate(zip(results, out_axes_flat)):
+                rank = np.ndim(x)
+                if a is None:
+                    stacked.append(x)
+                    out_specs.append(spec_along(mesh, None))
+                    continue
+                if not -rank - 1 <= a <= rank:
+                    path = tree.keystr(tree.flatten_with_path(shown)[0][i][0])
+                    raise ValueError(f"pmap of {name} has out_axes={a} for result{path} of shape {np.shape(x)} on each device.")
+                stacked.append(expand_dims(x, (a % (rank + 1),)))
+                out_specs.append(spec_along(mesh, a % (rank + 1)))
+            return stacked
+
+        part.__name__ = part.__qualname__ = name
+        results = map_parts(part, name, mesh, [spec_along(mesh, a) for a in places], out_specs,
+                            leaves)
+        return out_tree.unflatten(results)
+
+    whole.__name__, whole.__wrapped__ = name, fun  # type: ignore[attr-defined]
+    return whole
+
+
+def spec_along(mesh: Mesh, axis: int | None) -> PartitionSpec:
+    """That of arrays with a slice for each device along an axis; None: the same on all."""
+    return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, mesh.axis_names[0])
+
+
+class Pmapped(Jitted):
+    """`Jitted` for a function of whole arguments, which go where its `shard_map` wants them."""
+
+    def body(self, traced):
+        """The equation of the `shard_map`, of which there is one."""
+        [eqn] = [eqn for eqn in traced.closed.jaxpr.eqns if eqn.primitive is shard_map_p]
+        return eqn
+
+    def in_shardings_of(self, traced) -> tuple:
+        eqn = self.body(traced)
+        mesh = eqn.params["mesh"]
+        found = {v: spec for v, spec in zip(eqn.invars, eqn.params["in_specs"]) if not v.is_literal}
+        return tuple(_sharding(mesh, found.get(v, PartitionSpec())) for v in traced.closed.jaxpr.invars)
+
+    def place(self, traced, call):
+        return placement.place_arguments(self.name, call.leaves, self.in_shardings_of(traced), traced, self.options)
+
+    def lower(self, traced, call, spots, donated, platform=None):
+        from xlafront.staging.jit import LoweredProgram
+
+        eqn = self.body(traced)
+        specs = dict(zip(eqn.outvars, eqn.params["out_specs"]))
+        out_shardings = tuple(_sharding(eqn.params["mesh"], specs.get(v, PartitionSpec())) for v in traced.closed.jaxpr.outvars)
+        return LoweredProgram(self.name, traced.closed, spots, donated, out_shardings, self.options, traced,
+                              elsewhere=platform)
+
+
+@functools.lru_cache(4096)
+def _sharding(mesh: Mesh, spec: PartitionSpec) -> NamedSharding:
+    return NamedSharding(mesh, spec)

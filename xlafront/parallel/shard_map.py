@@ -1,0 +1,264 @@
+"""`shard_map`: one function on the parts that devices hold becomes a function on whole arrays.
+
+The function sees the part of each argument that its device has, and reaches the others by collectives over the axes of the
+mesh. Where `check_vma` is on, types say over which axes a value varies between devices; from them follow what may be
+returned as the same on all devices, and where derivatives sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from xlafront.core import avals, tracing, tree
+from xlafront.core.traceback_filter import boundary
+from xlafront.core.tracing import MeshAxis
+from xlafront.parallel import shard_map_residuals as shard_map_halves  # noqa: F401
+from xlafront.parallel.shard_map_rules import axes_in_scope, local_type, parts_along, shard_map_p, spec_axes, vary_results
+from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.sharding import AbstractMesh, Mesh, PartitionSpec, active, axes_of
+from xlafront.staging import signatures as calls
+from xlafront.transforms.calls import programs
+
+
+class _Infer:
+    def __repr__(self):
+        return "Infer"
+
+
+Infer = _Infer()
+
+
+# Specs
+
+
+def _is_spec(x) -> bool:
+    return isinstance(x, PartitionSpec)
+
+
+def _flat_specs(what: str, specs, full, is_leaf) -> list:
+    for error in tree.prefix_errors(specs, full, is_leaf):
+        raise error(what)
+    found = tree.broadcast_prefix(specs, full, is_leaf)
+    for spec in found:
+        if not (spec is None or _is_spec(spec)):
+            remedy = f" Write P({spec!r})." if isinstance(spec, str) else ""
+            raise TypeError(f"{what} takes PartitionSpecs, as pytree prefixes, got {spec!r} of type "
+                            f"{type(spec).__name__}.{remedy}")
+    return [PartitionSpec() if spec is None else spec for spec in found]
+
+
+def surrounding_mesh():
+    """The mesh of the `shard_map` that is being traced, else the one that is set."""
+    for axis in reversed(tracing.thread.axes):
+        if type(axis) is MeshAxis:
+            return axis.mesh
+    return active.mesh
+
+
+# Public
+
+
+def shard_map(f: Callable | None = None, *, out_specs, in_specs=Infer, mesh=None, axis_names=frozenset(),
+              check_vma: bool = True):
+    """A function on whole arrays that applies `f` to the parts that each device of a mesh holds.
+
+    - `in_specs`, `out_specs`: for each argument and result (as pytree prefixes) how its dimensions are split over mesh axes.
+      Without `in_specs`, as the types of arguments say, where the axes are of type Explicit.
+      A result whose spec leaves out an axis is the same on all devices along it.
+    - `mesh`: the devices; the mesh in force (`set_mesh`) when left out.
+    - `axis_names`: the axes that `f` handles by itself; the rest are left to the compiler. All, when empty.
+    - `check_vma`: check that results vary only over axes in their specs, and differentiate accordingly.
+
+    >>> mesh = make_mesh((1,), ("i",))
+    >>> total = shard_map(lambda x: lax.psum(x, "i"), mesh=mesh, in_specs=P("i"), out_specs=P())
+    >>> total(xnp.arange(4.0))
+    """
+    if f is None:
+        import functools
+
+        return functools.partial(shard_map, out_specs=out_specs, in_specs=in_specs, mesh=mesh, axis_names=axis_names,
+                                 check_vma=check_vma)
+    if not callable(f):
+        raise TypeError(f"shard_map takes a function, got {type(f).__name__}: {f!r}")
+    name = calls.function_name(f)
+    if in_specs is None:
+        raise TypeError(f"shard_map of {name} needs in_specs: how each argument is split over the mesh, as PartitionSpecs.")
+
+    @boundary
+    def mapped(*args, **keywords):
+        if keywords:
+            raise TypeError(f"shard_map of {name} takes its arguments by position, as in_specs lists them, got "
+                            f"{next(iter(keywords))!r} by name. Fill arguments in with functools.partial before.")
+        return _Call(f, name, mesh, axis_names, check_vma).run(args, in_specs, out_specs)
+
+    mapped.__name__ = getattr(f, "__name__", name)
+    mapped.__qualname__ = f"shard_map({name})"
+    mapped.__doc__ = f.__doc__
+    mapped.__wrapped__ = f
+    return mapped
+
+
+def smap(f: Callable | None = None, *, in_axes=Infer, out_axes, axis_name):
+    """`shard_map` over one axis of the mesh in force, with the dimension that it splits for each argument and result.
+
+    >>> with set_mesh(make_mesh((1,), ("i",))):
+    ...     smap(lambda x: x - lax.pmean(x, "i"), in_axes=0, out_axes=0, axis_name="i")(xnp.arange(4.0))
+    """
+    if f is None:
+        import functools
+
+        return functools.partial(smap, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name)
+
+    def spec(axis):
+        return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, axis_name)
+
+    def specs(axes):
+        return tree.map(spec, axes, is_leaf=lambda x: x is None or isinstance(x, int))
+
+    return shard_map(f, in_specs=Infer if in_axes is Infer else specs(in_axes), out_specs=specs(out_axes),
+                     axis_names={axis_name})
+
+
+def map_parts(part: Callable, name: str, mesh, in_specs: list, out_specs: list, operands: Sequence[Any]) -> list:
+    """`shard_map` of a function of flat arguments, for `pmap`: tracing `part` fills `out_specs`, and nothing is checked."""
+    call = _Call(part, name, mesh, frozenset(), False)
+    return call.run(tuple(operands), tuple(in_specs), out_specs)
+
+
+class _Call:
+    """One call of a `shard_map`: its arguments checked, its body traced."""
+
+    def __init__(self, f, name: str, mesh, axis_names, check: bool):
+        self.f, self.name, self.check = f, name, bool(check)
+        self.mesh = surrounding_mesh() if mesh is None else mesh
+        if not isinstance(self.mesh, (Mesh, AbstractMesh, type(None))):
+            raise TypeError(f"shard_map of {name} takes mesh as a Mesh or an AbstractMesh, from make_mesh, got "
+                            f"{self.mesh!r} of type {type(self.mesh).__name__}.")
+        if self.mesh is None or not self.mesh.axis_names:
+            raise ValueError(f"shard_map of {name} has no mesh: pass mesh=..., or set one with `with set_mesh(mesh):`.")
+        names = frozenset((axis_names,) if isinstance(axis_names, str) else axis_names)
+        unknown = sorted(map(str, names - set(self.mesh.axis_names)))
+        if unknown:
+            raise ValueError(f"shard_map of {name} has axis_names {set(names)}, but {self.mesh} has no axis {unknown[0]!r}. "
+                             f"Use some of {self.mesh.axis_names}.")
+        around = [axis for axis in tracing.thread.axes if type(axis) is MeshAxis]
+        if around and around[-1].mesh.shape_tuple != self.mesh.shape_tuple:
+            raise ValueError(f"shard_map of {name} is over {self.mesh}, inside of a shard_map over {around[-1].mesh}. Leave "
+                             f"mesh out: it is that of the surrounding shard_map, of which axis_names says the axes.")
+        surrounding = {axis[0] for axis in around}
+        self.manual = names or frozenset(a for a in self.mesh.axis_names if a not in surrounding)
+        taken = sorted(map(str, self.manual & surrounding))
+        if taken:
+            raise ValueError(f"shard_map of {name} is over the axis {taken[0]!r}, which a surrounding shard_map is over "
+                             f"already. Pass the other axes as axis_names.")
+        self.sizes = self.mesh.shape
+
+    def run(self, args: tuple, in_specs, out_specs):
+        leaves, in_tree = tree.flatten(args)
+        if isinstance(in_specs, list):
+            in_specs = tuple(in_specs)
+        operands = programs.operands_of(leaves, f"shard_map of {self.name}", args)
+        if in_specs is Infer:
+            specs = self.specs_of_types(operands)
+        else:
+            specs = _flat_specs(f"shard_map of {self.name}: in_specs", in_specs, args, lambda x: x is None or _is_spec(x))
+        local = []
+        for i, (x, spec) in enumerate(zip(operands, specs)):
+            aval = tracing.aval_of(x)
+
+            def who(i=i):
+                return f"argument {self.argument(in_tree, i)}"
+
+            self.check_spec(spec, aval, who, "in_specs")
+            self.check_sums(spec, aval, who, "in_specs")
+            if type(x) is ArrayImpl and x._committed:
+                self.check_place(x, who)
+            local.append(local_type(aval, spec, self.mesh, self.manual, self.check))
+        with axes_in_scope(self.mesh, self.manual, self.check):
+            closed, consts, out_tree = programs.trace_function(self.f, in_tree, local, "shard_map")
+        shown = out_tree.unflatten(range(out_tree.num_leaves))
+        if out_specs is None and out_tree.num_leaves:
+            raise ValueError(f"shard_map of {self.name} has out_specs=None, but results: give P() for those that are the same "
+                             f"on all devices.")
+        outs = _flat_specs(f"shard_map of {self.name}: out_specs", out_specs, shown, _is_spec)
+        for i, (aval, spec) in enumerate(zip(closed.out_avals, outs)):
+            self.check_result(spec, aval, lambda i=i: f"result{self.result(shown, i)}")
+        if self.check:
+            with axes_in_scope(self.mesh, self.manual, True):
+                closed = vary_results(closed, outs)
+        results = shard_map_p.bind(
+            *consts, *operands, jaxpr=closed, mesh=self.mesh, in_specs=(PartitionSpec(),) * len(consts) + tuple(specs),
+            out_specs=tuple(outs), manual_axes=self.manual, check_vma=self.check)
+        return out_tree.unflatten(results)
+
+    def argument(self, in_tree, index: int) -> str:
+        whole = tree.structure((tree.unflatten(in_tree, range(in_tree.num_leaves)), {}))
+        return calls.argument_names(self.f, calls.Selection(), whole)[index]
+
+    def result(self, shown, index: int) -> str:
+        return tree.keystr(tree.flatten_with_path(shown)[0][index][0])
+
+    def specs_of_types(self, operands) -> list:
+        if not all(a in self.mesh.explicit_axes for a in self.manual):
+            raise TypeError(f"shard_map of {self.name} needs in_specs: how each argument is split over the mesh, as "
+                            f"PartitionSpecs. They may be left out only for axes of type Explicit, which {self.mesh} does not "
+                            f"have throughout.")
+        specs = [PartitionSpec() if s is None else s.spec for s in (tracing.aval_of(x).spread for x in operands)]
+        return [PartitionSpec(*[tuple(a for a in axes_of(p) if a in self.manual) for p in spec],
+                              unreduced=spec.unreduced & self.manual, reduced=spec.reduced & self.manual) for spec in specs]
+
+    def check_spec(self, spec, aval, who: Callable[[], str], which: str, divide: bool = True) -> None:
+        seen: set = set()
+        for axis in [*(a for p in spec for a in axes_of(p)), *spec.unreduced, *spec.reduced]:
+            if axis not in self.manual:
+                have = f"is over the axes {tuple(a for a in self.mesh.axis_names if a in self.manual)} of {self.mesh}"
+                raise ValueError(f"shard_map of {self.name}: {which} has {spec} for {who()}, but the shard_map {have}, and "
+                                 f"{axis!r} is none of them.")
+            if axis in seen:
+                raise ValueError(f"shard_map of {self.name}: {which} has {spec} for {who()}, which names the axis {axis!r} "
+                                 f"twice: an axis can split only one dimension.")
+            seen.add(axis)
+        if len(spec) > aval.ndim:
+            remedy = "" if divide else " Use P() for a scalar that is the same on all devices, or give it a dimension, x[None]."
+            raise ValueError(f"shard_map of {self.name}: {which} has {spec}, with {len(spec)} entries, for {who()} of shape "
+                             f"{aval.shape}, which has only {aval.ndim} dimension(s).{remedy}")
+        if divide:
+            for dimension, (n, parts) in enumerate(zip(aval.shape, parts_along(spec, self.sizes, aval.ndim))):
+                if n % parts:
+                    raise ValueError(
+                        f"shard_map of {self.name}: {who()} has shape {aval.shape} and in_specs {spec}, which splits dimension "
+                        f"{dimension} of size {n} over {spec[dimension]!r} of {self.mesh}, but {parts} does not divide {n}. "
+                        f"Pad the dimension, or split another one.")
+
+    def check_place(self, x, who: Callable[[], str]) -> None:
+        if not isinstance(self.mesh, Mesh):
+            return
+        devices, here = self.mesh._internal_device_list, x.sharding._internal_device_list
+        if here is not devices and set(here) != set(devices):
+            raise ValueError(f"shard_map of {self.name} is over {self.mesh} on the devices {[d.id for d in devices]}, but "
+                             f"{who()} (shape {x.shape}) is on {[d.id for d in here]}. Move it with device_put(x, "
+                             f"NamedSharding(mesh, spec)).")
+
+    def check_sums(self, spec, aval, who: Callable[[], str], which: str, varying=frozenset()) -> None:
+        """Types and specs agree on the axes over which sums are still to be made; one that varies may become a summand."""
+        own = PartitionSpec() if aval.spread is None else aval.spread.spec
+        found, told = (own.unreduced & self.manual, own.reduced & self.manual), (spec.unreduced - varying, spec.reduced)
+        if found != told and (self.check or any(found)):
+            raise ValueError(
+                f"shard_map of {self.name}: {which} has {spec} for {who()} of type {avals.str_short(aval)}: what one says is "
+                f"unreduced or reduced, the other must say too. Write {spec.update(unreduced=found[0], reduced=found[1])}, or "
+                f"bring the value to it: with reshard outside of the shard_map, with pcast or psum inside.")
+
+    def check_result(self, spec, aval, who: Callable[[], str]) -> None:
+        self.check_spec(spec, aval, who, "out_specs", False)
+        self.check_sums(spec, aval, who, "out_specs", aval.vma)
+        if self.check:
+            beyond = sorted(map(str, (aval.vma & self.manual) - spec_axes(spec) - spec.unreduced))
+            if beyond:
+                axes = ", ".join(map(repr, beyond))
+                raise ValueError(
+                    f"shard_map of {self.name}: out_specs has {spec} for {who()}, so that it should be the same on all devices "
+                    f"along {axes}, but it varies there ({avals.str_short(aval)}). Name {axes} in its spec, reduce the result "
+                    f"over it (psum, pmean, pmax, all_gather(..., to='invarying')), or pass check_vma=False if you know "
+                    f"that it is the same.")

@@ -1,0 +1,293 @@
+"""The operation under `shard_map`, and what transformations make of it.
+
+Its program is that of one device, whose types have the shapes of parts. `shard_map_halves` holds what splits such a
+program: linearisation, and policies of `checkpoint`.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlafront.core import tracing
+from xlafront.core.avals import entry_of, with_dimension, with_entry
+from xlafront.core.ir import ClosedJaxpr, dce_closed, eval_jaxpr, keeps_alive
+from xlafront.core.primitive import Primitive
+from xlafront.core.tracing import MeshAxis
+from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax.manual_computation import lower_body
+from xlafront.runtime import config
+from xlafront.runtime.jaxlib_compat import NamedSharding
+from xlafront.runtime.sharding import AxisType, Mesh, PartitionSpec, axes_of
+from xlafront.staging import device_assignment as placement
+from xlafront.staging.jit import Jitted, Options, make_dispatcher
+
+# Types
+
+
+def spec_axes(spec) -> frozenset:
+    """The mesh axes that a spec splits over."""
+    return frozenset(axis for partition in spec for axis in axes_of(partition))
+
+
+def parts_along(spec, sizes, rank: int) -> list[int]:
+    """The number of parts of each dimension."""
+    counts = [math.prod([sizes[a] for a in axes_of(p)]) for p in spec]
+    return counts + [1] * (rank - len(counts))
+
+
+def local_type(aval, spec, mesh, manual: frozenset, check: bool):
+    """The type of a device's part: split over the explicit axes that the body leaves to types."""
+    shape = tuple(n // parts for n, parts in zip(aval.shape, parts_along(spec, mesh.shape, aval.ndim)))
+    spread = aval.spread
+    if spread is not None:
+        left = [tuple(a for a in axes_of(p) if a not in manual) for p in spread.spec.partitions]
+        inner = spread.mesh.update_axis_types({a: AxisType.Manual for a in manual})
+        own = spread.spec if check else spread.spec.update(
+            unreduced=spread.spec.unreduced - manual, reduced=spread.spec.reduced - manual)
+        spread = NamedSharding(inner, own.update(partitions=left))
+    return aval.update(shape=shape, sharding=spread, vma=aval.vma | spec_axes(spec) if check else aval.vma)
+
+
+def whole_type(aval, spec, mesh, manual: frozenset):
+    """The type of the array that the parts make up."""
+    shape = tuple(n * parts for n, parts in zip(aval.shape, parts_along(spec, mesh.shape, aval.ndim)))
+    if aval.spread is not None:
+        inner = aval.spread.spec
+        spec = inner.update(partitions=[(*axes_of(p), *axes_of(q)) for p, q in zip(spec.padded(aval.ndim), inner.partitions)])
+    return aval.update(shape=shape, sharding=NamedSharding(mesh, spec), vma=aval.vma - manual)
+
+
+class axes_in_scope:
+    """The manual axes of a mesh as named axes, while a body is traced."""
+
+    def __init__(self, mesh, manual: frozenset, check: bool):
+        sizes = mesh.shape
+        self.axes = tuple(MeshAxis(name, sizes[name], check, mesh) for name in mesh.axis_names if name in manual)
+
+    def __enter__(self):
+        self.saved = tracing.thread.axes
+        tracing.thread.axes = (*self.saved, *self.axes)
+
+    def __exit__(self, *exception):
+        tracing.thread.axes = self.saved
+
+
+def spread_by_vmap() -> frozenset:
+    """The axes over which surrounding `vmap`s spread their elements: each has its own on the devices along them."""
+    found: set = set()
+    trace: Any = tracing.thread.trace
+    while trace is not None:
+        found.update(axes_of(getattr(trace, "spmd_axis_name", None)))
+        trace = trace.parent
+    return frozenset(found)
+
+
+# Programs of bodies
+
+
+def _edited(closed: ClosedJaxpr, key: tuple, function: Callable[..., Sequence[Any]], in_avals=None) -> ClosedJaxpr:
+    """A program made from another by `function`, once."""
+    return closed.jaxpr.memoised(key, lambda: tracing.trace_to_closed_jaxpr(
+        function, closed.in_avals if in_avals is None else in_avals, closed.debug_info))
+
+
+def vary_results(closed: ClosedJaxpr, specs) -> ClosedJaxpr:
+    """The program whose results vary over all the axes of their specs, as their cotangents will."""
+    from xlafront.lax.collective_primitives import pvary_p
+    from xlafront.lax.vma_casts import recast
+
+    missing = [tuple(sorted(spec_axes(spec) - aval.vma, key=str)) for spec, aval in zip(specs, closed.out_avals)]
+    opened = [spec.unreduced & aval.vma for spec, aval in zip(specs, closed.out_avals)]
+    if not any(missing) and not any(opened):
+        return closed
+
+    def run(*xs):
+        results = eval_jaxpr(closed.jaxpr, closed.consts, *xs)
+        results = [pvary_p.bind(x, axes=axes) if axes else x for x, axes in zip(results, missing)]
+        return [recast(x, axes, "varying", "unreduced") if axes else x for x, axes in zip(results, opened)]
+
+    return _edited(closed, ("vary", tuple(missing), tuple(opened)), run)
+
+
+# The primitive
+
+
+def _abstract(*_, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
+    return [whole_type(aval, spec, mesh, manual_axes) for aval, spec in zip(jaxpr.out_avals, out_specs)]
+
+
+def pick(items: Sequence[Any], flags: Sequence[bool]) -> tuple:
+    return tuple(x for x, flag in zip(items, flags) if flag)
+
+
+def _jvp(primals, tangents, *, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
+    from xlafront.transforms.ad.core import jvp_program
+
+    active = tuple(type(t) is not Zero for t in tangents)
+    with axes_in_scope(mesh, manual_axes, check_vma):
+        program, nonzero = jvp_program(jaxpr, active)
+        outs = (*out_specs, *pick(out_specs, nonzero))
+        if check_vma:
+            program = vary_results(program, outs)
+    results = shard_map_p.bind(*primals, *pick(tangents, active), jaxpr=program, mesh=mesh, manual_axes=manual_axes,
+                               in_specs=(*in_specs, *pick(in_specs, active)), out_specs=outs, check_vma=check_vma)
+    count = len(nonzero)
+    rest = iter(results[count:])
+    whole = [tracing.aval_of(x).to_tangent_aval() for x in results[:count]]
+    return results[:count], [next(rest) if nz else Zero(aval) for nz, aval in zip(nonzero, whole)]
+
+
+def _transpose(cts, *operands, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
+    from xlafront.transforms.ad.core import transpose_program
+
+    linear = tuple(is_undefined(x) for x in operands)
+    given = tuple(type(ct) is not Zero for ct in cts)
+    others = [x for x, lin in zip(operands, linear) if not lin]
+    with axes_in_scope(mesh, manual_axes, check_vma):
+        program, nonzero = transpose_program(jaxpr, linear, given)
+        ct_specs = tuple([spec.to_ct_spec() for spec in pick(out_specs, given)])
+        outs = tuple([spec.to_ct_spec() for spec in pick(pick(in_specs, linear), nonzero)])
+        if check_vma:
+            program = vary_results(program, outs)
+        else:
+            program = _shared_out(program, len(others), ct_specs, outs, mesh, manual_axes)
+    results = iter(shard_map_p.bind(
+        *others, *pick(cts, given), jaxpr=program, mesh=mesh, manual_axes=manual_axes, check_vma=check_vma,
+        in_specs=(*[s for s, lin in zip(in_specs, linear) if not lin], *ct_specs), out_specs=outs))
+    flags = iter(nonzero)
+    return [(next(results) if next(flags) else Zero(x.aval)) if lin else None for x, lin in zip(operands, linear)]
+
+
+def _shared_out(program: ClosedJaxpr, others: int, ct_specs, out_specs, mesh, manual: frozenset) -> ClosedJaxpr:
+    """Without types: a cotangent of a result that is the same along an axis is shared out among the devices there, and
+    cotangents of an argument that is the same are summed."""
+    from xlafront.lax.collective_primitives import psum_p
+    from xlafront.lax.elementwise import div
+
+    spread = spread_by_vmap()
+
+    def rest(spec):
+        return tuple(a for a in mesh.axis_names if a in manual - spread - spec_axes(spec))
+
+    shares = [math.prod([mesh.shape[a] for a in rest(spec)]) for spec in ct_specs]
+    sums = [rest(spec) for spec in out_specs]
+    if not any(sums) and all(n == 1 for n in shares):
+        return program
+
+    def run(*xs):
+        cts = [x if n == 1 else div(x, np.asarray(n).astype(tracing.aval_of(x).dtype)[()])
+               for x, n in zip(xs[others:], shares)]
+        results = eval_jaxpr(program.jaxpr, program.consts, *xs[:others], *cts)
+        return [psum_p.bind(x, axes=axes, axis_index_groups=None) if axes else x for x, axes in zip(results, sums)]
+
+    return _edited(program, ("shared", others, tuple(shares), tuple(sums)), run)
+
+
+def _batch_of(part, d: int, size: int, batch, manual: frozenset):
+    """The type of a device's parts of the elements of a batch, which explicit axes may split too."""
+    aval = with_dimension(part, d, size)
+    entry = tuple([a for a in axes_of(entry_of(batch, d)) if a not in manual])
+    if not entry:
+        return aval
+    inner = batch.spread.mesh.update_axis_types({a: AxisType.Manual for a in manual})
+    whole = NamedSharding(inner, PartitionSpec(*[None] * part.ndim)) if part.spread is None else part.spread
+    return aval.update(sharding=with_entry(whole, d, entry))
+
+
+def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
+    from xlafront.transforms.batching.vmap import batch_flat, works_over
+
+    names = () if trace.spmd_axis_name is None else axes_of(trace.spmd_axis_name)
+    spread, left = tuple(a for a in names if a in manual_axes), tuple(a for a in names if a not in manual_axes)
+    if any([works_over(jaxpr.jaxpr, a) for a in (trace.axis_name, *spread) if a is not None]):
+        spread = ()  # collectives want all elements, or the same one, on each device
+    parts = math.prod([mesh.shape[a] for a in spread])
+    if trace.size % parts:
+        raise ValueError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} spreads {trace.size} elements over {mesh} in the "
+                         f"shard_map of {jaxpr.debug_info.function_name}, but {parts} does not divide {trace.size}. Pad the "
+                         f"batch, or leave spmd_axis_name out.")
+    size = trace.size // parts
+    batches = tuple([tracing.aval_of(x) for x in operands])
+
+    def make():
+        out_dims: list = []
+
+        def run(*xs):
+            results, out_dims[:] = batch_flat(
+                lambda *ys: eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *ys), xs, dims, size, trace.axis_name, left or None)
+            return results
+
+        in_avals = [a if d is None else _batch_of(a, d, size, batch, manual_axes).update(
+            vma=a.vma | set(spread) if check_vma else a.vma) for a, d, batch in zip(jaxpr.in_avals, dims, batches)]
+        return tracing.trace_to_closed_jaxpr(run, in_avals, jaxpr.debug_info), out_dims
+
+    def moved(spec, dim):
+        if dim is None:
+            return spec
+        taken = sorted(map(str, spec_axes(spec) & set(spread)))
+        if taken:
+            raise ValueError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} spreads its elements over {taken[0]!r}, which "
+                             f"the shard_map of {jaxpr.debug_info.function_name} uses already, in the spec {spec}. Spread them "
+                             f"over an axis that it leaves free, or leave spmd_axis_name out.")
+        entries = [*spec, *[None] * (dim - len(spec))]
+        entries.insert(dim, spread[0] if len(spread) == 1 else spread or None)
+        return spec.update(partitions=entries)
+
+    with axes_in_scope(mesh, manual_axes, check_vma):
+        program, out_dims = jaxpr.jaxpr.memoised(
+            ("shard_map batch", tuple(dims), size, trace.axis_name, names, tracing.thread.axes, tuple(
+                entry_of(aval, d) for aval, d in zip(batches, dims))), make)
+        outs = tuple(moved(spec, d) for spec, d in zip(out_specs, out_dims))
+        if check_vma:
+            program = vary_results(program, outs)
+    results = shard_map_p.bind(*operands, jaxpr=program, mesh=mesh, manual_axes=manual_axes, check_vma=check_vma,
+                               in_specs=tuple(moved(spec, d) for spec, d in zip(in_specs, dims)), out_specs=outs)
+    return results, out_dims
+
+
+def _dce(used: list[bool], eqn):
+    params = eqn.params
+    closed, kept = dce_closed(params["jaxpr"], used)
+    if not any(used) and not keeps_alive(closed.effects):
+        return None
+    if closed.jaxpr is params["jaxpr"].jaxpr:
+        return eqn
+    return eqn.replace(
+        invars=list(pick(eqn.invars, kept)), outvars=list(pick(eqn.outvars, used)), effects=closed.effects,
+        params=params | {"jaxpr": closed, "in_specs": pick(params["in_specs"], kept),
+                         "out_specs": pick(params["out_specs"], used)})
+
+
+# Running
+
+
+def _impl(*args, jaxpr, **params):
+    """Outside of every trace: compiled once for each program."""
+    mesh, outs = params["mesh"], params["out_specs"]
+    known, consts = weakref.ref(jaxpr.jaxpr), jaxpr.consts  # the dispatcher must not keep alive the program that keeps it
+
+    def make():
+        def run(*xs):
+            return shard_map_p.bind(*xs, jaxpr=ClosedJaxpr(known(), consts), **params)
+
+        run.__name__ = run.__qualname__ = f"shard_map_{jaxpr.debug_info.function_name}"
+        shardings: Any = placement.UNSPECIFIED
+        if params["manual_axes"] == frozenset(mesh.axis_names) and isinstance(mesh, Mesh):
+            shardings = [NamedSharding(mesh, spec) for spec in outs]
+        jitted = Jitted(run, Options(out_shardings=shardings))
+        return jitted, make_dispatcher(run, jitted, jitted.cache_miss)
+
+    key = ("run", mesh, params["in_specs"], outs, params["manual_axes"], params["check_vma"], *map(id, consts))
+    jitted, dispatcher = jaxpr.jaxpr.memoised(key, make)
+    return jitted.evaluate(*args)[0] if config.disable_jit.value else dispatcher(*args)
+
+
+shard_map_p = Primitive(
+    "shard_map", multiple_results=True, memoise=False, abstract=_abstract, lower=lower_body, jvp=_jvp, transpose=_transpose,
+    dce=_dce, impl=_impl, effects=lambda *_, jaxpr, **params: jaxpr.effects)
+shard_map_p.batch_with_axis = _batch

@@ -1,0 +1,96 @@
+"""Meshes of devices that are not here, to compile for: `jit(f, in_shardings=...).lower(types).compile()`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlafront.core import backends
+from xlafront.runtime import clients, topologies
+from xlafront.runtime.jaxlib_compat import Device
+from xlafront.runtime.sharding import AxisType, Mesh
+from xlafront.staging import meshes
+
+__all__ = ["TopologyDescription", "get_attached_topology", "get_topology_desc", "make_mesh"]
+
+
+class TopologyDescription:
+    """The devices of a topology, to be arranged in meshes.
+
+    >>> get_attached_topology().devices == xlafront.devices()
+    True
+    """
+
+    def __init__(self, devices: list[Device]):
+        self.devices = devices
+
+    def __repr__(self) -> str:
+        return f"TopologyDescription({len(self.devices)} x {self.devices[0].device_kind})"
+
+
+def get_attached_topology(platform: str | None = None) -> TopologyDescription:
+    """The devices that are here, those of a platform or of the default one.
+
+    >>> len(get_attached_topology("cpu").devices) == xlafront.device_count("cpu")
+    True
+    """
+    return TopologyDescription(backends.devices(platform))
+
+
+def get_topology_desc(topology_name: str | None = "", platform: str | None = None, **kwargs) -> TopologyDescription:
+    """The devices of a TPU slice (`"v5e:16x16"`) or of GPU machines (`"h100:8"`, `"h100:4x8"`), which need not be here.
+
+    Programs can be compiled for them, with libtpu or the CUDA plugin installed. Further keywords go to the plugin:
+    `num_slices`, `chips_per_host_bounds`, `wrap` for TPUs; `topology`, `target_config` for GPUs that are not in the table. With
+    libtpu:
+    `mesh = make_mesh(get_topology_desc("v5e:4x4"), (4, 4), ("data", "model"))`.
+
+    >>> get_topology_desc("v9:4x4")
+    Traceback (most recent call last):
+    ValueError: there is no topology 'v9:4x4'. ...
+    """
+    name = topology_name or ""
+    if platform is None:
+        if not name:
+            raise ValueError(f"get_topology_desc needs a name or a platform. Known are {topologies.known_names()}.")
+        platform = topologies.platform_of(name)
+    platform = clients.canonical_platform(platform)
+    if platform not in ("tpu", "cuda"):
+        raise NotImplementedError(f"there are no topologies of {platform} devices: they are the attached ones. Known are "
+                                  f"{topologies.known_names()}.")
+    return TopologyDescription(topologies.topology_devices(name, platform, kwargs))
+
+
+def make_mesh(topo: TopologyDescription, mesh_shape: Sequence[int], axis_names: tuple[str, ...], *,
+              contiguous_submeshes: bool = False) -> Mesh:
+    """A mesh over a topology's devices, linked ones next to each other. With `contiguous_submeshes` the devices of each
+    process are a block of the mesh, or it is an error. The compiler decides how values are split over its axes.
+
+    >>> make_mesh(get_attached_topology(), (1, len(xlafront.devices())), ("data", "model")).axis_names
+    ('data', 'model')
+    """
+    if math.prod(mesh_shape) != len(topo.devices):
+        raise ValueError(f"the mesh {tuple(mesh_shape)} is of {math.prod(mesh_shape)} devices, but the topology has "
+                         f"{len(topo.devices)}: choose sizes whose product that is, or give some of the devices, "
+                         f"TopologyDescription(topology.devices[:n]).")
+    mesh = meshes.make_mesh(mesh_shape, axis_names, (AxisType.Auto,) * len(axis_names), devices=topo.devices)
+    if not contiguous_submeshes or _in_blocks(mesh):
+        return mesh
+    by_process = sorted(mesh.devices.flat, key=lambda d: d.process_index)  # a stable sort: in a process, as in the mesh
+    mesh = Mesh(np.array(by_process, dtype=object).reshape(mesh.devices.shape), mesh.axis_names, mesh.axis_types)
+    if not _in_blocks(mesh):
+        raise ValueError(f"the devices of each process cannot be a block of a mesh of shape {tuple(mesh_shape)}: leave out "
+                         f"contiguous_submeshes, or choose sizes that the {len(topo.devices)} devices come in.")
+    return mesh
+
+
+def _in_blocks(mesh: Mesh) -> bool:
+    """Whether the devices of each process fill a box of the mesh."""
+    owners = np.vectorize(lambda d: d.process_index, otypes=[int])(mesh.devices)
+    for process in np.unique(owners):
+        places = np.argwhere(owners == process)
+        if np.prod(np.ptp(places, axis=0) + 1) != len(places):
+            return False
+    return True

@@ -1,0 +1,1 @@
+"""From a call to a compiled program: signatures, tracing, devices and shardings, lowering, dispatch."""

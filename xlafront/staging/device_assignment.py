@@ -1,0 +1,236 @@
+"""Where a program runs, and where its arguments are when it does."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from xlafront.core import avals, backends, keys, tracing, tree
+from xlafront.core.ir import ClosedJaxpr, Jaxpr, Literal, dce_jaxpr
+from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.jaxlib_compat import NamedSharding, Sharding
+from xlafront.runtime.sharding import AbstractMesh, Mesh, PartitionSpec, active, in_device_memory, single_device
+from xlafront.runtime.topologies import is_elsewhere
+from xlafront.staging.sharding_arguments import UNSPECIFIED, as_sharding, given_leaves
+
+
+class Spots(NamedTuple):
+    """The devices of a program, the sharding of each argument, and whether results are tied to them."""
+
+    devices: tuple
+    shardings: tuple
+    committed: bool
+    mesh: Mesh | None
+
+    def replicated(self):
+        if len(self.devices) == 1:
+            return single_device(self.devices[0])
+        return NamedSharding(mesh_of(self), PartitionSpec())
+
+
+def mesh_of(spots: Spots) -> Mesh:
+    return spots.mesh or _flat_mesh(spots.devices)
+
+
+@functools.lru_cache(256)
+def _flat_mesh(devices: tuple) -> Mesh:
+    return Mesh(np.array(devices, dtype=object), ("devices",))
+
+
+def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], traced, options,
+                    read: Sequence[bool] | None = None) -> Spots:
+    """Decide where a program runs: where its committed arguments are, or where it was told to.
+
+    `read` says which arguments matter, when it is not all.
+    """
+    if options.device is not None:
+        return _all_on((options.device,), len(leaves), True)
+    if options.backend is not None:
+        return _all_on((backends.client(options.backend).local_devices()[0],), len(leaves), True)
+    devices: tuple | None = None
+    mesh = None
+    first = None  # the argument that decides
+    known = None  # the device list seen last: one object for all arguments of a mesh
+    found: list[Any] = []
+    for i, (x, given) in enumerate(zip(leaves, wanted)):
+        sharding = given
+        if given is UNSPECIFIED:
+            sharding = None
+            words = keys.words_of(x)
+            if isinstance(words, ArrayImpl) and words._committed:
+                sharding = words._sharding
+            elif isinstance(x, avals.ShapeDtypeStruct) and isinstance(x.sharding, Sharding) and has_devices(x.sharding):
+                sharding = x.sharding
+        else:
+            _check_given(name, x, given, traced, i)
+            if not has_devices(given):
+                raise ValueError(
+                    f"{name} has in_shardings {given} for its argument {traced.debug_info.arg_names[i]}, which has no devices: "
+                    f"its mesh is an AbstractMesh. Use a sharding over a Mesh, from make_mesh.")
+        found.append(sharding)
+        if sharding is None or read is not None and not read[i]:
+            continue
+        internal = sharding._internal_device_list
+        these = devices if internal is known else tuple(internal)
+        known = internal
+        if devices is None or first is None:
+            devices, first = these, i
+        elif these != devices:
+            if read is None and not options.keep_unused and not traced.closed.effects:
+                read = dce_jaxpr(traced.closed.jaxpr, [True] * len(traced.closed.jaxpr.outvars))[1]
+                if not all(read):  # those that nothing reads may be anywhere
+                    return place_arguments(name, leaves, wanted, traced, options, read)
+            names = traced.debug_info.arg_names
+            raise ValueError(
+                f"{name} got arguments on different devices: {names[first]} {_where(leaves[first], found[first])}, {names[i]} "
+                f"{_where(x, sharding)}. The arrays of a call are on the same devices, in the same order. Move one of them "
+                f"with device_put(x, sharding).")
+        if isinstance(sharding, NamedSharding):
+            mesh = mesh or sharding.mesh
+            try:
+                sharding.shard_shape(keys.physical(tracing.aval_of(x)).shape)
+            except ValueError as e:
+                raise type(e)(f"{name} got argument {traced.debug_info.arg_names[i]} that does not fit its sharding: "
+                                 f"{e}") from None
+    for sharding in _program_shardings(traced, options):
+        these = tuple(sharding._internal_device_list)
+        if devices is None:
+            devices = these
+        elif these != devices:
+            who = f"another one is on {_ids(devices)}" if first is None else (
+                f"argument {traced.debug_info.arg_names[first]} {_where(leaves[first], found[first])}")
+            raise ValueError(
+                f"{name} has a sharding or shard_map inside of it, or a result, {in_words(sharding)}, but {who}. All are over "
+                f"the same devices, in the same order. Use one mesh, and move arguments there with device_put(x, "
+                f"NamedSharding(mesh, P(...))).")
+        if isinstance(sharding, NamedSharding):
+            mesh = mesh or sharding.mesh
+    if devices is None:
+        mesh = active.mesh
+        if mesh is None or is_elsewhere(mesh.devices.flat[0].client):
+            return _all_on((backends.default_device(),), len(leaves), False)
+        devices = tuple(mesh._internal_device_list)
+    spots = Spots(devices, (), True, mesh)
+    rest = spots.replicated()
+    if len(devices) > 1 and any([s is None for s in found]):
+        split = _split_by_bodies(traced.closed.jaxpr, devices)
+        found = [split.get(v) if s is None else s for s, v in zip(found, traced.closed.jaxpr.invars)]
+    return spots._replace(shardings=tuple(rest if s is None else s for s in found))
+
+
+def split_types(in_avals: tuple, shardings: Sequence[Any]) -> tuple:
+    """The types of arguments that come in these shardings."""
+    return tuple([a.update(sharding=s) if isinstance(s, NamedSharding) and isinstance(a, avals.ShapedArray) and len(
+        s.spec) <= a.ndim else a for a, s in zip(in_avals, shardings)])
+
+
+def _check_given(name: str, x, given, traced, index: int) -> None:
+    """An array that is bound to devices must come as `in_shardings` say; that of one device is moved, as are parts that
+    only lie in another order on the same devices."""
+    words = keys.words_of(x)
+    if not isinstance(words, ArrayImpl) or not words._committed or words._sharding == given:
+        return
+    own = words._sharding
+    if has_devices(given) and own.memory_kind == given.memory_kind:
+        if own.num_devices == given.num_devices == 1:
+            return
+        hlo = [s._to_xla_hlo_sharding(words.ndim) for s in (own, given)]
+        if own.device_set == given.device_set and hlo[0] == hlo[1]:
+            return
+    raise ValueError(
+        f"{name} has in_shardings {given} for its argument {traced.debug_info.arg_names[index]}, but the array that it got "
+        f"{_where(words, own)}. Move it with device_put(x, sharding), or leave in_shardings out.")
+
+
+def in_words(sharding) -> str:
+    """A sharding in words, with its devices."""
+    memory = f" in {sharding.memory_kind} memory" if not in_device_memory(sharding) else ""
+    if isinstance(sharding, NamedSharding):
+        devices = f" of {_ids(tuple(sharding._internal_device_list))}" if has_devices(sharding) else ""
+        return f"split by {sharding.spec} over {sharding.mesh}{devices}{memory}"
+    return f"on {_ids(tuple(sharding._internal_device_list))}{memory}"
+
+
+def _where(x, sharding) -> str:
+    return f"(shape {tuple(np.shape(x))}) is {in_words(sharding)}"
+
+
+def check_results(name: str, shardings: Sequence[Any], traced) -> None:
+    """Raise for results that cannot be split as `out_shardings` say, by their place among the results."""
+    for i, (sharding, aval) in enumerate(zip(shardings, traced.closed.out_avals)):
+        if isinstance(sharding, NamedSharding):
+            try:
+                sharding.shard_shape(aval.shape)
+            except ValueError as e:
+                paths, _ = tree.flatten_with_path(traced.out_tree.unflatten(range(traced.out_tree.num_leaves)))
+                raise type(e)(f"out_shardings of {name} do not fit its result{tree.keystr(paths[i][0])}: {e}") from None
+
+
+def _split_by_bodies(jaxpr, devices: tuple) -> dict:
+    """The shardings in which functions of `shard_map` read the program's arguments."""
+    def look():
+        found: dict = {}
+        for eqn in jaxpr.eqns:
+            specs, mesh = eqn.params.get("in_specs"), eqn.params.get("mesh")
+            if specs is not None and isinstance(mesh, Mesh) and tuple(mesh._internal_device_list) == devices:
+                for v, spec in zip(eqn.invars, specs):
+                    if type(v) is not Literal:
+                        found.setdefault(v, NamedSharding(mesh, spec))
+            elif isinstance(inner := eqn.params.get("jaxpr"), ClosedJaxpr) and len(inner.jaxpr.invars) == len(eqn.invars):
+                split = _split_by_bodies(inner.jaxpr, devices) if eqn.primitive.name == "jit" else {}
+                for v, own in zip(eqn.invars, inner.jaxpr.invars):
+                    if own in split and type(v) is not Literal:
+                        found.setdefault(v, split[own])
+        return found
+
+    return jaxpr.memoised(("split by bodies", devices), look)
+
+
+def _program_shardings(traced, options):
+    for given in given_leaves(options.out_shardings):
+        sharding = as_sharding("out_shardings", given)
+        if sharding is not UNSPECIFIED and has_devices(sharding):
+            yield sharding
+    yield from inner_shardings(traced.closed.jaxpr)
+
+
+def has_devices(sharding) -> bool:
+    """Whether a sharding says on which devices, or only how."""
+    return not (isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, AbstractMesh))
+
+
+def inner_shardings(jaxpr):
+    """The shardings that equations of a program ask for. Inside of a program `device_put` to one device changes nothing."""
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "device_put" and not isinstance(eqn.params["sharding"], NamedSharding):
+            continue
+        for value in eqn.params.values():
+            if value is None:
+                continue
+            for item in value if type(value) is tuple else (value,):
+                if isinstance(item, Sharding):
+                    if has_devices(item):
+                        yield item
+                elif isinstance(item, Mesh):
+                    yield NamedSharding(item, PartitionSpec())
+                elif isinstance(item, ClosedJaxpr):
+                    yield from inner_shardings(item.jaxpr)
+                elif isinstance(item, Jaxpr):
+                    yield from inner_shardings(item)
+
+
+def _all_on(devices: tuple, count: int, committed: bool) -> Spots:
+    return Spots(devices, (single_device(devices[0]),) * count, committed, None)
+
+
+def _ids(devices) -> str:
+    return f"{devices[0].platform} device(s) {[d.id for d in devices]}"
+
+
+def unbound_sharding():
+    """Where values go that are bound to no device."""
+    mesh = active.mesh
+    return single_device(backends.default_device()) if mesh is None else NamedSharding(mesh, PartitionSpec())

@@ -1,0 +1,70 @@
+"""Looking at functions and values without running anything: `make_jaxpr`, `eval_shape`, `typeof`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xlafront.core import source, tracing
+from xlafront.core.traceback_filter import boundary
+from xlafront.staging import signatures as calls, stages
+from xlafront.staging.jit import Jitted, Options
+
+
+def make_jaxpr(fun: Callable, static_argnums=(), axis_env=None, return_shape: bool = False) -> Callable[..., Any]:
+    """A function that returns the program that `fun` is traced to, instead of running it.
+
+    With `return_shape` it returns `(program, pytree of ShapeDtypeStruct)`. `axis_env` lists named axes in scope,
+    as `(name, size)` pairs.
+
+    >>> make_jaxpr(lambda x: xnp.sin(x) * 2)(1.0)
+    { lambda ; a:f32[]. let b:f32[] = sin a; c:f32[] = mul b 2.0:f32[] in (c,) }
+    """
+    if not callable(fun):
+        raise TypeError(f"make_jaxpr takes a function, got {type(fun).__name__}: {fun!r}")
+    jitted = Jitted(fun, Options(calls.select_arguments(fun, "static", static_argnums, None)))
+
+    @boundary
+    def traced_program(*args, **kwargs):
+        saved = tracing.thread.axes
+        if axis_env:
+            tracing.thread.axes = (*saved, *axis_env)
+        try:
+            traced = stages.trace(jitted, args, kwargs)
+        finally:
+            tracing.thread.axes = saved
+        return (traced.jaxpr, traced.out_info) if return_shape else traced.jaxpr
+
+    traced_program.__name__ = traced_program.__qualname__ = f"make_jaxpr({calls.function_name(fun)})"
+    return traced_program
+
+
+@boundary
+def eval_shape(fun: Callable, *args, **kwargs):
+    """Shapes and dtypes of what `fun(*args, **kwargs)` returns, without computing it.
+
+    Arguments may be arrays or `ShapeDtypeStruct`s.
+
+    >>> eval_shape(xnp.matmul, ShapeDtypeStruct((2, 3), "float32"), ShapeDtypeStruct((3, 4), "float32"))
+    ShapeDtypeStruct(shape=(2, 4), dtype=float32)
+    """
+    if not callable(fun):
+        raise TypeError(f"eval_shape takes a function, got {type(fun).__name__}: {fun!r}")
+    known = getattr(fun, "eval_shape", None)
+    if known is not None and getattr(fun, "__wrapped__", None) is not None:
+        return known(*args, **kwargs)
+    return stages.trace(Jitted(fun, Options()), args, kwargs).out_info
+
+
+def typeof(x: Any):
+    """The type of a value as an operand: shape, dtype, weak type.
+
+    >>> typeof(xnp.ones(3))
+    float32[3]
+    """
+    return tracing.aval_of(tracing.as_operand(x))
+
+
+def named_call(fun: Callable, *, name: str | None = None) -> Callable:
+    """The function with its operations under a name, for profiles and compiler messages."""
+    return source.named_scope(name or calls.function_name(fun))(fun)

@@ -1,0 +1,156 @@
+"""Making a mesh of the devices that there are, and the mesh in force."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from xlafront.core import backends, tracing
+from xlafront.core.tracing import MeshAxis
+from xlafront.runtime.jaxlib_compat import SingleDeviceSharding
+from xlafront.runtime.meshes import AbstractMesh, AxisType, Mesh, active
+
+
+def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], axis_types: Sequence[AxisType] | None = None, *,
+              devices: Sequence | None = None) -> Mesh:
+    """A mesh of the given shape over the devices, neighbours on the hardware next to each other in the mesh.
+
+    Its axes are of type Explicit unless `axis_types` say otherwise: the types of arrays say how these are split over them.
+
+    >>> make_mesh((1,), ("data",)).axis_types
+    (Explicit,)
+    """
+    shape = tuple(int(n) for n in axis_shapes)
+    names = (axis_names,) if isinstance(axis_names, str) and len(shape) == 1 else tuple(axis_names)
+    if any(n < 1 for n in shape):
+        raise ValueError(f"the axes of a mesh have at least one device each, got the shape {shape}.")
+    if len(shape) != len(names):
+        raise ValueError(f"make_mesh needs a name for each axis, got shape {shape} and names {names}.")
+    found = list(backends.devices() if devices is None else devices)
+    needed = math.prod(shape)
+    if needed > len(found):
+        raise ValueError(
+            f"a mesh of shape {shape} needs {needed} devices, there are {len(found)} ({found[0].platform}). On a CPU more "
+            f"can be simulated: config.update('num_cpu_devices', {needed}) before the first computation.")
+    chosen = in_torus_order(found[:needed], shape)
+    grid = np.empty(len(chosen), dtype=object)
+    grid[:] = chosen
+    return Mesh(grid.reshape(shape), names, (AxisType.Explicit,) * len(names) if axis_types is None else axis_types)
+
+
+def in_torus_order(devices: list, shape: tuple[int, ...]) -> list:
+    """TPU cores such that neighbours in the mesh are linked: several mesh axes lie along the rows and columns of the
+    hardware, a single one winds through it. Other devices stay as they come."""
+    if not all(hasattr(d, "coords") for d in devices):
+        return devices
+    winds = sum(n > 1 for n in shape) == 1
+    height = 1 + max((*d.coords, 0)[1] for d in devices)
+
+    def position(device):
+        x, y, z = (*device.coords, 0, 0)[:3]
+        if winds:
+            y = y if z % 2 == 0 else height - 1 - y
+            x = x if (z * height + y) % 2 == 0 else -x
+        return getattr(device, "slice_index", 0) or 0, z, y, x, getattr(device, "core_on_chip", 0)
+
+    return sorted(devices, key=position)
+
+
+class set_mesh:
+    """Put a mesh in force: at once, and with `with` until the block ends.
+
+    Specs without a mesh then refer to it, and arrays that are bound to no device go to its devices.
+
+    >>> with set_mesh(make_mesh((1,), ("data",))):
+    ...     x = device_put(np.ones(4), P("data"))
+    """
+
+    def __init__(self, mesh: Mesh):
+        if not isinstance(mesh, Mesh):
+            raise ValueError(f"set_mesh takes a Mesh, got {type(mesh).__name__}: {mesh!r:.80}. Make one with make_mesh; for an "
+                             f"AbstractMesh there is use_abstract_mesh.")
+        if tracing.is_tracing():
+            raise ValueError("set_mesh was called inside of a function that is being traced. Set the mesh around the call of "
+                             "the function; use_abstract_mesh, auto_axes and explicit_axes work inside.")
+        self.saved = active.mesh, active.abstract
+        self.mesh = mesh
+        active.mesh, active.abstract = mesh, None
+
+    def __enter__(self) -> Mesh:
+        return self.mesh
+
+    def __exit__(self, *exception) -> None:
+        active.mesh, active.abstract = self.saved
+
+
+class use_abstract_mesh:
+    """With `with`: specs without a mesh refer to this one, whose devices need not be known. Also a decorator.
+
+    >>> with use_abstract_mesh(AbstractMesh((2,), ("data",))):
+    ...     get_abstract_mesh().axis_names
+    ('data',)
+    """
+
+    def __init__(self, mesh: AbstractMesh):
+        if not isinstance(mesh, AbstractMesh):
+            raise ValueError(f"use_abstract_mesh takes an AbstractMesh, got {type(mesh).__name__}: {mesh!r:.80}. A Mesh has "
+                             f"one: mesh.abstract_mesh.")
+        self.mesh = mesh
+        self.saved: list = []
+
+    def __enter__(self) -> AbstractMesh:
+        self.saved.append(active.abstract)
+        active.abstract = self.mesh
+        return self.mesh
+
+    def __exit__(self, *exception) -> None:
+        active.abstract = self.saved.pop()
+
+    def __call__(self, function: Callable) -> Callable:
+        @functools.wraps(function)
+        def inside(*args, **kwargs):
+            with use_abstract_mesh(self.mesh):
+                return function(*args, **kwargs)
+
+        return inside
+
+
+_no_mesh = Mesh(np.empty((), dtype=object), ())
+
+
+def get_mesh() -> Mesh:
+    """The mesh in force, which `set_mesh` put there; an empty one when there is none.
+
+    >>> get_mesh().empty
+    True
+    """
+    if tracing.is_tracing():
+        raise ValueError("get_mesh has no answer inside of a function that is being traced, which may run on any devices. Use "
+                         "get_abstract_mesh there.")
+    return active.mesh or _no_mesh
+
+
+def get_abstract_mesh() -> AbstractMesh:
+    """The mesh in force without its devices; an empty one when there is none.
+
+    >>> get_abstract_mesh().empty
+    True
+    """
+    found = active.abstract_mesh()
+    inside = [axis for axis in tracing.thread.axes if type(axis) is MeshAxis]
+    if inside:  # of a `shard_map`
+        found = inside[-1].mesh.abstract_mesh
+        found = found.update_axis_types({axis[0]: AxisType.Manual for axis in inside if axis[0] in found.axis_names})
+    return found
+
+
+def make_single_device_sharding(device, *, memory_kind: str | None = None) -> SingleDeviceSharding:
+    """The sharding of arrays that lie on one device.
+
+    >>> make_single_device_sharding(devices()[0]).num_devices
+    1
+    """
+    return SingleDeviceSharding(device, memory_kind=memory_kind)

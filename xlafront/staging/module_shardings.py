@@ -1,0 +1,301 @@
+"""The shardings of a compiled program: what its module says of values and arguments, and what its results have."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xlafront import lowering
+from xlafront.core import avals, keys, tracing
+from xlafront.runtime.jaxlib_compat import GSPMDSharding, HloSharding, NamedSharding, OpSharding
+from xlafront.runtime.layouts import Layout, MemorySpace
+from xlafront.runtime.sharding import (
+    AbstractMesh,
+    Mesh,
+    PartitionSpec,
+    SingleDeviceSharding,
+    as_named,
+    axes_of,
+    check_spec,
+    in_device_memory,
+    named_from_hlo,
+    open_sums,
+    single_device,
+)
+from xlafront.staging.device_assignment import Spots, has_devices, mesh_of
+from xlafront.staging.sharding_arguments import UNSPECIFIED
+
+INLINE_BYTES = 256  # constants up to this size are written into the module
+
+
+def inline_constant(value) -> np.ndarray | None:
+    """The value to write into the module, or None when it is better passed as an argument."""
+    aval = tracing.aval_of(value)
+    if isinstance(value, tracing.Tracer) or aval.size * aval.dtype.itemsize > INLINE_BYTES or not isinstance(
+            aval.dtype, np.dtype):
+        return None
+    return np.asarray(value, dtype=aval.dtype)
+
+
+class ProgramShardings:
+    """The shardings of a whole program, as the module and the executable need them."""
+
+    def __init__(self, spots: Spots, out_shardings, kept, hoisted: int, jaxpr):
+        self.spots = spots
+        self.out_avals = [keys.physical(aval) for aval in jaxpr.out_avals]
+        self.partitioned = len(spots.devices) > 1
+        self.out = tuple([self.on_devices(s) for s in out_shardings])
+        if self.partitioned:
+            self.out = tuple([self.explicit_result(aval) if s is UNSPECIFIED else s for s, aval in zip(
+                self.out, jaxpr.out_avals)])
+        self.meshes: dict[Any, str] = {}
+        self.symbols: dict[Any, str] = {}  # of the meshes met so far
+        kept_shardings = [s for s, keep in zip(spots.shardings, kept) if keep]
+        self.arguments = [spots.replicated()] * hoisted + kept_shardings
+        self.argument_avals = [keys.physical(aval) for aval, keep in zip(jaxpr.in_avals, kept) if keep]
+        self.memories = [_memory_kind(s, aval, given is not UNSPECIFIED) for s, aval, given in zip(
+            self.out, jaxpr.out_avals, out_shardings)]
+
+    def concrete(self, mesh) -> Mesh:
+        """A mesh with the program's devices, from one that may only have a shape."""
+        if isinstance(mesh, Mesh):
+            return mesh
+        found = self.spots.mesh
+        if found is None or found.shape_tuple != mesh.shape_tuple:
+            if mesh.size != len(self.spots.devices):
+                raise ValueError(f"a value is spread over {mesh} in a program on {len(self.spots.devices)} device(s). Put a "
+                                 f"mesh of this shape in force with set_mesh(mesh), or give arguments over one.")
+            return Mesh(np.array(self.spots.devices, dtype=object).reshape(mesh.axis_sizes), mesh.axis_names, mesh.axis_types)
+        return found if found.axis_types == mesh.axis_types else found.update(axis_types=mesh.axis_types)
+
+    def on_devices(self, sharding):
+        """A sharding that a user gave, over the program's devices if it has none of its own."""
+        if has_devices(sharding):
+            return sharding
+        return NamedSharding(self.concrete(sharding.mesh), sharding.spec)
+
+    def explicit_result(self, aval):
+        """The sharding of a result whose type says it, else unspecified."""
+        if aval.spread is not None and aval.spread.mesh.are_all_axes_explicit:
+            return NamedSharding(self.concrete(aval.spread.mesh), aval.spread.spec)
+        mesh = self.spots.mesh
+        if aval.spread is None and mesh is not None and mesh.are_all_axes_explicit and isinstance(aval, avals.ShapedArray):
+            return NamedSharding(mesh, PartitionSpec(*[None] * aval.ndim))
+        return UNSPECIFIED
+
+    def mesh_symbol(self, mesh: Mesh) -> str:
+        found = self.symbols.get(mesh)
+        if found is None:
+            mesh = self.concrete(mesh)
+            key = (mesh.shape_tuple, tuple([d.id for d in mesh.devices.flat]))
+            found = self.meshes.setdefault(key, "mesh" if not self.meshes else f"mesh_{len(self.meshes)}")
+            self.symbols[mesh] = found
+        return found
+
+    def one_device_symbol(self, index: int) -> str:
+        """The mesh that is one of the program's devices."""
+        key = ((), (self.spots.devices[index].id,))
+        return self.meshes.setdefault(key, f"device_{index}")
+
+    def attribute(self, sharding, ndim: int):
+        """The `sdy.sharding` attribute of a value."""
+        if isinstance(sharding, SingleDeviceSharding):
+            sharding = self.spots.replicated()
+        elif isinstance(sharding, GSPMDSharding):
+            sharding = as_named(sharding, ndim)
+        symbol = self.mesh_symbol(sharding.mesh)
+        check_spec(sharding.mesh, sharding.spec, ndim)
+        dims = []
+        # Along axes that types do not have the compiler may split values of such a type further.
+        more = ["?"] if isinstance(sharding.mesh, AbstractMesh) and not sharding.mesh.are_all_axes_explicit else []
+        for p in sharding.spec.padded(ndim):
+            if p is PartitionSpec.UNCONSTRAINED:
+                dims.append("{?}")
+            else:
+                dims.append("{" + ", ".join([f'"{axis}"' for axis in axes_of(p)] + more) + "}")
+        sums = [f'"{axis}"' for axis in sharding.mesh.explicit_axes if axis in sharding.spec.unreduced]
+        unreduced = f", unreduced={{{', '.join(sums)}}}" if sums else ""
+        return lowering.mlir.attribute(f"#sdy.sharding<@{symbol}, [{', '.join(dims)}]{unreduced}>")
+
+    def constrain_typed(self, ctx, results):
+        """The results of an operation, split as their types say."""
+        made = []
+        for value, v in zip(results, ctx._outvars):
+            spread = v.aval.spread
+            if spread is not None and spread.mesh.explicit:
+                attribute = self.attribute(spread, keys.physical(v.aval).ndim)
+                value = ctx.op("sdy.sharding_constraint", [value], [v.aval], sharding=attribute)
+            made.append(value)
+        return made
+
+    def _constrained(self, value, aval, sharding):
+        return lowering.mlir.create(
+            "sdy.sharding_constraint", results=[value.type], operands=[value], loc=lowering.mlir.unknown_location,
+            attributes={"sharding": self.attribute(sharding, keys.physical(aval).ndim)}).result
+
+    def constrain_constant(self, value, aval):
+        """Constants come whole; sums that are left open must be of operands that are split as their types say."""
+        return value if aval.spread is None or not aval.spread.mesh.explicit else self._constrained(value, aval, aval.spread)
+
+    def constrain_results(self, results):
+        """Results whose sums are still to be made, where a user asks for them in another sharding."""
+        return [value if aval.spread is None or not aval.spread.spec.unreduced or s is UNSPECIFIED
+                else self._constrained(value, aval, s) for value, aval, s in zip(results, self.out_avals, self.out)]
+
+    def result_attributes(self):
+        if not self.partitioned and not any(self.memories):
+            return None
+        with lowering.mlir.context:
+            found = [{} if s is UNSPECIFIED or not self.partitioned else {"sdy.sharding": self.attribute(s, aval.ndim)}
+                     for s, aval in zip(self.out, self.out_avals)]
+            for entry, kind in zip(found, self.memories):
+                if kind is not None:
+                    entry["mhlo.memory_kind"] = lowering.mlir.string(kind)
+            return found
+
+    def declare_meshes(self, module_context) -> None:
+        mlir = lowering.mlir
+        with mlir.context, mlir.unknown_location:
+            for (shape, ids), symbol in self.meshes.items():
+                axes = ", ".join(f'"{name}"={size}' for name, size in shape)
+                order = {d.id: i for i, d in enumerate(self.spots.devices)}
+                positions = [order[i] for i in ids]
+                text = f"[{axes}]"
+                if not shape or positions != list(range(len(positions))):
+                    text += f", device_ids=[{', '.join(map(str, positions))}]"
+                mlir.create("sdy.mesh", attributes={"sym_name": mlir.string(symbol),
+                                                    "mesh": mlir.attribute(f"#sdy.mesh<{text}>")},
+                            ip=mlir.ir.InsertionPoint.at_block_begin(module_context.module.body))
+
+    def adjust(self, options) -> None:
+        if self.partitioned:
+            build = options.executable_build_options
+            build.allow_spmd_sharding_propagation_to_parameters = [False] * len(self.arguments)
+            build.allow_spmd_sharding_propagation_to_output = [s is UNSPECIFIED for s in self.out] or [True]
+
+    def results(self, executable, out_avals) -> list:
+        """The sharding of each result."""
+        found = self._result_shardings(executable, out_avals)
+        return [s if kind in (None, s.memory_kind) else s.with_memory_kind(kind) for s, kind in zip(found, self.memories)]
+
+    def _result_shardings(self, executable, out_avals) -> list:
+        if not self.partitioned:
+            return self._on_one_device(out_avals)
+        protos = executable.get_output_shardings()
+        mesh = mesh_of(self.spots)
+        written = self._as_written(mesh)
+        results = []
+        for i, (given, aval) in enumerate(zip(self.out, out_avals)):
+            if given is not UNSPECIFIED:
+                results.append(given if not isinstance(given, SingleDeviceSharding) else self.spots.replicated())
+                continue
+            proto = HloSharding.replicate() if protos is None else protos[i]
+            hlo = HloSharding.from_proto(proto) if isinstance(proto, OpSharding) else proto
+            named = named_from_hlo(hlo, mesh, aval.ndim)
+            if named is None:
+                results.append(GSPMDSharding(self.spots.devices, hlo))
+            else:
+                results.append(written.get((aval.ndim, named._to_xla_hlo_sharding(aval.ndim)), named))
+        return results
+
+    def _on_one_device(self, out_avals) -> list:
+        """Over a mesh of one device results have specs as over a larger one: those of arguments of their shape."""
+        mesh, rest = self.spots.mesh, single_device(self.spots.devices[0])
+        of_shape: dict = {}
+        if mesh is not None:
+            rest = NamedSharding(mesh, PartitionSpec())
+            for aval, sharding in self._arguments_over(mesh):
+                of_shape.setdefault(aval.shape, sharding)
+        return [given if isinstance(given, NamedSharding) else of_shape.get(aval.shape, rest)
+                for given, aval in zip(self.out, out_avals)]
+
+    def _as_written(self, mesh) -> dict:
+        """The arguments' shardings, by rank and meaning: a result split as `P("x", None)` says has that, not `P("x")`, for a
+        state that comes back written in another way would be a new signature, and its step be compiled a second time."""
+        found: dict = {}
+        for aval, sharding in self._arguments_over(mesh):
+            found.setdefault((aval.ndim, sharding._to_xla_hlo_sharding(aval.ndim)), sharding)
+        return found
+
+    def _arguments_over(self, mesh):
+        """The arguments whose sharding a result may have too, with their types."""
+        arguments = self.arguments[len(self.arguments) - len(self.argument_avals):]  # without constants
+        for aval, sharding in zip(self.argument_avals, arguments):
+            if (isinstance(sharding, NamedSharding) and sharding.mesh == mesh and not open_sums(sharding)
+                    and in_device_memory(sharding)):
+                yield aval, sharding
+
+
+def _memory_kind(sharding, aval, asked: bool) -> str | None:
+    """The memory of a result, where that is not the device's own: as asked for, else as its type says."""
+    kind = None if sharding is UNSPECIFIED else sharding.memory_kind
+    if not asked and kind in (None, "device") and isinstance(aval, avals.ShapedArray) and aval.memory is MemorySpace.Host:
+        kind = "pinned_host"
+    return None if kind == "device" else kind
+
+
+def argument_attributes(jaxpr, kept, donated, hoisted: Sequence[Any], shardings: ProgramShardings, name, traced):
+    """What the module says of each argument: its sharding, and which result may take its memory.
+
+    `hoisted` are the types of constants that come first.
+    """
+    mlir = lowering.mlir
+    with mlir.context:
+        attributes: list[dict] = [{} for _ in range(len(hoisted) + len(jaxpr.invars))]
+        if shardings.partitioned:
+            for entry, sharding, aval in zip(attributes, shardings.arguments, [*hoisted, *jaxpr.in_avals]):
+                entry["sdy.sharding"] = shardings.attribute(sharding, keys.physical(aval).ndim)
+        for entry, sharding in zip(attributes, shardings.arguments):
+            if not in_device_memory(sharding):
+                entry["mhlo.memory_kind"] = mlir.string(sharding.memory_kind)
+        if any(donated):
+            flags = [d for d, keep in zip(donated, kept) if keep]
+            _mark_donations(attributes[len(hoisted):], jaxpr, flags, shardings, name, traced)
+        return attributes if any(attributes) else None
+
+
+def _mark_donations(attributes, jaxpr, donated, shardings, name, traced) -> None:
+    """Pair each donated argument with a result of its type; warn of those that fit none."""
+    mlir = lowering.mlir
+    free: dict[tuple, list[int]] = {}
+    for i, aval in enumerate(jaxpr.out_avals):
+        free.setdefault((aval.shape, aval.dtype), []).append(i)
+    unusable = []
+    for entry, v, flag in zip(attributes, jaxpr.invars, donated):
+        if not flag:
+            continue
+        results = free.get((v.aval.shape, v.aval.dtype))
+        if not results:
+            unusable.append(avals.str_short(v.aval))
+        elif shardings.partitioned:
+            results.pop(0)
+            entry["jax.buffer_donor"] = mlir.boolean(True)
+        else:
+            entry["tf.aliasing_output"] = mlir.i32(results.pop(0))
+    if unusable:
+        warnings.warn(f"{name} has donated arguments that no result can take the memory of: {', '.join(unusable)}. "
+                      f"Donate only arguments that have the shape and dtype of a result.", stacklevel=2)
+
+
+def layout_attributes(attributes: list[dict] | None, layouts: Sequence[Any]) -> list[dict]:
+    """The attributes of arguments or results of a module, with the layouts that are asked for."""
+    mlir = lowering.mlir
+    found = [{} for _ in layouts] if attributes is None else attributes
+    with mlir.context:
+        for entry, layout in zip(found, layouts):
+            mode = "default" if layout is None else "auto" if layout is Layout.AUTO else layout.mode()
+            entry["mhlo.layout_mode"] = mlir.string(mode)
+    return found
+
+
+def constrain(ctx, values, value_avals, shardings):
+    """Attach shardings asked for inside a program to MLIR values."""
+    context = ctx.module_context.sharding_context
+    if context is None or not context.partitioned:
+        return values
+    return [v if s is UNSPECIFIED else ctx.op("sdy.sharding_constraint", [v], [aval],
+                                              sharding=context.attribute(s, keys.physical(aval).ndim))
+            for v, aval, s in zip(values, value_avals, shardings)]

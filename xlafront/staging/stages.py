@@ -1,0 +1,301 @@
+"""The stages of a compilation, one by one: `jit(f).trace(...).lower().compile()`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xlafront import lowering
+from xlafront.core import avals, backends, keys, tracing, tree
+from xlafront.core.avals import ShapeDtypeStruct
+from xlafront.core.traceback_filter import boundary, filtered
+from xlafront.runtime import clients
+from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, PjitFunctionCache, let_go, pjit
+from xlafront.runtime.layouts import Format, Layout
+from xlafront.staging import device_assignment as placement, signatures as calls
+from xlafront.staging.jit import run_program, shard_arg_fallback
+
+
+class Wrapped:
+    """What every jitted function offers: to be called, traced and lowered."""
+
+    def __call__(self, *args, **kwargs): ...
+
+    def trace(self, *args, **kwargs): ...
+
+    def lower(self, *args, **kwargs): ...
+
+
+class ArgInfo:
+    """Type of one argument, and whether it is donated."""
+
+    __slots__ = ("_aval", "donated")
+
+    def __init__(self, _aval, donated: bool):
+        self._aval = _aval
+        self.donated = donated
+
+    shape = property(lambda self: self._aval.shape)
+    dtype = property(lambda self: self._aval.dtype)
+
+    def __eq__(self, other):
+        return isinstance(other, ArgInfo) and (self._aval, self.donated) == (other._aval, other.donated)
+
+    def __hash__(self):
+        return hash((self._aval, self.donated))
+
+    def __repr__(self):
+        return f"ArgInfo(_aval={self._aval!r}, donated={self.donated})"
+
+
+def _struct_abstractor(x: ShapeDtypeStruct) -> avals.ShapedArray:
+    from xlafront.core import dtypes
+
+    return avals.ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True), bool(x.weak_type),
+                             sharding=x.sharding)
+
+
+tracing.abstractors[ShapeDtypeStruct] = _struct_abstractor
+tracing.abstractors[avals.ShapedArray] = lambda x: x
+
+
+@boundary
+def trace(jitted, args, kwargs) -> Traced:
+    call = calls.split_call(jitted.name, jitted.options.static, args, kwargs)
+    return Traced(jitted, call, jitted.trace(call))
+
+
+def _structs(out_tree, types, shardings):
+    """Types of results, with the shardings that are known."""
+    return out_tree.unflatten([
+        ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, sharding=a.spread if s is placement.UNSPECIFIED else s)
+        for a, s in zip(types, shardings)])
+
+
+def _for_platform(options, platform: str) -> tuple[Any, str | None]:
+    """Options for a platform; its name, where this process does not have it and programs are lowered to be read alone."""
+    if platform == backends.lowering_platform(backends.client(options.backend)):
+        return options, None
+    if platform not in (*clients.PLATFORMS, "rocm"):
+        raise ValueError(f"there is no platform {platform!r} to lower for; the platforms are "
+                         f"{', '.join(sorted([*clients.PLATFORMS, 'rocm']))}.")
+    try:
+        backends.client(platform)
+        return options._replace(backend=platform), None
+    except clients.PlatformError:
+        return options, platform
+
+
+class Traced:
+    """A function traced for one signature."""
+
+    def __init__(self, jitted, call, traced):
+        self._jitted, self._call, self._traced = jitted, call, traced
+        self.jaxpr = traced.closed
+        self.fun_name = jitted.name
+        self.in_tree, self.out_tree = call.in_tree, traced.out_tree
+        self.in_avals = call.in_tree.unflatten(traced.in_avals)
+        self._out_shardings = jitted.flat_out_shardings(traced.out_tree)
+
+    @property
+    def donate_argnums(self) -> tuple[int, ...]:
+        """The numbers of the flat arguments that are donated."""
+        return tuple(i for i, donated in enumerate(self._jitted.donated_flags(self._call)) if donated)
+
+    @property
+    def out_info(self):
+        return _structs(self.out_tree, self.jaxpr.out_avals, self._out_shardings)
+
+    @property
+    def args_info(self):
+        flags = self._jitted.donated_flags(self._call)
+        return self.in_tree.unflatten([ArgInfo(a, d) for a, d in zip(self._traced.in_avals, flags)])
+
+    @property
+    def out_avals(self):
+        return self.out_tree.unflatten(self.jaxpr.out_avals)
+
+    @boundary
+    def lower(self, *, lowering_platforms=None, _private_parameters=None) -> Lowered:
+        """The StableHLO module, for the devices that a call would use."""
+        jitted, call, traced = self._jitted, self._call, self._traced
+        options, elsewhere = jitted.options, None
+        if lowering_platforms is not None:
+            [platform, *others] = lowering_platforms
+            if others:
+                raise ValueError("lowering for several platforms at once belongs to export; name one platform here.")
+            options, elsewhere = _for_platform(options, platform)
+        spots = placement.place_arguments(
+            jitted.name, call.leaves, jitted.flat_in_shardings(call.in_tree), traced, options)
+        return Lowered(self, jitted.lower(traced, call, spots, jitted.donated_flags(call), elsewhere))
+
+    def __call__(self, *args, **kwargs):
+        return self.lower().compile()(*args, **kwargs)
+
+
+class Lowered:
+    """A function lowered to a StableHLO module."""
+
+    def __init__(self, traced: Traced, lowered):
+        self._traced, self._lowered = traced, lowered
+        self.in_tree, self.out_tree = traced.in_tree, traced.out_tree
+
+    @property
+    def out_info(self):
+        """The types of the results, with the shardings that were asked for."""
+        return _structs(self.out_tree, self._traced.jaxpr.out_avals, self._lowered.shardings.out)
+
+    args_info = property(lambda self: self._traced.args_info)
+    in_avals = property(lambda self: self._traced.in_avals)
+    donate_argnums = property(lambda self: self._traced.donate_argnums)
+
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        """The module as text: `dialect` is "stablehlo" (the default) or "hlo"."""
+        if dialect in (None, "stablehlo"):
+            return lowering.module.module_text(self._lowered.module_context.module, debug_info)
+        if dialect == "hlo":
+            return self._hlo().as_hlo_text()
+        raise ValueError(f"as_text takes dialect 'stablehlo' or 'hlo', got {dialect!r}.")
+
+    def compiler_ir(self, dialect: str | None = None):
+        """The module itself, as an MLIR object ("stablehlo") or an XLA computation ("hlo")."""
+        if dialect in (None, "stablehlo"):
+            return self._lowered.module_context.module
+        if dialect == "hlo":
+            return self._hlo()
+        raise ValueError(f"compiler_ir takes dialect 'stablehlo' or 'hlo', got {dialect!r}.")
+
+    def _hlo(self):
+        from xlafront.runtime.jaxlib_compat import hlo_computation
+
+        return hlo_computation(lowering.module.module_bytecode(self._lowered.module_context.module))
+
+    def cost_analysis(self) -> dict[str, float] | None:
+        """The compiler's estimate before optimisation: flops, bytes accessed, by name; None where it makes none."""
+        from xlafront.runtime.jaxlib_compat import JaxRuntimeError, hlo_cost_analysis
+
+        try:
+            return hlo_cost_analysis(self._lowered.client, self._hlo())
+        except JaxRuntimeError:
+            return None
+
+    @boundary
+    def compile(self, compiler_options: dict[str, Any] | None = None, device_assignment=None) -> Compiled:
+        if device_assignment is not None and tuple(device_assignment) != self._lowered.spots.devices:
+            raise ValueError("the devices are part of the lowering: give jit shardings over these devices instead.")
+        return Compiled(self, self._lowered.compile_program(compiler_options))
+
+
+class Compiled:
+    """A compiled function; calling it never traces or compiles."""
+
+    def __init__(self, lowered: Lowered, program):
+        self._lowered, self._program = lowered, program
+        self._traced = lowered._traced
+        self.in_tree, self.out_tree = lowered.in_tree, lowered.out_tree
+        self._dispatch = _dispatcher_of(self._traced, program)
+
+    @property
+    def out_info(self):
+        """The types of the results, with their shardings."""
+        return _structs(self.out_tree, self._traced.jaxpr.out_avals, self._program.out_shardings)
+
+    args_info = property(lambda self: self._traced.args_info)
+    in_avals = property(lambda self: self._traced.in_avals)
+    out_avals = property(lambda self: self._traced.out_avals)
+
+    @property
+    def input_shardings(self):
+        """The sharding of each argument, by position and by name; None for those that are not read."""
+        return self.in_tree.unflatten([s if keep else None for s, keep in zip(self._program.in_shardings, self._program.kept)])
+
+    @property
+    def output_shardings(self):
+        return self.out_tree.unflatten(self._program.out_shardings)
+
+    @property
+    def input_formats(self):
+        """The layout and the sharding of each argument, by position and by name; None for those that are not read."""
+        program = self._program
+        layouts = iter(program.layouts()[len(program.const_args):])
+        return self.in_tree.unflatten([Format(next(layouts), s) if keep else None for s, keep in zip(
+            program.in_shardings, program.kept)])
+
+    @property
+    def output_formats(self):
+        """The layout and the sharding of each result."""
+        layouts = map(Layout.from_pjrt_layout, self._program.executable.get_output_layouts())
+        return self.out_tree.unflatten([Format(layout, s) for layout, s in zip(layouts, self._program.out_shardings)])
+
+    def as_text(self) -> str:
+        """The optimised program, as the compiler left it."""
+        return "\n\n".join(module.to_string() for module in self._program.executable.hlo_modules())
+
+    def cost_analysis(self) -> dict[str, float] | None:
+        """The compiler's estimate: flops, bytes accessed, by name; None where it makes none, as for GPUs that are not here."""
+        from xlafront.runtime.jaxlib_compat import JaxRuntimeError
+
+        try:
+            return self._program.executable.cost_analysis()
+        except JaxRuntimeError:
+            return None
+
+    def memory_analysis(self):
+        """Bytes of arguments, results, temporaries and code."""
+        return self._program.executable.get_compiled_memory_stats()
+
+    def runtime_executable(self):
+        return self._program.executable
+
+    def __call__(self, *args, **kwargs):
+        results = self._dispatch(*args, **kwargs)
+        if DONATED_ARRAYS_CRASH and self._traced._jitted.options.donate:
+            let_go(tree.leaves((args, kwargs)))
+        return results
+
+
+def _dispatcher_of(stage, program) -> Callable:
+    """The C++ function that repeats calls of a compiled program; it knows nothing of the `Compiled` that holds it."""
+    jitted, traced = stage._jitted, stage._traced
+    in_tree, name, static = stage.in_tree, stage.fun_name, jitted.options.static
+
+    def call_first(*args, **kwargs):
+        try:
+            if tracing.is_tracing():
+                raise TypeError(f"the compiled function {name} cannot be called inside a transformation: it is no "
+                                f"longer a program. Call the jitted function instead.")
+            args_tree, kwargs_tree = in_tree.children()
+            count = len(args_tree.children()) + len(kwargs_tree.children())
+            given = static if len(args) + len(kwargs) > count else calls.Selection()
+            call = calls.split_call(name, given, args, kwargs)
+            _check_call(name, traced, in_tree, call, program)
+            in_order = jitted.in_order(program, call)
+            results = run_program(program, [tracing.as_operand(x) for x in call.leaves], traced.closed.out_avals)
+            fast = jitted.fast_path(program, traced, call) if in_order and not given else None
+            return traced.out_tree.unflatten(results), fast, False
+        except Exception as e:
+            raise filtered(e) from e.__cause__
+
+    return pjit(name, jitted.fun, call_first, [], [], (), tree.default_registry, shard_arg_fallback, PjitFunctionCache())
+
+
+def _check_call(name: str, traced, in_tree, call, program) -> None:
+    if call.in_tree != in_tree:
+        ours = in_tree.unflatten(range(in_tree.num_leaves))
+        theirs = call.in_tree.unflatten(call.leaves)
+        raise TypeError(f"{name} was compiled for other arguments: {tree.first_difference(ours, theirs)}")
+    for i, (x, aval) in enumerate(zip(call.leaves, traced.in_avals)):
+        got = tracing.aval_of(x)
+        if got.shape != aval.shape or got.dtype != aval.dtype:
+            raise TypeError(f"{name} was compiled for {avals.str_short(aval)} as argument {traced.debug_info.arg_names[i]}, "
+                            f"and was called with {avals.str_short(got)}. Call the jitted function, or compile for this type.")
+        words, wanted = keys.words_of(x), program.in_shardings[i]
+        if program.kept[i] and isinstance(words, ArrayImpl) and words._committed and words._sharding != wanted and not (
+                words._sharding.is_equivalent_to(wanted, words.ndim)):
+            raise ValueError(
+                f"{name} was compiled for its argument {traced.debug_info.arg_names[i]} {placement.in_words(wanted)}, and the "
+                f"array that it got (shape {words.shape}) is {placement.in_words(words._sharding)}. Move it with device_put to "
+                f"what compiled.input_shardings says, or call the jitted function.")
+
+

@@ -1,0 +1,1 @@
+"""Differentiation: dual values, linear programs and their transposes, and the functions made of them."""

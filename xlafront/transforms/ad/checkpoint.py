@@ -1,0 +1,500 @@
+"""Rematerialisation: `checkpoint` computes the intermediate values of a function again when its derivative needs them.
+
+The derivative of a checkpointed call is one operation too, which takes the arguments (and what the policy saves) and
+computes everything else again before it uses it. A barrier in the compiled program keeps the compiler from merging that
+with the first computation.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from xlafront.core import errors, source, tracing, tree
+from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, dce_closed, keeps_alive
+from xlafront.core.primitive import Primitive
+from xlafront.core.traceback_filter import boundary
+from xlafront.core.tracing import StagingTrace
+from xlafront.core.zeros import Zero, is_undefined
+from xlafront.staging import signatures as calls
+from xlafront.staging.jit import jit_p
+from xlafront.transforms.ad.core import jvp_program, linearize_program, transpose_program
+from xlafront.transforms.batching.vmap import batch_program
+from xlafront.transforms.calls.programs import DerivedFunction, evaluate, run, trace_function
+
+# What a policy may say of an operation's results; True and False mean the first two.
+
+
+class _Decision:
+    def __init__(self, name: str):
+        self.name = name
+
+    def __repr__(self):
+        return self.name
+
+
+Saveable, Recompute = _Decision("Saveable"), _Decision("Recompute")
+
+
+class Offloadable(NamedTuple):
+    """Save in another memory: `src` and `dst` are memory kinds, as "device" and "pinned_host"."""
+
+    src: str
+    dst: str
+
+
+# Splitting a program by a policy
+
+
+class _Split(NamedTuple):
+    """`first: inputs -> (results, saved)`, `again: (saved, inputs) -> recomputed results`."""
+
+    first: ClosedJaxpr
+    again: ClosedJaxpr
+    num_saved: int
+
+
+def split_by_policy(closed: ClosedJaxpr, policy: Callable | None, recomputed: Sequence[bool]) -> _Split:
+    """Split a program in what is computed (and saved) now and what computes the results marked `recomputed` later."""
+    jaxpr = closed.jaxpr
+    first: list[JaxprEqn] = []
+    again: list[JaxprEqn] = []
+    saved: list[Var] = []
+    for eqn in jaxpr.eqns:
+        parts = None if policy is None or eqn.primitive.partial_eval is None else eqn.primitive.partial_eval(eqn, policy)
+        if parts is not None:
+            eqn_first, eqn_again, extra = parts
+            first.append(eqn_first)
+            again.append(eqn_again)
+            saved += extra
+            continue
+        first.append(eqn)
+        decision = _decision(policy, eqn)
+        if decision is Saveable:
+            saved += eqn.outvars
+        elif decision is Recompute:
+            again.append(eqn)
+        else:
+            for v in eqn.outvars:
+                away = Var(v.aval)
+                first.append(_moved(v, away, decision.dst))
+                again.append(_moved(away, v, decision.src))
+                saved.append(away)
+    later = jaxpr.replace(invars=[*saved, *jaxpr.invars], eqns=again,
+                          outvars=[v for v, r in zip(jaxpr.outvars, recomputed) if r])
+    later_closed, used = dce_closed(ClosedJaxpr(later, closed.consts), [True] * len(later.outvars),
+                                [False] * len(saved) + [True] * len(jaxpr.invars))
+    saved = [v for v, u in zip(saved, used) if u]
+    now = jaxpr.replace(eqns=first, outvars=[*[v for v, r in zip(jaxpr.outvars, recomputed) if not r], *saved])
+    now_closed, _ = dce_closed(ClosedJaxpr(now, closed.consts), [True] * len(now.outvars), True)
+    return _Split(now_closed, later_closed, len(saved))
+
+
+def _decision(policy, eqn):
+    if keeps_alive(eqn.effects):  # what has an effect happens once
+        return Saveable
+    if policy is None or eqn.primitive is StagingTrace.cast_varying:  # (which computes nothing)
+        return Recompute
+    decision = policy(eqn.primitive, *[v.aval for v in eqn.invars], **eqn.params)
+    if isinstance(decision, (_Decision, Offloadable)):
+        return decision
+    return Saveable if decision else Recompute
+
+
+def _moved(source_var, target, memory_kind: str) -> JaxprEqn:
+    from xlafront.lax.device_put import move_memory_p
+
+    return JaxprEqn([source_var], [target], move_memory_p, {"memory_kind": memory_kind})
+
+
+def _split_jit(eqn: JaxprEqn, policy) -> tuple[JaxprEqn, JaxprEqn, list[Var]] | None:
+    """A nested `jit` under a policy: what the policy saves inside becomes results of the call."""
+    from xlafront.staging.sharding_arguments import UNSPECIFIED
+
+    closed = eqn.params["jaxpr"]
+    split = closed.jaxpr.memoised(("split", policy), lambda: split_inside(closed, policy))
+    if not split.num_saved or eqn.effects:
+        return None
+    saved = [Var(a) for a in split.first.out_avals[len(eqn.outvars):]]
+    more = (UNSPECIFIED,) * len(saved)
+    shardings = eqn.params["in_shardings"], eqn.params["out_shardings"]
+    first = eqn.replace(outvars=[*eqn.outvars, *saved],
+                        params=eqn.params | {"jaxpr": split.first, "out_shardings": (*shardings[1], *more)})
+    again = eqn.replace(invars=[*saved, *eqn.invars], params=eqn.params | {
+        "jaxpr": split.again, "in_shardings": (*more, *shardings[0]),
+        "donated_invars": (False,) * (len(saved) + len(eqn.invars))})
+    return first, again, saved
+
+
+def split_inside(closed: ClosedJaxpr, policy) -> _Split:
+    """As `split_by_policy`, with all results both computed now and recomputed."""
+    jaxpr = closed.jaxpr
+    count = len(jaxpr.outvars)
+    doubled = ClosedJaxpr(jaxpr.replace(outvars=[*jaxpr.outvars, *jaxpr.outvars]), closed.consts)
+    return split_by_policy(doubled, policy, [False] * count + [True] * count)
+
+
+jit_p.partial_eval = _split_jit
+
+
+# The operation
+
+
+def _params(jaxpr, prevent_cse, differentiated, policy) -> dict[str, Any]:
+    return {"jaxpr": jaxpr, "prevent_cse": prevent_cse, "differentiated": differentiated, "policy": policy}
+
+
+def _lower(ctx, *operands, jaxpr, prevent_cse, differentiated, policy):
+    if differentiated and prevent_cse and ctx.platform == "cpu":
+        return ctx.call(jaxpr, operands, "recomputed", inlineable=False)
+    if differentiated and prevent_cse and operands:
+        types = [x.type for x in operands]
+        found = ctx.op("stablehlo.optimization_barrier", operands, types)
+        operands = found if isinstance(found, list) else [found]
+    return ctx.inline(jaxpr, operands)
+
+
+def _jvp(primals, tangents, *, jaxpr, **params):
+    active = tuple(type(t) is not Zero for t in tangents)
+    program, nonzero = jvp_program(jaxpr, active)
+    results = remat_p.bind(*primals, *[t for t in tangents if type(t) is not Zero], jaxpr=program, **params)
+    count = len(nonzero)
+    moved = iter(results[count:])
+    return results[:count], [next(moved) if nz else Zero(a.to_tangent_aval()) for nz, a in zip(nonzero, jaxpr.out_avals)]
+
+
+class _Plan:
+    """What a checkpointed program becomes under linearisation: `first` now, `linear` when tangents or cotangents come."""
+
+    def __init__(self, jaxpr: ClosedJaxpr, active, policy):
+        split = linearize_program(jaxpr, active)
+        self.outputs = split.outputs
+        self.count = count = len(jaxpr.out_avals)
+        parts = split_by_policy(split.forward, policy, [False] * count + [True] * split.residuals)
+        self.first, self.num_saved = parts.first, parts.num_saved
+        saved_avals = parts.first.out_avals[count:]
+        inputs = jaxpr.in_avals
+        moving = [a.to_tangent_aval() for a, on in zip(inputs, active) if on]
+
+        def linear(*args):
+            saved, args = args[:len(saved_avals)], args[len(saved_avals):]
+            primals, tangents = args[:len(inputs)], args[len(inputs):]
+            computed = iter(run(parts.again)(*saved, *primals))
+            residuals = [next(computed) if k is None else primals[k] for k in split.known]
+            return run(split.linear)(*residuals, *tangents)
+
+        program = tracing.trace_to_closed_jaxpr(linear, [*saved_avals, *inputs, *moving], jaxpr.debug_info)
+        keep = [True] * len(saved_avals) + [False] * len(inputs) + [True] * len(moving)
+        self.linear, used = dce_closed(program, [True] * len(program.out_avals), keep)
+        self.read = used[len(saved_avals):len(saved_avals) + len(inputs)]
+
+
+def _linearize(primals, tangents, *, jaxpr, prevent_cse, differentiated, policy):
+    active = tuple(type(t) is not Zero for t in tangents)
+    plan = jaxpr.jaxpr.memoised(("checkpoint", active, policy), lambda: _Plan(jaxpr, active, policy))
+    found = remat_p.bind(*primals, **_params(plan.first, prevent_cse, differentiated, policy))
+    results, saved = found[:plan.count], found[plan.count:]
+    moved: Any = iter(())
+    if any(plan.outputs):
+        moved = iter(remat_p.bind(*saved, *[x for x, read in zip(primals, plan.read) if read],
+                                  *[t for t in tangents if type(t) is not Zero],
+                                  **_params(plan.linear, prevent_cse, True, policy)))
+    return results, [next(moved) if used else Zero(a.to_tangent_aval()) for used, a in zip(plan.outputs, jaxpr.out_avals)]
+
+
+def _transpose(cts, *operands, jaxpr, **params):
+    linear = tuple(is_undefined(x) for x in operands)
+    given = tuple(type(ct) is not Zero for ct in cts)
+    program, nonzero = transpose_program(jaxpr, linear, given)
+    found = iter(remat_p.bind(*[x for x in operands if not is_undefined(x)], *[ct for ct in cts if type(ct) is not Zero],
+                              jaxpr=program, **params))
+    flags = iter(nonzero)
+    return [(next(found) if next(flags) else Zero(x.aval)) if lin else None for x, lin in zip(operands, linear)]
+
+
+def _batch(trace, operands, dims, *, jaxpr, **params):
+    program, out_dims = batch_program(jaxpr, tuple(dims), trace)
+    return remat_p.bind(*operands, jaxpr=program, **params), out_dims
+
+
+def _dce(used, eqn):
+    closed = eqn.params["jaxpr"]
+    program, kept = dce_closed(closed, used)
+    if not any(used) and not keeps_alive(program.effects):
+        return None
+    if all(used) and all(kept):
+        return eqn
+    return eqn.replace(invars=[v for v, k in zip(eqn.invars, kept) if k], outvars=[v for v, u in zip(eqn.outvars, used) if u],
+                       params=eqn.params | {"jaxpr": program}, effects=program.effects)
+
+
+remat_p = Primitive(
+    "remat2", multiple_results=True, memoise=False, abstract=lambda *_, jaxpr, **params: jaxpr.out_avals, lower=_lower,
+    jvp=_jvp, linearize=_linearize, transpose=_transpose, dce=_dce, effects=lambda *_, jaxpr, **params: jaxpr.effects,
+    impl=lambda *args, **params: evaluate(remat_p, args, params, params["jaxpr"].jaxpr), shown_as="checkpoint")
+remat_p.batch_with_axis = _batch
+
+
+# Names for values, which policies ask for
+
+name_p = Primitive("name", abstract=lambda x, *, name: x, lower=lambda ctx, x, *, name: x,
+                   jvp=lambda primals, tangents, *, name: (name_p.bind(primals[0], name=name), tangents[0]),
+                   batch=lambda size, xs, dims, *, name: (name_p.bind(xs[0], name=name), dims[0]),
+                   impl=lambda x, *, name: x)
+
+
+@boundary
+def checkpoint_name(x: Any, name: str) -> Any:
+    """`x` itself, under a name by which a checkpoint policy can choose to save it.
+
+    >>> checkpoint_name(xnp.ones(3), "activations")
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"checkpoint_name takes the name as a string, got {name!r}.")
+    return tree.map(lambda leaf: name_p.bind(leaf, name=name), x)
+
+
+# Public
+
+
+@boundary
+def checkpoint(fun: Callable | None = None, *, prevent_cse: bool | Sequence[bool] = True, policy: Callable | None = None,
+               static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = (), concrete=None):
+    """`fun`, whose intermediate values are computed again for its derivative instead of being kept from the first time.
+
+    - `policy`: says which results of operations are kept all the same; see `checkpoint_policies`.
+    - `prevent_cse`: keep the compiler from merging the two computations. Not needed in the body of a `scan`.
+    - `static_argnums`, `static_argnames`: arguments that are Python values.
+
+    >>> grad(checkpoint(lambda x: xnp.sin(xnp.sin(x))))(3.0)
+    """
+    if fun is None:
+        return functools.partial(checkpoint, prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums,
+                                 static_argnames=static_argnames)
+    if concrete is not None:
+        raise NotImplementedError("checkpoint no longer takes `concrete`: name the arguments that are Python values in "
+                                  "static_argnums, or wrap uses of known values in ensure_compile_time_eval.")
+    if not callable(fun):
+        raise TypeError(f"checkpoint takes a function, got {type(fun).__name__}: {fun!r}")
+    if policy is not None and not callable(policy):
+        raise TypeError(f"checkpoint takes a policy from checkpoint_policies or a function, got {policy!r}.")
+    static = calls.select_arguments(fun, "static", static_argnums, static_argnames or None)
+    name = calls.function_name(fun)
+
+    @functools.wraps(fun)
+    @boundary
+    def checkpointed(*args, **kwargs):
+        if static and not _hashable([*[x for i, x in enumerate(args) if i in static.nums],
+                                     *[x for key, x in kwargs.items() if key in static.names]]):
+            bound, args, kwargs = _with_static_values(fun, static, args, kwargs)
+            return checkpoint(bound, prevent_cse=prevent_cse, policy=policy)(*args, **kwargs)
+        call = calls.split_call(name, static, args, kwargs)
+        leaves = []
+        for i, x in enumerate(call.leaves):
+            if not tracing.is_arraylike(x):
+                raise errors.not_an_array(x, f"checkpoint of {name}", calls.argument_names(fun, static, call.in_tree)[i])
+            leaves.append(tracing.as_operand(x))
+        body = _Call(fun, static, call.statics)
+        program, consts, out_tree = trace_function(body, call.in_tree, [tracing.aval_of(x) for x in leaves], "checkpoint")
+        barrier = prevent_cse if isinstance(prevent_cse, bool) else any(prevent_cse)
+        return out_tree.unflatten(remat_p.bind(*consts, *leaves, **_params(program, barrier, False, policy)))
+
+    return checkpointed
+
+
+def _hashable(values) -> bool:
+    try:
+        return hash(tuple(values)) is not None
+    except TypeError:
+        return False
+
+
+def _with_static_values(fun, static, args, kwargs) -> tuple[Callable, tuple, dict]:
+    """A function with static arguments filled in, of the other arguments: for values that cannot be part of a key."""
+    fixed = {key: x for key, x in kwargs.items() if key in static.names}
+
+    def bound(*dynamic, **named):
+        rest = iter(dynamic)
+        return fun(*[x if i in static.nums else next(rest) for i, x in enumerate(args)], **fixed, **named)
+
+    bound.__name__ = calls.function_name(fun)
+    dynamic = tuple(x for i, x in enumerate(args) if i not in static.nums)
+    return bound, dynamic, {key: x for key, x in kwargs.items() if key not in static.names}
+
+
+class _Call(DerivedFunction):
+    """A call of `fun` with static arguments filled in; its key is `(which are static, their values)`."""
+
+    __slots__ = ()
+
+    def __call__(self, args, kwargs):
+        leaves, in_tree = tree.flatten((args, kwargs))
+        args, kwargs = calls.join_call(self.key[1], in_tree, leaves)
+        return self.f(*args, **kwargs)
+
+    def argument_names(self, in_tree):
+        return calls.argument_names(self.f, self.key[0], in_tree)
+
+
+remat = checkpoint
+
+
+def print_saved_residuals(f: Callable, *args, **kwargs) -> None:
+    """Print what the derivative of `f` at these arguments keeps from the forward computation, and where it comes from.
+
+    >>> print_saved_residuals(lambda x: xnp.sin(xnp.sin(x)), 1.0)
+    """
+    for line in saved_residuals(f, *args, **kwargs):
+        print(line)
+
+
+def saved_residuals(f: Callable, *args, **kwargs) -> list[str]:
+    """A line for each value that the derivative of `f` keeps."""
+    from xlafront.core.avals import str_short
+
+    leaves, in_tree = tree.flatten((args, kwargs))
+    names = calls.argument_names(f, calls.Selection(), in_tree)
+    avals = [tracing.aval_of(x) for x in leaves]
+
+    def flat(*xs):
+        inner_args, inner_kwargs = in_tree.unflatten(xs)
+        return calls.check_results(f, f(*inner_args, **inner_kwargs))[0]
+
+    closed = tracing.trace_to_closed_jaxpr(flat, avals)
+    split = linearize_program(closed, (True,) * len(avals))
+    count = len(closed.out_avals)
+    computed = iter(split.forward.jaxpr.outvars[count:])
+    given, made = [], []
+    for known in split.known:
+        if known is not None:
+            given.append(f"{str_short(avals[known])} from the argument {names[known]}")
+        else:
+            v = next(computed)
+            made.append(f"{str_short(v.aval)} {_origin(split.forward.jaxpr, v)}")
+    return given + made
+
+
+def _origin(jaxpr: Jaxpr, v) -> str:
+    if type(v) is Literal:
+        return "from a literal"
+    for eqn in jaxpr.eqns:
+        if v in eqn.outvars:
+            inner = eqn.params.get("jaxpr")
+            if inner is not None and len(inner.jaxpr.outvars) == len(eqn.outvars):
+                found = inner.jaxpr.outvars[eqn.outvars.index(v)]
+                if type(found) is not Literal and found not in inner.jaxpr.invars:
+                    return _origin(inner.jaxpr, found)
+            where = source.describe(eqn.site)
+            what = f"named {eqn.params['name']!r}" if eqn.primitive is name_p else f"output of {eqn.primitive.shown_as}"
+            return f"{what} from {where}"
+    return "from a constant"
+
+
+# Policies
+
+
+class _Policies:
+    """What to keep of a checkpointed computation: pass one of these as `checkpoint(..., policy=...)`.
+
+    The first are policies, the ones with arguments make them.
+    """
+
+    @staticmethod
+    def everything_saveable(*_, **__):
+        return True
+
+    @staticmethod
+    def nothing_saveable(*_, **__):
+        return False
+
+    @staticmethod
+    def dots_saveable(prim, *_, **__):
+        return prim.name in ("dot_general", "conv_general_dilated")
+
+    checkpoint_dots = dots_saveable
+
+    @staticmethod
+    def dots_with_no_batch_dims_saveable(prim, *_, **params):
+        return _is_unbatched_dot(prim, params)
+
+    checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable
+
+    @staticmethod
+    def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str):
+        return _Policy("offload_dot_with_no_batch_dims", (offload_src, offload_dst), lambda prim, params: (
+            Offloadable(offload_src, offload_dst) if _is_unbatched_dot(prim, params) else False))
+
+    @staticmethod
+    def save_only_these_names(*names_which_can_be_saved: str):
+        names = frozenset(names_which_can_be_saved)
+        return _Policy("save_only_these_names", names, lambda prim, params: prim is name_p and params["name"] in names)
+
+    @staticmethod
+    def save_any_names_but_these(*names_not_to_save: str):
+        names = frozenset(names_not_to_save)
+        return _Policy("save_any_names_but_these", names, lambda prim, params: prim is name_p and params["name"] not in names)
+
+    @staticmethod
+    def save_anything_except_these_names(*names_not_to_save: str):
+        names = frozenset(names_not_to_save)
+        return _Policy("save_anything_except_these_names", names,
+                       lambda prim, params: prim is not name_p or params["name"] not in names)
+
+    @staticmethod
+    def save_from_both_policies(policy_1: Callable, policy_2: Callable):
+        def either(prim, *avals, **params):
+            first = policy_1(prim, *avals, **params)
+            return first if first not in (False, Recompute) else policy_2(prim, *avals, **params)
+
+        return either
+
+    @staticmethod
+    def save_and_offload_only_these_names(*, names_which_can_be_saved: Sequence[str],
+                                          names_which_can_be_offloaded: Sequence[str], offload_src: str, offload_dst: str):
+        saved, offloaded = frozenset(names_which_can_be_saved), frozenset(names_which_can_be_offloaded)
+        both = saved & offloaded
+        if both:
+            raise ValueError(f"save_and_offload_only_these_names is to save and to offload {sorted(both)}: give each name "
+                             f"once.")
+
+        def decide(prim, params):
+            if prim is not name_p:
+                return Recompute
+            if params["name"] in offloaded:
+                return Offloadable(offload_src, offload_dst)
+            return Saveable if params["name"] in saved else Recompute
+
+        return _Policy("save_and_offload_only_these_names", (saved, offloaded, offload_src, offload_dst), decide)
+
+
+class _Policy:
+    """A policy made from arguments; equal to others made from the same, so that programs are found again."""
+
+    __slots__ = ("name", "arguments", "decide")
+
+    def __init__(self, name: str, arguments, decide: Callable):
+        self.name, self.arguments, self.decide = name, arguments, decide
+
+    def __call__(self, prim, *avals, **params):
+        return self.decide(prim, params)
+
+    def __eq__(self, other):
+        return isinstance(other, _Policy) and (self.name, self.arguments) == (other.name, other.arguments)
+
+    def __hash__(self):
+        return hash((self.name, self.arguments))
+
+    def __repr__(self):
+        shown = sorted(self.arguments) if isinstance(self.arguments, frozenset) else list(self.arguments)
+        return f"{self.name}({', '.join(map(repr, shown))})"
+
+
+def _is_unbatched_dot(prim, params) -> bool:
+    return prim.name == "dot_general" and not params["dimension_numbers"][1][0]
+
+
+checkpoint_policies = _Policies()
+
+__all__ = ["Offloadable", "Recompute", "Saveable", "checkpoint", "checkpoint_name", "checkpoint_policies",
+           "print_saved_residuals", "remat"]

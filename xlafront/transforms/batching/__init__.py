@@ -1,0 +1,1 @@
+"""Batching: operations over one more dimension, and `vmap`."""

@@ -1,0 +1,352 @@
+"""`vmap`: one function on one element becomes a function on whole batches.
+
+A `BatchTracer` stands for one element and holds all of them, with the dimension that counts them. Each operation is
+replaced by the one that works on the batch, as its record's `batch` rule says.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlafront.core import errors, tracing, tree
+from xlafront.core.avals import with_dimension, without_dimension
+from xlafront.core.ir import ClosedJaxpr, Jaxpr, eval_jaxpr, subprograms
+from xlafront.core.traceback_filter import boundary
+from xlafront.core.tracing import Trace, Tracer, current_trace
+from xlafront.staging import signatures as calls
+from xlafront.staging.jit import jit_p
+from xlafront.transforms.batching import vmappable_types as mapped_types
+
+
+class BatchTracer(Tracer):
+    """One element of a batch: the batch, and its dimension that counts elements."""
+
+    __slots__ = ("value", "dim")
+
+    def __init__(self, trace, value, dim: int):
+        self._trace = trace
+        self.value = value
+        self.dim = dim
+        self.aval = _element_aval(value.aval if isinstance(value, Tracer) else tracing.aval_of(value), dim)
+
+    def _origin(self):
+        return self.value._origin() if isinstance(self.value, Tracer) else None
+
+
+@functools.lru_cache(4096)
+def _element_aval(aval, dim: int):
+    return without_dimension(aval, dim)
+
+
+class BatchTrace(Trace):
+    """Processes operations on elements as operations on batches."""
+
+    __slots__ = ("size", "axis_name", "spmd_axis_name", "outer_axes", "alive")
+
+    def __init__(self, parent: Trace, size: int, axis_name=None, spmd_axis_name=None):
+        self.parent = parent
+        self.size = size
+        self.axis_name = axis_name
+        self.spmd_axis_name = spmd_axis_name  # the axes of a mesh over which the elements are spread
+        self.outer_axes = tracing.thread.axes
+        self.alive = True
+
+    def process(self, primitive, args, params):
+        values, dims, batched = [], [], False
+        for x in args:
+            if type(x) is BatchTracer and x._trace is self:
+                values.append(x.value)
+                dims.append(x.dim)
+                batched = True
+            else:
+                values.append(x)
+                dims.append(None)
+        thread = tracing.thread
+        axes, thread.axes = thread.axes, self.outer_axes
+        try:
+            with current_trace(self.parent):
+                if primitive.over_axis is not None and self.axis_name in named_axes(params):
+                    results, out_dims = primitive.over_axis(self, values, dims, **params)
+                elif not batched and primitive.stage is None and not self.is_named_in(params):
+                    # (primitives that stage contain a Python function, which may close over elements)
+                    return self.parent.process(primitive, tuple(values), params)
+                elif primitive.batch is not None:
+                    results, out_dims = primitive.batch(self.size, values, dims, **params)
+                elif primitive.batch_with_axis is not None:
+                    results, out_dims = primitive.batch_with_axis(self, values, dims, **params)
+                else:
+                    raise NotImplementedError(
+                        f"{primitive.shown_as} cannot be mapped by vmap: give the primitive {primitive.name} a rule with "
+                        f"xlafront.interpreters.batching.primitive_batchers[primitive] = rule.")
+        finally:
+            thread.axes = axes
+        if not primitive.multiple_results:
+            return self.wrap(results, out_dims)
+        return [self.wrap(x, d) for x, d in zip(results, out_dims)]
+
+    def is_named_in(self, params) -> bool:
+        """Whether a program among the parameters has a collective over the mapped axis."""
+        return self.axis_name is not None and any([works_over(jaxpr, self.axis_name) for jaxpr in subprograms(params)])
+
+    def wrap(self, value, dim):
+        return value if dim is None else BatchTracer(self, value, dim)
+
+    def unwrap(self, x) -> tuple[Any, int | None]:
+        return (x.value, x.dim) if type(x) is BatchTracer and x._trace is self else (x, None)
+
+
+def works_over(jaxpr: Jaxpr, axis_name) -> bool:
+    """Whether a program has a collective over the axis."""
+    def look():
+        return any([eqn.primitive.over_axis is not None and axis_name in named_axes(eqn.params)
+                    or any([works_over(inner, axis_name) for inner in subprograms(eqn.params)]) for eqn in jaxpr.eqns])
+
+    return jaxpr.memoised(("works_over", axis_name), look)
+
+
+def named_axes(params: dict[str, Any]) -> tuple:
+    """The axes that a collective works over."""
+    names = params["axes"] if "axes" in params else params["axis_name"]
+    return names if isinstance(names, tuple) else (names,)
+
+
+def batch_flat(fun: Callable[..., Sequence[Any]], values: Sequence[Any], dims: Sequence[int | None], size: int,
+               axis_name=None, spmd_axis_name=None) -> tuple[list[Any], list[int | None]]:
+    """Apply a function of flat elements to batches."""
+    trace = BatchTrace(tracing.thread.trace, size, axis_name, spmd_axis_name)
+    saved = tracing.thread.axes
+    if axis_name is not None:
+        tracing.thread.axes = (*saved, (axis_name, size))
+    try:
+        with current_trace(trace):
+            results = fun(*[trace.wrap(x, d) for x, d in zip(values, dims)])
+            pairs = [trace.unwrap(x) for x in results]
+    finally:
+        trace.alive = False
+        tracing.thread.axes = saved
+    return [x for x, _ in pairs], [d for _, d in pairs]
+
+
+def _is_axis(x) -> bool:
+    return x is None
+
+
+@boundary
+def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any = 0, axis_name: Hashable | None = None,
+         axis_size: int | None = None, spmd_axis_name=None, sum_match: bool = False) -> Callable:
+    """A function that applies `fun` to each element along axes of its arguments, as one batched computation.
+
+    - `in_axes`: for each positional argument (or parts of it, as a pytree prefix) the axis to map over, None for arguments
+      that are the same for all elements. Keyword arguments are mapped over their first axis.
+    - `out_axes`: where the mapped axis goes in each result; None for results that do not depend on the element.
+    - `axis_name`: a name under which collectives inside `fun` refer to the axis.
+    - `axis_size`: the number of elements, needed only where no argument tells.
+
+    >>> vmap(xnp.dot, in_axes=(0, None))(matrix, vector)
+    """
+    if not callable(fun):
+        raise TypeError(f"vmap takes a function, got {type(fun).__name__}: {fun!r}")
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    if not (in_axes is None or isinstance(in_axes, (int, np.integer, tuple)) or mapped_types.is_spec(in_axes)):
+        raise TypeError(f"vmap takes in_axes as an integer, None or a tuple with an entry for each positional argument, got "
+                        f"{in_axes!r}.")
+    for axes, which in ((in_axes, "in_axes"), (out_axes, "out_axes")):
+        for a in tree.leaves(axes):
+            if not isinstance(a, (int, np.integer)) and not mapped_types.is_spec(a):
+                raise TypeError(f"vmap takes integers and None in {which}, got {a!r}.")
+    name = calls.function_name(fun)
+
+    @boundary
+    def mapped(*args, **kwargs):
+        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+            raise ValueError(f"vmap of {name} was given in_axes for {len(in_axes)} positional argument(s), {in_axes}, and "
+                             f"called with {len(args)}.")
+        leaves, in_tree = tree.flatten((args, kwargs))
+        axes = _flat_axes(name, in_axes, args) + [0] * tree.structure(kwargs).num_leaves
+        values, specs = [], {}
+        for i, x in enumerate(leaves):
+            if mapped_types.is_mapped_type(x):
+                mapped_types.check_spec(name, x, axes[i], "in_axes")
+                if axes[i] is not None:
+                    specs[i], axes[i] = axes[i], None
+                values.append(x)
+                continue
+            if axes[i] is not None and not tracing.is_arraylike(x):
+                raise errors.not_an_array(x, f"vmap of {name}", _path(args, kwargs, i))
+            values.append(tracing.as_operand(x))
+        size = _axis_size(name, values, axes, axis_size, args, kwargs)
+        dims = [None if a is None else a % np.ndim(x) for a, x in zip(axes, values)]
+        out_tree = None
+
+        def flat(*tracers):
+            nonlocal out_tree
+            if specs:
+                trace = tracing.thread.trace
+                tracers = [mapped_types.element(trace, x, specs[i]) if i in specs else x for i, x in enumerate(tracers)]
+            inner_args, inner_kwargs = in_tree.unflatten(tracers)
+            out = fun(*inner_args, **inner_kwargs)
+            if not specs:
+                results, out_tree = calls.check_results(fun, out)
+                return results
+            results, out_tree = tree.flatten(out)
+            return _batches_of_mapped_types(fun, name, results, _flat_out_axes(name, out_axes, out_tree))
+
+        results, result_dims = batch_flat(flat, values, dims, size, axis_name, spmd_axis_name)
+        wanted = _flat_out_axes(name, out_axes, out_tree)
+        return out_tree.unflatten([x if mapped_types.is_mapped_type(x) else _place(name, x, d, w, size)
+                                   for x, d, w in zip(results, result_dims, wanted)])
+
+    mapped.__name__ = getattr(fun, "__name__", name)
+    mapped.__qualname__ = f"vmap({name})"
+    mapped.__doc__ = fun.__doc__
+    mapped.__wrapped__ = fun
+    return mapped
+
+
+def _batches_of_mapped_types(fun, name, results, specs) -> list:
+    """Results of types that users registered are made of batches while their elements are still known."""
+    trace = tracing.thread.trace
+
+    def place(x, axis):
+        value, dim = trace.unwrap(x)
+        with current_trace(trace.parent):
+            return _place(name, value, dim, axis, trace.size)
+
+    batches = []
+    for x, spec in zip(results, specs):
+        if mapped_types.is_mapped_type(x):
+            mapped_types.check_spec(name, x, spec, "out_axes")
+            batches.append(x if spec is None else mapped_types.batch(trace, x, spec, place))
+        else:
+            batches += calls.check_results(fun, x)[0]
+    return batches
+
+
+def _flat_axes(name, in_axes, args) -> list:
+    if not isinstance(in_axes, tuple):
+        return [in_axes] * tree.structure(args).num_leaves
+    for error in tree.prefix_errors(in_axes, args, _is_axis):
+        raise error(f"vmap of {name}: in_axes")
+    return tree.broadcast_prefix(in_axes, args, _is_axis)
+
+
+def _flat_out_axes(name, out_axes, out_tree) -> list:
+    if out_axes is None or isinstance(out_axes, (int, np.integer)) or mapped_types.is_spec(out_axes):
+        return [out_axes] * out_tree.num_leaves
+    shown = out_tree.unflatten(range(out_tree.num_leaves))
+    for error in tree.prefix_errors(out_axes, shown, _is_axis):
+        raise error(f"vmap of {name}: out_axes")
+    return tree.broadcast_prefix(out_axes, shown, _is_axis)
+
+
+def _path(args, kwargs, index: int) -> str:
+    paths, _ = tree.flatten_with_path((args, kwargs))
+    (which, first, *rest), _ = paths[index]
+    head = f"args[{first.idx}]" if which.idx == 0 else str(first.key)
+    return head + tree.keystr(tuple(rest))
+
+
+def sizes_along_axes(user: str, leaves: Sequence[Any], axes: Sequence[int | None], names: Callable[[int], str], alike: str,
+                     remedy: str = "") -> dict[int, list[str]]:
+    """The size of the mapped axes, with the arguments that have it; an error if there are several.
+
+    `alike` ends the sentence that says which arguments are not to be mapped.
+    """
+    sizes: dict[int, list[str]] = {}
+    for i, (x, a) in enumerate(zip(leaves, axes)):
+        if a is None:
+            continue
+        shape = np.shape(x)
+        if not -len(shape) <= a < len(shape):
+            raise ValueError(f"{user} is to map {names(i)} over axis {a}, but it has shape {shape}. Give it None in in_axes if "
+                             f"it is the same {alike}.")
+        sizes.setdefault(shape[a], []).append(f"{names(i)} has shape {shape}, mapped over axis {a}")
+    if len(sizes) > 1:
+        lines = [f"size {n}: {'; '.join(who[:3])}{' and others' if len(who) > 3 else ''}" for n, who in sizes.items()]
+        raise ValueError(f"{user} got arguments of different sizes along their mapped axes. {'. '.join(lines)}.{remedy}")
+    return sizes
+
+
+def _axis_size(name, values, axes, given, args, kwargs) -> int:
+    sizes = sizes_along_axes(f"vmap of {name}", values, axes, lambda i: _path(args, kwargs, i), "for all elements")
+    if not sizes:
+        if given is None:
+            raise ValueError(f"vmap of {name} has no mapped argument: in_axes must name an axis of at least one, or axis_size "
+                             f"must be given.")
+        return given
+    [size] = sizes
+    if given is not None and given != size:
+        raise ValueError(f"vmap of {name} was given axis_size={given}, but its arguments have size {size}: {sizes[size][0]}.")
+    return size
+
+
+def _place(name, x, dim, wanted, size):
+    """A result with the mapped axis where it is wanted."""
+    rank = np.ndim(x) - (dim is not None)
+    if wanted is None:
+        if dim is not None:
+            raise ValueError(f"vmap of {name} has out_axes=None for a result that depends on the mapped arguments.")
+        return x
+    if not -rank - 1 <= wanted <= rank:
+        raise ValueError(f"vmap of {name} has out_axes={wanted} for a result of shape {np.shape(x)}.")
+    return place_axis(x, dim, wanted % (rank + 1), size)
+
+
+def place_axis(x, dim: int | None, wanted: int, size: int):
+    """A batch with its counting dimension moved; one is made where `dim` is None."""
+    from xlafront.lax.shapes import broadcast_in_dim_p, move_dim
+
+    if dim is not None:
+        return move_dim(x, dim, wanted)
+    shape = np.shape(x)
+    return broadcast_in_dim_p.bind(x, shape=(*shape[:wanted], size, *shape[wanted:]), broadcast_dimensions=tuple(
+        i for i in range(len(shape) + 1) if i != wanted), sharding=None)
+
+
+# Programs
+
+
+def batch_program(closed: ClosedJaxpr, dims: tuple, mapped: BatchTrace, batched: tuple[bool, ...] = ()
+                  ) -> tuple[ClosedJaxpr, list]:
+    """The program on the batches of a trace, and the dimension that counts elements in each result.
+
+    Results marked in `batched` are batches along dimension 0, even when they are the same for all elements.
+    """
+    size, names = mapped.size, (mapped.axis_name, mapped.spmd_axis_name)
+
+    def make():
+        out_dims: list = []
+
+        def run(*xs):
+            results, found = batch_flat(lambda *ys: eval_jaxpr(closed.jaxpr, closed.consts, *ys), xs, dims, size, *names)
+            for i, wanted in enumerate(batched):
+                if wanted:
+                    results[i], found[i] = place_axis(results[i], found[i], 0, size), 0
+            out_dims[:] = found
+            return results
+
+        in_avals = [a if d is None else with_dimension(a, d, size) for a, d in zip(closed.in_avals, dims)]
+        return tracing.trace_to_closed_jaxpr(run, in_avals, closed.debug_info), out_dims
+
+    return closed.jaxpr.memoised(("batch", dims, size, names, batched, tracing.thread.axes), make)
+
+
+def _jit_batch(trace, operands, dims, *, jaxpr, in_shardings, out_shardings, **params):
+    from xlafront.lax.sharding_constraint import batched_constraint
+
+    program, out_dims = batch_program(jaxpr, tuple(dims), trace)
+
+    def moved(shardings, where):
+        return tuple(s if d is None else batched_constraint(s, d, trace) for s, d in zip(shardings, where))
+
+    results = jit_p.bind(*operands, jaxpr=program, in_shardings=moved(in_shardings, dims),
+                         out_shardings=moved(out_shardings, out_dims), **params)
+    return results, out_dims
+
+
+jit_p.batch_with_axis = _jit_batch

@@ -1,0 +1,1 @@
+"""Calls of functions with rules of the user's, and programs as functions."""

@@ -1,0 +1,375 @@
+"""What functions with rules of their own have in common: how they are called, and how traces treat the calls.
+
+A call is one operation whose parameters hold Python functions: the function itself (`fun`, flat) or, once a program
+under construction has met it, its program (`call_jaxpr`), and the rule that replaces what a transformation would do.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlafront.core import dtypes, errors, tracing, tree
+from xlafront.core.ir import ClosedJaxpr, DebugInfo, dce_jaxpr, eval_jaxpr, keeps_alive
+from xlafront.core.primitive import Primitive
+from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax.device_put import put_leaf
+from xlafront.staging import signatures as calls
+from xlafront.transforms.ad.core import LinearTrace, transpose_program
+
+
+class CustomFunction:
+    """A function together with rules for it: base of `custom_jvp`, `custom_vjp` and `custom_vmap`."""
+
+    kind: str
+    fun: Callable
+    nondiff_argnums: tuple[int, ...]
+
+    def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] | str = ()):
+        functools.update_wrapper(self, fun)
+        self.fun = fun
+        code = getattr(fun, "__code__", None)
+        # Calls with exactly the positional parameters need not ask for the signature.
+        self._arity = None if code is None or code.co_kwonlyargcount or hasattr(fun, "__wrapped__") else code.co_argcount
+        names = (nondiff_argnames,) if isinstance(nondiff_argnames, str) else tuple(nondiff_argnames)
+        try:
+            positions = {i.__index__() for i in nondiff_argnums}
+        except (TypeError, AttributeError):
+            raise TypeError(f"{self.kind} takes nondiff_argnums as a tuple of positions, got {nondiff_argnums!r}.") from None
+        if names:
+            signature = calls.signature_of(fun)
+            known = () if signature is None else tuple(signature.parameters)
+            positions.update(i for i, name in enumerate(known) if name in names)
+        self.nondiff_argnums = tuple(sorted(positions))
+
+    @property
+    def _name(self) -> str:
+        return calls.function_name(self.fun)
+
+    def __getattr__(self, name: str):
+        # Rules of another kind can be given to a function that has been decorated twice.
+        if name in ("defjvp", "defjvps", "defvjp", "def_vmap") and isinstance(self.__dict__.get("fun"), CustomFunction):
+            return getattr(self.fun, name)
+        raise AttributeError(f"the {self.kind} function {self.__dict__.get('__name__', '')} has no attribute {name!r}")
+
+    def positional(self, args: tuple, kwargs: dict[str, Any]) -> tuple:
+        """The arguments by position, with defaults: rules know arguments by position alone."""
+        if not kwargs and len(args) == self._arity:
+            return args
+        signature = calls.signature_of(self.fun)
+        if signature is None and not kwargs:
+            return args
+        problem: Any = "it has no signature to find keyword arguments in"
+        if signature is not None:
+            try:
+                bound = signature.bind(*args, **kwargs)
+            except TypeError as e:
+                problem = e
+            else:
+                bound.apply_defaults()
+                if not bound.kwargs:
+                    return bound.args
+                problem = f"{', '.join(bound.kwargs)} can only be passed by keyword"
+        raise TypeError(f"{self._name}{signature or ''} was called with arguments that have no positions: {problem}. The rules "
+                        f"of a {self.kind} function know its arguments by position: give it positional parameters only.")
+
+    def divided(self, args: tuple) -> tuple[tuple, tuple]:
+        """The non-differentiable arguments, and the others."""
+        if not self.nondiff_argnums:
+            return (), args
+        count = len(args)
+        if not -count <= self.nondiff_argnums[0] <= self.nondiff_argnums[-1] < count:
+            raise ValueError(f"nondiff_argnums of {self._name} are {self.nondiff_argnums}, but it was called with {count} "
+                             f"argument(s). Positions count from 0.")
+        fixed = {i % count for i in self.nondiff_argnums}
+        return tuple(args[i] for i in sorted(fixed)), tuple(x for i, x in enumerate(args) if i not in fixed)
+
+    def joined(self, nondiff: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+        """The inverse of `divided`."""
+        if not self.nondiff_argnums:
+            return list(args)
+        count = len(nondiff) + len(args)
+        fixed = {i % count for i in self.nondiff_argnums}
+        first, second = iter(nondiff), iter(args)
+        return [next(first) if i in fixed else next(second) for i in range(count)]
+
+    def operands(self, args: tuple) -> tuple[list[Any], Any]:
+        """The leaves of the arguments and their tree; every leaf must be an array."""
+        leaves, in_tree = tree.flatten(args)
+        for i, x in enumerate(leaves):
+            if not tracing.is_arraylike(x):
+                remedy = "" if self.kind == "custom_vmap" else " Arguments that are not arrays go into nondiff_argnums."
+                raise TypeError(str(errors.not_an_array(x, f"the {self.kind} function {self._name}",
+                                                        self.argument_path(args, i))) + remedy)
+            if not isinstance(x, tracing.Tracer):
+                leaves[i] = tracing.as_operand(x)
+        return leaves, in_tree
+
+    def runs_at_once(self, leaves: Sequence[Any]) -> bool:
+        """Whether nothing is being traced, so that no rule has a say."""
+        return tracing.thread.trace is tracing.eval_trace and not any([isinstance(x, tracing.Tracer) for x in leaves])
+
+    def argument_path(self, args: tuple, index: int) -> str:
+        """The name of a leaf of the differentiable arguments: `params['w']`."""
+        path = tree.flatten_with_path(args)[0][index][0]
+        position = path[0].idx
+        count = len(args) + len(self.nondiff_argnums)
+        fixed = {i % count for i in self.nondiff_argnums}
+        position = [i for i in range(count) if i not in fixed][position]
+        signature = calls.signature_of(self.fun)
+        names = [] if signature is None else [
+            p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        return (names[position] if position < len(names) else f"args[{position}]") + tree.keystr(path[1:])
+
+
+class Rule:
+    """A rule in an equation's parameters: prints as the user's function."""
+
+    __slots__ = ("apply", "name")
+
+    def __init__(self, apply: Callable, name: str):
+        self.apply, self.name = apply, name
+
+    def __call__(self, *args):
+        return self.apply(*args)
+
+    def __repr__(self):
+        return self.name
+
+
+class Results:
+    """What running the function or its rule, whichever came first, has shown of the results."""
+
+    __slots__ = ("out_tree", "avals", "tree_of_rule")
+
+    def __init__(self) -> None:
+        self.out_tree = self.avals = self.tree_of_rule = None
+
+    def unflatten(self, leaves: Sequence[Any]):
+        return (self.out_tree if self.out_tree is not None else self.tree_of_rule).unflatten(leaves)
+
+    def of_function(self, fun: Callable, value: Any) -> list[Any]:
+        leaves, self.out_tree = calls.check_results(fun, value)
+        self.avals = [tracing.aval_of(x) for x in leaves]
+        return leaves
+
+    def of_rule(self, rule: str, name: str, value: Any, leaves: Sequence[Any], out_tree) -> None:
+        """The rule's primal results must be those of the function, where it has been run."""
+        self.tree_of_rule = out_tree
+        if self.out_tree is None:
+            return
+        if out_tree != self.out_tree:
+            raise TypeError(f"{rule} must return the result of {name} first, with the same structure: {name} returns "
+                            f"{self.out_tree}, the rule returned {out_tree}.")
+        for i, (x, expected) in enumerate(zip(leaves, self.avals)):
+            given = tracing.aval_of(x)
+            if (given.shape, given.dtype) != (expected.shape, expected.dtype):
+                raise TypeError(f"{rule} must return the result of {name} first, with the same shapes and dtypes: at "
+                                f"result{tree.path_of(value, i)} {name} returns {expected}, the rule returned {given}.")
+
+
+def run_of(params: dict[str, Any]) -> Callable[..., Sequence[Any]]:
+    """The function that an operation calls, on flat operands."""
+    closed = params.get("call_jaxpr")
+    return params["fun"] if closed is None else lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs)
+
+
+def without_program(params: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a call, to which another function is to be added."""
+    return {k: v for k, v in params.items() if k not in ("fun", "call_jaxpr")}
+
+
+def element_aval(batch, dim: int | None):
+    """The type of one element of a batch."""
+    aval = tracing.aval_of(batch)
+    return aval if dim is None else aval.update(shape=(*aval.shape[:dim], *aval.shape[dim + 1:]))
+
+
+class Mapped:
+    """A `vmap` that has met a call, for what runs on elements later: the function, or its rule."""
+
+    __slots__ = ("size", "axis_name", "spmd_axis_name", "trace", "thread")
+
+    def __init__(self, trace):
+        self.size, self.axis_name, self.spmd_axis_name = trace.size, trace.axis_name, trace.spmd_axis_name
+        self.trace = weakref.ref(trace)  # programs outlive it
+        self.thread = threading.get_ident()
+
+    def apply(self, fun: Callable[..., Sequence[Any]], values: Sequence[Any], dims: Sequence[int | None]
+              ) -> tuple[list[Any], list[int | None]]:
+        """Apply a function of elements to batches, over the trace that is current now.
+
+        While the `vmap` is under way its own trace processes the elements, because the function may close over some.
+        """
+        from xlafront.transforms.batching.vmap import batch_flat
+
+        trace = self.trace()
+        if trace is None or not trace.alive or self.thread != threading.get_ident():
+            return batch_flat(fun, values, dims, self.size, self.axis_name, self.spmd_axis_name)
+        thread = tracing.thread
+        saved, axes = (trace.parent, trace.outer_axes), thread.axes
+        trace.parent, trace.outer_axes = thread.trace, axes
+        if self.axis_name is not None:
+            thread.axes = (*axes, (self.axis_name, self.size))
+        try:
+            with tracing.current_trace(trace):
+                pairs = [trace.unwrap(x) for x in fun(*[trace.wrap(x, d) for x, d in zip(values, dims)])]
+        finally:
+            trace.parent, trace.outer_axes = saved
+            thread.axes = axes
+        return [x for x, _ in pairs], [d for _, d in pairs]
+
+    def apply_in_front(self, fun: Callable[..., Sequence[Any]], values: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
+        """As `apply`, with every result a batch along its first dimension."""
+        return self.in_front(*self.apply(fun, values, dims))
+
+    def in_front(self, values: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
+        from xlafront.lax.shapes import broadcast_batch
+
+        return [broadcast_batch(x, d, self.size) for x, d in zip(values, dims)]
+
+
+def all_in_scope(values: Sequence[Any]) -> bool:
+    """Whether the traced values among these belong to traces that are current or enclose the current one."""
+    for x in values:
+        if isinstance(x, tracing.Tracer):
+            trace = tracing.thread.trace
+            while trace is not x._trace:
+                trace = trace.parent
+                if trace is None:
+                    return False
+    return True
+
+
+def stage_function(fun: Callable[..., Sequence[Any]], operands: Sequence[Any], debug_info: DebugInfo
+                   ) -> tuple[ClosedJaxpr, list[Any]]:
+    """The program of a flat function with what it closes over as leading operands, and those."""
+    jaxpr, consts = tracing.trace_to_jaxpr(fun, [tracing.aval_of(x) for x in operands], debug_info)
+    if not all_in_scope(consts):
+        raise closed_over(debug_info.traced_for, debug_info.function_name)
+    return ClosedJaxpr(jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])), consts
+
+
+class CustomCall(Primitive):
+    """The primitive of calls with a rule. Each operand after the first `num_consts` is an argument.
+
+    The first `num_consts` are what the function closes over: the rules do not see them. Subclasses define
+    `batched(mapped, dims, params)`, the parameters that the call on batches has in place of those of the elements,
+    and `prune(params, used, out_avals)`, those that it has when only some of its results are used.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, name: str, shown_as: str, **fields):
+        super().__init__(
+            name, multiple_results=True, memoise=False, shown_as=shown_as, abstract=_abstract, effects=_effects,
+            lower=_lower, impl=_impl, transpose=_transpose, dce=_dce, **fields)
+
+    def stage(self, trace, args, params):
+        """Called when the operation is to be written down; None means as it is."""
+        if isinstance(trace, LinearTrace):  # linear already: the rule has no more to say
+            return run_of(params)(*args)
+        if "call_jaxpr" in params:
+            return None
+        closed, consts = stage_function(params["fun"], args, DebugInfo(self.shown_as, params["name"]))
+        params = without_program(params) | {"call_jaxpr": closed, "num_consts": params["num_consts"] + len(consts)}
+        return trace.process(self, (*consts, *args), params)
+
+
+    def batch_with_axis(self, trace, values, dims, **params):
+        """The call on batches. Every result is one, so that those of the function and of the rule are of the same types."""
+        if all([d is None for d in dims]) and not trace.is_named_in(params):
+            try:
+                results = self.bind(*values, **params)
+                return results, [None] * len(results)
+            except (errors.UnexpectedTracerError, NameError):
+                # A function that is not a program yet may close over elements, or work over the axis that is mapped.
+                if "call_jaxpr" in params:
+                    raise
+        run, mapped = run_of(params), Mapped(trace)
+
+        def fun(*xs):
+            return mapped.apply_in_front(run, xs, dims)
+
+        changed = self.batched(mapped, tuple(dims[params["num_consts"]:]), params)
+        results = self.bind(*values, **without_program(params) | {"fun": fun} | changed)
+        return results, [0] * len(results)
+
+
+def _abstract(*_, call_jaxpr, **params):
+    return call_jaxpr.out_avals
+
+
+def _effects(*_, call_jaxpr, **params):
+    return call_jaxpr.effects
+
+
+def _impl(*args, **params):
+    results = run_of(params)(*args)
+    if not all_in_scope(results):
+        raise closed_over("custom", params["name"])
+    return results
+
+
+def _lower(ctx, *operands, call_jaxpr, **_):
+    return ctx.inline(call_jaxpr, operands)
+
+
+def _transpose(cts, *operands, call_jaxpr, **_):
+    linear = tuple(is_undefined(x) for x in operands)
+    given = tuple(type(ct) is not Zero for ct in cts)
+    program, nonzero = transpose_program(call_jaxpr, linear, given)
+    known = [x for x, lin in zip(operands, linear) if not lin]
+    results = iter(eval_jaxpr(program.jaxpr, program.consts, *known, *[ct for ct, g in zip(cts, given) if g]))
+    flags = iter(nonzero)
+    return [(next(results) if next(flags) else Zero(x.aval)) if lin else None for x, lin in zip(operands, linear)]
+
+
+def _dce(used: list[bool], eqn):
+    """Unused results go; arguments stay, because the rule may read them."""
+    closed = eqn.params["call_jaxpr"]
+    if not any(used) and not keeps_alive(closed.effects):
+        return None
+    if all(used):
+        return eqn
+    jaxpr, _ = dce_jaxpr(closed.jaxpr, used, True)
+    params = eqn.params | {"call_jaxpr": ClosedJaxpr(jaxpr, closed.consts)}
+    params |= eqn.primitive.prune(params, used, closed.out_avals)
+    return eqn.replace(outvars=[v for v, keep in zip(eqn.outvars, used) if keep], params=params, effects=jaxpr.effects)
+
+
+def type_text(aval) -> str:
+    """A type in a message; that of the tangents of integers by its name."""
+    return str(aval).replace("void", "float0")
+
+
+def as_array(x):
+    """What functions and rules get in place of numbers and NumPy's arrays: something with a shape, a dtype and a weak type."""
+    kind = type(x)
+    if kind is float or kind is complex:
+        return put_leaf(x, None)
+    if isinstance(x, (np.generic, np.ndarray)) and x.dtype != dtypes.float0:
+        if tracing.thread.trace is tracing.eval_trace:
+            return put_leaf(x, None)
+        from xlafront.lax.derived import stop_gradient_p
+
+        return stop_gradient_p.bind(x)  # a constant, as a value of the program
+    return x
+
+
+def closed_over(kind: str, name: str) -> errors.UnexpectedTracerError:
+    return errors.UnexpectedTracerError(
+        f"{name} is differentiated with respect to a value that it closes over, but its {kind} rule only says how the result "
+        f"depends on the arguments. Pass the value as an argument (custom_derivatives.closure_convert finds such values), or "
+        f"hold it constant with lax.stop_gradient.")
+
+
+def leaked_in_rule(rule: str, error: errors.UnexpectedTracerError | str = "") -> errors.UnexpectedTracerError:
+    return errors.UnexpectedTracerError(
+        f"{rule} uses a traced value from outside of it. It runs apart from the function, where that value is unknown: pass "
+        f"the value as an argument of the function. {error}")

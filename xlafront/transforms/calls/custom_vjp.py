@@ -1,0 +1,466 @@
+"""`custom_vjp`: a function with a reverse-mode rule of its own, as two functions: forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlafront.core import dtypes, errors, tracing, tree
+from xlafront.core.ir import eval_jaxpr
+from xlafront.core.primitive import Primitive
+from xlafront.core.zeros import Zero
+from xlafront.staging import signatures as calls
+from xlafront.transforms.ad.core import LinearTrace, zeros_array
+from xlafront.transforms.calls.custom_calls import (
+    CustomCall,
+    CustomFunction,
+    Mapped,
+    Results,
+    Rule,
+    all_in_scope,
+    as_array,
+    closed_over,
+    leaked_in_rule,
+    run_of,
+)
+from xlafront.transforms.calls.custom_jvp import SymbolicZero
+from xlafront.transforms.calls.custom_vjp_remat import forward_or_function
+
+
+class CustomVJPPrimal:
+    """In forward rules with `symbolic_zeros=True`: an argument, and whether it is differentiated.
+
+    >>> CustomVJPPrimal(2.0, perturbed=False).value
+    2.0
+    """
+
+    __slots__ = ("value", "perturbed")
+
+    def __init__(self, value: Any, perturbed: bool):
+        self.value = value
+        self.perturbed = perturbed
+
+    def __eq__(self, other):
+        return isinstance(other, CustomVJPPrimal) and (self.value, self.perturbed) == (other.value, other.perturbed)
+
+    def __repr__(self):
+        return f"CustomVJPPrimal(value={self.value!r}, perturbed={self.perturbed!r})"
+
+
+def custom_vjp_primal_tree_values(tree):
+    """The values in a tree of `CustomVJPPrimal`s.
+
+    >>> custom_vjp_primal_tree_values({"w": CustomVJPPrimal(3.0, True)})
+    {'w': 3.0}
+    """
+    from xlafront.core.tree import map as tree_map
+
+    def value(leaf):
+        if type(leaf) is not CustomVJPPrimal:
+            raise TypeError(f"custom_vjp_primal_tree_values takes a tree of CustomVJPPrimal, found a leaf of type "
+                            f"{type(leaf).__name__}: {errors.short(leaf)}.")
+        return leaf.value
+
+    return tree_map(value, tree)
+
+
+class custom_vjp(CustomFunction):
+    """A function whose reverse-mode derivative is a rule that you give, in place of that of its operations.
+
+    Decorate the function, then give its two rules with `defvjp`. It cannot be differentiated in forward mode (`jvp`).
+
+    - `nondiff_argnums`, `nondiff_argnames`: arguments that are no arrays; the forward rule gets them in their places, the
+      backward rule gets them first.
+
+    >>> @custom_vjp
+    ... def clip_gradient(x):
+    ...     return x
+    >>> clip_gradient.defvjp(lambda x: (x, None), lambda residuals, ct: (xnp.clip(ct, -1.0, 1.0),))
+    >>> grad(lambda x: 5 * clip_gradient(x))(2.0)
+    """
+
+    kind = "custom_vjp"
+    fwd: Callable | None = None
+    bwd: Callable | None = None
+    symbolic_zeros: bool = False
+    optimize_remat: bool = False
+
+    def defvjp(self, fwd: Callable, bwd: Callable, symbolic_zeros: bool = False, optimize_remat: bool = False) -> None:
+        """Give the rules.
+
+        - `fwd(*args)` returns `(result, residuals)`; the residuals are a pytree of what the backward rule needs.
+        - `bwd(*nondiff_args, residuals, cotangent)` returns a tuple with a cotangent for each argument; None is zero.
+        - `symbolic_zeros`: `fwd` gets `CustomVJPPrimal`s that say which arguments are differentiated, and cotangents known
+          to be zero come as `SymbolicZero`.
+        - `optimize_remat`: where the residuals turn out not to be needed, the function runs in place of `fwd`.
+
+        >>> sin = custom_vjp(xnp.sin)
+        >>> sin.defvjp(lambda x: (xnp.sin(x), x), lambda x, ct: (xnp.cos(x) * ct,))
+        """
+        self.fwd, self.bwd = fwd, bwd
+        self.symbolic_zeros, self.optimize_remat = symbolic_zeros, optimize_remat
+
+    def __call__(self, *args, **kwargs):
+        if self.fwd is None or self.bwd is None:
+            raise AttributeError(f"the custom_vjp function {self._name} has no rules yet: give it them with "
+                                 f"{self._name}.defvjp(fwd, bwd) before it is called.")
+        args = self.positional(args, kwargs)
+        nondiff, differentiable = self.divided(args)
+        self._check_nondiff(nondiff)
+        leaves, in_tree = self.operands(differentiable)
+        if self.runs_at_once(leaves):
+            result = self.fun(*self.joined(nondiff, in_tree.unflatten(map(as_array, leaves))))
+            calls.check_results(self.fun, result)
+            return result
+        results = Results()
+
+        def fun(*xs):
+            return results.of_function(self.fun, self.fun(*self.joined(nondiff, in_tree.unflatten(map(as_array, xs)))))
+
+        fwd = _flat_fwd(self, nondiff, in_tree, results)
+        found = custom_vjp_call_p.bind(*leaves, fun=fun, fwd=Rule(fwd, calls.function_name(self.fwd)),
+                                       bwd=calls.function_name(self.bwd), num_consts=0, symbolic_zeros=self.symbolic_zeros,
+                                       optimize_remat=self.optimize_remat, name=self._name)
+        return results.unflatten(found)
+
+    def _check_nondiff(self, nondiff: tuple) -> None:
+        for leaf in tree.leaves(nondiff) if nondiff else ():
+            if isinstance(leaf, tracing.Tracer):
+                raise errors.UnexpectedTracerError(
+                    f"{self._name} got a traced array of type {leaf.aval} for one of its nondiff_argnums "
+                    f"{self.nondiff_argnums}. Those are for values that no transformation sees, such as functions and "
+                    f"options: pass arrays as ordinary arguments, and return None for their cotangents.")
+
+
+def _flat_fwd(function: custom_vjp, nondiff: tuple, in_tree, results: Results):
+    """The rules on flat values: `(primals, which are differentiated) -> (results, residuals, pullback)`."""
+    fwd, bwd, symbolic, name = function.fwd, function.bwd, function.symbolic_zeros, function._name
+    title = f"the custom_vjp forward rule {calls.function_name(fwd)} of {name}"
+
+    def flat(primals, perturbed):
+        arrays = map(as_array, primals)
+        given = [CustomVJPPrimal(x, p) for x, p in zip(arrays, perturbed)] if symbolic else list(arrays)
+        try:
+            pair = fwd(*function.joined(nondiff, in_tree.unflatten(given)))
+        except errors.UnexpectedTracerError as e:
+            raise leaked_in_rule(title, e) from e
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(f"{title} must return a pair of the result and the residuals for the backward rule, got "
+                            f"{errors.short(pair)} of type {type(pair).__name__}.")
+        value, residuals = pair
+        outs, out_tree = calls.check_results(fwd, value)
+        results.of_rule(title, name, value, outs, out_tree)
+        saved, residual_tree = tree.flatten(residuals)
+        for i, x in enumerate(saved):
+            if not tracing.is_arraylike(x):
+                raise TypeError(f"{title} returned residuals that are not arrays: residuals{tree.path_of(residuals, i)} is "
+                                f"{errors.short(x)} of type {type(x).__name__}. Values that the backward rule needs and that "
+                                f"are no arrays go into nondiff_argnums.")
+        if not all_in_scope(outs) or not all_in_scope(saved):
+            raise leaked_in_rule(title)
+        avals = [tracing.aval_of(x) for x in primals]
+        pullback = _flat_bwd(function, bwd, nondiff, in_tree, avals, residual_tree, out_tree)
+        return outs, [tracing.as_operand(x) for x in saved], pullback
+
+    return flat
+
+
+def _flat_bwd(function: custom_vjp, bwd, nondiff, in_tree, avals, residual_tree, out_tree):
+    """The backward rule on flat values: `(residuals, cotangents) -> cotangents of the arguments`, with `Zero`s."""
+    symbolic = function.symbolic_zeros
+    title = f"the custom_vjp backward rule {calls.function_name(bwd)} of {function._name}"
+
+    def path(index: int) -> str:
+        return function.argument_path(in_tree.unflatten(range(in_tree.num_leaves)), index)
+
+    def given(ct):
+        if type(ct) is not Zero:
+            return as_array(ct)
+        return SymbolicZero(ct.aval) if symbolic else as_array(zeros_array(ct.aval))
+
+    def pullback(residuals, cts):
+        try:
+            found = bwd(*nondiff, residual_tree.unflatten(residuals), out_tree.unflatten([given(ct) for ct in cts]))
+        except errors.UnexpectedTracerError as e:
+            raise leaked_in_rule(title, e) from e
+        found_cts = _spread(found, in_tree, title)
+        if not all_in_scope(found_cts):
+            raise leaked_in_rule(title)
+        return [_checked(ct, aval, title, lambda i=i: path(i)) for i, (ct, aval) in enumerate(zip(found_cts, avals))]
+
+    return pullback
+
+
+def _spread(found: Any, in_tree, title: str) -> list[Any]:
+    """The leaves of what a backward rule returned; None stands for zeros in a whole subtree."""
+    if isinstance(found, list):
+        found = tuple(found)
+    expected = in_tree.unflatten(range(in_tree.num_leaves))
+    if not isinstance(found, tuple) or len(found) != len(expected):
+        what = f"{errors.short(found)} of type {type(found).__name__}"
+        if isinstance(found, tuple):
+            what = f"a tuple of {len(found)}"
+        raise TypeError(f"{title} must return a tuple with a cotangent (or None, for zero) for each of the {len(expected)} "
+                        f"differentiable argument(s) of the function, got {what}.")
+    result: list[Any] = []
+
+    def spread(ct, part, path):
+        if ct is None:
+            result.extend([None] * tree.structure(part).num_leaves)
+            return
+        if tree.treedef_is_leaf(tree.structure(part)):
+            if tree.treedef_is_leaf(tree.structure(ct, lambda x: isinstance(x, (SymbolicZero, Zero)))):
+                result.append(ct)
+                return
+            raise TypeError(f"{title} must return cotangents with the structure of the arguments: at output{path} it "
+                            f"returned {tree.structure(ct)} for an argument that is an array.")
+        try:
+            mine, mine_aux = tree.flatten_one_level_with_keys(ct)
+            theirs, aux = tree.flatten_one_level_with_keys(part)
+        except ValueError:
+            mine, mine_aux, theirs, aux = [], None, [None], 0
+        mine, theirs = list(mine), list(theirs)
+        if type(ct) is not type(part) or mine_aux != aux or len(mine) != len(theirs):
+            raise TypeError(f"{title} must return cotangents with the structure of the arguments: at output{path} it returned "
+                            f"{tree.structure(ct)}, the argument is {tree.structure(part)}.")
+        for (key, x), (_, y) in zip(mine, theirs):
+            spread(x, y, f"{path}{key}")
+
+    for i, (ct, part) in enumerate(zip(found, expected)):
+        spread(ct, part, f"[{i}]")
+    return result
+
+
+def _checked(ct, aval, title: str, path: Callable[[], str]):
+    expected = aval.to_tangent_aval()
+    if ct is None or isinstance(ct, Zero) or expected.dtype == dtypes.float0:
+        return Zero(expected)
+
+    if isinstance(ct, SymbolicZero):
+        given = ct.aval
+    elif isinstance(ct, np.ndarray) and ct.dtype == dtypes.float0:
+        given = expected.update(shape=ct.shape)
+        ct = Zero(expected)
+    elif not tracing.is_arraylike(ct):
+        raise TypeError(f"{title} returned a cotangent for argument {path()} that is no array: {errors.short(ct)} of type "
+                        f"{type(ct).__name__}. It should be {expected}, or None for zero.")
+    else:
+        ct = tracing.as_operand(ct)
+        given = tracing.aval_of(ct)
+    if given.shape != expected.shape:
+        raise ValueError(f"{title} must return cotangents of the shapes of the arguments: argument {path()} is {aval}, but the "
+                         f"rule returned {given} for it. Sum over dimensions that the function broadcasts.")
+    if isinstance(ct, (SymbolicZero, Zero)):
+        return Zero(expected)
+    if given.dtype == expected.dtype:
+        return ct
+    if dtypes.is_complex(given.dtype) and not dtypes.is_complex(expected.dtype):
+        raise ValueError(f"{title} returned a complex cotangent, {given}, for argument {path()}, which is {aval}. Take its "
+                         f"real part.")
+    if dtypes.is_float(given.dtype) and not isinstance(ct, (float, np.generic)):
+        return ct  # of another precision: left to the program, as it may keep gradients in another than its arguments
+    if not isinstance(ct, tracing.Tracer) and np.ndim(ct) == 0:
+        return np.asarray(ct).astype(expected.dtype)[()]
+    from xlafront.lax.elementwise import convert_element_type_p
+
+    return convert_element_type_p.bind(ct, new_dtype=expected.dtype, weak_type=False, sharding=None)
+
+
+# The primitives
+
+
+class _CustomVjpCall(CustomCall):
+    __slots__ = ()
+
+    @staticmethod
+    def batched(mapped, dims, params):
+        rule = params["fwd"]
+
+        def batched_fwd(primals, perturbed):
+            count, pullback = 0, None
+
+            def flat(*xs):
+                nonlocal count, pullback
+                outs, residuals, pullback = rule(xs, perturbed)
+                count = len(outs)
+                return [*outs, *residuals]
+
+            found, found_dims = mapped.apply(flat, primals, dims)
+            outs = mapped.in_front(found[:count], found_dims)
+            return outs, found[count:], _batched_pullback(mapped, pullback, found_dims[count:], dims)
+
+        return {"fwd": Rule(batched_fwd, rule.name)}
+
+    @staticmethod
+    def prune(params, used, out_avals):
+        rule = params["fwd"]
+        zeros = [Zero(aval.to_tangent_aval()) for aval in out_avals]
+
+        def pruned(primals, perturbed):
+            outs, residuals, pullback = rule(primals, perturbed)
+
+            def wider(values, cts):
+                given = iter(cts)
+                return pullback(values, [next(given) if keep else zero for keep, zero in zip(used, zeros)])
+
+            return [x for x, keep in zip(outs, used) if keep], residuals, wider
+
+        return {"fwd": Rule(pruned, rule.name)}
+
+
+def _batched_pullback(mapped, pullback, residual_dims, in_dims):
+    """Pull batches of cotangents back; those of an argument that is the same for all elements are summed."""
+    def batched(residuals, cts):
+        nonzero: list[bool] = []
+        zeros: list[Zero] = []
+        given = [ct for ct in cts if type(ct) is not Zero]
+        element_zeros = [Zero(ct.aval.update(shape=ct.aval.shape[1:])) if type(ct) is Zero else None for ct in cts]
+
+        def flat(*xs):
+            moving = iter(xs[len(residuals):])
+            found = pullback(xs[:len(residuals)], [next(moving) if z is None else z for z in element_zeros])
+            nonzero[:] = [type(ct) is not Zero for ct in found]
+            zeros[:] = [ct for ct in found if type(ct) is Zero]
+            return [ct for ct in found if type(ct) is not Zero]
+
+        from xlafront.lax.reductions import reduce_sum_p
+        from xlafront.lax.shapes import move_dim
+
+        found = iter(mapped.apply_in_front(flat, [*residuals, *given], [*residual_dims, *[0] * len(given)]))
+        absent = iter(zeros)
+        results = []
+        for nz, d in zip(nonzero, in_dims):
+            if not nz:
+                aval = next(absent).aval
+                results.append(Zero(aval if d is None else aval.update(
+                    shape=(*aval.shape[:d], mapped.size, *aval.shape[d:]))))
+            elif d is None:
+                results.append(reduce_sum_p.bind(next(found), axes=(0,), out_sharding=None))
+            else:
+                results.append(move_dim(next(found), 0, d))
+        return results
+
+    return batched
+
+
+def _jvp(primals, tangents, *, fwd, bwd, num_consts, symbolic_zeros, optimize_remat, name, **params):
+    if any(type(t) is not Zero for t in tangents[:num_consts]):
+        raise closed_over("custom_vjp", name)
+    consts, primals, tangents = primals[:num_consts], primals[num_consts:], tangents[num_consts:]
+    active = [type(t) is not Zero for t in tangents]
+    trace = tracing.thread.trace
+    # The forward rule works on values alone: outside of the program in tangents.
+    with tracing.current_trace(trace.parent if isinstance(trace, LinearTrace) else trace):
+        if optimize_remat and tracing.is_tracing():
+            outs, residuals, pullback = forward_or_function(fwd, run_of(params), consts, primals, active, name)
+        else:
+            outs, residuals, pullback = fwd(primals, active)
+    out_avals = tuple([tracing.aval_of(x).to_tangent_aval() for x in outs])
+    found = custom_lin_p.bind(
+        *residuals, *[t for t in tangents if type(t) is not Zero], num_res=len(residuals), bwd=Rule(pullback, bwd),
+        in_zeros=tuple(not a for a in active), out_avals=out_avals, symbolic_zeros=symbolic_zeros, name=name)
+    return outs, [Zero(aval) if aval.dtype == dtypes.float0 else t for t, aval in zip(found, out_avals)]
+
+
+custom_vjp_call_p = _CustomVjpCall("custom_vjp_call", "custom_vjp", jvp=_jvp)
+
+
+# The derivative of a custom_vjp function: linear, known only by its transpose
+
+
+def _forward_mode(*_, name, **params):
+    raise TypeError(f"{name} is a custom_vjp function: it says how cotangents are pulled back, and cannot be differentiated "
+                    f"in forward mode (jvp, jacfwd, or the function that linearize returns). Use reverse mode (grad, vjp, "
+                    f"jacrev), or define its derivative with custom_jvp, which serves both.")
+
+
+def _lin_transpose(cts, *operands, num_res, bwd, in_zeros, **_):
+    found = bwd(operands[:num_res], cts)
+    return [None] * num_res + [ct for ct, zero in zip(found, in_zeros) if not zero]
+
+
+class _CustomLin(Primitive):
+    __slots__ = ()
+
+    def batch_with_axis(self, trace, values, dims, *, num_res, bwd, in_zeros, out_avals, **params):
+        moving = iter(dims[num_res:])
+        in_dims = [None if zero else next(moving) for zero in in_zeros]
+        pullback = _batched_pullback(Mapped(trace), bwd, dims[:num_res], in_dims)
+        batches = tuple([aval.update(shape=(trace.size, *aval.shape)) for aval in out_avals])
+        results = self.bind(*values, num_res=num_res, bwd=Rule(pullback, bwd.name), in_zeros=in_zeros, out_avals=batches,
+                            **params)
+        return results, [0] * len(results)
+
+
+custom_lin_p = _CustomLin(
+    "custom_lin", multiple_results=True, memoise=False, shown_as="the derivative of a custom_vjp function",
+    abstract=lambda *_, out_avals, **params: list(out_avals), lower=lambda ctx, *xs, **params: _forward_mode(**params),
+    impl=_forward_mode, jvp=lambda primals, tangents, **params: _forward_mode(**params), transpose=_lin_transpose)
+custom_lin_p.runs_eagerly = True
+
+
+# custom_gradient
+
+
+def custom_gradient(fun: Callable) -> custom_vjp:
+    """A function whose reverse-mode rule is written inside it: `fun(*args)` returns `(result, pullback)`.
+
+    `pullback(ct)` returns the cotangents of the arguments, as a tuple when there are several. It may use anything that
+    the function has computed.
+
+    >>> @custom_gradient
+    ... def square(x):
+    ...     return x ** 2, lambda ct: 2 * x * ct
+    >>> grad(square)(3.0)
+    """
+    import functools
+
+    @functools.wraps(fun)
+    def value_of(*args):
+        return _pair(fun, args)[0]
+
+    wrapped = custom_vjp(value_of)
+
+    def fwd(*args):
+        value, rule = _pair(fun, args)
+        leaves, out_tree = calls.check_results(fun, value)
+        cts_tree = None
+
+        def flat_rule(*cts):
+            nonlocal cts_tree
+            cotangents = rule(out_tree.unflatten(cts))
+            if not isinstance(cotangents, (tuple, list)) and len(args) == 1:
+                cotangents = (cotangents,)
+            flat, cts_tree = tree.flatten(cotangents)
+            return flat
+
+        jaxpr, consts = tracing.trace_to_jaxpr(flat_rule, [tracing.aval_of(x).to_tangent_aval() for x in leaves])
+        return value, _Residuals(consts, jaxpr, cts_tree)
+
+    def bwd(residuals, cotangent):
+        return residuals.tree.unflatten(eval_jaxpr(residuals.jaxpr, residuals.consts, *tree.leaves(cotangent)))
+
+    fwd.__name__ = bwd.__name__ = calls.function_name(fun)
+    wrapped.defvjp(fwd, bwd)
+    return wrapped
+
+
+def _pair(fun: Callable, args: Sequence[Any]) -> tuple[Any, Callable]:
+    pair = fun(*args)
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not callable(pair[1]):
+        raise TypeError(f"the custom_gradient function {calls.function_name(fun)} must return a pair of its result and a "
+                        f"function that pulls cotangents back, got {errors.short(pair)} of type {type(pair).__name__}.")
+    return pair[0], pair[1]
+
+
+class _Residuals:
+    """A traced pullback: its program, and the values that it closes over."""
+
+    def __init__(self, consts, jaxpr, tree):
+        self.consts, self.jaxpr, self.tree = consts, jaxpr, tree
+
+
+tree.register_pytree_node(_Residuals, lambda r: (tuple(r.consts), (r.jaxpr, r.tree)),
+                          lambda static, consts: _Residuals(list(consts), *static))

@@ -1,0 +1,222 @@
+"""`custom_vmap`: a function with a batching rule of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlafront.core import dtypes, tracing, tree
+from xlafront.core.ir import DebugInfo
+from xlafront.core.zeros import Zero
+from xlafront.staging import signatures as calls
+from xlafront.transforms.ad.core import LinearTrace, instantiate, jvp_flat
+from xlafront.transforms.calls.custom_calls import CustomCall, CustomFunction, Results, Rule, run_of, stage_function
+
+
+class custom_vmap(CustomFunction):
+    """A function that `vmap` maps by a rule that you give, in place of mapping its operations.
+
+    Decorate the function, then its rule with `def_vmap`.
+
+    >>> @custom_vmap
+    ... def solve(a, b):
+    ...     return b / a
+    >>> @solve.def_vmap
+    ... def rule(axis_size, in_batched, a, b):
+    ...     a_batched, b_batched = in_batched
+    ...     return b / a, a_batched or b_batched
+    >>> vmap(solve)(xnp.ones(3), xnp.arange(3.0))
+    """
+
+    kind = "custom_vmap"
+    vmap_rule: Callable | None = None
+
+    def __init__(self, fun: Callable):
+        super().__init__(fun)
+
+    def def_vmap(self, vmap_rule: Callable) -> Callable:
+        """Give the rule: `vmap_rule(axis_size, in_batched, *args)` returns `(results, out_batched)`.
+
+        `in_batched` has, for each argument, a tree of whether each array is a batch; batches are along the first dimension.
+        `out_batched` says the same of the results.
+
+        >>> negative = custom_vmap(lambda x: -x)
+        >>> rule = negative.def_vmap(lambda axis_size, in_batched, x: (-x, in_batched[0]))
+        """
+        self.vmap_rule = vmap_rule
+        return vmap_rule
+
+    def __call__(self, *args, **kwargs):
+        rule = self.vmap_rule
+        if rule is None:
+            raise AttributeError(f"the custom_vmap function {self._name} has no batching rule yet: give it one with "
+                                 f"{self._name}.def_vmap(rule) before it is called.")
+        args = self.positional(args, kwargs)
+        leaves, in_tree = self.operands(args)
+        if self.runs_at_once(leaves):
+            result = self.fun(*args)
+            calls.check_results(self.fun, result)
+            return result
+        results = Results()
+
+        def fun(*xs):
+            return results.of_function(self.fun, self.fun(*in_tree.unflatten(xs)))
+
+        # The rule's results are checked against the types of the function's, so it is traced at once.
+        closed, consts = stage_function(fun, leaves, DebugInfo("custom_vmap", self._name))
+        flat_rule = _flat_rule(rule, self._name, in_tree, results)
+        found = custom_vmap_call_p.bind(*consts, *leaves, call_jaxpr=closed, rule=Rule(flat_rule, calls.function_name(rule)),
+                                        num_consts=len(consts), name=self._name)
+        return results.unflatten(found)
+
+
+def _flat_rule(rule: Callable, name: str, in_tree, known: Results):
+    """The rule on flat values: `(size, which are batches, values) -> (results, which are batches)`."""
+    title = f"the custom_vmap rule {calls.function_name(rule)} of {name}"
+    out_tree = known.out_tree
+    out_avals: list = known.avals or []
+
+    def flat(size: int, batched: Sequence[bool], values: Sequence[Any]):
+        pair = rule(size, list(in_tree.unflatten(batched)), *in_tree.unflatten(values))
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise ValueError(f"{title} must return a pair of the results and of whether each is a batch, got "
+                             f"{type(pair).__name__}.")
+        value, spec = pair
+        outs, found_tree = calls.check_results(rule, value)
+        flags, spec_tree = tree.flatten(spec)
+        if spec_tree != found_tree:
+            raise ValueError(f"{title} must say for each result whether it is a batch: the results are {found_tree}, its "
+                             f"second value is {spec_tree}.")
+        if found_tree != out_tree:
+            raise ValueError(f"{title} must return results of the structure that {name} returns, {out_tree}; it returned "
+                             f"{found_tree}.")
+        flags = [bool(b) for b in flags]
+        for i, (x, b, expected) in enumerate(zip(outs, flags, out_avals)):
+            shape = (size, *expected.shape) if b else expected.shape
+            if np.shape(x) != shape:
+                raise ValueError(f"{title} returned shape {np.shape(x)} at result{tree.path_of(value, i)}, which is to be "
+                                 f"{shape}: {name} returns shape {expected.shape}, and the rule says that the result is "
+                                 f"{f'a batch of {size}, along the first dimension' if b else 'not a batch'}.")
+        return outs, flags
+
+    return flat
+
+
+def sequential_vmap(f: Callable) -> custom_vmap:
+    """A function that `vmap` maps one element after the other, in a loop.
+
+    >>> vmap(sequential_vmap(xnp.sin))(xnp.arange(3.0))
+    """
+    mapped = custom_vmap(f)
+
+    @mapped.def_vmap
+    def rule(axis_size, in_batched, *args):
+        from xlafront.lax import map as map_elements
+
+        leaves, in_tree = tree.flatten(args)
+        batched = tree.leaves(in_batched)
+
+        def one(elements):
+            given = iter(elements)
+            return mapped(*in_tree.unflatten([next(given) if b else x for x, b in zip(leaves, batched)]))
+
+        value = map_elements(one, [x for x, b in zip(leaves, batched) if b])
+        return value, tree.map(lambda _: True, value)
+
+    return mapped
+
+
+# The primitive
+
+
+class _CustomVmapCall(CustomCall):
+    __slots__ = ()
+
+    def batch_with_axis(self, trace, values, dims, **params):
+        from xlafront.lax.shapes import move_dim
+
+        skip = params["num_consts"]
+        if any(d is not None for d in dims[:skip]):
+            raise ValueError(f"the custom_vmap function {params['name']} closes over a value that is mapped by vmap, which its "
+                             f"rule does not see. Pass the value as an argument.")
+        if all(d is None for d in dims):
+            results = self.bind(*values, **params)
+            return results, [None] * len(results)
+        batched = [d is not None for d in dims[skip:]]
+        moved = [x if d is None else move_dim(x, d, 0) for x, d in zip(values[skip:], dims[skip:])]
+        results, flags = params["rule"](trace.size, batched, moved)
+        return results, [0 if b else None for b in flags]
+
+    @staticmethod
+    def prune(params, used, out_avals):
+        rule = params["rule"]
+
+        def pruned(size, batched, values):
+            outs, flags = rule(size, batched, values)
+            return [x for x, keep in zip(outs, used) if keep], [b for b, keep in zip(flags, used) if keep]
+
+        return {"rule": Rule(pruned, rule.name)}
+
+
+def _jvp(primals, tangents, **params):
+    """Differentiate the function, and with it the rule: the result is a function with a batching rule again.
+
+    In reverse mode the values come from a call that keeps its rule, and the linear part from the function's operations.
+    """
+    run, skip = run_of(params), params["num_consts"]
+    if isinstance(tracing.thread.trace, LinearTrace):
+        return custom_vmap_call_p.bind(*primals, **params), jvp_flat(run, primals, tangents)[1]
+    active = [type(t) is not Zero for t in tangents]
+    if any(active[:skip]):  # the rule does not see what the function closes over
+        return jvp_flat(run, primals, tangents)
+    has_tangent = [v.to_tangent_aval().dtype != dtypes.float0 for v in params["call_jaxpr"].out_avals]
+    count = len(primals)
+
+    def fun(*xs):
+        return _with_tangents(run, xs[:count], xs[count:], active, has_tangent)
+
+    moving = [t for t in tangents if type(t) is not Zero]
+    closed, consts = stage_function(fun, [*primals, *moving], DebugInfo("custom_vmap", params["name"]))
+    rule = Rule(_rule_with_tangents(params["rule"], active[skip:], has_tangent), params["rule"].name)
+    results = custom_vmap_call_p.bind(*consts, *primals, *moving, call_jaxpr=closed, rule=rule,
+                                      num_consts=skip + len(consts), name=params["name"])
+    outs, rest = results[:len(has_tangent)], iter(results[len(has_tangent):])
+    return outs, [next(rest) if h else Zero(tracing.aval_of(x).to_tangent_aval()) for x, h in zip(outs, has_tangent)]
+
+
+def _with_tangents(function, primals, moving, active, has_tangent) -> list[Any]:
+    """Results, then the tangents of those that can have one."""
+    given = iter(moving)
+    tangents = [next(given) if a else Zero(tracing.aval_of(x).to_tangent_aval()) for x, a in zip(primals, active)]
+    outs, out_tangents = jvp_flat(function, primals, tangents)
+    return [*outs, *[instantiate(t) for t, h in zip(out_tangents, has_tangent) if h]]
+
+
+def _rule_with_tangents(rule, active, has_tangent):
+    from xlafront.lax.shapes import broadcast_batch
+
+    count = len(active)
+
+    def both(size, batched, values):
+        xs, ys = list(values[:count]), list(values[count:])
+        flags, moving_flags = list(batched[:count]), batched[count:]
+        for k, i in enumerate([i for i, a in enumerate(active) if a]):  # a value and its tangent are batches together
+            if flags[i] and not moving_flags[k]:
+                ys[k] = broadcast_batch(ys[k], None, size)
+            elif moving_flags[k] and not flags[i]:
+                xs[i], flags[i] = broadcast_batch(xs[i], None, size), True
+        out_flags: list[bool] = []
+
+        def elements(*vs):
+            outs, out_flags[:] = rule(size, flags, vs)
+            return outs
+
+        results = _with_tangents(elements, xs, ys, active, has_tangent)
+        return results, [*out_flags, *[b for b, h in zip(out_flags, has_tangent) if h]]
+
+    return both
+
+
+custom_vmap_call_p = _CustomVmapCall("custom_vmap_call", "custom_vmap", jvp=_jvp)

@@ -1,0 +1,257 @@
+"""Functions as programs within programs: what loops, branches, `checkpoint` and custom rules share.
+
+`trace_function` traces a user's function once for each combination of types. The rest takes such programs apart:
+which results depend on which inputs, what can be computed beforehand, how a program runs outside of any trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlafront.core import dtypes, tracing, tree
+from xlafront.core.avals import AbstractValue
+from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, eval_jaxpr
+from xlafront.core.primitive import Primitive
+from xlafront.runtime import config
+from xlafront.staging import signatures as calls
+from xlafront.staging.jit import Jitted, Options, Traced, constants_as_arguments, shared_caches
+
+
+class DerivedFunction:
+    """A function made from a user's, traced once for the same user's function and the same `key`."""
+
+    __slots__ = ("f", "key", "__name__", "__wrapped__", "__weakref__")
+
+    def __init__(self, f: Callable, *key):
+        self.f = self.__wrapped__ = f
+        self.key = key
+        self.__name__ = calls.function_name(f)
+
+    def argument_names(self, in_tree) -> list[str]:
+        return _argument_names(None, in_tree)
+
+
+def _argument_names(fun: Callable | None, in_tree) -> list[str]:
+    positional = tree.unflatten(in_tree, range(in_tree.num_leaves))
+    return calls.argument_names(fun, calls.Selection(), tree.structure((positional, {})))
+
+
+def trace_function(fun: Callable, in_tree, in_avals: Sequence[AbstractValue], role: str) -> tuple[ClosedJaxpr, list, Any]:
+    """`fun` of the arguments in `in_tree` as a program whose constants are leading arguments; those; the result's tree.
+
+    `role` is what the function is to the operation, for messages. A function is traced once for the same types.
+    """
+    owner, kind = (fun.f, (type(fun), fun.key)) if isinstance(fun, DerivedFunction) else (fun, ())
+    caches = shared_caches(owner, ("program", role, kind))
+    key = (in_tree, tuple(in_avals), config.trace_context_key(), tracing.thread.axes)
+    found = caches.traces.get(key)
+    if found is None:
+        out_tree = None
+
+        def flat(*tracers):
+            nonlocal out_tree
+            results, out_tree = calls.check_results(fun, fun(*tree.unflatten(in_tree, tracers)))
+            return results
+
+        known = calls.weak_reference(fun)  # the caches must not keep alive what they are keyed on
+        debug_info = DebugInfo(role, calls.function_name(fun), calls.function_location(fun), lambda: _names(known(), in_tree))
+        jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info)
+        found = Traced(ClosedJaxpr(jaxpr, consts), out_tree, tuple(in_avals), debug_info)
+        if not any(isinstance(c, tracing.Tracer) for c in consts):
+            caches.traces[key] = found
+    program, consts = constants_as_arguments(found.closed)
+    return program, consts, found.out_tree
+
+
+def _names(fun: Callable | None, in_tree) -> list[str]:
+    return fun.argument_names(in_tree) if isinstance(fun, DerivedFunction) else _argument_names(fun, in_tree)
+
+
+def operands_of(leaves: Sequence[Any], name: str, whole: Any) -> list[Any]:
+    """Leaves of `whole` as operands; an error names the one that is not an array."""
+    for i, x in enumerate(leaves):
+        if not tracing.is_arraylike(x):
+            from xlafront.core import errors
+
+            raise errors.not_an_array(x, name, tree.path_of(whole, i))
+    return [tracing.as_operand(x) for x in leaves]
+
+
+def in_three(items: Sequence[Any], first: int, second: int) -> tuple[list, list, list]:
+    """The first items, as many after them, and the rest."""
+    return list(items[:first]), list(items[first:first + second]), list(items[first + second:])
+
+
+def same_type(x: AbstractValue, y: AbstractValue) -> bool:
+    """Equal but for weak types, and along which axes of a `shard_map` values vary."""
+    return x is y or x.shape == y.shape and x.dtype == y.dtype and _split_alike(x, y)
+
+
+def with_weak_types(closed: ClosedJaxpr, wanted: Sequence[AbstractValue | None]) -> ClosedJaxpr:
+    """The program whose results have the weak types of `wanted` (shapes and dtypes agree already), and vary over the axes
+    that those do."""
+    from xlafront.lax.elementwise import convert_element_type_p
+
+    if all(w is None or w is a or w.weak_type == a.weak_type and w.vma <= a.vma for w, a in zip(wanted, closed.out_avals)):
+        return closed
+    jaxpr = closed.jaxpr
+    from xlafront.lax.collective_primitives import pvary_p
+
+    def make():
+        outvars, eqns = list(jaxpr.outvars), list(jaxpr.eqns)
+        for i, (v, w) in enumerate(zip(jaxpr.outvars, wanted)):
+            if w is not None and v.aval.weak_type != w.weak_type:
+                outvars[i] = Var(v.aval.update(weak_type=w.weak_type))
+                eqns.append(JaxprEqn([v], [outvars[i]], convert_element_type_p, {
+                    "new_dtype": v.aval.dtype, "weak_type": w.weak_type, "sharding": None}))
+            v = outvars[i]
+            if w is not None and not w.vma <= v.aval.vma:
+                outvars[i] = Var(v.aval.update(vma=v.aval.vma | w.vma))
+                eqns.append(JaxprEqn([v], [outvars[i]], pvary_p, {"axes": tuple(sorted(w.vma - v.aval.vma, key=str))}))
+        return closed.replace(jaxpr=jaxpr.replace(outvars=outvars, eqns=eqns))
+
+    return jaxpr.memoised(("weak", tuple(None if w is None else (w.weak_type, w.vma) for w in wanted)), make)
+
+
+def vary(x, axes: frozenset):
+    """The value as one that may differ along mesh axes, as the types inside of a `shard_map` say."""
+    from xlafront.lax.collective_primitives import pvary_p
+
+    missing = axes - tracing.aval_of(x).vma
+    return pvary_p.bind(x, axes=tuple(sorted(missing, key=str))) if missing else x
+
+
+def on_varying(closed: ClosedJaxpr, axes: frozenset) -> ClosedJaxpr:
+    """The program of values that all differ along these mesh axes."""
+    def make():
+        def run(*xs):
+            return [vary(x, axes) for x in eval_jaxpr(closed.jaxpr, closed.consts, *xs)]
+
+        return tracing.trace_to_closed_jaxpr(run, [a.update(vma=a.vma | axes) for a in closed.in_avals], closed.debug_info)
+
+    return closed.jaxpr.memoised(("varying", axes, tracing.thread.axes), make)
+
+
+def type_mismatches(what: str, given: Sequence[AbstractValue], found: Sequence[AbstractValue], path: Callable[[int], str],
+                    first: str, second: str) -> list[str]:
+    """A line for each pair of types that differ by more than weak types."""
+    lines = []
+    for i, (x, y) in enumerate(zip(given, found)):
+        if not same_type(x, y):
+            words = (("shapes", x.shape != y.shape), ("dtypes", x.dtype != y.dtype))
+            how = " and ".join([word for word, differ in words if differ])
+            how = f"{how} differ" if how else "they are split differently: bring one to the sharding of the other with reshard"
+            lines.append(f"{what}{path(i)} is {_shown(x)} {first} but {_shown(y)} {second} ({how})")
+    return lines
+
+
+def _split_alike(x: AbstractValue, y: AbstractValue) -> bool:
+    if x.spread is None or y.spread is None:
+        return x.spread is y.spread
+    return x.spread.spec == y.spread.spec
+
+
+def _shown(aval) -> str:
+    from xlafront.core.avals import str_short
+
+    return str_short(aval)
+
+
+# Which results depend on what
+
+
+def active_results(jaxpr: Jaxpr, active: Sequence[bool]) -> list[bool]:
+    """Which results may have a tangent when these inputs have one. Errs on the side of yes."""
+    from xlafront.lax.derived import stop_gradient_p
+
+    carriers = {v for v, a in zip(jaxpr.invars, active) if a}
+    for eqn in jaxpr.eqns:
+        if eqn.primitive is not stop_gradient_p and any(v in carriers for v in eqn.invars if type(v) is not Literal):
+            carriers.update(v for v in eqn.outvars if _has_tangent(v.aval))
+    return [type(v) is not Literal and v in carriers for v in jaxpr.outvars]
+
+
+def _has_tangent(aval) -> bool:
+    return isinstance(aval.dtype, np.dtype) and dtypes.is_inexact(aval.dtype)
+
+
+def fixpoint(start: Sequence[bool], grow: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
+    """The least set of flags that contains `start` and is closed under `grow`."""
+    flags = list(start)
+    while True:
+        more = [a or b for a, b in zip(flags, grow(flags))]
+        if more == flags:
+            return flags
+        flags = more
+
+
+# Programs from programs
+
+
+def run(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
+    return lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs)
+
+
+def reorder(closed: ClosedJaxpr, inputs: Sequence[int] | None = None, outputs: Sequence[int] | None = None) -> ClosedJaxpr:
+    """The program with its inputs in another order, and of its results those asked for."""
+    jaxpr = closed.jaxpr
+    invars = jaxpr.invars if inputs is None else [jaxpr.invars[i] for i in inputs]
+    outvars = jaxpr.outvars if outputs is None else [jaxpr.outvars[i] for i in outputs]
+    return closed.replace(jaxpr=jaxpr.replace(invars=invars, outvars=outvars))
+
+
+def split_invariant(closed: ClosedJaxpr, constant: Sequence[bool], wanted: Sequence[bool]
+                    ) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool]]:
+    """Take out of a program what leads to wanted results and depends on constant inputs only.
+
+    Returns `before(constant inputs) -> hoisted values`, `rest(hoisted values, inputs) -> other results`, and which
+    results are hoisted: the first of `before`'s results, in order.
+    """
+    jaxpr = closed.jaxpr
+    varying = {v for v, c in zip(jaxpr.invars, constant) if not c}
+    for eqn in jaxpr.eqns:
+        if eqn.effects or any(v in varying for v in eqn.invars if type(v) is not Literal):
+            varying.update(eqn.outvars)
+    hoisted = [bool(w) and (type(v) is Literal or v not in varying) for v, w in zip(jaxpr.outvars, wanted)]
+    needed = {v for v, h in zip(jaxpr.outvars, hoisted) if h and type(v) is not Literal}
+    early = []
+    for eqn in reversed(jaxpr.eqns):
+        if any(v in needed for v in eqn.outvars):
+            early.append(eqn)
+            needed.update(v for v in eqn.invars if type(v) is not Literal)
+    early.reverse()
+    taken = set(map(id, early))
+    late = [eqn for eqn in jaxpr.eqns if id(eqn) not in taken]
+    left = [v for v, h in zip(jaxpr.outvars, hoisted) if not h]
+    read = {v for eqn in late for v in eqn.invars if type(v) is not Literal} | {v for v in left if type(v) is not Literal}
+    passed = [v for eqn in early for v in eqn.outvars if v in read]
+    inputs = [v for v, c in zip(jaxpr.invars, constant) if c]
+    before = jaxpr.replace(invars=inputs, eqns=early,
+                           outvars=[*[v for v, h in zip(jaxpr.outvars, hoisted) if h], *passed])
+    rest = jaxpr.replace(invars=[*passed, *jaxpr.invars], eqns=late, outvars=left)
+    return ClosedJaxpr(before, closed.consts), ClosedJaxpr(rest, closed.consts), hoisted
+
+
+# Outside of any trace
+
+
+def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any], jaxpr: Jaxpr) -> list[Any]:
+    """Run an operation that contains `jaxpr`: compiled once, and forgotten together with that program."""
+    def make():
+        def apply(*operands):
+            return primitive.bind(*operands, **params)
+
+        apply.__name__ = primitive.name
+        return Jitted(apply, Options(), primitive.name, True)
+
+    return jaxpr.memoised(("compiled", *map(_identity, params.values())), make).evaluate(*args)[0]
+
+
+def _identity(parameter):
+    """A parameter in a key: programs by identity."""
+    if isinstance(parameter, ClosedJaxpr):
+        return (id(parameter.jaxpr), *map(id, parameter.consts))
+    return tuple(map(_identity, parameter)) if isinstance(parameter, tuple) else parameter
