@@ -14,7 +14,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.runtime import config
-from xlafront.staging import signatures as calls
+from xlafront.staging import signatures
 from xlafront.transforms.ad.checkpoint import split_inside
 from xlafront.transforms.ad.core import instantiate, jvp_program, linearize_program, transpose_program
 from xlafront.transforms.batching.vmap import batch_program, place_axis
@@ -172,7 +172,7 @@ def _batch(trace, operands, dims, *, branches):
     index = place_axis(index, index_dim, 0, size)
     values = [place_axis(x, d, 0, size) for x, d in zip(values, value_dims)]
 
-    def spread(mask, x):
+    def along(mask, x):
         return mask if np.ndim(x) == 1 else broadcast_in_dim_p.bind(
             mask, shape=np.shape(x), broadcast_dimensions=(0,), sharding=None)
 
@@ -181,7 +181,7 @@ def _batch(trace, operands, dims, *, branches):
     found = []
     for i, branch in enumerate(branches):
         chosen = PRIMITIVES["eq"].bind(index, np.asarray(i, tracing.aval_of(index).dtype)[()])
-        own = [select.bind(spread(chosen, x), stop_gradient(x), x) if dtypes.is_inexact(tracing.aval_of(x).dtype) else x
+        own = [select.bind(along(chosen, x), stop_gradient(x), x) if dtypes.is_inexact(tracing.aval_of(x).dtype) else x
                for x in values]
         found.append(run(batch_program(branch, marks, trace, every)[0])(*own))
     if len(branches) == 1:
@@ -189,7 +189,7 @@ def _batch(trace, operands, dims, *, branches):
     last = np.asarray(len(branches) - 1, tracing.aval_of(index).dtype)[()]
     if len(branches) == 2:
         index = PRIMITIVES["eq"].bind(index, last)
-    return [select.bind(spread(index, xs[0]), *xs) for xs in zip(*found)], [0] * len(every)
+    return [select.bind(along(index, xs[0]), *xs) for xs in zip(*found)], [0] * len(every)
 
 
 def _dce(used, eqn):
@@ -358,8 +358,8 @@ def join_branches(what, programs, trees, functions, names) -> list:
 
 
 def _described(name: str, f: Callable) -> str:
-    where = calls.function_location(f)
-    return f"{name} ({calls.function_name(f)}{f' at {where}' if where else ''})"
+    where = signatures.function_location(f)
+    return f"{name} ({signatures.function_name(f)}{f' at {where}' if where else ''})"
 
 
 def merge_constants(programs: Sequence[ClosedJaxpr], consts: Sequence[list]) -> tuple[list[ClosedJaxpr], list]:

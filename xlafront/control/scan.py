@@ -16,7 +16,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.runtime import config
-from xlafront.staging import signatures as calls
+from xlafront.staging import signatures
 from xlafront.transforms.ad.checkpoint import split_inside
 from xlafront.transforms.ad.core import add_cotangents, instantiate, jvp_program, linearize_program, transpose_program
 from xlafront.transforms.batching.vmap import batch_program, place_axis
@@ -428,7 +428,7 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
 
     >>> total, sums = scan(lambda c, x: (c + x, c + x), 0.0, xnp.arange(4.0))
     """
-    name = calls.function_name(f) if callable(f) else None
+    name = signatures.function_name(f) if callable(f) else None
     if name is None:
         raise TypeError(f"scan takes a function as its first argument, got {type(f).__name__}.")
     x_leaves, x_tree = tree.flatten(xs)
@@ -533,10 +533,10 @@ def _promoted(x, given, found):
         from xlafront.transforms.calls.programs import vary
 
         return vary(x, found.vma)
-    if given.spread is None and found.spread is not None and given.shape == found.shape:
+    if given.explicit_sharding is None and found.explicit_sharding is not None and given.shape == found.shape:
         from xlafront.lax.resharding import reshard_p
 
-        return reshard_p.bind(x, target=found.spread)
+        return reshard_p.bind(x, target=found.explicit_sharding)
     if not given.weak_type or given.shape != found.shape or given.dtype == found.dtype:
         return x
     if promote_pair(given.dtype, True, found.dtype, found.weak_type)[0] == found.dtype:
@@ -572,11 +572,11 @@ def map(f: Callable, xs: Any, *, batch_size: int | None = None):
 
     leaves = tree.leaves(xs)
     if not leaves:
-        raise ValueError(f"map of {calls.function_name(f)} got no arrays to go over.")
+        raise ValueError(f"map of {signatures.function_name(f)} got no arrays to go over.")
     batch_size = batch_size.__index__()
     if batch_size < 1:
-        raise ValueError(f"map of {calls.function_name(f)} takes a positive batch_size, got {batch_size}.")
-    length = _length(calls.function_name(f), xs, leaves, None)
+        raise ValueError(f"map of {signatures.function_name(f)} takes a positive batch_size, got {batch_size}.")
+    length = _length(signatures.function_name(f), xs, leaves, None)
     from xlafront.lax.shapes import concatenate, reshape, slice_in_dim
 
     whole = length // batch_size * batch_size

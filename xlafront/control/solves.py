@@ -11,7 +11,7 @@ from xlafront.core.ir import ClosedJaxpr
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
-from xlafront.staging import signatures as calls
+from xlafront.staging import signatures
 from xlafront.transforms.ad.core import add_cotangents, instantiate, jvp_flat, linearize_flat, transpose_program
 from xlafront.transforms.batching.vmap import batch_program, place_axis
 from xlafront.transforms.calls.custom_calls import Rule
@@ -247,7 +247,7 @@ def custom_root(f: Callable, initial_guess: Any, solve: Callable, tangent_solve:
 
         return tangent_solve(g, y)
 
-    linearised.__name__ = calls.function_name(tangent_solve)
+    linearised.__name__ = signatures.function_name(tangent_solve)
     at_root = tree.structure((initial_guess, initial_guess))
     moving = [a.to_tangent_aval() for a in function.out_avals]
     tangent, tangent_consts, tangent_tree = trace_function(linearised, at_root, [*found, *moving], f"tangent_solve of {who}")

@@ -15,7 +15,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero
 from xlafront.runtime import config
-from xlafront.staging import signatures as calls
+from xlafront.staging import signatures
 from xlafront.transforms.ad.core import instantiate, jvp_program
 from xlafront.transforms.batching.vmap import batch_program, place_axis
 from xlafront.transforms.calls.programs import (
@@ -222,7 +222,7 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any):
         while cond_fun(value):
             value = body_fun(value)
         return value
-    name = calls.function_name(body_fun)
+    name = signatures.function_name(body_fun)
     who = f"while_loop with the body {name}"
     leaves, init_tree = tree.flatten(init_val)
     carry = operands_of(leaves, who, init_val)
@@ -239,7 +239,8 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any):
         condition, cond_consts, cond_tree = trace_function(cond_fun, in_tree, types, "the condition of while_loop")
     if cond_tree.num_nodes != 1 or len(found) != 1 or found[0].shape != () or found[0].dtype != dtypes.bool_:
         shown = cond_tree.unflatten(found)
-        raise TypeError(f"while_loop needs a condition that returns one boolean, but {calls.function_name(cond_fun)} returned "
+        raise TypeError(f"while_loop needs a condition that returns one boolean, but {signatures.function_name(cond_fun)} "
+                        f"returned "
                         f"{shown}. Return a comparison of scalars, or reduce with xnp.any or xnp.all.")
     return out_tree.unflatten(_bind(condition, program, cond_consts, consts, carry))
 

@@ -25,7 +25,8 @@ class AbstractValue:
     __slots__ = ()
 
     vma: frozenset = frozenset()  # the manual axes of a mesh over which values differ between devices
-    spread: Any = None  # how the type says that dimensions are split over explicit axes of a mesh: a sharding, or None
+    # How the type says that dimensions are split over explicit axes of a mesh: a NamedSharding, or None.
+    explicit_sharding: Any = None
     plain = True  # whether the type says nothing of meshes and memories
 
     def at_least_vspace(self) -> AbstractValue:
@@ -41,7 +42,8 @@ _interned: dict[tuple, ShapedArray] = {}
 class ShapedArray(AbstractValue):
     """Shape, dtype and weak type of an array; with its sharding and manual axes where those are part of the type."""
 
-    __slots__ = ("shape", "dtype", "weak_type", "ndim", "spread", "vma", "memory", "plain", "_tangent", "__weakref__")
+    __slots__ = ("shape", "dtype", "weak_type", "ndim", "explicit_sharding", "vma", "memory", "plain", "_tangent",
+                 "__weakref__")
 
     shape: tuple[Any, ...]
     dtype: Any
@@ -70,7 +72,7 @@ class ShapedArray(AbstractValue):
         aval = _interned.get(key)
         if aval is None:
             aval = object.__new__(cls)
-            aval.shape, aval.dtype, aval.weak_type, aval.spread, aval.vma, aval.memory = key
+            aval.shape, aval.dtype, aval.weak_type, aval.explicit_sharding, aval.vma, aval.memory = key
             aval.ndim = len(shape)
             aval.plain = key[3:] == (None, frozenset(), None)
             aval._tangent = None
@@ -89,10 +91,10 @@ class ShapedArray(AbstractValue):
     def to_ct_aval(self) -> ShapedArray:
         """The type of cotangents: what sums are still to be made of in one are already made in the other."""
         tangent = self.at_least_vspace()
-        spec = None if self.spread is None else self.spread.spec
+        spec = None if self.explicit_sharding is None else self.explicit_sharding.spec
         if spec is None or not (spec.unreduced or spec.reduced):
             return tangent
-        return tangent.update(sharding=NamedSharding(self.spread.mesh, spec.to_ct_spec()))
+        return tangent.update(sharding=NamedSharding(self.explicit_sharding.mesh, spec.to_ct_spec()))
 
     @property
     def mat(self) -> ManualAxisType:
@@ -105,15 +107,15 @@ class ShapedArray(AbstractValue):
     @property
     def sharding(self) -> NamedSharding:
         """How dimensions are split over the explicit axes of a mesh."""
-        if self.spread is not None:
-            return self.spread
+        if self.explicit_sharding is not None:
+            return self.explicit_sharding
         return NamedSharding(active.abstract_mesh(), PartitionSpec(*[None] * self.ndim))
 
     def update(self, **changes) -> ShapedArray:
         """The type with some of its fields changed; one of another shape is split over no axes."""
-        fields = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type, "sharding": self.spread,
+        fields = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type, "sharding": self.explicit_sharding,
                   "vma": self.vma, "memory_space": self.memory}
-        if self.spread is not None and changes.get("shape", self.shape) != self.shape:
+        if self.explicit_sharding is not None and changes.get("shape", self.shape) != self.shape:
             fields["sharding"] = None
         return ShapedArray(**(fields | changes))
 
@@ -134,7 +136,7 @@ class ShapedArray(AbstractValue):
         return self.shape[0]
 
     def __reduce__(self):
-        return _shaped_array, (self.shape, self.dtype, self.weak_type, self.spread, self.vma, self.memory)
+        return _shaped_array, (self.shape, self.dtype, self.weak_type, self.explicit_sharding, self.vma, self.memory)
 
     def __deepcopy__(self, memo):
         return self
@@ -178,9 +180,9 @@ def _dims(shape) -> str:
 def _details(aval: ShapedArray) -> str:
     """`[8@x,4]`: sizes, with the axes that split them, and the memory where it is not the device's own."""
     memory = f"<{aval.memory.name.lower()}>" if aval.memory is not None else ""
-    if aval.spread is None:
+    if aval.explicit_sharding is None:
         return f"{memory}[{_dims(aval.shape)}]{_sums_text(varying=aval.vma) if aval.vma else ''}"
-    spec = aval.spread.spec
+    spec = aval.explicit_sharding.spec
     dims = [f"{n}" if p is None else f"{n}@({','.join(map(str, p))})" if isinstance(p, tuple) else f"{n}@{p}"
             for n, p in zip(aval.shape, spec)]
     return f"{memory}[{','.join(dims)}]{_sums_text(varying=aval.vma, unreduced=spec.unreduced, reduced=spec.reduced)}"
@@ -232,18 +234,19 @@ def str_short(aval) -> str:
 def without_dimension(aval: ShapedArray, d: int) -> ShapedArray:
     """The type of one of the elements that dimension `d` counts."""
     changed = aval.update(shape=(*aval.shape[:d], *aval.shape[d + 1:]))
-    if aval.spread is None:
+    if aval.explicit_sharding is None:
         return changed
-    spec = aval.spread.spec
-    return changed.update(sharding=NamedSharding(aval.spread.mesh, spec.update(partitions=(*spec[:d], *spec[d + 1:]))))
+    spec = aval.explicit_sharding.spec
+    return changed.update(sharding=NamedSharding(aval.explicit_sharding.mesh, spec.update(partitions=(*spec[:d],
+                                                                                                      *spec[d + 1:]))))
 
 
 def with_dimension(aval: ShapedArray, d: int, size: int) -> ShapedArray:
     """The type of `size` values in a row, counted by dimension `d`."""
     changed = aval.update(shape=(*aval.shape[:d], size, *aval.shape[d:]))
-    if aval.spread is None:
+    if aval.explicit_sharding is None:
         return changed
-    return changed.update(sharding=with_entry(aval.spread, d))
+    return changed.update(sharding=with_entry(aval.explicit_sharding, d))
 
 
 def with_entry(sharding: Any, d: int, entry: Any = None) -> Any:
@@ -257,7 +260,7 @@ def with_entry(sharding: Any, d: int, entry: Any = None) -> Any:
 
 def entry_of(aval: Any, d: int | None) -> Any:
     """The axes that split dimension `d` of values of a type, None for no dimension."""
-    return None if d is None or aval.spread is None else aval.spread.spec.partitions[d]
+    return None if d is None or aval.explicit_sharding is None else aval.explicit_sharding.spec.partitions[d]
 
 
 class ShapeDtypeStruct:

@@ -20,10 +20,11 @@ def physical(aval):
     d = aval.dtype
     if isinstance(d, np.dtype):
         return aval
-    spread = aval.spread
-    if spread is not None:
-        spread = spread.update(spec=spread.spec.update(partitions=(*spread.spec, *[None] * len(d.physical_element_shape))))
-    return ShapedArray((*aval.shape, *d.physical_element_shape), d.physical_dtype, sharding=spread)
+    explicit = aval.explicit_sharding
+    if explicit is not None:
+        explicit = explicit.update(spec=explicit.spec.update(partitions=(*explicit.spec,
+                                                                         *[None] * len(d.physical_element_shape))))
+    return ShapedArray((*aval.shape, *d.physical_element_shape), d.physical_dtype, sharding=explicit)
 
 
 class KeyArray:
@@ -35,10 +36,10 @@ class KeyArray:
         self._base_array = words
         aval = tracing.aval_of(words)
         rank = aval.ndim - len(dtype.physical_element_shape)
-        spread = aval.spread
-        if spread is not None:
-            spread = spread.update(spec=spread.spec.update(partitions=spread.spec.partitions[:rank]))
-        self.aval = ShapedArray(aval.shape[:rank], dtype, sharding=spread)
+        explicit = aval.explicit_sharding
+        if explicit is not None:
+            explicit = explicit.update(spec=explicit.spec.update(partitions=explicit.spec.partitions[:rank]))
+        self.aval = ShapedArray(aval.shape[:rank], dtype, sharding=explicit)
 
     shape = property(lambda self: self.aval.shape)
     dtype = property(lambda self: self.aval.dtype)
@@ -100,7 +101,7 @@ class KeyArray:
     __str__ = __repr__
 
 
-def words_of(x):
+def physical_array(x):
     """The number array behind a key array; anything else as it is."""
     return x._base_array if type(x) is KeyArray else x
 

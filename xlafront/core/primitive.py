@@ -37,7 +37,7 @@ class Primitive:
     """
 
     __slots__ = ("name", "multiple_results", "abstract", "lowerings", "jvp", "transpose", "batch", "linearize",
-                 "partial_eval", "dce", "effects", "impl", "memoise", "spreads_scalars", "shown_as", "types", "eager",
+                 "partial_eval", "dce", "effects", "impl", "memoise", "broadcasts_scalars", "shown_as", "types", "eager",
                  "__weakref__", "__dict__")
 
     stage: Callable | None = None
@@ -62,7 +62,7 @@ class Primitive:
                  jvp: Callable | None = None, transpose: Callable | None = None, batch: Callable | None = None,
                  multiple_results: bool = False, effects: Callable | None = None, impl: Callable | None = None,
                  linearize: Callable | None = None, dce: Callable | None = None, partial_eval: Callable | None = None,
-                 memoise: bool = True, spreads_scalars: bool = False, shown_as: str | None = None):
+                 memoise: bool = True, broadcasts_scalars: bool = False, shown_as: str | None = None):
         self.name = name
         self.multiple_results = multiple_results
         self.abstract = abstract
@@ -72,7 +72,7 @@ class Primitive:
         self.effects = effects
         self.impl = impl
         self.memoise = memoise  # whether `abstract` is a pure function of hashable types and parameters
-        self.spreads_scalars = spreads_scalars  # elementwise: lowering gives its rule operands of the result's shape
+        self.broadcasts_scalars = broadcasts_scalars  # elementwise: lowering gives its rule operands of the result's shape
         self.shown_as = shown_as or name  # the user's word for it in messages
         self.types: dict[Any, Any] = {}  # memo of `abstract`
         self.eager: dict[Any, Callable] = {}  # compiled kernels by parameters, filled by the eager path

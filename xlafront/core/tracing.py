@@ -85,7 +85,7 @@ eval_trace.parent = None
 class _Thread(threading.local):
     trace: Trace = eval_trace
     axes: tuple = ()  # the named axes in scope, innermost last
-    lenient = False  # whether the compiler decides where types leave open how a result is split, in place of an error
+    compiler_decides = False  # whether the compiler decides where types leave open how a result is split, in place of an error
 
 
 thread = _Thread()
@@ -470,7 +470,7 @@ class StagingTrace(Trace):
                 avals = tuple([v.aval for v in invars])
                 types = primitive.result_types(avals, params)
             except errors.ShardingTypeError:
-                if not thread.lenient:
+                if not thread.compiler_decides:
                     raise
                 invars = StagingTrace.whole_operands(self, invars)
                 avals = tuple([v.aval for v in invars])
@@ -558,7 +558,7 @@ _literal_kinds = frozenset((bool, int, float, complex))
 _fixed_scalars = {d.type: ShapedArray((), d) for d in dtypes.supported if d.itemsize in (1, 2, 4) and d.kind in "biufV"}
 
 
-class _CalmCollector:
+class _PausedCollector:
     """Keeps the garbage collector from going over the whole program again and again while it is being written.
 
     Nothing of a program under construction can be freed, and full collections would make tracing more than linear.
@@ -583,7 +583,7 @@ class _CalmCollector:
                 gc.set_threshold(*self.saved)
 
 
-calm_collector = _CalmCollector()
+paused_collector = _PausedCollector()
 
 
 def trace_to_jaxpr(function: Callable[..., Sequence[Any]], in_avals: Sequence[AbstractValue],
@@ -596,7 +596,7 @@ def trace_to_jaxpr(function: Callable[..., Sequence[Any]], in_avals: Sequence[Ab
     tracers = [trace.new_arg(aval) for aval in in_avals]
     saved_site, source.thread.site = source.thread.site, None
     try:
-        with current_trace(trace), calm_collector:
+        with current_trace(trace), paused_collector:
             results = function(*tracers)
             jaxpr, consts = trace.finish(results)
     finally:

@@ -221,16 +221,16 @@ def broadcast_prefix(prefix, full, is_leaf=None) -> list[Any]:
     """The leaves of `prefix`, each repeated for all the leaves of `full` beneath it."""
     result: list[Any] = []
 
-    def spread(x, subtree):
+    def broadcast(x, subtree):
         result.extend([x] * structure(subtree).num_leaves)
 
     prefix_leaves, treedef = flatten(prefix, is_leaf)
     for x, subtree in zip(prefix_leaves, treedef.flatten_up_to(full)):
-        spread(x, subtree)
+        broadcast(x, subtree)
     return result
 
 
-def spread_prefix(name: str, prefix, full, is_leaf=None) -> list[Any]:
+def leaves_by_prefix(name: str, prefix, full, is_leaf=None) -> list[Any]:
     """As `broadcast_prefix`, for what a user gave under a name: an error says where it does not fit."""
     if is_leaf is not None and is_leaf(prefix):
         return [prefix] * structure(full).num_leaves

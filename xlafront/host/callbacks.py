@@ -25,7 +25,7 @@ from xlafront.runtime.arrays import ArrayImpl, put
 from xlafront.runtime.clients import clients
 from xlafront.runtime.jaxlib_compat import SingleDeviceSharding
 from xlafront.runtime.sharding import single_device
-from xlafront.staging import signatures as calls
+from xlafront.staging import signatures
 
 
 class _NamedEffect(Effect):
@@ -73,7 +73,7 @@ class FlatCallback:
         returned = self.function(*args, **kwargs)
         results, structure = tree.flatten(returned)
         if len(results) != self.out_tree.num_leaves:  # any tree of as many arrays will do
-            raise ValueError(f"{calls.function_name(self.function)}, which {self.user} called, must return what "
+            raise ValueError(f"{signatures.function_name(self.function)}, which {self.user} called, must return what "
                              f"result_shape_dtypes says, {self.out_tree}; it returned {structure}.")
         return results
 
@@ -83,11 +83,11 @@ class FlatCallback:
         if dtypes.canonicalize_dtype(value.dtype) == aval.dtype and value.shape == aval.shape:
             return value.astype(aval.dtype, copy=False)
         where = tree.path_of(self.out_tree.unflatten(range(self.out_tree.num_leaves)), index)
-        raise ValueError(f"{calls.function_name(self.function)}, which {self.user} called, must return an array of type "
+        raise ValueError(f"{signatures.function_name(self.function)}, which {self.user} called, must return an array of type "
                          f"{aval}, as result_shape_dtypes says; result{where} is {value.dtype}{list(value.shape)}.")
 
     def __repr__(self):
-        return calls.function_name(self.function)
+        return signatures.function_name(self.function)
 
 
 def _cpu_sharding() -> SingleDeviceSharding:
@@ -95,10 +95,10 @@ def _cpu_sharding() -> SingleDeviceSharding:
 
 
 def _host_function(callback: Callable, in_avals: Sequence[Any], out_avals: Sequence[Any], ordered: bool, user: str,
-                   told: bool) -> Callable[..., tuple]:
+                   raises: bool) -> Callable[..., tuple]:
     """What the program calls: takes and returns NumPy arrays, and first the token where it is `ordered`.
 
-    The user's function gets arrays on the CPU. When nobody may look at the results (not `told`), errors are logged.
+    The user's function gets arrays on the CPU. When nobody may look at the results (not `raises`), errors are logged.
     """
     types = [(ShapedArray(p.shape, p.dtype), aval) for p, aval in ((keys.physical(aval), aval) for aval in in_avals)]
     sharding = _cpu_sharding()
@@ -111,7 +111,7 @@ def _host_function(callback: Callable, in_avals: Sequence[Any], out_avals: Seque
             try:
                 results = callback(*values)
             except Exception:
-                if not told:
+                if not raises:
                     _log().exception("%s failed: the function given to it raised an error.", user)
                 raise
             found = [callback.check(i, x, aval) for i, (x, aval) in enumerate(zip(results, out_avals))] if out_avals else []
@@ -148,7 +148,7 @@ def _device_index(ctx, device) -> int:
     context = ctx.module_context.sharding_context
     if device is None or context is None:
         return 0
-    devices = list(context.spots.devices)
+    devices = list(context.assignment.devices)
     if device not in devices:
         raise ValueError(f"{ctx.primitive} was asked to run for {device}, which is not among the devices of the program: "
                          f"{devices}.")
@@ -389,7 +389,7 @@ class DebugCall:
         return ()
 
     def __repr__(self):
-        return calls.function_name(self.function)
+        return signatures.function_name(self.function)
 
 
 def split_static(leaves: Sequence[Any]) -> tuple[list[Any], tuple]:

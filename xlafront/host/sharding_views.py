@@ -26,9 +26,9 @@ def _lower(ctx, x, *, callback):
     shardings = module.sharding_context
     rank = ctx.avals_in[0].ndim
     if shardings is None or not shardings.partitioned:
-        callback(single_device(shardings.spots.devices[0] if shardings is not None else None))
+        callback(single_device(shardings.assignment.devices[0] if shardings is not None else None))
         return []
-    mesh, devices = shardings.spots.replicated().mesh, shardings.spots.devices
+    mesh, devices = shardings.assignment.replicated().mesh, shardings.assignment.devices
 
     def answer(hlo):
         callback(named_from_hlo(hlo, mesh, rank) or GSPMDSharding(devices, hlo))

@@ -258,7 +258,7 @@ def ir_constants(val: Any, *, const_lowering: dict | None = None, aval: Any = No
     for kind in type(val).__mro__:
         if kind in _constant_handlers:
             return tuple(flat_values(_constant_handlers[kind](val, aval)))
-    val = keys.words_of(val)
+    val = keys.physical_array(val)
     if type(val) in dtypes.python_scalar_dtypes:
         val = np.asarray(val, aval.dtype if aval is not None else tracing.aval_of(val).dtype)
     return (lowering.constant(np.asarray(val)),)

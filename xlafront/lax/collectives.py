@@ -15,7 +15,7 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
-from xlafront.lax import collective_batching as _batching, vma_casts as recasting  # noqa: F401 (rules of vmap)
+from xlafront.lax import collective_batching as _batching, vma_casts  # noqa: F401 (rules of vmap)
 from xlafront.lax.collective_primitives import (
     all_gather_invariant_p,
     all_gather_p,
@@ -173,7 +173,7 @@ def _sum(user: str, x, axis_name, groups: Groups):
             if len({len(group) for group in groups}) == 1:
                 return leaf * len(groups[0])
         if groups is None and _checked(names):
-            return psum_invariant_p.bind(_varying(recasting.summands(leaf, names), names), axes=names)
+            return psum_invariant_p.bind(_varying(vma_casts.summands(leaf, names), names), axes=names)
         return psum_p.bind(_varying(leaf, names), axes=names, axis_index_groups=groups)
 
     return _reduce(user, "reduce_sum", x, axis_name, groups, bind)
@@ -251,7 +251,7 @@ def all_gather(x, axis_name, *, axis_index_groups: Groups = None, axis: int = 0,
         at = _dimension(axis, np.ndim(leaf) + (not tiled), "all_gather", "axis")
         result = primitive.bind(_varying(leaf, names), axis_name=names, all_gather_dimension=at, axis_size=count,
                                 axis_index_groups=groups, tiled=bool(tiled))
-        return recasting.recast(result, checked, "varying", "reduced") if to == "reduced" and checked else result
+        return vma_casts.recast(result, checked, "varying", "reduced") if to == "reduced" and checked else result
 
     return _mapped(gather, x, "all_gather")
 
@@ -281,7 +281,7 @@ def psum_scatter(x, axis_name, *, scatter_dimension: int = 0, axis_index_groups:
         params = {"axis_name": names, "scatter_dimension": at, "axis_size": count, "axis_index_groups": groups,
                   "tiled": bool(tiled)}
         psum_scatter_p.abstract(tracing.aval_of(leaf), **params)  # over a vmapped axis nothing else checks the shape
-        return psum_scatter_p.bind(_varying(recasting.summands(leaf, names), names), **params)
+        return psum_scatter_p.bind(_varying(vma_casts.summands(leaf, names), names), **params)
 
     return _mapped(scatter, x, "psum_scatter")
 
@@ -501,7 +501,7 @@ def pcast(x, axis_name, *, to: str):
 
     def cast(leaf):
         if to != "varying":
-            return recasting.told(leaf, _checked(names), to)
+            return vma_casts.cast_to(leaf, _checked(names), to)
         already = tracing.aval_of(leaf).vma & set(names)
         if already:
             raise ValueError(f"pcast to varying got a value that varies along {sorted(map(str, already))} already.")

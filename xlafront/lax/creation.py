@@ -94,6 +94,6 @@ def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
 
 def empty(shape, dtype, *, out_sharding=None):
     """An array whose elements will be written before they are read."""
-    from xlafront.lax.resharding import split_as_told
+    from xlafront.lax.resharding import with_out_sharding
 
-    return split_as_told("lax.empty", out_sharding, full, (), shape, 0, dtype)
+    return with_out_sharding("lax.empty", out_sharding, full, (), shape, 0, dtype)

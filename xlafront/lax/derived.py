@@ -164,9 +164,9 @@ def tile(operand, reps: Sequence[int]):
     own = np.shape(operand)
     if len(reps) != len(own):
         raise ValueError(f"tile needs a number of repetitions for each of the {len(own)} dimensions, got {tuple(reps)}.")
-    spread = shapes.broadcast_in_dim(operand, [n for pair in zip(reps, own) for n in pair],
+    repeated = shapes.broadcast_in_dim(operand, [n for pair in zip(reps, own) for n in pair],
                                      tuple(range(1, 2 * len(own), 2)))
-    return shapes.reshape(spread, [n * m for n, m in zip(reps, own)])
+    return shapes.reshape(repeated, [n * m for n, m in zip(reps, own)])
 
 
 def associative_scan(fn: Callable, elems, reverse: bool = False, axis: int = 0):
@@ -318,12 +318,12 @@ def reduce(operands, init_values, computation: Callable, dimensions: Sequence[in
     function = tracing.trace_to_closed_jaxpr(combine, [*scalars, *scalars])
     if len(function.out_avals) != len(leaves):
         raise errors.incompatible_shapes("reduce", [("arrays", (len(leaves),)), ("results", (len(function.out_avals),))])
-    told = shapes.named_sharding(out_sharding, "reduce")
+    wanted = shapes.named_sharding(out_sharding, "reduce")
     name = _monoid(function) if len(leaves) == 1 else None
     if name is not None:
-        total = reductions.PRIMITIVES[name].bind(leaves[0], axes=dims, out_sharding=told)
+        total = reductions.PRIMITIVES[name].bind(leaves[0], axes=dims, out_sharding=wanted)
         operation = elementwise.PRIMITIVES[function.jaxpr.eqns[0].primitive.name]
         return treedef.unflatten([operation.bind(total, starts[0])])
-    results = reduce_p.bind(*leaves, *starts, function=function, dimensions=dims, out_sharding=told)
+    results = reduce_p.bind(*leaves, *starts, function=function, dimensions=dims, out_sharding=wanted)
     return treedef.unflatten(results)
 

@@ -18,7 +18,7 @@ from xlafront.runtime.layouts import Format, Layout, MemorySpace, use as layouts
 from xlafront.runtime.sharding import PartitionSpec, in_device_memory, open_sums, single_device
 from xlafront.runtime.specs import IndivisibleError, RankError
 from xlafront.runtime.transfers import aligned_empty, apart, copied, kernels, move_all, places
-from xlafront.staging import module_shardings as program_shardings
+from xlafront.staging import module_shardings
 from xlafront.staging.device_assignment import has_devices
 from xlafront.staging.sharding_arguments import over_active_mesh
 from xlafront.transforms.ad.core import linear_jvp
@@ -56,9 +56,9 @@ def device_put(x, device=None, *, src=None, donate=False, may_alias=None):
     """
     leaves, treedef = tree.flatten(x)
     count = len(leaves)
-    targets = tree.spread_prefix("device_put: device", device, x, _is_target)
-    donated = tree.spread_prefix("device_put: donate", donate, x, _is_flag)
-    aliased = tree.spread_prefix("device_put: may_alias", may_alias, x, _is_flag)
+    targets = tree.leaves_by_prefix("device_put: device", device, x, _is_target)
+    donated = tree.leaves_by_prefix("device_put: donate", donate, x, _is_flag)
+    aliased = tree.leaves_by_prefix("device_put: may_alias", may_alias, x, _is_flag)
     if any(donated) and any([d and a for d, a in zip(donated, aliased)]):
         raise ValueError("device_put cannot give up the memory of an array (donate=True) and use it on (may_alias=True). Leave "
                          "one of them out.")
@@ -193,10 +193,10 @@ def _put_across_processes(x, aval, sharding):
     differing = {} if backends.process_index() not in processes else distributed.agree(
         "device_put", f"{distributed.fingerprint([host])} {_brief(host)}", processes)
     if differing:
-        told = "; ".join(f"process {i}: {text.partition(' ')[2]}" for i, text in list(differing.items())[:4])
+        differences = "; ".join(f"process {i}: {text.partition(' ')[2]}" for i, text in list(differing.items())[:4])
         raise AssertionError(
-            f"device_put to {sharding} got different values of shape {aval.shape} in different processes: {told}. Give the "
-            f"same value in all of them, or use make_array_from_process_local_data for parts that differ.")
+            f"device_put to {sharding} got different values of shape {aval.shape} in different processes: {differences}. Give "
+            f"the same value in all of them, or use make_array_from_process_local_data for parts that differ.")
     return put(host, aval, sharding, True)
 
 
@@ -221,11 +221,11 @@ layouts_in_use.relayout = _relayout
 
 def _reshard(arrays, shardings):
     """Arrays over the same devices, spread in another way: one program, of nothing but the sends between devices."""
-    return _all_spread_as(tuple(shardings))(*arrays)
+    return _all_resharded(tuple(shardings))(*arrays)
 
 
 @functools.lru_cache(_PROGRAMS)
-def _all_spread_as(shardings: tuple):
+def _all_resharded(shardings: tuple):
     from xlafront.staging.jit import jit
 
     return jit(lambda *xs: xs, out_shardings=shardings)
@@ -314,7 +314,7 @@ def lower_put(ctx, x, *, sharding):
     context = ctx.module_context.sharding_context
     if context is not None and context.partitioned:
         sharding = context.on_devices(sharding)
-    [result] = program_shardings.constrain(ctx, [x], [ctx.aval_out], [sharding])
+    [result] = module_shardings.constrain(ctx, [x], [ctx.aval_out], [sharding])
     return result
 
 

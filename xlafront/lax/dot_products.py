@@ -156,14 +156,14 @@ def _transpose_one(ct, y, x, dimension_numbers, precision, swap):
     contracted_in_y_order = [xc[yc.index(j)] for j in sorted(yc)]
     order = [*xb, *x_kept, *contracted_in_y_order]
     split = None
-    spread = x.spread or tracing.aval_of(ct).spread or tracing.aval_of(y).spread
-    if spread is not None:  # as the other side is
-        entries = x.spread.spec.partitions if x.spread is not None else (None,) * x.ndim
-        split = NamedSharding(spread.mesh, PartitionSpec(*[entries[i] for i in order]))
+    explicit = x.explicit_sharding or tracing.aval_of(ct).explicit_sharding or tracing.aval_of(y).explicit_sharding
+    if explicit is not None:  # as the other side is
+        entries = x.explicit_sharding.spec.partitions if x.explicit_sharding is not None else (None,) * x.ndim
+        split = NamedSharding(explicit.mesh, PartitionSpec(*[entries[i] for i in order]))
     numbers = ((ct_y, tuple(y_kept)), (ct_batch, tuple(yb)))
-    if x.spread is not None and x.spread.spec.reduced:
-        opened = open_product(tracing.aval_of(ct), tracing.aval_of(y), numbers, x.spread.spec.reduced)
-        split = split if opened is None else opened
+    if x.explicit_sharding is not None and x.explicit_sharding.spec.reduced:
+        unreduced = open_product(tracing.aval_of(ct), tracing.aval_of(y), numbers, x.explicit_sharding.spec.reduced)
+        split = split if unreduced is None else unreduced
     product = dot_general_p.bind(ct, y, dimension_numbers=numbers, precision=precision, preferred_element_type=dtype,
                                  out_sharding=split)
     return permute(product, np.argsort(order))
@@ -197,7 +197,7 @@ def _jvp(primals, tangents, **params):
 
 def _batch(axis_size, operands, dims, *, dimension_numbers, **params):
     (x, y), (dx, dy) = operands, dims
-    told = params.pop("out_sharding")  # it is that of an element
+    wanted = params.pop("out_sharding")  # it is that of an element
     split = next((e for e in (entry_of(tracing.aval_of(v), d) for v, d in zip(operands, dims)) if e is not None), None)
     (xc, yc), (xb, yb) = dimension_numbers
 
@@ -206,14 +206,14 @@ def _batch(axis_size, operands, dims, *, dimension_numbers, **params):
 
     if dx is not None and dy is not None:
         numbers = ((shifted(xc, dx), shifted(yc, dy)), ((dx, *shifted(xb, dx)), (dy, *shifted(yb, dy))))
-        return dot_general_p.bind(x, y, dimension_numbers=numbers, out_sharding=with_entry(told, 0, split), **params), 0
+        return dot_general_p.bind(x, y, dimension_numbers=numbers, out_sharding=with_entry(wanted, 0, split), **params), 0
     numbers = ((shifted(xc, dx), shifted(yc, dy)), (shifted(xb, dx), shifted(yb, dy)))
     (xc, yc), (xb, yb) = numbers
     if dx is not None:
         where = len(xb) + _rest(np.ndim(x), xc, xb).index(dx)
     else:
         where = np.ndim(x) - len(xc) + _rest(np.ndim(y), yc, yb).index(dy)
-    return dot_general_p.bind(x, y, dimension_numbers=numbers, out_sharding=with_entry(told, where, split), **params), where
+    return dot_general_p.bind(x, y, dimension_numbers=numbers, out_sharding=with_entry(wanted, where, split), **params), where
 
 
 dot_general_p = Primitive("dot_general", abstract=_abstract, lower=_lower, jvp=_jvp, transpose=_transpose, batch=_batch)

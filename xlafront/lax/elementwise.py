@@ -14,7 +14,7 @@ import numpy as np
 from xlafront import lowering
 from xlafront.core import dtypes, tracing
 from xlafront.core.zeros import Zero, is_undefined
-from xlafront.lax.families import elementwise, linear, unspread
+from xlafront.lax.families import elementwise, linear, summed_to_scalar
 from xlafront.staging.jit import library
 
 
@@ -495,7 +495,7 @@ def _select_transpose(ct, which, *cases):
     if type(ct) is Zero:
         return [None, *[Zero(c.aval) if is_undefined(c) else None for c in cases]]
     zero = np.zeros((), tracing.aval_of(ct).dtype)
-    return [None, *[unspread(select(which, *[ct if j == i else zero for j in range(len(cases))]), c.aval)
+    return [None, *[summed_to_scalar(select(which, *[ct if j == i else zero for j in range(len(cases))]), c.aval)
                     if is_undefined(c) else None for i, c in enumerate(cases)]]
 
 

@@ -100,7 +100,7 @@ def elementwise(name: str, operation: str | Callable, accepts: str = "int float 
 
     primitive = Primitive(
         name, abstract=abstract, lower=operation if callable(operation) else lower, batch=batch,
-        jvp=None if derivatives is None else jvp, transpose=transpose, spreads_scalars=True, shown_as=shown)
+        jvp=None if derivatives is None else jvp, transpose=transpose, broadcasts_scalars=True, shown_as=shown)
     return primitive
 
 
@@ -124,7 +124,7 @@ def add_tangents(x, y):
     return add_any_p.bind(x, y)
 
 
-def unspread(cotangent, aval):
+def summed_to_scalar(cotangent, aval):
     """The cotangent of an operand that was a scalar beside arrays: the sum over what it was spread to."""
     if type(cotangent) is Zero or aval.shape == shape_of(cotangent):
         return cotangent
@@ -163,9 +163,9 @@ def align_batches(axis_size, operands, dims):
         aligned.append(x)
     sizes = zip(*[np.shape(x) for x in aligned if np.ndim(x)])
     full = tuple(0 if 0 in along else max(along) for along in sizes)
-    spread = [x if not np.ndim(x) or np.shape(x) == full else broadcast_in_dim_p.bind(
+    full_rank = [x if not np.ndim(x) or np.shape(x) == full else broadcast_in_dim_p.bind(
         x, shape=full, broadcast_dimensions=tuple(range(len(full))), sharding=None) for x in aligned]
-    return spread, 0
+    return full_rank, 0
 
 
 def linear(*positions: int) -> Callable:
@@ -178,7 +178,7 @@ def linear(*positions: int) -> Callable:
         def transpose(cotangent, *operands, **params):
             if type(cotangent) is Zero:
                 return [Zero(x.aval) if is_undefined(x) else None for x in operands]
-            return [unspread(rule(i, cotangent, *operands, **params), x.aval) if is_undefined(x) else None
+            return [summed_to_scalar(rule(i, cotangent, *operands, **params), x.aval) if is_undefined(x) else None
                     for i, x in enumerate(operands)]
 
         return transpose

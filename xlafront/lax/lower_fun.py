@@ -10,7 +10,7 @@ from xlafront.runtime import config
 _traced: dict = {}
 
 
-def lower_as(function: Callable, multiple_results: bool = False) -> Callable:
+def lower_fun(function: Callable, multiple_results: bool = False) -> Callable:
     """A lowering rule from `function(*operands, **params)`, traced once for each signature."""
 
     def rule(ctx, *operands, **params):

@@ -32,7 +32,7 @@ def lower_body(ctx, *operands, jaxpr, mesh, in_specs, out_specs, manual_axes, ch
     module = ctx.module_context
     shardings = module.sharding_context
     mesh = _concrete(mesh, shardings)
-    order = {d.id: i for i, d in enumerate(shardings.spots.devices)}
+    order = {d.id: i for i, d in enumerate(shardings.assignment.devices)}
     positions = np.array([order[d.id] for d in mesh.devices.flat]).reshape(mesh.devices.shape)
     outer = module.manual_mesh
     manual = manual_axes | (outer.manual if outer is not None else frozenset())
@@ -94,7 +94,7 @@ def _concrete(mesh, shardings):
     """The devices behind a mesh that only has a shape: those of the program's arguments."""
     if isinstance(mesh, Mesh):
         return mesh
-    found = shardings.spots.mesh
+    found = shardings.assignment.mesh
     if found is None or tuple(found.shape.items()) != tuple(mesh.shape.items()):
         raise ValueError(f"a shard_map over {mesh} has no devices to run on: call it on arrays that are spread over a mesh of "
                          f"this shape, or set one with `with set_mesh(mesh):`.")

@@ -15,7 +15,7 @@ from xlafront.core import dtypes, tracing
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.collective_primitives import all_gather_p, all_to_all_p, axes_text, replica_groups
-from xlafront.lax.lower_fun import lower_as
+from xlafront.lax.lower_fun import lower_fun
 
 
 def _result_type(operand, output, *runs, axis_name, axis_size, axis_index_groups):
@@ -75,7 +75,7 @@ def _inside(count: int, starts, sizes):
 
 
 ragged_all_to_all_p = Primitive("ragged_all_to_all", abstract=_result_type, lower=_lower)
-ragged_all_to_all_p.lowerings["cpu"] = lower_as(_from_all)  # XLA's CPU backend has no such operation
+ragged_all_to_all_p.lowerings["cpu"] = lower_fun(_from_all)  # XLA's CPU backend has no such operation
 
 
 # Derivatives. It is linear in the rows that are sent and in those of the output together.

@@ -13,7 +13,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, constant_like, div, eq, mul, to_dtype, where
 from xlafront.lax.families import check_dtype, elementwise
-from xlafront.lax.lower_fun import lower_as
+from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import (
     broadcast_in_dim_p,
     canonical_axes,
@@ -62,7 +62,7 @@ REDUCERS = {
 }
 
 
-def spread_back(y, shape, axes):
+def broadcast_back(y, shape, axes):
     """The result of a reduction over `axes` at the shape it was reduced from."""
     kept = tuple(i for i in range(len(shape)) if i not in axes)
     return broadcast_in_dim_p.bind(y, shape=tuple(shape), broadcast_dimensions=kept, sharding=None)
@@ -77,7 +77,7 @@ def _sum_jvp(primals, tangents, **params):
 
 
 def _sum_transpose(ct, x, *, axes, out_sharding):
-    return [Zero(x.aval) if type(ct) is Zero else spread_back(ct, x.aval.shape, axes)]
+    return [Zero(x.aval) if type(ct) is Zero else broadcast_back(ct, x.aval.shape, axes)]
 
 
 def _extreme_jvp(name):
@@ -87,7 +87,7 @@ def _extreme_jvp(name):
         if type(t) is Zero:
             return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
         # Elements that attain the extreme share its tangent.
-        here = to_dtype(eq(x, spread_back(answer, np.shape(x), axes)), tracing.aval_of(t).dtype)
+        here = to_dtype(eq(x, broadcast_back(answer, np.shape(x), axes)), tracing.aval_of(t).dtype)
         count = reduce_sum_p.bind(here, axes=axes, out_sharding=None)
         return answer, div(reduce_sum_p.bind(mul(t, here), axes=axes, out_sharding=None), count)
 
@@ -177,7 +177,7 @@ def _arg_function(name):
 
         positions = iota_p.bind(dtype=index_dtype, shape=shape, dimension=axis, sharding=None)
         extreme = PRIMITIVES[reducer].bind(x, axes=axes, out_sharding=None)
-        hit = eq(x, spread_back(extreme, shape, axes))
+        hit = eq(x, broadcast_back(extreme, shape, axes))
         beyond = np.asarray(shape[axis]).astype(index_dtype)[()]
         first = PRIMITIVES["reduce_min"].bind(where(hit, positions, beyond), axes=axes, out_sharding=None)
         if not dtypes.is_inexact(d):
@@ -208,7 +208,7 @@ def _arg_reducer(name: str) -> Primitive:
         answer = primitive.bind(*primals, **params)
         return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
 
-    primitive = Primitive(name, abstract=abstract, lower=lower_as(_arg_function(name)), batch=batch, jvp=jvp)
+    primitive = Primitive(name, abstract=abstract, lower=lower_fun(_arg_function(name)), batch=batch, jvp=jvp)
     return primitive
 
 
@@ -255,9 +255,9 @@ def _interleave(a, b, axis):
     def config(low, high):
         return tuple((low, high, 1) if i == axis else (0, 0, 0) for i in range(np.ndim(a)))
 
-    spread_a = pad_p.bind(a, zero, padding_config=config(0, 1 if n == m else 0))
-    spread_b = pad_p.bind(b, zero, padding_config=config(1, 0 if n == m else 1))
-    return ELEMENTWISE["or" if tracing.aval_of(a).dtype == dtypes.bool_ else "add"].bind(spread_a, spread_b)
+    first_half = pad_p.bind(a, zero, padding_config=config(0, 1 if n == m else 0))
+    second_half = pad_p.bind(b, zero, padding_config=config(1, 0 if n == m else 1))
+    return ELEMENTWISE["or" if tracing.aval_of(a).dtype == dtypes.bool_ else "add"].bind(first_half, second_half)
 
 
 _CUMULATIVE = {"cumsum": ("add", "reduce_sum"), "cumprod": ("mul", "reduce_prod"), "cummax": ("max", "reduce_max"),
@@ -293,7 +293,7 @@ def _log_add_share(g, z, x):
 
 def _lower_log_add(ctx, x, y):
     full = [aval.update(shape=ctx.aval_out.shape) for aval in ctx.avals_in]  # scalars come spread
-    return lower_as(_log_add)(ctx.replace(avals_in=full), x, y)
+    return lower_fun(_log_add)(ctx.replace(avals_in=full), x, y)
 
 
 log_add_p = elementwise("logaddexp", _lower_log_add, "float complex", derivatives=(
@@ -320,7 +320,7 @@ def _cumulative(name: str) -> Primitive:
     def jvp(primals, tangents, **params):
         return _jvp_of(lambda x: compute(x, **params), primals, tangents)
 
-    primitive = Primitive(name, abstract=abstract, lower=lower_as(compute), batch=batch, jvp=jvp)
+    primitive = Primitive(name, abstract=abstract, lower=lower_fun(compute), batch=batch, jvp=jvp)
     return primitive
 
 

@@ -16,7 +16,7 @@ from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.meshes import AbstractMesh, AxisType, Mesh, active, check_spec, concrete_meshes
 from xlafront.runtime.sharding import open_sums
 from xlafront.runtime.specs import PartitionSpec, axes_of
-from xlafront.staging import module_shardings as program_shardings
+from xlafront.staging import module_shardings
 from xlafront.staging.meshes import get_abstract_mesh, use_abstract_mesh
 from xlafront.transforms.ad.core import linear_jvp
 
@@ -37,19 +37,19 @@ def _lower(ctx, x, *, target):
     if context is None or not context.partitioned:
         return x
     if not target.mesh.explicit:
-        spread = ctx.avals_in[0].spread
-        if spread is None or not spread.spec.unreduced & spread.mesh.explicit:
+        explicit = ctx.avals_in[0].explicit_sharding
+        if explicit is None or not explicit.spec.unreduced & explicit.mesh.explicit:
             return x
-        target = spread.update(spec=spread.spec.update(unreduced=frozenset()))  # what has no type has no open sums
+        target = explicit.update(spec=explicit.spec.update(unreduced=frozenset()))  # what has no type has no open sums
     spec, [aval] = target.spec, ctx.avals_in
-    opened = frozenset() if aval.spread is None else aval.spread.spec.unreduced
-    if spec.unreduced - opened and opened - spec.unreduced:  # the compiler only makes sums, or opens them
-        between = aval.spread.update(spec=aval.spread.spec.update(unreduced=opened & spec.unreduced))
-        [x] = program_shardings.constrain(ctx, [x], [aval], [between])
-    elif spec.unreduced and not opened:
+    unreduced = frozenset() if aval.explicit_sharding is None else aval.explicit_sharding.spec.unreduced
+    if spec.unreduced - unreduced and unreduced - spec.unreduced:  # the compiler only makes sums, or opens them
+        between = aval.explicit_sharding.update(spec=aval.explicit_sharding.spec.update(unreduced=unreduced & spec.unreduced))
+        [x] = module_shardings.constrain(ctx, [x], [aval], [between])
+    elif spec.unreduced and not unreduced:
         # As a whole first: else the compiler takes what each device has for its summand.
-        [x] = program_shardings.constrain(ctx, [x], [aval], [target.update(spec=spec.update(unreduced=frozenset()))])
-    return program_shardings.constrain(ctx, [x], [ctx.aval_out], [target])[0]
+        [x] = module_shardings.constrain(ctx, [x], [aval], [target.update(spec=spec.update(unreduced=frozenset()))])
+    return module_shardings.constrain(ctx, [x], [ctx.aval_out], [target])[0]
 
 
 def _impl(x, *, target):
@@ -133,7 +133,7 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
         return x is None or isinstance(x, (PartitionSpec, NamedSharding))
 
     results = []
-    for i, (x, where) in enumerate(zip(leaves, tree.spread_prefix("reshard: out_shardings", out_shardings, xs, is_leaf))):
+    for i, (x, where) in enumerate(zip(leaves, tree.leaves_by_prefix("reshard: out_shardings", out_shardings, xs, is_leaf))):
         target = named(where, "reshard")
         x = tracing.as_operand(x)
         try:
@@ -144,7 +144,7 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     return treedef.unflatten(results)
 
 
-def split_as_told(user: str, out_sharding: Any, kernel: Callable, arrays: tuple, *static: Any) -> Any:
+def with_out_sharding(user: str, out_sharding: Any, kernel: Callable, arrays: tuple, *static: Any) -> Any:
     """`kernel(*arrays, *static)` with the result split as a user says by `out_sharding`."""
     if out_sharding is None:
         return kernel(*arrays, *static)
@@ -157,13 +157,13 @@ def split_as_told(user: str, out_sharding: Any, kernel: Callable, arrays: tuple,
 
 def freed(x: Any) -> Any:
     """The value as one whose type does not say how it is split."""
-    spread = tracing.aval_of(x).spread
-    return x if spread is None else reshard_p.bind(x, target=unsplit(spread))
+    explicit = tracing.aval_of(x).explicit_sharding
+    return x if explicit is None else reshard_p.bind(x, target=unsplit(explicit))
 
 
-def unsplit(spread: NamedSharding) -> NamedSharding:
+def unsplit(explicit: NamedSharding) -> NamedSharding:
     """The sharding of types that leave it to the compiler how values over this mesh are split."""
-    mesh = spread.mesh
+    mesh = explicit.mesh
     return NamedSharding(mesh.update(axis_types=tuple([AxisType.Auto] * len(mesh.axis_names))), PartitionSpec())
 
 
@@ -184,9 +184,9 @@ def _mesh_of(arrays, given, user: str) -> AbstractMesh:
         if isinstance(x, NamedSharding):
             return x.mesh.abstract_mesh
     for x in arrays:
-        spread = tracing.aval_of(x).spread
-        if spread is not None:
-            return spread.mesh
+        explicit = tracing.aval_of(x).explicit_sharding
+        if explicit is not None:
+            return explicit.mesh
     raise ValueError(f"{user} has no mesh whose axes it could change: set one with set_mesh(mesh), or give it a NamedSharding.")
 
 
@@ -220,8 +220,9 @@ def auto_axes(f: Callable | None = None, *, axes: Any = None, out_sharding: Any 
         inside = []
         for x in leaves:
             x = tracing.as_operand(x)
-            spread = tracing.aval_of(x).spread
-            inside.append(x if spread is None else reshard_p.bind(x, target=NamedSharding(inner, _without(spread.spec, names))))
+            explicit = tracing.aval_of(x).explicit_sharding
+            inside.append(x if explicit is None else reshard_p.bind(x, target=NamedSharding(inner, _without(explicit.spec,
+                                                                                                            names))))
         with use_abstract_mesh(inner):
             args, kwargs = treedef.unflatten(inside)
             results = f(*args, **kwargs)
@@ -254,7 +255,7 @@ def explicit_axes(f: Callable | None = None, *, axes: Any = None, in_sharding: A
             results = f(*args, **kwargs)
         leaves, treedef = tree.flatten(results)
         other = [a for a in mesh.axis_names if a not in mesh.explicit]
-        spreads = [tracing.aval_of(x).spread for x in leaves]
+        spreads = [tracing.aval_of(x).explicit_sharding for x in leaves]
         return treedef.unflatten([reshard_p.bind(x, target=NamedSharding(
             mesh, PartitionSpec() if s is None else _without(s.spec, other))) for x, s in zip(leaves, spreads)])
 

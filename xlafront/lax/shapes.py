@@ -122,14 +122,14 @@ def _reshape_batch(axis_size, operands, dims, *, new_sizes, dimensions, sharding
 
 
 reshape_p = structural("reshape", _reshape_abstract, _reshape_lower,
-                       lambda ct, aval, **_: reshape_to(ct, aval.shape, aval.to_ct_aval().spread), _reshape_batch)
+                       lambda ct, aval, **_: reshape_to(ct, aval.shape, aval.to_ct_aval().explicit_sharding), _reshape_batch)
 
 
-def reshape_to(x, shape, spread=None):
+def reshape_to(x, shape, sharding=None):
     """Reshape, or nothing when the shape is already that."""
     shape = tuple(shape)
-    if spread is not None:
-        return reshape_p.bind(x, new_sizes=shape, dimensions=None, sharding=spread)
+    if sharding is not None:
+        return reshape_p.bind(x, new_sizes=shape, dimensions=None, sharding=sharding)
     return x if np.shape(x) == shape else reshape_p.bind(x, new_sizes=shape, dimensions=None, sharding=None)
 
 

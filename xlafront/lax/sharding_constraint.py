@@ -50,7 +50,7 @@ def with_sharding_constraint(x, shardings):
 def _check_types(x, sharding: NamedSharding, given, path: str) -> None:
     """Types say how values are split over explicit axes; a constraint cannot change that."""
     wanted = explicit_part(sharding, np.ndim(x))
-    found = tracing.aval_of(x).spread
+    found = tracing.aval_of(x).explicit_sharding
     if wanted == found or wanted is not None and found is not None and wanted.spec == found.spec:
         return
     text = (f"with_sharding_constraint to {sharding.spec} over {sharding.mesh} of {path}, whose type is {tracing.aval_of(x)}: "

@@ -96,7 +96,8 @@ def _resized(name, operands, result, params):
     """Slices and padding: a dimension keeps its axes where these divide its new size."""
     aval, entries = operands[0]
     for i, entry in enumerate(entries):
-        if entry is not None and aval.shape[i] != result.shape[i] and result.shape[i] % _parts(aval.spread.mesh, entry):
+        if entry is not None and aval.shape[i] != result.shape[i] and result.shape[i] % _parts(aval.explicit_sharding.mesh,
+                                                                                               entry):
             _refuse_part(name, operands, result, f"its dimension {i} is split over {entry!r}, and a part of size "
                                                  f"{result.shape[i]} cannot be")
     return entries
@@ -142,7 +143,7 @@ def _reshape(name, operands, result, params):
         axes = [axes_of(entries[old[i]]) for i in before]
         if not any(axes):
             continue
-        mesh, target = aval.spread.mesh, new[after[0]] if len(after) else None
+        mesh, target = aval.explicit_sharding.mesh, new[after[0]] if len(after) else None
         # Axes of dimensions that become one must come from its leading ones; those of one that is cut go to the first part.
         leading = all(axes[k] or not any(axes[k:]) for k in range(len(axes)))
         joint = tuple(a for names in axes for a in names)
@@ -235,11 +236,12 @@ def split_types(primitive: Primitive, avals: tuple, params: dict[str, Any]):
     if mesh is None and wanted is None:
         types = primitive.varying_types(avals, params)
     else:
-        types = primitive.varying_types(tuple([a.update(sharding=None) if a.spread is not None else a for a in avals]), params)
+        types = primitive.varying_types(tuple([
+            a.update(sharding=None) if a.explicit_sharding is not None else a for a in avals]), params)
     several = primitive.multiple_results
     results = list(types) if several else [types]
     if wanted is not None:
-        open_sums.check_told(primitive, avals, params, wanted, results[0])
+        open_sums.check_out_sharding(primitive, avals, params, wanted, results[0])
         results = [_with_spec(primitive, t, wanted) for t in results]
     elif mesh is not None:
         results = [_split_like(primitive, avals, t, mesh, params) for t in results]
@@ -268,9 +270,9 @@ def _memories(primitive: Primitive, avals) -> set:
 def _common_mesh(primitive, avals):
     found = None
     for aval in avals:
-        if aval.spread is None:
+        if aval.explicit_sharding is None:
             continue
-        mesh = aval.spread.mesh
+        mesh = aval.explicit_sharding.mesh
         if found is not None and mesh is not found and mesh.shape_tuple != found.shape_tuple:
             raise ValueError(f"{primitive.shown_as} got operands over different meshes, {found} and {mesh}: "
                              f"{', '.join(map(str_short, avals))}. Bring them to one mesh with device_put.")
@@ -288,11 +290,12 @@ def _with_spec(primitive, aval, sharding: NamedSharding):
 def _split_like(primitive, avals, result, mesh, params):
     if not isinstance(result, ShapedArray):
         return result
-    rule = RULES.get(primitive.name, _elementwise if primitive.spreads_scalars else None)
+    rule = RULES.get(primitive.name, _elementwise if primitive.broadcasts_scalars else None)
     unreduced, reduced = open_sums.axes_of_result(primitive, avals, result)
     if rule is None:
         return result
-    operands = [(a, (None,) * len(getattr(a, "shape", ())) if a.spread is None else a.spread.spec.partitions) for a in avals]
+    operands = [(a, (None,) * len(getattr(a, "shape", ())) if a.explicit_sharding is None
+                 else a.explicit_sharding.spec.partitions) for a in avals]
     entries = rule(primitive.shown_as, operands, result, params)
     used = [axis for e in entries for axis in axes_of(e)]
     if not (used or unreduced or reduced):
@@ -320,13 +323,14 @@ def whole_operands(trace, atoms):
 
     made = []
     for v in atoms:
-        if v.aval.spread is None:
+        if v.aval.explicit_sharding is None:
             made.append(v)
             continue
-        if v.aval.spread.spec.unreduced - v.aval.spread.mesh.explicit:
+        if v.aval.explicit_sharding.spec.unreduced - v.aval.explicit_sharding.mesh.explicit:
             raise ShardingTypeError(f"a derivative would need the sum of a value of type {str_short(v.aval)}, which is still "
                                     f"to be made. Sum it with psum before it is used so.")
-        value = trace.process(reshard_p, (tracing.StagedTracer(trace, v.aval, v),), {"target": unsplit(v.aval.spread)})
+        value = trace.process(reshard_p, (tracing.StagedTracer(trace, v.aval, v),),
+                              {"target": unsplit(v.aval.explicit_sharding)})
         made.append(value._var)
     return made
 

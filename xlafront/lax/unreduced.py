@@ -32,7 +32,7 @@ _MOVES = frozenset(("reshard", "device_put", "sharding_constraint"))
 
 
 def _specs(avals: tuple) -> list[Any]:
-    return [None if a.spread is None else a.spread.spec for a in avals]
+    return [None if a.explicit_sharding is None else a.explicit_sharding.spec for a in avals]
 
 
 def listed(axes: Axes) -> str:
@@ -48,10 +48,10 @@ def axes_of_result(primitive: Primitive, avals: tuple, result) -> tuple[Axes, Ax
     specs = _specs(avals)
     if not any([s is not None and (s.unreduced or s.reduced) for s in specs]):
         return frozenset(), frozenset()
-    opened = [frozenset() if s is None else s.unreduced for s in specs]
+    unreduced_axes = [frozenset() if s is None else s.unreduced for s in specs]
     reduced = [frozenset() if s is None else s.reduced for s in specs]
-    if any(opened):
-        return _unreduced(primitive, avals, opened, reduced, result)
+    if any(unreduced_axes):
+        return _unreduced(primitive, avals, unreduced_axes, reduced, result)
     return frozenset(), _reduced(primitive, avals, reduced)
 
 
@@ -59,7 +59,7 @@ def _reduced(primitive: Primitive, avals: tuple, reduced: list[Axes]) -> Axes:
     name = primitive.name
     if name in _LINEAR:
         return reduced[0]
-    if not primitive.spreads_scalars and name not in _JOINTLY_LINEAR:
+    if not primitive.broadcasts_scalars and name not in _JOINTLY_LINEAR:
         return frozenset()
     first = next(axes for axes in reduced if axes)
     unsummed = _JOINTLY_LINEAR.get(name, ())
@@ -72,32 +72,33 @@ def _reduced(primitive: Primitive, avals: tuple, reduced: list[Axes]) -> Axes:
     return first
 
 
-def _unreduced(primitive: Primitive, avals: tuple, opened: list[Axes], reduced: list[Axes], result) -> tuple[Axes, Axes]:
-    name, axes = primitive.name, next(axes for axes in opened if axes)
+def _unreduced(primitive: Primitive, avals: tuple, unreduced_axes: list[Axes], reduced: list[Axes], result) -> tuple[Axes,
+                                                                                                                     Axes]:
+    name, axes = primitive.name, next(axes for axes in unreduced_axes if axes)
     attempt = f"{primitive.shown_as} of {texts(avals)}"
     remedy = f"Make the sum over {listed(axes)} first, with reshard(x, P(...))."
     if name in _PRODUCTS:
-        summand, factor = (0, 1) if name == "div" or opened[0] else (1, 0)
-        if opened[factor] or not opened[summand]:
+        summand, factor = (0, 1) if name == "div" or unreduced_axes[0] else (1, 0)
+        if unreduced_axes[factor] or not unreduced_axes[summand]:
             raise ShardingTypeError(f"{attempt} is not the sum of what each device would compute of its part. {remedy}")
         if reduced[factor] != axes and (reduced[factor] or getattr(avals[factor], "shape", ())):
             raise ShardingTypeError(f"{attempt}: an array that multiplies summands over {listed(axes)} must be reduced over "
                                     f"the same axes. Use reshard(x, P(..., reduced={{{listed(axes)}}})) of it. {remedy}")
         return axes, reduced[summand]
     if name in _JOINTLY_LINEAR:
-        if any([o != axes for i, o in enumerate(opened) if i not in _JOINTLY_LINEAR[name]]):
+        if any([o != axes for i, o in enumerate(unreduced_axes) if i not in _JOINTLY_LINEAR[name]]):
             raise ShardingTypeError(f"{attempt}: some of them are still to be summed over {listed(axes)}, others are not. "
                                     f"{remedy}")
         return axes, frozenset()
     rounds = name == "convert_element_type" and dtypes.is_inexact(avals[0].dtype) != dtypes.is_inexact(result.dtype)
-    if name not in _LINEAR or any(opened[1:]) or rounds:
+    if name not in _LINEAR or any(unreduced_axes[1:]) or rounds:
         raise ShardingTypeError(f"{attempt} needs the sum over {listed(axes)}, which has not been made. {remedy}")
     return axes, reduced[0]
 
 
-def check_told(primitive: Primitive, avals: tuple, params: dict[str, Any], told: NamedSharding, result) -> None:
+def check_out_sharding(primitive: Primitive, avals: tuple, params: dict[str, Any], wanted: NamedSharding, result) -> None:
     """Whether an operation can leave the sums open that a user names in `out_sharding`."""
-    name, axes = primitive.name, told.spec.unreduced
+    name, axes = primitive.name, wanted.spec.unreduced
     if name in _MOVES:
         return
     own: Axes = frozenset()
@@ -105,7 +106,7 @@ def check_told(primitive: Primitive, avals: tuple, params: dict[str, Any], told:
         own, _ = axes_of_result(primitive, avals, result)
     if own - axes:
         raise ShardingTypeError(f"{primitive.shown_as} of {texts(avals)} cannot make the sum over {listed(own - axes)}: it "
-                                f"stays open, and out_sharding={told.spec} does not say so. Make it with reshard.")
+                                f"stays open, and out_sharding={wanted.spec} does not say so. Make it with reshard.")
     if not axes - own:
         return
     summed: Axes = frozenset()
@@ -118,17 +119,17 @@ def check_told(primitive: Primitive, avals: tuple, params: dict[str, Any], told:
         each = "in both operands over just these axes" if name == "dot_general" else "over these axes"
         raise ShardingTypeError(
             f"{primitive.shown_as} of {texts(avals)} cannot leave the sum over {listed(axes)} open, as told by out_sharding="
-            f"{told.spec}: it would have to sum dimensions that are split {each}. Name other axes, or bring the result to this "
-            f"sharding with reshard.")
+            f"{wanted.spec}: it would have to sum dimensions that are split {each}. Name other axes, or bring the result to "
+            f"this sharding with reshard.")
 
 
 def _summed_by_product(x, y, dimension_numbers) -> Axes:
     """The axes that split the dimensions that a product sums, where they split those of both operands alike."""
     (xc, yc), _ = dimension_numbers
-    if x.spread is None or y.spread is None:
+    if x.explicit_sharding is None or y.explicit_sharding is None:
         return frozenset()
-    entries = [x.spread.spec.partitions[i] for i in xc]
-    if entries != [y.spread.spec.partitions[j] for j in yc]:
+    entries = [x.explicit_sharding.spec.partitions[i] for i in xc]
+    if entries != [y.explicit_sharding.spec.partitions[j] for j in yc]:
         return frozenset()
     return frozenset([a for e in entries for a in axes_of(e)])
 
@@ -139,11 +140,11 @@ def open_product(x, y, dimension_numbers, axes: Axes) -> NamedSharding | None:
     if not summed or not summed <= axes:
         return None
     (xc, yc), (xb, yb) = dimension_numbers
-    xs, ys = x.spread.spec.partitions, y.spread.spec.partitions
+    xs, ys = x.explicit_sharding.spec.partitions, y.explicit_sharding.spec.partitions
     entries = [ys[j] if xs[i] is None else xs[i] for i, j in zip(xb, yb)]
     entries += [e for i, e in enumerate(xs) if i not in (*xc, *xb)] + [e for j, e in enumerate(ys) if j not in (*yc, *yb)]
     used: set = set()
     for i, e in enumerate(entries):  # an axis that splits dimensions of both operands splits one of the result
         entries[i] = None if used & {*axes_of(e)} else e
         used |= {*axes_of(e)}
-    return NamedSharding(x.spread.mesh, PartitionSpec(*entries, unreduced=summed))
+    return NamedSharding(x.explicit_sharding.mesh, PartitionSpec(*entries, unreduced=summed))

@@ -21,8 +21,8 @@ _DUALS = {"varying": "varying", "unreduced": "reduced", "reduced": "unreduced"}
 
 
 def _recast_type(x, *, axes, source, target, mesh):
-    spread, axes = x.spread, frozenset(axes)
-    spec = PartitionSpec(*[None] * x.ndim) if spread is None else spread.spec
+    explicit, axes = x.explicit_sharding, frozenset(axes)
+    spec = PartitionSpec(*[None] * x.ndim) if explicit is None else explicit.spec
     spec = spec.update(unreduced=spec.unreduced - axes | (axes if target == "unreduced" else frozenset()),
                        reduced=spec.reduced - axes | (axes if target == "reduced" else frozenset()))
     return x.update(vma=x.vma | axes if target == "varying" else x.vma - axes, sharding=NamedSharding(mesh, spec))
@@ -46,9 +46,9 @@ recast_p.own_types = True
 
 def recast(x, axes, source: str, target: str):
     """The same value with another type along these axes of the surrounding `shard_map`."""
-    spread = tracing.aval_of(x).spread
-    if spread is not None:
-        mesh = spread.mesh
+    explicit = tracing.aval_of(x).explicit_sharding
+    if explicit is not None:
+        mesh = explicit.mesh
     else:
         found = [a for a in tracing.thread.axes if type(a) is tracing.MeshAxis]
         mesh = found[-1].mesh.abstract_mesh.update_axis_types({a[0]: AxisType.Manual for a in found})
@@ -56,17 +56,17 @@ def recast(x, axes, source: str, target: str):
 
 
 def _sums_of(x) -> tuple[frozenset, frozenset]:
-    spread = tracing.aval_of(x).spread
-    return (frozenset(), frozenset()) if spread is None else (spread.spec.unreduced, spread.spec.reduced)
+    explicit = tracing.aval_of(x).explicit_sharding
+    return (frozenset(), frozenset()) if explicit is None else (explicit.spec.unreduced, explicit.spec.reduced)
 
 
 def summands(x, names):
     """A sum that is still to be made along these axes as what each device holds of it."""
-    opened = _sums_of(x)[0] & set(names)
-    return recast(x, opened, "unreduced", "varying") if opened else x
+    unreduced = _sums_of(x)[0] & set(names)
+    return recast(x, unreduced, "unreduced", "varying") if unreduced else x
 
 
-def opened(x, axes):
+def as_unreduced(x, axes):
     """A value as a sum that is still to be made: what each device holds, or all of it on the first."""
     from xlafront.lax.elementwise import eq, mul, to_dtype
 
@@ -96,7 +96,7 @@ def _used_as_varying(trace, args, params):
 pvary_p.stage = _used_as_varying
 
 
-def told(x, axes: frozenset, target: str):
+def cast_to(x, axes: frozenset, target: str):
     """`pcast` to "unreduced", of what varies, or to "reduced", of what is the same."""
     aval = tracing.aval_of(x)
     unreduced, reduced = _sums_of(x)
@@ -108,14 +108,14 @@ def told(x, axes: frozenset, target: str):
     return recast(x, axes, source, target) if axes else x
 
 
-def typed_zeros(zeros, spread):
+def typed_zeros(zeros, explicit):
     """Zeros of a type that is unreduced or reduced over some axes."""
     from xlafront.lax.resharding import reshard_p
 
-    spec, explicit = spread.spec, spread.mesh.explicit
+    spec, explicit = explicit.spec, explicit.mesh.explicit
     if explicit:
         inner = spec.update(unreduced=spec.unreduced & explicit, reduced=spec.reduced & explicit)
-        zeros = reshard_p.bind(zeros, target=spread.update(spec=inner))
+        zeros = reshard_p.bind(zeros, target=explicit.update(spec=inner))
     unreduced, reduced = spec.unreduced - explicit, spec.reduced - explicit
     if unreduced:
         zeros = recast(pvary_p.bind(zeros, axes=tuple(sorted(unreduced, key=str))), unreduced, "varying", "unreduced")

@@ -22,7 +22,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.lax.dot_products import Precision
 from xlafront.lax.families import check_dtype
-from xlafront.lax.lower_fun import lower_as
+from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_batch
 from xlafront.lax.sharding_rules import RULES
 from xlafront.runtime import kernel_libraries
@@ -164,7 +164,7 @@ def factorization(name: str, abstract: Callable, *, jvp: Callable | None = None,
     primitive = Primitive(name, abstract=types, batch=batch, jvp=jvp, transpose=transpose, multiple_results=multiple_results)
     RULES[name] = functools.partial(_split_like_batch, ranks)
     for platform, algorithm in algorithms.items():
-        primitive.lowerings[None if platform == "default" else platform] = lower_as(algorithm, multiple_results)
+        primitive.lowerings[None if platform == "default" else platform] = lower_fun(algorithm, multiple_results)
     return primitive
 
 

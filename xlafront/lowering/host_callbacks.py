@@ -48,7 +48,7 @@ def call_python(ctx, function: Callable[..., tuple], operands: Sequence[ir.Value
     ctx.set_tokens(effects, results[:len(effects)])
     results = results[len(effects):]
     if several:  # what one device has got goes to all of them
-        everywhere = context.spots.replicated()
+        everywhere = context.assignment.replicated()
         results = [ctx.op("sdy.sharding_constraint", [x], [aval], sharding=context.attribute(everywhere, aval.ndim))
                    for x, aval in zip(results, ctx.avals_out)]
     return results

@@ -174,7 +174,7 @@ class Body:
             found = self.splats[key] = constant(value, shape, dtype)
         return found
 
-    def spread(self, value: ir.Value, dtype, shape: tuple[int, ...]) -> ir.Value:
+    def broadcast_scalar(self, value: ir.Value, dtype, shape: tuple[int, ...]) -> ir.Value:
         """A scalar operand of an elementwise operation at the shape of its result."""
         key = (value, shape)
         found = self.splats.get(key)
@@ -194,7 +194,7 @@ class Body:
         for eqn in jaxpr.eqns:
             primitive = eqn.primitive
             operands = []
-            shape = eqn.outvars[0].aval.shape if primitive.spreads_scalars else None
+            shape = eqn.outvars[0].aval.shape if primitive.broadcasts_scalars else None
             for v in eqn.invars:
                 aval = v.aval
                 if v.is_literal:
@@ -202,7 +202,7 @@ class Body:
                 elif shape is None or aval.shape == shape:
                     operands.append(env[v])
                 else:
-                    operands.append(self.spread(env[v], aval.dtype, shape))
+                    operands.append(self.broadcast_scalar(env[v], aval.dtype, shape))
             ctx = RuleContext(self, eqn.invars, eqn.outvars, location(primitive.name, eqn.site), primitive, eqn.site)
             rule = rules.get(primitive) or module.rule_of(primitive)
             results = rule(ctx, *operands, **eqn.params)
@@ -212,7 +212,7 @@ class Body:
                                      f"{len(eqn.outvars)} results")
             else:
                 results = [results[0] if isinstance(results, (list, tuple)) else results]
-            if constrain is not None and any([v.aval.spread is not None for v in eqn.outvars]):
+            if constrain is not None and any([v.aval.explicit_sharding is not None for v in eqn.outvars]):
                 results = constrain(ctx, results)
             env.update(zip(eqn.outvars, results))
         return [self.literal(v.val, v.aval.dtype, v.aval.shape) if v.is_literal else env[v] for v in jaxpr.outvars]

@@ -218,9 +218,9 @@ def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
     return result if target is None else device_put(result, target)
 
 
-def _spread_of(like):
+def _explicit_of(like):
     """How the type of what another array is like says that it is split, or None."""
-    return getattr(like, "spread", None)
+    return getattr(like, "explicit_sharding", None)
 
 
 def _like(name, value):
@@ -231,8 +231,8 @@ def _like(name, value):
         own = tuple(aval.shape) if shape is None else lax.static_shape(name, shape)
         target = device or out_sharding or placement_of(a, own)
         result = _filled(own, value, aval.dtype if dtype is None else dtype, target, name)
-        if target is None and _spread_of(aval) is not None and shape is None:
-            result = reshard_p.bind(result, target=aval.spread)
+        if target is None and _explicit_of(aval) is not None and shape is None:
+            result = reshard_p.bind(result, target=aval.explicit_sharding)
         if dtype is None and getattr(aval, "weak_type", False):
             return convert_element_type_p.bind(result, new_dtype=result.dtype, weak_type=True, sharding=None)
         return result
@@ -254,8 +254,8 @@ def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_shardin
     if target is None and not np.shape(fill_value):
         target = placement_of(a, own)
     result = full(own, fill_value, aval.dtype if dtype is None else dtype, device=target)
-    if target is None and _spread_of(aval) is not None and shape is None:
-        return reshard_p.bind(result, target=aval.spread)
+    if target is None and _explicit_of(aval) is not None and shape is None:
+        return reshard_p.bind(result, target=aval.explicit_sharding)
     return result
 
 

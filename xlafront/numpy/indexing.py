@@ -372,16 +372,16 @@ class Layout:
         columns = [_wrapped(c, self.shape[d]) if wrap else _as_position(c) for c, d in zip(self.columns, self.dims)]
         wide = max((tracing.aval_of(c).dtype for c in columns), key=lambda d: d.itemsize, default=_int32)
         full = (*self.batch, *tail)
-        spread = []
+        arranged = []
         for i, c in enumerate((*columns, *extra)):
             if tracing.aval_of(c).dtype != wide:
                 c = PRIMITIVES["convert_element_type"].bind(c, new_dtype=wide, weak_type=False, sharding=None)
             last = len(self.batch) if i < len(columns) else len(full)
-            spread.append(lax.broadcast_in_dim_p.bind(
+            arranged.append(lax.broadcast_in_dim_p.bind(
                 c, shape=(*full, 1), broadcast_dimensions=tuple(range(last - np.ndim(c), last)), sharding=None))
-        if not spread:
+        if not arranged:
             return np.zeros((*full, 0), _int32)
-        return spread[0] if len(spread) == 1 else lax.concatenate_p.bind(*spread, dimension=len(full))
+        return arranged[0] if len(arranged) == 1 else lax.concatenate_p.bind(*arranged, dimension=len(full))
 
 
 def _as_position(index):

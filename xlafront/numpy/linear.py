@@ -12,7 +12,7 @@ from xlafront.lax import shapes as lax
 from xlafront.lax.dot_products import canonical_precision, dot_general_p
 from xlafront.lax.elementwise import PRIMITIVES, as_type
 from xlafront.lax.reductions import reduce_sum_p
-from xlafront.lax.resharding import named, reshard_p, split_as_told
+from xlafront.lax.resharding import named, reshard_p, with_out_sharding
 from xlafront.lax.unreduced import open_product
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap
 from xlafront.staging.jit import library
@@ -27,24 +27,24 @@ def _types(name, args, preferred):
     return operands, wanted, weak and wanted is None
 
 
-def contract(x, y, contracting, batch=((), ()), precision=None, preferred=None, opened=frozenset()):
+def contract(x, y, contracting, batch=((), ()), precision=None, preferred=None, unreduced=frozenset()):
     """`dot_general` of two arrays of one dtype."""
-    return _product(x, y, (tuple(map(tuple, contracting)), tuple(map(tuple, batch))), precision, preferred, opened)
+    return _product(x, y, (tuple(map(tuple, contracting)), tuple(map(tuple, batch))), precision, preferred, unreduced)
 
 
 def _as_told(user, out_sharding, kernel, arrays, *static):
     """A product, split as a user says, which may leave sums over mesh axes open."""
-    told = None if out_sharding is None else named(out_sharding, user)
-    if told is None or not told.spec.unreduced:
-        return split_as_told(user, told, kernel, arrays, *static)
-    result = kernel(*arrays, *static, told.spec.unreduced)
-    spread = tracing.aval_of(result).spread
-    if spread is None or spread.spec.unreduced != told.spec.unreduced:
+    wanted = None if out_sharding is None else named(out_sharding, user)
+    if wanted is None or not wanted.spec.unreduced:
+        return with_out_sharding(user, wanted, kernel, arrays, *static)
+    result = kernel(*arrays, *static, wanted.spec.unreduced)
+    explicit = tracing.aval_of(result).explicit_sharding
+    if explicit is None or explicit.spec.unreduced != wanted.spec.unreduced:
         raise errors.ShardingTypeError(
             f"{user} of {', '.join(str_short(tracing.aval_of(x)) for x in tree.leaves(arrays))} cannot leave sums open as "
-            f"out_sharding={told.spec} says: the dimensions that are summed must be split over just these axes, in both "
+            f"out_sharding={wanted.spec} says: the dimensions that are summed must be split over just these axes, in both "
             f"operands. Name other axes, or bring the operands to such a sharding with reshard.")
-    return reshard_p.bind(result, target=told)
+    return reshard_p.bind(result, target=wanted)
 
 
 def _with_weakness(x, weak):
@@ -52,8 +52,8 @@ def _with_weakness(x, weak):
     return as_type(x, aval.dtype, weak) if aval.weak_type and not weak else x
 
 
-@library(static=("precision", "preferred", "opened"), name="matmul")
-def _matmul_kernel(a, b, precision, preferred, opened=frozenset()):
+@library(static=("precision", "preferred", "unreduced"), name="matmul")
+def _matmul_kernel(a, b, precision, preferred, unreduced=frozenset()):
     (a, b), preferred, weak = _types("matmul", (a, b), preferred)
     sa, sb = np.shape(a), np.shape(b)
     if not sa or not sb:
@@ -66,7 +66,8 @@ def _matmul_kernel(a, b, precision, preferred, opened=frozenset()):
             f"dimension of the second ({sb[contracting_b]})."))
     batch_a, batch_b = (() if vector_a else sa[:-2]), (() if vector_b else sb[:-2])
     if not batch_a or not batch_b:
-        result = contract(a, b, ((len(sa) - 1,), (contracting_b,)), precision=precision, preferred=preferred, opened=opened)
+        result = contract(a, b, ((len(sa) - 1,), (contracting_b,)), precision=precision, preferred=preferred,
+                          unreduced=unreduced)
         if batch_b:
             # free dimensions of the second operand come last: batch, columns -> bring the rows of the first between
             rows = 0 if vector_a else 1
@@ -90,7 +91,7 @@ def _matmul_kernel(a, b, precision, preferred, opened=frozenset()):
     in_a = {i + pad_a: position for position, i in enumerate(keep_a)}
     in_b = {i + pad_b: position for position, i in enumerate(keep_b)}
     result = contract(a, b, ((np.ndim(a) - 1,), (len(keep_b),)), ([in_a[i] for i in both], [in_b[i] for i in both]),
-                      precision, preferred, opened)
+                      precision, preferred, unreduced)
     # The product has: common batch, other dimensions of a, rows, other dimensions of b, columns.
     labels = [*both, *[i for i in sorted(in_a) if i not in both], "rows", *[i for i in sorted(in_b) if i not in both],
               "columns"]
@@ -119,8 +120,8 @@ def matmul(a, b, *, precision=None, preferred_element_type=None, out_sharding=No
     return _matmul_kernel(a, b, canonical_precision(precision), preferred_element_type)
 
 
-@library(static=("precision", "preferred", "opened"), name="dot")
-def _dot_kernel(a, b, precision, preferred, opened=frozenset()):
+@library(static=("precision", "preferred", "unreduced"), name="dot")
+def _dot_kernel(a, b, precision, preferred, unreduced=frozenset()):
     (x, y), wanted, weak = _types("dot", (a, b), preferred)
     sx, sy = np.shape(x), np.shape(y)
     if not sx or not sy:
@@ -132,7 +133,7 @@ def _dot_kernel(a, b, precision, preferred, opened=frozenset()):
     if sx[-1] != sy[along]:
         raise errors.incompatible_shapes("dot", [("", sx), ("", sy)], (
             f"The last dimension of the first ({sx[-1]}) must equal dimension {along} of the second ({sy[along]})."))
-    result = contract(x, y, ((len(sx) - 1,), (along,)), precision=precision, preferred=wanted, opened=opened)
+    result = contract(x, y, ((len(sx) - 1,), (along,)), precision=precision, preferred=wanted, unreduced=unreduced)
     return _with_weakness(result, weak)
 
 
@@ -227,14 +228,14 @@ def _tensordot_axes(a_shape, b_shape, axes):
             tuple(lax.canonical_axis(i, rb, "tensordot") for i in second))
 
 
-@library(static=("axes", "precision", "preferred", "opened"), name="tensordot")
-def _tensordot_kernel(a, b, axes, precision, preferred, opened=frozenset()):
+@library(static=("axes", "precision", "preferred", "unreduced"), name="tensordot")
+def _tensordot_kernel(a, b, axes, precision, preferred, unreduced=frozenset()):
     (x, y), wanted, weak = _types("tensordot", (a, b), preferred)
     for i, j in zip(*axes):
         if np.shape(x)[i] != np.shape(y)[j]:
             raise errors.incompatible_shapes("tensordot", [("", np.shape(x)), ("", np.shape(y))],
                                              f"Axis {i} of the first and axis {j} of the second differ in size.")
-    return _with_weakness(contract(x, y, axes, precision=precision, preferred=wanted, opened=opened), weak)
+    return _with_weakness(contract(x, y, axes, precision=precision, preferred=wanted, unreduced=unreduced), weak)
 
 
 def tensordot(a, b, axes=2, *, precision=None, preferred_element_type=None, out_sharding=None):
@@ -383,17 +384,17 @@ def _pair(x, tx, y, ty, kept, result, precision, preferred, product):
     return result, "".join([*batch, *[c for c in tx if c not in common], *[c for c in ty if c not in common]])
 
 
-def _product(x, y, numbers, precision, preferred, opened=frozenset()):
-    split = open_product(tracing.aval_of(x), tracing.aval_of(y), numbers, opened) if opened else None
+def _product(x, y, numbers, precision, preferred, unreduced=frozenset()):
+    split = open_product(tracing.aval_of(x), tracing.aval_of(y), numbers, unreduced) if unreduced else None
     return dot_general_p.bind(x, y, dimension_numbers=numbers, precision=precision, preferred_element_type=preferred,
                               out_sharding=split)
 
 
-@library(static=("plan", "precision", "preferred", "product", "opened"), name="einsum")
-def _einsum_kernel(operands, plan, precision, preferred, product, opened=frozenset()):
+@library(static=("plan", "precision", "preferred", "product", "unreduced"), name="einsum")
+def _einsum_kernel(operands, plan, precision, preferred, product, unreduced=frozenset()):
     terms, result, path = plan
-    if opened and product is _product:
-        product = functools.partial(_product, opened=opened)
+    if unreduced and product is _product:
+        product = functools.partial(_product, unreduced=unreduced)
     arrays, wanted, weak = _types("einsum", operands, preferred)
     work = list(zip(arrays, terms))
     for step in path:

@@ -10,7 +10,7 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.lax import roll as rolling, shapes as lax
 from xlafront.lax.derived import split_p
 from xlafront.lax.elementwise import PRIMITIVES, as_type
-from xlafront.lax.resharding import split_as_told
+from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.shapes import canonical_axes, canonical_axis
 from xlafront.numpy.promotion import (
     broadcast_shapes as joint_shape,
@@ -66,10 +66,10 @@ def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
     check_arraylike("reshape", a)
     target = new_shape("reshape", shape, np.shape(a))
     if order == "C":
-        return _reshape_kernel(a, target) if out_sharding is None else split_as_told(
+        return _reshape_kernel(a, target) if out_sharding is None else with_out_sharding(
             "xnp.reshape", out_sharding, _reshape_kernel, (a,), target)
     if order == "F":
-        return split_as_told("xnp.reshape", out_sharding, _reshape_by_columns, (a,), target)
+        return with_out_sharding("xnp.reshape", out_sharding, _reshape_by_columns, (a,), target)
     raise ValueError(f"xnp.reshape takes order 'C' or 'F', got {order!r}.")
 
 
@@ -174,7 +174,7 @@ def broadcast_to(array, shape, *, out_sharding=None):
     if len(own) > len(target) or any(n not in (1, m) for n, m in zip(own[::-1], target[::-1])):
         raise ValueError(f"xnp.broadcast_to cannot spread an array of shape {own} to {target}: sizes must be equal or 1, "
                          f"counted from the last dimension.")
-    return split_as_told("xnp.broadcast_to", out_sharding, _broadcast_kernel, (array,), target)
+    return with_out_sharding("xnp.broadcast_to", out_sharding, _broadcast_kernel, (array,), target)
 
 
 def broadcast_arrays(*args):
@@ -473,7 +473,7 @@ def repeat(a, repeats, axis=None, *, total_repeat_length=None, out_sharding=None
     """
     check_arraylike("repeat", a)
     if out_sharding is not None:
-        return split_as_told("xnp.repeat", out_sharding, lambda a: repeat(
+        return with_out_sharding("xnp.repeat", out_sharding, lambda a: repeat(
             a, repeats, axis, total_repeat_length=total_repeat_length), (a,))
     if axis is None:
         a, axis = ravel(a), 0

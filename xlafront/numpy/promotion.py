@@ -38,10 +38,10 @@ def broadcast_to_common(name: str, args: list) -> list:
     if config.numpy_rank_promotion.value != "allow":
         _rank_promotion(name, shapes)
     full = broadcast_shapes(name, *shapes)
-    return [x if not s or s == full else _spread(x, s, full, rank) for x, s in zip(args, shapes)]
+    return [x if not s or s == full else _broadcast(x, s, full, rank) for x, s in zip(args, shapes)]
 
 
-def _spread(x, shape, full, rank):
+def _broadcast(x, shape, full, rank):
     return broadcast_in_dim_p.bind(x, shape=full, broadcast_dimensions=tuple(range(rank - len(shape), rank)),
                                    sharding=None)
 

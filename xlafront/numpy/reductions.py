@@ -9,7 +9,7 @@ import numpy as np
 from xlafront.core import dtypes, tracing
 from xlafront.lax import elementwise as el, reductions as lax
 from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, as_type, constant_like, convert_element_type_p
-from xlafront.lax.reductions import PRIMITIVES, spread_back
+from xlafront.lax.reductions import PRIMITIVES, broadcast_back
 from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axes, canonical_axis, reshape_to
 from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.numpy.ufuncs import _to_bool
@@ -384,6 +384,6 @@ def logsumexp_over(x, axes):
     shape = np.shape(x)
     top = PRIMITIVES["reduce_max"].bind(x, axes=axes, out_sharding=None)
     top = el.where(ELEMENTWISE["is_finite"].bind(top), top, constant_like(x, 0))
-    total = PRIMITIVES["reduce_sum"].bind(el.exp_(el.sub(x, spread_back(top, shape, axes))), axes=axes,
+    total = PRIMITIVES["reduce_sum"].bind(el.exp_(el.sub(x, broadcast_back(top, shape, axes))), axes=axes,
                                           out_sharding=None)
     return keep_dims(el.add(el.log_(total), top), shape, axes)

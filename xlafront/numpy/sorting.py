@@ -202,11 +202,11 @@ def quantile(a, q, axis=None, out=None, overwrite_input=False, method="linear", 
 def percentile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *,
                interpolation=None, out_sharding=None):
     """The values below which `q` percent of the elements lie."""
-    from xlafront.lax.resharding import split_as_told
+    from xlafront.lax.resharding import with_out_sharding
     from xlafront.numpy.ufuncs import PUBLIC
 
     check_arraylike("percentile", a, q)
-    return split_as_told("xnp.percentile", out_sharding, lambda a, q: quantile(
+    return with_out_sharding("xnp.percentile", out_sharding, lambda a, q: quantile(
         a, PUBLIC["true_divide"](q, 100), axis, out, overwrite_input, method, keepdims, interpolation=interpolation), (a, q))
 
 

@@ -12,7 +12,7 @@ from xlafront.core.avals import ShapedArray
 from xlafront.lax import shapes as lax
 from xlafront.lax.elementwise import PRIMITIVES, as_type, where
 from xlafront.lax.indexing import PRIMITIVES as SCATTERS, GatherScatterMode, ScatterDimensionNumbers, bind_scatter
-from xlafront.lax.resharding import split_as_told
+from xlafront.lax.resharding import with_out_sharding
 from xlafront.numpy.indexing import Layout, _read, _wrapped, plan_key, take_by
 from xlafront.numpy.promotion import unwrap
 from xlafront.runtime.arrays import ArrayImpl
@@ -70,14 +70,14 @@ class AtIndex:
         """The elements, as `x[index]` with options."""
         x = self.array
         concrete = type(x) is ArrayImpl and tracing.thread.trace is tracing.eval_trace
-        return split_as_told("x.at[...].get", out_sharding, take_by, (x,), self.index, concrete, mode, fill_value,
+        return with_out_sharding("x.at[...].get", out_sharding, take_by, (x,), self.index, concrete, mode, fill_value,
                              indices_are_sorted, unique_indices, wrap_negative_indices)
 
     def _update(self, name, values, indices_are_sorted=False, unique_indices=False, mode=None, out_sharding=None,
                 wrap_negative_indices=True):
         if out_sharding is None:
             return update(name, self.array, self.index, values, indices_are_sorted, unique_indices, mode, wrap_negative_indices)
-        return split_as_told(f"x.at[...].{name}", out_sharding, lambda x, v: update(
+        return with_out_sharding(f"x.at[...].{name}", out_sharding, lambda x, v: update(
             name, x, self.index, v, indices_are_sorted, unique_indices, mode, wrap_negative_indices), (self.array, values))
 
     def set(self, values, **options):
@@ -128,7 +128,7 @@ class AtIndex:
         x = self.array
         concrete = type(x) is ArrayImpl and tracing.thread.trace is tracing.eval_trace
         entries, indices = plan_key(np.shape(x), self.index, not concrete)
-        return split_as_told("x.at[...].apply", out_sharding, _apply_kernel, (x, indices), func, entries,
+        return with_out_sharding("x.at[...].apply", out_sharding, _apply_kernel, (x, indices), func, entries,
                              GatherScatterMode.from_any(mode), bool(indices_are_sorted), bool(unique_indices),
                              bool(wrap_negative_indices))
 

@@ -25,7 +25,7 @@ from xlafront.runtime import partitioners
 from xlafront.runtime.jaxlib_compat import GSPMDSharding, HloSharding, NamedSharding, Sharding
 from xlafront.runtime.meshes import active
 from xlafront.runtime.sharding import AbstractMesh, AxisType, Mesh, PartitionSpec, axes_of, named_from_hlo
-from xlafront.staging import signatures as calls
+from xlafront.staging import signatures
 from xlafront.transforms.ad.core import jvp_flat
 from xlafront.transforms.calls import programs
 from xlafront.transforms.calls.custom_calls import CustomCall, run_of
@@ -54,7 +54,7 @@ class custom_partitioning:
             raise TypeError(f"custom_partitioning takes a function, got {type(fun).__name__}: {fun!r}")
         functools.update_wrapper(self, fun)
         self.fun = fun
-        self.static_argnums = calls.select_arguments(fun, "static", static_argnums, None).nums
+        self.static_argnums = signatures.select_arguments(fun, "static", static_argnums, None).nums
         self.partition: Callable | None = None
         self.infer_sharding_from_operands: Callable | None = None
         self.propagate_user_sharding: Callable | None = None
@@ -101,7 +101,7 @@ class custom_partitioning:
 
     @property
     def _name(self) -> str:
-        return calls.function_name(self.fun)
+        return signatures.function_name(self.fun)
 
     def __call__(self, *args, **kwargs):
         if self.partition is None:
@@ -128,7 +128,7 @@ class custom_partitioning:
 
     def _positional(self, args: tuple, kwargs: dict[str, Any]) -> tuple:
         """The arguments by position, with defaults: partitions know arguments by position alone."""
-        signature = calls.signature_of(self.fun)
+        signature = signatures.signature_of(self.fun)
         if signature is None and not kwargs:
             return args
         problem = f"{', '.join(kwargs)}, and it has no signature to find them in"
@@ -267,14 +267,14 @@ class _PartitionedCall:
         self.in_tree, self.out_tree = in_tree, out_tree
         self.statics = [static.value for static in static_args]
         self.partition, self.rule, self.decode, self.batches = partition, sharding_rule, decode_shardings, batches
-        self.devices = shardings.spots.devices
-        mesh = shardings.spots.replicated().mesh
+        self.devices = shardings.assignment.devices
+        mesh = shardings.assignment.replicated().mesh
         self.mesh = mesh.update(axis_types=(AxisType.Auto,) * len(mesh.axis_names))
         if sharding_rule is None and (infer_sharding_from_operands or propagate_user_sharding):
             raise NotImplementedError(
                 f"the custom_partitioning function {name} has callbacks that propagate shardings, but no sharding_rule, which "
                 f"the partitioner goes by: def_partition(..., sharding_rule='i j -> i j').")
-        self.title = f"the partition {calls.function_name(partition)} of the custom_partitioning function {name}"
+        self.title = f"the partition {signatures.function_name(partition)} of the custom_partitioning function {name}"
         # Types of elements, without the dimensions that vmaps have added.
         elements, results = [_plain(aval) for aval in in_avals], [_plain(aval) for aval in out_avals]
         for batch in batches:
@@ -291,7 +291,7 @@ class _PartitionedCall:
             if isinstance(rule, str):
                 rule = partitioning_rules.parse(rule)
             elif not isinstance(rule, SdyShardingRule):
-                raise ValueError(f"{title} is a function, {calls.function_name(self.rule)}, that is to return text or an "
+                raise ValueError(f"{title} is a function, {signatures.function_name(self.rule)}, that is to return text or an "
                                  f"SdyShardingRule, got {rule!r}.")
         if rule is None:
             return None
@@ -316,12 +316,12 @@ class _PartitionedCall:
     def _answer(self, arguments, results):
         given = [[self._decoded(hlo, aval) for hlo, aval in zip(hlos, avals)] for hlos, avals in (
             (arguments, self.in_avals), (results, self.out_avals))]
-        spread = []  # for each vmap the axes that its elements are spread over in the first array where they are
+        element_axes = []  # for each vmap the axes that its elements are spread over in the first array where they are
         for batch in self.batches:
             dims = (batch.dims, (0,) * len(results))
             entries = [s.spec[d] for group, places in zip(given, dims) for s, d in zip(group, places)
                        if d is not None and isinstance(s, NamedSharding)]
-            spread.append(next((axes_of(entry) for entry in entries if entry), ()))
+            element_axes.append(next((axes_of(entry) for entry in entries if entry), ()))
             given = [[s if d is None else _without_entry(s, d) for s, d in zip(group, places)]
                      for group, places in zip(given, dims)]
         structs = [[ShapeDtypeStruct(aval.shape, aval.dtype, sharding=s) for aval, s in zip(avals, group)] for avals, group in (
@@ -335,11 +335,12 @@ class _PartitionedCall:
         mesh, function, result_shardings, arg_shardings = self._checked(answer)
         wanted_args = self._shardings(arg_shardings, self.in_tree, self.elements, mesh, "arguments")
         wanted_results = self._shardings(result_shardings, self.out_tree, self.results, mesh, "results")
-        spread = _still_free(spread, self.mesh, [*wanted_args, *wanted_results])
-        for batch, axes in zip(reversed(self.batches), reversed(spread)):
+        element_axes = _still_free(element_axes, self.mesh, [*wanted_args, *wanted_results])
+        for batch, axes in zip(reversed(self.batches), reversed(element_axes)):
             wanted_args = [s if d is None else _with_entry(s, d, axes) for s, d in zip(wanted_args, batch.dims)]
             wanted_results = [_with_entry(s, 0, axes) for s in wanted_results]
-        sizes = [-(-batch.size // math.prod([self.mesh.shape[a] for a in axes])) for batch, axes in zip(self.batches, spread)]
+        sizes = [-(-batch.size // math.prod([self.mesh.shape[a] for a in axes])) for batch, axes in zip(self.batches,
+                                                                                                        element_axes)]
         module = self._module(mesh, function, wanted_args, wanted_results, sizes)
         hlo = [[s._to_xla_hlo_sharding(keys.physical(aval).ndim) for s, aval in zip(shardings, avals)] for shardings, avals in (
             (wanted_args, self.in_avals), (wanted_results, self.out_avals))]
@@ -395,7 +396,7 @@ class _PartitionedCall:
     def _module(self, mesh, function, wanted_args, wanted_results, sizes):
         """The program of one device."""
         local = [_part(aval, s) for aval, s in zip(self.in_avals, wanted_args)]
-        title = calls.function_name(function)
+        title = signatures.function_name(function)
 
         def run(*elements):
             try:
@@ -403,7 +404,7 @@ class _PartitionedCall:
             except Exception as e:
                 e.add_note(f"(in {title}, which {self.title} returned as the function of one device's parts)")
                 raise
-            results, out_tree = calls.check_results(function, value)
+            results, out_tree = signatures.check_results(function, value)
             if out_tree != self.out_tree:
                 raise ValueError(f"{title}, which {self.title} returned, must return what {self.name} does, of the structure "
                                  f"{self.out_tree}; it returned {out_tree}.")
@@ -421,7 +422,7 @@ class _PartitionedCall:
                                  f"{whole} at result{path}, split by {getattr(s, 'spec', s)}; it returned {aval}.")
         positions = {d.id: i for i, d in enumerate(self.devices)}
         places = np.array([positions[d.id] for d in mesh.devices.flat]).reshape(mesh.devices.shape)
-        values = [np.asarray(keys.words_of(c)) for c in consts]
+        values = [np.asarray(keys.physical_array(c)) for c in consts]
         context = lowering.module.lower_program(jaxpr, title, self.platform, const_values=values,
                                                 manual_mesh=ManualMesh(mesh, "", places, frozenset(mesh.axis_names)))
         if context.host_callbacks:
@@ -465,13 +466,13 @@ def _over_batch(run: Callable, dims: Sequence[int | None], size: int) -> Callabl
 # Dimensions of shardings
 
 
-def _still_free(spread: list, mesh, shardings: Sequence[Any]) -> list:
-    """The axes over which elements of `vmap`s may stay spread: those that a partition has not split something else by."""
+def _still_free(element_axes: list, mesh, shardings: Sequence[Any]) -> list:
+    """The axes over which elements of `vmap`s may stay element_axes: those that a partition has not split something else by."""
     if not all([isinstance(s, NamedSharding) and s.mesh.shape_tuple == mesh.shape_tuple for s in shardings]):
-        return [()] * len(spread)
+        return [()] * len(element_axes)
     taken = {a for s in shardings for p in s.spec for a in axes_of(p)}
     found = []
-    for axes in spread:
+    for axes in element_axes:
         found.append(tuple([a for a in axes if a not in taken]))
         taken |= {*axes}
     return found

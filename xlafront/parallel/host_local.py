@@ -120,7 +120,7 @@ def make_array_from_process_local_data(sharding: Any, local_data: Any, global_sh
     (4,)
     """
     leaves, treedef = tree.flatten(local_data)
-    shardings, shapes = (tree.spread_prefix(f"make_array_from_process_local_data: {name}", prefix, local_data, _is_shape)
+    shardings, shapes = (tree.leaves_by_prefix(f"make_array_from_process_local_data: {name}", prefix, local_data, _is_shape)
                          for name, prefix in (("sharding", sharding), ("global_shape", global_shape)))
     return treedef.unflatten([_from_leaf(*each) for each in zip(shardings, leaves, shapes)])
 

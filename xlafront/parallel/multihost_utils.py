@@ -116,13 +116,13 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     """
     leaves, treedef = tree.flatten(in_tree)
     results: list[Any] = [None] * len(leaves)
-    spread = [i for i, x in enumerate(leaves) if isinstance(x, ArrayImpl) and not x.is_fully_addressable]
-    for i in spread:
+    spanning = [i for i, x in enumerate(leaves) if isinstance(x, ArrayImpl) and not x.is_fully_addressable]
+    for i in spanning:
         if not tiled:
             raise ValueError(f"process_allgather got an array of shape {leaves[i].shape} that spans processes: it is gathered "
                              f"whole, which has to be asked for with tiled=True.")
         results[i] = _whole(leaves[i])
-    own = [i for i in range(len(leaves)) if i not in set(spread)]
+    own = [i for i in range(len(leaves)) if i not in set(spanning)]
     if own and backends.process_count() == 1:
         for i in own:
             value = np.asarray(leaves[i])
@@ -192,8 +192,9 @@ def assert_equal(in_tree: Any, fail_message: str = "") -> None:
     values = [_host(x, "assert_equal") for x in leaves]
     differing = _runtime.agree("assert_equal", f"{_runtime.fingerprint(values)} {treedef} {_brief(values)}")
     if differing:
-        told = {number: words.partition(" ")[2] for number, words in differing.items()}
-        raise AssertionError(f"{fail_message + ': ' if fail_message else ''}the processes have different values. {_told(told)}")
+        differences = {number: words.partition(" ")[2] for number, words in differing.items()}
+        raise AssertionError(f"{fail_message + ': ' if fail_message else ''}the processes have different values. "
+                             f"{_told(differences)}")
 
 
 def _brief(values: Sequence[np.ndarray]) -> str:

@@ -18,8 +18,8 @@ from xlafront.parallel.shard_map_rules import shard_map_p
 from xlafront.runtime import config, distributed
 from xlafront.runtime.jaxlib_compat import Device, NamedSharding
 from xlafront.runtime.sharding import Mesh, PartitionSpec
-from xlafront.runtime.topologies import is_elsewhere
-from xlafront.staging import device_assignment as placement, signatures as calls, stages
+from xlafront.runtime.topologies import is_compile_only
+from xlafront.staging import device_assignment, signatures, stages
 from xlafront.staging.jit import Jitted, Options, attach_stages, explaining, make_dispatcher
 from xlafront.staging.signatures import Selection
 from xlafront.transforms.batching.vmap import sizes_along_axes
@@ -43,18 +43,18 @@ def pmap(fun: Callable, axis_name: Hashable | None = None, *, in_axes: Any = 0, 
     """
     if not callable(fun):
         raise TypeError(f"pmap takes a function, got {type(fun).__name__}: {fun!r}")
-    static = calls.select_arguments(fun, "static_broadcasted", static_broadcasted_argnums, None)
-    donate = calls.select_arguments(fun, "donate", donate_argnums, None)
+    static = signatures.select_arguments(fun, "static_broadcasted", static_broadcasted_argnums, None)
+    donate = signatures.select_arguments(fun, "donate", donate_argnums, None)
     both = sorted(set(static.nums) & set(donate.nums))
     if both:
-        raise ValueError(f"the argument {both[0]} of {calls.function_name(fun)} cannot be both static and donated.")
+        raise ValueError(f"the argument {both[0]} of {signatures.function_name(fun)} cannot be both static and donated.")
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
     for axes, which in ((in_axes, "in_axes"), (out_axes, "out_axes")):
         for a in tree.leaves(axes):
             if not isinstance(a, (int, np.integer)):
                 raise TypeError(f"pmap takes integers and None in {which}, got {a!r}.")
-    over = Devices(calls.function_name(fun), _UNNAMED if axis_name is None else axis_name, axis_size,
+    over = Devices(signatures.function_name(fun), _UNNAMED if axis_name is None else axis_name, axis_size,
                    None if devices is None else tuple(devices), backend)
     mapped = Pmapped(_on_whole(fun, static, in_axes, out_axes, over), Options(static, donate), over.name)
     dispatcher = make_dispatcher(fun, mapped, mapped.cache_miss)
@@ -101,7 +101,7 @@ class Devices:
         if self.devices is not None:
             return self.devices
         chosen = config.default_device.value
-        if self.backend is None and isinstance(chosen, Device) and is_elsewhere(chosen.client):
+        if self.backend is None and isinstance(chosen, Device) and is_compile_only(chosen.client):
             return _all_devices(chosen.client)  # what `plan` compiles for
         if distributed.state.num_processes == 1:
             return tuple(backends.local_devices(backend=self.backend))
@@ -160,7 +160,7 @@ def _mesh(devices: tuple, axis_name) -> Mesh:
 
 
 def flat_axes(what: str, axes, full) -> list:
-    return tree.spread_prefix(what, axes, full, lambda x: x is None or isinstance(x, (int, np.integer)))
+    return tree.leaves_by_prefix(what, axes, full, lambda x: x is None or isinstance(x, (int, np.integer)))
 
 
 def split_arguments(static: Selection, in_axes, name: str, args: tuple, kwargs: dict) -> tuple[list, Any, list]:
@@ -194,7 +194,7 @@ def _on_whole(fun: Callable, static: Selection, in_axes, out_axes, over: Devices
         leaves, in_tree, axes = split_arguments(static, in_axes, name, args, kwargs)
 
         def argument(i: int) -> str:
-            return calls.argument_names(fun, static, in_tree)[i]
+            return signatures.argument_names(fun, static, in_tree)[i]
 
         for i, x in enumerate(leaves):
             if not tracing.is_arraylike(x):
@@ -212,7 +212,7 @@ def _on_whole(fun: Callable, static: Selection, in_axes, out_axes, over: Devices
 
             values = [x if a is None else squeeze(x, (a,)) for x, a in zip(blocks, places)]
             positional, named = join_arguments(static, in_tree, values, args, kwargs)
-            results, out_tree = calls.check_results(fun, fun(*positional, **named))
+            results, out_tree = signatures.check_results(fun, fun(*positional, **named))
             shown = out_tree.unflatten(range(len(results)))
             out_axes_flat = flat_axes(f"pmap of {name}: out_axes", out_axes, shown)
             out_specs[:], stacked = [], []
@@ -258,15 +258,15 @@ class Pmapped(Jitted):
         return tuple(_sharding(mesh, found.get(v, PartitionSpec())) for v in traced.closed.jaxpr.invars)
 
     def place(self, traced, call):
-        return placement.place_arguments(self.name, call.leaves, self.in_shardings_of(traced), traced, self.options)
+        return device_assignment.place_arguments(self.name, call.leaves, self.in_shardings_of(traced), traced, self.options)
 
-    def lower(self, traced, call, spots, donated, platform=None):
+    def lower(self, traced, call, assignment, donated, platform=None):
         from xlafront.staging.jit import LoweredProgram
 
         eqn = self.body(traced)
         specs = dict(zip(eqn.outvars, eqn.params["out_specs"]))
         out_shardings = tuple(_sharding(eqn.params["mesh"], specs.get(v, PartitionSpec())) for v in traced.closed.jaxpr.outvars)
-        return LoweredProgram(self.name, traced.closed, spots, donated, out_shardings, self.options, traced,
+        return LoweredProgram(self.name, traced.closed, assignment, donated, out_shardings, self.options, traced,
                               elsewhere=platform)
 
 

@@ -17,10 +17,10 @@ from xlafront.parallel.host_local import global_type, to_global_p, to_local_p
 from xlafront.parallel.pmap import Devices, flat_axes, join_arguments, spec_along, split_arguments
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.sharding import Mesh, PartitionSpec
-from xlafront.staging import signatures as calls
+from xlafront.staging import signatures
 
 
-def over_all(over: Devices, fun: Callable, static: calls.Selection, in_axes: Any, args: tuple, kwargs: dict,
+def over_all(over: Devices, fun: Callable, static: signatures.Selection, in_axes: Any, args: tuple, kwargs: dict,
              convert: Callable[..., Any] = to_global_p.bind) -> tuple[tuple, dict]:
     """The arguments of a call as parts of global arrays."""
     mesh = over.over_processes
@@ -32,8 +32,8 @@ def over_all(over: Devices, fun: Callable, static: calls.Selection, in_axes: Any
         if a is not None and np.shape(x)[a] != count and not _is_global(x):
             raise ValueError(
                 f"pmap of {over.name} needs a slice for each of the {count} devices of this process along axis {a} of "
-                f"{calls.argument_names(fun, static, in_tree)[i]}, which has shape {np.shape(x)}; the other processes give "
-                f"those of theirs.")
+                f"{signatures.argument_names(fun, static, in_tree)[i]}, which has shape {np.shape(x)}; the other processes "
+                f"give those of theirs.")
     everywhere = [convert(x, global_mesh=mesh, pspec=_spec(mesh, x, a)) for x, a in zip(leaves, axes)]
     return join_arguments(static, in_tree, everywhere, args, kwargs)
 

@@ -17,7 +17,7 @@ from xlafront.parallel import shard_map_residuals as shard_map_halves  # noqa: F
 from xlafront.parallel.shard_map_rules import axes_in_scope, local_type, parts_along, shard_map_p, spec_axes, vary_results
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.sharding import AbstractMesh, Mesh, PartitionSpec, active, axes_of
-from xlafront.staging import signatures as calls
+from xlafront.staging import signatures
 from xlafront.transforms.calls import programs
 
 
@@ -81,7 +81,7 @@ def shard_map(f: Callable | None = None, *, out_specs, in_specs=Infer, mesh=None
                                  check_vma=check_vma)
     if not callable(f):
         raise TypeError(f"shard_map takes a function, got {type(f).__name__}: {f!r}")
-    name = calls.function_name(f)
+    name = signatures.function_name(f)
     if in_specs is None:
         raise TypeError(f"shard_map of {name} needs in_specs: how each argument is split over the mesh, as PartitionSpecs.")
 
@@ -194,7 +194,7 @@ class _Call:
 
     def argument(self, in_tree, index: int) -> str:
         whole = tree.structure((tree.unflatten(in_tree, range(in_tree.num_leaves)), {}))
-        return calls.argument_names(self.f, calls.Selection(), whole)[index]
+        return signatures.argument_names(self.f, signatures.Selection(), whole)[index]
 
     def result(self, shown, index: int) -> str:
         return tree.keystr(tree.flatten_with_path(shown)[0][index][0])
@@ -204,7 +204,7 @@ class _Call:
             raise TypeError(f"shard_map of {self.name} needs in_specs: how each argument is split over the mesh, as "
                             f"PartitionSpecs. They may be left out only for axes of type Explicit, which {self.mesh} does not "
                             f"have throughout.")
-        specs = [PartitionSpec() if s is None else s.spec for s in (tracing.aval_of(x).spread for x in operands)]
+        specs = [PartitionSpec() if s is None else s.spec for s in (tracing.aval_of(x).explicit_sharding for x in operands)]
         return [PartitionSpec(*[tuple(a for a in axes_of(p) if a in self.manual) for p in spec],
                               unreduced=spec.unreduced & self.manual, reduced=spec.reduced & self.manual) for spec in specs]
 
@@ -242,9 +242,9 @@ class _Call:
 
     def check_sums(self, spec, aval, who: Callable[[], str], which: str, varying=frozenset()) -> None:
         """Types and specs agree on the axes over which sums are still to be made; one that varies may become a summand."""
-        own = PartitionSpec() if aval.spread is None else aval.spread.spec
-        found, told = (own.unreduced & self.manual, own.reduced & self.manual), (spec.unreduced - varying, spec.reduced)
-        if found != told and (self.check or any(found)):
+        own = PartitionSpec() if aval.explicit_sharding is None else aval.explicit_sharding.spec
+        found, wanted = (own.unreduced & self.manual, own.reduced & self.manual), (spec.unreduced - varying, spec.reduced)
+        if found != wanted and (self.check or any(found)):
             raise ValueError(
                 f"shard_map of {self.name}: {which} has {spec} for {who()} of type {avals.str_short(aval)}: what one says is "
                 f"unreduced or reduced, the other must say too. Write {spec.update(unreduced=found[0], reduced=found[1])}, or "

@@ -14,10 +14,10 @@ from xlafront.core.ir import ClosedJaxpr, JaxprEqn, Literal, Var
 from xlafront.core.zeros import Zero
 from xlafront.parallel.shard_map_rules import (
     axes_in_scope,
+    axes_of_vmaps,
     pick,
     shard_map_p,
     spec_axes,
-    spread_by_vmap,
     vary_results,
     whole_type,
 )
@@ -88,7 +88,7 @@ class _Halves(NamedTuple):
     outputs: list[bool]
 
 
-def _halves(jaxpr: ClosedJaxpr, active, mesh, out_specs, manual: frozenset, check: bool, spread: frozenset) -> _Halves:
+def _halves(jaxpr: ClosedJaxpr, active, mesh, out_specs, manual: frozenset, check: bool, element_axes: frozenset) -> _Halves:
     from xlafront.lax.collective_primitives import pvary_p
     from xlafront.transforms.ad.core import linearize_program
 
@@ -119,7 +119,7 @@ def _halves(jaxpr: ClosedJaxpr, active, mesh, out_specs, manual: frozenset, chec
         else:
             sources.append(("result", count + len(crossing)))
             crossing.append(v)
-            specs.append(_spec_across(v.aval, mesh, manual - spread, check))
+            specs.append(_spec_across(v.aval, mesh, manual - element_axes, check))
     first = ClosedJaxpr(forward.replace(outvars=[*forward.outvars[:count], *crossing]), split.forward.consts)
     second = ClosedJaxpr(linear.replace(invars=in_residuals, eqns=[*cast_again, *linear.eqns]), split.linear.consts)
     first = _sent(first, count, specs)
@@ -136,9 +136,9 @@ def _linearize(primals, tangents, *, jaxpr, mesh, in_specs, out_specs, manual_ax
     params = {"mesh": mesh, "manual_axes": manual_axes, "check_vma": check_vma}
     count = len(jaxpr.out_avals)
     with axes_in_scope(mesh, manual_axes, check_vma):
-        spread = frozenset() if check_vma else spread_by_vmap()
-        halves = jaxpr.jaxpr.memoised(("shard_map halves", active, mesh, out_specs, manual_axes, check_vma, spread),
-                                      lambda: _halves(jaxpr, active, mesh, out_specs, manual_axes, check_vma, spread))
+        element_axes = frozenset() if check_vma else axes_of_vmaps()
+        halves = jaxpr.jaxpr.memoised(("shard_map halves", active, mesh, out_specs, manual_axes, check_vma, element_axes),
+                                      lambda: _halves(jaxpr, active, mesh, out_specs, manual_axes, check_vma, element_axes))
     result_specs = (*out_specs, *halves.specs)
     results = shard_map_p.bind(*primals, jaxpr=halves.forward, in_specs=in_specs, out_specs=result_specs, **params)
     residuals = [primals[k] if where == "input" else results[k] for where, k in halves.sources]

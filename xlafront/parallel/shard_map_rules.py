@@ -23,7 +23,7 @@ from xlafront.lax.manual_computation import lower_body
 from xlafront.runtime import config
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import AxisType, Mesh, PartitionSpec, axes_of
-from xlafront.staging import device_assignment as placement
+from xlafront.staging import device_assignment
 from xlafront.staging.jit import Jitted, Options, make_dispatcher
 
 # Types
@@ -43,21 +43,21 @@ def parts_along(spec, sizes, rank: int) -> list[int]:
 def local_type(aval, spec, mesh, manual: frozenset, check: bool):
     """The type of a device's part: split over the explicit axes that the body leaves to types."""
     shape = tuple(n // parts for n, parts in zip(aval.shape, parts_along(spec, mesh.shape, aval.ndim)))
-    spread = aval.spread
-    if spread is not None:
-        left = [tuple(a for a in axes_of(p) if a not in manual) for p in spread.spec.partitions]
-        inner = spread.mesh.update_axis_types({a: AxisType.Manual for a in manual})
-        own = spread.spec if check else spread.spec.update(
-            unreduced=spread.spec.unreduced - manual, reduced=spread.spec.reduced - manual)
-        spread = NamedSharding(inner, own.update(partitions=left))
-    return aval.update(shape=shape, sharding=spread, vma=aval.vma | spec_axes(spec) if check else aval.vma)
+    explicit = aval.explicit_sharding
+    if explicit is not None:
+        left = [tuple(a for a in axes_of(p) if a not in manual) for p in explicit.spec.partitions]
+        inner = explicit.mesh.update_axis_types({a: AxisType.Manual for a in manual})
+        own = explicit.spec if check else explicit.spec.update(
+            unreduced=explicit.spec.unreduced - manual, reduced=explicit.spec.reduced - manual)
+        explicit = NamedSharding(inner, own.update(partitions=left))
+    return aval.update(shape=shape, sharding=explicit, vma=aval.vma | spec_axes(spec) if check else aval.vma)
 
 
 def whole_type(aval, spec, mesh, manual: frozenset):
     """The type of the array that the parts make up."""
     shape = tuple(n * parts for n, parts in zip(aval.shape, parts_along(spec, mesh.shape, aval.ndim)))
-    if aval.spread is not None:
-        inner = aval.spread.spec
+    if aval.explicit_sharding is not None:
+        inner = aval.explicit_sharding.spec
         spec = inner.update(partitions=[(*axes_of(p), *axes_of(q)) for p, q in zip(spec.padded(aval.ndim), inner.partitions)])
     return aval.update(shape=shape, sharding=NamedSharding(mesh, spec), vma=aval.vma - manual)
 
@@ -77,7 +77,7 @@ class axes_in_scope:
         tracing.thread.axes = self.saved
 
 
-def spread_by_vmap() -> frozenset:
+def axes_of_vmaps() -> frozenset:
     """The axes over which surrounding `vmap`s spread their elements: each has its own on the devices along them."""
     found: set = set()
     trace: Any = tracing.thread.trace
@@ -102,16 +102,16 @@ def vary_results(closed: ClosedJaxpr, specs) -> ClosedJaxpr:
     from xlafront.lax.vma_casts import recast
 
     missing = [tuple(sorted(spec_axes(spec) - aval.vma, key=str)) for spec, aval in zip(specs, closed.out_avals)]
-    opened = [spec.unreduced & aval.vma for spec, aval in zip(specs, closed.out_avals)]
-    if not any(missing) and not any(opened):
+    summands = [spec.unreduced & aval.vma for spec, aval in zip(specs, closed.out_avals)]
+    if not any(missing) and not any(summands):
         return closed
 
     def run(*xs):
         results = eval_jaxpr(closed.jaxpr, closed.consts, *xs)
         results = [pvary_p.bind(x, axes=axes) if axes else x for x, axes in zip(results, missing)]
-        return [recast(x, axes, "varying", "unreduced") if axes else x for x, axes in zip(results, opened)]
+        return [recast(x, axes, "varying", "unreduced") if axes else x for x, axes in zip(results, summands)]
 
-    return _edited(closed, ("vary", tuple(missing), tuple(opened)), run)
+    return _edited(closed, ("vary", tuple(missing), tuple(summands)), run)
 
 
 # The primitive
@@ -169,10 +169,10 @@ def _shared_out(program: ClosedJaxpr, others: int, ct_specs, out_specs, mesh, ma
     from xlafront.lax.collective_primitives import psum_p
     from xlafront.lax.elementwise import div
 
-    spread = spread_by_vmap()
+    element_axes = axes_of_vmaps()
 
     def rest(spec):
-        return tuple(a for a in mesh.axis_names if a in manual - spread - spec_axes(spec))
+        return tuple(a for a in mesh.axis_names if a in manual - element_axes - spec_axes(spec))
 
     shares = [math.prod([mesh.shape[a] for a in rest(spec)]) for spec in ct_specs]
     sums = [rest(spec) for spec in out_specs]
@@ -194,8 +194,9 @@ def _batch_of(part, d: int, size: int, batch, manual: frozenset):
     entry = tuple([a for a in axes_of(entry_of(batch, d)) if a not in manual])
     if not entry:
         return aval
-    inner = batch.spread.mesh.update_axis_types({a: AxisType.Manual for a in manual})
-    whole = NamedSharding(inner, PartitionSpec(*[None] * part.ndim)) if part.spread is None else part.spread
+    inner = batch.explicit_sharding.mesh.update_axis_types({a: AxisType.Manual for a in manual})
+    whole = NamedSharding(inner,
+                          PartitionSpec(*[None] * part.ndim)) if part.explicit_sharding is None else part.explicit_sharding
     return aval.update(sharding=with_entry(whole, d, entry))
 
 
@@ -203,10 +204,10 @@ def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, manual_ax
     from xlafront.transforms.batching.vmap import batch_flat, works_over
 
     names = () if trace.spmd_axis_name is None else axes_of(trace.spmd_axis_name)
-    spread, left = tuple(a for a in names if a in manual_axes), tuple(a for a in names if a not in manual_axes)
-    if any([works_over(jaxpr.jaxpr, a) for a in (trace.axis_name, *spread) if a is not None]):
-        spread = ()  # collectives want all elements, or the same one, on each device
-    parts = math.prod([mesh.shape[a] for a in spread])
+    element_axes, left = tuple(a for a in names if a in manual_axes), tuple(a for a in names if a not in manual_axes)
+    if any([works_over(jaxpr.jaxpr, a) for a in (trace.axis_name, *element_axes) if a is not None]):
+        element_axes = ()  # collectives want all elements, or the same one, on each device
+    parts = math.prod([mesh.shape[a] for a in element_axes])
     if trace.size % parts:
         raise ValueError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} spreads {trace.size} elements over {mesh} in the "
                          f"shard_map of {jaxpr.debug_info.function_name}, but {parts} does not divide {trace.size}. Pad the "
@@ -223,19 +224,19 @@ def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, manual_ax
             return results
 
         in_avals = [a if d is None else _batch_of(a, d, size, batch, manual_axes).update(
-            vma=a.vma | set(spread) if check_vma else a.vma) for a, d, batch in zip(jaxpr.in_avals, dims, batches)]
+            vma=a.vma | set(element_axes) if check_vma else a.vma) for a, d, batch in zip(jaxpr.in_avals, dims, batches)]
         return tracing.trace_to_closed_jaxpr(run, in_avals, jaxpr.debug_info), out_dims
 
     def moved(spec, dim):
         if dim is None:
             return spec
-        taken = sorted(map(str, spec_axes(spec) & set(spread)))
+        taken = sorted(map(str, spec_axes(spec) & set(element_axes)))
         if taken:
             raise ValueError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} spreads its elements over {taken[0]!r}, which "
                              f"the shard_map of {jaxpr.debug_info.function_name} uses already, in the spec {spec}. Spread them "
                              f"over an axis that it leaves free, or leave spmd_axis_name out.")
         entries = [*spec, *[None] * (dim - len(spec))]
-        entries.insert(dim, spread[0] if len(spread) == 1 else spread or None)
+        entries.insert(dim, element_axes[0] if len(element_axes) == 1 else element_axes or None)
         return spec.update(partitions=entries)
 
     with axes_in_scope(mesh, manual_axes, check_vma):
@@ -276,7 +277,7 @@ def _impl(*args, jaxpr, **params):
             return shard_map_p.bind(*xs, jaxpr=ClosedJaxpr(known(), consts), **params)
 
         run.__name__ = run.__qualname__ = f"shard_map_{jaxpr.debug_info.function_name}"
-        shardings: Any = placement.UNSPECIFIED
+        shardings: Any = device_assignment.UNSPECIFIED
         if params["manual_axes"] == frozenset(mesh.axis_names) and isinstance(mesh, Mesh):
             shardings = [NamedSharding(mesh, spec) for spec in outs]
         jitted = Jitted(run, Options(out_shardings=shardings))

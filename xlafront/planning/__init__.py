@@ -108,16 +108,16 @@ def plan(fun: Callable, *args, topology: str | topologies.TopologyDescription | 
     described = _topology(topology, platform, mesh, args, kwargs)
     chosen = _mesh(mesh, described.devices, args, kwargs)
     lowered, stages = _lower(fun, chosen, *_placed(fun, chosen, args, kwargs))
-    if len(lowered._lowered.spots.devices) < chosen.size:  # nothing says that it runs on all of them
+    if len(lowered._lowered.assignment.devices) < chosen.size:  # nothing says that it runs on all of them
         lowered, stages = _lower(fun, chosen, *_placed(fun, chosen, args, kwargs, everywhere=True))
-    spots = lowered._lowered.spots
-    if not set(spots.devices) <= set(described.devices):
+    assignment = lowered._lowered.assignment
+    if not set(assignment.devices) <= set(described.devices):
         if topology is not None:
             raise ValueError(f"{lowered._lowered.name} has shardings over other devices than those of {topology}: make them "
                              f"over the devices of get_topology_desc, or of PartitionSpecs, or leave out the topology.")
-        described = topologies.TopologyDescription(list(spots.devices))  # its own shardings say where it runs
+        described = topologies.TopologyDescription(list(assignment.devices))  # its own shardings say where it runs
     name = topology if isinstance(topology, str) else f"{len(described.devices)} {described.devices[0].platform} device(s)"
-    final = spots.mesh or Mesh(np.array(spots.devices, dtype=object), chosen.axis_names[:1])
+    final = assignment.mesh or Mesh(np.array(assignment.devices, dtype=object), chosen.axis_names[:1])
     from xlafront.planning.compiling import Planner
 
     return Planner(lowered, name, final, memory_limit, compiler_options, stages).plan()

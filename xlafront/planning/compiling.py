@@ -26,7 +26,7 @@ class Planner:
                  stages: dict[str, float]):
         self.lowered, self.program, self.topology, self.mesh = lowered, lowered._lowered, topology, mesh
         self.compiler_options, self.stages = compiler_options, stages
-        self.devices = self.program.spots.devices
+        self.devices = self.program.assignment.devices
         self.chip = chips.chip_of(self.devices[0])
         self.limit = memory_limit if memory_limit is not None else self.chip.memory if self.chip else None
         self.notes: list[str] = []
@@ -90,7 +90,7 @@ class Planner:
         found = []
         for i, compiled in zip(kept, types):
             aval = keys.physical(traced.in_avals[i])
-            part = avals.ShapedArray(self.program.spots.shardings[i].shard_shape(aval.shape), aval.dtype)
+            part = avals.ShapedArray(self.program.assignment.shardings[i].shard_shape(aval.shape), aval.dtype)
             found.append(Buffer(compiled.padded_bytes if compiled else _bytes(part),
                                 f"argument {traced.debug_info.arg_names[i]}", avals.str_short(part)))
         return found

@@ -13,7 +13,7 @@ from xlafront.core import dtypes, tracing
 from xlafront.lax import elementwise as lax, shapes
 from xlafront.lax.elementwise import PRIMITIVES, as_type, constant_like
 from xlafront.lax.reductions import argmax_p, cumsum_p
-from xlafront.lax.resharding import split_as_told
+from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.sorting import sort_p
 from xlafront.numpy.promotion import unwrap
 from xlafront.random.prng import placed, single_key
@@ -48,7 +48,7 @@ def _sample_shape(name: str, shape, *params) -> tuple[int, ...]:
     return shape
 
 
-def _spread(x, shape, dtype):
+def _broadcast(x, shape, dtype):
     """A parameter at the dtype and shape of the samples; scalars stay scalars."""
     x = as_type(unwrap(x), dtype, False)
     own = np.shape(x)
@@ -74,7 +74,7 @@ def uniform_inline(words, impl, shape, dtype, low=0.0, high=1.0):
     floats = lax.sub(shapes.bitcast_convert_type_p.bind(bits, new_dtype=dtype), dtype.type(1))
     if type(low) is float and type(high) is float and (low, high) == (0.0, 1.0):
         return floats
-    low, high = _spread(low, shape, dtype), _spread(high, shape, dtype)
+    low, high = _broadcast(low, shape, dtype), _broadcast(high, shape, dtype)
     width_of = dtype.type(high - low) if isinstance(low, np.generic) and isinstance(high, np.generic) else (
         lax.sub(high, low))
     scaled = lax.add(lax.mul(floats, width_of), low)
@@ -136,7 +136,7 @@ def normal(key, shape=(), dtype=None, *, out_sharding=None):
 
 @library(static=("impl", "shape", "dtype"), name="truncated_normal")
 def _truncated_normal(words, lower, upper, impl, shape, dtype):
-    lower, upper = _spread(lower, shape, dtype), _spread(upper, shape, dtype)
+    lower, upper = _broadcast(lower, shape, dtype), _broadcast(upper, shape, dtype)
     root = dtype.type(np.sqrt(2))
     a, b = (PRIMITIVES["erf"].bind(lax.div(x, root)) for x in (lower, upper))
     u = uniform_inline(words, impl, shape, dtype, a, b)
@@ -174,7 +174,7 @@ def randint_inline(words, impl, shape, low, high, dtype):
     low, high = (_clamped(x, dtype) for x in (low, high))
     pair = impl.split(words, (2,))
     upper, lower = (impl.random_bits(_row(pair, i), width, shape) for i in (0, 1))
-    low, high = _spread(low, shape, dtype), _spread(high, shape, dtype)
+    low, high = _broadcast(low, shape, dtype), _broadcast(high, shape, dtype)
     own_unsigned = np.dtype(f"uint{8 * dtype.itemsize}")
     span = as_type(as_type(lax.sub(high, low), own_unsigned, False), unsigned, False)
     one = unsigned.type(1)
@@ -291,7 +291,7 @@ def permutation(key, x, axis=0, independent=False, *, out_sharding=None):
             raise TypeError("random.permutation takes an integer or an array of at least one dimension.")
         return placed(_permutation_of_range(words, impl, int(x), dtypes.default_dtype(int)), out_sharding)
     axis = shapes.canonical_axis(axis, np.ndim(x), "random.permutation")
-    return split_as_told("random.permutation", out_sharding, _permutation, (words, x), impl, axis, bool(independent))
+    return with_out_sharding("random.permutation", out_sharding, _permutation, (words, x), impl, axis, bool(independent))
 
 
 @library(static=("impl", "shape", "replace", "axis", "mode"), name="choice")
@@ -431,7 +431,7 @@ def gumbel(key, shape=(), dtype=None, mode=None, *, out_sharding=None):
 def _bernoulli(words, p, impl, shape, mode):
     d = tracing.aval_of(p).dtype
     u = uniform_inline(words, impl, shape, d)
-    return lax.lt(u, _spread(p, shape, d))
+    return lax.lt(u, _broadcast(p, shape, d))
 
 
 def bernoulli(key, p=0.5, shape=None, mode="low", *, out_sharding=None):
@@ -471,9 +471,9 @@ def _categorical(words, logits, impl, axis, shape, replace, mode):
         position = axis + len(prefix)
         drawn = (*shape[:position], own[axis], *shape[position:])
         noise = gumbel_inline(words, impl, drawn, d, mode)
-        spread = shapes.broadcast_in_dim_p.bind(logits, shape=drawn, broadcast_dimensions=tuple(
+        broadcast = shapes.broadcast_in_dim_p.bind(logits, shape=drawn, broadcast_dimensions=tuple(
             range(len(prefix), len(drawn))), sharding=None) if drawn != own else logits
-        return argmax_p.bind(lax.add(noise, spread), axes=(position,), index_dtype=dtypes.default_dtype(int))
+        return argmax_p.bind(lax.add(noise, broadcast), axes=(position,), index_dtype=dtypes.default_dtype(int))
     noise = gumbel_inline(words, impl, own, d, mode)
     count = math.prod(prefix)
     found = _top_k_kernel.__wrapped__(lax.add(noise, logits), count, axis)[1]

@@ -113,7 +113,7 @@ def wrap(words, impl: PRNGImpl):
     return wrap_p.bind(words, impl=impl)
 
 
-def words_of(name: str, key) -> tuple[Any, PRNGImpl, bool]:
+def physical_array(name: str, key) -> tuple[Any, PRNGImpl, bool]:
     """`(words, implementation, typed)` of what a user passed as a key. Hot: every random function."""
     kind = type(key)
     if kind is KeyArray:
@@ -127,7 +127,7 @@ def words_of(name: str, key) -> tuple[Any, PRNGImpl, bool]:
 def _legacy_words(name, key):
     unwrapped = tracing.as_operand(key) if not isinstance(key, (ArrayImpl, tracing.Tracer)) else key
     if unwrapped is not key:
-        words, _, _ = words_of(name, unwrapped)
+        words, _, _ = physical_array(name, unwrapped)
         return words
     impl = resolve_impl()
     if not tracing.is_arraylike(key) or not hasattr(key, "shape"):
@@ -149,8 +149,8 @@ def _legacy_words(name, key):
 
 
 def single_key(name: str, key) -> tuple[Any, PRNGImpl, bool]:
-    """As `words_of`, for functions that take one key."""
-    words, impl, typed = words_of(name, key)
+    """As `physical_array`, for functions that take one key."""
+    words, impl, typed = physical_array(name, key)
     shape = np.shape(words)[:np.ndim(words) - len(impl.key_shape)]
     if shape:
         raise ValueError(f"random.{name} takes one key, got an array of keys of shape {shape}. Use vmap over them, or "
@@ -203,7 +203,7 @@ def PRNGKey(seed, *, impl=None):
 
 def key_data(keys):
     """The words of random keys, as a uint32 array."""
-    return words_of("key_data", keys)[0]
+    return physical_array("key_data", keys)[0]
 
 
 def wrap_key_data(key_bits_array, *, impl=None, dtype=None):
@@ -228,7 +228,7 @@ def key_dtype(impl_spec=None) -> PRNGKeyDType:
 
 def key_impl(keys):
     """The implementation of a key: its name, or an object that `key(impl=...)` takes."""
-    impl = words_of("key_impl", keys)[1]
+    impl = physical_array("key_impl", keys)[1]
     return impl.name if IMPLEMENTATIONS.get(impl.name) is impl else PRNGSpec(impl)
 
 

@@ -195,8 +195,8 @@ def random_bits(key, width: int, shape: tuple[int, ...]):
         per_word = 32 // width
         shifts = lax.iota_p.bind(dtype=_uint32, shape=(np.shape(words)[0], per_word), dimension=1, sharding=None)
         shifts = PRIMITIVES["mul"].bind(shifts, np.uint32(width))
-        spread = lax.broadcast_in_dim_p.bind(words, shape=np.shape(shifts), broadcast_dimensions=(0,), sharding=None)
-        parts = as_type(PRIMITIVES["shift_right_logical"].bind(spread, shifts), dtype, False)
+        broadcast = lax.broadcast_in_dim_p.bind(words, shape=np.shape(shifts), broadcast_dimensions=(0,), sharding=None)
+        parts = as_type(PRIMITIVES["shift_right_logical"].bind(broadcast, shifts), dtype, False)
         flat = lax.reshape_to(parts, (np.shape(words)[0] * per_word,))
         result = lax.slice_p.bind(flat, start_indices=(0,), limit_indices=(size,), strides=None)
     return lax.reshape_to(result, shape)

@@ -38,7 +38,7 @@ class State:
         self.client: Any = None
         self.service: Any = None
         self.preemption: Any = None
-        self.watch: Any = None  # a `watch.Watch`, where there are others
+        self.watch: Any = None  # a `peer_watch.Watch`, where there are others
         self.process_id, self.num_processes = 0, 1
         self.coordinator_address: str | None = None
         self.own_address: str | None = None
@@ -59,7 +59,7 @@ state = State()
 def connect(address: str, num_processes: int, process_id: int, *, bind_address: str | None, initialization_timeout: float,
             heartbeat_timeout: int, shutdown_timeout: int, partition_index: int | None) -> None:
     """Join the group, and start the service in process 0."""
-    from xlafront.runtime import peer_watch as watch, rendezvous
+    from xlafront.runtime import peer_watch, rendezvous
 
     host, port = rendezvous.split_address(address)
     _keep_from_proxies(host)
@@ -88,7 +88,7 @@ def connect(address: str, num_processes: int, process_id: int, *, bind_address: 
     state.process_id, state.num_processes = process_id, num_processes
     state.coordinator_address, state.own_address, state.partition_index = address, own_address, partition_index
     if peers:
-        state.watch = watch.Watch(peers, num_processes, heartbeat_timeout)
+        state.watch = peer_watch.Watch(peers, num_processes, heartbeat_timeout)
     atexit.register(_at_exit)
 
 

@@ -17,7 +17,7 @@ from xlafront.runtime.arrays import put
 from xlafront.runtime.jaxlib_compat import ArrayImpl, CompileOptions, JaxRuntimeError, _jax, result_handler
 from xlafront.runtime.layouts import Layout
 from xlafront.runtime.sharding import device_list
-from xlafront.runtime.topologies import explained, is_elsewhere
+from xlafront.runtime.topologies import explained, is_compile_only
 
 
 def compile_options(num_partitions: int, devices: Sequence[Any], overrides: dict | None = None) -> CompileOptions:
@@ -49,13 +49,13 @@ class CompileRequest(NamedTuple):
 
 def compile_module(request: CompileRequest, cache=None):
     """A loaded executable, from the disk cache when it has one."""
-    from xlafront.runtime import backpressure as pace, disk_cache
+    from xlafront.runtime import backpressure, disk_cache
 
     devices = device_list(request.devices)
-    if is_elsewhere(request.client):
+    if is_compile_only(request.client):
         return _compile_for_elsewhere(request, devices)
     if len(request.devices) > 1 and request.client.platform == "cpu":
-        pace.install()
+        backpressure.install()
     key = None
     if cache is not None and request.identity is not None and not request.host_callbacks and not _is_tuned_together(request):
         key = disk_cache.cache_key(request.identity(), request.options.SerializeAsString(),

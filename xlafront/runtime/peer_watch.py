@@ -28,7 +28,7 @@ class Watch:
         self.heard = dict.fromkeys(peers, time.monotonic())
         self.pending = {number: b"" for number in peers}
         self.silent: set[int] = set()
-        self.told: list[str] = []
+        self.reports: list[str] = []
         self.news = threading.Event()
         self.num_processes, self.heartbeat_timeout = num_processes, heartbeat_timeout
         self.selector = selectors.DefaultSelector()
@@ -46,8 +46,8 @@ class Watch:
         self.thread.join(timeout=5)
 
     def first_told(self, timeout: float) -> str | None:
-        """What was told first; waits for it a little, since others may notice a failure earlier."""
-        return self.told[0] if self.news.wait(timeout) else None
+        """What was reports first; waits for it a little, since others may notice a failure earlier."""
+        return self.reports[0] if self.news.wait(timeout) else None
 
     def _run(self) -> None:
         pause = self.heartbeat_timeout / 5
@@ -115,7 +115,7 @@ class Watch:
         self._send(text.encode(), beside=number)
 
     def _say(self, text: str) -> None:
-        self.told.append(text)
+        self.reports.append(text)
         self.news.set()
         try:
             sys.stderr.write(f"xlafront: {text}\n")

@@ -85,9 +85,9 @@ class Group:
         """Take a process into the group, or end the group when it does not fit."""
         differing = {key: words for key, words in _MUST_AGREE.items() if member.get(key) != self.me[key]}
         if differing:
-            told = "; ".join(f"{words} is {self.me[key]} in {_who(self.me)} and {member.get(key)} in {_who(member)}"
+            differences = "; ".join(f"{words} is {self.me[key]} in {_who(self.me)} and {member.get(key)} in {_who(member)}"
                              for key, words in differing.items())
-            self.fail(f"the processes do not fit together: {told}. Give all processes the same.", connection)
+            self.fail(f"the processes do not fit together: {differences}. Give all processes the same.", connection)
         number = member["process_id"]
         if number in self.members:
             self.fail(f"process_id {number} was given twice: to {_who(self.members[number])} and to {_who(member)}. Each of "

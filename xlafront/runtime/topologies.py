@@ -141,7 +141,7 @@ def chip_of(device) -> Chip | None:
     return None
 
 
-def is_elsewhere(client) -> bool:
+def is_compile_only(client) -> bool:
     """Whether a client only compiles, for devices that are not here."""
     return client.runtime_type == "compile_only_runtime"
 

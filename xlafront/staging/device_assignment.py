@@ -13,11 +13,11 @@ from xlafront.core.ir import ClosedJaxpr, Jaxpr, Literal, dce_jaxpr
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import NamedSharding, Sharding
 from xlafront.runtime.sharding import AbstractMesh, Mesh, PartitionSpec, active, in_device_memory, single_device
-from xlafront.runtime.topologies import is_elsewhere
+from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging.sharding_arguments import UNSPECIFIED, as_sharding, given_leaves
 
 
-class Spots(NamedTuple):
+class DeviceAssignment(NamedTuple):
     """The devices of a program, the sharding of each argument, and whether results are tied to them."""
 
     devices: tuple
@@ -31,8 +31,8 @@ class Spots(NamedTuple):
         return NamedSharding(mesh_of(self), PartitionSpec())
 
 
-def mesh_of(spots: Spots) -> Mesh:
-    return spots.mesh or _flat_mesh(spots.devices)
+def mesh_of(assignment: DeviceAssignment) -> Mesh:
+    return assignment.mesh or _flat_mesh(assignment.devices)
 
 
 @functools.lru_cache(256)
@@ -41,7 +41,7 @@ def _flat_mesh(devices: tuple) -> Mesh:
 
 
 def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], traced, options,
-                    read: Sequence[bool] | None = None) -> Spots:
+                    read: Sequence[bool] | None = None) -> DeviceAssignment:
     """Decide where a program runs: where its committed arguments are, or where it was told to.
 
     `read` says which arguments matter, when it is not all.
@@ -59,7 +59,7 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
         sharding = given
         if given is UNSPECIFIED:
             sharding = None
-            words = keys.words_of(x)
+            words = keys.physical_array(x)
             if isinstance(words, ArrayImpl) and words._committed:
                 sharding = words._sharding
             elif isinstance(x, avals.ShapeDtypeStruct) and isinstance(x.sharding, Sharding) and has_devices(x.sharding):
@@ -110,15 +110,15 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
             mesh = mesh or sharding.mesh
     if devices is None:
         mesh = active.mesh
-        if mesh is None or is_elsewhere(mesh.devices.flat[0].client):
+        if mesh is None or is_compile_only(mesh.devices.flat[0].client):
             return _all_on((backends.default_device(),), len(leaves), False)
         devices = tuple(mesh._internal_device_list)
-    spots = Spots(devices, (), True, mesh)
-    rest = spots.replicated()
+    assignment = DeviceAssignment(devices, (), True, mesh)
+    rest = assignment.replicated()
     if len(devices) > 1 and any([s is None for s in found]):
         split = _split_by_bodies(traced.closed.jaxpr, devices)
         found = [split.get(v) if s is None else s for s, v in zip(found, traced.closed.jaxpr.invars)]
-    return spots._replace(shardings=tuple(rest if s is None else s for s in found))
+    return assignment._replace(shardings=tuple(rest if s is None else s for s in found))
 
 
 def split_types(in_avals: tuple, shardings: Sequence[Any]) -> tuple:
@@ -130,7 +130,7 @@ def split_types(in_avals: tuple, shardings: Sequence[Any]) -> tuple:
 def _check_given(name: str, x, given, traced, index: int) -> None:
     """An array that is bound to devices must come as `in_shardings` say; that of one device is moved, as are parts that
     only lie in another order on the same devices."""
-    words = keys.words_of(x)
+    words = keys.physical_array(x)
     if not isinstance(words, ArrayImpl) or not words._committed or words._sharding == given:
         return
     own = words._sharding
@@ -222,8 +222,8 @@ def inner_shardings(jaxpr):
                     yield from inner_shardings(item)
 
 
-def _all_on(devices: tuple, count: int, committed: bool) -> Spots:
-    return Spots(devices, (single_device(devices[0]),) * count, committed, None)
+def _all_on(devices: tuple, count: int, committed: bool) -> DeviceAssignment:
+    return DeviceAssignment(devices, (single_device(devices[0]),) * count, committed, None)
 
 
 def _ids(devices) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from xlafront.core import source, tracing
 from xlafront.core.traceback_filter import boundary
-from xlafront.staging import signatures as calls, stages
+from xlafront.staging import signatures, stages
 from xlafront.staging.jit import Jitted, Options
 
 
@@ -22,7 +22,7 @@ def make_jaxpr(fun: Callable, static_argnums=(), axis_env=None, return_shape: bo
     """
     if not callable(fun):
         raise TypeError(f"make_jaxpr takes a function, got {type(fun).__name__}: {fun!r}")
-    jitted = Jitted(fun, Options(calls.select_arguments(fun, "static", static_argnums, None)))
+    jitted = Jitted(fun, Options(signatures.select_arguments(fun, "static", static_argnums, None)))
 
     @boundary
     def traced_program(*args, **kwargs):
@@ -35,7 +35,7 @@ def make_jaxpr(fun: Callable, static_argnums=(), axis_env=None, return_shape: bo
             tracing.thread.axes = saved
         return (traced.jaxpr, traced.out_info) if return_shape else traced.jaxpr
 
-    traced_program.__name__ = traced_program.__qualname__ = f"make_jaxpr({calls.function_name(fun)})"
+    traced_program.__name__ = traced_program.__qualname__ = f"make_jaxpr({signatures.function_name(fun)})"
     return traced_program
 
 
@@ -67,4 +67,4 @@ def typeof(x: Any):
 
 def named_call(fun: Callable, *, name: str | None = None) -> Callable:
     """The function with its operations under a name, for profiles and compiler messages."""
-    return source.named_scope(name or calls.function_name(fun))(fun)
+    return source.named_scope(name or signatures.function_name(fun))(fun)

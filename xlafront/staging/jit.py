@@ -26,12 +26,12 @@ from xlafront.runtime.execute import CompileRequest, Program, compile_module, co
 from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, JaxRuntimeError, PjitFunctionCache, let_go, pjit
 from xlafront.runtime.layouts import Layout, use as layouts_in_use
 from xlafront.runtime.sharding import active
-from xlafront.runtime.topologies import is_elsewhere
+from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging import (
-    device_assignment as placement,
-    module_shardings as program_shardings,
-    sharding_arguments as given_shardings,
-    signatures as calls,
+    device_assignment,
+    module_shardings,
+    sharding_arguments,
+    signatures,
 )
 from xlafront.staging.signatures import Call, Selection
 
@@ -50,8 +50,8 @@ class Options(NamedTuple):
 
     static: Selection = Selection()
     donate: Selection = Selection()
-    in_shardings: Any = given_shardings.UNSPECIFIED
-    out_shardings: Any = given_shardings.UNSPECIFIED
+    in_shardings: Any = sharding_arguments.UNSPECIFIED
+    out_shardings: Any = sharding_arguments.UNSPECIFIED
     keep_unused: bool = False
     device: Any = None
     backend: str | None = None
@@ -99,7 +99,7 @@ class Jitted:
         self.fun = fun
         self.of_library = of_library  # users cannot make its arguments static
         self.options = options
-        self.name = name or calls.function_name(fun)
+        self.name = name or signatures.function_name(fun)
         try:
             self.key: tuple = (options,)
             hash(self.key)
@@ -123,17 +123,17 @@ class Jitted:
     def evaluate(self, *args, **kwargs):
         """As `cache_miss`, when nothing is being traced."""
         try:
-            call = calls.split_call(self.name, self.options.static, args, kwargs)
+            call = signatures.split_call(self.name, self.options.static, args, kwargs)
             outer = tracing.trace_of(call.leaves, self.name)
             if outer is not None:
                 with tracing.current_trace(outer):
                     return self.fun(*args, **kwargs) if self.of_library else self.staged_call(args, kwargs), None, False
             traced = self.trace(call)
             if distributed.state.num_processes > 1:
-                from xlafront.staging import process_agreement as spanning
+                from xlafront.staging import process_agreement
 
-                if spanning.changes_groups(traced.closed.jaxpr):
-                    return spanning.evaluate(self, traced, call.leaves), None, False
+                if process_agreement.changes_groups(traced.closed.jaxpr):
+                    return process_agreement.evaluate(self, traced, call.leaves), None, False
             program, donated = self.program_for(traced, call)
             in_order = self.in_order(program, call)
             results = self.run(program, traced, call.leaves)
@@ -146,7 +146,7 @@ class Jitted:
     def in_order(program: Program, call: Call) -> bool:
         """Whether the elements of all arguments lie as the program reads them; asked before the call may delete them."""
         return not layouts_in_use.others or not (
-            program.own_layouts or program.misfits([keys.words_of(x) for x in call.leaves]))
+            program.own_layouts or program.misfits([keys.physical_array(x) for x in call.leaves]))
 
     def fast_path(self, program: Program, traced: Traced, call: Call):
         """C++ may repeat the call unless Python has something to do each time."""
@@ -184,13 +184,13 @@ class Jitted:
 
     def check_donated_once(self, args, kwargs) -> None:
         """Raise for a donated array that is another argument too."""
-        call = calls.split_call(self.name, self.options.static, args, kwargs)
+        call = signatures.split_call(self.name, self.options.static, args, kwargs)
         first: dict[int, int] = {}
         flags = self.donated_flags(call)
         for i, x in enumerate(call.leaves):
             k = first.setdefault(id(x), i)
             if k != i and (flags[i] or flags[k]) and isinstance(x, (ArrayImpl, keys.KeyArray)):
-                names = calls.argument_names(self.fun, self.options.static, call.in_tree)
+                names = signatures.argument_names(self.fun, self.options.static, call.in_tree)
                 raise JaxRuntimeError(
                     f"{self.name} got one array ({x.aval}) as its arguments {names[k]} and {names[i]}, and donates "
                     f"{names[k] if flags[k] else names[i]}, whose memory the results may take. Pass a copy (x.copy()), or do "
@@ -198,16 +198,16 @@ class Jitted:
 
     def staged_call(self, args, kwargs):
         """A call under a trace: one equation, whose program is traced once per signature."""
-        call = calls.split_call(self.name, self.options.static, args, kwargs)
+        call = signatures.split_call(self.name, self.options.static, args, kwargs)
         traced = self.trace(call)
         closed = traced.closed
         leaves = [tracing.as_operand(x) for x in call.leaves]
-        if self.options.inline and self.options.in_shardings is self.options.out_shardings is given_shardings.UNSPECIFIED:
+        if self.options.inline and self.options.in_shardings is self.options.out_shardings is sharding_arguments.UNSPECIFIED:
             results = eval_jaxpr(closed.jaxpr, closed.consts, *leaves)
         else:
             program, consts = constants_as_arguments(closed)
             donated = (False,) * len(consts) + self.donated_flags(call)
-            none = (given_shardings.UNSPECIFIED,) * len(consts)
+            none = (sharding_arguments.UNSPECIFIED,) * len(consts)
             results = jit_p.bind(
                 *consts, *leaves, jaxpr=program, name=self.name, donated_invars=donated,
                 in_shardings=none + self.flat_in_shardings(call.in_tree),
@@ -219,9 +219,9 @@ class Jitted:
 
     def trace(self, call: Call) -> Traced:
         """The program for this signature. Threads that ask at once wait for the one that traces."""
-        in_avals = calls.abstract_arguments(self.fun, self.name, self.options.static, call, self.of_library)
-        if self.options.in_shardings is not given_shardings.UNSPECIFIED:
-            in_avals = placement.split_types(in_avals, self.flat_in_shardings(call.in_tree))
+        in_avals = signatures.abstract_arguments(self.fun, self.name, self.options.static, call, self.of_library)
+        if self.options.in_shardings is not sharding_arguments.UNSPECIFIED:
+            in_avals = device_assignment.split_types(in_avals, self.flat_in_shardings(call.in_tree))
         key = (call.statics, call.in_tree, in_avals, config.trace_context_key(), tracing.thread.axes,
                None if self.of_library else active.mesh)
         caches = self.caches
@@ -246,13 +246,13 @@ class Jitted:
 
         def flat(*tracers):
             nonlocal out_tree
-            args, kwargs = calls.join_call(statics, in_tree, tracers)
-            results, out_tree = calls.check_results(fun, fun(*args, **kwargs))
+            args, kwargs = signatures.join_call(statics, in_tree, tracers)
+            results, out_tree = signatures.check_results(fun, fun(*args, **kwargs))
             return results
 
-        known = calls.weak_reference(fun)  # the caches must not keep alive the function that they are keyed on
-        debug_info = DebugInfo("jit", self.name, calls.function_location(fun),
-                               lambda: calls.argument_names(known(), static, in_tree))
+        known = signatures.weak_reference(fun)  # the caches must not keep alive the function that they are keyed on
+        debug_info = DebugInfo("jit", self.name, signatures.function_location(fun),
+                               lambda: signatures.argument_names(known(), static, in_tree))
         if config.log_compiles.value:
             _log().warning("Tracing %s for %s.", self.name, _signature_text(in_avals))
         jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info)
@@ -286,7 +286,7 @@ class Jitted:
 
     def flat_in_shardings(self, in_tree) -> tuple:
         given = self.options.in_shardings
-        if given is given_shardings.UNSPECIFIED:
+        if given is sharding_arguments.UNSPECIFIED:
             return (given,) * in_tree.num_leaves
         args, kwargs = tree.unflatten(in_tree, range(in_tree.num_leaves))
         given = tuple(given) if type(given) is list else given
@@ -294,22 +294,22 @@ class Jitted:
             static = f" that are not static (static_argnums={self.options.static.nums})" if self.options.static else ""
             raise ValueError(f"in_shardings of {self.name} is a tuple of {len(given)}, but the call has {len(args)} positional "
                              f"argument(s){static}. Give one sharding (or None) for each, or one sharding for all.")
-        return given_shardings.flatten_shardings("in_shardings", given, args) + (
-            given_shardings.UNSPECIFIED,) * tree.structure(kwargs).num_leaves
+        return sharding_arguments.flatten_shardings("in_shardings", given, args) + (
+            sharding_arguments.UNSPECIFIED,) * tree.structure(kwargs).num_leaves
 
     def flat_out_shardings(self, out_tree) -> tuple:
         given = self.options.out_shardings
-        if given is given_shardings.UNSPECIFIED:
+        if given is sharding_arguments.UNSPECIFIED:
             return (given,) * out_tree.num_leaves
-        return given_shardings.flatten_shardings(
+        return sharding_arguments.flatten_shardings(
             "out_shardings", given, tree.unflatten(out_tree, range(out_tree.num_leaves)))
 
     # Compiling
 
     def program_for(self, traced: Traced, call: Call) -> tuple[Program, tuple[bool, ...]]:
         donated = self.donated_flags(call)
-        spots = self.place(traced, call)
-        key = (id(traced.closed), spots, donated)
+        assignment = self.place(traced, call)
+        key = (id(traced.closed), assignment, donated)
         programs = self.caches.programs
         found = programs.get(key)
         if found is None:
@@ -317,46 +317,47 @@ class Jitted:
                 found = programs.get(key)
                 if found is None:
                     if distributed.state.num_processes > 1:
-                        from xlafront.staging import process_agreement as spanning
+                        from xlafront.staging import process_agreement
 
-                        spanning.check_same(self.name, traced, spots)
-                    lowered = self.lower(traced, call, spots, donated)
+                        process_agreement.check_same(self.name, traced, assignment)
+                    lowered = self.lower(traced, call, assignment, donated)
                     found = programs[key] = lowered.compile_program()
         return found, donated
 
-    def place(self, traced: Traced, call: Call) -> placement.Spots:
+    def place(self, traced: Traced, call: Call) -> device_assignment.DeviceAssignment:
         """Where the program runs and its arguments go."""
-        return placement.place_arguments(
+        return device_assignment.place_arguments(
             self.name, call.leaves, self.flat_in_shardings(call.in_tree), traced, self.options)
 
-    def lower(self, traced: Traced, call: Call, spots, donated, platform: str | None = None) -> LoweredProgram:
-        """For the devices of `spots`; or, to be read alone, for a platform that is not here."""
+    def lower(self, traced: Traced, call: Call, assignment, donated, platform: str | None = None) -> LoweredProgram:
+        """For the devices of `assignment`; or, to be read alone, for a platform that is not here."""
         out_shardings = self.flat_out_shardings(traced.out_tree)
-        placement.check_results(self.name, out_shardings, traced)
+        device_assignment.check_results(self.name, out_shardings, traced)
         layouts = self.flat_layouts(call.in_tree, traced.out_tree)
         if layouts is not None:
             for layout, aval in zip((*layouts[0], *layouts[1]), (*traced.in_avals, *traced.closed.out_avals)):
                 if isinstance(layout, Layout):
                     layout.check_compatible_aval(aval.shape)
-        return LoweredProgram(self.name, traced.closed, spots, donated, out_shardings, self.options, traced, layouts, platform)
+        return LoweredProgram(self.name, traced.closed, assignment, donated, out_shardings, self.options, traced, layouts,
+                              platform)
 
     def flat_layouts(self, in_tree, out_tree) -> tuple[list, list] | None:
         """The orders in memory that arguments and results were asked to have, where any were."""
         given = self.options.in_shardings, self.options.out_shardings
-        if not any([given_shardings.asks_for_layouts(g) for g in given]):
+        if not any([sharding_arguments.asks_for_layouts(g) for g in given]):
             return None
         args, kwargs = tree.unflatten(in_tree, range(in_tree.num_leaves))
         found = []
         for g, full in zip(given, (args, tree.unflatten(out_tree, range(out_tree.num_leaves)))):
             count = tree.structure(full).num_leaves
-            found.append([None] * count if g is given_shardings.UNSPECIFIED else given_shardings.flatten_layouts(g, full))
+            found.append([None] * count if g is sharding_arguments.UNSPECIFIED else sharding_arguments.flatten_layouts(g, full))
         layouts_in_use.others = True
         return found[0] + [None] * tree.structure(kwargs).num_leaves, found[1]
 
 
 def run_program(program: Program, leaves: Sequence[Any], out_avals: Sequence[Any]) -> list[Any]:
     """Call a compiled program; key arrays go in and come out as their words."""
-    results = program([keys.words_of(x) for x in leaves])
+    results = program([keys.physical_array(x) for x in leaves])
     return [keys.wrap(x, aval) for x, aval in zip(results, out_avals)]
 
 
@@ -378,46 +379,46 @@ _hoisted: weakref.WeakKeyDictionary[Jaxpr, ClosedJaxpr] = weakref.WeakKeyDiction
 class LoweredProgram:
     """A program on its way from IR to executable: the module and what the call will need."""
 
-    def __init__(self, name, closed, spots, donated, out_shardings, options, traced, layouts=None, elsewhere=None):
+    def __init__(self, name, closed, assignment, donated, out_shardings, options, traced, layouts=None, elsewhere=None):
         jaxpr = closed.jaxpr
-        self.name, self.closed, self.spots, self.options, self.traced = name, closed, spots, options, traced
+        self.name, self.closed, self.assignment, self.options, self.traced = name, closed, assignment, options, traced
         kept_jaxpr, self.kept = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), options.keep_unused or bool(jaxpr.effects))
-        if elsewhere is None and _may_outline(spots, kept_jaxpr):
+        if elsewhere is None and _may_outline(assignment, kept_jaxpr):
             from xlafront.staging.outlining import outline
 
             kept_jaxpr = outline(kept_jaxpr)
-        self.const_values = [program_shardings.inline_constant(c) for c in closed.consts]
+        self.const_values = [module_shardings.inline_constant(c) for c in closed.consts]
         self.donated = donated
-        self.client = spots.devices[0].client
+        self.client = assignment.devices[0].client
         self.elsewhere = elsewhere  # a platform that this process does not have
         hoisted = [c for c, value in zip(closed.consts, self.const_values) if value is None]
         self.const_args = [self._place_constant(c) for c in hoisted]
-        self.shardings = program_shardings.ProgramShardings(spots, out_shardings, self.kept, len(hoisted), jaxpr)
-        arg_attributes = program_shardings.argument_attributes(
+        self.shardings = module_shardings.ProgramShardings(assignment, out_shardings, self.kept, len(hoisted), jaxpr)
+        arg_attributes = module_shardings.argument_attributes(
             kept_jaxpr, self.kept, donated, [tracing.aval_of(c) for c in hoisted], self.shardings, name, traced)
         self.layouts = layouts
         if layouts is not None:
             asked = [None] * len(hoisted) + [layout for layout, keep in zip(layouts[0], self.kept) if keep]
-            arg_attributes = program_shardings.layout_attributes(arg_attributes, asked)
-        with tracing.calm_collector:
+            arg_attributes = module_shardings.layout_attributes(arg_attributes, asked)
+        with tracing.paused_collector:
             self.module_context = self._write_module(kept_jaxpr, name, arg_attributes)
         self.shardings.declare_meshes(self.module_context)
 
     def _write_module(self, kept_jaxpr, name, arg_attributes):
         result_attributes = self.shardings.result_attributes()
         if self.layouts is not None:
-            result_attributes = program_shardings.layout_attributes(result_attributes, self.layouts[1])
+            result_attributes = module_shardings.layout_attributes(result_attributes, self.layouts[1])
         return lowering.module.lower_program(
             kept_jaxpr, f"jit_{name}", self.elsewhere or backends.lowering_platform(self.client),
             const_values=self.const_values, arg_attributes=arg_attributes,
-            result_attributes=result_attributes, num_partitions=len(self.spots.devices),
+            result_attributes=result_attributes, num_partitions=len(self.assignment.devices),
             sharding_context=self.shardings)
 
     def _place_constant(self, value):
-        if is_elsewhere(self.client):
+        if is_compile_only(self.client):
             return None  # the program will not run
         aval = keys.physical(tracing.aval_of(value))
-        return put(keys.words_of(value), aval, self.spots.replicated(), True)
+        return put(keys.physical_array(value), aval, self.assignment.replicated(), True)
 
     def compile_program(self, compiler_options: dict | None = None) -> Program:
         if self.elsewhere is not None:
@@ -425,13 +426,14 @@ class LoweredProgram:
                              f"read. To compile it, give types whose shardings are over the devices of a topology "
                              f"(experimental.topologies).")
         overrides = dict(self.options.compiler_options) | (compiler_options or {})
-        options = compile_options(len(self.spots.devices), self.spots.devices, overrides)
+        options = compile_options(len(self.assignment.devices), self.assignment.devices, overrides)
         self.shardings.adjust(options)
         if config.log_compiles.value:
             _log().warning("Compiling %s for %s.", self.name, _signature_text(self.traced.in_avals))
         context = self.module_context
         identity = functools.partial(lowering.module.stripped_bytecode, context.module) if context.cacheable else None
-        request = CompileRequest(context.module, self.client, self.spots.devices, options, context.host_callbacks, identity)
+        request = CompileRequest(context.module, self.client, self.assignment.devices, options, context.host_callbacks,
+                                 identity)
         try:
             executable = compile_module(request, backends.disk_cache())
         except Exception as e:
@@ -440,19 +442,19 @@ class LoweredProgram:
                     raise failure from None
             raise explain_options(self.name, overrides, e) from e
         for item in self.module_context.keepalives:
-            if not isinstance(item, Jaxpr) and not is_elsewhere(self.client):
+            if not isinstance(item, Jaxpr) and not is_compile_only(self.client):
                 executable.keep_alive(item)
         out_avals = [keys.physical(aval) for aval in self.closed.out_avals]
         return Program(
-            executable, in_avals=[keys.physical(aval) for aval in self.traced.in_avals], in_shardings=self.spots.shardings,
+            executable, in_avals=[keys.physical(aval) for aval in self.traced.in_avals], in_shardings=self.assignment.shardings,
             out_avals=out_avals, out_shardings=self.shardings.results(executable, out_avals),
-            out_committed=self.spots.committed, kept=self.kept, const_args=self.const_args, effects=self.closed.effects,
+            out_committed=self.assignment.committed, kept=self.kept, const_args=self.const_args, effects=self.closed.effects,
             own_layouts=self.layouts is not None)
 
 
-def _may_outline(spots, jaxpr: Jaxpr) -> bool:
-    """Whether repeated layers may be kept as calls: where that has been measured to be better, on one CPU device."""
-    return len(spots.devices) == 1 and spots.devices[0].platform == "cpu" and len(jaxpr.eqns) >= 8
+def _may_outline(assignment, jaxpr: Jaxpr) -> bool:
+    """Whether repeated layers may be kept: where that has been measured to be better, on one CPU device."""
+    return len(assignment.devices) == 1 and assignment.devices[0].platform == "cpu" and len(jaxpr.eqns) >= 8
 
 
 def _log():
@@ -487,15 +489,15 @@ def _jit_dce(used: list[bool], eqn):
 
 
 def _jit_lower(ctx, *operands, jaxpr, name, inline, in_shardings, out_shardings, **_):
-    operands = program_shardings.constrain(ctx, operands, jaxpr.in_avals, in_shardings)
+    operands = module_shardings.constrain(ctx, operands, jaxpr.in_avals, in_shardings)
     results = ctx.inline(jaxpr, operands) if inline else ctx.call(jaxpr, operands, name)
-    return program_shardings.constrain(ctx, results, jaxpr.out_avals, out_shardings)
+    return module_shardings.constrain(ctx, results, jaxpr.out_avals, out_shardings)
 
 
 def _jit_impl(*args, jaxpr, name, in_shardings, out_shardings, **params):
     """Evaluating a program that contains calls: each is compiled once, as when it was first called."""
     closed = jaxpr
-    unspecified = given_shardings.UNSPECIFIED
+    unspecified = sharding_arguments.UNSPECIFIED
     free = in_shardings.count(unspecified) == len(in_shardings) and out_shardings.count(unspecified) == len(out_shardings)
     key = None if free else (in_shardings, out_shardings)
     runners = _runners.get(closed.jaxpr)
@@ -525,7 +527,7 @@ jit_p = Primitive("jit", multiple_results=True, memoise=False,
 
 
 def shard_arg_fallback(x, sharding, *rest):
-    return put(keys.words_of(x), keys.physical(tracing.aval_of(x)), sharding, True)
+    return put(keys.physical_array(x), keys.physical(tracing.aval_of(x)), sharding, True)
 
 
 def make_dispatcher(fun: Callable, jitted: Jitted, cache_miss: Callable):
@@ -544,7 +546,8 @@ def make_dispatcher(fun: Callable, jitted: Jitted, cache_miss: Callable):
     return dispatcher
 
 
-def jit(fun: Callable | None = None, *, in_shardings=given_shardings.UNSPECIFIED, out_shardings=given_shardings.UNSPECIFIED,
+def jit(fun: Callable | None = None, *, in_shardings=sharding_arguments.UNSPECIFIED,
+        out_shardings=sharding_arguments.UNSPECIFIED,
         static_argnums=None, static_argnames=None, donate_argnums=None, donate_argnames=None,
         keep_unused: bool = False, device=None, backend: str | None = None, inline: bool = False,
         compiler_options: dict[str, Any] | None = None):
@@ -569,16 +572,16 @@ def jit(fun: Callable | None = None, *, in_shardings=given_shardings.UNSPECIFIED
     if not callable(fun):
         raise TypeError(f"jit takes a function, got {type(fun).__name__}: {fun!r}")
     if hasattr(fun, "_is_generator_function") or _is_generator(fun):
-        raise TypeError(f"jit cannot compile the generator function {calls.function_name(fun)}: return a list instead")
-    static = calls.select_arguments(fun, "static", static_argnums, static_argnames)
-    donate = calls.select_arguments(fun, "donate", donate_argnums, donate_argnames)
+        raise TypeError(f"jit cannot compile the generator function {signatures.function_name(fun)}: return a list instead")
+    static = signatures.select_arguments(fun, "static", static_argnums, static_argnames)
+    donate = signatures.select_arguments(fun, "donate", donate_argnums, donate_argnames)
     both = sorted(set(static.nums) & set(donate.nums)) or sorted(set(static.names) & set(donate.names))
     if both:
-        raise ValueError(f"the argument {both[0]!r} of {calls.function_name(fun)} cannot be both static and donated.")
+        raise ValueError(f"the argument {both[0]!r} of {signatures.function_name(fun)} cannot be both static and donated.")
     if device is not None and backend is not None:
         raise ValueError("jit takes device or backend, not both: a device says its backend.")
     for which, given in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
-        if given is not given_shardings.UNSPECIFIED and (device is not None or backend is not None):
+        if given is not sharding_arguments.UNSPECIFIED and (device is not None or backend is not None):
             raise ValueError(f"jit takes {which} or a device or backend, not both: shardings say the devices. Leave device and "
                              f"backend out.")
     options = Options(static, donate, in_shardings, out_shardings, keep_unused, device, backend, inline,
@@ -612,9 +615,9 @@ def explaining(dispatcher, jitted: Jitted):
         except ValueError as e:
             text = str(e)
             if "static arguments" in text:
-                calls.check_statics(jitted.fun, jitted.name, jitted.options.static, args, kwargs)
+                signatures.check_statics(jitted.fun, jitted.name, jitted.options.static, args, kwargs)
             if "deleted or donated" in text:
-                call = calls.split_call(jitted.name, jitted.options.static, args, kwargs)
+                call = signatures.split_call(jitted.name, jitted.options.static, args, kwargs)
                 raise jitted.explain_deleted(jitted.trace(call), call.leaves, e) from None
             raise filtered(e) from e.__cause__
         except Exception as e:

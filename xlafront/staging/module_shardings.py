@@ -25,7 +25,7 @@ from xlafront.runtime.sharding import (
     open_sums,
     single_device,
 )
-from xlafront.staging.device_assignment import Spots, has_devices, mesh_of
+from xlafront.staging.device_assignment import DeviceAssignment, has_devices, mesh_of
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 
 INLINE_BYTES = 256  # constants up to this size are written into the module
@@ -43,18 +43,18 @@ def inline_constant(value) -> np.ndarray | None:
 class ProgramShardings:
     """The shardings of a whole program, as the module and the executable need them."""
 
-    def __init__(self, spots: Spots, out_shardings, kept, hoisted: int, jaxpr):
-        self.spots = spots
+    def __init__(self, assignment: DeviceAssignment, out_shardings, kept, hoisted: int, jaxpr):
+        self.assignment = assignment
         self.out_avals = [keys.physical(aval) for aval in jaxpr.out_avals]
-        self.partitioned = len(spots.devices) > 1
+        self.partitioned = len(assignment.devices) > 1
         self.out = tuple([self.on_devices(s) for s in out_shardings])
         if self.partitioned:
             self.out = tuple([self.explicit_result(aval) if s is UNSPECIFIED else s for s, aval in zip(
                 self.out, jaxpr.out_avals)])
         self.meshes: dict[Any, str] = {}
         self.symbols: dict[Any, str] = {}  # of the meshes met so far
-        kept_shardings = [s for s, keep in zip(spots.shardings, kept) if keep]
-        self.arguments = [spots.replicated()] * hoisted + kept_shardings
+        kept_shardings = [s for s, keep in zip(assignment.shardings, kept) if keep]
+        self.arguments = [assignment.replicated()] * hoisted + kept_shardings
         self.argument_avals = [keys.physical(aval) for aval, keep in zip(jaxpr.in_avals, kept) if keep]
         self.memories = [_memory_kind(s, aval, given is not UNSPECIFIED) for s, aval, given in zip(
             self.out, jaxpr.out_avals, out_shardings)]
@@ -63,12 +63,13 @@ class ProgramShardings:
         """A mesh with the program's devices, from one that may only have a shape."""
         if isinstance(mesh, Mesh):
             return mesh
-        found = self.spots.mesh
+        found = self.assignment.mesh
         if found is None or found.shape_tuple != mesh.shape_tuple:
-            if mesh.size != len(self.spots.devices):
-                raise ValueError(f"a value is spread over {mesh} in a program on {len(self.spots.devices)} device(s). Put a "
-                                 f"mesh of this shape in force with set_mesh(mesh), or give arguments over one.")
-            return Mesh(np.array(self.spots.devices, dtype=object).reshape(mesh.axis_sizes), mesh.axis_names, mesh.axis_types)
+            if mesh.size != len(self.assignment.devices):
+                raise ValueError(f"a value is spread over {mesh} in a program on {len(self.assignment.devices)} device(s). Put "
+                                 f"a mesh of this shape in force with set_mesh(mesh), or give arguments over one.")
+            return Mesh(np.array(self.assignment.devices, dtype=object).reshape(mesh.axis_sizes), mesh.axis_names,
+                        mesh.axis_types)
         return found if found.axis_types == mesh.axis_types else found.update(axis_types=mesh.axis_types)
 
     def on_devices(self, sharding):
@@ -79,10 +80,11 @@ class ProgramShardings:
 
     def explicit_result(self, aval):
         """The sharding of a result whose type says it, else unspecified."""
-        if aval.spread is not None and aval.spread.mesh.are_all_axes_explicit:
-            return NamedSharding(self.concrete(aval.spread.mesh), aval.spread.spec)
-        mesh = self.spots.mesh
-        if aval.spread is None and mesh is not None and mesh.are_all_axes_explicit and isinstance(aval, avals.ShapedArray):
+        if aval.explicit_sharding is not None and aval.explicit_sharding.mesh.are_all_axes_explicit:
+            return NamedSharding(self.concrete(aval.explicit_sharding.mesh), aval.explicit_sharding.spec)
+        mesh = self.assignment.mesh
+        if aval.explicit_sharding is None and mesh is not None and mesh.are_all_axes_explicit and isinstance(aval,
+                                                                                                             avals.ShapedArray):
             return NamedSharding(mesh, PartitionSpec(*[None] * aval.ndim))
         return UNSPECIFIED
 
@@ -97,13 +99,13 @@ class ProgramShardings:
 
     def one_device_symbol(self, index: int) -> str:
         """The mesh that is one of the program's devices."""
-        key = ((), (self.spots.devices[index].id,))
+        key = ((), (self.assignment.devices[index].id,))
         return self.meshes.setdefault(key, f"device_{index}")
 
     def attribute(self, sharding, ndim: int):
         """The `sdy.sharding` attribute of a value."""
         if isinstance(sharding, SingleDeviceSharding):
-            sharding = self.spots.replicated()
+            sharding = self.assignment.replicated()
         elif isinstance(sharding, GSPMDSharding):
             sharding = as_named(sharding, ndim)
         symbol = self.mesh_symbol(sharding.mesh)
@@ -124,9 +126,9 @@ class ProgramShardings:
         """The results of an operation, split as their types say."""
         made = []
         for value, v in zip(results, ctx._outvars):
-            spread = v.aval.spread
-            if spread is not None and spread.mesh.explicit:
-                attribute = self.attribute(spread, keys.physical(v.aval).ndim)
+            explicit = v.aval.explicit_sharding
+            if explicit is not None and explicit.mesh.explicit:
+                attribute = self.attribute(explicit, keys.physical(v.aval).ndim)
                 value = ctx.op("sdy.sharding_constraint", [value], [v.aval], sharding=attribute)
             made.append(value)
         return made
@@ -138,11 +140,12 @@ class ProgramShardings:
 
     def constrain_constant(self, value, aval):
         """Constants come whole; sums that are left open must be of operands that are split as their types say."""
-        return value if aval.spread is None or not aval.spread.mesh.explicit else self._constrained(value, aval, aval.spread)
+        sharding = aval.explicit_sharding
+        return value if sharding is None or not sharding.mesh.explicit else self._constrained(value, aval, sharding)
 
     def constrain_results(self, results):
         """Results whose sums are still to be made, where a user asks for them in another sharding."""
-        return [value if aval.spread is None or not aval.spread.spec.unreduced or s is UNSPECIFIED
+        return [value if aval.explicit_sharding is None or not aval.explicit_sharding.spec.unreduced or s is UNSPECIFIED
                 else self._constrained(value, aval, s) for value, aval, s in zip(results, self.out_avals, self.out)]
 
     def result_attributes(self):
@@ -161,7 +164,7 @@ class ProgramShardings:
         with mlir.context, mlir.unknown_location:
             for (shape, ids), symbol in self.meshes.items():
                 axes = ", ".join(f'"{name}"={size}' for name, size in shape)
-                order = {d.id: i for i, d in enumerate(self.spots.devices)}
+                order = {d.id: i for i, d in enumerate(self.assignment.devices)}
                 positions = [order[i] for i in ids]
                 text = f"[{axes}]"
                 if not shape or positions != list(range(len(positions))):
@@ -185,25 +188,25 @@ class ProgramShardings:
         if not self.partitioned:
             return self._on_one_device(out_avals)
         protos = executable.get_output_shardings()
-        mesh = mesh_of(self.spots)
+        mesh = mesh_of(self.assignment)
         written = self._as_written(mesh)
         results = []
         for i, (given, aval) in enumerate(zip(self.out, out_avals)):
             if given is not UNSPECIFIED:
-                results.append(given if not isinstance(given, SingleDeviceSharding) else self.spots.replicated())
+                results.append(given if not isinstance(given, SingleDeviceSharding) else self.assignment.replicated())
                 continue
             proto = HloSharding.replicate() if protos is None else protos[i]
             hlo = HloSharding.from_proto(proto) if isinstance(proto, OpSharding) else proto
             named = named_from_hlo(hlo, mesh, aval.ndim)
             if named is None:
-                results.append(GSPMDSharding(self.spots.devices, hlo))
+                results.append(GSPMDSharding(self.assignment.devices, hlo))
             else:
                 results.append(written.get((aval.ndim, named._to_xla_hlo_sharding(aval.ndim)), named))
         return results
 
     def _on_one_device(self, out_avals) -> list:
         """Over a mesh of one device results have specs as over a larger one: those of arguments of their shape."""
-        mesh, rest = self.spots.mesh, single_device(self.spots.devices[0])
+        mesh, rest = self.assignment.mesh, single_device(self.assignment.devices[0])
         of_shape: dict = {}
         if mesh is not None:
             rest = NamedSharding(mesh, PartitionSpec())

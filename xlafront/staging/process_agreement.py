@@ -8,7 +8,7 @@ from xlafront.core.avals import str_short
 from xlafront.core.ir import Jaxpr, eval_jaxpr
 from xlafront.parallel.host_local import to_global_p, to_local_p
 from xlafront.runtime import distributed
-from xlafront.staging.device_assignment import Spots
+from xlafront.staging.device_assignment import DeviceAssignment
 from xlafront.staging.jit import Jitted, Traced, jit_p
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 from xlafront.transforms.calls.custom_calls import CustomCall
@@ -43,20 +43,20 @@ def evaluate(jitted: Jitted, traced: Traced, leaves: list) -> Any:
         x if s is UNSPECIFIED else device_put(x, s) for x, s in zip(results, shardings)])
 
 
-def check_same(name: str, traced: Traced, spots: Spots) -> None:
+def check_same(name: str, traced: Traced, assignment: DeviceAssignment) -> None:
     """Before a program over several processes first runs: whether the others are about to run the same.
 
     They would wait for each other for ever, each in a program of its own. Who is late is not waited for.
     """
-    processes = {d.process_index for d in spots.devices}
+    processes = {d.process_index for d in assignment.devices}
     if len(processes) < 2:
         return
     arguments = [f"{argument}: {str_short(aval)}" for argument, aval in zip(traced.debug_info.arg_names, traced.in_avals)]
     results = [str_short(aval) for aval in traced.closed.out_avals]
-    words = [*arguments, f"-> {', '.join(results)}", f"over {[d.id for d in spots.devices]}"]
-    told = distributed.agree_soon(name, words, processes)
-    if told:
-        said = "; ".join(f"process {number} with {words}" for number, words in list(told.items())[:4])
+    words = [*arguments, f"-> {', '.join(results)}", f"over {[d.id for d in assignment.devices]}"]
+    differences = distributed.agree_soon(name, words, processes)
+    if differences:
+        said = "; ".join(f"process {number} with {words}" for number, words in list(differences.items())[:4])
         raise ValueError(
             f"{name} is over the devices of processes {sorted(processes)}, and they call it differently: {said}. All of them "
             f"have to make the same calls in the same order, with arguments of the same shapes and dtypes: pad or drop what "

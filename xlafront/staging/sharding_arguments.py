@@ -25,7 +25,7 @@ def flatten_shardings(what: str, given, full, partly: bool = False) -> tuple:
     def is_leaf(x):
         return x is None or x is UNSPECIFIED or _is_given(x)
 
-    found = tuple([as_sharding(what, x) for x in tree.spread_prefix(what, given, full, is_leaf)])
+    found = tuple([as_sharding(what, x) for x in tree.leaves_by_prefix(what, given, full, is_leaf)])
     if not partly:
         for sharding in found:
             if isinstance(sharding, NamedSharding) and PartitionSpec.UNCONSTRAINED in sharding.spec.partitions:

@@ -13,7 +13,7 @@ from xlafront.runtime import clients
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, PjitFunctionCache, let_go, pjit
 from xlafront.runtime.layouts import Format, Layout
-from xlafront.staging import device_assignment as placement, signatures as calls
+from xlafront.staging import device_assignment, signatures
 from xlafront.staging.jit import run_program, shard_arg_fallback
 
 
@@ -62,14 +62,15 @@ tracing.abstractors[avals.ShapedArray] = lambda x: x
 
 @boundary
 def trace(jitted, args, kwargs) -> Traced:
-    call = calls.split_call(jitted.name, jitted.options.static, args, kwargs)
+    call = signatures.split_call(jitted.name, jitted.options.static, args, kwargs)
     return Traced(jitted, call, jitted.trace(call))
 
 
 def _structs(out_tree, types, shardings):
     """Types of results, with the shardings that are known."""
     return out_tree.unflatten([
-        ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, sharding=a.spread if s is placement.UNSPECIFIED else s)
+        ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type,
+                         sharding=a.explicit_sharding if s is device_assignment.UNSPECIFIED else s)
         for a, s in zip(types, shardings)])
 
 
@@ -126,9 +127,9 @@ class Traced:
             if others:
                 raise ValueError("lowering for several platforms at once belongs to export; name one platform here.")
             options, elsewhere = _for_platform(options, platform)
-        spots = placement.place_arguments(
+        assignment = device_assignment.place_arguments(
             jitted.name, call.leaves, jitted.flat_in_shardings(call.in_tree), traced, options)
-        return Lowered(self, jitted.lower(traced, call, spots, jitted.donated_flags(call), elsewhere))
+        return Lowered(self, jitted.lower(traced, call, assignment, jitted.donated_flags(call), elsewhere))
 
     def __call__(self, *args, **kwargs):
         return self.lower().compile()(*args, **kwargs)
@@ -182,7 +183,7 @@ class Lowered:
 
     @boundary
     def compile(self, compiler_options: dict[str, Any] | None = None, device_assignment=None) -> Compiled:
-        if device_assignment is not None and tuple(device_assignment) != self._lowered.spots.devices:
+        if device_assignment is not None and tuple(device_assignment) != self._lowered.assignment.devices:
             raise ValueError("the devices are part of the lowering: give jit shardings over these devices instead.")
         return Compiled(self, self._lowered.compile_program(compiler_options))
 
@@ -267,8 +268,8 @@ def _dispatcher_of(stage, program) -> Callable:
                                 f"longer a program. Call the jitted function instead.")
             args_tree, kwargs_tree = in_tree.children()
             count = len(args_tree.children()) + len(kwargs_tree.children())
-            given = static if len(args) + len(kwargs) > count else calls.Selection()
-            call = calls.split_call(name, given, args, kwargs)
+            given = static if len(args) + len(kwargs) > count else signatures.Selection()
+            call = signatures.split_call(name, given, args, kwargs)
             _check_call(name, traced, in_tree, call, program)
             in_order = jitted.in_order(program, call)
             results = run_program(program, [tracing.as_operand(x) for x in call.leaves], traced.closed.out_avals)
@@ -290,12 +291,12 @@ def _check_call(name: str, traced, in_tree, call, program) -> None:
         if got.shape != aval.shape or got.dtype != aval.dtype:
             raise TypeError(f"{name} was compiled for {avals.str_short(aval)} as argument {traced.debug_info.arg_names[i]}, "
                             f"and was called with {avals.str_short(got)}. Call the jitted function, or compile for this type.")
-        words, wanted = keys.words_of(x), program.in_shardings[i]
+        words, wanted = keys.physical_array(x), program.in_shardings[i]
         if program.kept[i] and isinstance(words, ArrayImpl) and words._committed and words._sharding != wanted and not (
                 words._sharding.is_equivalent_to(wanted, words.ndim)):
             raise ValueError(
-                f"{name} was compiled for its argument {traced.debug_info.arg_names[i]} {placement.in_words(wanted)}, and the "
-                f"array that it got (shape {words.shape}) is {placement.in_words(words._sharding)}. Move it with device_put to "
-                f"what compiled.input_shardings says, or call the jitted function.")
+                f"{name} was compiled for its argument {traced.debug_info.arg_names[i]} {device_assignment.in_words(wanted)}, "
+                f"and the array that it got (shape {words.shape}) is {device_assignment.in_words(words._sharding)}. Move it with "
+                f"device_put to what compiled.input_shardings says, or call the jitted function.")
 
 

@@ -17,7 +17,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import StagingTrace
 from xlafront.core.zeros import Zero, is_undefined
-from xlafront.staging import signatures as calls
+from xlafront.staging import signatures
 from xlafront.staging.jit import jit_p
 from xlafront.transforms.ad.core import jvp_program, linearize_program, transpose_program
 from xlafront.transforms.batching.vmap import batch_program
@@ -279,8 +279,8 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool | Sequence[bool
         raise TypeError(f"checkpoint takes a function, got {type(fun).__name__}: {fun!r}")
     if policy is not None and not callable(policy):
         raise TypeError(f"checkpoint takes a policy from checkpoint_policies or a function, got {policy!r}.")
-    static = calls.select_arguments(fun, "static", static_argnums, static_argnames or None)
-    name = calls.function_name(fun)
+    static = signatures.select_arguments(fun, "static", static_argnums, static_argnames or None)
+    name = signatures.function_name(fun)
 
     @functools.wraps(fun)
     @boundary
@@ -289,11 +289,11 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool | Sequence[bool
                                      *[x for key, x in kwargs.items() if key in static.names]]):
             bound, args, kwargs = _with_static_values(fun, static, args, kwargs)
             return checkpoint(bound, prevent_cse=prevent_cse, policy=policy)(*args, **kwargs)
-        call = calls.split_call(name, static, args, kwargs)
+        call = signatures.split_call(name, static, args, kwargs)
         leaves = []
         for i, x in enumerate(call.leaves):
             if not tracing.is_arraylike(x):
-                raise errors.not_an_array(x, f"checkpoint of {name}", calls.argument_names(fun, static, call.in_tree)[i])
+                raise errors.not_an_array(x, f"checkpoint of {name}", signatures.argument_names(fun, static, call.in_tree)[i])
             leaves.append(tracing.as_operand(x))
         body = _Call(fun, static, call.statics)
         program, consts, out_tree = trace_function(body, call.in_tree, [tracing.aval_of(x) for x in leaves], "checkpoint")
@@ -318,7 +318,7 @@ def _with_static_values(fun, static, args, kwargs) -> tuple[Callable, tuple, dic
         rest = iter(dynamic)
         return fun(*[x if i in static.nums else next(rest) for i, x in enumerate(args)], **fixed, **named)
 
-    bound.__name__ = calls.function_name(fun)
+    bound.__name__ = signatures.function_name(fun)
     dynamic = tuple(x for i, x in enumerate(args) if i not in static.nums)
     return bound, dynamic, {key: x for key, x in kwargs.items() if key not in static.names}
 
@@ -330,11 +330,11 @@ class _Call(DerivedFunction):
 
     def __call__(self, args, kwargs):
         leaves, in_tree = tree.flatten((args, kwargs))
-        args, kwargs = calls.join_call(self.key[1], in_tree, leaves)
+        args, kwargs = signatures.join_call(self.key[1], in_tree, leaves)
         return self.f(*args, **kwargs)
 
     def argument_names(self, in_tree):
-        return calls.argument_names(self.f, self.key[0], in_tree)
+        return signatures.argument_names(self.f, self.key[0], in_tree)
 
 
 remat = checkpoint
@@ -354,12 +354,12 @@ def saved_residuals(f: Callable, *args, **kwargs) -> list[str]:
     from xlafront.core.avals import str_short
 
     leaves, in_tree = tree.flatten((args, kwargs))
-    names = calls.argument_names(f, calls.Selection(), in_tree)
+    names = signatures.argument_names(f, signatures.Selection(), in_tree)
     avals = [tracing.aval_of(x) for x in leaves]
 
     def flat(*xs):
         inner_args, inner_kwargs = in_tree.unflatten(xs)
-        return calls.check_results(f, f(*inner_args, **inner_kwargs))[0]
+        return signatures.check_results(f, f(*inner_args, **inner_kwargs))[0]
 
     closed = tracing.trace_to_closed_jaxpr(flat, avals)
     split = linearize_program(closed, (True,) * len(avals))

@@ -174,12 +174,12 @@ def zeros_array(aval):
     from xlafront.lax.shapes import zeros_of
 
     zeros = zeros_of(aval)
-    spread = aval.spread
-    if spread is None or not (spread.spec.unreduced or spread.spec.reduced):
+    explicit = aval.explicit_sharding
+    if explicit is None or not (explicit.spec.unreduced or explicit.spec.reduced):
         return zeros
     from xlafront.lax.vma_casts import typed_zeros
 
-    return typed_zeros(zeros, spread)
+    return typed_zeros(zeros, explicit)
 
 
 def instantiate(tangent):
@@ -270,9 +270,9 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
             return
         if tracing.thread.axes:
             ct = _summed(ct, v.aval)
-        spread = v.aval.to_ct_aval().spread if v.aval.spread is not None else None
-        if spread is not None or (ct.aval if isinstance(ct, Tracer) else tracing.aval_of(ct)).spread is not None:
-            ct = _split_as(ct, spread)
+        explicit = v.aval.to_ct_aval().explicit_sharding if v.aval.explicit_sharding is not None else None
+        if explicit is not None or (ct.aval if isinstance(ct, Tracer) else tracing.aval_of(ct)).explicit_sharding is not None:
+            ct = _split_as(ct, explicit)
         old = pending.get(v)
         pending[v] = ct if old is None else add_cotangents(old, ct)
 
@@ -280,14 +280,14 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
         accumulate(v, ct)
     thread = source.thread
     saved = thread.site
-    lenient, tracing.thread.lenient = tracing.thread.lenient, True
+    decided, tracing.thread.compiler_decides = tracing.thread.compiler_decides, True
     try:
         for eqn in reversed(jaxpr.eqns):
             cts = [pending.pop(v, None) for v in eqn.outvars]
             if all(ct is None for ct in cts):
                 continue
             thread.site = eqn.site
-            cts = [Zero(v.aval if v.aval.spread is None else v.aval.to_ct_aval()) if ct is None else ct
+            cts = [Zero(v.aval if v.aval.explicit_sharding is None else v.aval.to_ct_aval()) if ct is None else ct
                    for ct, v in zip(cts, eqn.outvars)]
             operands = [v.val if type(v) is Literal else values[v] if v in values else UndefinedPrimal(v.aval)
                         for v in eqn.invars]
@@ -300,9 +300,9 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
                     accumulate(v, ct)
     finally:
         thread.site = saved
-        tracing.thread.lenient = lenient
+        tracing.thread.compiler_decides = decided
     return [pending.get(v, None) if pending.get(v) is not None else Zero(
-        v.aval if v.aval.spread is None else v.aval.to_ct_aval()) for v in jaxpr.invars]
+        v.aval if v.aval.explicit_sharding is None else v.aval.to_ct_aval()) for v in jaxpr.invars]
 
 
 def _no_transpose(primitive) -> str:
@@ -317,14 +317,14 @@ def _no_transpose(primitive) -> str:
 def _summed(ct, aval):
     """The cotangent of a value that is the same on all devices along a mesh axis: the sum of what each of them contributes."""
     beyond = tracing.aval_of(ct).vma - aval.vma
-    if aval.spread is not None and aval.spread.spec.reduced:
-        manual = aval.spread.spec.reduced - aval.spread.mesh.explicit
-        found = tracing.aval_of(ct).spread
+    if aval.explicit_sharding is not None and aval.explicit_sharding.spec.reduced:
+        manual = aval.explicit_sharding.spec.reduced - aval.explicit_sharding.mesh.explicit
+        found = tracing.aval_of(ct).explicit_sharding
         missing = manual if found is None else manual - found.spec.unreduced
         if missing:
-            from xlafront.lax.vma_casts import opened
+            from xlafront.lax.vma_casts import as_unreduced
 
-            ct = opened(ct, missing)
+            ct = as_unreduced(ct, missing)
         beyond -= manual
     if not beyond:
         return ct
@@ -333,14 +333,14 @@ def _summed(ct, aval):
     return psum_invariant_p.bind(ct, axes=tuple(sorted(beyond, key=str)))
 
 
-def _split_as(ct, spread):
+def _split_as(ct, explicit):
     """The cotangent of a value is split as the value is, and sums that are made in one are still to be made in the other."""
-    found = tracing.aval_of(ct).spread
-    if found is spread or found == spread:
+    found = tracing.aval_of(ct).explicit_sharding
+    if found is explicit or found == explicit:
         return ct
     from xlafront.lax.resharding import reshard_p
 
-    return reshard_p.bind(ct, target=NamedSharding(found.mesh, PartitionSpec()) if spread is None else spread)
+    return reshard_p.bind(ct, target=NamedSharding(found.mesh, PartitionSpec()) if explicit is None else explicit)
 
 
 def add_cotangents(x, y):

@@ -12,7 +12,7 @@ from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero
 from xlafront.lax.device_put import put_leaf
 from xlafront.runtime.arrays import ArrayImpl
-from xlafront.staging import signatures as calls
+from xlafront.staging import signatures
 from xlafront.staging.jit import jit_p
 from xlafront.transforms.ad.core import (
     instantiate,
@@ -40,10 +40,10 @@ class _Flat:
         result = self.fun(*self.in_tree.unflatten(leaves), **self.kwargs)
         if self.has_aux:
             if not isinstance(result, (tuple, list)) or len(result) != 2:
-                raise TypeError(f"with has_aux, {calls.function_name(self.fun)} must return a pair of the result and "
+                raise TypeError(f"with has_aux, {signatures.function_name(self.fun)} must return a pair of the result and "
                                 f"auxiliary data, got {errors.short(result)}.")
             result, self.aux = result
-        flat, self.out_tree = calls.check_results(self.fun, result)
+        flat, self.out_tree = signatures.check_results(self.fun, result)
         return flat
 
 
@@ -63,7 +63,7 @@ def _check_arrays(name: str, fun, args) -> list[Any]:
     leaves = tree.leaves(args)
     for i, x in enumerate(leaves):
         if not tracing.is_arraylike(x):
-            raise errors.not_an_array(x, f"{name} of {calls.function_name(fun)}", tree.path_of(args, i))
+            raise errors.not_an_array(x, f"{name} of {signatures.function_name(fun)}", tree.path_of(args, i))
     return [tracing.as_operand(x) for x in leaves]
 
 
@@ -157,7 +157,7 @@ def linearize(fun: Callable, *primals, has_aux: bool = False):
     in_tree = tree.structure(primals)
     flat = _Flat(fun, in_tree, has_aux)
     results, program = linearize_flat(flat, values, [True] * len(values))
-    derivative = _Derivative(program, in_tree, flat.out_tree, calls.function_name(fun))
+    derivative = _Derivative(program, in_tree, flat.out_tree, signatures.function_name(fun))
     out = flat.out_tree.unflatten([_array(x) for x in results])
     return (out, derivative, _strip(flat.aux)) if has_aux else (out, derivative)
 
@@ -178,7 +178,7 @@ def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes=()):
     in_tree = tree.structure(primals)
     flat = _Flat(fun, in_tree, has_aux)
     results, program = linearize_flat(flat, values, [True] * len(values))
-    pullback = _Pullback(program, in_tree, flat.out_tree, calls.function_name(fun))
+    pullback = _Pullback(program, in_tree, flat.out_tree, signatures.function_name(fun))
     out = flat.out_tree.unflatten([_array(x) for x in results])
     return (out, pullback, _strip(flat.aux)) if has_aux else (out, pullback)
 
@@ -290,7 +290,7 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
     if not callable(fun):
         raise TypeError(f"grad takes a function, got {type(fun).__name__}: {fun!r}")
     chosen = _argnums("grad", argnums)
-    name = calls.function_name(fun)
+    name = signatures.function_name(fun)
 
     @boundary
     def with_gradient(*args, **kwargs):
@@ -339,7 +339,7 @@ def fwd_and_bwd(fun: Callable, argnums: int | Sequence[int], has_aux: bool = Fal
     >>> bwd(residuals, 1.0)
     """
     chosen = _argnums("fwd_and_bwd", argnums)
-    name = calls.function_name(fun)
+    name = signatures.function_name(fun)
 
     def fwd(*args, **kwargs):
         positions = _positions("fwd_and_bwd", name, chosen, args)
@@ -365,7 +365,7 @@ def fwd_and_bwd(fun: Callable, argnums: int | Sequence[int], has_aux: bool = Fal
 
 
 def _dressed(function, fun, transform: str):
-    name = calls.function_name(fun)
+    name = signatures.function_name(fun)
     function.__name__ = getattr(fun, "__name__", name)
     function.__qualname__ = f"{transform}({name})"
     function.__doc__ = fun.__doc__
@@ -456,7 +456,7 @@ def _jacobian(transform, fun, argnums, has_aux, holomorphic, allow_int):
     if not callable(fun):
         raise TypeError(f"{transform} takes a function, got {type(fun).__name__}: {fun!r}")
     chosen = _argnums(transform, argnums)
-    name = calls.function_name(fun)
+    name = signatures.function_name(fun)
 
     @boundary
     def jac(*args, **kwargs):
@@ -553,7 +553,7 @@ def linear_transpose(fun: Callable, *primals, reduce_axes=()) -> Callable:
         cts, structure = tree.flatten(cotangent)
         if structure != out_tree:
             raise TypeError(f"the cotangent must have the structure of the result, {out_tree}; it has {structure}.")
-        checked = [_cotangent(ct, v.aval, calls.function_name(fun), lambda i=i: tree.path_of(cotangent, i),
+        checked = [_cotangent(ct, v.aval, signatures.function_name(fun), lambda i=i: tree.path_of(cotangent, i),
                               TypeError) for i, (ct, v) in enumerate(zip(cts, known.outvars))]
         return in_tree.unflatten(_as_derivatives(backward_pass(known, values, checked), in_avals))
 

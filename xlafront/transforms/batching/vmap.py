@@ -17,9 +17,9 @@ from xlafront.core.avals import with_dimension, without_dimension
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, eval_jaxpr, subprograms
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import Trace, Tracer, current_trace
-from xlafront.staging import signatures as calls
+from xlafront.staging import signatures
 from xlafront.staging.jit import jit_p
-from xlafront.transforms.batching import vmappable_types as mapped_types
+from xlafront.transforms.batching import vmappable_types
 
 
 class BatchTracer(Tracer):
@@ -152,14 +152,14 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
         raise TypeError(f"vmap takes a function, got {type(fun).__name__}: {fun!r}")
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
-    if not (in_axes is None or isinstance(in_axes, (int, np.integer, tuple)) or mapped_types.is_spec(in_axes)):
+    if not (in_axes is None or isinstance(in_axes, (int, np.integer, tuple)) or vmappable_types.is_spec(in_axes)):
         raise TypeError(f"vmap takes in_axes as an integer, None or a tuple with an entry for each positional argument, got "
                         f"{in_axes!r}.")
     for axes, which in ((in_axes, "in_axes"), (out_axes, "out_axes")):
         for a in tree.leaves(axes):
-            if not isinstance(a, (int, np.integer)) and not mapped_types.is_spec(a):
+            if not isinstance(a, (int, np.integer)) and not vmappable_types.is_spec(a):
                 raise TypeError(f"vmap takes integers and None in {which}, got {a!r}.")
-    name = calls.function_name(fun)
+    name = signatures.function_name(fun)
 
     @boundary
     def mapped(*args, **kwargs):
@@ -170,8 +170,8 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
         axes = _flat_axes(name, in_axes, args) + [0] * tree.structure(kwargs).num_leaves
         values, specs = [], {}
         for i, x in enumerate(leaves):
-            if mapped_types.is_mapped_type(x):
-                mapped_types.check_spec(name, x, axes[i], "in_axes")
+            if vmappable_types.is_mapped_type(x):
+                vmappable_types.check_spec(name, x, axes[i], "in_axes")
                 if axes[i] is not None:
                     specs[i], axes[i] = axes[i], None
                 values.append(x)
@@ -187,18 +187,18 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
             nonlocal out_tree
             if specs:
                 trace = tracing.thread.trace
-                tracers = [mapped_types.element(trace, x, specs[i]) if i in specs else x for i, x in enumerate(tracers)]
+                tracers = [vmappable_types.element(trace, x, specs[i]) if i in specs else x for i, x in enumerate(tracers)]
             inner_args, inner_kwargs = in_tree.unflatten(tracers)
             out = fun(*inner_args, **inner_kwargs)
             if not specs:
-                results, out_tree = calls.check_results(fun, out)
+                results, out_tree = signatures.check_results(fun, out)
                 return results
             results, out_tree = tree.flatten(out)
-            return _batches_of_mapped_types(fun, name, results, _flat_out_axes(name, out_axes, out_tree))
+            return _batches_of_vmappable_types(fun, name, results, _flat_out_axes(name, out_axes, out_tree))
 
         results, result_dims = batch_flat(flat, values, dims, size, axis_name, spmd_axis_name)
         wanted = _flat_out_axes(name, out_axes, out_tree)
-        return out_tree.unflatten([x if mapped_types.is_mapped_type(x) else _place(name, x, d, w, size)
+        return out_tree.unflatten([x if vmappable_types.is_mapped_type(x) else _place(name, x, d, w, size)
                                    for x, d, w in zip(results, result_dims, wanted)])
 
     mapped.__name__ = getattr(fun, "__name__", name)
@@ -208,7 +208,7 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
     return mapped
 
 
-def _batches_of_mapped_types(fun, name, results, specs) -> list:
+def _batches_of_vmappable_types(fun, name, results, specs) -> list:
     """Results of types that users registered are made of batches while their elements are still known."""
     trace = tracing.thread.trace
 
@@ -219,11 +219,11 @@ def _batches_of_mapped_types(fun, name, results, specs) -> list:
 
     batches = []
     for x, spec in zip(results, specs):
-        if mapped_types.is_mapped_type(x):
-            mapped_types.check_spec(name, x, spec, "out_axes")
-            batches.append(x if spec is None else mapped_types.batch(trace, x, spec, place))
+        if vmappable_types.is_mapped_type(x):
+            vmappable_types.check_spec(name, x, spec, "out_axes")
+            batches.append(x if spec is None else vmappable_types.batch(trace, x, spec, place))
         else:
-            batches += calls.check_results(fun, x)[0]
+            batches += signatures.check_results(fun, x)[0]
     return batches
 
 
@@ -236,7 +236,7 @@ def _flat_axes(name, in_axes, args) -> list:
 
 
 def _flat_out_axes(name, out_axes, out_tree) -> list:
-    if out_axes is None or isinstance(out_axes, (int, np.integer)) or mapped_types.is_spec(out_axes):
+    if out_axes is None or isinstance(out_axes, (int, np.integer)) or vmappable_types.is_spec(out_axes):
         return [out_axes] * out_tree.num_leaves
     shown = out_tree.unflatten(range(out_tree.num_leaves))
     for error in tree.prefix_errors(out_axes, shown, _is_axis):

@@ -19,7 +19,7 @@ from xlafront.core.ir import ClosedJaxpr, DebugInfo, dce_jaxpr, eval_jaxpr, keep
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.device_put import put_leaf
-from xlafront.staging import signatures as calls
+from xlafront.staging import signatures
 from xlafront.transforms.ad.core import LinearTrace, transpose_program
 
 
@@ -42,14 +42,14 @@ class CustomFunction:
         except (TypeError, AttributeError):
             raise TypeError(f"{self.kind} takes nondiff_argnums as a tuple of positions, got {nondiff_argnums!r}.") from None
         if names:
-            signature = calls.signature_of(fun)
+            signature = signatures.signature_of(fun)
             known = () if signature is None else tuple(signature.parameters)
             positions.update(i for i, name in enumerate(known) if name in names)
         self.nondiff_argnums = tuple(sorted(positions))
 
     @property
     def _name(self) -> str:
-        return calls.function_name(self.fun)
+        return signatures.function_name(self.fun)
 
     def __getattr__(self, name: str):
         # Rules of another kind can be given to a function that has been decorated twice.
@@ -61,7 +61,7 @@ class CustomFunction:
         """The arguments by position, with defaults: rules know arguments by position alone."""
         if not kwargs and len(args) == self._arity:
             return args
-        signature = calls.signature_of(self.fun)
+        signature = signatures.signature_of(self.fun)
         if signature is None and not kwargs:
             return args
         problem: Any = "it has no signature to find keyword arguments in"
@@ -121,7 +121,7 @@ class CustomFunction:
         count = len(args) + len(self.nondiff_argnums)
         fixed = {i % count for i in self.nondiff_argnums}
         position = [i for i in range(count) if i not in fixed][position]
-        signature = calls.signature_of(self.fun)
+        signature = signatures.signature_of(self.fun)
         names = [] if signature is None else [
             p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         return (names[position] if position < len(names) else f"args[{position}]") + tree.keystr(path[1:])
@@ -154,7 +154,7 @@ class Results:
         return (self.out_tree if self.out_tree is not None else self.tree_of_rule).unflatten(leaves)
 
     def of_function(self, fun: Callable, value: Any) -> list[Any]:
-        leaves, self.out_tree = calls.check_results(fun, value)
+        leaves, self.out_tree = signatures.check_results(fun, value)
         self.avals = [tracing.aval_of(x) for x in leaves]
         return leaves
 

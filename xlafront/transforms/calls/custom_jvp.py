@@ -9,7 +9,7 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.zeros import Zero
-from xlafront.staging import signatures as calls
+from xlafront.staging import signatures
 from xlafront.transforms.ad.core import add_cotangents, zeros_array
 from xlafront.transforms.calls.custom_calls import (
     CustomCall,
@@ -133,7 +133,7 @@ class custom_jvp(CustomFunction):
         leaves, in_tree = self.operands(differentiable)
         if self.runs_at_once(leaves):
             result = self.fun(*self.joined(nondiff, in_tree.unflatten(map(as_array, leaves))))
-            calls.check_results(self.fun, result)
+            signatures.check_results(self.fun, result)
             return result
         fixed, nondiff_of = _traced_leaves(nondiff)
         count = len(fixed)
@@ -144,7 +144,7 @@ class custom_jvp(CustomFunction):
                 *self.joined(nondiff_of(xs[:count]), in_tree.unflatten(map(as_array, xs[count:])))))
 
         flat_rule = _flat_rule(self, rule, nondiff_of, count, in_tree, results)
-        found = custom_jvp_call_p.bind(*fixed, *leaves, fun=fun, jvp=Rule(flat_rule, calls.function_name(rule)),
+        found = custom_jvp_call_p.bind(*fixed, *leaves, fun=fun, jvp=Rule(flat_rule, signatures.function_name(rule)),
                                        num_consts=0, symbolic_zeros=self.symbolic_zeros, name=self._name)
         return results.unflatten(found)
 
@@ -168,7 +168,7 @@ def _traced_leaves(nondiff: tuple) -> tuple[list[Any], Callable[[Sequence[Any]],
 
 def _flat_rule(function: custom_jvp, rule: Callable, nondiff_of, count: int, in_tree, results: Results):
     symbolic, name = function.symbolic_zeros, function._name
-    title = f"the custom_jvp rule {calls.function_name(rule)} of {name}"
+    title = f"the custom_jvp rule {signatures.function_name(rule)} of {name}"
 
     def given(t):
         if type(t) is not Zero:
@@ -185,7 +185,7 @@ def _flat_rule(function: custom_jvp, rule: Callable, nondiff_of, count: int, in_
             raise TypeError(f"{title} must return a pair of the result and its tangent, got "
                             f"{errors.short(pair)} of type {type(pair).__name__}.")
         value, tangent = pair
-        outs, out_tree = calls.check_results(rule, value)
+        outs, out_tree = signatures.check_results(rule, value)
         out_tangents, tangent_tree = tree.flatten(tangent)
         if not all_in_scope(outs) or not all_in_scope(out_tangents):
             raise leaked_in_rule(title)

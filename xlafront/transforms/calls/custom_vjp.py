@@ -11,7 +11,7 @@ from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.ir import eval_jaxpr
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
-from xlafront.staging import signatures as calls
+from xlafront.staging import signatures
 from xlafront.transforms.ad.core import LinearTrace, zeros_array
 from xlafront.transforms.calls.custom_calls import (
     CustomCall,
@@ -112,7 +112,7 @@ class custom_vjp(CustomFunction):
         leaves, in_tree = self.operands(differentiable)
         if self.runs_at_once(leaves):
             result = self.fun(*self.joined(nondiff, in_tree.unflatten(map(as_array, leaves))))
-            calls.check_results(self.fun, result)
+            signatures.check_results(self.fun, result)
             return result
         results = Results()
 
@@ -120,8 +120,8 @@ class custom_vjp(CustomFunction):
             return results.of_function(self.fun, self.fun(*self.joined(nondiff, in_tree.unflatten(map(as_array, xs)))))
 
         fwd = _flat_fwd(self, nondiff, in_tree, results)
-        found = custom_vjp_call_p.bind(*leaves, fun=fun, fwd=Rule(fwd, calls.function_name(self.fwd)),
-                                       bwd=calls.function_name(self.bwd), num_consts=0, symbolic_zeros=self.symbolic_zeros,
+        found = custom_vjp_call_p.bind(*leaves, fun=fun, fwd=Rule(fwd, signatures.function_name(self.fwd)),
+                                       bwd=signatures.function_name(self.bwd), num_consts=0, symbolic_zeros=self.symbolic_zeros,
                                        optimize_remat=self.optimize_remat, name=self._name)
         return results.unflatten(found)
 
@@ -137,7 +137,7 @@ class custom_vjp(CustomFunction):
 def _flat_fwd(function: custom_vjp, nondiff: tuple, in_tree, results: Results):
     """The rules on flat values: `(primals, which are differentiated) -> (results, residuals, pullback)`."""
     fwd, bwd, symbolic, name = function.fwd, function.bwd, function.symbolic_zeros, function._name
-    title = f"the custom_vjp forward rule {calls.function_name(fwd)} of {name}"
+    title = f"the custom_vjp forward rule {signatures.function_name(fwd)} of {name}"
 
     def flat(primals, perturbed):
         arrays = map(as_array, primals)
@@ -150,7 +150,7 @@ def _flat_fwd(function: custom_vjp, nondiff: tuple, in_tree, results: Results):
             raise TypeError(f"{title} must return a pair of the result and the residuals for the backward rule, got "
                             f"{errors.short(pair)} of type {type(pair).__name__}.")
         value, residuals = pair
-        outs, out_tree = calls.check_results(fwd, value)
+        outs, out_tree = signatures.check_results(fwd, value)
         results.of_rule(title, name, value, outs, out_tree)
         saved, residual_tree = tree.flatten(residuals)
         for i, x in enumerate(saved):
@@ -170,7 +170,7 @@ def _flat_fwd(function: custom_vjp, nondiff: tuple, in_tree, results: Results):
 def _flat_bwd(function: custom_vjp, bwd, nondiff, in_tree, avals, residual_tree, out_tree):
     """The backward rule on flat values: `(residuals, cotangents) -> cotangents of the arguments`, with `Zero`s."""
     symbolic = function.symbolic_zeros
-    title = f"the custom_vjp backward rule {calls.function_name(bwd)} of {function._name}"
+    title = f"the custom_vjp backward rule {signatures.function_name(bwd)} of {function._name}"
 
     def path(index: int) -> str:
         return function.argument_path(in_tree.unflatten(range(in_tree.num_leaves)), index)
@@ -185,7 +185,7 @@ def _flat_bwd(function: custom_vjp, bwd, nondiff, in_tree, avals, residual_tree,
             found = bwd(*nondiff, residual_tree.unflatten(residuals), out_tree.unflatten([given(ct) for ct in cts]))
         except errors.UnexpectedTracerError as e:
             raise leaked_in_rule(title, e) from e
-        found_cts = _spread(found, in_tree, title)
+        found_cts = _broadcast_cotangents(found, in_tree, title)
         if not all_in_scope(found_cts):
             raise leaked_in_rule(title)
         return [_checked(ct, aval, title, lambda i=i: path(i)) for i, (ct, aval) in enumerate(zip(found_cts, avals))]
@@ -193,7 +193,7 @@ def _flat_bwd(function: custom_vjp, bwd, nondiff, in_tree, avals, residual_tree,
     return pullback
 
 
-def _spread(found: Any, in_tree, title: str) -> list[Any]:
+def _broadcast_cotangents(found: Any, in_tree, title: str) -> list[Any]:
     """The leaves of what a backward rule returned; None stands for zeros in a whole subtree."""
     if isinstance(found, list):
         found = tuple(found)
@@ -206,7 +206,7 @@ def _spread(found: Any, in_tree, title: str) -> list[Any]:
                         f"differentiable argument(s) of the function, got {what}.")
     result: list[Any] = []
 
-    def spread(ct, part, path):
+    def place(ct, part, path):
         if ct is None:
             result.extend([None] * tree.structure(part).num_leaves)
             return
@@ -226,10 +226,10 @@ def _spread(found: Any, in_tree, title: str) -> list[Any]:
             raise TypeError(f"{title} must return cotangents with the structure of the arguments: at output{path} it returned "
                             f"{tree.structure(ct)}, the argument is {tree.structure(part)}.")
         for (key, x), (_, y) in zip(mine, theirs):
-            spread(x, y, f"{path}{key}")
+            place(x, y, f"{path}{key}")
 
     for i, (ct, part) in enumerate(zip(found, expected)):
-        spread(ct, part, f"[{i}]")
+        place(ct, part, f"[{i}]")
     return result
 
 
@@ -425,7 +425,7 @@ def custom_gradient(fun: Callable) -> custom_vjp:
 
     def fwd(*args):
         value, rule = _pair(fun, args)
-        leaves, out_tree = calls.check_results(fun, value)
+        leaves, out_tree = signatures.check_results(fun, value)
         cts_tree = None
 
         def flat_rule(*cts):
@@ -442,7 +442,7 @@ def custom_gradient(fun: Callable) -> custom_vjp:
     def bwd(residuals, cotangent):
         return residuals.tree.unflatten(eval_jaxpr(residuals.jaxpr, residuals.consts, *tree.leaves(cotangent)))
 
-    fwd.__name__ = bwd.__name__ = calls.function_name(fun)
+    fwd.__name__ = bwd.__name__ = signatures.function_name(fun)
     wrapped.defvjp(fwd, bwd)
     return wrapped
 
@@ -450,7 +450,7 @@ def custom_gradient(fun: Callable) -> custom_vjp:
 def _pair(fun: Callable, args: Sequence[Any]) -> tuple[Any, Callable]:
     pair = fun(*args)
     if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not callable(pair[1]):
-        raise TypeError(f"the custom_gradient function {calls.function_name(fun)} must return a pair of its result and a "
+        raise TypeError(f"the custom_gradient function {signatures.function_name(fun)} must return a pair of its result and a "
                         f"function that pulls cotangents back, got {errors.short(pair)} of type {type(pair).__name__}.")
     return pair[0], pair[1]
 

@@ -10,7 +10,7 @@ import numpy as np
 from xlafront.core import dtypes, tracing, tree
 from xlafront.core.ir import DebugInfo
 from xlafront.core.zeros import Zero
-from xlafront.staging import signatures as calls
+from xlafront.staging import signatures
 from xlafront.transforms.ad.core import LinearTrace, instantiate, jvp_flat
 from xlafront.transforms.calls.custom_calls import CustomCall, CustomFunction, Results, Rule, run_of, stage_function
 
@@ -57,7 +57,7 @@ class custom_vmap(CustomFunction):
         leaves, in_tree = self.operands(args)
         if self.runs_at_once(leaves):
             result = self.fun(*args)
-            calls.check_results(self.fun, result)
+            signatures.check_results(self.fun, result)
             return result
         results = Results()
 
@@ -67,14 +67,15 @@ class custom_vmap(CustomFunction):
         # The rule's results are checked against the types of the function's, so it is traced at once.
         closed, consts = stage_function(fun, leaves, DebugInfo("custom_vmap", self._name))
         flat_rule = _flat_rule(rule, self._name, in_tree, results)
-        found = custom_vmap_call_p.bind(*consts, *leaves, call_jaxpr=closed, rule=Rule(flat_rule, calls.function_name(rule)),
+        found = custom_vmap_call_p.bind(*consts, *leaves, call_jaxpr=closed, rule=Rule(flat_rule,
+                                                                                       signatures.function_name(rule)),
                                         num_consts=len(consts), name=self._name)
         return results.unflatten(found)
 
 
 def _flat_rule(rule: Callable, name: str, in_tree, known: Results):
     """The rule on flat values: `(size, which are batches, values) -> (results, which are batches)`."""
-    title = f"the custom_vmap rule {calls.function_name(rule)} of {name}"
+    title = f"the custom_vmap rule {signatures.function_name(rule)} of {name}"
     out_tree = known.out_tree
     out_avals: list = known.avals or []
 
@@ -84,7 +85,7 @@ def _flat_rule(rule: Callable, name: str, in_tree, known: Results):
             raise ValueError(f"{title} must return a pair of the results and of whether each is a batch, got "
                              f"{type(pair).__name__}.")
         value, spec = pair
-        outs, found_tree = calls.check_results(rule, value)
+        outs, found_tree = signatures.check_results(rule, value)
         flags, spec_tree = tree.flatten(spec)
         if spec_tree != found_tree:
             raise ValueError(f"{title} must say for each result whether it is a batch: the results are {found_tree}, its "

@@ -10,7 +10,7 @@ import numpy as np
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.ir import DebugInfo, eval_jaxpr
 from xlafront.core.zeros import Zero, is_undefined
-from xlafront.staging import signatures as calls
+from xlafront.staging import signatures
 from xlafront.transforms.ad.core import instantiate
 from xlafront.transforms.calls.custom_calls import CustomCall, Results, Rule, run_of, stage_function, without_program
 
@@ -26,7 +26,7 @@ def linear_call(fun: Callable, fun_transpose: Callable, residual_args, linear_ar
     >>> linear_call(lambda r, x: x / r, lambda r, ct: ct / r, 2.0, 3.0)
     1.5
     """
-    name = calls.function_name(fun)
+    name = signatures.function_name(fun)
     leaves = [_flat(x, name) for x in (residual_args, linear_args)]
     residuals, linear = leaves
     residual_tree, linear_tree = tree.structure(residual_args), tree.structure(linear_args)
@@ -35,7 +35,7 @@ def linear_call(fun: Callable, fun_transpose: Callable, residual_args, linear_ar
     def flat(*xs):
         return results.of_function(fun, fun(residual_tree.unflatten(xs[:count]), linear_tree.unflatten(xs[count:])))
 
-    title = f"the transpose {calls.function_name(fun_transpose)} that linear_call was given for {name}"
+    title = f"the transpose {signatures.function_name(fun_transpose)} that linear_call was given for {name}"
 
     def transposed(values, cts):
         found = fun_transpose(residual_tree.unflatten(values), results.unflatten([instantiate(ct) for ct in cts]))
@@ -51,7 +51,8 @@ def linear_call(fun: Callable, fun_transpose: Callable, residual_args, linear_ar
         return flat_cts
 
     avals = [tracing.aval_of(x) for x in linear]
-    found = linear_call_p.bind(*residuals, *linear, fun=flat, transpose=Rule(transposed, calls.function_name(fun_transpose)),
+    found = linear_call_p.bind(*residuals, *linear, fun=flat, transpose=Rule(transposed,
+                                                                             signatures.function_name(fun_transpose)),
                                num_consts=0, num_res=count, name=name)
     return results.unflatten(found)
 
@@ -148,12 +149,12 @@ def closure_convert(fun: Callable, *example_args) -> tuple[Callable, list[Any]]:
     ...     return converted(x, *values)
     """
     leaves, in_tree = tree.flatten(example_args)
-    name = calls.function_name(fun)
+    name = signatures.function_name(fun)
     out_tree = None
 
     def flat(*xs):
         nonlocal out_tree
-        found, out_tree = calls.check_results(fun, fun(*in_tree.unflatten(xs)))
+        found, out_tree = signatures.check_results(fun, fun(*in_tree.unflatten(xs)))
         return found
 
     for i, x in enumerate(leaves):

@@ -16,7 +16,7 @@ from xlafront.core.avals import AbstractValue
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, eval_jaxpr
 from xlafront.core.primitive import Primitive
 from xlafront.runtime import config
-from xlafront.staging import signatures as calls
+from xlafront.staging import signatures
 from xlafront.staging.jit import Jitted, Options, Traced, constants_as_arguments, shared_caches
 
 
@@ -28,7 +28,7 @@ class DerivedFunction:
     def __init__(self, f: Callable, *key):
         self.f = self.__wrapped__ = f
         self.key = key
-        self.__name__ = calls.function_name(f)
+        self.__name__ = signatures.function_name(f)
 
     def argument_names(self, in_tree) -> list[str]:
         return _argument_names(None, in_tree)
@@ -36,7 +36,7 @@ class DerivedFunction:
 
 def _argument_names(fun: Callable | None, in_tree) -> list[str]:
     positional = tree.unflatten(in_tree, range(in_tree.num_leaves))
-    return calls.argument_names(fun, calls.Selection(), tree.structure((positional, {})))
+    return signatures.argument_names(fun, signatures.Selection(), tree.structure((positional, {})))
 
 
 def trace_function(fun: Callable, in_tree, in_avals: Sequence[AbstractValue], role: str) -> tuple[ClosedJaxpr, list, Any]:
@@ -53,11 +53,12 @@ def trace_function(fun: Callable, in_tree, in_avals: Sequence[AbstractValue], ro
 
         def flat(*tracers):
             nonlocal out_tree
-            results, out_tree = calls.check_results(fun, fun(*tree.unflatten(in_tree, tracers)))
+            results, out_tree = signatures.check_results(fun, fun(*tree.unflatten(in_tree, tracers)))
             return results
 
-        known = calls.weak_reference(fun)  # the caches must not keep alive what they are keyed on
-        debug_info = DebugInfo(role, calls.function_name(fun), calls.function_location(fun), lambda: _names(known(), in_tree))
+        known = signatures.weak_reference(fun)  # the caches must not keep alive what they are keyed on
+        debug_info = DebugInfo(role, signatures.function_name(fun), signatures.function_location(fun), lambda: _names(known(),
+                                                                                                                      in_tree))
         jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info)
         found = Traced(ClosedJaxpr(jaxpr, consts), out_tree, tuple(in_avals), debug_info)
         if not any(isinstance(c, tracing.Tracer) for c in consts):
@@ -149,9 +150,9 @@ def type_mismatches(what: str, given: Sequence[AbstractValue], found: Sequence[A
 
 
 def _split_alike(x: AbstractValue, y: AbstractValue) -> bool:
-    if x.spread is None or y.spread is None:
-        return x.spread is y.spread
-    return x.spread.spec == y.spread.spec
+    if x.explicit_sharding is None or y.explicit_sharding is None:
+        return x.explicit_sharding is y.explicit_sharding
+    return x.explicit_sharding.spec == y.explicit_sharding.spec
 
 
 def _shown(aval) -> str:

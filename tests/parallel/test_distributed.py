@@ -28,7 +28,7 @@ import xlafront.numpy as xnp
 from xlafront.experimental import multihost_utils
 from xlafront.runtime import clusters, distributed as runtime, rendezvous
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 LIMIT = 60  # seconds that a script may take
 
 PRELUDE = """

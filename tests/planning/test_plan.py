@@ -505,13 +505,13 @@ def test_modules_of_packages(tmp_path, capsys, monkeypatch):
 def test_a_reader_that_stops_reading_does_not_change_the_status(script):
     command = f'"{sys.executable}" -m xlafront plan "{script}:train_step" --memory 1kB | true; exit ${{PIPESTATUS[0]}}'
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120,
-                          cwd=pathlib.Path(__file__).parent.parent)
+                          cwd=pathlib.Path(__file__).parents[2])
     assert done.returncode == 1 and "Traceback" not in done.stderr
 
 
 def test_module_from_the_command_line(script):
     done = subprocess.run([sys.executable, "-m", "xlafront", "plan", f"{script}:train_step"], capture_output=True, text=True,
-                          timeout=120, cwd=pathlib.Path(__file__).parent.parent)
+                          timeout=120, cwd=pathlib.Path(__file__).parents[2])
     assert done.returncode == 0 and "Memory on each device" in done.stdout, done.stderr
 
 

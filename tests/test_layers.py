@@ -1,0 +1,189 @@
+"""The floors of the package: imports point down, in functions too, and nowhere in a circle; faces hold names and nothing else.
+
+`FLOORS` is the table of CONTRIBUTING.md, from the ground up. What a file takes from a face (`from xlafront import lax`,
+`lax.sin`) counts as taken from the file where the name lives.
+"""
+
+import ast
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+FLOORS = """runtime core lowering staging lax transforms control parallel numpy linalg random nn host planning interpreters
+    extend""".split()
+# Faces within the folder of a floor: packages that users import from.
+FACES = frozenset("""xlafront/lax/__init__.py xlafront/lax/linalg.py xlafront/numpy/__init__.py xlafront/numpy/linalg.py
+    xlafront/random/__init__.py xlafront/nn/__init__.py xlafront/interpreters/__init__.py xlafront/extend/__init__.py
+    xlafront/extend/linear_util.py xlafront/extend/source_info_util.py""".split())
+
+
+def module_of(path: pathlib.Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {module_of(path): path for path in sorted((ROOT / "xlafront").rglob("*.py"))}
+TREES = {module: ast.parse(path.read_text()) for module, path in FILES.items()}
+
+
+def is_face(module: str) -> bool:
+    name = FILES[module].relative_to(ROOT).as_posix()
+    return name in FACES or name.split("/")[1] not in FLOORS
+
+
+def floor_of(module: str) -> int:
+    """The height of a file; faces are above all floors."""
+    return len(FLOORS) if is_face(module) else FLOORS.index(module.split(".")[1])
+
+
+def names_of_face(module: str) -> dict[str, str]:
+    """The names that a face offers, and the modules where they live."""
+    found = {}
+    for node in ast.walk(TREES[module]):
+        if isinstance(node, ast.Dict) and all(isinstance(k, ast.Constant) and isinstance(v, ast.Constant)
+                                              for k, v in zip(node.keys, node.values)):
+            for place, names in zip(node.keys, node.values):
+                if place.value in FILES:
+                    found.update(dict.fromkeys(names.value.split(), place.value))
+    return found
+
+
+LAZY_FACES = {module: names_of_face(module) for module in FILES if "lazy(__name__" in FILES[module].read_text()}
+
+
+class Import:
+    """One import: from where, what, and whether it waits for a function to be called."""
+
+    def __init__(self, source: str, target: str, line: int, in_function: bool):
+        self.source, self.target, self.line, self.in_function = source, target, line, in_function
+
+    def __repr__(self):
+        path = FILES[self.source].relative_to(ROOT)
+        return f"{path}:{self.line} imports {self.target}{' in a function' if self.in_function else ''}"
+
+
+def imports_of(module: str) -> list[Import]:
+    tree, found, faces = TREES[module], [], {}
+    in_function: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            in_function.update(id(inner) for inner in ast.walk(node))
+
+    def add(target: str, name: str | None, alias: str | None, node) -> None:
+        inside = id(node) in in_function
+        whole = f"{target}.{name}" if name else target
+        if whole in LAZY_FACES:  # only what is used of it counts
+            faces[alias or name or target] = (whole, inside)
+        elif whole in FILES:
+            found.append(Import(module, whole, node.lineno, inside))
+        elif target in LAZY_FACES:
+            assert name in LAZY_FACES[target], f"{module} takes {name} from {target}, which does not offer it"
+            found.append(Import(module, LAZY_FACES[target][name], node.lineno, inside))
+        else:
+            assert target in FILES, f"{module} imports {target}, which does not exist"
+            found.append(Import(module, target, node.lineno, inside))
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "xlafront":
+                    add(alias.name, None, alias.asname, node)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{module} has a relative import in line {node.lineno}"
+            if node.module.split(".")[0] == "xlafront":
+                for alias in node.names:
+                    add(node.module, alias.name, alias.asname, node)
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) == "import_module":
+            argument = node.args[0]
+            if isinstance(argument, ast.Constant) and argument.value in FILES:
+                found.append(Import(module, argument.value, node.lineno, id(node) in in_function))
+    for node in ast.walk(tree):
+        face, names = node, []
+        while isinstance(face, ast.Attribute):
+            names.insert(0, face.attr)
+            face = face.value
+        if names and isinstance(face, ast.Name) and face.id in faces and isinstance(getattr(node, "ctx", None), ast.Load):
+            whole, inside = faces[face.id]
+            while names and f"{whole}.{names[0]}" in LAZY_FACES:
+                whole = f"{whole}.{names.pop(0)}"
+            if names and f"{whole}.{names[0]}" in FILES:
+                found.append(Import(module, f"{whole}.{names[0]}", node.lineno, inside))
+            elif names and not names[0].startswith("__"):
+                assert names[0] in LAZY_FACES[whole], f"{module}:{node.lineno} takes {names[0]} from {whole}"
+                found.append(Import(module, LAZY_FACES[whole][names[0]], node.lineno, inside))
+    return found
+
+
+IMPORTS = [found for module in FILES for found in imports_of(module) if found.target != module]
+
+
+def test_every_file_is_on_a_floor_or_a_face():
+    folders = {path.name for path in (ROOT / "xlafront").iterdir() if path.is_dir() and any(path.rglob("*.py"))}
+    assert folders - set(FLOORS) == {"experimental"}
+    assert set(FLOORS) <= folders
+    assert FACES <= {path.relative_to(ROOT).as_posix() for path in FILES.values()}
+
+
+def test_imports_point_down():
+    upward = [found for found in IMPORTS if floor_of(found.target) > floor_of(found.source) or (
+        is_face(found.target) and not is_face(found.source) and found.target not in ("xlafront.faces", "xlafront.version"))]
+    assert not upward, "\n".join(map(repr, upward))
+
+
+def circles() -> list[list[str]]:
+    """The groups of files that reach each other by imports (Tarjan's algorithm)."""
+    graph = {module: sorted({found.target for found in IMPORTS if found.source == module}) for module in FILES}
+    index, low, stack, groups = {}, {}, [], []
+
+    def visit(module):
+        index[module] = low[module] = len(index)
+        stack.append(module)
+        for target in graph[module]:
+            if target not in index:
+                visit(target)
+                low[module] = min(low[module], low[target])
+            elif target in stack:
+                low[module] = min(low[module], index[target])
+        if low[module] == index[module]:
+            group = [stack.pop()]
+            while group[-1] != module:
+                group.append(stack.pop())
+            groups.append(sorted(group))
+
+    for module in graph:
+        if module not in index:
+            visit(module)
+    return [group for group in groups if len(group) > 1]
+
+
+def test_no_circles():
+    assert not circles(), "\n".join(" ".join(group) for group in circles())
+
+
+def test_imports_in_functions_are_for_start_up():
+    """A function-level import says that it is there for what start-up costs."""
+    lines = {module: path.read_text().splitlines() for module, path in FILES.items()}
+    unexplained = [found for found in IMPORTS if found.in_function and re.match(
+        r"\s*(from|import)\b", lines[found.source][found.line - 1]) and not is_face(found.source) and not re.search(
+        r"# start-up", lines[found.source][found.line - 1])]
+    assert not unexplained, "\n".join(map(repr, unexplained))
+
+
+@pytest.mark.parametrize("face", sorted(LAZY_FACES))
+def test_names_of_faces_are_not_modules_of_their_packages(face):
+    """Importing a submodule binds its name in the package: a function of the same name would be gone."""
+    clashes = {name for name in LAZY_FACES[face] if f"{face}.{name}" in FILES}
+    assert not clashes
+
+
+def test_only_runtime_and_lowering_import_jaxlib():
+    for module, tree in TREES.items():
+        for node in ast.walk(tree):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else (
+                [node.module or ""] if isinstance(node, ast.ImportFrom) else [])
+            for name in names:
+                assert name.split(".")[0] != "jax", f"{module}:{node.lineno}"
+                if name.split(".")[0] == "jaxlib":
+                    assert module.split(".")[1] in ("runtime", "lowering"), f"{module}:{node.lineno}"
