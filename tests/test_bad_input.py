@@ -245,7 +245,7 @@ def test_platforms_from_the_environment():
     assert "error" in python(code, XLAFRONT_PLATFORMS="tpu,cpu").stdout
     assert "abacus" in python(code, XLAFRONT_PLATFORMS="abacus").stdout
     assert "CpuDevice" in python(code, XLAFRONT_PLATFORMS="", JAX_PLATFORMS="cpu").stdout
-    wrong = python("import xlafront.numpy", XLAFRONT_ENABLE_X64="perhaps")
+    wrong = python("import xlafront.numpy as xnp\nxnp.ones(2)", XLAFRONT_ENABLE_X64="perhaps")
     assert "XLAFRONT_ENABLE_X64" in wrong.stderr and "perhaps" in wrong.stderr
 
 

@@ -17,7 +17,7 @@ _PLACES = {
     "xlafront.core.dtypes": "float0",
     "xlafront.core.source": "named_scope",
     "xlafront.core.tracing": "ensure_compile_time_eval",
-    "xlafront.environment": "live_arrays print_environment_info",
+    "xlafront.host.environment": "live_arrays print_environment_info",
     "xlafront.numpy.array_methods": "Array",
     "xlafront.planning": "plan",
     "xlafront.runtime.config": """allow_f16_reductions array_garbage_collection_guard auto_pcast check_tracer_leaks config

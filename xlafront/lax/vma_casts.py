@@ -108,14 +108,14 @@ def cast_to(x, axes: frozenset, target: str):
     return recast(x, axes, source, target) if axes else x
 
 
-def typed_zeros(zeros, explicit):
+def typed_zeros(zeros, sharding):
     """Zeros of a type that is unreduced or reduced over some axes."""
     from xlafront.lax.resharding import reshard_p
 
-    spec, explicit = explicit.spec, explicit.mesh.explicit
+    spec, explicit = sharding.spec, sharding.mesh.explicit
     if explicit:
         inner = spec.update(unreduced=spec.unreduced & explicit, reduced=spec.reduced & explicit)
-        zeros = reshard_p.bind(zeros, target=explicit.update(spec=inner))
+        zeros = reshard_p.bind(zeros, target=sharding.update(spec=inner))
     unreduced, reduced = spec.unreduced - explicit, spec.reduced - explicit
     if unreduced:
         zeros = recast(pvary_p.bind(zeros, axes=tuple(sorted(unreduced, key=str))), unreduced, "varying", "unreduced")
