@@ -8,7 +8,7 @@ import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.core.ir import Jaxpr
 from xlafront.core.ir_check import check_jaxpr
-from xlafront.staging import jit as jit_module, outlining
+from xlafront.staging import compiling, outlining
 
 LAYERS, WIDTH = 6, 8
 RNG = np.random.default_rng(5)
@@ -115,7 +115,7 @@ def per_example(f):
 def without(monkeypatch):
     def compiled(f, *args):
         with monkeypatch.context() as patch:
-            patch.setattr(jit_module, "_may_outline", lambda *_: False)
+            patch.setattr(compiling, "_may_outline", lambda *_: False)
             return xf.jit(lambda *args: f(*args)).lower(*args).compile()
 
     return compiled

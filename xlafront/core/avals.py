@@ -7,12 +7,14 @@ them as dictionary keys costs a pointer.
 from __future__ import annotations
 
 import math
+import threading
+import weakref
 from typing import Any
 
 import numpy as np
 
 from xlafront.core import dtypes
-from xlafront.runtime import shards
+from xlafront.core.memo import Memo
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.layouts import MemorySpace
 from xlafront.runtime.meshes import active
@@ -36,7 +38,40 @@ class AbstractValue:
     to_tangent_aval = at_least_vspace
 
 
-_interned: dict[tuple, ShapedArray] = {}
+class _Interned(dict):
+    """The types that are in use, by their contents. Reading takes no lock and costs what a dictionary does."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.enough = 1 << 16  # entries, before those that nobody uses any more are looked for
+
+    def add(self, key: tuple, aval: ShapedArray) -> ShapedArray:
+        """The one object with these contents: this, or that of a thread which was quicker."""
+        with self.lock:
+            if len(self) >= self.enough:
+                self._sweep()
+                self.enough = max(1 << 16, 2 * len(self))
+            return self.setdefault(key, aval)
+
+    def sweep(self) -> None:
+        with self.lock:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        known = [(key, weakref.ref(aval)) for key, aval in self.items()]
+        self.clear()
+        self.update((key, aval) for key, reference in known if (aval := reference()) is not None)
+
+
+_interned = _Interned()
+
+
+def forget_unused_types() -> None:
+    """Drop the types that nothing uses any more; those in use stay the same objects."""
+    _interned.sweep()
+
+
+_SAME = object()  # in place of a type itself, which would be a circle
 
 
 class ShapedArray(AbstractValue):
@@ -76,8 +111,7 @@ class ShapedArray(AbstractValue):
             aval.ndim = len(shape)
             aval.plain = key[3:] == (None, frozenset(), None)
             aval._tangent = None
-            # setdefault: two threads may intern the same contents at once and both must get one object.
-            aval = _interned.setdefault(key, aval)
+            aval = _interned.add(key, aval)
         return aval
 
     @property
@@ -123,10 +157,11 @@ class ShapedArray(AbstractValue):
         return self.update(weak_type=False) if self.weak_type else self
 
     def at_least_vspace(self) -> ShapedArray:
-        if self._tangent is None:
+        found = self._tangent
+        if found is None:
             tangent = dtypes.tangent_dtype(self.dtype)
-            self._tangent = self if tangent == self.dtype else self.update(dtype=tangent, weak_type=False)
-        return self._tangent
+            found = self._tangent = _SAME if tangent == self.dtype else self.update(dtype=tangent, weak_type=False)
+        return self if found is _SAME else found
 
     to_tangent_aval = at_least_vspace
 
@@ -208,11 +243,11 @@ def explicit_part(sharding, rank: int):
     if found is None:
         kept = [tuple(a for a in axes_of(p) if a in explicit) for p in spec.padded(rank)]
         used = any(kept) or spec.unreduced or spec.reduced
-        found = _parts[key] = (NamedSharding(mesh, spec.update(partitions=kept)) if used else None,)
+        found = _parts.keep(key, (NamedSharding(mesh, spec.update(partitions=kept)) if used else None,))
     return found[0]
 
 
-_parts: dict[tuple, tuple] = {}
+_parts = Memo(4096)
 
 _SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
 
@@ -315,7 +350,3 @@ class ShapeDtypeStruct:
         sharding = f", sharding={self.sharding}" if self.sharding is not None else ""
         weak = f", weak_type={self.weak_type}" if self.weak_type else ""
         return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{sharding}{weak})"
-
-
-shards.set_aval_maker(lambda shape, dtype, weak_type=False: ShapedArray(
-    shape, dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True), weak_type))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xlafront.runtime import config, distributed
 from xlafront.runtime.clients import PlatformError, canonical_platform, clients
+from xlafront.runtime.disk_cache import DiskCache, default_directory
 
 
 def settings() -> dict:
@@ -98,8 +99,6 @@ def disk_cache():
     """The compile cache on disk, as the settings say, or None."""
     if not config.enable_compilation_cache.value:
         return None
-    from xlafront.runtime.disk_cache import DiskCache, default_directory
-
     key = (config.cache_dir.value or default_directory(), config.compilation_cache_max_size.value,
            config.compilation_cache_min_compile_time_secs.value)
     if not _cache or _cache[0] != key:

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from xlafront.core import source
+from xlafront.core import ir_text, source
 
 no_effects: frozenset = frozenset()
 
@@ -109,8 +109,6 @@ class JaxprEqn:
                         new("params", self.params), new("effects", self.effects), new("site", self.site))
 
     def __repr__(self):
-        from xlafront.core import ir_text
-
         return ir_text.equation_text(self)
 
 
@@ -183,8 +181,6 @@ class Jaxpr:
         return found
 
     def pretty_print(self, **options) -> str:
-        from xlafront.core import ir_text
-
         return ir_text.program_text(self, **options)
 
     __str__ = __repr__ = pretty_print

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from xlafront.core.avals import str_short
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 _WIDTH = 80
 
@@ -31,9 +30,9 @@ class _Printer:
         self.names = _Names()
         self.source_info = source_info
 
-    def program(self, jaxpr: Jaxpr, indent: int = 0) -> str:
-        read = {v for eqn in jaxpr.eqns for v in eqn.invars if type(v) is not Literal}
-        read.update(v for v in jaxpr.outvars if type(v) is not Literal)
+    def program(self, jaxpr, indent: int = 0) -> str:
+        read = {v for eqn in jaxpr.eqns for v in eqn.invars if not v.is_literal}
+        read.update(v for v in jaxpr.outvars if not v.is_literal)
         head = f"lambda {self.binders(jaxpr.constvars)}{' ' * bool(jaxpr.constvars)}; {self.binders(jaxpr.invars)}."
         lines = [self.equation(eqn, read, indent + 4) for eqn in jaxpr.eqns]
         results = ", ".join(self.atom(v) for v in jaxpr.outvars)
@@ -51,12 +50,12 @@ class _Printer:
         return " ".join(f"{self.names[v]}:{str_short(v.aval)}" for v in variables)
 
     def atom(self, v) -> str:
-        if type(v) is Literal:
+        if v.is_literal:
             value = v.val.item() if isinstance(v.val, np.generic) else v.val
             return f"{value}:{str_short(v.aval)}"
         return self.names[v]
 
-    def equation(self, eqn: JaxprEqn, read, indent: int = 0) -> str:
+    def equation(self, eqn, read, indent: int = 0) -> str:
         left = " ".join(f"{self.names[v]}:{str_short(v.aval)}" if read is None or v in read else f"_:{str_short(v.aval)}"
                         for v in eqn.outvars)
         right = " ".join(self.atom(v) for v in eqn.invars)
@@ -77,11 +76,9 @@ class _Printer:
         return f"[{space}{space.join(parts)}\n{' ' * indent}]"
 
     def value(self, value, indent: int) -> str:
-        if isinstance(value, ClosedJaxpr):
-            value = value.jaxpr
-        if isinstance(value, Jaxpr):
-            return self.program(value, indent)
-        if isinstance(value, tuple) and any(isinstance(x, (Jaxpr, ClosedJaxpr)) for x in value):
+        if _is_program(value):
+            return self.program(getattr(value, "jaxpr", value), indent)
+        if isinstance(value, tuple) and any(map(_is_program, value)):
             space = "\n" + " " * (indent + 2)
             return "(" + space + space.join(self.value(x, indent + 2) for x in value) + "\n" + " " * indent + ")"
         if isinstance(value, np.dtype):
@@ -89,6 +86,11 @@ class _Printer:
         if isinstance(value, type):
             return value.__name__
         return str(value)
+
+
+def _is_program(value) -> bool:
+    """Closed or not; this file is below the classes, which print themselves with it."""
+    return hasattr(value, "eqns")
 
 
 def _is_default(name: str, value) -> bool:
@@ -102,9 +104,9 @@ def _is_default(name: str, value) -> bool:
     return name in ("keep_unused", "inline") and value is False
 
 
-def program_text(jaxpr: Jaxpr, *, source_info: bool = False, **_) -> str:
+def program_text(jaxpr, *, source_info: bool = False, **_) -> str:
     return _Printer(source_info).program(jaxpr)
 
 
-def equation_text(eqn: JaxprEqn) -> str:
+def equation_text(eqn) -> str:
     return _Printer().equation(eqn, None)

@@ -10,9 +10,9 @@ import numpy as np
 
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
+from xlafront.core.shards import Shard
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import NamedSharding
-from xlafront.runtime.shards import Shard
 
 
 def physical(aval):

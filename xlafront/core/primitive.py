@@ -9,6 +9,7 @@ from typing import Any
 from xlafront.core import tracing
 from xlafront.core.dtypes import python_scalar_dtypes
 from xlafront.core.ir import subprograms
+from xlafront.core.memo import Memo
 from xlafront.core.tracing import VaryingMismatch
 
 # Every primitive there is, for the registries of `xlafront.interpreters`, which are views over the records.
@@ -42,6 +43,10 @@ class Primitive:
 
     stage: Callable | None = None
     depends: Callable | None = None
+    # Whether it does nothing but call the program in its parameter `jaxpr`.
+    calls_program = False
+    # Whether, with these parameters, it goes between the devices of this process and those of all: (**params).
+    changes_groups: Callable | None = None
     # Whether it has to see values outside of `jit`: a rule calls a function of the user's, or it moves them between devices.
     runs_eagerly = False
 
@@ -74,8 +79,8 @@ class Primitive:
         self.memoise = memoise  # whether `abstract` is a pure function of hashable types and parameters
         self.broadcasts_scalars = broadcasts_scalars  # elementwise: lowering gives its rule operands of the result's shape
         self.shown_as = shown_as or name  # the user's word for it in messages
-        self.types: dict[Any, Any] = {}  # memo of `abstract`
-        self.eager: dict[Any, Callable] = {}  # compiled kernels by parameters, filled by the eager path
+        self.types = Memo(4096)  # of `abstract`
+        self.eager = Memo(1024)  # compiled kernels by parameters, filled by the eager path
         known_primitives.add(self)
 
     def bind(self, *args, **params):
@@ -93,8 +98,7 @@ class Primitive:
         try:
             return self.types[key]
         except KeyError:
-            result = self.types[key] = self.types_of(avals, params)
-            return result
+            return self.types.keep(key, self.types_of(avals, params))
         except TypeError:  # a parameter that cannot be hashed
             return self.types_of(avals, params)
 

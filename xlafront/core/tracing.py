@@ -26,6 +26,7 @@ from xlafront.core.ir import (
     no_effects,
     unknown_origin,
 )
+from xlafront.core.ir_check import check_jaxpr
 from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import NamedSharding, SingleDeviceSharding
@@ -606,8 +607,6 @@ def trace_to_jaxpr(function: Callable[..., Sequence[Any]], in_avals: Sequence[Ab
         del tracers, results
         _check_leaks(trace)
     if config.enable_checks.value:
-        from xlafront.core.ir_check import check_jaxpr
-
         check_jaxpr(jaxpr)
     return jaxpr, consts
 

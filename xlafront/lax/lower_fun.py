@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xlafront.core import tracing
+from xlafront.core.memo import Memo
 from xlafront.runtime import config
 
-_traced: dict = {}
+_traced = Memo(4096)
 
 
 def lower_fun(function: Callable, multiple_results: bool = False) -> Callable:
@@ -18,9 +19,9 @@ def lower_fun(function: Callable, multiple_results: bool = False) -> Callable:
         key = (function, in_avals, tuple(params.items()), config.trace_context_key())
         closed = _traced.get(key)
         if closed is None:
-            closed = _traced[key] = tracing.trace_to_closed_jaxpr(
+            closed = _traced.keep(key, tracing.trace_to_closed_jaxpr(
                 (lambda *xs: list(function(*xs, **params))) if multiple_results else
-                (lambda *xs: [function(*xs, **params)]), in_avals)
+                (lambda *xs: [function(*xs, **params)]), in_avals))
         results = ctx.inline(closed, operands)
         return results if multiple_results else results[0]
 

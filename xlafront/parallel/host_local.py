@@ -15,11 +15,11 @@ import numpy as np
 from xlafront.core import keys, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
+from xlafront.core.shards import from_local_data
 from xlafront.core.zeros import Zero
 from xlafront.runtime.arrays import ArrayImpl, put, skip_checks
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import Mesh, PartitionSpec, axes_of, check_spec
-from xlafront.runtime.shards import from_local_data
 from xlafront.transforms.ad.core import linear_jvp
 
 
@@ -103,6 +103,7 @@ def _transposed(back: Primitive) -> Callable:
 
 to_global_p = _conversion("host_local_array_to_global_array", global_type, to_global)
 to_local_p = _conversion("global_array_to_host_local_array", local_type, to_local)
+to_global_p.changes_groups = to_local_p.changes_groups = lambda *, global_mesh, **_: global_mesh.is_multi_process
 to_global_p.transpose, to_local_p.transpose = _transposed(to_local_p), _transposed(to_global_p)
 
 

@@ -15,12 +15,12 @@ import numpy as np
 
 from xlafront.core import backends, dtypes, tree
 from xlafront.core.avals import ShapedArray
+from xlafront.core.shards import from_local_data
 from xlafront.parallel import host_local
 from xlafront.runtime import distributed as _runtime
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import Device, NamedSharding
 from xlafront.runtime.sharding import Mesh, PartitionSpec
-from xlafront.runtime.shards import from_local_data
 
 
 class ProcessFailureError(RuntimeError):

@@ -20,6 +20,7 @@ from xlafront.runtime.jaxlib_compat import Device, NamedSharding
 from xlafront.runtime.sharding import Mesh, PartitionSpec
 from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging import device_assignment, signatures, stages
+from xlafront.staging.compiling import LoweredModule
 from xlafront.staging.jit import Jitted, Options, attach_stages, explaining, make_dispatcher
 from xlafront.staging.signatures import Selection
 from xlafront.transforms.batching.vmap import sizes_along_axes
@@ -261,12 +262,10 @@ class Pmapped(Jitted):
         return device_assignment.place_arguments(self.name, call.leaves, self.in_shardings_of(traced), traced, self.options)
 
     def lower(self, traced, call, assignment, donated, platform=None):
-        from xlafront.staging.jit import LoweredProgram
-
         eqn = self.body(traced)
         specs = dict(zip(eqn.outvars, eqn.params["out_specs"]))
         out_shardings = tuple(_sharding(eqn.params["mesh"], specs.get(v, PartitionSpec())) for v in traced.closed.jaxpr.outvars)
-        return LoweredProgram(self.name, traced.closed, assignment, donated, out_shardings, self.options, traced,
+        return LoweredModule(self.name, traced.closed, assignment, donated, out_shardings, self.options, traced,
                               elsewhere=platform)
 
 

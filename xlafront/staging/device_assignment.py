@@ -180,7 +180,7 @@ def _split_by_bodies(jaxpr, devices: tuple) -> dict:
                     if type(v) is not Literal:
                         found.setdefault(v, NamedSharding(mesh, spec))
             elif isinstance(inner := eqn.params.get("jaxpr"), ClosedJaxpr) and len(inner.jaxpr.invars) == len(eqn.invars):
-                split = _split_by_bodies(inner.jaxpr, devices) if eqn.primitive.name == "jit" else {}
+                split = _split_by_bodies(inner.jaxpr, devices) if eqn.primitive.calls_program else {}
                 for v, own in zip(eqn.invars, inner.jaxpr.invars):
                     if own in split and type(v) is not Literal:
                         found.setdefault(v, split[own])

@@ -13,7 +13,6 @@ from typing import Any
 
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from xlafront.core.primitive import Primitive
-from xlafront.staging.jit import jit_p
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 
 SMALLEST_PROGRAM = 200  # equations: below that compiling is quick enough
@@ -56,7 +55,7 @@ def _without_calls(jaxpr: Jaxpr) -> Jaxpr:
     """The program with functions that it calls again and again (layers under `jit`) written out, to be found with the rest."""
     called: dict[int, int] = {}
     for eqn in jaxpr.eqns:
-        if eqn.primitive is jit_p:
+        if eqn.primitive.calls_program:
             key = id(eqn.params["jaxpr"].jaxpr)
             called[key] = called.get(key, 0) + 1
     if max(called.values(), default=0) < FEWEST_REPEATS:
@@ -72,7 +71,7 @@ def _write_out(source: Sequence[JaxprEqn], names: dict, eqns: list[JaxprEqn], ou
         operands = [v if type(v) is Literal else names.get(v, v) for v in eqn.invars]
         closed = eqn.params.get("jaxpr")
         shardings = (*eqn.params.get("in_shardings", ()), *eqn.params.get("out_shardings", ()))
-        if eqn.primitive is jit_p and not closed.consts and not eqn.effects and all(s is UNSPECIFIED for s in shardings):
+        if eqn.primitive.calls_program and not closed.consts and not eqn.effects and all(s is UNSPECIFIED for s in shardings):
             inner = dict(zip(closed.jaxpr.invars, operands))
             _write_out(closed.eqns, inner, eqns, False)
             names.update({v: w if type(w) is Literal else inner[w] for v, w in zip(eqn.outvars, closed.jaxpr.outvars)})

@@ -2,48 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from xlafront.core.avals import str_short
-from xlafront.core.ir import Jaxpr, eval_jaxpr
-from xlafront.parallel.host_local import to_global_p, to_local_p
+from xlafront.core.ir import Jaxpr
 from xlafront.runtime import distributed
+from xlafront.staging.caches import TracedCall
 from xlafront.staging.device_assignment import DeviceAssignment
-from xlafront.staging.jit import Jitted, Traced, jit_p
-from xlafront.staging.sharding_arguments import UNSPECIFIED
-from xlafront.transforms.calls.custom_calls import CustomCall
 
 
 def changes_groups(jaxpr: Jaxpr) -> bool:
     """Whether a program works on devices of this process and of all: XLA compiles programs for one group of devices."""
-    def find():
-        for eqn in jaxpr.eqns:
-            if eqn.primitive in (to_global_p, to_local_p):
-                if eqn.params["global_mesh"].is_multi_process:
-                    return True
-            elif isinstance(eqn.primitive, CustomCall):
-                if changes_groups(eqn.params["call_jaxpr"].jaxpr):
-                    return True
-            elif eqn.primitive is jit_p and all([s is UNSPECIFIED for which in ("in_shardings", "out_shardings")
-                                                 for s in eqn.params[which]]):  # else it has devices of its own
-                if changes_groups(eqn.params["jaxpr"].jaxpr):
-                    return True
-        return False
-
-    return jaxpr.memoised(("changes groups",), find)
+    return jaxpr.memoised(("changes groups",), lambda: any([
+        eqn.primitive.changes_groups is not None and eqn.primitive.changes_groups(**eqn.params) for eqn in jaxpr.eqns]))
 
 
-def evaluate(jitted: Jitted, traced: Traced, leaves: list) -> Any:
-    """Such a program: operation by operation, each compiled for its own devices."""
-    from xlafront.lax.device_put import device_put
-
-    results = eval_jaxpr(traced.closed.jaxpr, traced.closed.consts, *leaves)
-    shardings = jitted.flat_out_shardings(traced.out_tree)
-    return traced.out_tree.unflatten([
-        x if s is UNSPECIFIED else device_put(x, s) for x, s in zip(results, shardings)])
-
-
-def check_same(name: str, traced: Traced, assignment: DeviceAssignment) -> None:
+def check_same(name: str, traced: TracedCall, assignment: DeviceAssignment) -> None:
     """Before a program over several processes first runs: whether the others are about to run the same.
 
     They would wait for each other for ever, each in a program of its own. Who is late is not waited for.

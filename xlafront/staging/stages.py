@@ -6,15 +6,24 @@ from collections.abc import Callable
 from typing import Any
 
 from xlafront import lowering
-from xlafront.core import avals, backends, keys, tracing, tree
+from xlafront.core import avals, backends, dtypes, keys, tracing, tree
 from xlafront.core.avals import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary, filtered
 from xlafront.runtime import clients
 from xlafront.runtime.arrays import ArrayImpl
-from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, PjitFunctionCache, let_go, pjit
+from xlafront.runtime.jaxlib_compat import (
+    DONATED_ARRAYS_CRASH,
+    JaxRuntimeError,
+    PjitFunctionCache,
+    hlo_computation,
+    hlo_cost_analysis,
+    let_go,
+    pjit,
+)
 from xlafront.runtime.layouts import Format, Layout
 from xlafront.staging import device_assignment, signatures
-from xlafront.staging.jit import run_program, shard_arg_fallback
+from xlafront.staging.compiling import run_program
+from xlafront.staging.jitted import shard_arg_fallback
 
 
 class Wrapped:
@@ -50,8 +59,6 @@ class ArgInfo:
 
 
 def _struct_abstractor(x: ShapeDtypeStruct) -> avals.ShapedArray:
-    from xlafront.core import dtypes
-
     return avals.ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True), bool(x.weak_type),
                              sharding=x.sharding)
 
@@ -168,14 +175,10 @@ class Lowered:
         raise ValueError(f"compiler_ir takes dialect 'stablehlo' or 'hlo', got {dialect!r}.")
 
     def _hlo(self):
-        from xlafront.runtime.jaxlib_compat import hlo_computation
-
         return hlo_computation(lowering.module.module_bytecode(self._lowered.module_context.module))
 
     def cost_analysis(self) -> dict[str, float] | None:
         """The compiler's estimate before optimisation: flops, bytes accessed, by name; None where it makes none."""
-        from xlafront.runtime.jaxlib_compat import JaxRuntimeError, hlo_cost_analysis
-
         try:
             return hlo_cost_analysis(self._lowered.client, self._hlo())
         except JaxRuntimeError:
@@ -235,8 +238,6 @@ class Compiled:
 
     def cost_analysis(self) -> dict[str, float] | None:
         """The compiler's estimate: flops, bytes accessed, by name; None where it makes none, as for GPUs that are not here."""
-        from xlafront.runtime.jaxlib_compat import JaxRuntimeError
-
         try:
             return self._program.executable.cost_analysis()
         except JaxRuntimeError:
@@ -296,7 +297,5 @@ def _check_call(name: str, traced, in_tree, call, program) -> None:
                 words._sharding.is_equivalent_to(wanted, words.ndim)):
             raise ValueError(
                 f"{name} was compiled for its argument {traced.debug_info.arg_names[i]} {device_assignment.in_words(wanted)}, "
-                f"and the array that it got (shape {words.shape}) is {device_assignment.in_words(words._sharding)}. Move it with "
-                f"device_put to what compiled.input_shardings says, or call the jitted function.")
-
-
+                f"and the array that it got (shape {words.shape}) is {device_assignment.in_words(words._sharding)}. Move it "
+                f"with device_put to what compiled.input_shardings says, or call the jitted function.")

@@ -19,7 +19,7 @@ from xlafront.core.ir import ClosedJaxpr, DebugInfo, dce_jaxpr, eval_jaxpr, keep
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.device_put import put_leaf
-from xlafront.staging import signatures
+from xlafront.staging import process_agreement, signatures
 from xlafront.transforms.ad.core import LinearTrace, transpose_program
 
 
@@ -269,6 +269,10 @@ class CustomCall(Primitive):
         super().__init__(
             name, multiple_results=True, memoise=False, shown_as=shown_as, abstract=_abstract, effects=_effects,
             lower=_lower, impl=_impl, transpose=_transpose, dce=_dce, **fields)
+
+    @staticmethod
+    def changes_groups(*, call_jaxpr, **_):
+        return process_agreement.changes_groups(call_jaxpr.jaxpr)
 
     def stage(self, trace, args, params):
         """Called when the operation is to be written down; None means as it is."""

@@ -8,19 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from xlafront.core import dtypes
+from xlafront.core.avals import ShapedArray
 from xlafront.runtime.arrays import ArrayImpl, put, skip_checks
 from xlafront.runtime.jaxlib_compat import Sharding, batched_device_put, buffers_of
 from xlafront.runtime.layouts import Format, Layout, use as layouts_in_use
 from xlafront.runtime.sharding import SingleDeviceSharding, single_device
 from xlafront.runtime.transfers import places
 
-_make_aval: Callable[..., Any]  # (shape, dtype, weak_type=False) -> type; given by core.avals
 
-
-def set_aval_maker(make: Callable[..., Any]) -> None:
-    """This layer knows no types: `core.avals` says how to make one."""
-    global _make_aval
-    _make_aval = make
+def _type(shape, dtype, weak_type=False) -> ShapedArray:
+    return ShapedArray(shape, dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True), weak_type)
 
 
 class Shard:
@@ -66,7 +64,7 @@ def _parts(self) -> dict[Any, ArrayImpl]:
         [device] = self._sharding.addressable_devices
         if self._sharding.num_devices == 1:
             return {device: self}
-    aval = _make_aval(self._sharding.shard_shape(self.aval.shape), self.aval.dtype, self.aval.weak_type)
+    aval = _type(self._sharding.shard_shape(self.aval.shape), self.aval.dtype, self.aval.weak_type)
     parts = {}
     kind = self._sharding.memory_kind
     for part in buffers:
@@ -173,7 +171,7 @@ def make_array_from_single_device_arrays(shape, sharding, arrays: Sequence[Any],
         what += [f"the device(s) {extra} are not among them"] if extra else []
         raise ValueError(f"{user} takes one array for each of the {len(here)} devices of the sharding in this process, got "
                          f"{len(given)}: {' and '.join(what) or 'some are on the same device'}.")
-    return ArrayImpl(_make_aval(shape, wanted), sharding, ordered, committed=True, **skip_checks)
+    return ArrayImpl(_type(shape, wanted), sharding, ordered, committed=True, **skip_checks)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -226,7 +224,7 @@ def make_array_from_callback(shape, sharding, data_callback: Callable[[tuple], A
         values.append(found[key])
     if not values and dtype is None:
         raise ValueError("make_array_from_callback needs `dtype` when the sharding has no devices of this process.")
-    kind = _make_aval(shape, values[0].dtype if values else dtype).dtype
+    kind = _type(shape, values[0].dtype if values else dtype).dtype
     for index, value in zip(indices, values):
         if value.dtype != values[0].dtype:
             raise ValueError(f"the callback of make_array_from_callback returned dtype {value.dtype.name} for the part "
@@ -236,7 +234,7 @@ def make_array_from_callback(shape, sharding, data_callback: Callable[[tuple], A
                          f"as `dtype` says. Convert what it returns.")
     whole = shape if wrapper is None else (*shape, *values[0].shape[wrapper.ndim:])
     values = [v.astype(kind, copy=False) for v in values]
-    made = batched_device_put(_make_aval(whole, kind), sharding, values, devices, True)
+    made = batched_device_put(_type(whole, kind), sharding, values, devices, True)
     return made if wrapper is None else type(wrapper)(made, wrapper.dtype)
 
 
@@ -262,7 +260,7 @@ def from_local_data(sharding, local_data, global_shape=None) -> ArrayImpl:
         if shape != local.shape:
             raise ValueError(f"all devices of the sharding belong to this process, so that local_data must have the "
                              f"global shape {shape}; it has {local.shape}.")
-        return put(local, _make_aval(shape, local.dtype), sharding, True)
+        return put(local, _type(shape, local.dtype), sharding, True)
     return _from_local_part(sharding, local, global_shape)
 
 
@@ -304,7 +302,7 @@ def _from_local_part(sharding, local, global_shape):
             shift = offsets[d].get(start, start)
             cut.append(slice(shift, shift + stop - start))
         values.append(local[tuple(cut)])
-    return batched_device_put(_make_aval(tuple(shape), local.dtype), sharding, values, list(places), True)
+    return batched_device_put(_type(tuple(shape), local.dtype), sharding, values, list(places), True)
 
 
 def _large_size(sharding, rank: int) -> int:

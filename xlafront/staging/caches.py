@@ -1,0 +1,82 @@
+"""What has been traced and compiled, by function: kept with it, forgotten with it or by `clear_caches`."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from xlafront.core.avals import forget_unused_types
+from xlafront.core.ir import ClosedJaxpr, DebugInfo
+from xlafront.core.memo import clear_memos
+from xlafront.runtime.execute import Program
+from xlafront.runtime.jaxlib_compat import PjitFunctionCache
+
+# Of all signatures that C++ knows, those of the library's own functions too. When it is full the one used longest ago goes,
+# and its next call asks Python for the executable, which costs some 50 us. An entry takes about 1 kB and goes with its
+# function: the number is that of what a long session has in use at once.
+DISPATCH_CAPACITY = 1 << 17
+dispatch_cache = PjitFunctionCache(DISPATCH_CAPACITY)
+
+
+class TracedCall:
+    """What tracing a function with one signature gave, and the executables that were made of it."""
+
+    __slots__ = ("closed", "out_tree", "in_avals", "debug_info", "executables")
+
+    def __init__(self, closed: ClosedJaxpr, out_tree: Any, in_avals: tuple, debug_info: DebugInfo):
+        self.closed, self.out_tree, self.in_avals, self.debug_info = closed, out_tree, in_avals, debug_info
+        self.executables: dict[tuple, Program] = {}  # by devices, shardings and donated arguments
+
+
+class Caches:
+    """What has been traced of one function; shared by all `jit`s of it with the same options."""
+
+    __slots__ = ("traces", "lock", "signatures", "__weakref__")
+
+    def __init__(self) -> None:
+        self.traces: dict[tuple, TracedCall] = {}
+        self.lock = threading.RLock()
+        self.signatures: list[tuple] = []  # of past tracings, kept only to explain a new one
+
+    def clear(self) -> None:
+        self.traces.clear()
+        self.signatures.clear()
+
+
+# Keyed weakly by function, so that `jit(f)` written again and again traces once, and dies with `f`.
+_of_functions: weakref.WeakKeyDictionary[Callable, dict[tuple, Caches]] = weakref.WeakKeyDictionary()
+_all: weakref.WeakSet[Caches] = weakref.WeakSet()
+
+
+def shared_caches(fun: Callable, key: tuple) -> Caches:
+    """Those of a function, for one use of it; of its own where it cannot be hashed or referred to weakly."""
+    try:
+        caches = _of_functions.setdefault(fun, {}).setdefault(key, Caches())
+    except TypeError:
+        caches = Caches()
+    _all.add(caches)
+    return caches
+
+
+def clear_executables() -> None:
+    """Forget every compiled program; what was traced stays."""
+    for caches in list(_all):
+        for traced in list(caches.traces.values()):
+            traced.executables.clear()
+    PjitFunctionCache.clear_all()
+
+
+def clear_caches() -> None:
+    """Forget every traced and compiled function of this process.
+
+    >>> f = jit(lambda x: x + 1)
+    >>> f(1.0); clear_caches()  # the next call traces and compiles again
+    """
+    for caches in list(_all):
+        caches.clear()
+    _of_functions.clear()
+    PjitFunctionCache.clear_all()
+    clear_memos()
+    forget_unused_types()

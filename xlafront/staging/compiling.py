@@ -1,0 +1,121 @@
+"""From a traced function to an executable: what is read, devices and shardings, the module, the compiler."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from xlafront import lowering
+from xlafront.core import avals, backends, keys, tracing
+from xlafront.core.ir import ClosedJaxpr, Jaxpr, dce_jaxpr
+from xlafront.runtime import config
+from xlafront.runtime.arrays import put
+from xlafront.runtime.execute import CompileRequest, Program, compile_module, compile_options, explain_options
+from xlafront.runtime.topologies import is_compile_only
+from xlafront.staging import module_shardings
+from xlafront.staging.outlining import outline
+
+
+def run_program(program: Program, leaves: Sequence[Any], out_avals: Sequence[Any]) -> list[Any]:
+    """Call a compiled program; key arrays go in and come out as their words."""
+    results = program([keys.physical_array(x) for x in leaves])
+    return [keys.wrap(x, aval) for x, aval in zip(results, out_avals)]
+
+
+def constants_as_arguments(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
+    """The program with its constants as leading arguments, so that equations carry no values."""
+    if not closed.consts:
+        return closed, []
+    jaxpr = closed.jaxpr
+    return jaxpr.memoised(("constants as arguments",), lambda: ClosedJaxpr(
+        jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars]), [])), closed.consts
+
+
+class LoweredModule:
+    """A program on its way from IR to executable: the module and what the call will need."""
+
+    def __init__(self, name, closed, assignment, donated, out_shardings, options, traced, layouts=None, elsewhere=None):
+        jaxpr = closed.jaxpr
+        self.name, self.closed, self.assignment, self.options, self.traced = name, closed, assignment, options, traced
+        kept_jaxpr, self.kept = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), options.keep_unused or bool(jaxpr.effects))
+        if elsewhere is None and _may_outline(assignment, kept_jaxpr):
+            kept_jaxpr = outline(kept_jaxpr)
+        self.const_values = [module_shardings.inline_constant(c) for c in closed.consts]
+        self.donated = donated
+        self.client = assignment.devices[0].client
+        self.elsewhere = elsewhere  # a platform that this process does not have
+        hoisted = [c for c, value in zip(closed.consts, self.const_values) if value is None]
+        self.const_args = [self._place_constant(c) for c in hoisted]
+        self.shardings = module_shardings.ProgramShardings(assignment, out_shardings, self.kept, len(hoisted), jaxpr)
+        arg_attributes = module_shardings.argument_attributes(
+            kept_jaxpr, self.kept, donated, [tracing.aval_of(c) for c in hoisted], self.shardings, name, traced)
+        self.layouts = layouts
+        if layouts is not None:
+            asked = [None] * len(hoisted) + [layout for layout, keep in zip(layouts[0], self.kept) if keep]
+            arg_attributes = module_shardings.layout_attributes(arg_attributes, asked)
+        with tracing.paused_collector:
+            self.module_context = self._write_module(kept_jaxpr, name, arg_attributes)
+        self.shardings.declare_meshes(self.module_context)
+
+    def _write_module(self, kept_jaxpr, name, arg_attributes):
+        result_attributes = self.shardings.result_attributes()
+        if self.layouts is not None:
+            result_attributes = module_shardings.layout_attributes(result_attributes, self.layouts[1])
+        return lowering.module.lower_program(
+            kept_jaxpr, f"jit_{name}", self.elsewhere or backends.lowering_platform(self.client),
+            const_values=self.const_values, arg_attributes=arg_attributes,
+            result_attributes=result_attributes, num_partitions=len(self.assignment.devices),
+            sharding_context=self.shardings)
+
+    def _place_constant(self, value):
+        if is_compile_only(self.client):
+            return None  # the program will not run
+        aval = keys.physical(tracing.aval_of(value))
+        return put(keys.physical_array(value), aval, self.assignment.replicated(), True)
+
+    def compile_program(self, compiler_options: dict | None = None) -> Program:
+        if self.elsewhere is not None:
+            raise ValueError(f"{self.name} was lowered for {self.elsewhere}, which this process does not have: its text can be "
+                             f"read. To compile it, give types whose shardings are over the devices of a topology "
+                             f"(experimental.topologies).")
+        overrides = dict(self.options.compiler_options) | (compiler_options or {})
+        options = compile_options(len(self.assignment.devices), self.assignment.devices, overrides)
+        self.shardings.adjust(options)
+        if config.log_compiles.value:
+            log().warning("Compiling %s for %s.", self.name, signature_text(self.traced.in_avals))
+        context = self.module_context
+        identity = functools.partial(lowering.module.stripped_bytecode, context.module) if context.cacheable else None
+        request = CompileRequest(context.module, self.client, self.assignment.devices, options, context.host_callbacks,
+                                 identity)
+        try:
+            executable = compile_module(request, backends.disk_cache())
+        except Exception as e:
+            for partitioner in self.module_context.partitioners:
+                if (failure := partitioner.take_failure()) is not None:
+                    raise failure from None
+            raise explain_options(self.name, overrides, e) from e
+        for item in self.module_context.keepalives:
+            if not isinstance(item, Jaxpr) and not is_compile_only(self.client):
+                executable.keep_alive(item)
+        out_avals = [keys.physical(aval) for aval in self.closed.out_avals]
+        return Program(
+            executable, in_avals=[keys.physical(aval) for aval in self.traced.in_avals], in_shardings=self.assignment.shardings,
+            out_avals=out_avals, out_shardings=self.shardings.results(executable, out_avals),
+            out_committed=self.assignment.committed, kept=self.kept, const_args=self.const_args, effects=self.closed.effects,
+            own_layouts=self.layouts is not None)
+
+
+def _may_outline(assignment, jaxpr: Jaxpr) -> bool:
+    """Whether repeated layers may be kept: where that has been measured to be better, on one CPU device."""
+    return len(assignment.devices) == 1 and assignment.devices[0].platform == "cpu" and len(jaxpr.eqns) >= 8
+
+
+def log():
+    import logging  # start-up: not before something is logged
+
+    return logging.getLogger("xlafront")
+
+
+def signature_text(in_avals) -> str:
+    return f"({', '.join(avals.str_short(a) for a in in_avals)})"

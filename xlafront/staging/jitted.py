@@ -1,0 +1,389 @@
+"""`Jitted`, the Python half of a jitted function, and `jit_p`, its call inside of another program.
+
+A jitted function is a C++ `PjitFunction`. Its first call with a new signature comes to `Jitted.cache_miss`,
+which traces, compiles and runs, and hands C++ what it needs to answer the next such call alone. Under another
+trace the call becomes one equation of the primitive `jit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from xlafront.core import keys, tracing, tree
+from xlafront.core.ir import ClosedJaxpr, DebugInfo, dce_closed, eval_jaxpr, keeps_alive
+from xlafront.core.primitive import Primitive
+from xlafront.core.traceback_filter import filtered
+from xlafront.runtime import config, distributed
+from xlafront.runtime.arrays import ArrayImpl, put
+from xlafront.runtime.execute import Program
+from xlafront.runtime.jaxlib_compat import JaxRuntimeError, pjit
+from xlafront.runtime.layouts import Layout, use as layouts_in_use
+from xlafront.runtime.sharding import active
+from xlafront.staging import device_assignment, module_shardings, process_agreement, sharding_arguments, signatures
+from xlafront.staging.caches import TracedCall, dispatch_cache, shared_caches
+from xlafront.staging.compiling import LoweredModule, constants_as_arguments, log, run_program, signature_text
+from xlafront.staging.debug_nans import check_finite
+from xlafront.staging.explain_retracing import explain_miss
+from xlafront.staging.sharding_arguments import UNSPECIFIED
+from xlafront.staging.signatures import Call, Selection
+
+
+class Options(NamedTuple):
+    """What `jit` was asked for, beyond the function."""
+
+    static: Selection = Selection()
+    donate: Selection = Selection()
+    in_shardings: Any = UNSPECIFIED
+    out_shardings: Any = UNSPECIFIED
+    keep_unused: bool = False
+    device: Any = None
+    backend: str | None = None
+    inline: bool = False
+    compiler_options: tuple = ()
+
+
+class Jitted:
+    """The Python half of a jitted function."""
+
+    def __init__(self, fun: Callable, options: Options, name: str | None = None, of_library: bool = False):
+        self.fun = fun
+        self.of_library = of_library  # users cannot make its arguments static
+        self.options = options
+        self.name = name or signatures.function_name(fun)
+        try:
+            self.key: tuple = (options,)
+            hash(self.key)
+        except TypeError:  # shardings in unhashable containers: no sharing with other `jit`s of the function
+            self.key = (id(self),)
+        self.caches = shared_caches(fun, self.key)
+
+    # Calls
+
+    def cache_miss(self, *args, **kwargs):
+        """Called from C++ for a signature that it has not seen. Returns `(result, fast path or None, evict)`."""
+        try:
+            if config.disable_jit.value:
+                return self.fun(*args, **kwargs), None, False
+            if tracing.thread.trace is not tracing.eval_trace:
+                return self.staged_call(args, kwargs), None, False
+            return self.evaluate(*args, **kwargs)
+        except Exception as e:
+            raise filtered(e) from e.__cause__
+
+    def evaluate(self, *args, **kwargs):
+        """As `cache_miss`, when nothing is being traced."""
+        try:
+            call = signatures.split_call(self.name, self.options.static, args, kwargs)
+            outer = tracing.trace_of(call.leaves, self.name)
+            if outer is not None:
+                with tracing.current_trace(outer):
+                    return self.fun(*args, **kwargs) if self.of_library else self.staged_call(args, kwargs), None, False
+            traced = self.trace(call)
+            if distributed.state.num_processes > 1:
+                if process_agreement.changes_groups(traced.closed.jaxpr):
+                    return self.evaluate_by_operation(traced, call.leaves), None, False
+            program, donated = self.program_for(traced, call)
+            in_order = self.in_order(program, call)
+            results = self.run(program, traced, call.leaves)
+            out = traced.out_tree.unflatten(results)
+            return out, self.fast_path(program, traced, call) if in_order else None, False
+        except Exception as e:
+            raise filtered(e) from e.__cause__
+
+    def evaluate_by_operation(self, traced: TracedCall, leaves: Sequence[Any]) -> Any:
+        """A program over devices of this process and of all, each operation compiled for its own."""
+        results = eval_jaxpr(traced.closed.jaxpr, traced.closed.consts, *leaves)
+        return traced.out_tree.unflatten([
+            x if s is UNSPECIFIED else Jitted(_same, Options(out_shardings=s)).evaluate(x)[0]
+            for x, s in zip(results, self.flat_out_shardings(traced.out_tree))])
+
+    @staticmethod
+    def in_order(program: Program, call: Call) -> bool:
+        """Whether the elements of all arguments lie as the program reads them; asked before the call may delete them."""
+        return not layouts_in_use.others or not (
+            program.own_layouts or program.misfits([keys.physical_array(x) for x in call.leaves]))
+
+    def fast_path(self, program: Program, traced: TracedCall, call: Call):
+        """C++ may repeat the call unless Python has something to do each time."""
+        if (traced.closed.effects or config.debug_nans.value or config.debug_infs.value
+                or config.no_execution.value):
+            return None
+        for x in call.leaves:
+            if type(x) is not ArrayImpl and (type(x) is keys.KeyArray or hasattr(type(x), "__jax_array__")):
+                return None
+        if any([not isinstance(aval.dtype, np.dtype) for aval in traced.closed.out_avals]):
+            return None
+        return program.fast_path(traced.out_tree)
+
+    def run(self, program: Program, traced: TracedCall, leaves: Sequence[Any]) -> list[ArrayImpl]:
+        if config.no_execution.value:
+            raise RuntimeError(f"{self.name} was called while the setting no_execution is on.")
+        try:
+            results = run_program(program, [tracing.as_operand(x) for x in leaves], traced.closed.out_avals)
+        except RuntimeError as e:
+            raise self.explain_deleted(traced, leaves, e) from None
+        if config.debug_nans.value or config.debug_infs.value:
+            check_finite(self.name, results, traced, leaves)
+        return results
+
+    def explain_deleted(self, traced: TracedCall, leaves, error: RuntimeError) -> Exception:
+        for i, x in enumerate(leaves):
+            if isinstance(x, ArrayImpl) and x.is_deleted():
+                return RuntimeError(
+                    f"{self.name} got an array that has been deleted as argument {traced.debug_info.arg_names[i]} "
+                    f"({x.aval}): its buffer was donated to an earlier call (donate_argnums) or freed. Use what that "
+                    f"call returned, or do not donate the argument.")
+        return error
+
+    def check_donated_once(self, args, kwargs) -> None:
+        """Raise for a donated array that is another argument too."""
+        call = signatures.split_call(self.name, self.options.static, args, kwargs)
+        first: dict[int, int] = {}
+        flags = self.donated_flags(call)
+        for i, x in enumerate(call.leaves):
+            k = first.setdefault(id(x), i)
+            if k != i and (flags[i] or flags[k]) and isinstance(x, (ArrayImpl, keys.KeyArray)):
+                names = signatures.argument_names(self.fun, self.options.static, call.in_tree)
+                raise JaxRuntimeError(
+                    f"{self.name} got one array ({x.aval}) as its arguments {names[k]} and {names[i]}, and donates "
+                    f"{names[k] if flags[k] else names[i]}, whose memory the results may take. Pass a copy (x.copy()), or do "
+                    f"not donate it.")
+
+    def staged_call(self, args, kwargs):
+        """A call under a trace: one equation, whose program is traced once per signature."""
+        call = signatures.split_call(self.name, self.options.static, args, kwargs)
+        traced = self.trace(call)
+        closed = traced.closed
+        leaves = [tracing.as_operand(x) for x in call.leaves]
+        if self.options.inline and self.options.in_shardings is self.options.out_shardings is UNSPECIFIED:
+            results = eval_jaxpr(closed.jaxpr, closed.consts, *leaves)
+        else:
+            program, consts = constants_as_arguments(closed)
+            donated = (False,) * len(consts) + self.donated_flags(call)
+            none = (UNSPECIFIED,) * len(consts)
+            results = jit_p.bind(
+                *consts, *leaves, jaxpr=program, name=self.name, donated_invars=donated,
+                in_shardings=none + self.flat_in_shardings(call.in_tree),
+                out_shardings=self.flat_out_shardings(traced.out_tree),
+                keep_unused=self.options.keep_unused, inline=self.options.inline)
+        return traced.out_tree.unflatten(results)
+
+    # Tracing
+
+    def trace(self, call: Call) -> TracedCall:
+        """The program for this signature. Threads that ask at once wait for the one that traces."""
+        in_avals = signatures.abstract_arguments(self.fun, self.name, self.options.static, call, self.of_library)
+        if self.options.in_shardings is not UNSPECIFIED:
+            in_avals = device_assignment.split_types(in_avals, self.flat_in_shardings(call.in_tree))
+        key = (call.statics, call.in_tree, in_avals, config.trace_context_key(), tracing.thread.axes,
+               None if self.of_library else active.mesh)
+        caches = self.caches
+        found = caches.traces.get(key)
+        if found is None:
+            with caches.lock:
+                found = caches.traces.get(key)
+                if found is None:
+                    found = self._trace(call, in_avals)
+                    if not any(isinstance(c, tracing.Tracer) for c in found.closed.consts):
+                        caches.traces[key] = found
+                        if config.explain_cache_misses.value:
+                            self._explain(call, in_avals, found)
+        return found
+
+    def _trace(self, call: Call, in_avals: tuple) -> TracedCall:
+        if config.no_tracing.value:
+            raise RuntimeError(f"{self.name} would have to be traced while the setting no_tracing is on.")
+        fun, statics, in_tree = self.fun, call.statics, call.in_tree
+        static = self.options.static
+        out_tree = None
+
+        def flat(*tracers):
+            nonlocal out_tree
+            args, kwargs = signatures.join_call(statics, in_tree, tracers)
+            results, out_tree = signatures.check_results(fun, fun(*args, **kwargs))
+            return results
+
+        known = signatures.weak_reference(fun)  # the caches must not keep alive the function that they are keyed on
+        debug_info = DebugInfo("jit", self.name, signatures.function_location(fun),
+                               lambda: signatures.argument_names(known(), static, in_tree))
+        if config.log_compiles.value:
+            log().warning("Tracing %s for %s.", self.name, signature_text(in_avals))
+        jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info)
+        return TracedCall(ClosedJaxpr(jaxpr, consts), out_tree, in_avals, debug_info)
+
+    def _explain(self, call: Call, in_avals: tuple, traced: TracedCall) -> None:
+        signature = (call.statics, call.in_tree, in_avals, config.trace_context_key())
+        log().warning("%s", explain_miss(self.name, signature, self.caches.signatures, traced.debug_info))
+        self.caches.signatures.append(signature)
+
+    # Arguments
+
+    def donated_flags(self, call: Call) -> tuple[bool, ...]:
+        donate = self.options.donate
+        count = call.in_tree.num_leaves
+        if not donate:
+            return (False,) * count
+        args_tree, kwargs_tree = call.in_tree.children()
+        # Positions count the static arguments too, which are not in the tree.
+        dynamic = [i for i in range(len(args_tree.children()) + len(self.options.static.nums))
+                   if i not in self.options.static.nums]
+        flags: list[bool] = []
+        for position, child in zip(dynamic, args_tree.children()):
+            flags += [position in donate.nums] * child.num_leaves
+        keywords = kwargs_tree.node_data()[1] if kwargs_tree.node_data() else ()
+        for name, child in zip(keywords, kwargs_tree.children()):
+            flags += [name in donate.names] * child.num_leaves
+        return tuple(flags)
+
+    def flat_in_shardings(self, in_tree) -> tuple:
+        given = self.options.in_shardings
+        if given is UNSPECIFIED:
+            return (given,) * in_tree.num_leaves
+        args, kwargs = tree.unflatten(in_tree, range(in_tree.num_leaves))
+        given = tuple(given) if type(given) is list else given
+        if type(given) is tuple and len(given) != len(args):
+            static = f" that are not static (static_argnums={self.options.static.nums})" if self.options.static else ""
+            raise ValueError(f"in_shardings of {self.name} is a tuple of {len(given)}, but the call has {len(args)} positional "
+                             f"argument(s){static}. Give one sharding (or None) for each, or one sharding for all.")
+        return sharding_arguments.flatten_shardings("in_shardings", given, args) + (
+            UNSPECIFIED,) * tree.structure(kwargs).num_leaves
+
+    def flat_out_shardings(self, out_tree) -> tuple:
+        given = self.options.out_shardings
+        if given is UNSPECIFIED:
+            return (given,) * out_tree.num_leaves
+        return sharding_arguments.flatten_shardings(
+            "out_shardings", given, tree.unflatten(out_tree, range(out_tree.num_leaves)))
+
+    # Compiling
+
+    def program_for(self, traced: TracedCall, call: Call) -> tuple[Program, tuple[bool, ...]]:
+        donated = self.donated_flags(call)
+        assignment = self.place(traced, call)
+        key = (assignment, donated)
+        found = traced.executables.get(key)
+        if found is None:
+            with self.caches.lock:
+                found = traced.executables.get(key)
+                if found is None:
+                    if distributed.state.num_processes > 1:
+                        process_agreement.check_same(self.name, traced, assignment)
+                    found = traced.executables[key] = self.lower(traced, call, assignment, donated).compile_program()
+        return found, donated
+
+    def place(self, traced: TracedCall, call: Call) -> device_assignment.DeviceAssignment:
+        """Where the program runs and its arguments go."""
+        return device_assignment.place_arguments(
+            self.name, call.leaves, self.flat_in_shardings(call.in_tree), traced, self.options)
+
+    def lower(self, traced: TracedCall, call: Call, assignment, donated, platform: str | None = None) -> LoweredModule:
+        """For the devices of `assignment`; or, to be read alone, for a platform that is not here."""
+        out_shardings = self.flat_out_shardings(traced.out_tree)
+        device_assignment.check_results(self.name, out_shardings, traced)
+        layouts = self.flat_layouts(call.in_tree, traced.out_tree)
+        if layouts is not None:
+            for layout, aval in zip((*layouts[0], *layouts[1]), (*traced.in_avals, *traced.closed.out_avals)):
+                if isinstance(layout, Layout):
+                    layout.check_compatible_aval(aval.shape)
+        return LoweredModule(self.name, traced.closed, assignment, donated, out_shardings, self.options, traced, layouts,
+                              platform)
+
+    def flat_layouts(self, in_tree, out_tree) -> tuple[list, list] | None:
+        """The orders in memory that arguments and results were asked to have, where any were."""
+        given = self.options.in_shardings, self.options.out_shardings
+        if not any([sharding_arguments.asks_for_layouts(g) for g in given]):
+            return None
+        args, kwargs = tree.unflatten(in_tree, range(in_tree.num_leaves))
+        found = []
+        for g, full in zip(given, (args, tree.unflatten(out_tree, range(out_tree.num_leaves)))):
+            count = tree.structure(full).num_leaves
+            found.append([None] * count if g is UNSPECIFIED else sharding_arguments.flatten_layouts(g, full))
+        layouts_in_use.others = True
+        return found[0] + [None] * tree.structure(kwargs).num_leaves, found[1]
+
+
+def _same(x):
+    return x
+
+
+# In front of it
+
+
+def shard_arg_fallback(x, sharding, *rest):
+    return put(keys.physical_array(x), keys.physical(tracing.aval_of(x)), sharding, True)
+
+
+def make_dispatcher(fun: Callable, jitted: Jitted, cache_miss: Callable):
+    """The C++ function object in front of `cache_miss`."""
+    static = jitted.options.static
+    dispatcher = pjit(jitted.name, fun, cache_miss, list(static.nums), list(static.names), jitted.key,
+                      tree.default_registry, shard_arg_fallback, dispatch_cache)
+    for attribute in ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__type_params__"):
+        value = getattr(fun, attribute, None)
+        if value is not None:
+            try:
+                setattr(dispatcher, attribute, value)
+            except (AttributeError, TypeError):
+                pass
+    dispatcher.__wrapped__ = fun
+    return dispatcher
+
+
+# The primitive
+
+
+def _jit_dce(used: list[bool], eqn):
+    closed, used_inputs = dce_closed(eqn.params["jaxpr"], used)
+    if closed.jaxpr is eqn.params["jaxpr"].jaxpr:
+        return eqn
+    if not any(used) and not keeps_alive(closed.effects):
+        return None
+
+    def pick(items):
+        return tuple(x for x, keep in zip(items, used_inputs) if keep)
+
+    params = eqn.params | {
+        "jaxpr": closed, "donated_invars": pick(eqn.params["donated_invars"]),
+        "in_shardings": pick(eqn.params["in_shardings"]),
+        "out_shardings": tuple(s for s, keep in zip(eqn.params["out_shardings"], used) if keep)}
+    return eqn.replace(invars=list(pick(eqn.invars)), outvars=[v for v, keep in zip(eqn.outvars, used) if keep],
+                       params=params, effects=closed.effects)
+
+
+def _jit_lower(ctx, *operands, jaxpr, name, inline, in_shardings, out_shardings, **_):
+    operands = module_shardings.constrain(ctx, operands, jaxpr.in_avals, in_shardings)
+    results = ctx.inline(jaxpr, operands) if inline else ctx.call(jaxpr, operands, name)
+    return module_shardings.constrain(ctx, results, jaxpr.out_avals, out_shardings)
+
+
+def _jit_impl(*args, jaxpr, name, in_shardings, out_shardings, **params):
+    """Evaluating a program that contains calls: each is compiled once, as when it was first called."""
+    free = all([s is UNSPECIFIED for s in (*in_shardings, *out_shardings)])
+
+    def make():
+        def run(*xs):
+            if free:
+                return eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *xs)
+            return jit_p.bind(*xs, jaxpr=jaxpr, name=name, in_shardings=in_shardings, out_shardings=out_shardings, **params)
+
+        jitted = Jitted(run, Options(), name)
+        return make_dispatcher(run, jitted, jitted.cache_miss)
+
+    key = ("compiled call", () if free else (in_shardings, out_shardings), *map(id, jaxpr.consts))  # `run` holds the constants
+    return jaxpr.jaxpr.memoised(key, make)(*args)
+
+
+def _jit_changes_groups(*, jaxpr, in_shardings, out_shardings, **_):
+    """With shardings of its own it has devices of its own."""
+    return all([s is UNSPECIFIED for s in (*in_shardings, *out_shardings)]) and process_agreement.changes_groups(jaxpr.jaxpr)
+
+
+jit_p = Primitive("jit", multiple_results=True, memoise=False,
+                  abstract=lambda *_, jaxpr, **params: jaxpr.out_avals,
+                  effects=lambda *_, jaxpr, **params: jaxpr.effects,
+                  lower=_jit_lower, dce=_jit_dce, impl=_jit_impl)
+jit_p.calls_program = True
+jit_p.changes_groups = _jit_changes_groups
