@@ -1,5 +1,8 @@
 """What must hold for every differentiable and mappable function, whatever it computes."""
 
+import contextlib
+from unittest import mock
+
 import numpy as np
 
 import xlafront as xf
@@ -59,3 +62,18 @@ def check_batching(f, args, rng=None, tolerance=1e-5):
 def total(f):
     """The sum of all results, to have a scalar."""
     return lambda *args: sum(xnp.sum(x) for x in xf.tree.leaves(f(*args)))
+
+
+@contextlib.contextmanager
+def signatures_seen():
+    """The names of the functions whose calls came to Python, because C++ had not seen the signature: in a list, as they come."""
+    from xlafront.staging.jitted import Jitted
+
+    names, trace = [], Jitted.trace
+
+    def noted(self, call):
+        names.append(self.name)
+        return trace(self, call)
+
+    with mock.patch.object(Jitted, "trace", noted):
+        yield names

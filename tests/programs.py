@@ -1,6 +1,6 @@
 """Programs with the operations of each family in them, for compilers of hardware that is not here."""
 
-from test_lax_elementwise import BINARY, UNARY
+from elementwise_tables import BINARY, UNARY
 
 import xlafront as xf
 import xlafront.numpy as xnp

@@ -1,0 +1,140 @@
+"""What is kept of traced and compiled functions: how much, how long, and that nobody gets what belongs to another call."""
+
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+from laws import signatures_seen
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront.core import avals, memo
+from xlafront.runtime import execute
+from xlafront.runtime.jaxlib_compat import PjitFunctionCache
+from xlafront.staging import caches, compiling, jitted
+
+
+@pytest.fixture
+def compilations(monkeypatch):
+    """The names of the modules that are compiled, as they are."""
+    names = []
+
+    def noted(request, cache=None):
+        names.append(request.module.operation.attributes["sym_name"].value)
+        return execute.compile_module(request, cache)
+
+    monkeypatch.setattr(compiling, "compile_module", noted)
+    return names
+
+
+def test_a_full_dispatch_cache_costs_a_look_up(monkeypatch, compilations):
+    """What is used longest ago goes; its next call finds the executable again, and the call after that is C++'s alone."""
+    small = PjitFunctionCache(8)
+    monkeypatch.setattr(jitted, "dispatch_cache", small)
+    x = xnp.ones(2)
+    functions = [xf.jit(lambda x, k=k: x + k) for k in range(20)]
+    for _ in range(2):
+        for k, f in enumerate(functions):
+            assert f(x).tolist() == [k + 1, k + 1]
+    assert compilations.count("jit_<lambda>") == 20 and small.size() == 8
+    with signatures_seen() as seen:
+        assert [f(x).tolist()[0] for f in functions[12:]] == list(range(13, 21))
+        assert not seen  # those used last
+        functions[0](x)
+        assert len(seen) == 1
+        functions[0](x)
+    assert len(seen) == 1 and compilations.count("jit_<lambda>") == 20
+
+
+def test_the_dispatch_cache_holds_a_long_session():
+    assert caches.dispatch_cache.capacity() >= 100_000
+
+
+def test_entries_go_with_their_function(monkeypatch):
+    small = PjitFunctionCache(8)
+    monkeypatch.setattr(jitted, "dispatch_cache", small)
+    f = xf.jit(lambda x: x * 2)
+    f(1.0)
+    assert small.size() == 1
+    del f
+    gc.collect()
+    assert small.size() == 0
+
+
+def test_executables_go_with_their_function():
+    f = xf.jit(lambda x: x * 2 + 1)
+    f(xnp.ones(3))
+    [traced] = [t for c in list(caches._all) for t in c.traces.values() if t.executables and t is next(iter(
+        xf_caches(f).traces.values()))]
+    executable = weakref.ref(next(iter(traced.executables.values())))
+    del f, traced
+    gc.collect()
+    assert executable() is None
+
+
+def xf_caches(f):
+    return caches.shared_caches(f.__wrapped__, (jitted.Options(),))
+
+
+def test_memos_are_bounded():
+    small = memo.Memo(10)
+    for i in range(1000):
+        assert small.keep(i, i * i) == i * i
+        assert len(small) <= 10 and small[i] == i * i
+
+
+def test_clear_caches_empties_all_memos():
+    xnp.linalg.inv(xnp.eye(2)), xf.grad(lambda x: xnp.sum(x * x))(xnp.ones(3)), xnp.einsum("ij,jk", np.eye(2), np.eye(2))
+    assert any(memo._all)
+    xf.clear_caches()
+    assert not any(memo._all) and not any([c.traces for c in list(caches._all)])
+    assert xnp.sum(xnp.ones(3)) == 3
+
+
+def test_types_nobody_uses_are_forgotten():
+    kept = avals.ShapedArray((123, 45), np.dtype("float32"))
+    before = len(avals._interned)
+    for n in range(2000):
+        avals.ShapedArray((n, 7, 77), np.dtype("float32")).to_tangent_aval()
+    assert len(avals._interned) >= before + 1900
+    avals.forget_unused_types()
+    assert len(avals._interned) <= before
+    assert avals.ShapedArray((123, 45), np.dtype("float32")) is kept
+
+
+def test_many_types_are_looked_through(monkeypatch):
+    monkeypatch.setattr(avals._interned, "enough", len(avals._interned) + 100)
+    kept = avals.ShapedArray((5, 4, 3, 2, 1), np.dtype("int16"))
+    for n in range(1000):
+        avals.ShapedArray((n, 78, 77), np.dtype("float32"))
+    assert avals.ShapedArray((5, 4, 3, 2, 1), np.dtype("int16")) is kept
+    assert all(avals.ShapedArray(a.shape, a.dtype, a.weak_type) is a for a in list(avals._interned.values()) if a.plain)
+
+
+@pytest.mark.parametrize("clear", ["all", "one"])
+def test_nobody_gets_the_answer_of_another_call(clear):
+    """New static arguments and constants in four threads, while a fifth clears what is known."""
+    f = xf.jit(lambda x, n: x * n + np.float32(n), static_argnums=1)
+    stop, wrong, count = threading.Event(), [], [0]
+
+    def call(first):
+        n = first
+        while not stop.is_set():
+            n += 4
+            got = float(f(2.0, n))
+            count[0] += 1
+            if got != 3 * n:
+                wrong.append((n, got))
+
+    threads = [threading.Thread(target=call, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(100):
+        xf.clear_caches() if clear == "all" else f.clear_cache()
+        stop.wait(0.01)
+    stop.set()
+    for thread in threads:
+        thread.join(60)
+    assert not wrong and count[0] > 20
