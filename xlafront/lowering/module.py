@@ -300,11 +300,33 @@ class RuleContext:
             return self.body.literal(value[()], value.dtype, () if shape is None else tuple(shape))
         return constant(value)
 
+    # Operations that name sizes: rules give the shape of the result, and say here alone how it is written down.
+
     def broadcast(self, x: ir.Value, shape, dtype, dims) -> ir.Value:
         return self.op("stablehlo.broadcast_in_dim", [x], [(shape, dtype)], broadcast_dimensions=mlir.i64s(dims))
 
     def reshape(self, x: ir.Value, shape, dtype) -> ir.Value:
         return self.op("stablehlo.reshape", [x], [(shape, dtype)])
+
+    def iota(self, shape, dtype, dimension: int) -> ir.Value:
+        return self.op("stablehlo.iota", [], [(shape, dtype)], iota_dimension=mlir.i64(dimension))
+
+    def slice(self, x: ir.Value, starts, limits, strides, shape, dtype) -> ir.Value:
+        return self.op("stablehlo.slice", [x], [(shape, dtype)], start_indices=mlir.i64s(starts),
+                       limit_indices=mlir.i64s(limits), strides=mlir.i64s(strides))
+
+    def pad(self, x: ir.Value, value: ir.Value, low, high, interior, shape, dtype) -> ir.Value:
+        return self.op("stablehlo.pad", [x, value], [(shape, dtype)], edge_padding_low=mlir.i64s(low),
+                       edge_padding_high=mlir.i64s(high), interior_padding=mlir.i64s(interior))
+
+    def dynamic_slice(self, x: ir.Value, starts: Sequence[ir.Value], shape, dtype) -> ir.Value:
+        return self.op("stablehlo.dynamic_slice", [x, *starts], [(shape, dtype)], slice_sizes=mlir.i64s(shape))
+
+    def dynamic_update_slice(self, x: ir.Value, update: ir.Value, starts: Sequence[ir.Value], shape, dtype) -> ir.Value:
+        return self.op("stablehlo.dynamic_update_slice", [x, update, *starts], [(shape, dtype)])
+
+    def concatenate(self, parts: Sequence[ir.Value], dimension: int, shape, dtype) -> ir.Value:
+        return self.op("stablehlo.concatenate", parts, [(shape, dtype)], dimension=mlir.i64(dimension))
 
     def convert(self, x: ir.Value, shape, dtype) -> ir.Value:
         return self.op("stablehlo.convert", [x], [(shape, dtype)])

@@ -1,0 +1,121 @@
+"""Runs tables of calls here and under the reference, and prints what differs. For developers; the tests need no jax.
+
+    python -m tests.beside numpy lax --reference PYTHON     tables by name, PYTHON is one that has jax
+    python -m tests.beside -c "xnp.arange(3) / 2" --reference PYTHON
+    python -m tests.beside random --x64 --config numpy_dtype_promotion=strict --reference PYTHON
+    python -m tests.beside numpy                            without a reference: what the calls give here
+
+A table is a text file in `calls/`: a call a line, a Python expression in `xf`, `xnp`, `lax`, `nn`, `random`, `np`, `P` and
+what the lines before have assigned; `#` begins a comment. Compared are values, dtypes, weak types, shardings, the structure of
+results, classes of exceptions (ours may be a subclass), and how many programs were compiled when `--compilations` is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).parent
+WORKER = HERE / "worker.py"
+
+
+def run(python: str, which: str, calls: list[str], options) -> list[dict]:
+    request = {"calls": calls, "x64": options.x64, "config": dict(text.split("=", 1) for text in options.config),
+               "which": which, "seconds": options.seconds}
+    done = subprocess.run([python, str(WORKER)], input=json.dumps(request), capture_output=True, text=True,
+                          cwd=HERE.parent.parent)
+    answers = [json.loads(line.removeprefix("@ ")) for line in done.stdout.splitlines() if line.startswith("@ ")]
+    if len(answers) < len(calls):
+        answers.append({"died": done.stderr[-300:]})
+        rest = calls[len(answers):]
+        answers += run(python, which, rest, options) if rest else []
+    return answers
+
+
+def read(name: str) -> list[str]:
+    path = HERE / "calls" / f"{name}.txt"
+    lines = [line.partition(" #")[0].rstrip() for line in path.read_text().splitlines()]
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def difference(ours: dict, theirs: dict, compilations: bool) -> str | None:
+    for side, answer in (("here", ours), ("there", theirs)):
+        if "died" in answer:
+            return f"the process {side} died: {answer['died']}"
+    if "error" in theirs:
+        if "error" not in ours:
+            return f"{theirs['error'][0]} expected ({theirs['text'][:160]}), got {shown(ours)}"
+        if theirs["error"][0] not in ours["error"]:
+            return f"{ours['error'][0]} in place of {theirs['error'][0]}: {ours['text'][:160]} | {theirs['text'][:160]}"
+        return None
+    if "error" in ours:
+        return f"{ours['error'][0]}: {ours['text'][:200]}, expected {shown(theirs)}"
+    if ours["tree"] != theirs["tree"]:
+        return f"structure {ours['tree']}, expected {theirs['tree']}"
+    for i, (a, b) in enumerate(zip(ours["leaves"], theirs["leaves"])):
+        for field in ("kind", "dtype", "shape", "weak", "sharding"):
+            if a.get(field) != b.get(field):
+                return f"leaf {i}: {field} {a.get(field)}, expected {b.get(field)}"
+        if not same_values(a, b):
+            return f"leaf {i} ({a.get('dtype')}): {str(a['value'])[:120]}, expected {str(b['value'])[:120]}"
+    if compilations and ours["compilations"] > theirs["compilations"]:
+        return f"{ours['compilations']} compilations, {theirs['compilations']} there"
+    return None
+
+
+def shown(answer: dict) -> str:
+    return ", ".join(f"{leaf.get('dtype')}{leaf.get('shape')} {str(leaf['value'])[:60]}" for leaf in answer["leaves"]) or "()"
+
+
+def same_values(a: dict, b: dict) -> bool:
+    x, y = a["value"], b["value"]
+    if a["kind"] != "array" or isinstance(x, str) or isinstance(y, str):
+        return x == y
+    x, y = flat(x), flat(y)
+    tolerance = 1e-2 if "bfloat16" in a["dtype"] or "float8" in a["dtype"] else 2e-3 if a["dtype"] == "float16" else (
+        1e-10 if a["dtype"] in ("float64", "complex128") else 2e-5)
+    return len(x) == len(y) and all(close(p, q, tolerance) for p, q in zip(x, y))
+
+
+def flat(value) -> list:
+    return [v for item in value for v in flat(item)] if isinstance(value, list) else [value]
+
+
+def close(p, q, tolerance: float) -> bool:
+    if p == q or (isinstance(p, float) and isinstance(q, float) and p != p and q != q):
+        return True
+    if isinstance(p, float) and isinstance(q, float):
+        return abs(p - q) <= tolerance * max(abs(p), abs(q)) + tolerance * 1e-2
+    return False
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.beside", description=__doc__.splitlines()[0])
+    parser.add_argument("tables", nargs="*", help=f"of {', '.join(sorted(p.stem for p in (HERE / 'calls').glob('*.txt')))}")
+    parser.add_argument("-c", "--call", action="append", default=[], help="a call, in place of or beside tables")
+    parser.add_argument("--reference", help="a Python that has jax; without one, what the calls give here")
+    parser.add_argument("--x64", action="store_true")
+    parser.add_argument("--config", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--compilations", action="store_true", help="compare also how many programs were compiled")
+    parser.add_argument("--seconds", type=int, default=60, help="that a call may take")
+    options = parser.parse_args()
+    calls = [line for name in options.tables for line in read(name)] + options.call
+    ours = run(sys.executable, "xlafront", calls, options)
+    if options.reference is None:
+        for call, answer in zip(calls, ours):
+            print(call, "->", answer.get("died") or (answer["error"][0] + ": " + answer["text"] if "error" in answer else shown(answer)))
+        return 0
+    theirs = run(options.reference, "jax", calls, options)
+    found = [(call, text) for call, a, b in zip(calls, ours, theirs)
+             if (text := difference(a, b, options.compilations)) is not None]
+    for call, text in found:
+        print(f"{call}\n    {text}")
+    print(f"{len(calls) - len(found)} of {len(calls)} calls are equal")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
