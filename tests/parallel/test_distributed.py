@@ -727,7 +727,7 @@ def test_processes_that_do_not_fit_together(group):
         "twice": (fresh(), 30, [(0, 3), (1, 3), (1, 3)], {}),
         "missing": (fresh(), 2.5, [(0, 3), (1, 3)], {}),
         "two firsts": (fresh(), 6, [(0, 2), (0, 2)], {}),
-        "version": (fresh(), 30, [(0, 2), (1, 2)], {"xlafront.version.__version__": "0.0.other"}),
+        "version": (fresh(), 30, [(0, 2), (1, 2)], {"xlafront.runtime.version.__version__": "0.0.other"}),
         "jaxlib": (fresh(), 30, [(0, 2), (1, 2)], {"xlafront.runtime.jaxlib_compat.jaxlib_version_text": "0.9.9"}),
         "counts": (fresh(), 30, [(0, 2), (1, 3)], {}),
         "nobody": (fresh(), 1.5, [None, None, (1, 2)], {}),

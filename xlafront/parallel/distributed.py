@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from xlafront.runtime import config as _config, distributed as _runtime
+from xlafront.runtime import clusters as _clusters, config as _config, distributed as _runtime
 from xlafront.runtime.clients import clients as _clients
 
 
@@ -53,8 +53,6 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
     >>> with socket.create_server(("127.0.0.1", 0)) as server: port = server.getsockname()[1]
     >>> # initialize(f"127.0.0.1:{port}", num_processes=1, process_id=0)
     """
-    from xlafront.runtime import clusters
-
     if _runtime.state.client is not None:
         raise RuntimeError("distributed.initialize was called a second time; this process already belongs to the group of "
                            f"{_runtime.state.coordinator_address}. Call distributed.shutdown first.")
@@ -68,7 +66,7 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
     process_id = _integer("PROCESS_ID") if process_id is None else process_id
     local = _local_ids(local_device_ids)
     if cluster_detection_method is not None or None in (address, num_processes, process_id):
-        found = clusters.detect(cluster_detection_method)
+        found = _clusters.detect(cluster_detection_method)
         if local is None and process_id is None and found.local_process_id is not None:
             local = [found.local_process_id]
         address = address or found.coordinator_address

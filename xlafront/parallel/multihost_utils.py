@@ -21,6 +21,7 @@ from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import Device, NamedSharding
 from xlafront.runtime.sharding import Mesh, PartitionSpec
 from xlafront.runtime.shards import from_local_data
+from xlafront.staging.jit import jit
 
 
 class ProcessFailureError(RuntimeError):
@@ -45,8 +46,6 @@ def _one_device_each() -> Mesh:
 @functools.cache
 def _to_all(mesh: Mesh, how: Callable) -> Callable:
     """The compiled function whose results every device of the mesh has whole."""
-    from xlafront.staging.jit import jit
-
     return jit(how, out_shardings=NamedSharding(mesh, PartitionSpec()))
 
 

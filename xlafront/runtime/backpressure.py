@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 
 from xlafront.runtime import config
-from xlafront.runtime.jaxlib_compat import ArrayImpl
+from xlafront.runtime.jaxlib_compat import ArrayImpl, pytree
 
 AHEAD = 8  # seen to hang with 100, not with 32
 
@@ -21,6 +21,7 @@ class _Calls(threading.local):
 
 
 _calls = _Calls()
+_flatten = pytree.default_registry().flatten
 
 
 def keep(function, args, kwargs, results) -> None:
@@ -29,9 +30,7 @@ def keep(function, args, kwargs, results) -> None:
     if _calls.count < AHEAD:
         return
     if type(results) is not ArrayImpl:
-        from xlafront.core import tree
-
-        results = next(iter(tree.leaves(results)), None)
+        results = next(iter(_flatten(results)[0]), None)
     if type(results) is ArrayImpl and len(results.sharding._internal_device_list) > 1:
         _calls.count = 0
         if not results.is_deleted():

@@ -15,6 +15,8 @@ import socket
 import time
 from typing import Any, NoReturn
 
+from xlafront.runtime import jaxlib_compat, version
+
 _LONGEST = 1 << 16  # bytes of one message
 _MUST_AGREE = {"xlafront": "the version of xlafront", "jaxlib": "the version of jaxlib", "num_processes": "num_processes"}
 
@@ -25,11 +27,8 @@ class _PortTaken(Exception):
 
 def introduction(process_id: int, num_processes: int) -> dict[str, Any]:
     """What a process says of itself."""
-    from xlafront import version
-    from xlafront.runtime.jaxlib_compat import jaxlib_version_text
-
     return {"process_id": process_id, "num_processes": num_processes, "xlafront": version.__version__,
-            "jaxlib": jaxlib_version_text, "host": socket.gethostname(), "pid": os.getpid()}
+            "jaxlib": jaxlib_compat.jaxlib_version_text, "host": socket.gethostname(), "pid": os.getpid()}
 
 
 def split_address(address: str, what: str = "coordinator_address") -> tuple[str, int]:

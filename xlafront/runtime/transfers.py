@@ -210,7 +210,7 @@ def _by_pieces(array: ArrayImpl, aval, sharding, steps: Plan) -> ArrayImpl:
         jobs += [(made[piece.paste], part) for piece, part in zip(pieces, found)]
         buffers.append(made)
     if large and len(jobs) > 1:
-        from concurrent.futures import ThreadPoolExecutor
+        from concurrent.futures import ThreadPoolExecutor  # start-up: 4 ms
 
         with ThreadPoolExecutor(4) as threads:
             list(threads.map(np.copyto, *zip(*jobs)))

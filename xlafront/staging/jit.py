@@ -22,7 +22,8 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import filtered
 from xlafront.runtime import config, distributed
 from xlafront.runtime.arrays import ArrayImpl, put
-from xlafront.runtime.execute import CompileRequest, Program, compile_module, compile_options, explain_options
+from xlafront.runtime.compile_options import compile_options
+from xlafront.runtime.execute import CompileRequest, Program, compile_module, explain_options
 from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, JaxRuntimeError, PjitFunctionCache, let_go, pjit
 from xlafront.runtime.layouts import Layout, use as layouts_in_use
 from xlafront.runtime.sharding import active
