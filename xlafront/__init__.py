@@ -8,6 +8,7 @@ Names are loaded when they are first used.
 """
 
 from xlafront.faces import lazy
+from xlafront.runtime import jax_names as _jax_names  # noqa: F401  (refuses jax from here on)
 from xlafront.runtime.version import __version__ as __version__
 
 _PLACES = {

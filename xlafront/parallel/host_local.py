@@ -18,6 +18,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.lax.device_put import device_put
 from xlafront.runtime.arrays import ArrayImpl, put, skip_checks
+from xlafront.runtime.jax_names import buffers_of
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import Mesh, PartitionSpec, axes_of, check_spec
 from xlafront.runtime.shards import from_local_data
@@ -68,7 +69,7 @@ def to_local(x: Any, *, global_mesh: Mesh, pspec: PartitionSpec) -> Any:
 
 def _over(x: ArrayImpl, aval: ShapedArray, sharding: NamedSharding) -> ArrayImpl:
     """The parts of `x`, as those of another array."""
-    return ArrayImpl(aval, sharding, x._arrays, committed=True, **skip_checks)
+    return ArrayImpl(aval, sharding, buffers_of(x), committed=True, **skip_checks)
 
 
 def _lower(ctx, x, *, global_mesh, pspec):
