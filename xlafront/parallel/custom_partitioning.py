@@ -1,7 +1,7 @@
 """`custom_partitioning`: a function that says itself how it runs on the parts of arrays that devices hold.
 
 To traces a call is one operation with the function's program. Where it is compiled for several devices it becomes a custom
-call with a sharding rule, from which the compiler takes how operands and results go together; it then asks `_Answer` for
+call with a sharding rule, from which the compiler takes how operands and results go together; it then asks `_PartitionedCall` for
 the program of one device. Anywhere else the function is written out.
 """
 
@@ -447,7 +447,7 @@ def _over_batch(run: Callable, dims: Sequence[int | None], size: int) -> Callabl
 
 
 def _still_free(element_axes: list, mesh, shardings: Sequence[Any]) -> list:
-    """The axes over which elements of `vmap`s may stay element_axes: those that a partition has not split something else by."""
+    """The axes over which elements of `vmap`s may stay spread: those that a partition has not split something else by."""
     if not all([isinstance(s, NamedSharding) and s.mesh.shape_tuple == mesh.shape_tuple for s in shardings]):
         return [()] * len(element_axes)
     taken = {a for s in shardings for p in s.spec for a in axes_of(p)}

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from xlafront.runtime import jaxlib_compat, version
 
-_LONGEST = 1 << 16  # bytes of one message
+_MAX_MESSAGE_BYTES = 1 << 16
 _MUST_AGREE = {"xlafront": "the version of xlafront", "jaxlib": "the version of jaxlib", "num_processes": "num_processes"}
 
 
@@ -58,7 +58,7 @@ class Group:
         self.connections: dict[int, socket.socket] = {}
         self.own_address: str | None = None
 
-    def _tell(self, message: dict) -> None:
+    def _broadcast(self, message: dict) -> None:
         line = json.dumps(message).encode() + b"\n"
         for connection in self.connections.values():
             try:
@@ -69,13 +69,13 @@ class Group:
 
     def start(self) -> dict[int, tuple[str, socket.socket]]:
         """Let the others go on. Returns who they are, with the connections to them."""
-        self._tell({"go": _who(self.me)})
+        self._broadcast({"go": _who(self.me)})
         return {number: (_who(self.members[number]), connection) for number, connection in self.connections.items()}
 
     def fail(self, problem: str, newcomer: socket.socket | None = None) -> NoReturn:
         if newcomer is not None:
             self.connections[-1] = newcomer
-        self._tell({"error": problem})
+        self._broadcast({"error": problem})
         for connection in self.connections.values():
             connection.close()
         raise RuntimeError(problem)
@@ -152,7 +152,7 @@ def gather(address: str, bind_address: str | None, me: dict, timeout: float) -> 
                     connection.setblocking(False)
                     selector.register(connection, selectors.EVENT_READ, bytearray())
                     continue
-                member = _hear(key, selector, group)
+                member = _receive_introduction(key, selector, group)
                 if member is not None:
                     group.add(member, key.fileobj)
                     # It leaves when its own time is up: then the group cannot be complete any more.
@@ -160,7 +160,7 @@ def gather(address: str, bind_address: str | None, me: dict, timeout: float) -> 
     return group
 
 
-def _hear(key, selector, group: Group) -> dict | None:
+def _receive_introduction(key, selector, group: Group) -> dict | None:
     """What came in on a connection: a whole introduction, or None."""
     connection, heard = key.fileobj, key.data
     try:
@@ -168,7 +168,7 @@ def _hear(key, selector, group: Group) -> dict | None:
     except OSError:
         data = b""
     heard += data
-    if data and b"\n" not in heard and len(heard) < _LONGEST:
+    if data and b"\n" not in heard and len(heard) < _MAX_MESSAGE_BYTES:
         return None
     try:
         member = json.loads(heard)
@@ -204,7 +204,7 @@ def join(address: str, me: dict, timeout: float) -> tuple[str, str, socket.socke
                 connection.sendall(json.dumps(me | {"left": left * 0.95}).encode() + b"\n")
                 connection.settimeout(left + 1)
                 with connection.makefile("rb", buffering=0) as file:  # what follows the line is for others to read
-                    answer = file.readline(_LONGEST)
+                    answer = file.readline(_MAX_MESSAGE_BYTES)
                 verdict = json.loads(answer)
                 if "error" in verdict:
                     raise RuntimeError(verdict["error"])
