@@ -1,8 +1,8 @@
 """`custom_partitioning`: a function that says itself how it runs on the parts of arrays that devices hold.
 
 To traces a call is one operation with the function's program. Where it is compiled for several devices it becomes a custom
-call with a sharding rule, from which the compiler takes how operands and results go together; it then asks `_PartitionedCall` for
-the program of one device. Anywhere else the function is written out.
+call with a sharding rule, from which the compiler takes how operands and results go together; it then asks
+`_PartitionedCall` for the program of one device. Anywhere else the function is written out.
 """
 
 from __future__ import annotations
