@@ -26,7 +26,7 @@ import pytest
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront.experimental import multihost_utils
-from xlafront.runtime import clusters, distributed as runtime, rendezvous
+from xlafront.runtime import clients, clusters, distributed as runtime, rendezvous
 
 ROOT = pathlib.Path(__file__).parents[2]
 LIMIT = 60  # seconds that a script may take
@@ -819,10 +819,8 @@ def test_what_differs_is_told_to_all(group):
 @pytest.fixture
 def nothing_started(monkeypatch):
     """As before the first array: `connected` holds what `initialize` would connect with."""
-    from xlafront import distributed
-
     connected = {}
-    monkeypatch.setattr(distributed._clients, "started", {})
+    monkeypatch.setattr(clients.clients, "started", {})
     monkeypatch.setattr(runtime, "connect", lambda address, count, me, **rest: connected.update(
         address=address, count=count, me=me, **rest))
     for name in list(os.environ):
