@@ -930,8 +930,6 @@ def answers():
 
 
 def test_cloud_tpu(answers, monkeypatch):
-    from xlafront.runtime import clients
-
     gke = {"TPU_WORKER_HOSTNAMES": "t-0.svc,t-1.svc", "TPU_WORKER_ID": "1"}
     assert clusters.cloud_tpu(gke)[:3] == ("t-0.svc:8476", 2, 1)
     slices = gke | {"MEGASCALE_NUM_SLICES": "3", "MEGASCALE_SLICE_ID": "2", "MEGASCALE_COORDINATOR_ADDRESS": "s-0.svc:8081"}

@@ -167,3 +167,20 @@ split = jax.NamedSharding(jax.make_mesh((4,), ("x",)), jax.P("x"))
 print(np.asarray(jax.device_put(jnp.arange(4), split) + 1))
 """
     assert python(code) == "[1 2 3 4]"
+
+
+def test_loaded_twice():
+    """As after a first import that failed."""
+    code = """
+import sys
+import xlafront.runtime.jax_names
+first = sys.meta_path[0]
+for name in [m for m in sys.modules if m.partition(".")[0] == "xlafront"]:
+    del sys.modules[name]
+import xlafront.runtime.jax_names
+try:
+    import jax
+except ImportError as e:
+    print(type(e).__name__, first in sys.meta_path)
+"""
+    assert python(code).split()[1] == "False"

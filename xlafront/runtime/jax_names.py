@@ -59,7 +59,8 @@ class _Refusal:
 
 
 refusal = _Refusal()
-sys.meta_path.insert(0, refusal)  # type: ignore[arg-type]
+# First, and alone where this module is loaded a second time.
+sys.meta_path[:] = [refusal, *[f for f in sys.meta_path if type(f).__module__ != __name__]]  # type: ignore[list-item]
 
 
 # Lookups
