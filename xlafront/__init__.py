@@ -8,7 +8,8 @@ Names are loaded when they are first used.
 """
 
 from xlafront.faces import lazy
-from xlafront.version import __version__ as __version__
+from xlafront.runtime import jax_names as _jax_names  # noqa: F401  (refuses jax from here on)
+from xlafront.runtime.version import __version__ as __version__
 
 _PLACES = {
     "xlafront.core.avals": "ShapeDtypeStruct",
@@ -19,7 +20,7 @@ _PLACES = {
     "xlafront.core.tracing": "ensure_compile_time_eval",
     "xlafront.host.environment": "live_arrays print_environment_info",
     "xlafront.numpy.array_methods": "Array",
-    "xlafront.planning": "plan",
+    "xlafront.planning.compiling": "plan",
     "xlafront.runtime.config": """allow_f16_reductions array_garbage_collection_guard auto_pcast check_tracer_leaks config
         debug_infs debug_key_reuse debug_nans default_device default_matmul_precision default_prng_impl disable_jit
         enable_checks enable_custom_prng enable_x64 explain_cache_misses jax2tf_associative_scan_reductions legacy_prng_key

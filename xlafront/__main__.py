@@ -7,9 +7,9 @@ import sys
 
 
 def _cache(args) -> int:
-    from xlafront.core import backends
-    from xlafront.runtime import config
-    from xlafront.runtime.disk_cache import DiskCache, default_directory
+    from xlafront.core import backends  # start-up: of this command alone
+    from xlafront.runtime import config  # start-up: as above
+    from xlafront.runtime.disk_cache import DiskCache, default_directory  # start-up: as above
 
     cache = backends.disk_cache() or DiskCache(
         config.cache_dir.value or default_directory(), config.compilation_cache_max_size.value,
@@ -27,20 +27,20 @@ def _cache(args) -> int:
 
 
 def _info(args) -> int:
-    from xlafront.host.environment import print_environment_info
+    from xlafront.host.environment import print_environment_info  # start-up: of this command alone
 
     print_environment_info()
     return 0
 
 
 def _demo(args) -> int:
-    from xlafront.demo import main
+    from xlafront.demo import main  # start-up: of this command alone
 
     return main(args.steps, args.devices, args.plot)
 
 
 def _plan(args) -> int:
-    from xlafront.planning.script import main
+    from xlafront.planning.script import main  # start-up: of this command alone
 
     return main(args)
 

@@ -11,6 +11,9 @@ import time
 
 import numpy as np
 
+import xlafront as xf
+import xlafront.numpy as xnp
+
 WIDTHS = (2, 256, 256, 1)
 BATCH = 1024
 RATE, MOMENTUM = 0.2, 0.9
@@ -28,8 +31,6 @@ def spirals(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def choose_devices(simulated: int) -> list:
     """The accelerators, or that many CPU devices in one machine."""
-    import xlafront as xf
-
     try:
         if not xf.config.read("platforms"):
             xf.config.update("num_cpu_devices", simulated)
@@ -40,8 +41,6 @@ def choose_devices(simulated: int) -> list:
 
 
 def initial_parameters():
-    import xlafront as xf
-
     keys = xf.random.split(xf.random.key(0), len(WIDTHS) - 1)
     init = xf.nn.initializers.he_normal()
     return [{"w": init(key, (m, n)), "b": xf.numpy.zeros(n)} for key, m, n in zip(keys, WIDTHS, WIDTHS[1:])]
@@ -49,9 +48,6 @@ def initial_parameters():
 
 def make_step(mesh):
     """The compiled training step: `(parameters, velocities, x, y) -> (parameters, velocities, loss)`."""
-    import xlafront as xf
-    import xlafront.numpy as xnp
-
     def predict(parameters, x):
         *hidden, last = parameters
         for layer in hidden:
@@ -122,8 +118,6 @@ def plot(losses: list[float], path: str) -> None:
 
 
 def main(steps: int = 300, devices: int = 4, plot_path: str = "demo_loss.svg") -> int:
-    import xlafront as xf
-
     chosen = choose_devices(devices)
     mesh = xf.make_mesh((len(chosen),), ("data",), devices=chosen)
     print(f"xlafront {xf.__version__}: {len(chosen)} {chosen[0].platform} device(s), batch {BATCH} split over them")

@@ -42,7 +42,7 @@ def lazy(face: str, places: dict[str, str], submodules: str = "") -> tuple[Calla
 
 
 def _unknown(face: str, name: str, known: tuple[str, ...]) -> str:
-    from difflib import get_close_matches
+    from difflib import get_close_matches  # start-up: 1.4 ms, for a message
 
     near = get_close_matches(name, known, 2)
     return f"{face} has no {name!r}" + (f"; did you mean {' or '.join(near)}?" if near else "")

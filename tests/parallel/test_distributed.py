@@ -26,8 +26,7 @@ import pytest
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront.experimental import multihost_utils
-from xlafront.runtime import clusters, distributed as runtime, rendezvous
-from xlafront.runtime.clients import clients
+from xlafront.runtime import clients, clusters, distributed as runtime, rendezvous
 
 ROOT = pathlib.Path(__file__).parents[2]
 LIMIT = 60  # seconds that a script may take
@@ -728,7 +727,7 @@ def test_processes_that_do_not_fit_together(group):
         "twice": (fresh(), 30, [(0, 3), (1, 3), (1, 3)], {}),
         "missing": (fresh(), 2.5, [(0, 3), (1, 3)], {}),
         "two firsts": (fresh(), 6, [(0, 2), (0, 2)], {}),
-        "version": (fresh(), 30, [(0, 2), (1, 2)], {"xlafront.version.__version__": "0.0.other"}),
+        "version": (fresh(), 30, [(0, 2), (1, 2)], {"xlafront.runtime.version.__version__": "0.0.other"}),
         "jaxlib": (fresh(), 30, [(0, 2), (1, 2)], {"xlafront.runtime.jaxlib_compat.jaxlib_version_text": "0.9.9"}),
         "counts": (fresh(), 30, [(0, 2), (1, 3)], {}),
         "nobody": (fresh(), 1.5, [None, None, (1, 2)], {}),
@@ -821,7 +820,7 @@ def test_what_differs_is_told_to_all(group):
 def nothing_started(monkeypatch):
     """As before the first array: `connected` holds what `initialize` would connect with."""
     connected = {}
-    monkeypatch.setattr(clients, "started", {})
+    monkeypatch.setattr(clients.clients, "started", {})
     monkeypatch.setattr(runtime, "connect", lambda address, count, me, **rest: connected.update(
         address=address, count=count, me=me, **rest))
     for name in list(os.environ):
@@ -931,8 +930,6 @@ def answers():
 
 
 def test_cloud_tpu(answers, monkeypatch):
-    from xlafront.runtime import clients
-
     gke = {"TPU_WORKER_HOSTNAMES": "t-0.svc,t-1.svc", "TPU_WORKER_ID": "1"}
     assert clusters.cloud_tpu(gke)[:3] == ("t-0.svc:8476", 2, 1)
     slices = gke | {"MEGASCALE_NUM_SLICES": "3", "MEGASCALE_SLICE_ID": "2", "MEGASCALE_COORDINATOR_ADDRESS": "s-0.svc:8081"}

@@ -11,7 +11,8 @@ import numpy as np
 from xlafront.core import dtypes
 from xlafront.core.avals import ShapedArray
 from xlafront.runtime.arrays import ArrayImpl, put, skip_checks
-from xlafront.runtime.jaxlib_compat import Sharding, batched_device_put, buffers_of
+from xlafront.runtime.jax_names import buffers_of
+from xlafront.runtime.jaxlib_compat import Sharding, batched_device_put
 from xlafront.runtime.layouts import Format, Layout, use as layouts_in_use
 from xlafront.runtime.sharding import SingleDeviceSharding, single_device
 from xlafront.runtime.transfers import places
@@ -117,7 +118,7 @@ def _copy_to_host_async(self) -> None:
     """Start copying the elements to the host; reading them later waits only for what is left."""
     self._check_if_deleted()
     if self._npy_value is None:
-        for part in self._arrays:
+        for part in buffers_of(self):
             part._copy_single_device_array_to_host_async()
 
 
@@ -149,7 +150,7 @@ def make_array_from_single_device_arrays(shape, sharding, arrays: Sequence[Any],
             raise TypeError(f"{user}: arrays[{i}] must be an array on one device, got {type(part).__name__}. Make one with "
                             f"device_put(part, device), outside of functions that are being traced.")
         part._check_if_deleted()
-        buffers = part._arrays
+        buffers = buffers_of(part)
         if len(buffers) != 1:
             raise ValueError(f"{user}: arrays[{i}] is on {len(buffers)} devices; each must be on one. The parts of an "
                              f"array are in its addressable_shards.")

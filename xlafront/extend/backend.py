@@ -7,7 +7,9 @@ from typing import Any
 
 from xlafront.core import backends as _backends
 from xlafront.runtime.clients import PLATFORMS, PlatformError, clients
-from xlafront.runtime.jaxlib_compat import Client, CompileOptions, _jax
+from xlafront.runtime.compile_options import get_compile_options as get_compile_options
+from xlafront.runtime.jaxlib_compat import Client
+from xlafront.staging.jit import clear_caches, clear_programs
 
 _caches: list[tuple[Any, str]] = []
 
@@ -70,8 +72,6 @@ def clear_in_memory_compilation_cache() -> None:
 
     >>> clear_in_memory_compilation_cache()
     """
-    from xlafront.staging.jit import clear_programs
-
     clear_programs()
 
 
@@ -80,8 +80,6 @@ def clear_backends(_crash: bool = False) -> None:
 
     >>> # clear_backends()
     """
-    from xlafront.staging.jit import clear_caches
-
     clear_caches()
     for cache, _ in _caches:
         cache.cache_clear()
@@ -100,34 +98,3 @@ def register_backend_factory(name: str, factory: Callable[[], Client | None], *,
         raise RuntimeError(f"the platform {name!r} was registered after the clients were started, when {clients.default} had "
                            f"become the default. Register it before the first array is made.")
     clients.register(name, factory, priority, fail_quietly, experimental)
-
-
-def get_compile_options(num_replicas: int, num_partitions: int, device_assignment: Any = None,
-                        env_options_overrides: dict[str, str] | None = None, fdo_profile: bytes | None = None,
-                        detailed_logging: bool = True, backend: Any = None) -> CompileOptions:
-    """Options for `client.compile`: how many devices, which, and XLA flags by name.
-
-    >>> options = get_compile_options(1, 1)
-    """
-    import numpy as np
-
-    options = CompileOptions()
-    options.num_replicas, options.num_partitions = num_replicas, num_partitions
-    build = options.executable_build_options
-    build.num_replicas, build.num_partitions = num_replicas, num_partitions
-    build.use_spmd_partitioning = num_partitions > 1
-    if fdo_profile is not None:
-        build.fdo_profile = fdo_profile
-    if device_assignment is not None:
-        assignment = np.asarray(device_assignment, np.int32)
-        if assignment.ndim == 1 and num_partitions == 1:
-            assignment = assignment[:, None]
-        if assignment.shape != (num_replicas, num_partitions):
-            raise ValueError(f"device_assignment has shape {assignment.shape}, for {num_replicas} replica(s) of "
-                             f"{num_partitions} partition(s) it must be {(num_replicas, num_partitions)}.")
-        options.device_assignment = _jax.DeviceAssignment.create(assignment)
-    if env_options_overrides:
-        options.env_option_overrides = list(env_options_overrides.items())
-    return options
-
-

@@ -9,6 +9,7 @@ import xlafront.numpy as xnp
 from xlafront.random import prng
 from xlafront.random.prng import PRNGImpl, threefry_prng_impl as threefry_prng_impl
 from xlafront.random.threefry import threefry2x32_p as threefry2x32_p
+from xlafront.transforms.batching.vmap import vmap
 
 
 def define_prng_impl(*, key_shape: tuple[int, ...], seed: Callable, split: Callable, random_bits: Callable, fold_in: Callable,
@@ -41,8 +42,6 @@ def random_seed(seeds: Any, impl: Hashable):
     >>> random_seed(xnp.arange(3), threefry_prng_impl).shape
     (3,)
     """
-    from xlafront.transforms.batching.vmap import vmap
-
     make = lambda seed: prng.key(seed, impl=impl)
     for _ in range(xnp.ndim(seeds)):
         make = vmap(make)

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from xlafront import lowering
+from xlafront import lax, lowering, random
 from xlafront.core import backends, dtypes, errors, keys, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.ir import Effect
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.lax.device_put import put_leaf
+from xlafront.lax.shapes import broadcast_in_dim, concatenate, expand_dims, index_in_dim, move_dim, zeros_of
 from xlafront.runtime import effects as runtime_effects
 from xlafront.runtime.arrays import ArrayImpl, put
 from xlafront.runtime.clients import clients
@@ -121,7 +122,7 @@ def _host_function(callback: Callable, in_avals: Sequence[Any], out_avals: Seque
 
 
 def _log():
-    import logging
+    import logging  # start-up: 2.6 ms
 
     return logging.getLogger("xlafront")
 
@@ -176,16 +177,12 @@ def _refuse_jvp(user: str, remedy: str):
 
 def _elements(bind: Callable[..., Sequence[Any]], size: int, operands, dims) -> list[list[Any]]:
     """`bind` on each element of the batch, one after the other."""
-    from xlafront.lax.shapes import index_in_dim
-
     return [list(bind(*[x if d is None else index_in_dim(x, i, d, keepdims=False) for x, d in zip(operands, dims)]))
             for i in range(size)]
 
 
 def _one_by_one(bind: Callable[..., Sequence[Any]], size: int, operands, dims, result_avals, unroll: bool):
     """The results for all elements, computed in a loop (at once where nothing is traced, or with `unroll` written out)."""
-    from xlafront.lax.shapes import broadcast_in_dim, concatenate, move_dim, zeros_of
-
     if size == 0:
         results = [zeros_of(aval.update(shape=(0, *aval.shape))) for aval in result_avals]
     elif unroll or tracing.thread.trace is tracing.eval_trace:
@@ -193,8 +190,6 @@ def _one_by_one(bind: Callable[..., Sequence[Any]], size: int, operands, dims, r
         results = [concatenate([broadcast_in_dim(x, (1, *aval.shape), range(1, aval.ndim + 1)) for x in column], 0)
                    for column, aval in zip(zip(*rows), result_avals)]
     else:
-        from xlafront import lax
-
         batched = [move_dim(x, d, 0) for x, d in zip(operands, dims) if d is not None]
 
         def step(carry, elements):
@@ -206,8 +201,6 @@ def _one_by_one(bind: Callable[..., Sequence[Any]], size: int, operands, dims, r
 
 
 def _pure_batch(size, operands, dims, *, result_avals, vmap_method, **params):
-    from xlafront.lax.shapes import broadcast_in_dim, expand_dims, move_dim
-
     params |= {"vmap_method": vmap_method}
     if vmap_method is None:
         raise NotImplementedError("pure_callback can be mapped by vmap only when it is told how to call the function for "
@@ -290,9 +283,7 @@ def _prepare(user: str, callback, result_shape_dtypes, args, kwargs, sharding):
 def _words(x):
     """Key arrays go to callbacks as their words: NumPy has nothing else for them."""
     if isinstance(getattr(x, "dtype", None), dtypes.ExtendedDType):
-        from xlafront.random import key_data
-
-        return key_data(x)
+        return random.key_data(x)
     return x
 
 
@@ -415,7 +406,7 @@ def _make_printer(*, fmt, has_placeholders, in_tree, static_args, np_printoption
 
 
 def _log_line(name: str, file: str, line: int, function: str, text: str) -> None:
-    import logging
+    import logging  # start-up: 2.6 ms
 
     logger = logging.getLogger(name)
     if logger.isEnabledFor(logging.INFO):

@@ -61,7 +61,7 @@ def breakpoint(*, backend: str | None = None, filter_frames: bool = True, num_fr
     unknown = kwargs.keys() - {"stdin", "stdout"}
     if unknown:
         raise TypeError(f"debug.breakpoint takes stdin and stdout besides its own arguments, got {', '.join(sorted(unknown))}.")
-    stop = _Stop(_stack(sys._getframe(1), filter_frames, num_frames), kwargs)
+    stop = _Breakpoint(_stack(sys._getframe(1), filter_frames, num_frames), kwargs)
     debug_callback_p.bind(*stop.traced, callback=stop, partitioned=False,
                           effect=ordered_debug_effect if ordered else debug_effect)
     return token
@@ -76,16 +76,16 @@ def _stack(frame: FrameType | None, filter_frames: bool, num_frames: int | None)
     return found
 
 
-class _Stop:
+class _Breakpoint:
     """What the program calls at a breakpoint, with the values of `traced`."""
 
     def __init__(self, stack: Sequence[FrameType], files: dict[str, Any]):
         self.files = files
         self.traced: list[tracing.Tracer] = []
-        self.frames = [(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname, self._take_down(frame.f_locals),
+        self.frames = [(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname, self._captured(frame.f_locals),
                         frame.f_globals) for frame in stack]
 
-    def _take_down(self, variables: Mapping[str, Any]) -> dict[str, tuple[Any, list]]:
+    def _captured(self, variables: Mapping[str, Any]) -> dict[str, tuple[Any, list]]:
         """For each variable its tree and leaves, among which `_Traced` are the values that are yet to come."""
         found = {}
         for name, value in variables.items():

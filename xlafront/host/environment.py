@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from platform import platform as system_name
+
+import ml_dtypes
+import numpy
+
 from xlafront.core import backends
-from xlafront.runtime import jaxlib_compat
+from xlafront.runtime import jaxlib_compat, version
 
 
 def live_arrays(platform: str | None = None) -> list:
@@ -13,19 +20,10 @@ def live_arrays(platform: str | None = None) -> list:
 
 def print_environment_info(return_string: bool = False) -> str | None:
     """Print versions, devices and settings, for bug reports; or return the text."""
-    import os
-    import platform
-    import sys
-
-    import ml_dtypes
-    import numpy
-
-    import xlafront
-
     lines = [
-        f"xlafront: {xlafront.__version__}", f"jaxlib:   {jaxlib_compat.jaxlib_version_text}",
+        f"xlafront: {version.__version__}", f"jaxlib:   {jaxlib_compat.jaxlib_version_text}",
         f"numpy:    {numpy.__version__}", f"ml_dtypes: {ml_dtypes.__version__}", f"python:   {sys.version}",
-        f"system:   {platform.platform()}", f"devices:  {backends.devices()}",
+        f"system:   {system_name()}", f"devices:  {backends.devices()}",
         f"processes: {backends.process_count()}",
     ]
     lines += [f"{name}={value}" for name, value in sorted(os.environ.items())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import sys
 from collections.abc import Callable, Mapping
@@ -178,9 +179,7 @@ def _notebook():
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is None or not getattr(shell, "kernel", None):
         return None
-    from importlib import import_module
-
-    return import_module("IPython.display")
+    return importlib.import_module("IPython.display")
 
 
 def visualize_sharding(shape, sharding: Any, *, use_color: bool = True, scale: float = 1.0, min_width: int = 9,

@@ -13,6 +13,7 @@ from typing import Any
 from xlafront.core import tracing
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import UndefinedPrimal as UndefinedPrimal, Zero as Zero, is_undefined
+from xlafront.interpreters.linear_util import WrappedFun, wrap_init
 from xlafront.interpreters.registries import Registry, arrays
 from xlafront.lax.elementwise import add_any_p
 from xlafront.transforms.ad import core as ad_core
@@ -23,8 +24,6 @@ class _AuxApart:
     """A function of flat arguments without what it returns besides its results, which is kept in `aux`."""
 
     def __init__(self, fun, has_aux: bool):
-        from xlafront.interpreters.linear_util import WrappedFun
-
         self.call = fun.call_wrapped if isinstance(fun, WrappedFun) else fun
         self.has_aux, self.aux = has_aux, None
 
@@ -216,8 +215,6 @@ def jvp(fun: Any, primals: Sequence[Any] | None = None, tangents: Sequence[Any] 
     >>> float(moves[0])
     6.0
     """
-    from xlafront.interpreters.linear_util import wrap_init
-
     if primals is None:
         return wrap_init(lambda ps, ts: jvp(fun, ps, ts, has_aux, instantiate, transform_stack),
                          debug_info=getattr(fun, "debug_info", None))

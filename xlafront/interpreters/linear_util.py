@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlafront.core.ir import DebugInfo, unknown_origin
+from xlafront.runtime import config
 
 
 class StoreException(Exception):
@@ -270,8 +271,6 @@ def cache(call: Callable, *, explain: Callable | None = None) -> Callable:
     >>> squared(wrap_init(abs), -3)
     9
     """
-    from xlafront.runtime import config
-
     per_function: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
     @functools.wraps(call)

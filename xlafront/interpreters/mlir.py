@@ -41,6 +41,7 @@ from xlafront.interpreters.mlir_modules import (
     module_to_string as module_to_string,
 )
 from xlafront.lowering import mlir, module as lowering
+from xlafront.lowering.host_callbacks import call_python
 from xlafront.lowering.mlir import create, ir
 from xlafront.runtime.jaxlib_compat import pytree
 from xlafront.runtime.sharding import Mesh as Mesh
@@ -426,8 +427,6 @@ def emit_python_callback(ctx: LoweringRuleContext, callback: Callable, token: An
     >>> # in a lowering rule: results, _, _ = emit_python_callback(
     >>> #     ctx, f, None, [x], ctx.avals_in, ctx.avals_out, has_side_effect=False)
     """
-    from xlafront.lowering.host_callbacks import call_python
-
     effect = _CallbackEffect() if token is not None else None
 
     def call(*arrays):

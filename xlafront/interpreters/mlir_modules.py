@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from xlafront.core.ir import ClosedJaxpr, Jaxpr
+from xlafront.interpreters.lowering_rules import adapted
 from xlafront.lowering import mlir, module as lowering
 from xlafront.lowering.mlir import create, ir
 
@@ -89,8 +90,6 @@ class ModuleContext(lowering.ModuleContext, metaclass=_AnyModuleContext):
         self.lowering_parameters = lowering_parameters or LoweringParameters()
         self.shape_poly_state = shape_poly_state or ShapePolyLoweringState((), tuple(platforms))
         for primitive, rule in self.lowering_parameters.override_lowering_rules or ():
-            from xlafront.interpreters.lowering_rules import adapted
-
             self.rules[primitive] = adapted(primitive, rule)
 
 

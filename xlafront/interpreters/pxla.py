@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.extend.backend import get_compile_options
+from xlafront.runtime.compile_options import get_compile_options
 from xlafront.runtime.jaxlib_compat import CompileOptions
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any
 
+from xlafront import numpy as xnp
 from xlafront.control import cond, scan, solves, while_loop  # noqa: F401 (the registries list all primitives)
 from xlafront.core import tracing
 from xlafront.core.dtypes import python_scalar_dtypes
@@ -31,10 +32,8 @@ def arrays(values: Sequence[Any]) -> Sequence[Any]:
     """The operands of a rule from outside: Python numbers as arrays, so that all of them have a shape and a dtype."""
     if not any(type(x) in python_scalar_dtypes for x in values):
         return values
-    from xlafront.numpy import asarray
-
     with tracing.ensure_compile_time_eval():
-        return [asarray(x) if type(x) in python_scalar_dtypes else x for x in values]
+        return [xnp.asarray(x) if type(x) in python_scalar_dtypes else x for x in values]
 
 
 class Registry(MutableMapping):

@@ -1,12 +1,13 @@
 """`custom_partitioning`: a function that says itself how it runs on the parts of arrays that devices hold.
 
 To traces a call is one operation with the function's program. Where it is compiled for several devices it becomes a custom
-call with a sharding rule, from which the compiler takes how operands and results go together; it then asks `_Answer` for
-the program of one device. Anywhere else the function is written out.
+call with a sharding rule, from which the compiler takes how operands and results go together; it then asks
+`_PartitionedCall` for the program of one device. Anywhere else the function is written out.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -18,17 +19,19 @@ from xlafront.core import errors, keys, tracing, tree
 from xlafront.core.avals import ShapedArray, ShapeDtypeStruct, with_entry
 from xlafront.core.ir import DebugInfo, keeps_alive
 from xlafront.lax.manual_computation import ManualMesh
+from xlafront.lax.shapes import broadcast_batch
 from xlafront.parallel import partitioning_rules
 from xlafront.parallel.partitioning_rules import SdyShardingRule, SizedRule
-from xlafront.parallel.shard_map_rules import axes_in_scope
+from xlafront.parallel.shard_map_types import axes_in_scope
 from xlafront.runtime import partitioners
 from xlafront.runtime.jaxlib_compat import GSPMDSharding, HloSharding, NamedSharding, Sharding
 from xlafront.runtime.meshes import active
 from xlafront.runtime.sharding import AbstractMesh, AxisType, Mesh, PartitionSpec, axes_of, named_from_hlo
 from xlafront.staging import signatures
 from xlafront.transforms.ad.core import jvp_flat
+from xlafront.transforms.batching.vmap import batch_flat
 from xlafront.transforms.calls import programs
-from xlafront.transforms.calls.custom_calls import CustomCall, run_of
+from xlafront.transforms.calls.custom_calls import CustomCall, positional_arguments, run_of
 
 
 class custom_partitioning:
@@ -48,8 +51,6 @@ class custom_partitioning:
     """
 
     def __init__(self, fun: Callable, static_argnums: int | Sequence[int] = ()):
-        import functools
-
         if not callable(fun):
             raise TypeError(f"custom_partitioning takes a function, got {type(fun).__name__}: {fun!r}")
         functools.update_wrapper(self, fun)
@@ -107,7 +108,7 @@ class custom_partitioning:
         if self.partition is None:
             raise AttributeError(f"the custom_partitioning function {self._name} has no partition yet: give it one with "
                                  f"{self._name}.def_partition(partition, sharding_rule=...) before it is called.")
-        args = self._positional(args, kwargs)
+        args = positional_arguments("custom_partitioning", self.fun, args, kwargs)
         statics = tuple((i, _static(x, i, self._name)) for i, x in enumerate(args) if i in self.static_argnums)
         dynamic = tuple(x for i, x in enumerate(args) if i not in self.static_argnums)
         leaves, in_tree = tree.flatten(dynamic)
@@ -125,24 +126,6 @@ class custom_partitioning:
             infer_sharding_from_operands=self.infer_sharding_from_operands,
             propagate_user_sharding=self.propagate_user_sharding, decode_shardings=self.decode_shardings, batches=())
         return out_tree.unflatten(results)
-
-    def _positional(self, args: tuple, kwargs: dict[str, Any]) -> tuple:
-        """The arguments by position, with defaults: partitions know arguments by position alone."""
-        signature = signatures.signature_of(self.fun)
-        if signature is None and not kwargs:
-            return args
-        problem = f"{', '.join(kwargs)}, and it has no signature to find them in"
-        if signature is not None:
-            try:
-                bound = signature.bind(*args, **kwargs)
-            except TypeError as e:
-                raise TypeError(f"{self._name}{signature}: {e}") from None
-            bound.apply_defaults()
-            if not bound.kwargs:
-                return bound.args
-            problem = f"{', '.join(bound.kwargs)}, which have no position"
-        raise TypeError(f"the custom_partitioning function {self._name}{signature or ''} was called with the keyword arguments "
-                        f"{problem}: its partition knows arguments by position. Give it positional parameters only.")
 
 
 class _Static:
@@ -455,9 +438,6 @@ def _part(aval, sharding) -> ShapedArray:
 def _over_batch(run: Callable, dims: Sequence[int | None], size: int) -> Callable:
     """A function of elements as one of batches, which come first in results."""
     def mapped(*values):
-        from xlafront.lax.shapes import broadcast_batch
-        from xlafront.transforms.batching.vmap import batch_flat
-
         return [broadcast_batch(x, d, size) for x, d in zip(*batch_flat(run, values, dims, size))]
 
     return mapped
@@ -467,7 +447,7 @@ def _over_batch(run: Callable, dims: Sequence[int | None], size: int) -> Callabl
 
 
 def _still_free(element_axes: list, mesh, shardings: Sequence[Any]) -> list:
-    """The axes over which elements of `vmap`s may stay element_axes: those that a partition has not split something else by."""
+    """The axes over which elements of `vmap`s may stay spread: those that a partition has not split something else by."""
     if not all([isinstance(s, NamedSharding) and s.mesh.shape_tuple == mesh.shape_tuple for s in shardings]):
         return [()] * len(element_axes)
     taken = {a for s in shardings for p in s.spec for a in axes_of(p)}

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from xlafront.runtime import config as _config, distributed as _runtime
-from xlafront.runtime.clients import clients as _clients
+from xlafront.runtime import clusters, config, distributed
+from xlafront.runtime.clients import clients
 
 
 def _from_environment(name: str) -> str | None:
@@ -53,14 +53,12 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
     >>> with socket.create_server(("127.0.0.1", 0)) as server: port = server.getsockname()[1]
     >>> # initialize(f"127.0.0.1:{port}", num_processes=1, process_id=0)
     """
-    from xlafront.runtime import clusters
-
-    if _runtime.state.client is not None:
+    if distributed.state.client is not None:
         raise RuntimeError("distributed.initialize was called a second time; this process already belongs to the group of "
-                           f"{_runtime.state.coordinator_address}. Call distributed.shutdown first.")
-    if _clients.started:
+                           f"{distributed.state.coordinator_address}. Call distributed.shutdown first.")
+    if clients.started:
         raise RuntimeError(
-            f"distributed.initialize was called after the platform {', '.join(_clients.started)} had started, which already "
+            f"distributed.initialize was called after the platform {', '.join(clients.started)} had started, which already "
             f"knows its devices. Call it first: before arrays are made, and before devices() and process_index().")
     address = coordinator_address or _from_environment("COORDINATOR_ADDRESS")
     bind_address = coordinator_bind_address or _from_environment("COORDINATOR_BIND_ADDRESS")
@@ -80,8 +78,8 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
         if not seconds > 0:
             raise ValueError(f"{name} is {seconds}; it must be a positive number of seconds.")
     if local is not None:
-        _config.cuda_visible_devices.set(",".join(map(str, local)))
-    _runtime.connect(
+        config.cuda_visible_devices.set(",".join(map(str, local)))
+    distributed.connect(
         address, num_processes, process_id, bind_address=bind_address, initialization_timeout=initialization_timeout,
         heartbeat_timeout=int(heartbeat_timeout_seconds), shutdown_timeout=int(shutdown_timeout_seconds),
         partition_index=slice_index if partition_index is None else partition_index)
@@ -114,7 +112,7 @@ def is_initialized() -> bool:
     >>> is_initialized()
     False
     """
-    return _runtime.state.client is not None
+    return distributed.state.client is not None
 
 
 def shutdown() -> None:
@@ -122,4 +120,4 @@ def shutdown() -> None:
 
     >>> shutdown()
     """
-    _runtime.disconnect()
+    distributed.disconnect()

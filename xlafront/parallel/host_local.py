@@ -17,7 +17,9 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.shards import from_local_data
 from xlafront.core.zeros import Zero
+from xlafront.lax.device_put import device_put
 from xlafront.runtime.arrays import ArrayImpl, put, skip_checks
+from xlafront.runtime.jax_names import buffers_of
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import Mesh, PartitionSpec, axes_of, check_spec
 from xlafront.transforms.ad.core import linear_jvp
@@ -56,8 +58,6 @@ def to_global(x: Any, *, global_mesh: Mesh, pspec: PartitionSpec) -> Any:
 
 def to_local(x: Any, *, global_mesh: Mesh, pspec: PartitionSpec) -> Any:
     """The part of a global array on this process's devices, an array over this process's part of the mesh."""
-    from xlafront.lax.device_put import device_put
-
     aval = local_type(tracing.aval_of(x), global_mesh, pspec)
     if type(x) is keys.KeyArray:
         return keys.wrap(to_local(x._base_array, global_mesh=global_mesh, pspec=pspec), aval)
@@ -69,7 +69,7 @@ def to_local(x: Any, *, global_mesh: Mesh, pspec: PartitionSpec) -> Any:
 
 def _over(x: ArrayImpl, aval: ShapedArray, sharding: NamedSharding) -> ArrayImpl:
     """The parts of `x`, as those of another array."""
-    return ArrayImpl(aval, sharding, x._arrays, committed=True, **skip_checks)
+    return ArrayImpl(aval, sharding, buffers_of(x), committed=True, **skip_checks)
 
 
 def _lower(ctx, x, *, global_mesh, pspec):

@@ -17,10 +17,11 @@ from xlafront.core import backends, dtypes, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.shards import from_local_data
 from xlafront.parallel import host_local
-from xlafront.runtime import distributed as _runtime
+from xlafront.runtime import distributed
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import Device, NamedSharding
 from xlafront.runtime.sharding import Mesh, PartitionSpec
+from xlafront.staging.jit import jit
 
 
 class ProcessFailureError(RuntimeError):
@@ -45,8 +46,6 @@ def _one_device_each() -> Mesh:
 @functools.cache
 def _to_all(mesh: Mesh, how: Callable) -> Callable:
     """The compiled function whose results every device of the mesh has whole."""
-    from xlafront.staging.jit import jit
-
     return jit(how, out_shardings=NamedSharding(mesh, PartitionSpec()))
 
 
@@ -81,7 +80,7 @@ def _from_bits(stacked: np.ndarray, like: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(stacked).view(np.uint8).view(like.dtype).reshape(len(stacked), *like.shape)
 
 
-def _host(x, what: str) -> np.ndarray:
+def _host_value(x, what: str) -> np.ndarray:
     value = np.asarray(x)
     if value.dtype.kind not in "biufcV":
         raise TypeError(f"{what} moves arrays of numbers, got {type(x).__name__} of dtype {value.dtype}.")
@@ -91,16 +90,16 @@ def _host(x, what: str) -> np.ndarray:
 def _leaves_alike(what: str, in_tree: Any) -> tuple[list[np.ndarray], Any]:
     """The leaves on the host; an error in every process when their shapes and dtypes differ between processes."""
     leaves, treedef = tree.flatten(in_tree)
-    values = [_host(x, what) for x in leaves]
+    values = [_host_value(x, what) for x in leaves]
     text = f"{what} of " + ", ".join(f"{v.dtype}{list(v.shape)}" for v in values)
-    differing = _runtime.agree(what, text)
+    differing = distributed.agree(what, text)
     if differing:
-        raise ValueError(f"the processes do not make the same call: {_told(differing)}. Call {what} in all processes, with "
+        raise ValueError(f"the processes do not make the same call: {_in_words(differing)}. Call {what} in all processes, with "
                          f"arrays of the same shapes and dtypes.")
     return values, treedef
 
 
-def _told(said: dict[int, str]) -> str:
+def _in_words(said: dict[int, str]) -> str:
     shown = list(said.items())[:4]
     return "; ".join(f"process {number}: {words[:300]}" for number, words in shown) + ("; ..." if len(said) > 4 else "")
 
@@ -121,7 +120,7 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
         if not tiled:
             raise ValueError(f"process_allgather got an array of shape {leaves[i].shape} that spans processes: it is gathered "
                              f"whole, which has to be asked for with tiled=True.")
-        results[i] = _whole(leaves[i])
+        results[i] = _gathered(leaves[i])
     own = [i for i in range(len(leaves)) if i not in set(spanning)]
     if own and backends.process_count() == 1:
         for i in own:
@@ -134,7 +133,7 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     return treedef.unflatten(results)
 
 
-def _whole(x: ArrayImpl) -> np.ndarray:
+def _gathered(x: ArrayImpl) -> np.ndarray:
     if x.is_fully_replicated:
         return np.asarray(x)
     mesh = x.sharding.mesh if isinstance(x.sharding, NamedSharding) else Mesh(
@@ -172,9 +171,9 @@ def sync_global_devices(name: str) -> None:
     """
     if backends.process_count() == 1:
         return
-    differing = _runtime.agree("sync_global_devices", f"sync_global_devices({name!r})")
+    differing = distributed.agree("sync_global_devices", f"sync_global_devices({name!r})")
     if differing:
-        raise AssertionError(f"the processes wait at different places: {_told(differing)}.")
+        raise AssertionError(f"the processes wait at different places: {_in_words(differing)}.")
     mesh = Mesh(np.array(backends.devices(), dtype=object), ("devices",))
     ones = from_local_data(NamedSharding(mesh, PartitionSpec("devices")),
                                               np.ones(len(mesh.local_devices), np.float32), (mesh.size,))
@@ -189,12 +188,12 @@ def assert_equal(in_tree: Any, fail_message: str = "") -> None:
     if backends.process_count() == 1:
         return
     leaves, treedef = tree.flatten(in_tree)
-    values = [_host(x, "assert_equal") for x in leaves]
-    differing = _runtime.agree("assert_equal", f"{_runtime.fingerprint(values)} {treedef} {_brief(values)}")
+    values = [_host_value(x, "assert_equal") for x in leaves]
+    differing = distributed.agree("assert_equal", f"{distributed.fingerprint(values)} {treedef} {_brief(values)}")
     if differing:
         differences = {number: words.partition(" ")[2] for number, words in differing.items()}
         raise AssertionError(f"{fail_message + ': ' if fail_message else ''}the processes have different values. "
-                             f"{_told(differences)}")
+                             f"{_in_words(differences)}")
 
 
 def _brief(values: Sequence[np.ndarray]) -> str:
@@ -306,22 +305,22 @@ def live_devices(devices: Sequence[Device]) -> Iterator[list[Device]]:
 
     >>> # with live_devices(devices()) as alive: train_step(params, batch, alive)
     """
-    if _runtime.state.client is None:
+    if distributed.state.client is None:
         raise RuntimeError("live_devices belongs to programs of many processes: call distributed.initialize first.")
-    me = _runtime.state.process_id
+    me = distributed.state.process_id
     processes = sorted({d.process_index for d in devices})
     if me not in processes:
         raise ValueError(f"live_devices needs at least one device of this process; it got devices of processes {processes}.")
-    before = _runtime.live_processes(processes)
+    before = distributed.live_processes(processes)
     problem: Exception | None = None
     try:
         yield [d for d in devices if d.process_index in before]
     except Exception as e:
         problem = e
-    after = _runtime.live_processes(sorted(before))
+    after = distributed.live_processes(sorted(before))
     failed = {process for process, incarnation in before.items() if after.get(process) != incarnation}
     if not failed:
-        said = _runtime.agree("live_devices", "done" if problem is None else "failed", sorted(before))
+        said = distributed.agree("live_devices", "done" if problem is None else "failed", sorted(before))
         failed = {process for process, words in said.items() if words == "failed"}
     if problem is not None:
         raise problem
@@ -336,7 +335,7 @@ def reached_preemption_sync_point(step_id: int) -> bool:
 
     >>> # if reached_preemption_sync_point(step): save(params)
     """
-    if _runtime.state.client is None:
+    if distributed.state.client is None:
         raise RuntimeError("reached_preemption_sync_point belongs to programs of many processes: call distributed.initialize "
                            "first.")
-    return _runtime.reached_preemption_sync_point(step_id)
+    return distributed.reached_preemption_sync_point(step_id)

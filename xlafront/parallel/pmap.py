@@ -11,19 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import backends, errors, tracing, tree
+from xlafront.core import errors, tracing, tree
 from xlafront.core.tracing import MeshAxis
+from xlafront.lax.shapes import expand_dims, squeeze
+from xlafront.parallel import pmap_processes
+from xlafront.parallel.pmap_arguments import Devices, flat_axes, join_arguments, spec_along, split_arguments
 from xlafront.parallel.shard_map import map_parts
 from xlafront.parallel.shard_map_rules import shard_map_p
-from xlafront.runtime import config, distributed
-from xlafront.runtime.jaxlib_compat import Device, NamedSharding
+from xlafront.runtime import distributed
+from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import Mesh, PartitionSpec
-from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging import device_assignment, signatures, stages
 from xlafront.staging.compiling import LoweredModule
 from xlafront.staging.jit import Jitted, Options, attach_stages, explaining, make_dispatcher
 from xlafront.staging.signatures import Selection
-from xlafront.transforms.batching.vmap import sizes_along_axes
 
 _UNNAMED = "_pmap_axis"
 
@@ -69,8 +70,6 @@ def pmap(fun: Callable, axis_name: Hashable | None = None, *, in_axes: Any = 0, 
         """Hot: little but the dispatch."""
         if not is_across():
             return inner(*args, **kwargs)
-        from xlafront.parallel import pmap_processes
-
         args, kwargs = pmap_processes.over_all(over, fun, static, in_axes, args, kwargs)
         return pmap_processes.own_results(over, out_axes, inner(*args, **kwargs))
 
@@ -78,8 +77,6 @@ def pmap(fun: Callable, axis_name: Hashable | None = None, *, in_axes: Any = 0, 
         """What is compiled: with several processes, the function of the arrays over all devices."""
         if not is_across():
             return args, kwargs
-        from xlafront.parallel import pmap_processes
-
         return pmap_processes.over_all(over, fun, static, in_axes, args, kwargs, pmap_processes.type_over_all)
 
     def eval_shape(*args, **kwargs):
@@ -88,99 +85,6 @@ def pmap(fun: Callable, axis_name: Hashable | None = None, *, in_axes: Any = 0, 
     attach_stages(call, dispatcher, mapped, whole)
     call.eval_shape = eval_shape  # type: ignore[attr-defined]
     return call
-
-
-class Devices:
-    """Over which devices a `pmap` goes, and how their number is found."""
-
-    def __init__(self, name: str, axis_name, axis_size: int | None, devices: tuple | None, backend: str | None):
-        self.name, self.axis_name, self.axis_size = name, axis_name, axis_size
-        self.devices, self.backend = devices, backend
-
-    def found(self) -> tuple:
-        """The devices in order, those of each process together."""
-        if self.devices is not None:
-            return self.devices
-        chosen = config.default_device.value
-        if self.backend is None and isinstance(chosen, Device) and is_compile_only(chosen.client):
-            return _all_devices(chosen.client)  # what `plan` compiles for
-        if distributed.state.num_processes == 1:
-            return tuple(backends.local_devices(backend=self.backend))
-        return _all_devices(backends.client(self.backend))
-
-    @functools.cached_property
-    def over_processes(self) -> Mesh | None:
-        """In programs of many processes: the mesh, when not all of its devices belong to this one."""
-        devices = self.found()
-        if all([d.process_index == distributed.state.process_id for d in devices]):
-            return None
-        if self.axis_size not in (None, len(devices)):
-            raise ValueError(f"pmap of {self.name} has axis_size={self.axis_size}, but is over {len(devices)} devices of "
-                             f"{distributed.state.num_processes} processes. Give all of them, or devices=local_devices().")
-        return _mesh(devices, self.axis_name)
-
-    def mesh(self, size: int, arguments: Callable[[], str]) -> Mesh:
-        found = self.found()
-        if not size:
-            raise ValueError(f"pmap of {self.name} is over no elements ({arguments()}): it needs at least one, for one device.")
-        if size > len(found):
-            kind = found[0].platform if found else "no"
-            given = "devices= lists" if self.devices is not None else "there are"
-            raise ValueError(
-                f"pmap of {self.name} is over {size} elements ({arguments()}), one for each device, but {given} {len(found)} "
-                f"({kind}). Map over at most that many, with vmap or a loop inside for the rest"
-                + (f", or simulate more: config.update('num_cpu_devices', {size}) before the first computation."
-                   if kind == "cpu" and self.devices is None else "."))
-        if self.devices is not None and len(set(found)) < len(found):
-            raise ValueError(f"pmap of {self.name} has a device twice in devices= ({[d.id for d in found]}): each runs one "
-                             f"element.")
-        return _mesh(found[:size], self.axis_name)
-
-    def size(self, leaves: Sequence[Any], axes: Sequence[int | None], names: Callable[[int], str]) -> int:
-        sizes = sizes_along_axes(f"pmap of {self.name}", leaves, axes, names, "on all devices",
-                                 " Each needs one slice for each device.")
-        if not sizes:
-            if self.axis_size is None:
-                raise ValueError(f"pmap of {self.name} requires at least one mapped argument: in_axes must name an axis of "
-                                 f"one, or axis_size must be given.")
-            return self.axis_size
-        [size] = sizes
-        if self.axis_size is not None and self.axis_size != size:
-            raise ValueError(f"pmap of {self.name} was given axis_size={self.axis_size}, but {sizes[size][0]}.")
-        return size
-
-
-@functools.lru_cache(8)
-def _all_devices(client) -> tuple:
-    return tuple(sorted(client.devices(), key=lambda d: (d.process_index, d.id)))
-
-
-@functools.lru_cache(256)
-def _mesh(devices: tuple, axis_name) -> Mesh:
-    return Mesh(np.array(devices, dtype=object), (axis_name,))
-
-
-def flat_axes(what: str, axes, full) -> list:
-    return tree.leaves_by_prefix(what, axes, full, lambda x: x is None or isinstance(x, (int, np.integer)))
-
-
-def split_arguments(static: Selection, in_axes, name: str, args: tuple, kwargs: dict) -> tuple[list, Any, list]:
-    """The leaves of the arguments that are arrays, their structure, and the axes that they are mapped over."""
-    dynamic = tuple(x for i, x in enumerate(args) if i not in static.nums)
-    named = {k: x for k, x in kwargs.items() if k not in static.names}
-    leaves, in_tree = tree.flatten((dynamic, named))
-    if isinstance(in_axes, tuple) and len(in_axes) == len(args) != len(dynamic):
-        in_axes = tuple(a for i, a in enumerate(in_axes) if i not in static.nums)
-    axes = flat_axes(f"pmap of {name}: in_axes", in_axes, dynamic) + [0] * tree.structure(named).num_leaves
-    return leaves, in_tree, axes
-
-
-def join_arguments(static: Selection, in_tree, leaves: Sequence[Any], args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-    """The arguments with other leaves."""
-    given, named = in_tree.unflatten(leaves)
-    rest = iter(given)
-    positional = tuple([args[i] if i in static.nums else next(rest) for i in range(len(args))])
-    return positional, named | {k: x for k, x in kwargs.items() if k in static.names}
 
 
 def _on_whole(fun: Callable, static: Selection, in_axes, out_axes, over: Devices) -> Callable:
@@ -209,8 +113,6 @@ def _on_whole(fun: Callable, static: Selection, in_axes, out_axes, over: Devices
 
         def part(*blocks):
             nonlocal out_tree
-            from xlafront.lax.shapes import expand_dims, squeeze
-
             values = [x if a is None else squeeze(x, (a,)) for x, a in zip(blocks, places)]
             positional, named = join_arguments(static, in_tree, values, args, kwargs)
             results, out_tree = signatures.check_results(fun, fun(*positional, **named))
@@ -237,11 +139,6 @@ def _on_whole(fun: Callable, static: Selection, in_axes, out_axes, over: Devices
 
     whole.__name__, whole.__wrapped__ = name, fun  # type: ignore[attr-defined]
     return whole
-
-
-def spec_along(mesh: Mesh, axis: int | None) -> PartitionSpec:
-    """That of arrays with a slice for each device along an axis; None: the same on all."""
-    return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, mesh.axis_names[0])
 
 
 class Pmapped(Jitted):

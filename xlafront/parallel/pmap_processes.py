@@ -14,7 +14,7 @@ import numpy as np
 
 from xlafront.core import tracing, tree
 from xlafront.parallel.host_local import global_type, to_global_p, to_local_p
-from xlafront.parallel.pmap import Devices, flat_axes, join_arguments, spec_along, split_arguments
+from xlafront.parallel.pmap_arguments import Devices, flat_axes, join_arguments, spec_along, split_arguments
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.sharding import Mesh, PartitionSpec
 from xlafront.staging import signatures

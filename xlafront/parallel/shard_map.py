@@ -7,14 +7,15 @@ returned as the same on all devices, and where derivatives sum.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlafront.core import avals, tracing, tree
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import MeshAxis
-from xlafront.parallel import shard_map_residuals as shard_map_halves  # noqa: F401
-from xlafront.parallel.shard_map_rules import axes_in_scope, local_type, parts_along, shard_map_p, spec_axes, vary_results
+from xlafront.parallel.shard_map_rules import shard_map_p
+from xlafront.parallel.shard_map_types import axes_in_scope, local_type, parts_along, spec_axes, vary_results
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.sharding import AbstractMesh, Mesh, PartitionSpec, active, axes_of
 from xlafront.staging import signatures
@@ -75,8 +76,6 @@ def shard_map(f: Callable | None = None, *, out_specs, in_specs=Infer, mesh=None
     >>> total(xnp.arange(4.0))
     """
     if f is None:
-        import functools
-
         return functools.partial(shard_map, out_specs=out_specs, in_specs=in_specs, mesh=mesh, axis_names=axis_names,
                                  check_vma=check_vma)
     if not callable(f):
@@ -106,8 +105,6 @@ def smap(f: Callable | None = None, *, in_axes=Infer, out_axes, axis_name):
     ...     smap(lambda x: x - lax.pmean(x, "i"), in_axes=0, out_axes=0, axis_name="i")(xnp.arange(4.0))
     """
     if f is None:
-        import functools
-
         return functools.partial(smap, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name)
 
     def spec(axis):

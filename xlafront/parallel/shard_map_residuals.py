@@ -9,20 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from xlafront.core import tracing
 from xlafront.core.ir import ClosedJaxpr, JaxprEqn, Literal, Var
-from xlafront.core.zeros import Zero
-from xlafront.parallel.shard_map_rules import (
-    axes_in_scope,
-    axes_of_vmaps,
-    pick,
-    shard_map_p,
-    spec_axes,
-    vary_results,
-    whole_type,
-)
+from xlafront.lax.collective_primitives import pvary_p
+from xlafront.lax.shapes import reshape_p
+from xlafront.parallel.shard_map_types import pick, spec_axes, vary_results, whole_type
 from xlafront.runtime.sharding import PartitionSpec
 from xlafront.transforms.ad.checkpoint import split_inside
+from xlafront.transforms.ad.core import linearize_program
 
 
 def _spec_across(aval, mesh, manual: frozenset, check: bool) -> PartitionSpec:
@@ -37,8 +30,6 @@ def _is_lifted(aval, spec) -> bool:
 
 
 def _reshaped(v, shape: tuple, site) -> tuple[Var, JaxprEqn]:
-    from xlafront.lax.shapes import reshape_p
-
     new = Var(v.aval.update(shape=shape))
     return new, JaxprEqn([v], [new], reshape_p, {"new_sizes": shape, "dimensions": None, "sharding": None}, site=site)
 
@@ -74,7 +65,7 @@ def _received(closed: ClosedJaxpr, start: int, specs: Sequence[PartitionSpec | N
 # Linearisation
 
 
-class _Halves(NamedTuple):
+class Halves(NamedTuple):
     """`forward: inputs -> (results, what crosses)`, `linear: (residuals, tangents) -> tangents of results`.
 
     `sources[i]` says what residual `i` is: `("input", k)`, `("result", k)`, where results go on to what crosses. `outputs` says
@@ -88,10 +79,7 @@ class _Halves(NamedTuple):
     outputs: list[bool]
 
 
-def _halves(jaxpr: ClosedJaxpr, active, mesh, out_specs, manual: frozenset, check: bool, element_axes: frozenset) -> _Halves:
-    from xlafront.lax.collective_primitives import pvary_p
-    from xlafront.transforms.ad.core import linearize_program
-
+def halves_of(jaxpr: ClosedJaxpr, active, mesh, out_specs, manual: frozenset, check: bool, element_axes: frozenset) -> Halves:
     split = linearize_program(jaxpr, active)
     forward, linear = split.forward.jaxpr, split.linear.jaxpr
     count = len(jaxpr.out_avals)
@@ -128,34 +116,13 @@ def _halves(jaxpr: ClosedJaxpr, active, mesh, out_specs, manual: frozenset, chec
     if check:
         first = vary_results(first, [*out_specs, *specs])
         second = vary_results(second, pick(out_specs, split.outputs))
-    return _Halves(first, second, sources, specs, split.outputs)
-
-
-def _linearize(primals, tangents, *, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
-    active = tuple(type(t) is not Zero for t in tangents)
-    params = {"mesh": mesh, "manual_axes": manual_axes, "check_vma": check_vma}
-    count = len(jaxpr.out_avals)
-    with axes_in_scope(mesh, manual_axes, check_vma):
-        element_axes = frozenset() if check_vma else axes_of_vmaps()
-        halves = jaxpr.jaxpr.memoised(("shard_map halves", active, mesh, out_specs, manual_axes, check_vma, element_axes),
-                                      lambda: _halves(jaxpr, active, mesh, out_specs, manual_axes, check_vma, element_axes))
-    result_specs = (*out_specs, *halves.specs)
-    results = shard_map_p.bind(*primals, jaxpr=halves.forward, in_specs=in_specs, out_specs=result_specs, **params)
-    residuals = [primals[k] if where == "input" else results[k] for where, k in halves.sources]
-    residual_specs = [in_specs[k] if where == "input" else result_specs[k] for where, k in halves.sources]
-    out_tangents = iter(())
-    if any(halves.outputs):
-        out_tangents = iter(shard_map_p.bind(
-            *residuals, *pick(tangents, active), jaxpr=halves.linear, in_specs=(*residual_specs, *pick(in_specs, active)),
-            out_specs=pick(out_specs, halves.outputs), **params))
-    whole = [tracing.aval_of(x).to_tangent_aval() for x in results[:count]]
-    return results[:count], [next(out_tangents) if used else Zero(aval) for used, aval in zip(halves.outputs, whole)]
+    return Halves(first, second, sources, specs, split.outputs)
 
 
 # Policies of checkpoint
 
 
-def _split_by_policy(eqn: JaxprEqn, policy) -> tuple[JaxprEqn, JaxprEqn, list[Var]] | None:
+def split_by_policy(eqn: JaxprEqn, policy) -> tuple[JaxprEqn, JaxprEqn, list[Var]] | None:
     """What the policy saves inside becomes results of the first half, which the one that recomputes takes."""
     params = eqn.params
     closed, mesh, manual, check = params["jaxpr"], params["mesh"], params["manual_axes"], params["check_vma"]
@@ -170,6 +137,3 @@ def _split_by_policy(eqn: JaxprEqn, policy) -> tuple[JaxprEqn, JaxprEqn, list[Va
                 "jaxpr": first, "out_specs": (*params["out_specs"], *specs)}),
             eqn.replace(invars=[*saved, *eqn.invars], params=params | {
                 "jaxpr": again, "in_specs": (*specs, *params["in_specs"])}), saved)
-
-
-shard_map_p.linearize, shard_map_p.partial_eval = _linearize, _split_by_policy

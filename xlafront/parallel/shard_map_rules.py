@@ -1,14 +1,12 @@
 """The operation under `shard_map`, and what transformations make of it.
 
-Its program is that of one device, whose types have the shapes of parts. `shard_map_halves` holds what splits such a
-program: linearisation, and policies of `checkpoint`.
+Its program is that of one device, whose types have the shapes of parts.
 """
 
 from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,117 +15,26 @@ from xlafront.core import tracing
 from xlafront.core.avals import entry_of, with_dimension, with_entry
 from xlafront.core.ir import ClosedJaxpr, dce_closed, eval_jaxpr, keeps_alive
 from xlafront.core.primitive import Primitive
-from xlafront.core.tracing import MeshAxis
 from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax.collective_primitives import psum_p
+from xlafront.lax.elementwise import div
 from xlafront.lax.manual_computation import lower_body
+from xlafront.parallel.shard_map_residuals import halves_of, split_by_policy
+from xlafront.parallel.shard_map_types import axes_in_scope, axes_of_vmaps, edited, pick, spec_axes, vary_results, whole_type
 from xlafront.runtime import config
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import AxisType, Mesh, PartitionSpec, axes_of
 from xlafront.staging import device_assignment
 from xlafront.staging.jit import Jitted, Options, make_dispatcher
-
-# Types
-
-
-def spec_axes(spec) -> frozenset:
-    """The mesh axes that a spec splits over."""
-    return frozenset(axis for partition in spec for axis in axes_of(partition))
-
-
-def parts_along(spec, sizes, rank: int) -> list[int]:
-    """The number of parts of each dimension."""
-    counts = [math.prod([sizes[a] for a in axes_of(p)]) for p in spec]
-    return counts + [1] * (rank - len(counts))
-
-
-def local_type(aval, spec, mesh, manual: frozenset, check: bool):
-    """The type of a device's part: split over the explicit axes that the body leaves to types."""
-    shape = tuple(n // parts for n, parts in zip(aval.shape, parts_along(spec, mesh.shape, aval.ndim)))
-    explicit = aval.explicit_sharding
-    if explicit is not None:
-        left = [tuple(a for a in axes_of(p) if a not in manual) for p in explicit.spec.partitions]
-        inner = explicit.mesh.update_axis_types({a: AxisType.Manual for a in manual})
-        own = explicit.spec if check else explicit.spec.update(
-            unreduced=explicit.spec.unreduced - manual, reduced=explicit.spec.reduced - manual)
-        explicit = NamedSharding(inner, own.update(partitions=left))
-    return aval.update(shape=shape, sharding=explicit, vma=aval.vma | spec_axes(spec) if check else aval.vma)
-
-
-def whole_type(aval, spec, mesh, manual: frozenset):
-    """The type of the array that the parts make up."""
-    shape = tuple(n * parts for n, parts in zip(aval.shape, parts_along(spec, mesh.shape, aval.ndim)))
-    if aval.explicit_sharding is not None:
-        inner = aval.explicit_sharding.spec
-        spec = inner.update(partitions=[(*axes_of(p), *axes_of(q)) for p, q in zip(spec.padded(aval.ndim), inner.partitions)])
-    return aval.update(shape=shape, sharding=NamedSharding(mesh, spec), vma=aval.vma - manual)
-
-
-class axes_in_scope:
-    """The manual axes of a mesh as named axes, while a body is traced."""
-
-    def __init__(self, mesh, manual: frozenset, check: bool):
-        sizes = mesh.shape
-        self.axes = tuple(MeshAxis(name, sizes[name], check, mesh) for name in mesh.axis_names if name in manual)
-
-    def __enter__(self):
-        self.saved = tracing.thread.axes
-        tracing.thread.axes = (*self.saved, *self.axes)
-
-    def __exit__(self, *exception):
-        tracing.thread.axes = self.saved
-
-
-def axes_of_vmaps() -> frozenset:
-    """The axes over which surrounding `vmap`s spread their elements: each has its own on the devices along them."""
-    found: set = set()
-    trace: Any = tracing.thread.trace
-    while trace is not None:
-        found.update(axes_of(getattr(trace, "spmd_axis_name", None)))
-        trace = trace.parent
-    return frozenset(found)
-
-
-# Programs of bodies
-
-
-def _edited(closed: ClosedJaxpr, key: tuple, function: Callable[..., Sequence[Any]], in_avals=None) -> ClosedJaxpr:
-    """A program made from another by `function`, once."""
-    return closed.jaxpr.memoised(key, lambda: tracing.trace_to_closed_jaxpr(
-        function, closed.in_avals if in_avals is None else in_avals, closed.debug_info))
-
-
-def vary_results(closed: ClosedJaxpr, specs) -> ClosedJaxpr:
-    """The program whose results vary over all the axes of their specs, as their cotangents will."""
-    from xlafront.lax.collective_primitives import pvary_p
-    from xlafront.lax.vma_casts import recast
-
-    missing = [tuple(sorted(spec_axes(spec) - aval.vma, key=str)) for spec, aval in zip(specs, closed.out_avals)]
-    summands = [spec.unreduced & aval.vma for spec, aval in zip(specs, closed.out_avals)]
-    if not any(missing) and not any(summands):
-        return closed
-
-    def run(*xs):
-        results = eval_jaxpr(closed.jaxpr, closed.consts, *xs)
-        results = [pvary_p.bind(x, axes=axes) if axes else x for x, axes in zip(results, missing)]
-        return [recast(x, axes, "varying", "unreduced") if axes else x for x, axes in zip(results, summands)]
-
-    return _edited(closed, ("vary", tuple(missing), tuple(summands)), run)
-
-
-# The primitive
+from xlafront.transforms.ad.core import jvp_program, transpose_program
+from xlafront.transforms.batching.vmap import batch_flat, works_over
 
 
 def _abstract(*_, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
     return [whole_type(aval, spec, mesh, manual_axes) for aval, spec in zip(jaxpr.out_avals, out_specs)]
 
 
-def pick(items: Sequence[Any], flags: Sequence[bool]) -> tuple:
-    return tuple(x for x, flag in zip(items, flags) if flag)
-
-
 def _jvp(primals, tangents, *, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
-    from xlafront.transforms.ad.core import jvp_program
-
     active = tuple(type(t) is not Zero for t in tangents)
     with axes_in_scope(mesh, manual_axes, check_vma):
         program, nonzero = jvp_program(jaxpr, active)
@@ -142,9 +49,28 @@ def _jvp(primals, tangents, *, jaxpr, mesh, in_specs, out_specs, manual_axes, ch
     return results[:count], [next(rest) if nz else Zero(aval) for nz, aval in zip(nonzero, whole)]
 
 
-def _transpose(cts, *operands, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
-    from xlafront.transforms.ad.core import transpose_program
+def _linearize(primals, tangents, *, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
+    active = tuple(type(t) is not Zero for t in tangents)
+    params = {"mesh": mesh, "manual_axes": manual_axes, "check_vma": check_vma}
+    count = len(jaxpr.out_avals)
+    with axes_in_scope(mesh, manual_axes, check_vma):
+        element_axes = frozenset() if check_vma else axes_of_vmaps()
+        halves = jaxpr.jaxpr.memoised(("shard_map halves", active, mesh, out_specs, manual_axes, check_vma, element_axes),
+                                      lambda: halves_of(jaxpr, active, mesh, out_specs, manual_axes, check_vma, element_axes))
+    result_specs = (*out_specs, *halves.specs)
+    results = shard_map_p.bind(*primals, jaxpr=halves.forward, in_specs=in_specs, out_specs=result_specs, **params)
+    residuals = [primals[k] if where == "input" else results[k] for where, k in halves.sources]
+    residual_specs = [in_specs[k] if where == "input" else result_specs[k] for where, k in halves.sources]
+    out_tangents = iter(())
+    if any(halves.outputs):
+        out_tangents = iter(shard_map_p.bind(
+            *residuals, *pick(tangents, active), jaxpr=halves.linear, in_specs=(*residual_specs, *pick(in_specs, active)),
+            out_specs=pick(out_specs, halves.outputs), **params))
+    whole = [tracing.aval_of(x).to_tangent_aval() for x in results[:count]]
+    return results[:count], [next(out_tangents) if used else Zero(aval) for used, aval in zip(halves.outputs, whole)]
 
+
+def _transpose(cts, *operands, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
     linear = tuple(is_undefined(x) for x in operands)
     given = tuple(type(ct) is not Zero for ct in cts)
     others = [x for x, lin in zip(operands, linear) if not lin]
@@ -166,9 +92,6 @@ def _transpose(cts, *operands, jaxpr, mesh, in_specs, out_specs, manual_axes, ch
 def _shared_out(program: ClosedJaxpr, others: int, ct_specs, out_specs, mesh, manual: frozenset) -> ClosedJaxpr:
     """Without types: a cotangent of a result that is the same along an axis is shared out among the devices there, and
     cotangents of an argument that is the same are summed."""
-    from xlafront.lax.collective_primitives import psum_p
-    from xlafront.lax.elementwise import div
-
     element_axes = axes_of_vmaps()
 
     def rest(spec):
@@ -185,7 +108,7 @@ def _shared_out(program: ClosedJaxpr, others: int, ct_specs, out_specs, mesh, ma
         results = eval_jaxpr(program.jaxpr, program.consts, *xs[:others], *cts)
         return [psum_p.bind(x, axes=axes, axis_index_groups=None) if axes else x for x, axes in zip(results, sums)]
 
-    return _edited(program, ("shared", others, tuple(shares), tuple(sums)), run)
+    return edited(program, ("shared", others, tuple(shares), tuple(sums)), run)
 
 
 def _batch_of(part, d: int, size: int, batch, manual: frozenset):
@@ -201,8 +124,6 @@ def _batch_of(part, d: int, size: int, batch, manual: frozenset):
 
 
 def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
-    from xlafront.transforms.batching.vmap import batch_flat, works_over
-
     names = () if trace.spmd_axis_name is None else axes_of(trace.spmd_axis_name)
     element_axes, left = tuple(a for a in names if a in manual_axes), tuple(a for a in names if a not in manual_axes)
     if any([works_over(jaxpr.jaxpr, a) for a in (trace.axis_name, *element_axes) if a is not None]):
@@ -289,6 +210,6 @@ def _impl(*args, jaxpr, **params):
 
 
 shard_map_p = Primitive(
-    "shard_map", multiple_results=True, memoise=False, abstract=_abstract, lower=lower_body, jvp=_jvp, transpose=_transpose,
-    dce=_dce, impl=_impl, effects=lambda *_, jaxpr, **params: jaxpr.effects)
+    "shard_map", multiple_results=True, memoise=False, abstract=_abstract, lower=lower_body, jvp=_jvp, linearize=_linearize,
+    transpose=_transpose, partial_eval=split_by_policy, dce=_dce, impl=_impl, effects=lambda *_, jaxpr, **params: jaxpr.effects)
 shard_map_p.batch_with_axis = _batch

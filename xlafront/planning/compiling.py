@@ -1,22 +1,69 @@
-"""From a lowered program to a `Plan`: compile it, or say why it cannot be, and read off what it needs."""
+"""From a function to a `Plan`: lower it, compile it, or say why it cannot be, and read off what it needs."""
 
 from __future__ import annotations
 
 import math
 import re
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from xlafront.core import avals, keys, tree
-from xlafront.planning import Memory, Plan, costs, hlo, topologies
+from xlafront.planning import costs, hlo, topologies
 from xlafront.planning.costs import Buffer
-from xlafront.runtime import topologies as chips
+from xlafront.planning.placement import mesh_of, placed, topology_of
+from xlafront.planning.report import Memory, Plan
+from xlafront.runtime import config, topologies as chips
+from xlafront.runtime.compile_options import compile_options
 from xlafront.runtime.jaxlib_compat import JaxRuntimeError
-from xlafront.runtime.sharding import Mesh
+from xlafront.runtime.sharding import Mesh, device_list
+from xlafront.staging.jit import jit
+from xlafront.staging.meshes import set_mesh
 
 SHOWN = 12  # buffers
+
+
+def plan(fun: Callable, *args, topology: str | topologies.TopologyDescription | None = None, platform: str | None = None,
+         mesh: Mesh | Mapping[str, int] | None = None, memory_limit: int | None = None,
+         compiler_options: dict[str, Any] | None = None, **kwargs) -> Plan:
+    """Compile a function for machines that need not be here, and say what it takes there: see `Plan`.
+
+    - `args`, `kwargs`: arrays or `ShapeDtypeStruct`s; shardings may be `PartitionSpec`s. What has none is on every device.
+    - `topology`: a name as in `get_topology_desc` ("v5e:16x16", "h100:8"), what that returned, or None for the devices here.
+    - `mesh`: the names and sizes of its axes, {"data": -1, "model": 8}; one size may be -1. By default that of the arguments,
+      or else the one axis "data". `memory_limit`: bytes of a device to stay within, instead of the chip's own.
+
+    >>> x = ShapeDtypeStruct((512, 512), "float32", sharding=P("data"))
+    >>> plan(lambda x: xnp.sum(x @ x.T), x, mesh={"data": 1}, memory_limit=2**30).fits
+    True
+    """
+    if not callable(fun):
+        raise TypeError(f"plan takes a function, got {type(fun).__name__}: {fun!r}")
+    described = topology_of(topology, platform, mesh, args, kwargs)
+    chosen = mesh_of(mesh, described.devices, args, kwargs)
+    lowered, stages = _lower(fun, chosen, *placed(fun, chosen, args, kwargs))
+    if len(lowered._lowered.assignment.devices) < chosen.size:  # nothing says that it runs on all of them
+        lowered, stages = _lower(fun, chosen, *placed(fun, chosen, args, kwargs, everywhere=True))
+    assignment = lowered._lowered.assignment
+    if not set(assignment.devices) <= set(described.devices):
+        if topology is not None:
+            raise ValueError(f"{lowered._lowered.name} has shardings over other devices than those of {topology}: make them "
+                             f"over the devices of get_topology_desc, or of PartitionSpecs, or leave out the topology.")
+        described = topologies.TopologyDescription(list(assignment.devices))  # its own shardings say where it runs
+    name = topology if isinstance(topology, str) else f"{len(described.devices)} {described.devices[0].platform} device(s)"
+    final = assignment.mesh or Mesh(np.array(assignment.devices, dtype=object), chosen.axis_names[:1])
+    return Planner(lowered, name, final, memory_limit, compiler_options, stages).plan()
+
+
+def _lower(fun: Callable, mesh: Mesh, args: tuple, kwargs: dict[str, Any]):
+    started = time.perf_counter()
+    with set_mesh(mesh), config.default_device(mesh.devices.flat[0]):
+        traced = (fun if hasattr(fun, "lower") else jit(fun)).trace(*args, **kwargs)
+        middle = time.perf_counter()
+        lowered = traced.lower()
+    return lowered, {"trace": middle - started, "lower": time.perf_counter() - middle}
 
 
 class Planner:
@@ -141,9 +188,6 @@ class Planner:
 
     def compile_with_more_memory(self):
         """The same module on as many v5p chips, which have the most memory of the TPUs: who needs what is much the same."""
-        from xlafront.runtime.execute import compile_options
-        from xlafront.runtime.sharding import device_list
-
         count = len(self.devices)
         shape = slice_shape(count)
         if self.devices[0].platform != "tpu" or self.chip is chips.TPUS["v5p"] or shape is None:

@@ -1,12 +1,79 @@
-"""A plan as a table for people."""
+"""What `plan` found, as numbers and as a table for people."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from xlafront.planning import Plan
+from xlafront.planning.costs import Buffer, Collective
+from xlafront.runtime.sharding import Mesh
+
+
+class Memory(NamedTuple):
+    """Bytes on one device. `total` counts what is donated once; `limit` is what a program may use there."""
+
+    arguments: int
+    outputs: int
+    donated: int
+    temporaries: int
+    code: int
+    total: int
+    limit: int | None
+
+
+class Plan(NamedTuple):
+    """What `plan` found; printed, it is a table.
+
+    - `fits`: whether the program's memory is within the limit; None where no limit is known.
+    - `memory`: bytes on each device. `buffers`: the largest values. `not_compiled`: the compiler's refusal, if it gave up.
+    - `flops`, `bytes_accessed`: work of one device in one call. `collectives`: what it exchanges with others.
+    - `seconds`: `compiler` (its own estimate for its kernels, where it makes one), `compute` and `memory` (the work at the
+      chip's peak rates). What waiting for other devices takes is in none of them.
+    - `stages`: seconds that tracing, lowering and compiling took here.
+    """
+
+    name: str
+    topology: str
+    mesh: Mesh
+    device_kind: str
+    device_count: int
+    memory: Memory
+    buffers: list[Buffer]
+    flops: float | None
+    bytes_accessed: float | None
+    collectives: list[Collective]
+    seconds: dict[str, float]
+    stages: dict[str, float]
+    notes: list[str]
+    not_compiled: str | None
+
+    @property
+    def fits(self) -> bool | None:
+        if self.not_compiled is not None:
+            return False
+        return None if self.memory.limit is None else self.memory.total <= self.memory.limit
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as numbers, strings, lists and dictionaries."""
+        return {
+            "name": self.name, "topology": self.topology, "device_kind": self.device_kind, "device_count": self.device_count,
+            "mesh": dict(self.mesh.shape), "fits": self.fits,
+            "memory": self.memory._asdict(), "buffers": [b._asdict() for b in self.buffers],
+            "flops": self.flops, "bytes_accessed": self.bytes_accessed,
+            "collectives": [c._asdict() | {"axes": list(c.axes) if c.axes is not None else None} for c in self.collectives],
+            "seconds": self.seconds, "stages": self.stages, "notes": self.notes, "not_compiled": self.not_compiled}
+
+    def to_json(self, indent: int | None = 2) -> str:
+        return json.dumps(self.to_dict(), indent=indent)
+
+    def __str__(self) -> str:
+        return table(self)
+
+    __repr__ = __str__
+
+
+# As a table
 
 
 def size(count: float) -> str:

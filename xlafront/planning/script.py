@@ -13,9 +13,11 @@ from difflib import get_close_matches
 from types import ModuleType, TracebackType
 from typing import Any
 
-from xlafront import planning
 from xlafront.core.source import is_internal
 from xlafront.planning import topologies
+from xlafront.planning.compiling import plan
+from xlafront.planning.placement import axis_sizes
+from xlafront.planning.report import Plan, size
 from xlafront.staging.meshes import set_mesh
 
 
@@ -38,15 +40,13 @@ def main(args) -> int:
     except BrokenPipeError:  # the reader (head, less) has seen enough; the status still counts
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if plan.fits is False and args.json:
-        from xlafront.planning.report import size
-
         largest = "; ".join(f"{b.what} {b.type} {size(b.bytes)}" for b in plan.buffers[:5])
         print(f"{plan.name} does not fit {plan.topology}. Largest buffers: {largest}", file=sys.stderr)
     return 1 if plan.fits is False else 0
 
 
 def plan_target(target: str, topology: str | None = None, mesh: str | None = None, args_name: str | None = None,
-                memory: str | None = None, options: list[str] = []) -> planning.Plan:  # noqa: B006
+                memory: str | None = None, options: list[str] = []) -> Plan:  # noqa: B006
     path, _, name = target.rpartition(":")
     if not path or not name:
         raise UsageError(f"say which function to plan as SCRIPT:FUNCTION (train.py:train_step), not {target!r}.")
@@ -55,7 +55,7 @@ def plan_target(target: str, topology: str | None = None, mesh: str | None = Non
     compiler_options = dict(parse_option(text) for text in options)
     try:
         devices = (topologies.get_topology_desc(topology) if topology else topologies.get_attached_topology()).devices
-        sizes = planning.axis_sizes(sizes, len(devices))
+        sizes = axis_sizes(sizes, len(devices))
     except (ValueError, RuntimeError) as e:
         raise UsageError(str(e)) from None
     made = topologies.make_mesh(topologies.TopologyDescription(devices), tuple(sizes.values()), tuple(sizes))
@@ -63,7 +63,7 @@ def plan_target(target: str, topology: str | None = None, mesh: str | None = Non
     function = find(script, path, name)
     with set_mesh(made):
         function, args, kwargs = call_arguments(script, path, name, function, args_name, made)
-    return planning.plan(function, *args, topology=topology, mesh=made, memory_limit=limit,
+    return plan(function, *args, topology=topology, mesh=made, memory_limit=limit,
                          compiler_options=compiler_options or None, **kwargs)
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from xlafront.runtime.jaxlib_compat import ArrayImpl, batched_device_put, buffers_of, prime
+from xlafront.runtime.jax_names import answered, buffers_of, host_copy
+from xlafront.runtime.jaxlib_compat import ArrayImpl, batched_device_put
 from xlafront.runtime.sharding import SingleDeviceSharding, single_device
-from xlafront.runtime.transfers import move, places, shares_memory, skip_checks
+from xlafront.runtime.transfers import move, places, skip_checks
 
 
 def put(value, aval, sharding, committed: bool):
@@ -32,8 +33,8 @@ def host_value(array: ArrayImpl) -> np.ndarray:
         return cached
     parts = buffers_of(array)  # none, when all of it lies in other processes
     if parts and (array.sharding.num_devices == 1 or array.sharding.is_fully_replicated):
-        source = array if len(parts) == 1 else array._fully_replicated_shard()
-        value, did_copy = source._single_device_array_to_np_array_did_copy()
+        source = array if len(parts) == 1 else answered(array._fully_replicated_shard)
+        value, did_copy = host_copy(source)
         value = _retype(value, array.aval)
         value.flags.writeable = False
         if did_copy:
@@ -54,14 +55,10 @@ def host_value(array: ArrayImpl) -> np.ndarray:
     if not value.size:
         return value
     indices = array.sharding.addressable_devices_indices_map(array.aval.shape)
-
-    def read() -> None:
-        for part in parts:  # bare buffers, without a type of their own
-            [device] = part._sharding.device_set
-            value[indices[device]] = _retype(part._single_device_array_to_np_array_did_copy()[0], array.aval)
-
     array.block_until_ready()
-    prime(read) if shares_memory(array.platform()) else read()  # not while copies from other devices are waited for
+    for part in parts:  # bare buffers, without a type of their own
+        [device] = part._sharding.device_set
+        value[indices[device]] = _retype(host_copy(part)[0], array.aval)
     value.flags.writeable = False
     array._npy_value = value
     return value

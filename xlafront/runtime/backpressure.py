@@ -11,9 +11,9 @@ from __future__ import annotations
 import threading
 
 from xlafront.runtime import config
-from xlafront.runtime.jaxlib_compat import ArrayImpl
+from xlafront.runtime.jaxlib_compat import ArrayImpl, pytree
 
-AHEAD = 8  # seen to hang with 100, not with 32
+CALLS_AHEAD = 8  # seen to hang with 100, not with 32
 
 
 class _Calls(threading.local):
@@ -21,17 +21,16 @@ class _Calls(threading.local):
 
 
 _calls = _Calls()
+_flatten = pytree.default_registry().flatten
 
 
-def keep(function, args, kwargs, results) -> None:
+def limit_calls_ahead(function, args, kwargs, results) -> None:
     """Hot on simulated devices: after every call."""
     _calls.count += 1
-    if _calls.count < AHEAD:
+    if _calls.count < CALLS_AHEAD:
         return
     if type(results) is not ArrayImpl:
-        from xlafront.core import tree
-
-        results = next(iter(tree.leaves(results)), None)
+        results = next(iter(_flatten(results)[0]), None)
     if type(results) is ArrayImpl and len(results.sharding._internal_device_list) > 1:
         _calls.count = 0
         if not results.is_deleted():
@@ -41,4 +40,4 @@ def keep(function, args, kwargs, results) -> None:
 def install() -> None:
     """Start to look at calls. Called when a program over several devices of a CPU is compiled."""
     if config.post_hook.get_global() is None:
-        config.post_hook.set_global(keep)
+        config.post_hook.set_global(limit_calls_ahead)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -188,8 +189,6 @@ class Clients:
             except PlatformError as e:
                 if row.name == "cpu":
                     raise
-                import warnings
-
                 warnings.warn(f"{e} Falling back to the next platform; set XLAFRONT_PLATFORMS={row.name} to make this "
                               f"an error, or XLAFRONT_PLATFORMS=cpu to be silent.", stacklevel=2)
         raise PlatformError("no platform could be started")
@@ -212,8 +211,6 @@ class Clients:
             except PlatformError:
                 return False
             if experimental:
-                import warnings
-
                 warnings.warn(f"the platform {name!r} is experimental.", stacklevel=3)
             return True
 

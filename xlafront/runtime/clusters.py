@@ -8,9 +8,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
+import time
+import urllib.parse
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+
+from xlafront.runtime import clients
 
 _TPU_PORT = 8476
 
@@ -84,10 +89,9 @@ def open_mpi(environ: Mapping[str, str]) -> Cluster | None:
 def mpi4py(environ: Mapping[str, str]) -> Cluster | None:
     """Any MPI; only when asked for, because it starts MPI in the process."""
     try:
-        from mpi4py import MPI
+        from mpi4py import MPI  # start-up: starts MPI in the process
     except ImportError as e:
         raise RuntimeError(f"cluster_detection_method='mpi4py' needs the package mpi4py: {e}") from None
-    import socket
 
     world = MPI.COMM_WORLD
     address = world.bcast(f"{socket.gethostname()}:{_port(str(os.getpid()))}" if world.Get_rank() == 0 else None, root=0)
@@ -100,8 +104,8 @@ def mpi4py(environ: Mapping[str, str]) -> Cluster | None:
 
 def google_metadata(name: str) -> str | None:
     """An attribute of this virtual machine; None where there is none, or no Google machine."""
-    import urllib.error
-    import urllib.request
+    import urllib.error  # start-up: 8 ms
+    import urllib.request  # start-up: 20 ms, on machines of Google only
 
     host = os.environ.get("GCE_METADATA_HOST", "metadata.google.internal")
     request = urllib.request.Request(f"http://{host}/computeMetadata/v1/instance/attributes/{name}",
@@ -119,8 +123,6 @@ def google_metadata(name: str) -> str | None:
 
 
 def cloud_tpu(environ: Mapping[str, str]) -> Cluster | None:
-    from xlafront.runtime import clients
-
     settings: Mapping[str, str] = environ
     if environ.get("TPU_WORKER_HOSTNAMES"):  # GKE
         hosts = [host.strip() for host in environ["TPU_WORKER_HOSTNAMES"].split(",")]
@@ -153,9 +155,9 @@ _SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 def _ask_kubernetes(environ: Mapping[str, str], path: str) -> dict[str, Any]:
     """What the API server says; the pod's own account has to be allowed to ask."""
-    import ssl
-    import urllib.error
-    import urllib.request
+    import ssl  # start-up: 10 ms, on Kubernetes only
+    import urllib.error  # start-up: 8 ms
+    import urllib.request  # start-up: 20 ms
 
     directory = environ.get("XLAFRONT_KUBERNETES_ACCOUNT", _SERVICE_ACCOUNT)
     with open(f"{directory}/token") as file:
@@ -177,8 +179,6 @@ def kubernetes(environ: Mapping[str, str]) -> Cluster | None:
     """The pods of an Indexed Job, or of all Indexed Jobs of one kind in a JobSet."""
     if "KUBERNETES_SERVICE_HOST" not in environ or "JOB_COMPLETION_INDEX" not in environ:
         return None
-    import urllib.parse
-
     directory = environ.get("XLAFRONT_KUBERNETES_ACCOUNT", _SERVICE_ACCOUNT)
     try:
         with open(f"{directory}/namespace") as file:
@@ -214,8 +214,6 @@ def kubernetes(environ: Mapping[str, str]) -> Cluster | None:
 
 def _wait_for_pod(ask: Callable[[], dict], timeout: float = 300) -> str:
     """The address of the pod that coordinates, which may start later than this one."""
-    import time
-
     deadline = time.monotonic() + timeout
     while True:
         for pod in ask()["items"]:

@@ -8,6 +8,7 @@ by calling it: `with config.enable_x64(True): ...`.
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any
 
@@ -156,8 +157,6 @@ class _Scope:
         self.setting.state.set_local(self.saved.pop())
 
     def __call__(self, function):
-        import functools
-
         @functools.wraps(function)
         def scoped(*args, **kwargs):
             with _Scope(self.setting, self.new):
@@ -201,7 +200,7 @@ class Settings:
             return settings[name]
         if name in _ACCEPTED:
             return None
-        import difflib
+        import difflib  # start-up: 1.4 ms, for a message
 
         near = difflib.get_close_matches(name, settings, 3)
         hint = f" Did you mean {' or '.join(near)}?" if near else ""

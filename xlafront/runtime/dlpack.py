@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import ml_dtypes
 import numpy as np
 
@@ -24,7 +26,6 @@ def capsule_of(array, stream=None):
 
 def type_of_capsule(capsule) -> tuple[tuple[int, ...], np.dtype]:
     """Shape and dtype, from the C structure in the capsule."""
-    import ctypes
 
     class Tensor(ctypes.Structure):
         _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),

@@ -10,30 +10,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from xlafront.runtime import effects as runtime_effects, layouts
+from xlafront.runtime import backpressure, disk_cache, effects as runtime_effects, layouts
 from xlafront.runtime.arrays import put
-from xlafront.runtime.jaxlib_compat import ArrayImpl, CompileOptions, JaxRuntimeError, _jax, result_handler
+from xlafront.runtime.jaxlib_compat import ArrayImpl, CompileOptions, JaxRuntimeError, result_handler
 from xlafront.runtime.layouts import Layout
 from xlafront.runtime.sharding import device_list
 from xlafront.runtime.topologies import explained, is_compile_only
-
-
-def compile_options(num_partitions: int, devices: Sequence[Any], overrides: dict | None = None) -> CompileOptions:
-    options = CompileOptions()
-    options.num_replicas = 1
-    options.num_partitions = num_partitions
-    build = options.executable_build_options
-    build.num_replicas = 1
-    build.num_partitions = num_partitions
-    options.device_assignment = _jax.DeviceAssignment.create(np.array([[d.id for d in devices]], dtype=np.int32))
-    if num_partitions > 1:
-        build.use_spmd_partitioning = True
-        build.use_shardy_partitioner = True
-    if overrides:
-        options.env_option_overrides = list(overrides.items())
-    return options
 
 
 class CompileRequest(NamedTuple):
@@ -49,8 +31,6 @@ class CompileRequest(NamedTuple):
 
 def compile_module(request: CompileRequest, cache=None):
     """A loaded executable, from the disk cache when it has one."""
-    from xlafront.runtime import backpressure, disk_cache
-
     devices = device_list(request.devices)
     if is_compile_only(request.client):
         return _compile_for_elsewhere(request, devices)

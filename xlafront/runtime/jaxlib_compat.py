@@ -6,19 +6,14 @@ The rest of the package imports what it needs of jaxlib's core from here.
 from __future__ import annotations
 
 import os
-import sys
-import types
 
 # XLA logs the start of every client; only warnings are for users. Read by the library when it is loaded.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
-if "jax" in sys.modules:
-    raise ImportError(
-        "xlafront and jax cannot live in one process, because both attach their methods to the same array class of "
-        "jaxlib, and jax is already imported. Import only one of them, or run the other in a process of its own.")
-
 import jaxlib.version  # noqa: E402
 from jaxlib import _hlo, _jax  # noqa: E402
+
+from xlafront.runtime import jax_names  # noqa: E402
 
 jaxlib_version: tuple[int, ...] = tuple(int(part) for part in jaxlib.version.__version__.split(".")[:3])
 jaxlib_version_text: str = jaxlib.version.__version__
@@ -32,7 +27,6 @@ def let_go(leaves) -> None:
     for x in leaves:
         if type(x) is ArrayImpl and x.is_deleted():
             x.delete()
-
 
 
 Config = _jax.config.Config
@@ -60,6 +54,8 @@ encode_inspect_sharding_callback = _jax.encode_inspect_sharding_callback
 set_tracer_class = _jax.set_tracer_class
 collect_garbage = _jax.collect_garbage
 
+jax_names.serve("jax._src.sharding_impls", make_single_device_sharding=SingleDeviceSharding)
+
 
 def register_jit_states(disable_jit, enable_x64, post_hook) -> None:
     """Give the C++ dispatch the flags that it reads itself. Arrays cannot be made before this."""
@@ -73,80 +69,6 @@ def result_handler(aval, sharding, committed: bool):
     if jaxlib_version < (0, 11):
         return _jax.array_result_handler(aval, sharding, committed, _skip_checks=True)
     return _jax.array_result_handler(aval, sharding, committed)
-
-
-# jaxlib's C++ finds a few Python classes by importing them from jax. These modules serve ours instead, whether
-# or not jax is installed, and keep jax out of the process.
-
-
-class _NotJax(types.ModuleType):
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise ImportError(_refusal)
-
-
-_refusal = ("jax cannot be imported after xlafront: both attach their methods to the same array class of jaxlib. "
-            "Run jax in a process of its own.")
-
-
-class _JaxRefuser:
-    """Finds an installed jax, so that probing for it stays truthful, and refuses to run it."""
-
-    path: tuple = ()  # where jax was not found
-
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        """Hot for imports: jaxlib tries one for each buffer that it wraps, and a search of the disk takes 100 us."""
-        if name != "jax":
-            return None
-        imports = sys._getframe(2).f_code.co_name == "_find_and_load_unlocked"  # and not importlib.util.find_spec
-        if imports and _JaxRefuser.path == tuple(sys.path):
-            raise ModuleNotFoundError("No module named 'jax'", name="jax")
-        from importlib.machinery import ModuleSpec, PathFinder
-
-        if PathFinder.find_spec(name, path) is not None:
-            return ModuleSpec(name, _JaxRefuser)
-        _JaxRefuser.path = tuple(sys.path)
-        return None
-
-    @staticmethod
-    def create_module(spec):
-        raise ImportError(_refusal, name="jax")
-
-    @staticmethod
-    def exec_module(module):
-        raise ImportError(_refusal, name="jax")
-
-
-def serve(module: str, **names) -> None:
-    """Answer jaxlib's lookup of `module.name` with our object."""
-    found = sys.modules.get(module)
-    if found is None:
-        found = sys.modules[module] = _NotJax(module)
-    for name, value in names.items():
-        setattr(found, name, value)
-
-
-def prime(make):
-    """What `make()` returns, whose C++ looks one of our objects up; importing a submodule wants its parent."""
-    sys.modules["jax"] = _not_jax
-    try:
-        return make()
-    finally:
-        sys.modules.pop("jax", None)  # gone, when two threads are here
-
-
-_not_jax = _NotJax("jax")
-
-
-def buffers_of(array) -> list:
-    """The buffers of an array on several devices; jaxlib makes objects of them when it is first asked."""
-    return prime(lambda: array._arrays)
-
-
-sys.meta_path.insert(0, _JaxRefuser)
-serve("jax._src.sharding_impls", make_single_device_sharding=SingleDeviceSharding)
 
 
 def hlo_computation(bytecode: bytes):

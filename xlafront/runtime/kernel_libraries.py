@@ -28,7 +28,7 @@ def site_file(*candidates: str) -> str | None:
 @functools.cache
 def register_lapack() -> None:
     """For the CPU, when the first program asks for it: this imports scipy.linalg, where LAPACK is."""
-    from jaxlib.cpu import _lapack
+    from jaxlib.cpu import _lapack  # start-up: with scipy.linalg 140 ms
 
     _lapack.initialize()
     for target, function in _lapack.registrations().items():
@@ -61,7 +61,7 @@ def register_hybrid() -> None:
 
 @functools.cache
 def _cuda_module(name: str) -> Any:
-    import importlib.util
+    import importlib.util  # start-up: on machines with CUDA only
 
     for package in ("jax_cuda13_plugin", "jax_cuda12_plugin"):
         path = site_file(f"{package}/{name}.so")

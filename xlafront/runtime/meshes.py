@@ -6,6 +6,7 @@ import enum
 import functools
 import math
 import threading
+import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -240,8 +241,6 @@ class Mesh(_Axes):
         return self._hash
 
     def __enter__(self):
-        import warnings
-
         warnings.warn("`with mesh:` is deprecated; put the mesh in force with `with set_mesh(mesh):`.", DeprecationWarning,
                       stacklevel=2)
         _entered.before = (active.mesh, active.abstract), getattr(_entered, "before", None)

@@ -16,20 +16,20 @@ import time
 from collections.abc import Mapping
 
 _ALIVE, _LEAVING = b".", b"bye"
-_LONGEST = 1 << 14  # bytes of one line
+_MAX_LINE_BYTES = 1 << 14
 
 
-class Watch:
+class PeerWatch:
     """The connections of this process to others of its group: `{number: (who it is, connection)}`."""
 
     def __init__(self, peers: Mapping[int, tuple[str, socket.socket]], num_processes: int, heartbeat_timeout: float):
         self.who = {number: who for number, (who, _) in peers.items()}
         self.connections = {number: connection for number, (_, connection) in peers.items()}
-        self.heard = dict.fromkeys(peers, time.monotonic())
+        self.last_heard = dict.fromkeys(peers, time.monotonic())
         self.pending = {number: b"" for number in peers}
         self.silent: set[int] = set()
         self.reports: list[str] = []
-        self.news = threading.Event()
+        self.reported = threading.Event()
         self.num_processes, self.heartbeat_timeout = num_processes, heartbeat_timeout
         self.selector = selectors.DefaultSelector()
         for number, connection in self.connections.items():
@@ -37,7 +37,7 @@ class Watch:
             self.selector.register(connection, selectors.EVENT_READ, number)
         self.waker, self.woken = socket.socketpair()
         self.selector.register(self.woken, selectors.EVENT_READ, None)
-        self.thread = threading.Thread(target=self._run, name="xlafront-watch", daemon=True)
+        self.thread = threading.Thread(target=self._run, name="xlafront-peer-watch", daemon=True)
         self.thread.start()
 
     def leave(self) -> None:
@@ -45,9 +45,9 @@ class Watch:
         self.waker.close()
         self.thread.join(timeout=5)
 
-    def first_told(self, timeout: float) -> str | None:
+    def first_report(self, timeout: float) -> str | None:
         """What was reports first; waits for it a little, since others may notice a failure earlier."""
-        return self.reports[0] if self.news.wait(timeout) else None
+        return self.reports[0] if self.reported.wait(timeout) else None
 
     def _run(self) -> None:
         pause = self.heartbeat_timeout / 5
@@ -64,18 +64,18 @@ class Watch:
                         each.close()
                     return
                 if key.data in self.connections:
-                    self._hear(key.data)
-            self._look_for_silent()
+                    self._receive(key.data)
+            self._check_for_silent()
 
-    def _send(self, line: bytes, beside: int | None = None) -> None:
+    def _send(self, line: bytes, except_to: int | None = None) -> None:
         for number, connection in self.connections.items():
-            if number != beside:
+            if number != except_to:
                 try:
                     connection.send(line + b"\n")
                 except OSError:
                     pass  # full, because the other does not read, or broken: both are noticed where we read
 
-    def _hear(self, number: int) -> None:
+    def _receive(self, number: int) -> None:
         try:
             data = self.connections[number].recv(4096)
         except BlockingIOError:
@@ -83,40 +83,40 @@ class Watch:
         except OSError:
             data = b""
         *lines, self.pending[number] = (self.pending[number] + data).split(b"\n")
-        self.heard[number] = time.monotonic()
+        self.last_heard[number] = time.monotonic()
         for line in lines:
             if line not in (_ALIVE, _LEAVING):  # process 0 tells of another
-                self._say(line.decode(errors="replace"))
-        if _LEAVING in lines or not data or len(self.pending[number]) > _LONGEST:
+                self._report(line.decode(errors="replace"))
+        if _LEAVING in lines or not data or len(self.pending[number]) > _MAX_LINE_BYTES:
             self.selector.unregister(self.connections[number])
             self.connections.pop(number).close()
             if _LEAVING not in lines:
-                self._tell(number, f"{self.who[number]} of {self.num_processes} has ended without distributed.shutdown. What "
-                                   f"went wrong is in its output, or in the log of its machine or scheduler. The others cannot "
-                                   f"go on without it: they end with an error at once, or after heartbeat_timeout_seconds="
-                                   f"{self.heartbeat_timeout:g}.")
+                self._report_to_all(number, (
+                    f"{self.who[number]} of {self.num_processes} has ended without distributed.shutdown. What went wrong is in "
+                    f"its output, or in the log of its machine or scheduler. The others cannot go on without it: they end with "
+                    f"an error at once, or after heartbeat_timeout_seconds={self.heartbeat_timeout:g}."))
 
-    def _look_for_silent(self) -> None:
+    def _check_for_silent(self) -> None:
         now = time.monotonic()
         for number in list(self.connections):
-            since = now - self.heard[number]
+            since = now - self.last_heard[number]
             if since < self.heartbeat_timeout * 0.6:
                 self.silent.discard(number)
             elif number not in self.silent:
                 self.silent.add(number)
-                self._tell(number, (
+                self._report_to_all(number, (
                     f"{self.who[number]} of {self.num_processes} has not been heard of for {since:.1f} s: it is stopped, or "
                     f"its machine is overloaded or cannot be reached. Unless it comes back, all processes end once "
                     f"heartbeat_timeout_seconds={self.heartbeat_timeout:g} have passed. Look at that process and its machine; "
                     f"where such pauses are normal, give distributed.initialize a larger heartbeat_timeout_seconds."))
 
-    def _tell(self, number: int, text: str) -> None:
-        self._say(text)
-        self._send(text.encode(), beside=number)
+    def _report_to_all(self, number: int, text: str) -> None:
+        self._report(text)
+        self._send(text.encode(), except_to=number)
 
-    def _say(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         self.reports.append(text)
-        self.news.set()
+        self.reported.set()
         try:
             sys.stderr.write(f"xlafront: {text}\n")
             sys.stderr.flush()

@@ -15,7 +15,9 @@ import socket
 import time
 from typing import Any, NoReturn
 
-_LONGEST = 1 << 16  # bytes of one message
+from xlafront.runtime import jaxlib_compat, version
+
+_MAX_MESSAGE_BYTES = 1 << 16
 _MUST_AGREE = {"xlafront": "the version of xlafront", "jaxlib": "the version of jaxlib", "num_processes": "num_processes"}
 
 
@@ -25,11 +27,8 @@ class _PortTaken(Exception):
 
 def introduction(process_id: int, num_processes: int) -> dict[str, Any]:
     """What a process says of itself."""
-    from xlafront import version
-    from xlafront.runtime.jaxlib_compat import jaxlib_version_text
-
     return {"process_id": process_id, "num_processes": num_processes, "xlafront": version.__version__,
-            "jaxlib": jaxlib_version_text, "host": socket.gethostname(), "pid": os.getpid()}
+            "jaxlib": jaxlib_compat.jaxlib_version_text, "host": socket.gethostname(), "pid": os.getpid()}
 
 
 def split_address(address: str, what: str = "coordinator_address") -> tuple[str, int]:
@@ -59,7 +58,7 @@ class Group:
         self.connections: dict[int, socket.socket] = {}
         self.own_address: str | None = None
 
-    def _tell(self, message: dict) -> None:
+    def _broadcast(self, message: dict) -> None:
         line = json.dumps(message).encode() + b"\n"
         for connection in self.connections.values():
             try:
@@ -70,13 +69,13 @@ class Group:
 
     def start(self) -> dict[int, tuple[str, socket.socket]]:
         """Let the others go on. Returns who they are, with the connections to them."""
-        self._tell({"go": _who(self.me)})
+        self._broadcast({"go": _who(self.me)})
         return {number: (_who(self.members[number]), connection) for number, connection in self.connections.items()}
 
     def fail(self, problem: str, newcomer: socket.socket | None = None) -> NoReturn:
         if newcomer is not None:
             self.connections[-1] = newcomer
-        self._tell({"error": problem})
+        self._broadcast({"error": problem})
         for connection in self.connections.values():
             connection.close()
         raise RuntimeError(problem)
@@ -153,7 +152,7 @@ def gather(address: str, bind_address: str | None, me: dict, timeout: float) -> 
                     connection.setblocking(False)
                     selector.register(connection, selectors.EVENT_READ, bytearray())
                     continue
-                member = _hear(key, selector, group)
+                member = _receive_introduction(key, selector, group)
                 if member is not None:
                     group.add(member, key.fileobj)
                     # It leaves when its own time is up: then the group cannot be complete any more.
@@ -161,7 +160,7 @@ def gather(address: str, bind_address: str | None, me: dict, timeout: float) -> 
     return group
 
 
-def _hear(key, selector, group: Group) -> dict | None:
+def _receive_introduction(key, selector, group: Group) -> dict | None:
     """What came in on a connection: a whole introduction, or None."""
     connection, heard = key.fileobj, key.data
     try:
@@ -169,7 +168,7 @@ def _hear(key, selector, group: Group) -> dict | None:
     except OSError:
         data = b""
     heard += data
-    if data and b"\n" not in heard and len(heard) < _LONGEST:
+    if data and b"\n" not in heard and len(heard) < _MAX_MESSAGE_BYTES:
         return None
     try:
         member = json.loads(heard)
@@ -205,7 +204,7 @@ def join(address: str, me: dict, timeout: float) -> tuple[str, str, socket.socke
                 connection.sendall(json.dumps(me | {"left": left * 0.95}).encode() + b"\n")
                 connection.settimeout(left + 1)
                 with connection.makefile("rb", buffering=0) as file:  # what follows the line is for others to read
-                    answer = file.readline(_LONGEST)
+                    answer = file.readline(_MAX_MESSAGE_BYTES)
                 verdict = json.loads(answer)
                 if "error" in verdict:
                     raise RuntimeError(verdict["error"])

@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 
+from xlafront.runtime.jax_names import answered, serve
 from xlafront.runtime.jaxlib_compat import (
     GSPMDSharding,
     HloSharding,
@@ -19,8 +20,6 @@ from xlafront.runtime.jaxlib_compat import (
     OpShardingType,
     Sharding,
     SingleDeviceSharding,
-    prime,
-    serve,
 )
 from xlafront.runtime.meshes import (
     AbstractMesh as AbstractMesh,
@@ -121,7 +120,7 @@ def single_device(device) -> SingleDeviceSharding:
 # Over a mesh
 
 serve("jax._src.named_sharding", check_pspec=lambda mesh, spec, *rest: check_spec(mesh, spec))
-prime(lambda: NamedSharding(empty_abstract_mesh, PartitionSpec()))
+answered(NamedSharding, empty_abstract_mesh, PartitionSpec())  # looked up once a process
 
 
 def _tiles(self, ndim: int) -> tuple[list[tuple], list[int]]:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlafront.runtime.jaxlib_compat import ArrayImpl, _jax, batched_device_put, buffers_of
+from xlafront.runtime.jax_names import buffers_of, host_copy
+from xlafront.runtime.jaxlib_compat import ArrayImpl, _jax, batched_device_put
 from xlafront.runtime.sharding import in_device_memory, open_sums, single_device
 
 skip_checks = {"_skip_checks": True}
@@ -132,7 +133,7 @@ def move_all(arrays: Sequence[ArrayImpl], avals: Sequence[Any], shardings: Seque
         if current == sharding and array._committed == committed:
             results[i] = array
         elif current.is_equivalent_to(sharding, aval.ndim):
-            results[i] = ArrayImpl(aval, sharding, array._arrays, committed=committed, **skip_checks)
+            results[i] = ArrayImpl(aval, sharding, buffers_of(array), committed=committed, **skip_checks)
         elif current.num_devices == sharding.num_devices == 1:
             copies.append(i)
         elif open_sums(current):
@@ -158,7 +159,7 @@ def move_all(arrays: Sequence[ArrayImpl], avals: Sequence[Any], shardings: Seque
     for chosen in programs.values():
         made = kernels.reshard([arrays[i] for i in chosen], [shardings[i] for i in chosen])
         for i, x in zip(chosen, made):
-            results[i] = ArrayImpl(avals[i], shardings[i], x._arrays, committed=committed, **skip_checks)
+            results[i] = ArrayImpl(avals[i], shardings[i], buffers_of(x), committed=committed, **skip_checks)
     return results
 
 
@@ -167,7 +168,7 @@ def _copy(arrays, avals, shardings, chosen: list[int], results: list, committed:
     copied = copy_buffers([arrays[i] for i in chosen], [shardings[i] for i in chosen])
     for i, x in zip(chosen, copied):
         if x._committed != committed or x.aval is not avals[i]:
-            x = ArrayImpl(avals[i], shardings[i], x._arrays, committed=committed, **skip_checks)
+            x = ArrayImpl(avals[i], shardings[i], buffers_of(x), committed=committed, **skip_checks)
         results[i] = x
 
 
@@ -192,7 +193,7 @@ def _by_pieces(array: ArrayImpl, aval, sharding, steps: Plan) -> ArrayImpl:
 
     def view(i: int) -> np.ndarray:
         if i not in views:
-            found = parts[i]._single_device_array_to_np_array_did_copy()[0]
+            found = host_copy(parts[i])[0]
             views[i] = found if found.dtype == aval.dtype else found.view(aval.dtype)
         return views[i]
 
@@ -210,7 +211,7 @@ def _by_pieces(array: ArrayImpl, aval, sharding, steps: Plan) -> ArrayImpl:
         jobs += [(made[piece.paste], part) for piece, part in zip(pieces, found)]
         buffers.append(made)
     if large and len(jobs) > 1:
-        from concurrent.futures import ThreadPoolExecutor
+        from concurrent.futures import ThreadPoolExecutor  # start-up: 4 ms
 
         with ThreadPoolExecutor(4) as threads:
             list(threads.map(np.copyto, *zip(*jobs)))
@@ -268,5 +269,5 @@ def apart(array: ArrayImpl, other: ArrayImpl) -> ArrayImpl:
 def copied(array: ArrayImpl, aval) -> ArrayImpl:
     """The array in memory of its own."""
     [fresh] = copy_buffers([array], [array._sharding], always=True)
-    return ArrayImpl(aval, array._sharding, fresh._arrays, committed=array._committed, **skip_checks)
+    return ArrayImpl(aval, array._sharding, buffers_of(fresh), committed=array._committed, **skip_checks)
 

@@ -11,7 +11,8 @@ from xlafront.core import avals, backends, keys, tracing
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, dce_jaxpr
 from xlafront.runtime import config
 from xlafront.runtime.arrays import put
-from xlafront.runtime.execute import CompileRequest, Program, compile_module, compile_options, explain_options
+from xlafront.runtime.compile_options import compile_options
+from xlafront.runtime.execute import CompileRequest, Program, compile_module, explain_options
 from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging import module_shardings
 from xlafront.staging.outlining import outline

@@ -8,7 +8,10 @@
 
 from __future__ import annotations
 
+import functools
+import weakref
 from collections.abc import Callable, Iterator, Sequence, Set
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -34,6 +37,8 @@ from xlafront.core.primitive import Primitive as Primitive
 from xlafront.core.tracing import Trace, Tracer, current_trace
 from xlafront.extend.core.call import CallPrimitive as CallPrimitive, call_impl as call_impl
 from xlafront.extend.core.tokens import Token as Token
+from xlafront.transforms.ad.core import LinearTrace
+from xlafront.transforms.batching.vmap import BatchTrace
 
 Effects = Set[Effect]
 array_types: set[type] = {np.ndarray, *(d.type for d in dtypes.supported)}
@@ -62,8 +67,6 @@ def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr, *args) -> Callable[..., list[Any]]:
     run = ir.jaxpr_as_fun(closed_jaxpr)
     if not args:
         return run
-    import functools
-
     return functools.partial(run, *args)
 
 
@@ -233,8 +236,6 @@ def unsafe_am_i_under_a_jit_DO_NOT_USE() -> bool:
     >>> unsafe_am_i_under_a_jit_DO_NOT_USE()
     False
     """
-    from xlafront.transforms.ad.core import LinearTrace
-
     return any(isinstance(t, tracing.StagingTrace) and not isinstance(t, LinearTrace) for t in _traces())
 
 
@@ -244,8 +245,6 @@ def unsafe_am_i_under_a_vmap_DO_NOT_USE() -> bool:
     >>> unsafe_am_i_under_a_vmap_DO_NOT_USE()
     False
     """
-    from xlafront.transforms.batching.vmap import BatchTrace
-
     return any(isinstance(t, BatchTrace) for t in _traces())
 
 
@@ -273,8 +272,6 @@ class OpaqueTraceState:
     __slots__ = ("_trace", "_convention")
 
     def __init__(self, trace: Trace, convention: str | None):
-        import weakref
-
         self._trace = weakref.ref(trace)
         self._convention = convention
 
@@ -296,7 +293,5 @@ def get_opaque_trace_state(convention: str | None = None) -> OpaqueTraceState:
 
 def __getattr__(name: str):
     if name == "primitives":
-        from importlib import import_module
-
         return import_module("xlafront.extend.core.primitives")
     raise AttributeError(f"xlafront.extend.core has no {name!r}")

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from xlafront.core.primitive import Primitive
+from xlafront import lax
+from xlafront.core.primitive import Primitive, known_primitives
 
 # Where primitives live that are not in `xlafront.lax`, and those whose name there is another.
 _PLACES = {
@@ -32,8 +33,6 @@ def __getattr__(name: str) -> Primitive:
     module, attribute = _PLACES.get(name, ("xlafront.lax", name))
     found = getattr(import_module(module), attribute, None)
     if not isinstance(found, Primitive):
-        from xlafront.core.primitive import known_primitives
-
         named = [p for p in known_primitives if f"{p.name}_p" == name]
         if len(named) != 1:
             raise AttributeError(f"xlafront.extend.core.primitives has no {name!r}")
@@ -43,6 +42,4 @@ def __getattr__(name: str) -> Primitive:
 
 
 def __dir__():
-    import xlafront.lax
-
-    return sorted({*_PLACES, *(n for n in dir(xlafront.lax) if n.endswith("_p"))})
+    return sorted({*_PLACES, *(n for n in dir(lax) if n.endswith("_p"))})

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
+
+from xlafront.runtime.jaxlib_compat import _jax
 
 _SUBMODULES = frozenset(("dialects", "ir", "passmanager"))
 
 
 def __getattr__(name: str):
     if name in _SUBMODULES:
-        from importlib import import_module
-
         return import_module(f"xlafront.extend.mlir.{name}")
     raise AttributeError(f"xlafront.extend.mlir has no {name!r}")
 
@@ -21,7 +22,7 @@ def serialize_portable_artifact(mlir_module: Any, target: str, use_mixed_seriali
     >>> text = xf.jit(lambda x: x * 2).lower(1.0).as_text()
     >>> artifact = serialize_portable_artifact(text, "1.0.0")
     """
-    from xlafront.lowering import mlir
+    from xlafront.lowering import mlir  # start-up: the bindings take 15-25 ms
 
     return mlir.serialize_portable(mlir_module, target, use_mixed_serialization)
 
@@ -32,7 +33,7 @@ def deserialize_portable_artifact(mlir_module: bytes, context: Any = None):
     >>> text = xf.jit(lambda x: x * 2).lower(1.0).as_text()
     >>> module = deserialize_portable_artifact(serialize_portable_artifact(text, "1.0.0"))
     """
-    from xlafront.lowering import mlir
+    from xlafront.lowering import mlir  # start-up: the bindings take 15-25 ms
 
     return mlir.deserialize_portable(mlir_module, context)
 
@@ -43,8 +44,6 @@ def hlo_to_stablehlo(computation: bytes) -> bytes:
     >>> hlo = xf.jit(lambda x: x * 2).lower(1.0).compiler_ir("hlo")
     >>> bytecode = hlo_to_stablehlo(hlo.as_serialized_hlo_module_proto())
     """
-    from xlafront.runtime.jaxlib_compat import _jax
-
     return _jax.mlir.hlo_to_stablehlo(computation)
 
 
@@ -55,8 +54,6 @@ def refine_polymorphic_shapes(mlir_module: bytes, enable_shape_assertions: bool 
     >>> module = xf.jit(lambda x: x * 2).lower(1.0).compiler_ir("stablehlo")
     >>> bytecode = refine_polymorphic_shapes(xf.interpreters.mlir.module_to_bytecode(module))
     """
-    from xlafront.runtime.jaxlib_compat import _jax
-
     return _jax.mlir.refine_polymorphic_shapes(
         mlir_module, enable_shape_assertions=enable_shape_assertions, validate_static_shapes=validate_static_shapes,
         enable_shardy=enable_shardy)

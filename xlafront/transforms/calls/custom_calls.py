@@ -23,6 +23,26 @@ from xlafront.staging import process_agreement, signatures
 from xlafront.transforms.ad.core import LinearTrace, transpose_program
 
 
+def positional_arguments(kind: str, fun: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple:
+    """The arguments of a call by position, with defaults: what is given along with a function knows them by position alone."""
+    signature, name = signatures.signature_of(fun), signatures.function_name(fun)
+    if signature is None:
+        if not kwargs:
+            return args
+        problem = f"was called with the keyword arguments {', '.join(kwargs)}, and has no signature to find their positions in"
+    else:
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as e:
+            raise TypeError(f"{name}{signature}: {e}") from None
+        bound.apply_defaults()
+        if not bound.kwargs:
+            return bound.args
+        problem = f"has the keyword arguments {', '.join(bound.kwargs)}, which have no position"
+    raise TypeError(f"the {kind} function {name}{signature or ''} {problem}. What is given along with it knows its arguments "
+                    f"by position: give it positional parameters only.")
+
+
 class CustomFunction:
     """A function together with rules for it: base of `custom_jvp`, `custom_vjp` and `custom_vmap`."""
 
@@ -61,22 +81,7 @@ class CustomFunction:
         """The arguments by position, with defaults: rules know arguments by position alone."""
         if not kwargs and len(args) == self._arity:
             return args
-        signature = signatures.signature_of(self.fun)
-        if signature is None and not kwargs:
-            return args
-        problem: Any = "it has no signature to find keyword arguments in"
-        if signature is not None:
-            try:
-                bound = signature.bind(*args, **kwargs)
-            except TypeError as e:
-                problem = e
-            else:
-                bound.apply_defaults()
-                if not bound.kwargs:
-                    return bound.args
-                problem = f"{', '.join(bound.kwargs)} can only be passed by keyword"
-        raise TypeError(f"{self._name}{signature or ''} was called with arguments that have no positions: {problem}. The rules "
-                        f"of a {self.kind} function know its arguments by position: give it positional parameters only.")
+        return positional_arguments(self.kind, self.fun, args, kwargs)
 
     def divided(self, args: tuple) -> tuple[tuple, tuple]:
         """The non-differentiable arguments, and the others."""

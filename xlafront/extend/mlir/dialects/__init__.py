@@ -1,12 +1,12 @@
 """The dialects of MLIR that jaxlib has builders for: `from xlafront.extend.mlir.dialects import stablehlo`."""
 
+from importlib import import_module
+
 _DIALECTS = frozenset("arith builtin cf chlo func math memref mpmd scf sdy sparse_tensor stablehlo vector".split())
 
 
 def __getattr__(name: str):
     if name in _DIALECTS:
-        from importlib import import_module
-
         return import_module(f"xlafront.extend.mlir.dialects.{name}")
     raise AttributeError(f"xlafront.extend.mlir.dialects has no {name!r}; it has {', '.join(sorted(_DIALECTS))}.")
 

@@ -1,0 +1,100 @@
+"""Where a planned program is to run: its topology, its mesh, and its arguments as types over the mesh."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from xlafront.core import keys, tree
+from xlafront.core.avals import ShapedArray, ShapeDtypeStruct
+from xlafront.planning import topologies
+from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.jaxlib_compat import NamedSharding
+from xlafront.runtime.sharding import Mesh, PartitionSpec
+
+
+def _shardings_of(*trees) -> list[NamedSharding]:
+    found = (getattr(x, "sharding", None) for x in tree.leaves(trees))
+    return [s for s in found if isinstance(s, NamedSharding)]
+
+
+def topology_of(topology, platform, mesh, args, kwargs) -> topologies.TopologyDescription:
+    if isinstance(topology, topologies.TopologyDescription):
+        return topology
+    if topology is not None:
+        return topologies.get_topology_desc(topology, platform)
+    meshes = [mesh] if mesh is not None else [s.mesh for s in _shardings_of(args, kwargs)]
+    for each in meshes:
+        if isinstance(each, Mesh):
+            return topologies.TopologyDescription(list(each.devices.flat))
+    return topologies.get_attached_topology(platform)
+
+
+def mesh_of(mesh, devices: list, args, kwargs) -> Mesh:
+    if mesh is not None and not isinstance(mesh, (Mesh, Mapping)) and not hasattr(mesh, "axis_names"):
+        raise TypeError(f"plan takes the mesh as names and sizes of its axes, such as {{'data': -1, 'model': 8}}, or as a "
+                        f"Mesh, got {mesh!r}.")
+    if mesh is None:
+        given = _shardings_of(args, kwargs)
+        if not given:
+            return topologies.make_mesh(topologies.TopologyDescription(devices), (len(devices),), ("data",))
+        mesh = given[0].mesh
+    if isinstance(mesh, Mesh) and set(mesh.devices.flat) <= set(devices):
+        return mesh
+    sizes = axis_sizes(dict(mesh if isinstance(mesh, Mapping) else mesh.shape), len(devices))
+    return topologies.make_mesh(topologies.TopologyDescription(devices), tuple(sizes.values()), tuple(sizes))
+
+
+def axis_sizes(sizes: dict[str, int], count: int) -> dict[str, int]:
+    """The sizes of a mesh over `count` devices, with the one that is -1 worked out."""
+    known = math.prod(n for n in sizes.values() if n != -1)
+    open_axes = [name for name, n in sizes.items() if n == -1]
+    text = ",".join(f"{name}={n}" for name, n in sizes.items())
+    if len(open_axes) > 1 or not sizes or known < 1 or any(n < -1 or n == 0 for n in sizes.values()):
+        raise ValueError(f"a mesh needs a positive size for each axis, of which one may be -1 (what is left), got {text!r}.")
+    if open_axes and count % known == 0:
+        return sizes | {open_axes[0]: count // known}
+    if open_axes or known != count:
+        raise ValueError(f"the mesh {text} does not fill the {count} devices of the topology: "
+                         f"{known} {'does not divide' if open_axes else 'is not'} {count}. Give a mesh whose sizes multiply to "
+                         f"{count}; one may be -1.")
+    return sizes
+
+
+def placed(fun: Callable, mesh: Mesh, args: tuple, kwargs: dict[str, Any], everywhere: bool = False
+            ) -> tuple[tuple, dict[str, Any]]:
+    """The arguments as types over the mesh; one that cannot be is named. Those that have no sharding are left to the function
+    (`pmap`, `shard_map` and `in_shardings` decide), or else are `everywhere`."""
+    try:
+        names = list(inspect.signature(fun).parameters)
+    except (TypeError, ValueError):
+        names = []
+
+    def place(path, x):
+        try:
+            return _onto(mesh, x, everywhere)
+        except ValueError as e:
+            in_kwargs, first, *rest = path
+            name = first.key if in_kwargs.idx else names[first.idx] if first.idx < len(names) else f"args[{first.idx}]"
+            raise ValueError(f"argument {name}{tree.keystr(tuple(rest))} of {getattr(fun, '__name__', 'the function')}: {e}"
+                             ) from None
+
+    return tree.map_with_path(place, (args, kwargs), is_leaf=lambda x: x is None)
+
+
+def _onto(mesh: Mesh, x: Any, everywhere: bool) -> Any:
+    """An argument as a type with a sharding over the mesh. Python values stay."""
+    if not isinstance(x, (ShapeDtypeStruct, ArrayImpl, keys.KeyArray, np.ndarray, np.generic)):
+        return x
+    given, placed = getattr(x, "sharding", None), None
+    if isinstance(given, NamedSharding):
+        placed = NamedSharding(mesh, given.spec, memory_kind=given.memory_kind)
+    elif isinstance(given, PartitionSpec) or everywhere:
+        placed = NamedSharding(mesh, given if isinstance(given, PartitionSpec) else PartitionSpec())
+    if placed is not None:
+        placed.shard_shape(keys.physical(ShapedArray(np.shape(x), x.dtype)).shape)  # raises where a dimension cannot be split
+    return ShapeDtypeStruct(np.shape(x), x.dtype, sharding=placed, weak_type=getattr(x, "weak_type", False))
