@@ -1,6 +1,6 @@
 """Compiling modules and calling the result.
 
-`compile_module` turns a module into a loaded executable, through the disk cache. A `Program` is such an
+`compile_module` turns a module into a loaded executable, through the disk cache. A `Executable` is such an
 executable with what it takes to call it: where arguments go, which are read at all, what the results are.
 """
 
@@ -99,16 +99,16 @@ class FastPath(NamedTuple):
     const_args: Any
 
 
-class Program:
+class Executable:
     """A compiled program and how to call it with the flat list of all its arguments."""
 
-    __slots__ = ("executable", "in_avals", "in_shardings", "out_avals", "out_shardings", "out_committed", "kept",
+    __slots__ = ("loaded", "in_avals", "in_shardings", "out_avals", "out_shardings", "out_committed", "kept",
                  "const_args", "handlers", "effects", "own_layouts", "__weakref__")
 
-    def __init__(self, executable, *, in_avals, in_shardings, out_avals, out_shardings, out_committed: bool,
+    def __init__(self, loaded, *, in_avals, in_shardings, out_avals, out_shardings, out_committed: bool,
                  kept: Sequence[bool], const_args: Sequence[ArrayImpl], effects: frozenset = frozenset(),
                  own_layouts: bool = False):
-        self.executable = executable
+        self.loaded = loaded
         self.in_avals, self.in_shardings = in_avals, in_shardings
         self.out_avals, self.out_shardings, self.out_committed = out_avals, out_shardings, out_committed
         self.kept = kept
@@ -116,7 +116,7 @@ class Program:
         self.effects = effects
         self.own_layouts = own_layouts  # whether arguments lie in an order that was asked for
         self.handlers = [result_handler(aval, sharding, out_committed) for aval, sharding in zip(out_avals, out_shardings)
-                         ] if hasattr(executable, "execute_sharded") else None
+                         ] if hasattr(loaded, "execute_sharded") else None
 
     def __call__(self, args: Sequence[Any]) -> list[ArrayImpl]:
         if self.handlers is None:
@@ -129,14 +129,14 @@ class Program:
         if layouts.use.others:
             buffers = self.relaid(buffers)
         if self.effects:
-            results = runtime_effects.execute(self.executable, buffers, self.effects)
+            results = runtime_effects.execute(self.loaded, buffers, self.effects)
         else:
-            results = self.executable.execute_sharded(buffers)
+            results = self.loaded.execute_sharded(buffers)
         return results.consume_with_handlers(self.handlers)
 
     def layouts(self) -> list[Layout]:
         """The order in memory of each argument that is read, constants first."""
-        return [Layout.from_pjrt_layout(wanted) for wanted in self.executable.get_parameter_layouts()]
+        return [Layout.from_pjrt_layout(wanted) for wanted in self.loaded.get_parameter_layouts()]
 
     def misfits(self, args: Sequence[Any]) -> list[bool]:
         """Which arguments that are read lie in another order; empty when none does."""
@@ -155,7 +155,7 @@ class Program:
         # C++ counts constants among the arguments, and only those that are read among the shardings.
         in_shardings = [x._sharding for x in self.const_args]
         in_shardings += [sharding for sharding, kept in zip(self.in_shardings, self.kept) if kept]
-        return FastPath(self.executable, out_tree, in_shardings, list(self.out_shardings),
+        return FastPath(self.loaded, out_tree, in_shardings, list(self.out_shardings),
                         list(self.out_avals), [self.out_committed] * count, [True] * len(self.const_args) + list(self.kept),
                         [None] * len(in_shardings), self.const_args)
 

@@ -10,7 +10,7 @@ from typing import Any
 from xlafront.core.avals import forget_unused_types
 from xlafront.core.ir import ClosedJaxpr, DebugInfo
 from xlafront.core.memo import clear_memos
-from xlafront.runtime.execute import Program
+from xlafront.runtime.execute import Executable
 from xlafront.runtime.jaxlib_compat import PjitFunctionCache
 
 # Of all signatures that C++ knows, those of the library's own functions too. When it is full the one used longest ago goes,
@@ -27,7 +27,7 @@ class TracedCall:
 
     def __init__(self, closed: ClosedJaxpr, out_tree: Any, in_avals: tuple, debug_info: DebugInfo):
         self.closed, self.out_tree, self.in_avals, self.debug_info = closed, out_tree, in_avals, debug_info
-        self.executables: dict[tuple, Program] = {}  # by devices, shardings and donated arguments
+        self.executables: dict[tuple, Executable] = {}  # by devices, shardings and donated arguments
 
 
 class Caches:

@@ -12,15 +12,15 @@ from xlafront.core.ir import ClosedJaxpr, Jaxpr, dce_jaxpr
 from xlafront.runtime import config
 from xlafront.runtime.arrays import put
 from xlafront.runtime.compile_options import compile_options
-from xlafront.runtime.execute import CompileRequest, Program, compile_module, explain_options
+from xlafront.runtime.execute import CompileRequest, Executable, compile_module, explain_options
 from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging import module_shardings
 from xlafront.staging.outlining import outline
 
 
-def run_program(program: Program, leaves: Sequence[Any], out_avals: Sequence[Any]) -> list[Any]:
+def run_executable(executable: Executable, leaves: Sequence[Any], out_avals: Sequence[Any]) -> list[Any]:
     """Call a compiled program; key arrays go in and come out as their words."""
-    results = program([keys.physical_array(x) for x in leaves])
+    results = executable([keys.physical_array(x) for x in leaves])
     return [keys.wrap(x, aval) for x, aval in zip(results, out_avals)]
 
 
@@ -75,7 +75,7 @@ class LoweredModule:
         aval = keys.physical(tracing.aval_of(value))
         return put(keys.physical_array(value), aval, self.assignment.replicated(), True)
 
-    def compile_program(self, compiler_options: dict | None = None) -> Program:
+    def compile(self, compiler_options: dict | None = None) -> Executable:
         if self.elsewhere is not None:
             raise ValueError(f"{self.name} was lowered for {self.elsewhere}, which this process does not have: its text can be "
                              f"read. To compile it, give types whose shardings are over the devices of a topology "
@@ -100,7 +100,7 @@ class LoweredModule:
             if not isinstance(item, Jaxpr) and not is_compile_only(self.client):
                 executable.keep_alive(item)
         out_avals = [keys.physical(aval) for aval in self.closed.out_avals]
-        return Program(
+        return Executable(
             executable, in_avals=[keys.physical(aval) for aval in self.traced.in_avals], in_shardings=self.assignment.shardings,
             out_avals=out_avals, out_shardings=self.shardings.results(executable, out_avals),
             out_committed=self.assignment.committed, kept=self.kept, const_args=self.const_args, effects=self.closed.effects,

@@ -12,7 +12,7 @@ from xlafront.core.traceback_filter import filtered
 from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, JaxRuntimeError, let_go
 from xlafront.staging import signatures, stages
 from xlafront.staging.caches import TracedCall as Traced, clear_caches, clear_executables as clear_programs, shared_caches  # noqa
-from xlafront.staging.compiling import LoweredModule, constants_as_arguments, run_program  # noqa
+from xlafront.staging.compiling import LoweredModule, constants_as_arguments, run_executable  # noqa
 from xlafront.staging.jitted import Jitted, Options, jit_p, make_dispatcher  # noqa
 
 # MERGE

@@ -18,13 +18,13 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import filtered
 from xlafront.runtime import config, distributed
 from xlafront.runtime.arrays import ArrayImpl, put
-from xlafront.runtime.execute import Program
+from xlafront.runtime.execute import Executable
 from xlafront.runtime.jaxlib_compat import JaxRuntimeError, pjit
 from xlafront.runtime.layouts import Layout, use as layouts_in_use
 from xlafront.runtime.sharding import active
 from xlafront.staging import device_assignment, module_shardings, process_agreement, sharding_arguments, signatures
 from xlafront.staging.caches import TracedCall, dispatch_cache, shared_caches
-from xlafront.staging.compiling import LoweredModule, constants_as_arguments, log, run_program, signature_text
+from xlafront.staging.compiling import LoweredModule, constants_as_arguments, log, run_executable, signature_text
 from xlafront.staging.debug_nans import check_finite
 from xlafront.staging.explain_retracing import explain_miss
 from xlafront.staging.sharding_arguments import UNSPECIFIED
@@ -85,11 +85,11 @@ class Jitted:
             if distributed.state.num_processes > 1:
                 if process_agreement.changes_groups(traced.closed.jaxpr):
                     return self.evaluate_by_operation(traced, call.leaves), None, False
-            program, donated = self.program_for(traced, call)
-            in_order = self.in_order(program, call)
-            results = self.run(program, traced, call.leaves)
+            executable, donated = self.executable_for(traced, call)
+            in_order = self.in_order(executable, call)
+            results = self.run(executable, traced, call.leaves)
             out = traced.out_tree.unflatten(results)
-            return out, self.fast_path(program, traced, call) if in_order else None, False
+            return out, self.fast_path(executable, traced, call) if in_order else None, False
         except Exception as e:
             raise filtered(e) from e.__cause__
 
@@ -101,12 +101,12 @@ class Jitted:
             for x, s in zip(results, self.flat_out_shardings(traced.out_tree))])
 
     @staticmethod
-    def in_order(program: Program, call: Call) -> bool:
+    def in_order(executable: Executable, call: Call) -> bool:
         """Whether the elements of all arguments lie as the program reads them; asked before the call may delete them."""
         return not layouts_in_use.others or not (
-            program.own_layouts or program.misfits([keys.physical_array(x) for x in call.leaves]))
+            executable.own_layouts or executable.misfits([keys.physical_array(x) for x in call.leaves]))
 
-    def fast_path(self, program: Program, traced: TracedCall, call: Call):
+    def fast_path(self, executable: Executable, traced: TracedCall, call: Call):
         """C++ may repeat the call unless Python has something to do each time."""
         if (traced.closed.effects or config.debug_nans.value or config.debug_infs.value
                 or config.no_execution.value):
@@ -116,13 +116,13 @@ class Jitted:
                 return None
         if any([not isinstance(aval.dtype, np.dtype) for aval in traced.closed.out_avals]):
             return None
-        return program.fast_path(traced.out_tree)
+        return executable.fast_path(traced.out_tree)
 
-    def run(self, program: Program, traced: TracedCall, leaves: Sequence[Any]) -> list[ArrayImpl]:
+    def run(self, executable: Executable, traced: TracedCall, leaves: Sequence[Any]) -> list[ArrayImpl]:
         if config.no_execution.value:
             raise RuntimeError(f"{self.name} was called while the setting no_execution is on.")
         try:
-            results = run_program(program, [tracing.as_operand(x) for x in leaves], traced.closed.out_avals)
+            results = run_executable(executable, [tracing.as_operand(x) for x in leaves], traced.closed.out_avals)
         except RuntimeError as e:
             raise self.explain_deleted(traced, leaves, e) from None
         if config.debug_nans.value or config.debug_infs.value:
@@ -260,7 +260,7 @@ class Jitted:
 
     # Compiling
 
-    def program_for(self, traced: TracedCall, call: Call) -> tuple[Program, tuple[bool, ...]]:
+    def executable_for(self, traced: TracedCall, call: Call) -> tuple[Executable, tuple[bool, ...]]:
         donated = self.donated_flags(call)
         assignment = self.place(traced, call)
         key = (assignment, donated)
@@ -271,7 +271,7 @@ class Jitted:
                 if found is None:
                     if distributed.state.num_processes > 1:
                         process_agreement.check_same(self.name, traced, assignment)
-                    found = traced.executables[key] = self.lower(traced, call, assignment, donated).compile_program()
+                    found = traced.executables[key] = self.lower(traced, call, assignment, donated).compile()
         return found, donated
 
     def place(self, traced: TracedCall, call: Call) -> device_assignment.DeviceAssignment:

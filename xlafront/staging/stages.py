@@ -22,7 +22,7 @@ from xlafront.runtime.jaxlib_compat import (
 )
 from xlafront.runtime.layouts import Format, Layout
 from xlafront.staging import device_assignment, signatures
-from xlafront.staging.compiling import run_program
+from xlafront.staging.compiling import run_executable
 from xlafront.staging.jitted import shard_arg_fallback
 
 
@@ -188,22 +188,22 @@ class Lowered:
     def compile(self, compiler_options: dict[str, Any] | None = None, device_assignment=None) -> Compiled:
         if device_assignment is not None and tuple(device_assignment) != self._lowered.assignment.devices:
             raise ValueError("the devices are part of the lowering: give jit shardings over these devices instead.")
-        return Compiled(self, self._lowered.compile_program(compiler_options))
+        return Compiled(self, self._lowered.compile(compiler_options))
 
 
 class Compiled:
     """A compiled function; calling it never traces or compiles."""
 
-    def __init__(self, lowered: Lowered, program):
-        self._lowered, self._program = lowered, program
+    def __init__(self, lowered: Lowered, executable):
+        self._lowered, self._executable = lowered, executable
         self._traced = lowered._traced
         self.in_tree, self.out_tree = lowered.in_tree, lowered.out_tree
-        self._dispatch = _dispatcher_of(self._traced, program)
+        self._dispatch = _dispatcher_of(self._traced, executable)
 
     @property
     def out_info(self):
         """The types of the results, with their shardings."""
-        return _structs(self.out_tree, self._traced.jaxpr.out_avals, self._program.out_shardings)
+        return _structs(self.out_tree, self._traced.jaxpr.out_avals, self._executable.out_shardings)
 
     args_info = property(lambda self: self._traced.args_info)
     in_avals = property(lambda self: self._traced.in_avals)
@@ -212,43 +212,44 @@ class Compiled:
     @property
     def input_shardings(self):
         """The sharding of each argument, by position and by name; None for those that are not read."""
-        return self.in_tree.unflatten([s if keep else None for s, keep in zip(self._program.in_shardings, self._program.kept)])
+        executable = self._executable
+        return self.in_tree.unflatten([s if keep else None for s, keep in zip(executable.in_shardings, executable.kept)])
 
     @property
     def output_shardings(self):
-        return self.out_tree.unflatten(self._program.out_shardings)
+        return self.out_tree.unflatten(self._executable.out_shardings)
 
     @property
     def input_formats(self):
         """The layout and the sharding of each argument, by position and by name; None for those that are not read."""
-        program = self._program
-        layouts = iter(program.layouts()[len(program.const_args):])
+        executable = self._executable
+        layouts = iter(executable.layouts()[len(executable.const_args):])
         return self.in_tree.unflatten([Format(next(layouts), s) if keep else None for s, keep in zip(
-            program.in_shardings, program.kept)])
+            executable.in_shardings, executable.kept)])
 
     @property
     def output_formats(self):
         """The layout and the sharding of each result."""
-        layouts = map(Layout.from_pjrt_layout, self._program.executable.get_output_layouts())
-        return self.out_tree.unflatten([Format(layout, s) for layout, s in zip(layouts, self._program.out_shardings)])
+        layouts = map(Layout.from_pjrt_layout, self._executable.loaded.get_output_layouts())
+        return self.out_tree.unflatten([Format(layout, s) for layout, s in zip(layouts, self._executable.out_shardings)])
 
     def as_text(self) -> str:
         """The optimised program, as the compiler left it."""
-        return "\n\n".join(module.to_string() for module in self._program.executable.hlo_modules())
+        return "\n\n".join(module.to_string() for module in self._executable.loaded.hlo_modules())
 
     def cost_analysis(self) -> dict[str, float] | None:
         """The compiler's estimate: flops, bytes accessed, by name; None where it makes none, as for GPUs that are not here."""
         try:
-            return self._program.executable.cost_analysis()
+            return self._executable.loaded.cost_analysis()
         except JaxRuntimeError:
             return None
 
     def memory_analysis(self):
         """Bytes of arguments, results, temporaries and code."""
-        return self._program.executable.get_compiled_memory_stats()
+        return self._executable.loaded.get_compiled_memory_stats()
 
     def runtime_executable(self):
-        return self._program.executable
+        return self._executable.loaded
 
     def __call__(self, *args, **kwargs):
         results = self._dispatch(*args, **kwargs)
@@ -257,8 +258,8 @@ class Compiled:
         return results
 
 
-def _dispatcher_of(stage, program) -> Callable:
-    """The C++ function that repeats calls of a compiled program; it knows nothing of the `Compiled` that holds it."""
+def _dispatcher_of(stage, executable) -> Callable:
+    """The C++ function that repeats calls of an executable; it knows nothing of the `Compiled` that holds it."""
     jitted, traced = stage._jitted, stage._traced
     in_tree, name, static = stage.in_tree, stage.fun_name, jitted.options.static
 
@@ -271,10 +272,10 @@ def _dispatcher_of(stage, program) -> Callable:
             count = len(args_tree.children()) + len(kwargs_tree.children())
             given = static if len(args) + len(kwargs) > count else signatures.Selection()
             call = signatures.split_call(name, given, args, kwargs)
-            _check_call(name, traced, in_tree, call, program)
-            in_order = jitted.in_order(program, call)
-            results = run_program(program, [tracing.as_operand(x) for x in call.leaves], traced.closed.out_avals)
-            fast = jitted.fast_path(program, traced, call) if in_order and not given else None
+            _check_call(name, traced, in_tree, call, executable)
+            in_order = jitted.in_order(executable, call)
+            results = run_executable(executable, [tracing.as_operand(x) for x in call.leaves], traced.closed.out_avals)
+            fast = jitted.fast_path(executable, traced, call) if in_order and not given else None
             return traced.out_tree.unflatten(results), fast, False
         except Exception as e:
             raise filtered(e) from e.__cause__
@@ -282,7 +283,7 @@ def _dispatcher_of(stage, program) -> Callable:
     return pjit(name, jitted.fun, call_first, [], [], (), tree.default_registry, shard_arg_fallback, PjitFunctionCache())
 
 
-def _check_call(name: str, traced, in_tree, call, program) -> None:
+def _check_call(name: str, traced, in_tree, call, executable) -> None:
     if call.in_tree != in_tree:
         ours = in_tree.unflatten(range(in_tree.num_leaves))
         theirs = call.in_tree.unflatten(call.leaves)
@@ -292,8 +293,8 @@ def _check_call(name: str, traced, in_tree, call, program) -> None:
         if got.shape != aval.shape or got.dtype != aval.dtype:
             raise TypeError(f"{name} was compiled for {avals.str_short(aval)} as argument {traced.debug_info.arg_names[i]}, "
                             f"and was called with {avals.str_short(got)}. Call the jitted function, or compile for this type.")
-        words, wanted = keys.physical_array(x), program.in_shardings[i]
-        if program.kept[i] and isinstance(words, ArrayImpl) and words._committed and words._sharding != wanted and not (
+        words, wanted = keys.physical_array(x), executable.in_shardings[i]
+        if executable.kept[i] and isinstance(words, ArrayImpl) and words._committed and words._sharding != wanted and not (
                 words._sharding.is_equivalent_to(wanted, words.ndim)):
             raise ValueError(
                 f"{name} was compiled for its argument {traced.debug_info.arg_names[i]} {device_assignment.in_words(wanted)}, "
