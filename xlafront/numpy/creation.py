@@ -11,7 +11,7 @@ from xlafront.core import backends, dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.keys import KeyArray
 from xlafront.lax import shapes
-from xlafront.lax.creation import broadcasted_iota, iota, placed_constant, placement_of
+from xlafront.lax.creation import placed_constant, placement_of
 from xlafront.lax.derived import stack
 from xlafront.lax.device_put import device_put, put_leaf
 from xlafront.lax.elementwise import (
@@ -275,12 +275,17 @@ def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_shardin
     return result
 
 
+def _positions(dtype, shape, dimension):
+    return shapes.iota_p.bind(dtype=dtype, shape=shape, dimension=dimension, sharding=None)
+
+
 @library(static=("start", "step", "size", "dtype"), name="arange")
 def _arange_kernel(start, step, size, dtype):
+    counts = _positions(dtype, (size,), 0)
     if start == 0 and step == 1:
-        return shapes.iota_p.bind(dtype=dtype, shape=(size,), dimension=0, sharding=None)
+        return counts
     # The same rounding as NumPy: start + i * step, computed in the result's type.
-    return add(mul(iota(dtype, size), np.asarray(step).astype(dtype)[()]), np.asarray(start).astype(dtype)[()])
+    return add(mul(counts, np.asarray(step).astype(dtype)[()]), np.asarray(start).astype(dtype)[()])
 
 
 def arange(start, stop=None, step=None, dtype=None, *, device=None, out_sharding=None):
@@ -326,7 +331,7 @@ def _linspace_kernel(start, stop, num, endpoint, axis, dtype):
     start, stop = (x if np.shape(x) == shape else shapes.broadcast_in_dim(x, shape, ()) for x in (start, stop))
     steps = max(num - 1 if endpoint else num, 1)
     full_shape = (num, *shape)
-    counts = broadcasted_iota(dtypes.to_real(d), full_shape, 0)
+    counts = _positions(dtypes.to_real(d), full_shape, 0)
     counts = as_type(div(counts, dtypes.to_real(d).type(steps)), d, False)
 
     def rows(x, count):
@@ -380,7 +385,7 @@ def _cast(x, d):
 
 @library(static=("rows", "columns", "k", "dtype"), name="eye")
 def _eye_kernel(rows, columns, k, dtype):
-    i, j = (broadcasted_iota(np.int32, (rows, columns), dimension) for dimension in (0, 1))
+    i, j = (_positions(dtypes.int32, (rows, columns), dimension) for dimension in (0, 1))
     return convert_element_type_p.bind(eq(add(i, np.int32(k)), j), new_dtype=dtype, weak_type=False, sharding=None)
 
 
@@ -405,7 +410,7 @@ def _triangle(m, k, upper):
     shape = np.shape(m)
     if len(shape) < 2:
         raise ValueError(f"xnp.tri{'u' if upper else 'l'} needs an array with at least 2 dimensions, got shape {shape}.")
-    i, j = (broadcasted_iota(np.int32, shape, dimension) for dimension in (len(shape) - 2, len(shape) - 1))
+    i, j = (_positions(dtypes.int32, shape, dimension) for dimension in (len(shape) - 2, len(shape) - 1))
     below = ge(add(i, np.int32(k - 1 if upper else k)), j)
     zero = constant_like(m, 0)
     return where(below, zero, m) if upper else where(below, m, zero)

@@ -70,8 +70,8 @@ def _nonzero_sized(a, size, fills):
     """The first `size` positions: a running count says for each rank where it is reached."""
     shape = np.shape(a)
     flags = elementwise.to_dtype(shapes.reshape_to(a, (math.prod(shape),)), _int32)
-    ranks = iota(_int32, size)
-    found = searchsorted(cumsum(flags), ranks, side="right") if flags.shape[0] else ranks
+    counts, ranks = cumsum(flags), iota(_int32, size)
+    found = searchsorted(counts, ranks, side="right") if flags.shape[0] else ranks
     missing = ge(ranks, total(flags, dtype=_int32))
     results = []
     stride = math.prod(shape)

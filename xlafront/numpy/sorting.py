@@ -7,9 +7,8 @@ import math
 import numpy as np
 
 from xlafront.core import dtypes
-from xlafront.lax.creation import broadcasted_iota
-from xlafront.lax.shapes import canonical_axis, reshape_to, rev
-from xlafront.lax.sorting import sort as sort_by_keys, sort_key_val
+from xlafront.lax.shapes import canonical_axis, iota_p, reshape_to, rev_p
+from xlafront.lax.sorting import sort_p
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.staging.jit import library
@@ -23,23 +22,31 @@ def _flat_or_axis(a, axis, name):
     return a, canonical_axis(axis, np.ndim(a), f"xnp.{name}")
 
 
+def _positions(shape, axis):
+    return iota_p.bind(dtype=dtypes.default_dtype(int), shape=shape, dimension=axis, sharding=None)
+
+
+def _reversed(x, axis):
+    return rev_p.bind(x, dimensions=(axis,))
+
+
 @library(static=("axis", "kind", "order", "stable", "descending"))
 def sort(a, axis=-1, *, kind=None, order=None, stable=True, descending=False):
     """Sorted along an axis, NaN last; `descending` reverses the order."""
     a, axis = _flat_or_axis(a, axis, "sort")
-    result = sort_by_keys(a, axis, bool(stable))
-    return rev(result, (axis,)) if descending else result
+    [result] = sort_p.bind(a, dimension=axis, is_stable=bool(stable), num_keys=1)
+    return _reversed(result, axis) if descending else result
 
 
 @library(static=("axis", "kind", "order", "stable", "descending"))
 def argsort(a, axis=-1, *, kind=None, order=None, stable=True, descending=False):
     """The indices that sort along an axis; equal elements keep their order."""
     a, axis = _flat_or_axis(a, axis, "argsort")
-    positions = broadcasted_iota(dtypes.default_dtype(int), np.shape(a), axis)
+    positions = _positions(np.shape(a), axis)
     if descending:  # reversed before and after, so that equal elements still keep their order
-        a, positions = rev(a, (axis,)), rev(positions, (axis,))
-    _, places = sort_key_val(a, positions, axis, bool(stable))
-    return rev(places, (axis,)) if descending else places
+        a, positions = _reversed(a, axis), _reversed(positions, axis)
+    _, places = sort_p.bind(a, positions, dimension=axis, is_stable=bool(stable), num_keys=1)
+    return _reversed(places, axis) if descending else places
 
 
 @library(static=("kth", "axis"))
@@ -57,8 +64,8 @@ def argpartition(a, kth, axis=-1):
 @library(static="axis")
 def _lexsort(keys, axis):
     rows = list(keys)
-    positions = broadcasted_iota(dtypes.default_dtype(int), np.shape(rows[0]), axis)
-    return sort_by_keys((*rows[::-1], positions), axis, num_keys=len(rows))[-1]
+    positions = _positions(np.shape(rows[0]), axis)
+    return sort_p.bind(*rows[::-1], positions, dimension=axis, is_stable=True, num_keys=len(rows))[-1]
 
 
 def lexsort(keys, axis=-1):

@@ -656,9 +656,9 @@ def _clip_kernel(arr, low, high):
     [arr, *limits] = promote_args("clip", arr, *[x for x in (low, high) if x is not None])
     limits = iter(limits)
     if low is not None:
-        arr = max_(next(limits), arr)
+        arr = PRIMITIVES["max"].bind(next(limits), arr)
     if high is not None:
-        arr = min_(next(limits), arr)
+        arr = PRIMITIVES["min"].bind(next(limits), arr)
     return arr
 
 

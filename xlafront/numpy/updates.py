@@ -276,7 +276,8 @@ def _window_kernel(x, values, starts, name, plan):
 
 
 def _scalars(vector, count):
-    return [shapes.squeeze_p.bind(shapes.slice(vector, (i,), (i + 1,)), dimensions=(0,)) for i in range(count)]
+    return [shapes.squeeze_p.bind(shapes.slice_p.bind(vector, start_indices=(i,), limit_indices=(i + 1,), strides=None),
+                                  dimensions=(0,)) for i in range(count)]
 
 
 def _broadcast(values, shape, name):
@@ -285,7 +286,8 @@ def _broadcast(values, shape, name):
         return values
     if len(own) > len(shape) or any(a not in (1, b) for a, b in zip(own[::-1], shape[::-1])):
         raise ValueError(f"x.at[...].{name} cannot put values of shape {own} where the index selects shape {shape}.")
-    return shapes.broadcast_in_dim(values, shape, range(len(shape) - len(own), len(shape)))
+    return shapes.broadcast_in_dim_p.bind(values, shape=shape, sharding=None,
+                                          broadcast_dimensions=tuple(range(len(shape) - len(own), len(shape))))
 
 
 # Scatters
