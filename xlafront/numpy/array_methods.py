@@ -259,13 +259,13 @@ def _rebuild(value, weak_type):
     return creation.put_new(value, aval)
 
 
-def _rebuild_keys(words, dtype):
-    return KeyArray(_rebuild(words, False), dtype)
+def _rebuild_keys(words, impl):
+    return KeyArray(_rebuild(words, False), dtypes.PRNGKeyDType(impl))
 
 
 def _reduce(self):
     if type(self) is KeyArray:
-        return _rebuild_keys, (np.asarray(self._base_array), self.dtype)
+        return _rebuild_keys, (np.asarray(self._base_array), self.dtype.impl)
     return _rebuild, (np.array(self._value), bool(self.weak_type))
 
 

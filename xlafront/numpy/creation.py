@@ -26,6 +26,7 @@ from xlafront.lax.elementwise import (
     ge,
     mul,
     sub,
+    to_dtype,
     where,
 )
 from xlafront.lax.resharding import reshard_p
@@ -281,7 +282,7 @@ def _positions(dtype, shape, dimension):
 
 @library(static=("start", "step", "size", "dtype"), name="arange")
 def _arange_kernel(start, step, size, dtype):
-    counts = _positions(dtype, (size,), 0)
+    counts = shapes.iota_p.bind(dtype=dtype, shape=(size,), dimension=0, sharding=None)
     if start == 0 and step == 1:
         return counts
     # The same rounding as NumPy: start + i * step, computed in the result's type.
@@ -386,7 +387,7 @@ def _cast(x, d):
 @library(static=("rows", "columns", "k", "dtype"), name="eye")
 def _eye_kernel(rows, columns, k, dtype):
     i, j = (_positions(dtypes.int32, (rows, columns), dimension) for dimension in (0, 1))
-    return convert_element_type_p.bind(eq(add(i, np.int32(k)), j), new_dtype=dtype, weak_type=False, sharding=None)
+    return to_dtype(eq(add(i, np.int32(k)), j), dtype)
 
 
 def eye(N, M=None, k=0, dtype=None, *, device=None):

@@ -18,7 +18,7 @@ import numpy as np
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.keys import KeyArray
 from xlafront.lax import shapes
-from xlafront.lax.elementwise import add, lt, max_, min_, to_dtype, where
+from xlafront.lax.elementwise import PRIMITIVES, max_, min_, to_dtype, where
 from xlafront.lax.indexing import GatherDimensionNumbers, GatherScatterMode, bind_gather, fill_for
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap
@@ -398,7 +398,8 @@ def wrapped(index, n: int):
         return _as_position(index)
     index = _as_position(index)
     d = tracing.aval_of(index).dtype
-    return where(lt(index, d.type(0)), add(index, d.type(n)), index)
+    negative = PRIMITIVES["lt"].bind(index, d.type(0))
+    return where(negative, PRIMITIVES["add"].bind(index, d.type(n)), index)
 
 
 # Functions on whole arrays

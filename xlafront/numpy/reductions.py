@@ -22,7 +22,7 @@ from xlafront.lax.elementwise import (
     sub,
 )
 from xlafront.lax.reductions import CUMULATIVE, PRIMITIVES as REDUCTIONS, _highest, _lowest, argmax_p, argmin_p
-from xlafront.lax.shapes import broadcast_in_dim, canonical_axes, canonical_axis, reshape_to
+from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axes, canonical_axis, reshape_to
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.numpy.ufuncs import PUBLIC, to_bool
@@ -39,7 +39,8 @@ def keep_dims(x, shape, axes):
 
 
 def _spread(x, shape):
-    return broadcast_in_dim(x, shape, range(len(shape) - np.ndim(x), len(shape)))
+    return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=tuple(range(len(shape) - np.ndim(x), len(shape))),
+                                   sharding=None)
 
 
 def _convert(x, dtype):
@@ -197,7 +198,7 @@ def _weakened(x, d):
 
 
 def _count_where(where, shape, axes, keepdims, dtype):
-    ones = broadcast_in_dim(np.asarray(1).astype(dtype)[()], shape, ())
+    ones = _spread(np.asarray(1).astype(dtype)[()], shape)
     return _reduce("sum", ones, axes, dtype, keepdims, None, where)
 
 

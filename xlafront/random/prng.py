@@ -45,6 +45,10 @@ class PRNGImpl(NamedTuple):
     def __str__(self):
         return self.tag
 
+    def __reduce__(self):
+        """Pickled by name where that says all."""
+        return (resolve_impl, (self.name,)) if IMPLEMENTATIONS.get(self.name) is self else (PRNGImpl, tuple(self))
+
 
 threefry_prng_impl = PRNGImpl((2,), threefry.seed, threefry.split, threefry.random_bits, threefry.fold_in,
                               name="threefry2x32", tag="fry")
