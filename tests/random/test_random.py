@@ -1,5 +1,9 @@
 """Random numbers: bits and values equal to the reference's (written down as literals), distributions, keys."""
 
+import pickle
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -164,6 +168,17 @@ def test_keys():
     assert random.key_impl(K) == "threefry2x32"
     one, two = random.split(K)
     assert random.key_data(one).tolist() != random.key_data(two).tolist()
+
+
+def test_keys_in_files():
+    """Pickled keys are arrays in a process that has not used any, of generators of the user's too."""
+    keys = random.split(K)
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        assert (pickle.loads(pickle.dumps(keys, protocol)) == keys).all()
+    own = random.key(1, impl=random.key(0).dtype.impl._replace(name="own", tag="own"))
+    assert pickle.loads(pickle.dumps(own)).dtype == own.dtype
+    code = f"import pickle\nkeys = pickle.loads({pickle.dumps(keys)!r})\nprint(keys[1] == keys.reshape(-1)[1])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "True\n"
 
 
 def test_keys_in_transformed_functions():

@@ -20,6 +20,7 @@ from xlafront.core import dtypes
 from xlafront.lax import linalg as kernels
 from xlafront.linalg.factorizations import solve_factored
 from xlafront.linalg.kernels import adjoint, check_rank, product, square as size_of_square
+from xlafront.linalg.orthogonal import geqrf_p
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact
 from xlafront.staging.jit import library
 
@@ -322,8 +323,6 @@ def _slogdet(a, method):
     if method == "lu":
         factors, swaps, _ = kernels.lu(a)
         return _sign_and_log(*_lu_sign(factors, swaps))
-    from xlafront.linalg.orthogonal import geqrf_p
-
     factors, taus = geqrf_p.bind(a)
     used = taus != 0  # the determinant of a reflection with the factor tau is -tau / conj(tau)
     turns = -taus / xnp.where(used, xnp.conj(taus), 1)
@@ -388,8 +387,6 @@ def cholesky(a, *, upper: bool = False, symmetrize_input: bool = True):
 def _qr(a, mode):
     [a] = _matrices("qr", a)
     if mode == "raw":
-        from xlafront.linalg.orthogonal import geqrf_p
-
         factors, taus = geqrf_p.bind(a)
         return QRResult(factors.mT, taus)
     q, r = kernels.qr(a, full_matrices=mode in ("full", "complete"))

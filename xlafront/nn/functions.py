@@ -6,9 +6,10 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.core import dtypes, tracing
-from xlafront.lax import shapes
-from xlafront.lax.elementwise import PRIMITIVES
+from xlafront.lax.derived import stop_gradient
+from xlafront.lax.elementwise import PRIMITIVES, constant_like, gt, lt, mul, rsqrt_, select
 from xlafront.lax.families import elementwise
+from xlafront.lax.shapes import canonical_axes, canonical_axis, iota_p, static_shape
 from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact
 from xlafront.staging.jit import library
 
@@ -26,8 +27,7 @@ def _relu_lower(ctx, x):
 
 # A primitive for the sake of its derivative, which is 0 at 0 and at NaN, where a maximum would share it.
 relu_p = elementwise("relu", _relu_lower, "int float bool", derivatives=(
-    lambda g, y, x: PRIMITIVES["select_n"].bind(
-        PRIMITIVES["gt"].bind(x, tracing.aval_of(x).dtype.type(0)), tracing.aval_of(g).dtype.type(0), g),))
+    lambda g, y, x: select(gt(x, constant_like(x, 0)), constant_like(g, 0), g),))
 
 
 def _relu6_lower(ctx, x):
@@ -36,9 +36,8 @@ def _relu6_lower(ctx, x):
 
 
 def _relu6_derivative(g, y, x):
-    of = tracing.aval_of(x).dtype.type
-    inside = PRIMITIVES["and"].bind(PRIMITIVES["gt"].bind(x, of(0)), PRIMITIVES["lt"].bind(x, of(6)))
-    return PRIMITIVES["select_n"].bind(inside, tracing.aval_of(g).dtype.type(0), g)
+    inside = PRIMITIVES["and"].bind(gt(x, constant_like(x, 0)), lt(x, constant_like(x, 6)))
+    return select(inside, constant_like(g, 0), g)
 
 
 relu6_p = elementwise("relu6", _relu6_lower, "float", derivatives=(_relu6_derivative,))
@@ -96,7 +95,7 @@ def soft_sign(x):
 def silu(x):
     """`x * sigmoid(x)`."""
     [x] = promote_args_inexact("silu", x)
-    return PRIMITIVES["mul"].bind(x, PRIMITIVES["logistic"].bind(x))
+    return mul(x, PRIMITIVES["logistic"].bind(x))
 
 
 swish = silu
@@ -211,7 +210,7 @@ def _glu(x, axis):
 def glu(x, axis=-1):
     """The first half along an axis times the sigmoid of the second."""
     check_arraylike("glu", x)
-    size = np.shape(x)[shapes.canonical_axis(axis, np.ndim(x), "glu")]
+    size = np.shape(x)[canonical_axis(axis, np.ndim(x), "glu")]
     if size % 2:
         raise ValueError(f"nn.glu halves axis {axis}, whose size {size} is odd.")
     return _glu(x, int(axis))
@@ -222,7 +221,7 @@ def glu(x, axis=-1):
 
 def _axes(axis, x, name):
     rank = np.ndim(x)
-    return tuple(range(rank)) if axis is None else shapes.canonical_axes(axis, rank, name)
+    return tuple(range(rank)) if axis is None else canonical_axes(axis, rank, name)
 
 
 @library(static="axis", name="softmax")
@@ -230,17 +229,11 @@ def _softmax(x, where, axis):
     [x] = promote_args_inexact("softmax", x)
     axes = _axes(axis, x, "softmax")
     # The largest element is subtracted for range only: it does not count for the derivative.
-    top = xnp.max(_constant(x), axes, where=where, initial=-np.inf, keepdims=True)
+    top = xnp.max(stop_gradient(x), axes, where=where, initial=-np.inf, keepdims=True)
     raised = xnp.exp(x - top)
     if where is not None:
         raised = xnp.where(where, raised, 0)
     return raised / xnp.sum(raised, axes, keepdims=True)
-
-
-def _constant(x):
-    from xlafront.lax.derived import stop_gradient
-
-    return stop_gradient(x)
 
 
 def softmax(x, axis=-1, where=None):
@@ -252,7 +245,7 @@ def softmax(x, axis=-1, where=None):
 def _log_softmax(x, where, axis):
     [x] = promote_args_inexact("log_softmax", x)
     axes = _axes(axis, x, "log_softmax")
-    shifted = x - xnp.max(_constant(x), axes, where=where, initial=-np.inf, keepdims=True)
+    shifted = x - xnp.max(stop_gradient(x), axes, where=where, initial=-np.inf, keepdims=True)
     result = shifted - xnp.log(xnp.sum(xnp.exp(shifted), axes, where=where, keepdims=True))
     return result if where is None else xnp.where(where, result, -np.inf)
 
@@ -272,7 +265,7 @@ def _logsumexp(a, b, where, axis, keepdims, return_sign):
     if where is not None:
         a = xnp.where(where, a, -np.inf)
     axes = _axes(axis, a, "logsumexp")
-    real = xnp.real(_constant(a))
+    real = xnp.real(stop_gradient(a))
     top = xnp.max(real, axes, keepdims=True, initial=-np.inf)
     top = xnp.where(xnp.isfinite(top), top, 0)
     terms = xnp.exp(a - top)
@@ -312,7 +305,7 @@ def _standardize(x, mean, variance, epsilon, where, axis, algorithm):
             variance = xnp.mean(xnp.square(x), axis, keepdims=True, where=where) - xnp.square(mean)
         else:
             variance = xnp.mean(xnp.square(x - mean), axis, keepdims=True, where=where)
-    return (x - mean) * PRIMITIVES["rsqrt"].bind(variance + epsilon)
+    return (x - mean) * rsqrt_(variance + epsilon)
 
 
 def standardize(x, axis=-1, mean=None, variance=None, epsilon=1e-5, where=None, *, algorithm="fast"):
@@ -329,9 +322,9 @@ def standardize(x, axis=-1, mean=None, variance=None, epsilon=1e-5, where=None, 
 def _one_hot(x, num_classes, dtype, axis):
     x = xnp.asarray(x)
     rank = x.ndim + 1
-    axis = shapes.canonical_axis(axis, rank, "one_hot")
-    classes = shapes.iota_p.bind(dtype=x.dtype, shape=tuple(num_classes if i == axis else 1 for i in range(rank)),
-                                 dimension=axis, sharding=None)
+    axis = canonical_axis(axis, rank, "one_hot")
+    classes = iota_p.bind(dtype=x.dtype, shape=tuple(num_classes if i == axis else 1 for i in range(rank)), dimension=axis,
+                          sharding=None)
     return (xnp.expand_dims(x, axis) == classes).astype(dtype)
 
 
@@ -340,6 +333,6 @@ def one_hot(x, num_classes, *, dtype=None, axis=-1):
 
     >>> one_hot(xnp.array([0, 2]), 3)
     """
-    count = shapes.static_shape("one_hot", num_classes)[0]
+    count = static_shape("one_hot", num_classes)[0]
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "nn.one_hot")
     return _one_hot(x, count, d, int(axis))

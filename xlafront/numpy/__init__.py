@@ -14,27 +14,31 @@ _PLACES = {
     "xlafront.numpy.creation": """arange array asarray astype copy empty empty_like eye frombuffer fromfunction
         fromiter fromstring full full_like geomspace identity linspace logspace meshgrid ones ones_like tri
         tril triu zeros zeros_like""",
+    "xlafront.numpy.diagonals": "diag diagflat diagonal trace",
     "xlafront.numpy.dlpack": "from_dlpack",
     "xlafront.numpy.files": "array_repr array_str load save savez",
-    "xlafront.numpy.indexing": "argwhere choose compress extract flatnonzero nonzero take take_along_axis",
+    "xlafront.numpy.indexing": "take take_along_axis",
     "xlafront.numpy.linear": "cross dot einsum einsum_path inner kron matmul matvec outer tensordot vdot vecdot vecmat",
-    "xlafront.numpy.manipulation": """allclose append array_equal array_split atleast_1d atleast_2d atleast_3d block
-        broadcast_arrays broadcast_shapes broadcast_to clip column_stack concat concatenate diag diagflat diagonal dsplit
-        dstack expand_dims flip fliplr flipud hsplit hstack matrix_transpose moveaxis ndim pad permute_dims ravel repeat
-        reshape roll rollaxis rot90 select shape size split squeeze stack swapaxes tile trace transpose unstack vsplit vstack
-        where""",
-    "xlafront.numpy.reductions": """all amax amin any argmax argmin average count_nonzero cumprod cumsum max mean median min
-        nanmax nanmean nanmin nanprod nanstd nansum nanvar prod ptp std sum var""",
+    "xlafront.numpy.manipulation": """append array_split atleast_1d atleast_2d atleast_3d block broadcast_arrays
+        broadcast_shapes broadcast_to column_stack concat concatenate dsplit dstack expand_dims flip fliplr flipud hsplit
+        hstack matrix_transpose moveaxis ndim permute_dims ravel reshape roll rollaxis rot90 shape size split squeeze stack
+        swapaxes transpose unstack vsplit vstack""",
+    "xlafront.numpy.padding": "pad",
+    "xlafront.numpy.reductions": """all allclose amax amin any argmax argmin array_equal count_nonzero cumprod cumsum max mean
+        min prod ptp std sum var""",
+    "xlafront.numpy.repeating": "repeat tile",
     "xlafront.numpy.scalar_types": """bfloat16 bool bool_ can_cast cdouble character complex128 complex64 complex_
         complexfloating csingle double dtype finfo flexible float16 float32 float4_e2m1fn float64 float8_e3m4 float8_e4m3
         float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float_ floating generic
         iinfo inexact int16 int2 int32 int4 int64 int8 int_ integer iscomplexobj isdtype isrealobj isscalar issubdtype
         iterable number object_ signedinteger single uint uint16 uint2 uint32 uint4 uint64 uint8 unsignedinteger""",
-    "xlafront.numpy.sorting": """argpartition argsort bincount digitize histogram_bin_edges lexsort partition percentile
-        quantile searchsorted sort sort_complex""",
+    "xlafront.numpy.searching": "argwhere choose compress extract flatnonzero nonzero searchsorted select where",
+    "xlafront.numpy.sorting": "argpartition argsort lexsort partition sort sort_complex",
+    "xlafront.numpy.statistics": """average bincount digitize histogram_bin_edges median nanmax nanmean nanmin nanprod nanstd
+        nansum nanvar percentile quantile""",
     "xlafront.numpy.ufuncs": """abs absolute acos acosh add angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh around
         asin asinh atan atan2 atanh bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_not bitwise_or
-        bitwise_right_shift bitwise_xor cbrt ceil conj conjugate copysign cos cosh deg2rad degrees divide divmod equal exp
+        bitwise_right_shift bitwise_xor cbrt ceil clip conj conjugate copysign cos cosh deg2rad degrees divide divmod equal exp
         exp2 expm1 fabs float_power floor floor_divide fmax fmin fmod greater greater_equal heaviside hypot imag invert
         isclose isfinite isinf isnan isneginf isposinf left_shift less less_equal log log10 log1p log2 logaddexp logaddexp2
         logical_and logical_not logical_or logical_xor maximum minimum mod multiply negative nextafter not_equal positive pow

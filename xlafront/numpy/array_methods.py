@@ -6,16 +6,32 @@ Operators of concrete arrays go to the dispatcher of a compiled function; those 
 from __future__ import annotations
 
 import builtins
+import sys
 
 import numpy as np
 
 from xlafront.core import backends, dtypes, errors, tracing
-from xlafront.core.avals import entry_of, with_entry, without_dimension
+from xlafront.core.avals import ShapedArray, entry_of, with_entry, without_dimension
 from xlafront.core.keys import KeyArray
 from xlafront.core.tracing import Tracer, abstractors
 from xlafront.lax import sharding_rules  # noqa: F401 (types over explicit axes)
+from xlafront.lax.device_put import device_put
 from xlafront.lax.resharding import reshard_p
-from xlafront.numpy import creation, indexing, linear, manipulation, reductions, sorting, ufuncs, updates
+from xlafront.numpy import (
+    creation,
+    diagonals,
+    indexing,
+    linear,
+    manipulation,
+    reductions,
+    repeating,
+    searching,
+    sorting,
+    ufuncs,
+    updates,
+    views,
+)
+from xlafront.numpy.dlpack import device_of, to_dlpack
 from xlafront.runtime.arrays import ArrayImpl, put
 from xlafront.runtime.sharding import single_device
 
@@ -239,23 +255,17 @@ def _format(self, spec):
 
 
 def _rebuild(value, weak_type):
-    from xlafront.core.avals import ShapedArray
-
     aval = ShapedArray(value.shape, dtypes.canonicalize_dtype(value.dtype), weak_type)
     return creation.put_new(value, aval)
 
 
-def _rebuild_keys(value, impl):
-    from xlafront.random import wrap_key_data
-
-    return wrap_key_data(value, impl=impl)
+def _rebuild_keys(words, impl):
+    return KeyArray(_rebuild(words, False), dtypes.PRNGKeyDType(impl))
 
 
 def _reduce(self):
-    if not isinstance(self.dtype, np.dtype):
-        from xlafront.random import key_data, key_impl
-
-        return _rebuild_keys, (np.asarray(key_data(self)), key_impl(self))
+    if type(self) is KeyArray:
+        return _rebuild_keys, (np.asarray(self._base_array), self.dtype.impl)
     return _rebuild, (np.array(self._value), bool(self.weak_type))
 
 
@@ -267,23 +277,17 @@ def _deepcopy(self, memo):
 
 
 def _dlpack(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-    from xlafront.numpy.dlpack import to_dlpack
-
     return to_dlpack(self, stream=stream, dl_device=dl_device, copy=copy)
 
 
 def _dlpack_device(self):
-    from xlafront.numpy.dlpack import device_of
-
     return device_of(self)
 
 
 def _namespace(self, *, api_version=None):
-    import xlafront.numpy
-
     if api_version is not None and api_version not in ("2021.12", "2022.12", "2023.12", "2024.12"):
         raise ValueError(f"the array API version {api_version!r} is not supported.")
-    return xlafront.numpy
+    return sys.modules[__package__]
 
 
 def _flat(self):
@@ -318,12 +322,12 @@ def _view(self, dtype=None, type=None):
         raise NotImplementedError("x.view takes a dtype only: there are no array subclasses.")
     if dtype is None:
         return self
-    return manipulation.view(self, dtype)
+    return views.view(self, dtype)
 
 
 def _clip(self, min=None, max=None):
     """The values limited to a range."""
-    return manipulation.clip(self, min, max)
+    return ufuncs.clip(self, min, max)
 
 
 def _round(self, decimals=0, out=None):
@@ -343,8 +347,6 @@ def _flatten(self, order="C"):
 
 def _to_device(self, device, *, stream=None):
     """The array on another device, or with another sharding."""
-    from xlafront.lax.device_put import device_put
-
     return device_put(self, device)
 
 
@@ -362,16 +364,19 @@ def _named(function, name: str):
 METHODS = {
     name: getattr(module, name) for module, names in (
         (reductions, "all any argmax argmin cumprod cumsum max mean min prod ptp std sum var"),
-        (manipulation, "diagonal ravel repeat squeeze swapaxes trace"),
-        (sorting, "argpartition argsort searchsorted sort"),
-        (indexing, "choose nonzero take"),
+        (manipulation, "ravel squeeze swapaxes"),
+        (diagonals, "diagonal trace"),
+        (repeating, "repeat"),
+        (sorting, "argpartition argsort sort"),
+        (searching, "choose nonzero searchsorted"),
+        (indexing, "take"),
         (linear, "dot"),
     ) for name in names.split()}
 
 
 def _compress(self, condition, axis=None, *, out=None, size=None, fill_value=0):
     """The slices along an axis where a condition holds."""
-    return indexing.compress(condition, self, axis, size=size, fill_value=fill_value, out=out)
+    return searching.compress(condition, self, axis, size=size, fill_value=fill_value, out=out)
 
 
 _WRITTEN_OUT = {
@@ -381,7 +386,7 @@ _WRITTEN_OUT = {
     "flatten": _flatten, "compress": _compress, "to_device": _to_device,
     "conj": lambda self: ufuncs.PUBLIC["conj"](self), "conjugate": lambda self: ufuncs.PUBLIC["conj"](self),
     "copy": lambda self: creation.copy(self),
-    "byteswap": lambda self, inplace=False: manipulation.byteswap(self, inplace),
+    "byteswap": lambda self, inplace=False: views.byteswap(self, inplace),
 }
 _PROPERTIES = {
     "T": lambda self: manipulation.transpose(self), "mT": lambda self: manipulation.matrix_transpose(self),

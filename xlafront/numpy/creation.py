@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import math
+import warnings
+
 import numpy as np
 
 from xlafront.core import backends, dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.keys import KeyArray
-from xlafront.lax import shapes as lax
+from xlafront.lax import shapes
 from xlafront.lax.creation import placed_constant, placement_of
+from xlafront.lax.derived import stack
 from xlafront.lax.device_put import device_put, put_leaf
-from xlafront.lax.elementwise import as_type, convert_element_type_p
+from xlafront.lax.elementwise import (
+    PRIMITIVES,
+    add,
+    as_type,
+    constant_like,
+    convert_element_type_p,
+    copy_p,
+    div,
+    eq,
+    ge,
+    mul,
+    sub,
+    to_dtype,
+    where,
+)
 from xlafront.lax.resharding import reshard_p
-from xlafront.numpy.promotion import check_arraylike, unwrap
+from xlafront.numpy.promotion import broadcast_shapes, check_arraylike, promote_args_inexact, promote_dtypes, unwrap
+from xlafront.numpy.ufuncs import PUBLIC
 from xlafront.runtime.arrays import ArrayImpl, put
 from xlafront.runtime.sharding import single_device
 from xlafront.staging.jit import library
@@ -45,7 +64,7 @@ def array(object, dtype=None, copy: bool = True, order: str = "K", ndmin: int = 
     else:
         result = _from_host(object, wanted, weak)
     if ndmin > np.ndim(result):
-        result = lax.expand_dims(result, tuple(range(ndmin - np.ndim(result))))
+        result = shapes.expand_dims(result, tuple(range(ndmin - np.ndim(result))))
     target = device if out_sharding is None else out_sharding
     return result if target is None else device_put(result, target)
 
@@ -107,14 +126,17 @@ def _from_nested(object, wanted):
     """Stack a nested sequence that contains arrays."""
     items = [array(x, dtype=wanted, copy=False) if not isinstance(x, (list, tuple)) else _from_host(x, wanted, False)
              for x in object]
-    from xlafront.numpy.manipulation import stack
-
     if len({np.shape(x) for x in items}) > 1:
         raise errors.incompatible_shapes("xnp.array", [("element", np.shape(x)) for x in items],
                                          "All elements of a sequence must have one shape.")
-    result = stack(items)
+    result = _stacked(items)
     strong = result.dtype if wanted is None else wanted
     return _astype(result, strong) if result.weak_type else result
+
+
+@library(name="stack")
+def _stacked(items):
+    return stack(promote_dtypes(*items))
 
 
 @library(static="dtype")
@@ -124,8 +146,6 @@ def _astype(x, dtype):
 
 @library
 def _copy(x):
-    from xlafront.lax.elementwise import copy_p
-
     return copy_p.bind(x)
 
 
@@ -144,17 +164,17 @@ def copy(a, order=None):
 
 @library(static=("shape", "dtype", "value"), name="full")
 def _constant_kernel(shape, dtype, value):
-    return lax.broadcast_in_dim_p.bind(np.asarray(value).astype(dtype)[()], shape=shape, broadcast_dimensions=(),
-                                       sharding=None)
+    return shapes.broadcast_in_dim_p.bind(np.asarray(value).astype(dtype)[()], shape=shape, broadcast_dimensions=(),
+                                          sharding=None)
 
 
 def _filled(shape, value, dtype, device, name):
     if type(shape) is not tuple:
-        shape = lax.static_shape(name, shape)
+        shape = shapes.static_shape(name, shape)
     else:
         for n in shape:
             if type(n) is not int:
-                shape = lax.static_shape(name, shape)
+                shape = shapes.static_shape(name, shape)
                 break
     if any(n < 0 for n in shape):
         raise ValueError(f"xnp.{name} got a negative size in the shape {shape}.")
@@ -191,15 +211,12 @@ def _full_kernel(value, shape, dtype, weak):
         value = convert_element_type_p.bind(value, new_dtype=dtype, weak_type=weak, sharding=None)
     if np.shape(value) == shape:
         return value
-    from xlafront.numpy.promotion import broadcast_shapes
-
     rank = len(shape)
     own = np.shape(value)
     if len(own) > rank or broadcast_shapes("full", own, shape) != shape:
         raise errors.incompatible_shapes("xnp.full", [("fill value", own), ("shape", shape)],
                                          "The fill value must broadcast to the shape.")
-    return lax.broadcast_in_dim_p.bind(value, shape=shape, broadcast_dimensions=tuple(range(rank - len(own), rank)),
-                                       sharding=None)
+    return shapes.broadcast_in_dim(value, shape, range(rank - len(own), rank))
 
 
 def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
@@ -210,7 +227,7 @@ def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
     value_dtype, weak = dtypes.lattice_result_type(fill_value)
     d = value_dtype if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full")
     target = device or out_sharding
-    shape, weak = lax.static_shape("full", shape), weak and dtype is None
+    shape, weak = shapes.static_shape("full", shape), weak and dtype is None
     result = None if weak else placed_constant(shape, fill_value, d, target)
     if result is not None:
         return result
@@ -228,7 +245,7 @@ def _like(name, value):
         if not (hasattr(a, "dtype") and hasattr(a, "shape")):
             check_arraylike(name, a)
         aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a
-        own = tuple(aval.shape) if shape is None else lax.static_shape(name, shape)
+        own = tuple(aval.shape) if shape is None else shapes.static_shape(name, shape)
         target = device or out_sharding or placement_of(a, own)
         result = _filled(own, value, aval.dtype if dtype is None else dtype, target, name)
         if target is None and _explicit_of(aval) is not None and shape is None:
@@ -249,7 +266,7 @@ def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_shardin
     """As `full`, with the shape, the dtype and the devices of another array."""
     check_arraylike("full_like", a) if not hasattr(a, "dtype") else None
     aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a
-    own = tuple(aval.shape) if shape is None else lax.static_shape("full_like", shape)
+    own = tuple(aval.shape) if shape is None else shapes.static_shape("full_like", shape)
     target = device or out_sharding
     if target is None and not np.shape(fill_value):
         target = placement_of(a, own)
@@ -259,14 +276,16 @@ def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_shardin
     return result
 
 
+def _positions(dtype, shape, dimension):
+    return shapes.iota_p.bind(dtype=dtype, shape=shape, dimension=dimension, sharding=None)
+
+
 @library(static=("start", "step", "size", "dtype"), name="arange")
 def _arange_kernel(start, step, size, dtype):
+    counts = shapes.iota_p.bind(dtype=dtype, shape=(size,), dimension=0, sharding=None)
     if start == 0 and step == 1:
-        return lax.iota_p.bind(dtype=dtype, shape=(size,), dimension=0, sharding=None)
+        return counts
     # The same rounding as NumPy: start + i * step, computed in the result's type.
-    from xlafront.lax.elementwise import add, mul
-
-    counts = lax.iota_p.bind(dtype=dtype, shape=(size,), dimension=0, sharding=None)
     return add(mul(counts, np.asarray(step).astype(dtype)[()]), np.asarray(start).astype(dtype)[()])
 
 
@@ -276,8 +295,6 @@ def arange(start, stop=None, step=None, dtype=None, *, device=None, out_sharding
         d = dtypes.default_dtype(int)
         dtypes.check_int_fits(start, d)
         return _arange_kernel(0, 1, max(start, 0), d)
-    import math
-
     for name, x in (("start", start), ("stop", stop), ("step", step)):
         if isinstance(x, tracing.Tracer) and x._concrete() is None:
             raise errors.ConcretizationTypeError(
@@ -309,47 +326,38 @@ def _python(x):
 
 @library(static=("num", "endpoint", "axis", "dtype"))
 def _linspace_kernel(start, stop, num, endpoint, axis, dtype):
-    from xlafront.lax.elementwise import add, div, mul, sub
-    from xlafront.numpy.promotion import promote_args_inexact
-
     start, stop = promote_args_inexact("linspace", start, stop)
     d = tracing.aval_of(start).dtype
     shape = np.broadcast_shapes(np.shape(start), np.shape(stop))
-    start, stop = (x if np.shape(x) == shape else lax.broadcast_in_dim_p.bind(
-        x, shape=shape, broadcast_dimensions=(), sharding=None) for x in (start, stop))
+    start, stop = (x if np.shape(x) == shape else shapes.broadcast_in_dim(x, shape, ()) for x in (start, stop))
     steps = max(num - 1 if endpoint else num, 1)
     full_shape = (num, *shape)
-    counts = lax.iota_p.bind(dtype=dtypes.to_real(d), shape=full_shape, dimension=0, sharding=None)
+    counts = _positions(dtypes.to_real(d), full_shape, 0)
     counts = as_type(div(counts, dtypes.to_real(d).type(steps)), d, False)
 
-    def row(x):
-        return lax.broadcast_in_dim_p.bind(x, shape=full_shape, broadcast_dimensions=tuple(range(1, len(full_shape))),
-                                           sharding=None)
+    def rows(x, count):
+        return shapes.broadcast_in_dim(x, (count, *shape), range(1, len(full_shape)))
 
     one = d.type(1)
-    result = add(mul(row(start), sub(one, counts)), mul(row(stop), counts))
+    result = add(mul(rows(start, num), sub(one, counts)), mul(rows(stop, num), counts))
     if endpoint and num > 1:
-        last = lax.broadcast_in_dim_p.bind(stop, shape=(1, *shape), broadcast_dimensions=tuple(range(1, len(full_shape))),
-                                           sharding=None)
-        result = lax.dynamic_update_slice_p.bind(result, last, np.int32(num - 1), *[np.int32(0)] * len(shape))
+        result = shapes.dynamic_update_slice_in_dim(result, rows(stop, 1), num - 1, 0)
     if dtypes.is_integer(dtype):
-        from xlafront.lax.elementwise import PRIMITIVES
-
         result = PRIMITIVES["floor"].bind(result)
     result = as_type(result, dtype, False)
-    return lax.move_dim(result, 0, axis)
+    return shapes.move_dim(result, 0, axis)
 
 
 def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None):
     """`num` evenly spaced numbers from `start` to `stop`, both included unless `endpoint` is False."""
-    num = lax.static_shape("linspace", num)[0]
+    num = shapes.static_shape("linspace", num)[0]
     if num < 0:
         raise ValueError(f"xnp.linspace needs a number of samples of at least 0, got {num}.")
     check_arraylike("linspace", start, stop)
     d = dtypes.to_inexact(dtypes.result_type(start, stop)) if dtype is None else dtypes.check_user_dtype(
         dtype, "xnp.linspace")
     rank = max(np.ndim(start), np.ndim(stop)) + 1
-    result = _linspace_kernel(start, stop, num, bool(endpoint), lax.canonical_axis(axis, rank, "linspace"), d)
+    result = _linspace_kernel(start, stop, num, bool(endpoint), shapes.canonical_axis(axis, rank, "linspace"), d)
     result = result if device is None else device_put(result, device)
     if retstep:
         divisions = num - 1 if endpoint else num
@@ -360,8 +368,6 @@ def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis
 
 def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     """Numbers from `start` to `stop` in constant ratio."""
-    from xlafront.numpy.ufuncs import PUBLIC
-
     d = dtypes.to_inexact(dtypes.result_type(start, stop)) if dtype is None else dtypes.check_user_dtype(dtype, "geomspace")
     sign = np.sign(start) if isinstance(start, (int, float)) else PUBLIC["sign"](start)
     logs = linspace(PUBLIC["log10"](start / sign), PUBLIC["log10"](stop / sign), num, endpoint, axis=axis)
@@ -370,8 +376,6 @@ def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
 
 def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
     """`base` to evenly spaced powers."""
-    from xlafront.numpy.ufuncs import PUBLIC
-
     d = dtypes.to_inexact(dtypes.result_type(start, stop)) if dtype is None else dtypes.check_user_dtype(dtype, "logspace")
     return _cast(PUBLIC["power"](base, linspace(start, stop, num, endpoint, axis=axis)), d)
 
@@ -382,17 +386,14 @@ def _cast(x, d):
 
 @library(static=("rows", "columns", "k", "dtype"), name="eye")
 def _eye_kernel(rows, columns, k, dtype):
-    from xlafront.lax.elementwise import add, eq
-
-    i = lax.iota_p.bind(dtype=np.dtype(np.int32), shape=(rows, columns), dimension=0, sharding=None)
-    j = lax.iota_p.bind(dtype=np.dtype(np.int32), shape=(rows, columns), dimension=1, sharding=None)
-    return convert_element_type_p.bind(eq(add(i, np.int32(k)), j), new_dtype=dtype, weak_type=False, sharding=None)
+    i, j = (_positions(dtypes.int32, (rows, columns), dimension) for dimension in (0, 1))
+    return to_dtype(eq(add(i, np.int32(k)), j), dtype)
 
 
 def eye(N, M=None, k=0, dtype=None, *, device=None):
     """Ones on the `k`-th diagonal, zeros elsewhere."""
-    [rows] = lax.static_shape("eye", N)
-    columns = rows if M is None else lax.static_shape("eye", M)[0]
+    [rows] = shapes.static_shape("eye", N)
+    columns = rows if M is None else shapes.static_shape("eye", M)[0]
     if rows < 0 or columns < 0:
         raise ValueError(f"xnp.eye got a negative size: ({rows}, {columns}).")
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.eye")
@@ -407,14 +408,11 @@ def identity(n, dtype=None):
 
 @library(static=("k", "upper"))
 def _triangle(m, k, upper):
-    from xlafront.lax.elementwise import PRIMITIVES, add, constant_like, where
-
     shape = np.shape(m)
     if len(shape) < 2:
         raise ValueError(f"xnp.tri{'u' if upper else 'l'} needs an array with at least 2 dimensions, got shape {shape}.")
-    i = lax.iota_p.bind(dtype=np.dtype(np.int32), shape=shape, dimension=len(shape) - 2, sharding=None)
-    j = lax.iota_p.bind(dtype=np.dtype(np.int32), shape=shape, dimension=len(shape) - 1, sharding=None)
-    below = PRIMITIVES["ge"].bind(add(i, np.int32(k - 1 if upper else k)), j)
+    i, j = (_positions(dtypes.int32, shape, dimension) for dimension in (len(shape) - 2, len(shape) - 1))
+    below = ge(add(i, np.int32(k - 1 if upper else k)), j)
     zero = constant_like(m, 0)
     return where(below, zero, m) if upper else where(below, m, zero)
 
@@ -442,8 +440,6 @@ def astype(x, dtype, /, *, copy=False, device=None):
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "astype")
     own = tracing.aval_of(unwrap(x)).dtype
     if own.kind == "c" and isinstance(d, np.dtype) and d.kind != "c" and d != dtypes.bool_:
-        import warnings
-
         warnings.warn("astype drops the imaginary part; use x.real to say so.", np.exceptions.ComplexWarning, stacklevel=2)
     x = unwrap(x)
     if not isinstance(x, (tracing.Tracer, ArrayImpl)):
@@ -470,7 +466,7 @@ def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
     shape = [0] * len(xs)
     for x, axis in zip(xs, order):
         shape[axis] = 1 if sparse else x.shape[0]
-    return [lax.broadcast_in_dim(x, tuple(x.shape[0] if i == axis else n for i, n in enumerate(shape)), (axis,))
+    return [shapes.broadcast_in_dim(x, tuple(x.shape[0] if i == axis else n for i, n in enumerate(shape)), (axis,))
             for x, axis in zip(xs, order)]
 
 
@@ -481,7 +477,7 @@ def frombuffer(buffer, dtype=float, count=-1, offset=0):
 
 def fromfunction(function, shape, *, dtype=float, **kwargs):
     """An array from a function of the indices."""
-    grids = meshgrid(*[arange(n, dtype=dtype) for n in lax.static_shape("fromfunction", shape)], indexing="ij")
+    grids = meshgrid(*[arange(n, dtype=dtype) for n in shapes.static_shape("fromfunction", shape)], indexing="ij")
     return function(*grids, **kwargs)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from xlafront.core import dtypes, tree
+from xlafront.numpy.creation import asarray, zeros
+from xlafront.numpy.manipulation import concatenate, ravel, reshape
 
 
 def ravel_pytree(pytree):
@@ -12,16 +14,14 @@ def ravel_pytree(pytree):
 
     >>> flat, unravel = ravel_pytree({"w": xnp.ones((2, 3)), "b": xnp.zeros(3)})
     """
-    import xlafront.numpy as xnp
-
     leaves, treedef = tree.flatten(pytree)
     if not leaves:
-        return xnp.zeros(0), lambda flat: treedef.unflatten([])
+        return zeros(0), lambda flat: treedef.unflatten([])
     shapes = [np.shape(x) for x in leaves]
     kinds = [dtypes.canonicalize_dtype(dtypes.operand_type(x)[0]) for x in leaves]
     joint = dtypes.result_type(*kinds)
     bounds = np.cumsum([0, *[int(np.prod(s)) for s in shapes]]).tolist()
-    flat = xnp.concatenate([xnp.ravel(xnp.asarray(x)).astype(joint) for x in leaves])
+    flat = concatenate([ravel(asarray(x)).astype(joint) for x in leaves])
 
     def unravel(vector):
         """The pytree whose leaves are in `vector`."""
@@ -30,7 +30,7 @@ def ravel_pytree(pytree):
         given = dtypes.operand_type(vector)[0]
         if given != joint:
             raise TypeError(f"unravel needs a vector of dtype {joint}, got {given}.")
-        parts = [xnp.reshape(vector[a:b], s) for a, b, s in zip(bounds, bounds[1:], shapes)]
+        parts = [reshape(vector[a:b], s) for a, b, s in zip(bounds, bounds[1:], shapes)]
         return treedef.unflatten([part.astype(d) for part, d in zip(parts, kinds)])
 
     return flat, unravel

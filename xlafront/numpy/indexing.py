@@ -17,10 +17,12 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.keys import KeyArray
-from xlafront.lax import shapes as lax
-from xlafront.lax.elementwise import PRIMITIVES, where
-from xlafront.lax.indexing import GatherDimensionNumbers, GatherScatterMode, bind_gather
-from xlafront.numpy.promotion import check_arraylike, unwrap
+from xlafront.lax import shapes
+from xlafront.lax.elementwise import PRIMITIVES, max_, min_, to_dtype, where
+from xlafront.lax.indexing import GatherDimensionNumbers, GatherScatterMode, bind_gather, fill_for
+from xlafront.numpy.creation import asarray
+from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap
+from xlafront.numpy.ufuncs import INLINE
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.staging.jit import library
 
@@ -119,8 +121,6 @@ def _as_item(item, shape):
 
 
 def _array_of(items):
-    from xlafront.numpy.creation import asarray
-
     if not items:
         return np.zeros(0, _int32)
     return asarray(items) if any(isinstance(x, (tracing.Tracer, ArrayImpl)) for x in items) else np.asarray(items)
@@ -207,17 +207,17 @@ def _row(x, index):
 def _pick(x, dim: int, index):
     """One position of a dimension: negative ones count from the end, others are clamped."""
     shape = np.shape(x)
-    index = _wrapped(index, shape[dim])
+    index = wrapped(index, shape[dim])
     starts = [np.int32(0)] * len(shape)
     starts[dim] = index
     sizes = (*shape[:dim], 1, *shape[dim + 1:])
-    return lax.squeeze_p.bind(lax.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes), dimensions=(dim,))
+    return shapes.squeeze_p.bind(shapes.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes), dimensions=(dim,))
 
 
 @library(static="size")
 def _rows(x, start, size):
     shape = np.shape(x)
-    return lax.dynamic_slice_p.bind(x, start, *[np.int32(0)] * (len(shape) - 1), slice_sizes=(size, *shape[1:]))
+    return shapes.dynamic_slice_p.bind(x, start, *[np.int32(0)] * (len(shape) - 1), slice_sizes=(size, *shape[1:]))
 
 
 def take_by(x, key, concrete: bool, mode=None, fill_value=None, indices_are_sorted=False, unique_indices=False,
@@ -227,8 +227,8 @@ def take_by(x, key, concrete: bool, mode=None, fill_value=None, indices_are_sort
     entries, indices = plan_key(shape, key, not concrete)
     if fill_value is not None and not isinstance(fill_value, (int, float, complex, np.generic)):
         fill_value = np.asarray(fill_value)[()]
-    return _read(x, indices, entries, _read_mode(mode), fill_value, bool(indices_are_sorted), bool(unique_indices),
-                 bool(wrap_negative_indices))
+    return read(x, indices, entries, _read_mode(mode), fill_value, bool(indices_are_sorted), bool(unique_indices),
+                bool(wrap_negative_indices))
 
 
 def _read_mode(mode):
@@ -240,7 +240,7 @@ def _read_mode(mode):
 
 
 @library(static=("entries", "mode", "fill_value", "is_sorted", "unique", "wrap"), name="getitem")
-def _read(x, indices, entries, mode, fill_value, is_sorted, unique, wrap):
+def read(x, indices, entries, mode, fill_value, is_sorted, unique, wrap):
     kinds = [e[0] for e in entries]
     if "array" not in kinds:
         return _read_static(x, entries, mode, fill_value, wrap)
@@ -249,7 +249,7 @@ def _read(x, indices, entries, mode, fill_value, is_sorted, unique, wrap):
     if not layout.batch and mode is not GatherScatterMode.FILL_OR_DROP:
         for dim in reversed(layout.dims):
             index = layout.columns[layout.dims.index(dim)]
-            x = _pick(x, dim, index) if wrap else _pick(x, dim, PRIMITIVES["max"].bind(*_same(index, np.int32(0))))
+            x = _pick(x, dim, index) if wrap else _pick(x, dim, max_(*promote_dtypes(index, np.int32(0))))
     else:
         rank = len(layout.batch)
         offset = [i for i in range(rank + len(layout.slices)) if not layout.at <= i < layout.at + rank]
@@ -257,13 +257,7 @@ def _read(x, indices, entries, mode, fill_value, is_sorted, unique, wrap):
         sizes = tuple(1 if i in layout.dims else n for i, n in enumerate(np.shape(x)))
         x = bind_gather(x, layout.index_array(wrap), dimension_numbers=numbers, slice_sizes=sizes,
                         unique_indices=unique, indices_are_sorted=is_sorted, mode=mode, fill_value=fill_value)
-    return lax.reshape_to(x, layout.final_shape)
-
-
-def _same(a, b):
-    from xlafront.numpy.promotion import promote_dtypes
-
-    return promote_dtypes(a, b)
+    return shapes.reshape_to(x, layout.final_shape)
 
 
 def _read_static(x, entries, mode, fill_value, wrap):
@@ -286,11 +280,8 @@ def _read_static(x, entries, mode, fill_value, wrap):
         elif entry[0] == "slice":
             final.append(entry[2])
     if outside and mode is GatherScatterMode.FILL_OR_DROP:
-        from xlafront.lax.indexing import fill_for
-
-        return lax.broadcast_in_dim_p.bind(fill_for(tracing.aval_of(x).dtype, fill_value), shape=tuple(final),
-                                           broadcast_dimensions=(), sharding=None)
-    return lax.reshape_to(_apply_slices(x, bounded), tuple(final))
+        return shapes.broadcast_in_dim(fill_for(tracing.aval_of(x).dtype, fill_value), final, ())
+    return shapes.reshape_to(_apply_slices(x, bounded), tuple(final))
 
 
 def _apply_slices(x, entries):
@@ -313,9 +304,9 @@ def _apply_slices(x, entries):
         steps.append(step)
         dim += 1
     if tuple(limits) != tuple(shape) or any(starts) or any(s != 1 for s in steps):
-        x = lax.slice_p.bind(x, start_indices=tuple(starts), limit_indices=tuple(limits),
-                             strides=tuple(steps) if any(s != 1 for s in steps) else None)
-    return lax.rev_p.bind(x, dimensions=tuple(flipped)) if flipped else x
+        x = shapes.slice_p.bind(x, start_indices=tuple(starts), limit_indices=tuple(limits),
+                                strides=tuple(steps) if any(s != 1 for s in steps) else None)
+    return shapes.rev_p.bind(x, dimensions=tuple(flipped)) if flipped else x
 
 
 class Layout:
@@ -369,19 +360,19 @@ class Layout:
 
         `extra` are more columns, that broadcast against `batch + tail`.
         """
-        columns = [_wrapped(c, self.shape[d]) if wrap else _as_position(c) for c, d in zip(self.columns, self.dims)]
+        columns = [wrapped(c, self.shape[d]) if wrap else _as_position(c) for c, d in zip(self.columns, self.dims)]
         wide = max((tracing.aval_of(c).dtype for c in columns), key=lambda d: d.itemsize, default=_int32)
         full = (*self.batch, *tail)
         arranged = []
         for i, c in enumerate((*columns, *extra)):
             if tracing.aval_of(c).dtype != wide:
-                c = PRIMITIVES["convert_element_type"].bind(c, new_dtype=wide, weak_type=False, sharding=None)
+                c = to_dtype(c, wide)
             last = len(self.batch) if i < len(columns) else len(full)
-            arranged.append(lax.broadcast_in_dim_p.bind(
+            arranged.append(shapes.broadcast_in_dim_p.bind(
                 c, shape=(*full, 1), broadcast_dimensions=tuple(range(last - np.ndim(c), last)), sharding=None))
         if not arranged:
             return np.zeros((*full, 0), _int32)
-        return arranged[0] if len(arranged) == 1 else lax.concatenate_p.bind(*arranged, dimension=len(full))
+        return arranged[0] if len(arranged) == 1 else shapes.concatenate_p.bind(*arranged, dimension=len(full))
 
 
 def _as_position(index):
@@ -391,14 +382,14 @@ def _as_position(index):
     d = tracing.aval_of(index).dtype
     if d.kind == "u" and d.itemsize >= 4:
         top = d.type(2**(8 * d.itemsize - 1) - 1)
-        index = PRIMITIVES["min"].bind(index, top)
+        index = min_(index, top)
     if d.itemsize < 4 or d.kind == "u" or d.kind not in "iu":
         wide = np.dtype(np.int64) if d.itemsize == 8 else _int32
-        index = PRIMITIVES["convert_element_type"].bind(index, new_dtype=wide, weak_type=False, sharding=None)
+        index = to_dtype(index, wide)
     return index
 
 
-def _wrapped(index, n: int):
+def wrapped(index, n: int):
     """Negative positions count from the end."""
     if isinstance(index, np.generic) or type(index) is int:
         index = int(index)
@@ -427,13 +418,11 @@ def _row_mode(name: str, mode):
 def _take_kernel(a, indices, axis, mode, fill_value, unique, is_sorted):
     n = np.shape(a)[axis]
     if mode == "wrap":
-        from xlafront.numpy.ufuncs import INLINE
-
         indices = INLINE["remainder"](_as_position(indices), np.int32(n))
         mode = GatherScatterMode.PROMISE_IN_BOUNDS
     wrap = mode is not GatherScatterMode.CLIP
     entries = tuple(("array", 0) if i == axis else ("slice", 0, m, 1) for i, m in enumerate(np.shape(a)))
-    return _read.__wrapped__(a, (indices,), entries, mode, fill_value, is_sorted, unique, wrap)
+    return read.__wrapped__(a, (indices,), entries, mode, fill_value, is_sorted, unique, wrap)
 
 
 def take(a, indices, axis=None, out=None, mode=None, unique_indices=False, indices_are_sorted=False, fill_value=None):
@@ -449,8 +438,8 @@ def take(a, indices, axis=None, out=None, mode=None, unique_indices=False, indic
     check_arraylike("take", a, indices)
     a, indices = unwrap(a), unwrap(indices)
     if axis is None:
-        a, axis = lax.reshape(a, (np.size(a),)), 0
-    axis = lax.canonical_axis(axis, np.ndim(a), "take")
+        a, axis = shapes.reshape(a, (np.size(a),)), 0
+    axis = shapes.canonical_axis(axis, np.ndim(a), "take")
     if not dtypes.is_integer(tracing.aval_of(indices).dtype):
         raise TypeError(f"xnp.take needs integer indices, got {tracing.aval_of(indices).dtype}.")
     if np.shape(a)[axis] == 0 and np.size(indices):
@@ -480,11 +469,11 @@ def _take_along_kernel(arr, indices, axis, mode, fill_value, wrap):
     full_indices = tuple(wanted[i] if i == axis else sizes[i] for i in range(len(shape)))
     every = tuple(range(len(shape)))
     if full_arr != shape:
-        arr = lax.broadcast_in_dim_p.bind(arr, shape=full_arr, broadcast_dimensions=every, sharding=None)
-    indices = _wrapped(indices, shape[axis]) if wrap else _as_position(indices)
+        arr = shapes.broadcast_in_dim(arr, full_arr, every)
+    indices = wrapped(indices, shape[axis]) if wrap else _as_position(indices)
     if full_indices != wanted:
-        indices = lax.broadcast_in_dim_p.bind(indices, shape=full_indices, broadcast_dimensions=every, sharding=None)
-    indices = lax.reshape_to(indices, (*full_indices, 1))
+        indices = shapes.broadcast_in_dim(indices, full_indices, every)
+    indices = shapes.reshape_to(indices, (*full_indices, 1))
     numbers = GatherDimensionNumbers((), (axis,), (axis,), tuple(others), tuple(others))
     return bind_gather(arr, indices, dimension_numbers=numbers, slice_sizes=(1,) * len(shape), mode=mode,
                        fill_value=fill_value)
@@ -502,136 +491,10 @@ def take_along_axis(arr, indices, axis=-1, mode=None, fill_value=None, *, wrap_n
     if axis is None:
         if np.ndim(indices) != 1:
             raise ValueError(f"xnp.take_along_axis with axis=None needs one-dimensional indices, got {np.shape(indices)}.")
-        arr, axis = lax.reshape(arr, (np.size(arr),)), 0
+        arr, axis = shapes.reshape(arr, (np.size(arr),)), 0
     if np.ndim(arr) != np.ndim(indices):
         raise ValueError(f"xnp.take_along_axis needs as many dimensions in the indices as in the array, got shapes "
                          f"{np.shape(indices)} and {np.shape(arr)}.")
-    axis = lax.canonical_axis(axis, np.ndim(arr), "take_along_axis")
+    axis = shapes.canonical_axis(axis, np.ndim(arr), "take_along_axis")
     mode = GatherScatterMode.FILL_OR_DROP if mode is None else GatherScatterMode.from_any(mode)
     return _take_along_kernel(arr, indices, axis, mode, fill_value, bool(wrap_negative_indices))
-
-
-# Positions of true elements
-
-
-@library(static=("size",), name="nonzero")
-def _nonzero_sized(a, size, fills):
-    """The first `size` positions: a running count says for each rank where it is reached."""
-    from xlafront.lax.reductions import cumsum_p, reduce_sum_p
-    from xlafront.numpy.sorting import searchsorted
-
-    shape = np.shape(a)
-    flat = lax.reshape_to(a, (int(np.prod(shape)),))
-    counts = cumsum_p.bind(PRIMITIVES["convert_element_type"].bind(flat, new_dtype=_int32, weak_type=False,
-                                                                   sharding=None), axis=0, reverse=False)
-    ranks = lax.iota_p.bind(dtype=_int32, shape=(size,), dimension=0, sharding=None)
-    found = searchsorted(counts, ranks, side="right") if flat.shape[0] else ranks
-    total = reduce_sum_p.bind(PRIMITIVES["convert_element_type"].bind(
-        flat, new_dtype=_int32, weak_type=False, sharding=None), axes=(0,), out_sharding=None)
-    missing = PRIMITIVES["ge"].bind(ranks, total)
-    results = []
-    stride = int(np.prod(shape))
-    for n, fill in zip(shape, fills):
-        stride = stride // n if n else 1
-        part = PRIMITIVES["rem"].bind(PRIMITIVES["div"].bind(found, np.int32(max(stride, 1))), np.int32(max(n, 1)))
-        results.append(where(missing, PRIMITIVES["convert_element_type"].bind(
-            fill, new_dtype=_int32, weak_type=False, sharding=None), part))
-    return tuple(results)
-
-
-def nonzero(a, *, size=None, fill_value=None):
-    """The positions of the elements that are not zero, an index array for each dimension.
-
-    Their number must be known: inside a traced function give `size`; missing ones are `fill_value` (default 0).
-    """
-    check_arraylike("nonzero", a)
-    a = unwrap(a)
-    if np.ndim(a) == 0:
-        raise ValueError("nonzero of an array without dimensions has no positions. Use xnp.atleast_1d(x) first.")
-    from xlafront.numpy.creation import array
-    from xlafront.numpy.ufuncs import PUBLIC
-
-    if size is None:
-        if isinstance(a, tracing.Tracer):
-            raise errors.ConcretizationTypeError(
-                a, "The number of positions that `nonzero` returns depends on values: give `size=`.")
-        return tuple(array(i.astype(dtypes.default_dtype(int))) for i in np.nonzero(np.asarray(a)))
-    size = lax.static_shape("nonzero", size)[0]
-    fills = fill_value if isinstance(fill_value, tuple) else (0 if fill_value is None else fill_value,) * np.ndim(a)
-    if len(fills) != np.ndim(a) or any(np.shape(f) for f in fills):
-        raise ValueError(f"the fill_value of nonzero must be a scalar or one for each of the {np.ndim(a)} dimensions, "
-                         f"got {fill_value!r}.")
-    return _nonzero_sized(PUBLIC["not_equal"](a, 0), size, tuple(fills))
-
-
-def flatnonzero(a, *, size=None, fill_value=None):
-    """The positions of the non-zero elements in the flattened array."""
-    check_arraylike("flatnonzero", a)
-    return nonzero(lax.reshape(unwrap(a), (np.size(a),)), size=size, fill_value=fill_value)[0]
-
-
-def argwhere(a, *, size=None, fill_value=None):
-    """The positions of the non-zero elements, as rows of one array."""
-    from xlafront.numpy.creation import zeros
-    from xlafront.numpy.manipulation import stack
-
-    if np.ndim(a) == 0:
-        count = int(np.asarray(a) != 0) if size is None else size
-        return zeros((count, 0), dtypes.default_dtype(int))
-    return stack(nonzero(a, size=size, fill_value=fill_value), axis=-1)
-
-
-def compress(condition, a, axis=None, *, size=None, fill_value=0, out=None):
-    """The slices along an axis where a one-dimensional condition holds (the flattened array without an axis)."""
-    if out is not None:
-        raise NotImplementedError("xnp.compress cannot write into `out`: arrays do not change. Use the result.")
-    check_arraylike("compress", condition, a)
-    if np.ndim(condition) != 1:
-        raise ValueError(f"the condition of xnp.compress must have one dimension, got shape {np.shape(condition)}.")
-    a = unwrap(a)
-    if axis is None:
-        a, axis = lax.reshape(a, (np.size(a),)), 0
-    axis = lax.canonical_axis(axis, np.ndim(a), "compress")
-    n = np.shape(a)[axis]
-    length = min(np.shape(condition)[0], n)
-    if not isinstance(condition, tracing.Tracer) and np.asarray(condition)[length:].any():
-        raise ValueError("the condition of xnp.compress is true beyond the end of the array.")
-    found = nonzero(getitem(condition, slice(0, length)), size=size, fill_value=n)[0]
-    return take(a, found, axis, fill_value=fill_value)
-
-
-def extract(condition, arr, *, size=None, fill_value=0):
-    """The elements where a condition holds, in one dimension."""
-    return compress(lax.reshape(condition, (np.size(condition),)), lax.reshape(arr, (np.size(arr),)), size=size,
-                    fill_value=fill_value)
-
-
-def choose(a, choices, out=None, mode="raise"):
-    """An array put together from others: element by element `a` says from which of `choices` to take.
-
-    `mode` is what an index outside gets: an error (`"raise"`, only where values are known), `"clip"` or `"wrap"`.
-    """
-    from xlafront.numpy.manipulation import broadcast_arrays, stack
-    from xlafront.numpy.ufuncs import PUBLIC
-
-    if out is not None:
-        raise NotImplementedError("xnp.choose cannot write into `out`: arrays do not change. Use the result.")
-    check_arraylike("choose", a)
-    if not dtypes.is_integer(tracing.aval_of(unwrap(a)).dtype):
-        raise ValueError(f"xnp.choose needs an array of integers, got {tracing.aval_of(unwrap(a)).dtype}.")
-    n = len(choices)
-    if mode == "raise":
-        if isinstance(a, tracing.Tracer):
-            raise errors.ConcretizationTypeError(a, "xnp.choose checks its indices: give mode='clip' or 'wrap'.")
-        values = np.asarray(a)
-        if values.size and (values.min() < 0 or values.max() >= n):
-            raise ValueError(f"xnp.choose got an index outside of the {n} choices.")
-    elif mode == "clip":
-        a = PUBLIC["minimum"](PUBLIC["maximum"](a, 0), n - 1)
-    elif mode == "wrap":
-        a = PUBLIC["remainder"](a, n)
-    else:
-        raise ValueError(f"xnp.choose has the modes 'raise', 'clip' and 'wrap', not {mode!r}.")
-    a, *rest = broadcast_arrays(a, *choices)
-    rows = stack(rest)
-    return take_along_axis(rows, lax.reshape(a, (1, *np.shape(a))), axis=0)[0]

@@ -8,13 +8,16 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import str_short
-from xlafront.lax import shapes as lax
+from xlafront.lax.creation import broadcasted_iota
 from xlafront.lax.dot_products import canonical_precision, dot_general_p
-from xlafront.lax.elementwise import PRIMITIVES, as_type
+from xlafront.lax.elementwise import as_type, conj_, constant_like, eq, where
 from xlafront.lax.reductions import reduce_sum_p
 from xlafront.lax.resharding import named, reshard_p, with_out_sharding
+from xlafront.lax.shapes import canonical_axis, expand_dims, move_dim, reshape, reshape_to, squeeze, squeeze_p, transpose_p
 from xlafront.lax.unreduced import open_product
+from xlafront.numpy.manipulation import moveaxis, stack
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap
+from xlafront.numpy.ufuncs import INLINE
 from xlafront.staging.jit import library
 
 
@@ -86,8 +89,8 @@ def _matmul_kernel(a, b, precision, preferred, unreduced=frozenset()):
     keep_a = [i for i in range(len(batch_a)) if batch_a[i] != 1 or batch[i + pad_a] == 1]
     keep_b = [i for i in range(len(batch_b)) if batch_b[i] != 1 or batch[i + pad_b] == 1]
     both = [i for i in range(rank) if i - pad_a in keep_a and i - pad_b in keep_b]
-    a = lax.reshape_to(a, (*[batch_a[i] for i in keep_a], *sa[len(batch_a):]))
-    b = lax.reshape_to(b, (*[batch_b[i] for i in keep_b], *sb[len(batch_b):]))
+    a = reshape_to(a, (*[batch_a[i] for i in keep_a], *sa[len(batch_a):]))
+    b = reshape_to(b, (*[batch_b[i] for i in keep_b], *sb[len(batch_b):]))
     in_a = {i + pad_a: position for position, i in enumerate(keep_a)}
     in_b = {i + pad_b: position for position, i in enumerate(keep_b)}
     result = contract(a, b, ((np.ndim(a) - 1,), (len(keep_b),)), ([in_a[i] for i in both], [in_b[i] for i in both]),
@@ -100,12 +103,12 @@ def _matmul_kernel(a, b, precision, preferred, unreduced=frozenset()):
     order = [labels.index(w) for w in wanted if w in labels]
     result = _transposed(result, order)
     if missing:
-        result = lax.reshape_to(result, (*batch, *np.shape(result)[-2:]))
+        result = reshape_to(result, (*batch, *np.shape(result)[-2:]))
     return _with_weakness(result, weak)
 
 
 def _transposed(x, order):
-    return x if tuple(order) == tuple(range(len(order))) else lax.transpose_p.bind(x, permutation=tuple(order))
+    return x if tuple(order) == tuple(range(len(order))) else transpose_p.bind(x, permutation=tuple(order))
 
 
 def matmul(a, b, *, precision=None, preferred_element_type=None, out_sharding=None):
@@ -125,8 +128,6 @@ def _dot_kernel(a, b, precision, preferred, unreduced=frozenset()):
     (x, y), wanted, weak = _types("dot", (a, b), preferred)
     sx, sy = np.shape(x), np.shape(y)
     if not sx or not sy:
-        from xlafront.numpy.ufuncs import INLINE
-
         result = INLINE["multiply"](x, y)
         return result if wanted is None else as_type(result, wanted, False)
     along = len(sy) - (1 if len(sy) == 1 else 2)
@@ -146,12 +147,12 @@ def vdot(a, b, *, precision=None, preferred_element_type=None):
     """The scalar product of two arrays as flat vectors; the first is conjugated."""
     check_arraylike("vdot", a, b)
     a, b = unwrap(a), unwrap(b)
-    a, b = lax.reshape(a, (np.size(a),)), lax.reshape(b, (np.size(b),))
+    a, b = reshape(a, (np.size(a),)), reshape(b, (np.size(b),))
     return dot(_conjugated(a), b, precision=precision, preferred_element_type=preferred_element_type)
 
 
 def _conjugated(x):
-    return PRIMITIVES["conj"].bind(x, input_dtype=x.dtype) if tracing.aval_of(x).dtype.kind == "c" else x
+    return conj_(x, input_dtype=x.dtype) if tracing.aval_of(x).dtype.kind == "c" else x
 
 
 @library(static=("axis", "precision", "preferred"), name="vecdot")
@@ -159,15 +160,15 @@ def _vecdot_kernel(x1, x2, axis, precision, preferred):
     (x, y), wanted, weak = _types("vecdot", (x1, x2), preferred)
     if not np.ndim(x) or not np.ndim(y):
         raise ValueError(f"vecdot needs arrays of at least one dimension, got shapes {np.shape(x)} and {np.shape(y)}.")
-    x = _conjugated(lax.move_dim(x, lax.canonical_axis(axis, np.ndim(x), "vecdot"), np.ndim(x) - 1))
-    y = lax.move_dim(y, lax.canonical_axis(axis, np.ndim(y), "vecdot"), np.ndim(y) - 1)
+    x = _conjugated(move_dim(x, canonical_axis(axis, np.ndim(x), "vecdot"), np.ndim(x) - 1))
+    y = move_dim(y, canonical_axis(axis, np.ndim(y), "vecdot"), np.ndim(y) - 1)
     if np.shape(x)[-1] != np.shape(y)[-1]:
         raise errors.incompatible_shapes("vecdot", [("", np.shape(x1)), ("", np.shape(x2))],
                                          f"The vectors along axis {axis} must have one length.")
-    rows = lax.reshape_to(x, (*np.shape(x)[:-1], 1, np.shape(x)[-1]))
-    columns = lax.reshape_to(y, (*np.shape(y), 1))
+    rows = reshape_to(x, (*np.shape(x)[:-1], 1, np.shape(x)[-1]))
+    columns = reshape_to(y, (*np.shape(y), 1))
     result = _matmul_kernel.__wrapped__(rows, columns, precision, wanted)
-    return _with_weakness(lax.reshape_to(result, np.shape(result)[:-2]), weak)
+    return _with_weakness(reshape_to(result, np.shape(result)[:-2]), weak)
 
 
 def vecdot(x1, x2, /, *, axis=-1, precision=None, preferred_element_type=None):
@@ -177,14 +178,14 @@ def vecdot(x1, x2, /, *, axis=-1, precision=None, preferred_element_type=None):
 
 def matvec(x1, x2, /):
     """Product of matrices and vectors in the last dimensions."""
-    x2 = lax.expand_dims(unwrap(x2), (np.ndim(x2),))
-    return lax.squeeze(matmul(x1, x2), (-1,))
+    x2 = expand_dims(unwrap(x2), (np.ndim(x2),))
+    return squeeze(matmul(x1, x2), (-1,))
 
 
 def vecmat(x1, x2, /):
     """Product of conjugated vectors and matrices in the last dimensions."""
-    x1 = _conjugated(lax.expand_dims(unwrap(x1), (np.ndim(x1) - 1,)))
-    return lax.squeeze(matmul(x1, x2), (-2,))
+    x1 = _conjugated(expand_dims(unwrap(x1), (np.ndim(x1) - 1,)))
+    return squeeze(matmul(x1, x2), (-2,))
 
 
 def inner(a, b, *, precision=None, preferred_element_type=None):
@@ -196,10 +197,8 @@ def inner(a, b, *, precision=None, preferred_element_type=None):
 
 @library
 def _outer_kernel(a, b):
-    from xlafront.numpy.ufuncs import INLINE
-
     a, b = unwrap(a), unwrap(b)
-    return INLINE["multiply"](lax.reshape_to(a, (np.size(a), 1)), lax.reshape_to(b, (1, np.size(b))))
+    return INLINE["multiply"](reshape_to(a, (np.size(a), 1)), reshape_to(b, (1, np.size(b))))
 
 
 def outer(a, b, out=None):
@@ -224,8 +223,8 @@ def _tensordot_axes(a_shape, b_shape, axes):
             raise TypeError(f"tensordot over {n} axes needs arrays of at least {n} dimensions, got shapes {a_shape} and "
                             f"{b_shape}.")
         first, second = list(range(ra - n, ra)), list(range(n))
-    return (tuple(lax.canonical_axis(i, ra, "tensordot") for i in first),
-            tuple(lax.canonical_axis(i, rb, "tensordot") for i in second))
+    return (tuple(canonical_axis(i, ra, "tensordot") for i in first),
+            tuple(canonical_axis(i, rb, "tensordot") for i in second))
 
 
 @library(static=("axes", "precision", "preferred", "unreduced"), name="tensordot")
@@ -314,7 +313,7 @@ def _plan_einsum(subscripts: str, shapes, optimize) -> tuple:
     if len(terms) <= 2:
         path: list = [tuple(range(len(terms)))]
     else:
-        import opt_einsum
+        import opt_einsum  # start-up: opt_einsum takes 16 ms
 
         if optimize is True:
             optimize = "optimal"
@@ -347,13 +346,10 @@ def _diagonal(x, i, j):
     """The elements whose positions in dimensions i and j agree; dimension j goes."""
     shape = np.shape(x)
     n = shape[i]
-    rows = lax.iota_p.bind(dtype=np.dtype(np.int32), shape=shape, dimension=i, sharding=None)
-    columns = lax.iota_p.bind(dtype=np.dtype(np.int32), shape=shape, dimension=j, sharding=None)
+    rows, columns = (broadcasted_iota(np.int32, shape, dimension) for dimension in (i, j))
     if shape[j] != n:
         raise ValueError(f"einsum takes a diagonal of dimensions of sizes {n} and {shape[j]}.")
-    on = PRIMITIVES["eq"].bind(rows, columns)
-    zero = tracing.aval_of(x).dtype.type(0)
-    return reduce_sum_p.bind(PRIMITIVES["select_n"].bind(on, zero, x), axes=(j,), out_sharding=None)
+    return reduce_sum_p.bind(where(eq(rows, columns), x, constant_like(x, 0)), axes=(j,), out_sharding=None)
 
 
 def _pair(x, tx, y, ty, kept, result, precision, preferred, product):
@@ -366,9 +362,9 @@ def _pair(x, tx, y, ty, kept, result, precision, preferred, product):
         n, m = np.shape(x)[tx.index(letter)], np.shape(y)[ty.index(letter)]
         if n != m:
             if n == 1:
-                x, tx = lax.squeeze_p.bind(x, dimensions=(tx.index(letter),)), tx.replace(letter, "")
+                x, tx = squeeze_p.bind(x, dimensions=(tx.index(letter),)), tx.replace(letter, "")
             else:
-                y, ty = lax.squeeze_p.bind(y, dimensions=(ty.index(letter),)), ty.replace(letter, "")
+                y, ty = squeeze_p.bind(y, dimensions=(ty.index(letter),)), ty.replace(letter, "")
     x, tx = _single(x, tx, set(kept) | set(ty))
     y, ty = _single(y, ty, set(kept) | set(tx))
     common = [c for c in tx if c in ty]
@@ -438,7 +434,7 @@ def einsum(subscripts, /, *operands, out=None, optimize="auto", precision=None, 
 
 def einsum_path(subscripts, /, *operands, optimize="greedy"):
     """The order of contractions that `einsum` would take, and a table of its cost."""
-    import opt_einsum
+    import opt_einsum  # start-up: it takes 16 ms
 
     text, arrays = _subscripts((subscripts, *operands))
     return opt_einsum.contract_path(text, *[np.shape(x) for x in arrays], shapes=True,
@@ -450,14 +446,12 @@ def einsum_path(subscripts, /, *operands, optimize="greedy"):
 
 @library
 def _kron_kernel(a, b):
-    from xlafront.numpy.ufuncs import INLINE
-
     a, b = unwrap(a), unwrap(b)
     rank = max(np.ndim(a), np.ndim(b))
     sa, sb = ((1,) * (rank - np.ndim(x)) + np.shape(x) for x in (a, b))
-    a = lax.reshape_to(a, [n for pair in zip(sa, (1,) * rank) for n in pair])
-    b = lax.reshape_to(b, [n for pair in zip((1,) * rank, sb) for n in pair])
-    return lax.reshape_to(INLINE["multiply"](a, b), [n * m for n, m in zip(sa, sb)])
+    a = reshape_to(a, [n for pair in zip(sa, (1,) * rank) for n in pair])
+    b = reshape_to(b, [n for pair in zip((1,) * rank, sb) for n in pair])
+    return reshape_to(INLINE["multiply"](a, b), [n * m for n, m in zip(sa, sb)])
 
 
 def kron(a, b):
@@ -469,8 +463,6 @@ def kron(a, b):
 @library(static=("axisa", "axisb", "axisc", "axis"))
 def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
     """The vector product of vectors of length 3 (2 counts as a third component of 0) along an axis."""
-    from xlafront.numpy.manipulation import moveaxis, stack
-
     check_arraylike("cross", a, b)
     if axis is not None:
         axisa = axisb = axisc = axis

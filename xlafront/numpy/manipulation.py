@@ -1,4 +1,4 @@
-"""Rearranging arrays: shapes, axes, joining, splitting, repeating."""
+"""Rearranging arrays: shapes, axes, joining, splitting, reordering."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import math
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
-from xlafront.lax import roll as rolling, shapes as lax
+from xlafront.lax import shapes
 from xlafront.lax.derived import split_p
-from xlafront.lax.elementwise import PRIMITIVES, as_type
+from xlafront.lax.elementwise import PRIMITIVES, add, as_type, lt, sub, where
+from xlafront.lax.indexing import unstack as rows_of
 from xlafront.lax.resharding import with_out_sharding
-from xlafront.lax.shapes import canonical_axes, canonical_axis
+from xlafront.lax.roll import roll as rotate
+from xlafront.lax.shapes import canonical_axes, canonical_axis, static_shape
+from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import (
     broadcast_shapes as joint_shape,
-    broadcast_to_common,
     check_arraylike,
-    promote_args,
     promote_dtypes,
     unwrap,
 )
@@ -42,12 +43,12 @@ def size(a, axis=None):
 
 @library(static="shape", name="reshape")
 def _reshape_kernel(a, shape):
-    return lax.reshape_to(unwrap(a), shape)
+    return shapes.reshape_to(unwrap(a), shape)
 
 
 def new_shape(name: str, wanted, old: tuple) -> tuple[int, ...]:
     """The shape asked for, with -1 worked out."""
-    wanted = lax.static_shape(name, wanted)
+    wanted = static_shape(name, wanted)
     total = math.prod(old)
     if -1 in wanted:
         known = math.prod(n for n in wanted if n != -1)
@@ -85,7 +86,7 @@ def ravel(a, order="C", *, out_sharding=None):
 @library(static="axes", name="transpose")
 def _transpose_kernel(a, axes):
     a = unwrap(a)
-    return a if axes == tuple(range(len(axes))) else lax.transpose_p.bind(a, permutation=axes)
+    return a if axes == tuple(range(len(axes))) else shapes.transpose_p.bind(a, permutation=axes)
 
 
 def transpose(a, axes=None):
@@ -144,7 +145,7 @@ def expand_dims(a, axis):
     """Insert axes of size 1 at these positions of the result."""
     check_arraylike("expand_dims", a)
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    return lax._expand_kernel(unwrap(a), canonical_axes(axes, np.ndim(a) + len(axes), "xnp.expand_dims"))
+    return shapes._expand_kernel(unwrap(a), canonical_axes(axes, np.ndim(a) + len(axes), "xnp.expand_dims"))
 
 
 def squeeze(a, axis=None):
@@ -153,21 +154,21 @@ def squeeze(a, axis=None):
     dims = np.shape(a)
     axes = tuple(i for i, n in enumerate(dims) if n == 1) if axis is None else canonical_axes(
         axis, len(dims), "xnp.squeeze")
-    return lax._squeeze_kernel(unwrap(a), axes)
+    return shapes._squeeze_kernel(unwrap(a), axes)
 
 
 @library(static="shape", name="broadcast_to")
 def _broadcast_kernel(a, shape):
     a = unwrap(a)
     own = np.shape(a)
-    return a if own == shape else lax.broadcast_in_dim_p.bind(
+    return a if own == shape else shapes.broadcast_in_dim_p.bind(
         a, shape=shape, broadcast_dimensions=tuple(range(len(shape) - len(own), len(shape))), sharding=None)
 
 
 def broadcast_to(array, shape, *, out_sharding=None):
     """Repeat an array to a shape that it broadcasts to."""
     check_arraylike("broadcast_to", array)
-    target = lax.static_shape("broadcast_to", shape)
+    target = static_shape("broadcast_to", shape)
     if any(n < 0 for n in target):
         raise TypeError(f"xnp.broadcast_to got a negative size in the shape {target}.")
     own = np.shape(array)
@@ -186,7 +187,7 @@ def broadcast_arrays(*args):
 
 def broadcast_shapes(*shapes):
     """The shape that these shapes broadcast to."""
-    return joint_shape("broadcast_shapes", *[lax.static_shape("broadcast_shapes", s) for s in shapes])
+    return joint_shape("broadcast_shapes", *[static_shape("broadcast_shapes", s) for s in shapes])
 
 
 # Joining
@@ -206,7 +207,7 @@ def _rows(name, arrays):
 @library(static=("axis", "dtype"), name="concatenate")
 def _concatenate_kernel(arrays, axis, dtype):
     arrays = promote_dtypes(*arrays) if dtype is None else [as_type(x, dtype, False) for x in arrays]
-    return arrays[0] if len(arrays) == 1 else lax.concatenate_p.bind(*arrays, dimension=axis)
+    return arrays[0] if len(arrays) == 1 else shapes.concatenate_p.bind(*arrays, dimension=axis)
 
 
 def concatenate(arrays, axis=0, dtype=None):
@@ -229,8 +230,8 @@ concat = concatenate
 @library(static=("axis", "dtype"), name="stack")
 def _stack_kernel(arrays, axis, dtype):
     arrays = promote_dtypes(*arrays) if dtype is None else [as_type(x, dtype, False) for x in arrays]
-    expanded = [lax._expand_kernel.__wrapped__(x, (axis,)) for x in arrays]
-    return expanded[0] if len(expanded) == 1 else lax.concatenate_p.bind(*expanded, dimension=axis)
+    expanded = [shapes._expand_kernel.__wrapped__(x, (axis,)) for x in arrays]
+    return expanded[0] if len(expanded) == 1 else shapes.concatenate_p.bind(*expanded, dimension=axis)
 
 
 def stack(arrays, axis=0, out=None, dtype=None):
@@ -238,9 +239,9 @@ def stack(arrays, axis=0, out=None, dtype=None):
     if out is not None:
         raise NotImplementedError("arrays cannot be written to: xnp.stack has no `out`.")
     items = _rows("stack", arrays)
-    shapes = {np.shape(x) for x in items}
-    if len(shapes) > 1:
-        raise ValueError(f"xnp.stack needs arrays of one shape, got {', '.join(map(str, sorted(shapes)))}.")
+    given = {np.shape(x) for x in items}
+    if len(given) > 1:
+        raise ValueError(f"xnp.stack needs arrays of one shape, got {', '.join(map(str, sorted(given)))}.")
     wanted = None if dtype is None else dtypes.check_user_dtype(dtype, "stack")
     return _stack_kernel(items, canonical_axis(axis, np.ndim(items[0]) + 1, "xnp.stack"), wanted)
 
@@ -255,9 +256,7 @@ def unstack(x, /, *, axis=0):
 
 @library(static="axis", name="unstack")
 def _unstack_kernel(x, axis):
-    from xlafront.lax.indexing import unstack as rows
-
-    return rows(lax.move_dim(unwrap(x), axis, 0))
+    return rows_of(shapes.move_dim(unwrap(x), axis, 0))
 
 
 def vstack(tup, dtype=None):
@@ -296,8 +295,6 @@ def block(arrays):
         parts = [reshape(p, (1,) * (rank - np.ndim(p)) + np.shape(p)) for p in parts]
         return concatenate(parts, axis=level - levels)
 
-    from xlafront.numpy.creation import asarray
-
     return join(arrays, 0) if levels else asarray(arrays)
 
 
@@ -309,8 +306,6 @@ def append(arr, values, axis=None):
 def _atleast(rank, widen):
     def function(*arys):
         check_arraylike(f"atleast_{rank}d", *arys)
-        from xlafront.numpy.creation import asarray
-
         found = [x if np.ndim(x) >= rank else widen(asarray(x)) for x in map(asarray, arys)]
         return found[0] if len(found) == 1 else found
 
@@ -353,7 +348,7 @@ def _split_kernel(ary, bounds, axis):
     for start, limit in zip(bounds, bounds[1:]):
         starts, limits = [0] * len(dims), list(dims)
         starts[axis], limits[axis] = start, max(start, limit)
-        parts.append(lax.slice_p.bind(ary, start_indices=tuple(starts), limit_indices=tuple(limits), strides=None))
+        parts.append(shapes.slice(ary, starts, limits))
     return parts
 
 
@@ -382,13 +377,13 @@ def dsplit(ary, indices_or_sections):
     return _split("dsplit", ary, indices_or_sections, 2, True)
 
 
-# Reordering and repeating
+# Reordering
 
 
 def flip(m, axis=None):
     """Reverse the order of elements along axes, all by default."""
     check_arraylike("flip", m)
-    return lax.rev(unwrap(m), canonical_axes(axis, np.ndim(m), "xnp.flip"))
+    return shapes.rev(unwrap(m), canonical_axes(axis, np.ndim(m), "xnp.flip"))
 
 
 def fliplr(m):
@@ -422,12 +417,12 @@ def _roll_kernel(a, shift, axis):
         n = np.shape(a)[i]
         if n == 0:
             continue
-        back = PRIMITIVES["sub"].bind(np.int32(n), _mod(as_type(s, dtypes.int32, False), n))
+        back = sub(np.int32(n), _mod(as_type(s, dtypes.int32, False), n))
         start = PRIMITIVES["rem"].bind(back, np.int32(n))
-        doubled = lax.concatenate_p.bind(a, a, dimension=i)
+        doubled = shapes.concatenate_p.bind(a, a, dimension=i)
         starts = [np.int32(0)] * np.ndim(a)
         starts[i] = start
-        a = lax.dynamic_slice_p.bind(doubled, *starts, slice_sizes=np.shape(a))
+        a = shapes.dynamic_slice_p.bind(doubled, *starts, slice_sizes=np.shape(a))
     return a
 
 
@@ -436,14 +431,12 @@ def _rotate_kernel(a, shifts, axes):
     """A rotation by known amounts."""
     a = unwrap(a)
     for s, i in zip(shifts, axes):
-        a = rolling.roll(a, s, i)
+        a = rotate(a, s, i)
     return a
 
 
 def _mod(x, n):
     r = PRIMITIVES["rem"].bind(x, np.int32(n))
-    from xlafront.lax.elementwise import add, lt, where
-
     return where(lt(r, np.int32(0)), add(r, np.int32(n)), r)
 
 
@@ -464,273 +457,3 @@ def roll(a, shift, axis=None):
             tracing.is_tracing() or isinstance(a, ArrayImpl) and a.sharding.num_devices > 1):
         return _rotate_kernel(a, tuple(map(int, shifts)), axes)
     return _roll_kernel(a, shifts, axes)  # one program for all shifts
-
-
-def repeat(a, repeats, axis=None, *, total_repeat_length=None, out_sharding=None):
-    """Repeat each element along an axis, all alike or each its own number of times.
-
-    Inside a traced function, varying repeats need `total_repeat_length`.
-    """
-    check_arraylike("repeat", a)
-    if out_sharding is not None:
-        return with_out_sharding("xnp.repeat", out_sharding, lambda a: repeat(
-            a, repeats, axis, total_repeat_length=total_repeat_length), (a,))
-    if axis is None:
-        a, axis = ravel(a), 0
-    axis = canonical_axis(axis, np.ndim(a), "xnp.repeat")
-    n = np.shape(a)[axis]
-    if total_repeat_length is None:
-        if isinstance(repeats, tracing.Tracer):
-            raise errors.ConcretizationTypeError(
-                repeats, "It is the argument 'repeats' of xnp.repeat, which decides the shape of the result: give "
-                "total_repeat_length as well.")
-        counts = np.asarray(repeats)
-        if counts.ndim == 0 or counts.size == 1:
-            return _repeat_kernel(a, int(counts.reshape(())), axis)
-        if counts.shape != (n,):
-            raise ValueError(f"xnp.repeat needs one number, or one for each of the {n} elements along axis {axis}; got "
-                             f"{counts.shape[0]}.")
-        from xlafront.numpy.indexing import take
-
-        return take(a, np.repeat(np.arange(n), counts), axis=axis)
-    from xlafront.numpy import indexing, reductions, sorting
-
-    counts = broadcast_to(repeats, (n,)) if np.ndim(repeats) == 0 or np.size(repeats) == 1 else repeats
-    ends = reductions.cumsum(counts)
-    from xlafront.numpy.creation import arange
-
-    source = sorting.searchsorted(ends, arange(total_repeat_length), side="right")
-    return indexing.take(a, source, axis=axis, mode="clip")
-
-
-@library(static=("count", "axis"), name="repeat")
-def _repeat_kernel(a, count, axis):
-    a = unwrap(a)
-    dims = np.shape(a)
-    wide = lax.broadcast_in_dim_p.bind(
-        a, shape=(*dims[:axis + 1], count, *dims[axis + 1:]), sharding=None,
-        broadcast_dimensions=tuple(i + (i > axis) for i in range(len(dims))))
-    return lax.reshape_to(wide, (*dims[:axis], dims[axis] * count, *dims[axis + 1:]))
-
-
-@library(static="reps", name="tile")
-def _tile_kernel(A, reps):
-    A = unwrap(A)
-    rank = max(len(reps), np.ndim(A))
-    dims = (1,) * (rank - np.ndim(A)) + np.shape(A)
-    reps = (1,) * (rank - len(reps)) + reps
-    wide = lax.broadcast_in_dim_p.bind(
-        lax.reshape_to(A, dims), shape=tuple(n for pair in zip(reps, dims) for n in pair), sharding=None,
-        broadcast_dimensions=tuple(range(1, 2 * rank, 2)))
-    return lax.reshape_to(wide, tuple(r * n for r, n in zip(reps, dims)))
-
-
-def tile(A, reps):
-    """Lay copies of an array side by side."""
-    check_arraylike("tile", A)
-    return _tile_kernel(A, lax.static_shape("tile", reps))
-
-
-# Selection
-
-
-@library
-def _where_kernel(condition, x, y):
-    from xlafront.lax.elementwise import select
-    from xlafront.numpy.ufuncs import _to_bool
-
-    condition = _to_bool(unwrap(condition))
-    x, y = promote_dtypes(unwrap(x), unwrap(y))
-    condition, x, y = broadcast_to_common("where", [condition, x, y])
-    if not np.shape(x) and np.shape(y) and np.shape(condition) == ():
-        x = lax.broadcast_in_dim_p.bind(x, shape=np.shape(y), broadcast_dimensions=(), sharding=None)
-    return select(condition, y, x)
-
-
-def where(condition, x=None, y=None, /, *, size=None, fill_value=None):
-    """Elements of `x` where the condition holds, else of `y`. With the condition alone: where it holds."""
-    if x is None and y is None:
-        from xlafront.numpy.indexing import nonzero
-
-        check_arraylike("where", condition)
-        return nonzero(condition, size=size, fill_value=fill_value)
-    if x is None or y is None:
-        raise ValueError("xnp.where takes the condition alone, or with both x and y.")
-    if size is not None or fill_value is not None:
-        raise ValueError("size and fill_value belong to xnp.where with the condition alone.")
-    check_arraylike("where", condition, x, y)
-    return _where_kernel(condition, x, y)
-
-
-def select(condlist, choicelist, default=0):
-    """Elements of the first choice whose condition holds."""
-    if len(condlist) != len(choicelist) or not condlist:
-        raise ValueError(f"xnp.select needs as many choices as conditions, got {len(choicelist)} and {len(condlist)}.")
-    result = default
-    for condition, choice in reversed(list(zip(condlist, choicelist))):
-        result = where(condition, choice, result)
-    return result
-
-
-@library
-def _clip_kernel(arr, low, high):
-    [arr, *limits] = promote_args("clip", arr, *[x for x in (low, high) if x is not None])
-    limits = iter(limits)
-    if low is not None:
-        arr = PRIMITIVES["max"].bind(next(limits), arr)
-    if high is not None:
-        arr = PRIMITIVES["min"].bind(next(limits), arr)
-    return arr
-
-
-def clip(arr=None, /, min=None, max=None):
-    """Limit elements to a range; either end may be open."""
-    operands = [arr, *[x for x in (min, max) if x is not None]]
-    check_arraylike("clip", *operands)
-    if any(dtypes.operand_type(unwrap(x))[0].kind == "c" for x in operands):
-        raise ValueError("xnp.clip does not take complex numbers, which have no range; clip x.real and x.imag.")
-    return _clip_kernel(arr, min, max)
-
-
-def pad(array, pad_width, mode="constant", **kwargs):
-    """Add elements around an array, as NumPy's `pad` with all its modes."""
-    from xlafront.numpy.padding import pad as implementation
-
-    return implementation(array, pad_width, mode, **kwargs)
-
-
-@library(static=("offset", "axis1", "axis2"))
-def diagonal(a, offset=0, axis1=0, axis2=1):
-    """The elements of a diagonal of the plane of two axes, as the last axis of the result."""
-    check_arraylike("diagonal", a)
-    if np.ndim(a) < 2:
-        raise ValueError(f"xnp.diagonal needs at least 2 dimensions, got shape {np.shape(a)}.")
-    a = moveaxis(a, (axis1, axis2), (-2, -1))
-    rows, columns = a.shape[-2:]
-    start = (max(0, -offset), max(0, offset))
-    length = max(0, min(rows - start[0], columns - start[1]))
-    i = np.arange(length)
-    return a[..., i + start[0], i + start[1]]
-
-
-@library(static=("offset", "axis1", "axis2", "dtype"))
-def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
-    """The sum of a diagonal."""
-    from xlafront.numpy.reductions import sum as total
-
-    return total(diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype)
-
-
-def diag(v, k=0):
-    """The `k`-th diagonal of a matrix, or the matrix with a vector on it."""
-    check_arraylike("diag", v)
-    if np.ndim(v) == 1:
-        from xlafront.numpy.creation import zeros
-
-        n = np.shape(v)[0] + abs(k)
-        i = np.arange(np.shape(v)[0])
-        return zeros((n, n), tracing.aval_of(v).dtype).at[i + max(0, -k), i + max(0, k)].set(v)
-    if np.ndim(v) == 2:
-        return diagonal(v, k)
-    raise ValueError(f"xnp.diag takes a vector or a matrix, got shape {np.shape(v)}.")
-
-
-def diagflat(v, k=0):
-    """The matrix with the elements of `v` on its `k`-th diagonal."""
-    return diag(ravel(v), k)
-
-
-def array_equal(a1, a2, equal_nan=False):
-    """Whether two arrays have the same shape and elements."""
-    from xlafront.numpy import reductions
-    from xlafront.numpy.creation import asarray
-    from xlafront.numpy.ufuncs import PUBLIC
-
-    try:
-        a1, a2 = asarray(a1), asarray(a2)
-    except TypeError:
-        return asarray(False)
-    if a1.shape != a2.shape:
-        return asarray(False)
-    same = PUBLIC["equal"](a1, a2)
-    if equal_nan:
-        same = PUBLIC["logical_or"](same, PUBLIC["logical_and"](PUBLIC["isnan"](a1), PUBLIC["isnan"](a2)))
-    return reductions.all(same)
-
-
-def allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """Whether all elements are equal within a tolerance."""
-    from xlafront.numpy import reductions
-    from xlafront.numpy.ufuncs import PUBLIC
-
-    return reductions.all(PUBLIC["isclose"](a, b, rtol, atol, equal_nan))
-
-
-@library(static="dtype", name="view")
-def _view_kernel(a, dtype):
-    own = tracing.aval_of(a).dtype
-    if own.kind == "c" or dtype.kind == "c":
-        return _complex_view(a, own, dtype)
-    shape = np.shape(a)
-    before, after = dtypes.itemsize_bits(own), dtypes.itemsize_bits(dtype)
-    if own == dtypes.bool_:
-        a, before = as_type(a, dtypes.uint8, False), 8
-    target = dtypes.uint8 if dtype == dtypes.bool_ else dtype
-    after = 8 if dtype == dtypes.bool_ else after
-    if after > before:
-        ratio = after // before
-        a = lax.reshape_to(a, (*shape[:-1], shape[-1] // ratio, ratio))
-    result = lax.bitcast_convert_type_p.bind(a, new_dtype=target)
-    if after < before:
-        result = lax.reshape_to(result, (*shape[:-1], shape[-1] * (before // after)))
-    return as_type(result, dtype, False) if dtype == dtypes.bool_ else result
-
-
-def _complex_view(a, own, dtype):
-    """Complex numbers are pairs of reals in memory."""
-    if own.kind == "c":
-        parts = [PRIMITIVES[part].bind(a) for part in ("real", "imag")]
-        pairs = [lax.broadcast_in_dim_p.bind(p, shape=(*np.shape(p), 1), broadcast_dimensions=tuple(range(np.ndim(p))),
-                                             sharding=None) for p in parts]
-        flat = lax.concatenate_p.bind(*pairs, dimension=np.ndim(a))
-        reals = lax.reshape_to(flat, (*np.shape(a)[:-1], 2 * np.shape(a)[-1]))
-        return _view_kernel.__wrapped__(reals, dtype)
-    reals = _view_kernel.__wrapped__(a, dtypes.to_real(dtype))
-    pairs = lax.reshape_to(reals, (*np.shape(reals)[:-1], np.shape(reals)[-1] // 2, 2))
-    real, imag = _unstack_kernel.__wrapped__(pairs, np.ndim(pairs) - 1)
-    return PRIMITIVES["complex"].bind(real, imag)
-
-
-def view(a, dtype):
-    """The bits of an array read as another dtype; the last dimension grows or shrinks with the size of an element."""
-    d = dtypes.check_user_dtype(dtype, "view")
-    own = tracing.aval_of(a).dtype
-    if own == d:
-        return a
-    before, after = (8 if x == dtypes.bool_ else dtypes.itemsize_bits(x) for x in (own, d))
-    shape = np.shape(a)
-    if before != after and not shape:
-        raise ValueError(f"an array without dimensions cannot be viewed from {own} as {d}, whose elements differ in size.")
-    if after > before and shape[-1] * before % after:
-        raise ValueError(f"a view of {own} as {d} needs the last dimension ({shape[-1]}) to be a multiple of "
-                         f"{after // before}.")
-    return _view_kernel(a, d)
-
-
-def byteswap(a, inplace=False):
-    """The array with the bytes of each element in reverse order."""
-    if inplace:
-        raise NotImplementedError("byteswap(inplace=True) would change the array. Use the result of byteswap().")
-    from xlafront.numpy.creation import astype
-
-    size = a.dtype.itemsize
-    if size == 1:
-        return a
-    if a.dtype.kind == "c":
-        from xlafront.numpy.ufuncs import PUBLIC
-
-        half = dtypes.to_real(a.dtype)
-        real, imag = (byteswap(PUBLIC[part](a)) for part in ("real", "imag"))
-        return view(stack([real, imag], -1), np.dtype(f"c{2 * half.itemsize}"))[..., 0]
-    octets = view(expand_dims(a, -1), np.dtype(np.uint8))
-    return astype(view(flip(octets, -1), a.dtype)[..., 0], a.dtype)

@@ -7,9 +7,16 @@ import operator
 import numpy as np
 
 from xlafront.core import tracing
-from xlafront.lax import shapes as lax
+from xlafront.lax import shapes
 from xlafront.lax.elementwise import as_type
+from xlafront.numpy import reductions
+from xlafront.numpy.creation import asarray, linspace
+from xlafront.numpy.indexing import take
+from xlafront.numpy.linear import tensordot
+from xlafront.numpy.manipulation import broadcast_to, concatenate, moveaxis, stack
 from xlafront.numpy.promotion import check_arraylike, unwrap
+from xlafront.numpy.statistics import median
+from xlafront.numpy.ufuncs import PUBLIC
 
 _OPTIONS = {"constant": {"constant_values": 0}, "edge": {}, "empty": {}, "wrap": {}, "linear_ramp": {"end_values": 0},
             "reflect": {"reflect_type": "even"}, "symmetric": {"reflect_type": "even"},
@@ -27,19 +34,17 @@ def _pairs(value, rank: int, name: str) -> list[tuple]:
                          f"got {value!r}.") from None
 
 
-def pad(array, pad_width, mode="constant", **options):
-    """Add elements before and after an array along each axis.
+def pad(array, pad_width, mode="constant", **kwargs):
+    """Add elements before and after an array along each axis, with NumPy's modes and their options.
 
     >>> pad(x, ((0, 0), (1, 1)), mode="edge")
     """
     check_arraylike("pad", array)
-    from xlafront.numpy.creation import asarray
-
     x = asarray(unwrap(array))
     if isinstance(pad_width, dict):
         widths = [(0, 0)] * x.ndim
         for axis, width in pad_width.items():
-            widths[lax.canonical_axis(axis, x.ndim, "xnp.pad")] = (width, width) if np.ndim(width) == 0 else tuple(width)
+            widths[shapes.canonical_axis(axis, x.ndim, "xnp.pad")] = (width, width) if np.ndim(width) == 0 else tuple(width)
     else:
         widths = _pairs(pad_width, x.ndim, "pad_width")
     try:
@@ -49,13 +54,13 @@ def pad(array, pad_width, mode="constant", **options):
     if any(n < 0 for pair in widths for n in pair):
         raise ValueError(f"xnp.pad cannot pad by a negative number: {widths}.")
     if callable(mode):
-        return _pad_by_function(x, widths, mode, options)
+        return _pad_by_function(x, widths, mode, kwargs)
     if mode not in _OPTIONS:
         raise NotImplementedError(f"xnp.pad has no mode {mode!r}; it has {', '.join(_OPTIONS)}.")
-    unknown = set(options) - set(_OPTIONS[mode])
+    unknown = set(kwargs) - set(_OPTIONS[mode])
     if unknown:
         raise ValueError(f"xnp.pad with mode {mode!r} does not take {', '.join(sorted(unknown))}.")
-    options = _OPTIONS[mode] | options
+    options = _OPTIONS[mode] | kwargs
     for axis, (before, after) in enumerate(widths):
         if before or after:
             x = _PADDERS[mode](x, axis, before, after, options)
@@ -71,15 +76,13 @@ def _constant(x, axis, before, after, options):
     for value, (a, b) in ((low, (before, 0)), (high, (0, after))):
         if a or b:
             config = tuple((a, b, 0) if i == axis else (0, 0, 0) for i in range(x.ndim))
-            x = lax.pad(x, as_type(value, x.dtype, False), config)
+            x = shapes.pad(x, as_type(value, x.dtype, False), config)
     return x
 
 
 def _indices(source):
     """Modes that repeat elements: `source(n, before, after)` says which element goes where."""
     def padder(x, axis, before, after, options):
-        from xlafront.numpy.indexing import take
-
         n = x.shape[axis]
         if n == 0:
             raise ValueError(f"xnp.pad cannot extend the empty axis {axis} of shape {x.shape} with values of its own.")
@@ -89,7 +92,7 @@ def _indices(source):
             return take(x, positions, axis=axis)
         # Pieces laid side by side: arrays that are split over devices stay so.
         first, last = [[_piece(x, axis, *run) for run in runs] for runs in ends]
-        return lax.concatenate([*first, x, *last], axis)
+        return shapes.concatenate([*first, x, *last], axis)
 
     return padder
 
@@ -111,14 +114,12 @@ def _runs(positions) -> list[tuple[int, int, int]]:
 
 
 def _piece(x, axis: int, start: int, count: int, step: int):
-    from xlafront.numpy.manipulation import broadcast_to
-
     if step == 0:
         shape = tuple([count if i == axis else n for i, n in enumerate(x.shape)])
-        return broadcast_to(lax.slice_in_dim(x, start, start + 1, axis=axis), shape)
+        return broadcast_to(shapes.slice_in_dim(x, start, start + 1, axis=axis), shape)
     if step == 1:
-        return lax.slice_in_dim(x, start, start + count, axis=axis)
-    return lax.rev(lax.slice_in_dim(x, start - count + 1, start + 1, axis=axis), (axis,))
+        return shapes.slice_in_dim(x, start, start + count, axis=axis)
+    return shapes.rev(shapes.slice_in_dim(x, start - count + 1, start + 1, axis=axis), (axis,))
 
 
 def _reflected(edge: int):
@@ -132,55 +133,42 @@ def _reflected(edge: int):
         # Odd reflection is a point reflection at the edge, which is how it acts on the positions themselves.
         mode = "reflect" if edge else "symmetric"
         weights = np.stack([np.pad(row, (before, after), mode, reflect_type="odd") for row in np.eye(n)])
-        from xlafront.numpy.linear import tensordot
-
         moved = tensordot(x, weights.astype(x.dtype), axes=(axis, 0))
-        from xlafront.numpy.manipulation import moveaxis
-
         return moveaxis(moved, -1, axis)
 
     return padder
 
 
 def _ramp(x, axis, before, after, options):
-    from xlafront.numpy.creation import linspace
-    from xlafront.numpy.manipulation import concatenate
-
     ends = _pairs(options["end_values"], x.ndim, "end_values")[axis]
     parts = [x]
-    first, last = lax.index_in_dim(x, 0, axis, False), lax.index_in_dim(x, -1, axis, False)
+    first, last = shapes.index_in_dim(x, 0, axis, False), shapes.index_in_dim(x, -1, axis, False)
     if before:
         parts.insert(0, linspace(ends[0], first, before, endpoint=False, dtype=x.dtype, axis=axis))
     if after:
         ramp = linspace(ends[1], last, after, endpoint=False, dtype=x.dtype, axis=axis)
-        parts.append(lax.rev(ramp, (axis,)))
+        parts.append(shapes.rev(ramp, (axis,)))
     return concatenate(parts, axis)
 
 
-def _statistic(name):
+def _statistic(name, compute):
     def padder(x, axis, before, after, options):
-        from xlafront.numpy import reductions
-        from xlafront.numpy.manipulation import broadcast_to, concatenate
-
         n = x.shape[axis]
         given = options["stat_length"]
         lengths = (n, n) if given is None else tuple(min(m, n) for m in _pairs(given, x.ndim, "stat_length")[axis])
-        compute = getattr(reductions, {"maximum": "max", "minimum": "min"}.get(name, name))
 
         def edge(count, part):
             value = compute(part, axis=axis, keepdims=True)
             if name in ("mean", "median") and np.issubdtype(x.dtype, np.integer):
-                from xlafront.numpy.ufuncs import PUBLIC
-
                 value = PUBLIC["rint"](value)
             shape = tuple(count if i == axis else m for i, m in enumerate(x.shape))
             return broadcast_to(value.astype(x.dtype), shape)
 
         parts = [x]
         if before:
-            parts.insert(0, edge(before, lax.slice_in_dim(x, 0, lengths[0], axis=axis)))
+            parts.insert(0, edge(before, shapes.slice_in_dim(x, 0, lengths[0], axis=axis)))
         if after:
-            parts.append(edge(after, lax.slice_in_dim(x, n - lengths[1], n, axis=axis)))
+            parts.append(edge(after, shapes.slice_in_dim(x, n - lengths[1], n, axis=axis)))
         return concatenate(parts, axis)
 
     return padder
@@ -189,8 +177,6 @@ def _statistic(name):
 def _pad_by_function(x, widths, function, options):
     """NumPy's callback form: the function gets each vector with its padding widths."""
     padded = pad(x, widths, "constant")
-    from xlafront.numpy.manipulation import moveaxis, stack
-
     for axis, width in enumerate(widths):
         moved = moveaxis(padded, axis, -1)
         rows = moved.reshape(-1, moved.shape[-1])
@@ -204,5 +190,6 @@ _PADDERS = {
     "edge": _indices(lambda n, b, a: np.pad(np.arange(n), (b, a), "edge")),
     "wrap": _indices(lambda n, b, a: np.pad(np.arange(n), (b, a), "wrap")),
     "reflect": _reflected(1), "symmetric": _reflected(0), "linear_ramp": _ramp,
-    **{name: _statistic(name) for name in ("maximum", "minimum", "mean", "median")},
+    **{name: _statistic(name, compute) for name, compute in (
+        ("maximum", reductions.max), ("minimum", reductions.min), ("mean", reductions.mean), ("median", median))},
 }

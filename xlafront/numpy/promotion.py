@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
@@ -64,8 +66,6 @@ def _rank_promotion(name: str, shapes) -> None:
         return
     listed = " ".join(str(s) for s in shapes)
     if config.numpy_rank_promotion.value == "warn":
-        import warnings
-
         warnings.warn(f"{name} broadcasts arrays of different rank: {listed} (setting numpy_rank_promotion).",
                       stacklevel=5)
         return

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes
+from xlafront.numpy.creation import asarray
 
 
 class ScalarType(type):
@@ -22,8 +23,6 @@ class ScalarType(type):
         super().__init__(name, (), {})
 
     def __call__(cls, x: Any = 0):
-        from xlafront.numpy.creation import asarray
-
         return asarray(x, dtype=cls.dtype)
 
     def __eq__(cls, other):

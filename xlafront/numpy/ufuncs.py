@@ -11,10 +11,42 @@ import math
 import numpy as np
 
 from xlafront.core import dtypes, tracing
-from xlafront.lax import elementwise as lax
-from xlafront.lax.elementwise import PRIMITIVES, as_type, constant_like, where
+from xlafront.lax import shapes
+from xlafront.lax.derived import stop_gradient_p
+from xlafront.lax.elementwise import (
+    PRIMITIVES,
+    _refuse_negative_power,
+    abs_,
+    add,
+    as_type,
+    complex_,
+    conj_,
+    constant_like,
+    div,
+    eq,
+    gt,
+    imag_,
+    integer_pow_p,
+    le,
+    log_,
+    lt,
+    max_,
+    min_,
+    mul,
+    ne,
+    neg,
+    pow_,
+    real_,
+    sign_,
+    sin_,
+    sqrt_,
+    square_,
+    sub,
+    where,
+)
 from xlafront.lax.families import check_dtype
-from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact, unwrap
+from xlafront.lax.reductions import log_add_p
+from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_args, promote_args_inexact, unwrap
 from xlafront.staging.jit import library
 
 # name, primitive, promotion
@@ -97,7 +129,7 @@ for _name, _primitive, _promotion in BINARY:
     _binary(_name, PRIMITIVES[_primitive], _promotion)
 
 
-def _to_bool(x):
+def to_bool(x):
     aval = tracing.aval_of(x)
     return x if aval.dtype == dtypes.bool_ else PRIMITIVES["ne"].bind(x, constant_like(x, 0))
 
@@ -105,8 +137,8 @@ def _to_bool(x):
 def _complex_order(primitive):
     """NumPy orders complex numbers by real part, then by imaginary part."""
     def compare(x, y):
-        xr, yr, xi, yi = lax.real_(x), lax.real_(y), lax.imag_(x), lax.imag_(y)
-        return where(lax.eq(xr, yr), primitive.bind(xi, yi), primitive.bind(xr, yr))
+        xr, yr, xi, yi = real_(x), real_(y), imag_(x), imag_(y)
+        return where(eq(xr, yr), primitive.bind(xi, yi), primitive.bind(xr, yr))
 
     return compare
 
@@ -128,7 +160,7 @@ for _name, _primitive in ORDERINGS:
 def _logical(name, primitive):
     def function(x, y, /):
         check_arraylike(name, x, y)
-        return primitive.bind(*promote_args(name, _to_bool(unwrap(x)), _to_bool(unwrap(y))))
+        return primitive.bind(*promote_args(name, to_bool(unwrap(x)), to_bool(unwrap(y))))
 
     return public(name, function, f"Elementwise `{name}` of truth values.")
 
@@ -145,7 +177,7 @@ def _define(function):
 def logical_not(x, /):
     """Elementwise negation of truth values."""
     check_arraylike("logical_not", x)
-    return PRIMITIVES["not"].bind(_to_bool(unwrap(x)))
+    return PRIMITIVES["not"].bind(to_bool(unwrap(x)))
 
 
 @_define
@@ -169,7 +201,7 @@ PUBLIC["abs"], INLINE["abs"] = PUBLIC["absolute"], INLINE["absolute"]
 @_define
 def fabs(x, /):
     """Elementwise absolute value as a float."""
-    return PRIMITIVES["abs"].bind(*promote_args_inexact("fabs", x))
+    return abs_(*promote_args_inexact("fabs", x))
 
 
 @_define
@@ -188,7 +220,7 @@ def bitwise_count(x, /):
     d = tracing.aval_of(x).dtype
     if d == dtypes.bool_:
         return as_type(x, dtypes.uint8, False)
-    size = x if dtypes.is_unsigned(d) else PRIMITIVES["abs"].bind(x)
+    size = x if dtypes.is_unsigned(d) else abs_(x)
     return as_type(PRIMITIVES["population_count"].bind(size), dtypes.uint8, False)
 
 
@@ -196,7 +228,7 @@ def bitwise_count(x, /):
 def reciprocal(x, /):
     """Elementwise `1 / x`."""
     [x] = promote_args_inexact("reciprocal", x)
-    return lax.integer_pow_p.bind(x, y=-1)
+    return integer_pow_p.bind(x, y=-1)
 
 
 @_define
@@ -213,11 +245,11 @@ def log10(x, /):
 
 def _log_to_base(name, x, base):
     [x] = promote_args_inexact(name, x)
-    y = lax.log_(x)
+    y = log_(x)
     if tracing.aval_of(y).dtype.kind != "c":
-        return lax.div(y, constant_like(y, np.log(base)))
-    real, imag = lax.real_(y), lax.imag_(y)  # a complex quotient would make a NaN of an infinity
-    return lax.complex_(lax.div(real, constant_like(real, np.log(base))), lax.div(imag, constant_like(imag, np.log(base))))
+        return div(y, constant_like(y, np.log(base)))
+    real, imag = real_(y), imag_(y)  # a complex quotient would make a NaN of an infinity
+    return complex_(div(real, constant_like(real, np.log(base))), div(imag, constant_like(imag, np.log(base))))
 
 
 def _integers_pass(name, primitive):
@@ -229,13 +261,13 @@ def _integers_pass(name, primitive):
     return public(name, function, f"Elementwise `{name}`; integers stay as they are.")
 
 
-_integers_pass("floor", lambda x: PRIMITIVES["floor"].bind(x))
-_integers_pass("ceil", lambda x: PRIMITIVES["ceil"].bind(x))
+_integers_pass("floor", PRIMITIVES["floor"].bind)
+_integers_pass("ceil", PRIMITIVES["ceil"].bind)
 _integers_pass("trunc", lambda x: _truncate(x))
 
 
 def _truncate(x):
-    return where(lax.lt(x, constant_like(x, 0)), PRIMITIVES["ceil"].bind(x), PRIMITIVES["floor"].bind(x))
+    return where(lt(x, constant_like(x, 0)), PRIMITIVES["ceil"].bind(x), PRIMITIVES["floor"].bind(x))
 
 
 @_define
@@ -243,8 +275,8 @@ def rint(x, /):
     """Round to the nearest integer, halves to even."""
     [x] = promote_args_inexact("rint", x)
     if tracing.aval_of(x).dtype.kind == "c":
-        return lax.complex_(PRIMITIVES["round"].bind(lax.real_(x), rounding_method=1),
-                            PRIMITIVES["round"].bind(lax.imag_(x), rounding_method=1))
+        return complex_(PRIMITIVES["round"].bind(real_(x), rounding_method=1),
+                        PRIMITIVES["round"].bind(imag_(x), rounding_method=1))
     return PRIMITIVES["round"].bind(x, rounding_method=1)
 
 
@@ -254,22 +286,19 @@ def _float_test(name, on_float, on_other):
         d = tracing.aval_of(x).dtype
         if dtypes.is_complex(d):
             combine = PRIMITIVES["and" if name == "isfinite" else "or"]
-            return combine.bind(on_float(lax.real_(x)), on_float(lax.imag_(x)))
+            return combine.bind(on_float(real_(x)), on_float(imag_(x)))
         if dtypes.is_float(d):
             return on_float(x)
-        from xlafront.lax.shapes import broadcast_in_dim_p
-
-        shape = np.shape(x)
-        return broadcast_in_dim_p.bind(np.bool_(on_other), shape=shape, broadcast_dimensions=(), sharding=None)
+        return shapes.broadcast_in_dim(np.bool_(on_other), np.shape(x), ())
 
     return public(name, function, f"Elementwise test `{name}`.")
 
 
-_float_test("isfinite", lambda x: PRIMITIVES["is_finite"].bind(x), True)
-_float_test("isnan", lambda x: lax.ne(x, x), False)
-_float_test("isinf", lambda x: lax.eq(lax.abs_(x), constant_like(x, np.inf)), False)
-_float_test("isposinf", lambda x: lax.eq(x, constant_like(x, np.inf)), False)
-_float_test("isneginf", lambda x: lax.eq(x, constant_like(x, -np.inf)), False)
+_float_test("isfinite", PRIMITIVES["is_finite"].bind, True)
+_float_test("isnan", lambda x: ne(x, x), False)
+_float_test("isinf", lambda x: eq(abs_(x), constant_like(x, np.inf)), False)
+_float_test("isposinf", lambda x: eq(x, constant_like(x, np.inf)), False)
+_float_test("isneginf", lambda x: eq(x, constant_like(x, -np.inf)), False)
 
 
 @_define
@@ -278,15 +307,9 @@ def signbit(x, /):
     [x] = promote_args("signbit", x)
     d = tracing.aval_of(x).dtype
     if dtypes.is_integer(d) or d == dtypes.bool_:
-        return lax.lt(x, constant_like(x, 0))
+        return lt(x, constant_like(x, 0))
     bits = np.dtype(f"int{8 * d.itemsize}")
-    return lax.lt(_bits(x, bits), bits.type(0))
-
-
-def _bits(x, dtype):
-    from xlafront.lax.shapes import bitcast_convert_type_p
-
-    return bitcast_convert_type_p.bind(x, new_dtype=dtype)
+    return lt(shapes.bitcast_convert_type_p.bind(x, new_dtype=bits), bits.type(0))
 
 
 @_define
@@ -294,15 +317,15 @@ def copysign(x1, x2, /):
     """The magnitude of `x1` with the sign of `x2`."""
     x, y = promote_args_inexact("copysign", x1, x2)
     check_dtype("xnp.copysign", "float", tracing.aval_of(x).dtype)
-    size = lax.abs_(x)
-    return where(INLINE["signbit"](y), lax.neg(size), size)
+    size = abs_(x)
+    return where(INLINE["signbit"](y), neg(size), size)
 
 
 @_define
 def conjugate(x, /):
     """Elementwise complex conjugate; real arrays stay as they are."""
     [x] = promote_args("conjugate", x)
-    return lax.conj_(x, input_dtype=tracing.aval_of(x).dtype) if tracing.aval_of(x).dtype.kind == "c" else x
+    return conj_(x, input_dtype=tracing.aval_of(x).dtype) if tracing.aval_of(x).dtype.kind == "c" else x
 
 
 PUBLIC["conj"], INLINE["conj"] = PUBLIC["conjugate"], INLINE["conjugate"]
@@ -312,7 +335,7 @@ PUBLIC["conj"], INLINE["conj"] = PUBLIC["conjugate"], INLINE["conjugate"]
 def real(val, /):
     """The real part."""
     [x] = promote_args("real", val)
-    return lax.real_(x) if tracing.aval_of(x).dtype.kind == "c" else x
+    return real_(x) if tracing.aval_of(x).dtype.kind == "c" else x
 
 
 @_define
@@ -320,14 +343,8 @@ def imag(val, /):
     """The imaginary part; zeros for real arrays."""
     [x] = promote_args("imag", val)
     if tracing.aval_of(x).dtype.kind == "c":
-        return lax.imag_(x)
-    return _zeros_like(x)
-
-
-def _zeros_like(x):
-    from xlafront.lax.shapes import zeros_of
-
-    return zeros_of(tracing.aval_of(x))
+        return imag_(x)
+    return shapes.zeros_of(tracing.aval_of(x))
 
 
 @library(static="deg")
@@ -336,7 +353,7 @@ def angle(z, deg=False):
     re, im = INLINE["real"](z), INLINE["imag"](z)
     re, im = promote_args_inexact("angle", re, im)
     result = PRIMITIVES["atan2"].bind(im, re)
-    return lax.mul(result, constant_like(result, 180 / np.pi)) if deg else result
+    return mul(result, constant_like(result, 180 / np.pi)) if deg else result
 
 
 @_define
@@ -345,8 +362,8 @@ def remainder(x1, x2, /):
     x, y = _numbers("remainder", x1, x2)
     zero = constant_like(x, 0)
     r = _rem(x, y)
-    wrong_sign = PRIMITIVES["and"].bind(lax.ne(lax.lt(r, zero), lax.lt(y, zero)), lax.ne(r, zero))
-    return where(wrong_sign, lax.add(r, y), r)
+    wrong_sign = PRIMITIVES["and"].bind(ne(lt(r, zero), lt(y, zero)), ne(r, zero))
+    return where(wrong_sign, add(r, y), r)
 
 
 PUBLIC["mod"], INLINE["mod"] = PUBLIC["remainder"], INLINE["remainder"]
@@ -372,7 +389,7 @@ def _rem(x, y):
     r = PRIMITIVES["rem"].bind(x, y)
     if dtypes.is_integer(tracing.aval_of(x).dtype):
         zero = constant_like(x, 0)
-        return where(lax.eq(y, zero), zero, r)
+        return where(eq(y, zero), zero, r)
     return r
 
 
@@ -382,28 +399,26 @@ def floor_divide(x1, x2, /):
     x, y = _numbers("floor_divide", x1, x2)
     d = tracing.aval_of(x).dtype
     if dtypes.is_unsigned(d):
-        return lax.div(x, y)
+        return div(x, y)
     if dtypes.is_integer(d):
-        quotient = lax.div(x, y)
-        inexact = lax.ne(PRIMITIVES["rem"].bind(x, y), constant_like(x, 0))
-        opposite = lax.ne(lax.sign_(x), lax.sign_(y))
-        return where(PRIMITIVES["and"].bind(inexact, opposite), lax.sub(quotient, constant_like(x, 1)), quotient)
+        quotient = div(x, y)
+        inexact = ne(PRIMITIVES["rem"].bind(x, y), constant_like(x, 0))
+        opposite = ne(sign_(x), sign_(y))
+        return where(PRIMITIVES["and"].bind(inexact, opposite), sub(quotient, constant_like(x, 1)), quotient)
     if d.kind == "c":
         raise TypeError("xnp.floor_divide does not take complex numbers: they have no order.")
     quotient = _float_divmod(x, y)[0]
-    from xlafront.lax.derived import stop_gradient_p
-
-    return where(lax.eq(y, constant_like(y, 0)), stop_gradient_p.bind(lax.div(x, y)), quotient)
+    return where(eq(y, constant_like(y, 0)), stop_gradient_p.bind(div(x, y)), quotient)
 
 
 def _float_divmod(x, y):
     """Quotient and remainder so that `quotient * y + remainder` is `x` as closely as floats allow."""
     zero, one = constant_like(x, 0), constant_like(x, 1)
     r = PRIMITIVES["rem"].bind(x, y)
-    quotient = lax.div(lax.sub(x, r), y)
-    shift = PRIMITIVES["and"].bind(lax.ne(lax.sign_(y), lax.sign_(r)), lax.ne(r, zero))
-    quotient = PRIMITIVES["round"].bind(where(shift, lax.sub(quotient, one), quotient), rounding_method=0)
-    return quotient, where(shift, lax.add(r, y), r)
+    quotient = div(sub(x, r), y)
+    shift = PRIMITIVES["and"].bind(ne(sign_(y), sign_(r)), ne(r, zero))
+    quotient = PRIMITIVES["round"].bind(where(shift, sub(quotient, one), quotient), rounding_method=0)
+    return quotient, where(shift, add(r, y), r)
 
 
 @_define
@@ -431,14 +446,12 @@ def power_inline(x, y):
     check_arraylike("power", x, y)
     x, y = unwrap(x), unwrap(y)
     if isinstance(y, (int, np.integer)) and not isinstance(y, (bool, np.bool_)):
-        lax._refuse_negative_power(x, y)
+        _refuse_negative_power(x, y)
         if tracing.aval_of(x).dtype != dtypes.bool_:
-            return lax.integer_pow_p.bind(x, y=int(y)) if int(y) != 2 else PRIMITIVES["square"].bind(x)
+            return integer_pow_p.bind(x, y=int(y)) if int(y) != 2 else PRIMITIVES["square"].bind(x)
     base, exponent = tracing.aval_of(x).dtype, tracing.aval_of(y).dtype
     if dtypes.is_inexact(base) and dtypes.is_integer(exponent):
-        from xlafront.numpy.promotion import broadcast_to_common
-
-        return PRIMITIVES["pow"].bind(*broadcast_to_common("power", [x, y]))
+        return pow_(*broadcast_to_common("power", [x, y]))
     x, y = _numbers("power", x, y)
     if dtypes.is_integer(tracing.aval_of(x).dtype):
         return _integer_power(x, y)
@@ -448,13 +461,13 @@ def power_inline(x, y):
 def _integer_power(x, y):
     """Square and multiply over the bits of the exponent."""
     one, zero = constant_like(x, 1), constant_like(x, 0)
-    result = where(lax.eq(y, zero), one, one)
+    result = where(eq(y, zero), one, one)
     bits = 8 * tracing.aval_of(y).dtype.itemsize
     for _ in range(bits):
-        odd = lax.ne(PRIMITIVES["and"].bind(y, one), zero)
-        result = lax.mul(result, where(odd, x, one))
+        odd = ne(PRIMITIVES["and"].bind(y, one), zero)
+        result = mul(result, where(odd, x, one))
         y = PRIMITIVES["shift_right_logical"].bind(y, one)
-        x = lax.mul(x, x)
+        x = mul(x, x)
     return result
 
 
@@ -484,15 +497,13 @@ PUBLIC["power"] = PUBLIC["pow"] = power
 @_define
 def float_power(x, y, /):
     """`x ** y` in floating point."""
-    return PRIMITIVES["pow"].bind(*promote_args_inexact("float_power", x, y))
+    return pow_(*promote_args_inexact("float_power", x, y))
 
 
 @_define
 def logaddexp(x1, x2, /):
     """`log(exp(x1) + exp(x2))` without overflow."""
     x, y = promote_args_inexact("logaddexp", x1, x2)
-    from xlafront.lax.reductions import log_add_p
-
     return log_add_p.bind(x, y)
 
 
@@ -501,20 +512,20 @@ def logaddexp2(x1, x2, /):
     """`log2(2 ** x1 + 2 ** x2)` without overflow."""
     x, y = promote_args_inexact("logaddexp2", x1, x2)
     ln2 = constant_like(x, np.log(2))
-    return lax.div(INLINE["logaddexp"](lax.mul(x, ln2), lax.mul(y, ln2)), ln2)
+    return div(INLINE["logaddexp"](mul(x, ln2), mul(y, ln2)), ln2)
 
 
 @_define
 def hypot(x1, x2, /):
     """`sqrt(x1**2 + x2**2)` without overflow."""
     x, y = promote_args_inexact("hypot", x1, x2)
-    x, y = lax.abs_(x), lax.abs_(y)
-    big, small = lax.max_(x, y), lax.min_(x, y)
-    safe = where(lax.eq(big, constant_like(big, 0)), constant_like(big, 1), big)
-    ratio = lax.div(small, safe)
-    size = lax.mul(big, lax.sqrt_(lax.add(constant_like(x, 1), lax.mul(ratio, ratio))))
+    x, y = abs_(x), abs_(y)
+    big, small = max_(x, y), min_(x, y)
+    safe = where(eq(big, constant_like(big, 0)), constant_like(big, 1), big)
+    ratio = div(small, safe)
+    size = mul(big, sqrt_(add(constant_like(x, 1), mul(ratio, ratio))))
     infinity = constant_like(x, np.inf)
-    unbounded = PRIMITIVES["or"].bind(lax.eq(x, infinity), lax.eq(y, infinity))  # also beside a NaN
+    unbounded = PRIMITIVES["or"].bind(eq(x, infinity), eq(y, infinity))  # also beside a NaN
     return where(unbounded, infinity, size)
 
 
@@ -523,14 +534,14 @@ def heaviside(x1, x2, /):
     """0 below zero, `x2` at zero, 1 above."""
     x, y = promote_args_inexact("heaviside", x1, x2)
     zero, one = constant_like(x, 0), constant_like(x, 1)
-    step = where(lax.lt(x, zero), zero, where(lax.gt(x, zero), one, y))
-    return where(lax.ne(x, x), x, step)
+    step = where(lt(x, zero), zero, where(gt(x, zero), one, y))
+    return where(ne(x, x), x, step)
 
 
 def _scaled(name, factor, doc):
     def function(x, /):
         [x] = promote_args_inexact(name, x)
-        return lax.mul(x, constant_like(x, factor))
+        return mul(x, constant_like(x, factor))
 
     return public(name, function, doc)
 
@@ -547,7 +558,7 @@ def _ignoring_nan(name, primitive, compare):
         if not dtypes.is_inexact(tracing.aval_of(x).dtype):
             return primitive.bind(x, y)
         # Selected rather than computed: of two equal operands the second has the derivative.
-        return where(PRIMITIVES["or"].bind(compare(x, y), lax.ne(y, y)), x, y)
+        return where(PRIMITIVES["or"].bind(compare(x, y), ne(y, y)), x, y)
 
     return public(name, function, f"Elementwise `{name}`: the other operand where one is NaN.")
 
@@ -560,16 +571,16 @@ _ignoring_nan("fmin", PRIMITIVES["min"], INLINE["less"])
 def sinc(x, /):
     """`sin(pi x) / (pi x)`, 1 at 0."""
     [x] = promote_args_inexact("sinc", x)
-    scaled = lax.mul(x, constant_like(x, np.pi))
-    size = lax.abs_(scaled)
-    near = lax.lt(size, constant_like(size, 0.5))
+    scaled = mul(x, constant_like(x, np.pi))
+    size = abs_(scaled)
+    near = lt(size, constant_like(size, 0.5))
     # The series has all derivatives at 0 right; 10 terms are exact to double precision for two of them.
-    square = lax.square_(where(near, scaled, constant_like(x, 0)))
+    square = square_(where(near, scaled, constant_like(x, 0)))
     series = constant_like(x, 0)
     for k in range(9, -1, -1):
-        series = lax.add(lax.mul(series, square), constant_like(x, (-1) ** k / math.factorial(2 * k + 1)))
+        series = add(mul(series, square), constant_like(x, (-1) ** k / math.factorial(2 * k + 1)))
     far = where(near, constant_like(x, 1), scaled)
-    return where(near, series, lax.div(lax.sin_(far), far))
+    return where(near, series, div(sin_(far), far))
 
 
 @library(static="equal_nan")
@@ -581,11 +592,11 @@ def _isclose(a, b, rtol, atol, equal_nan):
         d = tracing.aval_of(a).dtype
     real = dtypes.to_real(d)
     rtol, atol = as_type(rtol, real, False), as_type(atol, real, False)
-    close = lax.le(lax.abs_(lax.sub(a, b)), lax.add(atol, lax.mul(rtol, lax.abs_(b))))
+    close = le(abs_(sub(a, b)), add(atol, mul(rtol, abs_(b))))
     both_finite = PRIMITIVES["and"].bind(INLINE["isfinite"](a), INLINE["isfinite"](b))
-    result = where(both_finite, close, lax.eq(a, b))
+    result = where(both_finite, close, eq(a, b))
     if equal_nan:
-        result = PRIMITIVES["or"].bind(result, PRIMITIVES["and"].bind(lax.ne(a, a), lax.ne(b, b)))
+        result = PRIMITIVES["or"].bind(result, PRIMITIVES["and"].bind(ne(a, a), ne(b, b)))
     return result
 
 
@@ -608,12 +619,12 @@ def _round_kernel(a, decimals):
             return x
         factor, half = d.type(10 ** -decimals), d.type(10 ** -decimals // 2)
         down = INLINE["floor_divide"](x, factor)
-        rest = lax.sub(x, lax.mul(down, factor))
-        odd = lax.ne(PRIMITIVES["and"].bind(down, d.type(1)), d.type(0))
-        up = PRIMITIVES["or"].bind(lax.gt(rest, half), PRIMITIVES["and"].bind(lax.eq(rest, half), odd))
-        return lax.mul(lax.add(down, as_type(up, d, False)), factor)
+        rest = sub(x, mul(down, factor))
+        odd = ne(PRIMITIVES["and"].bind(down, d.type(1)), d.type(0))
+        up = PRIMITIVES["or"].bind(gt(rest, half), PRIMITIVES["and"].bind(eq(rest, half), odd))
+        return mul(add(down, as_type(up, d, False)), factor)
     if d.kind == "c":
-        return lax.complex_(_round_float(lax.real_(x), decimals), _round_float(lax.imag_(x), decimals))
+        return complex_(_round_float(real_(x), decimals), _round_float(imag_(x), decimals))
     return _round_float(x, decimals)
 
 
@@ -626,7 +637,7 @@ def _round_float(x, decimals):
     d = tracing.aval_of(x).dtype
     wide = x if d.itemsize > 2 else as_type(x, dtypes.float32, False)  # powers of ten overflow the 16-bit types
     factor = constant_like(wide, 10.0 ** decimals)
-    result = lax.div(nearest(lax.mul(wide, factor)), factor)
+    result = div(nearest(mul(wide, factor)), factor)
     return as_type(result, d, False)
 
 
@@ -638,3 +649,23 @@ def round(a, decimals=0, out=None):
 
 
 around = round
+
+
+@library
+def _clip_kernel(arr, low, high):
+    [arr, *limits] = promote_args("clip", arr, *[x for x in (low, high) if x is not None])
+    limits = iter(limits)
+    if low is not None:
+        arr = PRIMITIVES["max"].bind(next(limits), arr)
+    if high is not None:
+        arr = PRIMITIVES["min"].bind(next(limits), arr)
+    return arr
+
+
+def clip(arr=None, /, min=None, max=None):
+    """Limit elements to a range; either end may be open."""
+    operands = [arr, *[x for x in (min, max) if x is not None]]
+    check_arraylike("clip", *operands)
+    if any(dtypes.operand_type(unwrap(x))[0].kind == "c" for x in operands):
+        raise ValueError("xnp.clip does not take complex numbers, which have no range; clip x.real and x.imag.")
+    return _clip_kernel(arr, min, max)

@@ -5,16 +5,20 @@ Updates of windows (integers and contiguous slices inside the array) are dynamic
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
-from xlafront.lax import shapes as lax
-from xlafront.lax.elementwise import PRIMITIVES, as_type, where
+from xlafront.lax import shapes
+from xlafront.lax.elementwise import PRIMITIVES, as_type, to_dtype, where
 from xlafront.lax.indexing import PRIMITIVES as SCATTERS, GatherScatterMode, ScatterDimensionNumbers, bind_scatter
 from xlafront.lax.resharding import with_out_sharding
-from xlafront.numpy.indexing import Layout, _read, _wrapped, plan_key, take_by
+from xlafront.numpy.creation import asarray, astype, ones_like
+from xlafront.numpy.indexing import Layout, plan_key, read, take_by, wrapped
 from xlafront.numpy.promotion import unwrap
+from xlafront.numpy.ufuncs import PUBLIC
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.staging.jit import library
 
@@ -115,9 +119,6 @@ class AtIndex:
         return self._by_factor("power", values, options, self.array.dtype)
 
     def _by_factor(self, function, values, options, dtype):
-        from xlafront.numpy.creation import astype, ones_like
-        from xlafront.numpy.ufuncs import PUBLIC
-
         factors = AtIndex(ones_like(self.array), self.index).multiply(values, **options)
         result = PUBLIC[function](self.array, factors)
         return result if dtype is None else astype(result, dtype)
@@ -141,8 +142,6 @@ def update(name: str, x, key, values, indices_are_sorted=False, unique_indices=F
         if shape and -shape[0] <= key < shape[0] and d in _FLOATS:
             return _row_kernel(x, values, key, name)
     if not tracing.is_arraylike(values):
-        from xlafront.numpy.creation import asarray
-
         values = asarray(values)
     x, values = unwrap(x), unwrap(values)
     values = _as_dtype_of(x, values, name)
@@ -167,8 +166,6 @@ def _as_dtype_of(x, values, name):
     if isinstance(own.dtype, np.dtype) and isinstance(given.dtype, np.dtype):
         joint, _ = dtypes.promote_pair(own.dtype, own.weak_type, given.dtype, given.weak_type)
         if joint != own.dtype:
-            import warnings
-
             warnings.warn(
                 f"x.at[...].{name} casts values of dtype {given.dtype} to the dtype {own.dtype} of the array, which may "
                 f"lose information; a later version will refuse this. Convert one of them with astype.", FutureWarning,
@@ -177,8 +174,6 @@ def _as_dtype_of(x, values, name):
         raise errors.incompatible_dtypes(f"x.at[...].{name}", [own.dtype, given.dtype])
     if type(values) in dtypes.python_scalar_dtypes:
         return np.asarray(values).astype(own.dtype)[()]
-    from xlafront.numpy.creation import astype
-
     return astype(values, own.dtype)
 
 
@@ -200,7 +195,7 @@ def _update_where(name, x, key, values):
     if np.shape(mask) != shape[:np.ndim(mask)]:
         raise IndexError(f"a boolean index must have the shape of the dimensions that it selects from: it has "
                          f"{np.shape(mask)}, the array {shape}.")
-    mask = lax.broadcast_in_dim(mask, shape, tuple(range(np.ndim(mask))))
+    mask = shapes.broadcast_in_dim(mask, shape, tuple(range(np.ndim(mask))))
     operation = UPDATES[name][1]
     values = _operand(values, tracing.aval_of(x).dtype)
     new = values if operation is None else PRIMITIVES[operation].bind(x, values)
@@ -221,12 +216,12 @@ def _row_kernel(x, values, index, name):
     d = tracing.aval_of(x).dtype
     shape = np.shape(x)
     sizes = (1, *shape[1:])
-    starts = [_wrapped(index, shape[0]), *[np.int32(0)] * (len(shape) - 1)]
-    values = lax.broadcast_in_dim_p.bind(as_type(values, d, False), shape=sizes, broadcast_dimensions=(), sharding=None)
+    starts = [wrapped(index, shape[0]), *[np.int32(0)] * (len(shape) - 1)]
+    values = shapes.broadcast_in_dim(as_type(values, d, False), sizes, ())
     operation = UPDATES[name][1]
     if operation is not None:
-        values = PRIMITIVES[operation].bind(lax.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes), values)
-    return lax.dynamic_update_slice_p.bind(x, values, *starts)
+        values = PRIMITIVES[operation].bind(shapes.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes), values)
+    return shapes.dynamic_update_slice_p.bind(x, values, *starts)
 
 
 def _window_of(shape, entries, indices, mode, wrap):
@@ -271,18 +266,18 @@ def _window_kernel(x, values, starts, name, plan):
     shape = tuple(1 if d is None else sizes[d] for d in shown)
     d = tracing.aval_of(x).dtype
     values = _broadcast(_operand(values, d), shape, name)
-    values = lax.reshape_to(values, sizes)
+    values = shapes.reshape_to(values, sizes)
     starts = list(starts) if isinstance(starts, np.ndarray) else _scalars(starts, len(sizes))
     operation = UPDATES[name][1]
     if operation is not None:
-        old = lax.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes) if sizes else x
+        old = shapes.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes) if sizes else x
         values = PRIMITIVES[operation].bind(old, values)
-    return lax.dynamic_update_slice_p.bind(x, values, *starts) if sizes else values
+    return shapes.dynamic_update_slice_p.bind(x, values, *starts) if sizes else values
 
 
 def _scalars(vector, count):
-    return [lax.squeeze_p.bind(lax.slice_p.bind(vector, start_indices=(i,), limit_indices=(i + 1,), strides=None),
-                               dimensions=(0,)) for i in range(count)]
+    return [shapes.squeeze_p.bind(shapes.slice_p.bind(vector, start_indices=(i,), limit_indices=(i + 1,), strides=None),
+                                  dimensions=(0,)) for i in range(count)]
 
 
 def _broadcast(values, shape, name):
@@ -291,9 +286,8 @@ def _broadcast(values, shape, name):
         return values
     if len(own) > len(shape) or any(a not in (1, b) for a, b in zip(own[::-1], shape[::-1])):
         raise ValueError(f"x.at[...].{name} cannot put values of shape {own} where the index selects shape {shape}.")
-    return lax.broadcast_in_dim_p.bind(values, shape=shape,
-                                       broadcast_dimensions=tuple(range(len(shape) - len(own), len(shape))),
-                                       sharding=None)
+    return shapes.broadcast_in_dim_p.bind(values, shape=shape, sharding=None,
+                                          broadcast_dimensions=tuple(range(len(shape) - len(own), len(shape))))
 
 
 # Scatters
@@ -333,10 +327,10 @@ class _ScatterPlan:
             tuple(sorted((*layout.dims, *[layout.slices[i][0] for i in strided]))), (*layout.dims, *dims))
 
     def arrange(self, values, name):
-        values = lax.reshape_to(_broadcast(values, self.read_shape, name), self.compact_shape)
+        values = shapes.reshape_to(_broadcast(values, self.read_shape, name), self.compact_shape)
         if self.permutation == tuple(range(len(self.permutation))):
             return values
-        return lax.transpose_p.bind(values, permutation=self.permutation)
+        return shapes.transpose_p.bind(values, permutation=self.permutation)
 
 
 @library(static=("name", "entries", "mode", "is_sorted", "unique", "wrap"), name="at")
@@ -351,7 +345,7 @@ def _scatter_kernel(x, values, indices, name, entries, mode, is_sorted, unique, 
 def _apply_kernel(x, indices, func, entries, mode, is_sorted, unique, wrap):
     d = tracing.aval_of(x).dtype
     if unique or all(e[0] != "array" for e in entries):
-        reading = _read.__wrapped__(x, indices, entries, GatherScatterMode.CLIP, None, is_sorted, unique, wrap)
+        reading = read.__wrapped__(x, indices, entries, GatherScatterMode.CLIP, None, is_sorted, unique, wrap)
         return _scatter_kernel.__wrapped__(x, _result_of(func, reading, d), indices, "set", entries, mode, is_sorted,
                                            unique, wrap)
     function = tracing.trace_to_closed_jaxpr(lambda v: [_result_of(func, v, d)], [ShapedArray((), d)])
@@ -362,11 +356,8 @@ def _apply_kernel(x, indices, func, entries, mode, is_sorted, unique, wrap):
 
 
 def _result_of(func, values, d):
-    from xlafront.numpy.creation import asarray
-
     result = asarray(func(values))
     if np.shape(result) != np.shape(values):
         raise TypeError(f"the function given to x.at[...].apply must work elementwise: it turned shape "
                         f"{np.shape(values)} into {np.shape(result)}.")
-    return result if tracing.aval_of(result).dtype == d else PRIMITIVES["convert_element_type"].bind(
-        result, new_dtype=d, weak_type=False, sharding=None)
+    return result if tracing.aval_of(result).dtype == d else to_dtype(result, d)

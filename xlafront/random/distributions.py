@@ -10,12 +10,38 @@ import math
 import numpy as np
 
 from xlafront.core import dtypes, tracing
-from xlafront.lax import elementwise as lax, shapes
-from xlafront.lax.elementwise import PRIMITIVES, as_type, constant_like
-from xlafront.lax.reductions import argmax_p, cumsum_p
+from xlafront.lax import shapes
+from xlafront.lax.creation import iota
+from xlafront.lax.elementwise import (
+    PRIMITIVES,
+    abs_,
+    add,
+    as_type,
+    complex_,
+    constant_like,
+    div,
+    erf_inv_,
+    gt,
+    le,
+    log1p_,
+    log_,
+    lt,
+    max_,
+    min_,
+    mul,
+    neg,
+    sign_,
+    sub,
+    where,
+)
+from xlafront.lax.reductions import argmax
 from xlafront.lax.resharding import with_out_sharding
-from xlafront.lax.sorting import sort_p
+from xlafront.lax.sorting import sort_key_val, top_k
+from xlafront.numpy.creation import arange
+from xlafront.numpy.indexing import take_inline
 from xlafront.numpy.promotion import unwrap
+from xlafront.numpy.reductions import cumsum
+from xlafront.numpy.searching import searchsorted
 from xlafront.random.prng import placed, single_key
 from xlafront.runtime import config
 from xlafront.staging.jit import library
@@ -54,8 +80,7 @@ def _broadcast(x, shape, dtype):
     own = np.shape(x)
     if not own or own == shape:
         return x
-    return shapes.broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=tuple(
-        range(len(shape) - len(own), len(shape))), sharding=None)
+    return shapes.broadcast_in_dim(x, shape, range(len(shape) - len(own), len(shape)))
 
 
 # Uniform
@@ -71,14 +96,14 @@ def uniform_inline(words, impl, shape, dtype, low=0.0, high=1.0):
     bits = as_type(bits, unsigned, False)
     one = np.ones((), dtype).view(unsigned)[()]
     bits = PRIMITIVES["or"].bind(PRIMITIVES["shift_right_logical"].bind(bits, unsigned.type(drawn - mantissa)), one)
-    floats = lax.sub(shapes.bitcast_convert_type_p.bind(bits, new_dtype=dtype), dtype.type(1))
+    floats = sub(shapes.bitcast_convert_type_p.bind(bits, new_dtype=dtype), dtype.type(1))
     if type(low) is float and type(high) is float and (low, high) == (0.0, 1.0):
         return floats
     low, high = _broadcast(low, shape, dtype), _broadcast(high, shape, dtype)
     width_of = dtype.type(high - low) if isinstance(low, np.generic) and isinstance(high, np.generic) else (
-        lax.sub(high, low))
-    scaled = lax.add(lax.mul(floats, width_of), low)
-    return lax.max_(low, scaled)
+        sub(high, low))
+    scaled = add(mul(floats, width_of), low)
+    return max_(low, scaled)
 
 
 @library(static=("impl", "shape", "dtype"), name="uniform")
@@ -111,10 +136,10 @@ def normal_inline(words, impl, shape, dtype):
         pair = impl.split(words, (2,))
         real = dtypes.to_real(dtype)
         first, second = (normal_inline(_row(pair, i), impl, shape, real) for i in (0, 1))
-        return lax.div(PRIMITIVES["complex"].bind(first, second), dtype.type(np.sqrt(2)))
+        return div(complex_(first, second), dtype.type(np.sqrt(2)))
     low = float(np.nextafter(np.array(-1, dtype), np.array(0, dtype), dtype=dtype))
     u = uniform_inline(words, impl, shape, dtype, dtype.type(low), dtype.type(1))
-    return lax.mul(dtype.type(np.sqrt(2)), lax.erf_inv_(u))
+    return mul(dtype.type(np.sqrt(2)), erf_inv_(u))
 
 
 def _row(x, i):
@@ -138,18 +163,17 @@ def normal(key, shape=(), dtype=None, *, out_sharding=None):
 def _truncated_normal(words, lower, upper, impl, shape, dtype):
     lower, upper = _broadcast(lower, shape, dtype), _broadcast(upper, shape, dtype)
     root = dtype.type(np.sqrt(2))
-    a, b = (PRIMITIVES["erf"].bind(lax.div(x, root)) for x in (lower, upper))
+    a, b = (PRIMITIVES["erf"].bind(div(x, root)) for x in (lower, upper))
     u = uniform_inline(words, impl, shape, dtype, a, b)
-    result = lax.mul(root, lax.erf_inv_(u))
+    result = mul(root, erf_inv_(u))
     # Rounding may land on the bounds, which have probability 0.
     inside = (PRIMITIVES["nextafter"].bind(x, dtype.type(s * np.inf)) for x, s in ((lower, 1), (upper, -1)))
     least, most = (_full(x, shape) for x in inside)
-    return lax.min_(lax.max_(result, least), most)
+    return min_(max_(result, least), most)
 
 
 def _full(x, shape):
-    return x if np.shape(x) == shape else shapes.broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=(),
-                                                                        sharding=None)
+    return x if np.shape(x) == shape else shapes.broadcast_in_dim(x, shape, ())
 
 
 def truncated_normal(key, lower, upper, shape=None, dtype=None, *, out_sharding=None):
@@ -170,31 +194,30 @@ def randint_inline(words, impl, shape, low, high, dtype):
     check = lambda x: as_type(unwrap(x), _wider(x, dtype), False)  # noqa: E731
     low, high = check(low), check(high)
     info = dtypes.iinfo(dtype)
-    beyond = lax.gt(high, constant_like(high, info.max)) if tracing.aval_of(high).dtype != dtype else None
+    beyond = gt(high, constant_like(high, info.max)) if tracing.aval_of(high).dtype != dtype else None
     low, high = (_clamped(x, dtype) for x in (low, high))
     pair = impl.split(words, (2,))
     upper, lower = (impl.random_bits(_row(pair, i), width, shape) for i in (0, 1))
     low, high = _broadcast(low, shape, dtype), _broadcast(high, shape, dtype)
     own_unsigned = np.dtype(f"uint{8 * dtype.itemsize}")
-    span = as_type(as_type(lax.sub(high, low), own_unsigned, False), unsigned, False)
+    span = as_type(as_type(sub(high, low), own_unsigned, False), unsigned, False)
     one = unsigned.type(1)
-    span = lax.where(lax.le(high, low), one, span)
+    span = where(le(high, low), one, span)
     if beyond is not None:  # a maximum one above the largest number: the span has one more element
         beyond = _broadcast_flag(beyond, shape)
-        span = lax.where(PRIMITIVES["and"].bind(beyond, lax.gt(high, low)), lax.add(span, one), span)
+        span = where(PRIMITIVES["and"].bind(beyond, gt(high, low)), add(span, one), span)
     rem = PRIMITIVES["rem"].bind
     half = unsigned.type(1 << (width // 2))
     multiplier = rem(half, span)
-    multiplier = rem(lax.mul(multiplier, multiplier), span)
-    offset = lax.add(lax.mul(rem(upper, _full(span, shape)), multiplier), rem(lower, _full(span, shape)))
+    multiplier = rem(mul(multiplier, multiplier), span)
+    offset = add(mul(rem(upper, _full(span, shape)), multiplier), rem(lower, _full(span, shape)))
     offset = rem(offset, _full(span, shape))
-    return lax.add(low, as_type(offset, dtype, False))
+    return add(low, as_type(offset, dtype, False))
 
 
 def _broadcast_flag(flag, shape):
     own = np.shape(flag)
-    return flag if own == shape or not own else shapes.broadcast_in_dim_p.bind(
-        flag, shape=shape, broadcast_dimensions=tuple(range(len(shape) - len(own), len(shape))), sharding=None)
+    return flag if own == shape or not own else shapes.broadcast_in_dim(flag, shape, range(len(shape) - len(own), len(shape)))
 
 
 def _wider(x, dtype):
@@ -212,7 +235,7 @@ def _clamped(x, dtype):
         return x
     info = dtypes.iinfo(dtype)
     limits = (max(info.min, dtypes.iinfo(own).min), min(info.max, dtypes.iinfo(own).max))
-    x = lax.min_(lax.max_(x, own.type(limits[0])), own.type(limits[1]))
+    x = min_(max_(x, own.type(limits[0])), own.type(limits[1]))
     return as_type(x, dtype, False)
 
 
@@ -256,19 +279,16 @@ def shuffle_inline(words, impl, x, axis):
         pair = impl.split(words, (2,))
         words = _row(pair, 0)
         order = impl.random_bits(_row(pair, 1), 32, np.shape(x))
-        x = sort_p.bind(order, x, dimension=axis, is_stable=True, num_keys=1)[1]
+        x = sort_key_val(order, x, axis)[1]
     return x
 
 
 def _permuted_range(words, impl, n: int, dtype):
-    numbers = shapes.iota_p.bind(dtype=dtype, shape=(n,), dimension=0, sharding=None)
-    return shuffle_inline(words, impl, numbers, 0)
+    return shuffle_inline(words, impl, iota(dtype, n), 0)
 
 
 @library(static=("impl", "axis", "independent"), name="permutation")
 def _permutation(words, x, impl, axis, independent):
-    from xlafront.numpy.indexing import take_inline
-
     if independent or np.ndim(x) == 1:
         return shuffle_inline(words, impl, x, axis)
     index = _permuted_range(words, impl, np.shape(x)[axis], dtypes.int32)
@@ -296,10 +316,6 @@ def permutation(key, x, axis=0, independent=False, *, out_sharding=None):
 
 @library(static=("impl", "shape", "replace", "axis", "mode"), name="choice")
 def _choice(words, a, p, impl, shape, replace, axis, mode):
-    from xlafront.lax.sorting import _top_k_kernel
-    from xlafront.numpy.indexing import take_inline
-    from xlafront.numpy.sorting import searchsorted
-
     n = np.shape(a)[axis]
     draws = math.prod(shape)
     if p is None and replace:
@@ -307,20 +323,19 @@ def _choice(words, a, p, impl, shape, replace, axis, mode):
     elif p is None:
         index = _slice_first(_permuted_range(words, impl, n, dtypes.int32), draws)
     elif replace:
-        total = cumsum_p.bind(p, axis=0, reverse=False)
+        total = cumsum(p)
         d = tracing.aval_of(p).dtype
-        last = shapes.squeeze_p.bind(shapes.slice_p.bind(total, start_indices=(n - 1,), limit_indices=(n,), strides=None),
-                                     dimensions=(0,))
-        drawn = lax.mul(lax.sub(d.type(1), uniform_inline(words, impl, shape, d)), last)
+        last = _row(total, n - 1)
+        drawn = mul(sub(d.type(1), uniform_inline(words, impl, shape, d)), last)
         index = searchsorted(total, drawn)
     else:
         noise = gumbel_inline(words, impl, (n,), tracing.aval_of(p).dtype, mode)
-        index = _top_k_kernel.__wrapped__(lax.add(noise, lax.log_(p)), draws, 0)[1]
+        index = top_k(add(noise, log_(p)), draws, axis=0)[1]
     return take_inline(a, shapes.reshape_to(index, shape), axis)
 
 
 def _slice_first(x, count):
-    return shapes.slice_p.bind(x, start_indices=(0,), limit_indices=(count,), strides=None)
+    return shapes.slice(x, (0,), (count,))
 
 
 def choice(key, a, shape=(), replace=True, p=None, axis=0, mode=None):
@@ -328,8 +343,6 @@ def choice(key, a, shape=(), replace=True, p=None, axis=0, mode=None):
 
     `p` gives the probability of each; it is divided by its sum.
     """
-    from xlafront.numpy.creation import arange
-
     words, impl, _ = single_key("choice", key)
     shape = _static_shape("choice", shape)
     if not np.ndim(a):
@@ -364,9 +377,9 @@ def gumbel_inline(words, impl, shape, dtype, mode="low"):
     if mode == "high":
         # log of a uniform number that is exact near 0 and near 1: two draws, one for each end
         u = uniform_inline(words, impl, shape, dtype, dtypes.finfo(dtype).tiny, 1.0)
-        return lax.neg(lax.log_(lax.neg(lax.log1p_(lax.neg(u)))))
+        return neg(log_(neg(log1p_(neg(u)))))
     u = uniform_inline(words, impl, shape, dtype, dtype.type(dtypes.finfo(dtype).tiny), dtype.type(1))
-    return lax.neg(lax.log_(lax.neg(lax.log_(u))))
+    return neg(log_(neg(log_(u))))
 
 
 def _transformed(name: str, transform, doc: str):
@@ -387,23 +400,23 @@ def _transformed(name: str, transform, doc: str):
 
 
 def _exponential(words, impl, shape, dtype):
-    return lax.neg(lax.log1p_(lax.neg(uniform_inline(words, impl, shape, dtype))))
+    return neg(log1p_(neg(uniform_inline(words, impl, shape, dtype))))
 
 
 def _laplace(words, impl, shape, dtype):
     low = -1.0 + float(dtypes.finfo(dtype).epsneg)
     u = uniform_inline(words, impl, shape, dtype, dtype.type(low), dtype.type(1))
-    return lax.mul(lax.sign_(u), lax.log1p_(lax.neg(lax.abs_(u))))
+    return mul(sign_(u), log1p_(neg(abs_(u))))
 
 
 def _cauchy(words, impl, shape, dtype):
     u = uniform_inline(words, impl, shape, dtype, dtype.type(dtypes.finfo(dtype).eps), dtype.type(1))
-    return PRIMITIVES["tan"].bind(lax.mul(dtype.type(np.pi), lax.sub(u, dtype.type(0.5))))
+    return PRIMITIVES["tan"].bind(mul(dtype.type(np.pi), sub(u, dtype.type(0.5))))
 
 
 def _logistic(words, impl, shape, dtype):
     u = uniform_inline(words, impl, shape, dtype, dtype.type(dtypes.finfo(dtype).tiny), dtype.type(1))
-    return lax.sub(lax.log_(u), lax.log1p_(lax.neg(u)))
+    return sub(log_(u), log1p_(neg(u)))
 
 
 exponential = _transformed("exponential", _exponential, "Numbers of the exponential distribution with mean 1.")
@@ -431,7 +444,7 @@ def gumbel(key, shape=(), dtype=None, mode=None, *, out_sharding=None):
 def _bernoulli(words, p, impl, shape, mode):
     d = tracing.aval_of(p).dtype
     u = uniform_inline(words, impl, shape, d)
-    return lax.lt(u, _broadcast(p, shape, d))
+    return lt(u, _broadcast(p, shape, d))
 
 
 def bernoulli(key, p=0.5, shape=None, mode="low", *, out_sharding=None):
@@ -448,8 +461,8 @@ def bernoulli(key, p=0.5, shape=None, mode="low", *, out_sharding=None):
 @library(static=("impl", "shape", "dtype"), name="rademacher")
 def _rademacher(words, impl, shape, dtype):
     d = dtypes.default_dtype(float)
-    heads = lax.lt(uniform_inline(words, impl, shape, d), d.type(0.5))
-    return lax.where(heads, dtype.type(1), dtype.type(-1))
+    heads = lt(uniform_inline(words, impl, shape, d), d.type(0.5))
+    return where(heads, dtype.type(1), dtype.type(-1))
 
 
 def rademacher(key, shape=(), dtype=None, *, out_sharding=None):
@@ -461,8 +474,6 @@ def rademacher(key, shape=(), dtype=None, *, out_sharding=None):
 
 @library(static=("impl", "axis", "shape", "replace", "mode"), name="categorical")
 def _categorical(words, logits, impl, axis, shape, replace, mode):
-    from xlafront.lax.sorting import _top_k_kernel
-
     d = tracing.aval_of(logits).dtype
     own = np.shape(logits)
     batch = tuple(n for i, n in enumerate(own) if i != axis)
@@ -471,12 +482,12 @@ def _categorical(words, logits, impl, axis, shape, replace, mode):
         position = axis + len(prefix)
         drawn = (*shape[:position], own[axis], *shape[position:])
         noise = gumbel_inline(words, impl, drawn, d, mode)
-        broadcast = shapes.broadcast_in_dim_p.bind(logits, shape=drawn, broadcast_dimensions=tuple(
-            range(len(prefix), len(drawn))), sharding=None) if drawn != own else logits
-        return argmax_p.bind(lax.add(noise, broadcast), axes=(position,), index_dtype=dtypes.default_dtype(int))
+        if drawn != own:
+            logits = shapes.broadcast_in_dim(logits, drawn, range(len(prefix), len(drawn)))
+        return argmax(add(noise, logits), position, dtypes.default_dtype(int))
     noise = gumbel_inline(words, impl, own, d, mode)
     count = math.prod(prefix)
-    found = _top_k_kernel.__wrapped__(lax.add(noise, logits), count, axis)[1]
+    found = top_k(add(noise, logits), count, axis=axis)[1]
     found = shapes.move_dim(found, axis, 0)
     return shapes.reshape_to(found, shape)
 

@@ -6,6 +6,7 @@ older style, plain uint32 arrays of words (`PRNGKey`); functions take both and r
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,7 +18,10 @@ from xlafront.core.dtypes import PRNGKeyDType
 from xlafront.core.keys import KeyArray, physical
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
-from xlafront.lax import shapes as lax
+from xlafront.lax.device_put import device_put
+from xlafront.lax.elementwise import as_type
+from xlafront.lax.shapes import static_shape
+from xlafront.numpy.creation import asarray
 from xlafront.random import threefry
 from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
@@ -40,6 +44,10 @@ class PRNGImpl(NamedTuple):
 
     def __str__(self):
         return self.tag
+
+    def __reduce__(self):
+        """Pickled by name where that says all."""
+        return (resolve_impl, (self.name,)) if IMPLEMENTATIONS.get(self.name) is self else (PRNGImpl, tuple(self))
 
 
 threefry_prng_impl = PRNGImpl((2,), threefry.seed, threefry.split, threefry.random_bits, threefry.fold_in,
@@ -142,8 +150,6 @@ def _legacy_words(name, key):
                    f"xlafront.random.key(seed) (setting legacy_prng_key).")
         if config.legacy_prng_key.value == "error":
             raise ValueError(message)
-        import warnings
-
         warnings.warn(message, stacklevel=4)
     return key
 
@@ -211,8 +217,6 @@ def wrap_key_data(key_bits_array, *, impl=None, dtype=None):
     chosen = resolve_impl(dtype if impl is None and dtype is not None else impl)
     words = key_bits_array
     if isinstance(words, np.ndarray):
-        from xlafront.numpy.creation import asarray
-
         words = asarray(words)
     if not hasattr(words, "dtype") or words.dtype != np.uint32:
         raise TypeError(f"wrap_key_data needs a uint32 array, got {errors.short(words)}.")
@@ -251,15 +255,13 @@ def split(key, num=2):
     >>> key, subkey = split(key)
     """
     words, impl, typed = single_key("split", key)
-    shape = (num,) if isinstance(num, int) else lax.static_shape("split", num)
+    shape = (num,) if isinstance(num, int) else static_shape("split", num)
     result = _split_kernel(words, impl, shape)
     return wrap(result, impl) if typed else result
 
 
 @library(static="impl", name="random_fold_in")
 def _fold_in_kernel(words, data, impl):
-    from xlafront.lax.elementwise import as_type
-
     return impl.fold_in(words, as_type(data, dtypes.uint32, False))
 
 
@@ -297,14 +299,12 @@ def bits(key, shape=(), dtype=None, *, out_sharding=None):
     if not dtypes.is_unsigned(d) or d.itemsize * 8 not in (8, 16, 32, 64):
         raise ValueError(f"random.bits makes unsigned integers of 8, 16, 32 or 64 bits, not {d}.")
     words, impl, _ = single_key("bits", key)
-    return placed(_bits_kernel(words, impl, 8 * d.itemsize, lax.static_shape("random.bits", shape)), out_sharding)
+    return placed(_bits_kernel(words, impl, 8 * d.itemsize, static_shape("random.bits", shape)), out_sharding)
 
 
 def placed(result, sharding):
     if sharding is None:
         return result
-    from xlafront.lax.device_put import device_put
-
     return device_put(result, sharding)
 
 

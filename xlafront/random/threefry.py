@@ -15,8 +15,8 @@ from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
-from xlafront.lax import shapes as lax
-from xlafront.lax.elementwise import PRIMITIVES, as_type
+from xlafront.lax import shapes
+from xlafront.lax.elementwise import PRIMITIVES, add, as_type, eq, lt, mul, select
 from xlafront.lax.families import align_batches, joint_shape
 from xlafront.runtime import config
 
@@ -88,33 +88,41 @@ threefry2x32_p.lowerings["cuda"] = _lower_on_cuda
 
 
 def _word(key, i: int):
-    return lax.squeeze_p.bind(lax.slice_p.bind(key, start_indices=(i,), limit_indices=(i + 1,), strides=None),
-                              dimensions=(0,))
+    return shapes.squeeze_p.bind(_part(key, i, i + 1), dimensions=(0,))
+
+
+def _part(words, start: int, stop: int):
+    return shapes.slice_p.bind(words, start_indices=(start,), limit_indices=(stop,), strides=None)
+
+
+def _positions(shape: tuple[int, ...], dimension: int = 0):
+    return shapes.iota_p.bind(dtype=_uint32, shape=shape, dimension=dimension, sharding=None)
+
+
+def _spread(x, shape: tuple[int, ...], dimensions: tuple[int, ...]):
+    return shapes.broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=dimensions, sharding=None)
 
 
 def _counts(shape: tuple[int, ...]):
     """The position of each element in row-major order, as high and low words."""
     size = math.prod(shape)
     if size < 2**32 or not shape:
-        flat = lax.iota_p.bind(dtype=_uint32, shape=(size,), dimension=0, sharding=None)
-        return np.uint32(0), lax.reshape_to(flat, shape)
+        return np.uint32(0), shapes.reshape_to(_positions((size,)), shape)
     # Larger arrays: high and low words of position = row * row size + column, with a 64-bit product in halves.
     columns = math.prod(shape[1:])
     if columns >= 2**32:
         raise ValueError(f"random bits for an array of shape {shape} have too many columns to count: split the array.")
-    row = lax.iota_p.bind(dtype=_uint32, shape=shape, dimension=0, sharding=None)
+    row = _positions(shape)
     _, column = _counts(shape[1:])
-    column = lax.broadcast_in_dim_p.bind(column, shape=shape, broadcast_dimensions=tuple(range(1, len(shape))),
-                                         sharding=None)
+    column = _spread(column, shape, tuple(range(1, len(shape))))
     high, low = _wide_product(row, columns)
-    total = PRIMITIVES["add"].bind(low, column)
-    carry = as_type(PRIMITIVES["lt"].bind(total, low), _uint32, False)
-    return PRIMITIVES["add"].bind(high, carry), total
+    total = add(low, column)
+    return add(high, as_type(lt(total, low), _uint32, False)), total
 
 
 def _wide_product(x, factor: int):
     """High and low words of a 32-bit array times a 32-bit number."""
-    add, mul, both, shift = (PRIMITIVES[n].bind for n in ("add", "mul", "and", "shift_right_logical"))
+    both, shift = (PRIMITIVES[n].bind for n in ("and", "shift_right_logical"))
     mask, sixteen = np.uint32(0xFFFF), np.uint32(16)
     x_low, x_high = both(x, mask), shift(x, sixteen)
     f_low, f_high = np.uint32(factor & 0xFFFF), np.uint32(factor >> 16)
@@ -127,24 +135,20 @@ def _wide_product(x, factor: int):
 def _hash_sequence(key, count: int):
     """The cipher of 0, 1, ..., count - 1 taken as pairs from the two halves: the older, sequential scheme."""
     padded = count + count % 2
-    counts = lax.iota_p.bind(dtype=_uint32, shape=(padded,), dimension=0, sharding=None)
+    counts = _positions((padded,))
     if count % 2:  # the odd place is filled with 0
-        position = lax.iota_p.bind(dtype=_uint32, shape=(padded,), dimension=0, sharding=None)
-        counts = PRIMITIVES["select_n"].bind(PRIMITIVES["eq"].bind(position, np.uint32(count)), counts, np.uint32(0))
+        counts = select(eq(_positions((padded,)), np.uint32(count)), counts, np.uint32(0))
     half = padded // 2
-    first, second = (lax.slice_p.bind(counts, start_indices=(a,), limit_indices=(a + half,), strides=None)
-                     for a in (0, half))
+    first, second = _part(counts, 0, half), _part(counts, half, padded)
     results = threefry2x32_p.bind(_word(key, 0), _word(key, 1), first, second)
-    joined = lax.concatenate_p.bind(*results, dimension=0)
-    return lax.slice_p.bind(joined, start_indices=(0,), limit_indices=(count,), strides=None)
+    return _part(shapes.concatenate_p.bind(*results, dimension=0), 0, count)
 
 
 def _pairs(first, second):
     """Two arrays as the last dimension of one."""
     shape = np.shape(first)
-    columns = [lax.broadcast_in_dim_p.bind(x, shape=(*shape, 1), broadcast_dimensions=tuple(range(len(shape))),
-                                           sharding=None) for x in (first, second)]
-    return lax.concatenate_p.bind(*columns, dimension=len(shape))
+    columns = [_spread(x, (*shape, 1), tuple(range(len(shape)))) for x in (first, second)]
+    return shapes.concatenate_p.bind(*columns, dimension=len(shape))
 
 
 def seed(value):
@@ -156,8 +160,7 @@ def seed(value):
         high = as_type(shifted, _uint32, False)
     else:
         high = np.uint32(0)
-    return _pairs(*(lax.broadcast_in_dim_p.bind(w, shape=(), broadcast_dimensions=(), sharding=None) if isinstance(
-        w, np.generic) else w for w in (high, low)))
+    return _pairs(*(_spread(w, (), ()) if isinstance(w, np.generic) else w for w in (high, low)))
 
 
 def split(key, shape: tuple[int, ...]):
@@ -165,7 +168,7 @@ def split(key, shape: tuple[int, ...]):
     if config.threefry_partitionable.value:
         high, low = _counts(shape)
         return _pairs(*threefry2x32_p.bind(_word(key, 0), _word(key, 1), high, low))
-    return lax.reshape_to(_hash_sequence(key, 2 * math.prod(shape)), (*shape, 2))
+    return shapes.reshape_to(_hash_sequence(key, 2 * math.prod(shape)), (*shape, 2))
 
 
 def fold_in(key, data):
@@ -187,19 +190,17 @@ def random_bits(key, width: int, shape: tuple[int, ...]):
     size = math.prod(shape)
     words = _hash_sequence(key, -(-width * size // 32))
     if width == 64:
-        halves = (lax.slice_p.bind(words, start_indices=(a,), limit_indices=(a + size,), strides=None) for a in (0, size))
-        result = _join(*halves)
+        result = _join(_part(words, 0, size), _part(words, size, 2 * size))
     elif width == 32:
         result = words
     else:
         per_word = 32 // width
-        shifts = lax.iota_p.bind(dtype=_uint32, shape=(np.shape(words)[0], per_word), dimension=1, sharding=None)
-        shifts = PRIMITIVES["mul"].bind(shifts, np.uint32(width))
-        broadcast = lax.broadcast_in_dim_p.bind(words, shape=np.shape(shifts), broadcast_dimensions=(0,), sharding=None)
+        shifts = mul(_positions((np.shape(words)[0], per_word), 1), np.uint32(width))
+        broadcast = _spread(words, np.shape(shifts), (0,))
         parts = as_type(PRIMITIVES["shift_right_logical"].bind(broadcast, shifts), dtype, False)
-        flat = lax.reshape_to(parts, (np.shape(words)[0] * per_word,))
-        result = lax.slice_p.bind(flat, start_indices=(0,), limit_indices=(size,), strides=None)
-    return lax.reshape_to(result, shape)
+        flat = shapes.reshape_to(parts, (np.shape(words)[0] * per_word,))
+        result = _part(flat, 0, size)
+    return shapes.reshape_to(result, shape)
 
 
 def _join(high, low):

@@ -1,0 +1,49 @@
+"""Diagonals: what is on them, their sum, matrices made of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xlafront.core import tracing
+from xlafront.numpy.creation import zeros
+from xlafront.numpy.manipulation import moveaxis, ravel
+from xlafront.numpy.promotion import check_arraylike
+from xlafront.numpy.reductions import sum as total
+from xlafront.staging.jit import library
+
+
+@library(static=("offset", "axis1", "axis2"))
+def diagonal(a, offset=0, axis1=0, axis2=1):
+    """The elements of a diagonal of the plane of two axes, as the last axis of the result."""
+    check_arraylike("diagonal", a)
+    if np.ndim(a) < 2:
+        raise ValueError(f"xnp.diagonal needs at least 2 dimensions, got shape {np.shape(a)}.")
+    a = moveaxis(a, (axis1, axis2), (-2, -1))
+    rows, columns = a.shape[-2:]
+    start = (max(0, -offset), max(0, offset))
+    length = max(0, min(rows - start[0], columns - start[1]))
+    i = np.arange(length)
+    return a[..., i + start[0], i + start[1]]
+
+
+@library(static=("offset", "axis1", "axis2", "dtype"))
+def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
+    """The sum of a diagonal."""
+    return total(diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype)
+
+
+def diag(v, k=0):
+    """The `k`-th diagonal of a matrix, or the matrix with a vector on it."""
+    check_arraylike("diag", v)
+    if np.ndim(v) == 1:
+        n = np.shape(v)[0] + abs(k)
+        i = np.arange(np.shape(v)[0])
+        return zeros((n, n), tracing.aval_of(v).dtype).at[i + max(0, -k), i + max(0, k)].set(v)
+    if np.ndim(v) == 2:
+        return diagonal(v, k)
+    raise ValueError(f"xnp.diag takes a vector or a matrix, got shape {np.shape(v)}.")
+
+
+def diagflat(v, k=0):
+    """The matrix with the elements of `v` on its `k`-th diagonal."""
+    return diag(ravel(v), k)

@@ -1,0 +1,207 @@
+"""Where elements are (`searchsorted`, `nonzero`, ...), and which of several are taken (`where`, `choose`, ...)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from xlafront.core import dtypes, errors, tracing
+from xlafront.lax import elementwise, shapes
+from xlafront.lax.creation import full, iota
+from xlafront.lax.elementwise import PRIMITIVES, add, div, ge, le, lt, ne
+from xlafront.numpy.creation import array, zeros
+from xlafront.numpy.indexing import getitem, take, take_along_axis, take_rows
+from xlafront.numpy.manipulation import broadcast_arrays, stack
+from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_dtypes, unwrap
+from xlafront.numpy.reductions import cumsum, sum as total
+from xlafront.numpy.ufuncs import PUBLIC, to_bool
+from xlafront.staging.jit import library
+
+_int32 = np.dtype(np.int32)
+
+
+@library(static=("side", "method"))
+def _searchsorted(a, v, side, method):
+    """For each value the number of elements before its place, by bisection."""
+    a, v = promote_dtypes(unwrap(a), unwrap(v))
+    n = np.shape(a)[0]
+    low, high = (full(np.shape(v), np.int32(i)) for i in (0, n))
+    both, opposite, shifted = (PRIMITIVES[name].bind for name in ("and", "not", "shift_right_logical"))
+
+    def before(x, y):
+        """Whether element x lies before the place of value y; NaN sorts last."""
+        plain = lt(x, y) if side == "left" else le(x, y)
+        if not dtypes.is_inexact(tracing.aval_of(x).dtype):
+            return plain
+        nan_x, nan_y = ne(x, x), ne(y, y)
+        at_nan = opposite(nan_x) if side == "left" else nan_y
+        return elementwise.where(nan_y, at_nan, both(plain, opposite(nan_x)))
+
+    for _ in range(max(n, 0).bit_length()):
+        middle = shifted(add(low, high), np.int32(1))
+        open_ = lt(low, high)
+        goes_right = both(open_, before(take_rows(a, middle), v))
+        goes_left = both(open_, opposite(goes_right))
+        low = elementwise.where(goes_right, add(middle, np.int32(1)), low)
+        high = elementwise.where(goes_left, middle, high)
+    return low
+
+
+def searchsorted(a, v, side="left", sorter=None, *, method="scan"):
+    """Where values would have to be inserted into a sorted vector to keep it sorted."""
+    check_arraylike("searchsorted", a, v)
+    if side not in ("left", "right"):
+        raise ValueError(f"xnp.searchsorted takes side 'left' or 'right', got {side!r}.")
+    if method not in ("scan", "scan_unrolled", "sort", "compare_all", "default"):
+        raise ValueError(f"xnp.searchsorted has no method {method!r}.")
+    if np.ndim(a) != 1:
+        raise ValueError(f"xnp.searchsorted needs a vector to search, got shape {np.shape(a)}.")
+    if sorter is not None:
+        a = take(a, sorter)
+    return _searchsorted(a, v, side, method)
+
+
+# Positions of true elements
+
+
+@library(static=("size",), name="nonzero")
+def _nonzero_sized(a, size, fills):
+    """The first `size` positions: a running count says for each rank where it is reached."""
+    shape = np.shape(a)
+    flags = elementwise.to_dtype(shapes.reshape_to(a, (math.prod(shape),)), _int32)
+    counts, ranks = cumsum(flags), iota(_int32, size)
+    found = searchsorted(counts, ranks, side="right") if flags.shape[0] else ranks
+    missing = ge(ranks, total(flags, dtype=_int32))
+    results = []
+    stride = math.prod(shape)
+    for n, fill in zip(shape, fills):
+        stride = stride // n if n else 1
+        part = PRIMITIVES["rem"].bind(div(found, np.int32(max(stride, 1))), np.int32(max(n, 1)))
+        results.append(elementwise.where(missing, elementwise.to_dtype(fill, _int32), part))
+    return tuple(results)
+
+
+def nonzero(a, *, size=None, fill_value=None):
+    """The positions of the elements that are not zero, an index array for each dimension.
+
+    Their number must be known: inside a traced function give `size`; missing ones are `fill_value` (default 0).
+    """
+    check_arraylike("nonzero", a)
+    a = unwrap(a)
+    if np.ndim(a) == 0:
+        raise ValueError("nonzero of an array without dimensions has no positions. Use xnp.atleast_1d(x) first.")
+    if size is None:
+        if isinstance(a, tracing.Tracer):
+            raise errors.ConcretizationTypeError(
+                a, "The number of positions that `nonzero` returns depends on values: give `size=`.")
+        return tuple(array(i.astype(dtypes.default_dtype(int))) for i in np.nonzero(np.asarray(a)))
+    size = shapes.static_shape("nonzero", size)[0]
+    fills = fill_value if isinstance(fill_value, tuple) else (0 if fill_value is None else fill_value,) * np.ndim(a)
+    if len(fills) != np.ndim(a) or any(np.shape(f) for f in fills):
+        raise ValueError(f"the fill_value of nonzero must be a scalar or one for each of the {np.ndim(a)} dimensions, "
+                         f"got {fill_value!r}.")
+    return _nonzero_sized(PUBLIC["not_equal"](a, 0), size, tuple(fills))
+
+
+def flatnonzero(a, *, size=None, fill_value=None):
+    """The positions of the non-zero elements in the flattened array."""
+    check_arraylike("flatnonzero", a)
+    return nonzero(shapes.reshape(unwrap(a), (np.size(a),)), size=size, fill_value=fill_value)[0]
+
+
+def argwhere(a, *, size=None, fill_value=None):
+    """The positions of the non-zero elements, as rows of one array."""
+    if np.ndim(a) == 0:
+        count = int(np.asarray(a) != 0) if size is None else size
+        return zeros((count, 0), dtypes.default_dtype(int))
+    return stack(nonzero(a, size=size, fill_value=fill_value), axis=-1)
+
+
+def compress(condition, a, axis=None, *, size=None, fill_value=0, out=None):
+    """The slices along an axis where a one-dimensional condition holds (the flattened array without an axis)."""
+    if out is not None:
+        raise NotImplementedError("xnp.compress cannot write into `out`: arrays do not change. Use the result.")
+    check_arraylike("compress", condition, a)
+    if np.ndim(condition) != 1:
+        raise ValueError(f"the condition of xnp.compress must have one dimension, got shape {np.shape(condition)}.")
+    a = unwrap(a)
+    if axis is None:
+        a, axis = shapes.reshape(a, (np.size(a),)), 0
+    axis = shapes.canonical_axis(axis, np.ndim(a), "compress")
+    n = np.shape(a)[axis]
+    length = min(np.shape(condition)[0], n)
+    if not isinstance(condition, tracing.Tracer) and np.asarray(condition)[length:].any():
+        raise ValueError("the condition of xnp.compress is true beyond the end of the array.")
+    found = nonzero(getitem(condition, slice(0, length)), size=size, fill_value=n)[0]
+    return take(a, found, axis, fill_value=fill_value)
+
+
+def extract(condition, arr, *, size=None, fill_value=0):
+    """The elements where a condition holds, in one dimension."""
+    return compress(shapes.reshape(condition, (np.size(condition),)), shapes.reshape(arr, (np.size(arr),)), size=size,
+                    fill_value=fill_value)
+
+
+# Choosing between arrays
+
+
+@library
+def _where_kernel(condition, x, y):
+    condition = to_bool(unwrap(condition))
+    x, y = promote_dtypes(unwrap(x), unwrap(y))
+    condition, x, y = broadcast_to_common("where", [condition, x, y])
+    if not np.shape(x) and np.shape(y) and np.shape(condition) == ():
+        x = shapes.broadcast_in_dim_p.bind(x, shape=np.shape(y), broadcast_dimensions=(), sharding=None)
+    return elementwise.where(condition, x, y)
+
+
+def where(condition, x=None, y=None, /, *, size=None, fill_value=None):
+    """Elements of `x` where the condition holds, else of `y`. With the condition alone: where it holds."""
+    if x is None and y is None:
+        check_arraylike("where", condition)
+        return nonzero(condition, size=size, fill_value=fill_value)
+    if x is None or y is None:
+        raise ValueError("xnp.where takes the condition alone, or with both x and y.")
+    if size is not None or fill_value is not None:
+        raise ValueError("size and fill_value belong to xnp.where with the condition alone.")
+    check_arraylike("where", condition, x, y)
+    return _where_kernel(condition, x, y)
+
+
+def select(condlist, choicelist, default=0):
+    """Elements of the first choice whose condition holds."""
+    if len(condlist) != len(choicelist) or not condlist:
+        raise ValueError(f"xnp.select needs as many choices as conditions, got {len(choicelist)} and {len(condlist)}.")
+    result = default
+    for condition, choice in reversed(list(zip(condlist, choicelist))):
+        result = where(condition, choice, result)
+    return result
+
+
+def choose(a, choices, out=None, mode="raise"):
+    """An array put together from others: element by element `a` says from which of `choices` to take.
+
+    `mode` is what an index outside gets: an error (`"raise"`, only where values are known), `"clip"` or `"wrap"`.
+    """
+    if out is not None:
+        raise NotImplementedError("xnp.choose cannot write into `out`: arrays do not change. Use the result.")
+    check_arraylike("choose", a)
+    if not dtypes.is_integer(tracing.aval_of(unwrap(a)).dtype):
+        raise ValueError(f"xnp.choose needs an array of integers, got {tracing.aval_of(unwrap(a)).dtype}.")
+    n = len(choices)
+    if mode == "raise":
+        if isinstance(a, tracing.Tracer):
+            raise errors.ConcretizationTypeError(a, "xnp.choose checks its indices: give mode='clip' or 'wrap'.")
+        values = np.asarray(a)
+        if values.size and (values.min() < 0 or values.max() >= n):
+            raise ValueError(f"xnp.choose got an index outside of the {n} choices.")
+    elif mode == "clip":
+        a = PUBLIC["minimum"](PUBLIC["maximum"](a, 0), n - 1)
+    elif mode == "wrap":
+        a = PUBLIC["remainder"](a, n)
+    else:
+        raise ValueError(f"xnp.choose has the modes 'raise', 'clip' and 'wrap', not {mode!r}.")
+    a, *rest = broadcast_arrays(a, *choices)
+    rows = stack(rest)
+    return take_along_axis(rows, shapes.reshape(a, (1, *np.shape(a))), axis=0)[0]
