@@ -15,6 +15,8 @@ from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlir, _sdy, _stablehlo
 from jaxlib.mlir.dialects import func as _func  # noqa: F401  (registers func.func's Python class)
 
+from xlafront.core.memo import Memo
+
 # Without this the bindings import the generated Python classes of a dialect (8 ms) with its first attribute. Rules that are
 # written with those classes import them by themselves.
 _mlir.globals.dialect_search_modules = []
@@ -68,7 +70,7 @@ with context:
     _elements = _element_types()
     _i64_type = ir.IntegerType.get_signless(64)
     _i32_type = ir.IntegerType.get_signless(32)
-_tensor_types: dict[tuple, ir.Type] = {}
+_tensor_types = Memo(1 << 16)
 
 
 def element_type(dtype) -> ir.Type:
@@ -83,7 +85,7 @@ def tensor_type(shape: tuple[int, ...], dtype) -> ir.Type:
         if not isinstance(dtype, np.dtype):
             physical = dtype._rules
             return tensor_type((*shape, *physical.physical_element_shape), np.dtype(physical.physical_dtype))
-        found = _tensor_types[key] = ir.RankedTensorType.get(shape, _elements[dtype], loc=unknown_location)
+        found = _tensor_types.keep(key, ir.RankedTensorType.get(shape, _elements[dtype], loc=unknown_location))
     return found
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import str_short
+from xlafront.core.memo import Memo
 from xlafront.lax.creation import broadcasted_iota
 from xlafront.lax.dot_products import canonical_precision, dot_general_p
 from xlafront.lax.elementwise import as_type, conj_, constant_like, eq, where
@@ -246,7 +247,7 @@ def tensordot(a, b, axes=2, *, precision=None, preferred_element_type=None, out_
 
 # einsum
 
-_plans: dict[tuple, tuple] = {}
+_plans = Memo(4096)
 
 
 def _subscripts(operands):
@@ -323,7 +324,7 @@ def _plan_einsum(subscripts: str, shapes, optimize) -> tuple:
         path, _ = opt_einsum.contract_path(expanded, *[tuple(sizes[c] for c in t) for t in terms], shapes=True,
                                            optimize=optimize)
     plan = (tuple(terms), result, tuple(tuple(sorted(p)) for p in path))
-    _plans[key] = plan
+    _plans.keep(key, plan)
     return plan
 
 
