@@ -15,7 +15,7 @@ import numpy as np
 
 from xlafront.core import tracing
 from xlafront.core.avals import entry_of, with_dimension, with_entry
-from xlafront.core.ir import ClosedJaxpr, dce_closed, eval_jaxpr, keeps_alive
+from xlafront.core.ir import ClosedJaxpr, dce_closed, eval_jaxpr, jaxpr_as_fun, keeps_alive
 from xlafront.core.primitive import Primitive
 from xlafront.core.tracing import MeshAxis
 from xlafront.core.zeros import Zero, is_undefined
@@ -126,7 +126,7 @@ def pick(items: Sequence[Any], flags: Sequence[bool]) -> tuple:
 
 
 def _jvp(primals, tangents, *, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
-    from xlafront.transforms.ad.core import jvp_program
+    from xlafront.transforms.ad.jvp import jvp_program
 
     active = tuple(type(t) is not Zero for t in tangents)
     with axes_in_scope(mesh, manual_axes, check_vma):
@@ -143,7 +143,7 @@ def _jvp(primals, tangents, *, jaxpr, mesh, in_specs, out_specs, manual_axes, ch
 
 
 def _transpose(cts, *operands, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
-    from xlafront.transforms.ad.core import transpose_program
+    from xlafront.transforms.ad.transpose import transpose_program
 
     linear = tuple(is_undefined(x) for x in operands)
     given = tuple(type(ct) is not Zero for ct in cts)
@@ -220,7 +220,7 @@ def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, manual_ax
 
         def run(*xs):
             results, out_dims[:] = batch_flat(
-                lambda *ys: eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *ys), xs, dims, size, trace.axis_name, left or None)
+                jaxpr_as_fun(jaxpr), xs, dims, size, trace.axis_name, left or None)
             return results
 
         in_avals = [a if d is None else _batch_of(a, d, size, batch, manual_axes).update(
