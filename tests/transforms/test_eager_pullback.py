@@ -5,7 +5,7 @@ import pytest
 
 import xlafront as xf
 import xlafront.numpy as xnp
-from xlafront.transforms.ad.derivatives import eager_pullback
+from xlafront.transforms.ad import eager_pullback
 
 
 @pytest.fixture(autouse=True)
