@@ -186,16 +186,20 @@ def transpose_of_call(call: ProgramCall, cts: Sequence[Any], /, *operands, **par
 def transpose_called(closed: ClosedJaxpr, cts: Sequence[Any], operands: Sequence[Any],
                      call: Callable[[ClosedJaxpr, list[Any], list[int], list[int]], Sequence[Any]]) -> list[Any]:
     """The cotangents of the operands that a program was called on, by a call of its transpose: `ProgramCall.call` says how."""
-    linear, count = tuple([type(x) is UndefinedPrimal for x in operands]), len(operands)
-    given = tuple([type(ct) is not Zero for ct in cts])
-    program, nonzero = transpose_program(closed, linear, given)
-    moving = [i for i, lin in enumerate(linear) if lin]
-    known = [i for i, lin in enumerate(linear) if not lin]
-    values, ins = [operands[i] for i in known], [*known]
-    for i, g in enumerate(given):
-        if g:
-            values.append(cts[i])
-            ins.append(count + i)
+    count = len(operands)
+    moving, ins, values = [], [], []
+    for i, x in enumerate(operands):
+        if type(x) is UndefinedPrimal:
+            moving.append(i)
+        else:
+            ins.append(i)
+            values.append(x)
+    for i, ct in enumerate(cts, count):
+        if type(ct) is not Zero:
+            ins.append(i)
+            values.append(ct)
+    linear = tuple([type(x) is UndefinedPrimal for x in operands])
+    program, nonzero = transpose_program(closed, linear, tuple([type(ct) is not Zero for ct in cts]))
     found = iter(call(program, values, ins, [i for i, nz in zip(moving, nonzero) if nz]))
     results: list[Any] = [None] * count
     for i, nz in zip(moving, nonzero):
