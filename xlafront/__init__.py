@@ -45,8 +45,8 @@ _PLACES = {
     "xlafront.parallel.pmap": "pmap",
     "xlafront.lax.resharding": "reshard",
     "xlafront.parallel.shard_map": "shard_map smap",
-    "xlafront.transforms.ad.derivatives": """fwd_and_bwd grad hessian jacfwd jacobian jacrev jvp linear_transpose linearize
-        value_and_grad vjp""",
+    "xlafront.transforms.ad.derivatives": "fwd_and_bwd grad jvp linear_transpose linearize value_and_grad vjp",
+    "xlafront.transforms.ad.jacobians": "hessian jacfwd jacobian jacrev",
     "xlafront.transforms.batching.vmap": "vmap",
 }
 __getattr__, __dir__, __all__ = lazy(__name__, _PLACES, """

@@ -3,6 +3,7 @@
 from xlafront.faces import lazy
 
 _PLACES = {
-    "xlafront.transforms.calls.custom_vmap": "custom_vmap sequential_vmap",
+    "xlafront.control.sequential_vmap": "sequential_vmap",
+    "xlafront.transforms.calls.custom_vmap": "custom_vmap",
 }
 __getattr__, __dir__, __all__ = lazy(__name__, _PLACES)

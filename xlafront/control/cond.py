@@ -9,21 +9,27 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import dtypes, tracing, tree
-from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, dependent_results
+from xlafront.core.avals import ShapedArray
+from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, dependent_results, jaxpr_as_fun
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax.derived import stop_gradient
+from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, clamp, convert_element_type_p
+from xlafront.lax.shapes import broadcast_in_dim_p
 from xlafront.runtime import config
 from xlafront.staging import signatures
 from xlafront.transforms.ad.checkpoint import split_inside
-from xlafront.transforms.ad.core import instantiate, jvp_program, linearize_program, transpose_program
+from xlafront.transforms.ad.core import instantiate
+from xlafront.transforms.ad.jvp import jvp_program
+from xlafront.transforms.ad.linearize import linearize_program
+from xlafront.transforms.ad.transpose import transpose_program
 from xlafront.transforms.batching.vmap import batch_program, place_axis
 from xlafront.transforms.calls.programs import (
     active_results,
     evaluate,
     on_varying,
     operands_of,
-    run,
     same_type,
     trace_function,
     type_mismatches,
@@ -88,7 +94,7 @@ def _shared_layout(values: Sequence[Sequence[Any]]) -> tuple[list[Any], list[lis
 def _giving(program: ClosedJaxpr, count: int, mine: Sequence[int], layout: Sequence[Any]) -> ClosedJaxpr:
     """The branch that returns, after its first `count` results, the others in the common layout, with zeros between."""
     def padded(*args):
-        found = run(program)(*args)
+        found = jaxpr_as_fun(program)(*args)
         others: list[Any] = [None] * len(layout)
         for spot, x in zip(mine, found[count:]):
             others[spot] = x
@@ -154,11 +160,7 @@ def _transpose(cts, index, *operands, branches):
 
 
 def _batch(trace, operands, dims, *, branches):
-    from xlafront.lax.derived import stop_gradient
-    from xlafront.lax.elementwise import PRIMITIVES
-    from xlafront.lax.shapes import broadcast_in_dim_p
-
-    select = PRIMITIVES["select_n"]
+    select = ELEMENTWISE["select_n"]
     size = trace.size
     (index, *values), (index_dim, *value_dims) = operands, dims
     if index_dim is None:
@@ -180,15 +182,15 @@ def _batch(trace, operands, dims, *, branches):
     every = (True,) * len(branches[0].out_avals)
     found = []
     for i, branch in enumerate(branches):
-        chosen = PRIMITIVES["eq"].bind(index, np.asarray(i, tracing.aval_of(index).dtype)[()])
+        chosen = ELEMENTWISE["eq"].bind(index, np.asarray(i, tracing.aval_of(index).dtype)[()])
         own = [select.bind(along(chosen, x), stop_gradient(x), x) if dtypes.is_inexact(tracing.aval_of(x).dtype) else x
                for x in values]
-        found.append(run(batch_program(branch, marks, trace, every)[0])(*own))
+        found.append(jaxpr_as_fun(batch_program(branch, marks, trace, every)[0])(*own))
     if len(branches) == 1:
         return found[0], [0] * len(every)
     last = np.asarray(len(branches) - 1, tracing.aval_of(index).dtype)[()]
     if len(branches) == 2:
-        index = PRIMITIVES["eq"].bind(index, last)
+        index = ELEMENTWISE["eq"].bind(index, last)
     return [select.bind(along(index, xs[0]), *xs) for xs in zip(*found)], [0] * len(every)
 
 
@@ -270,9 +272,7 @@ def cond(pred, true_fun: Callable, false_fun: Callable, *operands, operand=_miss
     if config.disable_jit.value and (value := _concrete(pred)) is not None:
         return (true_fun if value else false_fun)(*operands)
     if aval.dtype != dtypes.bool_:
-        from xlafront.lax.elementwise import PRIMITIVES
-
-        pred = PRIMITIVES["ne"].bind(pred, aval.dtype.type(0))
+        pred = ELEMENTWISE["ne"].bind(pred, aval.dtype.type(0))
     return _choose("cond", _as_int32(pred), (false_fun, true_fun), ("false_fun", "true_fun"), operands)
 
 
@@ -302,8 +302,6 @@ def switch(index, branches: Sequence[Callable], *operands, operand=_missing):
         return branches[0](*operands)
     if config.disable_jit.value and (value := _concrete(index)) is not None:
         return branches[min(max(int(value), 0), len(branches) - 1)](*operands)
-    from xlafront.lax.elementwise import clamp
-
     index = clamp(np.int32(0), _as_int32(index), np.int32(len(branches) - 1))
     return _choose("switch", index, branches, [f"branches[{i}]" for i in range(len(branches))], operands)
 
@@ -313,8 +311,6 @@ def _concrete(x):
 
 
 def _as_int32(x):
-    from xlafront.lax.elementwise import convert_element_type_p
-
     aval = tracing.aval_of(x)
     if aval.dtype == np.int32 and not aval.weak_type:
         return x
@@ -395,13 +391,8 @@ def _platform_index_lower(ctx, *, platforms):
     raise NotImplementedError(f"platform_dependent has no function for {platform}, and no default.")
 
 
-platform_index_p = Primitive("platform_index", abstract=lambda *, platforms: _index_aval(), lower=_platform_index_lower)
-
-
-def _index_aval():
-    from xlafront.core.avals import ShapedArray
-
-    return ShapedArray((), np.dtype(np.int32))
+platform_index_p = Primitive("platform_index", lower=_platform_index_lower,
+                             abstract=lambda *, platforms: ShapedArray((), np.dtype(np.int32)))
 
 
 @boundary

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from xlafront import lowering
-from xlafront.core import tracing, tree
+from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import entry_of, with_dimension, without_dimension
-from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, dependent_results, keeps_alive
+from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, dependent_results, jaxpr_as_fun, keeps_alive
 from xlafront.core.keys import physical
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax.elementwise import as_type, convert_element_type_p
+from xlafront.lax.resharding import reshard_p
+from xlafront.lax.shapes import concatenate, expand_dims, reshape, slice_in_dim
 from xlafront.runtime import config
 from xlafront.staging import signatures
 from xlafront.transforms.ad.checkpoint import split_inside
-from xlafront.transforms.ad.core import add_cotangents, instantiate, jvp_program, linearize_program, transpose_program
-from xlafront.transforms.batching.vmap import batch_program, place_axis
+from xlafront.transforms.ad.core import instantiate
+from xlafront.transforms.ad.jvp import jvp_program
+from xlafront.transforms.ad.linearize import linearize_program
+from xlafront.transforms.ad.transpose import add_cotangents, transpose_program
+from xlafront.transforms.batching.vmap import batch_program, place_axis, vmap
 from xlafront.transforms.calls.programs import (
     DerivedFunction,
     active_results,
@@ -28,10 +35,10 @@ from xlafront.transforms.calls.programs import (
     in_three,
     operands_of,
     reorder,
-    run,
     split_invariant,
     trace_function,
     type_mismatches,
+    vary,
     with_weak_types,
 )
 
@@ -235,7 +242,7 @@ def _linearize(primals, tangents, *, jaxpr, length, num_consts, num_carry, rever
                                 lambda: _LinearizedBody(jaxpr, active, num_consts, num_carry))
     options = {"length": length, "reverse": reverse, "unroll": unroll}
     consts, carry, xs = in_three(primals, num_consts, num_carry)
-    early = run(body.before)(*consts)
+    early = jaxpr_as_fun(body.before)(*consts)
     hoisted, passed = early[:body.num_hoisted], early[body.num_hoisted:]
     carry_out, ys = bind_scan(body.forward, [*passed, *consts], carry, xs, **options)
     count = len(jaxpr.out_avals) - num_carry
@@ -325,7 +332,7 @@ class _BackwardBody:
             cts, args = args[:num_linear_carry], args[num_linear_carry:]
             walked, args = args[:len(walking)], args[len(walking):]
             values, ct_ys = args[:len(rows)], args[len(rows):]
-            found = run(backward)(*known, *walked, *values, *cts, *ct_ys)
+            found = jaxpr_as_fun(backward)(*known, *walked, *values, *cts, *ct_ys)
             return [*[add_cotangents(s, ct) for s, ct in zip(sums, found)], *found[num_sums:]]
 
         avals = [a.update(weak_type=False) for a in jaxpr.in_avals]
@@ -470,9 +477,8 @@ def _length(name, xs, leaves, length) -> int:
         raise ValueError(f"scan of {name} got arrays of different lengths: {'; '.join(sizes.values())}.")
     if length is not None:
         if isinstance(length, tracing.Tracer) and length._concrete() is None:
-            from xlafront.core.errors import ConcretizationTypeError
-
-            raise ConcretizationTypeError(length, "scan needs the number of its steps as a number: make it a static argument.")
+            raise errors.ConcretizationTypeError(
+                length, "scan needs the number of its steps as a number: make it a static argument.")
         try:
             length = length.__index__()
         except AttributeError:
@@ -526,27 +532,18 @@ def trace_carry(f, in_tree, carry, others, carry_tree_of, init, init_tree, who):
 
 def _promoted(x, given, found):
     """An initial value in the type that the body wants, where it was weakly typed or the same on all devices."""
-    from xlafront.core.dtypes import promote_pair
-    from xlafront.lax.elementwise import convert_element_type_p
-
     if not found.vma <= given.vma:
-        from xlafront.transforms.calls.programs import vary
-
         return vary(x, found.vma)
     if given.explicit_sharding is None and found.explicit_sharding is not None and given.shape == found.shape:
-        from xlafront.lax.resharding import reshard_p
-
         return reshard_p.bind(x, target=found.explicit_sharding)
     if not given.weak_type or given.shape != found.shape or given.dtype == found.dtype:
         return x
-    if promote_pair(given.dtype, True, found.dtype, found.weak_type)[0] == found.dtype:
+    if dtypes.promote_pair(given.dtype, True, found.dtype, found.weak_type)[0] == found.dtype:
         return convert_element_type_p.bind(x, new_dtype=found.dtype, weak_type=False, sharding=None)
     return x
 
 
 def _scan_in_python(f, init, leaves, x_tree, length, reverse):
-    from xlafront import numpy as xnp
-
     carry, ys = init, []
     for i in reversed(range(length)) if reverse else range(length):
         carry, y = f(carry, x_tree.unflatten([x[i] for x in leaves]))
@@ -555,7 +552,14 @@ def _scan_in_python(f, init, leaves, x_tree, length, reverse):
         raise ValueError("scan over no rows cannot run with disable_jit: its results have no types.")
     if reverse:
         ys.reverse()
-    return carry, tree.map(lambda *rows: xnp.stack([xnp.asarray(r) for r in rows]), *ys)
+    return carry, tree.map(_stacked, *ys)
+
+
+def _stacked(*rows):
+    """Rows as one array, of the type that all of them promote to."""
+    kinds = [(aval.dtype, aval.weak_type) for aval in [tracing.aval_of(row) for row in rows]]
+    dtype, weak = functools.reduce(lambda x, y: dtypes.promote_pair(*x, *y), kinds)
+    return concatenate([expand_dims(as_type(row, dtype, weak), (0,)) for row in rows], 0)
 
 
 @boundary
@@ -568,8 +572,6 @@ def map(f: Callable, xs: Any, *, batch_size: int | None = None):
     """
     if batch_size is None:
         return scan(_RowFunction(f), (), xs)[1]
-    from xlafront.transforms.batching.vmap import vmap
-
     leaves = tree.leaves(xs)
     if not leaves:
         raise ValueError(f"map of {signatures.function_name(f)} got no arrays to go over.")
@@ -577,8 +579,6 @@ def map(f: Callable, xs: Any, *, batch_size: int | None = None):
     if batch_size < 1:
         raise ValueError(f"map of {signatures.function_name(f)} takes a positive batch_size, got {batch_size}.")
     length = _length(signatures.function_name(f), xs, leaves, None)
-    from xlafront.lax.shapes import concatenate, reshape, slice_in_dim
-
     whole = length // batch_size * batch_size
     if not whole:
         return vmap(f)(xs)

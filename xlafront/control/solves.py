@@ -7,16 +7,20 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from xlafront.core import tracing, tree
-from xlafront.core.ir import ClosedJaxpr
+from xlafront.core.ir import ClosedJaxpr, jaxpr_as_fun
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE
 from xlafront.staging import signatures
-from xlafront.transforms.ad.core import add_cotangents, instantiate, jvp_flat, linearize_flat, transpose_program
+from xlafront.transforms.ad.core import instantiate
+from xlafront.transforms.ad.jvp import jvp_flat
+from xlafront.transforms.ad.linearize import linearize_flat
+from xlafront.transforms.ad.transpose import add_cotangents, transpose_program
 from xlafront.transforms.batching.vmap import batch_program, place_axis
 from xlafront.transforms.calls.custom_calls import Rule
 from xlafront.transforms.calls.custom_jvp import custom_jvp_call_p
-from xlafront.transforms.calls.programs import evaluate, fixpoint, operands_of, run, trace_function
+from xlafront.transforms.calls.programs import evaluate, fixpoint, operands_of, trace_function
 
 # Linear systems. The operands of the operation are the values that its four programs close over, in the order of
 # `LinearSolve`, and then the right-hand side. `vecmat` and `transpose_solve` are None where nobody can transpose.
@@ -60,7 +64,7 @@ def _jvp(primals, tangents, *, const_lengths, jaxprs):
     x, aux = found[:len(b)], found[len(b):]
     if any(type(t) is not Zero for t in consts_t.matvec):
         still = [Zero(tracing.aval_of(v).to_tangent_aval()) for v in x]
-        _, moved = jvp_flat(run(jaxprs.matvec), [*consts.matvec, *x], [*consts_t.matvec, *still])
+        _, moved = jvp_flat(jaxpr_as_fun(jaxprs.matvec), [*consts.matvec, *x], [*consts_t.matvec, *still])
         b_t = [_minus(t, m) for t, m in zip(b_t, moved)]
     out = [Zero(tracing.aval_of(v).to_tangent_aval()) for v in found]
     if any(type(t) is not Zero for t in b_t):
@@ -70,11 +74,9 @@ def _jvp(primals, tangents, *, const_lengths, jaxprs):
 
 
 def _minus(x, y):
-    from xlafront.lax.elementwise import PRIMITIVES
-
     if type(y) is Zero:
         return x
-    y = PRIMITIVES["neg"].bind(y)
+    y = ELEMENTWISE["neg"].bind(y)
     return y if type(x) is Zero else add_cotangents(x, y)
 
 
@@ -161,7 +163,7 @@ def custom_linear_solve(matvec: Callable, b: Any, solve: Callable, transpose_sol
             second, second_consts, _ = solver(transpose_solve, matvec, "transpose_solve")
     elif transpose_solve is not None:
         vecmat, vecmat_consts = _transposed(product, len(product_consts), avals), product_consts
-        flat = run(vecmat)
+        flat = jaxpr_as_fun(vecmat)
         second, second_consts, _ = solver(
             transpose_solve, lambda y: tree.unflatten(b_tree, flat(*vecmat_consts, *tree.leaves(y))), "transpose_solve")
     consts = LinearSolve(product_consts, vecmat_consts, first_consts, second_consts)
@@ -257,17 +259,18 @@ def custom_root(f: Callable, initial_guess: Any, solve: Callable, tangent_solve:
     consts = [*f_consts, *solve_consts, *tangent_consts]
     # The solver as a program of what the rule reads, too.
     unread = [tracing.aval_of(x) for x in consts]
+    solver = jaxpr_as_fun(program)
     whole = tracing.trace_to_closed_jaxpr(
-        lambda *xs: run(program)(*xs[num_f:num_f + num_solve], *xs[len(consts):]), [*unread, *avals], program.debug_info)
+        lambda *xs: solver(*xs[num_f:num_f + num_solve], *xs[len(consts):]), [*unread, *avals], program.debug_info)
 
     def rule(primals, tangents):
         results = custom_jvp_call_p.bind(*primals, call_jaxpr=whole, **params)
         root = results[:len(guess)]
         zeros = [Zero(tracing.aval_of(x).to_tangent_aval()) for x in results]
-        _, moved = jvp_flat(run(function), [*primals[:num_f], *root], [*tangents[:num_f], *zeros[:len(guess)]])
+        _, moved = jvp_flat(jaxpr_as_fun(function), [*primals[:num_f], *root], [*tangents[:num_f], *zeros[:len(guess)]])
         if all(type(t) is Zero for t in moved):
             return results, zeros
-        solved = run(tangent)(*primals[num_f + num_solve:num_f + num_solve + num_tangent], *root,
+        solved = jaxpr_as_fun(tangent)(*primals[num_f + num_solve:num_f + num_solve + num_tangent], *root,
                               *[instantiate(t) for t in moved])
         return results, [*[_minus(z, t) for z, t in zip(zeros, solved)], *zeros[len(guess):]]
 

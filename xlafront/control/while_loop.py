@@ -10,13 +10,17 @@ import numpy as np
 from xlafront import lowering
 from xlafront.control.scan import scan, trace_carry
 from xlafront.core import dtypes, tracing, tree
-from xlafront.core.ir import ClosedJaxpr, dce_closed
+from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, jaxpr_as_fun
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero
+from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, convert_element_type, lt
+from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS
+from xlafront.lax.shapes import broadcast_in_dim_p
 from xlafront.runtime import config
 from xlafront.staging import signatures
-from xlafront.transforms.ad.core import instantiate, jvp_program
+from xlafront.transforms.ad.core import instantiate
+from xlafront.transforms.ad.jvp import jvp_program
 from xlafront.transforms.batching.vmap import batch_program, place_axis
 from xlafront.transforms.calls.programs import (
     DerivedFunction,
@@ -26,7 +30,6 @@ from xlafront.transforms.calls.programs import (
     in_three,
     operands_of,
     reorder,
-    run,
     trace_function,
     vary,
 )
@@ -80,19 +83,13 @@ def _jvp(primals, tangents, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconst
         *range(moving + num_consts_t, len(program.in_avals))]))
     inner = cond_jaxpr.jaxpr
     condition = inner.memoised(("with tangents", tuple(active_carry)), lambda: ClosedJaxpr(inner.replace(
-        invars=[*inner.invars, *[_unread(v) for v, a in zip(inner.invars[cond_nconsts:], active_carry) if a]]),
-        cond_jaxpr.consts))
+        invars=[*inner.invars, *[Var(v.aval.to_tangent_aval())  # unread
+                                 for v, a in zip(inner.invars[cond_nconsts:], active_carry) if a]]), cond_jaxpr.consts))
     results = _bind(condition, body, cond_consts, [*body_consts, *[t for t, a in zip(consts_t, active_consts) if a]],
                     [*carry, *[instantiate(t) for t, a in zip(carry_t, active_carry) if a]])
     moved = iter(results[num_carry:])
     return results[:num_carry], [next(moved) if a else Zero(v.aval.to_tangent_aval())
                                  for a, v in zip(active_carry, inner.invars[cond_nconsts:])]
-
-
-def _unread(v):
-    from xlafront.core.ir import Var
-
-    return Var(v.aval.to_tangent_aval())
 
 
 def _linearize(primals, tangents, **params):
@@ -141,7 +138,7 @@ def _batch(trace, operands, dims, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_
         results = _bind(program, body(carry)[0], in_cond, in_body, in_carry)
         return results, [0 if b else None for b in carry]
     running, step = _batched_loop(program, body(carry)[0], cond_nconsts, body_nconsts)
-    start = run(program)(*in_cond, *in_carry)
+    start = jaxpr_as_fun(program)(*in_cond, *in_carry)
     results = _bind(running, step, [], [*in_cond, *in_body], [*start, *in_carry])
     return results[1:], [0] * len(carry)
 
@@ -149,22 +146,18 @@ def _batch(trace, operands, dims, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_
 def _batched_loop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, body_nconsts: int):
     """Condition and body of the loop that runs while any element goes on, and carries which do."""
     def make():
-        from xlafront.lax.elementwise import PRIMITIVES as elementwise
-        from xlafront.lax.reductions import PRIMITIVES as reductions
-        from xlafront.lax.shapes import broadcast_in_dim_p
-
         def running(go_on, *carry):
-            return [reductions["reduce_or"].bind(go_on, axes=(0,))]
+            return [REDUCTIONS["reduce_or"].bind(go_on, axes=(0,))]
 
         def step(*args):
             cond_consts, body_consts, (go_on, *carry) = in_three(args, cond_nconsts, body_nconsts)
-            found = run(body)(*body_consts, *carry)
+            found = jaxpr_as_fun(body)(*body_consts, *carry)
             chosen = []
             for old, new in zip(carry, found):
                 mask = go_on if np.ndim(new) == 1 else broadcast_in_dim_p.bind(
                     go_on, shape=np.shape(new), broadcast_dimensions=(0,), sharding=None)
-                chosen.append(elementwise["select_n"].bind(mask, old, new))
-            return [*run(condition)(*cond_consts, *chosen), *chosen]
+                chosen.append(ELEMENTWISE["select_n"].bind(mask, old, new))
+            return [*jaxpr_as_fun(condition)(*cond_consts, *chosen), *chosen]
 
         carry = condition.in_avals[cond_nconsts:]
         flag = condition.out_avals
@@ -264,7 +257,8 @@ def fori_loop(lower, upper, body_fun: Callable, init_val: Any, *, unroll: int | 
         if not (first.weak_type or last.weak_type):
             raise TypeError(f"fori_loop takes bounds of one dtype, got {first} and {last}.")
         common = last.dtype if first.weak_type else first.dtype
-        lower, upper = (np.asarray(x, common)[()] if isinstance(x, int) else _converted(x, common) for x in (lower, upper))
+        lower, upper = [np.asarray(x, common)[()] if isinstance(x, int) else convert_element_type(x, common)
+                        for x in (lower, upper)]
     else:
         common = first.dtype
     values = [_known_integer(x) for x in (lower, upper)]
@@ -293,12 +287,6 @@ def _fits(*numbers: int) -> bool:
     return limits.min <= min(numbers) and max(numbers) <= limits.max
 
 
-def _converted(x, dtype):
-    from xlafront.lax.elementwise import convert_element_type
-
-    return convert_element_type(x, dtype)
-
-
 def _known_integer(x) -> int | None:
     try:
         return x.__index__()
@@ -307,8 +295,6 @@ def _known_integer(x) -> int | None:
 
 
 def _below(state):
-    from xlafront.lax.elementwise import lt
-
     return lt(state[0], state[1])
 
 

@@ -6,6 +6,7 @@ them as dictionary keys costs a pointer.
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 import weakref
@@ -266,8 +267,11 @@ def str_short(aval) -> str:
     return repr(aval)
 
 
-def without_dimension(aval: ShapedArray, d: int) -> ShapedArray:
-    """The type of one of the elements that dimension `d` counts."""
+@functools.lru_cache(4096)
+def without_dimension(aval: ShapedArray, d: int | None) -> ShapedArray:
+    """The type of one of the elements that dimension `d` counts; the type itself where no dimension does."""
+    if d is None:
+        return aval
     changed = aval.update(shape=(*aval.shape[:d], *aval.shape[d + 1:]))
     if aval.explicit_sharding is None:
         return changed

@@ -26,7 +26,8 @@ class Primitive:
     - `jvp(primals, tangents, **params)`: result and its directional derivative.
     - `transpose(cotangents, *operands, **params)`: for operations linear in an operand.
     - `batch(operands, dims, **params)`: the operation over one more dimension.
-    - `partial_eval`, `dce`, `linearize`: only for operations that contain programs.
+    - `partial_eval`, `dce`, `linearize`: only for operations that contain programs. Those that call one and do nothing else
+      are `ProgramCall`s, which need no rules.
     - `depends(operands, **params)`: which results depend on the marked operands, for operations that contain programs and
       do more than call one.
     - `stage(trace, args, params)`: only for operations whose parameters are Python functions; what a program under

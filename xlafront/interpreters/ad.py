@@ -16,8 +16,10 @@ from xlafront.core.zeros import UndefinedPrimal as UndefinedPrimal, Zero as Zero
 from xlafront.interpreters.linear_util import WrappedFun, wrap_init
 from xlafront.interpreters.registries import Registry, arrays
 from xlafront.lax.elementwise import add_any_p
-from xlafront.transforms.ad import core as ad_core
-from xlafront.transforms.ad.core import JVPTrace as JVPTrace, JVPTracer as JVPTracer
+from xlafront.transforms.ad.core import instantiate, zeros_array
+from xlafront.transforms.ad.jvp import JVPTrace as JVPTrace, JVPTracer as JVPTracer, jvp_flat, jvp_of_call
+from xlafront.transforms.ad.linearize import linearize_flat
+from xlafront.transforms.ad.transpose import transpose_of_call
 
 
 class _AuxApart:
@@ -51,8 +53,8 @@ def _adapt_transpose(primitive: Primitive, rule: Callable) -> Callable:
     return transpose
 
 
-primitive_jvps = Registry("primitive_jvps", "jvp", _adapt_jvp)
-primitive_transposes = Registry("primitive_transposes", "transpose", _adapt_transpose)
+primitive_jvps = Registry("primitive_jvps", "jvp", _adapt_jvp, of_calls=jvp_of_call)
+primitive_transposes = Registry("primitive_transposes", "transpose", _adapt_transpose, of_calls=transpose_of_call)
 add_jaxvals_p = add_any_p
 
 
@@ -71,7 +73,7 @@ def zeros_like_aval(aval):
     >>> zeros_like_aval(xf.core.ShapedArray((2,), "float32"))
     Array([0., 0.], dtype=float32)
     """
-    return ad_core.zeros_array(aval)
+    return zeros_array(aval)
 
 
 def instantiate_zeros(tangent):
@@ -80,7 +82,7 @@ def instantiate_zeros(tangent):
     >>> instantiate_zeros(Zero(xf.core.ShapedArray((2,), "float32")))
     Array([0., 0.], dtype=float32)
     """
-    return ad_core.instantiate(tangent)
+    return instantiate(tangent)
 
 
 def add_jaxvals(x, y):
@@ -110,10 +112,11 @@ def get_primitive_transpose(p: Primitive) -> Callable:
 
     >>> rule = get_primitive_transpose(xf.lax.neg_p)
     """
-    if p.transpose is None:
+    rule = primitive_transposes.of(p)
+    if rule is None:
         raise NotImplementedError(f"the primitive {p} has no transpose rule, as reverse-mode differentiation needs: give it "
                                   f"one with xlafront.interpreters.ad.primitive_transposes[{p}] = rule.")
-    return p.transpose
+    return rule
 
 
 # Rules from pieces
@@ -219,7 +222,7 @@ def jvp(fun: Any, primals: Sequence[Any] | None = None, tangents: Sequence[Any] 
         return wrap_init(lambda ps, ts: jvp(fun, ps, ts, has_aux, instantiate, transform_stack),
                          debug_info=getattr(fun, "debug_info", None))
     flat = _AuxApart(fun, has_aux)
-    out, out_tangents = ad_core.jvp_flat(flat, primals, tangents)
+    out, out_tangents = jvp_flat(flat, primals, tangents)
     wanted = [instantiate] * len(out) if isinstance(instantiate, bool) else instantiate
     out_tangents = [instantiate_zeros(t) if w else t for t, w in zip(out_tangents, wanted)]
     return (out, out_tangents, flat.aux) if has_aux else (out, out_tangents)
@@ -235,7 +238,7 @@ def linearize(traceable: Any, primals_ft: Sequence[Any], has_aux: bool = False, 
     """
     flat = _AuxApart(traceable, has_aux)
     primals = list(primals_ft)
-    results, linear = ad_core.linearize_flat(flat, primals, [True] * len(primals))
+    results, linear = linearize_flat(flat, primals, [True] * len(primals))
 
     def pushforward(*tangents):
         return [instantiate_zeros(t) for t in linear.apply(tangents)]

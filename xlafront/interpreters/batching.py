@@ -14,7 +14,7 @@ import numpy as np
 from xlafront.core.primitive import Primitive
 from xlafront.interpreters.registries import Registry, arrays
 from xlafront.lax.shapes import broadcast_in_dim_p, move_dim, reshape_to
-from xlafront.transforms.batching.vmap import BatchTrace as BatchTrace, BatchTracer as BatchTracer
+from xlafront.transforms.batching.vmap import BatchTrace as BatchTrace, BatchTracer as BatchTracer, batch_of_call
 from xlafront.transforms.batching.vmappable_types import (
     register_vmappable as register_vmappable,
     unregister_vmappable as unregister_vmappable,
@@ -61,9 +61,12 @@ class AxisData(NamedTuple):
 class _Batchers(Registry):
     """The record has one rule: that for the element count, or that which also takes the axis. Filling one clears the other."""
 
-    def __init__(self, name, field, other, adapt, present):
-        super().__init__(name, field, adapt, present)
+    def __init__(self, name, field, other, adapt, present, of_calls=None):
+        super().__init__(name, field, adapt, present, of_calls)
         self.other = other
+
+    def of(self, primitive):
+        return super().of(primitive) if getattr(primitive, self.other) is None else getattr(primitive, self.field)
 
     def __setitem__(self, primitive, rule):
         super().__setitem__(primitive, rule)
@@ -108,7 +111,8 @@ def _adapt_axis(primitive, rule):
 
 
 primitive_batchers = _Batchers("primitive_batchers", "batch", "batch_with_axis", _adapt, _present)
-fancy_primitive_batchers = _Batchers("fancy_primitive_batchers", "batch_with_axis", "batch", _adapt_fancy, _present_fancy)
+fancy_primitive_batchers = _Batchers("fancy_primitive_batchers", "batch_with_axis", "batch", _adapt_fancy, _present_fancy,
+                                    batch_of_call)
 axis_primitive_batchers = _Batchers("axis_primitive_batchers", "batch_with_axis", "batch", _adapt_axis, None)
 
 

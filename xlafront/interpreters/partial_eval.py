@@ -10,7 +10,7 @@ from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from xlafront.core.tracing import StagedTracer as DynamicJaxprTracer, current_trace
 from xlafront.interpreters.linear_util import WrappedFun, wrap_init
 from xlafront.interpreters.registries import Registry
-from xlafront.transforms.ad.core import LinearTrace
+from xlafront.transforms.ad.linearize import LinearTrace
 
 # A value of a program under construction, whether all of the function is written down or the unknown part of it.
 JaxprTracer = DynamicJaxprTracer

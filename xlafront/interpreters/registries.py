@@ -7,6 +7,7 @@ in, and the adapter remembers it for the way out.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from xlafront.control import cond, scan, solves, while_loop  # noqa: F401 (the r
 from xlafront.core import tracing
 from xlafront.core.dtypes import python_scalar_dtypes
 from xlafront.core.primitive import Primitive, known_primitives
+from xlafront.core.program_call import ProgramCall
 from xlafront.lax import (  # noqa: F401 (as above)
     collectives,
     device_put,
@@ -41,17 +43,26 @@ class Registry(MutableMapping):
 
     - `adapt(primitive, rule)`: the field for a rule from outside.
     - `present(primitive, field)`: the rule that a field of our own amounts to.
+    - `of_calls`: the rule that all operations that call a program have; it takes the primitive first.
     """
 
     def __init__(self, name: str, field: str, adapt: Callable[[Primitive, Callable], Any] | None = None,
-                 present: Callable[[Primitive, Any], Callable] | None = None):
+                 present: Callable[[Primitive, Any], Callable] | None = None, of_calls: Callable | None = None):
         self.name = name
         self.field = field
         self.adapt = adapt
         self.present = present
+        self.of_calls = of_calls
+
+    def of(self, primitive: Primitive) -> Callable | None:
+        """The rule in the primitive's record, or that of calls."""
+        rule = getattr(primitive, self.field)
+        if rule is None and self.of_calls is not None and isinstance(primitive, ProgramCall):
+            return functools.partial(self.of_calls, primitive)
+        return rule
 
     def __getitem__(self, primitive: Primitive) -> Callable:
-        value = getattr(primitive, self.field) if isinstance(primitive, Primitive) else None
+        value = self.of(primitive) if isinstance(primitive, Primitive) else None
         if value is None:
             raise KeyError(f"{self.name} has no rule for {primitive}")
         given = getattr(value, "rule_as_given", None)
@@ -76,10 +87,10 @@ class Registry(MutableMapping):
         setattr(primitive, self.field, None)
 
     def __contains__(self, primitive: object) -> bool:
-        return isinstance(primitive, Primitive) and getattr(primitive, self.field) is not None
+        return isinstance(primitive, Primitive) and self.of(primitive) is not None
 
     def __iter__(self) -> Iterator[Primitive]:
-        return iter([p for p in list(known_primitives) if getattr(p, self.field) is not None])
+        return iter([p for p in list(known_primitives) if self.of(p) is not None])
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

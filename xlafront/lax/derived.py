@@ -261,7 +261,7 @@ def _combined(function, xs, ys):
 
 
 def _reduce_jvp(primals, tangents, **params):
-    from xlafront.transforms.ad.core import jvp_flat
+    from xlafront.transforms.ad.jvp import jvp_flat
 
     return jvp_flat(lambda *xs: _fold(*xs, **params), primals, tangents)
 

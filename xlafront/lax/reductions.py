@@ -119,7 +119,7 @@ def _product_by_halves(x, axes):
 
 def _jvp_of(function, primals, tangents):
     """The derivative of an operation that is written as a function of others."""
-    from xlafront.transforms.ad.core import jvp_flat
+    from xlafront.transforms.ad.jvp import jvp_flat
 
     [answer], [tangent] = jvp_flat(lambda x: [function(x)], primals, tangents)
     return answer, tangent

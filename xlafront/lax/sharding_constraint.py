@@ -7,13 +7,13 @@ import functools
 import numpy as np
 
 from xlafront.core import tracing, tree
-from xlafront.core.avals import ShapedArray, explicit_part, with_entry
+from xlafront.core.avals import ShapedArray, explicit_part
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.lax.device_put import lower_put, put_leaf
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import PartitionSpec
-from xlafront.staging.sharding_arguments import UNSPECIFIED, flatten_shardings
+from xlafront.staging.sharding_arguments import UNSPECIFIED, flatten_shardings, of_batches
 from xlafront.transforms.ad.core import linear_jvp
 
 
@@ -74,13 +74,7 @@ def _compiled(sharding: NamedSharding):
 
 def _batch(trace, xs, dims, *, sharding):
     [x], [d] = xs, dims
-    return sharding_constraint_p.bind(x, sharding=batched_constraint(sharding, d, trace)), d
-
-
-def batched_constraint(sharding, dim: int, trace):
-    """The sharding of batches: elements stay over the axes that `vmap` spreads them over, else the compiler decides."""
-    names = trace.spmd_axis_name
-    return with_entry(sharding, dim, PartitionSpec.UNCONSTRAINED if names is None else names)
+    return sharding_constraint_p.bind(x, sharding=of_batches(sharding, d, trace.spmd_axis_name)), d
 
 
 sharding_constraint_p = Primitive(

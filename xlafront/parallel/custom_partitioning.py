@@ -16,7 +16,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import errors, keys, tracing, tree
-from xlafront.core.avals import ShapedArray, ShapeDtypeStruct, with_entry
+from xlafront.core.avals import ShapedArray, ShapeDtypeStruct, with_entry, without_dimension
 from xlafront.core.ir import DebugInfo, keeps_alive
 from xlafront.lax.manual_computation import ManualMesh
 from xlafront.lax.shapes import broadcast_batch
@@ -28,7 +28,7 @@ from xlafront.runtime.jaxlib_compat import GSPMDSharding, HloSharding, NamedShar
 from xlafront.runtime.meshes import active
 from xlafront.runtime.sharding import AbstractMesh, AxisType, Mesh, PartitionSpec, axes_of, named_from_hlo
 from xlafront.staging import signatures
-from xlafront.transforms.ad.core import jvp_flat
+from xlafront.transforms.ad.jvp import jvp_flat
 from xlafront.transforms.batching.vmap import batch_flat
 from xlafront.transforms.calls import programs
 from xlafront.transforms.calls.custom_calls import CustomCall, positional_arguments, run_of
@@ -261,8 +261,8 @@ class _PartitionedCall:
         # Types of elements, without the dimensions that vmaps have added.
         elements, results = [_plain(aval) for aval in in_avals], [_plain(aval) for aval in out_avals]
         for batch in batches:
-            elements = [aval if d is None else _without(aval, d) for aval, d in zip(elements, batch.dims)]
-            results = [_without(aval, 0) for aval in results]
+            elements = [without_dimension(aval, d) for aval, d in zip(elements, batch.dims)]
+            results = [without_dimension(aval, 0) for aval in results]
         self.elements, self.results = elements, results
 
     def rule_text(self) -> str | None:
@@ -416,10 +416,6 @@ class _PartitionedCall:
 
 def _plain(aval) -> ShapedArray:
     return ShapedArray(aval.shape, aval.dtype)
-
-
-def _without(aval, d: int) -> ShapedArray:
-    return ShapedArray((*aval.shape[:d], *aval.shape[d + 1:]), aval.dtype)
 
 
 def _words(aval) -> tuple[int, ...]:

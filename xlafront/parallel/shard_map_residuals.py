@@ -15,7 +15,7 @@ from xlafront.lax.shapes import reshape_p
 from xlafront.parallel.shard_map_types import pick, spec_axes, vary_results, whole_type
 from xlafront.runtime.sharding import PartitionSpec
 from xlafront.transforms.ad.checkpoint import split_inside
-from xlafront.transforms.ad.core import linearize_program
+from xlafront.transforms.ad.linearize import linearize_program
 
 
 def _spec_across(aval, mesh, manual: frozenset, check: bool) -> PartitionSpec:

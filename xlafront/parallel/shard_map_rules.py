@@ -13,7 +13,7 @@ import numpy as np
 
 from xlafront.core import tracing
 from xlafront.core.avals import entry_of, with_dimension, with_entry
-from xlafront.core.ir import ClosedJaxpr, dce_closed, eval_jaxpr, keeps_alive
+from xlafront.core.ir import ClosedJaxpr, dce_closed, eval_jaxpr, jaxpr_as_fun, keeps_alive
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.collective_primitives import psum_p
@@ -26,7 +26,8 @@ from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import AxisType, Mesh, PartitionSpec, axes_of
 from xlafront.staging import device_assignment
 from xlafront.staging.jit import Jitted, Options, make_dispatcher
-from xlafront.transforms.ad.core import jvp_program, transpose_program
+from xlafront.transforms.ad.jvp import jvp_program
+from xlafront.transforms.ad.transpose import transpose_program
 from xlafront.transforms.batching.vmap import batch_flat, works_over
 
 
@@ -141,7 +142,7 @@ def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, manual_ax
 
         def run(*xs):
             results, out_dims[:] = batch_flat(
-                lambda *ys: eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *ys), xs, dims, size, trace.axis_name, left or None)
+                jaxpr_as_fun(jaxpr), xs, dims, size, trace.axis_name, left or None)
             return results
 
         in_avals = [a if d is None else _batch_of(a, d, size, batch, manual_axes).update(

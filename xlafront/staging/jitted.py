@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlafront.core import keys, tracing, tree
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, dce_closed, eval_jaxpr, keeps_alive
-from xlafront.core.primitive import Primitive
+from xlafront.core.ir import ClosedJaxpr, DebugInfo, eval_jaxpr
+from xlafront.core.program_call import ProgramCall
 from xlafront.core.traceback_filter import filtered
 from xlafront.runtime import config, distributed
 from xlafront.runtime.arrays import ArrayImpl, put
@@ -335,24 +335,6 @@ def make_dispatcher(fun: Callable, jitted: Jitted, cache_miss: Callable):
 # The primitive
 
 
-def _jit_dce(used: list[bool], eqn):
-    closed, used_inputs = dce_closed(eqn.params["jaxpr"], used)
-    if closed.jaxpr is eqn.params["jaxpr"].jaxpr:
-        return eqn
-    if not any(used) and not keeps_alive(closed.effects):
-        return None
-
-    def pick(items):
-        return tuple(x for x, keep in zip(items, used_inputs) if keep)
-
-    params = eqn.params | {
-        "jaxpr": closed, "donated_invars": pick(eqn.params["donated_invars"]),
-        "in_shardings": pick(eqn.params["in_shardings"]),
-        "out_shardings": tuple(s for s, keep in zip(eqn.params["out_shardings"], used) if keep)}
-    return eqn.replace(invars=list(pick(eqn.invars)), outvars=[v for v, keep in zip(eqn.outvars, used) if keep],
-                       params=params, effects=closed.effects)
-
-
 def _jit_lower(ctx, *operands, jaxpr, name, inline, in_shardings, out_shardings, **_):
     operands = module_shardings.constrain(ctx, operands, jaxpr.in_avals, in_shardings)
     results = ctx.inline(jaxpr, operands) if inline else ctx.call(jaxpr, operands, name)
@@ -376,14 +358,37 @@ def _jit_impl(*args, jaxpr, name, in_shardings, out_shardings, **params):
     return jaxpr.jaxpr.memoised(key, make)(*args)
 
 
-def _jit_changes_groups(*, jaxpr, in_shardings, out_shardings, **_):
-    """With shardings of its own it has devices of its own."""
-    return all([s is UNSPECIFIED for s in (*in_shardings, *out_shardings)]) and process_agreement.changes_groups(jaxpr.jaxpr)
+class _JitCall(ProgramCall):
+    """A call of a jitted function: operands and results have shardings, and operands may be donated."""
+
+    __slots__ = ()
+    calls_program = True
+
+    def derived(self, params, program, ins, outs):
+        """Nothing is donated: what is made of a call may need its operands again."""
+        shardings, unspecified = (*params["in_shardings"], *params["out_shardings"]), UNSPECIFIED
+        return params | {
+            "jaxpr": program, "donated_invars": (False,) * len(ins),
+            "in_shardings": tuple([unspecified if p is None else shardings[p] for p in ins]),
+            "out_shardings": tuple([unspecified if p is None else shardings[p] for p in outs])}
+
+    def pruned(self, params, program, ins, outs):
+        donated = params["donated_invars"]
+        return self.derived(params, program, ins, outs) | {"donated_invars": tuple([donated[i] for i in ins])}
+
+    def batched(self, params, program, dims, out_dims, spread_over):
+        def on_batches(shardings, where):
+            return tuple([s if d is None else sharding_arguments.of_batches(s, d, spread_over)
+                          for s, d in zip(shardings, where)])
+
+        return params | {"jaxpr": program, "in_shardings": on_batches(params["in_shardings"], dims),
+                         "out_shardings": on_batches(params["out_shardings"], out_dims)}
+
+    @staticmethod
+    def changes_groups(*, jaxpr, in_shardings, out_shardings, **_):
+        """With shardings of its own it has devices of its own."""
+        return all([s is UNSPECIFIED for s in (*in_shardings, *out_shardings)]) and process_agreement.changes_groups(
+            jaxpr.jaxpr)
 
 
-jit_p = Primitive("jit", multiple_results=True, memoise=False,
-                  abstract=lambda *_, jaxpr, **params: jaxpr.out_avals,
-                  effects=lambda *_, jaxpr, **params: jaxpr.effects,
-                  lower=_jit_lower, dce=_jit_dce, impl=_jit_impl)
-jit_p.calls_program = True
-jit_p.changes_groups = _jit_changes_groups
+jit_p = _JitCall("jit", lower=_jit_lower, impl=_jit_impl)

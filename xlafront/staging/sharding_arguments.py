@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xlafront.core import tree
+from xlafront.core.avals import with_entry
 from xlafront.runtime.jaxlib_compat import Device, NamedSharding, Sharding
 from xlafront.runtime.layouts import Format
 from xlafront.runtime.sharding import PartitionSpec, active, single_device
@@ -78,3 +79,8 @@ def over_active_mesh(what: str, spec: PartitionSpec, error: type[Exception] = Va
     if active.abstract is not None and active.mesh is not None and active.mesh.shape_tuple == mesh.shape_tuple:
         mesh = active.mesh.update(axis_types=mesh.axis_types)
     return NamedSharding(mesh, spec)
+
+
+def of_batches(sharding, dim: int, spread_over):
+    """The sharding of batches: elements stay over the axes that `vmap` spreads them over, else the compiler decides."""
+    return with_entry(sharding, dim, PartitionSpec.UNCONSTRAINED if spread_over is None else spread_over)

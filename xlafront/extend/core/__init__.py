@@ -17,7 +17,12 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, ir, source, tracing
-from xlafront.core.avals import AbstractToken as AbstractToken, ShapedArray, abstract_token as abstract_token
+from xlafront.core.avals import (
+    AbstractToken as AbstractToken,
+    ShapedArray,
+    abstract_token as abstract_token,
+    without_dimension,
+)
 from xlafront.core.errors import (
     InconclusiveDimensionOperation as InconclusiveDimensionOperation,
     JaxprTypeError as JaxprTypeError,
@@ -37,7 +42,7 @@ from xlafront.core.primitive import Primitive as Primitive
 from xlafront.core.tracing import Trace, Tracer, current_trace
 from xlafront.extend.core.call import CallPrimitive as CallPrimitive, call_impl as call_impl
 from xlafront.extend.core.tokens import Token as Token
-from xlafront.transforms.ad.core import LinearTrace
+from xlafront.transforms.ad.linearize import LinearTrace
 from xlafront.transforms.batching.vmap import BatchTrace
 
 Effects = Set[Effect]
@@ -118,7 +123,7 @@ def mapped_aval(size: int, axis: int | None, aval):
         return aval
     if not 0 <= axis < aval.ndim or aval.shape[axis] != size:
         raise ValueError(f"a type of shape {aval.shape} cannot be mapped over {size} elements along axis {axis}.")
-    return aval.update(shape=(*aval.shape[:axis], *aval.shape[axis + 1:]))
+    return without_dimension(aval, axis)
 
 
 def unmapped_aval(size: int, axis: int | None, aval, explicit_mesh_axis: Any = None):

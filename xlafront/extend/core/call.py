@@ -6,14 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from xlafront.core import tracing
-from xlafront.core.ir import ClosedJaxpr, dce_jaxpr, eval_jaxpr, keeps_alive
-from xlafront.core.primitive import Primitive
-from xlafront.core.zeros import UndefinedPrimal, Zero
-from xlafront.transforms.ad import core as ad_core
-from xlafront.transforms.batching.vmap import batch_program
+from xlafront.core.ir import ClosedJaxpr, jaxpr_as_fun
+from xlafront.core.program_call import ProgramCall
 
 
-class CallPrimitive(Primitive):
+class CallPrimitive(ProgramCall):
     """An operation that runs a function of flat arguments, kept as one equation with the parameter `call_jaxpr`.
 
     >>> block_p = CallPrimitive("block")
@@ -26,11 +23,8 @@ class CallPrimitive(Primitive):
     call_primitive = True
 
     def __init__(self, name: str):
-        super().__init__(
-            name, multiple_results=True, memoise=False, abstract=lambda *_, call_jaxpr, **params: call_jaxpr.out_avals,
-            effects=lambda *_, call_jaxpr, **params: call_jaxpr.effects, impl=_run,
-            lower=lambda ctx, *operands, call_jaxpr, **params: ctx.call(call_jaxpr, operands, params.get("name") or name),
-            jvp=self._jvp, transpose=self._transpose, dce=_dce)
+        super().__init__(name, parameter="call_jaxpr", impl=_run, lower=lambda ctx, *operands, call_jaxpr, **params: ctx.call(
+            call_jaxpr, operands, params.get("name") or name))
 
     def bind(self, *args, **params):
         """`bind(fun, *args)` traces the function first; with `call_jaxpr` the program is given."""
@@ -49,45 +43,11 @@ class CallPrimitive(Primitive):
         """The called program as a function, and what other parameters there are."""
         rest = dict(params)
         closed = rest.pop("call_jaxpr")
-        return [lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs)], rest
-
-    def _jvp(self, primals, tangents, *, call_jaxpr, **params):
-        active = tuple(type(t) is not Zero for t in tangents)
-        program, nonzero = ad_core.jvp_program(call_jaxpr, active)
-        results = self.bind(*primals, *[t for t in tangents if type(t) is not Zero], call_jaxpr=program, **params)
-        count = len(call_jaxpr.out_avals)
-        rest = iter(results[count:])
-        return results[:count], [next(rest) if moves else Zero(aval.to_tangent_aval())
-                                 for moves, aval in zip(nonzero, call_jaxpr.out_avals)]
-
-    def _transpose(self, cotangents, *operands, call_jaxpr, **params):
-        linear = tuple(isinstance(x, UndefinedPrimal) for x in operands)
-        given = tuple(type(ct) is not Zero for ct in cotangents)
-        program, nonzero = ad_core.transpose_program(call_jaxpr, linear, given)
-        results = iter(self.bind(*[x for x, lin in zip(operands, linear) if not lin],
-                                 *[ct for ct, g in zip(cotangents, given) if g], call_jaxpr=program, **params))
-        moves = iter(nonzero)
-        return [(next(results) if next(moves) else Zero(x.aval)) if lin else None for x, lin in zip(operands, linear)]
-
-    def batch_with_axis(self, trace, operands, dims, *, call_jaxpr, **params):
-        program, out_dims = batch_program(call_jaxpr, tuple(dims), trace)
-        return self.bind(*operands, call_jaxpr=program, **params), out_dims
+        return [jaxpr_as_fun(closed)], rest
 
 
 def _run(*args, call_jaxpr, **params):
-    return eval_jaxpr(call_jaxpr.jaxpr, call_jaxpr.consts, *args)
-
-
-def _dce(used, eqn):
-    """Drop what nobody reads of the called program."""
-    closed = eqn.params["call_jaxpr"]
-    jaxpr, used_inputs = dce_jaxpr(closed.jaxpr, used)
-    if not any(used) and not keeps_alive(jaxpr.effects):
-        return None
-    return eqn.replace(
-        invars=[v for v, keep in zip(eqn.invars, used_inputs) if keep],
-        outvars=[v for v, keep in zip(eqn.outvars, used) if keep],
-        params=eqn.params | {"call_jaxpr": ClosedJaxpr(jaxpr, closed.consts)}, effects=jaxpr.effects)
+    return jaxpr_as_fun(call_jaxpr)(*args)
 
 
 def call_impl(f: Callable, *args, **params) -> list[Any]:

@@ -12,16 +12,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from xlafront.core import errors, source, tracing, tree
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, dce_closed, keeps_alive
+from xlafront.core.avals import str_short
+from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, dce_closed, jaxpr_as_fun, keeps_alive
 from xlafront.core.primitive import Primitive
+from xlafront.core.program_call import ProgramCall
 from xlafront.core.traceback_filter import boundary
-from xlafront.core.tracing import StagingTrace
-from xlafront.core.zeros import Zero, is_undefined
+from xlafront.core.zeros import Zero
+from xlafront.lax.collective_primitives import pvary_p
+from xlafront.lax.device_put import move_memory_p
 from xlafront.staging import signatures
-from xlafront.staging.jit import jit_p
-from xlafront.transforms.ad.core import jvp_program, linearize_program, transpose_program
-from xlafront.transforms.batching.vmap import batch_program
-from xlafront.transforms.calls.programs import DerivedFunction, evaluate, run, trace_function
+from xlafront.transforms.ad.linearize import linearize_program
+from xlafront.transforms.calls.programs import DerivedFunction, evaluate, trace_function
 
 # What a policy may say of an operation's results; True and False mean the first two.
 
@@ -62,7 +63,7 @@ def split_by_policy(closed: ClosedJaxpr, policy: Callable | None, recomputed: Se
     again: list[JaxprEqn] = []
     saved: list[Var] = []
     for eqn in jaxpr.eqns:
-        parts = None if policy is None or eqn.primitive.partial_eval is None else eqn.primitive.partial_eval(eqn, policy)
+        parts = None if policy is None else _split_by_its_rule(eqn, policy)
         if parts is not None:
             eqn_first, eqn_again, extra = parts
             first.append(eqn_first)
@@ -91,10 +92,17 @@ def split_by_policy(closed: ClosedJaxpr, policy: Callable | None, recomputed: Se
     return _Split(now_closed, later_closed, len(saved))
 
 
+def _split_by_its_rule(eqn: JaxprEqn, policy) -> tuple[JaxprEqn, JaxprEqn, list[Var]] | None:
+    """An operation that contains programs in two: that which saves and that which recomputes, and what goes between them."""
+    if eqn.primitive.partial_eval is not None:
+        return eqn.primitive.partial_eval(eqn, policy)
+    return split_call(eqn, policy) if isinstance(eqn.primitive, ProgramCall) else None
+
+
 def _decision(policy, eqn):
     if keeps_alive(eqn.effects):  # what has an effect happens once
         return Saveable
-    if policy is None or eqn.primitive is StagingTrace.cast_varying:  # (which computes nothing)
+    if policy is None or eqn.primitive is pvary_p:  # (which computes nothing)
         return Recompute
     decision = policy(eqn.primitive, *[v.aval for v in eqn.invars], **eqn.params)
     if isinstance(decision, (_Decision, Offloadable)):
@@ -103,27 +111,21 @@ def _decision(policy, eqn):
 
 
 def _moved(source_var, target, memory_kind: str) -> JaxprEqn:
-    from xlafront.lax.device_put import move_memory_p
-
     return JaxprEqn([source_var], [target], move_memory_p, {"memory_kind": memory_kind})
 
 
-def _split_jit(eqn: JaxprEqn, policy) -> tuple[JaxprEqn, JaxprEqn, list[Var]] | None:
-    """A nested `jit` under a policy: what the policy saves inside becomes results of the call."""
-    from xlafront.staging.sharding_arguments import UNSPECIFIED
-
-    closed = eqn.params["jaxpr"]
+def split_call(eqn: JaxprEqn, policy) -> tuple[JaxprEqn, JaxprEqn, list[Var]] | None:
+    """A call of a program under a policy: what the policy saves inside becomes results of the call."""
+    call: ProgramCall = eqn.primitive
+    closed = eqn.params[call.parameter]
     split = closed.jaxpr.memoised(("split", policy), lambda: split_inside(closed, policy))
     if not split.num_saved or eqn.effects:
         return None
-    saved = [Var(a) for a in split.first.out_avals[len(eqn.outvars):]]
-    more = (UNSPECIFIED,) * len(saved)
-    shardings = eqn.params["in_shardings"], eqn.params["out_shardings"]
-    first = eqn.replace(outvars=[*eqn.outvars, *saved],
-                        params=eqn.params | {"jaxpr": split.first, "out_shardings": (*shardings[1], *more)})
-    again = eqn.replace(invars=[*saved, *eqn.invars], params=eqn.params | {
-        "jaxpr": split.again, "in_shardings": (*more, *shardings[0]),
-        "donated_invars": (False,) * (len(saved) + len(eqn.invars))})
+    count, results = len(eqn.invars), len(eqn.outvars)
+    saved = [Var(a) for a in split.first.out_avals[results:]]
+    more, ins, outs = [None] * len(saved), range(count), range(count, count + results)
+    first = eqn.replace(outvars=[*eqn.outvars, *saved], params=call.derived(eqn.params, split.first, ins, [*outs, *more]))
+    again = eqn.replace(invars=[*saved, *eqn.invars], params=call.derived(eqn.params, split.again, [*more, *ins], outs))
     return first, again, saved
 
 
@@ -133,9 +135,6 @@ def split_inside(closed: ClosedJaxpr, policy) -> _Split:
     count = len(jaxpr.outvars)
     doubled = ClosedJaxpr(jaxpr.replace(outvars=[*jaxpr.outvars, *jaxpr.outvars]), closed.consts)
     return split_by_policy(doubled, policy, [False] * count + [True] * count)
-
-
-jit_p.partial_eval = _split_jit
 
 
 # The operation
@@ -155,15 +154,6 @@ def _lower(ctx, *operands, jaxpr, prevent_cse, differentiated, policy):
     return ctx.inline(jaxpr, operands)
 
 
-def _jvp(primals, tangents, *, jaxpr, **params):
-    active = tuple(type(t) is not Zero for t in tangents)
-    program, nonzero = jvp_program(jaxpr, active)
-    results = remat_p.bind(*primals, *[t for t in tangents if type(t) is not Zero], jaxpr=program, **params)
-    count = len(nonzero)
-    moved = iter(results[count:])
-    return results[:count], [next(moved) if nz else Zero(a.to_tangent_aval()) for nz, a in zip(nonzero, jaxpr.out_avals)]
-
-
 class _Plan:
     """What a checkpointed program becomes under linearisation: `first` now, `linear` when tangents or cotangents come."""
 
@@ -180,9 +170,9 @@ class _Plan:
         def linear(*args):
             saved, args = args[:len(saved_avals)], args[len(saved_avals):]
             primals, tangents = args[:len(inputs)], args[len(inputs):]
-            computed = iter(run(parts.again)(*saved, *primals))
+            computed = iter(jaxpr_as_fun(parts.again)(*saved, *primals))
             residuals = [next(computed) if k is None else primals[k] for k in split.known]
-            return run(split.linear)(*residuals, *tangents)
+            return jaxpr_as_fun(split.linear)(*residuals, *tangents)
 
         program = tracing.trace_to_closed_jaxpr(linear, [*saved_avals, *inputs, *moving], jaxpr.debug_info)
         keep = [True] * len(saved_avals) + [False] * len(inputs) + [True] * len(moving)
@@ -203,37 +193,9 @@ def _linearize(primals, tangents, *, jaxpr, prevent_cse, differentiated, policy)
     return results, [next(moved) if used else Zero(a.to_tangent_aval()) for used, a in zip(plan.outputs, jaxpr.out_avals)]
 
 
-def _transpose(cts, *operands, jaxpr, **params):
-    linear = tuple(is_undefined(x) for x in operands)
-    given = tuple(type(ct) is not Zero for ct in cts)
-    program, nonzero = transpose_program(jaxpr, linear, given)
-    found = iter(remat_p.bind(*[x for x in operands if not is_undefined(x)], *[ct for ct in cts if type(ct) is not Zero],
-                              jaxpr=program, **params))
-    flags = iter(nonzero)
-    return [(next(found) if next(flags) else Zero(x.aval)) if lin else None for x, lin in zip(operands, linear)]
-
-
-def _batch(trace, operands, dims, *, jaxpr, **params):
-    program, out_dims = batch_program(jaxpr, tuple(dims), trace)
-    return remat_p.bind(*operands, jaxpr=program, **params), out_dims
-
-
-def _dce(used, eqn):
-    closed = eqn.params["jaxpr"]
-    program, kept = dce_closed(closed, used)
-    if not any(used) and not keeps_alive(program.effects):
-        return None
-    if all(used) and all(kept):
-        return eqn
-    return eqn.replace(invars=[v for v, k in zip(eqn.invars, kept) if k], outvars=[v for v, u in zip(eqn.outvars, used) if u],
-                       params=eqn.params | {"jaxpr": program}, effects=program.effects)
-
-
-remat_p = Primitive(
-    "remat2", multiple_results=True, memoise=False, abstract=lambda *_, jaxpr, **params: jaxpr.out_avals, lower=_lower,
-    jvp=_jvp, linearize=_linearize, transpose=_transpose, dce=_dce, effects=lambda *_, jaxpr, **params: jaxpr.effects,
-    impl=lambda *args, **params: evaluate(remat_p, args, params, params["jaxpr"].jaxpr), shown_as="checkpoint")
-remat_p.batch_with_axis = _batch
+remat_p = ProgramCall(
+    "remat2", lower=_lower, linearize=_linearize, shown_as="checkpoint",
+    impl=lambda *args, **params: evaluate(remat_p, args, params, params["jaxpr"].jaxpr))
 
 
 # Names for values, which policies ask for
@@ -351,8 +313,6 @@ def print_saved_residuals(f: Callable, *args, **kwargs) -> None:
 
 def saved_residuals(f: Callable, *args, **kwargs) -> list[str]:
     """A line for each value that the derivative of `f` keeps."""
-    from xlafront.core.avals import str_short
-
     leaves, in_tree = tree.flatten((args, kwargs))
     names = signatures.argument_names(f, signatures.Selection(), in_tree)
     avals = [tracing.aval_of(x) for x in leaves]

@@ -15,7 +15,10 @@ from xlafront.core.ir import Literal
 from xlafront.core.zeros import Zero
 from xlafront.runtime import config
 from xlafront.staging.jit import jit
-from xlafront.transforms.ad.core import LinearProgram, backward_pass, instantiate
+from xlafront.transforms.ad.arguments import weakly_typed_as
+from xlafront.transforms.ad.core import instantiate
+from xlafront.transforms.ad.linearize import LinearProgram
+from xlafront.transforms.ad.transpose import backward_pass, transpose_linear
 
 LARGEST = 512  # equations: for more, finding the program again takes longer than it saves
 KEPT = 256  # programs
@@ -50,16 +53,11 @@ def _unseen():
 
 
 def _one_by_one(program, cotangents) -> list[Any]:
-    return [_as_array(ct, aval) for ct, aval in zip(program.transpose(cotangents), program.in_avals)]
+    return [_as_array(ct, aval) for ct, aval in zip(transpose_linear(program, cotangents), program.in_avals)]
 
 
 def _as_array(ct, aval):
-    from xlafront.lax.elementwise import convert_element_type_p
-
-    ct = instantiate(ct)
-    if aval.weak_type and not tracing.aval_of(ct).weak_type:
-        return convert_element_type_p.bind(ct, new_dtype=aval.dtype, weak_type=True, sharding=None)
-    return ct
+    return weakly_typed_as(instantiate(ct), aval)
 
 
 def _compiled(program: LinearProgram) -> Callable:

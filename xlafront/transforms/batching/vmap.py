@@ -6,7 +6,6 @@ replaced by the one that works on the batch, as its record's `batch` rule says.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -14,11 +13,12 @@ import numpy as np
 
 from xlafront.core import errors, tracing, tree
 from xlafront.core.avals import with_dimension, without_dimension
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, eval_jaxpr, subprograms
+from xlafront.core.ir import ClosedJaxpr, Jaxpr, jaxpr_as_fun, subprograms
+from xlafront.core.program_call import ProgramCall
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import Trace, Tracer, current_trace
+from xlafront.lax.shapes import broadcast_in_dim_p, move_dim
 from xlafront.staging import signatures
-from xlafront.staging.jit import jit_p
 from xlafront.transforms.batching import vmappable_types
 
 
@@ -31,15 +31,10 @@ class BatchTracer(Tracer):
         self._trace = trace
         self.value = value
         self.dim = dim
-        self.aval = _element_aval(value.aval if isinstance(value, Tracer) else tracing.aval_of(value), dim)
+        self.aval = without_dimension(value.aval if isinstance(value, Tracer) else tracing.aval_of(value), dim)
 
     def _origin(self):
         return self.value._origin() if isinstance(self.value, Tracer) else None
-
-
-@functools.lru_cache(4096)
-def _element_aval(aval, dim: int):
-    return without_dimension(aval, dim)
 
 
 class BatchTrace(Trace):
@@ -78,6 +73,8 @@ class BatchTrace(Trace):
                     results, out_dims = primitive.batch(self.size, values, dims, **params)
                 elif primitive.batch_with_axis is not None:
                     results, out_dims = primitive.batch_with_axis(self, values, dims, **params)
+                elif isinstance(primitive, ProgramCall):
+                    results, out_dims = batch_of_call(primitive, self, values, dims, **params)
                 else:
                     raise NotImplementedError(
                         f"{primitive.shown_as} cannot be mapped by vmap: give the primitive {primitive.name} a rule with "
@@ -299,8 +296,6 @@ def _place(name, x, dim, wanted, size):
 
 def place_axis(x, dim: int | None, wanted: int, size: int):
     """A batch with its counting dimension moved; one is made where `dim` is None."""
-    from xlafront.lax.shapes import broadcast_in_dim_p, move_dim
-
     if dim is not None:
         return move_dim(x, dim, wanted)
     shape = np.shape(x)
@@ -323,7 +318,7 @@ def batch_program(closed: ClosedJaxpr, dims: tuple, mapped: BatchTrace, batched:
         out_dims: list = []
 
         def run(*xs):
-            results, found = batch_flat(lambda *ys: eval_jaxpr(closed.jaxpr, closed.consts, *ys), xs, dims, size, *names)
+            results, found = batch_flat(jaxpr_as_fun(closed), xs, dims, size, *names)
             for i, wanted in enumerate(batched):
                 if wanted:
                     results[i], found[i] = place_axis(results[i], found[i], 0, size), 0
@@ -336,17 +331,8 @@ def batch_program(closed: ClosedJaxpr, dims: tuple, mapped: BatchTrace, batched:
     return closed.jaxpr.memoised(("batch", dims, size, names, batched, tracing.thread.axes), make)
 
 
-def _jit_batch(trace, operands, dims, *, jaxpr, in_shardings, out_shardings, **params):
-    from xlafront.lax.sharding_constraint import batched_constraint
-
-    program, out_dims = batch_program(jaxpr, tuple(dims), trace)
-
-    def moved(shardings, where):
-        return tuple(s if d is None else batched_constraint(s, d, trace) for s, d in zip(shardings, where))
-
-    results = jit_p.bind(*operands, jaxpr=program, in_shardings=moved(in_shardings, dims),
-                         out_shardings=moved(out_shardings, out_dims), **params)
-    return results, out_dims
-
-
-jit_p.batch_with_axis = _jit_batch
+def batch_of_call(call: ProgramCall, trace: BatchTrace, operands: Sequence[Any], dims: Sequence[int | None], /, **params
+                  ) -> tuple[list[Any], list[int | None]]:
+    """The rule of all operations that call a program."""
+    program, out_dims = batch_program(params[call.parameter], tuple(dims), trace)
+    return call.bind(*operands, **call.batched(params, program, dims, out_dims, trace.spmd_axis_name)), out_dims

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from xlafront.core.tracing import Trace
+from xlafront.lax.creation import iota
 
 
 class _MappedType(NamedTuple):
@@ -75,8 +76,6 @@ def element(trace: Any, x: Any, spec: Any) -> Any:
         return trace.wrap(x, spec)
 
     def index():
-        from xlafront.lax.creation import iota
-
         return trace.wrap((mapped.make_iota or (lambda size: iota("int32", size)))(trace.size), 0)
 
     return mapped.to_elt(lambda array, axis: element(trace, array, axis), index, x, spec)

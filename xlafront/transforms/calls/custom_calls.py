@@ -15,12 +15,15 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, dce_jaxpr, eval_jaxpr, keeps_alive
+from xlafront.core.ir import ClosedJaxpr, DebugInfo, dce_jaxpr, jaxpr_as_fun, keeps_alive
 from xlafront.core.primitive import Primitive
-from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax.derived import stop_gradient_p
 from xlafront.lax.device_put import put_leaf
+from xlafront.lax.shapes import broadcast_batch
 from xlafront.staging import process_agreement, signatures
-from xlafront.transforms.ad.core import LinearTrace, transpose_program
+from xlafront.transforms.ad.linearize import LinearTrace
+from xlafront.transforms.ad.transpose import transpose_called
+from xlafront.transforms.batching.vmap import batch_flat
 
 
 def positional_arguments(kind: str, fun: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple:
@@ -181,18 +184,12 @@ class Results:
 def run_of(params: dict[str, Any]) -> Callable[..., Sequence[Any]]:
     """The function that an operation calls, on flat operands."""
     closed = params.get("call_jaxpr")
-    return params["fun"] if closed is None else lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs)
+    return params["fun"] if closed is None else jaxpr_as_fun(closed)
 
 
 def without_program(params: dict[str, Any]) -> dict[str, Any]:
     """The parameters of a call, to which another function is to be added."""
     return {k: v for k, v in params.items() if k not in ("fun", "call_jaxpr")}
-
-
-def element_aval(batch, dim: int | None):
-    """The type of one element of a batch."""
-    aval = tracing.aval_of(batch)
-    return aval if dim is None else aval.update(shape=(*aval.shape[:dim], *aval.shape[dim + 1:]))
 
 
 class Mapped:
@@ -211,8 +208,6 @@ class Mapped:
 
         While the `vmap` is under way its own trace processes the elements, because the function may close over some.
         """
-        from xlafront.transforms.batching.vmap import batch_flat
-
         trace = self.trace()
         if trace is None or not trace.alive or self.thread != threading.get_ident():
             return batch_flat(fun, values, dims, self.size, self.axis_name, self.spmd_axis_name)
@@ -234,8 +229,6 @@ class Mapped:
         return self.in_front(*self.apply(fun, values, dims))
 
     def in_front(self, values: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
-        from xlafront.lax.shapes import broadcast_batch
-
         return [broadcast_batch(x, d, self.size) for x, d in zip(values, dims)]
 
 
@@ -289,7 +282,6 @@ class CustomCall(Primitive):
         params = without_program(params) | {"call_jaxpr": closed, "num_consts": params["num_consts"] + len(consts)}
         return trace.process(self, (*consts, *args), params)
 
-
     def batch_with_axis(self, trace, values, dims, **params):
         """The call on batches. Every result is one, so that those of the function and of the rule are of the same types."""
         if all([d is None for d in dims]) and not trace.is_named_in(params):
@@ -330,13 +322,8 @@ def _lower(ctx, *operands, call_jaxpr, **_):
 
 
 def _transpose(cts, *operands, call_jaxpr, **_):
-    linear = tuple(is_undefined(x) for x in operands)
-    given = tuple(type(ct) is not Zero for ct in cts)
-    program, nonzero = transpose_program(call_jaxpr, linear, given)
-    known = [x for x, lin in zip(operands, linear) if not lin]
-    results = iter(eval_jaxpr(program.jaxpr, program.consts, *known, *[ct for ct, g in zip(cts, given) if g]))
-    flags = iter(nonzero)
-    return [(next(results) if next(flags) else Zero(x.aval)) if lin else None for x, lin in zip(operands, linear)]
+    """Linear already, so that the rule has no more to say: the operations of the function are transposed."""
+    return transpose_called(call_jaxpr, cts, operands, lambda program, values, *_: jaxpr_as_fun(program)(*values))
 
 
 def _dce(used: list[bool], eqn):
@@ -365,8 +352,6 @@ def as_array(x):
     if isinstance(x, (np.generic, np.ndarray)) and x.dtype != dtypes.float0:
         if tracing.thread.trace is tracing.eval_trace:
             return put_leaf(x, None)
-        from xlafront.lax.derived import stop_gradient_p
-
         return stop_gradient_p.bind(x)  # a constant, as a value of the program
     return x
 

@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
+from xlafront.core.avals import without_dimension
 from xlafront.core.zeros import Zero
+from xlafront.lax.derived import stop_gradient
 from xlafront.staging import signatures
-from xlafront.transforms.ad.core import add_cotangents, zeros_array
+from xlafront.transforms.ad.core import zeros_array
+from xlafront.transforms.ad.transpose import add_cotangents
 from xlafront.transforms.calls.custom_calls import (
     CustomCall,
     CustomFunction,
@@ -19,7 +22,6 @@ from xlafront.transforms.calls.custom_calls import (
     all_in_scope,
     as_array,
     closed_over,
-    element_aval,
     leaked_in_rule,
     type_text,
 )
@@ -157,8 +159,6 @@ def _traced_leaves(nondiff: tuple) -> tuple[list[Any], Callable[[Sequence[Any]],
     traced = [isinstance(x, tracing.Tracer) for x in leaves]
     if not any(traced):
         return [], lambda xs: nondiff
-    from xlafront.lax.derived import stop_gradient
-
     def rebuild(xs):
         given = iter(xs)
         return treedef.unflatten([next(given) if t else x for x, t in zip(leaves, traced)])
@@ -237,7 +237,7 @@ class _CustomJvpCall(CustomCall):
 
         def batched_rule(primals, tangents):
             active = [type(t) is not Zero for t in tangents]
-            zeros = [Zero(element_aval(p, d).to_tangent_aval()) for p, d in zip(primals, dims)]
+            zeros = [Zero(without_dimension(tracing.aval_of(p), d).to_tangent_aval()) for p, d in zip(primals, dims)]
             nonzero: list[bool] = []
 
             def flat(*xs):

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
+from xlafront.core.avals import with_dimension, without_dimension
 from xlafront.core.ir import eval_jaxpr
 from xlafront.core.primitive import Primitive
+from xlafront.core.tree import map as tree_map
 from xlafront.core.zeros import Zero
+from xlafront.lax.elementwise import convert_element_type_p
+from xlafront.lax.reductions import reduce_sum_p
+from xlafront.lax.shapes import move_dim
 from xlafront.staging import signatures
-from xlafront.transforms.ad.core import LinearTrace, zeros_array
+from xlafront.transforms.ad.core import zeros_array
+from xlafront.transforms.ad.linearize import LinearTrace
 from xlafront.transforms.calls.custom_calls import (
     CustomCall,
     CustomFunction,
@@ -55,8 +62,6 @@ def custom_vjp_primal_tree_values(tree):
     >>> custom_vjp_primal_tree_values({"w": CustomVJPPrimal(3.0, True)})
     {'w': 3.0}
     """
-    from xlafront.core.tree import map as tree_map
-
     def value(leaf):
         if type(leaf) is not CustomVJPPrimal:
             raise TypeError(f"custom_vjp_primal_tree_values takes a tree of CustomVJPPrimal, found a leaf of type "
@@ -263,8 +268,6 @@ def _checked(ct, aval, title: str, path: Callable[[], str]):
         return ct  # of another precision: left to the program, as it may keep gradients in another than its arguments
     if not isinstance(ct, tracing.Tracer) and np.ndim(ct) == 0:
         return np.asarray(ct).astype(expected.dtype)[()]
-    from xlafront.lax.elementwise import convert_element_type_p
-
     return convert_element_type_p.bind(ct, new_dtype=expected.dtype, weak_type=False, sharding=None)
 
 
@@ -316,7 +319,7 @@ def _batched_pullback(mapped, pullback, residual_dims, in_dims):
         nonzero: list[bool] = []
         zeros: list[Zero] = []
         given = [ct for ct in cts if type(ct) is not Zero]
-        element_zeros = [Zero(ct.aval.update(shape=ct.aval.shape[1:])) if type(ct) is Zero else None for ct in cts]
+        element_zeros = [Zero(without_dimension(ct.aval, 0)) if type(ct) is Zero else None for ct in cts]
 
         def flat(*xs):
             moving = iter(xs[len(residuals):])
@@ -325,17 +328,13 @@ def _batched_pullback(mapped, pullback, residual_dims, in_dims):
             zeros[:] = [ct for ct in found if type(ct) is Zero]
             return [ct for ct in found if type(ct) is not Zero]
 
-        from xlafront.lax.reductions import reduce_sum_p
-        from xlafront.lax.shapes import move_dim
-
         found = iter(mapped.apply_in_front(flat, [*residuals, *given], [*residual_dims, *[0] * len(given)]))
         absent = iter(zeros)
         results = []
         for nz, d in zip(nonzero, in_dims):
             if not nz:
                 aval = next(absent).aval
-                results.append(Zero(aval if d is None else aval.update(
-                    shape=(*aval.shape[:d], mapped.size, *aval.shape[d:]))))
+                results.append(Zero(aval if d is None else with_dimension(aval, d, mapped.size)))
             elif d is None:
                 results.append(reduce_sum_p.bind(next(found), axes=(0,), out_sharding=None))
             else:
@@ -415,8 +414,6 @@ def custom_gradient(fun: Callable) -> custom_vjp:
     ...     return x ** 2, lambda ct: 2 * x * ct
     >>> grad(square)(3.0)
     """
-    import functools
-
     @functools.wraps(fun)
     def value_of(*args):
         return _pair(fun, args)[0]

@@ -10,7 +10,7 @@ from typing import Any
 
 from xlafront.core import errors, tracing
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, dce_jaxpr
-from xlafront.transforms.ad.core import jvp_flat
+from xlafront.transforms.ad.jvp import jvp_flat
 from xlafront.transforms.calls.custom_calls import CustomCall, Rule, run_of, stage_function
 
 

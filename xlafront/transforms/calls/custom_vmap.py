@@ -10,8 +10,11 @@ import numpy as np
 from xlafront.core import dtypes, tracing, tree
 from xlafront.core.ir import DebugInfo
 from xlafront.core.zeros import Zero
+from xlafront.lax.shapes import broadcast_batch, move_dim
 from xlafront.staging import signatures
-from xlafront.transforms.ad.core import LinearTrace, instantiate, jvp_flat
+from xlafront.transforms.ad.core import instantiate
+from xlafront.transforms.ad.jvp import jvp_flat
+from xlafront.transforms.ad.linearize import LinearTrace
 from xlafront.transforms.calls.custom_calls import CustomCall, CustomFunction, Results, Rule, run_of, stage_function
 
 
@@ -105,30 +108,6 @@ def _flat_rule(rule: Callable, name: str, in_tree, known: Results):
     return flat
 
 
-def sequential_vmap(f: Callable) -> custom_vmap:
-    """A function that `vmap` maps one element after the other, in a loop.
-
-    >>> vmap(sequential_vmap(xnp.sin))(xnp.arange(3.0))
-    """
-    mapped = custom_vmap(f)
-
-    @mapped.def_vmap
-    def rule(axis_size, in_batched, *args):
-        from xlafront.lax import map as map_elements
-
-        leaves, in_tree = tree.flatten(args)
-        batched = tree.leaves(in_batched)
-
-        def one(elements):
-            given = iter(elements)
-            return mapped(*in_tree.unflatten([next(given) if b else x for x, b in zip(leaves, batched)]))
-
-        value = map_elements(one, [x for x, b in zip(leaves, batched) if b])
-        return value, tree.map(lambda _: True, value)
-
-    return mapped
-
-
 # The primitive
 
 
@@ -136,8 +115,6 @@ class _CustomVmapCall(CustomCall):
     __slots__ = ()
 
     def batch_with_axis(self, trace, values, dims, **params):
-        from xlafront.lax.shapes import move_dim
-
         skip = params["num_consts"]
         if any(d is not None for d in dims[:skip]):
             raise ValueError(f"the custom_vmap function {params['name']} closes over a value that is mapped by vmap, which its "
@@ -196,8 +173,6 @@ def _with_tangents(function, primals, moving, active, has_tangent) -> list[Any]:
 
 
 def _rule_with_tangents(rule, active, has_tangent):
-    from xlafront.lax.shapes import broadcast_batch
-
     count = len(active)
 
     def both(size, batched, values):

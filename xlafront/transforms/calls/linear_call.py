@@ -10,8 +10,11 @@ import numpy as np
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.ir import DebugInfo, eval_jaxpr
 from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax.reductions import reduce_sum_p
+from xlafront.lax.shapes import move_dim
 from xlafront.staging import signatures
 from xlafront.transforms.ad.core import instantiate
+from xlafront.transforms.batching.vmap import BatchTracer
 from xlafront.transforms.calls.custom_calls import CustomCall, Results, Rule, run_of, stage_function, without_program
 
 
@@ -78,9 +81,6 @@ class _LinearCall(CustomCall):
 
     @staticmethod
     def batched(mapped, dims, params):
-        from xlafront.lax.reductions import reduce_sum_p
-        from xlafront.lax.shapes import move_dim
-
         rule, count = params["transpose"], params["num_res"]
 
         def transposed(residuals, cts):
@@ -180,8 +180,6 @@ def closure_convert(fun: Callable, *example_args) -> tuple[Callable, list[Any]]:
 
 
 def _may_be_differentiated(x) -> bool:
-    from xlafront.transforms.batching.vmap import BatchTracer
-
     while type(x) is BatchTracer:
         x = x.value
     return isinstance(x, tracing.Tracer) and dtypes.is_inexact(x.dtype)

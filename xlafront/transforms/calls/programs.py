@@ -11,10 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import dtypes, tracing, tree
-from xlafront.core.avals import AbstractValue
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, eval_jaxpr
+from xlafront.core import dtypes, errors, tracing, tree
+from xlafront.core.avals import AbstractValue, str_short
+from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from xlafront.core.primitive import Primitive
+from xlafront.lax.collective_primitives import pvary_p
+from xlafront.lax.derived import stop_gradient_p
+from xlafront.lax.elementwise import convert_element_type_p
 from xlafront.runtime import config
 from xlafront.staging import signatures
 from xlafront.staging.jit import Jitted, Options, Traced, constants_as_arguments, shared_caches
@@ -75,8 +78,6 @@ def operands_of(leaves: Sequence[Any], name: str, whole: Any) -> list[Any]:
     """Leaves of `whole` as operands; an error names the one that is not an array."""
     for i, x in enumerate(leaves):
         if not tracing.is_arraylike(x):
-            from xlafront.core import errors
-
             raise errors.not_an_array(x, name, tree.path_of(whole, i))
     return [tracing.as_operand(x) for x in leaves]
 
@@ -94,12 +95,9 @@ def same_type(x: AbstractValue, y: AbstractValue) -> bool:
 def with_weak_types(closed: ClosedJaxpr, wanted: Sequence[AbstractValue | None]) -> ClosedJaxpr:
     """The program whose results have the weak types of `wanted` (shapes and dtypes agree already), and vary over the axes
     that those do."""
-    from xlafront.lax.elementwise import convert_element_type_p
-
     if all(w is None or w is a or w.weak_type == a.weak_type and w.vma <= a.vma for w, a in zip(wanted, closed.out_avals)):
         return closed
     jaxpr = closed.jaxpr
-    from xlafront.lax.collective_primitives import pvary_p
 
     def make():
         outvars, eqns = list(jaxpr.outvars), list(jaxpr.eqns)
@@ -119,8 +117,6 @@ def with_weak_types(closed: ClosedJaxpr, wanted: Sequence[AbstractValue | None])
 
 def vary(x, axes: frozenset):
     """The value as one that may differ along mesh axes, as the types inside of a `shard_map` say."""
-    from xlafront.lax.collective_primitives import pvary_p
-
     missing = axes - tracing.aval_of(x).vma
     return pvary_p.bind(x, axes=tuple(sorted(missing, key=str))) if missing else x
 
@@ -129,7 +125,7 @@ def on_varying(closed: ClosedJaxpr, axes: frozenset) -> ClosedJaxpr:
     """The program of values that all differ along these mesh axes."""
     def make():
         def run(*xs):
-            return [vary(x, axes) for x in eval_jaxpr(closed.jaxpr, closed.consts, *xs)]
+            return [vary(x, axes) for x in jaxpr_as_fun(closed)(*xs)]
 
         return tracing.trace_to_closed_jaxpr(run, [a.update(vma=a.vma | axes) for a in closed.in_avals], closed.debug_info)
 
@@ -145,7 +141,7 @@ def type_mismatches(what: str, given: Sequence[AbstractValue], found: Sequence[A
             words = (("shapes", x.shape != y.shape), ("dtypes", x.dtype != y.dtype))
             how = " and ".join([word for word, differ in words if differ])
             how = f"{how} differ" if how else "they are split differently: bring one to the sharding of the other with reshard"
-            lines.append(f"{what}{path(i)} is {_shown(x)} {first} but {_shown(y)} {second} ({how})")
+            lines.append(f"{what}{path(i)} is {str_short(x)} {first} but {str_short(y)} {second} ({how})")
     return lines
 
 
@@ -155,19 +151,11 @@ def _split_alike(x: AbstractValue, y: AbstractValue) -> bool:
     return x.explicit_sharding.spec == y.explicit_sharding.spec
 
 
-def _shown(aval) -> str:
-    from xlafront.core.avals import str_short
-
-    return str_short(aval)
-
-
 # Which results depend on what
 
 
 def active_results(jaxpr: Jaxpr, active: Sequence[bool]) -> list[bool]:
     """Which results may have a tangent when these inputs have one. Errs on the side of yes."""
-    from xlafront.lax.derived import stop_gradient_p
-
     carriers = {v for v, a in zip(jaxpr.invars, active) if a}
     for eqn in jaxpr.eqns:
         if eqn.primitive is not stop_gradient_p and any(v in carriers for v in eqn.invars if type(v) is not Literal):
@@ -190,10 +178,6 @@ def fixpoint(start: Sequence[bool], grow: Callable[[list[bool]], Sequence[bool]]
 
 
 # Programs from programs
-
-
-def run(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
-    return lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs)
 
 
 def reorder(closed: ClosedJaxpr, inputs: Sequence[int] | None = None, outputs: Sequence[int] | None = None) -> ClosedJaxpr:

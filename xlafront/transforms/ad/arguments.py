@@ -1,0 +1,143 @@
+"""What `grad`, `jvp`, `jacfwd` and the others ask of functions and arguments, and how they return values and derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from xlafront.core import dtypes, errors, tracing, tree
+from xlafront.lax.device_put import put_leaf
+from xlafront.lax.elementwise import convert_element_type_p
+from xlafront.runtime.arrays import ArrayImpl
+from xlafront.staging import signatures
+from xlafront.transforms.ad.core import instantiate
+from xlafront.transforms.ad.jvp import JVPTracer
+
+
+class FlatFunction:
+    """A function of pytrees as one of flat lists; remembers the structure of what it returned."""
+
+    __slots__ = ("fun", "in_tree", "kwargs", "out_tree", "has_aux", "aux")
+
+    def __init__(self, fun: Callable, in_tree, has_aux: bool = False, kwargs: dict | None = None):
+        self.fun, self.in_tree, self.has_aux = fun, in_tree, has_aux
+        self.kwargs = kwargs or {}
+        self.out_tree = self.aux = None
+
+    def __call__(self, *leaves):
+        result = self.fun(*self.in_tree.unflatten(leaves), **self.kwargs)
+        if self.has_aux:
+            if not isinstance(result, (tuple, list)) or len(result) != 2:
+                raise TypeError(f"with has_aux, {signatures.function_name(self.fun)} must return a pair of the result and "
+                                f"auxiliary data, got {errors.short(result)}.")
+            result, self.aux = result
+        flat, self.out_tree = signatures.check_results(self.fun, result)
+        return flat
+
+
+def dressed(function, fun, transform: str):
+    name = signatures.function_name(fun)
+    function.__name__ = getattr(fun, "__name__", name)
+    function.__qualname__ = f"{transform}({name})"
+    function.__doc__ = fun.__doc__
+    function.__wrapped__ = fun
+    return function
+
+
+def checked_argnums(transform: str, argnums) -> tuple[int, ...]:
+    try:
+        if hasattr(argnums, "__index__"):
+            return (argnums.__index__(),)
+        return tuple(i.__index__() for i in argnums)
+    except (TypeError, AttributeError):
+        raise TypeError(f"{transform} takes argnums as an integer or a tuple of integers, got {argnums!r}.") from None
+
+
+def positions_of(transform: str, name: str, chosen, args) -> list[int]:
+    found = []
+    for i in chosen:
+        if not -len(args) <= i < len(args):
+            error = TypeError if i >= 0 and transform == "grad" else ValueError
+            raise error(f"{transform} is to differentiate {name} in positional argument {i} (argnums), but it was called "
+                        f"with {len(args)} positional argument(s). Pass the argument by position.")
+        found.append(i % len(args))
+    return found
+
+
+def of_positions(fun: Callable, name: str, positions, args: tuple, kwargs: dict) -> Callable:
+    """The function of the arguments at these positions, where the others are given."""
+    def partial(*values):
+        full = list(args)
+        for i, x in zip(positions, values):
+            full[i] = x
+        return fun(*full, **kwargs)
+
+    partial.__name__ = name
+    return partial
+
+
+def argument_path(positions, dynamic, i) -> str:
+    path = tree.path_of(dynamic, i)
+    return f"{positions[0]} at {path}" if len(positions) == 1 else path
+
+
+def check_input(transform, name, x, path, holomorphic, allow_int):
+    d = tracing.aval_of(x).dtype
+    if dtypes.is_extended(d) or dtypes.is_integer(d) or d == dtypes.bool_:
+        if not allow_int:
+            remedy = "or choose other argnums" if transform == "jacfwd" else "choose other argnums, or pass allow_int=True"
+            raise TypeError(f"{transform} of {name} needs arguments of real or complex numbers, but argument {path()} has "
+                            f"dtype {d}. Convert it to float, {remedy}.")
+    elif holomorphic and not dtypes.is_complex(d):
+        raise TypeError(f"{transform} with holomorphic=True needs complex arguments, but argument {path()} of {name} has dtype "
+                        f"{d}.")
+
+
+def check_arrays(name: str, fun, args) -> list[Any]:
+    leaves = tree.leaves(args)
+    for i, x in enumerate(leaves):
+        if not tracing.is_arraylike(x):
+            raise errors.not_an_array(x, f"{name} of {signatures.function_name(fun)}", tree.path_of(args, i))
+    return [tracing.as_operand(x) for x in leaves]
+
+
+# Results
+
+
+def without_tracers(x):
+    """Auxiliary data without the tracers of a differentiation that has ended."""
+    def value(leaf):
+        while type(leaf) is JVPTracer and not leaf._trace.alive:
+            leaf = leaf.primal
+        return leaf
+
+    return tree.map(value, x)
+
+
+def as_array(x):
+    """A result as an array, where differentiation found it to be a constant."""
+    if isinstance(x, (ArrayImpl, tracing.Tracer)) or isinstance(x, np.ndarray) and x.dtype == dtypes.float0:
+        return x
+    return put_leaf(x, None)
+
+
+def as_derivatives(tangents, values) -> list[Any]:
+    """Derivatives as arrays; those of weakly typed values weakly typed."""
+    return [weakly_typed_as(as_array(instantiate(t)), aval) for t, aval in zip(tangents, values)]
+
+
+def weakly_typed_as(x, aval):
+    """A tangent or cotangent as weakly typed as what it belongs to."""
+    if not aval.weak_type or getattr(x, "dtype", None) == dtypes.float0 or tracing.aval_of(x).weak_type:
+        return x
+    return convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=True, sharding=None)
+
+
+def with_dtype(x, aval):
+    """The type of a tangent or cotangent that a user gave, and the value, for a number with the dtype it belongs to."""
+    given = tracing.aval_of(x)
+    if type(x) in dtypes.python_scalar_dtypes and given.dtype == aval.dtype:
+        return given, x if aval.weak_type else np.asarray(x).astype(aval.dtype)[()]
+    return given, x

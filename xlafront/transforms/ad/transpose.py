@@ -1,0 +1,207 @@
+"""Transposition: a program that is linear in some inputs runs backwards, on cotangents. After linearisation, reverse mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from xlafront.core import source, tracing
+from xlafront.core.ir import ClosedJaxpr, Jaxpr, Literal, dependent_outputs
+from xlafront.core.primitive import Primitive
+from xlafront.core.program_call import ProgramCall
+from xlafront.core.tracing import Tracer
+from xlafront.core.zeros import UndefinedPrimal, Zero
+from xlafront.lax.collective_primitives import psum_invariant_p
+from xlafront.lax.elementwise import add_any_p
+from xlafront.lax.resharding import reshard_p
+from xlafront.lax.vma_casts import as_unreduced
+from xlafront.runtime.jaxlib_compat import NamedSharding
+from xlafront.runtime.specs import PartitionSpec
+from xlafront.transforms.ad.core import instantiate
+from xlafront.transforms.ad.linearize import LinearProgram, known_and_linear
+
+
+def transpose_linear(program: LinearProgram, cotangents: Sequence[Any]) -> list[Any]:
+    """Pull cotangents back through a derivative at a point."""
+    active = [ct for ct, used in zip(cotangents, program.outputs) if used]
+    results = iter(backward_pass(program.jaxpr, program.consts, active))
+    return [next(results) if used else Zero(aval) for used, aval in zip(program.inputs, program.in_avals)]
+
+
+def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    """The cotangents of a linear program's inputs from those of its outputs; `Zero` for inputs without influence."""
+    values = dict(zip(jaxpr.constvars, consts))
+    pending: dict[Any, Any] = {}
+
+    def accumulate(v, ct):
+        if ct is None or type(ct) is Zero or type(v) is Literal:
+            return
+        if tracing.thread.axes:
+            ct = _summed(ct, v.aval)
+        explicit = v.aval.to_ct_aval().explicit_sharding if v.aval.explicit_sharding is not None else None
+        if explicit is not None or (ct.aval if isinstance(ct, Tracer) else tracing.aval_of(ct)).explicit_sharding is not None:
+            ct = _split_as(ct, explicit)
+        old = pending.get(v)
+        pending[v] = ct if old is None else add_cotangents(old, ct)
+
+    for v, ct in zip(jaxpr.outvars, cotangents):
+        accumulate(v, ct)
+    thread = source.thread
+    saved = thread.site
+    decided, tracing.thread.compiler_decides = tracing.thread.compiler_decides, True
+    try:
+        for eqn in reversed(jaxpr.eqns):
+            cts = [pending.pop(v, None) for v in eqn.outvars]
+            if all(ct is None for ct in cts):
+                continue
+            thread.site = eqn.site
+            cts = [Zero(v.aval if v.aval.explicit_sharding is None else v.aval.to_ct_aval()) if ct is None else ct
+                   for ct, v in zip(cts, eqn.outvars)]
+            operands = [v.val if type(v) is Literal else values[v] if v in values else UndefinedPrimal(v.aval)
+                        for v in eqn.invars]
+            rule = eqn.primitive.transpose
+            if rule is not None:
+                results = rule(cts if eqn.primitive.multiple_results else cts[0], *operands, **eqn.params)
+            elif isinstance(eqn.primitive, ProgramCall):
+                results = transpose_of_call(eqn.primitive, cts, *operands, **eqn.params)
+            else:
+                raise NotImplementedError(_no_transpose(eqn.primitive))
+            for v, ct in zip(eqn.invars, results):
+                if type(v) is not Literal and v not in values:
+                    accumulate(v, ct)
+    finally:
+        thread.site = saved
+        tracing.thread.compiler_decides = decided
+    return [pending.get(v, None) if pending.get(v) is not None else Zero(
+        v.aval if v.aval.explicit_sharding is None else v.aval.to_ct_aval()) for v in jaxpr.invars]
+
+
+def _no_transpose(primitive: Primitive) -> str:
+    name, how = primitive.shown_as, (f"give the primitive {primitive.name} a rule with "
+                                     f"xlafront.interpreters.ad.primitive_transposes[primitive] = rule.")
+    if primitive.jvp is None:
+        return f"{name} cannot be transposed, as reverse-mode differentiation needs: {how}"
+    return (f"{name} cannot be transposed, as it is not linear, or nobody said how: a function given to linear_transpose must "
+            f"be linear in its arguments, and a custom_jvp rule in its tangents. If {name} is linear, {how}")
+
+
+def _summed(ct, aval):
+    """The cotangent of a value that is the same on all devices along a mesh axis: the sum of what each of them contributes."""
+    beyond = tracing.aval_of(ct).vma - aval.vma
+    if aval.explicit_sharding is not None and aval.explicit_sharding.spec.reduced:
+        manual = aval.explicit_sharding.spec.reduced - aval.explicit_sharding.mesh.explicit
+        found = tracing.aval_of(ct).explicit_sharding
+        missing = manual if found is None else manual - found.spec.unreduced
+        if missing:
+            ct = as_unreduced(ct, missing)
+        beyond -= manual
+    if not beyond:
+        return ct
+    return psum_invariant_p.bind(ct, axes=tuple(sorted(beyond, key=str)))
+
+
+def _split_as(ct, explicit):
+    """The cotangent of a value is split as the value is, and sums that are made in one are still to be made in the other."""
+    found = tracing.aval_of(ct).explicit_sharding
+    if found is explicit or found == explicit:
+        return ct
+    return reshard_p.bind(ct, target=NamedSharding(found.mesh, PartitionSpec()) if explicit is None else explicit)
+
+
+def add_cotangents(x, y):
+    return add_any_p.bind(x, y)
+
+
+def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], given: tuple[bool, ...], kept: bool = False
+                      ) -> tuple[ClosedJaxpr, list[bool]]:
+    """`(other inputs, cotangents given) -> cotangents of the linear inputs`, and which of those are not zero.
+
+    With `kept` all of them are there, the zeros too.
+    """
+    def make():
+        jaxpr = closed.jaxpr
+        others = [v for v, lin in zip(jaxpr.invars, linear) if not lin]
+        program = jaxpr.replace(constvars=[*jaxpr.constvars, *others],
+                                invars=[v for v, lin in zip(jaxpr.invars, linear) if lin])
+        nonzero: list[bool] = []
+
+        def run(*args):
+            values, rest = args[:len(others)], iter(args[len(others):])
+            cts = [next(rest) if g else Zero(v.aval) for v, g in zip(jaxpr.outvars, given)]
+            # Parts that do not depend on the linear inputs are computed first.
+            inner, consts = known_part(program, [*closed.consts, *values])
+            results = backward_pass(inner, consts, cts)
+            if kept:
+                results = [instantiate(ct) for ct in results]
+            nonzero[:] = [type(ct) is not Zero for ct in results]
+            return [ct for ct in results if type(ct) is not Zero]
+
+        in_avals = [v.aval for v in others] + [v.aval.to_ct_aval() for v, g in zip(jaxpr.outvars, given) if g]
+        return tracing.trace_to_closed_jaxpr(run, in_avals, closed.debug_info), nonzero
+
+    return closed.jaxpr.memoised(("transpose", linear, given, kept), make)
+
+
+def known_part(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
+    """Evaluate the equations that read no input; what is left is linear in the inputs."""
+    depends: set = set(jaxpr.invars)
+    left = []
+    values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts))
+    changed = False
+
+    def evaluate(eqn):
+        nonlocal changed
+        changed = True
+        operands = [v.val if type(v) is Literal else values[v] for v in eqn.invars]
+        results = eqn.primitive.bind(*operands, **eqn.params)
+        values.update(zip(eqn.outvars, results if eqn.primitive.multiple_results else [results]))
+
+    for eqn in jaxpr.eqns:
+        marks = [type(v) is not Literal and v in depends for v in eqn.invars]
+        if not any(marks):
+            evaluate(eqn)
+            continue
+        if eqn.primitive.dce is not None and not all(marks):
+            flags = dependent_outputs(eqn.primitive, marks, eqn.params)
+            halves = None if flags is None or all(flags) else known_and_linear(eqn, marks, flags)
+            if halves is not None:
+                known, eqn = halves
+                if known is not None:
+                    evaluate(known)
+                if eqn is None:
+                    continue
+        depends.update(eqn.outvars)
+        left.append(eqn)
+    if not changed:
+        return jaxpr, list(consts)
+    return jaxpr.replace(constvars=list(values), eqns=left), list(values.values())
+
+
+def transpose_of_call(call: ProgramCall, cts: Sequence[Any], /, *operands, **params) -> list[Any]:
+    """The rule of all operations that call a program."""
+    return transpose_called(params[call.parameter], cts, operands, partial(call.call, params))
+
+
+def transpose_called(closed: ClosedJaxpr, cts: Sequence[Any], operands: Sequence[Any],
+                     call: Callable[[ClosedJaxpr, list[Any], list[int], list[int]], Sequence[Any]]) -> list[Any]:
+    """The cotangents of the operands that a program was called on, by a call of its transpose: `ProgramCall.call` says how."""
+    count = len(operands)
+    moving, ins, values = [], [], []
+    for i, x in enumerate(operands):
+        if type(x) is UndefinedPrimal:
+            moving.append(i)
+        else:
+            ins.append(i)
+            values.append(x)
+    for i, ct in enumerate(cts, count):
+        if type(ct) is not Zero:
+            ins.append(i)
+            values.append(ct)
+    linear = tuple([type(x) is UndefinedPrimal for x in operands])
+    program, nonzero = transpose_program(closed, linear, tuple([type(ct) is not Zero for ct in cts]))
+    found = iter(call(program, values, ins, [i for i, nz in zip(moving, nonzero) if nz]))
+    results: list[Any] = [None] * count
+    for i, nz in zip(moving, nonzero):
+        results[i] = next(found) if nz else Zero(operands[i].aval)
+    return results
