@@ -13,11 +13,13 @@ from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, dependent_results
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax.shapes import place_axis
+from xlafront.lax.zeros import instantiate
 from xlafront.runtime import config
 from xlafront.staging import signatures
 from xlafront.transforms.ad.checkpoint import split_inside
-from xlafront.transforms.ad.core import instantiate, jvp_program, linearize_program, transpose_program
-from xlafront.transforms.batching.vmap import batch_program, place_axis
+from xlafront.transforms.ad.core import jvp_program, linearize_program, transpose_program
+from xlafront.transforms.batching.vmap import batch_program
 from xlafront.transforms.calls.programs import (
     active_results,
     evaluate,
@@ -154,7 +156,7 @@ def _transpose(cts, index, *operands, branches):
 
 
 def _batch(trace, operands, dims, *, branches):
-    from xlafront.lax.derived import stop_gradient
+    from xlafront.lax.barriers import stop_gradient
     from xlafront.lax.elementwise import PRIMITIVES
     from xlafront.lax.shapes import broadcast_in_dim_p
 

@@ -15,11 +15,13 @@ from xlafront.core.keys import physical
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax.shapes import place_axis
+from xlafront.lax.zeros import instantiate
 from xlafront.runtime import config
 from xlafront.staging import signatures
 from xlafront.transforms.ad.checkpoint import split_inside
-from xlafront.transforms.ad.core import add_cotangents, instantiate, jvp_program, linearize_program, transpose_program
-from xlafront.transforms.batching.vmap import batch_program, place_axis
+from xlafront.transforms.ad.core import add_cotangents, jvp_program, linearize_program, transpose_program
+from xlafront.transforms.batching.vmap import batch_program
 from xlafront.transforms.calls.programs import (
     DerivedFunction,
     active_results,
@@ -534,7 +536,7 @@ def _promoted(x, given, found):
 
         return vary(x, found.vma)
     if given.explicit_sharding is None and found.explicit_sharding is not None and given.shape == found.shape:
-        from xlafront.lax.resharding import reshard_p
+        from xlafront.lax.device_put import reshard_p
 
         return reshard_p.bind(x, target=found.explicit_sharding)
     if not given.weak_type or given.shape != found.shape or given.dtype == found.dtype:
@@ -577,7 +579,8 @@ def map(f: Callable, xs: Any, *, batch_size: int | None = None):
     if batch_size < 1:
         raise ValueError(f"map of {signatures.function_name(f)} takes a positive batch_size, got {batch_size}.")
     length = _length(signatures.function_name(f), xs, leaves, None)
-    from xlafront.lax.shapes import concatenate, reshape, slice_in_dim
+    from xlafront.lax.shapes import reshape
+    from xlafront.lax.slicing import concatenate, slice_in_dim
 
     whole = length // batch_size * batch_size
     if not whole:

@@ -11,9 +11,11 @@ from xlafront.core.ir import ClosedJaxpr
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax.shapes import place_axis
+from xlafront.lax.zeros import instantiate
 from xlafront.staging import signatures
-from xlafront.transforms.ad.core import add_cotangents, instantiate, jvp_flat, linearize_flat, transpose_program
-from xlafront.transforms.batching.vmap import batch_program, place_axis
+from xlafront.transforms.ad.core import add_cotangents, jvp_flat, linearize_flat, transpose_program
+from xlafront.transforms.batching.vmap import batch_program
 from xlafront.transforms.calls.custom_calls import Rule
 from xlafront.transforms.calls.custom_jvp import custom_jvp_call_p
 from xlafront.transforms.calls.programs import evaluate, fixpoint, operands_of, run, trace_function

@@ -14,10 +14,12 @@ from xlafront.core.ir import ClosedJaxpr, dce_closed
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero
+from xlafront.lax.shapes import place_axis
+from xlafront.lax.zeros import instantiate
 from xlafront.runtime import config
 from xlafront.staging import signatures
-from xlafront.transforms.ad.core import instantiate, jvp_program
-from xlafront.transforms.batching.vmap import batch_program, place_axis
+from xlafront.transforms.ad.core import jvp_program
+from xlafront.transforms.batching.vmap import batch_program
 from xlafront.transforms.calls.programs import (
     DerivedFunction,
     active_results,

@@ -176,7 +176,7 @@ def _refuse_jvp(user: str, remedy: str):
 
 def _elements(bind: Callable[..., Sequence[Any]], size: int, operands, dims) -> list[list[Any]]:
     """`bind` on each element of the batch, one after the other."""
-    from xlafront.lax.shapes import index_in_dim
+    from xlafront.lax.slicing import index_in_dim
 
     return [list(bind(*[x if d is None else index_in_dim(x, i, d, keepdims=False) for x, d in zip(operands, dims)]))
             for i in range(size)]
@@ -184,7 +184,8 @@ def _elements(bind: Callable[..., Sequence[Any]], size: int, operands, dims) -> 
 
 def _one_by_one(bind: Callable[..., Sequence[Any]], size: int, operands, dims, result_avals, unroll: bool):
     """The results for all elements, computed in a loop (at once where nothing is traced, or with `unroll` written out)."""
-    from xlafront.lax.shapes import broadcast_in_dim, concatenate, move_dim, zeros_of
+    from xlafront.lax.shapes import broadcast_in_dim, move_dim, zeros_of
+    from xlafront.lax.slicing import concatenate
 
     if size == 0:
         results = [zeros_of(aval.update(shape=(0, *aval.shape))) for aval in result_avals]

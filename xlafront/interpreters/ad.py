@@ -14,7 +14,7 @@ from xlafront.core import tracing
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import UndefinedPrimal as UndefinedPrimal, Zero as Zero, is_undefined
 from xlafront.interpreters.registries import Registry, arrays
-from xlafront.lax.elementwise import add_any_p
+from xlafront.lax.families import add_any_p
 from xlafront.transforms.ad import core as ad_core
 from xlafront.transforms.ad.core import JVPTrace as JVPTrace, JVPTracer as JVPTracer
 

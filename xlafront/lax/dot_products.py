@@ -11,6 +11,7 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray, entry_of, with_entry
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax.arguments import named_sharding
 from xlafront.lax.families import add_tangents
 from xlafront.lax.shapes import permute
 from xlafront.lax.unreduced import open_product
@@ -239,11 +240,7 @@ def dot_general(lhs, rhs, dimension_numbers, precision=None, preferred_element_t
 
     numbers = ((fixed(xc, ranks[0]), fixed(yc, ranks[1])), (fixed(xb, ranks[0]), fixed(yb, ranks[1])))
     wanted = None if preferred_element_type is None else dtypes.canonicalize_dtype(preferred_element_type)
-    if out_sharding is not None:
-        from xlafront.lax.resharding import named
-
-        out_sharding = named(out_sharding, "dot_general")
-    return _kernel(lhs, rhs, numbers, canonical_precision(precision), wanted, out_sharding)
+    return _kernel(lhs, rhs, numbers, canonical_precision(precision), wanted, named_sharding(out_sharding, "dot_general"))
 
 
 def dot(lhs, rhs, *, dimension_numbers=None, precision=None, preferred_element_type=None, out_sharding=None):

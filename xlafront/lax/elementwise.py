@@ -12,9 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from xlafront import lowering
-from xlafront.core import dtypes, tracing
+from xlafront.core import dtypes, errors, tracing
+from xlafront.core.avals import ShapedArray
 from xlafront.core.zeros import Zero, is_undefined
-from xlafront.lax.families import elementwise, linear, summed_to_scalar
+from xlafront.lax.families import add_any_p, broadcast_scalar, elementwise, linear, summed_to_scalar
+from xlafront.lax.lower_fun import lower_fun
 from xlafront.staging.jit import library
 
 
@@ -370,9 +372,7 @@ for _name in ("eq", "ne"):
 
 # Rows that differ from their family in one respect
 
-PRIMITIVES["add_any"] = add_any_p = elementwise(
-    "add_any", "stablehlo.add", "any", derivatives=(lambda g, z, x, y: g, lambda g, z, x, y: g),
-    transpose=_add_transpose)
+PRIMITIVES["add_any"] = add_any_p
 PRIMITIVES["real"] = elementwise("real", "stablehlo.real", "complex", result=_to_real,
                                  derivatives=(lambda g, y, x: real_(g),), transpose=_real_transpose)
 PRIMITIVES["imag"] = elementwise("imag", "stablehlo.imag", "complex", result=_to_real,
@@ -436,13 +436,45 @@ PRIMITIVES["reduce_precision"] = elementwise(
     transpose=linear(0)(lambda i, ct, x, **params: PRIMITIVES["reduce_precision"].bind(ct, **params)))
 
 
+# log(exp(x) + exp(y)), written as a function of the others
+
+
+def _log_add(x, y):
+    if tracing.aval_of(x).dtype.kind == "c":  # the term with the larger real part in front
+        first = ge(real_(x), real_(y))
+        big, small = where(first, x, y), where(first, y, x)
+        gap = sub(small, big)
+        return add(big, log1p_(exp_(where(eq(small, big), constant_like(x, 0), gap))))
+    top = max_(x, y)
+    gap = abs_(sub(x, y))
+    same = eq(x, y)
+    infinite = PRIMITIVES["is_finite"].bind(top)
+    smooth = add(top, log1p_(exp_(neg(where(same, constant_like(x, 0), gap)))))
+    return where(infinite, smooth, top)
+
+
+def _log_add_share(g, z, x):
+    """The derivative in an operand is its share of the sum, `exp(x - z)`; of two infinite operands, 1."""
+    if tracing.aval_of(x).dtype.kind == "c":
+        return mul(g, exp_(sub(x, z)))
+    top = constant_like(x, np.inf)
+    x, z = (where(eq(v, top), constant_like(v, 0), v) for v in (x, z))
+    return mul(g, exp_(sub(x, z)))
+
+
+def _lower_log_add(ctx, x, y):
+    full = [aval.update(shape=ctx.aval_out.shape) for aval in ctx.avals_in]  # scalars come spread
+    return lower_fun(_log_add)(ctx.replace(avals_in=full), x, y)
+
+
+log_add_p = elementwise("logaddexp", _lower_log_add, "float complex", derivatives=(
+    lambda g, z, x, y: _log_add_share(g, z, x), lambda g, z, x, y: _log_add_share(g, z, y)))
+
+
 # select_n: the condition may be a scalar or of the cases' shape
 
 
 def _select_abstract(which, *cases):
-    from xlafront.core import errors
-    from xlafront.core.avals import ShapedArray
-
     first = cases[0]
     if which.dtype != dtypes.bool_ and which.dtype != dtypes.int32:
         raise TypeError(f"select_n needs a boolean or int32 condition, got {which.dtype}.")
@@ -486,8 +518,6 @@ def _select_jvp(primals, tangents):
         return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
     filled = [np.zeros((), t.aval.dtype) if type(t) is Zero else t for t in tangents[1:]]
     tangent = select(which, *filled)
-    from xlafront.lax.families import broadcast_scalar
-
     return answer, broadcast_scalar(tangent, np.shape(answer))
 
 
@@ -538,8 +568,6 @@ def _convert_lower(ctx, x, *, new_dtype, weak_type, sharding):
 
 
 def _convert_abstract(x, *, new_dtype, weak_type, sharding):
-    from xlafront.core.avals import ShapedArray
-
     return ShapedArray(x.shape, new_dtype, weak_type, vma=x.vma)
 
 

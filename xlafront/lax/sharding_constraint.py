@@ -11,10 +11,11 @@ from xlafront.core.avals import ShapedArray, explicit_part, with_entry
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.lax.device_put import lower_put, put_leaf
+from xlafront.lax.shapes import linear_jvp
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import PartitionSpec
+from xlafront.staging.jit import jit
 from xlafront.staging.sharding_arguments import UNSPECIFIED, flatten_shardings
-from xlafront.transforms.ad.core import linear_jvp
 
 
 def with_sharding_constraint(x, shardings):
@@ -67,8 +68,6 @@ def _impl(x, *, sharding):
 @functools.lru_cache(256)
 def _compiled(sharding: NamedSharding):
     """What leaves dimensions to the compiler: only a program can."""
-    from xlafront.staging.jit import jit
-
     return jit(lambda x: sharding_constraint_p.bind(x, sharding=sharding))
 
 

@@ -16,6 +16,8 @@ from xlafront.core.avals import ShapedArray, str_short
 from xlafront.core.errors import ShardingTypeError
 from xlafront.core.primitive import Primitive
 from xlafront.lax import unreduced as open_sums
+from xlafront.lax.device_put import reshard_p
+from xlafront.lax.resharding import unsplit
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.layouts import MemorySpace
 from xlafront.runtime.specs import PartitionSpec, axes_of
@@ -319,8 +321,6 @@ Primitive.split_types = staticmethod(split_types)
 
 def whole_operands(trace, atoms):
     """Operands as values that are not split, written down as such: for derivatives, which nobody can tell `out_sharding`."""
-    from xlafront.lax.resharding import reshard_p, unsplit
-
     made = []
     for v in atoms:
         if v.aval.explicit_sharding is None:

@@ -8,7 +8,7 @@ from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
-from xlafront.lax.families import KINDS
+from xlafront.lax.arguments import KINDS
 from xlafront.lax.indexing import GatherDimensionNumbers, GatherScatterMode, bind_gather
 from xlafront.lax.shapes import (
     broadcast_batch,
@@ -17,9 +17,9 @@ from xlafront.lax.shapes import (
     move_dim,
     reshape_to,
     rev_p,
-    slice_p,
     typed,
 )
+from xlafront.lax.slicing import slice_p
 from xlafront.staging.jit import library
 
 

@@ -20,8 +20,8 @@ from xlafront.core.avals import ShapedArray, str_short
 from xlafront.core.errors import ShardingTypeError
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
+from xlafront.lax.arguments import check_dtype
 from xlafront.lax.dot_products import Precision
-from xlafront.lax.families import check_dtype
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_batch
 from xlafront.lax.sharding_rules import RULES

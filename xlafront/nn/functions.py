@@ -238,7 +238,7 @@ def _softmax(x, where, axis):
 
 
 def _constant(x):
-    from xlafront.lax.derived import stop_gradient
+    from xlafront.lax.barriers import stop_gradient
 
     return stop_gradient(x)
 

@@ -14,7 +14,7 @@ from xlafront.core.avals import entry_of, with_entry, without_dimension
 from xlafront.core.keys import KeyArray
 from xlafront.core.tracing import Tracer, abstractors
 from xlafront.lax import sharding_rules  # noqa: F401 (types over explicit axes)
-from xlafront.lax.resharding import reshard_p
+from xlafront.lax.device_put import reshard_p
 from xlafront.numpy import creation, indexing, linear, manipulation, reductions, sorting, ufuncs, updates
 from xlafront.runtime.arrays import ArrayImpl, put
 from xlafront.runtime.sharding import single_device

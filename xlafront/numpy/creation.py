@@ -7,11 +7,10 @@ import numpy as np
 from xlafront.core import backends, dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.keys import KeyArray
-from xlafront.lax import shapes as lax
+from xlafront.lax import dynamic_slicing, shapes as lax
 from xlafront.lax.creation import placed_constant, placement_of
-from xlafront.lax.device_put import device_put, put_leaf
+from xlafront.lax.device_put import device_put, put_leaf, reshard_p
 from xlafront.lax.elementwise import as_type, convert_element_type_p
-from xlafront.lax.resharding import reshard_p
 from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.runtime.arrays import ArrayImpl, put
 from xlafront.runtime.sharding import single_device
@@ -191,7 +190,7 @@ def _full_kernel(value, shape, dtype, weak):
         value = convert_element_type_p.bind(value, new_dtype=dtype, weak_type=weak, sharding=None)
     if np.shape(value) == shape:
         return value
-    from xlafront.numpy.promotion import broadcast_shapes
+    from xlafront.lax.shapes import broadcast_shapes
 
     rank = len(shape)
     own = np.shape(value)
@@ -331,7 +330,7 @@ def _linspace_kernel(start, stop, num, endpoint, axis, dtype):
     if endpoint and num > 1:
         last = lax.broadcast_in_dim_p.bind(stop, shape=(1, *shape), broadcast_dimensions=tuple(range(1, len(full_shape))),
                                            sharding=None)
-        result = lax.dynamic_update_slice_p.bind(result, last, np.int32(num - 1), *[np.int32(0)] * len(shape))
+        result = dynamic_slicing.dynamic_update_slice_p.bind(result, last, np.int32(num - 1), *[np.int32(0)] * len(shape))
     if dtypes.is_integer(dtype):
         from xlafront.lax.elementwise import PRIMITIVES
 

@@ -7,13 +7,12 @@ import math
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
-from xlafront.lax import roll as rolling, shapes as lax
-from xlafront.lax.derived import split_p
+from xlafront.lax import dynamic_slicing, roll as rolling, shapes as lax, slicing
 from xlafront.lax.elementwise import PRIMITIVES, as_type
 from xlafront.lax.resharding import with_out_sharding
-from xlafront.lax.shapes import canonical_axes, canonical_axis
+from xlafront.lax.shapes import broadcast_shapes as joint_shape, canonical_axes, canonical_axis
+from xlafront.lax.splitting import split_p
 from xlafront.numpy.promotion import (
-    broadcast_shapes as joint_shape,
     broadcast_to_common,
     check_arraylike,
     promote_args,
@@ -206,7 +205,7 @@ def _rows(name, arrays):
 @library(static=("axis", "dtype"), name="concatenate")
 def _concatenate_kernel(arrays, axis, dtype):
     arrays = promote_dtypes(*arrays) if dtype is None else [as_type(x, dtype, False) for x in arrays]
-    return arrays[0] if len(arrays) == 1 else lax.concatenate_p.bind(*arrays, dimension=axis)
+    return arrays[0] if len(arrays) == 1 else slicing.concatenate_p.bind(*arrays, dimension=axis)
 
 
 def concatenate(arrays, axis=0, dtype=None):
@@ -230,7 +229,7 @@ concat = concatenate
 def _stack_kernel(arrays, axis, dtype):
     arrays = promote_dtypes(*arrays) if dtype is None else [as_type(x, dtype, False) for x in arrays]
     expanded = [lax._expand_kernel.__wrapped__(x, (axis,)) for x in arrays]
-    return expanded[0] if len(expanded) == 1 else lax.concatenate_p.bind(*expanded, dimension=axis)
+    return expanded[0] if len(expanded) == 1 else slicing.concatenate_p.bind(*expanded, dimension=axis)
 
 
 def stack(arrays, axis=0, out=None, dtype=None):
@@ -255,7 +254,7 @@ def unstack(x, /, *, axis=0):
 
 @library(static="axis", name="unstack")
 def _unstack_kernel(x, axis):
-    from xlafront.lax.indexing import unstack as rows
+    from xlafront.lax.slicing import unstack as rows
 
     return rows(lax.move_dim(unwrap(x), axis, 0))
 
@@ -353,7 +352,7 @@ def _split_kernel(ary, bounds, axis):
     for start, limit in zip(bounds, bounds[1:]):
         starts, limits = [0] * len(dims), list(dims)
         starts[axis], limits[axis] = start, max(start, limit)
-        parts.append(lax.slice_p.bind(ary, start_indices=tuple(starts), limit_indices=tuple(limits), strides=None))
+        parts.append(slicing.slice_p.bind(ary, start_indices=tuple(starts), limit_indices=tuple(limits), strides=None))
     return parts
 
 
@@ -424,10 +423,10 @@ def _roll_kernel(a, shift, axis):
             continue
         back = PRIMITIVES["sub"].bind(np.int32(n), _mod(as_type(s, dtypes.int32, False), n))
         start = PRIMITIVES["rem"].bind(back, np.int32(n))
-        doubled = lax.concatenate_p.bind(a, a, dimension=i)
+        doubled = slicing.concatenate_p.bind(a, a, dimension=i)
         starts = [np.int32(0)] * np.ndim(a)
         starts[i] = start
-        a = lax.dynamic_slice_p.bind(doubled, *starts, slice_sizes=np.shape(a))
+        a = dynamic_slicing.dynamic_slice_p.bind(doubled, *starts, slice_sizes=np.shape(a))
     return a
 
 
@@ -692,7 +691,7 @@ def _complex_view(a, own, dtype):
         parts = [PRIMITIVES[part].bind(a) for part in ("real", "imag")]
         pairs = [lax.broadcast_in_dim_p.bind(p, shape=(*np.shape(p), 1), broadcast_dimensions=tuple(range(np.ndim(p))),
                                              sharding=None) for p in parts]
-        flat = lax.concatenate_p.bind(*pairs, dimension=np.ndim(a))
+        flat = slicing.concatenate_p.bind(*pairs, dimension=np.ndim(a))
         reals = lax.reshape_to(flat, (*np.shape(a)[:-1], 2 * np.shape(a)[-1]))
         return _view_kernel.__wrapped__(reals, dtype)
     reals = _view_kernel.__wrapped__(a, dtypes.to_real(dtype))

@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from xlafront.core import dtypes, tracing
-from xlafront.lax import elementwise as el, reductions as lax
+from xlafront.lax import cumulative, elementwise as el, reductions as lax
 from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, as_type, constant_like, convert_element_type_p
-from xlafront.lax.reductions import PRIMITIVES, broadcast_back
-from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axes, canonical_axis, reshape_to
+from xlafront.lax.reductions import PRIMITIVES
+from xlafront.lax.shapes import broadcast_back, broadcast_in_dim_p, canonical_axes, canonical_axis, reshape_to
 from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.numpy.ufuncs import _to_bool
 from xlafront.staging.jit import library
@@ -47,7 +47,7 @@ _HALF = frozenset((dtypes.float16, dtypes.bfloat16, *dtypes.small_floats))
 # name -> (primitive, identity for `where`, upcast half floats)
 _SIMPLE = {
     "sum": ("reduce_sum", lambda d: 0, True), "prod": ("reduce_prod", lambda d: 1, True),
-    "max": ("reduce_max", lax._lowest, False), "min": ("reduce_min", lax._highest, False),
+    "max": ("reduce_max", lax.lowest, False), "min": ("reduce_min", lax.highest, False),
 }
 
 
@@ -282,8 +282,8 @@ def _make_cumulative(name, primitive, promote: bool):
     return library(kernel, static=("axis", "dtype", "out"), lists=True)
 
 
-cumsum = _make_cumulative("cumsum", lax.CUMULATIVE["cumsum"], True)
-cumprod = _make_cumulative("cumprod", lax.CUMULATIVE["cumprod"], True)
+cumsum = _make_cumulative("cumsum", cumulative.PRIMITIVES["cumsum"], True)
+cumprod = _make_cumulative("cumprod", cumulative.PRIMITIVES["cumprod"], True)
 
 
 def median(a, axis=None, out=None, overwrite_input=False, keepdims=False):

@@ -12,8 +12,8 @@ import numpy as np
 
 from xlafront.core import dtypes, tracing
 from xlafront.lax import elementwise as lax
+from xlafront.lax.arguments import check_dtype
 from xlafront.lax.elementwise import PRIMITIVES, as_type, constant_like, where
-from xlafront.lax.families import check_dtype
 from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact, unwrap
 from xlafront.staging.jit import library
 
@@ -391,7 +391,7 @@ def floor_divide(x1, x2, /):
     if d.kind == "c":
         raise TypeError("xnp.floor_divide does not take complex numbers: they have no order.")
     quotient = _float_divmod(x, y)[0]
-    from xlafront.lax.derived import stop_gradient_p
+    from xlafront.lax.barriers import stop_gradient_p
 
     return where(lax.eq(y, constant_like(y, 0)), stop_gradient_p.bind(lax.div(x, y)), quotient)
 
@@ -491,7 +491,7 @@ def float_power(x, y, /):
 def logaddexp(x1, x2, /):
     """`log(exp(x1) + exp(x2))` without overflow."""
     x, y = promote_args_inexact("logaddexp", x1, x2)
-    from xlafront.lax.reductions import log_add_p
+    from xlafront.lax.elementwise import log_add_p
 
     return log_add_p.bind(x, y)
 

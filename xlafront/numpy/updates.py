@@ -9,7 +9,7 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
-from xlafront.lax import shapes as lax
+from xlafront.lax import dynamic_slicing, shapes as lax, slicing
 from xlafront.lax.elementwise import PRIMITIVES, as_type, where
 from xlafront.lax.indexing import PRIMITIVES as SCATTERS, GatherScatterMode, ScatterDimensionNumbers, bind_scatter
 from xlafront.lax.resharding import with_out_sharding
@@ -225,8 +225,8 @@ def _row_kernel(x, values, index, name):
     values = lax.broadcast_in_dim_p.bind(as_type(values, d, False), shape=sizes, broadcast_dimensions=(), sharding=None)
     operation = UPDATES[name][1]
     if operation is not None:
-        values = PRIMITIVES[operation].bind(lax.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes), values)
-    return lax.dynamic_update_slice_p.bind(x, values, *starts)
+        values = PRIMITIVES[operation].bind(dynamic_slicing.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes), values)
+    return dynamic_slicing.dynamic_update_slice_p.bind(x, values, *starts)
 
 
 def _window_of(shape, entries, indices, mode, wrap):
@@ -275,13 +275,13 @@ def _window_kernel(x, values, starts, name, plan):
     starts = list(starts) if isinstance(starts, np.ndarray) else _scalars(starts, len(sizes))
     operation = UPDATES[name][1]
     if operation is not None:
-        old = lax.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes) if sizes else x
+        old = dynamic_slicing.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes) if sizes else x
         values = PRIMITIVES[operation].bind(old, values)
-    return lax.dynamic_update_slice_p.bind(x, values, *starts) if sizes else values
+    return dynamic_slicing.dynamic_update_slice_p.bind(x, values, *starts) if sizes else values
 
 
 def _scalars(vector, count):
-    return [lax.squeeze_p.bind(lax.slice_p.bind(vector, start_indices=(i,), limit_indices=(i + 1,), strides=None),
+    return [lax.squeeze_p.bind(slicing.slice_p.bind(vector, start_indices=(i,), limit_indices=(i + 1,), strides=None),
                                dimensions=(0,)) for i in range(count)]
 
 

@@ -16,11 +16,11 @@ from xlafront.core import keys, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
+from xlafront.lax.shapes import linear_jvp
 from xlafront.runtime.arrays import ArrayImpl, put, skip_checks
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import Mesh, PartitionSpec, axes_of, check_spec
 from xlafront.runtime.shards import from_local_data
-from xlafront.transforms.ad.core import linear_jvp
 
 
 def _resized(aval: ShapedArray, pspec: PartitionSpec, old: Mesh, new: Mesh) -> ShapedArray:

@@ -89,7 +89,7 @@ class _Halves(NamedTuple):
 
 
 def _halves(jaxpr: ClosedJaxpr, active, mesh, out_specs, manual: frozenset, check: bool, element_axes: frozenset) -> _Halves:
-    from xlafront.lax.collective_primitives import pvary_p
+    from xlafront.lax.all_reductions import pvary_p
     from xlafront.transforms.ad.core import linearize_program
 
     split = linearize_program(jaxpr, active)

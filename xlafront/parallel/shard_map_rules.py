@@ -98,8 +98,7 @@ def _edited(closed: ClosedJaxpr, key: tuple, function: Callable[..., Sequence[An
 
 def vary_results(closed: ClosedJaxpr, specs) -> ClosedJaxpr:
     """The program whose results vary over all the axes of their specs, as their cotangents will."""
-    from xlafront.lax.collective_primitives import pvary_p
-    from xlafront.lax.vma_casts import recast
+    from xlafront.lax.all_reductions import pvary_p, recast
 
     missing = [tuple(sorted(spec_axes(spec) - aval.vma, key=str)) for spec, aval in zip(specs, closed.out_avals)]
     summands = [spec.unreduced & aval.vma for spec, aval in zip(specs, closed.out_avals)]
@@ -166,7 +165,7 @@ def _transpose(cts, *operands, jaxpr, mesh, in_specs, out_specs, manual_axes, ch
 def _shared_out(program: ClosedJaxpr, others: int, ct_specs, out_specs, mesh, manual: frozenset) -> ClosedJaxpr:
     """Without types: a cotangent of a result that is the same along an axis is shared out among the devices there, and
     cotangents of an argument that is the same are summed."""
-    from xlafront.lax.collective_primitives import psum_p
+    from xlafront.lax.all_reductions import psum_p
     from xlafront.lax.elementwise import div
 
     element_axes = axes_of_vmaps()

@@ -10,9 +10,10 @@ import math
 import numpy as np
 
 from xlafront.core import dtypes, tracing
-from xlafront.lax import elementwise as lax, shapes
+from xlafront.lax import elementwise as lax, shapes, slicing
+from xlafront.lax.cumulative import cumsum_p
 from xlafront.lax.elementwise import PRIMITIVES, as_type, constant_like
-from xlafront.lax.reductions import argmax_p, cumsum_p
+from xlafront.lax.reductions import argmax_p
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.sorting import sort_p
 from xlafront.numpy.promotion import unwrap
@@ -119,7 +120,7 @@ def normal_inline(words, impl, shape, dtype):
 
 def _row(x, i):
     rest = np.shape(x)[1:]
-    part = shapes.slice_p.bind(x, start_indices=(i, *(0,) * len(rest)), limit_indices=(i + 1, *rest), strides=None)
+    part = slicing.slice_p.bind(x, start_indices=(i, *(0,) * len(rest)), limit_indices=(i + 1, *rest), strides=None)
     return shapes.squeeze_p.bind(part, dimensions=(0,))
 
 
@@ -309,7 +310,7 @@ def _choice(words, a, p, impl, shape, replace, axis, mode):
     elif replace:
         total = cumsum_p.bind(p, axis=0, reverse=False)
         d = tracing.aval_of(p).dtype
-        last = shapes.squeeze_p.bind(shapes.slice_p.bind(total, start_indices=(n - 1,), limit_indices=(n,), strides=None),
+        last = shapes.squeeze_p.bind(slicing.slice_p.bind(total, start_indices=(n - 1,), limit_indices=(n,), strides=None),
                                      dimensions=(0,))
         drawn = lax.mul(lax.sub(d.type(1), uniform_inline(words, impl, shape, d)), last)
         index = searchsorted(total, drawn)
@@ -320,7 +321,7 @@ def _choice(words, a, p, impl, shape, replace, axis, mode):
 
 
 def _slice_first(x, count):
-    return shapes.slice_p.bind(x, start_indices=(0,), limit_indices=(count,), strides=None)
+    return slicing.slice_p.bind(x, start_indices=(0,), limit_indices=(count,), strides=None)
 
 
 def choice(key, a, shape=(), replace=True, p=None, axis=0, mode=None):

@@ -15,7 +15,7 @@ from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
-from xlafront.lax import shapes as lax
+from xlafront.lax import shapes as lax, slicing
 from xlafront.lax.elementwise import PRIMITIVES, as_type
 from xlafront.lax.families import align_batches, joint_shape
 from xlafront.runtime import config
@@ -88,7 +88,7 @@ threefry2x32_p.lowerings["cuda"] = _lower_on_cuda
 
 
 def _word(key, i: int):
-    return lax.squeeze_p.bind(lax.slice_p.bind(key, start_indices=(i,), limit_indices=(i + 1,), strides=None),
+    return lax.squeeze_p.bind(slicing.slice_p.bind(key, start_indices=(i,), limit_indices=(i + 1,), strides=None),
                               dimensions=(0,))
 
 
@@ -132,11 +132,11 @@ def _hash_sequence(key, count: int):
         position = lax.iota_p.bind(dtype=_uint32, shape=(padded,), dimension=0, sharding=None)
         counts = PRIMITIVES["select_n"].bind(PRIMITIVES["eq"].bind(position, np.uint32(count)), counts, np.uint32(0))
     half = padded // 2
-    first, second = (lax.slice_p.bind(counts, start_indices=(a,), limit_indices=(a + half,), strides=None)
+    first, second = (slicing.slice_p.bind(counts, start_indices=(a,), limit_indices=(a + half,), strides=None)
                      for a in (0, half))
     results = threefry2x32_p.bind(_word(key, 0), _word(key, 1), first, second)
-    joined = lax.concatenate_p.bind(*results, dimension=0)
-    return lax.slice_p.bind(joined, start_indices=(0,), limit_indices=(count,), strides=None)
+    joined = slicing.concatenate_p.bind(*results, dimension=0)
+    return slicing.slice_p.bind(joined, start_indices=(0,), limit_indices=(count,), strides=None)
 
 
 def _pairs(first, second):
@@ -144,7 +144,7 @@ def _pairs(first, second):
     shape = np.shape(first)
     columns = [lax.broadcast_in_dim_p.bind(x, shape=(*shape, 1), broadcast_dimensions=tuple(range(len(shape))),
                                            sharding=None) for x in (first, second)]
-    return lax.concatenate_p.bind(*columns, dimension=len(shape))
+    return slicing.concatenate_p.bind(*columns, dimension=len(shape))
 
 
 def seed(value):
@@ -187,7 +187,7 @@ def random_bits(key, width: int, shape: tuple[int, ...]):
     size = math.prod(shape)
     words = _hash_sequence(key, -(-width * size // 32))
     if width == 64:
-        halves = (lax.slice_p.bind(words, start_indices=(a,), limit_indices=(a + size,), strides=None) for a in (0, size))
+        halves = (slicing.slice_p.bind(words, start_indices=(a,), limit_indices=(a + size,), strides=None) for a in (0, size))
         result = _join(*halves)
     elif width == 32:
         result = words
@@ -198,7 +198,7 @@ def random_bits(key, width: int, shape: tuple[int, ...]):
         broadcast = lax.broadcast_in_dim_p.bind(words, shape=np.shape(shifts), broadcast_dimensions=(0,), sharding=None)
         parts = as_type(PRIMITIVES["shift_right_logical"].bind(broadcast, shifts), dtype, False)
         flat = lax.reshape_to(parts, (np.shape(words)[0] * per_word,))
-        result = lax.slice_p.bind(flat, start_indices=(0,), limit_indices=(size,), strides=None)
+        result = slicing.slice_p.bind(flat, start_indices=(0,), limit_indices=(size,), strides=None)
     return lax.reshape_to(result, shape)
 
 

@@ -27,6 +27,7 @@ from xlafront.core.ir import (
 )
 from xlafront.core.tracing import StagedTracer, StagingTrace, Trace, Tracer, current_trace
 from xlafront.core.zeros import UndefinedPrimal, Zero
+from xlafront.lax.zeros import instantiate, keep_zeros
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.specs import PartitionSpec
@@ -167,30 +168,6 @@ class JVPTrace(Trace):
         return x, Zero(tracing.aval_of(x).to_tangent_aval())
 
 
-def zeros_array(aval):
-    """The zero of a type, as an array; of `float0` as NumPy's."""
-    if aval.dtype == dtypes.float0:
-        return np.zeros(aval.shape, dtypes.float0)
-    from xlafront.lax.shapes import zeros_of
-
-    zeros = zeros_of(aval)
-    explicit = aval.explicit_sharding
-    if explicit is None or not (explicit.spec.unreduced or explicit.spec.reduced):
-        return zeros
-    from xlafront.lax.vma_casts import typed_zeros
-
-    return typed_zeros(zeros, explicit)
-
-
-def instantiate(tangent):
-    return zeros_array(tangent.aval) if type(tangent) is Zero else tangent
-
-
-def keep_zeros(tangents: Sequence[Any], kept: Sequence[bool]) -> list[Any]:
-    """Tangents with zeros as arrays where marked."""
-    return [instantiate(t) if keep else t for t, keep in zip(tangents, kept)] if kept else list(tangents)
-
-
 # Forward mode
 
 
@@ -328,7 +305,7 @@ def _summed(ct, aval):
         beyond -= manual
     if not beyond:
         return ct
-    from xlafront.lax.collective_primitives import psum_invariant_p
+    from xlafront.lax.all_reductions import psum_invariant_p
 
     return psum_invariant_p.bind(ct, axes=tuple(sorted(beyond, key=str)))
 
@@ -338,13 +315,13 @@ def _split_as(ct, explicit):
     found = tracing.aval_of(ct).explicit_sharding
     if found is explicit or found == explicit:
         return ct
-    from xlafront.lax.resharding import reshard_p
+    from xlafront.lax.device_put import reshard_p
 
     return reshard_p.bind(ct, target=NamedSharding(found.mesh, PartitionSpec()) if explicit is None else explicit)
 
 
 def add_cotangents(x, y):
-    from xlafront.lax.elementwise import add_any_p
+    from xlafront.lax.families import add_any_p
 
     return add_any_p.bind(x, y)
 
@@ -477,14 +454,3 @@ def _known_part(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
     if not changed:
         return jaxpr, list(consts)
     return jaxpr.replace(constvars=list(values), eqns=left), list(values.values())
-
-
-def linear_jvp(primitive):
-    """The rule of an operation of one operand, which is linear in it."""
-    def jvp(primals, tangents, **params):
-        answer = primitive.bind(*primals, **params)
-        if type(tangents[0]) is Zero:
-            return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
-        return answer, primitive.bind(*tangents, **params)
-
-    return jvp

@@ -11,18 +11,11 @@ from xlafront.core import avals, dtypes, errors, tracing, tree
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero
 from xlafront.lax.device_put import put_leaf
+from xlafront.lax.zeros import instantiate, zeros_array
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.staging import signatures
 from xlafront.staging.jit import jit_p
-from xlafront.transforms.ad.core import (
-    instantiate,
-    jvp_flat,
-    jvp_program,
-    linearize_flat,
-    linearize_program,
-    transpose_program,
-    zeros_array,
-)
+from xlafront.transforms.ad.core import jvp_flat, jvp_program, linearize_flat, linearize_program, transpose_program
 from xlafront.transforms.ad.eager_pullback import pull_back
 
 

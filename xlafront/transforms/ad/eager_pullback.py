@@ -13,9 +13,10 @@ from typing import Any
 from xlafront.core import tracing
 from xlafront.core.ir import Literal
 from xlafront.core.zeros import Zero
+from xlafront.lax.zeros import instantiate
 from xlafront.runtime import config
 from xlafront.staging.jit import jit
-from xlafront.transforms.ad.core import LinearProgram, backward_pass, instantiate
+from xlafront.transforms.ad.core import LinearProgram, backward_pass
 
 LARGEST = 512  # equations: for more, finding the program again takes longer than it saves
 KEPT = 256  # programs

@@ -17,6 +17,8 @@ from xlafront.core.avals import with_dimension, without_dimension
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, eval_jaxpr, subprograms
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import Trace, Tracer, current_trace
+from xlafront.lax.shapes import place_axis
+from xlafront.lax.sharding_constraint import batched_constraint
 from xlafront.staging import signatures
 from xlafront.staging.jit import jit_p
 from xlafront.transforms.batching import vmappable_types
@@ -91,6 +93,10 @@ class BatchTrace(Trace):
     def is_named_in(self, params) -> bool:
         """Whether a program among the parameters has a collective over the mapped axis."""
         return self.axis_name is not None and any([works_over(jaxpr, self.axis_name) for jaxpr in subprograms(params)])
+
+    def map(self, fun, values, dims, size: int, axis_name=None) -> tuple[list, list]:
+        """`batch_flat`, for the rules of collectives over the mapped axis, which map parts of it."""
+        return batch_flat(fun, values, dims, size, axis_name)
 
     def wrap(self, value, dim):
         return value if dim is None else BatchTracer(self, value, dim)
@@ -297,17 +303,6 @@ def _place(name, x, dim, wanted, size):
     return place_axis(x, dim, wanted % (rank + 1), size)
 
 
-def place_axis(x, dim: int | None, wanted: int, size: int):
-    """A batch with its counting dimension moved; one is made where `dim` is None."""
-    from xlafront.lax.shapes import broadcast_in_dim_p, move_dim
-
-    if dim is not None:
-        return move_dim(x, dim, wanted)
-    shape = np.shape(x)
-    return broadcast_in_dim_p.bind(x, shape=(*shape[:wanted], size, *shape[wanted:]), broadcast_dimensions=tuple(
-        i for i in range(len(shape) + 1) if i != wanted), sharding=None)
-
-
 # Programs
 
 
@@ -337,8 +332,6 @@ def batch_program(closed: ClosedJaxpr, dims: tuple, mapped: BatchTrace, batched:
 
 
 def _jit_batch(trace, operands, dims, *, jaxpr, in_shardings, out_shardings, **params):
-    from xlafront.lax.sharding_constraint import batched_constraint
-
     program, out_dims = batch_program(jaxpr, tuple(dims), trace)
 
     def moved(shardings, where):

@@ -356,7 +356,7 @@ def as_array(x):
     if isinstance(x, (np.generic, np.ndarray)) and x.dtype != dtypes.float0:
         if tracing.thread.trace is tracing.eval_trace:
             return put_leaf(x, None)
-        from xlafront.lax.derived import stop_gradient_p
+        from xlafront.lax.barriers import stop_gradient_p
 
         return stop_gradient_p.bind(x)  # a constant, as a value of the program
     return x

@@ -9,8 +9,9 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.zeros import Zero
+from xlafront.lax.zeros import zeros_array
 from xlafront.staging import signatures
-from xlafront.transforms.ad.core import add_cotangents, zeros_array
+from xlafront.transforms.ad.core import add_cotangents
 from xlafront.transforms.calls.custom_calls import (
     CustomCall,
     CustomFunction,
@@ -157,7 +158,7 @@ def _traced_leaves(nondiff: tuple) -> tuple[list[Any], Callable[[Sequence[Any]],
     traced = [isinstance(x, tracing.Tracer) for x in leaves]
     if not any(traced):
         return [], lambda xs: nondiff
-    from xlafront.lax.derived import stop_gradient
+    from xlafront.lax.barriers import stop_gradient
 
     def rebuild(xs):
         given = iter(xs)

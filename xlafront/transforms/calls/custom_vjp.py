@@ -11,8 +11,9 @@ from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.ir import eval_jaxpr
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
+from xlafront.lax.zeros import zeros_array
 from xlafront.staging import signatures
-from xlafront.transforms.ad.core import LinearTrace, zeros_array
+from xlafront.transforms.ad.core import LinearTrace
 from xlafront.transforms.calls.custom_calls import (
     CustomCall,
     CustomFunction,
@@ -325,8 +326,7 @@ def _batched_pullback(mapped, pullback, residual_dims, in_dims):
             zeros[:] = [ct for ct in found if type(ct) is Zero]
             return [ct for ct in found if type(ct) is not Zero]
 
-        from xlafront.lax.reductions import reduce_sum_p
-        from xlafront.lax.shapes import move_dim
+        from xlafront.lax.shapes import move_dim, reduce_sum_p
 
         found = iter(mapped.apply_in_front(flat, [*residuals, *given], [*residual_dims, *[0] * len(given)]))
         absent = iter(zeros)

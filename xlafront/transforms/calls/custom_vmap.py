@@ -10,8 +10,9 @@ import numpy as np
 from xlafront.core import dtypes, tracing, tree
 from xlafront.core.ir import DebugInfo
 from xlafront.core.zeros import Zero
+from xlafront.lax.zeros import instantiate
 from xlafront.staging import signatures
-from xlafront.transforms.ad.core import LinearTrace, instantiate, jvp_flat
+from xlafront.transforms.ad.core import LinearTrace, jvp_flat
 from xlafront.transforms.calls.custom_calls import CustomCall, CustomFunction, Results, Rule, run_of, stage_function
 
 

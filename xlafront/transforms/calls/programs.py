@@ -99,7 +99,7 @@ def with_weak_types(closed: ClosedJaxpr, wanted: Sequence[AbstractValue | None])
     if all(w is None or w is a or w.weak_type == a.weak_type and w.vma <= a.vma for w, a in zip(wanted, closed.out_avals)):
         return closed
     jaxpr = closed.jaxpr
-    from xlafront.lax.collective_primitives import pvary_p
+    from xlafront.lax.all_reductions import pvary_p
 
     def make():
         outvars, eqns = list(jaxpr.outvars), list(jaxpr.eqns)
@@ -119,7 +119,7 @@ def with_weak_types(closed: ClosedJaxpr, wanted: Sequence[AbstractValue | None])
 
 def vary(x, axes: frozenset):
     """The value as one that may differ along mesh axes, as the types inside of a `shard_map` say."""
-    from xlafront.lax.collective_primitives import pvary_p
+    from xlafront.lax.all_reductions import pvary_p
 
     missing = axes - tracing.aval_of(x).vma
     return pvary_p.bind(x, axes=tuple(sorted(missing, key=str))) if missing else x
@@ -166,7 +166,7 @@ def _shown(aval) -> str:
 
 def active_results(jaxpr: Jaxpr, active: Sequence[bool]) -> list[bool]:
     """Which results may have a tangent when these inputs have one. Errs on the side of yes."""
-    from xlafront.lax.derived import stop_gradient_p
+    from xlafront.lax.barriers import stop_gradient_p
 
     carriers = {v for v, a in zip(jaxpr.invars, active) if a}
     for eqn in jaxpr.eqns:
