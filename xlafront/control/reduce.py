@@ -12,7 +12,7 @@ from xlafront.core import errors, tracing, tree
 from xlafront.core.avals import ShapedArray, entry_of, with_entry
 from xlafront.core.ir import eval_jaxpr
 from xlafront.core.primitive import Primitive
-from xlafront.lax import elementwise, reductions, shapes, slicing
+from xlafront.lax import elementwise, reductions, shapes, sharding_rules, slicing
 from xlafront.lax.arguments import named_sharding
 from xlafront.transforms.ad.core import jvp_flat
 from xlafront.transforms.batching.vmap import batch_flat
@@ -78,7 +78,7 @@ def _reduce_batch(axis_size, operands, dims, *, function, dimensions, out_shardi
 
 
 reduce_p = Primitive("reduce", multiple_results=True, abstract=_reduce_abstract, lower=_reduce_lower,
-                     jvp=_reduce_jvp, batch=_reduce_batch, memoise=False)
+                     jvp=_reduce_jvp, batch=_reduce_batch, memoise=False, sharding_rule=sharding_rules.reduced)
 
 _MONOIDS = {"add": "reduce_sum", "mul": "reduce_prod", "max": "reduce_max", "min": "reduce_min", "and": "reduce_and",
             "or": "reduce_or", "xor": "reduce_xor"}

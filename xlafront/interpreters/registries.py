@@ -20,7 +20,6 @@ from xlafront.lax import (  # noqa: F401 (as above)
     cumulative,
     roll,
     sharding_constraint,
-    sharding_rules,
     sorting,
     splitting,
 )

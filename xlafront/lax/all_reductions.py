@@ -16,6 +16,7 @@ from xlafront.core import dtypes, tracing
 from xlafront.core.avals import str_short
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
+from xlafront.lax import sharding_rules
 from xlafront.lax.elementwise import div, eq, mul, to_dtype
 from xlafront.lax.indexing import take_rows
 from xlafront.lax.named_axes import channel, collective, each_alike, grouped, others, replica_groups
@@ -130,7 +131,8 @@ def _extreme(name: str, operation: str, reduction: str) -> Primitive:
         aval = x if x.vma.issuperset(axes) else x.strip_weak_type()
         return aval.update(vma=_over(x.vma, axes=axes, axis_index_groups=axis_index_groups))
 
-    primitive = Primitive(name, abstract=abstract, lower=_lower_all_reduce(operation), jvp=jvp)
+    primitive = Primitive(name, abstract=abstract, lower=_lower_all_reduce(operation), jvp=jvp,
+                          sharding_rule=sharding_rules.same)
     primitive.batch, primitive.own_vma = each_alike(primitive), True
     primitive.over_axis = _over_mapped(lambda: primitive, reduction, False)
     return primitive

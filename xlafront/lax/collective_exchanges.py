@@ -14,6 +14,7 @@ import numpy as np
 from xlafront import lowering
 from xlafront.core import tracing
 from xlafront.core.primitive import Primitive
+from xlafront.lax import sharding_rules
 from xlafront.lax.all_reductions import psum_p, pvary_p, reducer_region, same_type
 from xlafront.lax.dynamic_slicing import dynamic_index_in_dim, dynamic_slice_in_dim
 from xlafront.lax.elementwise import add, eq, ge, max_, mul, to_dtype, where
@@ -103,7 +104,7 @@ def _gather_over_mapped(primitive_of: Callable[[], Primitive]) -> Callable:
 
 all_gather_p = collective(
     "all_gather", _gather_shape, _gather_lower, _gather_transpose, grouped(_gather_over_mapped(lambda: all_gather_p)),
-    _gather_batch(lambda: all_gather_p))
+    _gather_batch(lambda: all_gather_p), sharding_rule=sharding_rules.all_gather)
 
 
 def _own_part(ct, aval, *, axis_name, all_gather_dimension, axis_size, tiled, axis_index_groups=None):
@@ -119,7 +120,8 @@ def _own_part(ct, aval, *, axis_name, all_gather_dimension, axis_size, tiled, ax
 all_gather_invariant_p = collective(
     "all_gather_invariant", _gather_shape, _gather_lower, _own_part, _gather_over_mapped(lambda: all_gather_invariant_p),
     _gather_batch(lambda: all_gather_invariant_p),
-    vma=lambda varying, *, axis_name, **_: varying - set(axis_name), shown_as="all_gather")
+    vma=lambda varying, *, axis_name, **_: varying - set(axis_name), shown_as="all_gather",
+    sharding_rule=sharding_rules.all_gather)
 
 
 def _scatter_shape(x, *, axis_name, scatter_dimension, axis_size, axis_index_groups, tiled):
@@ -178,7 +180,7 @@ def _scatter_over_mapped(trace, operands, dims, *, axis_name, scatter_dimension,
 
 
 psum_scatter_p = collective("reduce_scatter", _scatter_shape, _scatter_lower, _scatter_transpose, _scatter_over_mapped,
-                            _scatter_batch, shown_as="psum_scatter")
+                            _scatter_batch, shown_as="psum_scatter", sharding_rule=sharding_rules.reduce_scatter)
 
 
 # Exchanging

@@ -8,7 +8,9 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.primitive import Primitive
+from xlafront.core.sharding_types import of_first
 from xlafront.core.zeros import Zero
+from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype
 from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, log_add_p
 from xlafront.lax.lower_fun import lower_fun
@@ -90,7 +92,8 @@ def _cumulative(name: str) -> Primitive:
     def transpose(ct, x, *, axis, reverse):
         return [Zero(x.aval) if type(ct) is Zero else primitive.bind(ct, axis=axis, reverse=not reverse)]
 
-    primitive = Primitive(name, abstract=abstract, lower=lower_fun(compute), batch=batch, jvp=jvp)
+    primitive = Primitive(name, abstract=abstract, lower=lower_fun(compute), batch=batch, jvp=jvp,
+                          sharding_rule=sharding_rules.along("axis"), sums=of_first if name == "cumsum" else None)
     if name == "cumsum":  # which is linear
         primitive.jvp, primitive.transpose = linear_jvp(primitive), transpose
     return primitive

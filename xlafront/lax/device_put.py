@@ -11,7 +11,9 @@ from xlafront import lowering
 from xlafront.core import backends, keys, tracing, tree
 from xlafront.core.avals import ShapedArray, entry_of, with_entry
 from xlafront.core.primitive import Primitive
+from xlafront.core.sharding_types import of_first, types_over_meshes
 from xlafront.core.zeros import Zero
+from xlafront.lax import sharding_rules
 from xlafront.lax.dynamic_slicing import dynamic_slice, dynamic_update_slice
 from xlafront.lax.shapes import linear_jvp
 from xlafront.runtime import distributed
@@ -326,13 +328,21 @@ def _put_transpose(ct, x, *, sharding, source):
     return [ct if source is None else device_put_p.bind(ct, sharding=source, source=sharding)]
 
 
+def _put_types(avals, params):
+    kind = getattr(params["sharding"], "memory_kind", None)
+    memory = None if kind in (None, "device") else MemorySpace.Host
+    return types_over_meshes(device_put_p, avals, params).update(memory_space=memory)
+
+
 device_put_p = Primitive(
     "device_put", abstract=lambda x, *, sharding, source: ShapedArray(x.shape, x.dtype, x.weak_type, vma=x.vma),
     lower=lambda ctx, x, *, sharding, source: lower_put(ctx, x, sharding=sharding),
     impl=lambda x, *, sharding, source: put_leaf(x, sharding), jvp=_put_jvp, transpose=_put_transpose,
     batch=lambda size, xs, ds, *, sharding, source: (device_put_p.bind(
-        xs[0], sharding=with_entry(sharding, ds[0]), source=with_entry(source, ds[0])), ds[0]))
-device_put_p.runs_eagerly = True
+        xs[0], sharding=with_entry(sharding, ds[0]), source=with_entry(source, ds[0])), ds[0]),
+    sharding_rule=sharding_rules.same, sums=of_first)
+device_put_p.runs_eagerly = device_put_p.moves = True
+device_put_p.types_over_meshes = _put_types
 
 
 def _lower_move(ctx, x, *, memory_kind):

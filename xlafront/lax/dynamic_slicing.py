@@ -8,7 +8,9 @@ from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
+from xlafront.core.sharding_types import of_first
 from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax import sharding_rules
 from xlafront.lax.elementwise import add, as_type, lt, select, to_dtype
 from xlafront.lax.indexing import (
     GatherDimensionNumbers,
@@ -116,7 +118,7 @@ def _dynamic_slice_batch(axis_size, operands, dims, *, slice_sizes):
 
 
 dynamic_slice_p = structural("dynamic_slice", _dynamic_slice_abstract, _dynamic_slice_lower, _dynamic_slice_transpose,
-                             _dynamic_slice_batch)
+                             _dynamic_slice_batch, sharding_rule=sharding_rules.resized, sums=of_first)
 
 
 def _update_abstract(x, update, *starts):
@@ -167,7 +169,8 @@ def _update_batch(axis_size, operands, dims):
 
 dynamic_update_slice_p = Primitive(
     "dynamic_update_slice", abstract=_update_abstract, lower=_update_lower, jvp=_update_jvp,
-    transpose=_update_transpose, batch=_update_batch)
+    transpose=_update_transpose, batch=_update_batch, sharding_rule=sharding_rules.same)
+dynamic_update_slice_p.writes = True
 
 
 # Public functions

@@ -14,6 +14,7 @@ import numpy as np
 from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
+from xlafront.core.sharding_types import of_all, of_first, of_one
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.families import add_any_p, broadcast_scalar, elementwise, linear, summed_to_scalar
 from xlafront.lax.lower_fun import lower_fun
@@ -270,6 +271,8 @@ BINARY = (
 )
 COMPARISONS = (("eq", "EQ", "any"), ("ne", "NE", "any"), ("ge", "GE", "int float bool"),
                ("gt", "GT", "int float bool"), ("le", "LE", "int float bool"), ("lt", "LT", "int float bool"))
+# In which operands they are linear.
+_SUMS = {"neg": of_first, "add": of_all(), "sub": of_all(), "mul": of_one(0, 1), "div": of_one(0)}
 _RESULTS = {"abs": _to_real, "is_finite": _to_bool}
 _WITH_ACCURACY = ("exp", "exp2", "expm1", "log", "log1p", "sin", "cos", "tan", "tanh", "logistic", "sqrt", "rsqrt",
                   "cbrt")
@@ -339,11 +342,11 @@ PRIMITIVES = {}
 for _name, _operation, _accepts, _derivative in UNARY:
     PRIMITIVES[_name] = elementwise(
         _name, _LOWERINGS.get(_name, _operation), _accepts, result=_RESULTS.get(_name),
-        derivatives=(_derivative,), transpose=_neg_transpose if _name == "neg" else None,
+        derivatives=(_derivative,), transpose=_neg_transpose if _name == "neg" else None, sums=_SUMS.get(_name),
         attributes=_accuracy if _name in _WITH_ACCURACY and _name not in _LOWERINGS else None)
 for _name, _operation, _accepts, _first, _second, _transpose in BINARY:
     PRIMITIVES[_name] = elementwise(_name, _LOWERINGS.get(_name, _operation), _accepts, derivatives=(_first, _second),
-                                    transpose=_transpose)
+                                    transpose=_transpose, sums=_SUMS.get(_name))
 for _name, _direction, _accepts in COMPARISONS:
     PRIMITIVES[_name] = elementwise(_name, "stablehlo.compare", _accepts, derivatives=(None, None), result=_to_bool,
                                     attributes=_compare_attributes(_direction))
@@ -374,9 +377,9 @@ for _name in ("eq", "ne"):
 
 PRIMITIVES["add_any"] = add_any_p
 PRIMITIVES["real"] = elementwise("real", "stablehlo.real", "complex", result=_to_real,
-                                 derivatives=(lambda g, y, x: real_(g),), transpose=_real_transpose)
+                                 derivatives=(lambda g, y, x: real_(g),), transpose=_real_transpose, sums=of_first)
 PRIMITIVES["imag"] = elementwise("imag", "stablehlo.imag", "complex", result=_to_real,
-                                 derivatives=(lambda g, y, x: imag_(g),), transpose=_imag_transpose)
+                                 derivatives=(lambda g, y, x: imag_(g),), transpose=_imag_transpose, sums=of_first)
 PRIMITIVES["complex"] = elementwise(
     "complex", "stablehlo.complex", "float", result=lambda d, _: dtypes.to_complex(d),
     derivatives=(lambda g, z, x, y: complex_(g, constant_like(g, 0)), lambda g, z, x, y: complex_(constant_like(g, 0), g)),
@@ -393,7 +396,8 @@ def _conj_lower(ctx, x, input_dtype=None):
 
 PRIMITIVES["conj"] = elementwise(
     "conj", _conj_lower, "float32 complex", result=lambda d, **_: dtypes.to_complex(d),
-    derivatives=(lambda g, y, x, input_dtype=None: conj_(g, input_dtype=input_dtype),), transpose=_conj_transpose)
+    derivatives=(lambda g, y, x, input_dtype=None: conj_(g, input_dtype=input_dtype),), transpose=_conj_transpose,
+    sums=of_first)
 
 
 def _integer_pow_lower(ctx, x, *, y):
@@ -530,7 +534,8 @@ def _select_transpose(ct, which, *cases):
 
 
 def _make_select():
-    base = elementwise("select_n", _select_lower, "any", derivatives=(), transpose=_select_transpose, mixed=True)
+    base = elementwise("select_n", _select_lower, "any", derivatives=(), transpose=_select_transpose, mixed=True,
+                       sums=of_all(0))
     base.abstract, base.jvp = _select_abstract, _select_jvp
     return base
 
@@ -586,10 +591,11 @@ def _convert_transpose(i, ct, x, *, new_dtype, weak_type, sharding):
 
 PRIMITIVES["convert_element_type"] = convert_element_type_p = elementwise(
     "convert_element_type", _convert_lower, "any", derivatives=(_convert_derivative,), transpose=_convert_transpose,
-    shown_as="astype")
+    shown_as="astype", sums=of_first)
 convert_element_type_p.abstract = _convert_abstract
 PRIMITIVES["copy"] = copy_p = elementwise(
-    "copy", lambda ctx, x: x, "any", derivatives=(lambda g, y, x: g,), transpose=linear(0)(lambda i, ct, x: ct))
+    "copy", lambda ctx, x: x, "any", derivatives=(lambda g, y, x: g,), transpose=linear(0)(lambda i, ct, x: ct),
+    sums=of_first)
 
 
 # Public functions

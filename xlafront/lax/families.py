@@ -14,7 +14,9 @@ from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
+from xlafront.core.sharding_types import Sums, of_all
 from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype
 from xlafront.lax.shapes import broadcast_in_dim_p, move_dim, reduce_sum_p
 
@@ -34,7 +36,7 @@ def joint_shape(name: str, operands: Sequence[ShapedArray]) -> tuple:
 def elementwise(name: str, operation: str | Callable, accepts: str = "int float complex bool", *,
                 derivatives: Sequence[Callable | None] | None = None, result: Callable | None = None,
                 transpose: Callable | None = None, mixed: bool = False, attributes: Callable | None = None,
-                shown_as: str | None = None) -> Primitive:
+                shown_as: str | None = None, sums: Sums | None = None) -> Primitive:
     """A record for an elementwise primitive.
 
     - `operation`: the StableHLO or CHLO operation, or a lowering rule.
@@ -42,6 +44,7 @@ def elementwise(name: str, operation: str | Callable, accepts: str = "int float 
     - `result(*dtypes, **params)`: the dtype of the result when it is not that of the operands.
     - `transpose(cotangent, *operands, **params)`: for operations linear in an operand.
     - `mixed`: operands may differ in dtype.
+    - `sums`: in which operands it is linear, as of any record.
     """
     shown = shown_as or name
 
@@ -87,7 +90,8 @@ def elementwise(name: str, operation: str | Callable, accepts: str = "int float 
 
     primitive = Primitive(
         name, abstract=abstract, lower=operation if callable(operation) else lower, batch=batch,
-        jvp=None if derivatives is None else jvp, transpose=transpose, broadcasts_scalars=True, shown_as=shown)
+        jvp=None if derivatives is None else jvp, transpose=transpose, broadcasts_scalars=True, shown_as=shown,
+        sharding_rule=sharding_rules.elementwise, sums=sums)
     return primitive
 
 
@@ -168,4 +172,4 @@ def linear(*positions: int) -> Callable:
 # The sum of tangents or of cotangents.
 add_any_p = elementwise(
     "add_any", "stablehlo.add", "any", derivatives=(lambda g, z, x, y: g, lambda g, z, x, y: g),
-    transpose=linear(0, 1)(lambda i, ct, x, y: ct))
+    transpose=linear(0, 1)(lambda i, ct, x, y: ct), sums=of_all())

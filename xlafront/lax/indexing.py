@@ -12,7 +12,9 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.keys import physical
 from xlafront.core.primitive import Primitive
+from xlafront.core.sharding_types import of_all, of_first
 from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype
 from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, add, ge, le, mul, to_dtype, where
 from xlafront.lax.families import add_tangents
@@ -215,7 +217,7 @@ def _gather_batch(axis_size, operands, dims, *, dimension_numbers, slice_sizes, 
 
 
 gather_p = Primitive("gather", abstract=_gather_abstract, lower=_gather_lower, jvp=_gather_jvp,
-                     transpose=_gather_transpose, batch=_gather_batch)
+                     transpose=_gather_transpose, batch=_gather_batch, sharding_rule=sharding_rules.gather, sums=of_first)
 
 
 def take_rows(x, indices):
@@ -459,11 +461,15 @@ def _subtract_abstract(x, indices, updates, **params):
 
 
 PRIMITIVES = {name: Primitive(name, abstract=_subtract_abstract if name == "scatter_sub" else _scatter_abstract,
-                              lower=_scatter_lowering(operation), batch=_scatter_batch(name))
+                              lower=_scatter_lowering(operation), batch=_scatter_batch(name),
+                              sharding_rule=sharding_rules.scatter, sums=of_all(1) if name == "scatter_add" else None)
               for name, operation in SCATTERS.items()}
 PRIMITIVES["scatter_apply"] = Primitive(
     "scatter_apply", abstract=lambda *avals, function, **params: _scatter_abstract(*avals, **params),
-    lower=_apply_lower, jvp=_apply_jvp, batch=_scatter_batch("scatter_apply"), shown_as="x.at[...].apply")
+    lower=_apply_lower, jvp=_apply_jvp, batch=_scatter_batch("scatter_apply"), shown_as="x.at[...].apply",
+    sharding_rule=sharding_rules.scatter)
+for _primitive in PRIMITIVES.values():
+    _primitive.writes = True
 scatter_p, scatter_add_p = PRIMITIVES["scatter"], PRIMITIVES["scatter_add"]
 scatter_p.jvp = _scatter_jvp
 scatter_add_p.jvp, scatter_add_p.transpose = _additive_jvp("scatter_add"), _additive_transpose(1)

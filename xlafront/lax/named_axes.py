@@ -19,6 +19,7 @@ from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax import sharding_rules
 from xlafront.lax.elementwise import add, mul
 from xlafront.lax.indexing import take_rows
 from xlafront.lax.manual_computation import coordinate, manual_computation
@@ -103,8 +104,8 @@ def pairs_of_devices(ctx, names, perm) -> np.ndarray:
 # The family
 
 
-def collective(name: str, abstract, lower, transpose, over_axis, batch=None, vma=None, shown_as: str | None = None
-               ) -> Primitive:
+def collective(name: str, abstract, lower, transpose, over_axis, batch=None, vma=None, shown_as: str | None = None,
+               sharding_rule: Callable = sharding_rules.same) -> Primitive:
     """A record for a collective that is linear in its first operand.
 
     `vma(varying, **params)` says over which axes the result differs, when the operand does over `varying`. Without `batch`
@@ -120,7 +121,8 @@ def collective(name: str, abstract, lower, transpose, over_axis, batch=None, vma
         joint = frozenset().union(*(x.vma for x in xs))
         return aval.update(vma=joint if vma is None else vma(joint, **params), sharding=None)
 
-    primitive = Primitive(name, abstract=typed_abstract, lower=lower, transpose=transpose_rule, shown_as=shown_as)
+    primitive = Primitive(name, abstract=typed_abstract, lower=lower, transpose=transpose_rule, shown_as=shown_as,
+                          sharding_rule=sharding_rule)
     primitive.jvp = linear_jvp(primitive)
     primitive.batch = batch or each_alike(primitive)
     primitive.over_axis = over_axis

@@ -10,6 +10,7 @@ from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
+from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype, named_sharding
 from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, constant_like, div, eq, mul, to_dtype, where
 from xlafront.lax.families import add_tangents
@@ -138,7 +139,8 @@ def _arg_reducer(name: str) -> Primitive:
         answer = primitive.bind(*primals, **params)
         return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
 
-    primitive = Primitive(name, abstract=abstract, lower=lower_fun(_arg_function(name)), batch=batch, jvp=jvp)
+    primitive = Primitive(name, abstract=abstract, lower=lower_fun(_arg_function(name)), batch=batch, jvp=jvp,
+                          sharding_rule=sharding_rules.reduced)
     return primitive
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from xlafront.core import tracing, tree
+from xlafront.core.avals import str_short
+from xlafront.core.errors import ShardingTypeError
 from xlafront.core.traceback_filter import boundary
 from xlafront.lax.arguments import named_sharding
 from xlafront.lax.device_put import reshard_p
@@ -186,3 +188,21 @@ def _whole_call(f, function, kind: str, option: str, default):
 
     return call
 
+
+def _whole_operands(trace, atoms):
+    """Operands as values that are not split, written down as such: for derivatives, which nobody can tell `out_sharding`."""
+    made = []
+    for v in atoms:
+        if v.aval.explicit_sharding is None:
+            made.append(v)
+            continue
+        if v.aval.explicit_sharding.spec.unreduced - v.aval.explicit_sharding.mesh.explicit:
+            raise ShardingTypeError(f"a derivative would need the sum of a value of type {str_short(v.aval)}, which is still "
+                                    f"to be made. Sum it with psum before it is used so.")
+        value = trace.process(reshard_p, (tracing.StagedTracer(trace, v.aval, v),),
+                              {"target": unsplit(v.aval.explicit_sharding)})
+        made.append(value._var)
+    return made
+
+
+tracing.StagingTrace.whole_operands = staticmethod(_whole_operands)

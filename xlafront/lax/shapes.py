@@ -16,9 +16,12 @@ from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray, entry_of, with_entry
 from xlafront.core.primitive import Primitive
+from xlafront.core.sharding_types import Sums, of_first
 from xlafront.core.zeros import Zero
+from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype, named_sharding
 from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.specs import axes_of
 from xlafront.staging.jit import library
 
 
@@ -34,7 +37,7 @@ def linear_jvp(primitive: Primitive) -> Callable:
 
 
 def structural(name: str, abstract: Callable, lower: Callable, transpose: Callable, batch: Callable,
-               shown_as: str | None = None) -> Primitive:
+               shown_as: str | None = None, sharding_rule: Callable | None = None, sums: Sums | None = None) -> Primitive:
     """A record for an operation linear in its first operand (and in all of them, if it has several of one kind)."""
 
     def transpose_rule(ct, x, *rest, **params):
@@ -42,7 +45,8 @@ def structural(name: str, abstract: Callable, lower: Callable, transpose: Callab
             return [Zero(x.aval)] + [None] * len(rest)
         return [transpose(ct, x.aval, *rest, **params)] + [None] * len(rest)
 
-    primitive = Primitive(name, abstract=abstract, lower=lower, transpose=transpose_rule, batch=batch, shown_as=shown_as)
+    primitive = Primitive(name, abstract=abstract, lower=lower, transpose=transpose_rule, batch=batch, shown_as=shown_as,
+                          sharding_rule=sharding_rule, sums=sums)
     primitive.jvp = linear_jvp(primitive)
     return primitive
 
@@ -102,7 +106,7 @@ def _broadcast_batch(axis_size, operands, dims, *, shape, broadcast_dimensions, 
 
 
 broadcast_in_dim_p = structural("broadcast_in_dim", _broadcast_abstract, _broadcast_lower, _broadcast_transpose,
-                                _broadcast_batch, "broadcast")
+                                _broadcast_batch, "broadcast", sharding_rules.broadcast, of_first)
 
 
 # Reductions
@@ -131,7 +135,7 @@ def reducer(name: str, operation: str, identity: Callable, accepts: str, **rules
         return primitive.bind(x, axes=moved, out_sharding=with_entry(out_sharding, out, entry_of(tracing.aval_of(x), d))), out
 
     primitive = Primitive(name, abstract=abstract, lower=lower, batch=batch, shown_as=name.removeprefix("reduce_"),
-                          **rules)
+                          sharding_rule=sharding_rules.reduced, **rules)
     return primitive
 
 
@@ -144,8 +148,10 @@ def broadcast_back(y, shape, axes):
 reduce_sum_p = reducer(
     "reduce_sum", "stablehlo.add", lambda d: 0, "int float complex bool",
     transpose=lambda ct, x, *, axes, out_sharding: [
-        Zero(x.aval) if type(ct) is Zero else broadcast_back(ct, x.aval.shape, axes)])
+        Zero(x.aval) if type(ct) is Zero else broadcast_back(ct, x.aval.shape, axes)], sums=of_first)
 reduce_sum_p.jvp = linear_jvp(reduce_sum_p)
+reduce_sum_p.summed_axes = lambda avals, params: frozenset(
+    [a for d in params["axes"] for a in axes_of(entry_of(avals[0], d))])
 
 
 # reshape, squeeze, expand_dims
@@ -169,7 +175,8 @@ def _reshape_batch(axis_size, operands, dims, *, new_sizes, dimensions, sharding
 
 
 reshape_p = structural("reshape", _reshape_abstract, _reshape_lower,
-                       lambda ct, aval, **_: reshape_to(ct, aval.shape, aval.to_ct_aval().explicit_sharding), _reshape_batch)
+                       lambda ct, aval, **_: reshape_to(ct, aval.shape, aval.to_ct_aval().explicit_sharding), _reshape_batch,
+                       sharding_rule=sharding_rules.reshape, sums=of_first)
 
 
 def reshape_to(x, shape, sharding=None):
@@ -194,7 +201,8 @@ def _squeeze_batch(axis_size, operands, dims, *, dimensions):
 
 
 squeeze_p = structural("squeeze", _squeeze_abstract, _reshape_lower,
-                       lambda ct, aval, **_: reshape_to(ct, aval.shape), _squeeze_batch)
+                       lambda ct, aval, **_: reshape_to(ct, aval.shape), _squeeze_batch,
+                       sharding_rule=sharding_rules.squeeze, sums=of_first)
 
 
 # transpose and reversal
@@ -219,7 +227,7 @@ def _transpose_batch(axis_size, operands, dims, *, permutation):
 transpose_p = structural(
     "transpose", _transpose_abstract, _transpose_lower,
     lambda ct, aval, *, permutation: transpose_p.bind(ct, permutation=tuple(np.argsort(permutation).tolist())),
-    _transpose_batch)
+    _transpose_batch, sharding_rule=sharding_rules.transpose, sums=of_first)
 
 
 def move_dim(x, source: int, target: int):
@@ -238,7 +246,8 @@ def _rev_batch(axis_size, operands, dims, *, dimensions):
 rev_p = structural("rev", lambda x, *, dimensions: typed(x, x.shape),
                    lambda ctx, x, *, dimensions: ctx.op("stablehlo.reverse", [x],
                                                         dimensions=lowering.mlir.i64s(dimensions)),
-                   lambda ct, aval, *, dimensions: rev_p.bind(ct, dimensions=dimensions), _rev_batch, "flip")
+                   lambda ct, aval, *, dimensions: rev_p.bind(ct, dimensions=dimensions), _rev_batch, "flip",
+                   sharding_rule=sharding_rules.same, sums=of_first)
 
 
 # Batches
@@ -304,6 +313,7 @@ def _bitcast_jvp(primals, tangents, *, new_dtype):
 
 bitcast_convert_type_p = Primitive(
     "bitcast_convert_type", abstract=_bitcast_abstract, batch=_bitcast_batch, jvp=_bitcast_jvp,
+    sharding_rule=sharding_rules.words,
     lower=lambda ctx, x, *, new_dtype: ctx.op("stablehlo.bitcast_convert", [x]))
 
 

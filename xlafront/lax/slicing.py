@@ -13,7 +13,9 @@ from xlafront import lowering
 from xlafront.core import errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
+from xlafront.core.sharding_types import of_all, of_first
 from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax import sharding_rules
 from xlafront.lax.elementwise import as_type, select, sub
 from xlafront.lax.shapes import (
     broadcast_batch,
@@ -71,7 +73,8 @@ def _slice_batch(axis_size, operands, dims, *, start_indices, limit_indices, str
                         strides=None if strides is None else insert(strides, 1)), d
 
 
-slice_p = structural("slice", _slice_abstract, _slice_lower, _slice_transpose, _slice_batch)
+slice_p = structural("slice", _slice_abstract, _slice_lower, _slice_transpose, _slice_batch,
+                     sharding_rule=sharding_rules.resized, sums=of_first)
 
 
 # Padding
@@ -137,7 +140,7 @@ def _pad_batch(axis_size, operands, dims, *, padding_config):
 
 
 pad_p = Primitive("pad", abstract=_pad_abstract, lower=_pad_lower, jvp=_pad_jvp, transpose=_pad_transpose,
-                  batch=_pad_batch)
+                  batch=_pad_batch, sharding_rule=sharding_rules.resized)
 
 
 # Concatenation
@@ -191,7 +194,7 @@ def _concatenate_batch(axis_size, operands, dims, *, dimension):
 
 concatenate_p = Primitive(
     "concatenate", abstract=_concatenate_abstract, jvp=_concatenate_jvp, transpose=_concatenate_transpose,
-    batch=_concatenate_batch,
+    batch=_concatenate_batch, sharding_rule=sharding_rules.concatenate, sums=of_all(),
     lower=lambda ctx, *xs, dimension: ctx.op("stablehlo.concatenate", xs, dimension=lowering.mlir.i64(dimension)))
 
 

@@ -9,7 +9,9 @@ import numpy as np
 from xlafront import lowering
 from xlafront.core import keys
 from xlafront.core.primitive import Primitive
+from xlafront.core.sharding_types import of_first
 from xlafront.core.zeros import Zero
+from xlafront.lax import sharding_rules
 from xlafront.lax.shapes import canonical_axis, typed
 from xlafront.lax.slicing import concatenate_p
 from xlafront.lax.zeros import instantiate
@@ -52,6 +54,7 @@ def _split_batch(size, operands, dims, *, sizes, axis):
 
 split_p = Primitive(
     "split", multiple_results=True, lower=_split_lower, jvp=_split_jvp, transpose=_split_transpose, batch=_split_batch,
+    sharding_rule=sharding_rules.resized, sums=of_first,
     abstract=lambda x, *, sizes, axis: [typed(x, (*x.shape[:axis], n, *x.shape[axis + 1:])) for n in sizes])
 
 

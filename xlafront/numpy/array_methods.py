@@ -13,7 +13,7 @@ from xlafront.core import backends, dtypes, errors, tracing
 from xlafront.core.avals import entry_of, with_entry, without_dimension
 from xlafront.core.keys import KeyArray
 from xlafront.core.tracing import Tracer, abstractors
-from xlafront.lax import sharding_rules  # noqa: F401 (types over explicit axes)
+from xlafront.lax import resharding  # noqa: F401 (types over explicit axes)
 from xlafront.lax.device_put import reshard_p
 from xlafront.numpy import creation, indexing, linear, manipulation, reductions, sorting, ufuncs, updates
 from xlafront.runtime.arrays import ArrayImpl, put

@@ -11,11 +11,10 @@ from xlafront.core.avals import str_short
 from xlafront.lax import shapes as lax
 from xlafront.lax.arguments import named_sharding
 from xlafront.lax.device_put import reshard_p
-from xlafront.lax.dot_products import canonical_precision, dot_general_p
+from xlafront.lax.dot_products import canonical_precision, dot_general_p, open_product
 from xlafront.lax.elementwise import PRIMITIVES, as_type
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.shapes import reduce_sum_p
-from xlafront.lax.unreduced import open_product
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap
 from xlafront.staging.jit import library
 

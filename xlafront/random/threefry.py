@@ -15,7 +15,7 @@ from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
-from xlafront.lax import shapes as lax, slicing
+from xlafront.lax import shapes as lax, sharding_rules, slicing
 from xlafront.lax.elementwise import PRIMITIVES, as_type
 from xlafront.lax.families import align_batches, joint_shape
 from xlafront.runtime import config
@@ -83,7 +83,7 @@ def _jvp(primals, tangents):
 
 
 threefry2x32_p = Primitive("threefry2x32", multiple_results=True, abstract=_abstract, lower=_lower, batch=_batch,
-                           jvp=_jvp)
+                           jvp=_jvp, sharding_rule=sharding_rules.elementwise)
 threefry2x32_p.lowerings["cuda"] = _lower_on_cuda
 
 

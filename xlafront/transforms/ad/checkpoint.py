@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 from xlafront.core import errors, source, tracing, tree
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, dce_closed, keeps_alive
 from xlafront.core.primitive import Primitive
+from xlafront.core.sharding_types import of_first
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import StagingTrace
 from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax import sharding_rules
 from xlafront.staging import signatures
 from xlafront.staging.jit import jit_p
 from xlafront.transforms.ad.core import jvp_program, linearize_program, transpose_program
@@ -241,7 +243,7 @@ remat_p.batch_with_axis = _batch
 name_p = Primitive("name", abstract=lambda x, *, name: x, lower=lambda ctx, x, *, name: x,
                    jvp=lambda primals, tangents, *, name: (name_p.bind(primals[0], name=name), tangents[0]),
                    batch=lambda size, xs, dims, *, name: (name_p.bind(xs[0], name=name), dims[0]),
-                   impl=lambda x, *, name: x)
+                   impl=lambda x, *, name: x, sharding_rule=sharding_rules.same, sums=of_first)
 
 
 @boundary
