@@ -14,6 +14,7 @@ from xlafront.core import tracing
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import UndefinedPrimal as UndefinedPrimal, Zero as Zero, is_undefined
 from xlafront.interpreters.registries import Registry, arrays
+from xlafront.lax import zeros
 from xlafront.lax.families import add_any_p
 from xlafront.transforms.ad import core as ad_core
 from xlafront.transforms.ad.core import JVPTrace as JVPTrace, JVPTracer as JVPTracer
@@ -72,7 +73,7 @@ def zeros_like_aval(aval):
     >>> zeros_like_aval(xf.core.ShapedArray((2,), "float32"))
     Array([0., 0.], dtype=float32)
     """
-    return ad_core.zeros_array(aval)
+    return zeros.zeros_array(aval)
 
 
 def instantiate_zeros(tangent):
@@ -81,7 +82,7 @@ def instantiate_zeros(tangent):
     >>> instantiate_zeros(Zero(xf.core.ShapedArray((2,), "float32")))
     Array([0., 0.], dtype=float32)
     """
-    return ad_core.instantiate(tangent)
+    return zeros.instantiate(tangent)
 
 
 def add_jaxvals(x, y):

@@ -166,7 +166,7 @@ def pmean(x, axis_name, *, axis_index_groups: Groups = None):
 
     def mean(leaf, total):
         along = math.prod([np.shape(leaf)[d] for d in dimensions])
-        return div(*_as_floats(total, count * along))
+        return div(*_as_floats(total, count * along if dimensions else count))
 
     totals = _sum("pmean", x, axis_name, axis_index_groups)
     return tree.map(mean, x, totals)

@@ -60,6 +60,7 @@ def named(axis_name, user: str) -> tuple[tuple, int]:
 
 
 def known_size(name) -> int:
+    """The number of elements along a named axis that is in scope."""
     return next(size for known, size in reversed(tracing.thread.axes) if known == name)
 
 
@@ -141,6 +142,7 @@ def each_alike(primitive: Primitive):
 
 
 def others(names, name) -> tuple:
+    """The axes but the mapped one."""
     return tuple(n for n in names_of(names) if n != name)
 
 
