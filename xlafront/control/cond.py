@@ -14,17 +14,17 @@ from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, dependent_results, ja
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
-from xlafront.lax.derived import stop_gradient
+from xlafront.lax.barriers import stop_gradient
 from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, clamp, convert_element_type_p
-from xlafront.lax.shapes import broadcast_in_dim_p
+from xlafront.lax.shapes import broadcast_in_dim_p, place_axis
+from xlafront.lax.zeros import instantiate
 from xlafront.runtime import config
 from xlafront.staging import signatures
 from xlafront.transforms.ad.checkpoint import split_inside
-from xlafront.transforms.ad.core import instantiate
 from xlafront.transforms.ad.jvp import jvp_program
 from xlafront.transforms.ad.linearize import linearize_program
 from xlafront.transforms.ad.transpose import transpose_program
-from xlafront.transforms.batching.vmap import batch_program, place_axis
+from xlafront.transforms.batching.vmap import batch_program
 from xlafront.transforms.calls.programs import (
     active_results,
     evaluate,

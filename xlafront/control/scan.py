@@ -16,17 +16,18 @@ from xlafront.core.keys import physical
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax.device_put import reshard_p
 from xlafront.lax.elementwise import as_type, convert_element_type_p
-from xlafront.lax.resharding import reshard_p
-from xlafront.lax.shapes import concatenate, expand_dims, reshape, slice_in_dim
+from xlafront.lax.shapes import expand_dims, place_axis, reshape
+from xlafront.lax.slicing import concatenate, slice_in_dim
+from xlafront.lax.zeros import instantiate
 from xlafront.runtime import config
 from xlafront.staging import signatures
 from xlafront.transforms.ad.checkpoint import split_inside
-from xlafront.transforms.ad.core import instantiate
 from xlafront.transforms.ad.jvp import jvp_program
 from xlafront.transforms.ad.linearize import linearize_program
 from xlafront.transforms.ad.transpose import add_cotangents, transpose_program
-from xlafront.transforms.batching.vmap import batch_program, place_axis, vmap
+from xlafront.transforms.batching.vmap import batch_program, vmap
 from xlafront.transforms.calls.programs import (
     DerivedFunction,
     active_results,

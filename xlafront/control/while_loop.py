@@ -16,12 +16,12 @@ from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero
 from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, convert_element_type, lt
 from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS
-from xlafront.lax.shapes import broadcast_in_dim_p
+from xlafront.lax.shapes import broadcast_in_dim_p, place_axis
+from xlafront.lax.zeros import instantiate
 from xlafront.runtime import config
 from xlafront.staging import signatures
-from xlafront.transforms.ad.core import instantiate
 from xlafront.transforms.ad.jvp import jvp_program
-from xlafront.transforms.batching.vmap import batch_program, place_axis
+from xlafront.transforms.batching.vmap import batch_program
 from xlafront.transforms.calls.programs import (
     DerivedFunction,
     active_results,

@@ -10,6 +10,7 @@ from xlafront.core import tracing
 from xlafront.core.dtypes import python_scalar_dtypes
 from xlafront.core.ir import subprograms
 from xlafront.core.memo import Memo
+from xlafront.core.sharding_types import Sums, types_over_meshes
 from xlafront.core.tracing import VaryingMismatch
 
 # Every primitive there is, for the registries of `xlafront.interpreters`, which are views over the records.
@@ -32,6 +33,8 @@ class Primitive:
       do more than call one.
     - `stage(trace, args, params)`: only for operations whose parameters are Python functions; what a program under
       construction does in place of writing the operation down, or None.
+    - `sharding_rule(name, operands, result, params)`: the mesh axes that split each dimension of the result; `sums`: in which
+      operands it is linear, for sums over mesh axes that are still to be made (`sharding_types` says more of both).
     - `effects(*avals, **params)`: what it does besides computing; `impl(*args, **params)`: how it runs eagerly when
       that is not by compiling it.
 
@@ -40,7 +43,7 @@ class Primitive:
 
     __slots__ = ("name", "multiple_results", "abstract", "lowerings", "jvp", "transpose", "batch", "linearize",
                  "partial_eval", "dce", "effects", "impl", "memoise", "broadcasts_scalars", "shown_as", "types", "eager",
-                 "__weakref__", "__dict__")
+                 "sharding_rule", "sums", "__weakref__", "__dict__")
 
     stage: Callable | None = None
     depends: Callable | None = None
@@ -61,6 +64,10 @@ class Primitive:
     # Whether `abstract` says over which axes of a `shard_map` the results vary: else over those that an operand does.
     own_vma = False
     own_types = False  # whether `abstract` says all that types say of meshes and memories
+    # The mesh axes that split what it sums, of (operands' types, params): over these `out_sharding` may leave the sum open.
+    summed_axes: Callable | None = None
+    moves = False  # whether it brings its operand to the sharding that is a parameter
+    writes = False  # whether it puts values into its first operand, in whose memory the result is
     ref_primitive = False
     is_high = staticmethod(lambda *avals, **params: False)
 
@@ -68,7 +75,8 @@ class Primitive:
                  jvp: Callable | None = None, transpose: Callable | None = None, batch: Callable | None = None,
                  multiple_results: bool = False, effects: Callable | None = None, impl: Callable | None = None,
                  linearize: Callable | None = None, dce: Callable | None = None, partial_eval: Callable | None = None,
-                 memoise: bool = True, broadcasts_scalars: bool = False, shown_as: str | None = None):
+                 memoise: bool = True, broadcasts_scalars: bool = False, shown_as: str | None = None,
+                 sharding_rule: Callable | None = None, sums: Sums | None = None):
         self.name = name
         self.multiple_results = multiple_results
         self.abstract = abstract
@@ -79,6 +87,7 @@ class Primitive:
         self.impl = impl
         self.memoise = memoise  # whether `abstract` is a pure function of hashable types and parameters
         self.broadcasts_scalars = broadcasts_scalars  # elementwise: lowering gives its rule operands of the result's shape
+        self.sharding_rule, self.sums = sharding_rule, sums
         self.shown_as = shown_as or name  # the user's word for it in messages
         self.types = Memo(4096)  # of `abstract`
         self.eager = Memo(1024)  # compiled kernels by parameters, filled by the eager path
@@ -113,10 +122,11 @@ class Primitive:
                 return self.abstract(*avals, **params)
         if self.own_types or next(subprograms(params), None) is not None:
             return self.abstract(*avals, **params)
-        return Primitive.split_types(self, avals, params)
+        return self.types_over_meshes(avals, params)
 
-    # What types of results say of meshes and memories; set by the layer that knows the rules.
-    split_types: Callable[[Any, tuple, dict[str, Any]], Any]
+    def types_over_meshes(self, avals: tuple, params: dict[str, Any]):
+        """What types of results say of meshes and memories."""
+        return types_over_meshes(self, avals, params)
 
     def varying_types(self, avals: tuple, params: dict[str, Any]):
         """What they say of the manual axes of a mesh."""

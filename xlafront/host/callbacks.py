@@ -20,7 +20,8 @@ from xlafront.core.ir import Effect
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.lax.device_put import put_leaf
-from xlafront.lax.shapes import broadcast_in_dim, concatenate, expand_dims, index_in_dim, move_dim, zeros_of
+from xlafront.lax.shapes import broadcast_in_dim, expand_dims, move_dim, zeros_of
+from xlafront.lax.slicing import concatenate, index_in_dim
 from xlafront.runtime import effects as runtime_effects
 from xlafront.runtime.arrays import ArrayImpl, put
 from xlafront.runtime.clients import clients

@@ -15,8 +15,8 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import UndefinedPrimal as UndefinedPrimal, Zero as Zero, is_undefined
 from xlafront.interpreters.linear_util import WrappedFun, wrap_init
 from xlafront.interpreters.registries import Registry, arrays
-from xlafront.lax.elementwise import add_any_p
-from xlafront.transforms.ad.core import instantiate, zeros_array
+from xlafront.lax.families import add_any_p
+from xlafront.lax.zeros import instantiate, zeros_array
 from xlafront.transforms.ad.jvp import JVPTrace as JVPTrace, JVPTracer as JVPTracer, jvp_flat, jvp_of_call
 from xlafront.transforms.ad.linearize import linearize_flat
 from xlafront.transforms.ad.transpose import transpose_of_call

@@ -12,21 +12,25 @@ from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any
 
 from xlafront import numpy as xnp
-from xlafront.control import cond, scan, solves, while_loop  # noqa: F401 (the registries list all primitives)
+from xlafront.control import (  # noqa: F401 (the registries list all primitives)
+    cond,
+    reduce,  # noqa: F401 (the registries list all primitives)
+    scan,
+    solves,
+    while_loop,
+)
 from xlafront.core import tracing
 from xlafront.core.dtypes import python_scalar_dtypes
 from xlafront.core.primitive import Primitive, known_primitives
 from xlafront.core.program_call import ProgramCall
 from xlafront.lax import (  # noqa: F401 (as above)
+    barriers,
     collectives,
-    device_put,
-    dot_products,
-    elementwise,
-    indexing,
-    reductions,
+    cumulative,
+    roll,
     sharding_constraint,
-    sharding_rules,
     sorting,
+    splitting,
 )
 
 

@@ -7,17 +7,23 @@ from xlafront.faces import lazy
 
 _PLACES = {
     "xlafront.control.cond": "cond cond_p platform_dependent switch",
+    "xlafront.control.reduce": "reduce reduce_p",
     "xlafront.control.scan": "map scan scan_p",
     "xlafront.control.solves": "custom_linear_solve custom_root linear_solve_p",
     "xlafront.control.while_loop": "fori_loop while_loop while_p",
-    "xlafront.lax.collective_primitives": "all_gather_p all_to_all_p axis_index_p pmax_p pmin_p ppermute_p psum_p",
-    "xlafront.lax.collectives": """all_gather all_to_all axis_index axis_size pbroadcast pcast pmax pmean pmin ppermute precv
-        psend pshuffle psum psum_scatter pswapaxes ragged_all_to_all""",
+    "xlafront.lax.all_reductions": "pmax_p pmin_p psum_p",
+    "xlafront.lax.barriers": "optimization_barrier optimization_barrier_p stop_gradient stop_gradient_p",
+    "xlafront.lax.collective_exchanges": "all_gather_p all_to_all_p ppermute_p",
+    "xlafront.lax.collectives": """all_gather all_to_all axis_size pbroadcast pcast pmax pmean pmin ppermute precv psend
+        pshuffle psum psum_scatter pswapaxes ragged_all_to_all""",
     "xlafront.lax.creation": "broadcasted_iota empty full full_like iota",
-    "xlafront.lax.derived": """associative_scan broadcast_shapes broadcast_to_rank collapse dtype optimization_barrier
-        optimization_barrier_p reduce reduce_p select split split_p stack stop_gradient stop_gradient_p tile""",
+    "xlafront.lax.cumulative": """associative_scan cumlogsumexp cumlogsumexp_p cummax cummax_p cummin cummin_p cumprod
+        cumprod_p cumsum cumsum_p""",
+    "xlafront.lax.derived": "broadcast_shapes broadcast_to_rank collapse dtype select stack tile",
     "xlafront.lax.device_put": "device_put_p",
     "xlafront.lax.dot_products": "batch_matmul dot dot_general dot_general_p DotAlgorithmPreset Precision",
+    "xlafront.lax.dynamic_slicing": """dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_slice_p
+        dynamic_update_index_in_dim dynamic_update_slice dynamic_update_slice_in_dim dynamic_update_slice_p""",
     "xlafront.lax.elementwise": """abs abs_p AccuracyMode acos acos_p acosh acosh_p add add_any_p add_p and_p asin asin_p
         asinh asinh_p atan atan2 atan2_p atan_p atanh atanh_p bitwise_and bitwise_not bitwise_or bitwise_xor cbrt cbrt_p ceil
         ceil_p clamp clamp_p clz clz_p complex complex_p conj conj_p convert_element_type convert_element_type_p copy_p cos
@@ -32,16 +38,15 @@ _PLACES = {
         scatter_apply scatter_apply_p scatter_max scatter_max_p scatter_min scatter_min_p scatter_mul scatter_mul_p scatter_p
         scatter_sub scatter_sub_p ScatterDimensionNumbers""",
     "xlafront.lax.ragged_exchange": "ragged_all_to_all_p",
-    "xlafront.lax.reductions": """argmax argmax_p argmin argmin_p cumlogsumexp cumlogsumexp_p cummax cummax_p cummin cummin_p
-        cumprod cumprod_p cumsum cumsum_p reduce_and reduce_and_p reduce_max reduce_max_p reduce_min reduce_min_p reduce_or
-        reduce_or_p reduce_prod reduce_prod_p reduce_sum reduce_sum_p reduce_xor reduce_xor_p""",
+    "xlafront.lax.named_axes": "axis_index axis_index_p",
+    "xlafront.lax.reductions": """argmax argmax_p argmin argmin_p reduce_and reduce_and_p reduce_max reduce_max_p reduce_min
+        reduce_min_p reduce_or reduce_or_p reduce_prod reduce_prod_p reduce_sum reduce_sum_p reduce_xor reduce_xor_p""",
     "xlafront.lax.send_recv": "after_all after_all_p create_token create_token_p",
     "xlafront.lax.shapes": """bitcast_convert_type bitcast_convert_type_p broadcast broadcast_in_dim broadcast_in_dim_p
-        concatenate concatenate_p dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_slice_p
-        dynamic_update_index_in_dim dynamic_update_slice dynamic_update_slice_in_dim dynamic_update_slice_p expand_dims
-        index_in_dim iota_p pad pad_p reshape reshape_p rev rev_p slice slice_in_dim slice_p squeeze squeeze_p transpose
-        transpose_p""",
+        expand_dims iota_p reshape reshape_p rev rev_p squeeze squeeze_p transpose transpose_p""",
     "xlafront.lax.sharding_constraint": "sharding_constraint_p with_sharding_constraint",
+    "xlafront.lax.slicing": "concatenate concatenate_p index_in_dim pad pad_p slice slice_in_dim slice_p",
     "xlafront.lax.sorting": "sort sort_key_val sort_p top_k",
+    "xlafront.lax.splitting": "split split_p",
 }
 __getattr__, __dir__, __all__ = lazy(__name__, _PLACES, "linalg")

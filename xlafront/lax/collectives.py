@@ -1,7 +1,6 @@
 """Collectives: what the elements along a named axis know of each other.
 
-An axis has a name inside of `vmap(axis_name=...)`, `pmap` and `shard_map`. The records of the primitives are in
-`collective_primitives`.
+The records of the primitives are in `all_reductions` and `collective_exchanges`; `axis_index` is in `named_axes`.
 """
 
 from __future__ import annotations
@@ -15,47 +14,28 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
-from xlafront.lax import collective_batching as _batching, vma_casts  # noqa: F401 (rules of vmap)
-from xlafront.lax.collective_primitives import (
+from xlafront.lax.all_reductions import pmax_p, pmin_p, psum_invariant_p, psum_p, pvary_p, recast, summands
+from xlafront.lax.collective_exchanges import (
     all_gather_invariant_p,
     all_gather_p,
     all_to_all_p,
-    axes_text,
-    axis_index_p,
-    names_of,
     pbroadcast_p,
-    pmax_p,
-    pmin_p,
     ppermute_p,
-    psum_invariant_p,
-    psum_p,
     psum_scatter_p,
-    pvary_p,
-    unbound_axis,
 )
+from xlafront.lax.creation import full_like
+from xlafront.lax.elementwise import as_type, convert_element_type, div
+from xlafront.lax.named_axes import axes_text, named
 from xlafront.lax.ragged_exchange import ragged_all_to_all_p
+from xlafront.lax.reductions import PRIMITIVES
 from xlafront.lax.send_recv import check_token, precv_p, psend_p
+from xlafront.lax.shapes import canonical_axes, expand_dims, squeeze
+from xlafront.lax.vma_casts import cast_to
 
 Groups = Sequence[Sequence[int]] | None
 
 
 # What the arguments mean
-
-
-def _size(name, user: str) -> int:
-    for known, size in reversed(tracing.thread.axes):
-        if known == name:
-            return size
-    raise unbound_axis(name, user, [known for known, _ in tracing.thread.axes])
-
-
-def _named(axis_name, user: str) -> tuple[tuple, int]:
-    """The names of an axis argument and how many elements there are along them all."""
-    names = tuple(axis_name) if isinstance(axis_name, list) else names_of(axis_name)
-    size = math.prod([_size(name, user) for name in names])
-    if len(set(names)) != len(names):
-        raise ValueError(f"{user} got an axis name twice: {names}. Each axis can take part once.")
-    return names, size
 
 
 def _checked_groups(groups: Groups, names: tuple, size: int, user: str, equal: bool) -> tuple | None:
@@ -125,11 +105,8 @@ def _split_axes(axis_name) -> tuple[tuple, tuple]:
 
 
 def _reduce(user: str, reduction: str, x, axis_name, groups: Groups, bind):
-    from xlafront.lax.reductions import PRIMITIVES
-    from xlafront.lax.shapes import canonical_axes
-
     names, dimensions = _split_axes(axis_name)
-    names, size = _named(names, user)
+    names, size = named(names, user)
     groups = _checked_groups(groups, names, size, user, False)
     if groups is not None and dimensions:
         raise ValueError(f"{user} takes axis_index_groups only without dimensions of the array, got {axis_name}.")
@@ -146,8 +123,6 @@ def _reduce(user: str, reduction: str, x, axis_name, groups: Groups, bind):
 
 
 def _as_integers(x):
-    from xlafront.lax.elementwise import convert_element_type
-
     dtype = dtypes.canonicalize_dtype(np.int64)
     return dtype.type(x) if isinstance(x, bool) else convert_element_type(x, dtype)
 
@@ -173,7 +148,7 @@ def _sum(user: str, x, axis_name, groups: Groups):
             if len({len(group) for group in groups}) == 1:
                 return leaf * len(groups[0])
         if groups is None and _checked(names):
-            return psum_invariant_p.bind(_varying(vma_casts.summands(leaf, names), names), axes=names)
+            return psum_invariant_p.bind(_varying(summands(leaf, names), names), axes=names)
         return psum_p.bind(_varying(leaf, names), axes=names, axis_index_groups=groups)
 
     return _reduce(user, "reduce_sum", x, axis_name, groups, bind)
@@ -186,17 +161,21 @@ def pmean(x, axis_name, *, axis_index_groups: Groups = None):
 
     >>> vmap(lambda x: x - lax.pmean(x, "i"), axis_name="i")(xnp.arange(4.0))
     """
-    from xlafront.numpy import true_divide
-
     names, dimensions = _split_axes(axis_name)
     count = _sum("pmean", 1, names, axis_index_groups)
 
     def mean(leaf, total):
         along = math.prod([np.shape(leaf)[d] for d in dimensions])
-        return true_divide(total, count * along)
+        return div(*_as_floats(total, count * along if dimensions else count))
 
     totals = _sum("pmean", x, axis_name, axis_index_groups)
     return tree.map(mean, x, totals)
+
+
+def _as_floats(*numbers) -> list:
+    """Numbers, or arrays of one shape, as what NumPy's division makes of them."""
+    dtype, weak = dtypes.promote_pair(*dtypes.operand_type(numbers[0]), *dtypes.operand_type(numbers[1]))
+    return [as_type(x, dtypes.to_inexact(dtype), weak) for x in numbers]
 
 
 def _extreme(user, reduction, primitive, x, axis_name, groups):
@@ -236,7 +215,7 @@ def all_gather(x, axis_name, *, axis_index_groups: Groups = None, axis: int = 0,
     """
     if to not in ("varying", "invarying", "reduced"):
         raise ValueError(f"all_gather takes to='varying', to='invarying' or to='reduced', got {to!r}.")
-    names, size = _named(axis_name, "all_gather")
+    names, size = named(axis_name, "all_gather")
     groups = _checked_groups(axis_index_groups, names, size, "all_gather", True)
     count = size if groups is None else len(groups[0])
     checked = _checked(names)
@@ -251,7 +230,7 @@ def all_gather(x, axis_name, *, axis_index_groups: Groups = None, axis: int = 0,
         at = _dimension(axis, np.ndim(leaf) + (not tiled), "all_gather", "axis")
         result = primitive.bind(_varying(leaf, names), axis_name=names, all_gather_dimension=at, axis_size=count,
                                 axis_index_groups=groups, tiled=bool(tiled))
-        return vma_casts.recast(result, checked, "varying", "reduced") if to == "reduced" and checked else result
+        return recast(result, checked, "varying", "reduced") if to == "reduced" and checked else result
 
     return _mapped(gather, x, "all_gather")
 
@@ -268,7 +247,7 @@ def psum_scatter(x, axis_name, *, scatter_dimension: int = 0, axis_index_groups:
 
     >>> vmap(lambda x: lax.psum_scatter(x, "i"), axis_name="i")(xnp.ones((4, 4)))
     """
-    names, size = _named(axis_name, "psum_scatter")
+    names, size = named(axis_name, "psum_scatter")
     groups = _checked_groups(axis_index_groups, names, size, "psum_scatter", True)
     count = size if groups is None else len(groups[0])
 
@@ -281,7 +260,7 @@ def psum_scatter(x, axis_name, *, scatter_dimension: int = 0, axis_index_groups:
         params = {"axis_name": names, "scatter_dimension": at, "axis_size": count, "axis_index_groups": groups,
                   "tiled": bool(tiled)}
         psum_scatter_p.abstract(tracing.aval_of(leaf), **params)  # over a vmapped axis nothing else checks the shape
-        return psum_scatter_p.bind(_varying(vma_casts.summands(leaf, names), names), **params)
+        return psum_scatter_p.bind(_varying(summands(leaf, names), names), **params)
 
     return _mapped(scatter, x, "psum_scatter")
 
@@ -294,9 +273,7 @@ def ppermute(x, axis_name, perm):
 
     >>> vmap(lambda x: lax.ppermute(x, "i", [(0, 1), (1, 2), (2, 0)]), axis_name="i")(xnp.arange(3.0))
     """
-    from xlafront.lax.creation import full_like
-
-    names, size = _named(axis_name, "ppermute")
+    names, size = named(axis_name, "ppermute")
     pairs = _pairs(perm, axis_name, size, "ppermute")
     if not names:
         return _mapped(lambda leaf: leaf if pairs else full_like(leaf, 0), x, "ppermute")
@@ -328,7 +305,7 @@ def pshuffle(x, axis_name, perm):
     order = [_integer(i, "pshuffle", "the entries of perm") for i in perm]
     if sorted(order) != list(range(len(order))):
         raise ValueError(f"pshuffle takes a permutation of 0 to {len(order) - 1}, got {order}.")
-    _, size = _named(axis_name, "pshuffle")
+    _, size = named(axis_name, "pshuffle")
     if len(order) != size:
         raise ValueError(f"pshuffle got a permutation of {len(order)} indices for the axis {axis_name!r} of size {size}.")
     return ppermute(x, axis_name, list(zip(order, range(size))))
@@ -354,9 +331,7 @@ def pswapaxes(x, axis_name, axis: int, *, axis_index_groups: Groups = None):
 
 
 def _all_to_all(user: str, x, axis_name, split_axis: int, concat_axis: int, groups: Groups, tiled: bool):
-    from xlafront.lax.shapes import expand_dims, squeeze
-
-    names, size = _named(axis_name, user)
+    names, size = named(axis_name, user)
     groups = _checked_groups(groups, names, size, user, True)
     count = size if groups is None else len(groups[0])
     params: dict[str, Any] = {"axis_name": names, "axis_size": count, "axis_index_groups": groups}
@@ -393,7 +368,7 @@ def ragged_all_to_all(operand, output, input_offsets, send_sizes, output_offsets
     its output. `recv_sizes` says how many come from each. Its derivative takes the runs of an operand to have no rows in
     common. TPUs and GPUs have it as one operation; on a CPU it is made of others.
     """
-    names, size = _named(axis_name, "ragged_all_to_all")
+    names, size = named(axis_name, "ragged_all_to_all")
     groups = _checked_groups(axis_index_groups, names, size, "ragged_all_to_all", True)
     given = {"operand": operand, "output": output, "input_offsets": input_offsets, "send_sizes": send_sizes,
              "output_offsets": output_offsets, "recv_sizes": recv_sizes}
@@ -410,7 +385,7 @@ def pbroadcast(x, axis_name, source: int):
 
     >>> vmap(lambda x: lax.pbroadcast(x, "i", 2), axis_name="i")(xnp.arange(4.0))
     """
-    names, size = _named(axis_name, "pbroadcast")
+    names, size = named(axis_name, "pbroadcast")
     source = _integer(source, "pbroadcast", "source")
     if not 0 <= source < size:
         raise ValueError(f"pbroadcast got source={source}, but the axis {axis_name!r} has size {size}.")
@@ -429,7 +404,7 @@ def psend(x, axis_name, perm):
     >>> here = [(0, 0)]
     >>> pmap(lambda x: lax.precv(lax.psend(x, "i", here), x, "i", here), axis_name="i")(xnp.ones((1, 3)))
     """
-    names, size = _named(axis_name, "psend")
+    names, size = named(axis_name, "psend")
     pairs = _pairs(perm, axis_name, size, "psend")
     return _mapped(lambda leaf: psend_p.bind(_varying(leaf, names), axis_name=names, perm=pairs), x, "psend")
 
@@ -443,7 +418,7 @@ def precv(token, out_shape, axis_name, perm):
     >>> here = [(0, 0)]
     >>> pmap(lambda x: lax.precv(lax.psend(x, "i", here), x, "i", here), axis_name="i")(xnp.ones((1, 3)))
     """
-    names, size = _named(axis_name, "precv")
+    names, size = named(axis_name, "precv")
     pairs = _pairs(perm, axis_name, size, "precv")
     check_token(token, "precv", "token")
     checked = tracing.checked_axes()
@@ -463,25 +438,12 @@ def precv(token, out_shape, axis_name, perm):
 # Places and types
 
 
-def axis_index(axis_name: Hashable):
-    """One's own index along a named axis; along several, counted with the last fastest.
-
-    >>> vmap(lambda x: lax.axis_index("i"), axis_name="i")(xnp.zeros(4))
-    """
-    names, _ = _named(axis_name, "axis_index")
-    index: Any = None
-    for name in names:
-        here = axis_index_p.bind(axis_name=name)
-        index = here if index is None else index * np.int32(_size(name, "axis_index")) + here
-    return np.int32(0) if index is None else index
-
-
 def axis_size(axis_name: Hashable) -> int:
     """The number of elements along a named axis, or along several together.
 
     >>> vmap(lambda x: x / lax.axis_size("i"), axis_name="i")(xnp.ones(4))
     """
-    return _named(axis_name, "axis_size")[1]
+    return named(axis_name, "axis_size")[1]
 
 
 def pcast(x, axis_name, *, to: str):
@@ -494,14 +456,14 @@ def pcast(x, axis_name, *, to: str):
     if to not in ("varying", "unreduced", "reduced"):
         raise ValueError(f"pcast takes to='varying', 'unreduced' or 'reduced', got {to!r}. To make a value the same along an "
                          f"axis, reduce it: psum, pmax, all_gather(..., to='invarying').")
-    names, _ = _named(axis_name, "pcast")
+    names, _ = named(axis_name, "pcast")
     outside = [n for n in names if n not in tracing.checked_axes()]
     if outside and not all(type(a) is tracing.MeshAxis or a[0] not in outside for a in tracing.thread.axes):
         raise ValueError(f"pcast to {to} works along axes of a shard_map, but {outside[0]!r} is one of vmap.")
 
     def cast(leaf):
         if to != "varying":
-            return vma_casts.cast_to(leaf, _checked(names), to)
+            return cast_to(leaf, _checked(names), to)
         already = tracing.aval_of(leaf).vma & set(names)
         if already:
             raise ValueError(f"pcast to varying got a value that varies along {sorted(map(str, already))} already.")

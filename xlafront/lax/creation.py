@@ -6,10 +6,14 @@ import numpy as np
 
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
+from xlafront.lax.arguments import named_sharding
+from xlafront.lax.device_put import device_put
 from xlafront.lax.elementwise import convert_element_type_p
-from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axis, iota_p, named_sharding, static_shape
+from xlafront.lax.resharding import with_out_sharding
+from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axis, iota_p, static_shape
 from xlafront.runtime.arrays import put
 from xlafront.runtime.sharding import NamedSharding, Sharding
+from xlafront.staging.device_assignment import has_devices
 from xlafront.staging.jit import library
 
 
@@ -53,8 +57,6 @@ def full(shape, fill_value, dtype=None, *, sharding=None):
     if result is None:
         result = _full_kernel(fill_value, shape, dtype)
         if sharding is not None:
-            from xlafront.lax.device_put import device_put
-
             result = device_put(result, sharding)
     return convert_element_type_p.bind(result, new_dtype=dtype, weak_type=True, sharding=None) if weak else result
 
@@ -64,8 +66,6 @@ def placed_constant(shape: tuple, value, dtype, sharding):
     if (not isinstance(sharding, NamedSharding) or tracing.is_tracing() or sharding.spec.unreduced
             or not isinstance(value, (bool, int, float, complex, np.generic)) or not isinstance(dtype, np.dtype)):
         return None
-    from xlafront.staging.device_assignment import has_devices
-
     if not has_devices(sharding):
         return None
     return put(np.broadcast_to(np.asarray(value).astype(dtype), shape), ShapedArray(shape, dtype), sharding, True)
@@ -94,6 +94,4 @@ def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
 
 def empty(shape, dtype, *, out_sharding=None):
     """An array whose elements will be written before they are read."""
-    from xlafront.lax.resharding import with_out_sharding
-
     return with_out_sharding("lax.empty", out_sharding, full, (), shape, 0, dtype)

@@ -1,27 +1,33 @@
-"""Moving values between the host and devices."""
+"""Moving values between the host and devices, and between shardings."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
 from xlafront import lowering
 from xlafront.core import backends, keys, tracing, tree
-from xlafront.core.avals import ShapedArray, with_entry
+from xlafront.core.avals import ShapedArray, entry_of, with_entry
 from xlafront.core.primitive import Primitive
+from xlafront.core.sharding_types import of_first, types_over_meshes
 from xlafront.core.zeros import Zero
+from xlafront.lax import sharding_rules
+from xlafront.lax.dynamic_slicing import dynamic_slice, dynamic_update_slice
+from xlafront.lax.shapes import linear_jvp
 from xlafront.runtime import distributed
 from xlafront.runtime.arrays import ArrayImpl, put
 from xlafront.runtime.jaxlib_compat import Device, NamedSharding, Sharding, batched_block_until_ready
 from xlafront.runtime.layouts import Format, Layout, MemorySpace, use as layouts_in_use
+from xlafront.runtime.meshes import AbstractMesh, AxisType, Mesh, active, concrete_meshes
 from xlafront.runtime.sharding import PartitionSpec, in_device_memory, open_sums, single_device
-from xlafront.runtime.specs import IndivisibleError, RankError
+from xlafront.runtime.specs import IndivisibleError, RankError, axes_of
 from xlafront.runtime.transfers import aligned_empty, apart, copied, kernels, move_all, places
 from xlafront.staging import module_shardings
 from xlafront.staging.device_assignment import has_devices
+from xlafront.staging.jit import jit
 from xlafront.staging.sharding_arguments import over_active_mesh
-from xlafront.transforms.ad.core import linear_jvp
 
 _PROGRAMS = 256  # how many of each kind are kept that move arrays
 
@@ -102,8 +108,6 @@ def put_leaf(x, target, donate=False, may_alias=None):
         return _to_format(x, target, donate, may_alias)
     sharding = None if target is None else _to_sharding(target)
     if sharding is not None and (open_sums(sharding) or open_sums(getattr(x, "sharding", None))):
-        from xlafront.lax.resharding import reshard_p
-
         return reshard_p.bind(x, target=sharding)
     if isinstance(x, tracing.Tracer) or tracing.is_tracing():
         if isinstance(sharding, NamedSharding):
@@ -206,8 +210,6 @@ def _brief(host) -> str:
 
 @functools.lru_cache(_PROGRAMS)
 def _reordered(source: Format, target: Format):
-    from xlafront.staging.jit import jit
-
     return jit(lambda x: x, in_shardings=source, out_shardings=target)
 
 
@@ -226,25 +228,17 @@ def _reshard(arrays, shardings):
 
 @functools.lru_cache(_PROGRAMS)
 def _all_resharded(shardings: tuple):
-    from xlafront.staging.jit import jit
-
     return jit(lambda *xs: xs, out_shardings=shardings)
 
 
 @functools.lru_cache(_PROGRAMS)
 def _cutter(shape: tuple):
-    from xlafront import lax
-    from xlafront.staging.jit import jit
-
-    return jit(lambda x, start: lax.dynamic_slice(x, start, shape))
+    return jit(lambda x, start: dynamic_slice(x, start, shape))
 
 
 @functools.cache
 def _paster():
-    from xlafront import lax
-    from xlafront.staging.jit import jit
-
-    return jit(lambda whole, part, start: lax.dynamic_update_slice(whole, part, start), donate_argnums=0)
+    return jit(lambda whole, part, start: dynamic_update_slice(whole, part, start), donate_argnums=0)
 
 
 def _indices(start: tuple) -> list:
@@ -254,7 +248,6 @@ def _indices(start: tuple) -> list:
 kernels.reshard = _reshard
 kernels.cut = lambda x, start, shape: _cutter(shape)(x, _indices(start))
 kernels.paste = lambda whole, part, at: _paster()(whole, part, _indices(at))
-kernels.empty = lambda shape, dtype, device: put_leaf(np.empty(shape, dtype), device)
 
 
 def _host(x, aval, may_alias=None):
@@ -334,13 +327,21 @@ def _put_transpose(ct, x, *, sharding, source):
     return [ct if source is None else device_put_p.bind(ct, sharding=source, source=sharding)]
 
 
+def _put_types(avals, params):
+    kind = getattr(params["sharding"], "memory_kind", None)
+    memory = None if kind in (None, "device") else MemorySpace.Host
+    return types_over_meshes(device_put_p, avals, params).update(memory_space=memory)
+
+
 device_put_p = Primitive(
     "device_put", abstract=lambda x, *, sharding, source: ShapedArray(x.shape, x.dtype, x.weak_type, vma=x.vma),
     lower=lambda ctx, x, *, sharding, source: lower_put(ctx, x, sharding=sharding),
     impl=lambda x, *, sharding, source: put_leaf(x, sharding), jvp=_put_jvp, transpose=_put_transpose,
     batch=lambda size, xs, ds, *, sharding, source: (device_put_p.bind(
-        xs[0], sharding=with_entry(sharding, ds[0]), source=with_entry(source, ds[0])), ds[0]))
-device_put_p.runs_eagerly = True
+        xs[0], sharding=with_entry(sharding, ds[0]), source=with_entry(source, ds[0])), ds[0]),
+    sharding_rule=sharding_rules.same, sums=of_first)
+device_put_p.runs_eagerly = device_put_p.moves = True
+device_put_p.types_over_meshes = _put_types
 
 
 def _lower_move(ctx, x, *, memory_kind):
@@ -360,3 +361,75 @@ move_memory_p = Primitive(
     batch=lambda size, xs, dims, *, memory_kind: (move_memory_p.bind(xs[0], memory_kind=memory_kind), dims[0]))
 move_memory_p.jvp = linear_jvp(move_memory_p)
 move_memory_p.own_types = True
+
+
+# Between shardings over explicit axes
+
+
+def _reshard_batch(axis_size, xs, ds, *, target):
+    [x], [d] = xs, ds
+    entry = entry_of(tracing.aval_of(x), d)
+    if entry is not None and not target.mesh.explicit:  # the elements are freed of their axes, the batch is not
+        mesh = target.mesh.abstract_mesh.update_axis_types({a: AxisType.Explicit for a in axes_of(entry)})
+        target = NamedSharding(mesh, target.spec)
+    return reshard_p.bind(x, target=with_entry(target, d, entry)), d
+
+
+def _reshard_lower(ctx, x, *, target):
+    context = ctx.module_context.sharding_context
+    if context is None or not context.partitioned:
+        return x
+    if not target.mesh.explicit:
+        explicit = ctx.avals_in[0].explicit_sharding
+        if explicit is None or not explicit.spec.unreduced & explicit.mesh.explicit:
+            return x
+        target = explicit.update(spec=explicit.spec.update(unreduced=frozenset()))  # what has no type has no open sums
+    spec, [aval] = target.spec, ctx.avals_in
+    unreduced = frozenset() if aval.explicit_sharding is None else aval.explicit_sharding.spec.unreduced
+    if spec.unreduced - unreduced and unreduced - spec.unreduced:  # the compiler only makes sums, or opens them
+        between = aval.explicit_sharding.update(spec=aval.explicit_sharding.spec.update(unreduced=unreduced & spec.unreduced))
+        [x] = module_shardings.constrain(ctx, [x], [aval], [between])
+    elif spec.unreduced and not unreduced:
+        # As a whole first: else the compiler takes what each device has for its summand.
+        [x] = module_shardings.constrain(ctx, [x], [aval], [target.update(spec=spec.update(unreduced=frozenset()))])
+    return module_shardings.constrain(ctx, [x], [ctx.aval_out], [target])[0]
+
+
+def _reshard_impl(x, *, target):
+    mesh = target.mesh
+    own = getattr(x, "sharding", None)
+    if not mesh.explicit and isinstance(own, NamedSharding) and own.mesh.shape_tuple == mesh.shape_tuple:
+        spec = own.spec.update(unreduced=frozenset(), reduced=frozenset())
+        x = x if not open_sums(own) else _resharded(own.update(spec=spec))(x)
+        return put_leaf(x, NamedSharding(own.mesh.update(axis_types=mesh.axis_types), spec))
+    if isinstance(mesh, AbstractMesh):
+        mesh = _over_devices(x, mesh)
+    sharding = NamedSharding(mesh, target.spec.update(partitions=target.spec.padded(tracing.aval_of(x).ndim)))
+    if open_sums(own):
+        return x if own == sharding else _resharded(sharding)(x)
+    if open_sums(sharding):
+        return _resharded(sharding)(put_leaf(x, sharding.update(spec=sharding.spec.update(unreduced=frozenset()))))
+    return put_leaf(x, sharding)
+
+
+@functools.lru_cache(256)
+def _resharded(target: NamedSharding) -> Callable:
+    """What moves arrays whose sums are still to be made: only a program makes or opens them."""
+    return jit(lambda x: reshard_p.bind(x, target=target))
+
+
+def _over_devices(x, mesh: AbstractMesh) -> Mesh:
+    """The devices of a mesh that only has a shape: those of the array, or of the mesh in force."""
+    own = getattr(x, "sharding", None)
+    for found in (own.mesh if isinstance(own, NamedSharding) else None, active.mesh, concrete_meshes.get(mesh)):
+        if isinstance(found, Mesh) and found.shape_tuple == mesh.shape_tuple:
+            return found if found.axis_types == mesh.axis_types else found.update(axis_types=mesh.axis_types)
+    raise ValueError(f"an array of type {tracing.aval_of(x)} was to be spread over {mesh}, which has no devices. Use a Mesh, "
+                     f"or put one in force with set_mesh.")
+
+
+reshard_p = Primitive(
+    "reshard", abstract=lambda x, *, target: x.update(sharding=target), lower=_reshard_lower, impl=_reshard_impl,
+    transpose=lambda ct, x, *, target: [Zero(x.aval) if type(ct) is Zero else ct], batch=_reshard_batch)
+reshard_p.jvp = linear_jvp(reshard_p)
+reshard_p.own_types = True

@@ -11,12 +11,13 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray, entry_of, with_entry
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax import sharding_rules
+from xlafront.lax.arguments import named_sharding
 from xlafront.lax.families import add_tangents
 from xlafront.lax.shapes import permute
-from xlafront.lax.unreduced import open_product
 from xlafront.runtime import config
 from xlafront.runtime.jaxlib_compat import NamedSharding
-from xlafront.runtime.specs import PartitionSpec
+from xlafront.runtime.specs import PartitionSpec, axes_of
 from xlafront.staging.jit import library
 
 
@@ -142,6 +143,33 @@ def _rest(rank, *used):
     return [i for i in range(rank) if not any(i in u for u in used)]
 
 
+def _summed_by_product(x, y, dimension_numbers) -> frozenset:
+    """The axes that split the dimensions that a product sums, where they split those of both operands alike."""
+    (xc, yc), _ = dimension_numbers
+    if x.explicit_sharding is None or y.explicit_sharding is None:
+        return frozenset()
+    entries = [x.explicit_sharding.spec.partitions[i] for i in xc]
+    if entries != [y.explicit_sharding.spec.partitions[j] for j in yc]:
+        return frozenset()
+    return frozenset([a for e in entries for a in axes_of(e)])
+
+
+def open_product(x, y, dimension_numbers, axes: frozenset) -> NamedSharding | None:
+    """The sharding of a product that leaves the sums over these axes open; None for one that sums over none of them."""
+    summed = _summed_by_product(x, y, dimension_numbers)
+    if not summed or not summed <= axes:
+        return None
+    (xc, yc), (xb, yb) = dimension_numbers
+    xs, ys = x.explicit_sharding.spec.partitions, y.explicit_sharding.spec.partitions
+    entries = [ys[j] if xs[i] is None else xs[i] for i, j in zip(xb, yb)]
+    entries += [e for i, e in enumerate(xs) if i not in (*xc, *xb)] + [e for j, e in enumerate(ys) if j not in (*yc, *yb)]
+    used: set = set()
+    for i, e in enumerate(entries):  # an axis that splits dimensions of both operands splits one of the result
+        entries[i] = None if used & {*axes_of(e)} else e
+        used |= {*axes_of(e)}
+    return NamedSharding(x.explicit_sharding.mesh, PartitionSpec(*entries, unreduced=summed))
+
+
 def _transpose_one(ct, y, x, dimension_numbers, precision, swap):
     """The cotangent of one side: contract the result's cotangent with the other side."""
     (xc, yc), (xb, yb) = dimension_numbers
@@ -216,7 +244,10 @@ def _batch(axis_size, operands, dims, *, dimension_numbers, **params):
     return dot_general_p.bind(x, y, dimension_numbers=numbers, out_sharding=with_entry(wanted, where, split), **params), where
 
 
-dot_general_p = Primitive("dot_general", abstract=_abstract, lower=_lower, jvp=_jvp, transpose=_transpose, batch=_batch)
+dot_general_p = Primitive("dot_general", abstract=_abstract, lower=_lower, jvp=_jvp, transpose=_transpose, batch=_batch,
+                          sharding_rule=sharding_rules.dot_general)
+dot_general_p.summed_axes = lambda avals, params: _summed_by_product(
+    avals[0], avals[1], params["dimension_numbers"])
 
 
 @library(static=("dimension_numbers", "precision", "preferred_element_type", "out_sharding"))
@@ -239,11 +270,7 @@ def dot_general(lhs, rhs, dimension_numbers, precision=None, preferred_element_t
 
     numbers = ((fixed(xc, ranks[0]), fixed(yc, ranks[1])), (fixed(xb, ranks[0]), fixed(yb, ranks[1])))
     wanted = None if preferred_element_type is None else dtypes.canonicalize_dtype(preferred_element_type)
-    if out_sharding is not None:
-        from xlafront.lax.resharding import named
-
-        out_sharding = named(out_sharding, "dot_general")
-    return _kernel(lhs, rhs, numbers, canonical_precision(precision), wanted, out_sharding)
+    return _kernel(lhs, rhs, numbers, canonical_precision(precision), wanted, named_sharding(out_sharding, "dot_general"))
 
 
 def dot(lhs, rhs, *, dimension_numbers=None, precision=None, preferred_element_type=None, out_sharding=None):

@@ -12,9 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from xlafront import lowering
-from xlafront.core import dtypes, tracing
+from xlafront.core import dtypes, errors, tracing
+from xlafront.core.avals import ShapedArray
+from xlafront.core.sharding_types import of_all, of_first, of_one
 from xlafront.core.zeros import Zero, is_undefined
-from xlafront.lax.families import elementwise, linear, summed_to_scalar
+from xlafront.lax.families import add_any_p, broadcast_scalar, elementwise, linear, summed_to_scalar
+from xlafront.lax.lower_fun import lower_fun
 from xlafront.staging.jit import library
 
 
@@ -268,6 +271,8 @@ BINARY = (
 )
 COMPARISONS = (("eq", "EQ", "any"), ("ne", "NE", "any"), ("ge", "GE", "int float bool"),
                ("gt", "GT", "int float bool"), ("le", "LE", "int float bool"), ("lt", "LT", "int float bool"))
+# In which operands they are linear.
+_SUMS = {"neg": of_first, "add": of_all(), "sub": of_all(), "mul": of_one(0, 1), "div": of_one(0)}
 _RESULTS = {"abs": _to_real, "is_finite": _to_bool}
 _WITH_ACCURACY = ("exp", "exp2", "expm1", "log", "log1p", "sin", "cos", "tan", "tanh", "logistic", "sqrt", "rsqrt",
                   "cbrt")
@@ -337,11 +342,11 @@ PRIMITIVES = {}
 for _name, _operation, _accepts, _derivative in UNARY:
     PRIMITIVES[_name] = elementwise(
         _name, _LOWERINGS.get(_name, _operation), _accepts, result=_RESULTS.get(_name),
-        derivatives=(_derivative,), transpose=_neg_transpose if _name == "neg" else None,
+        derivatives=(_derivative,), transpose=_neg_transpose if _name == "neg" else None, sums=_SUMS.get(_name),
         attributes=_accuracy if _name in _WITH_ACCURACY and _name not in _LOWERINGS else None)
 for _name, _operation, _accepts, _first, _second, _transpose in BINARY:
     PRIMITIVES[_name] = elementwise(_name, _LOWERINGS.get(_name, _operation), _accepts, derivatives=(_first, _second),
-                                    transpose=_transpose)
+                                    transpose=_transpose, sums=_SUMS.get(_name))
 for _name, _direction, _accepts in COMPARISONS:
     PRIMITIVES[_name] = elementwise(_name, "stablehlo.compare", _accepts, derivatives=(None, None), result=_to_bool,
                                     attributes=_compare_attributes(_direction))
@@ -370,13 +375,11 @@ for _name in ("eq", "ne"):
 
 # Rows that differ from their family in one respect
 
-PRIMITIVES["add_any"] = add_any_p = elementwise(
-    "add_any", "stablehlo.add", "any", derivatives=(lambda g, z, x, y: g, lambda g, z, x, y: g),
-    transpose=_add_transpose)
+PRIMITIVES["add_any"] = add_any_p
 PRIMITIVES["real"] = elementwise("real", "stablehlo.real", "complex", result=_to_real,
-                                 derivatives=(lambda g, y, x: real_(g),), transpose=_real_transpose)
+                                 derivatives=(lambda g, y, x: real_(g),), transpose=_real_transpose, sums=of_first)
 PRIMITIVES["imag"] = elementwise("imag", "stablehlo.imag", "complex", result=_to_real,
-                                 derivatives=(lambda g, y, x: imag_(g),), transpose=_imag_transpose)
+                                 derivatives=(lambda g, y, x: imag_(g),), transpose=_imag_transpose, sums=of_first)
 PRIMITIVES["complex"] = elementwise(
     "complex", "stablehlo.complex", "float", result=lambda d, _: dtypes.to_complex(d),
     derivatives=(lambda g, z, x, y: complex_(g, constant_like(g, 0)), lambda g, z, x, y: complex_(constant_like(g, 0), g)),
@@ -393,7 +396,8 @@ def _conj_lower(ctx, x, input_dtype=None):
 
 PRIMITIVES["conj"] = elementwise(
     "conj", _conj_lower, "float32 complex", result=lambda d, **_: dtypes.to_complex(d),
-    derivatives=(lambda g, y, x, input_dtype=None: conj_(g, input_dtype=input_dtype),), transpose=_conj_transpose)
+    derivatives=(lambda g, y, x, input_dtype=None: conj_(g, input_dtype=input_dtype),), transpose=_conj_transpose,
+    sums=of_first)
 
 
 def _integer_pow_lower(ctx, x, *, y):
@@ -436,13 +440,45 @@ PRIMITIVES["reduce_precision"] = elementwise(
     transpose=linear(0)(lambda i, ct, x, **params: PRIMITIVES["reduce_precision"].bind(ct, **params)))
 
 
+# log(exp(x) + exp(y)), written as a function of the others
+
+
+def _log_add(x, y):
+    if tracing.aval_of(x).dtype.kind == "c":  # the term with the larger real part in front
+        first = ge(real_(x), real_(y))
+        big, small = where(first, x, y), where(first, y, x)
+        gap = sub(small, big)
+        return add(big, log1p_(exp_(where(eq(small, big), constant_like(x, 0), gap))))
+    top = max_(x, y)
+    gap = abs_(sub(x, y))
+    same = eq(x, y)
+    infinite = PRIMITIVES["is_finite"].bind(top)
+    smooth = add(top, log1p_(exp_(neg(where(same, constant_like(x, 0), gap)))))
+    return where(infinite, smooth, top)
+
+
+def _log_add_share(g, z, x):
+    """The derivative in an operand is its share of the sum, `exp(x - z)`; of two infinite operands, 1."""
+    if tracing.aval_of(x).dtype.kind == "c":
+        return mul(g, exp_(sub(x, z)))
+    top = constant_like(x, np.inf)
+    x, z = (where(eq(v, top), constant_like(v, 0), v) for v in (x, z))
+    return mul(g, exp_(sub(x, z)))
+
+
+def _lower_log_add(ctx, x, y):
+    full = [aval.update(shape=ctx.aval_out.shape) for aval in ctx.avals_in]  # scalars come spread
+    return lower_fun(_log_add)(ctx.replace(avals_in=full), x, y)
+
+
+log_add_p = elementwise("logaddexp", _lower_log_add, "float complex", derivatives=(
+    lambda g, z, x, y: _log_add_share(g, z, x), lambda g, z, x, y: _log_add_share(g, z, y)))
+
+
 # select_n: the condition may be a scalar or of the cases' shape
 
 
 def _select_abstract(which, *cases):
-    from xlafront.core import errors
-    from xlafront.core.avals import ShapedArray
-
     first = cases[0]
     if which.dtype != dtypes.bool_ and which.dtype != dtypes.int32:
         raise TypeError(f"select_n needs a boolean or int32 condition, got {which.dtype}.")
@@ -486,8 +522,6 @@ def _select_jvp(primals, tangents):
         return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
     filled = [np.zeros((), t.aval.dtype) if type(t) is Zero else t for t in tangents[1:]]
     tangent = select(which, *filled)
-    from xlafront.lax.families import broadcast_scalar
-
     return answer, broadcast_scalar(tangent, np.shape(answer))
 
 
@@ -500,7 +534,8 @@ def _select_transpose(ct, which, *cases):
 
 
 def _make_select():
-    base = elementwise("select_n", _select_lower, "any", derivatives=(), transpose=_select_transpose, mixed=True)
+    base = elementwise("select_n", _select_lower, "any", derivatives=(), transpose=_select_transpose, mixed=True,
+                       sums=of_all(0))
     base.abstract, base.jvp = _select_abstract, _select_jvp
     return base
 
@@ -538,8 +573,6 @@ def _convert_lower(ctx, x, *, new_dtype, weak_type, sharding):
 
 
 def _convert_abstract(x, *, new_dtype, weak_type, sharding):
-    from xlafront.core.avals import ShapedArray
-
     return ShapedArray(x.shape, new_dtype, weak_type, vma=x.vma)
 
 
@@ -558,10 +591,11 @@ def _convert_transpose(i, ct, x, *, new_dtype, weak_type, sharding):
 
 PRIMITIVES["convert_element_type"] = convert_element_type_p = elementwise(
     "convert_element_type", _convert_lower, "any", derivatives=(_convert_derivative,), transpose=_convert_transpose,
-    shown_as="astype")
+    shown_as="astype", sums=of_first)
 convert_element_type_p.abstract = _convert_abstract
 PRIMITIVES["copy"] = copy_p = elementwise(
-    "copy", lambda ctx, x: x, "any", derivatives=(lambda g, y, x: g,), transpose=linear(0)(lambda i, ct, x: ct))
+    "copy", lambda ctx, x: x, "any", derivatives=(lambda g, y, x: g,), transpose=linear(0)(lambda i, ct, x: ct),
+    sums=of_first)
 
 
 # Public functions

@@ -7,7 +7,6 @@ made by `elementwise` from a row: the StableHLO operation, the dtypes it takes, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,21 +14,11 @@ from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
+from xlafront.core.sharding_types import Sums, of_all
 from xlafront.core.zeros import Zero, is_undefined
-
-KINDS: dict[str, Callable[[Any], bool]] = {
-    "bool": lambda d: d == dtypes.bool_, "int": dtypes.is_integer, "float": dtypes.is_float,
-    "complex": dtypes.is_complex, "signed": lambda d: dtypes.is_integer(d) and not dtypes.is_unsigned(d),
-    "float32": lambda d: d in (dtypes.float32, dtypes.float64),
-}
-
-
-def check_dtype(name: str, accepts: str, d) -> None:
-    """`accepts` is a list of kinds in one string, such as "int float complex"."""
-    if accepts == "any" or (isinstance(d, np.dtype) and any(KINDS[kind](d) for kind in accepts.split())):
-        return
-    raise TypeError(f"{name} does not take arrays of dtype {d}; it takes {accepts.replace(' ', ', ')}. "
-                    f"Convert with x.astype(...).")
+from xlafront.lax import sharding_rules
+from xlafront.lax.arguments import check_dtype
+from xlafront.lax.shapes import broadcast_in_dim_p, move_dim, reduce_sum_p
 
 
 def joint_shape(name: str, operands: Sequence[ShapedArray]) -> tuple:
@@ -47,7 +36,7 @@ def joint_shape(name: str, operands: Sequence[ShapedArray]) -> tuple:
 def elementwise(name: str, operation: str | Callable, accepts: str = "int float complex bool", *,
                 derivatives: Sequence[Callable | None] | None = None, result: Callable | None = None,
                 transpose: Callable | None = None, mixed: bool = False, attributes: Callable | None = None,
-                shown_as: str | None = None) -> Primitive:
+                shown_as: str | None = None, sums: Sums | None = None) -> Primitive:
     """A record for an elementwise primitive.
 
     - `operation`: the StableHLO or CHLO operation, or a lowering rule.
@@ -55,6 +44,7 @@ def elementwise(name: str, operation: str | Callable, accepts: str = "int float 
     - `result(*dtypes, **params)`: the dtype of the result when it is not that of the operands.
     - `transpose(cotangent, *operands, **params)`: for operations linear in an operand.
     - `mixed`: operands may differ in dtype.
+    - `sums`: in which operands it is linear, as of any record.
     """
     shown = shown_as or name
 
@@ -100,7 +90,8 @@ def elementwise(name: str, operation: str | Callable, accepts: str = "int float 
 
     primitive = Primitive(
         name, abstract=abstract, lower=operation if callable(operation) else lower, batch=batch,
-        jvp=None if derivatives is None else jvp, transpose=transpose, broadcasts_scalars=True, shown_as=shown)
+        jvp=None if derivatives is None else jvp, transpose=transpose, broadcasts_scalars=True, shown_as=shown,
+        sharding_rule=sharding_rules.elementwise, sums=sums)
     return primitive
 
 
@@ -111,16 +102,12 @@ def shape_of(x) -> tuple:
 
 
 def broadcast_scalar(x, shape):
-    from xlafront.lax.shapes import broadcast_in_dim_p
-
     if np.shape(x) == tuple(shape):
         return x
     return broadcast_in_dim_p.bind(x, shape=tuple(shape), broadcast_dimensions=(), sharding=None)
 
 
 def add_tangents(x, y):
-    from xlafront.lax.elementwise import add_any_p
-
     return add_any_p.bind(x, y)
 
 
@@ -128,8 +115,6 @@ def summed_to_scalar(cotangent, aval):
     """The cotangent of an operand that was a scalar beside arrays: the sum over what it was spread to."""
     if type(cotangent) is Zero or aval.shape == shape_of(cotangent):
         return cotangent
-    from xlafront.lax.reductions import reduce_sum_p
-
     return reduce_sum_p.bind(cotangent, axes=tuple(range(np.ndim(cotangent))), out_sharding=None)
 
 
@@ -146,8 +131,6 @@ def align_batches(axis_size, operands, dims):
             break
     else:
         return operands, dim
-    from xlafront.lax.shapes import broadcast_in_dim_p, move_dim
-
     rank = max(np.ndim(x) - (d is not None) for x, d in zip(operands, dims))
     aligned = []
     for x, d in zip(operands, dims):
@@ -184,3 +167,9 @@ def linear(*positions: int) -> Callable:
         return transpose
 
     return decorate
+
+
+# The sum of tangents or of cotangents.
+add_any_p = elementwise(
+    "add_any", "stablehlo.add", "any", derivatives=(lambda g, z, x, y: g, lambda g, z, x, y: g),
+    transpose=linear(0, 1)(lambda i, ct, x, y: ct), sums=of_all())

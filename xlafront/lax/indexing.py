@@ -12,19 +12,20 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.keys import physical
 from xlafront.core.primitive import Primitive
+from xlafront.core.sharding_types import of_all, of_first
 from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax import sharding_rules
+from xlafront.lax.arguments import check_dtype
 from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, add, ge, le, mul, to_dtype, where
-from xlafront.lax.families import add_tangents, check_dtype
+from xlafront.lax.families import add_tangents
+from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS
 from xlafront.lax.shapes import (
     broadcast_batch,
     broadcast_in_dim_p,
-    concatenate_p,
     iota_p,
     move_dim,
     physical_tail,
     reshape_to,
-    slice_p,
-    squeeze_p,
     typed,
     zeros_of,
 )
@@ -127,15 +128,13 @@ def _last_index(shape, dimensions, sizes, dtype):
 
 def in_bounds(indices, shape, dimensions, sizes):
     """For each index vector, whether its whole window lies inside an array of this shape."""
-    from xlafront.lax.reductions import PRIMITIVES
-
     aval = tracing.aval_of(indices)
     last = broadcast_in_dim_p.bind(_last_index(shape, dimensions, sizes, aval.dtype), shape=aval.shape,
                                    broadcast_dimensions=(aval.ndim - 1,), sharding=None)
     inside = le(indices, last)
     if not dtypes.is_unsigned(aval.dtype):
         inside = ELEMENTWISE["and"].bind(inside, ge(indices, aval.dtype.type(0)))
-    return PRIMITIVES["reduce_and"].bind(inside, axes=(aval.ndim - 1,), out_sharding=None)
+    return REDUCTIONS["reduce_and"].bind(inside, axes=(aval.ndim - 1,), out_sharding=None)
 
 
 def fill_for(dtype, fill_value):
@@ -218,7 +217,15 @@ def _gather_batch(axis_size, operands, dims, *, dimension_numbers, slice_sizes, 
 
 
 gather_p = Primitive("gather", abstract=_gather_abstract, lower=_gather_lower, jvp=_gather_jvp,
-                     transpose=_gather_transpose, batch=_gather_batch)
+                     transpose=_gather_transpose, batch=_gather_batch, sharding_rule=sharding_rules.gather, sums=of_first)
+
+
+def take_rows(x, indices):
+    """The rows of an array at these places, which are in bounds."""
+    rest, where = tuple(np.shape(x)[1:]), np.ndim(indices)
+    numbers = GatherDimensionNumbers(tuple(range(where, where + len(rest))), (0,), (0,))
+    indices = indices[..., None] if isinstance(indices, np.ndarray) else reshape_to(indices, (*np.shape(indices), 1))
+    return bind_gather(x, indices, dimension_numbers=numbers, slice_sizes=(1, *rest), mode=GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
 # scatter
@@ -454,11 +461,15 @@ def _subtract_abstract(x, indices, updates, **params):
 
 
 PRIMITIVES = {name: Primitive(name, abstract=_subtract_abstract if name == "scatter_sub" else _scatter_abstract,
-                              lower=_scatter_lowering(operation), batch=_scatter_batch(name))
+                              lower=_scatter_lowering(operation), batch=_scatter_batch(name),
+                              sharding_rule=sharding_rules.scatter, sums=of_all(1) if name == "scatter_add" else None)
               for name, operation in SCATTERS.items()}
 PRIMITIVES["scatter_apply"] = Primitive(
     "scatter_apply", abstract=lambda *avals, function, **params: _scatter_abstract(*avals, **params),
-    lower=_apply_lower, jvp=_apply_jvp, batch=_scatter_batch("scatter_apply"), shown_as="x.at[...].apply")
+    lower=_apply_lower, jvp=_apply_jvp, batch=_scatter_batch("scatter_apply"), shown_as="x.at[...].apply",
+    sharding_rule=sharding_rules.scatter)
+for _primitive in PRIMITIVES.values():
+    _primitive.writes = True
 scatter_p, scatter_add_p = PRIMITIVES["scatter"], PRIMITIVES["scatter_add"]
 scatter_p.jvp = _scatter_jvp
 scatter_add_p.jvp, scatter_add_p.transpose = _additive_jvp("scatter_add"), _additive_transpose(1)
@@ -467,46 +478,6 @@ PRIMITIVES["scatter_sub"].transpose = _additive_transpose(-1)
 PRIMITIVES["scatter_mul"].jvp = _multiplicative_jvp
 PRIMITIVES["scatter_min"].jvp = _extreme_scatter_jvp("scatter_min")
 PRIMITIVES["scatter_max"].jvp = _extreme_scatter_jvp("scatter_max")
-
-
-# Batched dynamic slices are gathers and scatters of one window for each batch element.
-
-
-def _stack_starts(axis_size, starts, ds):
-    columns = [reshape_to(broadcast_batch(s, d, axis_size), (axis_size, 1)) for s, d in zip(starts, ds)]
-    kinds = {tracing.aval_of(c).dtype for c in columns}
-    if len(kinds) > 1:
-        columns = [to_dtype(c, np.int32) for c in columns]
-    return concatenate_p.bind(*columns, dimension=1)
-
-
-def batched_dynamic_slice(axis_size, x, dx, starts, ds, slice_sizes):
-    indices = _stack_starts(axis_size, starts, ds)
-    rank = len(slice_sizes)
-    if dx is None:
-        numbers = GatherDimensionNumbers(tuple(range(1, rank + 1)), (), tuple(range(rank)))
-        sizes = tuple(slice_sizes)
-    else:
-        x = move_dim(x, dx, 0)
-        numbers = GatherDimensionNumbers(tuple(range(1, rank + 1)), (), tuple(range(1, rank + 1)), (0,), (0,))
-        sizes = (1, *slice_sizes)
-    return bind_gather(x, indices, dimension_numbers=numbers, slice_sizes=sizes, mode=GatherScatterMode.CLIP)
-
-
-def batched_dynamic_update_slice(axis_size, x, update, starts, ds):
-    indices = _stack_starts(axis_size, starts, ds)
-    rank = len(starts)
-    numbers = ScatterDimensionNumbers(tuple(range(1, rank + 1)), (), tuple(range(1, rank + 1)), (0,), (0,))
-    return bind_scatter(scatter_p, x, indices, update, dimension_numbers=numbers, indices_are_sorted=True,
-                        unique_indices=True, mode=GatherScatterMode.CLIP)
-
-
-def unstack(x) -> list:
-    """The rows of an array."""
-    shape = np.shape(x)
-    zeros, rest = (0,) * (len(shape) - 1), tuple(shape[1:])
-    return [squeeze_p.bind(slice_p.bind(x, start_indices=(i, *zeros), limit_indices=(i + 1, *rest), strides=None),
-                           dimensions=(0,)) for i in range(shape[0])]
 
 
 # Public functions

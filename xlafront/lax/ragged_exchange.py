@@ -14,8 +14,14 @@ from xlafront import lowering
 from xlafront.core import dtypes, tracing
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
-from xlafront.lax.collective_primitives import all_gather_p, all_to_all_p, axes_text, replica_groups
+from xlafront.lax.collective_exchanges import all_gather_p, all_to_all_p
+from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, add, div, ge, lt, mul, sub, to_dtype, where
+from xlafront.lax.indexing import take_rows
 from xlafront.lax.lower_fun import lower_fun
+from xlafront.lax.named_axes import axes_text, replica_groups
+from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS, argmax_p
+from xlafront.lax.shapes import broadcast_in_dim_p, iota_p, place_axis, reshape_to
+from xlafront.lax.zeros import instantiate, zeros_array
 
 
 def _result_type(operand, output, *runs, axis_name, axis_size, axis_index_groups):
@@ -57,21 +63,36 @@ def _from_all(operand, output, input_offsets, send_sizes, output_offsets, _, *, 
 
 def _with_runs(rows, output, starts, sizes, targets, each: int):
     """The output with the runs that arrive; of these are `each` from every sender. Its rows look for the run they are in."""
-    from xlafront.numpy import argmax, asarray, where
-
-    rows, output, starts, sizes, targets = map(asarray, (rows, output, starts, sizes, targets))  # may be NumPy's
-    inside, row = _inside(output.shape[0], targets, sizes)
-    run = argmax(inside, axis=1)
-    found = rows[run // each, row - targets[run] + starts[run]]
-    return where(inside.any(axis=1).reshape((-1,) + (1,) * (output.ndim - 1)), found, output)
+    starts, sizes, targets = _wide(starts, sizes, targets)
+    d = tracing.aval_of(starts).dtype
+    (senders, count), rest = np.shape(rows)[:2], np.shape(rows)[2:]
+    inside, row = _inside(np.shape(output)[0], targets, sizes)
+    run = argmax_p.bind(inside, axes=(1,), index_dtype=np.dtype(np.int32))
+    place = add(sub(row, take_rows(targets, run)), take_rows(starts, run))
+    place = ELEMENTWISE["clamp"].bind(d.type(0), place, d.type(count - 1))  # of rows that are in no run
+    sender = to_dtype(div(run, np.int32(each)), d)
+    found = take_rows(reshape_to(rows, (senders * count, *rest)), add(mul(sender, d.type(count)), place))
+    return where(_written(inside, output), found, output)
 
 
 def _inside(count: int, starts, sizes):
     """Which of `count` rows are in which run, and the numbers of the rows."""
-    from xlafront.numpy import arange
+    row = iota_p.bind(dtype=tracing.aval_of(starts).dtype, shape=(count,), dimension=0, sharding=None)
+    first, end, here = (broadcast_in_dim_p.bind(x, shape=(count, np.shape(starts)[0]), broadcast_dimensions=(d,), sharding=None)
+                        for x, d in ((starts, 1), (add(starts, sizes), 1), (row, 0)))
+    return ELEMENTWISE["and"].bind(ge(here, first), lt(here, end)), row
 
-    row = arange(count, dtype=starts.dtype)
-    return (row[:, None] >= starts) & (row[:, None] < starts + sizes), row
+
+def _written(inside, output):
+    """Which elements of the output are in rows that are in some run."""
+    row = REDUCTIONS["reduce_or"].bind(inside, axes=(1,), out_sharding=None)
+    return broadcast_in_dim_p.bind(row, shape=np.shape(output), broadcast_dimensions=(0,), sharding=None)
+
+
+def _wide(*offsets) -> list:
+    """Offsets as integers of one type that can count the rows of a batch."""
+    wide = any([tracing.aval_of(x).dtype.itemsize == 8 for x in offsets])
+    return [to_dtype(x, np.int64 if wide else np.int32) for x in offsets]
 
 
 ragged_all_to_all_p = Primitive("ragged_all_to_all", abstract=_result_type, lower=_lower)
@@ -82,8 +103,6 @@ ragged_all_to_all_p.lowerings["cpu"] = lower_fun(_from_all)  # XLA's CPU backend
 
 
 def _jvp(primals, tangents, **params):
-    from xlafront.transforms.ad.core import instantiate
-
     answer = ragged_all_to_all_p.bind(*primals, **params)
     if type(tangents[0]) is Zero and type(tangents[1]) is Zero:
         return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
@@ -92,9 +111,6 @@ def _jvp(primals, tangents, **params):
 
 def _transpose(ct, operand, output, input_offsets, send_sizes, output_offsets, recv_sizes, **params):
     """Rows go back to where they came from; the output's own rows are those that nothing was written to."""
-    from xlafront.numpy import asarray, where
-    from xlafront.transforms.ad.core import zeros_array
-
     rest = [None] * 4
     if type(ct) is Zero:
         return [Zero(x.aval) if is_undefined(x) else None for x in (operand, output)] + rest
@@ -109,8 +125,8 @@ def _transpose(ct, operand, output, input_offsets, send_sizes, output_offsets, r
         operand_ct = ragged_all_to_all_p.bind(ct, zeros_array(operand.aval), starts, recv_sizes, told(input_offsets),
                                               send_sizes, **params)
     if is_undefined(output):
-        written = _inside(output.aval.shape[0], asarray(starts), recv_sizes)[0].any(axis=1)
-        output_ct = where(written.reshape((-1,) + (1,) * (output.aval.ndim - 1)), np.zeros((), ct.dtype)[()], ct)
+        inside, _ = _inside(output.aval.shape[0], *_wide(starts, recv_sizes))
+        output_ct = where(_written(inside, ct), np.zeros((), tracing.aval_of(ct).dtype), ct)
     return [operand_ct, output_ct, *rest]
 
 
@@ -122,14 +138,12 @@ ragged_all_to_all_p.jvp, ragged_all_to_all_p.transpose = _jvp, _transpose
 
 def _batch(size, operands, dims, **params):
     """One exchange of the rows of all elements: each run becomes one of every element."""
-    from xlafront.lax.shapes import reshape_to
-    from xlafront.numpy import arange
-    from xlafront.transforms.batching.vmap import place_axis
-
     operand, output = (place_axis(x, d, 0, size) for x, d in zip(operands[:2], dims[:2]))
-    runs = [_wide(place_axis(x, d, np.ndim(x) - (d is not None), size)) for x, d in zip(operands[2:], dims[2:])]
+    runs = _wide(*[place_axis(x, d, np.ndim(x) - (d is not None), size) for x, d in zip(operands[2:], dims[2:])])
     for k, rows in ((0, np.shape(operand)[1]), (2, np.shape(output)[1])):
-        runs[k] = runs[k] + arange(size, dtype=runs[k].dtype) * rows
+        d = tracing.aval_of(runs[k]).dtype
+        element = iota_p.bind(dtype=d, shape=np.shape(runs[k]), dimension=1, sharding=None)
+        runs[k] = add(runs[k], mul(element, d.type(rows)))
 
     def joined(x):
         return reshape_to(x, (np.shape(x)[0] * np.shape(x)[1], *np.shape(x)[2:]))
@@ -138,16 +152,8 @@ def _batch(size, operands, dims, **params):
     return reshape_to(result, np.shape(output)), 0
 
 
-def _wide(x):
-    """Offsets as integers that can count the rows of a batch."""
-    dtype = tracing.aval_of(x).dtype
-    return x.astype(np.int32) if dtype.itemsize < 4 else x
-
-
 def _over_axis(trace, operands, dims, **params):
-    from xlafront.transforms.batching.vmap import batch_flat
-
-    [result], [dim] = batch_flat(lambda *xs: [_from_all(*xs, **params)], operands, dims, trace.size, trace.axis_name)
+    [result], [dim] = trace.map(lambda *xs: [_from_all(*xs, **params)], operands, dims, trace.size, trace.axis_name)
     return result, dim
 
 

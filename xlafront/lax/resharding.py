@@ -7,114 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from xlafront.core import tracing, tree
-from xlafront.core.avals import entry_of, with_entry
-from xlafront.core.primitive import Primitive
+from xlafront.core.avals import str_short
+from xlafront.core.errors import ShardingTypeError
 from xlafront.core.traceback_filter import boundary
-from xlafront.core.zeros import Zero
-from xlafront.lax.device_put import put_leaf
+from xlafront.lax.arguments import named_sharding
+from xlafront.lax.device_put import reshard_p
 from xlafront.runtime.jaxlib_compat import NamedSharding
-from xlafront.runtime.meshes import AbstractMesh, AxisType, Mesh, active, check_spec, concrete_meshes
-from xlafront.runtime.sharding import open_sums
+from xlafront.runtime.meshes import AbstractMesh, AxisType
 from xlafront.runtime.specs import PartitionSpec, axes_of
-from xlafront.staging import module_shardings
+from xlafront.staging.jit import jit
 from xlafront.staging.meshes import get_abstract_mesh, use_abstract_mesh
-from xlafront.transforms.ad.core import linear_jvp
-
-# The primitive
-
-
-def _batch(axis_size, xs, ds, *, target):
-    [x], [d] = xs, ds
-    entry = entry_of(tracing.aval_of(x), d)
-    if entry is not None and not target.mesh.explicit:  # the elements are freed of their axes, the batch is not
-        mesh = target.mesh.abstract_mesh.update_axis_types({a: AxisType.Explicit for a in axes_of(entry)})
-        target = NamedSharding(mesh, target.spec)
-    return reshard_p.bind(x, target=with_entry(target, d, entry)), d
-
-
-def _lower(ctx, x, *, target):
-    context = ctx.module_context.sharding_context
-    if context is None or not context.partitioned:
-        return x
-    if not target.mesh.explicit:
-        explicit = ctx.avals_in[0].explicit_sharding
-        if explicit is None or not explicit.spec.unreduced & explicit.mesh.explicit:
-            return x
-        target = explicit.update(spec=explicit.spec.update(unreduced=frozenset()))  # what has no type has no open sums
-    spec, [aval] = target.spec, ctx.avals_in
-    unreduced = frozenset() if aval.explicit_sharding is None else aval.explicit_sharding.spec.unreduced
-    if spec.unreduced - unreduced and unreduced - spec.unreduced:  # the compiler only makes sums, or opens them
-        between = aval.explicit_sharding.update(spec=aval.explicit_sharding.spec.update(unreduced=unreduced & spec.unreduced))
-        [x] = module_shardings.constrain(ctx, [x], [aval], [between])
-    elif spec.unreduced and not unreduced:
-        # As a whole first: else the compiler takes what each device has for its summand.
-        [x] = module_shardings.constrain(ctx, [x], [aval], [target.update(spec=spec.update(unreduced=frozenset()))])
-    return module_shardings.constrain(ctx, [x], [ctx.aval_out], [target])[0]
-
-
-def _impl(x, *, target):
-    mesh = target.mesh
-    own = getattr(x, "sharding", None)
-    if not mesh.explicit and isinstance(own, NamedSharding) and own.mesh.shape_tuple == mesh.shape_tuple:
-        spec = own.spec.update(unreduced=frozenset(), reduced=frozenset())
-        x = x if not open_sums(own) else _compiled(own.update(spec=spec))(x)
-        return put_leaf(x, NamedSharding(own.mesh.update(axis_types=mesh.axis_types), spec))
-    if isinstance(mesh, AbstractMesh):
-        mesh = _concrete(x, mesh)
-    sharding = NamedSharding(mesh, target.spec.update(partitions=target.spec.padded(tracing.aval_of(x).ndim)))
-    if open_sums(own):
-        return x if own == sharding else _compiled(sharding)(x)
-    if open_sums(sharding):
-        return _compiled(sharding)(put_leaf(x, sharding.update(spec=sharding.spec.update(unreduced=frozenset()))))
-    return put_leaf(x, sharding)
-
-
-@functools.lru_cache(256)
-def _compiled(target: NamedSharding) -> Callable:
-    """What moves arrays whose sums are still to be made: only a program makes or opens them."""
-    from xlafront.staging.jit import jit
-
-    return jit(lambda x: reshard_p.bind(x, target=target))
-
-
-def _concrete(x, mesh: AbstractMesh) -> Mesh:
-    """The devices of a mesh that only has a shape: those of the array, or of the mesh in force."""
-    own = getattr(x, "sharding", None)
-    for found in (own.mesh if isinstance(own, NamedSharding) else None, active.mesh, concrete_meshes.get(mesh)):
-        if isinstance(found, Mesh) and found.shape_tuple == mesh.shape_tuple:
-            return found if found.axis_types == mesh.axis_types else found.update(axis_types=mesh.axis_types)
-    raise ValueError(f"an array of type {tracing.aval_of(x)} was to be spread over {mesh}, which has no devices. Use a Mesh, "
-                     f"or put one in force with set_mesh.")
-
-
-reshard_p = Primitive(
-    "reshard", abstract=lambda x, *, target: x.update(sharding=target), lower=_lower, impl=_impl,
-    transpose=lambda ct, x, *, target: [Zero(x.aval) if type(ct) is Zero else ct], batch=_batch)
-reshard_p.jvp = linear_jvp(reshard_p)
-reshard_p.own_types = True
-
-
-# Public
-
-
-def named(where: Any, user: str, explicit: bool = True) -> NamedSharding:
-    """What a user gave as the sharding of a result: a `NamedSharding`, or a spec over the mesh in force."""
-    if isinstance(where, PartitionSpec):
-        mesh = get_abstract_mesh()
-        if mesh.empty:
-            raise ValueError(f"{user} got {where}, but there is no mesh in force that it could refer to. Use "
-                             f"NamedSharding(mesh, {where}), or set one with set_mesh(mesh).")
-        where = NamedSharding(mesh, where)
-    if not isinstance(where, NamedSharding):
-        raise TypeError(f"{user} takes a NamedSharding or a PartitionSpec for out_sharding, got {type(where).__name__}: "
-                        f"{where!r}.")
-    check_spec(where.mesh, where.spec)
-    other = [a for p in where.spec for a in axes_of(p) if a not in where.mesh.explicit]
-    if explicit and other:
-        kind = where.mesh.axis_types[where.mesh.axis_names.index(other[0])]
-        raise ValueError(f"{user} got {where.spec} over {where.mesh}, but the axis {other[0]!r} is of type {kind.name}: it is "
-                         f"not part of types. Use an axis of type Explicit, or with_sharding_constraint for Auto axes.")
-    return where
 
 
 @boundary
@@ -134,7 +36,7 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
 
     results = []
     for i, (x, where) in enumerate(zip(leaves, tree.leaves_by_prefix("reshard: out_shardings", out_shardings, xs, is_leaf))):
-        target = named(where, "reshard")
+        target = named_sharding(where, "reshard")
         x = tracing.as_operand(x)
         try:
             target.shard_shape(tracing.aval_of(x, "reshard").shape)
@@ -148,7 +50,7 @@ def with_out_sharding(user: str, out_sharding: Any, kernel: Callable, arrays: tu
     """`kernel(*arrays, *static)` with the result split as a user says by `out_sharding`."""
     if out_sharding is None:
         return kernel(*arrays, *static)
-    target = named(out_sharding, user)
+    target = named_sharding(out_sharding, user)
     leaves, treedef = tree.flatten(arrays)
     result = kernel(*treedef.unflatten([freed(tracing.as_operand(x)) for x in leaves]), *static)
     target.shard_shape(tracing.aval_of(result).shape)
@@ -268,8 +170,6 @@ def _name(f) -> str:
 
 def _whole_call(f, function, kind: str, option: str, default):
     """Such functions are compiled: types change inside of them, where arrays cannot."""
-    from xlafront.staging.jit import jit
-
     compiled: dict = {}
 
     @functools.wraps(f)
@@ -288,3 +188,21 @@ def _whole_call(f, function, kind: str, option: str, default):
 
     return call
 
+
+def _whole_operands(trace, atoms):
+    """Operands as values that are not split, written down as such: for derivatives, which nobody can tell `out_sharding`."""
+    made = []
+    for v in atoms:
+        if v.aval.explicit_sharding is None:
+            made.append(v)
+            continue
+        if v.aval.explicit_sharding.spec.unreduced - v.aval.explicit_sharding.mesh.explicit:
+            raise ShardingTypeError(f"a derivative would need the sum of a value of type {str_short(v.aval)}, which is still "
+                                    f"to be made. Sum it with psum before it is used so.")
+        value = trace.process(reshard_p, (tracing.StagedTracer(trace, v.aval, v),),
+                              {"target": unsplit(v.aval.explicit_sharding)})
+        made.append(value._var)
+    return made
+
+
+tracing.StagingTrace.whole_operands = staticmethod(_whole_operands)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from xlafront import lowering
+from xlafront.lax import sharding_rules
 from xlafront.lax.shapes import physical_tail, structural, typed
 
 
@@ -39,7 +40,8 @@ def _batch(axis_size, operands, dims, *, shift, dimension):
 
 roll_p = structural("roll", lambda x, *, shift, dimension: typed(x, x.shape), _lower,
                     lambda ct, aval, *, shift, dimension: roll_p.bind(
-                        ct, shift=aval.shape[dimension] - shift, dimension=dimension), _batch)
+                        ct, shift=aval.shape[dimension] - shift, dimension=dimension), _batch,
+                    sharding_rule=sharding_rules.same)
 
 
 def roll(x, shift: int, dimension: int):

@@ -10,7 +10,7 @@ from xlafront.core import errors
 from xlafront.core.avals import abstract_token
 from xlafront.core.ir import Effect
 from xlafront.core.primitive import Primitive
-from xlafront.lax.collective_primitives import axes_text, channel, pairs_of_devices
+from xlafront.lax.named_axes import axes_text, channel, pairs_of_devices
 
 
 class SingleSideCollectiveEffect(Effect):

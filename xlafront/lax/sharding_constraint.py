@@ -10,11 +10,13 @@ from xlafront.core import tracing, tree
 from xlafront.core.avals import ShapedArray, explicit_part
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
+from xlafront.lax import sharding_rules
 from xlafront.lax.device_put import lower_put, put_leaf
+from xlafront.lax.shapes import linear_jvp
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import PartitionSpec
+from xlafront.staging.jit import jit
 from xlafront.staging.sharding_arguments import UNSPECIFIED, flatten_shardings, of_batches
-from xlafront.transforms.ad.core import linear_jvp
 
 
 def with_sharding_constraint(x, shardings):
@@ -67,8 +69,6 @@ def _impl(x, *, sharding):
 @functools.lru_cache(256)
 def _compiled(sharding: NamedSharding):
     """What leaves dimensions to the compiler: only a program can."""
-    from xlafront.staging.jit import jit
-
     return jit(lambda x: sharding_constraint_p.bind(x, sharding=sharding))
 
 
@@ -81,6 +81,8 @@ sharding_constraint_p = Primitive(
     "sharding_constraint", abstract=lambda x, *, sharding: ShapedArray(x.shape, x.dtype, x.weak_type, vma=x.vma),
     lower=lower_put, impl=_impl,
     transpose=lambda ct, x, *, sharding: [
-        Zero(x.aval) if type(ct) is Zero else sharding_constraint_p.bind(ct, sharding=sharding)])
+        Zero(x.aval) if type(ct) is Zero else sharding_constraint_p.bind(ct, sharding=sharding)],
+    sharding_rule=sharding_rules.same)
+sharding_constraint_p.moves = True
 sharding_constraint_p.jvp = linear_jvp(sharding_constraint_p)
 sharding_constraint_p.batch_with_axis = _batch

@@ -8,7 +8,8 @@ from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
-from xlafront.lax.families import KINDS
+from xlafront.lax import sharding_rules
+from xlafront.lax.arguments import KINDS
 from xlafront.lax.indexing import GatherDimensionNumbers, GatherScatterMode, bind_gather
 from xlafront.lax.shapes import (
     broadcast_batch,
@@ -17,9 +18,9 @@ from xlafront.lax.shapes import (
     move_dim,
     reshape_to,
     rev_p,
-    slice_p,
     typed,
 )
+from xlafront.lax.slicing import slice_p
 from xlafront.staging.jit import library
 
 
@@ -108,7 +109,8 @@ def _batch(axis_size, operands, dims, *, dimension, is_stable, num_keys):
     return results, [0] * len(results)
 
 
-sort_p = Primitive("sort", multiple_results=True, abstract=_abstract, lower=_lower, jvp=_jvp, batch=_batch)
+sort_p = Primitive("sort", multiple_results=True, abstract=_abstract, lower=_lower, jvp=_jvp, batch=_batch,
+                   sharding_rule=sharding_rules.along("dimension"))
 
 
 def sort(operand, dimension: int = -1, is_stable: bool = True, num_keys: int = 1):

@@ -20,11 +20,10 @@ from xlafront.core.avals import ShapedArray, str_short
 from xlafront.core.errors import ShardingTypeError
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
+from xlafront.lax.arguments import check_dtype
 from xlafront.lax.dot_products import Precision
-from xlafront.lax.families import check_dtype
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_batch
-from xlafront.lax.sharding_rules import RULES
 from xlafront.runtime import kernel_libraries
 
 LETTERS = {np.dtype(np.float32): "s", np.dtype(np.float64): "d", np.dtype(np.complex64): "c", np.dtype(np.complex128): "z"}
@@ -109,10 +108,10 @@ def _batch(size, operands, dims, *, results, batch, **params):
     return found, [0] * len(found)
 
 
-RULES["ffi_call"] = lambda name, operands, result, params: _split_like_batch(
-    [a.ndim - params["batch"] for a, _ in operands], params["target"], operands, result, params)
 kernel_p = Primitive("ffi_call", multiple_results=True, lower=_lower, batch=_batch,
-                     abstract=lambda *operands, results, **params: list(results))
+                     abstract=lambda *operands, results, **params: list(results),
+                     sharding_rule=lambda name, operands, result, params: _split_like_batch(
+                         [a.ndim - params["batch"] for a, _ in operands], params["target"], operands, result, params))
 
 
 def call(target: str, results: Sequence[tuple], *operands, batch: int | None = None, aliases: Sequence[tuple[int, int]] = (),
@@ -161,8 +160,8 @@ def factorization(name: str, abstract: Callable, *, jvp: Callable | None = None,
         found = primitive.bind(*[broadcast_batch(x, d, size) for x, d in zip(operands, dims)], **params)
         return found, [0] * len(found) if multiple_results else 0
 
-    primitive = Primitive(name, abstract=types, batch=batch, jvp=jvp, transpose=transpose, multiple_results=multiple_results)
-    RULES[name] = functools.partial(_split_like_batch, ranks)
+    primitive = Primitive(name, abstract=types, batch=batch, jvp=jvp, transpose=transpose, multiple_results=multiple_results,
+                          sharding_rule=functools.partial(_split_like_batch, ranks))
     for platform, algorithm in algorithms.items():
         primitive.lowerings[None if platform == "default" else platform] = lower_fun(algorithm, multiple_results)
     return primitive

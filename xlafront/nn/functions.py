@@ -6,7 +6,7 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.core import dtypes, tracing
-from xlafront.lax.derived import stop_gradient
+from xlafront.lax.barriers import stop_gradient
 from xlafront.lax.elementwise import PRIMITIVES, constant_like, gt, lt, mul, rsqrt_, select
 from xlafront.lax.families import elementwise
 from xlafront.lax.shapes import canonical_axes, canonical_axis, iota_p, static_shape

@@ -14,9 +14,11 @@ from xlafront.core import backends, dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray, entry_of, with_entry, without_dimension
 from xlafront.core.keys import KeyArray
 from xlafront.core.tracing import Tracer, abstractors
-from xlafront.lax import sharding_rules  # noqa: F401 (types over explicit axes)
-from xlafront.lax.device_put import device_put
-from xlafront.lax.resharding import reshard_p
+from xlafront.lax import (
+    resharding,  # noqa: F401 (types over explicit axes)
+    sharding_rules,  # noqa: F401 (types over explicit axes)
+)
+from xlafront.lax.device_put import device_put, reshard_p
 from xlafront.numpy import (
     creation,
     diagonals,

@@ -10,10 +10,10 @@ import numpy as np
 from xlafront.core import backends, dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.keys import KeyArray
-from xlafront.lax import shapes
+from xlafront.lax import dynamic_slicing, shapes
 from xlafront.lax.creation import placed_constant, placement_of
 from xlafront.lax.derived import stack
-from xlafront.lax.device_put import device_put, put_leaf
+from xlafront.lax.device_put import device_put, put_leaf, reshard_p
 from xlafront.lax.elementwise import (
     PRIMITIVES,
     add,
@@ -29,7 +29,6 @@ from xlafront.lax.elementwise import (
     to_dtype,
     where,
 )
-from xlafront.lax.resharding import reshard_p
 from xlafront.numpy.promotion import broadcast_shapes, check_arraylike, promote_args_inexact, promote_dtypes, unwrap
 from xlafront.numpy.ufuncs import PUBLIC
 from xlafront.runtime.arrays import ArrayImpl, put
@@ -341,7 +340,7 @@ def _linspace_kernel(start, stop, num, endpoint, axis, dtype):
     one = d.type(1)
     result = add(mul(rows(start, num), sub(one, counts)), mul(rows(stop, num), counts))
     if endpoint and num > 1:
-        result = shapes.dynamic_update_slice_in_dim(result, rows(stop, 1), num - 1, 0)
+        result = dynamic_slicing.dynamic_update_slice_in_dim(result, rows(stop, 1), num - 1, 0)
     if dtypes.is_integer(dtype):
         result = PRIMITIVES["floor"].bind(result)
     result = as_type(result, dtype, False)

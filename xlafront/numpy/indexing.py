@@ -17,7 +17,7 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.keys import KeyArray
-from xlafront.lax import shapes
+from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.elementwise import PRIMITIVES, max_, min_, to_dtype, where
 from xlafront.lax.indexing import GatherDimensionNumbers, GatherScatterMode, bind_gather, fill_for
 from xlafront.numpy.creation import asarray
@@ -211,13 +211,13 @@ def _pick(x, dim: int, index):
     starts = [np.int32(0)] * len(shape)
     starts[dim] = index
     sizes = (*shape[:dim], 1, *shape[dim + 1:])
-    return shapes.squeeze_p.bind(shapes.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes), dimensions=(dim,))
+    return shapes.squeeze_p.bind(dynamic_slicing.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes), dimensions=(dim,))
 
 
 @library(static="size")
 def _rows(x, start, size):
     shape = np.shape(x)
-    return shapes.dynamic_slice_p.bind(x, start, *[np.int32(0)] * (len(shape) - 1), slice_sizes=(size, *shape[1:]))
+    return dynamic_slicing.dynamic_slice_p.bind(x, start, *[np.int32(0)] * (len(shape) - 1), slice_sizes=(size, *shape[1:]))
 
 
 def take_by(x, key, concrete: bool, mode=None, fill_value=None, indices_are_sorted=False, unique_indices=False,
@@ -304,7 +304,7 @@ def _apply_slices(x, entries):
         steps.append(step)
         dim += 1
     if tuple(limits) != tuple(shape) or any(starts) or any(s != 1 for s in steps):
-        x = shapes.slice_p.bind(x, start_indices=tuple(starts), limit_indices=tuple(limits),
+        x = slicing.slice_p.bind(x, start_indices=tuple(starts), limit_indices=tuple(limits),
                                 strides=tuple(steps) if any(s != 1 for s in steps) else None)
     return shapes.rev_p.bind(x, dimensions=tuple(flipped)) if flipped else x
 
@@ -372,7 +372,7 @@ class Layout:
                 c, shape=(*full, 1), broadcast_dimensions=tuple(range(last - np.ndim(c), last)), sharding=None))
         if not arranged:
             return np.zeros((*full, 0), _int32)
-        return arranged[0] if len(arranged) == 1 else shapes.concatenate_p.bind(*arranged, dimension=len(full))
+        return arranged[0] if len(arranged) == 1 else slicing.concatenate_p.bind(*arranged, dimension=len(full))
 
 
 def _as_position(index):

@@ -9,13 +9,23 @@ import numpy as np
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import str_short
 from xlafront.core.memo import Memo
+from xlafront.lax.arguments import named_sharding
 from xlafront.lax.creation import broadcasted_iota
-from xlafront.lax.dot_products import canonical_precision, dot_general_p
+from xlafront.lax.device_put import reshard_p
+from xlafront.lax.dot_products import canonical_precision, dot_general_p, open_product
 from xlafront.lax.elementwise import as_type, conj_, constant_like, eq, where
-from xlafront.lax.reductions import reduce_sum_p
-from xlafront.lax.resharding import named, reshard_p, with_out_sharding
-from xlafront.lax.shapes import canonical_axis, expand_dims, move_dim, reshape, reshape_to, squeeze, squeeze_p, transpose_p
-from xlafront.lax.unreduced import open_product
+from xlafront.lax.resharding import with_out_sharding
+from xlafront.lax.shapes import (
+    canonical_axis,
+    expand_dims,
+    move_dim,
+    reduce_sum_p,
+    reshape,
+    reshape_to,
+    squeeze,
+    squeeze_p,
+    transpose_p,
+)
 from xlafront.numpy.manipulation import moveaxis, stack
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap
 from xlafront.numpy.ufuncs import INLINE
@@ -38,7 +48,7 @@ def contract(x, y, contracting, batch=((), ()), precision=None, preferred=None, 
 
 def _as_told(user, out_sharding, kernel, arrays, *static):
     """A product, split as a user says, which may leave sums over mesh axes open."""
-    wanted = None if out_sharding is None else named(out_sharding, user)
+    wanted = named_sharding(out_sharding, user)
     if wanted is None or not wanted.spec.unreduced:
         return with_out_sharding(user, wanted, kernel, arrays, *static)
     result = kernel(*arrays, *static, wanted.spec.unreduced)

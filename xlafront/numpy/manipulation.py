@@ -7,13 +7,13 @@ import math
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
-from xlafront.lax import shapes
-from xlafront.lax.derived import split_p
+from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.elementwise import PRIMITIVES, add, as_type, lt, sub, where
-from xlafront.lax.indexing import unstack as rows_of
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.roll import roll as rotate
 from xlafront.lax.shapes import canonical_axes, canonical_axis, static_shape
+from xlafront.lax.slicing import unstack as rows_of
+from xlafront.lax.splitting import split_p
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import (
     broadcast_shapes as joint_shape,
@@ -207,7 +207,7 @@ def _rows(name, arrays):
 @library(static=("axis", "dtype"), name="concatenate")
 def _concatenate_kernel(arrays, axis, dtype):
     arrays = promote_dtypes(*arrays) if dtype is None else [as_type(x, dtype, False) for x in arrays]
-    return arrays[0] if len(arrays) == 1 else shapes.concatenate_p.bind(*arrays, dimension=axis)
+    return arrays[0] if len(arrays) == 1 else slicing.concatenate_p.bind(*arrays, dimension=axis)
 
 
 def concatenate(arrays, axis=0, dtype=None):
@@ -231,7 +231,7 @@ concat = concatenate
 def _stack_kernel(arrays, axis, dtype):
     arrays = promote_dtypes(*arrays) if dtype is None else [as_type(x, dtype, False) for x in arrays]
     expanded = [shapes._expand_kernel.__wrapped__(x, (axis,)) for x in arrays]
-    return expanded[0] if len(expanded) == 1 else shapes.concatenate_p.bind(*expanded, dimension=axis)
+    return expanded[0] if len(expanded) == 1 else slicing.concatenate_p.bind(*expanded, dimension=axis)
 
 
 def stack(arrays, axis=0, out=None, dtype=None):
@@ -348,7 +348,7 @@ def _split_kernel(ary, bounds, axis):
     for start, limit in zip(bounds, bounds[1:]):
         starts, limits = [0] * len(dims), list(dims)
         starts[axis], limits[axis] = start, max(start, limit)
-        parts.append(shapes.slice(ary, starts, limits))
+        parts.append(slicing.slice(ary, starts, limits))
     return parts
 
 
@@ -419,10 +419,10 @@ def _roll_kernel(a, shift, axis):
             continue
         back = sub(np.int32(n), _mod(as_type(s, dtypes.int32, False), n))
         start = PRIMITIVES["rem"].bind(back, np.int32(n))
-        doubled = shapes.concatenate_p.bind(a, a, dimension=i)
+        doubled = slicing.concatenate_p.bind(a, a, dimension=i)
         starts = [np.int32(0)] * np.ndim(a)
         starts[i] = start
-        a = shapes.dynamic_slice_p.bind(doubled, *starts, slice_sizes=np.shape(a))
+        a = dynamic_slicing.dynamic_slice_p.bind(doubled, *starts, slice_sizes=np.shape(a))
     return a
 
 

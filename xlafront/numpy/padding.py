@@ -7,7 +7,7 @@ import operator
 import numpy as np
 
 from xlafront.core import tracing
-from xlafront.lax import shapes
+from xlafront.lax import shapes, slicing
 from xlafront.lax.elementwise import as_type
 from xlafront.numpy import reductions
 from xlafront.numpy.creation import asarray, linspace
@@ -76,7 +76,7 @@ def _constant(x, axis, before, after, options):
     for value, (a, b) in ((low, (before, 0)), (high, (0, after))):
         if a or b:
             config = tuple((a, b, 0) if i == axis else (0, 0, 0) for i in range(x.ndim))
-            x = shapes.pad(x, as_type(value, x.dtype, False), config)
+            x = slicing.pad(x, as_type(value, x.dtype, False), config)
     return x
 
 
@@ -92,7 +92,7 @@ def _indices(source):
             return take(x, positions, axis=axis)
         # Pieces laid side by side: arrays that are split over devices stay so.
         first, last = [[_piece(x, axis, *run) for run in runs] for runs in ends]
-        return shapes.concatenate([*first, x, *last], axis)
+        return slicing.concatenate([*first, x, *last], axis)
 
     return padder
 
@@ -116,10 +116,10 @@ def _runs(positions) -> list[tuple[int, int, int]]:
 def _piece(x, axis: int, start: int, count: int, step: int):
     if step == 0:
         shape = tuple([count if i == axis else n for i, n in enumerate(x.shape)])
-        return broadcast_to(shapes.slice_in_dim(x, start, start + 1, axis=axis), shape)
+        return broadcast_to(slicing.slice_in_dim(x, start, start + 1, axis=axis), shape)
     if step == 1:
-        return shapes.slice_in_dim(x, start, start + count, axis=axis)
-    return shapes.rev(shapes.slice_in_dim(x, start - count + 1, start + 1, axis=axis), (axis,))
+        return slicing.slice_in_dim(x, start, start + count, axis=axis)
+    return shapes.rev(slicing.slice_in_dim(x, start - count + 1, start + 1, axis=axis), (axis,))
 
 
 def _reflected(edge: int):
@@ -142,7 +142,7 @@ def _reflected(edge: int):
 def _ramp(x, axis, before, after, options):
     ends = _pairs(options["end_values"], x.ndim, "end_values")[axis]
     parts = [x]
-    first, last = shapes.index_in_dim(x, 0, axis, False), shapes.index_in_dim(x, -1, axis, False)
+    first, last = slicing.index_in_dim(x, 0, axis, False), slicing.index_in_dim(x, -1, axis, False)
     if before:
         parts.insert(0, linspace(ends[0], first, before, endpoint=False, dtype=x.dtype, axis=axis))
     if after:
@@ -166,9 +166,9 @@ def _statistic(name, compute):
 
         parts = [x]
         if before:
-            parts.insert(0, edge(before, shapes.slice_in_dim(x, 0, lengths[0], axis=axis)))
+            parts.insert(0, edge(before, slicing.slice_in_dim(x, 0, lengths[0], axis=axis)))
         if after:
-            parts.append(edge(after, shapes.slice_in_dim(x, n - lengths[1], n, axis=axis)))
+            parts.append(edge(after, slicing.slice_in_dim(x, n - lengths[1], n, axis=axis)))
         return concatenate(parts, axis)
 
     return padder

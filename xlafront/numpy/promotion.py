@@ -8,7 +8,7 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
 from xlafront.lax.elementwise import as_type
-from xlafront.lax.shapes import broadcast_in_dim_p
+from xlafront.lax.shapes import broadcast_in_dim_p, broadcast_shapes
 from xlafront.runtime import config
 
 
@@ -46,19 +46,6 @@ def broadcast_to_common(name: str, args: list) -> list:
 def _broadcast(x, shape, full, rank):
     return broadcast_in_dim_p.bind(x, shape=full, broadcast_dimensions=tuple(range(rank - len(shape), rank)),
                                    sharding=None)
-
-
-def broadcast_shapes(name: str, *shapes) -> tuple:
-    rank = max((len(s) for s in shapes), default=0)
-    full = []
-    for sizes in zip(*[(1,) * (rank - len(s)) + tuple(s) for s in shapes]):
-        big = {n for n in sizes if n != 1}
-        if len(big) > 1:
-            raise ValueError(str(errors.incompatible_shapes(
-                f"xnp.{name}", [("", s) for s in shapes],
-                "Shapes broadcast when, counted from the last dimension, sizes are equal or 1.")))
-        full.append(big.pop() if big else 1)
-    return tuple(full)
 
 
 def _rank_promotion(name: str, shapes) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from xlafront.core import dtypes, tracing
 from xlafront.lax import elementwise
+from xlafront.lax.cumulative import PRIMITIVES as CUMULATIVE
 from xlafront.lax.elementwise import (
     PRIMITIVES,
     as_type,
@@ -21,7 +22,7 @@ from xlafront.lax.elementwise import (
     square_,
     sub,
 )
-from xlafront.lax.reductions import CUMULATIVE, PRIMITIVES as REDUCTIONS, _highest, _lowest, argmax_p, argmin_p
+from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS, argmax_p, argmin_p, highest, lowest
 from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axes, canonical_axis, reshape_to
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import check_arraylike, unwrap
@@ -65,7 +66,7 @@ _HALF = frozenset((dtypes.float16, dtypes.bfloat16, *dtypes.small_floats))
 # name -> (primitive, identity for `where`, upcast half floats)
 _SIMPLE = {
     "sum": ("reduce_sum", lambda d: 0, True), "prod": ("reduce_prod", lambda d: 1, True),
-    "max": ("reduce_max", _lowest, False), "min": ("reduce_min", _highest, False),
+    "max": ("reduce_max", lowest, False), "min": ("reduce_min", highest, False),
 }
 
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from xlafront.core import dtypes, tracing
 from xlafront.lax import shapes
-from xlafront.lax.derived import stop_gradient_p
+from xlafront.lax.arguments import check_dtype
+from xlafront.lax.barriers import stop_gradient_p
 from xlafront.lax.elementwise import (
     PRIMITIVES,
     _refuse_negative_power,
@@ -29,6 +30,7 @@ from xlafront.lax.elementwise import (
     integer_pow_p,
     le,
     log_,
+    log_add_p,
     lt,
     max_,
     min_,
@@ -44,8 +46,6 @@ from xlafront.lax.elementwise import (
     sub,
     where,
 )
-from xlafront.lax.families import check_dtype
-from xlafront.lax.reductions import log_add_p
 from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_args, promote_args_inexact, unwrap
 from xlafront.staging.jit import library
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
-from xlafront.lax import shapes
+from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.elementwise import PRIMITIVES, as_type, to_dtype, where
 from xlafront.lax.indexing import PRIMITIVES as SCATTERS, GatherScatterMode, ScatterDimensionNumbers, bind_scatter
 from xlafront.lax.resharding import with_out_sharding
@@ -220,8 +220,8 @@ def _row_kernel(x, values, index, name):
     values = shapes.broadcast_in_dim(as_type(values, d, False), sizes, ())
     operation = UPDATES[name][1]
     if operation is not None:
-        values = PRIMITIVES[operation].bind(shapes.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes), values)
-    return shapes.dynamic_update_slice_p.bind(x, values, *starts)
+        values = PRIMITIVES[operation].bind(dynamic_slicing.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes), values)
+    return dynamic_slicing.dynamic_update_slice_p.bind(x, values, *starts)
 
 
 def _window_of(shape, entries, indices, mode, wrap):
@@ -270,13 +270,13 @@ def _window_kernel(x, values, starts, name, plan):
     starts = list(starts) if isinstance(starts, np.ndarray) else _scalars(starts, len(sizes))
     operation = UPDATES[name][1]
     if operation is not None:
-        old = shapes.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes) if sizes else x
+        old = dynamic_slicing.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes) if sizes else x
         values = PRIMITIVES[operation].bind(old, values)
-    return shapes.dynamic_update_slice_p.bind(x, values, *starts) if sizes else values
+    return dynamic_slicing.dynamic_update_slice_p.bind(x, values, *starts) if sizes else values
 
 
 def _scalars(vector, count):
-    return [shapes.squeeze_p.bind(shapes.slice_p.bind(vector, start_indices=(i,), limit_indices=(i + 1,), strides=None),
+    return [shapes.squeeze_p.bind(slicing.slice_p.bind(vector, start_indices=(i,), limit_indices=(i + 1,), strides=None),
                                   dimensions=(0,)) for i in range(count)]
 
 

@@ -18,11 +18,12 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.shards import from_local_data
 from xlafront.core.zeros import Zero
 from xlafront.lax.device_put import device_put
+from xlafront.lax.shapes import linear_jvp
 from xlafront.runtime.arrays import ArrayImpl, put, skip_checks
 from xlafront.runtime.jax_names import buffers_of
 from xlafront.runtime.jaxlib_compat import NamedSharding
-from xlafront.runtime.sharding import Mesh, PartitionSpec, axes_of, check_spec
-from xlafront.transforms.ad.core import linear_jvp
+from xlafront.runtime.meshes import check_spec
+from xlafront.runtime.sharding import Mesh, PartitionSpec, axes_of
 
 
 def _resized(aval: ShapedArray, pspec: PartitionSpec, old: Mesh, new: Mesh) -> ShapedArray:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from xlafront.core.ir import ClosedJaxpr, JaxprEqn, Literal, Var
-from xlafront.lax.collective_primitives import pvary_p
+from xlafront.lax.all_reductions import pvary_p
 from xlafront.lax.shapes import reshape_p
 from xlafront.parallel.shard_map_types import pick, spec_axes, vary_results, whole_type
 from xlafront.runtime.sharding import PartitionSpec

@@ -16,7 +16,7 @@ from xlafront.core.avals import entry_of, with_dimension, with_entry
 from xlafront.core.ir import ClosedJaxpr, dce_closed, eval_jaxpr, jaxpr_as_fun, keeps_alive
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
-from xlafront.lax.collective_primitives import psum_p
+from xlafront.lax.all_reductions import psum_p
 from xlafront.lax.elementwise import div
 from xlafront.lax.manual_computation import lower_body
 from xlafront.parallel.shard_map_residuals import halves_of, split_by_policy

@@ -9,8 +9,7 @@ from typing import Any
 from xlafront.core import tracing
 from xlafront.core.ir import ClosedJaxpr, eval_jaxpr
 from xlafront.core.tracing import MeshAxis
-from xlafront.lax.collective_primitives import pvary_p
-from xlafront.lax.vma_casts import recast
+from xlafront.lax.all_reductions import pvary_p, recast
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import AxisType, axes_of
 

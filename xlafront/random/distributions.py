@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from xlafront.core import dtypes, tracing
-from xlafront.lax import shapes
+from xlafront.lax import shapes, slicing
 from xlafront.lax.creation import iota
 from xlafront.lax.elementwise import (
     PRIMITIVES,
@@ -144,7 +144,7 @@ def normal_inline(words, impl, shape, dtype):
 
 def _row(x, i):
     rest = np.shape(x)[1:]
-    part = shapes.slice_p.bind(x, start_indices=(i, *(0,) * len(rest)), limit_indices=(i + 1, *rest), strides=None)
+    part = slicing.slice_p.bind(x, start_indices=(i, *(0,) * len(rest)), limit_indices=(i + 1, *rest), strides=None)
     return shapes.squeeze_p.bind(part, dimensions=(0,))
 
 
@@ -335,7 +335,7 @@ def _choice(words, a, p, impl, shape, replace, axis, mode):
 
 
 def _slice_first(x, count):
-    return shapes.slice(x, (0,), (count,))
+    return slicing.slice(x, (0,), (count,))
 
 
 def choice(key, a, shape=(), replace=True, p=None, axis=0, mode=None):

@@ -18,6 +18,7 @@ from xlafront.core.dtypes import PRNGKeyDType
 from xlafront.core.keys import KeyArray, physical
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
+from xlafront.lax import sharding_rules
 from xlafront.lax.device_put import device_put
 from xlafront.lax.elementwise import as_type
 from xlafront.lax.shapes import static_shape
@@ -105,12 +106,13 @@ def _no_tangent(primitive):
 
 unwrap_p = Primitive("random_unwrap", abstract=lambda keys: physical(keys), lower=lambda ctx, keys: keys,
                      batch=lambda axis_size, xs, ds: (unwrap_p.bind(*xs), ds[0]), shown_as="key_data",
-                     impl=lambda keys: keys._base_array)
+                     impl=lambda keys: keys._base_array, sharding_rule=sharding_rules.words)
 wrap_p = Primitive(
     "random_wrap", lower=lambda ctx, words, *, impl: words, shown_as="wrap_key_data",
     abstract=lambda words, *, impl: ShapedArray(words.shape[:words.ndim - len(impl.key_shape)], PRNGKeyDType(impl)),
     impl=lambda words, *, impl: KeyArray(words, PRNGKeyDType(impl)),
-    batch=lambda axis_size, xs, ds, *, impl: (wrap_p.bind(*xs, impl=impl), ds[0]))
+    batch=lambda axis_size, xs, ds, *, impl: (wrap_p.bind(*xs, impl=impl), ds[0]),
+    sharding_rule=sharding_rules.words)
 unwrap_p.jvp, wrap_p.jvp = _no_tangent(unwrap_p), _no_tangent(wrap_p)
 
 

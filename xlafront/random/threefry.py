@@ -15,7 +15,7 @@ from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
-from xlafront.lax import shapes
+from xlafront.lax import shapes, sharding_rules, slicing
 from xlafront.lax.elementwise import PRIMITIVES, add, as_type, eq, lt, mul, select
 from xlafront.lax.families import align_batches, joint_shape
 from xlafront.runtime import config
@@ -83,7 +83,7 @@ def _jvp(primals, tangents):
 
 
 threefry2x32_p = Primitive("threefry2x32", multiple_results=True, abstract=_abstract, lower=_lower, batch=_batch,
-                           jvp=_jvp)
+                           jvp=_jvp, sharding_rule=sharding_rules.elementwise)
 threefry2x32_p.lowerings["cuda"] = _lower_on_cuda
 
 
@@ -92,7 +92,7 @@ def _word(key, i: int):
 
 
 def _part(words, start: int, stop: int):
-    return shapes.slice_p.bind(words, start_indices=(start,), limit_indices=(stop,), strides=None)
+    return slicing.slice_p.bind(words, start_indices=(start,), limit_indices=(stop,), strides=None)
 
 
 def _positions(shape: tuple[int, ...], dimension: int = 0):
@@ -141,14 +141,14 @@ def _hash_sequence(key, count: int):
     half = padded // 2
     first, second = _part(counts, 0, half), _part(counts, half, padded)
     results = threefry2x32_p.bind(_word(key, 0), _word(key, 1), first, second)
-    return _part(shapes.concatenate_p.bind(*results, dimension=0), 0, count)
+    return _part(slicing.concatenate_p.bind(*results, dimension=0), 0, count)
 
 
 def _pairs(first, second):
     """Two arrays as the last dimension of one."""
     shape = np.shape(first)
     columns = [_spread(x, (*shape, 1), tuple(range(len(shape)))) for x in (first, second)]
-    return shapes.concatenate_p.bind(*columns, dimension=len(shape))
+    return slicing.concatenate_p.bind(*columns, dimension=len(shape))
 
 
 def seed(value):

@@ -27,7 +27,6 @@ class _Kernels:
     reshard: Callable[[Sequence[ArrayImpl], Sequence[Any]], list[ArrayImpl]]  # all parts of arrays, on the same devices
     cut: Callable[[ArrayImpl, tuple[int, ...], tuple[int, ...]], ArrayImpl]  # out of a buffer, where it is
     paste: Callable[[ArrayImpl, ArrayImpl, tuple[int, ...]], ArrayImpl]  # into a buffer, whose memory it takes
-    empty: Callable[[tuple[int, ...], Any, Any], ArrayImpl]  # a buffer on a device
 
 
 kernels = _Kernels()
@@ -242,7 +241,8 @@ def _by_pieces_on_devices(array: ArrayImpl, aval, sharding, steps: Plan) -> Arra
         sent = copy_buffers(cuts, [place] * len(cuts))
         whole = sent[0]
         if len(pieces) > 1:
-            whole = kernels.empty(steps.shape, aval.dtype, steps.devices[i])
+            whole = batched_device_put(aval.update(shape=steps.shape), place, [np.empty(steps.shape, aval.dtype)],
+                                       [steps.devices[i]], True)
             for piece, part in zip(pieces, sent):
                 whole = kernels.paste(whole, part, piece.at)
         made[i] = whole

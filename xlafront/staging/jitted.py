@@ -97,8 +97,7 @@ class Jitted:
         """A program over devices of this process and of all, each operation compiled for its own."""
         results = eval_jaxpr(traced.closed.jaxpr, traced.closed.consts, *leaves)
         return traced.out_tree.unflatten([
-            x if s is UNSPECIFIED else Jitted(_same, Options(out_shardings=s)).evaluate(x)[0]
-            for x, s in zip(results, self.flat_out_shardings(traced.out_tree))])
+            x if s is UNSPECIFIED else _moved(x, s) for x, s in zip(results, self.flat_out_shardings(traced.out_tree))])
 
     @staticmethod
     def in_order(executable: Executable, call: Call) -> bool:
@@ -303,6 +302,13 @@ class Jitted:
             found.append([None] * count if g is UNSPECIFIED else sharding_arguments.flatten_layouts(g, full))
         layouts_in_use.others = True
         return found[0] + [None] * tree.structure(kwargs).num_leaves, found[1]
+
+
+def _moved(x, sharding):
+    """A result where it was asked to be: among the devices of this process as it is, else by a program over all of them."""
+    if sharding.is_fully_addressable and x.is_fully_addressable:
+        return put(x, x.aval, sharding, True)
+    return Jitted(_same, Options(out_shardings=sharding)).evaluate(x)[0]
 
 
 def _same(x):

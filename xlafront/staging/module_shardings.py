@@ -12,6 +12,7 @@ from xlafront import lowering
 from xlafront.core import avals, keys, tracing
 from xlafront.runtime.jaxlib_compat import GSPMDSharding, HloSharding, NamedSharding, OpSharding
 from xlafront.runtime.layouts import Layout, MemorySpace
+from xlafront.runtime.meshes import check_spec
 from xlafront.runtime.sharding import (
     AbstractMesh,
     Mesh,
@@ -19,7 +20,6 @@ from xlafront.runtime.sharding import (
     SingleDeviceSharding,
     as_named,
     axes_of,
-    check_spec,
     in_device_memory,
     named_from_hlo,
     open_sums,

@@ -16,9 +16,11 @@ from xlafront.core.avals import str_short
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, dce_closed, jaxpr_as_fun, keeps_alive
 from xlafront.core.primitive import Primitive
 from xlafront.core.program_call import ProgramCall
+from xlafront.core.sharding_types import of_first
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero
-from xlafront.lax.collective_primitives import pvary_p
+from xlafront.lax import sharding_rules
+from xlafront.lax.all_reductions import pvary_p
 from xlafront.lax.device_put import move_memory_p
 from xlafront.staging import signatures
 from xlafront.transforms.ad.linearize import linearize_program
@@ -203,7 +205,7 @@ remat_p = ProgramCall(
 name_p = Primitive("name", abstract=lambda x, *, name: x, lower=lambda ctx, x, *, name: x,
                    jvp=lambda primals, tangents, *, name: (name_p.bind(primals[0], name=name), tangents[0]),
                    batch=lambda size, xs, dims, *, name: (name_p.bind(xs[0], name=name), dims[0]),
-                   impl=lambda x, *, name: x)
+                   impl=lambda x, *, name: x, sharding_rule=sharding_rules.same, sums=of_first)
 
 
 @boundary

@@ -13,10 +13,10 @@ from typing import Any
 from xlafront.core import tracing
 from xlafront.core.ir import Literal
 from xlafront.core.zeros import Zero
+from xlafront.lax.zeros import instantiate
 from xlafront.runtime import config
 from xlafront.staging.jit import jit
 from xlafront.transforms.ad.arguments import weakly_typed_as
-from xlafront.transforms.ad.core import instantiate
 from xlafront.transforms.ad.linearize import LinearProgram
 from xlafront.transforms.ad.transpose import backward_pass, transpose_linear
 

@@ -12,6 +12,7 @@ from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero
 from xlafront.lax.elementwise import eq, to_dtype
 from xlafront.lax.shapes import iota_p, reshape
+from xlafront.lax.zeros import instantiate, zeros_array
 from xlafront.staging import signatures
 from xlafront.staging.jit import library
 from xlafront.transforms.ad.arguments import (
@@ -25,7 +26,6 @@ from xlafront.transforms.ad.arguments import (
     positions_of,
     without_tracers,
 )
-from xlafront.transforms.ad.core import instantiate, zeros_array
 from xlafront.transforms.ad.linearize import linearize_flat
 from xlafront.transforms.ad.transpose import transpose_linear
 from xlafront.transforms.batching.vmap import vmap

@@ -15,8 +15,8 @@ from xlafront.core.ir import ClosedJaxpr, jaxpr_as_fun
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.tracing import Trace, Tracer, current_trace
 from xlafront.core.zeros import Zero
+from xlafront.lax.zeros import keep_zeros
 from xlafront.runtime.arrays import ArrayImpl
-from xlafront.transforms.ad.core import keep_zeros
 
 
 class JVPTracer(Tracer):

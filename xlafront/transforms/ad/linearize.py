@@ -25,8 +25,8 @@ from xlafront.core.ir import (
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.tracing import StagedTracer, StagingTrace, current_trace
 from xlafront.core.zeros import Zero
-from xlafront.lax.collective_primitives import pvary_p
-from xlafront.transforms.ad.core import keep_zeros
+from xlafront.lax.all_reductions import pvary_p
+from xlafront.lax.zeros import keep_zeros
 from xlafront.transforms.ad.jvp import JVPTrace, JVPTracer
 
 

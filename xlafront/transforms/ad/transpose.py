@@ -12,13 +12,13 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.tracing import Tracer
 from xlafront.core.zeros import UndefinedPrimal, Zero
-from xlafront.lax.collective_primitives import psum_invariant_p
-from xlafront.lax.elementwise import add_any_p
-from xlafront.lax.resharding import reshard_p
+from xlafront.lax.all_reductions import psum_invariant_p
+from xlafront.lax.device_put import reshard_p
+from xlafront.lax.families import add_any_p
 from xlafront.lax.vma_casts import as_unreduced
+from xlafront.lax.zeros import instantiate
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.specs import PartitionSpec
-from xlafront.transforms.ad.core import instantiate
 from xlafront.transforms.ad.linearize import LinearProgram, known_and_linear
 
 

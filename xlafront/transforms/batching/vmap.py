@@ -17,7 +17,7 @@ from xlafront.core.ir import ClosedJaxpr, Jaxpr, jaxpr_as_fun, subprograms
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import Trace, Tracer, current_trace
-from xlafront.lax.shapes import broadcast_in_dim_p, move_dim
+from xlafront.lax.shapes import place_axis
 from xlafront.staging import signatures
 from xlafront.transforms.batching import vmappable_types
 
@@ -88,6 +88,10 @@ class BatchTrace(Trace):
     def is_named_in(self, params) -> bool:
         """Whether a program among the parameters has a collective over the mapped axis."""
         return self.axis_name is not None and any([works_over(jaxpr, self.axis_name) for jaxpr in subprograms(params)])
+
+    def map(self, fun, values, dims, size: int, axis_name=None) -> tuple[list, list]:
+        """`batch_flat`, for the rules of collectives over the mapped axis, which map parts of it."""
+        return batch_flat(fun, values, dims, size, axis_name)
 
     def wrap(self, value, dim):
         return value if dim is None else BatchTracer(self, value, dim)
@@ -292,15 +296,6 @@ def _place(name, x, dim, wanted, size):
     if not -rank - 1 <= wanted <= rank:
         raise ValueError(f"vmap of {name} has out_axes={wanted} for a result of shape {np.shape(x)}.")
     return place_axis(x, dim, wanted % (rank + 1), size)
-
-
-def place_axis(x, dim: int | None, wanted: int, size: int):
-    """A batch with its counting dimension moved; one is made where `dim` is None."""
-    if dim is not None:
-        return move_dim(x, dim, wanted)
-    shape = np.shape(x)
-    return broadcast_in_dim_p.bind(x, shape=(*shape[:wanted], size, *shape[wanted:]), broadcast_dimensions=tuple(
-        i for i in range(len(shape) + 1) if i != wanted), sharding=None)
 
 
 # Programs

@@ -17,7 +17,7 @@ import numpy as np
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, dce_jaxpr, jaxpr_as_fun, keeps_alive
 from xlafront.core.primitive import Primitive
-from xlafront.lax.derived import stop_gradient_p
+from xlafront.lax.barriers import stop_gradient_p
 from xlafront.lax.device_put import put_leaf
 from xlafront.lax.shapes import broadcast_batch
 from xlafront.staging import process_agreement, signatures

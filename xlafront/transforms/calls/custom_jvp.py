@@ -10,9 +10,9 @@ import numpy as np
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import without_dimension
 from xlafront.core.zeros import Zero
-from xlafront.lax.derived import stop_gradient
+from xlafront.lax.barriers import stop_gradient
+from xlafront.lax.zeros import zeros_array
 from xlafront.staging import signatures
-from xlafront.transforms.ad.core import zeros_array
 from xlafront.transforms.ad.transpose import add_cotangents
 from xlafront.transforms.calls.custom_calls import (
     CustomCall,

@@ -15,10 +15,9 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.tree import map as tree_map
 from xlafront.core.zeros import Zero
 from xlafront.lax.elementwise import convert_element_type_p
-from xlafront.lax.reductions import reduce_sum_p
-from xlafront.lax.shapes import move_dim
+from xlafront.lax.shapes import move_dim, reduce_sum_p
+from xlafront.lax.zeros import zeros_array
 from xlafront.staging import signatures
-from xlafront.transforms.ad.core import zeros_array
 from xlafront.transforms.ad.linearize import LinearTrace
 from xlafront.transforms.calls.custom_calls import (
     CustomCall,

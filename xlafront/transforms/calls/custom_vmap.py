@@ -11,8 +11,8 @@ from xlafront.core import dtypes, tracing, tree
 from xlafront.core.ir import DebugInfo
 from xlafront.core.zeros import Zero
 from xlafront.lax.shapes import broadcast_batch, move_dim
+from xlafront.lax.zeros import instantiate
 from xlafront.staging import signatures
-from xlafront.transforms.ad.core import instantiate
 from xlafront.transforms.ad.jvp import jvp_flat
 from xlafront.transforms.ad.linearize import LinearTrace
 from xlafront.transforms.calls.custom_calls import CustomCall, CustomFunction, Results, Rule, run_of, stage_function

@@ -10,10 +10,9 @@ import numpy as np
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.ir import DebugInfo, eval_jaxpr
 from xlafront.core.zeros import Zero, is_undefined
-from xlafront.lax.reductions import reduce_sum_p
-from xlafront.lax.shapes import move_dim
+from xlafront.lax.shapes import move_dim, reduce_sum_p
+from xlafront.lax.zeros import instantiate
 from xlafront.staging import signatures
-from xlafront.transforms.ad.core import instantiate
 from xlafront.transforms.batching.vmap import BatchTracer
 from xlafront.transforms.calls.custom_calls import CustomCall, Results, Rule, run_of, stage_function, without_program
 

@@ -15,8 +15,8 @@ from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import AbstractValue, str_short
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from xlafront.core.primitive import Primitive
-from xlafront.lax.collective_primitives import pvary_p
-from xlafront.lax.derived import stop_gradient_p
+from xlafront.lax.all_reductions import pvary_p
+from xlafront.lax.barriers import stop_gradient_p
 from xlafront.lax.elementwise import convert_element_type_p
 from xlafront.runtime import config
 from xlafront.staging import signatures

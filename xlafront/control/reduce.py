@@ -1,0 +1,126 @@
+"""`reduce`: reductions by a function of the user's, which is traced to a program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from xlafront import lowering
+from xlafront.core import errors, tracing, tree
+from xlafront.core.avals import ShapedArray, entry_of, with_entry
+from xlafront.core.ir import eval_jaxpr
+from xlafront.core.primitive import Primitive
+from xlafront.lax import elementwise, reductions, shapes, sharding_rules, slicing
+from xlafront.lax.arguments import named_sharding
+from xlafront.transforms.ad.jvp import jvp_flat
+from xlafront.transforms.batching.vmap import batch_flat
+
+
+def _reduce_abstract(*avals, function, dimensions, out_sharding):
+    count = len(avals) // 2
+    return [ShapedArray(tuple(n for i, n in enumerate(x.shape) if i not in dimensions), x.dtype)
+            for x in avals[:count]]
+
+
+def _reduce_lower(ctx, *operands, function, dimensions, out_sharding):
+    scalars = [((), a.dtype) for a in ctx.avals_in[len(operands) // 2:]]
+    return list(ctx.with_region(
+        "stablehlo.reduce", operands, [*scalars, *scalars], lambda inner, *xs: inner.inline(function, list(xs)),
+        types=list(ctx.avals_out), dimensions=lowering.mlir.i64s(dimensions)))
+
+
+def _fold(*operands, function, dimensions, **_):
+    """The same out of other operations: pairs of neighbours are combined until there is one, at last with the start.
+
+    Start values may have dimensions, which are the first ones of the result.
+    """
+    count = len(operands) // 2
+    shape = np.shape(operands[0])
+    kept = [i for i in range(len(shape)) if i not in dimensions]
+    result = tuple(shape[i] for i in kept)
+    n = math.prod(shape[i] for i in dimensions)
+    rows = [shapes.reshape(shapes.transpose(x, (*dimensions, *kept)), (n, *result)) for x in operands[:count]]
+    starts = [shapes.broadcast_in_dim(s, result, tuple(range(np.ndim(s)))) for s in operands[count:]]
+    while n > 1:
+        pairs = _combined(function, [slicing.slice_in_dim(x, 0, n - n % 2, 2) for x in rows],
+                          [slicing.slice_in_dim(x, 1, n, 2) for x in rows])
+        rows = [slicing.concatenate([p, slicing.slice_in_dim(x, n - 1, n)], 0) for p, x in zip(pairs, rows)] if n % 2 else pairs
+        n = (n + 1) // 2
+    return _combined(function, starts, [shapes.reshape(x, result) for x in rows]) if n else starts
+
+
+def _combined(function, xs, ys):
+    """The function of scalars, element by element."""
+    shape = np.shape(xs[0])
+    size = math.prod(shape)
+    flat = [shapes.reshape(x, (size,)) for x in (*xs, *ys)]
+    found = batch_flat(lambda *scalars: eval_jaxpr(function.jaxpr, function.consts, *scalars), flat, [0] * len(flat), size)
+    return [shapes.reshape(shapes.place_axis(x, d, 0, size), shape) for x, d in zip(*found)]
+
+
+def _reduce_jvp(primals, tangents, **params):
+    return jvp_flat(lambda *xs: _fold(*xs, **params), primals, tangents)
+
+
+def _reduce_batch(axis_size, operands, dims, *, function, dimensions, out_sharding):
+    count = len(operands) // 2
+    first = next((entry_of(tracing.aval_of(x), d) for x, d in zip(operands, dims) if d is not None), None)
+    params = {"function": function, "dimensions": tuple(d + 1 for d in dimensions),
+              "out_sharding": with_entry(out_sharding, 0, first)}
+    xs = [shapes.broadcast_batch(x, d, axis_size) for x, d in zip(operands[:count], dims)]
+    if all(d is None for d in dims[count:]):
+        results = reduce_p.bind(*xs, *operands[count:], **params)
+    else:  # the operation takes scalars as start values
+        results = _fold(*xs, *operands[count:], **params)
+    return results, [0] * count
+
+
+reduce_p = Primitive("reduce", multiple_results=True, abstract=_reduce_abstract, lower=_reduce_lower,
+                     jvp=_reduce_jvp, batch=_reduce_batch, memoise=False, sharding_rule=sharding_rules.reduced)
+
+_MONOIDS = {"add": "reduce_sum", "mul": "reduce_prod", "max": "reduce_max", "min": "reduce_min", "and": "reduce_and",
+            "or": "reduce_or", "xor": "reduce_xor"}
+
+
+def _monoid(function) -> str | None:
+    """The reduction that a traced function of two scalars amounts to."""
+    jaxpr = function.jaxpr
+    if len(jaxpr.eqns) != 1 or len(jaxpr.invars) != 2 or list(jaxpr.outvars) != jaxpr.eqns[0].outvars:
+        return None
+    eqn = jaxpr.eqns[0]
+    name = eqn.primitive.name
+    same = eqn.primitive is elementwise.PRIMITIVES.get(name) and eqn.invars in (jaxpr.invars, jaxpr.invars[::-1])
+    return _MONOIDS.get(name) if same else None
+
+
+def reduce(operands, init_values, computation: Callable, dimensions: Sequence[int], out_sharding=None):
+    """Combine elements along dimensions by `computation(x, y)`, which must be associative, from a start value.
+
+    Works on a pytree of arrays of one shape; `computation` then combines pytrees of scalars.
+    """
+    leaves, treedef = tree.flatten(operands)
+    starts, start_tree = tree.flatten(init_values)
+    if treedef != start_tree:
+        raise TypeError(f"reduce needs one start value for each array: got structures {treedef} and {start_tree}.")
+    dims = shapes.canonical_axes(tuple(dimensions), np.ndim(leaves[0]), "reduce")
+    starts = [elementwise.as_type(s, tracing.aval_of(x).dtype, False) for s, x in zip(starts, leaves)]
+    scalars = [ShapedArray((), tracing.aval_of(x).dtype) for x in leaves]
+
+    def combine(*xs):
+        half = len(xs) // 2
+        result = computation(treedef.unflatten(xs[:half]), treedef.unflatten(xs[half:]))
+        return tree.leaves(result)
+
+    function = tracing.trace_to_closed_jaxpr(combine, [*scalars, *scalars])
+    if len(function.out_avals) != len(leaves):
+        raise errors.incompatible_shapes("reduce", [("arrays", (len(leaves),)), ("results", (len(function.out_avals),))])
+    wanted = named_sharding(out_sharding, "reduce")
+    name = _monoid(function) if len(leaves) == 1 else None
+    if name is not None:
+        total = reductions.PRIMITIVES[name].bind(leaves[0], axes=dims, out_sharding=wanted)
+        operation = elementwise.PRIMITIVES[function.jaxpr.eqns[0].primitive.name]
+        return treedef.unflatten([operation.bind(total, starts[0])])
+    results = reduce_p.bind(*leaves, *starts, function=function, dimensions=dims, out_sharding=wanted)
+    return treedef.unflatten(results)

@@ -1,0 +1,53 @@
+"""What gives values back unchanged and stops something: differentiation, or the compiler's moving of operations."""
+
+from __future__ import annotations
+
+from xlafront.core import dtypes, tracing, tree
+from xlafront.core.primitive import Primitive
+from xlafront.core.zeros import Zero
+from xlafront.lax.families import elementwise
+
+stop_gradient_p = elementwise("stop_gradient", lambda ctx, x: x, "any", derivatives=(None,))
+
+
+def stop_gradient(x):
+    """The same values, which differentiation takes for constants; on pytrees of arrays.
+
+    >>> grad(lambda x: x * stop_gradient(x))(3.0)
+    3.0
+    """
+    def stop(leaf):
+        if not tracing.is_arraylike(leaf) or not dtypes.is_inexact(tracing.aval_of(leaf).dtype):
+            return leaf
+        return stop_gradient_p.bind(leaf) if isinstance(leaf, tracing.Tracer) else leaf
+
+    return tree.map(stop, x)
+
+
+def _through_barrier(xs):
+    """Of values some of which are symbolic zeros, the others through a barrier."""
+    given = [x for x in xs if type(x) is not Zero]
+    passed = iter(optimization_barrier_p.bind(*given) if given else ())
+    return [x if type(x) is Zero else next(passed) for x in xs]
+
+
+def _barrier_lower(ctx, *operands):
+    found = ctx.op("stablehlo.optimization_barrier", operands)
+    return found if isinstance(found, list) else [found]
+
+
+optimization_barrier_p = Primitive(
+    "optimization_barrier", multiple_results=True, abstract=lambda *avals: list(avals), lower=_barrier_lower,
+    jvp=lambda primals, tangents: (optimization_barrier_p.bind(*primals), _through_barrier(tangents)),
+    transpose=lambda cts, *operands: _through_barrier(cts),
+    batch=lambda size, operands, dims: (optimization_barrier_p.bind(*operands), dims))
+optimization_barrier_p.own_types = True
+
+
+def optimization_barrier(operand):
+    """The same pytree of arrays, which the compiler must have whole before anything computed from it.
+
+    >>> x, y = optimization_barrier((x, y))
+    """
+    leaves, treedef = tree.flatten(operand)
+    return treedef.unflatten(optimization_barrier_p.bind(*leaves)) if leaves else operand

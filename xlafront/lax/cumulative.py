@@ -1,0 +1,169 @@
+"""Running reductions along an axis: sums, products, extremes, and those by any associative function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from xlafront.core import dtypes, errors, tracing, tree
+from xlafront.core.primitive import Primitive
+from xlafront.core.sharding_types import of_first
+from xlafront.core.zeros import Zero
+from xlafront.lax import sharding_rules
+from xlafront.lax.arguments import check_dtype
+from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, log_add_p
+from xlafront.lax.lower_fun import lower_fun
+from xlafront.lax.shapes import canonical_axis, linear_jvp, rev_p, typed
+from xlafront.lax.slicing import concatenate_p, pad_p, slice_p
+from xlafront.staging.jit import library
+
+
+def scan_along(combine, xs: list, axis: int, reverse: bool = False) -> list:
+    """Prefix combinations along an axis in logarithmically many steps; `combine` maps two lists to one."""
+    if reverse:
+        xs = [rev_p.bind(x, dimensions=(axis,)) for x in xs]
+
+    def part(x, start, limit, stride=1):
+        shape = np.shape(x)
+        if start == 0 and limit == shape[axis] and stride == 1:
+            return x
+        starts, limits, steps = [0] * len(shape), list(shape), [1] * len(shape)
+        starts[axis], limits[axis], steps[axis] = start, limit, stride
+        return slice_p.bind(x, start_indices=tuple(starts), limit_indices=tuple(limits), strides=tuple(steps))
+
+    def prefixes(elements):
+        n = np.shape(elements[0])[axis]
+        if n < 2:
+            return elements
+        pairs = combine([part(e, 0, n - n % 2, 2) for e in elements], [part(e, 1, n, 2) for e in elements])
+        odd = prefixes(pairs)
+        left = [part(o, 0, np.shape(o)[axis] - (n % 2 == 0)) for o in odd]
+        even = combine(left, [part(e, 2, n, 2) for e in elements]) if n > 2 else None
+        firsts = [part(e, 0, 1) for e in elements]
+        evens = firsts if even is None else [
+            concatenate_p.bind(f, e, dimension=axis) for f, e in zip(firsts, even)]
+        return [_interleave(a, b, axis) for a, b in zip(evens, odd)]
+
+    results = prefixes(xs)
+    return [rev_p.bind(x, dimensions=(axis,)) for x in results] if reverse else results
+
+
+def _interleave(a, b, axis):
+    n, m = np.shape(a)[axis], np.shape(b)[axis]
+    zero = np.zeros((), tracing.aval_of(a).dtype)
+
+    def config(low, high):
+        return tuple((low, high, 1) if i == axis else (0, 0, 0) for i in range(np.ndim(a)))
+
+    first_half = pad_p.bind(a, zero, padding_config=config(0, 1 if n == m else 0))
+    second_half = pad_p.bind(b, zero, padding_config=config(1, 0 if n == m else 1))
+    return ELEMENTWISE["or" if tracing.aval_of(a).dtype == dtypes.bool_ else "add"].bind(first_half, second_half)
+
+
+# The primitives
+
+_OPERATIONS = {"cumsum": ELEMENTWISE["add"], "cumprod": ELEMENTWISE["mul"], "cummax": ELEMENTWISE["max"],
+               "cummin": ELEMENTWISE["min"], "cumlogsumexp": log_add_p}
+
+
+def _cumulative(name: str) -> Primitive:
+    operation = _OPERATIONS[name]
+
+    def compute(x, *, axis, reverse):
+        return scan_along(lambda a, b: [operation.bind(a[0], b[0])], [x], axis, reverse)[0]
+
+    def abstract(x, *, axis, reverse):
+        check_dtype(name, "float complex" if name == "cumlogsumexp" else "int float complex", x.dtype)
+        return typed(x, x.shape)
+
+    def batch(axis_size, operands, dims, *, axis, reverse):
+        [x], [d] = operands, dims
+        return primitive.bind(x, axis=axis + (axis >= d), reverse=reverse), d
+
+    def jvp(primals, tangents, **params):
+        """Pairs of a value and its tangent are combined as the values alone."""
+        [x], [t] = primals, tangents
+        if type(t) is Zero:
+            answer = primitive.bind(x, **params)
+            return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+        return scan_along(lambda a, b: operation.jvp((a[0], b[0]), (a[1], b[1])), [x, t], **params)
+
+    def transpose(ct, x, *, axis, reverse):
+        return [Zero(x.aval) if type(ct) is Zero else primitive.bind(ct, axis=axis, reverse=not reverse)]
+
+    primitive = Primitive(name, abstract=abstract, lower=lower_fun(compute), batch=batch, jvp=jvp,
+                          sharding_rule=sharding_rules.along("axis"), sums=of_first if name == "cumsum" else None)
+    if name == "cumsum":  # which is linear
+        primitive.jvp, primitive.transpose = linear_jvp(primitive), transpose
+    return primitive
+
+
+PRIMITIVES = {name: _cumulative(name) for name in _OPERATIONS}
+cumsum_p = PRIMITIVES["cumsum"]
+
+
+# Public functions
+
+
+def _public_cumulative(name: str):
+    primitive = PRIMITIVES[name]
+
+    def kernel(operand, axis, reverse):
+        return primitive.bind(operand, axis=axis, reverse=reverse)
+
+    kernel.__name__ = name
+    compiled = library(kernel, static=("axis", "reverse"))
+
+    def function(operand, axis: int = 0, reverse: bool = False):
+        return compiled(operand, canonical_axis(axis, np.ndim(operand), name), bool(reverse))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Cumulative {name.removeprefix('cum')} along an axis, from its end when `reverse`."
+    return function
+
+
+PUBLIC = {name: _public_cumulative(name) for name in PRIMITIVES}
+PUBLIC.update({f"{_name}_p": _primitive for _name, _primitive in PRIMITIVES.items()})
+
+
+def associative_scan(fn: Callable, elems, reverse: bool = False, axis: int = 0):
+    """Running combination of elements by an associative function, in a logarithmic number of steps.
+
+    `fn(a, b)` combines pytrees like `elems`, elementwise along `axis`. With `reverse` it runs from the end, where `a` is
+    what comes from there.
+
+    >>> associative_scan(lambda a, b: a + b, xnp.arange(4))
+    [0, 1, 3, 6]
+    """
+    who = "associative_scan"
+    if not callable(fn):
+        raise TypeError(f"{who} needs a function to combine elements with, got {fn!r}.")
+    leaves, treedef = tree.flatten(elems)
+    if not leaves:
+        return elems
+    for i, x in enumerate(leaves):
+        if not tracing.is_arraylike(x):
+            raise errors.not_an_array(x, who, tree.path_of(elems, i))
+    axis = canonical_axis(axis, np.ndim(leaves[0]), who)
+    if any(np.ndim(x) <= axis for x in leaves):
+        raise ValueError(f"{who} needs arrays that all have axis {axis}, got shapes {[np.shape(x) for x in leaves]}.")
+    sizes = {np.shape(x)[axis] for x in leaves}
+    if len(sizes) > 1:
+        raise ValueError(f"{who} needs arrays of one size along axis {axis}, got {sorted(sizes)}.")
+
+    def combine(xs, ys):
+        result = fn(treedef.unflatten(xs), treedef.unflatten(ys))
+        found, other = tree.flatten(result)
+        if len(found) != len(xs):
+            raise ValueError(f"the function given to {who} must return what it takes: {treedef}, got {other}.")
+        for i, (x, y) in enumerate(zip(xs, found)):
+            given, returned = tracing.aval_of(x), tracing.aval_of(tracing.as_operand(y), who)
+            if (given.shape, given.dtype) != (returned.shape, returned.dtype):
+                raise TypeError(f"the function given to {who} must return arrays of the types that it takes, but it got "
+                                f"{given} and returned {returned} at result{tree.path_of(result, i)}.")
+        return found
+
+    if 0 in sizes or sizes == {1}:
+        return elems
+    return treedef.unflatten(scan_along(combine, leaves, axis, reverse))

@@ -1,0 +1,270 @@
+"""Parts of arrays at run-time positions. Starts out of range are clamped, as XLA does."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xlafront import lowering
+from xlafront.core import dtypes, errors, tracing
+from xlafront.core.avals import ShapedArray
+from xlafront.core.primitive import Primitive
+from xlafront.core.sharding_types import of_first
+from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax import sharding_rules
+from xlafront.lax.elementwise import add, as_type, lt, select, to_dtype
+from xlafront.lax.indexing import (
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    ScatterDimensionNumbers,
+    bind_gather,
+    bind_scatter,
+    scatter_p,
+)
+from xlafront.lax.shapes import (
+    broadcast_batch,
+    canonical_axis,
+    expand_dims,
+    move_dim,
+    physical_tail,
+    reshape_to,
+    squeeze,
+    static_shape,
+    structural,
+    typed,
+    zeros_of,
+)
+from xlafront.lax.slicing import concatenate_p, unstack
+from xlafront.staging.jit import library
+
+# Batched dynamic slices are gathers and scatters of one window for each batch element.
+
+
+def _stack_starts(axis_size, starts, ds):
+    columns = [reshape_to(broadcast_batch(s, d, axis_size), (axis_size, 1)) for s, d in zip(starts, ds)]
+    kinds = {tracing.aval_of(c).dtype for c in columns}
+    if len(kinds) > 1:
+        columns = [to_dtype(c, np.int32) for c in columns]
+    return concatenate_p.bind(*columns, dimension=1)
+
+
+def _batched_dynamic_slice(axis_size, x, dx, starts, ds, slice_sizes):
+    indices = _stack_starts(axis_size, starts, ds)
+    rank = len(slice_sizes)
+    if dx is None:
+        numbers = GatherDimensionNumbers(tuple(range(1, rank + 1)), (), tuple(range(rank)))
+        sizes = tuple(slice_sizes)
+    else:
+        x = move_dim(x, dx, 0)
+        numbers = GatherDimensionNumbers(tuple(range(1, rank + 1)), (), tuple(range(1, rank + 1)), (0,), (0,))
+        sizes = (1, *slice_sizes)
+    return bind_gather(x, indices, dimension_numbers=numbers, slice_sizes=sizes, mode=GatherScatterMode.CLIP)
+
+
+def _batched_dynamic_update_slice(axis_size, x, update, starts, ds):
+    indices = _stack_starts(axis_size, starts, ds)
+    rank = len(starts)
+    numbers = ScatterDimensionNumbers(tuple(range(1, rank + 1)), (), tuple(range(1, rank + 1)), (0,), (0,))
+    return bind_scatter(scatter_p, x, indices, update, dimension_numbers=numbers, indices_are_sorted=True,
+                        unique_indices=True, mode=GatherScatterMode.CLIP)
+
+
+# The primitives
+
+
+def _dynamic_slice_abstract(x, *starts, slice_sizes):
+    _check_starts("dynamic_slice", x, starts)
+    if len(slice_sizes) != x.ndim or any(not 0 <= m <= n for m, n in zip(slice_sizes, x.shape)):
+        raise TypeError(f"dynamic_slice of sizes {tuple(slice_sizes)} does not fit an array of shape {x.shape}.")
+    return typed(x, slice_sizes)
+
+
+def _check_starts(name, x, starts):
+    if len(starts) != x.ndim:
+        raise TypeError(f"{name} needs one start index for each of the {x.ndim} dimensions of shape {x.shape}, got "
+                        f"{len(starts)}.")
+    for s in starts:
+        if s.shape or not dtypes.is_integer(s.dtype):
+            raise TypeError(f"{name} needs integer scalars as start indices, got {s}.")
+
+
+def _dynamic_slice_lower(ctx, x, *starts, slice_sizes):
+    tail = physical_tail(ctx)
+    starts = _same_index_type(ctx, starts, 1) + [ctx.constant(np.int32(0)) for _ in tail]
+    return ctx.op("stablehlo.dynamic_slice", [x, *starts], slice_sizes=lowering.mlir.i64s((*slice_sizes, *tail)))
+
+
+def _same_index_type(ctx, starts, first):
+    avals = ctx.avals_in[first:first + len(starts)]
+    kinds = {a.dtype for a in avals}
+    tail = physical_tail(ctx)
+    if len(kinds) <= 1 and not (tail and kinds != {dtypes.int32}):
+        return list(starts)
+    wide = dtypes.int64 if any(k.itemsize == 8 for k in kinds) and not tail else dtypes.int32
+    return [s if a.dtype == wide else ctx.convert(s, (), wide) for s, a in zip(starts, avals)]
+
+
+def _dynamic_slice_transpose(ct, aval, *starts, slice_sizes):
+    return dynamic_update_slice_p.bind(zeros_of(aval), ct, *starts)
+
+
+def _dynamic_slice_batch(axis_size, operands, dims, *, slice_sizes):
+    x, *starts = operands
+    dx, *ds = dims
+    if all(d is None for d in ds):
+        zero = np.zeros((), np.int32) if not starts else np.zeros((), tracing.aval_of(starts[0]).dtype)
+        return dynamic_slice_p.bind(x, *starts[:dx], zero, *starts[dx:], slice_sizes=(
+            *slice_sizes[:dx], np.shape(x)[dx], *slice_sizes[dx:])), dx
+    return _batched_dynamic_slice(axis_size, x, dx, starts, ds, slice_sizes), 0
+
+
+dynamic_slice_p = structural("dynamic_slice", _dynamic_slice_abstract, _dynamic_slice_lower, _dynamic_slice_transpose,
+                             _dynamic_slice_batch, sharding_rule=sharding_rules.resized, sums=of_first)
+
+
+def _update_abstract(x, update, *starts):
+    _check_starts("dynamic_update_slice", x, starts)
+    if update.ndim != x.ndim or any(m > n for m, n in zip(update.shape, x.shape)):
+        raise errors.incompatible_shapes("dynamic_update_slice", [("operand", x.shape), ("update", update.shape)],
+                                         "The update must fit inside the operand.")
+    if x.dtype != update.dtype:
+        raise errors.incompatible_dtypes("dynamic_update_slice", [x.dtype, update.dtype])
+    return typed(x, x.shape)
+
+
+def _update_lower(ctx, x, update, *starts):
+    starts = _same_index_type(ctx, starts, 2) + [ctx.constant(np.int32(0)) for _ in physical_tail(ctx)]
+    return ctx.op("stablehlo.dynamic_update_slice", [x, update, *starts])
+
+
+def _update_jvp(primals, tangents):
+    answer = dynamic_update_slice_p.bind(*primals)
+    if type(tangents[0]) is Zero and type(tangents[1]) is Zero:
+        return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+    x, update = (zeros_of(t.aval) if type(t) is Zero else t for t in tangents[:2])
+    return answer, dynamic_update_slice_p.bind(x, update, *primals[2:])
+
+
+def _update_transpose(ct, x, update, *starts):
+    none = [None] * len(starts)
+    if type(ct) is Zero:
+        return [Zero(a.aval) if is_undefined(a) else None for a in (x, update)] + none
+    shape = update.aval.shape if is_undefined(update) else np.shape(update)
+    of_x = of_update = None
+    if is_undefined(x):
+        zero = zeros_of(ShapedArray(tuple(shape), tracing.aval_of(ct).dtype))
+        of_x = dynamic_update_slice_p.bind(ct, zero, *starts)
+    if is_undefined(update):
+        of_update = dynamic_slice_p.bind(ct, *starts, slice_sizes=tuple(shape))
+    return [of_x, of_update, *none]
+
+
+def _update_batch(axis_size, operands, dims):
+    (x, update, *starts), (dx, du, *ds) = operands, dims
+    x, update = broadcast_batch(x, dx, axis_size), broadcast_batch(update, du, axis_size)
+    if all(d is None for d in ds):
+        zero = np.zeros((), np.int32) if not starts else np.zeros((), tracing.aval_of(starts[0]).dtype)
+        return dynamic_update_slice_p.bind(x, update, zero, *starts), 0
+    return _batched_dynamic_update_slice(axis_size, x, update, starts, ds), 0
+
+
+dynamic_update_slice_p = Primitive(
+    "dynamic_update_slice", abstract=_update_abstract, lower=_update_lower, jvp=_update_jvp,
+    transpose=_update_transpose, batch=_update_batch, sharding_rule=sharding_rules.same)
+dynamic_update_slice_p.writes = True
+
+
+# Public functions
+
+
+def start_index(i, n: int):
+    """An index for XLA: negative ones count from the end."""
+    if isinstance(i, (int, np.integer)):
+        return np.asarray(i + n if i < 0 else i).astype(np.int32)[()]
+    aval = tracing.aval_of(i)
+    if dtypes.is_unsigned(aval.dtype):
+        return i
+    d = aval.dtype.type
+    return select(lt(i, d(0)), i, add(i, d(n))) if n <= np.iinfo(aval.dtype).max else i
+
+
+@library(static=("slice_sizes", "wrap"))
+def _dynamic_slice_kernel(operand, start_indices, slice_sizes, wrap):
+    starts = _starts(start_indices, np.shape(operand), wrap)
+    return dynamic_slice_p.bind(operand, *starts, slice_sizes=slice_sizes)
+
+
+def _index_list(indices) -> list:
+    return list(indices) if isinstance(indices, (list, tuple)) else unstack(indices)
+
+
+def _wraps(allow_negative_indices, rank: int) -> tuple[bool, ...]:
+    """For each dimension whether negative starts count from the end."""
+    if isinstance(allow_negative_indices, (tuple, list)):
+        return tuple(map(bool, allow_negative_indices))
+    return (bool(allow_negative_indices),) * rank
+
+
+def _starts(indices, shape, wrap) -> list:
+    return [start_index(i, n) if w else np.int32(i) if isinstance(i, int) else i
+            for i, n, w in zip(_index_list(indices), shape, wrap)]
+
+
+def dynamic_slice(operand, start_indices, slice_sizes, *, allow_negative_indices=True):
+    """A part of static size at a run-time position, which is moved inside the array if it sticks out.
+
+    Negative positions count from the end, unless `allow_negative_indices` (for all dimensions or each) is false.
+    """
+    sizes = static_shape("dynamic_slice", slice_sizes)
+    if isinstance(start_indices, (list, tuple)) and len(start_indices) != np.ndim(operand):
+        raise TypeError(f"dynamic_slice needs one start index for each of the {np.ndim(operand)} dimensions of shape "
+                        f"{np.shape(operand)}, got {len(start_indices)}.")
+    return _dynamic_slice_kernel(operand, start_indices, sizes, _wraps(allow_negative_indices, len(sizes)))
+
+
+def dynamic_update_slice(operand, update, start_indices, *, allow_negative_indices=True):
+    """The array with a part replaced, at a run-time position that is moved inside if it sticks out."""
+    return _dynamic_update_kernel(operand, update, start_indices, _wraps(allow_negative_indices, np.ndim(operand)))
+
+
+@library(static="wrap", name="dynamic_update_slice")
+def _dynamic_update_kernel(operand, update, start_indices, wrap):
+    indices = _index_list(start_indices)
+    shape = np.shape(operand)
+    if len(indices) != len(shape):
+        raise TypeError(f"dynamic_update_slice needs one start index for each of the {len(shape)} dimensions of shape "
+                        f"{shape}, got {len(indices)}.")
+    starts = _starts(indices, shape, wrap)
+    update = as_type(update, tracing.aval_of(operand).dtype, False) if not hasattr(update, "dtype") else update
+    return dynamic_update_slice_p.bind(operand, update, *starts)
+
+
+def dynamic_slice_in_dim(operand, start_index, slice_size: int, axis: int = 0, *, allow_negative_indices=True):
+    """`dynamic_slice` along one axis."""
+    shape = np.shape(operand)
+    axis = canonical_axis(axis, len(shape), "dynamic_slice_in_dim")
+    starts = [0] * len(shape)
+    starts[axis] = start_index
+    return dynamic_slice(operand, starts, (*shape[:axis], slice_size, *shape[axis + 1:]),
+                         allow_negative_indices=allow_negative_indices)
+
+
+def dynamic_index_in_dim(operand, index, axis: int = 0, keepdims: bool = True, *, allow_negative_indices=True):
+    """The element at a run-time index along one axis."""
+    result = dynamic_slice_in_dim(operand, index, 1, axis, allow_negative_indices=allow_negative_indices)
+    return result if keepdims else squeeze(result, (axis,))
+
+
+def dynamic_update_slice_in_dim(operand, update, start_index, axis: int, *, allow_negative_indices=True):
+    """`dynamic_update_slice` along one axis."""
+    axis = canonical_axis(axis, np.ndim(operand), "dynamic_update_slice_in_dim")
+    starts = [0] * np.ndim(operand)
+    starts[axis] = start_index
+    return dynamic_update_slice(operand, update, starts, allow_negative_indices=allow_negative_indices)
+
+
+def dynamic_update_index_in_dim(operand, update, index, axis: int, *, allow_negative_indices=True):
+    """The array with the element at a run-time index along one axis replaced."""
+    axis = canonical_axis(axis, np.ndim(operand), "dynamic_update_index_in_dim")
+    if np.ndim(update) != np.ndim(operand):
+        update = expand_dims(update, (axis,))
+    return dynamic_update_slice_in_dim(operand, update, index, axis, allow_negative_indices=allow_negative_indices)

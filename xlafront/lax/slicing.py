@@ -1,0 +1,261 @@
+"""Parts of arrays at places that are known, and arrays put together of parts: slices, padding, concatenation, splitting.
+
+Parts at run-time positions are in `dynamic_slicing`, and single elements in `indexing`.
+"""
+
+from __future__ import annotations
+
+import builtins
+
+import numpy as np
+
+from xlafront import lowering
+from xlafront.core import errors, tracing
+from xlafront.core.avals import ShapedArray
+from xlafront.core.primitive import Primitive
+from xlafront.core.sharding_types import of_all, of_first
+from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax import sharding_rules
+from xlafront.lax.elementwise import as_type, select, sub
+from xlafront.lax.shapes import (
+    broadcast_batch,
+    broadcast_in_dim_p,
+    canonical_axis,
+    move_dim,
+    physical_tail,
+    reduce_sum_p,
+    squeeze,
+    squeeze_p,
+    structural,
+    typed,
+    zeros_of,
+)
+from xlafront.staging.jit import library
+
+# Slices
+
+
+def _slice_abstract(x, *, start_indices, limit_indices, strides):
+    steps = strides or (1,) * x.ndim
+    if not len(start_indices) == len(limit_indices) == len(steps) == x.ndim:
+        raise TypeError(f"slice needs a start, a limit and a stride for each of the {x.ndim} dimensions of shape "
+                        f"{x.shape}, got {start_indices}, {limit_indices}, {strides}.")
+    for start, limit, step, n in zip(start_indices, limit_indices, steps, x.shape):
+        if not 0 <= start <= limit <= n or step < 1:
+            raise TypeError(f"slice [{start}:{limit}:{step}] does not lie within a dimension of size {n} "
+                            f"(operand of shape {x.shape}).")
+    return typed(x, [-(-(b - a) // s) for a, b, s in zip(start_indices, limit_indices, steps)])
+
+
+def _slice_lower(ctx, x, *, start_indices, limit_indices, strides):
+    tail = physical_tail(ctx)
+    steps = strides or (1,) * len(start_indices)
+    m = lowering.mlir
+    return ctx.op("stablehlo.slice", [x], start_indices=m.i64s((*start_indices, *(0 for _ in tail))),
+                  limit_indices=m.i64s((*limit_indices, *tail)), strides=m.i64s((*steps, *(1 for _ in tail))))
+
+
+def _slice_transpose(ct, aval, *, start_indices, limit_indices, strides):
+    steps = strides or (1,) * aval.ndim
+    config = tuple((a, n - (a + (1 + (m - 1) * s if m else 0)), s - 1) for a, n, m, s in zip(
+        start_indices, aval.shape, np.shape(ct), steps))
+    return pad_p.bind(ct, np.zeros((), tracing.aval_of(ct).dtype), padding_config=config)
+
+
+def _slice_batch(axis_size, operands, dims, *, start_indices, limit_indices, strides):
+    [x], [d] = operands, dims
+    n = np.shape(x)[d]
+
+    def insert(values, value):
+        return (*values[:d], value, *values[d:])
+
+    return slice_p.bind(x, start_indices=insert(start_indices, 0), limit_indices=insert(limit_indices, n),
+                        strides=None if strides is None else insert(strides, 1)), d
+
+
+slice_p = structural("slice", _slice_abstract, _slice_lower, _slice_transpose, _slice_batch,
+                     sharding_rule=sharding_rules.resized, sums=of_first)
+
+
+# Padding
+
+
+def _pad_abstract(x, value, *, padding_config):
+    if value.shape:
+        raise TypeError(f"pad needs a scalar padding value, got one of shape {value.shape}.")
+    if x.dtype != value.dtype:
+        raise errors.incompatible_dtypes("pad", [x.dtype, value.dtype], "The padding value must have the array's dtype.")
+    if len(padding_config) != x.ndim:
+        raise TypeError(f"pad needs a (low, high, interior) triple for each of the {x.ndim} dimensions of shape "
+                        f"{x.shape}, got {len(padding_config)}.")
+    shape = [lo + hi + n + max(n - 1, 0) * inner for n, (lo, hi, inner) in zip(x.shape, padding_config)]
+    if any(n < 0 for n in shape) or any(inner < 0 for _, _, inner in padding_config):
+        raise ValueError(f"padding {padding_config} of shape {x.shape} would give the impossible shape {tuple(shape)}.")
+    return typed(x, shape)
+
+
+def _pad_lower(ctx, x, value, *, padding_config):
+    m = lowering.mlir
+    low, high, interior = zip(*padding_config) if padding_config else ((), (), ())
+    return ctx.op("stablehlo.pad", [x, value], edge_padding_low=m.i64s(low), edge_padding_high=m.i64s(high),
+                  interior_padding=m.i64s(interior))
+
+
+def _pad_jvp(primals, tangents, *, padding_config):
+    answer = pad_p.bind(*primals, padding_config=padding_config)
+    if all(type(t) is Zero for t in tangents):
+        return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+    x, value = (zeros_of(t.aval) if type(t) is Zero else t for t in tangents)
+    return answer, pad_p.bind(x, value, padding_config=padding_config)
+
+
+def _pad_transpose(ct, x, value, *, padding_config):
+    if type(ct) is Zero:
+        return [Zero(a.aval) if is_undefined(a) else None for a in (x, value)]
+    back = tuple((-lo, -hi, 0) for lo, hi, _ in padding_config)
+    trimmed = pad_p.bind(ct, np.zeros((), tracing.aval_of(ct).dtype), padding_config=back)
+    shape = np.shape(trimmed)
+    inner = slice_p.bind(trimmed, start_indices=(0,) * len(shape), limit_indices=shape,
+                         strides=tuple(i + 1 for _, _, i in padding_config))
+    every = tuple(range(len(shape)))
+    of_value = None
+    if is_undefined(value):
+        of_value = sub(reduce_sum_p.bind(ct, axes=every, out_sharding=None),
+                       reduce_sum_p.bind(inner, axes=every, out_sharding=None))
+    return [inner if is_undefined(x) else None, of_value]
+
+
+def _pad_batch(axis_size, operands, dims, *, padding_config):
+    (x, value), (dx, dv) = operands, dims
+    if dv is None:
+        return pad_p.bind(x, value, padding_config=(*padding_config[:dx], (0, 0, 0), *padding_config[dx:])), dx
+    # Pad with a mark, then put each batch element's own value where the mark is.
+    x = broadcast_batch(x, dx, axis_size)
+    config = ((0, 0, 0), *padding_config)
+    inside = pad_p.bind(np.ones(np.shape(x), bool), np.zeros((), bool), padding_config=config)
+    padded = pad_p.bind(x, np.zeros((), tracing.aval_of(x).dtype), padding_config=config)
+    values = broadcast_in_dim_p.bind(move_dim(value, dv, 0), shape=np.shape(padded), broadcast_dimensions=(0,),
+                                     sharding=None)
+    return select(inside, values, padded), 0
+
+
+pad_p = Primitive("pad", abstract=_pad_abstract, lower=_pad_lower, jvp=_pad_jvp, transpose=_pad_transpose,
+                  batch=_pad_batch, sharding_rule=sharding_rules.resized)
+
+
+# Concatenation
+
+
+def _concatenate_abstract(*xs, dimension):
+    first = xs[0]
+    for x in xs:
+        if x.ndim != first.ndim or x.shape[:dimension] + x.shape[dimension + 1:] != (
+                first.shape[:dimension] + first.shape[dimension + 1:]):
+            raise errors.incompatible_shapes("concatenate", [("", a.shape) for a in xs],
+                                             f"All dimensions but number {dimension} must be equal.")
+        if x.dtype != first.dtype:
+            raise errors.incompatible_dtypes("concatenate", [a.dtype for a in xs])
+    if not 0 <= dimension < first.ndim:
+        raise TypeError(f"concatenate along dimension {dimension} of arrays with {first.ndim} dimensions")
+    shape = list(first.shape)
+    shape[dimension] = sum(x.shape[dimension] for x in xs)
+    return ShapedArray(tuple(shape), first.dtype, all(x.weak_type for x in xs))
+
+
+def _concatenate_jvp(primals, tangents, *, dimension):
+    answer = concatenate_p.bind(*primals, dimension=dimension)
+    if all(type(t) is Zero for t in tangents):
+        return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+    return answer, concatenate_p.bind(*[zeros_of(t.aval) if type(t) is Zero else t for t in tangents],
+                                      dimension=dimension)
+
+
+def _concatenate_transpose(ct, *xs, dimension):
+    if type(ct) is Zero:
+        return [Zero(x.aval) if is_undefined(x) else None for x in xs]
+    results, start = [], 0
+    shape = np.shape(ct)
+    for x in xs:
+        n = (x.aval.shape if is_undefined(x) else np.shape(x))[dimension]
+        if is_undefined(x):
+            begin, end = [0] * len(shape), list(shape)
+            begin[dimension], end[dimension] = start, start + n
+            results.append(slice_p.bind(ct, start_indices=tuple(begin), limit_indices=tuple(end), strides=None))
+        else:
+            results.append(None)
+        start += n
+    return results
+
+
+def _concatenate_batch(axis_size, operands, dims, *, dimension):
+    xs = [broadcast_batch(x, d, axis_size) for x, d in zip(operands, dims)]
+    return concatenate_p.bind(*xs, dimension=dimension + 1), 0
+
+
+concatenate_p = Primitive(
+    "concatenate", abstract=_concatenate_abstract, jvp=_concatenate_jvp, transpose=_concatenate_transpose,
+    batch=_concatenate_batch, sharding_rule=sharding_rules.concatenate, sums=of_all(),
+    lower=lambda ctx, *xs, dimension: ctx.op("stablehlo.concatenate", xs, dimension=lowering.mlir.i64(dimension)))
+
+
+# Public functions
+
+
+def slice(operand, start_indices, limit_indices, strides=None):
+    """The part between two static corners, with a stride for each dimension."""
+    steps = None if strides is None else tuple(int(s) for s in strides)
+    return slice_p.bind(operand, start_indices=tuple(int(i) for i in start_indices),
+                        limit_indices=tuple(int(i) for i in limit_indices), strides=steps)
+
+
+def slice_in_dim(operand, start_index, limit_index, stride: int = 1, axis: int = 0):
+    """`operand[start:limit:stride]` along one axis."""
+    shape = np.shape(operand)
+    axis = canonical_axis(axis, len(shape), "slice_in_dim")
+    start, limit, _ = _slice_bounds(start_index, limit_index, shape[axis])
+    starts, limits, strides = [0] * len(shape), list(shape), [1] * len(shape)
+    starts[axis], limits[axis], strides[axis] = start, limit, int(stride)
+    return slice(operand, tuple(starts), tuple(limits), tuple(strides))
+
+
+def _slice_bounds(start, limit, n: int):
+    start, limit = (None if v is None else v.__index__() for v in (start, limit))
+    return builtins.slice(start, limit).indices(n)
+
+
+@library(static="dimension")
+def _concatenate_kernel(operands, dimension):
+    return concatenate_p.bind(*operands, dimension=dimension) if len(operands) > 1 else operands[0]
+
+
+def concatenate(operands, dimension: int):
+    """Join arrays along a dimension."""
+    operands = list(operands)
+    if not operands:
+        raise ValueError("concatenate needs at least one array.")
+    return _concatenate_kernel(operands, canonical_axis(dimension, np.ndim(operands[0]), "concatenate"))
+
+
+def pad(operand, padding_value, padding_config):
+    """Add elements around and between those of an array: a (low, high, interior) triple for each dimension."""
+    value = as_type(padding_value, tracing.aval_of(operand).dtype, False)
+    return pad_p.bind(operand, value, padding_config=tuple(tuple(int(n) for n in c) for c in padding_config))
+
+
+def index_in_dim(operand, index: int, axis: int = 0, keepdims: bool = True):
+    """The element at a static index along one axis."""
+    axis = canonical_axis(axis, np.ndim(operand), "index_in_dim")
+    n = np.shape(operand)[axis]
+    wrapped = index + n if index < 0 else index
+    if not 0 <= wrapped < n:
+        raise IndexError(f"index {index} is out of bounds for dimension {axis} of size {n}")
+    result = slice_in_dim(operand, wrapped, wrapped + 1, 1, axis)
+    return result if keepdims else squeeze(result, (axis,))
+
+
+def unstack(x) -> list:
+    """The rows of an array."""
+    shape = np.shape(x)
+    zeros, rest = (0,) * (len(shape) - 1), tuple(shape[1:])
+    return [squeeze_p.bind(slice_p.bind(x, start_indices=(i, *zeros), limit_indices=(i + 1, *rest), strides=None),
+                           dimensions=(0,)) for i in range(shape[0])]

@@ -1,0 +1,71 @@
+"""`split`: all the pieces of an array along an axis, by one operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlafront import lowering
+from xlafront.core import keys
+from xlafront.core.primitive import Primitive
+from xlafront.core.sharding_types import of_first
+from xlafront.core.zeros import Zero
+from xlafront.lax import sharding_rules
+from xlafront.lax.shapes import canonical_axis, typed
+from xlafront.lax.slicing import concatenate_p
+from xlafront.lax.zeros import instantiate
+
+
+def _split_bounds(sizes):
+    at = 0
+    for n in sizes:
+        yield at, at + n
+        at += n
+
+
+def _split_lower(ctx, x, *, sizes, axis):
+    m = lowering.mlir
+    parts = []
+    for (start, stop), aval in zip(_split_bounds(sizes), ctx.avals_out):
+        shape = list(keys.physical(ctx.avals_in[0]).shape)
+        starts = [0] * len(shape)
+        starts[axis], shape[axis] = start, stop
+        parts.append(ctx.op("stablehlo.slice", [x], [aval], start_indices=m.i64s(starts), limit_indices=m.i64s(shape),
+                            strides=m.i64s([1] * len(shape))))
+    return parts
+
+
+def _split_jvp(primals, tangents, *, sizes, axis):
+    moved = split_p.bind(tangents[0], sizes=sizes, axis=axis)
+    return split_p.bind(primals[0], sizes=sizes, axis=axis), moved
+
+
+def _split_transpose(cts, x, *, sizes, axis):
+    if all(type(ct) is Zero for ct in cts):
+        return [Zero(x.aval)]
+    return [concatenate_p.bind(*map(instantiate, cts), dimension=axis)]
+
+
+def _split_batch(size, operands, dims, *, sizes, axis):
+    axis += dims[0] <= axis
+    return split_p.bind(operands[0], sizes=sizes, axis=axis), [dims[0]] * len(sizes)
+
+
+split_p = Primitive(
+    "split", multiple_results=True, lower=_split_lower, jvp=_split_jvp, transpose=_split_transpose, batch=_split_batch,
+    sharding_rule=sharding_rules.resized, sums=of_first,
+    abstract=lambda x, *, sizes, axis: [typed(x, (*x.shape[:axis], n, *x.shape[axis + 1:])) for n in sizes])
+
+
+def split(operand, sizes: Sequence[int], axis: int = 0) -> list:
+    """Cut an array along an axis into pieces of the given sizes.
+
+    >>> first, rest = split(xnp.arange(5.0), (2, 3))
+    """
+    axis = canonical_axis(axis, np.ndim(operand), "split")
+    sizes = tuple(n.__index__() for n in sizes)
+    n = np.shape(operand)[axis]
+    if any(m < 0 for m in sizes) or sum(sizes) != n:
+        raise ValueError(f"split needs sizes that add up to the size of axis {axis}, {n}, got {sizes}.")
+    return list(split_p.bind(operand, sizes=sizes, axis=axis))
