@@ -12,7 +12,7 @@ from laws import signatures_seen
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront.core import avals, memo
-from xlafront.runtime import execute
+from xlafront.runtime import compile as compiler
 from xlafront.runtime.jaxlib_compat import PjitFunctionCache
 from xlafront.staging import caches, compiling, jitted
 
@@ -24,7 +24,7 @@ def compilations(monkeypatch):
 
     def noted(request, cache=None):
         names.append(request.module.operation.attributes["sym_name"].value)
-        return execute.compile_module(request, cache)
+        return compiler.compile_module(request, cache)
 
     monkeypatch.setattr(compiling, "compile_module", noted)
     return names

@@ -10,7 +10,7 @@ import numpy as np
 
 from xlafront.core import dtypes
 from xlafront.core.avals import ShapedArray
-from xlafront.runtime.arrays import ArrayImpl, put, skip_checks
+from xlafront.runtime.arrays import ArrayImpl, put_host, skip_checks
 from xlafront.runtime.jax_names import buffers_of
 from xlafront.runtime.jaxlib_compat import Sharding, batched_device_put
 from xlafront.runtime.layouts import Format, Layout, use as layouts_in_use
@@ -261,7 +261,7 @@ def from_local_data(sharding, local_data, global_shape=None) -> ArrayImpl:
         if shape != local.shape:
             raise ValueError(f"all devices of the sharding belong to this process, so that local_data must have the "
                              f"global shape {shape}; it has {local.shape}.")
-        return put(local, _type(shape, local.dtype), sharding, True)
+        return put_host(local, _type(shape, local.dtype), sharding, True)
     return _from_local_part(sharding, local, global_shape)
 
 

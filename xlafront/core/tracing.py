@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, source
-from xlafront.core.avals import AbstractValue, ShapedArray
+from xlafront.core.avals import AbstractValue, ShapedArray, ShapeDtypeStruct
 from xlafront.core.ir import (
     ClosedJaxpr,
     DebugInfo,
@@ -86,21 +86,26 @@ eval_trace.parent = None
 class _Thread(threading.local):
     trace: Trace = eval_trace
     axes: tuple = ()  # the named axes in scope, innermost last
-    compiler_decides = False  # whether the compiler decides where types leave open how a result is split, in place of an error
+    # Where types leave open how a result is split, `(trace, atoms)` makes the operands whole; None: that is an error.
+    make_whole: Callable[[StagingTrace, list], list] | None = None
 
 
 thread = _Thread()
 
 
 class MeshAxis(tuple):
-    """A named axis in scope that is one of a mesh: `(name, size)`, and whether types say which values vary along it."""
+    """A named axis in scope that is one of a mesh: `(name, size)`, and whether types say which values vary along it.
+
+    `cast_varying` is the operation that makes a value one that varies: who brings the axis into scope brings it along.
+    """
 
     checked: bool
     mesh: Any
+    cast_varying: Any
 
-    def __new__(cls, name, size: int, checked: bool, mesh):
+    def __new__(cls, name, size: int, checked: bool, mesh, cast_varying):
         axis = super().__new__(cls, (name, size))
-        axis.checked, axis.mesh = checked, mesh
+        axis.checked, axis.mesh, axis.cast_varying = checked, mesh, cast_varying
         return axis
 
     def __eq__(self, other):
@@ -396,7 +401,14 @@ def _memory_of(sharding) -> MemorySpace | None:
     return None if sharding._memory_kind in _own_memory else MemorySpace.Host
 
 
+def _struct_aval(x: ShapeDtypeStruct) -> ShapedArray:
+    return ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True), bool(x.weak_type),
+                       sharding=x.sharding)
+
+
 abstractors[np.ndarray] = abstractors[np.generic] = _numpy_aval
+abstractors[ShapeDtypeStruct] = _struct_aval
+abstractors[ShapedArray] = lambda x: x
 abstractors[Tracer] = lambda x: x.aval
 abstractors[ArrayImpl] = _array_aval
 for _scalar in (bool, int, float, complex):
@@ -435,9 +447,6 @@ class StagingTrace(Trace):
 
     __slots__ = ("eqns", "invars", "constants", "effects", "debug_info", "alive")
 
-    cast_varying: Any  # the primitive that does it, set where it is defined
-    whole_operands: Any  # as `make_varying`, for operands that are split
-
     def __init__(self, parent: Trace, debug_info: DebugInfo):
         self.parent = parent
         self.eqns: list[JaxprEqn] = []
@@ -471,9 +480,9 @@ class StagingTrace(Trace):
                 avals = tuple([v.aval for v in invars])
                 types = primitive.result_types(avals, params)
             except errors.ShardingTypeError:
-                if not thread.compiler_decides:
+                if thread.make_whole is None:
                     raise
-                invars = StagingTrace.whole_operands(self, invars)
+                invars = thread.make_whole(self, invars)
                 avals = tuple([v.aval for v in invars])
                 types = primitive.result_types(avals, params)
         effects = no_effects
@@ -499,7 +508,8 @@ class StagingTrace(Trace):
             elif v.is_literal:
                 made.append(Literal(v.val, v.aval.update(vma=axes)))
             else:
-                cast = self.process(StagingTrace.cast_varying, (StagedTracer(self, v.aval, v),),
+                axis = next(axis for axis in thread.axes if type(axis) is MeshAxis)
+                cast = self.process(axis.cast_varying, (StagedTracer(self, v.aval, v),),
                                     {"axes": tuple(sorted(missing, key=str))})
                 made.append(cast._var)
         return made

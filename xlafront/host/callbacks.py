@@ -23,11 +23,12 @@ from xlafront.lax.device_put import put_leaf
 from xlafront.lax.shapes import broadcast_in_dim, expand_dims, move_dim, zeros_of
 from xlafront.lax.slicing import concatenate, index_in_dim
 from xlafront.runtime import effects as runtime_effects
-from xlafront.runtime.arrays import ArrayImpl, put
+from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.clients import clients
 from xlafront.runtime.jaxlib_compat import SingleDeviceSharding
 from xlafront.runtime.sharding import single_device
 from xlafront.staging import signatures
+from xlafront.staging.moves import put
 
 
 class _NamedEffect(Effect):

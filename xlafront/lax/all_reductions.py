@@ -211,7 +211,4 @@ def _used_as_varying(trace, args, params):
 
 
 pvary_p.stage = _used_as_varying
-
-
-tracing.StagingTrace.cast_varying = pvary_p
 PRIMITIVES = {p.name: p for p in (psum_p, psum_invariant_p, pvary_p, pmax_p, pmin_p, recast_p)}

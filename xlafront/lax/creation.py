@@ -11,7 +11,7 @@ from xlafront.lax.device_put import device_put
 from xlafront.lax.elementwise import convert_element_type_p
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axis, iota_p, static_shape
-from xlafront.runtime.arrays import put
+from xlafront.runtime.arrays import put_host
 from xlafront.runtime.sharding import NamedSharding, Sharding
 from xlafront.staging.device_assignment import has_devices
 from xlafront.staging.jit import library
@@ -68,7 +68,7 @@ def placed_constant(shape: tuple, value, dtype, sharding):
         return None
     if not has_devices(sharding):
         return None
-    return put(np.broadcast_to(np.asarray(value).astype(dtype), shape), ShapedArray(shape, dtype), sharding, True)
+    return put_host(np.broadcast_to(np.asarray(value).astype(dtype), shape), ShapedArray(shape, dtype), sharding, True)
 
 
 def placement_of(x, shape: tuple):

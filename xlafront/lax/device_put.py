@@ -14,22 +14,20 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import of_first, types_over_meshes
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
-from xlafront.lax.dynamic_slicing import dynamic_slice, dynamic_update_slice
 from xlafront.lax.shapes import linear_jvp
 from xlafront.runtime import distributed
-from xlafront.runtime.arrays import ArrayImpl, put
+from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import Device, NamedSharding, Sharding, batched_block_until_ready
-from xlafront.runtime.layouts import Format, Layout, MemorySpace, use as layouts_in_use
+from xlafront.runtime.layouts import Format, Layout, MemorySpace
 from xlafront.runtime.meshes import AbstractMesh, AxisType, Mesh, active, concrete_meshes
 from xlafront.runtime.sharding import PartitionSpec, in_device_memory, open_sums, single_device
 from xlafront.runtime.specs import IndivisibleError, RankError, axes_of
-from xlafront.runtime.transfers import aligned_empty, apart, copied, kernels, move_all, places
+from xlafront.runtime.transfers import aligned_empty, apart, copied, places
 from xlafront.staging import module_shardings
 from xlafront.staging.device_assignment import has_devices
 from xlafront.staging.jit import jit
+from xlafront.staging.moves import move_all, put, relayout, reshard as reshard_arrays
 from xlafront.staging.sharding_arguments import over_active_mesh
-
-_PROGRAMS = 256  # how many of each kind are kept that move arrays
 
 
 def _to_sharding(where):
@@ -175,7 +173,7 @@ def _to_format(x, target: Format, donate: bool, may_alias: bool | None):
     moved = put_leaf(x, target.sharding)
     if isinstance(moved, tracing.Tracer):
         return moved
-    result = moved if target.layout.fits(moved.format.layout) else _relayout(moved, target.layout)
+    result = moved if target.layout.fits(moved.format.layout) else relayout(moved, target.layout)
     if type(x) is not ArrayImpl:
         return result
     if result is moved:
@@ -191,7 +189,7 @@ def _put_across_processes(x, aval, sharding):
         if x.sharding.is_equivalent_to(sharding, aval.ndim):
             return put(x, aval, sharding, True)
         if x.sharding.device_set == sharding.device_set:
-            return _reshard([x], [sharding])[0]
+            return reshard_arrays([x], [sharding])[0]
     host = _host(x, aval)
     processes = {d.process_index for d in sharding.device_set}
     differing = {} if backends.process_index() not in processes else distributed.agree(
@@ -206,48 +204,6 @@ def _put_across_processes(x, aval, sharding):
 
 def _brief(host) -> str:
     return np.array2string(host, threshold=8, edgeitems=3)[:200]
-
-
-@functools.lru_cache(_PROGRAMS)
-def _reordered(source: Format, target: Format):
-    return jit(lambda x: x, in_shardings=source, out_shardings=target)
-
-
-def _relayout(x, layout: Layout):
-    """The array with its elements in this order in memory, where it is."""
-    return _reordered(x.format, Format(layout, x.sharding))(x)
-
-
-layouts_in_use.relayout = _relayout
-
-
-def _reshard(arrays, shardings):
-    """Arrays over the same devices, spread in another way: one program, of nothing but the sends between devices."""
-    return _all_resharded(tuple(shardings))(*arrays)
-
-
-@functools.lru_cache(_PROGRAMS)
-def _all_resharded(shardings: tuple):
-    return jit(lambda *xs: xs, out_shardings=shardings)
-
-
-@functools.lru_cache(_PROGRAMS)
-def _cutter(shape: tuple):
-    return jit(lambda x, start: dynamic_slice(x, start, shape))
-
-
-@functools.cache
-def _paster():
-    return jit(lambda whole, part, start: dynamic_update_slice(whole, part, start), donate_argnums=0)
-
-
-def _indices(start: tuple) -> list:
-    return [np.int32(i) for i in start]
-
-
-kernels.reshard = _reshard
-kernels.cut = lambda x, start, shape: _cutter(shape)(x, _indices(start))
-kernels.paste = lambda whole, part, at: _paster()(whole, part, _indices(at))
 
 
 def _host(x, aval, may_alias=None):

@@ -15,7 +15,8 @@ def lower_fun(function: Callable, multiple_results: bool = False) -> Callable:
     """A lowering rule from `function(*operands, **params)`, traced once for each signature."""
 
     def rule(ctx, *operands, **params):
-        in_avals = tuple(ctx.avals_in)
+        # No mesh axis is in scope here, and modules know nothing of what varies along one.
+        in_avals = tuple([a.update(vma=frozenset()) if a.vma else a for a in ctx.avals_in])
         key = (function, in_avals, tuple(params.items()), config.trace_context_key())
         closed = _traced.get(key)
         if closed is None:

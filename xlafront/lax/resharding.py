@@ -189,7 +189,7 @@ def _whole_call(f, function, kind: str, option: str, default):
     return call
 
 
-def _whole_operands(trace, atoms):
+def whole_operands(trace, atoms):
     """Operands as values that are not split, written down as such: for derivatives, which nobody can tell `out_sharding`."""
     made = []
     for v in atoms:
@@ -203,6 +203,3 @@ def _whole_operands(trace, atoms):
                               {"target": unsplit(v.aval.explicit_sharding)})
         made.append(value._var)
     return made
-
-
-tracing.StagingTrace.whole_operands = staticmethod(_whole_operands)

@@ -468,6 +468,19 @@ def lower_program(jaxpr, name: str, platform: str, *, const_values: Sequence[Any
     return module
 
 
+def build_module(name: str, platform: str, arg_types, result_types, build: Callable[..., Sequence[ir.Value]],
+                 arg_attributes=None, result_attributes=None, num_partitions: int = 1) -> ir.Module:
+    """A module of a few operations, of no program: `build(ctx, *arguments)` writes them and returns the results."""
+    with mlir.context, mlir.unknown_location:
+        module = ModuleContext(name, platform, num_partitions)
+        _, _, block = module.add_function("main", arg_types, result_types, public=True, arg_attributes=arg_attributes,
+                                          result_attributes=result_attributes)
+        with ir.InsertionPoint(block):
+            results = build(RuleContext(Body(module), (), (), mlir.unknown_location), *block.arguments)
+            create("func.return", operands=list(results), loc=mlir.unknown_location)
+    return module.module
+
+
 def stripped_bytecode(module: ir.Module) -> bytes:
     """The module without locations, for the key of the compile cache: moving a line changes nothing."""
     import io

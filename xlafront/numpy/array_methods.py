@@ -34,7 +34,7 @@ from xlafront.numpy import (
     views,
 )
 from xlafront.numpy.dlpack import device_of, to_dlpack
-from xlafront.runtime.arrays import ArrayImpl, put
+from xlafront.runtime.arrays import ArrayImpl, put_host
 from xlafront.runtime.sharding import single_device
 
 
@@ -180,7 +180,7 @@ def _rows(self):
         here = single_device(backends.default_device())
         of_row = without_dimension(self.aval, 0)
         for row in np.asarray(self):
-            yield put(row, of_row, here, False)
+            yield put_host(row, of_row, here, False)
         return
     chunk = 128
     if entry_of(tracing.aval_of(self), 0) is not None:  # no device has all rows

@@ -31,7 +31,7 @@ from xlafront.lax.elementwise import (
 )
 from xlafront.numpy.promotion import broadcast_shapes, check_arraylike, promote_args_inexact, promote_dtypes, unwrap
 from xlafront.numpy.ufuncs import PUBLIC
-from xlafront.runtime.arrays import ArrayImpl, put
+from xlafront.runtime.arrays import ArrayImpl, put_host
 from xlafront.runtime.sharding import single_device
 from xlafront.staging.jit import library
 
@@ -100,7 +100,7 @@ def put_new(host: np.ndarray, aval):
     """A host array that nobody else holds, on the default device. Hot: watched by the `asarray` benchmark."""
     if host.dtype != aval.dtype:
         host = host.astype(aval.dtype)
-    return put(host, aval, single_device(backends.default_device()), False)
+    return put_host(host, aval, single_device(backends.default_device()), False)
 
 
 def _is_buffer(x) -> bool:

@@ -19,11 +19,12 @@ from xlafront.core.shards import from_local_data
 from xlafront.core.zeros import Zero
 from xlafront.lax.device_put import device_put
 from xlafront.lax.shapes import linear_jvp
-from xlafront.runtime.arrays import ArrayImpl, put, skip_checks
+from xlafront.runtime.arrays import ArrayImpl, skip_checks
 from xlafront.runtime.jax_names import buffers_of
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.meshes import check_spec
 from xlafront.runtime.sharding import Mesh, PartitionSpec, axes_of
+from xlafront.staging.moves import put
 
 
 def _resized(aval: ShapedArray, pspec: PartitionSpec, old: Mesh, new: Mesh) -> ShapedArray:

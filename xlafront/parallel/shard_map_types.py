@@ -52,7 +52,7 @@ class axes_in_scope:
 
     def __init__(self, mesh, manual: frozenset, check: bool):
         sizes = mesh.shape
-        self.axes = tuple(MeshAxis(name, sizes[name], check, mesh) for name in mesh.axis_names if name in manual)
+        self.axes = tuple(MeshAxis(name, sizes[name], check, mesh, pvary_p) for name in mesh.axis_names if name in manual)
 
     def __enter__(self):
         self.saved = tracing.thread.axes

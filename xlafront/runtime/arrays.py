@@ -11,13 +11,11 @@ import numpy as np
 from xlafront.runtime.jax_names import answered, buffers_of, host_copy
 from xlafront.runtime.jaxlib_compat import ArrayImpl, batched_device_put
 from xlafront.runtime.sharding import SingleDeviceSharding, single_device
-from xlafront.runtime.transfers import move, places, skip_checks
+from xlafront.runtime.transfers import places, skip_checks
 
 
-def put(value, aval, sharding, committed: bool):
-    """An array with this type and placement from a host value or from another array."""
-    if isinstance(value, ArrayImpl):
-        return move(value, aval, sharding, committed)
+def put_host(value, aval, sharding, committed: bool) -> ArrayImpl:
+    """An array with this type and placement from a host value."""
     host = np.asarray(value, dtype=aval.dtype)
     if type(sharding) is SingleDeviceSharding:
         return batched_device_put(aval, sharding, [host], [sharding._device], committed)
@@ -92,4 +90,4 @@ def _attach() -> None:
 
 _attach()
 
-__all__ = ["ArrayImpl", "host_value", "move", "put", "single_device", "skip_checks"]
+__all__ = ["ArrayImpl", "host_value", "put_host", "single_device", "skip_checks"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
-from typing import Any
 
 from xlafront.runtime.jaxlib_compat import PjRtLayout, Sharding
 
@@ -21,14 +19,13 @@ class MemorySpace(enum.Enum):
 
 
 class _Use:
-    """Whether any array of this process may lie in another order than programs expect, and what puts it in theirs.
+    """Whether any array of this process may lie in another order than programs expect.
 
     Until somebody asks for a layout nothing needs to look.
     """
 
     def __init__(self) -> None:
         self.others = False
-        self.relayout: Callable[[Any, Layout], Any] | None = None
 
 
 use = _Use()

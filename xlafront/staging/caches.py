@@ -10,8 +10,8 @@ from typing import Any
 from xlafront.core.avals import forget_unused_types
 from xlafront.core.ir import ClosedJaxpr, DebugInfo
 from xlafront.core.memo import clear_memos
-from xlafront.runtime.execute import Executable
 from xlafront.runtime.jaxlib_compat import PjitFunctionCache
+from xlafront.staging.executable import Executable
 
 # Of all signatures that C++ knows, those of the library's own functions too. When it is full the one used longest ago goes,
 # and its next call asks Python for the executable, which costs some 50 us. An entry takes about 1 kB and goes with its

@@ -10,11 +10,12 @@ from xlafront import lowering
 from xlafront.core import avals, backends, keys, tracing
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, dce_jaxpr
 from xlafront.runtime import config
-from xlafront.runtime.arrays import put
+from xlafront.runtime.compile import CompileRequest, compile_module, explain_options
 from xlafront.runtime.compile_options import compile_options
-from xlafront.runtime.execute import CompileRequest, Executable, compile_module, explain_options
 from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging import module_shardings
+from xlafront.staging.executable import Executable
+from xlafront.staging.moves import put
 from xlafront.staging.outlining import outline
 
 

@@ -17,8 +17,7 @@ from xlafront.core.ir import ClosedJaxpr, DebugInfo, eval_jaxpr
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.traceback_filter import filtered
 from xlafront.runtime import config, distributed
-from xlafront.runtime.arrays import ArrayImpl, put
-from xlafront.runtime.execute import Executable
+from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import JaxRuntimeError, pjit
 from xlafront.runtime.layouts import Layout, use as layouts_in_use
 from xlafront.runtime.sharding import active
@@ -26,7 +25,9 @@ from xlafront.staging import device_assignment, module_shardings, process_agreem
 from xlafront.staging.caches import TracedCall, dispatch_cache, shared_caches
 from xlafront.staging.compiling import LoweredModule, constants_as_arguments, log, run_executable, signature_text
 from xlafront.staging.debug_nans import check_finite
+from xlafront.staging.executable import Executable
 from xlafront.staging.explain_retracing import explain_miss
+from xlafront.staging.moves import put
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 from xlafront.staging.signatures import Call, Selection
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from xlafront import lowering
-from xlafront.core import avals, backends, dtypes, keys, tracing, tree
+from xlafront.core import avals, backends, keys, tracing, tree
 from xlafront.core.avals import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary, filtered
 from xlafront.runtime import clients
@@ -56,15 +56,6 @@ class ArgInfo:
 
     def __repr__(self):
         return f"ArgInfo(_aval={self._aval!r}, donated={self.donated})"
-
-
-def _struct_abstractor(x: ShapeDtypeStruct) -> avals.ShapedArray:
-    return avals.ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True), bool(x.weak_type),
-                             sharding=x.sharding)
-
-
-tracing.abstractors[ShapeDtypeStruct] = _struct_abstractor
-tracing.abstractors[avals.ShapedArray] = lambda x: x
 
 
 @boundary

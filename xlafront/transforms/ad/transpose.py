@@ -15,6 +15,7 @@ from xlafront.core.zeros import UndefinedPrimal, Zero
 from xlafront.lax.all_reductions import psum_invariant_p
 from xlafront.lax.device_put import reshard_p
 from xlafront.lax.families import add_any_p
+from xlafront.lax.resharding import whole_operands
 from xlafront.lax.vma_casts import as_unreduced
 from xlafront.lax.zeros import instantiate
 from xlafront.runtime.jaxlib_compat import NamedSharding
@@ -49,7 +50,7 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
         accumulate(v, ct)
     thread = source.thread
     saved = thread.site
-    decided, tracing.thread.compiler_decides = tracing.thread.compiler_decides, True
+    saved_way, tracing.thread.make_whole = tracing.thread.make_whole, whole_operands
     try:
         for eqn in reversed(jaxpr.eqns):
             cts = [pending.pop(v, None) for v in eqn.outvars]
@@ -72,7 +73,7 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
                     accumulate(v, ct)
     finally:
         thread.site = saved
-        tracing.thread.compiler_decides = decided
+        tracing.thread.make_whole = saved_way
     return [pending.get(v, None) if pending.get(v) is not None else Zero(
         v.aval if v.aval.explicit_sharding is None else v.aval.to_ct_aval()) for v in jaxpr.invars]
 

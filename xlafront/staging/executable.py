@@ -1,88 +1,14 @@
-"""Compiling modules and calling the result.
-
-`compile_module` turns a module into a loaded executable, through the disk cache. A `Executable` is such an
-executable with what it takes to call it: where arguments go, which are read at all, what the results are.
-"""
+"""A compiled program and how to call it: where arguments go, which are read at all, what the results are."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from xlafront.runtime import backpressure, disk_cache, effects as runtime_effects, layouts
-from xlafront.runtime.arrays import put
-from xlafront.runtime.jaxlib_compat import ArrayImpl, CompileOptions, JaxRuntimeError, result_handler
-from xlafront.runtime.layouts import Layout
-from xlafront.runtime.sharding import device_list
-from xlafront.runtime.topologies import explained, is_compile_only
-
-
-class CompileRequest(NamedTuple):
-    """What there is to compile, and for which devices."""
-
-    module: Any
-    client: Any
-    devices: tuple
-    options: CompileOptions
-    host_callbacks: Sequence[Any]
-    identity: Callable[[], bytes] | None  # the program as the disk cache knows it; None: it is not for other processes
-
-
-def compile_module(request: CompileRequest, cache=None):
-    """A loaded executable, from the disk cache when it has one."""
-    devices = device_list(request.devices)
-    if is_compile_only(request.client):
-        return _compile_for_elsewhere(request, devices)
-    if len(request.devices) > 1 and request.client.platform == "cpu":
-        backpressure.install()
-    key = None
-    if cache is not None and request.identity is not None and not request.host_callbacks and not _is_tuned_together(request):
-        key = disk_cache.cache_key(request.identity(), request.options.SerializeAsString(),
-                                   request.client, request.devices)
-        data = cache.load(key)
-        if data is not None:
-            try:
-                return request.client.deserialize_executable(data, devices, None)
-            except Exception as e:  # made by another build of the runtime: recompile, and say so once
-                cache.discard(key, e)
-    if request.host_callbacks:
-        runtime_effects.prepare()
-    started = time.perf_counter()
-    try:
-        executable = request.client.compile_and_load(request.module, devices, request.options, request.host_callbacks)
-    except JaxRuntimeError as e:
-        raise explained(e) from None
-    if key is not None:
-        elapsed = time.perf_counter() - started
-        if cache.wants(elapsed):
-            cache.store(key, executable.serialize(), elapsed)
-    return executable
-
-
-def explain_options(name: str, options: dict, error: Exception) -> Exception:
-    """An error that names the compiler option which XLA does not have; else that of XLA, with what was compiled."""
-    text = str(error)
-    for key in options:
-        if key in text and ("No such compile option" in text or "nknown" in text):
-            return ValueError(f"{name} was given the compiler option {key!r}, which XLA does not have: {text}")
-    error.add_note(f"(while compiling {name})")
-    return error
-
-
-def _is_tuned_together(request: CompileRequest) -> bool:
-    """On GPUs of several processes the compilers measure kernels together: one that found its program would be missed."""
-    return request.client.platform not in ("cpu", "tpu") and len({d.process_index for d in request.devices}) > 1
-
-
-def _compile_for_elsewhere(request: CompileRequest, devices):
-    if request.host_callbacks:
-        raise NotImplementedError("a program with callbacks into Python cannot be compiled for devices that are not here: "
-                                  "leave out pure_callback, io_callback and debug.callback (debug.print, breakpoint).")
-    try:
-        return request.client.compile(request.module, devices, request.options)
-    except JaxRuntimeError as e:
-        raise explained(e) from None
+from xlafront.runtime import effects as runtime_effects
+from xlafront.runtime.jaxlib_compat import ArrayImpl, result_handler
+from xlafront.runtime.layouts import Layout, use as layouts_in_use
+from xlafront.staging.moves import put, relayout
 
 
 class FastPath(NamedTuple):
@@ -126,7 +52,7 @@ class Executable:
         for x, aval, sharding, kept in zip(args, self.in_avals, self.in_shardings, self.kept):
             if kept:
                 buffers.append(place(x, aval, sharding))
-        if layouts.use.others:
+        if layouts_in_use.others:
             buffers = self.relaid(buffers)
         if self.effects:
             results = runtime_effects.execute(self.loaded, buffers, self.effects)
@@ -147,7 +73,7 @@ class Executable:
 
     def relaid(self, buffers: list[ArrayImpl]) -> list[ArrayImpl]:
         """The arguments in the order in which the program reads them."""
-        return [x if layout.fits(Layout.from_pjrt_layout(x._pjrt_layout)) else layouts.use.relayout(x, layout)
+        return [x if layout.fits(Layout.from_pjrt_layout(x._pjrt_layout)) else relayout(x, layout)
                 for x, layout in zip(buffers, self.layouts())]
 
     def fast_path(self, out_tree) -> FastPath:

@@ -1,0 +1,79 @@
+"""Compiling: a module becomes a loaded executable, through the disk cache."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from xlafront.runtime import backpressure, disk_cache, effects as runtime_effects
+from xlafront.runtime.jaxlib_compat import CompileOptions, JaxRuntimeError
+from xlafront.runtime.sharding import device_list
+from xlafront.runtime.topologies import explained, is_compile_only
+
+
+class CompileRequest(NamedTuple):
+    """What there is to compile, and for which devices."""
+
+    module: Any
+    client: Any
+    devices: tuple
+    options: CompileOptions
+    host_callbacks: Sequence[Any]
+    identity: Callable[[], bytes] | None  # the program as the disk cache knows it; None: it is not for other processes
+
+
+def compile_module(request: CompileRequest, cache=None):
+    """A loaded executable, from the disk cache when it has one."""
+    devices = device_list(request.devices)
+    if is_compile_only(request.client):
+        return _compile_for_elsewhere(request, devices)
+    if len(request.devices) > 1 and request.client.platform == "cpu":
+        backpressure.install()
+    key = None
+    if cache is not None and request.identity is not None and not request.host_callbacks and not _is_tuned_together(request):
+        key = disk_cache.cache_key(request.identity(), request.options.SerializeAsString(),
+                                   request.client, request.devices)
+        data = cache.load(key)
+        if data is not None:
+            try:
+                return request.client.deserialize_executable(data, devices, None)
+            except Exception as e:  # made by another build of the runtime: recompile, and say so once
+                cache.discard(key, e)
+    if request.host_callbacks:
+        runtime_effects.prepare()
+    started = time.perf_counter()
+    try:
+        executable = request.client.compile_and_load(request.module, devices, request.options, request.host_callbacks)
+    except JaxRuntimeError as e:
+        raise explained(e) from None
+    if key is not None:
+        elapsed = time.perf_counter() - started
+        if cache.wants(elapsed):
+            cache.store(key, executable.serialize(), elapsed)
+    return executable
+
+
+def explain_options(name: str, options: dict, error: Exception) -> Exception:
+    """An error that names the compiler option which XLA does not have; else that of XLA, with what was compiled."""
+    text = str(error)
+    for key in options:
+        if key in text and ("No such compile option" in text or "nknown" in text):
+            return ValueError(f"{name} was given the compiler option {key!r}, which XLA does not have: {text}")
+    error.add_note(f"(while compiling {name})")
+    return error
+
+
+def _is_tuned_together(request: CompileRequest) -> bool:
+    """On GPUs of several processes the compilers measure kernels together: one that found its program would be missed."""
+    return request.client.platform not in ("cpu", "tpu") and len({d.process_index for d in request.devices}) > 1
+
+
+def _compile_for_elsewhere(request: CompileRequest, devices):
+    if request.host_callbacks:
+        raise NotImplementedError("a program with callbacks into Python cannot be compiled for devices that are not here: "
+                                  "leave out pure_callback, io_callback and debug.callback (debug.print, breakpoint).")
+    try:
+        return request.client.compile(request.module, devices, request.options)
+    except JaxRuntimeError as e:
+        raise explained(e) from None
