@@ -115,21 +115,19 @@ def _starts(ctx, index, rank: int):
 
 
 def _read_row(ctx, x, aval, index, length: int):
-    m, shape = lowering.mlir, physical(aval).shape
-    row = ((1, *shape), physical(aval).dtype)
+    shape, dtype = physical(aval).shape, physical(aval).dtype
+    row = ((1, *shape), dtype)
     if isinstance(index, int):
-        part = ctx.op("stablehlo.slice", [x], [row], start_indices=m.i64s([index, *[0] * len(shape)]),
-                      limit_indices=m.i64s([index + 1, *shape]), strides=m.i64s([1] * (1 + len(shape))))
+        part = ctx.slice(x, [index, *[0] * len(shape)], [index + 1, *shape], result=row)
     else:
-        part = ctx.op("stablehlo.dynamic_slice", [x, *_starts(ctx, index, 1 + len(shape))], [row], slice_sizes=m.i64s(row[0]))
-    return ctx.op("stablehlo.reshape", [part], [aval])
+        part = ctx.dynamic_slice(x, _starts(ctx, index, 1 + len(shape)), row)
+    return ctx.reshape(part, shape, dtype)
 
 
 def _write_row(ctx, y, row, aval, index, length: int):
     shape, dtype = physical(aval).shape, physical(aval).dtype
-    part = ctx.op("stablehlo.reshape", [row], [((1, *shape), dtype)])
-    starts = _starts(ctx, index, 1 + len(shape))
-    return ctx.op("stablehlo.dynamic_update_slice", [y, part, *starts], [((length, *shape), dtype)])
+    part = ctx.reshape(row, (1, *shape), dtype)
+    return ctx.dynamic_update_slice(y, part, _starts(ctx, index, 1 + len(shape)), ((length, *shape), dtype))
 
 
 # Differentiation
@@ -412,7 +410,8 @@ def _split(eqn, policy):
 
 
 scan_p = Primitive(
-    "scan", multiple_results=True, memoise=False, abstract=scan_types, lower=_lower, jvp=_jvp, linearize=_linearize,
+    "scan", multiple_results=True, memoise=False, cost="heavy",
+    abstract=scan_types, lower=_lower, jvp=_jvp, linearize=_linearize,
     transpose=_transpose, dce=_dce, partial_eval=_split, effects=lambda *_, jaxpr, **params: jaxpr.effects,
     impl=lambda *args, **params: evaluate(scan_p, args, params, params["jaxpr"].jaxpr))
 scan_p.batch_with_axis = _batch

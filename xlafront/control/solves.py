@@ -119,7 +119,8 @@ def _batch(trace, operands, dims, *, const_lengths, jaxprs):
 
 
 linear_solve_p = Primitive(
-    "custom_linear_solve", multiple_results=True, memoise=False, abstract=lambda *_, jaxprs, **params: jaxprs.solve.out_avals,
+    "custom_linear_solve", multiple_results=True, memoise=False, cost="heavy",
+    abstract=lambda *_, jaxprs, **params: jaxprs.solve.out_avals,
     lower=_lower, jvp=_jvp, transpose=_transpose, effects=lambda *_, jaxprs, **params: jaxprs.solve.effects,
     impl=lambda *args, **params: evaluate(linear_solve_p, args, params, params["jaxprs"].solve.jaxpr))
 linear_solve_p.batch_with_axis = _batch

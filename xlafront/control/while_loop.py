@@ -189,7 +189,7 @@ def _dce(used, eqn):
 
 
 while_p = Primitive(
-    "while", multiple_results=True, memoise=False, abstract=lambda *_, body_jaxpr, **params: body_jaxpr.out_avals,
+    "while", multiple_results=True, memoise=False, cost="heavy", abstract=lambda *_, body_jaxpr, **params: body_jaxpr.out_avals,
     lower=_lower, jvp=_jvp, linearize=_linearize, transpose=_transpose, dce=_dce,
     effects=lambda *_, cond_jaxpr, body_jaxpr, **params: cond_jaxpr.effects | body_jaxpr.effects,
     impl=lambda *args, **params: evaluate(while_p, args, params, params["body_jaxpr"].jaxpr), shown_as="while_loop")

@@ -43,12 +43,15 @@ class Primitive:
 
     __slots__ = ("name", "multiple_results", "abstract", "lowerings", "jvp", "transpose", "batch", "linearize",
                  "partial_eval", "dce", "effects", "impl", "memoise", "broadcasts_scalars", "shown_as", "types", "eager",
-                 "sharding_rule", "sums", "__weakref__", "__dict__")
+                 "sharding_rule", "sums", "cost", "__weakref__", "__dict__")
 
     stage: Callable | None = None
     depends: Callable | None = None
     # Whether it does nothing but call the program in its parameter `jaxpr`.
     calls_program = False
+    contracts = False  # whether it multiplies and sums over dimensions, as matrix products and convolutions do
+    # Whether shardings among these parameters say on which devices a program runs that contains it: (**params). None: they do.
+    binds_devices: Callable[..., bool] | None = None
     # Whether, with these parameters, it goes between the devices of this process and those of all: (**params).
     changes_groups: Callable | None = None
     # Whether it has to see values outside of `jit`: a rule calls a function of the user's, or it moves them between devices.
@@ -76,7 +79,7 @@ class Primitive:
                  multiple_results: bool = False, effects: Callable | None = None, impl: Callable | None = None,
                  linearize: Callable | None = None, dce: Callable | None = None, partial_eval: Callable | None = None,
                  memoise: bool = True, broadcasts_scalars: bool = False, shown_as: str | None = None,
-                 sharding_rule: Callable | None = None, sums: Sums | None = None):
+                 sharding_rule: Callable | None = None, sums: Sums | None = None, cost: str | None = None):
         self.name = name
         self.multiple_results = multiple_results
         self.abstract = abstract
@@ -88,6 +91,7 @@ class Primitive:
         self.memoise = memoise  # whether `abstract` is a pure function of hashable types and parameters
         self.broadcasts_scalars = broadcasts_scalars  # elementwise: lowering gives its rule operands of the result's shape
         self.sharding_rule, self.sums = sharding_rule, sums
+        self.cost = cost  # of computing it again: "cheap" is less than keeping the result, "heavy" is worth a call of its own
         self.shown_as = shown_as or name  # the user's word for it in messages
         self.types = Memo(4096)  # of `abstract`
         self.eager = Memo(1024)  # compiled kernels by parameters, filled by the eager path

@@ -314,9 +314,7 @@ def _broadcast_lower(ctx, x, *, axis_name, source):
     gathered = ctx.op("stablehlo.all_gather", [ctx.reshape(x, (1, *aval.shape), aval.dtype)],
                       [((rows.shape[1], *aval.shape), aval.dtype)], all_gather_dim=mlir.i64(0), channel_handle=channel(ctx),
                       replica_groups=mlir.dense_i64(rows), use_global_device_ids=mlir.attribute("unit"))
-    zeros = [0] * aval.ndim
-    one = ctx.op("stablehlo.slice", [gathered], [((1, *aval.shape), aval.dtype)], start_indices=mlir.i64s([source, *zeros]),
-                 limit_indices=mlir.i64s([source + 1, *aval.shape]), strides=mlir.i64s([1] * (aval.ndim + 1)))
+    one = ctx.slice(gathered, [source, *[0] * aval.ndim], [source + 1, *aval.shape], result=((1, *aval.shape), aval.dtype))
     return ctx.reshape(one, aval.shape, aval.dtype)
 
 

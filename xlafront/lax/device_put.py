@@ -297,6 +297,7 @@ device_put_p = Primitive(
         xs[0], sharding=with_entry(sharding, ds[0]), source=with_entry(source, ds[0])), ds[0]),
     sharding_rule=sharding_rules.same, sums=of_first)
 device_put_p.runs_eagerly = device_put_p.moves = True
+device_put_p.binds_devices = lambda *, sharding, source: isinstance(sharding, NamedSharding)
 device_put_p.types_over_meshes = _put_types
 
 

@@ -245,7 +245,8 @@ def _batch(axis_size, operands, dims, *, dimension_numbers, **params):
 
 
 dot_general_p = Primitive("dot_general", abstract=_abstract, lower=_lower, jvp=_jvp, transpose=_transpose, batch=_batch,
-                          sharding_rule=sharding_rules.dot_general)
+                          sharding_rule=sharding_rules.dot_general, cost="heavy")
+dot_general_p.contracts = True
 dot_general_p.summed_axes = lambda avals, params: _summed_by_product(
     avals[0], avals[1], params["dimension_numbers"])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
@@ -88,9 +87,7 @@ def _check_starts(name, x, starts):
 
 
 def _dynamic_slice_lower(ctx, x, *starts, slice_sizes):
-    tail = physical_tail(ctx)
-    starts = _same_index_type(ctx, starts, 1) + [ctx.constant(np.int32(0)) for _ in tail]
-    return ctx.op("stablehlo.dynamic_slice", [x, *starts], slice_sizes=lowering.mlir.i64s((*slice_sizes, *tail)))
+    return ctx.dynamic_slice(x, _same_index_type(ctx, starts, 1))
 
 
 def _same_index_type(ctx, starts, first):
@@ -118,7 +115,7 @@ def _dynamic_slice_batch(axis_size, operands, dims, *, slice_sizes):
 
 
 dynamic_slice_p = structural("dynamic_slice", _dynamic_slice_abstract, _dynamic_slice_lower, _dynamic_slice_transpose,
-                             _dynamic_slice_batch, sharding_rule=sharding_rules.resized, sums=of_first)
+                             _dynamic_slice_batch, sharding_rule=sharding_rules.resized, sums=of_first, cost=None)
 
 
 def _update_abstract(x, update, *starts):
@@ -132,8 +129,7 @@ def _update_abstract(x, update, *starts):
 
 
 def _update_lower(ctx, x, update, *starts):
-    starts = _same_index_type(ctx, starts, 2) + [ctx.constant(np.int32(0)) for _ in physical_tail(ctx)]
-    return ctx.op("stablehlo.dynamic_update_slice", [x, update, *starts])
+    return ctx.dynamic_update_slice(x, update, _same_index_type(ctx, starts, 2))
 
 
 def _update_jvp(primals, tangents):

@@ -644,6 +644,10 @@ def _public(name: str, doc: str, arity: int, accuracy: bool = False):
     return library(function, static=("accuracy",) if accuracy else ())
 
 
+for _name in """abs add and ceil clamp convert_element_type copy div eq exp expm1 floor ge gt integer_pow is_finite le
+        logistic lt max min mul ne neg not or reduce_precision round rsqrt select_n sign sqrt square sub tanh xor""".split():
+    PRIMITIVES[_name].cost = "cheap"
+
 PUBLIC = {}
 for _name, *_rest in UNARY:
     PUBLIC[_name] = _public(_name, f"Elementwise `{_name}`.", 1, _name in _WITH_ACCURACY)

@@ -108,8 +108,8 @@ def _gather_lower(ctx, x, indices, *, dimension_numbers, slice_sizes, unique_ind
     dn = dimension_numbers
     tail = physical_tail(ctx)
     if not ctx.aval_out.size:
-        zero = ctx.constant(np.zeros((), physical(ctx.aval_out).dtype))
-        return ctx.op("stablehlo.broadcast_in_dim", [zero], broadcast_dimensions=m.i64s([]))
+        words = physical(ctx.aval_out)
+        return ctx.broadcast(ctx.constant(np.zeros((), words.dtype)), words.shape, words.dtype, ())
     out_rank = ctx.aval_out.ndim
     offset = (*dn.offset_dims, *range(out_rank, out_rank + len(tail)))
     text = (f"#stablehlo.gather<offset_dims = {_text(offset)}, collapsed_slice_dims = {_text(dn.collapsed_slice_dims)}, "

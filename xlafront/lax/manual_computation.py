@@ -81,8 +81,7 @@ def lower_body(ctx, *operands, jaxpr, mesh, in_specs, out_specs, manual_axes, ch
 def _on_the_first(body, x, aval, positions, axes):
     """The value on the first device along these axes, zero on the others."""
     mlir = lowering.mlir
-    zeros = body.op("stablehlo.broadcast_in_dim", [body.constant(np.zeros((), aval.dtype))], [(aval.shape, aval.dtype)],
-                    broadcast_dimensions=mlir.i64s([]))
+    zeros = body.broadcast(body.constant(np.zeros((), aval.dtype)), aval.shape, aval.dtype, ())
     for where in axes:
         here = body.op("stablehlo.compare", [coordinate(body, positions, where), body.constant(0, dtype=np.int32)],
                        [((), np.dtype(bool))], comparison_direction=mlir.attribute("#stablehlo<comparison_direction EQ>"))
@@ -92,7 +91,6 @@ def _on_the_first(body, x, aval, positions, axes):
 
 def coordinate(ctx, positions, where: int):
     """The place of this partition along one axis of the mesh."""
-    mlir = lowering.mlir
     u32, i32 = np.dtype(np.uint32), np.dtype(np.int32)
     me = ctx.op("stablehlo.partition_id", [], [((), u32)])
     size, stride = positions.shape[where], math.prod(positions.shape[where + 1:])
@@ -100,7 +98,7 @@ def coordinate(ctx, positions, where: int):
     if not np.array_equal(flat, np.arange(flat.size)):  # the mesh has another order than the program's devices
         order = np.zeros(flat.size, np.uint32)
         order[flat] = np.arange(flat.size)
-        entry = ctx.op("stablehlo.dynamic_slice", [ctx.constant(order), me], [((1,), u32)], slice_sizes=mlir.i64s([1]))
+        entry = ctx.dynamic_slice(ctx.constant(order), [me], ((1,), u32))
         me = ctx.reshape(entry, (), u32)
     if stride > 1:
         me = ctx.op("stablehlo.divide", [me, ctx.constant(stride, dtype=u32)], [((), u32)])

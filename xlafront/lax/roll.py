@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from xlafront import lowering
 from xlafront.lax import sharding_rules
-from xlafront.lax.shapes import physical_tail, structural, typed
+from xlafront.lax.shapes import structural, typed
 
 
 def _lower(ctx, x, *, shift, dimension):
     """Of an array split over devices the two ends change places: it stays split, and each device sends to the next alone. On
     one device a part of the array laid down twice is faster, because it is computed together with what reads it."""
-    mlir, module, aval = lowering.mlir, ctx.module_context, ctx.aval_out
-    n, tail = aval.shape[dimension], physical_tail(ctx)
+    module, aval = ctx.module_context, ctx.aval_out
+    n = aval.shape[dimension]
 
-    def part(value, length: int, start: int, stop: int):
-        whole = [*aval.shape[:dimension], length, *aval.shape[dimension + 1:], *tail]
-        shape = (*aval.shape[:dimension], stop - start, *aval.shape[dimension + 1:])
-        begin, end = [0] * len(whole), list(whole)
+    def resized(length: int):
+        return typed(aval, (*aval.shape[:dimension], length, *aval.shape[dimension + 1:]))
+
+    def part(value, start: int, stop: int):
+        begin, end = [0] * aval.ndim, list(aval.shape)
         begin[dimension], end[dimension] = start, stop
-        return ctx.op("stablehlo.slice", [value], [typed(aval, shape)], start_indices=mlir.i64s(begin),
-                      limit_indices=mlir.i64s(end), strides=mlir.i64s([1] * len(whole)))
-
-    def joined(values, length: int):
-        shape = (*aval.shape[:dimension], length, *aval.shape[dimension + 1:])
-        return ctx.op("stablehlo.concatenate", values, [typed(aval, shape)], dimension=mlir.i64(dimension))
+        return ctx.slice(value, begin, end, result=resized(stop - start))
 
     context = module.sharding_context
     if context is not None and context.partitioned and module.manual_mesh is None:
-        return joined([part(x, n, n - shift, n), part(x, n, 0, n - shift)], n)
-    return part(joined([x, x], 2 * n), 2 * n, n - shift, 2 * n - shift)
+        return ctx.concatenate([part(x, n - shift, n), part(x, 0, n - shift)], dimension)
+    return part(ctx.concatenate([x, x], dimension, resized(2 * n)), n - shift, 2 * n - shift)
 
 
 def _batch(axis_size, operands, dims, *, shift, dimension):

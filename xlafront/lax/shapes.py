@@ -37,7 +37,8 @@ def linear_jvp(primitive: Primitive) -> Callable:
 
 
 def structural(name: str, abstract: Callable, lower: Callable, transpose: Callable, batch: Callable,
-               shown_as: str | None = None, sharding_rule: Callable | None = None, sums: Sums | None = None) -> Primitive:
+               shown_as: str | None = None, sharding_rule: Callable | None = None, sums: Sums | None = None,
+               cost: str | None = "cheap") -> Primitive:
     """A record for an operation linear in its first operand (and in all of them, if it has several of one kind)."""
 
     def transpose_rule(ct, x, *rest, **params):
@@ -46,7 +47,7 @@ def structural(name: str, abstract: Callable, lower: Callable, transpose: Callab
         return [transpose(ct, x.aval, *rest, **params)] + [None] * len(rest)
 
     primitive = Primitive(name, abstract=abstract, lower=lower, transpose=transpose_rule, batch=batch, shown_as=shown_as,
-                          sharding_rule=sharding_rule, sums=sums)
+                          sharding_rule=sharding_rule, sums=sums, cost=cost)
     primitive.jvp = linear_jvp(primitive)
     return primitive
 
@@ -84,9 +85,7 @@ def _broadcast_abstract(x, *, shape, broadcast_dimensions, sharding):
 
 
 def _broadcast_lower(ctx, x, *, shape, broadcast_dimensions, sharding):
-    extra = tuple(range(len(shape), len(shape) + physical_rank(ctx)))
-    return ctx.op("stablehlo.broadcast_in_dim", [x],
-                  broadcast_dimensions=lowering.mlir.i64s((*broadcast_dimensions, *extra)))
+    return ctx.broadcast_in_dim(x, broadcast_dimensions)
 
 
 def _broadcast_transpose(ct, aval, *, shape, broadcast_dimensions, sharding):
@@ -165,7 +164,7 @@ def _reshape_abstract(x, *, new_sizes, dimensions, sharding):
 
 
 def _reshape_lower(ctx, x, **_):
-    return ctx.op("stablehlo.reshape", [x])
+    return ctx.reshape(x)
 
 
 def _reshape_batch(axis_size, operands, dims, *, new_sizes, dimensions, sharding):
@@ -284,8 +283,7 @@ def zeros_of(aval):
 
 iota_p = Primitive(
     "iota", abstract=lambda *, dtype, shape, dimension, sharding: ShapedArray(shape, dtype),
-    lower=lambda ctx, *, dtype, shape, dimension, sharding: ctx.op(
-        "stablehlo.iota", [], iota_dimension=lowering.mlir.i64(dimension)))
+    lower=lambda ctx, *, dtype, shape, dimension, sharding: ctx.iota(dimension), cost="cheap")
 
 
 def _bitcast_abstract(x, *, new_dtype):

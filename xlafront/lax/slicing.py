@@ -9,7 +9,6 @@ import builtins
 
 import numpy as np
 
-from xlafront import lowering
 from xlafront.core import errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
@@ -22,7 +21,6 @@ from xlafront.lax.shapes import (
     broadcast_in_dim_p,
     canonical_axis,
     move_dim,
-    physical_tail,
     reduce_sum_p,
     squeeze,
     squeeze_p,
@@ -48,11 +46,7 @@ def _slice_abstract(x, *, start_indices, limit_indices, strides):
 
 
 def _slice_lower(ctx, x, *, start_indices, limit_indices, strides):
-    tail = physical_tail(ctx)
-    steps = strides or (1,) * len(start_indices)
-    m = lowering.mlir
-    return ctx.op("stablehlo.slice", [x], start_indices=m.i64s((*start_indices, *(0 for _ in tail))),
-                  limit_indices=m.i64s((*limit_indices, *tail)), strides=m.i64s((*steps, *(1 for _ in tail))))
+    return ctx.slice(x, start_indices, limit_indices, strides)
 
 
 def _slice_transpose(ct, aval, *, start_indices, limit_indices, strides):
@@ -95,10 +89,7 @@ def _pad_abstract(x, value, *, padding_config):
 
 
 def _pad_lower(ctx, x, value, *, padding_config):
-    m = lowering.mlir
-    low, high, interior = zip(*padding_config) if padding_config else ((), (), ())
-    return ctx.op("stablehlo.pad", [x, value], edge_padding_low=m.i64s(low), edge_padding_high=m.i64s(high),
-                  interior_padding=m.i64s(interior))
+    return ctx.pad(x, value, *(zip(*padding_config) if padding_config else ((), (), ())))
 
 
 def _pad_jvp(primals, tangents, *, padding_config):
@@ -140,7 +131,7 @@ def _pad_batch(axis_size, operands, dims, *, padding_config):
 
 
 pad_p = Primitive("pad", abstract=_pad_abstract, lower=_pad_lower, jvp=_pad_jvp, transpose=_pad_transpose,
-                  batch=_pad_batch, sharding_rule=sharding_rules.resized)
+                  batch=_pad_batch, sharding_rule=sharding_rules.resized, cost="cheap")
 
 
 # Concatenation
@@ -194,8 +185,8 @@ def _concatenate_batch(axis_size, operands, dims, *, dimension):
 
 concatenate_p = Primitive(
     "concatenate", abstract=_concatenate_abstract, jvp=_concatenate_jvp, transpose=_concatenate_transpose,
-    batch=_concatenate_batch, sharding_rule=sharding_rules.concatenate, sums=of_all(),
-    lower=lambda ctx, *xs, dimension: ctx.op("stablehlo.concatenate", xs, dimension=lowering.mlir.i64(dimension)))
+    batch=_concatenate_batch, sharding_rule=sharding_rules.concatenate, sums=of_all(), cost="cheap",
+    lower=lambda ctx, *xs, dimension: ctx.concatenate(xs, dimension))
 
 
 # Public functions

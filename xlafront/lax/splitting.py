@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlafront import lowering
-from xlafront.core import keys
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import of_first
 from xlafront.core.zeros import Zero
@@ -25,14 +23,12 @@ def _split_bounds(sizes):
 
 
 def _split_lower(ctx, x, *, sizes, axis):
-    m = lowering.mlir
     parts = []
     for (start, stop), aval in zip(_split_bounds(sizes), ctx.avals_out):
-        shape = list(keys.physical(ctx.avals_in[0]).shape)
-        starts = [0] * len(shape)
-        starts[axis], shape[axis] = start, stop
-        parts.append(ctx.op("stablehlo.slice", [x], [aval], start_indices=m.i64s(starts), limit_indices=m.i64s(shape),
-                            strides=m.i64s([1] * len(shape))))
+        limits = list(ctx.avals_in[0].shape)
+        starts = [0] * len(limits)
+        starts[axis], limits[axis] = start, stop
+        parts.append(ctx.slice(x, starts, limits, result=aval))
     return parts
 
 
@@ -54,7 +50,7 @@ def _split_batch(size, operands, dims, *, sizes, axis):
 
 split_p = Primitive(
     "split", multiple_results=True, lower=_split_lower, jvp=_split_jvp, transpose=_split_transpose, batch=_split_batch,
-    sharding_rule=sharding_rules.resized, sums=of_first,
+    sharding_rule=sharding_rules.resized, sums=of_first, cost="cheap",
     abstract=lambda x, *, sizes, axis: [typed(x, (*x.shape[:axis], n, *x.shape[axis + 1:])) for n in sizes])
 
 

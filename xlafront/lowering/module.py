@@ -300,33 +300,63 @@ class RuleContext:
             return self.body.literal(value[()], value.dtype, () if shape is None else tuple(shape))
         return constant(value)
 
-    # Operations that name sizes: rules give the shape of the result, and say here alone how it is written down.
+    # Operations that name sizes. Rules say what type the result has (their own, when left out), as an aval or a pair of shape
+    # and dtype, and in which dimensions things happen; how sizes are written down, and the dimensions that the elements of an
+    # extended dtype have in a module, are known here alone.
+
+    def _typed(self, result) -> tuple[list | None, tuple[int, ...], tuple[int, ...]]:
+        """The type for `op`, the shape of the result, and that of its elements."""
+        if isinstance(result, tuple):
+            return [result], tuple(result[0]), ()
+        aval = self.aval_out if result is None else result
+        element = () if isinstance(aval.dtype, np.dtype) else tuple(aval.dtype._rules.physical_element_shape)
+        return None if result is None else [aval], tuple(aval.shape), element
+
+    def broadcast_in_dim(self, x: ir.Value, dims: Sequence[int], result=None) -> ir.Value:
+        types, shape, element = self._typed(result)
+        return self.op("stablehlo.broadcast_in_dim", [x], types, broadcast_dimensions=mlir.i64s(
+            (*dims, *range(len(shape), len(shape) + len(element)))))
 
     def broadcast(self, x: ir.Value, shape, dtype, dims) -> ir.Value:
-        return self.op("stablehlo.broadcast_in_dim", [x], [(shape, dtype)], broadcast_dimensions=mlir.i64s(dims))
+        return self.broadcast_in_dim(x, dims, (shape, dtype))
 
-    def reshape(self, x: ir.Value, shape, dtype) -> ir.Value:
-        return self.op("stablehlo.reshape", [x], [(shape, dtype)])
+    def reshape(self, x: ir.Value, shape=None, dtype=None) -> ir.Value:
+        return self.op("stablehlo.reshape", [x], None if shape is None else [(shape, dtype)])
 
-    def iota(self, shape, dtype, dimension: int) -> ir.Value:
-        return self.op("stablehlo.iota", [], [(shape, dtype)], iota_dimension=mlir.i64(dimension))
+    def iota(self, dimension: int, result=None) -> ir.Value:
+        return self.op("stablehlo.iota", [], self._typed(result)[0], iota_dimension=mlir.i64(dimension))
 
-    def slice(self, x: ir.Value, starts, limits, strides, shape, dtype) -> ir.Value:
-        return self.op("stablehlo.slice", [x], [(shape, dtype)], start_indices=mlir.i64s(starts),
-                       limit_indices=mlir.i64s(limits), strides=mlir.i64s(strides))
+    def slice(self, x: ir.Value, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int] | None = None,
+              result=None) -> ir.Value:
+        types, _, element = self._typed(result)
+        strides = (1,) * len(starts) if strides is None else strides
+        return self.op("stablehlo.slice", [x], types, start_indices=mlir.i64s((*starts, *[0] * len(element))),
+                       limit_indices=mlir.i64s((*limits, *element)), strides=mlir.i64s((*strides, *[1] * len(element))))
 
-    def pad(self, x: ir.Value, value: ir.Value, low, high, interior, shape, dtype) -> ir.Value:
-        return self.op("stablehlo.pad", [x, value], [(shape, dtype)], edge_padding_low=mlir.i64s(low),
+    def pad(self, x: ir.Value, value: ir.Value, low: Sequence[int], high: Sequence[int], interior: Sequence[int],
+            result=None) -> ir.Value:
+        return self.op("stablehlo.pad", [x, value], self._typed(result)[0], edge_padding_low=mlir.i64s(low),
                        edge_padding_high=mlir.i64s(high), interior_padding=mlir.i64s(interior))
 
-    def dynamic_slice(self, x: ir.Value, starts: Sequence[ir.Value], shape, dtype) -> ir.Value:
-        return self.op("stablehlo.dynamic_slice", [x, *starts], [(shape, dtype)], slice_sizes=mlir.i64s(shape))
+    def dynamic_slice(self, x: ir.Value, starts: Sequence[ir.Value], result=None) -> ir.Value:
+        types, shape, element = self._typed(result)
+        return self.op("stablehlo.dynamic_slice", [x, *starts, *self._zeros(starts, element)], types,
+                       slice_sizes=mlir.i64s((*shape, *element)))
 
-    def dynamic_update_slice(self, x: ir.Value, update: ir.Value, starts: Sequence[ir.Value], shape, dtype) -> ir.Value:
-        return self.op("stablehlo.dynamic_update_slice", [x, update, *starts], [(shape, dtype)])
+    def dynamic_update_slice(self, x: ir.Value, update: ir.Value, starts: Sequence[ir.Value], result=None) -> ir.Value:
+        types, _, element = self._typed(result)
+        return self.op("stablehlo.dynamic_update_slice", [x, update, *starts, *self._zeros(starts, element)], types)
 
-    def concatenate(self, parts: Sequence[ir.Value], dimension: int, shape, dtype) -> ir.Value:
-        return self.op("stablehlo.concatenate", parts, [(shape, dtype)], dimension=mlir.i64(dimension))
+    def _zeros(self, starts: Sequence[ir.Value], element: tuple[int, ...]) -> list[ir.Value]:
+        """The starts along the dimensions of elements, of the type of the others."""
+        if not element:
+            return []
+        unsigned = starts and str(starts[0].type.element_type).startswith("u")
+        bits = starts[0].type.element_type.width if starts else 32
+        return [self.constant(0, dtype=np.dtype(f"{'u' if unsigned else ''}int{bits}"))] * len(element)
+
+    def concatenate(self, parts: Sequence[ir.Value], dimension: int, result=None) -> ir.Value:
+        return self.op("stablehlo.concatenate", parts, self._typed(result)[0], dimension=mlir.i64(dimension))
 
     def convert(self, x: ir.Value, shape, dtype) -> ir.Value:
         return self.op("stablehlo.convert", [x], [(shape, dtype)])

@@ -52,7 +52,7 @@ def _first_bad_equation(jaxpr, consts, args, kind: str) -> str:
             found = any(_bad(x) for x in results)
         if found:
             inner = eqn.params.get("jaxpr")
-            if eqn.primitive.name == "jit" and inner is not None:
+            if eqn.primitive.calls_program and inner is not None:
                 return _first_bad_equation(inner.jaxpr, inner.consts, operands, kind)
             return f", first in the result of {eqn.primitive.shown_as} at {source.describe(eqn.site)}"
         values.update(zip(eqn.outvars, results))

@@ -205,7 +205,8 @@ def has_devices(sharding) -> bool:
 def inner_shardings(jaxpr):
     """The shardings that equations of a program ask for. Inside of a program `device_put` to one device changes nothing."""
     for eqn in jaxpr.eqns:
-        if eqn.primitive.name == "device_put" and not isinstance(eqn.params["sharding"], NamedSharding):
+        binds = eqn.primitive.binds_devices
+        if binds is not None and not binds(**eqn.params):
             continue
         for value in eqn.params.values():
             if value is None:

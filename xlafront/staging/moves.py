@@ -190,7 +190,7 @@ def _cutting(sharding, whole: tuple, dtype, shape: tuple) -> Callable:
     mlir = lowering.mlir
     types = [mlir.tensor_type(whole, dtype), *[mlir.tensor_type((), np.dtype(np.int32))] * len(whole)]
     return _program("cut", tuple(sharding._internal_device_list), types, [mlir.tensor_type(shape, dtype)],
-                    lambda ctx, x, *starts: [ctx.dynamic_slice(x, starts, shape, dtype)])
+                    lambda ctx, x, *starts: [ctx.dynamic_slice(x, starts, (shape, dtype))])
 
 
 def _paste(whole: ArrayImpl, part: ArrayImpl, at: Sequence[int]) -> ArrayImpl:
@@ -208,7 +208,7 @@ def _pasting(sharding, whole: tuple, part: tuple, dtype) -> Callable:
     with mlir.context:
         donated = [{"tf.aliasing_output": mlir.i32(0)}, *[{} for _ in types[1:]]]
     return _program("paste", tuple(sharding._internal_device_list), types, types[:1],
-                    lambda ctx, x, y, *starts: [ctx.dynamic_update_slice(x, y, starts, whole, dtype)], donated)
+                    lambda ctx, x, y, *starts: [ctx.dynamic_update_slice(x, y, starts, (whole, dtype))], donated)
 
 
 def _indices(x: ArrayImpl, start: Sequence[int]) -> list[ArrayImpl]:

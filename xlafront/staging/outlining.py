@@ -19,8 +19,6 @@ SMALLEST_PROGRAM = 200  # equations: below that compiling is quick enough
 SMALLEST_PART = 24
 FEWEST_REPEATS = 3
 SMALLEST_SHARE = 0.05  # of the program that a repetition covers
-# Parts without any of these are fused into each other when they are not calls, which is worth more than quick compiling.
-HEAVY = frozenset("dot_general conv_general_dilated scan while custom_linear_solve".split())
 FARTHEST = 12  # operations back from a value to what it is computed again from
 
 
@@ -31,13 +29,14 @@ Stretch = tuple[int, int, int]
 def outline(jaxpr: Jaxpr) -> Jaxpr:
     """The program with repeated stretches as calls, or the program itself when there are none."""
     whole = _without_calls(jaxpr)
-    heavy = [eqn for eqn in whole.eqns if eqn.primitive.name in HEAVY]
+    # Parts without any of these are fused into each other when they are not calls, which is worth more than quick compiling.
+    heavy = [eqn for eqn in whole.eqns if eqn.primitive.cost == "heavy"]
     if len(whole.eqns) < SMALLEST_PROGRAM or len(heavy) < FEWEST_REPEATS:
         return jaxpr
     kinds = _kinds(whole.eqns)
     smallest = max(SMALLEST_PART * FEWEST_REPEATS, int(SMALLEST_SHARE * len(kinds)))
     found = [stretch for stretch in _stretches(kinds, _reach(whole.eqns), 0, len(kinds), smallest)
-             if any(eqn.primitive.name in HEAVY for eqn in whole.eqns[stretch[0]:stretch[0] + stretch[1]])]
+             if any(eqn.primitive.cost == "heavy" for eqn in whole.eqns[stretch[0]:stretch[0] + stretch[1]])]
     if not found:
         return jaxpr
     whole, stretches = recompute_cheap_values(whole, kinds, found)
@@ -227,11 +226,6 @@ repeated_p = Primitive(
 # Values that one part makes and a much later one reads (as the derivative of a layer does) stay in memory between them.
 # Inlined, XLA would compute cheap ones again where they are used; across calls that has to be written down.
 
-CHEAP = frozenset(
-    """abs add add_any and broadcast_in_dim ceil clamp concatenate convert_element_type copy div eq exp expm1 floor ge gt
-    integer_pow iota is_finite le logistic lt max min mul ne neg not or pad reduce_precision reshape rev round rsqrt select_n
-    sign slice split sqrt square squeeze stop_gradient sub tanh transpose xor""".split())
-
 
 def recompute_cheap_values(jaxpr: Jaxpr, kinds: list[int], stretches: list[Stretch]) -> tuple[Jaxpr, list[Stretch]]:
     """The program in which the parts compute cheap values from before again, where less memory is held that way."""
@@ -314,7 +308,7 @@ class _Recomputation:
             return None
         (first, result), *rest = places
         kind = self.kinds[first]
-        if self.eqns[first].primitive.name not in CHEAP or any([self.kinds[i] != kind or j != result for i, j in rest]):
+        if self.eqns[first].primitive.cost != "cheap" or any([self.kinds[i] != kind or j != result for i, j in rest]):
             return None
         return tuple([i for i, _ in places])
 

@@ -22,6 +22,7 @@ from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.all_reductions import pvary_p
 from xlafront.lax.device_put import move_memory_p
+from xlafront.lax.dot_products import dot_general_p
 from xlafront.staging import signatures
 from xlafront.transforms.ad.linearize import linearize_program
 from xlafront.transforms.calls.programs import DerivedFunction, evaluate, trace_function
@@ -372,7 +373,7 @@ class _Policies:
 
     @staticmethod
     def dots_saveable(prim, *_, **__):
-        return prim.name in ("dot_general", "conv_general_dilated")
+        return prim.contracts
 
     checkpoint_dots = dots_saveable
 
@@ -453,7 +454,7 @@ class _Policy:
 
 
 def _is_unbatched_dot(prim, params) -> bool:
-    return prim.name == "dot_general" and not params["dimension_numbers"][1][0]
+    return prim is dot_general_p and not params["dimension_numbers"][1][0]
 
 
 checkpoint_policies = _Policies()
