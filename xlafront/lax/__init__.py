@@ -43,7 +43,7 @@ _PLACES = {
         reduce_min_p reduce_or reduce_or_p reduce_prod reduce_prod_p reduce_sum reduce_sum_p reduce_xor reduce_xor_p""",
     "xlafront.lax.send_recv": "after_all after_all_p create_token create_token_p",
     "xlafront.lax.shapes": """bitcast_convert_type bitcast_convert_type_p broadcast broadcast_in_dim broadcast_in_dim_p
-        expand_dims iota_p reshape reshape_p rev rev_p squeeze squeeze_p transpose transpose_p""",
+        expand_dims iota_p reshape reshape_p rev rev_p squeeze squeeze_p tile_p transpose transpose_p""",
     "xlafront.lax.sharding_constraint": "sharding_constraint_p with_sharding_constraint",
     "xlafront.lax.slicing": "concatenate concatenate_p index_in_dim pad pad_p slice slice_in_dim slice_p",
     "xlafront.lax.sorting": "sort sort_key_val sort_p top_k",

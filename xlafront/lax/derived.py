@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -53,10 +54,9 @@ def stack(operands, axis: int = 0):
 
 
 def tile(operand, reps: Sequence[int]):
-    """Repeat an array along each dimension."""
-    own = np.shape(operand)
-    if len(reps) != len(own):
-        raise ValueError(f"tile needs a number of repetitions for each of the {len(own)} dimensions, got {tuple(reps)}.")
-    repeated = shapes.broadcast_in_dim(operand, [n for pair in zip(reps, own) for n in pair],
-                                     tuple(range(1, 2 * len(own), 2)))
-    return shapes.reshape(repeated, [n * m for n, m in zip(reps, own)])
+    """Lay copies of an array side by side, `reps[i]` of them along dimension `i`.
+
+    >>> tile(xnp.arange(3), (2,))
+    Array([0, 1, 2, 0, 1, 2], dtype=int32)
+    """
+    return shapes.tile_p.bind(operand, reps=tuple(map(operator.index, reps)))

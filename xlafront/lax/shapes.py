@@ -249,6 +249,39 @@ rev_p = structural("rev", lambda x, *, dimensions: typed(x, x.shape),
                    sharding_rule=sharding_rules.same, sums=of_first)
 
 
+# tile
+
+
+def _tile_abstract(x, *, reps):
+    if len(reps) != x.ndim:
+        raise ValueError(f"tile needs a number of repetitions for each of the {x.ndim} dimensions of its operand, got {reps}.")
+    return typed(x, [n * m for n, m in zip(reps, x.shape)])
+
+
+def _laid_out(reps, shape) -> list[int]:
+    """The sizes of the tiles and those in them, in turn."""
+    return [n for pair in zip(reps, shape) for n in pair]
+
+
+def _tile_lower(ctx, x, *, reps):
+    shape = ctx.avals_in[0].shape
+    return ctx.reshape(ctx.broadcast_in_dim(x, range(1, 2 * len(shape), 2), typed(ctx.aval_out, _laid_out(reps, shape))))
+
+
+def _tile_transpose(ct, aval, *, reps):
+    tiles = reshape_to(ct, tuple(_laid_out(reps, aval.shape)))
+    return reduce_sum_p.bind(tiles, axes=tuple(range(0, 2 * aval.ndim, 2)), out_sharding=None)
+
+
+def _tile_batch(axis_size, operands, dims, *, reps):
+    [x], [d] = operands, dims
+    return tile_p.bind(x, reps=(*reps[:d], 1, *reps[d:])), d
+
+
+tile_p = structural("tile", _tile_abstract, _tile_lower, _tile_transpose, _tile_batch, sharding_rule=sharding_rules.tile,
+                    sums=of_first)
+
+
 # Batches
 
 

@@ -68,6 +68,11 @@ def transpose(name, operands, result, params):
     return [operands[0][1][d] for d in params["permutation"]]
 
 
+def tile(name, operands, result, params):
+    """Dimensions that are laid down once stay as they are; the others come whole."""
+    return [e if n == 1 else None for e, n in zip(operands[0][1], params["reps"])]
+
+
 def squeeze(name, operands, result, params):
     return _drop(operands[0][1], params["dimensions"])
 

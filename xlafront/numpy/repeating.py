@@ -60,9 +60,7 @@ def _tile_kernel(A, reps):
     rank = max(len(reps), np.ndim(A))
     dims = (1,) * (rank - np.ndim(A)) + np.shape(A)
     reps = (1,) * (rank - len(reps)) + reps
-    laid_out = [n for pair in zip(reps, dims) for n in pair]
-    wide = shapes.broadcast_in_dim(shapes.reshape_to(A, dims), laid_out, range(1, 2 * rank, 2))
-    return shapes.reshape_to(wide, tuple(r * n for r, n in zip(reps, dims)))
+    return shapes.tile_p.bind(shapes.reshape_to(A, dims), reps=reps)
 
 
 def tile(A, reps):

@@ -29,14 +29,13 @@ Stretch = tuple[int, int, int]
 def outline(jaxpr: Jaxpr) -> Jaxpr:
     """The program with repeated stretches as calls, or the program itself when there are none."""
     whole = _without_calls(jaxpr)
-    # Parts without any of these are fused into each other when they are not calls, which is worth more than quick compiling.
-    heavy = [eqn for eqn in whole.eqns if eqn.primitive.cost == "heavy"]
+    heavy = [eqn for eqn in whole.eqns if is_heavy(eqn)]
     if len(whole.eqns) < SMALLEST_PROGRAM or len(heavy) < FEWEST_REPEATS:
         return jaxpr
     kinds = _kinds(whole.eqns)
     smallest = max(SMALLEST_PART * FEWEST_REPEATS, int(SMALLEST_SHARE * len(kinds)))
     found = [stretch for stretch in _stretches(kinds, _reach(whole.eqns), 0, len(kinds), smallest)
-             if any(eqn.primitive.cost == "heavy" for eqn in whole.eqns[stretch[0]:stretch[0] + stretch[1]])]
+             if any(is_heavy(eqn) for eqn in whole.eqns[stretch[0]:stretch[0] + stretch[1]])]
     if not found:
         return jaxpr
     whole, stretches = recompute_cheap_values(whole, kinds, found)
@@ -48,6 +47,11 @@ def outline(jaxpr: Jaxpr) -> Jaxpr:
         eqns += _as_calls(whole.eqns, start, period, count, users)
         done = start + period * count
     return whole.replace(eqns=[*eqns, *whole.eqns[done:]])
+
+
+def is_heavy(eqn: JaxprEqn) -> bool:
+    """Parts without any such are fused into each other when they are not calls, which is worth more than quick compiling."""
+    return eqn.primitive.cost == "heavy"
 
 
 def _without_calls(jaxpr: Jaxpr) -> Jaxpr:
