@@ -1,6 +1,6 @@
 """The floors of the package: imports point down, in functions too, and nowhere in a circle; faces hold names and nothing else.
 
-`FLOORS` is the table of CONTRIBUTING.md, from the ground up. What a file takes from a face (`from xlafront import lax`,
+The floors are those of the table in CONTRIBUTING.md, from the ground up. What a file takes from a face (`from xlafront import lax`,
 `lax.sin`) counts as taken from the file where the name lives.
 """
 
@@ -11,8 +11,8 @@ import re
 import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
-FLOORS = """runtime core lowering staging lax transforms control parallel numpy linalg random nn host planning interpreters
-    extend""".split()
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+FLOORS = re.findall(r"^\| `(\w+)` \|", CONTRIBUTING, re.MULTILINE)
 # Faces within the folder of a floor: packages that users import from.
 FACES = frozenset("""xlafront/lax/__init__.py xlafront/lax/linalg.py xlafront/numpy/__init__.py xlafront/numpy/linalg.py
     xlafront/random/__init__.py xlafront/nn/__init__.py xlafront/interpreters/__init__.py xlafront/extend/__init__.py
@@ -187,3 +187,33 @@ def test_only_runtime_and_lowering_import_jaxlib():
                 assert name.split(".")[0] != "jax", f"{module}:{node.lineno}"
                 if name.split(".")[0] == "jaxlib":
                     assert module.split(".")[1] in ("runtime", "lowering"), f"{module}:{node.lineno}"
+
+
+def test_the_way_in_exists():
+    """CONTRIBUTING leads from a call to the executable by files and what is in them: at most a dozen stops, all of them there."""
+    stops = re.findall(r"^\d+\. `(\w+/\w+\.py)`, `([\w.]+)`(?: and `([\w.]+)`)?", CONTRIBUTING, re.MULTILINE)
+    assert 8 <= len(stops) <= 12 and len(re.findall(r"^\d+\. ", CONTRIBUTING, re.MULTILINE)) == len(stops)
+    for path, *names in stops:
+        text = (ROOT / "xlafront" / path).read_text()
+        for name in filter(None, names):
+            for part in name.split("."):
+                assert re.search(rf"^\s*(def|class) {part}\b", text, re.MULTILINE), f"{path} has no {name}"
+    for path in re.findall(r"`((?:\w+/)+\w+\.py)`", CONTRIBUTING):
+        assert any((ROOT / place / path).exists() for place in ("xlafront", "", "xlafront/parallel", "tests/lax")), path
+
+
+def test_hooks():
+    """What a room fills in of a room below it when it is imported: one place, the eager path."""
+    filled = []
+    for module, tree in TREES.items():
+        modules = {alias.asname or alias.name: f"{node.module}.{alias.name}" for node in tree.body if isinstance(node, ast.ImportFrom)
+                   for alias in node.names if f"{node.module}.{alias.name}" in FILES}
+        for node in tree.body:
+            for target in node.targets if isinstance(node, ast.Assign) else ():
+                root = target
+                while isinstance(root, (ast.Attribute, ast.Subscript)):
+                    root = root.value
+                if root is not target and isinstance(root, ast.Name) and root.id in modules and (
+                        floor_of(modules[root.id]) < floor_of(module)):
+                    filled.append(ast.unparse(target))
+    assert filled == ["tracing.EvalTrace.apply"]

@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -292,3 +294,18 @@ def test_creation_from_all_sorts():
     for big in (2**31, [2**31], 2**40):
         with pytest.raises(OverflowError, match="int32"):
             xnp.array(big)
+
+
+@pytest.mark.parametrize("first", [
+    "xf.lax.add(1.0, 2.0)",
+    "xf.lax.scan(lambda c, x: (c + x, c * 2), 0.0, __import__('numpy').ones(3, 'float32'))[0]",
+    "xf.device_put(3.0)",
+    "xf.jit(lambda x: x - 1)(4.0)",
+    "xf.random.key_data(xf.random.key(0))[1]",
+    "xf.make_array_from_callback((), xf.sharding.SingleDeviceSharding(xf.devices()[0]), lambda i: __import__('numpy').ones(()))",
+])
+def test_operators_from_the_first_array(first):
+    """Whichever name brings the first array of a process, it has its operators and methods."""
+    code = f"import xlafront as xf\nx = {first}\nprint(float((x + 1) * 2 - 2 * x), x.sum().shape, -x == 0 - x)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["2.0", "()", "True"], done.stderr
