@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from xlafront import lowering
+from xlafront.control.discharge_rules import discharge_scan
 from xlafront.core import tracing, tree
 from xlafront.core.avals import entry_of, with_dimension, without_dimension
-from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, dependent_results, keeps_alive
+from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, dependent_results, effects_by_operand, keeps_alive
 from xlafront.core.keys import physical
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
@@ -405,7 +406,8 @@ def _split(eqn, policy):
 
 scan_p = Primitive(
     "scan", multiple_results=True, memoise=False, abstract=scan_types, lower=_lower, jvp=_jvp, linearize=_linearize,
-    transpose=_transpose, dce=_dce, partial_eval=_split, effects=lambda *_, jaxpr, **params: jaxpr.effects,
+    transpose=_transpose, dce=_dce, partial_eval=_split, discharge=discharge_scan,
+    effects=lambda *_, jaxpr, **params: effects_by_operand(jaxpr),
     impl=lambda *args, **params: evaluate(scan_p, args, params, params["jaxpr"].jaxpr))
 scan_p.batch_with_axis = _batch
 scan_p.depends = _depends

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from xlafront import lowering
+from xlafront.control.discharge_rules import discharge_while
 from xlafront.control.scan import scan, trace_carry
 from xlafront.core import dtypes, tracing, tree
-from xlafront.core.ir import ClosedJaxpr, dce_closed
+from xlafront.core.ir import ClosedJaxpr, dce_closed, effects_by_operand
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero
@@ -198,9 +199,12 @@ def _dce(used, eqn):
 while_p = Primitive(
     "while", multiple_results=True, memoise=False, abstract=lambda *_, body_jaxpr, **params: body_jaxpr.out_avals,
     lower=_lower, jvp=_jvp, linearize=_linearize, transpose=_transpose, dce=_dce,
-    effects=lambda *_, cond_jaxpr, body_jaxpr, **params: cond_jaxpr.effects | body_jaxpr.effects,
+    discharge=discharge_while,
+    effects=lambda *_, cond_jaxpr, body_jaxpr, cond_nconsts, **params: effects_by_operand(cond_jaxpr) | effects_by_operand(
+        body_jaxpr, cond_nconsts),
     impl=lambda *args, **params: evaluate(while_p, args, params, params["body_jaxpr"].jaxpr), shown_as="while_loop")
 while_p.batch_with_axis = _batch
+while_p.takes_refs_twice = True  # by its condition, and by its body
 
 
 # Public

@@ -6,9 +6,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from xlafront.core import tracing
+from xlafront.core import errors, tracing
 from xlafront.core.dtypes import python_scalar_dtypes
 from xlafront.core.ir import subprograms
+from xlafront.core.refs import AbstractRef
 from xlafront.core.tracing import VaryingMismatch
 
 # Every primitive there is, for the registries of `xlafront.interpreters`, which are views over the records.
@@ -30,6 +31,7 @@ class Primitive:
       do more than call one.
     - `stage(trace, args, params)`: only for operations whose parameters are Python functions; what a program under
       construction does in place of writing the operation down, or None.
+    - `discharge(primitive, refs, operands, params, keep_rules)`: only for operations that take references; see `core.discharge`.
     - `effects(*avals, **params)`: what it does besides computing; `impl(*args, **params)`: how it runs eagerly when
       that is not by compiling it.
 
@@ -38,9 +40,10 @@ class Primitive:
 
     __slots__ = ("name", "multiple_results", "abstract", "lowerings", "jvp", "transpose", "batch", "linearize",
                  "partial_eval", "dce", "effects", "impl", "memoise", "broadcasts_scalars", "shown_as", "types", "eager",
-                 "__weakref__", "__dict__")
+                 "discharge", "__weakref__", "__dict__")
 
     stage: Callable | None = None
+    write: Callable | None = None  # how an equation is printed: (results, whether none is read, operands, equation)
     depends: Callable | None = None
     # Whether it has to see values outside of `jit`: a rule calls a function of the user's, or it moves them between devices.
     runs_eagerly = False
@@ -55,14 +58,17 @@ class Primitive:
     # Whether `abstract` says over which axes of a `shard_map` the results vary: else over those that an operand does.
     own_vma = False
     own_types = False  # whether `abstract` says all that types say of meshes and memories
-    ref_primitive = False
+    custom_rule = False  # whether it calls a function with a rule that replaces what a transformation would do
+    takes_refs_twice = False  # whether two operands may be the same reference
+    ref_primitive = False  # whether it takes references, as operations that contain programs do
     is_high = staticmethod(lambda *avals, **params: False)
 
     def __init__(self, name: str, *, abstract: Callable | None = None, lower: Callable | None = None,
                  jvp: Callable | None = None, transpose: Callable | None = None, batch: Callable | None = None,
                  multiple_results: bool = False, effects: Callable | None = None, impl: Callable | None = None,
                  linearize: Callable | None = None, dce: Callable | None = None, partial_eval: Callable | None = None,
-                 memoise: bool = True, broadcasts_scalars: bool = False, shown_as: str | None = None):
+                 memoise: bool = True, broadcasts_scalars: bool = False, shown_as: str | None = None,
+                 discharge: Callable | None = None):
         self.name = name
         self.multiple_results = multiple_results
         self.abstract = abstract
@@ -70,6 +76,7 @@ class Primitive:
         self.jvp, self.transpose, self.batch = jvp, transpose, batch
         self.linearize, self.partial_eval, self.dce = linearize, partial_eval, dce
         self.effects = effects
+        self.discharge = discharge
         self.impl = impl
         self.memoise = memoise  # whether `abstract` is a pure function of hashable types and parameters
         self.broadcasts_scalars = broadcasts_scalars  # elementwise: lowering gives its rule operands of the result's shape
@@ -108,6 +115,9 @@ class Primitive:
                 return self.abstract(*avals, **params)
         if self.own_types or next(subprograms(params), None) is not None:
             return self.abstract(*avals, **params)
+        for aval in avals:
+            if type(aval) is AbstractRef and not self.ref_primitive:
+                raise errors.reference_as_array(self.shown_as, aval)
         return Primitive.split_types(self, avals, params)
 
     # What types of results say of meshes and memories; set by the layer that knows the rules.

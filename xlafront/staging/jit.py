@@ -17,7 +17,17 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import avals, backends, keys, tracing, tree
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, dce_closed, dce_jaxpr, eval_jaxpr, keeps_alive
+from xlafront.core.discharge import discharge_call, discharge_program, takes_refs
+from xlafront.core.ir import (
+    ClosedJaxpr,
+    DebugInfo,
+    Jaxpr,
+    dce_closed,
+    dce_jaxpr,
+    effects_by_operand,
+    eval_jaxpr,
+    keeps_alive,
+)
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import filtered
 from xlafront.runtime import config, distributed
@@ -30,6 +40,7 @@ from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging import (
     device_assignment,
     module_shardings,
+    ref_boundary,
     sharding_arguments,
     signatures,
 )
@@ -43,6 +54,7 @@ class Traced(NamedTuple):
     out_tree: Any
     in_avals: tuple
     debug_info: DebugInfo
+    takes_refs: bool = False
 
 
 class Options(NamedTuple):
@@ -129,6 +141,11 @@ class Jitted:
                 with tracing.current_trace(outer):
                     return self.fun(*args, **kwargs) if self.of_library else self.staged_call(args, kwargs), None, False
             traced = self.trace(call)
+            if traced.takes_refs:
+                boundary = ref_boundary.boundary_of(traced, self.name)
+                inputs = boundary.inputs(call.leaves)
+                results = boundary.runner(self, call, inputs, jit)(*boundary.values(inputs, jit))
+                return boundary.finish(inputs, results), None, False
             if distributed.state.num_processes > 1:
                 from xlafront.staging import process_agreement
 
@@ -150,7 +167,7 @@ class Jitted:
 
     def fast_path(self, program: Program, traced: Traced, call: Call):
         """C++ may repeat the call unless Python has something to do each time."""
-        if (traced.closed.effects or config.debug_nans.value or config.debug_infs.value
+        if (program.effects or config.debug_nans.value or config.debug_infs.value
                 or config.no_execution.value):
             return None
         for x in call.leaves:
@@ -256,7 +273,7 @@ class Jitted:
         if config.log_compiles.value:
             _log().warning("Tracing %s for %s.", self.name, _signature_text(in_avals))
         jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info)
-        return Traced(ClosedJaxpr(jaxpr, consts), out_tree, in_avals, debug_info)
+        return Traced(ClosedJaxpr(jaxpr, consts), out_tree, in_avals, debug_info, takes_refs(jaxpr))
 
     def _explain(self, call: Call, in_avals: tuple, traced: Traced) -> None:
         from xlafront.staging.explain_retracing import explain_miss
@@ -380,6 +397,7 @@ class LoweredProgram:
     """A program on its way from IR to executable: the module and what the call will need."""
 
     def __init__(self, name, closed, assignment, donated, out_shardings, options, traced, layouts=None, elsewhere=None):
+        closed, _ = discharge_program(closed)
         jaxpr = closed.jaxpr
         self.name, self.closed, self.assignment, self.options, self.traced = name, closed, assignment, options, traced
         kept_jaxpr, self.kept = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), options.keep_unused or bool(jaxpr.effects))
@@ -517,10 +535,17 @@ def _jit_impl(*args, jaxpr, name, in_shardings, out_shardings, **params):
 
 _runners: weakref.WeakKeyDictionary[Jaxpr, dict[Any, Callable]] = weakref.WeakKeyDictionary()
 
+
+
+def _jit_discharge(primitive, refs, operands, params, keep_rules):
+    return discharge_call(primitive, refs, operands, params, keep_rules, out_shardings=lambda added: (
+        *params["out_shardings"], *(sharding_arguments.UNSPECIFIED,) * added))
+
+
 jit_p = Primitive("jit", multiple_results=True, memoise=False,
                   abstract=lambda *_, jaxpr, **params: jaxpr.out_avals,
-                  effects=lambda *_, jaxpr, **params: jaxpr.effects,
-                  lower=_jit_lower, dce=_jit_dce, impl=_jit_impl)
+                  effects=lambda *_, jaxpr, **params: effects_by_operand(jaxpr),
+                  lower=_jit_lower, dce=_jit_dce, impl=_jit_impl, discharge=_jit_discharge)
 
 
 # Public

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from xlafront.core import tracing
-from xlafront.core.ir import ClosedJaxpr, dce_jaxpr, eval_jaxpr, keeps_alive
+from xlafront.core.discharge import discharge_call
+from xlafront.core.ir import ClosedJaxpr, dce_jaxpr, effects_by_operand, eval_jaxpr, keeps_alive
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import UndefinedPrimal, Zero
 from xlafront.transforms.ad import core as ad_core
@@ -28,7 +29,7 @@ class CallPrimitive(Primitive):
     def __init__(self, name: str):
         super().__init__(
             name, multiple_results=True, memoise=False, abstract=lambda *_, call_jaxpr, **params: call_jaxpr.out_avals,
-            effects=lambda *_, call_jaxpr, **params: call_jaxpr.effects, impl=_run,
+            effects=lambda *_, call_jaxpr, **params: effects_by_operand(call_jaxpr), discharge=discharge_call, impl=_run,
             lower=lambda ctx, *operands, call_jaxpr, **params: ctx.call(call_jaxpr, operands, params.get("name") or name),
             jvp=self._jvp, transpose=self._transpose, dce=_dce)
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from xlafront.core import errors, source, tracing, tree
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, dce_closed, keeps_alive
+from xlafront.core.discharge import discharge_call, discharge_program
+from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, dce_closed, effects_by_operand, keeps_alive
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import StagingTrace
@@ -168,6 +169,7 @@ class _Plan:
     """What a checkpointed program becomes under linearisation: `first` now, `linear` when tangents or cotangents come."""
 
     def __init__(self, jaxpr: ClosedJaxpr, active, policy):
+        jaxpr, _ = discharge_program(jaxpr, keep_rules=True)  # what is written to a reference cannot be computed twice
         split = linearize_program(jaxpr, active)
         self.outputs = split.outputs
         self.count = count = len(jaxpr.out_avals)
@@ -231,7 +233,8 @@ def _dce(used, eqn):
 
 remat_p = Primitive(
     "remat2", multiple_results=True, memoise=False, abstract=lambda *_, jaxpr, **params: jaxpr.out_avals, lower=_lower,
-    jvp=_jvp, linearize=_linearize, transpose=_transpose, dce=_dce, effects=lambda *_, jaxpr, **params: jaxpr.effects,
+    jvp=_jvp, linearize=_linearize, transpose=_transpose, dce=_dce, discharge=discharge_call,
+    effects=lambda *_, jaxpr, **params: effects_by_operand(jaxpr),
     impl=lambda *args, **params: evaluate(remat_p, args, params, params["jaxpr"].jaxpr), shown_as="checkpoint")
 remat_p.batch_with_axis = _batch
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, source, tracing
+from xlafront.core.discharge import touched_operands
 from xlafront.core.ir import (
     ClosedJaxpr,
     Jaxpr,
@@ -25,6 +26,7 @@ from xlafront.core.ir import (
     no_effects,
     unknown_origin,
 )
+from xlafront.core.refs import AbstractRef, RefTangent
 from xlafront.core.tracing import StagedTracer, StagingTrace, Trace, Tracer, current_trace
 from xlafront.core.zeros import UndefinedPrimal, Zero
 from xlafront.runtime.arrays import ArrayImpl
@@ -129,6 +131,10 @@ class JVPTrace(Trace):
 
     def process(self, primitive, args, params):
         """Hot: every operation of a function that is differentiated."""
+        if primitive.discharge is not None and (touched := touched_operands(primitive, params)):
+            from xlafront.lax.refs import bind_on_values  # start-up: few programs have references
+
+            return bind_on_values(self, primitive, args, params, touched)
         primals, tangents, active = [], [], False
         for x in args:
             if type(x) is JVPTracer and x._trace is self:
@@ -157,6 +163,21 @@ class JVPTrace(Trace):
         if not primitive.multiple_results:
             return self.wrap(results, out_tangents)
         return [self.wrap(p, t) for p, t in zip(results, out_tangents)]
+
+    def make_ref(self, primitive, args, params):
+        """What is written to a reference may have a tangent, even where its first value has none."""
+        primal, tangent = self.unwrap(args[0])
+        with current_trace(self.parent):
+            ref = self.parent.make_ref(primitive, (primal,), params)
+        aval = tracing.aval_of(ref)
+        has_tangent = aval.differentiable and isinstance(aval.dtype, np.dtype) and dtypes.is_inexact(aval.dtype)
+        return JVPTracer(self, ref, RefTangent(tangent)) if has_tangent else ref
+
+    def argument(self, primal, tangent):
+        """An argument of the function that is differentiated."""
+        if type(tangent) is not Zero and type(tracing.aval_of(primal)) is AbstractRef:
+            return JVPTracer(self, primal, tangent if type(tangent) is RefTangent else RefTangent(tangent))
+        return self.wrap(primal, tangent)
 
     def wrap(self, primal, tangent):
         return primal if type(tangent) is Zero else JVPTracer(self, primal, tangent)
@@ -199,7 +220,7 @@ def jvp_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents
     parent = tracing.thread.trace
     trace = JVPTrace(parent, parent)
     with current_trace(trace):
-        results = fun(*[trace.wrap(p, t) for p, t in zip(primals, tangents)])
+        results = fun(*[trace.argument(p, t) for p, t in zip(primals, tangents)])
         pairs = [trace.unwrap(x) for x in results]
     trace.alive = False
     return [p for p, _ in pairs], [t for _, t in pairs]
@@ -242,7 +263,7 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], ac
     trace = JVPTrace(parent, linear)
     tangent_avals = [tracing.aval_of(x).to_tangent_aval() for x in primals]
     used = [bool(a) and aval.dtype != dtypes.float0 for a, aval in zip(active, tangent_avals)]
-    duals = [JVPTracer(trace, x, linear.new_arg(aval)) if u else x for x, aval, u in zip(primals, tangent_avals, used)]
+    duals = [trace.argument(x, linear.new_arg(aval)) if u else x for x, aval, u in zip(primals, tangent_avals, used)]
     try:
         with current_trace(trace):
             results = fun(*duals)

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, dce_jaxpr, eval_jaxpr, keeps_alive
+from xlafront.core.discharge import discharge_inlined
+from xlafront.core.ir import ClosedJaxpr, DebugInfo, dce_jaxpr, effects_by_operand, eval_jaxpr, keeps_alive
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.device_put import put_leaf
@@ -265,10 +266,12 @@ class CustomCall(Primitive):
 
     __slots__ = ()
 
+    custom_rule = True
+
     def __init__(self, name: str, shown_as: str, **fields):
         super().__init__(
             name, multiple_results=True, memoise=False, shown_as=shown_as, abstract=_abstract, effects=_effects,
-            lower=_lower, impl=_impl, transpose=_transpose, dce=_dce, **fields)
+            lower=_lower, impl=_impl, transpose=_transpose, dce=_dce, discharge=discharge_inlined, **fields)
 
     def stage(self, trace, args, params):
         """Called when the operation is to be written down; None means as it is."""
@@ -306,7 +309,7 @@ def _abstract(*_, call_jaxpr, **params):
 
 
 def _effects(*_, call_jaxpr, **params):
-    return call_jaxpr.effects
+    return effects_by_operand(call_jaxpr)
 
 
 def _impl(*args, **params):

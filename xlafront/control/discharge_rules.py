@@ -1,0 +1,87 @@
+"""What loops and branches whose programs use references become: ones that carry, take and return what the references hold."""
+
+from __future__ import annotations
+
+from xlafront.core.discharge import discharge_program
+from xlafront.core.ir import ClosedJaxpr, Var
+from xlafront.transforms.calls.programs import in_three, reorder
+
+
+def discharge_scan(primitive, refs, operands, params, keep_rules):
+    """References that all steps see become part of the carry; of those that are scanned over each step has a row."""
+    num_consts, num_carry = params["num_consts"], params["num_carry"]
+    marks = [r is not None for r in refs]
+    body, written = discharge_program(params["jaxpr"], marks, keep_rules)
+    count = len(params["jaxpr"].out_avals)
+    carried = [i for i in written if i < num_consts]
+    fixed = [i for i in range(num_consts) if i not in carried]
+    order = [*fixed, *carried, *range(num_consts, len(operands))]
+    place = {i: count + k for k, i in enumerate(written)}
+    outputs = [*[place[i] for i in carried], *range(count), *[place[i] for i in written if i >= num_consts]]
+    results = primitive.bind(*[operands[i] for i in order], **params | {
+        "jaxpr": reorder(body, order, outputs), "num_consts": len(fixed), "num_carry": len(carried) + num_carry})
+    first = len(carried)
+    rows = results[first + count:]
+    return results[first:first + count], dict(zip(carried, results[:first])) | dict(zip(
+        [i for i in written if i >= num_consts], rows))
+
+
+def discharge_while(primitive, refs, operands, params, keep_rules):
+    """Every reference becomes part of the carry, once, where the condition and the body both use it."""
+    cond_nconsts, body_nconsts = params["cond_nconsts"], params["body_nconsts"]
+    of_cond, of_body, _ = in_three(refs, cond_nconsts, body_nconsts)
+    condition, written_by_condition = discharge_program(
+        params["cond_jaxpr"], [r is not None for r in of_cond] + [False] * (len(refs) - cond_nconsts - body_nconsts), keep_rules)
+    if written_by_condition:
+        raise NotImplementedError("the condition of while_loop writes to a reference. Write to it in the body, and read it in the "
+                                  "condition.")
+    body, written = discharge_program(
+        params["body_jaxpr"], [r is not None for r in of_body] + [False] * (len(refs) - cond_nconsts - body_nconsts), keep_rules)
+    distinct = list(dict.fromkeys([r for r in refs if r is not None]))
+    held = {r: x for r, x in zip(refs, operands) if r is not None}
+    cond_consts, body_consts, carry = in_three(operands, cond_nconsts, body_nconsts)
+
+    def taking(program: ClosedJaxpr, used: list) -> ClosedJaxpr:
+        """The program whose references come, all of them, between its constants and the carry."""
+        invars = program.jaxpr.invars
+        own = {r: v for r, v in zip(used, invars) if r is not None}
+        moved = [own.get(r) or Var(aval) for r, aval in zip(distinct, held_avals)]
+        return ClosedJaxpr(program.jaxpr.replace(invars=[
+            *[v for r, v in zip(used, invars) if r is None], *moved, *invars[len(used):]]), program.consts)
+
+    held_avals = [_inner_aval(r, of_cond, params["cond_jaxpr"], of_body, params["body_jaxpr"]) for r in distinct]
+    condition, body = taking(condition, of_cond), taking(body, of_body)
+    count = len(carry)
+    news = dict(zip([of_body[i] for i in written], body.outvars[count:]))
+    inner = body.jaxpr.invars[sum(r is None for r in of_body):]
+    body = ClosedJaxpr(body.jaxpr.replace(outvars=[
+        *[news.get(r, v) for r, v in zip(distinct, inner)], *body.outvars[:count]]), body.consts)
+    results = primitive.bind(
+        *[x for r, x in zip(of_cond, cond_consts) if r is None], *[x for r, x in zip(of_body, body_consts) if r is None],
+        *[held[r] for r in distinct], *carry, cond_jaxpr=condition, body_jaxpr=body,
+        cond_nconsts=of_cond.count(None), body_nconsts=of_body.count(None))
+    last = dict(zip(distinct, results))
+    return results[len(distinct):], {cond_nconsts + i: last[of_body[i]] for i in written}
+
+
+def _inner_aval(ref, of_cond, cond_jaxpr, of_body, body_jaxpr):
+    used, program = (of_cond, cond_jaxpr) if ref in of_cond else (of_body, body_jaxpr)
+    return program.in_avals[used.index(ref)].inner_aval
+
+
+def discharge_cond(primitive, refs, operands, params, keep_rules):
+    """Every branch returns what the references hold that some branch writes to."""
+    marks = [r is not None for r in refs[1:]]
+    found = [discharge_program(b, marks, keep_rules) for b in params["branches"]]
+    count = len(params["branches"][0].out_avals)
+    changed = sorted({i for _, written in found for i in written})
+
+    def returning(branch: ClosedJaxpr, written: list[int]) -> ClosedJaxpr:
+        news = dict(zip(written, branch.outvars[count:]))
+        jaxpr = branch.jaxpr
+        return ClosedJaxpr(jaxpr.replace(outvars=[
+            *jaxpr.outvars[:count], *[news.get(i, jaxpr.invars[i]) for i in changed]]), branch.consts)
+
+    branches = tuple([returning(b, written) for b, written in found])
+    results = primitive.bind(*operands, **params | {"branches": branches})
+    return results[:count], {1 + i: new for i, new in zip(changed, results[count:])}
