@@ -30,13 +30,13 @@ def discharge_while(primitive, refs, operands, params, keep_rules):
     """Every reference becomes part of the carry, once, where the condition and the body both use it."""
     cond_nconsts, body_nconsts = params["cond_nconsts"], params["body_nconsts"]
     of_cond, of_body, _ = in_three(refs, cond_nconsts, body_nconsts)
+    none = [False] * (len(refs) - cond_nconsts - body_nconsts)
     condition, written_by_condition = discharge_program(
-        params["cond_jaxpr"], [r is not None for r in of_cond] + [False] * (len(refs) - cond_nconsts - body_nconsts), keep_rules)
+        params["cond_jaxpr"], [r is not None for r in of_cond] + none, keep_rules)
     if written_by_condition:
-        raise NotImplementedError("the condition of while_loop writes to a reference. Write to it in the body, and read it in the "
-                                  "condition.")
-    body, written = discharge_program(
-        params["body_jaxpr"], [r is not None for r in of_body] + [False] * (len(refs) - cond_nconsts - body_nconsts), keep_rules)
+        raise NotImplementedError("the condition of while_loop writes to a reference. Write to it in the body, and read it in "
+                                  "the condition.")
+    body, written = discharge_program(params["body_jaxpr"], [r is not None for r in of_body] + none, keep_rules)
     distinct = list(dict.fromkeys([r for r in refs if r is not None]))
     held = {r: x for r, x in zip(refs, operands) if r is not None}
     cond_consts, body_consts, carry = in_three(operands, cond_nconsts, body_nconsts)

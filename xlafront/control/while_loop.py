@@ -17,6 +17,7 @@ from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero
 from xlafront.runtime import config
 from xlafront.staging import signatures
+from xlafront.staging.jit import Jitted, Options
 from xlafront.transforms.ad.core import instantiate, jvp_program
 from xlafront.transforms.batching.vmap import batch_program, place_axis
 from xlafront.transforms.calls.programs import (
@@ -196,13 +197,25 @@ def _dce(used, eqn):
                        params=p | {"cond_jaxpr": condition, "body_jaxpr": program, "body_nconsts": len(body_consts)})
 
 
+def _impl(*args, **params):
+    places = {id(x): i for i, x in reversed(list(enumerate(args)))}
+    if len(places) == len(args) or not effects_by_operand(params["body_jaxpr"]) | effects_by_operand(params["cond_jaxpr"]):
+        return evaluate(while_p, args, params, params["body_jaxpr"].jaxpr)
+    # Condition and body use the same reference, which a program takes once.
+    distinct = sorted(places.values())
+    order = tuple([distinct.index(places[id(x)]) for x in args])
+    jitted = params["body_jaxpr"].jaxpr.memoised(("once", order, id(params["cond_jaxpr"].jaxpr)), lambda: Jitted(
+        lambda *xs: while_p.bind(*[xs[i] for i in order], **params), Options(), "while", True))
+    return jitted.evaluate(*[args[i] for i in distinct])[0]
+
+
 while_p = Primitive(
     "while", multiple_results=True, memoise=False, abstract=lambda *_, body_jaxpr, **params: body_jaxpr.out_avals,
     lower=_lower, jvp=_jvp, linearize=_linearize, transpose=_transpose, dce=_dce,
     discharge=discharge_while,
     effects=lambda *_, cond_jaxpr, body_jaxpr, cond_nconsts, **params: effects_by_operand(cond_jaxpr) | effects_by_operand(
         body_jaxpr, cond_nconsts),
-    impl=lambda *args, **params: evaluate(while_p, args, params, params["body_jaxpr"].jaxpr), shown_as="while_loop")
+    impl=_impl, shown_as="while_loop")
 while_p.batch_with_axis = _batch
 while_p.takes_refs_twice = True  # by its condition, and by its body
 

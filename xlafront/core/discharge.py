@@ -83,15 +83,15 @@ def _discharge(jaxpr: Jaxpr, marked: Sequence[bool], keep_rules: bool) -> tuple[
                     continue
                 if custom:
                     raise RuleNeedsReference(
-                        f"{eqn.params.get('name', eqn.primitive.shown_as)} (at {source.describe(eqn.site)}) has a derivative or "
-                        f"batching rule of its own and uses a reference, inside of a loop, a branch or a checkpoint that is "
+                        f"{eqn.params.get('name', eqn.primitive.shown_as)} (at {source.describe(eqn.site)}) has a derivative "
+                        f"or batching rule of its own and uses a reference, inside of a loop, a branch or a checkpoint that is "
                         f"transformed. Read the reference before the call, or call it outside of the loop.")
                 rule = eqn.primitive.discharge
                 if rule is None:
                     raise NotImplementedError(
-                        f"{eqn.primitive.shown_as} (at {source.describe(eqn.site)}) takes a reference and cannot be run: nothing "
-                        f"says what it does to the array that the reference holds. Give the primitive {eqn.primitive.name} a "
-                        f"`discharge` rule, or read the reference before, with ref[...].")
+                        f"{eqn.primitive.shown_as} (at {source.describe(eqn.site)}) takes a reference and cannot be run: "
+                        f"nothing says what it does to the array that the reference holds. Give the primitive "
+                        f"{eqn.primitive.name} a `discharge` rule, or read the reference before, with ref[...].")
                 for r in refs:
                     if r is not None and r in over:
                         raise _used_after_end(eqn, r)
@@ -128,19 +128,20 @@ def _used_after_end(eqn: JaxprEqn, ref: Var) -> RuntimeError:
 
 
 def _ended_elsewhere(eqn: JaxprEqn, ref: Var) -> ValueError:
-    return ValueError(f"{eqn.primitive.shown_as} (at {source.describe(eqn.site)}) would end a reference of type {ref.aval} that "
-                      f"the function has not made itself. End it where it was made; here, read the value with ref[...].")
+    return ValueError(f"{eqn.primitive.shown_as} (at {source.describe(eqn.site)}) would end a reference of type {ref.aval} "
+                      f"that the function has not made itself. End it where it was made; here, read the value with ref[...].")
 
 
 # Rules of operations that call a program
 
 
 def discharge_call(primitive, refs, operands, params, keep_rules, **more):
-    """The call of the program of values; `more` are parameters that depend on the results: functions of how many are added."""
+    """The call of the program of values. `more` are parameters that depend on the results that are added: functions of the
+    numbers of the operands that those belong to."""
     name = "jaxpr" if "jaxpr" in params else "call_jaxpr"
     program, written = discharge_program(params[name], [r is not None for r in refs], keep_rules)
     count = len(params[name].out_avals)
-    changed = {key: make(len(written)) for key, make in more.items()}
+    changed = {key: make(written) for key, make in more.items()}
     results = primitive.bind(*operands, **params | {name: program} | changed)
     return results[:count], dict(zip(written, results[count:]))
 

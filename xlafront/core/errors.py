@@ -155,10 +155,11 @@ def incompatible_dtypes(operation: str, dtypes, remedy: str = "") -> TypeError:
 
 
 def reference_as_array(operation: str, aval) -> TypeError:
-    return TypeError(f"{operation} got a reference of type {aval} where it needs an array. Read its value first, with ref[...].")
+    return TypeError(f"{operation} got a reference of type {aval} where it needs an array. Read its value first, with "
+                     "ref[...].")
 
 
 def reference_twice(operation: str, aval, where: str | None) -> ValueError:
-    return ValueError(f"{operation} got one reference of type {aval}{f' ({where})' if where else ''} twice, as two arguments, or "
-                      f"as an argument and from outside: a write to one would change the other. Pass it once, and use it under "
-                      f"one name.")
+    return ValueError(f"{operation} got one reference of type {aval}{f' ({where})' if where else ''} twice, as two arguments, "
+                      f"or as an argument and from outside: a write to one would change the other. Pass it once, and use it "
+                      f"under one name.")

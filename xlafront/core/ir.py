@@ -88,7 +88,7 @@ def effects_by_operand(program: Jaxpr | ClosedJaxpr, first: int = 0) -> frozense
 
 def effects_on(effects: frozenset, invars: Sequence[Atom]) -> frozenset:
     """What a primitive's `effects` rule says, of the operands of an equation."""
-    return frozenset([type(e)(invars[e.ref]) if isinstance(e, RefEffect) else e for e in effects])
+    return frozenset([type(e)(invars[e.ref]) if isinstance(e, RefEffect) else e for e in effects])  # type: ignore[index]
 
 
 def effects_outside(effects: frozenset, inputs: Sequence[Var]) -> frozenset:

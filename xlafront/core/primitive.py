@@ -31,7 +31,8 @@ class Primitive:
       do more than call one.
     - `stage(trace, args, params)`: only for operations whose parameters are Python functions; what a program under
       construction does in place of writing the operation down, or None.
-    - `discharge(primitive, refs, operands, params, keep_rules)`: only for operations that take references; see `core.discharge`.
+    - `discharge(primitive, refs, operands, params, keep_rules)`: only for operations that take references; see
+      `core.discharge`.
     - `effects(*avals, **params)`: what it does besides computing; `impl(*args, **params)`: how it runs eagerly when
       that is not by compiling it.
 

@@ -46,7 +46,9 @@ class AbstractRef(AbstractValue):
     differentiable = property(lambda self: self.kind is None)
 
     def update(self, **changes) -> AbstractRef:
-        """The type with some of its fields, or of those of the array's type, changed."""
+        """The type with some of its fields, or of those of the array's type, changed. Whether it is weakly typed does not
+        change: it is the same reference for all that hold it."""
+        changes.pop("weak_type", None)
         fields = {name: changes.pop(name, getattr(self, name)) for name in ("inner_aval", "memory_space", "kind")}
         if changes:
             fields["inner_aval"] = fields["inner_aval"].update(**changes)
@@ -96,8 +98,8 @@ class RefBox:
     def value(self, attempt: str) -> Any:
         """The array, which the caller neither keeps nor changes; `attempt` says what for, for the error."""
         if self.end is not None:
-            raise RuntimeError(f"{attempt} a reference of type {self.aval} that has ended with {self.end}. Use what freeze "
-                               f"returned, or read the value with ref[...] while the reference is still needed.")
+            raise RuntimeError(f"a reference of type {self.aval} was {attempt} after {self.end}, which ends it. Use what "
+                               f"freeze returned, or, while the reference is still needed, read its value with ref[...].")
         return self.array
 
     def replace(self, array: Any, shared: bool) -> None:

@@ -75,7 +75,8 @@ def plan_key(shape: tuple[int, ...], key: Any, first: int, static_ints: bool) ->
         raise ValueError("an index can have only one ellipsis ('...')")
     used = len(items) - any([i is Ellipsis for i in items])
     if used > len(shape):
-        raise ValueError(f"too many indices: the reference of shape {shape} has {len(shape)} dimension(s), {used} were indexed.")
+        raise ValueError(f"too many indices: the reference of shape {shape} has {len(shape)} dimension(s), {used} were "
+                         "indexed.")
     fill = [slice(None)] * (len(shape) - used)
     place = next((p for p, i in enumerate(items) if i is Ellipsis), None)
     items[len(items) if place is None else place:len(items) if place is None else place + 1] = fill
@@ -102,7 +103,8 @@ def plan_key(shape: tuple[int, ...], key: Any, first: int, static_ints: bool) ->
             position = _position(item)
             if isinstance(position, int):
                 if not -n <= position < n:
-                    raise ValueError(f"index {position} is out of bounds for dimension {dim} of the reference of shape {shape}.")
+                    raise ValueError(f"index {position} is out of bounds for dimension {dim} of the reference of shape "
+                                     f"{shape}.")
                 entries.append(position if static_ints else operand(np.int32(position)))
             else:
                 entries.append(operand(position))
@@ -114,8 +116,8 @@ _plain = frozenset((int, slice, type(Ellipsis)))
 
 def _window_of(item: slice, n: int, dim: int) -> Window:
     if any([isinstance(x, tracing.Tracer) and x._concrete() is None for x in (item.start, item.stop, item.step)]):
-        raise IndexError(f"the bounds of a slice must be known while tracing, got {item} for dimension {dim}: the size of the result "
-                         f"would depend on run-time values. Use lax.dynamic_slice_in_dim of ref[...], or indices "
+        raise IndexError(f"the bounds of a slice must be known while tracing, got {item} for dimension {dim}: the size of the "
+                         f"result would depend on run-time values. Use lax.dynamic_slice_in_dim of ref[...], or indices "
                          f"start + xnp.arange(size).")
     start, stop, step = item.indices(n)
     if step < 1:
@@ -134,8 +136,8 @@ def _position(item: Any):
         raise IndexError("a reference cannot be given a new dimension by its index: use ref[...][None].")
     item = tracing.as_operand(item)
     if isinstance(item, (list, tuple, str)) or not tracing.is_arraylike(item):
-        raise TypeError(f"a reference is indexed by integers, slices, `...` and arrays of integers, not by {type(item).__name__} "
-                        f"({errors.short(item)}).")
+        raise TypeError(f"a reference is indexed by integers, slices, `...` and arrays of integers, not by "
+                        f"{type(item).__name__} ({errors.short(item)}).")
     dtype = item.dtype if isinstance(item, np.ndarray) else tracing.aval_of(item).dtype
     if dtype == dtypes.bool_:
         raise _mask(item)
@@ -361,7 +363,7 @@ def text(shape: tuple[int, ...], indexers: Sequence[Indexer], atoms: Sequence[st
     """`[...]`, `[0,1:]`, `[i:i+2][0]`: the brackets of an equation."""
     if not indexers:
         return "[...]"
-    brackets, shapes = [], None
+    brackets = []
     for k, indexer in enumerate(indexers):
         known = shape if k == 0 else (None,) * len(indexer)
         brackets.append(f"[{','.join([_entry_text(e, n, atoms) for e, n in zip(indexer, known)])}]")

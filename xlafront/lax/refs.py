@@ -18,8 +18,8 @@ from xlafront.core.discharge import RuleNeedsReference, ended
 from xlafront.core.ir import AccumEffect, ReadEffect, WriteEffect, eval_jaxpr, internal_refs
 from xlafront.core.primitive import Primitive
 from xlafront.core.refs import AbstractRef, RefBox
-from xlafront.core.tracing import StagedTracer, StagingTrace, Tracer
 from xlafront.core.traceback_filter import boundary
+from xlafront.core.tracing import StagedTracer, StagingTrace, Tracer
 from xlafront.core.zeros import Zero
 from xlafront.lax.device_put import put_leaf
 from xlafront.lax.elementwise import convert_element_type_p, to_dtype
@@ -58,14 +58,14 @@ class Ref(RefBox, metaclass=_RefMeta):
     dtype = property(lambda self: self.aval.dtype)
     ndim = property(lambda self: self.aval.ndim)
     size = property(lambda self: self.aval.size)
-    sharding = property(lambda self: self.value("sharding of").sharding)
-    committed = property(lambda self: self.value("placement of").committed)
-    format = property(lambda self: self.value("format of").format)
+    sharding = property(lambda self: self.value("asked for its sharding").sharding)
+    committed = property(lambda self: self.value("asked for its placement").committed)
+    format = property(lambda self: self.value("asked for its format").format)
     at = property(lambda self: RefAt(self, (), ()))
 
     def unsafe_buffer_pointer(self) -> int:
         """The address of the memory that holds the array now."""
-        return self.value("address of").unsafe_buffer_pointer()
+        return self.value("asked for its address").unsafe_buffer_pointer()
 
     def addupdate(self, x, idx=()) -> None:
         """Add `x` to `ref[idx]`; positions that occur twice get both.
@@ -93,13 +93,13 @@ class Ref(RefBox, metaclass=_RefMeta):
 
     def __copy__(self):
         self.shared = True
-        return Ref(self.aval, self.value("copy"))
+        return Ref(self.aval, self.value("copied"))
 
     def __deepcopy__(self, memo):
         return self.__copy__()
 
     def __reduce__(self):
-        return new_ref, (self.value("pickle"),)
+        return new_ref, (self.value("pickled"),)
 
 
 class RefAt:
@@ -211,13 +211,6 @@ class _MakesRef(_RefPrimitive):
         return tracing.thread.trace.make_ref(self, args, params)
 
 
-def _new_type(x, *, memory_space, kind):
-    if type(x) is AbstractRef:
-        raise TypeError(f"new_ref takes an array, got a reference of type {x}: there are no references to references. For one with "
-                        f"the same value use new_ref(ref[...]).")
-    return AbstractRef(x, memory_space, kind)
-
-
 def _in_own_memory(memory_space) -> None:
     if memory_space is not None:
         raise NotImplementedError(f"a reference in {memory_space} can be made only inside of jit. Leave memory_space out here.")
@@ -226,7 +219,7 @@ def _in_own_memory(memory_space) -> None:
 def _new_eagerly(x, *, memory_space, kind):
     _in_own_memory(memory_space)
     array = put_leaf(x, None)
-    return Ref(_new_type(tracing.aval_of(array), memory_space=None, kind=kind), array)
+    return Ref(AbstractRef(tracing.aval_of(array), None, kind), array)
 
 
 def _get_jvp(primals, tangents, *, indexers):
@@ -260,9 +253,9 @@ def _change_tangent(what: str, ref, cell, tangent, change: Callable, adds: bool 
     if type(cell) is Zero:
         if type(tangent) is not Zero and aval.differentiable:
             raise ValueError(
-                f"a differentiated value is {what} a reference of type {aval} that is not differentiated: it comes from outside of "
-                f"the function, and its gradient would be lost. Write lax.stop_gradient(value), make the reference inside of the "
-                f"function, or pass it to vjp as an argument that is differentiated too.")
+                f"a differentiated value is {what} a reference of type {aval} that is not differentiated: it comes from "
+                f"outside of the function, and its gradient would be lost. Write lax.stop_gradient(value), make the reference "
+                f"inside of the function, or pass it to vjp as an argument that is differentiated too.")
         return
     if type(tangent) is Zero and (adds or type(cell.value) is Zero):
         return
@@ -330,7 +323,8 @@ def _swap_batch(trace, operands, dims, *, indexers):
 
 def _addupdate_batch(trace, operands, dims, *, indexers):
     held = _held_batch("added to", operands[0], dims[0])
-    [new] = _on_batches(trace, lambda x, value, *indices: [accumulate(x, indexers, indices, value)], [held, *operands[1:]], dims)
+    [new] = _on_batches(trace, lambda x, value, *indices: [accumulate(x, indexers, indices, value)], [held, *operands[1:]],
+                        dims)
     _write_batch(trace, operands[0], dims[0], new)
     return [], []
 
@@ -338,9 +332,9 @@ def _addupdate_batch(trace, operands, dims, *, indexers):
 def _held_batch(what: str, ref, dim):
     if dim is None:
         raise ValueError(
-            f"inside of vmap a value is {what} a reference of type {tracing.aval_of(ref)} that all elements share: which of them "
-            f"would count is not defined. Pass the reference to the mapped function as an argument with an element for each "
-            f"(in_axes), or write to it outside of vmap.")
+            f"inside of vmap a value is {what} a reference of type {tracing.aval_of(ref)} that all elements share: which of "
+            f"them would count is not defined. Pass the reference to the mapped function as an argument with an element for "
+            f"each (in_axes), or write to it outside of vmap.")
     return get_p.bind(ref, indexers=())
 
 
@@ -383,7 +377,7 @@ def _get_eagerly(ref, *indices, indexers):
 
 
 def _change_eagerly(ref, kernel, indices, new, indexers) -> None:
-    array = ref.value("write to")
+    array = ref.value("written to")
     if not indexers and kernel is _write_kernel:
         ref.replace(write(array, (), (), put_leaf(new, None)), shared=True)
     else:
@@ -403,13 +397,13 @@ def _addupdate_eagerly(ref, new, *indices, indexers):
 
 
 def _freeze_eagerly(ref):
-    array = ref.value("freeze")
+    array = ref.value("frozen")
     ref.finish("freeze")
     return array
 
 
 def _free_eagerly(ref):
-    ref.value("free")
+    ref.value("freed")
     ref.finish("free_ref")
     return []
 
@@ -446,7 +440,8 @@ def _write_swap(left: str, unread: bool, atoms, eqn) -> str:
 
 
 new_ref_p = _MakesRef(
-    "new_ref", abstract=_new_type, impl=_new_eagerly, effects=lambda *_, **params: frozenset([internal_refs]),
+    "new_ref", abstract=lambda x, *, memory_space, kind: AbstractRef(x, memory_space, kind), impl=_new_eagerly,
+    effects=lambda *_, **params: frozenset([internal_refs]),
     discharge=lambda primitive, refs, operands, params, keep_rules: (operands, {}))
 empty_ref_p = _MakesRef(
     "empty_ref", abstract=lambda *, ty, memory_space: AbstractRef(ty, memory_space),
@@ -492,8 +487,8 @@ def _located(what: str, ref: Any, idx: Any) -> tuple[Any, tuple[Indexer, ...], t
     """The reference, indexers and operands of `ref[idx]`."""
     view = ref if isinstance(ref, RefView) else RefAt(ref, (), ())
     if not is_ref(view.ref):
-        raise ValueError(f"{what} takes a reference, made by new_ref, got {errors.short(ref)} of type {type(ref).__name__}. Arrays "
-                         f"do not change: use x.at[...].set(value).")
+        raise ValueError(f"{what} takes a reference, made by new_ref, got {errors.short(ref)} of type {type(ref).__name__}. "
+                         f"Arrays do not change: use x.at[...].set(value).")
     return view.ref, *_extended(view, idx)
 
 
@@ -506,17 +501,31 @@ def _fitting(what: str, ref, indexers, operands, value):
     given = tracing.aval_of(value, what)
     shape = part_shape(aval.shape, indexers, list(map(np.shape, operands)))
     if given.shape != shape:
-        raise ValueError(f"{what} needs a value of the shape that is written, {shape}, of a reference of type {aval}; got {given}. "
-                         f"Broadcast it first: xnp.broadcast_to(value, {shape}).")
+        raise ValueError(f"{what} needs a value of the shape that is written, {shape}, of a reference of type {aval}; got "
+                         f"{given}. Broadcast it first: xnp.broadcast_to(value, {shape}).")
     if given.dtype == aval.dtype:
         if not given.weak_type:
-            return to_dtype(value, given.dtype) if isinstance(value, np.ndarray) else value
+            return _varying(what, to_dtype(value, given.dtype) if isinstance(value, np.ndarray) else value, aval)
     elif not given.weak_type or _category(given.dtype) is not _category(aval.dtype):
-        raise ValueError(f"{what} needs a value of dtype {aval.dtype}, that of the reference of type {aval}; got {given}. Convert it "
-                         f"with astype, or write a number as {aval.dtype}.")
+        raise ValueError(f"{what} needs a value of dtype {aval.dtype}, that of the reference of type {aval}; got {given}. "
+                         f"Convert it with astype, or write a number as {aval.dtype}.")
     if type(value) in dtypes.python_scalar_dtypes:
-        return np.asarray(value).astype(aval.dtype)[()]
-    return convert_element_type_p.bind(value, new_dtype=aval.dtype, weak_type=False, sharding=None)
+        value = np.asarray(value).astype(aval.dtype)[()]
+    else:
+        value = convert_element_type_p.bind(value, new_dtype=aval.dtype, weak_type=False, sharding=None)
+    return _varying(what, value, aval)
+
+
+def _varying(what: str, value, aval: AbstractRef):
+    """A value that differs between devices as what the reference holds does."""
+    axes = tracing.aval_of(value).vma
+    if axes == aval.vma:
+        return value
+    if not axes <= aval.vma:
+        raise ValueError(f"{what} got a value that differs between the devices along {sorted(map(str, axes - aval.vma))}, and "
+                         f"the reference of type {aval} holds the same on all of them. Make it from a value that differs, with "
+                         f"lax.pcast(..., to='varying'), or split it over these axes by the in_specs of shard_map.")
+    return StagingTrace.cast_varying.bind(value, axes=tuple(sorted(aval.vma - axes, key=str)))
 
 
 def _category(dtype):
@@ -538,6 +547,9 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
     x = tracing.as_operand(init_val)
     if not tracing.is_arraylike(x):
         raise errors.not_an_array(x, "new_ref", None)
+    if is_ref(x):
+        raise TypeError(f"new_ref takes an array, got a reference of type {x.aval}: there are no references to references. For "
+                        f"one with the same value use new_ref(ref[...]).")
     if isinstance(x, np.ndarray):
         x = to_dtype(x, tracing.aval_of(x).dtype)
     return new_ref_p.bind(x, memory_space=memory_space, kind=kind)
@@ -638,9 +650,10 @@ def _own(what: str, ref: Any) -> Any:
     if not is_ref(ref):
         raise TypeError(f"{what} takes a reference, made by new_ref, got {errors.short(ref)} of type {type(ref).__name__}.")
     trace = tracing.thread.trace
-    if type(trace) is StagingTrace and (not isinstance(ref, StagedTracer) or ref._trace is not trace or ref._var in trace.invars):
-        raise ValueError(f"{what} would end a reference of type {ref.aval} that the function has not made itself. End it where it "
-                         f"was made; here, read the value with ref[...].")
+    own = isinstance(ref, StagedTracer) and ref._trace is trace and ref._var not in trace.invars
+    if type(trace) is StagingTrace and not own:
+        raise ValueError(f"{what} would end a reference of type {ref.aval} that the function has not made itself. End it where "
+                         f"it was made; here, read the value with ref[...].")
     return ref
 
 

@@ -25,7 +25,8 @@ class _ArrayMeta(type):
     """Concrete arrays and tracers are instances of `Array`, which neither inherits from."""
 
     def __instancecheck__(cls, instance):
-        return type(instance) is ArrayImpl or isinstance(instance, (Tracer, KeyArray)) and type(instance.aval) is not AbstractRef
+        return type(instance) is ArrayImpl or (
+            isinstance(instance, (Tracer, KeyArray)) and type(instance.aval) is not AbstractRef)
 
     def __subclasscheck__(cls, subclass):
         return subclass is cls or subclass is ArrayImpl or issubclass(subclass, (Tracer, KeyArray))

@@ -15,7 +15,8 @@ import numpy as np
 
 from xlafront.core import tracing
 from xlafront.core.avals import entry_of, with_dimension, with_entry
-from xlafront.core.ir import ClosedJaxpr, dce_closed, eval_jaxpr, keeps_alive
+from xlafront.core.discharge import discharge_call, discharge_program
+from xlafront.core.ir import ClosedJaxpr, dce_closed, effects_by_operand, eval_jaxpr, keeps_alive
 from xlafront.core.primitive import Primitive
 from xlafront.core.tracing import MeshAxis
 from xlafront.core.zeros import Zero, is_undefined
@@ -264,6 +265,14 @@ def _dce(used: list[bool], eqn):
                          "out_specs": pick(params["out_specs"], used)})
 
 
+def _discharge(primitive, refs, operands, params, keep_rules):
+    """What the body leaves in a reference is split as it was on entry."""
+    with axes_in_scope(params["mesh"], params["manual_axes"], params["check_vma"]):
+        discharge_program(params["jaxpr"], [r is not None for r in refs], keep_rules)  # kept with the program
+    return discharge_call(primitive, refs, operands, params, keep_rules, out_specs=lambda written: (
+        *params["out_specs"], *[params["in_specs"][i] for i in written]))
+
+
 # Running
 
 
@@ -290,5 +299,6 @@ def _impl(*args, jaxpr, **params):
 
 shard_map_p = Primitive(
     "shard_map", multiple_results=True, memoise=False, abstract=_abstract, lower=lower_body, jvp=_jvp, transpose=_transpose,
-    dce=_dce, impl=_impl, effects=lambda *_, jaxpr, **params: jaxpr.effects)
+    dce=_dce, impl=_impl, effects=lambda *_, jaxpr, **params: effects_by_operand(jaxpr),
+    discharge=_discharge)
 shard_map_p.batch_with_axis = _batch

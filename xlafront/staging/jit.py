@@ -538,8 +538,8 @@ _runners: weakref.WeakKeyDictionary[Jaxpr, dict[Any, Callable]] = weakref.WeakKe
 
 
 def _jit_discharge(primitive, refs, operands, params, keep_rules):
-    return discharge_call(primitive, refs, operands, params, keep_rules, out_shardings=lambda added: (
-        *params["out_shardings"], *(sharding_arguments.UNSPECIFIED,) * added))
+    return discharge_call(primitive, refs, operands, params, keep_rules, out_shardings=lambda written: (
+        *params["out_shardings"], *(sharding_arguments.UNSPECIFIED,) * len(written)))
 
 
 jit_p = Primitive("jit", multiple_results=True, memoise=False,

@@ -57,7 +57,7 @@ class RefBoundary:
         values = []
         for i, (x, is_ref) in enumerate(zip(inputs, self.refs)):
             if is_ref:
-                array = x.value(f"{self.name} was called with")
+                array = x.value(f"passed to {self.name}")
                 values.append(_copier(jit)(array) if i in self.written and x.shared else array)
             else:
                 values.append(tracing.as_operand(x))

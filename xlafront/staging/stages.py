@@ -287,7 +287,8 @@ class CompiledWithRefs(Compiled):
         traced = self._traced
         if in_tree != self.in_tree or any([tracing.aval_of(x) != a for x, a in zip(leaves, traced._traced.in_avals)]):
             given = in_tree.unflatten(list(map(tracing.aval_of, leaves)))
-            raise TypeError(f"{traced.fun_name} was compiled for other arguments: {traced.in_avals}, and was called with {given}.")
+            raise TypeError(f"{traced.fun_name} was compiled for other arguments: {traced.in_avals}, and was called with "
+                            f"{given}.")
         inputs = self._boundary.inputs(leaves)
         return self._boundary.finish(inputs, self._of_values(*self._boundary.values(inputs, jit)))
 
@@ -332,7 +333,7 @@ def _check_call(name: str, traced, in_tree, call, program) -> None:
                 words._sharding.is_equivalent_to(wanted, words.ndim)):
             raise ValueError(
                 f"{name} was compiled for its argument {traced.debug_info.arg_names[i]} {device_assignment.in_words(wanted)}, "
-                f"and the array that it got (shape {words.shape}) is {device_assignment.in_words(words._sharding)}. Move it with "
-                f"device_put to what compiled.input_shardings says, or call the jitted function.")
+                f"and the array that it got (shape {words.shape}) is {device_assignment.in_words(words._sharding)}. Move it "
+                f"with device_put to what compiled.input_shardings says, or call the jitted function.")
 
 

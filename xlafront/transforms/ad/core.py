@@ -232,7 +232,8 @@ def jvp_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents
 class LinearProgram:
     """The derivative of a function at a point: a program in the tangents, with values from the point as constants.
 
-    Of the inputs and results only those with a tangent take part: `inputs[i]` and `outputs[i]` say which.
+    Of the inputs and results only those with a tangent take part: `inputs[i]` and `outputs[i]` say which. The tangent of a
+    reference, whose type is among `in_avals`, is that of the value that it holds at first.
     """
 
     __slots__ = ("jaxpr", "consts", "inputs", "outputs", "in_avals", "out_avals")
@@ -275,7 +276,8 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], ac
     finally:
         linear.alive = trace.alive = False
     out_avals = [tracing.aval_of(p).to_tangent_aval() for p, _ in pairs]
-    return [p for p, _ in pairs], LinearProgram(jaxpr, consts, used, outputs, tangent_avals, out_avals)
+    in_avals = [a if type(a) is AbstractRef else t for a, t in zip(map(tracing.aval_of, primals), tangent_avals)]
+    return [p for p, _ in pairs], LinearProgram(jaxpr, consts, used, outputs, in_avals, out_avals)
 
 
 # Transposition
