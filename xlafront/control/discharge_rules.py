@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from xlafront.core import tracing
 from xlafront.core.discharge import discharge_program
 from xlafront.core.ir import ClosedJaxpr, Var
-from xlafront.transforms.calls.programs import in_three, reorder
+from xlafront.transforms.calls.programs import in_three, reorder, run, with_weak_types
 
 
 def discharge_scan(primitive, refs, operands, params, keep_rules):
@@ -33,9 +34,6 @@ def discharge_while(primitive, refs, operands, params, keep_rules):
     none = [False] * (len(refs) - cond_nconsts - body_nconsts)
     condition, written_by_condition = discharge_program(
         params["cond_jaxpr"], [r is not None for r in of_cond] + none, keep_rules)
-    if written_by_condition:
-        raise NotImplementedError("the condition of while_loop writes to a reference. Write to it in the body, and read it in "
-                                  "the condition.")
     body, written = discharge_program(params["body_jaxpr"], [r is not None for r in of_body] + none, keep_rules)
     distinct = list(dict.fromkeys([r for r in refs if r is not None]))
     held = {r: x for r, x in zip(refs, operands) if r is not None}
@@ -49,19 +47,53 @@ def discharge_while(primitive, refs, operands, params, keep_rules):
         return ClosedJaxpr(program.jaxpr.replace(invars=[
             *[v for r, v in zip(used, invars) if r is None], *moved, *invars[len(used):]]), program.consts)
 
+    def writing(program: ClosedJaxpr, used: list, written: list[int], count: int) -> ClosedJaxpr:
+        """The program that returns what all references hold, after its `count` own results."""
+        news = dict(zip([used[i] for i in written], program.outvars[count:]))
+        held_vars = program.jaxpr.invars[used.count(None):]
+        return ClosedJaxpr(program.jaxpr.replace(outvars=[
+            *program.outvars[:count], *[news.get(r, v) for r, v in zip(distinct, held_vars)]]), program.consts)
+
     held_avals = [_inner_aval(r, of_cond, params["cond_jaxpr"], of_body, params["body_jaxpr"]) for r in distinct]
-    condition, body = taking(condition, of_cond), taking(body, of_body)
-    count = len(carry)
-    news = dict(zip([of_body[i] for i in written], body.outvars[count:]))
-    inner = body.jaxpr.invars[sum(r is None for r in of_body):]
-    body = ClosedJaxpr(body.jaxpr.replace(outvars=[
-        *[news.get(r, v) for r, v in zip(distinct, inner)], *body.outvars[:count]]), body.consts)
-    results = primitive.bind(
-        *[x for r, x in zip(of_cond, cond_consts) if r is None], *[x for r, x in zip(of_body, body_consts) if r is None],
-        *[held[r] for r in distinct], *carry, cond_jaxpr=condition, body_jaxpr=body,
-        cond_nconsts=of_cond.count(None), body_nconsts=of_body.count(None))
+    count, start = len(carry), [held[r] for r in distinct]
+    ask, step = taking(condition, of_cond), writing(taking(body, of_body), of_body, written, len(carry))
+    cond_consts = [x for r, x in zip(of_cond, cond_consts) if r is None]
+    body_consts = [x for r, x in zip(of_body, body_consts) if r is None]
+    places = {cond_nconsts + i: of_body[i] for i in written}
+    if written_by_condition:
+        ask = writing(ask, of_cond, written_by_condition, 1)
+        places |= {i: of_cond[i] for i in written_by_condition}
+        results = _asking_in_steps(primitive, ask, step, cond_consts, body_consts, start, carry)
+    else:
+        step = reorder(step, None, [*range(count, count + len(distinct)), *range(count)])
+        results = primitive.bind(*cond_consts, *body_consts, *start, *carry, cond_jaxpr=ask, body_jaxpr=step,
+                                 cond_nconsts=len(cond_consts), body_nconsts=len(body_consts))
     last = dict(zip(distinct, results))
-    return results[len(distinct):], {cond_nconsts + i: last[of_body[i]] for i in written}
+    return results[len(distinct):], {i: last[r] for i, r in places.items()}
+
+
+def _asking_in_steps(primitive, ask: ClosedJaxpr, step: ClosedJaxpr, cond_consts, body_consts, held, carry) -> list:
+    """A loop whose condition changes what it passes on: it is asked before the first step, and at the end of each.
+
+    `ask(constants, held, carry) -> (go on, held)`, `step(constants, held, carry) -> (carry, held)`.
+    """
+    first, second = len(cond_consts), len(cond_consts) + len(body_consts)
+
+    def following(*args):
+        of_cond, of_body, (_, *state) = args[:first], args[first:second], args[second:]
+        found = run(step)(*of_body, *state)
+        carried, kept = found[:len(carry)], found[len(carry):]
+        go_on, *kept = run(ask)(*of_cond, *kept, *carried)
+        return [go_on, *kept, *carried]
+
+    go_on, *held = run(ask)(*cond_consts, *held, *carry)
+    state = [go_on, *held, *carry]
+    avals = list(map(tracing.aval_of, state))
+    body = tracing.trace_to_closed_jaxpr(following, [*map(tracing.aval_of, (*cond_consts, *body_consts)), *avals])
+    condition = tracing.trace_to_closed_jaxpr(lambda go_on, *_: [go_on], avals)
+    results = primitive.bind(*cond_consts, *body_consts, *state, cond_jaxpr=condition,
+                             body_jaxpr=with_weak_types(body, avals), cond_nconsts=0, body_nconsts=second)
+    return results[1:]
 
 
 def _inner_aval(ref, of_cond, cond_jaxpr, of_body, body_jaxpr):

@@ -4,7 +4,8 @@ A reference that a program takes becomes an array that it takes, and one more re
 A primitive that takes references, or has a program that uses them, says with its `discharge` rule what it becomes:
 `discharge(primitive, refs, operands, params, keep_rules) -> (results, written)`. `refs` has an entry for each operand: None,
 or for a reference what it is known by (the same for the same reference), and its operand is the array that it holds.
-`written` maps numbers of operands to the arrays that their references hold from then on.
+`written` maps numbers of operands to the arrays that their references hold from then on. A result may be a function that
+makes it, for where nobody reads it.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ def _discharge(jaxpr: Jaxpr, marked: Sequence[bool], keep_rules: bool) -> tuple[
     values: dict[Any, Any] = {}  # variables that have become other atoms
     changed: set = set()
     over: set = set()
+    read = {v for eqn in jaxpr.eqns for v in eqn.invars if type(v) is not Literal}
+    read.update([v for v in jaxpr.outvars if type(v) is not Literal])
     thread = source.thread
     saved = thread.site
     try:
@@ -108,6 +111,10 @@ def _discharge(jaxpr: Jaxpr, marked: Sequence[bool], keep_rules: bool) -> tuple[
                         held[refs[i]] = trace.to_atom(new)
                         changed.add(refs[i])
                 for v, x in zip(eqn.outvars, results):
+                    if callable(x):
+                        if v not in read:
+                            continue
+                        x = x()
                     (held if type(v.aval) is AbstractRef else values)[v] = trace.to_atom(x)
         written = [i for i, v in enumerate(jaxpr.invars) if v in inputs and v in changed]
         outvars = [v if type(v) is Literal else values.get(v, v) for v in jaxpr.outvars]

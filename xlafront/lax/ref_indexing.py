@@ -7,7 +7,7 @@ and arrays are broadcast together; unlike there, windows go forward, and masks a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,9 +19,9 @@ from xlafront.lax.indexing import (
     GatherScatterMode,
     ScatterDimensionNumbers,
     bind_gather,
-    bind_scatter,
     scatter_add_p,
     scatter_p,
+    scatter_tangents,
 )
 from xlafront.lax.shapes import (
     broadcast_in_dim_p,
@@ -71,9 +71,12 @@ Indexer = tuple[int | Window | Operand, ...]
 def plan_key(shape: tuple[int, ...], key: Any, first: int, static_ints: bool) -> tuple[Indexer, list[Any]]:
     """The indexer for `ref[key]`, and its operands, which are numbered from `first` on."""
     items = list(key) if type(key) is tuple else [key]
-    if items.count(Ellipsis) > 1 if all([type(i) in _plain for i in items]) else sum([i is Ellipsis for i in items]) > 1:
+    dots = sum([i is Ellipsis for i in items])
+    if dots > 1:
         raise ValueError("an index can have only one ellipsis ('...')")
-    used = len(items) - any([i is Ellipsis for i in items])
+    if any([i is None for i in items]):
+        raise IndexError("a reference cannot be given a new dimension by its index: use ref[...][None].")
+    used = len(items) - dots
     if used > len(shape):
         raise ValueError(f"too many indices: the reference of shape {shape} has {len(shape)} dimension(s), {used} were "
                          "indexed.")
@@ -111,9 +114,6 @@ def plan_key(shape: tuple[int, ...], key: Any, first: int, static_ints: bool) ->
     return tuple(entries), operands
 
 
-_plain = frozenset((int, slice, type(Ellipsis)))
-
-
 def _window_of(item: slice, n: int, dim: int) -> Window:
     if any([isinstance(x, tracing.Tracer) and x._concrete() is None for x in (item.start, item.stop, item.step)]):
         raise IndexError(f"the bounds of a slice must be known while tracing, got {item} for dimension {dim}: the size of the "
@@ -132,8 +132,6 @@ def _position(item: Any):
         raise _mask(item)
     if isinstance(item, (int, np.integer)):
         return int(item)
-    if item is None:
-        raise IndexError("a reference cannot be given a new dimension by its index: use ref[...][None].")
     item = tracing.as_operand(item)
     if isinstance(item, (list, tuple, str)) or not tracing.is_arraylike(item):
         raise TypeError(f"a reference is indexed by integers, slices, `...` and arrays of integers, not by "
@@ -145,7 +143,7 @@ def _position(item: Any):
         raise TypeError(f"a reference is indexed by integers, not by an array of dtype {dtype}. Convert it with x.astype(int).")
     if isinstance(item, np.ndarray) and not item.ndim:
         return int(item)
-    return to_dtype(item, _int32) if isinstance(item, np.ndarray) else item
+    return item.astype(_int32) if isinstance(item, np.ndarray) else item
 
 
 def _mask(item) -> IndexError:
@@ -299,7 +297,7 @@ def _gather(x, indexer: Indexer, operands):
 # Writing
 
 
-def write(x, indexers: Sequence[Indexer], operands: Sequence[Any], new):
+def write(x, indexers: Sequence[Indexer], operands: Sequence[Any], new, scatter: Callable = scatter_p.bind):
     """The array with a part replaced. Windows outside are moved inside, writes to other positions outside are dropped."""
     if not indexers:
         aval, given = tracing.aval_of(x), tracing.aval_of(new)
@@ -308,13 +306,18 @@ def write(x, indexers: Sequence[Indexer], operands: Sequence[Any], new):
         return convert_element_type_p.bind(new, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=None)
     indexer, *inner = indexers
     if inner:
-        new = write(read(x, [indexer], operands), inner, operands, new)
+        new = write(read(x, [indexer], operands), inner, operands, new, scatter)
     shape = np.shape(x)
     if whole(shape, indexer):
         return write(x, (), operands, new)
     if _arrays(indexer, list(map(np.shape, operands))):
-        return _scatter(scatter_p, x, indexer, operands, new)
+        return _scatter(scatter, x, indexer, operands, new)
     return _paste(x, [e if type(e) is Window else Window(e, 1) for e in indexer], operands, new)
+
+
+def write_tangent(x, indexers: Sequence[Indexer], operands: Sequence[Any], new):
+    """As `write`, in operations that are linear in both arrays."""
+    return write(x, indexers, operands, new, scatter_tangents)
 
 
 def accumulate(x, indexers: Sequence[Indexer], operands: Sequence[Any], new):
@@ -325,7 +328,7 @@ def accumulate(x, indexers: Sequence[Indexer], operands: Sequence[Any], new):
     if inner or not _arrays(indexer, list(map(np.shape, operands))):
         part = read(x, [indexer], operands)
         return write(x, [indexer], operands, accumulate(part, inner, operands, new))
-    return _scatter(scatter_add_p, x, indexer, operands, new)
+    return _scatter(scatter_add_p.bind, x, indexer, operands, new)
 
 
 def _paste(x, windows: Sequence[Window], operands, new):
@@ -346,31 +349,29 @@ def _paste(x, windows: Sequence[Window], operands, new):
     return dynamic_update_slice_p.bind(x, new, *_starts(windows, shape, operands, True))
 
 
-def _scatter(primitive, x, indexer: Indexer, operands, new):
+def _scatter(scatter: Callable, x, indexer: Indexer, operands, new):
     positions, picked, offsets = _dimensions(indexer, operands)
     windows = _windows(indexer, np.shape(x))
     part = _cut(x, windows, operands)
-    numbers = ScatterDimensionNumbers(offsets, picked, picked)
-    part = bind_scatter(primitive, part, _gather_indices(indexer, positions, np.shape(part), operands), new,
-                        dimension_numbers=numbers, mode=GatherScatterMode.FILL_OR_DROP)
+    part = scatter(part, _gather_indices(indexer, positions, np.shape(part), operands), new,
+                   dimension_numbers=ScatterDimensionNumbers(offsets, picked, picked), indices_are_sorted=False,
+                   unique_indices=False, mode=GatherScatterMode.FILL_OR_DROP)
     return _paste(x, windows, operands, part)
 
 
 # Text
 
 
-def text(shape: tuple[int, ...], indexers: Sequence[Indexer], atoms: Sequence[str]) -> str:
-    """`[...]`, `[0,1:]`, `[i:i+2][0]`: the brackets of an equation."""
-    if not indexers:
-        return "[...]"
+def text(shape: tuple[int, ...], indexers: Sequence[Indexer], atoms: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> str:
+    """`[...]`, `[0,1:]`, `[i:i+2][0]`: the brackets of an equation; `atoms` and `shapes` are those of the operands."""
     brackets = []
-    for k, indexer in enumerate(indexers):
-        known = shape if k == 0 else (None,) * len(indexer)
-        brackets.append(f"[{','.join([_entry_text(e, n, atoms) for e, n in zip(indexer, known)])}]")
-    return "".join(brackets)
+    for indexer in indexers:
+        brackets.append(f"[{','.join([_entry_text(e, n, atoms) for e, n in zip(indexer, shape)])}]")
+        shape = part_shape(shape, [indexer], shapes)
+    return "".join(brackets) or "[...]"
 
 
-def _entry_text(e, n: int | None, atoms: Sequence[str]) -> str:
+def _entry_text(e, n: int, atoms: Sequence[str]) -> str:
     if type(e) is int:
         return str(e)
     if type(e) is Operand:

@@ -23,7 +23,7 @@ from xlafront.core.tracing import StagedTracer, StagingTrace, Tracer
 from xlafront.core.zeros import Zero
 from xlafront.lax.device_put import put_leaf
 from xlafront.lax.elementwise import convert_element_type_p, to_dtype
-from xlafront.lax.ref_indexing import Indexer, accumulate, part_shape, plan_key, read, text, write
+from xlafront.lax.ref_indexing import Indexer, accumulate, part_shape, plan_key, read, text, write, write_tangent
 from xlafront.lax.shapes import broadcast_batch, move_dim, zeros_of
 from xlafront.staging.jit import jit, jit_p, library
 
@@ -160,7 +160,10 @@ class RefView:
         return self.shape[0]
 
     def __repr__(self):
-        return f"RefView({self.ref!r}{text(self.ref.aval.shape, self.indexers, [str(x) for x in self.operands])})"
+        return f"RefView({self.ref!r}{self._brackets()})"
+
+    def _brackets(self) -> str:
+        return text(self.ref.aval.shape, self.indexers, list(map(str, self.operands)), list(map(np.shape, self.operands)))
 
 
 def _extended(view: RefAt | RefView, key) -> tuple[tuple[Indexer, ...], tuple]:
@@ -237,7 +240,7 @@ def _swap_jvp(primals, tangents, *, indexers):
     result = swap_p.bind(*primals, indexers=indexers)
     cell = tangents[0]
     tangent = _tangent_part(cell, result, indexers, primals[2:])
-    _change_tangent("written to", primals[0], cell, tangents[1], lambda held, t: write(held, indexers, primals[2:], t))
+    _change_tangent("written to", primals[0], cell, tangents[1], lambda held, t: write_tangent(held, indexers, primals[2:], t))
     return result, tangent
 
 
@@ -422,7 +425,7 @@ def _discharge_get(primitive, refs, operands, params, keep_rules):
 
 def _discharge_swap(primitive, refs, operands, params, keep_rules):
     held, new, *indices = operands
-    return [read(held, params["indexers"], indices)], {0: write(held, params["indexers"], indices, new)}
+    return [lambda: read(held, params["indexers"], indices)], {0: write(held, params["indexers"], indices, new)}
 
 
 def _discharge_addupdate(primitive, refs, operands, params, keep_rules):
@@ -431,7 +434,8 @@ def _discharge_addupdate(primitive, refs, operands, params, keep_rules):
 
 
 def _brackets(atoms, eqn, first: int) -> str:
-    return f"{atoms[0]}{text(eqn.invars[0].aval.shape, eqn.params['indexers'], atoms[first:])}"
+    ref, *others = [v.aval.shape for v in eqn.invars]
+    return f"{atoms[0]}{text(ref, eqn.params['indexers'], atoms[first:], others[first - 1:])}"
 
 
 def _write_swap(left: str, unread: bool, atoms, eqn) -> str:

@@ -169,7 +169,8 @@ class _Plan:
     """What a checkpointed program becomes under linearisation: `first` now, `linear` when tangents or cotangents come."""
 
     def __init__(self, jaxpr: ClosedJaxpr, active, policy):
-        jaxpr, _ = discharge_program(jaxpr, keep_rules=True)  # what is written to a reference cannot be computed twice
+        # What is written to a reference cannot be computed twice.
+        jaxpr, _ = discharge_program(jaxpr, [False] * len(jaxpr.in_avals), keep_rules=True)
         split = linearize_program(jaxpr, active)
         self.outputs = split.outputs
         self.count = count = len(jaxpr.out_avals)
