@@ -762,7 +762,7 @@ def test_references_over_devices():
     assert moved.sharding.is_equivalent_to(split, 1) and moved[...].sum() == 8
 
 
-def test_shard_map():
+def test_references_in_shard_map():
     mesh = xf.make_mesh((4,), ("x",))
     ref = xf.new_ref(xnp.zeros(8))
 

@@ -59,9 +59,9 @@ class _Printer:
     def equation(self, eqn: JaxprEqn, read, indent: int = 0) -> str:
         left = " ".join(f"{self.names[v]}:{str_short(v.aval)}" if read is None or v in read else f"_:{str_short(v.aval)}"
                         for v in eqn.outvars)
-        if eqn.primitive.write is not None:
+        if eqn.primitive.printed_as is not None:
             unread = read is not None and all([v not in read for v in eqn.outvars])
-            text = eqn.primitive.write(left, unread, [self.atom(v) for v in eqn.invars], eqn)
+            text = eqn.primitive.printed_as(left, unread, [self.atom(v) for v in eqn.invars], eqn)
         else:
             right = " ".join(self.atom(v) for v in eqn.invars)
             params = self.params(eqn.params, indent)

@@ -44,7 +44,8 @@ class Primitive:
                  "discharge", "__weakref__", "__dict__")
 
     stage: Callable | None = None
-    write: Callable | None = None  # how an equation is printed: (results, whether none is read, operands, equation)
+    # How an equation is printed, where not as `results = name[params] operands`: (results, none is read, operands, equation).
+    printed_as: Callable | None = None
     depends: Callable | None = None
     # Whether it has to see values outside of `jit`: a rule calls a function of the user's, or it moves them between devices.
     runs_eagerly = False

@@ -438,7 +438,7 @@ def _brackets(atoms, eqn, first: int) -> str:
     return f"{atoms[0]}{text(ref, eqn.params['indexers'], atoms[first:], others[first - 1:])}"
 
 
-def _write_swap(left: str, unread: bool, atoms, eqn) -> str:
+def _swap_text(left: str, unread: bool, atoms, eqn) -> str:
     place = _brackets(atoms, eqn, 2)
     return f"{place} <- {atoms[1]}" if unread else f"{left}, {place} <- {place}, {atoms[1]}"
 
@@ -473,10 +473,10 @@ free_ref_p = _RefPrimitive(
 get_p.batch_with_axis, swap_p.batch_with_axis, addupdate_p.batch_with_axis = _get_batch, _swap_batch, _addupdate_batch
 # vmap asks the rules of writes even where neither reference nor value is of a batch, which they refuse.
 swap_p.stage = addupdate_p.stage = lambda trace, args, params: None
-get_p.write = lambda left, unread, atoms, eqn: f"{left} <- {_brackets(atoms, eqn, 1)}"
-swap_p.write = _write_swap
-addupdate_p.write = lambda left, unread, atoms, eqn: f"{_brackets(atoms, eqn, 2)} += {atoms[1]}"
-free_ref_p.write = lambda left, unread, atoms, eqn: f"free_ref {atoms[0]}"
+get_p.printed_as = lambda left, unread, atoms, eqn: f"{left} <- {_brackets(atoms, eqn, 1)}"
+swap_p.printed_as = _swap_text
+addupdate_p.printed_as = lambda left, unread, atoms, eqn: f"{_brackets(atoms, eqn, 2)} += {atoms[1]}"
+free_ref_p.printed_as = lambda left, unread, atoms, eqn: f"free_ref {atoms[0]}"
 
 
 # Public
