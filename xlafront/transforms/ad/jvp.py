@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import tracing
+from xlafront.core import dtypes, tracing
+from xlafront.core.discharge import touched_operands
 from xlafront.core.ir import ClosedJaxpr, jaxpr_as_fun
 from xlafront.core.program_call import ProgramCall
+from xlafront.core.refs import AbstractRef, RefTangent
 from xlafront.core.tracing import Trace, Tracer, current_trace
 from xlafront.core.zeros import Zero
+from xlafront.lax.refs import bind_on_values
 from xlafront.lax.zeros import keep_zeros
 from xlafront.runtime.arrays import ArrayImpl
 
@@ -64,14 +67,17 @@ class JVPTrace(Trace):
         if not active:
             with current_trace(self.parent):
                 return self.parent.process(primitive, tuple(primals), params)
+        by_rule = primitive.jvp is not None and primitive.linearize is None  # else it contains a program, or has no derivative
+        if not by_rule and (touched := touched_operands(primitive, params)):
+            return bind_on_values(self, primitive, args, params, touched)
         for i, t in enumerate(tangents):
             if t is None:
                 tangents[i] = Zero(tracing.aval_of(primals[i]).to_tangent_aval())
         with current_trace(self.rules):
-            if primitive.jvp is None or primitive.linearize is not None:  # it contains a program, or has no derivative
-                results, out_tangents = self.derivative(primitive, primals, tangents, params)
-            else:
+            if by_rule:
                 results, out_tangents = primitive.jvp(primals, tangents, **params)
+            else:
+                results, out_tangents = self.derivative(primitive, primals, tangents, params)
         if not primitive.multiple_results:
             return self.wrap(results, out_tangents)
         return [self.wrap(p, t) for p, t in zip(results, out_tangents)]
@@ -87,6 +93,21 @@ class JVPTrace(Trace):
             f"xlafront.interpreters.ad.primitive_jvps[primitive] = rule, wrap the function in custom_jvp, or hold "
             f"the value constant with lax.stop_gradient.")
 
+    def make_ref(self, primitive, args, params):
+        """What is written to a reference may have a tangent, even where its first value has none."""
+        primal, tangent = self.unwrap(args[0])
+        with current_trace(self.parent):
+            ref = self.parent.make_ref(primitive, (primal,), params)
+        aval = tracing.aval_of(ref)
+        has_tangent = aval.differentiable and isinstance(aval.dtype, np.dtype) and dtypes.is_inexact(aval.dtype)
+        return JVPTracer(self, ref, RefTangent(tangent)) if has_tangent else ref
+
+    def argument(self, primal, tangent):
+        """An argument of the function that is differentiated."""
+        if type(tangent) is not Zero and type(tracing.aval_of(primal)) is AbstractRef:
+            return JVPTracer(self, primal, tangent if type(tangent) is RefTangent else RefTangent(tangent))
+        return self.wrap(primal, tangent)
+
     def wrap(self, primal, tangent):
         return primal if type(tangent) is Zero else JVPTracer(self, primal, tangent)
 
@@ -101,7 +122,7 @@ def jvp_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents
     parent = tracing.thread.trace
     trace = JVPTrace(parent, parent)
     with current_trace(trace):
-        results = fun(*[trace.wrap(p, t) for p, t in zip(primals, tangents)])
+        results = fun(*[trace.argument(p, t) for p, t in zip(primals, tangents)])
         pairs = [trace.unwrap(x) for x in results]
     trace.alive = False
     return [p for p, _ in pairs], [t for _, t in pairs]
