@@ -41,7 +41,7 @@ def takes_refs(jaxpr: Jaxpr) -> bool:
 
 def touched_operands(primitive, params: dict[str, Any]) -> frozenset[int]:
     """The operands that are references on which an operation that contains programs has an effect."""
-    if primitive.discharge is None or primitive.ref_primitive or primitive.custom_rule:
+    if primitive.ref_primitive or primitive.custom_rule:
         return frozenset()
     return frozenset([e.ref for e in primitive.effects(**params) if isinstance(e, RefEffect)])
 

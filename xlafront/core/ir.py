@@ -381,7 +381,7 @@ def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Sequence[bool], instantiate: bool | Se
             eqn = rule([v in live for v in results], eqn)
             if eqn is None:
                 continue
-            if eqn.effects:  # what is left of its program may have fewer
+            if eqn.effects and eqn.primitive.effects is not None:  # what is left of its program may have fewer
                 eqn = eqn.replace(effects=effects_on(eqn.primitive.effects(*[v.aval for v in eqn.invars], **eqn.params),
                                                      eqn.invars))
         keep(eqn)

@@ -174,7 +174,7 @@ def dce_jaxpr_call_rule(used_outputs: Sequence[bool], eqn: JaxprEqn) -> tuple[li
     return used_inputs, eqn.replace(
         invars=[v for v, used in zip(eqn.invars, used_inputs) if used],
         outvars=[v for v, used in zip(eqn.outvars, used_outputs) if used],
-        params=eqn.params | {"call_jaxpr": pruned})
+        params=eqn.params | {"call_jaxpr": pruned}, effects=jaxpr.effects)
 
 
 dce_jaxpr_closed_call_rule = dce_jaxpr_call_rule

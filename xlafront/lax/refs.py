@@ -26,7 +26,6 @@ from xlafront.lax.elementwise import convert_element_type_p, to_dtype
 from xlafront.lax.ref_indexing import Indexer, accumulate, part_shape, plan_key, read, text, write, write_tangent
 from xlafront.lax.shapes import broadcast_batch, move_dim, zeros_of
 from xlafront.staging.jit import jit
-from xlafront.staging.jitted import jit_p
 from xlafront.staging.library import library
 
 # The class
@@ -293,7 +292,7 @@ def bind_on_values(trace, primitive, args: tuple, params: dict[str, Any], touche
         try:
             results, written = primitive.discharge(primitive, refs, operands, params, True)
         except RuleNeedsReference:
-            if primitive is not jit_p:
+            if not primitive.calls_program:
                 raise
             closed = params["jaxpr"]  # its operations one by one
             return eval_jaxpr(closed.jaxpr, closed.consts, *args)

@@ -11,7 +11,6 @@ from xlafront.core import avals, dtypes, errors, tracing, tree
 from xlafront.core.refs import AbstractRef, RefTangent, is_ref
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero
-from xlafront.lax import refs
 from xlafront.lax.zeros import instantiate
 from xlafront.staging import signatures
 from xlafront.staging.jit import jit
@@ -63,7 +62,7 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
     results, out_tangents = jvp_flat(flat, values, checked)
     for direction, t in zip(directions, checked):
         if type(t) is RefTangent:
-            refs.set(direction, ..., instantiate(t.value))
+            _refs().set(direction, ..., instantiate(t.value))
     out = (flat.out_tree.unflatten([as_array(x) for x in results]),
            flat.out_tree.unflatten(as_derivatives(out_tangents, map(tracing.aval_of, results))))
     return (*out, without_tracers(flat.aux)) if has_aux else out
@@ -76,7 +75,7 @@ def _tangent(aval, tangent, path: Callable[[], str]):
         if not is_ref(tangent):
             raise TypeError(f"the tangent of a reference is a reference, which changes as the other does: argument {path()} is "
                             f"{aval}, its tangent {errors.short(tangent)}. Give new_ref(tangent).")
-        held = _tangent(aval.inner_aval, refs.get(tangent), path)
+        held = _tangent(aval.inner_aval, _refs().get(tangent), path)
         return held if type(held) is Zero else RefTangent(held)
     if isinstance(tangent, np.ndarray) and tangent.dtype == dtypes.float0:
         given_dtype, given_shape = dtypes.float0, tangent.shape
@@ -129,6 +128,12 @@ def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes=()):
     pullback = _Pullback(program, in_tree, flat.out_tree, signatures.function_name(fun))
     out = flat.out_tree.unflatten([as_array(x) for x in results])
     return (out, pullback, without_tracers(flat.aux)) if has_aux else (out, pullback)
+
+
+def _refs():
+    from xlafront.lax import refs  # start-up: 1.2 ms, for programs with references
+
+    return refs
 
 
 class _AtAPoint:
@@ -208,7 +213,7 @@ class _Pullback(_AtAPoint):
         found = [as_array(ct) for ct in pull_back(self.program, checked)]
         for i, ref in enumerate(targets):
             if ref is not None:
-                refs.addupdate(ref, ..., found[i])
+                _refs().addupdate(ref, ..., found[i])
                 found[i] = GradRef()
         return self.in_tree.unflatten(found)
 

@@ -17,7 +17,6 @@ from xlafront.core.program_call import ProgramCall
 from xlafront.core.refs import AbstractRef, RefTangent
 from xlafront.core.tracing import Trace, Tracer, current_trace
 from xlafront.core.zeros import Zero
-from xlafront.lax.refs import bind_on_values
 from xlafront.lax.zeros import keep_zeros
 from xlafront.runtime.arrays import ArrayImpl
 
@@ -67,17 +66,18 @@ class JVPTrace(Trace):
         if not active:
             with current_trace(self.parent):
                 return self.parent.process(primitive, tuple(primals), params)
-        by_rule = primitive.jvp is not None and primitive.linearize is None  # else it contains a program, or has no derivative
-        if not by_rule and (touched := touched_operands(primitive, params)):
+        if primitive.discharge is not None and (touched := touched_operands(primitive, params)):
+            from xlafront.lax.refs import bind_on_values  # start-up: 1.2 ms, for programs with references
+
             return bind_on_values(self, primitive, args, params, touched)
         for i, t in enumerate(tangents):
             if t is None:
                 tangents[i] = Zero(tracing.aval_of(primals[i]).to_tangent_aval())
         with current_trace(self.rules):
-            if by_rule:
-                results, out_tangents = primitive.jvp(primals, tangents, **params)
-            else:
+            if primitive.jvp is None or primitive.linearize is not None:  # it contains a program, or has no derivative
                 results, out_tangents = self.derivative(primitive, primals, tangents, params)
+            else:
+                results, out_tangents = primitive.jvp(primals, tangents, **params)
         if not primitive.multiple_results:
             return self.wrap(results, out_tangents)
         return [self.wrap(p, t) for p, t in zip(results, out_tangents)]
@@ -104,9 +104,12 @@ class JVPTrace(Trace):
 
     def argument(self, primal, tangent):
         """An argument of the function that is differentiated."""
-        if type(tangent) is not Zero and type(tracing.aval_of(primal)) is AbstractRef:
-            return JVPTracer(self, primal, tangent if type(tangent) is RefTangent else RefTangent(tangent))
-        return self.wrap(primal, tangent)
+        if type(tangent) is Zero:
+            return primal
+        dual = JVPTracer(self, primal, tangent)
+        if type(dual.aval) is AbstractRef and type(tangent) is not RefTangent:
+            dual.tangent = RefTangent(tangent)
+        return dual
 
     def wrap(self, primal, tangent):
         return primal if type(tangent) is Zero else JVPTracer(self, primal, tangent)

@@ -134,7 +134,8 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], ac
     parent = tracing.thread.trace
     linear = LinearTrace(parent, unknown_origin)
     trace = LinearizeTrace(parent, linear)
-    tangent_avals = [tracing.aval_of(x).to_tangent_aval() for x in primals]
+    types = [tracing.aval_of(x) for x in primals]
+    tangent_avals = [aval.to_tangent_aval() for aval in types]
     used = [bool(a) and aval.dtype != dtypes.float0 for a, aval in zip(active, tangent_avals)]
     duals = [trace.argument(x, linear.new_arg(aval)) if u else x for x, aval, u in zip(primals, tangent_avals, used)]
     try:
@@ -148,7 +149,7 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], ac
     finally:
         linear.alive = trace.alive = False
     out_avals = [tracing.aval_of(p).to_tangent_aval() for p, _ in pairs]
-    in_avals = [a if type(a) is AbstractRef else t for a, t in zip(map(tracing.aval_of, primals), tangent_avals)]
+    in_avals = [a if type(a) is AbstractRef else t for a, t in zip(types, tangent_avals)]
     return [p for p, _ in pairs], LinearProgram(jaxpr, consts, used, outputs, in_avals, out_avals)
 
 
