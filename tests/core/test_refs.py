@@ -8,7 +8,8 @@ import pytest
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax
-from xlafront.core import ir
+from xlafront.core import ir, ir_check
+from xlafront.extend.core.call import closed_call_p
 from xlafront.lax.ref_indexing import Slice
 from xlafront.ref import addupdate, get, set as set_ref, swap
 
@@ -455,6 +456,28 @@ def test_conditions_of_loops():
         assert (ref[...], calls[...]) == (3, 4)
         ref[...] = 0
         assert wrap(lambda: lax.while_loop(lambda i: ref[...] < 3, lambda i: (set_ref(ref, ..., ref[...] + 1), i + 1)[1], 0))() == 3
+
+
+def test_operations_that_call_a_program():
+    """They need no rule for references, nor for what is left of their effects when results are dropped."""
+    def program(ref, x):
+        ref[0] += x
+        other = xf.new_ref(x)
+        return [ref[0] * x, other[...] + 1.0]
+
+    def f(x, unused=False):
+        ref = xf.new_ref(xnp.ones(2))
+        y, z = closed_call_p.bind(program, ref, x)
+        return xf.freeze(ref).sum() if unused else y + z
+
+    for g in (f, xf.jit(f, static_argnums=1)):
+        assert g(2.0) == 9.0 and g(2.0, True) == 4.0
+        assert xf.grad(g)(2.0) == 6.0
+        np.testing.assert_array_equal(xf.vmap(g)(xnp.array([1.0, 2.0])), [4.0, 9.0])
+    jaxpr = xf.make_jaxpr(lambda x: f(x, True))(2.0).jaxpr
+    kept, _ = ir.dce_jaxpr(jaxpr, [True])
+    assert [(eqn.primitive.name, len(eqn.outvars)) for eqn in kept.eqns if eqn.primitive is closed_call_p] == [("closed_call", 0)]
+    ir_check.check_jaxpr(kept)
 
 
 def test_checkpoint_of_functions_with_effects():

@@ -19,8 +19,8 @@ class ProgramCall(Primitive):
 
     Such a primitive needs no rules for transformations: what they make of a call is a call of what they make of the program
     (`jvp_of_call`, `linearize_of_call`, `transpose_of_call`, `batch_of_call`, `split_call`), unless its record has a rule all
-    the same. `parameter` is the one that holds the program. Where others say something of each operand or result, a
-    subclass defines what becomes of them: `derived`, `pruned`, `batched`.
+    the same; nor for references (`core.discharge`). `parameter` is the one that holds the program. Where others say something
+    of each operand or result, a subclass defines what becomes of them: `derived`, `pruned`, `batched`.
 
     >>> block_p = ProgramCall("block", lower=lambda ctx, *operands, jaxpr: ctx.call(jaxpr, operands, "block"))
     """
@@ -70,6 +70,7 @@ class ProgramCall(Primitive):
 
     def _discharge(self, primitive, refs: Sequence[Any], operands: Sequence[Any], params: dict[str, Any], keep_rules: bool
                    ) -> tuple[list[Any], dict[int, Any]]:
+        """What the program of values does, called in the same way."""
         closed, count = params[self.parameter], len(operands)
         program, written = discharge_program(closed, [r is not None for r in refs], keep_rules)
         outs = range(count, count + len(closed.out_avals))

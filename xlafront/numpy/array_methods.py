@@ -415,7 +415,7 @@ _CONCRETE_ONLY = {
 
 
 def _traced_getitem(self, key):
-    return _of_refs().get(self, key) if type(self.aval) is AbstractRef else indexing.getitem(self, key)
+    return _of_refs().get(self, key) if type(self.aval) is AbstractRef else indexing.take_by(self, key, False)
 
 
 def _traced_setitem(self, key, value):
