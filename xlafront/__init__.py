@@ -36,6 +36,7 @@ _PLACES = {
     "xlafront.transforms.calls.custom_jvp": "custom_jvp",
     "xlafront.transforms.calls.custom_vjp": "custom_gradient custom_vjp",
     "xlafront.transforms.calls.linear_call": "closure_convert",
+    "xlafront.lax.refs": "Ref empty_ref free_ref freeze new_ref",
     "xlafront.lax.device_put": "block_until_ready copy_to_host_async device_get device_put",
     "xlafront.parallel.host_local": "make_array_from_process_local_data",
     "xlafront.staging.inspection": "eval_shape make_jaxpr named_call typeof",
@@ -51,5 +52,5 @@ _PLACES = {
 }
 __getattr__, __dir__, __all__ = lazy(__name__, _PLACES, """
     ad_checkpoint core custom_batching custom_derivatives debug distributed dlpack dtypes errors experimental extend
-    flatten_util interpreters lax memory nn numpy planning random sharding stages tree tree_util
+    flatten_util interpreters lax memory nn numpy planning random ref sharding stages tree tree_util
 """)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from xlafront import lowering
+from xlafront.control.discharge_rules import discharge_cond
 from xlafront.core import dtypes, tracing, tree
 from xlafront.core.avals import ShapedArray
-from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, dependent_results, jaxpr_as_fun
+from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, dependent_results, effects_by_operand, jaxpr_as_fun, keeps_alive
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
@@ -196,7 +197,7 @@ def _batch(trace, operands, dims, *, branches):
 
 def _dce(used, eqn):
     branches = eqn.params["branches"]
-    if not any(used) and not any(b.effects for b in branches):
+    if not any(used) and not any(keeps_alive(b.effects) for b in branches):
         return None
     flags = [dce_closed(b, used)[1] for b in branches]
     kept = [any(marks) for marks in zip(*flags)]
@@ -231,7 +232,8 @@ def _split(eqn, policy):
 cond_p = Primitive(
     "cond", multiple_results=True, memoise=False, abstract=_types, lower=_lower, jvp=_jvp, linearize=_linearize,
     transpose=_transpose, dce=_dce, partial_eval=_split,
-    effects=lambda *_, branches: frozenset().union(*[b.effects for b in branches]),
+    discharge=discharge_cond,
+    effects=lambda *_, branches: frozenset().union(*[effects_by_operand(b, 1) for b in branches]),
     impl=lambda *args, branches: evaluate(cond_p, args, {"branches": branches}, branches[0].jaxpr))
 cond_p.batch_with_axis = _batch
 cond_p.depends = _depends

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from xlafront import lowering
+from xlafront.control.discharge_rules import discharge_scan
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import entry_of, with_dimension, without_dimension
-from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, dependent_results, jaxpr_as_fun, keeps_alive
+from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, dependent_results, effects_by_operand, jaxpr_as_fun, keeps_alive
 from xlafront.core.keys import physical
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
@@ -389,8 +390,7 @@ def _dce(used, eqn):
     keep_out = [*carry, *ys]
     return eqn.replace(
         invars=[v for v, k in zip(eqn.invars, kept) if k], outvars=[v for v, k in zip(eqn.outvars, keep_out) if k],
-        params=p | {"jaxpr": body, "num_consts": sum(kept[:num_consts]), "num_carry": sum(carry)},
-        effects=body.effects)
+        params=p | {"jaxpr": body, "num_consts": sum(kept[:num_consts]), "num_carry": sum(carry)})
 
 
 def _split(eqn, policy):
@@ -410,9 +410,9 @@ def _split(eqn, policy):
 
 
 scan_p = Primitive(
-    "scan", multiple_results=True, memoise=False, cost="heavy",
-    abstract=scan_types, lower=_lower, jvp=_jvp, linearize=_linearize,
-    transpose=_transpose, dce=_dce, partial_eval=_split, effects=lambda *_, jaxpr, **params: jaxpr.effects,
+    "scan", multiple_results=True, memoise=False, cost="heavy", abstract=scan_types, lower=_lower, jvp=_jvp,
+    linearize=_linearize, transpose=_transpose, dce=_dce, partial_eval=_split, discharge=discharge_scan,
+    effects=lambda *_, jaxpr, **params: effects_by_operand(jaxpr),
     impl=lambda *args, **params: evaluate(scan_p, args, params, params["jaxpr"].jaxpr))
 scan_p.batch_with_axis = _batch
 scan_p.depends = _depends

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from xlafront import lowering
+from xlafront.control.discharge_rules import discharge_while
 from xlafront.control.scan import scan, trace_carry
 from xlafront.core import dtypes, tracing, tree
-from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, jaxpr_as_fun
+from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, effects_by_operand, jaxpr_as_fun
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero
@@ -20,6 +21,7 @@ from xlafront.lax.shapes import broadcast_in_dim_p, place_axis
 from xlafront.lax.zeros import instantiate
 from xlafront.runtime import config
 from xlafront.staging import signatures
+from xlafront.staging.jitted import Jitted, Options
 from xlafront.transforms.ad.jvp import jvp_program
 from xlafront.transforms.batching.vmap import batch_program
 from xlafront.transforms.calls.programs import (
@@ -188,12 +190,27 @@ def _dce(used, eqn):
                        params=p | {"cond_jaxpr": condition, "body_jaxpr": program, "body_nconsts": len(body_consts)})
 
 
+def _impl(*args, **params):
+    places = {id(x): i for i, x in reversed(list(enumerate(args)))}
+    if len(places) == len(args) or not effects_by_operand(params["body_jaxpr"]) | effects_by_operand(params["cond_jaxpr"]):
+        return evaluate(while_p, args, params, params["body_jaxpr"].jaxpr)
+    # Condition and body use the same reference, which a program takes once.
+    distinct = sorted(places.values())
+    order = tuple([distinct.index(places[id(x)]) for x in args])
+    jitted = params["body_jaxpr"].jaxpr.memoised(("once", order, id(params["cond_jaxpr"].jaxpr)), lambda: Jitted(
+        lambda *xs: while_p.bind(*[xs[i] for i in order], **params), Options(), "while", True))
+    return jitted.evaluate(*[args[i] for i in distinct])[0]
+
+
 while_p = Primitive(
     "while", multiple_results=True, memoise=False, cost="heavy", abstract=lambda *_, body_jaxpr, **params: body_jaxpr.out_avals,
     lower=_lower, jvp=_jvp, linearize=_linearize, transpose=_transpose, dce=_dce,
-    effects=lambda *_, cond_jaxpr, body_jaxpr, **params: cond_jaxpr.effects | body_jaxpr.effects,
-    impl=lambda *args, **params: evaluate(while_p, args, params, params["body_jaxpr"].jaxpr), shown_as="while_loop")
+    discharge=discharge_while,
+    effects=lambda *_, cond_jaxpr, body_jaxpr, cond_nconsts, **params: effects_by_operand(cond_jaxpr) | effects_by_operand(
+        body_jaxpr, cond_nconsts),
+    impl=_impl, shown_as="while_loop")
 while_p.batch_with_axis = _batch
+while_p.takes_refs_twice = True  # by its condition, and by its body
 
 
 # Public

@@ -32,6 +32,9 @@ class AbstractValue:
     explicit_sharding: Any = None
     plain = True  # whether the type says nothing of meshes and memories
 
+    def str_short(self, short_dtypes=False, mesh_axis_types=False) -> str:
+        return repr(self)
+
     def at_least_vspace(self) -> AbstractValue:
         """The type of tangents of values of this type."""
         raise TypeError(f"values of type {self} have no tangents")
@@ -264,7 +267,7 @@ def str_short(aval) -> str:
     """`f32[3,4]`, as programs are printed."""
     if isinstance(aval, ShapedArray):
         return f"{short_dtype(aval.dtype)}{_details(aval)}"
-    return repr(aval)
+    return aval.str_short(short_dtypes=True) if isinstance(aval, AbstractValue) else repr(aval)
 
 
 @functools.lru_cache(4096)

@@ -152,3 +152,14 @@ def incompatible_shapes(operation: str, shapes, remedy: str = "") -> TypeError:
 
 def incompatible_dtypes(operation: str, dtypes, remedy: str = "") -> TypeError:
     return TypeError(f"{operation} cannot combine dtypes {', '.join(str(d) for d in dtypes)}. {remedy}".rstrip())
+
+
+def reference_as_array(operation: str, aval) -> TypeError:
+    return TypeError(f"{operation} got a reference of type {aval} where it needs an array. Read its value first, with "
+                     "ref[...].")
+
+
+def reference_twice(operation: str, aval, where: str | None) -> ValueError:
+    return ValueError(f"{operation} got one reference of type {aval}{f' ({where})' if where else ''} twice, as two arguments, "
+                      f"or as an argument and from outside: a write to one would change the other. Pass it once, and use it "
+                      f"under one name.")

@@ -25,6 +25,80 @@ class Effect:
     droppable = False
 
 
+class RefEffect(Effect):
+    """What an operation does to a reference: in equations and programs to a variable, in what a primitive's `effects` rule
+    returns to the operand of that number."""
+
+    __slots__ = ("ref",)
+
+    def __init__(self, ref: Var | int):
+        self.ref = ref
+
+    def __eq__(self, other):
+        return type(other) is type(self) and other.ref == self.ref
+
+    def __hash__(self):
+        return hash((type(self), self.ref))
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.ref})"
+
+
+class ReadEffect(RefEffect):
+    """The reference is read."""
+
+    __slots__ = ()
+
+    droppable = True
+
+
+class WriteEffect(RefEffect):
+    """The reference is written, or read and written."""
+
+    __slots__ = ()
+
+
+class AccumEffect(RefEffect):
+    """Something is added to the reference."""
+
+    __slots__ = ()
+
+
+class InternalRefEffect(Effect):
+    """References are made inside; who calls the program does not see them."""
+
+    droppable = True
+
+    def __repr__(self):
+        return "InternalRefEffect()"
+
+
+internal_refs = InternalRefEffect()
+
+
+def effects_by_operand(program: Jaxpr | ClosedJaxpr, first: int = 0) -> frozenset:
+    """The effects of a program, as those of an equation whose operands from number `first` on are the program's inputs."""
+    effects = program.effects
+    if effects:
+        place = {v: first + i for i, v in enumerate(getattr(program, "jaxpr", program).invars)}
+        effects = frozenset([type(e)(place[e.ref]) if isinstance(e, RefEffect) else e for e in effects
+                             if not isinstance(e, RefEffect) or e.ref in place])
+    return effects
+
+
+def effects_on(effects: frozenset, invars: Sequence[Atom]) -> frozenset:
+    """What a primitive's `effects` rule says, of the operands of an equation."""
+    return frozenset([type(e)(invars[e.ref]) if isinstance(e, RefEffect) else e for e in effects])  # type: ignore[index]
+
+
+def effects_outside(effects: frozenset, inputs: Sequence[Var]) -> frozenset:
+    """The effects of equations as those of the program of these inputs: references made inside are its own business."""
+    if not any([isinstance(e, RefEffect) for e in effects]):
+        return effects
+    known = set(inputs)
+    return frozenset([e for e in effects if not isinstance(e, RefEffect) or e.ref in known])
+
+
 class Var:
     """A variable; its identity is its name."""
 
@@ -307,12 +381,17 @@ def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Sequence[bool], instantiate: bool | Se
             eqn = rule([v in live for v in results], eqn)
             if eqn is None:
                 continue
+            if eqn.effects and eqn.primitive.effects is not None:  # what is left of its program may have fewer
+                eqn = eqn.replace(effects=effects_on(eqn.primitive.effects(*[v.aval for v in eqn.invars], **eqn.params),
+                                                     eqn.invars))
         keep(eqn)
         read(eqn.invars)
     kept.reverse()
     used_inputs = [v in live or bool(keep) for v, keep in zip(jaxpr.invars, instantiate)]
     invars = [v for v, used in zip(jaxpr.invars, used_inputs) if used]
     effects = frozenset().union(*(eqn.effects for eqn in kept)) if kept else no_effects
+    if effects:
+        effects = effects_outside(effects, (*jaxpr.constvars, *invars))
     return jaxpr.replace(invars=invars, outvars=outvars, eqns=kept, effects=effects), used_inputs
 
 

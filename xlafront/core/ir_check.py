@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xlafront.core.avals import abstract_token
 from xlafront.core.errors import JaxprTypeError
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, no_effects, subprograms
+from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, effects_outside, no_effects, subprograms
 
 
 def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
@@ -38,6 +38,7 @@ def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
             check_jaxpr(inner)
     for v in jaxpr.outvars:
         read(v, "the result")
+    effects = effects_outside(effects, (*jaxpr.constvars, *jaxpr.invars))
     if effects != jaxpr.effects:
         raise JaxprTypeError(f"the program declares the effects {set(jaxpr.effects)}, its equations have {set(effects)}.")
 

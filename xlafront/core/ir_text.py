@@ -58,9 +58,13 @@ class _Printer:
     def equation(self, eqn, read, indent: int = 0) -> str:
         left = " ".join(f"{self.names[v]}:{str_short(v.aval)}" if read is None or v in read else f"_:{str_short(v.aval)}"
                         for v in eqn.outvars)
-        right = " ".join(self.atom(v) for v in eqn.invars)
-        params = self.params(eqn.params, indent)
-        text = f"{left} = {eqn.primitive.name}{params}{' ' + right if right else ''}"
+        if eqn.primitive.printed_as is not None:
+            unread = read is not None and all([v not in read for v in eqn.outvars])
+            text = eqn.primitive.printed_as(left, unread, [self.atom(v) for v in eqn.invars], eqn)
+        else:
+            right = " ".join(self.atom(v) for v in eqn.invars)
+            params = self.params(eqn.params, indent)
+            text = f"{left} = {eqn.primitive.name}{params}{' ' + right if right else ''}"
         return f"{text}  # {eqn.source_info}" if self.source_info else text
 
     def params(self, params: dict[str, Any], indent: int) -> str:

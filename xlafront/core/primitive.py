@@ -6,10 +6,11 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from xlafront.core import tracing
+from xlafront.core import errors, tracing
 from xlafront.core.dtypes import python_scalar_dtypes
 from xlafront.core.ir import subprograms
 from xlafront.core.memo import Memo
+from xlafront.core.refs import AbstractRef
 from xlafront.core.sharding_types import Sums, types_over_meshes
 from xlafront.core.tracing import VaryingMismatch
 
@@ -35,6 +36,8 @@ class Primitive:
       construction does in place of writing the operation down, or None.
     - `sharding_rule(name, operands, result, params)`: the mesh axes that split each dimension of the result; `sums`: in which
       operands it is linear, for sums over mesh axes that are still to be made (`sharding_types` says more of both).
+    - `discharge(primitive, refs, operands, params, keep_rules)`: only for operations that take references; see
+      `core.discharge`.
     - `effects(*avals, **params)`: what it does besides computing; `impl(*args, **params)`: how it runs eagerly when
       that is not by compiling it.
 
@@ -43,9 +46,11 @@ class Primitive:
 
     __slots__ = ("name", "multiple_results", "abstract", "lowerings", "jvp", "transpose", "batch", "linearize",
                  "partial_eval", "dce", "effects", "impl", "memoise", "broadcasts_scalars", "shown_as", "types", "eager",
-                 "sharding_rule", "sums", "cost", "__weakref__", "__dict__")
+                 "sharding_rule", "sums", "cost", "discharge", "__weakref__", "__dict__")
 
     stage: Callable | None = None
+    # How an equation is printed, where not as `results = name[params] operands`: (results, none is read, operands, equation).
+    printed_as: Callable | None = None
     depends: Callable | None = None
     # Whether it does nothing but call the program in its parameter `jaxpr`.
     calls_program = False
@@ -71,7 +76,9 @@ class Primitive:
     summed_axes: Callable | None = None
     moves = False  # whether it brings its operand to the sharding that is a parameter
     writes = False  # whether it puts values into its first operand, in whose memory the result is
-    ref_primitive = False
+    custom_rule = False  # whether it calls a function with a rule that replaces what a transformation would do
+    takes_refs_twice = False  # whether two operands may be the same reference
+    ref_primitive = False  # whether it takes references, as operations that contain programs do
     is_high = staticmethod(lambda *avals, **params: False)
 
     def __init__(self, name: str, *, abstract: Callable | None = None, lower: Callable | None = None,
@@ -79,7 +86,8 @@ class Primitive:
                  multiple_results: bool = False, effects: Callable | None = None, impl: Callable | None = None,
                  linearize: Callable | None = None, dce: Callable | None = None, partial_eval: Callable | None = None,
                  memoise: bool = True, broadcasts_scalars: bool = False, shown_as: str | None = None,
-                 sharding_rule: Callable | None = None, sums: Sums | None = None, cost: str | None = None):
+                 sharding_rule: Callable | None = None, sums: Sums | None = None, cost: str | None = None,
+                 discharge: Callable | None = None):
         self.name = name
         self.multiple_results = multiple_results
         self.abstract = abstract
@@ -87,6 +95,7 @@ class Primitive:
         self.jvp, self.transpose, self.batch = jvp, transpose, batch
         self.linearize, self.partial_eval, self.dce = linearize, partial_eval, dce
         self.effects = effects
+        self.discharge = discharge
         self.impl = impl
         self.memoise = memoise  # whether `abstract` is a pure function of hashable types and parameters
         self.broadcasts_scalars = broadcasts_scalars  # elementwise: lowering gives its rule operands of the result's shape
@@ -126,6 +135,9 @@ class Primitive:
                 return self.abstract(*avals, **params)
         if self.own_types or next(subprograms(params), None) is not None:
             return self.abstract(*avals, **params)
+        for aval in avals:
+            if type(aval) is AbstractRef and not self.ref_primitive:
+                raise errors.reference_as_array(self.shown_as, aval)
         return self.types_over_meshes(avals, params)
 
     def types_over_meshes(self, avals: tuple, params: dict[str, Any]):

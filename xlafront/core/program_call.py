@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from xlafront.core.ir import ClosedJaxpr, JaxprEqn, dce_closed, dependent_results, keeps_alive
+from xlafront.core.discharge import discharge_program
+from xlafront.core.ir import ClosedJaxpr, JaxprEqn, dce_closed, dependent_results, effects_by_operand, keeps_alive
 from xlafront.core.primitive import Primitive
 
 # Where an operand or a result of a derived call comes from: its number among the operands and then the results of the call
@@ -18,8 +19,8 @@ class ProgramCall(Primitive):
 
     Such a primitive needs no rules for transformations: what they make of a call is a call of what they make of the program
     (`jvp_of_call`, `linearize_of_call`, `transpose_of_call`, `batch_of_call`, `split_call`), unless its record has a rule all
-    the same. `parameter` is the one that holds the program. Where others say something of each operand or result, a
-    subclass defines what becomes of them: `derived`, `pruned`, `batched`.
+    the same; nor for references (`core.discharge`). `parameter` is the one that holds the program. Where others say something
+    of each operand or result, a subclass defines what becomes of them: `derived`, `pruned`, `batched`.
 
     >>> block_p = ProgramCall("block", lower=lambda ctx, *operands, jaxpr: ctx.call(jaxpr, operands, "block"))
     """
@@ -30,7 +31,8 @@ class ProgramCall(Primitive):
         self.parameter = parameter
         super().__init__(
             name, multiple_results=True, memoise=False, abstract=lambda *_, **params: params[parameter].out_avals,
-            effects=lambda *_, **params: params[parameter].effects, dce=self._dce, **fields)
+            effects=lambda *_, **params: effects_by_operand(params[parameter]), dce=self._dce, discharge=self._discharge,
+            **fields)
 
     def depends(self, operands: Sequence[bool], /, **params) -> list[bool]:
         return dependent_results(params[self.parameter].jaxpr, operands)
@@ -63,5 +65,14 @@ class ProgramCall(Primitive):
             return None
         ins = [i for i, r in enumerate(read) if r]
         outs = [i for i, u in enumerate(used) if u]
-        return eqn.replace(invars=[eqn.invars[i] for i in ins], outvars=[eqn.outvars[i] for i in outs], effects=program.effects,
+        return eqn.replace(invars=[eqn.invars[i] for i in ins], outvars=[eqn.outvars[i] for i in outs],
                            params=self.pruned(eqn.params, program, ins, [count + i for i in outs]))
+
+    def _discharge(self, primitive, refs: Sequence[Any], operands: Sequence[Any], params: dict[str, Any], keep_rules: bool
+                   ) -> tuple[list[Any], dict[int, Any]]:
+        """What the program of values does, called in the same way."""
+        closed, count = params[self.parameter], len(operands)
+        program, written = discharge_program(closed, [r is not None for r in refs], keep_rules)
+        outs = range(count, count + len(closed.out_avals))
+        found = self.call(params, program, operands, range(count), [*outs, *[None] * len(written)])
+        return found[:len(outs)], dict(zip(written, found[len(outs):]))

@@ -23,10 +23,13 @@ from xlafront.core.ir import (
     JaxprEqn,
     Literal,
     Var,
+    effects_on,
+    effects_outside,
     no_effects,
     unknown_origin,
 )
 from xlafront.core.ir_check import check_jaxpr
+from xlafront.core.refs import AbstractRef, RefBox
 from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import NamedSharding, SingleDeviceSharding
@@ -51,6 +54,11 @@ class Trace:
     def process_primitive(self, primitive, tracers, params):
         with current_trace(self):
             return self.process(primitive, tuple(tracers), params)
+
+    def make_ref(self, primitive, args: tuple, params: dict[str, Any]):
+        """As `process`, for operations whose result is a new reference. A trace that keeps something with each of its
+        references (their tangents, the dimension of a batch) must see those that are made, whatever they are made from."""
+        return self.process(primitive, args, params)
 
     def is_valid(self) -> bool:
         return self.alive
@@ -401,16 +409,18 @@ def _memory_of(sharding) -> MemorySpace | None:
     return None if sharding._memory_kind in _own_memory else MemorySpace.Host
 
 
-def _struct_aval(x: ShapeDtypeStruct) -> ShapedArray:
-    return ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True), bool(x.weak_type),
+def _struct_aval(x: ShapeDtypeStruct) -> AbstractValue:
+    aval = ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True), bool(x.weak_type),
                        sharding=x.sharding)
+    return AbstractRef(aval) if x.is_ref else aval
 
 
 abstractors[np.ndarray] = abstractors[np.generic] = _numpy_aval
 abstractors[ShapeDtypeStruct] = _struct_aval
-abstractors[ShapedArray] = lambda x: x
+abstractors[ShapedArray] = abstractors[AbstractRef] = lambda x: x
 abstractors[Tracer] = lambda x: x.aval
 abstractors[ArrayImpl] = _array_aval
+abstractors[RefBox] = lambda x: x.aval
 for _scalar in (bool, int, float, complex):
     abstractors[_scalar] = lambda x, _scalar=_scalar: _scalar_aval(_scalar, x)
 
@@ -489,6 +499,8 @@ class StagingTrace(Trace):
         if primitive.effects is not None:
             effects = primitive.effects(*avals, **params)
             if effects:
+                effects = effects_on(effects, invars)
+                self.check_refs(primitive, invars)
                 self.effects |= effects
         if primitive.multiple_results:
             outvars = [Var(aval) for aval in types]
@@ -497,6 +509,13 @@ class StagingTrace(Trace):
         var = Var(types)
         self.eqns.append(JaxprEqn(invars, [var], primitive, params, effects, source.current_site()))
         return StagedTracer(self, types, var)
+
+    def check_refs(self, primitive, atoms) -> None:
+        """An operation with an effect takes a reference once: who writes to one name must not change another."""
+        refs = [v for v in atoms if type(v.aval) is AbstractRef]
+        if len(set(refs)) < len(refs) and not primitive.takes_refs_twice:
+            twice = next(v for v in refs if refs.count(v) > 1)
+            raise errors.reference_twice(primitive.shown_as, twice.aval, self.origin_of(twice))
 
     def make_varying(self, atoms, axes: frozenset) -> list:
         """Operands that all vary along these axes, as the types of operations inside of a `shard_map` ask for."""
@@ -548,7 +567,8 @@ class StagingTrace(Trace):
         outvars = [self.to_atom(x) for x in results]
         constvars = [var for var, _ in self.constants.values()]
         consts = [value for _, value in self.constants.values()]
-        jaxpr = Jaxpr(constvars, self.invars, outvars, self.eqns, self.effects, self.debug_info)
+        effects = effects_outside(self.effects, (*constvars, *self.invars)) if self.effects else no_effects
+        jaxpr = Jaxpr(constvars, self.invars, outvars, self.eqns, effects, self.debug_info)
         return jaxpr, consts
 
     def origin_of(self, var) -> str | None:

@@ -372,11 +372,16 @@ def _scatter_jvp(primals, tangents, **params):
         return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
     tx = zeros_of(tx.aval) if type(tx) is Zero else tx
     tu = zeros_of(tu.aval) if type(tu) is Zero else tu
+    return answer, scatter_tangents(tx, indices, tu, **params)
+
+
+def scatter_tangents(x, indices, updates, **params):
+    """What a plain scatter does to tangents, in operations that are linear in them."""
     # Where several updates hit one element only the surviving one has an influence.
-    written, winner = _winner_mask(primals, params)
-    zero = tracing.aval_of(tu).dtype.type(0)
-    kept = where(ELEMENTWISE["eq"].bind(written, np.int32(0)), tx, zero)
-    return answer, scatter_add_p.bind(kept, indices, where(winner, tu, zero), **params)
+    written, winner = _winner_mask((x, indices, updates), params)
+    zero = tracing.aval_of(updates).dtype.type(0)
+    kept = where(ELEMENTWISE["eq"].bind(written, np.int32(0)), x, zero)
+    return scatter_add_p.bind(kept, indices, where(winner, updates, zero), **params)
 
 
 def _multiplicative_jvp(primals, tangents, **params):

@@ -13,6 +13,7 @@ import numpy as np
 from xlafront.core import backends, dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray, entry_of, with_entry, without_dimension
 from xlafront.core.keys import KeyArray
+from xlafront.core.refs import AbstractRef
 from xlafront.core.tracing import Tracer, abstractors
 from xlafront.lax import (
     resharding,  # noqa: F401 (types over explicit axes)
@@ -42,7 +43,8 @@ class _ArrayMeta(type):
     """Concrete arrays and tracers are instances of `Array`, which neither inherits from."""
 
     def __instancecheck__(cls, instance):
-        return type(instance) is ArrayImpl or isinstance(instance, (Tracer, KeyArray))
+        return type(instance) is ArrayImpl or (
+            isinstance(instance, (Tracer, KeyArray)) and type(instance.aval) is not AbstractRef)
 
     def __subclasscheck__(cls, subclass):
         return subclass is cls or subclass is ArrayImpl or issubclass(subclass, (Tracer, KeyArray))
@@ -409,6 +411,35 @@ _CONCRETE_ONLY = {
 }
 
 
+# A tracer may stand for a reference, which can be read and written, and nothing else.
+
+
+def _traced_getitem(self, key):
+    return _of_refs().get(self, key) if type(self.aval) is AbstractRef else indexing.take_by(self, key, False)
+
+
+def _traced_setitem(self, key, value):
+    return (_of_refs().set if type(self.aval) is AbstractRef else _setitem)(self, key, value)
+
+
+def _of_refs():
+    from xlafront.lax import refs  # start-up: 1.2 ms, for programs with references
+
+    return refs
+
+
+def _traced_iter(self):
+    if type(self.aval) is AbstractRef:
+        raise errors.reference_as_array("iteration", self.aval)
+    return _iter(self)
+
+
+_TRACED_ONLY = {
+    "__getitem__": _traced_getitem, "__setitem__": _traced_setitem, "__iter__": _traced_iter,
+    "at": property(lambda self: (_of_refs().RefAt(self, (), ()) if type(self.aval) is AbstractRef else updates.At(self))),
+}
+
+
 def _attach() -> None:
     inline = dict(ufuncs.INLINE, matmul=linear.matmul)
     compiled = dict(ufuncs.PUBLIC, matmul=linear.matmul)
@@ -443,6 +474,8 @@ def _attach() -> None:
             setattr(cls, name, function)
         for name, function in _PROPERTIES.items():
             setattr(cls, name, property(function))
+    for name, function in _TRACED_ONLY.items():
+        setattr(Tracer, name, function)
     for name, function in _CONCRETE_ONLY.items():
         setattr(ArrayImpl, name, function)
     ArrayImpl.__hash__ = _hash

@@ -23,7 +23,8 @@ from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import Mesh, PartitionSpec
 from xlafront.staging import device_assignment, signatures, stages
 from xlafront.staging.compiling import LoweredModule
-from xlafront.staging.jit import Jitted, Options, attach_stages, explaining, make_dispatcher
+from xlafront.staging.jit import attach_stages
+from xlafront.staging.jitted import Jitted, Options, explaining, make_dispatcher
 from xlafront.staging.signatures import Selection
 
 _UNNAMED = "_pmap_axis"

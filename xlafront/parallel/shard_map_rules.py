@@ -13,7 +13,8 @@ import numpy as np
 
 from xlafront.core import tracing
 from xlafront.core.avals import entry_of, with_dimension, with_entry
-from xlafront.core.ir import ClosedJaxpr, dce_closed, eval_jaxpr, jaxpr_as_fun, keeps_alive
+from xlafront.core.discharge import discharge_program
+from xlafront.core.ir import ClosedJaxpr, dce_closed, effects_by_operand, eval_jaxpr, jaxpr_as_fun, keeps_alive
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.all_reductions import psum_p
@@ -181,9 +182,19 @@ def _dce(used: list[bool], eqn):
     if closed.jaxpr is params["jaxpr"].jaxpr:
         return eqn
     return eqn.replace(
-        invars=list(pick(eqn.invars, kept)), outvars=list(pick(eqn.outvars, used)), effects=closed.effects,
+        invars=list(pick(eqn.invars, kept)), outvars=list(pick(eqn.outvars, used)),
         params=params | {"jaxpr": closed, "in_specs": pick(params["in_specs"], kept),
                          "out_specs": pick(params["out_specs"], used)})
+
+
+def _discharge(primitive, refs, operands, params, keep_rules):
+    """What the body leaves in a reference is split as it was on entry."""
+    with axes_in_scope(params["mesh"], params["manual_axes"], params["check_vma"]):
+        program, written = discharge_program(params["jaxpr"], [r is not None for r in refs], keep_rules)
+    specs, count = params["out_specs"], len(params["out_specs"])
+    results = primitive.bind(*operands, **params | {
+        "jaxpr": program, "out_specs": (*specs, *[params["in_specs"][i] for i in written])})
+    return results[:count], dict(zip(written, results[count:]))
 
 
 # Running
@@ -212,5 +223,6 @@ def _impl(*args, jaxpr, **params):
 
 shard_map_p = Primitive(
     "shard_map", multiple_results=True, memoise=False, abstract=_abstract, lower=lower_body, jvp=_jvp, linearize=_linearize,
-    transpose=_transpose, partial_eval=split_by_policy, dce=_dce, impl=_impl, effects=lambda *_, jaxpr, **params: jaxpr.effects)
+    transpose=_transpose, partial_eval=split_by_policy, dce=_dce, impl=_impl, discharge=_discharge,
+    effects=lambda *_, jaxpr, **params: effects_by_operand(jaxpr))
 shard_map_p.batch_with_axis = _batch

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from xlafront.core.avals import forget_unused_types
+from xlafront.core.discharge import takes_refs
 from xlafront.core.ir import ClosedJaxpr, DebugInfo
 from xlafront.core.memo import clear_memos
 from xlafront.runtime.jaxlib_compat import PjitFunctionCache
@@ -23,10 +24,11 @@ dispatch_cache = PjitFunctionCache(DISPATCH_CAPACITY)
 class TracedCall:
     """What tracing a function with one signature gave, and the executables that were made of it."""
 
-    __slots__ = ("closed", "out_tree", "in_avals", "debug_info", "executables")
+    __slots__ = ("closed", "out_tree", "in_avals", "debug_info", "takes_refs", "executables")
 
     def __init__(self, closed: ClosedJaxpr, out_tree: Any, in_avals: tuple, debug_info: DebugInfo):
         self.closed, self.out_tree, self.in_avals, self.debug_info = closed, out_tree, in_avals, debug_info
+        self.takes_refs = takes_refs(closed.jaxpr)
         self.executables: dict[tuple, Executable] = {}  # by devices, shardings and donated arguments
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from xlafront import lowering
 from xlafront.core import avals, backends, keys, tracing
+from xlafront.core.discharge import discharge_program
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, dce_jaxpr
 from xlafront.runtime import config
 from xlafront.runtime.compile import CompileRequest, compile_module, explain_options
@@ -38,6 +39,7 @@ class LoweredModule:
     """A program on its way from IR to executable: the module and what the call will need."""
 
     def __init__(self, name, closed, assignment, donated, out_shardings, options, traced, layouts=None, elsewhere=None):
+        closed, _ = discharge_program(closed)
         jaxpr = closed.jaxpr
         self.name, self.closed, self.assignment, self.options, self.traced = name, closed, assignment, options, traced
         kept_jaxpr, self.kept = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), options.keep_unused or bool(jaxpr.effects))

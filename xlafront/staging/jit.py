@@ -7,13 +7,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from xlafront.core import tree
-from xlafront.core.traceback_filter import filtered
-from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, JaxRuntimeError, let_go
 from xlafront.staging import signatures, stages
 from xlafront.staging.caches import TracedCall as Traced, clear_caches, clear_executables as clear_programs, shared_caches  # noqa
 from xlafront.staging.compiling import LoweredModule, constants_as_arguments, run_executable  # noqa
-from xlafront.staging.jitted import Jitted, Options, jit_p, make_dispatcher  # noqa
+from xlafront.staging.jitted import Jitted, Options, explaining, jit_p, make_dispatcher  # noqa
 
 # MERGE
 from xlafront.staging.library import library  # noqa: F401
@@ -65,39 +62,6 @@ def jit(fun: Callable | None = None, *, in_shardings=UNSPECIFIED,
     function = explaining(dispatcher, jitted) if static or donate else dispatcher
     attach_stages(function, dispatcher, jitted)
     return function
-
-
-def explaining(dispatcher, jitted: Jitted):
-    """A function in front of the dispatcher, for errors that C++ raises itself: unhashable and donated arguments."""
-    detach = DONATED_ARRAYS_CRASH and bool(jitted.options.donate)
-
-    @functools.wraps(dispatcher)
-    def call(*args, **kwargs):
-        try:
-            if not detach:
-                return dispatcher(*args, **kwargs)
-            leaves = tree.leaves((args, kwargs))
-            if len(set(map(id, leaves))) < len(leaves):
-                jitted.check_donated_once(args, kwargs)
-            results = dispatcher(*args, **kwargs)
-            let_go(leaves)
-            return results
-        except JaxRuntimeError as e:
-            if "donated in the same call" in str(e):
-                jitted.check_donated_once(args, kwargs)
-            raise filtered(e) from e.__cause__
-        except ValueError as e:
-            text = str(e)
-            if "static arguments" in text:
-                signatures.check_statics(jitted.fun, jitted.name, jitted.options.static, args, kwargs)
-            if "deleted or donated" in text:
-                call = signatures.split_call(jitted.name, jitted.options.static, args, kwargs)
-                raise jitted.explain_deleted(jitted.trace(call), call.leaves, e) from None
-            raise filtered(e) from e.__cause__
-        except Exception as e:
-            raise filtered(e) from e.__cause__
-
-    return call
 
 
 def _is_generator(fun) -> bool:

@@ -7,6 +7,7 @@ trace the call becomes one equation of the primitive `jit`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from xlafront.core.program_call import ProgramCall
 from xlafront.core.traceback_filter import filtered
 from xlafront.runtime import config, distributed
 from xlafront.runtime.arrays import ArrayImpl
-from xlafront.runtime.jaxlib_compat import JaxRuntimeError, pjit
+from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, JaxRuntimeError, let_go, pjit
 from xlafront.runtime.layouts import Layout, use as layouts_in_use
 from xlafront.runtime.sharding import active
 from xlafront.staging import device_assignment, module_shardings, process_agreement, sharding_arguments, signatures
@@ -28,6 +29,7 @@ from xlafront.staging.debug_nans import check_finite
 from xlafront.staging.executable import Executable
 from xlafront.staging.explain_retracing import explain_miss
 from xlafront.staging.moves import put
+from xlafront.staging.ref_boundary import RefBoundary, boundary_of
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 from xlafront.staging.signatures import Call, Selection
 
@@ -83,6 +85,8 @@ class Jitted:
                 with tracing.current_trace(outer):
                     return self.fun(*args, **kwargs) if self.of_library else self.staged_call(args, kwargs), None, False
             traced = self.trace(call)
+            if traced.takes_refs:
+                return self.evaluate_on_refs(traced, call), None, False
             if distributed.state.num_processes > 1:
                 if process_agreement.changes_groups(traced.closed.jaxpr):
                     return self.evaluate_by_operation(traced, call.leaves), None, False
@@ -100,6 +104,33 @@ class Jitted:
         return traced.out_tree.unflatten([
             x if s is UNSPECIFIED else _moved(x, s) for x, s in zip(results, self.flat_out_shardings(traced.out_tree))])
 
+    def evaluate_on_refs(self, traced: TracedCall, call: Call) -> Any:
+        boundary = boundary_of(traced, self.name)
+        inputs = boundary.inputs(call.leaves)
+        _, run = self.on_values(boundary, call, inputs)
+        return boundary.finish(inputs, run(*boundary.values(inputs, own_copy)))
+
+    def on_values(self, boundary: RefBoundary, call: Call, inputs: Sequence[Any]) -> tuple[Jitted, Callable]:
+        """The function of what references hold in place of the one that takes them, and the dispatcher in front of it."""
+        layout = boundary.layout(inputs)
+        found = boundary.on_values.get((self.key, layout))
+        if found is None:
+            options, count = self.options, len(boundary.outer)
+            ins: Any = UNSPECIFIED
+            outs: Any = UNSPECIFIED
+            if options.in_shardings is not UNSPECIFIED:
+                ins = (None,) * count + self.flat_in_shardings(call.in_tree)
+            if options.out_shardings is not UNSPECIFIED or any([s is not None for s in layout]):
+                outs = [*self.flat_out_shardings(boundary.traced.out_tree), *layout]
+            donated = [count + i for i, flag in enumerate(self.donated_flags(call)) if flag and not boundary.refs[count + i]]
+            run = boundary.run
+            jitted = Jitted(run, options._replace(
+                static=Selection(), donate=Selection(tuple(sorted({*donated, *boundary.written}))), in_shardings=ins,
+                out_shardings=outs, inline=False), self.name)
+            found = boundary.on_values[self.key, layout] = jitted, explaining(
+                make_dispatcher(run, jitted, jitted.cache_miss), jitted)
+        return found
+
     @staticmethod
     def in_order(executable: Executable, call: Call) -> bool:
         """Whether the elements of all arguments lie as the program reads them; asked before the call may delete them."""
@@ -108,7 +139,7 @@ class Jitted:
 
     def fast_path(self, executable: Executable, traced: TracedCall, call: Call):
         """C++ may repeat the call unless Python has something to do each time."""
-        if (traced.closed.effects or config.debug_nans.value or config.debug_infs.value
+        if (executable.effects or config.debug_nans.value or config.debug_infs.value
                 or config.no_execution.value):
             return None
         for x in call.leaves:
@@ -316,6 +347,17 @@ def _same(x):
     return x
 
 
+@functools.cache
+def _copier() -> Callable:
+    jitted = Jitted(_same, Options(), "copy")
+    return make_dispatcher(_same, jitted, jitted.cache_miss)
+
+
+def own_copy(x: ArrayImpl) -> ArrayImpl:
+    """An array that nobody else holds."""
+    return _copier()(x)
+
+
 # In front of it
 
 
@@ -337,6 +379,39 @@ def make_dispatcher(fun: Callable, jitted: Jitted, cache_miss: Callable):
                 pass
     dispatcher.__wrapped__ = fun
     return dispatcher
+
+
+def explaining(dispatcher, jitted: Jitted):
+    """A function in front of the dispatcher, for errors that C++ raises itself: unhashable and donated arguments."""
+    detach = DONATED_ARRAYS_CRASH and bool(jitted.options.donate)
+
+    @functools.wraps(dispatcher)
+    def call(*args, **kwargs):
+        try:
+            if not detach:
+                return dispatcher(*args, **kwargs)
+            leaves = tree.leaves((args, kwargs))
+            if len(set(map(id, leaves))) < len(leaves):
+                jitted.check_donated_once(args, kwargs)
+            results = dispatcher(*args, **kwargs)
+            let_go(leaves)
+            return results
+        except JaxRuntimeError as e:
+            if "donated in the same call" in str(e):
+                jitted.check_donated_once(args, kwargs)
+            raise filtered(e) from e.__cause__
+        except ValueError as e:
+            text = str(e)
+            if "static arguments" in text:
+                signatures.check_statics(jitted.fun, jitted.name, jitted.options.static, args, kwargs)
+            if "deleted or donated" in text:
+                call = signatures.split_call(jitted.name, jitted.options.static, args, kwargs)
+                raise jitted.explain_deleted(jitted.trace(call), call.leaves, e) from None
+            raise filtered(e) from e.__cause__
+        except Exception as e:
+            raise filtered(e) from e.__cause__
+
+    return call
 
 
 # The primitive

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from xlafront.core import avals, errors, tracing, tree
+from xlafront.core.refs import is_ref
 
 
 def function_name(fun: Callable) -> str:
@@ -219,6 +220,11 @@ def check_results(fun: Callable, results: Any) -> tuple[list[Any], Any]:
     """Flatten what a traced function returned; every leaf must be an array."""
     leaves, out_tree = tree.flatten(results)
     for i, x in enumerate(leaves):
+        if is_ref(x):
+            where = tree.keystr(tree.flatten_with_path(results)[0][i][0])
+            raise ValueError(
+                f"{function_name(fun)} returned a reference of type {x.aval} at result{where}: transformed functions can take "
+                f"references, but not return them. Return its value, ref[...], or make the reference outside and pass it.")
         if not tracing.is_arraylike(x):
             paths, _ = tree.flatten_with_path(results)
             where = tree.keystr(paths[i][0])

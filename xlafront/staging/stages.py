@@ -23,7 +23,8 @@ from xlafront.runtime.jaxlib_compat import (
 from xlafront.runtime.layouts import Format, Layout
 from xlafront.staging import device_assignment, signatures
 from xlafront.staging.compiling import run_executable
-from xlafront.staging.jitted import shard_arg_fallback
+from xlafront.staging.jitted import own_copy, shard_arg_fallback
+from xlafront.staging.ref_boundary import boundary_of, stand_ins
 
 
 class Wrapped:
@@ -119,6 +120,11 @@ class Traced:
     def lower(self, *, lowering_platforms=None, _private_parameters=None) -> Lowered:
         """The StableHLO module, for the devices that a call would use."""
         jitted, call, traced = self._jitted, self._call, self._traced
+        if traced.takes_refs:
+            refs = boundary_of(traced, jitted.name)
+            inputs = stand_ins(refs, refs.inputs(call.leaves))
+            of_values, _ = jitted.on_values(refs, call, inputs)
+            return LoweredWithRefs(self, trace(of_values, tuple(inputs), {}).lower(lowering_platforms=lowering_platforms), refs)
         options, elsewhere = jitted.options, None
         if lowering_platforms is not None:
             [platform, *others] = lowering_platforms
@@ -247,6 +253,36 @@ class Compiled:
         if DONATED_ARRAYS_CRASH and self._traced._jitted.options.donate:
             let_go(tree.leaves((args, kwargs)))
         return results
+
+
+class LoweredWithRefs(Lowered):
+    """A function that takes references, lowered as one of what they hold."""
+
+    def __init__(self, traced: Traced, of_values: Lowered, boundary):
+        super().__init__(traced, of_values._lowered)
+        self._of_values, self._boundary = of_values, boundary
+
+    def compile(self, compiler_options: dict[str, Any] | None = None, device_assignment=None) -> CompiledWithRefs:
+        return CompiledWithRefs(self, self._of_values.compile(compiler_options, device_assignment))
+
+
+class CompiledWithRefs(Compiled):
+    """A compiled function that takes references."""
+
+    def __init__(self, lowered: LoweredWithRefs, of_values: Compiled):
+        self._lowered, self._executable, self._traced = lowered, of_values._executable, lowered._traced
+        self.in_tree, self.out_tree = lowered.in_tree, lowered.out_tree
+        self._of_values, self._boundary = of_values, lowered._boundary
+
+    def __call__(self, *args, **kwargs):
+        leaves, in_tree = tree.flatten((args, kwargs))
+        traced = self._traced
+        if in_tree != self.in_tree or any([tracing.aval_of(x) != a for x, a in zip(leaves, traced._traced.in_avals)]):
+            given = in_tree.unflatten(list(map(tracing.aval_of, leaves)))
+            raise TypeError(f"{traced.fun_name} was compiled for other arguments: {traced.in_avals}, and was called with "
+                            f"{given}.")
+        inputs = self._boundary.inputs(leaves)
+        return self._boundary.finish(inputs, self._of_values(*self._boundary.values(inputs, own_copy)))
 
 
 def _dispatcher_of(stage, executable) -> Callable:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
+from xlafront.core.refs import is_ref
 from xlafront.lax.device_put import put_leaf
 from xlafront.lax.elementwise import convert_element_type_p
 from xlafront.lax.zeros import instantiate
@@ -85,6 +86,9 @@ def argument_path(positions, dynamic, i) -> str:
 
 def check_input(transform, name, x, path, holomorphic, allow_int):
     d = tracing.aval_of(x).dtype
+    if is_ref(x):
+        raise TypeError(f"{transform} of {name} cannot return the gradient in argument {path()}, a reference: it belongs into "
+                        f"a reference too. Use vjp: y, f_vjp = vjp({name}, ...), and f_vjp.with_refs(gradient_ref, ...)(1.0).")
     if dtypes.is_extended(d) or dtypes.is_integer(d) or d == dtypes.bool_:
         if not allow_int:
             remedy = "or choose other argnums" if transform == "jacfwd" else "choose other argnums, or pass allow_int=True"

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from xlafront.core import errors, source, tracing, tree
 from xlafront.core.avals import str_short
+from xlafront.core.discharge import discharge_program
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, dce_closed, jaxpr_as_fun, keeps_alive
 from xlafront.core.primitive import Primitive
 from xlafront.core.program_call import ProgramCall
@@ -161,6 +162,8 @@ class _Plan:
     """What a checkpointed program becomes under linearisation: `first` now, `linear` when tangents or cotangents come."""
 
     def __init__(self, jaxpr: ClosedJaxpr, active, policy):
+        # What is written to a reference cannot be computed twice.
+        jaxpr, _ = discharge_program(jaxpr, [False] * len(jaxpr.in_avals), keep_rules=True)
         split = linearize_program(jaxpr, active)
         self.outputs = split.outputs
         self.count = count = len(jaxpr.out_avals)

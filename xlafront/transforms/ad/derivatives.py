@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import avals, dtypes, tracing, tree
+from xlafront.core import avals, dtypes, errors, tracing, tree
+from xlafront.core.refs import AbstractRef, RefTangent, is_ref
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero
+from xlafront.lax.zeros import instantiate
 from xlafront.staging import signatures
 from xlafront.staging.jit import jit
 from xlafront.transforms.ad.arguments import (
@@ -58,14 +60,23 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
                for i, (p, t) in enumerate(zip(values, directions))]
     flat = FlatFunction(fun, in_tree, has_aux)
     results, out_tangents = jvp_flat(flat, values, checked)
+    for direction, t in zip(directions, checked):
+        if type(t) is RefTangent:
+            _refs().set(direction, ..., instantiate(t.value))
     out = (flat.out_tree.unflatten([as_array(x) for x in results]),
            flat.out_tree.unflatten(as_derivatives(out_tangents, map(tracing.aval_of, results))))
     return (*out, without_tracers(flat.aux)) if has_aux else out
 
 
 def _tangent(aval, tangent, path: Callable[[], str]):
-    """A tangent that fits a primal of this type; `Zero` for integers."""
+    """A tangent that fits a primal of this type; `Zero` for integers. That of a reference is a reference."""
     expected = aval.to_tangent_aval()
+    if type(aval) is AbstractRef:
+        if not is_ref(tangent):
+            raise TypeError(f"the tangent of a reference is a reference, which changes as the other does: argument {path()} is "
+                            f"{aval}, its tangent {errors.short(tangent)}. Give new_ref(tangent).")
+        held = _tangent(aval.inner_aval, _refs().get(tangent), path)
+        return held if type(held) is Zero else RefTangent(held)
     if isinstance(tangent, np.ndarray) and tangent.dtype == dtypes.float0:
         given_dtype, given_shape = dtypes.float0, tangent.shape
     else:
@@ -119,6 +130,12 @@ def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes=()):
     return (out, pullback, without_tracers(flat.aux)) if has_aux else (out, pullback)
 
 
+def _refs():
+    from xlafront.lax import refs  # start-up: 1.2 ms, for programs with references
+
+    return refs
+
+
 class _AtAPoint:
     """The derivative of a function at a point, with the structures of arguments and results. A pytree of its residuals."""
 
@@ -141,6 +158,7 @@ class _Derivative(_AtAPoint):
                             f"{self.in_tree}; it was given {structure}.")
         checked = [_tangent(aval, t, lambda i=i: tree.path_of(tangents, i))
                    for i, (aval, t) in enumerate(zip(self.program.in_avals, leaves))]
+        checked = [t.value if type(t) is RefTangent else t for t in checked]
         return self.out_tree.unflatten(as_derivatives(self.program.apply(checked), self.program.out_avals))
 
 
@@ -149,8 +167,33 @@ class _Pullback(_AtAPoint):
 
     __slots__ = ()
 
+    def with_refs(self, *targets):
+        """The same function, adding cotangents to references in place of returning them.
+
+        `targets` has an entry for each argument, as a pytree like the arguments: a reference, to which its cotangent is added;
+        or anything else, for a cotangent that is returned. Where an argument was a reference, it must be one.
+
+        >>> total = new_ref(0.0)
+        >>> vjp(xnp.sin, 0.5)[1].with_refs(total)(1.0)
+        (GradRef(),)
+        """
+        entries, structure = tree.flatten(targets)
+        if structure != self.in_tree:
+            raise ValueError(f"with_refs of the vjp of {self.name} takes an entry for each argument, a reference or a "
+                             f"placeholder that is not None, in the structure of the arguments, {self.in_tree}; it was given "
+                             f"{structure}.")
+
+        @boundary
+        def pullback(cotangent, *others):
+            return self._pulled_back(cotangent, others, entries)
+
+        return pullback
+
     @boundary
     def __call__(self, cotangent, *others):
+        return self._pulled_back(cotangent, others, ())
+
+    def _pulled_back(self, cotangent, others, targets):
         if others:
             raise TypeError(f"the vjp of {self.name} takes one cotangent, a pytree like its result {self.out_tree}; it was "
                             f"given {1 + len(others)} arguments.")
@@ -161,7 +204,25 @@ class _Pullback(_AtAPoint):
         checked = []
         for i, (ct, aval) in enumerate(zip(leaves, self.program.out_avals)):
             checked.append(_cotangent(ct, aval, self.name, lambda i=i: tree.path_of(cotangent, i)))
-        return self.in_tree.unflatten([as_array(ct) for ct in pull_back(self.program, checked)])
+        targets = [x if is_ref(x) else None for x in targets] or [None] * self.in_tree.num_leaves
+        for i, (aval, ref) in enumerate(zip(self.program.in_avals, targets)):
+            if type(aval) is AbstractRef and ref is None:
+                raise ValueError(f"the vjp of {self.name} was not told where to add the cotangent of its argument number {i}, "
+                                 f"a reference of type {aval}. Give it a reference: f_vjp.with_refs(new_ref(xnp.zeros(...)), "
+                                 "...)(ct).")
+        found = [as_array(ct) for ct in pull_back(self.program, checked)]
+        for i, ref in enumerate(targets):
+            if ref is not None:
+                _refs().addupdate(ref, ..., found[i])
+                found[i] = GradRef()
+        return self.in_tree.unflatten(found)
+
+
+class GradRef:
+    """In place of a cotangent that has been added to a reference."""
+
+    def __repr__(self):
+        return "GradRef()"
 
 
 def _cotangent(ct, aval, name, path, error: type[Exception] = ValueError):

@@ -23,11 +23,12 @@ from xlafront.core.ir import (
     unknown_origin,
 )
 from xlafront.core.program_call import ProgramCall
+from xlafront.core.refs import AbstractRef
 from xlafront.core.tracing import StagedTracer, StagingTrace, current_trace
 from xlafront.core.zeros import Zero
 from xlafront.lax.all_reductions import pvary_p
 from xlafront.lax.zeros import keep_zeros
-from xlafront.transforms.ad.jvp import JVPTrace, JVPTracer
+from xlafront.transforms.ad.jvp import JVPTrace
 
 
 class LinearTrace(StagingTrace):
@@ -97,7 +98,8 @@ def known_and_linear(eqn: JaxprEqn, linear: Sequence[bool], dependent: Sequence[
 class LinearProgram:
     """The derivative of a function at a point: a program in the tangents, with values from the point as constants.
 
-    Of the inputs and results only those with a tangent take part: `inputs[i]` and `outputs[i]` say which.
+    Of the inputs and results only those with a tangent take part: `inputs[i]` and `outputs[i]` say which. The tangent of a
+    reference, whose type is among `in_avals`, is that of the value that it holds at first.
     """
 
     __slots__ = ("jaxpr", "consts", "inputs", "outputs", "in_avals", "out_avals")
@@ -132,9 +134,10 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], ac
     parent = tracing.thread.trace
     linear = LinearTrace(parent, unknown_origin)
     trace = LinearizeTrace(parent, linear)
-    tangent_avals = [tracing.aval_of(x).to_tangent_aval() for x in primals]
+    types = [tracing.aval_of(x) for x in primals]
+    tangent_avals = [aval.to_tangent_aval() for aval in types]
     used = [bool(a) and aval.dtype != dtypes.float0 for a, aval in zip(active, tangent_avals)]
-    duals = [JVPTracer(trace, x, linear.new_arg(aval)) if u else x for x, aval, u in zip(primals, tangent_avals, used)]
+    duals = [trace.argument(x, linear.new_arg(aval)) if u else x for x, aval, u in zip(primals, tangent_avals, used)]
     try:
         with current_trace(trace):
             results = fun(*duals)
@@ -146,7 +149,8 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], ac
     finally:
         linear.alive = trace.alive = False
     out_avals = [tracing.aval_of(p).to_tangent_aval() for p, _ in pairs]
-    return [p for p, _ in pairs], LinearProgram(jaxpr, consts, used, outputs, tangent_avals, out_avals)
+    in_avals = [a if type(a) is AbstractRef else t for a, t in zip(types, tangent_avals)]
+    return [p for p, _ in pairs], LinearProgram(jaxpr, consts, used, outputs, in_avals, out_avals)
 
 
 class LinearizedProgram:

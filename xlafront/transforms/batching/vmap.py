@@ -13,6 +13,7 @@ import numpy as np
 
 from xlafront.core import errors, tracing, tree
 from xlafront.core.avals import with_dimension, without_dimension
+from xlafront.core.discharge import touched_operands
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, jaxpr_as_fun, subprograms
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.traceback_filter import boundary
@@ -51,6 +52,10 @@ class BatchTrace(Trace):
         self.alive = True
 
     def process(self, primitive, args, params):
+        if primitive.discharge is not None and (touched := touched_operands(primitive, params)):
+            from xlafront.lax.refs import bind_on_values  # start-up: 1.2 ms, for programs with references
+
+            return bind_on_values(self, primitive, args, params, touched)
         values, dims, batched = [], [], False
         for x in args:
             if type(x) is BatchTracer and x._trace is self:
@@ -84,6 +89,14 @@ class BatchTrace(Trace):
         if not primitive.multiple_results:
             return self.wrap(results, out_dims)
         return [self.wrap(x, d) for x, d in zip(results, out_dims)]
+
+    def make_ref(self, primitive, args, params):
+        """What is written to a reference may differ between elements, even where its first value does not."""
+        value, dim = self.unwrap(args[0])
+        with current_trace(self.parent):
+            if dim is None:
+                value, dim = place_axis(value, None, 0, self.size), 0
+            return BatchTracer(self, self.parent.make_ref(primitive, (value,), params), dim)
 
     def is_named_in(self, params) -> bool:
         """Whether a program among the parameters has a collective over the mapped axis."""

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, dce_jaxpr, jaxpr_as_fun, keeps_alive
+from xlafront.core.discharge import discharge_program
+from xlafront.core.ir import ClosedJaxpr, DebugInfo, dce_jaxpr, effects_by_operand, jaxpr_as_fun, keeps_alive
 from xlafront.core.primitive import Primitive
 from xlafront.lax.barriers import stop_gradient_p
 from xlafront.lax.device_put import put_leaf
@@ -263,10 +264,12 @@ class CustomCall(Primitive):
 
     __slots__ = ()
 
+    custom_rule = True
+
     def __init__(self, name: str, shown_as: str, **fields):
         super().__init__(
             name, multiple_results=True, memoise=False, shown_as=shown_as, abstract=_abstract, effects=_effects,
-            lower=_lower, impl=_impl, transpose=_transpose, dce=_dce, **fields)
+            lower=_lower, impl=_impl, transpose=_transpose, dce=_dce, discharge=_discharge, **fields)
 
     @staticmethod
     def changes_groups(*, call_jaxpr, **_):
@@ -307,7 +310,7 @@ def _abstract(*_, call_jaxpr, **params):
 
 
 def _effects(*_, call_jaxpr, **params):
-    return call_jaxpr.effects
+    return effects_by_operand(call_jaxpr)
 
 
 def _impl(*args, **params):
@@ -319,6 +322,15 @@ def _impl(*args, **params):
 
 def _lower(ctx, *operands, call_jaxpr, **_):
     return ctx.inline(call_jaxpr, operands)
+
+
+def _discharge(primitive, refs, operands, params, keep_rules):
+    """What the program of values does, in place of the call: no rule asks for it any more."""
+    closed = params["call_jaxpr"]
+    program, written = discharge_program(closed, [r is not None for r in refs], keep_rules)
+    results = jaxpr_as_fun(program)(*operands)
+    count = len(closed.out_avals)
+    return results[:count], dict(zip(written, results[count:]))
 
 
 def _transpose(cts, *operands, call_jaxpr, **_):
@@ -336,7 +348,7 @@ def _dce(used: list[bool], eqn):
     jaxpr, _ = dce_jaxpr(closed.jaxpr, used, True)
     params = eqn.params | {"call_jaxpr": ClosedJaxpr(jaxpr, closed.consts)}
     params |= eqn.primitive.prune(params, used, closed.out_avals)
-    return eqn.replace(outvars=[v for v, keep in zip(eqn.outvars, used) if keep], params=params, effects=jaxpr.effects)
+    return eqn.replace(outvars=[v for v, keep in zip(eqn.outvars, used) if keep], params=params)
 
 
 def type_text(aval) -> str:
