@@ -10,7 +10,7 @@ from xlafront.core.ir import dce_jaxpr, jaxpr_as_fun
 from xlafront.core.program_call import ProgramCall
 from xlafront.interpreters import ad, batching
 from xlafront.runtime.sharding import NamedSharding, PartitionSpec
-from xlafront.staging.jit import jit_p
+from xlafront.staging.jitted import jit_p
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 
 block_p = ProgramCall("block", parameter="body", impl=lambda *args, body, **_: jaxpr_as_fun(body)(*args),

@@ -9,7 +9,7 @@ from xlafront.core import backends as _backends
 from xlafront.runtime.clients import PLATFORMS, PlatformError, clients
 from xlafront.runtime.compile_options import get_compile_options as get_compile_options
 from xlafront.runtime.jaxlib_compat import Client
-from xlafront.staging.jit import clear_caches, clear_programs
+from xlafront.staging.caches import clear_caches, clear_executables
 
 _caches: list[tuple[Any, str]] = []
 
@@ -72,7 +72,7 @@ def clear_in_memory_compilation_cache() -> None:
 
     >>> clear_in_memory_compilation_cache()
     """
-    clear_programs()
+    clear_executables()
 
 
 def clear_backends(_crash: bool = False) -> None:

@@ -14,7 +14,7 @@ from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axis, iota_p, stat
 from xlafront.runtime.arrays import put_host
 from xlafront.runtime.sharding import NamedSharding, Sharding
 from xlafront.staging.device_assignment import has_devices
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 
 @library(static=("dtype", "shape", "dimension", "out_sharding"))

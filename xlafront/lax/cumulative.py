@@ -16,7 +16,7 @@ from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, log_add_p
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import canonical_axis, linear_jvp, rev_p, typed
 from xlafront.lax.slicing import concatenate_p, pad_p, slice_p
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 
 def scan_along(combine, xs: list, axis: int, reverse: bool = False) -> list:

@@ -18,7 +18,7 @@ from xlafront.lax.shapes import permute
 from xlafront.runtime import config
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.specs import PartitionSpec, axes_of
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 
 class Precision(enum.Enum):

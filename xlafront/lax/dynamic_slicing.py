@@ -33,7 +33,7 @@ from xlafront.lax.shapes import (
     zeros_of,
 )
 from xlafront.lax.slicing import concatenate_p, unstack
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 # Batched dynamic slices are gathers and scatters of one window for each batch element.
 

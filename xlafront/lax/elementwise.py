@@ -18,7 +18,7 @@ from xlafront.core.sharding_types import of_all, of_first, of_one
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.families import add_any_p, broadcast_scalar, elementwise, linear, summed_to_scalar
 from xlafront.lax.lower_fun import lower_fun
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 
 def constant_like(x, value):

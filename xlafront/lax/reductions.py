@@ -26,7 +26,7 @@ from xlafront.lax.shapes import (
     transpose_p,
 )
 from xlafront.lax.slicing import pad_p, slice_p
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 
 def lowest(d):

@@ -22,7 +22,7 @@ from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype, named_sharding
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.specs import axes_of
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 
 def linear_jvp(primitive: Primitive) -> Callable:

@@ -28,7 +28,7 @@ from xlafront.lax.shapes import (
     typed,
     zeros_of,
 )
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 # Slices
 

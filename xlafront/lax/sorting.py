@@ -21,7 +21,7 @@ from xlafront.lax.shapes import (
     typed,
 )
 from xlafront.lax.slicing import slice_p
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 
 def _abstract(*xs, dimension, is_stable, num_keys):

@@ -24,7 +24,7 @@ from xlafront.linalg.kernels import (
     where_each,
     zero_tangent,
 )
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 # Cholesky
 

@@ -22,7 +22,7 @@ from xlafront.linalg.factorizations import solve_factored
 from xlafront.linalg.kernels import adjoint, check_rank, product, square as size_of_square
 from xlafront.linalg.orthogonal import geqrf_p
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 
 class EigResult(NamedTuple):

@@ -11,7 +11,7 @@ from xlafront.core import dtypes
 from xlafront.core.zeros import Zero
 from xlafront.linalg.factorizations import lu, triangular_solve
 from xlafront.linalg.kernels import adjoint, call, factorization, lapack, on_tpu, product, zero_tangent
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 # Reflections: column i of `a` holds, below its diagonal, the vector v_i of a reflection 1 - taus[i] v_i v_i*, whose element i
 # is one and whose elements above it are zero. Q is the product of all of them, first to last.

@@ -10,7 +10,7 @@ from xlafront.core import dtypes
 from xlafront.linalg.factorizations import cholesky, triangular_solve
 from xlafront.linalg.kernels import adjoint, product
 from xlafront.linalg.orthogonal import qr
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 
 def _weights(least: float, count: int) -> tuple[list, list]:

@@ -15,7 +15,7 @@ from xlafront.linalg.factorizations import symmetrized
 from xlafront.linalg.kernels import adjoint, call, factorization, floating, lapack, letter, product, square, succeeded
 from xlafront.linalg.orthogonal import qr
 from xlafront.linalg.polar import qdwh
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 
 class EighImplementation(enum.Enum):

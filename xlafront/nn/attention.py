@@ -7,7 +7,7 @@ import numpy as np
 import xlafront.numpy as xnp
 from xlafront.core import errors
 from xlafront.nn.functions import logsumexp, softmax
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 
 def _masks(query_length, key_length, is_causal, window, query_lengths, key_lengths):

@@ -11,7 +11,7 @@ from xlafront.lax.elementwise import PRIMITIVES, constant_like, gt, lt, mul, rsq
 from xlafront.lax.families import elementwise
 from xlafront.lax.shapes import canonical_axes, canonical_axis, iota_p, static_shape
 from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 
 def _activation(function):

@@ -33,7 +33,7 @@ from xlafront.numpy.promotion import broadcast_shapes, check_arraylike, promote_
 from xlafront.numpy.ufuncs import PUBLIC
 from xlafront.runtime.arrays import ArrayImpl, put_host
 from xlafront.runtime.sharding import single_device
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 
 def _wanted(dtype, name: str):

@@ -9,7 +9,7 @@ from xlafront.numpy.creation import zeros
 from xlafront.numpy.manipulation import moveaxis, ravel
 from xlafront.numpy.promotion import check_arraylike
 from xlafront.numpy.reductions import sum as total
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 
 @library(static=("offset", "axis1", "axis2"))

@@ -24,7 +24,7 @@ from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap
 from xlafront.numpy.ufuncs import INLINE
 from xlafront.runtime.arrays import ArrayImpl
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 _int32 = np.dtype(np.int32)
 

@@ -29,7 +29,7 @@ from xlafront.lax.shapes import (
 from xlafront.numpy.manipulation import moveaxis, stack
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap
 from xlafront.numpy.ufuncs import INLINE
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 
 def _types(name, args, preferred):

@@ -22,7 +22,7 @@ from xlafront.numpy.promotion import (
     unwrap,
 )
 from xlafront.runtime.arrays import ArrayImpl
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 
 def shape(a):

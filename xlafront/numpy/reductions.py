@@ -27,7 +27,7 @@ from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axes, canonical_ax
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.numpy.ufuncs import PUBLIC, to_bool
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 
 def refuse_out(name: str, out) -> None:

@@ -13,7 +13,7 @@ from xlafront.numpy.manipulation import broadcast_to, ravel
 from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.numpy.reductions import cumsum
 from xlafront.numpy.searching import searchsorted
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 
 def repeat(a, repeats, axis=None, *, total_repeat_length=None, out_sharding=None):

@@ -16,7 +16,7 @@ from xlafront.numpy.manipulation import broadcast_arrays, stack
 from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_dtypes, unwrap
 from xlafront.numpy.reductions import cumsum, sum as total
 from xlafront.numpy.ufuncs import PUBLIC, to_bool
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 _int32 = np.dtype(np.int32)
 

@@ -11,7 +11,7 @@ from xlafront.lax.shapes import canonical_axis, iota_p, reshape_to, rev_p
 from xlafront.lax.sorting import sort_p
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import check_arraylike, unwrap
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 
 def _flat_or_axis(a, axis, name):

@@ -18,7 +18,7 @@ from xlafront.numpy.manipulation import broadcast_to, moveaxis, ravel
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, unwrap
 from xlafront.numpy.reductions import refuse_out
 from xlafront.numpy.ufuncs import PUBLIC, clip
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 
 def average(a, axis=None, weights=None, returned=False, keepdims=False):

@@ -47,7 +47,7 @@ from xlafront.lax.elementwise import (
     where,
 )
 from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_args, promote_args_inexact, unwrap
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 # name, primitive, promotion
 UNARY = (

@@ -20,7 +20,7 @@ from xlafront.numpy.indexing import Layout, plan_key, read, take_by, wrapped
 from xlafront.numpy.promotion import unwrap
 from xlafront.numpy.ufuncs import PUBLIC
 from xlafront.runtime.arrays import ArrayImpl
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 # method -> the scatter, and what it does to an old and a new element
 UPDATES = {

@@ -10,7 +10,7 @@ from xlafront.lax.elementwise import as_type, complex_, imag_, real_
 from xlafront.numpy.creation import astype
 from xlafront.numpy.manipulation import expand_dims, flip, stack, unstack
 from xlafront.numpy.ufuncs import PUBLIC
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 
 @library(static="dtype", name="view")

@@ -26,7 +26,7 @@ from xlafront.runtime import config
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import AxisType, Mesh, PartitionSpec, axes_of
 from xlafront.staging import device_assignment
-from xlafront.staging.jit import Jitted, Options, make_dispatcher
+from xlafront.staging.jitted import Jitted, Options, make_dispatcher
 from xlafront.transforms.ad.jvp import jvp_program
 from xlafront.transforms.ad.transpose import transpose_program
 from xlafront.transforms.batching.vmap import batch_flat, works_over

@@ -44,7 +44,7 @@ from xlafront.numpy.reductions import cumsum
 from xlafront.numpy.searching import searchsorted
 from xlafront.random.prng import placed, single_key
 from xlafront.runtime import config
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 
 def _float_dtype(name: str, dtype, complex_too: bool = False):

@@ -26,7 +26,7 @@ from xlafront.numpy.creation import asarray
 from xlafront.random import threefry
 from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 
 
 class PRNGImpl(NamedTuple):

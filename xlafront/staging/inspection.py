@@ -8,7 +8,7 @@ from typing import Any
 from xlafront.core import source, tracing
 from xlafront.core.traceback_filter import boundary
 from xlafront.staging import signatures, stages
-from xlafront.staging.jit import Jitted, Options
+from xlafront.staging.jitted import Jitted, Options
 
 
 def make_jaxpr(fun: Callable, static_argnums=(), axis_env=None, return_shape: bool = False) -> Callable[..., Any]:

@@ -8,20 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 from xlafront.staging import signatures, stages
-from xlafront.staging.caches import TracedCall as Traced, clear_caches, clear_executables as clear_programs, shared_caches  # noqa
-from xlafront.staging.compiling import LoweredModule, constants_as_arguments, run_executable  # noqa
-from xlafront.staging.jitted import Jitted, Options, explaining, jit_p, make_dispatcher  # noqa
-
-# MERGE
-from xlafront.staging.library import library  # noqa: F401
+from xlafront.staging.jitted import Jitted, Options, explaining, make_dispatcher
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 
 
-def jit(fun: Callable | None = None, *, in_shardings=UNSPECIFIED,
-        out_shardings=UNSPECIFIED,
-        static_argnums=None, static_argnames=None, donate_argnums=None, donate_argnames=None,
-        keep_unused: bool = False, device=None, backend: str | None = None, inline: bool = False,
-        compiler_options: dict[str, Any] | None = None):
+def jit(fun: Callable | None = None, *, in_shardings=UNSPECIFIED, out_shardings=UNSPECIFIED, static_argnums=None,
+        static_argnames=None, donate_argnums=None, donate_argnames=None, keep_unused: bool = False, device=None,
+        backend: str | None = None, inline: bool = False, compiler_options: dict[str, Any] | None = None):
     """Compile a function with XLA; it is traced once for each new combination of shapes, dtypes and static values.
 
     - `static_argnums`, `static_argnames`: arguments that are Python values, not arrays; hashable, part of the key.

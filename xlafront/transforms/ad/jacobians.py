@@ -14,7 +14,7 @@ from xlafront.lax.elementwise import eq, to_dtype
 from xlafront.lax.shapes import iota_p, reshape
 from xlafront.lax.zeros import instantiate, zeros_array
 from xlafront.staging import signatures
-from xlafront.staging.jit import library
+from xlafront.staging.library import library
 from xlafront.transforms.ad.arguments import (
     FlatFunction,
     argument_path,
