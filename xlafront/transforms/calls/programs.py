@@ -65,7 +65,7 @@ def trace_function(fun: Callable, in_tree, in_avals: Sequence[AbstractValue], ro
         debug_info = DebugInfo(role, signatures.function_name(fun), signatures.function_location(fun), lambda: _names(known(),
                                                                                                                       in_tree))
         jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info)
-        found = Traced(ClosedJaxpr(jaxpr, consts), out_tree, tuple(in_avals), debug_info)
+        found = TracedCall(ClosedJaxpr(jaxpr, consts), out_tree, tuple(in_avals), debug_info)
         if not any(isinstance(c, tracing.Tracer) for c in consts):
             caches.traces[key] = found
     program, consts = constants_as_arguments(found.closed)
