@@ -323,7 +323,7 @@ def _logsumexp(a, b, where, axis, keepdims, return_sign):
     real = xnp.real(stop_gradient(a))
     top = xnp.max(real, axes, keepdims=True, initial=-np.inf)
     top = xnp.where(xnp.isfinite(top), top, 0)
-    terms = xnp.exp(a - top)
+    terms = xnp.exp(a - top.astype(a.dtype))
     if b is not None:
         terms = xnp.where(b != 0, terms * b, 0)
     total = xnp.sum(terms, axes, keepdims=keepdims)
@@ -335,7 +335,7 @@ def _logsumexp(a, b, where, axis, keepdims, return_sign):
         if return_sign:
             return size, sign
         return xnp.where(sign < 0, np.nan, size)
-    return xnp.log(total) + top
+    return xnp.log(total) + top.astype(total.dtype)
 
 
 def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, where=None):

@@ -13,14 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.avals import ShapedArray
 from xlafront.core.dtypes import PRNGKeyDType
-from xlafront.core.keys import KeyArray, physical
-from xlafront.core.primitive import Primitive
-from xlafront.core.zeros import Zero
+from xlafront.core.keys import KeyArray
 from xlafront.lax import shapes
 from xlafront.lax.device_put import device_put
 from xlafront.lax.elementwise import as_type
+from xlafront.lax.keys import unwrap_p, wrap_p
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import check_arraylike
 from xlafront.random import counters, rbg, threefry
@@ -100,28 +98,6 @@ class PRNGSpec:
 
     def __hash__(self):
         return hash(self._impl)
-
-
-# Keys and their words, inside programs
-
-
-def _no_tangent(primitive):
-    def jvp(primals, tangents, **params):
-        answer = primitive.bind(*primals, **params)
-        return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
-
-    return jvp
-
-
-unwrap_p = Primitive("random_unwrap", abstract=lambda keys: physical(keys), lower=lambda ctx, keys: keys,
-                     batch=lambda axis_size, xs, ds: (unwrap_p.bind(*xs), ds[0]), shown_as="key_data",
-                     impl=lambda keys: keys._base_array)
-wrap_p = Primitive(
-    "random_wrap", lower=lambda ctx, words, *, impl: words, shown_as="wrap_key_data",
-    abstract=lambda words, *, impl: ShapedArray(words.shape[:words.ndim - len(impl.key_shape)], PRNGKeyDType(impl)),
-    impl=lambda words, *, impl: KeyArray(words, PRNGKeyDType(impl)),
-    batch=lambda axis_size, xs, ds, *, impl: (wrap_p.bind(shapes.move_dim(xs[0], ds[0], 0), impl=impl), 0))
-unwrap_p.jvp, wrap_p.jvp = _no_tangent(unwrap_p), _no_tangent(wrap_p)
 
 
 def wrap(words, impl: PRNGImpl):
