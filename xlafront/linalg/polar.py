@@ -71,7 +71,7 @@ def _qdwh(x, corner, limit, eps):
     if corner is not None:
         rows, columns = corner
         x = xnp.where((xnp.arange(x.shape[0]) < rows)[:, None] & (xnp.arange(x.shape[1]) < columns)[None], x, 0)
-    real = xnp.finfo(x.dtype)
+    real, unit = xnp.finfo(x.dtype), xnp.eye(x.shape[1], dtype=x.dtype)
     tolerance = (4 * (float(real.eps) if eps is None else eps)) ** (1 / 3)
     # Singular values that are less than a rounding error of the largest count as that large.
     steps, bounds = _weights(float(real.eps), max(limit, 1))
@@ -95,6 +95,7 @@ def _qdwh(x, corner, limit, eps):
 
     u = lax.fori_loop(0, by_qr, lambda k, u: _step_by_qr(u, *coefficients[k]), start)
     count, u, before = lax.while_loop(going_on, step, (by_qr, u, start))
+    u = u + product(u, unit - product(adjoint(u), u)) / 2  # what rounding left: u* u is nearer to one
     h = product(adjoint(u), x)
     return u, (h + adjoint(h)) / 2, count, (count >= least) & _near(u, before, tolerance)
 

@@ -125,14 +125,15 @@ def _jit_again(jitted: Jitted):
 
 def _reduce(dispatcher):
     """A jitted function that has a name in its module is pickled and copied as that, others with the function inside."""
-    found: Any = sys.modules.get(dispatcher.__module__)
-    for name in dispatcher.__qualname__.split("."):
+    known_as = getattr(dispatcher, "__qualname__", "")  # the functions that objects are have none
+    found: Any = sys.modules.get(getattr(dispatcher, "__module__", ""))
+    for name in known_as.split("."):
         found = getattr(found, name, None)
     if found is dispatcher:
-        return dispatcher.__qualname__
+        return known_as
     jitted = getattr(dispatcher, "_jitted", None)
     if jitted is None:
-        raise TypeError(f"{dispatcher.__name__} is compiled for this process and cannot be pickled or copied: pickle the function, "
+        raise TypeError(f"{known_as} is compiled for this process and cannot be pickled or copied: pickle the function, "
                         f"or export it (xlafront.export).")
     return _jit_again, (jitted,)
 
