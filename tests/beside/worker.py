@@ -22,13 +22,14 @@ import numpy as np  # noqa: E402
 xf = importlib.import_module(name)
 names = {"xf": xf, "np": np, "ml_dtypes": ml_dtypes, "P": xf.sharding.PartitionSpec}
 for short, module in (("xnp", "numpy"), ("lax", "lax"), ("nn", "nn"), ("random", "random"), ("tree", "tree"),
-                      ("tree_util", "tree_util"), ("dtypes", "dtypes"), ("jsp", "scipy"), ("image", "image")):
+                      ("tree_util", "tree_util"), ("dtypes", "dtypes"), ("jsp", "scipy"), ("image", "image"),
+                      ("flatten_util", "flatten_util")):
     try:
         names[short] = importlib.import_module(f"{name}.{module}")
     except ImportError:
         pass
 for setting, text in {**({"enable_x64": "True"} if request["x64"] else {}), **request["config"]}.items():
-    xf.config.update(setting, {"True": True, "False": False}.get(text, text))
+    xf.config.update(("jax_" if name == "jax" else "") + setting, {"True": True, "False": False}.get(text, text))
 
 compilations = [0]
 if name == "jax":

@@ -1,8 +1,11 @@
 """Pytrees: flattening, registration, paths, prefixes."""
 
 import collections
+import copy
 import dataclasses
+import functools
 import operator
+import pickle
 
 import numpy as np
 import pytest
@@ -174,3 +177,62 @@ def test_mismatches_name_the_path(prefix, full, words):
         tree.broadcast(prefix, full)
     with pytest.raises(ValueError, match=words):
         tree.map(lambda a, b: a, prefix, full)
+
+
+@dataclasses.dataclass
+class Counted:
+    """A node whose static data are a property of what is below it."""
+
+    child: object
+
+
+tree_util.register_pytree_node(
+    Counted, lambda c: ((c.child,), tree.structure(c.child).num_nodes), lambda _, children: Counted(*children)
+)
+
+
+@pytest.mark.parametrize("example", [
+    1, None, T, {"a": collections.OrderedDict(x=1), "b": collections.defaultdict(int, y=2)}, Counted([1]),
+    tree_util.Partial(max, 1),
+], ids=str)  # fmt: skip
+def test_structures_are_pickled_and_copied(example):
+    structure = tree.structure(example)
+    for again in (pickle.loads(pickle.dumps(structure)), copy.copy(structure), copy.deepcopy([structure])[0]):
+        assert again == structure and hash(again) == hash(structure)
+        assert tree.structure(tree.unflatten(again, tree.leaves(example))) == structure
+
+
+def test_transpose_compares_leaves_only():
+    outer, inner = tree.structure(Counted([0, 0])), tree.structure({"a": 0, "b": 0})
+    found = tree.transpose(outer, inner, Counted([{"a": 1, "b": 2}, {"a": 3, "b": 4}]))
+    assert found == {"a": Counted([1, 3]), "b": Counted([2, 4])}
+
+
+def test_partial_of_a_partial():
+    inner = functools.partial(max, 1)
+    partial = tree_util.Partial(inner, 2)
+    assert partial.func == inner and inner == partial.func and partial() == 2
+    assert (partial.func.func, partial.func.args, partial.func.keywords, partial.args) == (max, (1,), {}, (2,))
+    assert hash(partial.func) == hash(tree_util.Partial(functools.partial(max, 1), 3).func)
+    assert tree.leaves(partial) == [2] and pickle.loads(pickle.dumps(partial))() == 2
+    assert tree.structure(partial) != tree.structure(tree_util.Partial(functools.partial(max, 2), 2))
+
+
+def test_functions_that_unravel():
+    from xlafront.flatten_util import ravel_pytree
+
+    def unravel(*leaves):
+        return ravel_pytree(list(leaves))[1]
+
+    ones = np.ones(2, np.float32)
+    same = unravel(ones, 1.0)
+    assert same == unravel(2 * ones, 3.0) and hash(same) == hash(unravel(2 * ones, 3.0)) and same != unravel(ones, 1)
+    traces = []
+    f = xf.jit(lambda unravel, x: traces.append(0) or unravel(x), static_argnums=0)
+    f(same, np.arange(3.0)), f(unravel(ones, 5.0), np.arange(3.0))
+    assert len(traces) == 1
+    for again in (pickle.loads(pickle.dumps(same)), copy.deepcopy(same)):
+        assert [x.tolist() for x in again(np.arange(3.0))] == [[0, 1], 2]
+    assert {str(x.dtype) for x in same(np.arange(3))} == {"int32"}  # of one dtype: whatever the vector has
+    with pytest.raises(TypeError, match="dtype"):
+        unravel(ones, 1)(np.arange(3))

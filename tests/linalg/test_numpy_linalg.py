@@ -224,3 +224,62 @@ def test_without_elements(shape):
 def test_errors(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+A = np.array([[4.0, 1.0, 0.5], [1.0, 3.0, 0.2], [0.5, 0.2, 2.0]], np.float32)
+C = (A[::-1] * np.array([1, -1, 2]) + 1j * A).astype(np.complex64)
+H = (A + 1j * (C.real - C.real.T)).astype(np.complex64)
+LINALG = xf.lax.linalg
+STRICT = {
+    "slogdet": lambda x: xnp.linalg.slogdet(x)[1],
+    "sign": lambda x: xnp.abs(1 - xnp.linalg.slogdet(x)[0]) ** 2,
+    "lstsq": lambda x: xnp.linalg.lstsq(x, x[:, 0] + 1)[0],
+    "svd": lambda x: xnp.abs(xnp.linalg.svd(x[:, :2])[0]),
+    "wide svd": lambda x: xnp.abs(xnp.linalg.svd(x[:2])[2]),
+    "eigh": lambda x: xnp.abs(xnp.linalg.eigh(x)[1]),
+    "eigvalsh": xnp.linalg.eigvalsh,
+    "qr": lambda x: xnp.abs(xnp.linalg.qr(x)[0]),
+    "nuc": lambda x: xnp.linalg.norm(x, "nuc"),
+    "cond": xnp.linalg.cond,
+    "pinv": xnp.linalg.pinv,
+    "eig": lambda x: xnp.abs(LINALG.eig(x, compute_left_eigenvectors=False, enable_eigvec_derivs=True)[1]),
+}
+
+
+@pytest.mark.parametrize("name", STRICT)
+def test_nothing_depends_on_implicit_promotion(name):
+    def total(x):
+        return xnp.sum(xnp.abs(STRICT[name](x)))
+
+    for x in (A, H):
+        with xf.numpy_rank_promotion("allow"):
+            expected, gradient = xf.value_and_grad(total)(x)
+        with xf.numpy_dtype_promotion("strict"), xf.numpy_rank_promotion("raise"):
+            value, strict = xf.value_and_grad(total)(xnp.asarray(x))
+        assert value == expected and np.allclose(strict, gradient, rtol=1e-5, equal_nan=True)
+        assert bool(xnp.isfinite(strict).all())
+    with xf.numpy_dtype_promotion("strict"):
+        assert xf.hessian(total)(xnp.asarray(A)).shape == (3, 3, 3, 3)
+
+
+@pytest.mark.parametrize("entry", [1e-30, 1.1754944e-38, 1e30, -2.0, 3e-20j])
+def test_qdwh_of_any_size(entry):
+    x = np.array([[entry]], np.complex64 if entry.imag else np.float32)
+    with xf.numpy_dtype_promotion("strict"), xf.numpy_rank_promotion("raise"):
+        u, h, *_ = LINALG.qdwh(xnp.asarray(x), dynamic_shape=(1, 1))
+    np.testing.assert_allclose(np.asarray(u), x / abs(x), rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(h), abs(x), rtol=1e-6)
+
+
+def test_ranks_and_integers():
+    for f in (xnp.linalg.svd, xnp.linalg.svdvals, xnp.linalg.qr, xnp.linalg.eig, xnp.linalg.eigvals):
+        with pytest.raises(TypeError, match="matrix"):
+            f(np.ones(3))
+    whole = np.array([[2, -1], [1, 3]])
+    for order, expected in ((1, 7), (np.inf, 3), (-np.inf, 1)):
+        found = xnp.linalg.vector_norm(whole, ord=order)
+        assert found.dtype == xnp.asarray(whole).dtype and found == expected
+    tall = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 7.0]])
+    limits = (0.3, 1.0, 11.0)
+    expected = [int(np.sum(np.linalg.svd(tall)[1] > limit)) for limit in limits]
+    assert [int(xnp.linalg.matrix_rank(tall, rtol=limit)) for limit in limits] == expected == [2, 1, 0]

@@ -99,8 +99,12 @@ def test_standardize_glu_one_hot(rng):
     assert nn.one_hot(np.array([[0], [1]]), 2, axis=0).shape == (2, 2, 1) and nn.one_hot(
         1, 3, dtype="int32"
     ).tolist() == [0, 1, 0]
-    with pytest.raises(ValueError, match="odd"):
+    with pytest.raises(AssertionError, match="divisible by 2"):
         nn.glu(x[:, :5])
+    with pytest.warns(DeprecationWarning, match="integers"):
+        nn.one_hot(xnp.array([1.0]), 3)
+    with pytest.raises(TypeError, match="bool"):
+        nn.one_hot(xnp.array([True]), 3)
 
 
 def attention(q, k, v, mask):
@@ -131,8 +135,30 @@ def test_attention(rng):
     np.testing.assert_allclose(
         np.asarray(nn.dot_product_attention(q[0], k[0], v[0])), attention(q, k, v, every)[0], rtol=1e-4, atol=1e-5
     )
-    with pytest.raises(TypeError, match="query"):
-        nn.dot_product_attention(q, k[..., :2], v)
+    for bad in (
+        lambda: nn.dot_product_attention(q, k[..., :2], v),
+        lambda: nn.dot_product_attention(q, k, v[..., :2]),
+        lambda: nn.dot_product_attention(q, k.astype("float32"), v.astype("float16")),
+        lambda: nn.dot_product_attention(q, k, v, query_seq_lengths=np.ones(3, np.int32)),
+        lambda: nn.dot_product_attention(q, k, v, key_value_seq_lengths=np.ones(2, np.float32)),
+        lambda: nn.dot_product_attention(q, k, v, mask=np.ones((5, 5), np.int32)),
+    ):
+        with pytest.raises(ValueError, match="dot_product_attention"):
+            bad()
+    with pytest.raises(TypeError, match="broadcast"):
+        nn.dot_product_attention(q, k, v, mask=np.ones(3, bool))
+
+
+def test_attention_with_nothing_to_look_at(rng):
+    q, k, v = (xnp.asarray(rng.normal(size=(1, 3, 2, 4)), "float32") for _ in range(3))
+    mask = np.ones((1, 2, 3, 3), bool)
+    mask[:, :, 1] = False
+    with xf.numpy_rank_promotion("raise"):
+        result, residual = nn.dot_product_attention(*(x.astype("bfloat16") for x in (q, k, v)), mask=mask[0, 0], return_residual=True)
+    assert residual.dtype == result.dtype == xnp.bfloat16 and bool(xnp.isfinite(result.astype("float32")).all())
+    gradients = xf.grad(lambda *x: nn.dot_product_attention(*x, mask=mask).sum(), (0, 1, 2))(q, k, v)
+    assert all(bool(xnp.isfinite(g).all()) for g in gradients)
+    assert not xf.grad(lambda x: nn.dot_product_attention(x, k, v, return_residual=True)[1].sum())(q).any()
 
 
 def test_initializers():
@@ -169,3 +195,89 @@ def test_initializers():
         nn.initializers.he_normal()(key, (3,))
     with pytest.raises(ValueError, match="fan_in"):
         nn.initializers.variance_scaling(1.0, "fan", "normal")
+
+
+MASK = np.array([[1, 0, 1], [0, 0, 0], [1, 1, 1]], bool)
+
+
+@pytest.mark.parametrize("value", [1.0, 1e4, np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("axis", [-1, 0, None])
+def test_masked_softmax(value, axis):
+    """What is masked is absent, whatever it is; without anything to look at all is 0, and so is every derivative."""
+    x = np.array([[36.0, 0.5, 1.0], [-2.0, 3.0, 0.25], [1.0, 2.0, -1.0]], np.float32)
+    masked = np.where(MASK, x, value).astype(np.float32)
+    raised = np.where(MASK, np.exp(x - x.max()), 0)
+    with np.errstate(invalid="ignore"):
+        expected = np.nan_to_num(raised / raised.sum(axis, keepdims=True))
+    result = nn.softmax(masked, axis, where=MASK)
+    np.testing.assert_allclose(np.asarray(result), expected, rtol=1e-5, atol=1e-30)
+    logs = nn.log_softmax(masked, axis, where=MASK)
+    assert np.array_equal(np.isneginf(np.asarray(logs)), ~MASK)
+    np.testing.assert_allclose(np.exp(np.asarray(logs)), expected, rtol=1e-5, atol=1e-30)
+    weights = np.arange(9.0).reshape(3, 3)
+    g = np.asarray(xf.grad(lambda x: xnp.sum(nn.softmax(x, axis, where=MASK) * weights))(masked))
+    np.testing.assert_allclose(g, expected * (weights - (expected * weights).sum(axis, keepdims=True)), rtol=1e-4, atol=1e-5)
+    g = np.asarray(xf.grad(lambda x: xnp.sum(xnp.where(MASK, nn.log_softmax(x, axis, where=MASK), 0) * weights))(masked))
+    np.testing.assert_allclose(
+        g, np.where(MASK, weights, 0) - expected * (MASK * weights).sum(axis, keepdims=True), rtol=1e-4, atol=1e-5
+    )
+    assert bool(xnp.isfinite(xf.jvp(lambda x: nn.softmax(x, axis, where=MASK), (masked,), (np.ones_like(masked),))[1]).all())
+
+
+def test_masks_of_other_rank():
+    x = xnp.arange(9.0).reshape(3, 3)
+    with xf.numpy_rank_promotion("raise"):
+        for f in (nn.softmax, nn.log_softmax, nn.logsumexp):
+            assert xnp.array_equal(f(x, where=MASK[0]), f(x, where=np.broadcast_to(MASK[0], (3, 3))))
+            assert xnp.array_equal(f(x, axis=[0, 1]), f(x, axis=(0, 1)))
+    for f in (nn.softmax, nn.log_softmax, nn.logsumexp, nn.standardize):
+        with pytest.raises(ValueError, match="boolean"):
+            f(x, where=MASK.astype(int))
+
+
+TYPES = [  # call, dtype, weak type: what the reference gives
+    (lambda: nn.relu(xnp.array([True, False])), "int32", True),
+    (lambda: nn.relu(1 + 1j), "complex64", True),
+    (lambda: nn.relu6(xnp.array([7 + 1j])), "complex64", False),
+    (lambda: nn.hard_sigmoid(1 + 1j), "complex64", True),
+    (lambda: nn.gelu(2.0), "float32", False),
+    (lambda: nn.silu(2.0), "float32", True),
+    (lambda: nn.standardize(xnp.arange(7), mean=1.0, variance=2.0), "float32", True),
+    (lambda: nn.softmax(xnp.arange(3, dtype="int8")), "float32", False),
+]
+REFUSED = [
+    (lambda: nn.silu(2), TypeError),
+    (lambda: nn.silu(xnp.arange(3)), TypeError),
+    (lambda: nn.softmax(xnp.array([True])), TypeError),
+    (lambda: nn.log1mexp(True), TypeError),
+    (lambda: nn.standardize(xnp.array([1j])), ValueError),
+    *((lambda f=getattr(nn, name): f([1.0, 2.0]), TypeError) for name in FORMULAS),
+    *((lambda f=getattr(nn, name): f(None), TypeError) for name in FORMULAS),
+]
+
+
+@pytest.mark.parametrize("call, dtype, weak", TYPES, ids=map(str, range(len(TYPES))))
+def test_types(call, dtype, weak):
+    result = call()
+    assert (result.dtype, result.weak_type) == (dtype, weak)
+
+
+@pytest.mark.parametrize("call, error", REFUSED, ids=map(str, range(len(REFUSED))))
+def test_refused(call, error):
+    with pytest.raises(error):
+        call()
+
+
+def test_log1mexp_has_its_derivative_everywhere():
+    x = np.array([-np.inf, -1.0, 0.0, 0.5, 3.0, np.inf], np.float32)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(np.asarray(xf.vmap(xf.grad(nn.log1mexp))(x)), 1 / np.expm1(x), rtol=1e-6)
+
+
+def test_variance_scaling_of_vectors():
+    make = nn.initializers.variance_scaling(1.0, "fan_in", "normal", in_axis=0, out_axis=0)
+    assert make(xf.random.key(0), (3,)).shape == make(xf.random.key(0), 3).shape == (3,)
+    with pytest.raises(ValueError, match="two dimensions"):
+        nn.initializers.he_normal()(xf.random.key(0), 3)
+    with pytest.raises(IndexError):
+        nn.initializers.variance_scaling(1.0, "fan_in", "normal", in_axis=1, out_axis=0)(xf.random.key(0), (3,))

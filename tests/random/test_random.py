@@ -74,6 +74,40 @@ KNOWN = [
     (lambda: random.cauchy(K, (3,)), [-0.10601504892110825, 3.9399843215942383, 0.9145937561988831]),
     (lambda: random.logistic(K, (3,)), [-0.1346837282180786, 2.454378128051758, 1.0243041515350342]),
 ]
+# The words of key(3), of two keys split from it, of fold_in(key(3), 5), and three numbers of 8 and of 32 bits.
+GENERATORS = {
+    "rbg": ([0, 3, 0, 3], None, None, [211, 175, 250], [3146934739, 3391003311, 1891301882]),
+    "unsafe_rbg": ([0, 3, 0, 3], None, None, [211, 175, 250], [3146934739, 3391003311, 1891301882]),
+    "threefry4x32": (
+        [3248282065, 734211508, 1407164217, 2801754411],
+        [2710352670, 2749407344, 1801945316, 3177375456],
+        [3133940903, 3168223244, 451873985, 3874492636],
+        [106, 84, 229],
+        [3563681130, 3941503572, 1085729509],
+    ),
+    "philox2x32": ([1756153345], [454347279], [1161485442], [113, 60, 13], [721757809, 811800380, 3734996749]),
+    "philox4x32": (
+        [3509165040, 3569804951],
+        [4176986542, 983329049],
+        [663285112, 2669197746],
+        [0, 80, 133],
+        [2455879424, 3810592336, 2602001797],
+    ),
+}
+# Bounds that are no integers, or do not fit the dtype; what the reference gives for key(42).
+BOUNDS = [
+    ((0.0, 10.5), "int32", [4, 4]),
+    ((0.0, 10.5), "uint8", [4, 4]),
+    ((np.float64(1.7), np.float64(9.9)), "int32", [5, 3]),
+    ((True, 5), "int32", [1, 3]),
+    ((np.inf, 3), "int32", [2147483647, 2147483647]),
+    ((np.nan, 3), "int32", [0, 0]),
+    ((-1e20, 1e20), "int32", [977810628, 1236381714]),
+    ((np.array([1.5, 2.5]), 10), "int32", [1, 4]),
+    ((-(2**31), 2**31 - 1), "uint32", [977810629, 1236381715]),
+    ((np.uint32(3), np.uint32(2**32 - 1)), "int32", [977810634, 1236381720]),
+    ((np.array([2, 3], np.uint8), np.int16(100)), "int2", [1, 1]),
+]
 WIDE = [
     (lambda: random.bits(K, (2,), "uint64"), [11701519018614622474, 870020224683618988]),
     (lambda: random.uniform(K, (2,)), [0.634340617068121, 0.04716389088541528]),
@@ -145,10 +179,10 @@ def test_cipher():
 
 def test_counters_beyond_32_bits():
     """The position of an element in an array of more than 2**32, checked where it can be computed by hand."""
-    from xlafront.random.threefry import _wide_product
+    from xlafront.random.threefry import wide_product
 
     for x, factor in ((3, 5), (2**31 + 7, 2**31 + 9), (2**32 - 1, 2**32 - 1), (65537, 65535)):
-        high, low = _wide_product(xnp.array([x], "uint32"), factor)
+        high, low = wide_product(xnp.array([x], "uint32"), factor)
         assert (int(high[0]) << 32) + int(low[0]) == x * factor
 
 
@@ -227,12 +261,23 @@ BAD = [
     (lambda: random.normal(K, (2,), "int32"), ValueError, "floating"),
     (lambda: random.uniform(K, (2,), int), ValueError, "floating"),
     (lambda: random.choice(K, 3, (5,), replace=False), ValueError, "at most 3"),
-    (lambda: random.randint(K, (2,), 0.5, 3), TypeError, "minval"),
+    (lambda: random.randint(K, (2,), 0, 2**40), OverflowError, "1099511627776"),
+    (lambda: random.randint(K, None, 0, 3), TypeError, "shape"),
+    (lambda: random.rademacher(K, (-1,)), TypeError, "nonnegative"),
+    (lambda: random.choice(K, 5, 2), TypeError, "sequence"),
+    (lambda: random.permutation(K, True), TypeError, "integer"),
+    (lambda: random.categorical(K, xnp.arange(3)), ValueError, "floating"),
+    (lambda: random.categorical(K, [0.0, 1.0]), TypeError, "list"),
+    (lambda: random.key(2**63), OverflowError, "64 bits"),
+    (lambda: random.key(0, impl=1), TypeError, "name"),
+    (lambda: random.key(0, impl="dice"), ValueError, "philox4x32"),
+    (lambda: random.clone([0, 1]), TypeError, "list"),
+    (lambda: random.fold_in(K, K), TypeError, "number"),
     (lambda: random.normal(K, (xnp.ones(2),)), TypeError, "shape"),
     (lambda: random.key(2**64), OverflowError, "64 bits"),
     (lambda: random.bits(K, (2,), "int32"), ValueError, "unsigned"),
     (lambda: random.permutation(K, xnp.array(3.0)), TypeError, "integer"),
-    (lambda: random.uniform(K, (2,), minval=xnp.zeros(3)), ValueError, "shape"),
+    (lambda: random.uniform(K, (2,), minval=xnp.zeros(3)), TypeError, "shape"),
 ]
 
 
@@ -240,3 +285,68 @@ BAD = [
 def test_bad_input(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_generators(name):
+    words, first, folded, short, long = GENERATORS[name]
+    key = random.key(3, impl=name)
+    keys = random.split(key, (2, 2))
+    assert random.key_data(key).tolist() == words and random.key_impl(key) == name
+    assert keys.shape == (2, 2) and len(np.unique(np.asarray(random.key_data(keys)).reshape(4, -1), axis=0)) == 4
+    assert random.fold_in(key, 5).dtype == key.dtype
+    if first is not None:
+        assert random.key_data(keys)[0, 0].tolist() == first
+        assert random.key_data(random.fold_in(key, 5)).tolist() == folded
+    assert random.bits(key, (3,), "uint8").tolist() == short
+    assert random.bits(key, (3,), "uint32").tolist() == long
+    assert xf.jit(xf.vmap(lambda k: random.uniform(k, (2,))))(keys[0]).shape == (2, 2)
+    again = random.wrap_key_data(random.key_data(key), impl=name)
+    assert again.dtype == key.dtype and pickle.loads(pickle.dumps(key)).dtype == key.dtype
+    drawn = np.asarray(random.uniform(key, (4000,)))
+    assert abs(drawn.mean() - 0.5) < 0.02 and abs(drawn.var() - 1 / 12) < 0.005
+
+
+@pytest.mark.parametrize("bounds, dtype, expected", BOUNDS, ids=map(str, range(len(BOUNDS))))
+def test_bounds_of_randint(bounds, dtype, expected):
+    draw = lambda key: random.randint(key, (2,), *bounds, dtype=dtype)  # noqa: E731
+    for result in (draw(random.key(42)), xf.jit(draw)(random.key(42))):
+        assert result.dtype == dtype and np.asarray(result).astype(np.int64).tolist() == expected
+
+
+def test_tails():
+    """The mode "high" resolves what the steps of one draw cannot."""
+    n = 300_000
+    for dtype in ("bfloat16", "float16"):
+        drawn = np.asarray(random.gumbel(K, (n,), dtype, mode="high").astype("float32"))
+        for p in (0.001, 0.006, 0.017):
+            edge = -np.log(-np.log1p(-p))  # above which a value is with probability p
+            assert abs(np.mean(drawn > edge) / p - 1) < 0.25
+    assert not random.bernoulli(K, 1e-10, 4_000_000, mode="high").any()
+    assert abs(float(random.bernoulli(K, 0.3, 20_000, mode="high").mean()) - 0.3) < 0.01
+
+
+def test_arrays_of_keys():
+    keys = random.split(K, 3)
+
+    def words(x):
+        return random.key_data(x).tolist()
+
+    assert words(xnp.zeros(2, K.dtype)) == words(xnp.zeros_like(keys[:2])) == [[0, 0]] * 2
+    assert words(xnp.ones((1, 2), K.dtype)) == [[[1, 1]] * 2] and words(xnp.full_like(keys, 7)) == [[7, 7]] * 3
+    assert words(xf.lax.full((2,), 100, K.dtype)) == words(xf.jit(lambda: xnp.full(2, 100, K.dtype))()) == [[100, 100]] * 2
+    assert words(xnp.full(2, K)) == [words(K)] * 2
+    assert words(keys.at[100].get(mode="fill")) == [2**32 - 1] * 2
+    assert words(xnp.take(keys, xnp.array([0, 9]))) == [words(keys[0]), [2**32 - 1] * 2]
+    assert xnp.isclose(keys, keys[0]).tolist() == [True, False, False] and xnp.allclose(keys, keys)
+    data = random.key_data(keys)
+    assert words(xf.vmap(random.wrap_key_data, in_axes=1)(data.T)) == words(keys)
+    assert sorted(words(random.permutation(K, keys))) == sorted(words(keys))
+    assert keys.on_device_size_in_bytes() == 24 and xf.device_get(keys).dtype == K.dtype
+    for refused in (lambda: keys.sum(), lambda: keys.astype("uint32"), lambda: keys.real, lambda: K.item()):
+        with pytest.raises(NotImplementedError, match="key_data"):
+            refused()
+    with pytest.raises(TypeError, match="one key"):
+        iter(K)
+    with pytest.raises(ValueError, match="key<fry>"):
+        xnp.concatenate([keys, xnp.zeros(2)])

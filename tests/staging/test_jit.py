@@ -1,7 +1,9 @@
 """`jit`: arguments, caches, nesting, donation, stages, settings."""
 
+import copy
 import functools
 import logging
+import pickle
 import threading
 
 import numpy as np
@@ -10,7 +12,7 @@ from laws import signatures_seen
 
 import xlafront as xf
 import xlafront.numpy as xnp
-from xlafront import lax
+from xlafront import lax, nn
 
 
 def counted(f):
@@ -347,3 +349,32 @@ def test_lowering_for_a_platform_that_is_not_here():
                 lowered.compile()
     with pytest.raises(ValueError, match="no platform 'vulkan'"):
         traced.lower(lowering_platforms=("vulkan",))
+
+
+@xf.jit
+def named(x):
+    return x + 1
+
+
+def doubled(x, n):
+    return x * n
+
+
+def restored(f):
+    return [copy.copy(f), copy.deepcopy(f), copy.deepcopy({"f": f})["f"], pickle.loads(pickle.dumps(f))]
+
+
+def test_jitted_functions_are_copied_and_pickled():
+    """By name where they have one, else with the function inside and the options."""
+    assert all(f is named for f in restored(named)) and copy.deepcopy(xnp.sin) is xnp.sin is pickle.loads(pickle.dumps(xnp.sin))
+    for f in restored(xf.jit(functools.partial(doubled, n=3))):
+        assert f(2.0) == 6 and f.lower(2.0).compile()(2.0) == 6 and f._cache_size() == 1
+        f.clear_cache()
+        assert f._cache_size() == 0
+    inner = xf.jit(doubled, static_argnums=1)
+    for f in (copy.deepcopy(inner), pickle.loads(pickle.dumps(inner.__wrapped__))):
+        assert f(2.0, 5) == 10
+    again = pickle.loads(pickle.dumps(inner._jitted))
+    assert again.options == inner._jitted.options and again.caches is inner._jitted.caches
+    assert copy.deepcopy(nn.relu)(-1.0) == 0 and copy.deepcopy(xf.jit(xf.grad(lambda x: x * x)))(3.0) == 6
+    assert copy.deepcopy(xf.custom_jvp(doubled)).fun is doubled

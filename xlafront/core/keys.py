@@ -80,6 +80,14 @@ class KeyArray:
     def copy_to_host_async(self):
         self._base_array.copy_to_host_async()
 
+    def on_device_size_in_bytes(self) -> int:
+        """The memory that the words take."""
+        return self._base_array.on_device_size_in_bytes()
+
+    def unsafe_buffer_pointer(self) -> int:
+        """The address of the words, of an array on one device."""
+        return self._base_array.unsafe_buffer_pointer()
+
     def is_deleted(self) -> bool:
         return self._base_array.is_deleted()
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -14,6 +15,14 @@ from xlafront.runtime.jaxlib_compat import pytree
 
 default_registry = pytree.default_registry()
 PyTreeDef = pytree.PyTreeDef
+
+
+def _registry():
+    return default_registry
+
+
+# Structures are pickled and copied with their registry, of which there is one in each process.
+copyreg.pickle(type(default_registry), lambda registry: (_registry, ()))
 SequenceKey, DictKey, GetAttrKey, FlattenedIndexKey = (
     pytree.SequenceKey, pytree.DictKey, pytree.GetAttrKey, pytree.FlattenedIndexKey)
 
@@ -291,25 +300,27 @@ class Partial(functools.partial):
 
     def __new__(cls, func, /, *args, **kw):
         # functools.partial would merge a partial of a partial, and its static arguments would become children.
-        inner = _Inner(func) if isinstance(func, functools.partial) else func
+        inner = _Inner(func.func, *func.args, **func.keywords) if isinstance(func, functools.partial) else func
         return super().__new__(cls, inner, *args, **kw)
 
 
-class _Inner:
-    """A partial as a function that compares by what it applies."""
+class _Inner(functools.partial):
+    """A partial that compares by what it applies, and stays one object when it is applied partially."""
 
-    def __init__(self, inner):
-        self.inner = inner
+    def __new__(cls, func, /, *args, **kw):
+        made = super().__new__(cls, func, *args, **kw)
+        made.whole = True  # partials with attributes are not merged
+        return made
 
-    def __call__(self, *args, **kwargs):
-        return self.inner(*args, **kwargs)
+    def __call__(self, *args, **kwargs):  # nor, in some versions of Python, those with a call of their own
+        return super().__call__(*args, **kwargs)
 
     def __eq__(self, other):
-        return type(other) is _Inner and (self.inner.func, self.inner.args, self.inner.keywords) == (
-            other.inner.func, other.inner.args, other.inner.keywords)
+        return isinstance(other, functools.partial) and (self.func, self.args, self.keywords) == (
+            other.func, other.args, other.keywords)
 
     def __hash__(self):
-        return hash((self.inner.func, self.inner.args, tuple(self.inner.keywords.items())))
+        return hash((self.func, self.args, tuple(self.keywords.items())))
 
 
 _register_defaults()
@@ -387,10 +398,11 @@ def transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_
     flat, treedef = flatten(pytree_to_transpose)
     if inner_treedef is None:
         inner_treedef = structure(outer_treedef.flatten_up_to(pytree_to_transpose)[0])
-    expected = outer_treedef.compose(inner_treedef)
-    if treedef != expected:
-        raise TypeError(f"the tree to transpose must have the structure {expected} (outer around inner); it has {treedef}.")
     inner, outer = inner_treedef.num_leaves, outer_treedef.num_leaves
+    # Only the leaves are compared: what a node holds besides them may depend on what is below it.
+    if len(flat) != inner * outer:
+        raise TypeError(f"the tree to transpose must have the structure {outer_treedef.compose(inner_treedef)} (outer around "
+                        f"inner); it has {treedef}.")
     rows = [flat[i * inner:(i + 1) * inner] for i in range(outer)]
     return inner_treedef.unflatten([outer_treedef.unflatten([row[j] for row in rows]) for j in range(inner)])
 
@@ -403,8 +415,8 @@ def static(**kwargs):
 
 
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
-    """Whether a structure is that of a single leaf."""
-    return treedef.num_nodes == 1 and treedef.num_leaves == 1
+    """Whether a structure is a single node, without children."""
+    return treedef.num_nodes == 1
 
 
 def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:

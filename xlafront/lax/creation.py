@@ -6,6 +6,7 @@ import numpy as np
 
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
+from xlafront.lax import keys
 from xlafront.lax.arguments import named_sharding
 from xlafront.lax.device_put import device_put
 from xlafront.lax.elementwise import convert_element_type_p
@@ -39,7 +40,7 @@ def iota(dtype, size: int):
 @library(static=("shape", "dtype"))
 def _full_kernel(value, shape, dtype):
     if not isinstance(dtype, np.dtype):
-        return broadcast_in_dim_p.bind(value, shape=shape, broadcast_dimensions=(), sharding=None)
+        return keys.filled(value, shape, dtype)
     if tracing.aval_of(value).dtype != dtype or tracing.aval_of(value).weak_type:
         value = convert_element_type_p.bind(value, new_dtype=dtype, weak_type=False, sharding=None)
     return broadcast_in_dim_p.bind(value, shape=shape, broadcast_dimensions=(), sharding=None) if shape else value

@@ -14,7 +14,7 @@ from xlafront.core.keys import physical
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import of_all, of_first
 from xlafront.core.zeros import Zero, is_undefined
-from xlafront.lax import sharding_rules
+from xlafront.lax import keys, sharding_rules
 from xlafront.lax.arguments import check_dtype
 from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, add, ge, le, mul, to_dtype, where
 from xlafront.lax.families import add_tangents
@@ -138,9 +138,11 @@ def in_bounds(indices, shape, dimensions, sizes):
 
 
 def fill_for(dtype, fill_value):
-    """What a read outside of the array gives: NaN, or the largest unsigned, or the smallest signed integer."""
+    """What a read outside of the array gives: NaN, the largest unsigned or smallest signed integer, a key of all ones."""
     if fill_value is not None:
         return np.asarray(fill_value).astype(dtype)[()]
+    if not isinstance(dtype, np.dtype):
+        return keys.filled(np.uint32(0xFFFFFFFF), (), dtype)
     if dtypes.is_inexact(dtype):
         return np.asarray(np.nan).astype(dtype)[()]
     if dtype == dtypes.bool_:
@@ -162,10 +164,10 @@ def bind_gather(x, indices, *, dimension_numbers, slice_sizes, unique_indices=Fa
     shape = np.shape(result)
     batch = tuple(i for i in range(len(shape)) if i not in dn.offset_dims)
     mask = broadcast_in_dim_p.bind(inside, shape=shape, broadcast_dimensions=batch, sharding=None)
-    dtype = tracing.aval_of(x).dtype
-    if not isinstance(dtype, np.dtype):
-        return result
-    return where(mask, result, fill_for(dtype, fill_value))
+    fill = fill_for(tracing.aval_of(x).dtype, fill_value)
+    if isinstance(fill, tracing.Tracer):  # a key is no scalar that spreads by itself
+        fill = broadcast_in_dim_p.bind(fill, shape=shape, broadcast_dimensions=(), sharding=None)
+    return where(mask, result, fill)
 
 
 def _gather_jvp(primals, tangents, **params):

@@ -19,7 +19,7 @@ from xlafront import lax
 from xlafront.core import dtypes
 from xlafront.lax import linalg as kernels
 from xlafront.linalg.factorizations import solve_factored
-from xlafront.linalg.kernels import adjoint, check_rank, product, square as size_of_square
+from xlafront.linalg.kernels import adjoint, check_rank, floating, product, square as size_of_square
 from xlafront.linalg.orthogonal import geqrf_p
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact
 from xlafront.staging.library import library
@@ -57,17 +57,17 @@ def _floating(name: str, *values) -> list:
     return [xnp.asarray(x) for x in promote_dtypes_inexact(*values)]
 
 
-def _matrices(name: str, *values, square: bool = False) -> list:
+def _matrices(name: str, *values, square: bool = False, error: type[Exception] = ValueError) -> list:
     """Arrays of one floating or complex dtype, with at least two dimensions."""
     arrays = _floating(name, *values)
     for x in arrays:
-        _size(name, x) if square else check_rank(name, x, error=ValueError)
+        _size(name, x, error) if square else check_rank(name, x, error=error)
     return arrays
 
 
-def _size(name: str, x) -> int:
+def _size(name: str, x, error: type[Exception] = ValueError) -> int:
     """The number of rows of square matrices."""
-    check_rank(name, x, error=ValueError)
+    check_rank(name, x, error=error)
     return size_of_square(name, x)
 
 
@@ -139,7 +139,7 @@ def _lstsq(a, b, rcond):
     rcond = eps * max(m, n) if rcond is None else eps if rcond < 0 else rcond
     kept = (s > 0) & (s >= rcond * s[0])
     inverse = xnp.where(kept, 1, 0) / xnp.where(kept, s, 1)
-    x = product(adjoint(vh), inverse[:, None] * product(adjoint(u), b))
+    x = product(adjoint(vh), inverse[:, None].astype(a.dtype) * product(adjoint(u), b))
     rest = xnp.sum(xnp.abs(b - product(a, x)) ** 2, axis=0)
     return x[:, 0] if vector else x, rest, xnp.sum(kept, dtype=np.int32), s
 
@@ -314,7 +314,7 @@ def _sign_and_log(sign, factors):
     size = xnp.abs(factors)
     zero = xnp.any(size == 0, axis=-1)
     size = xnp.where(size == 0, 1, size)
-    sign = sign * xnp.prod(factors / size, axis=-1)
+    sign = sign * xnp.prod(factors / size.astype(factors.dtype), axis=-1)
     return xnp.where(zero, 0, sign), xnp.where(zero, -xnp.inf, xnp.sum(xnp.log(size), axis=-1))
 
 
@@ -337,7 +337,7 @@ def _slogdet_jvp(method, primals, tangents):
     moved = trace(solve_factored(factors, permutation, a_t))
     if not dtypes.is_complex(a.dtype):
         return (sign, size), (xnp.zeros_like(sign), moved)
-    return (sign, size), (sign * 1j * moved.imag, moved.real)
+    return (sign, size), (sign * 1j * moved.imag.astype(sign.dtype), moved.real)
 
 
 @library(static="method")
@@ -385,7 +385,7 @@ def cholesky(a, *, upper: bool = False, symmetrize_input: bool = True):
 
 @library(static="mode")
 def _qr(a, mode):
-    [a] = _matrices("qr", a)
+    [a] = _matrices("qr", a, error=TypeError)
     if mode == "raw":
         factors, taus = geqrf_p.bind(a)
         return QRResult(factors.mT, taus)
@@ -414,7 +414,7 @@ def eig(a):
     >>> xnp.linalg.eig(xnp.array([[2.0, 0.0], [0.0, 3.0]])).eigenvalues
     Array([2.+0.j, 3.+0.j], dtype=complex64)
     """
-    [a] = _matrices("eig", a, square=True)
+    [a] = _matrices("eig", a, square=True, error=TypeError)
     return EigResult(*kernels.eig(a, compute_left_eigenvectors=False))
 
 
@@ -425,7 +425,7 @@ def eigvals(a):
     >>> xnp.linalg.eigvals(xnp.array([[0.0, 1.0], [-1.0, 0.0]])).imag
     Array([ 1., -1.], dtype=float32)
     """
-    [a] = _matrices("eigvals", a, square=True)
+    [a] = _matrices("eigvals", a, square=True, error=TypeError)
     return kernels.eig(a, compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0]
 
 
@@ -464,7 +464,7 @@ def eigvalsh(a, UPLO: str | None = "L", *, symmetrize_input: bool = True):  # no
 
 @library(static=("full_matrices", "compute_uv", "hermitian", "subset_by_index"))
 def _svd(a, full_matrices, compute_uv, hermitian, subset_by_index):
-    [a] = _matrices("svd", a, square=hermitian)
+    [a] = _matrices("svd", a, square=hermitian, error=TypeError)
     if not hermitian:
         found = kernels.svd(a, full_matrices=full_matrices, compute_uv=compute_uv, subset_by_index=subset_by_index)
         return SVDResult(*found) if compute_uv else found
@@ -579,7 +579,8 @@ def norm(x, ord: int | str | None = None, axis: None | tuple[int, ...] | int = N
 
 @library(static=("order", "axis", "keepdims"))
 def _vector_norm_kernel(x, axis, keepdims, order):
-    [x] = _floating("vector_norm", x)
+    check_arraylike("vector_norm", x)
+    x = xnp.asarray(x) if order in (1, np.inf, -np.inf) else floating(x)  # integers stay those where they can
     return _vector_norm(x, order, tuple(range(x.ndim)) if axis is None else _axes(axis, x.ndim), keepdims)
 
 
@@ -628,27 +629,27 @@ def cond(x, p=None):
 
 
 @library(static="hermitian")
-def _matrix_rank(M, rtol, tol, hermitian):  # noqa: N803  (NumPy's name)
+def _matrix_rank(M, tol, hermitian):  # noqa: N803  (NumPy's name)
     [x] = _floating("matrix_rank", M)
     if x.ndim < 2:
         return xnp.any(x != 0).astype(np.int32)
     s = xnp.abs(kernels.eigh(x)[1]) if hermitian else kernels.svd(x, compute_uv=False)
     if tol is None:
-        if rtol is None:
-            rtol = max(x.shape[-2:]) * xnp.finfo(x.dtype).eps
-        tol = xnp.asarray(rtol) * xnp.max(s, axis=-1, initial=0)
+        tol = max(x.shape[-2:]) * xnp.finfo(x.dtype).eps * xnp.max(s, axis=-1, initial=0)
     return xnp.sum(s > xnp.asarray(tol)[..., None], axis=-1, dtype=np.int32)
 
 
 def matrix_rank(M, rtol=None, *, hermitian: bool = False, tol=None):  # noqa: N803  (NumPy's name)
-    """The number of singular values that are above `tol`, or above `rtol` times the largest.
+    """The number of singular values that are above `rtol`, or `tol`, which is another name for it.
+
+    Without them the limit is a rounding error of the largest singular value. `hermitian`: eigenvalues take their place.
 
     >>> xnp.linalg.matrix_rank(xnp.ones((3, 3)))
     Array(1, dtype=int32)
     """
     if rtol is not None and tol is not None:
         raise ValueError("matrix_rank takes rtol or tol: give one of them.")
-    return _matrix_rank(M, rtol, tol, bool(hermitian))
+    return _matrix_rank(M, tol if rtol is None else rtol, bool(hermitian))
 
 
 # Products

@@ -225,7 +225,7 @@ def _qr_jvp(primals, tangents, **params):
     w = product(adjoint(q), inner)
     lower = xnp.tril(w, -1)
     if dtypes.is_complex(a.dtype):  # half of it here, the other half in the adjoint
-        lower = lower + 0.5j * xnp.imag(w) * xnp.eye(*w.shape[-2:], dtype=a.dtype)
+        lower = lower + 0.5j * xnp.imag(w).astype(w.dtype) * xnp.eye(*w.shape[-2:], dtype=a.dtype)
     lower = xnp.pad(lower, [(0, 0)] * (a.ndim - 1) + [(0, q.shape[-1] - k)])
     turn = lower - adjoint(lower)
     q_t = product(q, turn)

@@ -70,18 +70,20 @@ def _qdwh(x, corner, limit, eps):
         raise ValueError(f"qdwh takes floats or complex numbers, got {x.dtype}: convert with x.astype(float).")
     if corner is not None:
         rows, columns = corner
-        x = xnp.where((xnp.arange(x.shape[0]) < rows)[:, None] & (xnp.arange(x.shape[1]) < columns), x, 0)
-    real = xnp.finfo(x.dtype)
+        x = xnp.where((xnp.arange(x.shape[0]) < rows)[:, None] & (xnp.arange(x.shape[1]) < columns)[None], x, 0)
+    real, unit = xnp.finfo(x.dtype), xnp.eye(x.shape[1], dtype=x.dtype)
     tolerance = (4 * (float(real.eps) if eps is None else eps)) ** (1 / 3)
     # Singular values that are less than a rounding error of the largest count as that large.
     steps, bounds = _weights(float(real.eps), max(limit, 1))
     by_qr = min(sum(c > 100 for _, _, c in steps), limit)
     least = sum(bound < 1 - tolerance for bound in bounds) + 1  # steps for which there is nothing to be seen in x
-    coefficients = xnp.asarray(np.array(steps), real.dtype)
+    coefficients = xnp.asarray(np.array(steps), x.dtype)
 
-    size = xnp.abs(x)
-    scale = xnp.sqrt(xnp.max(xnp.sum(size, 0), initial=0) * xnp.max(xnp.sum(size, 1), initial=0))  # at least the largest
-    start = x / xnp.where(scale == 0, 1, scale)
+    largest = xnp.max(xnp.abs(x), initial=0)  # without which the products below are beyond what the dtype can hold
+    start = x / xnp.where(largest == 0, 1, largest).astype(x.dtype)
+    size = xnp.abs(start)
+    scale = xnp.sqrt(xnp.max(xnp.sum(size, 0), initial=0) * xnp.max(xnp.sum(size, 1), initial=0))  # at least the norm
+    start = start / xnp.where(scale == 0, 1, scale).astype(x.dtype)
 
     def going_on(state):
         k, u, before = state
@@ -93,6 +95,7 @@ def _qdwh(x, corner, limit, eps):
 
     u = lax.fori_loop(0, by_qr, lambda k, u: _step_by_qr(u, *coefficients[k]), start)
     count, u, before = lax.while_loop(going_on, step, (by_qr, u, start))
+    u = u + product(u, unit - product(adjoint(u), u)) / 2  # what rounding left: u* u is nearer to one
     h = product(adjoint(u), x)
     return u, (h + adjoint(h)) / 2, count, (count >= least) & _near(u, before, tolerance)
 

@@ -76,7 +76,7 @@ def _diagonal(x):
 def _over(x, scale):
     """`x / scale`, with zeros in the diagonal, where `scale` may be zero."""
     own = xnp.eye(x.shape[-1], dtype=bool)
-    return xnp.where(own, 0, x / xnp.where(own, 1, scale))
+    return xnp.where(own, 0, x / xnp.where(own, 1, scale).astype(x.dtype))
 
 
 def _turn(matrix, values):
@@ -221,10 +221,10 @@ def _eig_cuda(x, *, compute_left_eigenvectors, compute_right_eigenvectors, enabl
 
 def _normalized(v, v_t):
     """`v_t` for vectors that keep their length, and the phase with which their largest element is real."""
-    v_t = v_t - v * xnp.real(xnp.sum(xnp.conj(v) * v_t, -2, keepdims=True))
+    v_t = v_t - v * xnp.real(xnp.sum(xnp.conj(v) * v_t, -2, keepdims=True)).astype(v.dtype)
     largest = xnp.argmax(xnp.abs(v), -2, keepdims=True)
     phase = xnp.imag(xnp.take_along_axis(v_t, largest, -2) / xnp.take_along_axis(v, largest, -2))
-    return v_t - 1j * v * phase
+    return v_t - 1j * v * phase.astype(v.dtype)
 
 
 def _eig_jvp(primals, tangents, *, compute_left_eigenvectors, compute_right_eigenvectors, enable_eigvec_derivs, implementation):
@@ -417,11 +417,11 @@ def _svd_jvp(primals, tangents, *, full_matrices, compute_uv, subset_by_index, a
     odd = _over((p - adjoint(p)) / 2, s[..., None, :] + s[..., :, None])
     u_t, v_t = product(u1, even + odd), product(v1, even - odd)
     if dtypes.is_complex(a.dtype):
-        u_t = u_t + 1j * u1 * (xnp.imag(_diagonal(p)) / s)[..., None, :]
+        u_t = u_t + 1j * u1 * (xnp.imag(_diagonal(p)) / s)[..., None, :].astype(u1.dtype)
     if m > k:
-        u_t = u_t + (product(a_t, v1) - product(u1, p)) / s[..., None, :]
+        u_t = u_t + (product(a_t, v1) - product(u1, p)) / s[..., None, :].astype(u1.dtype)
     if n > k:
-        v_t = v_t + (product(adjoint(a_t), u1) - product(v1, adjoint(p))) / s[..., None, :]
+        v_t = v_t + (product(adjoint(a_t), u1) - product(v1, adjoint(p))) / s[..., None, :].astype(v1.dtype)
     u_t, v_t = _with_the_others(u, u_t), _with_the_others(v, v_t)
     return _svd_selected([s, u, vh], **params), _svd_selected([s_t, u_t, adjoint(v_t)], **params)
 

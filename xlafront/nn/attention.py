@@ -6,6 +6,7 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.core import errors
+from xlafront.lax.barriers import stop_gradient
 from xlafront.nn.functions import logsumexp, softmax
 from xlafront.staging.library import library
 
@@ -50,8 +51,37 @@ def _attention(query, key, value, bias, mask, query_lengths, key_lengths, scale,
         inside = xnp.arange(length)[None, :, None, None] < xnp.asarray(query_lengths)[:, None, None, None]
         result = xnp.where(inside, result, 0)
     if return_residual:
-        return result, xnp.transpose(logsumexp(logits, axis=-1), (0, 2, 1))
+        return result, stop_gradient(xnp.transpose(logsumexp(logits, axis=-1), (0, 2, 1)).astype(key.dtype))
     return result
+
+
+def _check(query, key, value, lengths: dict) -> None:
+    """Refuse what does not fit together."""
+    names = {"query": query, "key": key, "value": value}
+    if key.ndim != 4 or query.ndim != 4 or query.shape[2] % key.shape[2] or value.shape != key.shape or (
+            query.shape[0], query.shape[3]) != (key.shape[0], key.shape[3]):
+        shapes = ", ".join(f"{name} {x.shape}" for name, x in names.items())
+        raise ValueError(f"nn.dot_product_attention got {shapes}. The shape should be (batch, length, heads, width), that of "
+                         f"value that of key, with a number of query heads that is a multiple of the key heads.")
+    if query.dtype != key.dtype or value.dtype != key.dtype:
+        dtypes = ", ".join(f"{name} {x.dtype}" for name, x in names.items())
+        raise ValueError(f"nn.dot_product_attention needs query, key and value of one dtype, got {dtypes}.")
+    for name, x in lengths.items():
+        if x is not None and (x.dtype != np.int32 or x.shape != key.shape[:1]):
+            raise ValueError(f"{name} of nn.dot_product_attention must be int32 of shape {key.shape[:1]}, got {x.dtype} of "
+                             f"shape {x.shape}.")
+
+
+def _of_logits(name: str, x, shape):
+    """A bias or mask with the rank of the logits, which it must broadcast to."""
+    if x is None:
+        return None
+    x = xnp.asarray(x)
+    full = (1,) * (len(shape) - x.ndim) + x.shape
+    if len(full) != len(shape) or any(n not in (1, m) for n, m in zip(full, shape)):
+        raise errors.incompatible_shapes("nn.dot_product_attention", [(name, x.shape), ("logits", shape)],
+                                         "They must broadcast to (batch, heads, query length, key length).")
+    return x.reshape(full)
 
 
 def dot_product_attention(query, key, value, bias=None, mask=None, *, scale=None, is_causal=False,
@@ -62,26 +92,25 @@ def dot_product_attention(query, key, value, bias=None, mask=None, *, scale=None
     Arrays are of shape (batch, length, heads, width), or without the batch. Keys and values may have fewer heads, which
     groups of query heads share. `mask` is true where a query may look; `is_causal` hides later keys,
     `local_window_size` those further away than (left, right), the lengths what is padding. `scale` is 1/sqrt(width)
-    unless given. With `return_residual` the logarithms of the softmax's sums come too.
+    unless given. `implementation` names the kernel to use ("xla" or "cudnn"). With `return_residual` the logarithms of the
+    softmax's sums come too, in the dtype of the arrays and without derivatives.
     """
     query, key, value = (xnp.asarray(x) for x in (query, key, value))
     if implementation not in (None, "xla", "cudnn"):
         raise ValueError(f"nn.dot_product_attention has the implementations 'xla' and 'cudnn', not {implementation!r}.")
     unbatched = query.ndim == 3
-    if unbatched:
-        query, key, value = (x[None] for x in (query, key, value))
-        bias, mask = (None if x is None else xnp.asarray(x)[None] if np.ndim(x) == 3 else x for x in (bias, mask))
-    if query.ndim != 4 or key.ndim != 4 or value.shape[:3] != key.shape[:3] or query.shape[3] != key.shape[3] or (
-            query.shape[0] != key.shape[0]) or query.shape[2] % key.shape[2]:
-        raise errors.incompatible_shapes(
-            "nn.dot_product_attention", [("query", query.shape), ("key", key.shape), ("value", value.shape)],
-            "They are (batch, length, heads, width), with a number of key heads that divides that of query heads.")
+    query, key, value = (x[None] if x.ndim == 3 else x for x in (query, key, value))
+    lengths = {name: None if x is None else xnp.asarray(x) for name, x in (
+        ("query_seq_lengths", query_seq_lengths), ("key_value_seq_lengths", key_value_seq_lengths))}
+    _check(query, key, value, lengths)
+    shape = (query.shape[0], query.shape[2], query.shape[1], key.shape[1])
+    bias, mask = _of_logits("bias", bias, shape), _of_logits("mask", mask, shape)
     if mask is not None and mask.dtype != np.bool_:
         raise ValueError(f"the mask of nn.dot_product_attention must be boolean, got {mask.dtype}.")
     window = None
     if local_window_size is not None:
         window = (local_window_size,) * 2 if isinstance(local_window_size, int) else tuple(local_window_size)
-    result = _attention(query, key, value, bias, mask, query_seq_lengths, key_value_seq_lengths,
+    result = _attention(query, key, value, bias, mask, *lengths.values(),
                         float(1 / np.sqrt(query.shape[-1]) if scale is None else scale), bool(is_causal), window,
                         bool(return_residual))
     if not unbatched:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.core import dtypes, tracing
 from xlafront.lax.barriers import stop_gradient
-from xlafront.lax.elementwise import PRIMITIVES, constant_like, gt, lt, mul, rsqrt_, select
+from xlafront.lax.elementwise import PRIMITIVES, as_type, constant_like, gt, lt, mul, rsqrt_, select
 from xlafront.lax.families import elementwise
 from xlafront.lax.shapes import canonical_axes, canonical_axis, iota_p, static_shape
 from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact
 from xlafront.staging.library import library
+from xlafront.transforms.calls.custom_jvp import custom_jvp
 
 
 def _activation(function):
@@ -54,14 +57,18 @@ def identity(x):
 def relu(x):
     """`max(x, 0)`; its derivative at 0 is 0."""
     [x] = promote_args("relu", x)
-    return relu_p.bind(x)
+    d = tracing.aval_of(x).dtype
+    return xnp.maximum(x, 0) if dtypes.is_complex(d) or d == np.bool_ else relu_p.bind(x)
 
 
 @_activation
 def relu6(x):
     """`min(max(x, 0), 6)`."""
     [x] = promote_args("relu6", x)
-    return relu6_p.bind(x if dtypes.is_inexact(tracing.aval_of(x).dtype) else x * 1.0)
+    d = tracing.aval_of(x).dtype
+    if dtypes.is_complex(d):
+        return xnp.minimum(xnp.maximum(x, 0), 6.0)
+    return relu6_p.bind(x if dtypes.is_float(d) else x * 1.0)
 
 
 @_activation
@@ -80,21 +87,21 @@ def softplus(x):
 @_activation
 def sparse_plus(x):
     """A `softplus` that is exactly 0 below -1 and exactly x above 1, with a parabola between."""
-    x = xnp.asarray(x)
+    [x] = promote_args("sparse_plus", x)
     return xnp.where(x <= -1.0, 0.0, xnp.where(x >= 1.0, x, (x + 1.0) ** 2 / 4))
 
 
 @_activation
 def soft_sign(x):
     """`x / (|x| + 1)`."""
-    x = xnp.asarray(x)
+    [x] = promote_args("soft_sign", x)
     return x / (xnp.abs(x) + 1)
 
 
 @_activation
 def silu(x):
     """`x * sigmoid(x)`."""
-    [x] = promote_args_inexact("silu", x)
+    check_arraylike("silu", x)
     return mul(x, PRIMITIVES["logistic"].bind(x))
 
 
@@ -104,26 +111,28 @@ swish = silu
 @_activation
 def mish(x):
     """`x * tanh(softplus(x))`."""
-    x = xnp.asarray(x)
+    [x] = promote_args("mish", x)
     return x * xnp.tanh(softplus(x))
 
 
 @_activation
 def log_sigmoid(x):
     """`log(sigmoid(x))` without underflow."""
-    return -softplus(-xnp.asarray(x))
+    [x] = promote_args("log_sigmoid", x)
+    return -softplus(-x)
 
 
 @_activation
 def sparse_sigmoid(x):
     """The line from 0 at -1 to 1 at 1, level outside."""
-    return 0.5 * xnp.clip(xnp.asarray(x) + 1.0, 0.0, 2.0)
+    [x] = promote_args("sparse_sigmoid", x)
+    return 0.5 * xnp.clip(x + 1.0, 0.0, 2.0)
 
 
 @_activation
 def elu(x, alpha=1.0):
     """`x` above 0, `alpha * (exp(x) - 1)` below."""
-    x = xnp.asarray(x)
+    [x] = promote_args("elu", x)
     return xnp.where(x > 0, x, alpha * xnp.expm1(xnp.where(x > 0, 0.0, x)))
 
 
@@ -136,34 +145,35 @@ def selu(x):
 @_activation
 def celu(x, alpha=1.0):
     """`max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1)`."""
-    x = xnp.asarray(x)
+    [x] = promote_args("celu", x)
     return xnp.maximum(x, 0.0) + alpha * xnp.expm1(xnp.minimum(x, 0.0) / alpha)
 
 
 @_activation
 def leaky_relu(x, negative_slope=0.01):
     """`x` above 0, `negative_slope * x` below."""
-    x = xnp.asarray(x)
+    [x] = promote_args("leaky_relu", x)
     return xnp.where(x >= 0, x, negative_slope * x)
 
 
 @_activation
 def hard_tanh(x):
     """`x` limited to the range from -1 to 1."""
-    x = xnp.asarray(x)
+    [x] = promote_args("hard_tanh", x)
     return xnp.where(x > 1, 1, xnp.where(x < -1, -1, x))
 
 
 @_activation
 def hard_sigmoid(x):
     """`relu6(x + 3) / 6`."""
-    return relu6(xnp.asarray(x) + 3.0) / 6.0
+    [x] = promote_args("hard_sigmoid", x)
+    return relu6(x + 3.0) / 6.0
 
 
 @_activation
 def hard_silu(x):
     """`x * hard_sigmoid(x)`."""
-    x = xnp.asarray(x)
+    [x] = promote_args("hard_silu", x)
     return x * hard_sigmoid(x)
 
 
@@ -173,15 +183,24 @@ hard_swish = hard_silu
 @_activation
 def squareplus(x, b=4):
     """`(x + sqrt(x**2 + b)) / 2`, another smooth `relu`."""
-    x = xnp.asarray(x)
+    [x] = promote_args("squareplus", x)
     return (x + xnp.sqrt(xnp.square(x) + b)) / 2
+
+
+@custom_jvp
+def _log1mexp(x):
+    return xnp.where(x < float(np.log(2)), xnp.log(-xnp.expm1(-x)), xnp.log1p(-xnp.exp(-x)))
+
+
+# Where one branch is taken the derivative of the other may be infinite; that of both is 1 / (exp(x) - 1).
+_log1mexp.defjvps(lambda g, y, x: g / xnp.expm1(x))
 
 
 @_activation
 def log1mexp(x):
     """`log(1 - exp(-x))` for x > 0, accurate near 0 and far from it."""
-    [x] = promote_args_inexact("log1mexp", x)
-    return xnp.where(x < np.log(2), xnp.log(-xnp.expm1(-x)), xnp.log1p(-xnp.exp(-x)))
+    [x] = promote_args("log1mexp", x)
+    return _log1mexp(x)
 
 
 tanh = xnp.tanh
@@ -190,6 +209,7 @@ tanh = xnp.tanh
 @library(static="approximate", name="gelu")
 def _gelu(x, approximate):
     [x] = promote_args_inexact("gelu", x)
+    x = as_type(x, tracing.aval_of(x).dtype, False)
     if approximate:
         inner = np.sqrt(2 / np.pi).astype(np.float32).item() * (x + 0.044715 * (x * x * x))
         return x * (0.5 * (1.0 + xnp.tanh(inner)))
@@ -212,7 +232,7 @@ def glu(x, axis=-1):
     check_arraylike("glu", x)
     size = np.shape(x)[canonical_axis(axis, np.ndim(x), "glu")]
     if size % 2:
-        raise ValueError(f"nn.glu halves axis {axis}, whose size {size} is odd.")
+        raise AssertionError(f"nn.glu halves axis {axis}, whose size {size} is odd: the axis size must be divisible by 2.")
     return _glu(x, int(axis))
 
 
@@ -224,35 +244,69 @@ def _axes(axis, x, name):
     return tuple(range(rank)) if axis is None else canonical_axes(axis, rank, name)
 
 
+def _hashable(axis):
+    return tuple(axis) if isinstance(axis, list) else axis
+
+
+def _with_mask(name: str, x, where):
+    """An array and its mask at one shape, made here so that ranks may differ whatever `numpy_rank_promotion` says."""
+    if where is None:
+        return x, None
+    if tracing.aval_of(where).dtype != np.bool_:
+        raise ValueError(f"the mask `where` of nn.{name} must be a boolean array, got dtype {tracing.aval_of(where).dtype}.")
+    rank = max(np.ndim(x), np.ndim(where))
+    x, where = (xnp.expand_dims(a, tuple(range(rank - np.ndim(a)))) for a in (x, where))
+    shape = np.broadcast_shapes(np.shape(x), np.shape(where))
+    return xnp.broadcast_to(x, shape), where
+
+
+def _below_largest(name: str, x, where, axis):
+    """`x` less its largest element along axes, -inf where the mask is false; the mask; the axes.
+
+    The largest element is subtracted for range only: it does not count for the derivative. Integers are subtracted as they
+    are, so that those without sign wrap around, unless there is a mask.
+    """
+    x, where = _with_mask(name, x, where)
+    [x] = (promote_args if where is None else promote_args_inexact)(name, x)
+    axes, d = _axes(axis, x, name), tracing.aval_of(x).dtype
+    least = -np.inf if dtypes.is_inexact(d) else False if d == np.bool_ else int(dtypes.iinfo(d).min)
+    below = xnp.subtract(x, xnp.max(stop_gradient(x), axes, where=where, initial=least, keepdims=True))
+    # With nothing to look at the largest is -inf, and the difference inf or NaN: no derivative may pass through it.
+    return below if where is None else xnp.where(where, below, -np.inf), where, axes
+
+
+def _total(raised, where, axes):
+    """The sum of what has been raised; 1 where nothing is to be summed, so that quotient, logarithm and derivatives exist."""
+    total = xnp.sum(raised, axes, keepdims=True)
+    return total if where is None else xnp.where(total == 0, 1, total)
+
+
 @library(static="axis", name="softmax")
 def _softmax(x, where, axis):
-    [x] = promote_args_inexact("softmax", x)
-    axes = _axes(axis, x, "softmax")
-    # The largest element is subtracted for range only: it does not count for the derivative.
-    top = xnp.max(stop_gradient(x), axes, where=where, initial=-np.inf, keepdims=True)
-    raised = xnp.exp(x - top)
-    if where is not None:
-        raised = xnp.where(where, raised, 0)
-    return raised / xnp.sum(raised, axes, keepdims=True)
+    below, where, axes = _below_largest("softmax", x, where, axis)
+    raised = xnp.exp(below)
+    return raised / _total(raised, where, axes)
 
 
 def softmax(x, axis=-1, where=None):
-    """`exp(x) / sum(exp(x))` along an axis (or several); elements where `where` is false count as absent."""
-    return _softmax(x, where, axis)
+    """`exp(x) / sum(exp(x))` along an axis (or several).
+
+    Elements where the mask `where` is false count as absent: they are 0, as are their derivatives, whatever their values; so
+    are all without anything to look at.
+    """
+    return _softmax(x, where, _hashable(axis))
 
 
 @library(static="axis", name="log_softmax")
 def _log_softmax(x, where, axis):
-    [x] = promote_args_inexact("log_softmax", x)
-    axes = _axes(axis, x, "log_softmax")
-    shifted = x - xnp.max(stop_gradient(x), axes, where=where, initial=-np.inf, keepdims=True)
-    result = shifted - xnp.log(xnp.sum(xnp.exp(shifted), axes, where=where, keepdims=True))
+    below, where, axes = _below_largest("log_softmax", x, where, axis)
+    result = below - xnp.log(_total(xnp.exp(below), where, axes))
     return result if where is None else xnp.where(where, result, -np.inf)
 
 
 def log_softmax(x, axis=-1, where=None):
-    """The logarithm of `softmax`, computed without underflow."""
-    return _log_softmax(x, where, axis)
+    """The logarithm of `softmax` along an axis (or several), without underflow; -inf where the mask `where` is false."""
+    return _log_softmax(x, where, _hashable(axis))
 
 
 @library(static=("axis", "keepdims", "return_sign"), name="logsumexp")
@@ -262,13 +316,14 @@ def _logsumexp(a, b, where, axis, keepdims, return_sign):
         a = xnp.where(b != 0, a, -np.inf)
     else:
         [a] = promote_args_inexact("logsumexp", a)
+    a, where = _with_mask("logsumexp", a, where)
     if where is not None:
         a = xnp.where(where, a, -np.inf)
     axes = _axes(axis, a, "logsumexp")
     real = xnp.real(stop_gradient(a))
     top = xnp.max(real, axes, keepdims=True, initial=-np.inf)
     top = xnp.where(xnp.isfinite(top), top, 0)
-    terms = xnp.exp(a - top)
+    terms = xnp.exp(a - top.astype(a.dtype))
     if b is not None:
         terms = xnp.where(b != 0, terms * b, 0)
     total = xnp.sum(terms, axes, keepdims=keepdims)
@@ -280,12 +335,15 @@ def _logsumexp(a, b, where, axis, keepdims, return_sign):
         if return_sign:
             return size, sign
         return xnp.where(sign < 0, np.nan, size)
-    return xnp.log(total) + top
+    return xnp.log(total) + top.astype(total.dtype)
 
 
 def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, where=None):
-    """`log(sum(b * exp(a)))` over axes, without overflow; with `return_sign` of the absolute value, and its sign."""
-    return _logsumexp(a, b, where, axis, bool(keepdims), bool(return_sign))
+    """`log(sum(b * exp(a)))` over axes, without overflow; with `return_sign` of the absolute value, and its sign.
+
+    Elements where the mask `where` is false are left out; `keepdims` leaves the axes, with size 1.
+    """
+    return _logsumexp(a, b, where, _hashable(axis), bool(keepdims), bool(return_sign))
 
 
 def logmeanexp(x, axis=None, where=None, keepdims=False):
@@ -297,15 +355,15 @@ def logmeanexp(x, axis=None, where=None, keepdims=False):
 
 @library(static=("axis", "algorithm"), name="standardize")
 def _standardize(x, mean, variance, epsilon, where, axis, algorithm):
-    [x] = promote_args_inexact("standardize", x)
+    _, where = _with_mask("standardize", x, where)
     if mean is None:
         mean = xnp.mean(x, axis, keepdims=True, where=where)
     if variance is None:
-        if algorithm == "fast":
-            variance = xnp.mean(xnp.square(x), axis, keepdims=True, where=where) - xnp.square(mean)
+        if algorithm == "fast":  # whose rounding may fall below 0
+            variance = xnp.clip(xnp.mean(xnp.square(x), axis, keepdims=True, where=where) - xnp.square(mean), 0)
         else:
-            variance = xnp.mean(xnp.square(x - mean), axis, keepdims=True, where=where)
-    return (x - mean) * rsqrt_(variance + epsilon)
+            variance = xnp.mean(xnp.square(xnp.subtract(x, mean)), axis, keepdims=True, where=where)
+    return xnp.subtract(x, mean) * rsqrt_(variance + epsilon)
 
 
 def standardize(x, axis=-1, mean=None, variance=None, epsilon=1e-5, where=None, *, algorithm="fast"):
@@ -315,7 +373,7 @@ def standardize(x, axis=-1, mean=None, variance=None, epsilon=1e-5, where=None, 
     """
     if algorithm not in ("fast", "stable"):
         raise ValueError(f"nn.standardize has the algorithms 'fast' and 'stable', not {algorithm!r}.")
-    return _standardize(x, mean, variance, epsilon, where, tuple(axis) if isinstance(axis, list) else axis, algorithm)
+    return _standardize(x, mean, variance, epsilon, where, _hashable(axis), algorithm)
 
 
 @library(static=("num_classes", "dtype", "axis"), name="one_hot")
@@ -331,8 +389,18 @@ def _one_hot(x, num_classes, dtype, axis):
 def one_hot(x, num_classes, *, dtype=None, axis=-1):
     """Class numbers as vectors with a 1 at their place, zeros for numbers outside.
 
+    There are `num_classes` classes, along a new `axis`; `dtype` is that of the result.
+
     >>> one_hot(xnp.array([0, 2]), 3)
     """
-    count = static_shape("one_hot", num_classes)[0]
+    [count] = static_shape("one_hot", num_classes)
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "nn.one_hot")
+    x = x if type(x) in tracing.abstractors else xnp.asarray(x)
+    own = tracing.aval_of(x).dtype
+    if own == np.bool_:
+        raise TypeError("nn.one_hot takes numbers of classes, got booleans: convert them with x.astype(int).")
+    if not dtypes.is_integer(own):
+        warnings.warn(f"nn.one_hot takes integers as numbers of classes, got {own}, which will be an error.",
+                      DeprecationWarning,
+                      stacklevel=2)
     return _one_hot(x, count, d, int(axis))

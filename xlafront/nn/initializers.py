@@ -11,6 +11,7 @@ import numpy as np
 import xlafront.numpy as xnp
 from xlafront import random
 from xlafront.core import dtypes
+from xlafront.lax.shapes import static_shape
 
 
 class Initializer(Protocol):
@@ -70,7 +71,7 @@ def truncated_normal(stddev=0.01, dtype=None, lower=-2.0, upper=2.0) -> Initiali
 
 def _fans(shape: Sequence[int], in_axis, out_axis, batch_axis) -> tuple[float, float]:
     """How many inputs an output sums over, and how many outputs an input reaches."""
-    if len(shape) <= 1:
+    if len(shape) <= 1 and in_axis == -2:
         raise ValueError(f"variance_scaling needs weights of at least two dimensions, or in_axis and out_axis for those of "
                          f"shape {tuple(shape)}.")
 
@@ -98,7 +99,7 @@ def variance_scaling(scale, mode, distribution, in_axis=-2, out_axis=-1, batch_a
                          f"{distribution!r}.")
 
     def init(key, shape, dtype=dtype, out_sharding=None):
-        d = _dtype(dtype)
+        d, shape = _dtype(dtype), static_shape("the initializer", shape)
         variance = np.array(scale / means[mode](*_fans(shape, in_axis, out_axis, batch_axis)), dtypes.to_real(d))
         if distribution == "normal":
             return random.normal(key, shape, d, out_sharding=out_sharding) * np.sqrt(variance).astype(d)

@@ -440,6 +440,20 @@ _TRACED_ONLY = {
 }
 
 
+def _iterated_keys(self):
+    if not self.shape:
+        raise TypeError("iteration over a key array without dimensions: it is one key.")
+    return (KeyArray(words, self.dtype) for words in _iter(self._base_array))
+
+
+def _refused_by_keys(name: str):
+    def method(self, *args, **kwargs):
+        raise NotImplementedError(f"arrays of random keys have no {name}, they are no numbers: their words are "
+                                  f"xlafront.random.key_data(keys).")
+
+    return method
+
+
 def _attach() -> None:
     inline = dict(ufuncs.INLINE, matmul=linear.matmul)
     compiled = dict(ufuncs.PUBLIC, matmul=linear.matmul)
@@ -458,7 +472,7 @@ def _attach() -> None:
         setattr(ArrayImpl, special, lambda self, function=compiled[name]: function(self))
     for special in ("__eq__", "__ne__"):
         setattr(KeyArray, special, getattr(ArrayImpl, special))
-    KeyArray.__iter__ = lambda self: (KeyArray(words, self.dtype) for words in _iter(self._base_array))
+    KeyArray.__iter__ = _iterated_keys
     for name in ("reshape", "transpose", "flatten", "copy", "to_device", "__getitem__", "__setitem__"):
         setattr(KeyArray, name, _WRITTEN_OUT[name])
     for name in ("ravel", "repeat", "squeeze", "swapaxes", "take", "diagonal"):
@@ -467,6 +481,11 @@ def _attach() -> None:
         setattr(KeyArray, name, property(_PROPERTIES[name]))
     for name in ("__reduce__", "__hash__", "__copy__", "__deepcopy__"):
         setattr(KeyArray, name, _CONCRETE_ONLY.get(name) or _hash)
+    for name in {*METHODS, *_WRITTEN_OUT, "item"}:
+        if name.isidentifier() and not name.startswith("_") and not hasattr(KeyArray, name):
+            setattr(KeyArray, name, _refused_by_keys(name))
+    for name in ("real", "imag"):
+        setattr(KeyArray, name, property(_refused_by_keys(name)))
     for cls in (ArrayImpl, Tracer):
         for name, function in METHODS.items():
             setattr(cls, name, _named(function, name))

@@ -10,7 +10,7 @@ import numpy as np
 from xlafront.core import backends, dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.keys import KeyArray
-from xlafront.lax import dynamic_slicing, shapes
+from xlafront.lax import dynamic_slicing, keys, shapes
 from xlafront.lax.creation import placed_constant, placement_of
 from xlafront.lax.derived import stack
 from xlafront.lax.device_put import device_put, put_leaf, reshard_p
@@ -163,6 +163,8 @@ def copy(a, order=None):
 
 @library(static=("shape", "dtype", "value"), name="full")
 def _constant_kernel(shape, dtype, value):
+    if not isinstance(dtype, np.dtype):
+        return keys.filled(np.uint32(value), shape, dtype)
     return shapes.broadcast_in_dim_p.bind(np.asarray(value).astype(dtype)[()], shape=shape, broadcast_dimensions=(),
                                           sharding=None)
 
@@ -206,6 +208,8 @@ def empty(shape, dtype=None, *, device=None, out_sharding=None):
 def _full_kernel(value, shape, dtype, weak):
     value = unwrap(value)
     aval = tracing.aval_of(value)
+    if not isinstance(dtype, np.dtype) and not aval.shape:
+        return keys.filled(value, shape, dtype)
     if aval.dtype != dtype or aval.weak_type != weak:
         value = convert_element_type_p.bind(value, new_dtype=dtype, weak_type=weak, sharding=None)
     if np.shape(value) == shape:

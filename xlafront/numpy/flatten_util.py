@@ -2,11 +2,41 @@
 
 from __future__ import annotations
 
+import math
+import warnings
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from xlafront.core import dtypes, tree
 from xlafront.numpy.creation import asarray, zeros
 from xlafront.numpy.manipulation import concatenate, ravel, reshape
+
+
+class Unravel(NamedTuple):
+    """Makes a pytree of a vector again. Equal, hashed, pickled and copied by what it does."""
+
+    treedef: tree.PyTreeDef
+    shapes: tuple[tuple[int, ...], ...]
+    kinds: tuple[Any, ...]
+    joint: Any
+
+    def __call__(self, vector):
+        """The pytree whose leaves are in `vector`: at its dtype if those of the leaves are one, else each at its own."""
+        sizes = [math.prod(s) for s in self.shapes]
+        vector = ravel(asarray(vector))
+        if vector.size != sum(sizes):
+            raise ValueError(f"unravel needs a vector of {sum(sizes)} elements, got {vector.size}.")
+        of_one_kind = len(set(self.kinds)) <= 1
+        if vector.dtype != self.joint and not of_one_kind:
+            raise TypeError(f"unravel needs a vector of dtype {self.joint}, got {vector.dtype}.")
+        bounds = np.cumsum([0, *sizes]).tolist()
+        parts = [reshape(vector[a:b], s) for a, b, s in zip(bounds, bounds[1:], self.shapes)]
+        if of_one_kind:
+            return self.treedef.unflatten(parts)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of complex numbers whose leaves were real the real part is meant
+            return self.treedef.unflatten([part.astype(d) for part, d in zip(parts, self.kinds)])
 
 
 def ravel_pytree(pytree):
@@ -15,22 +45,10 @@ def ravel_pytree(pytree):
     >>> flat, unravel = ravel_pytree({"w": xnp.ones((2, 3)), "b": xnp.zeros(3)})
     """
     leaves, treedef = tree.flatten(pytree)
-    if not leaves:
-        return zeros(0), lambda flat: treedef.unflatten([])
-    shapes = [np.shape(x) for x in leaves]
-    kinds = [dtypes.canonicalize_dtype(dtypes.operand_type(x)[0]) for x in leaves]
-    joint = dtypes.result_type(*kinds)
-    bounds = np.cumsum([0, *[int(np.prod(s)) for s in shapes]]).tolist()
-    flat = concatenate([ravel(asarray(x)).astype(joint) for x in leaves])
-
-    def unravel(vector):
-        """The pytree whose leaves are in `vector`."""
-        if np.shape(vector) != (bounds[-1],):
-            raise ValueError(f"unravel needs a vector of {bounds[-1]} elements, got shape {np.shape(vector)}.")
-        given = dtypes.operand_type(vector)[0]
-        if given != joint:
-            raise TypeError(f"unravel needs a vector of dtype {joint}, got {given}.")
-        parts = [reshape(vector[a:b], s) for a, b, s in zip(bounds, bounds[1:], shapes)]
-        return treedef.unflatten([part.astype(d) for part, d in zip(parts, kinds)])
-
-    return flat, unravel
+    kinds = tuple(dtypes.canonicalize_dtype(dtypes.operand_type(x)[0]) for x in leaves)
+    joint = dtypes.result_type(*kinds) if kinds else dtypes.default_dtype(float)
+    unravel = Unravel(treedef, tuple(np.shape(x) for x in leaves), kinds, joint)
+    parts = [ravel(asarray(x)) for x in leaves]
+    if not parts:
+        return zeros(0), unravel
+    return concatenate(parts if len(set(kinds)) == 1 else [part.astype(joint) for part in parts]), unravel

@@ -587,6 +587,8 @@ def sinc(x, /):
 def _isclose(a, b, rtol, atol, equal_nan):
     a, b = promote_args("isclose", a, b)
     d = tracing.aval_of(a).dtype
+    if dtypes.is_extended(d):  # random keys
+        return eq(a, b)
     if not dtypes.is_inexact(d):
         a, b = promote_args_inexact("isclose", a, b)
         d = tracing.aval_of(a).dtype

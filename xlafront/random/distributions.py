@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from xlafront.core import dtypes, tracing
+from xlafront.core import dtypes, errors, tracing
 from xlafront.lax import shapes, slicing
 from xlafront.lax.creation import iota
 from xlafront.lax.elementwise import (
@@ -21,6 +21,7 @@ from xlafront.lax.elementwise import (
     constant_like,
     div,
     erf_inv_,
+    ge,
     gt,
     le,
     log1p_,
@@ -30,6 +31,7 @@ from xlafront.lax.elementwise import (
     min_,
     mul,
     neg,
+    real_,
     sign_,
     sub,
     where,
@@ -37,13 +39,12 @@ from xlafront.lax.elementwise import (
 from xlafront.lax.reductions import argmax
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.sorting import sort_key_val, top_k
-from xlafront.numpy.creation import arange
+from xlafront.numpy.creation import arange, asarray
 from xlafront.numpy.indexing import take_inline
-from xlafront.numpy.promotion import unwrap
+from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.numpy.reductions import cumsum
 from xlafront.numpy.searching import searchsorted
 from xlafront.random.prng import placed, single_key
-from xlafront.runtime import config
 from xlafront.staging.library import library
 
 
@@ -55,10 +56,13 @@ def _float_dtype(name: str, dtype, complex_too: bool = False):
 
 
 def _static_shape(name: str, shape) -> tuple[int, ...]:
-    return shapes.static_shape(f"random.{name}", shape)
+    shape = shapes.static_shape(f"random.{name}", shape)
+    if shape and min(shape) < 0:
+        raise TypeError(f"random.{name} needs a shape of nonnegative sizes, got {shape}.")
+    return shape
 
 
-def _sample_shape(name: str, shape, *params) -> tuple[int, ...]:
+def _sample_shape(name: str, shape, *params, error: type[Exception] = ValueError) -> tuple[int, ...]:
     """The shape asked for, which the parameters must broadcast to; theirs without one."""
     joint = np.broadcast_shapes(*[np.shape(p) for p in params])
     if shape is None:
@@ -69,7 +73,7 @@ def _sample_shape(name: str, shape, *params) -> tuple[int, ...]:
     except ValueError:
         fits = False
     if not fits:
-        raise ValueError(f"random.{name} was asked for shape {shape}, which its parameters of shape {joint} do not "
+        raise error(f"random.{name} was asked for shape {shape}, which its parameters of shape {joint} do not "
                          f"broadcast to.")
     return shape
 
@@ -123,7 +127,7 @@ def uniform(key, shape=(), dtype=None, minval=0.0, maxval=1.0, *, out_sharding=N
     shape = _static_shape("uniform", shape)
     if type(minval) is float and type(maxval) is float and (minval, maxval) == (0.0, 1.0):
         return placed(_standard_uniform(words, impl, shape, d), out_sharding)
-    _sample_shape("uniform", shape, minval, maxval)
+    _sample_shape("uniform", shape, minval, maxval, error=TypeError)
     return placed(_uniform(words, minval, maxval, impl, shape, d), out_sharding)
 
 
@@ -189,20 +193,21 @@ def truncated_normal(key, lower, upper, shape=None, dtype=None, *, out_sharding=
 
 def randint_inline(words, impl, shape, low, high, dtype):
     """A double-width random integer modulo the span, so that the bias is negligible."""
-    width = max(32, 8 * dtype.itemsize)  # a short integer modulo the span would be far from uniform
-    unsigned = np.dtype(f"uint{width}")
-    check = lambda x: as_type(unwrap(x), _wider(x, dtype), False)  # noqa: E731
-    low, high = check(low), check(high)
     info = dtypes.iinfo(dtype)
-    beyond = gt(high, constant_like(high, info.max)) if tracing.aval_of(high).dtype != dtype else None
-    low, high = (_clamped(x, dtype) for x in (low, high))
+    if dtypes.itemsize_bits(dtype) < 32:  # a short integer modulo the span would be far from uniform
+        low = _clamped(as_type(low, dtypes.int32, False), info.min, info.max)
+        high = _clamped(as_type(high, dtypes.int32, False), info.min, info.max + 1)
+        return as_type(randint_inline(words, impl, shape, low, high, dtypes.int32), dtype, False)
+    width = 8 * dtype.itemsize
+    unsigned = np.dtype(f"uint{width}")
+    above = dtypes.iinfo(tracing.aval_of(high).dtype).max > info.max
+    beyond = gt(high, constant_like(high, info.max)) if above else None
+    low, high = (as_type(_clamped(x, info.min, info.max), dtype, False) for x in (low, high))
     pair = impl.split(words, (2,))
     upper, lower = (impl.random_bits(_row(pair, i), width, shape) for i in (0, 1))
     low, high = _broadcast(low, shape, dtype), _broadcast(high, shape, dtype)
-    own_unsigned = np.dtype(f"uint{8 * dtype.itemsize}")
-    span = as_type(as_type(sub(high, low), own_unsigned, False), unsigned, False)
     one = unsigned.type(1)
-    span = where(le(high, low), one, span)
+    span = where(le(high, low), one, as_type(sub(high, low), unsigned, False))
     if beyond is not None:  # a maximum one above the largest number: the span has one more element
         beyond = _broadcast_flag(beyond, shape)
         span = where(PRIMITIVES["and"].bind(beyond, gt(high, low)), add(span, one), span)
@@ -220,50 +225,45 @@ def _broadcast_flag(flag, shape):
     return flag if own == shape or not own else shapes.broadcast_in_dim(flag, shape, range(len(shape) - len(own), len(shape)))
 
 
-def _wider(x, dtype):
-    """The dtype to compare a bound in: its own if that has a larger range."""
-    own = np.asarray(x).dtype if isinstance(x, (int, np.generic)) else tracing.aval_of(unwrap(x)).dtype
-    if isinstance(x, int):
-        own = dtypes.int64 if config.enable_x64.value or not -2**31 <= x < 2**31 else dtypes.int32
-        own = dtypes.canonicalize_dtype(own)
-    return own if own.itemsize > dtype.itemsize else dtype
-
-
-def _clamped(x, dtype):
-    own = tracing.aval_of(x).dtype
-    if own == dtype:
-        return x
-    info = dtypes.iinfo(dtype)
-    limits = (max(info.min, dtypes.iinfo(own).min), min(info.max, dtypes.iinfo(own).max))
-    x = min_(max_(x, own.type(limits[0])), own.type(limits[1]))
-    return as_type(x, dtype, False)
+def _clamped(x, low: int, high: int):
+    """An array of integers within limits, as far as its dtype can hold more."""
+    own = dtypes.iinfo(tracing.aval_of(x).dtype)
+    if low > own.min:
+        x = max_(x, constant_like(x, low))
+    return min_(x, constant_like(x, high)) if high < own.max else x
 
 
 @library(static=("impl", "shape", "dtype"), name="randint")
 def _randint(words, minval, maxval, impl, shape, dtype):
-    return randint_inline(words, impl, shape, minval, maxval, dtype)
+    return randint_inline(words, impl, shape, *map(_whole, (minval, maxval)), dtype)
+
+
+def _whole(x):
+    """A bound as an array of integers: the fraction of a float is dropped."""
+    d = tracing.aval_of(x).dtype
+    if dtypes.is_integer(d):
+        return x
+    x = asarray(x)  # Python's own conversion would refuse infinities
+    return as_type(real_(x) if dtypes.is_complex(d) else x, dtypes.default_dtype(int), False)
 
 
 def randint(key, shape, minval, maxval, dtype=None, *, out_sharding=None):
-    """Integers uniform from `minval` to (not including) `maxval`."""
+    """Integers uniform from `minval` to (not including) `maxval`, which broadcast to `shape`.
+
+    Bounds that are no integers lose their fraction. `dtype` is that of the result, `out_sharding` where it is placed.
+    """
     words, impl, _ = single_key("randint", key)
     d = dtypes.default_dtype(int) if dtype is None else dtypes.check_user_dtype(dtype, "random.randint")
     if not dtypes.is_integer(d):
         raise TypeError(f"random.randint makes integers, got dtype {d}.")
-    for name, x in (("minval", minval), ("maxval", maxval)):
-        if not dtypes.is_integer(dtypes.operand_type(unwrap(x))[0]):
-            raise TypeError(f"random.randint needs an integer as {name}, got {x!r:.60}.")
+    check_arraylike("randint", minval, maxval)
+    for bound in (minval, maxval):
+        if type(bound) is int:
+            dtypes.check_int_fits(bound, dtypes.default_dtype(int))
+    if shape is None:
+        raise TypeError("random.randint needs a shape, got None.")
     shape = _sample_shape("randint", shape, minval, maxval)
-    minval, maxval = (_int_bound(x) for x in (minval, maxval))
     return placed(_randint(words, minval, maxval, impl, shape, d), out_sharding)
-
-
-def _int_bound(x):
-    """Bounds beyond 32 bits are moved to the nearest number that arrays can hold."""
-    if isinstance(x, int):
-        info = np.iinfo(dtypes.default_dtype(int))
-        return min(max(x, int(info.min)), int(info.max))
-    return x
 
 
 # Order
@@ -287,9 +287,16 @@ def _permuted_range(words, impl, n: int, dtype):
     return shuffle_inline(words, impl, iota(dtype, n), 0)
 
 
+def _count(name: str, x) -> int:
+    """The number of integers below the one given in place of an array."""
+    if x is None or isinstance(x, (str, bool)) or not dtypes.is_integer(dtypes.operand_type(unwrap(x))[0]):
+        raise TypeError(f"random.{name} takes an integer or an array of at least one dimension, got {errors.short(x)}.")
+    return max(0, int(x))
+
+
 @library(static=("impl", "axis", "independent"), name="permutation")
 def _permutation(words, x, impl, axis, independent):
-    if independent or np.ndim(x) == 1:
+    if (independent or np.ndim(x) == 1) and not dtypes.is_extended(tracing.aval_of(x).dtype):
         return shuffle_inline(words, impl, x, axis)
     index = _permuted_range(words, impl, np.shape(x)[axis], dtypes.int32)
     return take_inline(x, index, axis)
@@ -307,9 +314,7 @@ def permutation(key, x, axis=0, independent=False, *, out_sharding=None):
     """
     words, impl, _ = single_key("permutation", key)
     if not np.ndim(x):
-        if not isinstance(x, (int, np.integer)) and not dtypes.is_integer(dtypes.operand_type(x)[0]):
-            raise TypeError("random.permutation takes an integer or an array of at least one dimension.")
-        return placed(_permutation_of_range(words, impl, int(x), dtypes.default_dtype(int)), out_sharding)
+        return placed(_permutation_of_range(words, impl, _count("permutation", x), dtypes.default_dtype(int)), out_sharding)
     axis = shapes.canonical_axis(axis, np.ndim(x), "random.permutation")
     return with_out_sharding("random.permutation", out_sharding, _permutation, (words, x), impl, axis, bool(independent))
 
@@ -344,10 +349,12 @@ def choice(key, a, shape=(), replace=True, p=None, axis=0, mode=None):
     `p` gives the probability of each; it is divided by its sum.
     """
     words, impl, _ = single_key("choice", key)
+    if isinstance(shape, (int, np.integer)):
+        raise TypeError(f"random.choice needs its shape as a sequence of integers, got {shape!r}.")
     shape = _static_shape("choice", shape)
     if not np.ndim(a):
-        a = arange(int(a))
-        axis = 0
+        check_arraylike("choice", a)
+        a, axis = arange(int(a)), 0
     axis = shapes.canonical_axis(axis, np.ndim(a), "random.choice")
     n = np.shape(a)[axis]
     if n == 0 and math.prod(shape):
@@ -373,12 +380,19 @@ def _mode(mode) -> str:
     return chosen
 
 
+def _fine_uniform(words, impl, shape, dtype):
+    """Two uniform numbers for each place: the second subdivides the steps of the first. And the size of a step."""
+    pair = uniform_inline(words, impl, (2, *shape), dtype)
+    return _row(pair, 0), _row(pair, 1), dtype.type(dtypes.finfo(dtype).eps)
+
+
 def gumbel_inline(words, impl, shape, dtype, mode="low"):
-    if mode == "high":
-        # log of a uniform number that is exact near 0 and near 1: two draws, one for each end
-        u = uniform_inline(words, impl, shape, dtype, dtypes.finfo(dtype).tiny, 1.0)
+    tiny = dtype.type(dtypes.finfo(dtype).tiny)
+    if mode == "high":  # numbers near 0 decide about the upper tail: there the steps of one draw are too large
+        coarse, fine, step = _fine_uniform(words, impl, shape, dtype)
+        u = where(ge(coarse, constant_like(coarse, 0.5)), coarse, add(add(coarse, mul(step, fine)), tiny))
         return neg(log_(neg(log1p_(neg(u)))))
-    u = uniform_inline(words, impl, shape, dtype, dtype.type(dtypes.finfo(dtype).tiny), dtype.type(1))
+    u = uniform_inline(words, impl, shape, dtype, tiny, dtype.type(1))
     return neg(log_(neg(log_(u))))
 
 
@@ -443,12 +457,18 @@ def gumbel(key, shape=(), dtype=None, mode=None, *, out_sharding=None):
 @library(static=("impl", "shape", "mode"), name="bernoulli")
 def _bernoulli(words, p, impl, shape, mode):
     d = tracing.aval_of(p).dtype
-    u = uniform_inline(words, impl, shape, d)
-    return lt(u, _broadcast(p, shape, d))
+    p = _broadcast(p, shape, d)
+    if mode == "high":
+        coarse, fine, step = _fine_uniform(words, impl, shape, d)
+        return lt(mul(fine, step), sub(p, coarse))
+    return lt(uniform_inline(words, impl, shape, d), p)
 
 
 def bernoulli(key, p=0.5, shape=None, mode="low", *, out_sharding=None):
-    """True with probability `p`."""
+    """True with probability `p`, an array that broadcasts to `shape` (whose own shape is taken without one).
+
+    With the mode "low" `p` is resolved to about 1e-7 (in float32), with "high" to 1e-14. `out_sharding` places the result.
+    """
     words, impl, _ = single_key("bernoulli", key)
     p = unwrap(p)
     d = dtypes.canonicalize_dtype(dtypes.operand_type(p)[0])
@@ -462,7 +482,8 @@ def bernoulli(key, p=0.5, shape=None, mode="low", *, out_sharding=None):
 def _rademacher(words, impl, shape, dtype):
     d = dtypes.default_dtype(float)
     heads = lt(uniform_inline(words, impl, shape, d), d.type(0.5))
-    return where(heads, dtype.type(1), dtype.type(-1))
+    one, minus = np.array([1, -1]).astype(dtype)
+    return where(heads, one, minus)
 
 
 def rademacher(key, shape=(), dtype=None, *, out_sharding=None):
@@ -499,7 +520,8 @@ def categorical(key, logits, axis=-1, shape=None, replace=True, mode=None, *, ou
     """
     words, impl, _ = single_key("categorical", key)
     logits = unwrap(logits)
-    d = dtypes.to_inexact(dtypes.canonicalize_dtype(dtypes.operand_type(logits)[0]))
+    check_arraylike("categorical", logits)
+    d = _float_dtype("categorical", dtypes.operand_type(logits)[0])
     logits = as_type(logits, d, False) if dtypes.operand_type(logits) != (d, False) else logits
     axis = shapes.canonical_axis(axis, np.ndim(logits), "random.categorical")
     batch = tuple(n for i, n in enumerate(np.shape(logits)) if i != axis)

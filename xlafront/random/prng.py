@@ -13,17 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.avals import ShapedArray
 from xlafront.core.dtypes import PRNGKeyDType
-from xlafront.core.keys import KeyArray, physical
-from xlafront.core.primitive import Primitive
-from xlafront.core.zeros import Zero
-from xlafront.lax import sharding_rules
+from xlafront.core.keys import KeyArray
+from xlafront.lax import shapes
 from xlafront.lax.device_put import device_put
 from xlafront.lax.elementwise import as_type
-from xlafront.lax.shapes import static_shape
+from xlafront.lax.keys import unwrap_p, wrap_p
 from xlafront.numpy.creation import asarray
-from xlafront.random import threefry
+from xlafront.numpy.promotion import check_arraylike
+from xlafront.random import counters, rbg, threefry
 from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.staging.library import library
@@ -53,7 +51,14 @@ class PRNGImpl(NamedTuple):
 
 threefry_prng_impl = PRNGImpl((2,), threefry.seed, threefry.split, threefry.random_bits, threefry.fold_in,
                               name="threefry2x32", tag="fry")
-IMPLEMENTATIONS: dict[str, PRNGImpl] = {"threefry2x32": threefry_prng_impl}
+IMPLEMENTATIONS: dict[str, PRNGImpl] = {impl.name: impl for impl in (
+    threefry_prng_impl,
+    PRNGImpl((4,), rbg.seed, rbg.split, rbg.random_bits, rbg.fold_in, name="rbg", tag="rbg"),
+    PRNGImpl((4,), rbg.seed, rbg.unsafe_split, rbg.random_bits, rbg.unsafe_fold_in, name="unsafe_rbg", tag="urbg"),
+    PRNGImpl(*counters.functions(counters.threefry4x32, 4, 4, False), name="threefry4x32", tag="fry4"),
+    PRNGImpl(*counters.functions(counters.philox2x32, 1, 2, True), name="philox2x32", tag="phx2"),
+    PRNGImpl(*counters.functions(counters.philox4x32, 2, 4, True), name="philox4x32", tag="phx4"),
+)}
 
 
 def resolve_impl(impl=None) -> PRNGImpl:
@@ -66,6 +71,8 @@ def resolve_impl(impl=None) -> PRNGImpl:
         return impl.impl
     if isinstance(impl, PRNGSpec):
         return impl._impl
+    if not isinstance(impl, str):
+        raise TypeError(f"a random number generator is given by its name or a key's dtype, not {errors.short(impl)}.")
     found = IMPLEMENTATIONS.get(impl)
     if found is None:
         raise ValueError(f"there is no random number generator {impl!r}; there is {', '.join(IMPLEMENTATIONS)}.")
@@ -91,29 +98,6 @@ class PRNGSpec:
 
     def __hash__(self):
         return hash(self._impl)
-
-
-# Keys and their words, inside programs
-
-
-def _no_tangent(primitive):
-    def jvp(primals, tangents, **params):
-        answer = primitive.bind(*primals, **params)
-        return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
-
-    return jvp
-
-
-unwrap_p = Primitive("random_unwrap", abstract=lambda keys: physical(keys), lower=lambda ctx, keys: keys,
-                     batch=lambda axis_size, xs, ds: (unwrap_p.bind(*xs), ds[0]), shown_as="key_data",
-                     impl=lambda keys: keys._base_array, sharding_rule=sharding_rules.words)
-wrap_p = Primitive(
-    "random_wrap", lower=lambda ctx, words, *, impl: words, shown_as="wrap_key_data",
-    abstract=lambda words, *, impl: ShapedArray(words.shape[:words.ndim - len(impl.key_shape)], PRNGKeyDType(impl)),
-    impl=lambda words, *, impl: KeyArray(words, PRNGKeyDType(impl)),
-    batch=lambda axis_size, xs, ds, *, impl: (wrap_p.bind(*xs, impl=impl), ds[0]),
-    sharding_rule=sharding_rules.words)
-unwrap_p.jvp, wrap_p.jvp = _no_tangent(unwrap_p), _no_tangent(wrap_p)
 
 
 def wrap(words, impl: PRNGImpl):
@@ -175,11 +159,11 @@ def _seed_kernel(value, impl):
 
 
 def _seeded(name: str, seed, impl: PRNGImpl):
-    if isinstance(seed, (int, np.integer, np.bool_)):
+    if isinstance(seed, (int, np.integer)):
         # A Python int may have 64 bits; without 64-bit types its high word is lost, as when it is an array.
-        seed = int(seed)
-        if not -(1 << 63) <= seed < 1 << 64:
-            raise OverflowError(f"the seed {seed} of random.{name} does not fit 64 bits.")
+        given, seed = seed, int(seed)
+        if not -(1 << 63) <= seed < 1 << (63 if type(given) is int else 64):
+            raise OverflowError(f"the seed {given} of random.{name} does not fit 64 bits.")
         if config.enable_x64.value:
             seed = np.asarray(seed & (1 << 64) - 1, np.uint64).astype(np.int64)[()]
         else:
@@ -211,7 +195,7 @@ def PRNGKey(seed, *, impl=None):
 
 def key_data(keys):
     """The words of random keys, as a uint32 array."""
-    return physical_array("key_data", keys)[0]
+    return asarray(physical_array("key_data", keys)[0])
 
 
 def wrap_key_data(key_bits_array, *, impl=None, dtype=None):
@@ -240,7 +224,8 @@ def key_impl(keys):
 
 def clone(key):
     """The key for a second use on purpose: key reuse checks do not count it."""
-    return key
+    check_arraylike("clone", key)
+    return asarray(key)
 
 
 # Splitting
@@ -257,7 +242,7 @@ def split(key, num=2):
     >>> key, subkey = split(key)
     """
     words, impl, typed = single_key("split", key)
-    shape = (num,) if isinstance(num, int) else static_shape("split", num)
+    shape = (num,) if isinstance(num, int) else shapes.static_shape("split", num)
     result = _split_kernel(words, impl, shape)
     return wrap(result, impl) if typed else result
 
@@ -268,19 +253,19 @@ def _fold_in_kernel(words, data, impl):
 
 
 def fold_in(key, data):
-    """A key from a key and an integer, such as the number of a step.
+    """A key from a key and an integer, such as the number of a step; what is no uint32 is converted to one.
 
     >>> step_key = fold_in(key, step)
     """
     words, impl, typed = single_key("fold_in", key)
-    if isinstance(data, (int, np.integer)):
-        if not 0 <= int(data) < 1 << 32:
+    if isinstance(data, int):
+        if not 0 <= data < 1 << 32:
             raise OverflowError(f"random.fold_in takes integers of 32 bits without sign, got {data}.")
         data = np.uint32(data)
     elif np.ndim(data):
         raise TypeError(f"random.fold_in takes a scalar, got shape {np.shape(data)}. Use vmap for several.")
-    elif not dtypes.is_integer(tracing.aval_of(data).dtype):
-        raise TypeError(f"random.fold_in takes an integer, got dtype {tracing.aval_of(data).dtype}.")
+    elif not isinstance(tracing.aval_of(data).dtype, np.dtype):
+        raise TypeError(f"random.fold_in takes a number, got dtype {tracing.aval_of(data).dtype}.")
     result = _fold_in_kernel(words, data, impl)
     return wrap(result, impl) if typed else result
 
@@ -301,7 +286,7 @@ def bits(key, shape=(), dtype=None, *, out_sharding=None):
     if not dtypes.is_unsigned(d) or d.itemsize * 8 not in (8, 16, 32, 64):
         raise ValueError(f"random.bits makes unsigned integers of 8, 16, 32 or 64 bits, not {d}.")
     words, impl, _ = single_key("bits", key)
-    return placed(_bits_kernel(words, impl, 8 * d.itemsize, static_shape("random.bits", shape)), out_sharding)
+    return placed(_bits_kernel(words, impl, 8 * d.itemsize, shapes.static_shape("random.bits", shape)), out_sharding)
 
 
 def placed(result, sharding):

@@ -87,40 +87,41 @@ threefry2x32_p = Primitive("threefry2x32", multiple_results=True, abstract=_abst
 threefry2x32_p.lowerings["cuda"] = _lower_on_cuda
 
 
-def _word(key, i: int):
-    return shapes.squeeze_p.bind(_part(key, i, i + 1), dimensions=(0,))
+def word(key, i: int):
+    """One word of a key."""
+    return shapes.squeeze_p.bind(part(key, i, i + 1), dimensions=(0,))
 
 
-def _part(words, start: int, stop: int):
+def part(words, start: int, stop: int):
     return slicing.slice_p.bind(words, start_indices=(start,), limit_indices=(stop,), strides=None)
 
 
-def _positions(shape: tuple[int, ...], dimension: int = 0):
+def positions(shape: tuple[int, ...], dimension: int = 0):
     return shapes.iota_p.bind(dtype=_uint32, shape=shape, dimension=dimension, sharding=None)
 
 
-def _spread(x, shape: tuple[int, ...], dimensions: tuple[int, ...]):
+def spread(x, shape: tuple[int, ...], dimensions: tuple[int, ...]):
     return shapes.broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=dimensions, sharding=None)
 
 
-def _counts(shape: tuple[int, ...]):
+def counts(shape: tuple[int, ...]):
     """The position of each element in row-major order, as high and low words."""
     size = math.prod(shape)
     if size < 2**32 or not shape:
-        return np.uint32(0), shapes.reshape_to(_positions((size,)), shape)
+        return np.uint32(0), shapes.reshape_to(positions((size,)), shape)
     # Larger arrays: high and low words of position = row * row size + column, with a 64-bit product in halves.
     columns = math.prod(shape[1:])
     if columns >= 2**32:
         raise ValueError(f"random bits for an array of shape {shape} have too many columns to count: split the array.")
-    row = _positions(shape)
-    _, column = _counts(shape[1:])
-    column = _spread(column, shape, tuple(range(1, len(shape))))
-    high, low = _wide_product(row, columns)
+    row = positions(shape)
+    _, column = counts(shape[1:])
+    column = spread(column, shape, tuple(range(1, len(shape))))
+    high, low = wide_product(row, columns)
     total = add(low, column)
     return add(high, as_type(lt(total, low), _uint32, False)), total
 
 
-def _wide_product(x, factor: int):
+def wide_product(x, factor: int):
     """High and low words of a 32-bit array times a 32-bit number."""
     both, shift = (PRIMITIVES[n].bind for n in ("and", "shift_right_logical"))
     mask, sixteen = np.uint32(0xFFFF), np.uint32(16)
@@ -135,24 +136,24 @@ def _wide_product(x, factor: int):
 def _hash_sequence(key, count: int):
     """The cipher of 0, 1, ..., count - 1 taken as pairs from the two halves: the older, sequential scheme."""
     padded = count + count % 2
-    counts = _positions((padded,))
+    places = positions((padded,))
     if count % 2:  # the odd place is filled with 0
-        counts = select(eq(_positions((padded,)), np.uint32(count)), counts, np.uint32(0))
+        places = select(eq(positions((padded,)), np.uint32(count)), places, np.uint32(0))
     half = padded // 2
-    first, second = _part(counts, 0, half), _part(counts, half, padded)
-    results = threefry2x32_p.bind(_word(key, 0), _word(key, 1), first, second)
-    return _part(slicing.concatenate_p.bind(*results, dimension=0), 0, count)
+    first, second = part(places, 0, half), part(places, half, padded)
+    results = threefry2x32_p.bind(word(key, 0), word(key, 1), first, second)
+    return part(slicing.concatenate_p.bind(*results, dimension=0), 0, count)
 
 
-def _pairs(first, second):
-    """Two arrays as the last dimension of one."""
-    shape = np.shape(first)
-    columns = [_spread(x, (*shape, 1), tuple(range(len(shape)))) for x in (first, second)]
-    return slicing.concatenate_p.bind(*columns, dimension=len(shape))
+def together(*words):
+    """Arrays as the last dimension of one."""
+    shape = np.shape(words[0])
+    columns = [spread(x, (*shape, 1), tuple(range(len(shape)))) for x in words]
+    return slicing.concatenate_p.bind(*columns, dimension=len(shape)) if len(columns) > 1 else columns[0]
 
 
-def seed(value):
-    """The key of a scalar integer: its high and low words."""
+def halves(value):
+    """The high and the low word of a scalar integer."""
     d = tracing.aval_of(value).dtype
     low = as_type(value, _uint32, False) if not isinstance(value, int) else np.uint32(value & 0xFFFFFFFF)
     if d.itemsize == 8:
@@ -160,49 +161,55 @@ def seed(value):
         high = as_type(shifted, _uint32, False)
     else:
         high = np.uint32(0)
-    return _pairs(*(_spread(w, (), ()) if isinstance(w, np.generic) else w for w in (high, low)))
+    return [spread(w, (), ()) if isinstance(w, np.generic) else w for w in (high, low)]
+
+
+def seed(value):
+    """The key of a scalar integer: its high and low words."""
+    return together(*halves(value))
 
 
 def split(key, shape: tuple[int, ...]):
     """Independent keys: `uint32[*shape, 2]`."""
     if config.threefry_partitionable.value:
-        high, low = _counts(shape)
-        return _pairs(*threefry2x32_p.bind(_word(key, 0), _word(key, 1), high, low))
+        high, low = counts(shape)
+        return together(*threefry2x32_p.bind(word(key, 0), word(key, 1), high, low))
     return shapes.reshape_to(_hash_sequence(key, 2 * math.prod(shape)), (*shape, 2))
 
 
 def fold_in(key, data):
     """A key made of a key and a uint32 scalar."""
     words = seed(data)
-    return _pairs(*threefry2x32_p.bind(_word(key, 0), _word(key, 1), _word(words, 0), _word(words, 1)))
+    return together(*threefry2x32_p.bind(word(key, 0), word(key, 1), word(words, 0), word(words, 1)))
 
 
 def random_bits(key, width: int, shape: tuple[int, ...]):
     """Random unsigned integers of 8, 16, 32 or 64 bits."""
     dtype = np.dtype(f"uint{width}")
     if config.threefry_partitionable.value:
-        high, low = _counts(shape)
-        first, second = threefry2x32_p.bind(_word(key, 0), _word(key, 1), high, low)
+        high, low = counts(shape)
+        first, second = threefry2x32_p.bind(word(key, 0), word(key, 1), high, low)
         if width == 64:
-            return _join(first, second)
+            return join(first, second)
         mixed = PRIMITIVES["xor"].bind(first, second)
         return as_type(mixed, dtype, False)
     size = math.prod(shape)
     words = _hash_sequence(key, -(-width * size // 32))
     if width == 64:
-        result = _join(_part(words, 0, size), _part(words, size, 2 * size))
+        result = join(part(words, 0, size), part(words, size, 2 * size))
     elif width == 32:
         result = words
     else:
         per_word = 32 // width
-        shifts = mul(_positions((np.shape(words)[0], per_word), 1), np.uint32(width))
-        broadcast = _spread(words, np.shape(shifts), (0,))
+        shifts = mul(positions((np.shape(words)[0], per_word), 1), np.uint32(width))
+        broadcast = spread(words, np.shape(shifts), (0,))
         parts = as_type(PRIMITIVES["shift_right_logical"].bind(broadcast, shifts), dtype, False)
         flat = shapes.reshape_to(parts, (np.shape(words)[0] * per_word,))
-        result = _part(flat, 0, size)
+        result = part(flat, 0, size)
     return shapes.reshape_to(result, shape)
 
 
-def _join(high, low):
+def join(high, low):
+    """Two words as one of 64 bits."""
     high, low = (as_type(x, dtypes.uint64, False) for x in (high, low))
     return PRIMITIVES["or"].bind(PRIMITIVES["shift_left"].bind(high, np.uint64(32)), low)

@@ -42,6 +42,7 @@ Device = _jax.Device
 Client = _jax.Client
 CompileOptions = _jax.CompileOptions
 PjRtLayout = _jax.PjRtLayout
+PjitFunction = _jax.PjitFunction
 PjitFunctionCache = _jax.PjitFunctionCache
 HloSharding = _hlo.HloSharding
 OpSharding = _hlo.OpSharding

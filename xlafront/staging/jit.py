@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copyreg
 import functools
-import weakref
+import sys
 from collections.abc import Callable
 from typing import Any
 
+from xlafront.runtime.jaxlib_compat import PjitFunction
 from xlafront.staging import signatures, stages
 from xlafront.staging.jitted import Jitted, Options, explaining, make_dispatcher
 from xlafront.staging.sharding_arguments import UNSPECIFIED
@@ -69,11 +71,29 @@ def attach_stages(function, dispatcher, jitted: Jitted, whole=lambda args, kwarg
         lowering_platforms=lowering_platforms)
     function.eval_shape = lambda *args, **kwargs: stages.trace(jitted, args, kwargs).out_info
     if function is not dispatcher:
-        function._cache_size = dispatcher._cache_size
-    known = weakref.ref(dispatcher)  # a cycle through the C++ object would never be collected
+        function._cache_size = jitted.cache_size
+    function.clear_cache = jitted.clear_cache
 
-    def clear_cache():
-        jitted.caches.clear()
-        known()._clear_cache()
 
-    function.clear_cache = clear_cache
+def _jit_again(jitted: Jitted):
+    dispatcher = make_dispatcher(jitted.fun, jitted, jitted.cache_miss)
+    attach_stages(dispatcher, dispatcher, jitted)
+    return dispatcher
+
+
+def _reduce(dispatcher):
+    """A jitted function that has a name in its module is pickled and copied as that, others with the function inside."""
+    known_as = getattr(dispatcher, "__qualname__", "")  # the functions that objects are have none
+    found: Any = sys.modules.get(getattr(dispatcher, "__module__", ""))
+    for name in known_as.split("."):
+        found = getattr(found, name, None)
+    if found is dispatcher:
+        return known_as
+    jitted = getattr(dispatcher, "_jitted", None)
+    if jitted is None:
+        raise TypeError(f"{known_as} is compiled for this process and cannot be pickled or copied: pickle the function, "
+                        f"or export it (xlafront.export).")
+    return _jit_again, (jitted,)
+
+
+copyreg.pickle(PjitFunction, _reduce)

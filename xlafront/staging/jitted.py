@@ -8,6 +8,7 @@ trace the call becomes one equation of the primitive `jit`.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -51,6 +52,8 @@ class Options(NamedTuple):
 class Jitted:
     """The Python half of a jitted function."""
 
+    dispatcher: Callable = staticmethod(lambda: None)  # a weak reference to the C++ half: cycles through it are not collected
+
     def __init__(self, fun: Callable, options: Options, name: str | None = None, of_library: bool = False):
         self.fun = fun
         self.of_library = of_library  # users cannot make its arguments static
@@ -62,6 +65,22 @@ class Jitted:
         except TypeError:  # shardings in unhashable containers: no sharing with other `jit`s of the function
             self.key = (id(self),)
         self.caches = shared_caches(fun, self.key)
+
+    def __reduce__(self):
+        if type(self) is not Jitted:
+            raise TypeError(f"{self.name} cannot be pickled or copied: only what jit has made can.")
+        return Jitted, (self.fun, self.options, self.name, self.of_library)
+
+    def cache_size(self) -> int:
+        """How many signatures C++ knows."""
+        return self.dispatcher()._cache_size()
+
+    def clear_cache(self) -> None:
+        """Forget what was traced and compiled of this function."""
+        self.caches.clear()
+        dispatcher = self.dispatcher()
+        if dispatcher is not None:
+            dispatcher._clear_cache()
 
     # Calls
 
@@ -378,6 +397,7 @@ def make_dispatcher(fun: Callable, jitted: Jitted, cache_miss: Callable):
             except (AttributeError, TypeError):
                 pass
     dispatcher.__wrapped__ = fun
+    dispatcher._jitted, jitted.dispatcher = jitted, weakref.ref(dispatcher)
     return dispatcher
 
 

@@ -13,6 +13,9 @@ class _Unspecified:
     def __repr__(self):
         return "UnspecifiedValue"
 
+    def __reduce__(self):
+        return "UNSPECIFIED"
+
 
 UNSPECIFIED = _Unspecified()
 

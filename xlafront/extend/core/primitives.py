@@ -20,8 +20,8 @@ _PLACES = {
     "custom_vjp_call_p": ("xlafront.transforms.calls.custom_vjp", "custom_vjp_call_p"),
     "jit_p": ("xlafront.staging.jit", "jit_p"),
     "name_p": ("xlafront.transforms.ad.checkpoint", "name_p"),
-    "random_wrap_p": ("xlafront.random.prng", "wrap_p"),
-    "random_unwrap_p": ("xlafront.random.prng", "unwrap_p"),
+    "random_wrap_p": ("xlafront.lax.keys", "wrap_p"),
+    "random_unwrap_p": ("xlafront.lax.keys", "unwrap_p"),
     "remat_p": ("xlafront.transforms.ad.checkpoint", "remat_p"),
     "threefry2x32_p": ("xlafront.random.threefry", "threefry2x32_p"),
 }

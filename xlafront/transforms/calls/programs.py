@@ -20,7 +20,7 @@ from xlafront.lax.barriers import stop_gradient_p
 from xlafront.lax.elementwise import convert_element_type_p
 from xlafront.runtime import config
 from xlafront.staging import signatures
-from xlafront.staging.caches import shared_caches
+from xlafront.staging.caches import TracedCall, shared_caches
 from xlafront.staging.compiling import constants_as_arguments
 from xlafront.staging.jitted import Jitted, Options
 
