@@ -560,7 +560,8 @@ def canonical_axis(axis: int, rank: int, name: str = "this operation") -> int:
 def canonical_axes(axes, rank: int, name: str = "this operation") -> tuple[int, ...]:
     if axes is None:
         return tuple(range(rank))
-    found = tuple(canonical_axis(a, rank, name) for a in (axes if isinstance(axes, (tuple, list)) else (axes,)))
+    listed = axes if isinstance(axes, (tuple, list, range)) or np.ndim(axes) else (axes,)
+    found = tuple(canonical_axis(a, rank, name) for a in listed)
     if len(set(found)) != len(found):
         raise ValueError(f"{name} got an axis twice: {axes}")
     return found

@@ -392,7 +392,7 @@ _PROPERTIES = {
     "T": lambda self: manipulation.transpose(self), "mT": lambda self: manipulation.matrix_transpose(self),
     "real": lambda self: ufuncs.PUBLIC["real"](self), "imag": lambda self: ufuncs.PUBLIC["imag"](self),
     "at": updates.At, "flat": _flat,
-    "nbytes": lambda self: self.aval.size * dtypes.itemsize_bits(self.aval.dtype) // 8,
+    "nbytes": lambda self: self.aval.size * self.aval.dtype.itemsize,
     "itemsize": lambda self: self.aval.dtype.itemsize,
 }
 _CONCRETE_ONLY = {
