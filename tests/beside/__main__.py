@@ -122,7 +122,7 @@ def main() -> int:
     found = [(call, text) for call, a, b in zip(calls, ours, theirs)
              if (text := difference(a, b, options.compilations)) is not None]
     for call, text in found:
-        print(f"{call}\n    {text}")
+        print(f"{call}\n    {text.replace(chr(10), chr(32))}")
     print(f"{len(calls) - len(found)} of {len(calls)} calls are equal")
     return bool(found)
 

@@ -37,6 +37,7 @@ _PLACES = {
     "xlafront.numpy.sorting": "argpartition argsort lexsort partition sort sort_complex",
     "xlafront.numpy.statistics": """average bincount digitize histogram_bin_edges median nanmax nanmean nanmin nanprod nanstd
         nansum nanvar percentile quantile""",
+    "xlafront.numpy.ufunc_methods": "ufunc",
     "xlafront.numpy.ufuncs": """abs absolute acos acosh add angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh around
         asin asinh atan atan2 atanh bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_not bitwise_or
         bitwise_right_shift bitwise_xor cbrt ceil clip conj conjugate copysign cos cosh deg2rad degrees divide divmod equal exp

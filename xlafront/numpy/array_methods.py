@@ -27,11 +27,13 @@ from xlafront.numpy import (
     repeating,
     searching,
     sorting,
+    ufunc_methods,  # noqa: F401 (methods of functions)
     ufuncs,
     updates,
     views,
 )
 from xlafront.numpy.dlpack import device_of, to_dlpack
+from xlafront.numpy.promotion import check_arraylike
 from xlafront.runtime.arrays import ArrayImpl, put
 from xlafront.runtime.sharding import single_device
 
@@ -195,6 +197,10 @@ def _len(self):
 
 
 def _contains(self, item):
+    check_arraylike("Array.__contains__", item)
+    if self.ndim != 1 or np.ndim(item):
+        raise ValueError(f"`in` looks for a scalar in an array of one dimension, got shapes {np.shape(item)} and {self.shape}: "
+                         f"the search array must be one-dimensional, the query a scalar. Use (x == y).any().")
     return bool(reductions.any(ufuncs.PUBLIC["equal"](self, item)))
 
 
@@ -205,7 +211,8 @@ def _setitem(self, key, value):
 
 
 def _delitem(self, key):
-    raise TypeError("elements of an array cannot be deleted. Use xnp.delete.")
+    raise AttributeError("__delitem__: arrays are immutable, their elements cannot be deleted. Take those that stay, as in "
+                         "x[xnp.array(indices)].")
 
 
 def _hash(self):

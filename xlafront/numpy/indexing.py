@@ -234,8 +234,6 @@ def take_by(x, key, concrete: bool, mode=None, fill_value=None, indices_are_sort
 def _read_mode(mode):
     if mode is None:  # XLA takes the nearest element; a gradient for a position outside is dropped
         return GatherScatterMode.PROMISE_IN_BOUNDS
-    if isinstance(mode, str) and mode == "wrap":
-        raise ValueError("x.at[...] has no mode 'wrap'; negative indices count from the end. Use xnp.take.")
     return GatherScatterMode.from_any(mode)
 
 
@@ -340,8 +338,9 @@ class Layout:
         try:
             self.batch = np.broadcast_shapes(*[np.shape(c) for c in columns], empty_mask)
         except ValueError:
-            raise errors.incompatible_shapes("indexing", [("index", np.shape(c)) for c in columns],
-                                             "Index arrays are broadcast against each other.") from None
+            raise ValueError(str(errors.incompatible_shapes(
+                "indexing", [("index", np.shape(c)) for c in columns],
+                "Index arrays are broadcast against each other."))) from None
         adjacent = not advanced or advanced[-1] - advanced[0] == len(advanced) - 1
         first = advanced[0] if advanced and adjacent else 0
         self.at = sum(e[0] == "slice" for e in entries[:first])

@@ -88,7 +88,9 @@ def can_cast(from_, to, casting="safe") -> bool:
 
 def iscomplexobj(x) -> bool:
     """Whether the dtype of an array is complex."""
-    return x is not None and dtypes.operand_type(x)[0].kind == "c"
+    if isinstance(x, (list, tuple)):
+        x = asarray(x)
+    return x is not None and not isinstance(x, str) and dtypes.operand_type(x)[0].kind == "c"
 
 
 def isrealobj(x) -> bool:
