@@ -59,6 +59,8 @@ def array(object, dtype=None, *args, copy: bool = True, order: str = "K", ndmin:
         copy, order, ndmin = (*args, *(copy, order, ndmin)[len(args):])
     if order not in ("K", "C", None):
         raise NotImplementedError(f"arrays have row-major order; order={order!r} is not available.")
+    if isinstance(object, np.ndarray):
+        object = np.asarray(object)  # of one with a mask its data
     object = unwrap(object)
     weak = dtype is None and type(object) in (int, float, complex)
     wanted = _wanted(dtype, "array")

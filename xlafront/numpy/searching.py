@@ -70,7 +70,7 @@ def searchsorted(a, v, side="left", sorter=None, *, method="scan"):
 def _nonzero_sized(a, size, fills):
     """The first `size` positions: a running count says for each rank where it is reached."""
     shape = np.shape(a)
-    flags = elementwise.to_dtype(shapes.reshape_to(a, (math.prod(shape),)), _int32)
+    flags = elementwise.to_dtype(shapes.reshape_to(to_bool(a), (math.prod(shape),)), _int32)
     counts, ranks = cumsum(flags), iota(_int32, size)
     found = searchsorted(counts, ranks, side="right") if flags.shape[0] else ranks
     missing = ge(ranks, total(flags, dtype=_int32))
@@ -103,7 +103,7 @@ def nonzero(a, *, size=None, fill_value=None):
     if len(fills) != np.ndim(a) or any(np.shape(f) for f in fills):
         raise ValueError(f"the fill_value of nonzero must be a scalar or one for each of the {np.ndim(a)} dimensions, "
                          f"got {fill_value!r}.")
-    return _nonzero_sized(PUBLIC["not_equal"](a, 0), size, tuple(fills))
+    return _nonzero_sized(a, size, tuple(fills))
 
 
 def flatnonzero(a, *, size=None, fill_value=None):

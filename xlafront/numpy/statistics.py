@@ -8,15 +8,15 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
 from xlafront.lax import elementwise, shapes
-from xlafront.lax.elementwise import PRIMITIVES, add, clamp, eq, gt, mul, ne, sub, to_dtype
+from xlafront.lax.elementwise import PRIMITIVES, add, as_type, clamp, eq, gt, mul, ne, sub, to_dtype
 from xlafront.lax.resharding import with_out_sharding
-from xlafront.lax.sorting import sort
+from xlafront.lax.sorting import sort, sort_p
 from xlafront.numpy import reductions, searching
 from xlafront.numpy.creation import asarray, astype, full_like, linspace, zeros
-from xlafront.numpy.indexing import take_rows
+from xlafront.numpy.indexing import take_along_axis, take_rows
 from xlafront.numpy.manipulation import broadcast_arrays, broadcast_to, ravel, reshape, transpose
-from xlafront.numpy.promotion import boolean_mask, check_arraylike, promote_dtypes, promote_dtypes_inexact, unwrap
-from xlafront.numpy.reductions import refuse_out
+from xlafront.numpy.promotion import boolean_mask, check_arraylike, promote_dtypes_inexact, unwrap
+from xlafront.numpy.reductions import cumsum, refuse_out
 from xlafront.numpy.ufuncs import PUBLIC, clip
 from xlafront.staging.jit import library
 
@@ -61,18 +61,39 @@ def average(a, axis=None, weights=None, returned=False, keepdims=False):
 
 
 @library(static=("axes", "keepdims", "method"))
-def _quantile(a, q, axes, keepdims, method):
-    a, q = promote_dtypes(*[promote_dtypes_inexact(unwrap(x))[0] for x in (a, q)])
+def _quantile(a, q, weights, axes, keepdims, method):
+    [a] = promote_dtypes_inexact(unwrap(a))
     d = tracing.aval_of(a).dtype
     if d.kind == "c":
         raise ValueError("quantiles of complex numbers are not defined: they have no order. Take those of x.real and x.imag.")
+    q = as_type(unwrap(q), d, False)
     shape = np.shape(a)
     kept = [i for i in range(len(shape)) if i not in axes]
-    n = math.prod(shape[i] for i in axes)
-    rows = shapes.transpose_p.bind(a, permutation=(*axes, *kept))
-    rows = shapes.reshape_to(rows, (n, *[shape[i] for i in kept]))
-    has_nan = reductions.any(ne(rows, rows), 0)
-    ordered = sort(rows, 0, False)
+    rows = _rows(a, axes, kept)
+    nan = reductions.any(ne(rows, rows), 0)
+    target = (*np.shape(q), *np.shape(rows)[1:])
+    if method == "inverted_cdf":
+        result = _inverted_cdf(rows, q, None if weights is None else _rows(as_type(weights, d, False), axes, kept))
+    else:
+        result = _between(sort(rows, 0, False), q, method)
+    if np.shape(nan) != target:
+        nan = shapes.broadcast_in_dim(nan, target, range(len(target) - np.ndim(nan), len(target)))
+    result = elementwise.where(nan, d.type(np.nan), result)
+    if keepdims:
+        result = shapes.reshape_to(result, (*np.shape(q), *[1 if i in axes else m for i, m in enumerate(shape)]))
+    return result
+
+
+def _rows(a, axes, kept):
+    """An array with the axes that are reduced as one in front."""
+    shape = np.shape(a)
+    return shapes.reshape_to(shapes.transpose_p.bind(a, permutation=(*axes, *kept)), (
+        math.prod(shape[i] for i in axes), *[shape[i] for i in kept]))
+
+
+def _between(ordered, q, method):
+    """Of ordered rows those that lie at a fraction `q`, or what lies between two of them."""
+    n, d = np.shape(ordered)[0], tracing.aval_of(ordered).dtype
     place = mul(q, d.type(n - 1))
     low, high = PRIMITIVES["floor"].bind(place), PRIMITIVES["ceil"].bind(place)
     weight = sub(place, low)
@@ -81,50 +102,90 @@ def _quantile(a, q, axes, keepdims, method):
         return take_rows(ordered, clamp(np.int32(0), to_dtype(position, np.int32), np.int32(n - 1)))
 
     below, above = at(low), at(high)
-    target = np.shape(below)
-    w = weight if not np.ndim(weight) else shapes.broadcast_in_dim(weight, target, range(np.ndim(weight)))
+    w = weight if not np.ndim(weight) else shapes.broadcast_in_dim(weight, np.shape(below), range(np.ndim(weight)))
     half, one = d.type(0.5), d.type(1)
     if method == "linear":
         result = add(mul(below, sub(one, w)), mul(above, w))
         infinite = PRIMITIVES["not"].bind(PRIMITIVES["is_finite"].bind(below))
-        result = elementwise.where(PRIMITIVES["and"].bind(infinite, eq(below, above)), below, result)
-    elif method == "midpoint":
-        result = mul(add(below, above), half)
-    elif method == "nearest":
-        result = elementwise.where(gt(w, half), above, below)
-    else:
-        result = below if method == "lower" else above
-    nan = has_nan if np.shape(has_nan) == target else shapes.broadcast_in_dim(
-        has_nan, target, range(len(target) - np.ndim(has_nan), len(target)))
-    result = elementwise.where(nan, d.type(np.nan), result)
-    if keepdims:
-        lead = np.shape(q)
-        result = shapes.reshape_to(result, (*lead, *[1 if i in axes else m for i, m in enumerate(shape)]))
-    return result
+        return elementwise.where(PRIMITIVES["and"].bind(infinite, eq(below, above)), below, result)
+    if method == "midpoint":
+        return mul(add(below, above), half)
+    if method == "nearest":
+        return elementwise.where(gt(w, half), above, below)
+    return below if method == "lower" else above
 
 
-def quantile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, interpolation=None):
-    """The values below which a fraction `q` of the elements lies."""
-    check_arraylike("quantile", a, q)
-    method = interpolation or method
-    if method not in ("linear", "lower", "higher", "midpoint", "nearest"):
-        raise ValueError(f"xnp.quantile has no method {method!r}; it has linear, lower, higher, midpoint, nearest.")
-    return _quantile(a, q, shapes.canonical_axes(tuple(axis) if isinstance(axis, list) else axis, np.ndim(a), "quantile"),
-                     bool(keepdims), method)
+def _inverted_cdf(rows, q, weights):
+    """The first of the ordered rows up to which the weights are a fraction `q` of all, each column by itself."""
+    if weights is None:
+        weights = full_like(rows, 1)
+    ordered, weights = sort_p.bind(rows, weights, dimension=0, is_stable=True, num_keys=1)
+    reached = cumsum(weights, axis=0)
+    columns = (1,) * (np.ndim(rows) - 1)
+    wanted = shapes.reshape_to(q, (math.prod(np.shape(q)), 1, *columns)) * shapes.expand_dims(reached[-1], (0, 1))
+    short = PUBLIC["less"](shapes.expand_dims(reached, (0,)), wanted)
+    places = PUBLIC["minimum"](reductions.sum(short, axis=1, dtype=np.int32), np.int32(np.shape(rows)[0] - 1))
+    found = take_along_axis(ordered, places, 0)
+    return shapes.reshape_to(found, (*np.shape(q), *np.shape(rows)[1:]))
 
 
-def percentile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *,
+_METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")
+
+
+def quantile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None,
+             interpolation=None):
+    """The values below which a fraction `q` of the elements lies.
+
+    - `a`: the array.
+    - `q`: the fraction, or an array of them.
+    - `axis`: an axis or several; all without.
+    - `out`, `overwrite_input`: of NumPy's signature; they must be None and False.
+    - `method`: what lies between two elements: "linear", "lower", "higher", "midpoint" or "nearest"; "inverted_cdf" takes the
+      first element up to which a fraction of `q` lies.
+    - `keepdims`: whether the axes stay, with size 1.
+    - `weights`: what each element counts, of the shape of `a` or of its axis; with the method "inverted_cdf" alone.
+    - `interpolation`: an older name of `method`.
+    """
+    return _checked_quantile("quantile", a, q, axis, out, overwrite_input, interpolation or method, keepdims, weights)
+
+
+def _checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, weights):
+    refuse_out(name, out)
+    if overwrite_input:
+        raise ValueError(f"xnp.{name} cannot overwrite its input: arrays do not change.")
+    check_arraylike(name, a, q)
+    if method not in _METHODS:
+        raise ValueError(f"xnp.{name} has no method {method!r}; it has {', '.join(_METHODS)}.")
+    axes = reductions.static_axes(axis, np.ndim(a), name)
+    if weights is not None:
+        if method != "inverted_cdf":
+            raise NotImplementedError(f"the method {method!r} of xnp.{name} does not support weights; 'inverted_cdf' does.")
+        check_arraylike(name, weights)
+        weights = asarray(weights)
+        shape = np.shape(a)
+        if weights.shape != shape:
+            if weights.shape != tuple(shape[i] for i in axes):
+                raise ValueError(f"xnp.{name} needs weights of the array's shape {shape} or of that of its axes, got shape "
+                                 f"{weights.shape}.")
+            weights = broadcast_to(shapes.broadcast_in_dim(
+                transpose(weights, sorted(range(weights.ndim), key=axes.__getitem__)),
+                tuple(n if i in axes else 1 for i, n in enumerate(shape)), sorted(axes)), shape)
+    return _quantile(a, q, weights, axes, bool(keepdims), method)
+
+
+def percentile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None,
                interpolation=None, out_sharding=None):
-    """The values below which `q` percent of the elements lie."""
+    """The values below which `q` percent of the elements lie; the parameters are those of `quantile`, and `out_sharding`, how
+    the result is split."""
     check_arraylike("percentile", a, q)
-    return with_out_sharding("xnp.percentile", out_sharding, lambda a, q: quantile(
-        a, PUBLIC["true_divide"](q, 100), axis, out, overwrite_input, method, keepdims, interpolation=interpolation), (a, q))
+    return with_out_sharding("xnp.percentile", out_sharding, lambda a, q: _checked_quantile(
+        "percentile", a, PUBLIC["true_divide"](q, 100), axis, out, overwrite_input, interpolation or method, keepdims, weights),
+        (a, q))
 
 
 def median(a, axis=None, out=None, overwrite_input=False, keepdims=False):
-    """The middle value over axes."""
-    refuse_out("median", out)
-    return quantile(a, 0.5, axis=axis, keepdims=keepdims, method="midpoint")
+    """The middle value over axes; the parameters are those of `quantile`."""
+    return _checked_quantile("median", a, 0.5, axis, out, overwrite_input, "midpoint", keepdims, None)
 
 
 # Bins

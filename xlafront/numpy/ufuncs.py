@@ -512,6 +512,7 @@ def power_inline(x, y):
             return integer_pow_p.bind(x, y=y) if y != 2 else PRIMITIVES["square"].bind(x)
     base, exponent = tracing.aval_of(x).dtype, tracing.aval_of(y).dtype
     if dtypes.is_inexact(base) and dtypes.is_integer(exponent):
+        dtypes.lattice_result_type(x, y)  # refuses where the user forbids promotion
         return pow_(*broadcast_to_common("power", [x, y]))
     x, y = _numbers("power", x, y)
     if dtypes.is_integer(tracing.aval_of(x).dtype):
