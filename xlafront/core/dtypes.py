@@ -431,7 +431,7 @@ def result_type(*args, return_weak_type_flag: bool = False):
     if not args:
         raise ValueError("result_type needs at least one array or dtype.")
     for x in args:
-        if type(x) in (np.dtype, type, str):
+        if isinstance(x, (np.dtype, type, str)):
             check_user_dtype(x, "result_type")
         elif isinstance(x, (list, tuple)):
             raise TypeError(f"result_type takes arrays, numbers and dtypes, got {x!r:.60}.")

@@ -85,9 +85,11 @@ def array(object, dtype=None, *args, copy: bool = True, order: str = "K", ndmin:
 def _placed(name: str, x, target):
     """An array that a user gave, on the devices asked for; one that was put elsewhere on purpose does not move silently."""
     result = device_put(x, target)
-    if type(x) is ArrayImpl and x.committed and type(result) is ArrayImpl and x.sharding.device_set != result.sharding.device_set:
-        raise ValueError(f"xnp.{name} got incompatible devices: the array is on {', '.join(map(str, x.devices()))}, device asks "
-                         f"for {', '.join(map(str, result.devices()))}. To move it use device_put.")
+    both = type(x) is type(result) is ArrayImpl
+    if both and x.committed and x.sharding.device_set != result.sharding.device_set:
+        own, wanted = (", ".join(map(str, a.devices())) for a in (x, result))
+        raise ValueError(f"xnp.{name} got incompatible devices: the array is on {own}, device asks for {wanted}. To move it use "
+                         f"device_put.")
     return result
 
 
@@ -438,11 +440,14 @@ def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     check_arraylike("geomspace", start, stop)
     d = _space_dtype(start, stop, dtype, "geomspace")
     rank = max(np.ndim(start), np.ndim(stop)) + 1
-    return _geomspace_kernel(start, stop, operator.index(num), bool(endpoint), shapes.canonical_axis(axis, rank, "geomspace"), d)
+    axis = shapes.canonical_axis(axis, rank, "geomspace")
+    return _geomspace_kernel(start, stop, operator.index(num), bool(endpoint), axis, d)
 
 
 def _space_dtype(start, stop, dtype, name):
-    return dtypes.to_inexact(dtypes.result_type(start, stop)) if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
+    if dtype is not None:
+        return dtypes.check_user_dtype(dtype, f"xnp.{name}")
+    return dtypes.to_inexact(dtypes.result_type(start, stop))
 
 
 def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):

@@ -28,7 +28,7 @@ from xlafront.staging.jit import library
 
 def _discourage_lists(name: str, a) -> None:
     if not tracing.is_arraylike(a):
-        warnings.warn(f"xnp.{name} of {errors.short(a)}, which is not an array, is deprecated. Use np.{name}, or make it an array.",
+        warnings.warn(f"xnp.{name} of {errors.short(a)}, which is not an array, is deprecated. Use np.{name}.",
                       DeprecationWarning, stacklevel=3)
 
 
@@ -112,10 +112,10 @@ def transpose(a, axes=None):
     """Reverse the axes, or put them in the order of `axes`."""
     check_arraylike("transpose", a)
     rank = np.ndim(a)
-    order = tuple(range(rank))[::-1] if axes is None else tuple(canonical_axis(i, rank, "xnp.transpose") for i in axes)
+    order = range(rank)[::-1] if axes is None else [canonical_axis(i, rank, "xnp.transpose") for i in axes]
     if sorted(order) != list(range(rank)):
         raise TypeError(f"xnp.transpose needs all {rank} axes of an array of shape {np.shape(a)}, each once, got {axes}: no permutation.")
-    return _transpose_kernel(a, order)
+    return _transpose_kernel(a, tuple(order))
 
 
 def permute_dims(a, /, axes):

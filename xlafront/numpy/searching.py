@@ -80,7 +80,8 @@ def _nonzero_sized(a, size, fills):
         stride = stride // n if n else 1
         part = PRIMITIVES["rem"].bind(div(found, np.int32(max(stride, 1))), np.int32(max(n, 1)))
         index = dtypes.default_dtype(int)
-        results.append(elementwise.where(missing, elementwise.as_type(fill, index, False), elementwise.as_type(part, index, False)))
+        fill, part = (elementwise.as_type(x, index, False) for x in (fill, part))
+        results.append(elementwise.where(missing, fill, part))
     return tuple(results)
 
 

@@ -1,4 +1,4 @@
-"""The methods of ufuncs: `xnp.add.reduce` and its kin, on the functions of `ufuncs` themselves, which stay as fast as others."""
+"""The methods of ufuncs: `xnp.add.reduce` and its kin, attached to the functions of `ufuncs`, which stay as fast as others."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ufunc(metaclass=_UfuncMeta):
     """
 
     def __new__(cls, *args, **kwargs):
-        raise TypeError("ufunc cannot be called: apply an elementwise function of xlafront.numpy, or vectorize one of your own.")
+        raise TypeError("ufunc cannot be called: apply an elementwise function of xlafront.numpy, or vectorize your own.")
 
 
 def _binary_only(name: str, method: str) -> None:
@@ -49,7 +49,7 @@ def _binary_only(name: str, method: str) -> None:
 
 
 def _fold(function, a, axis: int, start=None, where=None, kept: bool = False):
-    """`function(...function(function(a[0], a[1]), a[2])...)`, of the elements that `where` names, after `start`; all steps of it
+    """`function(...function(function(a[0], a[1]), a[2])...)`, of the elements that `where` names, after `start`; all its steps
     where they are `kept`."""
     rows, masks = move_dim(a, axis, 0), where if where is None else move_dim(where, axis, 0)
     if start is None:

@@ -44,9 +44,11 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
 def _with_lists(dispatcher, fun):
     """Takes static arguments that cannot be hashed as what can: lists as tuples, arrays as numbers."""
     def hashable(x):
-        if isinstance(x, list) or isinstance(x, (np.ndarray, ArrayImpl)) and x.ndim:
+        if isinstance(x, list):
             return tuple(hashable(v) for v in x)
-        return x.__index__() if isinstance(x, (np.ndarray, ArrayImpl)) else x
+        if not isinstance(x, (np.ndarray, ArrayImpl)) or x.dtype.kind not in "iu":
+            return x
+        return tuple(hashable(v) for v in x) if x.ndim else x.__index__()
 
     @functools.wraps(fun)
     def call(*args, **kwargs):
