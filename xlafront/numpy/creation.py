@@ -88,8 +88,8 @@ def _placed(name: str, x, target):
     both = type(x) is type(result) is ArrayImpl
     if both and x.committed and x.sharding.device_set != result.sharding.device_set:
         own, wanted = (", ".join(map(str, a.devices())) for a in (x, result))
-        raise ValueError(f"xnp.{name} got incompatible devices: the array is on {own}, device asks for {wanted}. To move it use "
-                         f"device_put.")
+        raise ValueError(f"xnp.{name} got incompatible devices: the array is on {own}, device asks for {wanted}. To move it "
+                         f"use device_put.")
     return result
 
 

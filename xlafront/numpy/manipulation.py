@@ -114,7 +114,8 @@ def transpose(a, axes=None):
     rank = np.ndim(a)
     order = range(rank)[::-1] if axes is None else [canonical_axis(i, rank, "xnp.transpose") for i in axes]
     if sorted(order) != list(range(rank)):
-        raise TypeError(f"xnp.transpose needs all {rank} axes of an array of shape {np.shape(a)}, each once, got {axes}: no permutation.")
+        raise TypeError(f"xnp.transpose needs all {rank} axes of an array of shape {np.shape(a)}, each once, "
+                        f"got {axes}: no permutation.")
     return _transpose_kernel(a, tuple(order))
 
 

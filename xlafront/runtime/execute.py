@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from xlafront.runtime import backpressure, disk_cache, effects as runtime_effects, layouts
 from xlafront.runtime.arrays import put
 from xlafront.runtime.jaxlib_compat import ArrayImpl, CompileOptions, JaxRuntimeError, result_handler
@@ -166,4 +168,6 @@ def place(x, aval, sharding):
         x._check_if_deleted()
         if x._sharding == sharding:
             return x
+    if not aval.dtype.itemsize:  # programs have booleans in place of float0
+        aval, x = aval.update(dtype=np.dtype(np.bool_)), np.zeros(aval.shape, np.bool_)
     return put(x, aval, sharding, True)
