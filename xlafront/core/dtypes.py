@@ -134,11 +134,11 @@ _BY_NAME = {d.name: d for d in (bfloat16, *small_floats, *small_ints)}
 def named(x) -> Any:
     """The dtype that a user names. Values are no names: `3` in place of a dtype is a slip, not the dtype of 3."""
     kind = type(x)
-    if kind in python_scalar_dtypes or isinstance(x, (np.generic, np.ndarray)):
+    if kind in python_scalar_dtypes or isinstance(x, (np.generic, np.ndarray, tuple)):
         hint = ""
         if kind is int:
             hint = f" The sizes of a shape stand in one tuple, as in zeros(({x}, {x}))."
-        elif kind not in python_scalar_dtypes:
+        elif kind not in python_scalar_dtypes and kind is not tuple:
             hint = " Give its dtype, x.dtype."
         raise TypeError(f"a value cannot be interpreted as a data type, got {x!r:.60}.{hint}")
     if getattr(x, "aval", None) is not None and not isinstance(x, type):

@@ -47,7 +47,7 @@ def average(a, axis=None, weights=None, returned=False, keepdims=False):
                              f"{a.shape}.")
         axes = reductions.static_axes(axis, a.ndim, "average")
         if w.shape != tuple(a.shape[i] for i in axes):
-            raise ValueError(f"xnp.average needs weights of the array's shape {a.shape}, or of that of its axes {axis}; got "
+            raise ValueError(f"xnp.average needs weights of the array's shape {a.shape}, or of that of its axis {axis}; got "
                              f"shape {w.shape}.")
         order = sorted(range(w.ndim), key=axes.__getitem__)
         w = reshape(transpose(w, order), tuple(n if i in axes else 1 for i, n in enumerate(a.shape)))
