@@ -106,7 +106,7 @@ ERRORS = [
     ("xf.lax.integer_pow(V, -1)", TypeError),
     ("xf.lax.reciprocal(V)", TypeError),
     ("n.clip(C, 0, 1)", ValueError),
-    ("n.ones((2, 3)) + n.ones(2)", ValueError),
+    ("n.ones((2, 3)) + n.ones(2)", TypeError),
     ("n.sum(F, axis=2)", ValueError),
     ("n.mean(F, axis=2)", IndexError),
     ("V_ == [1]", TypeError),

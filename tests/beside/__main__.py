@@ -6,15 +6,17 @@
     python -m tests.beside numpy                            without a reference: what the calls give here
 
 A table is a text file in `calls/`: a call a line, a Python expression in `xf`, `xnp`, `lax`, `nn`, `random`, `np`, `P` and
-what the lines before have assigned; `#` begins a comment. Compared are values, dtypes, weak types, shardings, the structure of
+what the lines before have assigned; `#` begins a comment, and a line with `<<a;b>>` is one for each choice. Compared are values, dtypes, weak types, shardings, the structure of
 results, classes of exceptions (ours may be a subclass), and how many programs were compiled when `--compilations` is given.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -28,6 +30,8 @@ def run(python: str, which: str, calls: list[str], options) -> list[dict]:
     done = subprocess.run([python, str(WORKER)], input=json.dumps(request), capture_output=True, text=True,
                           cwd=HERE.parent.parent)
     answers = [json.loads(line.removeprefix("@ ")) for line in done.stdout.splitlines() if line.startswith("@ ")]
+    if calls and not answers and done.returncode == 1:
+        raise SystemExit(done.stderr)
     if len(answers) < len(calls):
         answers.append({"died": done.stderr[-300:]})
         rest = calls[len(answers):]
@@ -38,7 +42,13 @@ def run(python: str, which: str, calls: list[str], options) -> list[dict]:
 def read(name: str) -> list[str]:
     path = HERE / "calls" / f"{name}.txt"
     lines = [line.partition(" #")[0].rstrip() for line in path.read_text().splitlines()]
-    return [line for line in lines if line and not line.startswith("#")]
+    return [call for line in lines if line and not line.startswith("#") for call in expanded(line)]
+
+
+def expanded(line: str) -> list[str]:
+    """A line with `<<a;b>>` in places, for each combination of choices."""
+    choices = [part.split(";") if i % 2 else [part] for i, part in enumerate(re.split(r"<<([^<>]*;[^<>]*)>>", line))]
+    return ["".join(parts) for parts in itertools.product(*choices)]
 
 
 def difference(ours: dict, theirs: dict, compilations: bool) -> str | None:
@@ -112,7 +122,7 @@ def main() -> int:
     found = [(call, text) for call, a, b in zip(calls, ours, theirs)
              if (text := difference(a, b, options.compilations)) is not None]
     for call, text in found:
-        print(f"{call}\n    {text}")
+        print(f"{call}\n    {text.replace(chr(10), chr(32))}")
     print(f"{len(calls) - len(found)} of {len(calls)} calls are equal")
     return bool(found)
 

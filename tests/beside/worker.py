@@ -29,7 +29,7 @@ for short, module in (("xnp", "numpy"), ("lax", "lax"), ("nn", "nn"), ("random",
     except ImportError:
         pass
 for setting, text in {**({"enable_x64": "True"} if request["x64"] else {}), **request["config"]}.items():
-    xf.config.update(("jax_" if name == "jax" else "") + setting, {"True": True, "False": False}.get(text, text))
+    xf.config.update(f"jax_{setting}" if name == "jax" else setting, {"True": True, "False": False}.get(text, text))
 
 compilations = [0]
 if name == "jax":

@@ -188,7 +188,7 @@ def test_other_mistakes():
     x = xnp.arange(4.0)
     with pytest.raises(TypeError, match=r"x\.at\[0\]\.set"):
         x[0] = 1
-    with pytest.raises(TypeError, match="delete"):
+    with pytest.raises(AttributeError, match="deleted"):
         del x[0]
     with pytest.raises(IndexError, match="size 0"):
         xnp.zeros((0, 3))[0]

@@ -7,6 +7,7 @@ Python scalars, and arrays made from them, are *weakly* typed: they stand low in
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import ml_dtypes
@@ -89,8 +90,8 @@ class PRNGKeyDType(ExtendedDType):
 float0 = np.dtype([("float0", np.void, 0)])
 
 _SMALL_FLOATS = ("float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
-                 "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn")
-_SMALL_INTS = ("int2", "int4", "uint2", "uint4")
+                 "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn")
+_SMALL_INTS = ("int1", "int2", "int4", "uint1", "uint2", "uint4")
 
 bool_ = np.dtype(np.bool_)
 int8, int16, int32, int64 = (np.dtype(f"int{n}") for n in (8, 16, 32, 64))
@@ -130,9 +131,28 @@ def dtype(x) -> Any:
 _BY_NAME = {d.name: d for d in (bfloat16, *small_floats, *small_ints)}
 
 
-def canonicalize_dtype(x, allow_extended_dtype: bool = False):
-    """The dtype that arrays really get: 64-bit types become 32-bit ones unless `enable_x64` is on."""
-    d = x if isinstance(x, np.dtype) else dtype(x)
+def named(x) -> Any:
+    """The dtype that a user names. Values are no names: `3` in place of a dtype is a slip, not the dtype of 3."""
+    kind = type(x)
+    if kind in python_scalar_dtypes or isinstance(x, (np.generic, np.ndarray, tuple)):
+        hint = ""
+        if kind is int:
+            hint = f" The sizes of a shape stand in one tuple, as in zeros(({x}, {x}))."
+        elif kind not in python_scalar_dtypes and kind is not tuple:
+            hint = " Give its dtype, x.dtype."
+        raise TypeError(f"a value cannot be interpreted as a data type, got {x!r:.60}.{hint}")
+    if getattr(x, "aval", None) is not None and not isinstance(x, type):
+        raise ValueError(f"an array was passed as a dtype: {x.aval}. Give its dtype, x.dtype.")
+    return dtype(x)
+
+
+def canonicalize_dtype(dtype, allow_extended_dtype: bool = False):
+    """The dtype that arrays really get: 64-bit types become 32-bit ones unless `enable_x64` is on.
+
+    - `dtype`: a dtype, a scalar type or a name.
+    - `allow_extended_dtype`: whether dtypes such as that of random keys pass, unchanged.
+    """
+    d = dtype if isinstance(dtype, np.dtype) else named(dtype)
     if isinstance(d, ExtendedDType):
         if allow_extended_dtype:
             return d
@@ -153,9 +173,9 @@ def default_dtype(kind: type):
 
 def check_user_dtype(x, function: str):
     """Canonicalise a dtype that the user asked for, and warn when that takes away bits."""
-    d = dtype(x)
+    d = named(x)
     canonical = canonicalize_dtype(d, allow_extended_dtype=True)
-    if canonical != d and not isinstance(x, type(float)) and _TO_32.get(d) == canonical:
+    if canonical != d and not (isinstance(x, type) and x in python_scalar_dtypes) and _TO_32.get(d) == canonical:
         import warnings
 
         warnings.warn(f"{function} was asked for dtype {d}, which is truncated to {canonical}: 64-bit types are off. "
@@ -193,17 +213,21 @@ def issubdtype(a, b) -> bool:
         return isinstance(b, type) and issubclass(kind, b)
     if isinstance(b, ExtendedDType) or (isinstance(b, type) and issubclass(b, extended)):
         return False
-    a = dtype(a)
-    if a in custom_floats:
-        return b in (np.floating, np.inexact, np.number, np.generic) or (
-            not (isinstance(b, type) and b.__module__ == "numpy" and b is not None and b in _ABSTRACT)
-            and _is_dtype(b) and dtype(b) == a)
-    if a in small_ints:
-        sign = np.unsignedinteger if a.name.startswith("u") else np.signedinteger
-        return b in (sign, np.integer, np.number, np.generic) or (b not in _ABSTRACT and _is_dtype(b) and dtype(b) == a)
+    if isinstance(a, type) and a in _ABSTRACT:
+        return isinstance(b, type) and issubclass(a, b)
+    a = named(a)
     if isinstance(b, type) and b in _ABSTRACT:
-        return np.issubdtype(a, b)
+        return b in _abstract_above(a) if a in custom_floats or a in small_ints else np.issubdtype(a, b)
+    if a in custom_floats or a in small_ints:
+        return _is_dtype(b) and dtype(b) == a
     return np.issubdtype(a, dtype(b) if _is_dtype(b) else b)
+
+
+def _abstract_above(d) -> tuple[type, ...]:
+    """NumPy's abstract types that a dtype of ml_dtypes is of; NumPy itself takes them for opaque bytes."""
+    if d in custom_floats:
+        return np.floating, np.inexact, np.number, np.generic
+    return np.unsignedinteger if is_unsigned(d) else np.signedinteger, np.integer, np.number, np.generic
 
 
 _ABSTRACT = (np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger, np.inexact, np.floating,
@@ -256,31 +280,20 @@ def scalar_type_of(x) -> type:
     raise TypeError(f"{x!r} has no Python scalar type")
 
 
-def itemsize_bits(d) -> int:
-    """Bits of one element, which for the small types are fewer than its bytes say."""
-    d = dtype(d)
-    if d in small_ints:
-        return int(d.name[-1])
-    if d.name.startswith("float4"):
-        return 4
-    return 1 if d == bool_ else 8 * d.itemsize
+def itemsize_bits(dtype) -> int:
+    """Bits of one element of a dtype, which for the small types are fewer than its bytes say."""
+    d = named(dtype)
+    small = re.match(r"u?int([124])$|float([46])_", d.name)
+    return int(small[1] or small[2]) if small else 8 * d.itemsize
 
 
-def finfo(d) -> Any:
-    """Limits of a floating dtype, those of ml_dtypes included."""
-    d = dtype(d)
-    return ml_dtypes.finfo(d) if d in custom_floats else np.finfo(d)
-
-
-def iinfo(d) -> Any:
-    """Limits of an integer dtype, the 2- and 4-bit ones included."""
-    d = dtype(d)
-    return ml_dtypes.iinfo(d) if d in small_ints else np.iinfo(d)
+# Limits of floating and of integer dtypes, NumPy's and the small ones.
+finfo, iinfo = ml_dtypes.finfo, ml_dtypes.iinfo
 
 
 def to_inexact(d) -> np.dtype:
-    """The floating dtype that an elementwise function of an integer array computes in."""
-    return d if is_inexact(d) else default_dtype(float)
+    """The floating dtype that an elementwise function of an integer array computes in: as wide, of 32 bits or more."""
+    return d if is_inexact(d) else canonicalize_dtype(float64 if d.itemsize == 8 else float32)
 
 
 def to_complex(d) -> np.dtype:
@@ -313,7 +326,6 @@ _STRICT: dict[str, tuple[str, ...]] = {
     "i*": ("f*", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", *_SMALL_INTS),
     "f*": ("c*", *_FLOATS_16, "float32", "float64", *_SMALL_FLOATS), "c*": ("complex64", "complex128"),
 }
-_WEAK_NODES = {int32: "i*", int64: "i*", float32: "f*", float64: "f*", complex64: "c*", complex128: "c*"}
 _WEAK_TYPES = {"i*": int, "f*": float, "c*": complex}
 
 
@@ -359,9 +371,9 @@ def _join(nodes: frozenset[str], mode: str) -> str:
 
 
 def _node(d, weak: bool) -> str:
-    if weak and d in _WEAK_NODES:
-        return _WEAK_NODES[d]
-    return d.name
+    if not weak or d == bool_:
+        return d.name
+    return "i*" if is_integer(d) else "f*" if is_float(d) else "c*"
 
 
 _pairs: dict[tuple, tuple[np.dtype, bool]] = {}
@@ -418,13 +430,30 @@ def result_type(*args, return_weak_type_flag: bool = False):
     """
     if not args:
         raise ValueError("result_type needs at least one array or dtype.")
+    for x in args:
+        if isinstance(x, (np.dtype, type, str)):
+            check_user_dtype(x, "result_type")
+        elif isinstance(x, (list, tuple)):
+            raise TypeError(f"result_type takes arrays, numbers and dtypes, got {x!r:.60}.")
     d, weak = lattice_result_type(*args)
+    if weak:
+        d = default_dtype(scalar_type_of(d))
     return (d, weak) if return_weak_type_flag else d
 
 
 def promote_types(a, b):
-    """The dtype that both dtypes promote to; Python's `int`, `float`, `complex` count as weak."""
-    return promote_pair(*operand_type(a), *operand_type(b))[0]
+    """The dtype that both dtypes promote to, of 64 bits even where `enable_x64` is off.
+
+    - `a`, `b`: dtypes, scalar types or names. Python's `int`, `float`, `complex` count as weak.
+    """
+    nodes = []
+    for x in (a, b):
+        d = x.dtype if getattr(x, "aval", None) is not None else named(x)
+        if is_extended(d):
+            return _promote([operand_type(a), operand_type(b)])[0]
+        nodes.append(_node(d, isinstance(x, type) and x in python_scalar_dtypes))
+    node = _join(frozenset(nodes), config.numpy_dtype_promotion.value)
+    return python_scalar_dtypes[_WEAK_TYPES[node]] if node in _WEAK_TYPES else _BY_NAME.get(node) or np.dtype(node)
 
 
 def is_weakly_typed(x) -> bool:

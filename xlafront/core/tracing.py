@@ -346,6 +346,9 @@ class _Abstractors(dict):
     """`type -> function from a value of it to its aval`; subclasses are found on first use."""
 
     def __missing__(self, kind):
+        if kind.__name__ == "MaskedArray" and issubclass(kind, np.ndarray):
+            raise ValueError("NumPy's masked arrays are not supported: the mask would be lost. Use m.filled(value), or the "
+                             "mask with xnp.where, or as `where` of a reduction.")
         for base in kind.__mro__[1:]:
             found = self.get(base)
             if found is not None:

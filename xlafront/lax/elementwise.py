@@ -22,8 +22,12 @@ from xlafront.staging.library import library
 
 
 def constant_like(x, value):
-    """A scalar of the dtype of `x`."""
+    """A scalar of the type of `x`: a Python number beside a weak type."""
     aval = tracing.aval_of(x)
+    if aval.weak_type:
+        kind = dtypes.scalar_type_of(aval.dtype)
+        if dtypes.default_dtype(kind) == aval.dtype:
+            return kind(value)
     return aval.dtype.type(value)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from xlafront import lowering
-from xlafront.core import dtypes, errors, tracing
+from xlafront.core import errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import Sums, of_all
@@ -58,7 +58,7 @@ def elementwise(name: str, operation: str | Callable, accepts: str = "int float 
                     "Operations of lax take equal dtypes; convert with x.astype(...), or use xlafront.numpy.")
         shape = operands[0].shape if len(operands) == 1 else joint_shape(shown, operands)
         dtype = first if result is None else result(*[a.dtype for a in operands], **params)
-        weak = all([a.weak_type for a in operands]) and dtype != dtypes.bool_
+        weak = all([a.weak_type for a in operands])
         vma = frozenset().union(*[a.vma for a in operands]) if any(a.vma for a in operands) else frozenset()
         return ShapedArray(shape, dtype, weak, vma=vma)
 

@@ -378,20 +378,21 @@ def canonical_axis(axis: int, rank: int, name: str = "this operation") -> int:
 def canonical_axes(axes, rank: int, name: str = "this operation") -> tuple[int, ...]:
     if axes is None:
         return tuple(range(rank))
-    found = tuple(canonical_axis(a, rank, name) for a in (axes if isinstance(axes, (tuple, list)) else (axes,)))
+    listed = axes if isinstance(axes, (tuple, list, range)) or np.ndim(axes) else (axes,)
+    found = tuple(canonical_axis(a, rank, name) for a in listed)
     if len(set(found)) != len(found):
         raise ValueError(f"{name} got an axis twice: {axes}")
     return found
 
 
-def broadcast_shapes(name: str, *shapes) -> tuple:
-    """The shape that arrays of these shapes broadcast to; `name` is who asks, for the error."""
+def broadcast_shapes(name: str, *shapes, error: type[Exception] = ValueError) -> tuple:
+    """The shape that arrays of these shapes broadcast to; `name` is who asks, for the `error` where there is none."""
     rank = max((len(s) for s in shapes), default=0)
     full = []
     for sizes in zip(*[(1,) * (rank - len(s)) + tuple(s) for s in shapes]):
         big = {n for n in sizes if n != 1}
         if len(big) > 1:
-            raise ValueError(str(errors.incompatible_shapes(
+            raise error(str(errors.incompatible_shapes(
                 f"xnp.{name}", [("", s) for s in shapes],
                 "Shapes broadcast when, counted from the last dimension, sizes are equal or 1.")))
         full.append(big.pop() if big else 1)

@@ -54,6 +54,7 @@ def _element_types() -> dict[np.dtype, ir.Type]:
     ]
     for bits in (8, 16, 32, 64):
         table += [(f"int{bits}", integer.get_signless(bits)), (f"uint{bits}", integer.get_unsigned(bits))]
+    table += [(ml_dtypes.int1, integer.get_signless(1)), (ml_dtypes.uint1, integer.get_signless(1))]
     for bits in (2, 4):
         table += [(getattr(ml_dtypes, f"int{bits}"), integer.get_signless(bits)),
                   (getattr(ml_dtypes, f"uint{bits}"), integer.get_unsigned(bits))]
@@ -61,6 +62,7 @@ def _element_types() -> dict[np.dtype, ir.Type]:
                        ("float8_e4m3b11fnuz", "Float8E4M3B11FNUZType"), ("float8_e4m3fn", "Float8E4M3FNType"),
                        ("float8_e4m3fnuz", "Float8E4M3FNUZType"), ("float8_e5m2", "Float8E5M2Type"),
                        ("float8_e5m2fnuz", "Float8E5M2FNUZType"), ("float8_e8m0fnu", "Float8E8M0FNUType"),
+                       ("float6_e2m3fn", "Float6E2M3FNType"), ("float6_e3m2fn", "Float6E3M2FNType"),
                        ("float4_e2m1fn", "Float4E2M1FNType")):
         table.append((getattr(ml_dtypes, name), getattr(ir, kind).get()))
     return {np.dtype(dtype): kind for dtype, kind in table}

@@ -28,14 +28,16 @@ _PLACES = {
         min prod ptp std sum var""",
     "xlafront.numpy.repeating": "repeat tile",
     "xlafront.numpy.scalar_types": """bfloat16 bool bool_ can_cast cdouble character complex128 complex64 complex_
-        complexfloating csingle double dtype finfo flexible float16 float32 float4_e2m1fn float64 float8_e3m4 float8_e4m3
+        complexfloating csingle double dtype finfo flexible float16 float32 float4_e2m1fn float64 float6_e2m3fn
+        float6_e3m2fn float8_e3m4 float8_e4m3
         float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float_ floating generic
-        iinfo inexact int16 int2 int32 int4 int64 int8 int_ integer iscomplexobj isdtype isrealobj isscalar issubdtype
-        iterable number object_ signedinteger single uint uint16 uint2 uint32 uint4 uint64 uint8 unsignedinteger""",
+        iinfo inexact int1 int16 int2 int32 int4 int64 int8 int_ integer iscomplexobj isdtype isrealobj isscalar issubdtype
+        iterable number object_ signedinteger single uint uint1 uint16 uint2 uint32 uint4 uint64 uint8 unsignedinteger""",
     "xlafront.numpy.searching": "argwhere choose compress extract flatnonzero nonzero searchsorted select where",
     "xlafront.numpy.sorting": "argpartition argsort lexsort partition sort sort_complex",
     "xlafront.numpy.statistics": """average bincount digitize histogram_bin_edges median nanmax nanmean nanmin nanprod nanstd
         nansum nanvar percentile quantile""",
+    "xlafront.numpy.ufunc_methods": "ufunc",
     "xlafront.numpy.ufuncs": """abs absolute acos acosh add angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh around
         asin asinh atan atan2 atanh bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_not bitwise_or
         bitwise_right_shift bitwise_xor cbrt ceil clip conj conjugate copysign cos cosh deg2rad degrees divide divmod equal exp

@@ -30,11 +30,13 @@ from xlafront.numpy import (
     repeating,
     searching,
     sorting,
+    ufunc_methods,  # noqa: F401 (methods of functions)
     ufuncs,
     updates,
     views,
 )
 from xlafront.numpy.dlpack import device_of, to_dlpack
+from xlafront.numpy.promotion import check_arraylike
 from xlafront.runtime.arrays import ArrayImpl, put_host
 from xlafront.runtime.sharding import single_device
 
@@ -199,6 +201,10 @@ def _len(self):
 
 
 def _contains(self, item):
+    check_arraylike("Array.__contains__", item)
+    if self.ndim != 1 or np.ndim(item):
+        raise ValueError(f"`in` looks for a scalar in an array of one dimension, got shapes {np.shape(item)} and {self.shape}: "
+                         f"the search array must be one-dimensional, the query a scalar. Use (x == y).any().")
     return bool(reductions.any(ufuncs.PUBLIC["equal"](self, item)))
 
 
@@ -209,7 +215,8 @@ def _setitem(self, key, value):
 
 
 def _delitem(self, key):
-    raise TypeError("elements of an array cannot be deleted. Use xnp.delete.")
+    raise AttributeError("__delitem__: arrays are immutable, their elements cannot be deleted. Take those that stay, as in "
+                         "x[xnp.array(indices)].")
 
 
 def _hash(self):
@@ -396,7 +403,7 @@ _PROPERTIES = {
     "T": lambda self: manipulation.transpose(self), "mT": lambda self: manipulation.matrix_transpose(self),
     "real": lambda self: ufuncs.PUBLIC["real"](self), "imag": lambda self: ufuncs.PUBLIC["imag"](self),
     "at": updates.At, "flat": _flat,
-    "nbytes": lambda self: self.aval.size * dtypes.itemsize_bits(self.aval.dtype) // 8,
+    "nbytes": lambda self: self.aval.size * self.aval.dtype.itemsize,
     "itemsize": lambda self: self.aval.dtype.itemsize,
 }
 _CONCRETE_ONLY = {

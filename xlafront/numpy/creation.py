@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import warnings
 
 import numpy as np
@@ -29,8 +30,8 @@ from xlafront.lax.elementwise import (
     to_dtype,
     where,
 )
-from xlafront.numpy.promotion import broadcast_shapes, check_arraylike, promote_args_inexact, promote_dtypes, unwrap
-from xlafront.numpy.ufuncs import PUBLIC
+from xlafront.numpy.promotion import check_arraylike, promote_args_inexact, promote_dtypes, unwrap
+from xlafront.numpy.ufuncs import INLINE, PUBLIC
 from xlafront.runtime.arrays import ArrayImpl, put_host
 from xlafront.runtime.sharding import single_device
 from xlafront.staging.library import library
@@ -40,13 +41,25 @@ def _wanted(dtype, name: str):
     return None if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
 
 
-def array(object, dtype=None, copy: bool = True, order: str = "K", ndmin: int = 0, *, device=None, out_sharding=None):
+def array(object, dtype=None, *args, copy: bool = True, order: str = "K", ndmin: int = 0, device=None, out_sharding=None):
     """An array from a number, a nested sequence, a NumPy array or anything that NumPy can read.
+
+    - `dtype`: that of its elements; what promotion finds without.
+    - `copy`: whether an array is copied.
+    - `order`: "K" or "C", the row-major order that all arrays have.
+    - `ndmin`: the least number of dimensions; missing ones of size 1 are put in front.
+    - `device`, `out_sharding`: where it is put, a device or a sharding.
 
     >>> array([1.0, 2.0])
     """
+    if args:
+        warnings.warn("xnp.array takes copy, order and ndmin by name; by position they are deprecated.", DeprecationWarning,
+                      stacklevel=2)
+        copy, order, ndmin = (*args, *(copy, order, ndmin)[len(args):])
     if order not in ("K", "C", None):
         raise NotImplementedError(f"arrays have row-major order; order={order!r} is not available.")
+    if isinstance(object, np.ndarray):
+        object = np.asarray(object)  # of one with a mask its data
     object = unwrap(object)
     weak = dtype is None and type(object) in (int, float, complex)
     wanted = _wanted(dtype, "array")
@@ -65,7 +78,18 @@ def array(object, dtype=None, copy: bool = True, order: str = "K", ndmin: int = 
     if ndmin > np.ndim(result):
         result = shapes.expand_dims(result, tuple(range(ndmin - np.ndim(result))))
     target = device if out_sharding is None else out_sharding
-    return result if target is None else device_put(result, target)
+    return result if target is None else _placed("array", result, target)
+
+
+def _placed(name: str, x, target):
+    """An array that a user gave, on the devices asked for; one that was put elsewhere on purpose does not move silently."""
+    result = device_put(x, target)
+    both = type(x) is type(result) is ArrayImpl
+    if both and x.committed and x.sharding.device_set != result.sharding.device_set:
+        own, wanted = (", ".join(map(str, a.devices())) for a in (x, result))
+        raise ValueError(f"xnp.{name} got incompatible devices: the array is on {own}, device asks for {wanted}. To move it "
+                         f"use device_put.")
+    return result
 
 
 def _from_host(object, wanted, weak):
@@ -152,13 +176,15 @@ def asarray(a, dtype=None, order=None, *, copy=None, device=None, out_sharding=N
     """As `array`, without a copy where the value is an array already."""
     if type(a) is ArrayImpl and dtype is None and device is None and not copy and out_sharding is None:
         return a
-    return array(a, dtype, bool(copy), "K" if order is None else order, device=device, out_sharding=out_sharding)
+    if isinstance(a, np.ndarray):
+        tracing.aval_of(a)  # refuses those with a mask
+    return array(a, dtype, copy=bool(copy), order="K" if order is None else order, device=device, out_sharding=out_sharding)
 
 
 def copy(a, order=None):
     """A copy of an array."""
     check_arraylike("copy", a)
-    return array(a, copy=True, order=order or "K")
+    return array(a, order=order or "K")
 
 
 @library(static=("shape", "dtype", "value"), name="full")
@@ -169,6 +195,11 @@ def _constant_kernel(shape, dtype, value):
                                           sharding=None)
 
 
+def _refuse_negative(name: str, shape) -> None:
+    if any(n < 0 for n in shape):
+        raise TypeError(f"the sizes of the shape that xnp.{name} got must be nonnegative: {shape}.")
+
+
 def _filled(shape, value, dtype, device, name):
     if type(shape) is not tuple:
         shape = shapes.static_shape(name, shape)
@@ -177,8 +208,7 @@ def _filled(shape, value, dtype, device, name):
             if type(n) is not int:
                 shape = shapes.static_shape(name, shape)
                 break
-    if any(n < 0 for n in shape):
-        raise ValueError(f"xnp.{name} got a negative size in the shape {shape}.")
+    _refuse_negative(name, shape)
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
     if device is None:
         return _constant_kernel(shape, d, value)
@@ -216,21 +246,22 @@ def _full_kernel(value, shape, dtype, weak):
         return value
     rank = len(shape)
     own = np.shape(value)
-    if len(own) > rank or broadcast_shapes("full", own, shape) != shape:
-        raise errors.incompatible_shapes("xnp.full", [("fill value", own), ("shape", shape)],
-                                         "The fill value must broadcast to the shape.")
+    if len(own) > rank or any(n not in (1, m) for n, m in zip(own[::-1], shape[::-1])):
+        raise ValueError(str(errors.incompatible_shapes("xnp.full", [("fill value", own), ("shape", shape)],
+                                                        "The fill value must broadcast to the shape.")))
     return shapes.broadcast_in_dim(value, shape, range(rank - len(own), rank))
 
 
 def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
     """An array of one value repeated; the value may be an array that broadcasts to the shape."""
-    if isinstance(fill_value, (list, tuple)):
-        fill_value = array(fill_value)
     check_arraylike("full", fill_value)
     value_dtype, weak = dtypes.lattice_result_type(fill_value)
     d = value_dtype if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full")
-    target = device or out_sharding
-    shape, weak = shapes.static_shape("full", shape), weak and dtype is None
+    return _full(shapes.static_shape("full", shape), fill_value, d, weak and dtype is None, device or out_sharding)
+
+
+def _full(shape, fill_value, d, weak, target):
+    _refuse_negative("full", shape)
     result = None if weak else placed_constant(shape, fill_value, d, target)
     if result is not None:
         return result
@@ -262,7 +293,12 @@ def _like(name, value):
     return function
 
 
-zeros_like, ones_like, empty_like = _like("zeros_like", 0), _like("ones_like", 1), _like("empty_like", 0)
+zeros_like, ones_like = _like("zeros_like", 0), _like("ones_like", 1)
+
+
+def empty_like(prototype, dtype=None, shape=None, *, device=None):
+    """As `empty`, with the shape, the dtype and the devices of another array, the `prototype`."""
+    return zeros_like(prototype, dtype, shape, device=device)
 
 
 def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_sharding=None):
@@ -273,7 +309,9 @@ def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_shardin
     target = device or out_sharding
     if target is None and not np.shape(fill_value):
         target = placement_of(a, own)
-    result = full(own, fill_value, aval.dtype if dtype is None else dtype, device=target)
+    check_arraylike("full_like", fill_value)
+    d = dtypes.canonicalize_dtype(aval.dtype, True) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full_like")
+    result = _full(own, fill_value, d, dtype is None and getattr(aval, "weak_type", False), target)
     if target is None and _explicit_of(aval) is not None and shape is None:
         return reshard_p.bind(result, target=aval.explicit_sharding)
     return result
@@ -289,7 +327,8 @@ def _arange_kernel(start, step, size, dtype):
     if start == 0 and step == 1:
         return counts
     # The same rounding as NumPy: start + i * step, computed in the result's type.
-    return add(mul(counts, np.asarray(step).astype(dtype)[()]), np.asarray(start).astype(dtype)[()])
+    steps = counts if step == 1 else mul(counts, np.asarray(step).astype(dtype)[()])
+    return add(steps, np.asarray(start).astype(dtype)[()])
 
 
 def arange(start, stop=None, step=None, dtype=None, *, device=None, out_sharding=None):
@@ -302,6 +341,10 @@ def arange(start, stop=None, step=None, dtype=None, *, device=None, out_sharding
         if isinstance(x, tracing.Tracer) and x._concrete() is None:
             raise errors.ConcretizationTypeError(
                 x, f"It is the argument {name!r} of xnp.arange, which decides the shape of the result.")
+        if np.ndim(x):
+            raise ValueError(f"xnp.arange takes scalars, got {name} of shape {np.shape(x)}.")
+        if x is not None and dtypes.operand_type(x)[0].kind == "c":
+            raise ValueError(f"xnp.arange takes real numbers, got {name}={x}: complex ones have no order.")
     if dtype is None:
         dtype = dtypes.result_type(*[x for x in (start, stop, step) if x is not None])
     d = dtypes.check_user_dtype(dtype, "xnp.arange")
@@ -312,8 +355,8 @@ def arange(start, stop=None, step=None, dtype=None, *, device=None, out_sharding
         start, stop = 0, start
     step = 1 if step is None else step
     if step == 0:
-        raise ValueError("xnp.arange needs a step other than 0.")
-    size = max(0, math.ceil((stop - start) / step)) if not isinstance(stop, complex) else 0
+        raise ZeroDivisionError("xnp.arange needs a step other than 0.")
+    size = max(0, math.ceil((stop - start) / step))
     if not dtypes.is_integer(d) and not (start == 0 and step == 1):
         # Exactly NumPy's values, which for floats come from its own way of counting.
         result = array(np.arange(start, stop, step).astype(d))
@@ -369,38 +412,83 @@ def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis
     return result
 
 
+@library(static=("num", "endpoint", "axis", "dtype"), name="geomspace")
+def _geomspace_kernel(start, stop, num, endpoint, axis, dtype):
+    start, stop = (as_type(x, tracing.aval_of(x).dtype, False) for x in promote_args_inexact("geomspace", start, stop))
+    d = tracing.aval_of(start).dtype
+    sign = PRIMITIVES["sign"].bind(start)
+    logs = [INLINE["log10"](div(x, sign)) for x in (start, stop)]
+    result = INLINE["power"](d.type(10), _linspace_kernel.__wrapped__(*logs, num, endpoint, 0, d))
+    shape = np.shape(result)
+
+    def spread(x, count):
+        return shapes.broadcast_in_dim(x, (count, *shape[1:]), range(len(shape) - np.ndim(x), len(shape)))
+
+    result = mul(result, spread(sign, num))
+    for at, x in ((0, start), (num - 1, stop)):  # the ends are exact
+        if num and (at == 0 or endpoint):
+            result = dynamic_slicing.dynamic_update_slice_in_dim(result, spread(x, 1), at, 0)
+    return shapes.move_dim(as_type(result, dtype, False), 0, axis)
+
+
 def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
-    """Numbers from `start` to `stop` in constant ratio."""
-    d = dtypes.to_inexact(dtypes.result_type(start, stop)) if dtype is None else dtypes.check_user_dtype(dtype, "geomspace")
-    sign = np.sign(start) if isinstance(start, (int, float)) else PUBLIC["sign"](start)
-    logs = linspace(PUBLIC["log10"](start / sign), PUBLIC["log10"](stop / sign), num, endpoint, axis=axis)
-    return _cast(PUBLIC["multiply"](sign, PUBLIC["power"](10.0, logs)), d)
+    """Numbers from `start` to `stop` in constant ratio.
+
+    - `start`, `stop`: the ends, numbers or arrays.
+    - `num`: how many.
+    - `endpoint`: whether `stop` is the last of them.
+    - `dtype`: that of the result.
+    - `axis`: the axis along which they lie.
+    """
+    check_arraylike("geomspace", start, stop)
+    d = _space_dtype(start, stop, dtype, "geomspace")
+    rank = max(np.ndim(start), np.ndim(stop)) + 1
+    axis = shapes.canonical_axis(axis, rank, "geomspace")
+    return _geomspace_kernel(start, stop, operator.index(num), bool(endpoint), axis, d)
+
+
+def _space_dtype(start, stop, dtype, name):
+    if dtype is not None:
+        return dtypes.check_user_dtype(dtype, f"xnp.{name}")
+    return dtypes.to_inexact(dtypes.result_type(start, stop))
 
 
 def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
-    """`base` to evenly spaced powers."""
-    d = dtypes.to_inexact(dtypes.result_type(start, stop)) if dtype is None else dtypes.check_user_dtype(dtype, "logspace")
-    return _cast(PUBLIC["power"](base, linspace(start, stop, num, endpoint, axis=axis)), d)
+    """`base` to evenly spaced powers, from `start` to `stop`; the other parameters are those of `linspace`."""
+    d = _space_dtype(start, stop, dtype, "logspace")
+    result = PUBLIC["power"](base, linspace(start, stop, num, endpoint, axis=axis))
+    return result if result.dtype == d else _astype(result, d)
 
 
-def _cast(x, d):
-    return x if tracing.aval_of(x).dtype == d else _astype(x, d)
-
-
-@library(static=("rows", "columns", "k", "dtype"), name="eye")
-def _eye_kernel(rows, columns, k, dtype):
+@library(static=("rows", "columns", "dtype"), name="eye")
+def _eye_kernel(k, rows, columns, dtype):
     i, j = (_positions(dtypes.int32, (rows, columns), dimension) for dimension in (0, 1))
-    return to_dtype(eq(add(i, np.int32(k)), j), dtype)
+    return to_dtype(eq(add(i, as_type(k, dtypes.int32, False)), j), dtype)
+
+
+def diagonal_number(k, error: type[Exception] = TypeError):
+    """Which diagonal a user means: an integer, which may be traced."""
+    if isinstance(k, tracing.Tracer) and not k.ndim and dtypes.is_integer(k.dtype):
+        return k
+    if not hasattr(k, "__index__") or isinstance(k, (np.ndarray, ArrayImpl)) and (k.ndim or not dtypes.is_integer(k.dtype)):
+        raise error(f"the number of a diagonal k must be a scalar integer, got {k!r}.")
+    return operator.index(k)
 
 
 def eye(N, M=None, k=0, dtype=None, *, device=None):
-    """Ones on the `k`-th diagonal, zeros elsewhere."""
+    """Ones on the `k`-th diagonal, zeros elsewhere.
+
+    - `N`, `M`: the number of rows and of columns; square without `M`.
+    - `k`: which diagonal, counted upwards from the main one; it may be traced.
+    - `dtype`: that of the result.
+    - `device`: where it is put, a device or a sharding.
+    """
     [rows] = shapes.static_shape("eye", N)
     columns = rows if M is None else shapes.static_shape("eye", M)[0]
     if rows < 0 or columns < 0:
         raise ValueError(f"xnp.eye got a negative size: ({rows}, {columns}).")
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.eye")
-    result = _eye_kernel(rows, columns, int(k), d)
+    result = _eye_kernel(diagonal_number(k, ValueError), rows, columns, d)
     return result if device is None else device_put(result, device)
 
 
@@ -409,13 +497,14 @@ def identity(n, dtype=None):
     return eye(n, dtype=dtype)
 
 
-@library(static=("k", "upper"))
+@library(static="upper")
 def _triangle(m, k, upper):
+    m = unwrap(m)
     shape = np.shape(m)
     if len(shape) < 2:
         raise ValueError(f"xnp.tri{'u' if upper else 'l'} needs an array with at least 2 dimensions, got shape {shape}.")
     i, j = (_positions(dtypes.int32, shape, dimension) for dimension in (len(shape) - 2, len(shape) - 1))
-    below = ge(add(i, np.int32(k - 1 if upper else k)), j)
+    below = ge(add(i, sub(as_type(k, dtypes.int32, False), np.int32(upper))), j)
     zero = constant_like(m, 0)
     return where(below, zero, m) if upper else where(below, m, zero)
 
@@ -423,18 +512,27 @@ def _triangle(m, k, upper):
 def tril(m, k=0):
     """The lower triangle; zeros above the `k`-th diagonal."""
     check_arraylike("tril", m)
-    return _triangle(m, int(k), False)
+    return _triangle(m, diagonal_number(k), False)
 
 
 def triu(m, k=0):
     """The upper triangle; zeros below the `k`-th diagonal."""
     check_arraylike("triu", m)
-    return _triangle(m, int(k), True)
+    return _triangle(m, diagonal_number(k), True)
+
+
+@library(static=("rows", "columns", "dtype"), name="tri")
+def _tri_kernel(k, rows, columns, dtype):
+    i, j = (_positions(dtypes.int32, (rows, columns), dimension) for dimension in (0, 1))
+    return to_dtype(ge(add(i, as_type(k, dtypes.int32, False)), j), dtype)
 
 
 def tri(N, M=None, k=0, dtype=None):
-    """Ones at and below the `k`-th diagonal."""
-    return tril(ones((N, N if M is None else M), dtype), k)
+    """Ones at and below the `k`-th diagonal; the parameters are those of `eye`."""
+    rows, columns = shapes.static_shape("tri", (N, N if M is None else M))
+    _refuse_negative("tri", (rows, columns))
+    d = dtypes.float32 if dtype is None else dtypes.check_user_dtype(dtype, "xnp.tri")
+    return _tri_kernel(diagonal_number(k), rows, columns, d)
 
 
 def astype(x, dtype, /, *, copy=False, device=None):
@@ -450,7 +548,7 @@ def astype(x, dtype, /, *, copy=False, device=None):
     result = x if own == d and not x.aval.weak_type else _astype(x, d)
     if copy and result is x and type(x) is ArrayImpl:
         result = _copy(x)
-    return result if device is None else device_put(result, device)
+    return result if device is None else _placed("astype", result, device)
 
 
 def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 
 from xlafront.core import tracing
-from xlafront.numpy.creation import zeros
+from xlafront.numpy.creation import eye, zeros
 from xlafront.numpy.manipulation import moveaxis, ravel
 from xlafront.numpy.promotion import check_arraylike
-from xlafront.numpy.reductions import sum as total
+from xlafront.numpy.reductions import refuse_out, sum as total
+from xlafront.numpy.searching import where
 from xlafront.staging.library import library
 
 
@@ -18,6 +21,7 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
     check_arraylike("diagonal", a)
     if np.ndim(a) < 2:
         raise ValueError(f"xnp.diagonal needs at least 2 dimensions, got shape {np.shape(a)}.")
+    offset = operator.index(offset)
     a = moveaxis(a, (axis1, axis2), (-2, -1))
     rows, columns = a.shape[-2:]
     start = (max(0, -offset), max(0, offset))
@@ -26,10 +30,21 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
     return a[..., i + start[0], i + start[1]]
 
 
-@library(static=("offset", "axis1", "axis2", "dtype"))
 def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
-    """The sum of a diagonal."""
-    return total(diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype)
+    """The sum of a diagonal.
+
+    - `a`: an array of two dimensions or more.
+    - `offset`: which diagonal, counted upwards from the main one; it may be traced.
+    - `axis1`, `axis2`: the plane that it lies in.
+    - `dtype`: that of the sum.
+    - `out`: of NumPy's signature; it must be None.
+    """
+    refuse_out("trace", out)
+    check_arraylike("trace", a)
+    if np.ndim(a) < 2:
+        raise ValueError(f"xnp.trace needs at least 2 dimensions, got shape {np.shape(a)}.")
+    a = moveaxis(a, (axis1, axis2), (-2, -1))
+    return total(where(eye(*np.shape(a)[-2:], k=offset, dtype=bool), a, 0), axis=(-2, -1), dtype=dtype)
 
 
 def diag(v, k=0):

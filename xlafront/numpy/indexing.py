@@ -20,6 +20,7 @@ from xlafront.core.keys import KeyArray
 from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.elementwise import PRIMITIVES, max_, min_, to_dtype, where
 from xlafront.lax.indexing import GatherDimensionNumbers, GatherScatterMode, bind_gather, fill_for
+from xlafront.lax.shapes import reduce_sum_p
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap
 from xlafront.numpy.ufuncs import INLINE
@@ -234,8 +235,6 @@ def take_by(x, key, concrete: bool, mode=None, fill_value=None, indices_are_sort
 def _read_mode(mode):
     if mode is None:  # XLA takes the nearest element; a gradient for a position outside is dropped
         return GatherScatterMode.PROMISE_IN_BOUNDS
-    if isinstance(mode, str) and mode == "wrap":
-        raise ValueError("x.at[...] has no mode 'wrap'; negative indices count from the end. Use xnp.take.")
     return GatherScatterMode.from_any(mode)
 
 
@@ -340,8 +339,9 @@ class Layout:
         try:
             self.batch = np.broadcast_shapes(*[np.shape(c) for c in columns], empty_mask)
         except ValueError:
-            raise errors.incompatible_shapes("indexing", [("index", np.shape(c)) for c in columns],
-                                             "Index arrays are broadcast against each other.") from None
+            raise ValueError(str(errors.incompatible_shapes(
+                "indexing", [("index", np.shape(c)) for c in columns],
+                "Index arrays are broadcast against each other."))) from None
         adjacent = not advanced or advanced[-1] - advanced[0] == len(advanced) - 1
         first = advanced[0] if advanced and adjacent else 0
         self.at = sum(e[0] == "slice" for e in entries[:first])
@@ -479,8 +479,31 @@ def _take_along_kernel(arr, indices, axis, mode, fill_value, wrap):
                        fill_value=fill_value)
 
 
+@library(static=("axis", "wrap"), name="take_along_axis")
+def _take_along_by_product(arr, indices, axis, wrap):
+    """Sums over the axis of the elements where a position is the index: no gather, which some hardware is slow at."""
+    n, rank = np.shape(arr)[axis], np.ndim(arr)
+    indices = wrapped(indices, n) if wrap else _as_position(indices)
+    spread = (*np.shape(indices)[:axis + 1], n, *np.shape(indices)[axis + 1:])
+    positions = shapes.iota_p.bind(dtype=tracing.aval_of(indices).dtype, shape=spread, dimension=axis + 1, sharding=None)
+    chosen = PRIMITIVES["eq"].bind(shapes.broadcast_in_dim(indices, spread, [i + (i > axis) for i in range(rank)]), positions)
+    arr = shapes.expand_dims(arr, (axis,))
+    full = np.broadcast_shapes(spread, np.shape(arr))
+    chosen, arr = (x if np.shape(x) == full else shapes.broadcast_in_dim(x, full, range(rank + 1)) for x in (chosen, arr))
+    zero = tracing.aval_of(arr).dtype.type(0)
+    return reduce_sum_p.bind(where(chosen, arr, zero), axes=(axis + 1,), out_sharding=None)
+
+
 def take_along_axis(arr, indices, axis=-1, mode=None, fill_value=None, *, wrap_negative_indices=True):
     """For each one-dimensional slice along `axis`, the elements at its own positions, as `argsort` gives them.
+
+    - `arr`: the array.
+    - `indices`: the positions, in as many dimensions; sizes of 1 broadcast in all but `axis`.
+    - `axis`: the axis; None takes from the flattened array.
+    - `mode`: what positions outside give: "fill" a NaN or `fill_value`, "clip" the nearest element; "one_hot" takes by products
+      in place of a gather and gives 0 for them.
+    - `fill_value`: for the mode "fill".
+    - `wrap_negative_indices`: whether negative positions count from the end.
 
     >>> take_along_axis(x, xnp.argsort(x, axis=1), axis=1)
     """
@@ -496,5 +519,7 @@ def take_along_axis(arr, indices, axis=-1, mode=None, fill_value=None, *, wrap_n
         raise ValueError(f"xnp.take_along_axis needs as many dimensions in the indices as in the array, got shapes "
                          f"{np.shape(indices)} and {np.shape(arr)}.")
     axis = shapes.canonical_axis(axis, np.ndim(arr), "take_along_axis")
+    if mode in ("one_hot", GatherScatterMode.ONE_HOT):
+        return _take_along_by_product(arr, indices, axis, bool(wrap_negative_indices))
     mode = GatherScatterMode.FILL_OR_DROP if mode is None else GatherScatterMode.from_any(mode)
     return _take_along_kernel(arr, indices, axis, mode, fill_value, bool(wrap_negative_indices))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 
@@ -25,18 +26,27 @@ from xlafront.runtime.arrays import ArrayImpl
 from xlafront.staging.library import library
 
 
+def _discourage_lists(name: str, a) -> None:
+    if not tracing.is_arraylike(a):
+        warnings.warn(f"xnp.{name} of {errors.short(a)}, which is not an array, is deprecated. Use np.{name}.",
+                      DeprecationWarning, stacklevel=3)
+
+
 def shape(a):
     """The shape of an array."""
+    _discourage_lists("shape", a)
     return np.shape(a)
 
 
 def ndim(a):
     """The number of dimensions."""
+    _discourage_lists("ndim", a)
     return np.ndim(a)
 
 
 def size(a, axis=None):
     """The number of elements, in all or along an axis (or several)."""
+    _discourage_lists("size", a)
     dims = np.shape(a)
     return math.prod(dims) if axis is None else math.prod(dims[i] for i in canonical_axes(axis, len(dims), "size"))
 
@@ -71,6 +81,8 @@ def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
             "xnp.reshape", out_sharding, _reshape_kernel, (a,), target)
     if order == "F":
         return with_out_sharding("xnp.reshape", out_sharding, _reshape_by_columns, (a,), target)
+    if order == "A":
+        raise NotImplementedError("xnp.reshape has no order='A': arrays have row-major order. Use 'C' or 'F'.")
     raise ValueError(f"xnp.reshape takes order 'C' or 'F', got {order!r}.")
 
 
@@ -79,7 +91,14 @@ def _reshape_by_columns(a, target):
 
 
 def ravel(a, order="C", *, out_sharding=None):
-    """All elements as a vector."""
+    """All elements as a vector.
+
+    - `a`: the array.
+    - `order`: "C", by rows, or "F", by columns.
+    - `out_sharding`: how the result is split.
+    """
+    if order == "K":
+        raise NotImplementedError("xnp.ravel has no order='K': arrays have row-major order. Use 'C' or 'F'.")
     return reshape(a, (-1,) if math.prod(np.shape(a)) else (0,), order, out_sharding=out_sharding)
 
 
@@ -93,10 +112,11 @@ def transpose(a, axes=None):
     """Reverse the axes, or put them in the order of `axes`."""
     check_arraylike("transpose", a)
     rank = np.ndim(a)
-    order = tuple(range(rank))[::-1] if axes is None else canonical_axes(tuple(axes), rank, "xnp.transpose")
-    if len(order) != rank:
-        raise ValueError(f"xnp.transpose needs all {rank} axes of an array of shape {np.shape(a)}, got {axes}.")
-    return _transpose_kernel(a, order)
+    order = range(rank)[::-1] if axes is None else [canonical_axis(i, rank, "xnp.transpose") for i in axes]
+    if sorted(order) != list(range(rank)):
+        raise TypeError(f"xnp.transpose needs all {rank} axes of an array of shape {np.shape(a)}, each once, "
+                        f"got {axes}: no permutation.")
+    return _transpose_kernel(a, tuple(order))
 
 
 def permute_dims(a, /, axes):
@@ -144,7 +164,7 @@ def rollaxis(a, axis, start=0):
 def expand_dims(a, axis):
     """Insert axes of size 1 at these positions of the result."""
     check_arraylike("expand_dims", a)
-    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    axes = tuple(axis) if isinstance(axis, (tuple, list, range)) or np.ndim(axis) else (axis,)
     return shapes._expand_kernel(unwrap(a), canonical_axes(axes, np.ndim(a) + len(axes), "xnp.expand_dims"))
 
 

@@ -25,12 +25,22 @@ def _not_arraylike(name, i, x) -> TypeError:
     return errors.not_an_array(x, f"xnp.{name}", f"number {i}")
 
 
+def boolean_mask(name: str, where):
+    """What a reduction got as `where`, an array of booleans."""
+    check_arraylike(name, where)
+    where = unwrap(where)
+    d = tracing.aval_of(where).dtype
+    if d != dtypes.bool_:
+        raise ValueError(f"the `where` of {name} must be boolean, got an array of dtype {d}. Compare, as in x != 0.")
+    return where
+
+
 def unwrap(x):
     """Arrays and scalars as they are; objects with `__jax_array__` as their array."""
     return x if type(x) in tracing.abstractors else tracing.as_operand(x)
 
 
-def broadcast_to_common(name: str, args: list) -> list:
+def broadcast_to_common(name: str, args: list, error: type[Exception] = TypeError) -> list:
     """NumPy's broadcasting. Scalars stay scalars: primitives spread them."""
     shapes = [np.shape(x) for x in args]
     wanted = {s for s in shapes if s}
@@ -39,8 +49,15 @@ def broadcast_to_common(name: str, args: list) -> list:
     rank = max(len(s) for s in wanted)
     if config.numpy_rank_promotion.value != "allow":
         _rank_promotion(name, shapes)
-    full = broadcast_shapes(name, *shapes)
+    full = broadcast_shapes(name, *shapes, error=error)
     return [x if not s or s == full else _broadcast(x, s, full, rank) for x, s in zip(args, shapes)]
+
+
+def broadcast_cases(name: str, args: list) -> list:
+    """As `broadcast_to_common`, where arrays of different rank are chosen from, which is not taken for a slip."""
+    shapes = [np.shape(x) for x in args]
+    full = broadcast_shapes(name, *shapes)
+    return [x if not s or s == full else _broadcast(x, s, full, len(full)) for x, s in zip(args, shapes)]
 
 
 def _broadcast(x, shape, full, rank):

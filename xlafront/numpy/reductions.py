@@ -25,7 +25,7 @@ from xlafront.lax.elementwise import (
 from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS, argmax_p, argmin_p, highest, lowest
 from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axes, canonical_axis, reshape_to
 from xlafront.numpy.creation import asarray
-from xlafront.numpy.promotion import check_arraylike, unwrap
+from xlafront.numpy.promotion import boolean_mask, check_arraylike, unwrap
 from xlafront.numpy.ufuncs import PUBLIC, to_bool
 from xlafront.staging.library import library
 
@@ -80,10 +80,10 @@ def _reduce(name, a, axes, dtype, keepdims, initial, where, promote_integers=Tru
     result = d
     if upcast:
         result = _sum_dtype(d, promote_integers) if dtype is None else dtype
-        compute = dtypes.float32 if result in _HALF else result
+        compute = dtypes.float32 if result in _HALF and dtype is None else result
         a = _convert(a, compute) if tracing.aval_of(a).dtype != compute else a
     if where is not None:
-        mask = unwrap(where)
+        mask = boolean_mask(f"xnp.{name}", where)
         if np.shape(mask) not in ((), aval.shape):
             shape = np.broadcast_shapes(np.shape(mask), aval.shape)
             mask = _spread(mask, shape)
@@ -97,7 +97,10 @@ def _reduce(name, a, axes, dtype, keepdims, initial, where, promote_integers=Tru
         raise ValueError(f"xnp.{name} of an empty array (shape {shape}) needs `initial`.")
     total = REDUCTIONS[primitive].bind(a, axes=axes, out_sharding=None) if axes else a
     if initial is not None:
+        check_arraylike(name, initial)
         start = unwrap(initial)
+        if np.ndim(start):
+            raise ValueError(f"the `initial` of xnp.{name} must be a scalar, got an array of shape {np.shape(start)}.")
         start = as_type(start, tracing.aval_of(total).dtype, False)
         total = PRIMITIVES[combine].bind(total, start)
     total = _convert(total, result)
@@ -105,8 +108,10 @@ def _reduce(name, a, axes, dtype, keepdims, initial, where, promote_integers=Tru
 
 
 def static_axes(axis, rank: int, name: str):
-    if isinstance(axis, list):
-        axis = tuple(axis)
+    """The axes that a user names, as one integer or any sequence of them; None stands for all."""
+    if isinstance(axis, str):
+        raise NameError(f"xnp.{name} got the axis {axis!r}, an unbound axis name: axes are numbers here. To reduce over named "
+                        f"axes use lax.psum and its kin.")
     return canonical_axes(axis, rank, f"xnp.{name}")
 
 
@@ -149,9 +154,9 @@ def _make_truth(name, primitive, identity):
     def kernel(a, axis=None, out=None, keepdims=False, *, where=None):
         refuse_out(name, out)
         check_arraylike(name, a)
-        x = to_bool(unwrap(a))
+        x = _convert(to_bool(unwrap(a)), dtypes.bool_)
         if where is not None:
-            mask = unwrap(where)
+            mask = boolean_mask(f"xnp.{name}", where)
             full = np.broadcast_shapes(np.shape(mask), np.shape(x))
             mask, x = (v if np.shape(v) == full else _spread(v, full) for v in (mask, x))
             x = elementwise.where(mask, x, np.bool_(identity))
@@ -185,7 +190,7 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=None):
     check_arraylike("mean", a)
     axes = static_axes(axis, np.ndim(a), "mean")
     d = dtypes.to_inexact(tracing.aval_of(unwrap(a)).dtype) if dtype is None else _checked_dtype(dtype, "mean")
-    compute = dtypes.float32 if d in _HALF else d
+    compute = dtypes.float32 if d in _HALF and dtype is None else d
     total = _reduce("sum", a, axes, compute, keepdims, None, where)
     if where is None:
         count = np.asarray(_count(np.shape(a), axes)).astype(compute)[()]
@@ -214,10 +219,13 @@ def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=Non
         ddof = correction
     a = unwrap(a)
     own = tracing.aval_of(a).dtype
-    d = dtypes.to_inexact(own) if dtype is None else _checked_dtype(dtype, "var")
-    compute = dtypes.float32 if d in _HALF else d
-    if own.kind == "c" and compute.kind != "c":
-        compute = dtypes.to_complex(compute)
+    d = dtypes.to_real(dtypes.to_inexact(own)) if dtype is None else _checked_dtype(dtype, "var")
+    if not dtypes.is_inexact(d):
+        raise ValueError(f"the dtype argument of xnp.var and xnp.std must be inexact, got {d}.")
+    if own.kind == "c" and d.kind != "c" and dtype is not None:
+        raise ValueError(f"xnp.var of complex numbers takes no real dtype, got {d}: leave it away, or take it of x.real and "
+                         f"x.imag.")
+    compute = dtypes.float32 if d in _HALF else dtypes.to_complex(d) if own.kind == "c" else dtypes.to_real(d)
     axes = static_axes(axis, np.ndim(a), "var")
     a = as_type(a, compute, False)
     center = globals()["mean"].__wrapped__(a, axes, compute, keepdims=True, where=where) if mean is None else (
@@ -233,7 +241,7 @@ def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=Non
     else:
         count = sub(_count_where(where, np.shape(a), axes, keepdims, real), real.type(ddof))
     positive = gt(count, real.type(0))  # a variance needs more values than degrees of freedom
-    return _weakened(div(total, elementwise.where(positive, count, real.type(np.nan))), dtypes.to_real(d))
+    return _weakened(div(total, elementwise.where(positive, count, real.type(np.nan))), d)
 
 
 @library(static=("axis", "dtype", "out", "ddof", "keepdims", "correction"), lists=True)
@@ -276,7 +284,7 @@ def _make_arg(name, primitive):
 argmax, argmin = _make_arg("argmax", argmax_p), _make_arg("argmin", argmin_p)
 
 
-def _make_cumulative(name, primitive, promote: bool):
+def _make_cumulative(name, primitive):
     def kernel(a, axis=None, dtype=None, out=None):
         refuse_out(name, out)
         check_arraylike(name, a)
@@ -284,19 +292,19 @@ def _make_cumulative(name, primitive, promote: bool):
         if axis is None:
             a, axis = reshape_to(a, (math.prod(np.shape(a)),)), 0
         d = tracing.aval_of(a).dtype
-        wanted = (_sum_dtype(d, True) if promote and d == dtypes.bool_ else d) if dtype is None else (
-            _checked_dtype(dtype, name))
-        if tracing.aval_of(a).dtype != wanted:
-            a = _convert(a, wanted)
-        return primitive.bind(a, axis=canonical_axis(axis, np.ndim(a), f"xnp.{name}"), reverse=False)
+        wanted = (_sum_dtype(d, True) if d == dtypes.bool_ else d) if dtype is None else _checked_dtype(dtype, name)
+        axis = canonical_axis(axis, np.ndim(a), f"xnp.{name}")
+        if wanted == dtypes.bool_:
+            return to_bool(primitive.bind(as_type(to_bool(a), dtypes.int32, False), axis=axis, reverse=False))
+        return primitive.bind(_convert(a, wanted), axis=axis, reverse=False)
 
     kernel.__name__ = kernel.__qualname__ = name
     kernel.__doc__ = f"The cumulative {name.removeprefix('cum')} along an axis, or of all elements in order."
     return library(kernel, static=("axis", "dtype", "out"), lists=True)
 
 
-cumsum = _make_cumulative("cumsum", CUMULATIVE["cumsum"], True)
-cumprod = _make_cumulative("cumprod", CUMULATIVE["cumprod"], True)
+cumsum = _make_cumulative("cumsum", CUMULATIVE["cumsum"])
+cumprod = _make_cumulative("cumprod", CUMULATIVE["cumprod"])
 
 
 def array_equal(a1, a2, equal_nan=False):

@@ -50,17 +50,7 @@ PUBLIC.update(single=PUBLIC["float32"], double=PUBLIC["float64"], csingle=PUBLIC
              uint=PUBLIC["uint64"])
 PUBLIC.update({name: getattr(np, name) for name in (
     "generic", "number", "integer", "signedinteger", "unsignedinteger", "inexact", "floating", "complexfloating",
-    "character", "flexible", "object_", "dtype")})
-
-
-def finfo(dtype):
-    """Limits of a floating dtype, those of ml_dtypes included."""
-    return dtypes.finfo(dtype)
-
-
-def iinfo(int_type):
-    """Limits of an integer dtype, the 2- and 4-bit ones included."""
-    return dtypes.iinfo(int_type)
+    "character", "flexible", "object_", "dtype")}, finfo=dtypes.finfo, iinfo=dtypes.iinfo)
 
 
 def issubdtype(arg1, arg2) -> bool:
@@ -98,7 +88,9 @@ def can_cast(from_, to, casting="safe") -> bool:
 
 def iscomplexobj(x) -> bool:
     """Whether the dtype of an array is complex."""
-    return x is not None and dtypes.operand_type(x)[0].kind == "c"
+    if isinstance(x, (list, tuple)):
+        x = asarray(x)
+    return x is not None and not isinstance(x, str) and dtypes.operand_type(x)[0].kind == "c"
 
 
 def isrealobj(x) -> bool:

@@ -9,13 +9,13 @@ import numpy as np
 from xlafront.core import dtypes, errors, tracing
 from xlafront.lax import elementwise, shapes
 from xlafront.lax.creation import full, iota
-from xlafront.lax.elementwise import PRIMITIVES, add, div, ge, le, lt, ne
+from xlafront.lax.elementwise import PRIMITIVES, add, div, ge, lt, ne
 from xlafront.numpy.creation import array, zeros
 from xlafront.numpy.indexing import getitem, take, take_along_axis, take_rows
 from xlafront.numpy.manipulation import broadcast_arrays, stack
-from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_dtypes, unwrap
+from xlafront.numpy.promotion import broadcast_cases, check_arraylike, promote_dtypes, unwrap
 from xlafront.numpy.reductions import cumsum, sum as total
-from xlafront.numpy.ufuncs import PUBLIC, to_bool
+from xlafront.numpy.ufuncs import INLINE, PUBLIC, to_bool
 from xlafront.staging.library import library
 
 _int32 = np.dtype(np.int32)
@@ -27,11 +27,12 @@ def _searchsorted(a, v, side, method):
     a, v = promote_dtypes(unwrap(a), unwrap(v))
     n = np.shape(a)[0]
     low, high = (full(np.shape(v), np.int32(i)) for i in (0, n))
+    less = INLINE["less" if side == "left" else "less_equal"]
     both, opposite, shifted = (PRIMITIVES[name].bind for name in ("and", "not", "shift_right_logical"))
 
     def before(x, y):
         """Whether element x lies before the place of value y; NaN sorts last."""
-        plain = lt(x, y) if side == "left" else le(x, y)
+        plain = less(x, y)
         if not dtypes.is_inexact(tracing.aval_of(x).dtype):
             return plain
         nan_x, nan_y = ne(x, x), ne(y, y)
@@ -69,7 +70,7 @@ def searchsorted(a, v, side="left", sorter=None, *, method="scan"):
 def _nonzero_sized(a, size, fills):
     """The first `size` positions: a running count says for each rank where it is reached."""
     shape = np.shape(a)
-    flags = elementwise.to_dtype(shapes.reshape_to(a, (math.prod(shape),)), _int32)
+    flags = elementwise.to_dtype(shapes.reshape_to(to_bool(a), (math.prod(shape),)), _int32)
     counts, ranks = cumsum(flags), iota(_int32, size)
     found = searchsorted(counts, ranks, side="right") if flags.shape[0] else ranks
     missing = ge(ranks, total(flags, dtype=_int32))
@@ -78,7 +79,9 @@ def _nonzero_sized(a, size, fills):
     for n, fill in zip(shape, fills):
         stride = stride // n if n else 1
         part = PRIMITIVES["rem"].bind(div(found, np.int32(max(stride, 1))), np.int32(max(n, 1)))
-        results.append(elementwise.where(missing, elementwise.to_dtype(fill, _int32), part))
+        index = dtypes.default_dtype(int)
+        fill, part = (elementwise.as_type(x, index, False) for x in (fill, part))
+        results.append(elementwise.where(missing, fill, part))
     return tuple(results)
 
 
@@ -101,7 +104,7 @@ def nonzero(a, *, size=None, fill_value=None):
     if len(fills) != np.ndim(a) or any(np.shape(f) for f in fills):
         raise ValueError(f"the fill_value of nonzero must be a scalar or one for each of the {np.ndim(a)} dimensions, "
                          f"got {fill_value!r}.")
-    return _nonzero_sized(PUBLIC["not_equal"](a, 0), size, tuple(fills))
+    return _nonzero_sized(a, size, tuple(fills))
 
 
 def flatnonzero(a, *, size=None, fill_value=None):
@@ -150,7 +153,7 @@ def extract(condition, arr, *, size=None, fill_value=0):
 def _where_kernel(condition, x, y):
     condition = to_bool(unwrap(condition))
     x, y = promote_dtypes(unwrap(x), unwrap(y))
-    condition, x, y = broadcast_to_common("where", [condition, x, y])
+    condition, x, y = broadcast_cases("where", [condition, x, y])
     if not np.shape(x) and np.shape(y) and np.shape(condition) == ():
         x = shapes.broadcast_in_dim_p.bind(x, shape=np.shape(y), broadcast_dimensions=(), sharding=None)
     return elementwise.where(condition, x, y)
@@ -162,7 +165,7 @@ def where(condition, x=None, y=None, /, *, size=None, fill_value=None):
         check_arraylike("where", condition)
         return nonzero(condition, size=size, fill_value=fill_value)
     if x is None or y is None:
-        raise ValueError("xnp.where takes the condition alone, or with both x and y.")
+        raise TypeError("xnp.where takes the condition alone, or with both x and y: one of them is None (NoneType).")
     if size is not None or fill_value is not None:
         raise ValueError("size and fill_value belong to xnp.where with the condition alone.")
     check_arraylike("where", condition, x, y)
@@ -171,7 +174,9 @@ def where(condition, x=None, y=None, /, *, size=None, fill_value=None):
 
 def select(condlist, choicelist, default=0):
     """Elements of the first choice whose condition holds."""
-    if len(condlist) != len(choicelist) or not condlist:
+    if not condlist:
+        raise ValueError("xnp.select needs a condition at least: condlist must be non-empty.")
+    if len(condlist) != len(choicelist):
         raise ValueError(f"xnp.select needs as many choices as conditions, got {len(choicelist)} and {len(condlist)}.")
     result = default
     for condition, choice in reversed(list(zip(condlist, choicelist))):

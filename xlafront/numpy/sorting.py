@@ -22,27 +22,44 @@ def _flat_or_axis(a, axis, name):
     return a, canonical_axis(axis, np.ndim(a), f"xnp.{name}")
 
 
-def _positions(shape, axis):
-    return iota_p.bind(dtype=dtypes.default_dtype(int), shape=shape, dimension=axis, sharding=None)
+def _positions(shape, axis, dtype=None):
+    return iota_p.bind(dtype=dtype or dtypes.default_dtype(int), shape=shape, dimension=axis, sharding=None)
 
 
 def _reversed(x, axis):
     return rev_p.bind(x, dimensions=(axis,))
 
 
+def _refuse_numpy_options(name, kind, order) -> None:
+    if kind is not None:
+        raise TypeError(f"the `kind` of xnp.{name} is not supported, got {kind!r}: say stable=True or stable=False.")
+    if order is not None:
+        raise TypeError(f"the `order` of xnp.{name} is not supported, got {order!r}: arrays have no named fields.")
+
+
 @library(static=("axis", "kind", "order", "stable", "descending"))
 def sort(a, axis=-1, *, kind=None, order=None, stable=True, descending=False):
-    """Sorted along an axis, NaN last; `descending` reverses the order."""
+    """Sorted along an axis, NaN last.
+
+    - `a`: the values.
+    - `axis`: the axis; None sorts the flattened array.
+    - `kind`, `order`: of NumPy's signature; they must be None.
+    - `stable`: whether equal elements keep their order.
+    - `descending`: whether the greatest comes first.
+    """
+    _refuse_numpy_options("sort", kind, order)
     a, axis = _flat_or_axis(a, axis, "sort")
     [result] = sort_p.bind(a, dimension=axis, is_stable=bool(stable), num_keys=1)
     return _reversed(result, axis) if descending else result
 
 
-@library(static=("axis", "kind", "order", "stable", "descending"))
-def argsort(a, axis=-1, *, kind=None, order=None, stable=True, descending=False):
-    """The indices that sort along an axis; equal elements keep their order."""
+@library(static=("axis", "kind", "order", "stable", "descending", "dtype"))
+def argsort(a, axis=-1, *, kind=None, order=None, stable=True, descending=False, dtype=None):
+    """The indices that sort along an axis; equal elements keep their order. The parameters are those of `sort`, and `dtype`,
+    that of the indices."""
+    _refuse_numpy_options("argsort", kind, order)
     a, axis = _flat_or_axis(a, axis, "argsort")
-    positions = _positions(np.shape(a), axis)
+    positions = _positions(np.shape(a), axis, None if dtype is None else dtypes.check_user_dtype(dtype, "xnp.argsort"))
     if descending:  # reversed before and after, so that equal elements still keep their order
         a, positions = _reversed(a, axis), _reversed(positions, axis)
     _, places = sort_p.bind(a, positions, dimension=axis, is_stable=bool(stable), num_keys=1)
@@ -58,7 +75,8 @@ def partition(a, kth, axis=-1):
 @library(static=("kth", "axis"))
 def argpartition(a, kth, axis=-1):
     """The indices that partition along an axis."""
-    return argsort.__wrapped__(a, axis)
+    a, axis = _flat_or_axis(a, axis, "argpartition")
+    return sort_p.bind(a, _positions(np.shape(a), axis, dtypes.int32), dimension=axis, is_stable=True, num_keys=1)[1]
 
 
 @library(static="axis")
@@ -70,6 +88,7 @@ def _lexsort(keys, axis):
 
 def lexsort(keys, axis=-1):
     """The indices that sort by several keys, the last one first."""
+    check_arraylike("lexsort", *keys)
     rows = [unwrap(k) for k in keys]
     if not rows:
         raise TypeError("xnp.lexsort needs at least one key.")

@@ -47,6 +47,7 @@ from xlafront.lax.elementwise import (
     where,
 )
 from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_args, promote_args_inexact, unwrap
+from xlafront.runtime.arrays import ArrayImpl
 from xlafront.staging.library import library
 
 # name, primitive, promotion
@@ -63,12 +64,18 @@ BINARY = (
     ("maximum", "max", "same"), ("minimum", "min", "same"),
     ("equal", "eq", "same"), ("not_equal", "ne", "same"),
     ("bitwise_and", "and", "same"), ("bitwise_or", "or", "same"), ("bitwise_xor", "xor", "same"),
-    ("left_shift", "shift_left", "same"), ("bitwise_left_shift", "shift_left", "same"),
     ("true_divide", "div", "inexact"), ("divide", "div", "inexact"),
     ("arctan2", "atan2", "inexact"), ("atan2", "atan2", "inexact"), ("nextafter", "nextafter", "inexact"),
 )
 ORDERINGS = (("greater", "gt"), ("greater_equal", "ge"), ("less", "lt"), ("less_equal", "le"))
 LOGICAL = (("logical_and", "and"), ("logical_or", "or"), ("logical_xor", "xor"))
+
+# The ufuncs, with the number that changes nothing; `ufunc_methods` gives them `reduce` and its kin.
+IDENTITIES = {
+    "add": 0, "multiply": 1, "subtract": None, "negative": None, "maximum": None, "minimum": None, "logaddexp": -math.inf,
+    "logaddexp2": -math.inf, "bitwise_and": -1, "bitwise_or": 0, "bitwise_xor": 0, "logical_and": True, "logical_or": False,
+    "logical_xor": False,
+}
 
 _FLOATS = frozenset((dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64))
 _NUMBERS = frozenset((int, float))
@@ -88,6 +95,12 @@ def public(name: str, function, doc: str | None = None):
     return PUBLIC[name]
 
 
+def _refuse_options(name, out, where) -> None:
+    """NumPy's ufuncs take both; here they may be None."""
+    given = "out" if out is not None else "where"
+    raise NotImplementedError(f"xnp.{name} has no {given!r}: arrays do not change. Use the result, or xnp.where.")
+
+
 def _unary(name, primitive, promotion):
     if promotion == "inexact":
         def function(x, /):
@@ -97,7 +110,9 @@ def _unary(name, primitive, promotion):
                 return primitive.bind(x)
             return primitive.bind(*promote_args_inexact(name, x))
     else:
-        def function(x, /):
+        def function(x, /, *, out=None, where=None):
+            if out is not None or where is not None:
+                _refuse_options(name, out, where)
             return primitive.bind(*promote_args(name, x))
     return public(name, function, f"Elementwise `{name}`, as NumPy's.")
 
@@ -107,8 +122,10 @@ def _binary(name, primitive, promotion):
     inexact = promotion != "same"
     thread = tracing.thread
 
-    def function(x1, x2, /):
+    def function(x1, x2, /, *, out=None, where=None):
         # Hot under a trace: operands of one type, and a Python number beside floats, need no promotion.
+        if out is not None or where is not None:
+            _refuse_options(name, out, where)
         a, b = getattr(x1, "aval", None), getattr(x2, "aval", None)
         if a is not None:
             if b is not None:
@@ -158,9 +175,11 @@ for _name, _primitive in ORDERINGS:
 
 
 def _logical(name, primitive):
-    def function(x, y, /):
-        check_arraylike(name, x, y)
-        return primitive.bind(*promote_args(name, to_bool(unwrap(x)), to_bool(unwrap(y))))
+    def function(x, y, /, *, out=None, where=None):
+        if out is not None or where is not None:
+            _refuse_options(name, out, where)
+        x, y = promote_args(name, x, y)
+        return primitive.bind(to_bool(x), to_bool(y))
 
     return public(name, function, f"Elementwise `{name}` of truth values.")
 
@@ -201,7 +220,9 @@ PUBLIC["abs"], INLINE["abs"] = PUBLIC["absolute"], INLINE["absolute"]
 @_define
 def fabs(x, /):
     """Elementwise absolute value as a float."""
-    return abs_(*promote_args_inexact("fabs", x))
+    [x] = promote_args_inexact("fabs", x)
+    check_dtype("xnp.fabs", "float", tracing.aval_of(x).dtype)
+    return abs_(x)
 
 
 @_define
@@ -209,7 +230,7 @@ def square(x, /):
     """Elementwise `x * x`."""
     [x] = promote_args("square", x)
     if tracing.aval_of(x).dtype == dtypes.bool_:
-        return as_type(x, dtypes.default_dtype(int), False)
+        return as_type(x, dtypes.int32, False)
     return PRIMITIVES["square"].bind(x)
 
 
@@ -247,9 +268,14 @@ def _log_to_base(name, x, base):
     [x] = promote_args_inexact(name, x)
     y = log_(x)
     if tracing.aval_of(y).dtype.kind != "c":
-        return div(y, constant_like(y, np.log(base)))
+        return div(y, _strong_constant(y, np.log(base)))
     real, imag = real_(y), imag_(y)  # a complex quotient would make a NaN of an infinity
-    return complex_(div(real, constant_like(real, np.log(base))), div(imag, constant_like(imag, np.log(base))))
+    return complex_(div(real, _strong_constant(real, np.log(base))), div(imag, _strong_constant(imag, np.log(base))))
+
+
+def _strong_constant(x, value):
+    """A scalar that takes from a result that it is weakly typed."""
+    return tracing.aval_of(x).dtype.type(value)
 
 
 def _integers_pass(name, primitive):
@@ -263,21 +289,33 @@ def _integers_pass(name, primitive):
 
 _integers_pass("floor", PRIMITIVES["floor"].bind)
 _integers_pass("ceil", PRIMITIVES["ceil"].bind)
-_integers_pass("trunc", lambda x: _truncate(x))
 
 
-def _truncate(x):
+@_define
+def trunc(x):
+    """Elementwise rounding towards zero; integers stay as they are."""
+    [x] = promote_args("trunc", x)
+    if not dtypes.is_inexact(tracing.aval_of(x).dtype):
+        return x
     return where(lt(x, constant_like(x, 0)), PRIMITIVES["ceil"].bind(x), PRIMITIVES["floor"].bind(x))
 
 
 @_define
 def rint(x, /):
     """Round to the nearest integer, halves to even."""
-    [x] = promote_args_inexact("rint", x)
+    check_arraylike("rint", x)
+    x = unwrap(x)
+    d = tracing.aval_of(x).dtype
+    if not dtypes.is_inexact(d):
+        return as_type(x, dtypes.default_dtype(float), False)
     if tracing.aval_of(x).dtype.kind == "c":
         return complex_(PRIMITIVES["round"].bind(real_(x), rounding_method=1),
                         PRIMITIVES["round"].bind(imag_(x), rounding_method=1))
     return PRIMITIVES["round"].bind(x, rounding_method=1)
+
+
+def _constant_of(x, value: bool):
+    return shapes.broadcast_in_dim(np.bool_(value), np.shape(x), ())
 
 
 def _float_test(name, on_float, on_other):
@@ -289,16 +327,31 @@ def _float_test(name, on_float, on_other):
             return combine.bind(on_float(real_(x)), on_float(imag_(x)))
         if dtypes.is_float(d):
             return on_float(x)
-        return shapes.broadcast_in_dim(np.bool_(on_other), np.shape(x), ())
+        return ne(x, x) if name == "isnan" else _constant_of(x, on_other)
 
     return public(name, function, f"Elementwise test `{name}`.")
 
 
 _float_test("isfinite", PRIMITIVES["is_finite"].bind, True)
 _float_test("isnan", lambda x: ne(x, x), False)
-_float_test("isinf", lambda x: eq(abs_(x), constant_like(x, np.inf)), False)
-_float_test("isposinf", lambda x: eq(x, constant_like(x, np.inf)), False)
-_float_test("isneginf", lambda x: eq(x, constant_like(x, -np.inf)), False)
+_float_test("isinf", lambda x: eq(abs_(x), _strong_constant(x, np.inf)), False)
+
+
+def _infinity_test(name, infinity):
+    def function(x, /, out=None):
+        if out is not None:
+            _refuse_options(name, out, None)
+        [x] = promote_args(name, x)
+        d = tracing.aval_of(x).dtype
+        if d.kind == "c":
+            raise ValueError(f"xnp.{name} is not defined for complex numbers; take it of x.real or x.imag.")
+        return eq(x, _strong_constant(x, infinity)) if dtypes.is_float(d) else _constant_of(x, False)
+
+    return public(name, function, f"Elementwise test `{name}`.")
+
+
+_infinity_test("isposinf", math.inf)
+_infinity_test("isneginf", -math.inf)
 
 
 @_define
@@ -307,7 +360,9 @@ def signbit(x, /):
     [x] = promote_args("signbit", x)
     d = tracing.aval_of(x).dtype
     if dtypes.is_integer(d) or d == dtypes.bool_:
-        return lt(x, constant_like(x, 0))
+        return lt(x, _strong_constant(x, 0))
+    if d.kind == "c":
+        raise ValueError(f"xnp.signbit is not defined for {d}: a complex number has no sign; take it of x.real or x.imag.")
     bits = np.dtype(f"int{8 * d.itemsize}")
     return lt(shapes.bitcast_convert_type_p.bind(x, new_dtype=bits), bits.type(0))
 
@@ -344,14 +399,15 @@ def imag(val, /):
     [x] = promote_args("imag", val)
     if tracing.aval_of(x).dtype.kind == "c":
         return imag_(x)
-    return shapes.zeros_of(tracing.aval_of(x))
+    return shapes.broadcast_in_dim(constant_like(x, 0), np.shape(x), ())
 
 
 @library(static="deg")
 def angle(z, deg=False):
     """The angle of complex numbers, in radians or degrees."""
     re, im = INLINE["real"](z), INLINE["imag"](z)
-    re, im = promote_args_inexact("angle", re, im)
+    if not dtypes.is_inexact(tracing.aval_of(re).dtype):
+        re, im = (as_type(x, dtypes.default_dtype(float), False) for x in (re, im))
     result = PRIMITIVES["atan2"].bind(im, re)
     return mul(result, constant_like(result, 180 / np.pi)) if deg else result
 
@@ -379,8 +435,7 @@ def _numbers(name, x1, x2) -> list:
     """Promoted operands of arithmetic that has no meaning for booleans, which become integers."""
     x, y = promote_args(name, x1, x2)
     if tracing.aval_of(x).dtype == dtypes.bool_:
-        d = dtypes.default_dtype(int)
-        return [as_type(x, d, False), as_type(y, d, False)]
+        return [as_type(x, dtypes.int32, False), as_type(y, dtypes.int32, False)]
     return [x, y]
 
 
@@ -431,26 +486,33 @@ def divmod(x1, x2, /):
 
 
 @_define
+def left_shift(x1, x2, /):
+    """Shift bits left, filling with zeros."""
+    return PRIMITIVES["shift_left"].bind(*_numbers("left_shift", x1, x2))
+
+
+@_define
 def right_shift(x1, x2, /):
     """Shift bits right, keeping the sign of signed integers."""
-    x, y = promote_args("right_shift", x1, x2)
+    x, y = _numbers("right_shift", x1, x2)
     unsigned = dtypes.is_unsigned(tracing.aval_of(x).dtype)
     return PRIMITIVES["shift_right_logical" if unsigned else "shift_right_arithmetic"].bind(x, y)
 
 
-PUBLIC["bitwise_right_shift"] = PUBLIC["right_shift"]
+PUBLIC["bitwise_left_shift"], PUBLIC["bitwise_right_shift"] = PUBLIC["left_shift"], PUBLIC["right_shift"]
 
 
 def power_inline(x, y):
     """`x ** y`: repeated multiplication for a static integer exponent, else by logarithms."""
     check_arraylike("power", x, y)
     x, y = unwrap(x), unwrap(y)
-    if isinstance(y, (int, np.integer)) and not isinstance(y, (bool, np.bool_)):
+    if type(y) is int:
         _refuse_negative_power(x, y)
         if tracing.aval_of(x).dtype != dtypes.bool_:
-            return integer_pow_p.bind(x, y=int(y)) if int(y) != 2 else PRIMITIVES["square"].bind(x)
+            return integer_pow_p.bind(x, y=y) if y != 2 else PRIMITIVES["square"].bind(x)
     base, exponent = tracing.aval_of(x).dtype, tracing.aval_of(y).dtype
     if dtypes.is_inexact(base) and dtypes.is_integer(exponent):
+        dtypes.lattice_result_type(x, y)  # refuses where the user forbids promotion
         return pow_(*broadcast_to_common("power", [x, y]))
     x, y = _numbers("power", x, y)
     if dtypes.is_integer(tracing.aval_of(x).dtype):
@@ -459,19 +521,17 @@ def power_inline(x, y):
 
 
 def _integer_power(x, y):
-    """Square and multiply over the bits of the exponent."""
-    one, zero = constant_like(x, 1), constant_like(x, 0)
-    result = where(eq(y, zero), one, one)
-    bits = 8 * tracing.aval_of(y).dtype.itemsize
-    for _ in range(bits):
-        odd = ne(PRIMITIVES["and"].bind(y, one), zero)
-        result = mul(result, where(odd, x, one))
-        y = PRIMITIVES["shift_right_logical"].bind(y, one)
-        x = mul(x, x)
+    """Square and multiply over the lowest 6 bits of the exponent: higher powers do not fit 64 bits, but for 0, 1 and -1."""
+    one, zero = _strong_constant(x, 1), _strong_constant(x, 0)
+    result = None
+    for i in range(6):
+        factor = where(ne(PRIMITIVES["and"].bind(y, _strong_constant(y, 1 << i)), zero), x, one)
+        result = factor if result is None else mul(result, factor)
+        x = mul(x, x) if i < 5 else x
     return result
 
 
-INLINE["power"] = power_inline
+INLINE["power"] = lambda x1, x2: power_inline(x1, _static_exponent(x2))
 
 
 @library
@@ -485,10 +545,17 @@ def _power_static(x1, x2):
 
 
 def power(x1, x2, /):
-    """Elementwise `x1 ** x2`. A Python int as exponent is static: it becomes multiplications."""
+    """Elementwise `x1 ** x2`. A known integer as exponent is static: it becomes multiplications."""
+    x2 = _static_exponent(x2)
     if type(x2) is int:
         return _power_static(x1, x2)
     return _power_arrays(x1, x2)
+
+
+def _static_exponent(y):
+    """A Python int for an integer that is known, whatever holds it."""
+    known = isinstance(y, np.integer) or isinstance(y, (np.ndarray, ArrayImpl)) and not y.ndim and y.dtype.kind in "iu"
+    return int(y) if known else y
 
 
 PUBLIC["power"] = PUBLIC["pow"] = power
@@ -501,15 +568,19 @@ def float_power(x, y, /):
 
 
 @_define
-def logaddexp(x1, x2, /):
+def logaddexp(x1, x2, /, *, out=None, where=None):
     """`log(exp(x1) + exp(x2))` without overflow."""
+    if out is not None or where is not None:
+        _refuse_options("logaddexp", out, where)
     x, y = promote_args_inexact("logaddexp", x1, x2)
     return log_add_p.bind(x, y)
 
 
 @_define
-def logaddexp2(x1, x2, /):
+def logaddexp2(x1, x2, /, *, out=None, where=None):
     """`log2(2 ** x1 + 2 ** x2)` without overflow."""
+    if out is not None or where is not None:
+        _refuse_options("logaddexp2", out, where)
     x, y = promote_args_inexact("logaddexp2", x1, x2)
     ln2 = constant_like(x, np.log(2))
     return div(INLINE["logaddexp"](mul(x, ln2), mul(y, ln2)), ln2)
@@ -519,6 +590,8 @@ def logaddexp2(x1, x2, /):
 def hypot(x1, x2, /):
     """`sqrt(x1**2 + x2**2)` without overflow."""
     x, y = promote_args_inexact("hypot", x1, x2)
+    if tracing.aval_of(x).dtype.kind == "c":
+        raise ValueError("xnp.hypot is not defined for complex numbers; take it of abs(x1) and abs(x2).")
     x, y = abs_(x), abs_(y)
     big, small = max_(x, y), min_(x, y)
     safe = where(eq(big, constant_like(big, 0)), constant_like(big, 1), big)
@@ -553,7 +626,7 @@ _scaled("degrees", 180 / np.pi, "Radians to degrees.")
 
 
 def _ignoring_nan(name, primitive, compare):
-    def function(x1, x2, /):
+    def function(x1, x2):
         x, y = promote_args(name, x1, x2)
         if not dtypes.is_inexact(tracing.aval_of(x).dtype):
             return primitive.bind(x, y)
@@ -587,7 +660,7 @@ def sinc(x, /):
 def _isclose(a, b, rtol, atol, equal_nan):
     a, b = promote_args("isclose", a, b)
     d = tracing.aval_of(a).dtype
-    if dtypes.is_extended(d):  # random keys
+    if dtypes.is_extended(d):
         return eq(a, b)
     if not dtypes.is_inexact(d):
         a, b = promote_args_inexact("isclose", a, b)
@@ -615,7 +688,7 @@ def _round_kernel(a, decimals):
     [x] = promote_args("round", a)
     d = tracing.aval_of(x).dtype
     if d == dtypes.bool_:
-        x, d = as_type(x, dtypes.default_dtype(int), False), dtypes.default_dtype(int)
+        raise ValueError("xnp.round does not take booleans (data type not inexact): convert with x.astype(int).")
     if dtypes.is_integer(d):
         if decimals >= 0:
             return x

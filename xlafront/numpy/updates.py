@@ -29,6 +29,7 @@ UPDATES = {
 }
 
 
+_NOT_OF_BOOLEANS = frozenset(("add", "subtract", "multiply"))
 _NUMBERS = frozenset((int, float))
 _FLOATS = frozenset((dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64))
 
@@ -112,16 +113,15 @@ class AtIndex:
 
     def divide(self, values, **options):
         """`x[index] /= values`; repeated positions divide again."""
-        return self._by_factor("true_divide", values, options, None)
+        return self._by_factor("true_divide", values, options)
 
     def power(self, values, **options):
         """`x[index] **= values`; repeated positions raise again."""
-        return self._by_factor("power", values, options, self.array.dtype)
+        return self._by_factor("power", values, options)
 
-    def _by_factor(self, function, values, options, dtype):
+    def _by_factor(self, function, values, options):
         factors = AtIndex(ones_like(self.array), self.index).multiply(values, **options)
-        result = PUBLIC[function](self.array, factors)
-        return result if dtype is None else astype(result, dtype)
+        return PUBLIC[function](self.array, factors)
 
     def apply(self, func, *, indices_are_sorted=False, unique_indices=False, mode=None, out_sharding=None,
               wrap_negative_indices=True):
@@ -144,7 +144,11 @@ def update(name: str, x, key, values, indices_are_sorted=False, unique_indices=F
     if not tracing.is_arraylike(values):
         values = asarray(values)
     x, values = unwrap(x), unwrap(values)
-    values = _as_dtype_of(x, values, name)
+    own = tracing.aval_of(x).dtype
+    joint = _joint_dtype(x, values, name)
+    if joint != own and UPDATES[name][1] is not None:  # the operation is done in the wider type
+        return astype(update(name, astype(x, joint), key, values, indices_are_sorted, unique_indices, mode, wrap), own)
+    values = _as_dtype(values, own)
     if _is_traced_mask(key):
         return _update_where(name, x, key, values)
     concrete = tracing.thread.trace is tracing.eval_trace and not isinstance(x, tracing.Tracer)
@@ -158,11 +162,13 @@ def update(name: str, x, key, values, indices_are_sorted=False, unique_indices=F
                            bool(wrap))
 
 
-def _as_dtype_of(x, values, name):
-    """The values at the dtype of the array, with a warning where that may lose something."""
+def _joint_dtype(x, values, name):
+    """The dtype that array and values promote to, with a warning where going back from it may lose something."""
     own, given = tracing.aval_of(x), tracing.aval_of(values)
+    if own.dtype == dtypes.bool_ and given.dtype == dtypes.bool_ and name in _NOT_OF_BOOLEANS:
+        raise TypeError(f"x.at[...].{name} does not take arrays of dtype bool. Use x.at[...].set, min (and) or max (or).")
     if own.dtype == given.dtype:
-        return values
+        return own.dtype
     if isinstance(own.dtype, np.dtype) and isinstance(given.dtype, np.dtype):
         joint, _ = dtypes.promote_pair(own.dtype, own.weak_type, given.dtype, given.weak_type)
         if joint != own.dtype:
@@ -170,11 +176,16 @@ def _as_dtype_of(x, values, name):
                 f"x.at[...].{name} casts values of dtype {given.dtype} to the dtype {own.dtype} of the array, which may "
                 f"lose information; a later version will refuse this. Convert one of them with astype.", FutureWarning,
                 stacklevel=4)
-    else:
-        raise errors.incompatible_dtypes(f"x.at[...].{name}", [own.dtype, given.dtype])
-    if type(values) in dtypes.python_scalar_dtypes:
-        return np.asarray(values).astype(own.dtype)[()]
-    return astype(values, own.dtype)
+        return joint
+    raise errors.incompatible_dtypes(f"x.at[...].{name}", [own.dtype, given.dtype])
+
+
+def _as_dtype(values, d):
+    if type(values) not in dtypes.python_scalar_dtypes:
+        return values if tracing.aval_of(values).dtype == d else astype(values, d)
+    if values != values and dtypes.is_integer(d):
+        return d.type(0)  # as the device converts a NaN
+    return np.asarray(values).astype(d)[()]
 
 
 # Masks that are only known at run time

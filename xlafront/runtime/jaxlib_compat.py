@@ -11,6 +11,7 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
 import jaxlib.version  # noqa: E402
+import numpy as np  # noqa: E402
 from jaxlib import _hlo, _jax  # noqa: E402
 
 from xlafront.runtime import jax_names  # noqa: E402
@@ -66,7 +67,9 @@ def register_jit_states(disable_jit, enable_x64, post_hook) -> None:
 
 
 def result_handler(aval, sharding, committed: bool):
-    """Makes arrays from the buffers of an execution."""
+    """Makes arrays from the buffers of an execution. Elements of no bytes (float0) are not in buffers: they are NumPy's."""
+    if not aval.dtype.itemsize:
+        return lambda buffers: np.zeros(aval.shape, aval.dtype)
     if jaxlib_version < (0, 11):
         return _jax.array_result_handler(aval, sharding, committed, _skip_checks=True)
     return _jax.array_result_handler(aval, sharding, committed)

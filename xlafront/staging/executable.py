@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from xlafront.runtime import effects as runtime_effects
 from xlafront.runtime.jaxlib_compat import ArrayImpl, result_handler
 from xlafront.runtime.layouts import Layout, use as layouts_in_use
@@ -92,4 +94,6 @@ def place(x, aval, sharding):
         x._check_if_deleted()
         if x._sharding == sharding:
             return x
+    if not aval.dtype.itemsize:  # programs have booleans in place of float0
+        aval, x = aval.update(dtype=np.dtype(np.bool_)), np.zeros(aval.shape, np.bool_)
     return put(x, aval, sharding, True)

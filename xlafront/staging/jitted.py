@@ -164,7 +164,8 @@ class Jitted:
         for x in call.leaves:
             if type(x) is not ArrayImpl and (type(x) is keys.KeyArray or hasattr(type(x), "__jax_array__")):
                 return None
-        if any([not isinstance(aval.dtype, np.dtype) for aval in traced.closed.out_avals]):
+        if any([not isinstance(aval.dtype, np.dtype) or not aval.dtype.itemsize
+                for aval in (*traced.closed.in_avals, *traced.closed.out_avals)]):
             return None
         return executable.fast_path(traced.out_tree)
 

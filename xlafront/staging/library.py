@@ -44,9 +44,9 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
 def _with_lists(dispatcher, fun):
     """Takes static arguments that cannot be hashed as what can: lists as tuples, arrays as numbers."""
     def hashable(x):
-        if isinstance(x, list):
+        if isinstance(x, list) or isinstance(x, (np.ndarray, ArrayImpl)) and x.ndim:
             return tuple(hashable(v) for v in x)
-        return x.__index__() if isinstance(x, (np.ndarray, ArrayImpl)) and not x.ndim else x
+        return x.__index__() if isinstance(x, (np.ndarray, ArrayImpl)) else x
 
     @functools.wraps(fun)
     def call(*args, **kwargs):

@@ -1,0 +1,182 @@
+"""What functions take and what they refuse, with which class of exception: tables of calls and facts of the reference."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import dtypes
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+MASKED = np.ma.array([1, 2], mask=[0, 1])
+NAMES = {"xf": xf, "xnp": xnp, "np": np, "X": X, "MASKED": MASKED, "x": xnp.arange(3), "m": xnp.asarray(X)}
+
+REFUSED = [  # (error, a word of its text, calls)
+    (ValueError, "boolean", """xnp.sum(X, where=xnp.array([1, 0, 1])) | xnp.prod(X, where=1) | xnp.max(X, where=1., initial=0) |
+        xnp.any(X, where=X) | xnp.all(X, where=1) | xnp.mean(X, where=X) | xnp.std(X, where=1) | xnp.var(X, where=1) |
+        xnp.nansum(X, where=1) | xnp.nanmean(X, where=1) | xnp.nanmax(X, where=1, initial=0)"""),
+    (ValueError, "scalar", """xnp.sum(X, axis=-1, initial=xnp.zeros(2)) | xnp.prod(X, initial=xnp.zeros(1)) |
+        xnp.max(X, initial=xnp.zeros(2)) | xnp.nansum(X, initial=xnp.zeros(1)) | xnp.nanmin(X, initial=xnp.zeros(1)) |
+        xnp.arange(xnp.ones(2)) | xnp.arange(2) in x"""),
+    (NotImplementedError, "out", """xnp.sum(X, out=X) | xnp.max(X, out=X) | xnp.nanmean(X, out=X) | xnp.median(X, out=X) |
+        xnp.trace(X, out=X) | xnp.isposinf(X, out=X)"""),
+    (NotImplementedError, "order", "m.reshape(6, order='A') | m.ravel(order='K') | xnp.array([1], order='F')"),
+    (TypeError, "incompatible shapes", """xnp.ones(3) + xnp.ones(4) | xnp.hypot(xnp.ones(3), xnp.ones(4)) | xnp.ones(3) < xnp.ones(4) |
+        xnp.clip(xnp.ones(3), xnp.ones(4)) | xnp.isclose(xnp.ones(3), xnp.ones(4)) | xnp.power(xnp.ones(3), xnp.ones(4))"""),
+    (ValueError, "incompatible shapes", """xnp.where(xnp.ones(3) > 0, xnp.ones(4), 1) | xnp.broadcast_arrays(xnp.ones(3), xnp.ones(4)) |
+        xnp.select([xnp.ones(3) > 0], [xnp.ones(4)]) | m[xnp.array([0, 1, 0]), xnp.array([0, 1])] | xnp.full((2,), xnp.ones(3))"""),
+    (TypeError, "nonnegative", """xnp.zeros((-1, 1)) | xnp.ones(-1) | xnp.empty(-1) | xnp.full(-1, 1) | xnp.tri(-1) |
+        xnp.zeros_like(1., shape=(-1,))"""),
+    (ValueError, "negative", "xnp.eye(-1) | xnp.identity(-1)"),
+    (ValueError, "one-dimensional", "1 in xnp.array(1) | 1 in m"),
+    (TypeError, "array", "'a' in x | None in x | [1] in x | xnp.full(2, [1, 2]) | xnp.average([1, 2])"),
+    (TypeError, "NoneType", "xnp.where(1, 2)"),
+    (TypeError, "kind", "xnp.sort(X, kind='foo') | xnp.argsort(X, kind='stable')"),
+    (ValueError, "complex", """xnp.hypot(1j, 1) | xnp.isposinf(1j) | xnp.isneginf(1j) | xnp.signbit(1j) | xnp.median(X * 1j) |
+        xnp.quantile(X * 1j, .5) | xnp.arange(1+2j, 5+3j) | xnp.arange(0, 5, 1+1j)"""),
+    (TypeError, "complex", "xnp.fabs(1j) | xnp.argmax(X * 1j)"),
+    (ValueError, "inexact", "xnp.round(True)"),
+    (ValueError, "one dimension", "xnp.digitize(X, X) | xnp.digitize(X, 1.)"),
+    (NameError, "unbound axis name", "xnp.sum(X, axis='a') | xnp.mean(X, axis='a')"),
+    (ValueError, "mask", """xnp.sin(MASKED) | xnp.asarray(MASKED) | xnp.ones(2) + MASKED | xf.jit(lambda x: x)(MASKED) |
+        xf.device_put(MASKED) | xf.grad(xnp.sum)(MASKED) | xnp.stack([MASKED]) | xnp.where(MASKED, 1, 2)"""),
+    (ValueError, "axis", "xnp.average(X, weights=xnp.ones(2)) | xnp.average(X, axis=0, weights=xnp.ones(3))"),
+    (NotImplementedError, "inverted_cdf", "xnp.quantile(X, .5, weights=X)"),
+    (TypeError, "permutation", "xnp.transpose(X, (0, 0)) | xnp.transpose(X, (0,))"),
+]
+
+
+@pytest.mark.parametrize(("error", "word", "call"), [
+    (error, word, " ".join(call.split())) for error, word, calls in REFUSED for call in calls.split(" | ")
+    for call in call.split(" |\n") if call.strip()])
+def test_refused(error, word, call):
+    with pytest.raises(error, match=word) as caught:
+        eval(call, dict(NAMES))
+    assert caught.type is error or caught.type.__mro__[1] is error
+
+
+def test_arrays_with_a_mask_are_read_by_array_alone():
+    assert xnp.array(MASKED).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("axes", [range(2), np.array([0, 1]), [0, 1], (0, 1), xnp.array([0, 1])], ids=repr)
+def test_axes_are_any_sequence_of_integers(axes):
+    for name in "sum max mean all count_nonzero nansum std ptp".split():
+        np.testing.assert_allclose(getattr(xnp, name)(X, axis=axes), getattr(np, name)(X, axis=(0, 1)), rtol=1e-6)
+    one = axes[:1]
+    assert xnp.expand_dims(X, one).shape == (1, 2, 3)
+    assert xnp.squeeze(X[None], one).shape == (2, 3)
+    np.testing.assert_array_equal(xnp.flip(X, axes), X[::-1, ::-1])
+    np.testing.assert_array_equal(xnp.moveaxis(X, axes, [1, 0]), X.T)
+
+
+def test_weights_of_several_axes_in_any_order():
+    x = np.arange(24.0, dtype=np.float32).reshape(2, 3, 4)
+    w = np.arange(12.0, dtype=np.float32).reshape(3, 4)
+    expected = (x * w).sum((1, 2)) / w.sum()
+    np.testing.assert_allclose(xnp.average(x, axis=(1, 2), weights=w), expected, rtol=1e-6)
+    np.testing.assert_allclose(xnp.average(x, axis=(2, 1), weights=w.T), expected, rtol=1e-6)
+
+
+def test_weighted_quantiles():
+    """Integer weights are repetitions."""
+    x, w = np.array([3.0, 1, 2, 7], np.float32), np.array([1, 3, 2, 1])
+    for q in (0.1, 0.4, 0.5, 0.8, 1.0):
+        expected = np.quantile(np.repeat(x, w), q, method="inverted_cdf")
+        assert xnp.quantile(x, q, method="inverted_cdf", weights=w) == expected
+        assert xnp.percentile(x, 100 * q, method="inverted_cdf", weights=w) == expected
+        assert xnp.quantile(x, q, method="inverted_cdf") == np.quantile(x, q, method="inverted_cdf")
+    rows = xnp.quantile(np.stack([x, x[::-1]]), np.array([0.4, 0.8]), axis=1, method="inverted_cdf", weights=w)
+    assert rows.shape == (2, 2)
+    assert rows[0, 0] == np.quantile(np.repeat(x, w), 0.4, method="inverted_cdf")
+    assert rows[1, 1] == np.quantile(np.repeat(x[::-1], w), 0.8, method="inverted_cdf")
+
+
+def test_derivatives_without_nan():
+    x = np.array([1.0, np.nan, 3.0, 7.0], np.float32)
+    kept = x[[0, 2, 3]]
+    for name in ("nanvar", "nanstd", "nanmean", "nansum"):
+        found = np.asarray(xf.grad(getattr(xnp, name))(x))
+        expected = np.asarray(xf.grad(getattr(xnp, name.removeprefix("nan")))(kept))
+        np.testing.assert_allclose(found[[0, 2, 3]], expected, rtol=1e-5)
+        assert found[1] == 0
+
+
+def test_traced_numbers_of_diagonals():
+    for k in (-2, 0, 1):
+        np.testing.assert_array_equal(xf.jit(lambda k: xnp.eye(4, k=k))(k), np.eye(4, k=k))
+        np.testing.assert_array_equal(xf.jit(lambda k: xnp.tri(3, 4, k=k))(k), np.tri(3, 4, k=k))
+        np.testing.assert_array_equal(xf.jit(lambda k: xnp.trace(X, k))(k), np.trace(X, k))
+
+
+def test_positions_by_products():
+    i = np.array([[1, 2], [0, -1]])
+    np.testing.assert_array_equal(xnp.take_along_axis(X, i, 1, mode="one_hot"), np.take_along_axis(X, i, 1))
+    assert xnp.take_along_axis(X, np.array([[5], [0]]), 1, mode="one_hot").tolist() == [[0.0], [3.0]]
+
+
+def test_keys_are_compared():
+    key, other = xf.random.key(0), xf.random.key(1)
+    assert xnp.isclose(key, key)
+    assert not xnp.allclose(key, other)
+
+
+def test_zero_sized_tangents_are_constants():
+    z = np.zeros(2, dtypes.float0)
+    for call in (xf.device_put, xnp.asarray, xf.jit(lambda x: x), lambda x: xnp.stack([x, x])[0],
+                 lambda x: xf.lax.cond(True, lambda x: x, lambda x: x, x)):
+        for _ in range(2):
+            assert call(z).dtype == dtypes.float0
+            assert call(z).shape == (2,)
+    [cotangent] = xf.jit(xf.vjp(lambda x: x * 2, 3)[1])(np.zeros((), dtypes.float0))
+    assert cotangent.dtype == dtypes.float0
+
+
+def test_deprecated_forms_warn():
+    for call in (lambda: xnp.array(xnp.ones(2), None, False), lambda: xnp.ndim([1, 2]), lambda: xnp.shape([1]),
+                 lambda: xnp.size(None)):
+        with pytest.warns(DeprecationWarning):
+            call()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (xnp.ndim(X), xnp.shape(1.0), xnp.size(xnp.ones(3))) == (2, (), 3)
+
+
+def test_arrays_put_elsewhere_do_not_move_silently():
+    first, second = xf.devices()[:2]
+    x = xf.device_put(X, first)
+    for call in (lambda: xnp.array(x, device=second), lambda: xnp.asarray(x, device=second), lambda: x.astype(int, device=second)):
+        with pytest.raises(ValueError, match="incompatible devices"):
+            call()
+    assert xnp.array(X, device=second).devices() == {second}
+    assert xnp.asarray(xnp.ones(2), device=second).devices() == {second}
+
+
+CALLS = """xnp.median(i) | xnp.quantile(i, .5) | xnp.percentile(h, xnp.array([20., 50.])) | xnp.geomspace(1, 10, 3) |
+    xnp.logspace(0, 2, 3) | xnp.compress(t, i, size=2, fill_value=0) | xnp.extract(t, i, size=2, fill_value=0) |
+    xnp.argwhere(t, size=2) | xnp.nonzero(t, size=2) | xnp.histogram_bin_edges(i) | xnp.average(i, weights=h.astype(int)) |
+    xnp.where(t, X, X) | xnp.where(t, X[0], X) | xnp.select([t], [X], 0.) | xnp.sum(X, where=t) | xnp.nanmean(X, where=t) |
+    xnp.var(i) | xnp.nanvar(i) | xnp.digitize(i, i) | xnp.sinc(i) | xnp.logaddexp2(h, h) | xnp.trace(X) | xnp.linspace(0, 1, 3) |
+    xnp.add.reduceat(i, xnp.array([0, 2])) | xnp.logaddexp.reduce(h) | xnp.subtract.accumulate(i) | xnp.isclose(i, i) |
+    xnp.take_along_axis(X, xnp.array([[0], [1]]), 1, mode="one_hot") | xnp.bincount(i) | h.at[0].multiply(2) | X[0] @ X[1]"""
+
+
+@pytest.mark.parametrize(("setting", "value"), [
+    ("numpy_dtype_promotion", "strict"), ("numpy_rank_promotion", "raise"), ("debug_nans", True), ("enable_x64", True),
+    ("default_matmul_precision", "float32")])
+def test_functions_do_not_depend_on_the_users_settings(setting, value):
+    names = {"xnp": xnp, "X": X, "i": xnp.array([3, 1, 2]), "h": xnp.array([3, 1, 2], "bfloat16"),
+             "t": xnp.array([True, False, True])}
+    before = getattr(xf.config, setting)
+    calls = [call for call in " ".join(CALLS.split()).split(" | ")]
+    expected = [np.asarray(eval(call, dict(names))[0] if "nonzero" in call else eval(call, dict(names))) for call in calls]
+    xf.config.update(setting, value)
+    try:
+        for call, wanted in zip(calls, expected):
+            found = eval(call, dict(names))
+            np.testing.assert_allclose(np.float64(np.asarray(found[0] if "nonzero" in call else found)), np.float64(wanted),
+                                       rtol=1e-5, err_msg=call)
+    finally:
+        xf.config.update(setting, before)

@@ -1,0 +1,227 @@
+"""Dtypes and weak types of results: tables over the operands' types, worked out by the rules that are written beside them."""
+
+import warnings
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import dtypes
+
+NARROW = ("bool", "int8", "int16", "int32", "uint8", "uint16", "uint32")
+WIDE = ("int64", "uint64")
+FLOATING = """exp exp2 expm1 log log1p sin cos tan sinh cosh tanh sqrt cbrt arcsin arccos arctan arcsinh arccosh arctanh log2
+    log10 fabs reciprocal deg2rad rad2deg degrees radians sinc""".split()
+FLOATING_PAIRS = "true_divide arctan2 copysign nextafter logaddexp logaddexp2 hypot heaviside float_power".split()
+
+
+def type_of(function, *args, **options):
+    found = xf.eval_shape(lambda *values: function(*values, **options), *args)
+    return found.dtype.name, bool(found.weak_type)
+
+
+def of(name):
+    return np.ones((), name)
+
+
+@pytest.mark.parametrize("name", FLOATING)
+def test_integers_become_floats_of_their_width(name):
+    """Integers of 64 bits compute in float64, narrower ones and booleans in float32, whatever the default float is."""
+    function = getattr(xnp, name)
+    for own in (*NARROW, *WIDE):
+        assert type_of(function, of(own)) == ("float32", False)
+    with xf.enable_x64(True):
+        for own in NARROW:
+            assert type_of(function, of(own)) == ("float32", False)
+        for own in WIDE:
+            assert type_of(function, of(own)) == ("float64", False)
+
+
+@pytest.mark.parametrize("name", [*FLOATING_PAIRS, "mean of two"])
+def test_pairs_of_integers_become_floats_of_their_width(name):
+    function = getattr(xnp, name, lambda x, y: xnp.mean(xnp.stack([x, y])))
+    with xf.enable_x64(True):
+        for own in NARROW:
+            assert type_of(function, of(own), of(own)) == ("float32", False)
+        assert type_of(function, of("int8"), of("int64")) == ("float64", False)
+
+
+def test_booleans_compute_in_32_bits():
+    with xf.enable_x64(True):
+        for name in "remainder fmod floor_divide power left_shift right_shift".split():
+            assert type_of(getattr(xnp, name), of("bool"), of("bool")) == ("int32", False)
+        assert type_of(xnp.square, of("bool")) == ("int32", False)
+        assert type_of(xnp.sum, of("bool")) == ("int64", False)
+
+
+def test_reductions_of_narrow_integers():
+    with xf.enable_x64(True):
+        for name in "mean var std median nanmean nanvar average".split():
+            assert type_of(getattr(xnp, name), np.ones(3, np.int8)) == ("float32", False)
+            assert type_of(getattr(xnp, name), np.ones(3, np.int64)) == ("float64", False)
+
+
+KEPT = """add subtract multiply true_divide floor_divide remainder fmod maximum minimum hypot heaviside logaddexp logaddexp2
+    copysign arctan2 equal less logical_and""".split()
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_weak_operands_give_weak_results(name):
+    assert type_of(getattr(xnp, name), 1.5, 2.5)[1]
+    assert not type_of(getattr(xnp, name), 1.5, np.float32(2))[1]
+
+
+def test_weak_results_of_one_operand():
+    for name in "negative sin sinc deg2rad rad2deg degrees radians floor sqrt square isnan isfinite logical_not".split():
+        assert type_of(getattr(xnp, name), 1.5)[1], name
+    assert type_of(xnp.imag, 2)[1]
+    for name in "log2 log10 signbit isinf isposinf isneginf".split():
+        assert not type_of(getattr(xnp, name), 1.5)[1], name
+    assert type_of(xnp.rint, 2) == ("float32", False)
+
+
+def test_weak_vectors():
+    weak = xnp.broadcast_to(1.5, (2,))
+    assert weak.weak_type
+    for name in "cumsum cumprod all any".split():
+        assert not getattr(xnp, name)(weak).weak_type, name
+    for name in "sum prod max sort mean".split():
+        assert getattr(xnp, name)(weak).weak_type == (name == "sort"), name
+
+
+def test_a_weak_quotient_does_not_widen():
+    assert (xnp.ones(2, xnp.bfloat16) * (xnp.asarray(5.0) // 2)).dtype == xnp.bfloat16
+
+
+def test_full_like_is_as_weak_as_its_model():
+    for value in (3, xnp.ones(())):
+        assert xnp.full_like(xnp.asarray(1.0), value).weak_type
+    assert xnp.full_like(xnp.asarray(1.0), 3, shape=(2,)).weak_type
+    assert not xnp.full_like(xnp.asarray(1.0), 3, dtype="float32").weak_type
+    assert not xnp.full_like(xnp.ones(2), 3).weak_type
+
+
+def test_widths_of_positions():
+    with xf.enable_x64(True):
+        x = xnp.array([0.0, 1.0, 2.0])
+        assert xnp.nonzero(x, size=2)[0].dtype == np.int64
+        assert xnp.argwhere(x, size=2).dtype == np.int64
+        assert xnp.argpartition(x, 1).dtype == np.int32
+        assert xnp.argsort(x).dtype == np.int64
+        assert xnp.argsort(x, dtype="int8").dtype == np.int8
+        assert xnp.searchsorted(x, 1.0).dtype == np.int32
+        assert xnp.tri(2).dtype == np.float32
+        assert xnp.eye(2).dtype == np.float64
+    np.testing.assert_array_equal(xnp.argsort(xnp.array([3, 1, 2]), dtype="float32"), np.float32([1, 2, 0]))
+
+
+def test_quantiles_have_the_type_of_the_array():
+    for own, expected in (("int8", "float32"), ("bfloat16", "bfloat16"), ("float16", "float16")):
+        for q in (0.5, np.float32(0.5), np.float16(0.5), xnp.array([0.2, 0.8])):
+            assert xnp.quantile(xnp.ones(3, own), q).dtype == expected
+
+
+# Promotion of dtypes
+
+
+def test_promote_types_does_not_truncate():
+    for a, b, expected in (("int64", "int8", "int64"), (float, int, "float64"), ("uint64", "int8", "float64"),
+                           (int, int, "int64"), (int, "int8", "int8"), (float, "bfloat16", "bfloat16"),
+                           (bool, int, "int64"), (complex, float, "complex128"), ("complex128", "float32", "complex128")):
+        assert xnp.promote_types(a, b) == np.dtype(expected)
+        assert xnp.promote_types(b, a) == np.dtype(expected)
+
+
+def test_result_type_truncates_and_warns():
+    assert xnp.result_type(float) == np.float32
+    for wide in (np.float64, "float64", xnp.float64):
+        with pytest.warns(UserWarning, match="float64.*truncated to float32"):
+            assert xnp.result_type(wide) == np.float32
+    with pytest.warns(UserWarning, match="truncated"):
+        assert xnp.ones(2, xnp.float64).dtype == np.float32
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert xnp.ones(2, float).dtype == np.float32
+
+
+def test_result_type_of_narrow_weak_arrays_is_the_default_of_their_kind():
+    for narrow, default in (("float16", "float32"), ("bfloat16", "float32"), ("int16", "int32")):
+        weak = xf.lax.convert_element_type_p.bind(xnp.ones(2), new_dtype=np.dtype(narrow), weak_type=True, sharding=None)
+        assert weak.weak_type
+        assert xnp.result_type(weak) == default
+        assert (weak + weak).dtype == narrow
+
+
+@pytest.mark.parametrize("value", [1.5, 2, True, 1j, np.float32(1), np.ones(2)], ids=repr)
+def test_values_are_no_dtypes(value):
+    x = xnp.ones(2)
+    for call in (lambda: xnp.zeros(2, value), lambda: xnp.full(2, 3, value), lambda: x.astype(value),
+                 lambda: xnp.sum(x, dtype=value), lambda: xnp.arange(3, dtype=value), lambda: xnp.promote_types(value, "int8"),
+                 lambda: dtypes.canonicalize_dtype(value), lambda: xf.lax.full((2,), 1.0, value),
+                 lambda: x.view(value)):
+        with pytest.raises((TypeError, ValueError), match="cannot be interpreted as a data type|hash"):
+            call()
+
+
+def test_a_shape_in_two_arguments_gets_a_hint():
+    with pytest.raises(TypeError, match=r"one tuple, as in zeros\(\(3, 3\)\)"):
+        xnp.zeros(2, 3)
+    with pytest.raises(ValueError, match="x.dtype"):
+        xnp.zeros(2, xnp.ones(2))
+
+
+def test_abstract_types_stand_first():
+    assert not xnp.issubdtype(np.generic, np.float32)
+    assert not xnp.issubdtype(np.number, "bfloat16")
+    assert xnp.issubdtype(np.integer, np.number)
+    assert dtypes.issubdtype(np.generic, np.generic)
+    assert xnp.issubdtype("int4", np.signedinteger)
+    assert not xnp.issubdtype("uint4", np.signedinteger)
+
+
+def test_the_smallest_types():
+    for name, bits in (("int1", 1), ("uint1", 1), ("uint2", 2), ("int4", 4), ("float6_e2m3fn", 6), ("float6_e3m2fn", 6),
+                       ("float4_e2m1fn", 4), ("bool", 8), ("int16", 16)):
+        d = np.dtype(getattr(ml_dtypes, name, name))
+        assert dtypes.canonicalize_dtype(dtype=d) == d
+        assert dtypes.itemsize_bits(dtype=d) == bits
+        assert xf.ShapeDtypeStruct((2,), d).dtype == d
+        if bits < 8:
+            assert xnp.result_type(d) == d
+            with pytest.raises(dtypes.TypePromotionError):
+                xnp.promote_types(d, "int8" if "int" in name else "float32")
+
+
+def test_limits():
+    assert isinstance(xnp.finfo, type)
+    assert isinstance(xnp.iinfo, type)
+    assert xnp.finfo(dtype="float32").eps == 2.0**-23
+    assert xnp.finfo(xnp.bfloat16).eps == 2.0**-7
+    assert xnp.iinfo(int_type="int4").max == 7
+    for name in (bool, "int4", "uint2", "complex64"):
+        x = xnp.ones(3, name)
+        assert x.nbytes == 3 * x.dtype.itemsize == x.size * x.itemsize
+
+
+def test_variances_of_a_complex_dtype():
+    x = np.array([1.5, 2, 4], np.float32)
+    assert xnp.var(x, dtype="complex64").dtype == np.complex64
+    np.testing.assert_allclose(xnp.var(x, dtype="complex64"), np.var(x), rtol=1e-6)
+    with pytest.raises(ValueError, match="real dtype"):
+        xnp.var(x * 1j, dtype="float32")
+    with pytest.raises(ValueError, match="inexact"):
+        xnp.std(x, dtype=int)
+
+
+def test_reductions_of_16_bits_are_widened_unless_a_dtype_is_given():
+    for name in ("sum", "mean", "prod"):
+        for dtype, steps in ((None, True), ("bfloat16", False)):
+            text = str(xf.make_jaxpr(lambda x, f=getattr(xnp, name), d=dtype: f(x, dtype=d))(xnp.ones(4, "bfloat16")))
+            assert ("convert_element_type" in text) == steps
+
+
+def test_cumulative_truth():
+    np.testing.assert_array_equal(xnp.cumsum(xnp.array([0, 2, 0]), dtype=bool), [False, True, True])
+    np.testing.assert_array_equal(xnp.cumprod(xnp.array([1, 2, 0]), dtype=bool), [True, True, False])

@@ -1,0 +1,225 @@
+"""The methods of ufuncs: `xnp.add.reduce` and its kin, attached to the functions of `ufuncs`, which stay as fast as others."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from xlafront.control.scan import scan
+from xlafront.core import dtypes, tracing
+from xlafront.lax.dynamic_slicing import dynamic_update_slice_in_dim
+from xlafront.lax.elementwise import as_type
+from xlafront.lax.shapes import canonical_axis, move_dim, reshape_to
+from xlafront.lax.slicing import concatenate_p
+from xlafront.numpy import reductions
+from xlafront.numpy.creation import arange, asarray, full
+from xlafront.numpy.indexing import getitem
+from xlafront.numpy.manipulation import append, broadcast_to
+from xlafront.numpy.promotion import boolean_mask, check_arraylike, unwrap
+from xlafront.numpy.searching import where as choose
+from xlafront.numpy.ufuncs import IDENTITIES, PUBLIC
+from xlafront.numpy.updates import AtIndex
+
+# Those that a reduction of its own, a cumulative one, an update does.
+_REDUCTIONS = {"add": reductions.sum, "multiply": reductions.prod, "maximum": reductions.max, "minimum": reductions.min,
+               "logical_and": reductions.all, "logical_or": reductions.any}
+_CUMULATIVE = {"add": reductions.cumsum, "multiply": reductions.cumprod}
+_UPDATES = {"add": "add", "subtract": "subtract", "multiply": "multiply", "maximum": "max", "minimum": "min"}
+
+
+class _UfuncMeta(type):
+    """The functions with these methods are instances of `ufunc`, which none inherits from."""
+
+    def __instancecheck__(cls, instance):
+        return getattr(instance, "nin", None) is not None and instance is PUBLIC.get(getattr(instance, "__name__", ""))
+
+
+class ufunc(metaclass=_UfuncMeta):
+    """An elementwise function with the methods of NumPy's ufuncs, for `isinstance`: `xnp.add` and its kin.
+
+    >>> add.reduce(x, axis=0)
+    """
+
+    def __new__(cls, *args, **kwargs):
+        raise TypeError("ufunc cannot be called: apply an elementwise function of xlafront.numpy, or vectorize your own.")
+
+
+def _binary_only(name: str, method: str) -> None:
+    if name == "negative":
+        raise ValueError(f"xnp.{name}.{method} is only supported for binary ufuncs.")
+
+
+def _fold(function, a, axis: int, start=None, where=None, kept: bool = False):
+    """`function(...function(function(a[0], a[1]), a[2])...)`, of the elements that `where` names, after `start`; all its steps
+    where they are `kept`."""
+    rows, masks = move_dim(a, axis, 0), where if where is None else move_dim(where, axis, 0)
+    if start is None:
+        start, rows = getitem(rows, 0), getitem(rows, slice(1, None))
+
+    def step(carry, given):
+        row, mask = given
+        result = as_type(function(carry, row), a.dtype, False)
+        result = result if mask is None else choose(mask, result, carry)
+        return result, result if kept else None
+
+    last, steps = scan(step, start, (rows, masks))
+    if not kept:
+        return last
+    first = reshape_to(start, (1, *np.shape(start)))
+    return move_dim(concatenate_p.bind(first, steps, dimension=0), 0, axis)
+
+
+def _result_dtype(function, a, dtype):
+    """The dtype that a function of two such elements gives."""
+    if dtype is not None:
+        return dtypes.check_user_dtype(dtype, f"xnp.{function.__name__}")
+    d = tracing.aval_of(a).dtype
+    return tracing.trace_to_closed_jaxpr(lambda x: [function(x, x)], [tracing.aval_of(np.zeros((), d))]).out_avals[0].dtype
+
+
+def reduce(function, a, axis=0, dtype=None, out=None, keepdims=False, initial=None, where=None):
+    """The function applied to all elements along an axis in turn.
+
+    - `a`: the array.
+    - `axis`: along which; None for all elements.
+    - `dtype`: that of the result.
+    - `out`: of NumPy's signature; it must be None.
+    - `keepdims`: whether the axis stays, with size 1.
+    - `initial`: what stands before the first element.
+    - `where`: which elements count; functions without identity need `initial` for it.
+    """
+    name = function.__name__
+    _binary_only(name, "reduce")
+    reductions.refuse_out(f"{name}.reduce", out)
+    check_arraylike(f"{name}.reduce", a)
+    a = asarray(a)
+    if where is not None:
+        where = boolean_mask(f"xnp.{name}.reduce", where)
+        if initial is None and IDENTITIES[name] is None:
+            raise ValueError(f"xnp.{name} does not have an identity: reduce with `where` needs `initial`.")
+    if axis is not None and not a.ndim:
+        canonical_axis(axis, 0, f"xnp.{name}.reduce")
+    if name in _REDUCTIONS and (initial is None or not name.startswith("logical")):
+        options = {n: v for n, v in (("dtype", dtype), ("initial", initial), ("where", where)) if v is not None}
+        if dtype is not None and name not in _CUMULATIVE:
+            raise TypeError(f"xnp.{name}.reduce takes no dtype: convert its argument or its result.")
+        return _REDUCTIONS[name](a, axis=axis, keepdims=keepdims, **options)
+    if isinstance(axis, tuple):
+        raise NotImplementedError(f"xnp.{name}.reduce takes one axis, not a tuple of axes.")
+    shape = a.shape
+    axes = tuple(range(a.ndim)) if axis is None else (canonical_axis(axis, a.ndim, f"xnp.{name}.reduce"),)
+    d = _result_dtype(function, a, dtype)
+    if axis is None:
+        a, along = reshape_to(a, (a.size,)), 0
+        where = where if where is None else reshape_to(broadcast_to(where, shape), (a.size,))
+    else:
+        along = axes[0]
+        where = where if where is None else broadcast_to(where, shape)
+    start = IDENTITIES[name] if initial is None else initial
+    if start is None and not a.shape[along]:
+        raise ValueError(f"xnp.{name}.reduce of an empty array (zero-size) has no identity to return: give `initial`.")
+    if start is not None and (initial is not None or where is not None or not a.shape[along]):
+        start = full(tuple(n for i, n in enumerate(a.shape) if i != along), start, d)
+    else:
+        start = None
+    result = _fold(function, as_type(a, d, False), along, start, where)
+    return reductions.keep_dims(result, shape, axes) if keepdims else result
+
+
+def accumulate(function, a, axis=0, dtype=None, out=None):
+    """The results of `reduce` after each element along an axis; the parameters are those of `reduce`."""
+    name = function.__name__
+    _binary_only(name, "accumulate")
+    reductions.refuse_out(f"{name}.accumulate", out)
+    check_arraylike(f"{name}.accumulate", a)
+    a = asarray(a)
+    if axis is None or not a.ndim:
+        a, axis = reshape_to(a, (a.size,)), 0
+    axis = canonical_axis(axis, a.ndim, f"xnp.{name}.accumulate")
+    if name in _CUMULATIVE:
+        return _CUMULATIVE[name](a, axis=axis, dtype=dtype)
+    a = as_type(a, _result_dtype(function, a, dtype), False)
+    return _fold(function, a, axis, kept=True) if a.shape[axis] else a
+
+
+def reduceat(function, a, indices, axis=0, dtype=None, out=None):
+    """`reduce` over the stretches of an axis that begin at `indices` and end before the next of them, or at the end; where the
+    next is not greater, the one element. The other parameters are those of `reduce`."""
+    name = function.__name__
+    _binary_only(name, "reduceat")
+    reductions.refuse_out(f"{name}.reduceat", out)
+    check_arraylike(f"{name}.reduceat", a, indices)
+    a, starts = asarray(a), asarray(indices)
+    axis = canonical_axis(axis, a.ndim, f"xnp.{name}.reduceat")
+    a = as_type(a, _result_dtype(function, a, dtype), False)
+    n, rows = a.shape[axis], move_dim(a, axis, 0)
+    ends = append(getitem(starts, slice(1, None)), n)
+    number = starts.shape[0]
+    first = getitem(rows, starts)
+    trailing = (1,) * (rows.ndim - 1)
+
+    def step(carry, position):
+        inside = PUBLIC["logical_and"](position > starts, position < ends)
+        row = broadcast_to(getitem(rows, position), carry.shape)
+        return choose(reshape_to(inside, (number, *trailing)), as_type(function(carry, row), carry.dtype, False), carry), None
+
+    result, _ = scan(step, as_type(first, a.dtype, False), arange(n, dtype=starts.dtype))
+    return move_dim(result, 0, axis)
+
+
+def outer(function, A, B, /):
+    """The function of all pairs of an element of `A` and one of `B`."""
+    name = function.__name__
+    _binary_only(name, "outer")
+    check_arraylike(f"{name}.outer", A, B)
+    A, B = unwrap(A), unwrap(B)
+    return function(reshape_to(asarray(A), (*np.shape(A), *(1,) * np.ndim(B))), reshape_to(asarray(B), (
+        *(1,) * np.ndim(A), *np.shape(B))))
+
+
+def at(function, a, indices, b=None, /, *, inplace=True):
+    """The array with the function applied to the elements at `indices`, again for an index that is repeated.
+
+    - `a`: the array.
+    - `indices`: which elements, as in `a[indices]`.
+    - `b`: the second operands.
+    - `inplace`: of NumPy's behaviour, which changes `a`; arrays are immutable, so that it must be False.
+    """
+    name = function.__name__
+    if inplace:
+        raise NotImplementedError(f"arrays are immutable: xnp.{name}.at cannot change its argument. Write "
+                                  f"y = xnp.{name}.at(x, indices, ..., inplace=False).")
+    check_arraylike(f"{name}.at", a, *[x for x in (b,) if x is not None])
+    target = AtIndex(asarray(a), indices)
+    if name == "negative":
+        return target.apply(function)
+    if b is None:
+        raise TypeError(f"xnp.{name}.at needs second operands.")
+    if name in _UPDATES:
+        return getattr(target, _UPDATES[name])(b)
+    # One after the other, since an index may be repeated.
+    places = getitem(reshape_to(arange(target.array.size), target.array.shape), indices)
+    flat = reshape_to(target.array, (target.array.size,))
+    pairs = reshape_to(places, (places.size,)), reshape_to(broadcast_to(b, places.shape), (places.size,))
+
+    def step(carry, pair):
+        place, value = pair
+        new = function(getitem(carry, place), value)
+        return dynamic_update_slice_in_dim(carry, as_type(reshape_to(new, (1,)), carry.dtype, False), place, 0), None
+
+    return reshape_to(scan(step, flat, pairs)[0], target.array.shape)
+
+
+def _give_methods() -> None:
+    for name, identity in IDENTITIES.items():
+        function = PUBLIC[name]
+        function.nin, function.nout, function.identity = (1 if name == "negative" else 2), 1, identity
+        function.nargs = function.nin
+        for method in (reduce, accumulate, reduceat, outer, at):
+            bound = functools.partial(method, function)
+            bound.__doc__, bound.__name__ = method.__doc__, method.__name__
+            setattr(function, method.__name__, bound)
+
+
+_give_methods()
