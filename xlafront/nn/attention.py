@@ -61,8 +61,8 @@ def _check(query, key, value, lengths: dict) -> None:
     if key.ndim != 4 or query.ndim != 4 or query.shape[2] % key.shape[2] or value.shape != key.shape or (
             query.shape[0], query.shape[3]) != (key.shape[0], key.shape[3]):
         shapes = ", ".join(f"{name} {x.shape}" for name, x in names.items())
-        raise ValueError(f"nn.dot_product_attention got {shapes}. The shape should be (batch, length, heads, width), that of value "
-                         f"that of key, with a number of query heads that is a multiple of the key heads.")
+        raise ValueError(f"nn.dot_product_attention got {shapes}. The shape should be (batch, length, heads, width), that of "
+                         f"value that of key, with a number of query heads that is a multiple of the key heads.")
     if query.dtype != key.dtype or value.dtype != key.dtype:
         dtypes = ", ".join(f"{name} {x.dtype}" for name, x in names.items())
         raise ValueError(f"nn.dot_product_attention needs query, key and value of one dtype, got {dtypes}.")

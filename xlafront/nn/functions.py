@@ -400,6 +400,6 @@ def one_hot(x, num_classes, *, dtype=None, axis=-1):
     if own == np.bool_:
         raise TypeError("nn.one_hot takes numbers of classes, got booleans: convert them with x.astype(int).")
     if not dtypes.is_integer(own):
-        warnings.warn(f"nn.one_hot takes integers as numbers of classes, got {own}, which will be an error.", DeprecationWarning,
-                      stacklevel=2)
+        warnings.warn(f"nn.one_hot takes integers as numbers of classes, got {own}, which will be an error.",
+                      DeprecationWarning, stacklevel=2)
     return _one_hot(x, count, d, int(axis))

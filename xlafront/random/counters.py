@@ -11,7 +11,7 @@ from functools import reduce
 
 import numpy as np
 
-from xlafront.lax.elementwise import PRIMITIVES, add, as_type, mul
+from xlafront.lax.elementwise import PRIMITIVES, add, as_type
 from xlafront.random.threefry import counts, halves, join, spread, together, wide_product, word
 
 _ROTATIONS = ((10, 26), (11, 21), (13, 27), (23, 5), (6, 20), (17, 11), (25, 10), (18, 20))
