@@ -307,6 +307,14 @@ def test_generators(name):
     assert abs(drawn.mean() - 0.5) < 0.02 and abs(drawn.var() - 1 / 12) < 0.005
 
 
+def test_words_of_64_bits():
+    with xf.enable_x64(True):
+        key = random.key(3, impl="threefry4x32")
+        assert random.bits(key, (2,), "uint64").tolist() == [14621837764535142032, 108739255805461394]
+        for seed, high in ((np.int8(-1), 0), (-1, 2**32 - 1), (2**32 - 1, 0)):
+            assert random.key_data(random.key(seed)).tolist() == [high, 2**32 - 1]
+
+
 @pytest.mark.parametrize("bounds, dtype, expected", BOUNDS, ids=map(str, range(len(BOUNDS))))
 def test_bounds_of_randint(bounds, dtype, expected):
     draw = lambda key: random.randint(key, (2,), *bounds, dtype=dtype)  # noqa: E731

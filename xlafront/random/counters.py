@@ -66,7 +66,7 @@ def philox4x32(key, counter):
 def functions(cipher: Callable, key_size: int, counter_size: int, seeds_counter: bool) -> tuple:
     """The shape of a key, `seed`, `split`, `random_bits` and `fold_in` of a generator.
 
-    A seed is the counter under the key 0, or the key at the counter 0.
+    A seed is the counter under the key 0, or the key at the counter 0, whose generator mixes all words of 64 bits too.
     """
     def words(key):
         return [word(key, i) for i in range(key_size)]
@@ -100,6 +100,9 @@ def functions(cipher: Callable, key_size: int, counter_size: int, seeds_counter:
     def random_bits(key, width, shape):
         key, high, low, rest = at(key, shape)
         encrypted = cipher(key, [high, low, *rest])
-        return join(*encrypted[:2]) if width == 64 else as_type(_xor(*encrypted), np.dtype(f"uint{width}"), False)
+        if width == 64:
+            first, second, *others = encrypted
+            return join(first, second) if seeds_counter else join(_xor(first, others[0]), _xor(second, others[1]))
+        return as_type(_xor(*encrypted), np.dtype(f"uint{width}"), False)
 
     return (key_size,), seed, split, random_bits, fold_in

@@ -235,16 +235,17 @@ def _clamped(x, low: int, high: int):
 
 @library(static=("impl", "shape", "dtype"), name="randint")
 def _randint(words, minval, maxval, impl, shape, dtype):
-    return randint_inline(words, impl, shape, *map(_whole, (minval, maxval)), dtype)
+    return randint_inline(words, impl, shape, _whole(minval, dtype), _whole(maxval, dtype), dtype)
 
 
-def _whole(x):
+def _whole(x, dtype):
     """A bound as an array of integers: the fraction of a float is dropped."""
     d = tracing.aval_of(x).dtype
     if dtypes.is_integer(d):
         return x
     x = asarray(x)  # Python's own conversion would refuse infinities
-    return as_type(real_(x) if dtypes.is_complex(d) else x, dtypes.default_dtype(int), False)
+    wide = dtypes.int32 if dtypes.itemsize_bits(dtype) < 32 else dtypes.default_dtype(int)
+    return as_type(real_(x) if dtypes.is_complex(d) else x, wide, False)
 
 
 def randint(key, shape, minval, maxval, dtype=None, *, out_sharding=None):

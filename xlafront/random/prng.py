@@ -55,9 +55,9 @@ IMPLEMENTATIONS: dict[str, PRNGImpl] = {impl.name: impl for impl in (
     threefry_prng_impl,
     PRNGImpl((4,), rbg.seed, rbg.split, rbg.random_bits, rbg.fold_in, name="rbg", tag="rbg"),
     PRNGImpl((4,), rbg.seed, rbg.unsafe_split, rbg.random_bits, rbg.unsafe_fold_in, name="unsafe_rbg", tag="urbg"),
-    PRNGImpl(*counters.functions(counters.threefry4x32, 4, 4, False), name="threefry4x32", tag="fry4"),
-    PRNGImpl(*counters.functions(counters.philox2x32, 1, 2, True), name="philox2x32", tag="phx2"),
-    PRNGImpl(*counters.functions(counters.philox4x32, 2, 4, True), name="philox4x32", tag="phx4"),
+    PRNGImpl(*counters.functions(counters.threefry4x32, 4, 4, seeds_counter=False), name="threefry4x32", tag="fry4"),
+    PRNGImpl(*counters.functions(counters.philox2x32, 1, 2, seeds_counter=True), name="philox2x32", tag="phx2"),
+    PRNGImpl(*counters.functions(counters.philox4x32, 2, 4, seeds_counter=True), name="philox4x32", tag="phx4"),
 )}
 
 
@@ -164,7 +164,7 @@ def _seeded(name: str, seed, impl: PRNGImpl):
         given, seed = seed, int(seed)
         if not -(1 << 63) <= seed < 1 << (63 if type(given) is int else 64):
             raise OverflowError(f"the seed {given} of random.{name} does not fit 64 bits.")
-        if config.enable_x64.value:
+        if config.enable_x64.value and (isinstance(given, int) or given.dtype.itemsize == 8):
             seed = np.asarray(seed & (1 << 64) - 1, np.uint64).astype(np.int64)[()]
         else:
             seed = np.asarray(seed & 0xFFFFFFFF, np.uint32).astype(np.int32)[()]
