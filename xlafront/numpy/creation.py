@@ -58,7 +58,7 @@ def array(object, dtype=None, *args, copy: bool = True, order: str = "K", ndmin:
         copy, order, ndmin = (*args, *(copy, order, ndmin)[len(args):])
     if order not in ("K", "C", None):
         raise NotImplementedError(f"arrays have row-major order; order={order!r} is not available.")
-    if isinstance(object, np.ndarray):
+    if type(object) is not np.ndarray and isinstance(object, np.ndarray):
         object = np.asarray(object)  # of one with a mask its data
     object = unwrap(object)
     weak = dtype is None and type(object) in (int, float, complex)
@@ -176,7 +176,7 @@ def asarray(a, dtype=None, order=None, *, copy=None, device=None, out_sharding=N
     """As `array`, without a copy where the value is an array already."""
     if type(a) is ArrayImpl and dtype is None and device is None and not copy and out_sharding is None:
         return a
-    if isinstance(a, np.ndarray):
+    if type(a) is not np.ndarray and isinstance(a, np.ndarray):
         tracing.aval_of(a)  # refuses those with a mask
     return array(a, dtype, copy=bool(copy), order="K" if order is None else order, device=device, out_sharding=out_sharding)
 

@@ -94,11 +94,11 @@ def _matmul_kernel(a, b, precision, preferred, unreduced=frozenset()):
         batch = np.broadcast_shapes(batch_a, batch_b)
     except ValueError:
         raise errors.incompatible_shapes("matmul", [("", sa), ("", sb)], "The leading dimensions must broadcast.") from None
-    # Dimensions of size 1 on one side are free dimensions of the other, not copies.
+    # Dimensions of size 1 on one side are free dimensions of the other, not copies; on both sides they come back at the end.
     rank = len(batch)
     pad_a, pad_b = rank - len(batch_a), rank - len(batch_b)
-    keep_a = [i for i in range(len(batch_a)) if batch_a[i] != 1 or batch[i + pad_a] == 1]
-    keep_b = [i for i in range(len(batch_b)) if batch_b[i] != 1 or batch[i + pad_b] == 1]
+    keep_a = [i for i in range(len(batch_a)) if batch_a[i] != 1]
+    keep_b = [i for i in range(len(batch_b)) if batch_b[i] != 1]
     both = [i for i in range(rank) if i - pad_a in keep_a and i - pad_b in keep_b]
     a = reshape_to(a, (*[batch_a[i] for i in keep_a], *sa[len(batch_a):]))
     b = reshape_to(b, (*[batch_b[i] for i in keep_b], *sb[len(batch_b):]))

@@ -531,7 +531,7 @@ def _integer_power(x, y):
     return result
 
 
-INLINE["power"] = lambda x1, x2: power_inline(x1, _static_exponent(x2))
+INLINE["power"] = lambda x1, x2: power_inline(x1, x2 if type(x2) is int else _static_exponent(x2))
 
 
 @library
@@ -546,7 +546,8 @@ def _power_static(x1, x2):
 
 def power(x1, x2, /):
     """Elementwise `x1 ** x2`. A known integer as exponent is static: it becomes multiplications."""
-    x2 = _static_exponent(x2)
+    if type(x2) is not int:
+        x2 = _static_exponent(x2)
     if type(x2) is int:
         return _power_static(x1, x2)
     return _power_arrays(x1, x2)
