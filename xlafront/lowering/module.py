@@ -499,7 +499,7 @@ def lower_program(jaxpr, name: str, platform: str, *, const_values: Sequence[Any
 
 
 def build_module(name: str, platform: str, arg_types, result_types, build: Callable[..., Sequence[ir.Value]],
-                 arg_attributes=None, result_attributes=None, num_partitions: int = 1) -> ir.Module:
+                 arg_attributes=None, result_attributes=None, num_partitions: int = 1) -> ModuleContext:
     """A module of a few operations, of no program: `build(ctx, *arguments)` writes them and returns the results."""
     with mlir.context, mlir.unknown_location:
         module = ModuleContext(name, platform, num_partitions)
@@ -508,7 +508,7 @@ def build_module(name: str, platform: str, arg_types, result_types, build: Calla
         with ir.InsertionPoint(block):
             results = build(RuleContext(Body(module), (), (), mlir.unknown_location), *block.arguments)
             create("func.return", operands=list(results), loc=mlir.unknown_location)
-    return module.module
+    return module
 
 
 def stripped_bytecode(module: ir.Module) -> bytes:

@@ -14,14 +14,18 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import backends
+from xlafront.core.avals import ShapedArray
+from xlafront.core.ir import Jaxpr, Var
 from xlafront.runtime.arrays import put_host
 from xlafront.runtime.compile import CompileRequest, compile_module
 from xlafront.runtime.compile_options import compile_options
 from xlafront.runtime.jax_names import buffers_of, host_copy
-from xlafront.runtime.jaxlib_compat import ArrayImpl, batched_device_put, result_handler
+from xlafront.runtime.jaxlib_compat import ArrayImpl, NamedSharding, batched_device_put, result_handler
 from xlafront.runtime.layouts import Layout, use as layouts_in_use
 from xlafront.runtime.sharding import in_device_memory, open_sums, single_device
 from xlafront.runtime.transfers import Plan, aligned_empty, copy_buffers, plan, shares_memory, skip_checks
+from xlafront.staging import module_shardings
+from xlafront.staging.device_assignment import DeviceAssignment
 
 
 def put(value, aval, sharding, committed: bool) -> ArrayImpl:
@@ -160,22 +164,36 @@ def _typed(part: ArrayImpl, array: ArrayImpl, aval) -> ArrayImpl:
 
 def reshard(arrays: Sequence[ArrayImpl], shardings: Sequence[Any]) -> list[ArrayImpl]:
     """Arrays over the same devices, split in another way: one program, of nothing but the sends between devices."""
-    run = _resharding(tuple([(x.shape, x.dtype, x._sharding) for x in arrays]), tuple(shardings))
+    run = _identity("reshard", tuple([_plain(x) for x in arrays]), tuple([x._sharding for x in arrays]), tuple(shardings))
     return run(arrays, [x.aval for x in arrays], shardings)
 
 
-@functools.lru_cache(256)
-def _resharding(arguments: tuple, targets: tuple) -> Callable:
-    mlir = lowering.mlir
-    types = [mlir.tensor_type(shape, dtype) for shape, dtype, _ in arguments]
+def relayout(x: ArrayImpl, layout: Layout) -> ArrayImpl:
+    """The array with its elements in this order in memory, where it is."""
+    layouts_in_use.others = True
+    run = _identity("relayout", (_plain(x),), (x._sharding,), (x._sharding,), (Layout.from_pjrt_layout(x._pjrt_layout), layout))
+    [result] = run([x], [x.aval], [x._sharding])
+    return result if x._committed else ArrayImpl(x.aval, x._sharding, buffers_of(result), committed=False, **skip_checks)
 
-    def attributes(shardings):
-        return [{"mhlo.sharding": mlir.string(str(s._to_xla_hlo_sharding(len(shape))))}
-                for (shape, _, _), s in zip(arguments, shardings)]
 
-    with mlir.context:
-        return _program("reshard", tuple(arguments[0][2]._internal_device_list), types, types, lambda ctx, *xs: xs,
-                        attributes([s for _, _, s in arguments]), attributes(targets))
+def _plain(x: ArrayImpl) -> ShapedArray:
+    return ShapedArray(x.shape, x.dtype)
+
+
+@functools.lru_cache(512)
+def _identity(name: str, avals: tuple, sources: tuple, targets: tuple, layouts: tuple = ()) -> Callable:
+    """A program that returns its arguments, in other shardings or in another order in memory."""
+    variables = [Var(aval) for aval in avals]
+    jaxpr, every = Jaxpr([], variables, variables, []), [True] * len(avals)
+    devices = tuple(sources[0]._internal_device_list)
+    mesh = next((s.mesh for s in sources if isinstance(s, NamedSharding)), None)
+    shardings = module_shardings.ProgramShardings(DeviceAssignment(devices, sources, True, mesh), targets, every, 0, jaxpr)
+    attributes = [module_shardings.argument_attributes(jaxpr, every, (), (), shardings, name, None),
+                  shardings.result_attributes()]
+    if layouts:
+        attributes = [module_shardings.layout_attributes(found, [layout]) for found, layout in zip(attributes, layouts)]
+    types = lowering.module.flat_types(avals)
+    return _program(name, devices, types, types, lambda ctx, *xs: xs, *attributes, shardings=shardings)
 
 
 def _cut(x: ArrayImpl, start: Sequence[int], shape: tuple[int, ...]) -> ArrayImpl:
@@ -217,35 +235,18 @@ def _indices(x: ArrayImpl, start: Sequence[int]) -> list[ArrayImpl]:
     return [put_host(np.int32(i), aval, single_device(device), True) for i in start]
 
 
-def relayout(x: ArrayImpl, layout: Layout) -> ArrayImpl:
-    """The array with its elements in this order in memory, where it is."""
-    layouts_in_use.others = True
-    own = Layout.from_pjrt_layout(x._pjrt_layout)
-    [result] = _reordering(x.shape, x.dtype, x._sharding, own, layout)([x], [x.aval], [x._sharding])
-    return result if x._committed else ArrayImpl(x.aval, x._sharding, buffers_of(result), committed=False, **skip_checks)
-
-
-@functools.lru_cache(256)
-def _reordering(shape: tuple, dtype, sharding, own: Layout, layout: Layout) -> Callable:
-    mlir = lowering.mlir
-    types = [mlir.tensor_type(shape, dtype)]
-    with mlir.context:
-        split = {} if sharding.num_devices == 1 else {
-            "mhlo.sharding": mlir.string(str(sharding._to_xla_hlo_sharding(len(shape))))}
-        attributes = [[{"mhlo.layout_mode": mlir.string(mode.mode()), **split}] for mode in (own, layout)]
-    return _program("relayout", tuple(sharding._internal_device_list), types, types, lambda ctx, x: [x], *attributes)
-
-
-def _program(name: str, devices: tuple, arg_types, result_types, build: Callable, arg_attributes=None, result_attributes=None
-             ) -> Callable:
+def _program(name: str, devices: tuple, arg_types, result_types, build: Callable, arg_attributes=None, result_attributes=None,
+             shardings: module_shardings.ProgramShardings | None = None) -> Callable:
     """A compiled program of a few operations; it is called with arrays, the types of the results and their shardings."""
     client = devices[0].client
-    module = lowering.module.build_module(f"jit_{name}", backends.lowering_platform(client), arg_types, result_types, build,
-                                          arg_attributes, result_attributes, len(devices))
+    context = lowering.module.build_module(f"jit_{name}", backends.lowering_platform(client), arg_types, result_types, build,
+                                           arg_attributes, result_attributes, len(devices))
     options = compile_options(len(devices), devices)
-    options.executable_build_options.use_shardy_partitioner = False  # shardings of all kinds are written in XLA's words
+    if shardings is not None:
+        shardings.declare_meshes(context)
+        shardings.adjust(options)
     executable = compile_module(CompileRequest(
-        module, client, devices, options, [], functools.partial(lowering.module.stripped_bytecode, module)),
+        context.module, client, devices, options, [], functools.partial(lowering.module.stripped_bytecode, context.module)),
         backends.disk_cache())
 
     def run(arrays: Sequence[ArrayImpl], avals: Sequence[Any], shardings: Sequence[Any]) -> list[ArrayImpl]:
