@@ -63,7 +63,7 @@ class Jitted:
             self.key: tuple = (options,)
             hash(self.key)
         except TypeError:  # shardings in unhashable containers: no sharing with other `jit`s of the function
-            self.key = (id(self),)
+            self.key = (object(),)
         self.caches = shared_caches(fun, self.key)
 
     def __reduce__(self):
