@@ -6,7 +6,6 @@ import functools
 
 import numpy as np
 
-from xlafront.control.scan import scan
 from xlafront.core import dtypes, tracing
 from xlafront.lax.dynamic_slicing import dynamic_update_slice_in_dim
 from xlafront.lax.elementwise import as_type
@@ -26,6 +25,12 @@ _REDUCTIONS = {"add": reductions.sum, "multiply": reductions.prod, "maximum": re
                "logical_and": reductions.all, "logical_or": reductions.any}
 _CUMULATIVE = {"add": reductions.cumsum, "multiply": reductions.cumprod}
 _UPDATES = {"add": "add", "subtract": "subtract", "multiply": "multiply", "maximum": "max", "minimum": "min"}
+
+
+def _scan(step, start, rows):
+    from xlafront.control.scan import scan  # start-up: with what loops ask of derivatives, 20 ms
+
+    return scan(step, start, rows)
 
 
 class _UfuncMeta(type):
@@ -63,7 +68,7 @@ def _fold(function, a, axis: int, start=None, where=None, kept: bool = False):
         result = result if mask is None else choose(mask, result, carry)
         return result, result if kept else None
 
-    last, steps = scan(step, start, (rows, masks))
+    last, steps = _scan(step, start, (rows, masks))
     if not kept:
         return last
     first = reshape_to(start, (1, *np.shape(start)))
@@ -164,7 +169,7 @@ def reduceat(function, a, indices, axis=0, dtype=None, out=None):
         row = broadcast_to(getitem(rows, position), carry.shape)
         return choose(reshape_to(inside, (number, *trailing)), as_type(function(carry, row), carry.dtype, False), carry), None
 
-    result, _ = scan(step, as_type(first, a.dtype, False), arange(n, dtype=starts.dtype))
+    result, _ = _scan(step, as_type(first, a.dtype, False), arange(n, dtype=starts.dtype))
     return move_dim(result, 0, axis)
 
 
@@ -208,7 +213,7 @@ def at(function, a, indices, b=None, /, *, inplace=True):
         new = function(getitem(carry, place), value)
         return dynamic_update_slice_in_dim(carry, as_type(reshape_to(new, (1,)), carry.dtype, False), place, 0), None
 
-    return reshape_to(scan(step, flat, pairs)[0], target.array.shape)
+    return reshape_to(_scan(step, flat, pairs)[0], target.array.shape)
 
 
 def _give_methods() -> None:
