@@ -109,7 +109,7 @@ class Jitted:
             if distributed.state.num_processes > 1:
                 if process_agreement.changes_groups(traced.closed.jaxpr):
                     return self.evaluate_by_operation(traced, call.leaves), None, False
-            executable, donated = self.executable_for(traced, call)
+            executable = self.executable_for(traced, call)
             in_order = self.in_order(executable, call)
             results = self.run(executable, traced, call.leaves)
             out = traced.out_tree.unflatten(results)
@@ -311,7 +311,7 @@ class Jitted:
 
     # Compiling
 
-    def executable_for(self, traced: TracedCall, call: Call) -> tuple[Executable, tuple[bool, ...]]:
+    def executable_for(self, traced: TracedCall, call: Call) -> Executable:
         donated = self.donated_flags(call)
         assignment = self.place(traced, call)
         key = (assignment, donated)
@@ -323,7 +323,7 @@ class Jitted:
                     if distributed.state.num_processes > 1:
                         process_agreement.check_same(self.name, traced, assignment)
                     found = traced.executables[key] = self.lower(traced, call, assignment, donated).compile()
-        return found, donated
+        return found
 
     def place(self, traced: TracedCall, call: Call) -> device_assignment.DeviceAssignment:
         """Where the program runs and its arguments go."""
