@@ -16,6 +16,9 @@ _PLACES = {
     "xlafront.lax.collective_exchanges": "all_gather_p all_to_all_p ppermute_p",
     "xlafront.lax.collectives": """all_gather all_to_all axis_size pbroadcast pcast pmax pmean pmin ppermute precv psend
         pshuffle psum psum_scatter pswapaxes ragged_all_to_all""",
+    "xlafront.lax.convolutions": """conv conv_dimension_numbers conv_general_dilated conv_general_dilated_local
+        conv_general_dilated_p conv_general_dilated_patches conv_general_permutations conv_general_shape_tuple conv_shape_tuple
+        conv_transpose conv_transpose_shape_tuple conv_with_general_padding ConvDimensionNumbers padtype_to_pads""",
     "xlafront.lax.creation": "broadcasted_iota empty full full_like iota",
     "xlafront.lax.cumulative": """associative_scan cumlogsumexp cumlogsumexp_p cummax cummax_p cummin cummin_p cumprod
         cumprod_p cumsum cumsum_p""",

@@ -13,7 +13,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import named_sharding
-from xlafront.lax.families import add_tangents
+from xlafront.lax.families import bilinear_jvp
 from xlafront.lax.shapes import permute
 from xlafront.runtime import config
 from xlafront.runtime.jaxlib_compat import NamedSharding
@@ -210,19 +210,6 @@ def _transpose(ct, x, y, *, dimension_numbers, precision, preferred_element_type
     return [None, result]
 
 
-def _jvp(primals, tangents, **params):
-    (x, y), (tx, ty) = primals, tangents
-    answer = dot_general_p.bind(x, y, **params)
-    terms = []
-    if type(tx) is not Zero:
-        terms.append(dot_general_p.bind(tx, y, **params))
-    if type(ty) is not Zero:
-        terms.append(dot_general_p.bind(x, ty, **params))
-    if not terms:
-        return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
-    return answer, terms[0] if len(terms) == 1 else add_tangents(*terms)
-
-
 def _batch(axis_size, operands, dims, *, dimension_numbers, **params):
     (x, y), (dx, dy) = operands, dims
     wanted = params.pop("out_sharding")  # it is that of an element
@@ -244,8 +231,9 @@ def _batch(axis_size, operands, dims, *, dimension_numbers, **params):
     return dot_general_p.bind(x, y, dimension_numbers=numbers, out_sharding=with_entry(wanted, where, split), **params), where
 
 
-dot_general_p = Primitive("dot_general", abstract=_abstract, lower=_lower, jvp=_jvp, transpose=_transpose, batch=_batch,
+dot_general_p = Primitive("dot_general", abstract=_abstract, lower=_lower, transpose=_transpose, batch=_batch,
                           sharding_rule=sharding_rules.dot_general, cost="heavy")
+dot_general_p.jvp = bilinear_jvp(dot_general_p)
 dot_general_p.contracts = True
 dot_general_p.summed_axes = lambda avals, params: _summed_by_product(
     avals[0], avals[1], params["dimension_numbers"])

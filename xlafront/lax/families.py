@@ -111,6 +111,23 @@ def add_tangents(x, y):
     return add_any_p.bind(x, y)
 
 
+def bilinear_jvp(primitive: Primitive) -> Callable:
+    """The derivative of a product: linear in each of its two operands."""
+    def jvp(primals, tangents, **params):
+        (x, y), (tx, ty) = primals, tangents
+        answer = primitive.bind(x, y, **params)
+        terms = []
+        if type(tx) is not Zero:
+            terms.append(primitive.bind(tx, y, **params))
+        if type(ty) is not Zero:
+            terms.append(primitive.bind(x, ty, **params))
+        if not terms:
+            return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+        return answer, terms[0] if len(terms) == 1 else add_tangents(*terms)
+
+    return jvp
+
+
 def summed_to_scalar(cotangent, aval):
     """The cotangent of an operand that was a scalar beside arrays: the sum over what it was spread to."""
     if type(cotangent) is Zero or aval.shape == shape_of(cotangent):

@@ -158,6 +158,22 @@ def dot_general(name, operands, result, params):
     return [*batch, *_drop(xs, (*xc, *xb)), *_drop(ys, (*yc, *yb))]
 
 
+def convolution(name, operands, result, params):
+    """The batch and the places keep their axes; how features would be split is for the user to say."""
+    (x, xs), (_, ys) = operands
+    lhs, _, out = params["dimension_numbers"]
+    if xs[lhs[1]] is not None or any(e is not None for e in ys):
+        raise ShardingTypeError(f"the convolution of {texts(operands)} has features or a kernel that are split, and it is "
+                                f"ambiguous how the result should be. Say so with out_sharding=P(...).")
+    found: list = [None] * result.ndim
+    for i, j in zip((lhs[0], *lhs[2:]), (out[0], *out[2:])):
+        found[j] = xs[i]
+        if xs[i] is not None and result.shape[j] % _parts(x.explicit_sharding.mesh, xs[i]):
+            _refuse_part(name, operands, result, f"dimension {i} of the input is split over {xs[i]!r}, and one of size "
+                                                 f"{result.shape[j]} cannot be")
+    return found
+
+
 def gather(name, operands, result, params):
     (x, entries), (_, indexed) = operands
     dn, sizes = params["dimension_numbers"], params["slice_sizes"]
