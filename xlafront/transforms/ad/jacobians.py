@@ -18,12 +18,14 @@ from xlafront.staging.library import library
 from xlafront.transforms.ad.arguments import (
     FlatFunction,
     argument_path,
+    as_array,
     check_arrays,
     check_input,
     checked_argnums,
     dressed,
     of_positions,
     positions_of,
+    weakly_typed_as,
     without_tracers,
 )
 from xlafront.transforms.ad.linearize import linearize_flat
@@ -71,7 +73,8 @@ def _jacobian(transform, fun, argnums, has_aux, holomorphic, allow_int):
                                 f"pass holomorphic=True.")
 
         in_tree = tree.structure(dynamic)
-        flat = FlatFunction(of_positions(fun, name, positions, args, kwargs), in_tree, has_aux)
+        no_pair = ValueError if transform == "jacfwd" else TypeError
+        flat = FlatFunction(of_positions(fun, name, positions, args, kwargs), in_tree, has_aux, no_pair)
         results, program = linearize_flat(flat, values, [True] * len(values))
         for x in results:
             d = tracing.aval_of(x).dtype
@@ -87,14 +90,14 @@ def _jacobian(transform, fun, argnums, has_aux, holomorphic, allow_int):
             for j, aval in enumerate(in_avals):
                 def column(t, j=j):
                     tangents = [t if i == j else Zero(a) for i, a in enumerate(in_avals)]
-                    results = program.apply([instantiate(t) for t in tangents])
-                    return [None if x.aval.dtype == dtypes.float0 else instantiate(x) for x in results]
+                    found = program.apply([instantiate(t) for t in tangents])
+                    return [None if a.dtype == dtypes.float0 else _block(x, a) for x, a in zip(found, out_avals)]
 
                 columns = vmap(column, out_axes=-1)(_unit_vectors(aval.shape, aval.dtype))
                 for i, block in enumerate(columns):
                     shape = (*out_shapes[i], *aval.shape)
                     if block is None:  # integers do not change
-                        blocks[i][j] = zeros_array(tracing.aval_of(results[i]).update(shape=shape))
+                        blocks[i][j] = _zeros(results[i], shape)
                     else:
                         blocks[i][j] = reshape(block, shape)
         else:
@@ -102,13 +105,13 @@ def _jacobian(transform, fun, argnums, has_aux, holomorphic, allow_int):
                 def row(ct, i=i):
                     cts = [ct if k == i else zeros_array(a) for k, a in enumerate(out_avals)]
                     found = transpose_linear(program, cts)
-                    return [None if x.aval.dtype == dtypes.float0 else instantiate(x) for x in found]
+                    return [None if a.dtype == dtypes.float0 else _block(x, a) for x, a in zip(found, in_avals)]
 
                 rows = vmap(row)(_unit_vectors(aval.shape, aval.dtype))
                 for j, block in enumerate(rows):
                     shape = (*aval.shape, *in_avals[j].shape)
                     if block is None:  # integers
-                        blocks[i][j] = zeros_array(tracing.aval_of(values[j]).update(shape=shape))
+                        blocks[i][j] = _zeros(values[j], shape)
                     else:
                         blocks[i][j] = reshape(block, shape)
         single = hasattr(argnums, "__index__")
@@ -117,6 +120,16 @@ def _jacobian(transform, fun, argnums, has_aux, holomorphic, allow_int):
         return (result, without_tracers(flat.aux)) if has_aux else result
 
     return dressed(jac, fun, transform)
+
+
+def _block(derivative, aval):
+    """A row or column as an array, as weakly typed as what changes by it."""
+    return weakly_typed_as(instantiate(derivative), aval)
+
+
+def _zeros(x, shape):
+    aval = tracing.aval_of(x).update(shape=shape)
+    return weakly_typed_as(as_array(zeros_array(aval)), aval)
 
 
 def hessian(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False) -> Callable:
