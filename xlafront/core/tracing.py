@@ -82,8 +82,8 @@ class EvalTrace(Trace):
                 outer = trace_of(args, primitive.shown_as)
                 with current_trace(outer):
                     return outer.process(primitive, args, params)
-        if primitive.impl is not None:
-            return primitive.impl(*args, **params)
+        if primitive.own_impl is not None:
+            return primitive.own_impl(*args, **params)
         return EvalTrace.apply(primitive, args, params)
 
 

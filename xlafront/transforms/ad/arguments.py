@@ -141,7 +141,10 @@ def as_derivatives(tangents, values) -> list[Any]:
 
 def weakly_typed_as(x, aval):
     """A tangent or cotangent as weakly typed as what it belongs to."""
-    if not aval.weak_type or getattr(x, "dtype", None) == dtypes.float0 or tracing.aval_of(x).weak_type:
+    if not aval.weak_type or getattr(x, "dtype", None) == dtypes.float0:
+        return x
+    given = tracing.aval_of(x)
+    if given.weak_type or given.dtype != aval.dtype:
         return x
     return convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=True, sharding=None)
 

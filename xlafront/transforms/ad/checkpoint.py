@@ -209,7 +209,7 @@ def _impl(*args, **params):
 
 
 def _only_eager(jaxpr: Jaxpr) -> bool:
-    return any([p.impl is not None and not p.lowerings and not p.ref_primitive or any(map(_only_eager, subprograms(params)))
+    return any([p.own_impl is not None and not p.lowerings and not p.ref_primitive or any(map(_only_eager, subprograms(params)))
                 for p, params in [(eqn.primitive, eqn.params) for eqn in jaxpr.eqns]])
 
 
