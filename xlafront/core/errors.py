@@ -36,6 +36,21 @@ class ConcretizationTypeError(JAXTypeError):
         super().__init__(f"{text[0].upper()}{text[1:]}.{' ' + context if context else ''} {self.remedy}")
 
 
+def no_number(tracer) -> str:
+    """Why a traced value does not become a Python number, and what to do instead."""
+    if tracer._concrete() is None:
+        return f"{_what(tracer)} has no concrete value. {ConcretizationTypeError.remedy}"
+    return (f"a concrete Python number in place of {_what(tracer)}, which is being differentiated, would be a constant, and "
+            f"the derivative would lose a term. Use the function of the same name in xlafront.numpy (xnp.sin for math.sin); "
+            f"where the value is to be held constant, or only shown, take lax.stop_gradient(x), or xlafront.debug.print.")
+
+
+def python_number(tracer, attempt: str) -> ConcretizationTypeError:
+    error = ConcretizationTypeError(tracer)
+    error.args = (f"{attempt} cannot be computed: {no_number(tracer)}",)
+    return error
+
+
 class TracerBoolConversionError(ConcretizationTypeError):
     """A traced array was used as a condition."""
 

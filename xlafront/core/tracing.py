@@ -82,8 +82,8 @@ class EvalTrace(Trace):
                 outer = trace_of(args, primitive.shown_as)
                 with current_trace(outer):
                     return outer.process(primitive, args, params)
-        if primitive.impl is not None:
-            return primitive.impl(*args, **params)
+        if primitive.own_impl is not None:
+            return primitive.own_impl(*args, **params)
         return EvalTrace.apply(primitive, args, params)
 
 
@@ -282,28 +282,30 @@ class Tracer:
     def __int__(self):
         return int(self._known(errors.ConcretizationTypeError))
 
+    # What gives numbers to go on computing with is an error even where the value is known: the derivative would lose a term.
+
     def __float__(self):
-        return float(self._known(errors.ConcretizationTypeError))
+        raise errors.python_number(self, "float(x), or a function of the math module,")
 
     def __complex__(self):
-        return complex(self._known(errors.ConcretizationTypeError))
+        raise errors.python_number(self, "complex(x)")
+
+    def tolist(self):
+        raise errors.python_number(self, "x.tolist()")
+
+    def tobytes(self, order="C"):
+        raise errors.python_number(self, "x.tobytes()")
 
     def __array__(self, *args, **kwargs):
         raise errors.TracerArrayConversionError(self)
 
     def __dlpack__(self, **options):
-        raise errors.TracerArrayConversionError(self)
+        raise errors.python_number(self, "x.__dlpack__()")
 
     __dlpack_device__ = __dlpack__
 
     def item(self, *args):
         return self._known(errors.ConcretizationTypeError).item(*args)
-
-    def tolist(self):
-        return self._known(errors.ConcretizationTypeError).tolist()
-
-    def tobytes(self, order="C"):
-        return self._known(errors.ConcretizationTypeError).tobytes(order)
 
     def __hash__(self):
         raise TypeError(f"unhashable: a traced array ({self.aval}) has no value to hash while it is being traced. "
@@ -313,15 +315,6 @@ class Tracer:
         if not self.aval.shape:
             raise TypeError("len() of a traced array without dimensions")
         return self.aval.shape[0]
-
-    def block_until_ready(self):
-        return self
-
-    def copy_to_host_async(self):
-        return self
-
-    def is_deleted(self):
-        return False
 
     def __deepcopy__(self, memo):
         return self
@@ -336,7 +329,25 @@ class Tracer:
         return f"Traced<{self.aval!r}>"
 
     def __format__(self, spec):
-        return repr(self) if not spec else format(self._known(errors.ConcretizationTypeError), spec)
+        if spec:
+            raise TypeError(f"unsupported format string {spec!r} passed to {type(self).__name__}.__format__: "
+                            f"{errors.no_number(self)}")
+        return repr(self)
+
+
+def _of_buffers(name: str, method: bool):
+    """What only an array that is in memory has."""
+    def missing(self, *args):
+        raise errors.ConcretizationTypeError(self, f"The function asked for x.{name}{'()' if method else ''}.")
+
+    missing.__name__ = name
+    return missing if method else property(missing)
+
+
+for _name in ("addressable_data", "delete", "devices", "is_deleted", "on_device_size_in_bytes", "unsafe_buffer_pointer"):
+    setattr(Tracer, _name, _of_buffers(_name, True))
+for _name in ("addressable_shards", "committed", "global_shards", "is_fully_addressable", "is_fully_replicated", "traceback"):
+    setattr(Tracer, _name, _of_buffers(_name, False))
 
 
 # What can be an operand

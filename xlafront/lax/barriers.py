@@ -18,7 +18,7 @@ def stop_gradient(x):
     3.0
     """
     def stop(leaf):
-        if not tracing.is_arraylike(leaf) or not dtypes.is_inexact(tracing.aval_of(leaf).dtype):
+        if not dtypes.is_inexact(tracing.aval_of(leaf, "stop_gradient").dtype):
             return leaf
         return stop_gradient_p.bind(leaf) if isinstance(leaf, tracing.Tracer) else leaf
 

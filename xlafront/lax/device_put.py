@@ -229,7 +229,7 @@ def device_get(x):
 def _get(x):
     if isinstance(x, ArrayImpl):
         return x._value
-    if hasattr(x, "__array__") and type(x) is not keys.KeyArray:
+    if hasattr(x, "__array__") and type(x) is not keys.KeyArray and not isinstance(x, tracing.Tracer):
         return np.asarray(x)
     return x
 

@@ -248,7 +248,11 @@ class _CustomJvpCall(CustomCall):
 
             moving = [t for t in tangents if type(t) is not Zero]
             moving_dims = [d for d, a in zip(dims, active) if a]
-            found = mapped.apply_in_front(flat, [*primals, *moving], [*dims, *moving_dims])
+            found, found_dims = mapped.apply(flat, [*primals, *moving], [*dims, *moving_dims])
+            tangent_dims = iter(found_dims[len(nonzero):])
+            pairs = [(d, next(tangent_dims) if nz else None) for d, nz in zip(found_dims, nonzero)]
+            mapped.out_dims = [t if d is None else d for d, t in pairs]  # a result and its tangent are batches together
+            found = mapped.in_front(found, found_dims)
             outs, rest = found[:len(nonzero)], iter(found[len(nonzero):])
             return outs, [next(rest) if nz else Zero(tracing.aval_of(x).to_tangent_aval()) for x, nz in zip(outs, nonzero)]
 
