@@ -392,7 +392,7 @@ def _array_aval(x) -> ShapedArray:
     """What the type says of explicit axes and of memories is what the array's sharding does."""
     sharding = x._sharding
     kind = type(sharding)
-    aval = x.aval
+    aval = x._aval
     if not aval.plain:
         aval = ShapedArray(aval.shape, aval.dtype, aval.weak_type)
     if kind is NamedSharding:
@@ -420,7 +420,8 @@ def _struct_aval(x: ShapeDtypeStruct) -> AbstractValue:
 
 abstractors[np.ndarray] = abstractors[np.generic] = _numpy_aval
 abstractors[ShapeDtypeStruct] = _struct_aval
-abstractors[ShapedArray] = abstractors[AbstractRef] = lambda x: x
+abstractors[ShapedArray] = lambda x: x.bare
+abstractors[AbstractRef] = lambda x: x
 abstractors[Tracer] = lambda x: x.aval
 abstractors[ArrayImpl] = _array_aval
 abstractors[RefBox] = lambda x: x.aval

@@ -74,6 +74,10 @@ def device_put(x, device=None, *, src=None, donate=False, may_alias=None):
         try:
             if isinstance(target, (Device, PartitionSpec)):
                 target = shardings.get(target) or shardings.setdefault(target, _to_sharding(target))
+            if isinstance(target, NamedSharding):
+                shape = np.shape(leaf)
+                target.check_compatible_aval(shape)
+                target.shard_shape(shape)
             if count > 1 and not tracing_now and _is_plain_move(leaf, target):
                 leaf._check_if_deleted()
                 places(target, leaf.shape)
@@ -85,7 +89,7 @@ def device_put(x, device=None, *, src=None, donate=False, may_alias=None):
             raise type(e)(f"device_put of x{tree.path_of(x, i)}: {e}") from None
     if together:
         moving = [leaves[i] for i in together]
-        moved = move_all(moving, [leaf.aval for leaf in moving], [targets[i] for i in together], True)
+        moved = move_all(moving, [leaf._aval for leaf in moving], [targets[i] for i in together], True)
         for i, result in zip(together, moved):
             results[i] = _settled(leaves[i], result, donated[i], aliased[i])
     return treedef.unflatten(results)
@@ -108,8 +112,6 @@ def put_leaf(x, target, donate=False, may_alias=None):
     if sharding is not None and (open_sums(sharding) or open_sums(getattr(x, "sharding", None))):
         return reshard_p.bind(x, target=sharding)
     if isinstance(x, tracing.Tracer) or tracing.is_tracing():
-        if isinstance(sharding, NamedSharding):
-            sharding.shard_shape(tracing.aval_of(x, "device_put").shape)
         return device_put_p.bind(x, sharding=sharding, source=None)
     aval = tracing.aval_of(x, "device_put")
     if type(x) is keys.KeyArray:
@@ -127,7 +129,7 @@ def put_leaf(x, target, donate=False, may_alias=None):
         if sharding.is_fully_addressable:
             return put(_host(x, aval, may_alias), aval, sharding, True)
         return _put_across_processes(x, aval, sharding)
-    aval = x.aval  # without what follows from its sharding
+    aval = x._aval  # without what follows from its sharding
     x._check_if_deleted()
     if not sharding.is_fully_addressable:
         result = _put_across_processes(x, aval, sharding)
