@@ -95,7 +95,7 @@ class ShapedArray(AbstractValue):
             aval.shape, aval.dtype, aval.weak_type, aval.explicit_sharding, aval.vma, aval.memory = key
             aval.ndim = len(aval.shape)
             aval.mesh = mesh
-            aval.bare = bare or aval
+            aval.bare = aval if bare is None else bare
             aval.plain = contents[3:] == (None, frozenset(), None)
             aval._tangent = None
             aval = _interned.add(contents, aval)
@@ -118,10 +118,6 @@ class ShapedArray(AbstractValue):
     def size(self) -> int:
         return math.prod(self.shape)
 
-    @property
-    def manual_axis_type(self):
-        return ManualAxisType(varying=self.vma)
-
     def to_ct_aval(self) -> ShapedArray:
         """The type of cotangents: what sums are still to be made of in one are already made in the other."""
         tangent = self.at_least_vspace()
@@ -132,7 +128,18 @@ class ShapedArray(AbstractValue):
 
     @property
     def mat(self) -> ManualAxisType:
-        return ManualAxisType(varying=self.vma)
+        """How values relate to the manual axes of the mesh."""
+        unreduced, reduced = self._sums()
+        return ManualAxisType(varying=self.vma, unreduced=unreduced, reduced=reduced)
+
+    manual_axis_type = mat
+
+    def _sums(self) -> tuple[frozenset, frozenset]:
+        """The manual axes over which sums are still to be made, and those over which sums of cotangents are."""
+        if self.explicit_sharding is None:
+            return frozenset(), frozenset()
+        spec, manual = self.explicit_sharding.spec, frozenset(self.explicit_sharding.mesh.manual_axes)
+        return spec.unreduced & manual, spec.reduced & manual
 
     @property
     def memory_space(self) -> MemorySpace:
@@ -140,9 +147,14 @@ class ShapedArray(AbstractValue):
 
     @property
     def sharding(self) -> NamedSharding:
-        """How dimensions are split over the explicit axes of a mesh."""
+        """How dimensions are split over the explicit axes of a mesh; `mat` says what is about its manual axes."""
         if self.explicit_sharding is not None:
-            return self.explicit_sharding
+            unreduced, reduced = self._sums()
+            if not (unreduced or reduced):
+                return self.explicit_sharding
+            spec = self.explicit_sharding.spec
+            return self.explicit_sharding.update(spec=spec.update(
+                unreduced=spec.unreduced - unreduced, reduced=spec.reduced - reduced))
         return NamedSharding(self.mesh or active.abstract_mesh(), PartitionSpec(*[None] * self.ndim))
 
     def update(self, **changes) -> ShapedArray:
@@ -164,11 +176,6 @@ class ShapedArray(AbstractValue):
         return self if found is _SAME else found
 
     to_tangent_aval = at_least_vspace
-
-    def __len__(self):
-        if not self.shape:
-            raise TypeError("len() of an array without dimensions")
-        return self.shape[0]
 
     def __reduce__(self):
         return _shaped_array, (self.shape, self.dtype, self.weak_type, self.explicit_sharding, self.vma, self.memory)

@@ -90,7 +90,7 @@ def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
     result = full(shape, fill_value, wanted, sharding=placement_of(x, shape) if sharding is None else sharding)
     if dtype is None and aval.weak_type:
         result = convert_element_type_p.bind(result, new_dtype=wanted, weak_type=True, sharding=None)
-    return result
+    return tracing.as_varying(result, aval.vma)
 
 
 def empty(shape, dtype, *, out_sharding=None):

@@ -33,7 +33,8 @@ from xlafront.lax.elementwise import (
 from xlafront.numpy.promotion import check_arraylike, promote_args_inexact, promote_dtypes, unwrap
 from xlafront.numpy.ufuncs import INLINE, PUBLIC
 from xlafront.runtime.arrays import ArrayImpl, put_host
-from xlafront.runtime.sharding import single_device
+from xlafront.runtime.sharding import active, single_device
+from xlafront.staging.device_assignment import unbound_sharding
 from xlafront.staging.library import library
 
 
@@ -124,6 +125,8 @@ def put_new(host: np.ndarray, aval):
     """A host array that nobody else holds, on the default device. Hot: watched by the `asarray` benchmark."""
     if host.dtype != aval.dtype:
         host = host.astype(aval.dtype)
+    if active.mesh is not None:
+        return put_host(host, aval, unbound_sharding(), True)
     return put_host(host, aval, single_device(backends.default_device()), False)
 
 
@@ -285,8 +288,8 @@ def _like(name, value):
         if target is None and _explicit_of(aval) is not None and shape is None:
             result = reshard_p.bind(result, target=aval.explicit_sharding)
         if dtype is None and getattr(aval, "weak_type", False):
-            return convert_element_type_p.bind(result, new_dtype=result.dtype, weak_type=True, sharding=None)
-        return result
+            result = convert_element_type_p.bind(result, new_dtype=result.dtype, weak_type=True, sharding=None)
+        return tracing.as_varying(result, getattr(aval, "vma", None))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"As `{name.removesuffix('_like')}`, with the shape, the dtype and the devices of another array."
@@ -313,8 +316,8 @@ def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_shardin
     d = dtypes.canonicalize_dtype(aval.dtype, True) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full_like")
     result = _full(own, fill_value, d, dtype is None and getattr(aval, "weak_type", False), target)
     if target is None and _explicit_of(aval) is not None and shape is None:
-        return reshard_p.bind(result, target=aval.explicit_sharding)
-    return result
+        result = reshard_p.bind(result, target=aval.explicit_sharding)
+    return tracing.as_varying(result, getattr(aval, "vma", None))
 
 
 def _positions(dtype, shape, dimension):

@@ -158,6 +158,9 @@ class _Derivative(_AtAPoint):
                             f"{self.in_tree}; it was given {structure}.")
         checked = [_tangent(aval, t, lambda i=i: tree.path_of(tangents, i))
                    for i, (aval, t) in enumerate(zip(self.program.in_avals, leaves))]
+        for i, (aval, t) in enumerate(zip(self.program.in_avals, checked)):
+            if isinstance(t, tracing.Tracer):
+                _check_varies(f"the derivative of {self.name}: tangent{tree.path_of(tangents, i)}", t.aval, aval)
         checked = [t.value if type(t) is RefTangent else t for t in checked]
         return self.out_tree.unflatten(as_derivatives(self.program.apply(checked), self.program.out_avals))
 
@@ -232,7 +235,17 @@ def _cotangent(ct, aval, name, path, error: type[Exception] = ValueError):
     if given.shape != aval.shape or given.dtype != aval.dtype:
         raise error(f"the cotangent given to the vjp of {name} must have the type of its result: result{path()} is "
                     f"{aval}, the cotangent {given}.")
+    _check_varies(f"the cotangent given to the vjp of {name} for result{path()}", given, aval, error)
     return ct
+
+
+def _check_varies(what: str, given, expected, error: type[Exception] = ValueError) -> None:
+    """Inside of a `shard_map`, a derivative at a point is for tangents that vary along the axes that the values do: of others
+    it would lack a sum."""
+    if given.vma != expected.vma:
+        axes = tuple(sorted(map(str, given.vma ^ expected.vma)))
+        raise error(f"{what} is of type {given}, which varies along other mesh axes than {expected}. Give the one the axes of the "
+                    f"other with pcast(x, {axes}, to='varying'), before the derivative is taken if it is the value.")
 
 
 def _register(kind: type[_AtAPoint]) -> None:
@@ -367,8 +380,8 @@ def linear_transpose(fun: Callable, *primals, reduce_axes=()) -> Callable:
     `primals` give shapes and dtypes of the arguments; their values do not matter.
     """
     leaves, in_tree = tree.flatten(primals)
-    in_avals = [avals.ShapedArray(x.shape, x.dtype, bool(getattr(x, "weak_type", False))) if hasattr(x, "shape")
-                else tracing.aval_of(x) for x in leaves]
+    in_avals = [tracing.aval_of(x) if tracing.is_arraylike(x) else avals.ShapedArray(
+        x.shape, x.dtype, bool(getattr(x, "weak_type", False))) for x in leaves]
     flat = FlatFunction(fun, in_tree)
     jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals)
     out_tree = flat.out_tree
