@@ -424,7 +424,7 @@ def _memory_of(sharding) -> MemorySpace | None:
 
 def _struct_aval(x: ShapeDtypeStruct) -> AbstractValue:
     aval = ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True), bool(x.weak_type),
-                       sharding=x.sharding)
+                       sharding=x.sharding, vma=x.vma or frozenset())
     return AbstractRef(aval) if x.is_ref else aval
 
 

@@ -70,6 +70,8 @@ def device_put(x, device=None, *, src=None, donate=False, may_alias=None):
     together: list[int] = []  # arrays that are here, to go somewhere: the runtime sees them all at once
     shardings: dict = {}
     tracing_now = tracing.is_tracing()
+    if tracing_now and any([x is not None for x in targets]):
+        _check_inside(targets)
     for i, (leaf, target) in enumerate(zip(leaves, targets)):
         try:
             if isinstance(target, (Device, PartitionSpec)):
@@ -93,6 +95,22 @@ def device_put(x, device=None, *, src=None, donate=False, may_alias=None):
         for i, result in zip(together, moved):
             results[i] = _settled(leaves[i], result, donated[i], aliased[i])
     return treedef.unflatten(results)
+
+
+def _check_inside(targets: list) -> None:
+    """In the body of a `shard_map` a value is a device's part: it goes to no device, and to no mesh that has other types of axes
+    than the one in force there."""
+    inside, trace = active.abstract, tracing.thread.trace
+    if inside is None or not inside.manual_axes:
+        return
+    while trace is not None and getattr(trace, "evaluate", None) is None:
+        trace = trace.parent
+    for target in targets:
+        mesh = target.mesh.abstract_mesh if isinstance(target, NamedSharding) else None
+        if trace is not None and isinstance(target, (Device, Sharding)) or mesh is not None and (
+                mesh.axis_types != inside.axis_types):
+            raise ValueError(f"device_put to {target} is not allowed within a function of shard_map, whose values are the parts "
+                             f"of devices; the mesh in force is {inside}. Put arrays on devices outside of it.")
 
 
 def _is_plain_move(x, target) -> bool:
