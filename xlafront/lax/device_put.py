@@ -24,7 +24,7 @@ from xlafront.runtime.sharding import PartitionSpec, in_device_memory, open_sums
 from xlafront.runtime.specs import IndivisibleError, RankError, axes_of
 from xlafront.runtime.transfers import aligned_empty, apart, copied, places
 from xlafront.staging import module_shardings
-from xlafront.staging.device_assignment import has_devices
+from xlafront.staging.device_assignment import has_devices, in_words
 from xlafront.staging.jit import jit
 from xlafront.staging.moves import move_all, put, relayout, reshard as reshard_arrays
 from xlafront.staging.sharding_arguments import over_active_mesh
@@ -111,6 +111,15 @@ def _check_inside(targets: list) -> None:
                 mesh.axis_types != inside.axis_types):
             raise ValueError(f"device_put to {target} is not allowed within a function of shard_map, whose values are the parts "
                              f"of devices; the mesh in force is {inside}. Put arrays on devices outside of it.")
+
+
+def check_devices(x, sharding, user: str) -> None:
+    """Raise where an array is bound to other devices than those of a sharding: programs move nothing between devices."""
+    own = getattr(x, "sharding", None)
+    if isinstance(own, Sharding) and getattr(x, "committed", False) and has_devices(sharding) and (
+            own._internal_device_list != sharding._internal_device_list):
+        raise ValueError(f"{user} got incompatible devices for a jitted computation: an array of shape {np.shape(x)} that is "
+                         f"{in_words(own)}, to be {in_words(sharding)}. Move it there with device_put(x, sharding).")
 
 
 def _is_plain_move(x, target) -> bool:

@@ -11,11 +11,10 @@ from xlafront.core.avals import ShapedArray, explicit_part
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
-from xlafront.lax.device_put import lower_put, put_leaf
+from xlafront.lax.device_put import check_devices, lower_put, put_leaf
 from xlafront.lax.shapes import linear_jvp
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import PartitionSpec, active, axes_of
-from xlafront.staging.device_assignment import has_devices, in_words
 from xlafront.staging.jit import jit
 from xlafront.staging.sharding_arguments import UNSPECIFIED, flatten_shardings, of_batches
 
@@ -95,15 +94,6 @@ def _impl(x, *, sharding, **_):
     if isinstance(sharding, NamedSharding) and PartitionSpec.UNCONSTRAINED in sharding.spec:
         return _compiled(sharding)(x)
     return put_leaf(x, sharding)
-
-
-def check_devices(x, sharding, user: str) -> None:
-    """Raise where an array is bound to other devices than those of a sharding: programs move nothing between devices."""
-    own = getattr(x, "sharding", None)
-    if own is not None and x.committed and has_devices(sharding) and (
-            own._internal_device_list != sharding._internal_device_list):
-        raise ValueError(f"{user} got incompatible devices for a jitted computation: an array of shape {np.shape(x)} that is "
-                         f"{in_words(own)}, to be {in_words(sharding)}. Move it there with device_put(x, sharding).")
 
 
 @functools.lru_cache(256)
