@@ -40,7 +40,6 @@ from xlafront.transforms.calls.programs import (
     split_invariant,
     trace_function,
     type_mismatches,
-    vary,
     with_weak_types,
 )
 
@@ -531,9 +530,7 @@ def trace_carry(f, in_tree, carry, others, carry_tree_of, init, init_tree, who):
 
 
 def _promoted(x, given, found):
-    """An initial value in the type that the body wants, where it was weakly typed or the same on all devices."""
-    if not found.vma <= given.vma:
-        return vary(x, found.vma)
+    """An initial value in the type that the body wants, where it was weakly typed or not split."""
     if given.explicit_sharding is None and found.explicit_sharding is not None and given.shape == found.shape:
         return reshard_p.bind(x, target=found.explicit_sharding)
     if not given.weak_type or given.shape != found.shape or given.dtype == found.dtype:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import functools
 import math
-import threading
-import weakref
 from typing import Any
 
 import numpy as np
 
 from xlafront.core import dtypes
 from xlafront.core.memo import Memo
+from xlafront.runtime.interned import Interned
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.layouts import MemorySpace
 from xlafront.runtime.meshes import active
@@ -42,32 +41,8 @@ class AbstractValue:
     to_tangent_aval = at_least_vspace
 
 
-class _Interned(dict):
-    """The types that are in use, by their contents. Reading takes no lock and costs what a dictionary does."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.enough = 1 << 16  # entries, before those that nobody uses any more are looked for
-
-    def add(self, key: tuple, aval: ShapedArray) -> ShapedArray:
-        """The one object with these contents: this, or that of a thread which was quicker."""
-        with self.lock:
-            if len(self) >= self.enough:
-                self._sweep()
-                self.enough = max(1 << 16, 2 * len(self))
-            return self.setdefault(key, aval)
-
-    def sweep(self) -> None:
-        with self.lock:
-            self._sweep()
-
-    def _sweep(self) -> None:
-        known = [(key, weakref.ref(aval)) for key, aval in self.items()]
-        self.clear()
-        self.update((key, aval) for key, reference in known if (aval := reference()) is not None)
-
-
-_interned = _Interned()
+_interned = Interned(1 << 16)  # the types that are in use
+_seen = Memo(4096)  # of `ShapedArray.on`
 
 
 def forget_unused_types() -> None:
@@ -81,13 +56,15 @@ _SAME = object()  # in place of a type itself, which would be a circle
 class ShapedArray(AbstractValue):
     """Shape, dtype and weak type of an array; with its sharding and manual axes where those are part of the type."""
 
-    __slots__ = ("shape", "dtype", "weak_type", "ndim", "explicit_sharding", "vma", "memory", "plain", "_tangent",
-                 "__weakref__")
+    __slots__ = ("shape", "dtype", "weak_type", "ndim", "explicit_sharding", "vma", "memory", "mesh", "bare", "plain",
+                 "_tangent", "__weakref__")
 
     shape: tuple[Any, ...]
     dtype: Any
     weak_type: bool
     ndim: int
+    mesh: Any  # of an array whose mesh types leave to the compiler: what users see of it; programs are about `bare` types
+    bare: ShapedArray
 
     def __new__(cls, shape, dtype, weak_type=False, *, sharding=None, vma=frozenset(), memory_space=None,
                 manual_axis_type=None):
@@ -107,24 +84,39 @@ class ShapedArray(AbstractValue):
         if not isinstance(dtype, (np.dtype, dtypes.ExtendedDType)):
             dtype = dtypes.dtype(dtype)
         shape = tuple(int(n) if isinstance(n, (int, np.integer)) else n for n in shape)
-        key = (shape, dtype, bool(weak_type), *key[3:])
-        aval = _interned.get(key)
+        return cls._of((shape, dtype, bool(weak_type), *key[3:]))
+
+    @classmethod
+    def _of(cls, key: tuple, mesh=None, bare: ShapedArray | None = None) -> ShapedArray:
+        contents = key if mesh is None else (*key, mesh)
+        aval = _interned.get(contents)
         if aval is None:
             aval = object.__new__(cls)
             aval.shape, aval.dtype, aval.weak_type, aval.explicit_sharding, aval.vma, aval.memory = key
-            aval.ndim = len(shape)
-            aval.plain = key[3:] == (None, frozenset(), None)
+            aval.ndim = len(aval.shape)
+            aval.mesh = mesh
+            aval.bare = aval if bare is None else bare
+            aval.plain = contents[3:] == (None, frozenset(), None)
             aval._tangent = None
-            aval = _interned.add(key, aval)
+            aval = _interned.add(contents, aval)
         return aval
+
+    def on(self, sharding) -> ShapedArray:
+        """The type that users see of an array with this sharding: of its mesh it says also what it leaves to the compiler."""
+        found = _seen.get((self, sharding))
+        if found is None:
+            kind = getattr(sharding, "memory_kind", None)
+            found = ShapedArray(self.shape, self.dtype, self.weak_type, sharding=sharding,
+                                memory_space=None if kind in (None, "device") else MemorySpace.Host)
+            if type(sharding) is NamedSharding and found.explicit_sharding is None and sharding.mesh.axis_names:
+                found = ShapedArray._of((self.shape, self.dtype, self.weak_type, None, frozenset(), found.memory),
+                                        sharding.mesh.abstract_mesh, found)
+            _seen.keep((self, sharding), found)
+        return found
 
     @property
     def size(self) -> int:
         return math.prod(self.shape)
-
-    @property
-    def manual_axis_type(self):
-        return ManualAxisType(varying=self.vma)
 
     def to_ct_aval(self) -> ShapedArray:
         """The type of cotangents: what sums are still to be made of in one are already made in the other."""
@@ -136,7 +128,18 @@ class ShapedArray(AbstractValue):
 
     @property
     def mat(self) -> ManualAxisType:
-        return ManualAxisType(varying=self.vma)
+        """How values relate to the manual axes of the mesh."""
+        unreduced, reduced = self._sums()
+        return ManualAxisType(varying=self.vma, unreduced=unreduced, reduced=reduced)
+
+    manual_axis_type = mat
+
+    def _sums(self) -> tuple[frozenset, frozenset]:
+        """The manual axes over which sums are still to be made, and those over which sums of cotangents are."""
+        if self.explicit_sharding is None:
+            return frozenset(), frozenset()
+        spec, manual = self.explicit_sharding.spec, frozenset(self.explicit_sharding.mesh.manual_axes)
+        return spec.unreduced & manual, spec.reduced & manual
 
     @property
     def memory_space(self) -> MemorySpace:
@@ -144,10 +147,15 @@ class ShapedArray(AbstractValue):
 
     @property
     def sharding(self) -> NamedSharding:
-        """How dimensions are split over the explicit axes of a mesh."""
+        """How dimensions are split over the explicit axes of a mesh; `mat` says what is about its manual axes."""
         if self.explicit_sharding is not None:
-            return self.explicit_sharding
-        return NamedSharding(active.abstract_mesh(), PartitionSpec(*[None] * self.ndim))
+            unreduced, reduced = self._sums()
+            if not (unreduced or reduced):
+                return self.explicit_sharding
+            spec = self.explicit_sharding.spec
+            return self.explicit_sharding.update(spec=spec.update(
+                unreduced=spec.unreduced - unreduced, reduced=spec.reduced - reduced))
+        return NamedSharding(self.mesh or active.abstract_mesh(), PartitionSpec(*[None] * self.ndim))
 
     def update(self, **changes) -> ShapedArray:
         """The type with some of its fields changed; one of another shape is split over no axes."""
@@ -168,11 +176,6 @@ class ShapedArray(AbstractValue):
         return self if found is _SAME else found
 
     to_tangent_aval = at_least_vspace
-
-    def __len__(self):
-        if not self.shape:
-            raise TypeError("len() of an array without dimensions")
-        return self.shape[0]
 
     def __reduce__(self):
         return _shaped_array, (self.shape, self.dtype, self.weak_type, self.explicit_sharding, self.vma, self.memory)

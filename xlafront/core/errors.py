@@ -17,6 +17,10 @@ class JAXIndexError(IndexError):
     """Base of the index errors that tracing raises."""
 
 
+class OutOfRangeError(JAXIndexError, ValueError):
+    """A number is not one of the dimensions of an array, or not one of the indices along an axis."""
+
+
 def _what(tracer) -> str:
     aval = getattr(tracer, "aval", None)
     shape = f"{getattr(aval, 'dtype', aval)}{list(getattr(aval, 'shape', ()))}".replace(" ", "")

@@ -40,6 +40,7 @@ class KeyArray:
         if explicit is not None:
             explicit = explicit.update(spec=explicit.spec.update(partitions=explicit.spec.partitions[:rank]))
         self.aval = ShapedArray(aval.shape[:rank], dtype, sharding=explicit)
+        self.aval = self.aval.on(self.sharding)
 
     shape = property(lambda self: self.aval.shape)
     dtype = property(lambda self: self.aval.dtype)
@@ -119,4 +120,4 @@ def wrap(words: ArrayImpl, aval):
     return words if isinstance(aval.dtype, np.dtype) else KeyArray(words, aval.dtype)
 
 
-tracing.abstractors[KeyArray] = lambda x: x.aval
+tracing.abstractors[KeyArray] = lambda x: x.aval.bare

@@ -256,12 +256,10 @@ def from_local_data(sharding, local_data, global_shape=None) -> ArrayImpl:
     devices = list(sharding._device_assignment)
     addressable = set(sharding.addressable_devices)
     if len(addressable) == len(devices):
-        shape = local.shape if global_shape is None else tuple(
-            n if g is None else g for n, g in zip(local.shape, global_shape))
-        if shape != local.shape:
-            raise ValueError(f"all devices of the sharding belong to this process, so that local_data must have the "
-                             f"global shape {shape}; it has {local.shape}.")
-        return put_host(local, _type(shape, local.dtype), sharding, True)
+        if global_shape is not None and tuple(global_shape) != local.shape:
+            raise ValueError(f"all devices of the sharding belong to this process, so that global_shape should be None or the "
+                             f"shape of local_data, {local.shape}; it is {tuple(global_shape)}.")
+        return put_host(local, _type(local.shape, local.dtype), sharding, True)
     return _from_local_part(sharding, local, global_shape)
 
 

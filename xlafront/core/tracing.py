@@ -23,6 +23,7 @@ from xlafront.core.ir import (
     JaxprEqn,
     Literal,
     Var,
+    dce_jaxpr,
     effects_on,
     effects_outside,
     no_effects,
@@ -133,6 +134,15 @@ def checked_axes() -> frozenset:
     for axis in thread.axes:
         found[axis[0]] = type(axis) is MeshAxis and axis.checked
     return frozenset(name for name, checked in found.items() if checked)
+
+
+def as_varying(x, axes: frozenset):
+    """The value as one that varies along these axes too, where it is checked what does."""
+    missing = (axes & checked_axes()) - aval_of(x).vma if axes else axes
+    if not missing:
+        return x
+    axis = next(axis for axis in thread.axes if type(axis) is MeshAxis)
+    return axis.cast_varying.bind(x, axes=tuple(sorted(missing, key=str)))
 
 
 class VaryingMismatch(Exception):
@@ -403,7 +413,7 @@ def _array_aval(x) -> ShapedArray:
     """What the type says of explicit axes and of memories is what the array's sharding does."""
     sharding = x._sharding
     kind = type(sharding)
-    aval = x.aval
+    aval = x._aval
     if not aval.plain:
         aval = ShapedArray(aval.shape, aval.dtype, aval.weak_type)
     if kind is NamedSharding:
@@ -425,13 +435,14 @@ def _memory_of(sharding) -> MemorySpace | None:
 
 def _struct_aval(x: ShapeDtypeStruct) -> AbstractValue:
     aval = ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True), bool(x.weak_type),
-                       sharding=x.sharding)
+                       sharding=x.sharding, vma=x.vma or frozenset())
     return AbstractRef(aval) if x.is_ref else aval
 
 
 abstractors[np.ndarray] = abstractors[np.generic] = _numpy_aval
 abstractors[ShapeDtypeStruct] = _struct_aval
-abstractors[ShapedArray] = abstractors[AbstractRef] = lambda x: x
+abstractors[ShapedArray] = lambda x: x.bare
+abstractors[AbstractRef] = lambda x: x
 abstractors[Tracer] = lambda x: x.aval
 abstractors[ArrayImpl] = _array_aval
 abstractors[RefBox] = lambda x: x.aval
@@ -459,6 +470,9 @@ class StagedTracer(Tracer):
         self.aval = aval
         self._var = var
 
+    def _concrete(self):
+        return None if self._trace.evaluate is None else self._trace.value_of(self._var)
+
     def _origin(self):
         return self._trace.origin_of(self._var)
 
@@ -467,12 +481,13 @@ class StagedTracer(Tracer):
 
 
 class StagingTrace(Trace):
-    """Writes operations down as equations."""
+    """Writes operations down as equations. Where values may be asked for, `evaluate(program, constants)` knows them or None."""
 
-    __slots__ = ("eqns", "invars", "constants", "effects", "debug_info", "alive")
+    __slots__ = ("eqns", "invars", "constants", "effects", "debug_info", "alive", "evaluate")
 
-    def __init__(self, parent: Trace, debug_info: DebugInfo):
+    def __init__(self, parent: Trace, debug_info: DebugInfo, evaluate: Callable[[Jaxpr, list], Any] | None = None):
         self.parent = parent
+        self.evaluate = evaluate
         self.eqns: list[JaxprEqn] = []
         self.invars: list[Var] = []
         self.constants: dict[int, tuple[Var, Any]] = {}  # by id; the value is kept so that its id stays taken
@@ -585,6 +600,13 @@ class StagingTrace(Trace):
         jaxpr = Jaxpr(constvars, self.invars, outvars, self.eqns, effects, self.debug_info)
         return jaxpr, consts
 
+    def value_of(self, var):
+        """What the program so far gives for a variable, without its side effects."""
+        eqns = [eqn for eqn in self.eqns if eqn.outvars or not eqn.effects]
+        whole = Jaxpr([v for v, _ in self.constants.values()], self.invars, [var], eqns, no_effects, self.debug_info)
+        jaxpr, _ = dce_jaxpr(whole, [True], instantiate=True)
+        return self.evaluate(jaxpr, [value for _, value in self.constants.values()])
+
     def origin_of(self, var) -> str | None:
         for index, candidate in enumerate(self.invars):
             if candidate is var:
@@ -632,12 +654,12 @@ paused_collector = _PausedCollector()
 
 
 def trace_to_jaxpr(function: Callable[..., Sequence[Any]], in_avals: Sequence[AbstractValue],
-                   debug_info: DebugInfo = unknown_origin) -> tuple[Jaxpr, list[Any]]:
+                   debug_info: DebugInfo = unknown_origin, evaluate: Callable | None = None) -> tuple[Jaxpr, list[Any]]:
     """Run `function` on tracers of these types; the program it wrote, and the values of its constants.
 
     `function` takes and returns flat sequences. Constants may be tracers of enclosing traces.
     """
-    trace = StagingTrace(thread.trace, debug_info)
+    trace = StagingTrace(thread.trace, debug_info, evaluate)
     tracers = [trace.new_arg(aval) for aval in in_avals]
     saved_site, source.thread.site = source.thread.site, None
     try:

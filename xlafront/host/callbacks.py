@@ -19,6 +19,7 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.ir import Effect
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
+from xlafront.lax.manual_computation import automatic_axes, on_each_device
 from xlafront.lax.device_put import put_leaf
 from xlafront.lax.shapes import broadcast_in_dim, expand_dims, move_dim, zeros_of
 from xlafront.lax.slicing import concatenate, index_in_dim
@@ -162,6 +163,9 @@ def _device_index(ctx, device) -> int:
 
 
 def _lower(ctx, *operands, callback, result_avals, device, effect=None, **_):
+    if axes := automatic_axes(ctx):
+        raise NotImplementedError(f"{callback.user} of {callback} is in a shard_map that leaves the axes {tuple(axes)} of its mesh "
+                                  f"to the compiler, which cannot divide the call. Name all axes in its axis_names.")
     ordered = effect is not None and effect.ordered
     function = _host_function(callback, ctx.avals_in, result_avals, ordered, callback.user, True)
     return lowering.host_callbacks.call_python(
@@ -350,7 +354,15 @@ def _debug_rules(name: str, user: str, make: Callable[..., Callable]) -> Primiti
         return []
 
     def lower(ctx, *operands, effect, partitioned, **params):
-        function = _host_function(make(**params), ctx.avals_in, (), effect.ordered, user, False)
+        called = make(**params)
+        if automatic_axes(ctx):  # one of the devices that have the same part calls the function
+            number = ShapedArray((), np.dtype(np.int32))
+            function = _host_function(lambda here, *values: None if here else called(*values), [number, *ctx.avals_in], (),
+                                      effect.ordered, user, False)
+            on_each_device(ctx, operands, lambda body, *values: lowering.host_callbacks.call_python(
+                body, function, values, has_side_effect=True, effect=effect))
+            return []
+        function = _host_function(called, ctx.avals_in, (), effect.ordered, user, False)
         return lowering.host_callbacks.call_python(ctx, function, operands, has_side_effect=True, effect=effect,
                                                    partitioned=partitioned)
 

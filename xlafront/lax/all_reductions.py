@@ -19,7 +19,7 @@ from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.elementwise import div, eq, mul, to_dtype
 from xlafront.lax.indexing import take_rows
-from xlafront.lax.named_axes import channel, collective, each_alike, grouped, others, replica_groups
+from xlafront.lax.named_axes import channel, check_grouped, collective, each_alike, grouped, others, replica_groups
 from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS
 from xlafront.lax.shapes import broadcast_batch, reshape_to
 from xlafront.lax.slicing import concatenate_p
@@ -79,6 +79,7 @@ def _over_mapped(primitive_of: Callable[[], Primitive], reduction: str, repeats:
         params = {"axes": axes, "axis_index_groups": axis_index_groups}
         if axis_index_groups is None or len({len(g) for g in axis_index_groups}) == 1:
             return equal(trace, operands, dims, **params)
+        check_grouped(axes)
         x = broadcast_batch(operands[0], dims[0], trace.size)
         totals = [REDUCTIONS[reduction].bind(take_rows(x, np.array(group, np.int32)), axes=(0,), out_sharding=None)
                   for group in axis_index_groups]

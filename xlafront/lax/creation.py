@@ -8,7 +8,7 @@ from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.lax import keys
 from xlafront.lax.arguments import named_sharding
-from xlafront.lax.device_put import device_put
+from xlafront.lax.device_put import put_leaf
 from xlafront.lax.elementwise import convert_element_type_p
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axis, iota_p, static_shape
@@ -58,7 +58,7 @@ def full(shape, fill_value, dtype=None, *, sharding=None):
     if result is None:
         result = _full_kernel(fill_value, shape, dtype)
         if sharding is not None:
-            result = device_put(result, sharding)
+            result = put_leaf(result, sharding)
     return convert_element_type_p.bind(result, new_dtype=dtype, weak_type=True, sharding=None) if weak else result
 
 
@@ -90,7 +90,7 @@ def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
     result = full(shape, fill_value, wanted, sharding=placement_of(x, shape) if sharding is None else sharding)
     if dtype is None and aval.weak_type:
         result = convert_element_type_p.bind(result, new_dtype=wanted, weak_type=True, sharding=None)
-    return result
+    return tracing.as_varying(result, aval.vma)
 
 
 def empty(shape, dtype, *, out_sharding=None):

@@ -24,7 +24,7 @@ from xlafront.runtime.sharding import PartitionSpec, in_device_memory, open_sums
 from xlafront.runtime.specs import IndivisibleError, RankError, axes_of
 from xlafront.runtime.transfers import aligned_empty, apart, copied, places
 from xlafront.staging import module_shardings
-from xlafront.staging.device_assignment import has_devices
+from xlafront.staging.device_assignment import has_devices, in_words
 from xlafront.staging.jit import jit
 from xlafront.staging.moves import move_all, put, relayout, reshard as reshard_arrays
 from xlafront.staging.sharding_arguments import over_active_mesh
@@ -70,10 +70,16 @@ def device_put(x, device=None, *, src=None, donate=False, may_alias=None):
     together: list[int] = []  # arrays that are here, to go somewhere: the runtime sees them all at once
     shardings: dict = {}
     tracing_now = tracing.is_tracing()
+    if tracing_now and any([x is not None for x in targets]):
+        _check_inside(targets)
     for i, (leaf, target) in enumerate(zip(leaves, targets)):
         try:
             if isinstance(target, (Device, PartitionSpec)):
                 target = shardings.get(target) or shardings.setdefault(target, _to_sharding(target))
+            if isinstance(target, NamedSharding):
+                shape = np.shape(leaf)
+                target.check_compatible_aval(shape)
+                target.shard_shape(shape)
             if count > 1 and not tracing_now and _is_plain_move(leaf, target):
                 leaf._check_if_deleted()
                 places(target, leaf.shape)
@@ -85,10 +91,35 @@ def device_put(x, device=None, *, src=None, donate=False, may_alias=None):
             raise type(e)(f"device_put of x{tree.path_of(x, i)}: {e}") from None
     if together:
         moving = [leaves[i] for i in together]
-        moved = move_all(moving, [leaf.aval for leaf in moving], [targets[i] for i in together], True)
+        moved = move_all(moving, [leaf._aval for leaf in moving], [targets[i] for i in together], True)
         for i, result in zip(together, moved):
             results[i] = _settled(leaves[i], result, donated[i], aliased[i])
     return treedef.unflatten(results)
+
+
+def _check_inside(targets: list) -> None:
+    """In the body of a `shard_map` a value is a device's part: it goes to no device, and to no mesh that has other types of axes
+    than the one in force there."""
+    inside, trace = active.abstract, tracing.thread.trace
+    if inside is None or not inside.manual_axes:
+        return
+    while trace is not None and getattr(trace, "evaluate", None) is None:
+        trace = trace.parent
+    for target in targets:
+        mesh = target.mesh.abstract_mesh if isinstance(target, NamedSharding) else None
+        if trace is not None and isinstance(target, (Device, Sharding)) or mesh is not None and (
+                mesh.axis_types != inside.axis_types):
+            raise ValueError(f"device_put to {target} is not allowed within a function of shard_map, whose values are the parts "
+                             f"of devices; the mesh in force is {inside}. Put arrays on devices outside of it.")
+
+
+def check_devices(x, sharding, user: str) -> None:
+    """Raise where an array is bound to other devices than those of a sharding: programs move nothing between devices."""
+    own = getattr(x, "sharding", None)
+    if isinstance(own, Sharding) and getattr(x, "committed", False) and has_devices(sharding) and (
+            own._internal_device_list != sharding._internal_device_list):
+        raise ValueError(f"{user} got incompatible devices for a jitted computation: an array of shape {np.shape(x)} that is "
+                         f"{in_words(own)}, to be {in_words(sharding)}. Move it there with device_put(x, sharding).")
 
 
 def _is_plain_move(x, target) -> bool:
@@ -108,8 +139,6 @@ def put_leaf(x, target, donate=False, may_alias=None):
     if sharding is not None and (open_sums(sharding) or open_sums(getattr(x, "sharding", None))):
         return reshard_p.bind(x, target=sharding)
     if isinstance(x, tracing.Tracer) or tracing.is_tracing():
-        if isinstance(sharding, NamedSharding):
-            sharding.shard_shape(tracing.aval_of(x, "device_put").shape)
         return device_put_p.bind(x, sharding=sharding, source=None)
     aval = tracing.aval_of(x, "device_put")
     if type(x) is keys.KeyArray:
@@ -127,7 +156,7 @@ def put_leaf(x, target, donate=False, may_alias=None):
         if sharding.is_fully_addressable:
             return put(_host(x, aval, may_alias), aval, sharding, True)
         return _put_across_processes(x, aval, sharding)
-    aval = x.aval  # without what follows from its sharding
+    aval = x._aval  # without what follows from its sharding
     x._check_if_deleted()
     if not sharding.is_fully_addressable:
         result = _put_across_processes(x, aval, sharding)

@@ -165,7 +165,7 @@ def _update_batch(axis_size, operands, dims):
 
 dynamic_update_slice_p = Primitive(
     "dynamic_update_slice", abstract=_update_abstract, lower=_update_lower, jvp=_update_jvp,
-    transpose=_update_transpose, batch=_update_batch, sharding_rule=sharding_rules.same)
+    transpose=_update_transpose, batch=_update_batch, sharding_rule=sharding_rules.update)
 dynamic_update_slice_p.writes = True
 
 

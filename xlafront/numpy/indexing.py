@@ -215,9 +215,25 @@ def _pick(x, dim: int, index):
     return shapes.squeeze_p.bind(dynamic_slicing.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes), dimensions=(dim,))
 
 
+def check_whole(x, sizes, user: str, remedy: str) -> None:
+    """Raise where types say that a dimension is split of which only a part of this size is taken or changed."""
+    explicit = tracing.aval_of(x).explicit_sharding
+    if explicit is None:
+        return
+    for d, (n, size, entry) in enumerate(zip(np.shape(x), sizes, explicit.spec.partitions)):
+        if size != n and entry is not None:
+            raise errors.ShardingTypeError(f"{user} of an array of type {tracing.aval_of(x)} is about {size} of the {n} indices of "
+                                           f"dimension {d}, which is split over {entry!r}: it is ambiguous how the result is "
+                                           f"split. Say so with {remedy}, or bring the array to another sharding with reshard.")
+
+
+_OF_PARTS = "x[...]", "x.at[...].get(out_sharding=P(...))"
+
+
 @library(static="size")
 def _rows(x, start, size):
     shape = np.shape(x)
+    check_whole(x, (size, *shape[1:]), *_OF_PARTS)
     return dynamic_slicing.dynamic_slice_p.bind(x, start, *[np.int32(0)] * (len(shape) - 1), slice_sizes=(size, *shape[1:]))
 
 
@@ -303,6 +319,7 @@ def _apply_slices(x, entries):
         steps.append(step)
         dim += 1
     if tuple(limits) != tuple(shape) or any(starts) or any(s != 1 for s in steps):
+        check_whole(x, [len(range(*at)) for at in zip(starts, limits, steps)], *_OF_PARTS)
         x = slicing.slice_p.bind(x, start_indices=tuple(starts), limit_indices=tuple(limits),
                                 strides=tuple(steps) if any(s != 1 for s in steps) else None)
     return shapes.rev_p.bind(x, dimensions=tuple(flipped)) if flipped else x

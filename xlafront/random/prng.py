@@ -16,7 +16,8 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.dtypes import PRNGKeyDType
 from xlafront.core.keys import KeyArray
 from xlafront.lax import shapes
-from xlafront.lax.device_put import device_put
+from xlafront.lax.device_put import put_leaf
+from xlafront.lax.resharding import target_of
 from xlafront.lax.elementwise import as_type
 from xlafront.lax.keys import unwrap_p, wrap_p
 from xlafront.numpy.creation import asarray
@@ -290,8 +291,6 @@ def bits(key, shape=(), dtype=None, *, out_sharding=None):
 
 
 def placed(result, sharding):
-    if sharding is None:
-        return result
-    return device_put(result, sharding)
+    return result if sharding is None else put_leaf(result, target_of("random", sharding, np.shape(result)))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from xlafront.core import source, tracing
+from xlafront.core import keys, source, tracing
 from xlafront.core.traceback_filter import boundary
+from xlafront.runtime.jaxlib_compat import ArrayImpl
 from xlafront.staging import signatures, stages
 from xlafront.staging.jitted import Jitted, Options
 
@@ -62,7 +63,9 @@ def typeof(x: Any):
     >>> typeof(xnp.ones(3))
     float32[3]
     """
-    return tracing.aval_of(tracing.as_operand(x))
+    x = tracing.as_operand(x)
+    aval = tracing.aval_of(x)
+    return x.aval if type(x) in (ArrayImpl, keys.KeyArray) else aval
 
 
 def named_call(fun: Callable, *, name: str | None = None) -> Callable:

@@ -48,7 +48,7 @@ class ProgramShardings:
         self.out_avals = [keys.physical(aval) for aval in jaxpr.out_avals]
         self.partitioned = len(assignment.devices) > 1
         self.out = tuple([self.on_devices(s) for s in out_shardings])
-        if self.partitioned:
+        if self.partitioned or assignment.mesh is not None:
             self.out = tuple([self.explicit_result(aval) if s is UNSPECIFIED else s for s, aval in zip(
                 self.out, jaxpr.out_avals)])
         self.meshes: dict[Any, str] = {}

@@ -68,7 +68,7 @@ def trace(jitted, args, kwargs) -> Traced:
 def _structs(out_tree, types, shardings):
     """Types of results, with the shardings that are known."""
     return out_tree.unflatten([
-        ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type,
+        ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, manual_axis_type=a.vma or None,
                          sharding=a.explicit_sharding if s is device_assignment.UNSPECIFIED else s)
         for a, s in zip(types, shardings)])
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import dtypes, errors, tree
+from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.ir import Jaxpr
 from xlafront.core.refs import AbstractRef, RefTangent, is_ref
 from xlafront.core.traceback_filter import boundary
@@ -68,8 +68,18 @@ def _checked_cotangents(name: str, cotangent, out_tree, avals, of_structure: typ
         if given.shape != aval.shape or given.dtype != aval.dtype:
             raise of_types(f"the cotangent given to {name} must have the type of its result: result"
                            f"{tree.path_of(cotangent, i)} is {aval}, the cotangent {given}.")
+        _check_varies(f"the cotangent given to {name} for result{tree.path_of(cotangent, i)}", given, aval, of_types)
         checked.append(ct)
     return checked
+
+
+def _check_varies(what: str, given, expected, error: type[Exception] = ValueError) -> None:
+    """Inside of a `shard_map`, a derivative at a point is for tangents that vary along the axes that the values do: of others
+    it would lack a sum."""
+    if given.vma != expected.vma:
+        axes = tuple(sorted(map(str, given.vma ^ expected.vma)))
+        raise error(f"{what} is of type {given}, which varies along other mesh axes than {expected}. Give the one the axes of the "
+                    f"other with pcast(x, {axes}, to='varying'), before the derivative is taken if it is the value.")
 
 
 # The functions
@@ -91,6 +101,9 @@ class Derivative:
                             f"{self.in_tree}; it was given {structure}.")
         checked = [checked_tangent(aval, t, lambda i=i: tree.path_of(tangents, i), ValueError)
                    for i, (aval, t) in enumerate(zip(self.program.in_avals, leaves))]
+        for i, (aval, t) in enumerate(zip(self.program.in_avals, checked)):
+            if isinstance(t, tracing.Tracer):
+                _check_varies(f"the derivative of {self.name}: tangent{tree.path_of(tangents, i)}", t.aval, aval)
         checked = [t.value if type(t) is RefTangent else t for t in checked]
         return self.out_tree.unflatten(as_derivatives(self.program.apply(checked), self.program.out_avals))
 

@@ -214,8 +214,8 @@ def linear_transpose(fun: Callable, *primals, reduce_axes=()) -> Callable:
     `primals` give shapes and dtypes of the arguments; their values do not matter.
     """
     leaves, in_tree = tree.flatten(primals)
-    in_avals = [avals.ShapedArray(x.shape, x.dtype, bool(getattr(x, "weak_type", False))) if hasattr(x, "shape")
-                else tracing.aval_of(x) for x in leaves]
+    in_avals = [tracing.aval_of(x) if tracing.is_arraylike(x) else avals.ShapedArray(
+        x.shape, x.dtype, bool(getattr(x, "weak_type", False))) for x in leaves]
     flat = FlatFunction(fun, in_tree)
     jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals)
     known, values = known_part(jaxpr, consts)

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import errors, tracing, tree
-from xlafront.core.avals import with_dimension, without_dimension
+from xlafront.core.avals import entry_of, with_dimension, without_dimension
 from xlafront.core.discharge import touched_operands
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, jaxpr_as_fun, subprograms
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import Trace, Tracer, current_trace
 from xlafront.lax.shapes import place_axis
+from xlafront.runtime.specs import axes_of
 from xlafront.staging import signatures
 from xlafront.transforms.batching import vmappable_types
 
@@ -195,6 +196,7 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
             values.append(tracing.as_operand(x))
         size = _axis_size(name, values, axes, axis_size, args, kwargs)
         dims = [None if a is None else a % np.ndim(x) for a, x in zip(axes, values)]
+        _check_split(name, values, dims, spmd_axis_name)
         out_tree = None
 
         def flat(*tracers):
@@ -284,6 +286,22 @@ def sizes_along_axes(user: str, leaves: Sequence[Any], axes: Sequence[int | None
         lines = [f"size {n}: {'; '.join(who[:3])}{' and others' if len(who) > 3 else ''}" for n, who in sizes.items()]
         raise ValueError(f"{user} got arguments of different sizes along their mapped axes. {'. '.join(lines)}.{remedy}")
     return sizes
+
+
+def _check_split(name: str, values, dims, spmd_axis_name) -> None:
+    """Raise where types say that mapped dimensions are split in several ways, or otherwise than `spmd_axis_name` does."""
+    entries = [entry_of(tracing.aval_of(x), d) for x, d in zip(values, dims) if d is not None]
+    found = next((e for e in entries if e is not None), None)
+    if found is None:
+        return
+    other = [e for e in entries if e != found]
+    if other:
+        raise ValueError(f"vmap of {name}: the mapped dimension must be split in the same way in all arguments, but it is over "
+                         f"{found!r} in one and over {other[0]!r} in another: inconsistent axis specs. Bring them to one sharding "
+                         f"with reshard.")
+    if spmd_axis_name is not None and axes_of(spmd_axis_name) != axes_of(found):
+        raise ValueError(f"vmap of {name} has spmd_axis_name={spmd_axis_name!r}, but its arguments' types say that the elements "
+                         f"are spread over {found!r}, of type Explicit: only one of the two can say it. Leave spmd_axis_name out.")
 
 
 def _axis_size(name, values, axes, given, args, kwargs) -> int:
