@@ -17,6 +17,7 @@ from xlafront.lax import sharding_rules
 from xlafront.lax.shapes import linear_jvp
 from xlafront.runtime import distributed
 from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.guards import explicit
 from xlafront.runtime.jaxlib_compat import Device, NamedSharding, Sharding, batched_block_until_ready
 from xlafront.runtime.layouts import Format, Layout, MemorySpace
 from xlafront.runtime.meshes import AbstractMesh, AxisType, Mesh, active, concrete_meshes
@@ -58,6 +59,12 @@ def device_put(x, device=None, *, src=None, donate=False, may_alias=None):
 
     >>> y = device_put(np.ones((8, 4)), NamedSharding(mesh, P("data")))
     """
+    with explicit("device_put"):
+        return put_tree(x, device, donate, may_alias)
+
+
+def put_tree(x, device=None, donate=False, may_alias=None):
+    """`device_put` for those who were not asked to move something: guards on transfers tell the two apart."""
     leaves, treedef = tree.flatten(x)
     count = len(leaves)
     targets = tree.leaves_by_prefix("device_put: device", device, x, _is_target)
@@ -220,10 +227,11 @@ def _host(x, aval, may_alias=None):
 def device_get(x):
     """Copy arrays to the host, as NumPy arrays; all transfers start before the first is waited for."""
     leaves, treedef = tree.flatten(x)
-    for leaf in leaves:
-        if isinstance(leaf, ArrayImpl):
-            leaf.copy_to_host_async()
-    return treedef.unflatten([_get(leaf) for leaf in leaves])
+    with explicit("device_get"):
+        for leaf in leaves:
+            if isinstance(leaf, ArrayImpl):
+                leaf.copy_to_host_async()
+        return treedef.unflatten([_get(leaf) for leaf in leaves])
 
 
 def _get(x):

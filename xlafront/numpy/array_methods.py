@@ -190,7 +190,7 @@ def _rows(self):
     if entry_of(tracing.aval_of(self), 0) is not None:  # no device has all rows
         self = reshard_p.bind(self, target=with_entry(without_dimension(tracing.aval_of(self), 0).sharding, 0))
     for start in range(0, n, chunk):
-        part = indexing.getitem(self, slice(start, builtins.min(start + chunk, n)))
+        part = self if n <= chunk else indexing.getitem(self, slice(start, builtins.min(start + chunk, n)))
         yield from manipulation.unstack(part)
 
 

@@ -32,6 +32,7 @@ from xlafront.lax.elementwise import (
 )
 from xlafront.numpy.promotion import check_arraylike, promote_args_inexact, promote_dtypes, unwrap
 from xlafront.numpy.ufuncs import INLINE, PUBLIC
+from xlafront.runtime import guards
 from xlafront.runtime.arrays import ArrayImpl, put_host
 from xlafront.runtime.sharding import single_device
 from xlafront.staging.library import library
@@ -210,6 +211,8 @@ def _filled(shape, value, dtype, device, name):
                 break
     _refuse_negative(name, shape)
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
+    if not tracing.is_tracing():
+        guards.check("host_to_device", "The number that a new array is filled with comes to a device")
     if device is None:
         return _constant_kernel(shape, d, value)
     result = placed_constant(shape, value, d, device)

@@ -135,6 +135,11 @@ class Setting:
         value = new_val if disable is None else disable
         return _Scope(self, self.parse(value, f"the setting {self.name}"))
 
+    def tell_thread(self, value) -> None:
+        """Tell those who asked (`on_scope`) that it has another value in this thread, None for that of the process."""
+        for hook in _scope_hooks.get(self.name, ()):
+            hook(value)
+
     def __bool__(self):
         raise TypeError(f"read the setting {self.name} as {self.name}.value")
 
@@ -151,10 +156,16 @@ class _Scope:
         self.setting, self.new, self.saved = setting, new, []
 
     def __enter__(self):
-        self.saved.append(self.setting.state.swap_local(self.new))
+        saved = []
+        for setting in (self.setting, *_parts.get(self.setting.name, ())):
+            saved.append((setting, setting.state.swap_local(self.new)))
+            setting.tell_thread(self.new)
+        self.saved.append(saved)
 
     def __exit__(self, *exception):
-        self.setting.state.set_local(self.saved.pop())
+        for setting, value in self.saved.pop():
+            setting.state.set_local(value)
+            setting.tell_thread(None if value is _unset else value)
 
     def __call__(self, function):
         @functools.wraps(function)
@@ -166,11 +177,17 @@ class _Scope:
 
 
 _hooks: dict[str, list] = {}
+_scope_hooks: dict[str, list] = {}
 
 
 def on_update(name: str, hook) -> None:
     """Have `hook(value)` called before a setting changes; it may refuse by raising."""
     _hooks.setdefault(name, []).append(hook)
+
+
+def on_scope(name: str, hook) -> None:
+    """Have `hook(value)` called when a setting has changed in one thread, in that thread."""
+    _scope_hooks.setdefault(name, []).append(hook)
 
 
 settings: dict[str, Setting] = {row[0]: Setting(*row) for row in _SETTINGS}
@@ -236,9 +253,13 @@ class Settings:
 config = Settings()
 
 
+# Settings that are several at once.
+_parts = {"transfer_guard": tuple([setting for name, setting in settings.items() if name.startswith("transfer_guard_")])}
+
+
 def _spread_transfer_guard(value) -> None:
-    for direction in ("host_to_device", "device_to_device", "device_to_host"):
-        settings[f"transfer_guard_{direction}"].set(value)
+    for setting in _parts["transfer_guard"]:
+        setting.set(value)
 
 
 on_update("transfer_guard", _spread_transfer_guard)
