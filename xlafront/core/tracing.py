@@ -355,8 +355,14 @@ class _Abstractors(dict):
                 self[kind] = found
                 return found
         if hasattr(kind, "__jax_array__") or hasattr(kind, "__xlafront_array__"):
-            return lambda x: aval_of(as_operand(x))
+            return _refuse_convertible
         raise KeyError(kind)
+
+
+def _refuse_convertible(x):
+    raise ValueError(f"an object of type {type(x).__name__} was given where an array is needed. It offers __jax_array__, which is "
+                     f"only called where somebody asks for a conversion, and not during abstractification: pass "
+                     f"xlafront.numpy.asarray(x).")
 
 
 abstractors: dict[type, Callable[[Any], AbstractValue]] = _Abstractors()
@@ -378,10 +384,19 @@ def as_operand(x):
 
 
 def is_arraylike(x) -> bool:
+    """Whether it can be an operand; what only converts to one is refused."""
     try:
-        return abstractors[type(x)] is not None
+        abstractor = abstractors[type(x)]
     except KeyError:
         return False
+    if abstractor is _refuse_convertible:
+        abstractor(x)
+    return True
+
+
+def is_convertible(x) -> bool:
+    """Whether it offers to be converted to an array."""
+    return hasattr(type(x), "__jax_array__") or hasattr(type(x), "__xlafront_array__")
 
 
 def _numpy_aval(x) -> ShapedArray:
@@ -555,10 +570,6 @@ class StagingTrace(Trace):
         elif isinstance(x, (np.ndarray, np.generic)) and x.ndim == 0 and x.dtype.kind in "biufcV":
             aval = _numpy_aval(x)
             return Literal(np.asarray(x).astype(aval.dtype)[()], aval)
-        else:
-            unwrapped = as_operand(x)
-            if unwrapped is not x:
-                return self.to_atom(unwrapped)
         var = Var(aval_of(x))
         self.constants[id(x)] = (var, x)
         return var

@@ -106,7 +106,6 @@ def _is_plain_move(x, target) -> bool:
 
 def put_leaf(x, target, donate=False, may_alias=None):
     """One value. Hot without a target: watched by the `asarray` benchmark."""
-    x = tracing.as_operand(x)
     if type(target) is MemorySpace:
         return _to_memory(x, target, may_alias)
     if type(target) is Format:

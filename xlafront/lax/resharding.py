@@ -37,7 +37,6 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     results = []
     for i, (x, where) in enumerate(zip(leaves, tree.leaves_by_prefix("reshard: out_shardings", out_shardings, xs, is_leaf))):
         target = named_sharding(where, "reshard")
-        x = tracing.as_operand(x)
         try:
             target.shard_shape(tracing.aval_of(x, "reshard").shape)
         except ValueError as e:
@@ -52,7 +51,7 @@ def with_out_sharding(user: str, out_sharding: Any, kernel: Callable, arrays: tu
         return kernel(*arrays, *static)
     target = named_sharding(out_sharding, user)
     leaves, treedef = tree.flatten(arrays)
-    result = kernel(*treedef.unflatten([freed(tracing.as_operand(x)) for x in leaves]), *static)
+    result = kernel(*treedef.unflatten([freed(x) for x in leaves]), *static)
     target.shard_shape(tracing.aval_of(result).shape)
     return reshard_p.bind(result, target=target)
 
@@ -121,7 +120,6 @@ def auto_axes(f: Callable | None = None, *, axes: Any = None, out_sharding: Any 
         inner = mesh.update_axis_types({a: AxisType.Auto for a in names})
         inside = []
         for x in leaves:
-            x = tracing.as_operand(x)
             explicit = tracing.aval_of(x).explicit_sharding
             inside.append(x if explicit is None else reshard_p.bind(x, target=NamedSharding(inner, _without(explicit.spec,
                                                                                                             names))))

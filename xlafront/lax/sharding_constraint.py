@@ -34,7 +34,7 @@ def with_sharding_constraint(x, shardings):
         if sharding is UNSPECIFIED:
             raise ValueError(f"with_sharding_constraint got None as the sharding of x{tree.path_of(x, i)}: it takes one for "
                              f"each array. Leave arrays out that are not to be constrained.")
-        tracing.aval_of(tracing.as_operand(leaf), "with_sharding_constraint")
+        tracing.aval_of(leaf, "with_sharding_constraint")
         if isinstance(sharding, NamedSharding):
             try:
                 sharding.shard_shape(np.shape(leaf))

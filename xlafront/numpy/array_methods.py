@@ -36,7 +36,7 @@ from xlafront.numpy import (
     views,
 )
 from xlafront.numpy.dlpack import device_of, to_dlpack
-from xlafront.numpy.promotion import check_arraylike
+from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.runtime.arrays import ArrayImpl, put_host
 from xlafront.runtime.sharding import single_device
 
@@ -86,16 +86,20 @@ def _operand(other) -> bool:
     kind = type(other)
     if kind in _scalars or kind is ArrayImpl or kind in abstractors:
         return True
-    return tracing.is_arraylike(other)
+    return not tracing.is_convertible(other) and tracing.is_arraylike(other)
 
 
 def _binary(function, reflected: bool):
     if reflected:
         def operator(self, other):
-            return function(other, self) if _operand(other) else NotImplemented
+            if _operand(other):
+                return function(other, self)
+            return operator(self, unwrap(other)) if tracing.is_convertible(other) else NotImplemented
     else:
         def operator(self, other):
-            return function(self, other) if _operand(other) else NotImplemented
+            if _operand(other):
+                return function(self, other)
+            return operator(self, unwrap(other)) if tracing.is_convertible(other) else NotImplemented
     return operator
 
 
@@ -104,7 +108,7 @@ def _comparison(function):
     def operator(self, other):
         if _operand(other) or isinstance(other, (list, tuple)):
             return function(self, other)
-        return NotImplemented
+        return operator(self, unwrap(other)) if tracing.is_convertible(other) else NotImplemented
 
     return operator
 

@@ -98,7 +98,7 @@ def _from_host(object, wanted, weak):
         leaves = tree.leaves(object, is_leaf=lambda x: x is None)
         if any(x is None for x in leaves):
             raise ValueError("None cannot become an element of an array; leave it out, or use nan.")
-        if any(isinstance(x, (tracing.Tracer, ArrayImpl, KeyArray)) for x in leaves):
+        if any(isinstance(x, (tracing.Tracer, ArrayImpl, KeyArray)) or tracing.is_convertible(x) for x in leaves):
             return _from_nested(object, wanted)
         if wanted is None:
             wanted = _sequence_dtype(leaves)
@@ -279,6 +279,7 @@ def _explicit_of(like):
 
 def _like(name, value):
     def function(a, dtype=None, shape=None, *, device=None, out_sharding=None):
+        a = unwrap(a)
         if not (hasattr(a, "dtype") and hasattr(a, "shape")):
             check_arraylike(name, a)
         aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a

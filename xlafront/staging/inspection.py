@@ -62,7 +62,7 @@ def typeof(x: Any):
     >>> typeof(xnp.ones(3))
     float32[3]
     """
-    return tracing.aval_of(tracing.as_operand(x))
+    return tracing.aval_of(x)
 
 
 def named_call(fun: Callable, *, name: str | None = None) -> Callable:

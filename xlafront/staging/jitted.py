@@ -162,7 +162,7 @@ class Jitted:
                 or config.no_execution.value):
             return None
         for x in call.leaves:
-            if type(x) is not ArrayImpl and (type(x) is keys.KeyArray or hasattr(type(x), "__jax_array__")):
+            if type(x) is keys.KeyArray:
                 return None
         if any([not isinstance(aval.dtype, np.dtype) or not aval.dtype.itemsize
                 for aval in (*traced.closed.in_avals, *traced.closed.out_avals)]):
@@ -173,7 +173,7 @@ class Jitted:
         if config.no_execution.value:
             raise RuntimeError(f"{self.name} was called while the setting no_execution is on.")
         try:
-            results = run_executable(executable, [tracing.as_operand(x) for x in leaves], traced.closed.out_avals)
+            results = run_executable(executable, list(leaves), traced.closed.out_avals)
         except RuntimeError as e:
             raise self.explain_deleted(traced, leaves, e) from None
         if config.debug_nans.value or config.debug_infs.value:
@@ -208,7 +208,7 @@ class Jitted:
         call = signatures.split_call(self.name, self.options.static, args, kwargs)
         traced = self.trace(call)
         closed = traced.closed
-        leaves = [tracing.as_operand(x) for x in call.leaves]
+        leaves = list(call.leaves)
         if self.options.inline and self.options.in_shardings is self.options.out_shardings is UNSPECIFIED:
             results = eval_jaxpr(closed.jaxpr, closed.consts, *leaves)
         else:
@@ -279,11 +279,12 @@ class Jitted:
             return (False,) * count
         args_tree, kwargs_tree = call.in_tree.children()
         # Positions count the static arguments too, which are not in the tree.
-        dynamic = [i for i in range(len(args_tree.children()) + len(self.options.static.nums))
-                   if i not in self.options.static.nums]
+        static = {key for key, _ in call.statics}
+        count = len(args_tree.children()) + sum(isinstance(key, int) for key in static)
+        dynamic, chosen = [i for i in range(count) if i not in static], donate.at(count)
         flags: list[bool] = []
         for position, child in zip(dynamic, args_tree.children()):
-            flags += [position in donate.nums] * child.num_leaves
+            flags += [position in chosen] * child.num_leaves
         keywords = kwargs_tree.node_data()[1] if kwargs_tree.node_data() else ()
         for name, child in zip(keywords, kwargs_tree.children()):
             flags += [name in donate.names] * child.num_leaves

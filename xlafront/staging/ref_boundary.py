@@ -60,7 +60,7 @@ class RefBoundary:
                 array = x.value(f"passed to {self.name}")
                 values.append(copied(array) if i in self.written and x.shared else array)
             else:
-                values.append(tracing.as_operand(x))
+                values.append(x)
         return values
 
     def finish(self, inputs: Sequence[Any], results: Sequence[Any]) -> Any:

@@ -56,11 +56,17 @@ def _as_tuple(value, kind: type, name: str) -> tuple:
 class Selection(NamedTuple):
     """Arguments picked by position and by name."""
 
-    nums: tuple[int, ...] = ()
+    nums: tuple[int, ...] = ()  # negative ones, of functions with *args, count from the end of each call
     names: tuple[str, ...] = ()
 
     def __bool__(self):
         return bool(self.nums or self.names)
+
+    def at(self, count: int) -> tuple[int, ...]:
+        """The positions in a call with so many positional arguments."""
+        if not self.nums or self.nums[0] >= 0:  # they are in order
+            return self.nums
+        return tuple(n + count if n < 0 else n for n in self.nums)
 
 
 def select_arguments(fun: Callable, kind: str, argnums, argnames) -> Selection:
@@ -83,7 +89,7 @@ def select_arguments(fun: Callable, kind: str, argnums, argnames) -> Selection:
     for n in nums:
         if not variadic and not -len(positional) <= n < len(positional):
             raise errors.wrong_argnums(kind, n, text, function_name(fun))
-        resolved.append(n + len(positional) if n < 0 else n)
+        resolved.append(n + len(positional) if n < 0 and not variadic else n)
     known = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
     for name in names:
@@ -93,7 +99,7 @@ def select_arguments(fun: Callable, kind: str, argnums, argnames) -> Selection:
     order = {p.name: i for i, p in enumerate(positional)}
     if argnames is None:
         names = tuple(positional[n].name for n in resolved
-                      if n < len(positional) and positional[n].kind is positional[n].POSITIONAL_OR_KEYWORD)
+                      if 0 <= n < len(positional) and positional[n].kind is positional[n].POSITIONAL_OR_KEYWORD)
     if argnums is None:
         resolved = [order[name] for name in names if name in order]
     return Selection(tuple(sorted(set(resolved))), names)
@@ -122,7 +128,7 @@ def check_statics(fun: Callable, name: str, static: Selection, args: tuple, kwar
     """Raise for a static argument that cannot be hashed, by its name."""
     signature = signature_of(fun)
     parameters = list(signature.parameters) if signature is not None else []
-    given = [(parameters[i] if i < len(parameters) else f"number {i}", args[i]) for i in static.nums if i < len(args)]
+    given = [(parameters[i] if i < len(parameters) else f"number {i}", args[i]) for i in static.at(len(args)) if i < len(args)]
     given += [(key, kwargs[key]) for key in static.names if key in kwargs]
     for parameter, value in given:
         try:
@@ -146,8 +152,12 @@ def split_call(fun_name: str, static: Selection, args: tuple, kwargs: dict) -> C
         return Call((), leaves, in_tree)
     statics = []
     dynamic = []
+    positions = static.at(len(args))
+    if positions and min(positions) < 0:
+        raise ValueError(f"{fun_name} has the static argument {static.nums[0]}, counted from the end, and was called with "
+                         f"{len(args)} positional argument(s): positions in static_argnums must be at least -len(args).")
     for i, x in enumerate(args):
-        if i in static.nums:
+        if i in positions:
             statics.append((i, Static(f"number {i}", x, fun_name)))
         else:
             dynamic.append(x)
@@ -188,7 +198,8 @@ def argument_names(fun: Callable | None, static: Selection, in_tree) -> list[str
                 names.append(p.name)
             elif p.kind is p.VAR_POSITIONAL:
                 names += [f"{p.name}[{i}]" for i in range(256)]
-    dynamic_names = [name for i, name in enumerate(names) if i not in static.nums]
+    given = len(in_tree.children()[0].children()) + len(static.nums)
+    dynamic_names = [name for i, name in enumerate(names) if i not in static.at(given)]
     paths, _ = tree.flatten_with_path(tree.unflatten(in_tree, range(in_tree.num_leaves)))
     found = []
     for path, _ in paths:

@@ -301,7 +301,7 @@ def _dispatcher_of(stage, executable) -> Callable:
             call = signatures.split_call(name, given, args, kwargs)
             _check_call(name, traced, in_tree, call, executable)
             in_order = jitted.in_order(executable, call)
-            results = run_executable(executable, [tracing.as_operand(x) for x in call.leaves], traced.closed.out_avals)
+            results = run_executable(executable, list(call.leaves), traced.closed.out_avals)
             fast = jitted.fast_path(executable, traced, call) if in_order and not given else None
             return traced.out_tree.unflatten(results), fast, False
         except Exception as e:

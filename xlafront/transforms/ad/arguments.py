@@ -104,7 +104,7 @@ def check_arrays(name: str, fun, args) -> list[Any]:
     for i, x in enumerate(leaves):
         if not tracing.is_arraylike(x):
             raise errors.not_an_array(x, f"{name} of {signatures.function_name(fun)}", tree.path_of(args, i))
-    return [tracing.as_operand(x) for x in leaves]
+    return list(leaves)
 
 
 # Results

@@ -192,7 +192,7 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
                 continue
             if axes[i] is not None and not tracing.is_arraylike(x):
                 raise errors.not_an_array(x, f"vmap of {name}", _path(args, kwargs, i))
-            values.append(tracing.as_operand(x))
+            values.append(x)
         size = _axis_size(name, values, axes, axis_size, args, kwargs)
         dims = [None if a is None else a % np.ndim(x) for a, x in zip(axes, values)]
         out_tree = None
