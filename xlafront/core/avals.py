@@ -205,11 +205,41 @@ class AbstractToken(AbstractValue):
 
     __slots__ = ()
 
-    def __repr__(self):
+    weak_type = False
+
+    def _of_arrays(self):
+        raise TypeError("a token is no array: it says what comes before what. Pass it to after_all or precv, or through loops "
+                        "and branches.")
+
+    shape = dtype = ndim = size = property(_of_arrays)
+
+    def update(self, **changes) -> AbstractToken:
+        return self
+
+    def str_short(self, short_dtypes=False, mesh_axis_types=False) -> str:
         return "Tok"
+
+    def __repr__(self):
+        return "AbstractToken()"
 
 
 abstract_token = AbstractToken()
+
+
+class Token:
+    """What a token is outside of traced functions: it holds nothing."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return "Token()"
+
+    def block_until_ready(self) -> Token:
+        return self
+
+
+# How compiled programs take and return tokens, which are in no buffers.
+token_stand_in = ShapedArray((0,), np.dtype(np.bool_))
 
 
 def _dims(shape) -> str:

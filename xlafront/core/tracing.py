@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, source
-from xlafront.core.avals import AbstractValue, ShapedArray, ShapeDtypeStruct
+from xlafront.core.avals import AbstractToken, AbstractValue, ShapedArray, ShapeDtypeStruct, Token, abstract_token
 from xlafront.core.ir import (
     ClosedJaxpr,
     DebugInfo,
@@ -283,10 +283,10 @@ class Tracer:
         return int(self._known(errors.ConcretizationTypeError))
 
     def __float__(self):
-        return float(self._known(errors.ConcretizationTypeError))
+        raise errors.ConcretizationTypeError(self, "It was converted by `float()`.")
 
     def __complex__(self):
-        return complex(self._known(errors.ConcretizationTypeError))
+        raise errors.ConcretizationTypeError(self, "It was converted by `complex()`.")
 
     def __array__(self, *args, **kwargs):
         raise errors.TracerArrayConversionError(self)
@@ -299,29 +299,12 @@ class Tracer:
     def item(self, *args):
         return self._known(errors.ConcretizationTypeError).item(*args)
 
-    def tolist(self):
-        return self._known(errors.ConcretizationTypeError).tolist()
-
-    def tobytes(self, order="C"):
-        return self._known(errors.ConcretizationTypeError).tobytes(order)
-
-    def __hash__(self):
-        raise TypeError(f"unhashable: a traced array ({self.aval}) has no value to hash while it is being traced. "
-                        f"Use its Python position, or make it a static argument.")
+    __hash__ = None  # type: ignore[assignment]
 
     def __len__(self):
         if not self.aval.shape:
             raise TypeError("len() of a traced array without dimensions")
         return self.aval.shape[0]
-
-    def block_until_ready(self):
-        return self
-
-    def copy_to_host_async(self):
-        return self
-
-    def is_deleted(self):
-        return False
 
     def __deepcopy__(self, memo):
         return self
@@ -337,6 +320,25 @@ class Tracer:
 
     def __format__(self, spec):
         return repr(self) if not spec else format(self._known(errors.ConcretizationTypeError), spec)
+
+
+def _of_concrete_arrays() -> None:
+    """What only arrays with values have: places, memory, elements."""
+    def refused(name: str, kind: str):
+        def refuse(self, *args, **kwargs):
+            raise errors.ConcretizationTypeError(self, f"The {kind} {name} was asked of an abstract tracer value.")
+
+        refuse.__name__ = refuse.__qualname__ = name
+        return refuse
+
+    for name in ("committed", "addressable_shards", "global_shards", "is_fully_replicated", "is_fully_addressable", "traceback"):
+        setattr(Tracer, name, property(refused(name, "attribute")))
+    for name in ("addressable_data", "delete", "devices", "is_deleted", "on_device_size_in_bytes", "tobytes", "tolist",
+                 "unsafe_buffer_pointer"):
+        setattr(Tracer, name, refused(name, "method"))
+
+
+_of_concrete_arrays()
 
 
 # What can be an operand
@@ -360,8 +362,8 @@ class _Abstractors(dict):
 
 
 def _refuse_convertible(x):
-    raise ValueError(f"an object of type {type(x).__name__} was given where an array is needed. It offers __jax_array__, which is "
-                     f"only called where somebody asks for a conversion, and not during abstractification: pass "
+    raise ValueError(f"an object of type {type(x).__name__} was given where an array is needed. It offers __jax_array__, which "
+                     f"is only called where somebody asks for a conversion, and not during abstractification: pass "
                      f"xlafront.numpy.asarray(x).")
 
 
@@ -435,6 +437,8 @@ def _struct_aval(x: ShapeDtypeStruct) -> AbstractValue:
 
 abstractors[np.ndarray] = abstractors[np.generic] = _numpy_aval
 abstractors[ShapeDtypeStruct] = _struct_aval
+abstractors[Token] = lambda x: abstract_token
+abstractors[AbstractToken] = lambda x: x
 abstractors[ShapedArray] = abstractors[AbstractRef] = lambda x: x
 abstractors[Tracer] = lambda x: x.aval
 abstractors[ArrayImpl] = _array_aval
@@ -467,7 +471,7 @@ class StagedTracer(Tracer):
         return self._trace.origin_of(self._var)
 
     def __repr__(self):
-        return f"Traced<{self.aval!r}>"
+        return f"JitTracer({self.aval})"
 
 
 class StagingTrace(Trace):

@@ -9,7 +9,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import backends, keys, tracing, tree
-from xlafront.core.avals import ShapedArray, entry_of, with_entry
+from xlafront.core.avals import ShapedArray, abstract_token, entry_of, with_entry
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import of_first, types_over_meshes
 from xlafront.core.zeros import Zero
@@ -118,6 +118,8 @@ def put_leaf(x, target, donate=False, may_alias=None):
             sharding.shard_shape(tracing.aval_of(x, "device_put").shape)
         return device_put_p.bind(x, sharding=sharding, source=None)
     aval = tracing.aval_of(x, "device_put")
+    if aval is abstract_token:
+        return x
     if type(x) is keys.KeyArray:
         return x if sharding is None else keys.wrap(put_leaf(x._base_array, sharding, donate, may_alias), aval)
     if sharding is None:

@@ -223,23 +223,17 @@ def _delitem(self, key):
                          "x[xnp.array(indices)].")
 
 
-def _hash(self):
-    raise TypeError(f"unhashable: an array ({self.aval}) is compared element by element. Use a tuple of its values "
-                    f"(x.tolist()) or id(x) as a key.")
-
-
 # Text
 
 
 def _repr(self):
+    self._check_if_deleted()
     aval = self.aval
     tail = f"dtype={aval.dtype.name}" + (", weak_type=True" if aval.weak_type else "")
-    if self.is_deleted():
-        return f"<deleted Array of shape {aval.shape}, {tail}>"
     if not _is_readable(self):
         return f"Array(shape={aval.shape}, {tail}, sharding={self.sharding})"
     value = self._value
-    if value.size == 0 and value.ndim != 1:
+    if value.size == 0:
         return f"Array([], shape={aval.shape}, {tail})"
     text = np.array2string(value, separator=", ", prefix="Array(", suffix=",")
     last = text[text.rfind("\n") + 1:]
@@ -249,7 +243,7 @@ def _repr(self):
 
 
 def _str(self):
-    plain = isinstance(self.dtype, np.dtype) and not self.is_deleted() and _is_readable(self)
+    plain = isinstance(self.dtype, np.dtype) and _is_readable(self)
     return str(self._value) if plain else _repr(self)
 
 
@@ -491,7 +485,7 @@ def _attach() -> None:
     for name in ("T", "mT", "at", "itemsize", "nbytes"):
         setattr(KeyArray, name, property(_PROPERTIES[name]))
     for name in ("__reduce__", "__hash__", "__copy__", "__deepcopy__"):
-        setattr(KeyArray, name, _CONCRETE_ONLY.get(name) or _hash)
+        setattr(KeyArray, name, _CONCRETE_ONLY[name])
     for name in {*METHODS, *_WRITTEN_OUT, "item"}:
         if name.isidentifier() and not name.startswith("_") and not hasattr(KeyArray, name):
             setattr(KeyArray, name, _refused_by_keys(name))
@@ -508,7 +502,6 @@ def _attach() -> None:
         setattr(Tracer, name, function)
     for name, function in _CONCRETE_ONLY.items():
         setattr(ArrayImpl, name, function)
-    ArrayImpl.__hash__ = _hash
     ArrayImpl.__array_priority__ = 100
 
 

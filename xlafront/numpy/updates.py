@@ -80,6 +80,7 @@ class AtIndex:
 
     def _update(self, name, values, indices_are_sorted=False, unique_indices=False, mode=None, out_sharding=None,
                 wrap_negative_indices=True):
+        values = unwrap(values)
         if out_sharding is None:
             return update(name, self.array, self.index, values, indices_are_sorted, unique_indices, mode, wrap_negative_indices)
         return with_out_sharding(f"x.at[...].{name}", out_sharding, lambda x, v: update(

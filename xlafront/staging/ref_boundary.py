@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xlafront.core import errors, tracing
+from xlafront.core import errors
 from xlafront.core.avals import ShapeDtypeStruct
 from xlafront.core.discharge import discharge_program
 from xlafront.core.ir import ClosedJaxpr, jaxpr_as_fun

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -16,6 +17,17 @@ def function_name(fun: Callable) -> str:
         return name
     inner = getattr(fun, "func", None)  # functools.partial, tree_util.Partial
     return function_name(inner) if inner is not None else type(fun).__name__
+
+
+def dress(function: Any, fun: Callable, doc: str | None = None) -> Any:
+    """Make a function that is made of another look like it: its names, annotations, attributes and, after `doc`, its text."""
+    functools.update_wrapper(function, fun)
+    if not hasattr(fun, "__name__"):
+        function.__name__ = function.__qualname__ = function_name(fun)
+    if doc is not None:
+        own = getattr(fun, "__doc__", None)
+        function.__doc__ = f"{doc}\n\n{own}" if own else doc
+    return function
 
 
 def function_location(fun: Callable) -> str | None:
@@ -89,7 +101,10 @@ def select_arguments(fun: Callable, kind: str, argnums, argnames) -> Selection:
     for n in nums:
         if not variadic and not -len(positional) <= n < len(positional):
             raise errors.wrong_argnums(kind, n, text, function_name(fun))
-        resolved.append(n + len(positional) if n < 0 and not variadic else n)
+        if n >= 0 or not variadic:
+            resolved.append(n + len(positional) if n < 0 else n)
+        elif kind != "donate":  # counted from the end of each call, where it can matter which argument it is
+            resolved.append(n)
     known = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
     for name in names:

@@ -38,15 +38,6 @@ class FlatFunction:
         return flat
 
 
-def dressed(function, fun, transform: str):
-    name = signatures.function_name(fun)
-    function.__name__ = getattr(fun, "__name__", name)
-    function.__qualname__ = f"{transform}({name})"
-    function.__doc__ = fun.__doc__
-    function.__wrapped__ = fun
-    return function
-
-
 def checked_argnums(transform: str, argnums) -> tuple[int, ...]:
     try:
         if hasattr(argnums, "__index__"):

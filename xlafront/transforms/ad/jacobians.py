@@ -21,7 +21,6 @@ from xlafront.transforms.ad.arguments import (
     check_arrays,
     check_input,
     checked_argnums,
-    dressed,
     of_positions,
     positions_of,
     without_tracers,
@@ -116,7 +115,9 @@ def _jacobian(transform, fun, argnums, has_aux, holomorphic, allow_int):
         result = flat.out_tree.unflatten([row[0] if single else row for row in nested])
         return (result, without_tracers(flat.aux)) if has_aux else result
 
-    return dressed(jac, fun, transform)
+    name = signatures.function_name(fun)
+    return signatures.dress(jac, fun, f"The Jacobian of {name} in its argument(s) {argnums}, as {transform} makes it: takes "
+                                      f"what {name} takes, and returns its derivatives in place of its values.")
 
 
 def hessian(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False) -> Callable:

@@ -37,6 +37,9 @@ class BatchTracer(Tracer):
     def _origin(self):
         return self.value._origin() if isinstance(self.value, Tracer) else None
 
+    def __repr__(self):
+        return f"VmapTracer(aval={self.aval}, batched={tracing.aval_of(self.value)})"
+
 
 class BatchTrace(Trace):
     """Processes operations on elements as operations on batches."""
@@ -215,11 +218,8 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
         return out_tree.unflatten([x if vmappable_types.is_mapped_type(x) else _place(name, x, d, w, size)
                                    for x, d, w in zip(results, result_dims, wanted)])
 
-    mapped.__name__ = getattr(fun, "__name__", name)
-    mapped.__qualname__ = f"vmap({name})"
-    mapped.__doc__ = fun.__doc__
-    mapped.__wrapped__ = fun
-    return mapped
+    return signatures.dress(mapped, fun, f"A version of {name} for batches: takes what {name} takes, with an additional axis "
+                                         f"over whose elements it is mapped.")
 
 
 def _batches_of_vmappable_types(fun, name, results, specs) -> list:
