@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, source
-from xlafront.core.avals import AbstractToken, AbstractValue, ShapedArray, ShapeDtypeStruct, Token, abstract_token
+from xlafront.core.avals import AbstractToken, AbstractValue, ShapedArray, Token, abstract_token
 from xlafront.core.ir import (
     ClosedJaxpr,
     DebugInfo,
@@ -331,7 +331,8 @@ def _of_concrete_arrays() -> None:
         refuse.__name__ = refuse.__qualname__ = name
         return refuse
 
-    for name in ("committed", "addressable_shards", "global_shards", "is_fully_replicated", "is_fully_addressable", "traceback"):
+    for name in ("committed", "addressable_shards", "global_shards", "is_fully_addressable", "is_fully_replicated",
+                 "traceback"):
         setattr(Tracer, name, property(refused(name, "attribute")))
     for name in ("addressable_data", "delete", "devices", "is_deleted", "on_device_size_in_bytes", "tobytes", "tolist",
                  "unsafe_buffer_pointer"):
@@ -429,14 +430,7 @@ def _memory_of(sharding) -> MemorySpace | None:
     return None if sharding._memory_kind in _own_memory else MemorySpace.Host
 
 
-def _struct_aval(x: ShapeDtypeStruct) -> AbstractValue:
-    aval = ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True), bool(x.weak_type),
-                       sharding=x.sharding)
-    return AbstractRef(aval) if x.is_ref else aval
-
-
 abstractors[np.ndarray] = abstractors[np.generic] = _numpy_aval
-abstractors[ShapeDtypeStruct] = _struct_aval
 abstractors[Token] = lambda x: abstract_token
 abstractors[AbstractToken] = lambda x: x
 abstractors[ShapedArray] = abstractors[AbstractRef] = lambda x: x

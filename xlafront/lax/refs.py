@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.avals import ShapedArray, ShapeDtypeStruct
+from xlafront.core.avals import ShapedArray
 from xlafront.core.discharge import RuleNeedsReference, ended
 from xlafront.core.ir import AccumEffect, ReadEffect, WriteEffect, eval_jaxpr, internal_refs
 from xlafront.core.primitive import Primitive
 from xlafront.core.refs import AbstractRef, RefBox, is_ref
+from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import StagedTracer, StagingTrace, Tracer
 from xlafront.core.zeros import Zero

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlafront.core import errors
-from xlafront.core.avals import ShapeDtypeStruct
 from xlafront.core.discharge import discharge_program
 from xlafront.core.ir import ClosedJaxpr, jaxpr_as_fun
 from xlafront.core.refs import AbstractRef, RefBox
+from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.runtime.jaxlib_compat import NamedSharding
 
 

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from xlafront.core import avals, errors, tracing, tree
+from xlafront.core import errors, tracing, tree
 from xlafront.core.refs import is_ref
 
 
@@ -236,7 +236,7 @@ def abstract_arguments(fun: Callable, name: str, static: Selection, call: Call, 
     except KeyError:
         pass
     for i, x in enumerate(call.leaves):
-        if not tracing.is_arraylike(x) and not isinstance(x, avals.ShapeDtypeStruct):
+        if not tracing.is_arraylike(x):
             names = argument_names(fun, static, call.in_tree)
             raise errors.not_an_array(x, name, names[i], not of_library)
     return tuple(tracing.aval_of(x) for x in call.leaves)

@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from xlafront import lowering
 from xlafront.core import avals, backends, dtypes, keys, tracing, tree
-from xlafront.core.avals import ShapeDtypeStruct
+from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary, filtered
 from xlafront.runtime import clients
 from xlafront.runtime.arrays import ArrayImpl

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, tracing
-from xlafront.core.discharge import touched_operands
 from xlafront.core.avals import str_short
+from xlafront.core.discharge import touched_operands
 from xlafront.core.ir import ClosedJaxpr, jaxpr_as_fun
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.refs import AbstractRef, RefTangent
