@@ -274,6 +274,9 @@ class Tracer:
         return value
 
     def __bool__(self):
+        if self.aval.shape and self.aval.size != 1:
+            raise ValueError(f"the truth value of an array of shape {self.aval.shape} is ambiguous, not one boolean. Use x.any() "
+                             f"or x.all(), and xnp.where or lax.cond to choose by it.")
         return bool(self._known(errors.TracerBoolConversionError))
 
     def __index__(self):

@@ -31,14 +31,15 @@ from xlafront.staging.moves import move_all, put, relayout, reshard as reshard_a
 from xlafront.staging.sharding_arguments import over_active_mesh
 
 
-def _to_sharding(where):
+def to_sharding(user: str, where):
+    """A target that a user gave, as a sharding."""
     if isinstance(where, Sharding):
         return where
     if isinstance(where, Device):
         return single_device(where)
     if isinstance(where, PartitionSpec):
-        return over_active_mesh("device_put", where)
-    raise ValueError(f"device_put takes a device, a sharding, a Format, a memory space or a pytree of these as its target, got "
+        return over_active_mesh(user, where)
+    raise ValueError(f"{user} takes a device, a sharding, a Format, a memory space or a pytree of these as its target, got "
                      f"{type(where).__name__}: {where!r}.")
 
 
@@ -80,7 +81,7 @@ def put_tree(x, device=None, donate=False, may_alias=None):
     for i, (leaf, target) in enumerate(zip(leaves, targets)):
         try:
             if isinstance(target, (Device, PartitionSpec)):
-                target = shardings.get(target) or shardings.setdefault(target, _to_sharding(target))
+                target = shardings.get(target) or shardings.setdefault(target, to_sharding("device_put", target))
             if count > 1 and not tracing_now and _is_plain_move(leaf, target):
                 leaf._check_if_deleted()
                 places(target, leaf.shape)
@@ -110,7 +111,7 @@ def put_leaf(x, target, donate=False, may_alias=None):
         return _to_memory(x, target, may_alias)
     if type(target) is Format:
         return _to_format(x, target, donate, may_alias)
-    sharding = None if target is None else _to_sharding(target)
+    sharding = None if target is None else to_sharding("device_put", target)
     if sharding is not None and (open_sums(sharding) or open_sums(getattr(x, "sharding", None))):
         return reshard_p.bind(x, target=sharding)
     if isinstance(x, tracing.Tracer) or tracing.is_tracing():

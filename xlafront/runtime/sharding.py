@@ -79,7 +79,18 @@ def _is_equivalent_to(self, other, ndim: int) -> bool:
             and self._to_xla_hlo_sharding(ndim) == other._to_xla_hlo_sharding(ndim))
 
 
-_attach(Sharding, is_fully_addressable=property(_is_fully_addressable),
+def _of_kinds(name: str):
+    """What each kind of sharding has in its own way."""
+    def ask(self, *args):
+        raise NotImplementedError(f"{type(self).__name__} does not say what its {name} is.")
+
+    ask.__name__ = ask.__qualname__ = name
+    return ask
+
+
+_attach(Sharding, **{name: property(_of_kinds(name)) for name in ("device_set", "is_fully_replicated", "memory_kind")},
+        **{name: _of_kinds(name) for name in ("devices_indices_map", "shard_shape", "with_memory_kind")},
+        is_fully_addressable=property(_is_fully_addressable),
         addressable_devices=property(_addressable_devices),
         addressable_devices_indices_map=_addressable_devices_indices_map,
         is_equivalent_to=_is_equivalent_to,
