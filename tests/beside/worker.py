@@ -65,7 +65,7 @@ def leaf(x) -> dict:
         values = np.asarray(x)
         return found | {"value": numbers(values) if values.size <= 4096 else float(np.sum(np.abs(values.astype(np.float64))))}
     if isinstance(x, (np.ndarray, np.generic)):
-        return {"kind": type(x).__name__, "dtype": str(x.dtype), "shape": list(x.shape),
+        return {"kind": type(x).__name__.replace("TypedNdArray", "ndarray"), "dtype": str(x.dtype), "shape": list(x.shape),
                 "value": numbers(np.asarray(x)) if x.dtype.kind in "fiubcV" and x.dtype.names is None else str(x)}
     if type(x) in (bool, str, type(None)):
         return {"kind": type(x).__name__, "value": x}

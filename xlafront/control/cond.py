@@ -265,7 +265,7 @@ def cond(pred, true_fun: Callable, false_fun: Callable, *operands, operand=_miss
         raise TypeError("cond takes two functions after the predicate: cond(pred, true_fun, false_fun, *operands).")
     if not tracing.is_arraylike(pred):
         raise TypeError(f"cond takes a boolean scalar as its predicate, got {type(pred).__name__}: {pred!r:.80}.")
-    aval = tracing.aval_of(pred := tracing.as_operand(pred))
+    aval = tracing.aval_of(pred)
     if aval.shape:
         raise TypeError(f"cond takes a boolean scalar as its predicate, got an array of type {aval}. Reduce it with xnp.any or "
                         f"xnp.all, or choose element by element with xnp.where or vmap.")
@@ -295,7 +295,7 @@ def switch(index, branches: Sequence[Callable], *operands, operand=_missing):
         raise ValueError("switch needs at least one branch.")
     if not all(callable(b) for b in branches):
         raise TypeError("switch takes a sequence of functions: switch(index, branches, *operands).")
-    aval = tracing.aval_of(index := tracing.as_operand(index), "switch")
+    aval = tracing.aval_of(index, "switch")
     if aval.shape:
         raise TypeError(f"switch takes an integer scalar as its index, got an array of type {aval}.")
     if not dtypes.is_integer(aval.dtype):

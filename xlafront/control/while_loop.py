@@ -265,7 +265,7 @@ def fori_loop(lower, upper, body_fun: Callable, init_val: Any, *, unroll: int | 
     """
     if not callable(body_fun):
         raise TypeError(f"fori_loop takes a function as body_fun, got {type(body_fun).__name__}.")
-    bounds = [tracing.aval_of(tracing.as_operand(x), "fori_loop") for x in (lower, upper)]
+    bounds = [tracing.aval_of(x, "fori_loop") for x in (lower, upper)]
     first, last = bounds
     for aval, which in ((first, "lower"), (last, "upper")):
         if aval.shape or not dtypes.is_integer(aval.dtype):

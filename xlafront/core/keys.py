@@ -9,14 +9,16 @@ from __future__ import annotations
 import numpy as np
 
 from xlafront.core import dtypes, tracing
-from xlafront.core.avals import ShapedArray
+from xlafront.core.avals import ShapedArray, Token, abstract_token, token_stand_in
 from xlafront.core.shards import Shard
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import NamedSharding
 
 
 def physical(aval):
-    """The type of the words of a key array; other types are their own."""
+    """The type of the words of a key array and of what stands for a token; other types are their own."""
+    if aval is abstract_token:
+        return token_stand_in
     d = aval.dtype
     if isinstance(d, np.dtype):
         return aval
@@ -111,12 +113,16 @@ class KeyArray:
 
 
 def physical_array(x):
-    """The number array behind a key array; anything else as it is."""
-    return x._base_array if type(x) is KeyArray else x
+    """The number array behind a key array, what stands for a token; anything else as it is."""
+    if type(x) is KeyArray:
+        return x._base_array
+    return np.zeros(token_stand_in.shape, token_stand_in.dtype) if type(x) is Token else x
 
 
 def wrap(words: ArrayImpl, aval):
     """The array of this type whose words these are."""
+    if aval is abstract_token:
+        return Token()
     return words if isinstance(aval.dtype, np.dtype) else KeyArray(words, aval.dtype)
 
 

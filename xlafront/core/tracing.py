@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, source
-from xlafront.core.avals import AbstractValue, ShapedArray, ShapeDtypeStruct
+from xlafront.core.avals import AbstractToken, AbstractValue, ShapedArray, Token, abstract_token
 from xlafront.core.ir import (
     ClosedJaxpr,
     DebugInfo,
@@ -284,6 +284,9 @@ class Tracer:
         return value
 
     def __bool__(self):
+        if self.aval.shape and self.aval.size != 1:
+            raise ValueError(f"the truth value of an array of shape {self.aval.shape} is ambiguous, not one boolean. Use x.any() "
+                             f"or x.all(), and xnp.where or lax.cond to choose by it.")
         return bool(self._known(errors.TracerBoolConversionError))
 
     def __index__(self):
@@ -317,9 +320,7 @@ class Tracer:
     def item(self, *args):
         return self._known(errors.ConcretizationTypeError).item(*args)
 
-    def __hash__(self):
-        raise TypeError(f"unhashable: a traced array ({self.aval}) has no value to hash while it is being traced. "
-                        f"Use its Python position, or make it a static argument.")
+    __hash__ = None  # type: ignore[assignment]
 
     def __len__(self):
         if not self.aval.shape:
@@ -376,8 +377,14 @@ class _Abstractors(dict):
                 self[kind] = found
                 return found
         if hasattr(kind, "__jax_array__") or hasattr(kind, "__xlafront_array__"):
-            return lambda x: aval_of(as_operand(x))
+            return _refuse_convertible
         raise KeyError(kind)
+
+
+def _refuse_convertible(x):
+    raise ValueError(f"an object of type {type(x).__name__} was given where an array is needed. It offers __jax_array__, which "
+                     f"is only called where somebody asks for a conversion, and not during abstractification: pass "
+                     f"xlafront.numpy.asarray(x).")
 
 
 abstractors: dict[type, Callable[[Any], AbstractValue]] = _Abstractors()
@@ -399,10 +406,19 @@ def as_operand(x):
 
 
 def is_arraylike(x) -> bool:
+    """Whether it can be an operand; what only converts to one is refused."""
     try:
-        return abstractors[type(x)] is not None
+        abstractor = abstractors[type(x)]
     except KeyError:
         return False
+    if abstractor is _refuse_convertible:
+        abstractor(x)
+    return True
+
+
+def is_convertible(x) -> bool:
+    """Whether it offers to be converted to an array."""
+    return hasattr(type(x), "__jax_array__") or hasattr(type(x), "__xlafront_array__")
 
 
 def _numpy_aval(x) -> ShapedArray:
@@ -433,14 +449,9 @@ def _memory_of(sharding) -> MemorySpace | None:
     return None if sharding._memory_kind in _own_memory else MemorySpace.Host
 
 
-def _struct_aval(x: ShapeDtypeStruct) -> AbstractValue:
-    aval = ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True), bool(x.weak_type),
-                       sharding=x.sharding, vma=x.vma or frozenset())
-    return AbstractRef(aval) if x.is_ref else aval
-
-
 abstractors[np.ndarray] = abstractors[np.generic] = _numpy_aval
-abstractors[ShapeDtypeStruct] = _struct_aval
+abstractors[Token] = lambda x: abstract_token
+abstractors[AbstractToken] = lambda x: x
 abstractors[ShapedArray] = lambda x: x.bare
 abstractors[AbstractRef] = lambda x: x
 abstractors[Tracer] = lambda x: x.aval
@@ -477,7 +488,7 @@ class StagedTracer(Tracer):
         return self._trace.origin_of(self._var)
 
     def __repr__(self):
-        return f"Traced<{self.aval!r}>"
+        return f"JitTracer({self.aval})"
 
 
 class StagingTrace(Trace):
@@ -581,10 +592,6 @@ class StagingTrace(Trace):
         elif isinstance(x, (np.ndarray, np.generic)) and x.ndim == 0 and x.dtype.kind in "biufcV":
             aval = _numpy_aval(x)
             return Literal(np.asarray(x).astype(aval.dtype)[()], aval)
-        else:
-            unwrapped = as_operand(x)
-            if unwrapped is not x:
-                return self.to_atom(unwrapped)
         var = Var(aval_of(x))
         self.constants[id(x)] = (var, x)
         return var

@@ -19,8 +19,8 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.ir import Effect
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
-from xlafront.lax.manual_computation import automatic_axes, on_each_device
 from xlafront.lax.device_put import put_leaf
+from xlafront.lax.manual_computation import automatic_axes, on_each_device
 from xlafront.lax.shapes import broadcast_in_dim, expand_dims, move_dim, zeros_of
 from xlafront.lax.slicing import concatenate, index_in_dim
 from xlafront.runtime import effects as runtime_effects
@@ -280,7 +280,7 @@ def _prepare(user: str, callback, result_shape_dtypes, args, kwargs, sharding):
     for i, x in enumerate(leaves):
         if not _is_array(x):
             raise errors.not_an_array(x, user, tree.path_of((args, kwargs), i).removeprefix("[0]").removeprefix("[1]"))
-        operands.append(_words(tracing.as_operand(x)))
+        operands.append(_words(x))
     flat = FlatCallback(callback, in_tree, out_tree, user)
     device = None if sharding is None else sharding._device
     return operands, {"callback": flat, "result_avals": result_avals, "device": device}, out_tree
@@ -401,7 +401,7 @@ def split_static(leaves: Sequence[Any]) -> tuple[list[Any], tuple]:
     """The arrays among the leaves of a pytree, and what else there is, by position."""
     static = tuple([(i, x) for i, x in enumerate(leaves) if not _is_array(x)])
     others = {i for i, _ in static}
-    return [tracing.as_operand(x) for i, x in enumerate(leaves) if i not in others], static
+    return [x for i, x in enumerate(leaves) if i not in others], static
 
 
 def _make_printer(*, fmt, has_placeholders, in_tree, static_args, np_printoptions, logger):

@@ -84,11 +84,11 @@ def placement_of(x, shape: tuple):
 
 def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
     """`full` with the shape, the dtype and the devices of another array unless others are given."""
-    aval = tracing.aval_of(x)
+    aval = x if hasattr(x, "shape") and hasattr(x, "dtype") and not tracing.is_arraylike(x) else tracing.aval_of(x)
     shape = aval.shape if shape is None else static_shape("full_like", shape)
-    wanted = aval.dtype if dtype is None else dtypes.check_user_dtype(dtype, "full_like")
+    wanted = dtypes.dtype(aval.dtype) if dtype is None else dtypes.check_user_dtype(dtype, "full_like")
     result = full(shape, fill_value, wanted, sharding=placement_of(x, shape) if sharding is None else sharding)
-    if dtype is None and aval.weak_type:
+    if dtype is None and getattr(aval, "weak_type", False):
         result = convert_element_type_p.bind(result, new_dtype=wanted, weak_type=True, sharding=None)
     return tracing.as_varying(result, aval.vma)
 

@@ -158,7 +158,7 @@ def associative_scan(fn: Callable, elems, reverse: bool = False, axis: int = 0):
         if len(found) != len(xs):
             raise ValueError(f"the function given to {who} must return what it takes: {treedef}, got {other}.")
         for i, (x, y) in enumerate(zip(xs, found)):
-            given, returned = tracing.aval_of(x), tracing.aval_of(tracing.as_operand(y), who)
+            given, returned = tracing.aval_of(x), tracing.aval_of(y, who)
             if (given.shape, given.dtype) != (returned.shape, returned.dtype):
                 raise TypeError(f"the function given to {who} must return arrays of the types that it takes, but it got "
                                 f"{given} and returned {returned} at result{tree.path_of(result, i)}.")

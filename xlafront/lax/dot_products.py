@@ -35,23 +35,8 @@ class Precision(enum.Enum):
         return self.name
 
 
-class DotAlgorithmPreset(enum.Enum):
-    """Named multiplication algorithms, for backends that have them."""
-
-    DEFAULT = 0
-    ANY_F8_ANY_F8_F32 = 1
-    ANY_F8_ANY_F8_F32_FAST_ACCUM = 2
-    F16_F16_F16 = 4
-    F16_F16_F32 = 5
-    BF16_BF16_BF16 = 6
-    BF16_BF16_F32 = 7
-    BF16_BF16_F32_X3 = 8
-    BF16_BF16_F32_X6 = 9
-    BF16_BF16_F32_X9 = 10
-    TF32_TF32_F32 = 11
-    TF32_TF32_F32_X3 = 12
-    F32_F32_F32 = 13
-    F64_F64_F64 = 14
+# Named multiplication algorithms, for backends that have them.
+DotAlgorithmPreset = enum.Enum("DotAlgorithmPreset", ("DEFAULT", *config.DOT_ALGORITHMS), start=0)  # type: ignore[misc]
 
 
 _PRECISIONS = {

@@ -125,7 +125,6 @@ def _position(item: Any):
         raise _mask(item)
     if isinstance(item, (int, np.integer)):
         return int(item)
-    item = tracing.as_operand(item)
     if isinstance(item, (list, tuple, str)) or not tracing.is_arraylike(item):
         raise TypeError(f"a reference is indexed by integers, slices, `...` and arrays of integers, not by "
                         f"{type(item).__name__} ({errors.short(item)}).")

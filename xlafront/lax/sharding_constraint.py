@@ -35,7 +35,7 @@ def with_sharding_constraint(x, shardings):
         if sharding is UNSPECIFIED:
             raise ValueError(f"with_sharding_constraint got None as the sharding of {path}: it takes one for each array. Leave "
                              f"arrays out that are not to be constrained.")
-        tracing.aval_of(tracing.as_operand(leaf), "with_sharding_constraint")
+        tracing.aval_of(leaf, "with_sharding_constraint")
         if isinstance(sharding, NamedSharding):
             try:
                 sharding.check_compatible_aval(np.shape(leaf))

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from xlafront.core.avals import abstract_token, token_stand_in
 from xlafront.core.ir import Effect
 from xlafront.lowering import mlir
 from xlafront.lowering.mlir import create, ir, tensor_type, type_of
@@ -463,6 +464,15 @@ def as_type(t) -> ir.Type:
 # Whole programs
 
 
+def new_token() -> ir.Value:
+    """A token that comes after nothing."""
+    return create("stablehlo.after_all", results=[mlir.token_type()], loc=mlir.unknown_location).result
+
+
+def _at_boundary(aval):
+    return token_stand_in if aval is abstract_token else aval
+
+
 def lower_program(jaxpr, name: str, platform: str, *, const_values: Sequence[Any], arg_attributes=None,
                   result_attributes=None, num_partitions: int = 1, num_replicas: int = 1,
                   sharding_context=None, manual_mesh=None) -> ModuleContext:
@@ -479,19 +489,22 @@ def lower_program(jaxpr, name: str, platform: str, *, const_values: Sequence[Any
         module = ModuleContext(name, platform, num_partitions, num_replicas, sharding_context)
         module.manual_mesh = manual_mesh
         hoisted = [v for v, value in zip(jaxpr.constvars, const_values) if value is None]
-        arg_types = flat_types([v.aval for v in hoisted] + jaxpr.in_avals)
-        _, _, block = module.add_function("main", arg_types, flat_types(jaxpr.out_avals), public=True,
+        arg_types = flat_types([_at_boundary(aval) for aval in [v.aval for v in hoisted] + jaxpr.in_avals])
+        _, _, block = module.add_function("main", arg_types, flat_types(map(_at_boundary, jaxpr.out_avals)), public=True,
                                           arg_attributes=arg_attributes, result_attributes=result_attributes)
         with ir.InsertionPoint(block):
             arguments = list(block.arguments)
             leading = iter(arguments[:len(hoisted)])
             consts = [next(leading) if value is None else constant(value) for value in const_values]
             # What orders programs among each other is `runtime.effects`; in each the chains start anew.
-            tokens = {effect: create("stablehlo.after_all", results=[mlir.token_type()], loc=mlir.unknown_location).result
-                      for effect in ordered_effects(jaxpr)}
+            tokens = {effect: new_token() for effect in ordered_effects(jaxpr)}
             if module.constrain is not None:
                 consts = [sharding_context.constrain_constant(value, v.aval) for v, value in zip(jaxpr.constvars, consts)]
-            results = Body(module, tokens).run(jaxpr, consts, arguments[len(hoisted):])
+            values = [new_token() if v.aval is abstract_token else value
+                      for v, value in zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *arguments[len(hoisted):]])]
+            results = Body(module, tokens).run(jaxpr, values[:len(consts)], values[len(consts):])
+            results = [constant(np.zeros(token_stand_in.shape, token_stand_in.dtype)) if v.aval is abstract_token else value
+                       for v, value in zip(jaxpr.outvars, results)]
             if module.constrain is not None:
                 results = sharding_context.constrain_results(results)
             create("func.return", operands=results, loc=mlir.unknown_location)

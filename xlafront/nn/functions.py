@@ -12,7 +12,7 @@ from xlafront.lax.barriers import stop_gradient
 from xlafront.lax.elementwise import PRIMITIVES, as_type, constant_like, gt, lt, mul, rsqrt_, select
 from xlafront.lax.families import elementwise
 from xlafront.lax.shapes import canonical_axes, canonical_axis, iota_p, static_shape
-from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact
+from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact, unwrap
 from xlafront.staging.library import library
 from xlafront.transforms.calls.custom_jvp import custom_jvp
 
@@ -218,6 +218,7 @@ def _gelu(x, approximate):
 
 def gelu(x, approximate=True):
     """`x` times the normal distribution function of `x`, by its usual approximation with tanh or exactly."""
+    x = unwrap(x)
     return _gelu(x, bool(approximate))
 
 
@@ -343,6 +344,7 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, where=Non
 
     Elements where the mask `where` is false are left out; `keepdims` leaves the axes, with size 1.
     """
+    a = unwrap(a)
     return _logsumexp(a, b, where, _hashable(axis), bool(keepdims), bool(return_sign))
 
 

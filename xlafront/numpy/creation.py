@@ -33,6 +33,7 @@ from xlafront.lax.elementwise import (
 from xlafront.lax.resharding import target_of
 from xlafront.numpy.promotion import check_arraylike, promote_args_inexact, promote_dtypes, unwrap
 from xlafront.numpy.ufuncs import INLINE, PUBLIC
+from xlafront.runtime import guards
 from xlafront.runtime.arrays import ArrayImpl, put_host
 from xlafront.runtime.sharding import active, single_device
 from xlafront.staging.device_assignment import unbound_sharding
@@ -99,7 +100,7 @@ def _from_host(object, wanted, weak):
         leaves = tree.leaves(object, is_leaf=lambda x: x is None)
         if any(x is None for x in leaves):
             raise ValueError("None cannot become an element of an array; leave it out, or use nan.")
-        if any(isinstance(x, (tracing.Tracer, ArrayImpl, KeyArray)) for x in leaves):
+        if any(isinstance(x, (tracing.Tracer, ArrayImpl, KeyArray)) or tracing.is_convertible(x) for x in leaves):
             return _from_nested(object, wanted)
         if wanted is None:
             wanted = _sequence_dtype(leaves)
@@ -214,6 +215,8 @@ def _filled(shape, value, dtype, device, name, out_sharding=None):
                 break
     _refuse_negative(name, shape)
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
+    if not tracing.is_tracing():
+        guards.check("host_to_device", "The number that a new array is filled with comes to a device")
     if device is None:
         if out_sharding is None:
             return _constant_kernel(shape, d, value)
@@ -283,6 +286,7 @@ def _explicit_of(like):
 
 def _like(name, value):
     def function(a, dtype=None, shape=None, *, device=None, out_sharding=None):
+        a = unwrap(a)
         if not (hasattr(a, "dtype") and hasattr(a, "shape")):
             check_arraylike(name, a)
         aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a

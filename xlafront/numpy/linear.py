@@ -434,6 +434,7 @@ def einsum(subscripts, /, *operands, out=None, optimize="auto", precision=None, 
         raise NotImplementedError("xnp.einsum cannot write into `out`: arrays do not change. Use the result.")
     text, arrays = _subscripts((subscripts, *operands))
     check_arraylike("einsum", *arrays)
+    arrays = [unwrap(x) for x in arrays]
     plan = _plan_einsum(text, [np.shape(x) for x in arrays], optimize)
     product = _product
     if _dot_general is not None:

@@ -15,7 +15,7 @@ from xlafront.runtime import config
 def check_arraylike(name: str, *args) -> None:
     """Lists, strings and other objects are refused: converting them silently is slow and hides mistakes."""
     for i, x in enumerate(args):
-        if type(x) not in tracing.abstractors and not tracing.is_arraylike(x):
+        if type(x) not in tracing.abstractors and not (tracing.is_convertible(x) or tracing.is_arraylike(x)):
             raise _not_arraylike(name, i, x)
 
 

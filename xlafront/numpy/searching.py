@@ -123,6 +123,7 @@ def argwhere(a, *, size=None, fill_value=None):
 
 def compress(condition, a, axis=None, *, size=None, fill_value=0, out=None):
     """The slices along an axis where a one-dimensional condition holds (the flattened array without an axis)."""
+    condition, a = unwrap(condition), unwrap(a)
     if out is not None:
         raise NotImplementedError("xnp.compress cannot write into `out`: arrays do not change. Use the result.")
     check_arraylike("compress", condition, a)

@@ -546,6 +546,7 @@ def _power_static(x1, x2):
 
 def power(x1, x2, /):
     """Elementwise `x1 ** x2`. A known integer as exponent is static: it becomes multiplications."""
+    x1, x2 = unwrap(x1), unwrap(x2)
     if type(x2) is not int:
         x2 = _static_exponent(x2)
     if type(x2) is int:

@@ -40,15 +40,6 @@ class FlatFunction:
         return flat
 
 
-def dressed(function, fun, transform: str):
-    name = signatures.function_name(fun)
-    function.__name__ = getattr(fun, "__name__", name)
-    function.__qualname__ = f"{transform}({name})"
-    function.__doc__ = fun.__doc__
-    function.__wrapped__ = fun
-    return function
-
-
 def checked_argnums(transform: str, argnums) -> tuple[int, ...]:
     try:
         if hasattr(argnums, "__index__"):
@@ -106,7 +97,7 @@ def check_arrays(name: str, fun, args) -> list[Any]:
     for i, x in enumerate(leaves):
         if not tracing.is_arraylike(x):
             raise errors.not_an_array(x, f"{name} of {signatures.function_name(fun)}", tree.path_of(args, i))
-    return [tracing.as_operand(x) for x in leaves]
+    return list(leaves)
 
 
 # Results

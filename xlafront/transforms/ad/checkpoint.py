@@ -267,7 +267,7 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool | Sequence[bool
     @functools.wraps(fun)
     @boundary
     def checkpointed(*args, **kwargs):
-        if static and not _hashable([*[x for i, x in enumerate(args) if i in static.nums],
+        if static and not _hashable([*[x for i, x in enumerate(args) if i in static.at(len(args))],
                                      *[x for key, x in kwargs.items() if key in static.names]]):
             bound, args, kwargs = _with_static_values(fun, static, args, kwargs)
             return checkpoint(bound, prevent_cse=prevent_cse, policy=policy)(*args, **kwargs)
@@ -276,7 +276,7 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool | Sequence[bool
         for i, x in enumerate(call.leaves):
             if not tracing.is_arraylike(x):
                 raise errors.not_an_array(x, f"checkpoint of {name}", signatures.argument_names(fun, static, call.in_tree)[i])
-            leaves.append(tracing.as_operand(x))
+            leaves.append(x)
         body = _Call(fun, static, call.statics)
         program, consts, out_tree = trace_function(body, call.in_tree, [tracing.aval_of(x) for x in leaves], "checkpoint")
         barrier = prevent_cse if isinstance(prevent_cse, bool) else any(prevent_cse)
@@ -317,10 +317,10 @@ def _with_static_values(fun, static, args, kwargs) -> tuple[Callable, tuple, dic
 
     def bound(*dynamic, **named):
         rest = iter(dynamic)
-        return fun(*[x if i in static.nums else next(rest) for i, x in enumerate(args)], **fixed, **named)
+        return fun(*[x if i in static.at(len(args)) else next(rest) for i, x in enumerate(args)], **fixed, **named)
 
     bound.__name__ = signatures.function_name(fun)
-    dynamic = tuple(x for i, x in enumerate(args) if i not in static.nums)
+    dynamic = tuple(x for i, x in enumerate(args) if i not in static.at(len(args)))
     return bound, dynamic, {key: x for key, x in kwargs.items() if key not in static.names}
 
 

@@ -20,7 +20,6 @@ from xlafront.transforms.ad.arguments import (
     check_arrays,
     check_input,
     checked_argnums,
-    dressed,
     of_positions,
     positions_of,
     without_tracers,
@@ -123,7 +122,9 @@ def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False,
         value, result = with_value(*args, **kwargs)
         return (result, value[1]) if has_aux else result
 
-    return dressed(gradient, fun, "grad")
+    name = signatures.function_name(fun)
+    return signatures.dress(gradient, fun, f"The gradient of {name} in its argument(s) {argnums}: takes what {name} takes, and "
+                                           f"returns what has the shapes of these arguments.")
 
 
 def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
@@ -153,7 +154,9 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
             gradient = gradient[0]
         return ((value, without_tracers(flat.aux)) if has_aux else value), gradient
 
-    return dressed(with_gradient, fun, "value_and_grad")
+    name = signatures.function_name(fun)
+    return signatures.dress(with_gradient, fun, f"The value of {name} and its gradient in its argument(s) {argnums}: takes "
+                                                f"what {name} takes, and returns a pair.")
 
 
 def _one(aval):

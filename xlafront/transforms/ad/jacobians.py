@@ -24,7 +24,6 @@ from xlafront.transforms.ad.arguments import (
     check_arrays,
     check_input,
     checked_argnums,
-    dressed,
     of_positions,
     positions_of,
     weakly_typed_as,
@@ -89,7 +88,9 @@ def _jacobian(transform, fun, argnums, has_aux, holomorphic, allow_int):
         result = flat.out_tree.unflatten([row[0] if single else row for row in nested])
         return (result, without_tracers(flat.aux)) if has_aux else result
 
-    return dressed(jac, fun, transform)
+    name = signatures.function_name(fun)
+    return signatures.dress(jac, fun, f"The Jacobian of {name} in its argument(s) {argnums}, as {transform} makes it: takes "
+                                      f"what {name} takes, and returns its derivatives in place of its values.")
 
 
 def _check_result(transform: str, name: str, d, holomorphic: bool) -> None:

@@ -117,8 +117,6 @@ class CustomFunction:
                 remedy = "" if self.kind == "custom_vmap" else " Arguments that are not arrays go into nondiff_argnums."
                 raise TypeError(str(errors.not_an_array(x, f"the {self.kind} function {self._name}",
                                                         self.argument_path(args, i))) + remedy)
-            if not isinstance(x, tracing.Tracer):
-                leaves[i] = tracing.as_operand(x)
         return leaves, in_tree
 
     def runs_at_once(self, leaves: Sequence[Any]) -> bool:

@@ -50,7 +50,7 @@ class SymbolicZero:
     @staticmethod
     def from_primal_value(val: Any) -> SymbolicZero:
         """The zero tangent of a value."""
-        return SymbolicZero(tracing.aval_of(tracing.as_operand(val)).to_tangent_aval())
+        return SymbolicZero(tracing.aval_of(val).to_tangent_aval())
 
 
 def zero_from_primal(val, symbolic_zeros: bool = False):
@@ -211,7 +211,6 @@ def _checked(primal, tangent, title: str, path: Callable[[], str]):
         raise TypeError(f"{title} returned a tangent at result{path()} that is no array: {errors.short(tangent)} of type "
                         f"{type(tangent).__name__}. It should be {type_text(expected)}.")
     else:
-        tangent = tracing.as_operand(tangent)
         given = tracing.aval_of(tangent)
         if type(tangent) in (float, complex) and dtypes.is_inexact(expected.dtype) and not expected.shape and (
                 type(tangent) is float or dtypes.is_complex(expected.dtype)):

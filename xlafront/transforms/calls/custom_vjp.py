@@ -166,7 +166,7 @@ def _flat_fwd(function: custom_vjp, nondiff: tuple, in_tree, results: Results):
             raise leaked_in_rule(title)
         avals = [tracing.aval_of(x) for x in primals]
         pullback = _flat_bwd(function, bwd, nondiff, in_tree, avals, residual_tree, out_tree)
-        return outs, [tracing.as_operand(x) for x in saved], pullback
+        return outs, list(saved), pullback
 
     return flat
 
@@ -254,7 +254,6 @@ def _checked(ct, aval, title: str, path: Callable[[], str]):
         raise TypeError(f"{title} returned a cotangent for argument {path()} that is no array: {errors.short(ct)} of type "
                         f"{type(ct).__name__}. It should be {expected}, or None for zero.")
     else:
-        ct = tracing.as_operand(ct)
         given = tracing.aval_of(ct)
     if given.shape != expected.shape:
         raise ValueError(f"{title} must return cotangents of the shapes of the arguments: argument {path()} is {aval}, but the "
