@@ -15,6 +15,7 @@ _PLACES = {
         fromiter fromstring full full_like geomspace identity linspace logspace meshgrid ones ones_like tri
         tril triu zeros zeros_like""",
     "xlafront.numpy.diagonals": "diag diagflat diagonal trace",
+    "xlafront.numpy.differences": "diff ediff1d gradient interp trapezoid unwrap",
     "xlafront.numpy.dlpack": "from_dlpack",
     "xlafront.numpy.files": "array_repr array_str load save savez",
     "xlafront.numpy.indexing": "take take_along_axis",
@@ -34,6 +35,8 @@ _PLACES = {
         iinfo inexact int1 int16 int2 int32 int4 int64 int8 int_ integer iscomplexobj isdtype isrealobj isscalar issubdtype
         iterable number object_ signedinteger single uint uint1 uint16 uint2 uint32 uint4 uint64 uint8 unsignedinteger""",
     "xlafront.numpy.searching": "argwhere choose compress extract flatnonzero nonzero searchsorted select where",
+    "xlafront.numpy.sets": """intersect1d isin setdiff1d setxor1d union1d unique unique_all unique_counts unique_inverse
+        unique_values""",
     "xlafront.numpy.sorting": "argpartition argsort lexsort partition sort sort_complex",
     "xlafront.numpy.statistics": """average bincount digitize histogram_bin_edges median nanmax nanmean nanmin nanprod nanstd
         nansum nanvar percentile quantile""",
