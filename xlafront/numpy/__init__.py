@@ -18,15 +18,18 @@ _PLACES = {
     "xlafront.numpy.differences": "diff ediff1d gradient interp trapezoid unwrap",
     "xlafront.numpy.dlpack": "from_dlpack",
     "xlafront.numpy.files": "array_repr array_str load save savez",
+    "xlafront.numpy.histograms": "bincount digitize histogram histogram2d histogram_bin_edges histogramdd",
     "xlafront.numpy.indexing": "take take_along_axis",
     "xlafront.numpy.linear": "cross dot einsum einsum_path inner kron matmul matvec outer tensordot vdot vecdot vecmat",
     "xlafront.numpy.manipulation": """append array_split atleast_1d atleast_2d atleast_3d block broadcast_arrays
         broadcast_shapes broadcast_to column_stack concat concatenate dsplit dstack expand_dims flip fliplr flipud hsplit
         hstack matrix_transpose moveaxis ndim permute_dims ravel reshape roll rollaxis rot90 shape size split squeeze stack
         swapaxes transpose unstack vsplit vstack""",
+    "xlafront.numpy.missing_values": """nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin
+        nanpercentile nanprod nanquantile nanstd nansum nanvar""",
     "xlafront.numpy.padding": "pad",
-    "xlafront.numpy.reductions": """all allclose amax amin any argmax argmin array_equal count_nonzero cumprod cumsum max mean
-        min prod ptp std sum var""",
+    "xlafront.numpy.reductions": """all allclose amax amin any argmax argmin array_equal array_equiv count_nonzero cumprod
+        cumsum cumulative_prod cumulative_sum max mean min prod ptp std sum var""",
     "xlafront.numpy.repeating": "repeat tile",
     "xlafront.numpy.scalar_types": """bfloat16 bool bool_ can_cast cdouble character complex128 complex64 complex_
         complexfloating csingle double dtype finfo flexible float16 float32 float4_e2m1fn float64 float6_e2m3fn
@@ -38,8 +41,7 @@ _PLACES = {
     "xlafront.numpy.sets": """intersect1d isin setdiff1d setxor1d union1d unique unique_all unique_counts unique_inverse
         unique_values""",
     "xlafront.numpy.sorting": "argpartition argsort lexsort partition sort sort_complex",
-    "xlafront.numpy.statistics": """average bincount digitize histogram_bin_edges median nanmax nanmean nanmin nanprod nanstd
-        nansum nanvar percentile quantile""",
+    "xlafront.numpy.statistics": "average corrcoef cov median percentile quantile",
     "xlafront.numpy.ufunc_methods": "ufunc",
     "xlafront.numpy.ufuncs": """abs absolute acos acosh add angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh around
         asin asinh atan atan2 atanh bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_not bitwise_or
