@@ -17,8 +17,11 @@ _PLACES = {
     "xlafront.numpy.diagonals": "diag diagflat diagonal trace",
     "xlafront.numpy.differences": "diff ediff1d gradient interp trapezoid unwrap",
     "xlafront.numpy.dlpack": "from_dlpack",
+    "xlafront.numpy.editing": "delete fill_diagonal insert place put put_along_axis resize trim_zeros",
     "xlafront.numpy.files": "array_repr array_str load save savez",
     "xlafront.numpy.histograms": "bincount digitize histogram histogram2d histogram_bin_edges histogramdd",
+    "xlafront.numpy.index_tricks": """c_ diag_indices diag_indices_from indices ix_ mask_indices mgrid ogrid r_
+        ravel_multi_index tril_indices tril_indices_from triu_indices triu_indices_from unravel_index""",
     "xlafront.numpy.indexing": "take take_along_axis",
     "xlafront.numpy.linear": "cross dot einsum einsum_path inner kron matmul matvec outer tensordot vdot vecdot vecmat",
     "xlafront.numpy.manipulation": """append array_split atleast_1d atleast_2d atleast_3d block broadcast_arrays
