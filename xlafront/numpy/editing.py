@@ -37,8 +37,8 @@ def _known(name: str, x, argument: str) -> np.ndarray:
     """Values that decide shapes."""
     value = x._concrete() if isinstance(x, tracing.Tracer) else x
     if value is None:
-        raise errors.ConcretizationTypeError(x, f"It is the argument {argument!r} of xnp.{name}, which decides the shape of the "
-                                                f"result.")
+        raise errors.ConcretizationTypeError(x, f"It is the argument {argument!r} of xnp.{name}, which decides the shape "
+                                                f"of the result.")
     return np.asarray(value)
 
 
