@@ -402,6 +402,32 @@ def imag(val, /):
     return shapes.broadcast_in_dim(constant_like(x, 0), np.shape(x), ())
 
 
+@_define
+def iscomplex(x, /):
+    """Elementwise, whether the imaginary part is other than 0.
+
+    - `x`: the array.
+
+    >>> xnp.iscomplex(xnp.array([1j, 2]))
+    Array([ True, False], dtype=bool)
+    """
+    part = INLINE["imag"](x)
+    return ne(part, constant_like(part, 0))
+
+
+@_define
+def isreal(x, /):
+    """Elementwise, whether the imaginary part is 0.
+
+    - `x`: the array.
+
+    >>> xnp.isreal(xnp.array([1j, 2]))
+    Array([False,  True], dtype=bool)
+    """
+    part = INLINE["imag"](x)
+    return eq(part, constant_like(part, 0))
+
+
 @library(static="deg")
 def angle(z, deg=False):
     """The angle of complex numbers, in radians or degrees."""
