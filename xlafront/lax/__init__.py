@@ -51,5 +51,8 @@ _PLACES = {
     "xlafront.lax.splitting": "split split_p",
     "xlafront.lax.windows": """reduce_window_max_p reduce_window_min_p reduce_window_shape_tuple reduce_window_sum_p
         select_and_gather_add_p select_and_scatter_add_p select_and_scatter_p""",
+    "xlafront.special.bessel": "bessel_i0e bessel_i0e_p bessel_i1e bessel_i1e_p",
+    "xlafront.special.incomplete_beta": "betainc regularized_incomplete_beta_p",
+    "xlafront.special.incomplete_gamma": "igamma igamma_grad_a igamma_grad_a_p igamma_p igammac igammac_p random_gamma_grad",
 }
 __getattr__, __dir__, __all__ = lazy(__name__, _PLACES, "linalg")
