@@ -8,6 +8,7 @@ from xlafront.faces import lazy
 _PLACES = {
     "xlafront.control.cond": "cond cond_p platform_dependent switch",
     "xlafront.control.reduce": "reduce reduce_p",
+    "xlafront.control.reduce_window": "reduce_window reduce_window_p",
     "xlafront.control.scan": "map scan scan_p",
     "xlafront.control.solves": "custom_linear_solve custom_root linear_solve_p",
     "xlafront.control.while_loop": "fori_loop while_loop while_p",
@@ -51,5 +52,10 @@ _PLACES = {
     "xlafront.lax.slicing": "concatenate concatenate_p index_in_dim pad pad_p slice slice_in_dim slice_p",
     "xlafront.lax.sorting": "sort sort_key_val sort_p top_k",
     "xlafront.lax.splitting": "split split_p",
+    "xlafront.lax.windows": """reduce_window_max_p reduce_window_min_p reduce_window_shape_tuple reduce_window_sum_p
+        select_and_gather_add_p select_and_scatter_add_p select_and_scatter_p""",
+    "xlafront.special.bessel": "bessel_i0e bessel_i0e_p bessel_i1e bessel_i1e_p",
+    "xlafront.special.incomplete_beta": "betainc regularized_incomplete_beta_p",
+    "xlafront.special.incomplete_gamma": "igamma igamma_grad_a igamma_grad_a_p igamma_p igammac igammac_p random_gamma_grad",
 }
 __getattr__, __dir__, __all__ = lazy(__name__, _PLACES, "linalg")
