@@ -104,7 +104,7 @@ def reduce(operands, init_values, computation: Callable, dimensions: Sequence[in
     starts, start_tree = tree.flatten(init_values)
     if treedef != start_tree:
         raise TypeError(f"reduce needs one start value for each array: got structures {treedef} and {start_tree}.")
-    dims = shapes.canonical_axes(tuple(dimensions), np.ndim(leaves[0]), "reduce")
+    dims = shapes.plain_axes(dimensions, np.ndim(leaves[0]), "reduce")
     starts = [elementwise.as_type(s, tracing.aval_of(x).dtype, False) for s, x in zip(starts, leaves)]
     scalars = [ShapedArray((), tracing.aval_of(x).dtype) for x in leaves]
 

@@ -14,7 +14,7 @@ from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype
 from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, log_add_p
 from xlafront.lax.lower_fun import lower_fun
-from xlafront.lax.shapes import canonical_axis, linear_jvp, rev_p, typed
+from xlafront.lax.shapes import canonical_axis, linear_jvp, plain_axis, rev_p, typed
 from xlafront.lax.slicing import concatenate_p, pad_p, slice_p
 from xlafront.staging.library import library
 
@@ -116,7 +116,7 @@ def _public_cumulative(name: str):
     compiled = library(kernel, static=("axis", "reverse"))
 
     def function(operand, axis: int = 0, reverse: bool = False):
-        return compiled(operand, canonical_axis(axis, np.ndim(operand), name), bool(reverse))
+        return compiled(operand, plain_axis(axis, np.ndim(operand), name), bool(reverse))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Cumulative {name.removeprefix('cum')} along an axis, from its end when `reverse`."

@@ -70,7 +70,15 @@ def physical_tail(ctx) -> tuple:
 # broadcast_in_dim
 
 
+def check_sizes(name: str, shape) -> None:
+    """The sizes of an array that is made are not negative."""
+    for n in shape:
+        if isinstance(n, int) and n < 0:
+            raise TypeError(f"{name} got the shape {tuple(shape)}: its sizes must be non-negative integers.")
+
+
 def _broadcast_abstract(x, *, shape, broadcast_dimensions, sharding):
+    check_sizes("broadcast_in_dim", shape)
     if len(broadcast_dimensions) != x.ndim:
         raise TypeError(f"broadcast_in_dim needs one target dimension for each of the {x.ndim} dimensions of its "
                         f"operand, got {broadcast_dimensions}.")
@@ -79,8 +87,8 @@ def _broadcast_abstract(x, *, shape, broadcast_dimensions, sharding):
             raise errors.incompatible_shapes(
                 "broadcast_in_dim", [("operand", x.shape), ("target", shape)],
                 f"Dimension {i} of the operand must be 1 or equal to dimension {d} of the target.")
-    if list(broadcast_dimensions) != sorted(set(broadcast_dimensions)):
-        raise TypeError(f"the broadcast_dimensions must increase strictly, got {broadcast_dimensions}.")
+    if len(set(broadcast_dimensions)) != len(broadcast_dimensions):
+        raise TypeError(f"the broadcast_dimensions must be distinct, got {broadcast_dimensions}.")
     return typed(x, shape)
 
 
@@ -93,6 +101,9 @@ def _broadcast_transpose(ct, aval, *, shape, broadcast_dimensions, sharding):
     stretched = [d for i, d in enumerate(broadcast_dimensions) if aval.shape[i] == 1 and shape[d] != 1]
     axes = tuple(sorted(new + stretched))
     summed = reduce_sum_p.bind(ct, axes=axes, out_sharding=None) if axes else ct
+    kept = [d for d in broadcast_dimensions if d not in stretched]
+    if kept != sorted(kept):
+        summed = permute(summed, np.argsort(np.argsort(kept)))
     return reshape_to(summed, aval.shape)
 
 
@@ -314,22 +325,36 @@ def zeros_of(aval):
 
 # iota and bit patterns
 
+def _iota_abstract(*, dtype, shape, dimension, sharding):
+    check_sizes("iota", shape)
+    return ShapedArray(shape, dtype)
+
+
 iota_p = Primitive(
-    "iota", abstract=lambda *, dtype, shape, dimension, sharding: ShapedArray(shape, dtype),
+    "iota", abstract=_iota_abstract,
     lower=lambda ctx, *, dtype, shape, dimension, sharding: ctx.iota(dimension), cost="cheap")
 
 
 def _bitcast_abstract(x, *, new_dtype):
+    for d in (x.dtype, new_dtype):
+        if dtypes.is_extended(d):
+            raise ValueError(f"bitcast_convert_type does not take {d}: random keys have words, see random.key_data.")
     old, new = dtypes.itemsize_bits(x.dtype), dtypes.itemsize_bits(new_dtype)
+    if not old or not new:
+        raise TypeError(f"bitcast_convert_type does not support {x.dtype} and {new_dtype}: float0 has no bits.")
     if old == new:
         shape = x.shape
     elif old > new:
         shape = (*x.shape, old // new)
     else:
         if not x.shape or x.shape[-1] * old != new:
-            raise TypeError(f"bitcast from {x.dtype} to {new_dtype} needs a last dimension of size {new // old}, "
-                            f"got shape {x.shape}.")
+            raise ValueError(f"bitcast from {x.dtype} to {new_dtype} needs a last dimension of size {new // old}, "
+                             f"got shape {x.shape}.")
         shape = x.shape[:-1]
+    if x.dtype != new_dtype and (dtypes.bool_ in (x.dtype, new_dtype) or dtypes.is_complex(x.dtype)
+                                 or dtypes.is_complex(new_dtype)):
+        raise TypeError(f"bitcast_convert_type does not support {x.dtype} to {new_dtype}: booleans and complex numbers have no "
+                        f"bits in common with other types. Take real(x) and imag(x), or convert with x.astype(...).")
     return ShapedArray(shape, np.dtype(new_dtype))
 
 
@@ -375,6 +400,28 @@ def canonical_axis(axis: int, rank: int, name: str = "this operation") -> int:
     return axis + rank if axis < 0 else axis
 
 
+def plain_axis(axis: int, rank: int, name: str, error: type[Exception] = ValueError) -> int:
+    """A dimension for an operation of lax, where negative numbers do not count from the end."""
+    try:
+        axis = axis.__index__()
+    except AttributeError:
+        raise TypeError(f"{name} needs an integer axis, got {axis!r}.") from None
+    if not 0 <= axis < rank:
+        raise error(f"{name} got axis {axis}, which is out of bounds for an array of {rank} dimension(s): axes must lie "
+                    f"between 0 and the number of dimensions, and not be negative.")
+    return axis
+
+
+def plain_axes(axes, rank: int, name: str, error: type[Exception] = ValueError) -> tuple[int, ...]:
+    """Distinct dimensions for an operation of lax, as `plain_axis` takes them."""
+    if not isinstance(axes, (tuple, list, range)):
+        raise TypeError(f"{name} needs a sequence of integers as axes, got {axes!r}.")
+    found = tuple([plain_axis(a, rank, name, error) for a in axes])
+    if len(set(found)) != len(found):
+        raise error(f"{name} got a duplicate axis: {tuple(axes)} must be unique.")
+    return found
+
+
 def canonical_axes(axes, rank: int, name: str = "this operation") -> tuple[int, ...]:
     if axes is None:
         return tuple(range(rank))
@@ -402,7 +449,7 @@ def broadcast_shapes(name: str, *shapes, error: type[Exception] = ValueError) ->
 def broadcast_in_dim(operand, shape, broadcast_dimensions, *, out_sharding=None):
     """Spread an array over a larger shape; `broadcast_dimensions[i]` is where its dimension `i` goes."""
     shape = static_shape("broadcast_in_dim", shape)
-    dims = tuple(int(d) for d in broadcast_dimensions)
+    dims = static_shape("broadcast_in_dim", broadcast_dimensions)
     return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=named_sharding(
         out_sharding, "broadcast_in_dim"))
 
@@ -418,8 +465,10 @@ def broadcast(operand, sizes: Sequence[int], *, out_sharding=None):
 def reshape(operand, new_sizes, dimensions=None, *, out_sharding=None):
     """The same elements in row-major order in another shape; `dimensions` reads them in another order."""
     sizes = static_shape("reshape", new_sizes)
+    if math.prod(sizes) != np.size(operand) or any(n < 0 for n in sizes):
+        raise ValueError(f"reshape of {np.shape(operand)} to {sizes}: the total size must be unchanged, and no size negative.")
     if dimensions is not None and tuple(dimensions) != tuple(range(np.ndim(operand))):
-        operand = transpose_p.bind(operand, permutation=tuple(dimensions))
+        operand = transpose_p.bind(operand, permutation=static_shape("reshape", dimensions))
     if out_sharding is not None:
         return reshape_p.bind(operand, new_sizes=sizes, dimensions=None, sharding=named_sharding(out_sharding, "reshape"))
     return reshape_to(operand, sizes)
@@ -427,7 +476,7 @@ def reshape(operand, new_sizes, dimensions=None, *, out_sharding=None):
 
 def transpose(operand, permutation):
     """Reorder the dimensions: the result's dimension `i` is the operand's `permutation[i]`."""
-    return _transpose_kernel(operand, tuple(int(p) for p in permutation))
+    return _transpose_kernel(operand, static_shape("transpose", permutation))
 
 
 @library(static="permutation", name="transpose")
@@ -439,7 +488,7 @@ def _transpose_kernel(operand, permutation):
 
 def squeeze(array, dimensions):
     """Drop dimensions of size 1."""
-    return _squeeze_kernel(array, canonical_axes(dimensions, np.ndim(array), "squeeze"))
+    return _squeeze_kernel(array, canonical_axes(tuple(dimensions), np.ndim(array), "squeeze"))
 
 
 @library(static="dimensions", name="squeeze")
@@ -464,13 +513,13 @@ def _expand_kernel(array, dimensions):
 
 def rev(operand, dimensions):
     """Reverse the order of elements along some dimensions."""
-    axes = canonical_axes(tuple(dimensions), np.ndim(operand), "rev")
-    return rev_p.bind(operand, dimensions=axes)
+    return rev_p.bind(operand, dimensions=plain_axes(dimensions, np.ndim(operand), "rev", TypeError))
 
 
 @library(static="new_dtype", name="bitcast_convert_type")
 def _bitcast_kernel(operand, new_dtype):
-    if tracing.aval_of(operand).dtype == new_dtype:
+    aval = tracing.aval_of(operand)
+    if aval.dtype == new_dtype and not aval.weak_type and isinstance(new_dtype, np.dtype):
         return operand
     return bitcast_convert_type_p.bind(operand, new_dtype=new_dtype)
 

@@ -6,6 +6,7 @@ Parts at run-time positions are in `dynamic_slicing`, and single elements in `in
 from __future__ import annotations
 
 import builtins
+import operator
 
 import numpy as np
 
@@ -15,12 +16,13 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import of_all, of_first
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
-from xlafront.lax.elementwise import as_type, select, sub
+from xlafront.lax.elementwise import select, sub
 from xlafront.lax.shapes import (
     broadcast_batch,
     broadcast_in_dim_p,
     canonical_axis,
     move_dim,
+    plain_axis,
     reduce_sum_p,
     squeeze,
     squeeze_p,
@@ -194,9 +196,9 @@ concatenate_p = Primitive(
 
 def slice(operand, start_indices, limit_indices, strides=None):
     """The part between two static corners, with a stride for each dimension."""
-    steps = None if strides is None else tuple(int(s) for s in strides)
-    return slice_p.bind(operand, start_indices=tuple(int(i) for i in start_indices),
-                        limit_indices=tuple(int(i) for i in limit_indices), strides=steps)
+    steps = None if strides is None else tuple([operator.index(s) for s in strides])
+    return slice_p.bind(operand, start_indices=tuple([operator.index(i) for i in start_indices]),
+                        limit_indices=tuple([operator.index(i) for i in limit_indices]), strides=steps)
 
 
 def slice_in_dim(operand, start_index, limit_index, stride: int = 1, axis: int = 0):
@@ -224,13 +226,20 @@ def concatenate(operands, dimension: int):
     operands = list(operands)
     if not operands:
         raise ValueError("concatenate needs at least one array.")
-    return _concatenate_kernel(operands, canonical_axis(dimension, np.ndim(operands[0]), "concatenate"))
+    if len(operands) == 1 and np.ndim(operands[0]):
+        dimension = 0  # whichever it is, nothing is joined
+    return _concatenate_kernel(operands, plain_axis(dimension, np.ndim(operands[0]), "concatenate", TypeError))
 
 
 def pad(operand, padding_value, padding_config):
     """Add elements around and between those of an array: a (low, high, interior) triple for each dimension."""
-    value = as_type(padding_value, tracing.aval_of(operand).dtype, False)
-    return pad_p.bind(operand, value, padding_config=tuple(tuple(int(n) for n in c) for c in padding_config))
+    if np.ndim(padding_value):
+        raise ValueError(f"pad: the padding_value must be a scalar, got an array of shape {np.shape(padding_value)}.")
+    config = tuple([tuple([operator.index(n) for n in triple]) for triple in padding_config])
+    if len(config) != np.ndim(operand) or any(len(triple) != 3 for triple in config):
+        raise ValueError(f"pad: the length of padding_config must equal the number of axes, with (low, high, interior) for "
+                         f"each: got {padding_config!r} for an array of shape {np.shape(operand)}.")
+    return pad_p.bind(operand, padding_value, padding_config=config)
 
 
 def index_in_dim(operand, index: int, axis: int = 0, keepdims: bool = True):

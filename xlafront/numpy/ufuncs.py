@@ -148,6 +148,8 @@ for _name, _primitive, _promotion in BINARY:
 
 def to_bool(x):
     aval = tracing.aval_of(x)
+    if dtypes.is_extended(aval.dtype):
+        return PRIMITIVES["convert_element_type"].bind(x, new_dtype=dtypes.bool_, weak_type=False, sharding=None)  # refuses it
     return x if aval.dtype == dtypes.bool_ else PRIMITIVES["ne"].bind(x, constant_like(x, 0))
 
 
