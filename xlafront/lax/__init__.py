@@ -19,7 +19,7 @@ _PLACES = {
     "xlafront.lax.creation": "broadcasted_iota empty full full_like iota",
     "xlafront.lax.cumulative": """associative_scan cumlogsumexp cumlogsumexp_p cummax cummax_p cummin cummin_p cumprod
         cumprod_p cumsum cumsum_p""",
-    "xlafront.lax.derived": "broadcast_shapes broadcast_to_rank collapse dtype select stack tile",
+    "xlafront.lax.derived": "broadcast_shapes broadcast_to_rank collapse dtype select stack tile unstack",
     "xlafront.lax.device_put": "device_put_p",
     "xlafront.lax.dot_products": "batch_matmul dot dot_general dot_general_p DotAlgorithmPreset Precision",
     "xlafront.lax.dynamic_slicing": """dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_slice_p

@@ -13,8 +13,8 @@ from xlafront.core.sharding_types import of_first
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype
-from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, log_add_p, sub
 from xlafront.lax.dynamic_slicing import dynamic_slice_p
+from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, log_add_p, sub
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.reductions import highest, lowest
 from xlafront.lax.shapes import canonical_axis, linear_jvp, plain_axis, rev_p, typed

@@ -306,8 +306,8 @@ def dot_general(lhs, rhs, dimension_numbers, precision=None, preferred_element_t
     try:
         (xc, yc), (xb, yb) = (tuple([tuple([a.__index__() for a in axes]) for axes in pair]) for pair in dimension_numbers)
     except (TypeError, ValueError, AttributeError):
-        raise TypeError(f"dot_general needs ((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch)) as "
-                        f"dimension_numbers, each of them a sequence of dimensions, got {dimension_numbers!r}.") from None
+        raise ValueError(f"dot_general needs ((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch)) as "
+                         f"dimension_numbers, each of them a sequence of dimensions, got {dimension_numbers!r}.") from None
     wanted = None if preferred_element_type is None else dtypes.check_user_dtype(preferred_element_type, "dot_general")
     return _kernel(lhs, rhs, ((xc, yc), (xb, yb)), canonical_precision(precision), wanted,
                    named_sharding(out_sharding, "dot_general"))
@@ -318,12 +318,10 @@ def dot(lhs, rhs, *, dimension_numbers=None, precision=None, preferred_element_t
     if dimension_numbers is not None:
         return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type, out_sharding=out_sharding)
     a, b = np.shape(lhs), np.shape(rhs)
-    if not (1 <= len(a) <= 2 and 1 <= len(b) <= 2):
-        raise ValueError(f"dot without dimension_numbers takes vectors and matrices, got shapes {a} and {b}. Say with "
-                         f"dimension_numbers which dimensions to contract, or use xnp.matmul.")
-    if a[-1] != b[0]:
-        raise errors.incompatible_shapes("dot", [("lhs", a), ("rhs", b)],
-                                         "The contracting dimensions, the last of lhs and the first of rhs, must agree.")
+    if not (1 <= len(a) <= 2 and 1 <= len(b) <= 2 and a[-1] == b[0]):
+        raise ValueError(f"dot without dimension_numbers takes vectors and matrices whose contracting dimensions, the last of "
+                         f"lhs and the first of rhs, agree: got incompatible shapes {a} and {b}. Say with dimension_numbers "
+                         f"which dimensions to contract, or use xnp.matmul.")
     return dot_general(lhs, rhs, (((len(a) - 1,), (0,)), ((), ())), precision, preferred_element_type,
                        out_sharding=out_sharding)
 

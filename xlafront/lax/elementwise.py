@@ -275,7 +275,8 @@ BINARY = (
     ("shift_right_arithmetic", "stablehlo.shift_right_arithmetic", "int", None, None, None),
     ("shift_right_logical", "stablehlo.shift_right_logical", "int", None, None, None),
 )
-COMPARISONS = (("eq", "EQ", "any"), ("ne", "NE", "any"), ("ge", "GE", "int float bool"),
+COMPARISONS = (("eq", "EQ", _NUM + " bool key"), ("ne", "NE", _NUM + " bool key"),
+               ("ge", "GE", "int float bool"),
                ("gt", "GT", "int float bool"), ("le", "LE", "int float bool"), ("lt", "LT", "int float bool"))
 # In which operands they are linear.
 _SUMS = {"neg": of_first, "add": of_all(), "sub": of_all(), "mul": of_one(0, 1), "div": of_one(0)}
@@ -642,6 +643,11 @@ def typed_operands(name: str, x, y):
     return x, y
 
 
+def as_array(x):
+    """An array of what may be a number."""
+    return copy_p.bind(x) if type(x) in dtypes.python_scalar_dtypes or isinstance(x, (np.ndarray, np.generic)) else x
+
+
 def as_type(x, dtype, weak: bool):
     """`x` at a dtype that promotion found; scalars are converted at once, arrays by an operation if need be."""
     kind = type(x)
@@ -663,7 +669,7 @@ def _public(name: str, doc: str, arity: int, accuracy: bool = False):
     primitive = PRIMITIVES[name]
     function_name = {"and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "not": "bitwise_not"}.get(name, name)
     if arity == 1 and accuracy:
-        def function(x, accuracy=None):
+        def function(x, *, accuracy=None):
             return primitive.bind(x) if accuracy is None else primitive.bind(x, accuracy=accuracy)
     elif arity == 1:
         def function(x):
@@ -840,6 +846,8 @@ def _convert_kernel(operand, dtype):
     aval = tracing.aval_of(operand)
     if aval.dtype == dtype and not aval.weak_type:
         return operand
+    if dtype == dtypes.bool_ and aval.dtype.kind == "c":
+        operand = real_(operand)
     return convert_element_type_p.bind(operand, new_dtype=dtype, weak_type=False, sharding=None)
 
 

@@ -88,8 +88,8 @@ _EVERY = "int float complex bool"
 PRIMITIVES = {
     "reduce_sum": reduce_sum_p,
     "reduce_prod": reducer("reduce_prod", "stablehlo.multiply", lambda d: 1, _EVERY, jvp=_product_jvp),
-    "reduce_max": reducer("reduce_max", "stablehlo.maximum", lowest, _EVERY, jvp=_extreme_jvp("reduce_max")),
-    "reduce_min": reducer("reduce_min", "stablehlo.minimum", highest, _EVERY, jvp=_extreme_jvp("reduce_min")),
+    "reduce_max": reducer("reduce_max", "stablehlo.maximum", lowest, _EVERY, ValueError, jvp=_extreme_jvp("reduce_max")),
+    "reduce_min": reducer("reduce_min", "stablehlo.minimum", highest, _EVERY, ValueError, jvp=_extreme_jvp("reduce_min")),
     "reduce_and": reducer("reduce_and", "stablehlo.and", _ones, "bytes bool"),
     "reduce_or": reducer("reduce_or", "stablehlo.or", lambda d: 0, "bytes bool"),
     "reduce_xor": reducer("reduce_xor", "stablehlo.xor", lambda d: 0, "bytes bool"),
@@ -122,7 +122,7 @@ def _arg_function(name):
 
 def _arg_reducer(name: str) -> Primitive:
     def abstract(x, *, axes, index_dtype):
-        check_dtype(name, "int float bool", x.dtype)
+        check_dtype(name, "int float bool", x.dtype, ValueError if dtypes.is_extended(x.dtype) else TypeError)
         [axis] = axes
         if not dtypes.is_integer(np.dtype(index_dtype)):
             raise TypeError(f"{name} returns integers, not {index_dtype}.")

@@ -19,7 +19,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import Sums, of_first
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
-from xlafront.lax.arguments import check_dtype, named_sharding
+from xlafront.lax.arguments import check_dtype, named_sharding, specified
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.specs import axes_of
 from xlafront.staging.library import library
@@ -122,11 +122,12 @@ broadcast_in_dim_p = structural("broadcast_in_dim", _broadcast_abstract, _broadc
 # Reductions
 
 
-def reducer(name: str, operation: str, identity: Callable, accepts: str, **rules) -> Primitive:
+def reducer(name: str, operation: str, identity: Callable, accepts: str, error: type[Exception] = TypeError,
+            **rules) -> Primitive:
     """A record for a reduction, by a StableHLO operation whose identity element is `identity(dtype)`; `rules` are its
-    derivative and its transpose."""
+    derivative and its transpose, `error` is that for other dtypes than it accepts."""
     def abstract(x, *, axes, out_sharding=None):
-        check_dtype(name, accepts, x.dtype)
+        check_dtype(name, accepts, x.dtype, error)
         return typed(x, [n for i, n in enumerate(x.shape) if i not in axes])
 
     def lower(ctx, x, *, axes, out_sharding=None):
@@ -265,7 +266,9 @@ rev_p = structural("rev", lambda x, *, dimensions: typed(x, x.shape),
 
 def _tile_abstract(x, *, reps):
     if len(reps) != x.ndim:
-        raise ValueError(f"tile needs a number of repetitions for each of the {x.ndim} dimensions of its operand, got {reps}.")
+        raise TypeError(f"tile needs a number of repetitions for each of the {x.ndim} dimensions of its operand, got {reps}.")
+    if any(n < 0 for n in reps):
+        raise TypeError(f"tile needs non-negative numbers of repetitions, got {reps}.")
     return typed(x, [n * m for n, m in zip(reps, x.shape)])
 
 
@@ -400,7 +403,14 @@ def canonical_axis(axis: int, rank: int, name: str = "this operation") -> int:
     return axis + rank if axis < 0 else axis
 
 
-def plain_axis(axis: int, rank: int, name: str, error: type[Exception] = ValueError) -> int:
+def sequence_of_sizes(name: str, sizes) -> tuple[int, ...]:
+    """As `static_shape`, where one number is no shape."""
+    if np.ndim(sizes) == 0:
+        raise TypeError(f"{name} needs a sequence of sizes, got {sizes!r}: the shape of a vector is (n,).")
+    return static_shape(name, sizes)
+
+
+def plain_axis(axis: int, rank: int, name: str, error: type[Exception] = np.exceptions.AxisError) -> int:
     """A dimension for an operation of lax, where negative numbers do not count from the end."""
     try:
         axis = axis.__index__()
@@ -408,11 +418,11 @@ def plain_axis(axis: int, rank: int, name: str, error: type[Exception] = ValueEr
         raise TypeError(f"{name} needs an integer axis, got {axis!r}.") from None
     if not 0 <= axis < rank:
         raise error(f"{name} got axis {axis}, which is out of bounds for an array of {rank} dimension(s): axes must lie "
-                    f"between 0 and the number of dimensions, and not be negative.")
+                    f"between 0 and {rank - 1}, and not be negative.")
     return axis
 
 
-def plain_axes(axes, rank: int, name: str, error: type[Exception] = ValueError) -> tuple[int, ...]:
+def plain_axes(axes, rank: int, name: str, error: type[Exception] = np.exceptions.AxisError) -> tuple[int, ...]:
     """Distinct dimensions for an operation of lax, as `plain_axis` takes them."""
     if not isinstance(axes, (tuple, list, range)):
         raise TypeError(f"{name} needs a sequence of integers as axes, got {axes!r}.")
@@ -448,7 +458,7 @@ def broadcast_shapes(name: str, *shapes, error: type[Exception] = ValueError) ->
 
 def broadcast_in_dim(operand, shape, broadcast_dimensions, *, out_sharding=None):
     """Spread an array over a larger shape; `broadcast_dimensions[i]` is where its dimension `i` goes."""
-    shape = static_shape("broadcast_in_dim", shape)
+    shape = sequence_of_sizes("broadcast_in_dim", shape)
     dims = static_shape("broadcast_in_dim", broadcast_dimensions)
     return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=named_sharding(
         out_sharding, "broadcast_in_dim"))
@@ -456,7 +466,7 @@ def broadcast_in_dim(operand, shape, broadcast_dimensions, *, out_sharding=None)
 
 def broadcast(operand, sizes: Sequence[int], *, out_sharding=None):
     """Put dimensions of these sizes in front, repeating the array along them."""
-    sizes = static_shape("broadcast", sizes)
+    sizes = sequence_of_sizes("broadcast", sizes)
     rank = np.ndim(operand)
     return broadcast_in_dim(operand, (*sizes, *np.shape(operand)),
                             tuple(range(len(sizes), len(sizes) + rank)), out_sharding=out_sharding)
@@ -465,13 +475,15 @@ def broadcast(operand, sizes: Sequence[int], *, out_sharding=None):
 def reshape(operand, new_sizes, dimensions=None, *, out_sharding=None):
     """The same elements in row-major order in another shape; `dimensions` reads them in another order."""
     sizes = static_shape("reshape", new_sizes)
-    if math.prod(sizes) != np.size(operand) or any(n < 0 for n in sizes):
-        raise ValueError(f"reshape of {np.shape(operand)} to {sizes}: the total size must be unchanged, and no size negative.")
+    check_sizes("reshape", sizes)
     if dimensions is not None and tuple(dimensions) != tuple(range(np.ndim(operand))):
         operand = transpose_p.bind(operand, permutation=static_shape("reshape", dimensions))
+    if math.prod(sizes) != np.size(operand):
+        raise ValueError(f"reshape of {np.shape(operand)} to {sizes}: the total size must be unchanged.")
     if out_sharding is not None:
         return reshape_p.bind(operand, new_sizes=sizes, dimensions=None, sharding=named_sharding(out_sharding, "reshape"))
-    return reshape_to(operand, sizes)
+    return reshape_to(operand, sizes) if sizes or hasattr(operand, "dtype") else reshape_p.bind(
+        operand, new_sizes=sizes, dimensions=None, sharding=None)
 
 
 def transpose(operand, permutation):
@@ -526,4 +538,5 @@ def _bitcast_kernel(operand, new_dtype):
 
 def bitcast_convert_type(operand, new_dtype):
     """Read the bits of an array as another dtype; a wider or narrower one takes or adds a last dimension."""
-    return _bitcast_kernel(operand, dtypes.check_user_dtype(new_dtype, "bitcast_convert_type"))
+    return _bitcast_kernel(operand, dtypes.check_user_dtype(specified(new_dtype, "bitcast_convert_type"),
+                                                            "bitcast_convert_type"))

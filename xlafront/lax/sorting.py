@@ -28,7 +28,7 @@ from xlafront.staging.library import library
 
 
 def _abstract(*xs, dimension, is_stable, num_keys):
-    for x in xs[:num_keys]:
+    for x in xs:
         check_dtype("sort", "int float complex bool", x.dtype)
     for x in xs:
         if x.shape != xs[0].shape:
