@@ -60,13 +60,13 @@ def stack(operands, axis: int = 0):
     return concatenate([shapes.expand_dims(x, (axis,)) for x in operands], axis)
 
 
-def unstack(x, axis: int = 0) -> list:
+def unstack(x, axis: int = 0) -> tuple:
     """The slices of an array along an axis.
 
     >>> first, second = unstack(xnp.ones((2, 3)))
     """
     axis = shapes.canonical_axis(axis, np.ndim(x), "unstack")
-    return slicing.unstack(shapes.move_dim(x, axis, 0))
+    return tuple(slicing.unstack(shapes.move_dim(x, axis, 0)))
 
 
 def tile(operand, reps: Sequence[int]):

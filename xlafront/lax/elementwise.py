@@ -18,6 +18,7 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.sharding_types import of_all, of_first, of_one
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.arguments import check_dtype, specified
+from xlafront.lax.combining import combine
 from xlafront.lax.families import add_any_p, elementwise, joint_shape, linear, spread, summed_back
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.staging.library import library
@@ -302,21 +303,8 @@ def _sign_lower(ctx, x):
     return ctx.op("stablehlo.minimum", [x, ctx.constant(np.asarray(1).astype(aval.dtype), aval.shape)])
 
 
-def _extreme_lower(direction, operation):
-    """Maximum or minimum; complex numbers are ordered by real part, then by imaginary part."""
-    def lower(ctx, x, y):
-        aval = ctx.aval_out
-        if aval.dtype.kind != "c":
-            return ctx.op(operation, [x, y])
-        part, shape = dtypes.to_real(aval.dtype), aval.shape
-        (xr, yr), (xi, yi) = ([ctx.op(f"stablehlo.{name}", [v], [(shape, part)]) for v in (x, y)] for name in ("real", "imag"))
-        same = ctx.compare("EQ", "FLOAT", xr, yr, shape)
-        flag = (shape, dtypes.bool_)
-        first = ctx.op("stablehlo.select", [same, ctx.compare(direction, "FLOAT", xi, yi, shape),
-                                            ctx.compare(direction, "FLOAT", xr, yr, shape)], [flag])
-        return ctx.op("stablehlo.select", [first, x, y])
-
-    return lower
+def _extreme_lower(operation):
+    return lambda ctx, x, y: combine(ctx, operation, x, y, ctx.aval_out.shape, ctx.aval_out.dtype)
 
 
 def _erfc_lower(ctx, x):
@@ -328,7 +316,7 @@ def _erfc_lower(ctx, x):
 
 
 _LOWERINGS = {"erfc": _erfc_lower, "exp2": _exp2_lower, "square": _square_lower, "sign": _sign_lower,
-              "max": _extreme_lower("GT", "stablehlo.maximum"), "min": _extreme_lower("LT", "stablehlo.minimum")}
+              "max": _extreme_lower("stablehlo.maximum"), "min": _extreme_lower("stablehlo.minimum")}
 
 
 def _comparison_kind(d) -> str:

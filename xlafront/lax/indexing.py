@@ -15,6 +15,7 @@ from xlafront.core.sharding_types import of_all, of_first
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import keys, sharding_rules
 from xlafront.lax.arguments import check_dtype
+from xlafront.lax.combining import combine
 from xlafront.lax.dimension_numbers import (
     GatherDimensionNumbers,
     ScatterDimensionNumbers,
@@ -22,7 +23,7 @@ from xlafront.lax.dimension_numbers import (
     check_scatter,
     gathered_shape,
 )
-from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, add, ge, le, mul, to_dtype, where
+from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, add, constant_like, ge, le, mul, to_dtype, where
 from xlafront.lax.families import add_tangents
 from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS
 from xlafront.lax.shapes import (
@@ -119,10 +120,10 @@ def in_bounds(indices, shape, dimensions, sizes):
 
 def fill_for(dtype, fill_value):
     """What a read outside of the array gives: NaN, the largest unsigned or smallest signed integer, a key of all ones."""
+    if not isinstance(dtype, np.dtype):
+        return keys.filled(np.uint32(0xFFFFFFFF) if fill_value is None else fill_value, (), dtype)
     if fill_value is not None:
         return np.asarray(fill_value).astype(dtype)[()]
-    if not isinstance(dtype, np.dtype):
-        return keys.filled(np.uint32(0xFFFFFFFF), (), dtype)
     if dtypes.is_inexact(dtype):
         return np.asarray(np.nan).astype(dtype)[()]
     if dtype == dtypes.bool_:
@@ -147,6 +148,8 @@ def bind_gather(x, indices, *, dimension_numbers, slice_sizes, unique_indices=Fa
     fill = fill_for(tracing.aval_of(x).dtype, fill_value)
     if isinstance(fill, tracing.Tracer):  # a key is no scalar that spreads by itself
         fill = broadcast_in_dim_p.bind(fill, shape=shape, broadcast_dimensions=(), sharding=None)
+    if tracing.aval_of(x).weak_type:
+        fill = constant_like(x, fill)
     return where(mask, result, fill)
 
 
@@ -249,13 +252,11 @@ def _write_scatter(ctx, x, indices, updates, combine, dn, indices_are_sorted, un
 
 
 def _scatter_lowering(operation):
-    def combine(inner, old, new, scalar):
-        if operation is None:
-            return [new]
-        return [inner.op(operation, [old, new], [scalar])]
+    def of_two(inner, old, new, scalar):
+        return [new if operation is None else combine(inner, operation, old, new, *scalar)]
 
     def lower(ctx, x, indices, updates, *, dimension_numbers, indices_are_sorted, unique_indices, mode):
-        return _write_scatter(ctx, x, indices, updates, combine, dimension_numbers, indices_are_sorted, unique_indices)
+        return _write_scatter(ctx, x, indices, updates, of_two, dimension_numbers, indices_are_sorted, unique_indices)
 
     return lower
 
@@ -485,10 +486,13 @@ def _gather_kernel(operand, start_indices, dimension_numbers, slice_sizes, uniqu
 
 def gather(operand, start_indices, dimension_numbers: GatherDimensionNumbers, slice_sizes, *, unique_indices=False,
            indices_are_sorted=False, mode=None, fill_value=None):
-    """Windows of an array at run-time positions; see StableHLO's `gather`. `mode` says what indices outside give."""
+    """Windows of an array at run-time positions; see StableHLO's `gather`. `mode` says what indices outside give: they are
+    clipped, unless it is given.
+    """
+    how = GatherScatterMode.CLIP if mode is None else GatherScatterMode.from_any(mode)
     numbers = as_numbers("gather", GatherDimensionNumbers, dimension_numbers)
     return _gather_kernel(operand, start_indices, numbers, static_shape("gather", slice_sizes),
-                          bool(unique_indices), bool(indices_are_sorted), GatherScatterMode.from_any(mode), fill_value)
+                          bool(unique_indices), bool(indices_are_sorted), how, fill_value)
 
 
 def _public_scatter(name: str):

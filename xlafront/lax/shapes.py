@@ -20,6 +20,7 @@ from xlafront.core.sharding_types import Sums, of_first
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype, named_sharding, specified
+from xlafront.lax.combining import combine
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.specs import axes_of
 from xlafront.staging.library import library
@@ -136,7 +137,7 @@ def reducer(name: str, operation: str, identity: Callable, accepts: str, error: 
         init = ctx.constant(np.asarray(identity(d)).astype(d))
         scalar = ((), d)
         return ctx.with_region(
-            "stablehlo.reduce", [x, init], [scalar, scalar], lambda inner, a, b: [inner.op(actual, [a, b], [scalar])],
+            "stablehlo.reduce", [x, init], [scalar, scalar], lambda inner, a, b: [combine(inner, actual, a, b, *scalar)],
             types=[ctx.aval_out], dimensions=lowering.mlir.i64s(axes))[0]
 
     def batch(axis_size, operands, dims, *, axes, out_sharding=None):

@@ -240,6 +240,8 @@ def pad(operand, padding_value, padding_config):
     """Add elements around and between those of an array: a (low, high, interior) triple for each dimension."""
     if np.ndim(padding_value):
         raise ValueError(f"pad: the padding_value must be a scalar, got an array of shape {np.shape(padding_value)}.")
+    if not isinstance(padding_config, (tuple, list)):
+        raise TypeError(f"pad needs a sequence of (low, high, interior) triples as padding_config, got {padding_config!r}.")
     config = tuple([tuple([operator.index(n) for n in triple]) for triple in padding_config if np.ndim(triple) == 1])
     if len(config) != np.ndim(operand) or any(len(triple) != 3 for triple in config):
         raise ValueError(f"pad: the length of padding_config must equal the number of axes, with (low, high, interior) for "
