@@ -84,6 +84,10 @@ _MONOIDS = {"add": "reduce_sum", "mul": "reduce_prod", "max": "reduce_max", "min
             "or": "reduce_or", "xor": "reduce_xor"}
 
 
+# A start that may be a number of any type, since it changes nothing.
+_NOTHING = {"reduce_sum": 0, "reduce_prod": 1}
+
+
 def monoid(function) -> str | None:
     """The reduction that a traced function of two scalars amounts to."""
     jaxpr = function.jaxpr
@@ -104,8 +108,12 @@ def reduce(operands, init_values, computation: Callable, dimensions: Sequence[in
     starts, start_tree = tree.flatten(init_values)
     if treedef != start_tree:
         raise TypeError(f"reduce needs one start value for each array: got structures {treedef} and {start_tree}.")
-    dims = shapes.canonical_axes(tuple(dimensions), np.ndim(leaves[0]), "reduce")
-    starts = [elementwise.as_type(s, tracing.aval_of(x).dtype, False) for s, x in zip(starts, leaves)]
+    dims = shapes.plain_axes(dimensions, np.ndim(leaves[0]), "reduce")
+    for s in starts:
+        if np.shape(s):
+            raise ValueError(f"reduce needs scalars as initial values, found one of shape {np.shape(s)}.")
+    if not dims:
+        return tree.map(elementwise.as_array, operands)
     scalars = [ShapedArray((), tracing.aval_of(x).dtype) for x in leaves]
 
     def combine(*xs):
@@ -118,6 +126,12 @@ def reduce(operands, init_values, computation: Callable, dimensions: Sequence[in
         raise errors.incompatible_shapes("reduce", [("arrays", (len(leaves),)), ("results", (len(function.out_avals),))])
     wanted = named_sharding(out_sharding, "reduce")
     name = monoid(function) if len(leaves) == 1 else None
+    for s, x in zip(starts, leaves):
+        d, own = tracing.aval_of(s).dtype, tracing.aval_of(x).dtype
+        if d != own and not (isinstance(s, (int, float)) and s == _NOTHING.get(name)):
+            raise errors.incompatible_dtypes("reduce", [own, d], "The initial values must have the dtypes of the arrays: "
+                                                                 "operand dtypes should match those of initial values.")
+    starts = [elementwise.as_type(s, tracing.aval_of(x).dtype, False) for s, x in zip(starts, leaves)]
     if name is not None:
         total = reductions.PRIMITIVES[name].bind(leaves[0], axes=dims, out_sharding=wanted)
         operation = elementwise.PRIMITIVES[function.jaxpr.eqns[0].primitive.name]

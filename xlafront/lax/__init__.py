@@ -23,7 +23,7 @@ _PLACES = {
     "xlafront.lax.creation": "broadcasted_iota empty full full_like iota",
     "xlafront.lax.cumulative": """associative_scan cumlogsumexp cumlogsumexp_p cummax cummax_p cummin cummin_p cumprod
         cumprod_p cumsum cumsum_p""",
-    "xlafront.lax.derived": "broadcast_shapes broadcast_to_rank collapse dtype select stack tile",
+    "xlafront.lax.derived": "broadcast_shapes broadcast_to_rank collapse dtype select stack tile unstack",
     "xlafront.lax.device_put": "device_put_p",
     "xlafront.lax.dot_products": "batch_matmul dot dot_general dot_general_p DotAlgorithmPreset Precision",
     "xlafront.lax.dynamic_slicing": """dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_slice_p
@@ -38,9 +38,10 @@ _PLACES = {
         reduce_precision reduce_precision_p rem rem_p round round_p RoundingMethod rsqrt rsqrt_p select_n select_n_p
         shift_left shift_left_p shift_right_arithmetic shift_right_arithmetic_p shift_right_logical shift_right_logical_p sign
         sign_p sin sin_p sinh sinh_p sqrt sqrt_p square square_p sub sub_p tan tan_p tanh tanh_p Tolerance xor_p zeta zeta_p""",
-    "xlafront.lax.indexing": """gather gather_p GatherDimensionNumbers GatherScatterMode scatter scatter_add scatter_add_p
+    "xlafront.lax.dimension_numbers": "GatherDimensionNumbers ScatterDimensionNumbers",
+    "xlafront.lax.indexing": """gather gather_p GatherScatterMode scatter scatter_add scatter_add_p
         scatter_apply scatter_apply_p scatter_max scatter_max_p scatter_min scatter_min_p scatter_mul scatter_mul_p scatter_p
-        scatter_sub scatter_sub_p ScatterDimensionNumbers""",
+        scatter_sub scatter_sub_p""",
     "xlafront.lax.ragged_exchange": "ragged_all_to_all_p",
     "xlafront.lax.named_axes": "axis_index axis_index_p",
     "xlafront.lax.reductions": """argmax argmax_p argmin argmin_p reduce_and reduce_and_p reduce_max reduce_max_p reduce_min

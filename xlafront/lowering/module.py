@@ -175,15 +175,16 @@ class Body:
             found = self.splats[key] = constant(value, shape, dtype)
         return found
 
-    def broadcast_scalar(self, value: ir.Value, dtype, shape: tuple[int, ...]) -> ir.Value:
-        """A scalar operand of an elementwise operation at the shape of its result."""
+    def spread(self, value: ir.Value, aval, shape: tuple[int, ...]) -> ir.Value:
+        """An operand of an elementwise operation, a scalar or with dimensions of size 1, at the shape of the result."""
         key = (value, shape)
         found = self.splats.get(key)
         if found is None:
+            dtype, own = aval.dtype, range(len(aval.shape))
             words = () if isinstance(dtype, np.dtype) else range(len(shape), len(shape) + len(dtype.physical_element_shape))
             found = self.splats[key] = create(
                 "stablehlo.broadcast_in_dim", results=[tensor_type(shape, dtype)], operands=[value],
-                attributes={"broadcast_dimensions": mlir.i64s(words)}, loc=mlir.unknown_location).result
+                attributes={"broadcast_dimensions": mlir.i64s((*own, *words))}, loc=mlir.unknown_location).result
         return found
 
     def run(self, jaxpr, consts: Sequence[ir.Value], args: Sequence[ir.Value]) -> list[ir.Value]:
@@ -203,7 +204,7 @@ class Body:
                 elif shape is None or aval.shape == shape:
                     operands.append(env[v])
                 else:
-                    operands.append(self.broadcast_scalar(env[v], aval.dtype, shape))
+                    operands.append(self.spread(env[v], aval, shape))
             ctx = RuleContext(self, eqn.invars, eqn.outvars, location(primitive.name, eqn.site), primitive, eqn.site)
             rule = rules.get(primitive) or module.rule_of(primitive)
             results = rule(ctx, *operands, **eqn.params)

@@ -18,8 +18,9 @@ import numpy as np
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.keys import KeyArray
 from xlafront.lax import dynamic_slicing, shapes, slicing
+from xlafront.lax.dimension_numbers import GatherDimensionNumbers
 from xlafront.lax.elementwise import PRIMITIVES, max_, min_, to_dtype, where
-from xlafront.lax.indexing import GatherDimensionNumbers, GatherScatterMode, bind_gather, fill_for
+from xlafront.lax.indexing import GatherScatterMode, bind_gather, fill_for
 from xlafront.lax.shapes import reduce_sum_p
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap

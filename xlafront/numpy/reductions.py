@@ -27,7 +27,7 @@ from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS, argmax_p, argmin_p
 from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axes, canonical_axis, reshape_to
 from xlafront.lax.slicing import concatenate
 from xlafront.numpy.creation import asarray
-from xlafront.numpy.promotion import boolean_mask, check_arraylike, unwrap
+from xlafront.numpy.promotion import boolean_mask, check_arraylike, refuse_keys, unwrap
 from xlafront.numpy.ufuncs import PUBLIC, to_bool
 from xlafront.staging.library import library
 
@@ -76,6 +76,7 @@ def _reduce(name, a, axes, dtype, keepdims, initial, where, promote_integers=Tru
     """The shared body of `sum`, `prod`, `max` and `min`; all but the arrays is static."""
     primitive, identity, upcast = _SIMPLE[name]
     a = unwrap(a)
+    refuse_keys(name, a)
     aval = tracing.aval_of(a)
     d = aval.dtype
     combine = {"sum": "add", "prod": "mul"}.get(name, name)
