@@ -213,6 +213,17 @@ def _depends(operands, *, branches):
     return [operands[0] or any(flags) for flags in zip(*[dependent_results(b.jaxpr, operands[1:]) for b in branches])]
 
 
+def _key_use(eqn, use_of_program):
+    """A branch may spend what the others do not; a key counts as spent all the same."""
+    uses = [use_of_program(b.jaxpr) for b in eqn.params["branches"]]
+    spends = [(i + 1, part) for spends, _ in uses for i, part in spends]
+    results: list[int | str] = []
+    for found in zip(*[results for _, results in uses]):
+        handed = [i + 1 for i in found if isinstance(i, int)]
+        results.append("spent" if "spent" in found else "new" if "new" in found else handed[0])
+    return spends, results
+
+
 def _split(eqn, policy):
     """Under a checkpoint policy: what it saves inside of the branches becomes results, which those that recompute take."""
     branches = eqn.params["branches"]
@@ -237,6 +248,7 @@ cond_p = Primitive(
     impl=lambda *args, branches: evaluate(cond_p, args, {"branches": branches}, branches[0].jaxpr))
 cond_p.batch_with_axis = _batch
 cond_p.depends = _depends
+cond_p.key_use = _key_use
 
 
 # Public

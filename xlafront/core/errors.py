@@ -101,8 +101,17 @@ class UnexpectedTracerError(JAXTypeError):
     """A traced array was used after its function had been traced."""
 
 
-class KeyReuseError(RuntimeError):
-    """A random key was used twice."""
+class KeyReuseError(JAXTypeError):
+    """A random key was used twice (setting `debug_key_reuse`)."""
+
+    remedy = ("A previously-consumed key gives the same numbers again (key reuse). Split it first, key, subkey = "
+              "random.split(key), and use each key once; where the same numbers are wanted, pass random.clone(key).")
+
+
+def key_reuse_in_loop(which: str, program, why: str) -> KeyReuseError:
+    """For a loop one of whose functions spends a key in every turn."""
+    return KeyReuseError(f"A {which} leads to key reuse when it runs more than once: {program.debug_info.func_src_info}, "
+                         f"{why}. {KeyReuseError.remedy}")
 
 
 class JaxprTypeError(TypeError):

@@ -6,6 +6,8 @@ ordinary values of dtype `key<...>`, which the module stores as their words.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from xlafront.core import dtypes, tracing
@@ -32,10 +34,11 @@ def physical(aval):
 class KeyArray:
     """A concrete array of random keys; its words are `random.key_data(keys)`."""
 
-    __slots__ = ("_base_array", "aval", "__weakref__")
+    __slots__ = ("_base_array", "aval", "_consumed", "__weakref__")
 
     def __init__(self, words, dtype: dtypes.PRNGKeyDType):
         self._base_array = words
+        self._consumed: Any = False  # which keys are spent, as far as `debug_key_reuse` knows: all, none, or a mask
         aval = tracing.aval_of(words)
         rank = aval.ndim - len(dtype.physical_element_shape)
         explicit = aval.explicit_sharding
@@ -43,6 +46,12 @@ class KeyArray:
             explicit = explicit.update(spec=explicit.spec.update(partitions=explicit.spec.partitions[:rank]))
         self.aval = ShapedArray(aval.shape[:rank], dtype, sharding=explicit)
         self.aval = self.aval.on(self.sharding)
+
+    def with_words(self, words) -> KeyArray:
+        """Keys with these words that count as the same ones."""
+        keys = KeyArray(words, self.aval.dtype)
+        keys._consumed = self._consumed
+        return keys
 
     shape = property(lambda self: self.aval.shape)
     dtype = property(lambda self: self.aval.dtype)

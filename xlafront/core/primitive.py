@@ -80,6 +80,9 @@ class Primitive:
     custom_rule = False  # whether it calls a function with a rule that replaces what a transformation would do
     takes_refs_twice = False  # whether two operands may be the same reference
     ref_primitive = False  # whether it takes references, as operations that contain programs do
+    # What it does with random keys (`core.key_use`): it "reads" them, it "hands on" those of the first operand, it "moves"
+    # them into its results, or a rule (equation, use_of_program). None: a program it contains says so, else all are spent.
+    key_use: str | Callable | None = None
     is_high = staticmethod(lambda *avals, **params: False)
 
     def __init__(self, name: str, *, abstract: Callable | None = None, lower: Callable | None = None,

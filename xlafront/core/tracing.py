@@ -681,6 +681,10 @@ def trace_to_jaxpr(function: Callable[..., Sequence[Any]], in_avals: Sequence[Ab
         _check_leaks(trace)
     if config.enable_checks.value:
         check_jaxpr(jaxpr)
+    if config.debug_key_reuse.value:
+        from xlafront.core import key_use  # start-up: only with the setting
+
+        key_use.use_of_program(jaxpr)
     return jaxpr, consts
 
 

@@ -108,6 +108,7 @@ pvary_p = collective(
     "pvary", same_type, lambda ctx, x, *, axes: x,
     lambda ct, aval, *, axes: psum_invariant_p.bind(ct, axes=axes), _vary_over_mapped,
     vma=lambda varying, *, axes: varying | set(axes), shown_as="pcast")
+pvary_p.key_use = "hands on"
 
 
 def _extreme(name: str, operation: str, reduction: str) -> Primitive:
@@ -169,6 +170,7 @@ recast_p = Primitive(
     jvp=lambda primals, tangents, **params: (recast_p.bind(*primals, **params), tangents[0] if type(
         tangents[0]) is Zero else recast_p.bind(tangents[0], **params)),
     batch=lambda axis_size, xs, ds, **params: (recast_p.bind(*xs, **params), ds[0]))
+recast_p.key_use = "hands on"
 recast_p.own_types = True
 
 

@@ -10,6 +10,7 @@ from xlafront.core.zeros import Zero
 from xlafront.lax.families import elementwise
 
 stop_gradient_p = elementwise("stop_gradient", lambda ctx, x: x, "any", derivatives=(None,))
+stop_gradient_p.key_use = "hands on"
 stop_gradient_p.cost = "cheap"
 
 

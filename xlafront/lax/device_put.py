@@ -335,6 +335,7 @@ device_put_p = Primitive(
     batch=lambda size, xs, ds, *, sharding, source: (device_put_p.bind(
         xs[0], sharding=with_entry(sharding, ds[0]), source=with_entry(source, ds[0])), ds[0]),
     sharding_rule=sharding_rules.same, sums=of_first)
+device_put_p.key_use = "hands on"
 device_put_p.runs_eagerly = device_put_p.moves = True
 device_put_p.binds_devices = lambda *, sharding, source: isinstance(sharding, NamedSharding)
 device_put_p.types_over_meshes = _put_types
@@ -355,6 +356,7 @@ move_memory_p = Primitive(
     lower=_lower_move, impl=lambda x, *, memory_kind: x,
     transpose=lambda ct, x, *, memory_kind: [ct],
     batch=lambda size, xs, dims, *, memory_kind: (move_memory_p.bind(xs[0], memory_kind=memory_kind), dims[0]))
+move_memory_p.key_use = "hands on"
 move_memory_p.jvp = linear_jvp(move_memory_p)
 move_memory_p.own_types = True
 
@@ -427,5 +429,6 @@ def _over_devices(x, mesh: AbstractMesh) -> Mesh:
 reshard_p = Primitive(
     "reshard", abstract=lambda x, *, target: x.update(sharding=target), lower=_reshard_lower, impl=_reshard_impl,
     transpose=lambda ct, x, *, target: [Zero(x.aval) if type(ct) is Zero else ct], batch=_reshard_batch)
+reshard_p.key_use = "hands on"
 reshard_p.jvp = linear_jvp(reshard_p)
 reshard_p.own_types = True

@@ -114,6 +114,7 @@ def _dynamic_slice_batch(axis_size, operands, dims, *, slice_sizes):
 
 dynamic_slice_p = structural("dynamic_slice", _dynamic_slice_abstract, _dynamic_slice_lower, _dynamic_slice_transpose,
                              _dynamic_slice_batch, sharding_rule=sharding_rules.resized, sums=of_first, cost=None)
+dynamic_slice_p.key_use = "hands on"
 
 
 def _update_abstract(x, update, *starts):
@@ -164,6 +165,7 @@ def _update_batch(axis_size, operands, dims):
 dynamic_update_slice_p = Primitive(
     "dynamic_update_slice", abstract=_update_abstract, lower=_update_lower, jvp=_update_jvp,
     transpose=_update_transpose, batch=_update_batch, sharding_rule=sharding_rules.update)
+dynamic_update_slice_p.key_use = "hands on"
 dynamic_update_slice_p.writes = True
 
 

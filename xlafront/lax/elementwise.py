@@ -367,6 +367,7 @@ def _compare_keys(name, on_numbers):
 
 for _name in ("eq", "ne"):
     PRIMITIVES[_name].lowerings[None] = _compare_keys(_name, PRIMITIVES[_name].lowerings[None])
+    PRIMITIVES[_name].key_use = "reads"
 
 # Rows that differ from their family in one respect
 
@@ -618,6 +619,7 @@ convert_element_type_p.abstract = _convert_abstract
 PRIMITIVES["copy"] = copy_p = elementwise(
     "copy", lambda ctx, x: x, "any", derivatives=(lambda g, y, x: g,), transpose=linear(0)(lambda i, ct, x: ct),
     sums=of_first)
+copy_p.key_use = "hands on"
 
 
 # Public functions

@@ -147,10 +147,19 @@ def bind_gather(x, indices, *, dimension_numbers, slice_sizes, unique_indices=Fa
     mask = broadcast_in_dim_p.bind(inside, shape=shape, broadcast_dimensions=batch, sharding=None)
     fill = fill_for(tracing.aval_of(x).dtype, fill_value)
     if isinstance(fill, tracing.Tracer):  # a key is no scalar that spreads by itself
-        fill = broadcast_in_dim_p.bind(fill, shape=shape, broadcast_dimensions=(), sharding=None)
+        return _filled_keys(mask, result, fill)
     if tracing.aval_of(x).weak_type:
         fill = constant_like(x, fill)
     return where(mask, result, fill)
+
+
+def _filled_keys(mask, found, fill):
+    """Keys, and another one where the mask is false: chosen as words, so that none of them counts as used."""
+    impl = fill.aval.dtype.impl
+    words, shape, rank = keys.unwrap_p.bind(found), np.shape(mask), np.ndim(mask)
+    mask = broadcast_in_dim_p.bind(mask, shape=np.shape(words), broadcast_dimensions=tuple(range(rank)), sharding=None)
+    fill = broadcast_in_dim_p.bind(fill, shape=shape, broadcast_dimensions=(), sharding=None)
+    return keys.wrap_p.bind(where(mask, words, keys.unwrap_p.bind(fill)), impl=impl)
 
 
 def _gather_jvp(primals, tangents, **params):
@@ -204,6 +213,7 @@ def _gather_batch(axis_size, operands, dims, *, dimension_numbers, slice_sizes, 
 
 gather_p = Primitive("gather", abstract=_gather_abstract, lower=_gather_lower, jvp=_gather_jvp,
                      transpose=_gather_transpose, batch=_gather_batch, sharding_rule=sharding_rules.gather, sums=of_first)
+gather_p.key_use = "hands on"
 
 
 def take_rows(x, indices):
@@ -461,6 +471,7 @@ PRIMITIVES["scatter_apply"] = Primitive(
     sharding_rule=sharding_rules.scatter)
 for _primitive in PRIMITIVES.values():
     _primitive.writes = True
+    _primitive.key_use = "hands on"
 scatter_p, scatter_add_p = PRIMITIVES["scatter"], PRIMITIVES["scatter_add"]
 scatter_p.jvp = _scatter_jvp
 scatter_add_p.jvp, scatter_add_p.transpose = _additive_jvp("scatter_add"), _additive_transpose(1)

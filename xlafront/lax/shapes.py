@@ -215,6 +215,7 @@ def _squeeze_batch(axis_size, operands, dims, *, dimensions):
 squeeze_p = structural("squeeze", _squeeze_abstract, _reshape_lower,
                        lambda ct, aval, **_: reshape_to(ct, aval.shape), _squeeze_batch,
                        sharding_rule=sharding_rules.squeeze, sums=of_first)
+broadcast_in_dim_p.key_use = reshape_p.key_use = squeeze_p.key_use = "hands on"
 
 
 # transpose and reversal

@@ -112,6 +112,7 @@ sharding_constraint_p = Primitive(
     lower=lambda ctx, x, *, sharding, **_: lower_put(ctx, x, sharding=sharding), impl=_impl,
     transpose=lambda ct, x, **params: [Zero(x.aval) if type(ct) is Zero else sharding_constraint_p.bind(ct, **params)],
     sharding_rule=sharding_rules.same)
+sharding_constraint_p.key_use = "hands on"
 sharding_constraint_p.moves = True
 sharding_constraint_p.jvp = linear_jvp(sharding_constraint_p)
 sharding_constraint_p.batch_with_axis = _batch

@@ -68,8 +68,18 @@ def _slice_batch(axis_size, operands, dims, *, start_indices, limit_indices, str
                         strides=None if strides is None else insert(strides, 1)), d
 
 
+def _slice_key_use(eqn, use_of_program):
+    [x], [start, stop, step] = eqn.invars, (eqn.params[n] for n in ("start_indices", "limit_indices", "strides"))
+    if isinstance(x.aval.dtype, np.dtype):
+        return (), ["new"]
+    taken = np.zeros(x.aval.shape, bool)
+    taken[tuple(map(builtins.slice, start, stop, step or (None,) * x.aval.ndim))] = True
+    return [(0, taken)], ["new"]
+
+
 slice_p = structural("slice", _slice_abstract, _slice_lower, _slice_transpose, _slice_batch,
                      sharding_rule=sharding_rules.resized, sums=of_first)
+slice_p.key_use = _slice_key_use
 
 
 # Padding
@@ -190,6 +200,7 @@ concatenate_p = Primitive(
     "concatenate", abstract=_concatenate_abstract, jvp=_concatenate_jvp, transpose=_concatenate_transpose,
     batch=_concatenate_batch, sharding_rule=sharding_rules.concatenate, sums=of_all(), cost="cheap",
     lower=lambda ctx, *xs, dimension: ctx.concatenate(xs, dimension))
+concatenate_p.key_use = "moves"
 
 
 # Public functions

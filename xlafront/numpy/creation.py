@@ -71,7 +71,7 @@ def array(object, dtype=None, *args, copy: bool = True, order: str = "K", ndmin:
     if isinstance(object, (tracing.Tracer, ArrayImpl, KeyArray)):
         result = object
         if type(result) is KeyArray:
-            return KeyArray(_copy(result._base_array), result.dtype) if copy else result
+            return result.with_words(_copy(result._base_array)) if copy else result
         if wanted is not None and (result.aval.dtype != wanted or result.aval.weak_type):
             result = _astype(result, wanted)
         elif copy and isinstance(result, ArrayImpl) and not tracing.is_tracing():

@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.keys import KeyArray
 from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.elementwise import PRIMITIVES, add, as_type, lt, sub, where
 from xlafront.lax.resharding import with_out_sharding
@@ -485,6 +486,6 @@ def roll(a, shift, axis=None):
             raise ValueError(f"xnp.roll got {len(shifts)} shifts for {len(axes)} axes.")
         shifts, axes = shifts * len(axes) if len(shifts) == 1 else shifts, axes * len(shifts) if len(axes) == 1 else axes
     if all(isinstance(s, (int, np.integer)) for s in shifts) and (
-            tracing.is_tracing() or isinstance(a, ArrayImpl) and a.sharding.num_devices > 1):
+            tracing.is_tracing() or isinstance(a, KeyArray) or isinstance(a, ArrayImpl) and a.sharding.num_devices > 1):
         return _rotate_kernel(a, tuple(map(int, shifts)), axes)
     return _roll_kernel(a, shifts, axes)  # one program for all shifts

@@ -160,7 +160,7 @@ class Jitted:
     def fast_path(self, executable: Executable, traced: TracedCall, call: Call):
         """C++ may repeat the call unless Python has something to do each time."""
         if (executable.effects or config.debug_nans.value or config.debug_infs.value
-                or config.no_execution.value):
+                or config.debug_key_reuse.value or config.no_execution.value):
             return None
         for x in call.leaves:
             if type(x) is keys.KeyArray:
@@ -173,12 +173,18 @@ class Jitted:
     def run(self, executable: Executable, traced: TracedCall, leaves: Sequence[Any]) -> list[ArrayImpl]:
         if config.no_execution.value:
             raise RuntimeError(f"{self.name} was called while the setting no_execution is on.")
+        if config.debug_key_reuse.value:
+            from xlafront.core import key_reuse  # start-up: only with the setting
+
+            key_reuse.check(self.name, traced.closed, leaves, traced.debug_info.arg_names)
         try:
             results = run_executable(executable, list(leaves), traced.closed.out_avals)
         except RuntimeError as e:
             raise self.explain_deleted(traced, leaves, e) from None
         if config.debug_nans.value or config.debug_infs.value:
             check_finite(self.name, results, traced, leaves)
+        if config.debug_key_reuse.value:
+            key_reuse.note(traced.closed, leaves, results)
         return results
 
     def explain_deleted(self, traced: TracedCall, leaves, error: RuntimeError) -> Exception:

@@ -216,6 +216,9 @@ def _only_eager(jaxpr: Jaxpr) -> bool:
 remat_p = ProgramCall(
     "remat2", lower=_lower, linearize=_linearize, shown_as="checkpoint",
     impl=_impl)
+# What is computed again is the same draw from a key, not a second one.
+remat_p.key_use = lambda eqn, use_of_program: ((), ["new"] * len(eqn.outvars)) if eqn.params["differentiated"] else (
+    use_of_program(eqn.params["jaxpr"].jaxpr))
 
 
 # Names for values, which policies ask for
@@ -224,6 +227,7 @@ name_p = Primitive("name", abstract=lambda x, *, name: x, lower=lambda ctx, x, *
                    jvp=lambda primals, tangents, *, name: (name_p.bind(primals[0], name=name), tangents[0]),
                    batch=lambda size, xs, dims, *, name: (name_p.bind(xs[0], name=name), dims[0]),
                    impl=lambda x, *, name: x, sharding_rule=sharding_rules.same, sums=of_first)
+name_p.key_use = "hands on"
 
 
 @boundary
