@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import operator
 
+import builtins
+
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
