@@ -71,6 +71,9 @@ def array(object, dtype=None, *args, copy: bool = True, order: str = "K", ndmin:
     if isinstance(object, (tracing.Tracer, ArrayImpl, KeyArray)):
         result = object
         if type(result) is KeyArray:
+            if wanted is not None and wanted != result.dtype:
+                raise ValueError(f"xnp.array: cannot convert_element_type from {result.dtype} to {wanted}: random keys are no "
+                                 f"numbers. Their words are random.key_data(keys).")
             return result.with_words(_copy(result._base_array)) if copy else result
         if wanted is not None and (result.aval.dtype != wanted or result.aval.weak_type):
             result = _astype(result, wanted)
