@@ -103,8 +103,14 @@ def reduce(operands, init_values, computation: Callable, dimensions: Sequence[in
     leaves, treedef = tree.flatten(operands)
     starts, start_tree = tree.flatten(init_values)
     if treedef != start_tree:
-        raise TypeError(f"reduce needs one start value for each array: got structures {treedef} and {start_tree}.")
+        raise ValueError(f"reduce needs one start value for each array: got structures {treedef} and {start_tree}.")
     dims = shapes.canonical_axes(tuple(dimensions), np.ndim(leaves[0]), "reduce")
+    for x, start in zip(leaves, starts):
+        if tracing.aval_of(x).dtype != tracing.aval_of(start).dtype:
+            raise TypeError(f"reduce needs start values (init_values) of the dtypes of the operands, got "
+                            f"{tracing.aval_of(start)} for {tracing.aval_of(x)}. Give an array of that dtype.")
+    if not dims:
+        return operands
     starts = [elementwise.as_type(s, tracing.aval_of(x).dtype, False) for s, x in zip(starts, leaves)]
     scalars = [ShapedArray((), tracing.aval_of(x).dtype) for x in leaves]
 
