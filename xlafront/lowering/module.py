@@ -157,6 +157,14 @@ def constant(value, shape=None, dtype=None) -> ir.Value:
                   loc=mlir.unknown_location).result
 
 
+def constant_value(value: ir.Value):
+    """The value of a scalar that is a constant of the module, None where it is computed."""
+    owner = value.owner  # (a block where it is an argument of one)
+    if getattr(owner, "name", None) != "stablehlo.constant":
+        return None
+    return np.asarray(ir.DenseElementsAttr(owner.attributes["value"])).reshape(-1)[0]
+
+
 class Body:
     """The operations of one block: what is defined in it and may be used again."""
 
