@@ -27,7 +27,8 @@ from xlafront.runtime.layouts import Layout, use as layouts_in_use
 from xlafront.runtime.sharding import active
 from xlafront.staging import device_assignment, module_shardings, process_agreement, sharding_arguments, signatures
 from xlafront.staging.caches import TracedCall, dispatch_cache, shared_caches
-from xlafront.staging.compiling import LoweredModule, constants_as_arguments, log, run_executable, signature_text
+from xlafront.staging.compile_log import log, logged_step
+from xlafront.staging.compiling import LoweredModule, constants_as_arguments, run_executable
 from xlafront.staging.debug_nans import check_finite
 from xlafront.staging.executable import Executable
 from xlafront.staging.explain_retracing import explain_miss
@@ -237,6 +238,7 @@ class Jitted:
         in_avals = signatures.abstract_arguments(self.fun, self.name, self.options.static, call, self.of_library)
         if self.options.in_shardings is not UNSPECIFIED:
             in_avals = device_assignment.split_types(in_avals, self.flat_in_shardings(call.in_tree))
+        # As `Signature`.
         key = (call.statics, call.in_tree, in_avals, config.trace_context_key(), tracing.thread.axes,
                None if self.of_library else active.mesh)
         caches = self.caches
@@ -246,10 +248,10 @@ class Jitted:
                 found = caches.traces.get(key)
                 if found is None:
                     found = self._trace(call, in_avals)
+                    if config.explain_cache_misses.value and not self.of_library:
+                        log().warning("%s", explain_miss(self.name, key, caches.traces, found.debug_info))
                     if not any(isinstance(c, tracing.Tracer) for c in found.closed.consts):
                         caches.traces[key] = found
-                        if config.explain_cache_misses.value:
-                            self._explain(call, in_avals, found)
         return found
 
     def _trace(self, call: Call, in_avals: tuple) -> TracedCall:
@@ -268,15 +270,9 @@ class Jitted:
         known = signatures.weak_reference(fun)  # the caches must not keep alive the function that they are keyed on
         debug_info = DebugInfo("jit", self.name, signatures.function_location(fun),
                                lambda: signatures.argument_names(known(), static, in_tree))
-        if config.log_compiles.value:
-            log().warning("Tracing %s for %s.", self.name, signature_text(in_avals))
-        jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info)
+        with logged_step("tracing", self.name, in_avals):
+            jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info)
         return TracedCall(ClosedJaxpr(jaxpr, consts), out_tree, in_avals, debug_info)
-
-    def _explain(self, call: Call, in_avals: tuple, traced: TracedCall) -> None:
-        signature = (call.statics, call.in_tree, in_avals, config.trace_context_key())
-        log().warning("%s", explain_miss(self.name, signature, self.caches.signatures, traced.debug_info))
-        self.caches.signatures.append(signature)
 
     # Arguments
 
