@@ -114,7 +114,7 @@ class Jitted:
                     return self.evaluate_by_operation(traced, call.leaves), None, False
             executable = self.executable_for(traced, call)
             in_order = self.in_order(executable, call)
-            results = self.run(executable, traced, call.leaves)
+            results = self.run(executable, traced, call)
             out = traced.out_tree.unflatten(results)
             return out, self.fast_path(executable, traced, call) if in_order else None, False
         except Exception as e:
@@ -171,7 +171,8 @@ class Jitted:
             return None
         return executable.fast_path(traced.out_tree)
 
-    def run(self, executable: Executable, traced: TracedCall, leaves: Sequence[Any]) -> list[ArrayImpl]:
+    def run(self, executable: Executable, traced: TracedCall, call: Call) -> list[ArrayImpl]:
+        leaves = call.leaves
         if config.no_execution.value:
             raise RuntimeError(f"{self.name} was called while the setting no_execution is on.")
         if config.debug_key_reuse.value:
@@ -179,14 +180,19 @@ class Jitted:
 
             key_reuse.check(self.name, traced.closed, leaves, traced.debug_info.arg_names)
         try:
-            results = run_executable(executable, list(leaves), traced.closed.out_avals)
+            results = run_executable(executable, leaves, traced.closed.out_avals)
         except RuntimeError as e:
             raise self.explain_deleted(traced, leaves, e) from None
         if config.debug_nans.value or config.debug_infs.value:
-            check_finite(self.name, results, traced, leaves)
+            check_finite(self.name, results, traced, leaves, None if self.of_library else lambda: self.uncompiled(call))
         if config.debug_key_reuse.value:
             key_reuse.note(traced.closed, leaves, results)
         return results
+
+    def uncompiled(self, call: Call) -> None:
+        """Run the function operation by operation, on what the user gave."""
+        args, kwargs = signatures.join_call(call.statics, call.in_tree, call.leaves)
+        self.fun(*args, **kwargs)
 
     def explain_deleted(self, traced: TracedCall, leaves, error: RuntimeError) -> Exception:
         for i, x in enumerate(leaves):
