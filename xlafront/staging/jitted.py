@@ -55,6 +55,7 @@ class Options(NamedTuple):
 class Jitted:
     """The Python half of a jitted function."""
 
+    of_user = False  # whether users call it
     dispatcher: Callable = staticmethod(lambda: None)  # a weak reference to the C++ half: cycles through it are not collected
 
     def __init__(self, fun: Callable, options: Options, name: str | None = None, of_library: bool = False):
@@ -184,7 +185,7 @@ class Jitted:
         except RuntimeError as e:
             raise self.explain_deleted(traced, leaves, e) from None
         if config.debug_nans.value or config.debug_infs.value:
-            check_finite(self.name, results, traced, leaves, None if self.of_library else lambda: self.uncompiled(call))
+            check_finite(self.name, results, traced, leaves, (lambda: self.uncompiled(call)) if self.of_user else None)
         if config.debug_key_reuse.value:
             key_reuse.note(traced.closed, leaves, results)
         return results
@@ -454,6 +455,7 @@ class Explaining:
 
 def function_of(jitted: Jitted) -> Callable:
     """What users call."""
+    jitted.of_user = True
     dispatcher = make_dispatcher(jitted.fun, jitted, jitted.cache_miss)
     return Explaining(dispatcher, jitted) if jitted.options.static or jitted.options.donate else dispatcher
 
