@@ -141,6 +141,9 @@ def _batch(trace, operands, dims, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_
     if dim is None:
         results = _bind(program, body(carry)[0], in_cond, in_body, in_carry)
         return results, [0 if b else None for b in carry]
+    if program.effects and not any([effect.ordered for effect in program.effects]):  # seen when it decides, and when it chooses
+        running, step = _asking_loop(program, body(carry)[0], cond_nconsts, body_nconsts)
+        return _bind(running, step, in_cond, [*in_cond, *in_body], in_carry), [0] * len(carry)
     running, step = _batched_loop(program, body(carry)[0], cond_nconsts, body_nconsts)
     start = jaxpr_as_fun(program)(*in_cond, *in_carry)
     results = _bind(running, step, [], [*in_cond, *in_body], [*start, *in_carry])
@@ -155,12 +158,7 @@ def _batched_loop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, 
 
         def step(*args):
             cond_consts, body_consts, (go_on, *carry) = in_three(args, cond_nconsts, body_nconsts)
-            found = jaxpr_as_fun(body)(*body_consts, *carry)
-            chosen = []
-            for old, new in zip(carry, found):
-                mask = go_on if np.ndim(new) == 1 else broadcast_in_dim_p.bind(
-                    go_on, shape=np.shape(new), broadcast_dimensions=(0,), sharding=None)
-                chosen.append(ELEMENTWISE["select_n"].bind(mask, old, new))
+            chosen = _those_that_go_on(go_on, carry, jaxpr_as_fun(body)(*body_consts, *carry))
             return [*jaxpr_as_fun(condition)(*cond_consts, *chosen), *chosen]
 
         carry = condition.in_avals[cond_nconsts:]
@@ -171,6 +169,31 @@ def _batched_loop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, 
 
     return body.jaxpr.memoised(("batched loop", id(condition.jaxpr), cond_nconsts, body_nconsts),
                                lambda: (*make(), condition))[:2]
+
+
+def _those_that_go_on(go_on, carry: Sequence[Any], found: Sequence[Any]) -> list[Any]:
+    """The new values of the elements that are not done, the old ones of the others."""
+    chosen = []
+    for old, new in zip(carry, found):
+        mask = go_on if np.ndim(new) == 1 else broadcast_in_dim_p.bind(
+            go_on, shape=np.shape(new), broadcast_dimensions=(0,), sharding=None)
+        chosen.append(ELEMENTWISE["select_n"].bind(mask, old, new))
+    return chosen
+
+
+def _asking_loop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, body_nconsts: int):
+    """As `_batched_loop`, of a condition that says something when it is evaluated: it is not carried, but asked again."""
+    def running(*args):
+        return [REDUCTIONS["reduce_or"].bind(*jaxpr_as_fun(condition)(*args), axes=(0,))]
+
+    def step(*args):
+        cond_consts, body_consts, carry = in_three(args, cond_nconsts, body_nconsts)
+        [go_on] = jaxpr_as_fun(condition)(*cond_consts, *carry)
+        return _those_that_go_on(go_on, carry, jaxpr_as_fun(body)(*body_consts, *carry))
+
+    types = condition.in_avals[:cond_nconsts] + body.in_avals
+    return (tracing.trace_to_closed_jaxpr(running, condition.in_avals, condition.debug_info),
+            tracing.trace_to_closed_jaxpr(step, types, body.debug_info))
 
 
 def _dce(used, eqn):

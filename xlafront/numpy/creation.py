@@ -33,9 +33,10 @@ from xlafront.lax.elementwise import (
 from xlafront.lax.resharding import target_of
 from xlafront.numpy.promotion import check_arraylike, promote_args_inexact, promote_dtypes, unwrap
 from xlafront.numpy.ufuncs import INLINE, PUBLIC
-from xlafront.runtime import guards
+from xlafront.runtime import config, guards
 from xlafront.runtime.arrays import ArrayImpl, put_host
 from xlafront.runtime.sharding import active, single_device
+from xlafront.staging.debug_nans import check_new
 from xlafront.staging.device_assignment import unbound_sharding
 from xlafront.staging.library import library
 
@@ -130,6 +131,8 @@ def put_new(host: np.ndarray, aval):
     """A host array that nobody else holds, on the default device. Hot: watched by the `asarray` benchmark."""
     if host.dtype != aval.dtype:
         host = host.astype(aval.dtype)
+    if config.debug_nans.value or config.debug_infs.value:
+        check_new(host)
     if active.mesh is not None:
         return put_host(host, aval, unbound_sharding(), True)
     return put_host(host, aval, single_device(backends.default_device()), False)

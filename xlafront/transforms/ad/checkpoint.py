@@ -105,7 +105,7 @@ def _split_by_its_rule(eqn: JaxprEqn, policy) -> tuple[JaxprEqn, JaxprEqn, list[
 
 
 def _decision(policy, eqn):
-    if keeps_alive(eqn.effects):  # what has an effect happens once
+    if keeps_alive(eqn.effects) and not all([effect.repeatable for effect in eqn.effects]):  # it happens once
         return Saveable
     if policy is None or eqn.primitive is pvary_p:  # (which computes nothing)
         return Recompute
