@@ -61,4 +61,4 @@ _PLACES = {
         sinh sqrt square subtract tan tanh true_divide trunc""",
     "xlafront.numpy.windows": "bartlett blackman hamming hanning",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES, "linalg")
+__getattr__, __dir__, __all__ = lazy(__name__, _PLACES, "fft linalg")
