@@ -5,9 +5,8 @@ Parts at run-time positions are in `dynamic_slicing`, and single elements in `in
 
 from __future__ import annotations
 
-import operator
-
 import builtins
+import operator
 
 import numpy as np
 

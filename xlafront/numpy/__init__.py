@@ -60,6 +60,6 @@ _PLACES = {
         logaddexp logaddexp2 logical_and logical_not logical_or logical_xor maximum minimum mod multiply negative nextafter
         not_equal positive pow power rad2deg radians real reciprocal remainder right_shift rint round sign signbit sin sinc
         sinh sqrt square subtract tan tanh true_divide trunc""",
-    "xlafront.numpy.windows": "bartlett blackman hamming hanning",
+    "xlafront.special.windows": "bartlett blackman hamming hanning i0 kaiser",
 }
 __getattr__, __dir__, __all__ = lazy(__name__, _PLACES, "fft linalg")
