@@ -39,6 +39,7 @@ _PLACES = {
         shift_left shift_left_p shift_right_arithmetic shift_right_arithmetic_p shift_right_logical shift_right_logical_p sign
         sign_p sin sin_p sinh sinh_p sqrt sqrt_p square square_p sub sub_p tan tan_p tanh tanh_p Tolerance xor_p zeta zeta_p""",
     "xlafront.lax.dimension_numbers": "GatherDimensionNumbers ScatterDimensionNumbers",
+    "xlafront.lax.fourier": "fft fft_p FftType",
     "xlafront.lax.indexing": """gather gather_p GatherScatterMode scatter scatter_add scatter_add_p
         scatter_apply scatter_apply_p scatter_max scatter_max_p scatter_min scatter_min_p scatter_mul scatter_mul_p scatter_p
         scatter_sub scatter_sub_p""",

@@ -55,6 +55,16 @@ def along(parameter: str):
     return rule
 
 
+def fft(name, operands, result, params):
+    [(aval, entries)] = operands
+    for axis in range(aval.ndim - len(params["fft_lengths"]), aval.ndim):
+        if entries[axis] is not None:
+            raise ShardingTypeError(f"{name} along dimension {axis} of {texts(operands)}, which is split over "
+                                    f"{entries[axis]!r}: it needs whole rows. Bring it to a sharding that leaves that "
+                                    f"dimension whole, with reshard.")
+    return entries
+
+
 def broadcast(name, operands, result, params):
     [(aval, entries)] = operands
     found: list = [None] * result.ndim

@@ -348,9 +348,9 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, fu
         rcond = np.size(x) * float(dtypes.finfo(d).eps)
     matrix, target = vander(x, deg + 1), xnp.asarray(y)
     if weights:
-        w = xnp.asarray(weights[0])
-        matrix = matrix * w[:, None]
-        target = target * (w[:, None] if target.ndim == 2 else w)
+        scale = xnp.asarray(weights[0])
+        matrix = matrix * scale[:, None]
+        target = target * (scale[:, None] if target.ndim == 2 else scale)
     size = xnp.sqrt(xnp.sum(matrix * xnp.conj(matrix), axis=0).real)
     matrix = matrix / size
     found, residuals, rank, singular = lstsq(matrix, target, rcond)
