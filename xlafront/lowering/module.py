@@ -456,6 +456,15 @@ class RuleContext:
         self.set_tokens(effects, list(tokens))
         return list(results)
 
+    def function(self, name: str, arg_types, result_types, build: Callable[..., Sequence[ir.Value]]) -> str:
+        """The symbol of a function of the module that is no program: `build(ctx, *arguments)` writes it and returns results."""
+        types = [[as_type(t) for t in kinds] for kinds in (arg_types, result_types)]
+        symbol, _, block = self.body.module.add_function(name, *types)
+        with ir.InsertionPoint(block):
+            inner = RuleContext(Body(self.body.module), self._invars, self._outvars, self.loc, self.primitive, self.site)
+            create("func.return", operands=list(build(inner, *block.arguments)), loc=self.loc)
+        return symbol
+
     def inline(self, closed, operands: Sequence[ir.Value]) -> list[ir.Value]:
         """Write a program's operations here."""
         values = [constant(c, dtype=v.aval.dtype) for v, c in zip(closed.jaxpr.constvars, closed.consts)]

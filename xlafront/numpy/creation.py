@@ -13,7 +13,6 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.keys import KeyArray
 from xlafront.lax import dynamic_slicing, keys, shapes
 from xlafront.lax.creation import placed_constant, placement_of
-from xlafront.lax.derived import stack
 from xlafront.lax.device_put import device_put, put_leaf, reshard_p
 from xlafront.lax.elementwise import (
     PRIMITIVES,
@@ -31,6 +30,7 @@ from xlafront.lax.elementwise import (
     where,
 )
 from xlafront.lax.resharding import target_of
+from xlafront.lax.stacking import stack
 from xlafront.numpy.promotion import check_arraylike, promote_args_inexact, promote_dtypes, unwrap
 from xlafront.numpy.ufuncs import INLINE, PUBLIC
 from xlafront.runtime import config, guards
