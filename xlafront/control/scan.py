@@ -496,10 +496,10 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
         return out_tree.unflatten([*carried, *ys])
     body, moving, rows = plan
     consts = [*consts, *[x for x, m in zip(carry, moving) if not m]]
-    found = bind_scan(body, consts, [x for x, m in zip(carry, moving) if m], x_leaves, **options)
-    carried, ys = iter(found[0]), iter(found[1])
-    return out_tree.unflatten([*[next(carried) if m else x for x, m in zip(as_results(carry), moving)],
-                               *[next(ys) if i is None else as_array(x_leaves[i]) for i in rows]])
+    carried, ys = bind_scan(body, consts, [x for x, m in zip(carry, moving) if m], x_leaves, **options)
+    computed, collected = iter(carried), iter(ys)
+    return out_tree.unflatten([*[next(computed) if m else x for x, m in zip(as_results(carry), moving)],
+                               *[next(collected) if i is None else as_array(x_leaves[i]) for i in rows]])
 
 
 def _without_handed_through(body: ClosedJaxpr, num_consts: int, num_carry: int):
