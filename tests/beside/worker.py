@@ -67,7 +67,8 @@ def leaf(x) -> dict:
                 "value": numbers(np.asarray(x)) if x.dtype.kind in "fiubcV" and x.dtype.names is None else str(x)}
     if type(x) in (bool, int, float, str, type(None)):
         return {"kind": type(x).__name__, "value": x}
-    return {"kind": type(x).__name__, "value": str(x).replace("xlafront", "jax") if len(str(x)) < 2000 else ""}
+    kind = "KeyTy" if type(x).__name__ == "PRNGKeyDType" else type(x).__name__  # one object each, under our name and theirs
+    return {"kind": kind, "value": str(x).replace("xlafront", "jax") if len(str(x)) < 2000 else ""}
 
 
 def late(*_):

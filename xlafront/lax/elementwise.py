@@ -299,21 +299,21 @@ def _sign_lower(ctx, x):
     return ctx.op("stablehlo.minimum", [x, ctx.constant(np.asarray(1).astype(aval.dtype), aval.shape)])
 
 
-def _extreme_lower(direction, operation):
-    """Maximum or minimum; complex numbers are ordered by real part, then by imaginary part."""
-    def lower(ctx, x, y):
-        aval = ctx.aval_out
-        if aval.dtype.kind != "c":
-            return ctx.op(operation, [x, y])
-        part, shape = dtypes.to_real(aval.dtype), aval.shape
-        (xr, yr), (xi, yi) = ([ctx.op(f"stablehlo.{name}", [v], [(shape, part)]) for v in (x, y)] for name in ("real", "imag"))
-        same = ctx.compare("EQ", "FLOAT", xr, yr, shape)
-        flag = (shape, dtypes.bool_)
-        first = ctx.op("stablehlo.select", [same, ctx.compare(direction, "FLOAT", xi, yi, shape),
-                                            ctx.compare(direction, "FLOAT", xr, yr, shape)], [flag])
-        return ctx.op("stablehlo.select", [first, x, y])
+def lower_extreme(ctx, operation, x, y, shape, dtype):
+    """`stablehlo.maximum` or `.minimum`; complex numbers are ordered by real part, then by imaginary part."""
+    if dtype.kind != "c":
+        return ctx.op(operation, [x, y], [(shape, dtype)])
+    direction = "GT" if operation == "stablehlo.maximum" else "LT"
+    part, flag = dtypes.to_real(dtype), (shape, dtypes.bool_)
+    (xr, yr), (xi, yi) = ([ctx.op(f"stablehlo.{name}", [v], [(shape, part)]) for v in (x, y)] for name in ("real", "imag"))
+    same = ctx.compare("EQ", "FLOAT", xr, yr, shape)
+    first = ctx.op("stablehlo.select", [same, ctx.compare(direction, "FLOAT", xi, yi, shape),
+                                        ctx.compare(direction, "FLOAT", xr, yr, shape)], [flag])
+    return ctx.op("stablehlo.select", [first, x, y], [(shape, dtype)])
 
-    return lower
+
+def _extreme_lower(operation):
+    return lambda ctx, x, y: lower_extreme(ctx, operation, x, y, ctx.aval_out.shape, ctx.aval_out.dtype)
 
 
 def _erfc_lower(ctx, x):
@@ -325,7 +325,7 @@ def _erfc_lower(ctx, x):
 
 
 _LOWERINGS = {"erfc": _erfc_lower, "exp2": _exp2_lower, "square": _square_lower, "sign": _sign_lower,
-              "max": _extreme_lower("GT", "stablehlo.maximum"), "min": _extreme_lower("LT", "stablehlo.minimum")}
+              "max": _extreme_lower("stablehlo.maximum"), "min": _extreme_lower("stablehlo.minimum")}
 
 
 def _comparison_kind(d) -> str:

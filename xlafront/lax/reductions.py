@@ -12,7 +12,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype, named_sharding
-from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, constant_like, div, eq, mul, to_dtype, where
+from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, constant_like, div, eq, lower_extreme, mul, to_dtype, where
 from xlafront.lax.families import add_tangents
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import (
@@ -88,8 +88,10 @@ _EVERY = "int float complex bool"
 PRIMITIVES = {
     "reduce_sum": reduce_sum_p,
     "reduce_prod": reducer("reduce_prod", "stablehlo.multiply", lambda d: 1, _EVERY, jvp=_product_jvp),
-    "reduce_max": reducer("reduce_max", "stablehlo.maximum", lowest, _EVERY, jvp=_extreme_jvp("reduce_max")),
-    "reduce_min": reducer("reduce_min", "stablehlo.minimum", highest, _EVERY, jvp=_extreme_jvp("reduce_min")),
+    "reduce_max": reducer("reduce_max", "stablehlo.maximum", lowest, _EVERY, lower_extreme,
+                          jvp=_extreme_jvp("reduce_max")),
+    "reduce_min": reducer("reduce_min", "stablehlo.minimum", highest, _EVERY, lower_extreme,
+                          jvp=_extreme_jvp("reduce_min")),
     "reduce_and": reducer("reduce_and", "stablehlo.and", _ones, "int bool"),
     "reduce_or": reducer("reduce_or", "stablehlo.or", lambda d: 0, "int bool"),
     "reduce_xor": reducer("reduce_xor", "stablehlo.xor", lambda d: 0, "int bool"),

@@ -111,9 +111,13 @@ broadcast_in_dim_p = structural("broadcast_in_dim", _broadcast_abstract, _broadc
 # Reductions
 
 
-def reducer(name: str, operation: str, identity: Callable, accepts: str, **rules) -> Primitive:
-    """A record for a reduction, by a StableHLO operation whose identity element is `identity(dtype)`; `rules` are its
-    derivative and its transpose."""
+def _combine(ctx, operation, a, b, shape, dtype):
+    return ctx.op(operation, [a, b], [(shape, dtype)])
+
+
+def reducer(name: str, operation: str, identity: Callable, accepts: str, combine: Callable = _combine, **rules) -> Primitive:
+    """A record for a reduction, by a StableHLO operation whose identity element is `identity(dtype)`; `combine` writes it,
+    `rules` are its derivative and its transpose."""
     def abstract(x, *, axes, out_sharding=None):
         check_dtype(name, accepts, x.dtype)
         return typed(x, [n for i, n in enumerate(x.shape) if i not in axes])
@@ -124,7 +128,7 @@ def reducer(name: str, operation: str, identity: Callable, accepts: str, **rules
         init = ctx.constant(np.asarray(identity(d)).astype(d))
         scalar = ((), d)
         return ctx.with_region(
-            "stablehlo.reduce", [x, init], [scalar, scalar], lambda inner, a, b: [inner.op(actual, [a, b], [scalar])],
+            "stablehlo.reduce", [x, init], [scalar, scalar], lambda inner, a, b: [combine(inner, actual, a, b, *scalar)],
             types=[ctx.aval_out], dimensions=lowering.mlir.i64s(axes))[0]
 
     def batch(axis_size, operands, dims, *, axes, out_sharding=None):
