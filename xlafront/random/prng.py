@@ -162,6 +162,8 @@ def _seed_kernel(value, impl):
 
 
 def _seeded(name: str, seed, impl: PRNGImpl):
+    if seed is None:
+        raise ValueError(f"random.{name} needs a seed, an integer: None is none.")
     if isinstance(seed, (int, np.integer)):
         # A Python int may have 64 bits; without 64-bit types its high word is lost, as when it is an array.
         given, seed = seed, int(seed)
@@ -265,10 +267,14 @@ def fold_in(key, data):
         if not 0 <= data < 1 << 32:
             raise OverflowError(f"random.fold_in takes integers of 32 bits without sign, got {data}.")
         data = np.uint32(data)
+    elif data is None or isinstance(data, str):
+        raise ValueError(f"random.fold_in takes an integer, got {data!r}.")
+    elif isinstance(data, complex):
+        raise TypeError(f"random.fold_in takes an integer, got the complex number {data}.")
     elif np.ndim(data):
         raise TypeError(f"random.fold_in takes a scalar, got shape {np.shape(data)}. Use vmap for several.")
     elif not isinstance(tracing.aval_of(data).dtype, np.dtype):
-        raise TypeError(f"random.fold_in takes a number, got dtype {tracing.aval_of(data).dtype}.")
+        raise ValueError(f"random.fold_in takes a number, got dtype {tracing.aval_of(data).dtype}: fold in its key_data.")
     result = _fold_in_kernel(words, data, impl)
     return wrap(result, impl) if typed else result
 
