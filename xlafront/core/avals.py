@@ -91,6 +91,8 @@ class ShapedArray(AbstractValue):
         contents = key if mesh is None else (*key, mesh)
         aval = _interned.get(contents)
         if aval is None:
+            if key[3] is not None:
+                key[3].shard_shape(key[0])  # raises where a dimension cannot be split
             aval = object.__new__(cls)
             aval.shape, aval.dtype, aval.weak_type, aval.explicit_sharding, aval.vma, aval.memory = key
             aval.ndim = len(aval.shape)

@@ -108,7 +108,6 @@ def _common_mesh(primitive, avals):
 def _with_spec(primitive, aval, sharding: NamedSharding):
     if not isinstance(aval, ShapedArray):
         return aval
-    sharding.shard_shape(aval.shape)
     return aval.update(sharding=sharding)
 
 

@@ -11,7 +11,7 @@ from xlafront.core.avals import str_short
 from xlafront.core.errors import ShardingTypeError
 from xlafront.core.traceback_filter import boundary
 from xlafront.lax.arguments import named_sharding
-from xlafront.lax.device_put import reshard_p
+from xlafront.lax.device_put import check_devices, reshard_p
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.meshes import AbstractMesh, AxisType, active
 from xlafront.runtime.specs import PartitionSpec, axes_of
@@ -68,7 +68,12 @@ def with_out_sharding(user: str, out_sharding: Any, kernel: Callable, arrays: tu
         return kernel(*arrays, *static)
     target = named_sharding(out_sharding, user)
     leaves, treedef = tree.flatten(arrays)
-    result = kernel(*treedef.unflatten([freed(tracing.as_operand(x)) for x in leaves]), *static)
+    split = next((s for x in leaves if (s := tracing.aval_of(x).explicit_sharding) is not None), None)
+    if split is None:
+        result = kernel(*arrays, *static)
+    else:
+        with use_abstract_mesh(unsplit(split).mesh.abstract_mesh):
+            result = kernel(*treedef.unflatten([freed(tracing.as_operand(x)) for x in leaves]), *static)
     target.shard_shape(tracing.aval_of(result).shape)
     return reshard_p.bind(result, target=target)
 
@@ -93,19 +98,15 @@ def _names(axes, mesh) -> tuple:
     return names
 
 
-def _mesh_of(arrays, given, user: str) -> AbstractMesh:
-    """The mesh that a call is about: that in force, of the sharding it was given, or of its arguments' types."""
+def _mesh_of(given) -> AbstractMesh:
+    """The mesh that a call is about: that in force, or of the sharding it was given; else one without axes."""
     found = get_abstract_mesh()
     if not found.empty:
         return found
     for x in tree.leaves(given, lambda s: isinstance(s, NamedSharding)):
         if isinstance(x, NamedSharding):
             return x.mesh.abstract_mesh
-    for x in arrays:
-        explicit = tracing.aval_of(x).explicit_sharding
-        if explicit is not None:
-            return explicit.mesh
-    raise ValueError(f"{user} has no mesh whose axes it could change: set one with set_mesh(mesh), or give it a NamedSharding.")
+    return found
 
 
 def _without(spec: PartitionSpec, axes) -> PartitionSpec:
@@ -132,7 +133,10 @@ def auto_axes(f: Callable | None = None, *, axes: Any = None, out_sharding: Any 
         if out is None:
             raise TypeError(f"{_name(f)} is a function of auto_axes and needs out_sharding: how its result is split.")
         leaves, treedef = tree.flatten((args, kwargs))
-        mesh = _mesh_of(leaves, out, f"auto_axes({_name(f)})")
+        mesh = _mesh_of(out)
+        if not mesh.explicit:  # nothing to leave to the compiler that it does not have already
+            _names(axes, mesh)
+            return f(*args, **kwargs)
         names = _names(axes, mesh)
         inner = mesh.update_axis_types({a: AxisType.Auto for a in names})
         inside = []
@@ -166,7 +170,9 @@ def explicit_axes(f: Callable | None = None, *, axes: Any = None, in_sharding: A
         given = kwargs.pop("in_sharding", in_sharding)
         if given is None:
             raise TypeError(f"{_name(f)} is a function of explicit_axes and needs in_sharding: how its arguments are split.")
-        mesh = _mesh_of((), (), f"explicit_axes({_name(f)})")
+        mesh = _mesh_of(())
+        if mesh.empty:
+            raise ValueError(f"explicit_axes({_name(f)}) has no mesh whose axes it could change: set one with set_mesh(mesh).")
         inner = mesh.update_axis_types({a: AxisType.Explicit for a in _names(axes, mesh)})
         with use_abstract_mesh(inner):
             args = reshard(args, given if isinstance(given, (tuple, PartitionSpec, NamedSharding)) else (given,))

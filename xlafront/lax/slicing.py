@@ -131,7 +131,7 @@ def _pad_batch(axis_size, operands, dims, *, padding_config):
 
 
 pad_p = Primitive("pad", abstract=_pad_abstract, lower=_pad_lower, jvp=_pad_jvp, transpose=_pad_transpose,
-                  batch=_pad_batch, sharding_rule=sharding_rules.resized, cost="cheap")
+                  batch=_pad_batch, sharding_rule=sharding_rules.resized, sums=of_all(1), cost="cheap")
 
 
 # Concatenation

@@ -21,9 +21,9 @@ from xlafront.lax.device_put import device_put
 from xlafront.lax.shapes import linear_jvp
 from xlafront.runtime.arrays import ArrayImpl, skip_checks
 from xlafront.runtime.jax_names import buffers_of
-from xlafront.runtime.jaxlib_compat import NamedSharding
+from xlafront.runtime.jaxlib_compat import Device, NamedSharding
 from xlafront.runtime.meshes import check_spec
-from xlafront.runtime.sharding import Mesh, PartitionSpec, axes_of
+from xlafront.runtime.sharding import Mesh, PartitionSpec, axes_of, single_device
 from xlafront.staging.moves import put
 
 
@@ -133,6 +133,8 @@ def _is_shape(x: Any) -> bool:
 
 
 def _from_leaf(sharding: Any, x: Any, shape: Sequence[int | None] | None) -> Any:
+    if isinstance(sharding, Device):
+        sharding = single_device(sharding)
     if not sharding.addressable_devices:
         raise ValueError(
             f"make_array_from_process_local_data was given {sharding}, which has no devices of this process, so that there is "

@@ -50,7 +50,7 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
         return _all_on((options.device,), len(leaves), True)
     if options.backend is not None:
         return _all_on((backends.client(options.backend).local_devices()[0],), len(leaves), True)
-    mesh = active.mesh
+    mesh = inside = active.concrete()
     if mesh is not None and is_compile_only(mesh.devices.flat[0].client):
         mesh = None
     devices: tuple | None = None if mesh is None else tuple(mesh._internal_device_list)
@@ -96,9 +96,10 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
                 f"with device_put(x, sharding).")
         if isinstance(sharding, NamedSharding):
             mesh = mesh or sharding.mesh
-            if active.mesh is mesh is not sharding.mesh and (mesh.explicit or sharding.mesh.explicit) and mesh != sharding.mesh:
-                raise ValueError(f"{name} got argument {traced.debug_info.arg_names[i]} {_where(x, sharding)}, but the context mesh, "
-                                 f"in force here, is {mesh}: they should match. Bring it there with device_put(x, P(...)).")
+            if mesh is not sharding.mesh and (mesh.explicit or sharding.mesh.explicit) and mesh != sharding.mesh:
+                other = f"the context mesh, in force here, is {mesh}" if mesh is inside else f"another argument is over {mesh}"
+                raise ValueError(f"{name} got argument {traced.debug_info.arg_names[i]} {_where(x, sharding)}, but {other}: they "
+                                 f"should match. Bring it there with device_put(x, NamedSharding(mesh, P(...))).")
             try:
                 sharding.shard_shape(keys.physical(tracing.aval_of(x)).shape)
             except ValueError as e:
@@ -125,6 +126,36 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
         split = _split_by_bodies(traced.closed.jaxpr, devices)
         found = [split.get(v) if s is None else s for s, v in zip(found, traced.closed.jaxpr.invars)]
     return assignment._replace(shardings=tuple(rest if s is None else s for s in found))
+
+
+def _sharding_of(x, given):
+    """The sharding that an argument was asked to have, or that stands in its type."""
+    return given if given is not UNSPECIFIED else x.sharding if isinstance(x, avals.ShapeDtypeStruct) else None
+
+
+def only_abstract(leaves: Sequence[Any], wanted: Sequence[Any]) -> AbstractMesh | None:
+    """The mesh without devices that the arguments of a program are over, where none of them knows devices."""
+    found = None
+    for x, given in zip(leaves, wanted):
+        sharding = _sharding_of(x, given)
+        if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, AbstractMesh):
+            found = found or sharding.mesh
+        elif isinstance(sharding, Sharding) or getattr(keys.physical_array(x), "_committed", False):
+            return None
+    return None if active.mesh is not None else found
+
+
+def over_devices(mesh: AbstractMesh, devices: Sequence[Any], leaves: Sequence[Any], wanted: Sequence[Any]) -> DeviceAssignment:
+    """The assignment of a program about an abstract mesh to devices in its place: the first of these."""
+    chosen = tuple(devices)[:mesh.size]
+    if len(chosen) < mesh.size:
+        raise ValueError(f"a program over {mesh} needs {mesh.size} devices, there are {len(chosen)}.")
+    grid = np.empty(mesh.size, dtype=object)
+    grid[:] = chosen
+    concrete = Mesh(grid.reshape(mesh.axis_sizes), mesh.axis_names, mesh.axis_types)
+    rest = NamedSharding(concrete, PartitionSpec())
+    found = [_sharding_of(x, given) for x, given in zip(leaves, wanted)]
+    return DeviceAssignment(chosen, tuple([rest if s is None else NamedSharding(concrete, s.spec) for s in found]), True, concrete)
 
 
 def split_types(in_avals: tuple, shardings: Sequence[Any]) -> tuple:
