@@ -141,6 +141,11 @@ def _split_like(primitive, avals, result, mesh, params):
 # Sums that are still to be made
 
 
+def has_open_sums(aval) -> bool:
+    """Whether values of a type are the sum of what devices hold."""
+    return aval.explicit_sharding is not None and bool(aval.explicit_sharding.spec.unreduced)
+
+
 def _specs(avals: tuple) -> list[Any]:
     return [None if a.explicit_sharding is None else a.explicit_sharding.spec for a in avals]
 

@@ -116,6 +116,8 @@ def _check_inside(targets: list) -> None:
 def check_devices(x, sharding, user: str) -> None:
     """Raise where an array is bound to other devices than those of a sharding: programs move nothing between devices."""
     own = getattr(x, "sharding", None)
+    if not has_devices(sharding) and active.mesh is not None and active.mesh.shape_tuple == sharding.mesh.shape_tuple:
+        sharding = sharding.update(mesh=active.mesh)
     if isinstance(own, Sharding) and getattr(x, "committed", False) and has_devices(sharding) and (
             own._internal_device_list != sharding._internal_device_list):
         raise ValueError(f"{user} got incompatible devices for a jitted computation: an array of shape {np.shape(x)} that is "
@@ -390,7 +392,8 @@ def _reshard_impl(x, *, target):
         return put_leaf(x, NamedSharding(own.mesh.update(axis_types=mesh.axis_types), spec))
     if isinstance(mesh, AbstractMesh):
         mesh = _over_devices(x, mesh)
-    sharding = NamedSharding(mesh, target.spec.update(partitions=target.spec.padded(tracing.aval_of(x).ndim)))
+    rank = tracing.aval_of(x).ndim
+    sharding = NamedSharding(mesh, target.spec.update(partitions=target.spec.padded(rank)[:rank]))
     if open_sums(own):
         return x if own == sharding else _resharded(sharding)(x)
     if open_sums(sharding):

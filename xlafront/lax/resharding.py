@@ -72,8 +72,9 @@ def with_out_sharding(user: str, out_sharding: Any, kernel: Callable, arrays: tu
     if split is None:
         result = kernel(*arrays, *static)
     else:
+        operands = treedef.unflatten([freed(tracing.as_operand(x)) for x in leaves])
         with use_abstract_mesh(unsplit(split).mesh.abstract_mesh):
-            result = kernel(*treedef.unflatten([freed(tracing.as_operand(x)) for x in leaves]), *static)
+            result = kernel(*operands, *static)
     target.shard_shape(tracing.aval_of(result).shape)
     return reshard_p.bind(result, target=target)
 
@@ -134,9 +135,6 @@ def auto_axes(f: Callable | None = None, *, axes: Any = None, out_sharding: Any 
             raise TypeError(f"{_name(f)} is a function of auto_axes and needs out_sharding: how its result is split.")
         leaves, treedef = tree.flatten((args, kwargs))
         mesh = _mesh_of(out)
-        if not mesh.explicit:  # nothing to leave to the compiler that it does not have already
-            _names(axes, mesh)
-            return f(*args, **kwargs)
         names = _names(axes, mesh)
         inner = mesh.update_axis_types({a: AxisType.Auto for a in names})
         inside = []
@@ -151,7 +149,18 @@ def auto_axes(f: Callable | None = None, *, axes: Any = None, out_sharding: Any 
         with use_abstract_mesh(mesh):
             return reshard(results, out)
 
-    return _whole_call(f, function, "auto_axes", "out_sharding", out_sharding)
+    compiled = _whole_call(f, function, "auto_axes", "out_sharding", out_sharding)
+
+    @functools.wraps(f)
+    def call(*args, **kwargs):
+        mesh = _mesh_of(kwargs.get("out_sharding", out_sharding))
+        if mesh.explicit:
+            return compiled(*args, **kwargs)
+        _names(axes, mesh)
+        kwargs.pop("out_sharding", None)
+        return f(*args, **kwargs)  # nothing is left to leave to the compiler
+
+    return call
 
 
 def explicit_axes(f: Callable | None = None, *, axes: Any = None, in_sharding: Any = None) -> Callable:

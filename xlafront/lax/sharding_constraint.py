@@ -57,7 +57,7 @@ def constrained(x, sharding):
     free: frozenset = frozenset()
     if isinstance(sharding, NamedSharding):
         explicit = tracing.aval_of(x).explicit_sharding
-        if explicit is not None:  # along Explicit axes it stays as it is
+        if explicit is not None and isinstance(x, tracing.Tracer):  # along Explicit axes it stays as it is
             spec = PartitionSpec(*sharding.spec.padded(np.ndim(x)))
             sharding = sharding.update(spec=spec.update(partitions=[
                 p if own is None else (*axes_of(own), *axes_of(p)) for own, p in zip(explicit.spec.partitions, spec.partitions)]))

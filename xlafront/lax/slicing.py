@@ -10,12 +10,12 @@ import builtins
 import numpy as np
 
 from xlafront.core import errors, tracing
-from xlafront.core.avals import ShapedArray
+from xlafront.core.avals import ShapedArray, str_short
 from xlafront.core.primitive import Primitive
-from xlafront.core.sharding_types import of_all, of_first
+from xlafront.core.sharding_types import has_open_sums, of_all, of_first
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
-from xlafront.lax.elementwise import as_type, select, sub
+from xlafront.lax.elementwise import add, as_type, select, sub
 from xlafront.lax.shapes import (
     broadcast_batch,
     broadcast_in_dim_p,
@@ -157,8 +157,23 @@ def _concatenate_jvp(primals, tangents, *, dimension):
     answer = concatenate_p.bind(*primals, dimension=dimension)
     if all(type(t) is Zero for t in tangents):
         return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+    if any([type(t) is Zero for t in tangents]) and any([has_open_sums(tracing.aval_of(t)) for t in tangents if type(t) is not Zero]):
+        return answer, _laid_out(tangents, dimension)
     return answer, concatenate_p.bind(*[zeros_of(t.aval) if type(t) is Zero else t for t in tangents],
                                       dimension=dimension)
+
+
+def _laid_out(tangents, dimension: int):
+    """A concatenation of summands and zeros, which are no summands: each summand with zeros around it, added."""
+    sizes = [tracing.aval_of(t).shape[dimension] if type(t) is not Zero else t.aval.shape[dimension] for t in tangents]
+    total = None
+    for i, t in enumerate(tangents):
+        if type(t) is not Zero:
+            around = (sum(sizes[:i]), sum(sizes[i + 1:]), 0)
+            config = tuple([around if d == dimension else (0, 0, 0) for d in range(np.ndim(t))])
+            alone = pad_p.bind(t, np.zeros((), tracing.aval_of(t).dtype), padding_config=config)
+            total = alone if total is None else add(total, alone)
+    return total
 
 
 def _concatenate_transpose(ct, *xs, dimension):
@@ -229,7 +244,11 @@ def concatenate(operands, dimension: int):
 
 def pad(operand, padding_value, padding_config):
     """Add elements around and between those of an array: a (low, high, interior) triple for each dimension."""
-    value = as_type(padding_value, tracing.aval_of(operand).dtype, False)
+    aval = tracing.aval_of(operand)
+    if has_open_sums(aval) and (isinstance(padding_value, tracing.Tracer) or np.any(np.asarray(padding_value))):
+        raise errors.ShardingTypeError(f"pad of {str_short(aval)} with other values than 0, which each summand would add: make the "
+                                       f"sum first, with reshard(x, P(...)).")
+    value = as_type(padding_value, aval.dtype, False)
     return pad_p.bind(operand, value, padding_config=tuple(tuple(int(n) for n in c) for c in padding_config))
 
 

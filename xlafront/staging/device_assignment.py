@@ -68,6 +68,7 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
                 sharding = x.sharding
         else:
             _check_given(name, x, given, traced, i)
+            _check_rank(f"{name} got in_shardings for argument {traced.debug_info.arg_names[i]}", given, np.shape(x))
             if not has_devices(given):
                 raise ValueError(
                     f"{name} has in_shardings {given} for its argument {traced.debug_info.arg_names[i]}, which has no devices: "
@@ -164,6 +165,13 @@ def split_types(in_avals: tuple, shardings: Sequence[Any]) -> tuple:
         s.spec) <= a.ndim else a for a, s in zip(in_avals, shardings)])
 
 
+def _check_rank(what: str, sharding, shape: tuple) -> None:
+    try:
+        sharding.check_compatible_aval(shape)
+    except ValueError as e:
+        raise type(e)(f"{what} that do not fit it: {e}") from None
+
+
 def _check_given(name: str, x, given, traced, index: int) -> None:
     """An array that is bound to devices must come as `in_shardings` say; that of one device is moved, as are parts that
     only lie in another order on the same devices."""
@@ -200,6 +208,7 @@ def check_results(name: str, shardings: Sequence[Any], traced) -> None:
     for i, (sharding, aval) in enumerate(zip(shardings, traced.closed.out_avals)):
         if isinstance(sharding, NamedSharding):
             try:
+                sharding.check_compatible_aval(aval.shape)
                 sharding.shard_shape(aval.shape)
             except ValueError as e:
                 paths, _ = tree.flatten_with_path(traced.out_tree.unflatten(range(traced.out_tree.num_leaves)))
