@@ -100,7 +100,8 @@ def _common_mesh(primitive, avals):
     if found is not None:
         inside = active.abstract_mesh()
         if not inside.empty and (inside.shape_tuple, inside.axis_types) != (found.shape_tuple, found.axis_types):
-            raise ValueError(f"{primitive.shown_as} got operands over {found}, but the context mesh, in force here, is {inside}: they "
+            raise ValueError(f"{primitive.shown_as} got operands over {found}, but the context mesh, in force here, is "
+                             f"{inside}: they "
                              f"should match. {', '.join(map(str_short, avals))}")
     return found
 

@@ -19,8 +19,8 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.ir import Effect
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
-from xlafront.lax.manual_computation import automatic_axes, on_each_device
 from xlafront.lax.device_put import put_leaf
+from xlafront.lax.manual_computation import automatic_axes, on_each_device
 from xlafront.lax.shapes import broadcast_in_dim, expand_dims, move_dim, zeros_of
 from xlafront.lax.slicing import concatenate, index_in_dim
 from xlafront.runtime import effects as runtime_effects
@@ -164,7 +164,8 @@ def _device_index(ctx, device) -> int:
 
 def _lower(ctx, *operands, callback, result_avals, device, effect=None, **_):
     if axes := automatic_axes(ctx):
-        raise NotImplementedError(f"{callback.user} of {callback} is in a shard_map that leaves the axes {tuple(axes)} of its mesh "
+        raise NotImplementedError(f"{callback.user} of {callback} is in a shard_map that leaves the axes {tuple(axes)} of its "
+                                  f"mesh "
                                   f"to the compiler, which cannot divide the call. Name all axes in its axis_names.")
     ordered = effect is not None and effect.ordered
     function = _host_function(callback, ctx.avals_in, result_avals, ordered, callback.user, True)

@@ -98,8 +98,8 @@ def device_put(x, device=None, *, src=None, donate=False, may_alias=None):
 
 
 def _check_inside(targets: list) -> None:
-    """In the body of a `shard_map` a value is a device's part: it goes to no device, and to no mesh that has other types of axes
-    than the one in force there."""
+    """In the body of a `shard_map` a value is a device's part: it goes to no device, and to no mesh with other types of axes than
+    the one in force there."""
     inside, trace = active.abstract, tracing.thread.trace
     if inside is None or not inside.manual_axes:
         return
@@ -109,7 +109,8 @@ def _check_inside(targets: list) -> None:
         mesh = target.mesh.abstract_mesh if isinstance(target, NamedSharding) else None
         if trace is not None and isinstance(target, (Device, Sharding)) or mesh is not None and (
                 mesh.axis_types != inside.axis_types):
-            raise ValueError(f"device_put to {target} is not allowed within a function of shard_map, whose values are the parts "
+            raise ValueError(f"device_put to {target} is not allowed within a function of shard_map, whose values are the "
+                             f"parts "
                              f"of devices; the mesh in force is {inside}. Put arrays on devices outside of it.")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import of_all, of_first
 from xlafront.core.zeros import Zero, is_undefined

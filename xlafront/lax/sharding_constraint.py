@@ -59,8 +59,9 @@ def constrained(x, sharding):
         explicit = tracing.aval_of(x).explicit_sharding
         if explicit is not None and isinstance(x, tracing.Tracer):  # along Explicit axes it stays as it is
             spec = PartitionSpec(*sharding.spec.padded(np.ndim(x)))
-            sharding = sharding.update(spec=spec.update(partitions=[
-                p if own is None else (*axes_of(own), *axes_of(p)) for own, p in zip(explicit.spec.partitions, spec.partitions)]))
+            joint = [p if own is None else (*axes_of(own), *axes_of(p))
+                     for own, p in zip(explicit.spec.partitions, spec.partitions)]
+            sharding = sharding.update(spec=PartitionSpec(*joint))
         free = frozenset([i for i, p in enumerate(sharding.spec.partitions) if p is PartitionSpec.UNCONSTRAINED])
     return sharding_constraint_p.bind(x, sharding=sharding, layout=None, context_mesh=active.abstract_mesh(),
                                       unconstrained_dims=free)
@@ -74,7 +75,8 @@ def _is_for_types(sharding: NamedSharding, given, path: str) -> bool:
         return True
     inside = active.abstract
     if inside is not None and inside.manual_axes and mesh.axis_types != inside.axis_types:
-        raise ValueError(f"with_sharding_constraint of {path} got a sharding over {mesh}, but the mesh in force, of the shard_map "
+        raise ValueError(f"with_sharding_constraint of {path} got a sharding over {mesh}, but the mesh in force, of the "
+                         f"shard_map "
                          f"around it, is {inside}: the axes {inside.manual_axes} are Manual here. Give the spec alone, "
                          f"{sharding.spec}, without those axes.")
     other = [a for p in sharding.spec.partitions for a in axes_of(p) if a not in mesh.auto_axes]

@@ -157,7 +157,8 @@ def _concatenate_jvp(primals, tangents, *, dimension):
     answer = concatenate_p.bind(*primals, dimension=dimension)
     if all(type(t) is Zero for t in tangents):
         return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
-    if any([type(t) is Zero for t in tangents]) and any([has_open_sums(tracing.aval_of(t)) for t in tangents if type(t) is not Zero]):
+    given = [t for t in tangents if type(t) is not Zero]
+    if len(given) < len(tangents) and any([has_open_sums(tracing.aval_of(t)) for t in given]):
         return answer, _laid_out(tangents, dimension)
     return answer, concatenate_p.bind(*[zeros_of(t.aval) if type(t) is Zero else t for t in tangents],
                                       dimension=dimension)
@@ -246,7 +247,8 @@ def pad(operand, padding_value, padding_config):
     """Add elements around and between those of an array: a (low, high, interior) triple for each dimension."""
     aval = tracing.aval_of(operand)
     if has_open_sums(aval) and (isinstance(padding_value, tracing.Tracer) or np.any(np.asarray(padding_value))):
-        raise errors.ShardingTypeError(f"pad of {str_short(aval)} with other values than 0, which each summand would add: make the "
+        raise errors.ShardingTypeError(f"pad of {str_short(aval)} with other values than 0, which each summand would add: "
+                                       f"make the "
                                        f"sum first, with reshard(x, P(...)).")
     value = as_type(padding_value, aval.dtype, False)
     return pad_p.bind(operand, value, padding_config=tuple(tuple(int(n) for n in c) for c in padding_config))

@@ -9,8 +9,8 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
 from xlafront.lax import dynamic_slicing, shapes, slicing
-from xlafront.lax.elementwise import PRIMITIVES, add, as_type, lt, sub, where
 from xlafront.lax.arguments import named_sharding
+from xlafront.lax.elementwise import PRIMITIVES, add, as_type, lt, sub, where
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.roll import roll as rotate
 from xlafront.lax.shapes import canonical_axes, canonical_axis, static_shape
@@ -96,7 +96,8 @@ def _check_sums(a, out_sharding) -> None:
     own, wanted = PartitionSpec() if explicit is None else explicit.spec, named_sharding(out_sharding, "xnp.reshape").spec
     for kind in ("unreduced", "reduced"):
         if getattr(own, kind) != getattr(wanted, kind):
-            raise ValueError(f"xnp.reshape got out_sharding={wanted} for an array of type {tracing.aval_of(a)}: it must be {kind} "
+            raise ValueError(f"xnp.reshape got out_sharding={wanted} for an array of type {tracing.aval_of(a)}: it must be "
+                             f"{kind} "
                              f"over the same axes, and cannot contain {kind} axes where the array has none. Change them with "
                              f"reshard.")
 

@@ -61,8 +61,9 @@ def pad(array, pad_width, mode="constant", **kwargs):
     if unknown:
         raise ValueError(f"xnp.pad with mode {mode!r} does not take {', '.join(sorted(unknown))}.")
     options = _OPTIONS[mode] | kwargs
-    if mode == "constant" and (isinstance(options["constant_values"], tracing.Tracer) or not np.ndim(options["constant_values"])):
-        value = as_type(options["constant_values"], x.dtype, False)
+    value = options.get("constant_values")
+    if mode == "constant" and (isinstance(value, tracing.Tracer) or not np.ndim(value)):
+        value = as_type(value, x.dtype, False)
         return slicing.pad(x, value, [(*pair, 0) for pair in widths]) if any(map(any, widths)) else x
     for axis, (before, after) in enumerate(widths):
         if before or after:

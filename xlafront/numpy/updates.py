@@ -12,9 +12,9 @@ import numpy as np
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.lax import dynamic_slicing, shapes, slicing
+from xlafront.lax.device_put import reshard_p
 from xlafront.lax.elementwise import PRIMITIVES, as_type, to_dtype, where
 from xlafront.lax.indexing import PRIMITIVES as SCATTERS, GatherScatterMode, ScatterDimensionNumbers, bind_scatter
-from xlafront.lax.device_put import reshard_p
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.numpy.creation import asarray, astype, ones_like
 from xlafront.numpy.indexing import Layout, check_whole, plan_key, read, take_by, wrapped

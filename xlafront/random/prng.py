@@ -17,9 +17,9 @@ from xlafront.core.dtypes import PRNGKeyDType
 from xlafront.core.keys import KeyArray
 from xlafront.lax import shapes
 from xlafront.lax.device_put import put_leaf
-from xlafront.lax.resharding import target_of
 from xlafront.lax.elementwise import as_type
 from xlafront.lax.keys import unwrap_p, wrap_p
+from xlafront.lax.resharding import target_of
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import check_arraylike
 from xlafront.random import counters, rbg, threefry

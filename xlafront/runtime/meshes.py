@@ -205,6 +205,9 @@ class Mesh(_Axes):
     __slots__ = ("devices", "axis_names", "axis_types", "explicit", "_internal_device_list", "_hash", "_abstract",
                  "__weakref__")
 
+    devices: np.ndarray
+    _abstract: AbstractMesh | None
+
     def __new__(cls, devices, axis_names, axis_types=None):
         if not isinstance(devices, np.ndarray):
             devices = np.array(devices, dtype=object)
@@ -242,8 +245,9 @@ class Mesh(_Axes):
             if self.axis_names:
                 first = self.devices.flat[0]
                 device = AbstractDevice(first.device_kind, getattr(first, "num_cores", None), first.platform)
-            self._abstract = AbstractMesh(self.devices.shape, self.axis_names, self.axis_types, abstract_device=device)
-            concrete_meshes[self._abstract] = self
+            found = AbstractMesh(self.devices.shape, self.axis_names, self.axis_types, abstract_device=device)
+            concrete_meshes[found] = self
+            self._abstract = found
         return self._abstract
 
     def update(self, devices=None, axis_names=None, axis_types=None) -> Mesh:
@@ -392,7 +396,8 @@ def check_spec(mesh: Any, spec: PartitionSpec, rank: int | None = None) -> None:
             raise DuplicateSpecError(f"{spec} names the axis {axis!r} twice: an axis can split only one dimension.")
         seen.append(axis)
     if PartitionSpec.UNCONSTRAINED in spec._partitions and names and not mesh.auto_axes:
-        raise ValueError(f"{spec} leaves a dimension to the compiler (UNCONSTRAINED), but {mesh} has no axis of type Auto, over "
+        raise ValueError(f"{spec} leaves a dimension to the compiler (UNCONSTRAINED), but {mesh} has no axis of type Auto, "
+                         f"over "
                          f"which it could split it. Name axes in its place, or None.")
     for axis in (*spec.unreduced, *spec.reduced):
         if mesh.shape[axis] and mesh.axis_types[names.index(axis)] is AxisType.Auto:

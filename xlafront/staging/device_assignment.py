@@ -54,7 +54,7 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
     if mesh is not None and is_compile_only(mesh.devices.flat[0].client):
         mesh = None
     devices: tuple | None = None if mesh is None else tuple(mesh._internal_device_list)
-    first = None  # the argument that decides
+    first: Any = None  # the argument that decides
     known = None  # the device list seen last: one object for all arguments of a mesh
     found: list[Any] = []
     for i, (x, given) in enumerate(zip(leaves, wanted)):
@@ -83,8 +83,10 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
             devices, first = these, i
         elif these != devices and first is None:
             raise ValueError(
-                f"{name} got incompatible devices: argument {traced.debug_info.arg_names[i]} {_where(x, sharding)}, but the mesh in "
-                f"force, {mesh}, is on {_ids(devices)}. Move it there with device_put(x, P(...)), or leave the mesh out of force.")
+                f"{name} got incompatible devices: argument {traced.debug_info.arg_names[i]} {_where(x, sharding)}, but the "
+                f"mesh in "
+                f"force, {mesh}, is on {_ids(devices)}. Move it there with device_put(x, P(...)), or leave the mesh out of "
+                f"force.")
         elif these != devices:
             if read is None and not options.keep_unused and not traced.closed.effects:
                 read = dce_jaxpr(traced.closed.jaxpr, [True] * len(traced.closed.jaxpr.outvars))[1]
@@ -99,7 +101,8 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
             mesh = mesh or sharding.mesh
             if mesh is not sharding.mesh and (mesh.explicit or sharding.mesh.explicit) and mesh != sharding.mesh:
                 other = f"the context mesh, in force here, is {mesh}" if mesh is inside else f"another argument is over {mesh}"
-                raise ValueError(f"{name} got argument {traced.debug_info.arg_names[i]} {_where(x, sharding)}, but {other}: they "
+                raise ValueError(f"{name} got argument {traced.debug_info.arg_names[i]} {_where(x, sharding)}, but {other}: "
+                                 f"they "
                                  f"should match. Bring it there with device_put(x, NamedSharding(mesh, P(...))).")
             try:
                 sharding.shard_shape(keys.physical(tracing.aval_of(x)).shape)
@@ -151,12 +154,11 @@ def over_devices(mesh: AbstractMesh, devices: Sequence[Any], leaves: Sequence[An
     chosen = tuple(devices)[:mesh.size]
     if len(chosen) < mesh.size:
         raise ValueError(f"a program over {mesh} needs {mesh.size} devices, there are {len(chosen)}.")
-    grid = np.empty(mesh.size, dtype=object)
-    grid[:] = chosen
-    concrete = Mesh(grid.reshape(mesh.axis_sizes), mesh.axis_names, mesh.axis_types)
+    concrete = Mesh(np.array(chosen, dtype=object).reshape(mesh.axis_sizes), mesh.axis_names, mesh.axis_types)
     rest = NamedSharding(concrete, PartitionSpec())
     found = [_sharding_of(x, given) for x, given in zip(leaves, wanted)]
-    return DeviceAssignment(chosen, tuple([rest if s is None else NamedSharding(concrete, s.spec) for s in found]), True, concrete)
+    shardings = tuple([rest if s is None else NamedSharding(concrete, s.spec) for s in found])
+    return DeviceAssignment(chosen, shardings, True, concrete)
 
 
 def split_types(in_avals: tuple, shardings: Sequence[Any]) -> tuple:

@@ -238,7 +238,8 @@ def evenly(sharding, aval):
     if not isinstance(sharding, NamedSharding):
         return sharding
     sizes = sharding.mesh.shape
-    kept = [p if n % math.prod([sizes[a] for a in axes_of(p)]) == 0 else None for n, p in zip(aval.shape, sharding.spec.partitions)]
+    kept = [None if n % math.prod([sizes[a] for a in axes_of(p)]) else p
+            for n, p in zip(aval.shape, sharding.spec.partitions)]
     if kept == list(sharding.spec.partitions[:aval.ndim]):
         return sharding
     while kept and kept[-1] is None:

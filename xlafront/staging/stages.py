@@ -134,8 +134,10 @@ class Traced:
         wanted = jitted.flat_in_shardings(call.in_tree)
         mesh = device_assignment.only_abstract(call.leaves, wanted)
         if mesh is not None and lowering_platforms is None:
-            raise ValueError(f"{jitted.name} has shardings over {mesh} alone, which has no devices, so that it is not known what to "
-                             f"lower it for: pass lowering_platforms, as in jit(f).trace(...).lower(lowering_platforms=('tpu',)).")
+            raise ValueError(f"{jitted.name} has shardings over {mesh} alone, which has no devices, so that it is not known "
+                             f"what to "
+                             f"lower it for: pass lowering_platforms, as in "
+                             f"jit(f).trace(...).lower(lowering_platforms=('tpu',)).")
         if mesh is not None:
             return Lowered(self, self._over(mesh, backends.devices(), elsewhere), mesh)
         assignment = device_assignment.place_arguments(jitted.name, call.leaves, wanted, traced, options)
@@ -199,7 +201,8 @@ class Lowered:
         mesh = self._abstract_mesh
         if mesh is not None:
             if device_assignment is None:
-                raise RuntimeError(f"{self._traced.fun_name} was lowered for {mesh}, which has no devices: say on which it is to run, "
+                raise RuntimeError(f"{self._traced.fun_name} was lowered for {mesh}, which has no devices: say on which it is "
+                                   f"to run, "
                                    f"compile(device_assignment=devices).")
             return Compiled(self, self._traced._over(mesh, device_assignment, None).compile(compiler_options))
         if device_assignment is not None and tuple(device_assignment) != self._lowered.assignment.devices:

@@ -244,7 +244,8 @@ def _check_varies(what: str, given, expected, error: type[Exception] = ValueErro
     it would lack a sum."""
     if given.vma != expected.vma:
         axes = tuple(sorted(map(str, given.vma ^ expected.vma)))
-        raise error(f"{what} is of type {given}, which varies along other mesh axes than {expected}. Give the one the axes of the "
+        raise error(f"{what} is of type {given}, which varies along other mesh axes than {expected}. Give the one the axes of "
+                    f"the "
                     f"other with pcast(x, {axes}, to='varying'), before the derivative is taken if it is the value.")
 
 

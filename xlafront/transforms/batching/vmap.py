@@ -300,11 +300,14 @@ def _check_split(name: str, values, dims, spmd_axis_name) -> NamedSharding | Non
     other = [e for e in entries if e != found]
     if other:
         raise ValueError(f"vmap of {name}: the mapped dimension must be split in the same way in all arguments, but it is over "
-                         f"{found!r} in one and over {other[0]!r} in another: inconsistent axis specs. Bring them to one sharding "
+                         f"{found!r} in one and over {other[0]!r} in another: inconsistent axis specs. Bring them to one "
+                         f"sharding "
                          f"with reshard.")
     if spmd_axis_name is not None and axes_of(spmd_axis_name) != axes_of(found):
-        raise ValueError(f"vmap of {name} has spmd_axis_name={spmd_axis_name!r}, but its arguments' types say that the elements "
-                         f"are spread over {found!r}, of type Explicit: only one of the two can say it. Leave spmd_axis_name out.")
+        raise ValueError(f"vmap of {name} has spmd_axis_name={spmd_axis_name!r}, but its arguments' types say that the "
+                         f"elements "
+                         f"are spread over {found!r}, of type Explicit: only one of the two can say it. Leave spmd_axis_name "
+                         f"out.")
     mesh = next(s.mesh for x in values if (s := tracing.aval_of(x).explicit_sharding) is not None)
     return NamedSharding(mesh, PartitionSpec(found))
 
@@ -335,7 +338,8 @@ def _place(name, x, dim, wanted, size, split):
     result = place_axis(x, dim, wanted, size)
     if split is None or dim is not None or tracing.aval_of(result).explicit_sharding is not None:
         return result
-    return reshard_p.bind(result, target=split.update(spec=PartitionSpec(*[None] * wanted, *split.spec, *[None] * (rank - wanted))))
+    spec = PartitionSpec(*[None] * wanted, *split.spec, *[None] * (rank - wanted))
+    return reshard_p.bind(result, target=split.update(spec=spec))
 
 
 # Programs
