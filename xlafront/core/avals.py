@@ -93,6 +93,8 @@ class ShapedArray(AbstractValue):
         contents = key if mesh is None else (*key, mesh)
         aval = _interned.get(contents)
         if aval is None:
+            if key[3] is not None:
+                key[3].shard_shape(key[0])  # raises where a dimension cannot be split
             aval = object.__new__(cls)
             for field, value in zip(_FIELDS, (*key, len(key[0]), mesh, aval if bare is None else bare,
                                               contents[3:] == (None, frozenset(), None), None)):

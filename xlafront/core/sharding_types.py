@@ -100,7 +100,8 @@ def _common_mesh(primitive, avals):
     if found is not None:
         inside = active.abstract_mesh()
         if not inside.empty and (inside.shape_tuple, inside.axis_types) != (found.shape_tuple, found.axis_types):
-            raise ValueError(f"{primitive.shown_as} got operands over {found}, but the context mesh, in force here, is {inside}: they "
+            raise ValueError(f"{primitive.shown_as} got operands over {found}, but the context mesh, in force here, is "
+                             f"{inside}: they "
                              f"should match. {', '.join(map(str_short, avals))}")
     return found
 
@@ -108,7 +109,6 @@ def _common_mesh(primitive, avals):
 def _with_spec(primitive, aval, sharding: NamedSharding):
     if not isinstance(aval, ShapedArray):
         return aval
-    sharding.shard_shape(aval.shape)
     return aval.update(sharding=sharding)
 
 
@@ -140,6 +140,11 @@ def _split_like(primitive, avals, result, mesh, params):
 
 
 # Sums that are still to be made
+
+
+def has_open_sums(aval) -> bool:
+    """Whether values of a type are the sum of what devices hold."""
+    return aval.explicit_sharding is not None and bool(aval.explicit_sharding.spec.unreduced)
 
 
 def _specs(avals: tuple) -> list[Any]:

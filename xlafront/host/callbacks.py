@@ -168,7 +168,8 @@ def _device_index(ctx, device) -> int:
 
 def _lower(ctx, *operands, callback, result_avals, device, effect=None, **_):
     if axes := automatic_axes(ctx):
-        raise NotImplementedError(f"{callback.user} of {callback} is in a shard_map that leaves the axes {tuple(axes)} of its mesh "
+        raise NotImplementedError(f"{callback.user} of {callback} is in a shard_map that leaves the axes {tuple(axes)} of its "
+                                  f"mesh "
                                   f"to the compiler, which cannot divide the call. Name all axes in its axis_names.")
     ordered = effect is not None and effect.ordered
     function = _host_function(callback, ctx.avals_in, result_avals, ordered, callback.user, True)

@@ -59,7 +59,8 @@ def named_sharding(where: Any, user: str, explicit: bool = True) -> NamedShardin
                         f"{where!r}.")
     inside = get_abstract_mesh()
     if not inside.empty and (where.mesh.shape_tuple, where.mesh.axis_types) != (inside.shape_tuple, inside.axis_types):
-        raise ValueError(f"{user} got out_sharding {where.spec} over {where.mesh}, but the context mesh, in force here, is {inside}: "
+        raise ValueError(f"{user} got out_sharding {where.spec} over {where.mesh}, but the context mesh, in force here, is "
+                         f"{inside}: "
                          f"they should match. Give the spec alone, or put that mesh in force with set_mesh.")
     check_spec(where.mesh, where.spec)
     other = [a for p in where.spec for a in axes_of(p) if a not in where.mesh.explicit]

@@ -181,7 +181,8 @@ def grouped(rule: Callable) -> Callable:
 
 def check_grouped(names: tuple) -> None:
     if len(names) > 1:
-        raise NotImplementedError(f"axis_index_groups over {axes_text(names)} are not supported where vmap maps one of the axes: "
+        raise NotImplementedError(f"axis_index_groups over {axes_text(names)} are not supported where vmap maps one of the "
+                                  f"axes: "
                                   f"work over that axis alone, or over mesh axes in a shard_map.")
 
 

@@ -236,7 +236,8 @@ def check_whole(x, sizes, user: str, remedy: str) -> None:
         return
     for d, (n, size, entry) in enumerate(zip(np.shape(x), sizes, explicit.spec.partitions)):
         if size != n and entry is not None:
-            raise errors.ShardingTypeError(f"{user} of an array of type {tracing.aval_of(x)} is about {size} of the {n} indices of "
+            raise errors.ShardingTypeError(f"{user} of an array of type {tracing.aval_of(x)} is about {size} of the {n} "
+                                           f"indices of "
                                            f"dimension {d}, which is split over {entry!r}: it is ambiguous how the result is "
                                            f"split. Say so with {remedy}, or bring the array to another sharding with reshard.")
 

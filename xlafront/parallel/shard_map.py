@@ -102,10 +102,9 @@ def shard_map(f: Callable | None = None, *, out_specs, in_specs=Infer, mesh=None
         if keywords:
             raise TypeError(f"shard_map of {name} takes its arguments by position, as in_specs lists them, got "
                             f"{next(iter(keywords))!r} by name. Fill arguments in with functools.partial before.")
-        call = _Call(f, name, mesh, axis_names, check_vma)
-        if mesh is not None:
+        if isinstance(mesh, (Mesh, AbstractMesh)):
             _check_context(name, mesh)
-        return call.run(args, in_specs, out_specs)
+        return _Call(f, name, mesh, axis_names, check_vma).run(args, in_specs, out_specs)
 
     return signatures.dress(mapped, f)
 
@@ -120,7 +119,8 @@ def smap(f: Callable | None = None, *, in_axes=Infer, out_axes, axis_name):
         return functools.partial(smap, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name)
 
     if isinstance(axis_name, (tuple, list)):
-        raise TypeError(f"smap is over one axis of the mesh, by its name, got axis_name={axis_name!r}. For several use shard_map.")
+        raise TypeError(f"smap is over one axis of the mesh, by its name, got axis_name={axis_name!r}. For several use "
+                        f"shard_map.")
 
     def spec(axis):
         return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, axis_name)
@@ -205,7 +205,8 @@ class _Call:
             raise TypeError(f"shard_map of {name} takes mesh as a Mesh or an AbstractMesh, from make_mesh, got "
                             f"{self.mesh!r} of type {type(self.mesh).__name__}.")
         if self.mesh is None or not self.mesh.axis_names:
-            raise ValueError(f"shard_map of {name} has no mesh, and the context mesh cannot be empty: pass mesh=..., or set one "
+            raise ValueError(f"shard_map of {name} has no mesh, and the context mesh cannot be empty: pass mesh=..., or set "
+                             f"one "
                              f"with `with set_mesh(mesh):`.")
         names = frozenset(axis_names)
         unknown = sorted(map(str, names - set(self.mesh.axis_names)))

@@ -132,7 +132,8 @@ def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, manual_ax
     names = axes_of(trace.spmd_axis_name if split is None else split)
     unknown = [a for a in names if a not in mesh.axis_names]
     if unknown:
-        raise KeyError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} of the shard_map of {jaxpr.debug_info.function_name} "
+        raise KeyError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} of the shard_map of "
+                       f"{jaxpr.debug_info.function_name} "
                        f"over {mesh}, which has no axis {unknown[0]!r}.")
     element_axes = tuple(a for a in names if a in manual_axes)
     left = tuple(a for a in names if a not in manual_axes) if split is None else ()
@@ -144,8 +145,10 @@ def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, manual_ax
     if any([works_over(jaxpr.jaxpr, a) for a in (trace.axis_name, *element_axes) if a is not None]):
         element_axes = ()  # collectives want all elements, or the same one, on each device
     if split is None and element_axes and mesh.are_all_axes_explicit:
-        raise ValueError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} of the shard_map of {jaxpr.debug_info.function_name} "
-                         f"over {mesh}, of type Explicit: the elements' dimension is not split over {element_axes}, as in_specs "
+        raise ValueError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} of the shard_map of "
+                         f"{jaxpr.debug_info.function_name} "
+                         f"over {mesh}, of type Explicit: the elements' dimension is not split over {element_axes}, as "
+                         f"in_specs "
                          f"would then say, which does not match. Bring the batch to it with reshard.")
     parts = math.prod([mesh.shape[a] for a in element_axes])
     if trace.size % parts:

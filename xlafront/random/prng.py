@@ -25,6 +25,7 @@ from xlafront.numpy.promotion import check_arraylike
 from xlafront.random import counters, rbg, threefry
 from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.staging.library import library
 
 
@@ -200,7 +201,11 @@ def PRNGKey(seed, *, impl=None):
 
 def key_data(keys):
     """The words of random keys, as a uint32 array."""
-    return asarray(physical_array("key_data", keys)[0])
+    words = asarray(physical_array("key_data", keys)[0])
+    own = getattr(words, "sharding", None)
+    if isinstance(words, tracing.Tracer) or not isinstance(own, NamedSharding) or not own.mesh.explicit:
+        return words
+    return put_leaf(words, own.update(spec=own.spec.update(partitions=own.spec.padded(words.ndim))))
 
 
 def wrap_key_data(key_bits_array, *, impl=None, dtype=None):

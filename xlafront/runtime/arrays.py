@@ -42,7 +42,8 @@ def host_value(array: ArrayImpl) -> np.ndarray:
         return value
     if not array.sharding.is_fully_addressable:
         raise RuntimeError(
-            f"the array of shape {array._aval.shape} over {array.sharding} has parts on devices of other processes, so that its "
+            f"the array of shape {array._aval.shape} over {array.sharding} has parts on devices of other processes, so that "
+            f"its "
             f"value cannot be read here. Use experimental.multihost_utils.process_allgather(x, tiled=True) for the whole, in "
             f"all processes, or x.addressable_shards for the parts that are here.")
     spec = getattr(array.sharding, "spec", None)
