@@ -16,7 +16,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import has_open_sums, of_all, of_first
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
-from xlafront.lax.elementwise import select, sub
+from xlafront.lax.elementwise import add, select, sub
 from xlafront.lax.shapes import (
     broadcast_batch,
     broadcast_in_dim_p,
