@@ -437,7 +437,7 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
     """
     name = signatures.function_name(f) if callable(f) else None
     if name is None:
-        raise TypeError(f"scan takes a function as its first argument, got {type(f).__name__}.")
+        raise errors.not_callable("scan", f)
     x_leaves, x_tree = tree.flatten(xs)
     x_leaves = operands_of(x_leaves, f"scan of {name}", xs)
     length = _length(name, xs, x_leaves, length)

@@ -10,7 +10,7 @@ import numpy as np
 from xlafront import lowering
 from xlafront.control.discharge_rules import discharge_while
 from xlafront.control.scan import scan, trace_carry
-from xlafront.core import dtypes, tracing, tree
+from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, effects_by_operand, jaxpr_as_fun
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
@@ -226,7 +226,7 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any):
     """
     for f, which in ((cond_fun, "cond_fun"), (body_fun, "body_fun")):
         if not callable(f):
-            raise TypeError(f"while_loop takes a function as {which}, got {type(f).__name__}.")
+            raise errors.not_callable("while_loop", f, which)
     if config.disable_jit.value:
         value = init_val
         while cond_fun(value):
@@ -264,7 +264,7 @@ def fori_loop(lower, upper, body_fun: Callable, init_val: Any, *, unroll: int | 
     >>> fori_loop(0, 5, lambda i, x: x * 2, 1.0)
     """
     if not callable(body_fun):
-        raise TypeError(f"fori_loop takes a function as body_fun, got {type(body_fun).__name__}.")
+        raise errors.not_callable("fori_loop", body_fun, "body_fun")
     bounds = [tracing.aval_of(tracing.as_operand(x), "fori_loop") for x in (lower, upper)]
     first, last = bounds
     for aval, which in ((first, "lower"), (last, "upper")):

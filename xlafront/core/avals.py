@@ -337,7 +337,7 @@ class ShapeDtypeStruct:
 
     def __len__(self):
         if not self.shape:
-            raise TypeError("len() of a ShapeDtypeStruct without dimensions")
+            raise TypeError("len() of an unsized object: a ShapeDtypeStruct without dimensions (0-d)")
         return self.shape[0]
 
     def update(self, **changes) -> ShapeDtypeStruct:

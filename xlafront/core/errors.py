@@ -21,15 +21,23 @@ def _what(tracer) -> str:
     aval = getattr(tracer, "aval", None)
     shape = f"{getattr(aval, 'dtype', aval)}{list(getattr(aval, 'shape', ()))}".replace(" ", "")
     origin = tracer._origin() if hasattr(tracer, "_origin") else None
-    return f"a traced array of type {shape}" + (f", {origin}" if origin else "")
+    return f"a traced array (tracer) of type {shape}" + (f", {origin}" if origin else "")
 
 
-class ConcretizationTypeError(JAXTypeError):
+class _Explained:
+    """An error that the documentation of JAX explains at length, under the same name."""
+
+    def __str__(self):
+        page = f"https://docs.jax.dev/en/latest/errors.html#jax.errors.{type(self).__name__}"
+        return f"{super().__str__()} More about this error: {page}"
+
+
+class ConcretizationTypeError(_Explained, JAXTypeError):
     """The value of an array was needed while its function was being traced."""
 
-    attempt = "the value of {what} was needed"
-    remedy = ("Its value is only known when the compiled function runs. Keep the computation in xlafront.numpy, make "
-              "the argument static (static_argnums), or compute this part outside of the transformed function.")
+    attempt = "a concrete value is needed here, and an abstract tracer value was found: {what}"
+    remedy = ("Its value is only known when the compiled function runs. Keep the computation in xlafront.numpy (as x.astype(int) for "
+              "int(x)), make the argument static (static_argnums), or compute this part outside of the transformed function.")
 
     def __init__(self, tracer, context: str = ""):
         text = self.attempt.format(what=_what(tracer))
@@ -39,7 +47,8 @@ class ConcretizationTypeError(JAXTypeError):
 class TracerBoolConversionError(ConcretizationTypeError):
     """A traced array was used as a condition."""
 
-    attempt = "`if`, `while`, `and`, `or` or `not` was applied to {what}"
+    attempt = ("`if`, `while`, `and`, `or` or `not` asked for the boolean conversion of {what}, which has no concrete value "
+               "while it is traced")
     remedy = ("Which way it goes is only known when the compiled function runs. Use lax.cond or lax.while_loop for "
               "branches and loops, xlafront.numpy.where to select elements, & | ~ for logic on arrays, or make the "
               "argument static (static_argnums).")
@@ -48,41 +57,41 @@ class TracerBoolConversionError(ConcretizationTypeError):
         super().__init__(tracer)
 
 
-class TracerIntegerConversionError(JAXTypeError):
+class TracerIntegerConversionError(_Explained, JAXTypeError):
     """A traced array was used where Python needs an integer."""
 
     def __init__(self, tracer):
         super().__init__(
-            f"A Python integer was needed (a shape, a list index, a range), and got {_what(tracer)}. Its value is only "
-            f"known when the compiled function runs. Make the argument static (static_argnums), index an array "
-            f"instead of a list, or use lax.fori_loop or lax.dynamic_slice.")
+            f"Python asked for an integer with __index__ (for a shape, a list index, a range), which takes a concrete value, and "
+            f"got {_what(tracer)}. Its value is only known when the compiled function runs. Make the argument static "
+            f"(static_argnums), index an array instead of a list, or use lax.fori_loop or lax.dynamic_slice.")
 
 
-class TracerArrayConversionError(JAXTypeError):
+class TracerArrayConversionError(_Explained, JAXTypeError):
     """A traced array was handed to NumPy."""
 
     def __init__(self, tracer):
         super().__init__(
-            f"A NumPy function (or another library) asked for the elements of {_what(tracer)}. They are only known "
-            f"when the compiled function runs. Use the function of the same name in xlafront.numpy, or "
-            f"pure_callback to call NumPy from compiled code.")
+            f"A NumPy function (or another library) asked with __array__ for the conversion to a numpy.ndarray of "
+            f"{_what(tracer)}. Its elements have concrete values only when the compiled function runs. Use the function of the "
+            f"same name in xlafront.numpy, or pure_callback to call NumPy from compiled code.")
 
 
-class NonConcreteBooleanIndexError(JAXIndexError):
+class NonConcreteBooleanIndexError(_Explained, JAXIndexError):
     """A traced boolean array was used as an index."""
 
     def __init__(self, tracer):
         super().__init__(
-            f"An array was indexed by {_what(tracer)}. How many elements a boolean mask selects, and so the shape of "
-            f"the result, must be known while tracing. Use xlafront.numpy.where(mask, x, fill) or x.at[mask].set(v), "
-            f"or xlafront.numpy.nonzero(mask, size=n).")
+            f"An array was indexed by {_what(tracer)}. Boolean indices must be concrete: how many elements a mask selects, and so "
+            f"the shape of the result, must be known while tracing. Use xlafront.numpy.where(mask, x, fill) or "
+            f"x.at[mask].set(v), or xlafront.numpy.nonzero(mask, size=n).")
 
 
-class UnexpectedTracerError(JAXTypeError):
+class UnexpectedTracerError(_Explained, JAXTypeError):
     """A traced array was used after its function had been traced."""
 
 
-class KeyReuseError(RuntimeError):
+class KeyReuseError(JAXTypeError):
     """A random key was used twice."""
 
 
@@ -96,15 +105,39 @@ class InconclusiveDimensionOperation(Exception):
 
 def leaked_tracer(tracer, user: str) -> UnexpectedTracerError:
     return UnexpectedTracerError(
-        f"{user} was given {_what(tracer)}, but the function that it belongs to is no longer being traced. It was "
-        f"stored somewhere (a global, an attribute, a list) as a side effect. Return it from the transformed function "
-        f"instead; the setting check_tracer_leaks finds the place.")
+        f"{user} was given an unexpected tracer, one that leaked: {_what(tracer)}. The function that it belongs to is no longer "
+        f"being traced. It was stored somewhere (in global state, an attribute, a list) as a side effect. Return it from the "
+        f"transformed function instead; the setting check_tracer_leaks finds the place.")
+
+
+def ambiguous_truth(shape) -> ValueError:
+    """Of `if x:` for an array that has several elements, or none."""
+    if 0 in shape:
+        return ValueError(f"the truth value of an empty array (shape {tuple(shape)}) is ambiguous: use x.size > 0.")
+    return ValueError(f"the truth value of an array of shape {tuple(shape)}, with several elements, is ambiguous: use x.any() or "
+                      f"x.all().")
+
+
+def not_a_scalar(name: str, shape) -> TypeError:
+    """Of `int(x)` and its kin."""
+    return TypeError(f"{name}() needs a scalar array, with one element and no dimensions, got shape {tuple(shape)}. Take one "
+                     f"element, x[0], or convert all of them with x.astype({name}).")
+
+
+def not_an_index(aval) -> TypeError:
+    """Of `x.__index__()`."""
+    return TypeError(f"only integer scalar arrays can be converted to an index (a shape, a range, a position in a list), got "
+                     f"{aval.str_short() if hasattr(aval, 'str_short') else aval}. Convert it with int(x).")
 
 
 def short(value) -> str:
     """A value in at most 80 characters."""
     shown = repr(value)
     return shown if len(shown) <= 80 else shown[:77] + "..."
+
+
+def not_callable(user: str, value, argument: str = "its first argument") -> TypeError:
+    return TypeError(f"{user} takes a function (a callable) as {argument}, got {type(value).__name__}: {short(value)}")
 
 
 def not_an_array(value, user: str, argument: str | None, may_be_static: bool = False) -> TypeError:

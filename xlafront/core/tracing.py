@@ -274,19 +274,25 @@ class Tracer:
         return value
 
     def __bool__(self):
+        if self.aval.size != 1:
+            raise errors.ambiguous_truth(self.aval.shape)
         return bool(self._known(errors.TracerBoolConversionError))
 
     def __index__(self):
+        if self.aval.shape or not dtypes.is_integer(self.aval.dtype):
+            raise errors.not_an_index(self.aval)
         return self._known(errors.TracerIntegerConversionError).__index__()
 
     def __int__(self):
-        return int(self._known(errors.ConcretizationTypeError))
+        if self.aval.shape:
+            raise errors.not_a_scalar("int", self.aval.shape)
+        return int(self._known(lambda x: self._unknown("int()")))
 
-    def __float__(self):
-        return float(self._known(errors.ConcretizationTypeError))
+    def __float__(self):  # also where the value is known: the number would be one without a derivative
+        raise errors.not_a_scalar("float", self.aval.shape) if self.aval.shape else self._unknown("float()")
 
     def __complex__(self):
-        return complex(self._known(errors.ConcretizationTypeError))
+        raise errors.not_a_scalar("complex", self.aval.shape) if self.aval.shape else self._unknown("complex()")
 
     def __array__(self, *args, **kwargs):
         raise errors.TracerArrayConversionError(self)
@@ -297,21 +303,24 @@ class Tracer:
     __dlpack_device__ = __dlpack__
 
     def item(self, *args):
-        return self._known(errors.ConcretizationTypeError).item(*args)
+        return self._known(lambda x: self._unknown("the method item()")).item(*args)
 
     def tolist(self):
-        return self._known(errors.ConcretizationTypeError).tolist()
+        raise self._unknown("the method tolist()")
 
     def tobytes(self, order="C"):
-        return self._known(errors.ConcretizationTypeError).tobytes(order)
+        raise self._unknown("the method tobytes()")
+
+    def _unknown(self, user: str) -> errors.ConcretizationTypeError:
+        return errors.ConcretizationTypeError(self, f"It was asked for by {user}.")
 
     def __hash__(self):
-        raise TypeError(f"unhashable: a traced array ({self.aval}) has no value to hash while it is being traced. "
+        raise TypeError(f"unhashable type: a traced array ({self.aval}) has no value to hash while it is being traced. "
                         f"Use its Python position, or make it a static argument.")
 
     def __len__(self):
         if not self.aval.shape:
-            raise TypeError("len() of a traced array without dimensions")
+            raise TypeError("len() of an unsized object: a traced array without dimensions (0-d)")
         return self.aval.shape[0]
 
     def block_until_ready(self):
@@ -330,7 +339,7 @@ class Tracer:
         return self
 
     def __reduce__(self):
-        raise errors.ConcretizationTypeError(self, "It was pickled.")
+        raise errors.ConcretizationTypeError(self, "It was pickled (serialized, by __reduce__).")
 
     def __repr__(self):
         return f"Traced<{self.aval!r}>"
@@ -583,8 +592,20 @@ class StagingTrace(Trace):
         for eqn in self.eqns:
             if var in eqn.outvars:
                 where = source.describe(eqn.site)
-                return f"the result of {eqn.primitive.shown_as} at {where}"
+                return f"the result of {eqn.primitive.shown_as} at {where}{self.depends_on(var)}"
         return None
+
+    def depends_on(self, var) -> str:
+        """The arguments that a value is computed from, in words."""
+        needed = {var}
+        for eqn in reversed(self.eqns):
+            if not needed.isdisjoint(eqn.outvars):
+                needed.update(v for v in eqn.invars if not v.is_literal)
+        names = [name for v, name in zip(self.invars, self.debug_info.arg_names) if v in needed]
+        if not names:
+            return ""
+        return f", which depends on the value{'s' if len(names) > 1 else ''} of the argument{'s' if len(names) > 1 else ''} " + (
+            ", ".join(names[:5]) + (" and others" if len(names) > 5 else ""))
 
 
 _literal_kinds = frozenset((bool, int, float, complex))

@@ -265,7 +265,7 @@ def _result_aval(user: str, promised, path: str) -> ShapedArray:
 def _prepare(user: str, callback, result_shape_dtypes, args, kwargs, sharding):
     """The operands and common parameters of a callback with results, and the tree of its results."""
     if not callable(callback):
-        raise TypeError(f"{user} takes a function, got {type(callback).__name__}: {callback!r:.60}")
+        raise errors.not_callable(user, callback)
     if sharding is not None and not isinstance(sharding, SingleDeviceSharding):
         raise NotImplementedError(f"{user} runs for one device of the program: sharding must be a SingleDeviceSharding or "
                                   f"None, got {type(sharding).__name__}.")

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import source, tree
+from xlafront.core import errors, source, tree
 from xlafront.core.traceback_filter import boundary
 from xlafront.host.callbacks import (
     DebugCall,
@@ -52,7 +52,7 @@ def callback(callback: Callable[..., None] | None = None, *args: Any, ordered: b
 
 def _call(function, args, kwargs, ordered: bool, partitioned: bool) -> None:
     if not callable(function):
-        raise TypeError(f"debug.callback takes a function, got {type(function).__name__}: {function!r:.60}")
+        raise errors.not_callable("debug.callback", function)
     leaves, in_tree = tree.flatten((args, kwargs))
     arrays, static = split_static(leaves)
     debug_callback_p.bind(*arrays, callback=DebugCall(function, in_tree, static), partitioned=partitioned,

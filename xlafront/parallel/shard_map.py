@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xlafront.core import avals, tracing, tree
+from xlafront.core import avals, errors, tracing, tree
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import MeshAxis
 from xlafront.parallel.shard_map_rules import shard_map_p
@@ -38,9 +38,7 @@ def _is_spec(x) -> bool:
 
 
 def _flat_specs(what: str, specs, full, is_leaf) -> list:
-    for error in tree.prefix_errors(specs, full, is_leaf):
-        raise error(what)
-    found = tree.broadcast_prefix(specs, full, is_leaf)
+    found = tree.leaves_by_prefix(what, specs, full, is_leaf)
     for spec in found:
         if not (spec is None or _is_spec(spec)):
             remedy = f" Write P({spec!r})." if isinstance(spec, str) else ""
@@ -79,7 +77,7 @@ def shard_map(f: Callable | None = None, *, out_specs, in_specs=Infer, mesh=None
         return functools.partial(shard_map, out_specs=out_specs, in_specs=in_specs, mesh=mesh, axis_names=axis_names,
                                  check_vma=check_vma)
     if not callable(f):
-        raise TypeError(f"shard_map takes a function, got {type(f).__name__}: {f!r}")
+        raise errors.not_callable("shard_map", f)
     name = signatures.function_name(f)
     if in_specs is None:
         raise TypeError(f"shard_map of {name} needs in_specs: how each argument is split over the mesh, as PartitionSpecs.")

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from xlafront.core import errors
 from xlafront.runtime.jaxlib_compat import PjitFunction
 from xlafront.staging import signatures, stages
 from xlafront.staging.jitted import Jitted, Options, explaining, make_dispatcher
@@ -36,7 +37,7 @@ def jit(fun: Callable | None = None, *, in_shardings=UNSPECIFIED, out_shardings=
             keep_unused=keep_unused, device=device, backend=backend, inline=inline,
             compiler_options=compiler_options)
     if not callable(fun):
-        raise TypeError(f"jit takes a function, got {type(fun).__name__}: {fun!r}")
+        raise errors.not_callable("jit", fun)
     if hasattr(fun, "_is_generator_function") or _is_generator(fun):
         raise TypeError(f"jit cannot compile the generator function {signatures.function_name(fun)}: return a list instead")
     static = signatures.select_arguments(fun, "static", static_argnums, static_argnames)

@@ -283,7 +283,7 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
                    allow_int: bool = False, reduce_axes: Sequence[Any] = ()) -> Callable:
     """As `grad`, returning the value too: `(value, gradient)`, or `((value, aux), gradient)` with `has_aux`."""
     if not callable(fun):
-        raise TypeError(f"grad takes a function, got {type(fun).__name__}: {fun!r}")
+        raise errors.not_callable("grad", fun)
     chosen = checked_argnums("grad", argnums)
     name = signatures.function_name(fun)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from xlafront.core import dtypes, tracing, tree
+from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero
 from xlafront.lax.elementwise import eq, to_dtype
@@ -55,7 +55,7 @@ jacobian = jacrev
 
 def _jacobian(transform, fun, argnums, has_aux, holomorphic, allow_int):
     if not callable(fun):
-        raise TypeError(f"{transform} takes a function, got {type(fun).__name__}: {fun!r}")
+        raise errors.not_callable(transform, fun)
     chosen = checked_argnums(transform, argnums)
     name = signatures.function_name(fun)
 

@@ -163,7 +163,7 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
     >>> vmap(xnp.dot, in_axes=(0, None))(matrix, vector)
     """
     if not callable(fun):
-        raise TypeError(f"vmap takes a function, got {type(fun).__name__}: {fun!r}")
+        raise errors.not_callable("vmap", fun)
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
     if not (in_axes is None or isinstance(in_axes, (int, np.integer, tuple)) or vmappable_types.is_spec(in_axes)):
@@ -244,18 +244,13 @@ def _batches_of_vmappable_types(fun, name, results, specs) -> list:
 def _flat_axes(name, in_axes, args) -> list:
     if not isinstance(in_axes, tuple):
         return [in_axes] * tree.structure(args).num_leaves
-    for error in tree.prefix_errors(in_axes, args, _is_axis):
-        raise error(f"vmap of {name}: in_axes")
-    return tree.broadcast_prefix(in_axes, args, _is_axis)
+    return tree.leaves_by_prefix(f"vmap of {name}: in_axes", in_axes, args, _is_axis)
 
 
 def _flat_out_axes(name, out_axes, out_tree) -> list:
     if out_axes is None or isinstance(out_axes, (int, np.integer)) or vmappable_types.is_spec(out_axes):
         return [out_axes] * out_tree.num_leaves
-    shown = out_tree.unflatten(range(out_tree.num_leaves))
-    for error in tree.prefix_errors(out_axes, shown, _is_axis):
-        raise error(f"vmap of {name}: out_axes")
-    return tree.broadcast_prefix(out_axes, shown, _is_axis)
+    return tree.leaves_by_prefix(f"vmap of {name}: out_axes", out_axes, out_tree.unflatten(range(out_tree.num_leaves)), _is_axis)
 
 
 def _path(args, kwargs, index: int) -> str:
