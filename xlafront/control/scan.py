@@ -444,7 +444,7 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
     if isinstance(unroll, bool):
         unroll = max(length, 1) if unroll else 1
     if not isinstance(unroll, (int, np.integer)) or unroll < 1:
-        raise ValueError(f"scan of {name} takes unroll as a positive integer or a bool, got {unroll!r}.")
+        raise ValueError(f"scan of {name} takes unroll as a bool or a positive (non-negative, non-zero) int, got {unroll!r}.")
     if config.disable_jit.value:
         return _scan_in_python(f, init, x_leaves, x_tree, length, reverse)
     leaves, init_tree = tree.flatten(init)
@@ -470,15 +470,16 @@ def _length(name, xs, leaves, length) -> int:
     for i, x in enumerate(leaves):
         shape = np.shape(x)
         if not shape:
-            raise ValueError(f"scan of {name} goes over the first dimension of xs, but xs{tree.path_of(xs, i)} is a scalar "
-                             f"{tracing.aval_of(x)}.")
+            raise ValueError(f"scan of {name} goes over the leading axis (first dimension) of xs, but xs{tree.path_of(xs, i)} "
+                             f"has none, it is a scalar {tracing.aval_of(x)}.")
         sizes.setdefault(shape[0], f"xs{tree.path_of(xs, i)} has shape {shape}")
     if len(sizes) > 1:
-        raise ValueError(f"scan of {name} got arrays of different lengths: {'; '.join(sizes.values())}.")
+        raise ValueError(f"scan of {name} got arrays with different leading axis sizes: {'; '.join(sizes.values())}.")
     if length is not None:
         if isinstance(length, tracing.Tracer) and length._concrete() is None:
             raise errors.ConcretizationTypeError(
-                length, "scan needs the number of its steps as a number: make it a static argument.")
+                length, "scan needs `length`, the number of its steps, as a concrete int: make it a static argument, or use "
+                        "while_loop or fori_loop for a number that is only known when the program runs.")
         try:
             length = length.__index__()
         except AttributeError:
@@ -486,10 +487,11 @@ def _length(name, xs, leaves, length) -> int:
         if length < 0:
             raise ValueError(f"scan of {name} cannot take {length} steps.")
         if sizes and length not in sizes:
-            raise ValueError(f"scan of {name} was given length={length}, but {next(iter(sizes.values()))}.")
+            raise ValueError(f"scan of {name} was given length={length}, which disagrees with the leading axis sizes of xs: "
+                             f"{next(iter(sizes.values()))}.")
         return length
     if not sizes:
-        raise ValueError(f"scan of {name} has no xs to go over: give length=, the number of steps.")
+        raise ValueError(f"scan of {name} has no xs to go over, and length= is not provided: give it, the number of steps.")
     return next(iter(sizes))
 
 
@@ -497,7 +499,7 @@ def _carry_tree(name, out_tree):
     """The tree of the carry in `(carry, y)`."""
     children = out_tree.children()
     if len(children) != 2 or out_tree.node_data() is None or out_tree.node_data()[0] not in (tuple, list):
-        raise TypeError(f"scan takes a function that returns a pair (carry, y), but {name} returned a pytree {out_tree}. "
+        raise TypeError(f"scan takes a function whose output is a pair (carry, y), but {name} returned a pytree {out_tree}. "
                         f"Return (carry, None) when there is nothing to collect.")
     return children[0]
 
@@ -514,16 +516,17 @@ def trace_carry(f, in_tree, carry, others, carry_tree_of, init, init_tree, who):
         found = program.out_avals[:found_tree.num_leaves]
         if found_tree != init_tree:
             shown = found_tree.unflatten(found)
-            raise TypeError(f"{who} must keep the structure of the carry, but the carry that it is given and the one that it "
-                            f"returns differ {tree.first_difference(init_tree.unflatten(types), shown)}.")
+            raise TypeError(f"{who} must return a carry (output) of the same pytree structure as the carry that it is given "
+                            f"(input), but they differ {tree.first_difference(init_tree.unflatten(types), shown)}.")
         promoted = [_promoted(x, a, b) for x, a, b in zip(carry, types, found)]
         if all(x is y for x, y in zip(carry, promoted)):
             break
         carry = promoted
     lines = type_mismatches("carry", types, found, lambda i: tree.path_of(init, i), "on entry", "on return")
     if lines:
-        raise TypeError(f"{who} must return a carry of the type that it is given, but {'; '.join(lines)}. Convert one of them "
-                        f"with astype, or start with an array of the right type.")
+        raise TypeError(f"{who} must return a carry (output) of types equal to those of the carry that it is given (input), "
+                        f"but they differ: {'; '.join(lines)}. Convert one of them with astype, or start with an array of the "
+                        "right type.")
     # (weak types may differ: what leaves the loop is as weakly typed as the body's results)
     wanted = [a.update(weak_type=b.weak_type) for a, b in zip(types, found)]
     program = with_weak_types(program, [*wanted, *[None] * (len(program.out_avals) - len(types))])

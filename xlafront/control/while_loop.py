@@ -108,9 +108,9 @@ def _linearize(primals, tangents, **params):
 
 def _transpose(cts, *operands, **params):
     raise ValueError(
-        "reverse-mode differentiation (grad, vjp) needs to know how many steps a loop takes, and while_loop, or fori_loop with "
-        "bounds that are traced, does not tell. Use lax.scan, or fori_loop with bounds that are Python numbers; or "
-        "differentiate in forward mode (jvp, jacfwd), or define the derivative with custom_vjp.")
+        "reverse-mode differentiation (grad, vjp) does not work for while_loop, nor for fori_loop with dynamic (traced) "
+        "bounds: it needs to know how many steps the loop takes. Use lax.scan, or fori_loop with bounds that are Python "
+        "numbers; or differentiate in forward mode (jvp, jacfwd), or define the derivative with custom_vjp.")
 
 
 def _batch(trace, operands, dims, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
@@ -249,9 +249,9 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any):
         condition, cond_consts, cond_tree = trace_function(cond_fun, in_tree, types, "the condition of while_loop")
     if cond_tree.num_nodes != 1 or len(found) != 1 or found[0].shape != () or found[0].dtype != dtypes.bool_:
         shown = cond_tree.unflatten(found)
-        raise TypeError(f"while_loop needs a condition that returns one boolean, but {signatures.function_name(cond_fun)} "
-                        f"returned "
-                        f"{shown}. Return a comparison of scalars, or reduce with xnp.any or xnp.all.")
+        raise TypeError(f"while_loop needs a cond_fun that returns a boolean scalar, but {signatures.function_name(cond_fun)} "
+                        f"returned {shown}, a pytree {cond_tree}. Return a comparison of scalars, or reduce with xnp.any or "
+                        "xnp.all.")
     return out_tree.unflatten(_bind(condition, program, cond_consts, consts, carry))
 
 
@@ -269,10 +269,11 @@ def fori_loop(lower, upper, body_fun: Callable, init_val: Any, *, unroll: int | 
     first, last = bounds
     for aval, which in ((first, "lower"), (last, "upper")):
         if aval.shape or not dtypes.is_integer(aval.dtype):
-            raise TypeError(f"fori_loop takes {which} as an integer scalar, got {aval}.")
+            raise TypeError(f"fori_loop takes its arguments lower and upper as integer scalars of equal types, got {aval} as "
+                            f"{which}.")
     if first.dtype != last.dtype:
         if not (first.weak_type or last.weak_type):
-            raise TypeError(f"fori_loop takes bounds of one dtype, got {first} and {last}.")
+            raise TypeError(f"fori_loop takes lower and upper of equal types, got {first} and {last}. Convert one with astype.")
         common = last.dtype if first.weak_type else first.dtype
         lower, upper = [np.asarray(x, common)[()] if isinstance(x, int) else convert_element_type(x, common)
                         for x in (lower, upper)]
@@ -293,7 +294,7 @@ def fori_loop(lower, upper, body_fun: Callable, init_val: Any, *, unroll: int | 
                               unroll=1 if unroll is None else unroll)
         return result
     if unroll is not None and unroll is not False:
-        raise ValueError("fori_loop can unroll only when its bounds are known numbers, not traced values.")
+        raise ValueError("fori_loop can unroll only when its bounds are statically known numbers, not traced values.")
     if not (first.weak_type and last.weak_type):
         lower, upper = (np.asarray(x, common)[()] if isinstance(x, int) else x for x in (lower, upper))
     return while_loop(_below, _CountedBody(body_fun, True), (lower, upper, init_val))[2]

@@ -162,7 +162,9 @@ def canonicalize_dtype(dtype, allow_extended_dtype: bool = False):
     if d not in supported:
         d = d.newbyteorder("=")
         if d not in supported:
-            raise TypeError(f"arrays cannot hold elements of type {d}: use booleans, numbers, or encode them first.")
+            raise TypeError("only number, bool and string dtypes are supported, and strings not on devices: an array cannot "
+                            f"have dtype {d}, and is then not a valid JAX type. Use booleans, numbers, or encode the elements "
+                            "first.")
     return d
 
 

@@ -36,8 +36,9 @@ class ConcretizationTypeError(_Explained, JAXTypeError):
     """The value of an array was needed while its function was being traced."""
 
     attempt = "a concrete value is needed here, and an abstract tracer value was found: {what}"
-    remedy = ("Its value is only known when the compiled function runs. Keep the computation in xlafront.numpy (as x.astype(int) for "
-              "int(x)), make the argument static (static_argnums), or compute this part outside of the transformed function.")
+    remedy = ("Its value is only known when the compiled function runs. Keep the computation in xlafront.numpy (as "
+              "x.astype(int) for int(x)), make the argument static (static_argnums), or compute this part outside of the "
+              "transformed function.")
 
     def __init__(self, tracer, context: str = ""):
         text = self.attempt.format(what=_what(tracer))
@@ -60,11 +61,11 @@ class TracerBoolConversionError(ConcretizationTypeError):
 class TracerIntegerConversionError(_Explained, JAXTypeError):
     """A traced array was used where Python needs an integer."""
 
-    def __init__(self, tracer):
+    def __init__(self, tracer, user: str = "Python"):
         super().__init__(
-            f"Python asked for an integer with __index__ (for a shape, a list index, a range), which takes a concrete value, and "
-            f"got {_what(tracer)}. Its value is only known when the compiled function runs. Make the argument static "
-            f"(static_argnums), index an array instead of a list, or use lax.fori_loop or lax.dynamic_slice.")
+            f"{user} asked for an integer with the method __index__ (for a shape, a list index, a range), which takes a "
+            f"concrete value, and got {_what(tracer)}. Its value is only known when the compiled function runs. Make the "
+            "argument static (static_argnums), index an array instead of a list, or use lax.fori_loop or lax.dynamic_slice.")
 
 
 class TracerArrayConversionError(_Explained, JAXTypeError):
@@ -82,9 +83,9 @@ class NonConcreteBooleanIndexError(_Explained, JAXIndexError):
 
     def __init__(self, tracer):
         super().__init__(
-            f"An array was indexed by {_what(tracer)}. Boolean indices must be concrete: how many elements a mask selects, and so "
-            f"the shape of the result, must be known while tracing. Use xlafront.numpy.where(mask, x, fill) or "
-            f"x.at[mask].set(v), or xlafront.numpy.nonzero(mask, size=n).")
+            f"An array was indexed by {_what(tracer)}. Boolean indices must be concrete: how many elements a mask selects, "
+            "and so the shape of the result, must be known while tracing. Use xlafront.numpy.where(mask, x, fill) or "
+            "x.at[mask].set(v), or xlafront.numpy.nonzero(mask, size=n).")
 
 
 class UnexpectedTracerError(_Explained, JAXTypeError):
@@ -105,17 +106,17 @@ class InconclusiveDimensionOperation(Exception):
 
 def leaked_tracer(tracer, user: str) -> UnexpectedTracerError:
     return UnexpectedTracerError(
-        f"{user} was given an unexpected tracer, one that leaked: {_what(tracer)}. The function that it belongs to is no longer "
-        f"being traced. It was stored somewhere (in global state, an attribute, a list) as a side effect. Return it from the "
-        f"transformed function instead; the setting check_tracer_leaks finds the place.")
+        f"{user} was given an unexpected tracer, one that leaked: {_what(tracer)}. The function that it belongs to is no "
+        "longer being traced. It was stored somewhere (in global state, an attribute, a list) as a side effect. Return it "
+        "from the transformed function instead; the setting check_tracer_leaks finds the place.")
 
 
 def ambiguous_truth(shape) -> ValueError:
     """Of `if x:` for an array that has several elements, or none."""
     if 0 in shape:
         return ValueError(f"the truth value of an empty array (shape {tuple(shape)}) is ambiguous: use x.size > 0.")
-    return ValueError(f"the truth value of an array of shape {tuple(shape)}, with several elements, is ambiguous: use x.any() or "
-                      f"x.all().")
+    return ValueError(f"the truth value of an array of shape {tuple(shape)}, with several elements, is ambiguous: use x.any() "
+                      "or x.all().")
 
 
 def not_a_scalar(name: str, shape) -> TypeError:
@@ -150,7 +151,7 @@ def not_an_array(value, user: str, argument: str | None, may_be_static: bool = F
     if not may_be_static and not isinstance(value, (list, tuple)):
         remedy = "Pass an array or a number."
     elif isinstance(value, str):
-        remedy = "Strings are no arrays: make the argument static (static_argnames)."
+        remedy = "Strings are no arrays: make the argument static (static_argnums, static_argnames)."
     elif isinstance(value, (list, tuple)):
         remedy = "Convert it with xlafront.numpy.asarray(...)."
     elif callable(value):
@@ -158,14 +159,15 @@ def not_an_array(value, user: str, argument: str | None, may_be_static: bool = F
     else:
         remedy = ("Pass an array, a number or a pytree of them; make the argument static (static_argnums), or register "
                   "its type as a pytree (tree_util.register_dataclass).")
-    return TypeError(f"{user} got {where} of type {type(value).__name__}, which is not an array: {shown}. {remedy}")
+    return TypeError(f"{user} got {where} of type {type(value).__name__}, which is not an array nor another valid JAX type, "
+                     f"and cannot be read as an abstract array: {shown}. {remedy}")
 
 
 def unhashable_static(name: str, value, function: str) -> ValueError:
     return ValueError(
-        f"The static argument {name} of {function} is of type {type(value).__name__}, which cannot be hashed. The "
-        f"values of static arguments are keys of the compile cache: pass a hashable value (a tuple for a list), or "
-        f"do not make the argument static.")
+        f"The static argument {name} of {function} is non-hashable: unhashable type {type(value).__name__!r}. The values of "
+        "static arguments are keys of the compile cache: pass a hashable value (a tuple for a list), or do not make the "
+        "argument static.")
 
 
 def wrong_argnums(kind: str, index: int, signature: str, function: str) -> ValueError:
@@ -177,14 +179,16 @@ class ShardingTypeError(TypeError):
     """Types of operands that are split over explicit axes of a mesh do not say how a result is split."""
 
 
-def incompatible_shapes(operation: str, shapes, remedy: str = "") -> TypeError:
-    """`shapes`: (name, shape) pairs, in the order of the arguments."""
+def incompatible_shapes(operation: str, shapes, remedy: str = "", broadcast: bool = False) -> TypeError:
+    """`shapes`: (name, shape) pairs, in the order of the arguments. `broadcast`: they were to be brought to one shape."""
     listed = ", ".join(f"{name} {tuple(shape)}" if name else str(tuple(shape)) for name, shape in shapes)
-    return TypeError(f"{operation} got incompatible shapes: {listed}. {remedy}".rstrip())
+    return TypeError(f"{operation} got incompatible shapes{' for broadcasting' if broadcast else ''}: {listed}. "
+                     f"{remedy}".rstrip())
 
 
 def incompatible_dtypes(operation: str, dtypes, remedy: str = "") -> TypeError:
-    return TypeError(f"{operation} cannot combine dtypes {', '.join(str(d) for d in dtypes)}. {remedy}".rstrip())
+    return TypeError(f"{operation} needs arguments of the same dtypes, got {', '.join(str(d) for d in dtypes)}. "
+                     f"{remedy}".rstrip())
 
 
 def reference_as_array(operation: str, aval) -> TypeError:

@@ -604,8 +604,8 @@ class StagingTrace(Trace):
         names = [name for v, name in zip(self.invars, self.debug_info.arg_names) if v in needed]
         if not names:
             return ""
-        return f", which depends on the value{'s' if len(names) > 1 else ''} of the argument{'s' if len(names) > 1 else ''} " + (
-            ", ".join(names[:5]) + (" and others" if len(names) > 5 else ""))
+        shown = ", ".join(names[:5]) + (" and others" if len(names) > 5 else "")
+        return f", which depends on the value of the argument{'s' if len(names) > 1 else ''} {shown}"
 
 
 _literal_kinds = frozenset((bool, int, float, complex))

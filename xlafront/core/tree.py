@@ -254,8 +254,8 @@ def check_prefix(name: str, prefix, full, is_leaf=None) -> None:
     found = [f"at key path {name}{keystr(path)} {what}" for path, what in _mismatches((), prefix, full, is_leaf)]
     if found:
         raise ValueError(
-            f"{name} must be a tree prefix of the pytree that it is given for: have its pytree structure, or that of a part of it "
-            f"counted from its root. Mismatch details ({len(found)} found): {'; '.join(found)}.") from None
+            f"{name} must be a tree prefix of the pytree that it is given for: have its pytree structure, or that of a part "
+            f"of it counted from its root. Mismatch details ({len(found)} found): {'; '.join(found)}.") from None
 
 
 def _mismatches(path, prefix, full, is_leaf) -> Iterator[tuple[tuple, str]]:

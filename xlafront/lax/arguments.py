@@ -19,12 +19,18 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "float32": lambda d: d in (dtypes.float32, dtypes.float64),
 }
 
+_SPELLED = {"int": "integer", "float": "floating", "complex": "complex (complexfloating)", "signed": "signed integer"}
+
 
 def check_dtype(name: str, accepts: str, d) -> None:
     """`accepts` is a list of kinds in one string, such as "int float complex"."""
     if accepts == "any" or (isinstance(d, np.dtype) and any(KINDS[kind](d) for kind in accepts.split())):
         return
-    raise TypeError(f"{name} does not take arrays of dtype {d}; it takes {accepts.replace(' ', ', ')}. "
+    if d == dtypes.float0:
+        raise TypeError(f"{name} does not accept dtype float0, that of the derivatives of integers: by design these arrays "
+                        "have no operations. For zeros take np.zeros_like(x, dtype=float), or differentiate in arguments of "
+                        "a float dtype.")
+    raise TypeError(f"{name} does not accept dtype {d}; accepted are {', '.join(_SPELLED.get(k, k) for k in accepts.split())}. "
                     f"Convert with x.astype(...).")
 
 

@@ -281,7 +281,8 @@ def dot(lhs, rhs, *, dimension_numbers=None, precision=None, preferred_element_t
     a, b = np.shape(lhs), np.shape(rhs)
     if not (1 <= len(a) <= 2 and 1 <= len(b) <= 2 and a[-1] == b[0]):
         raise errors.incompatible_shapes("dot", [("lhs", a), ("rhs", b)],
-                                         "It takes vectors and matrices whose inner dimensions agree.")
+                                         "It takes vectors and matrices whose contracting dimensions, the inner ones, have "
+                                         "the same size. For others give dimension_numbers.")
     return dot_general(lhs, rhs, (((len(a) - 1,), (0,)), ((), ())), precision, preferred_element_type,
                        out_sharding=out_sharding)
 

@@ -485,7 +485,7 @@ log_add_p = elementwise("logaddexp", _lower_log_add, "float complex", derivative
 def _select_abstract(which, *cases):
     first = cases[0]
     if which.dtype != dtypes.bool_ and which.dtype != dtypes.int32:
-        raise TypeError(f"select_n needs a boolean or int32 condition, got {which.dtype}.")
+        raise TypeError(f"select_n needs a condition of boolean or integer type (int32), got {which.dtype}.")
     if which.dtype == dtypes.bool_ and len(cases) > 2:
         raise TypeError(f"select_n with a boolean condition takes one or two cases, got {len(cases)}.")
     shapes = {c.shape for c in cases if c.shape}

@@ -28,7 +28,7 @@ def joint_shape(name: str, operands: Sequence[ShapedArray]) -> tuple:
             if shape:
                 raise errors.incompatible_shapes(
                     name, [("", a.shape) for a in operands],
-                    "Elementwise operations of lax take equal shapes (or scalars); xlafront.numpy broadcasts.")
+                    "Elementwise operations of lax take equal shapes (or scalars); xlafront.numpy broadcasts.", broadcast=True)
             shape = aval.shape
     return shape
 

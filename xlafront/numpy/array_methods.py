@@ -157,7 +157,8 @@ def _item(self, *args):
     if args:
         return value.item(*args)
     if self.size != 1:
-        raise ValueError(f"item() makes a Python scalar of an array of size 1; of {self.size} elements it needs the position of one.")
+        raise ValueError(f"item() makes a Python scalar of an array of size 1; of {self.size} elements it needs the position "
+                         "of one.")
     return value.item()
 
 

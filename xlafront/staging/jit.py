@@ -44,7 +44,8 @@ def jit(fun: Callable | None = None, *, in_shardings=UNSPECIFIED, out_shardings=
     donate = signatures.select_arguments(fun, "donate", donate_argnums, donate_argnames)
     both = sorted(set(static.nums) & set(donate.nums)) or sorted(set(static.names) & set(donate.names))
     if both:
-        raise ValueError(f"the argument {both[0]!r} of {signatures.function_name(fun)} cannot be both static and donated.")
+        raise ValueError(f"the argument {both[0]!r} of {signatures.function_name(fun)} cannot be both static and donated: "
+                         f"static_argnames and donate_argnames (or the _argnums) must not intersect.")
     if device is not None and backend is not None:
         raise ValueError("jit takes device or backend, not both: a device says its backend.")
     for which, given in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):

@@ -48,12 +48,12 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
     (0.0, 1.0)
     """
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
-        raise TypeError(f"jvp takes primals and tangents as tuples of arguments, got {type(primals).__name__} and "
-                        f"{type(tangents).__name__}.")
+        raise TypeError(f"jvp takes primals and tangents as tuples or lists of arguments, got "
+                        f"{type(primals).__name__} and {type(tangents).__name__}.")
     values = check_arrays("jvp", fun, tuple(primals))
     in_tree, tangent_tree = tree.structure(tuple(primals)), tree.structure(tuple(tangents))
     if in_tree != tangent_tree:
-        raise TypeError(f"jvp needs tangents with the structure of the primals: "
+        raise TypeError(f"jvp needs primals and tangents of the same tree structure: "
                         f"{tree.first_difference(tuple(primals), tuple(tangents))}")
     directions = tree.leaves(tuple(tangents))
     checked = [_tangent(tracing.aval_of(p), t, lambda i=i: tree.path_of(tuple(primals), i))
@@ -83,11 +83,11 @@ def _tangent(aval, tangent, path: Callable[[], str]):
         given, tangent = with_dtype(tangent, expected)
         given_dtype, given_shape = given.dtype, given.shape
     if given_shape != expected.shape:
-        raise ValueError(f"a tangent must have the shape of its primal: argument {path()} has shape {expected.shape}, its "
-                         f"tangent {given_shape}.")
+        raise ValueError(f"primal and tangent shapes must match: argument {path()} has shape {expected.shape}, its tangent "
+                         f"the different shape {given_shape}.")
     if given_dtype != expected.dtype:
-        raise TypeError(f"a tangent must have the dtype of its primal (float0 for integers): argument {path()} is {aval}, its "
-                        f"tangent has dtype {given_dtype}, which should be {expected.dtype}.")
+        raise TypeError(f"primal and tangent dtypes must match (float0 is that of tangents of integers): argument {path()} is "
+                        f"{aval}, its tangent has dtype {given_dtype}, expected was {expected.dtype}.")
     return Zero(expected) if expected.dtype == dtypes.float0 else weakly_typed_as(tangent, expected)
 
 
@@ -154,8 +154,8 @@ class _Derivative(_AtAPoint):
     def __call__(self, *tangents):
         leaves, structure = tree.flatten(tangents)
         if structure != self.in_tree:
-            raise TypeError(f"the derivative of {self.name} takes tangents with the structure of the arguments, "
-                            f"{self.in_tree}; it was given {structure}.")
+            raise TypeError(f"the linearized function of {self.name} takes tangents with the tree structure of the arguments, "
+                            f"expected was {self.in_tree}; it was given {structure}.")
         checked = [_tangent(aval, t, lambda i=i: tree.path_of(tangents, i))
                    for i, (aval, t) in enumerate(zip(self.program.in_avals, leaves))]
         checked = [t.value if type(t) is RefTangent else t for t in checked]
@@ -195,12 +195,12 @@ class _Pullback(_AtAPoint):
 
     def _pulled_back(self, cotangent, others, targets):
         if others:
-            raise TypeError(f"the vjp of {self.name} takes one cotangent, a pytree like its result {self.out_tree}; it was "
-                            f"given {1 + len(others)} arguments.")
+            raise TypeError(f"the function that vjp of {self.name} returned takes a single argument, the cotangent, a pytree "
+                            f"like its result {self.out_tree}; it was given {1 + len(others)} arguments.")
         leaves, structure = tree.flatten(cotangent)
         if structure != self.out_tree:
-            raise ValueError(f"the cotangent given to the vjp of {self.name} must have the structure of its result, "
-                             f"{self.out_tree}; it has {structure}.")
+            raise ValueError(f"the cotangent given to the vjp of {self.name} has an unexpected tree structure, {structure}: it "
+                             f"must match that of the result, {self.out_tree}.")
         checked = []
         for i, (ct, aval) in enumerate(zip(leaves, self.program.out_avals)):
             checked.append(_cotangent(ct, aval, self.name, lambda i=i: tree.path_of(cotangent, i)))
@@ -230,8 +230,9 @@ def _cotangent(ct, aval, name, path, error: type[Exception] = ValueError):
         return Zero(aval)
     given, ct = with_dtype(ct, aval)
     if given.shape != aval.shape or given.dtype != aval.dtype:
-        raise error(f"the cotangent given to the vjp of {name} must have the type of its result: result{path()} is "
-                    f"{aval}, the cotangent {given}.")
+        raise error(f"the cotangent given to the vjp of {name} has an unexpected type (shape or dtype): expected was the "
+                    f"cotangent type {aval}, that of result{path()}, which is the corresponding output of the function, but "
+                    f"it is {given}.")
     return ct
 
 
@@ -344,20 +345,21 @@ def fwd_and_bwd(fun: Callable, argnums: int | Sequence[int], has_aux: bool = Fal
 
 def _check_scalar(name, value, results, out_tree, holomorphic):
     if out_tree.num_leaves != 1 or out_tree.num_nodes != 1:
-        raise TypeError(f"grad needs a function that returns a scalar, but {name} returned a pytree {out_tree}. Return the "
-                        f"loss alone, or (loss, aux) with has_aux=True.")
+        raise TypeError(f"grad, the gradient, is defined for scalar-output functions, but {name} returned a pytree {out_tree}. "
+                        f"Return the loss alone, or (loss, aux) with has_aux=True.")
     aval = tracing.aval_of(results[0])
     if aval.shape:
-        raise TypeError(f"grad needs a function that returns a scalar, but {name} returned shape {aval.shape}. Reduce it "
-                        f"(xnp.sum, xnp.mean), or use jacrev or vjp.")
+        raise TypeError(f"grad, the gradient, is defined for scalar-output functions, but {name} returned an output of shape "
+                        f"{aval.shape}. Reduce it (xnp.sum, xnp.mean), or use jacrev or vjp.")
     if holomorphic:
         if not dtypes.is_complex(aval.dtype):
-            raise TypeError(f"grad with holomorphic=True needs a complex result, but {name} returned dtype {aval.dtype}.")
+            raise TypeError(f"grad with holomorphic=True needs complex outputs, but {name} returned dtype {aval.dtype}.")
     elif dtypes.is_complex(aval.dtype):
-        raise TypeError(f"grad needs a real result, but {name} returned dtype {aval.dtype}. For the complex derivative of a "
-                        f"holomorphic function pass holomorphic=True; otherwise use vjp.")
+        raise TypeError(f"grad needs real-valued outputs (of a floating dtype), but {name} returned dtype {aval.dtype}. For "
+                        "the complex derivative of a holomorphic function pass holomorphic=True; otherwise use vjp.")
     elif not dtypes.is_float(aval.dtype):
-        raise TypeError(f"grad needs a result of a floating dtype, but {name} returned dtype {aval.dtype}.")
+        raise TypeError(f"grad needs real-valued outputs (of a floating dtype), but {name} returned dtype {aval.dtype}: an "
+                        "integer or boolean has no derivative. Leave out the rounding or comparison at the end, or use vjp.")
 
 
 @boundary
@@ -378,7 +380,8 @@ def linear_transpose(fun: Callable, *primals, reduce_axes=()) -> Callable:
     def transposed(cotangent):
         cts, structure = tree.flatten(cotangent)
         if structure != out_tree:
-            raise TypeError(f"the cotangent must have the structure of the result, {out_tree}; it has {structure}.")
+            raise TypeError(f"the cotangent tree must match that of the function output: expected was {out_tree}; it has "
+                            f"{structure}.")
         checked = [_cotangent(ct, v.aval, signatures.function_name(fun), lambda i=i: tree.path_of(cotangent, i),
                               TypeError) for i, (ct, v) in enumerate(zip(cts, known.outvars))]
         return in_tree.unflatten(as_derivatives(backward_pass(known, values, checked), in_avals))

@@ -66,9 +66,11 @@ def _jacobian(transform, fun, argnums, has_aux, holomorphic, allow_int):
         values = check_arrays(transform, fun, dynamic)
         for i, x in enumerate(values):
             check_input(transform, name, x, lambda i=i: argument_path(positions, dynamic, i), holomorphic, allow_int)
-            if transform == "jacfwd" and not holomorphic and dtypes.is_complex(tracing.aval_of(x).dtype):
-                raise TypeError(f"jacfwd of {name} needs real arguments; for the complex derivative of a holomorphic function "
-                                f"pass holomorphic=True.")
+            d = tracing.aval_of(x).dtype
+            if transform == "jacfwd" and not holomorphic and dtypes.is_complex(d):
+                raise TypeError(f"jacfwd of {name} needs real-valued inputs (of a floating dtype), but argument "
+                                f"{argument_path(positions, dynamic, i)} has dtype {d}. For the complex derivative of a "
+                                "holomorphic function pass holomorphic=True; otherwise use jvp.")
 
         in_tree = tree.structure(dynamic)
         flat = FlatFunction(of_positions(fun, name, positions, args, kwargs), in_tree, has_aux)
@@ -76,10 +78,10 @@ def _jacobian(transform, fun, argnums, has_aux, holomorphic, allow_int):
         for x in results:
             d = tracing.aval_of(x).dtype
             if holomorphic and not dtypes.is_complex(d):
-                raise TypeError(f"{transform} with holomorphic=True needs complex results, but {name} returned dtype {d}.")
+                raise TypeError(f"{transform} with holomorphic=True needs complex outputs, but {name} returned dtype {d}.")
             if transform == "jacrev" and not holomorphic and not dtypes.is_float(d):
-                raise TypeError(f"jacrev needs real results, but {name} returned dtype {d}. For the complex derivative of a "
-                                f"holomorphic function pass holomorphic=True.")
+                raise TypeError(f"jacrev needs real-valued outputs (of a floating dtype), but {name} returned dtype {d}. For "
+                                "the complex derivative of a holomorphic function pass holomorphic=True; otherwise use vjp.")
         out_shapes = [np.shape(x) for x in results]
         in_avals, out_avals = program.in_avals, program.out_avals
         blocks: list[list] = [[None] * len(values) for _ in results]

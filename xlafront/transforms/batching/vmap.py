@@ -250,7 +250,8 @@ def _flat_axes(name, in_axes, args) -> list:
 def _flat_out_axes(name, out_axes, out_tree) -> list:
     if out_axes is None or isinstance(out_axes, (int, np.integer)) or vmappable_types.is_spec(out_axes):
         return [out_axes] * out_tree.num_leaves
-    return tree.leaves_by_prefix(f"vmap of {name}: out_axes", out_axes, out_tree.unflatten(range(out_tree.num_leaves)), _is_axis)
+    return tree.leaves_by_prefix(f"vmap of {name}: "
+                                 "out_axes", out_axes, out_tree.unflatten(range(out_tree.num_leaves)), _is_axis)
 
 
 def _path(args, kwargs, index: int) -> str:
