@@ -61,7 +61,7 @@ MISTAKES = [
     (lambda: xf.vmap(lambda x: x, in_axes=2)(A), ValueError, "axis 2"),
     (lambda: xf.vmap(lambda x, y: x, in_axes=(0,))(V, V), ValueError, "1 positional.*2"),
     (lambda: xf.vmap(lambda x: x, in_axes=None)(V), ValueError, "axis_size"),
-    (lambda: xf.vmap(lambda x: x, out_axes=None)(V), ValueError, "out_axes=None"),
+    (lambda: xf.vmap(lambda x: x, out_axes=None)(V), ValueError, "None in out_axes"),
     (lambda: xf.vmap(lambda x: x, out_axes=3)(V), ValueError, "out_axes=3"),
     (lambda: xf.vmap(lambda x: x, in_axes="x"), TypeError, "in_axes"),
     (lambda: xf.vmap(3), TypeError, "function"),

@@ -364,10 +364,10 @@ def _join(nodes: frozenset[str], mode: str) -> str:
     least = [n for n in common if common <= bounds[n]]
     if len(least) != 1:
         names = ", ".join(sorted(n if n not in _WEAK_TYPES else f"a Python {_WEAK_TYPES[n].__name__}" for n in nodes))
-        why = ("the setting numpy_dtype_promotion='strict' forbids it" if mode == "strict"
-               else "types of 8 bits and fewer never promote by themselves")
-        raise TypePromotionError(f"there is no implicit promotion between {names}: {why}. Convert explicitly, for "
-                                 f"example x.astype('float32').")
+        why = ("the setting numpy_dtype_promotion='strict' (jax_numpy_dtype_promotion) forbids it" if mode == "strict" else
+               "8-bit and 4-bit floats and 4-bit, 2-bit and 1-bit integers do not support implicit promotion")
+        raise TypePromotionError(f"there is no implicit dtype promotion path between the input dtypes {names}: {why}. Cast "
+                                 "one of them explicitly, for example with x.astype('float32').")
     _joins[key] = least[0]
     return least[0]
 
@@ -397,7 +397,8 @@ def _promote(operands) -> tuple[Any, bool]:
         return canonicalize_dtype(d, allow_extended_dtype=True), bool(weak) and d != bool_
     for d, _ in kinds:
         if is_extended(d):
-            raise TypePromotionError(f"arrays of dtype {d} do not mix with others ({', '.join(str(k[0]) for k in kinds)})")
+            raise TypePromotionError(f"arrays of dtype {d} do not mix with others, there is no operation that accepts the "
+                                     f"dtypes {', '.join(str(k[0]) for k in kinds)}")
     node = _join(frozenset(_node(canonicalize_dtype(d), weak) for d, weak in kinds), config.numpy_dtype_promotion.value)
     if node in _WEAK_TYPES:
         return default_dtype(_WEAK_TYPES[node]), True

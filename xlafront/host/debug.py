@@ -143,12 +143,13 @@ class _CheckOnly(string.Formatter):
     def check_unused_args(self, used_args, args, kwargs):
         extra = [x for i, x in enumerate(args) if i not in used_args]
         if extra:
-            raise ValueError(f"debug.print was given arguments that its format has no field for: {extra}. Add a {{}} "
-                             f"for each.")
+            raise ValueError(f"debug.print was given unused positional arguments, which its format has no field for: {extra}. "
+                             f"Add a {{}} for each.")
         names = [name for name in kwargs if name not in used_args]
         if names:
-            raise ValueError(f"debug.print was given arguments that its format has no field for: {', '.join(names)}. Write "
-                             f"{{{names[0]}}} in the format, which must be a plain string: an f-string has lost its fields.")
+            raise ValueError("debug.print was given unused keyword arguments, which its format has no field for: "
+                             f"{', '.join(names)}. Write {{{names[0]}}} in the format, which must be a plain string: an "
+                             "f-string has lost its fields.")
 
 
 __all__ = ["DebugEffect", "OrderedDebugEffect", "breakpoint", "callback", "inspect_array_sharding", "log", "print",

@@ -41,8 +41,8 @@ def named_sharding(where: Any, user: str, explicit: bool = True) -> NamedShardin
     if isinstance(where, PartitionSpec):
         mesh = get_abstract_mesh()
         if mesh.empty:
-            raise ValueError(f"{user} got {where}, but there is no mesh in force that it could refer to. Use "
-                             f"NamedSharding(mesh, {where}), or set one with set_mesh(mesh).")
+            raise ValueError(f"{user} got the PartitionSpec {where}, but there is no mesh in force (no mesh context) that it "
+                             f"could refer to. Please set a mesh, with set_mesh(mesh), or use NamedSharding(mesh, {where}).")
         where = NamedSharding(mesh, where)
     if not isinstance(where, NamedSharding):
         raise TypeError(f"{user} takes a NamedSharding or a PartitionSpec for out_sharding, got {type(where).__name__}: "

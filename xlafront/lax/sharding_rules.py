@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from xlafront.core.avals import str_short
 from xlafront.core.errors import ShardingTypeError
 from xlafront.core.sharding_types import Operands, texts
 from xlafront.runtime.specs import axes_of
@@ -47,9 +46,9 @@ def along(parameter: str):
         entries = elementwise(name, operands, result, params)
         axis = params[parameter]
         if entries[axis] is not None:
-            raise ShardingTypeError(f"{name} along dimension {axis} of {texts(operands)}, which is split over "
-                                    f"{entries[axis]!r}: it needs whole rows. Bring it to a sharding that leaves that "
-                                    f"dimension whole, with reshard.")
+            raise ShardingTypeError(f"{name} along dimension {axis} of {texts(operands)}, a sharded dimension, which is split "
+                                    f"over {entries[axis]!r}: it must be unsharded, as it needs whole rows. Bring it to a "
+                                    "sharding that leaves that dimension whole, with reshard.")
         return entries
 
     return rule
@@ -93,9 +92,9 @@ def resized(name, operands, result, params):
 
 
 def _refuse_part(name, operands, result, why: str):
-    raise ShardingTypeError(f"{name} of {texts(operands)} with a result of shape {result.shape} is ambiguous: {why}. Say how "
-                            f"the result is split with x.at[...].get(out_sharding=P(...)), or bring x to another sharding "
-                            f"with reshard first.")
+    raise ShardingTypeError(f"{name} of {texts(operands)} with a result of shape {result.shape} is ambiguous, as it works on "
+                            f"a sharded dimension: {why}. Say how the result is split with "
+                            "x.at[...].get(out_sharding=P(...)), or bring x to another sharding with reshard first.")
 
 
 def concatenate(name, operands, result, params):
@@ -138,9 +137,9 @@ def reshape(name, operands, result, params):
         joint = tuple(a for names in axes for a in names)
         fits = target is not None and result.shape[target] % _parts(mesh, joint) == 0
         if not (leading and fits and (len(before) == 1 or len(after) == 1)):
-            raise ShardingTypeError(f"reshape of {str_short(aval)} to {result.shape} is ambiguous: the axes {joint} split "
-                                    f"dimensions that do not stay together. Say how the result is split with "
-                                    f"out_sharding=P(...).")
+            raise ShardingTypeError(f"reshape of {aval} to {result.shape} is not supported, it is ambiguous: the axes {joint} "
+                                    "split sharded dimensions that do not stay together. Say how the result is split with "
+                                    "out_sharding=P(...).")
         found[target] = joint
     return found
 
@@ -151,9 +150,9 @@ def dot_general(name, operands, result, params):
     for i, j in zip(xc, yc):
         if xs[i] is not None and ys[j] is not None:
             raise ShardingTypeError(
-                f"the product of {texts(operands)} sums over dimensions that are split over {xs[i]!r} and {ys[j]!r}, and it "
-                f"is ambiguous how the result should be split. Say so with out_sharding=P(...), or bring an operand to another "
-                f"sharding with reshard.")
+                f"the product of {texts(operands)} sums over contracting dimensions that are sharded, over {xs[i]!r} and "
+                f"{ys[j]!r}, and it is ambiguous how the result should be split. Say so with out_sharding=P(...), or bring an "
+                "operand to another sharding with reshard.")
     batch = [merge("dot_general", operands, [xs[i], ys[j]]) for i, j in zip(xb, yb)]
     return [*batch, *_drop(xs, (*xc, *xb)), *_drop(ys, (*yc, *yb))]
 

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xlafront.core import avals, errors, tracing, tree
+from xlafront.core import errors, tracing, tree
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import MeshAxis
 from xlafront.parallel.shard_map_rules import shard_map_p
@@ -222,9 +222,9 @@ class _Call:
             for dimension, (n, parts) in enumerate(zip(aval.shape, parts_along(spec, self.sizes, aval.ndim))):
                 if n % parts:
                     raise ValueError(
-                        f"shard_map of {self.name}: {who()} has shape {aval.shape} and in_specs {spec}, which splits dimension "
-                        f"{dimension} of size {n} over {spec[dimension]!r} of {self.mesh}, but {parts} does not divide {n}. "
-                        f"Pad the dimension, or split another one.")
+                        f"shard_map of {self.name}: {who()} has shape {aval.shape} and in_specs {spec}, which splits "
+                        f"dimension {dimension} of size {n} over {spec[dimension]!r} of {self.mesh}, and {n} is not evenly "
+                        f"divisible by {parts}. Pad the dimension, or split another one.")
 
     def check_place(self, x, who: Callable[[], str]) -> None:
         if not isinstance(self.mesh, Mesh):
@@ -241,7 +241,7 @@ class _Call:
         found, wanted = (own.unreduced & self.manual, own.reduced & self.manual), (spec.unreduced - varying, spec.reduced)
         if found != wanted and (self.check or any(found)):
             raise ValueError(
-                f"shard_map of {self.name}: {which} has {spec} for {who()} of type {avals.str_short(aval)}: what one says is "
+                f"shard_map of {self.name}: {which} has {spec} for {who()} of type {aval}: what one says is "
                 f"unreduced or reduced, the other must say too. Write {spec.update(unreduced=found[0], reduced=found[1])}, or "
                 f"bring the value to it: with reshard outside of the shard_map, with pcast or psum inside.")
 
@@ -253,7 +253,7 @@ class _Call:
             if beyond:
                 axes = ", ".join(map(repr, beyond))
                 raise ValueError(
-                    f"shard_map of {self.name}: out_specs has {spec} for {who()}, so that it should be the same on all devices "
-                    f"along {axes}, but it varies there ({avals.str_short(aval)}). Name {axes} in its spec, reduce the result "
-                    f"over it (psum, pmean, pmax, all_gather(..., to='invarying')), or pass check_vma=False if you know "
-                    f"that it is the same.")
+                    f"shard_map of {self.name}: out_specs has {spec} for {who()}, which require replication over {axes}: the "
+                    "same value on all devices. It can't be statically inferred, as the type says that it varies there "
+                    f"({aval}). Name {axes} in its spec, reduce the result over it (psum, pmean, pmax, all_gather(..., "
+                    "to='invarying')), or pass check_vma=False if you know that it is the same.")

@@ -71,7 +71,7 @@ def _retype(value: np.ndarray, aval) -> np.ndarray:
 def _check_if_deleted(self) -> None:
     if self.is_deleted():
         raise RuntimeError(
-            f"Array has been deleted: its buffer ({self.aval}) was given away by `donate_argnums` in an earlier call "
+            f"Array has been deleted, with shape {self.aval}: its buffer was given away by `donate_argnums` in an earlier call "
             f"or freed by `.delete()`. Use the result of that call instead, or do not donate this argument.")
 
 

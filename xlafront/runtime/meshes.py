@@ -336,14 +336,15 @@ def check_spec(mesh: Any, spec: PartitionSpec, rank: int | None = None) -> None:
     seen = []
     for axis in [a for p in spec._partitions for a in axes_of(p)] + [*spec.unreduced, *spec.reduced]:
         if axis not in names:
-            raise ValueError(f"{spec} names the axis {axis!r}, but {mesh} has only {names}. Use one of these, or a mesh "
-                             f"with an axis {axis!r}.")
+            raise ValueError(f"{spec} has the resource axis {axis!r}, a mesh axis that is not found in mesh {mesh}, which has "
+                             f"only {names}. Use one of these, or a mesh with an axis {axis!r}.")
         if axis in seen:
-            raise DuplicateSpecError(f"{spec} names the axis {axis!r} twice: an axis can split only one dimension.")
+            raise DuplicateSpecError(f"{spec} names the axis {axis!r} twice (duplicate entries): a mesh axis can split only "
+                                     "one dimension, and not one that is unreduced.")
         seen.append(axis)
     for axis in (*spec.unreduced, *spec.reduced):
         if mesh.shape[axis] and mesh.axis_types[names.index(axis)] is AxisType.Auto:
-            raise ValueError(f"{spec} has the unreduced or reduced axis {axis!r}, which in {mesh} is not of type Explicit. "
-                             f"Make the mesh with AxisType.Explicit for it.")
+            raise ValueError(f"{spec} has the axis {axis!r} among its unreduced or reduced axes, which in {mesh} is not of "
+                             "type Explicit. Make the mesh with AxisType.Explicit for it.")
     if rank is not None and len(spec) > rank:
         raise RankError(f"{spec} has {len(spec)} entries, but the array has only {rank} dimension(s). Leave entries out.")

@@ -85,9 +85,9 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
                     return place_arguments(name, leaves, wanted, traced, options, read)
             names = traced.debug_info.arg_names
             raise ValueError(
-                f"{name} got arguments on different devices: {names[first]} {_where(leaves[first], found[first])}, {names[i]} "
-                f"{_where(x, sharding)}. The arrays of a call are on the same devices, in the same order. Move one of them "
-                f"with device_put(x, sharding).")
+                f"incompatible devices for the jitted computation {name}, whose arguments are on different devices: argument "
+                f"{names[first]} {_where(leaves[first], found[first])}, argument {names[i]} {_where(x, sharding)}. The arrays "
+                "of a call are on the same devices, in the same order. Move one of them with device_put(x, sharding).")
         if isinstance(sharding, NamedSharding):
             mesh = mesh or sharding.mesh
             try:

@@ -184,9 +184,9 @@ class Jitted:
         for i, x in enumerate(leaves):
             if isinstance(x, ArrayImpl) and x.is_deleted():
                 return RuntimeError(
-                    f"{self.name} got an array that has been deleted as argument {traced.debug_info.arg_names[i]} "
-                    f"({x.aval}): its buffer was donated to an earlier call (donate_argnums) or freed. Use what that "
-                    f"call returned, or do not donate the argument.")
+                    f"{self.name} got an array that has been deleted, with shape {x.aval}, as argument "
+                    f"{traced.debug_info.arg_names[i]}: its buffer was donated to an earlier call (donate_argnums) or freed. "
+                    "Use what that call returned, or do not donate the argument.")
         return error
 
     def check_donated_once(self, args, kwargs) -> None:

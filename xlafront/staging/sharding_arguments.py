@@ -77,8 +77,8 @@ def over_active_mesh(what: str, spec: PartitionSpec, error: type[Exception] = Va
     """A spec that was given without a mesh."""
     mesh = active.abstract or active.mesh
     if mesh is None:
-        raise error(f"{what} has {spec}, but there is no mesh in force that it could refer to: use NamedSharding(mesh, "
-                    f"{spec}), or set one with set_mesh(mesh).")
+        raise error(f"{what} has the PartitionSpec {spec}, but there is no mesh in force (a non-empty mesh in context) that "
+                    f"it could refer to. Please set a mesh, with set_mesh(mesh), or use NamedSharding(mesh, {spec}).")
     if active.abstract is not None and active.mesh is not None and active.mesh.shape_tuple == mesh.shape_tuple:
         mesh = active.mesh.update(axis_types=mesh.axis_types)
     return NamedSharding(mesh, spec)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from xlafront import lowering
-from xlafront.core import avals, backends, keys, tracing, tree
+from xlafront.core import backends, keys, tracing, tree
 from xlafront.core.avals import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary, filtered
 from xlafront.runtime import clients
@@ -314,12 +314,14 @@ def _check_call(name: str, traced, in_tree, call, executable) -> None:
     if call.in_tree != in_tree:
         ours = in_tree.unflatten(range(in_tree.num_leaves))
         theirs = call.in_tree.unflatten(call.leaves)
-        raise TypeError(f"{name} was compiled for other arguments: {tree.first_difference(ours, theirs)}")
+        raise TypeError(f"{name} was compiled for other arguments, of an input pytree that does not match: "
+                        f"{tree.first_difference(ours, theirs)}")
     for i, (x, aval) in enumerate(zip(call.leaves, traced.in_avals)):
         got = tracing.aval_of(x)
         if got.shape != aval.shape or got.dtype != aval.dtype:
-            raise TypeError(f"{name} was compiled for {avals.str_short(aval)} as argument {traced.debug_info.arg_names[i]}, "
-                            f"and was called with {avals.str_short(got)}. Call the jitted function, or compile for this type.")
+            raise TypeError(f"argument types differ: {name} was compiled for {aval} as argument "
+                            f"{traced.debug_info.arg_names[i]}, and was called with {got}. Call the jitted function, or "
+                            "compile for this type.")
         words, wanted = keys.physical_array(x), executable.in_shardings[i]
         if executable.kept[i] and isinstance(words, ArrayImpl) and words._committed and words._sharding != wanted and not (
                 words._sharding.is_equivalent_to(wanted, words.ndim)):

@@ -149,6 +149,10 @@ def _is_axis(x) -> bool:
     return x is None
 
 
+def _is_number(x) -> bool:
+    return isinstance(x, (int, np.integer)) and not isinstance(x, bool)
+
+
 @boundary
 def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any = 0, axis_name: Hashable | None = None,
          axis_size: int | None = None, spmd_axis_name=None, sum_match: bool = False) -> Callable:
@@ -166,23 +170,29 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
         raise errors.not_callable("vmap", fun)
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
-    if not (in_axes is None or isinstance(in_axes, (int, np.integer, tuple)) or vmappable_types.is_spec(in_axes)):
-        raise TypeError(f"vmap takes in_axes as an integer, None or a tuple with an entry for each positional argument, got "
-                        f"{in_axes!r}.")
+    if not (in_axes is None or isinstance(in_axes, tuple) or _is_number(in_axes) or vmappable_types.is_spec(in_axes)):
+        raise TypeError("vmap takes in_axes that must be an int, None or a tuple with entries for the positional arguments, "
+                        f"got {in_axes!r}.")
     for axes, which in ((in_axes, "in_axes"), (out_axes, "out_axes")):
         for a in tree.leaves(axes):
-            if not isinstance(a, (int, np.integer)) and not vmappable_types.is_spec(a):
-                raise TypeError(f"vmap takes integers and None in {which}, got {a!r}.")
+            if not _is_number(a) and not vmappable_types.is_spec(a):
+                raise TypeError(f"vmap takes {which} that must be an int, None or a container (pytree) with those as leaves, "
+                                f"got {a!r} in {axes!r}.")
     name = signatures.function_name(fun)
 
     @boundary
     def mapped(*args, **kwargs):
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
-            raise ValueError(f"vmap of {name} was given in_axes for {len(in_axes)} positional argument(s), {in_axes}, and "
-                             f"called with {len(args)}.")
+            raise ValueError(f"vmap of {name} was given in_axes with entries for {len(in_axes)} positional argument(s), "
+                             f"{in_axes}, and called with {len(args)}. It must be an int, None or a tuple with an entry for "
+                             "each of them.")
         leaves, in_tree = tree.flatten((args, kwargs))
         axes = _flat_axes(name, in_axes, args) + [0] * tree.structure(kwargs).num_leaves
         values, specs = [], {}
+
+        def argument(i: int) -> str:
+            return signatures.argument_names(fun, signatures.Selection(), in_tree)[i]
+
         for i, x in enumerate(leaves):
             if vmappable_types.is_mapped_type(x):
                 vmappable_types.check_spec(name, x, axes[i], "in_axes")
@@ -191,9 +201,9 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
                 values.append(x)
                 continue
             if axes[i] is not None and not tracing.is_arraylike(x):
-                raise errors.not_an_array(x, f"vmap of {name}", _path(args, kwargs, i))
+                raise errors.not_an_array(x, f"vmap of {name}", argument(i))
             values.append(tracing.as_operand(x))
-        size = _axis_size(name, values, axes, axis_size, args, kwargs)
+        size = _axis_size(name, values, axes, axis_size, argument)
         dims = [None if a is None else a % np.ndim(x) for a, x in zip(axes, values)]
         out_tree = None
 
@@ -254,13 +264,6 @@ def _flat_out_axes(name, out_axes, out_tree) -> list:
                                  "out_axes", out_axes, out_tree.unflatten(range(out_tree.num_leaves)), _is_axis)
 
 
-def _path(args, kwargs, index: int) -> str:
-    paths, _ = tree.flatten_with_path((args, kwargs))
-    (which, first, *rest), _ = paths[index]
-    head = f"args[{first.idx}]" if which.idx == 0 else str(first.key)
-    return head + tree.keystr(tuple(rest))
-
-
 def sizes_along_axes(user: str, leaves: Sequence[Any], axes: Sequence[int | None], names: Callable[[int], str], alike: str,
                      remedy: str = "") -> dict[int, list[str]]:
     """The size of the mapped axes, with the arguments that have it; an error if there are several.
@@ -273,25 +276,27 @@ def sizes_along_axes(user: str, leaves: Sequence[Any], axes: Sequence[int | None
             continue
         shape = np.shape(x)
         if not -len(shape) <= a < len(shape):
-            raise ValueError(f"{user} is to map {names(i)} over axis {a}, but it has shape {shape}. Give it None in in_axes if "
-                             f"it is the same {alike}.")
-        sizes.setdefault(shape[a], []).append(f"{names(i)} has shape {shape}, mapped over axis {a}")
+            raise ValueError(f"{user} was requested to map the argument {names(i)} over axis {a}, which needs a rank of at least "
+                             f"{a + 1 if a >= 0 else -a}, but it has shape {shape}. Give it None in in_axes if it is the same "
+                             f"{alike}.")
+        sizes.setdefault(shape[a], []).append(f"argument {names(i)} of type {tracing.aval_of(x)} has it as axis {a}")
     if len(sizes) > 1:
         lines = [f"size {n}: {'; '.join(who[:3])}{' and others' if len(who) > 3 else ''}" for n, who in sizes.items()]
-        raise ValueError(f"{user} got arguments of different sizes along their mapped axes. {'. '.join(lines)}.{remedy}")
+        raise ValueError(f"{user} got inconsistent sizes for array axes to be mapped. {'. '.join(lines)}.{remedy}")
     return sizes
 
 
-def _axis_size(name, values, axes, given, args, kwargs) -> int:
-    sizes = sizes_along_axes(f"vmap of {name}", values, axes, lambda i: _path(args, kwargs, i), "for all elements")
+def _axis_size(name, values, axes, given, argument) -> int:
+    sizes = sizes_along_axes(f"vmap of {name}", values, axes, argument, "for all elements")
     if not sizes:
         if given is None:
-            raise ValueError(f"vmap of {name} has no mapped argument: in_axes must name an axis of at least one, or axis_size "
-                             f"must be given.")
+            raise ValueError(f"vmap of {name} has no argument to map: in_axes must have at least one non-None value, for an "
+                             "argument that contains an array, or axis_size must be specified.")
         return given
     [size] = sizes
     if given is not None and given != size:
-        raise ValueError(f"vmap of {name} was given axis_size={given}, but its arguments have size {size}: {sizes[size][0]}.")
+        raise ValueError(f"vmap of {name} got inconsistent sizes for array axes to be mapped: axis_size={given} was given, "
+                         f"but the size is {size}: {sizes[size][0]}.")
     return size
 
 
@@ -300,10 +305,13 @@ def _place(name, x, dim, wanted, size):
     rank = np.ndim(x) - (dim is not None)
     if wanted is None:
         if dim is not None:
-            raise ValueError(f"vmap of {name} has out_axes=None for a result that depends on the mapped arguments.")
+            raise ValueError(f"vmap of {name} has None in out_axes for an output that is batched: it depends on the mapped "
+                             f"arguments, on axis {dim}. Give the axis that the mapped axis becomes, or reduce over it with "
+                             "psum.")
         return x
     if not -rank - 1 <= wanted <= rank:
-        raise ValueError(f"vmap of {name} has out_axes={wanted} for a result of shape {np.shape(x)}.")
+        raise ValueError(f"vmap of {name} has axis {wanted} in out_axes, which is out of bounds for a result of dimension "
+                         f"{rank} (shape of all: {np.shape(x)}).")
     return place_axis(x, dim, wanted % (rank + 1), size)
 
 
