@@ -178,6 +178,9 @@ def check_user_dtype(x, function: str):
     d = named(x)
     canonical = canonicalize_dtype(d, allow_extended_dtype=True)
     if canonical != d and not (isinstance(x, type) and x in python_scalar_dtypes) and _TO_32.get(d) == canonical:
+        if config.explicit_x64_dtypes.value == "error":
+            raise ValueError(f"{function} was asked explicitly for dtype {d}, which is not available while 64-bit types are "
+                             f"off. Switch them on with config.update('enable_x64', True), or ask for {canonical}.")
         import warnings
 
         warnings.warn(f"{function} was asked for dtype {d}, which is truncated to {canonical}: 64-bit types are off. "

@@ -20,6 +20,7 @@ from xlafront.core.sharding_types import Sums, of_first
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype, named_sharding
+from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.specs import axes_of
 from xlafront.staging.library import library
@@ -120,6 +121,11 @@ def reducer(name: str, operation: str, identity: Callable, accepts: str, **rules
 
     def lower(ctx, x, *, axes, out_sharding=None):
         d = ctx.avals_in[0].dtype
+        if not config.allow_f16_reductions.value and name == "reduce_sum" and d in (dtypes.float16, dtypes.bfloat16) and any(
+                [ctx.avals_in[0].shape[i] != 1 for i in axes]):
+            raise ValueError(f"reduce_sum of {ctx.avals_in[0]} over the dimensions {axes} would add in 16 bits, which the "
+                             "setting allow_f16_reductions=False (jax_allow_f16_reductions) forbids. Convert with "
+                             "astype('float32').")
         actual = "stablehlo.or" if d == dtypes.bool_ and name == "reduce_sum" else operation
         init = ctx.constant(np.asarray(identity(d)).astype(d))
         scalar = ((), d)

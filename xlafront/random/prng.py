@@ -160,6 +160,9 @@ def _seed_kernel(value, impl):
 
 
 def _seeded(name: str, seed, impl: PRNGImpl):
+    offset = config.random_seed_offset.value
+    if offset and (isinstance(seed, int) or tracing.is_arraylike(seed)):
+        seed = seed + offset
     if isinstance(seed, (int, np.integer)):
         # A Python int may have 64 bits; without 64-bit types its high word is lost, as when it is an array.
         given, seed = seed, int(seed)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from xlafront.runtime import config
 from xlafront.runtime.jaxlib_compat import Config, DeviceList, _jax
 from xlafront.runtime.specs import DuplicateSpecError, PartitionSpec, RankError, axes_of
 
@@ -241,6 +242,9 @@ class Mesh(_Axes):
         return self._hash
 
     def __enter__(self):
+        if config.disallow_mesh_context_manager.value:
+            raise RuntimeError("`with mesh:`, the mesh context manager, is disabled by the setting "
+                               "disallow_mesh_context_manager: put the mesh in force with `with set_mesh(mesh):`.")
         warnings.warn("`with mesh:` is deprecated; put the mesh in force with `with set_mesh(mesh):`.", DeprecationWarning,
                       stacklevel=2)
         _entered.before = (active.mesh, active.abstract), getattr(_entered, "before", None)

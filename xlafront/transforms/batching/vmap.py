@@ -276,9 +276,9 @@ def sizes_along_axes(user: str, leaves: Sequence[Any], axes: Sequence[int | None
             continue
         shape = np.shape(x)
         if not -len(shape) <= a < len(shape):
-            raise ValueError(f"{user} was requested to map the argument {names(i)} over axis {a}, which needs a rank of at least "
-                             f"{a + 1 if a >= 0 else -a}, but it has shape {shape}. Give it None in in_axes if it is the same "
-                             f"{alike}.")
+            raise ValueError(f"{user} was requested to map the argument {names(i)} over axis {a}, which needs a rank of at "
+                             f"least {a + 1 if a >= 0 else -a}, but it has shape {shape}. Give it None in in_axes if it is "
+                             f"the same {alike}.")
         sizes.setdefault(shape[a], []).append(f"argument {names(i)} of type {tracing.aval_of(x)} has it as axis {a}")
     if len(sizes) > 1:
         lines = [f"size {n}: {'; '.join(who[:3])}{' and others' if len(who) > 3 else ''}" for n, who in sizes.items()]
