@@ -17,7 +17,8 @@ class JAXIndexError(IndexError):
     """Base of the index errors that tracing raises."""
 
 
-def _what(tracer) -> str:
+def what_is(tracer) -> str:
+    """A traced array in words: its type, and where it comes from."""
     aval = getattr(tracer, "aval", None)
     shape = f"{getattr(aval, 'dtype', aval)}{list(getattr(aval, 'shape', ()))}".replace(" ", "")
     origin = tracer._origin() if hasattr(tracer, "_origin") else None
@@ -41,7 +42,7 @@ class ConcretizationTypeError(_Explained, JAXTypeError):
               "transformed function.")
 
     def __init__(self, tracer, context: str = ""):
-        text = self.attempt.format(what=_what(tracer))
+        text = self.attempt.format(what=what_is(tracer))
         super().__init__(f"{text[0].upper()}{text[1:]}.{' ' + context if context else ''} {self.remedy}")
 
 
@@ -64,7 +65,7 @@ class TracerIntegerConversionError(_Explained, JAXTypeError):
     def __init__(self, tracer, user: str = "Python"):
         super().__init__(
             f"{user} asked for an integer with the method __index__ (for a shape, a list index, a range), which takes a "
-            f"concrete value, and got {_what(tracer)}. Its value is only known when the compiled function runs. Make the "
+            f"concrete value, and got {what_is(tracer)}. Its value is only known when the compiled function runs. Make the "
             "argument static (static_argnums), index an array instead of a list, or use lax.fori_loop or lax.dynamic_slice.")
 
 
@@ -73,9 +74,9 @@ class TracerArrayConversionError(_Explained, JAXTypeError):
 
     def __init__(self, tracer):
         super().__init__(
-            f"A NumPy function (or another library) asked with __array__ for the conversion to a numpy.ndarray of "
-            f"{_what(tracer)}. Its elements have concrete values only when the compiled function runs. Use the function of the "
-            f"same name in xlafront.numpy, or pure_callback to call NumPy from compiled code.")
+            "A NumPy function (or another library) asked with __array__ for the conversion to a numpy.ndarray of "
+            f"{what_is(tracer)}. Its elements have concrete values only when the compiled function runs. Use the function of "
+            "the same name in xlafront.numpy, or pure_callback to call NumPy from compiled code.")
 
 
 class NonConcreteBooleanIndexError(_Explained, JAXIndexError):
@@ -83,7 +84,7 @@ class NonConcreteBooleanIndexError(_Explained, JAXIndexError):
 
     def __init__(self, tracer):
         super().__init__(
-            f"An array was indexed by {_what(tracer)}. Boolean indices must be concrete: how many elements a mask selects, "
+            f"An array was indexed by {what_is(tracer)}. Boolean indices must be concrete: how many elements a mask selects, "
             "and so the shape of the result, must be known while tracing. Use xlafront.numpy.where(mask, x, fill) or "
             "x.at[mask].set(v), or xlafront.numpy.nonzero(mask, size=n).")
 
@@ -106,7 +107,7 @@ class InconclusiveDimensionOperation(Exception):
 
 def leaked_tracer(tracer, user: str) -> UnexpectedTracerError:
     return UnexpectedTracerError(
-        f"{user} was given an unexpected tracer, one that leaked: {_what(tracer)}. The function that it belongs to is no "
+        f"{user} was given an unexpected tracer, one that leaked: {what_is(tracer)}. The function that it belongs to is no "
         "longer being traced. It was stored somewhere (in global state, an attribute, a list) as a side effect. Return it "
         "from the transformed function instead; the setting check_tracer_leaks finds the place.")
 

@@ -19,6 +19,7 @@ from xlafront.core.program_call import ProgramCall
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import Trace, Tracer, current_trace
 from xlafront.lax.shapes import place_axis
+from xlafront.runtime import config
 from xlafront.staging import signatures
 from xlafront.transforms.batching import vmappable_types
 
@@ -142,6 +143,9 @@ def batch_flat(fun: Callable[..., Sequence[Any]], values: Sequence[Any], dims: S
     finally:
         trace.alive = False
         tracing.thread.axes = saved
+    if config.check_tracer_leaks.value:
+        results = None
+        tracing.check_leaks(trace, "the function given to vmap")
     return [x for x, _ in pairs], [d for _, d in pairs]
 
 
