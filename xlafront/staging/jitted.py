@@ -17,7 +17,7 @@ import numpy as np
 from xlafront.core import keys, tracing, tree
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, eval_jaxpr
 from xlafront.core.program_call import ProgramCall
-from xlafront.core.traceback_filter import filtered
+from xlafront.core.traceback_filter import filter_traceback
 from xlafront.runtime import config, distributed
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, JaxRuntimeError, let_go, pjit
@@ -93,7 +93,8 @@ class Jitted:
                 return self.staged_call(args, kwargs), None, False
             return self.evaluate(*args, **kwargs)
         except Exception as e:
-            raise filtered(e) from e.__cause__
+            filter_traceback(e)
+            raise
 
     def evaluate(self, *args, **kwargs):
         """As `cache_miss`, when nothing is being traced."""
@@ -115,7 +116,8 @@ class Jitted:
             out = traced.out_tree.unflatten(results)
             return out, self.fast_path(executable, traced, call) if in_order else None, False
         except Exception as e:
-            raise filtered(e) from e.__cause__
+            filter_traceback(e)
+            raise
 
     def evaluate_by_operation(self, traced: TracedCall, leaves: Sequence[Any]) -> Any:
         """A program over devices of this process and of all, each operation compiled for its own."""
@@ -420,7 +422,8 @@ def explaining(dispatcher, jitted: Jitted):
         except JaxRuntimeError as e:
             if "donated in the same call" in str(e):
                 jitted.check_donated_once(args, kwargs)
-            raise filtered(e) from e.__cause__
+            filter_traceback(e)
+            raise
         except ValueError as e:
             text = str(e)
             if "static arguments" in text:
@@ -428,9 +431,11 @@ def explaining(dispatcher, jitted: Jitted):
             if "deleted or donated" in text:
                 call = signatures.split_call(jitted.name, jitted.options.static, args, kwargs)
                 raise jitted.explain_deleted(jitted.trace(call), call.leaves, e) from None
-            raise filtered(e) from e.__cause__
+            filter_traceback(e)
+            raise
         except Exception as e:
-            raise filtered(e) from e.__cause__
+            filter_traceback(e)
+            raise
 
     return call
 

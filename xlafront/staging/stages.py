@@ -8,7 +8,7 @@ from typing import Any
 from xlafront import lowering
 from xlafront.core import backends, keys, tracing, tree
 from xlafront.core.avals import ShapeDtypeStruct
-from xlafront.core.traceback_filter import boundary, filtered
+from xlafront.core.traceback_filter import boundary, filter_traceback
 from xlafront.runtime import clients
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import (
@@ -305,7 +305,8 @@ def _dispatcher_of(stage, executable) -> Callable:
             fast = jitted.fast_path(executable, traced, call) if in_order and not given else None
             return traced.out_tree.unflatten(results), fast, False
         except Exception as e:
-            raise filtered(e) from e.__cause__
+            filter_traceback(e)
+            raise
 
     return pjit(name, jitted.fun, call_first, [], [], (), tree.default_registry, shard_arg_fallback, PjitFunctionCache())
 
