@@ -108,9 +108,9 @@ def _linearize(primals, tangents, **params):
 
 def _transpose(cts, *operands, **params):
     raise ValueError(
-        "reverse-mode differentiation (grad, vjp) does not work for while_loop, nor for fori_loop with dynamic (traced) "
-        "bounds: it needs to know how many steps the loop takes. Use lax.scan, or fori_loop with bounds that are Python "
-        "numbers; or differentiate in forward mode (jvp, jacfwd), or define the derivative with custom_vjp.")
+        "reverse-mode differentiation does not work for while_loop, nor for fori_loop with dynamic (traced) bounds: grad and "
+        "vjp need to know how many steps the loop takes. Use lax.scan, or fori_loop with bounds that are Python numbers; or "
+        "differentiate in forward mode (jvp, jacfwd), or define the derivative with custom_vjp.")
 
 
 def _batch(trace, operands, dims, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):

@@ -15,6 +15,7 @@ from xlafront.lax.device_put import lower_put, put_leaf
 from xlafront.lax.shapes import linear_jvp
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import PartitionSpec
+from xlafront.runtime.specs import axes_of
 from xlafront.staging.jit import jit
 from xlafront.staging.sharding_arguments import UNSPECIFIED, flatten_shardings, of_batches
 
@@ -74,6 +75,11 @@ def _compiled(sharding: NamedSharding):
 
 def _batch(trace, xs, dims, *, sharding):
     [x], [d] = xs, dims
+    over = axes_of(trace.spmd_axis_name)
+    if over and not set(over).isdisjoint([a for p in getattr(sharding, "spec", ()) for a in axes_of(p)]):
+        raise ValueError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} spreads its elements over that axis, which "
+                         "cannot appear in the spec of a with_sharding_constraint inside of it, as it does in "
+                         f"{sharding.spec}. Leave it out of one.")
     return sharding_constraint_p.bind(x, sharding=of_batches(sharding, d, trace.spmd_axis_name)), d
 
 

@@ -155,9 +155,10 @@ def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, manual_ax
             return spec
         taken = sorted(map(str, spec_axes(spec) & set(element_axes)))
         if taken:
-            raise ValueError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} spreads its elements over {taken[0]!r}, which "
-                             f"the shard_map of {jaxpr.debug_info.function_name} uses already, in the spec {spec}. Spread them "
-                             f"over an axis that it leaves free, or leave spmd_axis_name out.")
+            raise ValueError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} spreads its elements over {taken[0]!r}, "
+                             f"which the shard_map of {jaxpr.debug_info.function_name} uses already, in the spec {spec}: it "
+                             "cannot appear in in_specs or out_specs. Spread them over an axis that it leaves free, or leave "
+                             "spmd_axis_name out.")
         entries = [*spec, *[None] * (dim - len(spec))]
         entries.insert(dim, element_axes[0] if len(element_axes) == 1 else element_axes or None)
         return spec.update(partitions=entries)
