@@ -73,7 +73,8 @@ def on(*spec):
     (lambda x: lax.scan(lambda c, a: (c, a + 1), 0.0, x)[1], [(None, "y")], "8,4@y"),
     (lambda x: xf.vmap(lambda v: v.sum())(x), [("x", "y")], "8@x"),
     (lambda x: xf.jit(lambda v: v * 2)(x), [("x", "y")], "8@x,4@y"),
-    (lambda x: xf.shard_map(lambda v: v * 2, mesh=MESH, in_specs=P("x", "y"), out_specs=P("x", "y"))(x), [("x", "y")], "8@x,4@y"),
+    (lambda x: xf.shard_map(lambda v: v * 2, mesh=MESH, in_specs=P("x", "y"), out_specs=P("x", "y"))(
+        xf.sharding.reshard(x, on("x", "y"))), [("x", "y")], "8@x,4@y"),
     (lambda x: xf.grad(lambda v: xnp.sin(v).sum())(x), [("x", "y")], "8@x,4@y"),
     (lambda x: xf.grad(lambda v: v.sum())(x), [("x", "y")], "8@x,4@y"),
 ])  # fmt: skip
@@ -167,11 +168,13 @@ def test_reshard_and_its_derivative():
 
 def test_constraints_check_types():
     x = put("x")
-    assert lax.with_sharding_constraint(x, on("x")) is x
-    with pytest.raises(ValueError, match="reshard"):
-        xf.jit(lambda x: lax.with_sharding_constraint(x, on("y")))(x)
-    with xf.set_mesh(MESH), pytest.raises(AssertionError, match="reshard"):
-        lax.with_sharding_constraint(x, P("y"))
+    for spec in (on("x"), on("y")):
+        with pytest.raises(ValueError, match="can only refer to Auto axes.*reshard"):
+            xf.jit(lambda x: lax.with_sharding_constraint(x, spec))(x)
+    with xf.set_mesh(MESH):
+        assert lax.with_sharding_constraint(x, P("x")) is x
+        with pytest.raises(AssertionError, match="reshard"):
+            lax.with_sharding_constraint(x, P("y"))
 
 
 def test_auto_axes():

@@ -147,7 +147,7 @@ def test_meshes_and_specs(mesh):
         NamedSharding(mesh, P("x", "x"))
     with pytest.raises(ValueError, match="names"):
         xf.make_mesh((8,), ("a", "b"))
-    with pytest.raises(ValueError, match="2 entries.*1 dimension"):
+    with pytest.raises(ValueError, match="2 entries.*only valid for arrays of rank at least 2"):
         xf.device_put(np.ones(8), NamedSharding(mesh, P("x", "y")))
 
 

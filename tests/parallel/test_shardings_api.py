@@ -84,8 +84,13 @@ def test_the_mesh_in_force(mesh):
         assert xf.device_put(A, P("x")).sharding == NamedSharding(mesh, P("x"))
         doubled = xf.jit(lambda x: x * 2, in_shardings=P("x"), out_shardings=P(None, "y"))(A)
         assert doubled.sharding.spec == P(None, "y") and doubled.tolist() == (2 * A).tolist()
-        with xf.sharding.use_abstract_mesh(AbstractMesh((2,), ("z",))):
+        with xf.sharding.use_abstract_mesh(AbstractMesh((8,), ("z",))):
             assert get_abstract_mesh().axis_names == ("z",)
+        with pytest.raises(ValueError, match="cannot change the size of the mesh"), xf.sharding.use_abstract_mesh(
+                AbstractMesh((2,), ("z",))):
+            pass
+        with xf.set_mesh(None):
+            assert get_mesh().empty and xnp.ones(2).sharding.num_devices == 1
         seen = []
         xf.jit(lambda x: seen.append(get_abstract_mesh()) or x)(1.0)
         assert seen == [mesh.abstract_mesh]
@@ -114,15 +119,19 @@ def test_a_mesh_that_threads_share(mesh):
             go_on.wait(10)
 
     outer = Mesh(xf.devices()[:1], "z")
+    def is_spread_over():
+        return xf.jit(lambda x: lax.with_sharding_constraint(x, P()))(1.0).sharding.mesh
+
     with outer:
         thread = threading.Thread(target=other)
         with mesh:
             thread.start()
             inside.wait(10)
-        assert get_mesh() == outer
+        assert is_spread_over() is outer
         go_on.set()
         thread.join()
-    assert get_mesh().empty
+    with pytest.raises(RuntimeError, match="set_mesh"):
+        is_spread_over()
 
 
 def test_shardings(mesh):
@@ -370,8 +379,7 @@ def test_pictures_of_what_is_no_table(mesh, capsys):
      ["in_shardings", "argument x", "device_put"]),
     (lambda m: xf.jit(lambda p: p["w"] + p["b"])({"w": xf.device_put(A, xf.devices()[0]), "b": xf.device_put(A, xf.devices()[1])}),
      ValueError, ["p['w']", "p['b']", "[0]", "[1]", "device_put"]),
-    (lambda m: xf.jit(lambda x: lax.with_sharding_constraint({"a": x}, NamedSharding(m, P("x"))))(np.ones(7)), ValueError,
-     ["x['a']", "(7,)", "Pad"]),
+    (lambda m: lax.with_sharding_constraint({"a": np.ones(7)}, NamedSharding(m, P("x"))), ValueError, ["x['a']", "(7,)", "Pad"]),
     (lambda m: lax.with_sharding_constraint(A, P("x")), RuntimeError, ["set_mesh"]),
 ])  # fmt: skip
 def test_bad_input(mesh, make, error, words):

@@ -7,6 +7,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import NamedSharding, P, lax
 from xlafront.core.errors import ShardingTypeError
+from xlafront.sharding import AxisType
 
 A = np.arange(32, dtype=np.float32).reshape(8, 4) - 9
 W = np.cos(np.arange(12, dtype=np.float32)).reshape(4, 3)
@@ -265,7 +266,7 @@ def test_derivatives_through_shard_map(body, specs, w_spec, shown):
         return xnp.sin(xf.shard_map(body, in_specs=specs, out_specs=PX)(x, w)).sum()
 
     def plain(w, x):
-        mapped = xf.shard_map(body, mesh=xf.make_mesh((1,), ("x",), devices=xf.devices()[:1]), in_specs=(PX, *[
+        mapped = xf.shard_map(body, mesh=xf.make_mesh((1,), ("x",), (AxisType.Auto,), devices=xf.devices()[:1]), in_specs=(PX, *[
             P(*s.partitions) for s in specs[1:]]), out_specs=PX, check_vma=False)
         return xnp.sin(mapped(x, w)).sum()
 

@@ -213,6 +213,17 @@ def _depends(operands, *, branches):
     return [operands[0] or any(flags) for flags in zip(*[dependent_results(b.jaxpr, operands[1:]) for b in branches])]
 
 
+def _key_use(eqn, use_of_program):
+    """A branch may spend what the others do not; a key counts as spent all the same."""
+    uses = [use_of_program(b.jaxpr) for b in eqn.params["branches"]]
+    spends = [(i + 1, part) for spends, _ in uses for i, part in spends]
+    results: list[int | str] = []
+    for found in zip(*[results for _, results in uses]):
+        handed = [i + 1 for i in found if isinstance(i, int)]
+        results.append("spent" if "spent" in found else "new" if "new" in found else handed[0])
+    return spends, results
+
+
 def _split(eqn, policy):
     """Under a checkpoint policy: what it saves inside of the branches becomes results, which those that recompute take."""
     branches = eqn.params["branches"]
@@ -237,6 +248,7 @@ cond_p = Primitive(
     impl=lambda *args, branches: evaluate(cond_p, args, {"branches": branches}, branches[0].jaxpr))
 cond_p.batch_with_axis = _batch
 cond_p.depends = _depends
+cond_p.key_use = _key_use
 
 
 # Public
@@ -266,7 +278,7 @@ def cond(pred, true_fun: Callable, false_fun: Callable, *operands, operand=_miss
     if not tracing.is_arraylike(pred):
         raise TypeError("cond takes a scalar, a boolean or a number, as its predicate; the predicate is "
                         f"{errors.short(pred)}, of type {type(pred).__name__}.")
-    aval = tracing.aval_of(pred := tracing.as_operand(pred))
+    aval = tracing.aval_of(pred)
     if aval.shape:
         raise TypeError(f"cond takes a scalar as its predicate, got an array of type {aval}. Reduce it with xnp.any or "
                         f"xnp.all, or choose element by element with xnp.where or vmap.")
@@ -299,7 +311,7 @@ def switch(index, branches: Sequence[Callable], *operands, operand=_missing):
     if not tracing.is_arraylike(index):
         raise TypeError(f"switch takes an integer scalar as its index; the branch index is {errors.short(index)}, of type "
                         f"{type(index).__name__}.")
-    aval = tracing.aval_of(index := tracing.as_operand(index))
+    aval = tracing.aval_of(index)
     if aval.shape:
         raise TypeError(f"switch takes an integer scalar as its index; the branch index must be scalar, and is of type {aval}.")
     if not dtypes.is_integer(aval.dtype):

@@ -40,7 +40,6 @@ from xlafront.transforms.calls.programs import (
     split_invariant,
     trace_function,
     type_mismatches,
-    vary,
     with_weak_types,
 )
 
@@ -393,6 +392,20 @@ def _dce(used, eqn):
         params=p | {"jaxpr": body, "num_consts": sum(kept[:num_consts]), "num_carry": sum(carry)})
 
 
+def _key_use(eqn, use_of_program):
+    """What a step spends of the carry must be new in the next one; rows are each read once."""
+    p = eqn.params
+    body, rows = p["jaxpr"].jaxpr, p["num_consts"] + p["num_carry"]
+    spends, results = use_of_program(body)
+    for i, _ in spends:
+        if i < p["num_consts"]:
+            raise errors.key_reuse_in_loop("scan body function", body, "it spends a key that is the same in every step")
+        if i < rows and results[i - p["num_consts"]] != "new":
+            raise errors.key_reuse_in_loop("scan body function", body, "it spends a key of the carry and returns no new one "
+                                           "in its place")
+    return [(i, True if i >= rows else part) for i, part in spends], results
+
+
 def _split(eqn, policy):
     """Under a checkpoint policy: what it saves inside of the body is collected, and read by the loop that recomputes."""
     p = eqn.params
@@ -416,6 +429,7 @@ scan_p = Primitive(
     impl=lambda *args, **params: evaluate(scan_p, args, params, params["jaxpr"].jaxpr))
 scan_p.batch_with_axis = _batch
 scan_p.depends = _depends
+scan_p.key_use = _key_use
 
 
 # Public
@@ -534,9 +548,7 @@ def trace_carry(f, in_tree, carry, others, carry_tree_of, init, init_tree, who):
 
 
 def _promoted(x, given, found):
-    """An initial value in the type that the body wants, where it was weakly typed or the same on all devices."""
-    if not found.vma <= given.vma:
-        return vary(x, found.vma)
+    """An initial value in the type that the body wants, where it was weakly typed or not split."""
     if given.explicit_sharding is None and found.explicit_sharding is not None and given.shape == found.shape:
         return reshard_p.bind(x, target=found.explicit_sharding)
     if not given.weak_type or given.shape != found.shape or given.dtype == found.dtype:

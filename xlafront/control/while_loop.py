@@ -190,6 +190,29 @@ def _dce(used, eqn):
                        params=p | {"cond_jaxpr": condition, "body_jaxpr": program, "body_nconsts": len(body_consts)})
 
 
+def _key_use(eqn, use_of_program):
+    p = eqn.params
+    condition, body = p["cond_jaxpr"].jaxpr, p["body_jaxpr"].jaxpr
+    spends, results = use_of_program(body)
+    carried = {i - p["body_nconsts"]: part for i, part in spends}
+    asked = {i - p["cond_nconsts"]: part for i, part in use_of_program(condition).spends}
+    for which, program, found in (("cond", condition, asked), ("body", body, carried)):
+        for i in found:
+            if i < 0:
+                raise errors.key_reuse_in_loop(f"while_loop {which} function", program,
+                                               "it spends a key that is the same in every turn")
+            if results[i] != "new":
+                raise errors.key_reuse_in_loop(f"while_loop {which} function", program,
+                                               "it spends a key of the value, and the body returns no new one in its place")
+    if not asked.keys().isdisjoint(carried):
+        raise errors.KeyReuseError(f"while_loop cond and body functions both use the same key of the value: "
+                                   f"{condition.debug_info.func_src_info} and {body.debug_info.func_src_info}. "
+                                   f"{errors.KeyReuseError.remedy}")
+    first = p["cond_nconsts"]
+    spends = [(first + p["body_nconsts"] + i, part) for i, part in {**carried, **asked}.items()]
+    return spends, [first + r if isinstance(r, int) else r for r in results]
+
+
 def _impl(*args, **params):
     places = {id(x): i for i, x in reversed(list(enumerate(args)))}
     if len(places) == len(args) or not effects_by_operand(params["body_jaxpr"]) | effects_by_operand(params["cond_jaxpr"]):
@@ -211,6 +234,7 @@ while_p = Primitive(
     impl=_impl, shown_as="while_loop")
 while_p.batch_with_axis = _batch
 while_p.takes_refs_twice = True  # by its condition, and by its body
+while_p.key_use = _key_use
 
 
 # Public
@@ -265,7 +289,7 @@ def fori_loop(lower, upper, body_fun: Callable, init_val: Any, *, unroll: int | 
     """
     if not callable(body_fun):
         raise errors.not_callable("fori_loop", body_fun, "body_fun")
-    bounds = [tracing.aval_of(tracing.as_operand(x), "fori_loop") for x in (lower, upper)]
+    bounds = [tracing.aval_of(x, "fori_loop") for x in (lower, upper)]
     first, last = bounds
     for aval, which in ((first, "lower"), (last, "upper")):
         if aval.shape or not dtypes.is_integer(aval.dtype):

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import functools
 import math
-import threading
-import weakref
 from typing import Any
 
 import numpy as np
 
 from xlafront.core import dtypes
 from xlafront.core.memo import Memo
+from xlafront.runtime.interned import Interned
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.layouts import MemorySpace
 from xlafront.runtime.meshes import active
@@ -42,32 +41,8 @@ class AbstractValue:
     to_tangent_aval = at_least_vspace
 
 
-class _Interned(dict):
-    """The types that are in use, by their contents. Reading takes no lock and costs what a dictionary does."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.enough = 1 << 16  # entries, before those that nobody uses any more are looked for
-
-    def add(self, key: tuple, aval: ShapedArray) -> ShapedArray:
-        """The one object with these contents: this, or that of a thread which was quicker."""
-        with self.lock:
-            if len(self) >= self.enough:
-                self._sweep()
-                self.enough = max(1 << 16, 2 * len(self))
-            return self.setdefault(key, aval)
-
-    def sweep(self) -> None:
-        with self.lock:
-            self._sweep()
-
-    def _sweep(self) -> None:
-        known = [(key, weakref.ref(aval)) for key, aval in self.items()]
-        self.clear()
-        self.update((key, aval) for key, reference in known if (aval := reference()) is not None)
-
-
-_interned = _Interned()
+_interned = Interned(1 << 16)  # the types that are in use
+_seen = Memo(4096)  # of `ShapedArray.on`
 
 
 def forget_unused_types() -> None:
@@ -75,19 +50,23 @@ def forget_unused_types() -> None:
     _interned.sweep()
 
 
+_set = object.__setattr__
+_FIELDS = ("shape", "dtype", "weak_type", "explicit_sharding", "vma", "memory", "ndim", "mesh", "bare", "plain", "_tangent")
 _SAME = object()  # in place of a type itself, which would be a circle
 
 
 class ShapedArray(AbstractValue):
     """Shape, dtype and weak type of an array; with its sharding and manual axes where those are part of the type."""
 
-    __slots__ = ("shape", "dtype", "weak_type", "ndim", "explicit_sharding", "vma", "memory", "plain", "_tangent",
-                 "__weakref__")
+    __slots__ = ("shape", "dtype", "weak_type", "ndim", "explicit_sharding", "vma", "memory", "mesh", "bare", "plain",
+                 "_tangent", "__weakref__")
 
     shape: tuple[Any, ...]
     dtype: Any
     weak_type: bool
     ndim: int
+    mesh: Any  # of an array whose mesh types leave to the compiler: what users see of it; programs are about `bare` types
+    bare: ShapedArray
 
     def __new__(cls, shape, dtype, weak_type=False, *, sharding=None, vma=frozenset(), memory_space=None,
                 manual_axis_type=None):
@@ -107,24 +86,36 @@ class ShapedArray(AbstractValue):
         if not isinstance(dtype, (np.dtype, dtypes.ExtendedDType)):
             dtype = dtypes.dtype(dtype)
         shape = tuple(int(n) if isinstance(n, (int, np.integer)) else n for n in shape)
-        key = (shape, dtype, bool(weak_type), *key[3:])
-        aval = _interned.get(key)
+        return cls._of((shape, dtype, bool(weak_type), *key[3:]))
+
+    @classmethod
+    def _of(cls, key: tuple, mesh=None, bare: ShapedArray | None = None) -> ShapedArray:
+        contents = key if mesh is None else (*key, mesh)
+        aval = _interned.get(contents)
         if aval is None:
             aval = object.__new__(cls)
-            aval.shape, aval.dtype, aval.weak_type, aval.explicit_sharding, aval.vma, aval.memory = key
-            aval.ndim = len(shape)
-            aval.plain = key[3:] == (None, frozenset(), None)
-            aval._tangent = None
-            aval = _interned.add(key, aval)
+            for field, value in zip(_FIELDS, (*key, len(key[0]), mesh, aval if bare is None else bare,
+                                              contents[3:] == (None, frozenset(), None), None)):
+                _set(aval, field, value)
+            aval = _interned.add(contents, aval)
         return aval
+
+    def on(self, sharding) -> ShapedArray:
+        """The type that users see of an array with this sharding: of its mesh it says also what it leaves to the compiler."""
+        found = _seen.get((self, sharding))
+        if found is None:
+            kind = getattr(sharding, "memory_kind", None)
+            found = ShapedArray(self.shape, self.dtype, self.weak_type, sharding=sharding,
+                                memory_space=None if kind in (None, "device") else MemorySpace.Host)
+            if type(sharding) is NamedSharding and found.explicit_sharding is None and sharding.mesh.axis_names:
+                found = ShapedArray._of((self.shape, self.dtype, self.weak_type, None, frozenset(), found.memory),
+                                        sharding.mesh.abstract_mesh, found)
+            _seen.keep((self, sharding), found)
+        return found
 
     @property
     def size(self) -> int:
         return math.prod(self.shape)
-
-    @property
-    def manual_axis_type(self):
-        return ManualAxisType(varying=self.vma)
 
     def to_ct_aval(self) -> ShapedArray:
         """The type of cotangents: what sums are still to be made of in one are already made in the other."""
@@ -136,7 +127,18 @@ class ShapedArray(AbstractValue):
 
     @property
     def mat(self) -> ManualAxisType:
-        return ManualAxisType(varying=self.vma)
+        """How values relate to the manual axes of the mesh."""
+        unreduced, reduced = self._sums()
+        return ManualAxisType(varying=self.vma, unreduced=unreduced, reduced=reduced)
+
+    manual_axis_type = mat
+
+    def _sums(self) -> tuple[frozenset, frozenset]:
+        """The manual axes over which sums are still to be made, and those over which sums of cotangents are."""
+        if self.explicit_sharding is None:
+            return frozenset(), frozenset()
+        spec, manual = self.explicit_sharding.spec, frozenset(self.explicit_sharding.mesh.manual_axes)
+        return spec.unreduced & manual, spec.reduced & manual
 
     @property
     def memory_space(self) -> MemorySpace:
@@ -144,10 +146,15 @@ class ShapedArray(AbstractValue):
 
     @property
     def sharding(self) -> NamedSharding:
-        """How dimensions are split over the explicit axes of a mesh."""
+        """How dimensions are split over the explicit axes of a mesh; `mat` says what is about its manual axes."""
         if self.explicit_sharding is not None:
-            return self.explicit_sharding
-        return NamedSharding(active.abstract_mesh(), PartitionSpec(*[None] * self.ndim))
+            unreduced, reduced = self._sums()
+            if not (unreduced or reduced):
+                return self.explicit_sharding
+            spec = self.explicit_sharding.spec
+            return self.explicit_sharding.update(spec=spec.update(
+                unreduced=spec.unreduced - unreduced, reduced=spec.reduced - reduced))
+        return NamedSharding(self.mesh or active.abstract_mesh(), PartitionSpec(*[None] * self.ndim))
 
     def update(self, **changes) -> ShapedArray:
         """The type with some of its fields changed; one of another shape is split over no axes."""
@@ -164,15 +171,23 @@ class ShapedArray(AbstractValue):
         found = self._tangent
         if found is None:
             tangent = dtypes.tangent_dtype(self.dtype)
-            found = self._tangent = _SAME if tangent == self.dtype else self.update(dtype=tangent, weak_type=False)
+            found = _SAME if tangent == self.dtype else self.update(dtype=tangent, weak_type=False)
+            _set(self, "_tangent", found)
         return self if found is _SAME else found
 
     to_tangent_aval = at_least_vspace
 
-    def __len__(self):
-        if not self.shape:
-            raise TypeError("len() of an array without dimensions")
-        return self.shape[0]
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"cannot assign to {name}: types do not change, and {self} is one object everywhere. Use "
+                             f"update({name}=...).")
 
     def __reduce__(self):
         return _shaped_array, (self.shape, self.dtype, self.weak_type, self.explicit_sharding, self.vma, self.memory)
@@ -186,11 +201,11 @@ class ShapedArray(AbstractValue):
     def str_short(self, short_dtypes=False, mesh_axis_types=False) -> str:
         if short_dtypes:
             return str_short(self)
-        return f"{'~' if self.weak_type else ''}{self.dtype.name}{_details(self)}"
+        return f"{'~' if self.weak_type else ''}{dtype_name(self.dtype)}{_details(self)}"
 
     def __repr__(self):
         weak = ", weak_type=True" if self.weak_type else ""
-        return f"ShapedArray({self.dtype.name}{_details(self)}{weak})"
+        return f"ShapedArray({dtype_name(self.dtype)}{_details(self)}{weak})"
 
 
 ShapedArray.__copy__ = lambda self: self
@@ -205,11 +220,41 @@ class AbstractToken(AbstractValue):
 
     __slots__ = ()
 
-    def __repr__(self):
+    weak_type = False
+
+    def _of_arrays(self):
+        raise TypeError("a token is no array: it says what comes before what. Pass it to after_all or precv, or through loops "
+                        "and branches.")
+
+    shape = dtype = ndim = size = property(_of_arrays)
+
+    def update(self, **changes) -> AbstractToken:
+        return self
+
+    def str_short(self, short_dtypes=False, mesh_axis_types=False) -> str:
         return "Tok"
+
+    def __repr__(self):
+        return "AbstractToken()"
 
 
 abstract_token = AbstractToken()
+
+
+class Token:
+    """What a token is outside of traced functions: it holds nothing."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return "Token()"
+
+    def block_until_ready(self) -> Token:
+        return self
+
+
+# How compiled programs take and return tokens, which are in no buffers.
+token_stand_in = ShapedArray((0,), np.dtype(np.bool_))
 
 
 def _dims(shape) -> str:
@@ -256,11 +301,16 @@ _parts = Memo(4096)
 _SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
 
 
+def dtype_name(dtype) -> str:
+    """The name of a dtype; NumPy has none for float0, the type of tangents of integers."""
+    return "float0" if dtype == dtypes.float0 else dtype.name
+
+
 def short_dtype(dtype) -> str:
     """`float32 -> f32`, `bool -> bool`, `float8_e4m3fn -> f8_e4m3fn`."""
-    name = dtype.name
+    name = dtype_name(dtype)
     head = name.rstrip("0123456789") if "_" not in name else name.split("_")[0].rstrip("0123456789")
-    return _SHORT.get(head, head) + name[len(head):] if head in _SHORT else name
+    return _SHORT[head] + name[len(head):] if head in _SHORT and name != "float0" else name
 
 
 def str_short(aval) -> str:
@@ -303,57 +353,3 @@ def with_entry(sharding: Any, d: int, entry: Any = None) -> Any:
 def entry_of(aval: Any, d: int | None) -> Any:
     """The axes that split dimension `d` of values of a type, None for no dimension."""
     return None if d is None or aval.explicit_sharding is None else aval.explicit_sharding.spec.partitions[d]
-
-
-class ShapeDtypeStruct:
-    """A stand-in for an array in `eval_shape`, `lower` and the like: shape, dtype and optionally a sharding.
-
-    >>> jit(f).lower(ShapeDtypeStruct((8, 128), "float32"))
-    """
-
-    __slots__ = ("shape", "dtype", "sharding", "weak_type", "vma", "is_ref")
-
-    def __init__(self, shape, dtype, *, sharding=None, weak_type=False, vma=None, manual_axis_type=None, is_ref=False):
-        if dtype is None:
-            raise ValueError("ShapeDtypeStruct needs a dtype, got None.")
-        self.shape = tuple(shape)
-        self.dtype = dtype if isinstance(dtype, dtypes.ExtendedDType) else np.dtype(dtype)
-        self.sharding = sharding
-        self.weak_type = weak_type
-        self.vma = vma if vma is not None else manual_axis_type
-        self.is_ref = is_ref
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def manual_axis_type(self):
-        return self.vma
-
-    def __len__(self):
-        if not self.shape:
-            raise TypeError("len() of an unsized object: a ShapeDtypeStruct without dimensions (0-d)")
-        return self.shape[0]
-
-    def update(self, **changes) -> ShapeDtypeStruct:
-        fields = {name: getattr(self, name) for name in self.__slots__}
-        return ShapeDtypeStruct(**(fields | changes))
-
-    def _contents(self):
-        return (self.shape, self.dtype, self.sharding, self.weak_type, self.vma, self.is_ref)
-
-    def __eq__(self, other):
-        return isinstance(other, ShapeDtypeStruct) and self._contents() == other._contents()
-
-    def __hash__(self):
-        return hash(self._contents())
-
-    def __repr__(self):
-        sharding = f", sharding={self.sharding}" if self.sharding is not None else ""
-        weak = f", weak_type={self.weak_type}" if self.weak_type else ""
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{sharding}{weak})"

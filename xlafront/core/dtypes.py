@@ -298,6 +298,9 @@ finfo, iinfo = ml_dtypes.finfo, ml_dtypes.iinfo
 
 def to_inexact(d) -> np.dtype:
     """The floating dtype that an elementwise function of an integer array computes in: as wide, of 32 bits or more."""
+    if d == float0:
+        raise TypeError("arrays of dtype float0, the tangents of integers, support no operations by design. For zeros that can "
+                        "be computed with use xlafront.numpy.zeros_like(x, float).")
     return d if is_inexact(d) else canonicalize_dtype(float64 if d.itemsize == 8 else float32)
 
 

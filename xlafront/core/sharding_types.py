@@ -20,6 +20,7 @@ from xlafront.core import dtypes
 from xlafront.core.avals import ShapedArray
 from xlafront.core.errors import ShardingTypeError
 from xlafront.runtime.jaxlib_compat import NamedSharding
+from xlafront.runtime.meshes import active
 from xlafront.runtime.specs import PartitionSpec, axes_of
 
 Axes = frozenset
@@ -96,6 +97,11 @@ def _common_mesh(primitive, avals):
             raise ValueError(f"{primitive.shown_as} got operands over different meshes, {found} and {mesh}: "
                              f"{', '.join(map(str, avals))}. Bring them to one mesh with device_put.")
         found = found or mesh
+    if found is not None:
+        inside = active.abstract_mesh()
+        if not inside.empty and (inside.shape_tuple, inside.axis_types) != (found.shape_tuple, found.axis_types):
+            raise ValueError(f"{primitive.shown_as} got operands over {found}, but the context mesh, in force here, is "
+                             f"{inside}: they should match. {', '.join(map(str, avals))}")
     return found
 
 

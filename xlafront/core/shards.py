@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import dtypes
+from xlafront.core import dtypes, errors
 from xlafront.core.avals import ShapedArray
 from xlafront.runtime.arrays import ArrayImpl, put_host, skip_checks
 from xlafront.runtime.jax_names import buffers_of
@@ -211,6 +211,11 @@ def make_array_from_callback(shape, sharding, data_callback: Callable[[tuple], A
     for index, key in zip(indices, _keys(sharding, shape)):
         if key not in found:
             value = data_callback(index)
+            if hasattr(value, "_trace"):
+                raise errors.UnexpectedTracerError(
+                    f"the callback of make_array_from_callback returned a tracer, of type {value.aval}, for the part "
+                    f"{_brief(index)}: a traced array has no elements to make an array of. Call it outside of transformed "
+                    f"functions, or return NumPy arrays.")
             if hasattr(value, "_base_array"):  # keys: an array of words, in a class of its own
                 wrapper, value = value, value._base_array
             found[key] = value = np.asarray(value)
@@ -257,12 +262,10 @@ def from_local_data(sharding, local_data, global_shape=None) -> ArrayImpl:
     devices = list(sharding._device_assignment)
     addressable = set(sharding.addressable_devices)
     if len(addressable) == len(devices):
-        shape = local.shape if global_shape is None else tuple(
-            n if g is None else g for n, g in zip(local.shape, global_shape))
-        if shape != local.shape:
-            raise ValueError(f"all devices of the sharding belong to this process, so that local_data must have the "
-                             f"global shape {shape}; it has {local.shape}.")
-        return put_host(local, _type(shape, local.dtype), sharding, True)
+        if global_shape is not None and tuple(global_shape) != local.shape:
+            raise ValueError(f"all devices of the sharding belong to this process, so that global_shape should be None or the "
+                             f"shape of local_data, {local.shape}; it is {tuple(global_shape)}.")
+        return put_host(local, _type(local.shape, local.dtype), sharding, True)
     return _from_local_part(sharding, local, global_shape)
 
 

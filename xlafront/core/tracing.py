@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, source
-from xlafront.core.avals import AbstractValue, ShapedArray, ShapeDtypeStruct
+from xlafront.core.avals import AbstractToken, AbstractValue, ShapedArray, Token, abstract_token
 from xlafront.core.ir import (
     ClosedJaxpr,
     DebugInfo,
@@ -23,6 +23,7 @@ from xlafront.core.ir import (
     JaxprEqn,
     Literal,
     Var,
+    dce_jaxpr,
     effects_on,
     effects_outside,
     no_effects,
@@ -82,8 +83,8 @@ class EvalTrace(Trace):
                 outer = trace_of(args, primitive.shown_as)
                 with current_trace(outer):
                     return outer.process(primitive, args, params)
-        if primitive.impl is not None:
-            return primitive.impl(*args, **params)
+        if primitive.own_impl is not None:
+            return primitive.own_impl(*args, **params)
         return EvalTrace.apply(primitive, args, params)
 
 
@@ -133,6 +134,15 @@ def checked_axes() -> frozenset:
     for axis in thread.axes:
         found[axis[0]] = type(axis) is MeshAxis and axis.checked
     return frozenset(name for name, checked in found.items() if checked)
+
+
+def as_varying(x, axes: frozenset):
+    """The value as one that varies along these axes too, where it is checked what does."""
+    missing = (axes & checked_axes()) - aval_of(x).vma if axes else axes
+    if not missing:
+        return x
+    axis = next(axis for axis in thread.axes if type(axis) is MeshAxis)
+    return axis.cast_varying.bind(x, axes=tuple(sorted(missing, key=str)))
 
 
 class VaryingMismatch(Exception):
@@ -274,7 +284,7 @@ class Tracer:
         return value
 
     def __bool__(self):
-        if self.aval.size != 1:
+        if self.aval.shape and self.aval.size != 1:
             raise errors.ambiguous_truth(self.aval.shape)
         return bool(self._known(errors.TracerBoolConversionError))
 
@@ -286,51 +296,43 @@ class Tracer:
     def __int__(self):
         if self.aval.shape:
             raise errors.not_a_scalar("int", self.aval.shape)
-        return int(self._known(lambda x: self._unknown("int()")))
+        return int(self._known(lambda x: errors.python_number(x, "int(x)")))
 
-    def __float__(self):  # also where the value is known: the number would be one without a derivative
-        raise errors.not_a_scalar("float", self.aval.shape) if self.aval.shape else self._unknown("float()")
+    # What gives numbers to go on computing with is an error even where the value is known: the derivative would lose a term.
+
+    def __float__(self):
+        if self.aval.shape:
+            raise errors.not_a_scalar("float", self.aval.shape)
+        raise errors.python_number(self, "float(x), or a function of the math module,")
 
     def __complex__(self):
-        raise errors.not_a_scalar("complex", self.aval.shape) if self.aval.shape else self._unknown("complex()")
+        if self.aval.shape:
+            raise errors.not_a_scalar("complex", self.aval.shape)
+        raise errors.python_number(self, "complex(x)")
+
+    def tolist(self):
+        raise errors.python_number(self, "x.tolist()")
+
+    def tobytes(self, order="C"):
+        raise errors.python_number(self, "x.tobytes()")
 
     def __array__(self, *args, **kwargs):
         raise errors.TracerArrayConversionError(self)
 
     def __dlpack__(self, **options):
-        raise errors.TracerArrayConversionError(self)
+        raise errors.python_number(self, "x.__dlpack__()")
 
     __dlpack_device__ = __dlpack__
 
     def item(self, *args):
-        return self._known(lambda x: self._unknown("the method item()")).item(*args)
+        return self._known(lambda x: errors.python_number(x, "x.item()")).item(*args)
 
-    def tolist(self):
-        raise self._unknown("the method tolist()")
-
-    def tobytes(self, order="C"):
-        raise self._unknown("the method tobytes()")
-
-    def _unknown(self, user: str) -> errors.ConcretizationTypeError:
-        return errors.ConcretizationTypeError(self, f"It was asked for by {user}.")
-
-    def __hash__(self):
-        raise TypeError(f"unhashable type: a traced array ({self.aval}) has no value to hash while it is being traced. "
-                        f"Use its Python position, or make it a static argument.")
+    __hash__ = None  # type: ignore[assignment]
 
     def __len__(self):
         if not self.aval.shape:
             raise TypeError("len() of an unsized object: a traced array without dimensions (0-d)")
         return self.aval.shape[0]
-
-    def block_until_ready(self):
-        return self
-
-    def copy_to_host_async(self):
-        return self
-
-    def is_deleted(self):
-        return False
 
     def __deepcopy__(self, memo):
         return self
@@ -345,7 +347,25 @@ class Tracer:
         return f"Traced<{self.aval!r}>"
 
     def __format__(self, spec):
-        return repr(self) if not spec else format(self._known(errors.ConcretizationTypeError), spec)
+        if spec:
+            raise TypeError(f"unsupported format string {spec!r} passed to {type(self).__name__}.__format__: "
+                            f"{errors.no_number(self)}")
+        return repr(self)
+
+
+def _of_buffers(name: str, method: bool):
+    """What only an array that is in memory has."""
+    def missing(self, *args):
+        raise errors.ConcretizationTypeError(self, f"The function asked for x.{name}{'()' if method else ''}.")
+
+    missing.__name__ = name
+    return missing if method else property(missing)
+
+
+for _name in ("addressable_data", "delete", "devices", "is_deleted", "on_device_size_in_bytes", "unsafe_buffer_pointer"):
+    setattr(Tracer, _name, _of_buffers(_name, True))
+for _name in ("addressable_shards", "committed", "global_shards", "is_fully_addressable", "is_fully_replicated", "traceback"):
+    setattr(Tracer, _name, _of_buffers(_name, False))
 
 
 # What can be an operand
@@ -364,8 +384,14 @@ class _Abstractors(dict):
                 self[kind] = found
                 return found
         if hasattr(kind, "__jax_array__") or hasattr(kind, "__xlafront_array__"):
-            return lambda x: aval_of(as_operand(x))
+            return _refuse_convertible
         raise KeyError(kind)
+
+
+def _refuse_convertible(x):
+    raise ValueError(f"an object of type {type(x).__name__} was given where an array is needed. It offers __jax_array__, which "
+                     f"is only called where somebody asks for a conversion, and not during abstractification: pass "
+                     f"xlafront.numpy.asarray(x).")
 
 
 abstractors: dict[type, Callable[[Any], AbstractValue]] = _Abstractors()
@@ -387,10 +413,19 @@ def as_operand(x):
 
 
 def is_arraylike(x) -> bool:
+    """Whether it can be an operand; what only converts to one is refused."""
     try:
-        return abstractors[type(x)] is not None
+        abstractor = abstractors[type(x)]
     except KeyError:
         return False
+    if abstractor is _refuse_convertible:
+        abstractor(x)
+    return True
+
+
+def is_convertible(x) -> bool:
+    """Whether it offers to be converted to an array."""
+    return hasattr(type(x), "__jax_array__") or hasattr(type(x), "__xlafront_array__")
 
 
 def _numpy_aval(x) -> ShapedArray:
@@ -401,7 +436,7 @@ def _array_aval(x) -> ShapedArray:
     """What the type says of explicit axes and of memories is what the array's sharding does."""
     sharding = x._sharding
     kind = type(sharding)
-    aval = x.aval
+    aval = x._aval
     if not aval.plain:
         aval = ShapedArray(aval.shape, aval.dtype, aval.weak_type)
     if kind is NamedSharding:
@@ -421,15 +456,11 @@ def _memory_of(sharding) -> MemorySpace | None:
     return None if sharding._memory_kind in _own_memory else MemorySpace.Host
 
 
-def _struct_aval(x: ShapeDtypeStruct) -> AbstractValue:
-    aval = ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True), bool(x.weak_type),
-                       sharding=x.sharding)
-    return AbstractRef(aval) if x.is_ref else aval
-
-
 abstractors[np.ndarray] = abstractors[np.generic] = _numpy_aval
-abstractors[ShapeDtypeStruct] = _struct_aval
-abstractors[ShapedArray] = abstractors[AbstractRef] = lambda x: x
+abstractors[Token] = lambda x: abstract_token
+abstractors[AbstractToken] = lambda x: x
+abstractors[ShapedArray] = lambda x: x.bare
+abstractors[AbstractRef] = lambda x: x
 abstractors[Tracer] = lambda x: x.aval
 abstractors[ArrayImpl] = _array_aval
 abstractors[RefBox] = lambda x: x.aval
@@ -457,20 +488,24 @@ class StagedTracer(Tracer):
         self.aval = aval
         self._var = var
 
+    def _concrete(self):
+        return None if self._trace.evaluate is None else self._trace.value_of(self._var)
+
     def _origin(self):
         return self._trace.origin_of(self._var)
 
     def __repr__(self):
-        return f"Traced<{self.aval!r}>"
+        return f"JitTracer({self.aval})"
 
 
 class StagingTrace(Trace):
-    """Writes operations down as equations."""
+    """Writes operations down as equations. Where values may be asked for, `evaluate(program, constants)` knows them or None."""
 
-    __slots__ = ("eqns", "invars", "constants", "effects", "debug_info", "alive")
+    __slots__ = ("eqns", "invars", "constants", "effects", "debug_info", "alive", "evaluate")
 
-    def __init__(self, parent: Trace, debug_info: DebugInfo):
+    def __init__(self, parent: Trace, debug_info: DebugInfo, evaluate: Callable[[Jaxpr, list], Any] | None = None):
         self.parent = parent
+        self.evaluate = evaluate
         self.eqns: list[JaxprEqn] = []
         self.invars: list[Var] = []
         self.constants: dict[int, tuple[Var, Any]] = {}  # by id; the value is kept so that its id stays taken
@@ -564,10 +599,6 @@ class StagingTrace(Trace):
         elif isinstance(x, (np.ndarray, np.generic)) and x.ndim == 0 and x.dtype.kind in "biufcV":
             aval = _numpy_aval(x)
             return Literal(np.asarray(x).astype(aval.dtype)[()], aval)
-        else:
-            unwrapped = as_operand(x)
-            if unwrapped is not x:
-                return self.to_atom(unwrapped)
         var = Var(aval_of(x))
         self.constants[id(x)] = (var, x)
         return var
@@ -582,6 +613,13 @@ class StagingTrace(Trace):
         effects = effects_outside(self.effects, (*constvars, *self.invars)) if self.effects else no_effects
         jaxpr = Jaxpr(constvars, self.invars, outvars, self.eqns, effects, self.debug_info)
         return jaxpr, consts
+
+    def value_of(self, var):
+        """What the program so far gives for a variable, without its side effects."""
+        eqns = [eqn for eqn in self.eqns if eqn.outvars or not eqn.effects]
+        whole = Jaxpr([v for v, _ in self.constants.values()], self.invars, [var], eqns, no_effects, self.debug_info)
+        jaxpr, _ = dce_jaxpr(whole, [True], instantiate=True)
+        return self.evaluate(jaxpr, [value for _, value in self.constants.values()])
 
     def origin_of(self, var) -> str | None:
         for index, candidate in enumerate(self.invars):
@@ -642,12 +680,12 @@ paused_collector = _PausedCollector()
 
 
 def trace_to_jaxpr(function: Callable[..., Sequence[Any]], in_avals: Sequence[AbstractValue],
-                   debug_info: DebugInfo = unknown_origin) -> tuple[Jaxpr, list[Any]]:
+                   debug_info: DebugInfo = unknown_origin, evaluate: Callable | None = None) -> tuple[Jaxpr, list[Any]]:
     """Run `function` on tracers of these types; the program it wrote, and the values of its constants.
 
     `function` takes and returns flat sequences. Constants may be tracers of enclosing traces.
     """
-    trace = StagingTrace(thread.trace, debug_info)
+    trace = StagingTrace(thread.trace, debug_info, evaluate)
     tracers = [trace.new_arg(aval) for aval in in_avals]
     saved_site, source.thread.site = source.thread.site, None
     try:
@@ -662,6 +700,10 @@ def trace_to_jaxpr(function: Callable[..., Sequence[Any]], in_avals: Sequence[Ab
         check_leaks(trace, trace.debug_info.func_src_info)
     if config.enable_checks.value:
         check_jaxpr(jaxpr)
+    if config.debug_key_reuse.value:
+        from xlafront.core import key_use  # start-up: only with the setting
+
+        key_use.use_of_program(jaxpr)
     return jaxpr, consts
 
 

@@ -20,6 +20,7 @@ from xlafront.core.ir import Effect
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.lax.device_put import put_leaf
+from xlafront.lax.manual_computation import automatic_axes, on_each_device
 from xlafront.lax.shapes import broadcast_in_dim, expand_dims, move_dim, zeros_of
 from xlafront.lax.slicing import concatenate, index_in_dim
 from xlafront.runtime import effects as runtime_effects
@@ -162,6 +163,9 @@ def _device_index(ctx, device) -> int:
 
 
 def _lower(ctx, *operands, callback, result_avals, device, effect=None, **_):
+    if axes := automatic_axes(ctx):
+        raise NotImplementedError(f"{callback.user} of {callback} is in a shard_map that leaves the axes {tuple(axes)} of its "
+                                  "mesh to the compiler, which cannot divide the call. Name all axes in its axis_names.")
     ordered = effect is not None and effect.ordered
     function = _host_function(callback, ctx.avals_in, result_avals, ordered, callback.user, True)
     return lowering.host_callbacks.call_python(
@@ -277,7 +281,7 @@ def _prepare(user: str, callback, result_shape_dtypes, args, kwargs, sharding):
     for i, x in enumerate(leaves):
         if not _is_array(x):
             raise errors.not_an_array(x, user, tree.path_of((args, kwargs), i).removeprefix("[0]").removeprefix("[1]"))
-        operands.append(_words(tracing.as_operand(x)))
+        operands.append(_words(x))
     flat = FlatCallback(callback, in_tree, out_tree, user)
     device = None if sharding is None else sharding._device
     return operands, {"callback": flat, "result_avals": result_avals, "device": device}, out_tree
@@ -351,7 +355,15 @@ def _debug_rules(name: str, user: str, make: Callable[..., Callable]) -> Primiti
         return []
 
     def lower(ctx, *operands, effect, partitioned, **params):
-        function = _host_function(make(**params), ctx.avals_in, (), effect.ordered, user, False)
+        called = make(**params)
+        if automatic_axes(ctx):  # one of the devices that have the same part calls the function
+            number = ShapedArray((), np.dtype(np.int32))
+            function = _host_function(lambda here, *values: None if here else called(*values), [number, *ctx.avals_in], (),
+                                      effect.ordered, user, False)
+            on_each_device(ctx, operands, lambda body, *values: lowering.host_callbacks.call_python(
+                body, function, values, has_side_effect=True, effect=effect))
+            return []
+        function = _host_function(called, ctx.avals_in, (), effect.ordered, user, False)
         return lowering.host_callbacks.call_python(ctx, function, operands, has_side_effect=True, effect=effect,
                                                    partitioned=partitioned)
 
@@ -390,7 +402,7 @@ def split_static(leaves: Sequence[Any]) -> tuple[list[Any], tuple]:
     """The arrays among the leaves of a pytree, and what else there is, by position."""
     static = tuple([(i, x) for i, x in enumerate(leaves) if not _is_array(x)])
     others = {i for i, _ in static}
-    return [tracing.as_operand(x) for i, x in enumerate(leaves) if i not in others], static
+    return [x for i, x in enumerate(leaves) if i not in others], static
 
 
 def _make_printer(*, fmt, has_placeholders, in_tree, static_args, np_printoptions, logger):

@@ -19,7 +19,7 @@ from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.elementwise import div, eq, mul, to_dtype
 from xlafront.lax.indexing import take_rows
-from xlafront.lax.named_axes import channel, collective, each_alike, grouped, others, replica_groups
+from xlafront.lax.named_axes import channel, check_grouped, collective, each_alike, grouped, others, replica_groups
 from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS
 from xlafront.lax.shapes import broadcast_batch, reshape_to
 from xlafront.lax.slicing import concatenate_p
@@ -79,6 +79,7 @@ def _over_mapped(primitive_of: Callable[[], Primitive], reduction: str, repeats:
         params = {"axes": axes, "axis_index_groups": axis_index_groups}
         if axis_index_groups is None or len({len(g) for g in axis_index_groups}) == 1:
             return equal(trace, operands, dims, **params)
+        check_grouped(axes)
         x = broadcast_batch(operands[0], dims[0], trace.size)
         totals = [REDUCTIONS[reduction].bind(take_rows(x, np.array(group, np.int32)), axes=(0,), out_sharding=None)
                   for group in axis_index_groups]
@@ -107,6 +108,7 @@ pvary_p = collective(
     "pvary", same_type, lambda ctx, x, *, axes: x,
     lambda ct, aval, *, axes: psum_invariant_p.bind(ct, axes=axes), _vary_over_mapped,
     vma=lambda varying, *, axes: varying | set(axes), shown_as="pcast")
+pvary_p.key_use = "hands on"
 
 
 def _extreme(name: str, operation: str, reduction: str) -> Primitive:
@@ -168,6 +170,7 @@ recast_p = Primitive(
     jvp=lambda primals, tangents, **params: (recast_p.bind(*primals, **params), tangents[0] if type(
         tangents[0]) is Zero else recast_p.bind(tangents[0], **params)),
     batch=lambda axis_size, xs, ds, **params: (recast_p.bind(*xs, **params), ds[0]))
+recast_p.key_use = "hands on"
 recast_p.own_types = True
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
-from xlafront.core.avals import ShapedArray
-from xlafront.lax.all_reductions import pmax_p, pmin_p, psum_invariant_p, psum_p, pvary_p, recast, summands
+from xlafront.core.avals import ShapedArray, str_short
+from xlafront.lax.all_reductions import pmax_p, pmin_p, psum_invariant_p, psum_p, pvary_p, recast, summands, sums_of
 from xlafront.lax.collective_exchanges import (
     all_gather_invariant_p,
     all_gather_p,
@@ -41,16 +41,15 @@ Groups = Sequence[Sequence[int]] | None
 def _checked_groups(groups: Groups, names: tuple, size: int, user: str, equal: bool) -> tuple | None:
     if groups is None:
         return None
-    if len(names) != 1:
-        raise ValueError(f"{user} takes axis_index_groups for one axis, got the axes {names}.")
+    along = axes_text(names)
     try:
         found = tuple(tuple(operator.index(i) for i in group) for group in groups)
     except TypeError:
-        raise TypeError(f"axis_index_groups of {user} takes lists of indices along the axis {names[0]!r}, such as "
+        raise TypeError(f"axis_index_groups of {user} takes lists of indices along {along}, such as "
                         f"[[0, 1], [2, 3]], got {errors.short(groups)}.") from None
     members = sorted(i for group in found for i in group)
     if members != list(range(size)):
-        raise ValueError(f"axis_index_groups of {user} must contain each index of the axis {names[0]!r}, 0 to {size - 1}, in "
+        raise ValueError(f"axis_index_groups of {user} must contain each index of {along}, 0 to {size - 1}, in "
                          f"exactly one group, got {[list(g) for g in found]}.")
     if equal and len({len(group) for group in found}) > 1:
         raise ValueError(f"axis_index_groups of {user} must all have the same size, got {[list(g) for g in found]}.")
@@ -62,13 +61,24 @@ def _operands(x, user: str):
     for i, leaf in enumerate(leaves):
         if not tracing.is_arraylike(leaf):
             raise errors.not_an_array(leaf, user, tree.path_of(x, i))
-    return [tracing.as_operand(leaf) for leaf in leaves], treedef
+    return list(leaves), treedef
 
 
 def _varying(x, names):
     """The value as one that may differ along the axes, where types say whether it does."""
     missing = _checked(names) - tracing.aval_of(x).vma
     return pvary_p.bind(x, axes=tuple(n for n in names if n in missing)) if missing else x
+
+
+def _check_one_state(user: str, x, names) -> None:
+    """A sum is over axes along all of which the value varies, or along none of which it does."""
+    vma = tracing.aval_of(x).vma
+    along = [n for n in names if n in vma]
+    same = [n for n in names if n in _checked(names) - vma - sums_of(x)[0]]
+    if along and same:
+        raise ValueError(f"{user} over {axes_text(names)} of a value of type {str_short(tracing.aval_of(x))}: it varies along "
+                         f"{along} and is the same along {same}, where a sum would count it several times. Sum over {along} "
+                         f"alone, or make it varying first: pcast(x, {tuple(same)}, to='varying').")
 
 
 def _checked(names) -> frozenset:
@@ -91,7 +101,7 @@ def _integer(x, user: str, what: str) -> int:
 def _dimension(axis: int, rank: int, user: str, what: str) -> int:
     axis = _integer(axis, user, what)
     if not -rank <= axis < rank:
-        raise ValueError(f"{user} got {what}={axis} for an array with {rank} dimension(s).")
+        raise errors.OutOfRangeError(f"{user} got {what}={axis} for an array with {rank} dimension(s).")
     return axis % rank if rank else 0
 
 
@@ -148,6 +158,7 @@ def _sum(user: str, x, axis_name, groups: Groups):
             if len({len(group) for group in groups}) == 1:
                 return leaf * len(groups[0])
         if groups is None and _checked(names):
+            _check_one_state(user, leaf, names)
             return psum_invariant_p.bind(_varying(summands(leaf, names), names), axes=names)
         return psum_p.bind(_varying(leaf, names), axes=names, axis_index_groups=groups)
 
@@ -259,6 +270,8 @@ def psum_scatter(x, axis_name, *, scatter_dimension: int = 0, axis_index_groups:
         at = _dimension(scatter_dimension, np.ndim(leaf), "psum_scatter", "scatter_dimension")
         params = {"axis_name": names, "scatter_dimension": at, "axis_size": count, "axis_index_groups": groups,
                   "tiled": bool(tiled)}
+        if groups is None:
+            _check_one_state("psum_scatter", leaf, names)
         psum_scatter_p.abstract(tracing.aval_of(leaf), **params)  # over a vmapped axis nothing else checks the shape
         return psum_scatter_p.bind(_varying(summands(leaf, names), names), **params)
 
@@ -287,14 +300,14 @@ def _pairs(perm, axis_name, size: int, user: str) -> tuple:
         raise TypeError(f"{user} takes perm as pairs (source, destination) of integers that are known while the function is "
                         f"traced, such as [(0, 1), (1, 0)], got {errors.short(perm)}.") from None
     for which, indices in (("source", [s for s, _ in pairs]), ("destination", [t for _, t in pairs])):
-        outside = [i for i in indices if not 0 <= i < size]
+        outside = [i for i in indices if not -size <= i < size]
         if outside:
-            raise ValueError(f"{user} got the {which} {outside[0]}, but the axis {axis_name!r} has size {size}: use indices "
-                             f"from 0 to {size - 1}.")
+            raise errors.OutOfRangeError(f"{user} got the {which} {outside[0]}, but the axis {axis_name!r} has size {size}: use "
+                                         f"indices from 0 to {size - 1}.")
         twice = [i for i in indices if indices.count(i) > 1]
         if twice:
             raise ValueError(f"{user} got the {which} {twice[0]} twice in {list(pairs)}: each can occur once.")
-    return pairs
+    return tuple([(source % size, target % size) for source, target in pairs])
 
 
 def pshuffle(x, axis_name, perm):
@@ -375,7 +388,7 @@ def ragged_all_to_all(operand, output, input_offsets, send_sizes, output_offsets
     for argument, x in given.items():
         if not tracing.is_arraylike(x):
             raise errors.not_an_array(x, "ragged_all_to_all", argument)
-    operands = [_varying(tracing.as_operand(x), names) for x in given.values()]
+    operands = [_varying(x, names) for x in given.values()]
     return ragged_all_to_all_p.bind(*operands, axis_name=names, axis_size=size if groups is None else len(groups[0]),
                                     axis_index_groups=groups)
 
@@ -456,6 +469,11 @@ def pcast(x, axis_name, *, to: str):
     if to not in ("varying", "unreduced", "reduced"):
         raise ValueError(f"pcast takes to='varying', 'unreduced' or 'reduced', got {to!r}. To make a value the same along an "
                          f"axis, reduce it: psum, pmax, all_gather(..., to='invarying').")
+    if isinstance(axis_name, (set, frozenset)):
+        raise TypeError(f"pcast takes axis_name as a name or a tuple of names, got {axis_name!r}. Write {tuple(axis_name)}.")
+    if not tracing.thread.axes:
+        raise ValueError(f"pcast to {to} along {axis_name!r} should be called under shard_map: it is about values along the axes "
+                         f"of its mesh.")
     names, _ = named(axis_name, "pcast")
     outside = [n for n in names if n not in tracing.checked_axes()]
     if outside and not all(type(a) is tracing.MeshAxis or a[0] not in outside for a in tracing.thread.axes):

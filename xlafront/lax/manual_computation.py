@@ -140,3 +140,31 @@ def manual_computation(ctx, operands, in_avals, build, types, in_shardings, out_
         body = type(ctx)(type(ctx.body)(ctx.module_context), ctx._invars, ctx._outvars, ctx.loc, ctx.primitive, ctx.site)
         mlir.create("sdy.return", operands=list(build(body, *block.arguments)), loc=ctx.loc)
     return list(operation.results)
+
+
+def automatic_axes(ctx) -> list:
+    """The axes of the surrounding `shard_map`s' mesh that are left to the compiler."""
+    manual = ctx.module_context.manual_mesh
+    return [] if manual is None or not manual.symbol else manual.automatic()
+
+
+def on_each_device(ctx, operands, write) -> None:
+    """`write(body, here, *operands)` in a body without results that is manual over all axes, where `here` is the device's number
+    along those that the compiler has outside of it, and operands are whole."""
+    mlir, manual = lowering.mlir, ctx.module_context.manual_mesh
+    axes = manual.automatic()
+    whole = ", ".join([f"<@{manual.symbol}, [{', '.join(['{}'] * keys.physical(aval).ndim)}]>" for aval in ctx.avals_in])
+
+    def build(body, *parts):
+        here = body.constant(0, dtype=np.int32)
+        for axis in axes:
+            where = manual.axis_names.index(axis)
+            size = body.constant(manual.positions.shape[where], dtype=np.int32)
+            scalar = [((), np.dtype(np.int32))]
+            here = body.op("stablehlo.multiply", [here, size], scalar)
+            here = body.op("stablehlo.add", [here, coordinate(body, manual.positions, where)], scalar)
+        write(body, here, *parts)
+        return ()
+
+    manual_computation(ctx, operands, ctx.avals_in, build, [], mlir.attribute(f"#sdy.sharding_per_value<[{whole}]>"),
+                       mlir.attribute("#sdy.sharding_per_value<[]>"), axes)

@@ -161,6 +161,7 @@ def grouped(rule: Callable) -> Callable:
         groups = params.get("axis_index_groups")
         if groups is None:
             return rule(trace, operands, dims, **params)
+        check_grouped(names_of(params.get("axes") or params.get("axis_name")))
         count, size = len(groups), len(groups[0])
         order = np.array([i for group in groups for i in group], np.int32)
         values = [x if d is None else _split_batch(x, d, order, (count, size)) for x, d in zip(operands, dims)]
@@ -177,6 +178,12 @@ def grouped(rule: Callable) -> Callable:
         return take_rows(reshape_to(result, (trace.size, *shape[2:])), np.argsort(order).astype(np.int32)), 0
 
     return over_axis
+
+
+def check_grouped(names: tuple) -> None:
+    if len(names) > 1:
+        raise NotImplementedError(f"axis_index_groups over {axes_text(names)} are not supported where vmap maps one of the "
+                                  "axes: work over that axis alone, or over mesh axes in a shard_map.")
 
 
 class _Mapped:

@@ -13,17 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
+from xlafront.lax.dimension_numbers import GatherDimensionNumbers, ScatterDimensionNumbers
 from xlafront.lax.dynamic_slicing import dynamic_slice_p, dynamic_update_slice_p, start_index
 from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, add, convert_element_type_p, to_dtype
-from xlafront.lax.indexing import (
-    GatherDimensionNumbers,
-    GatherScatterMode,
-    ScatterDimensionNumbers,
-    bind_gather,
-    scatter_add_p,
-    scatter_p,
-    scatter_tangents,
-)
+from xlafront.lax.indexing import GatherScatterMode, bind_gather, scatter_add_p, scatter_p, scatter_tangents
 from xlafront.lax.shapes import broadcast_in_dim_p, reshape_to
 from xlafront.lax.slicing import concatenate_p, pad_p, slice_p
 
@@ -125,7 +118,6 @@ def _position(item: Any):
         raise _mask(item)
     if isinstance(item, (int, np.integer)):
         return int(item)
-    item = tracing.as_operand(item)
     if isinstance(item, (list, tuple, str)) or not tracing.is_arraylike(item):
         raise TypeError(f"a reference is indexed by integers, slices, `...` and arrays of integers, not by "
                         f"{type(item).__name__} ({errors.short(item)}).")

@@ -11,9 +11,9 @@ from xlafront.core.avals import str_short
 from xlafront.core.errors import ShardingTypeError
 from xlafront.core.traceback_filter import boundary
 from xlafront.lax.arguments import named_sharding
-from xlafront.lax.device_put import reshard_p
+from xlafront.lax.device_put import check_devices, reshard_p
 from xlafront.runtime.jaxlib_compat import NamedSharding
-from xlafront.runtime.meshes import AbstractMesh, AxisType
+from xlafront.runtime.meshes import AbstractMesh, AxisType, active
 from xlafront.runtime.specs import PartitionSpec, axes_of
 from xlafront.staging.jit import jit
 from xlafront.staging.meshes import get_abstract_mesh, use_abstract_mesh
@@ -36,8 +36,11 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
 
     results = []
     for i, (x, where) in enumerate(zip(leaves, tree.leaves_by_prefix("reshard: out_shardings", out_shardings, xs, is_leaf))):
+        if where is None:
+            raise ValueError(f"reshard got None as the sharding of xs{tree.path_of(xs, i)}: it takes a NamedSharding, or a spec over "
+                             f"the mesh in force, for each array.")
         target = named_sharding(where, "reshard")
-        x = tracing.as_operand(x)
+        check_devices(x, target, "reshard")
         try:
             target.shard_shape(tracing.aval_of(x, "reshard").shape)
         except ValueError as e:
@@ -46,13 +49,25 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     return treedef.unflatten(results)
 
 
+def target_of(user: str, out_sharding: Any, shape: tuple[int, ...]) -> NamedSharding | None:
+    """Where a new array of this shape goes by its `out_sharding`, with an entry for each dimension."""
+    if out_sharding is None:
+        return None
+    target = named_sharding(out_sharding, user)
+    target.shard_shape(shape)
+    mesh = target.mesh
+    if isinstance(mesh, AbstractMesh) and not tracing.is_tracing() and active.mesh is not None:
+        mesh = active.mesh
+    return NamedSharding(mesh, target.spec.update(partitions=target.spec.padded(len(shape))[:len(shape)]))
+
+
 def with_out_sharding(user: str, out_sharding: Any, kernel: Callable, arrays: tuple, *static: Any) -> Any:
     """`kernel(*arrays, *static)` with the result split as a user says by `out_sharding`."""
     if out_sharding is None:
         return kernel(*arrays, *static)
     target = named_sharding(out_sharding, user)
     leaves, treedef = tree.flatten(arrays)
-    result = kernel(*treedef.unflatten([freed(tracing.as_operand(x)) for x in leaves]), *static)
+    result = kernel(*treedef.unflatten([freed(x) for x in leaves]), *static)
     target.shard_shape(tracing.aval_of(result).shape)
     return reshard_p.bind(result, target=target)
 
@@ -121,7 +136,6 @@ def auto_axes(f: Callable | None = None, *, axes: Any = None, out_sharding: Any 
         inner = mesh.update_axis_types({a: AxisType.Auto for a in names})
         inside = []
         for x in leaves:
-            x = tracing.as_operand(x)
             explicit = tracing.aval_of(x).explicit_sharding
             inside.append(x if explicit is None else reshard_p.bind(x, target=NamedSharding(inner, _without(explicit.spec,
                                                                                                             names))))

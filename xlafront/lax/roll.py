@@ -36,7 +36,8 @@ def _batch(axis_size, operands, dims, *, shift, dimension):
 roll_p = structural("roll", lambda x, *, shift, dimension: typed(x, x.shape), _lower,
                     lambda ct, aval, *, shift, dimension: roll_p.bind(
                         ct, shift=aval.shape[dimension] - shift, dimension=dimension), _batch,
-                    sharding_rule=sharding_rules.same)
+                    sharding_rule=sharding_rules.roll)
+roll_p.key_use = "moves"
 
 
 def roll(x, shift: int, dimension: int):

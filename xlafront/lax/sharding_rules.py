@@ -68,8 +68,33 @@ def transpose(name, operands, result, params):
 
 
 def tile(name, operands, result, params):
-    """Dimensions that are laid down once stay as they are; the others come whole."""
-    return [e if n == 1 else None for e, n in zip(operands[0][1], params["reps"])]
+    """Only whole dimensions are laid down several times."""
+    for i, (entry, n) in enumerate(zip(operands[0][1], params["reps"])):
+        if entry is not None and n != 1:
+            raise ShardingTypeError(f"tile of {texts(operands)} {n} times along the sharded dimension {i}, which is split over "
+                                    f"{entry!r}: it needs whole rows. Bring it to a sharding that leaves that dimension whole, "
+                                    f"with reshard.")
+    return operands[0][1]
+
+
+def roll(name, operands, result, params):
+    """The two parts that change places must be split as the whole is."""
+    [(aval, entries)] = operands
+    d, entry = params["dimension"], entries[params["dimension"]]
+    if entry is not None and params["shift"] % _parts(aval.explicit_sharding.mesh, entry):
+        _refuse_part(name, operands, result, f"its sharded dimension {d} is split over {entry!r}, and a part of size "
+                                             f"{params['shift']} cannot be")
+    return entries
+
+
+def update(name, operands, result, params):
+    """What is written into an array is split as the array is."""
+    (x, entries), (written, own) = operands[:2]
+    if tuple(entries) != tuple(own):
+        raise ShardingTypeError(f"{name} of {texts(operands)}: what is written must be split as the array is. Use "
+                                f"x.at[...].set(values, out_sharding=P(...)), or bring one to the sharding of the other with "
+                                f"reshard.")
+    return entries
 
 
 def squeeze(name, operands, result, params):
@@ -105,43 +130,54 @@ def concatenate(name, operands, result, params):
     return operands[0][1]
 
 
-def _groups(old: tuple, new: tuple):
-    """Runs of dimensions before and after a reshape that hold the same elements."""
-    i = j = 0
-    while i < len(old) or j < len(new):
-        first, second = i, j
-        a, b = (old[i] if i < len(old) else 1), (new[j] if j < len(new) else 1)
-        i, j = min(i + 1, len(old)), min(j + 1, len(new))
-        while a != b:
-            if a < b:
-                a, i = a * old[i], i + 1
-            else:
-                b, j = b * new[j], j + 1
-        yield range(first, i), range(second, j)
-
-
 def reshape(name, operands, result, params):
+    """Dimensions of size 1 come and go; besides, one dimension may be cut into several, or several joined to one."""
     [(aval, entries)] = operands
-    found: list = [None] * result.ndim
-    if 0 in aval.shape or all(e is None for e in entries):
-        return found
-    old = [i for i in range(aval.ndim) if aval.shape[i] != 1]
-    new = [j for j in range(result.ndim) if result.shape[j] != 1]
-    for before, after in _groups(tuple(aval.shape[i] for i in old), tuple(result.shape[j] for j in new)):
-        axes = [axes_of(entries[old[i]]) for i in before]
-        if not any(axes):
-            continue
-        mesh, target = aval.explicit_sharding.mesh, new[after[0]] if len(after) else None
-        # Axes of dimensions that become one must come from its leading ones; those of one that is cut go to the first part.
-        leading = all(axes[k] or not any(axes[k:]) for k in range(len(axes)))
-        joint = tuple(a for names in axes for a in names)
-        fits = target is not None and result.shape[target] % _parts(mesh, joint) == 0
-        if not (leading and fits and (len(before) == 1 or len(after) == 1)):
-            raise ShardingTypeError(f"reshape of {aval} to {result.shape} is not supported, it is ambiguous: the axes {joint} "
-                                    "split sharded dimensions that do not stay together. Say how the result is split with "
-                                    "out_sharding=P(...).")
-        found[target] = joint
-    return found
+    old, new = aval.shape, result.shape
+    if 0 in old or all(e is None for e in entries):
+        return [None] * len(new)
+    if [n for n in old if n != 1] == [n for n in new if n != 1]:
+        kept = iter([e for n, e in zip(old, entries) if n != 1])
+        return [None if n == 1 else next(kept) for n in new]
+    shorter = min(len(old), len(new))
+    first = next((i for i in range(shorter) if old[i] != new[i]), shorter)
+    last = next((i for i in range(shorter - first) if old[-1 - i] != new[-1 - i]), shorter - first)
+    before, after = entries[first:len(old) - last], new[first:len(new) - last]
+    mesh = aval.explicit_sharding.mesh
+    if not any(map(axes_of, before)):
+        middle: list | None = [None] * len(after)
+    elif len(before) == 1:
+        middle = _dealt_out(mesh, axes_of(before[0]), after)
+    else:
+        middle = _joined(mesh, [axes_of(e) for e in before], after)
+    if middle is None:
+        raise ShardingTypeError(f"reshape of {aval} to {new} is ambiguous: it is not supported to cut or join these "
+                                f"sharded dimensions without being told how the result is split. Say so with "
+                                f"out_sharding=P(...).")
+    return [*entries[:first], *middle, *entries[len(old) - last:]]
+
+
+def _dealt_out(mesh, axes: tuple, sizes: tuple) -> list | None:
+    """The axes of one dimension over those that it is cut into: each gets what divides it, and is used up before the next."""
+    found: list = []
+    left = list(axes)
+    for n in sizes:
+        taken: list = []
+        parts = 1
+        while left and n % (parts * mesh.shape[left[0]]) == 0:
+            parts *= mesh.shape[left[0]]
+            taken.append(left.pop(0))
+        if left and parts != n:
+            return None
+        found.append(tuple(taken))
+    return None if left else found
+
+
+def _joined(mesh, axes: list[tuple], sizes: tuple) -> list | None:
+    """The axes of dimensions that become one: they must come from its leading ones."""
+    joint = tuple(a for names in axes for a in names)
+    leading = all(axes[k] or not any(axes[k:]) for k in range(len(axes)))
+    return [joint] if leading and len(sizes) == 1 and sizes[0] % _parts(mesh, joint) == 0 else None
 
 
 def dot_general(name, operands, result, params):
@@ -155,6 +191,22 @@ def dot_general(name, operands, result, params):
                 "operand to another sharding with reshard.")
     batch = [merge("dot_general", operands, [xs[i], ys[j]]) for i, j in zip(xb, yb)]
     return [*batch, *_drop(xs, (*xc, *xb)), *_drop(ys, (*yc, *yb))]
+
+
+def convolution(name, operands, result, params):
+    """The batch and the places keep their axes; how features would be split is for the user to say."""
+    (x, xs), (_, ys) = operands
+    lhs, _, out = params["dimension_numbers"]
+    if xs[lhs[1]] is not None or any(e is not None for e in ys):
+        raise ShardingTypeError(f"the convolution of {texts(operands)} has features or a kernel that are split, and it is "
+                                f"ambiguous how the result should be. Say so with out_sharding=P(...).")
+    found: list = [None] * result.ndim
+    for i, j in zip((lhs[0], *lhs[2:]), (out[0], *out[2:])):
+        found[j] = xs[i]
+        if xs[i] is not None and result.shape[j] % _parts(x.explicit_sharding.mesh, xs[i]):
+            _refuse_part(name, operands, result, f"dimension {i} of the input is split over {xs[i]!r}, and one of size "
+                                                 f"{result.shape[j]} cannot be")
+    return found
 
 
 def gather(name, operands, result, params):

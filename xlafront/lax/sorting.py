@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 
 from xlafront import lowering
@@ -9,8 +11,9 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
-from xlafront.lax.arguments import KINDS
-from xlafront.lax.indexing import GatherDimensionNumbers, GatherScatterMode, bind_gather
+from xlafront.lax.arguments import KINDS, check_dtype
+from xlafront.lax.dimension_numbers import GatherDimensionNumbers
+from xlafront.lax.indexing import GatherScatterMode, bind_gather
 from xlafront.lax.shapes import (
     broadcast_batch,
     canonical_axis,
@@ -25,6 +28,8 @@ from xlafront.staging.library import library
 
 
 def _abstract(*xs, dimension, is_stable, num_keys):
+    for x in xs:
+        check_dtype("sort", "int float complex bool", x.dtype)
     for x in xs:
         if x.shape != xs[0].shape:
             raise errors.incompatible_shapes("sort", [("", a.shape) for a in xs], "All operands must have one shape.")
@@ -142,14 +147,18 @@ def sort_key_val(keys, values, dimension: int = -1, is_stable: bool = True):
 
 def top_k(operand, k: int, *, axis: int = -1):
     """The `k` largest elements along an axis, in order, and their indices."""
-    axis = canonical_axis(axis, np.ndim(operand), "top_k")
+    axis, k = canonical_axis(axis, np.ndim(operand), "top_k"), operator.index(k)
+    if np.shape(operand)[axis] > 2**31 - 1:
+        raise ValueError(f"top_k returns int32 indices, which would overflow for the size {np.shape(operand)[axis]} of axis "
+                         f"{axis}.")
     if not 0 <= k <= np.shape(operand)[axis]:
         raise ValueError(f"top_k of k={k} along an axis of size {np.shape(operand)[axis]}: k must lie between 0 and it.")
-    return _top_k_kernel(operand, int(k), axis)
+    return _top_k_kernel(operand, k, axis)
 
 
 @library(static=("k", "axis"), name="top_k")
 def _top_k_kernel(operand, k, axis):
+    check_dtype("top_k", "int float bool", tracing.aval_of(operand).dtype, ValueError)
     n = np.shape(operand)[axis]
     # Sorting the reversed array ascending and reversing the result keeps the first of equal elements first.
     flipped = rev_p.bind(operand, dimensions=(axis,))

@@ -7,7 +7,7 @@ import numpy as np
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax, lowering
-from xlafront.core import dtypes, errors
+from xlafront.core import dtypes, errors, tracing
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.shapes import broadcast_batch
 from xlafront.linalg.kernels import (
@@ -396,7 +396,8 @@ def _permutation_by_swaps(pivots, *, permutation_size):
             x, y = permutation[i], permutation[other]
             return permutation.at[i].set(y).at[other].set(x)
 
-        return lax.fori_loop(0, count, swap, xnp.arange(permutation_size, dtype=np.int32))
+        start = xnp.arange(permutation_size, dtype=np.int32)
+        return lax.fori_loop(0, count, swap, tracing.as_varying(start, tracing.aval_of(pivots).vma))
 
     return xf.vmap(one)(pivots.reshape(-1, count)).reshape(*batch, permutation_size)
 

@@ -157,7 +157,7 @@ def _geqrf_reflections(a):
         a = xnp.where(done, a, xnp.where(xnp.arange(n) == j, column[..., None], turned))
         return a, lax.dynamic_update_slice_in_dim(taus, tau, j, -1)
 
-    return list(lax.fori_loop(0, count, reflect, (a, xnp.zeros((*batch, count), a.dtype))))
+    return list(lax.fori_loop(0, count, reflect, (a, xnp.zeros_like(a, shape=(*batch, count)))))
 
 
 def _geqp3_kernel(a, columns, target, **attributes):

@@ -15,6 +15,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlir, _sdy, _stablehlo
 from jaxlib.mlir.dialects import func as _func  # noqa: F401  (registers func.func's Python class)
 
+from xlafront.core.avals import abstract_token
 from xlafront.core.memo import Memo
 
 # Without this the bindings import the generated Python classes of a dialect (8 ms) with its first attribute. Rules that are
@@ -97,7 +98,9 @@ def type_of(aval) -> ir.Type:
         return _tensor_types[aval.shape, aval.dtype]
     except KeyError:
         return tensor_type(aval.shape, aval.dtype)
-    except AttributeError:
+    except TypeError:
+        if aval is not abstract_token:
+            raise
         return token_type()
 
 

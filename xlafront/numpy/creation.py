@@ -30,10 +30,13 @@ from xlafront.lax.elementwise import (
     to_dtype,
     where,
 )
+from xlafront.lax.resharding import target_of
 from xlafront.numpy.promotion import check_arraylike, promote_args_inexact, promote_dtypes, unwrap
 from xlafront.numpy.ufuncs import INLINE, PUBLIC
+from xlafront.runtime import guards
 from xlafront.runtime.arrays import ArrayImpl, put_host
-from xlafront.runtime.sharding import single_device
+from xlafront.runtime.sharding import active, single_device
+from xlafront.staging.device_assignment import unbound_sharding
 from xlafront.staging.library import library
 
 
@@ -68,7 +71,7 @@ def array(object, dtype=None, *args, copy: bool = True, order: str = "K", ndmin:
     if isinstance(object, (tracing.Tracer, ArrayImpl, KeyArray)):
         result = object
         if type(result) is KeyArray:
-            return KeyArray(_copy(result._base_array), result.dtype) if copy else result
+            return result.with_words(_copy(result._base_array)) if copy else result
         if wanted is not None and (result.aval.dtype != wanted or result.aval.weak_type):
             result = _astype(result, wanted)
         elif copy and isinstance(result, ArrayImpl) and not tracing.is_tracing():
@@ -77,7 +80,7 @@ def array(object, dtype=None, *args, copy: bool = True, order: str = "K", ndmin:
         result = _from_host(object, wanted, weak)
     if ndmin > np.ndim(result):
         result = shapes.expand_dims(result, tuple(range(ndmin - np.ndim(result))))
-    target = device if out_sharding is None else out_sharding
+    target = device if out_sharding is None else target_of("xnp.array", out_sharding, np.shape(result))
     return result if target is None else _placed("array", result, target)
 
 
@@ -97,7 +100,7 @@ def _from_host(object, wanted, weak):
         leaves = tree.leaves(object, is_leaf=lambda x: x is None)
         if any(x is None for x in leaves):
             raise ValueError("None cannot become an element of an array; leave it out, or use nan.")
-        if any(isinstance(x, (tracing.Tracer, ArrayImpl, KeyArray)) for x in leaves):
+        if any(isinstance(x, (tracing.Tracer, ArrayImpl, KeyArray)) or tracing.is_convertible(x) for x in leaves):
             return _from_nested(object, wanted)
         if wanted is None:
             wanted = _sequence_dtype(leaves)
@@ -125,6 +128,8 @@ def put_new(host: np.ndarray, aval):
     """A host array that nobody else holds, on the default device. Hot: watched by the `asarray` benchmark."""
     if host.dtype != aval.dtype:
         host = host.astype(aval.dtype)
+    if active.mesh is not None:
+        return put_host(host, aval, unbound_sharding(), True)
     return put_host(host, aval, single_device(backends.default_device()), False)
 
 
@@ -201,7 +206,7 @@ def _refuse_negative(name: str, shape) -> None:
         raise TypeError(f"the sizes of the shape that xnp.{name} got must be nonnegative: {shape}.")
 
 
-def _filled(shape, value, dtype, device, name):
+def _filled(shape, value, dtype, device, name, out_sharding=None):
     if type(shape) is not tuple:
         shape = shapes.static_shape(name, shape)
     else:
@@ -211,10 +216,14 @@ def _filled(shape, value, dtype, device, name):
                 break
     _refuse_negative(name, shape)
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
+    if not tracing.is_tracing():
+        guards.check("host_to_device", "The number that a new array is filled with comes to a device")
     if device is None:
-        return _constant_kernel(shape, d, value)
+        if out_sharding is None:
+            return _constant_kernel(shape, d, value)
+        device = target_of(f"xnp.{name}", out_sharding, shape)
     result = placed_constant(shape, value, d, device)
-    return device_put(_constant_kernel(shape, d, value), device) if result is None else result
+    return put_leaf(_constant_kernel(shape, d, value), device) if result is None else result
 
 
 def zeros(shape, dtype=None, *, device=None, out_sharding=None):
@@ -222,17 +231,17 @@ def zeros(shape, dtype=None, *, device=None, out_sharding=None):
 
     >>> zeros((2, 3), dtype="int32")
     """
-    return _filled(shape, 0, dtype, device or out_sharding, "zeros")
+    return _filled(shape, 0, dtype, device, "zeros", out_sharding)
 
 
 def ones(shape, dtype=None, *, device=None, out_sharding=None):
     """An array of ones."""
-    return _filled(shape, 1, dtype, device or out_sharding, "ones")
+    return _filled(shape, 1, dtype, device, "ones", out_sharding)
 
 
 def empty(shape, dtype=None, *, device=None, out_sharding=None):
     """An array of any content: zeros here."""
-    return _filled(shape, 0, dtype, device or out_sharding, "empty")
+    return _filled(shape, 0, dtype, device, "empty", out_sharding)
 
 
 @library(static=("shape", "dtype", "weak"))
@@ -258,7 +267,8 @@ def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
     check_arraylike("full", fill_value)
     value_dtype, weak = dtypes.lattice_result_type(fill_value)
     d = value_dtype if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full")
-    return _full(shapes.static_shape("full", shape), fill_value, d, weak and dtype is None, device or out_sharding)
+    shape = shapes.static_shape("full", shape)
+    return _full(shape, fill_value, d, weak and dtype is None, device or target_of("xnp.full", out_sharding, shape))
 
 
 def _full(shape, fill_value, d, weak, target):
@@ -267,7 +277,7 @@ def _full(shape, fill_value, d, weak, target):
     if result is not None:
         return result
     result = _full_kernel(fill_value, shape, d, weak)
-    return result if target is None else device_put(result, target)
+    return result if target is None else put_leaf(result, target)
 
 
 def _explicit_of(like):
@@ -277,17 +287,18 @@ def _explicit_of(like):
 
 def _like(name, value):
     def function(a, dtype=None, shape=None, *, device=None, out_sharding=None):
+        a = unwrap(a)
         if not (hasattr(a, "dtype") and hasattr(a, "shape")):
             check_arraylike(name, a)
         aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a
         own = tuple(aval.shape) if shape is None else shapes.static_shape(name, shape)
-        target = device or out_sharding or placement_of(a, own)
+        target = device or target_of(f"xnp.{name}", out_sharding, own) or placement_of(a, own)
         result = _filled(own, value, aval.dtype if dtype is None else dtype, target, name)
         if target is None and _explicit_of(aval) is not None and shape is None:
             result = reshard_p.bind(result, target=aval.explicit_sharding)
         if dtype is None and getattr(aval, "weak_type", False):
-            return convert_element_type_p.bind(result, new_dtype=result.dtype, weak_type=True, sharding=None)
-        return result
+            result = convert_element_type_p.bind(result, new_dtype=result.dtype, weak_type=True, sharding=None)
+        return tracing.as_varying(result, getattr(aval, "vma", None))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"As `{name.removesuffix('_like')}`, with the shape, the dtype and the devices of another array."
@@ -307,15 +318,15 @@ def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_shardin
     check_arraylike("full_like", a) if not hasattr(a, "dtype") else None
     aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a
     own = tuple(aval.shape) if shape is None else shapes.static_shape("full_like", shape)
-    target = device or out_sharding
+    target = device or target_of("xnp.full_like", out_sharding, own)
     if target is None and not np.shape(fill_value):
         target = placement_of(a, own)
     check_arraylike("full_like", fill_value)
     d = dtypes.canonicalize_dtype(aval.dtype, True) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full_like")
     result = _full(own, fill_value, d, dtype is None and getattr(aval, "weak_type", False), target)
     if target is None and _explicit_of(aval) is not None and shape is None:
-        return reshard_p.bind(result, target=aval.explicit_sharding)
-    return result
+        result = reshard_p.bind(result, target=aval.explicit_sharding)
+    return tracing.as_varying(result, getattr(aval, "vma", None))
 
 
 def _positions(dtype, shape, dimension):
@@ -363,8 +374,8 @@ def arange(start, stop=None, step=None, dtype=None, *, device=None, out_sharding
         result = array(np.arange(start, stop, step).astype(d))
     else:
         result = _arange_kernel(_python(start), _python(step), size, d)
-    target = device or out_sharding
-    return result if target is None else device_put(result, target)
+    target = device or target_of("xnp.arange", out_sharding, np.shape(result))
+    return result if target is None else put_leaf(result, target)
 
 
 def _python(x):
@@ -408,7 +419,7 @@ def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis
         dtype, "xnp.linspace")
     rank = max(np.ndim(start), np.ndim(stop)) + 1
     result = _linspace_kernel(start, stop, num, bool(endpoint), shapes.canonical_axis(axis, rank, "linspace"), d)
-    result = result if device is None else device_put(result, device)
+    result = result if device is None else put_leaf(result, device)
     if retstep:
         divisions = num - 1 if endpoint else num
         step = (asarray(stop) - start) / divisions if divisions > 0 else array(np.nan, d)
@@ -493,7 +504,7 @@ def eye(N, M=None, k=0, dtype=None, *, device=None):
         raise ValueError(f"xnp.eye got a negative size: ({rows}, {columns}).")
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.eye")
     result = _eye_kernel(diagonal_number(k, ValueError), rows, columns, d)
-    return result if device is None else device_put(result, device)
+    return result if device is None else put_leaf(result, device)
 
 
 def identity(n, dtype=None):

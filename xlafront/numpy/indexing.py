@@ -18,8 +18,9 @@ import numpy as np
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.keys import KeyArray
 from xlafront.lax import dynamic_slicing, shapes, slicing
+from xlafront.lax.dimension_numbers import GatherDimensionNumbers
 from xlafront.lax.elementwise import PRIMITIVES, max_, min_, to_dtype, where
-from xlafront.lax.indexing import GatherDimensionNumbers, GatherScatterMode, bind_gather, fill_for
+from xlafront.lax.indexing import GatherScatterMode, bind_gather, fill_for
 from xlafront.lax.shapes import reduce_sum_p
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap
@@ -187,9 +188,10 @@ def getitem(x, key):
     if concrete:
         kind = type(key)
         if type(x) is KeyArray:
-            if kind is int or kind is slice:
-                return KeyArray(getitem(x._base_array, key), x.dtype)
-            return take_by(x, key, True)
+            keys = KeyArray(getitem(x._base_array, key), x.dtype) if kind is int or kind is slice else take_by(x, key, True)
+            if config.debug_key_reuse.value:
+                _spend_part(x, key, keys)
+            return keys
         if kind is int:
             shape = x.aval.shape
             if shape and shape[0]:
@@ -201,6 +203,17 @@ def getitem(x, key):
             if step == 1:
                 return _rows(x, start, size)
     return take_by(x, key, concrete)
+
+
+def _spend_part(keys: KeyArray, key, part: KeyArray) -> None:
+    """What a static index takes from an array of keys is there no more; of others nobody knows it before they are read."""
+    from xlafront.core import key_reuse  # start-up: only with the setting
+
+    kinds = {type(item) for item in (key if type(key) is tuple else (key,))}
+    if kinds <= {int, slice, type(None), type(...)} and kinds & {int, slice}:
+        key_reuse.take(keys, key, part)
+    else:
+        part._consumed = key_reuse.handed_on(keys, part)
 
 
 @library
@@ -218,9 +231,26 @@ def _pick(x, dim: int, index):
     return shapes.squeeze_p.bind(dynamic_slicing.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes), dimensions=(dim,))
 
 
+def check_whole(x, sizes, user: str, remedy: str) -> None:
+    """Raise where types say that a dimension is split of which only a part of this size is taken or changed."""
+    explicit = tracing.aval_of(x).explicit_sharding
+    if explicit is None:
+        return
+    for d, (n, size, entry) in enumerate(zip(np.shape(x), sizes, explicit.spec.partitions)):
+        if size != n and entry is not None:
+            raise errors.ShardingTypeError(f"{user} of an array of type {tracing.aval_of(x)} is about {size} of the {n} "
+                                           f"indices of the sharded dimension {d}, split over {entry!r}: it is ambiguous how "
+                                           f"the result is split. Say so with {remedy}, or bring the array to another "
+                                           "sharding with reshard.")
+
+
+_OF_PARTS = "x[...]", "x.at[...].get(out_sharding=P(...))"
+
+
 @library(static="size")
 def _rows(x, start, size):
     shape = np.shape(x)
+    check_whole(x, (size, *shape[1:]), *_OF_PARTS)
     return dynamic_slicing.dynamic_slice_p.bind(x, start, *[np.int32(0)] * (len(shape) - 1), slice_sizes=(size, *shape[1:]))
 
 
@@ -322,6 +352,7 @@ def _apply_slices(x, entries):
         steps.append(step)
         dim += 1
     if tuple(limits) != tuple(shape) or any(starts) or any(s != 1 for s in steps):
+        check_whole(x, [len(range(*at)) for at in zip(starts, limits, steps)], *_OF_PARTS)
         x = slicing.slice_p.bind(x, start_indices=tuple(starts), limit_indices=tuple(limits),
                                 strides=tuple(steps) if any(s != 1 for s in steps) else None)
     return shapes.rev_p.bind(x, dimensions=tuple(flipped)) if flipped else x

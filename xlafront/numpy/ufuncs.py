@@ -148,6 +148,8 @@ for _name, _primitive, _promotion in BINARY:
 
 def to_bool(x):
     aval = tracing.aval_of(x)
+    if dtypes.is_extended(aval.dtype):
+        return PRIMITIVES["convert_element_type"].bind(x, new_dtype=dtypes.bool_, weak_type=False, sharding=None)  # refuses it
     return x if aval.dtype == dtypes.bool_ else PRIMITIVES["ne"].bind(x, constant_like(x, 0))
 
 
@@ -402,6 +404,32 @@ def imag(val, /):
     return shapes.broadcast_in_dim(constant_like(x, 0), np.shape(x), ())
 
 
+@_define
+def iscomplex(x, /):
+    """Elementwise, whether the imaginary part is other than 0.
+
+    - `x`: the array.
+
+    >>> xnp.iscomplex(xnp.array([1j, 2]))
+    Array([ True, False], dtype=bool)
+    """
+    part = INLINE["imag"](x)
+    return ne(part, constant_like(part, 0))
+
+
+@_define
+def isreal(x, /):
+    """Elementwise, whether the imaginary part is 0.
+
+    - `x`: the array.
+
+    >>> xnp.isreal(xnp.array([1j, 2]))
+    Array([False,  True], dtype=bool)
+    """
+    part = INLINE["imag"](x)
+    return eq(part, constant_like(part, 0))
+
+
 @library(static="deg")
 def angle(z, deg=False):
     """The angle of complex numbers, in radians or degrees."""
@@ -462,7 +490,11 @@ def floor_divide(x1, x2, /):
         return where(PRIMITIVES["and"].bind(inexact, opposite), sub(quotient, constant_like(x, 1)), quotient)
     if d.kind == "c":
         raise TypeError("xnp.floor_divide does not take complex numbers: they have no order.")
-    quotient = _float_divmod(x, y)[0]
+    return _float_quotient(x, y, _float_divmod(x, y)[0])
+
+
+def _float_quotient(x, y, quotient):
+    """The quotient rounded down, which by 0 is infinite."""
     return where(eq(y, constant_like(y, 0)), stop_gradient_p.bind(div(x, y)), quotient)
 
 
@@ -480,8 +512,10 @@ def _float_divmod(x, y):
 def divmod(x1, x2, /):
     """`(x1 // x2, x1 % x2)`."""
     x, y = _numbers("divmod", x1, x2)
-    if dtypes.is_inexact(tracing.aval_of(x).dtype):
-        return INLINE["floor_divide"](x, y), _float_divmod(x, y)[1]
+    d = tracing.aval_of(x).dtype
+    if dtypes.is_float(d):
+        quotient, remainder = _float_divmod(x, y)
+        return _float_quotient(x, y, quotient), remainder
     return INLINE["floor_divide"](x, y), INLINE["remainder"](x, y)
 
 
@@ -546,6 +580,7 @@ def _power_static(x1, x2):
 
 def power(x1, x2, /):
     """Elementwise `x1 ** x2`. A known integer as exponent is static: it becomes multiplications."""
+    x1, x2 = unwrap(x1), unwrap(x2)
     if type(x2) is not int:
         x2 = _static_exponent(x2)
     if type(x2) is int:

@@ -12,11 +12,13 @@ import numpy as np
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.lax import dynamic_slicing, shapes, slicing
+from xlafront.lax.device_put import reshard_p
+from xlafront.lax.dimension_numbers import ScatterDimensionNumbers
 from xlafront.lax.elementwise import PRIMITIVES, as_type, to_dtype, where
-from xlafront.lax.indexing import PRIMITIVES as SCATTERS, GatherScatterMode, ScatterDimensionNumbers, bind_scatter
+from xlafront.lax.indexing import PRIMITIVES as SCATTERS, GatherScatterMode, bind_scatter
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.numpy.creation import asarray, astype, ones_like
-from xlafront.numpy.indexing import Layout, plan_key, read, take_by, wrapped
+from xlafront.numpy.indexing import Layout, check_whole, plan_key, read, take_by, wrapped
 from xlafront.numpy.promotion import unwrap
 from xlafront.numpy.ufuncs import PUBLIC
 from xlafront.runtime.arrays import ArrayImpl
@@ -80,6 +82,7 @@ class AtIndex:
 
     def _update(self, name, values, indices_are_sorted=False, unique_indices=False, mode=None, out_sharding=None,
                 wrap_negative_indices=True):
+        values = unwrap(values)
         if out_sharding is None:
             return update(name, self.array, self.index, values, indices_are_sorted, unique_indices, mode, wrap_negative_indices)
         return with_out_sharding(f"x.at[...].{name}", out_sharding, lambda x, v: update(
@@ -221,6 +224,15 @@ def _operand(values, d):
 # Windows
 
 
+def _written(x, values, starts, sizes, name: str):
+    """The array with new values in a window; they are split as the array is, whose split dimensions are in it whole."""
+    check_whole(x, sizes, f"x.at[...].{name}", f"x.at[...].{name}(..., out_sharding=P(...))")
+    explicit = tracing.aval_of(x).explicit_sharding
+    if explicit is not None and tracing.aval_of(values).explicit_sharding != explicit:
+        values = reshard_p.bind(values, target=explicit)
+    return dynamic_slicing.dynamic_update_slice_p.bind(x, values, *starts)
+
+
 @library(static="name", name="at")
 def _row_kernel(x, values, index, name):
     """One position of the first dimension, known to be inside, and a number."""
@@ -232,7 +244,7 @@ def _row_kernel(x, values, index, name):
     operation = UPDATES[name][1]
     if operation is not None:
         values = PRIMITIVES[operation].bind(dynamic_slicing.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes), values)
-    return dynamic_slicing.dynamic_update_slice_p.bind(x, values, *starts)
+    return _written(x, values, starts, sizes, name)
 
 
 def _window_of(shape, entries, indices, mode, wrap):
@@ -283,7 +295,7 @@ def _window_kernel(x, values, starts, name, plan):
     if operation is not None:
         old = dynamic_slicing.dynamic_slice_p.bind(x, *starts, slice_sizes=sizes) if sizes else x
         values = PRIMITIVES[operation].bind(old, values)
-    return dynamic_slicing.dynamic_update_slice_p.bind(x, values, *starts) if sizes else values
+    return _written(x, values, starts, sizes, name) if sizes else values
 
 
 def _scalars(vector, count):

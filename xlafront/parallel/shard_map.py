@@ -12,13 +12,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlafront.core import errors, tracing, tree
+from xlafront.core.ir import ClosedJaxpr, Jaxpr
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import MeshAxis
 from xlafront.parallel.shard_map_rules import shard_map_p
 from xlafront.parallel.shard_map_types import axes_in_scope, local_type, parts_along, spec_axes, vary_results
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.sharding import AbstractMesh, Mesh, PartitionSpec, active, axes_of
+from xlafront.runtime.specs import DuplicateSpecError
 from xlafront.staging import signatures
+from xlafront.staging.compiling import constants_as_arguments
 from xlafront.transforms.calls import programs
 
 
@@ -38,13 +41,13 @@ def _is_spec(x) -> bool:
 
 
 def _flat_specs(what: str, specs, full, is_leaf) -> list:
-    found = tree.leaves_by_prefix(what, specs, full, is_leaf)
+    found = tree.leaves_by_prefix(what, specs, full, is_leaf) if specs is not None else [None] * len(tree.leaves(full))
     for spec in found:
         if not (spec is None or _is_spec(spec)):
             remedy = f" Write P({spec!r})." if isinstance(spec, str) else ""
             raise TypeError(f"{what} takes PartitionSpecs, as pytree prefixes, got {spec!r} of type "
                             f"{type(spec).__name__}.{remedy}")
-    return [PartitionSpec() if spec is None else spec for spec in found]
+    return found
 
 
 def surrounding_mesh():
@@ -52,7 +55,15 @@ def surrounding_mesh():
     for axis in reversed(tracing.thread.axes):
         if type(axis) is MeshAxis:
             return axis.mesh
-    return active.mesh
+    return active.abstract or active.mesh
+
+
+def _check_context(name: str, mesh) -> None:
+    """A mesh that is given is the one in force, where there is one."""
+    inside = active.abstract_mesh()
+    if not inside.empty and (inside.shape_tuple, inside.axis_types) != (mesh.shape_tuple, mesh.axis_types):
+        raise ValueError(f"shard_map of {name} was given {mesh}, but the context mesh, in force here, is {inside}: they should "
+                         f"match. Leave mesh out; axis_names says over which of its axes the function is.")
 
 
 # Public
@@ -63,7 +74,8 @@ def shard_map(f: Callable | None = None, *, out_specs, in_specs=Infer, mesh=None
     """A function on whole arrays that applies `f` to the parts that each device of a mesh holds.
 
     - `in_specs`, `out_specs`: for each argument and result (as pytree prefixes) how its dimensions are split over mesh axes.
-      Without `in_specs`, as the types of arguments say, where the axes are of type Explicit.
+      Without `in_specs`, as the types of arguments say, where the axes are of type Explicit. None is for arguments that are
+      no arrays, which `f` gets as they are.
       A result whose spec leaves out an axis is the same on all devices along it.
     - `mesh`: the devices; the mesh in force (`set_mesh`) when left out.
     - `axis_names`: the axes that `f` handles by itself; the rest are left to the compiler. All, when empty.
@@ -79,21 +91,21 @@ def shard_map(f: Callable | None = None, *, out_specs, in_specs=Infer, mesh=None
     if not callable(f):
         raise errors.not_callable("shard_map", f)
     name = signatures.function_name(f)
-    if in_specs is None:
-        raise TypeError(f"shard_map of {name} needs in_specs: how each argument is split over the mesh, as PartitionSpecs.")
+    if not isinstance(axis_names, (set, frozenset)):
+        raise TypeError(f"shard_map of {name} takes axis_names as a set of names of mesh axes, got {axis_names!r} of type "
+                        f"{type(axis_names).__name__}. Write {{{axis_names!r}}}.")
 
     @boundary
     def mapped(*args, **keywords):
         if keywords:
             raise TypeError(f"shard_map of {name} takes its arguments by position, as in_specs lists them, got "
                             f"{next(iter(keywords))!r} by name. Fill arguments in with functools.partial before.")
-        return _Call(f, name, mesh, axis_names, check_vma).run(args, in_specs, out_specs)
+        call = _Call(f, name, mesh, axis_names, check_vma)
+        if mesh is not None:
+            _check_context(name, mesh)
+        return call.run(args, in_specs, out_specs)
 
-    mapped.__name__ = getattr(f, "__name__", name)
-    mapped.__qualname__ = f"shard_map({name})"
-    mapped.__doc__ = f.__doc__
-    mapped.__wrapped__ = f
-    return mapped
+    return signatures.dress(mapped, f)
 
 
 def smap(f: Callable | None = None, *, in_axes=Infer, out_axes, axis_name):
@@ -105,6 +117,10 @@ def smap(f: Callable | None = None, *, in_axes=Infer, out_axes, axis_name):
     if f is None:
         return functools.partial(smap, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name)
 
+    if isinstance(axis_name, (tuple, list)):
+        raise TypeError(f"smap is over one axis of the mesh, by its name, got axis_name={axis_name!r}. For several use "
+                        "shard_map.")
+
     def spec(axis):
         return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, axis_name)
 
@@ -115,10 +131,67 @@ def smap(f: Callable | None = None, *, in_axes=Infer, out_axes, axis_name):
                      axis_names={axis_name})
 
 
+def _without_objects(f: Callable, in_tree, leaves: list, specs: list) -> tuple[Callable, Any, list, list[int]]:
+    """A function of the arguments that are arrays, their tree, these, and their places among all: what has no spec and is no
+    array, or a Python number, is passed on as it is."""
+    objects = {i: x for i, (x, spec) in enumerate(zip(leaves, specs)) if spec is None and (
+        isinstance(x, (bool, int, float, complex)) or not tracing.is_arraylike(x))}
+    kept = [i for i in range(len(leaves)) if i not in objects]
+    if not objects:
+        return f, in_tree, leaves, kept
+
+    def of_arrays(*arrays):
+        whole = dict(zip(kept, arrays)) | objects
+        return f(*tree.unflatten(in_tree, [whole[i] for i in range(len(leaves))]))
+
+    arrays = [leaves[i] for i in kept]
+    return of_arrays, tree.structure(tuple(arrays)), arrays, kept
+
+
 def map_parts(part: Callable, name: str, mesh, in_specs: list, out_specs: list, operands: Sequence[Any]) -> list:
     """`shard_map` of a function of flat arguments, for `pmap`: tracing `part` fills `out_specs`, and nothing is checked."""
     call = _Call(part, name, mesh, frozenset(), False)
     return call.run(tuple(operands), tuple(in_specs), out_specs)
+
+
+class _Later:
+    """What only messages need, worked out when they are written."""
+
+    def __init__(self, make: Callable[[], str]):
+        self.make = make
+
+    def __str__(self):
+        return self.make()
+
+
+class _Evaluate:
+    """Outside of compiled code, Python may ask for values inside of the body that are the same on all devices: computes them by
+    the program so far."""
+
+    def __init__(self, call: _Call, values: list, specs):
+        self.call, self.values, self.specs = call, values, specs
+        self.around = tracing.thread.axes, active.abstract
+        self.used = False  # whether what is traced depends on values
+
+    @staticmethod
+    def of(call: _Call, operands: Sequence[Any], specs) -> _Evaluate | None:
+        known = [x._concrete() if isinstance(x, tracing.Tracer) else x for x in operands]
+        return None if any([x is None for x in known]) else _Evaluate(call, known, specs)
+
+    def __call__(self, jaxpr: Jaxpr, consts: Sequence[Any]):
+        """The value of the result, or None where devices have different ones."""
+        closed = ClosedJaxpr(jaxpr, list(consts))
+        if not self.call.check or closed.out_avals[0].vma or any([isinstance(c, tracing.Tracer) for c in consts]):
+            return None
+        self.used = True
+        program, values = constants_as_arguments(closed)
+        saved = tracing.thread.axes, active.abstract
+        tracing.thread.axes, active.abstract = self.around
+        try:
+            with tracing.eval_context():
+                return self.call.bind(program, values, self.values, self.specs, [PartitionSpec()])[0]
+        finally:
+            tracing.thread.axes, active.abstract = saved
 
 
 class _Call:
@@ -131,8 +204,9 @@ class _Call:
             raise TypeError(f"shard_map of {name} takes mesh as a Mesh or an AbstractMesh, from make_mesh, got "
                             f"{self.mesh!r} of type {type(self.mesh).__name__}.")
         if self.mesh is None or not self.mesh.axis_names:
-            raise ValueError(f"shard_map of {name} has no mesh: pass mesh=..., or set one with `with set_mesh(mesh):`.")
-        names = frozenset((axis_names,) if isinstance(axis_names, str) else axis_names)
+            raise ValueError(f"shard_map of {name} has no mesh, and the context mesh cannot be empty: pass mesh=..., or set "
+                             "one with `with set_mesh(mesh):`.")
+        names = frozenset(axis_names)
         unknown = sorted(map(str, names - set(self.mesh.axis_names)))
         if unknown:
             raise ValueError(f"shard_map of {name} has axis_names {set(names)}, but {self.mesh} has no axis {unknown[0]!r}. "
@@ -147,49 +221,56 @@ class _Call:
         if taken:
             raise ValueError(f"shard_map of {name} is over the axis {taken[0]!r}, which a surrounding shard_map is over "
                              f"already. Pass the other axes as axis_names.")
+        if not self.manual:
+            raise ValueError(f"shard_map of {name} is inside of shard_maps over all axes of {self.mesh}: none is left for it.")
         self.sizes = self.mesh.shape
 
     def run(self, args: tuple, in_specs, out_specs):
         leaves, in_tree = tree.flatten(args)
-        if isinstance(in_specs, list):
-            in_specs = tuple(in_specs)
-        operands = programs.operands_of(leaves, f"shard_map of {self.name}", args)
+        whole = in_tree
+        who_has = [_Later(lambda i=i: f"argument {self.arguments(whole)[i]}") for i in range(len(leaves))]
         if in_specs is Infer:
+            operands = programs.operands_of(leaves, f"shard_map of {self.name}", args)
             specs = self.specs_of_types(operands)
+            f = self.f
         else:
-            specs = _flat_specs(f"shard_map of {self.name}: in_specs", in_specs, args, lambda x: x is None or _is_spec(x))
+            given = _flat_specs(f"shard_map of {self.name}: in_specs", in_specs, args, lambda x: x is None or _is_spec(x))
+            f, in_tree, leaves, kept = _without_objects(self.f, in_tree, leaves, given)
+            operands = programs.operands_of(leaves, f"shard_map of {self.name}", in_tree.unflatten(leaves))
+            who_has = [who_has[i] for i in kept]
+            specs = [PartitionSpec() if given[i] is None else given[i] for i in kept]
         local = []
-        for i, (x, spec) in enumerate(zip(operands, specs)):
+        for x, spec, who in zip(operands, specs, who_has):
             aval = tracing.aval_of(x)
-
-            def who(i=i):
-                return f"argument {self.argument(in_tree, i)}"
-
             self.check_spec(spec, aval, who, "in_specs")
             self.check_sums(spec, aval, who, "in_specs")
+            self.check_type(spec, aval, who)
             if type(x) is ArrayImpl and x._committed:
                 self.check_place(x, who)
             local.append(local_type(aval, spec, self.mesh, self.manual, self.check))
+        evaluate = _Evaluate.of(self, operands, specs)
         with axes_in_scope(self.mesh, self.manual, self.check):
-            closed, consts, out_tree = programs.trace_function(self.f, in_tree, local, "shard_map")
+            closed, consts, out_tree = programs.trace_function(f, in_tree, local, "shard_map", evaluate)
         shown = out_tree.unflatten(range(out_tree.num_leaves))
         if out_specs is None and out_tree.num_leaves:
             raise ValueError(f"shard_map of {self.name} has out_specs=None, but results: give P() for those that are the same "
                              f"on all devices.")
         outs = _flat_specs(f"shard_map of {self.name}: out_specs", out_specs, shown, _is_spec)
         for i, (aval, spec) in enumerate(zip(closed.out_avals, outs)):
-            self.check_result(spec, aval, lambda i=i: f"result{self.result(shown, i)}")
+            self.check_result(spec, aval, _Later(lambda i=i: f"result{self.result(shown, i)}"))
         if self.check:
             with axes_in_scope(self.mesh, self.manual, True):
                 closed = vary_results(closed, outs)
-        results = shard_map_p.bind(
+        return out_tree.unflatten(self.bind(closed, consts, operands, specs, outs))
+
+    def bind(self, closed: ClosedJaxpr, consts: Sequence[Any], operands: Sequence[Any], specs, outs) -> list:
+        return shard_map_p.bind(
             *consts, *operands, jaxpr=closed, mesh=self.mesh, in_specs=(PartitionSpec(),) * len(consts) + tuple(specs),
             out_specs=tuple(outs), manual_axes=self.manual, check_vma=self.check)
-        return out_tree.unflatten(results)
 
-    def argument(self, in_tree, index: int) -> str:
+    def arguments(self, in_tree) -> list[str]:
         whole = tree.structure((tree.unflatten(in_tree, range(in_tree.num_leaves)), {}))
-        return signatures.argument_names(self.f, signatures.Selection(), whole)[index]
+        return signatures.argument_names(self.f, signatures.Selection(), whole)
 
     def result(self, shown, index: int) -> str:
         return tree.keystr(tree.flatten_with_path(shown)[0][index][0])
@@ -203,49 +284,60 @@ class _Call:
         return [PartitionSpec(*[tuple(a for a in axes_of(p) if a in self.manual) for p in spec],
                               unreduced=spec.unreduced & self.manual, reduced=spec.reduced & self.manual) for spec in specs]
 
-    def check_spec(self, spec, aval, who: Callable[[], str], which: str, divide: bool = True) -> None:
+    def check_spec(self, spec, aval, who: _Later, which: str, divide: bool = True) -> None:
         seen: set = set()
         for axis in [*(a for p in spec for a in axes_of(p)), *spec.unreduced, *spec.reduced]:
             if axis not in self.manual:
                 have = f"is over the axes {tuple(a for a in self.mesh.axis_names if a in self.manual)} of {self.mesh}"
-                raise ValueError(f"shard_map of {self.name}: {which} has {spec} for {who()}, but the shard_map {have}, and "
+                raise ValueError(f"shard_map of {self.name}: {which} has {spec} for {who}, but the shard_map {have}, and "
                                  f"{axis!r} is none of them.")
             if axis in seen:
-                raise ValueError(f"shard_map of {self.name}: {which} has {spec} for {who()}, which names the axis {axis!r} "
-                                 f"twice: an axis can split only one dimension.")
+                raise DuplicateSpecError(f"shard_map of {self.name}: {which} has {spec} for {who}, which names the axis "
+                                         f"{axis!r} twice: an axis can split only one dimension.")
             seen.add(axis)
         if len(spec) > aval.ndim:
             remedy = "" if divide else " Use P() for a scalar that is the same on all devices, or give it a dimension, x[None]."
-            raise ValueError(f"shard_map of {self.name}: {which} has {spec}, with {len(spec)} entries, for {who()} of shape "
+            raise ValueError(f"shard_map of {self.name}: {which} has {spec}, with {len(spec)} entries, for {who} of shape "
                              f"{aval.shape}, which has only {aval.ndim} dimension(s).{remedy}")
         if divide:
             for dimension, (n, parts) in enumerate(zip(aval.shape, parts_along(spec, self.sizes, aval.ndim))):
                 if n % parts:
                     raise ValueError(
-                        f"shard_map of {self.name}: {who()} has shape {aval.shape} and in_specs {spec}, which splits "
-                        f"dimension {dimension} of size {n} over {spec[dimension]!r} of {self.mesh}, and {n} is not evenly "
-                        f"divisible by {parts}. Pad the dimension, or split another one.")
+                        f"shard_map of {self.name}: {who} has shape {aval.shape} and in_specs {spec}, which splits dimension "
+                        f"{dimension} of size {n} over {spec[dimension]!r} of {self.mesh}, and {n} is not evenly divisible by "
+                        f"{parts}. Pad the dimension, or split another one.")
 
-    def check_place(self, x, who: Callable[[], str]) -> None:
+    def check_type(self, spec, aval, who: _Later) -> None:
+        """Over a mesh that is Explicit throughout types say how values are split, and a function of parts changes nothing
+        about it."""
+        if not self.mesh.are_all_axes_explicit or len(self.manual) < len(self.sizes):
+            return
+        own = PartitionSpec() if aval.explicit_sharding is None else aval.explicit_sharding.spec
+        if own.padded(aval.ndim) != spec.padded(aval.ndim):
+            raise ValueError(f"shard_map of {self.name}: in_specs has {spec} for {who} of type {aval}, which "
+                             f"does not match the spec of the input, {own}. Leave in_specs out, or bring the argument to this "
+                             f"sharding with reshard.")
+
+    def check_place(self, x, who: _Later) -> None:
         if not isinstance(self.mesh, Mesh):
             return
         devices, here = self.mesh._internal_device_list, x.sharding._internal_device_list
         if here is not devices and set(here) != set(devices):
             raise ValueError(f"shard_map of {self.name} is over {self.mesh} on the devices {[d.id for d in devices]}, but "
-                             f"{who()} (shape {x.shape}) is on {[d.id for d in here]}. Move it with device_put(x, "
+                             f"{who} (shape {x.shape}) is on {[d.id for d in here]}. Move it with device_put(x, "
                              f"NamedSharding(mesh, spec)).")
 
-    def check_sums(self, spec, aval, who: Callable[[], str], which: str, varying=frozenset()) -> None:
+    def check_sums(self, spec, aval, who: _Later, which: str, varying=frozenset()) -> None:
         """Types and specs agree on the axes over which sums are still to be made; one that varies may become a summand."""
         own = PartitionSpec() if aval.explicit_sharding is None else aval.explicit_sharding.spec
         found, wanted = (own.unreduced & self.manual, own.reduced & self.manual), (spec.unreduced - varying, spec.reduced)
         if found != wanted and (self.check or any(found)):
             raise ValueError(
-                f"shard_map of {self.name}: {which} has {spec} for {who()} of type {aval}: what one says is "
+                f"shard_map of {self.name}: {which} has {spec} for {who} of type {aval}: what one says is "
                 f"unreduced or reduced, the other must say too. Write {spec.update(unreduced=found[0], reduced=found[1])}, or "
                 f"bring the value to it: with reshard outside of the shard_map, with pcast or psum inside.")
 
-    def check_result(self, spec, aval, who: Callable[[], str]) -> None:
+    def check_result(self, spec, aval, who: _Later) -> None:
         self.check_spec(spec, aval, who, "out_specs", False)
         self.check_sums(spec, aval, who, "out_specs", aval.vma)
         if self.check:
@@ -253,7 +345,7 @@ class _Call:
             if beyond:
                 axes = ", ".join(map(repr, beyond))
                 raise ValueError(
-                    f"shard_map of {self.name}: out_specs has {spec} for {who()}, which require replication over {axes}: the "
+                    f"shard_map of {self.name}: out_specs has {spec} for {who}, which require replication over {axes}: the "
                     "same value on all devices. It can't be statically inferred, as the type says that it varies there "
                     f"({aval}). Name {axes} in its spec, reduce the result over it (psum, pmean, pmax, all_gather(..., "
                     "to='invarying')), or pass check_vma=False if you know that it is the same.")

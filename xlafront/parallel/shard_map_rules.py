@@ -20,6 +20,7 @@ from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.all_reductions import psum_p
 from xlafront.lax.elementwise import div
 from xlafront.lax.manual_computation import lower_body
+from xlafront.lax.named_axes import unbound_axis
 from xlafront.parallel.shard_map_residuals import halves_of, split_by_policy
 from xlafront.parallel.shard_map_types import axes_in_scope, axes_of_vmaps, edited, pick, spec_axes, vary_results, whole_type
 from xlafront.runtime import config
@@ -126,17 +127,33 @@ def _batch_of(part, d: int, size: int, batch, manual: frozenset):
 
 
 def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
-    names = () if trace.spmd_axis_name is None else axes_of(trace.spmd_axis_name)
-    element_axes, left = tuple(a for a in names if a in manual_axes), tuple(a for a in names if a not in manual_axes)
+    batches = tuple([tracing.aval_of(x) for x in operands])
+    split = next((e for e in map(entry_of, batches, dims) if e is not None), None)
+    names = axes_of(trace.spmd_axis_name if split is None else split)
+    unknown = [a for a in names if a not in mesh.axis_names]
+    if unknown:
+        raise KeyError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} of the shard_map of "
+                       f"{jaxpr.debug_info.function_name} over {mesh}, which has no axis {unknown[0]!r}.")
+    element_axes = tuple(a for a in names if a in manual_axes)
+    left = tuple(a for a in names if a not in manual_axes) if split is None else ()
+    if split is not None:
+        for a in element_axes:
+            if works_over(jaxpr.jaxpr, a):
+                raise unbound_axis(a, f"a collective in the shard_map of {jaxpr.debug_info.function_name}", [
+                    n for n in mesh.axis_names if n in manual_axes and n not in element_axes])
     if any([works_over(jaxpr.jaxpr, a) for a in (trace.axis_name, *element_axes) if a is not None]):
         element_axes = ()  # collectives want all elements, or the same one, on each device
+    if split is None and element_axes and mesh.are_all_axes_explicit:
+        raise ValueError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} of the shard_map of "
+                         f"{jaxpr.debug_info.function_name} over {mesh}, of type Explicit: the elements' dimension is not "
+                         f"split over {element_axes}, as in_specs would then say, which does not match. Bring the batch to it "
+                         "with reshard.")
     parts = math.prod([mesh.shape[a] for a in element_axes])
     if trace.size % parts:
         raise ValueError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} spreads {trace.size} elements over {mesh} in the "
                          f"shard_map of {jaxpr.debug_info.function_name}, but {parts} does not divide {trace.size}. Pad the "
                          f"batch, or leave spmd_axis_name out.")
     size = trace.size // parts
-    batches = tuple([tracing.aval_of(x) for x in operands])
 
     def make():
         out_dims: list = []

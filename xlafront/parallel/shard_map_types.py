@@ -11,7 +11,7 @@ from xlafront.core.ir import ClosedJaxpr, eval_jaxpr
 from xlafront.core.tracing import MeshAxis
 from xlafront.lax.all_reductions import pvary_p, recast
 from xlafront.runtime.jaxlib_compat import NamedSharding
-from xlafront.runtime.sharding import AxisType, axes_of
+from xlafront.runtime.sharding import AxisType, active, axes_of
 
 
 def spec_axes(spec) -> frozenset:
@@ -48,18 +48,21 @@ def whole_type(aval, spec, mesh, manual: frozenset):
 
 
 class axes_in_scope:
-    """The manual axes of a mesh as named axes, while a body is traced."""
+    """The manual axes of a mesh as named axes, while a body is traced, and the mesh in force with these of type Manual."""
 
     def __init__(self, mesh, manual: frozenset, check: bool):
         sizes = mesh.shape
         self.axes = tuple(MeshAxis(name, sizes[name], check, mesh, pvary_p) for name in mesh.axis_names if name in manual)
+        self.mesh, self.manual = mesh.abstract_mesh, manual
 
     def __enter__(self):
-        self.saved = tracing.thread.axes
-        tracing.thread.axes = (*self.saved, *self.axes)
+        self.saved = tracing.thread.axes, active.abstract
+        around = [axis[0] for axis in tracing.thread.axes if type(axis) is MeshAxis]
+        tracing.thread.axes = (*tracing.thread.axes, *self.axes)
+        active.abstract = self.mesh.update_axis_types({a: AxisType.Manual for a in (*around, *self.manual)})
 
     def __exit__(self, *exception):
-        tracing.thread.axes = self.saved
+        tracing.thread.axes, active.abstract = self.saved
 
 
 def axes_of_vmaps() -> frozenset:

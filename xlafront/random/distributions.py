@@ -350,6 +350,7 @@ def choice(key, a, shape=(), replace=True, p=None, axis=0, mode=None):
 
     `p` gives the probability of each; it is divided by its sum.
     """
+    a = unwrap(a)
     words, impl, _ = single_key("choice", key)
     if isinstance(shape, (int, np.integer)):
         raise TypeError(f"random.choice needs its shape as a sequence of integers, got {shape!r}.")

@@ -16,9 +16,10 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.dtypes import PRNGKeyDType
 from xlafront.core.keys import KeyArray
 from xlafront.lax import shapes
-from xlafront.lax.device_put import device_put
+from xlafront.lax.device_put import put_leaf
 from xlafront.lax.elementwise import as_type
-from xlafront.lax.keys import unwrap_p, wrap_p
+from xlafront.lax.keys import clone_p, draw_p, unwrap_p, wrap_p
+from xlafront.lax.resharding import target_of
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import check_arraylike
 from xlafront.random import counters, rbg, threefry
@@ -141,13 +142,15 @@ def _legacy_words(name, key):
     return key
 
 
-def single_key(name: str, key) -> tuple[Any, PRNGImpl, bool]:
-    """As `physical_array`, for functions that take one key."""
+def single_key(name: str, key, spends: bool = True) -> tuple[Any, PRNGImpl, bool]:
+    """As `physical_array`, for functions that take one key; most of them spend it."""
     words, impl, typed = physical_array(name, key)
     shape = np.shape(words)[:np.ndim(words) - len(impl.key_shape)]
     if shape:
         raise ValueError(f"random.{name} takes a single key, got a key array of shape {shape}. Use vmap over them for "
                          "batching, or pick one.")
+    if spends and typed and config.debug_key_reuse.value:
+        words = draw_p.bind(key, user=f"random.{name}")
     return words, impl, typed
 
 
@@ -231,7 +234,7 @@ def key_impl(keys):
 def clone(key):
     """The key for a second use on purpose: key reuse checks do not count it."""
     check_arraylike("clone", key)
-    return asarray(key)
+    return clone_p.bind(key) if isinstance(tracing.aval_of(key).dtype, PRNGKeyDType) else asarray(key)
 
 
 # Splitting
@@ -263,7 +266,7 @@ def fold_in(key, data):
 
     >>> step_key = fold_in(key, step)
     """
-    words, impl, typed = single_key("fold_in", key)
+    words, impl, typed = single_key("fold_in", key, spends=False)
     if isinstance(data, int):
         if not 0 <= data < 1 << 32:
             raise OverflowError(f"random.fold_in takes integers of 32 bits without sign, got {data}.")
@@ -297,8 +300,6 @@ def bits(key, shape=(), dtype=None, *, out_sharding=None):
 
 
 def placed(result, sharding):
-    if sharding is None:
-        return result
-    return device_put(result, sharding)
+    return result if sharding is None else put_leaf(result, target_of("random", sharding, np.shape(result)))
 
 

@@ -35,30 +35,30 @@ def host_value(array: ArrayImpl) -> np.ndarray:
     if parts and (array.sharding.num_devices == 1 or array.sharding.is_fully_replicated):
         source = array if len(parts) == 1 else answered(array._fully_replicated_shard)
         value, did_copy = host_copy(source)
-        value = _retype(value, array.aval)
+        value = _retype(value, array._aval)
         value.flags.writeable = False
         if did_copy:
             array._npy_value = value
         return value
     if not array.sharding.is_fully_addressable:
         raise RuntimeError(
-            f"the array of shape {array.aval.shape} over {array.sharding} has parts on devices of other processes, so that its "
-            f"value cannot be read here. Use experimental.multihost_utils.process_allgather(x, tiled=True) for the whole, in "
-            f"all processes, or x.addressable_shards for the parts that are here.")
+            f"the array of shape {array._aval.shape} over {array.sharding} has parts on devices of other processes, so that "
+            "its value cannot be read here. Use experimental.multihost_utils.process_allgather(x, tiled=True) for the whole, "
+            "in all processes, or x.addressable_shards for the parts that are here.")
     spec = getattr(array.sharding, "spec", None)
     if spec is not None and spec.unreduced:
         raise NotImplementedError(
-            f"the value of the array of shape {array.aval.shape} over {array.sharding} is the sum of what the devices hold "
+            f"the value of the array of shape {array._aval.shape} over {array.sharding} is the sum of what the devices hold "
             f"along {sorted(map(str, spec.unreduced))}, which has not been made. Make it first with reshard(x, P(...)), or see "
             f"the summands in x.addressable_shards.")
-    value = np.empty(array.aval.shape, array.aval.dtype)
+    value = np.empty(array._aval.shape, array._aval.dtype)
     if not value.size:
         return value
-    indices = array.sharding.addressable_devices_indices_map(array.aval.shape)
+    indices = array.sharding.addressable_devices_indices_map(array._aval.shape)
     array.block_until_ready()
     for part in parts:  # bare buffers, without a type of their own
         [device] = part._sharding.device_set
-        value[indices[device]] = _retype(host_copy(part)[0], array.aval)
+        value[indices[device]] = _retype(host_copy(part)[0], array._aval)
     value.flags.writeable = False
     array._npy_value = value
     return value
@@ -75,18 +75,31 @@ def _check_if_deleted(self) -> None:
             f"or freed by `.delete()`. Use the result of that call instead, or do not donate this argument.")
 
 
+def _seen_aval(self):
+    """The type with what follows from the sharding."""
+    return self._aval if type(self._sharding) is SingleDeviceSharding and self._sharding._memory_kind in (
+        None, "device") else self._aval.on(self._sharding)
+
+
+def _devices(self) -> set:
+    self._check_if_deleted()
+    return self._sharding.device_set
+
+
 def _attach() -> None:
     cls = ArrayImpl
     cls._check_and_rearrange = lambda self: None  # jaxlib 0.10 calls it on every array it is not told to trust
     cls._check_if_deleted = _check_if_deleted
     cls._value = property(host_value)
-    cls.shape = property(lambda self: self.aval.shape)
-    cls.dtype = property(lambda self: self.aval.dtype)
-    cls.ndim = property(lambda self: self.aval.ndim)
-    cls.size = property(lambda self: self.aval.size)
-    cls.weak_type = property(lambda self: self.aval.weak_type)
+    cls._aval = cls.__dict__["aval"]  # as whoever made the array gave it
+    cls.aval = property(_seen_aval)
+    cls.shape = property(lambda self: self._aval.shape)
+    cls.dtype = property(lambda self: self._aval.dtype)
+    cls.ndim = property(lambda self: self._aval.ndim)
+    cls.size = property(lambda self: self._aval.size)
+    cls.weak_type = property(lambda self: self._aval.weak_type)
     cls.sharding = property(lambda self: self._sharding)
-    cls.devices = lambda self: self._sharding.device_set
+    cls.devices = _devices
     cls.committed = property(lambda self: self._committed)
 
 

@@ -9,12 +9,13 @@ import threading
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from xlafront.runtime import config
+from xlafront.runtime.interned import Interned
 from xlafront.runtime.jaxlib_compat import Config, DeviceList, _jax
 from xlafront.runtime.specs import DuplicateSpecError, PartitionSpec, RankError, axes_of
 
@@ -94,22 +95,31 @@ class _Axes:
     are_all_axes_manual = property(lambda self: self._all_of_type(AxisType.Manual))
     empty = property(lambda self: not self.axis_names)
 
-    def _set_axes(self, sizes: tuple, axis_names, axis_types) -> None:
-        names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
-        if len(sizes) != len(names):
-            raise ValueError(f"a mesh of shape {tuple(sizes)} needs {len(sizes)} axis names, got {names}.")
-        if len(set(names)) != len(names):
-            raise ValueError(f"the axis names of a mesh must differ, got {names}.")
-        if axis_types is None:
-            axis_types = (AxisType.Auto,) * len(names)
-        kinds = (axis_types,) if isinstance(axis_types, AxisType) else tuple(axis_types)
-        if len(kinds) != len(names) or not all(isinstance(kind, AxisType) for kind in kinds):
-            raise ValueError(f"a mesh needs an AxisType for each of its axes {names}, got {axis_types!r}.")
-        self.axis_names, self.axis_types = names, kinds
-
     def _text(self) -> str:
         axes = "".join(f"{name!r}: {size}, " for name, size in self.shape_tuple)
         return axes or "(), "
+
+
+def _checked_axes(sizes: tuple, axis_names, axis_types) -> tuple[tuple, tuple]:
+    """The names and the types of the axes of a mesh of this shape; an error where there are others."""
+    names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+    if len(sizes) != len(names):
+        raise ValueError(f"a mesh of shape {tuple(sizes)} needs {len(sizes)} axis names, got {names}.")
+    if len(set(names)) != len(names):
+        raise ValueError(f"the axis names of a mesh must differ, got {names}.")
+    if None in names:
+        raise ValueError(f"the axes of a mesh need names, such as strings, got None among {names}.")
+    if axis_types is None:
+        axis_types = (AxisType.Auto,) * len(names)
+    kinds = (axis_types,) if isinstance(axis_types, AxisType) else tuple(axis_types)
+    wrong = [kind for kind in kinds if not isinstance(kind, AxisType)]
+    if wrong or len(kinds) != len(names):
+        raise (TypeError if wrong else ValueError)(
+            f"a mesh needs an AxisType for each of its axes {names}, such as AxisType.Auto, got {axis_types!r}.")
+    return names, kinds
+
+
+_meshes, _abstract_meshes = Interned(256), Interned(256)  # in use
 
 
 class AbstractMesh(_Axes):
@@ -123,14 +133,20 @@ class AbstractMesh(_Axes):
 
     _internal_device_list = None
 
-    def __init__(self, axis_sizes: Sequence[int], axis_names, axis_types=None, *,
-                 abstract_device: AbstractDevice | None = None):
-        self.axis_sizes = tuple(axis_sizes)
-        self._set_axes(self.axis_sizes, axis_names, axis_types)
-        self.abstract_device = abstract_device
-        self.size = math.prod(self.axis_sizes) if self.axis_sizes else 0
-        self.explicit = frozenset(self.explicit_axes)
-        self._hash = hash((self.axis_sizes, self.axis_names, self.axis_types, abstract_device))
+    def __new__(cls, axis_sizes: Sequence[int], axis_names, axis_types=None, *,
+                abstract_device: AbstractDevice | None = None):
+        sizes = tuple(axis_sizes)
+        names, kinds = _checked_axes(sizes, axis_names, axis_types)
+        key = (sizes, names, kinds, abstract_device)
+        found = _abstract_meshes.get(key)
+        if found is None:
+            found = object.__new__(cls)
+            found.axis_sizes, found.axis_names, found.axis_types, found.abstract_device = key
+            found.size = math.prod(sizes) if sizes else 0
+            found.explicit = frozenset(found.explicit_axes)
+            found._hash = hash(key)
+            found = _abstract_meshes.add(key, found)
+        return found
 
     @property
     def abstract_mesh(self) -> AbstractMesh:
@@ -145,9 +161,6 @@ class AbstractMesh(_Axes):
 
     def update_axis_types(self, name_to_type: dict) -> AbstractMesh:
         """The mesh with other types for some axes, by name."""
-        unknown = [name for name in name_to_type if name not in self.axis_names]
-        if unknown:
-            raise KeyError(f"{self} has no axis {unknown[0]!r}; its axes are {self.axis_names}.")
         return self.update(axis_types=tuple(name_to_type.get(n, t) for n, t in zip(self.axis_names, self.axis_types)))
 
     def _refuse(name):  # noqa: N805
@@ -185,7 +198,7 @@ empty_abstract_mesh = AbstractMesh((), ())
 
 
 class Mesh(_Axes):
-    """Devices in a grid whose axes have names.
+    """Devices in a grid whose axes have names. Two with equal contents are one object.
 
     >>> mesh = Mesh(np.array(xlafront.devices()[:1]).reshape(1, 1), ("data", "model"))
     """
@@ -193,16 +206,23 @@ class Mesh(_Axes):
     __slots__ = ("devices", "axis_names", "axis_types", "explicit", "_internal_device_list", "_hash", "_abstract",
                  "__weakref__")
 
-    def __init__(self, devices, axis_names, axis_types=None):
+    def __new__(cls, devices, axis_names, axis_types=None):
         if not isinstance(devices, np.ndarray):
             devices = np.array(devices, dtype=object)
-        self._set_axes(devices.shape, axis_names, axis_types)
-        self.devices = devices.copy()
-        self.devices.flags.writeable = False
-        self.explicit = frozenset(self.explicit_axes)
-        self._internal_device_list = device_list(tuple(self.devices.flat))
-        self._hash = hash((self.axis_names, self.devices.shape, self.axis_types, tuple(self.devices.flat)))
-        self._abstract = None
+        names, kinds = _checked_axes(devices.shape, axis_names, axis_types)
+        key = (names, kinds, devices.shape, tuple(devices.flat))
+        found = _meshes.get(key)
+        if found is None:
+            found = object.__new__(cls)
+            found.axis_names, found.axis_types = names, kinds
+            found.devices = devices.copy()
+            found.devices.flags.writeable = False
+            found.explicit = frozenset(found.explicit_axes)
+            found._internal_device_list = device_list(key[-1])
+            found._hash = hash(key)
+            found._abstract = None
+            found = _meshes.add(key, found)
+        return found
 
     axis_sizes = property(lambda self: self.devices.shape)
     size = property(lambda self: self.devices.size if self.axis_names else 0)
@@ -241,18 +261,28 @@ class Mesh(_Axes):
     def __hash__(self):
         return self._hash
 
+    def __call__(self, function: Callable) -> Callable:
+        """The function with the mesh in force while it runs, as with `with mesh:`."""
+        @functools.wraps(function)
+        def inside(*args, **kwargs):
+            with self:
+                return function(*args, **kwargs)
+
+        return inside
+
     def __enter__(self):
+        """Specs of `with_sharding_constraint` refer to the mesh; for all else there is `set_mesh`."""
         if config.disallow_mesh_context_manager.value:
             raise RuntimeError("`with mesh:`, the mesh context manager, is disabled by the setting "
                                "disallow_mesh_context_manager: put the mesh in force with `with set_mesh(mesh):`.")
         warnings.warn("`with mesh:` is deprecated; put the mesh in force with `with set_mesh(mesh):`.", DeprecationWarning,
                       stacklevel=2)
-        _entered.before = (active.mesh, active.abstract), getattr(_entered, "before", None)
-        active.mesh, active.abstract = self, None
+        _entered.before = active.entered, getattr(_entered, "before", None)
+        active.entered = self
         return self
 
     def __exit__(self, *exception):
-        (active.mesh, active.abstract), _entered.before = _entered.before
+        active.entered, _entered.before = _entered.before
 
     def __str__(self):
         return f"Mesh({self._text()}axis_types={self.axis_types})"
@@ -293,13 +323,14 @@ def device_list(devices: tuple) -> DeviceList:
 
 
 class _Active:
-    """The mesh that `set_mesh` or `with mesh:` put in force, and the abstract one that takes its place while tracing."""
+    """The mesh that `set_mesh` put in force, the abstract one that takes its place while tracing, and that of `with mesh:`."""
 
     __slots__ = ()
 
     # C++ keeps them by thread, and has them in the key of each call: what a function does may depend on them.
     _mesh = Config("active_mesh", None, include_in_jit_key=True)
     _abstract = Config("abstract_mesh", None, include_in_jit_key=True, include_in_trace_context=True)
+    _entered = Config("entered_mesh", None, include_in_jit_key=True, include_in_trace_context=True)
 
     @property
     def mesh(self) -> Mesh | None:
@@ -317,6 +348,14 @@ class _Active:
     def abstract(self, mesh: AbstractMesh | None) -> None:
         self._abstract.set_local(_jax.config.unset if mesh is None else mesh)
 
+    @property
+    def entered(self) -> Mesh | None:
+        return self._entered.value
+
+    @entered.setter
+    def entered(self, mesh: Mesh | None) -> None:
+        self._entered.set_local(_jax.config.unset if mesh is None else mesh)
+
     def abstract_mesh(self) -> AbstractMesh:
         """What specs without a mesh refer to."""
         found = self.abstract
@@ -329,11 +368,15 @@ class _Active:
 active = _Active()
 
 
+class SpecTypeError(TypeError, AttributeError):
+    """A sharding was given something else than a PartitionSpec."""
+
+
 def check_spec(mesh: Any, spec: PartitionSpec, rank: int | None = None) -> None:
     """Raise for axes that the mesh does not have, axes named twice, and more entries than dimensions."""
     if not isinstance(spec, PartitionSpec):
-        remedy = f" Write P{spec!r}." if isinstance(spec, tuple) else ""
-        raise TypeError(f"NamedSharding takes a PartitionSpec, got {type(spec).__name__}: {spec!r}.{remedy}")
+        remedy = f" Write P{spec!r}." if isinstance(spec, tuple) else f" Write P({spec!r})." if isinstance(spec, str) else ""
+        raise SpecTypeError(f"NamedSharding takes a PartitionSpec, got {type(spec).__name__}: {spec!r}.{remedy}")
     if not mesh.axis_names and not any(spec._partitions):
         return
     names = mesh.axis_names
@@ -346,6 +389,9 @@ def check_spec(mesh: Any, spec: PartitionSpec, rank: int | None = None) -> None:
             raise DuplicateSpecError(f"{spec} names the axis {axis!r} twice (duplicate entries): a mesh axis can split only "
                                      "one dimension, and not one that is unreduced.")
         seen.append(axis)
+    if PartitionSpec.UNCONSTRAINED in spec._partitions and names and not mesh.auto_axes:
+        raise ValueError(f"{spec} leaves a dimension to the compiler (UNCONSTRAINED), but {mesh} has no axis of type Auto, "
+                         "over which it could split it. Name axes in its place, or None.")
     for axis in (*spec.unreduced, *spec.reduced):
         if mesh.shape[axis] and mesh.axis_types[names.index(axis)] is AxisType.Auto:
             raise ValueError(f"{spec} has the axis {axis!r} among its unreduced or reduced axes, which in {mesh} is not of "

@@ -32,6 +32,7 @@ from xlafront.runtime.meshes import (
 )
 from xlafront.runtime.specs import (
     IndivisibleError,
+    MissingDimensionError,
     P as P,
     PartitionSpec as PartitionSpec,
     RankError,
@@ -79,7 +80,17 @@ def _is_equivalent_to(self, other, ndim: int) -> bool:
             and self._to_xla_hlo_sharding(ndim) == other._to_xla_hlo_sharding(ndim))
 
 
-_attach(Sharding, is_fully_addressable=property(_is_fully_addressable),
+def _left_open(name: str):
+    """What each kind of sharding has to say itself."""
+    def unknown(self, *args):
+        raise NotImplementedError(f"{type(self).__name__} is a Sharding that does not define {name}.")
+
+    return unknown
+
+
+_attach(Sharding, **{name: property(_left_open(name)) for name in ("device_set", "is_fully_replicated", "memory_kind")},
+        **{name: _left_open(name) for name in ("devices_indices_map", "shard_shape", "with_memory_kind")},
+        is_fully_addressable=property(_is_fully_addressable),
         addressable_devices=property(_addressable_devices),
         addressable_devices_indices_map=_addressable_devices_indices_map,
         is_equivalent_to=_is_equivalent_to,
@@ -126,6 +137,8 @@ answered(NamedSharding, empty_abstract_mesh, PartitionSpec())  # looked up once 
 def _tiles(self, ndim: int) -> tuple[list[tuple], list[int]]:
     sizes = self.mesh.shape
     axes = [axes_of(p) for p in self.spec.padded(ndim)]
+    while len(axes) > ndim and not axes[-1]:
+        axes.pop()
     return axes, [math.prod([sizes[a] for a in names]) for names in axes]
 
 
@@ -149,10 +162,10 @@ def _named_hlo(self, ndim: int):
 
 def _named_shard_shape(self, shape) -> tuple:
     shape = tuple(shape)
-    if len(self.spec) > len(shape):
-        raise RankError(f"{self.spec} has {len(self.spec)} entries, but the array has shape {shape}, only {len(shape)} "
-                         f"dimension(s). Leave out entries.")
     _, tiles = _tiles(self, len(shape))
+    if len(tiles) > len(shape):
+        raise MissingDimensionError(f"{self.spec} has {len(self.spec)} entries, but the array has shape {shape}, only "
+                                    f"{len(shape)} dimension(s). Leave out entries.")
     for dimension, (n, parts) in enumerate(zip(shape, tiles)):
         if n % parts:
             raise IndivisibleError(
@@ -196,8 +209,10 @@ def _named_update(self, **changes) -> NamedSharding:
 
 
 def _named_check(self, aval_shape) -> None:
+    """Raise for more entries than the array has dimensions, which shardings that are asked for do not have."""
     if len(self.spec) > len(aval_shape):
-        _named_shard_shape(self, aval_shape)
+        raise RankError(f"{self.spec} has {len(self.spec)} entries, and so is only valid for arrays of rank at least "
+                        f"{len(self.spec)}, but the array has shape {tuple(aval_shape)}. Leave out entries.")
 
 
 def _make_named(mesh, spec, memory_kind) -> NamedSharding:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xlafront.runtime.interned import Interned
+
 
 class DuplicateSpecError(ValueError):
     """A spec names a mesh axis twice."""
@@ -9,6 +11,10 @@ class DuplicateSpecError(ValueError):
 
 class RankError(ValueError):
     """A spec has more entries than an array has dimensions."""
+
+
+class MissingDimensionError(RankError, IndexError):
+    """A spec splits a dimension that an array does not have."""
 
 
 class IndivisibleError(ValueError):
@@ -42,16 +48,38 @@ def _entry(partition):
     return partition
 
 
-class PartitionSpec:
+def _checked_sums(entries: tuple, unreduced, reduced) -> tuple[frozenset, frozenset]:
+    """The axes of open sums; an error where they are no sets, or axes that the spec uses otherwise too."""
+    split = [axis for entry in entries for axis in axes_of(entry)]
+    for name, axes in (("unreduced", unreduced), ("reduced", reduced)):
+        if not isinstance(axes, (set, frozenset)):
+            raise TypeError(f"{name} of a PartitionSpec must be a set of axis names, got {axes!r}.")
+        if None in axes:
+            raise ValueError(f"{name} of a PartitionSpec cannot contain None: {axes}.")
+        if both := sorted(map(str, axes.intersection(split))):
+            raise ValueError(f"the axes {both} of a PartitionSpec are {name} and also split a dimension: {entries}. Each axis "
+                             f"can do only one of these.")
+    if both := sorted(map(str, unreduced & reduced)):
+        raise ValueError(f"the axes {both} of a PartitionSpec are both unreduced and reduced.")
+    return frozenset(unreduced), frozenset(reduced)
+
+
+_no_axes: frozenset = frozenset()
+_specs = Interned(4096)
+
+
+class P:
     """For each dimension of an array the mesh axis (or axes) that split it, None, or `UNCONSTRAINED`; the rest are whole.
 
     `unreduced` are axes over which sums of the parts are still to be made, `reduced` those over which cotangents are.
 
     >>> P("data", None, ("x", "y"))
     P('data', None, ('x', 'y'))
+
+    Two with equal contents are one object, so that comparing them costs a pointer.
     """
 
-    __slots__ = ("_partitions", "unreduced", "reduced", "_hash")
+    __slots__ = ("_partitions", "unreduced", "reduced", "_hash", "__weakref__")
 
     UNCONSTRAINED = _unconstrained
 
@@ -59,18 +87,18 @@ class PartitionSpec:
     unreduced: frozenset
     reduced: frozenset
 
-    def __init__(self, *partitions, unreduced=frozenset(), reduced=frozenset()):
-        self._partitions = tuple([_entry(p) for p in partitions])
-        for name, axes in (("unreduced", unreduced), ("reduced", reduced)):
-            if not isinstance(axes, (set, frozenset)):
-                raise TypeError(f"{name} of a PartitionSpec must be a set of axis names, got {axes!r}.")
-            if None in axes:
-                raise ValueError(f"{name} of a PartitionSpec cannot contain None: {axes}.")
-        self.unreduced, self.reduced = frozenset(unreduced), frozenset(reduced)
-        both = self.unreduced & self.reduced
-        if both:
-            raise ValueError(f"the axes {sorted(map(str, both))} of a PartitionSpec are both unreduced and reduced.")
-        self._hash = hash((self._partitions, self.unreduced, self.reduced))
+    def __new__(cls, *partitions, unreduced=_no_axes, reduced=_no_axes):
+        entries = tuple([_entry(p) for p in partitions])
+        if unreduced is not _no_axes or reduced is not _no_axes:
+            unreduced, reduced = _checked_sums(entries, unreduced, reduced)
+        key = (entries, unreduced, reduced)
+        found = _specs.get(key)
+        if found is None:
+            found = object.__new__(cls)
+            found._partitions, found.unreduced, found.reduced = key
+            found._hash = hash(key)
+            found = _specs.add(key, found)
+        return found
 
     partitions = property(lambda self: self._partitions)
 
@@ -95,18 +123,17 @@ class PartitionSpec:
         return self._partitions[index]
 
     def __eq__(self, other):
-        return self is other or (isinstance(other, PartitionSpec) and self._partitions == other._partitions
+        return self is other or (isinstance(other, P) and self._partitions == other._partitions
                                  and self.unreduced == other.unreduced and self.reduced == other.reduced)
 
     def __hash__(self):
         return self._hash
 
     def __add__(self, other):
-        if isinstance(other, PartitionSpec):
-            return PartitionSpec(*self, *other, unreduced=self.unreduced | other.unreduced,
-                                 reduced=self.reduced | other.reduced)
-        if isinstance(other, tuple):
-            return self.update(partitions=self._partitions + other)
+        if isinstance(other, P):
+            return P(*self, *other, unreduced=self.unreduced | other.unreduced, reduced=self.reduced | other.reduced)
+        if isinstance(other, tuple) and not (self.unreduced or self.reduced):
+            return P(*self, *other)
         return NotImplemented
 
     def __radd__(self, other):
@@ -118,20 +145,20 @@ class PartitionSpec:
     def count(self, value) -> int:
         return self._partitions.count(_entry(value))
 
-    def update(self, *, partitions=None, unreduced=None, reduced=None) -> PartitionSpec:
+    def update(self, *, partitions=None, unreduced=None, reduced=None) -> P:
         """The spec with some of its fields changed."""
-        return PartitionSpec(*(self._partitions if partitions is None else partitions),
-                             unreduced=self.unreduced if unreduced is None else unreduced,
-                             reduced=self.reduced if reduced is None else reduced)
+        return P(*(self._partitions if partitions is None else partitions),
+                 unreduced=self.unreduced if unreduced is None else unreduced,
+                 reduced=self.reduced if reduced is None else reduced)
 
-    def to_tangent_spec(self) -> PartitionSpec:
+    def to_tangent_spec(self) -> P:
         return self
 
-    def to_ct_spec(self) -> PartitionSpec:
+    def to_ct_spec(self) -> P:
         """The spec of cotangents: what is unreduced in one is reduced in the other."""
         return self.update(unreduced=self.reduced, reduced=self.unreduced)
 
-    def to_lo(self) -> PartitionSpec:
+    def to_lo(self) -> P:
         return self
 
     def padded(self, rank: int) -> tuple:
@@ -139,11 +166,11 @@ class PartitionSpec:
         return self._partitions + (None,) * (rank - len(self._partitions))
 
 
-P = PartitionSpec
+PartitionSpec = P
 
 
-def _make_spec(partitions, unreduced, reduced) -> PartitionSpec:
-    return PartitionSpec(*partitions, unreduced=unreduced, reduced=reduced)
+def _make_spec(partitions, unreduced, reduced) -> P:
+    return P(*partitions, unreduced=unreduced, reduced=reduced)
 
 
 class ManualAxisType:

@@ -128,7 +128,7 @@ def apart(array: ArrayImpl, other: ArrayImpl) -> ArrayImpl:
     for i, part in enumerate(parts):
         if part.unsafe_buffer_pointer() in theirs:
             [parts[i]] = copy_buffers([part], [part._sharding], always=True)
-    return ArrayImpl(array.aval, array._sharding, parts, committed=array._committed, **skip_checks)
+    return ArrayImpl(array._aval, array._sharding, parts, committed=array._committed, **skip_checks)
 
 
 def copied(array: ArrayImpl, aval) -> ArrayImpl:

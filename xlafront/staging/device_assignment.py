@@ -10,6 +10,7 @@ import numpy as np
 
 from xlafront.core import avals, backends, keys, tracing, tree
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, Literal, dce_jaxpr
+from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import NamedSharding, Sharding
 from xlafront.runtime.sharding import AbstractMesh, Mesh, PartitionSpec, active, in_device_memory, single_device
@@ -50,8 +51,10 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
         return _all_on((options.device,), len(leaves), True)
     if options.backend is not None:
         return _all_on((backends.client(options.backend).local_devices()[0],), len(leaves), True)
-    devices: tuple | None = None
-    mesh = None
+    mesh = active.mesh
+    if mesh is not None and is_compile_only(mesh.devices.flat[0].client):
+        mesh = None
+    devices: tuple | None = None if mesh is None else tuple(mesh._internal_device_list)
     first = None  # the argument that decides
     known = None  # the device list seen last: one object for all arguments of a mesh
     found: list[Any] = []
@@ -62,7 +65,7 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
             words = keys.physical_array(x)
             if isinstance(words, ArrayImpl) and words._committed:
                 sharding = words._sharding
-            elif isinstance(x, avals.ShapeDtypeStruct) and isinstance(x.sharding, Sharding) and has_devices(x.sharding):
+            elif isinstance(x, ShapeDtypeStruct) and isinstance(x.sharding, Sharding) and has_devices(x.sharding):
                 sharding = x.sharding
         else:
             _check_given(name, x, given, traced, i)
@@ -76,8 +79,13 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
         internal = sharding._internal_device_list
         these = devices if internal is known else tuple(internal)
         known = internal
-        if devices is None or first is None:
+        if devices is None:
             devices, first = these, i
+        elif these != devices and first is None:
+            raise ValueError(
+                f"{name} got incompatible devices: argument {traced.debug_info.arg_names[i]} {_where(x, sharding)}, but the "
+                f"mesh in force, {mesh}, is on {_ids(devices)}. Move it there with device_put(x, P(...)), or leave the mesh "
+                "out of force.")
         elif these != devices:
             if read is None and not options.keep_unused and not traced.closed.effects:
                 read = dce_jaxpr(traced.closed.jaxpr, [True] * len(traced.closed.jaxpr.outvars))[1]
@@ -90,6 +98,10 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
                 "of a call are on the same devices, in the same order. Move one of them with device_put(x, sharding).")
         if isinstance(sharding, NamedSharding):
             mesh = mesh or sharding.mesh
+            if active.mesh is mesh is not sharding.mesh and (mesh.explicit or sharding.mesh.explicit) and mesh != sharding.mesh:
+                raise ValueError(f"{name} got argument {traced.debug_info.arg_names[i]} {_where(x, sharding)}, but the "
+                                 f"context mesh, in force here, is {mesh}: they should match. Bring it there with "
+                                 "device_put(x, P(...)).")
             try:
                 sharding.shard_shape(keys.physical(tracing.aval_of(x)).shape)
             except ValueError as e:
@@ -109,10 +121,7 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
         if isinstance(sharding, NamedSharding):
             mesh = mesh or sharding.mesh
     if devices is None:
-        mesh = active.mesh
-        if mesh is None or is_compile_only(mesh.devices.flat[0].client):
-            return _all_on((backends.default_device(),), len(leaves), False)
-        devices = tuple(mesh._internal_device_list)
+        return _all_on((backends.default_device(),), len(leaves), False)
     assignment = DeviceAssignment(devices, (), True, mesh)
     rest = assignment.replicated()
     if len(devices) > 1 and any([s is None for s in found]):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from xlafront.core import errors, source, tracing
+from xlafront.core import errors, keys, source, tracing
 from xlafront.core.traceback_filter import boundary
+from xlafront.runtime.jaxlib_compat import ArrayImpl
 from xlafront.staging import signatures, stages
 from xlafront.staging.jitted import Jitted, Options
 
@@ -35,7 +36,10 @@ def make_jaxpr(fun: Callable, static_argnums=(), axis_env=None, return_shape: bo
             tracing.thread.axes = saved
         return (traced.jaxpr, traced.out_info) if return_shape else traced.jaxpr
 
-    traced_program.__name__ = traced_program.__qualname__ = f"make_jaxpr({signatures.function_name(fun)})"
+    signatures.dress(traced_program, fun)
+    if hasattr(fun, "__name__"):
+        traced_program.__name__ = traced_program.__qualname__ = f"make_jaxpr({fun.__name__})"
+    traced_program.__module__ = __name__.partition(".")[0]
     return traced_program
 
 
@@ -62,7 +66,8 @@ def typeof(x: Any):
     >>> typeof(xnp.ones(3))
     float32[3]
     """
-    return tracing.aval_of(tracing.as_operand(x))
+    aval = tracing.aval_of(x)
+    return x.aval if type(x) in (ArrayImpl, keys.KeyArray) else aval
 
 
 def named_call(fun: Callable, *, name: str | None = None) -> Callable:

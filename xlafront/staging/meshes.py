@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from xlafront.core import backends, tracing
-from xlafront.core.tracing import MeshAxis
 from xlafront.runtime.jaxlib_compat import SingleDeviceSharding
 from xlafront.runtime.meshes import AbstractMesh, AxisType, Mesh, active
 
@@ -60,7 +59,7 @@ def in_torus_order(devices: list, shape: tuple[int, ...]) -> list:
 
 
 class set_mesh:
-    """Put a mesh in force: at once, and with `with` until the block ends.
+    """Put a mesh in force: at once, and with `with` until the block ends. None: no mesh.
 
     Specs without a mesh then refer to it, and arrays that are bound to no device go to its devices.
 
@@ -68,18 +67,21 @@ class set_mesh:
     ...     x = device_put(np.ones(4), P("data"))
     """
 
-    def __init__(self, mesh: Mesh):
-        if not isinstance(mesh, Mesh):
+    def __init__(self, mesh: Mesh | None):
+        if not isinstance(mesh, (Mesh, type(None))):
             raise ValueError(f"set_mesh takes a Mesh, got {type(mesh).__name__}: {mesh!r:.80}. Make one with make_mesh; for an "
                              f"AbstractMesh there is use_abstract_mesh.")
         if tracing.is_tracing():
             raise ValueError("set_mesh was called inside of a function that is being traced. Set the mesh around the call of "
                              "the function; use_abstract_mesh, auto_axes and explicit_axes work inside.")
+        if mesh is not None and mesh.manual_axes:
+            raise ValueError(f"set_mesh was given {mesh}, which contains manual axes: {mesh.manual_axes}. Give the axes the type "
+                             f"Auto or Explicit; inside of a shard_map they are Manual.")
         self.saved = active.mesh, active.abstract
         self.mesh = mesh
-        active.mesh, active.abstract = mesh, None
+        active.mesh, active.abstract = None if mesh is _no_mesh else mesh, None
 
-    def __enter__(self) -> Mesh:
+    def __enter__(self) -> Mesh | None:
         return self.mesh
 
     def __exit__(self, *exception) -> None:
@@ -102,6 +104,10 @@ class use_abstract_mesh:
         self.saved: list = []
 
     def __enter__(self) -> AbstractMesh:
+        before = active.abstract_mesh()
+        if not (before.empty or self.mesh.empty) and before.size != self.mesh.size:
+            raise ValueError(f"use_abstract_mesh cannot change the size of the mesh: {before}, in force here, has {before.size} "
+                             f"device(s), {self.mesh} has {self.mesh.size}. Use a mesh over as many.")
         self.saved.append(active.abstract)
         active.abstract = self.mesh
         return self.mesh
@@ -139,12 +145,7 @@ def get_abstract_mesh() -> AbstractMesh:
     >>> get_abstract_mesh().empty
     True
     """
-    found = active.abstract_mesh()
-    inside = [axis for axis in tracing.thread.axes if type(axis) is MeshAxis]
-    if inside:  # of a `shard_map`
-        found = inside[-1].mesh.abstract_mesh
-        found = found.update_axis_types({axis[0]: AxisType.Manual for axis in inside if axis[0] in found.axis_names})
-    return found
+    return active.abstract_mesh()
 
 
 def make_single_device_sharding(device, *, memory_kind: str | None = None) -> SingleDeviceSharding:

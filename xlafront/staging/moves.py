@@ -19,6 +19,7 @@ from xlafront.core.ir import Jaxpr, Var
 from xlafront.runtime.arrays import put_host
 from xlafront.runtime.compile import CompileRequest, compile_module
 from xlafront.runtime.compile_options import compile_options
+from xlafront.runtime.guards import between_devices
 from xlafront.runtime.jax_names import buffers_of, host_copy
 from xlafront.runtime.jaxlib_compat import ArrayImpl, NamedSharding, batched_device_put, result_handler
 from xlafront.runtime.layouts import Layout, use as layouts_in_use
@@ -84,7 +85,7 @@ def _copy(arrays, avals, shardings, chosen: list[int], results: list, committed:
     """Buffer by buffer to other devices or another memory, in one call of the runtime."""
     copied = copy_buffers([arrays[i] for i in chosen], [shardings[i] for i in chosen])
     for i, x in zip(chosen, copied):
-        if x._committed != committed or x.aval is not avals[i]:
+        if x._committed != committed or x._aval is not avals[i]:
             x = ArrayImpl(avals[i], shardings[i], buffers_of(x), committed=committed, **skip_checks)
         results[i] = x
 
@@ -128,7 +129,8 @@ def _by_pieces(array: ArrayImpl, aval, sharding, steps: Plan) -> ArrayImpl:
     else:
         for whole, part in jobs:
             whole[...] = part
-    return batched_device_put(aval, sharding, buffers, list(steps.devices), True)
+    with between_devices(aval):
+        return batched_device_put(aval, sharding, buffers, list(steps.devices), True)
 
 
 def _by_pieces_on_devices(array: ArrayImpl, aval, sharding, steps: Plan) -> ArrayImpl:
@@ -165,15 +167,15 @@ def _typed(part: ArrayImpl, array: ArrayImpl, aval) -> ArrayImpl:
 def reshard(arrays: Sequence[ArrayImpl], shardings: Sequence[Any]) -> list[ArrayImpl]:
     """Arrays over the same devices, split in another way: one program, of nothing but the sends between devices."""
     run = _identity("reshard", tuple([_plain(x) for x in arrays]), tuple([x._sharding for x in arrays]), tuple(shardings))
-    return run(arrays, [x.aval for x in arrays], shardings)
+    return run(arrays, [x._aval for x in arrays], shardings)
 
 
 def relayout(x: ArrayImpl, layout: Layout) -> ArrayImpl:
     """The array with its elements in this order in memory, where it is."""
     layouts_in_use.others = True
     run = _identity("relayout", (_plain(x),), (x._sharding,), (x._sharding,), (Layout.from_pjrt_layout(x._pjrt_layout), layout))
-    [result] = run([x], [x.aval], [x._sharding])
-    return result if x._committed else ArrayImpl(x.aval, x._sharding, buffers_of(result), committed=False, **skip_checks)
+    [result] = run([x], [x._aval], [x._sharding])
+    return result if x._committed else ArrayImpl(x._aval, x._sharding, buffers_of(result), committed=False, **skip_checks)
 
 
 def _plain(x: ArrayImpl) -> ShapedArray:
@@ -199,7 +201,7 @@ def _identity(name: str, avals: tuple, sources: tuple, targets: tuple, layouts: 
 def _cut(x: ArrayImpl, start: Sequence[int], shape: tuple[int, ...]) -> ArrayImpl:
     """A part of a buffer, where it is."""
     run = _cutting(x._sharding, x.shape, x.dtype, shape)
-    [result] = run([x, *_indices(x, start)], [x.aval.update(shape=shape)], [x._sharding])
+    [result] = run([x, *_indices(x, start)], [x._aval.update(shape=shape)], [x._sharding])
     return result
 
 
@@ -214,7 +216,7 @@ def _cutting(sharding, whole: tuple, dtype, shape: tuple) -> Callable:
 def _paste(whole: ArrayImpl, part: ArrayImpl, at: Sequence[int]) -> ArrayImpl:
     """A buffer with a part of it replaced; it takes the memory of the buffer."""
     [result] = _pasting(whole._sharding, whole.shape, part.shape, whole.dtype)(
-        [whole, part, *_indices(whole, at)], [whole.aval], [whole._sharding])
+        [whole, part, *_indices(whole, at)], [whole._aval], [whole._sharding])
     return result
 
 
@@ -231,7 +233,7 @@ def _pasting(sharding, whole: tuple, part: tuple, dtype) -> Callable:
 
 def _indices(x: ArrayImpl, start: Sequence[int]) -> list[ArrayImpl]:
     [device] = x._sharding.device_set
-    aval = x.aval.update(shape=(), dtype=np.dtype(np.int32), weak_type=False)
+    aval = x._aval.update(shape=(), dtype=np.dtype(np.int32), weak_type=False)
     return [put_host(np.int32(i), aval, single_device(device), True) for i in start]
 
 

@@ -23,13 +23,13 @@ UNSPECIFIED = _Unspecified()
 def flatten_shardings(what: str, given, full, partly: bool = False) -> tuple:
     """The sharding of each leaf of `full`, from a pytree prefix of shardings; None means unspecified.
 
-    `partly`: specs may leave dimensions to the compiler.
+    `partly`: specs may leave dimensions to the compiler, and be over the mesh of `with mesh:`.
     """
 
     def is_leaf(x):
         return x is None or x is UNSPECIFIED or _is_given(x)
 
-    found = tuple([as_sharding(what, x) for x in tree.leaves_by_prefix(what, given, full, is_leaf)])
+    found = tuple([as_sharding(what, x, partly) for x in tree.leaves_by_prefix(what, given, full, is_leaf)])
     if not partly:
         for sharding in found:
             if isinstance(sharding, NamedSharding) and PartitionSpec.UNCONSTRAINED in sharding.spec.partitions:
@@ -58,14 +58,14 @@ def asks_for_layouts(given) -> bool:
     return any([isinstance(x, Format) for x in given_leaves(given)])
 
 
-def as_sharding(what: str, x):
+def as_sharding(what: str, x, entered: bool = False):
     """One sharding, from what may stand for it; None is unspecified."""
     if x is None or x is UNSPECIFIED:
         return UNSPECIFIED
     if isinstance(x, Format):
         return UNSPECIFIED if x.sharding is None else x.sharding
     if isinstance(x, PartitionSpec):
-        return over_active_mesh(what, x, RuntimeError)
+        return over_active_mesh(what, x, RuntimeError, entered)
     if isinstance(x, Device):
         return single_device(x)
     if isinstance(x, Sharding):
@@ -73,12 +73,14 @@ def as_sharding(what: str, x):
     raise TypeError(f"{what} takes shardings, got {type(x).__name__}: {x!r}.")
 
 
-def over_active_mesh(what: str, spec: PartitionSpec, error: type[Exception] = ValueError) -> NamedSharding:
-    """A spec that was given without a mesh."""
-    mesh = active.abstract or active.mesh
+def over_active_mesh(what: str, spec: PartitionSpec, error: type[Exception] = ValueError,
+                     entered: bool = False) -> NamedSharding:
+    """A spec that was given without a mesh; one that was `entered` with `with mesh:` may do."""
+    mesh = active.abstract or active.mesh or (active.entered if entered else None)
     if mesh is None:
-        raise error(f"{what} has the PartitionSpec {spec}, but there is no mesh in force (a non-empty mesh in context) that "
-                    f"it could refer to. Please set a mesh, with set_mesh(mesh), or use NamedSharding(mesh, {spec}).")
+        raise error(f"{what} has the PartitionSpec {spec}, but there is no mesh in force that it could refer to: use "
+                    f"NamedSharding(mesh, {spec}), or please set a mesh with set_mesh(mesh): it needs a non-empty mesh in "
+                    "context.")
     if active.abstract is not None and active.mesh is not None and active.mesh.shape_tuple == mesh.shape_tuple:
         mesh = active.mesh.update(axis_types=mesh.axis_types)
     return NamedSharding(mesh, spec)

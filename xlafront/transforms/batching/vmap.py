@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import errors, tracing, tree
-from xlafront.core.avals import with_dimension, without_dimension
+from xlafront.core.avals import entry_of, with_dimension, without_dimension
 from xlafront.core.discharge import touched_operands
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, jaxpr_as_fun, subprograms
 from xlafront.core.program_call import ProgramCall
@@ -20,6 +20,7 @@ from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import Trace, Tracer, current_trace
 from xlafront.lax.shapes import place_axis
 from xlafront.runtime import config
+from xlafront.runtime.specs import axes_of
 from xlafront.staging import signatures
 from xlafront.transforms.batching import vmappable_types
 
@@ -37,6 +38,9 @@ class BatchTracer(Tracer):
 
     def _origin(self):
         return self.value._origin() if isinstance(self.value, Tracer) else None
+
+    def __repr__(self):
+        return f"VmapTracer(aval={self.aval}, batched={tracing.aval_of(self.value)})"
 
 
 class BatchTrace(Trace):
@@ -206,9 +210,10 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
                 continue
             if axes[i] is not None and not tracing.is_arraylike(x):
                 raise errors.not_an_array(x, f"vmap of {name}", argument(i))
-            values.append(tracing.as_operand(x))
+            values.append(x)
         size = _axis_size(name, values, axes, axis_size, argument)
         dims = [None if a is None else a % np.ndim(x) for a, x in zip(axes, values)]
+        _check_split(name, values, dims, spmd_axis_name)
         out_tree = None
 
         def flat(*tracers):
@@ -229,11 +234,8 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
         return out_tree.unflatten([x if vmappable_types.is_mapped_type(x) else _place(name, x, d, w, size)
                                    for x, d, w in zip(results, result_dims, wanted)])
 
-    mapped.__name__ = getattr(fun, "__name__", name)
-    mapped.__qualname__ = f"vmap({name})"
-    mapped.__doc__ = fun.__doc__
-    mapped.__wrapped__ = fun
-    return mapped
+    return signatures.dress(mapped, fun, f"A version of {name} for batches: takes what {name} takes, with an additional axis "
+                                         f"over whose elements it is mapped.")
 
 
 def _batches_of_vmappable_types(fun, name, results, specs) -> list:
@@ -288,6 +290,23 @@ def sizes_along_axes(user: str, leaves: Sequence[Any], axes: Sequence[int | None
         lines = [f"size {n}: {'; '.join(who[:3])}{' and others' if len(who) > 3 else ''}" for n, who in sizes.items()]
         raise ValueError(f"{user} got inconsistent sizes for array axes to be mapped. {'. '.join(lines)}.{remedy}")
     return sizes
+
+
+def _check_split(name: str, values, dims, spmd_axis_name) -> None:
+    """Raise where types say that mapped dimensions are split in several ways, or otherwise than `spmd_axis_name` does."""
+    entries = [entry_of(tracing.aval_of(x), d) for x, d in zip(values, dims) if d is not None]
+    found = next((e for e in entries if e is not None), None)
+    if found is None:
+        return
+    other = [e for e in entries if e != found]
+    if other:
+        raise ValueError(f"vmap of {name}: the mapped dimension must be split in the same way in all arguments, but it is "
+                         f"over {found!r} in one and over {other[0]!r} in another: inconsistent axis specs. Bring them to one "
+                         "sharding with reshard.")
+    if spmd_axis_name is not None and axes_of(spmd_axis_name) != axes_of(found):
+        raise ValueError(f"vmap of {name} has spmd_axis_name={spmd_axis_name!r}, but its arguments' types say that the "
+                         f"elements are spread over {found!r}, of type Explicit: only one of the two can say it. Leave "
+                         "spmd_axis_name out.")
 
 
 def _axis_size(name, values, axes, given, argument) -> int:

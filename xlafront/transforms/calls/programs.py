@@ -44,10 +44,12 @@ def _argument_names(fun: Callable | None, in_tree) -> list[str]:
     return signatures.argument_names(fun, signatures.Selection(), tree.structure((positional, {})))
 
 
-def trace_function(fun: Callable, in_tree, in_avals: Sequence[AbstractValue], role: str) -> tuple[ClosedJaxpr, list, Any]:
+def trace_function(fun: Callable, in_tree, in_avals: Sequence[AbstractValue], role: str, evaluate: Any = None
+                   ) -> tuple[ClosedJaxpr, list, Any]:
     """`fun` of the arguments in `in_tree` as a program whose constants are leading arguments; those; the result's tree.
 
-    `role` is what the function is to the operation, for messages. A function is traced once for the same types.
+    `role` is what the function is to the operation, for messages. A function is traced once for the same types, unless
+    `evaluate` (see `StagingTrace`) was `used` to know values.
     """
     owner, kind = (fun.f, (type(fun), fun.key)) if isinstance(fun, DerivedFunction) else (fun, ())
     caches = shared_caches(owner, ("program", role, kind))
@@ -64,9 +66,9 @@ def trace_function(fun: Callable, in_tree, in_avals: Sequence[AbstractValue], ro
         known = signatures.weak_reference(fun)  # the caches must not keep alive what they are keyed on
         debug_info = DebugInfo(role, signatures.function_name(fun), signatures.function_location(fun), lambda: _names(known(),
                                                                                                                       in_tree))
-        jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info)
+        jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info, evaluate)
         found = TracedCall(ClosedJaxpr(jaxpr, consts), out_tree, tuple(in_avals), debug_info)
-        if not any(isinstance(c, tracing.Tracer) for c in consts):
+        if not any(isinstance(c, tracing.Tracer) for c in consts) and not (evaluate is not None and evaluate.used):
             caches.traces[key] = found
     program, consts = constants_as_arguments(found.closed)
     return program, consts, found.out_tree
@@ -81,7 +83,7 @@ def operands_of(leaves: Sequence[Any], name: str, whole: Any) -> list[Any]:
     for i, x in enumerate(leaves):
         if not tracing.is_arraylike(x):
             raise errors.not_an_array(x, name, tree.path_of(whole, i))
-    return [tracing.as_operand(x) for x in leaves]
+    return list(leaves)
 
 
 def in_three(items: Sequence[Any], first: int, second: int) -> tuple[list, list, list]:
@@ -139,11 +141,16 @@ def type_mismatches(what: str, given: Sequence[AbstractValue], found: Sequence[A
     """A line for each pair of types that differ by more than weak types."""
     lines = []
     for i, (x, y) in enumerate(zip(given, found)):
-        if not same_type(x, y):
+        if not same_type(x, y) or x.vma != y.vma:
             words = (("shapes", x.shape != y.shape), ("dtypes", x.dtype != y.dtype))
             how = " and ".join([word for word, differ in words if differ])
-            how = f"{how} do not match" if how else (
-                "they are split differently: bring one to the sharding of the other with reshard")
+            if how:
+                how = f"{how} do not match"
+            elif x.vma != y.vma:
+                how = (f"they do not match, as they vary along different mesh axes: give both what the other has with pcast(x, "
+                       f"{tuple(sorted(map(str, x.vma ^ y.vma)))}, to='varying')")
+            else:
+                how = "they are split differently: bring one to the sharding of the other with reshard"
             lines.append(f"{what}{path(i)} is {x} {first} but {y} {second} ({how})")
     return lines
 
