@@ -123,7 +123,7 @@ def _check_inside(targets: list) -> None:
 
 def check_devices(x, sharding, user: str) -> None:
     """Raise where an array is bound to other devices than those of a sharding: programs move nothing between devices."""
-    own = getattr(x, "sharding", None)
+    own = None if isinstance(x, tracing.Tracer) else getattr(x, "sharding", None)
     if isinstance(own, Sharding) and getattr(x, "committed", False) and has_devices(sharding) and (
             own._internal_device_list != sharding._internal_device_list):
         raise ValueError(f"{user} got incompatible devices for a jitted computation: an array of shape {np.shape(x)} that is "
