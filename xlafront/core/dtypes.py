@@ -364,6 +364,9 @@ def _join(nodes: frozenset[str], mode: str) -> str:
         _bounds[mode] = _upper_bounds(_LATTICE if mode == "standard" else _STRICT)
     bounds = _bounds[mode]
     unknown = [n for n in nodes if n not in bounds]
+    if "void" in unknown:
+        raise TypeError("float0, the dtype of the tangents of integers, does not promote with others: by design these arrays "
+                        "support no operations. For zeros to compute with use xlafront.numpy.zeros_like(x, float).")
     if unknown:
         raise TypeError(f"{unknown[0]} is not a dtype that promotes with others")
     common = set.intersection(*(bounds[n] for n in nodes))

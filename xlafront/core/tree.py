@@ -141,7 +141,8 @@ def register_dataclass(nodetype: type, data_fields=None, meta_fields=None, drop_
         if (data_fields is None) != (meta_fields is None):
             raise TypeError("register_dataclass takes data_fields and meta_fields together, or neither.")
         if not dataclasses.is_dataclass(nodetype):
-            raise TypeError(f"{nodetype.__name__} is not a dataclass: name its data_fields and meta_fields.")
+            raise TypeError(f"register_dataclass got {nodetype!r}, which is not a dataclass: data_fields and meta_fields are "
+                            f"required.")
         init = [f for f in dataclasses.fields(nodetype) if f.init and f.name not in drop_fields]
         data_fields = [f.name for f in init if not f.metadata.get("static", False)]
         meta_fields = [f.name for f in init if f.metadata.get("static", False)]
