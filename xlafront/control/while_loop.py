@@ -110,8 +110,8 @@ def _linearize(primals, tangents, **params):
 
 def _transpose(cts, *operands, **params):
     raise ValueError(
-        "reverse-mode differentiation (grad, vjp) needs to know how many steps a loop takes, and while_loop, or fori_loop with "
-        "bounds that are traced, does not tell. Use lax.scan, or fori_loop with bounds that are Python numbers; or "
+        "reverse-mode differentiation does not work for while_loop, nor for fori_loop with dynamic (traced) bounds: grad and "
+        "vjp need to know how many steps the loop takes. Use lax.scan, or fori_loop with bounds that are Python numbers; or "
         "differentiate in forward mode (jvp, jacfwd), or define the derivative with custom_vjp.")
 
 
