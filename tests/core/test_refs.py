@@ -786,7 +786,7 @@ def test_references_over_devices():
 
 
 def test_references_in_shard_map():
-    mesh = xf.make_mesh((4,), ("x",))
+    mesh = xf.make_mesh((4,), ("x",), axis_types=(xf.sharding.AxisType.Auto,))
     ref = xf.new_ref(xnp.zeros(8))
 
     def f(ref, x):

@@ -56,7 +56,7 @@ _SAME = object()  # in place of a type itself, which would be a circle
 class ShapedArray(AbstractValue):
     """Shape, dtype and weak type of an array; with its sharding and manual axes where those are part of the type."""
 
-    __slots__ = ("shape", "dtype", "weak_type", "ndim", "explicit_sharding", "vma", "memory", "mesh", "bare", "plain",
+    __slots__ = ("shape", "dtype", "weak_type", "ndim", "explicit_sharding", "vma", "memory", "mesh", "_bare", "plain",
                  "_tangent", "__weakref__")
 
     shape: tuple[Any, ...]
@@ -64,7 +64,6 @@ class ShapedArray(AbstractValue):
     weak_type: bool
     ndim: int
     mesh: Any  # of an array whose mesh types leave to the compiler: what users see of it; programs are about `bare` types
-    bare: ShapedArray
 
     def __new__(cls, shape, dtype, weak_type=False, *, sharding=None, vma=frozenset(), memory_space=None,
                 manual_axis_type=None):
@@ -97,11 +96,16 @@ class ShapedArray(AbstractValue):
             aval.shape, aval.dtype, aval.weak_type, aval.explicit_sharding, aval.vma, aval.memory = key
             aval.ndim = len(aval.shape)
             aval.mesh = mesh
-            aval.bare = aval if bare is None else bare
+            aval._bare = bare
             aval.plain = contents[3:] == (None, frozenset(), None)
             aval._tangent = None
             aval = _interned.add(contents, aval)
         return aval
+
+    @property
+    def bare(self) -> ShapedArray:
+        """The type as programs have it."""
+        return self if self._bare is None else self._bare
 
     def on(self, sharding) -> ShapedArray:
         """The type that users see of an array with this sharding: of its mesh it says also what it leaves to the compiler."""

@@ -67,7 +67,9 @@ class AbstractRef(AbstractValue):
         return self.inner_aval.to_ct_aval()
 
     def __len__(self):
-        return len(self.inner_aval)
+        if not self.shape:
+            raise TypeError("len() of a reference to an array without dimensions")
+        return self.shape[0]
 
     def __reduce__(self):
         return AbstractRef, (self.inner_aval, self.memory_space, self.kind)
