@@ -12,7 +12,7 @@ from xlafront.runtime import jax_names as _jax_names  # noqa: F401  (refuses jax
 from xlafront.runtime.version import __version__ as __version__
 
 _PLACES = {
-    "xlafront.core.avals": "ShapeDtypeStruct",
+    "xlafront.core.structs": "ShapeDtypeStruct",
     "xlafront.core.backends": """default_backend device_count devices local_device_count local_devices process_count
         process_index process_indices""",
     "xlafront.core.dtypes": "float0",
@@ -52,5 +52,5 @@ _PLACES = {
 }
 __getattr__, __dir__, __all__ = lazy(__name__, _PLACES, """
     ad_checkpoint core custom_batching custom_derivatives debug distributed dlpack dtypes errors experimental extend
-    flatten_util interpreters lax memory nn numpy planning random ref sharding stages tree tree_util
+    flatten_util interpreters lax memory nn numpy planning random ref scipy sharding stages tree tree_util
 """)

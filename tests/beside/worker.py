@@ -52,6 +52,8 @@ def numbers(x):
 
 
 def leaf(x) -> dict:
+    if type(x).__name__ == "TypedNdArray":  # a NumPy array with a type of the reference's
+        x = np.asarray(x)
     if isinstance(x, xf.Array):
         aval = getattr(x, "aval", None)
         found = {"kind": "array", "dtype": str(x.dtype).replace("key<fry>", "key<fry>"), "shape": list(x.shape),
@@ -63,11 +65,15 @@ def leaf(x) -> dict:
         values = np.asarray(x)
         return found | {"value": numbers(values) if values.size <= 4096 else float(np.sum(np.abs(values.astype(np.float64))))}
     if isinstance(x, (np.ndarray, np.generic)):
-        return {"kind": type(x).__name__, "dtype": str(x.dtype), "shape": list(x.shape),
+        return {"kind": type(x).__name__.replace("TypedNdArray", "ndarray"), "dtype": str(x.dtype), "shape": list(x.shape),
                 "value": numbers(np.asarray(x)) if x.dtype.kind in "fiubcV" and x.dtype.names is None else str(x)}
-    if type(x) in (bool, int, float, str, type(None)):
+    if type(x) in (bool, str, type(None)):
         return {"kind": type(x).__name__, "value": x}
-    return {"kind": type(x).__name__, "value": str(x).replace("xlafront", "jax") if len(str(x)) < 2000 else ""}
+    for kind in (int, float, complex):  # numbers of a class of their own
+        if isinstance(x, kind) and not isinstance(x, bool):
+            return {"kind": kind.__name__, "value": str(x) if kind is complex else kind(x)}
+    kind = "KeyTy" if type(x).__name__ == "PRNGKeyDType" else type(x).__name__  # one object each, under our name and theirs
+    return {"kind": kind, "value": str(x).replace("xlafront", "jax") if len(str(x)) < 2000 else ""}
 
 
 def late(*_):

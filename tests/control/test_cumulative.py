@@ -99,7 +99,7 @@ def test_errors():
         lax.associative_scan(lambda a, b: (a, b), X)
     with pytest.raises(TypeError, match=r"it got float32\[2,3\] and returned float16\[2,3\]"):
         lax.associative_scan(lambda a, b: (a + b).astype(np.float16), X)
-    with pytest.raises(TypeError, match="cumsum does not take arrays of dtype bool"):
+    with pytest.raises(TypeError, match="cumsum does not accept dtype bool"):
         lax.cumsum(np.array([True]))
 
 

@@ -44,14 +44,14 @@ def _fold(*operands, function, dimensions, **_):
     rows = [shapes.reshape(shapes.transpose(x, (*dimensions, *kept)), (n, *result)) for x in operands[:count]]
     starts = [shapes.broadcast_in_dim(s, result, tuple(range(np.ndim(s)))) for s in operands[count:]]
     while n > 1:
-        pairs = _combined(function, [slicing.slice_in_dim(x, 0, n - n % 2, 2) for x in rows],
+        pairs = combined(function, [slicing.slice_in_dim(x, 0, n - n % 2, 2) for x in rows],
                           [slicing.slice_in_dim(x, 1, n, 2) for x in rows])
         rows = [slicing.concatenate([p, slicing.slice_in_dim(x, n - 1, n)], 0) for p, x in zip(pairs, rows)] if n % 2 else pairs
         n = (n + 1) // 2
-    return _combined(function, starts, [shapes.reshape(x, result) for x in rows]) if n else starts
+    return combined(function, starts, [shapes.reshape(x, result) for x in rows]) if n else starts
 
 
-def _combined(function, xs, ys):
+def combined(function, xs, ys):
     """The function of scalars, element by element."""
     shape = np.shape(xs[0])
     size = math.prod(shape)
@@ -84,7 +84,11 @@ _MONOIDS = {"add": "reduce_sum", "mul": "reduce_prod", "max": "reduce_max", "min
             "or": "reduce_or", "xor": "reduce_xor"}
 
 
-def _monoid(function) -> str | None:
+# A start that may be a number of any type, since it changes nothing.
+_NOTHING = {"reduce_sum": 0, "reduce_prod": 1}
+
+
+def monoid(function) -> str | None:
     """The reduction that a traced function of two scalars amounts to."""
     jaxpr = function.jaxpr
     if len(jaxpr.eqns) != 1 or len(jaxpr.invars) != 2 or list(jaxpr.outvars) != jaxpr.eqns[0].outvars:
@@ -103,9 +107,13 @@ def reduce(operands, init_values, computation: Callable, dimensions: Sequence[in
     leaves, treedef = tree.flatten(operands)
     starts, start_tree = tree.flatten(init_values)
     if treedef != start_tree:
-        raise TypeError(f"reduce needs one start value for each array: got structures {treedef} and {start_tree}.")
-    dims = shapes.canonical_axes(tuple(dimensions), np.ndim(leaves[0]), "reduce")
-    starts = [elementwise.as_type(s, tracing.aval_of(x).dtype, False) for s, x in zip(starts, leaves)]
+        raise ValueError(f"reduce needs one start value for each array: got structures {treedef} and {start_tree}.")
+    dims = shapes.plain_axes(dimensions, np.ndim(leaves[0]), "reduce")
+    for s in starts:
+        if np.shape(s):
+            raise ValueError(f"reduce needs scalars as initial values, found one of shape {np.shape(s)}.")
+    if not dims:
+        return tree.map(elementwise.as_array, operands)
     scalars = [ShapedArray((), tracing.aval_of(x).dtype) for x in leaves]
 
     def combine(*xs):
@@ -117,7 +125,13 @@ def reduce(operands, init_values, computation: Callable, dimensions: Sequence[in
     if len(function.out_avals) != len(leaves):
         raise errors.incompatible_shapes("reduce", [("arrays", (len(leaves),)), ("results", (len(function.out_avals),))])
     wanted = named_sharding(out_sharding, "reduce")
-    name = _monoid(function) if len(leaves) == 1 else None
+    name = monoid(function) if len(leaves) == 1 else None
+    for s, x in zip(starts, leaves):
+        d, own = tracing.aval_of(s).dtype, tracing.aval_of(x).dtype
+        if d != own and not (isinstance(s, (int, float)) and s == _NOTHING.get(name)):
+            raise errors.incompatible_dtypes("reduce", [own, d], "The initial values must have the dtypes of the arrays: "
+                                                                 "operand dtypes should match those of initial values.")
+    starts = [elementwise.as_type(s, tracing.aval_of(x).dtype, False) for s, x in zip(starts, leaves)]
     if name is not None:
         total = reductions.PRIMITIVES[name].bind(leaves[0], axes=dims, out_sharding=wanted)
         operation = elementwise.PRIMITIVES[function.jaxpr.eqns[0].primitive.name]

@@ -1,7 +1,7 @@
 """The core: types, programs, tracing. Its names for users are here; `xlafront.extend.core` has those for extensions."""
 
 _PLACES = {
-    "avals": "AbstractValue ShapedArray AbstractToken ShapeDtypeStruct",
+    "avals": "AbstractValue ShapedArray AbstractToken", "structs": "ShapeDtypeStruct",
     "ir": "Atom ClosedJaxpr DropVar Effect Jaxpr JaxprEqn Literal ParamDict Value Var eval_jaxpr jaxpr_as_fun",
     "primitive": "Primitive",
     "tracing": "Trace Tracer ensure_compile_time_eval eval_context",

@@ -50,6 +50,8 @@ def forget_unused_types() -> None:
     _interned.sweep()
 
 
+_set = object.__setattr__
+_FIELDS = ("shape", "dtype", "weak_type", "explicit_sharding", "vma", "memory", "ndim", "mesh", "_bare", "plain", "_tangent")
 _SAME = object()  # in place of a type itself, which would be a circle
 
 
@@ -93,12 +95,8 @@ class ShapedArray(AbstractValue):
             if key[3] is not None:
                 key[3].shard_shape(key[0])  # raises where a dimension cannot be split
             aval = object.__new__(cls)
-            aval.shape, aval.dtype, aval.weak_type, aval.explicit_sharding, aval.vma, aval.memory = key
-            aval.ndim = len(aval.shape)
-            aval.mesh = mesh
-            aval._bare = bare
-            aval.plain = contents[3:] == (None, frozenset(), None)
-            aval._tangent = None
+            for field, value in zip(_FIELDS, (*key, len(key[0]), mesh, bare, contents[3:] == (None, frozenset(), None), None)):
+                _set(aval, field, value)
             aval = _interned.add(contents, aval)
         return aval
 
@@ -178,10 +176,23 @@ class ShapedArray(AbstractValue):
         found = self._tangent
         if found is None:
             tangent = dtypes.tangent_dtype(self.dtype)
-            found = self._tangent = _SAME if tangent == self.dtype else self.update(dtype=tangent, weak_type=False)
+            found = _SAME if tangent == self.dtype else self.update(dtype=tangent, weak_type=False)
+            _set(self, "_tangent", found)
         return self if found is _SAME else found
 
     to_tangent_aval = at_least_vspace
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"cannot assign to {name}: types do not change, and {self} is one object everywhere. Use "
+                             f"update({name}=...).")
 
     def __reduce__(self):
         return _shaped_array, (self.shape, self.dtype, self.weak_type, self.explicit_sharding, self.vma, self.memory)
@@ -195,11 +206,11 @@ class ShapedArray(AbstractValue):
     def str_short(self, short_dtypes=False, mesh_axis_types=False) -> str:
         if short_dtypes:
             return str_short(self)
-        return f"{'~' if self.weak_type else ''}{self.dtype.name}{_details(self)}"
+        return f"{'~' if self.weak_type else ''}{dtype_name(self.dtype)}{_details(self)}"
 
     def __repr__(self):
         weak = ", weak_type=True" if self.weak_type else ""
-        return f"ShapedArray({self.dtype.name}{_details(self)}{weak})"
+        return f"ShapedArray({dtype_name(self.dtype)}{_details(self)}{weak})"
 
 
 ShapedArray.__copy__ = lambda self: self
@@ -214,11 +225,41 @@ class AbstractToken(AbstractValue):
 
     __slots__ = ()
 
-    def __repr__(self):
+    weak_type = False
+
+    def _of_arrays(self):
+        raise TypeError("a token is no array: it says what comes before what. Pass it to after_all or precv, or through loops "
+                        "and branches.")
+
+    shape = dtype = ndim = size = property(_of_arrays)
+
+    def update(self, **changes) -> AbstractToken:
+        return self
+
+    def str_short(self, short_dtypes=False, mesh_axis_types=False) -> str:
         return "Tok"
+
+    def __repr__(self):
+        return "AbstractToken()"
 
 
 abstract_token = AbstractToken()
+
+
+class Token:
+    """What a token is outside of traced functions: it holds nothing."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return "Token()"
+
+    def block_until_ready(self) -> Token:
+        return self
+
+
+# How compiled programs take and return tokens, which are in no buffers.
+token_stand_in = ShapedArray((0,), np.dtype(np.bool_))
 
 
 def _dims(shape) -> str:
@@ -265,11 +306,16 @@ _parts = Memo(4096)
 _SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
 
 
+def dtype_name(dtype) -> str:
+    """The name of a dtype; NumPy has none for float0, the type of tangents of integers."""
+    return "float0" if dtype == dtypes.float0 else dtype.name
+
+
 def short_dtype(dtype) -> str:
     """`float32 -> f32`, `bool -> bool`, `float8_e4m3fn -> f8_e4m3fn`."""
-    name = dtype.name
+    name = dtype_name(dtype)
     head = name.rstrip("0123456789") if "_" not in name else name.split("_")[0].rstrip("0123456789")
-    return _SHORT.get(head, head) + name[len(head):] if head in _SHORT else name
+    return _SHORT[head] + name[len(head):] if head in _SHORT and name != "float0" else name
 
 
 def str_short(aval) -> str:
@@ -312,57 +358,3 @@ def with_entry(sharding: Any, d: int, entry: Any = None) -> Any:
 def entry_of(aval: Any, d: int | None) -> Any:
     """The axes that split dimension `d` of values of a type, None for no dimension."""
     return None if d is None or aval.explicit_sharding is None else aval.explicit_sharding.spec.partitions[d]
-
-
-class ShapeDtypeStruct:
-    """A stand-in for an array in `eval_shape`, `lower` and the like: shape, dtype and optionally a sharding.
-
-    >>> jit(f).lower(ShapeDtypeStruct((8, 128), "float32"))
-    """
-
-    __slots__ = ("shape", "dtype", "sharding", "weak_type", "vma", "is_ref")
-
-    def __init__(self, shape, dtype, *, sharding=None, weak_type=False, vma=None, manual_axis_type=None, is_ref=False):
-        if dtype is None:
-            raise ValueError("ShapeDtypeStruct needs a dtype, got None.")
-        self.shape = tuple(shape)
-        self.dtype = dtype if isinstance(dtype, dtypes.ExtendedDType) else np.dtype(dtype)
-        self.sharding = sharding
-        self.weak_type = weak_type
-        self.vma = vma if vma is not None else manual_axis_type
-        self.is_ref = is_ref
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def manual_axis_type(self):
-        return self.vma
-
-    def __len__(self):
-        if not self.shape:
-            raise TypeError("len() of a ShapeDtypeStruct without dimensions")
-        return self.shape[0]
-
-    def update(self, **changes) -> ShapeDtypeStruct:
-        fields = {name: getattr(self, name) for name in self.__slots__}
-        return ShapeDtypeStruct(**(fields | changes))
-
-    def _contents(self):
-        return (self.shape, self.dtype, self.sharding, self.weak_type, self.vma, self.is_ref)
-
-    def __eq__(self, other):
-        return isinstance(other, ShapeDtypeStruct) and self._contents() == other._contents()
-
-    def __hash__(self):
-        return hash(self._contents())
-
-    def __repr__(self):
-        sharding = f", sharding={self.sharding}" if self.sharding is not None else ""
-        weak = f", weak_type={self.weak_type}" if self.weak_type else ""
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{sharding}{weak})"

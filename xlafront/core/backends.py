@@ -5,6 +5,7 @@ from __future__ import annotations
 from xlafront.runtime import config, distributed
 from xlafront.runtime.clients import PlatformError, canonical_platform, clients
 from xlafront.runtime.disk_cache import DiskCache, default_directory
+from xlafront.runtime.jaxlib_compat import Device
 
 
 def settings() -> dict:
@@ -87,9 +88,15 @@ def default_device():
     chosen = config.default_device.value
     if chosen is None:
         return client().local_devices()[0]
-    if isinstance(chosen, str):
-        return client(chosen).local_devices()[0]
-    return chosen
+    if isinstance(chosen, Device):
+        return chosen
+    try:
+        if isinstance(chosen, str):
+            return client(chosen).local_devices()[0]
+    except PlatformError as e:
+        raise ValueError(f"the setting default_device is {chosen!r}: {e}") from None
+    raise ValueError(f"the setting default_device takes a device object, as devices()[0], or the name of a platform, got "
+                     f"{chosen!r}.")
 
 
 _cache: list = []

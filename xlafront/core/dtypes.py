@@ -293,6 +293,9 @@ finfo, iinfo = ml_dtypes.finfo, ml_dtypes.iinfo
 
 def to_inexact(d) -> np.dtype:
     """The floating dtype that an elementwise function of an integer array computes in: as wide, of 32 bits or more."""
+    if d == float0:
+        raise TypeError("arrays of dtype float0, the tangents of integers, support no operations by design. For zeros that can "
+                        "be computed with use xlafront.numpy.zeros_like(x, float).")
     return d if is_inexact(d) else canonicalize_dtype(float64 if d.itemsize == 8 else float32)
 
 
@@ -395,7 +398,8 @@ def _promote(operands) -> tuple[Any, bool]:
         return canonicalize_dtype(d, allow_extended_dtype=True), bool(weak) and d != bool_
     for d, _ in kinds:
         if is_extended(d):
-            raise TypePromotionError(f"arrays of dtype {d} do not mix with others ({', '.join(str(k[0]) for k in kinds)})")
+            raise TypePromotionError(f"arrays of dtypes {', '.join(str(k[0]) for k in operands)} have no common dtype: random "
+                                     f"keys do not mix with numbers. Their words are random.key_data(keys).")
     node = _join(frozenset(_node(canonicalize_dtype(d), weak) for d, weak in kinds), config.numpy_dtype_promotion.value)
     if node in _WEAK_TYPES:
         return default_dtype(_WEAK_TYPES[node]), True

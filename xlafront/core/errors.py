@@ -40,6 +40,21 @@ class ConcretizationTypeError(JAXTypeError):
         super().__init__(f"{text[0].upper()}{text[1:]}.{' ' + context if context else ''} {self.remedy}")
 
 
+def no_number(tracer) -> str:
+    """Why a traced value does not become a Python number, and what to do instead."""
+    if tracer._concrete() is None:
+        return f"{_what(tracer)} has no concrete value. {ConcretizationTypeError.remedy}"
+    return (f"a concrete Python number in place of {_what(tracer)}, which is being differentiated, would be a constant, and "
+            f"the derivative would lose a term. Use the function of the same name in xlafront.numpy (xnp.sin for math.sin); "
+            f"where the value is to be held constant, or only shown, take lax.stop_gradient(x), or xlafront.debug.print.")
+
+
+def python_number(tracer, attempt: str) -> ConcretizationTypeError:
+    error = ConcretizationTypeError(tracer)
+    error.args = (f"{attempt} cannot be computed: {no_number(tracer)}",)
+    return error
+
+
 class TracerBoolConversionError(ConcretizationTypeError):
     """A traced array was used as a condition."""
 
@@ -86,8 +101,17 @@ class UnexpectedTracerError(JAXTypeError):
     """A traced array was used after its function had been traced."""
 
 
-class KeyReuseError(RuntimeError):
-    """A random key was used twice."""
+class KeyReuseError(JAXTypeError):
+    """A random key was used twice (setting `debug_key_reuse`)."""
+
+    remedy = ("A previously-consumed key gives the same numbers again (key reuse). Split it first, key, subkey = "
+              "random.split(key), and use each key once; where the same numbers are wanted, pass random.clone(key).")
+
+
+def key_reuse_in_loop(which: str, program, why: str) -> KeyReuseError:
+    """For a loop one of whose functions spends a key in every turn."""
+    return KeyReuseError(f"A {which} leads to key reuse when it runs more than once: {program.debug_info.func_src_info}, "
+                         f"{why}. {KeyReuseError.remedy}")
 
 
 class JaxprTypeError(TypeError):

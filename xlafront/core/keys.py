@@ -6,17 +6,21 @@ ordinary values of dtype `key<...>`, which the module stores as their words.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from xlafront.core import dtypes, tracing
-from xlafront.core.avals import ShapedArray
+from xlafront.core.avals import ShapedArray, Token, abstract_token, token_stand_in
 from xlafront.core.shards import Shard
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import NamedSharding
 
 
 def physical(aval):
-    """The type of the words of a key array; other types are their own."""
+    """The type of the words of a key array and of what stands for a token; other types are their own."""
+    if aval is abstract_token:
+        return token_stand_in
     d = aval.dtype
     if isinstance(d, np.dtype):
         return aval
@@ -30,10 +34,11 @@ def physical(aval):
 class KeyArray:
     """A concrete array of random keys; its words are `random.key_data(keys)`."""
 
-    __slots__ = ("_base_array", "aval", "__weakref__")
+    __slots__ = ("_base_array", "aval", "_consumed", "__weakref__")
 
     def __init__(self, words, dtype: dtypes.PRNGKeyDType):
         self._base_array = words
+        self._consumed: Any = False  # which keys are spent, as far as `debug_key_reuse` knows: all, none, or a mask
         aval = tracing.aval_of(words)
         rank = aval.ndim - len(dtype.physical_element_shape)
         explicit = aval.explicit_sharding
@@ -41,6 +46,12 @@ class KeyArray:
             explicit = explicit.update(spec=explicit.spec.update(partitions=explicit.spec.partitions[:rank]))
         self.aval = ShapedArray(aval.shape[:rank], dtype, sharding=explicit)
         self.aval = self.aval.on(self.sharding)
+
+    def with_words(self, words) -> KeyArray:
+        """Keys with these words that count as the same ones."""
+        keys = KeyArray(words, self.aval.dtype)
+        keys._consumed = self._consumed
+        return keys
 
     shape = property(lambda self: self.aval.shape)
     dtype = property(lambda self: self.aval.dtype)
@@ -111,12 +122,16 @@ class KeyArray:
 
 
 def physical_array(x):
-    """The number array behind a key array; anything else as it is."""
-    return x._base_array if type(x) is KeyArray else x
+    """The number array behind a key array, what stands for a token; anything else as it is."""
+    if type(x) is KeyArray:
+        return x._base_array
+    return np.zeros(token_stand_in.shape, token_stand_in.dtype) if type(x) is Token else x
 
 
 def wrap(words: ArrayImpl, aval):
     """The array of this type whose words these are."""
+    if aval is abstract_token:
+        return Token()
     return words if isinstance(aval.dtype, np.dtype) else KeyArray(words, aval.dtype)
 
 

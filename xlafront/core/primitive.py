@@ -38,14 +38,14 @@ class Primitive:
       operands it is linear, for sums over mesh axes that are still to be made (`sharding_types` says more of both).
     - `discharge(primitive, refs, operands, params, keep_rules)`: only for operations that take references; see
       `core.discharge`.
-    - `effects(*avals, **params)`: what it does besides computing; `impl(*args, **params)`: how it runs eagerly when
+    - `effects(*avals, **params)`: what it does besides computing; `own_impl(*args, **params)`: how it runs eagerly when
       that is not by compiling it.
 
     `bind` applies the primitive under whatever trace is current.
     """
 
     __slots__ = ("name", "multiple_results", "abstract", "lowerings", "jvp", "transpose", "batch", "linearize",
-                 "partial_eval", "dce", "effects", "impl", "memoise", "broadcasts_scalars", "shown_as", "types", "eager",
+                 "partial_eval", "dce", "effects", "own_impl", "memoise", "broadcasts_scalars", "shown_as", "types", "eager",
                  "sharding_rule", "sums", "cost", "discharge", "__weakref__", "__dict__")
 
     stage: Callable | None = None
@@ -79,6 +79,9 @@ class Primitive:
     custom_rule = False  # whether it calls a function with a rule that replaces what a transformation would do
     takes_refs_twice = False  # whether two operands may be the same reference
     ref_primitive = False  # whether it takes references, as operations that contain programs do
+    # What it does with random keys (`core.key_use`): it "reads" them, it "hands on" those of the first operand, it "moves"
+    # them into its results, or a rule (equation, use_of_program). None: a program it contains says so, else all are spent.
+    key_use: str | Callable | None = None
     is_high = staticmethod(lambda *avals, **params: False)
 
     def __init__(self, name: str, *, abstract: Callable | None = None, lower: Callable | None = None,
@@ -96,7 +99,7 @@ class Primitive:
         self.linearize, self.partial_eval, self.dce = linearize, partial_eval, dce
         self.effects = effects
         self.discharge = discharge
-        self.impl = impl
+        self.own_impl = impl
         self.memoise = memoise  # whether `abstract` is a pure function of hashable types and parameters
         self.broadcasts_scalars = broadcasts_scalars  # elementwise: lowering gives its rule operands of the result's shape
         self.sharding_rule, self.sums = sharding_rule, sums
@@ -109,6 +112,19 @@ class Primitive:
     def bind(self, *args, **params):
         return tracing.thread.trace.process(self, args, params)
 
+    @property
+    def impl(self) -> Callable:
+        """How it runs eagerly, whatever is being traced: `impl(*args, **params)`."""
+        return self.own_impl or self.evaluate
+
+    @impl.setter
+    def impl(self, impl: Callable) -> None:
+        self.own_impl = impl
+
+    def evaluate(self, *args, **params):
+        with tracing.current_trace(tracing.eval_trace):
+            return tracing.eval_trace.process(self, args, params)
+
     def result_types(self, avals: tuple, params: dict[str, Any]):
         """`abstract`, memoised. Hot: once a traced equation."""
         if self.abstract is None:
@@ -116,14 +132,21 @@ class Primitive:
                                       f"results. Give it one with {self.name}.def_abstract_eval(rule), where rule(*avals, "
                                       f"**params) returns the type of the result.")
         if not self.memoise:
-            return self.types_of(avals, params)
+            return self.checked_types(self.types_of(avals, params))
         key = (avals, *params.items()) if params else avals
         try:
             return self.types[key]
         except KeyError:
-            return self.types.keep(key, self.types_of(avals, params))
+            return self.types.keep(key, self.checked_types(self.types_of(avals, params)))
         except TypeError:  # a parameter that cannot be hashed
-            return self.types_of(avals, params)
+            return self.checked_types(self.types_of(avals, params))
+
+    def checked_types(self, types):
+        if isinstance(types, (list, tuple)) is self.multiple_results:
+            return types
+        wanted, given = ("a sequence of types", "one type") if self.multiple_results else ("one type", "a sequence of types")
+        raise ValueError(f"the rule for the types of the results of the primitive {self.shown_as} returned {given}, "
+                         f"{errors.short(types)}, where {wanted} is needed: its multiple_results is {self.multiple_results}.")
 
     def types_of(self, avals: tuple, params: dict[str, Any]):
         """`abstract`; inside of a `shard_map` results vary over the axes that the operands do, which must be the same."""
@@ -173,7 +196,7 @@ class Primitive:
             # Numbers with a shape and a dtype, as in compiled code.
             return impl(*[tracing.aval_of(x).dtype.type(x) if type(x) in python_scalar_dtypes else x for x in args], **params)
 
-        self.impl = run
+        self.own_impl = run
         self.eager.clear()
         return impl
 

@@ -66,11 +66,6 @@ class AbstractRef(AbstractValue):
     def to_ct_aval(self) -> AbstractValue:
         return self.inner_aval.to_ct_aval()
 
-    def __len__(self):
-        if not self.shape:
-            raise TypeError("len() of a reference to an array without dimensions")
-        return self.shape[0]
-
     def __reduce__(self):
         return AbstractRef, (self.inner_aval, self.memory_space, self.kind)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import dtypes
+from xlafront.core import dtypes, errors
 from xlafront.core.avals import ShapedArray
 from xlafront.runtime.arrays import ArrayImpl, put_host, skip_checks
 from xlafront.runtime.jax_names import buffers_of
@@ -211,6 +211,11 @@ def make_array_from_callback(shape, sharding, data_callback: Callable[[tuple], A
     for index, key in zip(indices, _keys(sharding, shape)):
         if key not in found:
             value = data_callback(index)
+            if hasattr(value, "_trace"):
+                raise errors.UnexpectedTracerError(
+                    f"the callback of make_array_from_callback returned a tracer, of type {value.aval}, for the part "
+                    f"{_brief(index)}: a traced array has no elements to make an array of. Call it outside of transformed "
+                    f"functions, or return NumPy arrays.")
             if hasattr(value, "_base_array"):  # keys: an array of words, in a class of its own
                 wrapper, value = value, value._base_array
             found[key] = value = np.asarray(value)

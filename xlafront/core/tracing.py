@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, source
-from xlafront.core.avals import AbstractValue, ShapedArray, ShapeDtypeStruct
+from xlafront.core.avals import AbstractToken, AbstractValue, ShapedArray, Token, abstract_token
 from xlafront.core.ir import (
     ClosedJaxpr,
     DebugInfo,
@@ -83,8 +83,8 @@ class EvalTrace(Trace):
                 outer = trace_of(args, primitive.shown_as)
                 with current_trace(outer):
                     return outer.process(primitive, args, params)
-        if primitive.impl is not None:
-            return primitive.impl(*args, **params)
+        if primitive.own_impl is not None:
+            return primitive.own_impl(*args, **params)
         return EvalTrace.apply(primitive, args, params)
 
 
@@ -284,6 +284,9 @@ class Tracer:
         return value
 
     def __bool__(self):
+        if self.aval.shape and self.aval.size != 1:
+            raise ValueError(f"the truth value of an array of shape {self.aval.shape} is ambiguous, not one boolean. Use "
+                             f"x.any() or x.all(), and xnp.where or lax.cond to choose by it.")
         return bool(self._known(errors.TracerBoolConversionError))
 
     def __index__(self):
@@ -292,46 +295,37 @@ class Tracer:
     def __int__(self):
         return int(self._known(errors.ConcretizationTypeError))
 
+    # What gives numbers to go on computing with is an error even where the value is known: the derivative would lose a term.
+
     def __float__(self):
-        return float(self._known(errors.ConcretizationTypeError))
+        raise errors.python_number(self, "float(x), or a function of the math module,")
 
     def __complex__(self):
-        return complex(self._known(errors.ConcretizationTypeError))
+        raise errors.python_number(self, "complex(x)")
+
+    def tolist(self):
+        raise errors.python_number(self, "x.tolist()")
+
+    def tobytes(self, order="C"):
+        raise errors.python_number(self, "x.tobytes()")
 
     def __array__(self, *args, **kwargs):
         raise errors.TracerArrayConversionError(self)
 
     def __dlpack__(self, **options):
-        raise errors.TracerArrayConversionError(self)
+        raise errors.python_number(self, "x.__dlpack__()")
 
     __dlpack_device__ = __dlpack__
 
     def item(self, *args):
         return self._known(errors.ConcretizationTypeError).item(*args)
 
-    def tolist(self):
-        return self._known(errors.ConcretizationTypeError).tolist()
-
-    def tobytes(self, order="C"):
-        return self._known(errors.ConcretizationTypeError).tobytes(order)
-
-    def __hash__(self):
-        raise TypeError(f"unhashable: a traced array ({self.aval}) has no value to hash while it is being traced. "
-                        f"Use its Python position, or make it a static argument.")
+    __hash__ = None  # type: ignore[assignment]
 
     def __len__(self):
         if not self.aval.shape:
             raise TypeError("len() of a traced array without dimensions")
         return self.aval.shape[0]
-
-    def block_until_ready(self):
-        return self
-
-    def copy_to_host_async(self):
-        return self
-
-    def is_deleted(self):
-        return False
 
     def __deepcopy__(self, memo):
         return self
@@ -346,7 +340,25 @@ class Tracer:
         return f"Traced<{self.aval!r}>"
 
     def __format__(self, spec):
-        return repr(self) if not spec else format(self._known(errors.ConcretizationTypeError), spec)
+        if spec:
+            raise TypeError(f"unsupported format string {spec!r} passed to {type(self).__name__}.__format__: "
+                            f"{errors.no_number(self)}")
+        return repr(self)
+
+
+def _of_buffers(name: str, method: bool):
+    """What only an array that is in memory has."""
+    def missing(self, *args):
+        raise errors.ConcretizationTypeError(self, f"The function asked for x.{name}{'()' if method else ''}.")
+
+    missing.__name__ = name
+    return missing if method else property(missing)
+
+
+for _name in ("addressable_data", "delete", "devices", "is_deleted", "on_device_size_in_bytes", "unsafe_buffer_pointer"):
+    setattr(Tracer, _name, _of_buffers(_name, True))
+for _name in ("addressable_shards", "committed", "global_shards", "is_fully_addressable", "is_fully_replicated", "traceback"):
+    setattr(Tracer, _name, _of_buffers(_name, False))
 
 
 # What can be an operand
@@ -365,8 +377,14 @@ class _Abstractors(dict):
                 self[kind] = found
                 return found
         if hasattr(kind, "__jax_array__") or hasattr(kind, "__xlafront_array__"):
-            return lambda x: aval_of(as_operand(x))
+            return _refuse_convertible
         raise KeyError(kind)
+
+
+def _refuse_convertible(x):
+    raise ValueError(f"an object of type {type(x).__name__} was given where an array is needed. It offers __jax_array__, which "
+                     f"is only called where somebody asks for a conversion, and not during abstractification: pass "
+                     f"xlafront.numpy.asarray(x).")
 
 
 abstractors: dict[type, Callable[[Any], AbstractValue]] = _Abstractors()
@@ -388,10 +406,19 @@ def as_operand(x):
 
 
 def is_arraylike(x) -> bool:
+    """Whether it can be an operand; what only converts to one is refused."""
     try:
-        return abstractors[type(x)] is not None
+        abstractor = abstractors[type(x)]
     except KeyError:
         return False
+    if abstractor is _refuse_convertible:
+        abstractor(x)
+    return True
+
+
+def is_convertible(x) -> bool:
+    """Whether it offers to be converted to an array."""
+    return hasattr(type(x), "__jax_array__") or hasattr(type(x), "__xlafront_array__")
 
 
 def _numpy_aval(x) -> ShapedArray:
@@ -422,14 +449,9 @@ def _memory_of(sharding) -> MemorySpace | None:
     return None if sharding._memory_kind in _own_memory else MemorySpace.Host
 
 
-def _struct_aval(x: ShapeDtypeStruct) -> AbstractValue:
-    aval = ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True), bool(x.weak_type),
-                       sharding=x.sharding, vma=x.vma or frozenset())
-    return AbstractRef(aval) if x.is_ref else aval
-
-
 abstractors[np.ndarray] = abstractors[np.generic] = _numpy_aval
-abstractors[ShapeDtypeStruct] = _struct_aval
+abstractors[Token] = lambda x: abstract_token
+abstractors[AbstractToken] = lambda x: x
 abstractors[ShapedArray] = lambda x: x.bare
 abstractors[AbstractRef] = lambda x: x
 abstractors[Tracer] = lambda x: x.aval
@@ -466,7 +488,7 @@ class StagedTracer(Tracer):
         return self._trace.origin_of(self._var)
 
     def __repr__(self):
-        return f"Traced<{self.aval!r}>"
+        return f"JitTracer({self.aval})"
 
 
 class StagingTrace(Trace):
@@ -570,10 +592,6 @@ class StagingTrace(Trace):
         elif isinstance(x, (np.ndarray, np.generic)) and x.ndim == 0 and x.dtype.kind in "biufcV":
             aval = _numpy_aval(x)
             return Literal(np.asarray(x).astype(aval.dtype)[()], aval)
-        else:
-            unwrapped = as_operand(x)
-            if unwrapped is not x:
-                return self.to_atom(unwrapped)
         var = Var(aval_of(x))
         self.constants[id(x)] = (var, x)
         return var
@@ -663,6 +681,10 @@ def trace_to_jaxpr(function: Callable[..., Sequence[Any]], in_avals: Sequence[Ab
         _check_leaks(trace)
     if config.enable_checks.value:
         check_jaxpr(jaxpr)
+    if config.debug_key_reuse.value:
+        from xlafront.core import key_use  # start-up: only with the setting
+
+        key_use.use_of_program(jaxpr)
     return jaxpr, consts
 
 

@@ -50,11 +50,13 @@ class OrderedIOEffect(_NamedEffect):
 class DebugEffect(_NamedEffect):
     """Of a debugging callback."""
 
+    repeatable = True
+
 
 class OrderedDebugEffect(_NamedEffect):
     """Of a debugging callback that runs in program order."""
 
-    ordered = True
+    ordered = repeatable = True
 
 
 io_effect, ordered_io_effect = IOEffect(), OrderedIOEffect()
@@ -75,6 +77,8 @@ class FlatCallback:
     def __call__(self, *leaves):
         args, kwargs = self.in_tree.unflatten(leaves)
         returned = self.function(*args, **kwargs)
+        if not self.out_tree.num_leaves:
+            return []
         results, structure = tree.flatten(returned)
         if len(results) != self.out_tree.num_leaves:  # any tree of as many arrays will do
             raise ValueError(f"{signatures.function_name(self.function)}, which {self.user} called, must return what "
@@ -258,7 +262,7 @@ _VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_
 
 def _result_aval(user: str, promised, path: str) -> ShapedArray:
     if not hasattr(promised, "shape") or not hasattr(promised, "dtype"):
-        raise TypeError(f"{user} takes as result_shape_dtypes a pytree of objects with shape and dtype, such as "
+        raise AttributeError(f"{user} takes as result_shape_dtypes a pytree of objects with shape and dtype, such as "
                         f"ShapeDtypeStruct((3,), 'float32'); result_shape_dtypes{path} is {promised!r:.60}.")
     dtype = np.dtype(promised.dtype)
     if dtypes.canonicalize_dtype(dtype) != dtype:
@@ -281,7 +285,7 @@ def _prepare(user: str, callback, result_shape_dtypes, args, kwargs, sharding):
     for i, x in enumerate(leaves):
         if not _is_array(x):
             raise errors.not_an_array(x, user, tree.path_of((args, kwargs), i).removeprefix("[0]").removeprefix("[1]"))
-        operands.append(_words(tracing.as_operand(x)))
+        operands.append(_words(x))
     flat = FlatCallback(callback, in_tree, out_tree, user)
     device = None if sharding is None else sharding._device
     return operands, {"callback": flat, "result_avals": result_avals, "device": device}, out_tree
@@ -402,7 +406,7 @@ def split_static(leaves: Sequence[Any]) -> tuple[list[Any], tuple]:
     """The arrays among the leaves of a pytree, and what else there is, by position."""
     static = tuple([(i, x) for i, x in enumerate(leaves) if not _is_array(x)])
     others = {i for i, _ in static}
-    return [tracing.as_operand(x) for i, x in enumerate(leaves) if i not in others], static
+    return [x for i, x in enumerate(leaves) if i not in others], static
 
 
 def _make_printer(*, fmt, has_placeholders, in_tree, static_args, np_printoptions, logger):

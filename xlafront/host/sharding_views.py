@@ -66,7 +66,6 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> No
     if not callable(callback):
         raise TypeError(f"inspect_array_sharding takes a function as callback, got {type(callback).__name__}: {callback!r}.")
     for x in tree.leaves(value):
-        x = tracing.as_operand(x)
         tracing.aval_of(x, "inspect_array_sharding")
         inspect_sharding_p.bind(x, callback=callback)
 
@@ -210,7 +209,7 @@ def visualize_array_sharding(arr: Any, **kwargs) -> None:
 
     >>> debug.visualize_array_sharding(xnp.zeros((4, 4)))
     """
-    shape = tuple(tracing.aval_of(tracing.as_operand(arr), "visualize_array_sharding").shape)
+    shape = tuple(tracing.aval_of(arr, "visualize_array_sharding").shape)
     if len(shape) not in (1, 2):
         _Grid(shape, None)
     inspect_array_sharding(arr, callback=lambda sharding: visualize_sharding(shape, sharding, **kwargs))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from xlafront.core import dtypes
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.meshes import check_spec
@@ -15,17 +13,35 @@ from xlafront.staging.meshes import get_abstract_mesh
 
 KINDS: dict[str, Callable[[Any], bool]] = {
     "bool": lambda d: d == dtypes.bool_, "int": dtypes.is_integer, "float": dtypes.is_float,
-    "complex": dtypes.is_complex, "signed": lambda d: dtypes.is_integer(d) and not dtypes.is_unsigned(d),
+    "complex": dtypes.is_complex,
+    # Of those of fewer than 8 bits hardware knows only some operations.
+    "bytes": lambda d: dtypes.is_integer(d) and d not in dtypes.small_ints,
+    "signed": lambda d: d.kind == "i" and d not in dtypes.small_ints,
     "float32": lambda d: d in (dtypes.float32, dtypes.float64),
 }
+_SHOWN = {"bytes": "int of 8 bits or more", "signed": "signed int of 8 bits or more", "float32": "float32 or float64",
+          "key": "random keys"}
 
 
-def check_dtype(name: str, accepts: str, d) -> None:
+def check_dtype(name: str, accepts: str, d, error: type[Exception] = TypeError) -> None:
     """`accepts` is a list of kinds in one string, such as "int float complex"."""
-    if accepts == "any" or (isinstance(d, np.dtype) and any(KINDS[kind](d) for kind in accepts.split())):
+    if accepts == "any":
         return
-    raise TypeError(f"{name} does not take arrays of dtype {d}; it takes {accepts.replace(' ', ', ')}. "
-                    f"Convert with x.astype(...).")
+    kinds = accepts.split()
+    if "key" in kinds if dtypes.is_extended(d) else any([KINDS[kind](d) for kind in kinds if kind != "key"]):
+        return
+    if not dtypes.is_extended(d) and d == dtypes.float0:
+        raise error(f"{name} was called with an array of dtype float0, which supports no operations by design: it is the "
+                    f"tangent of integers and booleans. Use xnp.zeros_like(x, dtype=float) for zeros to compute with.")
+    listed = ", ".join([_SHOWN.get(kind, kind) for kind in kinds])
+    raise error(f"{name} does not accept dtype {d}: it takes arrays of {listed}. Convert with x.astype(...).")
+
+
+def specified(dtype: Any, name: str) -> Any:
+    """A dtype that a user must name: None is no default."""
+    if dtype is None:
+        raise ValueError(f"{name}: the dtype must be specified, got None.")
+    return dtype
 
 
 def named_sharding(where: Any, user: str, explicit: bool = True) -> NamedSharding | None:

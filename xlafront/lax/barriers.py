@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from xlafront.core import dtypes, tracing, tree
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.lax.families import elementwise
 
 stop_gradient_p = elementwise("stop_gradient", lambda ctx, x: x, "any", derivatives=(None,))
+stop_gradient_p.key_use = "hands on"
 stop_gradient_p.cost = "cheap"
 
 
@@ -18,9 +21,10 @@ def stop_gradient(x):
     3.0
     """
     def stop(leaf):
-        if not tracing.is_arraylike(leaf) or not dtypes.is_inexact(tracing.aval_of(leaf).dtype):
-            return leaf
-        return stop_gradient_p.bind(leaf) if isinstance(leaf, tracing.Tracer) else leaf
+        aval = tracing.aval_of(leaf, "stop_gradient")
+        if isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype != aval.dtype:
+            return np.asarray(leaf, aval.dtype)
+        return stop_gradient_p.bind(leaf) if isinstance(leaf, tracing.Tracer) and dtypes.is_inexact(aval.dtype) else leaf
 
     return tree.map(stop, x)
 

@@ -61,7 +61,7 @@ def _operands(x, user: str):
     for i, leaf in enumerate(leaves):
         if not tracing.is_arraylike(leaf):
             raise errors.not_an_array(leaf, user, tree.path_of(x, i))
-    return [tracing.as_operand(leaf) for leaf in leaves], treedef
+    return list(leaves), treedef
 
 
 def _varying(x, names):
@@ -389,7 +389,7 @@ def ragged_all_to_all(operand, output, input_offsets, send_sizes, output_offsets
     for argument, x in given.items():
         if not tracing.is_arraylike(x):
             raise errors.not_an_array(x, "ragged_all_to_all", argument)
-    operands = [_varying(tracing.as_operand(x), names) for x in given.values()]
+    operands = [_varying(x, names) for x in given.values()]
     return ragged_all_to_all_p.bind(*operands, axis_name=names, axis_size=size if groups is None else len(groups[0]),
                                     axis_index_groups=groups)
 

@@ -7,11 +7,11 @@ import numpy as np
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.lax import keys
-from xlafront.lax.arguments import named_sharding
+from xlafront.lax.arguments import named_sharding, specified
 from xlafront.lax.device_put import put_leaf
 from xlafront.lax.elementwise import convert_element_type_p
 from xlafront.lax.resharding import with_out_sharding
-from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axis, iota_p, static_shape
+from xlafront.lax.shapes import broadcast_in_dim_p, iota_p, plain_axis, static_shape
 from xlafront.runtime.arrays import put_host
 from xlafront.runtime.sharding import NamedSharding, Sharding
 from xlafront.staging.device_assignment import has_devices
@@ -26,10 +26,10 @@ def _iota_kernel(dtype, shape, dimension, out_sharding=None):
 def broadcasted_iota(dtype, shape, dimension: int, *, out_sharding=None):
     """0, 1, 2, ... along one dimension of an array."""
     shape = static_shape("broadcasted_iota", shape)
-    dtype = dtypes.check_user_dtype(dtype, "iota")
+    dtype = dtypes.check_user_dtype(specified(dtype, "iota"), "iota")
     if not (isinstance(dtype, np.dtype) and (dtypes.is_inexact(dtype) or dtypes.is_integer(dtype))):
         raise TypeError(f"iota makes numbers, not {dtype}.")
-    return _iota_kernel(dtype, shape, canonical_axis(dimension, len(shape), "iota"), named_sharding(out_sharding, "iota"))
+    return _iota_kernel(dtype, shape, plain_axis(dimension, len(shape), "iota"), named_sharding(out_sharding, "iota"))
 
 
 def iota(dtype, size: int):
@@ -84,11 +84,11 @@ def placement_of(x, shape: tuple):
 
 def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
     """`full` with the shape, the dtype and the devices of another array unless others are given."""
-    aval = tracing.aval_of(x)
+    aval = x if hasattr(x, "shape") and hasattr(x, "dtype") and not tracing.is_arraylike(x) else tracing.aval_of(x)
     shape = aval.shape if shape is None else static_shape("full_like", shape)
-    wanted = aval.dtype if dtype is None else dtypes.check_user_dtype(dtype, "full_like")
+    wanted = dtypes.dtype(aval.dtype) if dtype is None else dtypes.check_user_dtype(dtype, "full_like")
     result = full(shape, fill_value, wanted, sharding=placement_of(x, shape) if sharding is None else sharding)
-    if dtype is None and aval.weak_type:
+    if dtype is None and getattr(aval, "weak_type", False):
         result = convert_element_type_p.bind(result, new_dtype=wanted, weak_type=True, sharding=None)
     return tracing.as_varying(result, aval.vma)
 

@@ -7,14 +7,17 @@ from collections.abc import Callable
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
+from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import of_first
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype
-from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, log_add_p
+from xlafront.lax.dynamic_slicing import dynamic_slice_p
+from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, log_add_p, sub
 from xlafront.lax.lower_fun import lower_fun
-from xlafront.lax.shapes import canonical_axis, linear_jvp, rev_p, typed
+from xlafront.lax.reductions import highest, lowest
+from xlafront.lax.shapes import canonical_axis, linear_jvp, plain_axis, rev_p, typed
 from xlafront.lax.slicing import concatenate_p, pad_p, slice_p
 from xlafront.staging.library import library
 
@@ -63,12 +66,54 @@ def _interleave(a, b, axis):
 
 # The primitives
 
-_OPERATIONS = {"cumsum": ELEMENTWISE["add"], "cumprod": ELEMENTWISE["mul"], "cummax": ELEMENTWISE["max"],
-               "cummin": ELEMENTWISE["min"], "cumlogsumexp": log_add_p}
+# What they combine by, and what changes nothing.
+_OPERATIONS = {"cumsum": (ELEMENTWISE["add"], lambda d: 0), "cumprod": (ELEMENTWISE["mul"], lambda d: 1),
+               "cummax": (ELEMENTWISE["max"], lowest), "cummin": (ELEMENTWISE["min"], highest),
+               "cumlogsumexp": (log_add_p, lowest)}
+_UNROLLED = 8  # up to this size the steps are written one by one
+
+
+def _doubling(operation: Primitive, identity: Callable, unrolled: Callable) -> Callable:
+    """A lowering as a loop: each time all elements are combined with those twice as far away as the time before.
+
+    More work than `scan_along`, which halves what is left to do at each step, but a program whose size does not grow with the
+    array's: it compiles several times as fast. On CPUs it is about as fast for the arrays that fit the caches.
+    """
+    def step(x, distance, *, axis, reverse):
+        shape, d = np.shape(x), tracing.aval_of(x).dtype
+        n = shape[axis]
+        padding = tuple([((0, n, 0) if reverse else (n, 0, 0)) if i == axis else (0, 0, 0) for i in range(len(shape))])
+        padded = pad_p.bind(x, np.asarray(identity(d)).astype(d)[()], padding_config=padding)
+        start = distance if reverse else sub(np.int32(n), distance)
+        starts = [start if i == axis else np.int32(0) for i in range(len(shape))]
+        return operation.bind(dynamic_slice_p.bind(padded, *starts, slice_sizes=shape), x)
+
+    combine = lower_fun(step)
+
+    def rule(ctx, x, *, axis, reverse):
+        aval = ctx.avals_in[0]
+        n = aval.shape[axis]
+        if n <= _UNROLLED:
+            return unrolled(ctx, x, axis=axis, reverse=reverse)
+        scalar = ShapedArray((), np.dtype(np.int32))
+        avals = [ShapedArray(aval.shape, aval.dtype), scalar]
+
+        def body(inner, x, count):
+            one = inner.constant(np.int32(1))
+            x = combine(inner.replace(avals_in=avals), x, inner.op("stablehlo.shift_left", [one, count], [scalar]), axis=axis,
+                        reverse=reverse)
+            return [x, inner.op("stablehlo.add", [count, one], [scalar])]
+
+        def unfinished(inner, x, count):
+            return inner.compare("LT", "SIGNED", count, inner.constant(np.int32((n - 1).bit_length())), ())
+
+        return ctx.loop([x, ctx.constant(np.int32(0))], unfinished, body)[0]
+
+    return rule
 
 
 def _cumulative(name: str) -> Primitive:
-    operation = _OPERATIONS[name]
+    operation, identity = _OPERATIONS[name]
 
     def compute(x, *, axis, reverse):
         return scan_along(lambda a, b: [operation.bind(a[0], b[0])], [x], axis, reverse)[0]
@@ -94,6 +139,7 @@ def _cumulative(name: str) -> Primitive:
 
     primitive = Primitive(name, abstract=abstract, lower=lower_fun(compute), batch=batch, jvp=jvp,
                           sharding_rule=sharding_rules.along("axis"), sums=of_first if name == "cumsum" else None)
+    primitive.lowerings["cpu"] = _doubling(operation, identity, primitive.lowerings[None])
     if name == "cumsum":  # which is linear
         primitive.jvp, primitive.transpose = linear_jvp(primitive), transpose
     return primitive
@@ -116,7 +162,7 @@ def _public_cumulative(name: str):
     compiled = library(kernel, static=("axis", "reverse"))
 
     def function(operand, axis: int = 0, reverse: bool = False):
-        return compiled(operand, canonical_axis(axis, np.ndim(operand), name), bool(reverse))
+        return compiled(operand, plain_axis(axis, np.ndim(operand), name), bool(reverse))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Cumulative {name.removeprefix('cum')} along an axis, from its end when `reverse`."
@@ -158,7 +204,7 @@ def associative_scan(fn: Callable, elems, reverse: bool = False, axis: int = 0):
         if len(found) != len(xs):
             raise ValueError(f"the function given to {who} must return what it takes: {treedef}, got {other}.")
         for i, (x, y) in enumerate(zip(xs, found)):
-            given, returned = tracing.aval_of(x), tracing.aval_of(tracing.as_operand(y), who)
+            given, returned = tracing.aval_of(x), tracing.aval_of(y, who)
             if (given.shape, given.dtype) != (returned.shape, returned.dtype):
                 raise TypeError(f"the function given to {who} must return arrays of the types that it takes, but it got "
                                 f"{given} and returned {returned} at result{tree.path_of(result, i)}.")

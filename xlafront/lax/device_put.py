@@ -9,7 +9,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import backends, keys, tracing, tree
-from xlafront.core.avals import ShapedArray, entry_of, with_entry
+from xlafront.core.avals import ShapedArray, abstract_token, entry_of, with_entry
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import of_first, types_over_meshes
 from xlafront.core.zeros import Zero
@@ -17,6 +17,7 @@ from xlafront.lax import sharding_rules
 from xlafront.lax.shapes import linear_jvp
 from xlafront.runtime import distributed
 from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.guards import explicit
 from xlafront.runtime.jaxlib_compat import Device, NamedSharding, Sharding, batched_block_until_ready
 from xlafront.runtime.layouts import Format, Layout, MemorySpace
 from xlafront.runtime.meshes import AbstractMesh, AxisType, Mesh, active, concrete_meshes
@@ -30,14 +31,15 @@ from xlafront.staging.moves import move_all, put, relayout, reshard as reshard_a
 from xlafront.staging.sharding_arguments import over_active_mesh
 
 
-def _to_sharding(where):
+def to_sharding(user: str, where):
+    """A target that a user gave, as a sharding."""
     if isinstance(where, Sharding):
         return where
     if isinstance(where, Device):
         return single_device(where)
     if isinstance(where, PartitionSpec):
-        return over_active_mesh("device_put", where)
-    raise ValueError(f"device_put takes a device, a sharding, a Format, a memory space or a pytree of these as its target, got "
+        return over_active_mesh(user, where)
+    raise ValueError(f"{user} takes a device, a sharding, a Format, a memory space or a pytree of these as its target, got "
                      f"{type(where).__name__}: {where!r}.")
 
 
@@ -58,6 +60,12 @@ def device_put(x, device=None, *, src=None, donate=False, may_alias=None):
 
     >>> y = device_put(np.ones((8, 4)), NamedSharding(mesh, P("data")))
     """
+    with explicit("device_put"):
+        return put_tree(x, device, donate, may_alias)
+
+
+def put_tree(x, device=None, donate=False, may_alias=None):
+    """`device_put` for those who were not asked to move something: guards on transfers tell the two apart."""
     leaves, treedef = tree.flatten(x)
     count = len(leaves)
     targets = tree.leaves_by_prefix("device_put: device", device, x, _is_target)
@@ -75,7 +83,7 @@ def device_put(x, device=None, *, src=None, donate=False, may_alias=None):
     for i, (leaf, target) in enumerate(zip(leaves, targets)):
         try:
             if isinstance(target, (Device, PartitionSpec)):
-                target = shardings.get(target) or shardings.setdefault(target, _to_sharding(target))
+                target = shardings.get(target) or shardings.setdefault(target, to_sharding("device_put", target))
             if isinstance(target, NamedSharding):
                 shape = np.shape(leaf)
                 target.check_compatible_aval(shape)
@@ -98,8 +106,8 @@ def device_put(x, device=None, *, src=None, donate=False, may_alias=None):
 
 
 def _check_inside(targets: list) -> None:
-    """In the body of a `shard_map` a value is a device's part: it goes to no device, and to no mesh with other types of axes than
-    the one in force there."""
+    """In the body of a `shard_map` a value is a device's part: it goes to no device, and to no mesh whose axes have other types
+    than in the one in force there."""
     inside, trace = active.abstract, tracing.thread.trace
     if inside is None or not inside.manual_axes:
         return
@@ -133,17 +141,18 @@ def _is_plain_move(x, target) -> bool:
 
 def put_leaf(x, target, donate=False, may_alias=None):
     """One value. Hot without a target: watched by the `asarray` benchmark."""
-    x = tracing.as_operand(x)
     if type(target) is MemorySpace:
         return _to_memory(x, target, may_alias)
     if type(target) is Format:
         return _to_format(x, target, donate, may_alias)
-    sharding = None if target is None else _to_sharding(target)
+    sharding = None if target is None else to_sharding("device_put", target)
     if sharding is not None and (open_sums(sharding) or open_sums(getattr(x, "sharding", None))):
         return reshard_p.bind(x, target=sharding)
     if isinstance(x, tracing.Tracer) or tracing.is_tracing():
         return device_put_p.bind(x, sharding=sharding, source=None)
     aval = tracing.aval_of(x, "device_put")
+    if aval is abstract_token:
+        return x
     if type(x) is keys.KeyArray:
         return x if sharding is None else keys.wrap(put_leaf(x._base_array, sharding, donate, may_alias), aval)
     if sharding is None:
@@ -252,16 +261,17 @@ def _host(x, aval, may_alias=None):
 def device_get(x):
     """Copy arrays to the host, as NumPy arrays; all transfers start before the first is waited for."""
     leaves, treedef = tree.flatten(x)
-    for leaf in leaves:
-        if isinstance(leaf, ArrayImpl):
-            leaf.copy_to_host_async()
-    return treedef.unflatten([_get(leaf) for leaf in leaves])
+    with explicit("device_get"):
+        for leaf in leaves:
+            if isinstance(leaf, ArrayImpl):
+                leaf.copy_to_host_async()
+        return treedef.unflatten([_get(leaf) for leaf in leaves])
 
 
 def _get(x):
     if isinstance(x, ArrayImpl):
         return x._value
-    if hasattr(x, "__array__") and type(x) is not keys.KeyArray:
+    if hasattr(x, "__array__") and type(x) is not keys.KeyArray and not isinstance(x, tracing.Tracer):
         return np.asarray(x)
     return x
 
@@ -328,6 +338,7 @@ device_put_p = Primitive(
     batch=lambda size, xs, ds, *, sharding, source: (device_put_p.bind(
         xs[0], sharding=with_entry(sharding, ds[0]), source=with_entry(source, ds[0])), ds[0]),
     sharding_rule=sharding_rules.same, sums=of_first)
+device_put_p.key_use = "hands on"
 device_put_p.runs_eagerly = device_put_p.moves = True
 device_put_p.binds_devices = lambda *, sharding, source: isinstance(sharding, NamedSharding)
 device_put_p.types_over_meshes = _put_types
@@ -348,6 +359,7 @@ move_memory_p = Primitive(
     lower=_lower_move, impl=lambda x, *, memory_kind: x,
     transpose=lambda ct, x, *, memory_kind: [ct],
     batch=lambda size, xs, dims, *, memory_kind: (move_memory_p.bind(xs[0], memory_kind=memory_kind), dims[0]))
+move_memory_p.key_use = "hands on"
 move_memory_p.jvp = linear_jvp(move_memory_p)
 move_memory_p.own_types = True
 
@@ -421,5 +433,6 @@ def _over_devices(x, mesh: AbstractMesh) -> Mesh:
 reshard_p = Primitive(
     "reshard", abstract=lambda x, *, target: x.update(sharding=target), lower=_reshard_lower, impl=_reshard_impl,
     transpose=lambda ct, x, *, target: [Zero(x.aval) if type(ct) is Zero else ct], batch=_reshard_batch)
+reshard_p.key_use = "hands on"
 reshard_p.jvp = linear_jvp(reshard_p)
 reshard_p.own_types = True

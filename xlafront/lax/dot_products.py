@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +13,9 @@ from xlafront.core.avals import ShapedArray, entry_of, with_entry
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
-from xlafront.lax.arguments import named_sharding
-from xlafront.lax.families import add_tangents
+from xlafront.lax.arguments import check_dtype, named_sharding
+from xlafront.lax.dot_algorithms import DotAlgorithm, algorithm_text
+from xlafront.lax.families import bilinear_jvp
 from xlafront.lax.shapes import permute
 from xlafront.runtime import config
 from xlafront.runtime.jaxlib_compat import NamedSharding
@@ -35,23 +37,8 @@ class Precision(enum.Enum):
         return self.name
 
 
-class DotAlgorithmPreset(enum.Enum):
-    """Named multiplication algorithms, for backends that have them."""
-
-    DEFAULT = 0
-    ANY_F8_ANY_F8_F32 = 1
-    ANY_F8_ANY_F8_F32_FAST_ACCUM = 2
-    F16_F16_F16 = 4
-    F16_F16_F32 = 5
-    BF16_BF16_BF16 = 6
-    BF16_BF16_F32 = 7
-    BF16_BF16_F32_X3 = 8
-    BF16_BF16_F32_X6 = 9
-    BF16_BF16_F32_X9 = 10
-    TF32_TF32_F32 = 11
-    TF32_TF32_F32_X3 = 12
-    F32_F32_F32 = 13
-    F64_F64_F64 = 14
+# Named multiplication algorithms, for backends that have them.
+DotAlgorithmPreset = enum.Enum("DotAlgorithmPreset", ("DEFAULT", *config.DOT_ALGORITHMS), start=0)  # type: ignore[misc]
 
 
 _PRECISIONS = {
@@ -72,7 +59,7 @@ def canonical_precision(precision):
         return tuple(both)
     if isinstance(precision, Precision):
         return (precision, precision)
-    if isinstance(precision, DotAlgorithmPreset):
+    if isinstance(precision, (DotAlgorithm, DotAlgorithmPreset)):
         return precision
     if isinstance(precision, str):
         if precision.lower() in _PRECISIONS:
@@ -84,34 +71,73 @@ def canonical_precision(precision):
                      f"Precision, a pair of them, or a DotAlgorithmPreset.")
 
 
-def _algorithm_text(preset: DotAlgorithmPreset) -> str:
-    parts = preset.name.split("_")
+def _algorithm(precision: DotAlgorithm | DotAlgorithmPreset) -> DotAlgorithm:
+    """What a preset's name says."""
+    if isinstance(precision, DotAlgorithm):
+        return precision
+    parts = precision.name.split("_")
     kinds = {"BF16": "bf16", "F16": "f16", "F32": "f32", "F64": "f64", "TF32": "tf32"}
-    lhs, rhs, out = (kinds[p] for p in parts[:3])
-    count = int(parts[3][1:]) if len(parts) > 3 else 1
-    return (f"#stablehlo.dot_algorithm<lhs_precision_type = {lhs}, rhs_precision_type = {rhs}, "
-            f"accumulation_type = {out}, lhs_component_count = 1, rhs_component_count = 1, "
-            f"num_primitive_operations = {count}, allow_imprecise_accumulation = false>")
+    return DotAlgorithm(*(kinds[p] for p in parts[:3]), num_primitive_operations=int(parts[3][1:]) if len(parts) > 3 else 1)
+
+
+def _rank_among_products(d) -> tuple:
+    """Where a dtype stands in the order by which products of two dtypes choose one: it is that of no other operation."""
+    if d == dtypes.bool_:
+        return (0,)
+    if dtypes.is_integer(d):
+        return (1, dtypes.itemsize_bits(d), not dtypes.is_unsigned(d))
+    if dtypes.is_float(d):
+        return (2, float(dtypes.finfo(d).max))
+    return (3, dtypes.itemsize_bits(d))
+
+
+def product_dtype(x, y) -> tuple[Any, bool]:
+    """Dtype and weakness of a product whose type nobody prefers: the wider of the two, whatever the promotion setting."""
+    weak = x.weak_type and y.weak_type
+    return (x.dtype if x.dtype == y.dtype else max(x.dtype, y.dtype, key=_rank_among_products)), weak
+
+
+def _bits(d) -> int:
+    return 1 if d == dtypes.bool_ else dtypes.itemsize_bits(dtypes.to_real(d))
+
+
+def _check_dimensions(side: str, aval, contracting, batch) -> None:
+    for kind, dims in (("contracting", contracting), ("batch", batch)):
+        for d in dims:
+            if not 0 <= d < aval.ndim:
+                raise TypeError(f"dot_general got {d} as one of the {kind} dimensions of {side}, which must lie between 0 and "
+                                f"{aval.ndim - 1}, and not be negative: its shape is {aval.shape}.")
+        if len(set(dims)) != len(dims):
+            raise TypeError(f"dot_general got a dimension of {side} twice among its {kind} dimensions {tuple(dims)}: they must "
+                            f"be distinct.")
+    if both := set(contracting) & set(batch):
+        raise TypeError(f"dot_general got dimension {min(both)} of {side} both as a contracting and as a batch dimension: "
+                        f"these must be disjoint.")
 
 
 def _abstract(x, y, *, dimension_numbers, precision, preferred_element_type, out_sharding):
     (xc, yc), (xb, yb) = dimension_numbers
+    for d in (x.dtype, y.dtype):
+        check_dtype("dot_general", "int float complex bool", d)
+    _check_dimensions("lhs", x, xc, xb)
+    _check_dimensions("rhs", y, yc, yb)
     for kind, a, b in (("contracting", xc, yc), ("batch", xb, yb)):
         if len(a) != len(b):
             raise TypeError(f"dot_general needs as many {kind} dimensions on both sides, got {a} and {b}.")
         for i, j in zip(a, b):
-            if not (0 <= i < x.ndim and 0 <= j < y.ndim):
-                raise TypeError(f"dot_general has no {kind} dimensions ({i}, {j}) in shapes {x.shape} and {y.shape}.")
             if x.shape[i] != y.shape[j]:
                 raise errors.incompatible_shapes(
                     "dot_general", [("lhs", x.shape), ("rhs", y.shape)],
                     f"The {kind} dimensions {i} and {j} must have one size, and have {x.shape[i]} and {y.shape[j]}.")
     shape = (*[x.shape[i] for i in xb], *[n for i, n in enumerate(x.shape) if i not in xc and i not in xb],
              *[n for i, n in enumerate(y.shape) if i not in yc and i not in yb])
-    d, weak = dtypes.promote_pair(x.dtype, x.weak_type, y.dtype, y.weak_type) if x.dtype != y.dtype and (
-        preferred_element_type is None) else (x.dtype, x.weak_type and y.weak_type)
+    d, weak = product_dtype(x, y)
     if preferred_element_type is not None:
-        d, weak = np.dtype(preferred_element_type), False
+        wanted = np.dtype(preferred_element_type)
+        if not dtypes.is_float(d) and _bits(wanted) < _bits(d):
+            raise TypeError(f"dot_general got preferred_element_type={wanted} for operands of dtypes {x.dtype} and {y.dtype}: "
+                            f"it must not be narrower than what it accumulates, {d}.")
+        d, weak = wanted, False
     return ShapedArray(tuple(shape), d, weak)
 
 
@@ -125,17 +151,18 @@ def _lower(ctx, x, y, *, dimension_numbers, precision, preferred_element_type, o
     attributes = {"dot_dimension_numbers": m.attribute(
         f"#stablehlo.dot<lhs_batching_dimensions = {_ints(xb)}, rhs_batching_dimensions = {_ints(yb)}, "
         f"lhs_contracting_dimensions = {_ints(xc)}, rhs_contracting_dimensions = {_ints(yc)}>")}
-    if isinstance(precision, tuple):
+    if isinstance(precision, DotAlgorithm) and ctx.platform == "cpu":
+        raise ValueError(f"The precision {precision!r} of a product is not supported on CPUs. Use a Precision, or None.")
+    if type(precision) is tuple:
         attributes["precision_config"] = m.array(
             m.attribute(f"#stablehlo<precision {p.name}>") for p in precision)
     elif precision is not None and precision is not DotAlgorithmPreset.DEFAULT:
-        attributes["algorithm"] = m.attribute(_algorithm_text(precision))
+        attributes["algorithm"] = m.attribute(algorithm_text(_algorithm(precision)))
     a, b = ctx.avals_in
     out = ctx.aval_out
     # XLA's CPU backend has no kernels for products of mixed or very small types: it computes in the result's.
     if a.dtype != b.dtype or (ctx.platform == "cpu" and a.dtype.itemsize == 1 and a.dtype.kind == "V"):
-        wide = out.dtype if dtypes.is_inexact(out.dtype) else dtypes.promote_types(a.dtype, b.dtype)
-        x, y = ctx.convert(x, a.shape, wide), ctx.convert(y, b.shape, wide)
+        x, y = (v if aval.dtype == out.dtype else ctx.convert(v, aval.shape, out.dtype) for v, aval in ((x, a), (y, b)))
     return ctx.op("stablehlo.dot_general", [x, y], **attributes)
 
 
@@ -201,26 +228,13 @@ def _transpose(ct, x, y, *, dimension_numbers, precision, preferred_element_type
     if type(ct) is Zero:
         return [Zero(a.aval) if is_undefined(a) else None for a in (x, y)]
     (xc, yc), (xb, yb) = dimension_numbers
-    flipped = precision[::-1] if isinstance(precision, tuple) else precision
+    flipped = precision[::-1] if type(precision) is tuple else precision
     if is_undefined(x):
         result = _transpose_one(ct, y, x.aval, dimension_numbers, precision, False)
         return [result, None]
     swapped = ((yc, xc), (yb, xb))
     result = _transpose_one(ct, x, y.aval, swapped, flipped, True)
     return [None, result]
-
-
-def _jvp(primals, tangents, **params):
-    (x, y), (tx, ty) = primals, tangents
-    answer = dot_general_p.bind(x, y, **params)
-    terms = []
-    if type(tx) is not Zero:
-        terms.append(dot_general_p.bind(tx, y, **params))
-    if type(ty) is not Zero:
-        terms.append(dot_general_p.bind(x, ty, **params))
-    if not terms:
-        return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
-    return answer, terms[0] if len(terms) == 1 else add_tangents(*terms)
 
 
 def _batch(axis_size, operands, dims, *, dimension_numbers, **params):
@@ -244,8 +258,9 @@ def _batch(axis_size, operands, dims, *, dimension_numbers, **params):
     return dot_general_p.bind(x, y, dimension_numbers=numbers, out_sharding=with_entry(wanted, where, split), **params), where
 
 
-dot_general_p = Primitive("dot_general", abstract=_abstract, lower=_lower, jvp=_jvp, transpose=_transpose, batch=_batch,
+dot_general_p = Primitive("dot_general", abstract=_abstract, lower=_lower, transpose=_transpose, batch=_batch,
                           sharding_rule=sharding_rules.dot_general, cost="heavy")
+dot_general_p.jvp = bilinear_jvp(dot_general_p)
 dot_general_p.contracts = True
 dot_general_p.summed_axes = lambda avals, params: _summed_by_product(
     avals[0], avals[1], params["dimension_numbers"])
@@ -263,15 +278,14 @@ def dot_general(lhs, rhs, dimension_numbers, precision=None, preferred_element_t
     `dimension_numbers` is `((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))`; the result has the batch
     dimensions, then the remaining ones of `lhs`, then those of `rhs`.
     """
-    (xc, yc), (xb, yb) = dimension_numbers
-    ranks = np.ndim(lhs), np.ndim(rhs)
-
-    def fixed(axes, rank):
-        return tuple(int(a) + rank if a < 0 else int(a) for a in axes)
-
-    numbers = ((fixed(xc, ranks[0]), fixed(yc, ranks[1])), (fixed(xb, ranks[0]), fixed(yb, ranks[1])))
-    wanted = None if preferred_element_type is None else dtypes.canonicalize_dtype(preferred_element_type)
-    return _kernel(lhs, rhs, numbers, canonical_precision(precision), wanted, named_sharding(out_sharding, "dot_general"))
+    try:
+        (xc, yc), (xb, yb) = (tuple([tuple([a.__index__() for a in axes]) for axes in pair]) for pair in dimension_numbers)
+    except (TypeError, ValueError, AttributeError):
+        raise ValueError(f"dot_general needs ((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch)) as "
+                         f"dimension_numbers, each of them a sequence of dimensions, got {dimension_numbers!r}.") from None
+    wanted = None if preferred_element_type is None else dtypes.check_user_dtype(preferred_element_type, "dot_general")
+    return _kernel(lhs, rhs, ((xc, yc), (xb, yb)), canonical_precision(precision), wanted,
+                   named_sharding(out_sharding, "dot_general"))
 
 
 def dot(lhs, rhs, *, dimension_numbers=None, precision=None, preferred_element_type=None, out_sharding=None):
@@ -280,8 +294,9 @@ def dot(lhs, rhs, *, dimension_numbers=None, precision=None, preferred_element_t
         return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type, out_sharding=out_sharding)
     a, b = np.shape(lhs), np.shape(rhs)
     if not (1 <= len(a) <= 2 and 1 <= len(b) <= 2 and a[-1] == b[0]):
-        raise errors.incompatible_shapes("dot", [("lhs", a), ("rhs", b)],
-                                         "It takes vectors and matrices whose inner dimensions agree.")
+        raise ValueError(f"dot without dimension_numbers takes vectors and matrices whose contracting dimensions, the last of "
+                         f"lhs and the first of rhs, agree: got incompatible shapes {a} and {b}. Say with dimension_numbers "
+                         f"which dimensions to contract, or use xnp.matmul.")
     return dot_general(lhs, rhs, (((len(a) - 1,), (0,)), ((), ())), precision, preferred_element_type,
                        out_sharding=out_sharding)
 
@@ -290,7 +305,7 @@ def batch_matmul(lhs, rhs, precision=None):
     """Matrix products over leading batch dimensions, which must be equal."""
     a, b = np.shape(lhs), np.shape(rhs)
     if len(a) != len(b) or len(a) < 2:
-        raise errors.incompatible_shapes("batch_matmul", [("lhs", a), ("rhs", b)], "Ranks must be equal and at least 2.")
+        raise ValueError(f"batch_matmul takes arrays of equal rank, which must be at least 2D, got shapes {a} and {b}.")
     n = len(a)
     batch = tuple(range(n - 2))
     return dot_general(lhs, rhs, (((n - 1,), (n - 2,)), (batch, batch)), precision)

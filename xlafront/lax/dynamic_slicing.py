@@ -9,15 +9,9 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import of_all, of_first
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
+from xlafront.lax.dimension_numbers import GatherDimensionNumbers, ScatterDimensionNumbers
 from xlafront.lax.elementwise import add, as_type, lt, select, to_dtype
-from xlafront.lax.indexing import (
-    GatherDimensionNumbers,
-    GatherScatterMode,
-    ScatterDimensionNumbers,
-    bind_gather,
-    bind_scatter,
-    scatter_p,
-)
+from xlafront.lax.indexing import GatherScatterMode, bind_gather, bind_scatter, scatter_p
 from xlafront.lax.shapes import (
     broadcast_batch,
     broadcast_in_dim_p,
@@ -82,8 +76,12 @@ def _check_starts(name, x, starts):
         raise TypeError(f"{name} needs one start index for each of the {x.ndim} dimensions of shape {x.shape}, got "
                         f"{len(starts)}.")
     for s in starts:
-        if s.shape or not dtypes.is_integer(s.dtype):
-            raise TypeError(f"{name} needs integer scalars as start indices, got {s}.")
+        _check_start(name, s)
+
+
+def _check_start(name, aval):
+    if aval.shape or not dtypes.is_integer(aval.dtype):
+        raise TypeError(f"{name} needs integer scalars as start indices, got one of type {aval}.")
 
 
 def _dynamic_slice_lower(ctx, x, *starts, slice_sizes):
@@ -101,7 +99,7 @@ def _same_index_type(ctx, starts, first):
 
 
 def _dynamic_slice_transpose(ct, aval, *starts, slice_sizes):
-    return dynamic_update_slice_p.bind(zeros_of(aval), ct, *starts)
+    return dynamic_update_slice_p.bind(zeros_of(aval.update(dtype=tracing.aval_of(ct).dtype)), ct, *starts)
 
 
 def _dynamic_slice_batch(axis_size, operands, dims, *, slice_sizes):
@@ -116,6 +114,7 @@ def _dynamic_slice_batch(axis_size, operands, dims, *, slice_sizes):
 
 dynamic_slice_p = structural("dynamic_slice", _dynamic_slice_abstract, _dynamic_slice_lower, _dynamic_slice_transpose,
                              _dynamic_slice_batch, sharding_rule=sharding_rules.resized, sums=of_first, cost=None)
+dynamic_slice_p.key_use = "hands on"
 
 
 def _update_abstract(x, update, *starts):
@@ -167,6 +166,7 @@ def _update_batch(axis_size, operands, dims):
 dynamic_update_slice_p = Primitive(
     "dynamic_update_slice", abstract=_update_abstract, lower=_update_lower, jvp=_update_jvp,
     transpose=_update_transpose, batch=_update_batch, sharding_rule=sharding_rules.update, sums=of_all(*range(2, 64)))
+dynamic_update_slice_p.key_use = "hands on"
 dynamic_update_slice_p.writes = True
 
 
@@ -186,12 +186,8 @@ def start_index(i, n: int):
 
 @library(static=("slice_sizes", "wrap"))
 def _dynamic_slice_kernel(operand, start_indices, slice_sizes, wrap):
-    starts = _starts(start_indices, np.shape(operand), wrap)
+    starts = _starts("dynamic_slice", start_indices, np.shape(operand), wrap)
     return dynamic_slice_p.bind(operand, *starts, slice_sizes=slice_sizes)
-
-
-def _index_list(indices) -> list:
-    return list(indices) if isinstance(indices, (list, tuple)) else unstack(indices)
 
 
 def _wraps(allow_negative_indices, rank: int) -> tuple[bool, ...]:
@@ -201,9 +197,19 @@ def _wraps(allow_negative_indices, rank: int) -> tuple[bool, ...]:
     return (bool(allow_negative_indices),) * rank
 
 
-def _starts(indices, shape, wrap) -> list:
-    return [start_index(i, n) if w else np.int32(i) if isinstance(i, int) else i
-            for i, n, w in zip(_index_list(indices), shape, wrap)]
+def _starts(name: str, indices, shape, wrap) -> list:
+    if not isinstance(indices, (list, tuple)):
+        if np.ndim(indices) != 1:
+            kind = ValueError if np.ndim(indices) else TypeError
+            raise kind(f"{name} needs a sequence of start indices, or a vector of them, got {errors.short(indices)}.")
+        indices = unstack(indices)
+    if len(indices) != len(shape):
+        raise ValueError(f"{name} needs one start index for each of the {len(shape)} dimensions of shape {tuple(shape)}, got "
+                         f"{len(indices)}: the lengths must match.")
+    avals = [tracing.aval_of(i, name) for i in indices]
+    for aval in avals:
+        _check_start(name, aval)
+    return [start_index(i, n) if w else np.int32(i) if isinstance(i, int) else i for i, n, w in zip(indices, shape, wrap)]
 
 
 def dynamic_slice(operand, start_indices, slice_sizes, *, allow_negative_indices=True):
@@ -212,9 +218,6 @@ def dynamic_slice(operand, start_indices, slice_sizes, *, allow_negative_indices
     Negative positions count from the end, unless `allow_negative_indices` (for all dimensions or each) is false.
     """
     sizes = static_shape("dynamic_slice", slice_sizes)
-    if isinstance(start_indices, (list, tuple)) and len(start_indices) != np.ndim(operand):
-        raise TypeError(f"dynamic_slice needs one start index for each of the {np.ndim(operand)} dimensions of shape "
-                        f"{np.shape(operand)}, got {len(start_indices)}.")
     return _dynamic_slice_kernel(operand, start_indices, sizes, _wraps(allow_negative_indices, len(sizes)))
 
 
@@ -225,12 +228,7 @@ def dynamic_update_slice(operand, update, start_indices, *, allow_negative_indic
 
 @library(static="wrap", name="dynamic_update_slice")
 def _dynamic_update_kernel(operand, update, start_indices, wrap):
-    indices = _index_list(start_indices)
-    shape = np.shape(operand)
-    if len(indices) != len(shape):
-        raise TypeError(f"dynamic_update_slice needs one start index for each of the {len(shape)} dimensions of shape "
-                        f"{shape}, got {len(indices)}.")
-    starts = _starts(indices, shape, wrap)
+    starts = _starts("dynamic_update_slice", start_indices, np.shape(operand), wrap)
     update = as_type(update, tracing.aval_of(operand).dtype, False) if not hasattr(update, "dtype") else update
     return dynamic_update_slice_p.bind(operand, update, *starts)
 

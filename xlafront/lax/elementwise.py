@@ -7,6 +7,7 @@ end take scalars beside arrays and check dtypes.
 from __future__ import annotations
 
 import enum
+import operator
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,9 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.sharding_types import of_all, of_first, of_one
 from xlafront.core.zeros import Zero, is_undefined
-from xlafront.lax.families import add_any_p, broadcast_scalar, elementwise, linear, summed_to_scalar
+from xlafront.lax.arguments import check_dtype, specified
+from xlafront.lax.combining import combine
+from xlafront.lax.families import add_any_p, elementwise, joint_shape, linear, spread, summed_back
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.staging.library import library
 
@@ -28,6 +31,9 @@ def constant_like(x, value):
         kind = dtypes.scalar_type_of(aval.dtype)
         if dtypes.default_dtype(kind) == aval.dtype:
             return kind(value)
+    if dtypes.is_extended(aval.dtype):
+        raise TypeError(f"this operation does not accept dtype {aval.dtype}: random keys are no numbers. Their words are "
+                        f"random.key_data(keys).")
     return aval.dtype.type(value)
 
 
@@ -273,7 +279,8 @@ BINARY = (
     ("shift_right_arithmetic", "stablehlo.shift_right_arithmetic", "int", None, None, None),
     ("shift_right_logical", "stablehlo.shift_right_logical", "int", None, None, None),
 )
-COMPARISONS = (("eq", "EQ", "any"), ("ne", "NE", "any"), ("ge", "GE", "int float bool"),
+COMPARISONS = (("eq", "EQ", _NUM + " bool key"), ("ne", "NE", _NUM + " bool key"),
+               ("ge", "GE", "int float bool"),
                ("gt", "GT", "int float bool"), ("le", "LE", "int float bool"), ("lt", "LT", "int float bool"))
 # In which operands they are linear.
 _SUMS = {"neg": of_first, "add": of_all(), "sub": of_all(), "mul": of_one(0, 1), "div": of_one(0)}
@@ -299,21 +306,8 @@ def _sign_lower(ctx, x):
     return ctx.op("stablehlo.minimum", [x, ctx.constant(np.asarray(1).astype(aval.dtype), aval.shape)])
 
 
-def _extreme_lower(direction, operation):
-    """Maximum or minimum; complex numbers are ordered by real part, then by imaginary part."""
-    def lower(ctx, x, y):
-        aval = ctx.aval_out
-        if aval.dtype.kind != "c":
-            return ctx.op(operation, [x, y])
-        part, shape = dtypes.to_real(aval.dtype), aval.shape
-        (xr, yr), (xi, yi) = ([ctx.op(f"stablehlo.{name}", [v], [(shape, part)]) for v in (x, y)] for name in ("real", "imag"))
-        same = ctx.compare("EQ", "FLOAT", xr, yr, shape)
-        flag = (shape, dtypes.bool_)
-        first = ctx.op("stablehlo.select", [same, ctx.compare(direction, "FLOAT", xi, yi, shape),
-                                            ctx.compare(direction, "FLOAT", xr, yr, shape)], [flag])
-        return ctx.op("stablehlo.select", [first, x, y])
-
-    return lower
+def _extreme_lower(operation):
+    return lambda ctx, x, y: combine(ctx, operation, x, y, ctx.aval_out.shape, ctx.aval_out.dtype)
 
 
 def _erfc_lower(ctx, x):
@@ -325,7 +319,7 @@ def _erfc_lower(ctx, x):
 
 
 _LOWERINGS = {"erfc": _erfc_lower, "exp2": _exp2_lower, "square": _square_lower, "sign": _sign_lower,
-              "max": _extreme_lower("GT", "stablehlo.maximum"), "min": _extreme_lower("LT", "stablehlo.minimum")}
+              "max": _extreme_lower("stablehlo.maximum"), "min": _extreme_lower("stablehlo.minimum")}
 
 
 def _comparison_kind(d) -> str:
@@ -376,6 +370,7 @@ def _compare_keys(name, on_numbers):
 
 for _name in ("eq", "ne"):
     PRIMITIVES[_name].lowerings[None] = _compare_keys(_name, PRIMITIVES[_name].lowerings[None])
+    PRIMITIVES[_name].key_use = "reads"
 
 # Rows that differ from their family in one respect
 
@@ -385,7 +380,7 @@ PRIMITIVES["real"] = elementwise("real", "stablehlo.real", "complex", result=_to
 PRIMITIVES["imag"] = elementwise("imag", "stablehlo.imag", "complex", result=_to_real,
                                  derivatives=(lambda g, y, x: imag_(g),), transpose=_imag_transpose, sums=of_first)
 PRIMITIVES["complex"] = elementwise(
-    "complex", "stablehlo.complex", "float", result=lambda d, _: dtypes.to_complex(d),
+    "complex", "stablehlo.complex", "float32", result=lambda d, _: dtypes.to_complex(d),
     derivatives=(lambda g, z, x, y: complex_(g, constant_like(g, 0)), lambda g, z, x, y: complex_(constant_like(g, 0), g)),
     transpose=_complex_transpose)
 
@@ -431,7 +426,17 @@ def _pow_lower(ctx, x, y):
     return ctx.op("stablehlo.power", [x, y])
 
 
-PRIMITIVES["pow"] = elementwise("pow", _pow_lower, _NUM, derivatives=(_pow_base, _pow_exponent), mixed=True)
+def _pow_abstract(x, y):
+    check_dtype("pow", _INEXACT, x.dtype)
+    check_dtype("pow (the exponent)", _NUM, y.dtype)
+    if dtypes.is_inexact(y.dtype) and x.dtype != y.dtype:
+        raise errors.incompatible_dtypes("pow", [x.dtype, y.dtype], "The exponent must have the same dtype as the base, or be "
+                                                                    "of integers. Convert with x.astype(...).")
+    return ShapedArray(joint_shape("pow", (x, y)), x.dtype, x.weak_type and y.weak_type, vma=x.vma | y.vma)
+
+
+PRIMITIVES["pow"] = elementwise("pow", _pow_lower, _NUM, derivatives=(_pow_base, _pow_exponent))
+PRIMITIVES["pow"].abstract = _pow_abstract
 PRIMITIVES["round"] = elementwise(
     "round", lambda ctx, x, *, rounding_method: ctx.op(
         "stablehlo.round_nearest_even" if rounding_method == 1 else "stablehlo.round_nearest_afz", [x]),
@@ -484,8 +489,7 @@ log_add_p = elementwise("logaddexp", _lower_log_add, "float complex", derivative
 
 def _select_abstract(which, *cases):
     first = cases[0]
-    if which.dtype != dtypes.bool_ and which.dtype != dtypes.int32:
-        raise TypeError(f"select_n needs a boolean or int32 condition, got {which.dtype}.")
+    check_dtype("select_n (as its condition)", "bool int", which.dtype)
     if which.dtype == dtypes.bool_ and len(cases) > 2:
         raise TypeError(f"select_n with a boolean condition takes one or two cases, got {len(cases)}.")
     shapes = {c.shape for c in cases if c.shape}
@@ -513,7 +517,8 @@ def _select_lower(ctx, which, *cases):
         if high - low == 1:
             return cases[low]
         middle = (low + high) // 2
-        below = ctx.compare("LT", "SIGNED", which, ctx.constant(np.int32(middle), shape), shape)
+        limit = ctx.constant(np.asarray(middle, aval.dtype), shape)
+        below = ctx.compare("LT", _comparison_kind(aval.dtype), which, limit, shape)
         return ctx.op("stablehlo.select", [below, pick(low, middle), pick(middle, high)])
 
     return pick(0, len(cases))
@@ -526,14 +531,14 @@ def _select_jvp(primals, tangents):
         return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
     filled = [np.zeros((), t.aval.dtype) if type(t) is Zero else t for t in tangents[1:]]
     tangent = select(which, *filled)
-    return answer, broadcast_scalar(tangent, np.shape(answer))
+    return answer, spread(tangent, np.shape(answer))
 
 
 def _select_transpose(ct, which, *cases):
     if type(ct) is Zero:
         return [None, *[Zero(c.aval) if is_undefined(c) else None for c in cases]]
     zero = np.zeros((), tracing.aval_of(ct).dtype)
-    return [None, *[summed_to_scalar(select(which, *[ct if j == i else zero for j in range(len(cases))]), c.aval)
+    return [None, *[summed_back(select(which, *[ct if j == i else zero for j in range(len(cases))]), c.aval)
                     if is_undefined(c) else None for i, c in enumerate(cases)]]
 
 
@@ -547,17 +552,31 @@ def _make_select():
 PRIMITIVES["select_n"] = _make_select()
 
 
+def _clamp_abstract(low, x, high):
+    dtype = x.dtype
+    if low.dtype != dtype or high.dtype != dtype:
+        raise errors.incompatible_dtypes("clamp", [low.dtype, dtype, high.dtype], "The bounds must have the same dtype as the "
+                                                                                  "array: convert them with x.astype(...).")
+    check_dtype("clamp", _NUM + " bool", dtype)
+    if low.shape not in ((), x.shape) or high.shape not in ((), x.shape):
+        raise errors.incompatible_shapes("clamp", [("min", low.shape), ("operand", x.shape), ("max", high.shape)],
+                                         "The bounds must be scalars or have the shape of the operand.")
+    return ShapedArray(x.shape, dtype, low.weak_type and x.weak_type and high.weak_type, vma=low.vma | x.vma | high.vma)
+
+
 def _clamp_lower(ctx, low, x, high):
     return ctx.op("stablehlo.clamp", [low, x, high])
 
 
 PRIMITIVES["clamp"] = elementwise(
-    "clamp", _clamp_lower, "int float",
+    "clamp", _clamp_lower, "int float complex bool",
     derivatives=(lambda g, z, lo, x, hi: mul(g, to_dtype(gt(lo, x), tracing.aval_of(g).dtype)),
                  lambda g, z, lo, x, hi: mul(g, to_dtype(PRIMITIVES["and"].bind(gt(x, lo), lt(x, hi)),
                                                          tracing.aval_of(g).dtype)),
                  lambda g, z, lo, x, hi: mul(g, to_dtype(lt(hi, x), tracing.aval_of(g).dtype))))
 
+
+PRIMITIVES["clamp"].abstract = _clamp_abstract
 
 # Conversions
 
@@ -577,11 +596,14 @@ def _convert_lower(ctx, x, *, new_dtype, weak_type, sharding):
 
 
 def _convert_abstract(x, *, new_dtype, weak_type, sharding):
+    if x.dtype != new_dtype and (dtypes.is_extended(x.dtype) or dtypes.is_extended(new_dtype)):
+        raise ValueError(f"cannot convert_element_type from {x.dtype} to {new_dtype}: random keys are no numbers. Their words "
+                         f"are random.key_data(keys), and keys of words random.wrap_key_data(words).")
     return ShapedArray(x.shape, new_dtype, weak_type, vma=x.vma)
 
 
 def _convert_derivative(g, y, x, *, new_dtype, weak_type, sharding):
-    if not dtypes.is_inexact(np.dtype(new_dtype)) or not dtypes.is_inexact(tracing.aval_of(x).dtype):
+    if not dtypes.is_inexact(new_dtype) or not dtypes.is_inexact(tracing.aval_of(x).dtype):
         return None
     return convert_element_type_p.bind(g, new_dtype=new_dtype, weak_type=weak_type, sharding=sharding)
 
@@ -600,6 +622,7 @@ convert_element_type_p.abstract = _convert_abstract
 PRIMITIVES["copy"] = copy_p = elementwise(
     "copy", lambda ctx, x: x, "any", derivatives=(lambda g, y, x: g,), transpose=linear(0)(lambda i, ct, x: ct),
     sums=of_first)
+copy_p.key_use = "hands on"
 
 
 # Public functions
@@ -613,6 +636,11 @@ def typed_operands(name: str, x, y):
     return x, y
 
 
+def as_array(x):
+    """An array of what may be a number."""
+    return copy_p.bind(x) if type(x) in dtypes.python_scalar_dtypes or isinstance(x, (np.ndarray, np.generic)) else x
+
+
 def as_type(x, dtype, weak: bool):
     """`x` at a dtype that promotion found; scalars are converted at once, arrays by an operation if need be."""
     kind = type(x)
@@ -623,7 +651,8 @@ def as_type(x, dtype, weak: bool):
         if kind is int and dtype.kind in "iu":
             dtypes.check_int_fits(x, dtype) if dtype.kind == "i" else None
             return np.asarray(x).astype(dtype)[()]
-        return dtype.type(x)
+        if isinstance(dtype, np.dtype):
+            return dtype.type(x)
     aval = tracing.aval_of(x)
     if aval.dtype == dtype and (aval.weak_type == weak or not aval.weak_type):
         return x
@@ -634,14 +663,17 @@ def _public(name: str, doc: str, arity: int, accuracy: bool = False):
     primitive = PRIMITIVES[name]
     function_name = {"and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "not": "bitwise_not"}.get(name, name)
     if arity == 1 and accuracy:
-        def function(x, accuracy=None):
+        def function(x, *, accuracy=None):
             return primitive.bind(x) if accuracy is None else primitive.bind(x, accuracy=accuracy)
     elif arity == 1:
         def function(x):
             return primitive.bind(x)
     else:
         def function(x, y):
-            return primitive.bind(*typed_operands(function_name, x, y))
+            x, y = typed_operands(function_name, x, y)
+            if name == "add":  # the primitive combines booleans, as NumPy's function does
+                check_dtype(name, _NUM, tracing.aval_of(x).dtype)
+            return primitive.bind(x, y)
     function.__name__ = function.__qualname__ = function_name
     function.__module__ = "xlafront.lax"
     function.__doc__ = doc
@@ -658,9 +690,50 @@ for _name, *_rest in UNARY:
 for _name in ("real", "imag"):
     PUBLIC[_name] = _public(_name, f"The {_name} part of a complex array.", 1)
 for _name, *_rest in (*BINARY, *COMPARISONS, ("pow",), ("complex",)):
+    if _name in ("mul", "nextafter", "polygamma", "zeta"):  # with other parameters, below
+        continue
     PUBLIC[_name] = _public(_name, f"Elementwise `{_name}` of arrays of one shape and dtype, or scalars.", 2)
 for _old, _new in (("and", "bitwise_and"), ("or", "bitwise_or"), ("xor", "bitwise_xor"), ("not", "bitwise_not")):
     PUBLIC[_new] = PUBLIC.pop(_old)
+
+
+@library
+def nextafter(x1, x2):
+    """The next number after `x1` that can be represented, in the direction of `x2`."""
+    return PRIMITIVES["nextafter"].bind(*typed_operands("nextafter", x1, x2))
+
+
+@library
+def polygamma(m, x):
+    """The `m`th derivative of `digamma` at `x`."""
+    return PRIMITIVES["polygamma"].bind(*typed_operands("polygamma", m, x))
+
+
+@library
+def zeta(x, q):
+    """The Hurwitz zeta function: the sum of `(k + q) ** -x` over all `k` from 0."""
+    return PRIMITIVES["zeta"].bind(*typed_operands("zeta", x, q))
+
+
+def _mul(x, y, *, out_dtype=None):
+    """The product; of `out_dtype`, where it is given, to which both operands are converted.
+
+    >>> mul(xnp.int8(100), xnp.int8(100), out_dtype="int32")
+    Array(10000, dtype=int32)
+    """
+    if out_dtype is not None:
+        dtype = dtypes.check_user_dtype(out_dtype, "mul")
+        for v in (x, y):
+            check_dtype("mul", _NUM, tracing.aval_of(v).dtype)
+        x, y = (to_dtype(v, dtype) for v in (x, y))
+    else:
+        x, y = typed_operands("mul", x, y)
+        check_dtype("mul", _NUM, tracing.aval_of(x).dtype)
+    return PRIMITIVES["mul"].bind(x, y)
+
+
+_mul.__name__ = _mul.__qualname__ = "mul"
+PUBLIC["mul"] = library(_mul, static="out_dtype")
 
 
 @library
@@ -689,19 +762,24 @@ def select_n(which, *cases):
 
     >>> select_n(x > 0, -x, x)
     """
+    if not cases:
+        raise ValueError("select_n needs at least one case to choose from.")
     return _select_kernel(which, *cases)
 
 
 @library
 def _select_kernel(which, *cases):
+    chosen, shape, *others = [tracing.aval_of(x).shape for x in (which, *cases)]
+    if any([s != shape for s in others]) or chosen not in ((), shape):
+        raise errors.incompatible_shapes("select_n", [("condition", chosen), *[("case", s) for s in (shape, *others)]],
+                                         "The cases must have the same shape, and the condition that shape or none.")
     return select(which, *cases)
 
 
 @library
 def clamp(min, x, max):
     """`x` limited to the range from `min` to `max`, scalars or arrays of its shape."""
-    dtype = tracing.aval_of(x).dtype
-    return PRIMITIVES["clamp"].bind(as_type(min, dtype, False), x, as_type(max, dtype, False))
+    return PRIMITIVES["clamp"].bind(min, x, max)
 
 
 class RoundingMethod(enum.IntEnum):
@@ -735,8 +813,11 @@ def round(x, rounding_method=RoundingMethod.AWAY_FROM_ZERO):
 @library(static=("exponent_bits", "mantissa_bits"))
 def reduce_precision(operand, exponent_bits, mantissa_bits):
     """Round a float to what fewer bits can hold, without changing its dtype."""
-    return PRIMITIVES["reduce_precision"].bind(operand, exponent_bits=int(exponent_bits),
-                                               mantissa_bits=int(mantissa_bits))
+    exponent_bits, mantissa_bits = operator.index(exponent_bits), operator.index(mantissa_bits)
+    if exponent_bits < 1 or mantissa_bits < 0:
+        raise ValueError(f"reduce_precision needs a positive number of exponent_bits and a non-negative one of mantissa_bits, "
+                         f"got {exponent_bits} and {mantissa_bits}.")
+    return PRIMITIVES["reduce_precision"].bind(operand, exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)
 
 
 @library
@@ -748,17 +829,20 @@ def reciprocal(x):  # noqa: F811
 
 def convert_element_type(operand, new_dtype):
     """Elementwise conversion to a dtype, with C's rules for casts; complex to real drops the imaginary part."""
-    if isinstance(new_dtype, type) and new_dtype in (int, float, complex):
-        return _convert_kernel(operand, dtypes.default_dtype(new_dtype), True)
-    return _convert_kernel(operand, dtypes.check_user_dtype(new_dtype, "convert_element_type"), False)
+    dtype = dtypes.check_user_dtype(specified(new_dtype, "convert_element_type"), "convert_element_type")
+    if isinstance(operand, (int, np.integer)) and isinstance(dtype, np.dtype):
+        operand = np.asarray(operand).astype(dtype)  # of all its bits, which an array may not have
+    return _convert_kernel(operand, dtype)
 
 
-@library(static=("dtype", "weak"), name="convert_element_type")
-def _convert_kernel(operand, dtype, weak=False):
+@library(static="dtype", name="convert_element_type")
+def _convert_kernel(operand, dtype):
     aval = tracing.aval_of(operand)
-    if aval.dtype == dtype and aval.weak_type == weak:
+    if aval.dtype == dtype and not aval.weak_type:
         return operand
-    return convert_element_type_p.bind(operand, new_dtype=dtype, weak_type=bool(weak), sharding=None)
+    if dtype == dtypes.bool_ and aval.dtype.kind == "c":
+        operand = real_(operand)
+    return convert_element_type_p.bind(operand, new_dtype=dtype, weak_type=False, sharding=None)
 
 
 convert = convert_element_type

@@ -1,7 +1,7 @@
 """The logic that families of elementwise primitives share, written once.
 
-An elementwise primitive takes operands of one shape, or scalars beside them, and of one dtype. Its record is
-made by `elementwise` from a row: the StableHLO operation, the dtypes it takes, and a derivative for each operand.
+An elementwise primitive takes operands of one rank, or scalars beside them, and of one dtype; dimensions of size 1 spread.
+Its record is made by `elementwise` from a row: the StableHLO operation, the dtypes it takes, and a derivative for each operand.
 """
 
 from __future__ import annotations
@@ -18,18 +18,24 @@ from xlafront.core.sharding_types import Sums, of_all
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype
-from xlafront.lax.shapes import broadcast_in_dim_p, move_dim, reduce_sum_p
+from xlafront.lax.shapes import broadcast_in_dim_p, move_dim, reduce_sum_p, reshape_to
 
 
 def joint_shape(name: str, operands: Sequence[ShapedArray]) -> tuple:
+    """The shape of the result: scalars spread to any shape, dimensions of size 1 to those of operands of the same rank."""
     shape: tuple = ()
     for aval in operands:
         if aval.shape != shape and aval.shape:
             if shape:
-                raise errors.incompatible_shapes(
-                    name, [("", a.shape) for a in operands],
-                    "Elementwise operations of lax take equal shapes (or scalars); xlafront.numpy broadcasts.")
-            shape = aval.shape
+                fits = len(shape) == len(aval.shape) and all([m == n or 1 in (m, n) for m, n in zip(shape, aval.shape)])
+                if not fits:
+                    raise errors.incompatible_shapes(
+                        name, [("", a.shape) for a in operands],
+                        "Elementwise operations of lax take equal shapes, sizes of 1 in arrays of equal rank, or scalars; "
+                        "xlafront.numpy broadcasts.")
+                shape = tuple([n if m == 1 else m for m, n in zip(shape, aval.shape)])
+            else:
+                shape = aval.shape
     return shape
 
 
@@ -78,7 +84,7 @@ def elementwise(name: str, operation: str | Callable, accepts: str = "int float 
                 continue
             shape = shape_of(answer)
             if shape_of(term) != shape:
-                term = broadcast_scalar(term, shape)
+                term = spread(term, shape)
             total = term if total is None else add_tangents(total, term)
         if total is None:
             return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
@@ -101,21 +107,41 @@ def shape_of(x) -> tuple:
     return aval.shape if aval is not None else np.shape(x)
 
 
-def broadcast_scalar(x, shape):
+def spread(x, shape):
+    """A scalar, or an array with dimensions of size 1, at the shape that an elementwise operation gives it."""
     if np.shape(x) == tuple(shape):
         return x
-    return broadcast_in_dim_p.bind(x, shape=tuple(shape), broadcast_dimensions=(), sharding=None)
+    return broadcast_in_dim_p.bind(x, shape=tuple(shape), broadcast_dimensions=tuple(range(np.ndim(x))), sharding=None)
 
 
 def add_tangents(x, y):
     return add_any_p.bind(x, y)
 
 
-def summed_to_scalar(cotangent, aval):
-    """The cotangent of an operand that was a scalar beside arrays: the sum over what it was spread to."""
+def bilinear_jvp(primitive: Primitive) -> Callable:
+    """The derivative of a product: linear in each of its two operands."""
+    def jvp(primals, tangents, **params):
+        (x, y), (tx, ty) = primals, tangents
+        answer = primitive.bind(x, y, **params)
+        terms = []
+        if type(tx) is not Zero:
+            terms.append(primitive.bind(tx, y, **params))
+        if type(ty) is not Zero:
+            terms.append(primitive.bind(x, ty, **params))
+        if not terms:
+            return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+        return answer, terms[0] if len(terms) == 1 else add_tangents(*terms)
+
+    return jvp
+
+
+def summed_back(cotangent, aval):
+    """The cotangent of an operand that was spread: the sum over the dimensions that it was spread along."""
     if type(cotangent) is Zero or aval.shape == shape_of(cotangent):
         return cotangent
-    return reduce_sum_p.bind(cotangent, axes=tuple(range(np.ndim(cotangent))), out_sharding=None)
+    shape = shape_of(cotangent)
+    along = range(len(shape)) if not aval.shape else [i for i, n in enumerate(shape) if n != aval.shape[i]]
+    return reshape_to(reduce_sum_p.bind(cotangent, axes=tuple(along), out_sharding=None), aval.shape)
 
 
 def align_batches(axis_size, operands, dims):
@@ -161,7 +187,7 @@ def linear(*positions: int) -> Callable:
         def transpose(cotangent, *operands, **params):
             if type(cotangent) is Zero:
                 return [Zero(x.aval) if is_undefined(x) else None for x in operands]
-            return [summed_to_scalar(rule(i, cotangent, *operands, **params), x.aval) if is_undefined(x) else None
+            return [summed_back(rule(i, cotangent, *operands, **params), x.aval) if is_undefined(x) else None
                     for i, x in enumerate(operands)]
 
         return transpose

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +15,15 @@ from xlafront.core.sharding_types import of_all, of_first
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import keys, sharding_rules
 from xlafront.lax.arguments import check_dtype
-from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, add, ge, le, mul, to_dtype, where
+from xlafront.lax.combining import combine
+from xlafront.lax.dimension_numbers import (
+    GatherDimensionNumbers,
+    ScatterDimensionNumbers,
+    as_numbers,
+    check_scatter,
+    gathered_shape,
+)
+from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, add, constant_like, ge, le, mul, to_dtype, where
 from xlafront.lax.families import add_tangents
 from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS
 from xlafront.lax.shapes import (
@@ -26,30 +33,11 @@ from xlafront.lax.shapes import (
     move_dim,
     physical_tail,
     reshape_to,
+    static_shape,
     typed,
     zeros_of,
 )
 from xlafront.staging.library import library
-
-
-class GatherDimensionNumbers(NamedTuple):
-    """How indices and window dimensions of `gather` relate; the words are those of the StableHLO specification."""
-
-    offset_dims: tuple[int, ...]
-    collapsed_slice_dims: tuple[int, ...]
-    start_index_map: tuple[int, ...]
-    operand_batching_dims: tuple[int, ...] = ()
-    start_indices_batching_dims: tuple[int, ...] = ()
-
-
-class ScatterDimensionNumbers(NamedTuple):
-    """How indices and window dimensions of `scatter` relate; the words are those of the StableHLO specification."""
-
-    update_window_dims: tuple[int, ...]
-    inserted_window_dims: tuple[int, ...]
-    scatter_dims_to_operand_dims: tuple[int, ...]
-    operand_batching_dims: tuple[int, ...] = ()
-    scatter_indices_batching_dims: tuple[int, ...] = ()
 
 
 class GatherScatterMode(enum.Enum):
@@ -79,27 +67,20 @@ def _text(values) -> str:
     return f"[{', '.join(map(str, values))}]"
 
 
+def check_indices(name: str, indices) -> None:
+    """What says where to read or write must be integers."""
+    d = tracing.aval_of(indices).dtype
+    if not dtypes.is_integer(d):
+        raise ValueError(f"{name} needs indices of an integer type, got {d}.")
+
+
 # gather
 
 
 def _gather_abstract(x, indices, *, dimension_numbers, slice_sizes, unique_indices, indices_are_sorted, mode,
                      fill_value):
-    dn = dimension_numbers
-    if not dtypes.is_integer(indices.dtype):
-        raise TypeError(f"gather needs integer indices, got {indices.dtype}.")
-    if not indices.ndim or indices.shape[-1] != len(dn.start_index_map):
-        raise TypeError(f"the last dimension of gather's indices (shape {indices.shape}) must have one entry for each of "
-                        f"the {len(dn.start_index_map)} indexed dimensions.")
-    window = [n for i, n in enumerate(slice_sizes)
-              if i not in dn.collapsed_slice_dims and i not in dn.operand_batching_dims]
-    batch = iter(indices.shape[:-1])
-    offsets = iter(window)
-    rank = len(window) + indices.ndim - 1
-    shape = tuple(next(offsets) if i in dn.offset_dims else next(batch) for i in range(rank))
-    # Nothing may be read also from where there is nothing.
-    if len(slice_sizes) != x.ndim or any(not 0 <= m <= (n or 0 in shape) for m, n in zip(slice_sizes, x.shape)):
-        raise TypeError(f"gather of slices {tuple(slice_sizes)} does not fit an array of shape {x.shape}.")
-    return typed(x, shape)
+    check_indices("gather", indices)
+    return typed(x, gathered_shape(x.shape, indices.shape, dimension_numbers, slice_sizes))
 
 
 def _gather_lower(ctx, x, indices, *, dimension_numbers, slice_sizes, unique_indices, indices_are_sorted, mode,
@@ -139,10 +120,10 @@ def in_bounds(indices, shape, dimensions, sizes):
 
 def fill_for(dtype, fill_value):
     """What a read outside of the array gives: NaN, the largest unsigned or smallest signed integer, a key of all ones."""
+    if not isinstance(dtype, np.dtype):
+        return keys.filled(np.uint32(0xFFFFFFFF) if fill_value is None else fill_value, (), dtype)
     if fill_value is not None:
         return np.asarray(fill_value).astype(dtype)[()]
-    if not isinstance(dtype, np.dtype):
-        return keys.filled(np.uint32(0xFFFFFFFF), (), dtype)
     if dtypes.is_inexact(dtype):
         return np.asarray(np.nan).astype(dtype)[()]
     if dtype == dtypes.bool_:
@@ -166,8 +147,19 @@ def bind_gather(x, indices, *, dimension_numbers, slice_sizes, unique_indices=Fa
     mask = broadcast_in_dim_p.bind(inside, shape=shape, broadcast_dimensions=batch, sharding=None)
     fill = fill_for(tracing.aval_of(x).dtype, fill_value)
     if isinstance(fill, tracing.Tracer):  # a key is no scalar that spreads by itself
-        fill = broadcast_in_dim_p.bind(fill, shape=shape, broadcast_dimensions=(), sharding=None)
+        return _filled_keys(mask, result, fill)
+    if tracing.aval_of(x).weak_type:
+        fill = constant_like(x, fill)
     return where(mask, result, fill)
+
+
+def _filled_keys(mask, found, fill):
+    """Keys, and another one where the mask is false: chosen as words, so that none of them counts as used."""
+    impl = fill.aval.dtype.impl
+    words, shape, rank = keys.unwrap_p.bind(found), np.shape(mask), np.ndim(mask)
+    mask = broadcast_in_dim_p.bind(mask, shape=np.shape(words), broadcast_dimensions=tuple(range(rank)), sharding=None)
+    fill = broadcast_in_dim_p.bind(fill, shape=shape, broadcast_dimensions=(), sharding=None)
+    return keys.wrap_p.bind(where(mask, words, keys.unwrap_p.bind(fill)), impl=impl)
 
 
 def _gather_jvp(primals, tangents, **params):
@@ -187,7 +179,8 @@ def _gather_transpose(ct, x, indices, *, dimension_numbers, slice_sizes, unique_
                                       dn.operand_batching_dims, dn.start_indices_batching_dims)
     # The gather clamps, so its transpose must write where the clamped index points.
     how = GatherScatterMode.PROMISE_IN_BOUNDS if mode is GatherScatterMode.PROMISE_IN_BOUNDS else GatherScatterMode.CLIP
-    result = bind_scatter(scatter_add_p, zeros_of(x.aval), indices, ct, dimension_numbers=numbers,
+    zeros = zeros_of(x.aval.update(dtype=tracing.aval_of(ct).dtype))  # cotangents of a user's rule may be of another
+    result = bind_scatter(scatter_add_p, zeros, indices, ct, dimension_numbers=numbers,
                           indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=how)
     return [result, None]
 
@@ -220,6 +213,7 @@ def _gather_batch(axis_size, operands, dims, *, dimension_numbers, slice_sizes, 
 
 gather_p = Primitive("gather", abstract=_gather_abstract, lower=_gather_lower, jvp=_gather_jvp,
                      transpose=_gather_transpose, batch=_gather_batch, sharding_rule=sharding_rules.gather, sums=of_first)
+gather_p.key_use = "hands on"
 
 
 def take_rows(x, indices):
@@ -234,15 +228,10 @@ def take_rows(x, indices):
 
 
 def _scatter_abstract(x, indices, updates, *, dimension_numbers, indices_are_sorted, unique_indices, mode):
-    if not dtypes.is_integer(indices.dtype):
-        raise TypeError(f"scatter needs integer indices, got {indices.dtype}.")
+    check_indices("scatter", indices)
     if x.dtype != updates.dtype:
         raise errors.incompatible_dtypes("scatter", [x.dtype, updates.dtype], "The updates must have the array's dtype.")
-    dn = dimension_numbers
-    batch = [n for i, n in enumerate(updates.shape) if i not in dn.update_window_dims]
-    if tuple(batch) != indices.shape[:-1]:
-        raise errors.incompatible_shapes("scatter", [("operand", x.shape), ("indices", indices.shape),
-                                                     ("updates", updates.shape)])
+    check_scatter("scatter", x.shape, indices.shape, updates.shape, dimension_numbers)
     return typed(x, x.shape)
 
 
@@ -273,15 +262,11 @@ def _write_scatter(ctx, x, indices, updates, combine, dn, indices_are_sorted, un
 
 
 def _scatter_lowering(operation):
-    def combine(inner, old, new, scalar):
-        if operation is None:
-            return [new]
-        # booleans add as they do elsewhere: by "or"
-        actual = "stablehlo.or" if scalar[1] == dtypes.bool_ and operation == "stablehlo.add" else operation
-        return [inner.op(actual, [old, new], [scalar])]
+    def of_two(inner, old, new, scalar):
+        return [new if operation is None else combine(inner, operation, old, new, *scalar)]
 
     def lower(ctx, x, indices, updates, *, dimension_numbers, indices_are_sorted, unique_indices, mode):
-        return _write_scatter(ctx, x, indices, updates, combine, dimension_numbers, indices_are_sorted, unique_indices)
+        return _write_scatter(ctx, x, indices, updates, of_two, dimension_numbers, indices_are_sorted, unique_indices)
 
     return lower
 
@@ -462,12 +447,21 @@ def _apply_jvp(primals, tangents, **params):
                               "unique_indices=True, or write x.at[i].set(f(x[i])).")
 
 
-def _subtract_abstract(x, indices, updates, **params):
-    check_dtype("subtract", "int float complex", x.dtype)
-    return _scatter_abstract(x, indices, updates, **params)
+# What they combine: a plain scatter takes any elements, random keys too.
+_COMBINES = {"scatter": "any", "scatter_min": "int float complex bool", "scatter_max": "int float complex bool"}
 
 
-PRIMITIVES = {name: Primitive(name, abstract=_subtract_abstract if name == "scatter_sub" else _scatter_abstract,
+def _combining_abstract(name: str):
+    accepts = _COMBINES.get(name, "int float complex")
+
+    def abstract(x, indices, updates, **params):
+        check_dtype(name, accepts, x.dtype)
+        return _scatter_abstract(x, indices, updates, **params)
+
+    return abstract
+
+
+PRIMITIVES = {name: Primitive(name, abstract=_combining_abstract(name),
                               lower=_scatter_lowering(operation), batch=_scatter_batch(name),
                               sharding_rule=sharding_rules.scatter, sums=of_all(1) if name == "scatter_add" else None)
               for name, operation in SCATTERS.items()}
@@ -477,6 +471,7 @@ PRIMITIVES["scatter_apply"] = Primitive(
     sharding_rule=sharding_rules.scatter)
 for _primitive in PRIMITIVES.values():
     _primitive.writes = True
+    _primitive.key_use = "hands on"
 scatter_p, scatter_add_p = PRIMITIVES["scatter"], PRIMITIVES["scatter_add"]
 scatter_p.jvp = _scatter_jvp
 scatter_add_p.jvp, scatter_add_p.transpose = _additive_jvp("scatter_add"), _additive_transpose(1)
@@ -493,6 +488,8 @@ PRIMITIVES["scatter_max"].jvp = _extreme_scatter_jvp("scatter_max")
 @library(static=("dimension_numbers", "slice_sizes", "unique_indices", "indices_are_sorted", "mode", "fill_value"))
 def _gather_kernel(operand, start_indices, dimension_numbers, slice_sizes, unique_indices, indices_are_sorted, mode,
                    fill_value):
+    check_indices("gather", start_indices)
+    gathered_shape(np.shape(operand), np.shape(start_indices), dimension_numbers, slice_sizes)
     return bind_gather(operand, start_indices, dimension_numbers=dimension_numbers, slice_sizes=slice_sizes,
                        unique_indices=unique_indices, indices_are_sorted=indices_are_sorted, mode=mode,
                        fill_value=fill_value)
@@ -500,15 +497,21 @@ def _gather_kernel(operand, start_indices, dimension_numbers, slice_sizes, uniqu
 
 def gather(operand, start_indices, dimension_numbers: GatherDimensionNumbers, slice_sizes, *, unique_indices=False,
            indices_are_sorted=False, mode=None, fill_value=None):
-    """Windows of an array at run-time positions; see StableHLO's `gather`. `mode` says what indices outside give."""
-    return _gather_kernel(operand, start_indices, dimension_numbers, tuple(int(n) for n in slice_sizes),
-                          bool(unique_indices), bool(indices_are_sorted), GatherScatterMode.from_any(mode), fill_value)
+    """Windows of an array at run-time positions; see StableHLO's `gather`. `mode` says what indices outside give: they are
+    clipped, unless it is given.
+    """
+    how = GatherScatterMode.CLIP if mode is None else GatherScatterMode.from_any(mode)
+    numbers = as_numbers("gather", GatherDimensionNumbers, dimension_numbers)
+    return _gather_kernel(operand, start_indices, numbers, static_shape("gather", slice_sizes),
+                          bool(unique_indices), bool(indices_are_sorted), how, fill_value)
 
 
 def _public_scatter(name: str):
     primitive = PRIMITIVES[name]
 
     def kernel(operand, scatter_indices, updates, dimension_numbers, indices_are_sorted, unique_indices, mode):
+        check_indices(name, scatter_indices)
+        check_scatter(name, np.shape(operand), np.shape(scatter_indices), np.shape(updates), dimension_numbers)
         return bind_scatter(primitive, operand, scatter_indices, updates, dimension_numbers=dimension_numbers,
                             indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode)
 
@@ -517,7 +520,8 @@ def _public_scatter(name: str):
 
     def function(operand, scatter_indices, updates, dimension_numbers, *, indices_are_sorted=False,
                  unique_indices=False, mode=None):
-        return compiled(operand, scatter_indices, updates, dimension_numbers, bool(indices_are_sorted),
+        numbers = as_numbers(name, ScatterDimensionNumbers, dimension_numbers)
+        return compiled(operand, scatter_indices, updates, numbers, bool(indices_are_sorted),
                         bool(unique_indices), GatherScatterMode.from_any(mode))
 
     function.__name__ = function.__qualname__ = name
@@ -535,8 +539,9 @@ def scatter_apply(operand, scatter_indices, func, dimension_numbers, *, update_s
     function = tracing.trace_to_closed_jaxpr(lambda v: [to_dtype(func(v), aval.dtype)], [ShapedArray((), aval.dtype)])
     updates = zeros_of(ShapedArray(tuple(update_shape), aval.dtype))
     return bind_scatter(PRIMITIVES["scatter_apply"], operand, scatter_indices, updates, function=function,
-                        dimension_numbers=dimension_numbers, indices_are_sorted=bool(indices_are_sorted),
-                        unique_indices=bool(unique_indices), mode=GatherScatterMode.from_any(mode))
+                        dimension_numbers=as_numbers("scatter_apply", ScatterDimensionNumbers, dimension_numbers),
+                        indices_are_sorted=bool(indices_are_sorted), unique_indices=bool(unique_indices),
+                        mode=GatherScatterMode.from_any(mode))
 
 
 PUBLIC["scatter_apply"] = scatter_apply

@@ -9,7 +9,9 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.dtypes import PRNGKeyDType
 from xlafront.core.keys import KeyArray, physical
 from xlafront.core.primitive import Primitive
+from xlafront.core.sharding_types import of_first
 from xlafront.core.zeros import Zero
+from xlafront.lax import sharding_rules
 from xlafront.lax.elementwise import as_type
 from xlafront.lax.shapes import broadcast_in_dim_p, move_dim
 
@@ -30,7 +32,24 @@ wrap_p = Primitive(
     abstract=lambda words, *, impl: ShapedArray(words.shape[:words.ndim - len(impl.key_shape)], PRNGKeyDType(impl)),
     impl=lambda words, *, impl: KeyArray(words, PRNGKeyDType(impl)),
     batch=lambda axis_size, xs, ds, *, impl: (wrap_p.bind(move_dim(xs[0], ds[0], 0), impl=impl), 0))
-unwrap_p.jvp, wrap_p.jvp = _no_tangent(unwrap_p), _no_tangent(wrap_p)
+
+
+def _draw(keys, *, user):
+    from xlafront.core import key_reuse  # start-up: only with the setting debug_key_reuse
+
+    key_reuse.spend(keys, user)
+    return keys._base_array
+
+
+# The words for a function that draws numbers from a key or splits it, bound in place of `unwrap_p` with `debug_key_reuse`.
+draw_p = Primitive("random_draw", abstract=lambda keys, *, user: physical(keys), lower=lambda ctx, keys, *, user: keys,
+                   batch=lambda axis_size, xs, ds, *, user: (draw_p.bind(*xs, user=user), ds[0]), impl=_draw)
+clone_p = Primitive("random_clone", abstract=lambda keys: keys, lower=lambda ctx, keys: keys,
+                    batch=lambda axis_size, xs, ds: (clone_p.bind(*xs), ds[0]), shown_as="clone",
+                    impl=lambda keys: KeyArray(keys._base_array, keys.dtype), sharding_rule=sharding_rules.same, sums=of_first)
+unwrap_p.key_use = wrap_p.key_use = clone_p.key_use = "reads"
+for _primitive in (unwrap_p, wrap_p, draw_p, clone_p):
+    _primitive.jvp = _no_tangent(_primitive)
 
 
 def filled(value, shape: tuple[int, ...], dtype: PRNGKeyDType):

@@ -11,16 +11,16 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
-from xlafront.lax.arguments import check_dtype, named_sharding
+from xlafront.lax.arguments import check_dtype, named_sharding, specified
 from xlafront.lax.device_put import reshard_p
 from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, constant_like, div, eq, mul, to_dtype, where
 from xlafront.lax.families import add_tangents
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import (
     broadcast_back,
-    canonical_axes,
-    canonical_axis,
     iota_p,
+    plain_axes,
+    plain_axis,
     reduce_sum_p,
     reducer,
     reshape_to,
@@ -89,11 +89,11 @@ _EVERY = "int float complex bool"
 PRIMITIVES = {
     "reduce_sum": reduce_sum_p,
     "reduce_prod": reducer("reduce_prod", "stablehlo.multiply", lambda d: 1, _EVERY, jvp=_product_jvp),
-    "reduce_max": reducer("reduce_max", "stablehlo.maximum", lowest, _EVERY, jvp=_extreme_jvp("reduce_max")),
-    "reduce_min": reducer("reduce_min", "stablehlo.minimum", highest, _EVERY, jvp=_extreme_jvp("reduce_min")),
-    "reduce_and": reducer("reduce_and", "stablehlo.and", _ones, "int bool"),
-    "reduce_or": reducer("reduce_or", "stablehlo.or", lambda d: 0, "int bool"),
-    "reduce_xor": reducer("reduce_xor", "stablehlo.xor", lambda d: 0, "int bool"),
+    "reduce_max": reducer("reduce_max", "stablehlo.maximum", lowest, _EVERY, ValueError, jvp=_extreme_jvp("reduce_max")),
+    "reduce_min": reducer("reduce_min", "stablehlo.minimum", highest, _EVERY, ValueError, jvp=_extreme_jvp("reduce_min")),
+    "reduce_and": reducer("reduce_and", "stablehlo.and", _ones, "bytes bool"),
+    "reduce_or": reducer("reduce_or", "stablehlo.or", lambda d: 0, "bytes bool"),
+    "reduce_xor": reducer("reduce_xor", "stablehlo.xor", lambda d: 0, "bytes bool"),
 }
 
 
@@ -123,7 +123,7 @@ def _arg_function(name):
 
 def _arg_reducer(name: str) -> Primitive:
     def abstract(x, *, axes, index_dtype):
-        check_dtype(name, "int float bool", x.dtype)
+        check_dtype(name, "int float bool", x.dtype, ValueError if dtypes.is_extended(x.dtype) else TypeError)
         [axis] = axes
         if not dtypes.is_integer(np.dtype(index_dtype)):
             raise TypeError(f"{name} returns integers, not {index_dtype}.")
@@ -164,13 +164,15 @@ def _public_reducer(name: str):
     primitive = PRIMITIVES[name]
 
     def kernel(operand, axes, out_sharding=None):
+        if name in ("reduce_sum", "reduce_prod"):  # whose primitives take booleans, for NumPy's functions
+            check_dtype(name, "int float complex", tracing.aval_of(operand).dtype)
         return primitive.bind(operand, axes=axes, out_sharding=out_sharding)
 
     kernel.__name__ = name
     compiled = library(kernel, static=("axes", "out_sharding"))
 
     def function(operand, axes, *, out_sharding=None):
-        found = canonical_axes(tuple(axes), np.ndim(operand), name)
+        found = plain_axes(axes, np.ndim(operand), name)
         if out_sharding is None:
             return compiled(operand, found)
         return compiled(_summed_up(operand, wanted := named_sharding(out_sharding, name)), found, wanted)
@@ -191,8 +193,8 @@ def _public_arg(primitive):
     compiled = library(kernel, static=("axis", "index_dtype"))
 
     def function(operand, axis: int, index_dtype):
-        return compiled(operand, canonical_axis(axis, np.ndim(operand), primitive.name),
-                        dtypes.canonicalize_dtype(index_dtype))
+        return compiled(operand, plain_axis(axis, np.ndim(operand), primitive.name),
+                        dtypes.canonicalize_dtype(specified(index_dtype, primitive.name)))
 
     function.__name__ = function.__qualname__ = primitive.name
     function.__doc__ = f"Index of the first {primitive.name.removeprefix('arg')}imum along an axis; a NaN counts as it."

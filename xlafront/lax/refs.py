@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.avals import ShapedArray, ShapeDtypeStruct
+from xlafront.core.avals import ShapedArray
 from xlafront.core.discharge import RuleNeedsReference, ended
 from xlafront.core.ir import AccumEffect, ReadEffect, WriteEffect, eval_jaxpr, internal_refs
 from xlafront.core.primitive import Primitive
 from xlafront.core.refs import AbstractRef, RefBox, is_ref
+from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import StagedTracer, StagingTrace, Tracer
 from xlafront.core.zeros import Zero
@@ -83,7 +84,9 @@ class Ref(RefBox, metaclass=_RefMeta):
         set(self, key, value)
 
     def __len__(self):
-        return len(self.aval)
+        if not self.aval.shape:
+            raise TypeError("len() of a reference without dimensions")
+        return self.aval.shape[0]
 
     __iter__ = None  # type: ignore[assignment]  # (Python would read rows until an index is refused)
 
@@ -496,7 +499,6 @@ def _located(what: str, ref: Any, idx: Any) -> tuple[Any, tuple[Indexer, ...], t
 def _fitting(what: str, ref, indexers, operands, value):
     """A value to be written to a part, in the dtype of the reference."""
     aval = tracing.aval_of(ref)
-    value = tracing.as_operand(value)
     if is_ref(value):
         raise errors.reference_as_array(what, value.aval)
     given = tracing.aval_of(value, what)
@@ -545,7 +547,7 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
     >>> ref[...]
     Array([10.,  1.,  2.], dtype=float32)
     """
-    x = tracing.as_operand(init_val)
+    x = init_val
     if not tracing.is_arraylike(x):
         raise errors.not_an_array(x, "new_ref", None)
     if is_ref(x):

@@ -41,7 +41,6 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
                              f"spec over "
                              f"the mesh in force, for each array.")
         target = named_sharding(where, "reshard")
-        x = tracing.as_operand(x)
         check_devices(x, target, "reshard")
         try:
             target.shard_shape(tracing.aval_of(x, "reshard").shape)
@@ -73,7 +72,7 @@ def with_out_sharding(user: str, out_sharding: Any, kernel: Callable, arrays: tu
     if split is None:
         result = kernel(*arrays, *static)
     else:
-        operands = treedef.unflatten([freed(_over_auto_axes(tracing.as_operand(x))) for x in leaves])
+        operands = treedef.unflatten([freed(_over_auto_axes(x)) for x in leaves])
         with use_abstract_mesh(unsplit(split).mesh.abstract_mesh):
             result = kernel(*operands, *static)
     target.shard_shape(tracing.aval_of(result).shape)
@@ -149,7 +148,6 @@ def auto_axes(f: Callable | None = None, *, axes: Any = None, out_sharding: Any 
         inner = mesh.update_axis_types({a: AxisType.Auto for a in names})
         inside = []
         for x in leaves:
-            x = tracing.as_operand(x)
             explicit = tracing.aval_of(x).explicit_sharding
             inside.append(x if explicit is None else reshard_p.bind(x, target=NamedSharding(inner, _without(explicit.spec,
                                                                                                             names))))

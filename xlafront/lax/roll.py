@@ -37,6 +37,7 @@ roll_p = structural("roll", lambda x, *, shift, dimension: typed(x, x.shape), _l
                     lambda ct, aval, *, shift, dimension: roll_p.bind(
                         ct, shift=aval.shape[dimension] - shift, dimension=dimension), _batch,
                     sharding_rule=sharding_rules.roll)
+roll_p.key_use = "moves"
 
 
 def roll(x, shift: int, dimension: int):

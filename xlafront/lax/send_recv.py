@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from xlafront import lowering
 from xlafront.core import errors
-from xlafront.core.avals import abstract_token
+from xlafront.core.avals import Token, abstract_token
 from xlafront.core.ir import Effect
 from xlafront.core.primitive import Primitive
 from xlafront.lax.named_axes import axes_text, channel, pairs_of_devices
@@ -24,13 +24,6 @@ _one_side = frozenset([SingleSideCollectiveEffect()])
 
 
 # Tokens
-
-
-class Token:
-    """What `create_token` gives outside of traced functions: it holds nothing."""
-
-    def __repr__(self):
-        return "Token()"
 
 
 def create_token(_=None):

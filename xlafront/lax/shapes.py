@@ -19,7 +19,8 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import Sums, of_first
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
-from xlafront.lax.arguments import check_dtype, named_sharding
+from xlafront.lax.arguments import check_dtype, named_sharding, specified
+from xlafront.lax.combining import combine
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.specs import axes_of
 from xlafront.staging.library import library
@@ -70,7 +71,15 @@ def physical_tail(ctx) -> tuple:
 # broadcast_in_dim
 
 
+def check_sizes(name: str, shape) -> None:
+    """The sizes of an array that is made are not negative."""
+    for n in shape:
+        if isinstance(n, int) and n < 0:
+            raise TypeError(f"{name} got the shape {tuple(shape)}: its sizes must be non-negative integers.")
+
+
 def _broadcast_abstract(x, *, shape, broadcast_dimensions, sharding):
+    check_sizes("broadcast_in_dim", shape)
     if len(broadcast_dimensions) != x.ndim:
         raise TypeError(f"broadcast_in_dim needs one target dimension for each of the {x.ndim} dimensions of its "
                         f"operand, got {broadcast_dimensions}.")
@@ -79,8 +88,8 @@ def _broadcast_abstract(x, *, shape, broadcast_dimensions, sharding):
             raise errors.incompatible_shapes(
                 "broadcast_in_dim", [("operand", x.shape), ("target", shape)],
                 f"Dimension {i} of the operand must be 1 or equal to dimension {d} of the target.")
-    if list(broadcast_dimensions) != sorted(set(broadcast_dimensions)):
-        raise TypeError(f"the broadcast_dimensions must increase strictly, got {broadcast_dimensions}.")
+    if len(set(broadcast_dimensions)) != len(broadcast_dimensions):
+        raise TypeError(f"the broadcast_dimensions must be distinct, got {broadcast_dimensions}.")
     return typed(x, shape)
 
 
@@ -93,6 +102,9 @@ def _broadcast_transpose(ct, aval, *, shape, broadcast_dimensions, sharding):
     stretched = [d for i, d in enumerate(broadcast_dimensions) if aval.shape[i] == 1 and shape[d] != 1]
     axes = tuple(sorted(new + stretched))
     summed = reduce_sum_p.bind(ct, axes=axes, out_sharding=None) if axes else ct
+    kept = [d for d in broadcast_dimensions if d not in stretched]
+    if kept != sorted(kept):
+        summed = permute(summed, np.argsort(np.argsort(kept)))
     return reshape_to(summed, aval.shape)
 
 
@@ -111,11 +123,12 @@ broadcast_in_dim_p = structural("broadcast_in_dim", _broadcast_abstract, _broadc
 # Reductions
 
 
-def reducer(name: str, operation: str, identity: Callable, accepts: str, **rules) -> Primitive:
+def reducer(name: str, operation: str, identity: Callable, accepts: str, error: type[Exception] = TypeError,
+            **rules) -> Primitive:
     """A record for a reduction, by a StableHLO operation whose identity element is `identity(dtype)`; `rules` are its
-    derivative and its transpose."""
+    derivative and its transpose, `error` is that for other dtypes than it accepts."""
     def abstract(x, *, axes, out_sharding=None):
-        check_dtype(name, accepts, x.dtype)
+        check_dtype(name, accepts, x.dtype, error)
         return typed(x, [n for i, n in enumerate(x.shape) if i not in axes])
 
     def lower(ctx, x, *, axes, out_sharding=None):
@@ -124,7 +137,7 @@ def reducer(name: str, operation: str, identity: Callable, accepts: str, **rules
         init = ctx.constant(np.asarray(identity(d)).astype(d))
         scalar = ((), d)
         return ctx.with_region(
-            "stablehlo.reduce", [x, init], [scalar, scalar], lambda inner, a, b: [inner.op(actual, [a, b], [scalar])],
+            "stablehlo.reduce", [x, init], [scalar, scalar], lambda inner, a, b: [combine(inner, actual, a, b, *scalar)],
             types=[ctx.aval_out], dimensions=lowering.mlir.i64s(axes))[0]
 
     def batch(axis_size, operands, dims, *, axes, out_sharding=None):
@@ -202,6 +215,7 @@ def _squeeze_batch(axis_size, operands, dims, *, dimensions):
 squeeze_p = structural("squeeze", _squeeze_abstract, _reshape_lower,
                        lambda ct, aval, **_: reshape_to(ct, aval.shape), _squeeze_batch,
                        sharding_rule=sharding_rules.squeeze, sums=of_first)
+broadcast_in_dim_p.key_use = reshape_p.key_use = squeeze_p.key_use = "hands on"
 
 
 # transpose and reversal
@@ -254,7 +268,9 @@ rev_p = structural("rev", lambda x, *, dimensions: typed(x, x.shape),
 
 def _tile_abstract(x, *, reps):
     if len(reps) != x.ndim:
-        raise ValueError(f"tile needs a number of repetitions for each of the {x.ndim} dimensions of its operand, got {reps}.")
+        raise TypeError(f"tile needs a number of repetitions for each of the {x.ndim} dimensions of its operand, got {reps}.")
+    if any(n < 0 for n in reps):
+        raise TypeError(f"tile needs non-negative numbers of repetitions, got {reps}.")
     return typed(x, [n * m for n, m in zip(reps, x.shape)])
 
 
@@ -317,22 +333,36 @@ def zeros_of(aval):
 
 # iota and bit patterns
 
+def _iota_abstract(*, dtype, shape, dimension, sharding):
+    check_sizes("iota", shape)
+    return ShapedArray(shape, dtype)
+
+
 iota_p = Primitive(
-    "iota", abstract=lambda *, dtype, shape, dimension, sharding: ShapedArray(shape, dtype),
+    "iota", abstract=_iota_abstract,
     lower=lambda ctx, *, dtype, shape, dimension, sharding: ctx.iota(dimension), cost="cheap")
 
 
 def _bitcast_abstract(x, *, new_dtype):
+    for d in (x.dtype, new_dtype):
+        if dtypes.is_extended(d):
+            raise ValueError(f"bitcast_convert_type does not take {d}: random keys have words, see random.key_data.")
     old, new = dtypes.itemsize_bits(x.dtype), dtypes.itemsize_bits(new_dtype)
+    if not old or not new:
+        raise TypeError(f"bitcast_convert_type does not support {x.dtype} and {new_dtype}: float0 has no bits.")
     if old == new:
         shape = x.shape
     elif old > new:
         shape = (*x.shape, old // new)
     else:
         if not x.shape or x.shape[-1] * old != new:
-            raise TypeError(f"bitcast from {x.dtype} to {new_dtype} needs a last dimension of size {new // old}, "
-                            f"got shape {x.shape}.")
+            raise ValueError(f"bitcast from {x.dtype} to {new_dtype} needs a last dimension of size {new // old}, "
+                             f"got shape {x.shape}.")
         shape = x.shape[:-1]
+    if x.dtype != new_dtype and (dtypes.bool_ in (x.dtype, new_dtype) or dtypes.is_complex(x.dtype)
+                                 or dtypes.is_complex(new_dtype)):
+        raise TypeError(f"bitcast_convert_type does not support {x.dtype} to {new_dtype}: booleans and complex numbers have no "
+                        f"bits in common with other types. Take real(x) and imag(x), or convert with x.astype(...).")
     return ShapedArray(shape, np.dtype(new_dtype))
 
 
@@ -378,6 +408,35 @@ def canonical_axis(axis: int, rank: int, name: str = "this operation") -> int:
     return axis + rank if axis < 0 else axis
 
 
+def sequence_of_sizes(name: str, sizes) -> tuple[int, ...]:
+    """As `static_shape`, where one number is no shape."""
+    if np.ndim(sizes) == 0:
+        raise TypeError(f"{name} needs a sequence of sizes, got {sizes!r}: the shape of a vector is (n,).")
+    return static_shape(name, sizes)
+
+
+def plain_axis(axis: int, rank: int, name: str, error: type[Exception] = np.exceptions.AxisError) -> int:
+    """A dimension for an operation of lax, where negative numbers do not count from the end."""
+    try:
+        axis = axis.__index__()
+    except AttributeError:
+        raise TypeError(f"{name} needs an integer axis, got {axis!r}.") from None
+    if not 0 <= axis < rank:
+        raise error(f"{name} got axis {axis}, which is out of bounds for an array of {rank} dimension(s): axes must lie "
+                    f"between 0 and {rank - 1}, and not be negative.")
+    return axis
+
+
+def plain_axes(axes, rank: int, name: str, error: type[Exception] = np.exceptions.AxisError) -> tuple[int, ...]:
+    """Distinct dimensions for an operation of lax, as `plain_axis` takes them."""
+    if not isinstance(axes, (tuple, list, range)):
+        raise TypeError(f"{name} needs a sequence of integers as axes, got {axes!r}.")
+    found = tuple([plain_axis(a, rank, name, error) for a in axes])
+    if len(set(found)) != len(found):
+        raise error(f"{name} got a duplicate axis: {tuple(axes)} must be unique.")
+    return found
+
+
 def canonical_axes(axes, rank: int, name: str = "this operation") -> tuple[int, ...]:
     if axes is None:
         return tuple(range(rank))
@@ -404,15 +463,15 @@ def broadcast_shapes(name: str, *shapes, error: type[Exception] = ValueError) ->
 
 def broadcast_in_dim(operand, shape, broadcast_dimensions, *, out_sharding=None):
     """Spread an array over a larger shape; `broadcast_dimensions[i]` is where its dimension `i` goes."""
-    shape = static_shape("broadcast_in_dim", shape)
-    dims = tuple(int(d) for d in broadcast_dimensions)
+    shape = sequence_of_sizes("broadcast_in_dim", shape)
+    dims = static_shape("broadcast_in_dim", broadcast_dimensions)
     return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=named_sharding(
         out_sharding, "broadcast_in_dim"))
 
 
 def broadcast(operand, sizes: Sequence[int], *, out_sharding=None):
     """Put dimensions of these sizes in front, repeating the array along them."""
-    sizes = static_shape("broadcast", sizes)
+    sizes = sequence_of_sizes("broadcast", sizes)
     rank = np.ndim(operand)
     return broadcast_in_dim(operand, (*sizes, *np.shape(operand)),
                             tuple(range(len(sizes), len(sizes) + rank)), out_sharding=out_sharding)
@@ -421,16 +480,20 @@ def broadcast(operand, sizes: Sequence[int], *, out_sharding=None):
 def reshape(operand, new_sizes, dimensions=None, *, out_sharding=None):
     """The same elements in row-major order in another shape; `dimensions` reads them in another order."""
     sizes = static_shape("reshape", new_sizes)
+    check_sizes("reshape", sizes)
     if dimensions is not None and tuple(dimensions) != tuple(range(np.ndim(operand))):
-        operand = transpose_p.bind(operand, permutation=tuple(dimensions))
+        operand = transpose_p.bind(operand, permutation=static_shape("reshape", dimensions))
+    if math.prod(sizes) != np.size(operand):
+        raise ValueError(f"reshape of {np.shape(operand)} to {sizes}: the total size must be unchanged.")
     if out_sharding is not None:
         return reshape_p.bind(operand, new_sizes=sizes, dimensions=None, sharding=named_sharding(out_sharding, "reshape"))
-    return reshape_to(operand, sizes)
+    return reshape_to(operand, sizes) if sizes or hasattr(operand, "dtype") else reshape_p.bind(
+        operand, new_sizes=sizes, dimensions=None, sharding=None)
 
 
 def transpose(operand, permutation):
     """Reorder the dimensions: the result's dimension `i` is the operand's `permutation[i]`."""
-    return _transpose_kernel(operand, tuple(int(p) for p in permutation))
+    return _transpose_kernel(operand, static_shape("transpose", permutation))
 
 
 @library(static="permutation", name="transpose")
@@ -442,7 +505,7 @@ def _transpose_kernel(operand, permutation):
 
 def squeeze(array, dimensions):
     """Drop dimensions of size 1."""
-    return _squeeze_kernel(array, canonical_axes(dimensions, np.ndim(array), "squeeze"))
+    return _squeeze_kernel(array, canonical_axes(tuple(dimensions), np.ndim(array), "squeeze"))
 
 
 @library(static="dimensions", name="squeeze")
@@ -467,17 +530,18 @@ def _expand_kernel(array, dimensions):
 
 def rev(operand, dimensions):
     """Reverse the order of elements along some dimensions."""
-    axes = canonical_axes(tuple(dimensions), np.ndim(operand), "rev")
-    return rev_p.bind(operand, dimensions=axes)
+    return rev_p.bind(operand, dimensions=plain_axes(dimensions, np.ndim(operand), "rev", TypeError))
 
 
 @library(static="new_dtype", name="bitcast_convert_type")
 def _bitcast_kernel(operand, new_dtype):
-    if tracing.aval_of(operand).dtype == new_dtype:
+    aval = tracing.aval_of(operand)
+    if aval.dtype == new_dtype and not aval.weak_type and isinstance(new_dtype, np.dtype):
         return operand
     return bitcast_convert_type_p.bind(operand, new_dtype=new_dtype)
 
 
 def bitcast_convert_type(operand, new_dtype):
     """Read the bits of an array as another dtype; a wider or narrower one takes or adds a last dimension."""
-    return _bitcast_kernel(operand, dtypes.check_user_dtype(new_dtype, "bitcast_convert_type"))
+    return _bitcast_kernel(operand, dtypes.check_user_dtype(specified(new_dtype, "bitcast_convert_type"),
+                                                            "bitcast_convert_type"))

@@ -34,7 +34,7 @@ def with_sharding_constraint(x, shardings):
         if sharding is UNSPECIFIED:
             raise ValueError(f"with_sharding_constraint got None as the sharding of {path}: it takes one for each array. Leave "
                              f"arrays out that are not to be constrained.")
-        tracing.aval_of(tracing.as_operand(leaf), "with_sharding_constraint")
+        tracing.aval_of(leaf, "with_sharding_constraint")
         if isinstance(sharding, NamedSharding):
             try:
                 sharding.check_compatible_aval(np.shape(leaf))
@@ -119,6 +119,7 @@ sharding_constraint_p = Primitive(
     "sharding_constraint", abstract=lambda x, **_: x,
     lower=lambda ctx, x, *, sharding, **_: lower_put(ctx, x, sharding=sharding), impl=_impl,
     transpose=lambda ct, x, **params: [Zero(x.aval) if type(ct) is Zero else sharding_constraint_p.bind(ct, **params)])
+sharding_constraint_p.key_use = "hands on"
 sharding_constraint_p.moves = sharding_constraint_p.own_types = True
 sharding_constraint_p.jvp = linear_jvp(sharding_constraint_p)
 sharding_constraint_p.batch_with_axis = _batch

@@ -55,6 +55,16 @@ def along(parameter: str):
     return rule
 
 
+def fft(name, operands, result, params):
+    [(aval, entries)] = operands
+    for axis in range(aval.ndim - len(params["fft_lengths"]), aval.ndim):
+        if entries[axis] is not None:
+            raise ShardingTypeError(f"{name} along dimension {axis} of {texts(operands)}, which is split over "
+                                    f"{entries[axis]!r}: it needs whole rows. Bring it to a sharding that leaves that "
+                                    f"dimension whole, with reshard.")
+    return entries
+
+
 def broadcast(name, operands, result, params):
     [(aval, entries)] = operands
     found: list = [None] * result.ndim
@@ -194,6 +204,22 @@ def dot_general(name, operands, result, params):
     return [*batch, *_drop(xs, (*xc, *xb)), *_drop(ys, (*yc, *yb))]
 
 
+def convolution(name, operands, result, params):
+    """The batch and the places keep their axes; how features would be split is for the user to say."""
+    (x, xs), (_, ys) = operands
+    lhs, _, out = params["dimension_numbers"]
+    if xs[lhs[1]] is not None or any(e is not None for e in ys):
+        raise ShardingTypeError(f"the convolution of {texts(operands)} has features or a kernel that are split, and it is "
+                                f"ambiguous how the result should be. Say so with out_sharding=P(...).")
+    found: list = [None] * result.ndim
+    for i, j in zip((lhs[0], *lhs[2:]), (out[0], *out[2:])):
+        found[j] = xs[i]
+        if xs[i] is not None and result.shape[j] % _parts(x.explicit_sharding.mesh, xs[i]):
+            _refuse_part(name, operands, result, f"dimension {i} of the input is split over {xs[i]!r}, and one of size "
+                                                 f"{result.shape[j]} cannot be")
+    return found
+
+
 def gather(name, operands, result, params):
     (x, entries), (_, indexed) = operands
     dn, sizes = params["dimension_numbers"], params["slice_sizes"]
@@ -235,3 +261,12 @@ def all_gather(name, operands, result, params):
 
 def reduce_scatter(name, operands, result, params):
     return operands[0][1] if params["tiled"] else _drop(operands[0][1], (params["scatter_dimension"],))
+
+
+def whole(name, operands, result, params):
+    """Operations on arrays that no mesh axis splits."""
+    split = next((e for _, entries in operands for e in entries if e is not None), None)
+    if split is not None:
+        raise ShardingTypeError(f"{name} of {texts(operands)} needs whole arrays, and one is split over {split!r}. Say how the "
+                                f"result is split with out_sharding=P(...), or bring it to a whole one with reshard.")
+    return [None] * result.ndim

@@ -6,21 +6,23 @@ Parts at run-time positions are in `dynamic_slicing`, and single elements in `in
 from __future__ import annotations
 
 import builtins
+import operator
 
 import numpy as np
 
-from xlafront.core import errors, tracing
+from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray, str_short
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import has_open_sums, of_all, of_first
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
-from xlafront.lax.elementwise import add, as_type, select, sub
+from xlafront.lax.elementwise import add, select, sub
 from xlafront.lax.shapes import (
     broadcast_batch,
     broadcast_in_dim_p,
     canonical_axis,
     move_dim,
+    plain_axis,
     reduce_sum_p,
     squeeze,
     squeeze_p,
@@ -67,14 +69,26 @@ def _slice_batch(axis_size, operands, dims, *, start_indices, limit_indices, str
                         strides=None if strides is None else insert(strides, 1)), d
 
 
+def _slice_key_use(eqn, use_of_program):
+    [x], [start, stop, step] = eqn.invars, (eqn.params[n] for n in ("start_indices", "limit_indices", "strides"))
+    if isinstance(x.aval.dtype, np.dtype):
+        return (), ["new"]
+    taken = np.zeros(x.aval.shape, bool)
+    taken[tuple(map(builtins.slice, start, stop, step or (None,) * x.aval.ndim))] = True
+    return [(0, taken)], ["new"]
+
+
 slice_p = structural("slice", _slice_abstract, _slice_lower, _slice_transpose, _slice_batch,
                      sharding_rule=sharding_rules.resized, sums=of_first)
+slice_p.key_use = _slice_key_use
 
 
 # Padding
 
 
 def _pad_abstract(x, value, *, padding_config):
+    if dtypes.is_extended(x.dtype):
+        raise TypeError(f"pad does not take arrays of dtype {x.dtype}: concatenate them with others.")
     if value.shape:
         raise TypeError(f"pad needs a scalar padding value, got one of shape {value.shape}.")
     if x.dtype != value.dtype:
@@ -203,6 +217,7 @@ concatenate_p = Primitive(
     "concatenate", abstract=_concatenate_abstract, jvp=_concatenate_jvp, transpose=_concatenate_transpose,
     batch=_concatenate_batch, sharding_rule=sharding_rules.concatenate, sums=of_all(), cost="cheap",
     lower=lambda ctx, *xs, dimension: ctx.concatenate(xs, dimension))
+concatenate_p.key_use = "moves"
 
 
 # Public functions
@@ -210,24 +225,28 @@ concatenate_p = Primitive(
 
 def slice(operand, start_indices, limit_indices, strides=None):
     """The part between two static corners, with a stride for each dimension."""
-    steps = None if strides is None else tuple(int(s) for s in strides)
-    return slice_p.bind(operand, start_indices=tuple(int(i) for i in start_indices),
-                        limit_indices=tuple(int(i) for i in limit_indices), strides=steps)
+    steps = None if strides is None else tuple([operator.index(s) for s in strides])
+    rank = np.ndim(operand)
+    if not len(start_indices) == len(limit_indices) == rank:
+        raise ValueError(f"slice needs a start and a limit for each of the {rank} dimensions of shape {np.shape(operand)}, got "
+                         f"{start_indices} and {limit_indices}.")
+    return slice_p.bind(operand, start_indices=tuple([operator.index(i) for i in start_indices]),
+                        limit_indices=tuple([operator.index(i) for i in limit_indices]), strides=steps)
 
 
 def slice_in_dim(operand, start_index, limit_index, stride: int = 1, axis: int = 0):
     """`operand[start:limit:stride]` along one axis."""
     shape = np.shape(operand)
     axis = canonical_axis(axis, len(shape), "slice_in_dim")
-    start, limit, _ = _slice_bounds(start_index, limit_index, shape[axis])
+    start, limit = (default if i is None else _from_end(operator.index(i), shape[axis])
+                    for i, default in ((start_index, 0), (limit_index, shape[axis])))
     starts, limits, strides = [0] * len(shape), list(shape), [1] * len(shape)
-    starts[axis], limits[axis], strides[axis] = start, limit, int(stride)
+    starts[axis], limits[axis], strides[axis] = start, limit, operator.index(stride)
     return slice(operand, tuple(starts), tuple(limits), tuple(strides))
 
 
-def _slice_bounds(start, limit, n: int):
-    start, limit = (None if v is None else v.__index__() for v in (start, limit))
-    return builtins.slice(start, limit).indices(n)
+def _from_end(i: int, n: int) -> int:
+    return i + n if i < 0 else i
 
 
 @library(static="dimension")
@@ -240,25 +259,37 @@ def concatenate(operands, dimension: int):
     operands = list(operands)
     if not operands:
         raise ValueError("concatenate needs at least one array.")
-    return _concatenate_kernel(operands, canonical_axis(dimension, np.ndim(operands[0]), "concatenate"))
+    if len(operands) == 1 and np.ndim(operands[0]):
+        dimension = 0  # whichever it is, nothing is joined
+    return _concatenate_kernel(operands, plain_axis(dimension, np.ndim(operands[0]), "concatenate", TypeError))
 
 
 def pad(operand, padding_value, padding_config):
     """Add elements around and between those of an array: a (low, high, interior) triple for each dimension."""
     aval = tracing.aval_of(operand)
     if has_open_sums(aval) and (isinstance(padding_value, tracing.Tracer) or np.any(np.asarray(padding_value))):
-        raise errors.ShardingTypeError(f"pad of {str_short(aval)} with other values than 0, which each summand would add: "
-                                       f"make the "
-                                       f"sum first, with reshard(x, P(...)).")
-    value = as_type(padding_value, aval.dtype, False)
-    return pad_p.bind(operand, value, padding_config=tuple(tuple(int(n) for n in c) for c in padding_config))
+        raise errors.ShardingTypeError(f"pad of {str_short(aval)} with other values than 0, which each summand would add: make "
+                                       f"the sum first, with reshard(x, P(...)).")
+    if np.ndim(padding_value):
+        raise ValueError(f"pad: the padding_value must be a scalar, got an array of shape {np.shape(padding_value)}.")
+    if not isinstance(padding_config, (tuple, list)):
+        raise TypeError(f"pad needs a sequence of (low, high, interior) triples as padding_config, got {padding_config!r}.")
+    config = tuple([tuple([operator.index(n) for n in triple]) for triple in padding_config if np.ndim(triple) == 1])
+    if len(config) != np.ndim(operand) or any(len(triple) != 3 for triple in config):
+        raise ValueError(f"pad: the length of padding_config must equal the number of axes, with (low, high, interior) for "
+                         f"each: got {padding_config!r} for an array of shape {np.shape(operand)}.")
+    aval = tracing.aval_of(operand)
+    if has_open_sums(aval) and (isinstance(padding_value, tracing.Tracer) or np.any(np.asarray(padding_value))):
+        raise errors.ShardingTypeError(f"pad of {str_short(aval)} with other values than 0, which each summand would add: make "
+                                       f"the sum first, with reshard(x, P(...)).")
+    return pad_p.bind(operand, padding_value, padding_config=config)
 
 
 def index_in_dim(operand, index: int, axis: int = 0, keepdims: bool = True):
     """The element at a static index along one axis."""
     axis = canonical_axis(axis, np.ndim(operand), "index_in_dim")
     n = np.shape(operand)[axis]
-    wrapped = index + n if index < 0 else index
+    wrapped = _from_end(operator.index(index), n)
     if not 0 <= wrapped < n:
         raise IndexError(f"index {index} is out of bounds for dimension {axis} of size {n}")
     result = slice_in_dim(operand, wrapped, wrapped + 1, 1, axis)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -60,7 +61,7 @@ def split(operand, sizes: Sequence[int], axis: int = 0) -> list:
     >>> first, rest = split(xnp.arange(5.0), (2, 3))
     """
     axis = canonical_axis(axis, np.ndim(operand), "split")
-    sizes = tuple(n.__index__() for n in sizes)
+    sizes = tuple([operator.index(n) for n in sizes])
     n = np.shape(operand)[axis]
     if any(m < 0 for m in sizes) or sum(sizes) != n:
         raise ValueError(f"split needs sizes that add up to the size of axis {axis}, {n}, got {sizes}.")

@@ -132,7 +132,7 @@ def _lstsq(a, b, rcond):
     b = b[:, None] if vector else b
     real = dtypes.to_real(a.dtype)
     if not a.size:
-        return (xnp.zeros(n if vector else (n, b.shape[1]), a.dtype), xnp.zeros(b.shape[1], real), xnp.zeros((), np.int32),
+        return (xnp.zeros(n if vector else (n, b.shape[1]), a.dtype), xnp.zeros(b.shape[1], real), xnp.zeros((), int),
                 xnp.zeros(0, real))
     u, s, vh = kernels.svd(a, full_matrices=False)
     eps = float(xnp.finfo(a.dtype).eps)
@@ -141,7 +141,7 @@ def _lstsq(a, b, rcond):
     inverse = xnp.where(kept, 1, 0) / xnp.where(kept, s, 1)
     x = product(adjoint(vh), inverse[:, None].astype(a.dtype) * product(adjoint(u), b))
     rest = xnp.sum(xnp.abs(b - product(a, x)) ** 2, axis=0)
-    return x[:, 0] if vector else x, rest, xnp.sum(kept, dtype=np.int32), s
+    return x[:, 0] if vector else x, rest, xnp.sum(kept, dtype=int), s
 
 
 def lstsq(a, b, rcond: float | None = None, *, numpy_resid: bool = False):
@@ -636,7 +636,7 @@ def _matrix_rank(M, tol, hermitian):  # noqa: N803  (NumPy's name)
     s = xnp.abs(kernels.eigh(x)[1]) if hermitian else kernels.svd(x, compute_uv=False)
     if tol is None:
         tol = max(x.shape[-2:]) * xnp.finfo(x.dtype).eps * xnp.max(s, axis=-1, initial=0)
-    return xnp.sum(s > xnp.asarray(tol)[..., None], axis=-1, dtype=np.int32)
+    return xnp.sum(s > xnp.asarray(tol)[..., None], axis=-1, dtype=int)
 
 
 def matrix_rank(M, rtol=None, *, hermitian: bool = False, tol=None):  # noqa: N803  (NumPy's name)

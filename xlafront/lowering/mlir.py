@@ -15,6 +15,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlir, _sdy, _stablehlo
 from jaxlib.mlir.dialects import func as _func  # noqa: F401  (registers func.func's Python class)
 
+from xlafront.core.avals import abstract_token
 from xlafront.core.memo import Memo
 
 # Without this the bindings import the generated Python classes of a dialect (8 ms) with its first attribute. Rules that are
@@ -97,7 +98,9 @@ def type_of(aval) -> ir.Type:
         return _tensor_types[aval.shape, aval.dtype]
     except KeyError:
         return tensor_type(aval.shape, aval.dtype)
-    except AttributeError:
+    except TypeError:
+        if aval is not abstract_token:
+            raise
         return token_type()
 
 
@@ -138,6 +141,10 @@ def i64s(ns) -> ir.Attribute:
     return _i64s[tuple(map(int, ns))]
 
 
+def float64(value: float) -> ir.Attribute:
+    return ir.FloatAttr.get_f64(value)
+
+
 def boolean(value: bool) -> ir.Attribute:
     return ir.BoolAttr.get(bool(value))
 
@@ -161,6 +168,15 @@ def attribute(text: str) -> ir.Attribute:
 
 def array(attributes) -> ir.Attribute:
     return ir.ArrayAttr.get(list(attributes))
+
+
+def dictionary(entries: dict[str, ir.Attribute]) -> ir.Attribute:
+    return ir.DictAttr.get(entries)
+
+
+def approximate_count(size: int, rank: int, k: int, recall: float, size_override: int) -> int:
+    """How many elements ApproxTopK gives before they are brought down to `k`."""
+    return _jax.approx_top_k_reduction_output_size(size, rank, k, recall, False, size_override)[0]
 
 
 def dense_i64(values, shape=None) -> ir.Attribute:

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from xlafront.core.avals import abstract_token, token_stand_in
 from xlafront.core.ir import Effect
 from xlafront.lowering import mlir
 from xlafront.lowering.mlir import create, ir, tensor_type, type_of
@@ -156,6 +157,14 @@ def constant(value, shape=None, dtype=None) -> ir.Value:
                   loc=mlir.unknown_location).result
 
 
+def constant_value(value: ir.Value):
+    """The value of a scalar that is a constant of the module, None where it is computed."""
+    owner = value.owner  # (a block where it is an argument of one)
+    if getattr(owner, "name", None) != "stablehlo.constant":
+        return None
+    return np.asarray(ir.DenseElementsAttr(owner.attributes["value"])).reshape(-1)[0]
+
+
 class Body:
     """The operations of one block: what is defined in it and may be used again."""
 
@@ -174,15 +183,16 @@ class Body:
             found = self.splats[key] = constant(value, shape, dtype)
         return found
 
-    def broadcast_scalar(self, value: ir.Value, dtype, shape: tuple[int, ...]) -> ir.Value:
-        """A scalar operand of an elementwise operation at the shape of its result."""
+    def spread(self, value: ir.Value, aval, shape: tuple[int, ...]) -> ir.Value:
+        """An operand of an elementwise operation, a scalar or with dimensions of size 1, at the shape of the result."""
         key = (value, shape)
         found = self.splats.get(key)
         if found is None:
+            dtype, own = aval.dtype, range(len(aval.shape))
             words = () if isinstance(dtype, np.dtype) else range(len(shape), len(shape) + len(dtype.physical_element_shape))
             found = self.splats[key] = create(
                 "stablehlo.broadcast_in_dim", results=[tensor_type(shape, dtype)], operands=[value],
-                attributes={"broadcast_dimensions": mlir.i64s(words)}, loc=mlir.unknown_location).result
+                attributes={"broadcast_dimensions": mlir.i64s((*own, *words))}, loc=mlir.unknown_location).result
         return found
 
     def run(self, jaxpr, consts: Sequence[ir.Value], args: Sequence[ir.Value]) -> list[ir.Value]:
@@ -202,7 +212,7 @@ class Body:
                 elif shape is None or aval.shape == shape:
                     operands.append(env[v])
                 else:
-                    operands.append(self.broadcast_scalar(env[v], aval.dtype, shape))
+                    operands.append(self.spread(env[v], aval, shape))
             ctx = RuleContext(self, eqn.invars, eqn.outvars, location(primitive.name, eqn.site), primitive, eqn.site)
             rule = rules.get(primitive) or module.rule_of(primitive)
             results = rule(ctx, *operands, **eqn.params)
@@ -446,6 +456,15 @@ class RuleContext:
         self.set_tokens(effects, list(tokens))
         return list(results)
 
+    def function(self, name: str, arg_types, result_types, build: Callable[..., Sequence[ir.Value]]) -> str:
+        """The symbol of a function of the module that is no program: `build(ctx, *arguments)` writes it and returns results."""
+        types = [[as_type(t) for t in kinds] for kinds in (arg_types, result_types)]
+        symbol, _, block = self.body.module.add_function(name, *types)
+        with ir.InsertionPoint(block):
+            inner = RuleContext(Body(self.body.module), self._invars, self._outvars, self.loc, self.primitive, self.site)
+            create("func.return", operands=list(build(inner, *block.arguments)), loc=self.loc)
+        return symbol
+
     def inline(self, closed, operands: Sequence[ir.Value]) -> list[ir.Value]:
         """Write a program's operations here."""
         values = [constant(c, dtype=v.aval.dtype) for v, c in zip(closed.jaxpr.constvars, closed.consts)]
@@ -461,6 +480,15 @@ def as_type(t) -> ir.Type:
 
 
 # Whole programs
+
+
+def new_token() -> ir.Value:
+    """A token that comes after nothing."""
+    return create("stablehlo.after_all", results=[mlir.token_type()], loc=mlir.unknown_location).result
+
+
+def _at_boundary(aval):
+    return token_stand_in if aval is abstract_token else aval
 
 
 def lower_program(jaxpr, name: str, platform: str, *, const_values: Sequence[Any], arg_attributes=None,
@@ -479,19 +507,22 @@ def lower_program(jaxpr, name: str, platform: str, *, const_values: Sequence[Any
         module = ModuleContext(name, platform, num_partitions, num_replicas, sharding_context)
         module.manual_mesh = manual_mesh
         hoisted = [v for v, value in zip(jaxpr.constvars, const_values) if value is None]
-        arg_types = flat_types([v.aval for v in hoisted] + jaxpr.in_avals)
-        _, _, block = module.add_function("main", arg_types, flat_types(jaxpr.out_avals), public=True,
+        arg_types = flat_types([_at_boundary(aval) for aval in [v.aval for v in hoisted] + jaxpr.in_avals])
+        _, _, block = module.add_function("main", arg_types, flat_types(map(_at_boundary, jaxpr.out_avals)), public=True,
                                           arg_attributes=arg_attributes, result_attributes=result_attributes)
         with ir.InsertionPoint(block):
             arguments = list(block.arguments)
             leading = iter(arguments[:len(hoisted)])
             consts = [next(leading) if value is None else constant(value) for value in const_values]
             # What orders programs among each other is `runtime.effects`; in each the chains start anew.
-            tokens = {effect: create("stablehlo.after_all", results=[mlir.token_type()], loc=mlir.unknown_location).result
-                      for effect in ordered_effects(jaxpr)}
+            tokens = {effect: new_token() for effect in ordered_effects(jaxpr)}
             if module.constrain is not None:
                 consts = [sharding_context.constrain_constant(value, v.aval) for v, value in zip(jaxpr.constvars, consts)]
-            results = Body(module, tokens).run(jaxpr, consts, arguments[len(hoisted):])
+            values = [new_token() if v.aval is abstract_token else value
+                      for v, value in zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *arguments[len(hoisted):]])]
+            results = Body(module, tokens).run(jaxpr, values[:len(consts)], values[len(consts):])
+            results = [constant(np.zeros(token_stand_in.shape, token_stand_in.dtype)) if v.aval is abstract_token else value
+                       for v, value in zip(jaxpr.outvars, results)]
             if module.constrain is not None:
                 results = sharding_context.constrain_results(results)
             create("func.return", operands=results, loc=mlir.unknown_location)

@@ -9,10 +9,10 @@ import numpy as np
 import xlafront.numpy as xnp
 from xlafront.core import dtypes, tracing
 from xlafront.lax.barriers import stop_gradient
-from xlafront.lax.elementwise import PRIMITIVES, as_type, constant_like, gt, lt, mul, rsqrt_, select
+from xlafront.lax.elementwise import PRIMITIVES, as_type, constant_like, eq, gt, lt, mul, rsqrt_, select
 from xlafront.lax.families import elementwise
 from xlafront.lax.shapes import canonical_axes, canonical_axis, iota_p, static_shape
-from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact
+from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact, unwrap
 from xlafront.staging.library import library
 from xlafront.transforms.calls.custom_jvp import custom_jvp
 
@@ -218,6 +218,7 @@ def _gelu(x, approximate):
 
 def gelu(x, approximate=True):
     """`x` times the normal distribution function of `x`, by its usual approximation with tanh or exactly."""
+    x = unwrap(x)
     return _gelu(x, bool(approximate))
 
 
@@ -285,7 +286,8 @@ def _total(raised, where, axes):
 def _softmax(x, where, axis):
     below, where, axes = _below_largest("softmax", x, where, axis)
     raised = xnp.exp(below)
-    return raised / _total(raised, where, axes)
+    result = raised / _total(raised, where, axes)
+    return result if where is None else xnp.where(where, result, 0)  # also beside a NaN that is not masked
 
 
 def softmax(x, axis=-1, where=None):
@@ -343,6 +345,7 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, where=Non
 
     Elements where the mask `where` is false are left out; `keepdims` leaves the axes, with size 1.
     """
+    a = unwrap(a)
     return _logsumexp(a, b, where, _hashable(axis), bool(keepdims), bool(return_sign))
 
 
@@ -383,7 +386,7 @@ def _one_hot(x, num_classes, dtype, axis):
     axis = canonical_axis(axis, rank, "one_hot")
     classes = iota_p.bind(dtype=x.dtype, shape=tuple(num_classes if i == axis else 1 for i in range(rank)), dimension=axis,
                           sharding=None)
-    return (xnp.expand_dims(x, axis) == classes).astype(dtype)
+    return eq(xnp.expand_dims(x, axis), classes).astype(dtype)
 
 
 def one_hot(x, num_classes, *, dtype=None, axis=-1):
@@ -397,8 +400,8 @@ def one_hot(x, num_classes, *, dtype=None, axis=-1):
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "nn.one_hot")
     x = x if type(x) in tracing.abstractors else xnp.asarray(x)
     own = tracing.aval_of(x).dtype
-    if own == np.bool_:
-        raise TypeError("nn.one_hot takes numbers of classes, got booleans: convert them with x.astype(int).")
+    if dtypes.is_extended(own) or own == np.bool_:
+        raise TypeError(f"nn.one_hot takes numbers of classes, got an array of dtype {own}: convert it with x.astype(int).")
     if not dtypes.is_integer(own):
         warnings.warn(f"nn.one_hot takes integers as numbers of classes, got {own}, which will be an error.",
                       DeprecationWarning,

@@ -36,7 +36,7 @@ from xlafront.numpy import (
     views,
 )
 from xlafront.numpy.dlpack import device_of, to_dlpack
-from xlafront.numpy.promotion import check_arraylike
+from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.runtime.arrays import ArrayImpl, put_host
 from xlafront.runtime.sharding import single_device
 
@@ -86,16 +86,20 @@ def _operand(other) -> bool:
     kind = type(other)
     if kind in _scalars or kind is ArrayImpl or kind in abstractors:
         return True
-    return tracing.is_arraylike(other)
+    return not tracing.is_convertible(other) and tracing.is_arraylike(other)
 
 
 def _binary(function, reflected: bool):
     if reflected:
         def operator(self, other):
-            return function(other, self) if _operand(other) else NotImplemented
+            if _operand(other):
+                return function(other, self)
+            return operator(self, unwrap(other)) if tracing.is_convertible(other) else NotImplemented
     else:
         def operator(self, other):
-            return function(self, other) if _operand(other) else NotImplemented
+            if _operand(other):
+                return function(self, other)
+            return operator(self, unwrap(other)) if tracing.is_convertible(other) else NotImplemented
     return operator
 
 
@@ -104,7 +108,7 @@ def _comparison(function):
     def operator(self, other):
         if _operand(other) or isinstance(other, (list, tuple)):
             return function(self, other)
-        return NotImplemented
+        return operator(self, unwrap(other)) if tracing.is_convertible(other) else NotImplemented
 
     return operator
 
@@ -190,7 +194,7 @@ def _rows(self):
     if entry_of(tracing.aval_of(self), 0) is not None:  # no device has all rows
         self = reshard_p.bind(self, target=with_entry(without_dimension(tracing.aval_of(self), 0).sharding, 0))
     for start in range(0, n, chunk):
-        part = indexing.getitem(self, slice(start, builtins.min(start + chunk, n)))
+        part = self if n <= chunk else indexing.getitem(self, slice(start, builtins.min(start + chunk, n)))
         yield from manipulation.unstack(part)
 
 
@@ -219,23 +223,17 @@ def _delitem(self, key):
                          "x[xnp.array(indices)].")
 
 
-def _hash(self):
-    raise TypeError(f"unhashable: an array ({self.aval}) is compared element by element. Use a tuple of its values "
-                    f"(x.tolist()) or id(x) as a key.")
-
-
 # Text
 
 
 def _repr(self):
+    self._check_if_deleted()
     aval = self.aval
     tail = f"dtype={aval.dtype.name}" + (", weak_type=True" if aval.weak_type else "")
-    if self.is_deleted():
-        return f"<deleted Array of shape {aval.shape}, {tail}>"
     if not _is_readable(self):
         return f"Array(shape={aval.shape}, {tail}, sharding={self.sharding})"
     value = self._value
-    if value.size == 0 and value.ndim != 1:
+    if value.size == 0:
         return f"Array([], shape={aval.shape}, {tail})"
     text = np.array2string(value, separator=", ", prefix="Array(", suffix=",")
     last = text[text.rfind("\n") + 1:]
@@ -245,7 +243,7 @@ def _repr(self):
 
 
 def _str(self):
-    plain = isinstance(self.dtype, np.dtype) and not self.is_deleted() and _is_readable(self)
+    plain = isinstance(self.dtype, np.dtype) and _is_readable(self)
     return str(self._value) if plain else _repr(self)
 
 
@@ -296,8 +294,8 @@ def _dlpack_device(self):
 
 
 def _namespace(self, *, api_version=None):
-    if api_version is not None and api_version not in ("2021.12", "2022.12", "2023.12", "2024.12"):
-        raise ValueError(f"the array API version {api_version!r} is not supported.")
+    if api_version not in (None, "2024.12"):
+        raise ValueError(f"the array API version {api_version!r} is not available; 2024.12 is.")
     return sys.modules[__package__]
 
 
@@ -487,7 +485,7 @@ def _attach() -> None:
     for name in ("T", "mT", "at", "itemsize", "nbytes"):
         setattr(KeyArray, name, property(_PROPERTIES[name]))
     for name in ("__reduce__", "__hash__", "__copy__", "__deepcopy__"):
-        setattr(KeyArray, name, _CONCRETE_ONLY.get(name) or _hash)
+        setattr(KeyArray, name, _CONCRETE_ONLY[name])
     for name in {*METHODS, *_WRITTEN_OUT, "item"}:
         if name.isidentifier() and not name.startswith("_") and not hasattr(KeyArray, name):
             setattr(KeyArray, name, _refused_by_keys(name))
@@ -504,7 +502,6 @@ def _attach() -> None:
         setattr(Tracer, name, function)
     for name, function in _CONCRETE_ONLY.items():
         setattr(ArrayImpl, name, function)
-    ArrayImpl.__hash__ = _hash
     ArrayImpl.__array_priority__ = 100
 
 

@@ -13,7 +13,6 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.keys import KeyArray
 from xlafront.lax import dynamic_slicing, keys, shapes
 from xlafront.lax.creation import placed_constant, placement_of
-from xlafront.lax.derived import stack
 from xlafront.lax.device_put import device_put, put_leaf, reshard_p
 from xlafront.lax.elementwise import (
     PRIMITIVES,
@@ -31,10 +30,13 @@ from xlafront.lax.elementwise import (
     where,
 )
 from xlafront.lax.resharding import target_of
+from xlafront.lax.stacking import stack
 from xlafront.numpy.promotion import check_arraylike, promote_args_inexact, promote_dtypes, unwrap
 from xlafront.numpy.ufuncs import INLINE, PUBLIC
+from xlafront.runtime import config, guards
 from xlafront.runtime.arrays import ArrayImpl, put_host
 from xlafront.runtime.sharding import active, single_device
+from xlafront.staging.debug_nans import check_new
 from xlafront.staging.device_assignment import unbound_sharding
 from xlafront.staging.library import library
 
@@ -70,7 +72,10 @@ def array(object, dtype=None, *args, copy: bool = True, order: str = "K", ndmin:
     if isinstance(object, (tracing.Tracer, ArrayImpl, KeyArray)):
         result = object
         if type(result) is KeyArray:
-            return KeyArray(_copy(result._base_array), result.dtype) if copy else result
+            if wanted is not None and wanted != result.dtype:
+                raise ValueError(f"xnp.array: cannot convert_element_type from {result.dtype} to {wanted}: random keys are no "
+                                 f"numbers. Their words are random.key_data(keys).")
+            return result.with_words(_copy(result._base_array)) if copy else result
         if wanted is not None and (result.aval.dtype != wanted or result.aval.weak_type):
             result = _astype(result, wanted)
         elif copy and isinstance(result, ArrayImpl) and not tracing.is_tracing():
@@ -99,7 +104,7 @@ def _from_host(object, wanted, weak):
         leaves = tree.leaves(object, is_leaf=lambda x: x is None)
         if any(x is None for x in leaves):
             raise ValueError("None cannot become an element of an array; leave it out, or use nan.")
-        if any(isinstance(x, (tracing.Tracer, ArrayImpl, KeyArray)) for x in leaves):
+        if any(isinstance(x, (tracing.Tracer, ArrayImpl, KeyArray)) or tracing.is_convertible(x) for x in leaves):
             return _from_nested(object, wanted)
         if wanted is None:
             wanted = _sequence_dtype(leaves)
@@ -126,6 +131,8 @@ def put_new(host: np.ndarray, aval):
     """A host array that nobody else holds, on the default device. Hot: watched by the `asarray` benchmark."""
     if host.dtype != aval.dtype:
         host = host.astype(aval.dtype)
+    if config.debug_nans.value or config.debug_infs.value:
+        check_new(host)
     if active.mesh is not None:
         return put_host(host, aval, unbound_sharding(), True)
     return put_host(host, aval, single_device(backends.default_device()), False)
@@ -214,6 +221,8 @@ def _filled(shape, value, dtype, device, name, out_sharding=None):
                 break
     _refuse_negative(name, shape)
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
+    if not tracing.is_tracing():
+        guards.check("host_to_device", "The number that a new array is filled with comes to a device")
     if device is None:
         if out_sharding is None:
             return _constant_kernel(shape, d, value)
@@ -283,6 +292,7 @@ def _explicit_of(like):
 
 def _like(name, value):
     def function(a, dtype=None, shape=None, *, device=None, out_sharding=None):
+        a = unwrap(a)
         if not (hasattr(a, "dtype") and hasattr(a, "shape")):
             check_arraylike(name, a)
         aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a

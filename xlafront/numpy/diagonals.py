@@ -9,7 +9,7 @@ import numpy as np
 from xlafront.core import tracing
 from xlafront.numpy.creation import eye, zeros
 from xlafront.numpy.manipulation import moveaxis, ravel
-from xlafront.numpy.promotion import check_arraylike
+from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.numpy.reductions import refuse_out, sum as total
 from xlafront.numpy.searching import where
 from xlafront.staging.library import library
@@ -49,6 +49,7 @@ def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
 
 def diag(v, k=0):
     """The `k`-th diagonal of a matrix, or the matrix with a vector on it."""
+    v = unwrap(v)
     check_arraylike("diag", v)
     if np.ndim(v) == 1:
         n = np.shape(v)[0] + abs(k)

@@ -18,12 +18,14 @@ import numpy as np
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.keys import KeyArray
 from xlafront.lax import dynamic_slicing, shapes, slicing
+from xlafront.lax.dimension_numbers import GatherDimensionNumbers
 from xlafront.lax.elementwise import PRIMITIVES, max_, min_, to_dtype, where
-from xlafront.lax.indexing import GatherDimensionNumbers, GatherScatterMode, bind_gather, fill_for
+from xlafront.lax.indexing import GatherScatterMode, bind_gather, fill_for
 from xlafront.lax.shapes import reduce_sum_p
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap
 from xlafront.numpy.ufuncs import INLINE
+from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.staging.library import library
 
@@ -186,9 +188,10 @@ def getitem(x, key):
     if concrete:
         kind = type(key)
         if type(x) is KeyArray:
-            if kind is int or kind is slice:
-                return KeyArray(getitem(x._base_array, key), x.dtype)
-            return take_by(x, key, True)
+            keys = KeyArray(getitem(x._base_array, key), x.dtype) if kind is int or kind is slice else take_by(x, key, True)
+            if config.debug_key_reuse.value:
+                _spend_part(x, key, keys)
+            return keys
         if kind is int:
             shape = x.aval.shape
             if shape and shape[0]:
@@ -198,6 +201,17 @@ def getitem(x, key):
             if step == 1:
                 return _rows(x, start, size)
     return take_by(x, key, concrete)
+
+
+def _spend_part(keys: KeyArray, key, part: KeyArray) -> None:
+    """What a static index takes from an array of keys is there no more; of others nobody knows it before they are read."""
+    from xlafront.core import key_reuse  # start-up: only with the setting
+
+    kinds = {type(item) for item in (key if type(key) is tuple else (key,))}
+    if kinds <= {int, slice, type(None), type(...)} and kinds & {int, slice}:
+        key_reuse.take(keys, key, part)
+    else:
+        part._consumed = key_reuse.handed_on(keys, part)
 
 
 @library
@@ -488,7 +502,10 @@ def _take_along_kernel(arr, indices, axis, mode, fill_value, wrap):
     every = tuple(range(len(shape)))
     if full_arr != shape:
         arr = shapes.broadcast_in_dim(arr, full_arr, every)
-    indices = wrapped(indices, shape[axis]) if wrap else _as_position(indices)
+    if wrap:
+        indices = wrapped(indices, shape[axis])
+    elif mode is not GatherScatterMode.PROMISE_IN_BOUNDS:
+        indices = _as_position(indices)
     if full_indices != wanted:
         indices = shapes.broadcast_in_dim(indices, full_indices, every)
     indices = shapes.reshape_to(indices, (*full_indices, 1))

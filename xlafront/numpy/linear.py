@@ -13,7 +13,7 @@ from xlafront.lax.arguments import named_sharding
 from xlafront.lax.creation import broadcasted_iota
 from xlafront.lax.device_put import reshard_p
 from xlafront.lax.dot_products import canonical_precision, dot_general_p, open_product
-from xlafront.lax.elementwise import as_type, conj_, constant_like, eq, where
+from xlafront.lax.elementwise import as_type, conj_, constant_like, convert_element_type_p, eq, where
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.shapes import (
     canonical_axis,
@@ -27,23 +27,29 @@ from xlafront.lax.shapes import (
     transpose_p,
 )
 from xlafront.numpy.manipulation import moveaxis, stack
-from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap
+from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.numpy.ufuncs import INLINE
 from xlafront.runtime.specs import PartitionSpec, axes_of
 from xlafront.staging.library import library
 
 
 def _types(name, args, preferred):
-    """Operands of one dtype, and the dtype and weakness of the product."""
+    """Operands as they are, what their product accumulates in where that is not their dtype, and whether it is weak.
+
+    What is of two dtypes is multiplied so: copies in a wider one would take memory and time.
+    """
     check_arraylike(name, *args)
-    d, weak = dtypes.lattice_result_type(*[unwrap(x) for x in args])
-    wanted = None if preferred is None else dtypes.check_user_dtype(preferred, f"xnp.{name}")
-    operands = promote_dtypes(*[unwrap(x) for x in args])
-    return operands, wanted, weak and wanted is None
+    operands = [unwrap(x) for x in args]
+    if preferred is not None:
+        return operands, dtypes.check_user_dtype(preferred, f"xnp.{name}"), False
+    d, weak = dtypes.lattice_result_type(*operands)
+    if any([tracing.aval_of(x).dtype != d for x in operands]):
+        return operands, d, weak
+    return operands, None, weak
 
 
 def contract(x, y, contracting, batch=((), ()), precision=None, preferred=None, unreduced=frozenset()):
-    """`dot_general` of two arrays of one dtype."""
+    """`dot_general` of two arrays."""
     return _product(x, y, (tuple(map(tuple, contracting)), tuple(map(tuple, batch))), precision, preferred, unreduced)
 
 
@@ -64,7 +70,9 @@ def _as_told(user, out_sharding, kernel, arrays, *static):
 
 def _with_weakness(x, weak):
     aval = tracing.aval_of(x)
-    return as_type(x, aval.dtype, weak) if aval.weak_type and not weak else x
+    if aval.weak_type == weak:
+        return x
+    return convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=weak, sharding=None)
 
 
 @library(static=("precision", "preferred", "unreduced"), name="matmul")
@@ -141,7 +149,7 @@ def _dot_kernel(a, b, precision, preferred, unreduced=frozenset()):
     sx, sy = np.shape(x), np.shape(y)
     if not sx or not sy:
         result = INLINE["multiply"](x, y)
-        return result if wanted is None else as_type(result, wanted, False)
+        return result if wanted is None or tracing.aval_of(result).dtype == wanted else as_type(result, wanted, False)
     along = len(sy) - (1 if len(sy) == 1 else 2)
     if sx[-1] != sy[along]:
         raise errors.incompatible_shapes("dot", [("", sx), ("", sy)], (
@@ -339,9 +347,9 @@ def _plan_einsum(subscripts: str, shapes, optimize) -> tuple:
     return plan
 
 
-def _single(x, term: str, kept, unreduced=frozenset()) -> tuple:
-    """One operand with each letter once: diagonals for repeated letters, sums over letters that nobody needs, left open over
-    these mesh axes where the letters are split over them."""
+def _single(x, term: str, kept, accumulated=None, unreduced=frozenset()) -> tuple:
+    """One operand with each letter once: diagonals for repeated letters, sums over letters that nobody needs. `accumulated` is
+    the dtype of these sums where it is not the operand's; they are left open over the mesh axes `unreduced` that split them."""
     for letter in dict.fromkeys(term):
         while term.count(letter) > 1:
             i = term.index(letter)
@@ -350,6 +358,7 @@ def _single(x, term: str, kept, unreduced=frozenset()) -> tuple:
             term = term[:j] + term[j + 1:]
     drop = tuple(i for i, c in enumerate(term) if c not in kept)
     if drop:
+        x = x if accumulated is None else as_type(x, accumulated, False)
         x = reduce_sum_p.bind(x, axes=drop, out_sharding=_open_sum(tracing.aval_of(x), drop, unreduced))
         term = "".join(c for c in term if c in kept)
     return x, term
@@ -379,8 +388,8 @@ def _diagonal(x, i, j):
 def _pair(x, tx, y, ty, kept, result, precision, preferred, product):
     """Contract two operands: letters of both that are needed later are batch dimensions. `result` is the order in which they
     are wanted, where this is the last product: of the two orders of operands, one may give it without a transpose."""
-    x, tx = _single(x, tx, set(kept) | set(ty))
-    y, ty = _single(y, ty, set(kept) | set(tx))
+    x, tx = _single(x, tx, set(kept) | set(ty), preferred)
+    y, ty = _single(y, ty, set(kept) | set(tx), preferred)
     # A size of 1 against a larger one broadcasts: such a dimension is dropped.
     for letter in [c for c in tx if c in ty]:
         n, m = np.shape(x)[tx.index(letter)], np.shape(y)[ty.index(letter)]
@@ -389,8 +398,8 @@ def _pair(x, tx, y, ty, kept, result, precision, preferred, product):
                 x, tx = squeeze_p.bind(x, dimensions=(tx.index(letter),)), tx.replace(letter, "")
             else:
                 y, ty = squeeze_p.bind(y, dimensions=(ty.index(letter),)), ty.replace(letter, "")
-    x, tx = _single(x, tx, set(kept) | set(ty))
-    y, ty = _single(y, ty, set(kept) | set(tx))
+    x, tx = _single(x, tx, set(kept) | set(ty), preferred)
+    y, ty = _single(y, ty, set(kept) | set(tx), preferred)
     common = [c for c in tx if c in ty]
     batch = [c for c in common if c in kept]
     summed = [c for c in common if c not in kept]
@@ -422,7 +431,7 @@ def _einsum_kernel(operands, plan, precision, preferred, product, unreduced=froz
         kept = set(result).union(*[t for _, t in work])
         x, term = taken[0]
         if len(taken) == 1:
-            x, term = _single(x, term, kept, unreduced)
+            x, term = _single(x, term, kept, wanted, unreduced)
         for after, (y, ty) in enumerate(taken[1:], 2):
             last = not work and after == len(taken)
             x, term = _pair(x, term, y, ty, kept.union(*[t for _, t in taken[after:]]), result if last else None, precision,
@@ -447,6 +456,7 @@ def einsum(subscripts, /, *operands, out=None, optimize="auto", precision=None, 
         raise NotImplementedError("xnp.einsum cannot write into `out`: arrays do not change. Use the result.")
     text, arrays = _subscripts((subscripts, *operands))
     check_arraylike("einsum", *arrays)
+    arrays = [unwrap(x) for x in arrays]
     plan = _plan_einsum(text, [np.shape(x) for x in arrays], optimize)
     product = _product
     if _dot_general is not None:

@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.keys import KeyArray
 from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.arguments import named_sharding
 from xlafront.lax.elementwise import PRIMITIVES, add, as_type, lt, sub, where
@@ -36,18 +37,21 @@ def _discourage_lists(name: str, a) -> None:
 
 def shape(a):
     """The shape of an array."""
+    a = unwrap(a)
     _discourage_lists("shape", a)
     return np.shape(a)
 
 
 def ndim(a):
     """The number of dimensions."""
+    a = unwrap(a)
     _discourage_lists("ndim", a)
     return np.ndim(a)
 
 
 def size(a, axis=None):
     """The number of elements, in all or along an axis (or several)."""
+    a = unwrap(a)
     _discourage_lists("size", a)
     dims = np.shape(a)
     return math.prod(dims) if axis is None else math.prod(dims[i] for i in canonical_axes(axis, len(dims), "size"))
@@ -76,6 +80,7 @@ def new_shape(name: str, wanted, old: tuple) -> tuple[int, ...]:
 
 def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
     """The same elements in another shape; one size may be -1. `order="F"` reads and writes by columns."""
+    a = unwrap(a)
     check_arraylike("reshape", a)
     target = new_shape("reshape", shape, np.shape(a))
     if out_sharding is not None:
@@ -126,6 +131,7 @@ def _transpose_kernel(a, axes):
 
 def transpose(a, axes=None):
     """Reverse the axes, or put them in the order of `axes`."""
+    a = unwrap(a)
     check_arraylike("transpose", a)
     rank = np.ndim(a)
     order = range(rank)[::-1] if axes is None else [canonical_axis(i, rank, "xnp.transpose") for i in axes]
@@ -179,6 +185,7 @@ def rollaxis(a, axis, start=0):
 
 def expand_dims(a, axis):
     """Insert axes of size 1 at these positions of the result."""
+    a = unwrap(a)
     check_arraylike("expand_dims", a)
     axes = tuple(axis) if isinstance(axis, (tuple, list, range)) or np.ndim(axis) else (axis,)
     return shapes._expand_kernel(unwrap(a), canonical_axes(axes, np.ndim(a) + len(axes), "xnp.expand_dims"))
@@ -203,6 +210,7 @@ def _broadcast_kernel(a, shape):
 
 def broadcast_to(array, shape, *, out_sharding=None):
     """Repeat an array to a shape that it broadcasts to."""
+    array = unwrap(array)
     check_arraylike("broadcast_to", array)
     target = static_shape("broadcast_to", shape)
     if any(n < 0 for n in target):
@@ -390,11 +398,13 @@ def _split_kernel(ary, bounds, axis):
 
 def split(ary, indices_or_sections, axis=0):
     """Cut an array into equal parts, or at the given positions."""
+    ary = unwrap(ary)
     return _split("split", ary, indices_or_sections, axis, True)
 
 
 def array_split(ary, indices_or_sections, axis=0):
     """As `split`, with parts that may differ by one in size."""
+    ary = unwrap(ary)
     return _split("array_split", ary, indices_or_sections, axis, False)
 
 
@@ -418,6 +428,7 @@ def dsplit(ary, indices_or_sections):
 
 def flip(m, axis=None):
     """Reverse the order of elements along axes, all by default."""
+    m = unwrap(m)
     check_arraylike("flip", m)
     return shapes.rev(unwrap(m), canonical_axes(axis, np.ndim(m), "xnp.flip"))
 
@@ -478,6 +489,7 @@ def _mod(x, n):
 
 def roll(a, shift, axis=None):
     """Rotate elements along axes; those that fall off one end come back at the other."""
+    a = unwrap(a)
     check_arraylike("roll", a)
     if axis is None:
         return reshape(roll(ravel(a), shift, 0), np.shape(a))
@@ -490,6 +502,6 @@ def roll(a, shift, axis=None):
             raise ValueError(f"xnp.roll got {len(shifts)} shifts for {len(axes)} axes.")
         shifts, axes = shifts * len(axes) if len(shifts) == 1 else shifts, axes * len(shifts) if len(axes) == 1 else axes
     if all(isinstance(s, (int, np.integer)) for s in shifts) and (
-            tracing.is_tracing() or isinstance(a, ArrayImpl) and a.sharding.num_devices > 1):
+            tracing.is_tracing() or isinstance(a, KeyArray) or isinstance(a, ArrayImpl) and a.sharding.num_devices > 1):
         return _rotate_kernel(a, tuple(map(int, shifts)), axes)
     return _roll_kernel(a, shifts, axes)  # one program for all shifts

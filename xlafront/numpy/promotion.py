@@ -15,7 +15,7 @@ from xlafront.runtime import config
 def check_arraylike(name: str, *args) -> None:
     """Lists, strings and other objects are refused: converting them silently is slow and hides mistakes."""
     for i, x in enumerate(args):
-        if type(x) not in tracing.abstractors and not tracing.is_arraylike(x):
+        if type(x) not in tracing.abstractors and not (tracing.is_convertible(x) or tracing.is_arraylike(x)):
             raise _not_arraylike(name, i, x)
 
 
@@ -77,6 +77,14 @@ def _rank_promotion(name: str, shapes) -> None:
                      f"forbids broadcasting them. Add dimensions explicitly, as in x[None, :].")
 
 
+def refuse_keys(name: str, x) -> None:
+    """For functions that convert to numbers what is none."""
+    d = tracing.aval_of(x).dtype
+    if not isinstance(d, np.dtype):
+        raise TypeError(f"xnp.{name} does not accept dtype {d}: random keys are no numbers. Their words are "
+                        f"random.key_data(x).")
+
+
 def promote_dtypes(*args) -> list:
     d, weak = dtypes.lattice_result_type(*args)
     return [as_type(x, d, weak) for x in args]
@@ -92,10 +100,18 @@ def promote_args(name: str, *args) -> list:
     """One dtype and broadcast shapes for the operands of an elementwise function."""
     check_arraylike(name, *args)
     args = [unwrap(x) for x in args]
-    return broadcast_to_common(name, promote_dtypes(*args) if len(args) > 1 else list(args))
+    try:
+        return broadcast_to_common(name, promote_dtypes(*args) if len(args) > 1 else list(args))
+    except dtypes.TypePromotionError:
+        for x in args:
+            refuse_keys(name, x)
+        raise
 
 
 def promote_args_inexact(name: str, *args) -> list:
     """As `promote_args`, with integers and booleans turned into floats."""
     check_arraylike(name, *args)
-    return broadcast_to_common(name, promote_dtypes_inexact(*[unwrap(x) for x in args]))
+    args = [unwrap(x) for x in args]
+    for x in args:
+        refuse_keys(name, x)
+    return broadcast_to_common(name, promote_dtypes_inexact(*args))

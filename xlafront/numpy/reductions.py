@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from xlafront.core import dtypes, tracing
+from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax import elementwise
 from xlafront.lax.cumulative import PRIMITIVES as CUMULATIVE
 from xlafront.lax.elementwise import (
@@ -24,8 +25,9 @@ from xlafront.lax.elementwise import (
 )
 from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS, argmax_p, argmin_p, highest, lowest
 from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axes, canonical_axis, reshape_to
+from xlafront.lax.slicing import concatenate
 from xlafront.numpy.creation import asarray
-from xlafront.numpy.promotion import boolean_mask, check_arraylike, unwrap
+from xlafront.numpy.promotion import boolean_mask, check_arraylike, refuse_keys, unwrap
 from xlafront.numpy.ufuncs import PUBLIC, to_bool
 from xlafront.staging.library import library
 
@@ -74,6 +76,7 @@ def _reduce(name, a, axes, dtype, keepdims, initial, where, promote_integers=Tru
     """The shared body of `sum`, `prod`, `max` and `min`; all but the arrays is static."""
     primitive, identity, upcast = _SIMPLE[name]
     a = unwrap(a)
+    refuse_keys(name, a)
     aval = tracing.aval_of(a)
     d = aval.dtype
     combine = {"sum": "add", "prod": "mul"}.get(name, name)
@@ -305,6 +308,64 @@ def _make_cumulative(name, primitive):
 
 cumsum = _make_cumulative("cumsum", CUMULATIVE["cumsum"])
 cumprod = _make_cumulative("cumprod", CUMULATIVE["cumprod"])
+
+
+def _cumulative_from(name, function, start, x, axis, dtype, include_initial):
+    check_arraylike(name, x)
+    rank = np.ndim(x)
+    if not rank:
+        raise ValueError(f"xnp.{name} needs an array of at least one dimension: the input must be non-scalar.")
+    if axis is None and rank > 1:
+        raise ValueError(f"xnp.{name} needs an axis for an array of shape {np.shape(x)}: its argument is only optional for "
+                         f"one-dimensional arrays.")
+    axis = canonical_axis(0 if axis is None else axis, rank, f"xnp.{name}")
+    result = function(x, axis=axis, dtype=dtype)
+    if not include_initial:
+        return result
+    first = _spread(result.dtype.type(start), tuple(1 if i == axis else n for i, n in enumerate(np.shape(x))))
+    return concatenate([first, result], axis)
+
+
+def cumulative_sum(x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
+                   include_initial: bool = False) -> Array:
+    """The sums of the first elements along an axis.
+
+    - `x`: the array.
+    - `axis`: along which axis; vectors need not say.
+    - `dtype`: that of the result.
+    - `include_initial`: whether to begin with the sum of none, 0.
+
+    >>> xnp.cumulative_sum(xnp.array([1, 2, 3]), include_initial=True)
+    Array([0, 1, 3, 6], dtype=int32)
+    """
+    return _cumulative_from("cumulative_sum", cumsum, 0, x, axis, dtype, include_initial)
+
+
+def cumulative_prod(x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
+                    include_initial: bool = False) -> Array:
+    """The products of the first elements along an axis; the parameters are those of `cumulative_sum`, and the product of none
+    is 1.
+
+    >>> xnp.cumulative_prod(xnp.array([1, 2, 3]))
+    Array([1, 2, 6], dtype=int32)
+    """
+    return _cumulative_from("cumulative_prod", cumprod, 1, x, axis, dtype, include_initial)
+
+
+def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
+    """Whether all elements of two arrays are equal after broadcasting; False where the shapes do not fit.
+
+    - `a1`, `a2`: the arrays.
+
+    >>> xnp.array_equiv(xnp.array([1, 1]), xnp.array([[1], [1]]))
+    Array(True, dtype=bool)
+    """
+    a1, a2 = asarray(a1), asarray(a2)
+    try:
+        np.broadcast_shapes(a1.shape, a2.shape)
+    except ValueError:
+        return asarray(False)
+    return all(PUBLIC["equal"](a1, a2))
 
 
 def array_equal(a1, a2, equal_nan=False):

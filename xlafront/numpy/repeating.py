@@ -21,6 +21,7 @@ def repeat(a, repeats, axis=None, *, total_repeat_length=None, out_sharding=None
 
     Inside a traced function, varying repeats need `total_repeat_length`.
     """
+    a = unwrap(a)
     check_arraylike("repeat", a)
     if out_sharding is not None:
         return with_out_sharding("xnp.repeat", out_sharding, lambda a: repeat(
@@ -65,5 +66,6 @@ def _tile_kernel(A, reps):
 
 def tile(A, reps):
     """Lay copies of an array side by side."""
+    A = unwrap(A)
     check_arraylike("tile", A)
     return _tile_kernel(A, shapes.static_shape("tile", reps))

@@ -8,6 +8,7 @@ import numpy as np
 
 from xlafront.core import dtypes
 from xlafront.numpy.creation import asarray
+from xlafront.numpy.promotion import unwrap
 
 
 class ScalarType(type):
@@ -88,6 +89,7 @@ def can_cast(from_, to, casting="safe") -> bool:
 
 def iscomplexobj(x) -> bool:
     """Whether the dtype of an array is complex."""
+    x = unwrap(x)
     if isinstance(x, (list, tuple)):
         x = asarray(x)
     return x is not None and not isinstance(x, str) and dtypes.operand_type(x)[0].kind == "c"
@@ -95,6 +97,7 @@ def iscomplexobj(x) -> bool:
 
 def isrealobj(x) -> bool:
     """Whether the dtype of an array is not complex."""
+    x = unwrap(x)
     return not iscomplexobj(x)
 
 

@@ -24,6 +24,8 @@ _int32 = np.dtype(np.int32)
 @library(static=("side", "method"))
 def _searchsorted(a, v, side, method):
     """For each value the number of elements before its place, by bisection."""
+    from xlafront.control.while_loop import fori_loop  # start-up: who selects elements needs no loops
+
     a, v = promote_dtypes(unwrap(a), unwrap(v))
     n = np.shape(a)[0]
     low, high = (full(np.shape(v), np.int32(i)) for i in (0, n))
@@ -39,14 +41,17 @@ def _searchsorted(a, v, side, method):
         at_nan = opposite(nan_x) if side == "left" else nan_y
         return elementwise.where(nan_y, at_nan, both(plain, opposite(nan_x)))
 
-    for _ in range(max(n, 0).bit_length()):
+    def halve(_, bounds):
+        low, high = bounds
         middle = shifted(add(low, high), np.int32(1))
         open_ = lt(low, high)
         goes_right = both(open_, before(take_rows(a, middle), v))
         goes_left = both(open_, opposite(goes_right))
-        low = elementwise.where(goes_right, add(middle, np.int32(1)), low)
-        high = elementwise.where(goes_left, middle, high)
-    return low
+        return elementwise.where(goes_right, add(middle, np.int32(1)), low), elementwise.where(goes_left, middle, high)
+
+    if not n:
+        return low
+    return fori_loop(0, n.bit_length(), halve, (low, high), unroll=True if method == "scan_unrolled" else None)[0]
 
 
 def searchsorted(a, v, side="left", sorter=None, *, method="scan"):
@@ -123,6 +128,7 @@ def argwhere(a, *, size=None, fill_value=None):
 
 def compress(condition, a, axis=None, *, size=None, fill_value=0, out=None):
     """The slices along an axis where a one-dimensional condition holds (the flattened array without an axis)."""
+    condition, a = unwrap(condition), unwrap(a)
     if out is not None:
         raise NotImplementedError("xnp.compress cannot write into `out`: arrays do not change. Use the result.")
     check_arraylike("compress", condition, a)

@@ -1,4 +1,4 @@
-"""Numbers that describe samples: averages, quantiles, counts in bins, reductions that leave NaNs out."""
+"""Numbers that describe samples: averages, quantiles, covariances."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import math
 
 import numpy as np
 
-from xlafront.core import dtypes, errors, tracing
+from xlafront.core import dtypes, tracing
+from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax import elementwise, shapes
 from xlafront.lax.elementwise import PRIMITIVES, add, as_type, clamp, eq, gt, mul, ne, sub, to_dtype
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.sorting import sort, sort_p
-from xlafront.numpy import reductions, searching
-from xlafront.numpy.creation import asarray, astype, full_like, linspace, zeros
+from xlafront.numpy import reductions
+from xlafront.numpy.creation import asarray, astype, full_like, zeros
+from xlafront.numpy.diagonals import diagonal
 from xlafront.numpy.indexing import take_along_axis, take_rows
-from xlafront.numpy.manipulation import broadcast_arrays, broadcast_to, ravel, reshape, transpose
-from xlafront.numpy.promotion import boolean_mask, check_arraylike, promote_dtypes_inexact, unwrap
+from xlafront.numpy.linear import matmul
+from xlafront.numpy.manipulation import atleast_2d, broadcast_to, concatenate, reshape, squeeze, transpose
+from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, unwrap
 from xlafront.numpy.reductions import cumsum, refuse_out
 from xlafront.numpy.ufuncs import PUBLIC, clip
 from xlafront.staging.library import library
@@ -60,8 +63,8 @@ def average(a, axis=None, weights=None, returned=False, keepdims=False):
 # Quantiles
 
 
-@library(static=("axes", "keepdims", "method"))
-def _quantile(a, q, weights, axes, keepdims, method):
+@library(static=("axes", "keepdims", "method", "without_nans"))
+def _quantile(a, q, weights, axes, keepdims, method, without_nans):
     [a] = promote_dtypes_inexact(unwrap(a))
     d = tracing.aval_of(a).dtype
     if d.kind == "c":
@@ -70,12 +73,15 @@ def _quantile(a, q, weights, axes, keepdims, method):
     shape = np.shape(a)
     kept = [i for i in range(len(shape)) if i not in axes]
     rows = _rows(a, axes, kept)
-    nan = reductions.any(ne(rows, rows), 0)
+    missing = ne(rows, rows)
+    nan = (reductions.all if without_nans else reductions.any)(missing, 0)
     target = (*np.shape(q), *np.shape(rows)[1:])
     if method == "inverted_cdf":
-        result = _inverted_cdf(rows, q, None if weights is None else _rows(as_type(weights, d, False), axes, kept))
+        weights = full_like(rows, 1) if weights is None else _rows(as_type(weights, d, False), axes, kept)
+        result = _inverted_cdf(rows, q, elementwise.where(missing, d.type(0), weights) if without_nans else weights)
     else:
-        result = _between(sort(rows, 0, False), q, method)
+        count = reductions.sum(PRIMITIVES["not"].bind(missing), 0, d) if without_nans else None
+        result = _between(sort(rows, 0, False), q, method, count)
     if np.shape(nan) != target:
         nan = shapes.broadcast_in_dim(nan, target, range(len(target) - np.ndim(nan), len(target)))
     result = elementwise.where(nan, d.type(np.nan), result)
@@ -91,15 +97,23 @@ def _rows(a, axes, kept):
         math.prod(shape[i] for i in axes), *[shape[i] for i in kept]))
 
 
-def _between(ordered, q, method):
-    """Of ordered rows those that lie at a fraction `q`, or what lies between two of them."""
+def _between(ordered, q, method, count):
+    """Of ordered rows those that lie at a fraction `q`, or what lies between two of them; `count` is how many rows count, of
+    each column, where not all of them."""
     n, d = np.shape(ordered)[0], tracing.aval_of(ordered).dtype
-    place = mul(q, d.type(n - 1))
+    if count is None:
+        place = mul(q, d.type(n - 1))
+    else:
+        place = shapes.expand_dims(q, range(np.ndim(q), np.ndim(q) + np.ndim(count))) * clip(count - 1, 0)
     low, high = PRIMITIVES["floor"].bind(place), PRIMITIVES["ceil"].bind(place)
     weight = sub(place, low)
 
     def at(position):
-        return take_rows(ordered, clamp(np.int32(0), to_dtype(position, np.int32), np.int32(n - 1)))
+        rows = clamp(np.int32(0), to_dtype(position, np.int32), np.int32(n - 1))
+        if count is None:
+            return take_rows(ordered, rows)
+        rows = shapes.reshape_to(rows, (math.prod(np.shape(q)), *np.shape(count)))
+        return shapes.reshape_to(take_along_axis(ordered, rows, 0), np.shape(position))
 
     below, above = at(low), at(high)
     w = weight if not np.ndim(weight) else shapes.broadcast_in_dim(weight, np.shape(below), range(np.ndim(weight)))
@@ -117,8 +131,6 @@ def _between(ordered, q, method):
 
 def _inverted_cdf(rows, q, weights):
     """The first of the ordered rows up to which the weights are a fraction `q` of all, each column by itself."""
-    if weights is None:
-        weights = full_like(rows, 1)
     ordered, weights = sort_p.bind(rows, weights, dimension=0, is_stable=True, num_keys=1)
     reached = cumsum(weights, axis=0)
     columns = (1,) * (np.ndim(rows) - 1)
@@ -146,17 +158,22 @@ def quantile(a, q, axis=None, out=None, overwrite_input=False, method="linear", 
     - `weights`: what each element counts, of the shape of `a` or of its axis; with the method "inverted_cdf" alone.
     - `interpolation`: an older name of `method`.
     """
-    return _checked_quantile("quantile", a, q, axis, out, overwrite_input, interpolation or method, keepdims, weights)
+    return checked_quantile("quantile", a, q, axis, out, overwrite_input, interpolation or method, keepdims, weights)
 
 
-def _checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, weights):
+def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, weights, without_nans=False):
+    """`quantile` and its kin by name: of all elements, or of those that are no NaN."""
     refuse_out(name, out)
     if overwrite_input:
         raise ValueError(f"xnp.{name} cannot overwrite its input: arrays do not change.")
     check_arraylike(name, a, q)
+    if not dtypes.is_inexact(tracing.aval_of(q).dtype):
+        raise TypeError(f"xnp.{name} takes q as a floating-point number, got {tracing.aval_of(q)}: q=1.0, not 1.")
     if method not in _METHODS:
         raise ValueError(f"xnp.{name} has no method {method!r}; it has {', '.join(_METHODS)}.")
     axes = reductions.static_axes(axis, np.ndim(a), name)
+    if 0 in [np.shape(a)[i] for i in axes]:
+        raise IndexError(f"xnp.{name} of nothing: axis {axis} of shape {np.shape(a)} has size 0.")
     if weights is not None:
         if method != "inverted_cdf":
             raise NotImplementedError(f"the method {method!r} of xnp.{name} does not support weights; 'inverted_cdf' does.")
@@ -170,7 +187,7 @@ def _checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, 
             weights = broadcast_to(shapes.broadcast_in_dim(
                 transpose(weights, sorted(range(weights.ndim), key=axes.__getitem__)),
                 tuple(n if i in axes else 1 for i, n in enumerate(shape)), sorted(axes)), shape)
-    return _quantile(a, q, weights, axes, bool(keepdims), method)
+    return _quantile(a, q, weights, axes, bool(keepdims), method, without_nans)
 
 
 def percentile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None,
@@ -178,145 +195,109 @@ def percentile(a, q, axis=None, out=None, overwrite_input=False, method="linear"
     """The values below which `q` percent of the elements lie; the parameters are those of `quantile`, and `out_sharding`, how
     the result is split."""
     check_arraylike("percentile", a, q)
-    return with_out_sharding("xnp.percentile", out_sharding, lambda a, q: _checked_quantile(
+    return with_out_sharding("xnp.percentile", out_sharding, lambda a, q: checked_quantile(
         "percentile", a, PUBLIC["true_divide"](q, 100), axis, out, overwrite_input, interpolation or method, keepdims, weights),
         (a, q))
 
 
 def median(a, axis=None, out=None, overwrite_input=False, keepdims=False):
     """The middle value over axes; the parameters are those of `quantile`."""
-    return _checked_quantile("median", a, 0.5, axis, out, overwrite_input, "midpoint", keepdims, None)
+    return checked_quantile("median", a, 0.5, axis, out, overwrite_input, "midpoint", keepdims, None)
 
 
-# Bins
+# How variables vary together
 
 
-def digitize(x, bins, right=False, *, method=None):
-    """The number of the bin that each value falls into.
+@library(static=("bias", "ddof", "dtype"), name="cov")
+def _covariances(m, frequencies, weights, bias, ddof, dtype):
+    """Of the rows of a matrix, each value counted by two kinds of weights."""
+    m = as_type(m, dtype, False)
+    real = dtypes.to_real(dtype)
+    ddof = (0 if bias else 1) if ddof is None else ddof
+    w = None
+    for given in (frequencies, weights):
+        if given is not None:
+            given = as_type(unwrap(given), real, False)
+            w = given if w is None else mul(w, given)
+    if w is None:
+        count = real.type(np.shape(m)[1] - ddof)
+        centre = reductions.mean(m, axis=1, keepdims=True)
+    else:
+        sum_of_weights = reductions.sum(w)
+        centre = reductions.sum(m * w[None], axis=1, keepdims=True) / sum_of_weights
+        if weights is None or ddof == 0:
+            count = sum_of_weights - ddof
+        else:
+            count = sum_of_weights - ddof * reductions.sum(w * as_type(unwrap(weights), real, False)) / sum_of_weights
+    m = m - centre
+    other = m if w is None else m * w[None]
+    return squeeze(matmul(m, PUBLIC["conjugate"](transpose(other))) / count)
 
-    - `x`: the values.
-    - `bins`: the edges of the bins, a vector that rises or falls.
-    - `right`: whether a bin has its right edge in it, in place of the left one.
-    - `method`: as that of `searchsorted`.
+
+def cov(m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: bool = False, ddof: float | None = None,
+        fweights: ArrayLike | None = None, aweights: ArrayLike | None = None, dtype: DTypeLike | None = None) -> Array:
+    """The covariances of variables, a matrix.
+
+    - `m`: a matrix with a variable in each row, or a vector, which is one.
+    - `y`: more variables, in the same form.
+    - `rowvar`: whether variables are rows, and not columns.
+    - `bias`: whether sums are divided by the number of observations n, and not by n - 1.
+    - `ddof`: they are divided by n - `ddof`, whatever `bias` says.
+    - `fweights`: how often each observation counts, integers.
+    - `aweights`: how much each observation counts.
+    - `dtype`: that of the result.
+
+    >>> xnp.cov(xnp.array([[0.0, 2.0], [3.0, 1.0]]))
+    Array([[ 2., -2.],
+           [-2.,  2.]], dtype=float32)
     """
-    check_arraylike("digitize", x, bins)
-    bins = asarray(bins)
-    if bins.ndim != 1:
-        raise ValueError(f"xnp.digitize needs bins in one dimension, got shape {bins.shape}.")
-    side = "right" if not right else "left"
-    if bins.shape[0] == 0:
-        return zeros(np.shape(x), np.int32)
-    method = method or "scan"
-    ascending = searching.searchsorted(bins, x, side, method=method)
-    descending = bins.shape[0] - searching.searchsorted(bins[::-1], x, side, method=method)
-    return searching.where(bins[-1] >= bins[0], ascending, descending)
+    check_arraylike("cov", m, *[x for x in (y, fweights, aweights) if x is not None])
+    if dtype is not None:
+        dtype = dtypes.check_user_dtype(dtype, "xnp.cov")
+        if not dtypes.is_inexact(dtype):
+            raise ValueError(f"the dtype of xnp.cov must be inexact, a subclass of float or complex; got {dtype}.")
+    given = [m] if y is None else [m, y]
+    rows = []
+    for name, x in zip("my", given):
+        if np.ndim(x) > 2:
+            raise ValueError(f"xnp.cov takes vectors and matrices, but {name} has more than 2 dimensions: {np.shape(x)}.")
+        x = atleast_2d(x)
+        rows.append(x if rowvar or x.shape[0] == 1 else transpose(x))
+    d = dtypes.to_inexact(dtypes.result_type(*given)) if dtype is None else dtype
+    m = rows[0] if y is None else concatenate([as_type(x, d, False) for x in rows])
+    if not np.shape(m)[0]:
+        return zeros((0, 0), d)
+    for name, w in (("fweights", fweights), ("aweights", aweights)):
+        if w is None:
+            continue
+        if name == "fweights" and not dtypes.is_integer(tracing.aval_of(unwrap(w)).dtype):
+            raise TypeError(f"the fweights of xnp.cov must be integer, as they count; got {tracing.aval_of(unwrap(w)).dtype}.")
+        if np.ndim(w) > 1:
+            raise RuntimeError(f"xnp.cov cannot handle multidimensional {name}, got shape {np.shape(w)}: give a vector.")
+        if np.shape(w) != np.shape(m)[1:]:
+            raise RuntimeError(f"xnp.cov got incompatible numbers of samples and {name}: {np.shape(m)[1]} and {np.size(w)}.")
+    return _covariances(m, fweights, aweights, bool(bias), ddof, d)
 
 
-def histogram_bin_edges(a, bins=10, range=None, weights=None):
-    """The edges of equally wide bins over the range of the values.
+@library(name="corrcoef")
+def _normalized(c):
+    if not np.ndim(c):
+        return c / c
+    size = PUBLIC["sqrt"](PUBLIC["real"](diagonal(c)))
+    c = c / size[:, None] / size[None, :]
+    if tracing.aval_of(c).dtype.kind == "c":
+        return elementwise.complex_(*[clip(part(c), -1, 1) for part in (elementwise.real_, elementwise.imag_)])
+    return clip(c, -1, 1)
 
-    - `a`: the values.
-    - `bins`: how many, or the edges themselves.
-    - `range`: lower and upper end, in place of the least and the greatest value.
-    - `weights`: not used; NumPy's signature has it.
+
+def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtype: DTypeLike | None = None) -> Array:
+    """The correlations of variables, a matrix of numbers from -1 to 1.
+
+    - `x`, `y`, `rowvar`, `dtype`: as `m` and the others of `cov`.
+
+    >>> xnp.corrcoef(xnp.array([[0.0, 2.0], [3.0, 1.0]]))
+    Array([[ 1., -1.],
+           [-1.,  1.]], dtype=float32)
     """
-    if np.ndim(bins) == 1:
-        return asarray(bins)
-    check_arraylike("histogram_bin_edges", a)
-    a = ravel(asarray(a))
-    d = dtypes.to_inexact(a.dtype)
-    low, high = (reductions.min(a), reductions.max(a)) if range is None else range
-    low, high = astype(asarray(low), d), astype(asarray(high), d)
-    same = searching.where(low == high, 0.5, 0.0)
-    return linspace(low - same, high + same, int(bins) + 1, dtype=d)
-
-
-def bincount(x, weights=None, minlength=0, *, length=None, out_sharding=None):
-    """How often each value 0, 1, 2, ... occurs.
-
-    - `x`: the values, integers.
-    - `weights`: what each of them counts, 1 without.
-    - `minlength`: the least size of the result.
-    - `length`: its size, where the greatest value is not known while tracing.
-    - `out_sharding`: how the result is split.
-    """
-    if out_sharding is not None:
-        return with_out_sharding("xnp.bincount", out_sharding, lambda x: bincount(x, weights, minlength, length=length), (x,))
-    check_arraylike("bincount", x)
-    x = asarray(x)
-    if length is None:
-        if isinstance(x, tracing.Tracer):
-            raise errors.ConcretizationTypeError(x, "xnp.bincount needs a static `length` inside a traced function.")
-        length = max(int(minlength), int(reductions.max(x)) + 1, 1) if x.size else int(minlength)
-    if weights is None:
-        weights = dtypes.default_dtype(int).type(1)
-    total = zeros(int(length), dtypes.dtype(weights))
-    return total.at[clip(x, 0, None)].add(weights, mode="drop")
-
-
-# Without NaNs
-
-
-def _reduced(name, function, filler, a, out, where, **options):
-    refuse_out(name, out)
-    check_arraylike(name, a)
-    a = asarray(a)
-    if where is not None:
-        options["where"] = boolean_mask(f"xnp.{name}", where)
-    if not dtypes.is_inexact(a.dtype):
-        return function(a, **options)
-    missing = PUBLIC["isnan"](a)
-    result = function(searching.where(missing, filler, a), **options)
-    if filler in (0, 1) or options["initial"] is not None:
-        return result
-    axes = {"axis": options["axis"], "keepdims": options["keepdims"]}
-    return searching.where(reductions.all(missing, **axes), np.nan, result)
-
-
-def nansum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None):
-    """The sum of the elements that are not NaN; the parameters are those of `sum`."""
-    return _reduced("nansum", reductions.sum, 0, a, out, where, axis=axis, dtype=dtype, keepdims=keepdims, initial=initial)
-
-
-def nanprod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None):
-    """The product of the elements that are not NaN; the parameters are those of `prod`."""
-    return _reduced("nanprod", reductions.prod, 1, a, out, where, axis=axis, dtype=dtype, keepdims=keepdims, initial=initial)
-
-
-def nanmax(a, axis=None, out=None, keepdims=False, initial=None, where=None):
-    """The maximum of the elements that are not NaN; the parameters are those of `max`."""
-    return _reduced("nanmax", reductions.max, -np.inf, a, out, where, axis=axis, keepdims=keepdims, initial=initial)
-
-
-def nanmin(a, axis=None, out=None, keepdims=False, initial=None, where=None):
-    """The minimum of the elements that are not NaN; the parameters are those of `min`."""
-    return _reduced("nanmin", reductions.min, np.inf, a, out, where, axis=axis, keepdims=keepdims, initial=initial)
-
-
-def _present(name, a, out, where):
-    """The array with zeros for what is NaN, so that no derivative sees it, and which elements count."""
-    refuse_out(name, out)
-    check_arraylike(name, a)
-    a = asarray(a)
-    missing = PUBLIC["isnan"](a)
-    present = PUBLIC["logical_not"](missing)
-    if where is not None:
-        present = PUBLIC["logical_and"](*broadcast_arrays(present, boolean_mask(f"xnp.{name}", where)))
-    return searching.where(missing, 0, a) if dtypes.is_inexact(a.dtype) else a, present
-
-
-def nanmean(a, axis=None, dtype=None, out=None, keepdims=False, where=None):
-    """The mean of the elements that are not NaN; the parameters are those of `mean`."""
-    a, present = _present("nanmean", a, out, where)
-    return reductions.mean(a, axis=axis, dtype=dtype, keepdims=keepdims, where=present)
-
-
-def nanvar(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=None, mean=None):
-    """The variance of the elements that are not NaN; the parameters are those of `var`."""
-    a, present = _present("nanvar", a, out, where)
-    return reductions.var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=present, mean=mean)
-
-
-def nanstd(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=None, mean=None):
-    """The standard deviation of the elements that are not NaN; the parameters are those of `std`."""
-    return PUBLIC["sqrt"](nanvar(a, axis, dtype, out, ddof, keepdims, where, mean))
+    check_arraylike("corrcoef", x, *[v for v in (y,) if v is not None])
+    return _normalized(cov(x, y, rowvar, dtype=dtype))

@@ -69,6 +69,7 @@ BINARY = (
 )
 ORDERINGS = (("greater", "gt"), ("greater_equal", "ge"), ("less", "lt"), ("less_equal", "le"))
 LOGICAL = (("logical_and", "and"), ("logical_or", "or"), ("logical_xor", "xor"))
+_OF_X_AND_Y = frozenset(("equal", "not_equal", "nextafter"))  # whose parameters have these names in signatures
 
 # The ufuncs, with the number that changes nothing; `ufunc_methods` gives them `reduce` and its kin.
 IDENTITIES = {
@@ -137,6 +138,8 @@ def _binary(name, primitive, promotion):
             return thread.trace.process(primitive, (float(x1) if b.weak_type else b.dtype.type(x1), x2), {})
         return primitive.bind(*promote(name, x1, x2))
 
+    if name in _OF_X_AND_Y:
+        function.__code__ = function.__code__.replace(co_varnames=("x", "y", *function.__code__.co_varnames[2:]))
     return public(name, function, f"Elementwise `{name}` of two arrays, promoted and broadcast as NumPy does.")
 
 
@@ -148,6 +151,8 @@ for _name, _primitive, _promotion in BINARY:
 
 def to_bool(x):
     aval = tracing.aval_of(x)
+    if dtypes.is_extended(aval.dtype):
+        return PRIMITIVES["convert_element_type"].bind(x, new_dtype=dtypes.bool_, weak_type=False, sharding=None)  # refuses it
     return x if aval.dtype == dtypes.bool_ else PRIMITIVES["ne"].bind(x, constant_like(x, 0))
 
 
@@ -402,11 +407,38 @@ def imag(val, /):
     return shapes.broadcast_in_dim(constant_like(x, 0), np.shape(x), ())
 
 
+@_define
+def iscomplex(x, /):
+    """Elementwise, whether the imaginary part is other than 0.
+
+    - `x`: the array.
+
+    >>> xnp.iscomplex(xnp.array([1j, 2]))
+    Array([ True, False], dtype=bool)
+    """
+    part = INLINE["imag"](x)
+    return ne(part, constant_like(part, 0))
+
+
+@_define
+def isreal(x, /):
+    """Elementwise, whether the imaginary part is 0.
+
+    - `x`: the array.
+
+    >>> xnp.isreal(xnp.array([1j, 2]))
+    Array([False,  True], dtype=bool)
+    """
+    part = INLINE["imag"](x)
+    return eq(part, constant_like(part, 0))
+
+
 @library(static="deg")
 def angle(z, deg=False):
     """The angle of complex numbers, in radians or degrees."""
     re, im = INLINE["real"](z), INLINE["imag"](z)
-    if not dtypes.is_inexact(tracing.aval_of(re).dtype):
+    of = tracing.aval_of(z).dtype
+    if of.kind != "c" and (not np.ndim(z) or not dtypes.is_inexact(of)):  # real scalars count as Python's
         re, im = (as_type(x, dtypes.default_dtype(float), False) for x in (re, im))
     result = PRIMITIVES["atan2"].bind(im, re)
     return mul(result, constant_like(result, 180 / np.pi)) if deg else result
@@ -462,7 +494,11 @@ def floor_divide(x1, x2, /):
         return where(PRIMITIVES["and"].bind(inexact, opposite), sub(quotient, constant_like(x, 1)), quotient)
     if d.kind == "c":
         raise TypeError("xnp.floor_divide does not take complex numbers: they have no order.")
-    quotient = _float_divmod(x, y)[0]
+    return _float_quotient(x, y, _float_divmod(x, y)[0])
+
+
+def _float_quotient(x, y, quotient):
+    """The quotient rounded down, which by 0 is infinite."""
     return where(eq(y, constant_like(y, 0)), stop_gradient_p.bind(div(x, y)), quotient)
 
 
@@ -480,15 +516,17 @@ def _float_divmod(x, y):
 def divmod(x1, x2, /):
     """`(x1 // x2, x1 % x2)`."""
     x, y = _numbers("divmod", x1, x2)
-    if dtypes.is_inexact(tracing.aval_of(x).dtype):
-        return INLINE["floor_divide"](x, y), _float_divmod(x, y)[1]
+    d = tracing.aval_of(x).dtype
+    if dtypes.is_float(d):
+        quotient, remainder = _float_divmod(x, y)
+        return _float_quotient(x, y, quotient), remainder
     return INLINE["floor_divide"](x, y), INLINE["remainder"](x, y)
 
 
 @_define
-def left_shift(x1, x2, /):
+def left_shift(x, y, /):
     """Shift bits left, filling with zeros."""
-    return PRIMITIVES["shift_left"].bind(*_numbers("left_shift", x1, x2))
+    return PRIMITIVES["shift_left"].bind(*_numbers("left_shift", x, y))
 
 
 @_define
@@ -546,6 +584,7 @@ def _power_static(x1, x2):
 
 def power(x1, x2, /):
     """Elementwise `x1 ** x2`. A known integer as exponent is static: it becomes multiplications."""
+    x1, x2 = unwrap(x1), unwrap(x2)
     if type(x2) is not int:
         x2 = _static_exponent(x2)
     if type(x2) is int:

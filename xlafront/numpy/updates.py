@@ -13,8 +13,9 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.device_put import reshard_p
+from xlafront.lax.dimension_numbers import ScatterDimensionNumbers
 from xlafront.lax.elementwise import PRIMITIVES, as_type, to_dtype, where
-from xlafront.lax.indexing import PRIMITIVES as SCATTERS, GatherScatterMode, ScatterDimensionNumbers, bind_scatter
+from xlafront.lax.indexing import PRIMITIVES as SCATTERS, GatherScatterMode, bind_scatter
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.numpy.creation import asarray, astype, ones_like
 from xlafront.numpy.indexing import Layout, check_whole, plan_key, read, take_by, wrapped
@@ -81,6 +82,7 @@ class AtIndex:
 
     def _update(self, name, values, indices_are_sorted=False, unique_indices=False, mode=None, out_sharding=None,
                 wrap_negative_indices=True):
+        values = unwrap(values)
         if out_sharding is None:
             return update(name, self.array, self.index, values, indices_are_sorted, unique_indices, mode, wrap_negative_indices)
         return with_out_sharding(f"x.at[...].{name}", out_sharding, lambda x, v: update(

@@ -16,8 +16,9 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import errors, keys, tracing, tree
-from xlafront.core.avals import ShapedArray, ShapeDtypeStruct, with_entry, without_dimension
+from xlafront.core.avals import ShapedArray, with_entry, without_dimension
 from xlafront.core.ir import DebugInfo, keeps_alive
+from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.lax.manual_computation import ManualMesh
 from xlafront.lax.shapes import broadcast_batch
 from xlafront.parallel import partitioning_rules

@@ -17,13 +17,14 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.shards import from_local_data
 from xlafront.core.zeros import Zero
-from xlafront.lax.device_put import device_put
+from xlafront.lax.device_put import device_put, to_sharding
 from xlafront.lax.shapes import linear_jvp
+from xlafront.runtime import distributed
 from xlafront.runtime.arrays import ArrayImpl, skip_checks
 from xlafront.runtime.jax_names import buffers_of
-from xlafront.runtime.jaxlib_compat import Device, NamedSharding
+from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.meshes import check_spec
-from xlafront.runtime.sharding import Mesh, PartitionSpec, axes_of, single_device
+from xlafront.runtime.sharding import Mesh, PartitionSpec, axes_of
 from xlafront.staging.moves import put
 
 
@@ -125,7 +126,8 @@ def make_array_from_process_local_data(sharding: Any, local_data: Any, global_sh
     leaves, treedef = tree.flatten(local_data)
     shardings, shapes = (tree.leaves_by_prefix(f"make_array_from_process_local_data: {name}", prefix, local_data, _is_shape)
                          for name, prefix in (("sharding", sharding), ("global_shape", global_shape)))
-    return treedef.unflatten([_from_leaf(*each) for each in zip(shardings, leaves, shapes)])
+    return treedef.unflatten([_from_leaf(to_sharding("make_array_from_process_local_data", s), x, shape)
+                              for s, x, shape in zip(shardings, leaves, shapes)])
 
 
 def _is_shape(x: Any) -> bool:
@@ -133,8 +135,9 @@ def _is_shape(x: Any) -> bool:
 
 
 def _from_leaf(sharding: Any, x: Any, shape: Sequence[int | None] | None) -> Any:
-    if isinstance(sharding, Device):
-        sharding = single_device(sharding)
+    if distributed.state.num_processes == 1 and shape is not None and tuple(shape) != np.shape(x):
+        raise ValueError(f"make_array_from_process_local_data was given global_shape={tuple(shape)} for data of shape "
+                         f"{np.shape(x)}: in a program of one process that is the whole array. Leave global_shape out.")
     if not sharding.addressable_devices:
         raise ValueError(
             f"make_array_from_process_local_data was given {sharding}, which has no devices of this process, so that there is "

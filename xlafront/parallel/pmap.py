@@ -23,8 +23,7 @@ from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import Mesh, PartitionSpec
 from xlafront.staging import device_assignment, signatures, stages
 from xlafront.staging.compiling import LoweredModule
-from xlafront.staging.jit import attach_stages
-from xlafront.staging.jitted import Jitted, Options, explaining, make_dispatcher
+from xlafront.staging.jitted import Jitted, Options, function_of
 from xlafront.staging.signatures import Selection
 
 _UNNAMED = "_pmap_axis"
@@ -60,8 +59,7 @@ def pmap(fun: Callable, axis_name: Hashable | None = None, *, in_axes: Any = 0, 
     over = Devices(signatures.function_name(fun), _UNNAMED if axis_name is None else axis_name, axis_size,
                    None if devices is None else tuple(devices), backend)
     mapped = Pmapped(_on_whole(fun, static, in_axes, out_axes, over), Options(static, donate), over.name)
-    dispatcher = make_dispatcher(fun, mapped, mapped.cache_miss)
-    inner = explaining(dispatcher, mapped) if static or donate else dispatcher
+    inner = function_of(mapped)
 
     def is_across() -> bool:
         return distributed.state.num_processes > 1 and over.over_processes is not None
@@ -83,8 +81,15 @@ def pmap(fun: Callable, axis_name: Hashable | None = None, *, in_axes: Any = 0, 
     def eval_shape(*args, **kwargs):
         return stages.trace(Jitted(call, Options(static)) if is_across() else mapped, args, kwargs).out_info
 
-    attach_stages(call, dispatcher, mapped, whole)
-    call.eval_shape = eval_shape  # type: ignore[attr-defined]
+    def trace(*args, **kwargs):
+        return stages.trace(mapped, *whole(args, kwargs))
+
+    def lower(*args, lowering_platforms=None, **kwargs):
+        return trace(*args, **kwargs).lower(lowering_platforms=lowering_platforms)
+
+    for stage in (trace, lower, eval_shape):
+        setattr(call, stage.__name__, stage)
+    call.clear_cache, call._cache_size = mapped.clear_cache, mapped.cache_size  # type: ignore[attr-defined]
     return call
 
 

@@ -93,11 +93,11 @@ def flat_axes(what: str, axes, full) -> list:
 
 def split_arguments(static: Selection, in_axes, name: str, args: tuple, kwargs: dict) -> tuple[list, Any, list]:
     """The leaves of the arguments that are arrays, their structure, and the axes that they are mapped over."""
-    dynamic = tuple(x for i, x in enumerate(args) if i not in static.nums)
+    dynamic = tuple(x for i, x in enumerate(args) if i not in static.at(len(args)))
     named = {k: x for k, x in kwargs.items() if k not in static.names}
     leaves, in_tree = tree.flatten((dynamic, named))
     if isinstance(in_axes, tuple) and len(in_axes) == len(args) != len(dynamic):
-        in_axes = tuple(a for i, a in enumerate(in_axes) if i not in static.nums)
+        in_axes = tuple(a for i, a in enumerate(in_axes) if i not in static.at(len(args)))
     axes = flat_axes(f"pmap of {name}: in_axes", in_axes, dynamic) + [0] * tree.structure(named).num_leaves
     return leaves, in_tree, axes
 
@@ -106,7 +106,7 @@ def join_arguments(static: Selection, in_tree, leaves: Sequence[Any], args: tupl
     """The arguments with other leaves."""
     given, named = in_tree.unflatten(leaves)
     rest = iter(given)
-    positional = tuple([args[i] if i in static.nums else next(rest) for i in range(len(args))])
+    positional = tuple([args[i] if i in static.at(len(args)) else next(rest) for i in range(len(args))])
     return positional, named | {k: x for k, x in kwargs.items() if k in static.names}
 
 

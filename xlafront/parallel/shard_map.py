@@ -106,11 +106,7 @@ def shard_map(f: Callable | None = None, *, out_specs, in_specs=Infer, mesh=None
             _check_context(name, mesh)
         return _Call(f, name, mesh, axis_names, check_vma).run(args, in_specs, out_specs)
 
-    mapped.__name__ = getattr(f, "__name__", name)
-    mapped.__qualname__ = f"shard_map({name})"
-    mapped.__doc__ = f.__doc__
-    mapped.__wrapped__ = f
-    return mapped
+    return signatures.dress(mapped, f)
 
 
 def smap(f: Callable | None = None, *, in_axes=Infer, out_axes, axis_name):

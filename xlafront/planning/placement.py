@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import keys, tree
-from xlafront.core.avals import ShapedArray, ShapeDtypeStruct
+from xlafront.core.avals import ShapedArray
+from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.planning import topologies
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import NamedSharding

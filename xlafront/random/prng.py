@@ -18,7 +18,7 @@ from xlafront.core.keys import KeyArray
 from xlafront.lax import shapes
 from xlafront.lax.device_put import put_leaf
 from xlafront.lax.elementwise import as_type
-from xlafront.lax.keys import unwrap_p, wrap_p
+from xlafront.lax.keys import clone_p, draw_p, unwrap_p, wrap_p
 from xlafront.lax.resharding import target_of
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import check_arraylike
@@ -142,13 +142,15 @@ def _legacy_words(name, key):
     return key
 
 
-def single_key(name: str, key) -> tuple[Any, PRNGImpl, bool]:
-    """As `physical_array`, for functions that take one key."""
+def single_key(name: str, key, spends: bool = True) -> tuple[Any, PRNGImpl, bool]:
+    """As `physical_array`, for functions that take one key; most of them spend it."""
     words, impl, typed = physical_array(name, key)
     shape = np.shape(words)[:np.ndim(words) - len(impl.key_shape)]
     if shape:
         raise ValueError(f"random.{name} takes one key, got an array of keys of shape {shape}. Use vmap over them, or "
                          f"pick one.")
+    if spends and typed and config.debug_key_reuse.value:
+        words = draw_p.bind(key, user=f"random.{name}")
     return words, impl, typed
 
 
@@ -161,6 +163,8 @@ def _seed_kernel(value, impl):
 
 
 def _seeded(name: str, seed, impl: PRNGImpl):
+    if seed is None:
+        raise ValueError(f"random.{name} needs a seed, an integer: None is none.")
     if isinstance(seed, (int, np.integer)):
         # A Python int may have 64 bits; without 64-bit types its high word is lost, as when it is an array.
         given, seed = seed, int(seed)
@@ -231,7 +235,7 @@ def key_impl(keys):
 def clone(key):
     """The key for a second use on purpose: key reuse checks do not count it."""
     check_arraylike("clone", key)
-    return asarray(key)
+    return clone_p.bind(key) if isinstance(tracing.aval_of(key).dtype, PRNGKeyDType) else asarray(key)
 
 
 # Splitting
@@ -263,15 +267,19 @@ def fold_in(key, data):
 
     >>> step_key = fold_in(key, step)
     """
-    words, impl, typed = single_key("fold_in", key)
+    words, impl, typed = single_key("fold_in", key, spends=False)
     if isinstance(data, int):
         if not 0 <= data < 1 << 32:
             raise OverflowError(f"random.fold_in takes integers of 32 bits without sign, got {data}.")
         data = np.uint32(data)
+    elif data is None or isinstance(data, str):
+        raise ValueError(f"random.fold_in takes an integer, got {data!r}.")
+    elif isinstance(data, complex):
+        raise TypeError(f"random.fold_in takes an integer, got the complex number {data}.")
     elif np.ndim(data):
         raise TypeError(f"random.fold_in takes a scalar, got shape {np.shape(data)}. Use vmap for several.")
     elif not isinstance(tracing.aval_of(data).dtype, np.dtype):
-        raise TypeError(f"random.fold_in takes a number, got dtype {tracing.aval_of(data).dtype}.")
+        raise ValueError(f"random.fold_in takes a number, got dtype {tracing.aval_of(data).dtype}: fold in its key_data.")
     result = _fold_in_kernel(words, data, impl)
     return wrap(result, impl) if typed else result
 

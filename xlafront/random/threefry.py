@@ -48,7 +48,7 @@ def _lower(ctx, k0, k1, x0, x1):
                        [(shape, _uint32)])
         return ctx.op("stablehlo.or", [left, right], [(shape, _uint32)])
 
-    k0, k1, x0, x1 = (v if aval.shape == shape else ctx.broadcast(v, shape, _uint32, ())
+    k0, k1, x0, x1 = (v if aval.shape == shape else ctx.broadcast(v, shape, _uint32, range(aval.ndim))
                       for v, aval in zip((k0, k1, x0, x1), ctx.avals_in))
     parity = ctx.constant(np.uint32(0x1BD11BDA), shape)
     words = [k0, k1, xor(xor(k0, k1), parity)]
@@ -67,7 +67,8 @@ def _lower_on_cuda(ctx, *words):
     if not config.threefry_gpu_kernel_lowering.value:
         return _lower(ctx, *words)
     shape, mlir = ctx.aval_out.shape, lowering.mlir
-    words = [v if aval.shape == shape else ctx.broadcast(v, shape, _uint32, ()) for v, aval in zip(words, ctx.avals_in)]
+    words = [v if aval.shape == shape else ctx.broadcast(v, shape, _uint32, range(aval.ndim))
+             for v, aval in zip(words, ctx.avals_in)]
     return ctx.op("stablehlo.custom_call", words, call_target_name=mlir.string("cu_threefry2x32_ffi"),
                   api_version=mlir.i32(4), backend_config=mlir.ir.DictAttr.get({}))
 

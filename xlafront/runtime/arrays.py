@@ -82,6 +82,11 @@ def _seen_aval(self):
         None, "device") else self._aval.on(self._sharding)
 
 
+def _devices(self) -> set:
+    self._check_if_deleted()
+    return self._sharding.device_set
+
+
 def _attach() -> None:
     cls = ArrayImpl
     cls._check_and_rearrange = lambda self: None  # jaxlib 0.10 calls it on every array it is not told to trust
@@ -95,7 +100,7 @@ def _attach() -> None:
     cls.size = property(lambda self: self._aval.size)
     cls.weak_type = property(lambda self: self._aval.weak_type)
     cls.sharding = property(lambda self: self._sharding)
-    cls.devices = lambda self: self._sharding.device_set
+    cls.devices = _devices
     cls.committed = property(lambda self: self._committed)
 
 

@@ -59,7 +59,7 @@ def explain_options(name: str, options: dict, error: Exception) -> Exception:
     text = str(error)
     for key in options:
         if key in text and ("No such compile option" in text or "nknown" in text):
-            return ValueError(f"{name} was given the compiler option {key!r}, which XLA does not have: {text}")
+            return JaxRuntimeError(f"{name} was given the compiler option {key!r}, which XLA does not have: {text}")
     error.add_note(f"(while compiling {name})")
     return error
 

@@ -16,34 +16,42 @@ from xlafront.runtime.jaxlib_compat import Config, _jax, register_jit_states
 
 _unset = _jax.config.unset
 
-# name, kind (a type, or the allowed strings), default, part of the compilation key, meaning
-_SETTINGS: tuple[tuple[str, Any, Any, bool, str], ...] = (
+# Multiplication algorithms for backends that have them: types of operands and sums, and how many products.
+DOT_ALGORITHMS = (
+    "ANY_F8_ANY_F8_F32", "ANY_F8_ANY_F8_F32_FAST_ACCUM", "ANY_F8_ANY_F8_ANY", "ANY_F8_ANY_F8_ANY_FAST_ACCUM", "F16_F16_F16",
+    "F16_F16_F32", "BF16_BF16_BF16", "BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6", "BF16_BF16_F32_X9",
+    "TF32_TF32_F32", "TF32_TF32_F32_X3", "F32_F32_F32", "F64_F64_F64")
+_PRECISIONS = ("default", "high", "highest", "bfloat16", "tensorfloat32", "float32", *DOT_ALGORITHMS)
+
+# name, kind (a type, or the allowed strings), default, part of the compilation key ("calls": only of what C++ repeats, so that
+# Python is asked again and need not trace again), meaning
+_SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
     ("enable_x64", bool, False, True, "keep 64-bit types instead of truncating them to 32 bits"),
     ("disable_jit", bool, False, True, "run the operations of jitted functions one by one"),
-    ("debug_nans", bool, False, True, "raise FloatingPointError where a NaN first appears"),
-    ("debug_infs", bool, False, True, "raise FloatingPointError where an infinity first appears"),
+    ("debug_nans", bool, False, "calls", "raise FloatingPointError where a NaN first appears"),
+    ("debug_infs", bool, False, "calls", "raise FloatingPointError where an infinity first appears"),
     ("numpy_dtype_promotion", ("standard", "strict"), "standard", True, "whether mixed dtypes promote or are refused"),
     ("numpy_rank_promotion", ("allow", "warn", "raise"), "allow", True, "whether arrays of lower rank broadcast"),
-    ("default_matmul_precision", object, None, True, "precision of products: default, high, highest, float32, ..."),
+    ("default_matmul_precision", _PRECISIONS, None, True, "precision of products: default, high, highest, float32, ..."),
     ("default_device", object, None, True, "the device (or platform name) of new arrays"),
     ("default_prng_impl", str, "threefry2x32", True, "the random number generator of new keys"),
-    ("enable_custom_prng", bool, False, True, "whether PRNGKey returns typed keys"),
+    ("enable_custom_prng", bool, False, "calls", "whether PRNGKey returns typed keys"),
     ("threefry_partitionable", bool, True, True, "generate random bits so that they shard without communication"),
     ("threefry_gpu_kernel_lowering", bool, False, True, "random bits on CUDA by the plugin's kernel, not by fused operations"),
     ("legacy_prng_key", ("allow", "warn", "error"), "allow", True, "what using a raw uint32 key does"),
     ("debug_key_reuse", bool, False, True, "raise KeyReuseError when a random key is used twice"),
-    ("softmax_custom_jvp", bool, True, True, "differentiate softmax by its closed form"),
+    ("softmax_custom_jvp", bool, True, "calls", "differentiate softmax by its closed form"),
     ("allow_f16_reductions", bool, False, True, "reduce 16-bit floats in 16 bits"),
     ("auto_pcast", bool, True, True, "vary replicated operands over manual axes as needed"),
     ("use_direct_linearize", bool, True, True, "linearise in one pass"),
     ("remove_size_one_mesh_axis_from_type", bool, False, True, "leave mesh axes of size 1 out of types"),
-    ("jax2tf_associative_scan_reductions", bool, False, True, "accepted for compatibility; changes nothing here"),
-    ("check_tracer_leaks", bool, False, True, "look for tracers that outlive their function"),
-    ("enable_checks", bool, False, True, "check every traced program"),
+    ("jax2tf_associative_scan_reductions", bool, False, "calls", "accepted for compatibility; changes nothing here"),
+    ("check_tracer_leaks", bool, False, "calls", "look for tracers that outlive their function"),
+    ("enable_checks", bool, False, "calls", "check every traced program"),
     ("log_compiles", bool, False, False, "log each tracing and compilation"),
     ("explain_cache_misses", bool, False, False, "log why a function is traced again"),
     ("no_tracing", bool, False, False, "refuse to trace"),
-    ("no_execution", bool, False, False, "refuse to execute"),
+    ("no_execution", bool, False, "calls", "refuse to execute"),
     ("thread_guard", bool, False, False, "refuse computations from other threads in multi-process programs"),
     ("array_garbage_collection_guard", ("allow", "log", "fatal"), "allow", False, "arrays freed by the cycle collector"),
     ("transfer_guard", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False, "all transfers"),
@@ -80,12 +88,13 @@ class SettingError(ValueError):
 class Setting:
     """One setting; calling it gives a context manager that changes it in this thread."""
 
-    __slots__ = ("name", "kind", "default", "help", "state", "is_set")
+    __slots__ = ("name", "kind", "default", "help", "state", "is_set", "traced")
 
     def __init__(self, name, kind, default, in_key, help):
         self.name, self.kind, self.default, self.help = name, kind, default, help
         value, self.is_set = self._from_environment()
-        self.state = Config(name, value, include_in_jit_key=in_key, include_in_trace_context=in_key)
+        self.traced = in_key is True  # whether programs are traced again when it changes
+        self.state = Config(name, value, include_in_jit_key=bool(in_key), include_in_trace_context=self.traced)
 
     def _from_environment(self):
         for prefix in ("XLAFRONT_", "JAX_"):
@@ -135,6 +144,11 @@ class Setting:
         value = new_val if disable is None else disable
         return _Scope(self, self.parse(value, f"the setting {self.name}"))
 
+    def tell_thread(self, value) -> None:
+        """Tell those who asked (`on_scope`) that it has another value in this thread, None for that of the process."""
+        for hook in _scope_hooks.get(self.name, ()):
+            hook(value)
+
     def __bool__(self):
         raise TypeError(f"read the setting {self.name} as {self.name}.value")
 
@@ -151,10 +165,16 @@ class _Scope:
         self.setting, self.new, self.saved = setting, new, []
 
     def __enter__(self):
-        self.saved.append(self.setting.state.swap_local(self.new))
+        saved = []
+        for setting in (self.setting, *_parts.get(self.setting.name, ())):
+            saved.append((setting, setting.state.swap_local(self.new)))
+            setting.tell_thread(self.new)
+        self.saved.append(saved)
 
     def __exit__(self, *exception):
-        self.setting.state.set_local(self.saved.pop())
+        for setting, value in self.saved.pop():
+            setting.state.set_local(value)
+            setting.tell_thread(None if value is _unset else value)
 
     def __call__(self, function):
         @functools.wraps(function)
@@ -166,11 +186,17 @@ class _Scope:
 
 
 _hooks: dict[str, list] = {}
+_scope_hooks: dict[str, list] = {}
 
 
 def on_update(name: str, hook) -> None:
     """Have `hook(value)` called before a setting changes; it may refuse by raising."""
     _hooks.setdefault(name, []).append(hook)
+
+
+def on_scope(name: str, hook) -> None:
+    """Have `hook(value)` called when a setting has changed in one thread, in that thread."""
+    _scope_hooks.setdefault(name, []).append(hook)
 
 
 settings: dict[str, Setting] = {row[0]: Setting(*row) for row in _SETTINGS}
@@ -236,9 +262,13 @@ class Settings:
 config = Settings()
 
 
+# Settings that are several at once.
+_parts = {"transfer_guard": tuple([setting for name, setting in settings.items() if name.startswith("transfer_guard_")])}
+
+
 def _spread_transfer_guard(value) -> None:
-    for direction in ("host_to_device", "device_to_device", "device_to_host"):
-        settings[f"transfer_guard_{direction}"].set(value)
+    for setting in _parts["transfer_guard"]:
+        setting.set(value)
 
 
 on_update("transfer_guard", _spread_transfer_guard)

@@ -10,6 +10,7 @@ import numpy as np
 
 from xlafront.core import avals, backends, keys, tracing, tree
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, Literal, dce_jaxpr
+from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import NamedSharding, Sharding
 from xlafront.runtime.sharding import AbstractMesh, Mesh, PartitionSpec, active, in_device_memory, single_device
@@ -64,7 +65,7 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
             words = keys.physical_array(x)
             if isinstance(words, ArrayImpl) and words._committed:
                 sharding = words._sharding
-            elif isinstance(x, avals.ShapeDtypeStruct) and isinstance(x.sharding, Sharding) and has_devices(x.sharding):
+            elif isinstance(x, ShapeDtypeStruct) and isinstance(x.sharding, Sharding) and has_devices(x.sharding):
                 sharding = x.sharding
         else:
             _check_given(name, x, given, traced, i)

@@ -36,7 +36,10 @@ def make_jaxpr(fun: Callable, static_argnums=(), axis_env=None, return_shape: bo
             tracing.thread.axes = saved
         return (traced.jaxpr, traced.out_info) if return_shape else traced.jaxpr
 
-    traced_program.__name__ = traced_program.__qualname__ = f"make_jaxpr({signatures.function_name(fun)})"
+    signatures.dress(traced_program, fun)
+    if hasattr(fun, "__name__"):
+        traced_program.__name__ = traced_program.__qualname__ = f"make_jaxpr({fun.__name__})"
+    traced_program.__module__ = __name__.partition(".")[0]
     return traced_program
 
 
@@ -63,7 +66,6 @@ def typeof(x: Any):
     >>> typeof(xnp.ones(3))
     float32[3]
     """
-    x = tracing.as_operand(x)
     aval = tracing.aval_of(x)
     return x.aval if type(x) in (ArrayImpl, keys.KeyArray) else aval
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from xlafront.runtime.jaxlib_compat import PjitFunction
 from xlafront.staging import signatures, stages
-from xlafront.staging.jitted import Jitted, Options, explaining, make_dispatcher
+from xlafront.staging.jitted import Explaining, Jitted, Options, function_of
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 
 
-def jit(fun: Callable | None = None, *, in_shardings=UNSPECIFIED, out_shardings=UNSPECIFIED, static_argnums=None,
+def jit(fun: Callable | None = None, /, *, in_shardings=UNSPECIFIED, out_shardings=UNSPECIFIED, static_argnums=None,
         static_argnames=None, donate_argnums=None, donate_argnames=None, keep_unused: bool = False, device=None,
         backend: str | None = None, inline: bool = False, compiler_options: dict[str, Any] | None = None):
     """Compile a function with XLA; it is traced once for each new combination of shapes, dtypes and static values.
@@ -35,7 +35,7 @@ def jit(fun: Callable | None = None, *, in_shardings=UNSPECIFIED, out_shardings=
             static_argnames=static_argnames, donate_argnums=donate_argnums, donate_argnames=donate_argnames,
             keep_unused=keep_unused, device=device, backend=backend, inline=inline,
             compiler_options=compiler_options)
-    if not callable(fun):
+    if not callable(fun) or isinstance(fun, staticmethod):
         raise TypeError(f"jit takes a function, got {type(fun).__name__}: {fun!r}")
     if hasattr(fun, "_is_generator_function") or _is_generator(fun):
         raise TypeError(f"jit cannot compile the generator function {signatures.function_name(fun)}: return a list instead")
@@ -52,11 +52,7 @@ def jit(fun: Callable | None = None, *, in_shardings=UNSPECIFIED, out_shardings=
                              f"backend out.")
     options = Options(static, donate, in_shardings, out_shardings, keep_unused, device, backend, inline,
                       tuple(sorted((compiler_options or {}).items())))
-    jitted = Jitted(fun, options)
-    dispatcher = make_dispatcher(fun, jitted, jitted.cache_miss)
-    function = explaining(dispatcher, jitted) if static or donate else dispatcher
-    attach_stages(function, dispatcher, jitted)
-    return function
+    return function_of(Jitted(fun, options))
 
 
 def _is_generator(fun) -> bool:
@@ -64,21 +60,15 @@ def _is_generator(fun) -> bool:
     return code is not None and bool(code.co_flags & 0x20)
 
 
-def attach_stages(function, dispatcher, jitted: Jitted, whole=lambda args, kwargs: (args, kwargs)) -> None:
-    """`whole` makes of the arguments of a call what is compiled for."""
-    function.trace = lambda *args, **kwargs: stages.trace(jitted, *whole(args, kwargs))
-    function.lower = lambda *args, lowering_platforms=None, **kwargs: stages.trace(jitted, *whole(args, kwargs)).lower(
-        lowering_platforms=lowering_platforms)
-    function.eval_shape = lambda *args, **kwargs: stages.trace(jitted, args, kwargs).out_info
-    if function is not dispatcher:
-        function._cache_size = jitted.cache_size
-    function.clear_cache = jitted.clear_cache
-
-
-def _jit_again(jitted: Jitted):
-    dispatcher = make_dispatcher(jitted.fun, jitted, jitted.cache_miss)
-    attach_stages(dispatcher, dispatcher, jitted)
-    return dispatcher
+def _attach_stages() -> None:
+    """On the classes, so that `functools.wraps(jit(f))` does not copy them to a function that is not jitted."""
+    for cls in (PjitFunction, Explaining):
+        cls.trace = lambda self, /, *args, **kwargs: stages.trace(self._jitted, args, kwargs)
+        cls.lower = lambda self, /, *args, lowering_platforms=None, **kwargs: self.trace(*args, **kwargs).lower(
+            lowering_platforms=lowering_platforms)
+        cls.eval_shape = lambda self, /, *args, **kwargs: self.trace(*args, **kwargs).out_info
+        cls.clear_cache = lambda self: self._jitted.clear_cache()
+        copyreg.pickle(cls, _reduce)
 
 
 def _reduce(dispatcher):
@@ -93,7 +83,7 @@ def _reduce(dispatcher):
     if jitted is None:
         raise TypeError(f"{known_as} is compiled for this process and cannot be pickled or copied: pickle the function, "
                         f"or export it (xlafront.export).")
-    return _jit_again, (jitted,)
+    return function_of, (jitted,)
 
 
-copyreg.pickle(PjitFunction, _reduce)
+_attach_stages()

@@ -8,6 +8,7 @@ trace the call becomes one equation of the primitive `jit`.
 from __future__ import annotations
 
 import functools
+import types
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlafront.core import keys, tracing, tree
+from xlafront.core.avals import abstract_token
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, eval_jaxpr
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.traceback_filter import filtered
@@ -25,7 +27,8 @@ from xlafront.runtime.layouts import Layout, use as layouts_in_use
 from xlafront.runtime.sharding import active
 from xlafront.staging import device_assignment, module_shardings, process_agreement, sharding_arguments, signatures
 from xlafront.staging.caches import TracedCall, dispatch_cache, shared_caches
-from xlafront.staging.compiling import LoweredModule, constants_as_arguments, log, run_executable, signature_text
+from xlafront.staging.compile_log import log, logged_step
+from xlafront.staging.compiling import LoweredModule, constants_as_arguments, run_executable
 from xlafront.staging.debug_nans import check_finite
 from xlafront.staging.executable import Executable
 from xlafront.staging.explain_retracing import explain_miss
@@ -52,6 +55,7 @@ class Options(NamedTuple):
 class Jitted:
     """The Python half of a jitted function."""
 
+    of_user = False  # whether users call it
     dispatcher: Callable = staticmethod(lambda: None)  # a weak reference to the C++ half: cycles through it are not collected
 
     def __init__(self, fun: Callable, options: Options, name: str | None = None, of_library: bool = False):
@@ -111,7 +115,7 @@ class Jitted:
                     return self.evaluate_by_operation(traced, call.leaves), None, False
             executable = self.executable_for(traced, call)
             in_order = self.in_order(executable, call)
-            results = self.run(executable, traced, call.leaves)
+            results = self.run(executable, traced, call)
             out = traced.out_tree.unflatten(results)
             return out, self.fast_path(executable, traced, call) if in_order else None, False
         except Exception as e:
@@ -146,8 +150,7 @@ class Jitted:
             jitted = Jitted(run, options._replace(
                 static=Selection(), donate=Selection(tuple(sorted({*donated, *boundary.written}))), in_shardings=ins,
                 out_shardings=outs, inline=False), self.name)
-            found = boundary.on_values[self.key, layout] = jitted, explaining(
-                make_dispatcher(run, jitted, jitted.cache_miss), jitted)
+            found = boundary.on_values[self.key, layout] = jitted, function_of(jitted)
         return found
 
     @staticmethod
@@ -159,26 +162,38 @@ class Jitted:
     def fast_path(self, executable: Executable, traced: TracedCall, call: Call):
         """C++ may repeat the call unless Python has something to do each time."""
         if (executable.effects or config.debug_nans.value or config.debug_infs.value
-                or config.no_execution.value):
+                or config.debug_key_reuse.value or config.no_execution.value):
             return None
         for x in call.leaves:
-            if type(x) is not ArrayImpl and (type(x) is keys.KeyArray or hasattr(type(x), "__jax_array__")):
+            if type(x) is keys.KeyArray:
                 return None
-        if any([not isinstance(aval.dtype, np.dtype) or not aval.dtype.itemsize
+        if any([aval is abstract_token or not isinstance(aval.dtype, np.dtype) or not aval.dtype.itemsize
                 for aval in (*traced.closed.in_avals, *traced.closed.out_avals)]):
             return None
         return executable.fast_path(traced.out_tree)
 
-    def run(self, executable: Executable, traced: TracedCall, leaves: Sequence[Any]) -> list[ArrayImpl]:
+    def run(self, executable: Executable, traced: TracedCall, call: Call) -> list[ArrayImpl]:
+        leaves = call.leaves
         if config.no_execution.value:
             raise RuntimeError(f"{self.name} was called while the setting no_execution is on.")
+        if config.debug_key_reuse.value:
+            from xlafront.core import key_reuse  # start-up: only with the setting
+
+            key_reuse.check(self.name, traced.closed, leaves, traced.debug_info.arg_names)
         try:
-            results = run_executable(executable, [tracing.as_operand(x) for x in leaves], traced.closed.out_avals)
+            results = run_executable(executable, leaves, traced.closed.out_avals)
         except RuntimeError as e:
             raise self.explain_deleted(traced, leaves, e) from None
         if config.debug_nans.value or config.debug_infs.value:
-            check_finite(self.name, results, traced, leaves)
+            check_finite(self.name, results, traced, leaves, (lambda: self.uncompiled(call)) if self.of_user else None)
+        if config.debug_key_reuse.value:
+            key_reuse.note(traced.closed, leaves, results)
         return results
+
+    def uncompiled(self, call: Call) -> None:
+        """Run the function operation by operation, on what the user gave."""
+        args, kwargs = signatures.join_call(call.statics, call.in_tree, call.leaves)
+        self.fun(*args, **kwargs)
 
     def explain_deleted(self, traced: TracedCall, leaves, error: RuntimeError) -> Exception:
         for i, x in enumerate(leaves):
@@ -208,7 +223,7 @@ class Jitted:
         call = signatures.split_call(self.name, self.options.static, args, kwargs)
         traced = self.trace(call)
         closed = traced.closed
-        leaves = [tracing.as_operand(x) for x in call.leaves]
+        leaves = list(call.leaves)
         if self.options.inline and self.options.in_shardings is self.options.out_shardings is UNSPECIFIED:
             results = eval_jaxpr(closed.jaxpr, closed.consts, *leaves)
         else:
@@ -219,7 +234,8 @@ class Jitted:
                 *consts, *leaves, jaxpr=program, name=self.name, donated_invars=donated,
                 in_shardings=none + self.flat_in_shardings(call.in_tree),
                 out_shardings=self.flat_out_shardings(traced.out_tree),
-                keep_unused=self.options.keep_unused, inline=self.options.inline)
+                keep_unused=self.options.keep_unused, inline=self.options.inline,
+                **({"compiler_options": self.options.compiler_options} if self.options.compiler_options else {}))
         return traced.out_tree.unflatten(results)
 
     # Tracing
@@ -229,6 +245,7 @@ class Jitted:
         in_avals = signatures.abstract_arguments(self.fun, self.name, self.options.static, call, self.of_library)
         if self.options.in_shardings is not UNSPECIFIED:
             in_avals = device_assignment.split_types(in_avals, self.flat_in_shardings(call.in_tree))
+        # As `Signature`.
         key = (call.statics, call.in_tree, in_avals, config.trace_context_key(), tracing.thread.axes,
                None if self.of_library else active.mesh)
         caches = self.caches
@@ -238,10 +255,10 @@ class Jitted:
                 found = caches.traces.get(key)
                 if found is None:
                     found = self._trace(call, in_avals)
+                    if config.explain_cache_misses.value and not self.of_library:
+                        log().warning("%s", explain_miss(self.name, key, caches.traces, found.debug_info))
                     if not any(isinstance(c, tracing.Tracer) for c in found.closed.consts):
                         caches.traces[key] = found
-                        if config.explain_cache_misses.value:
-                            self._explain(call, in_avals, found)
         return found
 
     def _trace(self, call: Call, in_avals: tuple) -> TracedCall:
@@ -260,15 +277,9 @@ class Jitted:
         known = signatures.weak_reference(fun)  # the caches must not keep alive the function that they are keyed on
         debug_info = DebugInfo("jit", self.name, signatures.function_location(fun),
                                lambda: signatures.argument_names(known(), static, in_tree))
-        if config.log_compiles.value:
-            log().warning("Tracing %s for %s.", self.name, signature_text(in_avals))
-        jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info)
+        with logged_step("tracing", self.name, in_avals):
+            jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info)
         return TracedCall(ClosedJaxpr(jaxpr, consts), out_tree, in_avals, debug_info)
-
-    def _explain(self, call: Call, in_avals: tuple, traced: TracedCall) -> None:
-        signature = (call.statics, call.in_tree, in_avals, config.trace_context_key())
-        log().warning("%s", explain_miss(self.name, signature, self.caches.signatures, traced.debug_info))
-        self.caches.signatures.append(signature)
 
     # Arguments
 
@@ -279,8 +290,9 @@ class Jitted:
             return (False,) * count
         args_tree, kwargs_tree = call.in_tree.children()
         # Positions count the static arguments too, which are not in the tree.
-        dynamic = [i for i in range(len(args_tree.children()) + len(self.options.static.nums))
-                   if i not in self.options.static.nums]
+        static = {key for key, _ in call.statics}
+        count = len(args_tree.children()) + sum(isinstance(key, int) for key in static)
+        dynamic = [i for i in range(count) if i not in static]
         flags: list[bool] = []
         for position, child in zip(dynamic, args_tree.children()):
             flags += [position in donate.nums] * child.num_leaves
@@ -390,26 +402,34 @@ def make_dispatcher(fun: Callable, jitted: Jitted, cache_miss: Callable):
     static = jitted.options.static
     dispatcher = pjit(jitted.name, fun, cache_miss, list(static.nums), list(static.names), jitted.key,
                       tree.default_registry, shard_arg_fallback, dispatch_cache)
-    for attribute in ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__type_params__"):
-        value = getattr(fun, attribute, None)
-        if value is not None:
-            try:
-                setattr(dispatcher, attribute, value)
-            except (AttributeError, TypeError):
-                pass
-    dispatcher.__wrapped__ = fun
+    signatures.dress(dispatcher, fun)
     dispatcher._jitted, jitted.dispatcher = jitted, weakref.ref(dispatcher)
     return dispatcher
 
 
-def explaining(dispatcher, jitted: Jitted):
-    """A function in front of the dispatcher, for errors that C++ raises itself: unhashable and donated arguments."""
-    detach = DONATED_ARRAYS_CRASH and bool(jitted.options.donate)
+class Explaining:
+    """What is in front of the dispatcher, for errors that C++ raises itself: unhashable and donated arguments. Hot."""
 
-    @functools.wraps(dispatcher)
-    def call(*args, **kwargs):
+    __slots__ = ("_jitted", "_dispatcher", "_detach", "__dict__", "__weakref__")
+
+    def __init__(self, dispatcher: Callable, jitted: Jitted):
+        self._jitted, self._dispatcher = jitted, dispatcher
+        self._detach = DONATED_ARRAYS_CRASH and bool(jitted.options.donate)
+        signatures.dress(self, jitted.fun)
+
+    def __get__(self, instance, owner=None):
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self):
+        return repr(self._dispatcher)
+
+    def _cache_size(self) -> int:
+        return self._dispatcher._cache_size()
+
+    def __call__(self, *args, **kwargs):
+        dispatcher, jitted = self._dispatcher, self._jitted
         try:
-            if not detach:
+            if not self._detach:
                 return dispatcher(*args, **kwargs)
             leaves = tree.leaves((args, kwargs))
             if len(set(map(id, leaves))) < len(leaves):
@@ -432,7 +452,12 @@ def explaining(dispatcher, jitted: Jitted):
         except Exception as e:
             raise filtered(e) from e.__cause__
 
-    return call
+
+def function_of(jitted: Jitted) -> Callable:
+    """What users call."""
+    jitted.of_user = True
+    dispatcher = make_dispatcher(jitted.fun, jitted, jitted.cache_miss)
+    return Explaining(dispatcher, jitted) if jitted.options.static or jitted.options.donate else dispatcher
 
 
 # The primitive
@@ -446,6 +471,7 @@ def _jit_lower(ctx, *operands, jaxpr, name, inline, in_shardings, out_shardings,
 
 def _jit_impl(*args, jaxpr, name, in_shardings, out_shardings, **params):
     """Evaluating a program that contains calls: each is compiled once, as when it was first called."""
+    options = params.pop("compiler_options", ())
     free = all([s is UNSPECIFIED for s in (*in_shardings, *out_shardings)])
 
     def make():
@@ -454,10 +480,11 @@ def _jit_impl(*args, jaxpr, name, in_shardings, out_shardings, **params):
                 return eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *xs)
             return jit_p.bind(*xs, jaxpr=jaxpr, name=name, in_shardings=in_shardings, out_shardings=out_shardings, **params)
 
-        jitted = Jitted(run, Options(), name)
+        jitted = Jitted(run, Options(compiler_options=options), name)
         return make_dispatcher(run, jitted, jitted.cache_miss)
 
-    key = ("compiled call", () if free else (in_shardings, out_shardings), *map(id, jaxpr.consts))  # `run` holds the constants
+    # `run` holds the constants.
+    key = ("compiled call", options, () if free else (in_shardings, out_shardings), *map(id, jaxpr.consts))
     return jaxpr.jaxpr.memoised(key, make)(*args)
 
 
@@ -466,6 +493,13 @@ class _JitCall(ProgramCall):
 
     __slots__ = ()
     calls_program = True
+
+    def result_types(self, avals, params):
+        if "compiler_options" in params:
+            options = dict(params["compiler_options"])
+            raise ValueError(f"{params['name']} was jitted with compiler_options {options}, and called inside of another "
+                             f"program, which is compiled as one: options are for a top-level jit. Give them to that.")
+        return super().result_types(avals, params)
 
     def derived(self, params, program, ins, outs):
         """Nothing is donated: what is made of a call may need its operands again."""

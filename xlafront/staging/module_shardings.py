@@ -34,6 +34,7 @@ INLINE_BYTES = 256  # constants up to this size are written into the module
 
 def inline_constant(value) -> np.ndarray | None:
     """The value to write into the module, or None when it is better passed as an argument."""
+    value = keys.physical_array(value) if type(value) is avals.Token else value
     aval = tracing.aval_of(value)
     if isinstance(value, tracing.Tracer) or aval.size * aval.dtype.itemsize > INLINE_BYTES or not isinstance(
             aval.dtype, np.dtype):
@@ -275,24 +276,39 @@ def argument_attributes(jaxpr, kept, donated, hoisted: Sequence[Any], shardings:
         return attributes if any(attributes) else None
 
 
+def _bytes(aval) -> int:
+    words = keys.physical(aval)
+    return words.size * words.dtype.itemsize
+
+
 def _mark_donations(attributes, jaxpr, donated, shardings, name, traced) -> None:
     """Pair each donated argument with a result of its type; warn of those that fit none."""
     mlir = lowering.mlir
     free: dict[tuple, list[int]] = {}
-    for i, aval in enumerate(jaxpr.out_avals):
+    for i, aval in enumerate(map(keys.physical, jaxpr.out_avals)):
         free.setdefault((aval.shape, aval.dtype), []).append(i)
-    unusable = []
+    left = []
     for entry, v, flag in zip(attributes, jaxpr.invars, donated):
+        aval = keys.physical(v.aval)
+        results = free.get((aval.shape, aval.dtype))
         if not flag:
             continue
-        results = free.get((v.aval.shape, v.aval.dtype))
         if not results:
-            unusable.append(avals.str_short(v.aval))
+            left.append((entry, v.aval))
         elif shardings.partitioned:
             results.pop(0)
             entry["jax.buffer_donor"] = mlir.boolean(True)
         else:
             entry["tf.aliasing_output"] = mlir.i32(results.pop(0))
+    # The memory of what fits no result as it is can be that of one of another shape or dtype with as many bytes.
+    sizes = [_bytes(jaxpr.out_avals[i]) for results in free.values() for i in results]
+    unusable = []
+    for entry, aval in left:
+        if (size := _bytes(aval)) in sizes:
+            sizes.remove(size)
+            entry["jax.buffer_donor"] = mlir.boolean(True)
+        else:
+            unusable.append(avals.str_short(aval))
     if unusable:
         warnings.warn(f"{name} has donated arguments that no result can take the memory of: {', '.join(unusable)}. "
                       f"Donate only arguments that have the shape and dtype of a result.", stacklevel=2)

@@ -19,6 +19,7 @@ from xlafront.core.ir import Jaxpr, Var
 from xlafront.runtime.arrays import put_host
 from xlafront.runtime.compile import CompileRequest, compile_module
 from xlafront.runtime.compile_options import compile_options
+from xlafront.runtime.guards import between_devices
 from xlafront.runtime.jax_names import buffers_of, host_copy
 from xlafront.runtime.jaxlib_compat import ArrayImpl, NamedSharding, batched_device_put, result_handler
 from xlafront.runtime.layouts import Layout, use as layouts_in_use
@@ -128,7 +129,8 @@ def _by_pieces(array: ArrayImpl, aval, sharding, steps: Plan) -> ArrayImpl:
     else:
         for whole, part in jobs:
             whole[...] = part
-    return batched_device_put(aval, sharding, buffers, list(steps.devices), True)
+    with between_devices(aval):
+        return batched_device_put(aval, sharding, buffers, list(steps.devices), True)
 
 
 def _by_pieces_on_devices(array: ArrayImpl, aval, sharding, steps: Plan) -> ArrayImpl:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xlafront.core import errors, tracing
-from xlafront.core.avals import ShapeDtypeStruct
+from xlafront.core import errors
 from xlafront.core.discharge import discharge_program
 from xlafront.core.ir import ClosedJaxpr, jaxpr_as_fun
 from xlafront.core.refs import AbstractRef, RefBox
+from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.runtime.jaxlib_compat import NamedSharding
 
 
@@ -60,7 +60,7 @@ class RefBoundary:
                 array = x.value(f"passed to {self.name}")
                 values.append(copied(array) if i in self.written and x.shared else array)
             else:
-                values.append(tracing.as_operand(x))
+                values.append(x)
         return values
 
     def finish(self, inputs: Sequence[Any], results: Sequence[Any]) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from xlafront.core import avals, errors, tracing, tree
+from xlafront.core import errors, tracing, tree
 from xlafront.core.refs import is_ref
 
 
@@ -16,6 +17,17 @@ def function_name(fun: Callable) -> str:
         return name
     inner = getattr(fun, "func", None)  # functools.partial, tree_util.Partial
     return function_name(inner) if inner is not None else type(fun).__name__
+
+
+def dress(function: Any, fun: Callable, doc: str | None = None) -> Any:
+    """Make a function that is made of another look like it: its names, annotations, attributes and, after `doc`, its text."""
+    functools.update_wrapper(function, fun)
+    if not hasattr(fun, "__name__"):
+        function.__name__ = function.__qualname__ = function_name(fun)
+    if doc is not None:
+        own = getattr(fun, "__doc__", None)
+        function.__doc__ = f"{doc}\n\n{own}" if own else doc
+    return function
 
 
 def function_location(fun: Callable) -> str | None:
@@ -56,11 +68,17 @@ def _as_tuple(value, kind: type, name: str) -> tuple:
 class Selection(NamedTuple):
     """Arguments picked by position and by name."""
 
-    nums: tuple[int, ...] = ()
+    nums: tuple[int, ...] = ()  # negative ones, of functions with *args, count from the end of each call
     names: tuple[str, ...] = ()
 
     def __bool__(self):
         return bool(self.nums or self.names)
+
+    def at(self, count: int) -> tuple[int, ...]:
+        """The positions in a call with so many positional arguments."""
+        if not self.nums or self.nums[0] >= 0:  # they are in order
+            return self.nums
+        return tuple(n + count if n < 0 else n for n in self.nums)
 
 
 def select_arguments(fun: Callable, kind: str, argnums, argnames) -> Selection:
@@ -83,7 +101,10 @@ def select_arguments(fun: Callable, kind: str, argnums, argnames) -> Selection:
     for n in nums:
         if not variadic and not -len(positional) <= n < len(positional):
             raise errors.wrong_argnums(kind, n, text, function_name(fun))
-        resolved.append(n + len(positional) if n < 0 else n)
+        if n >= 0 or not variadic:
+            resolved.append(n + len(positional) if n < 0 else n)
+        elif kind != "donate":  # counted from the end of each call, where it can matter which argument it is
+            resolved.append(n)
     known = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
     for name in names:
@@ -93,7 +114,7 @@ def select_arguments(fun: Callable, kind: str, argnums, argnames) -> Selection:
     order = {p.name: i for i, p in enumerate(positional)}
     if argnames is None:
         names = tuple(positional[n].name for n in resolved
-                      if n < len(positional) and positional[n].kind is positional[n].POSITIONAL_OR_KEYWORD)
+                      if 0 <= n < len(positional) and positional[n].kind is positional[n].POSITIONAL_OR_KEYWORD)
     if argnums is None:
         resolved = [order[name] for name in names if name in order]
     return Selection(tuple(sorted(set(resolved))), names)
@@ -122,7 +143,7 @@ def check_statics(fun: Callable, name: str, static: Selection, args: tuple, kwar
     """Raise for a static argument that cannot be hashed, by its name."""
     signature = signature_of(fun)
     parameters = list(signature.parameters) if signature is not None else []
-    given = [(parameters[i] if i < len(parameters) else f"number {i}", args[i]) for i in static.nums if i < len(args)]
+    given = [(parameters[i] if i < len(parameters) else f"number {i}", args[i]) for i in static.at(len(args)) if i < len(args)]
     given += [(key, kwargs[key]) for key in static.names if key in kwargs]
     for parameter, value in given:
         try:
@@ -146,8 +167,12 @@ def split_call(fun_name: str, static: Selection, args: tuple, kwargs: dict) -> C
         return Call((), leaves, in_tree)
     statics = []
     dynamic = []
+    positions = static.at(len(args))
+    if positions and min(positions) < 0:
+        raise ValueError(f"{fun_name} has the static argument {static.nums[0]}, counted from the end, and was called with "
+                         f"{len(args)} positional argument(s): positions in static_argnums must be at least -len(args).")
     for i, x in enumerate(args):
-        if i in static.nums:
+        if i in positions:
             statics.append((i, Static(f"number {i}", x, fun_name)))
         else:
             dynamic.append(x)
@@ -188,7 +213,8 @@ def argument_names(fun: Callable | None, static: Selection, in_tree) -> list[str
                 names.append(p.name)
             elif p.kind is p.VAR_POSITIONAL:
                 names += [f"{p.name}[{i}]" for i in range(256)]
-    dynamic_names = [name for i, name in enumerate(names) if i not in static.nums]
+    given = len(in_tree.children()[0].children()) + len(static.nums)
+    dynamic_names = [name for i, name in enumerate(names) if i not in static.at(given)]
     paths, _ = tree.flatten_with_path(tree.unflatten(in_tree, range(in_tree.num_leaves)))
     found = []
     for path, _ in paths:
@@ -210,7 +236,7 @@ def abstract_arguments(fun: Callable, name: str, static: Selection, call: Call, 
     except KeyError:
         pass
     for i, x in enumerate(call.leaves):
-        if not tracing.is_arraylike(x) and not isinstance(x, avals.ShapeDtypeStruct):
+        if not tracing.is_arraylike(x):
             names = argument_names(fun, static, call.in_tree)
             raise errors.not_an_array(x, name, names[i], not of_library)
     return tuple(tracing.aval_of(x) for x in call.leaves)

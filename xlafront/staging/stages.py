@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from xlafront import lowering
 from xlafront.core import avals, backends, keys, tracing, tree
-from xlafront.core.avals import ShapeDtypeStruct
+from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary, filtered
 from xlafront.runtime import clients
 from xlafront.runtime.arrays import ArrayImpl
@@ -27,7 +27,8 @@ from xlafront.staging.jitted import own_copy, shard_arg_fallback
 from xlafront.staging.ref_boundary import boundary_of, stand_ins
 
 
-class Wrapped:
+@runtime_checkable
+class Wrapped(Protocol):
     """What every jitted function offers: to be called, traced and lowered."""
 
     def __call__(self, *args, **kwargs): ...
@@ -62,14 +63,24 @@ class ArgInfo:
 @boundary
 def trace(jitted, args, kwargs) -> Traced:
     call = signatures.split_call(jitted.name, jitted.options.static, args, kwargs)
+    call = call._replace(leaves=[_described(x) for x in call.leaves])
     return Traced(jitted, call, jitted.trace(call))
+
+
+def _described(x: Any) -> Any:
+    """Where nothing is computed, whatever has a shape and a dtype stands for an array of that type."""
+    if type(x) in tracing.abstractors or not (hasattr(x, "shape") and hasattr(x, "dtype")) or tracing.is_arraylike(x):
+        return x
+    shape = x.shape if isinstance(x.shape, Sequence) else (x.shape,)
+    return ShapeDtypeStruct(shape, x.dtype, weak_type=getattr(x, "weak_type", False))
 
 
 def _structs(out_tree, types, shardings):
     """Types of results, with the shardings that are known."""
     return out_tree.unflatten([
-        ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, manual_axis_type=a.vma or None,
-                         sharding=a.explicit_sharding if s is device_assignment.UNSPECIFIED else s)
+        a if a is avals.abstract_token else ShapeDtypeStruct(
+            a.shape, a.dtype, weak_type=a.weak_type, manual_axis_type=a.manual_axis_type if a.vma else None,
+            sharding=a.explicit_sharding if s is device_assignment.UNSPECIFIED else s)
         for a, s in zip(types, shardings)])
 
 
@@ -225,6 +236,7 @@ class Compiled:
         return _structs(self.out_tree, self._traced.jaxpr.out_avals, self._executable.out_shardings)
 
     args_info = property(lambda self: self._traced.args_info)
+    donate_argnums = property(lambda self: self._traced.donate_argnums)
     in_avals = property(lambda self: self._traced.in_avals)
     out_avals = property(lambda self: self._traced.out_avals)
 
@@ -269,6 +281,10 @@ class Compiled:
 
     def runtime_executable(self):
         return self._executable.loaded
+
+    def call(self, *args, **kwargs):
+        """As calling it."""
+        return self(*args, **kwargs)
 
     def __call__(self, *args, **kwargs):
         results = self._dispatch(*args, **kwargs)
@@ -317,14 +333,12 @@ def _dispatcher_of(stage, executable) -> Callable:
             if tracing.is_tracing():
                 raise TypeError(f"the compiled function {name} cannot be called inside a transformation: it is no "
                                 f"longer a program. Call the jitted function instead.")
-            args_tree, kwargs_tree = in_tree.children()
-            count = len(args_tree.children()) + len(kwargs_tree.children())
-            given = static if len(args) + len(kwargs) > count else signatures.Selection()
-            call = signatures.split_call(name, given, args, kwargs)
-            _check_call(name, traced, in_tree, call, executable)
+            leaves, given = tree.flatten((args, kwargs))
+            call = signatures.Call((), leaves, given)
+            _check_call(name, traced, in_tree, call, executable, static)
             in_order = jitted.in_order(executable, call)
-            results = run_executable(executable, [tracing.as_operand(x) for x in call.leaves], traced.closed.out_avals)
-            fast = jitted.fast_path(executable, traced, call) if in_order and not given else None
+            results = run_executable(executable, leaves, traced.closed.out_avals)
+            fast = jitted.fast_path(executable, traced, call) if in_order else None
             return traced.out_tree.unflatten(results), fast, False
         except Exception as e:
             raise filtered(e) from e.__cause__
@@ -332,11 +346,13 @@ def _dispatcher_of(stage, executable) -> Callable:
     return pjit(name, jitted.fun, call_first, [], [], (), tree.default_registry, shard_arg_fallback, PjitFunctionCache())
 
 
-def _check_call(name: str, traced, in_tree, call, executable) -> None:
+def _check_call(name: str, traced, in_tree, call, executable, static) -> None:
     if call.in_tree != in_tree:
         ours = in_tree.unflatten(range(in_tree.num_leaves))
         theirs = call.in_tree.unflatten(call.leaves)
-        raise TypeError(f"{name} was compiled for other arguments: {tree.first_difference(ours, theirs)}")
+        remedy = " Static arguments are compiled in: leave them out." if static else ""
+        raise TypeError(f"{name} was compiled for other arguments, their input pytrees do not match: "
+                        f"{tree.first_difference(ours, theirs)}{remedy}")
     for i, (x, aval) in enumerate(zip(call.leaves, traced.in_avals)):
         got = tracing.aval_of(x)
         if got.shape != aval.shape or got.dtype != aval.dtype:

@@ -18,33 +18,26 @@ from xlafront.transforms.ad.jvp import JVPTracer
 
 
 class FlatFunction:
-    """A function of pytrees as one of flat lists; remembers the structure of what it returned."""
+    """A function of pytrees as one of flat lists; remembers the structure of what it returned.
 
-    __slots__ = ("fun", "in_tree", "kwargs", "out_tree", "has_aux", "aux")
+    `no_pair` is the error, with `has_aux`, for a tuple of another length."""
 
-    def __init__(self, fun: Callable, in_tree, has_aux: bool = False, kwargs: dict | None = None):
-        self.fun, self.in_tree, self.has_aux = fun, in_tree, has_aux
-        self.kwargs = kwargs or {}
+    __slots__ = ("fun", "in_tree", "out_tree", "has_aux", "aux", "no_pair")
+
+    def __init__(self, fun: Callable, in_tree, has_aux: bool = False, no_pair: type[Exception] = TypeError):
+        self.fun, self.in_tree, self.has_aux, self.no_pair = fun, in_tree, has_aux, no_pair
         self.out_tree = self.aux = None
 
     def __call__(self, *leaves):
-        result = self.fun(*self.in_tree.unflatten(leaves), **self.kwargs)
+        result = self.fun(*self.in_tree.unflatten(leaves))
         if self.has_aux:
             if not isinstance(result, (tuple, list)) or len(result) != 2:
-                raise TypeError(f"with has_aux, {signatures.function_name(self.fun)} must return a pair of the result and "
-                                f"auxiliary data, got {errors.short(result)}.")
+                error = self.no_pair if isinstance(result, (tuple, list)) else TypeError
+                raise error(f"with has_aux, {signatures.function_name(self.fun)} must return a pair of the result and "
+                            f"auxiliary data, got {errors.short(result)}.")
             result, self.aux = result
         flat, self.out_tree = signatures.check_results(self.fun, result)
         return flat
-
-
-def dressed(function, fun, transform: str):
-    name = signatures.function_name(fun)
-    function.__name__ = getattr(fun, "__name__", name)
-    function.__qualname__ = f"{transform}({name})"
-    function.__doc__ = fun.__doc__
-    function.__wrapped__ = fun
-    return function
 
 
 def checked_argnums(transform: str, argnums) -> tuple[int, ...]:
@@ -104,7 +97,7 @@ def check_arrays(name: str, fun, args) -> list[Any]:
     for i, x in enumerate(leaves):
         if not tracing.is_arraylike(x):
             raise errors.not_an_array(x, f"{name} of {signatures.function_name(fun)}", tree.path_of(args, i))
-    return [tracing.as_operand(x) for x in leaves]
+    return list(leaves)
 
 
 # Results
@@ -127,14 +120,22 @@ def as_array(x):
     return put_leaf(x, None)
 
 
+def as_results(values) -> list[Any]:
+    """Values as arrays; Python numbers that a function hands through stay what they are."""
+    return [x if type(x) in dtypes.python_scalar_dtypes else as_array(x) for x in values]
+
+
 def as_derivatives(tangents, values) -> list[Any]:
-    """Derivatives as arrays; those of weakly typed values weakly typed."""
-    return [weakly_typed_as(as_array(instantiate(t)), aval) for t, aval in zip(tangents, values)]
+    """Derivatives as results, those of weakly typed values weakly typed."""
+    return [weakly_typed_as(t, aval) for t, aval in zip(as_results(map(instantiate, tangents)), values)]
 
 
 def weakly_typed_as(x, aval):
     """A tangent or cotangent as weakly typed as what it belongs to."""
-    if not aval.weak_type or getattr(x, "dtype", None) == dtypes.float0 or tracing.aval_of(x).weak_type:
+    if not aval.weak_type or getattr(x, "dtype", None) == dtypes.float0:
+        return x
+    given = tracing.aval_of(x)
+    if given.weak_type or given.dtype != aval.dtype:
         return x
     return convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=True, sharding=None)
 

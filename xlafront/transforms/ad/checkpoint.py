@@ -11,10 +11,10 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from xlafront.core import errors, source, tracing, tree
+from xlafront.core import dtypes, errors, source, tracing, tree
 from xlafront.core.avals import str_short
 from xlafront.core.discharge import discharge_program
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, dce_closed, jaxpr_as_fun, keeps_alive
+from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, dce_closed, jaxpr_as_fun, keeps_alive, subprograms
 from xlafront.core.primitive import Primitive
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.sharding_types import of_first
@@ -24,6 +24,7 @@ from xlafront.lax import sharding_rules
 from xlafront.lax.all_reductions import pvary_p
 from xlafront.lax.device_put import move_memory_p
 from xlafront.lax.dot_products import dot_general_p
+from xlafront.runtime.arrays import ArrayImpl
 from xlafront.staging import signatures
 from xlafront.transforms.ad.linearize import linearize_program
 from xlafront.transforms.calls.programs import DerivedFunction, evaluate, trace_function
@@ -104,7 +105,7 @@ def _split_by_its_rule(eqn: JaxprEqn, policy) -> tuple[JaxprEqn, JaxprEqn, list[
 
 
 def _decision(policy, eqn):
-    if keeps_alive(eqn.effects):  # what has an effect happens once
+    if keeps_alive(eqn.effects) and not all([effect.repeatable for effect in eqn.effects]):  # it happens once
         return Saveable
     if policy is None or eqn.primitive is pvary_p:  # (which computes nothing)
         return Recompute
@@ -199,9 +200,25 @@ def _linearize(primals, tangents, *, jaxpr, prevent_cse, differentiated, policy)
     return results, [next(moved) if used else Zero(a.to_tangent_aval()) for used, a in zip(plan.outputs, jaxpr.out_avals)]
 
 
+def _impl(*args, **params):
+    """Compiled, but for operations of users that can only be run one by one."""
+    closed = params["jaxpr"]
+    if closed.jaxpr.memoised("one by one", lambda: _only_eager(closed.jaxpr)):
+        return jaxpr_as_fun(closed)(*args)
+    return evaluate(remat_p, args, params, closed.jaxpr)
+
+
+def _only_eager(jaxpr: Jaxpr) -> bool:
+    return any([p.own_impl is not None and not p.lowerings and not p.ref_primitive or any(map(_only_eager, subprograms(params)))
+                for p, params in [(eqn.primitive, eqn.params) for eqn in jaxpr.eqns]])
+
+
 remat_p = ProgramCall(
     "remat2", lower=_lower, linearize=_linearize, shown_as="checkpoint",
-    impl=lambda *args, **params: evaluate(remat_p, args, params, params["jaxpr"].jaxpr))
+    impl=_impl)
+# What is computed again is the same draw from a key, not a second one.
+remat_p.key_use = lambda eqn, use_of_program: ((), ["new"] * len(eqn.outvars)) if eqn.params["differentiated"] else (
+    use_of_program(eqn.params["jaxpr"].jaxpr))
 
 
 # Names for values, which policies ask for
@@ -210,6 +227,7 @@ name_p = Primitive("name", abstract=lambda x, *, name: x, lower=lambda ctx, x, *
                    jvp=lambda primals, tangents, *, name: (name_p.bind(primals[0], name=name), tangents[0]),
                    batch=lambda size, xs, dims, *, name: (name_p.bind(xs[0], name=name), dims[0]),
                    impl=lambda x, *, name: x, sharding_rule=sharding_rules.same, sums=of_first)
+name_p.key_use = "hands on"
 
 
 @boundary
@@ -253,7 +271,7 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool | Sequence[bool
     @functools.wraps(fun)
     @boundary
     def checkpointed(*args, **kwargs):
-        if static and not _hashable([*[x for i, x in enumerate(args) if i in static.nums],
+        if static and not _hashable([*[x for i, x in enumerate(args) if i in static.at(len(args))],
                                      *[x for key, x in kwargs.items() if key in static.names]]):
             bound, args, kwargs = _with_static_values(fun, static, args, kwargs)
             return checkpoint(bound, prevent_cse=prevent_cse, policy=policy)(*args, **kwargs)
@@ -262,13 +280,32 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool | Sequence[bool
         for i, x in enumerate(call.leaves):
             if not tracing.is_arraylike(x):
                 raise errors.not_an_array(x, f"checkpoint of {name}", signatures.argument_names(fun, static, call.in_tree)[i])
-            leaves.append(tracing.as_operand(x))
+            leaves.append(x)
         body = _Call(fun, static, call.statics)
         program, consts, out_tree = trace_function(body, call.in_tree, [tracing.aval_of(x) for x in leaves], "checkpoint")
         barrier = prevent_cse if isinstance(prevent_cse, bool) else any(prevent_cse)
-        return out_tree.unflatten(remat_p.bind(*consts, *leaves, **_params(program, barrier, False, policy)))
+        operands = [*consts, *leaves]
+        results = remat_p.bind(*operands, **_params(program, barrier, False, policy))
+        return out_tree.unflatten(_with_numbers(program, operands, results))
 
     return checkpointed
+
+
+def _with_numbers(program: ClosedJaxpr, operands: Sequence[Any], results: Sequence[Any]) -> list[Any]:
+    """Results of a call that ran at once, with Python numbers that the function only hands through as what they are."""
+    found = list(results)
+    for result, operand, value in program.jaxpr.memoised("handed through", lambda: _handed_through(program.jaxpr)):
+        value = value if operand is None else operands[operand]
+        if type(found[result]) is ArrayImpl and type(value) in dtypes.python_scalar_dtypes:
+            found[result] = value
+    return found
+
+
+def _handed_through(jaxpr: Jaxpr) -> list[tuple[int, int | None, Any]]:
+    """`(result, operand, value)` for the results that are an operand, or the value of a literal."""
+    places: dict[Any, int] = {v: i for i, v in enumerate(jaxpr.invars)}
+    return [(i, None, v.val) if type(v) is Literal else (i, places[v], None)
+            for i, v in enumerate(jaxpr.outvars) if type(v) is Literal or v in places]
 
 
 def _hashable(values) -> bool:
@@ -284,10 +321,10 @@ def _with_static_values(fun, static, args, kwargs) -> tuple[Callable, tuple, dic
 
     def bound(*dynamic, **named):
         rest = iter(dynamic)
-        return fun(*[x if i in static.nums else next(rest) for i, x in enumerate(args)], **fixed, **named)
+        return fun(*[x if i in static.at(len(args)) else next(rest) for i, x in enumerate(args)], **fixed, **named)
 
     bound.__name__ = signatures.function_name(fun)
-    dynamic = tuple(x for i, x in enumerate(args) if i not in static.nums)
+    dynamic = tuple(x for i, x in enumerate(args) if i not in static.at(len(args)))
     return bound, dynamic, {key: x for key, x in kwargs.items() if key not in static.names}
 
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from xlafront.core import avals, dtypes, errors, tracing, tree
-from xlafront.core.refs import AbstractRef, RefTangent, is_ref
+from xlafront.core import avals, dtypes, tracing, tree
+from xlafront.core.refs import RefTangent
 from xlafront.core.traceback_filter import boundary
-from xlafront.core.zeros import Zero
 from xlafront.lax.zeros import instantiate
 from xlafront.staging import signatures
 from xlafront.staging.jit import jit
@@ -19,20 +16,19 @@ from xlafront.transforms.ad.arguments import (
     argument_path,
     as_array,
     as_derivatives,
+    as_results,
     check_arrays,
     check_input,
     checked_argnums,
-    dressed,
     of_positions,
     positions_of,
-    weakly_typed_as,
-    with_dtype,
     without_tracers,
 )
+from xlafront.transforms.ad.at_a_point import Derivative, Pullback, Transpose, checked_tangent
 from xlafront.transforms.ad.eager_pullback import pull_back
 from xlafront.transforms.ad.jvp import jvp_flat
-from xlafront.transforms.ad.linearize import LinearProgram, linearize_flat
-from xlafront.transforms.ad.transpose import backward_pass, known_part
+from xlafront.transforms.ad.linearize import linearize_flat
+from xlafront.transforms.ad.transpose import known_part
 
 # Forward mode
 
@@ -47,48 +43,27 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
     >>> jvp(xnp.sin, (0.0,), (1.0,))
     (0.0, 1.0)
     """
-    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
-        raise TypeError(f"jvp takes primals and tangents as tuples of arguments, got {type(primals).__name__} and "
-                        f"{type(tangents).__name__}.")
+    if not isinstance(primals, (tuple, list)) or type(primals) is not type(tangents):
+        raise TypeError(f"jvp takes primals and tangents as two tuples of arguments, of the same structure, got "
+                        f"{type(primals).__name__} and {type(tangents).__name__}.")
     values = check_arrays("jvp", fun, tuple(primals))
     in_tree, tangent_tree = tree.structure(tuple(primals)), tree.structure(tuple(tangents))
     if in_tree != tangent_tree:
         raise TypeError(f"jvp needs tangents with the structure of the primals: "
                         f"{tree.first_difference(tuple(primals), tuple(tangents))}")
     directions = tree.leaves(tuple(tangents))
-    checked = [_tangent(tracing.aval_of(p), t, lambda i=i: tree.path_of(tuple(primals), i))
+    checked = [checked_tangent(tracing.aval_of(p), t, lambda i=i: tree.path_of(tuple(primals), i))
                for i, (p, t) in enumerate(zip(values, directions))]
-    flat = FlatFunction(fun, in_tree, has_aux)
+    flat = FlatFunction(fun, in_tree, has_aux, ValueError)
     results, out_tangents = jvp_flat(flat, values, checked)
     for direction, t in zip(directions, checked):
         if type(t) is RefTangent:
-            _refs().set(direction, ..., instantiate(t.value))
-    out = (flat.out_tree.unflatten([as_array(x) for x in results]),
+            from xlafront.lax import refs  # start-up: 1.2 ms, for programs with references
+
+            refs.set(direction, ..., instantiate(t.value))
+    out = (flat.out_tree.unflatten(as_results(results)),
            flat.out_tree.unflatten(as_derivatives(out_tangents, map(tracing.aval_of, results))))
     return (*out, without_tracers(flat.aux)) if has_aux else out
-
-
-def _tangent(aval, tangent, path: Callable[[], str]):
-    """A tangent that fits a primal of this type; `Zero` for integers. That of a reference is a reference."""
-    expected = aval.to_tangent_aval()
-    if type(aval) is AbstractRef:
-        if not is_ref(tangent):
-            raise TypeError(f"the tangent of a reference is a reference, which changes as the other does: argument {path()} is "
-                            f"{aval}, its tangent {errors.short(tangent)}. Give new_ref(tangent).")
-        held = _tangent(aval.inner_aval, _refs().get(tangent), path)
-        return held if type(held) is Zero else RefTangent(held)
-    if isinstance(tangent, np.ndarray) and tangent.dtype == dtypes.float0:
-        given_dtype, given_shape = dtypes.float0, tangent.shape
-    else:
-        given, tangent = with_dtype(tangent, expected)
-        given_dtype, given_shape = given.dtype, given.shape
-    if given_shape != expected.shape:
-        raise ValueError(f"a tangent must have the shape of its primal: argument {path()} has shape {expected.shape}, its "
-                         f"tangent {given_shape}.")
-    if given_dtype != expected.dtype:
-        raise TypeError(f"a tangent must have the dtype of its primal (float0 for integers): argument {path()} is {aval}, its "
-                        f"tangent has dtype {given_dtype}, which should be {expected.dtype}.")
-    return Zero(expected) if expected.dtype == dtypes.float0 else weakly_typed_as(tangent, expected)
 
 
 @boundary
@@ -104,8 +79,8 @@ def linearize(fun: Callable, *primals, has_aux: bool = False):
     in_tree = tree.structure(primals)
     flat = FlatFunction(fun, in_tree, has_aux)
     results, program = linearize_flat(flat, values, [True] * len(values))
-    derivative = _Derivative(program, in_tree, flat.out_tree, signatures.function_name(fun))
-    out = flat.out_tree.unflatten([as_array(x) for x in results])
+    derivative = Derivative(program, in_tree, flat.out_tree, signatures.function_name(fun))
+    out = flat.out_tree.unflatten(as_results(results))
     return (out, derivative, without_tracers(flat.aux)) if has_aux else (out, derivative)
 
 
@@ -125,152 +100,9 @@ def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes=()):
     in_tree = tree.structure(primals)
     flat = FlatFunction(fun, in_tree, has_aux)
     results, program = linearize_flat(flat, values, [True] * len(values))
-    pullback = _Pullback(program, in_tree, flat.out_tree, signatures.function_name(fun))
-    out = flat.out_tree.unflatten([as_array(x) for x in results])
+    pullback = Pullback.at(program, values, in_tree, flat.out_tree, signatures.function_name(fun))
+    out = flat.out_tree.unflatten(as_results(results))
     return (out, pullback, without_tracers(flat.aux)) if has_aux else (out, pullback)
-
-
-def _refs():
-    from xlafront.lax import refs  # start-up: 1.2 ms, for programs with references
-
-    return refs
-
-
-class _AtAPoint:
-    """The derivative of a function at a point, with the structures of arguments and results. A pytree of its residuals."""
-
-    __slots__ = ("program", "in_tree", "out_tree", "name")
-
-    def __init__(self, program, in_tree, out_tree, name):
-        self.program, self.in_tree, self.out_tree, self.name = program, in_tree, out_tree, name
-
-
-class _Derivative(_AtAPoint):
-    """What `linearize` returns: maps tangents of the arguments to that of the result."""
-
-    __slots__ = ()
-
-    @boundary
-    def __call__(self, *tangents):
-        leaves, structure = tree.flatten(tangents)
-        if structure != self.in_tree:
-            raise TypeError(f"the derivative of {self.name} takes tangents with the structure of the arguments, "
-                            f"{self.in_tree}; it was given {structure}.")
-        checked = [_tangent(aval, t, lambda i=i: tree.path_of(tangents, i))
-                   for i, (aval, t) in enumerate(zip(self.program.in_avals, leaves))]
-        for i, (aval, t) in enumerate(zip(self.program.in_avals, checked)):
-            if isinstance(t, tracing.Tracer):
-                _check_varies(f"the derivative of {self.name}: tangent{tree.path_of(tangents, i)}", t.aval, aval)
-        checked = [t.value if type(t) is RefTangent else t for t in checked]
-        return self.out_tree.unflatten(as_derivatives(self.program.apply(checked), self.program.out_avals))
-
-
-class _Pullback(_AtAPoint):
-    """What `vjp` returns: maps a cotangent of the result to those of the arguments."""
-
-    __slots__ = ()
-
-    def with_refs(self, *targets):
-        """The same function, adding cotangents to references in place of returning them.
-
-        `targets` has an entry for each argument, as a pytree like the arguments: a reference, to which its cotangent is added;
-        or anything else, for a cotangent that is returned. Where an argument was a reference, it must be one.
-
-        >>> total = new_ref(0.0)
-        >>> vjp(xnp.sin, 0.5)[1].with_refs(total)(1.0)
-        (GradRef(),)
-        """
-        entries, structure = tree.flatten(targets)
-        if structure != self.in_tree:
-            raise ValueError(f"with_refs of the vjp of {self.name} takes an entry for each argument, a reference or a "
-                             f"placeholder that is not None, in the structure of the arguments, {self.in_tree}; it was given "
-                             f"{structure}.")
-
-        @boundary
-        def pullback(cotangent, *others):
-            return self._pulled_back(cotangent, others, entries)
-
-        return pullback
-
-    @boundary
-    def __call__(self, cotangent, *others):
-        return self._pulled_back(cotangent, others, ())
-
-    def _pulled_back(self, cotangent, others, targets):
-        if others:
-            raise TypeError(f"the vjp of {self.name} takes one cotangent, a pytree like its result {self.out_tree}; it was "
-                            f"given {1 + len(others)} arguments.")
-        leaves, structure = tree.flatten(cotangent)
-        if structure != self.out_tree:
-            raise ValueError(f"the cotangent given to the vjp of {self.name} must have the structure of its result, "
-                             f"{self.out_tree}; it has {structure}.")
-        checked = []
-        for i, (ct, aval) in enumerate(zip(leaves, self.program.out_avals)):
-            checked.append(_cotangent(ct, aval, self.name, lambda i=i: tree.path_of(cotangent, i)))
-        targets = [x if is_ref(x) else None for x in targets] or [None] * self.in_tree.num_leaves
-        for i, (aval, ref) in enumerate(zip(self.program.in_avals, targets)):
-            if type(aval) is AbstractRef and ref is None:
-                raise ValueError(f"the vjp of {self.name} was not told where to add the cotangent of its argument number {i}, "
-                                 f"a reference of type {aval}. Give it a reference: f_vjp.with_refs(new_ref(xnp.zeros(...)), "
-                                 "...)(ct).")
-        found = [as_array(ct) for ct in pull_back(self.program, checked)]
-        for i, ref in enumerate(targets):
-            if ref is not None:
-                _refs().addupdate(ref, ..., found[i])
-                found[i] = GradRef()
-        return self.in_tree.unflatten(found)
-
-
-class GradRef:
-    """In place of a cotangent that has been added to a reference."""
-
-    def __repr__(self):
-        return "GradRef()"
-
-
-def _cotangent(ct, aval, name, path, error: type[Exception] = ValueError):
-    if aval.dtype == dtypes.float0:
-        return Zero(aval)
-    given, ct = with_dtype(ct, aval)
-    if given.shape != aval.shape or given.dtype != aval.dtype:
-        raise error(f"the cotangent given to the vjp of {name} must have the type of its result: result{path()} is "
-                    f"{aval}, the cotangent {given}.")
-    _check_varies(f"the cotangent given to the vjp of {name} for result{path()}", given, aval, error)
-    return ct
-
-
-def _check_varies(what: str, given, expected, error: type[Exception] = ValueError) -> None:
-    """Inside of a `shard_map`, a derivative at a point is for tangents that vary along the axes that the values do: of others
-    it would lack a sum."""
-    if given.vma != expected.vma:
-        axes = tuple(sorted(map(str, given.vma ^ expected.vma)))
-        raise error(f"{what} is of type {given}, which varies along other mesh axes than {expected}. Give the one the axes of "
-                    f"the "
-                    f"other with pcast(x, {axes}, to='varying'), before the derivative is taken if it is the value.")
-
-
-def _register(kind: type[_AtAPoint]) -> None:
-    def flatten(f):
-        program = f.program
-        fixed = _Fixed((program.inputs, program.outputs, program.in_avals, program.out_avals))
-        return tuple(program.consts), (program.jaxpr, fixed, f.in_tree, f.out_tree, f.name)
-
-    def unflatten(static, consts):
-        jaxpr, rest, in_tree, out_tree, name = static
-        return kind(LinearProgram(jaxpr, list(consts), *rest), in_tree, out_tree, name)
-
-    tree.register_pytree_node(kind, flatten, unflatten)
-
-
-_register(_Derivative)
-_register(_Pullback)
-
-
-class _Fixed(tuple):
-    """Static data that compares by identity of its parts' contents."""
-
-    def __hash__(self):
-        return hash(tuple(map(tuple, self)))
 
 
 def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
@@ -290,7 +122,9 @@ def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False,
         value, result = with_value(*args, **kwargs)
         return (result, value[1]) if has_aux else result
 
-    return dressed(gradient, fun, "grad")
+    name = signatures.function_name(fun)
+    return signatures.dress(gradient, fun, f"The gradient of {name} in its argument(s) {argnums}: takes what {name} takes, and "
+                                           f"returns what has the shapes of these arguments.")
 
 
 def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
@@ -312,7 +146,7 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
 
         flat = FlatFunction(of_positions(fun, name, positions, args, kwargs), tree.structure(dynamic), has_aux)
         results, program = linearize_flat(flat, values, [True] * len(values))
-        value = flat.out_tree.unflatten([as_array(x) for x in results])
+        value = flat.out_tree.unflatten(as_results(results))
         _check_scalar(name, value, results, flat.out_tree, holomorphic)
         aval = tracing.aval_of(results[0])
         gradient = flat.in_tree.unflatten([as_array(ct) for ct in pull_back(program, [_one(aval)])])
@@ -320,7 +154,9 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
             gradient = gradient[0]
         return ((value, without_tracers(flat.aux)) if has_aux else value), gradient
 
-    return dressed(with_gradient, fun, "value_and_grad")
+    name = signatures.function_name(fun)
+    return signatures.dress(with_gradient, fun, f"The value of {name} and its gradient in its argument(s) {argnums}: takes "
+                                                f"what {name} takes, and returns a pair.")
 
 
 def _one(aval):
@@ -385,16 +221,5 @@ def linear_transpose(fun: Callable, *primals, reduce_axes=()) -> Callable:
         x.shape, x.dtype, bool(getattr(x, "weak_type", False))) for x in leaves]
     flat = FlatFunction(fun, in_tree)
     jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals)
-    out_tree = flat.out_tree
     known, values = known_part(jaxpr, consts)
-
-    @boundary
-    def transposed(cotangent):
-        cts, structure = tree.flatten(cotangent)
-        if structure != out_tree:
-            raise TypeError(f"the cotangent must have the structure of the result, {out_tree}; it has {structure}.")
-        checked = [_cotangent(ct, v.aval, signatures.function_name(fun), lambda i=i: tree.path_of(cotangent, i),
-                              TypeError) for i, (ct, v) in enumerate(zip(cts, known.outvars))]
-        return in_tree.unflatten(as_derivatives(backward_pass(known, values, checked), in_avals))
-
-    return transposed
+    return Transpose(known, values, in_avals, in_tree, flat.out_tree, signatures.function_name(fun))

@@ -28,7 +28,7 @@ _seen: OrderedDict[tuple, Callable | None] = OrderedDict()
 def pull_back(program: LinearProgram, cotangents: Sequence[Any]) -> list[Any]:
     """The cotangents of all inputs as arrays, of weakly typed inputs weakly typed."""
     key = None
-    if tracing.thread.trace is tracing.eval_trace and len(program.jaxpr.eqns) <= LARGEST:
+    if tracing.thread.trace is tracing.eval_trace and 0 < len(program.jaxpr.eqns) <= LARGEST:
         key = _fingerprint(program, cotangents)
     if key is None:
         return _one_by_one(program, cotangents)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, tracing
+from xlafront.core.avals import str_short
 from xlafront.core.discharge import touched_operands
 from xlafront.core.ir import ClosedJaxpr, jaxpr_as_fun
 from xlafront.core.program_call import ProgramCall
@@ -41,11 +42,18 @@ class JVPTracer(Tracer):
     def _origin(self):
         return self.primal._origin() if isinstance(self.primal, Tracer) else None
 
+    def __repr__(self):
+        if self._trace.stages_tangents:
+            return f"GradTracer(primal={self.primal}, typeof(tangent)={str_short(self.aval.to_tangent_aval())})"
+        return f"JVPTracer(primal={self.primal}, tangent={self.tangent})"
+
 
 class JVPTrace(Trace):
     """Computes values and tangents; `rules` is the trace in which derivative rules run."""
 
     __slots__ = ("rules", "alive")
+
+    stages_tangents = False  # whether operations on tangents are written down
 
     def __init__(self, parent: Trace, rules: Trace):
         self.parent = parent

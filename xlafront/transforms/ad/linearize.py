@@ -120,6 +120,8 @@ class LinearizeTrace(JVPTrace):
 
     __slots__ = ()
 
+    stages_tangents = True
+
     def derivative(self, primitive, primals, tangents, params):
         if primitive.linearize is not None:
             return primitive.linearize(primals, tangents, **params)

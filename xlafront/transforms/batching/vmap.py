@@ -40,6 +40,9 @@ class BatchTracer(Tracer):
     def _origin(self):
         return self.value._origin() if isinstance(self.value, Tracer) else None
 
+    def __repr__(self):
+        return f"VmapTracer(aval={self.aval}, batched={tracing.aval_of(self.value)})"
+
 
 class BatchTrace(Trace):
     """Processes operations on elements as operations on batches."""
@@ -195,7 +198,7 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
                 continue
             if axes[i] is not None and not tracing.is_arraylike(x):
                 raise errors.not_an_array(x, f"vmap of {name}", _path(args, kwargs, i))
-            values.append(tracing.as_operand(x))
+            values.append(x)
         size = _axis_size(name, values, axes, axis_size, args, kwargs)
         dims = [None if a is None else a % np.ndim(x) for a, x in zip(axes, values)]
         split = _check_split(name, values, dims, spmd_axis_name)
@@ -219,11 +222,8 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
         return out_tree.unflatten([x if vmappable_types.is_mapped_type(x) else _place(name, x, d, w, size, split)
                                    for x, d, w in zip(results, result_dims, wanted)])
 
-    mapped.__name__ = getattr(fun, "__name__", name)
-    mapped.__qualname__ = f"vmap({name})"
-    mapped.__doc__ = fun.__doc__
-    mapped.__wrapped__ = fun
-    return mapped
+    return signatures.dress(mapped, fun, f"A version of {name} for batches: takes what {name} takes, with an additional axis "
+                                         f"over whose elements it is mapped.")
 
 
 def _batches_of_vmappable_types(fun, name, results, specs) -> list:

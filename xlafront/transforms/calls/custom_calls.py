@@ -20,7 +20,8 @@ from xlafront.core.ir import ClosedJaxpr, DebugInfo, dce_jaxpr, effects_by_opera
 from xlafront.core.primitive import Primitive
 from xlafront.lax.barriers import stop_gradient_p
 from xlafront.lax.device_put import put_leaf
-from xlafront.lax.shapes import broadcast_batch
+from xlafront.lax.shapes import broadcast_batch, squeeze
+from xlafront.lax.slicing import slice_in_dim
 from xlafront.staging import process_agreement, signatures
 from xlafront.transforms.ad.linearize import LinearTrace
 from xlafront.transforms.ad.transpose import transpose_called
@@ -39,10 +40,11 @@ def positional_arguments(kind: str, fun: Callable, args: tuple, kwargs: dict[str
             bound = signature.bind(*args, **kwargs)
         except TypeError as e:
             raise TypeError(f"{name}{signature}: {e}") from None
-        bound.apply_defaults()
-        if not bound.kwargs:
+        given = bound.kwargs  # (those that have defaults alone are none that rules would have to know)
+        if not given:
+            bound.apply_defaults()
             return bound.args
-        problem = f"has the keyword arguments {', '.join(bound.kwargs)}, which have no position"
+        problem = f"was called with the keyword arguments {', '.join(given)}, which have no position"
     raise TypeError(f"the {kind} function {name}{signature or ''} {problem}. What is given along with it knows its arguments "
                     f"by position: give it positional parameters only.")
 
@@ -93,7 +95,7 @@ class CustomFunction:
             return (), args
         count = len(args)
         if not -count <= self.nondiff_argnums[0] <= self.nondiff_argnums[-1] < count:
-            raise ValueError(f"nondiff_argnums of {self._name} are {self.nondiff_argnums}, but it was called with {count} "
+            raise IndexError(f"nondiff_argnums of {self._name} are {self.nondiff_argnums}, but it was called with {count} "
                              f"argument(s). Positions count from 0.")
         fixed = {i % count for i in self.nondiff_argnums}
         return tuple(args[i] for i in sorted(fixed)), tuple(x for i, x in enumerate(args) if i not in fixed)
@@ -115,8 +117,6 @@ class CustomFunction:
                 remedy = "" if self.kind == "custom_vmap" else " Arguments that are not arrays go into nondiff_argnums."
                 raise TypeError(str(errors.not_an_array(x, f"the {self.kind} function {self._name}",
                                                         self.argument_path(args, i))) + remedy)
-            if not isinstance(x, tracing.Tracer):
-                leaves[i] = tracing.as_operand(x)
         return leaves, in_tree
 
     def runs_at_once(self, leaves: Sequence[Any]) -> bool:
@@ -196,9 +196,10 @@ def without_program(params: dict[str, Any]) -> dict[str, Any]:
 class Mapped:
     """A `vmap` that has met a call, for what runs on elements later: the function, or its rule."""
 
-    __slots__ = ("size", "axis_name", "spmd_axis_name", "trace", "thread")
+    __slots__ = ("size", "axis_name", "spmd_axis_name", "trace", "thread", "out_dims")
 
     def __init__(self, trace):
+        self.out_dims: Sequence[int | None] = ()  # of what ran last: None for a result that is the same for all elements
         self.size, self.axis_name, self.spmd_axis_name = trace.size, trace.axis_name, trace.spmd_axis_name
         self.trace = weakref.ref(trace)  # programs outlive it
         self.thread = threading.get_ident()
@@ -286,7 +287,8 @@ class CustomCall(Primitive):
         return trace.process(self, (*consts, *args), params)
 
     def batch_with_axis(self, trace, values, dims, **params):
-        """The call on batches. Every result is one, so that those of the function and of the rule are of the same types."""
+        """The call on batches. Every result of it is one, so that those of the function and of the rule are of the same types;
+        of what turns out to be the same for all elements the first one is taken."""
         if all([d is None for d in dims]) and not trace.is_named_in(params):
             try:
                 results = self.bind(*values, **params)
@@ -298,11 +300,14 @@ class CustomCall(Primitive):
         run, mapped = run_of(params), Mapped(trace)
 
         def fun(*xs):
-            return mapped.apply_in_front(run, xs, dims)
+            found, found_dims = mapped.apply(run, xs, dims)
+            mapped.out_dims = found_dims
+            return mapped.in_front(found, found_dims)
 
         changed = self.batched(mapped, tuple(dims[params["num_consts"]:]), params)
         results = self.bind(*values, **without_program(params) | {"fun": fun} | changed)
-        return results, [0] * len(results)
+        return [x if d is not None else take_row(x) for x, d in zip(results, mapped.out_dims)], [
+            None if d is None else 0 for d in mapped.out_dims]
 
 
 def _abstract(*_, call_jaxpr, **params):
@@ -349,6 +354,11 @@ def _dce(used: list[bool], eqn):
     params = eqn.params | {"call_jaxpr": ClosedJaxpr(jaxpr, closed.consts)}
     params |= eqn.primitive.prune(params, used, closed.out_avals)
     return eqn.replace(outvars=[v for v, keep in zip(eqn.outvars, used) if keep], params=params)
+
+
+def take_row(x):
+    """The first element of a batch."""
+    return squeeze(slice_in_dim(x, 0, 1), (0,))
 
 
 def type_text(aval) -> str:

@@ -50,7 +50,7 @@ class SymbolicZero:
     @staticmethod
     def from_primal_value(val: Any) -> SymbolicZero:
         """The zero tangent of a value."""
-        return SymbolicZero(tracing.aval_of(tracing.as_operand(val)).to_tangent_aval())
+        return SymbolicZero(tracing.aval_of(val).to_tangent_aval())
 
 
 def zero_from_primal(val, symbolic_zeros: bool = False):
@@ -211,7 +211,6 @@ def _checked(primal, tangent, title: str, path: Callable[[], str]):
         raise TypeError(f"{title} returned a tangent at result{path()} that is no array: {errors.short(tangent)} of type "
                         f"{type(tangent).__name__}. It should be {type_text(expected)}.")
     else:
-        tangent = tracing.as_operand(tangent)
         given = tracing.aval_of(tangent)
         if type(tangent) in (float, complex) and dtypes.is_inexact(expected.dtype) and not expected.shape and (
                 type(tangent) is float or dtypes.is_complex(expected.dtype)):
@@ -248,7 +247,11 @@ class _CustomJvpCall(CustomCall):
 
             moving = [t for t in tangents if type(t) is not Zero]
             moving_dims = [d for d, a in zip(dims, active) if a]
-            found = mapped.apply_in_front(flat, [*primals, *moving], [*dims, *moving_dims])
+            found, found_dims = mapped.apply(flat, [*primals, *moving], [*dims, *moving_dims])
+            tangent_dims = iter(found_dims[len(nonzero):])
+            pairs = [(d, next(tangent_dims) if nz else None) for d, nz in zip(found_dims, nonzero)]
+            mapped.out_dims = [t if d is None else d for d, t in pairs]  # a result and its tangent are batches together
+            found = mapped.in_front(found, found_dims)
             outs, rest = found[:len(nonzero)], iter(found[len(nonzero):])
             return outs, [next(rest) if nz else Zero(tracing.aval_of(x).to_tangent_aval()) for x, nz in zip(outs, nonzero)]
 

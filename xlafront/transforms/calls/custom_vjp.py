@@ -166,7 +166,7 @@ def _flat_fwd(function: custom_vjp, nondiff: tuple, in_tree, results: Results):
             raise leaked_in_rule(title)
         avals = [tracing.aval_of(x) for x in primals]
         pullback = _flat_bwd(function, bwd, nondiff, in_tree, avals, residual_tree, out_tree)
-        return outs, [tracing.as_operand(x) for x in saved], pullback
+        return outs, list(saved), pullback
 
     return flat
 
@@ -220,6 +220,9 @@ def _broadcast_cotangents(found: Any, in_tree, title: str) -> list[Any]:
                 return
             raise TypeError(f"{title} must return cotangents with the structure of the arguments: at output{path} it "
                             f"returned {tree.structure(ct)} for an argument that is an array.")
+        if tracing.is_arraylike(ct):  # for all that is in an argument
+            result.extend([ct] * tree.structure(part).num_leaves)
+            return
         try:
             mine, mine_aux = tree.flatten_one_level_with_keys(ct)
             theirs, aux = tree.flatten_one_level_with_keys(part)
@@ -251,7 +254,6 @@ def _checked(ct, aval, title: str, path: Callable[[], str]):
         raise TypeError(f"{title} returned a cotangent for argument {path()} that is no array: {errors.short(ct)} of type "
                         f"{type(ct).__name__}. It should be {expected}, or None for zero.")
     else:
-        ct = tracing.as_operand(ct)
         given = tracing.aval_of(ct)
     if given.shape != expected.shape:
         raise ValueError(f"{title} must return cotangents of the shapes of the arguments: argument {path()} is {aval}, but the "
@@ -260,10 +262,7 @@ def _checked(ct, aval, title: str, path: Callable[[], str]):
         return Zero(expected)
     if given.dtype == expected.dtype:
         return ct
-    if dtypes.is_complex(given.dtype) and not dtypes.is_complex(expected.dtype):
-        raise ValueError(f"{title} returned a complex cotangent, {given}, for argument {path()}, which is {aval}. Take its "
-                         f"real part.")
-    if dtypes.is_float(given.dtype) and not isinstance(ct, (float, np.generic)):
+    if dtypes.is_inexact(given.dtype) and not isinstance(ct, (float, np.generic)):
         return ct  # of another precision: left to the program, as it may keep gradients in another than its arguments
     if not isinstance(ct, tracing.Tracer) and np.ndim(ct) == 0:
         return np.asarray(ct).astype(expected.dtype)[()]
@@ -290,8 +289,9 @@ class _CustomVjpCall(CustomCall):
                 return [*outs, *residuals]
 
             found, found_dims = mapped.apply(flat, primals, dims)
+            mapped.out_dims = found_dims[:count]
             outs = mapped.in_front(found[:count], found_dims)
-            return outs, found[count:], _batched_pullback(mapped, pullback, found_dims[count:], dims)
+            return outs, found[count:], _batched_pullback(mapped, pullback, found_dims[count:], dims, mapped.out_dims)
 
         return {"fwd": Rule(batched_fwd, rule.name)}
 
@@ -312,12 +312,17 @@ class _CustomVjpCall(CustomCall):
         return {"fwd": Rule(pruned, rule.name)}
 
 
-def _batched_pullback(mapped, pullback, residual_dims, in_dims):
-    """Pull batches of cotangents back; those of an argument that is the same for all elements are summed."""
+def _batched_pullback(mapped, pullback, residual_dims, in_dims, out_dims):
+    """Pull batches of cotangents back; those of an argument that is the same for all elements are summed.
+
+    Of a result that is the same for all elements, which is taken from one of them, every element has the whole cotangent.
+    """
     def batched(residuals, cts):
         nonzero: list[bool] = []
         zeros: list[Zero] = []
-        given = [ct for ct in cts if type(ct) is not Zero]
+        given = [ct if d is not None else reduce_sum_p.bind(ct, axes=(0,), out_sharding=None)
+                 for ct, d in zip(cts, out_dims) if type(ct) is not Zero]
+        given_dims = [None if d is None else 0 for ct, d in zip(cts, out_dims) if type(ct) is not Zero]
         element_zeros = [Zero(without_dimension(ct.aval, 0)) if type(ct) is Zero else None for ct in cts]
 
         def flat(*xs):
@@ -327,7 +332,7 @@ def _batched_pullback(mapped, pullback, residual_dims, in_dims):
             zeros[:] = [ct for ct in found if type(ct) is Zero]
             return [ct for ct in found if type(ct) is not Zero]
 
-        found = iter(mapped.apply_in_front(flat, [*residuals, *given], [*residual_dims, *[0] * len(given)]))
+        found = iter(mapped.apply_in_front(flat, [*residuals, *given], [*residual_dims, *given_dims]))
         absent = iter(zeros)
         results = []
         for nz, d in zip(nonzero, in_dims):
@@ -385,7 +390,7 @@ class _CustomLin(Primitive):
     def batch_with_axis(self, trace, values, dims, *, num_res, bwd, in_zeros, out_avals, **params):
         moving = iter(dims[num_res:])
         in_dims = [None if zero else next(moving) for zero in in_zeros]
-        pullback = _batched_pullback(Mapped(trace), bwd, dims[:num_res], in_dims)
+        pullback = _batched_pullback(Mapped(trace), bwd, dims[:num_res], in_dims, [0] * len(out_avals))
         batches = tuple([aval.update(shape=(trace.size, *aval.shape)) for aval in out_avals])
         results = self.bind(*values, num_res=num_res, bwd=Rule(pullback, bwd.name), in_zeros=in_zeros, out_avals=batches,
                             **params)

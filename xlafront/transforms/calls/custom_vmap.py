@@ -15,6 +15,7 @@ from xlafront.lax.zeros import instantiate
 from xlafront.staging import signatures
 from xlafront.transforms.ad.jvp import jvp_flat
 from xlafront.transforms.ad.linearize import LinearTrace
+from xlafront.transforms.batching.vmap import batch_flat
 from xlafront.transforms.calls.custom_calls import CustomCall, CustomFunction, Results, Rule, run_of, stage_function
 
 
@@ -80,7 +81,6 @@ def _flat_rule(rule: Callable, name: str, in_tree, known: Results):
     """The rule on flat values: `(size, which are batches, values) -> (results, which are batches)`."""
     title = f"the custom_vmap rule {signatures.function_name(rule)} of {name}"
     out_tree = known.out_tree
-    out_avals: list = known.avals or []
 
     def flat(size: int, batched: Sequence[bool], values: Sequence[Any]):
         pair = rule(size, list(in_tree.unflatten(batched)), *in_tree.unflatten(values))
@@ -97,12 +97,10 @@ def _flat_rule(rule: Callable, name: str, in_tree, known: Results):
             raise ValueError(f"{title} must return results of the structure that {name} returns, {out_tree}; it returned "
                              f"{found_tree}.")
         flags = [bool(b) for b in flags]
-        for i, (x, b, expected) in enumerate(zip(outs, flags, out_avals)):
-            shape = (size, *expected.shape) if b else expected.shape
-            if np.shape(x) != shape:
-                raise ValueError(f"{title} returned shape {np.shape(x)} at result{tree.path_of(value, i)}, which is to be "
-                                 f"{shape}: {name} returns shape {expected.shape}, and the rule says that the result is "
-                                 f"{f'a batch of {size}, along the first dimension' if b else 'not a batch'}.")
+        for i, (x, b) in enumerate(zip(outs, flags)):
+            if b and not np.ndim(x):
+                raise IndexError(f"{title} says that result{tree.path_of(value, i)} is a batch of {size}, along its first "
+                                 f"dimension, but it is {tracing.aval_of(x)}, a scalar.")
         return outs, flags
 
     return flat
@@ -178,6 +176,14 @@ def _rule_with_tangents(rule, active, has_tangent):
     def both(size, batched, values):
         xs, ys = list(values[:count]), list(values[count:])
         flags, moving_flags = list(batched[:count]), batched[count:]
+        if not any(flags[i] and b for i, b in zip([i for i, a in enumerate(active) if a], moving_flags)):
+            # No value is a batch together with its tangent: the rule is for one element, its derivative for the batch.
+            def one(*vs):
+                return _with_tangents(lambda *inner: rule(size, [False] * count, inner)[0], vs[:count], vs[count:], active,
+                                      has_tangent)
+
+            results, dims = batch_flat(one, values, [0 if b else None for b in batched], size)
+            return [x if d is None else move_dim(x, d, 0) for x, d in zip(results, dims)], [d is not None for d in dims]
         for k, i in enumerate([i for i, a in enumerate(active) if a]):  # a value and its tangent are batches together
             if flags[i] and not moving_flags[k]:
                 ys[k] = broadcast_batch(ys[k], None, size)

@@ -64,7 +64,7 @@ def _flat(args: Any, name: str) -> list[Any]:
     for i, x in enumerate(leaves):
         if not tracing.is_arraylike(x):
             raise errors.not_an_array(x, f"linear_call of {name}", tree.path_of(args, i))
-    return [tracing.as_operand(x) for x in leaves]
+    return list(leaves)
 
 
 class _LinearCall(CustomCall):

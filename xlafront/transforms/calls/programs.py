@@ -83,7 +83,7 @@ def operands_of(leaves: Sequence[Any], name: str, whole: Any) -> list[Any]:
     for i, x in enumerate(leaves):
         if not tracing.is_arraylike(x):
             raise errors.not_an_array(x, name, tree.path_of(whole, i))
-    return [tracing.as_operand(x) for x in leaves]
+    return list(leaves)
 
 
 def in_three(items: Sequence[Any], first: int, second: int) -> tuple[list, list, list]:

@@ -1,0 +1,148 @@
+"""`ShapeDtypeStruct`: what stands for an array where only its type matters."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from xlafront.core import dtypes, tracing
+from xlafront.core.avals import AbstractValue, ShapedArray
+from xlafront.core.refs import AbstractRef
+from xlafront.runtime.jaxlib_compat import NamedSharding, Sharding
+from xlafront.runtime.layouts import Format, Layout
+from xlafront.runtime.meshes import active
+from xlafront.runtime.specs import ManualAxisType, PartitionSpec
+
+
+class ShapeDtypeStruct:
+    """A stand-in for an array in `eval_shape`, `lower` and the like: shape, dtype and optionally more. It does not change.
+
+    - `sharding`: a sharding, a `Format`, or a `PartitionSpec` over the mesh in force (or that of `xlafront.plan`).
+    - `weak_type`: whether its dtype gives way as that of a Python number does.
+    - `manual_axis_type`: along which axes of a `shard_map` it varies. `is_ref`: it stands for a reference.
+
+    >>> jit(f).lower(ShapeDtypeStruct((8, 128), "float32"))
+    """
+
+    __slots__ = ("shape", "dtype", "sharding", "weak_type", "manual_axis_type", "is_ref", "_layout")
+
+    shape: tuple
+    dtype: Any
+    sharding: Any
+    weak_type: bool
+    manual_axis_type: ManualAxisType | None
+    is_ref: bool
+
+    def __init__(self, shape, dtype, *, sharding=None, weak_type=False, manual_axis_type=None, is_ref=False):
+        if dtype is None:
+            raise ValueError("ShapeDtypeStruct needs a dtype, got None.")
+        if not (manual_axis_type is None or isinstance(manual_axis_type, ManualAxisType)):
+            raise TypeError(f"ShapeDtypeStruct takes a ManualAxisType as manual_axis_type, got {manual_axis_type!r}.")
+        shape = tuple(shape)
+        sharding, layout = _sharding_and_layout(sharding, shape)
+        dtype = dtype if isinstance(dtype, dtypes.ExtendedDType) else np.dtype(dtype)
+        for name, value in zip(self.__slots__, (shape, dtype, sharding, weak_type, manual_axis_type, is_ref, layout)):
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def like(cls, x: Any) -> ShapeDtypeStruct:
+        """What stands for an array: its type and, where it is bound to devices, how it lies there.
+
+        >>> ShapeDtypeStruct.like(xnp.ones((2, 3)))
+        ShapeDtypeStruct(shape=(2, 3), dtype=float32)
+        """
+        if isinstance(x, ShapeDtypeStruct):
+            return x
+        aval = tracing.aval_of(x, "ShapeDtypeStruct.like")
+        placed = getattr(x, "committed", False)
+        return cls(aval.shape, aval.dtype, sharding=x.format if placed and hasattr(x, "format") else None,
+                   weak_type=aval.weak_type)
+
+    @property
+    def format(self) -> Format:
+        """The order of its elements in memory and its sharding, as far as they are given."""
+        return Format(self._layout, self.sharding)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__slots__ or name in ("size", "ndim", "format"):
+            raise RuntimeError(f"cannot assign to {name}: a ShapeDtypeStruct does not change. Use update({name}=...).")
+        raise AttributeError(f"a ShapeDtypeStruct has no attribute {name!r}")
+
+    def __len__(self):
+        if not self.shape:
+            raise TypeError("len() of a ShapeDtypeStruct without dimensions")
+        return self.shape[0]
+
+    def update(self, **changes) -> ShapeDtypeStruct:
+        """One with some of its fields changed."""
+        fields = {name: changes.get(name, getattr(self, name)) for name in self.__slots__[:-1]}
+        if self._layout is not None:
+            if "sharding" not in changes:
+                fields["sharding"] = self.format
+            elif not (changes["sharding"] is None or isinstance(changes["sharding"], Format)):
+                raise ValueError(f"a ShapeDtypeStruct with {self._layout} cannot be updated with the sharding "
+                                 f"{changes['sharding']} alone. Give a Format.")
+        return ShapeDtypeStruct(**fields)
+
+    def _contents(self):
+        return tuple([getattr(self, name) for name in self.__slots__])
+
+    def __reduce__(self):
+        return _struct, (*self._contents()[:-1], self._layout)
+
+    def __eq__(self, other):
+        return isinstance(other, ShapeDtypeStruct) and self._contents() == other._contents()
+
+    def __hash__(self):
+        return hash(self._contents())
+
+    def __repr__(self):
+        more = [f", {name}={value}" for name, value in (
+            ("sharding", self.sharding), ("format", self._layout), ("weak_type", self.weak_type or None),
+            ("manual_axis_type", self.manual_axis_type), ("is_ref", self.is_ref or None)) if value is not None]
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{''.join(more)})"
+
+
+def _struct(shape, dtype, sharding, weak_type, manual_axis_type, is_ref, layout) -> ShapeDtypeStruct:
+    return ShapeDtypeStruct(shape, dtype, sharding=sharding if layout is None else Format(layout, sharding),
+                            weak_type=weak_type, manual_axis_type=manual_axis_type, is_ref=is_ref)
+
+
+def _sharding_and_layout(given: Any, shape: tuple) -> tuple[Any, Layout | None]:
+    layout = None
+    if isinstance(given, Format):
+        given, layout = given.sharding, given.layout
+        if layout is not None and not isinstance(layout, Layout):
+            raise TypeError(f"a ShapeDtypeStruct says how an array lies in memory: Layout.AUTO, which leaves it open, is for "
+                            f"in_shardings and out_shardings; got {layout}.")
+    if isinstance(given, PartitionSpec) and (mesh := active.abstract or active.mesh) is not None:
+        given = NamedSharding(mesh, given)
+    if not (given is None or isinstance(given, (Sharding, PartitionSpec))):
+        raise ValueError(f"ShapeDtypeStruct takes as sharding a Sharding, a PartitionSpec or a Format, got "
+                         f"{type(given).__name__}: {given!r:.80}.")
+    if isinstance(given, NamedSharding):
+        given.check_compatible_aval(shape)
+    return given, layout
+
+
+def _aval_of_struct(x: ShapeDtypeStruct) -> AbstractValue:
+    if isinstance(x.sharding, PartitionSpec):
+        raise TypeError(f"a ShapeDtypeStruct has the sharding {x.sharding}, a PartitionSpec, and no mesh is in force that it "
+                        f"could refer to: the context mesh cannot be empty. Use set_mesh(mesh), or a NamedSharding.")
+    vma = frozenset() if x.manual_axis_type is None else x.manual_axis_type.varying
+    aval = ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True), bool(x.weak_type),
+                       sharding=x.sharding, vma=frozenset(vma))
+    return AbstractRef(aval) if x.is_ref else aval
+
+
+tracing.abstractors[ShapeDtypeStruct] = _aval_of_struct

@@ -1,0 +1,673 @@
+"""Convolutions: one primitive, `conv_general_dilated`, and the functions that are ways to call it.
+
+A convolution has the two derivatives of any product, and both are convolutions again: strides and dilations change places.
+Groups (of features, or of batches) keep sums apart; batching makes a batch one more group, or part of a batch.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from xlafront import lowering
+from xlafront.core import dtypes, errors, tracing
+from xlafront.core.avals import ShapedArray, entry_of
+from xlafront.core.primitive import Primitive
+from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax import sharding_rules
+from xlafront.lax.arguments import check_dtype, named_sharding
+from xlafront.lax.creation import broadcasted_iota
+from xlafront.lax.dot_products import canonical_precision, dot_general
+from xlafront.lax.elementwise import convert_element_type, eq
+from xlafront.lax.families import bilinear_jvp
+from xlafront.lax.shapes import broadcast_in_dim_p, move_dim, permute, reshape_to, rev_p, zeros_of
+from xlafront.runtime.arrays import ArrayImpl as Array
+from xlafront.runtime.jaxlib_compat import NamedSharding
+from xlafront.runtime.specs import PartitionSpec, axes_of
+from xlafront.staging.library import library
+
+Pads = Sequence[tuple[int, int]]
+
+
+class ConvDimensionNumbers(NamedTuple):
+    """Which dimension of each array of a convolution is what.
+
+    - `lhs_spec`: the positions of the batch, the feature and the spatial dimensions of the input.
+    - `rhs_spec`: those of the output feature, the input feature and the spatial dimensions of the kernel.
+    - `out_spec`: those of the batch, the feature and the spatial dimensions of the result.
+    """
+
+    lhs_spec: tuple[int, ...]
+    rhs_spec: tuple[int, ...]
+    out_spec: tuple[int, ...]
+
+
+# Shapes
+
+
+def _extent(size: int, dilation: int) -> int:
+    """The length of `size` elements with `dilation - 1` holes between them."""
+    return (size - 1) * dilation + 1 if size else 0
+
+
+def _out_size(size: int, window: int, stride: int, low: int, high: int) -> int:
+    return max((size + low + high - window) // stride + 1, 0)
+
+
+def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int], padding: str
+                    ) -> list[tuple[int, int]]:
+    """The numbers of elements to add before and after each dimension, for a padding that is given by name.
+
+    - `in_shape`, `window_shape`, `window_strides`: sizes along each dimension, the window's with its dilation.
+    - `padding`: `"VALID"` adds nothing; `"SAME"` adds what gives `ceil(size / stride)` results, an odd one at the end,
+      `"SAME_LOWER"` at the beginning.
+
+    >>> padtype_to_pads((8, 9), (3, 3), (2, 2), "SAME")
+    [(0, 1), (1, 1)]
+    """
+    if not isinstance(padding, str):
+        raise TypeError(f"padding must be a name here, got {padding!r}; it can be 'VALID', 'SAME' or 'SAME_LOWER'.")
+    kind = padding.upper()
+    if kind == "VALID":
+        return [(0, 0)] * len(in_shape)
+    if kind not in ("SAME", "SAME_LOWER"):
+        raise RuntimeError(f"there is no padding {padding!r}; it can be 'VALID', 'SAME' or 'SAME_LOWER'.")
+    pads = []
+    for size, window, stride in zip(in_shape, window_shape, window_strides):
+        total = max((-(-size // stride) - 1) * stride + window - size, 0)
+        less, more = total // 2, total - total // 2
+        pads.append((less, more) if kind == "SAME" else (more, less))
+    return pads
+
+
+def conv_dimension_numbers(lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: Any) -> ConvDimensionNumbers:
+    """Dimension numbers from how users write them.
+
+    - `lhs_shape`, `rhs_shape`: shapes of the input and of the kernel, of equal rank.
+    - `dimension_numbers`: three strings with a letter for each dimension of input, kernel and result, such as
+      `("NHWC", "HWIO", "NHWC")`: N is the batch, C the features, I and O the features that go in and come out, all
+      other characters are spatial. None stands for `("NC...", "OI...", "NC...")`. A `ConvDimensionNumbers` is taken as it is.
+
+    >>> conv_dimension_numbers((1, 8, 8, 3), (3, 3, 3, 4), ("NHWC", "HWIO", "NHWC"))
+    ConvDimensionNumbers(lhs_spec=(0, 3, 1, 2), rhs_spec=(3, 2, 0, 1), out_spec=(0, 3, 1, 2))
+    """
+    if isinstance(dimension_numbers, ConvDimensionNumbers):
+        return dimension_numbers
+    if len(lhs_shape) != len(rhs_shape):
+        raise TypeError(f"a convolution needs an input and a kernel of equal rank (ndim), got lhs of shape {tuple(lhs_shape)} "
+                        f"and rhs of shape {tuple(rhs_shape)}.")
+    rank = len(lhs_shape)
+    if dimension_numbers is None:
+        return ConvDimensionNumbers(*[tuple(range(rank))] * 3)
+    if not isinstance(dimension_numbers, (tuple, list)):
+        raise TypeError(f"dimension_numbers of a convolution are three strings such as ('NHWC', 'HWIO', 'NHWC'), or None, got "
+                        f"{type(dimension_numbers).__name__}: {dimension_numbers!r}.")
+    if len(dimension_numbers) != 3 or not all(isinstance(s, str) for s in dimension_numbers):
+        raise TypeError(f"dimension_numbers of a convolution are three strings, for input, kernel and result, got "
+                        f"{dimension_numbers!r}.")
+    for i, letters in enumerate(dimension_numbers):
+        if len(letters) != rank:
+            raise TypeError(f"dimension_numbers[{i}] = {letters!r} must have a letter for each of the {rank} dimensions of lhs "
+                            f"{tuple(lhs_shape)} and rhs {tuple(rhs_shape)}.")
+    return ConvDimensionNumbers(*conv_general_permutations(dimension_numbers))
+
+
+def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    """The positions of the dimensions that three strings name: of input, kernel and result.
+
+    - `dimension_numbers`: three strings, as for `conv_dimension_numbers`. The kernel's spatial letters say in which order
+      strides, padding and dilations are given.
+
+    >>> conv_general_permutations(("NHWC", "HWIO", "NHWC"))
+    ((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
+    """
+    lhs, rhs, out = dimension_numbers
+    spatial = [c for c in rhs if c not in "OI"]
+    for i, (letters, named) in enumerate(((lhs, "NC"), (rhs, "OI"), (out, "NC"))):
+        if any(letters.count(c) != 1 for c in named):
+            raise TypeError(f"dimension_numbers[{i}] = {letters!r} must contain {named[0]!r} and {named[1]!r} exactly once.")
+        if len(set(letters)) != len(letters):
+            raise TypeError(f"dimension_numbers[{i}] = {letters!r} has duplicate letters; each names one dimension.")
+        if {*letters} - {*named} != {*spatial}:
+            raise TypeError(f"dimension_numbers {tuple(dimension_numbers)} must have the same spatial letters in all three.")
+    return tuple(tuple(letters.index(c) for c in [*named, *spatial])
+                 for letters, named in ((lhs, "NC"), (rhs, "OI"), (out, "NC")))
+
+
+def _explicit_pads(padding: Any, count: int) -> tuple[tuple[int, int], ...]:
+    try:
+        pads = tuple((operator.index(low), operator.index(high)) for low, high in padding)
+    except (TypeError, ValueError):
+        raise ValueError(f"padding of a convolution is 'SAME', 'VALID', 'SAME_LOWER' or a sequence of (low, high) pairs, got "
+                         f"{padding!r}.") from None
+    if len(pads) != count:
+        raise TypeError(f"a convolution over {count} spatial dimensions needs {count} pairs of padding, got {len(pads)}.")
+    return pads
+
+
+def conv_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], strides: Sequence[int], pads: str | Pads,
+                     batch_group_count: int = 1) -> tuple[int, ...]:
+    """The shape of a convolution of dimensions in the order batch, features, spatial.
+
+    - `lhs_shape`, `rhs_shape`: input `(N, C, ...)` and kernel `(O, I, ...)`, the latter with its dilation.
+    - `strides`, `pads`: of each spatial dimension; `pads` can be a name, as for `padtype_to_pads`.
+    - `batch_group_count`: into how many groups the batch is divided.
+
+    >>> conv_shape_tuple((2, 3, 8, 9), (4, 3, 3, 3), (2, 2), "VALID")
+    (2, 4, 3, 4)
+    """
+    sizes, windows = lhs_shape[2:], rhs_shape[2:]
+    strides = tuple(strides)
+    pads = padtype_to_pads(sizes, windows, strides, pads) if isinstance(pads, str) else _explicit_pads(pads, len(sizes))
+    return (lhs_shape[0] // batch_group_count, rhs_shape[0], *[
+        _out_size(n, k, s, low, high) for n, k, s, (low, high) in zip(sizes, windows, strides, pads)])
+
+
+def _in_order(shape: Sequence[int], spec: Sequence[int]) -> tuple[int, ...]:
+    return tuple(shape[i] for i in spec)
+
+
+def _placed(sizes: Sequence[Any], spec: Sequence[int]) -> tuple:
+    """What comes in the order of a spec, at its dimensions."""
+    return tuple(sizes[i] for i in np.argsort(spec))
+
+
+def conv_general_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], window_strides: Sequence[int],
+                             padding: str | Pads, dimension_numbers: Sequence[str]) -> tuple[int, ...]:
+    """The shape of a convolution, with dimensions where `dimension_numbers` (three strings) say.
+
+    >>> conv_general_shape_tuple((2, 8, 9, 3), (3, 3, 3, 4), (1, 1), "SAME", ("NHWC", "HWIO", "NHWC"))
+    (2, 8, 9, 4)
+    """
+    lhs, rhs, out = conv_general_permutations(dimension_numbers)
+    return _placed(conv_shape_tuple(_in_order(lhs_shape, lhs), _in_order(rhs_shape, rhs), window_strides, padding), out)
+
+
+def conv_transpose_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], window_strides: Sequence[int],
+                               padding: str | Pads, dimension_numbers: Sequence[str]) -> tuple[int, ...]:
+    """The shape of `conv_transpose`, with dimensions where `dimension_numbers` (three strings) say.
+
+    >>> conv_transpose_shape_tuple((2, 8, 9, 3), (3, 3, 3, 4), (2, 2), "SAME", ("NHWC", "HWIO", "NHWC"))
+    (2, 16, 18, 4)
+    """
+    lhs, rhs, out = conv_general_permutations(dimension_numbers)
+    sizes, windows = _in_order(lhs_shape, lhs), _in_order(rhs_shape, rhs)
+    if isinstance(padding, str):
+        if padding not in ("SAME", "VALID"):
+            raise ValueError(f"padding of a transposed convolution is 'SAME', 'VALID' or pairs of numbers, got {padding!r}.")
+        padding = [_transposed_pads(k, s, padding) for k, s in zip(windows[2:], window_strides)]
+    stretched = (*sizes[:2], *[_extent(n, s) for n, s in zip(sizes[2:], window_strides)])
+    return _placed(conv_shape_tuple(stretched, windows, (1,) * len(windows[2:]), padding), out)
+
+
+# The record
+
+
+def _check_parameters(x, y, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
+                      batch_group_count) -> None:
+    """Refuse what XLA would, in the user's words."""
+    for spec, of in zip(dimension_numbers, ("lhs_spec", "rhs_spec", "out_spec")):
+        if sorted(spec) != list(range(x.ndim)):
+            raise ValueError(f"dimension_numbers of a convolution of rank {x.ndim} must name each dimension once, got "
+                             f"{of}={tuple(spec)}.")
+    spatial = x.ndim - 2
+    for values, of in ((window_strides, "window_strides"), (padding, "padding"), (lhs_dilation, "lhs_dilation"),
+                       (rhs_dilation, "rhs_dilation")):
+        if len(values) != spatial:
+            raise ValueError(f"conv_general_dilated over {spatial} spatial dimensions (shapes {x.shape} and {y.shape}) needs "
+                             f"as many {of}, got {len(values)}: {tuple(values)}.")
+    if any(s < 1 for s in window_strides):
+        raise ValueError(f"window_strides of a convolution must be positive, got {tuple(window_strides)}.")
+    if any(d < 1 for d in (*lhs_dilation, *rhs_dilation)):
+        raise TypeError(f"dilations of a convolution must be positive, got lhs_dilation={tuple(lhs_dilation)} and "
+                        f"rhs_dilation={tuple(rhs_dilation)}.")
+    for count, of in ((feature_group_count, "feature_group_count"), (batch_group_count, "batch_group_count")):
+        if count < 1:
+            raise ValueError(f"{of} of a convolution must be a positive number, got {count}.")
+    if feature_group_count > 1 and batch_group_count > 1:
+        raise ValueError(f"a convolution has groups of features or of batches, got feature_group_count={feature_group_count} "
+                         f"and batch_group_count={batch_group_count}.")
+    batch, features, *sizes = _in_order(x.shape, dimension_numbers[0])
+    made, taken, *windows = _in_order(y.shape, dimension_numbers[1])
+    if features != taken * feature_group_count:
+        raise ValueError(f"a convolution of lhs {x.shape} with {features} features and rhs {y.shape} does not fit: the kernel "
+                         f"takes {taken} features in each of {feature_group_count} groups (feature_group_count).")
+    for count, of in ((feature_group_count, "feature_group_count"), (batch_group_count, "batch_group_count")):
+        if made % count:
+            raise ValueError(f"the kernel of shape {y.shape} makes {made} features, which is not a multiple of {of}={count}.")
+    if batch % batch_group_count:
+        raise ValueError(f"batch_group_count={batch_group_count} does not divide the batch of {batch} in shape {x.shape}.")
+    if any(k == 0 for k in windows):
+        raise ValueError(f"a convolution needs a kernel with elements in each spatial dimension, got shape {y.shape}.")
+    for n, d, (low, high) in zip(sizes, lhs_dilation, padding):
+        if _extent(n, d) + min(low, 0) + min(high, 0) < 0:
+            raise ValueError(f"negative padding {tuple(padding)} takes away more than lhs of shape {x.shape} has.")
+
+
+def _result_dtype(x, y, preferred) -> tuple[Any, bool]:
+    if x.dtype != y.dtype:
+        raise errors.incompatible_dtypes("conv_general_dilated", [x.dtype, y.dtype], "Convert one with x.astype(...).")
+    if preferred is None:
+        return x.dtype, x.weak_type and y.weak_type
+    d, wanted = x.dtype, np.dtype(preferred)
+    fits = (dtypes.is_integer(d) and (dtypes.is_integer(wanted) or dtypes.is_float(wanted))
+            or dtypes.is_float(d) and dtypes.is_float(wanted) or dtypes.is_complex(d) and dtypes.is_complex(wanted))
+    if not fits and d != wanted:
+        raise TypeError(f"conv_general_dilated of dtype {d} cannot have preferred_element_type={wanted}: integers can be "
+                        f"summed in integers or floats, floats in floats, complex numbers in complex numbers.")
+    if fits and dtypes.is_integer(d) == dtypes.is_integer(wanted) and wanted.itemsize < d.itemsize:
+        raise TypeError(f"preferred_element_type={wanted} of a convolution is narrower than its operands of dtype {d}.")
+    return wanted, False
+
+
+def _abstract(x, y, *, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
+              batch_group_count, precision, preferred_element_type, out_sharding):
+    if x.ndim != y.ndim or x.ndim < 2:
+        raise TypeError(f"a convolution needs an input and a kernel of equal rank (ndim), 2 at least, got shapes {x.shape} and "
+                        f"{y.shape}.")
+    for d in (x.dtype, y.dtype):
+        check_dtype("conv_general_dilated", "int float complex bool", d)
+    _check_parameters(x, y, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
+                      batch_group_count)
+    d, weak = _result_dtype(x, y, preferred_element_type)
+    batch, _, *sizes = _in_order(x.shape, dimension_numbers[0])
+    made, _, *windows = _in_order(y.shape, dimension_numbers[1])
+    shape = (batch // batch_group_count, made, *[
+        _out_size(_extent(n, ld), _extent(k, rd), s, low, high)
+        for n, ld, k, rd, s, (low, high) in zip(sizes, lhs_dilation, windows, rhs_dilation, window_strides, padding)])
+    return ShapedArray(_placed(shape, dimension_numbers[2]), d, weak)
+
+
+def _text(spec: Sequence[int], named: str) -> str:
+    letters: list = [None] * len(spec)
+    for label, i in zip((*named, *map(str, range(len(spec) - 2))), spec):
+        letters[i] = label
+    return f"[{', '.join(letters)}]"
+
+
+def _lower(ctx, x, y, *, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
+           batch_group_count, precision, preferred_element_type, out_sharding):
+    m = lowering.mlir
+    lhs, rhs, out = dimension_numbers
+    attributes = {
+        "dimension_numbers": m.attribute(f"#stablehlo.conv<{_text(lhs, 'bf')}x{_text(rhs, 'oi')}->{_text(out, 'bf')}>"),
+        "feature_group_count": m.i64(feature_group_count), "batch_group_count": m.i64(batch_group_count),
+        "window_strides": m.i64s(window_strides), "lhs_dilation": m.i64s(lhs_dilation), "rhs_dilation": m.i64s(rhs_dilation),
+        "padding": m.dense_i64([n for pair in padding for n in pair], (len(padding), 2))}
+    if isinstance(precision, tuple):
+        attributes["precision_config"] = m.array(m.attribute(f"#stablehlo<precision {p.name}>") for p in precision)
+    a, b = ctx.avals_in
+    result = ctx.aval_out
+    if not dtypes.is_complex(a.dtype) or ctx.platform == "tpu":
+        return ctx.op("stablehlo.convolution", [x, y], **attributes)
+    # Of complex numbers there are kernels on TPUs alone: three products of real ones make one of them.
+    real = np.dtype(np.float32 if a.dtype == np.complex64 else np.float64)
+    total = np.dtype(np.float32 if result.dtype == np.complex64 else np.float64)
+
+    def part(name, v, aval):
+        return ctx.op(f"stablehlo.{name}", [v], [(aval.shape, real)])
+
+    def plus(name, u, v, shape, d):
+        return ctx.op(f"stablehlo.{name}", [u, v], [(shape, d)])
+
+    def product(u, v):
+        return ctx.op("stablehlo.convolution", [u, v], [(result.shape, total)], **attributes)
+
+    xr, xi, yr, yi = part("real", x, a), part("imag", x, a), part("real", y, b), part("imag", y, b)
+    common = product(plus("add", xr, xi, a.shape, real), yr)
+    re = plus("subtract", common, product(xi, plus("add", yr, yi, b.shape, real)), result.shape, total)
+    im = plus("add", common, product(xr, plus("subtract", yi, yr, b.shape, real)), result.shape, total)
+    return ctx.op("stablehlo.complex", [re, im])
+
+
+# Derivatives
+
+
+def _split_as(aval, *others) -> NamedSharding | None:
+    """How a cotangent is split over explicit axes: as what it belongs to."""
+    explicit = [a for a in (aval, *others) if a.explicit_sharding is not None]
+    if not explicit:
+        return None
+    entries = aval.explicit_sharding.spec.partitions if aval.explicit_sharding is not None else (None,) * aval.ndim
+    return NamedSharding(explicit[0].explicit_sharding.mesh, PartitionSpec(*entries))
+
+
+def _as_cotangent(x, ct):
+    """An operand in the dtype of the cotangent, which is wider where a wider element type was asked for."""
+    return convert_element_type(x, tracing.aval_of(ct).dtype) if tracing.aval_of(x).dtype != tracing.aval_of(ct).dtype else x
+
+
+def _regroup(x, source: int, target: int, groups: int):
+    """Take `groups` groups from the outside of one dimension to the outside of another."""
+    if groups == 1:
+        return x
+    return _into(_out_of(x, source, 1, groups), source, target, 1)
+
+
+def _into(x, dim: int, axis: int, groups: int):
+    """Make dimension `dim` part of another, `axis` (counted without it): inside of its `groups` groups, around the rest."""
+    x = move_dim(x, dim, axis)
+    shape = np.shape(x)
+    size, n = shape[axis], shape[axis + 1]
+    if groups > 1:
+        x = reshape_to(x, (*shape[:axis], size, groups, n // groups, *shape[axis + 2:]))
+        x = move_dim(x, axis, axis + 1)
+    return reshape_to(x, (*shape[:axis], size * n, *shape[axis + 2:]))
+
+
+def _out_of(x, axis: int, groups: int, size: int):
+    """The reverse: a dimension of that size, which stands where `axis` was, and the rest after it."""
+    shape = np.shape(x)
+    n = shape[axis] // size
+    if groups > 1:
+        x = reshape_to(x, (*shape[:axis], groups, size, n // groups, *shape[axis + 1:]))
+        x = move_dim(x, axis, axis + 1)
+    return reshape_to(x, (*shape[:axis], size, n, *shape[axis + 1:]))
+
+
+def _transpose_lhs(ct, y, x, *, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
+                   batch_group_count, precision, **_):
+    """The cotangent of the input: the result's, spread by the strides, with the kernel the other way round."""
+    lhs, rhs, out = dimension_numbers
+    y = _as_cotangent(y, ct)
+    sizes, windows = _in_order(x.shape, lhs)[2:], _in_order(np.shape(y), rhs)[2:]
+    pads = []
+    for n, ld, k, rd, m, s, (low, _) in zip(sizes, lhs_dilation, windows, rhs_dilation, _in_order(np.shape(ct), out)[2:],
+                                            window_strides, padding):
+        window = _extent(k, rd)
+        first = window - 1 - low
+        pads.append((first, _extent(n, ld) + window - 1 - _extent(m, s) - first))
+    groups = max(feature_group_count, batch_group_count)
+    y = _regroup(y, rhs[0], rhs[1], groups)
+    if rhs[2:]:
+        y = rev_p.bind(y, dimensions=tuple(rhs[2:]))
+    result = conv_general_dilated_p.bind(
+        ct, y, window_strides=lhs_dilation, padding=tuple(pads), lhs_dilation=window_strides, rhs_dilation=rhs_dilation,
+        dimension_numbers=ConvDimensionNumbers(out, (rhs[1], rhs[0], *rhs[2:]), lhs), feature_group_count=groups,
+        batch_group_count=1, precision=precision, preferred_element_type=None,
+        out_sharding=_split_as(x, tracing.aval_of(ct), tracing.aval_of(y)))
+    result = _regroup(result, lhs[1], lhs[0], batch_group_count)
+    return result if tracing.aval_of(result).dtype == x.dtype else convert_element_type(result, x.dtype)
+
+
+def _transpose_rhs(ct, x, y, *, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
+                   batch_group_count, precision, **_):
+    """The cotangent of the kernel: the input with the result's cotangent as kernel; batch and features change places."""
+    lhs, rhs, out = dimension_numbers
+    x = _as_cotangent(x, ct)
+    sizes, windows = _in_order(np.shape(x), lhs)[2:], _in_order(y.shape, rhs)[2:]
+    pads = []
+    for n, ld, k, rd, m, s, (low, _) in zip(sizes, lhs_dilation, windows, rhs_dilation, _in_order(np.shape(ct), out)[2:],
+                                            window_strides, padding):
+        pads.append((low, _extent(k, rd) + _extent(m, s) - _extent(n, ld) - low - 1))
+    result = conv_general_dilated_p.bind(
+        x, ct, window_strides=rhs_dilation, padding=tuple(pads), lhs_dilation=lhs_dilation, rhs_dilation=window_strides,
+        dimension_numbers=ConvDimensionNumbers((lhs[1], lhs[0], *lhs[2:]), (out[1], out[0], *out[2:]),
+                                               (rhs[1], rhs[0], *rhs[2:])),
+        feature_group_count=batch_group_count, batch_group_count=feature_group_count, precision=precision,
+        preferred_element_type=None, out_sharding=_split_as(y, tracing.aval_of(ct), tracing.aval_of(x)))
+    return result if tracing.aval_of(result).dtype == y.dtype else convert_element_type(result, y.dtype)
+
+
+def _transpose(ct, x, y, **params):
+    if type(ct) is Zero:
+        return [Zero(a.aval) if is_undefined(a) else None for a in (x, y)]
+    if 0 in np.shape(ct):  # no kernel may be empty
+        return [zeros_of(a.aval) if is_undefined(a) else None for a in (x, y)]
+    if is_undefined(x):
+        return [_transpose_lhs(ct, y, x.aval, **params), None]
+    return [None, _transpose_rhs(ct, x, y.aval, **params)]
+
+
+# Batching
+
+
+def _batch(axis_size, operands, dims, *, dimension_numbers, feature_group_count, batch_group_count, out_sharding, **params):
+    (x, y), (dx, dy) = operands, dims
+    lhs, rhs, out = dimension_numbers
+    split = next((e for e in (entry_of(tracing.aval_of(v), d) for v, d in zip(operands, dims)) if e is not None), None)
+    inner = 1  # the groups that stay outside of the batch
+    if dx is not None and dy is not None:  # one more group: of batches where there are some, of features else
+        x = _into(x, dx, lhs[0] if batch_group_count > 1 else lhs[1], 1)
+        y = _into(y, dy, rhs[0], 1)
+        axis = out[1]
+        if batch_group_count > 1:
+            batch_group_count *= axis_size
+        else:
+            feature_group_count *= axis_size
+    elif dx is not None:
+        x, axis = _into(x, dx, lhs[0], batch_group_count), out[0]
+    else:
+        inner = max(feature_group_count, batch_group_count)
+        y, axis = _into(y, dy, rhs[0], inner), out[1]
+    if out_sharding is not None and split is not None:
+        entries = [*out_sharding.spec, *[None] * (len(out) - len(out_sharding.spec))]
+        entries[axis] = (*axes_of(split), *axes_of(entries[axis]))
+        out_sharding = NamedSharding(out_sharding.mesh, PartitionSpec(*entries))
+    result = conv_general_dilated_p.bind(x, y, dimension_numbers=dimension_numbers, feature_group_count=feature_group_count,
+                                         batch_group_count=batch_group_count, out_sharding=out_sharding, **params)
+    return _out_of(result, axis, inner, axis_size), axis
+
+
+conv_general_dilated_p = Primitive("conv_general_dilated", abstract=_abstract, lower=_lower, transpose=_transpose, batch=_batch,
+                                   sharding_rule=sharding_rules.convolution, cost="heavy")
+conv_general_dilated_p.jvp = bilinear_jvp(conv_general_dilated_p)
+conv_general_dilated_p.contracts = True
+
+
+# What users call
+
+
+def _integers(values: Any, name: str) -> tuple[int, ...]:
+    try:
+        return tuple(operator.index(v) for v in values)
+    except TypeError:
+        raise TypeError(f"{name} of a convolution is a sequence of integers, got {values!r}.") from None
+
+
+@library(static=("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers", "feature_group_count",
+                 "batch_group_count", "precision", "preferred_element_type", "out_sharding"))
+def _conv_kernel(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
+                 batch_group_count, precision, preferred_element_type, out_sharding):
+    return conv_general_dilated_p.bind(
+        lhs, rhs, window_strides=window_strides, padding=padding, lhs_dilation=lhs_dilation, rhs_dilation=rhs_dilation,
+        dimension_numbers=dimension_numbers, feature_group_count=feature_group_count, batch_group_count=batch_group_count,
+        precision=precision, preferred_element_type=preferred_element_type, out_sharding=out_sharding)
+
+
+def conv_general_dilated(lhs: Array, rhs: Array, window_strides: Sequence[int], padding: str | Pads,
+                         lhs_dilation: Sequence[int] | None = None, rhs_dilation: Sequence[int] | None = None,
+                         dimension_numbers: Any = None, feature_group_count: int = 1, batch_group_count: int = 1,
+                         precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None) -> Array:
+    """Convolution of any number of spatial dimensions (without a flip of the kernel, as in neural networks).
+
+    - `lhs`, `rhs`: input and kernel, of one dtype and rank.
+    - `window_strides`: the step of the kernel along each spatial dimension.
+    - `padding`: `"SAME"`, `"SAME_LOWER"`, `"VALID"` or a pair `(low, high)` for each dimension; negative ones take away.
+    - `lhs_dilation`, `rhs_dilation`: distances between neighbouring elements of the input and of the kernel.
+    - `dimension_numbers`: which dimension is what; see `conv_dimension_numbers`.
+    - `feature_group_count`: groups of features that are convolved apart (depthwise: as many as input features).
+    - `batch_group_count`: groups of the batch that each go with their part of the kernel's output features.
+    - `precision`: as of `dot_general`. `preferred_element_type`: the dtype in which products are summed and returned.
+    - `out_sharding`: how the result is split, where explicit mesh axes leave that open.
+
+    >>> import xlafront.numpy as xnp
+    >>> x, kernel = xnp.ones((1, 8, 8, 3)), xnp.ones((3, 3, 3, 4))
+    >>> conv_general_dilated(x, kernel, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")).shape
+    (1, 4, 4, 4)
+    """
+    shapes = np.shape(lhs), np.shape(rhs)
+    numbers = conv_dimension_numbers(*shapes, dimension_numbers)
+    strides = _integers(window_strides, "window_strides")
+    ones = (1,) * max(len(shapes[0]) - 2, 0)
+    spread = ones if lhs_dilation is None else _integers(lhs_dilation, "lhs_dilation")
+    holes = ones if rhs_dilation is None else _integers(rhs_dilation, "rhs_dilation")
+    if isinstance(padding, str):
+        if any(d != 1 for d in spread):
+            raise ValueError(f"padding={padding!r} has no meaning for an input with lhs_dilation={spread}: give pairs of "
+                             f"numbers, or use conv_transpose.")
+        if any(d < 1 for d in holes):
+            raise TypeError(f"rhs_dilation must be positive, got {holes}.")
+        windows = [_extent(shapes[1][i], d) for i, d in zip(numbers.rhs_spec[2:], holes)]
+        if not len(strides) == len(windows) == len(numbers.lhs_spec) - 2:
+            raise ValueError(f"conv_general_dilated over {len(numbers.lhs_spec) - 2} spatial dimensions (shapes {shapes[0]} "
+                             f"and {shapes[1]}) needs as many window_strides and rhs_dilation, got {strides} and {holes}.")
+        if any(s < 1 for s in strides):
+            raise ValueError(f"window_strides of a convolution must be positive, got {strides}.")
+        pads = tuple(padtype_to_pads([shapes[0][i] for i in numbers.lhs_spec[2:]], windows, strides, padding))
+    else:
+        pads = _explicit_pads(padding, len(ones))
+    wanted = None if preferred_element_type is None else dtypes.check_user_dtype(preferred_element_type, "conv_general_dilated")
+    return _conv_kernel(lhs, rhs, strides, pads, spread, holes, numbers, operator.index(feature_group_count),
+                        operator.index(batch_group_count), canonical_precision(precision), wanted,
+                        named_sharding(out_sharding, "conv_general_dilated"))
+
+
+def conv(lhs: Array, rhs: Array, window_strides: Sequence[int], padding: str, precision: Any = None,
+         preferred_element_type: Any = None) -> Array:
+    """Convolution of `(N, C, ...)` with a kernel `(O, I, ...)`; the parameters are those of `conv_general_dilated`.
+
+    >>> import xlafront.numpy as xnp
+    >>> conv(xnp.ones((1, 3, 8, 8)), xnp.ones((4, 3, 3, 3)), (1, 1), "VALID").shape
+    (1, 4, 6, 6)
+    """
+    return conv_general_dilated(lhs, rhs, window_strides, padding, precision=precision,
+                                preferred_element_type=preferred_element_type)
+
+
+def conv_with_general_padding(lhs: Array, rhs: Array, window_strides: Sequence[int], padding: str | Pads,
+                              lhs_dilation: Sequence[int] | None, rhs_dilation: Sequence[int] | None, precision: Any = None,
+                              preferred_element_type: Any = None) -> Array:
+    """`conv` with dilations and any padding; the parameters are those of `conv_general_dilated`.
+
+    >>> import xlafront.numpy as xnp
+    >>> conv_with_general_padding(xnp.ones((1, 3, 8)), xnp.ones((4, 3, 3)), (1,), [(1, 1)], None, (2,)).shape
+    (1, 4, 6)
+    """
+    return conv_general_dilated(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, precision=precision,
+                                preferred_element_type=preferred_element_type)
+
+
+def _transposed_pads(window: int, stride: int, padding: str) -> tuple[int, int]:
+    """Padding of the stretched input, so that the result is what a convolution with that padding was made from."""
+    total = window + stride - 2
+    if padding == "SAME":
+        low = window - 1 if stride > window - 1 else -(-total // 2)
+    else:
+        total, low = total + max(window - stride, 0), window - 1
+    return low, total - low
+
+
+_TRANSPOSED_NUMBERS = {2: ("NC", "IO", "NC"), 3: ("NHC", "HIO", "NHC"), 4: ("NHWC", "HWIO", "NHWC"),
+                       5: ("NHWDC", "HWDIO", "NHWDC")}
+
+
+def conv_transpose(lhs: Array, rhs: Array, strides: Sequence[int], padding: str | Pads,
+                   rhs_dilation: Sequence[int] | None = None, dimension_numbers: Any = None, transpose_kernel: bool = False,
+                   precision: Any = None, preferred_element_type: Any = None, use_consistent_padding: bool = False) -> Array:
+    """Convolution of an input that is stretched by `strides` ("deconvolution"), as the gradient of a convolution is.
+
+    - `lhs`, `rhs`: input and kernel.
+    - `strides`: by how much each spatial dimension grows.
+    - `padding`: `"SAME"`, `"VALID"`, as of the convolution that this turns round, or pairs of numbers: of the stretched input,
+      or with `use_consistent_padding` of the convolution too.
+    - `rhs_dilation`: distances between elements of the kernel.
+    - `dimension_numbers`: as of `conv_dimension_numbers`; by default features come last (`("NHWC", "HWIO", "NHWC")`).
+    - `transpose_kernel`: flip the kernel and exchange its features, as the gradient of the convolution with this kernel does.
+    - `precision`, `preferred_element_type`: as of `conv_general_dilated`.
+
+    >>> import xlafront.numpy as xnp
+    >>> conv_transpose(xnp.ones((1, 4, 4, 3)), xnp.ones((3, 3, 3, 5)), (2, 2), "SAME").shape
+    (1, 8, 8, 5)
+    """
+    shapes = np.shape(lhs), np.shape(rhs)
+    if len(shapes[0]) != len(shapes[1]):
+        raise TypeError(f"conv_transpose needs an input and a kernel of equal rank (ndim), got shapes {shapes[0]} and "
+                        f"{shapes[1]}.")
+    if dimension_numbers is None:
+        if len(shapes[0]) not in _TRANSPOSED_NUMBERS:
+            raise ValueError(f"conv_transpose has default dimension_numbers for up to 3 spatial dimensions, got shape "
+                             f"{shapes[0]}: give them.")
+        dimension_numbers = _TRANSPOSED_NUMBERS[len(shapes[0])]
+    numbers = conv_dimension_numbers(*shapes, dimension_numbers)
+    strides = _integers(strides, "strides")
+    spatial = len(shapes[0]) - 2
+    if len(strides) != spatial:
+        raise ValueError(f"conv_transpose over {spatial} spatial dimensions needs as many strides, got {strides}.")
+    holes = (1,) * spatial if rhs_dilation is None else _integers(rhs_dilation, "rhs_dilation")
+    windows = [_extent(shapes[1][i], d) for i, d in zip(numbers.rhs_spec[2:], holes)]
+    if padding in ("SAME", "VALID"):
+        padding = [_transposed_pads(k, s, padding) for k, s in zip(windows, strides)]
+    elif use_consistent_padding and not isinstance(padding, str):
+        padding = [(k - 1 - low, k - 1 - high) for k, (low, high) in zip(windows, _explicit_pads(padding, spatial))]
+    if transpose_kernel:
+        if spatial:
+            rhs = rev_p.bind(rhs, dimensions=tuple(numbers.rhs_spec[2:]))
+        o, i = numbers.rhs_spec[:2]
+        order = list(range(len(shapes[1])))
+        order[o], order[i] = i, o
+        rhs = permute(rhs, order)
+    return conv_general_dilated(lhs, rhs, (1,) * spatial, padding, strides, holes, numbers, precision=precision,
+                                preferred_element_type=preferred_element_type)
+
+
+def conv_general_dilated_patches(lhs: Array, filter_shape: Sequence[int], window_strides: Sequence[int], padding: str | Pads,
+                                 lhs_dilation: Sequence[int] | None = None, rhs_dilation: Sequence[int] | None = None,
+                                 dimension_numbers: Any = None, precision: Any = None, preferred_element_type: Any = None
+                                 ) -> Array:
+    """The pieces of the input that a kernel of this shape would see, as features: one by one, each with all its places.
+
+    - `lhs`: the input. `filter_shape`: the kernel's spatial shape.
+    - `window_strides`, `padding`, `lhs_dilation`, `rhs_dilation`, `dimension_numbers`, `precision` and
+      `preferred_element_type`: as of `conv_general_dilated`.
+
+    >>> import xlafront.numpy as xnp
+    >>> conv_general_dilated_patches(xnp.arange(4.0).reshape(1, 1, 4), (2,), (1,), "VALID")[0]
+    Array([[0., 1., 2.],
+           [1., 2., 3.]], dtype=float32)
+    """
+    window = _integers(filter_shape, "filter_shape")
+    shape = np.shape(lhs)
+    if len(window) != len(shape) - 2:
+        raise TypeError(f"conv_general_dilated_patches of an input of shape {shape} needs a filter_shape for its "
+                        f"{len(shape) - 2} spatial dimensions, got {window}.")
+    numbers = conv_dimension_numbers(shape, shape, dimension_numbers)
+    features, places, d = shape[numbers.lhs_spec[1]], math.prod(window), tracing.aval_of(lhs).dtype
+    chosen = eq(broadcasted_iota(np.int32, (places, places), 0), broadcasted_iota(np.int32, (places, places), 1))
+    kernel = broadcast_in_dim_p.bind(convert_element_type(chosen, d), shape=(features, places, places),
+                                     broadcast_dimensions=(1, 2), sharding=None)
+    kernel = permute(reshape_to(kernel, (features * places, 1, *window)), np.argsort(numbers.rhs_spec))
+    return conv_general_dilated(lhs, kernel, window_strides, padding, lhs_dilation, rhs_dilation, numbers, features,
+                                precision=precision, preferred_element_type=preferred_element_type)
+
+
+def conv_general_dilated_local(lhs: Array, rhs: Array, window_strides: Sequence[int], padding: str | Pads,
+                               filter_shape: Sequence[int], lhs_dilation: Sequence[int] | None = None,
+                               rhs_dilation: Sequence[int] | None = None, dimension_numbers: Any = None, precision: Any = None
+                               ) -> Array:
+    """A convolution with a kernel of its own at every place of the result.
+
+    - `lhs`: the input.
+    - `rhs`: the kernels, with as many input features as `conv_general_dilated_patches` makes, and the
+      result's spatial dimensions.
+    - `filter_shape`: the spatial shape of one kernel.
+    - `window_strides`, `padding`, `lhs_dilation`, `rhs_dilation`, `dimension_numbers`, `precision`: as of
+      `conv_general_dilated`.
+
+    >>> import xlafront.numpy as xnp
+    >>> conv_general_dilated_local(xnp.ones((1, 1, 4)), xnp.arange(6.0).reshape(1, 2, 3), (1,), "VALID", (2,))
+    Array([[[3., 5., 7.]]], dtype=float32)
+    """
+    numbers = conv_dimension_numbers(np.shape(lhs), np.shape(rhs), dimension_numbers)
+    precision = canonical_precision(precision)
+    patches = conv_general_dilated_patches(
+        lhs, filter_shape, window_strides, padding, lhs_dilation, rhs_dilation, numbers,
+        precision[0] if isinstance(precision, tuple) else precision)
+    lhs_spec, rhs_spec, out = numbers
+    product = dot_general(patches, rhs, (((out[1],), (rhs_spec[1],)), (out[2:], rhs_spec[2:])), precision)
+    spatial = len(out) - 2  # it has the spatial dimensions first, then the batch, then the features
+    return permute(product, _placed((spatial, spatial + 1, *range(spatial)), out))

@@ -1,0 +1,276 @@
+"""Functions of neighbouring elements: differences, slopes, integrals, and values between samples."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+
+from xlafront.core import dtypes, tracing
+from xlafront.core.typing import Array, ArrayLike, Axes
+from xlafront.lax.elementwise import as_type
+from xlafront.lax.shapes import canonical_axis, move_dim
+from xlafront.lax.slicing import slice_in_dim
+from xlafront.numpy.creation import asarray
+from xlafront.numpy.indexing import take_rows
+from xlafront.numpy.manipulation import broadcast_to, concatenate, ravel, reshape
+from xlafront.numpy.promotion import broadcast_cases, check_arraylike, promote_dtypes_inexact, unwrap as operand
+from xlafront.numpy.reductions import cumsum, static_axes, sum as total
+from xlafront.numpy.searching import searchsorted, where
+from xlafront.numpy.sorting import argsort
+from xlafront.numpy.ufuncs import PUBLIC, clip
+from xlafront.staging.library import library
+
+
+def _part(x, start, limit, axis):
+    return slice_in_dim(x, start, limit, axis=axis)
+
+
+def _steps(a, axis):
+    """Each element less the one before it; of booleans, whether they differ."""
+    name = "not_equal" if tracing.aval_of(a).dtype == dtypes.bool_ else "subtract"
+    return PUBLIC[name](_part(a, 1, None, axis), _part(a, 0, -1, axis))
+
+
+@library(static=("n", "axis"), name="diff")
+def _diff(a, before, after, n, axis):
+    parts = [p for p in (before, a, after) if p is not None]
+    a = concatenate(parts, axis) if len(parts) > 1 else operand(a)
+    for _ in range(n):
+        a = _steps(a, axis)
+    return a
+
+
+def diff(a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None,
+         append: ArrayLike | None = None) -> Array:
+    """Differences of neighbours along an axis; of booleans, whether they differ.
+
+    - `a`: the array.
+    - `n`: how many times to take differences, one element fewer each time.
+    - `axis`: along which axis.
+    - `prepend`, `append`: what is put before and after `a` first, arrays or numbers.
+
+    >>> xnp.diff(xnp.array([1, 2, 4, 7]))
+    Array([1, 2, 3], dtype=int32)
+    """
+    check_arraylike("diff", a, *[x for x in (prepend, append) if x is not None])
+    n = operator.index(n)
+    if n == 0:
+        return asarray(a)
+    if n < 0:
+        raise ValueError(f"xnp.diff needs an order that is nonnegative, got n={n}.")
+    if not np.ndim(a):
+        raise ValueError("xnp.diff needs an array of at least one dimension, got a scalar.")
+    axis = canonical_axis(axis, np.ndim(a), "xnp.diff")
+    shape = (*np.shape(a)[:axis], 1, *np.shape(a)[axis + 1:])
+    before, after = (x if x is None or np.ndim(x) else broadcast_to(x, shape) for x in (prepend, append))
+    return _diff(a, before, after, n, axis)
+
+
+@library(name="ediff1d")
+def _ediff1d(ary, to_end, to_begin):
+    ary = ravel(operand(ary))
+    d = tracing.aval_of(ary).dtype
+    middle = PUBLIC["subtract"](_part(ary, 1, None, 0), _part(ary, 0, -1, 0))
+    ends = [x if x is None else ravel(as_type(operand(x), d, False)) for x in (to_begin, to_end)]
+    parts = [x for x in (ends[0], middle, ends[1]) if x is not None]
+    return concatenate(parts) if len(parts) > 1 else middle
+
+
+def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Array:
+    """Differences of neighbours in the flattened array.
+
+    - `ary`: the array.
+    - `to_end`, `to_begin`: what is put after and before the differences, converted to the array's dtype.
+
+    >>> xnp.ediff1d(xnp.array([1, 2, 4, 7]), to_begin=0)
+    Array([0, 1, 2, 3], dtype=int32)
+    """
+    check_arraylike("ediff1d", ary, *[x for x in (to_end, to_begin) if x is not None])
+    return _ediff1d(ary, to_end, to_begin)
+
+
+# Slopes and integrals
+
+
+def _slope(a, h, axis):
+    """Central differences inside, one-sided ones at the ends; `h` is one distance or those between the samples."""
+    first, last = (PUBLIC["subtract"](_part(a, i + 1, i + 2 or None, axis), _part(a, i, i + 1 or None, axis)) for i in (0, -2))
+    if not np.ndim(h):
+        inside = (_part(a, 2, None, axis) - _part(a, 0, -2, axis)) * 0.5
+        return concatenate([first, inside, last], axis) / h
+    before, after = h[:-1], h[1:]
+    shape = [1] * np.ndim(a)
+    shape[axis] = -1
+    weights = (-after / (before * (before + after)), (after - before) / (before * after), before / (after * (before + after)))
+    low, middle, high = (reshape(w, shape) for w in weights)
+    inside = low * _part(a, 0, -2, axis) + middle * _part(a, 1, -1, axis) + high * _part(a, 2, None, axis)
+    return concatenate([first / h[0], inside, last / h[-1]], axis)
+
+
+@library(static="axes", name="gradient")
+def _gradient(f, spacings, axes):
+    f, *spacings = promote_dtypes_inexact(*promote_dtypes_inexact(operand(f)), *map(operand, spacings))
+    steps = [_steps(h, 0) if np.ndim(h) else h for h in spacings]
+    return [_slope(f, h, axis) for h, axis in zip(steps, axes)]
+
+
+def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axes = None, edge_order: int | None = None) -> Array | list[Array]:
+    """The slope along axes, by central differences inside and one-sided ones at the ends.
+
+    - `f`: the samples.
+    - `varargs`: the distance of samples, one for all axes or one for each; a vector has the positions of the samples.
+    - `axis`: an axis or several, all without. The result for several is a list.
+    - `edge_order`: of NumPy's signature; it must be None.
+
+    >>> xnp.gradient(xnp.array([1.0, 4.0, 9.0, 16.0]))
+    Array([3., 4., 6., 7.], dtype=float32)
+    """
+    check_arraylike("gradient", f, *varargs)
+    if edge_order is not None:
+        raise NotImplementedError("xnp.gradient has differences of first order at the ends; the argument edge_order is not "
+                                  "supported.")
+    axes = static_axes(axis, np.ndim(f), "gradient")
+    if any(np.shape(f)[i] < 2 for i in axes):
+        raise ValueError(f"xnp.gradient needs 2 samples or more along each axis: the shape {np.shape(f)} is too small.")
+    spacings = varargs * len(axes) if len(varargs) == 1 else varargs or (1.0,) * len(axes)
+    if len(spacings) != len(axes):
+        raise TypeError(f"xnp.gradient got {len(varargs)} distances for {len(axes)} axes: it takes none, one, or one for each.")
+    for h, i in zip(spacings, axes):
+        if np.ndim(h) > 1 or np.ndim(h) and np.shape(h)[0] != np.shape(f)[i]:
+            raise ValueError(f"xnp.gradient takes as distances scalars or vectors of positions, {np.shape(f)[i]} along axis "
+                             f"{i}; got shape {np.shape(h)}.")
+    if not axes:
+        return []
+    result = _gradient(f, list(spacings), axes)
+    return result[0] if len(axes) == 1 else result
+
+
+@library(static="axis", name="trapezoid")
+def _trapezoid(y, x, dx, axis):
+    if x is None:
+        y, width = promote_dtypes_inexact(*promote_dtypes_inexact(operand(y)), operand(dx))
+        y = move_dim(y, axis, np.ndim(y) - 1)
+    else:
+        y, x = promote_dtypes_inexact(operand(y), operand(x))
+        y, x = move_dim(y, axis, np.ndim(y) - 1), x if np.ndim(x) == 1 else move_dim(x, axis, np.ndim(x) - 1)
+        width = _steps(x, np.ndim(x) - 1)
+    last = np.ndim(y) - 1
+    sides = _part(y, 1, None, last) + _part(y, 0, -1, last)
+    width, sides = broadcast_cases("trapezoid", [width, sides])
+    return 0.5 * total(width * sides, axis=-1)
+
+
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
+    """The integral along an axis by the trapezoidal rule.
+
+    - `y`: the samples.
+    - `x`: their positions, a vector or an array like `y`; distances of `dx` without.
+    - `dx`: the distance of samples.
+    - `axis`: along which axis.
+
+    >>> xnp.trapezoid(xnp.array([0.0, 1.0, 4.0]), dx=0.5)
+    Array(1.5, dtype=float32)
+    """
+    check_arraylike("trapezoid", y, dx, *[v for v in (x,) if v is not None])
+    return _trapezoid(y, x, dx, canonical_axis(axis, np.ndim(y), "xnp.trapezoid"))
+
+
+# Angles, and values between samples
+
+
+def _refuse_complex(name: str, x) -> None:
+    if tracing.aval_of(operand(x)).dtype.kind == "c":
+        raise ValueError(f"xnp.{name} does not take complex numbers, which have no order: give x.real and x.imag.")
+
+
+@library(static="axis", name="unwrap")
+def _unwrap(p, discont, axis, period):
+    d, weak = dtypes.lattice_result_type(p, period)
+    wide = d  # of unsigned numbers, with room for negative differences
+    if dtypes.is_unsigned(d):
+        wide = dtypes.int32 if d.itemsize < 4 else dtypes.canonicalize_dtype(dtypes.int64)
+    p, period = as_type(operand(p), wide, weak), as_type(operand(period), wide, weak)
+    steps = _steps(p, axis)
+    if dtypes.is_integer(d):
+        half, rest = PUBLIC["divmod"](period, 2)
+        even = rest == 0
+    else:
+        half, even = PUBLIC["true_divide"](period, 2), True
+    discont = half if discont is None else discont
+    near = PUBLIC["mod"](steps + half, period) - half
+    near = where(PUBLIC["logical_and"](even, PUBLIC["logical_and"](near == -half, steps > 0)), half, near)
+    correction = where(PUBLIC["less"](PUBLIC["abs"](steps), discont), 0, near - steps)
+    first, rest = _part(p, 0, 1, axis), _part(p, 1, None, axis)
+    return as_type(concatenate([first, rest + cumsum(correction, axis=axis)], axis), d, weak)
+
+
+def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * np.pi) -> Array:
+    """Angles without jumps: multiples of the period are added, so that neighbours differ by half a period at most.
+
+    - `p`: the angles.
+    - `discont`: the least difference that counts as a jump, half a period without.
+    - `axis`: along which axis.
+    - `period`: after which angles repeat.
+
+    >>> xnp.unwrap(xnp.array([0.0, 3.0, 6.0, 1.0]), period=6.0)
+    Array([0., 3., 6., 7.], dtype=float32)
+    """
+    check_arraylike("unwrap", p, period, *[x for x in (discont,) if x is not None])
+    _refuse_complex("unwrap", p)
+    axis = canonical_axis(axis, np.ndim(p), "xnp.unwrap")
+    return asarray(p) if not np.shape(p)[axis] else _unwrap(p, discont, axis, period)
+
+
+@library(static="outside", name="interp")
+def _interp(x, xp, fp, left, right, period, outside):
+    x, xp = promote_dtypes_inexact(operand(x), operand(xp))
+    [fp] = promote_dtypes_inexact(operand(fp))
+    if period is not None:
+        period = PUBLIC["abs"](as_type(operand(period), tracing.aval_of(x).dtype, False))
+        x, xp = PUBLIC["mod"](x, period), PUBLIC["mod"](xp, period)
+        order = argsort(xp)
+        xp, fp = take_rows(xp, order), take_rows(fp, order)
+        xp = concatenate([xp[-1:] - period, xp, xp[:1] + period])
+        fp = concatenate([fp[-1:], fp, fp[:1]])
+    n = np.shape(xp)[0]
+    i = clip(searchsorted(xp, x, side="right"), 1, n - 1)
+    low, high, start, end = take_rows(xp, i - 1), take_rows(xp, i), take_rows(fp, i - 1), take_rows(fp, i)
+    width = high - low
+    flat = PUBLIC["abs"](width) <= np.spacing(dtypes.finfo(width.dtype).eps).astype(width.dtype)
+    result = where(flat, start, start + ((x - low) / where(flat, 1, width)) * (end - start))
+    if period is None:
+        for side, value, beyond, end in ((0, left, x < xp[0], fp[0]), (1, right, x > xp[-1], fp[-1])):
+            if outside[side] != "extrapolate":
+                result = where(beyond, end if value is None else value, result)
+    return result
+
+
+def interp(x: ArrayLike, xp: ArrayLike, fp: ArrayLike, left: ArrayLike | str | None = None,
+           right: ArrayLike | str | None = None, period: ArrayLike | None = None) -> Array:
+    """Values on the line through samples.
+
+    - `x`: where.
+    - `xp`: the positions of the samples, a vector that rises.
+    - `fp`: their values.
+    - `left`, `right`: the values before the first and after the last sample, which they are without; "extrapolate" goes on
+      with the line.
+    - `period`: after which positions repeat; `xp` may then have any order, and `left` and `right` are not used.
+
+    >>> xnp.interp(xnp.array([1.5, 9.0]), xnp.array([1.0, 2.0]), xnp.array([10.0, 20.0]))
+    Array([15., 20.], dtype=float32)
+    """
+    check_arraylike("interp", x, xp, fp)
+    _refuse_complex("interp", x)
+    if np.shape(xp) != np.shape(fp) or np.ndim(xp) != 1:
+        raise ValueError(f"xnp.interp needs samples as vectors: xp and fp must be one-dimensional arrays of equal size, got "
+                         f"shapes {np.shape(xp)} and {np.shape(fp)}.")
+    outside = tuple(v if isinstance(v, str) else None for v in (left, right))
+    for name, v in zip(("left", "right"), outside):
+        if v not in (None, "extrapolate"):
+            raise ValueError(f"the only valid string for {name} of xnp.interp is 'extrapolate', got {v!r}.")
+    left, right = (None if isinstance(v, str) else v for v in (left, right))
+    check_arraylike("interp", *[v for v in (left, right, period) if v is not None])
+    if period is not None and np.ndim(period):
+        raise ValueError(f"the period of xnp.interp must be a scalar, got shape {np.shape(period)}.")
+    return _interp(x, xp, fp, left, right, period, outside)

@@ -1,0 +1,144 @@
+"""Floating-point numbers taken apart and put together by their bits: `frexp`, `ldexp`, `modf`, `spacing`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xlafront.core import dtypes, tracing
+from xlafront.core.typing import Array, ArrayLike
+from xlafront.lax.elementwise import PRIMITIVES, add, as_type, eq, gt, lt, mul, ne, sub, to_dtype, where
+from xlafront.lax.shapes import bitcast_convert_type_p
+from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_args_inexact, unwrap
+from xlafront.numpy.ufuncs import PUBLIC
+from xlafront.staging.library import library
+
+
+class _Format:
+    """How a floating dtype is laid out in bits: sign, biased exponent, mantissa."""
+
+    def __init__(self, d):
+        info = dtypes.finfo(d)
+        self.mantissa = int(info.nmant)
+        self.bias = int(info.maxexp) - 1
+        self.word = np.dtype(f"int{8 * d.itemsize}")
+        self.all_ones = 2 * self.bias + 1  # the exponent of infinities and NaN
+
+    def exponent(self, bits):
+        return PRIMITIVES["shift_right_logical"].bind(bits, self.word.type(self.mantissa))
+
+    def with_exponent(self, exponent):
+        return PRIMITIVES["shift_left"].bind(exponent, self.word.type(self.mantissa))
+
+
+def _bits(x, word):
+    return bitcast_convert_type_p.bind(x, new_dtype=word)
+
+
+def _real(name: str, x, error: type[Exception]):
+    [x] = promote_args_inexact(name, x)
+    d = tracing.aval_of(x).dtype
+    if d.kind == "c":
+        raise error(f"xnp.{name} does not support complex numbers, its input has dtype {d}: take it of x.real and x.imag.")
+    return as_type(x, d, False), d
+
+
+@library
+def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
+    """Numbers as `mantissa * 2 ** exponent`, with mantissas from 0.5 to 1 in size; 0, infinities and NaN have exponent 0.
+
+    - `x`: the numbers.
+
+    >>> xnp.frexp(xnp.array([3.0, 0.25]))
+    (Array([0.75, 0.5 ], dtype=float32), Array([ 2, -1], dtype=int32))
+    """
+    x, d = _real("frexp", x, TypeError)
+    layout = _Format(d)
+    word = layout.word.type
+    bits = _bits(x, layout.word)
+    magnitude = PRIMITIVES["and"].bind(bits, word(np.iinfo(layout.word).max))
+    exponent = layout.exponent(magnitude)
+    # Numbers below the normal ones begin with zeros, which are shifted out.
+    zeros = sub(PRIMITIVES["clz"].bind(magnitude), word(8 * d.itemsize - layout.mantissa - 1))
+    tiny = eq(exponent, word(0))
+    exponent = where(tiny, sub(word(1), zeros), exponent)
+    magnitude = where(tiny, PRIMITIVES["shift_left"].bind(magnitude, PRIMITIVES["max"].bind(zeros, word(0))), magnitude)
+    fraction = PRIMITIVES["and"].bind(magnitude, word((1 << layout.mantissa) - 1))
+    half = PRIMITIVES["or"].bind(fraction, word((layout.bias - 1) << layout.mantissa))
+    sign = PRIMITIVES["and"].bind(bits, word(np.iinfo(layout.word).min))
+    mantissa = bitcast_convert_type_p.bind(PRIMITIVES["or"].bind(half, sign), new_dtype=d)
+    plain = PRIMITIVES["and"].bind(PRIMITIVES["is_finite"].bind(x), ne(magnitude, word(0)))
+    exponent = sub(to_dtype(exponent, np.int32), np.int32(layout.bias - 1))
+    return where(plain, mantissa, x), where(plain, exponent, np.int32(0))
+
+
+@library
+def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 * 2 ** x2`, in two steps so that a power that is no number itself does no harm.
+
+    - `x1`: the numbers.
+    - `x2`: the exponents, integers.
+
+    >>> xnp.ldexp(xnp.array([0.75, 0.5]), xnp.array([2, -1]))
+    Array([3.  , 0.25], dtype=float32)
+    """
+    check_arraylike("ldexp", x1, x2)
+    [x] = promote_args_inexact("ldexp", x1)
+    n = unwrap(x2)
+    d, given = tracing.aval_of(x).dtype, tracing.aval_of(n).dtype
+    if d.kind == "c" or not (dtypes.is_integer(given) or given == dtypes.bool_):
+        raise ValueError(f"xnp.ldexp is not supported for input types {d} and {given}: it takes floats and integers.")
+    layout = _Format(d)
+    word = layout.word.type
+    x, n = broadcast_to_common("ldexp", [as_type(x, d, False), n])
+    wide = max(layout.word, np.dtype(np.int32), key=lambda w: w.itemsize)
+    limit = wide.type(2 * layout.bias)
+    n = PRIMITIVES["max"].bind(PRIMITIVES["min"].bind(as_type(n, wide, False), limit), wide.type(2) - limit)
+    n = as_type(n, layout.word, False)
+    first = PRIMITIVES["shift_right_arithmetic"].bind(n, word(1))
+    for part in (first, sub(n, first)):
+        power = bitcast_convert_type_p.bind(layout.with_exponent(add(part, word(layout.bias))), new_dtype=d)
+        x = mul(x, power)
+    return x
+
+
+@library
+def _modf(x):
+    x, _ = _real("modf", x, TypeError)
+    whole = PUBLIC["trunc"](x)
+    return sub(x, whole), whole
+
+
+def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
+    """The part behind the point and the part before it, both with the sign of the number.
+
+    - `x`: the numbers.
+    - `out`: of NumPy's signature; it must be None.
+
+    >>> xnp.modf(xnp.array([1.5, -2.25]))
+    (Array([ 0.5 , -0.25], dtype=float32), Array([ 1., -2.], dtype=float32))
+    """
+    if out is not None:
+        raise NotImplementedError("the 'out' argument of xnp.modf is not supported: arrays do not change. Use the result.")
+    check_arraylike("modf", x)
+    return _modf(x)
+
+
+@library
+def spacing(x: ArrayLike, /) -> Array:
+    """The distance to the next number that is greater in size, with the sign of the number; NaN for infinities.
+
+    - `x`: the numbers.
+
+    >>> xnp.spacing(xnp.float32(1))
+    Array(1.1920929e-07, dtype=float32)
+    """
+    x, d = _real("spacing", x, ValueError)
+    layout = _Format(d)
+    word = layout.word.type
+    bits = _bits(x, layout.word)
+    exponent = layout.exponent(PRIMITIVES["and"].bind(bits, word(np.iinfo(layout.word).max)))
+    small = PRIMITIVES["shift_left"].bind(word(1), PRIMITIVES["max"].bind(sub(exponent, word(1)), word(0)))
+    normal = gt(exponent, word(layout.mantissa))
+    step = where(normal, layout.with_exponent(sub(exponent, word(layout.mantissa))), small)
+    step = where(lt(bits, word(0)), PRIMITIVES["or"].bind(step, word(np.iinfo(layout.word).min)), step)
+    return where(PRIMITIVES["is_finite"].bind(x), bitcast_convert_type_p.bind(step, new_dtype=d), d.type(np.nan))

@@ -1,0 +1,346 @@
+"""Grids and indices: `mgrid`, `ogrid`, `r_`, `c_`, `ix_`, the indices of triangles and diagonals, flat indices and back."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlafront.core import dtypes, errors, tracing
+from xlafront.core.typing import Array, ArrayLike, DTypeLike
+from xlafront.lax.elementwise import add, as_type, constant_like, lt, mul, where
+from xlafront.lax.shapes import expand_dims, iota_p, static_shape
+from xlafront.numpy.creation import arange, array, asarray, linspace, meshgrid, ones
+from xlafront.numpy.manipulation import concatenate, reshape, stack
+from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_dtypes, unwrap
+from xlafront.numpy.searching import nonzero
+from xlafront.numpy.ufuncs import PUBLIC
+from xlafront.staging.library import library
+
+# Grids
+
+
+def _points(s: slice) -> Array:
+    """The numbers that a slice stands for; an imaginary step is how many there are, both ends included."""
+    start, step = (0 if s.start is None else s.start), (1 if s.step is None else s.step)
+    if isinstance(step, complex):
+        return linspace(start, s.stop, int(abs(step)))
+    return arange(start, s.stop, step)
+
+
+class _Grid:
+    """What `mgrid` and `ogrid` are: indexing makes grids of the numbers that slices stand for."""
+
+    def __init__(self, sparse: bool):
+        self._sparse = sparse
+
+    def __getitem__(self, key: slice | tuple[slice, ...]) -> Array | list[Array]:
+        if isinstance(key, slice):
+            return _points(key)
+        if not isinstance(key, tuple) or not all(isinstance(s, slice) for s in key):
+            raise TypeError(f"a grid is indexed by slices, as in xnp.mgrid[0:3, 0:1:5j], not by {key!r}: it is not iterable.")
+        axes = promote_dtypes(*map(_points, key))
+        grids = meshgrid(*axes, indexing="ij", sparse=self._sparse)
+        return list(grids) if self._sparse else stack(grids)
+
+    def __repr__(self) -> str:
+        return f"<xlafront.numpy.{'ogrid' if self._sparse else 'mgrid'}>"
+
+
+mgrid, ogrid = _Grid(False), _Grid(True)
+
+
+class _Join:
+    """What `r_` and `c_` are: indexing joins numbers, arrays and the numbers that slices stand for along an axis."""
+
+    def __init__(self, name: str, axis: int, rank: int, at: int):
+        self._name, self._axis, self._rank, self._at = name, axis, rank, at
+
+    def __getitem__(self, key: Any) -> Array:
+        axis, rank, at = self._axis, self._rank, self._at
+        items = list(key) if isinstance(key, tuple) else [key]
+        matrix = ""
+        if items and isinstance(items[0], str):
+            directive, *items = items
+            if directive in ("r", "c"):
+                axis, rank, matrix = -1, 1, directive
+            else:
+                try:
+                    axis, rank, at = (*map(int, directive.split(",")), *(axis, rank, at)[directive.count(",") + 1:])
+                except ValueError:
+                    raise ValueError(f"xnp.{self._name} could not understand directive {directive!r}: it is 'r', 'c' or up to "
+                                     f"three integers (axis, least number of dimensions, where they begin).") from None
+        parts = [self._part(x, rank, at) for x in items]
+        if not parts:
+            raise ValueError(f"xnp.{self._name} needs something to join: need at least one array to concatenate.")
+        result = concatenate(parts, axis=axis)
+        if matrix and result.ndim == 1:
+            result = reshape(result, (1, -1) if matrix == "r" else (-1, 1))
+        return result
+
+    @staticmethod
+    def _part(x, rank: int, at: int) -> Array:
+        x = _points(x) if isinstance(x, slice) else asarray(x)
+        missing = rank - x.ndim
+        if missing <= 0:
+            return x if x.ndim else reshape(x, (1,))
+        if x.ndim == 0:
+            return reshape(x, (1,) * rank)
+        before = at if at >= 0 else missing + at + 1  # where the array's own dimensions begin
+        return expand_dims(x, [i for i in range(rank) if not before <= i < before + x.ndim])
+
+    def __repr__(self) -> str:
+        return f"<xlafront.numpy.{self._name}>"
+
+
+r_, c_ = _Join("r_", 0, 1, -1), _Join("c_", -1, 2, 0)
+
+
+def ix_(*args: ArrayLike) -> tuple[Array, ...]:
+    """Vectors of indices as an open grid: `x[xnp.ix_(rows, columns)]` is the part of `x` in these rows and columns.
+
+    - `args`: vectors of integers, one for each dimension. Masks are not taken: their number of elements depends on values.
+
+    >>> xnp.arange(9).reshape(3, 3)[xnp.ix_(xnp.array([0, 2]), xnp.array([1]))]
+    Array([[1],
+           [7]], dtype=int32)
+    """
+    check_arraylike("ix_", *args)
+    found = []
+    for i, x in enumerate(args):
+        x = asarray(x)
+        if x.ndim != 1:
+            raise ValueError(f"the arguments of xnp.ix_ must be 1-dimensional, argument {i} has shape {x.shape}.")
+        if x.dtype == dtypes.bool_:
+            raise NotImplementedError("xnp.ix_ has no boolean arguments; give xnp.nonzero(mask, size=n)[0].")
+        if not x.size:
+            x = asarray(x, dtype=dtypes.default_dtype(int))
+        found.append(expand_dims(x, [j for j in range(len(args)) if j != i]) if len(args) > 1 else x)
+    return tuple(found)
+
+
+def indices(dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: bool = False) -> Array | tuple[Array, ...]:
+    """For each dimension of a grid the index of every point.
+
+    - `dimensions`: the shape of the grid.
+    - `dtype`: that of the indices, an integer one without.
+    - `sparse`: whether to return an array for each dimension, of size 1 in the others, in place of one for all.
+
+    >>> xnp.indices((2, 2))[1]
+    Array([[0, 1],
+           [0, 1]], dtype=int32)
+    """
+    if not isinstance(dimensions, (tuple, list, np.ndarray)):
+        raise TypeError(f"xnp.indices needs the shape of a grid, a tuple; {dimensions!r} is not iterable.")
+    shape = static_shape("indices", dimensions)
+    d = dtypes.default_dtype(int) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.indices")
+    found = [iota_p.bind(dtype=d, shape=tuple(n if j == i or not sparse else 1 for j, n in enumerate(shape)), dimension=i,
+                         sharding=None) for i in range(len(shape))]
+    if sparse:
+        return tuple(found)
+    return stack(found) if found else array(np.zeros((0,), d))
+
+
+# Triangles and diagonals, whose indices are known as constants
+
+
+def _positions(mask: np.ndarray) -> tuple[Array, Array]:
+    rows, columns = (array(i, dtype=dtypes.default_dtype(int)) for i in np.nonzero(mask))
+    return rows, columns
+
+
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
+    """The indices of the lower triangle of a matrix, row by row.
+
+    - `n`: the number of rows.
+    - `k`: the diagonal up to which it goes, counted upwards from the main one.
+    - `m`: the number of columns, `n` without.
+
+    >>> xnp.tril_indices(2)
+    (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
+    """
+    n, k, m = operator.index(n), operator.index(k), operator.index(n if m is None else m)
+    return _positions(np.tri(n, m, k, dtype=bool))
+
+
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
+    """The indices of the upper triangle of a matrix, row by row; the parameters are those of `tril_indices`.
+
+    >>> xnp.triu_indices(2)
+    (Array([0, 0, 1], dtype=int32), Array([0, 1, 1], dtype=int32))
+    """
+    n, k, m = operator.index(n), operator.index(k), operator.index(n if m is None else m)
+    return _positions(~np.tri(n, m, k - 1, dtype=bool))
+
+
+def _matrix_shape(name: str, arr) -> tuple[int, int]:
+    if np.ndim(arr) != 2:
+        raise ValueError(f"xnp.{name}: only 2-D inputs are accepted, got shape {np.shape(arr)}.")
+    return np.shape(arr)
+
+
+def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
+    """The indices of the lower triangle of a given matrix.
+
+    - `arr`: the matrix.
+    - `k`: as for `tril_indices`.
+
+    >>> xnp.tril_indices_from(xnp.ones((2, 1)))
+    (Array([0, 1], dtype=int32), Array([0, 0], dtype=int32))
+    """
+    n, m = _matrix_shape("tril_indices_from", arr)
+    return tril_indices(n, k, m)
+
+
+def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
+    """The indices of the upper triangle of a given matrix.
+
+    - `arr`: the matrix.
+    - `k`: as for `triu_indices`.
+
+    >>> xnp.triu_indices_from(xnp.ones((2, 1)))
+    (Array([0], dtype=int32), Array([0], dtype=int32))
+    """
+    n, m = _matrix_shape("triu_indices_from", arr)
+    return triu_indices(n, k, m)
+
+
+def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
+    """The indices of the main diagonal of an array whose dimensions all have one size.
+
+    - `n`: that size.
+    - `ndim`: the number of dimensions.
+
+    >>> xnp.diag_indices(2)
+    (Array([0, 1], dtype=int32), Array([0, 1], dtype=int32))
+    """
+    n, ndim = operator.index(n), operator.index(ndim)
+    for name, x in (("n", n), ("ndim", ndim)):
+        if x < 0:
+            raise ValueError(f"the {name} argument to diag_indices must be nonnegative, got {x}.")
+    return (arange(n),) * ndim
+
+
+def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
+    """The indices of the main diagonal of a given array.
+
+    - `arr`: the array, of two dimensions or more of one size.
+
+    >>> xnp.diag_indices_from(xnp.ones((2, 2)))
+    (Array([0, 1], dtype=int32), Array([0, 1], dtype=int32))
+    """
+    shape = np.shape(arr)
+    if len(shape) < 2:
+        raise ValueError(f"xnp.diag_indices_from: the input array must be at least 2-d, got shape {shape}.")
+    if len(set(shape)) > 1:
+        raise ValueError(f"xnp.diag_indices_from: all dimensions of input must be of equal length, got shape {shape}.")
+    return diag_indices(shape[0], len(shape))
+
+
+def mask_indices(n: int, mask_func: Callable, k: int = 0, *, size: int | None = None) -> tuple[Array, Array]:
+    """The indices of the part of a matrix that a function such as `triu` leaves.
+
+    - `n`: the number of rows and of columns.
+    - `mask_func`: the function, of a matrix and `k`; what it makes zero is left out.
+    - `k`: its second argument.
+    - `size`: the number of indices, for traced functions, as that of `nonzero`.
+
+    >>> xnp.mask_indices(2, xnp.triu)
+    (Array([0, 0, 1], dtype=int32), Array([0, 1, 1], dtype=int32))
+    """
+    return nonzero(mask_func(ones((operator.index(n),) * 2, dtypes.default_dtype(int)), k), size=size)
+
+
+# Flat indices
+
+
+@library(static="shape", name="unravel_index")
+def _unravelled(indices, shape):
+    own, weak = dtypes.operand_type(unwrap(indices))
+    d = own if own.itemsize >= 4 else dtypes.default_dtype(int)
+    place = as_type(unwrap(indices), d, weak)
+    total = math.prod(shape)
+    if not dtypes.is_unsigned(d):
+        place = where(lt(place, constant_like(place, 0)), add(place, constant_like(place, total)), place)
+    place = _clipped(place, total)
+    found = []
+    for n in reversed(shape):
+        found.append(PUBLIC["remainder"](place, constant_like(place, max(n, 1))))
+        place = PUBLIC["floor_divide"](place, constant_like(place, max(n, 1)))
+    return tuple(as_type(i, own, weak) for i in reversed(found))
+
+
+def unravel_index(indices: ArrayLike, shape: int | Sequence[int]) -> tuple[Array, ...]:
+    """The index in each dimension that elements have, from their places in the flattened array.
+
+    - `indices`: the places. Negative ones count from the end; those outside are moved to the nearest (NumPy raises an error).
+    - `shape`: that of the array.
+
+    >>> xnp.unravel_index(5, (2, 3))
+    (Array(1, dtype=int32, weak_type=True), Array(2, dtype=int32, weak_type=True))
+    """
+    check_arraylike("unravel_index", indices)
+    if not dtypes.is_integer(dtypes.operand_type(unwrap(indices))[0]):
+        raise TypeError(f"xnp.unravel_index needs integers, got {dtypes.operand_type(unwrap(indices))[0]}.")
+    return _unravelled(indices, static_shape("unravel_index", shape))
+
+
+@library(static=("dims", "mode", "dtype"), name="ravel_multi_index")
+def _ravelled(indices, dims, mode, dtype):
+    indices = broadcast_to_common("ravel_multi_index", [as_type(unwrap(i), dtype, False) for i in indices])
+    total: Any = dtype.type(0)
+    for i, n in zip(indices, dims):
+        if mode == "clip":
+            i = _clipped(i, n)
+        elif mode == "wrap":
+            i = PUBLIC["remainder"](i, dtype.type(n))
+        total = add(mul(total, dtype.type(n)), i)
+    return asarray(total)
+
+
+def _clipped(i, n):
+    return PUBLIC["maximum"](PUBLIC["minimum"](i, constant_like(i, max(n - 1, 0))), constant_like(i, 0))
+
+
+def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Sequence[int], mode: str = "raise", order: str = "C", *,
+                      dtype: DTypeLike | None = None) -> Array:
+    """The places in the flattened array of elements whose index is given in each dimension.
+
+    - `multi_index`: the indices, an integer array for each dimension.
+    - `dims`: the shape of the array.
+    - `mode`: what indices outside are: an error ("raise", only where values are known), moved to the nearest ("clip"), counted
+      around ("wrap"), or taken as they are ("ignore").
+    - `order`: "C", by rows, or "F", by columns.
+    - `dtype`: that of the result.
+
+    >>> xnp.ravel_multi_index((xnp.array([1]), xnp.array([2])), (2, 3))
+    Array([5], dtype=int32)
+    """
+    dims = static_shape("ravel_multi_index", dims)
+    multi_index = list(multi_index)
+    if len(multi_index) != len(dims):
+        raise AssertionError(f"xnp.ravel_multi_index needs an index array for each of the {len(dims)} dimensions, got "
+                             f"{len(multi_index)}.")
+    check_arraylike("ravel_multi_index", *multi_index)
+    d = dtypes.default_dtype(int) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.ravel_multi_index")
+    for x in (*map(unwrap, multi_index), d):
+        given = x if isinstance(x, np.dtype) else dtypes.operand_type(x)[0]
+        if not dtypes.is_integer(given):
+            raise ValueError(f"xnp.ravel_multi_index takes integers; {given} is not an integer type.")
+    if mode not in ("raise", "clip", "wrap", "ignore"):
+        raise ValueError(f"invalid mode={mode!r} of xnp.ravel_multi_index: it has 'raise', 'wrap', 'clip' and 'ignore'.")
+    if order not in ("C", "F"):
+        raise ValueError(f"invalid order={order!r} of xnp.ravel_multi_index: it has 'C' and 'F'.")
+    if mode == "raise":
+        for i, n in zip(multi_index, dims):
+            known = i._concrete() if isinstance(i, tracing.Tracer) else i
+            if known is None:
+                raise errors.ConcretizationTypeError(i, "xnp.ravel_multi_index checks its indices: use mode='wrap' or 'clip'.")
+            if np.size(known) and (np.min(np.asarray(known)) < 0 or np.max(np.asarray(known)) >= n):
+                raise ValueError(f"xnp.ravel_multi_index got an invalid entry in coordinates array: an index outside of {n}.")
+    if order == "F":
+        multi_index, dims = multi_index[::-1], dims[::-1]
+    return _ravelled(multi_index, dims, mode, d)

@@ -1,0 +1,213 @@
+"""Functions that leave NaNs out: reductions, quantiles, cumulative sums of the elements that are there, and `nan_to_num`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xlafront.core import dtypes, tracing
+from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
+from xlafront.lax.elementwise import as_type, complex_, imag_, real_
+from xlafront.numpy import reductions, searching
+from xlafront.numpy.creation import asarray
+from xlafront.numpy.manipulation import broadcast_arrays
+from xlafront.numpy.promotion import boolean_mask, check_arraylike, promote_args, unwrap
+from xlafront.numpy.reductions import refuse_out
+from xlafront.numpy.statistics import checked_quantile
+from xlafront.numpy.ufuncs import PUBLIC
+from xlafront.staging.library import library
+
+
+def _reduced(name, function, filler, a, out, where, **options):
+    refuse_out(name, out)
+    check_arraylike(name, a)
+    a = asarray(a)
+    if where is not None:
+        options["where"] = boolean_mask(f"xnp.{name}", where)
+    if not dtypes.is_inexact(a.dtype):
+        return function(a, **options)
+    missing = PUBLIC["isnan"](a)
+    result = function(searching.where(missing, filler, a), **options)
+    if filler in (0, 1) or options["initial"] is not None:
+        return result
+    axes = {"axis": options["axis"], "keepdims": options["keepdims"]}
+    return searching.where(reductions.all(missing, **axes), np.nan, result)
+
+
+def nansum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None):
+    """The sum of the elements that are not NaN; the parameters are those of `sum`."""
+    return _reduced("nansum", reductions.sum, 0, a, out, where, axis=axis, dtype=dtype, keepdims=keepdims, initial=initial)
+
+
+def nanprod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None):
+    """The product of the elements that are not NaN; the parameters are those of `prod`."""
+    return _reduced("nanprod", reductions.prod, 1, a, out, where, axis=axis, dtype=dtype, keepdims=keepdims, initial=initial)
+
+
+def nanmax(a, axis=None, out=None, keepdims=False, initial=None, where=None):
+    """The maximum of the elements that are not NaN; the parameters are those of `max`."""
+    return _reduced("nanmax", reductions.max, -np.inf, a, out, where, axis=axis, keepdims=keepdims, initial=initial)
+
+
+def nanmin(a, axis=None, out=None, keepdims=False, initial=None, where=None):
+    """The minimum of the elements that are not NaN; the parameters are those of `min`."""
+    return _reduced("nanmin", reductions.min, np.inf, a, out, where, axis=axis, keepdims=keepdims, initial=initial)
+
+
+def _present(name, a, out, where):
+    """The array with zeros for what is NaN, so that no derivative sees it, and which elements count."""
+    refuse_out(name, out)
+    check_arraylike(name, a)
+    a = asarray(a)
+    missing = PUBLIC["isnan"](a)
+    present = PUBLIC["logical_not"](missing)
+    if where is not None:
+        present = PUBLIC["logical_and"](*broadcast_arrays(present, boolean_mask(f"xnp.{name}", where)))
+    return searching.where(missing, 0, a) if dtypes.is_inexact(a.dtype) else a, present
+
+
+def nanmean(a, axis=None, dtype=None, out=None, keepdims=False, where=None):
+    """The mean of the elements that are not NaN; the parameters are those of `mean`."""
+    a, present = _present("nanmean", a, out, where)
+    return reductions.mean(a, axis=axis, dtype=dtype, keepdims=keepdims, where=present)
+
+
+def nanvar(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=None, mean=None):
+    """The variance of the elements that are not NaN; the parameters are those of `var`."""
+    a, present = _present("nanvar", a, out, where)
+    return reductions.var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=present, mean=mean)
+
+
+def nanstd(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=None, mean=None):
+    """The standard deviation of the elements that are not NaN; the parameters are those of `std`."""
+    return PUBLIC["sqrt"](nanvar(a, axis, dtype, out, ddof, keepdims, where, mean))
+
+
+def _without_nans(name: str, identity, function, a, axis, dtype, out):
+    refuse_out(name, out)
+    check_arraylike(name, a)
+    a = asarray(a)
+    if dtypes.is_inexact(a.dtype):
+        a = searching.where(PUBLIC["isnan"](a), identity, a)
+    return function(a, axis=axis, dtype=dtype)
+
+
+def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
+    """The cumulative sum, with 0 in place of NaN; the parameters are those of `cumsum`.
+
+    >>> xnp.nancumsum(xnp.array([1.0, xnp.nan, 2.0]))
+    Array([1., 1., 3.], dtype=float32)
+    """
+    return _without_nans("nancumsum", 0, reductions.cumsum, a, axis, dtype, out)
+
+
+def nancumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
+    """The cumulative product, with 1 in place of NaN; the parameters are those of `cumprod`.
+
+    >>> xnp.nancumprod(xnp.array([3.0, xnp.nan, 2.0]))
+    Array([3., 3., 6.], dtype=float32)
+    """
+    return _without_nans("nancumprod", 1, reductions.cumprod, a, axis, dtype, out)
+
+
+@library(static=("name", "axis", "keepdims"))
+def _arg_extreme(a, name, axis, keepdims):
+    filler, function = {"nanargmax": (-np.inf, reductions.argmax), "nanargmin": (np.inf, reductions.argmin)}[name]
+    a = unwrap(a)
+    if not dtypes.is_inexact(tracing.aval_of(a).dtype):
+        return function(a, axis=axis, keepdims=keepdims)
+    missing = PUBLIC["isnan"](a)
+    found = function(searching.where(missing, filler, a), axis=axis, keepdims=keepdims)
+    return searching.where(reductions.all(missing, axis=axis, keepdims=keepdims), -1, found)
+
+
+def _arg(name, a, axis, out, keepdims):
+    refuse_out(name, out)
+    check_arraylike(name, a)
+    return _arg_extreme(a, name, None if axis is None else axis.__index__(), bool(keepdims))
+
+
+def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
+    """The index of the first maximum of the elements that are not NaN, -1 where there are none (NumPy raises an error).
+
+    - `a`: the values.
+    - `axis`: the axis along which to look; all elements without.
+    - `out`: of NumPy's signature; it must be None.
+    - `keepdims`: whether the axis stays, with size 1.
+
+    >>> xnp.nanargmax(xnp.array([1.0, xnp.nan, 2.0]))
+    Array(2, dtype=int32)
+    """
+    return _arg("nanargmax", a, axis, out, keepdims)
+
+
+def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
+    """The index of the first minimum of the elements that are not NaN, -1 where there are none; the parameters are those of
+    `nanargmax`.
+
+    >>> xnp.nanargmin(xnp.array([xnp.nan, 1.0, 2.0]))
+    Array(1, dtype=int32)
+    """
+    return _arg("nanargmin", a, axis, out, keepdims)
+
+
+def nanquantile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: bool = False,
+                method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None) -> Array:
+    """The values below which a fraction `q` of the elements that are not NaN lies; the parameters are those of `quantile`.
+
+    >>> xnp.nanquantile(xnp.array([1.0, xnp.nan, 3.0]), 0.5)
+    Array(2., dtype=float32)
+    """
+    return checked_quantile("nanquantile", a, q, axis, out, overwrite_input, method, keepdims, weights, True)
+
+
+def nanpercentile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: bool = False,
+                  method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None) -> Array:
+    """The values below which `q` percent of the elements that are not NaN lie; the parameters are those of `quantile`.
+
+    >>> xnp.nanpercentile(xnp.array([1.0, xnp.nan, 3.0]), 50)
+    Array(2., dtype=float32)
+    """
+    check_arraylike("nanpercentile", a, q)
+    return checked_quantile("nanpercentile", a, PUBLIC["true_divide"](q, 100), axis, out, overwrite_input, method, keepdims,
+                            weights, True)
+
+
+def nanmedian(a: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: bool = False,
+              keepdims: bool = False) -> Array:
+    """The middle value of the elements that are not NaN; the parameters are those of `median`.
+
+    >>> xnp.nanmedian(xnp.array([1.0, xnp.nan, 3.0, 8.0]))
+    Array(3., dtype=float32)
+    """
+    return checked_quantile("nanmedian", a, 0.5, axis, out, overwrite_input, "midpoint", keepdims, None, True)
+
+
+@library(name="nan_to_num")
+def _replaced(x, nan, posinf, neginf):
+    [x] = promote_args("nan_to_num", x)
+    d = tracing.aval_of(x).dtype
+    if not dtypes.is_inexact(d):
+        return x
+    if d.kind == "c":
+        return complex_(*[_replaced.__wrapped__(part(x), nan, posinf, neginf) for part in (real_, imag_)])
+    limits = dtypes.finfo(d)
+    for place, value in (("isnan", nan), ("isposinf", limits.max if posinf is None else posinf),
+                         ("isneginf", limits.min if neginf is None else neginf)):
+        x = searching.where(PUBLIC[place](x), as_type(unwrap(value), d, False), x)
+    return x
+
+
+def nan_to_num(x: ArrayLike, copy: bool = True, nan: ArrayLike = 0.0, posinf: ArrayLike | None = None,
+               neginf: ArrayLike | None = None) -> Array:
+    """Numbers in place of NaN and infinities.
+
+    - `x`: the array.
+    - `copy`: of NumPy's signature; arrays do not change, there is always a new one.
+    - `nan`: what replaces NaN.
+    - `posinf`, `neginf`: what replaces infinities, the greatest and the least finite number without.
+
+    >>> xnp.nan_to_num(xnp.array([1.0, xnp.nan]), nan=5.0)
+    Array([1., 5.], dtype=float32)
+    """
+    check_arraylike("nan_to_num", x)
+    return _replaced(x, nan, posinf, neginf)

@@ -1,0 +1,94 @@
+"""Guards on transfers: copies between the host and devices, and between devices, that the runtime logs or refuses.
+
+jaxlib checks every copy against a level for each direction, of the thread or else of the process. A copy that somebody asked
+for (`device_put`, `device_get`) is explicit, and only the levels `log_explicit` and `disallow_explicit` concern it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xlafront.runtime import config
+from xlafront.runtime.jaxlib_compat import JaxRuntimeError, guard_lib
+
+DIRECTIONS = ("host_to_device", "device_to_device", "device_to_host")
+_in_use = False  # whether any guard was ever set
+
+
+def _level(value: str | None) -> Any:
+    return None if value is None else getattr(guard_lib.TransferGuardLevel, value.upper())
+
+
+def _follow(direction: str) -> None:
+    """Tell jaxlib of a setting, now and whenever it changes."""
+    def tell(state: Any, value: str | None) -> None:
+        global _in_use
+        _in_use = True
+        setattr(state, direction, _level(value))
+
+    setting, both = config.settings[f"transfer_guard_{direction}"], config.settings["transfer_guard"]
+    if setting.is_set or both.is_set:
+        tell(guard_lib.global_state(), setting.value if setting.is_set else both.value)
+    config.on_update(setting.name, lambda value: tell(guard_lib.global_state(), value))
+    config.on_scope(setting.name, lambda value: tell(guard_lib.thread_local_state(), value))
+
+
+class explicit:
+    """Inside, the copies of a kind, `device_put` or `device_get`, are asked for. Hot: entered for each of them."""
+
+    __slots__ = ("kind", "saved")
+
+    def __init__(self, kind: str):
+        self.kind = f"explicit_{kind}"
+
+    def __enter__(self):
+        if _in_use:
+            state = guard_lib.thread_local_state()
+            self.saved = getattr(state, self.kind)
+            setattr(state, self.kind, True)
+
+    def __exit__(self, *exception):
+        if _in_use:
+            setattr(guard_lib.thread_local_state(), self.kind, self.saved)
+
+
+def check(direction: str, what: str) -> None:
+    """The guard of a direction on a copy that jaxlib does not see; `what` says what is copied."""
+    if not _in_use:
+        return
+    state = guard_lib.thread_local_state()
+    level = getattr(state, direction) or getattr(guard_lib.global_state(), direction)
+    asked = state.explicit_device_put
+    if level is None or level is _level("allow") or asked and not level.name.endswith("EXPLICIT"):
+        return
+    text = f"{what}: a {direction.replace('_', '-')} transfer."
+    if level.name.startswith("LOG"):
+        import logging  # start-up: not before something is logged
+
+        logging.getLogger("xlafront").warning("%s", text)
+    else:
+        raise JaxRuntimeError(f"Disallowed by the setting transfer_guard: {text} Ask for it with device_put, or allow it "
+                              f"where it happens: with transfer_guard('allow').")
+
+
+class between_devices:
+    """Inside, host memory stands for that of devices: copies from it are between devices."""
+
+    __slots__ = ("what", "saved")
+
+    def __init__(self, what: Any):
+        self.what = what
+
+    def __enter__(self):
+        if _in_use:
+            check("device_to_device", f"An array of type {self.what} is copied to other devices")
+            state = guard_lib.thread_local_state()
+            self.saved, state.host_to_device = state.host_to_device, _level("allow")
+
+    def __exit__(self, *exception):
+        if _in_use:
+            guard_lib.thread_local_state().host_to_device = self.saved
+
+
+for _direction in DIRECTIONS:
+    _follow(_direction)

@@ -1,0 +1,215 @@
+"""SciPy's systems of linear equations, inverses and determinants."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+import xlafront.numpy as xnp
+from xlafront import lax
+from xlafront.core import dtypes
+from xlafront.lax import linalg as kernels
+from xlafront.linalg.factorizations import solve_factored
+from xlafront.linalg.kernels import adjoint, check_rank, product, square
+from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact
+from xlafront.runtime.arrays import ArrayImpl as Array
+from xlafront.scipy.decompositions import cholesky, matrices
+from xlafront.staging.library import library
+
+
+def _sides(name: str, a, b) -> tuple:
+    """Square matrices and right-hand sides as columns, over one batch; and what brings a result to the shape that users see."""
+    check_arraylike(name, a, b)
+    a, b = (xnp.asarray(x) for x in promote_dtypes_inexact(a, b))
+    check_rank(name, a, error=ValueError)
+    n = square(name, a)
+    vector = b.ndim == 1
+    if not vector and b.ndim == a.ndim - 1:
+        warnings.warn(f"{name} takes b of shape {b.shape} beside a of shape {a.shape} as a vector for each matrix; that will "
+                      f"change. Give b[..., None], and take [..., 0] of the result.", FutureWarning, stacklevel=4)
+        vector = True
+    if b.ndim == 0 or b.shape[-1 if vector else -2] != n:
+        raise ValueError(f"{name} got inconsistent sizes: a of shape {a.shape} and b of shape {b.shape}. b must be a vector "
+                         f"of {n} elements or have {n} rows.")
+    b = b[..., None] if vector else b
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    a, b = xnp.broadcast_to(a, (*batch, n, n)), xnp.broadcast_to(b, (*batch, *b.shape[-2:]))
+    return a, b, lambda x: xnp.squeeze(x, -1) if vector else x
+
+
+def cho_solve(c_and_lower: tuple[Array, bool], b: Array, overwrite_b: bool = False, check_finite: bool = True) -> Array:
+    """The solution of `A @ x == b`, from the Cholesky factor of `A`.
+
+    - `c_and_lower`: what `cho_factor` returned. `b`: a vector, or vectors as columns.
+    - `overwrite_b`, `check_finite`: without effect.
+
+    >>> cho_solve((xnp.array([[2.0]]), False), xnp.array([8.0]))
+    Array([2.], dtype=float32)
+    """
+    factor, lower = c_and_lower
+    return _cho_solve(factor, b, bool(lower))
+
+
+@library(static="lower")
+def _cho_solve(factor, b, lower):
+    factor, b, finish = _sides("cho_solve", factor, b)
+    return finish(_with_factor(factor, b, lower))
+
+
+def _with_factor(factor, b, lower):
+    how = {"left_side": True, "lower": lower, "conjugate_a": True}
+    x = kernels.triangular_solve(factor, b, transpose_a=not lower, **{**how, "conjugate_a": not lower})
+    return kernels.triangular_solve(factor, x, transpose_a=lower, **{**how, "conjugate_a": lower})
+
+
+def lu_solve(lu_and_piv: tuple[Array, Array], b: Array, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True
+             ) -> Array:
+    """The solution of `A @ x == b`, from what `lu_factor` says of `A`.
+
+    - `lu_and_piv`: what `lu_factor` returned. `b`: a vector, or vectors as columns.
+    - `trans`: 1 to solve with the transpose of `A`, 2 with its adjoint.
+    - `overwrite_b`, `check_finite`: without effect.
+
+    >>> lu_solve((xnp.array([[2.0]]), xnp.array([0])), xnp.array([8.0]))
+    Array([4.], dtype=float32)
+    """
+    if trans not in (0, 1, 2) or isinstance(trans, str):
+        raise ValueError(f"trans of lu_solve must be 0, 1 or 2, got {trans!r}.")
+    factors, swaps = lu_and_piv
+    return _lu_solve(factors, swaps, b, int(trans))
+
+
+@library(static="trans")
+def _lu_solve(factors, swaps, b, trans):
+    factors, b, finish = _sides("lu_solve", factors, b)
+    permutation = kernels.lu_pivots_to_permutation(swaps, factors.shape[-1])
+    permutation = xnp.broadcast_to(permutation, factors.shape[:-1])
+    return finish(solve_factored(factors, permutation, b, "NTC"[trans]))
+
+
+def solve(a: Array, b: Array, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False, debug: bool = False,
+          check_finite: bool = True, assume_a: str = "gen") -> Array:
+    """The solution of `a @ x == b`.
+
+    - `a`: square matrices. `b`: a vector, or vectors as columns.
+    - `assume_a`: what is known of `a`: `"gen"`, nothing; `"sym"`, `"her"`, that it is symmetric or Hermitian; `"pos"`, that its
+      eigenvalues are positive too, for which a Cholesky factor does, of the triangle that `lower` names.
+    - `overwrite_a`, `overwrite_b`, `debug`, `check_finite`: without effect.
+
+    >>> solve(xnp.array([[4.0, 0.0], [0.0, 16.0]]), xnp.array([4.0, 32.0]), assume_a="pos")
+    Array([1., 2.], dtype=float32)
+    """
+    if assume_a not in ("gen", "sym", "her", "pos"):
+        raise ValueError(f"assume_a of solve must be 'gen', 'sym', 'her' or 'pos', got {assume_a!r}.")
+    return _solve_positive(a, b, bool(lower)) if assume_a == "pos" else xnp.linalg.solve(a, b)
+
+
+@library(static="lower")
+def _solve_positive(a, b, lower):
+    a, b, finish = _sides("solve", a, b)
+    factor = cholesky(lax.stop_gradient(a), lower)
+    return finish(lax.custom_linear_solve(lambda x: product(a, x), b, lambda _, y: _with_factor(factor, y, lower),
+                                          symmetric=not dtypes.is_complex(a.dtype),
+                                          transpose_solve=lambda _, y: xnp.conj(_with_factor(factor, xnp.conj(y), lower))))
+
+
+_TRANSPOSITIONS = {0: "N", "N": "N", 1: "T", "T": "T", 2: "C", "C": "C"}
+
+
+def solve_triangular(a: Array, b: Array, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False,
+                     overwrite_b: bool = False, debug: Any = None, check_finite: bool = True) -> Array:
+    """The solution of `a @ x == b` for triangular `a`.
+
+    - `a`: square matrices, of which one triangle is read. `b`: a vector, or vectors as columns.
+    - `trans`: 1 or `"T"` to solve with the transpose of `a`, 2 or `"C"` with its adjoint.
+    - `lower`: which triangle. `unit_diagonal`: take the diagonal to be one.
+    - `overwrite_b`, `debug`, `check_finite`: without effect.
+
+    >>> solve_triangular(xnp.array([[2.0, 1.0], [0.0, 4.0]]), xnp.array([4.0, 8.0]))
+    Array([1., 2.], dtype=float32)
+    """
+    if trans not in _TRANSPOSITIONS:
+        raise ValueError(f"trans of solve_triangular must be 0, 1, 2, 'N', 'T' or 'C', got {trans!r}.")
+    return _solve_triangular(a, b, _TRANSPOSITIONS[trans], bool(lower), bool(unit_diagonal))
+
+
+@library(static=("trans", "lower", "unit_diagonal"))
+def _solve_triangular(a, b, trans, lower, unit_diagonal):
+    a, b, finish = _sides("solve_triangular", a, b)
+    return finish(kernels.triangular_solve(a, b, left_side=True, lower=lower, unit_diagonal=unit_diagonal,
+                                           transpose_a=trans != "N", conjugate_a=trans == "C"))
+
+
+def inv(a: Array, overwrite_a: bool = False, check_finite: bool = True) -> Array:
+    """The inverse of square matrices.
+
+    - `a`: the matrices. `overwrite_a`, `check_finite`: without effect.
+
+    >>> inv(xnp.array([[2.0]]))
+    Array([[0.5]], dtype=float32)
+    """
+    return xnp.linalg.inv(a)
+
+
+def det(a: Array, overwrite_a: bool = False, check_finite: bool = True) -> Array:
+    """The determinant of square matrices.
+
+    - `a`: the matrices. `overwrite_a`, `check_finite`: without effect.
+
+    >>> det(xnp.array([[1.0, 2.0], [3.0, 4.0]]))
+    Array(-2., dtype=float32)
+    """
+    return xnp.linalg.det(a)
+
+
+def solve_sylvester(A: Array, B: Array, C: Array, *, method: str = "schur", tol: float = 1e-8) -> Array:  # noqa: N803
+    """The solution `X` of `A @ X + X @ B == C`.
+
+    - `A`, `B`, `C`: matrices of shapes `(m, m)`, `(n, n)` and `(m, n)`.
+    - `method`: `"schur"`, by the Schur forms of `A` and `B` (CPU alone), or `"eigen"`, by their eigenvectors.
+    - `tol`: where an eigenvalue of `A` and one of `B` have a sum less than this, there is no solution: the result is NaN.
+
+    >>> solve_sylvester(xnp.array([[2.0]]), xnp.array([[3.0]]), xnp.array([[10.0]]))
+    Array([[2.]], dtype=float32)
+    """
+    if method not in ("schur", "eigen"):
+        raise ValueError(f"solve_sylvester has the methods 'schur' and 'eigen', got {method!r}.")
+    return _solve_sylvester(A, B, C, method, float(tol))
+
+
+@library(static=("method", "tol"))
+def _solve_sylvester(a, b, c, method, tol):
+    a, b, c = matrices("solve_sylvester", a, b, c)
+    m, n = square("solve_sylvester", a), square("solve_sylvester", b)
+    if c.shape[-2:] != (m, n):
+        raise ValueError(f"solve_sylvester needs C of shape ({m}, {n}) for A of shape {a.shape} and B of shape {b.shape}, got "
+                         f"{c.shape}.")
+    real, wide = not dtypes.is_complex(c.dtype), dtypes.to_complex(c.dtype)
+    a, b, c = (x.astype(wide) for x in (a, b, c))
+    if method == "schur":
+        (r, u), (s, v) = kernels.schur(a), kernels.schur(b)
+        y = _sylvester_of_triangles(r, s, product(product(adjoint(u), c), v))
+        x, p, q = product(product(u, y), adjoint(v)), r, s
+        p, q = (xnp.diagonal(t, axis1=-2, axis2=-1) for t in (r, s))
+    else:
+        (p, u), (q, v) = xnp.linalg.eig(a), xnp.linalg.eig(b)
+        y = xnp.linalg.solve(u, product(c, v)) / (p[..., :, None] + q[..., None, :])
+        x = xnp.linalg.solve(v.mT, product(u, y).mT).mT
+    closest = xnp.min(xnp.abs(p[..., :, None] + q[..., None, :]), axis=(-2, -1), keepdims=True)
+    x = xnp.where(closest < tol, np.nan, x)
+    return xnp.real(x) if real else x
+
+
+def _sylvester_of_triangles(r, s, f):
+    """The same for upper triangular matrices: column by column."""
+    n = s.shape[-1]
+    eye = xnp.eye(r.shape[-1], dtype=r.dtype)
+
+    def column(k, y):
+        known = f[..., :, k, None] - product(y, s[..., :, k, None])
+        found = kernels.triangular_solve(r + s[..., k, k, None, None] * eye, known, left_side=True)
+        return y.at[..., :, k].set(found[..., 0])
+
+    return lax.fori_loop(0, n, column, xnp.zeros_like(f))

@@ -1,0 +1,290 @@
+"""What `linearize`, `vjp` and `linear_transpose` return: the derivative of a function at a point, to be applied to tangents or
+cotangents. Each is a pytree of the values that it keeps from the point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlafront.core import dtypes, errors, tracing, tree
+from xlafront.core.ir import Jaxpr
+from xlafront.core.refs import AbstractRef, RefTangent, is_ref
+from xlafront.core.traceback_filter import boundary
+from xlafront.core.zeros import Zero
+from xlafront.transforms.ad.arguments import as_derivatives, as_results, weakly_typed_as, with_dtype
+from xlafront.transforms.ad.eager_pullback import pull_back
+from xlafront.transforms.ad.linearize import LinearProgram
+from xlafront.transforms.ad.transpose import backward_pass
+
+
+def _refs():
+    from xlafront.lax import refs  # start-up: 1.2 ms, for programs with references
+
+    return refs
+
+
+# Tangents and cotangents that users give
+
+
+def checked_tangent(aval, tangent, path: Callable[[], str], error: type[Exception] = TypeError):
+    """A tangent that fits a primal of this type; `Zero` for integers. That of a reference is a reference. `error` is for other
+    dtypes."""
+    expected = aval.to_tangent_aval()
+    if type(aval) is AbstractRef:
+        if not is_ref(tangent):
+            raise TypeError(f"the tangent of a reference is a reference, which changes as the other does: argument {path()} is "
+                            f"{aval}, its tangent {errors.short(tangent)}. Give new_ref(tangent).")
+        held = checked_tangent(aval.inner_aval, _refs().get(tangent), path)
+        return held if type(held) is Zero else RefTangent(held)
+    if isinstance(tangent, np.ndarray) and tangent.dtype == dtypes.float0:
+        given_dtype, given_shape = dtypes.float0, tangent.shape
+    else:
+        given, tangent = with_dtype(tangent, expected)
+        given_dtype, given_shape = given.dtype, given.shape
+    if given_dtype != expected.dtype:
+        raise error(f"a tangent must have the dtype of its primal (float0 for integers): argument {path()} is {aval}, its "
+                    f"tangent has dtype {given_dtype}, which should be {expected.dtype}.")
+    if given_shape != expected.shape:
+        raise ValueError(f"a tangent must have the shape of its primal: argument {path()} has shape {expected.shape}, its "
+                         f"tangent {given_shape}.")
+    return Zero(expected) if expected.dtype == dtypes.float0 else weakly_typed_as(tangent, expected)
+
+
+def _checked_cotangents(name: str, cotangent, out_tree, avals, of_structure: type[Exception],
+                        of_types: type[Exception]) -> list[Any]:
+    leaves, structure = tree.flatten(cotangent)
+    if structure != out_tree:
+        raise of_structure(f"the cotangent given to {name} must have the structure of its result, {out_tree}; it has "
+                           f"{structure}.")
+    checked = []
+    for i, (ct, aval) in enumerate(zip(leaves, avals)):
+        if aval.dtype == dtypes.float0:
+            checked.append(Zero(aval))
+            continue
+        given, ct = with_dtype(ct, aval)
+        if given.shape != aval.shape or given.dtype != aval.dtype:
+            raise of_types(f"the cotangent given to {name} must have the type of its result: result"
+                           f"{tree.path_of(cotangent, i)} is {aval}, the cotangent {given}.")
+        _check_varies(f"the cotangent given to {name} for result{tree.path_of(cotangent, i)}", given, aval, of_types)
+        checked.append(ct)
+    return checked
+
+
+def _check_varies(what: str, given, expected, error: type[Exception] = ValueError) -> None:
+    """Inside of a `shard_map`, a derivative at a point is for tangents that vary along the axes that the values do: of others
+    it would lack a sum."""
+    if given.vma != expected.vma:
+        axes = tuple(sorted(map(str, given.vma ^ expected.vma)))
+        raise error(f"{what} is of type {given}, which varies along other mesh axes than {expected}. Give the one the axes of "
+                    f"the "
+                    f"other with pcast(x, {axes}, to='varying'), before the derivative is taken if it is the value.")
+
+
+# The functions
+
+
+class Derivative:
+    """What `linearize` returns: maps tangents of the arguments to that of the result."""
+
+    __slots__ = ("program", "in_tree", "out_tree", "name")
+
+    def __init__(self, program: LinearProgram, in_tree, out_tree, name: str):
+        self.program, self.in_tree, self.out_tree, self.name = program, in_tree, out_tree, name
+
+    @boundary
+    def __call__(self, *tangents):
+        leaves, structure = tree.flatten(tangents)
+        if structure != self.in_tree:
+            raise TypeError(f"the derivative of {self.name} takes tangents with the structure of the arguments, "
+                            f"{self.in_tree}; it was given {structure}.")
+        checked = [checked_tangent(aval, t, lambda i=i: tree.path_of(tangents, i), ValueError)
+                   for i, (aval, t) in enumerate(zip(self.program.in_avals, leaves))]
+        for i, (aval, t) in enumerate(zip(self.program.in_avals, checked)):
+            if isinstance(t, tracing.Tracer):
+                _check_varies(f"the derivative of {self.name}: tangent{tree.path_of(tangents, i)}", t.aval, aval)
+        checked = [t.value if type(t) is RefTangent else t for t in checked]
+        return self.out_tree.unflatten(as_derivatives(self.program.apply(checked), self.program.out_avals))
+
+
+class Transpose:
+    """What `linear_transpose` returns: maps a cotangent of the result to those of the arguments."""
+
+    __slots__ = ("jaxpr", "values", "in_avals", "in_tree", "out_tree", "name")
+
+    def __init__(self, jaxpr: Jaxpr, values: list, in_avals: Sequence[Any], in_tree, out_tree, name: str):
+        self.jaxpr, self.values, self.in_avals = jaxpr, values, in_avals
+        self.in_tree, self.out_tree, self.name = in_tree, out_tree, name
+
+    @boundary
+    def __call__(self, cotangent):
+        checked = _checked_cotangents(f"the transpose of {self.name}", cotangent, self.out_tree,
+                                      [v.aval for v in self.jaxpr.outvars], TypeError, TypeError)
+        return self.in_tree.unflatten(as_derivatives(backward_pass(self.jaxpr, self.values, checked), self.in_avals))
+
+
+class NotNeeded:
+    """In `args_res` of what `vjp` returns: the place of an argument that the pullback does not read."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return "NotNeeded()"
+
+
+class GradRef:
+    """In place of a cotangent that has been added to a reference."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return "GradRef()"
+
+
+def _is_leaf(structure) -> bool:
+    return structure.num_nodes == structure.num_leaves == 1
+
+
+class Pullback:
+    """What `vjp` returns: maps a cotangent of the result to those of the arguments.
+
+    - `args_res`: for each argument its value, where the pullback reads it (a tuple of its leaves where it is a pytree), else
+      `NotNeeded()`. `opaque_residuals`: what else was kept. Both are lists in which values can be exchanged.
+    - `jaxpr`: the linear program; `fun`: the function of `(args_res, opaque_residuals, cotangent)`.
+
+    >>> y, f_vjp = vjp(lambda x, y: x * y, 2.0, 3.0)
+    >>> f_vjp.args_res
+    [2.0, 3.0]
+    """
+
+    __slots__ = ("program", "sources", "in_tree", "out_tree", "name", "args_res", "opaque_residuals")
+
+    def __init__(self, program: LinearProgram, sources: tuple, in_tree, out_tree, name: str, args_res: list,
+                 opaque_residuals: list):
+        self.program, self.sources, self.in_tree, self.out_tree, self.name = program, sources, in_tree, out_tree, name
+        self.args_res, self.opaque_residuals = args_res, opaque_residuals
+
+    @classmethod
+    def at(cls, program: LinearProgram, primals: Sequence[Any], in_tree, out_tree, name: str) -> Pullback:
+        """`primals` are the leaves of the arguments."""
+        places = {id(x): i for i, x in reversed(list(enumerate(primals)))}
+        sources: list[tuple[bool, int]] = []
+        opaque: list[Any] = []
+        read: dict[int, Any] = dict.fromkeys(range(len(primals)))
+        for x in program.consts:
+            place = places.get(id(x))
+            if place is None:
+                sources.append((False, len(opaque)))
+                opaque.append(x)
+            else:
+                sources.append((True, place))
+                read[place] = x
+        rest = iter([NotNeeded() if read[i] is None else read[i] for i in read])
+        arguments = [[next(rest) for _ in range(child.num_leaves)] for child in in_tree.children()]
+        args_res = [found[0] if _is_leaf(child) else tuple(found)
+                    for child, found in zip(in_tree.children(), arguments)]
+        bare = LinearProgram(program.jaxpr, [], program.inputs, program.outputs, program.in_avals, program.out_avals)
+        return cls(bare, tuple(sources), in_tree, out_tree, name, args_res, opaque)
+
+    @property
+    def jaxpr(self) -> Jaxpr:
+        return self.program.jaxpr
+
+    @property
+    def fun(self) -> Callable:
+        return self._pulled_back_from
+
+    def with_refs(self, *targets):
+        """The same function, adding cotangents to references in place of returning them.
+
+        `targets` has an entry for each argument, as a pytree like the arguments: a reference, to which its cotangent is added;
+        or anything else, for a cotangent that is returned. Where an argument was a reference, it must be one.
+
+        >>> total = new_ref(0.0)
+        >>> vjp(xnp.sin, 0.5)[1].with_refs(total)(1.0)
+        (GradRef(),)
+        """
+        entries, structure = tree.flatten(targets)
+        if structure != self.in_tree:
+            raise ValueError(f"with_refs of the vjp of {self.name} takes an entry for each argument, a reference or a "
+                             f"placeholder that is not None, in the structure of the arguments, {self.in_tree}; it was given "
+                             f"{structure}.")
+
+        @boundary
+        def pullback(cotangent, *others):
+            return self._pulled_back(cotangent, others, entries)
+
+        return pullback
+
+    @boundary
+    def __call__(self, cotangent, *others):
+        return self._pulled_back(cotangent, others, ())
+
+    def _pulled_back(self, cotangent, others, targets):
+        if others:
+            raise TypeError(f"the vjp of {self.name} takes one cotangent, a pytree like its result {self.out_tree}; it was "
+                            f"given {1 + len(others)} arguments.")
+        return self._pulled_back_from(self.args_res, self.opaque_residuals, cotangent, targets)
+
+    def _pulled_back_from(self, args_res, opaque_residuals, cotangent, targets=()):
+        program = self.program
+        checked = _checked_cotangents(f"the vjp of {self.name}", cotangent, self.out_tree, program.out_avals, ValueError,
+                                      ValueError)
+        targets = [x if is_ref(x) else None for x in targets] or [None] * self.in_tree.num_leaves
+        for i, (aval, ref) in enumerate(zip(program.in_avals, targets)):
+            if type(aval) is AbstractRef and ref is None:
+                raise ValueError(f"the vjp of {self.name} was not told where to add the cotangent of its argument number {i}, "
+                                 f"a reference of type {aval}. Give it a reference: f_vjp.with_refs(new_ref(xnp.zeros(...)), "
+                                 "...)(ct).")
+        of_arguments = [x for child, found in zip(self.in_tree.children(), args_res)
+                        for x in ([found] if _is_leaf(child) else found)]
+        consts = [(of_arguments if given else opaque_residuals)[i] for given, i in self.sources]
+        found = as_results(pull_back(LinearProgram(program.jaxpr, consts, program.inputs, program.outputs, program.in_avals,
+                                                   program.out_avals), checked))
+        for i, ref in enumerate(targets):
+            if ref is not None:
+                _refs().addupdate(ref, ..., found[i])
+                found[i] = GradRef()
+        return self.in_tree.unflatten(found)
+
+
+# As pytrees
+
+
+class _Fixed(tuple):
+    """Static data that compares by identity of its parts' contents."""
+
+    __slots__ = ()
+
+    def __hash__(self):
+        return hash(tuple(map(tuple, self)))
+
+
+def _kept(program: LinearProgram) -> _Fixed:
+    return _Fixed((program.inputs, program.outputs, program.in_avals, program.out_avals))
+
+
+def _derivative_from(static, consts):
+    jaxpr, kept, *rest = static
+    return Derivative(LinearProgram(jaxpr, list(consts), *kept), *rest)
+
+
+def _transpose_from(static, values):
+    jaxpr, [in_avals], *rest = static
+    return Transpose(jaxpr, list(values), in_avals, *rest)
+
+
+def _pullback_from(static, residuals):
+    jaxpr, kept, *rest = static
+    return Pullback(LinearProgram(jaxpr, [], *kept), *rest, *residuals)
+
+
+tree.register_pytree_node(Derivative, lambda f: (
+    tuple(f.program.consts), (f.program.jaxpr, _kept(f.program), f.in_tree, f.out_tree, f.name)), _derivative_from)
+tree.register_pytree_node(Transpose, lambda f: (
+    tuple(f.values), (f.jaxpr, _Fixed([f.in_avals]), f.in_tree, f.out_tree, f.name)), _transpose_from)
+tree.register_pytree_node(Pullback, lambda f: (
+    (f.args_res, f.opaque_residuals), (f.jaxpr, _kept(f.program), f.sources, f.in_tree, f.out_tree, f.name)), _pullback_from)
+tree.register_pytree_node(NotNeeded, lambda _: ((), ()), lambda *_: NotNeeded())
