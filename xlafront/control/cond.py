@@ -9,7 +9,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.control.discharge_rules import discharge_cond
-from xlafront.core import backends, dtypes, tracing, tree
+from xlafront.core import backends, dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.ir import (
     ClosedJaxpr,

@@ -101,7 +101,7 @@ def _common_mesh(primitive, avals):
         inside = active.abstract_mesh()
         if not inside.empty and (inside.shape_tuple, inside.axis_types) != (found.shape_tuple, found.axis_types):
             raise ValueError(f"{primitive.shown_as} got operands over {found}, but the context mesh, in force here, is "
-                             f"{inside}: they should match. {', '.join(map(str_short, avals))}")
+                             f"{inside}: they should match. {', '.join(map(str, avals))}")
     return found
 
 

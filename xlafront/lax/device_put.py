@@ -106,8 +106,8 @@ def put_tree(x, device=None, donate=False, may_alias=None):
 
 
 def _check_inside(targets: list) -> None:
-    """In the body of a `shard_map` a value is a device's part: it goes to no device, and to no mesh with other types of axes than
-    the one in force there."""
+    """In the body of a `shard_map` a value is a device's part: it goes to no device, and to no mesh whose axes have other types
+    than in the one in force there."""
     inside, trace = active.abstract, tracing.thread.trace
     if inside is None or not inside.manual_axes:
         return

@@ -11,7 +11,7 @@ from xlafront.core.avals import str_short
 from xlafront.core.errors import ShardingTypeError
 from xlafront.core.traceback_filter import boundary
 from xlafront.lax.arguments import named_sharding
-from xlafront.lax.device_put import check_devices, reshard_p
+from xlafront.lax.device_put import check_devices, put_leaf, reshard_p
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.meshes import AbstractMesh, AxisType, active
 from xlafront.runtime.specs import PartitionSpec, axes_of
@@ -71,11 +71,20 @@ def with_out_sharding(user: str, out_sharding: Any, kernel: Callable, arrays: tu
     if split is None:
         result = kernel(*arrays, *static)
     else:
-        operands = treedef.unflatten([freed(x) for x in leaves])
+        operands = treedef.unflatten([freed(_over_auto_axes(x)) for x in leaves])
         with use_abstract_mesh(unsplit(split).mesh.abstract_mesh):
             result = kernel(*operands, *static)
     target.shard_shape(tracing.aval_of(result).shape)
     return reshard_p.bind(result, target=target)
+
+
+def _over_auto_axes(x: Any) -> Any:
+    """An array that is split over nothing, over a mesh whose axes types do not have."""
+    own = getattr(x, "sharding", None)
+    if isinstance(x, tracing.Tracer) or not isinstance(own, NamedSharding) or not own.mesh.explicit or (
+            tracing.aval_of(x).explicit_sharding is not None):
+        return x
+    return put_leaf(x, own.update(mesh=unsplit(own).mesh))
 
 
 def freed(x: Any) -> Any:

@@ -352,8 +352,7 @@ def _plan_einsum(subscripts: str, shapes, optimize) -> tuple:
 
 def _single(x, term: str, kept, accumulated=None, unreduced=frozenset()) -> tuple:
     """One operand with each letter once: diagonals for repeated letters, sums over letters that nobody needs. `accumulated` is
-    the dtype of these sums where it is not the operand's; they are left open over the mesh axes in `unreduced` where the
-    letters are split over them."""
+    the dtype of these sums where it is not the operand's; they are left open over the mesh axes `unreduced` that split them."""
     for letter in dict.fromkeys(term):
         while term.count(letter) > 1:
             i = term.index(letter)

@@ -22,9 +22,9 @@ from xlafront.lax.shapes import linear_jvp
 from xlafront.runtime import distributed
 from xlafront.runtime.arrays import ArrayImpl, skip_checks
 from xlafront.runtime.jax_names import buffers_of
-from xlafront.runtime.jaxlib_compat import Device, NamedSharding
+from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.meshes import check_spec
-from xlafront.runtime.sharding import Mesh, PartitionSpec, axes_of, single_device
+from xlafront.runtime.sharding import Mesh, PartitionSpec, axes_of
 from xlafront.staging.moves import put
 
 
@@ -135,8 +135,6 @@ def _is_shape(x: Any) -> bool:
 
 
 def _from_leaf(sharding: Any, x: Any, shape: Sequence[int | None] | None) -> Any:
-    if isinstance(sharding, Device):
-        sharding = single_device(sharding)
     if distributed.state.num_processes == 1 and shape is not None and tuple(shape) != np.shape(x):
         raise ValueError(f"make_array_from_process_local_data was given global_shape={tuple(shape)} for data of shape "
                          f"{np.shape(x)}: in a program of one process that is the whole array. Leave global_shape out.")

@@ -10,6 +10,7 @@ from xlafront import lowering
 from xlafront.core import backends, keys, tracing
 from xlafront.core.discharge import discharge_program
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, dce_jaxpr
+from xlafront.runtime import config
 from xlafront.runtime.compile import CompileRequest, compile_module, explain_options
 from xlafront.runtime.compile_options import compile_options
 from xlafront.runtime.topologies import is_compile_only
