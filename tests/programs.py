@@ -75,6 +75,17 @@ def special(x):
     return [*both, lax.betainc(x, x + 1, x / 9), lax.bessel_i0e(x), lax.bessel_i1e(x), lax.igamma(x.astype("bfloat16"), x.astype("bfloat16"))]
 
 
+def parts(x, words):
+    bits = [lax.rng_bit_generator(xnp.concatenate([words, words]), (8,), algorithm=a)[1] for a in lax.RandomAlgorithm]
+    return [*lax.top_k(x, 2, axis=0), *lax.approx_max_k(x, 2), *lax.approx_min_k(x, 1, 0, aggregate_to_topk=False), *bits, lax.stack([x, x]),
+            *lax.unstack(x), lax.mulhi(bits[0], bits[1]), lax.rng_uniform(0.0, 1.0, (8,)), lax.lt_to_p.bind(x, x)]
+
+
+def groups(x, i):
+    y = xnp.stack([x] * 3)
+    return [*with_gradient(lambda x, y: lax.ragged_dot(x, y, xnp.array([3, 2, 1])))(x, y), lax.scaled_dot(x, x, lhs_scale=x[:, :4])]
+
+
 def positions(x, i):
     return [x[i], x[i, i], x[:, i], x.at[i].set(1), x.at[i].add(x), x.at[i, i].multiply(2), x.at[:, i].max(0), x.at[i].min(0),
             xnp.take_along_axis(x, i[:, None] % 8, 1), xnp.argsort(x), xnp.argmax(x, 1), x > 0, xnp.where(x > 0, x, 0),
@@ -129,7 +140,7 @@ def systems(x):
 PROGRAMS = {
     "elementwise": (elementwise, (MATRIX,)), "gradients": (elementwise_gradients, (MATRIX,)), "complex": (complex_numbers, (COMPLEX,)),
     "integers": (integers, (INTEGERS,)), "structure": (with_gradient(structure), (MATRIX,)), "positions": (positions, (MATRIX, INTEGERS)),
-    "windows": (with_gradient(windows), (MATRIX,)), "special": (special, (MATRIX,)),
+    "windows": (with_gradient(windows), (MATRIX,)), "special": (special, (MATRIX,)), "parts": (parts, (MATRIX, KEY)), "groups": (groups, (MATRIX, INTEGERS)),
     "control": (with_gradient(control), (MATRIX,)), "unbounded": (unbounded, (MATRIX,)), "products": (products, (MATRIX, INTEGERS)),
     "layers": (with_gradient(layers), (MATRIX,)), "distributions": (distributions, (KEY,)), "systems": (with_gradient(systems), (MATRIX,)),
 }

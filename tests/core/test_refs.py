@@ -786,7 +786,7 @@ def test_references_over_devices():
 
 
 def test_references_in_shard_map():
-    mesh = xf.make_mesh((4,), ("x",))
+    mesh = xf.make_mesh((4,), ("x",), axis_types=(xf.sharding.AxisType.Auto,))
     ref = xf.new_ref(xnp.zeros(8))
 
     def f(ref, x):
@@ -850,6 +850,8 @@ MISUSE = {
     "a list": (lambda r: set_ref(r, ..., [1.0, 2.0, 3.0]), TypeError, "list"),
     "a reference": (lambda r: set_ref(r, ..., r), TypeError, "got a reference"),
     "out of bounds": (lambda r: r[3], ValueError, "index 3 is out of bounds for dimension 0"),
+    "array out of bounds": (lambda r: r[xnp.asarray(3)], ValueError, "index 3 is out of bounds for dimension 0"),
+    "slice out of bounds": (lambda r: r[3:], ValueError, "is out of bounds for dimension 0, of size 3"),
     "too many indices": (lambda r: r[0, 0], ValueError, "too many indices"),
     "two ellipses": (lambda r: r[..., ...], ValueError, "ellipsis"),
     "backward": (lambda r: r[::-1], ValueError, "forward"),

@@ -169,7 +169,7 @@ def test_results_are_converted_as_arrays_are():
 @pytest.mark.parametrize("call, error, message", [
     (lambda: xf.pure_callback(np.sin, scalar, "word"), TypeError, "'word'"),
     (lambda: io_callback(np.sin, scalar, x=[1.0, "word"]), TypeError, r"\['x'\]\[1\]"),
-    (lambda: xf.pure_callback(np.sin, 3.0, 1.0), TypeError, "result_shape_dtypes"),
+    (lambda: xf.pure_callback(np.sin, 3.0, 1.0), AttributeError, "result_shape_dtypes"),
     (lambda: xf.pure_callback(np.sin, xf.ShapeDtypeStruct((), "float64"), 1.0), ValueError, "enable_x64"),
     (lambda: xf.pure_callback(3, scalar, 1.0), TypeError, "int"),
     (lambda: xf.pure_callback(np.sin, scalar, 1.0, sharding="here"), NotImplementedError, "SingleDeviceSharding"),
@@ -564,7 +564,7 @@ def test_debug_nans(name, capsys):
     capsys.readouterr()
     with xf.debug_nans(True), pytest.raises(FloatingPointError, match="NaN"):
         SPOILED[name]()
-    assert len(lines(capsys)) == ("callback" in name)
+    assert len(lines(capsys)) == 2 * ("callback" in name)  # once compiled, once to find where the NaN comes from
     with xf.debug_infs(True):
         SPOILED[name]()
 
@@ -572,7 +572,7 @@ def test_debug_nans(name, capsys):
 def test_debug_infs():
     f = xf.jit(lambda x: 1 / x)
     f(0.0)
-    for g, x in ((f, 0.0), (xf.grad(xnp.sqrt), 0.0), (xf.vmap(f), xnp.zeros(1))):
+    for g, x in ((f, xnp.float32(0)), (xf.grad(xnp.sqrt), 0.0), (xf.vmap(f), xnp.zeros(1))):
         with xf.debug_infs(True), pytest.raises(FloatingPointError, match="infinity"):
             g(x)
     with xf.debug_nans(True):

@@ -26,10 +26,10 @@ OPERANDS = {
 }
 AXES = ((0,), (-1,), (0, 0), (1,), (2,), (-3,), (), (0, 1), (1, 0), (0.5,), None, 0, -1, 2, "x")
 SHAPES = ((4,), (-1,), (2, 2), (0,), (4, -4), (2.5,), (), 4, -4, None, (5,))
-ELEMENTWISE = """abs acos acosh asin asinh atan atanh bitwise_not cbrt ceil clz conj cos cosh cumlogsumexp cummax cummin cumprod
+ELEMENTWISE = """abs acos acosh asin asinh atan atanh bessel_i0e bessel_i1e bitwise_not cbrt ceil clz conj cos cosh cumlogsumexp cummax cummin cumprod
     cumsum digamma erf erf_inv erfc exp exp2 expm1 floor imag is_finite lgamma log log1p logistic neg population_count real
     reciprocal round rsqrt sign sin sinh sort sqrt square stop_gradient tan tanh optimization_barrier""".split()
-PAIRS = """add atan2 bitwise_and bitwise_or bitwise_xor complex div dot eq ge gt le lt max min mul ne nextafter polygamma pow rem
+PAIRS = """add atan2 bitwise_and bitwise_or bitwise_xor complex div dot eq ge gt igamma igammac le lt max min mul ne nextafter polygamma pow rem
     shift_left shift_right_arithmetic shift_right_logical sub zeta""".split()
 DTYPES = ("bool", "int4", "uint8", "int32", "bfloat16", "float16", "float32", "complex64", "float8_e5m2", random.key(0).dtype,
           xf.dtypes.float0, None)
@@ -80,6 +80,8 @@ WITH_ONE_MORE = {
             "scatter", "scatter_add", "scatter_sub", "scatter_mul", "scatter_min", "scatter_max")),
     "gather": (lambda x, mode: lax.gather(x, np.array([[0], [2]]), lax.GatherDimensionNumbers((), (0,), (0,)), (1,),
                                           mode=mode), ("clip", "fill", "promise_in_bounds", None)),
+    "conv": (lambda x, stride: lax.conv(*[xnp.expand_dims(x, (0, 1))] * 2, (stride,), "SAME"), (1, 0, -1)),
+    "reduce_window": (lambda x, window: lax.reduce_window(x, zero_like(x), lax.add, window), ((2,), (-1,), (0,), (), (5,), (2, 2))),
     "gather by": (lambda i, _: lax.gather(np.ones(4), i[:, None] if np.ndim(i) == 1 else i,
                                           lax.GatherDimensionNumbers((), (0,), (0,)), (1,)), (None,)),
 }

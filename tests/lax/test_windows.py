@@ -83,7 +83,8 @@ def test_fields_of_equations():
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "bool", "float16", "bfloat16"])
 def test_dtypes(dtype):
     x = (X * 4 % 3).astype(dtype)
-    for start, ours in ((0, lax.add), (np.iinfo(dtype).min if dtype in ("int32", "uint8") else False if dtype == "bool" else -np.inf, lax.max)):
+    least = np.iinfo(dtype).min if dtype in ("int32", "uint8") else False if dtype == "bool" else -np.inf
+    for start, ours in ((0, lax.add), (least, lax.max))[dtype == "bool":]:  # booleans have no sum
         got = lax.reduce_window(x, np.asarray(start).astype(x.dtype)[()], ours, (2, 2), (2, 2), "VALID")
         wanted = brute(x.astype(np.float64), start, np.add if ours is lax.add else np.maximum, (2, 2), (2, 2), ((0, 0), (0, 0)))
         assert got.dtype == x.dtype

@@ -11,20 +11,23 @@ PRIMITIVES = {name: getattr(lax, name) for name in dir(lax) if name.endswith("_p
 
 # Their operands or results are booleans and bits, whose tangents are of float0, or they have no operands at all but tokens.
 # The last one combines by programs of its own, and no function gives it; the one whose combination is a sum has derivatives.
-NO_DERIVATIVE = {"iota_p", "reduce_and_p", "reduce_or_p", "reduce_xor_p", "after_all_p", "create_token_p", "select_and_scatter_p"}
+NO_DERIVATIVE = {"iota_p", "reduce_and_p", "reduce_or_p", "reduce_xor_p", "after_all_p", "create_token_p", "select_and_scatter_p",
+                 "rng_uniform_p"}
 NO_OPERANDS = {"iota_p", "after_all_p", "create_token_p"}
+WITHOUT_KEY = {"rng_uniform_p"}  # its numbers would not be independent
 
 # What derivatives of other primitives are made of: linear in an operand.
 LINEAR = """add_any add broadcast_in_dim complex concatenate cond conj convert_element_type copy cumsum device_put div dot_general
-    dynamic_slice dynamic_update_slice gather imag mul neg pad real reduce_precision reduce_sum reduce_window_sum reshape rev
-    scan scatter_add scatter_sub select_and_gather_add select_and_scatter_add select_n sharding_constraint slice split squeeze sub transpose while linear_solve""".split()
+    dynamic_slice dynamic_update_slice gather imag mul neg pad ragged_dot_general real reduce_precision reduce_sum reduce_window_sum reshape rev
+    scan scatter_add scatter_sub select_and_gather_add select_and_scatter_add select_n sharding_constraint slice split squeeze stack stage sub
+    transpose unstack while linear_solve""".split()
 
 
 @pytest.mark.parametrize("name", sorted(PRIMITIVES))
 def test_rules(name):
     p = PRIMITIVES[name]
     assert p.jvp or p.linearize or name in NO_DERIVATIVE
-    assert p.batch or p.batch_with_axis or p.over_axis or name in NO_OPERANDS
+    assert p.batch or p.batch_with_axis or p.over_axis or name in NO_OPERANDS | WITHOUT_KEY
     assert p.transpose or name.removesuffix("_p") not in LINEAR
     assert p.lowerings or p.impl
 

@@ -9,9 +9,18 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.control.discharge_rules import discharge_cond
-from xlafront.core import dtypes, errors, tracing, tree
+from xlafront.core import backends, dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
-from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, dependent_results, effects_by_operand, jaxpr_as_fun, keeps_alive
+from xlafront.core.ir import (
+    ClosedJaxpr,
+    Literal,
+    Var,
+    dce_closed,
+    dependent_results,
+    effects_by_operand,
+    jaxpr_as_fun,
+    keeps_alive,
+)
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
@@ -20,7 +29,9 @@ from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, clamp, convert_e
 from xlafront.lax.shapes import broadcast_in_dim_p, place_axis
 from xlafront.lax.zeros import instantiate
 from xlafront.runtime import config
+from xlafront.runtime.arrays import ArrayImpl
 from xlafront.staging import signatures
+from xlafront.transforms.ad.arguments import as_array
 from xlafront.transforms.ad.checkpoint import split_inside
 from xlafront.transforms.ad.jvp import jvp_program
 from xlafront.transforms.ad.linearize import linearize_program
@@ -31,6 +42,7 @@ from xlafront.transforms.calls.programs import (
     evaluate,
     on_varying,
     operands_of,
+    reorder,
     same_type,
     trace_function,
     type_mismatches,
@@ -42,6 +54,9 @@ from xlafront.transforms.calls.programs import (
 
 
 def _lower(ctx, index, *operands, branches):
+    known = lowering.module.constant_value(index)
+    if known is not None:  # the platform: what is for others may not be possible on this one
+        return ctx.inline(branches[min(max(int(known), 0), len(branches) - 1)], operands)
     types = [lowering.mlir.type_of(a) for a in branches[0].out_avals]
     return ctx.case(index, [lambda inner, b=b: inner.inline(b, operands) for b in branches], types,
                     lowering.module.ordered_effects(*branches))
@@ -341,8 +356,11 @@ def _choose(what: str, index, functions: Sequence[Callable], names: Sequence[str
     leaves, in_tree = tree.flatten(operands)
     values = operands_of(leaves, what, operands)
     avals = [tracing.aval_of(x) for x in values]
-    programs, consts, trees = zip(*[trace_function(f, in_tree, avals, f"{name} of {what}")
-                                    for f, name in zip(functions, names)])
+    traced: dict[int, tuple] = {}  # a function that is several branches is traced once
+    for f, name in zip(functions, names):
+        if id(f) not in traced:
+            traced[id(f)] = trace_function(f, in_tree, avals, f"{name} of {what}")
+    programs, consts, trees = zip(*[traced[id(f)] for f in functions])
     results = join_branches(what, programs, trees, functions, names)
     programs, all_consts = merge_constants(programs, consts)
     programs = [with_weak_types(p, results) for p in programs]
@@ -350,7 +368,21 @@ def _choose(what: str, index, functions: Sequence[Callable], names: Sequence[str
     axes = tracing.aval_of(index).vma
     if axes:  # devices choose differently: no collective may be in a branch, as derivatives would put there for other operands
         programs, operands = [on_varying(p, axes) for p in programs], [vary(x, axes) for x in operands]
+    passed = _handed_through(programs)
+    if any([i is not None for i in passed]):
+        computed = tuple([o for o, i in enumerate(passed) if i is None])
+        branches = tuple([p.jaxpr.memoised(("results", computed, *map(id, p.consts)), lambda p=p: reorder(p, None, computed))
+                          for p in programs])
+        found = iter(cond_p.bind(index, *operands, branches=branches) if computed else ())
+        return trees[0].unflatten([next(found) if i is None else as_array(operands[i]) for i in passed])
     return trees[0].unflatten(cond_p.bind(index, *operands, branches=tuple(programs)))
+
+
+def _handed_through(programs: Sequence[ClosedJaxpr]) -> list[int | None]:
+    """For each result the number of the operand that it is in all branches, None where it is computed."""
+    found = [{v: i for i, v in enumerate(p.jaxpr.invars)} for p in programs]
+    places = [[None if type(v) is Literal else at.get(v) for v in p.jaxpr.outvars] for p, at in zip(programs, found)]
+    return [of[0] if of.count(of[0]) == len(of) else None for of in zip(*places)]
 
 
 def join_branches(what, programs, trees, functions, names) -> list:
@@ -402,10 +434,14 @@ def merge_constants(programs: Sequence[ClosedJaxpr], consts: Sequence[list]) -> 
 
 
 def _platform_index_lower(ctx, *, platforms):
-    platform = ctx.platform
+    return ctx.constant(np.int32(_branch_for(ctx.platform, platforms)))
+
+
+def _branch_for(platform: str, platforms: tuple[tuple[str, ...] | None, ...]) -> int:
+    """The number of the branch for a platform; None stands for all."""
     for i, names in enumerate(platforms):
         if names is None or platform in names or platform in ("cuda", "rocm") and "gpu" in names:
-            return ctx.constant(np.int32(i))
+            return i
     raise NotImplementedError(f"platform_dependent has no function for {platform}, and no default.")
 
 
@@ -421,14 +457,37 @@ def platform_dependent(*args, default: Callable | None = None, **per_platform: C
 
     >>> platform_dependent(x, cpu=xnp.sin, default=xnp.cos)
     """
-    platforms = [(name,) for name in per_platform]
-    functions = list(per_platform.values())
+    platforms: dict[Callable, tuple[str, ...] | None] = {}  # a function that several platforms share is one branch
+    for name, function in per_platform.items():
+        platforms[function] = (*(platforms.get(function) or ()), name)
     if default is not None:
-        platforms.append(None)
-        functions.append(default)
-    if not functions:
-        raise ValueError("platform_dependent needs a function for at least one platform, or a default.")
-    index = platform_index_p.bind(platforms=tuple(platforms))
-    if len(functions) == 1 and default is not None:
+        platforms.pop(default, None)
+        platforms[default] = None
+    if list(platforms) == [default]:
         return default(*args)
-    return _choose("platform_dependent", index, functions, [*per_platform, "default"][:len(functions)], args)
+    if _at_once():
+        chosen = _branch_for(_platform_of(args), tuple(platforms.values()))
+        return list(platforms)[chosen](*args)
+    index = platform_index_p.bind(platforms=tuple(platforms.values()))
+    names = ["default" if names is None else " and ".join(names) for names in platforms.values()]
+    return _choose("platform_dependent", index, list(platforms), names, args)
+
+
+def _at_once() -> bool:
+    """Whether no program is being written: then it is known where operations run."""
+    trace = tracing.thread.trace
+    while trace is not tracing.eval_trace:
+        if isinstance(trace, tracing.StagingTrace):
+            return False
+        trace = trace.parent
+    return True
+
+
+def _platform_of(args) -> str:
+    """Where eager operations on these arguments run."""
+    for x in tree.leaves(args):
+        while isinstance(x, tracing.Tracer) and (value := x._concrete()) is not None:
+            x = value
+        if isinstance(x, ArrayImpl):
+            return backends.lowering_platform(next(iter(x.devices())).client)
+    return backends.lowering_platform(backends.default_device().client)

@@ -107,7 +107,7 @@ def reduce(operands, init_values, computation: Callable, dimensions: Sequence[in
     leaves, treedef = tree.flatten(operands)
     starts, start_tree = tree.flatten(init_values)
     if treedef != start_tree:
-        raise TypeError(f"reduce needs one start value for each array: got structures {treedef} and {start_tree}.")
+        raise ValueError(f"reduce needs one start value for each array: got structures {treedef} and {start_tree}.")
     dims = shapes.plain_axes(dimensions, np.ndim(leaves[0]), "reduce")
     for s in starts:
         if np.shape(s):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,16 @@ from xlafront import lowering
 from xlafront.control.discharge_rules import discharge_scan
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import entry_of, with_dimension, without_dimension
-from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, dependent_results, effects_by_operand, jaxpr_as_fun, keeps_alive
+from xlafront.core.ir import (
+    ClosedJaxpr,
+    Literal,
+    Var,
+    dce_closed,
+    dependent_results,
+    effects_by_operand,
+    jaxpr_as_fun,
+    keeps_alive,
+)
 from xlafront.core.keys import physical
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
@@ -24,6 +34,7 @@ from xlafront.lax.slicing import concatenate, slice_in_dim
 from xlafront.lax.zeros import instantiate
 from xlafront.runtime import config
 from xlafront.staging import signatures
+from xlafront.transforms.ad.arguments import as_array, as_results
 from xlafront.transforms.ad.checkpoint import split_inside
 from xlafront.transforms.ad.jvp import jvp_program
 from xlafront.transforms.ad.linearize import linearize_program
@@ -457,9 +468,12 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
     length = _length(name, xs, x_leaves, length)
     if isinstance(unroll, bool):
         unroll = max(length, 1) if unroll else 1
-    if not isinstance(unroll, (int, np.integer)) or unroll < 1:
-        raise ValueError(f"scan of {name} takes unroll as a bool or a positive (non-negative, non-zero) int, got {unroll!r}.")
-    if config.disable_jit.value:
+    if not isinstance(unroll, (int, float, np.integer)):
+        raise TypeError(f"scan of {name} takes unroll as an integer or a bool, got {unroll!r}.")
+    if unroll < 0:
+        raise ValueError(f"scan of {name} takes unroll as a non-negative integer or a bool, got {unroll!r}.")
+    unroll = max(int(unroll), 1)
+    if config.disable_jit.value and length:  # (without a step nothing says what type the results have)
         return _scan_in_python(f, init, x_leaves, x_tree, length, reverse)
     leaves, init_tree = tree.flatten(init)
     carry = operands_of(leaves, f"scan of {name}", init)
@@ -474,9 +488,37 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
     in_tree = tree.structure((init, xs))
     program, consts, out_tree, carry = trace_carry(
         f, in_tree, carry, rows, lambda out: _carry_tree(name, out), init, init_tree, f"scan of {name}")
-    results = scan_p.bind(*consts, *carry, *x_leaves, jaxpr=program, length=length, num_carry=len(carry),
-                          num_consts=len(consts), reverse=bool(reverse), unroll=int(unroll))
-    return out_tree.unflatten(results)
+    plan = program.jaxpr.memoised(("handed through", len(consts), len(carry)),
+                                  lambda: _without_handed_through(program, len(consts), len(carry)))
+    options = {"length": length, "reverse": bool(reverse), "unroll": unroll}
+    if plan is None:
+        carried, ys = bind_scan(program, consts, carry, x_leaves, **options)
+        return out_tree.unflatten([*carried, *ys])
+    body, moving, rows = plan
+    consts = [*consts, *[x for x, m in zip(carry, moving) if not m]]
+    carried, ys = bind_scan(body, consts, [x for x, m in zip(carry, moving) if m], x_leaves, **options)
+    computed, collected = iter(carried), iter(ys)
+    return out_tree.unflatten([*[next(computed) if m else x for x, m in zip(as_results(carry), moving)],
+                               *[next(collected) if i is None else as_array(x_leaves[i]) for i in rows]])
+
+
+def _without_handed_through(body: ClosedJaxpr, num_consts: int, num_carry: int):
+    """The body where a carry that no step changes is a constant, and rows that are handed through are not collected.
+
+    `(body, which of the carry moves, rows)`, where `rows` has for each collected result the number of the operand whose rows
+    it has, or None; None where the body hands nothing through.
+    """
+    jaxpr, first = body.jaxpr, num_consts + num_carry
+    moving = [v is not w for v, w in zip(jaxpr.invars[num_consts:first], jaxpr.outvars)]
+    places = {v: i for i, v in enumerate(jaxpr.invars[first:])}
+    rows = [None if type(v) is Literal else places.get(v) for v in jaxpr.outvars[num_carry:]]
+    if all(moving) and all([i is None for i in rows]):
+        return None
+    carried = [i for i, m in enumerate(moving) if m]
+    fixed = [num_consts + i for i, m in enumerate(moving) if not m]
+    changed = reorder(body, [*range(num_consts), *fixed, *[num_consts + i for i in carried], *range(first, len(jaxpr.invars))],
+                      [*carried, *[num_carry + i for i, row in enumerate(rows) if row is None]])
+    return changed, moving, rows
 
 
 def _length(name, xs, leaves, length) -> int:
@@ -484,8 +526,9 @@ def _length(name, xs, leaves, length) -> int:
     for i, x in enumerate(leaves):
         shape = np.shape(x)
         if not shape:
-            raise ValueError(f"scan of {name} goes over the leading axis (first dimension) of xs, but xs{tree.path_of(xs, i)} "
-                             f"has none, it is a scalar {tracing.aval_of(x)}.")
+            error = IndexError if hasattr(x, "shape") else ValueError
+            raise error(f"scan of {name} goes over the leading axis (first dimension) of xs, but xs{tree.path_of(xs, i)} is a "
+                        f"scalar {tracing.aval_of(x)}: a value with no leading axis.")
         sizes.setdefault(shape[0], f"xs{tree.path_of(xs, i)} has shape {shape}")
     if len(sizes) > 1:
         raise ValueError(f"scan of {name} got arrays with different leading axis sizes: {'; '.join(sizes.values())}.")
@@ -495,9 +538,9 @@ def _length(name, xs, leaves, length) -> int:
                 length, "scan needs `length`, the number of its steps, as a concrete int: make it a static argument, or use "
                         "while_loop or fori_loop for a number that is only known when the program runs.")
         try:
-            length = length.__index__()
-        except AttributeError:
-            raise TypeError(f"scan of {name} takes length as an integer, got {length!r}.") from None
+            length = int(length)
+        except (TypeError, ValueError) as e:
+            raise type(e)(f"scan of {name} takes length as an integer, got {length!r}.") from None
         if length < 0:
             raise ValueError(f"scan of {name} cannot take {length} steps.")
         if sizes and length not in sizes:
@@ -559,12 +602,10 @@ def _promoted(x, given, found):
 
 
 def _scan_in_python(f, init, leaves, x_tree, length, reverse):
-    carry, ys = init, []
+    carry, ys = tree.map(as_array, init), []
     for i in reversed(range(length)) if reverse else range(length):
         carry, y = f(carry, x_tree.unflatten([x[i] for x in leaves]))
         ys.append(y)
-    if not ys:
-        raise ValueError("scan over no rows cannot run with disable_jit: its results have no types.")
     if reverse:
         ys.reverse()
     return carry, tree.map(_stacked, *ys)
@@ -585,12 +626,12 @@ def map(f: Callable, xs: Any, *, batch_size: int | None = None):
 
     >>> map(lambda x: x ** 2, xnp.arange(4.0))
     """
-    if batch_size is None:
+    if not batch_size:
         return scan(_RowFunction(f), (), xs)[1]
     leaves = tree.leaves(xs)
     if not leaves:
         raise ValueError(f"map of {signatures.function_name(f)} got no arrays to go over.")
-    batch_size = batch_size.__index__()
+    batch_size = operator.index(batch_size)
     if batch_size < 1:
         raise ValueError(f"map of {signatures.function_name(f)} takes a positive batch_size, got {batch_size}.")
     length = _length(signatures.function_name(f), xs, leaves, None)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,14 @@ from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, effects_by_operand, j
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero
-from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, convert_element_type, lt
+from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, lt
 from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS
 from xlafront.lax.shapes import broadcast_in_dim_p, place_axis
 from xlafront.lax.zeros import instantiate
 from xlafront.runtime import config
 from xlafront.staging import signatures
 from xlafront.staging.jitted import Jitted, Options
+from xlafront.transforms.ad.arguments import as_array, as_results
 from xlafront.transforms.ad.jvp import jvp_program
 from xlafront.transforms.batching.vmap import batch_program
 from xlafront.transforms.calls.programs import (
@@ -139,6 +141,9 @@ def _batch(trace, operands, dims, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_
     if dim is None:
         results = _bind(program, body(carry)[0], in_cond, in_body, in_carry)
         return results, [0 if b else None for b in carry]
+    if program.effects and not any([effect.ordered for effect in program.effects]):  # seen when it decides, and when it chooses
+        running, step = _asking_loop(program, body(carry)[0], cond_nconsts, body_nconsts)
+        return _bind(running, step, in_cond, [*in_cond, *in_body], in_carry), [0] * len(carry)
     running, step = _batched_loop(program, body(carry)[0], cond_nconsts, body_nconsts)
     start = jaxpr_as_fun(program)(*in_cond, *in_carry)
     results = _bind(running, step, [], [*in_cond, *in_body], [*start, *in_carry])
@@ -153,12 +158,7 @@ def _batched_loop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, 
 
         def step(*args):
             cond_consts, body_consts, (go_on, *carry) = in_three(args, cond_nconsts, body_nconsts)
-            found = jaxpr_as_fun(body)(*body_consts, *carry)
-            chosen = []
-            for old, new in zip(carry, found):
-                mask = go_on if np.ndim(new) == 1 else broadcast_in_dim_p.bind(
-                    go_on, shape=np.shape(new), broadcast_dimensions=(0,), sharding=None)
-                chosen.append(ELEMENTWISE["select_n"].bind(mask, old, new))
+            chosen = _those_that_go_on(go_on, carry, jaxpr_as_fun(body)(*body_consts, *carry))
             return [*jaxpr_as_fun(condition)(*cond_consts, *chosen), *chosen]
 
         carry = condition.in_avals[cond_nconsts:]
@@ -169,6 +169,31 @@ def _batched_loop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, 
 
     return body.jaxpr.memoised(("batched loop", id(condition.jaxpr), cond_nconsts, body_nconsts),
                                lambda: (*make(), condition))[:2]
+
+
+def _those_that_go_on(go_on, carry: Sequence[Any], found: Sequence[Any]) -> list[Any]:
+    """The new values of the elements that are not done, the old ones of the others."""
+    chosen = []
+    for old, new in zip(carry, found):
+        mask = go_on if np.ndim(new) == 1 else broadcast_in_dim_p.bind(
+            go_on, shape=np.shape(new), broadcast_dimensions=(0,), sharding=None)
+        chosen.append(ELEMENTWISE["select_n"].bind(mask, old, new))
+    return chosen
+
+
+def _asking_loop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, body_nconsts: int):
+    """As `_batched_loop`, of a condition that says something when it is evaluated: it is not carried, but asked again."""
+    def running(*args):
+        return [REDUCTIONS["reduce_or"].bind(*jaxpr_as_fun(condition)(*args), axes=(0,))]
+
+    def step(*args):
+        cond_consts, body_consts, carry = in_three(args, cond_nconsts, body_nconsts)
+        [go_on] = jaxpr_as_fun(condition)(*cond_consts, *carry)
+        return _those_that_go_on(go_on, carry, jaxpr_as_fun(body)(*body_consts, *carry))
+
+    types = condition.in_avals[:cond_nconsts] + body.in_avals
+    return (tracing.trace_to_closed_jaxpr(running, condition.in_avals, condition.debug_info),
+            tracing.trace_to_closed_jaxpr(step, types, body.debug_info))
 
 
 def _dce(used, eqn):
@@ -251,11 +276,12 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any):
     for f, which in ((cond_fun, "cond_fun"), (body_fun, "body_fun")):
         if not callable(f):
             raise errors.not_callable("while_loop", f, which)
-    if config.disable_jit.value:
-        value = init_val
-        while cond_fun(value):
-            value = body_fun(value)
-        return value
+    if config.disable_jit.value and not any([isinstance(x, tracing.Tracer) for x in tree.leaves(init_val)]):
+        value = tree.map(as_array, init_val)
+        with contextlib.suppress(errors.TracerBoolConversionError):  # (it depends on elements that vmap maps over)
+            while cond_fun(value):
+                value = body_fun(value)
+            return value
     name = signatures.function_name(body_fun)
     who = f"while_loop with the body {name}"
     leaves, init_tree = tree.flatten(init_val)
@@ -276,7 +302,22 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any):
         raise TypeError(f"while_loop needs a cond_fun that returns a boolean scalar, but {signatures.function_name(cond_fun)} "
                         f"returned {shown}, a pytree {cond_tree}. Return a comparison of scalars, or reduce with xnp.any or "
                         "xnp.all.")
-    return out_tree.unflatten(_bind(condition, program, cond_consts, consts, carry))
+    moving = [v is not w for v, w in zip(program.jaxpr.invars[len(consts):], program.jaxpr.outvars)]
+    if all(moving):
+        return out_tree.unflatten(_bind(condition, program, cond_consts, consts, carry))
+    # What no step changes is no part of the carry.
+    fixed, rest = ([x for x, m in zip(carry, moving) if m is changes] for changes in (False, True))
+    ask, step = program.jaxpr.memoised(("what moves", len(consts), len(cond_consts), id(condition.jaxpr)), lambda: (
+        _fixed_first(condition, len(cond_consts), moving), reorder(
+            _fixed_first(program, len(consts), moving), None, [i for i, m in enumerate(moving) if m])))
+    results = iter(_bind(ask, step, [*cond_consts, *fixed], [*consts, *fixed], rest))
+    return out_tree.unflatten([next(results) if m else x for x, m in zip(as_results(carry), moving)])
+
+
+def _fixed_first(program: ClosedJaxpr, num_consts: int, moving: Sequence[bool]) -> ClosedJaxpr:
+    """The program that takes what does not move with its constants, before the rest of the carry."""
+    return reorder(program, [*range(num_consts), *[num_consts + i for i, m in enumerate(moving) if not m],
+                             *[num_consts + i for i, m in enumerate(moving) if m]])
 
 
 @boundary
@@ -289,23 +330,18 @@ def fori_loop(lower, upper, body_fun: Callable, init_val: Any, *, unroll: int | 
     """
     if not callable(body_fun):
         raise errors.not_callable("fori_loop", body_fun, "body_fun")
-    bounds = [tracing.aval_of(x, "fori_loop") for x in (lower, upper)]
-    first, last = bounds
+    if isinstance(lower, np.integer):  # a number, as Python's are
+        lower = int(lower)
+    first, last = [tracing.aval_of(x, "fori_loop") for x in (lower, upper)]
     for aval, which in ((first, "lower"), (last, "upper")):
-        if aval.shape or not dtypes.is_integer(aval.dtype):
-            raise TypeError(f"fori_loop takes its arguments lower and upper as integer scalars of equal types, got {aval} as "
-                            f"{which}.")
+        if aval.shape or not (dtypes.is_integer(aval.dtype) or dtypes.is_float(aval.dtype)):
+            raise TypeError(f"fori_loop takes {which} as a scalar integer (or float), got {aval}.")
     if first.dtype != last.dtype:
-        if not (first.weak_type or last.weak_type):
-            raise TypeError(f"fori_loop takes lower and upper of equal types, got {first} and {last}. Convert one with astype.")
-        common = last.dtype if first.weak_type else first.dtype
-        lower, upper = [np.asarray(x, common)[()] if isinstance(x, int) else convert_element_type(x, common)
-                        for x in (lower, upper)]
-    else:
-        common = first.dtype
+        raise TypeError(f"lower and upper of fori_loop must have equal types, got {first} and {last}. Convert one "
+                        f"of them, as in xnp.{last.dtype}(lower).")
     values = [_known_integer(x) for x in (lower, upper)]
     if config.disable_jit.value and None not in values:
-        value = init_val
+        value = tree.map(as_array, init_val)
         for i in range(*values):
             value = body_fun(i, value)
         return value
@@ -313,14 +349,12 @@ def fori_loop(lower, upper, body_fun: Callable, init_val: Any, *, unroll: int | 
         start, stop = values
         length = max(stop - start, 0)
         # The counter is weakly typed, as the numbers are, where the default type of integers holds them.
-        counter = start if _fits(start, stop) else np.asarray(start, common)[()]
+        counter = start if _fits(start, stop) else np.asarray(start, first.dtype)[()]
         (_, result), _ = scan(_CountedBody(body_fun, False), (counter, init_val), None, length,
                               unroll=1 if unroll is None else unroll)
         return result
     if unroll is not None and unroll is not False:
         raise ValueError("fori_loop can unroll only when its bounds are statically known numbers, not traced values.")
-    if not (first.weak_type and last.weak_type):
-        lower, upper = (np.asarray(x, common)[()] if isinstance(x, int) else x for x in (lower, upper))
     return while_loop(_below, _CountedBody(body_fun, True), (lower, upper, init_val))[2]
 
 
@@ -330,10 +364,10 @@ def _fits(*numbers: int) -> bool:
 
 
 def _known_integer(x) -> int | None:
-    try:
-        return x.__index__()
-    except (TypeError, AttributeError):
+    """A bound as a number, where it is not traced; of a float the whole part."""
+    if isinstance(x, tracing.Tracer):
         return None
+    return int(np.asarray(x))
 
 
 def _below(state):

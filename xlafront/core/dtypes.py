@@ -406,8 +406,8 @@ def _promote(operands) -> tuple[Any, bool]:
         return canonicalize_dtype(d, allow_extended_dtype=True), bool(weak) and d != bool_
     for d, _ in kinds:
         if is_extended(d):
-            raise TypePromotionError(f"arrays of dtype {d} do not mix with others, there is no operation that accepts the "
-                                     f"dtypes {', '.join(str(k[0]) for k in kinds)}")
+            raise TypePromotionError(f"arrays of dtypes {', '.join(str(k[0]) for k in operands)} have no common dtype: random "
+                                     f"keys do not mix with numbers. Their words are random.key_data(keys).")
     node = _join(frozenset(_node(canonicalize_dtype(d), weak) for d, weak in kinds), config.numpy_dtype_promotion.value)
     if node in _WEAK_TYPES:
         return default_dtype(_WEAK_TYPES[node]), True

@@ -18,11 +18,13 @@ no_effects: frozenset = frozenset()
 class Effect:
     """Base of what an equation can do besides computing its results.
 
-    `ordered` effects of one kind happen in program order; `droppable` ones do not keep an equation alive.
+    `ordered` effects of one kind happen in program order; `droppable` ones do not keep an equation alive; `repeatable` ones
+    happen again where what they belong to is computed again.
     """
 
     ordered = False
     droppable = False
+    repeatable = False
 
 
 class RefEffect(Effect):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -116,11 +115,15 @@ class Primitive:
     @property
     def impl(self) -> Callable:
         """How it runs eagerly, whatever is being traced: `impl(*args, **params)`."""
-        return self.own_impl or functools.partial(tracing.EvalTrace.apply, self)
+        return self.own_impl or self.evaluate
 
     @impl.setter
     def impl(self, impl: Callable) -> None:
         self.own_impl = impl
+
+    def evaluate(self, *args, **params):
+        with tracing.current_trace(tracing.eval_trace):
+            return tracing.eval_trace.process(self, args, params)
 
     def result_types(self, avals: tuple, params: dict[str, Any]):
         """`abstract`, memoised. Hot: once a traced equation."""

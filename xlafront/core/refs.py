@@ -66,9 +66,6 @@ class AbstractRef(AbstractValue):
     def to_ct_aval(self) -> AbstractValue:
         return self.inner_aval.to_ct_aval()
 
-    def __len__(self):
-        return len(self.inner_aval)
-
     def __reduce__(self):
         return AbstractRef, (self.inner_aval, self.memory_space, self.kind)
 

@@ -50,11 +50,13 @@ class OrderedIOEffect(_NamedEffect):
 class DebugEffect(_NamedEffect):
     """Of a debugging callback."""
 
+    repeatable = True
+
 
 class OrderedDebugEffect(_NamedEffect):
     """Of a debugging callback that runs in program order."""
 
-    ordered = True
+    ordered = repeatable = True
 
 
 io_effect, ordered_io_effect = IOEffect(), OrderedIOEffect()
@@ -75,6 +77,8 @@ class FlatCallback:
     def __call__(self, *leaves):
         args, kwargs = self.in_tree.unflatten(leaves)
         returned = self.function(*args, **kwargs)
+        if not self.out_tree.num_leaves:
+            return []
         results, structure = tree.flatten(returned)
         if len(results) != self.out_tree.num_leaves:  # any tree of as many arrays will do
             raise ValueError(f"{signatures.function_name(self.function)}, which {self.user} called, must return what "
@@ -257,7 +261,7 @@ _VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_
 
 def _result_aval(user: str, promised, path: str) -> ShapedArray:
     if not hasattr(promised, "shape") or not hasattr(promised, "dtype"):
-        raise TypeError(f"{user} takes as result_shape_dtypes a pytree of objects with shape and dtype, such as "
+        raise AttributeError(f"{user} takes as result_shape_dtypes a pytree of objects with shape and dtype, such as "
                         f"ShapeDtypeStruct((3,), 'float32'); result_shape_dtypes{path} is {promised!r:.60}.")
     dtype = np.dtype(promised.dtype)
     if dtypes.canonicalize_dtype(dtype) != dtype:

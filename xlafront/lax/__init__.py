@@ -17,14 +17,17 @@ _PLACES = {
     "xlafront.lax.collective_exchanges": "all_gather_p all_to_all_p ppermute_p",
     "xlafront.lax.collectives": """all_gather all_to_all axis_size pbroadcast pcast pmax pmean pmin ppermute precv psend
         pshuffle psum psum_scatter pswapaxes ragged_all_to_all""",
+    "xlafront.lax.composites": "composite composite_p",
     "xlafront.lax.convolutions": """conv conv_dimension_numbers conv_general_dilated conv_general_dilated_local
         conv_general_dilated_p conv_general_dilated_patches conv_general_permutations conv_general_shape_tuple conv_shape_tuple
         conv_transpose conv_transpose_shape_tuple conv_with_general_padding ConvDimensionNumbers padtype_to_pads""",
     "xlafront.lax.creation": "broadcasted_iota empty full full_like iota",
     "xlafront.lax.cumulative": """associative_scan cumlogsumexp cumlogsumexp_p cummax cummax_p cummin cummin_p cumprod
         cumprod_p cumsum cumsum_p""",
-    "xlafront.lax.derived": "broadcast_shapes broadcast_to_rank collapse dtype select stack tile unstack",
+    "xlafront.lax.derived": """broadcast_like broadcast_shapes broadcast_to_rank collapse dtype index_take select
+        shape_as_value tile""",
     "xlafront.lax.device_put": "device_put_p",
+    "xlafront.lax.dot_algorithms": "DotAlgorithm",
     "xlafront.lax.dot_products": "batch_matmul dot dot_general dot_general_p DotAlgorithmPreset Precision",
     "xlafront.lax.dynamic_slicing": """dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_slice_p
         dynamic_update_index_in_dim dynamic_update_slice dynamic_update_slice_in_dim dynamic_update_slice_p""",
@@ -39,9 +42,12 @@ _PLACES = {
         shift_left shift_left_p shift_right_arithmetic shift_right_arithmetic_p shift_right_logical shift_right_logical_p sign
         sign_p sin sin_p sinh sinh_p sqrt sqrt_p square square_p sub sub_p tan tan_p tanh tanh_p Tolerance xor_p zeta zeta_p""",
     "xlafront.lax.dimension_numbers": "GatherDimensionNumbers ScatterDimensionNumbers",
+    "xlafront.lax.fourier": "fft fft_p FftType",
     "xlafront.lax.indexing": """gather gather_p GatherScatterMode scatter scatter_add scatter_add_p
         scatter_apply scatter_apply_p scatter_max scatter_max_p scatter_min scatter_min_p scatter_mul scatter_mul_p scatter_p
         scatter_sub scatter_sub_p""",
+    "xlafront.lax.ragged_products": "RaggedDotDimensionNumbers ragged_dot ragged_dot_general ragged_dot_general_p",
+    "xlafront.lax.random_bits": "RandomAlgorithm rng_bit_generator rng_bit_generator_p rng_uniform rng_uniform_p",
     "xlafront.lax.ragged_exchange": "ragged_all_to_all_p",
     "xlafront.lax.named_axes": "axis_index axis_index_p",
     "xlafront.lax.reductions": """argmax argmax_p argmin argmin_p reduce_and reduce_and_p reduce_max reduce_max_p reduce_min
@@ -49,10 +55,15 @@ _PLACES = {
     "xlafront.lax.send_recv": "after_all after_all_p create_token create_token_p",
     "xlafront.lax.shapes": """bitcast_convert_type bitcast_convert_type_p broadcast broadcast_in_dim broadcast_in_dim_p
         expand_dims iota_p reshape reshape_p rev rev_p squeeze squeeze_p tile_p transpose transpose_p""",
+    "xlafront.lax.scaled_products": "scaled_dot",
     "xlafront.lax.sharding_constraint": "sharding_constraint_p with_sharding_constraint",
     "xlafront.lax.slicing": "concatenate concatenate_p index_in_dim pad pad_p slice slice_in_dim slice_p",
-    "xlafront.lax.sorting": "sort sort_key_val sort_p top_k",
+    "xlafront.lax.sorting": "sort sort_key_val sort_p",
     "xlafront.lax.splitting": "split split_p",
+    "xlafront.lax.staged": "dce_sink dce_sink_p stage stage_p",
+    "xlafront.lax.stacking": "stack stack_p unstack unstack_p",
+    "xlafront.lax.largest": "approx_max_k approx_min_k approx_top_k_p top_k top_k_p",
+    "xlafront.lax.total_order": "eq_to_p le_to_p lt_to_p mulhi mulhi_p",
     "xlafront.lax.windows": """reduce_window_max_p reduce_window_min_p reduce_window_shape_tuple reduce_window_sum_p
         select_and_gather_add_p select_and_scatter_add_p select_and_scatter_p""",
     "xlafront.special.bessel": "bessel_i0e bessel_i0e_p bessel_i1e bessel_i1e_p",

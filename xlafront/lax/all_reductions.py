@@ -12,11 +12,12 @@ from collections.abc import Callable
 import numpy as np
 
 from xlafront import lowering
-from xlafront.core import dtypes, tracing
+from xlafront.core import tracing
 from xlafront.core.avals import str_short
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
+from xlafront.lax.arguments import check_dtype
 from xlafront.lax.elementwise import div, eq, mul, to_dtype
 from xlafront.lax.indexing import take_rows
 from xlafront.lax.named_axes import channel, check_grouped, collective, each_alike, grouped, others, replica_groups
@@ -97,11 +98,16 @@ def _vary_over_mapped(trace, operands, dims, *, axes):
     return pvary_p.bind(operands[0], axes=rest) if rest else operands[0], dims[0]
 
 
+def _summed_type(x, **_):
+    check_dtype("psum", "int float complex bool", x.dtype)
+    return x
+
+
 psum_p = collective(
-    "psum", lambda x, **_: x.strip_weak_type(), _lower_all_reduce("stablehlo.add"),
+    "psum", lambda x, **_: _summed_type(x).strip_weak_type(), _lower_all_reduce("stablehlo.add"),
     lambda ct, aval, **params: psum_p.bind(ct, **params), _over_mapped(lambda: psum_p, "reduce_sum", True))
 psum_invariant_p = collective(
-    "psum_invariant", same_type, _lower_all_reduce("stablehlo.add"),
+    "psum_invariant", _summed_type, _lower_all_reduce("stablehlo.add"),
     lambda ct, aval, *, axes: pvary_p.bind(ct, axes=axes), _over_mapped(lambda: psum_invariant_p, "reduce_sum", True),
     vma=_over, shown_as="psum")
 pvary_p = collective(
@@ -128,8 +134,7 @@ def _extreme(name: str, operation: str, reduction: str) -> Primitive:
         return y, div(total(mul(t, attained)), total(attained))
 
     def abstract(x, *, axes, axis_index_groups=None):
-        if dtypes.is_complex(x.dtype):
-            raise TypeError(f"{name} does not take arrays of dtype {x.dtype}, which have no order.")
+        check_dtype(name, "int float bool", x.dtype)
         aval = x if x.vma.issuperset(axes) else x.strip_weak_type()
         return aval.update(vma=_over(x.vma, axes=axes, axis_index_groups=axis_index_groups))
 

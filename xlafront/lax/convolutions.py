@@ -19,7 +19,7 @@ from xlafront.core.avals import ShapedArray, entry_of
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
-from xlafront.lax.arguments import named_sharding
+from xlafront.lax.arguments import check_dtype, named_sharding
 from xlafront.lax.creation import broadcasted_iota
 from xlafront.lax.dot_products import canonical_precision, dot_general
 from xlafront.lax.elementwise import convert_element_type, eq
@@ -269,6 +269,8 @@ def _abstract(x, y, *, window_strides, padding, lhs_dilation, rhs_dilation, dime
     if x.ndim != y.ndim or x.ndim < 2:
         raise TypeError(f"a convolution needs an input and a kernel of equal rank (ndim), 2 at least, got shapes {x.shape} and "
                         f"{y.shape}.")
+    for d in (x.dtype, y.dtype):
+        check_dtype("conv_general_dilated", "int float complex bool", d)
     _check_parameters(x, y, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
                       batch_group_count)
     d, weak = _result_dtype(x, y, preferred_element_type)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from xlafront.core import tracing
-from xlafront.lax import elementwise, shapes, slicing
+from xlafront.lax import elementwise, shapes
+from xlafront.lax.dimension_numbers import GatherDimensionNumbers
+from xlafront.lax.indexing import GatherScatterMode, gather
 from xlafront.lax.slicing import concatenate
 
 
@@ -49,26 +52,6 @@ def collapse(operand, start_dimension: int, stop_dimension: int | None = None):
     return shapes.reshape(operand, (*shape[:start], math.prod(shape[start:stop]), *shape[stop:]))
 
 
-def stack(operands, axis: int = 0):
-    """Join arrays of one shape along a new axis."""
-    operands = list(operands)
-    if not operands:
-        raise ValueError("stack needs at least one array.")
-    if len({np.shape(x) for x in operands}) > 1:
-        raise ValueError(f"stack: all arrays must have the same shape, got {', '.join(str(np.shape(x)) for x in operands)}.")
-    axis = shapes.canonical_axis(axis, np.ndim(operands[0]) + 1, "stack")
-    return concatenate([shapes.expand_dims(x, (axis,)) for x in operands], axis)
-
-
-def unstack(x, axis: int = 0) -> tuple:
-    """The slices of an array along an axis.
-
-    >>> first, second = unstack(xnp.ones((2, 3)))
-    """
-    axis = shapes.canonical_axis(axis, np.ndim(x), "unstack")
-    return tuple(slicing.unstack(shapes.move_dim(x, axis, 0)))
-
-
 def tile(operand, reps: Sequence[int]):
     """Lay copies of an array side by side, `reps[i]` of them along dimension `i`.
 
@@ -76,3 +59,62 @@ def tile(operand, reps: Sequence[int]):
     Array([0, 1, 2, 0, 1, 2], dtype=int32)
     """
     return shapes.tile_p.bind(operand, reps=tuple(map(operator.index, reps)))
+
+
+def broadcast_like(arr: Any, like_arr: Any) -> Any:
+    """An array spread to the shape of another, as NumPy would beside it, keeping its dtype.
+
+    - `arr`: the array; its dimensions are the last ones of the result.
+    - `like_arr`: the array whose shape the result has.
+
+    >>> broadcast_like(xnp.arange(2), xnp.zeros((3, 2))).shape
+    (3, 2)
+    """
+    own, shape = tracing.aval_of(arr, "broadcast_like").shape, tracing.aval_of(like_arr, "broadcast_like").shape
+    if len(own) > len(shape):
+        raise ValueError(f"broadcast_like cannot spread an array of shape {own} to {shape}, a shape with fewer dimensions.")
+    last = shape[len(shape) - len(own):]
+    if any(n not in (1, m) for n, m in zip(own, last)):
+        raise ValueError(f"broadcast_like got incompatible shapes: {own} does not broadcast to {shape}.")
+    return shapes.broadcast_in_dim(arr, shape, range(len(shape) - len(own), len(shape)))
+
+
+def shape_as_value(shape: Sequence[int]) -> Any:
+    """A shape as a vector of int32.
+
+    - `shape`: the sizes.
+
+    >>> shape_as_value((2, 3)).tolist()
+    [2, 3]
+    """
+    sizes = [operator.index(n) for n in shape]
+    return np.array(sizes, np.int32)
+
+
+def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
+    """The slices of an array at indices of some of its axes, along a new first one.
+
+    - `src`: the array.
+    - `idxs`: for each of the axes a vector of indices, which are taken modulo the size of the axis.
+    - `axes`: the axes that they are of, which go.
+
+    >>> index_take(xnp.arange(6).reshape(2, 3), (np.array([0, 1]), np.array([2, 0])), (0, 1))
+    Array([2, 3], dtype=int32)
+    """
+    own, axes = np.shape(src), tuple(axes)
+    columns = []
+    for index, axis in zip(idxs, axes):
+        aval = tracing.aval_of(index, "index_take")
+        if aval.dtype.kind not in "iu":
+            raise ValueError(f"the indices of index_take must have an integer type, got {aval.dtype}.")
+        if not aval.ndim:
+            raise ValueError("index_take needs vectors of indices, got a scalar: axis 1 is out of bounds for its indices.")
+        size = np.asarray(own[axis], aval.dtype)[()]
+        rest = elementwise.PRIMITIVES["rem"].bind(index, size)
+        wrapped = elementwise.where(elementwise.lt(rest, size.dtype.type(0)), elementwise.add(rest, size), rest)
+        columns.append(shapes.expand_dims(wrapped, (1,)))
+    if any(a not in range(len(own)) for a in axes):
+        raise TypeError(f"index_take got axes {axes}, which are not among the {len(own)} dimensions of shape {own}.")
+    sizes = [1 if i in axes else n for i, n in enumerate(own)]
+    numbers = GatherDimensionNumbers(tuple(range(1, len(own) - len(axes) + 1)), axes, axes)
+    return gather(src, concatenate(columns, 1), numbers, sizes, mode=GatherScatterMode.PROMISE_IN_BOUNDS)

@@ -14,6 +14,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype, named_sharding
+from xlafront.lax.dot_algorithms import DotAlgorithm, algorithm_text
 from xlafront.lax.families import bilinear_jvp
 from xlafront.lax.shapes import permute
 from xlafront.runtime import config
@@ -58,7 +59,7 @@ def canonical_precision(precision):
         return tuple(both)
     if isinstance(precision, Precision):
         return (precision, precision)
-    if isinstance(precision, DotAlgorithmPreset):
+    if isinstance(precision, (DotAlgorithm, DotAlgorithmPreset)):
         return precision
     if isinstance(precision, str):
         if precision.lower() in _PRECISIONS:
@@ -70,14 +71,13 @@ def canonical_precision(precision):
                      f"Precision, a pair of them, or a DotAlgorithmPreset.")
 
 
-def _algorithm_text(preset: DotAlgorithmPreset) -> str:
-    parts = preset.name.split("_")
+def _algorithm(precision: DotAlgorithm | DotAlgorithmPreset) -> DotAlgorithm:
+    """What a preset's name says."""
+    if isinstance(precision, DotAlgorithm):
+        return precision
+    parts = precision.name.split("_")
     kinds = {"BF16": "bf16", "F16": "f16", "F32": "f32", "F64": "f64", "TF32": "tf32"}
-    lhs, rhs, out = (kinds[p] for p in parts[:3])
-    count = int(parts[3][1:]) if len(parts) > 3 else 1
-    return (f"#stablehlo.dot_algorithm<lhs_precision_type = {lhs}, rhs_precision_type = {rhs}, "
-            f"accumulation_type = {out}, lhs_component_count = 1, rhs_component_count = 1, "
-            f"num_primitive_operations = {count}, allow_imprecise_accumulation = false>")
+    return DotAlgorithm(*(kinds[p] for p in parts[:3]), num_primitive_operations=int(parts[3][1:]) if len(parts) > 3 else 1)
 
 
 def _rank_among_products(d) -> tuple:
@@ -151,11 +151,13 @@ def _lower(ctx, x, y, *, dimension_numbers, precision, preferred_element_type, o
     attributes = {"dot_dimension_numbers": m.attribute(
         f"#stablehlo.dot<lhs_batching_dimensions = {_ints(xb)}, rhs_batching_dimensions = {_ints(yb)}, "
         f"lhs_contracting_dimensions = {_ints(xc)}, rhs_contracting_dimensions = {_ints(yc)}>")}
-    if isinstance(precision, tuple):
+    if isinstance(precision, DotAlgorithm) and ctx.platform == "cpu":
+        raise ValueError(f"The precision {precision!r} of a product is not supported on CPUs. Use a Precision, or None.")
+    if type(precision) is tuple:
         attributes["precision_config"] = m.array(
             m.attribute(f"#stablehlo<precision {p.name}>") for p in precision)
     elif precision is not None and precision is not DotAlgorithmPreset.DEFAULT:
-        attributes["algorithm"] = m.attribute(_algorithm_text(precision))
+        attributes["algorithm"] = m.attribute(algorithm_text(_algorithm(precision)))
     a, b = ctx.avals_in
     out = ctx.aval_out
     # XLA's CPU backend has no kernels for products of mixed or very small types: it computes in the result's.
@@ -226,7 +228,7 @@ def _transpose(ct, x, y, *, dimension_numbers, precision, preferred_element_type
     if type(ct) is Zero:
         return [Zero(a.aval) if is_undefined(a) else None for a in (x, y)]
     (xc, yc), (xb, yb) = dimension_numbers
-    flipped = precision[::-1] if isinstance(precision, tuple) else precision
+    flipped = precision[::-1] if type(precision) is tuple else precision
     if is_undefined(x):
         result = _transpose_one(ct, y, x.aval, dimension_numbers, precision, False)
         return [result, None]

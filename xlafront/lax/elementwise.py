@@ -31,6 +31,9 @@ def constant_like(x, value):
         kind = dtypes.scalar_type_of(aval.dtype)
         if dtypes.default_dtype(kind) == aval.dtype:
             return kind(value)
+    if dtypes.is_extended(aval.dtype):
+        raise TypeError(f"this operation does not accept dtype {aval.dtype}: random keys are no numbers. Their words are "
+                        f"random.key_data(keys).")
     return aval.dtype.type(value)
 
 
@@ -648,7 +651,8 @@ def as_type(x, dtype, weak: bool):
         if kind is int and dtype.kind in "iu":
             dtypes.check_int_fits(x, dtype) if dtype.kind == "i" else None
             return np.asarray(x).astype(dtype)[()]
-        return dtype.type(x)
+        if isinstance(dtype, np.dtype):
+            return dtype.type(x)
     aval = tracing.aval_of(x)
     if aval.dtype == dtype and (aval.weak_type == weak or not aval.weak_type):
         return x

@@ -19,6 +19,7 @@ from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, add, convert_ele
 from xlafront.lax.indexing import GatherScatterMode, bind_gather, scatter_add_p, scatter_p, scatter_tangents
 from xlafront.lax.shapes import broadcast_in_dim_p, reshape_to
 from xlafront.lax.slicing import concatenate_p, pad_p, slice_p
+from xlafront.runtime.arrays import ArrayImpl
 
 _int32 = np.dtype(np.int32)
 
@@ -96,6 +97,9 @@ def plan_key(shape: tuple[int, ...], key: Any, first: int, static_ints: bool) ->
                                      f"{shape}.")
                 entries.append(position if static_ints else operand(np.int32(position)))
             else:
+                if isinstance(position, ArrayImpl) and not position.ndim and int(position) >= n:
+                    raise ValueError(f"index {int(position)} is out of bounds for dimension {dim} of the reference of shape "
+                                     f"{shape}.")
                 entries.append(operand(position))
     return tuple(entries), operands
 
@@ -109,6 +113,8 @@ def _window_of(item: slice, n: int, dim: int) -> Window:
     if step < 1:
         raise ValueError(f"references are sliced forward, got the step {step} for dimension {dim}. Reverse the value: "
                          f"xnp.flip(ref[...], {dim}).")
+    if start >= n > 0:
+        raise ValueError(f"the slice {item} is out of bounds for dimension {dim}, of size {n}: it starts at {start}.")
     return Window(start, len(range(start, stop, step)), step)
 
 

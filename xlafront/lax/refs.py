@@ -84,7 +84,9 @@ class Ref(RefBox, metaclass=_RefMeta):
         set(self, key, value)
 
     def __len__(self):
-        return len(self.aval)
+        if not self.aval.shape:
+            raise TypeError("len() of a reference without dimensions")
+        return self.aval.shape[0]
 
     __iter__ = None  # type: ignore[assignment]  # (Python would read rows until an index is refused)
 

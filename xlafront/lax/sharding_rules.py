@@ -54,6 +54,16 @@ def along(parameter: str):
     return rule
 
 
+def fft(name, operands, result, params):
+    [(aval, entries)] = operands
+    for axis in range(aval.ndim - len(params["fft_lengths"]), aval.ndim):
+        if entries[axis] is not None:
+            raise ShardingTypeError(f"{name} along dimension {axis} of {texts(operands)}, which is split over "
+                                    f"{entries[axis]!r}: it needs whole rows. Bring it to a sharding that leaves that "
+                                    f"dimension whole, with reshard.")
+    return entries
+
+
 def broadcast(name, operands, result, params):
     [(aval, entries)] = operands
     found: list = [None] * result.ndim
@@ -247,3 +257,12 @@ def all_gather(name, operands, result, params):
 
 def reduce_scatter(name, operands, result, params):
     return operands[0][1] if params["tiled"] else _drop(operands[0][1], (params["scatter_dimension"],))
+
+
+def whole(name, operands, result, params):
+    """Operations on arrays that no mesh axis splits."""
+    split = next((e for _, entries in operands for e in entries if e is not None), None)
+    if split is not None:
+        raise ShardingTypeError(f"{name} of {texts(operands)} needs whole arrays, and one is split over {split!r}. Say how the "
+                                f"result is split with out_sharding=P(...), or bring it to a whole one with reshard.")
+    return [None] * result.ndim

@@ -1,8 +1,6 @@
-"""`sort` and `top_k`."""
+"""Sorting. The largest elements alone are in `largest`."""
 
 from __future__ import annotations
-
-import operator
 
 import numpy as np
 
@@ -20,10 +18,8 @@ from xlafront.lax.shapes import (
     iota_p,
     move_dim,
     reshape_to,
-    rev_p,
     typed,
 )
-from xlafront.lax.slicing import slice_p
 from xlafront.staging.library import library
 
 
@@ -143,29 +139,3 @@ def _sort_kernel(operands, dimension, is_stable, num_keys):
 def sort_key_val(keys, values, dimension: int = -1, is_stable: bool = True):
     """Sort `keys` along a dimension and move `values` with them."""
     return sort((keys, values), dimension, is_stable, 1)
-
-
-def top_k(operand, k: int, *, axis: int = -1):
-    """The `k` largest elements along an axis, in order, and their indices."""
-    axis, k = canonical_axis(axis, np.ndim(operand), "top_k"), operator.index(k)
-    if np.shape(operand)[axis] > 2**31 - 1:
-        raise ValueError(f"top_k returns int32 indices, which would overflow for the size {np.shape(operand)[axis]} of axis "
-                         f"{axis}.")
-    if not 0 <= k <= np.shape(operand)[axis]:
-        raise ValueError(f"top_k of k={k} along an axis of size {np.shape(operand)[axis]}: k must lie between 0 and it.")
-    return _top_k_kernel(operand, k, axis)
-
-
-@library(static=("k", "axis"), name="top_k")
-def _top_k_kernel(operand, k, axis):
-    check_dtype("top_k", "int float bool", tracing.aval_of(operand).dtype, ValueError)
-    n = np.shape(operand)[axis]
-    # Sorting the reversed array ascending and reversing the result keeps the first of equal elements first.
-    flipped = rev_p.bind(operand, dimensions=(axis,))
-    positions = rev_p.bind(iota_p.bind(dtype=np.dtype(np.int32), shape=np.shape(operand), dimension=axis,
-                                       sharding=None), dimensions=(axis,))
-    results = sort_p.bind(flipped, positions, dimension=axis, is_stable=True, num_keys=1)
-    shape = np.shape(operand)
-    start = tuple(n - k if i == axis else 0 for i in range(len(shape)))
-    return [rev_p.bind(slice_p.bind(r, start_indices=start, limit_indices=shape, strides=None), dimensions=(axis,))
-            for r in results]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import xlafront.numpy as xnp
+from xlafront import lax
 from xlafront.control.scan import scan
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.typing import Array, ArrayLike
@@ -307,8 +308,12 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
 
 @library(static=("n", "increasing"), name="vander")
 def _vander(x, n, increasing):
-    powers = xnp.arange(n)
-    return xnp.power(xnp.asarray(x)[:, None], (powers if increasing else powers[::-1])[None])
+    x = xnp.asarray(x)
+    d, shape = x.dtype, (x.shape[0], n)
+    powers = np.arange(n, dtype=np.int32 if dtypes.is_inexact(d) else d)[None]
+    powers = xnp.broadcast_to(powers if increasing else powers[:, ::-1], shape)
+    base = xnp.broadcast_to(x[:, None], shape)
+    return lax.pow(base, powers) if dtypes.is_inexact(d) else xnp.power(base, powers)
 
 
 def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, full: bool = False, w: ArrayLike | None = None,
@@ -348,11 +353,11 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, fu
         rcond = np.size(x) * float(dtypes.finfo(d).eps)
     matrix, target = vander(x, deg + 1), xnp.asarray(y)
     if weights:
-        w = xnp.asarray(weights[0])
-        matrix = matrix * w[:, None]
-        target = target * (w[:, None] if target.ndim == 2 else w)
+        scale = xnp.asarray(weights[0])
+        matrix = matrix * scale[:, None]
+        target = target * (scale[:, None] if target.ndim == 2 else scale)
     size = xnp.sqrt(xnp.sum(matrix * xnp.conj(matrix), axis=0).real)
-    matrix = matrix / size
+    matrix = matrix / size[None]
     found, residuals, rank, singular = lstsq(matrix, target, rcond)
     found = (found.T / size).T
     if full:
@@ -365,5 +370,5 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, fu
             raise ValueError(f"xnp.polyfit: the number of data points, {np.size(x)}, must exceed the {deg + 1} coefficients to "
                              f"scale the covariance matrix.")
         scale = residuals / (np.size(x) - (deg + 1))
-        return found, base * scale if target.ndim == 1 else base[..., None] * scale
+        return found, base * scale[None] if target.ndim == 1 else base[..., None] * scale[None, None]
     return found, base

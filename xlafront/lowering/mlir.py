@@ -141,6 +141,10 @@ def i64s(ns) -> ir.Attribute:
     return _i64s[tuple(map(int, ns))]
 
 
+def float64(value: float) -> ir.Attribute:
+    return ir.FloatAttr.get_f64(value)
+
+
 def boolean(value: bool) -> ir.Attribute:
     return ir.BoolAttr.get(bool(value))
 
@@ -164,6 +168,15 @@ def attribute(text: str) -> ir.Attribute:
 
 def array(attributes) -> ir.Attribute:
     return ir.ArrayAttr.get(list(attributes))
+
+
+def dictionary(entries: dict[str, ir.Attribute]) -> ir.Attribute:
+    return ir.DictAttr.get(entries)
+
+
+def approximate_count(size: int, rank: int, k: int, recall: float, size_override: int) -> int:
+    """How many elements ApproxTopK gives before they are brought down to `k`."""
+    return _jax.approx_top_k_reduction_output_size(size, rank, k, recall, False, size_override)[0]
 
 
 def dense_i64(values, shape=None) -> ir.Attribute:

@@ -157,6 +157,14 @@ def constant(value, shape=None, dtype=None) -> ir.Value:
                   loc=mlir.unknown_location).result
 
 
+def constant_value(value: ir.Value):
+    """The value of a scalar that is a constant of the module, None where it is computed."""
+    owner = value.owner  # (a block where it is an argument of one)
+    if getattr(owner, "name", None) != "stablehlo.constant":
+        return None
+    return np.asarray(ir.DenseElementsAttr(owner.attributes["value"])).reshape(-1)[0]
+
+
 class Body:
     """The operations of one block: what is defined in it and may be used again."""
 
@@ -447,6 +455,15 @@ class RuleContext:
         tokens, results = operation.results[:len(effects)], operation.results[len(effects):]
         self.set_tokens(effects, list(tokens))
         return list(results)
+
+    def function(self, name: str, arg_types, result_types, build: Callable[..., Sequence[ir.Value]]) -> str:
+        """The symbol of a function of the module that is no program: `build(ctx, *arguments)` writes it and returns results."""
+        types = [[as_type(t) for t in kinds] for kinds in (arg_types, result_types)]
+        symbol, _, block = self.body.module.add_function(name, *types)
+        with ir.InsertionPoint(block):
+            inner = RuleContext(Body(self.body.module), self._invars, self._outvars, self.loc, self.primitive, self.site)
+            create("func.return", operands=list(build(inner, *block.arguments)), loc=self.loc)
+        return symbol
 
     def inline(self, closed, operands: Sequence[ir.Value]) -> list[ir.Value]:
         """Write a program's operations here."""

@@ -9,6 +9,7 @@ from xlafront.faces import lazy
 _PLACES = {
     "xlafront.core.dtypes": "promote_types result_type",
     "xlafront.linalg.polynomials": """poly polyadd polyder polydiv polyfit polyint polymul polysub polyval roots vander""",
+    "xlafront.numpy.array_api": "__array_api_version__ __array_namespace_info__ from_dlpack",
     "xlafront.numpy.array_methods": "ndarray",
     "xlafront.numpy.bits": "packbits unpackbits",
     "xlafront.numpy.constants": """ComplexWarning e euler_gamma get_printoptions index_exp inf nan newaxis pi printoptions s_
@@ -20,15 +21,15 @@ _PLACES = {
     "xlafront.numpy.diagonals": "diag diagflat diagonal trace",
     "xlafront.numpy.differences": "diff ediff1d gradient interp trapezoid unwrap",
     "xlafront.numpy.divisors": "gcd lcm",
-    "xlafront.numpy.dlpack": "from_dlpack",
     "xlafront.numpy.editing": "delete fill_diagonal insert place put put_along_axis resize trim_zeros",
-    "xlafront.numpy.files": "array_repr array_str load save savez",
+    "xlafront.numpy.files": "array_repr array_str fromfile load save savez",
     "xlafront.numpy.float_parts": "frexp ldexp modf spacing",
     "xlafront.numpy.histograms": "bincount digitize histogram histogram2d histogram_bin_edges histogramdd",
     "xlafront.numpy.index_tricks": """c_ diag_indices diag_indices_from indices ix_ mask_indices mgrid ogrid r_
         ravel_multi_index tril_indices tril_indices_from triu_indices triu_indices_from unravel_index""",
     "xlafront.numpy.indexing": "take take_along_axis",
     "xlafront.numpy.linear": "cross dot einsum einsum_path inner kron matmul matvec outer tensordot vdot vecdot vecmat",
+    "xlafront.numpy.mapping": "apply_along_axis apply_over_axes piecewise vectorize",
     "xlafront.numpy.manipulation": """append array_split atleast_1d atleast_2d atleast_3d block broadcast_arrays
         broadcast_shapes broadcast_to column_stack concat concatenate dsplit dstack expand_dims flip fliplr flipud hsplit
         hstack matrix_transpose moveaxis ndim permute_dims ravel reshape roll rollaxis rot90 shape size split squeeze stack
@@ -50,7 +51,7 @@ _PLACES = {
         unique_values""",
     "xlafront.numpy.sorting": "argpartition argsort lexsort partition sort sort_complex",
     "xlafront.numpy.statistics": "average corrcoef cov median percentile quantile",
-    "xlafront.numpy.ufunc_methods": "ufunc",
+    "xlafront.numpy.ufunc_methods": "frompyfunc ufunc",
     "xlafront.numpy.ufuncs": """abs absolute acos acosh add angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh around
         asin asinh atan atan2 atanh bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_not bitwise_or
         bitwise_right_shift bitwise_xor cbrt ceil clip conj conjugate copysign cos cosh deg2rad degrees divide divmod equal
@@ -59,6 +60,6 @@ _PLACES = {
         logaddexp logaddexp2 logical_and logical_not logical_or logical_xor maximum minimum mod multiply negative nextafter
         not_equal positive pow power rad2deg radians real reciprocal remainder right_shift rint round sign signbit sin sinc
         sinh sqrt square subtract tan tanh true_divide trunc""",
-    "xlafront.numpy.windows": "bartlett blackman hamming hanning",
+    "xlafront.special.windows": "bartlett blackman hamming hanning i0 kaiser",
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES, "linalg")
+__getattr__, __dir__, __all__ = lazy(__name__, _PLACES, "fft linalg")

@@ -31,9 +31,9 @@ def _checked(name: str, a, axis, bitorder):
     return move_dim(a, axis, a.ndim - 1), axis
 
 
-def _places(bitorder: str) -> np.ndarray:
-    places = np.arange(8, dtype=np.uint8)
-    return places if bitorder == "little" else places[::-1]
+def _places(bitorder: str, rank: int) -> np.ndarray:
+    places = np.arange(8, dtype=np.uint8).reshape((1,) * (rank - 1) + (8,))
+    return places if bitorder == "little" else places[..., ::-1]
 
 
 @library(static="bitorder", name="packbits")
@@ -43,7 +43,7 @@ def _pack(a, bitorder):
     if short:
         a = pad(a, [(0, 0)] * (a.ndim - 1) + [(0, short)])
     octets = reshape_to(a, (*a.shape[:-1], a.shape[-1] // 8, 8))
-    return total(octets << _places(bitorder), axis=-1, dtype=np.uint8)
+    return total(octets << _places(bitorder, octets.ndim), axis=-1, dtype=np.uint8)
 
 
 def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Array:
@@ -65,7 +65,7 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
 
 @library(static=("count", "bitorder"), name="unpackbits")
 def _unpack(a, count, bitorder):
-    bits = PRIMITIVES["and"].bind(a[..., None] >> _places(bitorder), np.uint8(1))
+    bits = PRIMITIVES["and"].bind(a[..., None] >> _places(bitorder, a.ndim + 1), np.uint8(1))
     bits = reshape_to(bits, (*a.shape[:-1], 8 * a.shape[-1]))
     if count is None:
         return bits

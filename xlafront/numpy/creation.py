@@ -13,7 +13,6 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.keys import KeyArray
 from xlafront.lax import dynamic_slicing, keys, shapes
 from xlafront.lax.creation import placed_constant, placement_of
-from xlafront.lax.derived import stack
 from xlafront.lax.device_put import device_put, put_leaf, reshard_p
 from xlafront.lax.elementwise import (
     PRIMITIVES,
@@ -31,11 +30,13 @@ from xlafront.lax.elementwise import (
     where,
 )
 from xlafront.lax.resharding import target_of
+from xlafront.lax.stacking import stack
 from xlafront.numpy.promotion import check_arraylike, promote_args_inexact, promote_dtypes, unwrap
 from xlafront.numpy.ufuncs import INLINE, PUBLIC
-from xlafront.runtime import guards
+from xlafront.runtime import config, guards
 from xlafront.runtime.arrays import ArrayImpl, put_host
 from xlafront.runtime.sharding import active, single_device
+from xlafront.staging.debug_nans import check_new
 from xlafront.staging.device_assignment import unbound_sharding
 from xlafront.staging.library import library
 
@@ -71,6 +72,9 @@ def array(object, dtype=None, *args, copy: bool = True, order: str = "K", ndmin:
     if isinstance(object, (tracing.Tracer, ArrayImpl, KeyArray)):
         result = object
         if type(result) is KeyArray:
+            if wanted is not None and wanted != result.dtype:
+                raise ValueError(f"xnp.array: cannot convert_element_type from {result.dtype} to {wanted}: random keys are no "
+                                 f"numbers. Their words are random.key_data(keys).")
             return result.with_words(_copy(result._base_array)) if copy else result
         if wanted is not None and (result.aval.dtype != wanted or result.aval.weak_type):
             result = _astype(result, wanted)
@@ -128,6 +132,8 @@ def put_new(host: np.ndarray, aval):
     """A host array that nobody else holds, on the default device. Hot: watched by the `asarray` benchmark."""
     if host.dtype != aval.dtype:
         host = host.astype(aval.dtype)
+    if config.debug_nans.value or config.debug_infs.value:
+        check_new(host)
     if active.mesh is not None:
         return put_host(host, aval, unbound_sharding(), True)
     return put_host(host, aval, single_device(backends.default_device()), False)

@@ -29,6 +29,12 @@ def savez(file, *args, **kwds):
     _np.savez(file, *[_np.asarray(x) for x in args], **{name: _np.asarray(x) for name, x in kwds.items()})
 
 
+def fromfile(*args, **kwargs):
+    """Not there: it would read a file, which no compiled function can do. The error that it raises says what to use."""
+    raise NotImplementedError("xnp.fromfile is not implemented, because it would read a file while a program is traced. Use "
+                              "xnp.asarray(np.fromfile(...)).")
+
+
 def load(file, *args, **kwargs):
     """Read an array, or a dictionary of them, that `save` or `savez` wrote."""
     found = _np.load(file, *args, **kwargs)

@@ -202,4 +202,4 @@ def histogram2d(x: ArrayLike, y: ArrayLike, bins: ArrayLike | Sequence[ArrayLike
         bins = (bins, bins)
     x, y = promote_dtypes_inexact(unwrap(x), unwrap(y))
     counts, edges = histogramdd(concatenate([x[:, None], y[:, None]], 1), bins, range, weights, density)
-    return counts, *edges
+    return counts, edges[0], edges[1]

@@ -147,8 +147,9 @@ def indices(dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: b
 # Triangles and diagonals, whose indices are known as constants
 
 
-def _positions(mask: np.ndarray) -> tuple[Array, ...]:
-    return tuple(array(i, dtype=dtypes.default_dtype(int)) for i in np.nonzero(mask))
+def _positions(mask: np.ndarray) -> tuple[Array, Array]:
+    rows, columns = (array(i, dtype=dtypes.default_dtype(int)) for i in np.nonzero(mask))
+    return rows, columns
 
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:

@@ -520,7 +520,10 @@ def _take_along_kernel(arr, indices, axis, mode, fill_value, wrap):
     every = tuple(range(len(shape)))
     if full_arr != shape:
         arr = shapes.broadcast_in_dim(arr, full_arr, every)
-    indices = wrapped(indices, shape[axis]) if wrap else _as_position(indices)
+    if wrap:
+        indices = wrapped(indices, shape[axis])
+    elif mode is not GatherScatterMode.PROMISE_IN_BOUNDS:
+        indices = _as_position(indices)
     if full_indices != wanted:
         indices = shapes.broadcast_in_dim(indices, full_indices, every)
     indices = shapes.reshape_to(indices, (*full_indices, 1))

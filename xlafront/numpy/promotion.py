@@ -102,7 +102,12 @@ def promote_args(name: str, *args) -> list:
     """One dtype and broadcast shapes for the operands of an elementwise function."""
     check_arraylike(name, *args)
     args = [unwrap(x) for x in args]
-    return broadcast_to_common(name, promote_dtypes(*args) if len(args) > 1 else list(args))
+    try:
+        return broadcast_to_common(name, promote_dtypes(*args) if len(args) > 1 else list(args))
+    except dtypes.TypePromotionError:
+        for x in args:
+            refuse_keys(name, x)
+        raise
 
 
 def promote_args_inexact(name: str, *args) -> list:

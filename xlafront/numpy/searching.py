@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from xlafront.control.while_loop import fori_loop
 from xlafront.core import dtypes, errors, tracing
 from xlafront.lax import elementwise, shapes
 from xlafront.lax.creation import full, iota
@@ -25,6 +24,8 @@ _int32 = np.dtype(np.int32)
 @library(static=("side", "method"))
 def _searchsorted(a, v, side, method):
     """For each value the number of elements before its place, by bisection."""
+    from xlafront.control.while_loop import fori_loop  # start-up: who selects elements needs no loops
+
     a, v = promote_dtypes(unwrap(a), unwrap(v))
     n = np.shape(a)[0]
     low, high = (full(np.shape(v), np.int32(i)) for i in (0, n))

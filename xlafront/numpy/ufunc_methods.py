@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import operator
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -20,11 +23,18 @@ from xlafront.numpy.searching import where as choose
 from xlafront.numpy.ufuncs import IDENTITIES, PUBLIC
 from xlafront.numpy.updates import AtIndex
 
+
 # Those that a reduction of its own, a cumulative one, an update does.
-_REDUCTIONS = {"add": reductions.sum, "multiply": reductions.prod, "maximum": reductions.max, "minimum": reductions.min,
-               "logical_and": reductions.all, "logical_or": reductions.any}
-_CUMULATIVE = {"add": reductions.cumsum, "multiply": reductions.cumprod}
-_UPDATES = {"add": "add", "subtract": "subtract", "multiply": "multiply", "maximum": "max", "minimum": "min"}
+def _of_functions(table: dict) -> dict:
+    return {PUBLIC[name]: found for name, found in table.items()}
+
+
+_REDUCTIONS = _of_functions({
+    "add": reductions.sum, "multiply": reductions.prod, "maximum": reductions.max, "minimum": reductions.min,
+    "logical_and": reductions.all, "logical_or": reductions.any})
+_LOGICAL = frozenset((PUBLIC["logical_and"], PUBLIC["logical_or"]))
+_CUMULATIVE = _of_functions({"add": reductions.cumsum, "multiply": reductions.cumprod})
+_UPDATES = _of_functions({"add": "add", "subtract": "subtract", "multiply": "multiply", "maximum": "max", "minimum": "min"})
 
 
 def _scan(step, start, rows):
@@ -37,22 +47,49 @@ class _UfuncMeta(type):
     """The functions with these methods are instances of `ufunc`, which none inherits from."""
 
     def __instancecheck__(cls, instance):
-        return getattr(instance, "nin", None) is not None and instance is PUBLIC.get(getattr(instance, "__name__", ""))
+        return callable(instance) and getattr(instance, "kind", None) is cls
 
 
 class ufunc(metaclass=_UfuncMeta):
-    """An elementwise function with the methods of NumPy's ufuncs, for `isinstance`: `xnp.add` and its kin.
+    """An elementwise function with the methods of NumPy's ufuncs: `xnp.add` and its kin, and what `frompyfunc` makes.
 
-    >>> add.reduce(x, axis=0)
+    >>> xnp.add.reduce(xnp.ones((2, 3)), axis=0)
+    Array([2., 2., 2.], dtype=float32)
     """
 
-    def __new__(cls, *args, **kwargs):
-        raise TypeError("ufunc cannot be called: apply an elementwise function of xlafront.numpy, or vectorize your own.")
+    def __new__(cls, func: Callable, nin: int, nout: int, *, identity: Any = None):
+        return frompyfunc(func, nin, nout, identity=identity)
 
 
-def _binary_only(name: str, method: str) -> None:
-    if name == "negative":
-        raise ValueError(f"xnp.{name}.{method} is only supported for binary ufuncs.")
+def frompyfunc(func: Callable, /, nin: int, nout: int, *, identity: Any = None) -> Callable:
+    """An elementwise function with the methods of ufuncs, from one of numbers.
+
+    - `func`: the function.
+    - `nin`: how many numbers it takes. `nout`: how many it returns.
+    - `identity`: the number that changes nothing, where `reduce` begins.
+
+    >>> xnp.frompyfunc(lambda x, y: x * y + 1, 2, 1).reduce(xnp.array([1.0, 2.0, 3.0]))
+    Array(10., dtype=float32)
+    """
+    from xlafront.numpy.mapping import vectorize  # start-up: it is used by few
+
+    mapped = vectorize(func)
+
+    def function(*args):
+        return mapped(*args)
+
+    function.__name__ = function.__qualname__ = func.__name__
+    function.__doc__ = func.__doc__
+    _give_methods(function, operator.index(nin), operator.index(nout), identity)
+    return function
+
+
+def _binary_only(function, method: str) -> None:
+    name = function.__name__
+    if function.nin != 2:
+        raise ValueError(f"xnp.{name}.{method}: {method} is only supported for binary ufuncs.")
+    if function.nout != 1:
+        raise ValueError(f"xnp.{name}.{method}: {method} is only supported for functions returning a single value.")
 
 
 def _fold(function, a, axis: int, start=None, where=None, kept: bool = False):
@@ -95,21 +132,21 @@ def reduce(function, a, axis=0, dtype=None, out=None, keepdims=False, initial=No
     - `where`: which elements count; functions without identity need `initial` for it.
     """
     name = function.__name__
-    _binary_only(name, "reduce")
+    _binary_only(function, "reduce")
     reductions.refuse_out(f"{name}.reduce", out)
     check_arraylike(f"{name}.reduce", a)
     a = asarray(a)
     if where is not None:
         where = boolean_mask(f"xnp.{name}.reduce", where)
-        if initial is None and IDENTITIES[name] is None:
+        if initial is None and function.identity is None:
             raise ValueError(f"xnp.{name} does not have an identity: reduce with `where` needs `initial`.")
     if axis is not None and not a.ndim:
         canonical_axis(axis, 0, f"xnp.{name}.reduce")
-    if name in _REDUCTIONS and (initial is None or not name.startswith("logical")):
+    if function in _REDUCTIONS and (initial is None or function not in _LOGICAL):
         options = {n: v for n, v in (("dtype", dtype), ("initial", initial), ("where", where)) if v is not None}
-        if dtype is not None and name not in _CUMULATIVE:
+        if dtype is not None and function not in _CUMULATIVE:
             raise TypeError(f"xnp.{name}.reduce takes no dtype: convert its argument or its result.")
-        return _REDUCTIONS[name](a, axis=axis, keepdims=keepdims, **options)
+        return _REDUCTIONS[function](a, axis=axis, keepdims=keepdims, **options)
     if isinstance(axis, tuple):
         raise NotImplementedError(f"xnp.{name}.reduce takes one axis, not a tuple of axes.")
     shape = a.shape
@@ -121,10 +158,11 @@ def reduce(function, a, axis=0, dtype=None, out=None, keepdims=False, initial=No
     else:
         along = axes[0]
         where = where if where is None else broadcast_to(where, shape)
-    start = IDENTITIES[name] if initial is None else initial
+    start = function.identity if initial is None else initial
     if start is None and not a.shape[along]:
         raise ValueError(f"xnp.{name}.reduce of an empty array (zero-size) has no identity to return: give `initial`.")
-    if start is not None and (initial is not None or where is not None or not a.shape[along]):
+    of_user = PUBLIC.get(name) is not function  # whose identity may change something
+    if start is not None and (initial is not None or where is not None or not a.shape[along] or of_user):
         start = full(tuple(n for i, n in enumerate(a.shape) if i != along), start, d)
     else:
         start = None
@@ -135,15 +173,15 @@ def reduce(function, a, axis=0, dtype=None, out=None, keepdims=False, initial=No
 def accumulate(function, a, axis=0, dtype=None, out=None):
     """The results of `reduce` after each element along an axis; the parameters are those of `reduce`."""
     name = function.__name__
-    _binary_only(name, "accumulate")
+    _binary_only(function, "accumulate")
     reductions.refuse_out(f"{name}.accumulate", out)
     check_arraylike(f"{name}.accumulate", a)
     a = asarray(a)
     if axis is None or not a.ndim:
         a, axis = reshape_to(a, (a.size,)), 0
     axis = canonical_axis(axis, a.ndim, f"xnp.{name}.accumulate")
-    if name in _CUMULATIVE:
-        return _CUMULATIVE[name](a, axis=axis, dtype=dtype)
+    if function in _CUMULATIVE:
+        return _CUMULATIVE[function](a, axis=axis, dtype=dtype)
     a = as_type(a, _result_dtype(function, a, dtype), False)
     return _fold(function, a, axis, kept=True) if a.shape[axis] else a
 
@@ -152,7 +190,7 @@ def reduceat(function, a, indices, axis=0, dtype=None, out=None):
     """`reduce` over the stretches of an axis that begin at `indices` and end before the next of them, or at the end; where the
     next is not greater, the one element. The other parameters are those of `reduce`."""
     name = function.__name__
-    _binary_only(name, "reduceat")
+    _binary_only(function, "reduceat")
     reductions.refuse_out(f"{name}.reduceat", out)
     check_arraylike(f"{name}.reduceat", a, indices)
     a, starts = asarray(a), asarray(indices)
@@ -176,7 +214,7 @@ def reduceat(function, a, indices, axis=0, dtype=None, out=None):
 def outer(function, A, B, /):
     """The function of all pairs of an element of `A` and one of `B`."""
     name = function.__name__
-    _binary_only(name, "outer")
+    _binary_only(function, "outer")
     check_arraylike(f"{name}.outer", A, B)
     A, B = unwrap(A), unwrap(B)
     return function(reshape_to(asarray(A), (*np.shape(A), *(1,) * np.ndim(B))), reshape_to(asarray(B), (
@@ -197,12 +235,12 @@ def at(function, a, indices, b=None, /, *, inplace=True):
                                   f"y = xnp.{name}.at(x, indices, ..., inplace=False).")
     check_arraylike(f"{name}.at", a, *[x for x in (b,) if x is not None])
     target = AtIndex(asarray(a), indices)
-    if name == "negative":
+    if function.nin == 1:
         return target.apply(function)
     if b is None:
         raise TypeError(f"xnp.{name}.at needs second operands.")
-    if name in _UPDATES:
-        return getattr(target, _UPDATES[name])(b)
+    if function in _UPDATES:
+        return getattr(target, _UPDATES[function])(b)
     # One after the other, since an index may be repeated.
     places = getitem(reshape_to(arange(target.array.size), target.array.shape), indices)
     flat = reshape_to(target.array, (target.array.size,))
@@ -216,15 +254,13 @@ def at(function, a, indices, b=None, /, *, inplace=True):
     return reshape_to(_scan(step, flat, pairs)[0], target.array.shape)
 
 
-def _give_methods() -> None:
-    for name, identity in IDENTITIES.items():
-        function = PUBLIC[name]
-        function.nin, function.nout, function.identity = (1 if name == "negative" else 2), 1, identity
-        function.nargs = function.nin
-        for method in (reduce, accumulate, reduceat, outer, at):
-            bound = functools.partial(method, function)
-            bound.__doc__, bound.__name__ = method.__doc__, method.__name__
-            setattr(function, method.__name__, bound)
+def _give_methods(function, nin: int, nout: int, identity) -> None:
+    function.kind, function.nin, function.nout, function.nargs, function.identity = ufunc, nin, nout, nin, identity
+    for method in (reduce, accumulate, reduceat, outer, at):
+        bound = functools.partial(method, function)
+        bound.__doc__, bound.__name__ = method.__doc__, method.__name__
+        setattr(function, method.__name__, bound)
 
 
-_give_methods()
+for _name, _identity in IDENTITIES.items():
+    _give_methods(PUBLIC[_name], 1 if _name == "negative" else 2, 1, _identity)

@@ -69,6 +69,7 @@ BINARY = (
 )
 ORDERINGS = (("greater", "gt"), ("greater_equal", "ge"), ("less", "lt"), ("less_equal", "le"))
 LOGICAL = (("logical_and", "and"), ("logical_or", "or"), ("logical_xor", "xor"))
+_OF_X_AND_Y = frozenset(("equal", "not_equal", "nextafter"))  # whose parameters have these names in signatures
 
 # The ufuncs, with the number that changes nothing; `ufunc_methods` gives them `reduce` and its kin.
 IDENTITIES = {
@@ -137,6 +138,8 @@ def _binary(name, primitive, promotion):
             return thread.trace.process(primitive, (float(x1) if b.weak_type else b.dtype.type(x1), x2), {})
         return primitive.bind(*promote(name, x1, x2))
 
+    if name in _OF_X_AND_Y:
+        function.__code__ = function.__code__.replace(co_varnames=("x", "y", *function.__code__.co_varnames[2:]))
     return public(name, function, f"Elementwise `{name}` of two arrays, promoted and broadcast as NumPy does.")
 
 
@@ -520,9 +523,9 @@ def divmod(x1, x2, /):
 
 
 @_define
-def left_shift(x1, x2, /):
+def left_shift(x, y, /):
     """Shift bits left, filling with zeros."""
-    return PRIMITIVES["shift_left"].bind(*_numbers("left_shift", x1, x2))
+    return PRIMITIVES["shift_left"].bind(*_numbers("left_shift", x, y))
 
 
 @_define

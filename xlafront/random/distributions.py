@@ -36,9 +36,10 @@ from xlafront.lax.elementwise import (
     sub,
     where,
 )
+from xlafront.lax.largest import top_k
 from xlafront.lax.reductions import argmax
 from xlafront.lax.resharding import with_out_sharding
-from xlafront.lax.sorting import sort_key_val, top_k
+from xlafront.lax.sorting import sort_key_val
 from xlafront.numpy.creation import arange, asarray
 from xlafront.numpy.indexing import take_inline
 from xlafront.numpy.promotion import check_arraylike, unwrap

@@ -10,38 +10,12 @@ import math
 
 import numpy as np
 
-from xlafront import lowering
-from xlafront.core import tracing
-from xlafront.core.avals import ShapedArray
-from xlafront.core.primitive import Primitive
-from xlafront.core.zeros import Zero
 from xlafront.lax import shapes, slicing
 from xlafront.lax.elementwise import PRIMITIVES
+from xlafront.lax.random_bits import RandomAlgorithm, rng_bit_generator_p
 from xlafront.random import threefry
 
 _EVERY = 10  # of the numbers drawn, one in ten makes a new key
-
-
-def _lower(ctx, key, *, shape, width):
-    state = ctx.op("stablehlo.reshape", [key], [((2, 2), np.dtype(np.uint32))])
-    state = ctx.op("stablehlo.bitcast_convert", [state], [((2,), np.dtype(np.uint64))])
-    return ctx.op("stablehlo.rng_bit_generator", [state], [((2,), np.dtype(np.uint64)), (shape, np.dtype(f"uint{width}"))],
-                  rng_algorithm=lowering.mlir.attribute("#stablehlo<rng_algorithm DEFAULT>"))[1]
-
-
-def _batch(axis_size, operands, dims, *, shape, width):
-    [keys], [dim] = operands, dims
-    first = shapes.squeeze_p.bind(slicing.slice_in_dim(keys, 0, 1, axis=dim), dimensions=(dim,))
-    return rng_bits_p.bind(first, shape=(axis_size, *shape), width=width), 0
-
-
-def _jvp(primals, tangents, **params):
-    answer = rng_bits_p.bind(*primals, **params)
-    return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
-
-
-rng_bits_p = Primitive("rng_bits", abstract=lambda key, *, shape, width: ShapedArray(shape, np.dtype(f"uint{width}")),
-                       lower=_lower, batch=_batch, jvp=_jvp)
 
 
 def _two(key):
@@ -70,7 +44,8 @@ def fold_in(key, data):
 
 def random_bits(key, width: int, shape: tuple[int, ...]):
     """Random unsigned integers of 8, 16, 32 or 64 bits."""
-    return rng_bits_p.bind(key, shape=shape, width=width)
+    return rng_bit_generator_p.bind(key, shape=shape, dtype=np.dtype(f"uint{width}"), algorithm=RandomAlgorithm.RNG_DEFAULT,
+                                    out_sharding=None)[1]
 
 
 def unsafe_split(key, shape: tuple[int, ...]):

@@ -27,7 +27,7 @@ def _entropy(part, whole):
 
 
 def _mass(a, b, x):
-    """`x^a (1 - x)^b / beta(a, b)`; by Stirling's formula for those of a and b that are large, so that no large numbers cancel."""
+    """`x^a (1 - x)^b / beta(a, b)`; by Stirling's formula for large a and b, so that no large numbers cancel."""
     large = (a >= _LARGE) & (b >= _LARGE)
     p, q = xnp.where(large, a, _LARGE), xnp.where(large, b, _LARGE)
     n = p + q
@@ -94,8 +94,8 @@ def _betainc(a, b, x):
 
 
 def _refused(g, y, a, b, x):
-    raise ValueError("the gradient of betainc with respect to a and b is not supported: it is no elementary function. Hold them "
-                     "constant with lax.stop_gradient; in x it can be differentiated.")
+    raise ValueError("the gradient of betainc with respect to a and b is not supported: they have no elementary form. Hold "
+                     "them constant with lax.stop_gradient; in x it can be differentiated.")
 
 
 def _density(g, y, a, b, x):

@@ -46,7 +46,8 @@ def excess(m):
     for k in range(11 if m.dtype == np.float64 else 5, -1, -1):
         series = series * r * r + 1 / (2 * k + 3)
     far = xnp.where(small, 1, m)
-    return xnp.where(small, 2 / (2 + safe) * (1 - 2 * safe * series / (2 + safe) ** 2), 2 * (far - xnp.log1p(far)) / (far * far))
+    near = 2 / (2 + safe) * (1 - 2 * safe * series / (2 + safe) ** 2)
+    return xnp.where(small, near, 2 * (far - xnp.log1p(far)) / (far * far))
 
 
 def stirling(a):
@@ -200,8 +201,8 @@ def _density(g, a, x):
 
 
 def _no_derivative(g, y, a, x):
-    raise NotImplementedError("the derivative of igamma_grad_a, which is a second derivative of igamma, is not implemented. Hold "
-                              "its arguments constant with lax.stop_gradient.")
+    raise NotImplementedError("the derivative of igamma_grad_a, a second derivative of igamma, is not implemented. Hold its "
+                              " arguments constant with lax.stop_gradient.")
 
 
 igamma_grad_a_p = computed("igamma_grad_a", _slope(False), (_no_derivative, _no_derivative))

@@ -35,16 +35,14 @@ class TracedCall:
 class Caches:
     """What has been traced of one function; shared by all `jit`s of it with the same options."""
 
-    __slots__ = ("traces", "lock", "signatures", "__weakref__")
+    __slots__ = ("traces", "lock", "__weakref__")
 
     def __init__(self) -> None:
         self.traces: dict[tuple, TracedCall] = {}
         self.lock = threading.RLock()
-        self.signatures: list[tuple] = []  # of past tracings, kept only to explain a new one
 
     def clear(self) -> None:
         self.traces.clear()
-        self.signatures.clear()
 
 
 # Keyed weakly by function, so that `jit(f)` written again and again traces once, and dies with `f`.

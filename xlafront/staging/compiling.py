@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlafront import lowering
-from xlafront.core import avals, backends, keys, tracing
+from xlafront.core import backends, keys, tracing
 from xlafront.core.discharge import discharge_program
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, dce_jaxpr
 from xlafront.runtime import config
@@ -15,6 +15,7 @@ from xlafront.runtime.compile import CompileRequest, compile_module, explain_opt
 from xlafront.runtime.compile_options import compile_options
 from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging import module_shardings
+from xlafront.staging.compile_log import logged_step, note, signature_text
 from xlafront.staging.executable import Executable
 from xlafront.staging.moves import put
 from xlafront.staging.outlining import outline
@@ -54,6 +55,11 @@ class LoweredModule:
     """A program on its way from IR to executable: the module and what the call will need."""
 
     def __init__(self, name, closed, assignment, donated, out_shardings, options, traced, layouts=None, elsewhere=None):
+        note("Compiling %s for %s.", name, signature_text(traced.in_avals))
+        with logged_step("the conversion (jaxpr to MLIR module)", name, traced.in_avals):
+            self._lower(name, closed, assignment, donated, out_shardings, options, traced, layouts, elsewhere)
+
+    def _lower(self, name, closed, assignment, donated, out_shardings, options, traced, layouts, elsewhere):
         closed, _ = discharge_program(closed)
         jaxpr = closed.jaxpr
         self.name, self.closed, self.assignment, self.options, self.traced = name, closed, assignment, options, traced
@@ -102,14 +108,13 @@ class LoweredModule:
         overrides = dict(self.options.compiler_options) | (compiler_options or {})
         options = compile_options(len(self.assignment.devices), self.assignment.devices, overrides)
         self.shardings.adjust(options)
-        if config.log_compiles.value:
-            log().warning("Compiling %s for %s.", self.name, signature_text(self.traced.in_avals))
         context = self.module_context
         identity = functools.partial(lowering.module.stripped_bytecode, context.module) if context.cacheable else None
         request = CompileRequest(context.module, self.client, self.assignment.devices, options, context.host_callbacks,
                                  identity)
         try:
-            executable = compile_module(request, backends.disk_cache())
+            with logged_step("XLA compilation", self.name, self.traced.in_avals):
+                executable = compile_module(request, backends.disk_cache())
         except Exception as e:
             for partitioner in self.module_context.partitioners:
                 if (failure := partitioner.take_failure()) is not None:
@@ -129,13 +134,3 @@ class LoweredModule:
 def _may_outline(assignment, jaxpr: Jaxpr) -> bool:
     """Whether repeated layers may be kept: where that has been measured to be better, on one CPU device."""
     return len(assignment.devices) == 1 and assignment.devices[0].platform == "cpu" and len(jaxpr.eqns) >= 8
-
-
-def log():
-    import logging  # start-up: not before something is logged
-
-    return logging.getLogger("xlafront")
-
-
-def signature_text(in_avals) -> str:
-    return f"({', '.join(avals.str_short(a) for a in in_avals)})"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,10 +27,34 @@ def _bad(x) -> str | None:
     return None
 
 
-def check_finite(name: str, results: Sequence[Any], traced, leaves: Sequence[Any]) -> None:
-    """Raise FloatingPointError if a result has a NaN (or infinity), naming the operation that it first came from."""
+class _Thread(threading.local):
+    uncompiled = False  # whether a function is being run again that way
+
+
+_thread = _Thread()
+
+
+def check_new(host: np.ndarray) -> None:
+    """Refuse a NaN (or infinity) in what is to become an array."""
+    if (kind := _bad(host)) is not None:
+        raise FloatingPointError(f"an array was made of a value that has {'an' if kind[0] == 'i' else 'a'} {kind}: an invalid "
+                                 f"value was encountered. The settings debug_nans and debug_infs look for it.")
+
+
+def check_finite(name: str, results: Sequence[Any], traced, leaves: Sequence[Any], uncompiled: Callable | None) -> None:
+    """Raise FloatingPointError if a result has a NaN (or infinity), naming the operation that it first came from.
+
+    `uncompiled` runs the user's function operation by operation, which may find more: where Python itself divides by zero.
+    """
     if not any(_bad(x) for x in results):
         return
+    gone = any([isinstance(x, ArrayImpl) and x.is_deleted() for x in leaves])
+    if uncompiled is not None and not gone and not _thread.uncompiled:
+        _thread.uncompiled = True
+        try:
+            uncompiled()
+        finally:
+            _thread.uncompiled = False
     kind = next(filter(None, map(_bad, results)))
     with config.debug_nans(False), config.debug_infs(False):
         where = _first_bad_equation(traced.closed.jaxpr, traced.closed.consts, leaves, kind)

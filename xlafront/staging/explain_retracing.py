@@ -2,49 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
+from typing import Any, NamedTuple
 
-from xlafront.core import tree
+from xlafront.core import source, tree
+from xlafront.core.avals import str_short
+from xlafront.runtime import config
 
 
-def explain_miss(name: str, signature: tuple, past: Sequence[tuple], debug_info) -> str:
-    """The nearest signature seen before, and what is different now; signatures are (statics, tree, types, settings)."""
-    place = f"{name} ({debug_info.location})" if debug_info.location else name
+class Signature(NamedTuple):
+    """What a function is traced for."""
+
+    statics: tuple
+    in_tree: Any
+    in_avals: tuple
+    settings: tuple
+    axes: tuple
+    mesh: Any
+
+
+_places: set[str] = set()  # where functions are written that were met while the setting was on
+
+
+def explain_miss(name: str, signature: tuple, past: Collection[tuple], debug_info) -> str:
+    """The nearest signature that was traced before, and what is different now; they are as `Signature`."""
+    location = debug_info.location
+    place = f"{name} ({location})" if location else name
+    text = f"TRACING CACHE MISS at {source.describe(source.current_site())}: "
     if not past:
-        return f"{place} is traced for the first time."
-    changes = min((_differences(signature, old, debug_info) for old in reversed(past)), key=len)
-    if not changes:
-        return f"{place} is traced again for a signature that it has seen: its caches were cleared."
-    return f"{place} is traced again: " + "; ".join(changes) + "."
+        text += f"{place} is traced for the first time, it was never seen."
+        if location in _places:
+            text += (" But another function on the same line was: is it defined anew again and again, as a lambda in a loop "
+                     "is? Define it once outside, so that what was traced is found.")
+        _places.add(location)
+        return text
+    _places.add(location)
+    now = Signature(*signature)
+    changes = min((_differences(now, Signature(*old), debug_info) for old in reversed(list(past))), key=len)
+    return f"{text}{place} is traced again, as all keys seen before differ. From the closest: {'; '.join(changes)}."
 
 
-def _differences(new: tuple, old: tuple, debug_info) -> list[str]:
+def _differences(new: Signature, old: Signature, debug_info) -> list[str]:
     found = []
-    old_statics = dict(old[0])
-    for key, value in new[0]:
-        if key not in old_statics:
-            found.append(f"static argument {key} is given now ({value.value!r})")
-        elif old_statics[key] != value:
-            found.append(f"static argument {key} changed from {old_statics[key].value!r} to {value.value!r}")
-    found += [f"static argument {key} is left out now" for key in old_statics if key not in dict(new[0])]
-    if new[1] != old[1]:
-        before, now = (t.unflatten(range(t.num_leaves)) for t in (old[1], new[1]))
-        found.append(f"the structure of the arguments changed: {tree.first_difference(before, now)}")
-        return found
-    for i, (a, b) in enumerate(zip(old[2], new[2])):
-        if a is b:
-            continue
-        argument = debug_info.arg_names[i]
-        if a.shape != b.shape:
-            found.append(f"argument {argument} changed its shape from {a.shape} to {b.shape}")
-        if a.dtype != b.dtype:
-            found.append(f"argument {argument} changed its dtype from {a.dtype} to {b.dtype}")
-        if a.shape == b.shape and a.dtype == b.dtype:
-            found.append(f"argument {argument} changed from {_weakness(a)} to {_weakness(b)}")
-    if new[3] != old[3]:
-        found.append("a setting changed that programs depend on (x64, matmul precision, debugging, ...)")
+    now, before = dict(new.statics), dict(old.statics)
+    for key, value in new.statics:
+        if key not in before:
+            found.append(f"different input pytree: static argument {key} is given now ({value.value!r})")
+        elif before[key] != value:
+            found.append(f"static argument {key} is {value.value!r} now, and was {before[key].value!r}")
+    found += [f"different input pytree: static argument {key} is left out now" for key in before if key not in now]
+    if new.in_tree != old.in_tree:
+        was, given = (t.unflatten(range(t.num_leaves)) for t in (old.in_tree, new.in_tree))
+        return [*found, f"different input pytree: {tree.first_difference(was, given)}"]
+    for i, (a, b) in enumerate(zip(old.in_avals, new.in_avals)):
+        if a is not b:
+            found.append(f"different input types: argument {debug_info.arg_names[i]} is {_type(b)} now, and was {_type(a)}")
+    names = [setting.name for setting in config.settings.values() if setting.traced]
+    changed = [f"{name} is {b!r} now, and was {a!r}" for name, a, b in zip(names, old.settings, new.settings) if a != b]
+    if changed:
+        found.append(f"the tracing context differs, as a config setting or its context manager makes it: {', '.join(changed)}")
+    if new.axes != old.axes or new.mesh != old.mesh or new.settings[len(names):] != old.settings[len(names):]:
+        found.append("the tracing context differs: other named axes or another mesh are in scope")
     return found
 
 
-def _weakness(aval) -> str:
-    return "a Python scalar (weak type)" if aval.weak_type else "an array (strong type)"
+def _type(aval) -> str:
+    if getattr(aval, "weak_type", False):
+        return f"{str_short(aval)} with a weak type, as Python scalars have"
+    return str_short(aval)

@@ -27,7 +27,8 @@ from xlafront.runtime.layouts import Layout, use as layouts_in_use
 from xlafront.runtime.sharding import active
 from xlafront.staging import device_assignment, module_shardings, process_agreement, sharding_arguments, signatures
 from xlafront.staging.caches import TracedCall, dispatch_cache, shared_caches
-from xlafront.staging.compiling import LoweredModule, constants_as_arguments, log, run_executable, signature_text
+from xlafront.staging.compile_log import log, logged_step
+from xlafront.staging.compiling import LoweredModule, constants_as_arguments, run_executable
 from xlafront.staging.debug_nans import check_finite
 from xlafront.staging.executable import Executable
 from xlafront.staging.explain_retracing import explain_miss
@@ -54,6 +55,7 @@ class Options(NamedTuple):
 class Jitted:
     """The Python half of a jitted function."""
 
+    of_user = False  # whether users call it
     dispatcher: Callable = staticmethod(lambda: None)  # a weak reference to the C++ half: cycles through it are not collected
 
     def __init__(self, fun: Callable, options: Options, name: str | None = None, of_library: bool = False):
@@ -114,7 +116,7 @@ class Jitted:
                     return self.evaluate_by_operation(traced, call.leaves), None, False
             executable = self.executable_for(traced, call)
             in_order = self.in_order(executable, call)
-            results = self.run(executable, traced, call.leaves)
+            results = self.run(executable, traced, call)
             out = traced.out_tree.unflatten(results)
             return out, self.fast_path(executable, traced, call) if in_order else None, False
         except Exception as e:
@@ -172,7 +174,8 @@ class Jitted:
             return None
         return executable.fast_path(traced.out_tree)
 
-    def run(self, executable: Executable, traced: TracedCall, leaves: Sequence[Any]) -> list[ArrayImpl]:
+    def run(self, executable: Executable, traced: TracedCall, call: Call) -> list[ArrayImpl]:
+        leaves = call.leaves
         if config.no_execution.value:
             raise RuntimeError(f"{self.name} was called while the setting no_execution is on.")
         if config.debug_key_reuse.value:
@@ -180,14 +183,19 @@ class Jitted:
 
             key_reuse.check(self.name, traced.closed, leaves, traced.debug_info.arg_names)
         try:
-            results = run_executable(executable, list(leaves), traced.closed.out_avals)
+            results = run_executable(executable, leaves, traced.closed.out_avals)
         except RuntimeError as e:
             raise self.explain_deleted(traced, leaves, e) from None
         if config.debug_nans.value or config.debug_infs.value:
-            check_finite(self.name, results, traced, leaves)
+            check_finite(self.name, results, traced, leaves, (lambda: self.uncompiled(call)) if self.of_user else None)
         if config.debug_key_reuse.value:
             key_reuse.note(traced.closed, leaves, results)
         return results
+
+    def uncompiled(self, call: Call) -> None:
+        """Run the function operation by operation, on what the user gave."""
+        args, kwargs = signatures.join_call(call.statics, call.in_tree, call.leaves)
+        self.fun(*args, **kwargs)
 
     def explain_deleted(self, traced: TracedCall, leaves, error: RuntimeError) -> Exception:
         for i, x in enumerate(leaves):
@@ -239,6 +247,7 @@ class Jitted:
         in_avals = signatures.abstract_arguments(self.fun, self.name, self.options.static, call, self.of_library)
         if self.options.in_shardings is not UNSPECIFIED:
             in_avals = device_assignment.split_types(in_avals, self.flat_in_shardings(call.in_tree))
+        # As `Signature`.
         key = (call.statics, call.in_tree, in_avals, config.trace_context_key(), tracing.thread.axes,
                None if self.of_library else active.mesh)
         caches = self.caches
@@ -248,10 +257,10 @@ class Jitted:
                 found = caches.traces.get(key)
                 if found is None:
                     found = self._trace(call, in_avals)
+                    if config.explain_cache_misses.value and not self.of_library:
+                        log().warning("%s", explain_miss(self.name, key, caches.traces, found.debug_info))
                     if not any(isinstance(c, tracing.Tracer) for c in found.closed.consts):
                         caches.traces[key] = found
-                        if config.explain_cache_misses.value:
-                            self._explain(call, in_avals, found)
         return found
 
     def _trace(self, call: Call, in_avals: tuple) -> TracedCall:
@@ -270,15 +279,9 @@ class Jitted:
         known = signatures.weak_reference(fun)  # the caches must not keep alive the function that they are keyed on
         debug_info = DebugInfo("jit", self.name, signatures.function_location(fun),
                                lambda: signatures.argument_names(known(), static, in_tree))
-        if config.log_compiles.value:
-            log().warning("Tracing %s for %s.", self.name, signature_text(in_avals))
-        jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info)
+        with logged_step("tracing", self.name, in_avals):
+            jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info)
         return TracedCall(ClosedJaxpr(jaxpr, consts), out_tree, in_avals, debug_info)
-
-    def _explain(self, call: Call, in_avals: tuple, traced: TracedCall) -> None:
-        signature = (call.statics, call.in_tree, in_avals, config.trace_context_key())
-        log().warning("%s", explain_miss(self.name, signature, self.caches.signatures, traced.debug_info))
-        self.caches.signatures.append(signature)
 
     # Arguments
 
@@ -457,6 +460,7 @@ class Explaining:
 
 def function_of(jitted: Jitted) -> Callable:
     """What users call."""
+    jitted.of_user = True
     dispatcher = make_dispatcher(jitted.fun, jitted, jitted.cache_miss)
     return Explaining(dispatcher, jitted) if jitted.options.static or jitted.options.donate else dispatcher
 

@@ -35,8 +35,8 @@ def put(value, aval, sharding, committed: bool) -> ArrayImpl:
     if isinstance(value, ArrayImpl):
         return move(value, aval, sharding, committed)
     if isinstance(value, ShapeDtypeStruct):
-        raise TypeError(f"{value} is not a valid JAX type where a function runs: it has no elements. Pass an array, or use it in "
-                        f"eval_shape, make_jaxpr or jit(f).lower(...).")
+        raise TypeError(f"{value} is not a valid JAX type where a function runs: it has no elements. Pass an array, or use it "
+                        f"in eval_shape, make_jaxpr or jit(f).lower(...).")
     return put_host(value, aval, sharding, committed)
 
 

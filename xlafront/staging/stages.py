@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from xlafront import lowering
-from xlafront.core import avals, backends, dtypes, keys, tracing, tree
+from xlafront.core import avals, backends, keys, tracing, tree
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary, filter_traceback
 from xlafront.runtime import clients
@@ -71,7 +71,6 @@ def _described(x: Any) -> Any:
     """Where nothing is computed, whatever has a shape and a dtype stands for an array of that type."""
     if type(x) in tracing.abstractors or not (hasattr(x, "shape") and hasattr(x, "dtype")) or tracing.is_arraylike(x):
         return x
-    dtypes.check_user_dtype(x.dtype, "the type of an argument")
     shape = x.shape if isinstance(x.shape, Sequence) else (x.shape,)
     return ShapeDtypeStruct(shape, x.dtype, weak_type=getattr(x, "weak_type", False))
 

@@ -170,8 +170,9 @@ class Pullback:
     def at(cls, program: LinearProgram, primals: Sequence[Any], in_tree, out_tree, name: str) -> Pullback:
         """`primals` are the leaves of the arguments."""
         places = {id(x): i for i, x in reversed(list(enumerate(primals)))}
-        sources, opaque = [], []
-        read = dict.fromkeys(range(len(primals)))
+        sources: list[tuple[bool, int]] = []
+        opaque: list[Any] = []
+        read: dict[int, Any] = dict.fromkeys(range(len(primals)))
         for x in program.consts:
             place = places.get(id(x))
             if place is None:

@@ -105,7 +105,7 @@ def _split_by_its_rule(eqn: JaxprEqn, policy) -> tuple[JaxprEqn, JaxprEqn, list[
 
 
 def _decision(policy, eqn):
-    if keeps_alive(eqn.effects):  # what has an effect happens once
+    if keeps_alive(eqn.effects) and not all([effect.repeatable for effect in eqn.effects]):  # it happens once
         return Saveable
     if policy is None or eqn.primitive is pvary_p:  # (which computes nothing)
         return Recompute
@@ -303,7 +303,7 @@ def _with_numbers(program: ClosedJaxpr, operands: Sequence[Any], results: Sequen
 
 def _handed_through(jaxpr: Jaxpr) -> list[tuple[int, int | None, Any]]:
     """`(result, operand, value)` for the results that are an operand, or the value of a literal."""
-    places = {v: i for i, v in enumerate(jaxpr.invars)}
+    places: dict[Any, int] = {v: i for i, v in enumerate(jaxpr.invars)}
     return [(i, None, v.val) if type(v) is Literal else (i, places[v], None)
             for i, v in enumerate(jaxpr.outvars) if type(v) is Literal or v in places]
 

@@ -1,4 +1,4 @@
-"""Window functions."""
+"""NumPy's window functions, and the Bessel function that one of them is made of."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from xlafront.core import dtypes
-from xlafront.core.typing import Array
+from xlafront.core import dtypes, tracing
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.numpy.creation import arange, ones
+from xlafront.numpy.promotion import check_arraylike, promote_args_inexact
 from xlafront.numpy.ufuncs import PUBLIC
+from xlafront.special.bessel import bessel_i0e
 from xlafront.staging.library import library
 
 
@@ -84,3 +86,39 @@ def hanning(M: int) -> Array:  # noqa: N803
     Array([0., 1., 0.], dtype=float32)
     """
     return _window("hanning", M, _cosine_window, (0.5, -0.5))
+
+
+@library(static="size", name="kaiser")
+def _kaiser(size, beta):
+    half = (size - 1) / 2
+    n = arange(size, dtype=dtypes.default_dtype(float))
+    ratio = (n - half) / half
+    return i0(beta * PUBLIC["sqrt"](1 - ratio * ratio)) / i0(beta)
+
+
+def kaiser(M: int, beta: ArrayLike) -> Array:  # noqa: N803
+    """The Kaiser window.
+
+    - `M`: the number of points.
+    - `beta`: how narrow it is, 0 is a rectangle; it may be traced.
+
+    >>> xnp.kaiser(3, 0.0)
+    Array([1., 1., 1.], dtype=float32)
+    """
+    check_arraylike("kaiser", beta)
+    return _window("kaiser", M, _kaiser, beta)
+
+
+@library
+def i0(x: ArrayLike) -> Array:
+    """The modified Bessel function of the first kind and order 0, elementwise.
+
+    - `x`: real numbers.
+
+    >>> xnp.i0(xnp.float32(0))
+    Array(1., dtype=float32)
+    """
+    [x] = promote_args_inexact("i0", x)
+    if tracing.aval_of(x).dtype.kind == "c":
+        raise ValueError(f"unsupported input type of xnp.i0: {tracing.aval_of(x).dtype}. It takes real numbers.")
+    return PUBLIC["exp"](PUBLIC["abs"](x)) * bessel_i0e(x)

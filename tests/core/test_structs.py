@@ -1,0 +1,150 @@
+"""`ShapeDtypeStruct`, types and traced values: what they say of arrays, and that they do not change."""
+
+import collections.abc
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront.errors import ConcretizationTypeError, UnexpectedTracerError
+from xlafront.experimental.layout import Format, Layout
+from xlafront.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
+
+
+def mesh():
+    return Mesh(np.array(xf.devices()[:1]), "i")
+
+
+FIELDS = {"shape": (2,), "dtype": "int32", "weak_type": True, "sharding": None, "is_ref": True}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_structs_do_not_change(name):
+    struct = xf.ShapeDtypeStruct((2, 3), "float32")
+    with pytest.raises(RuntimeError, match=name):
+        setattr(struct, name, FIELDS[name])
+    changed = struct.update(**{name: FIELDS[name]})
+    assert getattr(changed, name) == FIELDS[name] and struct == xf.ShapeDtypeStruct((2, 3), "float32")
+    for same in (pickle.loads(pickle.dumps(changed)), copy.deepcopy(changed)):
+        assert same == changed and hash(same) == hash(changed)
+    with pytest.raises(AttributeError):
+        struct.something = 1
+
+
+def test_structs_like_arrays():
+    like = xf.ShapeDtypeStruct.like
+    for x in (np.ones((2, 3), "int8"), xnp.ones(3), xf.random.key(0), 2.5, xnp.asarray(1.0)):
+        struct, aval = like(x), xf.typeof(x)
+        assert (struct.shape, struct.dtype, struct.weak_type, struct.sharding) == (aval.shape, aval.dtype, aval.weak_type, None)
+    bound = xf.device_put(xnp.ones(3), xf.devices()[0])
+    assert like(bound).sharding == bound.sharding and like(bound).format == bound.format
+    with pytest.raises(TypeError):
+        like("a")
+
+
+def test_structs_with_formats():
+    x = xnp.ones((3, 2))
+    struct = xf.ShapeDtypeStruct((3, 2), "float32", sharding=x.format)
+    assert struct.sharding == x.sharding and struct.format == x.format and "Layout" in repr(struct)
+    assert struct.update(shape=(3, 2)) == struct and struct.update(sharding=None).format == Format()
+    with pytest.raises(ValueError, match="Format"):
+        struct.update(sharding=NamedSharding(mesh(), P()))
+    with pytest.raises(TypeError, match="AUTO"):
+        xf.ShapeDtypeStruct((3, 2), "float32", sharding=Format(Layout.AUTO))
+
+
+@pytest.mark.parametrize("wrong, error", [
+    (dict(sharding=3), ValueError), (dict(sharding="i"), ValueError), (dict(vma={"i"}), TypeError),
+    (dict(manual_axis_type=3), TypeError)])
+def test_refused(wrong, error):
+    with pytest.raises(error):
+        xf.ShapeDtypeStruct((2,), "float32", **wrong)
+
+
+def test_specs_refer_to_the_mesh_in_force():
+    over = mesh()
+    with pytest.raises(ValueError, match="rank"):
+        xf.ShapeDtypeStruct((), "float32", sharding=NamedSharding(over, P("i")))
+    with xf.set_mesh(over):
+        assert xf.ShapeDtypeStruct((4,), "float32", sharding=P("i")).sharding == NamedSharding(over, P("i"))
+    with pytest.raises(TypeError, match="mesh"):
+        xf.eval_shape(lambda x: x, xf.ShapeDtypeStruct((4,), "float32", sharding=P("i")))
+
+
+def test_types_do_not_change():
+    aval = xnp.ones((2, 3), "bfloat16").aval
+    for name in ("shape", "dtype", "weak_type", "ndim", "anything"):
+        with pytest.raises(AttributeError, match=name):
+            setattr(aval, name, None)
+    assert (aval.nbytes, aval.itemsize, aval.size) == (12, 2, 6)
+    with pytest.raises(TypeError):
+        len(aval)
+    assert str(xf.typeof(xnp.int32(1)).to_tangent_aval()) == "float0[]"
+
+
+# Traced values
+
+
+def within(transform, get):
+    """What `get` gives for a traced vector, or a traced number of it under vmap."""
+    found = []
+
+    def f(x):
+        found.append(get(x))
+        return x * 1.0
+
+    x = xnp.arange(3.0)
+    {"jit": lambda: xf.jit(f)(x), "grad": lambda: xf.grad(lambda v: f(v).sum())(x), "vmap": lambda: xf.vmap(f)(x),
+     "jvp": lambda: xf.jvp(f, (x,), (x,)), "jit of grad": lambda: xf.jit(xf.grad(lambda v: f(v).sum()))(x),
+     "vmap of grad": lambda: xf.vmap(xf.grad(f))(x)}[transform]()
+    return found[0]
+
+
+@pytest.mark.parametrize("transform", ("jit", "grad", "vmap"))
+def test_what_only_concrete_arrays_have(transform):
+    attributes = "committed addressable_shards global_shards is_fully_replicated is_fully_addressable".split()
+    methods = "devices delete is_deleted on_device_size_in_bytes unsafe_buffer_pointer tolist tobytes".split()
+    for name in attributes:
+        with pytest.raises(ConcretizationTypeError, match=name):
+            within(transform, lambda x, name=name: getattr(x, name))
+    for name in methods:
+        with pytest.raises(ConcretizationTypeError, match=name):
+            within(transform, lambda x, name=name: getattr(x, name)())
+    for convert in (float, complex):
+        with pytest.raises(ConcretizationTypeError):
+            within(transform, lambda x, convert=convert: convert(x.sum()))
+
+
+@pytest.mark.parametrize("transform, text", [
+    ("jit", "JitTracer(float32[3])"), ("grad", "GradTracer(primal=[0. 1. 2.], typeof(tangent)=f32[3])"),
+    ("vmap", "VmapTracer(aval=float32[], batched=float32[3])"), ("jvp", "JVPTracer(primal=[0. 1. 2.], tangent=[0. 1. 2.])"),
+    ("jit of grad", "GradTracer(primal=JitTracer(float32[3]), typeof(tangent)=f32[3])"),
+    ("vmap of grad", "GradTracer(primal=VmapTracer(aval=float32[], batched=float32[3]), typeof(tangent)=f32[])")])
+def test_traced_values_show_what_is_known(transform, text):
+    assert within(transform, repr) == within(transform, str) == within(transform, lambda x: f"{x}") == text
+
+
+def test_truth_of_several_elements():
+    with pytest.raises(ValueError, match="ambiguous"):
+        within("jit", bool)
+    assert not isinstance(xnp.ones(2), collections.abc.Hashable) and not isinstance(xf.random.key(0), collections.abc.Hashable)
+
+
+# Making arrays of parts
+
+
+def test_parts_of_arrays():
+    device = xf.devices()[0]
+    made = xf.make_array_from_process_local_data(device, np.arange(4.0))
+    assert made.sharding == SingleDeviceSharding(device)
+    np.testing.assert_array_equal(made, np.arange(4.0))
+    for wrong in (dict(sharding="cpu"), dict(global_shape=(None, 5)), dict(global_shape=(8, 5))):
+        with pytest.raises(ValueError):
+            xf.make_array_from_process_local_data(**{"sharding": device, "local_data": np.ones((4, 5))} | wrong)
+    with pytest.raises(UnexpectedTracerError):
+        xf.jit(lambda: xf.make_array_from_callback((4,), made.sharding, lambda i: xnp.arange(4.0)[i]))()
+    with pytest.raises(ValueError, match="default_device"), xf.default_device("nowhere"):
+        xnp.array([1.0])

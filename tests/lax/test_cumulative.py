@@ -1,0 +1,57 @@
+"""Running reductions: values at sizes around those where their programs change, and programs that do not grow."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import lax
+
+FUNCTIONS = {"cumsum": np.add, "cumprod": np.multiply, "cummax": np.maximum, "cummin": np.minimum, "cumlogsumexp": np.logaddexp}
+
+
+def lines(f, *shapes):
+    return len(xf.jit(f).lower(*[xf.ShapeDtypeStruct(s, "float32") for s in shapes]).as_text().splitlines())
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_values(name, rng):
+    f, theirs = getattr(lax, name), FUNCTIONS[name]
+    for n in (1, 8, 9, 33):
+        x = rng.uniform(-1.2, 1.2, (2, n)).astype(np.float32)
+        np.testing.assert_allclose(np.asarray(f(x, 1)), theirs.accumulate(x, 1), rtol=2e-5, atol=1e-6)
+    wanted = theirs.accumulate(x.T[::-1], 0)[::-1]
+    np.testing.assert_allclose(np.asarray(f(x.T, 0, reverse=True)), wanted, rtol=2e-5, atol=1e-6)
+
+
+def test_dtypes(rng):
+    whole = rng.integers(-9, 9, 20)
+    for d in (np.int32, np.int8, np.uint8, ml_dtypes.int4):
+        x = whole.astype(d)
+        np.testing.assert_array_equal(np.asarray(lax.cumsum(x)).astype(int), np.cumsum(x.astype(int)).astype(d).astype(int))
+        np.testing.assert_array_equal(np.asarray(lax.cummax(x)).astype(int), np.maximum.accumulate(x.astype(int)))
+        np.testing.assert_array_equal(np.asarray(lax.cummin(x)).astype(int), np.minimum.accumulate(x.astype(int)))
+    low = np.full(12, -400).astype(ml_dtypes.float8_e4m3fn)  # which has no infinity to start from
+    np.testing.assert_array_equal(np.asarray(lax.cummax(low)).astype(float), low.astype(float))
+    z = (rng.integers(-2, 2, 20) + 1j * rng.integers(-2, 2, 20)).astype(np.complex64)
+    ordered = [max(z[:i + 1], key=lambda v: (v.real, v.imag)) for i in range(20)]
+    np.testing.assert_array_equal(np.asarray(lax.cummax(z)), ordered)
+    np.testing.assert_allclose(np.asarray(lax.cumsum(z)), np.cumsum(z))
+    with pytest.raises(TypeError, match="does not accept dtype bool"):
+        lax.cumsum(np.ones(3, bool))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_programs_do_not_grow(name):
+    f = getattr(lax, name)
+    assert lines(f, (1000,)) == lines(f, (10,)) < 45
+
+
+def test_searches_do_not_grow(rng):
+    assert lines(xnp.searchsorted, (1000,), (7,)) == lines(xnp.searchsorted, (10,), (7,)) < 45
+    a, v = np.sort(rng.integers(0, 9, 30)).astype(np.float32), rng.integers(-1, 10, 50).astype(np.float32)
+    for side in ("left", "right"):
+        for method in ("scan", "scan_unrolled"):
+            np.testing.assert_array_equal(np.asarray(xnp.searchsorted(a, v, side, method=method)), np.searchsorted(a, v, side))
+    assert not np.asarray(xnp.searchsorted(np.zeros(0, np.float32), v)).any()

@@ -1,0 +1,97 @@
+"""Products of arrays of two dtypes: what they result in, as one operation, in lax and in xlafront.numpy."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import lax
+
+# The order by which `lax.dot` chooses the dtype of its result; facts of the reference.
+ORDER = ("bool", "uint4", "int4", "uint8", "int8", "uint16", "int16", "uint32", "int32", "float4_e2m1fn", "float8_e3m4",
+         "float8_e4m3fn", "float8_e5m2", "float16", "float8_e8m0fnu", "bfloat16", "float32", "complex64")
+
+
+def of(name, shape=(3,), weak=False):
+    return xf.ShapeDtypeStruct(shape, getattr(ml_dtypes, name, None) or name, weak_type=weak)
+
+
+def test_order_of_dtypes():
+    for setting in ("standard", "strict"):  # which does not concern them
+        with xf.numpy_dtype_promotion(setting):
+            for i, a in enumerate(ORDER):
+                for b in ORDER[i:]:
+                    for pair in ((a, b), (b, a)):
+                        assert str(xf.eval_shape(lax.dot, *map(of, pair)).dtype) == b, pair
+
+
+def test_weak_types():
+    assert xf.eval_shape(lax.dot, of("float32", weak=True), of("float32", weak=True)).weak_type
+    mixed = xf.eval_shape(lax.dot, of("float32", weak=True), of("bfloat16"))
+    assert (str(mixed.dtype), mixed.weak_type) == ("float32", False)
+
+
+@pytest.mark.parametrize("a, b, preferred", [("float32", "bfloat16", None), ("float16", "bfloat16", None), ("int8", "uint8", None),
+                                             ("int8", "int8", "int32"), ("bfloat16", "int8", "float32"), ("float32", "complex64", None)])
+def test_values_of_lax(a, b, preferred, rng):
+    x, y = (np.asarray(rng.integers(0, 5, (2, 3))).astype(getattr(ml_dtypes, d, d)) for d in (a, b))
+    got = lax.dot(x, y.T, preferred_element_type=preferred)
+    np.testing.assert_array_equal(np.asarray(got).astype(complex), x.astype(complex) @ y.T.astype(complex))
+    if preferred is not None:
+        assert str(got.dtype) == preferred
+
+
+def test_preferred_types_are_wide_enough():
+    for a, preferred in (("int32", "int16"), ("int32", "bfloat16"), ("complex64", "float16"), ("int8", "bool")):
+        with pytest.raises(TypeError, match="must not be narrower"):
+            xf.eval_shape(lambda x, p=preferred: lax.dot(x, x, preferred_element_type=p), of(a))
+    for a, preferred in (("float32", "bfloat16"), ("int8", "int32"), ("int32", "float32")):
+        assert str(xf.eval_shape(lambda x, p=preferred: lax.dot(x, x, preferred_element_type=p), of(a)).dtype) == preferred
+
+
+@pytest.mark.parametrize("dims, words", [
+    ((((0, 0), (0, 0)), ((), ())), "twice"), ((((0,), (0,)), ((0,), (0,))), "disjoint"), ((((-1,), (-1,)), ((), ())), "negative"),
+    ((((2,), (0,)), ((), ())), "between 0 and 1"), ((((0,), (1,)), ((), ())), "incompatible"), ((((0, 1), (0,)), ((), ())), "as many")])
+def test_wrong_dimensions(dims, words):
+    with pytest.raises(TypeError, match=words):
+        lax.dot_general(np.ones((2, 3)), np.ones((2, 3)), dims)
+
+
+PRODUCTS = {
+    "dot": (xnp.dot, np.dot, (2, 3), (3,)),
+    "matmul": (xnp.matmul, np.matmul, (2, 3), (3, 2)),
+    "vdot": (xnp.vdot, np.vdot, (3,), (3,)),
+    "inner": (xnp.inner, np.inner, (2, 3), (2, 3)),
+    "tensordot": (lambda x, y: xnp.tensordot(x, y, 1), lambda x, y: np.tensordot(x, y, 1), (2, 3), (3, 2)),
+    "einsum": (lambda x, y: xnp.einsum("ij,j->i", x, y), lambda x, y: np.einsum("ij,j->i", x, y), (2, 3), (3,)),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_of_numpy(name, rng):
+    """One operation without conversions, in the dtype that NumPy's functions promote to; derivatives have the arguments' dtypes."""
+    ours, theirs, a, b = PRODUCTS[name]
+    for first, second, wanted in (("bfloat16", "float32", "float32"), ("float16", "bfloat16", "float32"),
+                                  ("int8", "float32", "float32"), ("int32", "int8", "int32")):
+        x, y = (rng.integers(-3, 4, shape).astype(getattr(ml_dtypes, d, d)) for shape, d in ((a, first), (b, second)))
+        names = [e.primitive.name for e in xf.make_jaxpr(ours)(x, y).eqns]
+        assert names.count("dot_general") == 1 and "convert_element_type" not in names, names
+        got = ours(x, y)
+        assert (str(got.dtype), got.weak_type) == (wanted, False)
+        np.testing.assert_array_equal(np.asarray(got), theirs(x.astype(np.float32), y.astype(np.float32)))
+    x, y = rng.integers(-3, 4, a).astype(ml_dtypes.bfloat16), rng.integers(-3, 4, b).astype(np.float32)
+    dx, dy = xf.grad(lambda x, y: ours(x, y).sum(), (0, 1))(x, y)
+    assert (str(dx.dtype), str(dy.dtype)) == ("bfloat16", "float32")
+    wide = xf.grad(lambda x, y: ours(x, y).sum(), (0, 1))(x.astype(np.float32), y)
+    for g, w in zip((dx, dy), wide):
+        np.testing.assert_array_equal(np.asarray(g).astype(np.float32), np.asarray(w))
+
+
+def test_promotion_of_numpy_stays():
+    with pytest.raises(ValueError, match="promotion"), xf.numpy_dtype_promotion("strict"):
+        xnp.dot(np.ones(3, np.float32), np.ones(3, np.int32))
+    x = np.full((2, 200), 100, np.int8)  # its sums do not fit its dtype
+    np.testing.assert_array_equal(np.asarray(xnp.einsum("ij,k->i", x, np.ones(1, np.float32))), [20000.0, 20000.0])
+    weak = xnp.dot(xnp.asarray(2), xnp.asarray(3.0))
+    assert weak.weak_type and str(weak.dtype) == "float32"

@@ -1,0 +1,111 @@
+"""Guards on transfers: each direction, each level, for a thread and for the process."""
+
+import logging
+import threading
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront.errors import JaxRuntimeError
+
+GUARDS = {"all": xf.transfer_guard, "host_to_device": xf.transfer_guard_host_to_device,
+          "device_to_device": xf.transfer_guard_device_to_device, "device_to_host": xf.transfer_guard_device_to_host}
+
+
+def places():
+    if len(xf.devices()) < 2:
+        pytest.fail("these tests need two devices")
+    return xf.devices()[:2]
+
+
+def over_both():
+    return xf.sharding.NamedSharding(xf.sharding.Mesh(np.array(places()), "i"), xf.P())
+
+
+HOST, HERE = np.ones(3, "float32"), xnp.arange(3.0)
+# What is done, the direction in which it copies, and whether somebody asked for that.
+TRANSFERS = {
+    "jit of a NumPy array": (lambda: xf.jit(lambda x: x * 2)(HOST), "host_to_device", False),
+    "jit of a number": (lambda: xf.jit(lambda x: x * 2)(1.5), "host_to_device", False),
+    "asarray": (lambda: xnp.asarray(HOST), "host_to_device", False),
+    "ones": (lambda: xnp.ones(3), "host_to_device", False),
+    "zeros_like": (lambda: xnp.zeros_like(HERE), "host_to_device", False),
+    "an operator with a number": (lambda: HERE + 1, "host_to_device", False),
+    "an index": (lambda: HERE[1], "host_to_device", False),
+    "device_put of a NumPy array": (lambda: xf.device_put(HOST), "host_to_device", True),
+    "device_put to another device": (lambda: xf.device_put(HERE, places()[1]), "device_to_device", True),
+    "device_put over two devices": (lambda: xf.device_put(HERE, over_both()), "device_to_device", True),
+    "jit with in_shardings": (lambda: xf.jit(lambda x: x, in_shardings=over_both())(HERE), "device_to_device", False),
+    "an operator of arrays": (lambda: HERE + HERE, None, False),
+    "a function": (lambda: xnp.sin(HERE), None, False),
+    "rows": (lambda: list(HERE), None, False),
+}
+
+
+@pytest.mark.cpu_only
+@pytest.mark.parametrize("guard", GUARDS)
+@pytest.mark.parametrize("what", TRANSFERS)
+def test_levels(what, guard):
+    run, direction, asked = TRANSFERS[what]
+    run()
+    guarded = direction is not None and guard in ("all", direction)
+    for level in ("allow", "disallow", "disallow_explicit"):
+        refused = guarded and level != "allow" and (level == "disallow_explicit" or not asked)
+        with GUARDS[guard](level):
+            if refused:
+                with pytest.raises(JaxRuntimeError, match=f"(?i)disallowed.*{direction.replace('_', '-')}"):
+                    run()
+            else:
+                run()
+    run()
+
+
+def test_threads_and_the_process():
+    f = xf.jit(lambda x: x + 1)
+    f(HOST)
+    seen = []
+
+    def other():
+        try:
+            seen.append(f(HOST) is not None)
+        except JaxRuntimeError:
+            seen.append(False)
+
+    def elsewhere():
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        return seen.pop()
+
+    with xf.transfer_guard("disallow"):
+        assert elsewhere()
+    xf.config.update("transfer_guard", "disallow")
+    try:
+        assert not elsewhere()
+        with xf.transfer_guard("allow"):
+            f(HOST)
+        with pytest.raises(JaxRuntimeError):
+            f(HOST)
+        assert xf.config.transfer_guard_device_to_host == "disallow"
+    finally:
+        xf.config.update("transfer_guard", "allow")
+    assert elsewhere()
+
+
+def test_the_inner_one_counts():
+    f = xf.jit(lambda x: x + 1)
+    with xf.transfer_guard("disallow"), xf.transfer_guard_host_to_device("allow"):
+        f(HOST)
+    with xf.transfer_guard_host_to_device("disallow"), xf.transfer_guard("allow"):
+        f(HOST)
+    with pytest.raises(ValueError, match="disallow_explicit"):
+        xf.transfer_guard("never")
+
+
+@pytest.mark.cpu_only
+def test_log(caplog):
+    with xf.transfer_guard("log"), caplog.at_level(logging.WARNING, "xlafront"):
+        xf.jit(lambda x: x, in_shardings=over_both())(HERE)
+    assert any("device-to-device" in message for message in caplog.messages)

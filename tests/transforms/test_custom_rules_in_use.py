@@ -1,0 +1,139 @@
+"""Functions with rules of their own: how they may be called, and what `vmap` and `jacfwd` ask of them."""
+
+import functools
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import lax
+from xlafront.custom_batching import custom_vmap
+
+X = np.array([1.0, 2.0, 3.0], np.float32)
+
+
+def with_jvp(f):
+    g = xf.custom_jvp(f)
+    g.defjvp(lambda primals, tangents: xf.jvp(f, primals, tangents))
+    return g
+
+
+def with_vjp(f):
+    g = xf.custom_vjp(f)
+    g.defvjp(lambda *args: xf.vjp(f, *args), lambda pull, ct: pull(ct))
+    return g
+
+
+def with_vmap(f):
+    g = custom_vmap(f)
+    g.def_vmap(lambda size, batched, *args: (xf.vmap(f, in_axes=[0 if b else None for b in batched])(*args), True))
+    return g
+
+
+KINDS = {"custom_jvp": with_jvp, "custom_vjp": with_vjp, "custom_vmap": with_vmap}
+
+
+def keyword_only(x, *, a=2.0):
+    return x * a
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keyword_only_arguments_that_are_not_passed(kind):
+    for f in (keyword_only, functools.partial(lambda x, a: x * a, a=2.0)):
+        g = KINDS[kind](f)
+        assert g(3.0) == 6 and xf.grad(g)(3.0) == 2 and xf.vmap(g)(X).tolist() == (2 * X).tolist()
+    with pytest.raises(TypeError, match="keyword arguments a, which have no position"):
+        KINDS[kind](keyword_only)(3.0, a=1.0)
+
+
+def summed(x):
+    return lax.psum(x * x, "i")
+
+
+WRAPPED = {"plain": lambda f: f, "jit": xf.jit, "checkpoint": xf.checkpoint,
+           "scan": lambda f: lambda x: lax.scan(lambda c, _: (c + f(x), None), 0.0, None, length=1)[0]}
+
+
+@pytest.mark.parametrize("wrapped", WRAPPED)
+@pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
+def test_what_is_the_same_for_all_elements_is_no_batch(kind, wrapped):
+    """The law: a function with a rule is mapped as the function itself is; so are its derivatives."""
+    f = WRAPPED[wrapped](KINDS[kind](summed))
+    for outer in (lambda f: f, xf.jit):
+        assert outer(xf.vmap(f, axis_name="i", out_axes=None))(X) == 14
+
+    def total(g):
+        return lambda x: xf.vmap(g, axis_name="i", out_axes=None)(x) * 1.0
+
+    if kind == "custom_vjp" and wrapped == "plain":  # each element's rule has the whole cotangent, and gives its own share
+        assert xf.grad(total(f))(X).shape == (3,)
+    if kind == "custom_jvp":
+        np.testing.assert_allclose(xf.jvp(total(f), (X,), (X,))[1], 28, rtol=1e-6)
+        np.testing.assert_allclose(xf.grad(total(f))(X), xf.grad(total(summed))(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
+def test_results_some_of_which_are_batches(kind):
+    f = KINDS[kind](lambda x: (lax.psum(x, "i"), x))
+    same, each = xf.vmap(f, axis_name="i", out_axes=(None, 0))(X)
+    assert same == 6 and each.tolist() == X.tolist()
+
+
+def square_by(asked, factor=5.0):
+    """A square whose batching rule gives a multiple of it, and notes what it is asked."""
+    f = custom_vmap(lambda x: x**2)
+
+    @f.def_vmap
+    def rule(size, batched, x):
+        asked.append((size, batched[0], np.shape(x)))
+        return factor * x**2, batched[0]
+
+    return f
+
+
+def test_jacfwd_asks_the_rule():
+    """With a value that is no batch: only the tangents are."""
+    asked = []
+    np.testing.assert_allclose(xf.jacfwd(square_by(asked))(X), np.diag(10 * X), rtol=1e-6)
+    assert asked == [(3, False, (3,))]
+
+
+def test_batches_of_tangents_alone():
+    def push(x, t):
+        return xf.jvp(square_by([]), [x], [t])
+
+    value, moved = xf.vmap(push, in_axes=(None, 0), out_axes=(None, 0))(2.0, X)
+    assert value == 20 and moved.tolist() == (20 * X).tolist()
+    value, moved = xf.vmap(push)(X, X)
+    assert value.tolist() == (5 * X**2).tolist() and moved.tolist() == (10 * X**2).tolist()
+
+
+def test_the_rule_of_custom_vmap_is_trusted():
+    f = custom_vmap(lambda x: x)
+    f.def_vmap(lambda size, batched, x: (x[:2], True))
+    assert xf.vmap(f)(X).tolist() == [1, 2]
+    f.def_vmap(lambda size, batched, x: (x[0], True))
+    with pytest.raises(IndexError, match="is a batch of 3.*a scalar"):
+        xf.vmap(f)(X)
+
+
+def pulling_back(bwd):
+    f = xf.custom_vjp(lambda p: p["w"] * p["b"])
+    f.defvjp(lambda p: (p["w"] * p["b"], None), lambda _, ct: bwd(ct))
+    return xf.grad(f)({"w": xnp.float32(2), "b": xnp.float32(3)})
+
+
+def test_cotangents_of_backward_rules():
+    """One for a whole argument stands for all that is in it; another dtype is left as it is."""
+    assert pulling_back(lambda ct: (ct * 7,)) == {"w": 7, "b": 7}
+    assert pulling_back(lambda ct: (None,)) == {"w": 0, "b": 0}
+    found = pulling_back(lambda ct: ({"w": ct.astype("float16"), "b": ct * 1j},))
+    assert found["w"].dtype == np.float16 and found["b"] == 1j
+
+
+def test_positions_beyond_the_arguments():
+    f = xf.custom_jvp(lambda n, x: x, nondiff_argnums=(2,))
+    f.defjvp(lambda n, primals, tangents: (primals[0], tangents[0]))
+    with pytest.raises(IndexError, match=r"nondiff_argnums .* called with 2"):
+        f(1, 2.0)

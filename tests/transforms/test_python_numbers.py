@@ -1,0 +1,177 @@
+"""Values that are differentiated and Python's numbers: none is made of one where a term of the derivative would be lost, and
+numbers that a function hands through stay what they are."""
+
+import math
+import operator
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import lax
+
+X = np.float32(3)
+
+# How Python gets a number of an array, and the exceptions of the reference where the array is being differentiated.
+LOSSES = {
+    "float": (float, xf.errors.ConcretizationTypeError), "complex": (complex, xf.errors.ConcretizationTypeError),
+    "math.sin": (math.sin, xf.errors.ConcretizationTypeError), "math.floor": (math.floor, xf.errors.ConcretizationTypeError),
+    "math.pow": (lambda x: math.pow(x, 2), xf.errors.ConcretizationTypeError),
+    "tolist": (lambda x: x.tolist(), xf.errors.ConcretizationTypeError),
+    "tobytes": (lambda x: x.tobytes(), xf.errors.ConcretizationTypeError),
+    "percent": (lambda x: operator.mod("%.2f", x), xf.errors.ConcretizationTypeError),
+    "format": (lambda x: f"{x:.3f}", TypeError), "format d": (lambda x: f"{x:d}", TypeError),
+    "np.sin": (np.sin, xf.errors.TracerArrayConversionError), "asarray": (np.asarray, xf.errors.TracerArrayConversionError),
+    "np.float64": (np.float64, xf.errors.TracerArrayConversionError),
+    "from_dlpack": (np.from_dlpack, xf.errors.ConcretizationTypeError),
+    "index": (operator.index, TypeError), "range": (range, TypeError), "list index": (lambda x: [1, 2, 3, 4][x], TypeError),
+    "hash": (hash, TypeError), "trunc": (math.trunc, TypeError), "devices": (lambda x: x.devices(), TypeError),
+    "committed": (lambda x: x.committed, TypeError),
+}
+
+
+
+
+TRANSFORMS = {
+    "grad": lambda f: xf.grad(f)(X), "value_and_grad": lambda f: xf.value_and_grad(f)(X), "jvp": lambda f: xf.jvp(f, (X,), (X,)),
+    "vjp": lambda f: xf.vjp(f, X), "linearize": lambda f: xf.linearize(f, X), "jacfwd": lambda f: xf.jacfwd(f)(X),
+    "jacrev": lambda f: xf.jacrev(f)(X), "hessian": lambda f: xf.hessian(f)(X), "vmap(grad)": lambda f: xf.vmap(xf.grad(f))(X[None]),
+    "jit(grad)": lambda f: xf.jit(xf.grad(f))(X), "grad(jit)": lambda f: xf.grad(xf.jit(f))(X),
+    "grad(checkpoint)": lambda f: xf.grad(xf.checkpoint(f))(X), "vmap": lambda f: xf.vmap(f)(X[None]),
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_no_term_is_lost(transform):
+    """The law: no transformation lets a value become a Python number that counts as constant."""
+    for name, (convert, error) in LOSSES.items():
+        tried = []
+
+        def f(x, convert=convert, error=error, name=name, tried=tried):
+            with pytest.raises(error):
+                convert(x)
+            tried.append(name)
+            return x * 1.0
+
+        TRANSFORMS[transform](f)
+        assert tried, name
+
+
+def test_the_error_names_the_remedy():
+    with pytest.raises(xf.errors.ConcretizationTypeError, match=r"lose a term.*xnp\.sin for math\.sin.*stop_gradient"):
+        xf.grad(lambda x: x * math.sin(x))(3.0)
+    assert xf.grad(lambda x: x * float(lax.stop_gradient(x)))(3.0) == 3
+
+
+# What the reference allows, as it is for control flow: the number counts as constant.
+ALLOWED = {"bool": (bool, 1.0), "int": (int, 3.0), "item": (lambda x: x.item(), 3.0), "if": (lambda x: 2.0 if x > 1 else 5.0, 2.0),
+           "round": (round, 3.0), "max": (lambda x: max(x, 1.0), 6.0), "abs": (abs, 6.0), "divmod": (lambda x: divmod(x, 2.0)[0], 1.0)}
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_what_counts_as_constant(name):
+    convert, derivative = ALLOWED[name]
+    assert xf.grad(lambda x: x * convert(x))(X) == derivative
+    assert xf.jvp(lambda x: x * convert(x), (X,), (np.float32(1),))[1] == derivative
+
+
+def test_traced_values_can_be_got_and_waited_for():
+    """`device_get` and `block_until_ready` hand traced values through."""
+    assert xf.grad(lambda x: xf.device_get(x) * xf.block_until_ready(x))(3.0) == 6
+
+
+HANDS_THROUGH = {
+    "jvp": (lambda f: xf.jvp(f, (1.0,), (2.0,)), [1.0, 2.0]), "vjp": (lambda f: xf.vjp(f, 1.0)[0], [1.0]),
+    "pullback": (lambda f: xf.vjp(f, 1.0)[1](2.0), [2.0]), "linearize": (lambda f: xf.linearize(f, 1.0)[0], [1.0]),
+    "derivative": (lambda f: xf.linearize(f, 1.0)[1](2.0), [2.0]),
+    "value_and_grad": (lambda f: xf.value_and_grad(f)(1.0)[0], [1.0]), "checkpoint": (lambda f: xf.checkpoint(f)(1.0), [1.0]),
+    "transpose": (lambda f: xf.linear_transpose(f, 1.0)(2.0), [2.0]),
+}
+
+
+@pytest.mark.parametrize("name", HANDS_THROUGH)
+def test_numbers_that_are_handed_through(name):
+    call, wanted = HANDS_THROUGH[name]
+    for _ in range(3):  # the same when the reverse pass has been compiled
+        found = xf.tree.leaves(call(lambda x: x))
+        assert found == wanted and all(type(x) is float for x in found)
+    assert all(isinstance(x, xf.Array) for x in xf.tree.leaves(call(lambda x: x * 2)))
+
+
+def test_what_linear_functions_return_are_pytrees():
+    """They can leave a jitted function and be passed to one."""
+    for make in (lambda x: xf.linear_transpose(lambda v: x * v, x), lambda x: xf.vjp(lambda v: v * v / 2, x)[1],
+                 lambda x: xf.linearize(lambda v: v * v / 2, x)[1]):
+        for wrapped in (xf.jit(make)(5.0), make(5.0)):
+            assert xf.tree.leaves(xf.jit(lambda g: g(2.0))(wrapped)) == [10]
+
+
+def test_parts_of_a_pullback():
+    """Arguments that it reads and what else it keeps are lists in which values can be exchanged."""
+    _, pull = xf.vjp(lambda x, p: xnp.sin(x) * p["w"], 0.5, {"w": xnp.float32(3), "unread": 1.0})
+    assert repr(pull.args_res[0]) == "NotNeeded()" and pull.args_res[1][1] == 3 and len(pull.opaque_residuals) == 2
+    np.testing.assert_allclose(pull(1.0)[0], 3 * np.cos(0.5), rtol=1e-6)
+    pull.args_res[1] = (pull.args_res[1][0], xnp.float32(10))
+    np.testing.assert_allclose(pull(1.0)[0], 10 * np.cos(0.5), rtol=1e-6)
+    np.testing.assert_allclose(pull(1.0)[1]["w"], np.sin(0.5), rtol=1e-6)
+    assert pull.jaxpr.eqns and pull.fun(pull.args_res, pull.opaque_residuals, 1.0)[1]["unread"] == 0
+    doubled = xf.tree.map(lambda x: 2 * x, pull)
+    np.testing.assert_allclose(doubled(1.0)[0], 40 * np.cos(0.5), rtol=1e-6)
+
+
+JACOBIANS = {"jacfwd": xf.jacfwd, "jacrev": xf.jacrev}
+
+
+@pytest.mark.parametrize("name", JACOBIANS)
+def test_jacobians_of_what_does_not_depend_on_the_argument(name):
+    """Blocks of zeros, of the reference's weak types: those of the result in forward mode, of the argument in reverse mode."""
+    jac = JACOBIANS[name]
+    for call in (jac, lambda *args: xf.jit(jac(*args))):
+        blocks = call(lambda x, y: (x, y * 2, 7.0, xnp.ones(2)), (0, 1))(0.0, 1.0)
+        assert xf.tree.map(lambda b: np.asarray(b).tolist(), blocks) == ((1, 0), (0, 2), (0, 0), ([0, 0], [0, 0]))
+        assert [b.weak_type for b in blocks[3]] == ([False] * 2 if name == "jacfwd" else [True] * 2)
+    assert xf.hessian(lambda x: 3.0)(1.0) == 0 and xf.hessian(lambda x: 3 * x)(1.0) == 0
+
+
+def test_integer_results_of_jacfwd():
+    found = xf.jacfwd(lambda x: (x, xnp.arange(2)))(1.0)[1]
+    assert isinstance(found, xf.Array) and found.dtype == np.int32 and found.tolist() == [0, 0]
+
+
+BAD = {
+    "tuple and list": (lambda: xf.jvp(xnp.sin, (1.0,), [1.0]), TypeError, "same structure"),
+    "dtype before shape": (lambda: xf.jvp(lambda x: x, (1,), (np.ones(3, np.float32),)), TypeError, "float0"),
+    "dtype of a tangent": (lambda: xf.linearize(xnp.sin, 1.0)[1](1), ValueError, "dtype of its primal"),
+    "aux of jacfwd": (lambda: xf.jacfwd(lambda x: (x, "text"), has_aux=True)(1.0), TypeError, "auxiliary data of jacfwd"),
+    "no pair": (lambda: xf.jvp(lambda x: (x,), (1.0,), (1.0,), has_aux=True), ValueError, "must return a pair"),
+    "stop_gradient": (lambda: lax.stop_gradient("a"), TypeError, "stop_gradient"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input(name):
+    call, kind, match = BAD[name]
+    with pytest.raises(kind, match=match):
+        call()
+
+
+def test_checkpoint_runs_what_only_has_an_eager_implementation():
+    primitive = xf.extend.core.Primitive("only_eager")
+    primitive.def_impl(lambda x: np.asarray(x) * 3)
+    primitive.def_abstract_eval(lambda x: x)
+    f = xf.checkpoint(xf.checkpoint(lambda x: primitive.bind(xnp.sin(x))))
+    np.testing.assert_allclose(f(xnp.ones(2)), 3 * np.sin(np.ones(2)), rtol=1e-6)
+
+
+def test_primitives_evaluate_by_impl():
+    assert lax.sin_p.impl(0.0) == 0 and xf.jit(lambda x: x * lax.neg_p.impl(2.0))(3.0) == -6
+
+
+@pytest.mark.parametrize("types, multiple", [(lambda x: [x], False), (lambda x: x, True)])
+def test_rules_for_types_of_the_wrong_number(types, multiple):
+    primitive = xf.extend.core.Primitive("miscounted")
+    primitive.multiple_results = multiple
+    primitive.def_abstract_eval(types)
+    with pytest.raises(ValueError, match="miscounted.*multiple_results"):
+        xf.jit(primitive.bind)(1.0)

@@ -1,0 +1,126 @@
+"""Discrete Fourier transforms: `fft` with its derivative, which is a transform again."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlafront import lowering
+from xlafront.core import dtypes, tracing
+from xlafront.core.avals import ShapedArray
+from xlafront.core.primitive import Primitive
+from xlafront.core.sharding_types import of_first
+from xlafront.core.typing import Array, ArrayLike
+from xlafront.core.zeros import Zero
+from xlafront.lax import sharding_rules
+from xlafront.lax.arguments import check_dtype
+from xlafront.lax.elementwise import as_type, conj_, mul, real_
+from xlafront.lax.shapes import broadcast_in_dim_p, linear_jvp, move_dim, static_shape
+from xlafront.lax.slicing import pad_p
+from xlafront.staging.library import library
+
+
+class FftType(enum.IntEnum):
+    """Which transform: of complex numbers and back, or of real numbers to the first half of the result and back."""
+
+    FFT = 0
+    IFFT = 1
+    RFFT = 2
+    IRFFT = 3
+
+
+def _abstract(x, *, fft_type, fft_lengths):
+    who = f"fft of type {fft_type.name}"
+    check_dtype(who, "float32" if fft_type == FftType.RFFT else "complex", x.dtype)
+    rank = len(fft_lengths)
+    if not 1 <= rank <= 3:
+        raise ValueError(f"{who} transforms 1, 2 or 3 dimensions, got lengths {fft_lengths}.")
+    if x.ndim < rank:
+        raise ValueError(f"{who} of {rank} dimensions needs an array with as many, got shape {x.shape}.")
+    half = (*fft_lengths[:-1], fft_lengths[-1] // 2 + 1)
+    taken, given = (half, fft_lengths) if fft_type == FftType.IRFFT else (fft_lengths, half)
+    if x.shape[x.ndim - rank:] != tuple(taken):
+        raise ValueError(f"{who} with fft_lengths={fft_lengths} needs an operand whose last dimensions are {taken}, got "
+                         f"shape {x.shape}.")
+    lead = x.shape[:x.ndim - rank]
+    if fft_type == FftType.RFFT:
+        return ShapedArray((*lead, *given), dtypes.to_complex(x.dtype), vma=x.vma)
+    if fft_type == FftType.IRFFT:
+        return ShapedArray((*lead, *given), dtypes.to_real(x.dtype), vma=x.vma)
+    return ShapedArray(x.shape, x.dtype, vma=x.vma)
+
+
+def _lower(ctx, x, *, fft_type, fft_lengths):
+    m = lowering.mlir
+    if 0 in ctx.aval_out.shape or 0 in ctx.avals_in[0].shape:
+        return ctx.broadcast_in_dim(ctx.constant(np.zeros((), ctx.aval_out.dtype)), ())
+    return ctx.op("stablehlo.fft", [x], fft_type=m.attribute(f"#stablehlo<fft_type {fft_type.name}>"),
+                  fft_length=m.i64s(fft_lengths))
+
+
+def _transpose(ct, x, *, fft_type, fft_lengths):
+    if type(ct) is Zero:
+        return [Zero(x.aval)]
+    if fft_type in (FftType.FFT, FftType.IFFT):  # its matrix is symmetric
+        return [fft_p.bind(ct, fft_type=fft_type, fft_lengths=fft_lengths)]
+    n, rank = fft_lengths[-1], np.ndim(ct)
+    d = dtypes.to_complex(tracing.aval_of(ct).dtype)
+    if fft_type == FftType.RFFT:  # the transform of the whole, of which the second half is not looked at
+        missing = n - n // 2 - 1
+        whole = pad_p.bind(ct, d.type(0), padding_config=((0, 0, 0),) * (rank - 1) + ((0, missing, 0),))
+        return [real_(fft_p.bind(whole, fft_type=FftType.FFT, fft_lengths=fft_lengths))]
+    # Each element but the first, and the last of an even number, stands for its conjugate too.
+    weights = np.full(n // 2 + 1, 2 / math.prod(fft_lengths))
+    weights[0] /= 2
+    if n % 2 == 0:
+        weights[-1] /= 2
+    back = fft_p.bind(ct, fft_type=FftType.RFFT, fft_lengths=fft_lengths)
+    spread = broadcast_in_dim_p.bind(weights.astype(d), shape=np.shape(back), broadcast_dimensions=(rank - 1,), sharding=None)
+    return [conj_(mul(back, spread), input_dtype=d)]
+
+
+def _batch(axis_size, operands, dims, **params):
+    return fft_p.bind(move_dim(operands[0], dims[0], 0), **params), 0
+
+
+fft_p = Primitive("fft", abstract=_abstract, lower=_lower, transpose=_transpose, batch=_batch, sharding_rule=sharding_rules.fft,
+                  sums=of_first)
+fft_p.jvp = linear_jvp(fft_p)
+
+
+def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Array:
+    """The discrete Fourier transform of the last dimensions.
+
+    - `x`: the array; complex, but for RFFT, which takes real numbers.
+    - `fft_type`: an `FftType` or its name. "FFT" does not scale, "IFFT" divides by the number of elements; "RFFT" returns the
+      first `n // 2 + 1` elements of the last dimension, the others are their conjugates, and "IRFFT" takes these.
+    - `fft_lengths`: the sizes of one to three dimensions that are transformed, before RFFT and after IRFFT.
+
+    >>> lax.fft(xnp.array([1.0, 0.0, 0.0, 0.0]), "RFFT", (4,))
+    Array([1.+0.j, 1.+0.j, 1.+0.j], dtype=complex64)
+    """
+    if isinstance(fft_type, str):
+        if fft_type not in FftType.__members__:
+            raise ValueError(f"lax.fft has an unknown FFT type {fft_type!r}: it is one of {', '.join(FftType.__members__)}.")
+        kind = FftType[fft_type]
+    elif isinstance(fft_type, FftType):
+        kind = fft_type
+    else:
+        raise TypeError(f"lax.fft has an unknown FFT type value {fft_type!r}: it is an FftType or its name.")
+    if not isinstance(fft_lengths, (tuple, list)):
+        raise TypeError(f"lax.fft takes a tuple of lengths, got {fft_lengths!r}, an object of type "
+                        f"{type(fft_lengths).__name__}.")
+    d = tracing.aval_of(x).dtype
+    if kind == FftType.RFFT and (d.kind == "c" or dtypes.is_inexact(d) and d.itemsize < 4):
+        raise ValueError(f"the input of lax.fft of type RFFT must be float32 or float64, got {d}.")
+    return _fft_kernel(x, kind, static_shape("fft", fft_lengths))
+
+
+@library(static=("fft_type", "fft_lengths"), name="fft")
+def _fft_kernel(x, fft_type, fft_lengths):
+    d = tracing.aval_of(x).dtype
+    wanted = dtypes.to_inexact(d) if fft_type == FftType.RFFT else dtypes.to_complex(d)
+    return fft_p.bind(as_type(x, wanted, False), fft_type=fft_type, fft_lengths=fft_lengths)

@@ -1,0 +1,39 @@
+"""Comparisons by the total order of IEEE 754, in which -0 is before 0 and each NaN equals itself; and the high half of a
+product."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from xlafront.core import dtypes
+from xlafront.core.primitive import Primitive
+from xlafront.lax.elementwise import typed_operands
+from xlafront.lax.families import elementwise
+from xlafront.staging.library import library
+
+
+def _comparison(name: str, direction: str) -> Primitive:
+    def lower(ctx, x, y):
+        d = ctx.avals_in[0].dtype
+        kind = "TOTALORDER" if dtypes.is_inexact(d) else "UNSIGNED" if d == dtypes.bool_ or dtypes.is_unsigned(d) else "SIGNED"
+        return ctx.compare(direction, kind, x, y, ctx.aval_out.shape)
+
+    return elementwise(name, lower, "int float bool", derivatives=(None, None), result=lambda *_, **__: np.dtype(bool))
+
+
+eq_to_p, le_to_p, lt_to_p = _comparison("eq_to", "EQ"), _comparison("le_to", "LE"), _comparison("lt_to", "LT")
+mulhi_p = elementwise("mulhi", "chlo.mulhi", "int", derivatives=(None, None))
+
+
+@library
+def mulhi(x: Any, y: Any) -> Any:
+    """The high half of the product of integers, elementwise: `x * y >> bits` without overflow.
+
+    - `x`, `y`: arrays of one integer dtype.
+
+    >>> lax.mulhi(xnp.array([2**30, 7]), xnp.array([8, 7]))
+    Array([2, 0], dtype=int32)
+    """
+    return mulhi_p.bind(*typed_operands("mulhi", x, y))
