@@ -224,6 +224,11 @@ def test_masked_softmax(value, axis):
     assert bool(xnp.isfinite(xf.jvp(lambda x: nn.softmax(x, axis, where=MASK), (masked,), (np.ones_like(masked),))[1]).all())
 
 
+def test_masked_elements_are_zero_beside_nan():
+    x = np.array([1.0, np.nan, 3.0], np.float32)
+    np.testing.assert_array_equal(nn.softmax(x, where=np.array([False, True, False])), [0, np.nan, 0])
+
+
 def test_masks_of_other_rank():
     x = xnp.arange(9.0).reshape(3, 3)
     with xf.numpy_rank_promotion("raise"):

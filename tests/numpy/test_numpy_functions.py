@@ -17,6 +17,7 @@ I = R.integers(-5, 5, (3, 4)).astype(np.int32)  # noqa: E741
 U = R.integers(0, 9, 6).astype(np.int32)
 B = R.random((3, 4)) > 0.5
 C = (R.normal(size=(3, 4)) + 1j * R.normal(size=(3, 4))).astype(np.complex64)
+EQUAL_REAL_PARTS = np.array([2, 2 + 1j, 2 - 3j, 1 + 9j], np.complex64)
 Z = np.zeros((0, 3), np.float32)
 N = np.where(B, np.nan, M).astype(np.float32)
 P = np.abs(M) + 0.1
@@ -148,6 +149,8 @@ CALLS = [
     *[(f"n.{name}", (I,)) for name in "sum prod max mean any".split()],
     *[(f"n.{name}", (B,)) for name in "sum all any mean".split()],
     *[(f"n.{name}", (C,)) for name in "sum prod mean var std".split()],
+    *[(f"n.{name}", (x,)) for name in "max min ptp".split() for x in (EQUAL_REAL_PARTS, EQUAL_REAL_PARTS[::-1])],
+    ("lambda x: n.max(x.reshape(2, 2), axis=0)", (EQUAL_REAL_PARTS,)),
     *[(f"n.{name}", (N,)) for name in "nansum nanprod nanmax nanmin nanmean nanvar nanstd".split()],
     *[(f"lambda x: n.{name}(x, axis=1)", (N,)) for name in "nansum nanmean nanstd".split()],
     ("lambda x, w: n.sum(x, where=w)", (M, B)),

@@ -126,6 +126,30 @@ def test_quantiles_have_the_type_of_the_array():
 # Promotion of dtypes
 
 
+def test_angles_of_real_numbers():
+    """Of arrays of their type; of scalars and integers floats of the default width, never weak."""
+    assert xnp.angle(xnp.ones(2, "bfloat16")).dtype == "bfloat16"
+    for x in (xnp.ones((), "bfloat16"), 1.0, np.float16(1), xnp.ones(2, int)):
+        assert xnp.angle(x).dtype == np.float32 and not xnp.angle(x).weak_type
+    with xf.enable_x64(True):
+        assert xnp.angle(xnp.ones(2, "int8")).dtype == np.float64
+        assert xnp.angle(xnp.ones(2, "float32")).dtype == np.float32
+
+
+def test_ranks_are_default_integers():
+    with xf.enable_x64(True):
+        x = xnp.ones((3, 3), "float32")
+        assert xnp.linalg.matrix_rank(x).dtype == np.int64
+        assert xnp.linalg.lstsq(x, x)[2].dtype == np.int64
+
+
+def test_a_quantile_is_asked_for_by_a_float():
+    for q in (1, True, xnp.array([0, 1])):
+        with pytest.raises(TypeError, match="floating-point"):
+            xnp.quantile(xnp.ones(3), q)
+    assert xnp.percentile(xnp.ones(3), 50) == 1
+
+
 def test_promote_types_does_not_truncate():
     for a, b, expected in (("int64", "int8", "int64"), (float, int, "float64"), ("uint64", "int8", "float64"),
                            (int, int, "int64"), (int, "int8", "int8"), (float, "bfloat16", "bfloat16"),

@@ -96,7 +96,7 @@ def test_types_of_results(function, specs, text):
     (lambda x, y: x @ y.T, [("x", "y"), ("x", "y")], "out_sharding"),
     (lambda x, y: x @ y.T, [("x",), ("x",)], "'x'.*out_sharding"),
     (lambda x: x[0], [("x",)], "out_sharding"),
-    (lambda x: x[1:3], [("x",)], "part of size 2.*out_sharding"),
+    (lambda x: x[1:3], [("x",)], "about 2 of the 8 indices.*out_sharding"),
     (lambda x: x[np.array([0, 1])], [("x",)], "out_sharding"),
     (lambda x: x.reshape(2, 4, 4), [("x",)], "out_sharding"),
     (lambda x: x.reshape(32), [(None, "y")], "out_sharding"),
@@ -326,7 +326,7 @@ def test_types_of_keys():
 
 def test_loops_and_branches_keep_types():
     rows = put(None, "y")
-    carry, seen = lax.scan(lambda c, a: (c + a, c), xnp.zeros(4), rows)  # the start is split as the body returns it
+    carry, seen = lax.scan(lambda c, a: (c + a, c), xf.device_put(np.zeros(4, np.float32), on("y")), rows)
     assert str(xf.typeof(carry)) == "float32[4@y]" and str(xf.typeof(seen)) == "float32[8,4@y]"
     np.testing.assert_allclose(np.asarray(carry), A.sum(0))
     with pytest.raises(TypeError, match="8@x,4@y.*8@y,4@x.*reshard"):
@@ -336,3 +336,80 @@ def test_loops_and_branches_keep_types():
     with pytest.raises(ValueError, match="'x'.*first.*reshard"):
         lax.scan(lambda c, a: (c, a), 0.0, put("x"))
     assert [row.tolist() for row in put("x", "y")] == A.tolist()
+
+
+# Reshapes deal axes out and join them; the rest asks
+
+
+CUTS = [
+    ((8,), P(("x", "y")), [(8, 1), (1, 8), (2, 4), (4, 2), (2, 2, 2), (1, 2, 4), (2, 1, 4)]),
+    ((8,), P("y"), [(2, 4), (2, 2, 2), (1, 8), (8, 1)]),
+    ((24,), P(("x", "y")), [(4, 6), (4, 2, 3), (8, 3)]),
+    ((16, 3), P(("x", "y")), [(4, 4, 3), (8, 2, 3), (16, 3, 1)]),
+    ((3, 16), P(None, ("x", "y")), [(3, 4, 4), (1, 3, 16), (3, 8, 2)]),
+    ((4, 8), P("x", "y"), [(4, 2, 4), (4, 1, 8), (4, 8, 1)]),
+    ((8, 4), P("x"), [(32,), (8, 2, 2), (4, 2, 4)]),
+]
+
+
+@pytest.mark.parametrize("shape, spec, targets", CUTS, ids=lambda x: str(x) if isinstance(x, (tuple, P)) else "")
+def test_reshapes_move_nothing(shape, spec, targets):
+    """Each device has after it what it had before: the split of the result is that of the elements."""
+    mesh = xf.make_mesh((2, 2), ("x", "y"))
+    x = xf.device_put(np.arange(np.prod(shape), dtype=np.float32).reshape(shape), NamedSharding(mesh, spec))
+    parts = {s.device: np.asarray(s.data).ravel() for s in x.addressable_shards}
+    for target in targets:
+        result = xnp.reshape(x, target)
+        assert {a for p in xf.typeof(result).sharding.spec for a in ((p,) if isinstance(p, str) else p or ())} == {
+            a for p in spec for a in ((p,) if isinstance(p, str) else p or ())}, target
+        for shard in result.addressable_shards:
+            np.testing.assert_array_equal(np.asarray(shard.data).ravel(), parts[shard.device])
+
+
+@pytest.mark.parametrize("shape, spec, target", [
+    ((24,), P(("x", "y")), (3, 8)), ((24,), P(("x", "y")), (6, 4)), ((4, 8), P("x", "y"), (1, 32)),
+    ((4, 8), P("x", "y"), (2, 2, 2, 4)), ((8, 1), P("x"), (4, 2)), ((2, 8), P(None, "x"), (16,)),
+], ids=str)
+def test_other_reshapes_ask(shape, spec, target):
+    x = xf.device_put(np.zeros(shape), NamedSharding(xf.make_mesh((2, 2), ("x", "y")), spec))
+    with pytest.raises(ShardingTypeError, match="sharded dimensions.*out_sharding"):
+        xnp.reshape(x, target)
+
+
+# Parts of dimensions that are split
+
+
+@pytest.mark.parametrize("function, text", [
+    (lambda x: x[:, 1:3], "8@x,2"), (lambda x: x[::-1], "8@x,4"), (lambda x: x[:8], "8@x,4"), (lambda x: x[None], "1,8@x,4"),
+    (lambda x: lax.slice(x, (0, 0), (4, 4)), "4@x,4"), (lambda x: x.at[:, 0].set(1), "8@x,4"),
+    (lambda x: x.at[:, 1:3].add(1), "8@x,4"), (lambda x: x.at[:].multiply(2), "8@x,4"),
+    (lambda x: xnp.pad(x, ((2, 2), (1, 1))), "12@x,6"),
+    (lambda x: xnp.roll(x, 4, 0), "8@x,4"), (lambda x: xnp.roll(x, 1, 1), "8@x,4"), (lambda x: xnp.tile(x, (1, 2)), "8@x,8"),
+    (lambda x: xf.grad(lambda v: v.at[:, 0].set(0).sum())(x), "8@x,4"),
+    (lambda x: xf.vmap(xf.grad(lambda v: v[np.array([0, 1])].sum()))(x), "8@x,4"),
+    (lambda x: xf.vmap(lambda v: xnp.ones(3))(x), "8@x,3"), (lambda x: xf.vmap(lambda v: 2.0, out_axes=0)(x), "8@x"),
+])
+def test_whole_dimensions_stay_split(function, text):
+    with xf.set_mesh(MESH):
+        result = function(put("x"))
+    assert xf.typeof(result).str_short(True) == f"f32[{text}]"
+    np.testing.assert_array_equal(result, function(xnp.asarray(A)))
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x[:4], lambda x: x[2:], lambda x: x[::2], lambda x: x[-4:], lambda x: x.at[0].set(1), lambda x: x.at[2:4].add(1),
+    lambda x: xnp.roll(x, 1, 0), lambda x: xnp.tile(x, (2, 1)), lambda x: lax.dynamic_update_slice(x, xnp.ones((8, 2)), (0, 0)),
+])
+def test_parts_of_split_dimensions_ask(function):
+    with xf.set_mesh(MESH), pytest.raises(ShardingTypeError, match="reshard"):
+        function(put("x"))
+
+
+def test_carries_are_split_as_they_come():
+    rows = put(None, "y")
+    with xf.set_mesh(MESH), pytest.raises(TypeError, match="split differently.*reshard"):
+        lax.scan(lambda c, row: (c + row, None), xnp.zeros(4), rows)
+    start = xf.device_put(np.zeros(4, np.float32), on("y"))
+    total, _ = lax.scan(lambda c, row: (c + row, None), start, rows)
+    assert xf.typeof(total).sharding.spec == P("y")
+    np.testing.assert_array_equal(total, A.sum(0))

@@ -219,7 +219,7 @@ if "{kind}" == "pmap":
     step = xf.pmap(body, axis_name="i")
 else:
     P = xf.P("i")
-    step = xf.jit(xf.shard_map(body, mesh=xf.make_mesh((8,), ("i",)), in_specs=(P, P), out_specs=P))
+    step = xf.jit(xf.shard_map(body, mesh=xf.make_mesh((8,), ("i",), (xf.sharding.AxisType.Auto,)), in_specs=(P, P), out_specs=P))
 w, x = np.zeros((8, 4), np.float32), np.arange(32, dtype=np.float32).reshape(8, 4)
 for _ in range({steps}):
     w = step(w, x)

@@ -27,7 +27,6 @@ from xlafront.core.keys import physical
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
-from xlafront.lax.device_put import reshard_p
 from xlafront.lax.elementwise import as_type, convert_element_type_p
 from xlafront.lax.shapes import expand_dims, place_axis, reshape
 from xlafront.lax.slicing import concatenate, slice_in_dim
@@ -527,8 +526,8 @@ def _length(name, xs, leaves, length) -> int:
         shape = np.shape(x)
         if not shape:
             error = IndexError if hasattr(x, "shape") else ValueError
-            raise error(f"scan of {name} goes over the leading axis (first dimension) of xs, but xs{tree.path_of(xs, i)} is a "
-                        f"scalar {tracing.aval_of(x)}: a value with no leading axis.")
+            raise error(f"scan of {name} goes over the first dimension of xs, but xs{tree.path_of(xs, i)} is a scalar "
+                        f"{tracing.aval_of(x)}: a value with no leading axis.")
         sizes.setdefault(shape[0], f"xs{tree.path_of(xs, i)} has shape {shape}")
     if len(sizes) > 1:
         raise ValueError(f"scan of {name} got arrays with different leading axis sizes: {'; '.join(sizes.values())}.")
@@ -591,9 +590,7 @@ def trace_carry(f, in_tree, carry, others, carry_tree_of, init, init_tree, who):
 
 
 def _promoted(x, given, found):
-    """An initial value in the type that the body wants, where it was weakly typed or not split."""
-    if given.explicit_sharding is None and found.explicit_sharding is not None and given.shape == found.shape:
-        return reshard_p.bind(x, target=found.explicit_sharding)
+    """An initial value in the type that the body wants, where it was weakly typed."""
     if not given.weak_type or given.shape != found.shape or given.dtype == found.dtype:
         return x
     if dtypes.promote_pair(given.dtype, True, found.dtype, found.weak_type)[0] == found.dtype:

@@ -52,14 +52,14 @@ def forget_unused_types() -> None:
 
 
 _set = object.__setattr__
-_FIELDS = ("shape", "dtype", "weak_type", "explicit_sharding", "vma", "memory", "ndim", "mesh", "bare", "plain", "_tangent")
+_FIELDS = ("shape", "dtype", "weak_type", "explicit_sharding", "vma", "memory", "ndim", "mesh", "_bare", "plain", "_tangent")
 _SAME = object()  # in place of a type itself, which would be a circle
 
 
 class ShapedArray(AbstractValue):
     """Shape, dtype and weak type of an array; with its sharding and manual axes where those are part of the type."""
 
-    __slots__ = ("shape", "dtype", "weak_type", "ndim", "explicit_sharding", "vma", "memory", "mesh", "bare", "plain",
+    __slots__ = ("shape", "dtype", "weak_type", "ndim", "explicit_sharding", "vma", "memory", "mesh", "_bare", "plain",
                  "_tangent", "__weakref__")
 
     shape: tuple[Any, ...]
@@ -67,7 +67,6 @@ class ShapedArray(AbstractValue):
     weak_type: bool
     ndim: int
     mesh: Any  # of an array whose mesh types leave to the compiler: what users see of it; programs are about `bare` types
-    bare: ShapedArray
 
     def __new__(cls, shape, dtype, weak_type=False, *, sharding=None, vma=frozenset(), memory_space=None,
                 manual_axis_type=None):
@@ -94,12 +93,18 @@ class ShapedArray(AbstractValue):
         contents = key if mesh is None else (*key, mesh)
         aval = _interned.get(contents)
         if aval is None:
+            if key[3] is not None:
+                key[3].shard_shape(key[0])  # raises where a dimension cannot be split
             aval = object.__new__(cls)
-            for field, value in zip(_FIELDS, (*key, len(key[0]), mesh, aval if bare is None else bare,
-                                              contents[3:] == (None, frozenset(), None), None)):
+            for field, value in zip(_FIELDS, (*key, len(key[0]), mesh, bare, contents[3:] == (None, frozenset(), None), None)):
                 _set(aval, field, value)
             aval = _interned.add(contents, aval)
         return aval
+
+    @property
+    def bare(self) -> ShapedArray:
+        """The type as programs have it."""
+        return self if self._bare is None else self._bare
 
     def on(self, sharding) -> ShapedArray:
         """The type that users see of an array with this sharding: of its mesh it says also what it leaves to the compiler."""

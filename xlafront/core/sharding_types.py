@@ -108,7 +108,6 @@ def _common_mesh(primitive, avals):
 def _with_spec(primitive, aval, sharding: NamedSharding):
     if not isinstance(aval, ShapedArray):
         return aval
-    sharding.shard_shape(aval.shape)
     return aval.update(sharding=sharding)
 
 
@@ -140,6 +139,11 @@ def _split_like(primitive, avals, result, mesh, params):
 
 
 # Sums that are still to be made
+
+
+def has_open_sums(aval) -> bool:
+    """Whether values of a type are the sum of what devices hold."""
+    return aval.explicit_sharding is not None and bool(aval.explicit_sharding.spec.unreduced)
 
 
 def _specs(avals: tuple) -> list[Any]:

@@ -302,7 +302,8 @@ def _pairs(perm, axis_name, size: int, user: str) -> tuple:
     for which, indices in (("source", [s for s, _ in pairs]), ("destination", [t for _, t in pairs])):
         outside = [i for i in indices if not -size <= i < size]
         if outside:
-            raise errors.OutOfRangeError(f"{user} got the {which} {outside[0]}, but the axis {axis_name!r} has size {size}: use "
+            raise errors.OutOfRangeError(f"{user} got the {which} {outside[0]}, but the axis {axis_name!r} has size {size}: "
+                                         f"use "
                                          f"indices from 0 to {size - 1}.")
         twice = [i for i in indices if indices.count(i) > 1]
         if twice:
@@ -472,7 +473,8 @@ def pcast(x, axis_name, *, to: str):
     if isinstance(axis_name, (set, frozenset)):
         raise TypeError(f"pcast takes axis_name as a name or a tuple of names, got {axis_name!r}. Write {tuple(axis_name)}.")
     if not tracing.thread.axes:
-        raise ValueError(f"pcast to {to} along {axis_name!r} should be called under shard_map: it is about values along the axes "
+        raise ValueError(f"pcast to {to} along {axis_name!r} should be called under shard_map: it is about values along the "
+                         f"axes "
                          f"of its mesh.")
     names, _ = named(axis_name, "pcast")
     outside = [n for n in names if n not in tracing.checked_axes()]

@@ -77,7 +77,7 @@ def placement_of(x, shape: tuple):
     if tracing.is_tracing() or isinstance(x, tracing.Tracer) or not getattr(x, "_committed", True):
         return None
     sharding = getattr(x, "sharding", None)
-    if not isinstance(sharding, Sharding) or isinstance(x, ShapedArray):
+    if not isinstance(sharding, Sharding) or isinstance(x, ShapedArray) or not has_devices(sharding):
         return None
     return sharding if tuple(shape) == tuple(x.shape) or sharding.is_fully_replicated else None
 

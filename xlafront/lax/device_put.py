@@ -106,8 +106,8 @@ def put_tree(x, device=None, donate=False, may_alias=None):
 
 
 def _check_inside(targets: list) -> None:
-    """In the body of a `shard_map` a value is a device's part: it goes to no device, and to no mesh that has other types of axes
-    than the one in force there."""
+    """In the body of a `shard_map` a value is a device's part: it goes to no device, and to no mesh whose axes have other types
+    than in the one in force there."""
     inside, trace = active.abstract, tracing.thread.trace
     if inside is None or not inside.manual_axes:
         return
@@ -117,13 +117,16 @@ def _check_inside(targets: list) -> None:
         mesh = target.mesh.abstract_mesh if isinstance(target, NamedSharding) else None
         if trace is not None and isinstance(target, (Device, Sharding)) or mesh is not None and (
                 mesh.axis_types != inside.axis_types):
-            raise ValueError(f"device_put to {target} is not allowed within a function of shard_map, whose values are the parts "
+            raise ValueError(f"device_put to {target} is not allowed within a function of shard_map, whose values are the "
+                             f"parts "
                              f"of devices; the mesh in force is {inside}. Put arrays on devices outside of it.")
 
 
 def check_devices(x, sharding, user: str) -> None:
     """Raise where an array is bound to other devices than those of a sharding: programs move nothing between devices."""
     own = None if isinstance(x, tracing.Tracer) else getattr(x, "sharding", None)
+    if not has_devices(sharding) and active.mesh is not None and active.mesh.shape_tuple == sharding.mesh.shape_tuple:
+        sharding = sharding.update(mesh=active.mesh)
     if isinstance(own, Sharding) and getattr(x, "committed", False) and has_devices(sharding) and (
             own._internal_device_list != sharding._internal_device_list):
         raise ValueError(f"{user} got incompatible devices for a jitted computation: an array of shape {np.shape(x)} that is "
@@ -402,7 +405,8 @@ def _reshard_impl(x, *, target):
         return put_leaf(x, NamedSharding(own.mesh.update(axis_types=mesh.axis_types), spec))
     if isinstance(mesh, AbstractMesh):
         mesh = _over_devices(x, mesh)
-    sharding = NamedSharding(mesh, target.spec.update(partitions=target.spec.padded(tracing.aval_of(x).ndim)))
+    rank = tracing.aval_of(x).ndim
+    sharding = NamedSharding(mesh, target.spec.update(partitions=target.spec.padded(rank)[:rank]))
     if open_sums(own):
         return x if own == sharding else _resharded(sharding)(x)
     if open_sums(sharding):

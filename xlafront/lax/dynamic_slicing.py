@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
-from xlafront.core.sharding_types import of_first
+from xlafront.core.sharding_types import of_all, of_first
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
 from xlafront.lax.dimension_numbers import GatherDimensionNumbers, ScatterDimensionNumbers
@@ -15,6 +14,7 @@ from xlafront.lax.elementwise import add, as_type, lt, select, to_dtype
 from xlafront.lax.indexing import GatherScatterMode, bind_gather, bind_scatter, scatter_p
 from xlafront.lax.shapes import (
     broadcast_batch,
+    broadcast_in_dim_p,
     canonical_axis,
     expand_dims,
     move_dim,
@@ -146,7 +146,8 @@ def _update_transpose(ct, x, update, *starts):
     shape = update.aval.shape if is_undefined(update) else np.shape(update)
     of_x = of_update = None
     if is_undefined(x):
-        zero = zeros_of(ShapedArray(tuple(shape), tracing.aval_of(ct).dtype))
+        zero = broadcast_in_dim_p.bind(np.zeros((), tracing.aval_of(ct).dtype), shape=tuple(shape), broadcast_dimensions=(),
+                                       sharding=tracing.aval_of(ct).explicit_sharding)
         of_x = dynamic_update_slice_p.bind(ct, zero, *starts)
     if is_undefined(update):
         of_update = dynamic_slice_p.bind(ct, *starts, slice_sizes=tuple(shape))
@@ -164,7 +165,7 @@ def _update_batch(axis_size, operands, dims):
 
 dynamic_update_slice_p = Primitive(
     "dynamic_update_slice", abstract=_update_abstract, lower=_update_lower, jvp=_update_jvp,
-    transpose=_update_transpose, batch=_update_batch, sharding_rule=sharding_rules.update)
+    transpose=_update_transpose, batch=_update_batch, sharding_rule=sharding_rules.update, sums=of_all(*range(2, 64)))
 dynamic_update_slice_p.key_use = "hands on"
 dynamic_update_slice_p.writes = True
 

@@ -149,7 +149,7 @@ def automatic_axes(ctx) -> list:
 
 
 def on_each_device(ctx, operands, write) -> None:
-    """`write(body, here, *operands)` in a body without results that is manual over all axes, where `here` is the device's number
+    """`write(body, here, *operands)` in a body without results that is manual over all axes: `here` is the number of the device
     along those that the compiler has outside of it, and operands are whole."""
     mlir, manual = lowering.mlir, ctx.module_context.manual_mesh
     axes = manual.automatic()

@@ -12,6 +12,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype, named_sharding, specified
+from xlafront.lax.device_put import reshard_p
 from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, constant_like, div, eq, mul, to_dtype, where
 from xlafront.lax.families import add_tangents
 from xlafront.lax.lower_fun import lower_fun
@@ -150,6 +151,15 @@ argmax_p, argmin_p = _arg_reducer("argmax"), _arg_reducer("argmin")
 # Public functions
 
 
+def _summed_up(x, wanted):
+    """The array with those of its open sums made that the result is not to have."""
+    explicit = tracing.aval_of(x).explicit_sharding
+    if explicit is None or explicit.spec.unreduced <= wanted.spec.unreduced:
+        return x
+    return reshard_p.bind(x, target=explicit.update(spec=explicit.spec.update(
+        unreduced=explicit.spec.unreduced & wanted.spec.unreduced)))
+
+
 def _public_reducer(name: str):
     primitive = PRIMITIVES[name]
 
@@ -165,7 +175,7 @@ def _public_reducer(name: str):
         found = plain_axes(axes, np.ndim(operand), name)
         if out_sharding is None:
             return compiled(operand, found)
-        return compiled(operand, found, named_sharding(out_sharding, name))
+        return compiled(_summed_up(operand, wanted := named_sharding(out_sharding, name)), found, wanted)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Reduce some axes of an array by {name.removeprefix('reduce_')}."

@@ -11,7 +11,7 @@ from xlafront.core.avals import str_short
 from xlafront.core.errors import ShardingTypeError
 from xlafront.core.traceback_filter import boundary
 from xlafront.lax.arguments import named_sharding
-from xlafront.lax.device_put import check_devices, reshard_p
+from xlafront.lax.device_put import check_devices, put_leaf, reshard_p
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.meshes import AbstractMesh, AxisType, active
 from xlafront.runtime.specs import PartitionSpec, axes_of
@@ -37,8 +37,8 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     results = []
     for i, (x, where) in enumerate(zip(leaves, tree.leaves_by_prefix("reshard: out_shardings", out_shardings, xs, is_leaf))):
         if where is None:
-            raise ValueError(f"reshard got None as the sharding of xs{tree.path_of(xs, i)}: it takes a NamedSharding, or a spec over "
-                             f"the mesh in force, for each array.")
+            raise ValueError(f"reshard got None as the sharding of xs{tree.path_of(xs, i)}: it takes a NamedSharding, or a "
+                             f"spec over the mesh in force, for each array.")
         target = named_sharding(where, "reshard")
         check_devices(x, target, "reshard")
         try:
@@ -67,9 +67,24 @@ def with_out_sharding(user: str, out_sharding: Any, kernel: Callable, arrays: tu
         return kernel(*arrays, *static)
     target = named_sharding(out_sharding, user)
     leaves, treedef = tree.flatten(arrays)
-    result = kernel(*treedef.unflatten([freed(x) for x in leaves]), *static)
+    split = next((s for x in leaves if (s := tracing.aval_of(x).explicit_sharding) is not None), None)
+    if split is None:
+        result = kernel(*arrays, *static)
+    else:
+        operands = treedef.unflatten([freed(_over_auto_axes(x)) for x in leaves])
+        with use_abstract_mesh(unsplit(split).mesh.abstract_mesh):
+            result = kernel(*operands, *static)
     target.shard_shape(tracing.aval_of(result).shape)
     return reshard_p.bind(result, target=target)
+
+
+def _over_auto_axes(x: Any) -> Any:
+    """An array that is split over nothing, over a mesh whose axes types do not have."""
+    own = getattr(x, "sharding", None)
+    if isinstance(x, tracing.Tracer) or not isinstance(own, NamedSharding) or not own.mesh.explicit or (
+            tracing.aval_of(x).explicit_sharding is not None):
+        return x
+    return put_leaf(x, own.update(mesh=unsplit(own).mesh))
 
 
 def freed(x: Any) -> Any:
@@ -92,19 +107,15 @@ def _names(axes, mesh) -> tuple:
     return names
 
 
-def _mesh_of(arrays, given, user: str) -> AbstractMesh:
-    """The mesh that a call is about: that in force, of the sharding it was given, or of its arguments' types."""
+def _mesh_of(given) -> AbstractMesh:
+    """The mesh that a call is about: that in force, or of the sharding it was given; else one without axes."""
     found = get_abstract_mesh()
     if not found.empty:
         return found
     for x in tree.leaves(given, lambda s: isinstance(s, NamedSharding)):
         if isinstance(x, NamedSharding):
             return x.mesh.abstract_mesh
-    for x in arrays:
-        explicit = tracing.aval_of(x).explicit_sharding
-        if explicit is not None:
-            return explicit.mesh
-    raise ValueError(f"{user} has no mesh whose axes it could change: set one with set_mesh(mesh), or give it a NamedSharding.")
+    return found
 
 
 def _without(spec: PartitionSpec, axes) -> PartitionSpec:
@@ -131,7 +142,7 @@ def auto_axes(f: Callable | None = None, *, axes: Any = None, out_sharding: Any 
         if out is None:
             raise TypeError(f"{_name(f)} is a function of auto_axes and needs out_sharding: how its result is split.")
         leaves, treedef = tree.flatten((args, kwargs))
-        mesh = _mesh_of(leaves, out, f"auto_axes({_name(f)})")
+        mesh = _mesh_of(out)
         names = _names(axes, mesh)
         inner = mesh.update_axis_types({a: AxisType.Auto for a in names})
         inside = []
@@ -145,7 +156,18 @@ def auto_axes(f: Callable | None = None, *, axes: Any = None, out_sharding: Any 
         with use_abstract_mesh(mesh):
             return reshard(results, out)
 
-    return _whole_call(f, function, "auto_axes", "out_sharding", out_sharding)
+    compiled = _whole_call(f, function, "auto_axes", "out_sharding", out_sharding)
+
+    @functools.wraps(f)
+    def call(*args, **kwargs):
+        mesh = _mesh_of(kwargs.get("out_sharding", out_sharding))
+        if mesh.explicit:
+            return compiled(*args, **kwargs)
+        _names(axes, mesh)
+        kwargs.pop("out_sharding", None)
+        return f(*args, **kwargs)  # nothing is left to leave to the compiler
+
+    return call
 
 
 def explicit_axes(f: Callable | None = None, *, axes: Any = None, in_sharding: Any = None) -> Callable:
@@ -164,7 +186,9 @@ def explicit_axes(f: Callable | None = None, *, axes: Any = None, in_sharding: A
         given = kwargs.pop("in_sharding", in_sharding)
         if given is None:
             raise TypeError(f"{_name(f)} is a function of explicit_axes and needs in_sharding: how its arguments are split.")
-        mesh = _mesh_of((), (), f"explicit_axes({_name(f)})")
+        mesh = _mesh_of(())
+        if mesh.empty:
+            raise ValueError(f"explicit_axes({_name(f)}) has no mesh whose axes it could change: set one with set_mesh(mesh).")
         inner = mesh.update_axis_types({a: AxisType.Explicit for a in _names(axes, mesh)})
         with use_abstract_mesh(inner):
             args = reshard(args, given if isinstance(given, (tuple, PartitionSpec, NamedSharding)) else (given,))

@@ -328,10 +328,13 @@ def permute(x, order):
 
 
 def zeros_of(aval):
-    """Zeros of a type, as one scalar spread out."""
+    """Zeros of a type, as one scalar spread out; without the sums that the type leaves open."""
     zero = np.zeros((), aval.dtype)
+    split = aval.explicit_sharding
+    if split is not None and (split.spec.unreduced or split.spec.reduced):
+        split = None
     return zero if not aval.shape else broadcast_in_dim_p.bind(
-        zero, shape=aval.shape, broadcast_dimensions=(), sharding=None)
+        zero, shape=aval.shape, broadcast_dimensions=(), sharding=split)
 
 
 # iota and bit patterns

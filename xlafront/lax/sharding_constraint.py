@@ -7,10 +7,9 @@ import functools
 import numpy as np
 
 from xlafront.core import tracing, tree
-from xlafront.core.avals import ShapedArray, explicit_part
+from xlafront.core.avals import explicit_part
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
-from xlafront.lax import sharding_rules
 from xlafront.lax.device_put import check_devices, lower_put, put_leaf
 from xlafront.lax.shapes import linear_jvp
 from xlafront.runtime.jaxlib_compat import NamedSharding
@@ -43,6 +42,8 @@ def with_sharding_constraint(x, shardings):
                     sharding.shard_shape(np.shape(leaf))  # a program may divide a dimension unevenly
             except ValueError as e:
                 raise type(e)(f"with_sharding_constraint of {path}: {e}") from None
+            if isinstance(shardings, PartitionSpec) and isinstance(leaf, tracing.Tracer) and active.mesh is not None:
+                sharding = sharding.update(mesh=sharding.mesh.abstract_mesh)  # whatever devices the program runs on
             if _is_for_types(sharding, shardings, path):
                 _check_types(leaf, sharding, path)
                 results.append(leaf)
@@ -53,8 +54,14 @@ def with_sharding_constraint(x, shardings):
 
 def constrained(x, sharding):
     """A value that is spread so from here on."""
-    free = frozenset()
+    free: frozenset = frozenset()
     if isinstance(sharding, NamedSharding):
+        explicit = tracing.aval_of(x).explicit_sharding
+        if explicit is not None and isinstance(x, tracing.Tracer):  # along Explicit axes it stays as it is
+            spec = PartitionSpec(*sharding.spec.padded(np.ndim(x)))
+            joint = [p if own is None else (*axes_of(own), *axes_of(p))
+                     for own, p in zip(explicit.spec.partitions, spec.partitions)]
+            sharding = sharding.update(spec=PartitionSpec(*joint))
         free = frozenset([i for i, p in enumerate(sharding.spec.partitions) if p is PartitionSpec.UNCONSTRAINED])
     return sharding_constraint_p.bind(x, sharding=sharding, layout=None, context_mesh=active.abstract_mesh(),
                                       unconstrained_dims=free)
@@ -113,11 +120,10 @@ def _batch(trace, xs, dims, *, sharding, **_):
 
 
 sharding_constraint_p = Primitive(
-    "sharding_constraint", abstract=lambda x, **_: ShapedArray(x.shape, x.dtype, x.weak_type, vma=x.vma),
+    "sharding_constraint", abstract=lambda x, **_: x,
     lower=lambda ctx, x, *, sharding, **_: lower_put(ctx, x, sharding=sharding), impl=_impl,
-    transpose=lambda ct, x, **params: [Zero(x.aval) if type(ct) is Zero else sharding_constraint_p.bind(ct, **params)],
-    sharding_rule=sharding_rules.same)
+    transpose=lambda ct, x, **params: [Zero(x.aval) if type(ct) is Zero else sharding_constraint_p.bind(ct, **params)])
 sharding_constraint_p.key_use = "hands on"
-sharding_constraint_p.moves = True
+sharding_constraint_p.moves = sharding_constraint_p.own_types = True
 sharding_constraint_p.jvp = linear_jvp(sharding_constraint_p)
 sharding_constraint_p.batch_with_axis = _batch

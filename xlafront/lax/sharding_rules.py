@@ -236,6 +236,9 @@ def gather(name, operands, result, params):
 def scatter(name, operands, result, params):
     x, entries = operands[0]
     dn = params["dimension_numbers"]
+    entries = list(entries)
+    for d, i in zip(dn.operand_batching_dims, dn.scatter_indices_batching_dims):
+        entries[d] = merge(name, operands, [entries[d], operands[1][1][i]])
     for d in dn.scatter_dims_to_operand_dims:
         if entries[d] is not None:
             raise ShardingTypeError(f"an update of {texts(operands)} at indices of dimension {d}, which is split over "

@@ -11,12 +11,12 @@ import operator
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.avals import ShapedArray
+from xlafront.core.avals import ShapedArray, str_short
 from xlafront.core.primitive import Primitive
-from xlafront.core.sharding_types import of_all, of_first
+from xlafront.core.sharding_types import has_open_sums, of_all, of_first
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
-from xlafront.lax.elementwise import select, sub
+from xlafront.lax.elementwise import add, select, sub
 from xlafront.lax.shapes import (
     broadcast_batch,
     broadcast_in_dim_p,
@@ -145,7 +145,7 @@ def _pad_batch(axis_size, operands, dims, *, padding_config):
 
 
 pad_p = Primitive("pad", abstract=_pad_abstract, lower=_pad_lower, jvp=_pad_jvp, transpose=_pad_transpose,
-                  batch=_pad_batch, sharding_rule=sharding_rules.resized, cost="cheap")
+                  batch=_pad_batch, sharding_rule=sharding_rules.resized, sums=of_all(1), cost="cheap")
 
 
 # Concatenation
@@ -171,8 +171,24 @@ def _concatenate_jvp(primals, tangents, *, dimension):
     answer = concatenate_p.bind(*primals, dimension=dimension)
     if all(type(t) is Zero for t in tangents):
         return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+    given = [t for t in tangents if type(t) is not Zero]
+    if len(given) < len(tangents) and any([has_open_sums(tracing.aval_of(t)) for t in given]):
+        return answer, _laid_out(tangents, dimension)
     return answer, concatenate_p.bind(*[zeros_of(t.aval) if type(t) is Zero else t for t in tangents],
                                       dimension=dimension)
+
+
+def _laid_out(tangents, dimension: int):
+    """A concatenation of summands and zeros, which are no summands: each summand with zeros around it, added."""
+    sizes = [tracing.aval_of(t).shape[dimension] if type(t) is not Zero else t.aval.shape[dimension] for t in tangents]
+    total = None
+    for i, t in enumerate(tangents):
+        if type(t) is not Zero:
+            around = (sum(sizes[:i]), sum(sizes[i + 1:]), 0)
+            config = tuple([around if d == dimension else (0, 0, 0) for d in range(np.ndim(t))])
+            alone = pad_p.bind(t, np.zeros((), tracing.aval_of(t).dtype), padding_config=config)
+            total = alone if total is None else add(total, alone)
+    return total
 
 
 def _concatenate_transpose(ct, *xs, dimension):
@@ -258,6 +274,10 @@ def pad(operand, padding_value, padding_config):
     if len(config) != np.ndim(operand) or any(len(triple) != 3 for triple in config):
         raise ValueError(f"pad: the length of padding_config must equal the number of axes, with (low, high, interior) for "
                          f"each: got {padding_config!r} for an array of shape {np.shape(operand)}.")
+    aval = tracing.aval_of(operand)
+    if has_open_sums(aval) and (isinstance(padding_value, tracing.Tracer) or np.any(np.asarray(padding_value))):
+        raise errors.ShardingTypeError(f"pad of {str_short(aval)} with other values than 0, which each summand would add: make "
+                                       f"the sum first, with reshard(x, P(...)).")
     return pad_p.bind(operand, padding_value, padding_config=config)
 
 

@@ -286,7 +286,8 @@ def _total(raised, where, axes):
 def _softmax(x, where, axis):
     below, where, axes = _below_largest("softmax", x, where, axis)
     raised = xnp.exp(below)
-    return raised / _total(raised, where, axes)
+    result = raised / _total(raised, where, axes)
+    return result if where is None else xnp.where(where, result, 0)  # also beside a NaN that is not masked
 
 
 def softmax(x, axis=-1, where=None):

@@ -29,6 +29,7 @@ from xlafront.lax.shapes import (
 from xlafront.numpy.manipulation import moveaxis, stack
 from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.numpy.ufuncs import INLINE
+from xlafront.runtime.specs import PartitionSpec, axes_of
 from xlafront.staging.library import library
 
 
@@ -349,9 +350,9 @@ def _plan_einsum(subscripts: str, shapes, optimize) -> tuple:
     return plan
 
 
-def _single(x, term: str, kept, accumulated=None) -> tuple:
+def _single(x, term: str, kept, accumulated=None, unreduced=frozenset()) -> tuple:
     """One operand with each letter once: diagonals for repeated letters, sums over letters that nobody needs. `accumulated` is
-    the dtype of these sums where it is not the operand's."""
+    the dtype of these sums where it is not the operand's; they are left open over the mesh axes `unreduced` that split them."""
     for letter in dict.fromkeys(term):
         while term.count(letter) > 1:
             i = term.index(letter)
@@ -361,9 +362,20 @@ def _single(x, term: str, kept, accumulated=None) -> tuple:
     drop = tuple(i for i, c in enumerate(term) if c not in kept)
     if drop:
         x = x if accumulated is None else as_type(x, accumulated, False)
-        x = reduce_sum_p.bind(x, axes=drop, out_sharding=None)
+        x = reduce_sum_p.bind(x, axes=drop, out_sharding=_open_sum(tracing.aval_of(x), drop, unreduced))
         term = "".join(c for c in term if c in kept)
     return x, term
+
+
+def _open_sum(aval, drop: tuple, unreduced: frozenset):
+    """The sharding of a sum over these dimensions that stays open over mesh axes; None where none of them is split so."""
+    explicit = aval.explicit_sharding
+    if explicit is None or not unreduced:
+        return None
+    entries = explicit.spec.partitions
+    if frozenset([a for i in drop for a in axes_of(entries[i])]) != unreduced:
+        return None
+    return explicit.update(spec=PartitionSpec(*[e for i, e in enumerate(entries) if i not in drop], unreduced=unreduced))
 
 
 def _diagonal(x, i, j):
@@ -422,7 +434,7 @@ def _einsum_kernel(operands, plan, precision, preferred, product, unreduced=froz
         kept = set(result).union(*[t for _, t in work])
         x, term = taken[0]
         if len(taken) == 1:
-            x, term = _single(x, term, kept, wanted)
+            x, term = _single(x, term, kept, wanted, unreduced)
         for after, (y, ty) in enumerate(taken[1:], 2):
             last = not work and after == len(taken)
             x, term = _pair(x, term, y, ty, kept.union(*[t for _, t in taken[after:]]), result if last else None, precision,

@@ -10,6 +10,7 @@ import numpy as np
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.keys import KeyArray
 from xlafront.lax import dynamic_slicing, shapes, slicing
+from xlafront.lax.arguments import named_sharding
 from xlafront.lax.elementwise import PRIMITIVES, add, as_type, lt, sub, where
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.roll import roll as rotate
@@ -24,6 +25,7 @@ from xlafront.numpy.promotion import (
     unwrap,
 )
 from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.specs import PartitionSpec
 from xlafront.staging.library import library
 
 
@@ -81,6 +83,8 @@ def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
     a = unwrap(a)
     check_arraylike("reshape", a)
     target = new_shape("reshape", shape, np.shape(a))
+    if out_sharding is not None:
+        _check_sums(a, out_sharding)
     if order == "C":
         return _reshape_kernel(a, target) if out_sharding is None else with_out_sharding(
             "xnp.reshape", out_sharding, _reshape_kernel, (a,), target)
@@ -89,6 +93,18 @@ def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
     if order == "A":
         raise NotImplementedError("xnp.reshape has no order='A': arrays have row-major order. Use 'C' or 'F'.")
     raise ValueError(f"xnp.reshape takes order 'C' or 'F', got {order!r}.")
+
+
+def _check_sums(a, out_sharding) -> None:
+    """A reshape makes no sum that is open, and opens none."""
+    explicit = tracing.aval_of(a).explicit_sharding
+    own, wanted = PartitionSpec() if explicit is None else explicit.spec, named_sharding(out_sharding, "xnp.reshape").spec
+    for kind in ("unreduced", "reduced"):
+        if getattr(own, kind) != getattr(wanted, kind):
+            raise ValueError(f"xnp.reshape got out_sharding={wanted} for an array of type {tracing.aval_of(a)}: it must be "
+                             f"{kind} "
+                             f"over the same axes, and cannot contain {kind} axes where the array has none. Change them with "
+                             f"reshard.")
 
 
 def _reshape_by_columns(a, target):

@@ -61,6 +61,10 @@ def pad(array, pad_width, mode="constant", **kwargs):
     if unknown:
         raise ValueError(f"xnp.pad with mode {mode!r} does not take {', '.join(sorted(unknown))}.")
     options = _OPTIONS[mode] | kwargs
+    value = options.get("constant_values")
+    if mode == "constant" and (isinstance(value, tracing.Tracer) or not np.ndim(value)):
+        value = as_type(value, x.dtype, False)
+        return slicing.pad(x, value, [(*pair, 0) for pair in widths]) if any(map(any, widths)) else x
     for axis, (before, after) in enumerate(widths):
         if before or after:
             x = _PADDERS[mode](x, axis, before, after, options)
@@ -68,11 +72,7 @@ def pad(array, pad_width, mode="constant", **kwargs):
 
 
 def _constant(x, axis, before, after, options):
-    values = options["constant_values"]
-    if isinstance(values, tracing.Tracer) or np.ndim(values) == 0:
-        low = high = values
-    else:
-        low, high = _pairs(values, x.ndim, "constant_values")[axis]
+    low, high = _pairs(options["constant_values"], x.ndim, "constant_values")[axis]
     for value, (a, b) in ((low, (before, 0)), (high, (0, after))):
         if a or b:
             config = tuple((a, b, 0) if i == axis else (0, 0, 0) for i in range(x.ndim))

@@ -167,6 +167,8 @@ def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, w
     if overwrite_input:
         raise ValueError(f"xnp.{name} cannot overwrite its input: arrays do not change.")
     check_arraylike(name, a, q)
+    if not dtypes.is_inexact(tracing.aval_of(q).dtype):
+        raise TypeError(f"xnp.{name} takes q as a floating-point number, got {tracing.aval_of(q)}: q=1.0, not 1.")
     if method not in _METHODS:
         raise ValueError(f"xnp.{name} has no method {method!r}; it has {', '.join(_METHODS)}.")
     axes = reductions.static_axes(axis, np.ndim(a), name)

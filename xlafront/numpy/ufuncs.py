@@ -437,7 +437,8 @@ def isreal(x, /):
 def angle(z, deg=False):
     """The angle of complex numbers, in radians or degrees."""
     re, im = INLINE["real"](z), INLINE["imag"](z)
-    if not dtypes.is_inexact(tracing.aval_of(re).dtype):
+    of = tracing.aval_of(z).dtype
+    if of.kind != "c" and (not np.ndim(z) or not dtypes.is_inexact(of)):  # real scalars count as Python's
         re, im = (as_type(x, dtypes.default_dtype(float), False) for x in (re, im))
     result = PRIMITIVES["atan2"].bind(im, re)
     return mul(result, constant_like(result, 180 / np.pi)) if deg else result

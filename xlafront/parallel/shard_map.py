@@ -100,10 +100,9 @@ def shard_map(f: Callable | None = None, *, out_specs, in_specs=Infer, mesh=None
         if keywords:
             raise TypeError(f"shard_map of {name} takes its arguments by position, as in_specs lists them, got "
                             f"{next(iter(keywords))!r} by name. Fill arguments in with functools.partial before.")
-        call = _Call(f, name, mesh, axis_names, check_vma)
-        if mesh is not None:
+        if isinstance(mesh, (Mesh, AbstractMesh)):
             _check_context(name, mesh)
-        return call.run(args, in_specs, out_specs)
+        return _Call(f, name, mesh, axis_names, check_vma).run(args, in_specs, out_specs)
 
     return signatures.dress(mapped, f)
 

@@ -25,6 +25,7 @@ from xlafront.numpy.promotion import check_arraylike
 from xlafront.random import counters, rbg, threefry
 from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.staging.library import library
 
 
@@ -163,6 +164,8 @@ def _seed_kernel(value, impl):
 
 
 def _seeded(name: str, seed, impl: PRNGImpl):
+    if seed is None:
+        raise ValueError(f"random.{name} needs a seed, an integer: None is none.")
     offset = config.random_seed_offset.value
     if offset and (isinstance(seed, int) or tracing.is_arraylike(seed)):
         seed = seed + offset
@@ -203,7 +206,11 @@ def PRNGKey(seed, *, impl=None):
 
 def key_data(keys):
     """The words of random keys, as a uint32 array."""
-    return asarray(physical_array("key_data", keys)[0])
+    words = asarray(physical_array("key_data", keys)[0])
+    own = getattr(words, "sharding", None)
+    if isinstance(words, tracing.Tracer) or not isinstance(own, NamedSharding) or not own.mesh.explicit:
+        return words
+    return put_leaf(words, own.update(spec=own.spec.update(partitions=own.spec.padded(words.ndim))))
 
 
 def wrap_key_data(key_bits_array, *, impl=None, dtype=None):
@@ -271,11 +278,15 @@ def fold_in(key, data):
         if not 0 <= data < 1 << 32:
             raise OverflowError(f"random.fold_in takes integers of 32 bits without sign, got {data}.")
         data = np.uint32(data)
+    elif data is None or isinstance(data, str):
+        raise ValueError(f"random.fold_in takes an integer, got {data!r}.")
+    elif isinstance(data, complex):
+        raise TypeError(f"random.fold_in takes an integer, got the complex number {data}.")
     elif np.ndim(data):
         raise TypeError(f"random.fold_in takes a scalar, got an array of shape {np.shape(data)}. Use vmap for several "
                         "(batching).")
     elif not isinstance(tracing.aval_of(data).dtype, np.dtype):
-        raise TypeError(f"random.fold_in takes a number, got dtype {tracing.aval_of(data).dtype}.")
+        raise ValueError(f"random.fold_in takes a number, got dtype {tracing.aval_of(data).dtype}: fold in its key_data.")
     result = _fold_in_kernel(words, data, impl)
     return wrap(result, impl) if typed else result
 

@@ -206,6 +206,9 @@ class Mesh(_Axes):
     __slots__ = ("devices", "axis_names", "axis_types", "explicit", "_internal_device_list", "_hash", "_abstract",
                  "__weakref__")
 
+    devices: np.ndarray
+    _abstract: AbstractMesh | None
+
     def __new__(cls, devices, axis_names, axis_types=None):
         if not isinstance(devices, np.ndarray):
             devices = np.array(devices, dtype=object)
@@ -243,8 +246,9 @@ class Mesh(_Axes):
             if self.axis_names:
                 first = self.devices.flat[0]
                 device = AbstractDevice(first.device_kind, getattr(first, "num_cores", None), first.platform)
-            self._abstract = AbstractMesh(self.devices.shape, self.axis_names, self.axis_types, abstract_device=device)
-            concrete_meshes[self._abstract] = self
+            found = AbstractMesh(self.devices.shape, self.axis_names, self.axis_types, abstract_device=device)
+            concrete_meshes[found] = self
+            self._abstract = found
         return self._abstract
 
     def update(self, devices=None, axis_names=None, axis_types=None) -> Mesh:
@@ -285,7 +289,7 @@ class Mesh(_Axes):
         active.entered, _entered.before = _entered.before
 
     def __str__(self):
-        return f"Mesh({self._text()}axis_types={self.axis_types})"
+        return "Mesh()" if self.empty else f"Mesh({self._text()}axis_types={self.axis_types})"
 
     def __repr__(self):
         types = f", axis_types={self.axis_types}" if self.axis_names else ""
@@ -356,6 +360,13 @@ class _Active:
     def entered(self, mesh: Mesh | None) -> None:
         self._entered.set_local(_jax.config.unset if mesh is None else mesh)
 
+    def concrete(self) -> Mesh | None:
+        """The mesh with devices, its axes of the types that they have at this point."""
+        mesh, inside = self.mesh, self.abstract
+        if mesh is None or inside is None or inside.shape_tuple != mesh.shape_tuple or inside.manual_axes:
+            return mesh
+        return mesh if mesh.axis_types == inside.axis_types else mesh.update(axis_types=inside.axis_types)
+
     def abstract_mesh(self) -> AbstractMesh:
         """What specs without a mesh refer to."""
         found = self.abstract
@@ -396,5 +407,5 @@ def check_spec(mesh: Any, spec: PartitionSpec, rank: int | None = None) -> None:
         if mesh.shape[axis] and mesh.axis_types[names.index(axis)] is AxisType.Auto:
             raise ValueError(f"{spec} has the axis {axis!r} among its unreduced or reduced axes, which in {mesh} is not of "
                              "type Explicit. Make the mesh with AxisType.Explicit for it.")
-    if rank is not None and len(spec) > rank:
+    if rank is not None and any(map(axes_of, spec._partitions[rank:])):
         raise RankError(f"{spec} has {len(spec)} entries, but the array has only {rank} dimension(s). Leave entries out.")

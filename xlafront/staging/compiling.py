@@ -124,9 +124,15 @@ class LoweredModule:
             if not isinstance(item, Jaxpr) and not is_compile_only(self.client):
                 executable.keep_alive(item)
         out_avals = [keys.physical(aval) for aval in self.closed.out_avals]
+        results = self.shardings.results(executable, out_avals)
+        fitting = [module_shardings.evenly(s, aval) for s, aval in zip(results, out_avals)]
+        if any([s is not fit for s, fit in zip(results, fitting)]):  # a constraint inside divides a result unevenly
+            outs = [given if s is fit else fit for given, s, fit in zip(self.shardings.asked, results, fitting)]
+            return LoweredModule(self.name, self.closed, self.assignment, self.donated, outs, self.options, self.traced,
+                                 self.layouts).compile(compiler_options)
         return Executable(
             executable, in_avals=[keys.physical(aval) for aval in self.traced.in_avals], in_shardings=self.assignment.shardings,
-            out_avals=out_avals, out_shardings=self.shardings.results(executable, out_avals),
+            out_avals=out_avals, out_shardings=results,
             out_committed=self.assignment.committed, kept=self.kept, const_args=self.const_args, effects=self.closed.effects,
             own_layouts=self.layouts is not None)
 

@@ -51,11 +51,11 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
         return _all_on((options.device,), len(leaves), True)
     if options.backend is not None:
         return _all_on((backends.client(options.backend).local_devices()[0],), len(leaves), True)
-    mesh = active.mesh
+    mesh = inside = active.concrete()
     if mesh is not None and is_compile_only(mesh.devices.flat[0].client):
         mesh = None
     devices: tuple | None = None if mesh is None else tuple(mesh._internal_device_list)
-    first = None  # the argument that decides
+    first: Any = None  # the argument that decides
     known = None  # the device list seen last: one object for all arguments of a mesh
     found: list[Any] = []
     for i, (x, given) in enumerate(zip(leaves, wanted)):
@@ -69,6 +69,7 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
                 sharding = x.sharding
         else:
             _check_given(name, x, given, traced, i)
+            _check_rank(f"{name} got in_shardings for argument {traced.debug_info.arg_names[i]}", given, np.shape(x))
             if not has_devices(given):
                 raise ValueError(
                     f"{name} has in_shardings {given} for its argument {traced.debug_info.arg_names[i]}, which has no devices: "
@@ -98,10 +99,10 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
                 "of a call are on the same devices, in the same order. Move one of them with device_put(x, sharding).")
         if isinstance(sharding, NamedSharding):
             mesh = mesh or sharding.mesh
-            if active.mesh is mesh is not sharding.mesh and (mesh.explicit or sharding.mesh.explicit) and mesh != sharding.mesh:
-                raise ValueError(f"{name} got argument {traced.debug_info.arg_names[i]} {_where(x, sharding)}, but the "
-                                 f"context mesh, in force here, is {mesh}: they should match. Bring it there with "
-                                 "device_put(x, P(...)).")
+            if mesh is not sharding.mesh and (mesh.explicit or sharding.mesh.explicit) and mesh != sharding.mesh:
+                other = f"the context mesh, in force here, is {mesh}" if mesh is inside else f"another argument is over {mesh}"
+                raise ValueError(f"{name} got argument {traced.debug_info.arg_names[i]} {_where(x, sharding)}, but {other}: "
+                                 f"they should match. Bring it there with device_put(x, NamedSharding(mesh, P(...))).")
             try:
                 sharding.shard_shape(keys.physical(tracing.aval_of(x)).shape)
             except ValueError as e:
@@ -130,10 +131,46 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
     return assignment._replace(shardings=tuple(rest if s is None else s for s in found))
 
 
+def _sharding_of(x, given):
+    """The sharding that an argument was asked to have, or that stands in its type."""
+    return given if given is not UNSPECIFIED else x.sharding if isinstance(x, avals.ShapeDtypeStruct) else None
+
+
+def only_abstract(leaves: Sequence[Any], wanted: Sequence[Any]) -> AbstractMesh | None:
+    """The mesh without devices that the arguments of a program are over, where none of them knows devices."""
+    found = None
+    for x, given in zip(leaves, wanted):
+        sharding = _sharding_of(x, given)
+        if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, AbstractMesh):
+            found = found or sharding.mesh
+        elif isinstance(sharding, Sharding) or getattr(keys.physical_array(x), "_committed", False):
+            return None
+    return None if active.mesh is not None else found
+
+
+def over_devices(mesh: AbstractMesh, devices: Sequence[Any], leaves: Sequence[Any], wanted: Sequence[Any]) -> DeviceAssignment:
+    """The assignment of a program about an abstract mesh to devices in its place: the first of these."""
+    chosen = tuple(devices)[:mesh.size]
+    if len(chosen) < mesh.size:
+        raise ValueError(f"a program over {mesh} needs {mesh.size} devices, there are {len(chosen)}.")
+    concrete = Mesh(np.array(chosen, dtype=object).reshape(mesh.axis_sizes), mesh.axis_names, mesh.axis_types)
+    rest = NamedSharding(concrete, PartitionSpec())
+    found = [_sharding_of(x, given) for x, given in zip(leaves, wanted)]
+    shardings = tuple([rest if s is None else NamedSharding(concrete, s.spec) for s in found])
+    return DeviceAssignment(chosen, shardings, True, concrete)
+
+
 def split_types(in_avals: tuple, shardings: Sequence[Any]) -> tuple:
     """The types of arguments that come in these shardings."""
     return tuple([a.update(sharding=s) if isinstance(s, NamedSharding) and isinstance(a, avals.ShapedArray) and len(
         s.spec) <= a.ndim else a for a, s in zip(in_avals, shardings)])
+
+
+def _check_rank(what: str, sharding, shape: tuple) -> None:
+    try:
+        sharding.check_compatible_aval(shape)
+    except ValueError as e:
+        raise type(e)(f"{what} that do not fit it: {e}") from None
 
 
 def _check_given(name: str, x, given, traced, index: int) -> None:
@@ -172,6 +209,7 @@ def check_results(name: str, shardings: Sequence[Any], traced) -> None:
     for i, (sharding, aval) in enumerate(zip(shardings, traced.closed.out_avals)):
         if isinstance(sharding, NamedSharding):
             try:
+                sharding.check_compatible_aval(aval.shape)
                 sharding.shard_shape(aval.shape)
             except ValueError as e:
                 paths, _ = tree.flatten_with_path(traced.out_tree.unflatten(range(traced.out_tree.num_leaves)))

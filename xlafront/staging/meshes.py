@@ -75,7 +75,8 @@ class set_mesh:
             raise ValueError("set_mesh was called inside of a function that is being traced. Set the mesh around the call of "
                              "the function; use_abstract_mesh, auto_axes and explicit_axes work inside.")
         if mesh is not None and mesh.manual_axes:
-            raise ValueError(f"set_mesh was given {mesh}, which contains manual axes: {mesh.manual_axes}. Give the axes the type "
+            raise ValueError(f"set_mesh was given {mesh}, which contains manual axes: {mesh.manual_axes}. Give the axes the "
+                             f"type "
                              f"Auto or Explicit; inside of a shard_map they are Manual.")
         self.saved = active.mesh, active.abstract
         self.mesh = mesh
@@ -106,7 +107,8 @@ class use_abstract_mesh:
     def __enter__(self) -> AbstractMesh:
         before = active.abstract_mesh()
         if not (before.empty or self.mesh.empty) and before.size != self.mesh.size:
-            raise ValueError(f"use_abstract_mesh cannot change the size of the mesh: {before}, in force here, has {before.size} "
+            raise ValueError(f"use_abstract_mesh cannot change the size of the mesh: {before}, in force here, has "
+                             f"{before.size} "
                              f"device(s), {self.mesh} has {self.mesh.size}. Use a mesh over as many.")
         self.saved.append(active.abstract)
         active.abstract = self.mesh

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -45,7 +46,7 @@ class ProgramShardings:
     """The shardings of a whole program, as the module and the executable need them."""
 
     def __init__(self, assignment: DeviceAssignment, out_shardings, kept, hoisted: int, jaxpr):
-        self.assignment = assignment
+        self.assignment, self.asked = assignment, out_shardings
         self.out_avals = [keys.physical(aval) for aval in jaxpr.out_avals]
         self.partitioned = len(assignment.devices) > 1
         self.out = tuple([self.on_devices(s) for s in out_shardings])
@@ -114,7 +115,7 @@ class ProgramShardings:
         dims = []
         # Along axes that types do not have the compiler may split values of such a type further.
         more = ["?"] if isinstance(sharding.mesh, AbstractMesh) and not sharding.mesh.are_all_axes_explicit else []
-        for p in sharding.spec.padded(ndim):
+        for p in sharding.spec.padded(ndim)[:ndim]:
             if p is PartitionSpec.UNCONSTRAINED:
                 dims.append("{?}")
             else:
@@ -231,6 +232,20 @@ class ProgramShardings:
             if (isinstance(sharding, NamedSharding) and sharding.mesh == mesh and not open_sums(sharding)
                     and in_device_memory(sharding)):
                 yield aval, sharding
+
+
+def evenly(sharding, aval):
+    """The sharding without the entries that do not divide their dimension."""
+    if not isinstance(sharding, NamedSharding):
+        return sharding
+    sizes = sharding.mesh.shape
+    kept = [None if n % math.prod([sizes[a] for a in axes_of(p)]) else p
+            for n, p in zip(aval.shape, sharding.spec.partitions)]
+    if kept == list(sharding.spec.partitions[:aval.ndim]):
+        return sharding
+    while kept and kept[-1] is None:
+        kept.pop()
+    return sharding.update(spec=sharding.spec.update(partitions=kept))
 
 
 def _memory_kind(sharding, aval, asked: bool) -> str | None:

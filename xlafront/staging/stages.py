@@ -142,9 +142,23 @@ class Traced:
             if others:
                 raise ValueError("lowering for several platforms at once belongs to export; name one platform here.")
             options, elsewhere = _for_platform(options, platform)
-        assignment = device_assignment.place_arguments(
-            jitted.name, call.leaves, jitted.flat_in_shardings(call.in_tree), traced, options)
+        wanted = jitted.flat_in_shardings(call.in_tree)
+        mesh = device_assignment.only_abstract(call.leaves, wanted)
+        if mesh is not None and lowering_platforms is None:
+            raise ValueError(f"{jitted.name} has shardings over {mesh} alone, which has no devices, so that it is not known "
+                             f"what to "
+                             f"lower it for: pass lowering_platforms, as in "
+                             f"jit(f).trace(...).lower(lowering_platforms=('tpu',)).")
+        if mesh is not None:
+            return Lowered(self, self._over(mesh, backends.devices(), elsewhere), mesh)
+        assignment = device_assignment.place_arguments(jitted.name, call.leaves, wanted, traced, options)
         return Lowered(self, jitted.lower(traced, call, assignment, jitted.donated_flags(call), elsewhere))
+
+    def _over(self, mesh, devices, elsewhere: str | None):
+        """The module of a program about an abstract mesh, as one for these devices."""
+        jitted, call = self._jitted, self._call
+        assignment = device_assignment.over_devices(mesh, devices, call.leaves, jitted.flat_in_shardings(call.in_tree))
+        return jitted.lower(self._traced, call, assignment, jitted.donated_flags(call), elsewhere)
 
     def __call__(self, *args, **kwargs):
         return self.lower().compile()(*args, **kwargs)
@@ -153,8 +167,9 @@ class Traced:
 class Lowered:
     """A function lowered to a StableHLO module."""
 
-    def __init__(self, traced: Traced, lowered):
+    def __init__(self, traced: Traced, lowered, abstract_mesh=None):
         self._traced, self._lowered = traced, lowered
+        self._abstract_mesh = abstract_mesh  # where it is not known on which devices it is to run
         self.in_tree, self.out_tree = traced.in_tree, traced.out_tree
 
     @property
@@ -194,6 +209,13 @@ class Lowered:
 
     @boundary
     def compile(self, compiler_options: dict[str, Any] | None = None, device_assignment=None) -> Compiled:
+        mesh = self._abstract_mesh
+        if mesh is not None:
+            if device_assignment is None:
+                raise RuntimeError(f"{self._traced.fun_name} was lowered for {mesh}, which has no devices: say on which it is "
+                                   f"to run, "
+                                   f"compile(device_assignment=devices).")
+            return Compiled(self, self._traced._over(mesh, device_assignment, None).compile(compiler_options))
         if device_assignment is not None and tuple(device_assignment) != self._lowered.assignment.devices:
             raise ValueError("the devices are part of the lowering: give jit shardings over these devices instead.")
         return Compiled(self, self._lowered.compile(compiler_options))

@@ -18,9 +18,11 @@ from xlafront.core.ir import ClosedJaxpr, Jaxpr, jaxpr_as_fun, subprograms
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import Trace, Tracer, current_trace
+from xlafront.lax.device_put import reshard_p
 from xlafront.lax.shapes import place_axis
 from xlafront.runtime import config
-from xlafront.runtime.specs import axes_of
+from xlafront.runtime.jaxlib_compat import NamedSharding
+from xlafront.runtime.specs import PartitionSpec, axes_of
 from xlafront.staging import signatures
 from xlafront.transforms.batching import vmappable_types
 
@@ -213,7 +215,7 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
             values.append(x)
         size = _axis_size(name, values, axes, axis_size, argument)
         dims = [None if a is None else a % np.ndim(x) for a, x in zip(axes, values)]
-        _check_split(name, values, dims, spmd_axis_name)
+        split = _check_split(name, values, dims, spmd_axis_name)
         out_tree = None
 
         def flat(*tracers):
@@ -231,7 +233,7 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
 
         results, result_dims = batch_flat(flat, values, dims, size, axis_name, spmd_axis_name)
         wanted = _flat_out_axes(name, out_axes, out_tree)
-        return out_tree.unflatten([x if vmappable_types.is_mapped_type(x) else _place(name, x, d, w, size)
+        return out_tree.unflatten([x if vmappable_types.is_mapped_type(x) else _place(name, x, d, w, size, split)
                                    for x, d, w in zip(results, result_dims, wanted)])
 
     return signatures.dress(mapped, fun, f"A version of {name} for batches: takes what {name} takes, with an additional axis "
@@ -292,12 +294,13 @@ def sizes_along_axes(user: str, leaves: Sequence[Any], axes: Sequence[int | None
     return sizes
 
 
-def _check_split(name: str, values, dims, spmd_axis_name) -> None:
-    """Raise where types say that mapped dimensions are split in several ways, or otherwise than `spmd_axis_name` does."""
+def _check_split(name: str, values, dims, spmd_axis_name) -> NamedSharding | None:
+    """How types say that elements are spread; an error where mapped dimensions are split in several ways, or otherwise than
+    `spmd_axis_name` says."""
     entries = [entry_of(tracing.aval_of(x), d) for x, d in zip(values, dims) if d is not None]
     found = next((e for e in entries if e is not None), None)
     if found is None:
-        return
+        return None
     other = [e for e in entries if e != found]
     if other:
         raise ValueError(f"vmap of {name}: the mapped dimension must be split in the same way in all arguments, but it is "
@@ -307,6 +310,8 @@ def _check_split(name: str, values, dims, spmd_axis_name) -> None:
         raise ValueError(f"vmap of {name} has spmd_axis_name={spmd_axis_name!r}, but its arguments' types say that the "
                          f"elements are spread over {found!r}, of type Explicit: only one of the two can say it. Leave "
                          "spmd_axis_name out.")
+    mesh = next(s.mesh for x in values if (s := tracing.aval_of(x).explicit_sharding) is not None)
+    return NamedSharding(mesh, PartitionSpec(found))
 
 
 def _axis_size(name, values, axes, given, argument) -> int:
@@ -323,8 +328,8 @@ def _axis_size(name, values, axes, given, argument) -> int:
     return size
 
 
-def _place(name, x, dim, wanted, size):
-    """A result with the mapped axis where it is wanted."""
+def _place(name, x, dim, wanted, size, split):
+    """A result with the mapped axis where it is wanted; what is the same for all elements is spread as they are."""
     rank = np.ndim(x) - (dim is not None)
     if wanted is None:
         if dim is not None:
@@ -335,7 +340,12 @@ def _place(name, x, dim, wanted, size):
     if not -rank - 1 <= wanted <= rank:
         raise ValueError(f"vmap of {name} has axis {wanted} in out_axes, which is out of bounds for a result of dimension "
                          f"{rank} (shape of all: {np.shape(x)}).")
-    return place_axis(x, dim, wanted % (rank + 1), size)
+    wanted %= rank + 1
+    result = place_axis(x, dim, wanted, size)
+    if split is None or dim is not None or tracing.aval_of(result).explicit_sharding is not None:
+        return result
+    spec = PartitionSpec(*[None] * wanted, *split.spec, *[None] * (rank - wanted))
+    return reshard_p.bind(result, target=split.update(spec=spec))
 
 
 # Programs
