@@ -526,8 +526,8 @@ def _length(name, xs, leaves, length) -> int:
         shape = np.shape(x)
         if not shape:
             error = IndexError if hasattr(x, "shape") else ValueError
-            raise error(f"scan of {name} goes over the first dimension of xs, but xs{tree.path_of(xs, i)} is a scalar "
-                        f"{tracing.aval_of(x)}: a value with no leading axis.")
+            raise error(f"scan of {name} goes over the leading axis (first dimension) of xs, but xs{tree.path_of(xs, i)} is a "
+                        f"scalar {tracing.aval_of(x)}: a value with no leading axis.")
         sizes.setdefault(shape[0], f"xs{tree.path_of(xs, i)} has shape {shape}")
     if len(sizes) > 1:
         raise ValueError(f"scan of {name} got arrays with different leading axis sizes: {'; '.join(sizes.values())}.")
