@@ -470,7 +470,7 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
     if not isinstance(unroll, (int, float, np.integer)):
         raise TypeError(f"scan of {name} takes unroll as an integer or a bool, got {unroll!r}.")
     if unroll < 0:
-        raise ValueError(f"scan of {name} takes unroll as an integer that is not negative, or a bool, got {unroll!r}.")
+        raise ValueError(f"scan of {name} takes unroll as a non-negative integer or a bool, got {unroll!r}.")
     unroll = max(int(unroll), 1)
     if config.disable_jit.value and length:  # (without a step nothing says what type the results have)
         return _scan_in_python(f, init, x_leaves, x_tree, length, reverse)
@@ -526,8 +526,8 @@ def _length(name, xs, leaves, length) -> int:
         shape = np.shape(x)
         if not shape:
             error = IndexError if hasattr(x, "shape") else ValueError
-            raise error(f"scan of {name} goes over the first dimension of xs, but xs{tree.path_of(xs, i)} is a scalar "
-                        f"{tracing.aval_of(x)}: a value with no leading axis.")
+            raise error(f"scan of {name} goes over the leading axis (first dimension) of xs, but xs{tree.path_of(xs, i)} is a "
+                        f"scalar {tracing.aval_of(x)}: a value with no leading axis.")
         sizes.setdefault(shape[0], f"xs{tree.path_of(xs, i)} has shape {shape}")
     if len(sizes) > 1:
         raise ValueError(f"scan of {name} got arrays with different leading axis sizes: {'; '.join(sizes.values())}.")

@@ -285,8 +285,7 @@ class Tracer:
 
     def __bool__(self):
         if self.aval.shape and self.aval.size != 1:
-            raise ValueError(f"the truth value of an array of shape {self.aval.shape} is ambiguous, not one boolean. Use "
-                             f"x.any() or x.all(), and xnp.where or lax.cond to choose by it.")
+            raise errors.ambiguous_truth(self.aval.shape)
         return bool(self._known(errors.TracerBoolConversionError))
 
     def __index__(self):

@@ -96,13 +96,14 @@ class SettingError(ValueError):
 class Setting:
     """One setting; calling it gives a context manager that changes it in this thread."""
 
-    __slots__ = ("name", "kind", "default", "help", "state", "is_set", "traced")
+    __slots__ = ("name", "kind", "default", "help", "state", "is_set", "traced", "rare")
 
     def __init__(self, name, kind, default, in_key, help):
         self.name, self.kind, self.default, self.help = name, kind, default, help
         value, self.is_set = self._from_environment()
         self.traced = in_key is True  # whether programs are traced again when it changes
-        self.state = Config(name, value, include_in_jit_key=bool(in_key), include_in_trace_context=self.traced)
+        self.rare = in_key == "rare"
+        self.state = Config(name, value, include_in_jit_key=in_key in (True, "calls"), include_in_trace_context=self.traced)
 
     def _from_environment(self):
         for prefix in ("XLAFRONT_", "JAX_"):
