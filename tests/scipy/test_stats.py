@@ -1,0 +1,181 @@
+"""`scipy.special` and `scipy.stats` against SciPy: values in both precisions, tails, edges, derivatives."""
+
+import doctest
+import importlib
+import pkgutil
+
+import numpy as np
+import pytest
+import scipy.special as special
+import scipy.stats as stats
+
+import xlafront as xf
+import xlafront.numpy as xnp
+import xlafront.scipy.special as our_special
+import xlafront.scipy.stats as our_stats
+from xlafront.scipy import stats as package
+
+REAL = np.array([-30.0, -6.5, -3.0, -1.5, -0.6, -0.1, 0.0, 0.1, 0.5, 0.99, 1.0, 1.3, 2.0, 3.5, 6.0, 20.0, 37.0])
+POSITIVE = np.array([1e-3, 0.1, 0.5, 1.0, 1.7, 2.0, 5.5, 20.0])
+UNIT = np.array([1e-7, 1e-3, 0.2, 0.5, 0.7, 0.999])
+# a function of scipy.special: the arguments of which all combinations are tried
+FUNCTIONS = {
+    "erf": (REAL,), "erfc": (REAL,), "erfinv": (UNIT,), "expit": (REAL,), "logit": (UNIT,), "ndtr": (REAL,), "log_ndtr": (REAL,),
+    "ndtri": (UNIT,), "gammaln": (REAL,), "gamma": (REAL,), "gammasgn": (REAL,), "betaln": (POSITIVE, POSITIVE),
+    "beta": (POSITIVE, POSITIVE), "digamma": (POSITIVE,), "polygamma": (np.arange(4.0), POSITIVE), "zeta": (POSITIVE + 1, POSITIVE),
+    "gammainc": (POSITIVE, POSITIVE), "gammaincc": (POSITIVE, POSITIVE), "betainc": (POSITIVE, POSITIVE, UNIT),
+    "entr": (REAL,), "rel_entr": (REAL, REAL), "kl_div": (REAL, REAL), "xlogy": (REAL, POSITIVE), "xlog1py": (REAL, POSITIVE),
+    "boxcox": (POSITIVE, REAL[3:13]), "boxcox1p": (POSITIVE, REAL[3:13]), "i0": (REAL,), "i0e": (REAL,), "i1": (REAL,), "i1e": (REAL,),
+    "factorial": (np.arange(-2.0, 9.0),), "comb": (np.arange(6.0), np.arange(6.0)), "poch": (POSITIVE, POSITIVE),
+}
+COUNTS = np.arange(-1.0, 7.0)
+VALUES = np.array([-2.3, -0.5, 0.0, 0.2, 0.7, 1.0, 1.9, 4.0])
+PLACED = [{}, {"loc": 0.3, "scale": 1.7}]
+# a distribution: parameters, values, and the functions that are there
+CONTINUOUS = {
+    "norm": ((), "pdf logpdf cdf logcdf sf logsf ppf isf"), "uniform": ((), "pdf logpdf cdf ppf"),
+    "expon": ((), "pdf logpdf cdf logcdf sf logsf ppf"), "laplace": ((), "pdf logpdf cdf"),
+    "cauchy": ((), "pdf logpdf cdf logcdf sf logsf ppf isf"), "logistic": ((), "pdf logpdf cdf sf ppf isf"),
+    "gumbel_r": ((), "pdf logpdf cdf logcdf sf logsf ppf"), "gumbel_l": ((), "pdf logpdf cdf logcdf sf logsf ppf"),
+    "pareto": ((1.5,), "pdf logpdf cdf logcdf sf logsf ppf"), "gamma": ((1.5,), "pdf logpdf cdf logcdf sf logsf"),
+    "chi2": ((2.0,), "pdf logpdf cdf logcdf sf logsf"), "beta": ((1.5, 2.5), "pdf logpdf cdf logcdf sf logsf"),
+    "t": ((2.5,), "pdf logpdf"), "truncnorm": ((-0.8, 1.5), "pdf logpdf cdf logcdf sf logsf"),
+}
+UNPLACED = {"gennorm": ((1.5,), "pdf logpdf cdf"), "vonmises": ((1.5,), "pdf logpdf"), "wrapcauchy": ((0.3,), "pdf logpdf")}
+DISCRETE = {
+    "bernoulli": ((0.3,), "pmf logpmf"), "poisson": ((1.5,), "pmf logpmf cdf"), "geom": ((0.3,), "pmf logpmf"),
+    "binom": ((5.0, 0.3), "pmf logpmf"), "nbinom": ((3.0, 0.3), "pmf logpmf"), "betabinom": ((5.0, 1.5, 2.5), "pmf logpmf"),
+}
+
+
+def compare(ours, theirs, precise: bool):
+    with np.errstate(all="ignore"):
+        theirs = np.asarray(theirs)
+    tolerance = 1e-10 if precise else 3e-5
+    np.testing.assert_allclose(np.asarray(ours, np.float64), theirs, rtol=tolerance, atol=1e-12 if precise else 3e-6)
+
+
+@pytest.mark.parametrize("precise", [True, False], ids=["float64", "float32"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_special_functions(name, precise):
+    grids = [g.ravel() for g in np.meshgrid(*FUNCTIONS[name], indexing="ij")]
+    if not precise:
+        grids = [g.astype(np.float32) for g in grids]
+    arguments = [g.astype(np.int64) if (name, i) == ("polygamma", 0) else g.astype(np.float64) for i, g in enumerate(grids)]
+    with np.errstate(all="ignore"):
+        theirs = getattr(special, name)(*arguments)
+    with xf.enable_x64(precise):
+        ours = np.asarray(getattr(our_special, name)(*grids), np.float64)
+    huge = np.abs(theirs) > (1e300 if precise else 1e30)  # where float32 overflows
+    compare(ours[~huge], theirs[~huge], precise)
+    if name not in ("gamma", "poch", "beta"):
+        np.testing.assert_array_equal(np.isnan(ours), np.isnan(theirs))
+
+
+@pytest.mark.parametrize("name", [*CONTINUOUS, *UNPLACED, *DISCRETE])
+def test_distributions(name):
+    """In float64, with and without location and scale, and with the arguments by name."""
+    table = {**CONTINUOUS, **UNPLACED, **DISCRETE}
+    parameters, functions = table[name]
+    placed = PLACED if name in CONTINUOUS else [{}, {"loc": 1.0}] if name in DISCRETE else [{}]
+    with xf.enable_x64(True):
+        for function in functions.split():
+            at = UNIT if function in ("ppf", "isf") else COUNTS if name in DISCRETE else VALUES
+            for keywords in placed:
+                if function == "cdf" and name == "bernoulli":
+                    keywords = {}
+                ours = getattr(getattr(our_stats, name), function)(at, *parameters, **keywords)
+                with np.errstate(all="ignore"):
+                    theirs = getattr(getattr(stats, name), function)(at, *parameters, **keywords)
+                assert ours.dtype == np.float64
+                compare(ours, theirs, True)
+
+
+def test_every_function_of_a_distribution_is_tested_and_documented():
+    tested = {**CONTINUOUS, **UNPLACED, **DISCRETE, "multinomial": 0, "dirichlet": 0, "multivariate_normal": 0}
+    for module in pkgutil.iter_modules(package.__path__):
+        assert module.name in tested
+        found = importlib.import_module(f"xlafront.scipy.stats.{module.name}")
+        for name in ("pdf", "pmf", "logpdf", "logpmf", "cdf", "sf", "ppf"):
+            if hasattr(found, name):
+                assert "distribution" in getattr(found, name).__doc__ and "- `" in getattr(found, name).__doc__
+        assert doctest.testmod(found).failed == 0
+
+
+def test_tails_in_single_precision():
+    far = np.array([-40.0, -12.0, -9.0, 3.0], np.float32)
+    np.testing.assert_allclose(our_special.log_ndtr(far), special.log_ndtr(far.astype(np.float64)), rtol=3e-6)
+    small = np.array([1e-30, 1e-12, 1e-4], np.float32)
+    np.testing.assert_allclose(our_special.ndtri(small), special.ndtri(small.astype(np.float64)), rtol=3e-6)
+    assert our_special.ndtri(np.float32(0)) == -np.inf and our_special.ndtri(np.float32(1)) == np.inf
+    assert np.isnan(our_special.ndtri(np.float32(2)))
+    gradient = xf.grad(our_special.log_ndtr)(np.float32(-30))
+    np.testing.assert_allclose(gradient, 30.03326, rtol=1e-5)  # -x + 1 / -x - 2 / -x**3
+
+
+@pytest.mark.parametrize("name", ["ndtr", "log_ndtr", "ndtri", "logit", "entr", "xlogy", "betaln", "gammaln"])
+def test_derivatives(name):
+    with xf.enable_x64(True):
+        f = getattr(our_special, name)
+        x = np.array([0.2, 0.6, 0.9])
+        rest = (np.array([0.5, 1.5, 2.5]),) if name in ("xlogy", "betaln") else ()
+        for i in range(1 + len(rest)):
+            args = [x, *rest]
+            up, down = list(args), list(args)
+            up[i], down[i] = args[i] + 1e-6, args[i] - 1e-6
+            numeric = (f(*up) - f(*down)) / 2e-6
+            found = xf.vmap(xf.grad(f, i))(*args)
+            np.testing.assert_allclose(found, numeric, rtol=1e-6)
+    assert xf.grad(our_special.xlogy)(0.0, 2.0) == np.float32(np.log(2.0))
+
+
+def test_distributions_of_several_numbers():
+    with xf.enable_x64(True):
+        counts, p = np.array([[1, 2, 0], [0, 3, 1]]), np.array([0.2, 0.5, 0.3])
+        compare(our_stats.multinomial.logpmf(counts, 3, p), stats.multinomial.logpmf(counts, 3, p), True)
+        compare(our_stats.multinomial.pmf(counts, 3, p), stats.multinomial.pmf(counts, 3, p), True)
+        alpha, x = np.array([0.7, 1.5, 3.0]), np.array([0.2, 0.5, 0.3])
+        compare(our_stats.dirichlet.logpdf(x, alpha), stats.dirichlet.logpdf(x, alpha), True)
+        compare(our_stats.dirichlet.pdf(x[:2], alpha), stats.dirichlet.pdf(x, alpha), True)
+        assert our_stats.dirichlet.logpdf(x + 0.1, alpha) == -np.inf
+        rng = np.random.default_rng(0)
+        root, mean, points = rng.normal(size=(3, 3)), rng.normal(size=3), rng.normal(size=(4, 3))
+        cov = root @ root.T + np.eye(3)
+        for f in ("pdf", "logpdf"):
+            ours, theirs = (getattr(m.multivariate_normal, f) for m in (our_stats, stats))
+            compare(ours(points, mean, cov), theirs(points, mean, cov), True)
+            compare(ours(points[0], mean, cov), theirs(points[0], mean, cov), True)
+            compare(ours(points[:, 0], 0.5, 2.0), stats.norm(0.5, np.sqrt(2)).__getattribute__(f)(points[:, 0]), True)
+        with pytest.raises(ValueError, match="incompatible shapes"):
+            our_stats.multivariate_normal.logpdf(points, mean, cov[:2, :2])
+        for mu in (0.1, 1.5, 19.0, 30.0, 200.0):
+            np.testing.assert_allclose(our_stats.poisson.entropy(mu), stats.poisson.entropy(mu), rtol=1e-6)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, None])
+def test_samples(axis):
+    x = np.array([[3, 1, 1, 2], [2, 2, 5, 3], [3, 1, 5, 5]])
+    for keepdims in (False, True):
+        ours, theirs = our_stats.mode(x, axis=axis, keepdims=keepdims), stats.mode(x, axis=axis, keepdims=keepdims)
+        np.testing.assert_array_equal(ours.mode, theirs.mode)
+        np.testing.assert_array_equal(ours.count, theirs.count)
+        np.testing.assert_allclose(our_stats.sem(x, axis, keepdims=keepdims), stats.sem(x, axis, keepdims=keepdims), rtol=1e-6)
+    for method in ("average", "min", "max", "dense", "ordinal"):
+        np.testing.assert_array_equal(our_stats.rankdata(x, method, axis=axis), stats.rankdata(x, method, axis=axis))
+
+
+def test_refused():
+    with pytest.raises(TypeError, match="int"):
+        our_special.ndtr(np.arange(3))
+    with pytest.raises(TypeError, match="float16"):
+        our_special.log_ndtr(np.ones(2, np.float16))
+    with pytest.raises(NotImplementedError, match="q=1"):
+        our_special.zeta(2.0)
+    with pytest.raises(ValueError, match="'foo'"):
+        our_stats.rankdata(np.arange(3), "foo")
+    with pytest.raises(ValueError, match="nan_policy"):
+        our_stats.mode(np.arange(3), nan_policy="foo")
+    with pytest.raises(TypeError, match="list"):
+        our_stats.norm.pdf([1.0])
+    with pytest.raises(TypeError, match="Dirichlet|compatible|broadcast"):
+        our_stats.norm.pdf(xnp.ones(3), xnp.ones(2))

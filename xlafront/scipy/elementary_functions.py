@@ -1,0 +1,217 @@
+"""Special functions that are short formulas of logarithms and exponentials, finite where their limits are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import xlafront.numpy as xnp
+from xlafront import lax, nn
+from xlafront.core.typing import Array, ArrayLike
+from xlafront.numpy.promotion import promote_args_inexact
+from xlafront.staging.library import library
+from xlafront.transforms.calls.custom_jvp import custom_jvp
+
+
+@library
+def erf(x: ArrayLike) -> Array:
+    """The error function.
+
+    - `x`: real numbers.
+
+    >>> erf(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return lax.erf(*promote_args_inexact("erf", x))
+
+
+@library
+def erfc(x: ArrayLike) -> Array:
+    """`1 - erf(x)`, without cancellation.
+
+    - `x`: real numbers.
+
+    >>> erfc(0.0)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    return lax.erfc(*promote_args_inexact("erfc", x))
+
+
+@library
+def erfinv(x: ArrayLike) -> Array:
+    """The inverse of the error function.
+
+    - `x`: numbers between -1 and 1.
+
+    >>> erfinv(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return lax.erf_inv(*promote_args_inexact("erfinv", x))
+
+
+@library
+def expit(x: ArrayLike) -> Array:
+    """The logistic function `1 / (1 + exp(-x))`.
+
+    - `x`: numbers.
+
+    >>> expit(0.0)
+    Array(0.5, dtype=float32, weak_type=True)
+    """
+    return lax.logistic(*promote_args_inexact("expit", x))
+
+
+@library
+def logit(x: ArrayLike) -> Array:
+    """`log(x / (1 - x))`, the inverse of `expit`.
+
+    - `x`: numbers between 0 and 1.
+
+    >>> logit(0.5)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return _logit(*promote_args_inexact("logit", x))
+
+
+@custom_jvp
+def _logit(x):
+    return xnp.log(x / (1 - x))
+
+
+_logit.defjvps(lambda g, answer, x: g / (x * (1 - x)))
+
+
+@library
+def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x * log(y)`, 0 where `x` is 0.
+
+    - `x`, `y`: numbers.
+
+    >>> xlogy(0.0, 0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return _xlogy(*promote_args_inexact("xlogy", x, y))
+
+
+@custom_jvp
+def _xlogy(x, y):
+    return xnp.where(x == 0, 0, x * xnp.log(y))
+
+
+_xlogy.defjvps(lambda g, answer, x, y: g * xnp.log(y), lambda g, answer, x, y: g * x / y)
+
+
+@library
+def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x * log(1 + y)`, 0 where `x` is 0.
+
+    - `x`, `y`: numbers.
+
+    >>> xlog1py(0.0, -1.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return _xlog1py(*promote_args_inexact("xlog1py", x, y))
+
+
+@custom_jvp
+def _xlog1py(x, y):
+    return xnp.where(x == 0, 0, x * xnp.log1p(y))
+
+
+_xlog1py.defjvps(lambda g, answer, x, y: g * xnp.log1p(y), lambda g, answer, x, y: g * x / (1 + y))
+
+
+@library
+def entr(x: ArrayLike) -> Array:
+    """`-x * log(x)`, minus infinity for negative numbers.
+
+    - `x`: real numbers.
+
+    >>> entr(1.0)
+    Array(-0., dtype=float32, weak_type=True)
+    """
+    [x] = promote_args_inexact("entr", x)
+    return xnp.where(x < 0, -xnp.inf, -_xlogy(x, xnp.where(x < 0, 1, x)))
+
+
+@library
+def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
+    """`p * log(p / q)`: 0 where `p` is 0, infinite where either is out of its domain.
+
+    - `p`, `q`: numbers that are not negative.
+
+    >>> rel_entr(2.0, 2.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    p, q = promote_args_inexact("rel_entr", p, q)
+    both, nothing = (p > 0) & (q > 0), (p == 0) & (q >= 0)
+    ratio = xnp.where(both, p, 1) / xnp.where(both, q, 1)
+    return xnp.where(both, xnp.where(both, p, 1) * xnp.log(ratio), xnp.where(nothing, 0, xnp.inf))
+
+
+@library
+def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
+    """`p * log(p / q) - p + q`, with the domain of `rel_entr`.
+
+    - `p`, `q`: numbers that are not negative.
+
+    >>> kl_div(0.0, 3.0)
+    Array(3., dtype=float32, weak_type=True)
+    """
+    p, q = promote_args_inexact("kl_div", p, q)
+    return rel_entr(p, q) - p + q
+
+
+@library
+def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
+    """`(x**lmbda - 1) / lmbda`, the logarithm for `lmbda` 0.
+
+    - `x`: positive numbers. `lmbda`: the power.
+
+    >>> boxcox(1.0, 2.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    x, lmbda = promote_args_inexact("boxcox", x, lmbda)
+    return _power_of_logarithm(xnp.log(x), lmbda)
+
+
+@library
+def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
+    """`boxcox(1 + x, lmbda)`, exact for small `x`.
+
+    - `x`: numbers above -1. `lmbda`: the power.
+
+    >>> boxcox1p(0.0, 2.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    x, lmbda = promote_args_inexact("boxcox1p", x, lmbda)
+    return _power_of_logarithm(xnp.log1p(x), lmbda)
+
+
+def _power_of_logarithm(log, lmbda):
+    other = xnp.where(lmbda == 0, 1, lmbda)
+    return xnp.where(lmbda == 0, log, xnp.expm1(other * log) / other)
+
+
+# Over an axis
+
+
+def softmax(x: ArrayLike, *, axis: int | tuple[int, ...] | None = None) -> Array:
+    """`exp(x) / sum(exp(x))`.
+
+    - `x`: numbers. `axis`: the axes of the sum, None for all of them.
+
+    >>> softmax(xnp.zeros(2))
+    Array([0.5, 0.5], dtype=float32)
+    """
+    return nn.softmax(x, axis=tuple(range(np.ndim(x))) if axis is None else axis)
+
+
+def log_softmax(x: ArrayLike, *, axis: int | tuple[int, ...] | None = None) -> Array:
+    """`x - log(sum(exp(x)))`.
+
+    - `x`: numbers. `axis`: the axes of the sum, None for all of them.
+
+    >>> log_softmax(xnp.zeros(1))
+    Array([0.], dtype=float32)
+    """
+    return nn.log_softmax(x, axis=tuple(range(np.ndim(x))) if axis is None else axis)

@@ -1,0 +1,270 @@
+"""The gamma function, what is made of it (beta, factorials, binomials), and incomplete, Bessel and zeta functions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+import xlafront.numpy as xnp
+from xlafront import lax
+from xlafront.core.typing import Array, ArrayLike
+from xlafront.numpy.promotion import promote_args_inexact
+from xlafront.staging.library import library
+
+
+@library
+def gammaln(x: ArrayLike) -> Array:
+    """The logarithm of the absolute value of the gamma function.
+
+    - `x`: real numbers.
+
+    >>> gammaln(1.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return lax.lgamma(*promote_args_inexact("gammaln", x))
+
+
+@library
+def gammasgn(x: ArrayLike) -> Array:
+    """The sign of the gamma function; NaN at negative integers, that of the zero at zeros.
+
+    - `x`: real numbers.
+
+    >>> gammasgn(-0.5)
+    Array(-1., dtype=float32)
+    """
+    [x] = promote_args_inexact("gammasgn", x)
+    x = xnp.asarray(x).astype(xnp.asarray(x).dtype)
+    floor = xnp.floor(x)
+    even = 1 - 2 * xnp.abs(floor % 2)
+    return xnp.where(x == 0, xnp.copysign(1, x), xnp.where(x > 0, 1, xnp.where(floor == x, xnp.nan, even))).astype(x.dtype)
+
+
+@library
+def gamma(x: ArrayLike) -> Array:
+    """The gamma function.
+
+    - `x`: real numbers.
+
+    >>> gamma(1.0)
+    Array(1., dtype=float32)
+    """
+    [x] = promote_args_inexact("gamma", x)
+    return gammasgn(x) * xnp.exp(lax.lgamma(x))
+
+
+@library
+def betaln(a: ArrayLike, b: ArrayLike) -> Array:
+    """The logarithm of the absolute value of the beta function.
+
+    - `a`, `b`: real numbers.
+
+    >>> betaln(1.0, 1.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    a, b = promote_args_inexact("betaln", a, b)
+    return lax.lgamma(a) + lax.lgamma(b) - lax.lgamma(a + b)
+
+
+@library
+def beta(a: ArrayLike, b: ArrayLike) -> Array:
+    """The beta function `gamma(a) * gamma(b) / gamma(a + b)`.
+
+    - `a`, `b`: real numbers.
+
+    >>> beta(1.0, 1.0)
+    Array(1., dtype=float32)
+    """
+    a, b = promote_args_inexact("beta", a, b)
+    return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * xnp.exp(betaln(a, b))
+
+
+@library
+def digamma(x: ArrayLike) -> Array:
+    """The derivative of `gammaln`.
+
+    - `x`: real numbers.
+
+    >>> round(float(digamma(1.0)), 4)
+    -0.5772
+    """
+    return lax.digamma(*promote_args_inexact("digamma", x))
+
+
+@library
+def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
+    """The derivative of order `n` of `digamma`.
+
+    - `n`: the order, integers that are not negative. `x`: positive numbers.
+
+    >>> round(float(polygamma(1, 1.0)), 4)
+    1.6449
+    """
+    return lax.polygamma(*promote_args_inexact("polygamma", n, x))
+
+
+@library
+def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Array:
+    """Hurwitz's zeta function, the sum of `(k + q)**-x` over `k` from 0.
+
+    - `x`: numbers above 1. `q`: positive numbers; it must be given (1 for Riemann's function).
+
+    >>> round(float(zeta(2.0, 1.0)), 4)
+    1.6449
+    """
+    if q is None:
+        raise NotImplementedError("zeta without q is Riemann's function, continued to all numbers, which is not there: for "
+                                  "x > 1 give q=1.")
+    return lax.zeta(*promote_args_inexact("zeta", x, q))
+
+
+@library
+def gammainc(a: ArrayLike, x: ArrayLike) -> Array:
+    """The regularized lower incomplete gamma function.
+
+    - `a`: positive numbers. `x`: numbers that are not negative.
+
+    >>> gammainc(1.0, 0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return lax.igamma(*promote_args_inexact("gammainc", a, x))
+
+
+@library
+def gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
+    """The regularized upper incomplete gamma function, `1 - gammainc(a, x)`.
+
+    - `a`: positive numbers. `x`: numbers that are not negative.
+
+    >>> gammaincc(1.0, 0.0)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    return lax.igammac(*promote_args_inexact("gammaincc", a, x))
+
+
+@library
+def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
+    """The regularized incomplete beta function.
+
+    - `a`, `b`: positive numbers. `x`: numbers between 0 and 1.
+
+    >>> betainc(1.0, 1.0, 0.25)
+    Array(0.25, dtype=float32, weak_type=True)
+    """
+    return lax.betainc(*promote_args_inexact("betainc", a, b, x))
+
+
+def multigammaln(a: ArrayLike, d: int) -> Array:
+    """The logarithm of the gamma function of `d` dimensions.
+
+    - `a`: numbers above `(d - 1) / 2`. `d`: the number of dimensions.
+
+    >>> multigammaln(3.0, 1)
+    Array(0.6931472, dtype=float32)
+    """
+    return _multigammaln(a, int(d))
+
+
+@library(static="d")
+def _multigammaln(a, d):
+    [a] = map(xnp.asarray, promote_args_inexact("multigammaln", a))
+    steps = (0.5 * np.arange(d)).astype(a.dtype)
+    total = xnp.sum(lax.lgamma(xnp.expand_dims(a, -1) - steps), axis=-1)
+    return total + np.asarray(d * (d - 1) / 4 * math.log(math.pi), a.dtype)
+
+
+@library(static="exact")
+def factorial(n: ArrayLike, exact: bool = False) -> Array:
+    """`gamma(n + 1)`, 0 for negative numbers.
+
+    - `n`: numbers. `exact`: False: integers would not hold the result.
+
+    >>> factorial(0.0)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    if exact:
+        raise NotImplementedError("factorial with exact=True needs integers of any length. Use math.factorial.")
+    [n] = promote_args_inexact("factorial", n)
+    return xnp.where(n < 0, 0, xnp.exp(lax.lgamma(n + 1)))
+
+
+@library(static="repetition")
+def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:  # noqa: N803  (SciPy's name)
+    """The number of ways to choose `k` of `N` things.
+
+    - `N`, `k`: numbers; the result is 0 where one is negative or `k` is above `N`.
+    - `repetition`: whether a thing may be chosen more than once.
+
+    >>> comb(3, 0)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    n, k = promote_args_inexact("comb", N, k)
+    if repetition:
+        n = n + k - 1
+    inside = (n >= 0) & (k >= 0) & (k <= n)
+    n, k = xnp.where(inside, n, 1), xnp.where(inside, k, 0)
+    return xnp.where(inside, xnp.exp(lax.lgamma(n + 1) - lax.lgamma(k + 1) - lax.lgamma(n - k + 1)), 0)
+
+
+@library
+def poch(z: ArrayLike, m: ArrayLike) -> Array:
+    """`gamma(z + m) / gamma(z)`.
+
+    - `z`, `m`: real numbers.
+
+    >>> poch(3.0, 0.0)
+    Array(1., dtype=float32)
+    """
+    z, m = promote_args_inexact("poch", z, m)
+    return xnp.where(m == 0, 1, gammasgn(z) * gammasgn(z + m) * xnp.exp(lax.lgamma(z + m) - lax.lgamma(z)))
+
+
+@library
+def i0e(x: ArrayLike) -> Array:
+    """The modified Bessel function of order 0 times `exp(-abs(x))`.
+
+    - `x`: real numbers.
+
+    >>> i0e(0.0)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    return lax.bessel_i0e(*promote_args_inexact("i0e", x))
+
+
+@library
+def i1e(x: ArrayLike) -> Array:
+    """The modified Bessel function of order 1 times `exp(-abs(x))`.
+
+    - `x`: real numbers.
+
+    >>> i1e(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return lax.bessel_i1e(*promote_args_inexact("i1e", x))
+
+
+@library
+def i0(x: ArrayLike) -> Array:
+    """The modified Bessel function of order 0.
+
+    - `x`: real numbers.
+
+    >>> i0(0.0)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    [x] = promote_args_inexact("i0", x)
+    return xnp.exp(xnp.abs(x)) * lax.bessel_i0e(x)
+
+
+@library
+def i1(x: ArrayLike) -> Array:
+    """The modified Bessel function of order 1.
+
+    - `x`: real numbers.
+
+    >>> i1(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    [x] = promote_args_inexact("i1", x)
+    return xnp.exp(xnp.abs(x)) * lax.bessel_i1e(x)

@@ -1,0 +1,114 @@
+"""The distribution function of the normal distribution, its logarithm and its inverse, to full accuracy in the tails."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+
+import xlafront.numpy as xnp
+from xlafront import lax
+from xlafront.core import dtypes
+from xlafront.core.typing import Array, ArrayLike
+from xlafront.numpy.promotion import check_arraylike
+from xlafront.staging.library import library
+from xlafront.transforms.calls.custom_jvp import custom_jvp
+
+_LOG_OF_ROOT = 0.5 * math.log(2 * math.pi)
+
+
+def _float(name: str, x):
+    """Of 32 or 64 bits: the formulas are made for these."""
+    check_arraylike(name, x)
+    x = xnp.asarray(x)
+    if x.dtype not in (dtypes.float32, dtypes.float64):
+        raise TypeError(f"{name} takes floats of 32 or 64 bits, got dtype {x.dtype}. Convert with x.astype(...).")
+    return x.astype(x.dtype)
+
+
+@library
+def ndtr(x: ArrayLike) -> Array:
+    """The probability that a normal variable is at most `x`.
+
+    - `x`: float32 or float64.
+
+    >>> ndtr(0.0)
+    Array(0.5, dtype=float32)
+    """
+    return _ndtr(_float("ndtr", x))
+
+
+def _ndtr(x):
+    tail = 0.5 * lax.erfc(xnp.abs(x) * math.sqrt(0.5))
+    near = 0.5 + 0.5 * lax.erf(x * math.sqrt(0.5))
+    return xnp.where(xnp.abs(x) < 1, near, xnp.where(x > 0, 1 - tail, tail))
+
+
+@library(static="series_order")
+def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
+    """The logarithm of `ndtr(x)`, which far to the left is an asymptotic series.
+
+    - `x`: float32 or float64. `series_order`: how many terms of the series.
+
+    >>> log_ndtr(-30.0)
+    Array(-454.32123, dtype=float32)
+    """
+    if not isinstance(series_order, int) or isinstance(series_order, bool):
+        raise TypeError(f"series_order of log_ndtr must be an integer, got {series_order!r}.")
+    if series_order < 0 or series_order > 30:
+        raise ValueError(f"series_order of log_ndtr must lie between 0 and 30, got {series_order}.")
+    return _log_ndtr(_float("log_ndtr", x), series_order)
+
+
+@functools.partial(custom_jvp, nondiff_argnums=(1,))
+def _log_ndtr(x, order):
+    left, right = (-20, 8) if x.dtype == dtypes.float64 else (-10, 5)
+    far = xnp.minimum(x, left)
+    factor = xnp.ones_like(x)
+    for n in range(order, 0, -1):  # 1 - 1/x^2 (1 - 3/x^2 (1 - 5/x^2 ...))
+        factor = 1 - (2 * n - 1) / (far * far) * factor
+    series = -0.5 * far * far - xnp.log(-far) - _LOG_OF_ROOT + xnp.log(factor)
+    middle = xnp.log(_ndtr(xnp.clip(x, left, right)))
+    return xnp.where(x > right, xnp.log1p(-_ndtr(-x)), xnp.where(x > left, middle, series))
+
+
+@_log_ndtr.defjvp
+def _log_ndtr_jvp(order, primals, tangents):
+    (x,), (t,) = primals, tangents
+    value = _log_ndtr(x, order)
+    return value, t * xnp.exp(-0.5 * x * x - value - _LOG_OF_ROOT)
+
+
+@library
+def ndtri(p: ArrayLike) -> Array:
+    """The inverse of `ndtr`.
+
+    - `p`: probabilities, float32 or float64.
+
+    >>> ndtri(0.5)
+    Array(0., dtype=float32)
+    """
+    return _ndtri(_float("ndtri", p))
+
+
+@custom_jvp
+def _ndtri(p):
+    left = p <= 0.5
+    q = xnp.where(left, p, 1 - p)
+    inside = (q > 0) & (p < 1)
+    target = xnp.log(xnp.where(inside, q, 0.5))
+    x = -xnp.sqrt(-2 * target)  # to the left of the solution; Newton's steps on a concave function stay there
+    for _ in range(6 if p.dtype == np.float32 else 8):
+        value = _log_ndtr(x, 10)
+        x = x - (value - target) * xnp.exp(value + 0.5 * x * x + _LOG_OF_ROOT)
+    x = xnp.where(q == 0.5, 0, x)
+    x = xnp.where(q == 0, -xnp.inf, xnp.where(inside, x, xnp.nan))
+    return xnp.where(left, x, -x)
+
+
+@_ndtri.defjvp
+def _ndtri_jvp(primals, tangents):
+    (p,), (t,) = primals, tangents
+    x = _ndtri(p)
+    return x, t * xnp.exp(0.5 * x * x + _LOG_OF_ROOT)

@@ -1,0 +1,42 @@
+"""The exponential distribution.
+
+>>> from xlafront.scipy.stats import expon
+>>> expon.cdf(0.0)
+Array(0., dtype=float32, weak_type=True)
+"""
+
+from __future__ import annotations
+
+import xlafront.numpy as xnp
+from xlafront.scipy.members import exponential, member
+
+_exponential = member("exponential")
+
+
+@_exponential
+def logpdf(x, loc=0, scale=1):
+    return xnp.where(x < loc, -xnp.inf, -(x - loc) / scale - xnp.log(scale))
+
+
+@_exponential
+def logsf(x, loc=0, scale=1):
+    return -xnp.maximum((x - loc) / scale, 0)
+
+
+@_exponential
+def cdf(x, loc=0, scale=1):
+    return -xnp.expm1(-xnp.maximum((x - loc) / scale, 0))
+
+
+@_exponential
+def logcdf(x, loc=0, scale=1):
+    return xnp.log(-xnp.expm1(-xnp.maximum((x - loc) / scale, 0)))
+
+
+@_exponential
+def ppf(q, loc=0, scale=1):
+    return xnp.where((q < 0) | (q > 1), xnp.nan, loc - scale * xnp.log1p(-q))
+
+
+pdf = exponential(logpdf, "pdf")
+sf = exponential(logsf, "sf")

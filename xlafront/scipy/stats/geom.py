@@ -1,0 +1,21 @@
+"""The geometric distribution.
+
+>>> from xlafront.scipy.stats import geom
+>>> geom.pmf(1, 0.25)
+Array(0.25, dtype=float32, weak_type=True)
+"""
+
+from __future__ import annotations
+
+import xlafront.numpy as xnp
+from xlafront.scipy.elementary_functions import xlog1py
+from xlafront.scipy.members import exponential, member
+
+
+@member("geometric", p="the probability of success")
+def logpmf(k, p, loc=0):
+    k = k - loc
+    return xnp.where(k <= 0, -xnp.inf, xlog1py(k - 1, -p) + xnp.log(p))
+
+
+pmf = exponential(logpmf, "pmf")

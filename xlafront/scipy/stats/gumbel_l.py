@@ -1,0 +1,47 @@
+"""The left Gumbel distribution.
+
+>>> from xlafront.scipy.stats import gumbel_l
+>>> gumbel_l.logsf(0.0)
+Array(-1., dtype=float32, weak_type=True)
+"""
+
+from __future__ import annotations
+
+import xlafront.numpy as xnp
+from xlafront.scipy.members import exponential, member
+
+_gumbel = member("left Gumbel")
+
+
+def _standard(x, loc, scale):
+    return -(x - loc) / scale
+
+
+@_gumbel
+def logpdf(x, loc=0, scale=1):
+    y = _standard(x, loc, scale)
+    return -y - xnp.exp(-y) - xnp.log(scale)
+
+
+@_gumbel
+def logsf(x, loc=0, scale=1):
+    return -xnp.exp(-_standard(x, loc, scale))
+
+
+@_gumbel
+def cdf(x, loc=0, scale=1):
+    return -xnp.expm1(-xnp.exp(-_standard(x, loc, scale)))
+
+
+@_gumbel
+def logcdf(x, loc=0, scale=1):
+    return xnp.log(-xnp.expm1(-xnp.exp(-_standard(x, loc, scale))))
+
+
+@member("left Gumbel", p="probabilities")
+def ppf(p, loc=0, scale=1):
+    return loc + scale * xnp.log(-xnp.log1p(-p))
+
+
+pdf = exponential(logpdf, "pdf")
+sf = exponential(logsf, "sf")

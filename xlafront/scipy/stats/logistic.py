@@ -1,0 +1,44 @@
+"""The logistic distribution.
+
+>>> from xlafront.scipy.stats import logistic
+>>> logistic.cdf(0.0)
+Array(0.5, dtype=float32, weak_type=True)
+"""
+
+from __future__ import annotations
+
+import xlafront.numpy as xnp
+from xlafront import lax
+from xlafront.scipy.elementary_functions import logit
+from xlafront.scipy.members import exponential, member
+
+_logistic = member("logistic")
+
+
+@_logistic
+def logpdf(x, loc=0, scale=1):
+    y = xnp.abs((x - loc) / scale)
+    return -y - 2 * xnp.log1p(xnp.exp(-y)) - xnp.log(scale)
+
+
+@_logistic
+def cdf(x, loc=0, scale=1):
+    return lax.logistic((x - loc) / scale)
+
+
+@_logistic
+def sf(x, loc=0, scale=1):
+    return lax.logistic((loc - x) / scale)
+
+
+@member("logistic", x="probabilities")
+def ppf(x, loc=0, scale=1):
+    return loc + scale * logit(x)
+
+
+@member("logistic", x="probabilities")
+def isf(x, loc=0, scale=1):
+    return loc - scale * logit(x)
+
+
+pdf = exponential(logpdf, "pdf")

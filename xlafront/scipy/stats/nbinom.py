@@ -1,0 +1,25 @@
+"""The negative binomial distribution.
+
+>>> from xlafront.scipy.stats import nbinom
+>>> nbinom.pmf(0, 1, 0.25)
+Array(0.25, dtype=float32, weak_type=True)
+"""
+
+from __future__ import annotations
+
+import xlafront.numpy as xnp
+from xlafront import lax
+from xlafront.scipy.elementary_functions import xlog1py
+from xlafront.scipy.members import exponential, member
+
+
+@member("negative binomial", n="the number of successes", p="the probability of success")
+def logpmf(k, n, p, loc=0):
+    k = k - loc
+    inside = k >= 0
+    k = xnp.where(inside, k, 0)
+    ways = lax.lgamma(k + n) - lax.lgamma(n) - lax.lgamma(k + 1)
+    return xnp.where(inside, ways + n * xnp.log(p) + xlog1py(k, -p), -xnp.inf)
+
+
+pmf = exponential(logpmf, "pmf")

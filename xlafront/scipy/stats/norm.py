@@ -1,0 +1,55 @@
+"""The normal distribution.
+
+>>> from xlafront.scipy.stats import norm
+>>> norm.cdf(0.0)
+Array(0.5, dtype=float32)
+"""
+
+from __future__ import annotations
+
+import math
+
+import xlafront.numpy as xnp
+from xlafront.scipy.members import exponential, member
+from xlafront.scipy.normal_functions import log_ndtr, ndtr, ndtri
+
+_normal = member("normal")
+
+
+@_normal
+def logpdf(x, loc=0, scale=1):
+    y = (x - loc) / scale
+    return -0.5 * (y * y + math.log(2 * math.pi)) - xnp.log(xnp.abs(scale))
+
+
+@_normal
+def cdf(x, loc=0, scale=1):
+    return ndtr((x - loc) / scale)
+
+
+@_normal
+def logcdf(x, loc=0, scale=1):
+    return log_ndtr((x - loc) / scale)
+
+
+@_normal
+def sf(x, loc=0, scale=1):
+    return ndtr((loc - x) / scale)
+
+
+@_normal
+def logsf(x, loc=0, scale=1):
+    return log_ndtr((loc - x) / scale)
+
+
+@_normal
+def ppf(q, loc=0, scale=1):
+    return ndtri(q) * scale + loc
+
+
+@_normal
+def isf(q, loc=0, scale=1):
+    return loc - ndtri(q) * scale
+
+
+pdf = exponential(logpdf, "pdf")

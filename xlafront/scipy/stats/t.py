@@ -1,0 +1,24 @@
+"""The Student's t distribution.
+
+>>> from xlafront.scipy.stats import t
+>>> t.pdf(0.0, 1.0) > 0.3
+Array(True, dtype=bool)
+"""
+
+from __future__ import annotations
+
+import math
+
+import xlafront.numpy as xnp
+from xlafront import lax
+from xlafront.scipy.members import exponential, member
+
+
+@member("Student's t", df="degrees of freedom")
+def logpdf(x, df, loc=0, scale=1):
+    y = (x - loc) / scale
+    constant = lax.lgamma((df + 1) / 2) - lax.lgamma(df / 2) - 0.5 * xnp.log(df * math.pi) - xnp.log(scale)
+    return constant - (df + 1) / 2 * xnp.log1p(y * y / df)
+
+
+pdf = exponential(logpdf, "pdf")

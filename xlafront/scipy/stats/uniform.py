@@ -1,0 +1,31 @@
+"""The uniform distribution.
+
+>>> from xlafront.scipy.stats import uniform
+>>> uniform.cdf(0.25)
+Array(0.25, dtype=float32, weak_type=True)
+"""
+
+from __future__ import annotations
+
+import xlafront.numpy as xnp
+from xlafront.scipy.members import exponential, member
+
+_uniform = member("uniform")
+
+
+@_uniform
+def logpdf(x, loc=0, scale=1):
+    return xnp.where((x < loc) | (x > loc + scale), -xnp.inf, -xnp.log(scale))
+
+
+@_uniform
+def cdf(x, loc=0, scale=1):
+    return xnp.clip((x - loc) / scale, 0, 1)
+
+
+@_uniform
+def ppf(q, loc=0, scale=1):
+    return xnp.where((q < 0) | (q > 1), xnp.nan, loc + q * scale)
+
+
+pdf = exponential(logpdf, "pdf")

@@ -1,0 +1,22 @@
+"""The von Mises distribution.
+
+>>> from xlafront.scipy.stats import vonmises
+>>> vonmises.pdf(0.0, 0.0) < 0.2
+Array(True, dtype=bool)
+"""
+
+from __future__ import annotations
+
+import math
+
+import xlafront.numpy as xnp
+from xlafront import lax
+from xlafront.scipy.members import exponential, member
+
+
+@member("von Mises", kappa="the concentration")
+def logpdf(x, kappa):
+    return xnp.where(kappa < 0, xnp.nan, kappa * (xnp.cos(x) - 1) - xnp.log(2 * math.pi * lax.bessel_i0e(kappa)))
+
+
+pdf = exponential(logpdf, "pdf")
