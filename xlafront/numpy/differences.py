@@ -199,7 +199,8 @@ def _unwrap(p, discont, axis, period):
         half, even = PUBLIC["true_divide"](period, 2), True
     discont = half if discont is None else discont
     near = PUBLIC["mod"](steps + half, period) - half
-    near = where(PUBLIC["logical_and"](even, PUBLIC["logical_and"](near == -half, steps > 0)), half, near)
+    at_edge = PUBLIC["logical_and"](near == -half, steps > 0)
+    near = where(at_edge if even is True else PUBLIC["logical_and"](even, at_edge), half, near)
     correction = where(PUBLIC["less"](PUBLIC["abs"](steps), discont), 0, near - steps)
     first, rest = _part(p, 0, 1, axis), _part(p, 1, None, axis)
     return as_type(concatenate([first, rest + cumsum(correction, axis=axis)], axis), d, weak)

@@ -11,7 +11,7 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
-from xlafront.lax.elementwise import add, as_type, constant_like, lt, mul, where
+from xlafront.lax.elementwise import PRIMITIVES, add, as_type, constant_like, div, lt, mul, where
 from xlafront.lax.shapes import expand_dims, iota_p, static_shape
 from xlafront.numpy.creation import arange, array, asarray, linspace, meshgrid, ones
 from xlafront.numpy.manipulation import concatenate, reshape, stack
@@ -267,10 +267,11 @@ def _unravelled(indices, shape):
         place = where(lt(place, constant_like(place, 0)), add(place, constant_like(place, total)), place)
     place = _clipped(place, total)
     found = []
-    for n in reversed(shape):
-        found.append(PUBLIC["remainder"](place, constant_like(place, max(n, 1))))
-        place = PUBLIC["floor_divide"](place, constant_like(place, max(n, 1)))
-    return tuple(as_type(i, own, weak) for i in reversed(found))
+    for n in shape[:0:-1]:  # of the places, which are inside, the first dimension takes what is left
+        size = constant_like(place, max(n, 1))
+        found.append(PRIMITIVES["rem"].bind(place, size))
+        place = div(place, size)
+    return tuple(as_type(i, own, weak) for i in (place, *reversed(found))) if shape else ()
 
 
 def unravel_index(indices: ArrayLike, shape: int | Sequence[int]) -> tuple[Array, ...]:

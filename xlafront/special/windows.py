@@ -115,8 +115,8 @@ def i0(x: ArrayLike) -> Array:
 
     - `x`: real numbers.
 
-    >>> xnp.i0(xnp.float32(0))
-    Array(1., dtype=float32)
+    >>> xnp.i0(xnp.array([0.0, 1.0])).round(3)
+    Array([1.   , 1.266], dtype=float32)
     """
     [x] = promote_args_inexact("i0", x)
     if tracing.aval_of(x).dtype.kind == "c":
