@@ -247,7 +247,7 @@ def _batches_of_vmappable_types(fun, name, results, specs) -> list:
     def place(x, axis):
         value, dim = trace.unwrap(x)
         with current_trace(trace.parent):
-            return _place(name, value, dim, axis, trace.size)
+            return _place(name, value, dim, axis, trace.size, None)
 
     batches = []
     for x, spec in zip(results, specs):
