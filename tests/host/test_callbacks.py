@@ -609,14 +609,42 @@ def test_ensure_compile_time_eval():
     np.testing.assert_array_equal(lax.scan(lambda c, _: (f(c), None), xnp.ones(2), None, length=2)[0], [9, 13])
 
 
-@pytest.mark.parametrize("transform", [
-    lambda f: f, xf.grad, lambda f: xf.vmap(f, axis_size=2, in_axes=None), lambda f: xf.vmap(xf.grad(f), in_axes=None, axis_size=2),
-    lambda f: lambda x: lax.scan(lambda c, _: (f(c), None), x, None, length=3)[0]], ids=["", "grad", "vmap", "vmap grad", "scan"])
-def test_named_scope(transform):
-    @xf.named_scope("outer")
-    def f(x):
-        with xf.named_scope("inner"):
-            return xnp.sin(x)
+def named(x):
+    with xf.named_scope("outer"), xf.named_scope("inner"):
+        return xnp.sin(x)
 
-    text = xf.jit(transform(f)).lower(1.0).as_text(debug_info=True)
-    assert '"outer/inner/' in text
+
+def over_named(x):
+    return named(x)
+
+
+# What is compiled, and in which names the sine, its derivative or the multiplication of its pullback is.
+NAMES = {
+    "": (named, ["jit(named)/outer/inner/sin"]),
+    "grad": (xf.grad(over_named), ["jit(over_named)/jvp(outer)/inner/cos"]),
+    "grad of two": (xf.grad(lambda x: named(x) * named(x)), ["jit(<lambda>)/transpose(jvp(outer))/inner/mul"]),
+    "vmap": (xf.vmap(over_named, axis_size=2, in_axes=None, out_axes=None), ["jit(over_named)/vmap(outer)/inner/sin"]),
+    "vmap grad": (xf.vmap(xf.grad(lambda x: named(x) * x)), ["jit(<lambda>)/vmap(jvp(outer))/inner/cos",
+                                                             "jit(<lambda>)/vmap(transpose(jvp(outer)))/inner/mul"]),
+    "jvp": (lambda x: xf.jvp(named, (x,), (x,)), ["jit(<lambda>)/jvp(outer)/inner/cos"]),
+    "while": (lambda x: lax.while_loop(lambda c: (c < 2).all(), named, x), ["jit(<lambda>)/while/cond/lt",
+                                                                        "jit(<lambda>)/while/body/outer/inner/sin"]),
+    "scan": (lambda x: lax.scan(lambda c, _: (named(c), None), x, None, length=3), ["jit(<lambda>)/while/body/outer/inner/sin"]),
+    "cond": (lambda x: lax.cond(x.sum() > 0, named, xnp.cos, x), ["jit(<lambda>)/cond/branch_1_fun/outer/inner/sin",
+                                                                  "jit(<lambda>)/cond/branch_0_fun/cos"]),
+    "scope around a loop": (lambda x: xf.named_scope("around")(lambda: lax.fori_loop(0, 3, lambda i, c: named(c), x))(),
+                            ["jit(<lambda>)/around/while/body/outer/inner/sin"]),
+    "checkpoint": (xf.checkpoint(named), ["jit(named)/checkpoint/outer/inner/sin"]),
+    "grad of checkpoint": (xf.grad(lambda x: xf.checkpoint(lambda v: xnp.sin(named(v)))(x)), [
+        "checkpoint/rematted_computation/transpose(jvp(outer))/inner/mul"]),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_operations(name):
+    f, expected = NAMES[name]
+    x = xnp.ones(2) if name == "vmap grad" else xnp.float32(1)
+    text = xf.jit(f).lower(x).as_text(debug_info=True)
+    for path in expected:
+        assert f'"{path}"' in text, path
+    assert xf.make_jaxpr(xf.grad(named))(1.0).jaxpr.pretty_print(name_stack=True).count("  # [jvp(outer)/inner]") == 2

@@ -441,7 +441,7 @@ def test_command_as_json_with_status(script, capsys):
     ("train_step", ["--topology", "v9:1"], "v5e:16x16"),
     ("train_step", ["--mesh", "data=3"], "3 is not 8"),
     ("train_step", ["--mesh", "data"], "data=-1,model=8"),
-    ("train_step", ["--mesh", "x=8"], "argument x of train_step.*'data'"),
+    ("train_step", ["--mesh", "x=8"], "'data'.*not found in mesh"),
     ("train_step", ["--memory", "much"], "16GiB"),
     ("train_step", ["--option", "x"], "NAME=VALUE"),
     ("train_stop", [], "did you mean train_step"),

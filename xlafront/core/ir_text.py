@@ -29,9 +29,9 @@ class _Names(dict):
 
 
 class _Printer:
-    def __init__(self, source_info: bool = False):
+    def __init__(self, source_info: bool = False, name_stack: bool = False):
         self.names = _Names()
-        self.source_info = source_info
+        self.source_info, self.name_stack = source_info, name_stack
 
     def program(self, jaxpr, indent: int = 0) -> str:
         read = {v for eqn in jaxpr.eqns for v in eqn.invars if not v.is_literal}
@@ -41,7 +41,8 @@ class _Printer:
         results = ", ".join(self.atom(v) for v in jaxpr.outvars)
         tail = f"in ({results}{',' if len(jaxpr.outvars) == 1 else ''})"
         one_line = f"{{ {head} let {'; '.join(lines)} {tail} }}"
-        if len(one_line) + indent <= _WIDTH and "\n" not in one_line:
+        one_each = lines and (self.name_stack or self.source_info)
+        if len(one_line) + indent <= _WIDTH and "\n" not in one_line and not one_each:
             return one_line
         space = " " * indent
         if not lines:
@@ -75,6 +76,9 @@ class _Printer:
             text += self.params(eqn.params, indent, len(text))
             right = " ".join(self.atom(v) for v in eqn.invars)
             text += f" {right}" if right else ""
+        if self.name_stack:
+            first, *rest = text.split("\n")  # of nested programs each line has its own
+            text = "\n".join([f"{first}  # [{eqn.source_info.name_stack}]", *rest])
         return f"{text}  # {eqn.source_info}" if self.source_info else text
 
     def params(self, params: dict[str, Any], indent: int, before: int) -> str:
@@ -119,8 +123,9 @@ def _is_default(name: str, value) -> bool:
     return name in ("keep_unused", "inline") and value is False
 
 
-def program_text(jaxpr, *, source_info: bool = False, **_) -> str:
-    return _Printer(source_info).program(jaxpr)
+def program_text(jaxpr, *, source_info: bool = False, name_stack: bool = False, **_) -> str:
+    """A program as text; with `source_info` where its equations were written, with `name_stack` in which scopes."""
+    return _Printer(source_info, name_stack).program(jaxpr)
 
 
 def equation_text(eqn) -> str:

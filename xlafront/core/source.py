@@ -26,6 +26,62 @@ class _Thread(threading.local):
 thread = _Thread()
 
 
+# A scope is text: the names of `named_scope`s and, ending in a parenthesis, of transformations, from the outside in and joined
+# by "/". `scope_text` makes of `out/transpose(/jvp(/in` what people read, `out/transpose(jvp(in))`.
+
+
+class transformed:
+    """Operations inside are those of a transformation, "jvp" or "vmap", of what is in the scope. Hot: once a call."""
+
+    __slots__ = ("mark", "saved")
+
+    def __init__(self, transformation: str):
+        self.mark = f"{transformation}("
+
+    def __enter__(self):
+        self.saved = saved = thread.scope
+        thread.scope = f"{saved}/{self.mark}" if saved else self.mark
+
+    def __exit__(self, *exception):
+        thread.scope = self.saved
+
+
+class _Texts(dict):
+    """`scope -> text`, of the scopes met."""
+
+    def __missing__(self, scope: str) -> str:
+        found, open_marks = [], ""
+        for part in scope.split("/"):
+            if part.endswith("("):
+                open_marks += part
+            else:
+                found.append(f"{open_marks}{part}{')' * open_marks.count('(')}")
+                open_marks = ""
+        if open_marks:
+            found.append(f"{open_marks}{')' * open_marks.count('(')}")
+        text = "/".join(found)
+        if len(self) < 1 << 16:
+            self[scope] = text
+        return text
+
+
+scope_texts = _Texts()
+
+
+class _Transposed(dict):
+    """`scope -> the scope of the transpose`: it comes before the transformation that made the operations linear."""
+
+    def __missing__(self, scope: str) -> str:
+        outer, mark, inner = scope.partition("jvp(")
+        found = f"{outer}transpose(/{mark}{inner}" if mark else scope  # else they are those of a program with names of its own
+        if len(self) < 1 << 16:
+            self[scope] = found
+        return found
+
+
+transposed_scopes = _Transposed()
+
+
 class _InternalFiles(dict):
     """`filename -> is it one of ours`, filled on first sight."""
 
@@ -77,14 +133,14 @@ class SourceInfo(NamedTuple):
 def describe(site: Site | None) -> SourceInfo:
     """File, line, function and scope of a site."""
     if site is None or site[0] is None:
-        return SourceInfo("<unknown>", 0, "<unknown>", site[2] if site else "", site)
+        return SourceInfo("<unknown>", 0, "<unknown>", scope_texts[site[2]] if site else "", site)
     code, lasti, scope = site
     line = code.co_firstlineno
     for start, end, number in code.co_lines():
         if start <= lasti < end:
             line = number or line
             break
-    return SourceInfo(code.co_filename, line, code.co_qualname, scope, site)
+    return SourceInfo(code.co_filename, line, code.co_qualname, scope_texts[scope], site)
 
 
 class using_site:

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from xlafront.core import source
 from xlafront.core.avals import abstract_token, token_stand_in
 from xlafront.core.ir import Effect
 from xlafront.lowering import mlir
@@ -84,23 +85,23 @@ class ModuleContext:
         rule = self.rules[primitive] = primitive.lowering_for(self.platform)
         return rule
 
-    def location(self, name: str, site) -> ir.Location:
-        """`scope/primitive` at the user's line. Memoised: a loop in the user's code is one site."""
+    def location(self, name: str, site, body: Body) -> ir.Location:
+        """`jit(f)/scope/primitive` at the user's line. Memoised: a loop in the user's code is one site."""
         if site is None or site[0] is None:
-            return self._named(name, site[2] if site else "", mlir.unknown_location)
+            return self._named(name, site[2] if site else "", mlir.unknown_location, body)
         code, lasti, scope = site
-        key = (name, id(code), lasti, scope)
+        key = (name, id(code), lasti, scope, body.prefix)
         found = self.locations.get(key)
         if found is None:
             place = self.locations.get(key[1:3])
             if place is None:
                 place = ir.Location.file(code.co_filename, mlir.line_of(code, lasti), 0)
                 place = self.locations[key[1:3]] = ir.Location.name(code.co_name, place)
-            found = self.locations[key] = self._named(name, scope, place)
+            found = self.locations[key] = self._named(name, scope, place, body)
         return found
 
-    def _named(self, name, scope, place):
-        return ir.Location.name(f"{scope}/{name}" if scope else name, place)
+    def _named(self, name, scope, place, body):
+        return ir.Location.name(f"{body.inside(scope)}{name}", place)
 
     def add_function(self, name: str, arg_types, result_types, *, public=False, arg_attributes=None,
                      result_attributes=None) -> tuple[str, ir.Operation, ir.Block]:
@@ -119,7 +120,8 @@ class ModuleContext:
         block = operation.regions[0].blocks.append(*arg_types, arg_locs=[mlir.unknown_location] * len(arg_types))
         return name, operation, block
 
-    def function_of(self, jaxpr, consts: Sequence[Any] = (), name: str | None = None, attributes_key=()) -> str:
+    def function_of(self, jaxpr, consts: Sequence[Any] = (), name: str | None = None, attributes_key=(),
+                    scope: str = "") -> str:
         """The symbol of the function that computes `jaxpr`; the same program is lowered once."""
         key = (id(jaxpr), attributes_key, self.manual_mesh)
         found = self.functions.get(key)
@@ -132,7 +134,7 @@ class ModuleContext:
                 tokens + flat_types(jaxpr.out_avals))
             with ir.InsertionPoint(block):
                 arguments = list(block.arguments)
-                body = Body(self, dict(zip(effects, arguments)))
+                body = Body(self, dict(zip(effects, arguments)), f"{scope}/" if scope else "")
                 results = body.run(jaxpr, [constant(c) for c in consts], arguments[len(effects):])
                 create("func.return", operands=[*[body.tokens[e] for e in effects], *results], loc=mlir.unknown_location)
             found = self.functions[key] = symbol
@@ -168,12 +170,20 @@ def constant_value(value: ir.Value):
 class Body:
     """The operations of one block: what is defined in it and may be used again."""
 
-    __slots__ = ("module", "splats", "tokens")
+    __slots__ = ("module", "splats", "tokens", "prefix", "outer")
 
-    def __init__(self, module: ModuleContext, tokens: dict[Effect, ir.Value] | None = None):
+    def __init__(self, module: ModuleContext, tokens: dict[Effect, ir.Value] | None = None, prefix: str = "", outer: str = ""):
         self.module = module
+        self.prefix, self.outer = prefix, outer  # the names in which its operations are, and the scope that these stand for
         self.splats: dict[tuple, ir.Value] = {}
         self.tokens = {} if tokens is None else tokens  # of each ordered effect the last; see the module's docstring
+
+    def inside(self, scope: str) -> str:
+        """The names of a scope that an operation here is in, to be followed by its own."""
+        outer = self.outer
+        if outer and scope.startswith(outer):
+            scope = scope[len(outer):].removeprefix("/")
+        return f"{self.prefix}{source.scope_texts[scope]}/" if scope else self.prefix
 
     def literal(self, value, dtype, shape: tuple[int, ...]) -> ir.Value:
         """A scalar constant, spread over `shape`; the same one is written once a block."""
@@ -213,7 +223,7 @@ class Body:
                     operands.append(env[v])
                 else:
                     operands.append(self.spread(env[v], aval, shape))
-            ctx = RuleContext(self, eqn.invars, eqn.outvars, location(primitive.name, eqn.site), primitive, eqn.site)
+            ctx = RuleContext(self, eqn.invars, eqn.outvars, location(primitive.name, eqn.site, self), primitive, eqn.site)
             rule = rules.get(primitive) or module.rule_of(primitive)
             results = rule(ctx, *operands, **eqn.params)
             if primitive.multiple_results:
@@ -382,14 +392,17 @@ class RuleContext:
         """An operation with one region: `build(ctx, *block_arguments)` returns what the region yields."""
         return self.with_regions(name, operands, [(arg_types, build)], types, **attributes)
 
-    def with_regions(self, name: str, operands, regions, types=None, **attributes):
+    def with_regions(self, name: str, operands, regions, types=None, scopes: Sequence[str] = (), **attributes):
+        """As `with_region`, with several; `scopes` names what is in them."""
         operation = self.op(name, operands, types, regions=len(regions), **attributes)
-        for region, (arg_types, build) in zip(operation.regions, regions):
+        outer = self.site[2] if self.site is not None else ""
+        before = self.body.inside(outer)
+        for i, (region, (arg_types, build)) in enumerate(zip(operation.regions, regions)):
             block_types = [as_type(t) for t in arg_types]
             block = region.blocks.append(*block_types, arg_locs=[self.loc] * len(block_types))
             with ir.InsertionPoint(block):
-                inner = RuleContext(Body(self.body.module), self._invars, self._outvars, self.loc, self.primitive,
-                                    self.site)
+                inside = Body(self.body.module, None, f"{before}{scopes[i]}/" if scopes else before, outer)
+                inner = RuleContext(inside, self._invars, self._outvars, self.loc, self.primitive, self.site)
                 create("stablehlo.return", operands=list(build(inner, *block.arguments)), loc=self.loc)
         results = list(operation.results)
         return results[0] if len(results) == 1 and types is None and not self.primitive_has_many else results
@@ -414,7 +427,8 @@ class RuleContext:
             return [*inner.tokens(effects), *following]
 
         results = self.with_regions("stablehlo.while", state, [
-            (types, lambda inner, *state: [condition(inner, *state[count:])]), (types, step if count else body)], types)
+            (types, lambda inner, *state: [condition(inner, *state[count:])]), (types, step if count else body)], types,
+            scopes=("while/cond", "while/body"))
         self.set_tokens(effects, results[:count])
         return results[count:]
 
@@ -435,16 +449,18 @@ class RuleContext:
             return build
 
         results = self.with_regions("stablehlo.case", [index], [((), with_tokens(b) if tokens else b) for b in branches],
-                                    [*[mlir.token_type()] * len(tokens), *types])
+                                    [*[mlir.token_type()] * len(tokens), *types],
+                                    scopes=[f"cond/branch_{i}_fun" for i in range(len(branches))])
         self.set_tokens(effects, results[:len(tokens)])
         return results[len(tokens):]
 
-    def call(self, closed, operands: Sequence[ir.Value], name: str | None = None, *, inlineable: bool = True, **attributes
-             ) -> list[ir.Value]:
-        """Call a program as a function of the module, which holds it once; what is not `inlineable` stays a call."""
+    def call(self, closed, operands: Sequence[ir.Value], name: str | None = None, *, inlineable: bool = True, scope: str = "",
+             **attributes) -> list[ir.Value]:
+        """Call a program as a function of the module, which holds it once; what is not `inlineable` stays a call, `scope` is in
+        front of the names of its operations."""
         if not inlineable:
             attributes["mhlo.frontend_attributes"] = ir.DictAttr.get({"inlineable": mlir.string("false")})
-        symbol = self.body.module.function_of(closed.jaxpr, closed.consts, name)
+        symbol = self.body.module.function_of(closed.jaxpr, closed.consts, name, scope=scope)
         attributes["callee"] = mlir.symbol(symbol)
         types = flat_types(closed.out_avals)
         effects = ordered_effects(closed) if closed.effects else []
@@ -465,10 +481,18 @@ class RuleContext:
             create("func.return", operands=list(build(inner, *block.arguments)), loc=self.loc)
         return symbol
 
-    def inline(self, closed, operands: Sequence[ir.Value]) -> list[ir.Value]:
-        """Write a program's operations here."""
+    def inline(self, closed, operands: Sequence[ir.Value], scope: str | None = None) -> list[ir.Value]:
+        """Write a program's operations here; `scope` names them."""
         values = [constant(c, dtype=v.aval.dtype) for v, c in zip(closed.jaxpr.constvars, closed.consts)]
-        return self.body.run(closed.jaxpr, values, operands)
+        body = self.body
+        if scope is None:
+            return body.run(closed.jaxpr, values, operands)
+        saved, outer = (body.prefix, body.outer), self.site[2] if self.site is not None else ""
+        body.prefix, body.outer = f"{body.inside(outer)}{scope}/", outer
+        try:
+            return body.run(closed.jaxpr, values, operands)
+        finally:
+            body.prefix, body.outer = saved
 
 
 def as_type(t) -> ir.Type:
@@ -493,8 +517,8 @@ def _at_boundary(aval):
 
 def lower_program(jaxpr, name: str, platform: str, *, const_values: Sequence[Any], arg_attributes=None,
                   result_attributes=None, num_partitions: int = 1, num_replicas: int = 1,
-                  sharding_context=None, manual_mesh=None) -> ModuleContext:
-    """A module whose `main` computes `jaxpr`.
+                  sharding_context=None, manual_mesh=None, scope: str = "") -> ModuleContext:
+    """A module whose `main` computes `jaxpr`; `scope` is in front of the names of its operations.
 
     `const_values` has a NumPy value for each constant variable that is written into the module, and None for
     each that becomes a leading argument of `main`. `manual_mesh` is the mesh that collectives work over, where the program is
@@ -520,7 +544,7 @@ def lower_program(jaxpr, name: str, platform: str, *, const_values: Sequence[Any
                 consts = [sharding_context.constrain_constant(value, v.aval) for v, value in zip(jaxpr.constvars, consts)]
             values = [new_token() if v.aval is abstract_token else value
                       for v, value in zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *arguments[len(hoisted):]])]
-            results = Body(module, tokens).run(jaxpr, values[:len(consts)], values[len(consts):])
+            results = Body(module, tokens, f"{scope}/" if scope else "").run(jaxpr, values[:len(consts)], values[len(consts):])
             results = [constant(np.zeros(token_stand_in.shape, token_stand_in.dtype)) if v.aval is abstract_token else value
                        for v, value in zip(jaxpr.outvars, results)]
             if module.constrain is not None:

@@ -92,7 +92,7 @@ class LoweredModule:
             kept_jaxpr, f"jit_{name}", self.elsewhere or backends.lowering_platform(self.client),
             const_values=self.const_values, arg_attributes=arg_attributes,
             result_attributes=result_attributes, num_partitions=len(self.assignment.devices),
-            sharding_context=self.shardings)
+            sharding_context=self.shardings, scope=f"jit({name})")
 
     def _place_constant(self, value):
         if is_compile_only(self.client):

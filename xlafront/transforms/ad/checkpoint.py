@@ -151,12 +151,12 @@ def _params(jaxpr, prevent_cse, differentiated, policy) -> dict[str, Any]:
 
 def _lower(ctx, *operands, jaxpr, prevent_cse, differentiated, policy):
     if differentiated and prevent_cse and ctx.platform == "cpu":
-        return ctx.call(jaxpr, operands, "recomputed", inlineable=False)
+        return ctx.call(jaxpr, operands, "recomputed", inlineable=False, scope="checkpoint/rematted_computation")
     if differentiated and prevent_cse and operands:
         types = [x.type for x in operands]
         found = ctx.op("stablehlo.optimization_barrier", operands, types)
         operands = found if isinstance(found, list) else [found]
-    return ctx.inline(jaxpr, operands)
+    return ctx.inline(jaxpr, operands, "checkpoint/rematted_computation" if differentiated else "checkpoint")
 
 
 class _Plan:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from xlafront.core import dtypes, tracing
+from xlafront.core import dtypes, source, tracing
 from xlafront.core.ir import (
     ClosedJaxpr,
     Jaxpr,
@@ -141,7 +141,7 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], ac
     used = [bool(a) and aval.dtype != dtypes.float0 for a, aval in zip(active, tangent_avals)]
     duals = [trace.argument(x, linear.new_arg(aval)) if u else x for x, aval, u in zip(primals, tangent_avals, used)]
     try:
-        with current_trace(trace):
+        with current_trace(trace), source.transformed("jvp"):
             results = fun(*duals)
             pairs = [trace.unwrap(x) for x in results]
         if kept:

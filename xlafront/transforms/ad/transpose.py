@@ -56,7 +56,9 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
             cts = [pending.pop(v, None) for v in eqn.outvars]
             if all(ct is None for ct in cts):
                 continue
-            thread.site = eqn.site
+            if (site := eqn.site) is not None:
+                site = (site[0], site[1], source.transposed_scopes[site[2]])
+            thread.site = site
             cts = [Zero(v.aval if v.aval.explicit_sharding is None else v.aval.to_ct_aval()) if ct is None else ct
                    for ct, v in zip(cts, eqn.outvars)]
             operands = [v.val if type(v) is Literal else values[v] if v in values else UndefinedPrimal(v.aval)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import errors, tracing, tree
+from xlafront.core import errors, source, tracing, tree
 from xlafront.core.avals import entry_of, with_dimension, without_dimension
 from xlafront.core.discharge import touched_operands
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, jaxpr_as_fun, subprograms
@@ -143,7 +143,7 @@ def batch_flat(fun: Callable[..., Sequence[Any]], values: Sequence[Any], dims: S
     if axis_name is not None:
         tracing.thread.axes = (*saved, (axis_name, size))
     try:
-        with current_trace(trace):
+        with current_trace(trace), source.transformed("vmap"):
             results = fun(*[trace.wrap(x, d) for x, d in zip(values, dims)])
             pairs = [trace.unwrap(x) for x in results]
     finally:
@@ -247,7 +247,7 @@ def _batches_of_vmappable_types(fun, name, results, specs) -> list:
     def place(x, axis):
         value, dim = trace.unwrap(x)
         with current_trace(trace.parent):
-            return _place(name, value, dim, axis, trace.size)
+            return _place(name, value, dim, axis, trace.size, None)
 
     batches = []
     for x, spec in zip(results, specs):
