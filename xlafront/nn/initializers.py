@@ -168,7 +168,9 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
             raise ValueError(f"the orthogonal initializer requires at least a 2D shape, got {shape}.")
         columns = shape[column_axis]
         rest = [n for i, n in enumerate(shape) if i != column_axis % len(shape)]
-        q = random.orthogonal(key, columns, (), d, math.prod(rest), out_sharding=out_sharding)
+        rows = math.prod(rest)
+        q = random.orthogonal(key, max(rows, columns), (), d, min(rows, columns), out_sharding=out_sharding)
+        q = q.T if columns <= rows else q
         return xnp.moveaxis(q.reshape(columns, *rest), 0, column_axis) * xnp.array(scale, d)
 
     return init
@@ -187,8 +189,8 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
         if len(shape) not in (3, 4, 5):
             raise ValueError(f"the Delta orthogonal initializer requires a 3D, 4D or 5D shape, got {shape}.")
         if shape[-1] < shape[-2]:
-            raise ValueError(f"the Delta orthogonal initializer needs as many outputs as inputs or more: `fan_in` must be less or "
-                             f"equal than `fan_out`, got shape {shape}.")
+            raise ValueError(f"the Delta orthogonal initializer needs as many outputs as inputs or more: `fan_in` must be less "
+                             f"or equal than `fan_out`, got shape {shape}.")
         matrix = orthogonal(scale, column_axis, d)(key, shape[-2:])
         middle = tuple((n - 1) // 2 for n in shape[:-2])
         return xnp.zeros(shape, d, out_sharding=out_sharding).at[middle].set(matrix)

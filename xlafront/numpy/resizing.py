@@ -71,7 +71,7 @@ _KERNELS: dict[ResizeMethod, Callable] = {
 
 
 def _weights(size: int, new: int, scale, translation, kernel: Callable, antialias: bool, dtype):
-    """What each old element along a dimension contributes to each new one: `[size, new]`."""
+    """The same by a function of the distance."""
     inverse = 1 / scale
     wide = xnp.maximum(inverse, 1) if antialias else 1
     at = (xnp.arange(new, dtype=dtype) + 0.5) * inverse - translation * inverse - 0.5
@@ -82,12 +82,22 @@ def _weights(size: int, new: int, scale, translation, kernel: Callable, antialia
     return xnp.where((at >= -0.5) & (at <= size - 0.5), weights, 0)
 
 
-def _overlaps(size: int, new: int, dtype):
-    """Of each new element the part that lies over each old one."""
-    edges = np.arange(new + 1) * (size / new)
-    old = np.arange(size)[:, None]
-    covered = np.clip(np.minimum(edges[None, 1:], old + 1) - np.maximum(edges[None, :-1], old), 0, None)
-    return xnp.asarray((covered * new / size).astype(dtype))
+def _overlaps(size: int, new: int, scale, translation, dtype):
+    """Of each new element the part that lies over each old one, among all that does."""
+    edges = (xnp.arange(new + 1, dtype=dtype) - translation) / scale
+    old = xnp.arange(size, dtype=dtype)[:, None]
+    covered = xnp.maximum(0, xnp.minimum(edges[None, 1:], old + 1) - xnp.maximum(edges[None, :-1], old))
+    total = xnp.sum(covered, 0, keepdims=True)
+    return xnp.where(total > 0, covered / xnp.where(total > 0, total, 1), 0)
+
+
+def _matrix(method: ResizeMethod, size: int, new: int, scale, translation, antialias: bool, dtype):
+    """What each old element along a dimension contributes to each new one: `[size, new]`."""
+    if method is ResizeMethod.AREA:
+        return _overlaps(size, new, scale, translation, dtype)
+    # PyTorch's cubic polynomial is another one when it does not smooth.
+    kernel = _KERNELS[ResizeMethod.CUBIC if method is ResizeMethod.CUBIC_PYTORCH and antialias else method]
+    return _weights(size, new, scale, translation, kernel, antialias, dtype)
 
 
 def _applied(x, dims: Sequence[int], matrices: Sequence[Any], precision):
@@ -112,8 +122,7 @@ def _scaled(image, scale, translation, shape, dims, method, antialias, precision
     x = _inexact(image)
     dtype = _weight_dtype(x)
     scale, translation = xnp.asarray(scale, dtype), xnp.asarray(translation, dtype)
-    matrices = [_weights(x.shape[d], shape[d], scale[i], translation[i], _KERNELS[method], antialias, dtype)
-                for i, d in enumerate(dims)]
+    matrices = [_matrix(method, x.shape[d], shape[d], scale[i], translation[i], antialias, dtype) for i, d in enumerate(dims)]
     return _applied(x, dims, matrices, precision)
 
 
@@ -128,12 +137,10 @@ def _resized(image, shape, method, antialias, precision):
         return x
     x = _inexact(x)
     dtype = _weight_dtype(x)
-    matrices = [
-        _overlaps(x.shape[d], shape[d], dtype) if method is ResizeMethod.AREA else
-        _weights(x.shape[d], shape[d], dtype.type(shape[d] / x.shape[d]), dtype.type(0), _KERNELS[method], antialias, dtype)
-        for d in dims if shape[d]]
     if 0 in shape:
         return xnp.zeros(shape, x.dtype)
+    matrices = [_matrix(method, x.shape[d], shape[d], dtype.type(shape[d] / x.shape[d]), dtype.type(0), antialias, dtype)
+                for d in dims]
     return _applied(x, dims, matrices, precision)
 
 
@@ -142,8 +149,8 @@ def _checked(who: str, image, shape, method) -> tuple[tuple[int, ...], ResizeMet
     tracing.aval_of(image, who)
     shape = static_shape(who, shape)
     if len(shape) != len(own):
-        raise ValueError(f"{who} needs a shape with a length equal to the number of dimensions of the image: got {shape} for one of "
-                         f"shape {own}.")
+        raise ValueError(f"{who} needs a shape with a length equal to the number of dimensions of the image: got {shape} for "
+                         f"one of shape {own}.")
     return shape, method if isinstance(method, ResizeMethod) else ResizeMethod.from_string(method)
 
 
@@ -154,7 +161,7 @@ def resize(image: Any, shape: Sequence[int], method: str | ResizeMethod, antiali
     - `image`: the array. Integers become floats, but for "nearest".
     - `shape`: the new size of each dimension.
     - `method`: a `ResizeMethod` or its name: "nearest", "linear" ("bilinear", "trilinear"), "cubic" ("bicubic", "tricubic"),
-      "lanczos3", "lanczos5".
+      "lanczos3", "lanczos5", "area" (the mean of what an element covers), "cubic-pytorch".
     - `antialias`: whether a smaller image is made of all elements that fall together, and not only of the nearest ones.
     - `precision`: of the products of matrices that do it.
 
@@ -181,9 +188,9 @@ def scale_and_translate(image: Any, shape: Sequence[int], spatial_dims: Sequence
     """
     who = "image.scale_and_translate"
     shape, method = _checked(who, image, shape, method)
-    if method not in _KERNELS:
-        raise ValueError(f"{who} has no method {method.name}: nearest neighbor resampling is not currently supported, and areas have "
-                         f"no place. Use 'linear'.")
+    if method is ResizeMethod.NEAREST:
+        raise ValueError(f"{who} has no method {method.name}: nearest neighbor resampling is not currently supported. Use "
+                         f"'linear'.")
     dims = tuple(canonical_axis(d, len(shape), who) for d in spatial_dims)
     return _scaled(image, scale, translation, shape, dims, method, bool(antialias), precision)
 
