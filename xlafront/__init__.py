@@ -53,5 +53,5 @@ _PLACES = {
 }
 __getattr__, __dir__, __all__ = lazy(__name__, _PLACES, """
     ad_checkpoint core custom_batching custom_derivatives debug distributed dlpack dtypes errors experimental extend
-    flatten_util interpreters lax memory nn numpy planning random ref scipy sharding stages tree tree_util
+    flatten_util image interpreters lax memory nn numpy ops planning random ref scipy sharding stages tree tree_util
 """)

@@ -102,6 +102,9 @@ def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
     Array([2, 3], dtype=int32)
     """
     own, axes = np.shape(src), tuple(axes)
+    if len(idxs) != len(axes):
+        raise TypeError(f"index_take needs as many vectors of indices as axes: {len(idxs)} and {len(axes)} must be "
+                        f"equal.")
     columns = []
     for index, axis in zip(idxs, axes):
         aval = tracing.aval_of(index, "index_take")

@@ -102,10 +102,10 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> Any:
 def _approximate_abstract(x, *, k, reduction_dimension, recall_target, is_max_k, reduction_input_size_override,
                           aggregate_to_topk):
     who = "approx_max_k" if is_max_k else "approx_min_k"
-    if not x.ndim:
-        raise TypeError(f"{who} needs an operand with at least one dimension, got a scalar.")
     if k <= 0:
         raise ValueError(f"{who} of k={k}: k must be positive.")
+    if not x.ndim:
+        raise TypeError(f"{who} needs an operand with at least one dimension, got a scalar.")
     if not dtypes.is_float(x.dtype):
         raise ValueError(f"the operand of {who} must be of a floating type, got {x.dtype}. Convert with x.astype(float).")
     axis = canonical_axis(reduction_dimension, x.ndim, who)

@@ -150,3 +150,49 @@ lecun_uniform = _scaled("lecun_uniform", 1.0, "fan_in", "uniform")
 lecun_normal = _scaled("lecun_normal", 1.0, "fan_in", "truncated_normal")
 he_uniform = kaiming_uniform = _scaled("he_uniform", 2.0, "fan_in", "uniform")
 he_normal = kaiming_normal = _scaled("he_normal", 2.0, "fan_in", "truncated_normal")
+
+
+def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+    """Weights that are an orthogonal matrix, uniform among all: of orthonormal rows or columns, whichever are fewer.
+
+    - `scale`: what they are multiplied by.
+    - `column_axis`: the dimension of the columns; the others together are the rows.
+    - `dtype`: what the initializer makes unless it is told another.
+
+    >>> nn.initializers.orthogonal()(random.key(0), (3, 2)).shape
+    (3, 2)
+    """
+    def init(key, shape, dtype=dtype, out_sharding=None):
+        d, shape = _dtype(dtype), static_shape("the initializer", shape)
+        if len(shape) < 2:
+            raise ValueError(f"the orthogonal initializer requires at least a 2D shape, got {shape}.")
+        columns = shape[column_axis]
+        rest = [n for i, n in enumerate(shape) if i != column_axis % len(shape)]
+        rows = math.prod(rest)
+        q = random.orthogonal(key, max(rows, columns), (), d, min(rows, columns), out_sharding=out_sharding)
+        q = q.T if columns <= rows else q
+        return xnp.moveaxis(q.reshape(columns, *rest), 0, column_axis) * xnp.array(scale, d)
+
+    return init
+
+
+def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+    """Weights of a convolution that do at first nothing but multiply each place by an orthogonal matrix.
+
+    - `scale`, `column_axis`, `dtype`: as of `orthogonal`; the last two dimensions of the weights are inputs and outputs.
+
+    >>> nn.initializers.delta_orthogonal()(random.key(0), (3, 2, 2))[0].tolist()
+    [[0.0, 0.0], [0.0, 0.0]]
+    """
+    def init(key, shape, dtype=dtype, out_sharding=None):
+        d, shape = _dtype(dtype), static_shape("the initializer", shape)
+        if len(shape) not in (3, 4, 5):
+            raise ValueError(f"the Delta orthogonal initializer requires a 3D, 4D or 5D shape, got {shape}.")
+        if shape[-1] < shape[-2]:
+            raise ValueError(f"the Delta orthogonal initializer needs as many outputs as inputs or more: `fan_in` must be less "
+                             f"or equal than `fan_out`, got shape {shape}.")
+        matrix = orthogonal(scale, column_axis, d)(key, shape[-2:])
+        middle = tuple((n - 1) // 2 for n in shape[:-2])
+        return xnp.zeros(shape, d, out_sharding=out_sharding).at[middle].set(matrix)
+
+    return init

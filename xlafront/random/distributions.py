@@ -417,7 +417,7 @@ def _transformed(name: str, transform, doc: str):
     return function
 
 
-def _exponential(words, impl, shape, dtype):
+def exponential_inline(words, impl, shape, dtype):
     return neg(log1p_(neg(uniform_inline(words, impl, shape, dtype))))
 
 
@@ -437,7 +437,7 @@ def _logistic(words, impl, shape, dtype):
     return sub(log_(u), log1p_(neg(u)))
 
 
-exponential = _transformed("exponential", _exponential, "Numbers of the exponential distribution with mean 1.")
+exponential = _transformed("exponential", exponential_inline, "Numbers of the exponential distribution with mean 1.")
 laplace = _transformed("laplace", _laplace, "Numbers of the Laplace distribution with mean 0 and scale 1.")
 cauchy = _transformed("cauchy", _cauchy, "Numbers of the Cauchy distribution.")
 logistic = _transformed("logistic", _logistic, "Numbers of the logistic distribution.")

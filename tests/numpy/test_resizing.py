@@ -1,0 +1,106 @@
+"""Images of other sizes against loops over weights, values at coordinates against SciPy."""
+
+import numpy as np
+import pytest
+import scipy.ndimage
+from laws import check_batching, check_derivatives
+
+import xlafront as xf
+from xlafront import image
+from xlafront.scipy import ndimage
+
+X = np.arange(12.0, dtype=np.float32).reshape(3, 4) ** 1.5
+
+
+def cubic(a):
+    return lambda d: ((a + 2) * d - a - 3) * d * d + 1 if d < 1 else ((a * d - 5 * a) * d + 8 * a) * d - 4 * a if d < 2 else 0.0
+
+
+KERNELS = {
+    "linear": lambda d: max(0.0, 1 - d), "cubic": cubic(-0.5), "lanczos3": lambda d: np.sinc(d) * np.sinc(d / 3) if d <= 3 else 0.0,
+    "lanczos5": lambda d: np.sinc(d) * np.sinc(d / 5) if d <= 5 else 0.0}
+
+
+def brute(x, new, scale, shift, kernel, antialias):
+    """One dimension: each new element is a mean of the old ones, weighted by how far they are from where it comes from."""
+    result = np.zeros((new, *x.shape[1:]))
+    for i in range(new):
+        at = (i + 0.5 - shift) / scale - 0.5
+        weights = np.array([kernel(abs(at - j) / (max(1 / scale, 1) if antialias else 1)) for j in range(len(x))])
+        if -0.5 <= at <= len(x) - 0.5:
+            result[i] = np.tensordot(weights, x, 1) / weights.sum()
+    return result
+
+
+@pytest.mark.parametrize("antialias", [True, False])
+@pytest.mark.parametrize("method", KERNELS)
+def test_resize(method, antialias, rng):
+    for shape in ((5, 3), (2, 2), (3, 9)):
+        wanted = X
+        for d in (0, 1):
+            if shape[d] != X.shape[d]:
+                rows = brute(np.moveaxis(wanted, d, 0), shape[d], shape[d] / X.shape[d], 0.0, KERNELS[method], antialias)
+                wanted = np.moveaxis(rows, 0, d)
+        np.testing.assert_allclose(image.resize(X, shape, method, antialias), wanted, rtol=1e-4, atol=1e-4)
+    scale, shift = np.array([0.8], np.float32), np.array([-0.5], np.float32)
+    got = image.scale_and_translate(X, (3, 5), (1,), scale, shift, method, antialias)
+    np.testing.assert_allclose(got, brute(X.T, 5, 0.8, -0.5, KERNELS[method], antialias).T, rtol=1e-4, atol=1e-4)
+    if antialias and method == "cubic":
+        check_derivatives(lambda x, s, t: image.scale_and_translate(x, (3, 5), (1,), s, t, method), [X, scale, shift], rng)
+        check_batching(lambda x: image.resize(x, (2, 5), method), [X])
+
+
+def test_other_methods():
+    np.testing.assert_array_equal(image.resize(X, (6, 2), "nearest"), X[np.repeat(range(3), 2)][:, [1, 3]])
+    np.testing.assert_array_equal(image.resize(X.astype(np.int8), (6, 2), "nearest").dtype, np.int8)
+    np.testing.assert_allclose(image.resize(X, (3, 2), "area"), X.reshape(3, 2, 2).mean(-1), rtol=1e-6)
+    np.testing.assert_allclose(image.resize(X[:, :3], (3, 2), "area"), np.stack([X[:, 0] * 2 + X[:, 1], X[:, 1] + 2 * X[:, 2]], 1) / 3, rtol=1e-6)
+    np.testing.assert_allclose(image.resize(X, (3, 8), "cubic-pytorch", antialias=False), brute(X.T, 8, 2.0, 0.0, cubic(-0.75), False).T, rtol=1e-4, atol=1e-4)
+    for name in ("bilinear", "trilinear", "triangle", image.ResizeMethod.LINEAR):
+        np.testing.assert_array_equal(image.resize(X, (5, 5), name), image.resize(X, (5, 5), "linear"))
+    assert image.resize(X.astype(int), (2, 2), "linear").dtype == np.float32 and image.resize(X.astype(complex), (2, 2), "linear").dtype == np.complex64
+    assert image.resize(X, (0, 2), "linear").shape == (0, 2)
+
+
+@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize("mode, theirs", [("constant", "constant"), ("nearest", "nearest"), ("wrap", "grid-wrap"), ("mirror", "mirror"), ("reflect", "reflect")])
+def test_coordinates(mode, theirs, order, rng):
+    at = [np.array([-0.7, 0.3, 1.5, 2.4, 3.9, -4.6, 1.0], np.float32), np.array([0.2, -1.6, 2.4, 3.7, 4.2, 9.3, 2.0], np.float32)]
+    wanted = scipy.ndimage.map_coordinates(X, at, order=order, mode="grid-constant" if mode == "constant" else theirs, cval=-1.0)
+    np.testing.assert_allclose(ndimage.map_coordinates(X, at, order, mode, -1.0), wanted, rtol=1e-4, atol=1e-4)
+    if order:
+        check_derivatives(lambda x, a, b: ndimage.map_coordinates(x, [a, b], 1, mode, -1.0), [X, at[0] + 0.01, at[1] + 0.01], rng)
+        check_batching(lambda x, a: ndimage.map_coordinates(x, [a, at[1]], 1, mode), [X, at[0]])
+    assert ndimage.map_coordinates(X.astype(int), at, order, mode).dtype == np.int32
+
+
+BAD = [
+    (lambda: image.resize(X, (2,), "linear"), ValueError, "length"), (lambda: image.resize(X, (2, 2), "foo"), ValueError, "resize method"),
+    (lambda: image.resize([[1.0]], (2, 2), "linear"), TypeError, "list"), (lambda: image.scale_and_translate(X, (3, 4), (0,), np.ones(1), np.ones(1), "nearest"), ValueError, "not currently supported"),
+    (lambda: image.scale_and_translate(X, (3, 4), (2,), np.ones(1), np.ones(1), "linear"), ValueError, "axis 2"),
+    (lambda: ndimage.map_coordinates(X, [X], 1), ValueError, "input.ndim"), (lambda: ndimage.map_coordinates(X, [X, X], 2), NotImplementedError, "order<=1"),
+    (lambda: ndimage.map_coordinates(X, [X, X], 1, "foo"), NotImplementedError, "support mode"),
+]
+
+
+@pytest.mark.parametrize("call, kind, words", BAD)
+def test_bad_input(call, kind, words):
+    with pytest.raises(kind, match=words):
+        call()
+
+
+def test_orthogonal_initializers():
+    make = xf.nn.initializers
+    key = xf.random.key(1)
+    for shape, axis in (((3, 2), -1), ((2, 3), -1), ((2, 3, 4), 0), ((4, 2, 5), 1)):
+        w = np.moveaxis(np.asarray(make.orthogonal(2.0, axis)(key, shape)), axis, 0).reshape(shape[axis], -1) / 2
+        product = w @ w.T if w.shape[0] <= w.shape[1] else w.T @ w
+        np.testing.assert_allclose(product, np.eye(len(product)), atol=1e-5)
+    # a fact of the reference
+    np.testing.assert_allclose(make.orthogonal()(key, (2, 2)), [[-0.7505308, 0.6608353], [-0.6608353, -0.7505309]], rtol=1e-5)
+    w = np.asarray(make.delta_orthogonal()(key, (3, 2, 2, 3)))
+    np.testing.assert_allclose(w[1, 0] @ w[1, 0].T, np.eye(2), atol=1e-5)
+    assert np.count_nonzero(w) == 6
+    for init, shape, words in ((make.orthogonal(), (2,), "2D"), (make.delta_orthogonal(), (3, 3), "3D"), (make.delta_orthogonal(), (3, 3, 2), "fan_in")):
+        with pytest.raises(ValueError, match=words):
+            init(key, shape)

@@ -1,0 +1,56 @@
+"""Reductions of segments against loops."""
+
+import numpy as np
+import pytest
+from laws import check_batching, check_derivatives
+
+import xlafront as xf
+from xlafront import ops
+
+DATA = np.array([4.0, 1.0, 2.0, 5.0, 3.0, 7.0], np.float32)
+IDS = np.array([0, 0, 1, 5, -1, 1])
+KINDS = {"segment_sum": (np.sum, 0.0), "segment_prod": (np.prod, 1.0), "segment_max": (np.max, -np.inf), "segment_min": (np.min, np.inf)}
+
+
+def brute(name, data, ids, count):
+    reduction, start = KINDS[name]
+    rows = [data[ids == i] for i in range(count)]
+    return np.stack([reduction(r, 0) if len(r) else np.full(data.shape[1:], start) for r in rows]) if count else np.zeros((0, *data.shape[1:]))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_segments(name, rng):
+    f = getattr(ops, name)
+    for count in (None, 0, 3, 8):
+        wanted = brute(name, DATA, IDS, 6 if count is None else count)
+        np.testing.assert_array_equal(f(DATA, IDS, count), wanted)
+        for bucket in (1, 4, 6, 9):
+            np.testing.assert_array_equal(f(DATA, IDS, count, bucket_size=bucket), wanted)
+    rows = np.stack([DATA, DATA[::-1]], 1)
+    np.testing.assert_array_equal(f(rows, IDS, 3), brute(name, rows, IDS, 3))
+    np.testing.assert_array_equal(f(DATA, IDS, 3, mode="clip"), brute(name, DATA, np.clip(IDS, 0, 2), 3))
+    ordered = np.arange(6)
+    np.testing.assert_array_equal(f(DATA, ordered, 6, indices_are_sorted=True, unique_indices=True), DATA)
+    check_batching(lambda d: f(d, IDS, 3), [DATA])
+    check_derivatives(lambda d: f(d, np.array([2, 0, 1, 3, 5, 4]), 6, unique_indices=True), [DATA], rng)
+    if name != "segment_prod":
+        check_derivatives(lambda d: f(d, np.maximum(IDS, 0), 6)[:2], [DATA], rng)
+    for dtype in ("int32", "uint8", "bfloat16"):
+        assert f(DATA.astype(dtype), IDS, 2).tolist() == brute(name, DATA, IDS, 2).tolist()
+
+
+BAD = [((DATA, IDS, -1), {}, ValueError, "non-negative"), ((DATA, IDS, 2.0), {}, TypeError, "integer"), ((DATA, IDS[:3], 2), {}, ValueError, "broadcast"),
+       ((DATA, IDS.astype(float), 2), {}, TypeError, "integer"), (([1.0], [0]), {}, TypeError, "list"), ((DATA, IDS, 3), {"mode": "foo"}, ValueError, "foo"),
+       ((DATA, IDS, 3), {"bucket_size": 0}, ZeroDivisionError, "zero"), ((DATA[:0], IDS[:0]), {}, ValueError, "zero-size"), ((DATA > 1, IDS, 3), {}, TypeError, "dtype")]
+
+
+@pytest.mark.parametrize("args, options, kind, words", BAD)
+def test_bad_input(args, options, kind, words):
+    with pytest.raises(kind, match=words):
+        ops.segment_sum(*args, **options)
+
+
+def test_under_jit():
+    with pytest.raises(xf.errors.ConcretizationTypeError, match="num_segments"):
+        xf.jit(ops.segment_sum)(DATA, IDS)
+    np.testing.assert_array_equal(xf.jit(ops.segment_sum, static_argnums=2)(DATA, IDS, 3), brute("segment_sum", DATA, IDS, 3))

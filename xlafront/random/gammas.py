@@ -1,0 +1,267 @@
+"""Gamma variables, by the rejection method of Marsaglia and Tsang, and distributions that are made of them.
+
+Each sample has a key of its own, so that how often one is rejected changes no other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import xlafront.numpy as xnp
+from xlafront.control.while_loop import while_loop
+from xlafront.core import dtypes, tracing
+from xlafront.core.avals import ShapedArray
+from xlafront.core.primitive import Primitive
+from xlafront.core.zeros import Zero
+from xlafront.lax.elementwise import PUBLIC
+from xlafront.lax.keys import unwrap_p, wrap_p
+from xlafront.lax.lower_fun import lower_fun
+from xlafront.lax.shapes import broadcast_batch
+from xlafront.random.distributions import (
+    _broadcast,
+    _float_dtype,
+    _full,
+    _row,
+    _sample_shape,
+    exponential_inline,
+    normal_inline,
+    uniform_inline,
+)
+from xlafront.random.prng import placed, single_key
+from xlafront.special.incomplete_gamma import random_gamma_grad
+from xlafront.staging.library import library
+from xlafront.transforms.batching.vmap import vmap
+
+_digamma = PUBLIC["digamma"]
+
+
+def _one(words, impl, a, log_space: bool):
+    """One sample of shape parameter `a`; below 1 that of `a + 1`, times a uniform number to the power of `1 / a`."""
+    dtype = a.dtype
+    raised = a >= 1
+    d = xnp.where(raised, a, a + 1) - dtype.type(1 / 3)
+    c = dtype.type(1 / 3) / xnp.sqrt(d)
+    words, of_boost = (_row(impl.split(words, (2,)), i) for i in (0, 1))
+
+    def proposal(state):
+        words, _, _ = state
+        pair = impl.split(words, (2,))
+        x = normal_inline(_row(pair, 1), impl, (), dtype)
+        return _row(pair, 0), x, 1 + x * c
+
+    def rejected(state):
+        _, square, cube, u = state
+        return (u >= 1 - dtype.type(0.0331) * square * square) & (
+            xnp.log(u) >= square / 2 + d * (1 - cube + xnp.log(cube)))
+
+    def attempt(state):
+        three = impl.split(state[0], (3,))
+        start = _row(three, 1), xnp.zeros((), dtype), -xnp.ones((), dtype)
+        _, x, v = while_loop(lambda s: s[2] <= 0, proposal, start)
+        return _row(three, 0), x * x, v * v * v, uniform_inline(_row(three, 2), impl, (), dtype)
+
+    one = xnp.ones((), dtype)
+    _, _, cube, _ = while_loop(rejected, attempt, (words, 0 * one, one, 2 * one))
+    if log_space:
+        boost = xnp.where(raised, 0, -exponential_inline(of_boost, impl, (), dtype) / a)
+        return xnp.log(d) + xnp.log(cube) + boost
+    boost = xnp.where(raised, 1, (1 - uniform_inline(of_boost, impl, (), dtype)) ** (1 / a))
+    return d * cube * boost
+
+
+def _samples(key, a, *, log_space):
+    impl = tracing.aval_of(key).dtype.impl
+    words = unwrap_p.bind(key)
+
+    def of_one_key(words, a):
+        flat = a.reshape(-1)
+        keys = impl.split(words, flat.shape)
+        return vmap(lambda w, v: _one(w, impl, v, log_space))(keys, flat).reshape(a.shape)
+
+    function = of_one_key
+    for _ in range(np.ndim(key)):
+        function = vmap(function)
+    return function(words, a)
+
+
+def _jvp(primals, tangents, *, log_space):
+    key, a = primals
+    found = random_gamma_p.bind(key, a, log_space=log_space)
+    t = tangents[1]
+    if type(t) is Zero:
+        return found, Zero(tracing.aval_of(found).to_tangent_aval())
+    if not log_space:
+        return found, t * random_gamma_grad(a, found)
+    sample = xnp.exp(found)
+    # Where the sample itself is too small, the first term of the series of its distribution function says how it moves.
+    tiny = sample <= float(dtypes.finfo(sample.dtype).tiny)
+    safe = xnp.where(tiny, 1, sample)
+    return found, t * xnp.where(tiny, (_digamma(a + 1) - found) / a, random_gamma_grad(a, safe) / safe)
+
+
+def _batch(axis_size, operands, dims, *, log_space):
+    return random_gamma_p.bind(*[broadcast_batch(x, d, axis_size) for x, d in zip(operands, dims)], log_space=log_space), 0
+
+
+random_gamma_p = Primitive("random_gamma", abstract=lambda key, a, *, log_space: ShapedArray(a.shape, a.dtype),
+                           lower=lower_fun(_samples), jvp=_jvp, batch=_batch)
+
+
+def gamma_inline(words, impl, a, shape, dtype, log_space=False):
+    a = _full(_broadcast(a, shape, dtype), shape)
+    return random_gamma_p.bind(wrap_p.bind(words, impl=impl), a, log_space=log_space)
+
+
+@library(static=("impl", "shape", "dtype", "log_space"), name="gamma")
+def _gamma(words, a, impl, shape, dtype, log_space):
+    return gamma_inline(words, impl, a, shape, dtype, log_space)
+
+
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Samples of the gamma distribution with density `x^(a-1) exp(-x) / gamma(a)`. They can be differentiated in `a`.
+
+    - `key`: a random key.
+    - `a`: the shape parameter, positive.
+    - `shape`: of the samples, which `a` broadcasts to; its own where it is not given.
+    - `dtype`: a floating one.
+    - `out_sharding`: where the samples are placed.
+
+    >>> random.gamma(random.key(0), 3.0, (2, 4)).shape
+    (2, 4)
+    """
+    words, impl, _ = single_key("gamma", key)
+    return placed(_gamma(words, a, impl, _sample_shape("gamma", shape, a), _float_dtype("gamma", dtype), False), out_sharding)
+
+
+def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Logarithms of samples of the gamma distribution, exact where the samples would be too small for their dtype.
+
+    - The parameters are those of `gamma`.
+
+    >>> bool(random.loggamma(random.key(0), 1e-3) < -10)
+    True
+    """
+    words, impl, _ = single_key("loggamma", key)
+    found = _gamma(words, a, impl, _sample_shape("loggamma", shape, a), _float_dtype("loggamma", dtype), True)
+    return placed(found, out_sharding)
+
+
+def _halves(words, impl):
+    pair = impl.split(words, (2,))
+    return _row(pair, 0), _row(pair, 1)
+
+
+@library(static=("impl", "shape", "dtype"), name="beta")
+def _beta(words, a, b, impl, shape, dtype):
+    first, second = _halves(words, impl)
+    x, y = (gamma_inline(w, impl, v, shape, dtype, True) for w, v in ((first, a), (second, b)))
+    top = xnp.maximum(x, y)
+    x, y = xnp.exp(x - top), xnp.exp(y - top)
+    return x / (x + y)
+
+
+def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Samples of the beta distribution with density proportional to `x^(a-1) (1-x)^(b-1)`.
+
+    - `a`, `b`: its parameters, positive.
+    - The other parameters are those of `gamma`.
+
+    >>> random.beta(random.key(0), 2.0, 3.0, (2,)).shape
+    (2,)
+    """
+    words, impl, _ = single_key("beta", key)
+    return placed(_beta(words, a, b, impl, _sample_shape("beta", shape, a, b), _float_dtype("beta", dtype)), out_sharding)
+
+
+@library(static=("impl", "shape", "dtype"), name="dirichlet")
+def _dirichlet(words, alpha, impl, shape, dtype):
+    logs = gamma_inline(words, impl, alpha, (*shape, np.shape(alpha)[-1]), dtype, True)
+    parts = xnp.exp(logs - xnp.max(logs, -1, keepdims=True))
+    return parts / xnp.sum(parts, -1, keepdims=True)
+
+
+def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Samples of the Dirichlet distribution: vectors of positive numbers whose sum is 1.
+
+    - `alpha`: its parameters along the last dimension, positive.
+    - `shape`: of the samples without that dimension, which the other dimensions of `alpha` broadcast to.
+    - The other parameters are those of `gamma`.
+
+    >>> random.dirichlet(random.key(0), xnp.ones(3), (2,)).shape
+    (2, 3)
+    """
+    words, impl, _ = single_key("dirichlet", key)
+    if not np.ndim(alpha):
+        raise ValueError("random.dirichlet needs a vector of parameters alpha, with ndim of at least one (>= 1); got a scalar.")
+    joint = _sample_shape("dirichlet", shape, np.empty(np.shape(alpha)[:-1]))
+    return placed(_dirichlet(words, alpha, impl, joint, _float_dtype("dirichlet", dtype)), out_sharding)
+
+
+@library(static=("impl", "shape", "dtype"), name="t")
+def _t(words, df, impl, shape, dtype):
+    first, second = _halves(words, impl)
+    df = _full(_broadcast(df, shape, dtype), shape)
+    n = normal_inline(first, impl, shape, dtype)
+    half = df / 2
+    return n * xnp.sqrt(half / gamma_inline(second, impl, half, shape, dtype))
+
+
+def t(key: Any, df: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Samples of Student's t distribution.
+
+    - `df`: the degrees of freedom, positive.
+    - The other parameters are those of `gamma`.
+
+    >>> random.t(random.key(0), 3.0, (2,)).shape
+    (2,)
+    """
+    words, impl, _ = single_key("t", key)
+    return placed(_t(words, df, impl, _sample_shape("t", shape, df), _float_dtype("t", dtype)), out_sharding)
+
+
+def _chisquare_inline(words, impl, df, shape, dtype):
+    half = _full(_broadcast(df, shape, dtype), shape) / 2
+    return 2 * xnp.exp(gamma_inline(words, impl, half, shape, dtype, True))
+
+
+@library(static=("impl", "shape", "dtype"), name="chisquare")
+def _chisquare(words, df, impl, shape, dtype):
+    return _chisquare_inline(words, impl, df, shape, dtype)
+
+
+def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Samples of the chi-square distribution: sums of squares of normal numbers.
+
+    - `df`: the degrees of freedom, positive.
+    - The other parameters are those of `gamma`.
+
+    >>> random.chisquare(random.key(0), 3.0, (2,)).shape
+    (2,)
+    """
+    words, impl, _ = single_key("chisquare", key)
+    found = _chisquare(words, df, impl, _sample_shape("chisquare", shape, df), _float_dtype("chisquare", dtype))
+    return placed(found, out_sharding)
+
+
+@library(static=("impl", "shape", "dtype"), name="f")
+def _f(words, dfnum, dfden, impl, shape, dtype):
+    first, second = _halves(words, impl)
+    above, below = (_chisquare_inline(w, impl, df, shape, dtype) / _full(_broadcast(df, shape, dtype), shape)
+                    for w, df in ((second, dfnum), (first, dfden)))
+    return above / below
+
+
+def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Samples of the F distribution: quotients of mean squares of normal numbers.
+
+    - `dfnum`, `dfden`: the degrees of freedom above and below, positive.
+    - The other parameters are those of `gamma`.
+
+    >>> random.f(random.key(0), 3.0, 4.0, (2,)).shape
+    (2,)
+    """
+    words, impl, _ = single_key("f", key)
+    found = _f(words, dfnum, dfden, impl, _sample_shape("f", shape, dfnum, dfden), _float_dtype("f", dtype))
+    return placed(found, out_sharding)

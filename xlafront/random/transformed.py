@@ -1,0 +1,322 @@
+"""Distributions with parameters whose samples are functions of uniform, normal or gamma numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import xlafront.numpy as xnp
+from xlafront.core import tracing
+from xlafront.linalg.factorizations import cholesky
+from xlafront.linalg.numpy_functions import svd
+from xlafront.linalg.orthogonal import qr
+from xlafront.linalg.spectra import eigh
+from xlafront.random.distributions import (
+    _broadcast,
+    _float_dtype,
+    _full,
+    _sample_shape,
+    _static_shape,
+    exponential_inline,
+    normal_inline,
+    uniform_inline,
+)
+from xlafront.random.gammas import _halves, gamma_inline
+from xlafront.random.prng import placed, single_key
+from xlafront.staging.library import library
+
+
+def _signs(words, impl, shape, dtype):
+    return xnp.where(uniform_inline(words, impl, shape, np.dtype(np.float32)) < 0.5, 1, -1).astype(dtype)
+
+
+def _maxwell_inline(words, impl, shape, dtype):
+    n = normal_inline(words, impl, (*shape, 3), dtype)
+    return xnp.sqrt(xnp.sum(n * n, -1))
+
+
+def _generalized_inline(words, impl, p, shape, dtype):
+    first, second = _halves(words, impl)
+    p = _broadcast(p, shape, dtype)
+    g = gamma_inline(first, impl, 1 / p, shape, dtype)
+    return _signs(second, impl, shape, dtype) * g ** (1 / p)
+
+
+# name: the samples, of the words of the key and the parameters at the dtype of the samples
+def _lognormal(words, impl, shape, dtype, sigma):
+    return xnp.exp(normal_inline(words, impl, shape, dtype) * sigma)
+
+
+def _pareto(words, impl, shape, dtype, b):
+    return xnp.exp(exponential_inline(words, impl, shape, dtype) / b)
+
+
+def _rayleigh(words, impl, shape, dtype, scale):
+    return scale * xnp.sqrt(xnp.log(uniform_inline(words, impl, shape, dtype)) * -2)
+
+
+def _weibull(words, impl, shape, dtype, scale, concentration):
+    return scale * (-xnp.log1p(-uniform_inline(words, impl, shape, dtype))) ** (1 / concentration)
+
+
+def _triangular(words, impl, shape, dtype, left, mode, right):
+    u = uniform_inline(words, impl, shape, dtype)
+    width = right - left
+    below = left + xnp.sqrt(u * width * (mode - left))
+    above = right - xnp.sqrt((1 - u) * width * (right - mode))
+    return xnp.where(u < (mode - left) / width, below, above)
+
+
+def _wald(words, impl, shape, dtype, mean):
+    first, second = _halves(words, impl)
+    v = normal_inline(first, impl, shape, dtype)
+    z = uniform_inline(second, impl, shape, dtype)
+    y = v * v
+    x = mean + mean * mean * y / 2 - mean / 2 * xnp.sqrt(4 * mean * y + mean * mean * y * y)
+    return xnp.where(z <= mean / (mean + x), x, mean * mean / x)
+
+
+def _double_sided_maxwell(words, impl, shape, dtype, loc, scale):
+    first, second = _halves(words, impl)
+    return _signs(second, impl, shape, dtype) * _maxwell_inline(first, impl, shape, dtype) * scale + loc
+
+
+_KERNELS = {f.__name__[1:]: f for f in (_lognormal, _pareto, _rayleigh, _weibull, _triangular, _wald, _double_sided_maxwell)}
+
+
+@library(static=("name", "impl", "shape", "dtype"), name="random")
+def _sampled(words, params, name, impl, shape, dtype):
+    spread = [_full(_broadcast(p, shape, dtype), shape) for p in params]
+    return _KERNELS[name](words, impl, shape, dtype, *spread)
+
+
+def _sample(kernel: str, name: str, key, shape, dtype, params, out_sharding=None):
+    words, impl, _ = single_key(name, key)
+    for p in params:
+        tracing.aval_of(p, f"random.{name}")
+    return placed(_sampled(words, params, kernel, impl, _sample_shape(name, shape, *params), _float_dtype(name, dtype)),
+                  out_sharding)
+
+
+def lognormal(key: Any, sigma: Any = np.float32(1.0), shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Samples whose logarithm is normal with mean 0.
+
+    - `key`: a random key.
+    - `sigma`: the standard deviation of the logarithm.
+    - `shape`: of the samples, which the parameters broadcast to; theirs where it is not given.
+    - `dtype`: a floating one.
+    - `out_sharding`: where the samples are placed.
+
+    >>> random.lognormal(random.key(0), 0.5, (2,)).shape
+    (2,)
+    """
+    return _sample("lognormal", "lognormal", key, shape, dtype, (sigma,), out_sharding)
+
+
+def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Samples of the Pareto distribution, with density `b / x^(b+1)` from 1 on.
+
+    - `b`: the exponent, positive.
+    - The other parameters are those of `lognormal`.
+
+    >>> bool(random.pareto(random.key(0), 2.0) >= 1)
+    True
+    """
+    return _sample("pareto", "pareto", key, shape, dtype, (b,), out_sharding)
+
+
+def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Samples of the Rayleigh distribution: lengths of normal vectors in the plane.
+
+    - `scale`: the standard deviation of each component.
+    - The other parameters are those of `lognormal`.
+
+    >>> bool(random.rayleigh(random.key(0), 2.0) > 0)
+    True
+    """
+    return _sample("rayleigh", "rayleigh", key, shape, dtype, (scale,), out_sharding)
+
+
+def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Samples of the Weibull distribution: `scale` times powers of exponential numbers.
+
+    - `scale`, `concentration`: its parameters, positive; the powers are of the inverse of the second.
+    - The other parameters are those of `lognormal`.
+
+    >>> random.weibull_min(random.key(0), 1.0, 2.0, (2,)).shape
+    (2,)
+    """
+    return _sample("weibull", "weibull_min", key, shape, dtype, (scale, concentration))
+
+
+def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None, *,
+               out_sharding: Any = None) -> Any:
+    """Samples with a density that rises from `left` to `mode` and falls to `right`, in straight lines.
+
+    - `left`, `mode`, `right`: its corners.
+    - The other parameters are those of `lognormal`.
+
+    >>> random.triangular(random.key(0), 0.0, 1.0, 3.0, (2,)).shape
+    (2,)
+    """
+    return _sample("triangular", "triangular", key, shape, dtype, (left, mode, right), out_sharding)
+
+
+def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Samples of the inverse Gaussian distribution: the time at which a drifting random walk reaches a height.
+
+    - `mean`: positive; the scale is 1.
+    - The other parameters are those of `lognormal`.
+
+    >>> bool(random.wald(random.key(0), 2.0) > 0)
+    True
+    """
+    return _sample("wald", "wald", key, shape, dtype, (mean,), out_sharding)
+
+
+def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Samples of the Maxwell distribution with random signs, scaled and shifted.
+
+    - `loc`, `scale`: what is added after what is multiplied.
+    - The other parameters are those of `lognormal`.
+
+    >>> random.double_sided_maxwell(random.key(0), 1.0, 2.0, (2,)).shape
+    (2,)
+    """
+    return _sample("double_sided_maxwell", "double_sided_maxwell", key, shape, dtype, (loc, scale))
+
+
+@library(static=("impl", "shape", "dtype"), name="maxwell")
+def _maxwell(words, impl, shape, dtype):
+    return _maxwell_inline(words, impl, shape, dtype)
+
+
+def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Samples of the Maxwell distribution: lengths of normal vectors in space.
+
+    - The parameters are those of `lognormal`.
+
+    >>> bool(random.maxwell(random.key(0)) > 0)
+    True
+    """
+    words, impl, _ = single_key("maxwell", key)
+    return placed(_maxwell(words, impl, _static_shape("maxwell", shape), _float_dtype("maxwell", dtype)), out_sharding)
+
+
+@library(static=("impl", "shape", "dtype"), name="generalized_normal")
+def _generalized_normal(words, p, impl, shape, dtype):
+    return _generalized_inline(words, impl, p, shape, dtype)
+
+
+def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Samples with a density proportional to `exp(-abs(x)^p)`.
+
+    - `p`: the power, positive.
+    - The other parameters are those of `lognormal`.
+
+    >>> random.generalized_normal(random.key(0), 3.0, (2,)).shape
+    (2,)
+    """
+    words, impl, _ = single_key("generalized_normal", key)
+    d = _float_dtype("generalized_normal", dtype)
+    return placed(_generalized_normal(words, p, impl, _static_shape("generalized_normal", shape), d), out_sharding)
+
+
+@library(static=("d", "impl", "shape", "dtype"), name="ball")
+def _ball(words, p, d, impl, shape, dtype):
+    first, second = _halves(words, impl)
+    g = _generalized_inline(first, impl, p, (*shape, d), dtype)
+    e = exponential_inline(second, impl, shape, dtype)
+    p = _broadcast(p, shape, dtype)
+    return g / ((xnp.sum(abs(g) ** p, -1) + e) ** (1 / p))[..., None]
+
+
+def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Points uniform in the unit ball of a norm.
+
+    - `d`: the number of dimensions.
+    - `p`: the power of the norm, 2 for the usual one.
+    - `shape`: of the points; the result has their coordinates along one more dimension.
+    - The other parameters are those of `lognormal`.
+
+    >>> random.ball(random.key(0), 3, shape=(2,)).shape
+    (2, 3)
+    """
+    words, impl, _ = single_key("ball", key)
+    return placed(_ball(words, p, d.__index__(), impl, _static_shape("ball", shape), _float_dtype("ball", dtype)), out_sharding)
+
+
+@library(static=("impl", "shape", "dtype", "method"), name="multivariate_normal")
+def _multivariate_normal(words, mean, cov, impl, shape, dtype, method):
+    mean, cov = xnp.asarray(mean, dtype), xnp.asarray(cov, dtype)
+    if method == "cholesky":
+        factor = cholesky(cov)
+    elif method == "svd":
+        u, s, _ = svd(cov)
+        factor = u * xnp.sqrt(s[..., None, :])
+    else:
+        v, w = eigh(cov)
+        factor = v * xnp.sqrt(w[..., None, :])
+    n = normal_inline(words, impl, (*shape, mean.shape[-1]), dtype)
+    return mean + xnp.einsum("...ij,...j->...i", factor, n)
+
+
+def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = None, method: str = "cholesky", *,
+                        out_sharding: Any = None) -> Any:
+    """Normal vectors with a mean and a covariance.
+
+    - `key`: a random key.
+    - `mean`, `cov`: `[..., n]` and `[..., n, n]`, positive definite.
+    - `shape`: of the samples without the last dimension, which the others of the parameters broadcast to.
+    - `dtype`: a floating one.
+    - `method`: how the root of the covariance is found: "cholesky", "eigh" or "svd", of which the last two also take
+      singular ones.
+    - `out_sharding`: where the samples are placed.
+
+    >>> random.multivariate_normal(random.key(0), xnp.zeros(2), xnp.eye(2), (3,)).shape
+    (3, 2)
+    """
+    name = "multivariate_normal"
+    words, impl, _ = single_key(name, key)
+    if method not in ("cholesky", "eigh", "svd"):
+        raise ValueError(f"random.{name} has the methods cholesky, eigh and svd, got {method!r}: method must be one of them.")
+    a, b = np.shape(mean), np.shape(cov)
+    if len(a) < 1:
+        raise ValueError(f"random.{name} requires a mean with mean.ndim >= 1, got a scalar.")
+    if len(b) < 2:
+        raise ValueError(f"random.{name} requires a covariance with cov.ndim >= 2, got shape {b}.")
+    if b[-2:] != (a[-1], a[-1]):
+        raise ValueError(f"random.{name} requires a covariance of shape (..., n, n) for a mean of shape (..., n): got {b} and "
+                         f"{a}.")
+    joint = _sample_shape(name, shape, np.empty(a[:-1]), np.empty(b[:-2]))
+    return placed(_multivariate_normal(words, mean, cov, impl, joint, _float_dtype(name, dtype), method), out_sharding)
+
+
+@library(static=("impl", "shape", "n", "m", "dtype"), name="orthogonal")
+def _orthogonal(words, impl, shape, n, m, dtype):
+    z = normal_inline(words, impl, (*shape, max(n, m), min(n, m)), dtype)
+    q, r = qr(z, full_matrices=False)
+    diagonal = xnp.diagonal(r, axis1=-2, axis2=-1)
+    q = q * xnp.expand_dims(xnp.sign(diagonal), -2)
+    return q if n >= m else xnp.conj(xnp.swapaxes(q, -1, -2))
+
+
+def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | None = None, *, out_sharding: Any = None) -> Any:
+    """Orthogonal matrices (unitary ones of complex numbers), uniform among all of them.
+
+    - `key`: a random key.
+    - `n`: the number of rows.
+    - `shape`: of the array of matrices.
+    - `dtype`: a floating or complex one.
+    - `m`: the number of columns, `n` where it is not given; rows or columns, whichever are fewer, are orthonormal.
+    - `out_sharding`: where they are placed.
+
+    >>> random.orthogonal(random.key(0), 3, (2,)).shape
+    (2, 3, 3)
+    """
+    words, impl, _ = single_key("orthogonal", key)
+    columns = n if m is None else m
+    shape = _static_shape("orthogonal", shape)
+    return placed(_orthogonal(words, impl, shape, n.__index__(), columns.__index__(), _float_dtype("orthogonal", dtype, True)),
+                  out_sharding)
