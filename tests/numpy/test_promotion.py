@@ -148,6 +148,8 @@ def test_a_quantile_is_asked_for_by_a_float():
         with pytest.raises(TypeError, match="floating-point"):
             xnp.quantile(xnp.ones(3), q)
     assert xnp.percentile(xnp.ones(3), 50) == 1
+    with pytest.raises(ValueError, match="rank"):
+        xnp.quantile(xnp.ones(3), xnp.ones((1, 2)))
 
 
 def test_promote_types_does_not_truncate():
