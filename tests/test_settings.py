@@ -156,7 +156,7 @@ xf.checkpoint(lambda y: xnp.sin(y) ** 2)(v)
 """
 SECTIONS = {"reductions": REDUCTIONS, "elementwise": ELEMENTWISE, "arrays": ARRAYS, "linalg": LINALG, "nn": NN, "random": RANDOM,
             "control": CONTROL}
-VALUES = {"ndim", "size", "issubdtype"}  # which give no arrays
+VALUES = {"ndim", "size", "issubdtype", "create_token", "after_all"}  # which give no arrays
 # What the functions are tried with that the table does not name, until they take it.
 STANDARD = ["v", "s", "v, v", "s, s", "i", "i, i", "t, t", "s, v", "s, 1", "3", "key", "key, v", "(v, v)"]
 

@@ -148,6 +148,8 @@ def test_a_quantile_is_asked_for_by_a_float():
         with pytest.raises(TypeError, match="floating-point"):
             xnp.quantile(xnp.ones(3), q)
     assert xnp.percentile(xnp.ones(3), 50) == 1
+    with pytest.raises(ValueError, match="rank"):
+        xnp.quantile(xnp.ones(3), xnp.ones((1, 2)))
 
 
 def test_promote_types_does_not_truncate():
@@ -249,3 +251,9 @@ def test_reductions_of_16_bits_are_widened_unless_a_dtype_is_given():
 def test_cumulative_truth():
     np.testing.assert_array_equal(xnp.cumsum(xnp.array([0, 2, 0]), dtype=bool), [False, True, True])
     np.testing.assert_array_equal(xnp.cumprod(xnp.array([1, 2, 0]), dtype=bool), [True, True, False])
+
+
+def test_integers_in_constant_ratio():
+    assert xnp.geomspace(1, 256, 9, dtype="int32").tolist() == [1, 2, 4, 8, 16, 32, 64, 128, 256]
+    assert xnp.geomspace(np.int8(1), 100, 3, dtype="int8").tolist() == [1, 10, 100]
+    assert xnp.geomspace(1, 1000, 4, dtype=int).tolist() == [1, 10, 100, 1000]

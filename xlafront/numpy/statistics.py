@@ -169,6 +169,8 @@ def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, w
     check_arraylike(name, a, q)
     if not dtypes.is_inexact(tracing.aval_of(q).dtype):
         raise TypeError(f"xnp.{name} takes q as a floating-point number, got {tracing.aval_of(q)}: q=1.0, not 1.")
+    if np.ndim(q) > 1:
+        raise ValueError(f"xnp.{name} takes q as a number or a vector: its rank must be at most 1, got shape {np.shape(q)}.")
     if method not in _METHODS:
         raise ValueError(f"xnp.{name} has no method {method!r}; it has {', '.join(_METHODS)}.")
     axes = reductions.static_axes(axis, np.ndim(a), name)

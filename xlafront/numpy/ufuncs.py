@@ -273,9 +273,9 @@ def _log_to_base(name, x, base):
     [x] = promote_args_inexact(name, x)
     y = log_(x)
     if tracing.aval_of(y).dtype.kind != "c":
-        return div(y, _strong_constant(y, np.log(base)))
-    real, imag = real_(y), imag_(y)  # a complex quotient would make a NaN of an infinity
-    return complex_(div(real, _strong_constant(real, np.log(base))), div(imag, _strong_constant(imag, np.log(base))))
+        return mul(y, _strong_constant(y, 1 / np.log(base)))
+    real, imag = real_(y), imag_(y)  # a complex product would make a NaN of an infinity
+    return complex_(*[mul(part, _strong_constant(part, 1 / np.log(base))) for part in (real, imag)])
 
 
 def _strong_constant(x, value):
