@@ -330,7 +330,7 @@ def fori_loop(lower, upper, body_fun: Callable, init_val: Any, *, unroll: int | 
     """
     if not callable(body_fun):
         raise TypeError(f"fori_loop takes a function as body_fun, got {type(body_fun).__name__}.")
-    if isinstance(lower, np.integer):  # a number, as Python's are
+    if isinstance(lower, np.integer) and not isinstance(upper, np.integer):  # a number, as Python's are
         lower = int(lower)
     first, last = [tracing.aval_of(x, "fori_loop") for x in (lower, upper)]
     for aval, which in ((first, "lower"), (last, "upper")):
