@@ -159,7 +159,8 @@ def test_static_arguments_and_keywords():
     assert xf.grad(h)(1.0, settings, more=[2.0]) == 8
 
 
-def test_callbacks_run_again_where_values_are_computed_again():
+def test_debugging_is_repeated_where_values_are_computed_again():
+    """As in the reference."""
     seen = []
 
     def f(x):

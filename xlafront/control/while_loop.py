@@ -330,7 +330,7 @@ def fori_loop(lower, upper, body_fun: Callable, init_val: Any, *, unroll: int | 
     """
     if not callable(body_fun):
         raise errors.not_callable("fori_loop", body_fun, "body_fun")
-    if isinstance(lower, np.integer):  # a number, as Python's are
+    if isinstance(lower, np.integer) and not isinstance(upper, np.integer):  # a number, as Python's are
         lower = int(lower)
     first, last = [tracing.aval_of(x, "fori_loop") for x in (lower, upper)]
     for aval, which in ((first, "lower"), (last, "upper")):

@@ -44,9 +44,12 @@ def checked_argnums(transform: str, argnums) -> tuple[int, ...]:
     try:
         if hasattr(argnums, "__index__"):
             return (argnums.__index__(),)
-        return tuple(i.__index__() for i in argnums)
+        chosen = tuple(i.__index__() for i in argnums)
     except (TypeError, AttributeError):
         raise TypeError(f"{transform} takes argnums as an integer or an iterable of integers, got {argnums!r}.") from None
+    if not chosen and transform == "grad":
+        raise ValueError("grad needs at least one position in argnums, got an empty sequence.")
+    return chosen
 
 
 def positions_of(transform: str, name: str, chosen, args) -> list[int]:

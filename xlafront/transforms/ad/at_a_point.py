@@ -4,6 +4,7 @@ cotangents. Each is a pytree of the values that it keeps from the point.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -159,34 +160,52 @@ class Pullback:
     [2.0, 3.0]
     """
 
-    __slots__ = ("program", "sources", "in_tree", "out_tree", "name", "args_res", "opaque_residuals")
+    __slots__ = ("program", "places", "in_tree", "out_tree", "name", "parts")
 
-    def __init__(self, program: LinearProgram, sources: tuple, in_tree, out_tree, name: str, args_res: list,
-                 opaque_residuals: list):
-        self.program, self.sources, self.in_tree, self.out_tree, self.name = program, sources, in_tree, out_tree, name
-        self.args_res, self.opaque_residuals = args_res, opaque_residuals
+    def __init__(self, program: LinearProgram, places: Sequence[int | None], in_tree, out_tree, name: str,
+                 parts: tuple[list, list] | None = None):
+        """`places` has for each constant of the program the number of the leaf of the arguments that it is, None for others.
+        `parts` are `args_res` and `opaque_residuals`, once somebody has asked for them: then the constants are in there."""
+        self.program, self.places, self.in_tree, self.out_tree, self.name = program, places, in_tree, out_tree, name
+        self.parts = parts
 
     @classmethod
     def at(cls, program: LinearProgram, primals: Sequence[Any], in_tree, out_tree, name: str) -> Pullback:
-        """`primals` are the leaves of the arguments."""
-        places = {id(x): i for i, x in reversed(list(enumerate(primals)))}
-        sources: list[tuple[bool, int]] = []
-        opaque: list[Any] = []
-        read: dict[int, Any] = dict.fromkeys(range(len(primals)))
-        for x in program.consts:
-            place = places.get(id(x))
-            if place is None:
-                sources.append((False, len(opaque)))
-                opaque.append(x)
-            else:
-                sources.append((True, place))
-                read[place] = x
-        rest = iter([NotNeeded() if read[i] is None else read[i] for i in read])
-        arguments = [[next(rest) for _ in range(child.num_leaves)] for child in in_tree.children()]
-        args_res = [found[0] if _is_leaf(child) else tuple(found)
-                    for child, found in zip(in_tree.children(), arguments)]
-        bare = LinearProgram(program.jaxpr, [], program.inputs, program.outputs, program.in_avals, program.out_avals)
-        return cls(bare, tuple(sources), in_tree, out_tree, name, args_res, opaque)
+        """`primals` are the leaves of the arguments. Hot: once an eager `vjp`."""
+        places = {id(x): i for i, x in enumerate(primals)}
+        return cls(program, tuple([places.get(id(c)) for c in program.consts]), in_tree, out_tree, name)
+
+    def _divided(self) -> tuple[list, list]:
+        if self.parts is None:
+            program, places = self.program, self.places
+            read = {i: c for i, c in zip(places, program.consts) if i is not None}
+            rest = iter([read.get(i, NotNeeded()) for i in range(self.in_tree.num_leaves)])
+            args_res = [next(rest) if _is_leaf(child) else tuple([next(rest) for _ in range(child.num_leaves)])
+                        for child in self.in_tree.children()]
+            self.parts = args_res, [c for i, c in zip(places, program.consts) if i is None]
+            self.program = program.at([])
+        return self.parts
+
+    def _consts(self, args_res: Sequence[Any], opaque_residuals: Sequence[Any]) -> list[Any]:
+        leaves = [x for child, found in zip(self.in_tree.children(), args_res) for x in ([found] if _is_leaf(child) else found)]
+        number = itertools.count()
+        return [opaque_residuals[next(number)] if i is None else leaves[i] for i in self.places]
+
+    @property
+    def args_res(self) -> list[Any]:
+        return self._divided()[0]
+
+    @args_res.setter
+    def args_res(self, values: list[Any]) -> None:
+        self.parts = values, self._divided()[1]
+
+    @property
+    def opaque_residuals(self) -> list[Any]:
+        return self._divided()[1]
+
+    @opaque_residuals.setter
+    def opaque_residuals(self, values: list[Any]) -> None:
+        self.parts = self._divided()[0], values
 
     @property
     def jaxpr(self) -> Jaxpr:
@@ -194,7 +213,8 @@ class Pullback:
 
     @property
     def fun(self) -> Callable:
-        return self._pulled_back_from
+        return lambda args_res, opaque_residuals, cotangent: self._pulled_back_from(
+            self.program.at(self._consts(args_res, opaque_residuals)), cotangent, ())
 
     def with_refs(self, *targets):
         """The same function, adding cotangents to references in place of returning them.
@@ -226,10 +246,10 @@ class Pullback:
         if others:
             raise TypeError(f"the function that vjp of {self.name} returned takes a single argument, the cotangent, a pytree "
                             f"like its result {self.out_tree}; it was given {1 + len(others)} arguments.")
-        return self._pulled_back_from(self.args_res, self.opaque_residuals, cotangent, targets)
+        program = self.program if self.parts is None else self.program.at(self._consts(*self.parts))
+        return self._pulled_back_from(program, cotangent, targets)
 
-    def _pulled_back_from(self, args_res, opaque_residuals, cotangent, targets=()):
-        program = self.program
+    def _pulled_back_from(self, program: LinearProgram, cotangent, targets):
         checked = _checked_cotangents(f"the vjp of {self.name}", cotangent, self.out_tree, program.out_avals, ValueError,
                                       ValueError)
         targets = [x if is_ref(x) else None for x in targets] or [None] * self.in_tree.num_leaves
@@ -238,11 +258,7 @@ class Pullback:
                 raise ValueError(f"the vjp of {self.name} was not told where to add the cotangent of its argument number {i}, "
                                  f"a reference of type {aval}. Give it a reference: f_vjp.with_refs(new_ref(xnp.zeros(...)), "
                                  "...)(ct).")
-        of_arguments = [x for child, found in zip(self.in_tree.children(), args_res)
-                        for x in ([found] if _is_leaf(child) else found)]
-        consts = [(of_arguments if given else opaque_residuals)[i] for given, i in self.sources]
-        found = as_results(pull_back(LinearProgram(program.jaxpr, consts, program.inputs, program.outputs, program.in_avals,
-                                                   program.out_avals), checked))
+        found = as_results(pull_back(program, checked))
         for i, ref in enumerate(targets):
             if ref is not None:
                 _refs().addupdate(ref, ..., found[i])
@@ -278,7 +294,7 @@ def _transpose_from(static, values):
 
 def _pullback_from(static, residuals):
     jaxpr, kept, *rest = static
-    return Pullback(LinearProgram(jaxpr, [], *kept), *rest, *residuals)
+    return Pullback(LinearProgram(jaxpr, [], *kept), *rest, residuals)
 
 
 tree.register_pytree_node(Derivative, lambda f: (
@@ -286,5 +302,5 @@ tree.register_pytree_node(Derivative, lambda f: (
 tree.register_pytree_node(Transpose, lambda f: (
     tuple(f.values), (f.jaxpr, _Fixed([f.in_avals]), f.in_tree, f.out_tree, f.name)), _transpose_from)
 tree.register_pytree_node(Pullback, lambda f: (
-    (f.args_res, f.opaque_residuals), (f.jaxpr, _kept(f.program), f.sources, f.in_tree, f.out_tree, f.name)), _pullback_from)
+    (f.args_res, f.opaque_residuals), (f.jaxpr, _kept(f.program), f.places, f.in_tree, f.out_tree, f.name)), _pullback_from)
 tree.register_pytree_node(NotNeeded, lambda _: ((), ()), lambda *_: NotNeeded())

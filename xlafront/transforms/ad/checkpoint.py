@@ -283,7 +283,8 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool | Sequence[bool
             leaves.append(x)
         body = _Call(fun, static, call.statics)
         program, consts, out_tree = trace_function(body, call.in_tree, [tracing.aval_of(x) for x in leaves], "checkpoint")
-        barrier = prevent_cse if isinstance(prevent_cse, bool) else any(prevent_cse)
+        barrier = prevent_cse if isinstance(prevent_cse, bool) else any(
+            tree.leaves_by_prefix(f"checkpoint of {name}: prevent_cse", prevent_cse, args))
         operands = [*consts, *leaves]
         results = remat_p.bind(*operands, **_params(program, barrier, False, policy))
         return out_tree.unflatten(_with_numbers(program, operands, results))

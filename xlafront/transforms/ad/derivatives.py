@@ -218,6 +218,9 @@ def linear_transpose(fun: Callable, *primals, reduce_axes=()) -> Callable:
     `primals` give shapes and dtypes of the arguments; their values do not matter.
     """
     leaves, in_tree = tree.flatten(primals)
+    for i, x in enumerate(leaves):
+        if not hasattr(x, "shape") and not tracing.is_arraylike(x):
+            raise errors.not_an_array(x, f"linear_transpose of {signatures.function_name(fun)}", tree.path_of(primals, i))
     in_avals = [tracing.aval_of(x) if tracing.is_arraylike(x) else avals.ShapedArray(
         x.shape, x.dtype, bool(getattr(x, "weak_type", False))) for x in leaves]
     flat = FlatFunction(fun, in_tree)

@@ -109,11 +109,16 @@ class LinearProgram:
         self.inputs, self.outputs = inputs, outputs
         self.in_avals, self.out_avals = in_avals, out_avals
 
+    def at(self, consts: list) -> LinearProgram:
+        """The program with other values."""
+        return LinearProgram(self.jaxpr, consts, self.inputs, self.outputs, self.in_avals, self.out_avals)
+
     def apply(self, tangents: Sequence[Any]) -> list[Any]:
         """Push tangents forward."""
         active = [t for t, used in zip(tangents, self.inputs) if used]
         results = iter(eval_jaxpr(self.jaxpr, self.consts, *active))
         return [next(results) if used else Zero(aval) for used, aval in zip(self.outputs, self.out_avals)]
+
 
 class LinearizeTrace(JVPTrace):
     """Computes values and writes down tangents."""
