@@ -135,7 +135,7 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
 
 def _sharding_of(x, given):
     """The sharding that an argument was asked to have, or that stands in its type."""
-    return given if given is not UNSPECIFIED else x.sharding if isinstance(x, avals.ShapeDtypeStruct) else None
+    return given if given is not UNSPECIFIED else x.sharding if isinstance(x, ShapeDtypeStruct) else None
 
 
 def only_abstract(leaves: Sequence[Any], wanted: Sequence[Any]) -> AbstractMesh | None:
