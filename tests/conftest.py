@@ -40,7 +40,7 @@ CPU_ONLY_TESTS = frozenset(
     test_over_a_mapped_axis_and_over_devices test_places_and_scopes test_platform_dependent test_platforms_from_the_environment
     test_python_callback_in_a_rule test_reductions test_reductions_of_nothing
     test_references_in_shard_map test_references_over_devices test_sharded_programs test_simulated_devices
-    test_the_device_of_the_results""".split())
+    test_the_device_of_the_results test_words_about_devices""".split())
 
 
 def pytest_collection_modifyitems(items):

@@ -21,10 +21,11 @@ _PLACES = {
     "xlafront.host.environment": "live_arrays print_environment_info",
     "xlafront.numpy.array_methods": "Array",
     "xlafront.planning.compiling": "plan",
-    "xlafront.runtime.config": """allow_f16_reductions array_garbage_collection_guard auto_pcast check_tracer_leaks config
-        debug_infs debug_key_reuse debug_nans default_device default_matmul_precision default_prng_impl disable_jit
-        enable_checks enable_custom_prng enable_x64 explain_cache_misses jax2tf_associative_scan_reductions legacy_prng_key
-        log_compiles no_execution no_tracing numpy_dtype_promotion numpy_rank_promotion remove_size_one_mesh_axis_from_type
+    "xlafront.runtime.config": """allow_f16_reductions array_garbage_collection_guard auto_pcast
+        check_tracer_leaks checking_leaks config debug_infs debug_key_reuse debug_nans default_device
+        default_matmul_precision default_prng_impl disable_jit enable_checks enable_custom_prng enable_x64
+        explain_cache_misses jax2tf_associative_scan_reductions legacy_prng_key log_compiles no_execution
+        no_tracing numpy_dtype_promotion numpy_rank_promotion remove_size_one_mesh_axis_from_type
         softmax_custom_jvp thread_guard threefry_partitionable transfer_guard transfer_guard_device_to_device
         transfer_guard_device_to_host transfer_guard_host_to_device""",
     "xlafront.runtime.effects": "effects_barrier",

@@ -23,7 +23,7 @@ xf = importlib.import_module(name)
 names = {"xf": xf, "np": np, "ml_dtypes": ml_dtypes, "P": xf.sharding.PartitionSpec}
 for short, module in (("xnp", "numpy"), ("lax", "lax"), ("nn", "nn"), ("random", "random"), ("tree", "tree"),
                       ("tree_util", "tree_util"), ("dtypes", "dtypes"), ("jsp", "scipy"), ("image", "image"),
-                      ("flatten_util", "flatten_util")):
+                      ("flatten_util", "flatten_util"), ("custom_batching", "custom_batching"), ("experimental", "experimental")):
     try:
         names[short] = importlib.import_module(f"{name}.{module}")
     except ImportError:

@@ -30,7 +30,7 @@ def test_printing():
     e:f32[2] = add d 1.0:f32[]
   in (e,) }"""
     )
-    assert "jaxpr={ lambda ; c:f32[]. let d:f32[] = sin c in (d,) }" in str(program(lambda x: xf.jit(xnp.sin)(x), 1.0))
+    assert "jaxpr={ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }" in str(program(lambda x: xf.jit(xnp.sin)(x), 1.0))
     assert "test_ir.py" in program(lambda x: x + 1, 1.0).pretty_print(source_info=True)
 
 

@@ -164,7 +164,7 @@ def test_to_python():
             call()
     with pytest.raises(TypeError, match="dimensions"):
         len(s)
-    with pytest.raises(TypeError, match="iterated"):
+    with pytest.raises(TypeError, match="iteration over a 0-d array"):
         iter(s)
     with pytest.raises(TypeError, match="integer"):
         [1, 2][s]

@@ -318,7 +318,7 @@ def test_calls_that_cannot_be(mesh):
         f(MATRIX, scale=2)
     with pytest.raises(TypeError, match="missing a required argument: 'x'"):
         f(y=MATRIX)
-    with pytest.raises(TypeError, match="takes a function, got int"):
+    with pytest.raises(TypeError, match="takes a function .*got int"):
         custom_partitioning(3)
     g = partitioned(lambda x: x, "i j -> i j")
     with pytest.raises(TypeError, match="text"):

@@ -55,14 +55,14 @@ def test_python_control_flow_is_refused():
 
 
 MISTAKES = [
-    (lambda: xf.vmap(lambda a, b: a + b)(V, A), ValueError, r"size 4: args\[0\] has shape \(4,\).*size 3: args\[1\]"),
-    (lambda: xf.vmap(lambda p: p)({"w": V, "b": A}), ValueError, r"args\[0\]\['b'\]"),
+    (lambda: xf.vmap(lambda a, b: a + b)(V, A), ValueError, r"size 4: argument a of type float32\[4\].*size 3: argument b"),
+    (lambda: xf.vmap(lambda p: p)({"w": V, "b": A}), ValueError, r"p\['b'\]"),
     (lambda: xf.vmap(lambda x: x)(3.0), ValueError, r"axis 0.*shape \(\)"),
     (lambda: xf.vmap(lambda x: x, in_axes=2)(A), ValueError, "axis 2"),
     (lambda: xf.vmap(lambda x, y: x, in_axes=(0,))(V, V), ValueError, "1 positional.*2"),
     (lambda: xf.vmap(lambda x: x, in_axes=None)(V), ValueError, "axis_size"),
-    (lambda: xf.vmap(lambda x: x, out_axes=None)(V), ValueError, "out_axes=None"),
-    (lambda: xf.vmap(lambda x: x, out_axes=3)(V), ValueError, "out_axes=3"),
+    (lambda: xf.vmap(lambda x: x, out_axes=None)(V), ValueError, "None in out_axes"),
+    (lambda: xf.vmap(lambda x: x, out_axes=3)(V), ValueError, "axis 3 in out_axes"),
     (lambda: xf.vmap(lambda x: x, in_axes="x"), TypeError, "in_axes"),
     (lambda: xf.vmap(3), TypeError, "function"),
     (lambda: xf.vmap(lambda p, x: x, in_axes=({"a": 0}, 0))({"b": V}, V), ValueError, "in_axes"),

@@ -9,7 +9,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.control.discharge_rules import discharge_cond
-from xlafront.core import backends, dtypes, tracing, tree
+from xlafront.core import backends, dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.ir import (
     ClosedJaxpr,
@@ -290,15 +290,16 @@ def cond(pred, true_fun: Callable, false_fun: Callable, *operands, operand=_miss
         true_fun, false_fun = (lambda x, y: true_branch(x)), (lambda x, y: false_branch(y))
         operands = (of_true, of_false)
     if not (callable(true_fun) and callable(false_fun)):
-        raise TypeError("cond takes two functions after the predicate: cond(pred, true_fun, false_fun, *operands).")
+        raise TypeError("cond takes two functions (callables) after the predicate: cond(pred, true_fun, false_fun, *operands).")
     if not tracing.is_arraylike(pred):
-        raise TypeError(f"cond takes a boolean scalar as its predicate, got {type(pred).__name__}: {pred!r:.80}.")
+        raise TypeError("cond takes a scalar, a boolean or a number, as its predicate; the predicate is "
+                        f"{errors.short(pred)}, of type {type(pred).__name__}.")
     aval = tracing.aval_of(pred)
     if aval.shape:
-        raise TypeError(f"cond takes a boolean scalar as its predicate, got an array of type {aval}. Reduce it with xnp.any or "
+        raise TypeError(f"cond takes a scalar as its predicate, got an array of type {aval}. Reduce it with xnp.any or "
                         f"xnp.all, or choose element by element with xnp.where or vmap.")
     if not (aval.dtype == dtypes.bool_ or dtypes.is_integer(aval.dtype) or dtypes.is_float(aval.dtype)):
-        raise TypeError(f"cond takes a boolean scalar as its predicate, got {aval}.")
+        raise TypeError(f"cond takes a scalar, a boolean or a number, as its predicate; the predicate is of type {aval}.")
     if config.disable_jit.value and (value := _concrete(pred)) is not None:
         return (true_fun if value else false_fun)(*operands)
     if aval.dtype != dtypes.bool_:
@@ -320,14 +321,17 @@ def switch(index, branches: Sequence[Callable], *operands, operand=_missing):
         operands = (operand,)
     branches = tuple(branches)
     if not branches:
-        raise ValueError("switch needs at least one branch.")
+        raise ValueError("switch got an empty sequence of branches; it needs at least one branch.")
     if not all(callable(b) for b in branches):
-        raise TypeError("switch takes a sequence of functions: switch(index, branches, *operands).")
-    aval = tracing.aval_of(index, "switch")
+        raise TypeError("switch takes a sequence of functions (callables): switch(index, branches, *operands).")
+    if not tracing.is_arraylike(index):
+        raise TypeError(f"switch takes an integer scalar as its index; the branch index is {errors.short(index)}, of type "
+                        f"{type(index).__name__}.")
+    aval = tracing.aval_of(index)
     if aval.shape:
-        raise TypeError(f"switch takes an integer scalar as its index, got an array of type {aval}.")
+        raise TypeError(f"switch takes an integer scalar as its index; the branch index must be scalar, and is of type {aval}.")
     if not dtypes.is_integer(aval.dtype):
-        raise TypeError(f"switch takes an integer scalar as its index, got {aval}.")
+        raise TypeError(f"switch takes an integer scalar as its index; the index type is {aval}. Convert it with astype(int).")
     if len(branches) == 1:
         return branches[0](*operands)
     if config.disable_jit.value and (value := _concrete(index)) is not None:
@@ -388,14 +392,14 @@ def join_branches(what, programs, trees, functions, names) -> list:
     for program, out_tree, f, name in zip(programs[1:], trees[1:], functions[1:], names[1:]):
         if out_tree != trees[0]:
             shown = [t.unflatten(p.out_avals) for t, p in ((trees[0], programs[0]), (out_tree, program))]
-            raise TypeError(f"{what} needs branches that return the same structure, but {_described(names[0], functions[0])} "
-                            f"and {_described(name, f)} differ {tree.first_difference(*shown)}.")
+            raise TypeError(f"{what} needs branch outputs of the same pytree structure, but those of "
+                            f"{_described(names[0], functions[0])} and {_described(name, f)} differ "
+                            f"{tree.first_difference(*shown)}. Return the same structure from both.")
         lines = type_mismatches("result", first, program.out_avals, lambda i: tree.path_of(
             trees[0].unflatten(range(len(first))), i), f"from {names[0]}", f"from {name}", not of_library(f))
         if lines:
-            raise TypeError(f"{what} needs branches that return the same types, but of {_described(names[0], functions[0])} "
-                            f"and {_described(name, f)} {'; '.join(lines)}. Convert with astype, or give Python scalars as "
-                            f"arrays.")
+            raise TypeError(f"{what} needs branches with equal output types, but of {_described(names[0], functions[0])} and "
+                            f"{_described(name, f)} {'; '.join(lines)}. Convert with astype, or give Python scalars as arrays.")
     return [a.update(weak_type=all(p.out_avals[i].weak_type for p in programs),
                      vma=frozenset().union(*[p.out_avals[i].vma for p in programs])) for i, a in enumerate(first)]
 

@@ -463,7 +463,7 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
     """
     name = signatures.function_name(f) if callable(f) else None
     if name is None:
-        raise TypeError(f"scan takes a function as its first argument, got {type(f).__name__}.")
+        raise errors.not_callable("scan", f)
     x_leaves, x_tree = tree.flatten(xs)
     x_leaves = operands_of(x_leaves, f"scan of {name}", xs)
     length = _length(name, xs, x_leaves, length)
@@ -472,7 +472,7 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
     if not isinstance(unroll, (int, float, np.integer)):
         raise TypeError(f"scan of {name} takes unroll as an integer or a bool, got {unroll!r}.")
     if unroll < 0:
-        raise ValueError(f"scan of {name} takes unroll as an integer that is not negative, or a bool, got {unroll!r}.")
+        raise ValueError(f"scan of {name} takes unroll as a non-negative integer or a bool, got {unroll!r}.")
     unroll = max(int(unroll), 1)
     if config.disable_jit.value and length:  # (without a step nothing says what type the results have)
         return _scan_in_python(f, init, x_leaves, x_tree, length, reverse)
@@ -528,15 +528,16 @@ def _length(name, xs, leaves, length) -> int:
         shape = np.shape(x)
         if not shape:
             error = IndexError if hasattr(x, "shape") else ValueError
-            raise error(f"scan of {name} goes over the first dimension of xs, but xs{tree.path_of(xs, i)} is a scalar "
-                        f"{tracing.aval_of(x)}: a value with no leading axis.")
+            raise error(f"scan of {name} goes over the leading axis (first dimension) of xs, but xs{tree.path_of(xs, i)} is a "
+                        f"scalar {tracing.aval_of(x)}: a value with no leading axis.")
         sizes.setdefault(shape[0], f"xs{tree.path_of(xs, i)} has shape {shape}")
     if len(sizes) > 1:
-        raise ValueError(f"scan of {name} got arrays of different lengths: {'; '.join(sizes.values())}.")
+        raise ValueError(f"scan of {name} got arrays with different leading axis sizes: {'; '.join(sizes.values())}.")
     if length is not None:
         if isinstance(length, tracing.Tracer) and length._concrete() is None:
             raise errors.ConcretizationTypeError(
-                length, "scan needs the number of its steps as a number: make it a static argument.")
+                length, "scan needs `length`, the number of its steps, as a concrete int: make it a static argument, or use "
+                        "while_loop or fori_loop for a number that is only known when the program runs.")
         try:
             length = int(length)
         except (TypeError, ValueError) as e:
@@ -544,10 +545,11 @@ def _length(name, xs, leaves, length) -> int:
         if length < 0:
             raise ValueError(f"scan of {name} cannot take {length} steps.")
         if sizes and length not in sizes:
-            raise ValueError(f"scan of {name} was given length={length}, but {next(iter(sizes.values()))}.")
+            raise ValueError(f"scan of {name} was given length={length}, which disagrees with the leading axis sizes of xs: "
+                             f"{next(iter(sizes.values()))}.")
         return length
     if not sizes:
-        raise ValueError(f"scan of {name} has no xs to go over: give length=, the number of steps.")
+        raise ValueError(f"scan of {name} has no xs to go over, and length= is not provided: give it, the number of steps.")
     return next(iter(sizes))
 
 
@@ -555,7 +557,7 @@ def _carry_tree(name, out_tree):
     """The tree of the carry in `(carry, y)`."""
     children = out_tree.children()
     if len(children) != 2 or out_tree.node_data() is None or out_tree.node_data()[0] not in (tuple, list):
-        raise TypeError(f"scan takes a function that returns a pair (carry, y), but {name} returned a pytree {out_tree}. "
+        raise TypeError(f"scan takes a function whose output is a pair (carry, y), but {name} returned a pytree {out_tree}. "
                         f"Return (carry, None) when there is nothing to collect.")
     return children[0]
 
@@ -573,8 +575,8 @@ def trace_carry(f, in_tree, carry, others, carry_tree_of, init, init_tree, who):
         found = program.out_avals[:found_tree.num_leaves]
         if found_tree != init_tree:
             shown = found_tree.unflatten(found)
-            raise TypeError(f"{who} must keep the structure of the carry, but the carry that it is given and the one that it "
-                            f"returns differ {tree.first_difference(init_tree.unflatten(types), shown)}.")
+            raise TypeError(f"{who} must return a carry (output) of the same pytree structure as the carry that it is given "
+                            f"(input), but they differ {tree.first_difference(init_tree.unflatten(types), shown)}.")
         promoted = [_promoted(vary(x, b.vma) if own else x, a, b) for x, a, b in zip(carry, types, found)]
         if all(x is y for x, y in zip(carry, promoted)):
             break
@@ -582,8 +584,9 @@ def trace_carry(f, in_tree, carry, others, carry_tree_of, init, init_tree, who):
     lines = type_mismatches("carry", types, found, lambda i: tree.path_of(init, i), "on entry", "on return",
                             not own)
     if lines:
-        raise TypeError(f"{who} must return a carry of the type that it is given, but {'; '.join(lines)}. Convert one of them "
-                        f"with astype, or start with an array of the right type.")
+        raise TypeError(f"{who} must return a carry (output) of types equal to those of the carry that it is given (input), "
+                        f"but they differ: {'; '.join(lines)}. Convert one of them with astype, or start with an array of the "
+                        "right type.")
     # (weak types may differ: what leaves the loop is as weakly typed as the body's results)
     wanted = [a.update(weak_type=b.weak_type) for a, b in zip(types, found)]
     program = with_weak_types(program, [*wanted, *[None] * (len(program.out_avals) - len(types))])

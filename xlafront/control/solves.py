@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from xlafront.core import tracing, tree
+from xlafront.core import errors, tracing, tree
 from xlafront.core.ir import ClosedJaxpr, jaxpr_as_fun
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
@@ -184,7 +184,7 @@ def _transposed(product: ClosedJaxpr, num_consts: int, avals) -> ClosedJaxpr:
 def _check_functions(who: str, **functions) -> None:
     for name, f in functions.items():
         if not callable(f):
-            raise TypeError(f"{who} takes a function as {name}, got {type(f).__name__}: {f!r:.80}.")
+            raise errors.not_callable(who, f, name)
 
 
 def _solution(who: str, found_tree, avals, has_aux: bool) -> tuple[Any, list]:

@@ -110,8 +110,8 @@ def _linearize(primals, tangents, **params):
 
 def _transpose(cts, *operands, **params):
     raise ValueError(
-        "reverse-mode differentiation (grad, vjp) needs to know how many steps a loop takes, and while_loop, or fori_loop with "
-        "bounds that are traced, does not tell. Use lax.scan, or fori_loop with bounds that are Python numbers; or "
+        "reverse-mode differentiation does not work for while_loop, nor for fori_loop with dynamic (traced) bounds: grad and "
+        "vjp need to know how many steps the loop takes. Use lax.scan, or fori_loop with bounds that are Python numbers; or "
         "differentiate in forward mode (jvp, jacfwd), or define the derivative with custom_vjp.")
 
 
@@ -275,7 +275,7 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any):
     """
     for f, which in ((cond_fun, "cond_fun"), (body_fun, "body_fun")):
         if not callable(f):
-            raise TypeError(f"while_loop takes a function as {which}, got {type(f).__name__}.")
+            raise errors.not_callable("while_loop", f, which)
     if config.disable_jit.value and not any([isinstance(x, tracing.Tracer) for x in tree.leaves(init_val)]):
         value = tree.map(as_array, init_val)
         with contextlib.suppress(errors.TracerBoolConversionError):  # (it depends on elements that vmap maps over)
@@ -299,9 +299,9 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any):
         condition, cond_consts, cond_tree = trace_function(cond_fun, in_tree, types, "the condition of while_loop")
     if cond_tree.num_nodes != 1 or len(found) != 1 or found[0].shape != () or found[0].dtype != dtypes.bool_:
         shown = cond_tree.unflatten(found)
-        raise TypeError(f"while_loop needs a condition that returns one boolean, but {signatures.function_name(cond_fun)} "
-                        f"returned "
-                        f"{shown}. Return a comparison of scalars, or reduce with xnp.any or xnp.all.")
+        raise TypeError(f"while_loop needs a cond_fun that returns a boolean scalar, but {signatures.function_name(cond_fun)} "
+                        f"returned {shown}, a pytree {cond_tree}. Return a comparison of scalars, or reduce with xnp.any or "
+                        f"xnp.all.")
     moving = [v is not w for v, w in zip(program.jaxpr.invars[len(consts):], program.jaxpr.outvars)]
     if all(moving):
         return out_tree.unflatten(_bind(condition, program, cond_consts, consts, carry))
@@ -329,7 +329,7 @@ def fori_loop(lower, upper, body_fun: Callable, init_val: Any, *, unroll: int | 
     >>> fori_loop(0, 5, lambda i, x: x * 2, 1.0)
     """
     if not callable(body_fun):
-        raise TypeError(f"fori_loop takes a function as body_fun, got {type(body_fun).__name__}.")
+        raise errors.not_callable("fori_loop", body_fun, "body_fun")
     if isinstance(lower, np.integer):  # a number, as Python's are
         lower = int(lower)
     first, last = [tracing.aval_of(x, "fori_loop") for x in (lower, upper)]
@@ -354,7 +354,7 @@ def fori_loop(lower, upper, body_fun: Callable, init_val: Any, *, unroll: int | 
                               unroll=1 if unroll is None else unroll)
         return result
     if unroll is not None and unroll is not False:
-        raise ValueError("fori_loop can unroll only when its bounds are known numbers, not traced values.")
+        raise ValueError("fori_loop can unroll only when its bounds are statically known numbers, not traced values.")
     return while_loop(_below, _CountedBody(body_fun, True), (lower, upper, init_val))[2]
 
 

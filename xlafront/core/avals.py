@@ -14,6 +14,7 @@ import numpy as np
 
 from xlafront.core import dtypes
 from xlafront.core.memo import Memo
+from xlafront.runtime import config
 from xlafront.runtime.interned import Interned
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.layouts import MemorySpace
@@ -107,7 +108,8 @@ class ShapedArray(AbstractValue):
 
     def on(self, sharding) -> ShapedArray:
         """The type that users see of an array with this sharding: of its mesh it says also what it leaves to the compiler."""
-        found = _seen.get((self, sharding))
+        key = (self, sharding, config.remove_size_one_mesh_axis_from_type.value)
+        found = _seen.get(key)
         if found is None:
             kind = getattr(sharding, "memory_kind", None)
             found = ShapedArray(self.shape, self.dtype, self.weak_type, sharding=sharding,
@@ -115,7 +117,7 @@ class ShapedArray(AbstractValue):
             if type(sharding) is NamedSharding and found.explicit_sharding is None and sharding.mesh.axis_names:
                 found = ShapedArray._of((self.shape, self.dtype, self.weak_type, None, frozenset(), found.memory),
                                         sharding.mesh.abstract_mesh, found)
-            _seen.keep((self, sharding), found)
+            _seen.keep(key, found)
         return found
 
     @property
@@ -292,9 +294,12 @@ def explicit_part(sharding, rank: int):
     explicit = mesh.explicit
     if not (explicit or spec.unreduced or spec.reduced):
         return None
-    key = (mesh, spec, rank)
+    without_ones = config.remove_size_one_mesh_axis_from_type.value
+    key = (mesh, spec, rank, without_ones)
     found = _parts.get(key)
     if found is None:
+        if without_ones:
+            explicit = [a for a in explicit if mesh.shape[a] > 1]
         kept = [tuple(a for a in axes_of(p) if a in explicit) for p in spec.padded(rank)]
         used = any(kept) or spec.unreduced or spec.reduced
         found = _parts.keep(key, (NamedSharding(mesh, spec.update(partitions=kept)) if used else None,))

@@ -162,7 +162,9 @@ def canonicalize_dtype(dtype, allow_extended_dtype: bool = False):
     if d not in supported:
         d = d.newbyteorder("=")
         if d not in supported:
-            raise TypeError(f"arrays cannot hold elements of type {d}: use booleans, numbers, or encode them first.")
+            raise TypeError("only number, bool and string dtypes are supported, and strings not on devices: an array cannot "
+                            f"have dtype {d}, and is then not a valid JAX type. Use booleans, numbers, or encode the elements "
+                            "first.")
     return d
 
 
@@ -176,6 +178,9 @@ def check_user_dtype(x, function: str):
     d = named(x)
     canonical = canonicalize_dtype(d, allow_extended_dtype=True)
     if canonical != d and not (isinstance(x, type) and x in python_scalar_dtypes) and _TO_32.get(d) == canonical:
+        if config.explicit_x64_dtypes.value == "error":
+            raise ValueError(f"{function} was asked explicitly for dtype {d}, which is not available while 64-bit types are "
+                             f"off. Switch them on with config.update('enable_x64', True), or ask for {canonical}.")
         import warnings
 
         warnings.warn(f"{function} was asked for dtype {d}, which is truncated to {canonical}: 64-bit types are off. "
@@ -359,16 +364,19 @@ def _join(nodes: frozenset[str], mode: str) -> str:
         _bounds[mode] = _upper_bounds(_LATTICE if mode == "standard" else _STRICT)
     bounds = _bounds[mode]
     unknown = [n for n in nodes if n not in bounds]
+    if "void" in unknown:
+        raise TypeError("float0, the dtype of the tangents of integers, does not promote with others: by design these arrays "
+                        "support no operations. For zeros to compute with use xlafront.numpy.zeros_like(x, float).")
     if unknown:
         raise TypeError(f"{unknown[0]} is not a dtype that promotes with others")
     common = set.intersection(*(bounds[n] for n in nodes))
     least = [n for n in common if common <= bounds[n]]
     if len(least) != 1:
         names = ", ".join(sorted(n if n not in _WEAK_TYPES else f"a Python {_WEAK_TYPES[n].__name__}" for n in nodes))
-        why = ("the setting numpy_dtype_promotion='strict' forbids it" if mode == "strict"
-               else "types of 8 bits and fewer never promote by themselves")
-        raise TypePromotionError(f"there is no implicit promotion between {names}: {why}. Convert explicitly, for "
-                                 f"example x.astype('float32').")
+        why = ("the setting numpy_dtype_promotion='strict' (jax_numpy_dtype_promotion) forbids it" if mode == "strict" else
+               "8-bit and 4-bit floats and 4-bit, 2-bit and 1-bit integers do not support implicit promotion")
+        raise TypePromotionError(f"there is no implicit dtype promotion path between the input dtypes {names}: {why}. Cast "
+                                 "one of them explicitly, for example with x.astype('float32').")
     _joins[key] = least[0]
     return least[0]
 

@@ -21,30 +21,40 @@ class OutOfRangeError(JAXIndexError, ValueError):
     """A number is not one of the dimensions of an array, or not one of the indices along an axis."""
 
 
-def _what(tracer) -> str:
+def what_is(tracer) -> str:
+    """A traced array in words: its type, and where it comes from."""
     aval = getattr(tracer, "aval", None)
     shape = f"{getattr(aval, 'dtype', aval)}{list(getattr(aval, 'shape', ()))}".replace(" ", "")
     origin = tracer._origin() if hasattr(tracer, "_origin") else None
-    return f"a traced array of type {shape}" + (f", {origin}" if origin else "")
+    return f"a traced array (tracer) of type {shape}" + (f", {origin}" if origin else "")
 
 
-class ConcretizationTypeError(JAXTypeError):
+class _Explained:
+    """An error that the documentation of JAX explains at length, under the same name."""
+
+    def __str__(self):
+        page = f"https://docs.jax.dev/en/latest/errors.html#jax.errors.{type(self).__name__}"
+        return f"{super().__str__()} More about this error: {page}"
+
+
+class ConcretizationTypeError(_Explained, JAXTypeError):
     """The value of an array was needed while its function was being traced."""
 
-    attempt = "the value of {what} was needed"
-    remedy = ("Its value is only known when the compiled function runs. Keep the computation in xlafront.numpy, make "
-              "the argument static (static_argnums), or compute this part outside of the transformed function.")
+    attempt = "a concrete value is needed here, and an abstract tracer value was found: {what}"
+    remedy = ("Its value is only known when the compiled function runs. Keep the computation in xlafront.numpy (as "
+              "x.astype(int) for int(x)), make the argument static (static_argnums), or compute this part outside of the "
+              "transformed function.")
 
     def __init__(self, tracer, context: str = ""):
-        text = self.attempt.format(what=_what(tracer))
+        text = self.attempt.format(what=what_is(tracer))
         super().__init__(f"{text[0].upper()}{text[1:]}.{' ' + context if context else ''} {self.remedy}")
 
 
 def no_number(tracer) -> str:
     """Why a traced value does not become a Python number, and what to do instead."""
     if tracer._concrete() is None:
-        return f"{_what(tracer)} has no concrete value. {ConcretizationTypeError.remedy}"
-    return (f"a concrete Python number in place of {_what(tracer)}, which is being differentiated, would be a constant, and "
+        return f"{what_is(tracer)} has no concrete value, it is an abstract tracer value. {ConcretizationTypeError.remedy}"
+    return (f"a concrete Python number in place of {what_is(tracer)}, which is being differentiated, would be a constant, and "
             f"the derivative would lose a term. Use the function of the same name in xlafront.numpy (xnp.sin for math.sin); "
             f"where the value is to be held constant, or only shown, take lax.stop_gradient(x), or xlafront.debug.print.")
 
@@ -58,7 +68,8 @@ def python_number(tracer, attempt: str) -> ConcretizationTypeError:
 class TracerBoolConversionError(ConcretizationTypeError):
     """A traced array was used as a condition."""
 
-    attempt = "`if`, `while`, `and`, `or` or `not` was applied to {what}"
+    attempt = ("`if`, `while`, `and`, `or` or `not` asked for the boolean conversion of {what}, which has no concrete value "
+               "while it is traced")
     remedy = ("Which way it goes is only known when the compiled function runs. Use lax.cond or lax.while_loop for "
               "branches and loops, xlafront.numpy.where to select elements, & | ~ for logic on arrays, or make the "
               "argument static (static_argnums).")
@@ -67,37 +78,37 @@ class TracerBoolConversionError(ConcretizationTypeError):
         super().__init__(tracer)
 
 
-class TracerIntegerConversionError(JAXTypeError):
+class TracerIntegerConversionError(_Explained, JAXTypeError):
     """A traced array was used where Python needs an integer."""
 
-    def __init__(self, tracer):
+    def __init__(self, tracer, user: str = "Python"):
         super().__init__(
-            f"A Python integer was needed (a shape, a list index, a range), and got {_what(tracer)}. Its value is only "
-            f"known when the compiled function runs. Make the argument static (static_argnums), index an array "
-            f"instead of a list, or use lax.fori_loop or lax.dynamic_slice.")
+            f"{user} asked for an integer with the method __index__ (for a shape, a list index, a range), which takes a "
+            f"concrete value, and got {what_is(tracer)}. Its value is only known when the compiled function runs. Make the "
+            "argument static (static_argnums), index an array instead of a list, or use lax.fori_loop or lax.dynamic_slice.")
 
 
-class TracerArrayConversionError(JAXTypeError):
+class TracerArrayConversionError(_Explained, JAXTypeError):
     """A traced array was handed to NumPy."""
 
     def __init__(self, tracer):
         super().__init__(
-            f"A NumPy function (or another library) asked for the elements of {_what(tracer)}. They are only known "
-            f"when the compiled function runs. Use the function of the same name in xlafront.numpy, or "
-            f"pure_callback to call NumPy from compiled code.")
+            "A NumPy function (or another library) asked with __array__ for the conversion to a numpy.ndarray of "
+            f"{what_is(tracer)}. Its elements have concrete values only when the compiled function runs. Use the function of "
+            "the same name in xlafront.numpy, or pure_callback to call NumPy from compiled code.")
 
 
-class NonConcreteBooleanIndexError(JAXIndexError):
+class NonConcreteBooleanIndexError(_Explained, JAXIndexError):
     """A traced boolean array was used as an index."""
 
     def __init__(self, tracer):
         super().__init__(
-            f"An array was indexed by {_what(tracer)}. How many elements a boolean mask selects, and so the shape of "
-            f"the result, must be known while tracing. Use xlafront.numpy.where(mask, x, fill) or x.at[mask].set(v), "
-            f"or xlafront.numpy.nonzero(mask, size=n).")
+            f"An array was indexed by {what_is(tracer)}. Boolean indices must be concrete: how many elements a mask selects, "
+            "and so the shape of the result, must be known while tracing. Use xlafront.numpy.where(mask, x, fill) or "
+            "x.at[mask].set(v), or xlafront.numpy.nonzero(mask, size=n).")
 
 
-class UnexpectedTracerError(JAXTypeError):
+class UnexpectedTracerError(_Explained, JAXTypeError):
     """A traced array was used after its function had been traced."""
 
 
@@ -124,15 +135,39 @@ class InconclusiveDimensionOperation(Exception):
 
 def leaked_tracer(tracer, user: str) -> UnexpectedTracerError:
     return UnexpectedTracerError(
-        f"{user} was given {_what(tracer)}, but the function that it belongs to is no longer being traced. It was "
-        f"stored somewhere (a global, an attribute, a list) as a side effect. Return it from the transformed function "
-        f"instead; the setting check_tracer_leaks finds the place.")
+        f"{user} was given an unexpected tracer, one that leaked: {what_is(tracer)}. The function that it belongs to is no "
+        "longer being traced. It was stored somewhere (in global state, an attribute, a list) as a side effect. Return it "
+        "from the transformed function instead; the setting check_tracer_leaks finds the place.")
+
+
+def ambiguous_truth(shape) -> ValueError:
+    """Of `if x:` for an array that has several elements, or none."""
+    if 0 in shape:
+        return ValueError(f"the truth value of an empty array (shape {tuple(shape)}) is ambiguous: use x.size > 0.")
+    return ValueError(f"the truth value of an array of shape {tuple(shape)}, with several elements, is ambiguous: use x.any() "
+                      "or x.all().")
+
+
+def not_a_scalar(name: str, shape) -> TypeError:
+    """Of `int(x)` and its kin."""
+    return TypeError(f"{name}() needs a scalar array, with one element and no dimensions, got shape {tuple(shape)}. Take one "
+                     f"element, x[0], or convert all of them with x.astype({name}).")
+
+
+def not_an_index(aval) -> TypeError:
+    """Of `x.__index__()`."""
+    return TypeError(f"only integer scalar arrays can be converted to an index (a shape, a range, a position in a list), got "
+                     f"{aval.str_short() if hasattr(aval, 'str_short') else aval}. Convert it with int(x).")
 
 
 def short(value) -> str:
     """A value in at most 80 characters."""
     shown = repr(value)
     return shown if len(shown) <= 80 else shown[:77] + "..."
+
+
+def not_callable(user: str, value, argument: str = "its first argument") -> TypeError:
+    return TypeError(f"{user} takes a function (a callable) as {argument}, got {type(value).__name__}: {short(value)}")
 
 
 def not_an_array(value, user: str, argument: str | None, may_be_static: bool = False) -> TypeError:
@@ -145,7 +180,7 @@ def not_an_array(value, user: str, argument: str | None, may_be_static: bool = F
     if not may_be_static and not isinstance(value, (list, tuple)):
         remedy = "Pass an array or a number."
     elif isinstance(value, str):
-        remedy = "Strings are no arrays: make the argument static (static_argnames)."
+        remedy = "Strings are no arrays: make the argument static (static_argnums, static_argnames)."
     elif isinstance(value, (list, tuple)):
         remedy = "Convert it with xlafront.numpy.asarray(...)."
     elif callable(value):
@@ -153,14 +188,15 @@ def not_an_array(value, user: str, argument: str | None, may_be_static: bool = F
     else:
         remedy = ("Pass an array, a number or a pytree of them; make the argument static (static_argnums), or register "
                   "its type as a pytree (tree_util.register_dataclass).")
-    return TypeError(f"{user} got {where} of type {type(value).__name__}, which is not an array: {shown}. {remedy}")
+    return TypeError(f"{user} got {where} of type {type(value).__name__}, which is not an array nor another valid JAX type, "
+                     f"and cannot be read as an abstract array: {shown}. {remedy}")
 
 
 def unhashable_static(name: str, value, function: str) -> ValueError:
     return ValueError(
-        f"The static argument {name} of {function} is of type {type(value).__name__}, which cannot be hashed. The "
-        f"values of static arguments are keys of the compile cache: pass a hashable value (a tuple for a list), or "
-        f"do not make the argument static.")
+        f"The static argument {name} of {function} is non-hashable: unhashable type {type(value).__name__!r}. The values of "
+        "static arguments are keys of the compile cache: pass a hashable value (a tuple for a list), or do not make the "
+        "argument static.")
 
 
 def wrong_argnums(kind: str, index: int, signature: str, function: str) -> ValueError:
@@ -172,14 +208,16 @@ class ShardingTypeError(TypeError):
     """Types of operands that are split over explicit axes of a mesh do not say how a result is split."""
 
 
-def incompatible_shapes(operation: str, shapes, remedy: str = "") -> TypeError:
-    """`shapes`: (name, shape) pairs, in the order of the arguments."""
+def incompatible_shapes(operation: str, shapes, remedy: str = "", broadcast: bool = False) -> TypeError:
+    """`shapes`: (name, shape) pairs, in the order of the arguments. `broadcast`: they were to be brought to one shape."""
     listed = ", ".join(f"{name} {tuple(shape)}" if name else str(tuple(shape)) for name, shape in shapes)
-    return TypeError(f"{operation} got incompatible shapes: {listed}. {remedy}".rstrip())
+    return TypeError(f"{operation} got incompatible shapes{' for broadcasting' if broadcast else ''}: {listed}. "
+                     f"{remedy}".rstrip())
 
 
 def incompatible_dtypes(operation: str, dtypes, remedy: str = "") -> TypeError:
-    return TypeError(f"{operation} cannot combine dtypes {', '.join(str(d) for d in dtypes)}. {remedy}".rstrip())
+    return TypeError(f"{operation} needs arguments of the same dtypes, got {', '.join(str(d) for d in dtypes)}. "
+                     f"{remedy}".rstrip())
 
 
 def reference_as_array(operation: str, aval) -> TypeError:

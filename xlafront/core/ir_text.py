@@ -14,8 +14,11 @@ _WIDTH = 80
 class _Names(dict):
     """Variables get the names a, b, ..., z, ba, bb, ... in the order they are met."""
 
+    used = 0  # fewer than there are variables: some share a name
+
     def __missing__(self, var):
-        n, name = len(self), ""
+        n, name = self.used, ""
+        self.used += 1
         while True:
             n, letter = divmod(n, 26)
             name = chr(97 + letter) + name
@@ -33,16 +36,16 @@ class _Printer:
     def program(self, jaxpr, indent: int = 0) -> str:
         read = {v for eqn in jaxpr.eqns for v in eqn.invars if not v.is_literal}
         read.update(v for v in jaxpr.outvars if not v.is_literal)
-        head = f"lambda {self.binders(jaxpr.constvars)}{' ' * bool(jaxpr.constvars)}; {self.binders(jaxpr.invars)}."
+        head = f"lambda {self.binders(jaxpr.constvars)}; {self.binders(jaxpr.invars)}."
         lines = [self.equation(eqn, read, indent + 4) for eqn in jaxpr.eqns]
         results = ", ".join(self.atom(v) for v in jaxpr.outvars)
         tail = f"in ({results}{',' if len(jaxpr.outvars) == 1 else ''})"
-        one_line = f"{{ {head} let {'; '.join(lines)}{' ' if lines else ''}{tail} }}"
+        one_line = f"{{ {head} let {'; '.join(lines)} {tail} }}"
         if len(one_line) + indent <= _WIDTH and "\n" not in one_line:
             return one_line
         space = " " * indent
         if not lines:
-            return f"{{ {head} let {tail} }}"
+            return f"{{ {head} let  {tail} }}"
         body = "\n".join(f"{space}    {line}" for line in lines)
         return f"{{ {head} let\n{body}\n{space}  {tail} }}"
 
@@ -56,25 +59,33 @@ class _Printer:
         return self.names[v]
 
     def equation(self, eqn, read, indent: int = 0) -> str:
+        if eqn.primitive.name == "jit":  # its program goes on with the names of the variables outside
+            program = eqn.params["jaxpr"].jaxpr
+            for outside, inside in ((eqn.invars, program.invars), (eqn.outvars, program.outvars)):
+                for v, w in zip(outside, inside):
+                    if not (v.is_literal or w.is_literal or w in self.names or read is not None and v not in read):
+                        self.names[w] = self.names[v]
         left = " ".join(f"{self.names[v]}:{str_short(v.aval)}" if read is None or v in read else f"_:{str_short(v.aval)}"
                         for v in eqn.outvars)
         if eqn.primitive.printed_as is not None:
             unread = read is not None and all([v not in read for v in eqn.outvars])
             text = eqn.primitive.printed_as(left, unread, [self.atom(v) for v in eqn.invars], eqn)
         else:
+            text = f"{left}{' = ' if left else ''}{eqn.primitive.name}"
+            text += self.params(eqn.params, indent, len(text))
             right = " ".join(self.atom(v) for v in eqn.invars)
-            params = self.params(eqn.params, indent)
-            text = f"{left} = {eqn.primitive.name}{params}{' ' + right if right else ''}"
+            text += f" {right}" if right else ""
         return f"{text}  # {eqn.source_info}" if self.source_info else text
 
-    def params(self, params: dict[str, Any], indent: int) -> str:
+    def params(self, params: dict[str, Any], indent: int, before: int) -> str:
+        """In one line where it fits behind the text `before` it."""
         shown = {k: v for k, v in params.items() if not _is_default(k, v)}
         if not shown:
             return ""
         inner = indent + 2
-        parts = [f"{k}={self.value(shown[k], inner + len(k) + 1)}" for k in sorted(shown)]
+        parts = [f"{k}={self.value(shown[k], inner)}" for k in sorted(shown, key=lambda k: (k != "name", k))]
         line = f"[{' '.join(parts)}]"
-        if "\n" not in line and len(line) + indent <= _WIDTH:
+        if "\n" not in line and indent + before + len(line) <= _WIDTH:
             return line
         space = "\n" + " " * inner
         return f"[{space}{space.join(parts)}\n{' ' * indent}]"

@@ -107,12 +107,12 @@ class KeyArray:
         self._base_array.delete()
 
     def __array__(self, dtype=None, copy=None):
-        raise TypeError("an array of random keys has no elements that NumPy could hold. Its words are "
+        raise TypeError("an array of random keys (a PRNGKey dtype) cannot be converted to a NumPy array. Its words are "
                         "xlafront.random.key_data(keys).")
 
     def __len__(self):
         if not self.aval.shape:
-            raise TypeError("len() of a key array without dimensions")
+            raise TypeError("len() of an unsized object: a key array without dimensions (0-d), one key")
         return self.aval.shape[0]
 
     def __repr__(self):

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from xlafront.core import dtypes
-from xlafront.core.avals import ShapedArray, str_short
+from xlafront.core.avals import ShapedArray
 from xlafront.core.errors import ShardingTypeError
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.meshes import active
@@ -82,7 +82,7 @@ def _memories(primitive, avals) -> set:
     arrays = [a for a in typed if a.shape]
     memories = {a.memory for a in arrays or typed}
     if len(memories) > 1 and arrays and not primitive.multiple_results:
-        raise ValueError(f"{primitive.shown_as} got arrays in different memories: {', '.join(map(str_short, avals))}. Move one "
+        raise ValueError(f"{primitive.shown_as} got arrays in different memories: {', '.join(map(str, avals))}. Move one "
                          f"of them to the memory of the other: device_put(x, memory.Space.Device), or Host.")
     return memories - {None}
 
@@ -95,14 +95,13 @@ def _common_mesh(primitive, avals):
         mesh = aval.explicit_sharding.mesh
         if found is not None and mesh is not found and mesh.shape_tuple != found.shape_tuple:
             raise ValueError(f"{primitive.shown_as} got operands over different meshes, {found} and {mesh}: "
-                             f"{', '.join(map(str_short, avals))}. Bring them to one mesh with device_put.")
+                             f"{', '.join(map(str, avals))}. Bring them to one mesh with device_put.")
         found = found or mesh
     if found is not None:
         inside = active.abstract_mesh()
         if not inside.empty and (inside.shape_tuple, inside.axis_types) != (found.shape_tuple, found.axis_types):
             raise ValueError(f"{primitive.shown_as} got operands over {found}, but the context mesh, in force here, is "
-                             f"{inside}: they "
-                             f"should match. {', '.join(map(str_short, avals))}")
+                             f"{inside}: they should match. {', '.join(map(str, avals))}")
     return found
 
 
@@ -161,7 +160,7 @@ def texts(operands: Operands) -> str:
 
 
 def _texts(avals: Sequence[Any]) -> str:
-    return ", ".join(map(str_short, avals))
+    return ", ".join(map(str, avals))
 
 
 def _axes_of_result(primitive, avals: tuple, result) -> tuple[Axes, Axes]:

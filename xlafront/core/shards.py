@@ -157,8 +157,8 @@ def make_array_from_single_device_arrays(shape, sharding, arrays: Sequence[Any],
         aval = part.aval
         wanted = aval.dtype if wanted is None else wanted
         if aval.shape != expected:
-            raise ValueError(f"{user}: arrays[{i}] has shape {aval.shape}; each part of an array of shape {shape} has shape "
-                             f"{expected} when it is split by {sharding}.")
+            raise ValueError(f"{user}: arrays[{i}] has shape {aval.shape}; the shard shape expected for an array of shape "
+                             f"{shape} is {expected} when it is split by {sharding}.")
         if aval.dtype != wanted:
             raise ValueError(f"{user}: arrays[{i}] has dtype {aval.dtype.name}, and not {wanted.name} as "
                              f"{'arrays[0]' if dtype is None else '`dtype` says'}. Convert it with astype.")
@@ -225,8 +225,9 @@ def make_array_from_callback(shape, sharding, data_callback: Callable[[tuple], A
                                 f"{_brief(index)}; arrays have elements that are numbers.")
             if inner != expected:
                 raise ValueError(f"the callback of make_array_from_callback returned shape {inner} for the part "
-                                 f"{_brief(index)} of an array of shape {shape}, whose shape is {expected}: it gets the index "
-                                 f"of a part and returns that part alone, as in `lambda index: data[index]`.")
+                                 f"{_brief(index)} of an array of shape {shape}, but the expected shard shape is {expected}: "
+                                 "it gets the index of a part and returns that part alone, as in `lambda index: "
+                                 "data[index]`.")
         values.append(found[key])
     if not values and dtype is None:
         raise ValueError("make_array_from_callback needs `dtype` when the sharding has no devices of this process.")

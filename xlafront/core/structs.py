@@ -56,7 +56,7 @@ class ShapeDtypeStruct:
         if isinstance(x, ShapeDtypeStruct):
             return x
         aval = tracing.aval_of(x, "ShapeDtypeStruct.like")
-        placed = getattr(x, "committed", False)
+        placed = not isinstance(x, tracing.Tracer) and getattr(x, "committed", False)
         return cls(aval.shape, aval.dtype, sharding=x.format if placed and hasattr(x, "format") else None,
                    weak_type=aval.weak_type)
 

@@ -12,17 +12,27 @@ from xlafront.runtime import config
 _NOTE = ("(frames of xlafront are hidden; set XLAFRONT_TRACEBACK_FILTERING=off to see them)")
 
 
-def filtered(error: BaseException) -> BaseException:
-    """The same exception with only the user's frames on its traceback, as the setting `traceback_filtering` says.
+class UnfilteredStackTrace(Exception):
+    """The cause of an error whose traceback was filtered by "remove_frames": its traceback has all frames."""
 
-    Called at every boundary that an error crosses; each sees what the inner ones left, so the work stays linear.
+    def __init__(self, error: BaseException):
+        super().__init__(f"{type(error).__name__}: {error} (The traceback above this has the frames of xlafront too; the error "
+                         f"that follows is the same without them.)")
+        self.rest: TracebackType | None = None  # what was kept of it
+
+
+def filter_traceback(error: BaseException) -> None:
+    """Leave only the user's frames on the traceback of an error, as the setting `traceback_filtering` says.
+
+    Called at every boundary that an error crosses; each sees what the inner ones left, so the work stays linear. A bare `raise`
+    after it does not bring the boundary's own frame back.
     """
     mode = config.traceback_filtering.value
     if mode == "off":
-        return error
+        return
     if mode == "tracebackhide":
         _mark(error.__traceback__)
-        return error
+        return
     frames = []
     hidden = False
     step = error.__traceback__
@@ -33,15 +43,36 @@ def filtered(error: BaseException) -> BaseException:
             frames.append(step)
         step = step.tb_next
     if not hidden:
-        return error
-    kept: TracebackType | None = None
-    if not frames:
-        return error
-    for step in reversed(frames):
-        kept = TracebackType(kept, step.tb_frame, step.tb_lasti, step.tb_lineno)
-    if mode != "quiet_remove_frames" and _NOTE not in getattr(error, "__notes__", ()):
+        return
+    kept = _chained(frames, None)
+    if mode == "remove_frames":
+        _keep_unfiltered(error, kept)
+    elif _NOTE not in getattr(error, "__notes__", ()):
         error.add_note(_NOTE)
-    return error.with_traceback(kept)
+    error.__traceback__ = kept
+
+
+def _chained(steps: list[TracebackType], rest: TracebackType | None) -> TracebackType | None:
+    for step in reversed(steps):
+        rest = TracebackType(rest, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    return rest
+
+
+def _keep_unfiltered(error: BaseException, kept: TracebackType | None) -> None:
+    """Have the whole traceback be that of the error's cause; an inner boundary may have put its part there."""
+    cause = error.__cause__
+    if not isinstance(cause, UnfilteredStackTrace):
+        cause = UnfilteredStackTrace(error)
+        cause.__cause__, cause.__context__ = error.__cause__, error.__context__
+        cause.__suppress_context__ = error.__suppress_context__
+        cause.__traceback__, error.__cause__ = error.__traceback__, cause
+    else:
+        outer, step = [], error.__traceback__
+        while step is not None and step is not cause.rest:
+            outer.append(step)
+            step = step.tb_next
+        cause.__traceback__ = _chained(outer, cause.__traceback__)
+    cause.rest = kept
 
 
 def install_hook() -> None:
@@ -50,7 +81,7 @@ def install_hook() -> None:
 
     def hook(kind, error, traceback):
         if traceback is not None and not isinstance(error, (KeyboardInterrupt, SystemExit)):
-            filtered(error.with_traceback(traceback))
+            filter_traceback(error.with_traceback(traceback))
         previous(kind, error, error.__traceback__)
 
     sys.excepthook = hook
@@ -61,7 +92,7 @@ def install_hook() -> None:
 
 
 def _show_in_ipython(shell, kind, error, traceback, tb_offset=None):
-    error = filtered(error.with_traceback(traceback))
+    filter_traceback(error.with_traceback(traceback))
     shell.showtraceback((kind, error, error.__traceback__), tb_offset=tb_offset)
 
 
@@ -80,7 +111,8 @@ def boundary(function):
         try:
             return function(*args, **kwargs)
         except Exception as e:
-            raise filtered(e) from e.__cause__
+            filter_traceback(e)
+            raise
 
     return guarded
 

@@ -285,22 +285,29 @@ class Tracer:
 
     def __bool__(self):
         if self.aval.shape and self.aval.size != 1:
-            raise ValueError(f"the truth value of an array of shape {self.aval.shape} is ambiguous, not one boolean. Use "
-                             f"x.any() or x.all(), and xnp.where or lax.cond to choose by it.")
+            raise errors.ambiguous_truth(self.aval.shape)
         return bool(self._known(errors.TracerBoolConversionError))
 
     def __index__(self):
+        if self.aval.shape or not dtypes.is_integer(self.aval.dtype):
+            raise errors.not_an_index(self.aval)
         return self._known(errors.TracerIntegerConversionError).__index__()
 
     def __int__(self):
-        return int(self._known(errors.ConcretizationTypeError))
+        if self.aval.shape:
+            raise errors.not_a_scalar("int", self.aval.shape)
+        return int(self._known(lambda x: errors.python_number(x, "int(x)")))
 
     # What gives numbers to go on computing with is an error even where the value is known: the derivative would lose a term.
 
     def __float__(self):
+        if self.aval.shape:
+            raise errors.not_a_scalar("float", self.aval.shape)
         raise errors.python_number(self, "float(x), or a function of the math module,")
 
     def __complex__(self):
+        if self.aval.shape:
+            raise errors.not_a_scalar("complex", self.aval.shape)
         raise errors.python_number(self, "complex(x)")
 
     def tolist(self):
@@ -318,13 +325,13 @@ class Tracer:
     __dlpack_device__ = __dlpack__
 
     def item(self, *args):
-        return self._known(errors.ConcretizationTypeError).item(*args)
+        return self._known(lambda x: errors.python_number(x, "x.item()")).item(*args)
 
     __hash__ = None  # type: ignore[assignment]
 
     def __len__(self):
         if not self.aval.shape:
-            raise TypeError("len() of a traced array without dimensions")
+            raise TypeError("len() of an unsized object: a traced array without dimensions (0-d)")
         return self.aval.shape[0]
 
     def __deepcopy__(self, memo):
@@ -334,7 +341,7 @@ class Tracer:
         return self
 
     def __reduce__(self):
-        raise errors.ConcretizationTypeError(self, "It was pickled.")
+        raise errors.ConcretizationTypeError(self, "It was pickled (serialized, by __reduce__).")
 
     def __repr__(self):
         return f"Traced<{self.aval!r}>"
@@ -623,8 +630,20 @@ class StagingTrace(Trace):
         for eqn in self.eqns:
             if var in eqn.outvars:
                 where = source.describe(eqn.site)
-                return f"the result of {eqn.primitive.shown_as} at {where}"
+                return f"the result of {eqn.primitive.shown_as} at {where}{self.depends_on(var)}"
         return None
+
+    def depends_on(self, var) -> str:
+        """The arguments that a value is computed from, in words."""
+        needed = {var}
+        for eqn in reversed(self.eqns):
+            if not needed.isdisjoint(eqn.outvars):
+                needed.update(v for v in eqn.invars if not v.is_literal)
+        names = [name for v, name in zip(self.invars, self.debug_info.arg_names) if v in needed]
+        if not names:
+            return ""
+        shown = ", ".join(names[:5]) + (" and others" if len(names) > 5 else "")
+        return f", which depends on the value of the argument{'s' if len(names) > 1 else ''} {shown}"
 
 
 _literal_kinds = frozenset((bool, int, float, complex))
@@ -678,7 +697,7 @@ def trace_to_jaxpr(function: Callable[..., Sequence[Any]], in_avals: Sequence[Ab
         source.thread.site = saved_site
     if config.check_tracer_leaks.value:
         del tracers, results
-        _check_leaks(trace)
+        check_leaks(trace, trace.debug_info.func_src_info)
     if config.enable_checks.value:
         check_jaxpr(jaxpr)
     if config.debug_key_reuse.value:
@@ -692,9 +711,8 @@ def trace_to_closed_jaxpr(function, in_avals, debug_info: DebugInfo = unknown_or
     return ClosedJaxpr(*trace_to_jaxpr(function, in_avals, debug_info))
 
 
-def _check_leaks(trace: StagingTrace) -> None:
+def check_leaks(trace: Trace, name: str) -> None:
     """With `check_tracer_leaks`: nothing outside may still hold a tracer of a finished trace."""
-    gc.collect()
-    held = [x for x in gc.get_referrers(trace) if isinstance(x, Tracer)]
-    if held:
-        raise errors.leaked_tracer(held[0], trace.debug_info.func_src_info)
+    from xlafront.core import leaks  # start-up: 0.5 ms, for those who look for leaks
+
+    leaks.check_leaks(trace, Tracer, name)

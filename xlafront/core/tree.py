@@ -71,8 +71,7 @@ def map(f: Callable, tree, *rest, is_leaf=None):
         columns = [first, *(treedef.flatten_up_to(r) for r in rest)]
     except (ValueError, TypeError) as e:
         for r in rest:
-            for error in prefix_errors(tree, r, is_leaf):
-                raise error("tree_map") from None
+            check_prefix("the first tree of map", tree, r, is_leaf)
         raise e
     return treedef.unflatten([f(*xs) for xs in zip(*columns)])
 
@@ -142,7 +141,8 @@ def register_dataclass(nodetype: type, data_fields=None, meta_fields=None, drop_
         if (data_fields is None) != (meta_fields is None):
             raise TypeError("register_dataclass takes data_fields and meta_fields together, or neither.")
         if not dataclasses.is_dataclass(nodetype):
-            raise TypeError(f"{nodetype.__name__} is not a dataclass: name its data_fields and meta_fields.")
+            raise TypeError(f"register_dataclass got {nodetype!r}, which is not a dataclass: data_fields and meta_fields are "
+                            f"required.")
         init = [f for f in dataclasses.fields(nodetype) if f.init and f.name not in drop_fields]
         data_fields = [f.name for f in init if not f.metadata.get("static", False)]
         meta_fields = [f.name for f in init if f.metadata.get("static", False)]
@@ -246,41 +246,43 @@ def leaves_by_prefix(name: str, prefix, full, is_leaf=None) -> list[Any]:
     try:
         return broadcast_prefix(prefix, full, is_leaf)
     except ValueError:
-        for error in prefix_errors(prefix, full, is_leaf):
-            raise error(name) from None
+        check_prefix(name, prefix, full, is_leaf)
         raise
 
 
-def prefix_errors(prefix, full, is_leaf=None) -> list[Callable[[str], ValueError]]:
-    """Where and how `prefix` fails to be a prefix of `full`: functions from its name to an error."""
-    def error(path, what):
-        return lambda name: ValueError(
-            f"{name}{keystr(path)} does not match the pytree that it is given for: {what}. Give {name} the structure of that "
-            f"pytree, or of a part of it counted from its root.")
-
-    return [error(path, what) for path, what in _mismatches((), prefix, full, is_leaf)]
+def check_prefix(name: str, prefix, full, is_leaf=None) -> None:
+    """Refuse what is no prefix of `full`, and say all places where it is not."""
+    found = [f"at key path {name}{keystr(path)} {what}" for path, what in _mismatches((), prefix, full, is_leaf)]
+    if found:
+        raise ValueError(
+            f"{name} must be a tree prefix of the pytree that it is given for: have its pytree structure, or that of a part "
+            f"of it counted from its root. Mismatch details ({len(found)} found): {'; '.join(found)}.") from None
 
 
 def _mismatches(path, prefix, full, is_leaf) -> Iterator[tuple[tuple, str]]:
     if (is_leaf is not None and is_leaf(prefix)) or default_registry.flatten_one_level(prefix) is None:
         return  # a leaf is a prefix of anything
     if type(prefix) is not type(full):
-        yield path, f"it is a {type(prefix).__name__}, the other a {type(full).__name__}"
+        yield path, f"the types are different: it is a {_kind(prefix)}, the other a {_kind(full)}"
         return
     pairs, aux = default_registry.flatten_one_level_with_keys(prefix)
     full_pairs, full_aux = default_registry.flatten_one_level_with_keys(full)
     pairs, full_pairs = list(pairs), list(full_pairs)
     if isinstance(prefix, dict) and set(prefix) != set(full):
-        yield path, f"its keys are {list(prefix)}, the other's {list(full)}"
+        yield path, f"the metadata are different: its keys are {list(prefix)}, the other's {list(full)}"
         return
     if len(pairs) != len(full_pairs):
-        yield path, f"it has {len(pairs)} children, the other {len(full_pairs)}"
+        yield path, f"the lengths are different: it has {len(pairs)} children, the other {len(full_pairs)}"
         return
     if aux != full_aux:
-        yield path, f"its static data is {aux!r}, the other's {full_aux!r}"
+        yield path, f"the metadata are different: its static data is {aux!r}, the other's {full_aux!r}"
         return
     for (key, child), (_, full_child) in zip(pairs, full_pairs):
         yield from _mismatches((*path, key), child, full_child, is_leaf)
+
+
+def _kind(x) -> str:
+    return "leaf" if default_registry.flatten_one_level(x) is None else type(x).__name__
 
 
 def first_difference(tree1, tree2) -> str:
@@ -388,8 +390,7 @@ def broadcast(prefix_tree, full_tree, is_leaf=None):
     >>> broadcast((1, 2), (0, {"a": 0, "b": 0}))
     (1, {'a': 2, 'b': 2})
     """
-    for error in prefix_errors(prefix_tree, full_tree, is_leaf):
-        raise error("prefix_tree")
+    check_prefix("prefix_tree", prefix_tree, full_tree, is_leaf)
     return structure(full_tree, is_leaf).unflatten(broadcast_prefix(prefix_tree, full_tree, is_leaf))
 
 

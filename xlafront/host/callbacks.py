@@ -169,8 +169,7 @@ def _device_index(ctx, device) -> int:
 def _lower(ctx, *operands, callback, result_avals, device, effect=None, **_):
     if axes := automatic_axes(ctx):
         raise NotImplementedError(f"{callback.user} of {callback} is in a shard_map that leaves the axes {tuple(axes)} of its "
-                                  f"mesh "
-                                  f"to the compiler, which cannot divide the call. Name all axes in its axis_names.")
+                                  "mesh to the compiler, which cannot divide the call. Name all axes in its axis_names.")
     ordered = effect is not None and effect.ordered
     function = _host_function(callback, ctx.avals_in, result_avals, ordered, callback.user, True)
     return lowering.host_callbacks.call_python(
@@ -180,8 +179,8 @@ def _lower(ctx, *operands, callback, result_avals, device, effect=None, **_):
 
 def _refuse_jvp(user: str, remedy: str):
     def jvp(primals, tangents, *, callback, **_):
-        raise ValueError(f"{user} cannot be differentiated: of {callback} only its values are known, not its derivative. "
-                         f"{remedy} or hold its arguments constant with lax.stop_gradient.")
+        raise ValueError(f"{user} cannot be differentiated, as callbacks do not support JVP: of {callback} only its values "
+                         f"are known, not its derivative. {remedy} or hold its arguments constant with lax.stop_gradient.")
 
     return jvp
 
@@ -214,9 +213,9 @@ def _one_by_one(bind: Callable[..., Sequence[Any]], size: int, operands, dims, r
 def _pure_batch(size, operands, dims, *, result_avals, vmap_method, **params):
     params |= {"vmap_method": vmap_method}
     if vmap_method is None:
-        raise NotImplementedError("pure_callback can be mapped by vmap only when it is told how to call the function for "
-                                  "a batch: give vmap_method='sequential' for one call an element, or 'expand_dims' or "
-                                  "'broadcast_all' for one call with the whole batch.")
+        raise NotImplementedError("vmap is only supported for pure_callback with vmap_method, which tells how to call the "
+                                  "function for a batch: give vmap_method='sequential' for one call an element, or "
+                                  "'expand_dims' or 'broadcast_all' for one call with the whole batch.")
     if vmap_method.startswith("sequential"):
         return _one_by_one(functools.partial(pure_callback_p.bind, result_avals=result_avals, **params), size, operands, dims,
                            result_avals, vmap_method == "sequential_unrolled")
@@ -236,7 +235,7 @@ def _pure_batch(size, operands, dims, *, result_avals, vmap_method, **params):
 
 def _io_batch(size, operands, dims, *, effect, result_avals, **params):
     if effect.ordered:
-        raise ValueError("io_callback cannot be mapped by vmap with ordered=True: the elements of a batch have no order. Leave "
+        raise ValueError("cannot vmap an ordered io_callback (ordered=True): the elements of a batch have no order. Leave "
                          "ordered out, or write the loop with lax.scan.")
     bind = functools.partial(io_callback_p.bind, effect=effect, result_avals=result_avals, **params)
     return _one_by_one(bind, size, operands, dims, result_avals, False)
@@ -266,15 +265,16 @@ def _result_aval(user: str, promised, path: str) -> ShapedArray:
                         f"ShapeDtypeStruct((3,), 'float32'); result_shape_dtypes{path} is {promised!r:.60}.")
     dtype = np.dtype(promised.dtype)
     if dtypes.canonicalize_dtype(dtype) != dtype:
-        raise ValueError(f"{user} was told that result{path} has dtype {dtype}, which arrays only have with the setting "
-                         f"enable_x64. Use {dtypes.canonicalize_dtype(dtype)}.")
+        raise ValueError(f"{user} has in result_shape_dtypes the dtype {dtype} for result{path}: 64-bit types cannot be "
+                         "specified while the setting enable_x64 (jax_enable_x64) is off. Use "
+                         f"{dtypes.canonicalize_dtype(dtype)}.")
     return ShapedArray(tuple(promised.shape), dtype)
 
 
 def _prepare(user: str, callback, result_shape_dtypes, args, kwargs, sharding):
     """The operands and common parameters of a callback with results, and the tree of its results."""
     if not callable(callback):
-        raise TypeError(f"{user} takes a function, got {type(callback).__name__}: {callback!r:.60}")
+        raise errors.not_callable(user, callback)
     if sharding is not None and not isinstance(sharding, SingleDeviceSharding):
         raise NotImplementedError(f"{user} runs for one device of the program: sharding must be a SingleDeviceSharding or "
                                   f"None, got {type(sharding).__name__}.")
@@ -323,8 +323,8 @@ def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args:
     >>> pure_callback(np.sort, ShapeDtypeStruct((3,), "float32"), xnp.array([3.0, 1.0, 2.0]))
     """
     if vmap_method not in _VMAP_METHODS:
-        raise ValueError(f"pure_callback takes as vmap_method one of {', '.join(map(repr, _VMAP_METHODS))}, got "
-                         f"{vmap_method!r}.")
+        raise ValueError("pure_callback takes as vmap_method one of the allowed methods, "
+                         f"{', '.join(map(repr, _VMAP_METHODS))}, got {vmap_method!r}.")
     operands, params, out_tree = _prepare("pure_callback", callback, result_shape_dtypes, args, kwargs, sharding)
     return out_tree.unflatten(pure_callback_p.bind(*operands, vmap_method=vmap_method, **params))
 

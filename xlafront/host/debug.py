@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import source, tree
+from xlafront.core import errors, source, tree
 from xlafront.core.traceback_filter import boundary
 from xlafront.host.callbacks import (
     DebugCall,
@@ -52,7 +52,7 @@ def callback(callback: Callable[..., None] | None = None, *args: Any, ordered: b
 
 def _call(function, args, kwargs, ordered: bool, partitioned: bool) -> None:
     if not callable(function):
-        raise TypeError(f"debug.callback takes a function, got {type(function).__name__}: {function!r:.60}")
+        raise errors.not_callable("debug.callback", function)
     leaves, in_tree = tree.flatten((args, kwargs))
     arrays, static = split_static(leaves)
     debug_callback_p.bind(*arrays, callback=DebugCall(function, in_tree, static), partitioned=partitioned,
@@ -143,12 +143,13 @@ class _CheckOnly(string.Formatter):
     def check_unused_args(self, used_args, args, kwargs):
         extra = [x for i, x in enumerate(args) if i not in used_args]
         if extra:
-            raise ValueError(f"debug.print was given arguments that its format has no field for: {extra}. Add a {{}} "
-                             f"for each.")
+            raise ValueError(f"debug.print was given unused positional arguments, which its format has no field for: {extra}. "
+                             f"Add a {{}} for each.")
         names = [name for name in kwargs if name not in used_args]
         if names:
-            raise ValueError(f"debug.print was given arguments that its format has no field for: {', '.join(names)}. Write "
-                             f"{{{names[0]}}} in the format, which must be a plain string: an f-string has lost its fields.")
+            raise ValueError("debug.print was given unused keyword arguments, which its format has no field for: "
+                             f"{', '.join(names)}. Write {{{names[0]}}} in the format, which must be a plain string: an "
+                             "f-string has lost its fields.")
 
 
 __all__ = ["DebugEffect", "OrderedDebugEffect", "breakpoint", "callback", "inspect_array_sharding", "log", "print",

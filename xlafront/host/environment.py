@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
-from platform import platform as system_name
 
 import ml_dtypes
 import numpy
@@ -20,11 +20,12 @@ def live_arrays(platform: str | None = None) -> list:
 
 def print_environment_info(return_string: bool = False) -> str | None:
     """Print versions, devices and settings, for bug reports; or return the text."""
+    devices = backends.local_devices()
     lines = [
-        f"xlafront: {version.__version__}", f"jaxlib:   {jaxlib_compat.jaxlib_version_text}",
-        f"numpy:    {numpy.__version__}", f"ml_dtypes: {ml_dtypes.__version__}", f"python:   {sys.version}",
-        f"system:   {system_name()}", f"devices:  {backends.devices()}",
-        f"processes: {backends.process_count()}",
+        f"xlafront: {version.__version__}", f"jaxlib: {jaxlib_compat.jaxlib_version_text}", f"numpy:  {numpy.__version__}",
+        f"ml_dtypes: {ml_dtypes.__version__}", f"python: {sys.version}",
+        f"device info: {devices[0].device_kind}-{backends.device_count()}, {len(devices)} local devices",
+        f"process_count: {backends.process_count()}", f"platform: {platform.uname()}",
     ]
     lines += [f"{name}={value}" for name, value in sorted(os.environ.items())
               if name.startswith(("XLAFRONT_", "JAX_", "XLA_", "CUDA_", "TPU_"))]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from xlafront import lowering
-from xlafront.core import tracing, tree
+from xlafront.core import errors, tracing, tree
 from xlafront.core.primitive import Primitive
 from xlafront.host.callbacks import debug_effect
 from xlafront.runtime.arrays import ArrayImpl
@@ -64,7 +64,7 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> No
     SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)
     """
     if not callable(callback):
-        raise TypeError(f"inspect_array_sharding takes a function as callback, got {type(callback).__name__}: {callback!r}.")
+        raise errors.not_callable("inspect_array_sharding", callback, "callback")
     for x in tree.leaves(value):
         tracing.aval_of(x, "inspect_array_sharding")
         inspect_sharding_p.bind(x, callback=callback)

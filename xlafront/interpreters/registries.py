@@ -19,7 +19,7 @@ from xlafront.control import (  # noqa: F401 (the registries list all primitives
     solves,
     while_loop,
 )
-from xlafront.core import tracing
+from xlafront.core import errors, tracing
 from xlafront.core.dtypes import python_scalar_dtypes
 from xlafront.core.primitive import Primitive, known_primitives
 from xlafront.core.program_call import ProgramCall
@@ -78,7 +78,7 @@ class Registry(MutableMapping):
         if not isinstance(primitive, Primitive):
             raise TypeError(f"{self.name} takes primitives as keys, got {type(primitive).__name__}: {primitive!r}")
         if not callable(rule):
-            raise TypeError(f"{self.name}[{primitive}] takes a function, got {type(rule).__name__}: {rule!r}")
+            raise errors.not_callable(f"{self.name}[{primitive}]", rule, "a rule")
         if self.adapt is None:
             setattr(primitive, self.field, rule)
             return

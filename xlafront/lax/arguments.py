@@ -19,8 +19,8 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "signed": lambda d: d.kind == "i" and d not in dtypes.small_ints,
     "float32": lambda d: d in (dtypes.float32, dtypes.float64),
 }
-_SHOWN = {"bytes": "int of 8 bits or more", "signed": "signed int of 8 bits or more", "float32": "float32 or float64",
-          "key": "random keys"}
+_SHOWN = {"int": "integer", "float": "floating", "complex": "complex (complexfloating)", "bytes": "int of 8 bits or more",
+          "signed": "signed int of 8 bits or more", "float32": "float32 or float64", "key": "random keys"}
 
 
 def check_dtype(name: str, accepts: str, d, error: type[Exception] = TypeError) -> None:
@@ -34,7 +34,7 @@ def check_dtype(name: str, accepts: str, d, error: type[Exception] = TypeError) 
         raise error(f"{name} was called with an array of dtype float0, which supports no operations by design: it is the "
                     f"tangent of integers and booleans. Use xnp.zeros_like(x, dtype=float) for zeros to compute with.")
     listed = ", ".join([_SHOWN.get(kind, kind) for kind in kinds])
-    raise error(f"{name} does not accept dtype {d}: it takes arrays of {listed}. Convert with x.astype(...).")
+    raise error(f"{name} does not accept dtype {d}: it takes arrays of dtypes {listed}. Convert with x.astype(...).")
 
 
 def specified(dtype: Any, name: str) -> Any:
@@ -51,8 +51,8 @@ def named_sharding(where: Any, user: str, explicit: bool = True) -> NamedShardin
     if isinstance(where, PartitionSpec):
         mesh = get_abstract_mesh()
         if mesh.empty:
-            raise ValueError(f"{user} got {where}, but there is no mesh in force that it could refer to. Use "
-                             f"NamedSharding(mesh, {where}), or set one with set_mesh(mesh).")
+            raise ValueError(f"{user} got the PartitionSpec {where}, but there is no mesh in force (no mesh context) that it "
+                             f"could refer to. Please set a mesh, with set_mesh(mesh), or use NamedSharding(mesh, {where}).")
         where = NamedSharding(mesh, where)
     if not isinstance(where, NamedSharding):
         raise TypeError(f"{user} takes a NamedSharding or a PartitionSpec for out_sharding, got {type(where).__name__}: "
@@ -60,8 +60,7 @@ def named_sharding(where: Any, user: str, explicit: bool = True) -> NamedShardin
     inside = get_abstract_mesh()
     if not inside.empty and (where.mesh.shape_tuple, where.mesh.axis_types) != (inside.shape_tuple, inside.axis_types):
         raise ValueError(f"{user} got out_sharding {where.spec} over {where.mesh}, but the context mesh, in force here, is "
-                         f"{inside}: "
-                         f"they should match. Give the spec alone, or put that mesh in force with set_mesh.")
+                         f"{inside}: they should match. Give the spec alone, or put that mesh in force with set_mesh.")
     check_spec(where.mesh, where.spec)
     other = [a for p in where.spec for a in axes_of(p) if a not in where.mesh.explicit]
     if explicit and other:

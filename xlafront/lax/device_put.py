@@ -124,9 +124,7 @@ def _check_inside(targets: list) -> None:
 
 def check_devices(x, sharding, user: str) -> None:
     """Raise where an array is bound to other devices than those of a sharding: programs move nothing between devices."""
-    if isinstance(x, tracing.Tracer):
-        return
-    own = getattr(x, "sharding", None)
+    own = None if isinstance(x, tracing.Tracer) else getattr(x, "sharding", None)
     if not has_devices(sharding) and active.mesh is not None and active.mesh.shape_tuple == sharding.mesh.shape_tuple:
         sharding = sharding.update(mesh=active.mesh)
     if isinstance(own, Sharding) and getattr(x, "committed", False) and has_devices(sharding) and (

@@ -32,7 +32,7 @@ def joint_shape(name: str, operands: Sequence[ShapedArray]) -> tuple:
                     raise errors.incompatible_shapes(
                         name, [("", a.shape) for a in operands],
                         "Elementwise operations of lax take equal shapes, sizes of 1 in arrays of equal rank, or scalars; "
-                        "xlafront.numpy broadcasts.")
+                        "xlafront.numpy broadcasts.", broadcast=True)
                 shape = tuple([n if m == 1 else m for m, n in zip(shape, aval.shape)])
             else:
                 shape = aval.shape

@@ -38,8 +38,9 @@ def axes_text(names) -> str:
 
 def unbound_axis(name, user: str, known) -> NameError:
     scope = ", ".join(map(repr, known)) or "none"
-    return NameError(f"{user} works over the axis {name!r}, which is unbound here (axes in scope: {scope}). Call it inside of "
-                     f"shard_map over a mesh with an axis of that name, or of vmap or pmap with axis_name={name!r}.")
+    return NameError(f"{user} works over {name!r}, an unbound axis name: no such axis is in scope here (axes in scope: "
+                     f"{scope}). Call it inside of shard_map over a mesh with an axis of that name, or of vmap or pmap with "
+                     f"axis_name={name!r}.")
 
 
 def size_of(name, user: str) -> int:
@@ -182,8 +183,7 @@ def grouped(rule: Callable) -> Callable:
 def check_grouped(names: tuple) -> None:
     if len(names) > 1:
         raise NotImplementedError(f"axis_index_groups over {axes_text(names)} are not supported where vmap maps one of the "
-                                  f"axes: "
-                                  f"work over that axis alone, or over mesh axes in a shard_map.")
+                                  "axes: work over that axis alone, or over mesh axes in a shard_map.")
 
 
 class _Mapped:

@@ -38,8 +38,7 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     for i, (x, where) in enumerate(zip(leaves, tree.leaves_by_prefix("reshard: out_shardings", out_shardings, xs, is_leaf))):
         if where is None:
             raise ValueError(f"reshard got None as the sharding of xs{tree.path_of(xs, i)}: it takes a NamedSharding, or a "
-                             f"spec over "
-                             f"the mesh in force, for each array.")
+                             f"spec over the mesh in force, for each array.")
         target = named_sharding(where, "reshard")
         check_devices(x, target, "reshard")
         try:

@@ -21,6 +21,7 @@ from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype, named_sharding, specified
 from xlafront.lax.combining import combine
+from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.specs import axes_of
 from xlafront.staging.library import library
@@ -87,7 +88,7 @@ def _broadcast_abstract(x, *, shape, broadcast_dimensions, sharding):
         if not 0 <= d < len(shape) or x.shape[i] not in (1, shape[d]):
             raise errors.incompatible_shapes(
                 "broadcast_in_dim", [("operand", x.shape), ("target", shape)],
-                f"Dimension {i} of the operand must be 1 or equal to dimension {d} of the target.")
+                f"Dimension {i} of the operand must be 1 or equal to dimension {d} of the target.", broadcast=True)
     if len(set(broadcast_dimensions)) != len(broadcast_dimensions):
         raise TypeError(f"the broadcast_dimensions must be distinct, got {broadcast_dimensions}.")
     return typed(x, shape)
@@ -133,6 +134,11 @@ def reducer(name: str, operation: str, identity: Callable, accepts: str, error: 
 
     def lower(ctx, x, *, axes, out_sharding=None):
         d = ctx.avals_in[0].dtype
+        if not config.allow_f16_reductions.value and name == "reduce_sum" and d in (dtypes.float16, dtypes.bfloat16) and any(
+                [ctx.avals_in[0].shape[i] != 1 for i in axes]):
+            raise ValueError(f"reduce_sum of {ctx.avals_in[0]} over the dimensions {axes} would add in 16 bits, which the "
+                             "setting allow_f16_reductions=False (jax_allow_f16_reductions) forbids. Convert with "
+                             "astype('float32').")
         actual = "stablehlo.or" if d == dtypes.bool_ and name == "reduce_sum" else operation
         init = ctx.constant(np.asarray(identity(d)).astype(d))
         scalar = ((), d)
@@ -393,9 +399,10 @@ def static_shape(name: str, shape) -> tuple[int, ...]:
     try:
         return tuple(n if type(n) is int else n.__index__() for n in shape)
     except (TypeError, AttributeError):
-        if isinstance(shape, tracing.Tracer):
-            raise errors.TracerIntegerConversionError(shape) from None
-        raise TypeError(f"{name} needs a shape of integers, got {shape!r}.") from None
+        for n in [shape] if isinstance(shape, tracing.Tracer) else shape if isinstance(shape, (tuple, list)) else ():
+            if isinstance(n, tracing.Tracer):
+                raise errors.TracerIntegerConversionError(n, f"{name}, which needs a shape of concrete integers,") from None
+        raise TypeError(f"{name} needs a shape: a sequence of integers, concrete values, got {shape!r}.") from None
 
 
 def canonical_axis(axis: int, rank: int, name: str = "this operation") -> int:
@@ -404,7 +411,7 @@ def canonical_axis(axis: int, rank: int, name: str = "this operation") -> int:
     except AttributeError:
         raise TypeError(f"{name} needs an integer axis, got {axis!r}.") from None
     if not -rank <= axis < rank:
-        raise np.exceptions.AxisError(f"{name} got axis {axis} for an array with {rank} dimension(s)")
+        raise np.exceptions.AxisError(f"{name} got axis {axis}, which is out of bounds for an array with {rank} dimension(s)")
     return axis + rank if axis < 0 else axis
 
 
@@ -443,7 +450,7 @@ def canonical_axes(axes, rank: int, name: str = "this operation") -> tuple[int, 
     listed = axes if isinstance(axes, (tuple, list, range)) or np.ndim(axes) else (axes,)
     found = tuple(canonical_axis(a, rank, name) for a in listed)
     if len(set(found)) != len(found):
-        raise ValueError(f"{name} got an axis twice: {axes}")
+        raise ValueError(f"{name} got an axis twice, a duplicate value: {axes}")
     return found
 
 
@@ -456,7 +463,7 @@ def broadcast_shapes(name: str, *shapes, error: type[Exception] = ValueError) ->
         if len(big) > 1:
             raise error(str(errors.incompatible_shapes(
                 f"xnp.{name}", [("", s) for s in shapes],
-                "Shapes broadcast when, counted from the last dimension, sizes are equal or 1.")))
+                "Shapes broadcast when, counted from the last dimension, sizes are equal or 1.", broadcast=True)))
         full.append(big.pop() if big else 1)
     return tuple(full)
 

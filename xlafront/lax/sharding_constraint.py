@@ -76,9 +76,8 @@ def _is_for_types(sharding: NamedSharding, given, path: str) -> bool:
     inside = active.abstract
     if inside is not None and inside.manual_axes and mesh.axis_types != inside.axis_types:
         raise ValueError(f"with_sharding_constraint of {path} got a sharding over {mesh}, but the mesh in force, of the "
-                         f"shard_map "
-                         f"around it, is {inside}: the axes {inside.manual_axes} are Manual here. Give the spec alone, "
-                         f"{sharding.spec}, without those axes.")
+                         f"shard_map around it, is {inside}: the axes {inside.manual_axes} are Manual here. Give the spec "
+                         f"alone, {sharding.spec}, without those axes.")
     other = [a for p in sharding.spec.partitions for a in axes_of(p) if a not in mesh.auto_axes]
     if other:
         raise ValueError(f"with_sharding_constraint of {path} got {sharding.spec} over {mesh}: it can only refer to Auto axes, "
@@ -112,6 +111,11 @@ def _compiled(sharding: NamedSharding):
 
 def _batch(trace, xs, dims, *, sharding, **_):
     [x], [d] = xs, dims
+    over = axes_of(trace.spmd_axis_name)
+    if over and not set(over).isdisjoint([a for p in getattr(sharding, "spec", ()) for a in axes_of(p)]):
+        raise ValueError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} spreads its elements over that axis, which "
+                         f"cannot appear in the spec of a with_sharding_constraint inside of it, as it does in "
+                         f"{sharding.spec}. Leave it out of one.")
     return constrained(x, of_batches(sharding, d, trace.spmd_axis_name)), d
 
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from xlafront.core.avals import str_short
 from xlafront.core.errors import ShardingTypeError
 from xlafront.core.sharding_types import Operands, texts
 from xlafront.runtime.specs import axes_of
@@ -47,9 +46,9 @@ def along(parameter: str):
         entries = elementwise(name, operands, result, params)
         axis = params[parameter]
         if entries[axis] is not None:
-            raise ShardingTypeError(f"{name} along dimension {axis} of {texts(operands)}, which is split over "
-                                    f"{entries[axis]!r}: it needs whole rows. Bring it to a sharding that leaves that "
-                                    f"dimension whole, with reshard.")
+            raise ShardingTypeError(f"{name} along dimension {axis} of {texts(operands)}, a sharded dimension, which is split "
+                                    f"over {entries[axis]!r}: it must be unsharded, as it needs whole rows. Bring it to a "
+                                    "sharding that leaves that dimension whole, with reshard.")
         return entries
 
     return rule
@@ -128,9 +127,9 @@ def resized(name, operands, result, params):
 
 
 def _refuse_part(name, operands, result, why: str):
-    raise ShardingTypeError(f"{name} of {texts(operands)} with a result of shape {result.shape} is ambiguous: {why}. Say how "
-                            f"the result is split with x.at[...].get(out_sharding=P(...)), or bring x to another sharding "
-                            f"with reshard first.")
+    raise ShardingTypeError(f"{name} of {texts(operands)} with a result of shape {result.shape} is ambiguous, as it works on "
+                            f"a sharded dimension: {why}. Say how the result is split with "
+                            "x.at[...].get(out_sharding=P(...)), or bring x to another sharding with reshard first.")
 
 
 def concatenate(name, operands, result, params):
@@ -162,7 +161,7 @@ def reshape(name, operands, result, params):
     else:
         middle = _joined(mesh, [axes_of(e) for e in before], after)
     if middle is None:
-        raise ShardingTypeError(f"reshape of {str_short(aval)} to {new} is ambiguous: it is not supported to cut or join these "
+        raise ShardingTypeError(f"reshape of {aval} to {new} is ambiguous: it is not supported to cut or join these "
                                 f"sharded dimensions without being told how the result is split. Say so with "
                                 f"out_sharding=P(...).")
     return [*entries[:first], *middle, *entries[len(old) - last:]]
@@ -197,9 +196,9 @@ def dot_general(name, operands, result, params):
     for i, j in zip(xc, yc):
         if xs[i] is not None and ys[j] is not None:
             raise ShardingTypeError(
-                f"the product of {texts(operands)} sums over dimensions that are split over {xs[i]!r} and {ys[j]!r}, and it "
-                f"is ambiguous how the result should be split. Say so with out_sharding=P(...), or bring an operand to another "
-                f"sharding with reshard.")
+                f"the product of {texts(operands)} sums over contracting dimensions that are sharded, over {xs[i]!r} and "
+                f"{ys[j]!r}, and it is ambiguous how the result should be split. Say so with out_sharding=P(...), or bring an "
+                "operand to another sharding with reshard.")
     batch = [merge("dot_general", operands, [xs[i], ys[j]]) for i, j in zip(xb, yb)]
     return [*batch, *_drop(xs, (*xc, *xb)), *_drop(ys, (*yc, *yb))]
 

@@ -266,10 +266,6 @@ def concatenate(operands, dimension: int):
 
 def pad(operand, padding_value, padding_config):
     """Add elements around and between those of an array: a (low, high, interior) triple for each dimension."""
-    aval = tracing.aval_of(operand)
-    if has_open_sums(aval) and (isinstance(padding_value, tracing.Tracer) or np.any(np.asarray(padding_value))):
-        raise errors.ShardingTypeError(f"pad of {str_short(aval)} with other values than 0, which each summand would add: make "
-                                       f"the sum first, with reshard(x, P(...)).")
     if np.ndim(padding_value):
         raise ValueError(f"pad: the padding_value must be a scalar, got an array of shape {np.shape(padding_value)}.")
     if not isinstance(padding_config, (tuple, list)):

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 
 import xlafront.numpy as xnp
-from xlafront.core import dtypes, tracing
+from xlafront.core import dtypes, errors, tracing
 from xlafront.lax.barriers import stop_gradient
 from xlafront.lax.elementwise import PRIMITIVES, as_type, constant_like, eq, gt, lt, mul, rsqrt_, select
 from xlafront.lax.families import elementwise
@@ -396,6 +396,9 @@ def one_hot(x, num_classes, *, dtype=None, axis=-1):
 
     >>> one_hot(xnp.array([0, 2]), 3)
     """
+    if isinstance(num_classes, tracing.Tracer):
+        raise errors.ConcretizationTypeError(num_classes, "It is the argument 'num_classes' of nn.one_hot, which decides the "
+                                                          "shape of the result.")
     [count] = static_shape("one_hot", num_classes)
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "nn.one_hot")
     x = x if type(x) in tracing.abstractors else xnp.asarray(x)

@@ -134,26 +134,24 @@ def _concrete(function, traced):
 # Conversions to Python
 
 
-def _need_scalar(x, what: str):
-    if x.size != 1:
-        raise TypeError(f"{what} needs an array with one element, got shape {x.shape}.")
-    value = x._value.reshape(())[()]
-    if what != "complex()" and value.dtype.kind == "c":
-        raise TypeError(f"{what} of a complex number: take x.real or abs(x).")
+def _need_scalar(x, name: str):
+    if x.ndim:
+        raise errors.not_a_scalar(name, x.shape)
+    value = x._value[()]
+    if name != "complex" and value.dtype.kind == "c":
+        raise TypeError(f"{name}() of a complex number: take x.real or abs(x).")
     return value
 
 
 def _bool(self):
-    if self.size == 0:
-        raise ValueError("the truth value of an empty array is not defined; use x.size > 0.")
-    if self.size > 1:
-        raise ValueError(f"the truth value of an array of shape {self.shape} is not defined; use x.any() or x.all().")
+    if self.size != 1:
+        raise errors.ambiguous_truth(self.shape)
     return bool(self._value.reshape(())[()])
 
 
 def _index(self):
     if self.ndim or not dtypes.is_integer(self.dtype) and self.dtype != dtypes.bool_:
-        raise TypeError(f"only an integer array without dimensions can be an index, got {self.aval}.")
+        raise errors.not_an_index(self.aval)
     return int(self._value)
 
 
@@ -163,7 +161,8 @@ def _item(self, *args):
     if args:
         return value.item(*args)
     if self.size != 1:
-        raise ValueError(f"item() needs a position for an array with {self.size} elements.")
+        raise ValueError(f"item() makes a Python scalar of an array of size 1; of {self.size} elements it needs the position "
+                         "of one.")
     return value.item()
 
 
@@ -176,7 +175,7 @@ def _array(self, dtype=None, copy=None):
 
 def _iter(self):
     if self.ndim == 0:
-        raise TypeError("an array without dimensions cannot be iterated over")
+        raise TypeError("iteration over a 0-d array (one without dimensions)")
     return _rows(self)
 
 
@@ -200,7 +199,7 @@ def _rows(self):
 
 def _len(self):
     if not self.aval.shape:
-        raise TypeError("len() of an array without dimensions")
+        raise TypeError("len() of an unsized object: an array without dimensions (0-d)")
     return self.aval.shape[0]
 
 
@@ -214,8 +213,7 @@ def _contains(self, item):
 
 def _setitem(self, key, value):
     shown = errors.short(key) if not isinstance(key, tuple) else ", ".join(errors.short(k) for k in key)
-    raise TypeError(f"arrays cannot be changed in place, so x[{shown}] = y is not possible. "
-                    f"Write x = x.at[{shown}].set(y).")
+    raise TypeError(f"arrays are immutable and do not support item assignment, x[{shown}] = y. Write x = x.at[{shown}].set(y).")
 
 
 def _delitem(self, key):
@@ -408,9 +406,9 @@ _CONCRETE_ONLY = {
     "__bool__": _bool, "__index__": _index, "__len__": _len, "__hash__": None, "__repr__": _repr, "__str__": _str,
     "__format__": _format, "__reduce__": _reduce, "__deepcopy__": _deepcopy, "__copy__": lambda self: creation.copy(self),
     "__array__": _array, "__dlpack__": _dlpack, "__dlpack_device__": _dlpack_device, "item": _item,
-    "__int__": lambda self: int(_need_scalar(self, "int()")),
-    "__float__": lambda self: float(_need_scalar(self, "float()")),
-    "__complex__": lambda self: complex(_need_scalar(self, "complex()")),
+    "__int__": lambda self: int(_need_scalar(self, "int")),
+    "__float__": lambda self: float(_need_scalar(self, "float")),
+    "__complex__": lambda self: complex(_need_scalar(self, "complex")),
     "__hex__": lambda self: hex(_index(self)), "__oct__": lambda self: oct(_index(self)),
     "tolist": lambda self: self._value.tolist(), "tobytes": lambda self, order="C": self._value.tobytes(order),
 }
@@ -447,7 +445,7 @@ _TRACED_ONLY = {
 
 def _iterated_keys(self):
     if not self.shape:
-        raise TypeError("iteration over a key array without dimensions: it is one key.")
+        raise TypeError("iteration over a 0-d key array: it is one key.")
     return (KeyArray(words, self.dtype) for words in _iter(self._base_array))
 
 

@@ -119,7 +119,8 @@ def _from_host(object, wanted, weak):
         raise OverflowError(f"{object!r:.60} does not fit {wanted}: {e}. Give a wider dtype, or switch on "
                             f"enable_x64.") from None
     if host.dtype == np.dtype(np.object_) or host.dtype.kind in "SUOM":
-        raise TypeError(f"arrays hold booleans and numbers; {object!r:.60} gives elements of dtype {host.dtype}.")
+        raise TypeError(f"arrays hold booleans and numbers (numeric dtypes); {object!r:.60}, with elements of dtype "
+                        f"{host.dtype}, is not a valid JAX array type.")
     canonical = dtypes.canonicalize_dtype(host.dtype)
     if wanted is None and canonical != host.dtype and host.dtype.kind in "iu" and not isinstance(object, np.ndarray):
         for extreme in (host.min(), host.max()) if host.size else ():
@@ -263,7 +264,7 @@ def _full_kernel(value, shape, dtype, weak):
     own = np.shape(value)
     if len(own) > rank or any(n not in (1, m) for n, m in zip(own[::-1], shape[::-1])):
         raise ValueError(str(errors.incompatible_shapes("xnp.full", [("fill value", own), ("shape", shape)],
-                                                        "The fill value must broadcast to the shape.")))
+                                                        "The fill value must broadcast to the shape.", broadcast=True)))
     return shapes.broadcast_in_dim(value, shape, range(rank - len(own), rank))
 
 
@@ -413,6 +414,9 @@ def _linspace_kernel(start, stop, num, endpoint, axis, dtype):
 
 def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None):
     """`num` evenly spaced numbers from `start` to `stop`, both included unless `endpoint` is False."""
+    if isinstance(num, tracing.Tracer):
+        raise errors.ConcretizationTypeError(num, "It is the argument 'num' of xnp.linspace, which decides the shape of the "
+                                                  "result.")
     num = shapes.static_shape("linspace", num)[0]
     if num < 0:
         raise ValueError(f"xnp.linspace needs a number of samples of at least 0, got {num}.")

@@ -105,7 +105,7 @@ def _over_axes(name: str, kind: FftType, a, s, axes, norm):
     own = [np.shape(a)[i] for i in axes]
     if kind == FftType.IRFFT:
         own[-1] = 2 * (own[-1] - 1)
-    sizes = tuple(own) if s is None else tuple(n if given == -1 else given for n, given in zip(own, s))
+    sizes = tuple(own) if s is None else tuple(np.shape(a)[i] if n == -1 else n for i, n in zip(axes, s))
     if any(n < 1 for n in sizes):
         return _of_nothing(asarray(a), kind, sizes, axes)
     return _transformed(a, kind, sizes, axes, norm)

@@ -195,6 +195,8 @@ def getitem(x, key):
         if kind is int:
             shape = x.aval.shape
             if shape and shape[0]:
+                if not -shape[0] <= key < shape[0]:
+                    _check_static_indices(shape, (("int", key),), ())
                 return _row(x, key)
         elif kind is slice and x.aval.shape:
             start, size, step = _slice_of(key, x.aval.shape[0], 0)
@@ -237,9 +239,9 @@ def check_whole(x, sizes, user: str, remedy: str) -> None:
     for d, (n, size, entry) in enumerate(zip(np.shape(x), sizes, explicit.spec.partitions)):
         if size != n and entry is not None:
             raise errors.ShardingTypeError(f"{user} of an array of type {tracing.aval_of(x)} is about {size} of the {n} "
-                                           f"indices of "
-                                           f"dimension {d}, which is split over {entry!r}: it is ambiguous how the result is "
-                                           f"split. Say so with {remedy}, or bring the array to another sharding with reshard.")
+                                           f"indices of the sharded dimension {d}, split over {entry!r}: it is ambiguous how "
+                                           f"the result is split. Say so with {remedy}, or bring the array to another "
+                                           "sharding with reshard.")
 
 
 _OF_PARTS = "x[...]", "x.at[...].get(out_sharding=P(...))"
@@ -257,10 +259,26 @@ def take_by(x, key, concrete: bool, mode=None, fill_value=None, indices_are_sort
     """`x[key]`, with all that `x.at[key].get` can ask for."""
     shape = np.shape(x)
     entries, indices = plan_key(shape, key, not concrete)
+    if mode is None:
+        _check_static_indices(shape, entries, indices)
     if fill_value is not None and not isinstance(fill_value, (int, float, complex, np.generic)):
         fill_value = np.asarray(fill_value)[()]
     return read(x, indices, entries, _read_mode(mode), fill_value, bool(indices_are_sorted), bool(unique_indices),
                 bool(wrap_negative_indices))
+
+
+def _check_static_indices(shape: tuple, entries: tuple, indices: tuple) -> None:
+    """With the setting `check_static_indices`: Python integers that are out of bounds are refused."""
+    if not config.check_static_indices.value:
+        return
+    dim = 0
+    for kind, *rest in entries:
+        index = rest[0] if kind == "int" else indices[rest[0]] if kind == "array" else 0
+        if type(index) is int and kind != "new" and not -shape[dim] <= index < max(shape[dim], 1):
+            raise IndexError(f"index {index} is out of bounds for axis {dim} with size {shape[dim]} (setting "
+                             "check_static_indices). Negative ones count from the end; x.at[...].get(mode='fill') allows "
+                             "all.")
+        dim += kind != "new"
 
 
 def _read_mode(mode):

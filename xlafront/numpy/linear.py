@@ -85,8 +85,8 @@ def _matmul_kernel(a, b, precision, preferred, unreduced=frozenset()):
     contracting_b = len(sb) - (1 if vector_b else 2)
     if sa[-1] != sb[contracting_b]:
         raise errors.incompatible_shapes("matmul", [("", sa), ("", sb)], (
-            f"The last dimension of the first ({sa[-1]}) must equal the {'only' if vector_b else 'second to last'} "
-            f"dimension of the second ({sb[contracting_b]})."))
+            f"Contracting dimensions must have the same size: the last dimension of the first ({sa[-1]}) must equal the "
+            f"{'only' if vector_b else 'second to last'} dimension of the second ({sb[contracting_b]})."))
     batch_a, batch_b = (() if vector_a else sa[:-2]), (() if vector_b else sb[:-2])
     if not batch_a or not batch_b:
         result = contract(a, b, ((len(sa) - 1,), (contracting_b,)), precision=precision, preferred=preferred,
@@ -102,7 +102,8 @@ def _matmul_kernel(a, b, precision, preferred, unreduced=frozenset()):
     try:
         batch = np.broadcast_shapes(batch_a, batch_b)
     except ValueError:
-        raise errors.incompatible_shapes("matmul", [("", sa), ("", sb)], "The leading dimensions must broadcast.") from None
+        raise errors.incompatible_shapes("matmul", [("", sa), ("", sb)], "The leading dimensions must broadcast.",
+                                         broadcast=True) from None
     # Dimensions of size 1 on one side are free dimensions of the other, not copies; on both sides they come back at the end.
     rank = len(batch)
     pad_a, pad_b = rank - len(batch_a), rank - len(batch_b)
@@ -153,7 +154,8 @@ def _dot_kernel(a, b, precision, preferred, unreduced=frozenset()):
     along = len(sy) - (1 if len(sy) == 1 else 2)
     if sx[-1] != sy[along]:
         raise errors.incompatible_shapes("dot", [("", sx), ("", sy)], (
-            f"The last dimension of the first ({sx[-1]}) must equal dimension {along} of the second ({sy[along]})."))
+            f"Contracting dimensions must have the same size: the last dimension of the first ({sx[-1]}) must equal dimension "
+            f"{along} of the second ({sy[along]})."))
     result = contract(x, y, ((len(sx) - 1,), (along,)), precision=precision, preferred=wanted, unreduced=unreduced)
     return _with_weakness(result, weak)
 
@@ -184,7 +186,7 @@ def _vecdot_kernel(x1, x2, axis, precision, preferred):
     y = move_dim(y, canonical_axis(axis, np.ndim(y), "vecdot"), np.ndim(y) - 1)
     if np.shape(x)[-1] != np.shape(y)[-1]:
         raise errors.incompatible_shapes("vecdot", [("", np.shape(x1)), ("", np.shape(x2))],
-                                         f"The vectors along axis {axis} must have one length.")
+                                         f"The contracting dimensions, along axis {axis}, must have the same size.")
     rows = reshape_to(x, (*np.shape(x)[:-1], 1, np.shape(x)[-1]))
     columns = reshape_to(y, (*np.shape(y), 1))
     result = _matmul_kernel.__wrapped__(rows, columns, precision, wanted)
@@ -253,7 +255,8 @@ def _tensordot_kernel(a, b, axes, precision, preferred, unreduced=frozenset()):
     for i, j in zip(*axes):
         if np.shape(x)[i] != np.shape(y)[j]:
             raise errors.incompatible_shapes("tensordot", [("", np.shape(x)), ("", np.shape(y))],
-                                             f"Axis {i} of the first and axis {j} of the second differ in size.")
+                                             f"Contracting dimensions must have the same size: axis {i} of the first and axis "
+                                             f"{j} of the second differ.")
     return _with_weakness(contract(x, y, axes, precision=precision, preferred=wanted, unreduced=unreduced), weak)
 
 

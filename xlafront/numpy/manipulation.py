@@ -217,8 +217,8 @@ def broadcast_to(array, shape, *, out_sharding=None):
         raise TypeError(f"xnp.broadcast_to got a negative size in the shape {target}.")
     own = np.shape(array)
     if len(own) > len(target) or any(n not in (1, m) for n, m in zip(own[::-1], target[::-1])):
-        raise ValueError(f"xnp.broadcast_to cannot spread an array of shape {own} to {target}: sizes must be equal or 1, "
-                         f"counted from the last dimension.")
+        raise ValueError(f"xnp.broadcast_to got incompatible shapes for broadcasting, {own} to {target}: sizes must be equal "
+                         "or 1, counted from the last dimension.")
     return with_out_sharding("xnp.broadcast_to", out_sharding, _broadcast_kernel, (array,), target)
 
 

@@ -21,7 +21,7 @@ def check_arraylike(name: str, *args) -> None:
 
 def _not_arraylike(name, i, x) -> TypeError:
     if x is None:
-        return TypeError(f"{name} got None where it needs an array (argument {i}).")
+        return TypeError(f"{name} requires an array or a scalar, got None, of type NoneType, at position {i}.")
     return errors.not_an_array(x, f"xnp.{name}", f"number {i}")
 
 
@@ -70,11 +70,13 @@ def _rank_promotion(name: str, shapes) -> None:
         return
     listed = " ".join(str(s) for s in shapes)
     if config.numpy_rank_promotion.value == "warn":
-        warnings.warn(f"{name} broadcasts arrays of different rank: {listed} (setting numpy_rank_promotion).",
+        warnings.warn(f"{name} broadcasts arrays of different rank, shapes {listed}, by NumPy's automatic rank promotion (the "
+                      "setting numpy_rank_promotion, jax_numpy_rank_promotion).",
                       stacklevel=5)
         return
-    raise ValueError(f"{name} got arrays of different rank, {listed}, and the setting numpy_rank_promotion='raise' "
-                     f"forbids broadcasting them. Add dimensions explicitly, as in x[None, :].")
+    raise ValueError(f"{name} got arrays of different rank, which could not be broadcast together: shapes {listed}. The "
+                     "setting numpy_rank_promotion='raise' (jax_numpy_rank_promotion) forbids automatic rank promotion. Add "
+                     "dimensions explicitly, as in x[None, :].")
 
 
 def refuse_keys(name: str, x) -> None:

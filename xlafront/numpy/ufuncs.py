@@ -782,5 +782,6 @@ def clip(arr=None, /, min=None, max=None):
     operands = [arr, *[x for x in (min, max) if x is not None]]
     check_arraylike("clip", *operands)
     if any(dtypes.operand_type(unwrap(x))[0].kind == "c" for x in operands):
-        raise ValueError("xnp.clip does not take complex numbers, which have no range; clip x.real and x.imag.")
+        raise ValueError("xnp.clip does not take a complex value: complex values have no ordering, and cannot be clipped. "
+                         "Clip x.real and x.imag.")
     return _clip_kernel(arr, min, max)

@@ -53,7 +53,7 @@ class custom_partitioning:
 
     def __init__(self, fun: Callable, static_argnums: int | Sequence[int] = ()):
         if not callable(fun):
-            raise TypeError(f"custom_partitioning takes a function, got {type(fun).__name__}: {fun!r}")
+            raise errors.not_callable("custom_partitioning", fun)
         functools.update_wrapper(self, fun)
         self.fun = fun
         self.static_argnums = signatures.select_arguments(fun, "static", static_argnums, None).nums

@@ -44,7 +44,7 @@ def pmap(fun: Callable, axis_name: Hashable | None = None, *, in_axes: Any = 0, 
     >>> pmap(lambda x: x / lax.psum(x, "i"), axis_name="i")(xnp.arange(1.0, 2.0))
     """
     if not callable(fun):
-        raise TypeError(f"pmap takes a function, got {type(fun).__name__}: {fun!r}")
+        raise errors.not_callable("pmap", fun)
     static = signatures.select_arguments(fun, "static_broadcasted", static_broadcasted_argnums, None)
     donate = signatures.select_arguments(fun, "donate", donate_argnums, None)
     both = sorted(set(static.nums) & set(donate.nums))

@@ -73,7 +73,8 @@ class Devices:
             return self.axis_size
         [size] = sizes
         if self.axis_size is not None and self.axis_size != size:
-            raise ValueError(f"pmap of {self.name} was given axis_size={self.axis_size}, but {sizes[size][0]}.")
+            raise ValueError(f"pmap of {self.name} was specified with axis_size={self.axis_size}, which doesn't match the "
+                             f"size {size}: {sizes[size][0]}.")
         return size
 
 

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xlafront.core import avals, tracing, tree
+from xlafront.core import errors, tracing, tree
 from xlafront.core.ir import ClosedJaxpr, Jaxpr
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import MeshAxis
@@ -41,9 +41,7 @@ def _is_spec(x) -> bool:
 
 
 def _flat_specs(what: str, specs, full, is_leaf) -> list:
-    for error in tree.prefix_errors(specs, full, is_leaf):
-        raise error(what)
-    found = tree.broadcast_prefix(specs, full, is_leaf) if specs is not None else [None] * len(tree.leaves(full))
+    found = tree.leaves_by_prefix(what, specs, full, is_leaf) if specs is not None else [None] * len(tree.leaves(full))
     for spec in found:
         if not (spec is None or _is_spec(spec)):
             remedy = f" Write P({spec!r})." if isinstance(spec, str) else ""
@@ -91,7 +89,7 @@ def shard_map(f: Callable | None = None, *, out_specs, in_specs=Infer, mesh=None
         return functools.partial(shard_map, out_specs=out_specs, in_specs=in_specs, mesh=mesh, axis_names=axis_names,
                                  check_vma=check_vma)
     if not callable(f):
-        raise TypeError(f"shard_map takes a function, got {type(f).__name__}: {f!r}")
+        raise errors.not_callable("shard_map", f)
     name = signatures.function_name(f)
     if not isinstance(axis_names, (set, frozenset)):
         raise TypeError(f"shard_map of {name} takes axis_names as a set of names of mesh axes, got {axis_names!r} of type "
@@ -120,7 +118,7 @@ def smap(f: Callable | None = None, *, in_axes=Infer, out_axes, axis_name):
 
     if isinstance(axis_name, (tuple, list)):
         raise TypeError(f"smap is over one axis of the mesh, by its name, got axis_name={axis_name!r}. For several use "
-                        f"shard_map.")
+                        "shard_map.")
 
     def spec(axis):
         return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, axis_name)
@@ -206,8 +204,7 @@ class _Call:
                             f"{self.mesh!r} of type {type(self.mesh).__name__}.")
         if self.mesh is None or not self.mesh.axis_names:
             raise ValueError(f"shard_map of {name} has no mesh, and the context mesh cannot be empty: pass mesh=..., or set "
-                             f"one "
-                             f"with `with set_mesh(mesh):`.")
+                             "one with `with set_mesh(mesh):`.")
         names = frozenset(axis_names)
         unknown = sorted(map(str, names - set(self.mesh.axis_names)))
         if unknown:
@@ -306,8 +303,8 @@ class _Call:
                 if n % parts:
                     raise ValueError(
                         f"shard_map of {self.name}: {who} has shape {aval.shape} and in_specs {spec}, which splits dimension "
-                        f"{dimension} of size {n} over {spec[dimension]!r} of {self.mesh}, but {parts} does not divide {n}. "
-                        f"Pad the dimension, or split another one.")
+                        f"{dimension} of size {n} over {spec[dimension]!r} of {self.mesh}, and {n} is not evenly divisible by "
+                        f"{parts}. Pad the dimension, or split another one.")
 
     def check_type(self, spec, aval, who: _Later) -> None:
         """Over a mesh that is Explicit throughout types say how values are split, and a function of parts changes nothing
@@ -316,7 +313,7 @@ class _Call:
             return
         own = PartitionSpec() if aval.explicit_sharding is None else aval.explicit_sharding.spec
         if own.padded(aval.ndim) != spec.padded(aval.ndim):
-            raise ValueError(f"shard_map of {self.name}: in_specs has {spec} for {who} of type {avals.str_short(aval)}, which "
+            raise ValueError(f"shard_map of {self.name}: in_specs has {spec} for {who} of type {aval}, which "
                              f"does not match the spec of the input, {own}. Leave in_specs out, or bring the argument to this "
                              f"sharding with reshard.")
 
@@ -335,7 +332,7 @@ class _Call:
         found, wanted = (own.unreduced & self.manual, own.reduced & self.manual), (spec.unreduced - varying, spec.reduced)
         if found != wanted and (self.check or any(found)):
             raise ValueError(
-                f"shard_map of {self.name}: {which} has {spec} for {who} of type {avals.str_short(aval)}: what one says is "
+                f"shard_map of {self.name}: {which} has {spec} for {who} of type {aval}: what one says is "
                 f"unreduced or reduced, the other must say too. Write {spec.update(unreduced=found[0], reduced=found[1])}, or "
                 f"bring the value to it: with reshard outside of the shard_map, with pcast or psum inside.")
 
@@ -347,7 +344,7 @@ class _Call:
             if beyond:
                 axes = ", ".join(map(repr, beyond))
                 raise ValueError(
-                    f"shard_map of {self.name}: out_specs has {spec} for {who}, so that it should be the same on all devices "
-                    f"along {axes}, but it varies there ({avals.str_short(aval)}). Name {axes} in its spec, reduce the result "
-                    f"over it (psum, pmean, pmax, all_gather(..., to='invarying')), or pass check_vma=False if you know "
-                    f"that it is the same.")
+                    f"shard_map of {self.name}: out_specs has {spec} for {who}, which require replication over {axes}: the "
+                    "same value on all devices. It can't be statically inferred, as the type says that it varies there "
+                    f"({aval}). Name {axes} in its spec, reduce the result over it (psum, pmean, pmax, all_gather(..., "
+                    "to='invarying')), or pass check_vma=False if you know that it is the same.")

@@ -133,8 +133,7 @@ def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, manual_ax
     unknown = [a for a in names if a not in mesh.axis_names]
     if unknown:
         raise KeyError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} of the shard_map of "
-                       f"{jaxpr.debug_info.function_name} "
-                       f"over {mesh}, which has no axis {unknown[0]!r}.")
+                       f"{jaxpr.debug_info.function_name} over {mesh}, which has no axis {unknown[0]!r}.")
     element_axes = tuple(a for a in names if a in manual_axes)
     left = tuple(a for a in names if a not in manual_axes) if split is None else ()
     if split is not None:
@@ -146,10 +145,9 @@ def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, manual_ax
         element_axes = ()  # collectives want all elements, or the same one, on each device
     if split is None and element_axes and mesh.are_all_axes_explicit:
         raise ValueError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} of the shard_map of "
-                         f"{jaxpr.debug_info.function_name} "
-                         f"over {mesh}, of type Explicit: the elements' dimension is not split over {element_axes}, as "
-                         f"in_specs "
-                         f"would then say, which does not match. Bring the batch to it with reshard.")
+                         f"{jaxpr.debug_info.function_name} over {mesh}, of type Explicit: the elements' dimension is not "
+                         f"split over {element_axes}, as in_specs would then say, which does not match. Bring the batch to it "
+                         "with reshard.")
     parts = math.prod([mesh.shape[a] for a in element_axes])
     if trace.size % parts:
         raise ValueError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} spreads {trace.size} elements over {mesh} in the "
@@ -174,9 +172,10 @@ def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, manual_ax
             return spec
         taken = sorted(map(str, spec_axes(spec) & set(element_axes)))
         if taken:
-            raise ValueError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} spreads its elements over {taken[0]!r}, which "
-                             f"the shard_map of {jaxpr.debug_info.function_name} uses already, in the spec {spec}. Spread them "
-                             f"over an axis that it leaves free, or leave spmd_axis_name out.")
+            raise ValueError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} spreads its elements over {taken[0]!r}, "
+                             f"which the shard_map of {jaxpr.debug_info.function_name} uses already, in the spec {spec}: it "
+                             "cannot appear in in_specs or out_specs. Spread them over an axis that it leaves free, or leave "
+                             "spmd_axis_name out.")
         entries = [*spec, *[None] * (dim - len(spec))]
         entries.insert(dim, element_axes[0] if len(element_axes) == 1 else element_axes or None)
         return spec.update(partitions=entries)

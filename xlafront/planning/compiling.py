@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import avals, keys, tree
+from xlafront.core import avals, errors, keys, tree
 from xlafront.planning import costs, hlo, topologies
 from xlafront.planning.costs import Buffer
 from xlafront.planning.placement import mesh_of, placed, topology_of
@@ -40,7 +40,7 @@ def plan(fun: Callable, *args, topology: str | topologies.TopologyDescription | 
     True
     """
     if not callable(fun):
-        raise TypeError(f"plan takes a function, got {type(fun).__name__}: {fun!r}")
+        raise errors.not_callable("plan", fun)
     described = topology_of(topology, platform, mesh, args, kwargs)
     chosen = mesh_of(mesh, described.devices, args, kwargs)
     lowered, stages = _lower(fun, chosen, *placed(fun, chosen, args, kwargs))

@@ -46,6 +46,7 @@ from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.numpy.reductions import cumsum
 from xlafront.numpy.searching import searchsorted
 from xlafront.random.prng import placed, single_key
+from xlafront.runtime import config
 from xlafront.staging.library import library
 
 
@@ -377,7 +378,7 @@ def choice(key, a, shape=(), replace=True, p=None, axis=0, mode=None):
 
 
 def _mode(mode) -> str:
-    chosen = mode or "low"
+    chosen = mode or ("high" if config.high_dynamic_range_gumbel.value else "low")
     if chosen not in ("low", "high"):
         raise ValueError(f"the mode of a random function is 'low' or 'high' precision, not {mode!r}.")
     return chosen

@@ -77,7 +77,8 @@ def resolve_impl(impl=None) -> PRNGImpl:
         raise TypeError(f"a random number generator is given by its name or a key's dtype, not {errors.short(impl)}.")
     found = IMPLEMENTATIONS.get(impl)
     if found is None:
-        raise ValueError(f"there is no random number generator {impl!r}; there is {', '.join(IMPLEMENTATIONS)}.")
+        raise ValueError(f"unrecognized PRNG implementation {impl!r}: there is no such random number generator; did you mean "
+                         f"one of {', '.join(IMPLEMENTATIONS)}?")
     return found
 
 
@@ -127,15 +128,15 @@ def _legacy_words(name, key):
         return words
     impl = resolve_impl()
     if not tracing.is_arraylike(key) or not hasattr(key, "shape"):
-        raise TypeError(f"random.{name} needs a random key, got {errors.short(key)}. Make one with "
-                        f"xlafront.random.key(seed).")
+        raise TypeError(f"random.{name} needs a random key (PRNG key data), got {errors.short(key)}, which is invalid: it has "
+                        "no shape and dtype. Make one with xlafront.random.key(seed).")
     if key.dtype != np.uint32 or key.shape[key.ndim - len(impl.key_shape):] != impl.key_shape:
-        raise TypeError(f"random.{name} needs a random key, got an array of shape {key.shape} and dtype {key.dtype}. Make "
-                        f"one with xlafront.random.key(seed); a key in older style is a uint32 array whose shape ends "
-                        f"with {impl.key_shape}.")
+        raise TypeError(f"random.{name} needs a random key, got an array of shape {key.shape} and dtype {key.dtype}, which is "
+                        "invalid PRNG key data. Make one with xlafront.random.key(seed); a key in older (legacy) style is a "
+                        f"uint32 array whose shape ends with {impl.key_shape}.")
     if config.legacy_prng_key.value != "allow":
-        message = (f"random.{name} was given a key in older style, a uint32 array. Make keys with "
-                   f"xlafront.random.key(seed) (setting legacy_prng_key).")
+        message = (f"random.{name} was given a legacy uint32 key array, a raw key. Make keys with xlafront.random.key(seed), "
+                   "or set legacy_prng_key (jax_legacy_prng_key) to 'allow'.")
         if config.legacy_prng_key.value == "error":
             raise ValueError(message)
         warnings.warn(message, stacklevel=4)
@@ -147,8 +148,8 @@ def single_key(name: str, key, spends: bool = True) -> tuple[Any, PRNGImpl, bool
     words, impl, typed = physical_array(name, key)
     shape = np.shape(words)[:np.ndim(words) - len(impl.key_shape)]
     if shape:
-        raise ValueError(f"random.{name} takes one key, got an array of keys of shape {shape}. Use vmap over them, or "
-                         f"pick one.")
+        raise ValueError(f"random.{name} takes a single key, got a key array of shape {shape}. Use vmap over them for "
+                         "batching, or pick one.")
     if spends and typed and config.debug_key_reuse.value:
         words = draw_p.bind(key, user=f"random.{name}")
     return words, impl, typed
@@ -165,6 +166,9 @@ def _seed_kernel(value, impl):
 def _seeded(name: str, seed, impl: PRNGImpl):
     if seed is None:
         raise ValueError(f"random.{name} needs a seed, an integer: None is none.")
+    offset = config.random_seed_offset.value
+    if offset and (isinstance(seed, int) or tracing.is_arraylike(seed)):
+        seed = seed + offset
     if isinstance(seed, (int, np.integer)):
         # A Python int may have 64 bits; without 64-bit types its high word is lost, as when it is an array.
         given, seed = seed, int(seed)
@@ -175,9 +179,10 @@ def _seeded(name: str, seed, impl: PRNGImpl):
         else:
             seed = np.asarray(seed & 0xFFFFFFFF, np.uint32).astype(np.int32)[()]
     elif not tracing.is_arraylike(seed) or not dtypes.is_integer(tracing.aval_of(seed).dtype):
-        raise TypeError(f"the seed of random.{name} must be an integer, got {errors.short(seed)}.")
+        raise TypeError(f"the seed of random.{name}, a PRNG key seed, must be a scalar integer, got {errors.short(seed)}.")
     if np.ndim(seed):
-        raise TypeError(f"random.{name} takes a scalar seed, got shape {np.shape(seed)}. Use vmap for several.")
+        raise TypeError(f"random.{name} takes a scalar seed, got an array of shape {np.shape(seed)}. Use vmap for several "
+                        "(batching).")
     return _seed_kernel(seed, impl)
 
 
@@ -215,9 +220,10 @@ def wrap_key_data(key_bits_array, *, impl=None, dtype=None):
     if isinstance(words, np.ndarray):
         words = asarray(words)
     if not hasattr(words, "dtype") or words.dtype != np.uint32:
-        raise TypeError(f"wrap_key_data needs a uint32 array, got {errors.short(words)}.")
+        raise TypeError(f"wrap_key_data needs a uint32 array, got {errors.short(words)}, which is invalid PRNG key data.")
     if tuple(words.shape[words.ndim - len(chosen.key_shape):]) != chosen.key_shape:
-        raise TypeError(f"the words of {chosen.name} keys have a shape that ends with {chosen.key_shape}, got {words.shape}.")
+        raise TypeError(f"invalid PRNG key data: the words of {chosen.name} keys have a shape that ends with "
+                        f"{chosen.key_shape}, got {words.shape}.")
     return wrap(words, chosen)
 
 
@@ -277,7 +283,8 @@ def fold_in(key, data):
     elif isinstance(data, complex):
         raise TypeError(f"random.fold_in takes an integer, got the complex number {data}.")
     elif np.ndim(data):
-        raise TypeError(f"random.fold_in takes a scalar, got shape {np.shape(data)}. Use vmap for several.")
+        raise TypeError(f"random.fold_in takes a scalar, got an array of shape {np.shape(data)}. Use vmap for several "
+                        "(batching).")
     elif not isinstance(tracing.aval_of(data).dtype, np.dtype):
         raise ValueError(f"random.fold_in takes a number, got dtype {tracing.aval_of(data).dtype}: fold in its key_data.")
     result = _fold_in_kernel(words, data, impl)
@@ -298,7 +305,7 @@ def bits(key, shape=(), dtype=None, *, out_sharding=None):
     if dtype is None:
         d = np.dtype(f"uint{8 * d.itemsize}")
     if not dtypes.is_unsigned(d) or d.itemsize * 8 not in (8, 16, 32, 64):
-        raise ValueError(f"random.bits makes unsigned integers of 8, 16, 32 or 64 bits, not {d}.")
+        raise ValueError(f"random.bits makes unsigned integers of 8, 16, 32 or 64 bits, its dtype cannot be {d}.")
     words, impl, _ = single_key("bits", key)
     return placed(_bits_kernel(words, impl, 8 * d.itemsize, shapes.static_shape("random.bits", shape)), out_sharding)
 

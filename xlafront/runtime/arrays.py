@@ -43,9 +43,8 @@ def host_value(array: ArrayImpl) -> np.ndarray:
     if not array.sharding.is_fully_addressable:
         raise RuntimeError(
             f"the array of shape {array._aval.shape} over {array.sharding} has parts on devices of other processes, so that "
-            f"its "
-            f"value cannot be read here. Use experimental.multihost_utils.process_allgather(x, tiled=True) for the whole, in "
-            f"all processes, or x.addressable_shards for the parts that are here.")
+            "its value cannot be read here. Use experimental.multihost_utils.process_allgather(x, tiled=True) for the whole, "
+            "in all processes, or x.addressable_shards for the parts that are here.")
     spec = getattr(array.sharding, "spec", None)
     if spec is not None and spec.unreduced:
         raise NotImplementedError(
@@ -72,7 +71,7 @@ def _retype(value: np.ndarray, aval) -> np.ndarray:
 def _check_if_deleted(self) -> None:
     if self.is_deleted():
         raise RuntimeError(
-            f"Array has been deleted: its buffer ({self.aval}) was given away by `donate_argnums` in an earlier call "
+            f"Array has been deleted, with shape {self.aval}: its buffer was given away by `donate_argnums` in an earlier call "
             f"or freed by `.delete()`. Use the result of that call instead, or do not donate this argument.")
 
 

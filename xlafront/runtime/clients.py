@@ -134,7 +134,7 @@ def canonical_platform(name: str) -> str:
     name = ALIASES.get(name, name)
     if name not in PLATFORMS:
         known = ", ".join(sorted([*PLATFORMS, *ALIASES]))
-        raise PlatformError(f"there is no platform {name!r}; the platforms are {known}.")
+        raise PlatformError(f"unknown backend: there is no platform {name!r}; the platforms are {known}.")
     return name
 
 

@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from xlafront.runtime import config
 from xlafront.runtime.jaxlib_compat import CompileOptions, _jax
+
+_LEVELS = {"UNKNOWN": 0, "O0": 9, "O1": 19, "O2": 29, "O3": 39}  # as XLA counts them
 
 
 def get_compile_options(num_replicas: int, num_partitions: int, device_assignment: Any = None,
@@ -40,5 +43,11 @@ def get_compile_options(num_replicas: int, num_partitions: int, device_assignmen
 def compile_options(num_partitions: int, devices: Sequence[Any], overrides: dict | None = None) -> CompileOptions:
     """Those of the library's own programs."""
     options = get_compile_options(1, num_partitions, [[d.id for d in devices]], overrides)
-    options.executable_build_options.use_shardy_partitioner = num_partitions > 1
+    build = options.executable_build_options
+    build.use_shardy_partitioner = num_partitions > 1
+    if config.optimization_level.is_set or config.memory_fitting_level.is_set:
+        build.optimization_level = _LEVELS[config.optimization_level.value]
+        build.memory_fitting_level = _LEVELS[config.memory_fitting_level.value]
+    build.exec_time_optimization_effort = config.exec_time_optimization_effort.value
+    build.memory_fitting_effort = config.memory_fitting_effort.value
     return options

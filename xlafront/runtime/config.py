@@ -12,7 +12,7 @@ import functools
 import os
 from typing import Any
 
-from xlafront.runtime.jaxlib_compat import Config, _jax, register_jit_states
+from xlafront.runtime.jaxlib_compat import Config, Device, _jax, register_jit_states
 
 _unset = _jax.config.unset
 
@@ -24,7 +24,7 @@ DOT_ALGORITHMS = (
 _PRECISIONS = ("default", "high", "highest", "bfloat16", "tensorfloat32", "float32", *DOT_ALGORITHMS)
 
 # name, kind (a type, or the allowed strings), default, part of the compilation key ("calls": only of what C++ repeats, so that
-# Python is asked again and need not trace again), meaning
+# Python is asked again and need not trace again; "rare": together with the others of that kind, as one entry), meaning
 _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
     ("enable_x64", bool, False, True, "keep 64-bit types instead of truncating them to 32 bits"),
     ("disable_jit", bool, False, True, "run the operations of jitted functions one by one"),
@@ -33,19 +33,33 @@ _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
     ("numpy_dtype_promotion", ("standard", "strict"), "standard", True, "whether mixed dtypes promote or are refused"),
     ("numpy_rank_promotion", ("allow", "warn", "raise"), "allow", True, "whether arrays of lower rank broadcast"),
     ("default_matmul_precision", _PRECISIONS, None, True, "precision of products: default, high, highest, float32, ..."),
-    ("default_device", object, None, True, "the device (or platform name) of new arrays"),
-    ("default_prng_impl", str, "threefry2x32", True, "the random number generator of new keys"),
+    ("default_device", (Device, str), None, True, "the device (or platform name) of new arrays"),
+    ("default_prng_impl", ("threefry2x32", "rbg", "unsafe_rbg", "threefry4x32", "philox2x32", "philox4x32"), "threefry2x32",
+     True, "the random number generator of new keys"),
     ("enable_custom_prng", bool, False, "calls", "whether PRNGKey returns typed keys"),
     ("threefry_partitionable", bool, True, True, "generate random bits so that they shard without communication"),
     ("threefry_gpu_kernel_lowering", bool, False, True, "random bits on CUDA by the plugin's kernel, not by fused operations"),
     ("legacy_prng_key", ("allow", "warn", "error"), "allow", True, "what using a raw uint32 key does"),
     ("debug_key_reuse", bool, False, True, "raise KeyReuseError when a random key is used twice"),
     ("softmax_custom_jvp", bool, True, "calls", "differentiate softmax by its closed form"),
-    ("allow_f16_reductions", bool, False, True, "reduce 16-bit floats in 16 bits"),
+    ("allow_f16_reductions", bool, True, True, "whether sums of 16-bit floats may be made in 16 bits"),
     ("auto_pcast", bool, True, True, "vary replicated operands over manual axes as needed"),
     ("use_direct_linearize", bool, True, True, "linearise in one pass"),
     ("remove_size_one_mesh_axis_from_type", bool, False, True, "leave mesh axes of size 1 out of types"),
     ("jax2tf_associative_scan_reductions", bool, False, "calls", "accepted for compatibility; changes nothing here"),
+    ("random_seed_offset", int, 0, "rare", "added to the seed of new keys"),
+    ("high_dynamic_range_gumbel", bool, False, "rare", "whether Gumbel noise has the full tail when no mode is given"),
+    ("check_static_indices", bool, False, "rare", "raise IndexError for Python integers out of bounds as indices"),
+    ("optimization_level", ("UNKNOWN", "O0", "O1", "O2", "O3"), "UNKNOWN", "rare", "how much the compiler optimizes for speed"),
+    ("memory_fitting_level", ("UNKNOWN", "O0", "O1", "O2", "O3"), "O2", "rare", "how much it does to make programs fit memory"),
+    ("exec_time_optimization_effort", float, 0.0, "rare", "the same for speed, from -1 to 1"),
+    ("memory_fitting_effort", float, 0.0, "rare", "the same for memory, from -1 to 1"),
+    ("explicit_x64_dtypes", ("warn", "error", "allow"), "warn", False,
+     "what asking for a 64-bit dtype does while enable_x64 is off ('allow' does as 'warn')"),
+    ("disallow_mesh_context_manager", bool, False, False, "refuse `with mesh:`"),
+    ("captured_constants_warn_bytes", int, 2_000_000_000, False, "warn of programs with constants of so many bytes; -1: never"),
+    ("logging_level", ("NOTSET", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), "NOTSET", False,
+     "level of the library's logger"),
     ("check_tracer_leaks", bool, False, "calls", "look for tracers that outlive their function"),
     ("enable_checks", bool, False, "calls", "check every traced program"),
     ("log_compiles", bool, False, False, "log each tracing and compilation"),
@@ -70,15 +84,9 @@ _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
      "hide the library's own frames in tracebacks"),
     ("cuda_visible_devices", str, "all", False, "comma-separated indices of the GPUs to use"),
 )
-# Names of the reference for the same settings, and settings of its runtime that have no counterpart here.
-_ALIASES = {"compilation_cache_dir": "cache_dir", "check_leaks": "check_tracer_leaks"}
-_ACCEPTED = {"persistent_cache_min_entry_size_bytes": 0, "persistent_cache_min_compile_time_secs": 1.0,
-             "raise_persistent_cache_errors": False, "include_full_tracebacks_in_locations": True,
-             "traceback_in_locations_limit": 10, "hlo_source_file_canonicalization_regex": None,
-             "pmap_shmap_merge": True, "use_shardy_partitioner": True, "dump_ir_to": "", "debug_log_modules": "",
-             "optimization_level": "O1", "memory_fitting_level": "O2", "enable_pgle": False, "dynamic_shapes": False,
-             "enable_recompute": False, "host_callback_inline": False, "spmd_mode": "allow_all",
-             "cpu_collectives_implementation": "gloo", "enable_preemption_service": True, "enable_recoverability": False}
+# Names of the reference for the same settings.
+_ALIASES = {"compilation_cache_dir": "cache_dir", "persistent_cache_min_compile_time_secs":
+            "compilation_cache_min_compile_time_secs", "check_leaks": "check_tracer_leaks"}
 
 
 class SettingError(ValueError):
@@ -88,13 +96,14 @@ class SettingError(ValueError):
 class Setting:
     """One setting; calling it gives a context manager that changes it in this thread."""
 
-    __slots__ = ("name", "kind", "default", "help", "state", "is_set", "traced")
+    __slots__ = ("name", "kind", "default", "help", "state", "is_set", "traced", "rare")
 
     def __init__(self, name, kind, default, in_key, help):
         self.name, self.kind, self.default, self.help = name, kind, default, help
         value, self.is_set = self._from_environment()
         self.traced = in_key is True  # whether programs are traced again when it changes
-        self.state = Config(name, value, include_in_jit_key=bool(in_key), include_in_trace_context=self.traced)
+        self.rare = in_key == "rare"
+        self.state = Config(name, value, include_in_jit_key=in_key in (True, "calls"), include_in_trace_context=self.traced)
 
     def _from_environment(self):
         for prefix in ("XLAFRONT_", "JAX_"):
@@ -117,14 +126,22 @@ class Setting:
             if isinstance(value, str) and value.lower() in known:
                 return known[value.lower()]
             raise SettingError(f"{where} is {value!r}; it must be true or false.")
+        if isinstance(kind, tuple) and isinstance(kind[0], type):
+            if isinstance(value, kind):
+                return value
+            raise SettingError(f"{where} is {value!r}; it must be a Device, such as devices('cpu')[0], or the name of a "
+                               "platform.")
         if isinstance(kind, tuple):
             if value in kind:
                 return value
             raise SettingError(f"{where} is {value!r}; it can be one of {', '.join(kind)}.")
-        if isinstance(value, bool) and kind is not str:
+        if isinstance(value, bool) or kind is str and not isinstance(value, str):
             raise SettingError(f"{where} is {value!r}; it must be of type {kind.__name__}.")
         try:
-            return kind(value)
+            found = kind(value)
+            if kind is int and found != value and not isinstance(value, str):
+                raise ValueError
+            return found
         except (TypeError, ValueError):
             raise SettingError(f"{where} is {value!r}; it must be of type {kind.__name__}.") from None
 
@@ -138,6 +155,31 @@ class Setting:
             hook(value)
         self.is_set = True
         self.state.set_global(value)
+        if self.rare:
+            _rarely_set.set_global(tuple([setting.value for setting in settings.values() if setting.rare]))
+
+    set_global = set
+
+    def get_global(self):
+        """The value of the process."""
+        return self.state.get_global()
+
+    def get_local(self):
+        """The value of this thread; an object without meaning where it has none of its own."""
+        return self.state.get_local()
+
+    def set_local(self, value) -> None:
+        """Give it a value in this thread; what `get_local` returned puts that back.
+
+        >>> enable_x64.set_local(True)
+        >>> enable_x64.value, enable_x64.get_global()
+        (True, False)
+        >>> enable_x64.set_local(False)
+        """
+        if value is not _unset:
+            value = self.parse(value, f"the setting {self.name}")
+        self.state.set_local(value)
+        self.tell_thread(None if value is _unset else value)
 
     def __call__(self, new_val=True, *, disable=None):
         """The setting at another value in this thread, with `with`; `disable_jit` knows the value as `disable`."""
@@ -150,7 +192,7 @@ class Setting:
             hook(value)
 
     def __bool__(self):
-        raise TypeError(f"read the setting {self.name} as {self.name}.value")
+        raise TypeError(f"bool() of a setting: read it as {self.name}.value")
 
     def __repr__(self):
         return f"<setting {self.name} = {self.value!r}>"
@@ -201,6 +243,8 @@ def on_scope(name: str, hook) -> None:
 
 settings: dict[str, Setting] = {row[0]: Setting(*row) for row in _SETTINGS}
 globals().update(settings)
+_rarely_set = Config("rarely set", None, include_in_jit_key=True, include_in_trace_context=True)
+checking_leaks = functools.partial(settings["check_tracer_leaks"], True)
 
 # Whether anything but plain evaluation is going on in this thread: keeps C++ dispatch out of traced functions.
 trace_state = Config("trace_state", None, include_in_jit_key=True)
@@ -218,30 +262,24 @@ class Settings:
     Names are accepted as they are, and with the prefixes `xlafront_` and `jax_`.
     """
 
-    def _find(self, name: str) -> Setting | None:
+    def _find(self, name: str) -> Setting:
         for prefix in ("xlafront_", "jax_"):
             name = name.removeprefix(prefix)
         name = _ALIASES.get(name, name)
-        if name in settings:
-            return settings[name]
-        if name in _ACCEPTED:
-            return None
+        found = settings[name] if name in settings else _kept_settings().get(name)
+        if found is not None:
+            return found
         import difflib  # start-up: 1.4 ms, for a message
 
         near = difflib.get_close_matches(name, settings, 3)
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
-        raise AttributeError(f"there is no setting {name!r}.{hint}")
+        raise AttributeError(f"unrecognized config option: there is no setting {name!r}.{hint}")
 
     def update(self, name: str, value) -> None:
-        setting = self._find(name)
-        if setting is not None:
-            setting.set(value)
-        else:
-            _ACCEPTED[name.removeprefix("xlafront_").removeprefix("jax_")] = value
+        self._find(name).set(value)
 
     def read(self, name: str):
-        setting = self._find(name)
-        return setting.value if setting is not None else _ACCEPTED[name.removeprefix("xlafront_").removeprefix("jax_")]
+        return self._find(name).value
 
     def __getattr__(self, name: str):
         if name.startswith("__"):
@@ -252,11 +290,29 @@ class Settings:
         self.update(name, value)
 
     @property
+    def x64_enabled(self) -> bool:
+        """Whether arrays may have 64-bit types."""
+        return settings["enable_x64"].value
+
+    @property
     def values(self) -> dict[str, Any]:
-        return {f"xlafront_{name}": setting.value for name, setting in settings.items()}
+        """All settings, by the names that they have in JAX."""
+        from xlafront.runtime.kept_settings import WITHOUT_PREFIX  # start-up: 0.3 ms, for settings that change nothing
+
+        names = {ours: theirs for theirs, ours in _ALIASES.items() if theirs != "check_leaks"}
+        known = {names.get(name, name): setting for name, setting in {**settings, **_kept_settings()}.items()}
+        return {name if name in WITHOUT_PREFIX else f"jax_{name}": setting.value for name, setting in sorted(known.items())}
 
     def __dir__(self):
-        return sorted([*settings, "update", "read", "values"])
+        return sorted([*settings, *_kept_settings(), "update", "read", "values"])
+
+
+@functools.cache
+def _kept_settings() -> dict[str, Setting]:
+    from xlafront.runtime.kept_settings import KEPT  # start-up: 0.3 ms, for settings that change nothing
+
+    return {name: Setting(name, kind, default, False, "accepted for compatibility; changes nothing here")
+            for name, kind, default in KEPT}
 
 
 config = Settings()
@@ -271,7 +327,14 @@ def _spread_transfer_guard(value) -> None:
         setting.set(value)
 
 
+def _set_logging_level(value) -> None:
+    import logging  # start-up: 5 ms, for programs that log
+
+    logging.getLogger("xlafront").setLevel(value or "NOTSET")
+
+
 on_update("transfer_guard", _spread_transfer_guard)
+on_update("logging_level", _set_logging_level)
 
 
 def __getattr__(name: str):  # for type checkers: the settings are put into this module's namespace above

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from xlafront.runtime import config
 from xlafront.runtime.interned import Interned
 from xlafront.runtime.jaxlib_compat import Config, DeviceList, _jax
 from xlafront.runtime.specs import DuplicateSpecError, PartitionSpec, RankError, axes_of
@@ -275,6 +276,9 @@ class Mesh(_Axes):
 
     def __enter__(self):
         """Specs of `with_sharding_constraint` refer to the mesh; for all else there is `set_mesh`."""
+        if config.disallow_mesh_context_manager.value:
+            raise RuntimeError("`with mesh:`, the mesh context manager, is disabled by the setting "
+                               "disallow_mesh_context_manager: put the mesh in force with `with set_mesh(mesh):`.")
         warnings.warn("`with mesh:` is deprecated; put the mesh in force with `with set_mesh(mesh):`.", DeprecationWarning,
                       stacklevel=2)
         _entered.before = active.entered, getattr(_entered, "before", None)
@@ -390,18 +394,18 @@ def check_spec(mesh: Any, spec: PartitionSpec, rank: int | None = None) -> None:
     seen = []
     for axis in [a for p in spec._partitions for a in axes_of(p)] + [*spec.unreduced, *spec.reduced]:
         if axis not in names:
-            raise ValueError(f"{spec} names the axis {axis!r}, but {mesh} has only {names}. Use one of these, or a mesh "
-                             f"with an axis {axis!r}.")
+            raise ValueError(f"{spec} has the resource axis {axis!r}, a mesh axis that is not found in mesh {mesh}, which has "
+                             f"only {names}. Use one of these, or a mesh with an axis {axis!r}.")
         if axis in seen:
-            raise DuplicateSpecError(f"{spec} names the axis {axis!r} twice: an axis can split only one dimension.")
+            raise DuplicateSpecError(f"{spec} names the axis {axis!r} twice (duplicate entries): a mesh axis can split only "
+                                     "one dimension, and not one that is unreduced.")
         seen.append(axis)
     if PartitionSpec.UNCONSTRAINED in spec._partitions and names and not mesh.auto_axes:
         raise ValueError(f"{spec} leaves a dimension to the compiler (UNCONSTRAINED), but {mesh} has no axis of type Auto, "
-                         f"over "
-                         f"which it could split it. Name axes in its place, or None.")
+                         "over which it could split it. Name axes in its place, or None.")
     for axis in (*spec.unreduced, *spec.reduced):
         if mesh.shape[axis] and mesh.axis_types[names.index(axis)] is AxisType.Auto:
-            raise ValueError(f"{spec} has the unreduced or reduced axis {axis!r}, which in {mesh} is not of type Explicit. "
-                             f"Make the mesh with AxisType.Explicit for it.")
+            raise ValueError(f"{spec} has the axis {axis!r} among its unreduced or reduced axes, which in {mesh} is not of "
+                             "type Explicit. Make the mesh with AxisType.Explicit for it.")
     if rank is not None and any(map(axes_of, spec._partitions[rank:])):
         raise RankError(f"{spec} has {len(spec)} entries, but the array has only {rank} dimension(s). Leave entries out.")

@@ -170,8 +170,8 @@ def _named_shard_shape(self, shape) -> tuple:
         if n % parts:
             raise IndivisibleError(
                 f"an array of shape {shape} cannot be split by {self.spec} over {self.mesh}: dimension {dimension} has size "
-                f"{n}, which is not divisible by the {parts} parts that {self.spec[dimension]!r} asks for. Pad it, or leave "
-                f"that dimension unsplit.")
+                f"{n}, which is not evenly divisible by the {parts} parts that it is partitioned into by "
+                f"{self.spec[dimension]!r}. Pad it, or leave that dimension unsplit.")
     return tuple([n // parts for n, parts in zip(shape, tiles)])
 
 

@@ -10,6 +10,7 @@ from xlafront import lowering
 from xlafront.core import backends, keys, tracing
 from xlafront.core.discharge import discharge_program
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, dce_jaxpr
+from xlafront.runtime import config
 from xlafront.runtime.compile import CompileRequest, compile_module, explain_options
 from xlafront.runtime.compile_options import compile_options
 from xlafront.runtime.topologies import is_compile_only
@@ -35,6 +36,21 @@ def constants_as_arguments(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]
         jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars]), [])), closed.consts
 
 
+def _warn_of_large(constants: Sequence[Any], name: str) -> None:
+    """Warn of a program that captured more than `captured_constants_warn_bytes`."""
+    limit = config.captured_constants_warn_bytes.value
+    if limit is None or limit < 0:
+        return
+    total = sum([getattr(c, "nbytes", 0) for c in constants])
+    if total > limit:
+        import warnings
+
+        largest = max(constants, key=lambda c: getattr(c, "nbytes", 0))
+        warnings.warn(f"{name} captured a large amount of constants during lowering: {total} bytes of arrays that it closes "
+                      f"over, of which {tracing.aval_of(largest)} is the largest. Pass them as arguments, or set "
+                      "captured_constants_warn_bytes (JAX_CAPTURED_CONSTANTS_WARN_BYTES) to -1.", stacklevel=2)
+
+
 class LoweredModule:
     """A program on its way from IR to executable: the module and what the call will need."""
 
@@ -55,6 +71,7 @@ class LoweredModule:
         self.client = assignment.devices[0].client
         self.elsewhere = elsewhere  # a platform that this process does not have
         hoisted = [c for c, value in zip(closed.consts, self.const_values) if value is None]
+        _warn_of_large(hoisted, name)
         self.const_args = [self._place_constant(c) for c in hoisted]
         self.shardings = module_shardings.ProgramShardings(assignment, out_shardings, self.kept, len(hoisted), jaxpr)
         arg_attributes = module_shardings.argument_attributes(

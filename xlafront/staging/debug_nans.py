@@ -58,8 +58,9 @@ def check_finite(name: str, results: Sequence[Any], traced, leaves: Sequence[Any
     kind = next(filter(None, map(_bad, results)))
     with config.debug_nans(False), config.debug_infs(False):
         where = _first_bad_equation(traced.closed.jaxpr, traced.closed.consts, leaves, kind)
-    raise FloatingPointError(f"{name} returned {'an' if kind[0] == 'i' else 'a'} {kind}{where}. The settings debug_nans and "
-                             f"debug_infs look for it.")
+    raise FloatingPointError(f"invalid value ({'nan' if kind == 'NaN' else 'inf'}): {name} returned "
+                             f"{'an' if kind[0] == 'i' else 'a'} {kind}{where}. It was found de-optimized, operation by "
+                             "operation; the settings debug_nans and debug_infs look for it.")
 
 
 def _first_bad_equation(jaxpr, consts, args, kind: str) -> str:
@@ -79,6 +80,6 @@ def _first_bad_equation(jaxpr, consts, args, kind: str) -> str:
             inner = eqn.params.get("jaxpr")
             if eqn.primitive.calls_program and inner is not None:
                 return _first_bad_equation(inner.jaxpr, inner.consts, operands, kind)
-            return f", first in the result of {eqn.primitive.shown_as} at {source.describe(eqn.site)}"
+            return f", first encountered in {eqn.primitive.shown_as}, in its result, at {source.describe(eqn.site)}"
         values.update(zip(eqn.outvars, results))
     return ""

@@ -85,9 +85,8 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
         elif these != devices and first is None:
             raise ValueError(
                 f"{name} got incompatible devices: argument {traced.debug_info.arg_names[i]} {_where(x, sharding)}, but the "
-                f"mesh in "
-                f"force, {mesh}, is on {_ids(devices)}. Move it there with device_put(x, P(...)), or leave the mesh out of "
-                f"force.")
+                f"mesh in force, {mesh}, is on {_ids(devices)}. Move it there with device_put(x, P(...)), or leave the mesh "
+                "out of force.")
         elif these != devices:
             if read is None and not options.keep_unused and not traced.closed.effects:
                 read = dce_jaxpr(traced.closed.jaxpr, [True] * len(traced.closed.jaxpr.outvars))[1]
@@ -95,16 +94,15 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
                     return place_arguments(name, leaves, wanted, traced, options, read)
             names = traced.debug_info.arg_names
             raise ValueError(
-                f"{name} got arguments on different devices: {names[first]} {_where(leaves[first], found[first])}, {names[i]} "
-                f"{_where(x, sharding)}. The arrays of a call are on the same devices, in the same order. Move one of them "
-                f"with device_put(x, sharding).")
+                f"incompatible devices for the jitted computation {name}, whose arguments are on different devices: argument "
+                f"{names[first]} {_where(leaves[first], found[first])}, argument {names[i]} {_where(x, sharding)}. The arrays "
+                "of a call are on the same devices, in the same order. Move one of them with device_put(x, sharding).")
         if isinstance(sharding, NamedSharding):
             mesh = mesh or sharding.mesh
             if mesh is not sharding.mesh and (mesh.explicit or sharding.mesh.explicit) and mesh != sharding.mesh:
                 other = f"the context mesh, in force here, is {mesh}" if mesh is inside else f"another argument is over {mesh}"
                 raise ValueError(f"{name} got argument {traced.debug_info.arg_names[i]} {_where(x, sharding)}, but {other}: "
-                                 f"they "
-                                 f"should match. Bring it there with device_put(x, NamedSharding(mesh, P(...))).")
+                                 f"they should match. Bring it there with device_put(x, NamedSharding(mesh, P(...))).")
             try:
                 sharding.shard_shape(keys.physical(tracing.aval_of(x)).shape)
             except ValueError as e:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from xlafront.core import keys, source, tracing
+from xlafront.core import errors, keys, source, tracing
 from xlafront.core.traceback_filter import boundary
 from xlafront.runtime.jaxlib_compat import ArrayImpl
 from xlafront.staging import signatures, stages
@@ -22,7 +22,7 @@ def make_jaxpr(fun: Callable, static_argnums=(), axis_env=None, return_shape: bo
     { lambda ; a:f32[]. let b:f32[] = sin a; c:f32[] = mul b 2.0:f32[] in (c,) }
     """
     if not callable(fun):
-        raise TypeError(f"make_jaxpr takes a function, got {type(fun).__name__}: {fun!r}")
+        raise errors.not_callable("make_jaxpr", fun)
     jitted = Jitted(fun, Options(signatures.select_arguments(fun, "static", static_argnums, None)))
 
     @boundary
@@ -53,7 +53,7 @@ def eval_shape(fun: Callable, *args, **kwargs):
     ShapeDtypeStruct(shape=(2, 4), dtype=float32)
     """
     if not callable(fun):
-        raise TypeError(f"eval_shape takes a function, got {type(fun).__name__}: {fun!r}")
+        raise errors.not_callable("eval_shape", fun)
     known = getattr(fun, "eval_shape", None)
     if known is not None and getattr(fun, "__wrapped__", None) is not None:
         return known(*args, **kwargs)

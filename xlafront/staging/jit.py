@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from xlafront.core import errors
 from xlafront.runtime.jaxlib_compat import PjitFunction
 from xlafront.staging import signatures, stages
 from xlafront.staging.jitted import Explaining, Jitted, Options, function_of
@@ -36,14 +37,15 @@ def jit(fun: Callable | None = None, /, *, in_shardings=UNSPECIFIED, out_shardin
             keep_unused=keep_unused, device=device, backend=backend, inline=inline,
             compiler_options=compiler_options)
     if not callable(fun) or isinstance(fun, staticmethod):
-        raise TypeError(f"jit takes a function, got {type(fun).__name__}: {fun!r}")
+        raise errors.not_callable("jit", fun)
     if hasattr(fun, "_is_generator_function") or _is_generator(fun):
         raise TypeError(f"jit cannot compile the generator function {signatures.function_name(fun)}: return a list instead")
     static = signatures.select_arguments(fun, "static", static_argnums, static_argnames)
     donate = signatures.select_arguments(fun, "donate", donate_argnums, donate_argnames)
     both = sorted(set(static.nums) & set(donate.nums)) or sorted(set(static.names) & set(donate.names))
     if both:
-        raise ValueError(f"the argument {both[0]!r} of {signatures.function_name(fun)} cannot be both static and donated.")
+        raise ValueError(f"the argument {both[0]!r} of {signatures.function_name(fun)} cannot be both static and donated: "
+                         f"static_argnames and donate_argnames (or the _argnums) must not intersect.")
     if device is not None and backend is not None:
         raise ValueError("jit takes device or backend, not both: a device says its backend.")
     for which, given in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):

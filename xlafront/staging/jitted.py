@@ -19,7 +19,7 @@ from xlafront.core import keys, tracing, tree
 from xlafront.core.avals import abstract_token
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, eval_jaxpr
 from xlafront.core.program_call import ProgramCall
-from xlafront.core.traceback_filter import filtered
+from xlafront.core.traceback_filter import filter_traceback
 from xlafront.runtime import config, distributed
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, JaxRuntimeError, let_go, pjit
@@ -97,7 +97,8 @@ class Jitted:
                 return self.staged_call(args, kwargs), None, False
             return self.evaluate(*args, **kwargs)
         except Exception as e:
-            raise filtered(e) from e.__cause__
+            filter_traceback(e)
+            raise
 
     def evaluate(self, *args, **kwargs):
         """As `cache_miss`, when nothing is being traced."""
@@ -119,7 +120,8 @@ class Jitted:
             out = traced.out_tree.unflatten(results)
             return out, self.fast_path(executable, traced, call) if in_order else None, False
         except Exception as e:
-            raise filtered(e) from e.__cause__
+            filter_traceback(e)
+            raise
 
     def evaluate_by_operation(self, traced: TracedCall, leaves: Sequence[Any]) -> Any:
         """A program over devices of this process and of all, each operation compiled for its own."""
@@ -199,9 +201,9 @@ class Jitted:
         for i, x in enumerate(leaves):
             if isinstance(x, ArrayImpl) and x.is_deleted():
                 return RuntimeError(
-                    f"{self.name} got an array that has been deleted as argument {traced.debug_info.arg_names[i]} "
-                    f"({x.aval}): its buffer was donated to an earlier call (donate_argnums) or freed. Use what that "
-                    f"call returned, or do not donate the argument.")
+                    f"{self.name} got an array that has been deleted, with shape {x.aval}, as argument "
+                    f"{traced.debug_info.arg_names[i]}: its buffer was donated to an earlier call (donate_argnums) or freed. "
+                    "Use what that call returned, or do not donate the argument.")
         return error
 
     def check_donated_once(self, args, kwargs) -> None:
@@ -440,7 +442,8 @@ class Explaining:
         except JaxRuntimeError as e:
             if "donated in the same call" in str(e):
                 jitted.check_donated_once(args, kwargs)
-            raise filtered(e) from e.__cause__
+            filter_traceback(e)
+            raise
         except ValueError as e:
             text = str(e)
             if "static arguments" in text:
@@ -448,9 +451,11 @@ class Explaining:
             if "deleted or donated" in text:
                 call = signatures.split_call(jitted.name, jitted.options.static, args, kwargs)
                 raise jitted.explain_deleted(jitted.trace(call), call.leaves, e) from None
-            raise filtered(e) from e.__cause__
+            filter_traceback(e)
+            raise
         except Exception as e:
-            raise filtered(e) from e.__cause__
+            filter_traceback(e)
+            raise
 
 
 def function_of(jitted: Jitted) -> Callable:

@@ -16,6 +16,7 @@ from xlafront import lowering
 from xlafront.core import backends
 from xlafront.core.avals import ShapedArray
 from xlafront.core.ir import Jaxpr, Var
+from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.runtime.arrays import put_host
 from xlafront.runtime.compile import CompileRequest, compile_module
 from xlafront.runtime.compile_options import compile_options
@@ -33,6 +34,9 @@ def put(value, aval, sharding, committed: bool) -> ArrayImpl:
     """An array with this type and placement from a host value or from another array."""
     if isinstance(value, ArrayImpl):
         return move(value, aval, sharding, committed)
+    if isinstance(value, ShapeDtypeStruct):
+        raise TypeError(f"{value} is not a valid JAX type where a function runs: it has no elements. Pass an array, or use it "
+                        f"in eval_shape, make_jaxpr or jit(f).lower(...).")
     return put_host(value, aval, sharding, committed)
 
 

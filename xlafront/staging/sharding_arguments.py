@@ -78,8 +78,9 @@ def over_active_mesh(what: str, spec: PartitionSpec, error: type[Exception] = Va
     """A spec that was given without a mesh; one that was `entered` with `with mesh:` may do."""
     mesh = active.abstract or active.mesh or (active.entered if entered else None)
     if mesh is None:
-        raise error(f"{what} has {spec}, but there is no mesh in force that it could refer to: use NamedSharding(mesh, "
-                    f"{spec}), or please set a mesh with set_mesh(mesh): it needs a non-empty mesh in context.")
+        raise error(f"{what} has the PartitionSpec {spec}, but there is no mesh in force that it could refer to: use "
+                    f"NamedSharding(mesh, {spec}), or please set a mesh with set_mesh(mesh): it needs a non-empty mesh in "
+                    "context.")
     if active.abstract is not None and active.mesh is not None and active.mesh.shape_tuple == mesh.shape_tuple:
         mesh = active.mesh.update(axis_types=mesh.axis_types)
     return NamedSharding(mesh, spec)

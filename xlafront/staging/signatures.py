@@ -109,7 +109,7 @@ def select_arguments(fun: Callable, kind: str, argnums, argnames) -> Selection:
     open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
     for name in names:
         if name not in known and not open_ended:
-            raise ValueError(f"{kind}_argnames names {name!r}, but {text} has no argument of that name that can be "
+            raise ValueError(f"{kind}_argnames has an invalid name, {name!r}: {text} has no argument of that name that can be "
                              f"passed by keyword.")
     order = {p.name: i for i, p in enumerate(positional)}
     if argnames is None:
@@ -255,7 +255,7 @@ def check_results(fun: Callable, results: Any) -> tuple[list[Any], Any]:
             paths, _ = tree.flatten_with_path(results)
             where = tree.keystr(paths[i][0])
             raise TypeError(
-                f"{function_name(fun)} returned a value of type {type(x).__name__} at result{where}: {x!r:.80}. A "
-                f"transformed function can only return arrays, scalars and pytrees of them; return what else is "
-                f"needed from outside of it.")
+                f"{function_name(fun)} returned a value of type {type(x).__name__} at output component result{where}, which "
+                f"is not a valid JAX type: {x!r:.80}. A transformed function can only return arrays, scalars and pytrees of "
+                "them; return what else is needed from outside of it.")
     return leaves, out_tree

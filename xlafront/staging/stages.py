@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 from xlafront import lowering
 from xlafront.core import avals, backends, keys, tracing, tree
 from xlafront.core.structs import ShapeDtypeStruct
-from xlafront.core.traceback_filter import boundary, filtered
+from xlafront.core.traceback_filter import boundary, filter_traceback
 from xlafront.runtime import clients
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import (
@@ -341,7 +341,8 @@ def _dispatcher_of(stage, executable) -> Callable:
             fast = jitted.fast_path(executable, traced, call) if in_order else None
             return traced.out_tree.unflatten(results), fast, False
         except Exception as e:
-            raise filtered(e) from e.__cause__
+            filter_traceback(e)
+            raise
 
     return pjit(name, jitted.fun, call_first, [], [], (), tree.default_registry, shard_arg_fallback, PjitFunctionCache())
 
@@ -356,8 +357,9 @@ def _check_call(name: str, traced, in_tree, call, executable, static) -> None:
     for i, (x, aval) in enumerate(zip(call.leaves, traced.in_avals)):
         got = tracing.aval_of(x)
         if got.shape != aval.shape or got.dtype != aval.dtype:
-            raise TypeError(f"{name} was compiled for {avals.str_short(aval)} as argument {traced.debug_info.arg_names[i]}, "
-                            f"and was called with {avals.str_short(got)}. Call the jitted function, or compile for this type.")
+            raise TypeError(f"argument types differ: {name} was compiled for {aval} as argument "
+                            f"{traced.debug_info.arg_names[i]}, and was called with {got}. Call the jitted function, or "
+                            "compile for this type.")
         words, wanted = keys.physical_array(x), executable.in_shardings[i]
         if executable.kept[i] and isinstance(words, ArrayImpl) and words._committed and words._sharding != wanted and not (
                 words._sharding.is_equivalent_to(wanted, words.ndim)):

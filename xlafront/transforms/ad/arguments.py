@@ -33,8 +33,8 @@ class FlatFunction:
         if self.has_aux:
             if not isinstance(result, (tuple, list)) or len(result) != 2:
                 error = self.no_pair if isinstance(result, (tuple, list)) else TypeError
-                raise error(f"with has_aux, {signatures.function_name(self.fun)} must return a pair of the result and "
-                            f"auxiliary data, got {errors.short(result)}.")
+                raise error(f"with has_aux, {signatures.function_name(self.fun)} must return a pair, a tuple of two elements: "
+                            f"the result and auxiliary data. It returned {errors.short(result)}.")
             result, self.aux = result
         flat, self.out_tree = signatures.check_results(self.fun, result)
         return flat
@@ -46,7 +46,7 @@ def checked_argnums(transform: str, argnums) -> tuple[int, ...]:
             return (argnums.__index__(),)
         return tuple(i.__index__() for i in argnums)
     except (TypeError, AttributeError):
-        raise TypeError(f"{transform} takes argnums as an integer or a tuple of integers, got {argnums!r}.") from None
+        raise TypeError(f"{transform} takes argnums as an integer or an iterable of integers, got {argnums!r}.") from None
 
 
 def positions_of(transform: str, name: str, chosen, args) -> list[int]:
@@ -54,8 +54,8 @@ def positions_of(transform: str, name: str, chosen, args) -> list[int]:
     for i in chosen:
         if not -len(args) <= i < len(args):
             error = TypeError if i >= 0 and transform == "grad" else ValueError
-            raise error(f"{transform} is to differentiate {name} in positional argument {i} (argnums), but it was called "
-                        f"with {len(args)} positional argument(s). Pass the argument by position.")
+            raise error(f"{transform}, differentiating with respect to argnums={i}, needs that positional argument of {name}, "
+                        f"but it was called with {len(args)} positional argument(s). Pass the argument by position.")
         found.append(i % len(args))
     return found
 
@@ -84,12 +84,13 @@ def check_input(transform, name, x, path, holomorphic, allow_int):
                         f"a reference too. Use vjp: y, f_vjp = vjp({name}, ...), and f_vjp.with_refs(gradient_ref, ...)(1.0).")
     if dtypes.is_extended(d) or dtypes.is_integer(d) or d == dtypes.bool_:
         if not allow_int:
+            kind = "real-valued" if transform == "jacfwd" else "real- or complex-valued"
             remedy = "or choose other argnums" if transform == "jacfwd" else "choose other argnums, or pass allow_int=True"
-            raise TypeError(f"{transform} of {name} needs arguments of real or complex numbers, but argument {path()} has "
-                            f"dtype {d}. Convert it to float, {remedy}.")
+            raise TypeError(f"{transform} of {name} needs {kind} inputs (of an inexact dtype), but argument {path()} has dtype "
+                            f"{d}. Convert it to float, {remedy}.")
     elif holomorphic and not dtypes.is_complex(d):
-        raise TypeError(f"{transform} with holomorphic=True needs complex arguments, but argument {path()} of {name} has dtype "
-                        f"{d}.")
+        raise TypeError(f"{transform} with holomorphic=True needs complex inputs, but argument {path()} of {name} has dtype "
+                        f"{d}. Convert it with astype(complex), or leave out holomorphic=True.")
 
 
 def check_arrays(name: str, fun, args) -> list[Any]:

@@ -45,11 +45,11 @@ def checked_tangent(aval, tangent, path: Callable[[], str], error: type[Exceptio
         given, tangent = with_dtype(tangent, expected)
         given_dtype, given_shape = given.dtype, given.shape
     if given_dtype != expected.dtype:
-        raise error(f"a tangent must have the dtype of its primal (float0 for integers): argument {path()} is {aval}, its "
-                    f"tangent has dtype {given_dtype}, which should be {expected.dtype}.")
+        raise error(f"primal and tangent dtypes must match (float0 is that of tangents of integers): argument {path()} is "
+                    f"{aval}, its tangent has dtype {given_dtype}, expected was {expected.dtype}.")
     if given_shape != expected.shape:
-        raise ValueError(f"a tangent must have the shape of its primal: argument {path()} has shape {expected.shape}, its "
-                         f"tangent {given_shape}.")
+        raise ValueError(f"primal and tangent shapes must match: argument {path()} has shape {expected.shape}, its tangent the "
+                         f"different shape {given_shape}.")
     return Zero(expected) if expected.dtype == dtypes.float0 else weakly_typed_as(tangent, expected)
 
 
@@ -57,8 +57,8 @@ def _checked_cotangents(name: str, cotangent, out_tree, avals, of_structure: typ
                         of_types: type[Exception]) -> list[Any]:
     leaves, structure = tree.flatten(cotangent)
     if structure != out_tree:
-        raise of_structure(f"the cotangent given to {name} must have the structure of its result, {out_tree}; it has "
-                           f"{structure}.")
+        raise of_structure(f"the cotangent given to {name} has an unexpected tree structure, {structure}: it must match that "
+                           f"of the result, {out_tree}.")
     checked = []
     for i, (ct, aval) in enumerate(zip(leaves, avals)):
         if aval.dtype == dtypes.float0:
@@ -66,8 +66,9 @@ def _checked_cotangents(name: str, cotangent, out_tree, avals, of_structure: typ
             continue
         given, ct = with_dtype(ct, aval)
         if given.shape != aval.shape or given.dtype != aval.dtype:
-            raise of_types(f"the cotangent given to {name} must have the type of its result: result"
-                           f"{tree.path_of(cotangent, i)} is {aval}, the cotangent {given}.")
+            raise of_types(f"the cotangent given to {name} has an unexpected type (shape or dtype): expected was the "
+                           f"cotangent type {aval}, that of result{tree.path_of(cotangent, i)}, the corresponding output, but "
+                           f"it is {given}.")
         _check_varies(f"the cotangent given to {name} for result{tree.path_of(cotangent, i)}", given, aval, of_types)
         checked.append(ct)
     return checked
@@ -79,8 +80,7 @@ def _check_varies(what: str, given, expected, error: type[Exception] = ValueErro
     if given.vma != expected.vma:
         axes = tuple(sorted(map(str, given.vma ^ expected.vma)))
         raise error(f"{what} is of type {given}, which varies along other mesh axes than {expected}. Give the one the axes of "
-                    f"the "
-                    f"other with pcast(x, {axes}, to='varying'), before the derivative is taken if it is the value.")
+                    f"the other with pcast(x, {axes}, to='varying'), before the derivative is taken if it is the value.")
 
 
 # The functions
@@ -98,8 +98,8 @@ class Derivative:
     def __call__(self, *tangents):
         leaves, structure = tree.flatten(tangents)
         if structure != self.in_tree:
-            raise TypeError(f"the derivative of {self.name} takes tangents with the structure of the arguments, "
-                            f"{self.in_tree}; it was given {structure}.")
+            raise TypeError(f"the linearized function of {self.name} takes tangents with the tree structure of the arguments, "
+                            f"expected was {self.in_tree}; it was given {structure}.")
         checked = [checked_tangent(aval, t, lambda i=i: tree.path_of(tangents, i), ValueError)
                    for i, (aval, t) in enumerate(zip(self.program.in_avals, leaves))]
         for i, (aval, t) in enumerate(zip(self.program.in_avals, checked)):
@@ -224,8 +224,8 @@ class Pullback:
 
     def _pulled_back(self, cotangent, others, targets):
         if others:
-            raise TypeError(f"the vjp of {self.name} takes one cotangent, a pytree like its result {self.out_tree}; it was "
-                            f"given {1 + len(others)} arguments.")
+            raise TypeError(f"the function that vjp of {self.name} returned takes a single argument, the cotangent, a pytree "
+                            f"like its result {self.out_tree}; it was given {1 + len(others)} arguments.")
         return self._pulled_back_from(self.args_res, self.opaque_residuals, cotangent, targets)
 
     def _pulled_back_from(self, args_res, opaque_residuals, cotangent, targets=()):

@@ -262,7 +262,7 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool | Sequence[bool
         raise NotImplementedError("checkpoint no longer takes `concrete`: name the arguments that are Python values in "
                                   "static_argnums, or wrap uses of known values in ensure_compile_time_eval.")
     if not callable(fun):
-        raise TypeError(f"checkpoint takes a function, got {type(fun).__name__}: {fun!r}")
+        raise errors.not_callable("checkpoint", fun)
     if policy is not None and not callable(policy):
         raise TypeError(f"checkpoint takes a policy from checkpoint_policies or a function, got {policy!r}.")
     static = signatures.select_arguments(fun, "static", static_argnums, static_argnames or None)

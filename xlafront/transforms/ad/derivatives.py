@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xlafront.core import avals, dtypes, tracing, tree
+from xlafront.core import avals, dtypes, errors, tracing, tree
 from xlafront.core.refs import RefTangent
 from xlafront.core.traceback_filter import boundary
 from xlafront.lax.zeros import instantiate
@@ -49,7 +49,7 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
     values = check_arrays("jvp", fun, tuple(primals))
     in_tree, tangent_tree = tree.structure(tuple(primals)), tree.structure(tuple(tangents))
     if in_tree != tangent_tree:
-        raise TypeError(f"jvp needs tangents with the structure of the primals: "
+        raise TypeError(f"jvp needs primals and tangents of the same tree structure: "
                         f"{tree.first_difference(tuple(primals), tuple(tangents))}")
     directions = tree.leaves(tuple(tangents))
     checked = [checked_tangent(tracing.aval_of(p), t, lambda i=i: tree.path_of(tuple(primals), i))
@@ -131,7 +131,7 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
                    allow_int: bool = False, reduce_axes: Sequence[Any] = ()) -> Callable:
     """As `grad`, returning the value too: `(value, gradient)`, or `((value, aux), gradient)` with `has_aux`."""
     if not callable(fun):
-        raise TypeError(f"grad takes a function, got {type(fun).__name__}: {fun!r}")
+        raise errors.not_callable("grad", fun)
     chosen = checked_argnums("grad", argnums)
     name = signatures.function_name(fun)
 
@@ -194,20 +194,21 @@ def fwd_and_bwd(fun: Callable, argnums: int | Sequence[int], has_aux: bool = Fal
 
 def _check_scalar(name, value, results, out_tree, holomorphic):
     if out_tree.num_leaves != 1 or out_tree.num_nodes != 1:
-        raise TypeError(f"grad needs a function that returns a scalar, but {name} returned a pytree {out_tree}. Return the "
-                        f"loss alone, or (loss, aux) with has_aux=True.")
+        raise TypeError(f"grad, the gradient, is defined for scalar-output functions, but {name} returned a pytree {out_tree}. "
+                        f"Return the loss alone, or (loss, aux) with has_aux=True.")
     aval = tracing.aval_of(results[0])
     if aval.shape:
-        raise TypeError(f"grad needs a function that returns a scalar, but {name} returned shape {aval.shape}. Reduce it "
-                        f"(xnp.sum, xnp.mean), or use jacrev or vjp.")
+        raise TypeError(f"grad, the gradient, is defined for scalar-output functions, but {name} returned an output of shape "
+                        f"{aval.shape}. Reduce it (xnp.sum, xnp.mean), or use jacrev or vjp.")
     if holomorphic:
         if not dtypes.is_complex(aval.dtype):
-            raise TypeError(f"grad with holomorphic=True needs a complex result, but {name} returned dtype {aval.dtype}.")
+            raise TypeError(f"grad with holomorphic=True needs complex outputs, but {name} returned dtype {aval.dtype}.")
     elif dtypes.is_complex(aval.dtype):
-        raise TypeError(f"grad needs a real result, but {name} returned dtype {aval.dtype}. For the complex derivative of a "
-                        f"holomorphic function pass holomorphic=True; otherwise use vjp.")
+        raise TypeError(f"grad needs real-valued outputs (of a floating dtype), but {name} returned dtype {aval.dtype}. For "
+                        "the complex derivative of a holomorphic function pass holomorphic=True; otherwise use vjp.")
     elif not dtypes.is_float(aval.dtype):
-        raise TypeError(f"grad needs a result of a floating dtype, but {name} returned dtype {aval.dtype}.")
+        raise TypeError(f"grad needs real-valued outputs (of a floating dtype), but {name} returned dtype {aval.dtype}: an "
+                        "integer or boolean has no derivative. Leave out the rounding or comparison at the end, or use vjp.")
 
 
 @boundary

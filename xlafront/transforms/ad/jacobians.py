@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import dtypes, tracing, tree
+from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.traceback_filter import boundary
 from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, eq, to_dtype
 from xlafront.lax.shapes import iota_p, place_axis, reshape
@@ -62,7 +62,7 @@ jacobian = jacrev
 
 def _jacobian(transform, fun, argnums, has_aux, holomorphic, allow_int):
     if not callable(fun):
-        raise TypeError(f"{transform} takes a function, got {type(fun).__name__}: {fun!r}")
+        raise errors.not_callable(transform, fun)
     chosen = checked_argnums(transform, argnums)
     name, forward = signatures.function_name(fun), transform == "jacfwd"
 
@@ -73,9 +73,11 @@ def _jacobian(transform, fun, argnums, has_aux, holomorphic, allow_int):
         values = check_arrays(transform, fun, dynamic)
         for i, x in enumerate(values):
             check_input(transform, name, x, lambda i=i: argument_path(positions, dynamic, i), holomorphic, allow_int)
-            if forward and not holomorphic and dtypes.is_complex(tracing.aval_of(x).dtype):
-                raise TypeError(f"jacfwd of {name} needs real arguments; for the complex derivative of a holomorphic function "
-                                f"pass holomorphic=True.")
+            d = tracing.aval_of(x).dtype
+            if forward and not holomorphic and dtypes.is_complex(d):
+                raise TypeError(f"jacfwd of {name} needs real-valued inputs (of a floating dtype), but argument "
+                                f"{argument_path(positions, dynamic, i)} has dtype {d}. For the complex derivative of a "
+                                "holomorphic function pass holomorphic=True; otherwise use jvp.")
 
         in_tree = tree.structure(dynamic)
         flat = FlatFunction(of_positions(fun, name, positions, args, kwargs), in_tree, has_aux,
@@ -95,10 +97,10 @@ def _jacobian(transform, fun, argnums, has_aux, holomorphic, allow_int):
 
 def _check_result(transform: str, name: str, d, holomorphic: bool) -> None:
     if holomorphic and not dtypes.is_complex(d):
-        raise TypeError(f"{transform} with holomorphic=True needs complex results, but {name} returned dtype {d}.")
+        raise TypeError(f"{transform} with holomorphic=True needs complex outputs, but {name} returned dtype {d}.")
     if transform == "jacrev" and not holomorphic and not dtypes.is_float(d):
-        raise TypeError(f"jacrev needs real results, but {name} returned dtype {d}. For the complex derivative of a "
-                        f"holomorphic function pass holomorphic=True.")
+        raise TypeError(f"jacrev needs real-valued outputs (of a floating dtype), but {name} returned dtype {d}. For the "
+                        "complex derivative of a holomorphic function pass holomorphic=True; otherwise use vjp.")
 
 
 def _columns(flat: FlatFunction, values: Sequence[Any], check: Callable[[Any], None]) -> list[list[Any]]:

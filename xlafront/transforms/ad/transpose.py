@@ -82,9 +82,11 @@ def _no_transpose(primitive: Primitive) -> str:
     name, how = primitive.shown_as, (f"give the primitive {primitive.name} a rule with "
                                      f"xlafront.interpreters.ad.primitive_transposes[primitive] = rule.")
     if primitive.jvp is None:
-        return f"{name} cannot be transposed, as reverse-mode differentiation needs: {how}"
-    return (f"{name} cannot be transposed, as it is not linear, or nobody said how: a function given to linear_transpose must "
-            f"be linear in its arguments, and a custom_jvp rule in its tangents. If {name} is linear, {how}")
+        return (f"{name} cannot be transposed, as reverse-mode differentiation needs: its transpose rule is not implemented. "
+                f"{how[0].upper()}{how[1:]}")
+    return (f"{name} cannot be transposed, as it is not linear, or its transpose rule (for reverse-mode differentiation) is "
+            "not implemented: a function given to linear_transpose must be linear in its arguments, and a custom_jvp rule in "
+            f"its tangents. If {name} is linear, {how}")
 
 
 def _summed(ct, aval):

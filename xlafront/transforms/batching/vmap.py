@@ -20,6 +20,7 @@ from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import Trace, Tracer, current_trace
 from xlafront.lax.device_put import reshard_p
 from xlafront.lax.shapes import place_axis
+from xlafront.runtime import config
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.specs import PartitionSpec, axes_of
 from xlafront.staging import signatures
@@ -148,11 +149,18 @@ def batch_flat(fun: Callable[..., Sequence[Any]], values: Sequence[Any], dims: S
     finally:
         trace.alive = False
         tracing.thread.axes = saved
+    if config.check_tracer_leaks.value:
+        results = None
+        tracing.check_leaks(trace, "the function given to vmap")
     return [x for x, _ in pairs], [d for _, d in pairs]
 
 
 def _is_axis(x) -> bool:
     return x is None
+
+
+def _is_number(x) -> bool:
+    return isinstance(x, (int, np.integer)) and not isinstance(x, bool)
 
 
 @boundary
@@ -169,26 +177,32 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
     >>> vmap(xnp.dot, in_axes=(0, None))(matrix, vector)
     """
     if not callable(fun):
-        raise TypeError(f"vmap takes a function, got {type(fun).__name__}: {fun!r}")
+        raise errors.not_callable("vmap", fun)
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
-    if not (in_axes is None or isinstance(in_axes, (int, np.integer, tuple)) or vmappable_types.is_spec(in_axes)):
-        raise TypeError(f"vmap takes in_axes as an integer, None or a tuple with an entry for each positional argument, got "
-                        f"{in_axes!r}.")
+    if not (in_axes is None or isinstance(in_axes, tuple) or _is_number(in_axes) or vmappable_types.is_spec(in_axes)):
+        raise TypeError("vmap takes in_axes that must be an int, None or a tuple with entries for the positional arguments, "
+                        f"got {in_axes!r}.")
     for axes, which in ((in_axes, "in_axes"), (out_axes, "out_axes")):
         for a in tree.leaves(axes):
-            if not isinstance(a, (int, np.integer)) and not vmappable_types.is_spec(a):
-                raise TypeError(f"vmap takes integers and None in {which}, got {a!r}.")
+            if not _is_number(a) and not vmappable_types.is_spec(a):
+                raise TypeError(f"vmap takes {which} that must be an int, None or a container (pytree) with those as leaves, "
+                                f"got {a!r} in {axes!r}.")
     name = signatures.function_name(fun)
 
     @boundary
     def mapped(*args, **kwargs):
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
-            raise ValueError(f"vmap of {name} was given in_axes for {len(in_axes)} positional argument(s), {in_axes}, and "
-                             f"called with {len(args)}.")
+            raise ValueError(f"vmap of {name} was given in_axes with entries for {len(in_axes)} positional argument(s), "
+                             f"{in_axes}, and called with {len(args)}. It must be an int, None or a tuple with an entry for "
+                             "each of them.")
         leaves, in_tree = tree.flatten((args, kwargs))
         axes = _flat_axes(name, in_axes, args) + [0] * tree.structure(kwargs).num_leaves
         values, specs = [], {}
+
+        def argument(i: int) -> str:
+            return signatures.argument_names(fun, signatures.Selection(), in_tree)[i]
+
         for i, x in enumerate(leaves):
             if vmappable_types.is_mapped_type(x):
                 vmappable_types.check_spec(name, x, axes[i], "in_axes")
@@ -197,9 +211,9 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
                 values.append(x)
                 continue
             if axes[i] is not None and not tracing.is_arraylike(x):
-                raise errors.not_an_array(x, f"vmap of {name}", _path(args, kwargs, i))
+                raise errors.not_an_array(x, f"vmap of {name}", argument(i))
             values.append(x)
-        size = _axis_size(name, values, axes, axis_size, args, kwargs)
+        size = _axis_size(name, values, axes, axis_size, argument)
         dims = [None if a is None else a % np.ndim(x) for a, x in zip(axes, values)]
         split = _check_split(name, values, dims, spmd_axis_name)
         out_tree = None
@@ -248,25 +262,14 @@ def _batches_of_vmappable_types(fun, name, results, specs) -> list:
 def _flat_axes(name, in_axes, args) -> list:
     if not isinstance(in_axes, tuple):
         return [in_axes] * tree.structure(args).num_leaves
-    for error in tree.prefix_errors(in_axes, args, _is_axis):
-        raise error(f"vmap of {name}: in_axes")
-    return tree.broadcast_prefix(in_axes, args, _is_axis)
+    return tree.leaves_by_prefix(f"vmap of {name}: in_axes", in_axes, args, _is_axis)
 
 
 def _flat_out_axes(name, out_axes, out_tree) -> list:
     if out_axes is None or isinstance(out_axes, (int, np.integer)) or vmappable_types.is_spec(out_axes):
         return [out_axes] * out_tree.num_leaves
-    shown = out_tree.unflatten(range(out_tree.num_leaves))
-    for error in tree.prefix_errors(out_axes, shown, _is_axis):
-        raise error(f"vmap of {name}: out_axes")
-    return tree.broadcast_prefix(out_axes, shown, _is_axis)
-
-
-def _path(args, kwargs, index: int) -> str:
-    paths, _ = tree.flatten_with_path((args, kwargs))
-    (which, first, *rest), _ = paths[index]
-    head = f"args[{first.idx}]" if which.idx == 0 else str(first.key)
-    return head + tree.keystr(tuple(rest))
+    return tree.leaves_by_prefix(f"vmap of {name}: "
+                                 "out_axes", out_axes, out_tree.unflatten(range(out_tree.num_leaves)), _is_axis)
 
 
 def sizes_along_axes(user: str, leaves: Sequence[Any], axes: Sequence[int | None], names: Callable[[int], str], alike: str,
@@ -281,12 +284,13 @@ def sizes_along_axes(user: str, leaves: Sequence[Any], axes: Sequence[int | None
             continue
         shape = np.shape(x)
         if not -len(shape) <= a < len(shape):
-            raise ValueError(f"{user} is to map {names(i)} over axis {a}, but it has shape {shape}. Give it None in in_axes if "
-                             f"it is the same {alike}.")
-        sizes.setdefault(shape[a], []).append(f"{names(i)} has shape {shape}, mapped over axis {a}")
+            raise ValueError(f"{user} was requested to map the argument {names(i)} over axis {a}, which needs a rank of at "
+                             f"least {a + 1 if a >= 0 else -a}, but it has shape {shape}. Give it None in in_axes if it is "
+                             f"the same {alike}.")
+        sizes.setdefault(shape[a], []).append(f"argument {names(i)} of type {tracing.aval_of(x)} has it as axis {a}")
     if len(sizes) > 1:
         lines = [f"size {n}: {'; '.join(who[:3])}{' and others' if len(who) > 3 else ''}" for n, who in sizes.items()]
-        raise ValueError(f"{user} got arguments of different sizes along their mapped axes. {'. '.join(lines)}.{remedy}")
+        raise ValueError(f"{user} got inconsistent sizes for array axes to be mapped. {'. '.join(lines)}.{remedy}")
     return sizes
 
 
@@ -299,29 +303,28 @@ def _check_split(name: str, values, dims, spmd_axis_name) -> NamedSharding | Non
         return None
     other = [e for e in entries if e != found]
     if other:
-        raise ValueError(f"vmap of {name}: the mapped dimension must be split in the same way in all arguments, but it is over "
-                         f"{found!r} in one and over {other[0]!r} in another: inconsistent axis specs. Bring them to one "
-                         f"sharding "
-                         f"with reshard.")
+        raise ValueError(f"vmap of {name}: the mapped dimension must be split in the same way in all arguments, but it is "
+                         f"over {found!r} in one and over {other[0]!r} in another: inconsistent axis specs. Bring them to one "
+                         "sharding with reshard.")
     if spmd_axis_name is not None and axes_of(spmd_axis_name) != axes_of(found):
         raise ValueError(f"vmap of {name} has spmd_axis_name={spmd_axis_name!r}, but its arguments' types say that the "
-                         f"elements "
-                         f"are spread over {found!r}, of type Explicit: only one of the two can say it. Leave spmd_axis_name "
-                         f"out.")
+                         f"elements are spread over {found!r}, of type Explicit: only one of the two can say it. Leave "
+                         "spmd_axis_name out.")
     mesh = next(s.mesh for x in values if (s := tracing.aval_of(x).explicit_sharding) is not None)
     return NamedSharding(mesh, PartitionSpec(found))
 
 
-def _axis_size(name, values, axes, given, args, kwargs) -> int:
-    sizes = sizes_along_axes(f"vmap of {name}", values, axes, lambda i: _path(args, kwargs, i), "for all elements")
+def _axis_size(name, values, axes, given, argument) -> int:
+    sizes = sizes_along_axes(f"vmap of {name}", values, axes, argument, "for all elements")
     if not sizes:
         if given is None:
-            raise ValueError(f"vmap of {name} has no mapped argument: in_axes must name an axis of at least one, or axis_size "
-                             f"must be given.")
+            raise ValueError(f"vmap of {name} has no argument to map: in_axes must have at least one non-None value, for an "
+                             "argument that contains an array, or axis_size must be specified.")
         return given
     [size] = sizes
     if given is not None and given != size:
-        raise ValueError(f"vmap of {name} was given axis_size={given}, but its arguments have size {size}: {sizes[size][0]}.")
+        raise ValueError(f"vmap of {name} got inconsistent sizes for array axes to be mapped: axis_size={given} was given, "
+                         f"but the size is {size}: {sizes[size][0]}.")
     return size
 
 
@@ -330,10 +333,13 @@ def _place(name, x, dim, wanted, size, split):
     rank = np.ndim(x) - (dim is not None)
     if wanted is None:
         if dim is not None:
-            raise ValueError(f"vmap of {name} has out_axes=None for a result that depends on the mapped arguments.")
+            raise ValueError(f"vmap of {name} has None in out_axes for an output that is batched: it depends on the mapped "
+                             f"arguments, on axis {dim}. Give the axis that the mapped axis becomes, or reduce over it with "
+                             "psum.")
         return x
     if not -rank - 1 <= wanted <= rank:
-        raise ValueError(f"vmap of {name} has out_axes={wanted} for a result of shape {np.shape(x)}.")
+        raise ValueError(f"vmap of {name} has axis {wanted} in out_axes, which is out of bounds for a result of dimension "
+                         f"{rank} (shape of all: {np.shape(x)}).")
     wanted %= rank + 1
     result = place_axis(x, dim, wanted, size)
     if split is None or dim is not None or tracing.aval_of(result).explicit_sharding is not None:

@@ -39,14 +39,15 @@ def positional_arguments(kind: str, fun: Callable, args: tuple, kwargs: dict[str
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as e:
-            raise TypeError(f"{name}{signature}: {e}") from None
+            raise TypeError(f"the arguments of the {kind} function {name}{signature} could not be resolved to positions: "
+                            f"{e}.") from None
         given = bound.kwargs  # (those that have defaults alone are none that rules would have to know)
         if not given:
             bound.apply_defaults()
             return bound.args
         problem = f"was called with the keyword arguments {', '.join(given)}, which have no position"
     raise TypeError(f"the {kind} function {name}{signature or ''} {problem}. What is given along with it knows its arguments "
-                    f"by position: give it positional parameters only.")
+                    f"by position, and they could not be resolved to positions: give it positional parameters only.")
 
 
 class CustomFunction:

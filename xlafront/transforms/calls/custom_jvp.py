@@ -128,8 +128,8 @@ class custom_jvp(CustomFunction):
     def __call__(self, *args, **kwargs):
         rule = self.jvp
         if rule is None:
-            raise AttributeError(f"the custom_jvp function {self._name} has no derivative rule yet: give it one with "
-                                 f"{self._name}.defjvp(rule) before it is called.")
+            raise AttributeError(f"no JVP (derivative rule) is defined for the custom_jvp function {self._name}: give it one "
+                                 f"with {self._name}.defjvp(rule) before it is called.")
         args = self.positional(args, kwargs)
         nondiff, differentiable = self.divided(args)
         leaves, in_tree = self.operands(differentiable)

@@ -108,8 +108,8 @@ class custom_vjp(CustomFunction):
 
     def __call__(self, *args, **kwargs):
         if self.fwd is None or self.bwd is None:
-            raise AttributeError(f"the custom_vjp function {self._name} has no rules yet: give it them with "
-                                 f"{self._name}.defvjp(fwd, bwd) before it is called.")
+            raise AttributeError(f"no VJP (rules fwd and bwd) is defined for the custom_vjp function {self._name}: give it "
+                                 f"them with {self._name}.defvjp(fwd, bwd) before it is called.")
         args = self.positional(args, kwargs)
         nondiff, differentiable = self.divided(args)
         self._check_nondiff(nondiff)
@@ -133,15 +133,15 @@ class custom_vjp(CustomFunction):
         for leaf in tree.leaves(nondiff) if nondiff else ():
             if isinstance(leaf, tracing.Tracer):
                 raise errors.UnexpectedTracerError(
-                    f"{self._name} got a traced array of type {leaf.aval} for one of its nondiff_argnums "
-                    f"{self.nondiff_argnums}. Those are for values that no transformation sees, such as functions and "
-                    f"options: pass arrays as ordinary arguments, and return None for their cotangents.")
+                    f"the custom_vjp function {self._name} got a traced array (Tracer) of type {leaf.aval} for one of its "
+                    f"nondiff_argnums {self.nondiff_argnums}. Those are for values that no transformation sees, such as "
+                    "functions and options: pass arrays as ordinary arguments, and return None for their cotangents.")
 
 
 def _flat_fwd(function: custom_vjp, nondiff: tuple, in_tree, results: Results):
     """The rules on flat values: `(primals, which are differentiated) -> (results, residuals, pullback)`."""
     fwd, bwd, symbolic, name = function.fwd, function.bwd, function.symbolic_zeros, function._name
-    title = f"the custom_vjp forward rule {signatures.function_name(fwd)} of {name}"
+    title = f"custom_vjp, fwd: the forward rule {signatures.function_name(fwd)} of {name}"
 
     def flat(primals, perturbed):
         arrays = map(as_array, primals)
@@ -174,7 +174,7 @@ def _flat_fwd(function: custom_vjp, nondiff: tuple, in_tree, results: Results):
 def _flat_bwd(function: custom_vjp, bwd, nondiff, in_tree, avals, residual_tree, out_tree):
     """The backward rule on flat values: `(residuals, cotangents) -> cotangents of the arguments`, with `Zero`s."""
     symbolic = function.symbolic_zeros
-    title = f"the custom_vjp backward rule {signatures.function_name(bwd)} of {function._name}"
+    title = f"custom_vjp, bwd: the backward rule {signatures.function_name(bwd)} of {function._name}"
 
     def path(index: int) -> str:
         return function.argument_path(in_tree.unflatten(range(in_tree.num_leaves)), index)
@@ -206,8 +206,8 @@ def _broadcast_cotangents(found: Any, in_tree, title: str) -> list[Any]:
         what = f"{errors.short(found)} of type {type(found).__name__}"
         if isinstance(found, tuple):
             what = f"a tuple of {len(found)}"
-        raise TypeError(f"{title} must return a tuple with a cotangent (or None, for zero) for each of the {len(expected)} "
-                        f"differentiable argument(s) of the function, got {what}.")
+        raise TypeError(f"{title} must produce a tuple of cotangents, one (or None, for zero) for each of the {len(expected)} "
+                        f"differentiable argument(s) of the function, its length and container (pytree) structure; got {what}.")
     result: list[Any] = []
 
     def place(ct, part, path):
@@ -374,9 +374,9 @@ custom_vjp_call_p = _CustomVjpCall("custom_vjp_call", "custom_vjp", jvp=_jvp)
 
 
 def _forward_mode(*_, name, **params):
-    raise TypeError(f"{name} is a custom_vjp function: it says how cotangents are pulled back, and cannot be differentiated "
-                    f"in forward mode (jvp, jacfwd, or the function that linearize returns). Use reverse mode (grad, vjp, "
-                    f"jacrev), or define its derivative with custom_jvp, which serves both.")
+    raise TypeError(f"{name} is a custom_vjp function: it says how cotangents are pulled back, and forward-mode "
+                    "differentiation (jvp, jacfwd, or the function that linearize returns) can't be applied to it. Use "
+                    "reverse mode (grad, vjp, jacrev), or define its derivative with custom_jvp, which serves both.")
 
 
 def _lin_transpose(cts, *operands, num_res, bwd, in_zeros, **_):

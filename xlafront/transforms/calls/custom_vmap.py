@@ -55,7 +55,7 @@ class custom_vmap(CustomFunction):
     def __call__(self, *args, **kwargs):
         rule = self.vmap_rule
         if rule is None:
-            raise AttributeError(f"the custom_vmap function {self._name} has no batching rule yet: give it one with "
+            raise AttributeError(f"no batching rule is defined for the custom_vmap function {self._name}: give it one with "
                                  f"{self._name}.def_vmap(rule) before it is called.")
         args = self.positional(args, kwargs)
         leaves, in_tree = self.operands(args)

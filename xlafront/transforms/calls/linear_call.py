@@ -147,6 +147,8 @@ def closure_convert(fun: Callable, *example_args) -> tuple[Callable, list[Any]]:
     ...     converted, values = closure_convert(lambda z: z * y, x)
     ...     return converted(x, *values)
     """
+    if not callable(fun):
+        raise errors.not_callable("closure_convert", fun)
     leaves, in_tree = tree.flatten(example_args)
     name = signatures.function_name(fun)
     out_tree = None
@@ -169,8 +171,9 @@ def closure_convert(fun: Callable, *example_args) -> tuple[Callable, list[Any]]:
         given = iter(args[len(args) - count:])
         xs, found_tree = tree.flatten(args[:len(args) - count])
         if found_tree != in_tree:
-            raise TypeError(f"{name} was converted for arguments of the structure {in_tree}, followed by {count} values that "
-                            f"it closed over; it was called with {found_tree}.")
+            raise TypeError(f"the inputs of a function that closure_convert made of {name} must have the same pytree "
+                            f"structure as its example arguments, {in_tree}, followed by the {count} values that it closed "
+                            f"over; it was called with {found_tree}.")
         results = eval_jaxpr(jaxpr, [next(given) if h else c for c, h in zip(fixed, hoisted)], *xs)
         return out_tree.unflatten(results)
 

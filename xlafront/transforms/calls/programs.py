@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
-from xlafront.core.avals import AbstractValue, str_short
+from xlafront.core.avals import AbstractValue
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from xlafront.core.primitive import Primitive
 from xlafront.lax.all_reductions import pvary_p
@@ -152,13 +152,13 @@ def type_mismatches(what: str, given: Sequence[AbstractValue], found: Sequence[A
             words = (("shapes", x.shape != y.shape), ("dtypes", x.dtype != y.dtype))
             how = " and ".join([word for word, differ in words if differ])
             if how:
-                how = f"{how} differ"
+                how = f"{how} do not match"
             elif x.vma != y.vma:
-                how = (f"they vary along different mesh axes: give both what the other has with pcast(x, "
+                how = (f"they do not match, as they vary along different mesh axes: give both what the other has with pcast(x, "
                        f"{tuple(sorted(map(str, x.vma ^ y.vma)))}, to='varying')")
             else:
                 how = "they are split differently: bring one to the sharding of the other with reshard"
-            lines.append(f"{what}{path(i)} is {str_short(x)} {first} but {str_short(y)} {second} ({how})")
+            lines.append(f"{what}{path(i)} is {x} {first} but {y} {second} ({how})")
     return lines
 
 

@@ -1,0 +1,270 @@
+"""Settings: every name of the reference is known, values are checked, and those that have an effect have it."""
+
+import logging
+import traceback
+import warnings
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import lax
+from xlafront.core.traceback_filter import UnfilteredStackTrace
+
+# Names in JAX 0.10.2, each with a value of its type that is not the default.
+NAMES = {
+    "jax_captured_constants_warn_bytes": 7, "jax_captured_constants_report_frames": 1, "jax_check_static_indices": True,
+    "jax_random_seed_offset": 3, "jax_high_dynamic_range_gumbel": True, "jax_custom_vjp3": True, "jax_remat3": True,
+    "jax_scan3": True, "jax_use_simplified_jaxpr_constants": True, "jax_embedded_constants_max_bytes": 8,
+    "jax_explicit_x64_dtypes": "error", "jax_disallow_mesh_context_manager": True, "jax_disable_vmap_shmap_error": True,
+    "jax_disable_bwd_checks": True, "jax_mutable_array_checks": False, "jax_error_checking_behavior_nan": "raise",
+    "jax_error_checking_behavior_divide": "raise", "jax_error_checking_behavior_oob": "raise", "jax_logging_level": "INFO",
+    "jax_log_checkpoint_residuals": True, "jax_tracer_error_num_traceback_frames": 2, "jax_pprint_use_color": False,
+    "jax_include_debug_info_in_dumps": False, "jax_dump_ir_modes": "jaxpr", "jax_disable_most_optimizations": True,
+    "jax_exec_time_optimization_effort": 0.5, "jax_memory_fitting_effort": -0.5, "jax_compiler_enable_remat_pass": False,
+    "jax_compiler_detailed_logging_min_ops": 3, "jax_persistent_cache_enable_xla_caches": "all",
+    "jax_compilation_cache_include_metadata_in_key": True, "jax_compilation_cache_check_contents": True,
+    "jax_compilation_cache_expect_pgle": True, "jax_remove_custom_partitioning_ptr_from_cache_key": True,
+    "jax_pgle_profiling_runs": 1, "jax_pgle_aggregation_percentile": 50, "jax_share_binary_between_hosts": True,
+    "jax_share_binary_between_hosts_timeout_ms": 1, "jax_xla_backend": "cpu", "jax_backend_target": "x",
+    "jax_rocm_visible_devices": "0", "jax_oneapi_visible_devices": "0", "jax_mock_gpu_topology": "1x1",
+    "mock_num_gpu_processes": 1, "jax_pjrt_client_create_options": "a:1", "jax_cpu_get_local_topology_timeout_minutes": 1,
+    "jax_cpu_get_global_topology_timeout_minutes": 1, "jax_cross_host_transfer_socket_address": "x",
+    "jax_cross_host_transport_addresses": "x", "jax_cross_host_transfer_transfer_size": 1,
+    "jax_cross_host_transfer_timeout_seconds": 1, "jax_sort_devices_by_process_index": False, "jax_distributed_debug": True,
+    "jax_source_url_schema": "x", "jax_send_traceback_to_runtime": "on", "jax_xla_profile_version": 1,
+    "jax_serialization_version": 1, "jax_export_calling_convention_version": 9,
+    "jax_export_ignore_forward_compatibility": True, "jax2tf_default_native_serialization": False,
+    "jax_pallas_enable_debug_checks": True, "jax_pallas_poison_buffers": True, "jax_pallas_use_mosaic_gpu": False,
+    "jax_pallas_verbose_errors": True, "jax_mosaic_allow_hlo": True, "jax_use_magma": "off",
+    "jax_ragged_dot_use_ragged_dot_instruction": False, "jax_ragged_dot_use_gpu_pallas_triton_lowering": True,
+    "jax_bcoo_cusparse_lowering": True, "eager_constant_folding": True, "check_vma": True, "jax_enable_pgle": True,
+    "jax_dump_ir_to": "x", "jax_optimization_level": "O2", "jax_memory_fitting_level": "O1",
+    "jax_persistent_cache_min_compile_time_secs": 2.5, "jax_allow_f16_reductions": False, "jax_numpy_rank_promotion": "warn",
+}
+
+
+class changed:
+    """`with changed(name, value):`, for settings of the process."""
+
+    def __init__(self, name, value):
+        self.name, self.value = name, value
+
+    def __enter__(self):
+        self.before = xf.config.read(self.name)
+        xf.config.update(self.name, self.value)
+
+    def __exit__(self, *exception):
+        xf.config.update(self.name, self.before)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_the_reference(name):
+    wanted = NAMES[name]
+    default = xf.config.values[name]
+    with changed(name, wanted):
+        assert xf.config.read(name) == getattr(xf.config, name) == xf.config.values[name] == wanted
+        assert type(xf.config.read(name)) is type(wanted)
+        if type(wanted) is not str:
+            with pytest.raises(ValueError, match="foo"):
+                xf.config.update(name, "foo")
+    assert xf.config.read(name) == default != wanted
+
+
+def test_objects():
+    setting = xf.numpy_rank_promotion
+    nothing = setting.get_local()
+    setting.set_local("warn")
+    assert (setting.value, setting.get_local(), setting.get_global()) == ("warn", "warn", "allow")
+    setting.set_global("raise")
+    assert (setting.value, setting.get_global()) == ("warn", "raise")
+    setting.set_local(nothing)
+    assert setting.value == "raise"
+    setting.set_global("allow")
+    for change in (setting.set_local, setting.set_global, setting):
+        with pytest.raises(ValueError, match="allow, warn, raise"):
+            change("foo")
+    with pytest.raises(TypeError, match="value"):
+        bool(setting)
+    with pytest.raises(ValueError, match="Device"):
+        xf.default_device(3)
+    with pytest.raises(ValueError, match="threefry2x32"):
+        xf.default_prng_impl("foo")
+    assert xf.config.x64_enabled is xf.config.jax_enable_x64 is False
+
+
+def test_seeds_are_offset():
+    inside = xf.jit(xf.random.PRNGKey)
+    with changed("jax_random_seed_offset", 3):
+        for made in (xf.random.PRNGKey, inside, lambda s: xf.random.key_data(xf.random.key(s))):
+            assert made(1).tolist() == [0, 4]
+    assert inside(1).tolist() == [0, 1]
+
+
+def test_noise_has_the_whole_tail():
+    key = xf.random.key(0)
+    low, high = (xf.random.gumbel(key, (5,), mode=mode) for mode in ("low", "high"))
+    assert low.tolist() != high.tolist() and xf.random.gumbel(key, (5,)).tolist() == low.tolist()
+    with changed("jax_high_dynamic_range_gumbel", True):
+        assert xf.random.gumbel(key, (5,)).tolist() == high.tolist()
+
+
+def test_static_indices():
+    x = xnp.arange(3.0)
+    uses = [lambda: x[5], lambda: x[-4], lambda: x[None, 5], lambda: x.at[5].get(), lambda: xf.jit(lambda x: x[5])(x),
+            lambda: xf.vmap(lambda x: x[5])(xnp.ones((2, 3)))]
+    with changed("jax_check_static_indices", True):
+        for use in uses:
+            with pytest.raises(IndexError, match=r"out of bounds for axis \d with size 3"):
+                use()
+        assert x[-3] == 0 and x[5:].size == 0 and x[xnp.array(5)] == 2 and np.isnan(x.at[5].get(mode="fill"))
+    assert uses[0]() == 2
+
+
+def test_sums_of_16_bits():
+    half = xnp.ones((2, 3), "float16")
+    sums = [lambda: lax.reduce_sum(half, (0,)), lambda: xnp.sum(half, dtype="float16"), lambda: lax.reduce(
+        half, np.float16(0), lax.add, (0,)), lambda: xf.grad(lambda x: (x * half).sum())(np.float16(1))]
+    for sum_ in sums:
+        sum_()
+    with xf.allow_f16_reductions(False):
+        for sum_ in sums:
+            with pytest.raises(ValueError, match="jax_allow_f16_reductions"):
+                sum_()
+        assert xnp.sum(half) == 6 and xnp.mean(half) == 1 and lax.reduce_max(half, (0, 1)) == 1
+        assert lax.reduce_sum(half[:1], (0,)).tolist() == [1, 1, 1] and lax.reduce_sum(half, ()).shape == (2, 3)
+        assert xf.nn.softmax(half).dtype == np.float16
+
+
+def test_dtypes_that_are_off():
+    with changed("jax_explicit_x64_dtypes", "error"):
+        for ask in (lambda: xnp.zeros(2, "float64"), lambda: xnp.arange(3).astype("int64"), lambda: xnp.ones(2).sum(dtype="float64")):
+            with pytest.raises(ValueError, match="enable_x64"):
+                ask()
+        assert xnp.zeros(2, float).dtype == xnp.asarray(np.ones(2)).dtype == np.float32
+    with pytest.warns(UserWarning, match="truncated"):
+        assert xnp.zeros(2, "float64").dtype == np.float32
+
+
+def test_large_constants():
+    large = xnp.ones(1000)
+    with changed("jax_captured_constants_warn_bytes", 100):
+        with pytest.warns(UserWarning, match=r"large amount of constants.*4000 bytes.*float32\[1000\]"):
+            xf.jit(lambda x: x + large)(1.0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            xf.jit(lambda x, y: x + y)(1.0, large)
+
+
+def test_levels():
+    f = xf.jit(lambda x: xnp.sin(x) * 2)
+    for name, value in (("jax_optimization_level", "O1"), ("jax_memory_fitting_level", "O1"),
+                        ("jax_exec_time_optimization_effort", 0.5), ("jax_memory_fitting_effort", 0.5)):
+        with changed(name, value):
+            assert f(0.0) == 0
+    with changed("jax_logging_level", "ERROR"):
+        assert logging.getLogger("xlafront").level == logging.ERROR
+    with changed("jax_disallow_mesh_context_manager", True), pytest.raises(RuntimeError, match="disabled"):
+        with xf.make_mesh((1,), ("i",)):
+            pass
+
+
+def test_mesh_axes_of_size_one():
+    mesh = xf.make_mesh((1,), ("i",), axis_types=(xf.sharding.AxisType.Explicit,))
+    x = xf.device_put(xnp.ones((4, 2)), xf.NamedSharding(mesh, xf.P("i")))
+    assert xf.typeof(x).sharding.spec == xf.P("i", None)
+    with xf.remove_size_one_mesh_axis_from_type(True):
+        assert xf.typeof(x).sharding.spec == xf.P(None, None) and xf.typeof(xnp.sin(x)).sharding.spec == xf.P(None, None)
+    assert xf.typeof(x).sharding.spec == xf.P("i", None)
+
+
+# Leaks
+
+
+class Holder:
+    pass
+
+
+def leaks():
+    kept, holder, cells = [], Holder(), []
+
+    def closes_over(x):
+        nonlocal cells
+        cells = x
+        return x
+
+    return {
+        "list": (kept, lambda x: kept.append(x) or x, "a list at [0]"),
+        "attribute": (holder, lambda x: setattr(holder, "a", x * 2) or x, "the attribute a of a Holder"),
+        "dict": (holder, lambda x: holder.__dict__.setdefault("d", {}).setdefault("k", x) is None or x, "a dict at ['k']"),
+        "closure": (closes_over, closes_over, "the closed-over variable cells"),
+    }
+
+
+@pytest.mark.parametrize("how", ["list", "attribute", "dict", "closure"])
+@pytest.mark.parametrize("transform", [xf.jit, xf.vmap, lambda f: lambda xs: lax.map(f, xs), lambda f: xf.jit(xf.vmap(f))],
+                         ids=["jit", "vmap", "map", "jit of vmap"])
+def test_leaks_are_found(how, transform):
+    keep_alive, function, words = leaks()[how]
+    with xf.checking_leaks(), pytest.raises(xf.errors.UnexpectedTracerError) as caught:
+        transform(function)(xnp.arange(3.0))
+    assert "Leaked trace" in str(caught.value) and words in str(caught.value)
+    assert keep_alive is not None
+
+
+def test_nothing_is_found_where_nothing_leaks():
+    x = xnp.arange(3.0)
+
+    @xf.custom_vjp
+    def twice(x):
+        return 2 * x
+
+    twice.defvjp(lambda x: (2 * x, None), lambda residuals, ct: (2 * ct,))
+    with xf.checking_leaks():
+        for f in (lambda x: x * 2, twice, lambda x: lax.cond(x > 0, xnp.sin, xnp.cos, x), lambda x: lax.fori_loop(
+                0, 3, lambda i, c: c * x, x), xf.grad(lambda x: xnp.sin(x) ** 2), xf.checkpoint(xnp.sin),
+                lambda x: xf.vmap(lambda y: x * y)(xnp.arange(2.0)).sum()):
+            xf.vmap(f)(x)
+            xf.jit(xf.vmap(f))(x)
+            xf.grad(lambda x: xf.vmap(f)(x).sum())(x)
+
+
+# Tracebacks
+
+
+def failing(x):
+    return xnp.dot(x, xnp.ones((5, 5)))
+
+
+def with_cause(x):
+    try:
+        raise KeyError("first")
+    except KeyError as e:
+        raise ValueError("then") from e
+
+
+@pytest.mark.parametrize("call", [lambda: xf.jit(failing)(xnp.ones((2, 3))), lambda: xf.vmap(failing)(xnp.ones((2, 3))),
+                                  lambda: xf.jit(xf.vmap(with_cause))(xnp.ones(3))], ids=["jit", "vmap", "with a cause"])
+def test_filtered_tracebacks(call):
+    def error_of(mode):
+        with changed("traceback_filtering", mode), pytest.raises((TypeError, ValueError)) as caught:
+            call()
+        error = caught.value
+        frames = [(f.filename, f.name) for f in traceback.extract_tb(error.__traceback__)]
+        return error, [name for file, name in frames if file == __file__], [name for file, name in frames if "/xlafront/" in file]
+
+    full, mine, internal = error_of("off")
+    assert {"trace_to_jaxpr", "batch_flat"} & set(internal) and not hasattr(full, "__notes__")
+    for mode in ("remove_frames", "quiet_remove_frames", "auto"):
+        error, own, rest = error_of(mode)
+        assert own == mine and rest == []
+        notes = getattr(error, "__notes__", [])
+        if mode == "remove_frames":
+            assert type(error.__cause__) is UnfilteredStackTrace and not notes
+            whole = [f.name for f in traceback.extract_tb(error.__cause__.__traceback__)]
+            assert whole == [f.name for f in traceback.extract_tb(full.__traceback__)][-len(whole):] and len(whole) > len(own)
+            assert type(error.__cause__.__cause__) is type(full.__cause__)
+        else:
+            assert type(error.__cause__) is type(full.__cause__)
+            assert len(notes) == 1 and "TRACEBACK_FILTERING=off" in notes[0]

@@ -1,0 +1,65 @@
+"""The words that users search for when they have made a mistake are in the messages.
+
+The tables, `tests/beside/calls/errors*.txt`, have a mistake a line, the class that the reference raises, and the words. Lines without
+a class prepare what others use.
+"""
+
+import functools
+import importlib
+import pathlib
+import warnings
+
+import pytest
+
+TABLES = pathlib.Path(__file__).parent / "beside" / "calls"
+MODULES = {"xnp": "numpy"} | {name: name for name in (
+    "lax", "nn", "random", "tree", "tree_util", "custom_batching", "experimental")}
+
+
+def lines(table: str) -> list[tuple[str, str]]:
+    """Calls, and what is said of each."""
+    text = (TABLES / f"{table}.txt").read_text().splitlines()
+    return [tuple(map(str.strip, (*line.partition("  # ")[::2],))) for line in text if line and not line.startswith("#")]
+
+
+def mistakes(table: str):
+    rows = [row for row in lines(table) if row[1]]
+    return pytest.mark.parametrize("call, expected", rows, ids=[call[:60] for call, _ in rows])
+
+
+@functools.cache
+def prepared(table: str) -> dict:
+    import numpy as np
+
+    import xlafront as xf
+
+    names = {"xf": xf, "np": np, "P": xf.P}
+    names |= {short: importlib.import_module(f"xlafront.{name}") for short, name in MODULES.items()}
+    for call, expected in lines(table):
+        if not expected:
+            exec(call, names)
+    return names
+
+
+def check(table: str, call: str, expected: str) -> None:
+    kind, _, words = expected.partition(": ")
+    names = dict(prepared(table))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(Exception) as caught:
+            exec(compile(call, "<call>", "exec"), names)
+    error = caught.value
+    assert kind in [c.__name__ for c in type(error).__mro__], repr(error)
+    text = str(error).lower()
+    missing = [word for word in words.split("; ") if word.lower() not in text]
+    assert words and not missing, f"{missing} of {words!r} missing in: {error}"
+
+
+@mistakes("errors")
+def test_words(call, expected):
+    check("errors", call, expected)
+
+
+@mistakes("errors_devices")
+def test_words_about_devices(call, expected):
+    check("errors_devices", call, expected)
