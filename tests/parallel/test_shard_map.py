@@ -575,13 +575,13 @@ def test_bad_input_in_pytrees_and_scopes(mesh):
     with pytest.raises(NameError, match="'q'.*unbound.*'i', 'j'"):
         on_parts(mesh, lambda x: lax.psum(x, "q"))(np.ones((8, 4)))
     with pytest.raises(ValueError, match="'i'.*surrounding"):
-        on_parts(mesh, lambda x: on_parts(mesh, lambda y: y, P("i"), P("i"), axis_names={"i"})(x), P("i"), P("i"))(np.ones(32))
+        on_parts(mesh, lambda x: on_parts(None, lambda y: y, P("i"), P("i"), axis_names={"i"})(x), P("i"), P("i"))(np.ones(32))
     with pytest.raises(ValueError, match="varies"):  # the result is another one in each group
         on_parts(mesh, lambda x: lax.psum(x, "i", axis_index_groups=[[0, 1], [2, 3]]), P("i"), P())(np.ones((8, 4)))
     with pytest.raises(TypeError, match="shard_map of .*by position.*'x' by name"):
         on_parts(mesh, lambda x: x)(x=np.ones((8, 4)))
     other = xf.sharding.Mesh(np.array(xf.devices()), ("q",))
-    with pytest.raises(ValueError, match="'q': 8.*inside of a shard_map over .*'i': 4.*Leave mesh out"):
+    with pytest.raises(ValueError, match="'q': 8.*context mesh.*'i': 4.*Leave mesh out"):
         on_parts(mesh, lambda x: on_parts(other, lambda y: y, P(), P(), axis_names={"q"})(x), P("i"), P("i"), axis_names={"i"})(
             np.ones(8))
     parts = on_parts(mesh, lambda x: x, P("i"), P("i"))

@@ -45,11 +45,13 @@ from xlafront.transforms.calls.programs import (
     evaluate,
     fixpoint,
     in_three,
+    of_library,
     operands_of,
     reorder,
     split_invariant,
     trace_function,
     type_mismatches,
+    vary,
     with_weak_types,
 )
 
@@ -565,6 +567,7 @@ def trace_carry(f, in_tree, carry, others, carry_tree_of, init, init_tree, who):
 
     Weakly typed values of the initial carry (Python scalars) take the dtype that the body gives them.
     """
+    own = of_library(f)
     for _ in range(len(carry) + 2):
         types = [tracing.aval_of(x) for x in carry]
         program, consts, out_tree = trace_function(f, in_tree, [*types, *others], who)
@@ -574,11 +577,12 @@ def trace_carry(f, in_tree, carry, others, carry_tree_of, init, init_tree, who):
             shown = found_tree.unflatten(found)
             raise TypeError(f"{who} must return a carry (output) of the same pytree structure as the carry that it is given "
                             f"(input), but they differ {tree.first_difference(init_tree.unflatten(types), shown)}.")
-        promoted = [_promoted(x, a, b) for x, a, b in zip(carry, types, found)]
+        promoted = [_promoted(vary(x, b.vma) if own else x, a, b) for x, a, b in zip(carry, types, found)]
         if all(x is y for x, y in zip(carry, promoted)):
             break
         carry = promoted
-    lines = type_mismatches("carry", types, found, lambda i: tree.path_of(init, i), "on entry", "on return")
+    lines = type_mismatches("carry", types, found, lambda i: tree.path_of(init, i), "on entry", "on return",
+                            not own)
     if lines:
         raise TypeError(f"{who} must return a carry (output) of types equal to those of the carry that it is given (input), "
                         f"but they differ: {'; '.join(lines)}. Convert one of them with astype, or start with an array of the "

@@ -81,7 +81,7 @@ def shard_map(f: Callable | None = None, *, out_specs, in_specs=Infer, mesh=None
     - `axis_names`: the axes that `f` handles by itself; the rest are left to the compiler. All, when empty.
     - `check_vma`: check that results vary only over axes in their specs, and differentiate accordingly.
 
-    >>> mesh = make_mesh((1,), ("i",))
+    >>> mesh = make_mesh((1,), ("i",), (sharding.AxisType.Auto,))
     >>> total = shard_map(lambda x: lax.psum(x, "i"), mesh=mesh, in_specs=P("i"), out_specs=P())
     >>> total(xnp.arange(4.0))
     """
@@ -110,7 +110,7 @@ def shard_map(f: Callable | None = None, *, out_specs, in_specs=Infer, mesh=None
 def smap(f: Callable | None = None, *, in_axes=Infer, out_axes, axis_name):
     """`shard_map` over one axis of the mesh in force, with the dimension that it splits for each argument and result.
 
-    >>> with set_mesh(make_mesh((1,), ("i",))):
+    >>> with set_mesh(make_mesh((1,), ("i",), (sharding.AxisType.Auto,))):
     ...     smap(lambda x: x - lax.pmean(x, "i"), in_axes=0, out_axes=0, axis_name="i")(xnp.arange(4.0))
     """
     if f is None:

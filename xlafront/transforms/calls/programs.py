@@ -136,12 +136,19 @@ def on_varying(closed: ClosedJaxpr, axes: frozenset) -> ClosedJaxpr:
     return closed.jaxpr.memoised(("varying", axes, tracing.thread.axes), make)
 
 
+def of_library(fun: Callable) -> bool:
+    """Whether a function is the library's own: in its loops and branches constants vary as what they meet does, of which users
+    are asked to take note with `pcast`."""
+    inner = fun.f if isinstance(fun, DerivedFunction) else fun
+    return (getattr(inner, "__module__", None) or "").partition(".")[0] == __name__.partition(".")[0]
+
+
 def type_mismatches(what: str, given: Sequence[AbstractValue], found: Sequence[AbstractValue], path: Callable[[int], str],
-                    first: str, second: str) -> list[str]:
-    """A line for each pair of types that differ by more than weak types."""
+                    first: str, second: str, vary: bool = True) -> list[str]:
+    """A line for each pair of types that differ by more than weak types, or, unless `vary`, along which axes values vary."""
     lines = []
     for i, (x, y) in enumerate(zip(given, found)):
-        if not same_type(x, y) or x.vma != y.vma:
+        if not same_type(x, y) or vary and x.vma != y.vma:
             words = (("shapes", x.shape != y.shape), ("dtypes", x.dtype != y.dtype))
             how = " and ".join([word for word, differ in words if differ])
             if how:
