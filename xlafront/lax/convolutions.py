@@ -298,7 +298,7 @@ def _lower(ctx, x, y, *, window_strides, padding, lhs_dilation, rhs_dilation, di
         "feature_group_count": m.i64(feature_group_count), "batch_group_count": m.i64(batch_group_count),
         "window_strides": m.i64s(window_strides), "lhs_dilation": m.i64s(lhs_dilation), "rhs_dilation": m.i64s(rhs_dilation),
         "padding": m.dense_i64([n for pair in padding for n in pair], (len(padding), 2))}
-    if isinstance(precision, tuple):
+    if type(precision) is tuple:
         attributes["precision_config"] = m.array(m.attribute(f"#stablehlo<precision {p.name}>") for p in precision)
     a, b = ctx.avals_in
     result = ctx.aval_out
@@ -666,7 +666,7 @@ def conv_general_dilated_local(lhs: Array, rhs: Array, window_strides: Sequence[
     precision = canonical_precision(precision)
     patches = conv_general_dilated_patches(
         lhs, filter_shape, window_strides, padding, lhs_dilation, rhs_dilation, numbers,
-        precision[0] if isinstance(precision, tuple) else precision)
+        precision[0] if type(precision) is tuple else precision)
     lhs_spec, rhs_spec, out = numbers
     product = dot_general(patches, rhs, (((out[1],), (rhs_spec[1],)), (out[2:], rhs_spec[2:])), precision)
     spatial = len(out) - 2  # it has the spatial dimensions first, then the batch, then the features

@@ -1,8 +1,8 @@
 """The beta distribution.
 
 >>> from xlafront.scipy.stats import beta
->>> beta.cdf(0.25, 1.0, 1.0)
-Array(0.25, dtype=float32, weak_type=True)
+>>> beta.cdf(0.0, 1.0, 1.0)
+Array(0., dtype=float32, weak_type=True)
 """
 
 from __future__ import annotations
