@@ -199,7 +199,7 @@ def test_text_of_programs():
 
     text = str(xf.make_jaxpr(f)(xf.new_ref(xnp.zeros((2, 3))), 1))
     assert text == """\
-{ lambda a:i32[2] ; b:Ref{f32[2,3]} c:i32[]. let
+{ lambda a:i32[2]; b:Ref{f32[2,3]} c:i32[]. let
     d:f32[2,3] <- b[...]
     e:f32[2,3] = add d 1.0:f32[]
     b[...] <- e

@@ -53,7 +53,7 @@ def test_other_contents_are_other_objects():
     (lambda: NamedSharding(mesh_of(EXPLICIT), P(P.UNCONSTRAINED)), ValueError, "UNCONSTRAINED.*no axis of type Auto"),
     (lambda: NamedSharding(mesh_of(), P("x", "y")).shard_shape((8,)), IndexError, "2 entries"),
     (lambda: xf.core.ShapedArray((5, 2), np.dtype("int32"), sharding=NamedSharding(mesh_of(EXPLICIT), P("x"))), ValueError,
-     "not divisible"),
+     "not evenly divisible"),
     (lambda: xf.set_mesh(mesh_of(AxisType.Manual)), ValueError, "contains manual axes"),
     (lambda: xf.device_put(np.ones(8), NamedSharding(mesh_of(), P("x", None))), ValueError, "rank at least 2"),
     (lambda: xf.jit(lambda x: x, in_shardings=NamedSharding(mesh_of(), P("x", None)))(np.ones(8)), ValueError, "rank at least 2"),
@@ -200,7 +200,7 @@ def test_a_constraint_may_divide_unevenly_inside_of_programs():
     for refused in (lambda: lax.with_sharding_constraint(np.arange(5), uneven), lambda: xf.device_put(np.arange(5), uneven),
                     lambda: xnp.zeros(5, device=uneven), lambda: xf.jit(lambda: xf.device_put(np.arange(5), uneven))(),
                     lambda: xf.jit(lambda x: x, out_shardings=uneven)(np.arange(5))):
-        with pytest.raises(ValueError, match="not divisible"):
+        with pytest.raises(ValueError, match="not evenly divisible"):
             refused()
 
 

@@ -326,7 +326,7 @@ def test_arguments_that_cannot_be_placed_are_named():
 
     with pytest.raises(ValueError, match=r"argument params\['w'\] of step.*'model'"):
         xf.plan(step, {"w": struct(8, spec=P("model"))}, struct(8))
-    with pytest.raises(ValueError, match=r"argument batch of step.*not divisible.*8"):
+    with pytest.raises(ValueError, match=r"argument batch of step.*not evenly divisible.*8"):
         xf.plan(step, {"w": struct(8)}, struct(12, spec=P("data")))
     with pytest.raises(TypeError, match="takes a function"):
         xf.plan(3)

@@ -130,7 +130,7 @@ BAD = [
     (lambda: random.gamma(None, 1.0), TypeError, "key"), (lambda: random.poisson(k, 1.0, dtype=float), ValueError, "integer"),
     (lambda: random.poisson(random.key(0, impl="rbg"), 1.0), NotImplementedError, "threefry"), (lambda: random.dirichlet(k, 1.0), ValueError, "ndim"),
     (lambda: random.multivariate_normal(k, xnp.zeros(2), xnp.eye(3)), ValueError, "shape"), (lambda: random.multivariate_normal(k, 0.0, xnp.eye(3)), ValueError, "ndim"),
-    (lambda: random.multivariate_normal(k, xnp.zeros(2), xnp.eye(2), method="lu"), ValueError, "method"), (lambda: random.gamma(random.split(k), 1.0), ValueError, "one key"),
+    (lambda: random.multivariate_normal(k, xnp.zeros(2), xnp.eye(2), method="lu"), ValueError, "method"), (lambda: random.gamma(random.split(k), 1.0), ValueError, "a single key"),
 ]
 
 

@@ -16,7 +16,7 @@ from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, effects_by_operand, j
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero
-from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, lt
+from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, as_type, lt
 from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS
 from xlafront.lax.shapes import broadcast_in_dim_p, place_axis
 from xlafront.lax.zeros import instantiate
@@ -330,16 +330,17 @@ def fori_loop(lower, upper, body_fun: Callable, init_val: Any, *, unroll: int | 
     """
     if not callable(body_fun):
         raise errors.not_callable("fori_loop", body_fun, "body_fun")
-    if isinstance(lower, np.integer) and not isinstance(upper, np.integer):  # a number, as Python's are
-        lower = int(lower)
     first, last = [tracing.aval_of(x, "fori_loop") for x in (lower, upper)]
     for aval, which in ((first, "lower"), (last, "upper")):
         if aval.shape or not (dtypes.is_integer(aval.dtype) or dtypes.is_float(aval.dtype)):
             raise TypeError(f"fori_loop takes {which} as a scalar integer (or float), got {aval}.")
-    if first.dtype != last.dtype:
-        raise TypeError(f"lower and upper of fori_loop must have equal types, got {first} and {last}. Convert one "
-                        f"of them, as in xnp.{last.dtype}(lower).")
     values = [_known_integer(x) for x in (lower, upper)]
+    if first.dtype != last.dtype:
+        strong = last if first.weak_type else first
+        if first.weak_type == last.weak_type or strong.dtype.kind != "i":
+            raise TypeError(f"lower and upper of fori_loop must have equal types, got {first} and {last}. Convert one "
+                            f"of them, as in xnp.{last.dtype}(lower).")
+        lower, upper = as_type(lower, strong.dtype, False), as_type(upper, strong.dtype, False)
     if config.disable_jit.value and None not in values:
         value = tree.map(as_array, init_val)
         for i in range(*values):

@@ -63,14 +63,14 @@ def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
 
 @functools.partial(custom_jvp, nondiff_argnums=(1,))
 def _log_ndtr(x, order):
-    left, right = (-20, 8) if x.dtype == dtypes.float64 else (-10, 5)
+    left = -20 if x.dtype == dtypes.float64 else -10
     far = xnp.minimum(x, left)
     factor = xnp.ones_like(x)
     for n in range(order, 0, -1):  # 1 - 1/x^2 (1 - 3/x^2 (1 - 5/x^2 ...))
         factor = 1 - (2 * n - 1) / (far * far) * factor
     series = -0.5 * far * far - xnp.log(-far) - _LOG_OF_ROOT + xnp.log(factor)
-    middle = xnp.log(_ndtr(xnp.clip(x, left, right)))
-    return xnp.where(x > right, xnp.log1p(-_ndtr(-x)), xnp.where(x > left, middle, series))
+    middle = xnp.log(_ndtr(xnp.clip(x, left, 1)))
+    return xnp.where(x > 0.5, xnp.log1p(-_ndtr(-x)), xnp.where(x > left, middle, series))
 
 
 @_log_ndtr.defjvp

@@ -1,8 +1,8 @@
 """The binomial distribution.
 
 >>> from xlafront.scipy.stats import binom
->>> binom.pmf(1, 1, 0.25)
-Array(0.25, dtype=float32, weak_type=True)
+>>> binom.pmf(2, 1, 0.25)
+Array(0., dtype=float32, weak_type=True)
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The geometric distribution.
 
 >>> from xlafront.scipy.stats import geom
->>> geom.pmf(1, 0.25)
-Array(0.25, dtype=float32, weak_type=True)
+>>> geom.pmf(0, 0.25)
+Array(0., dtype=float32, weak_type=True)
 """
 
 from __future__ import annotations

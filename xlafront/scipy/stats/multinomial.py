@@ -2,8 +2,8 @@
 
 >>> import xlafront.numpy as xnp
 >>> from xlafront.scipy.stats import multinomial
->>> multinomial.pmf(xnp.array([1, 0]), 1, xnp.array([0.25, 0.75]))
-Array(0.25, dtype=float32)
+>>> multinomial.pmf(xnp.array([1, 0]), 2, xnp.array([0.25, 0.75]))
+Array(0., dtype=float32)
 """
 
 from __future__ import annotations

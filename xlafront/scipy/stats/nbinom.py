@@ -1,8 +1,8 @@
 """The negative binomial distribution.
 
 >>> from xlafront.scipy.stats import nbinom
->>> nbinom.pmf(0, 1, 0.25)
-Array(0.25, dtype=float32, weak_type=True)
+>>> nbinom.pmf(-1, 1, 0.25)
+Array(0., dtype=float32, weak_type=True)
 """
 
 from __future__ import annotations
