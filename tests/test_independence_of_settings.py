@@ -120,7 +120,9 @@ nn.<softmax log_softmax logsumexp standardize>(s, where=t)
 nn.logsumexp(s, b=<2 s>, return_sign=True)
 nn.one_hot(i, 3)
 nn.dot_product_attention(q, q, q<, is_causal=True mask=t bias=v local_window_size=1>)
-nn.initializers.<glorot_normal he_uniform normal uniform truncated_normal orthogonal delta_orthogonal>()(key, (3, 3)<, 'bfloat16'>)
+nn.initializers.<glorot_normal he_uniform normal uniform truncated_normal>()(key, (3, 3)<, 'bfloat16'>)
+nn.initializers.orthogonal()(key, (3, 3))
+nn.initializers.delta_orthogonal()(key, (3, 3, 3))
 nn.initializers.variance_scaling(2., 'fan_avg', <'normal' 'uniform' 'truncated_normal'>)(key, (3, 3), 'complex64')
 """
 RANDOM = """
@@ -138,7 +140,9 @@ random.<permutation choice>(key, <3 v s>)
 random.permutation(key, s, axis=1, independent=True)
 random.choice(key, <5 v>, (2,), replace=<True False>)
 random.choice(key, <3 v>, (2,), p=v, replace=<True False>)
-random.<gamma dirichlet poisson t chisquare geometric pareto rayleigh wald loggamma>(key, <v 2.>)
+random.dirichlet(key, v)
+random.t(key, 2.)
+random.<gamma poisson chisquare geometric pareto rayleigh wald loggamma>(key, <v 2.>)
 random.<beta binomial f weibull_min>(key, <v 2.>, 3.)
 """
 CONTROL = """

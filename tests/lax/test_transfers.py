@@ -39,7 +39,7 @@ def test_every_placement_to_every_other(on_devices, monkeypatch):
     for here, there in itertools.product(names, names):
         x = xf.device_put(A, PLACES[here])
         y = xf.device_put(x, PLACES[there])
-        assert y.sharding == PLACES[there] and y.committed and y.aval.bare == x.aval.bare, (here, there)
+        assert y.sharding == PLACES[there] and y.committed and (y.shape, y.dtype, y.weak_type) == (x.shape, x.dtype, x.weak_type), (here, there)
         assert x._npy_value is None, f"{here} to {there} went through the host"
         np.testing.assert_array_equal(np.asarray(y), A, err_msg=f"{here} to {there}")
         for shard in y.addressable_shards:
@@ -169,7 +169,7 @@ def test_constraints_of_batches():
     assert xf.vmap(constrained)(A).sharding.spec == P(None, "y")
     with pytest.raises(ValueError, match="'y'.*cannot appear in the spec"):
         xf.vmap(constrained, spmd_axis_name="y")(A)
-    with pytest.raises(ValueError, match="names the axis 'z'"):
+    with pytest.raises(ValueError, match="axis 'z'"):
         xf.vmap(constrained, spmd_axis_name="z")(A)
     with pytest.raises(ValueError, match="with_sharding_constraint.*None"):
         xf.lax.with_sharding_constraint([A, A], [PLACES["rows"], None])

@@ -190,7 +190,8 @@ def test_printing():
         assert repr(xnp.float32([1 / 3])) == "Array([0.33], dtype=float32)"
     gone = xnp.ones(2)
     gone.delete()
-    assert "deleted" in repr(gone)
+    with pytest.raises(RuntimeError, match="deleted"):
+        repr(gone)
 
 
 def test_copies():

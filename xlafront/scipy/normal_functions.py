@@ -65,10 +65,7 @@ def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
 def _log_ndtr(x, order):
     left = -20 if x.dtype == dtypes.float64 else -10
     far = xnp.minimum(x, left)
-    factor = xnp.ones_like(x)
-    for n in range(order, 0, -1):  # 1 - 1/x^2 (1 - 3/x^2 (1 - 5/x^2 ...))
-        factor = 1 - (2 * n - 1) / (far * far) * factor
-    series = -0.5 * far * far - xnp.log(-far) - _LOG_OF_ROOT + xnp.log(factor)
+    series = -0.5 * far * far - xnp.log(-far) - _LOG_OF_ROOT + xnp.log(_series(far, order))
     middle = xnp.log(_ndtr(xnp.clip(x, left, 1)))
     return xnp.where(x > 0.5, xnp.log1p(-_ndtr(-x)), xnp.where(x > left, middle, series))
 
@@ -77,7 +74,11 @@ def _log_ndtr(x, order):
 def _log_ndtr_jvp(order, primals, tangents):
     (x,), (t,) = primals, tangents
     value = _log_ndtr(x, order)
-    return value, t * xnp.exp(-0.5 * x * x - value - _LOG_OF_ROOT)
+    left = -20 if x.dtype == dtypes.float64 else -10
+    near = xnp.maximum(x, left)
+    far = xnp.minimum(x, left)
+    slope = xnp.exp(-0.5 * near * near - _log_ndtr(near, order) - _LOG_OF_ROOT)
+    return value, t * xnp.where(x > left, slope, -far / _series(far, order))
 
 
 @library
@@ -90,6 +91,14 @@ def ndtri(p: ArrayLike) -> Array:
     Array(0., dtype=float32)
     """
     return _ndtri(_float("ndtri", p))
+
+
+def _series(x, order):
+    """`1 - 1/x**2 * (1 - 3/x**2 * (1 - 5/x**2 ...))`: what the normal density divided by `-x` is too large by."""
+    factor = xnp.ones_like(x)
+    for n in range(order, 0, -1):
+        factor = 1 - (2 * n - 1) / (x * x) * factor
+    return factor
 
 
 @custom_jvp

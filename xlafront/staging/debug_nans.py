@@ -57,14 +57,16 @@ def check_finite(name: str, results: Sequence[Any], traced, leaves: Sequence[Any
             _thread.uncompiled = False
     kind = next(filter(None, map(_bad, results)))
     with config.debug_nans(False), config.debug_infs(False):
-        where = _first_bad_equation(traced.closed.jaxpr, traced.closed.consts, leaves, kind)
+        # What is known of a function of the library's was traced for whoever called it first.
+        where = _first_bad_equation(traced.closed.jaxpr, traced.closed.consts, leaves, kind,
+                                    source.current_site() if uncompiled is None else None)
     raise FloatingPointError(f"invalid value ({'nan' if kind == 'NaN' else 'inf'}): {name} returned "
                              f"{'an' if kind[0] == 'i' else 'a'} {kind}{where}. It was found de-optimized, operation by "
                              "operation; the settings debug_nans and debug_infs look for it.")
 
 
-def _first_bad_equation(jaxpr, consts, args, kind: str) -> str:
-    """Run the program equation by equation until one turns good operands into a bad result."""
+def _first_bad_equation(jaxpr, consts, args, kind: str, site: source.Site | None) -> str:
+    """Run the program equation by equation until one turns good operands into a bad result; `site` is the place of all."""
     if any(isinstance(x, ArrayImpl) and x.is_deleted() for x in args):
         return " (its arguments were donated, so that the operation cannot be searched for)"
     values = dict(zip(jaxpr.constvars, consts)) | dict(zip(jaxpr.invars, args))
@@ -79,7 +81,7 @@ def _first_bad_equation(jaxpr, consts, args, kind: str) -> str:
         if found:
             inner = eqn.params.get("jaxpr")
             if eqn.primitive.calls_program and inner is not None:
-                return _first_bad_equation(inner.jaxpr, inner.consts, operands, kind)
-            return f", first encountered in {eqn.primitive.shown_as}, in its result, at {source.describe(eqn.site)}"
+                return _first_bad_equation(inner.jaxpr, inner.consts, operands, kind, site)
+            return f", first encountered in {eqn.primitive.shown_as}, in its result, at {source.describe(site or eqn.site)}"
         values.update(zip(eqn.outvars, results))
     return ""

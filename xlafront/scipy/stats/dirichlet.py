@@ -2,8 +2,8 @@
 
 >>> import xlafront.numpy as xnp
 >>> from xlafront.scipy.stats import dirichlet
->>> dirichlet.pdf(xnp.array([0.25, 0.75]), xnp.array([1.0, 1.0]))
-Array(1., dtype=float32)
+>>> dirichlet.pdf(xnp.array([0.25, 0.5]), xnp.array([1.0, 1.0]))
+Array(0., dtype=float32)
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The Poisson distribution.
 
 >>> from xlafront.scipy.stats import poisson
->>> poisson.pmf(0, 0.0)
-Array(1., dtype=float32, weak_type=True)
+>>> poisson.pmf(-1, 1.0)
+Array(0., dtype=float32, weak_type=True)
 """
 
 from __future__ import annotations

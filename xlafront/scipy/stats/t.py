@@ -2,7 +2,7 @@
 
 >>> from xlafront.scipy.stats import t
 >>> t.pdf(0.0, 1.0) > 0.3
-Array(True, dtype=bool)
+Array(True, dtype=bool, weak_type=True)
 """
 
 from __future__ import annotations

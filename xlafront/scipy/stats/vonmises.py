@@ -2,7 +2,7 @@
 
 >>> from xlafront.scipy.stats import vonmises
 >>> vonmises.pdf(0.0, 0.0) < 0.2
-Array(True, dtype=bool)
+Array(True, dtype=bool, weak_type=True)
 """
 
 from __future__ import annotations
