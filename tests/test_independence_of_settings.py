@@ -143,7 +143,8 @@ random.choice(key, <3 v>, (2,), p=v, replace=<True False>)
 random.dirichlet(key, v)
 random.t(key, 2.)
 random.<gamma poisson chisquare geometric pareto rayleigh wald loggamma>(key, <v 2.>)
-random.<beta binomial f weibull_min>(key, <v 2.>, 3.)
+random.<beta binomial f>(key, <v 2.>, 3.)
+random.weibull_min(key, 2., 3., (3,))
 """
 CONTROL = """
 lax.scan(lambda c, r: (c + r, c * r), x, v)
