@@ -64,10 +64,12 @@ def structure(x):
 
 
 def windows(x):
-    pooled = [lax.reduce_window(x, start, f, (2, 3), (2, 1), "SAME") for start, f in (
+    x = x[None, :, :, None]  # TPUs have no gradients of windows over the dimensions that lie closest together
+    pooled = [lax.reduce_window(x, start, f, (1, 2, 3, 1), (1, 2, 1, 1), "SAME") for start, f in (
         (0.0, lax.add), (-xnp.inf, lax.max), (xnp.inf, lax.min), (1.0, lax.mul))]
-    return [*pooled, xf.jvp(lambda v: lax.reduce_window(v, -xnp.inf, lax.max, (2, 2), (2, 2)), (x,), (x,))[1],
-            lax.reduce_window((x, x), (0.0, 1.0), lambda a, b: (a[0] + b[0], a[1] * b[1]), (2, 2))]
+    most = lambda v: lax.reduce_window(v, -xnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1))
+    return [*pooled, xf.jvp(most, (x,), (x,))[1],
+            lax.reduce_window((x, x), (0.0, 1.0), lambda a, b: (a[0] + b[0], a[1] * b[1]), (1, 2, 2, 1))]
 
 
 def special(x):
