@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.runtime import config
-from xlafront.runtime.jaxlib_compat import CompileOptions, _jax
+from xlafront.runtime.jaxlib_compat import HAS_EFFORTS, CompileOptions, _jax
 
 _LEVELS = {"UNKNOWN": 0, "O0": 9, "O1": 19, "O2": 29, "O3": 39}  # as XLA counts them
 
@@ -48,6 +48,7 @@ def compile_options(num_partitions: int, devices: Sequence[Any], overrides: dict
     if config.optimization_level.is_set or config.memory_fitting_level.is_set:
         build.optimization_level = _LEVELS[config.optimization_level.value]
         build.memory_fitting_level = _LEVELS[config.memory_fitting_level.value]
-    build.exec_time_optimization_effort = config.exec_time_optimization_effort.value
-    build.memory_fitting_effort = config.memory_fitting_effort.value
+    if HAS_EFFORTS:
+        build.exec_time_optimization_effort = config.exec_time_optimization_effort.value
+        build.memory_fitting_effort = config.memory_fitting_effort.value
     return options

@@ -21,6 +21,8 @@ jaxlib_version_text: str = jaxlib.version.__version__
 # A donated array keeps the handles of its buffers. Given to a fast dispatch over several devices again, it ends the process,
 # where later versions raise: see `let_go`.
 DONATED_ARRAYS_CRASH = jaxlib_version < (0, 11)
+# Whether compile options have efforts, which later versions have given up for levels.
+HAS_EFFORTS = jaxlib_version < (0, 11)
 
 
 def let_go(leaves) -> None:
