@@ -133,6 +133,8 @@ _BY_NAME = {d.name: d for d in (bfloat16, *small_floats, *small_ints)}
 
 def named(x) -> Any:
     """The dtype that a user names. Values are no names: `3` in place of a dtype is a slip, not the dtype of 3."""
+    if isinstance(x, (np.dtype, ExtendedDType)):
+        return x
     kind = type(x)
     if kind in python_scalar_dtypes or isinstance(x, (np.generic, np.ndarray, tuple)):
         hint = ""

@@ -373,6 +373,7 @@ def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Sequence[bool], instantiate: bool | Se
     outvars = [v for v, used in zip(jaxpr.outvars, used_outputs) if used]
     live: set[Any] = set(outvars)
     kept: list[JaxprEqn] = []
+    effects = no_effects
     unread, read, keep = live.isdisjoint, live.update, kept.append
     for eqn in reversed(jaxpr.eqns):  # Hot: every program that is compiled comes through here.
         results = eqn.outvars
@@ -386,12 +387,13 @@ def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Sequence[bool], instantiate: bool | Se
             if eqn.effects and eqn.primitive.effects is not None:  # what is left of its program may have fewer
                 eqn = eqn.replace(effects=effects_on(eqn.primitive.effects(*[v.aval for v in eqn.invars], **eqn.params),
                                                      eqn.invars))
+        if eqn.effects:
+            effects |= eqn.effects
         keep(eqn)
         read(eqn.invars)
     kept.reverse()
     used_inputs = [v in live or bool(keep) for v, keep in zip(jaxpr.invars, instantiate)]
     invars = [v for v, used in zip(jaxpr.invars, used_inputs) if used]
-    effects = frozenset().union(*(eqn.effects for eqn in kept)) if kept else no_effects
     if effects:
         effects = effects_outside(effects, (*jaxpr.constvars, *invars))
     return jaxpr.replace(invars=invars, outvars=outvars, eqns=kept, effects=effects), used_inputs

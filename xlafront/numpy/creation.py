@@ -102,12 +102,14 @@ def _placed(name: str, x, target):
 def _from_host(object, wanted, weak):
     if isinstance(object, (list, tuple)):
         leaves = tree.leaves(object, is_leaf=lambda x: x is None)
-        if any(x is None for x in leaves):
-            raise ValueError("None cannot become an element of an array; leave it out, or use nan.")
-        if any(isinstance(x, (tracing.Tracer, ArrayImpl, KeyArray)) or tracing.is_convertible(x) for x in leaves):
-            return _from_nested(object, wanted)
+        kinds = set(map(type, leaves))
+        if not kinds <= _PYTHON_NUMBERS:
+            if type(None) in kinds:
+                raise ValueError("None cannot become an element of an array; leave it out, or use nan.")
+            if any(isinstance(x, (tracing.Tracer, ArrayImpl, KeyArray)) or tracing.is_convertible(x) for x in leaves):
+                return _from_nested(object, wanted)
         if wanted is None:
-            wanted = _sequence_dtype(leaves)
+            wanted = _sequence_dtype(leaves, kinds)
     elif object is None:
         raise ValueError("None cannot become an array.")
     elif not tracing.is_arraylike(object) and not hasattr(object, "__array__") and not hasattr(object, "__len__") and (
@@ -143,12 +145,14 @@ def _is_buffer(x) -> bool:
     return isinstance(x, (bytes, bytearray, memoryview))
 
 
-def _sequence_dtype(leaves):
-    """The dtype of a sequence: Python scalars have their default types, arrays their own."""
+_PYTHON_NUMBERS = frozenset((bool, int, float, complex))
+
+
+def _sequence_dtype(leaves, kinds):
+    """The dtype of a sequence whose leaves are of these kinds: Python scalars have their default types, arrays their own."""
     if not leaves:
         return dtypes.default_dtype(float)
-    kinds = {type(x) for x in leaves}
-    if kinds <= {bool, int, float, complex}:
+    if kinds <= _PYTHON_NUMBERS:
         top = max(kinds, key=[bool, int, float, complex].index)
         return dtypes.default_dtype(top) if top is not int else None
     try:
@@ -207,20 +211,22 @@ def _constant_kernel(shape, dtype, value):
                                           sharding=None)
 
 
-def _refuse_negative(name: str, shape) -> None:
+def _sizes(name: str, shape) -> tuple[int, ...]:
+    """The shape of a new array. Hot: a tuple of ints is taken as it is."""
+    if type(shape) is tuple:
+        for n in shape:
+            if type(n) is not int or n < 0:
+                break
+        else:
+            return shape
+    shape = shapes.static_shape(name, shape)
     if any(n < 0 for n in shape):
         raise TypeError(f"the sizes of the shape that xnp.{name} got must be nonnegative: {shape}.")
+    return shape
 
 
 def _filled(shape, value, dtype, device, name, out_sharding=None):
-    if type(shape) is not tuple:
-        shape = shapes.static_shape(name, shape)
-    else:
-        for n in shape:
-            if type(n) is not int:
-                shape = shapes.static_shape(name, shape)
-                break
-    _refuse_negative(name, shape)
+    shape = _sizes(name, shape)
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
     if not tracing.is_tracing():
         guards.check("host_to_device", "The number that a new array is filled with comes to a device")
@@ -273,12 +279,11 @@ def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
     check_arraylike("full", fill_value)
     value_dtype, weak = dtypes.lattice_result_type(fill_value)
     d = value_dtype if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full")
-    shape = shapes.static_shape("full", shape)
+    shape = _sizes("full", shape)
     return _full(shape, fill_value, d, weak and dtype is None, device or target_of("xnp.full", out_sharding, shape))
 
 
 def _full(shape, fill_value, d, weak, target):
-    _refuse_negative("full", shape)
     result = None if weak else placed_constant(shape, fill_value, d, target)
     if result is not None:
         return result
@@ -286,9 +291,13 @@ def _full(shape, fill_value, d, weak, target):
     return result if target is None else put_leaf(result, target)
 
 
-def _explicit_of(like):
-    """How the type of what another array is like says that it is split, or None."""
-    return getattr(like, "explicit_sharding", None)
+def _placed_like(result, like, split: bool):
+    """A new array, split and varying over mesh axes as the type says of what it is like."""
+    if getattr(like, "plain", False):
+        return result
+    if split and getattr(like, "explicit_sharding", None) is not None:
+        result = reshard_p.bind(result, target=like.explicit_sharding)
+    return tracing.as_varying(result, getattr(like, "vma", None))
 
 
 def _like(name, value):
@@ -298,13 +307,11 @@ def _like(name, value):
             check_arraylike(name, a)
         aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a
         own = tuple(aval.shape) if shape is None else shapes.static_shape(name, shape)
-        target = device or target_of(f"xnp.{name}", out_sharding, own) or placement_of(a, own)
+        target = device or (out_sharding and target_of(f"xnp.{name}", out_sharding, own)) or placement_of(a, own)
         result = _filled(own, value, aval.dtype if dtype is None else dtype, target, name)
-        if target is None and _explicit_of(aval) is not None and shape is None:
-            result = reshard_p.bind(result, target=aval.explicit_sharding)
         if dtype is None and getattr(aval, "weak_type", False):
             result = convert_element_type_p.bind(result, new_dtype=result.dtype, weak_type=True, sharding=None)
-        return tracing.as_varying(result, getattr(aval, "vma", None))
+        return _placed_like(result, aval, target is None and shape is None)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"As `{name.removesuffix('_like')}`, with the shape, the dtype and the devices of another array."
@@ -330,9 +337,7 @@ def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_shardin
     check_arraylike("full_like", fill_value)
     d = dtypes.canonicalize_dtype(aval.dtype, True) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full_like")
     result = _full(own, fill_value, d, dtype is None and getattr(aval, "weak_type", False), target)
-    if target is None and _explicit_of(aval) is not None and shape is None:
-        result = reshard_p.bind(result, target=aval.explicit_sharding)
-    return tracing.as_varying(result, getattr(aval, "vma", None))
+    return _placed_like(result, aval, target is None and shape is None)
 
 
 def _positions(dtype, shape, dimension):
@@ -483,8 +488,9 @@ def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
 
 @library(static=("rows", "columns", "dtype"), name="eye")
 def _eye_kernel(k, rows, columns, dtype):
+    """Without `k` the main diagonal: there is nothing to bring to the device."""
     i, j = (_positions(dtypes.int32, (rows, columns), dimension) for dimension in (0, 1))
-    return to_dtype(eq(add(i, as_type(k, dtypes.int32, False)), j), dtype)
+    return to_dtype(eq(i if k is None else add(i, as_type(k, dtypes.int32, False)), j), dtype)
 
 
 def diagonal_number(k, error: type[Exception] = TypeError):
@@ -509,7 +515,7 @@ def eye(N, M=None, k=0, dtype=None, *, device=None):
     if rows < 0 or columns < 0:
         raise ValueError(f"xnp.eye got a negative size: ({rows}, {columns}).")
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.eye")
-    result = _eye_kernel(diagonal_number(k, ValueError), rows, columns, d)
+    result = _eye_kernel(None if type(k) is int and k == 0 else diagonal_number(k, ValueError), rows, columns, d)
     return result if device is None else put_leaf(result, device)
 
 
@@ -550,8 +556,7 @@ def _tri_kernel(k, rows, columns, dtype):
 
 def tri(N, M=None, k=0, dtype=None):
     """Ones at and below the `k`-th diagonal; the parameters are those of `eye`."""
-    rows, columns = shapes.static_shape("tri", (N, N if M is None else M))
-    _refuse_negative("tri", (rows, columns))
+    rows, columns = _sizes("tri", (N, N if M is None else M))
     d = dtypes.float32 if dtype is None else dtypes.check_user_dtype(dtype, "xnp.tri")
     return _tri_kernel(diagonal_number(k), rows, columns, d)
 

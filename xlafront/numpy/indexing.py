@@ -193,13 +193,13 @@ def getitem(x, key):
                 _spend_part(x, key, keys)
             return keys
         if kind is int:
-            shape = x.aval.shape
+            shape = x._aval.shape
             if shape and shape[0]:
                 if not -shape[0] <= key < shape[0]:
                     _check_static_indices(shape, (("int", key),), ())
                 return _row(x, key)
-        elif kind is slice and x.aval.shape:
-            start, size, step = _slice_of(key, x.aval.shape[0], 0)
+        elif kind is slice and x._aval.shape:
+            start, size, step = _slice_of(key, x._aval.shape[0], 0)
             if step == 1:
                 return _rows(x, start, size)
     return take_by(x, key, concrete)

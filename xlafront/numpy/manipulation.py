@@ -134,7 +134,9 @@ def transpose(a, axes=None):
     a = unwrap(a)
     check_arraylike("transpose", a)
     rank = np.ndim(a)
-    order = range(rank)[::-1] if axes is None else [canonical_axis(i, rank, "xnp.transpose") for i in axes]
+    if axes is None:
+        return _transpose_kernel(a, tuple(range(rank - 1, -1, -1)))
+    order = [canonical_axis(i, rank, "xnp.transpose") for i in axes]
     if sorted(order) != list(range(rank)):
         raise TypeError(f"xnp.transpose needs all {rank} axes of an array of shape {np.shape(a)}, each once, "
                         f"got {axes}: no permutation.")
@@ -187,8 +189,8 @@ def expand_dims(a, axis):
     """Insert axes of size 1 at these positions of the result."""
     a = unwrap(a)
     check_arraylike("expand_dims", a)
-    axes = tuple(axis) if isinstance(axis, (tuple, list, range)) or np.ndim(axis) else (axis,)
-    return shapes._expand_kernel(unwrap(a), canonical_axes(axes, np.ndim(a) + len(axes), "xnp.expand_dims"))
+    axes = (axis,) if type(axis) is int or not (isinstance(axis, (tuple, list, range)) or np.ndim(axis)) else tuple(axis)
+    return shapes._expand_kernel(a, canonical_axes(axes, np.ndim(a) + len(axes), "xnp.expand_dims"))
 
 
 def squeeze(a, axis=None):

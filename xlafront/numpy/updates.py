@@ -141,17 +141,20 @@ def update(name: str, x, key, values, indices_are_sorted=False, unique_indices=F
     """`x` with the elements at `key` updated. Hot for an integer and a number: watched by the eager benchmarks."""
     if (type(key) is int and type(x) is ArrayImpl and mode is None and wrap and type(values) in _NUMBERS
             and tracing.thread.trace is tracing.eval_trace):
-        shape, d = x.aval.shape, x.aval.dtype
+        shape, d = x._aval.shape, x._aval.dtype
         if shape and -shape[0] <= key < shape[0] and d in _FLOATS:
             return _row_kernel(x, values, key, name)
     if not tracing.is_arraylike(values):
         values = asarray(values)
     x, values = unwrap(x), unwrap(values)
     own = tracing.aval_of(x).dtype
-    joint = _joint_dtype(x, values, name)
-    if joint != own and UPDATES[name][1] is not None:  # the operation is done in the wider type
-        return astype(update(name, astype(x, joint), key, values, indices_are_sorted, unique_indices, mode, wrap), own)
-    values = _as_dtype(values, own)
+    if type(values) in _NUMBERS and own in _FLOATS:
+        values = own.type(values)
+    else:
+        joint = _joint_dtype(x, values, name)
+        if joint != own and UPDATES[name][1] is not None:  # the operation is done in the wider type
+            return astype(update(name, astype(x, joint), key, values, indices_are_sorted, unique_indices, mode, wrap), own)
+        values = _as_dtype(values, own)
     if _is_traced_mask(key):
         return _update_where(name, x, key, values)
     concrete = tracing.thread.trace is tracing.eval_trace and not isinstance(x, tracing.Tracer)

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlafront.runtime import config
 
 
+@functools.cache
 def log() -> Any:
     import logging  # start-up: not before something is logged
 
     return logging.getLogger("xlafront")
 
 
-def note(text: str, *args: Any) -> None:
-    """Log a step of a compilation. Nobody listens for what is logged at DEBUG where `logging` was never imported."""
+def _listener() -> Callable | None:
+    """What takes a line; None where nobody listens, as for DEBUG where `logging` was never imported. Hot: once a tracing."""
     if config.log_compiles.value:
-        log().warning(text, *args)
-    elif "logging" in sys.modules and log().isEnabledFor(10):
-        log().debug(text, *args)
+        return log().warning
+    return log().debug if "logging" in sys.modules and log().isEnabledFor(10) else None
+
+
+def note(text: str, name: str, in_avals: Sequence[Any], *more: Any) -> None:
+    """Log a step in the compilation of a function for arguments of these types."""
+    if (tell := _listener()) is not None:
+        tell(text, name, f"({', '.join(map(str, in_avals))})", *more)  # as in `(float32[3], ~int32[])`
 
 
 class logged_step:
@@ -37,10 +44,5 @@ class logged_step:
 
     def __exit__(self, kind, *exception):
         if kind is None:
-            note("Finished %s of %s for %s in %.6f sec.", self.step, self.name, signature_text(self.in_avals),
-                 time.perf_counter() - self.started)
-
-
-def signature_text(in_avals: Sequence[Any]) -> str:
-    """The types of arguments, as in `(float32[3], ~int32[])`."""
-    return f"({', '.join(map(str, in_avals))})"
+            took = time.perf_counter() - self.started
+            note(f"Finished {self.step} of %s for %s in %.6f sec.", self.name, self.in_avals, took)

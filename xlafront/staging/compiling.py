@@ -15,7 +15,7 @@ from xlafront.runtime.compile import CompileRequest, compile_module, explain_opt
 from xlafront.runtime.compile_options import compile_options
 from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging import module_shardings
-from xlafront.staging.compile_log import logged_step, note, signature_text
+from xlafront.staging.compile_log import logged_step, note
 from xlafront.staging.executable import Executable
 from xlafront.staging.moves import put
 from xlafront.staging.outlining import outline
@@ -55,7 +55,7 @@ class LoweredModule:
     """A program on its way from IR to executable: the module and what the call will need."""
 
     def __init__(self, name, closed, assignment, donated, out_shardings, options, traced, layouts=None, elsewhere=None):
-        note("Compiling %s for %s.", name, signature_text(traced.in_avals))
+        note("Compiling %s for %s.", name, traced.in_avals)
         with logged_step("the conversion (jaxpr to MLIR module)", name, traced.in_avals):
             self._lower(name, closed, assignment, donated, out_shardings, options, traced, layouts, elsewhere)
 

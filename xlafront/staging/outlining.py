@@ -19,6 +19,7 @@ SMALLEST_PROGRAM = 200  # equations: below that compiling is quick enough
 SMALLEST_PART = 24
 FEWEST_REPEATS = 3
 SMALLEST_SHARE = 0.05  # of the program that a repetition covers
+HEAVY = ("heavy",)  # the costs of operations of which a part needs one
 FARTHEST = 12  # operations back from a value to what it is computed again from
 
 
@@ -29,13 +30,15 @@ Stretch = tuple[int, int, int]
 def outline(jaxpr: Jaxpr) -> Jaxpr:
     """The program with repeated stretches as calls, or the program itself when there are none."""
     whole = _without_calls(jaxpr)
-    heavy = [eqn for eqn in whole.eqns if is_heavy(eqn)]
+    heavy = [i for i, eqn in enumerate(whole.eqns) if eqn.primitive.cost in HEAVY]
     if len(whole.eqns) < SMALLEST_PROGRAM or len(heavy) < FEWEST_REPEATS:
         return jaxpr
     kinds = _kinds(whole.eqns)
     smallest = max(SMALLEST_PART * FEWEST_REPEATS, int(SMALLEST_SHARE * len(kinds)))
+    # Parts without any heavy operation are fused into each other when they are not calls, which is worth more than quick
+    # compiling.
     found = [stretch for stretch in _stretches(kinds, _reach(whole.eqns), 0, len(kinds), smallest)
-             if any(is_heavy(eqn) for eqn in whole.eqns[stretch[0]:stretch[0] + stretch[1]])]
+             if any(stretch[0] <= i < stretch[0] + stretch[1] for i in heavy)]
     if not found:
         return jaxpr
     whole, stretches = recompute_cheap_values(whole, kinds, found)
@@ -47,11 +50,6 @@ def outline(jaxpr: Jaxpr) -> Jaxpr:
         eqns += _as_calls(whole.eqns, start, period, count, users)
         done = start + period * count
     return whole.replace(eqns=[*eqns, *whole.eqns[done:]])
-
-
-def is_heavy(eqn: JaxprEqn) -> bool:
-    """Parts without any such are fused into each other when they are not calls, which is worth more than quick compiling."""
-    return eqn.primitive.cost == "heavy"
 
 
 def _without_calls(jaxpr: Jaxpr) -> Jaxpr:

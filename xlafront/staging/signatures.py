@@ -87,6 +87,8 @@ def select_arguments(fun: Callable, kind: str, argnums, argnames) -> Selection:
         return Selection()
     nums = () if argnums is None else _as_tuple(argnums, int, f"{kind}_argnums")
     names = () if argnames is None else _as_tuple(argnames, str, f"{kind}_argnames")
+    if not nums and not names:
+        return Selection()
     signature = signature_of(fun)
     if signature is None:
         if any(n < 0 for n in nums):
@@ -96,11 +98,10 @@ def select_arguments(fun: Callable, kind: str, argnums, argnames) -> Selection:
     parameters = list(signature.parameters.values())
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    text = f"{function_name(fun)}{signature}"
     resolved = []
     for n in nums:
         if not variadic and not -len(positional) <= n < len(positional):
-            raise errors.wrong_argnums(kind, n, text, function_name(fun))
+            raise errors.wrong_argnums(kind, n, f"{function_name(fun)}{signature}", function_name(fun))
         if n >= 0 or not variadic:
             resolved.append(n + len(positional) if n < 0 else n)
         elif kind != "donate":  # counted from the end of each call, where it can matter which argument it is
@@ -109,8 +110,8 @@ def select_arguments(fun: Callable, kind: str, argnums, argnames) -> Selection:
     open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
     for name in names:
         if name not in known and not open_ended:
-            raise ValueError(f"{kind}_argnames has an invalid name, {name!r}: {text} has no argument of that name that can be "
-                             f"passed by keyword.")
+            raise ValueError(f"{kind}_argnames has an invalid name, {name!r}: {function_name(fun)}{signature} has no argument "
+                             f"of that name that can be passed by keyword.")
     order = {p.name: i for i, p in enumerate(positional)}
     if argnames is None:
         names = tuple(positional[n].name for n in resolved

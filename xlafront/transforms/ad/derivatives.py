@@ -116,7 +116,7 @@ def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False,
 
     >>> grad(lambda w, x: xnp.sum((w * x) ** 2))(2.0, xnp.arange(3.0))
     """
-    with_value = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
+    with_value = _with_gradient(fun, argnums, has_aux, holomorphic, allow_int)
 
     def gradient(*args, **kwargs):
         value, result = with_value(*args, **kwargs)
@@ -130,6 +130,13 @@ def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False,
 def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
                    allow_int: bool = False, reduce_axes: Sequence[Any] = ()) -> Callable:
     """As `grad`, returning the value too: `(value, gradient)`, or `((value, aux), gradient)` with `has_aux`."""
+    name = signatures.function_name(fun)
+    return signatures.dress(_with_gradient(fun, argnums, has_aux, holomorphic, allow_int), fun,
+                            f"The value of {name} and its gradient in its argument(s) {argnums}: takes what {name} takes, and "
+                            f"returns a pair.")
+
+
+def _with_gradient(fun: Callable, argnums, has_aux: bool, holomorphic: bool, allow_int: bool) -> Callable:
     if not callable(fun):
         raise errors.not_callable("grad", fun)
     chosen = checked_argnums("grad", argnums)
@@ -154,9 +161,7 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
             gradient = gradient[0]
         return ((value, without_tracers(flat.aux)) if has_aux else value), gradient
 
-    name = signatures.function_name(fun)
-    return signatures.dress(with_gradient, fun, f"The value of {name} and its gradient in its argument(s) {argnums}: takes "
-                                                f"what {name} takes, and returns a pair.")
+    return with_gradient
 
 
 def _one(aval):
