@@ -31,7 +31,7 @@ ended = object()  # in `written`: the reference must not be used any more
 
 
 class RuleNeedsReference(NotImplementedError):
-    """A function with a rule of its own uses a reference: as one of values it would lose the rule."""
+    """A function with a rule of its own closes over a reference: as one of values it would lose the rule."""
 
 
 def takes_refs(jaxpr: Jaxpr) -> bool:
@@ -51,7 +51,7 @@ def discharge_program(closed: ClosedJaxpr, refs: Sequence[bool] | None = None, k
     """The program of arrays in place of the references marked (all of them without `refs`), and the numbers of the inputs that
     it writes to: what they hold in the end are its last results, in that order.
 
-    With `keep_rules` calls of functions with rules of their own stay, for the transformations that ask for those.
+    With `keep_rules` calls of functions with rules of their own stay such calls, for the transformations that ask for those.
     """
     jaxpr = closed.jaxpr
     marked = tuple([type(v.aval) is AbstractRef for v in jaxpr.invars] if refs is None else refs)
@@ -78,16 +78,10 @@ def _discharge(jaxpr: Jaxpr, marked: Sequence[bool], keep_rules: bool) -> tuple[
                 atoms = [v if type(v) is Literal else values.get(v, v) for v in eqn.invars]
                 refs = [v if type(v) is not Literal and v in held else None for v in atoms]
                 takes = any([r is not None for r in refs])
-                custom = keep_rules and eqn.primitive.custom_rule
-                if not takes and (custom or internal_refs not in eqn.effects):
+                if not takes and (internal_refs not in eqn.effects or keep_rules and eqn.primitive.custom_rule):
                     trace.eqns.append(eqn if atoms == eqn.invars else eqn.replace(invars=atoms))
                     trace.effects |= eqn.effects
                     continue
-                if custom:
-                    raise RuleNeedsReference(
-                        f"{eqn.params.get('name', eqn.primitive.shown_as)} (at {source.describe(eqn.site)}) has a derivative "
-                        f"or batching rule of its own and uses a reference, inside of a loop, a branch or a checkpoint that is "
-                        f"transformed. Read the reference before the call, or call it outside of the loop.")
                 rule = eqn.primitive.discharge
                 if rule is None:
                     raise NotImplementedError(

@@ -14,10 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import dtypes, errors, tracing, tree
-from xlafront.core.discharge import discharge_program
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, dce_jaxpr, effects_by_operand, jaxpr_as_fun, keeps_alive
+from xlafront.core import dtypes, errors, source, tracing, tree
+from xlafront.core.discharge import RuleNeedsReference, discharge_program
+from xlafront.core.ir import (
+    ClosedJaxpr,
+    DebugInfo,
+    ReadEffect,
+    RefEffect,
+    dce_jaxpr,
+    effects_by_operand,
+    jaxpr_as_fun,
+    keeps_alive,
+)
 from xlafront.core.primitive import Primitive
+from xlafront.core.refs import RefTangent
+from xlafront.core.zeros import Zero
 from xlafront.lax.barriers import stop_gradient_p
 from xlafront.lax.device_put import put_leaf
 from xlafront.lax.shapes import broadcast_batch, squeeze
@@ -261,17 +272,23 @@ class CustomCall(Primitive):
 
     The first `num_consts` are what the function closes over: the rules do not see them. Subclasses define
     `batched(mapped, dims, params)`, the parameters that the call on batches has in place of those of the elements,
-    and `prune(params, used, out_avals)`, those that it has when only some of its results are used.
+    `prune(params, used, out_avals)`, those that it has when only some of its results are used, and
+    `on_values(params, refs)`, those that it has when it takes values in place of references.
     """
 
     __slots__ = ()
 
     custom_rule = True
+    writes_constants = False  # whether its rule gives no tangents of what it writes to references
 
     def __init__(self, name: str, shown_as: str, **fields):
         super().__init__(
             name, multiple_results=True, memoise=False, shown_as=shown_as, abstract=_abstract, effects=_effects,
             lower=_lower, impl=_impl, transpose=_transpose, dce=_dce, discharge=_discharge, **fields)
+
+    @staticmethod
+    def on_values(params, refs):
+        raise _needs_references(params)
 
     @staticmethod
     def changes_groups(*, call_jaxpr, **_):
@@ -331,12 +348,64 @@ def _lower(ctx, *operands, call_jaxpr, **_):
 
 
 def _discharge(primitive, refs, operands, params, keep_rules):
-    """What the program of values does, in place of the call: no rule asks for it any more."""
-    closed = params["call_jaxpr"]
-    program, written = discharge_program(closed, [r is not None for r in refs], keep_rules)
-    results = jaxpr_as_fun(program)(*operands)
+    """The call on values, or what its program of values does where no rule asks for the call any more."""
+    closed, first = params["call_jaxpr"], params["num_consts"]
+    marks = [r is not None for r in refs]
+    program, written = discharge_program(closed, marks, keep_rules)
+    if not keep_rules:
+        results = jaxpr_as_fun(program)(*operands)
+    elif any(marks[:first]):
+        raise _needs_references(params)
+    else:
+        changed = primitive.on_values(params, RefArguments(marks[first:], [i - first for i in written]))
+        results = primitive.bind(*operands, **params | {"call_jaxpr": program} | changed)
     count = len(closed.out_avals)
+    if keep_rules and primitive.writes_constants:
+        results = [*results[:count], *map(stop_gradient_p.bind, results[count:])]
     return results[:count], dict(zip(written, results[count:]))
+
+
+def _needs_references(params: dict[str, Any]) -> RuleNeedsReference:
+    return RuleNeedsReference(
+        f"{params['name']} (at {source.describe(source.thread.site)}) has a derivative or batching rule of its own and closes "
+        f"over a reference, inside of a loop, a branch or a checkpoint that is transformed. Pass the reference to it as an "
+        f"argument, which its rule gets too (and leave out optimize_remat).")
+
+
+class RefArguments:
+    """Which arguments of a call are references, whose values it takes, and which of them it writes to: what those hold in the
+    end are its last results. The rule gets references that are made of the values, as it was written for them."""
+
+    __slots__ = ("marks", "written")
+
+    def __init__(self, marks: Sequence[bool], written: Sequence[int]):
+        self.marks, self.written = marks, written
+
+    def made_of(self, values: Sequence[Any]) -> list[Any]:
+        from xlafront.lax import refs  # start-up: 1.2 ms, for programs with references
+
+        return [refs.new_ref(x) if mark else x for x, mark in zip(values, self.marks)]
+
+    def held(self, arguments: Sequence[Any]) -> list[Any]:
+        from xlafront.lax import refs  # start-up: 1.2 ms, for programs with references
+
+        return [refs.get(arguments[i]) for i in self.written]
+
+
+def hide_reference_tangents(operands: Sequence[Any], tangents: Sequence[Any], name: str, params: dict[str, Any]) -> list[Any]:
+    """The tangents without those of references, of which rules know nothing: what depends on the arguments they say of values
+    alone. What the call writes to a reference is a constant from then on."""
+    if not any([type(t) is RefTangent for t in tangents]):
+        return list(tangents)
+    closed = params["call_jaxpr"] if "call_jaxpr" in params else stage_function(
+        params["fun"], operands, DebugInfo("custom_vjp", name))[0]
+    shift = len(closed.in_avals) - len(operands)  # what it closes over comes first
+    for effect in effects_by_operand(closed, -shift):
+        if isinstance(effect, RefEffect) and type(effect) is not ReadEffect and isinstance(effect.ref, int) and effect.ref >= 0:
+            cell = tangents[effect.ref]
+            if type(cell) is RefTangent:
+                cell.value = Zero(tracing.aval_of(operands[effect.ref]).to_tangent_aval())
+    return [Zero(tracing.aval_of(x).to_tangent_aval()) if type(t) is RefTangent else t for x, t in zip(operands, tangents)]
 
 
 def _transpose(cts, *operands, call_jaxpr, **_):

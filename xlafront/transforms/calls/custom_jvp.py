@@ -9,6 +9,7 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import without_dimension
+from xlafront.core.refs import RefTangent
 from xlafront.core.zeros import Zero
 from xlafront.lax.barriers import stop_gradient
 from xlafront.lax.zeros import zeros_array
@@ -17,6 +18,7 @@ from xlafront.transforms.ad.transpose import add_cotangents
 from xlafront.transforms.calls.custom_calls import (
     CustomCall,
     CustomFunction,
+    RefArguments,
     Results,
     Rule,
     all_in_scope,
@@ -235,6 +237,23 @@ class _CustomJvpCall(CustomCall):
         rule = params["jvp"]
 
         def batched_rule(primals, tangents):
+            cells = [i for i, t in enumerate(tangents) if type(t) is RefTangent]
+            if cells:  # as values, before and after
+                refs = RefArguments([i in cells for i in range(len(primals))], cells)
+                held = [t.value if type(t) is RefTangent else t for t in tangents]
+
+                def of_values(values, given):
+                    inner = [RefTangent(t) if i in cells else t for i, t in enumerate(given)]
+                    outs, out_tangents = rule(values, inner)
+                    return [*outs, *refs.held(values)], [*out_tangents, *[inner[i].value for i in cells]]
+
+                outs, out_tangents = batched(of_values, primals, held)
+                for i, t in zip(cells, out_tangents[-len(cells):]):
+                    tangents[i].value = t
+                return outs[:-len(cells)], out_tangents[:-len(cells)]
+            return batched(rule, primals, tangents)
+
+        def batched(rule, primals, tangents):
             active = [type(t) is not Zero for t in tangents]
             zeros = [Zero(without_dimension(tracing.aval_of(p), d).to_tangent_aval()) for p, d in zip(primals, dims)]
             nonzero: list[bool] = []
@@ -266,6 +285,18 @@ class _CustomJvpCall(CustomCall):
             return ([x for x, keep in zip(outs, used) if keep], [t for t, keep in zip(out_tangents, used) if keep])
 
         return {"jvp": Rule(pruned, rule.name)}
+
+    @staticmethod
+    def on_values(params, refs):
+        rule = params["jvp"]
+
+        def of_values(primals, tangents):
+            made = refs.made_of(primals)
+            cells = [RefTangent(t) if mark else t for t, mark in zip(tangents, refs.marks)]
+            outs, out_tangents = rule(made, cells)
+            return [*outs, *refs.held(made)], [*out_tangents, *[cells[i].value for i in refs.written]]
+
+        return {"jvp": Rule(of_values, rule.name)}
 
 
 def _jvp(primals, tangents, *, jvp, num_consts, name, **_):

@@ -28,6 +28,7 @@ from xlafront.transforms.calls.custom_calls import (
     all_in_scope,
     as_array,
     closed_over,
+    hide_reference_tangents,
     leaked_in_rule,
     run_of,
 )
@@ -275,6 +276,8 @@ def _checked(ct, aval, title: str, path: Callable[[], str]):
 class _CustomVjpCall(CustomCall):
     __slots__ = ()
 
+    writes_constants = True
+
     @staticmethod
     def batched(mapped, dims, params):
         rule = params["fwd"]
@@ -310,6 +313,21 @@ class _CustomVjpCall(CustomCall):
             return [x for x, keep in zip(outs, used) if keep], residuals, wider
 
         return {"fwd": Rule(pruned, rule.name)}
+
+    @staticmethod
+    def on_values(params, refs):
+        rule = params["fwd"]
+
+        def of_values(primals, perturbed):
+            made = refs.made_of(primals)
+            outs, residuals, pullback = rule(made, [p and not mark for p, mark in zip(perturbed, refs.marks)])
+
+            def narrower(values, cts):
+                return pullback(values, cts[:len(cts) - len(refs.written)])
+
+            return [*outs, *refs.held(made)], residuals, narrower
+
+        return {"fwd": Rule(of_values, rule.name)}
 
 
 def _batched_pullback(mapped, pullback, residual_dims, in_dims, out_dims):
@@ -349,6 +367,7 @@ def _batched_pullback(mapped, pullback, residual_dims, in_dims, out_dims):
 
 
 def _jvp(primals, tangents, *, fwd, bwd, num_consts, symbolic_zeros, optimize_remat, name, **params):
+    tangents = hide_reference_tangents(primals, tangents, name, params)
     if any(type(t) is not Zero for t in tangents[:num_consts]):
         raise closed_over("custom_vjp", name)
     consts, primals, tangents = primals[:num_consts], primals[num_consts:], tangents[num_consts:]

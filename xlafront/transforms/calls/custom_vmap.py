@@ -135,6 +135,17 @@ class _CustomVmapCall(CustomCall):
 
         return {"rule": Rule(pruned, rule.name)}
 
+    @staticmethod
+    def on_values(params, refs):
+        rule = params["rule"]
+
+        def of_values(size, batched, values):
+            made = refs.made_of(values)
+            outs, flags = rule(size, batched, made)
+            return [*outs, *refs.held(made)], [*flags, *[batched[i] for i in refs.written]]
+
+        return {"rule": Rule(of_values, rule.name)}
+
 
 def _jvp(primals, tangents, **params):
     """Differentiate the function, and with it the rule: the result is a function with a batching rule again.
