@@ -11,6 +11,10 @@ import xlafront as xf
 
 MODULES = (
     "xlafront.image",
+    "xlafront.numpy",
+    "xlafront.numpy.fft",
+    "xlafront.numpy.linalg",
+    "xlafront.ops",
     "xlafront.scipy.linalg",
     "xlafront.scipy.ndimage",
 )
@@ -20,7 +24,7 @@ NAMES = {"xf": xf, "xnp": xf.numpy, "lax": xf.lax, "np": np}  # what examples ma
 def functions(module: str) -> list[tuple[str, object]]:
     found = importlib.import_module(module)
     public = [(f"{module}.{name}", getattr(found, name)) for name in found.__all__]
-    return [(name, f) for name, f in public if callable(f) and not inspect.isclass(f)]
+    return [(name, f) for name, f in public if callable(f) and not inspect.isclass(f) and f.__module__ != "numpy"]
 
 
 def parameters_of(f) -> list[inspect.Parameter]:

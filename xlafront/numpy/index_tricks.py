@@ -167,7 +167,11 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
-    """The indices of the upper triangle of a matrix, row by row; the parameters are those of `tril_indices`.
+    """The indices of the upper triangle of a matrix, row by row.
+
+    - `n`: the number of rows.
+    - `k`: the diagonal from which it goes, counted upwards from the main one.
+    - `m`: the number of columns, `n` without.
 
     >>> xnp.triu_indices(2)
     (Array([0, 0, 1], dtype=int32), Array([0, 1, 1], dtype=int32))
@@ -251,7 +255,8 @@ def mask_indices(n: int, mask_func: Callable, k: int = 0, *, size: int | None = 
     >>> xnp.mask_indices(2, xnp.triu)
     (Array([0, 0, 1], dtype=int32), Array([0, 1, 1], dtype=int32))
     """
-    return nonzero(mask_func(ones((operator.index(n),) * 2, dtypes.default_dtype(int)), k), size=size)
+    rows, columns = nonzero(mask_func(ones((operator.index(n),) * 2, dtypes.default_dtype(int)), k), size=size)
+    return rows, columns
 
 
 # Flat indices
