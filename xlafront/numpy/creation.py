@@ -34,8 +34,8 @@ from xlafront.lax.elementwise import (
 )
 from xlafront.lax.resharding import target_of
 from xlafront.lax.stacking import stack
+from xlafront.numpy.docstrings import docstring
 from xlafront.numpy.promotion import check_arraylike, promote_args_inexact, promote_dtypes, unwrap
-from xlafront.numpy.ufunc_docs import docstring
 from xlafront.numpy.ufuncs import INLINE, PUBLIC
 from xlafront.runtime import config, guards
 from xlafront.runtime.arrays import ArrayImpl, put_host

@@ -27,8 +27,8 @@ from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS, argmax_p, argmin_p
 from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axes, canonical_axis, reshape_to
 from xlafront.lax.slicing import concatenate
 from xlafront.numpy.creation import asarray
+from xlafront.numpy.docstrings import MUST_BE_NONE, docstring
 from xlafront.numpy.promotion import boolean_mask, check_arraylike, refuse_keys, unwrap
-from xlafront.numpy.ufunc_docs import MUST_BE_NONE, docstring
 from xlafront.numpy.ufuncs import PUBLIC, to_bool
 from xlafront.staging.library import library
 

@@ -47,8 +47,8 @@ from xlafront.lax.elementwise import (
     sub,
     where,
 )
+from xlafront.numpy.docstrings import ufunc_docstring
 from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_args, promote_args_inexact, unwrap
-from xlafront.numpy.ufunc_docs import ufunc_docstring
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.staging.library import library
 
@@ -88,7 +88,7 @@ INLINE: dict = {}  # the same functions without the dispatcher, for operators on
 
 
 def public(name: str, function):
-    """Register a function under its public name, compiled when called eagerly. What it says of itself is in `ufunc_docs`."""
+    """Register a function under its public name, compiled when called eagerly. What it says of itself is in `docstrings`."""
     function.__name__ = function.__qualname__ = name
     function.__module__ = "xlafront.numpy"
     function.__doc__ = ufunc_docstring(name, function)

@@ -1,4 +1,4 @@
-"""What the elementwise functions say of themselves: docstrings made of this table and of the names of their parameters."""
+"""Docstrings of functions that are made by tables: of the elementwise ones what they compute, and how any is put together."""
 
 from __future__ import annotations
 
