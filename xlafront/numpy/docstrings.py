@@ -177,7 +177,7 @@ _UFUNCS = {
     "signbit": ("Whether the sign bit is set, as it is of -0.0; complex numbers are refused.",
         "xnp.array([-0.0, 0.0, -1.0])", "Array([ True, False,  True], dtype=bool)"),
     "sin": ("The sine of angles in radians.", "xnp.array([0.0, xnp.pi / 2])", "Array([0., 1.], dtype=float32)"),
-    "sinc": ("`sin(pi x) / (pi x)`, 1 at 0; its derivatives of any order are right at 0 too.",
+    "sinc": ("`sin(pi x) / (pi x)`, 1 at 0.",
         "xnp.array([0.0])", "Array([1.], dtype=float32)"),
     "sinh": ("The hyperbolic sine.", "xnp.array([0.0, xnp.inf])", "Array([ 0., inf], dtype=float32)"),
     "sqrt": ("The square root that is not negative; NaN of negative real numbers, without a warning.",

@@ -20,7 +20,7 @@ from xlafront.staging.library import library
 
 
 def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None) -> Array:
-    """The number of the bin that each value falls into; 0 is below all of them, their number above.
+    """The number of the bin that each value falls into: 0 before the first edge, their number after the last.
 
     - `x`: the values.
     - `bins`: the edges of the bins, a vector that rises or falls.

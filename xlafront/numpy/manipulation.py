@@ -471,7 +471,7 @@ def hstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None)
 
 
 def dstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None) -> Array:
-    """Arrays joined along a third axis, which matrices and vectors get first.
+    """Arrays joined along their third axis; vectors and matrices get one first, as by `atleast_3d`.
 
     - `tup`: a sequence of arrays.
     - `dtype`: that of the result; what they promote to without.

@@ -234,7 +234,7 @@ def mean(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: N
 
     - `a`: the array; 16-bit floats are summed in 32 bits.
     - `axis`: an axis or several; all without.
-    - `dtype`: that of the sum and of the result; the array's without, for integers and booleans the default float.
+    - `dtype`: that of the sum and of the result; the array's without, a floating one for integers and booleans.
     - `out`: of NumPy's signature; it must be None.
     - `keepdims`: whether the axes stay, with size 1.
     - `where`: which elements count, a boolean array that broadcasts.
