@@ -1,46 +1,75 @@
 """Every public function says what it takes, what it computes, and shows it in an example that runs."""
 
 import doctest
+import functools
 import importlib
 import inspect
+import types
 
 import numpy as np
 import pytest
 
 import xlafront as xf
+from xlafront.numpy.updates import AtIndex
+from xlafront.runtime.arrays import ArrayImpl
 
 MODULES = (
     "xlafront.image",
+    "xlafront.numpy",
+    "xlafront.numpy.fft",
+    "xlafront.numpy.linalg",
+    "xlafront.ops",
     "xlafront.scipy.linalg",
     "xlafront.scipy.ndimage",
 )
+# Objects that have public methods and properties, beside the functions of modules.
+UFUNC = types.SimpleNamespace(**{name: getattr(xf.numpy.add, name) for name in ("accumulate", "at", "outer", "reduce", "reduceat")})
+OBJECTS = {"Array": ArrayImpl, "Array.at[index]": AtIndex, "ufunc": UFUNC}
+GROUPS = (*MODULES, *OBJECTS)
 NAMES = {"xf": xf, "xnp": xf.numpy, "lax": xf.lax, "np": np}  # what examples may use without importing it, beside their module
 
 
 def functions(module: str) -> list[tuple[str, object]]:
     found = importlib.import_module(module)
     public = [(f"{module}.{name}", getattr(found, name)) for name in found.__all__]
-    return [(name, f) for name, f in public if callable(f) and not inspect.isclass(f)]
+    return [(name, f) for name, f in public if callable(f) and not inspect.isclass(f) and f.__module__ != "numpy"]
+
+
+def members(owner) -> list[tuple[str, object]]:
+    """The public methods and properties of an object, but for those that are jaxlib's own and for bare attributes."""
+    found = []
+    for name in dir(owner):
+        member = inspect.getattr_static(owner, name)
+        member = member.fget if isinstance(member, property) else member
+        if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, (type, functools.partial))):
+            found.append((name, member))
+    return found
+
+
+def documented(group: str) -> list[tuple[str, object]]:
+    return members(OBJECTS[group]) if group in OBJECTS else functions(group)
 
 
 def parameters_of(f) -> list[inspect.Parameter]:
-    return list(inspect.signature(f).parameters.values())
+    """The parameters, but for the array whose method or property it is."""
+    found = inspect.signature(f).parameters.values()
+    return [p for p in found if not (p.annotation is p.empty and p.name in ("self", "array"))]
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_types_are_annotated(module):
+@pytest.mark.parametrize("group", GROUPS)
+def test_types_are_annotated(group):
     bare = []
-    for name, f in functions(module):
-        if inspect.signature(f).return_annotation is inspect.Signature.empty:
+    for name, f in documented(group):
+        if not inspect.isclass(f) and inspect.signature(f).return_annotation is inspect.Signature.empty:
             bare.append(f"{name}: what it returns")
         bare += [f"{name}: {p.name}" for p in parameters_of(f) if p.annotation is p.empty]
     assert not bare
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_docstrings_name_every_parameter_and_show_an_example(module):
+@pytest.mark.parametrize("group", GROUPS)
+def test_docstrings_name_every_parameter_and_show_an_example(group):
     lacking = []
-    for name, f in functions(module):
+    for name, f in documented(group):
         text = inspect.getdoc(f) or ""
         if not text or ">>> " not in text:
             lacking.append(f"{name}: an example")
@@ -48,16 +77,39 @@ def test_docstrings_name_every_parameter_and_show_an_example(module):
     assert not lacking
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_examples_run(module):
+@pytest.mark.parametrize("group", GROUPS)
+def test_examples_run(group):
+    names = {group.rpartition(".")[2]: importlib.import_module(group)} if group in MODULES else {}
+    names |= NAMES | {name.rpartition(".")[2]: f for name, f in documented(group) if group in MODULES}
+    run({name: inspect.getdoc(f) or "" for name, f in documented(group)}, names)
+
+
+def run(texts: dict[str, str], names: dict) -> None:
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
-    names = {module.rpartition(".")[2]: importlib.import_module(module)} | NAMES
-    names |= {name.rpartition(".")[2]: f for name, f in functions(module)}
     seen = set()
-    for name, f in functions(module):
-        text = inspect.getdoc(f) or ""
+    for name, text in texts.items():
         if text in seen:  # two names of one function
             continue
         seen.add(text)
         runner.run(doctest.DocTestParser().get_doctest(text, dict(names), name, None, 0))
     assert runner.failures == 0 and (runner.tries > 0 or not seen)
+
+
+def test_what_numpy_has_beside_functions():
+    """Arrays, scalar types, `r_` and its kin; classes of NumPy and constants are not ours."""
+    texts = {}
+    for name in xf.numpy.__all__:
+        value = getattr(xf.numpy, name)
+        kind = value if inspect.isclass(value) else type(value)
+        if kind.__module__.startswith("xlafront."):
+            texts[name] = inspect.getdoc(value) or ""
+    assert texts.keys() >= {"ndarray", "ufunc", "float32", "bool", "r_", "mgrid"}
+    assert all(">>> " in text for text in texts.values())
+    run(texts, NAMES)
+
+
+def test_what_jaxlib_defines_of_arrays_is_named():
+    named = inspect.getdoc(xf.Array)
+    ours = {name for name, _ in members(ArrayImpl)}
+    native = [name for name in dir(ArrayImpl) if not name.startswith("_") and name not in ours]
+    assert not [name for name in native if f"`x.{name}" not in named]

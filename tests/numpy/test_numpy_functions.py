@@ -369,6 +369,13 @@ def test_derivatives_of_sinc_and_cbrt_at_zero():
     assert xf.grad(xnp.cbrt)(0.0) == np.inf and xf.grad(xnp.cbrt)(np.inf) == 0
 
 
+def test_logaddexp2_of_numbers_far_from_each_other_is_the_greater_one():
+    x, y = np.float32([1000, 0, 700, np.inf, -np.inf, -np.inf]), np.float32([0, 1000, -700, 3, 3, -np.inf])
+    np.testing.assert_array_equal(xnp.logaddexp2(x, y), np.maximum(x, y))
+    slopes = xf.vmap(xf.grad(xnp.logaddexp2, (0, 1)))(*np.float32([[3, 2, 0], [4, 2, 1000]]))
+    np.testing.assert_allclose(slopes, [[1 / 3, 1 / 2, 0], [2 / 3, 1 / 2, 1]], rtol=1e-6)
+
+
 @pytest.mark.parametrize("x, y, result", [("ik", "kj", "ij"), ("ik", "kj", "ji"), ("ghik", "hgkj", "hgij"), ("gkih", "jhkg", "hgji"),
                                           ("ak", "bkc", "bca"), ("gi", "g", "gi"), ("k", "kij", "ij"), ("ki", "kj", "ij")])
 def test_a_product_whose_result_one_order_of_operands_gives_needs_no_transpose(x, y, result):

@@ -436,10 +436,13 @@ def lattice_result_type(*args) -> tuple[Any, bool]:
     return _promote([operand_type(x) for x in args])
 
 
-def result_type(*args, return_weak_type_flag: bool = False):
-    """The dtype that an operation on these arguments gives.
+def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
+    """The dtype that an operation on some arguments gives.
 
-    >>> result_type(np.int8(1), 2.0)
+    - `args`: arrays, numbers and dtypes. Python's numbers are weak: they take the dtype of arrays of their kind.
+    - `return_weak_type_flag`: whether to return also if the result is weak, as that of Python's numbers alone is.
+
+    >>> xnp.result_type(xnp.ones(3, xnp.int8), 2.0)
     dtype('float32')
     """
     if not args:
@@ -455,10 +458,13 @@ def result_type(*args, return_weak_type_flag: bool = False):
     return (d, weak) if return_weak_type_flag else d
 
 
-def promote_types(a, b):
-    """The dtype that both dtypes promote to, of 64 bits even where `enable_x64` is off.
+def promote_types(a: Any, b: Any) -> np.dtype:
+    """The dtype that two dtypes promote to, of 64 bits even where `enable_x64` is off.
 
     - `a`, `b`: dtypes, scalar types or names. Python's `int`, `float`, `complex` count as weak.
+
+    >>> xnp.promote_types(xnp.int8, xnp.uint8)
+    dtype('int16')
     """
     nodes = []
     for x in (a, b):

@@ -77,11 +77,21 @@ def _parts(self) -> dict[Any, ArrayImpl]:
 
 
 def _addressable_shards(self) -> list[Shard]:
+    """The parts on the devices of this process, each with its `device`, its `index` into the whole and its `data`.
+
+    >>> [shard.data.shape for shard in xnp.ones((2, 3)).addressable_shards]
+    [(2, 3)]
+    """
     return _kept(self, "_local_shards", lambda: [
         Shard(d, self._sharding, self.aval.shape, part) for d, part in _parts(self).items()])
 
 
 def _global_shards(self) -> list[Shard]:
+    """The parts on all devices; those of other processes have no `data`.
+
+    >>> [shard.replica_id for shard in xnp.ones((2, 3)).global_shards]
+    [0]
+    """
     def make():
         parts = {s.device: s._data for s in _addressable_shards(self)}
         return [Shard(d, self._sharding, self.aval.shape, parts.get(d)) for d in self._sharding._device_assignment]
@@ -101,13 +111,23 @@ def _kept(self, name: str, make: Callable[[], list[Shard]]) -> list[Shard]:
     return found
 
 
-def _addressable_data(self, index: int):
-    """The part on the `index`-th device of this process."""
+def _addressable_data(self, index: int) -> ArrayImpl:
+    """The part on one device of this process.
+
+    - `index`: the number of the device, among those that hold a part.
+
+    >>> xnp.ones((2, 3)).addressable_data(0).shape
+    (2, 3)
+    """
     return _addressable_shards(self)[index]._data
 
 
-def _device(self):
-    """The device that holds the array, or its sharding when there are several."""
+def _device(self) -> Any:
+    """The device that holds the array, or its sharding when there are several.
+
+    >>> xnp.ones(3).device in xf.devices()
+    True
+    """
     self._check_if_deleted()
     if self._sharding.num_devices == 1:
         return next(iter(self._sharding.device_set))
@@ -115,7 +135,13 @@ def _device(self):
 
 
 def _copy_to_host_async(self) -> None:
-    """Start copying the elements to the host; reading them later waits only for what is left."""
+    """Start copying the elements to the host; reading them later waits only for what is left.
+
+    >>> x = xnp.ones(3)
+    >>> x.copy_to_host_async()
+    >>> np.asarray(x)
+    array([1., 1., 1.], dtype=float32)
+    """
     self._check_if_deleted()
     if self._npy_value is None:
         for part in buffers_of(self):
@@ -314,28 +340,89 @@ def _large_size(sharding, rank: int) -> int:
     return len(sharding._device_assignment)
 
 
+def _is_fully_addressable(self) -> bool:
+    """Whether all of it is on devices of this process.
+
+    >>> xnp.ones(3).is_fully_addressable
+    True
+    """
+    return self._sharding.is_fully_addressable
+
+
+def _is_fully_replicated(self) -> bool:
+    """Whether each of its devices holds all of it.
+
+    >>> xnp.ones(3).is_fully_replicated
+    True
+    """
+    return self._sharding.is_fully_replicated
+
+
+def _device_buffer(self) -> ArrayImpl:
+    """The array itself, where it is on one device; `addressable_data(0)` is better.
+
+    >>> xnp.ones(3).device_buffer.shape
+    (3,)
+    """
+    return self
+
+
+def _device_buffers(self) -> list[ArrayImpl]:
+    """The parts on the devices of this process; `addressable_shards` says more of them.
+
+    >>> len(xnp.ones(3).device_buffers)
+    1
+    """
+    return list(_parts(self).values())
+
+
+# The runtime's own end the process when the array is deleted.
+_ready_of_runtime, _platform_of_runtime = ArrayImpl.is_ready, ArrayImpl.platform
+
+
+def _is_ready(self) -> bool:
+    """Whether the elements are computed; it does not wait for them.
+
+    >>> xnp.ones(3).block_until_ready().is_ready()
+    True
+    """
+    self._check_if_deleted()
+    return _ready_of_runtime(self)
+
+
+def _platform(self) -> str:
+    """The name of the platform that holds it, as "cpu".
+
+    >>> xnp.ones(3).platform() == xf.devices()[0].platform
+    True
+    """
+    self._check_if_deleted()
+    return _platform_of_runtime(self)
+
+
+def _format(self) -> Format:
+    """How the elements lie in memory (`layout`) and on devices (`sharding`).
+
+    >>> xnp.ones((2, 3)).format.layout.major_to_minor
+    (0, 1)
+    """
+    if self.is_deleted():
+        return Format(None, self._sharding)
+    return Format(Layout.from_pjrt_layout(self._pjrt_layout), self._sharding)
+
+
 def _attach() -> None:
     cls = ArrayImpl
-    cls.is_fully_addressable = property(lambda self: self._sharding.is_fully_addressable)
-    cls.is_fully_replicated = property(lambda self: self._sharding.is_fully_replicated)
+    cls.is_fully_addressable = property(_is_fully_addressable)
+    cls.is_fully_replicated = property(_is_fully_replicated)
     cls.addressable_shards = property(_addressable_shards)
     cls.global_shards = property(_global_shards)
     cls.addressable_data = _addressable_data
     cls.device = property(_device)
     cls.copy_to_host_async = _copy_to_host_async
-    cls.device_buffer = property(lambda self: self)
-    cls.device_buffers = property(lambda self: list(_parts(self).values()))
-    # The runtime's own end the process when the array is deleted.
-    is_ready, platform = cls.is_ready, cls.platform
-    cls.is_ready = lambda self: (self._check_if_deleted(), is_ready(self))[1]
-    cls.platform = lambda self: (self._check_if_deleted(), platform(self))[1]
-    cls.format = property(lambda self: _format_of(self))
-
-
-def _format_of(array):
-    if array.is_deleted():
-        return Format(None, array._sharding)
-    return Format(Layout.from_pjrt_layout(array._pjrt_layout), array._sharding)
+    cls.device_buffer, cls.device_buffers = property(_device_buffer), property(_device_buffers)
+    cls.is_ready, cls.platform = _is_ready, _platform
+    cls.format = property(_format)
 
 
 _attach()

@@ -17,6 +17,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.core import dtypes
+from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax import linalg as kernels
 from xlafront.linalg.factorizations import solve_factored
 from xlafront.linalg.kernels import adjoint, check_rank, floating, product, square as size_of_square
@@ -102,8 +103,11 @@ def _solve_matrices(a, b):
         transpose_solve=lambda _, y: solve_factored(factors, permutation, y, "T"))
 
 
-def solve(a, b):
-    """The solution `x` of `a @ x == b`; `b` is a vector, or has its vectors as columns of matrices.
+def solve(a: ArrayLike, b: ArrayLike) -> Array:
+    """The solution of systems of linear equations, `x` of `a @ x == b`.
+
+    - `a`: square matrices.
+    - `b`: a vector, or matrices whose columns are the vectors.
 
     >>> xnp.linalg.solve(xnp.array([[2.0, 0.0], [1.0, 4.0]]), xnp.array([2.0, 9.0]))
     Array([1., 2.], dtype=float32)
@@ -112,8 +116,10 @@ def solve(a, b):
 
 
 @library
-def inv(a):
+def inv(a: ArrayLike) -> Array:
     """The inverse of square matrices; to apply it, `solve` is faster and more exact.
+
+    - `a`: the matrices. One without an inverse gives infinities or NaN, no error.
 
     >>> xnp.linalg.inv(xnp.array([[2.0, 0.0], [0.0, 4.0]]))
     Array([[0.5 , 0.  ],
@@ -144,15 +150,19 @@ def _lstsq(a, b, rcond):
     return x[:, 0] if vector else x, rest, xnp.sum(kept, dtype=int), s
 
 
-def lstsq(a, b, rcond: float | None = None, *, numpy_resid: bool = False):
+def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None, *,
+          numpy_resid: bool = False) -> tuple[Array, Array, Array, Array]:
     """The `x` for which `a @ x` is nearest to `b`, the squared distances, the rank and the singular values of `a`.
 
-    Singular values below `rcond` times the largest count as zero. `numpy_resid`: no distances, as in NumPy, where the rank
-    is not full or nothing is over-determined; the rank must be known then, that is outside of `jit`.
+    - `a`: a matrix.
+    - `b`: a vector, or a matrix whose columns are the vectors.
+    - `rcond`: singular values below this fraction of the largest count as zero; a rounding error by default.
+    - `numpy_resid`: whether to leave out the distances, as NumPy does, where the rank is not full or nothing is
+      over-determined. The rank must be known then, that is outside of `jit`.
 
-    >>> x, rest, rank, s = xnp.linalg.lstsq(xnp.array([[1.0], [1.0]]), xnp.array([1.0, 3.0]))
-    >>> x
-    Array([2.], dtype=float32)
+    >>> x, rest, rank, s = xnp.linalg.lstsq(xnp.array([[2.0], [0.0]]), xnp.array([4.0, 3.0]))
+    >>> x, rest
+    (Array([2.], dtype=float32), Array([9.], dtype=float32))
     """
     x, rest, rank, s = _lstsq(a, b, None if rcond is None else float(rcond))
     m, n = np.shape(a)
@@ -195,8 +205,13 @@ def _pinv_kernel(a, rtol, hermitian):
     return _pinv(a, xnp.asarray(rtol, dtypes.to_real(a.dtype)), hermitian)
 
 
-def pinv(a, rtol=None, hermitian: bool = False, *, rcond=None):
-    """The pseudo-inverse: singular values below `rtol` times the largest count as zero. `rcond` is its older name.
+def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False, *, rcond: ArrayLike | None = None) -> Array:
+    """The pseudo-inverse of matrices.
+
+    - `a`: the matrices.
+    - `rtol`: singular values below this fraction of the largest count as zero; a rounding error by default.
+    - `hermitian`: whether matrices are Hermitian; eigenvalues take the place of singular values.
+    - `rcond`: an older name of `rtol`.
 
     >>> xnp.linalg.pinv(xnp.array([[2.0, 0.0]]))
     Array([[0.5],
@@ -207,8 +222,11 @@ def pinv(a, rtol=None, hermitian: bool = False, *, rcond=None):
     return _pinv_kernel(a, rcond if rtol is None else rtol, bool(hermitian))
 
 
-def tensorinv(a, ind: int = 2):
-    """The inverse of `tensordot(a, ·, ind)`: of the first `ind` dimensions of `a` as rows and the others as columns.
+def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
+    """The inverse of `tensordot(a, ·, ind)`.
+
+    - `a`: the array, whose first dimensions count as rows and the others as columns.
+    - `ind`: how many are the first.
 
     >>> xnp.linalg.tensorinv(xnp.eye(6).reshape(2, 3, 6)).shape
     (6, 2, 3)
@@ -228,8 +246,12 @@ def _tensorinv(a, ind):
     return inv(a.reshape(rows, columns)).reshape(*a.shape[ind:], *a.shape[:ind])
 
 
-def tensorsolve(a, b, axes: tuple[int, ...] | None = None):
-    """The solution `x` of `tensordot(a, x, x.ndim) == b`; `axes` of `a` are moved to its end first.
+def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -> Array:
+    """The solution `x` of `tensordot(a, x, x.ndim) == b`.
+
+    - `a`: an array, whose first dimensions are those of `b`.
+    - `b`: the right-hand side.
+    - `axes`: axes of `a` that are moved to its end first.
 
     >>> xnp.linalg.tensorsolve(xnp.eye(6).reshape(2, 3, 6), xnp.ones((2, 3))).shape
     (6,)
@@ -288,8 +310,10 @@ def _det_jvp(primals, tangents):
 
 
 @library
-def det(a):
+def det(a: ArrayLike) -> Array:
     """The determinant of square matrices.
+
+    - `a`: the matrices.
 
     >>> xnp.linalg.det(xnp.array([[1.0, 2.0], [3.0, 4.0]]))
     Array(-2., dtype=float32)
@@ -348,8 +372,11 @@ def _slogdet_kernel(a, method):
     return SlogdetResult(*_slogdet(a, method))
 
 
-def slogdet(a, *, method: str | None = None):
-    """The sign of the determinant and the logarithm of its size, by the LU factors or, with `method="qr"`, by QR.
+def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
+    """The sign of the determinant and the logarithm of its size, which does not overflow.
+
+    - `a`: square matrices.
+    - `method`: by which factors: "lu", as without, or "qr".
 
     >>> xnp.linalg.slogdet(xnp.array([[0.0, 1.0], [1.0, 0.0]]))
     SlogdetResult(sign=Array(-1., dtype=float32), logabsdet=Array(0., dtype=float32))
@@ -371,10 +398,12 @@ def _cholesky(a, upper, symmetrize_input):
     return adjoint(factor) if upper else factor
 
 
-def cholesky(a, *, upper: bool = False, symmetrize_input: bool = True):
-    """The lower triangular `L` with `L @ L.conj().T == a`, or the upper one with `U.conj().T @ U == a`.
+def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
+    """The lower triangular `L` with `L @ L.conj().T == a`.
 
-    Where `a` is not positive the result is NaN. `symmetrize_input`: take the mean of `a` and its adjoint for `a`.
+    - `a`: Hermitian matrices. One that is not positive gives NaN, no error.
+    - `upper`: whether to return the upper triangular `U` with `U.conj().T @ U == a`.
+    - `symmetrize_input`: whether to take the mean of `a` and its adjoint for `a`.
 
     >>> xnp.linalg.cholesky(xnp.array([[4.0, 2.0], [2.0, 5.0]]), upper=True)
     Array([[2., 1.],
@@ -393,10 +422,11 @@ def _qr(a, mode):
     return r if mode == "r" else QRResult(q, r)
 
 
-def qr(a, mode: str = "reduced"):
-    """The factors `Q`, with orthonormal columns, and `R`, upper triangular, of `a`.
+def qr(a: ArrayLike, mode: str = "reduced") -> QRResult | Array:
+    """The factors `Q`, with orthonormal columns, and `R`, upper triangular, of matrices.
 
-    `mode`: `reduced` or `complete` (`Q` is square); `r` for `R` alone; `raw` for what LAPACK's geqrf says.
+    - `a`: the matrices.
+    - `mode`: `reduced` or `complete` (`Q` is square); `r` for `R` alone; `raw` for what LAPACK's geqrf says.
 
     >>> q, r = xnp.linalg.qr(xnp.ones((3, 2)))
     >>> q.shape, r.shape
@@ -408,8 +438,10 @@ def qr(a, mode: str = "reduced"):
 
 
 @library
-def eig(a):
-    """Eigenvalues and right eigenvectors (the columns), complex numbers; on the CPU, and on CUDA.
+def eig(a: ArrayLike) -> EigResult:
+    """Eigenvalues and right eigenvectors (the columns) as complex numbers, also where they are real; on the CPU, and on CUDA.
+
+    - `a`: square matrices.
 
     >>> xnp.linalg.eig(xnp.array([[2.0, 0.0], [0.0, 3.0]])).eigenvalues
     Array([2.+0.j, 3.+0.j], dtype=complex64)
@@ -419,8 +451,10 @@ def eig(a):
 
 
 @library
-def eigvals(a):
-    """Eigenvalues, as complex numbers.
+def eigvals(a: ArrayLike) -> Array:
+    """Eigenvalues as complex numbers, also where they are real; on the CPU, and on CUDA.
+
+    - `a`: square matrices.
 
     >>> xnp.linalg.eigvals(xnp.array([[0.0, 1.0], [-1.0, 0.0]])).imag
     Array([ 1., -1.], dtype=float32)
@@ -442,10 +476,12 @@ def _is_lower(uplo: str | None) -> bool:
     return uplo != "U"
 
 
-def eigh(a, UPLO: str | None = None, symmetrize_input: bool = True):  # noqa: N803  (NumPy's name)
-    """Eigenvalues in ascending order, and eigenvectors (the columns) of Hermitian matrices.
+def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:  # noqa: N803  (NumPy's name)
+    """Eigenvalues in ascending order, and eigenvectors (the columns), of Hermitian matrices.
 
-    `UPLO` says which triangle is read if `symmetrize_input` is false; else it is the mean of both.
+    - `a`: the matrices.
+    - `UPLO`: which triangle is read ("L" or "U") if `symmetrize_input` is false.
+    - `symmetrize_input`: whether to take the mean of `a` and its adjoint for `a`.
 
     >>> xnp.linalg.eigh(xnp.array([[2.0, 1.0], [1.0, 2.0]])).eigenvalues
     Array([1., 3.], dtype=float32)
@@ -453,8 +489,12 @@ def eigh(a, UPLO: str | None = None, symmetrize_input: bool = True):  # noqa: N8
     return _eigh(a, _is_lower(UPLO), bool(symmetrize_input))
 
 
-def eigvalsh(a, UPLO: str | None = "L", *, symmetrize_input: bool = True):  # noqa: N803  (NumPy's name)
+def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:  # noqa: N803  (NumPy's name)
     """Eigenvalues of Hermitian matrices, in ascending order.
+
+    - `a`: the matrices.
+    - `UPLO`: which triangle is read ("L" or "U") if `symmetrize_input` is false.
+    - `symmetrize_input`: whether to take the mean of `a` and its adjoint for `a`.
 
     >>> xnp.linalg.eigvalsh(xnp.array([[2.0, 1.0], [1.0, 2.0]]))
     Array([1., 3.], dtype=float32)
@@ -478,12 +518,16 @@ def _svd(a, full_matrices, compute_uv, hermitian, subset_by_index):
     return SVDResult(vectors, xnp.abs(values), adjoint(vectors * signs[..., None, :]))
 
 
-def svd(a, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
-        subset_by_index: tuple[int, int] | None = None):
+def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
+        subset_by_index: tuple[int, int] | None = None) -> SVDResult | Array:
     """The singular value decomposition `U @ diag(S) @ Vh`, with the singular values in descending order.
 
-    - `full_matrices`: `U` and `Vh` are square, else they have as many columns and rows as there are singular values.
-    - `compute_uv=False`: the singular values alone. `hermitian`: take eigenvalues, which is faster.
+    - `a`: the matrices.
+    - `full_matrices`: whether `U` and `Vh` are square; else they have as many columns and rows as there are singular values.
+    - `compute_uv`: whether to compute `U` and `Vh`, or the singular values alone.
+    - `hermitian`: whether matrices are Hermitian; it takes eigenvalues, which is faster.
+    - `subset_by_index`: the first singular value to compute and the one after the last, if not all. It needs
+      `full_matrices=False`.
 
     >>> xnp.linalg.svd(xnp.array([[3.0, 0.0], [0.0, 4.0]]), compute_uv=False)
     Array([4., 3.], dtype=float32)
@@ -492,8 +536,10 @@ def svd(a, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool 
                 None if subset_by_index is None else tuple(subset_by_index))
 
 
-def svdvals(x, /):
+def svdvals(x: ArrayLike, /) -> Array:
     """The singular values, in descending order.
+
+    - `x`: the matrices.
 
     >>> xnp.linalg.svdvals(xnp.array([[3.0, 0.0], [0.0, 4.0]]))
     Array([4., 3.], dtype=float32)
@@ -565,11 +611,15 @@ def _norm(x, order, axis, keepdims):
                      f"{x.shape}. Name them with axis.")
 
 
-def norm(x, ord: int | str | None = None, axis: None | tuple[int, ...] | int = None, keepdims: bool = False):
-    """Norms of vectors (one axis) or matrices (two axes); of all elements as one vector without `axis` and `ord`.
+def norm(x: ArrayLike, ord: int | float | str | None = None, axis: int | Sequence[int] | None = None,
+         keepdims: bool = False) -> Array:
+    """Norms of vectors or of matrices.
 
-    - Vectors: `ord` is a number, or inf, -inf; 2 if left out. 0 counts what is not zero.
-    - Matrices: 'fro', 'nuc' (the sum of the singular values), 2, -2 (the largest and smallest of them), 1, -1, inf, -inf.
+    - `x`: the array.
+    - `ord`: of vectors a number, inf or -inf (2 without; 0 counts what is not zero); of matrices "fro" (as without), "nuc" (the
+      sum of the singular values), 2, -2 (the largest and the smallest of them), 1, -1, inf, -inf.
+    - `axis`: one axis, of vectors, or two, of matrices. Without it and `ord`: all elements as one vector.
+    - `keepdims`: whether the axes stay, with size 1.
 
     >>> xnp.linalg.norm(xnp.array([3.0, 4.0]))
     Array(5., dtype=float32)
@@ -584,8 +634,14 @@ def _vector_norm_kernel(x, axis, keepdims, order):
     return _vector_norm(x, order, tuple(range(x.ndim)) if axis is None else _axes(axis, x.ndim), keepdims)
 
 
-def vector_norm(x, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: int | str = 2):
-    """Norms of vectors, whose elements are along one or several axes, or all.
+def vector_norm(x: ArrayLike, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False,
+                ord: int | float | str = 2) -> Array:
+    """Norms of vectors, whose elements are along one or several axes.
+
+    - `x`: the array.
+    - `axis`: the axes; all without.
+    - `keepdims`: whether the axes stay, with size 1.
+    - `ord`: a number, inf or -inf.
 
     >>> xnp.linalg.vector_norm(xnp.array([[3.0, 4.0]]), ord=1)
     Array(7., dtype=float32)
@@ -593,8 +649,12 @@ def vector_norm(x, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bo
     return _vector_norm_kernel(x, tuple(axis) if isinstance(axis, list) else axis, bool(keepdims), ord)
 
 
-def matrix_norm(x, /, *, keepdims: bool = False, ord: str | int = "fro"):
+def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: int | float | str = "fro") -> Array:
     """Norms of matrices.
+
+    - `x`: the matrices.
+    - `keepdims`: whether the last two axes stay, with size 1.
+    - `ord`: "fro", "nuc", 2, -2, 1, -1, inf or -inf, as for `norm`.
 
     >>> xnp.linalg.matrix_norm(xnp.array([[3.0, 0.0], [0.0, 4.0]]), ord=2)
     Array(4., dtype=float32)
@@ -619,11 +679,14 @@ def _cond(x, p):
     return xnp.where(xnp.isnan(found) & ~given, xnp.inf, found)
 
 
-def cond(x, p=None):
-    """The condition number: the norm of a matrix times that of its inverse; by singular values for the orders 2 and -2.
+def cond(x: ArrayLike, p: int | float | str | None = None) -> Array:
+    """The condition number: the norm of a matrix times that of its inverse; infinite for one without inverse.
 
-    >>> xnp.linalg.cond(xnp.array([[3.0, 0.0], [0.0, 4.0]]))
-    Array(1.3333334, dtype=float32)
+    - `x`: the matrices; for norms other than 2 and -2 they must be square.
+    - `p`: which norm, as `ord` of `norm`; 2 without.
+
+    >>> xnp.linalg.cond(xnp.array([[8.0, 0.0], [0.0, 4.0]]))
+    Array(2., dtype=float32)
     """
     return _cond(x, p)
 
@@ -639,10 +702,13 @@ def _matrix_rank(M, tol, hermitian):  # noqa: N803  (NumPy's name)
     return xnp.sum(s > xnp.asarray(tol)[..., None], axis=-1, dtype=int)
 
 
-def matrix_rank(M, rtol=None, *, hermitian: bool = False, tol=None):  # noqa: N803  (NumPy's name)
-    """The number of singular values that are above `rtol`, or `tol`, which is another name for it.
+def matrix_rank(M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool = False, tol: ArrayLike | None = None) -> Array:  # noqa: N803  (NumPy's name)
+    """The rank of matrices: how many singular values are above a limit.
 
-    Without them the limit is a rounding error of the largest singular value. `hermitian`: eigenvalues take their place.
+    - `M`: the matrices.
+    - `rtol`, `tol`: two names of the limit, an absolute one (NumPy's `rtol` is relative); without it, a rounding error of the
+      largest singular value.
+    - `hermitian`: whether matrices are Hermitian; eigenvalues take the place of singular values.
 
     >>> xnp.linalg.matrix_rank(xnp.ones((3, 3)))
     Array(1, dtype=int32)
@@ -655,8 +721,11 @@ def matrix_rank(M, rtol=None, *, hermitian: bool = False, tol=None):  # noqa: N8
 # Products
 
 
-def matrix_power(a, n: int):
-    """Square matrices multiplied with themselves: `n` of them, or of their inverses for a negative `n`.
+def matrix_power(a: ArrayLike, n: int) -> Array:
+    """Square matrices multiplied with themselves.
+
+    - `a`: the matrices.
+    - `n`: how many are multiplied; if it is negative, of their inverses.
 
     >>> xnp.linalg.matrix_power(xnp.array([[1, 1], [0, 1]]), 5)
     Array([[1, 5],
@@ -687,8 +756,11 @@ def _matrix_power(a, n):
     return result
 
 
-def multi_dot(arrays: Sequence, *, precision=None):
-    """The product of several matrices in the order that costs least; the first and the last may be vectors.
+def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
+    """The product of several matrices in the order that costs least.
+
+    - `arrays`: the matrices; the first and the last may be vectors.
+    - `precision`: as for `xnp.matmul`.
 
     >>> xnp.linalg.multi_dot([xnp.ones((2, 3)), xnp.ones((3, 4)), xnp.ones(4)])
     Array([12., 12.], dtype=float32)
@@ -705,8 +777,10 @@ def multi_dot(arrays: Sequence, *, precision=None):
     return xnp.einsum(*operands, ends, optimize="optimal", precision=precision)
 
 
-def outer(x1, x2, /):
-    """The products of all elements of two vectors.
+def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """The products of all pairs of elements of two vectors, a matrix.
+
+    - `x1`, `x2`: the vectors; arrays of other dimensions are refused, which `xnp.outer` takes.
 
     >>> xnp.linalg.outer(xnp.array([1, 2]), xnp.array([3, 4]))
     Array([[3, 4],
@@ -717,8 +791,11 @@ def outer(x1, x2, /):
     return xnp.outer(x1, x2)
 
 
-def cross(x1, x2, /, *, axis=-1):
-    """The cross product of vectors with three elements.
+def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
+    """The vector products of vectors with three elements.
+
+    - `x1`, `x2`: the vectors.
+    - `axis`: the axis along which they lie.
 
     >>> xnp.linalg.cross(xnp.array([1, 0, 0]), xnp.array([0, 1, 0]))
     Array([0, 0, 1], dtype=int32)
@@ -730,33 +807,82 @@ def cross(x1, x2, /, *, axis=-1):
     return xnp.cross(x1, x2, axis=axis)
 
 
-def diagonal(x, /, *, offset: int = 0):
-    """The diagonals of matrices, or those `offset` above them."""
+def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
+    """The diagonals of matrices, in the last two dimensions; `xnp.diagonal` takes the first two.
+
+    - `x`: the matrices.
+    - `offset`: which diagonal, counted upwards from the main one.
+
+    >>> xnp.linalg.diagonal(xnp.array([[1, 2], [3, 4]]))
+    Array([1, 4], dtype=int32)
+    """
     return xnp.diagonal(x, offset=offset, axis1=-2, axis2=-1)
 
 
-def trace(x, /, *, offset: int = 0, dtype=None):
-    """The sums of diagonals of matrices."""
+def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Array:
+    """The sums of the diagonals of matrices, in the last two dimensions; `xnp.trace` takes the first two.
+
+    - `x`: the matrices.
+    - `offset`: which diagonal, counted upwards from the main one.
+    - `dtype`: that of the sums.
+
+    >>> xnp.linalg.trace(xnp.array([[1, 2], [3, 4]]))
+    Array(5, dtype=int32)
+    """
     return xnp.trace(x, offset=offset, axis1=-2, axis2=-1, dtype=dtype)
 
 
-def matrix_transpose(x, /):
-    """Matrices with rows and columns exchanged."""
+def matrix_transpose(x: ArrayLike, /) -> Array:
+    """Matrices with rows and columns exchanged, as `xnp.matrix_transpose`.
+
+    - `x`: the matrices.
+
+    >>> xnp.linalg.matrix_transpose(xnp.array([[1, 2], [3, 4]]))
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
     return xnp.matrix_transpose(x)
 
 
-def matmul(x1, x2, /, *, precision=None, preferred_element_type=None):
-    """The product of matrices, `xlafront.numpy.matmul`."""
+def matmul(x1: ArrayLike, x2: ArrayLike, /, *, precision: Any = None, preferred_element_type: DTypeLike | None = None) -> Array:
+    """The product of matrices, as `xnp.matmul`.
+
+    - `x1`, `x2`: the matrices.
+    - `precision`, `preferred_element_type`: as for `xnp.matmul`.
+
+    >>> xnp.linalg.matmul(xnp.array([[1, 2], [3, 4]]), xnp.array([[1], [1]]))
+    Array([[3],
+           [7]], dtype=int32)
+    """
     return xnp.matmul(x1, x2, precision=precision, preferred_element_type=preferred_element_type)
 
 
-def vecdot(x1, x2, /, *, axis: int = -1, precision=None, preferred_element_type=None):
-    """Products of vectors along an axis, `xlafront.numpy.vecdot`."""
+def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: Any = None,
+           preferred_element_type: DTypeLike | None = None) -> Array:
+    """The scalar products of vectors along an axis, as `xnp.vecdot`.
+
+    - `x1`: the vectors that are conjugated.
+    - `x2`: the others.
+    - `axis`: the axis.
+    - `precision`, `preferred_element_type`: as for `xnp.matmul`.
+
+    >>> xnp.linalg.vecdot(xnp.array([[1, 2], [3, 4]]), xnp.array([1, 1]))
+    Array([3, 7], dtype=int32)
+    """
     return xnp.vecdot(x1, x2, axis=axis, precision=precision, preferred_element_type=preferred_element_type)
 
 
-def tensordot(x1, x2, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2, precision=None, preferred_element_type=None,
-              out_sharding=None):
-    """Sums of products over axes of two arrays, `xlafront.numpy.tensordot`."""
+def tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2, precision: Any = None,
+              preferred_element_type: DTypeLike | None = None, out_sharding: Any = None) -> Array:
+    """The product over several axes of two arrays, as `xnp.tensordot`.
+
+    - `x1`, `x2`: the arrays.
+    - `axes`: how many of the last axes of `x1` and of the first ones of `x2`; or two lists, which of each.
+    - `precision`, `preferred_element_type`, `out_sharding`: as for `xnp.matmul`.
+
+    >>> xnp.linalg.tensordot(xnp.ones((2, 3)), xnp.ones((3, 2)), axes=1)
+    Array([[3., 3.],
+           [3., 3.]], dtype=float32)
+    """
     return xnp.tensordot(x1, x2, axes=axes, precision=precision, preferred_element_type=preferred_element_type,
                          out_sharding=out_sharding)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import sys
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from xlafront.core.avals import ShapedArray, entry_of, with_entry, without_dimen
 from xlafront.core.keys import KeyArray
 from xlafront.core.refs import AbstractRef
 from xlafront.core.tracing import Tracer, abstractors
+from xlafront.core.typing import ArrayLike, DTypeLike
 from xlafront.lax import (
     resharding,  # noqa: F401 (types over explicit axes)
     sharding_rules,  # noqa: F401 (types over explicit axes)
@@ -58,7 +60,17 @@ class _ArrayMeta(type):
 class Array(metaclass=_ArrayMeta):
     """An array on one or more devices, or the traced stand-in for one; for `isinstance` and annotations.
 
-    Arrays are immutable; they are made by `xlafront.numpy` and returned by compiled functions.
+    Arrays do not change; they are made by `xlafront.numpy` and returned by compiled functions. They have NumPy's operators and
+    methods but for those that write: `x.at[i].set(y)` returns a new array. What the runtime adds:
+
+    - `x.block_until_ready()`: wait until the elements are computed; the result is the array itself.
+    - `x.delete()`: give its memory back at once; `x.is_deleted()` asks for that. `x.clone()`: the same memory as another array.
+    - `x.on_device_size_in_bytes()`, `x.unsafe_buffer_pointer()`: the memory that it takes, and where that is.
+    - `x.traceback`: where in the program it was made. `x.aval`: its type, as transformations see it.
+
+    >>> x = xnp.arange(3) * 2
+    >>> isinstance(x, xf.Array), x.block_until_ready() is x
+    (True, True)
     """
 
     __slots__ = ()
@@ -155,8 +167,14 @@ def _index(self):
     return int(self._value)
 
 
-def _item(self, *args):
-    """One element as a Python scalar: the only one, or that at the given position."""
+def _item(self, *args: int) -> bool | int | float | complex:
+    """One element as a Python number; it waits until it is computed.
+
+    - `args`: the position of the element; none where there is only one.
+
+    >>> xnp.array([1, 2]).item(1)
+    2
+    """
     value = self._value
     if args:
         return value.item(*args)
@@ -297,34 +315,72 @@ def _namespace(self, *, api_version=None):
     return sys.modules[__package__]
 
 
-def _flat(self):
+def _flat(self) -> NoReturn:
+    """Not there: it would be a view that can be written to. The error says what to use.
+
+    >>> xnp.arange(3).flat  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    NotImplementedError: x.flat would be a view that can be written to; use x.ravel().
+    """
     raise NotImplementedError("x.flat would be a view that can be written to; use x.ravel().")
 
 
 # Methods
 
 
-def _reshape(self, *args, order="C", copy=None, out_sharding=None):
-    """The elements in another shape, given as one tuple or as sizes; one size may be -1."""
+def _reshape(self, *args: Any, order: str = "C", copy: bool | None = None, out_sharding: Any = None) -> Array:
+    """The elements in another shape.
+
+    - `args`: the shape, as one tuple or as sizes; one size may be -1, which is worked out from the others.
+    - `order`: "C", by rows, or "F": elements are read and written by columns.
+    - `copy`: of NumPy's signature; arrays do not change, it makes no difference.
+    - `out_sharding`: how the result is split over devices.
+
+    >>> xnp.arange(6).reshape(2, -1).shape
+    (2, 3)
+    """
     shape = args[0] if len(args) == 1 and not hasattr(args[0], "__index__") else args
     if len(args) == 1 and isinstance(args[0], (ArrayImpl, np.ndarray)) and np.ndim(args[0]):
         shape = tuple(np.asarray(args[0]))
     return manipulation.reshape(self, shape, order=order, out_sharding=out_sharding)
 
 
-def _transpose(self, *args):
-    """The dimensions in another order, given as one tuple or as numbers; reversed without."""
+def _transpose(self, *args: Any) -> Array:
+    """The axes in another order.
+
+    - `args`: for each axis of the result, which one of this array it is, as one tuple or as numbers; reversed without.
+
+    >>> xnp.ones((2, 3, 4)).transpose(1, 0, 2).shape
+    (3, 2, 4)
+    """
     axes = args[0] if len(args) == 1 and (args[0] is None or isinstance(args[0], (tuple, list))) else args or None
     return manipulation.transpose(self, axes)
 
 
-def _astype(self, dtype, copy=False, device=None):
-    """The array converted to a dtype."""
+def _astype(self, dtype: DTypeLike | None, copy: bool = False, device: Any = None) -> Array:
+    """The array converted to a dtype. Of complex numbers as real ones the real part stays, with a warning.
+
+    - `dtype`: the dtype; None is the default float.
+    - `copy`: whether to copy an array that has the dtype already.
+    - `device`: where the result is put, a device or a sharding.
+
+    >>> xnp.array([1.7, -1.7]).astype(xnp.int32)
+    Array([ 1, -1], dtype=int32)
+    """
     return creation.astype(self, dtype, copy=copy, device=device)
 
 
-def _view(self, dtype=None, type=None):
-    """The bits read as another dtype; the last dimension grows or shrinks with the size of an element."""
+def _view(self, dtype: DTypeLike | None = None, type: None = None) -> Array:
+    """The bits read as another dtype; the last dimension grows or shrinks with the size of an element. Unlike NumPy's it is a
+    copy.
+
+    - `dtype`: the dtype; None returns the array itself.
+    - `type`: of NumPy's signature; it must be None.
+
+    >>> xnp.array([1.0, 2.0]).view(xnp.int32)
+    Array([1065353216, 1073741824], dtype=int32)
+    """
     if type is not None:
         raise NotImplementedError("x.view takes a dtype only: there are no array subclasses.")
     if dtype is None:
@@ -332,13 +388,26 @@ def _view(self, dtype=None, type=None):
     return views.view(self, dtype)
 
 
-def _clip(self, min=None, max=None):
-    """The values limited to a range."""
+def _clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
+    """The values limited to a range: what is below becomes `min`, what is above `max`.
+
+    - `min`, `max`: the ends of the range, numbers or arrays that broadcast; None leaves an end open.
+
+    >>> xnp.array([-2, 0, 5]).clip(0, 3)
+    Array([0, 0, 3], dtype=int32)
+    """
     return ufuncs.clip(self, min, max)
 
 
-def _round(self, decimals=0, out=None):
-    """The values rounded to a number of decimals, halves to even."""
+def _round(self, decimals: int = 0, out: None = None) -> Array:
+    """The values rounded to a number of decimals, halves to the even digit.
+
+    - `decimals`: how many; negative numbers round to tens, hundreds, ...
+    - `out`: of NumPy's signature; it must be None.
+
+    >>> xnp.array([1.25, 2.5]).round()
+    Array([1., 2.], dtype=float32)
+    """
     return ufuncs.round(self, decimals, out)
 
 
@@ -347,13 +416,26 @@ def _round_operator(self, ndigits=None):
     return result if ndigits is not None else creation.astype(result, dtypes.default_dtype(int))
 
 
-def _flatten(self, order="C"):
-    """The elements in one dimension."""
+def _flatten(self, order: str = "C") -> Array:
+    """The elements as a vector.
+
+    - `order`: "C", by rows, or "F", by columns.
+
+    >>> xnp.array([[1, 2], [3, 4]]).flatten()
+    Array([1, 2, 3, 4], dtype=int32)
+    """
     return manipulation.ravel(self, order)
 
 
-def _to_device(self, device, *, stream=None):
-    """The array on another device, or with another sharding."""
+def _to_device(self, device: Any, *, stream: Any = None) -> Array:
+    """The array on another device, or with another sharding.
+
+    - `device`: the device, or the sharding.
+    - `stream`: of the array API's signature; it makes no difference.
+
+    >>> xnp.ones(3).to_device(xf.devices()[0]).shape
+    (3,)
+    """
     return device_put(self, device)
 
 
@@ -381,9 +463,49 @@ METHODS = {
     ) for name in names.split()}
 
 
-def _compress(self, condition, axis=None, *, out=None, size=None, fill_value=0):
-    """The slices along an axis where a condition holds."""
+def _compress(self, condition: ArrayLike, axis: int | None = None, *, out: None = None, size: int | None = None,
+              fill_value: ArrayLike = 0) -> Array:
+    """The slices along an axis where a condition holds.
+
+    - `condition`: a vector; what is not as long as the axis counts as false.
+    - `axis`: the axis; None takes elements of the array as one vector.
+    - `out`: of NumPy's signature; it must be None.
+    - `size`: how many slices to return. Inside of a traced function it must be given.
+    - `fill_value`: the elements of the slices that are missing then.
+
+    >>> xnp.array([1, 2, 3]).compress(xnp.array([True, False, True]))
+    Array([1, 3], dtype=int32)
+    """
     return searching.compress(condition, self, axis, size=size, fill_value=fill_value, out=out)
+
+
+def _conj(self) -> Array:
+    """The complex conjugate; real arrays stay as they are.
+
+    >>> xnp.array([1 + 2j]).conj()
+    Array([1.-2.j], dtype=complex64)
+    """
+    return ufuncs.PUBLIC["conj"](self)
+
+
+def _copy(self) -> Array:
+    """A copy, in memory of its own.
+
+    >>> xnp.array([1, 2]).copy()
+    Array([1, 2], dtype=int32)
+    """
+    return creation.copy(self)
+
+
+def _byteswap(self, inplace: bool = False) -> Array:
+    """The elements with the order of their bytes reversed.
+
+    - `inplace`: of NumPy's signature; it must be False.
+
+    >>> xnp.array([1], dtype=xnp.int16).byteswap()
+    Array([256], dtype=int16)
+    """
+    return views.byteswap(self, inplace)
 
 
 _WRITTEN_OUT = {
@@ -391,26 +513,97 @@ _WRITTEN_OUT = {
     "__contains__": _contains, "__round__": _round_operator, "__array_namespace__": _namespace,
     "reshape": _reshape, "transpose": _transpose, "astype": _astype, "view": _view, "clip": _clip, "round": _round,
     "flatten": _flatten, "compress": _compress, "to_device": _to_device,
-    "conj": lambda self: ufuncs.PUBLIC["conj"](self), "conjugate": lambda self: ufuncs.PUBLIC["conj"](self),
-    "copy": lambda self: creation.copy(self),
-    "byteswap": lambda self, inplace=False: views.byteswap(self, inplace),
+    "conj": _conj, "conjugate": _conj, "copy": _copy, "byteswap": _byteswap,
 }
+
+
+def _transposed(self) -> Array:
+    """The array with its axes reversed.
+
+    >>> xnp.ones((2, 3)).T.shape
+    (3, 2)
+    """
+    return manipulation.transpose(self)
+
+
+def _matrix_transposed(self) -> Array:
+    """The array with its last two axes swapped.
+
+    >>> xnp.ones((4, 2, 3)).mT.shape
+    (4, 3, 2)
+    """
+    return manipulation.matrix_transpose(self)
+
+
+def _real(self) -> Array:
+    """The real part; real arrays stay as they are.
+
+    >>> xnp.array([1 + 2j]).real
+    Array([1.], dtype=float32)
+    """
+    return ufuncs.PUBLIC["real"](self)
+
+
+def _imag(self) -> Array:
+    """The imaginary part; zeros of real arrays.
+
+    >>> xnp.array([1 + 2j]).imag
+    Array([2.], dtype=float32)
+    """
+    return ufuncs.PUBLIC["imag"](self)
+
+
+def _nbytes(self) -> int:
+    """The number of bytes that all elements take.
+
+    >>> xnp.ones((2, 3)).nbytes
+    24
+    """
+    return self.aval.size * self.aval.dtype.itemsize
+
+
+def _itemsize(self) -> int:
+    """The number of bytes that an element takes.
+
+    >>> xnp.ones((2, 3)).itemsize
+    4
+    """
+    return self.aval.dtype.itemsize
+
+
+def _tolist(self) -> Any:
+    """The elements as Python numbers in nested lists; it waits until they are computed.
+
+    >>> xnp.array([[1, 2], [3, 4]]).tolist()
+    [[1, 2], [3, 4]]
+    """
+    return self._value.tolist()
+
+
+def _tobytes(self, order: str = "C") -> bytes:
+    r"""The bytes of all elements; it waits until they are computed.
+
+    - `order`: "C", by rows, or "F", by columns.
+
+    >>> xnp.array([1, 2], dtype=xnp.int8).tobytes()
+    b'\x01\x02'
+    """
+    return self._value.tobytes(order)
+
+
 _PROPERTIES = {
-    "T": lambda self: manipulation.transpose(self), "mT": lambda self: manipulation.matrix_transpose(self),
-    "real": lambda self: ufuncs.PUBLIC["real"](self), "imag": lambda self: ufuncs.PUBLIC["imag"](self),
-    "at": updates.At, "flat": _flat,
-    "nbytes": lambda self: self.aval.size * self.aval.dtype.itemsize,
-    "itemsize": lambda self: self.aval.dtype.itemsize,
+    "T": _transposed, "mT": _matrix_transposed, "real": _real, "imag": _imag, "at": updates.At, "flat": _flat,
+    "nbytes": _nbytes, "itemsize": _itemsize,
 }
 _CONCRETE_ONLY = {
     "__bool__": _bool, "__index__": _index, "__len__": _len, "__hash__": None, "__repr__": _repr, "__str__": _str,
-    "__format__": _format, "__reduce__": _reduce, "__deepcopy__": _deepcopy, "__copy__": lambda self: creation.copy(self),
+    "__format__": _format, "__reduce__": _reduce, "__deepcopy__": _deepcopy, "__copy__": _copy,
     "__array__": _array, "__dlpack__": _dlpack, "__dlpack_device__": _dlpack_device, "item": _item,
     "__int__": lambda self: int(_need_scalar(self, "int")),
     "__float__": lambda self: float(_need_scalar(self, "float")),
     "__complex__": lambda self: complex(_need_scalar(self, "complex")),
     "__hex__": lambda self: hex(_index(self)), "__oct__": lambda self: oct(_index(self)),
-    "tolist": lambda self: self._value.tolist(), "tobytes": lambda self, order="C": self._value.tobytes(order),
+    "tolist": _tolist, "tobytes": _tobytes,
 }
 
 
@@ -455,6 +648,11 @@ def _refused_by_keys(name: str):
                                   f"xlafront.random.key_data(keys).")
 
     return method
+
+
+for _name, _function in (*_WRITTEN_OUT.items(), *_CONCRETE_ONLY.items()):
+    if not _name.startswith("_"):
+        _function.__name__ = _function.__qualname__ = _name  # type: ignore[union-attr]  # as `help` shows it
 
 
 def _attach() -> None:

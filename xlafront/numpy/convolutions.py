@@ -65,7 +65,10 @@ def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any
               preferred_element_type: DTypeLike | None = None) -> Array:
     """The correlation of two vectors, as floats: sums of products of `a` with the conjugate of `v`, moved along it.
 
-    The parameters are those of `convolve`.
+    - `a`, `v`: the vectors.
+    - `mode`: which places of the shorter one: those with any overlap ("full"), as many as the longer has elements ("same"), or
+      those where it lies inside ("valid").
+    - `precision`, `preferred_element_type`: as those of `lax.conv_general_dilated`.
 
     >>> xnp.correlate(xnp.array([1.0, 2.0, 3.0]), xnp.array([1.0, 1.0]))
     Array([3., 5.], dtype=float32)

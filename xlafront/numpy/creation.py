@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import operator
 import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from xlafront.core import backends, dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.keys import KeyArray
+from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax import dynamic_slicing, keys, shapes
 from xlafront.lax.creation import placed_constant, placement_of
 from xlafront.lax.device_put import device_put, put_leaf, reshard_p
@@ -31,6 +34,7 @@ from xlafront.lax.elementwise import (
 )
 from xlafront.lax.resharding import target_of
 from xlafront.lax.stacking import stack
+from xlafront.numpy.docstrings import docstring
 from xlafront.numpy.promotion import check_arraylike, promote_args_inexact, promote_dtypes, unwrap
 from xlafront.numpy.ufuncs import INLINE, PUBLIC
 from xlafront.runtime import config, guards
@@ -45,16 +49,21 @@ def _wanted(dtype, name: str):
     return None if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
 
 
-def array(object, dtype=None, *args, copy: bool = True, order: str = "K", ndmin: int = 0, device=None, out_sharding=None):
-    """An array from a number, a nested sequence, a NumPy array or anything that NumPy can read.
+def array(object: Any, dtype: DTypeLike | None = None, *args: Any, copy: bool = True, order: str | None = "K", ndmin: int = 0,
+          device: Any = None, out_sharding: Any = None) -> Array:
+    """An array from a number, a nested sequence, an array or anything that NumPy can read.
 
+    - `object`: what it is made of; 64-bit values become 32-bit ones unless `enable_x64` is on.
     - `dtype`: that of its elements; what promotion finds without.
+    - `args`: `copy`, `order` and `ndmin` by position, which is deprecated.
     - `copy`: whether an array is copied.
     - `order`: "K" or "C", the row-major order that all arrays have.
     - `ndmin`: the least number of dimensions; missing ones of size 1 are put in front.
     - `device`, `out_sharding`: where it is put, a device or a sharding.
 
-    >>> array([1.0, 2.0])
+    >>> xnp.array([[1, 2], [3, 4.5]])
+    Array([[1. , 2. ],
+           [3. , 4.5]], dtype=float32)
     """
     if args:
         warnings.warn("xnp.array takes copy, order and ndmin by name; by position they are deprecated.", DeprecationWarning,
@@ -188,8 +197,19 @@ def _copy(x):
     return copy_p.bind(x)
 
 
-def asarray(a, dtype=None, order=None, *, copy=None, device=None, out_sharding=None):
-    """As `array`, without a copy where the value is an array already."""
+def asarray(a: Any, dtype: DTypeLike | None = None, order: str | None = None, *, copy: bool | None = None, device: Any = None,
+            out_sharding: Any = None) -> Array:
+    """An array from a number, a nested sequence, or anything that NumPy can read; an array comes back as it is.
+
+    - `a`: what it is made of; 64-bit values become 32-bit ones unless `enable_x64` is on.
+    - `dtype`: that of its elements; what promotion finds without.
+    - `order`: "K" or "C", the row-major order that all arrays have.
+    - `copy`: whether an array is copied.
+    - `device`, `out_sharding`: where it is put, a device or a sharding.
+
+    >>> xnp.asarray([1, 2], dtype=xnp.float32)
+    Array([1., 2.], dtype=float32)
+    """
     if type(a) is ArrayImpl and dtype is None and device is None and not copy and out_sharding is None:
         return a
     if type(a) is not np.ndarray and isinstance(a, np.ndarray):
@@ -197,8 +217,15 @@ def asarray(a, dtype=None, order=None, *, copy=None, device=None, out_sharding=N
     return array(a, dtype, copy=bool(copy), order="K" if order is None else order, device=device, out_sharding=out_sharding)
 
 
-def copy(a, order=None):
-    """A copy of an array."""
+def copy(a: ArrayLike, order: str | None = None) -> Array:
+    """A copy of an array, in memory of its own.
+
+    - `a`: the array.
+    - `order`: "K" or "C", the row-major order that all arrays have.
+
+    >>> xnp.copy(xnp.array([1, 2]))
+    Array([1, 2], dtype=int32)
+    """
     check_arraylike("copy", a)
     return array(a, order=order or "K")
 
@@ -238,21 +265,44 @@ def _filled(shape, value, dtype, device, name, out_sharding=None):
     return put_leaf(_constant_kernel(shape, d, value), device) if result is None else result
 
 
-def zeros(shape, dtype=None, *, device=None, out_sharding=None):
+def zeros(shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None) -> Array:
     """An array of zeros.
 
-    >>> zeros((2, 3), dtype="int32")
+    - `shape`: its shape.
+    - `dtype`: that of its elements, the default float without.
+    - `device`, `out_sharding`: where it is put, a device or a sharding.
+
+    >>> xnp.zeros((2, 3), dtype="int32")
+    Array([[0, 0, 0],
+           [0, 0, 0]], dtype=int32)
     """
     return _filled(shape, 0, dtype, device, "zeros", out_sharding)
 
 
-def ones(shape, dtype=None, *, device=None, out_sharding=None):
-    """An array of ones."""
+def ones(shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None) -> Array:
+    """An array of ones.
+
+    - `shape`: its shape.
+    - `dtype`: that of its elements, the default float without.
+    - `device`, `out_sharding`: where it is put, a device or a sharding.
+
+    >>> xnp.ones((2, 3))
+    Array([[1., 1., 1.],
+           [1., 1., 1.]], dtype=float32)
+    """
     return _filled(shape, 1, dtype, device, "ones", out_sharding)
 
 
-def empty(shape, dtype=None, *, device=None, out_sharding=None):
-    """An array of any content: zeros here."""
+def empty(shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None) -> Array:
+    """An array whose content does not matter; here it is zeros.
+
+    - `shape`: its shape.
+    - `dtype`: that of its elements, the default float without.
+    - `device`, `out_sharding`: where it is put, a device or a sharding.
+
+    >>> xnp.empty(3).shape
+    (3,)
+    """
     return _filled(shape, 0, dtype, device, "empty", out_sharding)
 
 
@@ -274,8 +324,19 @@ def _full_kernel(value, shape, dtype, weak):
     return shapes.broadcast_in_dim(value, shape, range(rank - len(own), rank))
 
 
-def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
-    """An array of one value repeated; the value may be an array that broadcasts to the shape."""
+def full(shape: int | Sequence[int], fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: Any = None,
+         out_sharding: Any = None) -> Array:
+    """An array of one value repeated.
+
+    - `shape`: its shape.
+    - `fill_value`: the value, or an array that broadcasts to the shape.
+    - `dtype`: that of its elements; the value's without.
+    - `device`, `out_sharding`: where it is put, a device or a sharding.
+
+    >>> xnp.full((2, 2), xnp.array([1.0, 2.0]))
+    Array([[1., 2.],
+           [1., 2.]], dtype=float32)
+    """
     check_arraylike("full", fill_value)
     value_dtype, weak = dtypes.lattice_result_type(fill_value)
     d = value_dtype if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full")
@@ -300,8 +361,9 @@ def _placed_like(result, like, split: bool):
     return tracing.as_varying(result, getattr(like, "vma", None))
 
 
-def _like(name, value):
-    def function(a, dtype=None, shape=None, *, device=None, out_sharding=None):
+def _like(name, value, example):
+    def function(a: ArrayLike, dtype: DTypeLike | None = None, shape: int | Sequence[int] | None = None, *, device: Any = None,
+                 out_sharding: Any = None) -> Array:
         a = unwrap(a)
         if not (hasattr(a, "dtype") and hasattr(a, "shape")):
             check_arraylike(name, a)
@@ -314,20 +376,45 @@ def _like(name, value):
         return _placed_like(result, aval, target is None and shape is None)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"As `{name.removesuffix('_like')}`, with the shape, the dtype and the devices of another array."
+    function.__doc__ = docstring(
+        function, f"As `{name.removesuffix('_like')}`, with the shape, the dtype and the devices of another array.", example,
+        {"a": "that array, or anything with a shape and a dtype."} | dict.fromkeys(
+            ("dtype", "shape", "device", "out_sharding"), "these in place of its own."))
     return function
 
 
-zeros_like, ones_like = _like("zeros_like", 0), _like("ones_like", 1)
+zeros_like = _like("zeros_like", 0, """\
+>>> xnp.zeros_like(xnp.array([1, 2]))
+Array([0, 0], dtype=int32)""")
+ones_like = _like("ones_like", 1, """\
+>>> xnp.ones_like(xnp.array([1, 2]), dtype=xnp.float32)
+Array([1., 1.], dtype=float32)""")
 
 
-def empty_like(prototype, dtype=None, shape=None, *, device=None):
-    """As `empty`, with the shape, the dtype and the devices of another array, the `prototype`."""
+def empty_like(prototype: ArrayLike, dtype: DTypeLike | None = None, shape: int | Sequence[int] | None = None, *,
+               device: Any = None) -> Array:
+    """As `empty`, with the shape, the dtype and the devices of another array.
+
+    - `prototype`: that array, or anything with a shape and a dtype.
+    - `dtype`, `shape`, `device`: these in place of its own.
+
+    >>> xnp.empty_like(xnp.ones((2, 3)), dtype=xnp.int8).dtype
+    dtype('int8')
+    """
     return zeros_like(prototype, dtype, shape, device=device)
 
 
-def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_sharding=None):
-    """As `full`, with the shape, the dtype and the devices of another array."""
+def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, shape: int | Sequence[int] | None = None, *,
+              device: Any = None, out_sharding: Any = None) -> Array:
+    """As `full`, with the shape, the dtype and the devices of another array.
+
+    - `a`: that array, or anything with a shape and a dtype.
+    - `fill_value`: the value that is repeated, or an array that broadcasts to the shape.
+    - `dtype`, `shape`, `device`, `out_sharding`: these in place of its own.
+
+    >>> xnp.full_like(xnp.array([1, 2]), 7)
+    Array([7, 7], dtype=int32)
+    """
     check_arraylike("full_like", a) if not hasattr(a, "dtype") else None
     aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a
     own = tuple(aval.shape) if shape is None else shapes.static_shape("full_like", shape)
@@ -354,8 +441,19 @@ def _arange_kernel(start, step, size, dtype):
     return add(steps, np.asarray(start).astype(dtype)[()])
 
 
-def arange(start, stop=None, step=None, dtype=None, *, device=None, out_sharding=None):
-    """Evenly spaced numbers from `start` up to but not including `stop`."""
+def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | None = None, dtype: DTypeLike | None = None, *,
+           device: Any = None, out_sharding: Any = None) -> Array:
+    """Evenly spaced numbers. How many there are must be known, also inside of a traced function.
+
+    - `start`: the first number; as the only argument it is `stop`, and the first number is 0.
+    - `stop`: the end, which is not one of them.
+    - `step`: their distance, 1 without.
+    - `dtype`: that of the result; what the arguments promote to without.
+    - `device`, `out_sharding`: where it is put, a device or a sharding.
+
+    >>> xnp.arange(1, 10, 3)
+    Array([1, 4, 7], dtype=int32)
+    """
     if type(start) is int and stop is step is dtype is device is out_sharding is None:
         d = dtypes.default_dtype(int)
         dtypes.check_int_fits(start, d)
@@ -417,8 +515,21 @@ def _linspace_kernel(start, stop, num, endpoint, axis, dtype):
     return shapes.move_dim(result, 0, axis)
 
 
-def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None):
-    """`num` evenly spaced numbers from `start` to `stop`, both included unless `endpoint` is False."""
+def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, retstep: bool = False,
+             dtype: DTypeLike | None = None, axis: int = 0, *, device: Any = None) -> Array | tuple[Array, Array]:
+    """Evenly spaced numbers from `start` to `stop`.
+
+    - `start`, `stop`: the ends, numbers or arrays.
+    - `num`: how many.
+    - `endpoint`: whether `stop` is the last of them.
+    - `retstep`: whether to return their distance too.
+    - `dtype`: that of the result; a floating one without. Integers are rounded down.
+    - `axis`: the axis of the result along which they lie, where the ends are arrays.
+    - `device`: where it is put, a device or a sharding.
+
+    >>> xnp.linspace(0.0, 1.0, 5)
+    Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
+    """
     if isinstance(num, tracing.Tracer):
         raise errors.ConcretizationTypeError(num, "It is the argument 'num' of xnp.linspace, which decides the shape of the "
                                                   "result.")
@@ -457,7 +568,8 @@ def _geomspace_kernel(start, stop, num, endpoint, axis, dtype):
     return shapes.move_dim(as_type(result, dtype, False), 0, axis)
 
 
-def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
+def geomspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, dtype: DTypeLike | None = None,
+              axis: int = 0) -> Array:
     """Numbers from `start` to `stop` in constant ratio.
 
     - `start`, `stop`: the ends, numbers or arrays.
@@ -465,6 +577,9 @@ def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     - `endpoint`: whether `stop` is the last of them.
     - `dtype`: that of the result.
     - `axis`: the axis along which they lie.
+
+    >>> xnp.geomspace(1, 16, 2)
+    Array([ 1., 16.], dtype=float32)
     """
     check_arraylike("geomspace", start, stop)
     d = _space_dtype(start, stop, dtype, "geomspace")
@@ -479,8 +594,20 @@ def _space_dtype(start, stop, dtype, name):
     return dtypes.to_inexact(dtypes.result_type(start, stop))
 
 
-def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
-    """`base` to evenly spaced powers, from `start` to `stop`; the other parameters are those of `linspace`."""
+def logspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, base: ArrayLike = 10.0,
+             dtype: DTypeLike | None = None, axis: int = 0) -> Array:
+    """A number to evenly spaced powers.
+
+    - `start`, `stop`: the ends of the powers, numbers or arrays.
+    - `num`: how many.
+    - `endpoint`: whether `stop` is the last of them.
+    - `base`: the number.
+    - `dtype`: that of the result.
+    - `axis`: the axis along which they lie.
+
+    >>> xnp.logspace(0, 3, 4, base=2.0)
+    Array([1., 2., 4., 8.], dtype=float32)
+    """
     d = _space_dtype(start, stop, dtype, "logspace")
     result = PUBLIC["power"](base, linspace(start, stop, num, endpoint, axis=axis))
     return result if result.dtype == d else _astype(result, d)
@@ -502,13 +629,17 @@ def diagonal_number(k, error: type[Exception] = TypeError):
     return operator.index(k)
 
 
-def eye(N, M=None, k=0, dtype=None, *, device=None):
-    """Ones on the `k`-th diagonal, zeros elsewhere.
+def eye(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
+    """Ones on a diagonal, zeros elsewhere.
 
     - `N`, `M`: the number of rows and of columns; square without `M`.
     - `k`: which diagonal, counted upwards from the main one; it may be traced.
-    - `dtype`: that of the result.
+    - `dtype`: that of the result, the default float without.
     - `device`: where it is put, a device or a sharding.
+
+    >>> xnp.eye(2, 3, k=1)
+    Array([[0., 1., 0.],
+           [0., 0., 1.]], dtype=float32)
     """
     [rows] = shapes.static_shape("eye", N)
     columns = rows if M is None else shapes.static_shape("eye", M)[0]
@@ -519,8 +650,16 @@ def eye(N, M=None, k=0, dtype=None, *, device=None):
     return result if device is None else put_leaf(result, device)
 
 
-def identity(n, dtype=None):
-    """The identity matrix."""
+def identity(n: int, dtype: DTypeLike | None = None) -> Array:
+    """The identity matrix.
+
+    - `n`: the number of its rows and columns.
+    - `dtype`: that of its elements, the default float without.
+
+    >>> xnp.identity(2)
+    Array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """
     return eye(n, dtype=dtype)
 
 
@@ -536,14 +675,30 @@ def _triangle(m, k, upper):
     return where(below, zero, m) if upper else where(below, m, zero)
 
 
-def tril(m, k=0):
-    """The lower triangle; zeros above the `k`-th diagonal."""
+def tril(m: ArrayLike, k: int = 0) -> Array:
+    """The lower triangles of matrices, with zeros above.
+
+    - `m`: the matrices, an array of two or more dimensions.
+    - `k`: the diagonal up to which they go, counted upwards from the main one; it may be traced.
+
+    >>> xnp.tril(xnp.array([[1, 2], [3, 4]]))
+    Array([[1, 0],
+           [3, 4]], dtype=int32)
+    """
     check_arraylike("tril", m)
     return _triangle(m, diagonal_number(k), False)
 
 
-def triu(m, k=0):
-    """The upper triangle; zeros below the `k`-th diagonal."""
+def triu(m: ArrayLike, k: int = 0) -> Array:
+    """The upper triangles of matrices, with zeros below.
+
+    - `m`: the matrices, an array of two or more dimensions.
+    - `k`: the diagonal from which they go, counted upwards from the main one; it may be traced.
+
+    >>> xnp.triu(xnp.array([[1, 2], [3, 4]]))
+    Array([[1, 2],
+           [0, 4]], dtype=int32)
+    """
     check_arraylike("triu", m)
     return _triangle(m, diagonal_number(k), True)
 
@@ -554,15 +709,33 @@ def _tri_kernel(k, rows, columns, dtype):
     return to_dtype(ge(add(i, as_type(k, dtypes.int32, False)), j), dtype)
 
 
-def tri(N, M=None, k=0, dtype=None):
-    """Ones at and below the `k`-th diagonal; the parameters are those of `eye`."""
+def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Array:
+    """Ones on and below a diagonal, zeros above.
+
+    - `N`, `M`: the number of rows and of columns; square without `M`.
+    - `k`: which diagonal, counted upwards from the main one; it may be traced.
+    - `dtype`: that of the result, float32 without.
+
+    >>> xnp.tri(2, 3)
+    Array([[1., 0., 0.],
+           [1., 1., 0.]], dtype=float32)
+    """
     rows, columns = _sizes("tri", (N, N if M is None else M))
     d = dtypes.float32 if dtype is None else dtypes.check_user_dtype(dtype, "xnp.tri")
     return _tri_kernel(diagonal_number(k), rows, columns, d)
 
 
-def astype(x, dtype, /, *, copy=False, device=None):
-    """Convert to a dtype; complex to real drops the imaginary part with a warning."""
+def astype(x: ArrayLike, dtype: DTypeLike | None, /, *, copy: bool = False, device: Any = None) -> Array:
+    """An array converted to a dtype. Of complex numbers as real ones the real part stays, with a warning.
+
+    - `x`: the array.
+    - `dtype`: the dtype; None is the default float.
+    - `copy`: whether to copy an array that has the dtype already.
+    - `device`: where the result is put, a device or a sharding.
+
+    >>> xnp.astype(xnp.array([1.7, -1.7]), xnp.int32)
+    Array([ 1, -1], dtype=int32)
+    """
     check_arraylike("astype", x)
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "astype")
     own = tracing.aval_of(unwrap(x)).dtype
@@ -577,8 +750,19 @@ def astype(x, dtype, /, *, copy=False, device=None):
     return result if device is None else _placed("astype", result, device)
 
 
-def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
-    """Coordinate arrays from coordinate vectors."""
+def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Array]:
+    """For each of some vectors of coordinates an array over the grid that they span.
+
+    - `xi`: the vectors.
+    - `copy`: of NumPy's signature; it must be True.
+    - `sparse`: whether arrays have size 1 along the axes of the other vectors.
+    - `indexing`: "ij", where the axes are those of the vectors in their order, or "xy", where the first two change places.
+
+    >>> xnp.meshgrid(xnp.array([1, 2]), xnp.array([3, 4]))
+    [Array([[1, 2],
+           [1, 2]], dtype=int32), Array([[3, 3],
+           [4, 4]], dtype=int32)]
+    """
     if not copy:
         raise ValueError("xnp.meshgrid always copies.")
     if indexing not in ("xy", "ij"):
@@ -597,22 +781,56 @@ def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
             for x, axis in zip(xs, order)]
 
 
-def frombuffer(buffer, dtype=float, count=-1, offset=0):
-    """An array from the bytes of a buffer."""
+def frombuffer(buffer: Any, dtype: DTypeLike = float, count: int = -1, offset: int = 0) -> Array:
+    """A vector of the numbers that the bytes of a buffer are.
+
+    - `buffer`: `bytes`, or another object with a buffer.
+    - `dtype`: the dtype of the numbers.
+    - `count`: how many to read; -1 for all.
+    - `offset`: at which byte to begin.
+
+    >>> xnp.frombuffer(b"abc", dtype=xnp.uint8)
+    Array([97, 98, 99], dtype=uint8)
+    """
     return array(np.frombuffer(buffer, dtype=dtypes.dtype(dtype), count=count, offset=offset))
 
 
-def fromfunction(function, shape, *, dtype=float, **kwargs):
-    """An array from a function of the indices."""
+def fromfunction(function: Callable, shape: int | Sequence[int], *, dtype: DTypeLike = float, **kwargs: Any) -> Any:
+    """What a function makes of the indices of an array.
+
+    - `function`: a function of as many arrays as there are dimensions: the indices along each of them.
+    - `shape`: the shape of these arrays.
+    - `dtype`: their dtype.
+    - `kwargs`: more arguments of the function.
+
+    >>> xnp.fromfunction(lambda i, j: 10 * i + j, (2, 2), dtype=int)
+    Array([[ 0,  1],
+           [10, 11]], dtype=int32)
+    """
     grids = meshgrid(*[arange(n, dtype=dtype) for n in shapes.static_shape("fromfunction", shape)], indexing="ij")
     return function(*grids, **kwargs)
 
 
-def fromiter(*args, **kwargs):
-    """An array from an iterator."""
+def fromiter(*args: Any, **kwargs: Any) -> Array:
+    """A vector of the numbers that an iterator gives.
+
+    - `args`, `kwargs`: the arguments of `numpy.fromiter`: the iterator, a dtype, and at most how many (`count`).
+
+    >>> xnp.fromiter((i * i for i in range(4)), dtype=int)
+    Array([0, 1, 4, 9], dtype=int32)
+    """
     return array(np.fromiter(*args, **kwargs))
 
 
-def fromstring(string, dtype=float, count=-1, *, sep):
-    """An array from text."""
+def fromstring(string: str, dtype: DTypeLike = float, count: int = -1, *, sep: str) -> Array:
+    """A vector of the numbers in a text.
+
+    - `string`: the text.
+    - `dtype`: the dtype of the numbers.
+    - `count`: how many to read; -1 for all.
+    - `sep`: what stands between numbers.
+
+    >>> xnp.fromstring("1, 2, 3", sep=",")
+    Array([1., 2., 3.], dtype=float32)
+    """
     return array(np.fromstring(string, dtype=dtypes.dtype(dtype), count=count, sep=sep))

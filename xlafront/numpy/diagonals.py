@@ -7,6 +7,7 @@ import operator
 import numpy as np
 
 from xlafront.core import tracing
+from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.numpy.creation import eye, zeros
 from xlafront.numpy.manipulation import moveaxis, ravel
 from xlafront.numpy.promotion import check_arraylike, unwrap
@@ -16,8 +17,16 @@ from xlafront.staging.library import library
 
 
 @library(static=("offset", "axis1", "axis2"))
-def diagonal(a, offset=0, axis1=0, axis2=1):
-    """The elements of a diagonal of the plane of two axes, as the last axis of the result."""
+def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+    """The elements of a diagonal, as the last axis of the result.
+
+    - `a`: an array of two dimensions or more.
+    - `offset`: which diagonal, counted upwards from the main one.
+    - `axis1`, `axis2`: the plane that it lies in.
+
+    >>> xnp.diagonal(xnp.array([[1, 2, 3], [4, 5, 6]]), offset=1)
+    Array([2, 6], dtype=int32)
+    """
     check_arraylike("diagonal", a)
     if np.ndim(a) < 2:
         raise ValueError(f"xnp.diagonal needs at least 2 dimensions, got shape {np.shape(a)}.")
@@ -30,7 +39,8 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
     return a[..., i + start[0], i + start[1]]
 
 
-def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
+def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None,
+          out: None = None) -> Array:
     """The sum of a diagonal.
 
     - `a`: an array of two dimensions or more.
@@ -38,6 +48,9 @@ def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     - `axis1`, `axis2`: the plane that it lies in.
     - `dtype`: that of the sum.
     - `out`: of NumPy's signature; it must be None.
+
+    >>> xnp.trace(xnp.array([[1, 2], [3, 4]]))
+    Array(5, dtype=int32)
     """
     refuse_out("trace", out)
     check_arraylike("trace", a)
@@ -47,8 +60,16 @@ def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     return total(where(eye(*np.shape(a)[-2:], k=offset, dtype=bool), a, 0), axis=(-2, -1), dtype=dtype)
 
 
-def diag(v, k=0):
-    """The `k`-th diagonal of a matrix, or the matrix with a vector on it."""
+def diag(v: ArrayLike, k: int = 0) -> Array:
+    """The diagonal of a matrix, or the matrix with a vector on its diagonal and zeros elsewhere.
+
+    - `v`: the matrix or the vector.
+    - `k`: which diagonal, counted upwards from the main one.
+
+    >>> xnp.diag(xnp.array([1, 2]))
+    Array([[1, 0],
+           [0, 2]], dtype=int32)
+    """
     v = unwrap(v)
     check_arraylike("diag", v)
     if np.ndim(v) == 1:
@@ -60,6 +81,15 @@ def diag(v, k=0):
     raise ValueError(f"xnp.diag takes a vector or a matrix, got shape {np.shape(v)}.")
 
 
-def diagflat(v, k=0):
-    """The matrix with the elements of `v` on its `k`-th diagonal."""
+def diagflat(v: ArrayLike, k: int = 0) -> Array:
+    """The matrix with the elements of an array on its diagonal, and zeros elsewhere.
+
+    - `v`: the array, which counts as a vector.
+    - `k`: which diagonal, counted upwards from the main one.
+
+    >>> xnp.diagflat(xnp.array([[1, 2]]), k=1)
+    Array([[0, 1, 0],
+           [0, 0, 2],
+           [0, 0, 0]], dtype=int32)
+    """
     return diag(ravel(v), k)

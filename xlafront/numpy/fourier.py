@@ -149,7 +149,11 @@ def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
 
 
 def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The inverse of `fft`, whose parameters it has.
+    """The inverse of `fft`.
+
+    - `a`: the array, of complex numbers or real ones.
+    - `n`: how many elements of the axis to transform; it is cut, or filled up with zeros.
+    - `axis`, `norm`: as for `fft`.
 
     >>> xnp.fft.ifft(xnp.array([4.0, 0.0, 0.0, 0.0]))
     Array([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j], dtype=complex64)
@@ -158,8 +162,11 @@ def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
 
 
 def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The first `n // 2 + 1` elements of `fft` of real numbers, of which the others are conjugates; the parameters are those of
-    `fft`.
+    """The first `n // 2 + 1` elements of `fft` of real numbers, of which the others are conjugates.
+
+    - `a`: the array; complex numbers are refused.
+    - `n`: how many elements of the axis to transform; it is cut, or filled up with zeros.
+    - `axis`, `norm`: as for `fft`.
 
     >>> xnp.fft.rfft(xnp.array([1.0, 0.0, 0.0, 0.0]))
     Array([1.+0.j, 1.+0.j, 1.+0.j], dtype=complex64)
@@ -195,10 +202,14 @@ def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
 
 
 def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The inverse of `hfft`: the first half of the inverse transform of real numbers; the parameters are those of `fft`.
+    """The inverse of `hfft`: the first half of the inverse transform of real numbers.
 
-    >>> xnp.fft.ihfft(xnp.array([4.0, 0.0, 0.0, 0.0]))
-    Array([1.-0.j, 1.-0.j, 1.-0.j], dtype=complex64)
+    - `a`: the array; complex numbers are refused.
+    - `n`: how many elements of the axis to transform; it is cut, or filled up with zeros.
+    - `axis`, `norm`: as for `fft`.
+
+    >>> xnp.fft.ihfft(xnp.array([4.0, 0.0, 0.0, 0.0])).real
+    Array([1., 1., 1.], dtype=float32)
     """
     return PUBLIC["conjugate"](_along("ihfft", FftType.RFFT, a, n, axis, _OPPOSITE[_norm("ihfft", norm)]))
 
@@ -219,7 +230,10 @@ def fftn(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | Non
 
 
 def ifftn(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
-    """The inverse of `fftn`, whose parameters it has.
+    """The inverse of `fftn`.
+
+    - `a`: the array, of complex numbers or real ones.
+    - `s`, `axes`, `norm`: as for `fftn`.
 
     >>> xnp.fft.ifftn(xnp.ones((2, 2))).real
     Array([[1., 0.],
@@ -229,8 +243,10 @@ def ifftn(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | No
 
 
 def rfftn(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
-    """The transform of real numbers over several axes, of the last of them the first `n // 2 + 1` elements; the parameters are
-    those of `fftn`.
+    """The transform of real numbers over several axes, of the last of them the first `n // 2 + 1` elements.
+
+    - `a`: the array; complex numbers are refused.
+    - `s`, `axes`, `norm`: as for `fftn`.
 
     >>> xnp.fft.rfftn(xnp.ones((2, 3))).shape
     (2, 2)
@@ -239,7 +255,11 @@ def rfftn(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | No
 
 
 def irfftn(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
-    """The inverse of `rfftn`, whose parameters it has; `s` are the sizes of the result.
+    """The inverse of `rfftn`.
+
+    - `a`: the first half of a transform, along the last of the axes.
+    - `s`: the sizes of the result along the axes; the last of them is `2 * (m - 1)` of m elements without.
+    - `axes`, `norm`: as for `fftn`.
 
     >>> xnp.fft.irfftn(xnp.ones((2, 2))).shape
     (2, 2)
@@ -254,25 +274,38 @@ def _two(name: str, kind: FftType, a, s, axes, norm):
 
 
 def fft2(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Array:
-    """`fftn` over two axes, the last ones without `axes`; the parameters are those of `fftn`.
+    """The discrete Fourier transform over two axes.
 
-    >>> xnp.fft.fft2(xnp.ones((2, 2))).shape
-    (2, 2)
+    - `a`: the array.
+    - `s`: the sizes of the axes to transform; they are cut, or filled up with zeros. -1 takes an axis as it is.
+    - `axes`: the two axes, the last ones without.
+    - `norm`: as for `fft`.
+
+    >>> xnp.fft.fft2(xnp.ones((2, 2))).real
+    Array([[4., 0.],
+           [0., 0.]], dtype=float32)
     """
     return _two("fft2", FftType.FFT, a, s, axes, norm)
 
 
 def ifft2(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Array:
-    """`ifftn` over two axes, the last ones without `axes`; the parameters are those of `fftn`.
+    """The inverse of `fft2`.
 
-    >>> xnp.fft.ifft2(xnp.ones((2, 2))).shape
-    (2, 2)
+    - `a`: the array, of complex numbers or real ones.
+    - `s`, `axes`, `norm`: as for `fft2`.
+
+    >>> xnp.fft.ifft2(xnp.ones((2, 2))).real
+    Array([[1., 0.],
+           [0., 0.]], dtype=float32)
     """
     return _two("ifft2", FftType.IFFT, a, s, axes, norm)
 
 
 def rfft2(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Array:
-    """`rfftn` over two axes, the last ones without `axes`; the parameters are those of `fftn`.
+    """The transform of real numbers over two axes, of the last of them the first `n // 2 + 1` elements.
+
+    - `a`: the array; complex numbers are refused.
+    - `s`, `axes`, `norm`: as for `fft2`.
 
     >>> xnp.fft.rfft2(xnp.ones((2, 4))).shape
     (2, 3)
@@ -281,7 +314,11 @@ def rfft2(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] = (-
 
 
 def irfft2(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Array:
-    """`irfftn` over two axes, the last ones without `axes`; the parameters are those of `fftn`.
+    """The inverse of `rfft2`.
+
+    - `a`: the first half of a transform, along the last of the axes.
+    - `s`: the sizes of the result along the axes; the last of them is `2 * (m - 1)` of m elements without.
+    - `axes`, `norm`: as for `fft2`.
 
     >>> xnp.fft.irfft2(xnp.ones((2, 3))).shape
     (2, 4)
@@ -323,7 +360,12 @@ def fftfreq(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, devic
 
 
 def rfftfreq(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, device: Any = None) -> Array:
-    """The frequencies of the results of `rfft`; the parameters are those of `fftfreq`.
+    """The frequencies of the results of `rfft`.
+
+    - `n`: the number of samples.
+    - `d`: their distance.
+    - `dtype`: that of the result.
+    - `device`: where it is put, a device or a sharding.
 
     >>> xnp.fft.rfftfreq(4)
     Array([0.  , 0.25, 0.5 ], dtype=float32)
@@ -351,7 +393,10 @@ def fftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
 
 
 def ifftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
-    """The inverse of `fftshift`, whose parameters it has.
+    """The inverse of `fftshift`: the frequency 0 first.
+
+    - `x`: the array.
+    - `axes`: along which axes, all without.
 
     >>> xnp.fft.ifftshift(xnp.array([-1, 0, 1]))
     Array([ 0,  1, -1], dtype=int32)

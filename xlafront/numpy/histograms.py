@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,13 +19,16 @@ from xlafront.numpy.ufuncs import PUBLIC, clip
 from xlafront.staging.library import library
 
 
-def digitize(x, bins, right=False, *, method=None):
-    """The number of the bin that each value falls into.
+def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None) -> Array:
+    """The number of the bin that each value falls into: 0 before the first edge, their number after the last.
 
     - `x`: the values.
     - `bins`: the edges of the bins, a vector that rises or falls.
     - `right`: whether a bin has its right edge in it, in place of the left one.
     - `method`: as that of `searchsorted`.
+
+    >>> xnp.digitize(xnp.array([0.5, 1.0, 9.0]), xnp.array([0.0, 1.0, 2.0]))
+    Array([1, 2, 3], dtype=int32)
     """
     check_arraylike("digitize", x, bins)
     bins = asarray(bins)
@@ -39,13 +43,17 @@ def digitize(x, bins, right=False, *, method=None):
     return searching.where(bins[-1] >= bins[0], ascending, descending)
 
 
-def histogram_bin_edges(a, bins=10, range=None, weights=None):
+def histogram_bin_edges(a: ArrayLike, bins: int | ArrayLike = 10, range: Sequence[ArrayLike] | None = None,
+                        weights: ArrayLike | None = None) -> Array:
     """The edges of equally wide bins over the range of the values.
 
     - `a`: the values.
     - `bins`: how many, or the edges themselves.
     - `range`: lower and upper end, in place of the least and the greatest value.
     - `weights`: not used; NumPy's signature has it.
+
+    >>> xnp.histogram_bin_edges(xnp.array([0.0, 1.0, 4.0]), bins=4)
+    Array([0., 1., 2., 3., 4.], dtype=float32)
     """
     if np.ndim(bins) == 1:
         return asarray(bins)
@@ -58,14 +66,18 @@ def histogram_bin_edges(a, bins=10, range=None, weights=None):
     return linspace(low - same, high + same, int(bins) + 1, dtype=d)
 
 
-def bincount(x, weights=None, minlength=0, *, length=None, out_sharding=None):
+def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0, *, length: int | None = None,
+             out_sharding: Any = None) -> Array:
     """How often each value 0, 1, 2, ... occurs.
 
-    - `x`: the values, integers.
+    - `x`: the values, integers; negative ones count as 0 (NumPy raises an error).
     - `weights`: what each of them counts, 1 without.
     - `minlength`: the least size of the result.
-    - `length`: its size, where the greatest value is not known while tracing.
-    - `out_sharding`: how the result is split.
+    - `length`: its size, which must be given inside of a traced function; greater values are left out.
+    - `out_sharding`: how the result is split over devices.
+
+    >>> xnp.bincount(xnp.array([1, 3, 1]))
+    Array([0, 2, 0, 1], dtype=int32)
     """
     if out_sharding is not None:
         return with_out_sharding("xnp.bincount", out_sharding, lambda x: bincount(x, weights, minlength, length=length), (x,))

@@ -32,7 +32,16 @@ def _points(s: slice) -> Array:
 
 
 class _Grid:
-    """What `mgrid` and `ogrid` are: indexing makes grids of the numbers that slices stand for."""
+    """What `mgrid` and `ogrid` are: indexing by slices makes grids of the numbers that they stand for.
+
+    A slice `start:stop:step` stands for the numbers of `arange`; one with an imaginary step, as `0:1:5j`, for five numbers from
+    end to end. `mgrid` returns one array for all of them, `ogrid` a list of arrays that broadcast.
+
+    >>> xnp.mgrid[0:2, 0:3].shape, xnp.mgrid[0:1:3j]
+    ((2, 2, 3), Array([0. , 0.5, 1. ], dtype=float32))
+    >>> [x.shape for x in xnp.ogrid[0:2, 0:3]]
+    [(2, 1), (1, 3)]
+    """
 
     def __init__(self, sparse: bool):
         self._sparse = sparse
@@ -54,7 +63,18 @@ mgrid, ogrid = _Grid(False), _Grid(True)
 
 
 class _Join:
-    """What `r_` and `c_` are: indexing joins numbers, arrays and the numbers that slices stand for along an axis."""
+    """What `r_` and `c_` are: indexing joins numbers, arrays and the numbers that slices stand for along an axis.
+
+    `r_` joins along the first axis, `c_` along the last one, with vectors as columns. A first index that is a text changes
+    that: "r" and "c" make a matrix, up to three integers are the axis, the least number of dimensions, and where those of an
+    array begin.
+
+    >>> xnp.r_[0, xnp.array([5, 6]), 1:4]
+    Array([0, 5, 6, 1, 2, 3], dtype=int32)
+    >>> xnp.c_[xnp.array([1, 2]), xnp.array([3, 4])]
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
 
     def __init__(self, name: str, axis: int, rank: int, at: int):
         self._name, self._axis, self._rank, self._at = name, axis, rank, at
@@ -167,7 +187,11 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
-    """The indices of the upper triangle of a matrix, row by row; the parameters are those of `tril_indices`.
+    """The indices of the upper triangle of a matrix, row by row.
+
+    - `n`: the number of rows.
+    - `k`: the diagonal from which it goes, counted upwards from the main one.
+    - `m`: the number of columns, `n` without.
 
     >>> xnp.triu_indices(2)
     (Array([0, 0, 1], dtype=int32), Array([0, 1, 1], dtype=int32))
@@ -251,7 +275,8 @@ def mask_indices(n: int, mask_func: Callable, k: int = 0, *, size: int | None = 
     >>> xnp.mask_indices(2, xnp.triu)
     (Array([0, 0, 1], dtype=int32), Array([0, 1, 1], dtype=int32))
     """
-    return nonzero(mask_func(ones((operator.index(n),) * 2, dtypes.default_dtype(int)), k), size=size)
+    rows, columns = nonzero(mask_func(ones((operator.index(n),) * 2, dtypes.default_dtype(int)), k), size=size)
+    return rows, columns
 
 
 # Flat indices

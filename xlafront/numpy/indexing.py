@@ -12,11 +12,13 @@ Eagerly, Python integers become index arrays too, so that `x[0]` and `x[1]` shar
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.keys import KeyArray
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.dimension_numbers import GatherDimensionNumbers
 from xlafront.lax.elementwise import PRIMITIVES, max_, min_, to_dtype, where
@@ -475,13 +477,22 @@ def _take_kernel(a, indices, axis, mode, fill_value, unique, is_sorted):
     return read.__wrapped__(a, (indices,), entries, mode, fill_value, is_sorted, unique, wrap)
 
 
-def take(a, indices, axis=None, out=None, mode=None, unique_indices=False, indices_are_sorted=False, fill_value=None):
-    """Elements or slices at the given positions along an axis, or of the flattened array.
+def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = None, mode: str | None = None,
+         unique_indices: bool = False, indices_are_sorted: bool = False, fill_value: ArrayLike | None = None) -> Array:
+    """Elements, or slices, at given positions along an axis.
 
-    Positions outside give NaN (`mode="fill"`, the default; `fill_value` changes it), the nearest element
-    (`"clip"`), or count around (`"wrap"`).
+    - `a`: the array.
+    - `indices`: the positions, integers; negative ones count from the end, but for the mode "clip".
+    - `axis`: the axis; None takes elements of the array as one vector.
+    - `out`: of NumPy's signature; it must be None.
+    - `mode`: what positions outside give: NaN or `fill_value` ("fill", as without), the nearest element ("clip"), or they count
+      around ("wrap"). NumPy raises an error.
+    - `unique_indices`, `indices_are_sorted`: promises about the positions that may make it faster.
+    - `fill_value`: for the mode "fill"; without it integers get the least number, unsigned ones the greatest.
 
-    >>> take(x, xnp.array([0, 2]), axis=1)
+    >>> xnp.take(xnp.array([[1, 2, 3], [4, 5, 6]]), xnp.array([2, 0]), axis=1)
+    Array([[3, 1],
+           [6, 4]], dtype=int32)
     """
     if out is not None:
         raise NotImplementedError("xnp.take cannot write into `out`: arrays do not change. Use the result.")
@@ -547,18 +558,22 @@ def _take_along_by_product(arr, indices, axis, wrap):
     return reduce_sum_p.bind(where(chosen, arr, zero), axes=(axis + 1,), out_sharding=None)
 
 
-def take_along_axis(arr, indices, axis=-1, mode=None, fill_value=None, *, wrap_negative_indices=True):
-    """For each one-dimensional slice along `axis`, the elements at its own positions, as `argsort` gives them.
+def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, mode: Any = None,
+                    fill_value: ArrayLike | None = None, *, wrap_negative_indices: bool = True) -> Array:
+    """For each vector along an axis the elements at positions of its own, as `argsort` gives them.
 
     - `arr`: the array.
     - `indices`: the positions, in as many dimensions; sizes of 1 broadcast in all but `axis`.
-    - `axis`: the axis; None takes from the flattened array.
+    - `axis`: the axis; None takes from the array as one vector.
     - `mode`: what positions outside give: "fill" a NaN or `fill_value`, "clip" the nearest element; "one_hot" takes by products
       in place of a gather and gives 0 for them.
     - `fill_value`: for the mode "fill".
     - `wrap_negative_indices`: whether negative positions count from the end.
 
-    >>> take_along_axis(x, xnp.argsort(x, axis=1), axis=1)
+    >>> x = xnp.array([[3, 1, 2], [6, 5, 4]])
+    >>> xnp.take_along_axis(x, xnp.argmin(x, axis=1, keepdims=True), axis=1)
+    Array([[1],
+           [4]], dtype=int32)
     """
     check_arraylike("take_along_axis", arr, indices)
     arr, indices = unwrap(arr), unwrap(indices)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import str_short
 from xlafront.core.memo import Memo
+from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax.arguments import named_sharding
 from xlafront.lax.creation import broadcasted_iota
 from xlafront.lax.device_put import reshard_p
@@ -132,11 +135,17 @@ def _transposed(x, order):
     return x if tuple(order) == tuple(range(len(order))) else transpose_p.bind(x, permutation=tuple(order))
 
 
-def matmul(a, b, *, precision=None, preferred_element_type=None, out_sharding=None):
-    """Matrix product over the last two dimensions; leading dimensions broadcast, vectors lose theirs.
+def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: DTypeLike | None = None,
+           out_sharding: Any = None) -> Array:
+    """The matrix product over the last two dimensions; those before them broadcast. `a @ b` is this product.
 
+    - `a`, `b`: the arrays. A vector is one row (of `a`) or one column (of `b`), which the result does not have.
     - `precision`: of the multiplication on hardware that has a choice ("default", "high", "highest").
     - `preferred_element_type`: the dtype to accumulate in and to return.
+    - `out_sharding`: how the result is split over devices.
+
+    >>> xnp.matmul(xnp.array([[1, 2], [3, 4]]), xnp.array([1, 1]))
+    Array([3, 7], dtype=int32)
     """
     if out_sharding is not None:
         return _as_told("xnp.matmul", out_sharding, _matmul_kernel, (a, b), canonical_precision(precision),
@@ -160,13 +169,32 @@ def _dot_kernel(a, b, precision, preferred, unreduced=frozenset()):
     return _with_weakness(result, weak)
 
 
-def dot(a, b, *, precision=None, preferred_element_type=None, out_sharding=None):
-    """Product over the last dimension of `a` and the second to last of `b`, without broadcasting."""
+def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: DTypeLike | None = None,
+        out_sharding: Any = None) -> Array:
+    """The product over the last dimension of one array and the second to last of the other, of all pairs of the others.
+
+    - `a`, `b`: the arrays. Vectors have one dimension, which is summed; a number multiplies.
+    - `precision`: of the multiplication on hardware that has a choice ("default", "high", "highest").
+    - `preferred_element_type`: the dtype to accumulate in and to return.
+    - `out_sharding`: how the result is split over devices.
+
+    >>> xnp.dot(xnp.array([1, 2]), xnp.array([3, 4]))
+    Array(11, dtype=int32)
+    """
     return _as_told("xnp.dot", out_sharding, _dot_kernel, (a, b), canonical_precision(precision), preferred_element_type)
 
 
-def vdot(a, b, *, precision=None, preferred_element_type=None):
-    """The scalar product of two arrays as flat vectors; the first is conjugated."""
+def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: DTypeLike | None = None) -> Array:
+    """The scalar product of two arrays as vectors.
+
+    - `a`: the array that is conjugated.
+    - `b`: the other, of the same size.
+    - `precision`: of the multiplication on hardware that has a choice ("default", "high", "highest").
+    - `preferred_element_type`: the dtype to accumulate in and to return.
+
+    >>> xnp.vdot(xnp.array([1j, 2]), xnp.array([1j, 3]))
+    Array(7.+0.j, dtype=complex64)
+    """
     check_arraylike("vdot", a, b)
     a, b = unwrap(a), unwrap(b)
     a, b = reshape(a, (np.size(a),)), reshape(b, (np.size(b),))
@@ -193,25 +221,60 @@ def _vecdot_kernel(x1, x2, axis, precision, preferred):
     return _with_weakness(reshape_to(result, np.shape(result)[:-2]), weak)
 
 
-def vecdot(x1, x2, /, *, axis=-1, precision=None, preferred_element_type=None):
-    """Scalar products of vectors along an axis; the first is conjugated."""
+def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: Any = None,
+           preferred_element_type: DTypeLike | None = None) -> Array:
+    """The scalar products of vectors along an axis; the other dimensions broadcast.
+
+    - `x1`: the vectors that are conjugated.
+    - `x2`: the others.
+    - `axis`: the axis.
+    - `precision`: of the multiplication on hardware that has a choice ("default", "high", "highest").
+    - `preferred_element_type`: the dtype to accumulate in and to return.
+
+    >>> xnp.vecdot(xnp.array([[1, 2], [3, 4]]), xnp.array([1, 1]))
+    Array([3, 7], dtype=int32)
+    """
     return _vecdot_kernel(x1, x2, int(axis), canonical_precision(precision), preferred_element_type)
 
 
-def matvec(x1, x2, /):
-    """Product of matrices and vectors in the last dimensions."""
+def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """The products of matrices with vectors; the dimensions before them broadcast.
+
+    - `x1`: the matrices, in the last two dimensions.
+    - `x2`: the vectors, in the last one.
+
+    >>> xnp.matvec(xnp.array([[1, 2], [3, 4]]), xnp.array([[1, 0], [1, 1]]))
+    Array([[1, 3],
+           [3, 7]], dtype=int32)
+    """
     x2 = expand_dims(unwrap(x2), (np.ndim(x2),))
     return squeeze(matmul(x1, x2), (-1,))
 
 
-def vecmat(x1, x2, /):
-    """Product of conjugated vectors and matrices in the last dimensions."""
+def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """The products of conjugated vectors with matrices; the dimensions before them broadcast.
+
+    - `x1`: the vectors, in the last dimension.
+    - `x2`: the matrices, in the last two.
+
+    >>> xnp.vecmat(xnp.array([[1, 0], [1, 1]]), xnp.array([[1, 2], [3, 4]]))
+    Array([[1, 2],
+           [4, 6]], dtype=int32)
+    """
     x1 = _conjugated(expand_dims(unwrap(x1), (np.ndim(x1) - 1,)))
     return squeeze(matmul(x1, x2), (-2,))
 
 
-def inner(a, b, *, precision=None, preferred_element_type=None):
-    """Product over the last dimensions of both arrays."""
+def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: DTypeLike | None = None) -> Array:
+    """The product over the last dimension of both arrays, of all pairs of the others; nothing is conjugated.
+
+    - `a`, `b`: the arrays; a number multiplies.
+    - `precision`: of the multiplication on hardware that has a choice ("default", "high", "highest").
+    - `preferred_element_type`: the dtype to accumulate in and to return.
+
+    >>> xnp.inner(xnp.array([[1, 2], [3, 4]]), xnp.array([1, 1]))
+    Array([3, 7], dtype=int32)
+    """
     if not np.ndim(a) or not np.ndim(b):
         return dot(a, b, precision=precision, preferred_element_type=preferred_element_type)
     return tensordot(a, b, (-1, -1), precision=precision, preferred_element_type=preferred_element_type)
@@ -223,8 +286,16 @@ def _outer_kernel(a, b):
     return INLINE["multiply"](reshape_to(a, (np.size(a), 1)), reshape_to(b, (1, np.size(b))))
 
 
-def outer(a, b, out=None):
-    """All products of an element of `a` with one of `b`, both flattened."""
+def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
+    """The products of all pairs of elements of two arrays, a matrix.
+
+    - `a`, `b`: the arrays, which count as vectors: rows are of `a`, columns of `b`.
+    - `out`: of NumPy's signature; it must be None.
+
+    >>> xnp.outer(xnp.array([1, 2]), xnp.array([3, 4]))
+    Array([[3, 4],
+           [6, 8]], dtype=int32)
+    """
     if out is not None:
         raise NotImplementedError("xnp.outer cannot write into `out`: arrays do not change. Use the result.")
     check_arraylike("outer", a, b)
@@ -260,8 +331,19 @@ def _tensordot_kernel(a, b, axes, precision, preferred, unreduced=frozenset()):
     return _with_weakness(contract(x, y, axes, precision=precision, preferred=wanted, unreduced=unreduced), weak)
 
 
-def tensordot(a, b, axes=2, *, precision=None, preferred_element_type=None, out_sharding=None):
-    """Product over several axes: the last `axes` of `a` and the first of `b`, or the two lists given."""
+def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[int | Sequence[int]] = 2, *, precision: Any = None,
+              preferred_element_type: DTypeLike | None = None, out_sharding: Any = None) -> Array:
+    """The product over several axes of two arrays, of all pairs of the others.
+
+    - `a`, `b`: the arrays.
+    - `axes`: how many of the last axes of `a` and of the first ones of `b`; or two lists, which of each.
+    - `precision`: of the multiplication on hardware that has a choice ("default", "high", "highest").
+    - `preferred_element_type`: the dtype to accumulate in and to return.
+    - `out_sharding`: how the result is split over devices.
+
+    >>> xnp.tensordot(xnp.ones((2, 3, 4)), xnp.ones((4, 3, 5)), ([1, 2], [1, 0])).shape
+    (2, 5)
+    """
     check_arraylike("tensordot", a, b)
     return _as_told("xnp.tensordot", out_sharding, _tensordot_kernel, (a, b), _tensordot_axes(
         np.shape(a), np.shape(b), axes), canonical_precision(precision), preferred_element_type)
@@ -447,13 +529,22 @@ def _einsum_kernel(operands, plan, precision, preferred, product, unreduced=froz
     return _with_weakness(x, weak)
 
 
-def einsum(subscripts, /, *operands, out=None, optimize="auto", precision=None, preferred_element_type=None,
-           _dot_general=None, out_sharding=None):
-    """Sums of products by Einstein's convention.
+def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any = "auto", precision: Any = None,
+           preferred_element_type: DTypeLike | None = None, _dot_general: Callable | None = None,
+           out_sharding: Any = None) -> Array:
+    """Sums of products by Einstein's convention: what the letters of the result do not name is summed.
 
-    `optimize` chooses the order of contraction for more than two operands (a strategy of opt_einsum, or a path).
+    - `subscripts`: a letter for each dimension of the operands and, after "->", of the result; "..." for dimensions that
+      broadcast.
+    - `operands`: the arrays. The other form is each array followed by a list of integers in place of letters.
+    - `out`: of NumPy's signature; it must be None.
+    - `optimize`: the order of contraction of more than two operands: a strategy of opt_einsum, or a path.
+    - `precision`, `preferred_element_type`, `out_sharding`: as for `matmul`.
+    - `_dot_general`: a function in place of `lax.dot_general`, for the products.
 
-    >>> einsum("bqd,bkd->bqk", queries, keys)
+    >>> xnp.einsum("ij,kj->ik", xnp.array([[1, 2], [3, 4]]), xnp.array([[1, 1]]))
+    Array([[3],
+           [7]], dtype=int32)
     """
     if out is not None:
         raise NotImplementedError("xnp.einsum cannot write into `out`: arrays do not change. Use the result.")
@@ -469,8 +560,16 @@ def einsum(subscripts, /, *operands, out=None, optimize="auto", precision=None, 
                     preferred_element_type, product)
 
 
-def einsum_path(subscripts, /, *operands, optimize="greedy"):
-    """The order of contractions that `einsum` would take, and a table of its cost."""
+def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") -> tuple[list, Any]:
+    """The order in which `einsum` would contract its operands, and a table of what it costs.
+
+    - `subscripts`, `operands`: as for `einsum`.
+    - `optimize`: a strategy of opt_einsum, or a path.
+
+    >>> path, _ = xnp.einsum_path("ij,jk,k->i", xnp.ones((2, 3)), xnp.ones((3, 4)), xnp.ones(4))
+    >>> path
+    [(1, 2), (0, 1)]
+    """
     import opt_einsum  # start-up: it takes 16 ms
 
     text, arrays = _subscripts((subscripts, *operands))
@@ -491,15 +590,30 @@ def _kron_kernel(a, b):
     return reshape_to(INLINE["multiply"](a, b), [n * m for n, m in zip(sa, sb)])
 
 
-def kron(a, b):
-    """The Kronecker product: `a` with each element replaced by its product with `b`."""
+def kron(a: ArrayLike, b: ArrayLike) -> Array:
+    """The Kronecker product: an array with each element replaced by its product with the other array.
+
+    - `a`, `b`: the arrays.
+
+    >>> xnp.kron(xnp.array([1, 10]), xnp.array([1, 2]))
+    Array([ 1,  2, 10, 20], dtype=int32)
+    """
     check_arraylike("kron", a, b)
     return _kron_kernel(a, b)
 
 
 @library(static=("axisa", "axisb", "axisc", "axis"))
-def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
-    """The vector product of vectors of length 3 (2 counts as a third component of 0) along an axis."""
+def cross(a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Array:
+    """The vector products of vectors.
+
+    - `a`, `b`: the vectors, of length 3. A length of 2 stands for a third component of 0; of two such the result is that
+      component.
+    - `axisa`, `axisb`, `axisc`: along which axis of `a`, of `b` and of the result they lie.
+    - `axis`: one axis for all three.
+
+    >>> xnp.cross(xnp.array([1, 0, 0]), xnp.array([0, 1, 0]))
+    Array([0, 0, 1], dtype=int32)
+    """
     check_arraylike("cross", a, b)
     if axis is not None:
         axisa = axisb = axisc = axis

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.keys import KeyArray
+from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.arguments import named_sharding
 from xlafront.lax.elementwise import PRIMITIVES, add, as_type, lt, sub, where
@@ -35,22 +38,41 @@ def _discourage_lists(name: str, a) -> None:
                       DeprecationWarning, stacklevel=3)
 
 
-def shape(a):
-    """The shape of an array."""
+def shape(a: ArrayLike) -> tuple[int, ...]:
+    """The shape of an array, a tuple of ints, also while it is traced.
+
+    - `a`: the array, or a number; of lists it is deprecated.
+
+    >>> xnp.shape(xnp.ones((2, 3)))
+    (2, 3)
+    """
     a = unwrap(a)
     _discourage_lists("shape", a)
     return np.shape(a)
 
 
-def ndim(a):
-    """The number of dimensions."""
+def ndim(a: ArrayLike) -> int:
+    """The number of dimensions.
+
+    - `a`: the array, or a number; of lists it is deprecated.
+
+    >>> xnp.ndim(xnp.ones((2, 3)))
+    2
+    """
     a = unwrap(a)
     _discourage_lists("ndim", a)
     return np.ndim(a)
 
 
-def size(a, axis=None):
-    """The number of elements, in all or along an axis (or several)."""
+def size(a: ArrayLike, axis: Axes = None) -> int:
+    """The number of elements.
+
+    - `a`: the array, or a number; of lists it is deprecated.
+    - `axis`: an axis or several, along which to count; all without.
+
+    >>> xnp.size(xnp.ones((2, 3)), axis=1)
+    3
+    """
     a = unwrap(a)
     _discourage_lists("size", a)
     dims = np.shape(a)
@@ -78,8 +100,20 @@ def new_shape(name: str, wanted, old: tuple) -> tuple[int, ...]:
     return wanted
 
 
-def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
-    """The same elements in another shape; one size may be -1. `order="F"` reads and writes by columns."""
+def reshape(a: ArrayLike, shape: int | Sequence[int], order: str = "C", *, copy: bool | None = None,
+            out_sharding: Any = None) -> Array:
+    """The same elements in another shape.
+
+    - `a`: the array.
+    - `shape`: the new shape; one size may be -1, which is worked out from the others.
+    - `order`: "C", by rows, or "F": elements are read and written by columns.
+    - `copy`: of NumPy's signature; arrays do not change, it makes no difference.
+    - `out_sharding`: how the result is split over devices.
+
+    >>> xnp.reshape(xnp.arange(6), (2, -1))
+    Array([[0, 1, 2],
+           [3, 4, 5]], dtype=int32)
+    """
     a = unwrap(a)
     check_arraylike("reshape", a)
     target = new_shape("reshape", shape, np.shape(a))
@@ -111,12 +145,15 @@ def _reshape_by_columns(a, target):
     return transpose(_reshape_kernel(transpose(a), target[::-1]))
 
 
-def ravel(a, order="C", *, out_sharding=None):
+def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
     """All elements as a vector.
 
     - `a`: the array.
     - `order`: "C", by rows, or "F", by columns.
-    - `out_sharding`: how the result is split.
+    - `out_sharding`: how the result is split over devices.
+
+    >>> xnp.ravel(xnp.array([[1, 2], [3, 4]]), order="F")
+    Array([1, 3, 2, 4], dtype=int32)
     """
     if order == "K":
         raise NotImplementedError("xnp.ravel has no order='K': arrays have row-major order. Use 'C' or 'F'.")
@@ -129,8 +166,15 @@ def _transpose_kernel(a, axes):
     return a if axes == tuple(range(len(axes))) else shapes.transpose_p.bind(a, permutation=axes)
 
 
-def transpose(a, axes=None):
-    """Reverse the axes, or put them in the order of `axes`."""
+def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
+    """The axes in another order, reversed without `axes`.
+
+    - `a`: the array.
+    - `axes`: for each axis of the result, which one of `a` it is.
+
+    >>> xnp.transpose(xnp.ones((2, 3, 4)), (1, 0, 2)).shape
+    (3, 2, 4)
+    """
     a = unwrap(a)
     check_arraylike("transpose", a)
     rank = np.ndim(a)
@@ -143,20 +187,41 @@ def transpose(a, axes=None):
     return _transpose_kernel(a, tuple(order))
 
 
-def permute_dims(a, /, axes):
-    """Put the axes in another order."""
+def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
+    """The axes in another order: `transpose` under the name of the array API.
+
+    - `a`: the array.
+    - `axes`: for each axis of the result, which one of `a` it is.
+
+    >>> xnp.permute_dims(xnp.ones((2, 3, 4)), (1, 2, 0)).shape
+    (3, 4, 2)
+    """
     return transpose(a, axes)
 
 
-def matrix_transpose(x, /):
-    """Swap the last two axes."""
+def matrix_transpose(x: ArrayLike, /) -> Array:
+    """Matrices with rows and columns exchanged: the last two axes are swapped.
+
+    - `x`: the matrices, an array of two or more dimensions.
+
+    >>> xnp.matrix_transpose(xnp.array([[1, 2], [3, 4]]))
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
     if np.ndim(x) < 2:
         raise ValueError(f"xnp.matrix_transpose needs at least 2 dimensions, got shape {np.shape(x)}.")
     return swapaxes(x, -1, -2)
 
 
-def swapaxes(a, axis1, axis2):
-    """Exchange two axes."""
+def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
+    """Two axes exchanged.
+
+    - `a`: the array.
+    - `axis1`, `axis2`: the axes.
+
+    >>> xnp.swapaxes(xnp.ones((2, 3, 4)), 0, 2).shape
+    (4, 3, 2)
+    """
     check_arraylike("swapaxes", a)
     order = list(range(np.ndim(a)))
     i, j = canonical_axis(axis1, len(order), "swapaxes"), canonical_axis(axis2, len(order), "swapaxes")
@@ -164,8 +229,16 @@ def swapaxes(a, axis1, axis2):
     return _transpose_kernel(a, tuple(order))
 
 
-def moveaxis(a, source, destination):
-    """Move axes to other positions; the others keep their order."""
+def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
+    """Axes moved to other positions; the others keep their order.
+
+    - `a`: the array.
+    - `source`: the axes to move.
+    - `destination`: where each of them goes.
+
+    >>> xnp.moveaxis(xnp.ones((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
     check_arraylike("moveaxis", a)
     rank = np.ndim(a)
     source, destination = canonical_axes(source, rank, "moveaxis"), canonical_axes(destination, rank, "moveaxis")
@@ -177,24 +250,46 @@ def moveaxis(a, source, destination):
     return _transpose_kernel(a, tuple(order))
 
 
-def rollaxis(a, axis, start=0):
-    """Move an axis back until it lies before `start`."""
+def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
+    """An axis moved to lie before another one; `moveaxis` is easier to read.
+
+    - `a`: the array.
+    - `axis`: the axis to move.
+    - `start`: the axis before which it shall lie.
+
+    >>> xnp.rollaxis(xnp.ones((2, 3, 4)), 2).shape
+    (4, 2, 3)
+    """
     rank = np.ndim(a)
     axis = canonical_axis(axis, rank, "rollaxis")
     start = start + rank if start < 0 else start
     return moveaxis(a, axis, start - 1 if axis < start else start)
 
 
-def expand_dims(a, axis):
-    """Insert axes of size 1 at these positions of the result."""
+def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
+    """New axes of size 1.
+
+    - `a`: the array.
+    - `axis`: the positions in the result where they stand.
+
+    >>> xnp.expand_dims(xnp.ones((2, 3)), (0, -1)).shape
+    (1, 2, 3, 1)
+    """
     a = unwrap(a)
     check_arraylike("expand_dims", a)
     axes = (axis,) if type(axis) is int or not (isinstance(axis, (tuple, list, range)) or np.ndim(axis)) else tuple(axis)
     return shapes._expand_kernel(a, canonical_axes(axes, np.ndim(a) + len(axes), "xnp.expand_dims"))
 
 
-def squeeze(a, axis=None):
-    """Drop axes of size 1: all of them, or those named."""
+def squeeze(a: ArrayLike, axis: Axes = None) -> Array:
+    """The array without axes of size 1.
+
+    - `a`: the array.
+    - `axis`: which of them to drop, an axis or several; all without.
+
+    >>> xnp.squeeze(xnp.ones((1, 3, 1)), axis=0).shape
+    (3, 1)
+    """
     check_arraylike("squeeze", a)
     dims = np.shape(a)
     axes = tuple(i for i, n in enumerate(dims) if n == 1) if axis is None else canonical_axes(
@@ -210,8 +305,17 @@ def _broadcast_kernel(a, shape):
         a, shape=shape, broadcast_dimensions=tuple(range(len(shape) - len(own), len(shape))), sharding=None)
 
 
-def broadcast_to(array, shape, *, out_sharding=None):
-    """Repeat an array to a shape that it broadcasts to."""
+def broadcast_to(array: ArrayLike, shape: int | Sequence[int], *, out_sharding: Any = None) -> Array:
+    """The array repeated to a shape that it broadcasts to.
+
+    - `array`: the array.
+    - `shape`: the shape.
+    - `out_sharding`: how the result is split over devices.
+
+    >>> xnp.broadcast_to(xnp.array([1, 2]), (2, 2))
+    Array([[1, 2],
+           [1, 2]], dtype=int32)
+    """
     array = unwrap(array)
     check_arraylike("broadcast_to", array)
     target = static_shape("broadcast_to", shape)
@@ -224,15 +328,27 @@ def broadcast_to(array, shape, *, out_sharding=None):
     return with_out_sharding("xnp.broadcast_to", out_sharding, _broadcast_kernel, (array,), target)
 
 
-def broadcast_arrays(*args):
-    """The arrays at the shape they broadcast to."""
+def broadcast_arrays(*args: ArrayLike) -> list[Array]:
+    """The arrays at the one shape that they broadcast to.
+
+    - `args`: the arrays.
+
+    >>> xnp.broadcast_arrays(xnp.array([1, 2]), 3)
+    [Array([1, 2], dtype=int32), Array([3, 3], dtype=int32, weak_type=True)]
+    """
     check_arraylike("broadcast_arrays", *args)
     full = joint_shape("broadcast_arrays", *[np.shape(x) for x in args])
     return [broadcast_to(x, full) for x in args]
 
 
-def broadcast_shapes(*shapes):
-    """The shape that these shapes broadcast to."""
+def broadcast_shapes(*shapes: int | Sequence[int]) -> tuple[int, ...]:
+    """The shape that shapes broadcast to.
+
+    - `shapes`: the shapes, tuples or ints.
+
+    >>> xnp.broadcast_shapes((2, 1), (3,))
+    (2, 3)
+    """
     return joint_shape("broadcast_shapes", *[static_shape("broadcast_shapes", s) for s in shapes])
 
 
@@ -256,10 +372,16 @@ def _concatenate_kernel(arrays, axis, dtype):
     return arrays[0] if len(arrays) == 1 else slicing.concatenate_p.bind(*arrays, dimension=axis)
 
 
-def concatenate(arrays, axis=0, dtype=None):
-    """Join arrays along an axis they have; None joins them flat.
+def concatenate(arrays: ArrayLike | Sequence[ArrayLike], axis: int | None = 0, dtype: DTypeLike | None = None) -> Array:
+    """Arrays joined along an axis that they have. `concatenate` and `concat` are two names of it.
 
-    >>> concatenate([x, y], axis=1)
+    - `arrays`: a sequence of arrays, of the same sizes but for this axis.
+    - `axis`: the axis; None joins them as vectors.
+    - `dtype`: that of the result; what they promote to without.
+
+    >>> xnp.concatenate([xnp.ones((2, 1)), xnp.zeros((2, 2))], axis=1)
+    Array([[1., 0., 0.],
+           [1., 0., 0.]], dtype=float32)
     """
     items = _rows("concatenate", arrays)
     if axis is None:
@@ -280,8 +402,18 @@ def _stack_kernel(arrays, axis, dtype):
     return expanded[0] if len(expanded) == 1 else slicing.concatenate_p.bind(*expanded, dimension=axis)
 
 
-def stack(arrays, axis=0, out=None, dtype=None):
-    """Join arrays of one shape along a new axis."""
+def stack(arrays: ArrayLike | Sequence[ArrayLike], axis: int = 0, out: None = None, dtype: DTypeLike | None = None) -> Array:
+    """Arrays of one shape joined along a new axis.
+
+    - `arrays`: a sequence of arrays.
+    - `axis`: where in the result the new axis stands.
+    - `out`: of NumPy's signature; it must be None.
+    - `dtype`: that of the result; what they promote to without.
+
+    >>> xnp.stack([xnp.array([1, 2]), xnp.array([3, 4])], axis=1)
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
     if out is not None:
         raise NotImplementedError("arrays cannot be written to: xnp.stack has no `out`.")
     items = _rows("stack", arrays)
@@ -292,8 +424,15 @@ def stack(arrays, axis=0, out=None, dtype=None):
     return _stack_kernel(items, canonical_axis(axis, np.ndim(items[0]) + 1, "xnp.stack"), wanted)
 
 
-def unstack(x, /, *, axis=0):
-    """The slices of an array along an axis, as a tuple."""
+def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
+    """The slices of an array along an axis, as a tuple.
+
+    - `x`: the array.
+    - `axis`: the axis, which the slices do not have.
+
+    >>> xnp.unstack(xnp.array([[1, 2], [3, 4]]))
+    (Array([1, 2], dtype=int32), Array([3, 4], dtype=int32))
+    """
     check_arraylike("unstack", x)
     if np.ndim(x) == 0:
         raise ValueError("xnp.unstack needs an array with at least one dimension.")
@@ -305,29 +444,67 @@ def _unstack_kernel(x, axis):
     return rows_of(shapes.move_dim(unwrap(x), axis, 0))
 
 
-def vstack(tup, dtype=None):
-    """Join arrays as rows."""
+def vstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None) -> Array:
+    """Arrays joined along their first axis; vectors are rows.
+
+    - `tup`: a sequence of arrays.
+    - `dtype`: that of the result; what they promote to without.
+
+    >>> xnp.vstack([xnp.array([1, 2]), xnp.array([3, 4])])
+    Array([[1, 2],
+           [3, 4]], dtype=int32)
+    """
     return concatenate([atleast_2d(x) for x in _rows("vstack", tup)], 0, dtype)
 
 
-def hstack(tup, dtype=None):
-    """Join arrays along their second axis; vectors along their only one."""
+def hstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None) -> Array:
+    """Arrays joined along their second axis, vectors along their only one.
+
+    - `tup`: a sequence of arrays.
+    - `dtype`: that of the result; what they promote to without.
+
+    >>> xnp.hstack([xnp.array([1, 2]), xnp.array([3, 4])])
+    Array([1, 2, 3, 4], dtype=int32)
+    """
     items = [atleast_1d(x) for x in _rows("hstack", tup)]
     return concatenate(items, 0 if items[0].ndim == 1 else 1, dtype)
 
 
-def dstack(tup, dtype=None):
-    """Join arrays along a third axis."""
+def dstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None) -> Array:
+    """Arrays joined along their third axis; vectors and matrices get one first, as by `atleast_3d`.
+
+    - `tup`: a sequence of arrays.
+    - `dtype`: that of the result; what they promote to without.
+
+    >>> xnp.dstack([xnp.array([1, 2]), xnp.array([3, 4])]).shape
+    (1, 2, 2)
+    """
     return concatenate([atleast_3d(x) for x in _rows("dstack", tup)], 2, dtype)
 
 
-def column_stack(tup):
-    """Join vectors as columns."""
+def column_stack(tup: ArrayLike | Sequence[ArrayLike]) -> Array:
+    """Vectors joined as the columns of a matrix; matrices keep theirs.
+
+    - `tup`: a sequence of arrays.
+
+    >>> xnp.column_stack([xnp.array([1, 2]), xnp.array([3, 4])])
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
     return concatenate([reshape(x, (-1, 1)) if np.ndim(x) < 2 else x for x in _rows("column_stack", tup)], 1)
 
 
-def block(arrays):
-    """Join nested lists of blocks: the innermost along the last axis, and so on outwards."""
+def block(arrays: ArrayLike | Sequence[Any]) -> Array:
+    """An array of blocks: the innermost lists are joined along the last axis, those around them along the one before, and so
+    on.
+
+    - `arrays`: nested lists of arrays.
+
+    >>> xnp.block([[xnp.eye(2), xnp.zeros((2, 1))], [xnp.ones((1, 3))]])
+    Array([[1., 0., 0.],
+           [0., 1., 0.],
+           [1., 1., 1.]], dtype=float32)
+    """
     def depth(x):
         return 1 + depth(x[0]) if isinstance(x, list) else 0
 
@@ -344,25 +521,40 @@ def block(arrays):
     return join(arrays, 0) if levels else asarray(arrays)
 
 
-def append(arr, values, axis=None):
-    """Join values to the end of an array."""
+def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
+    """An array with values joined to its end. It is a new array: to collect many, make a list and join it once.
+
+    - `arr`: the array.
+    - `values`: what follows.
+    - `axis`: the axis along which they are joined; None joins them as vectors.
+
+    >>> xnp.append(xnp.array([1, 2]), 3)
+    Array([1, 2, 3], dtype=int32)
+    """
     return concatenate([arr, values], axis)
 
 
-def _atleast(rank, widen):
-    def function(*arys):
+def _atleast(rank, says, example, widen):
+    def function(*arys: ArrayLike) -> Array | list[Array]:
         check_arraylike(f"atleast_{rank}d", *arys)
         found = [x if np.ndim(x) >= rank else widen(asarray(x)) for x in map(asarray, arys)]
         return found[0] if len(found) == 1 else found
 
     function.__name__ = function.__qualname__ = f"atleast_{rank}d"
-    function.__doc__ = f"The arrays with at least {rank} dimension(s)."
+    function.__doc__ = f"""{says}
+
+- `arys`: the arrays; for several the result is a list.
+
+>>> xnp.atleast_{rank}d(xnp.array([1, 2])).shape
+{example}"""
     return function
 
 
-atleast_1d = _atleast(1, lambda x: reshape(x, (1,)))
-atleast_2d = _atleast(2, lambda x: reshape(x, (1, -1)) if x.size else reshape(x, (1, 0)))
-atleast_3d = _atleast(3, lambda x: reshape(x, {0: (1, 1, 1), 1: (1, *x.shape, 1)}.get(x.ndim, (*x.shape, 1))))
+atleast_1d = _atleast(1, "Numbers as vectors of one element; other arrays as they are.", (2,), lambda x: reshape(x, (1,)))
+atleast_2d = _atleast(2, "Vectors as rows, numbers as matrices of one element; other arrays as they are.", (1, 2), lambda x: (
+    reshape(x, (1, -1)) if x.size else reshape(x, (1, 0))))
+atleast_3d = _atleast(3, "Vectors with a dimension before and one after theirs, matrices with one after; others as they are.",
+                      (1, 2, 1), lambda x: reshape(x, {0: (1, 1, 1), 1: (1, *x.shape, 1)}.get(x.ndim, (*x.shape, 1))))
 
 
 # Splitting
@@ -398,55 +590,125 @@ def _split_kernel(ary, bounds, axis):
     return parts
 
 
-def split(ary, indices_or_sections, axis=0):
-    """Cut an array into equal parts, or at the given positions."""
+def split(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike, axis: int = 0) -> list[Array]:
+    """An array cut along an axis.
+
+    - `ary`: the array.
+    - `indices_or_sections`: into how many equal parts (the size must be a multiple of it), or the positions of the cuts.
+    - `axis`: the axis.
+
+    >>> xnp.split(xnp.arange(4), [1, 3])
+    [Array([0], dtype=int32), Array([1, 2], dtype=int32), Array([3], dtype=int32)]
+    """
     ary = unwrap(ary)
     return _split("split", ary, indices_or_sections, axis, True)
 
 
-def array_split(ary, indices_or_sections, axis=0):
-    """As `split`, with parts that may differ by one in size."""
+def array_split(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike, axis: int = 0) -> list[Array]:
+    """An array cut along an axis into parts that may differ by one in size, the longer ones first.
+
+    - `ary`: the array.
+    - `indices_or_sections`: into how many parts, or the positions of the cuts.
+    - `axis`: the axis.
+
+    >>> xnp.array_split(xnp.arange(5), 2)
+    [Array([0, 1, 2], dtype=int32), Array([3, 4], dtype=int32)]
+    """
     ary = unwrap(ary)
     return _split("array_split", ary, indices_or_sections, axis, False)
 
 
-def vsplit(ary, indices_or_sections):
-    """`split` along the first axis."""
+def vsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike) -> list[Array]:
+    """An array cut along its first axis.
+
+    - `ary`: the array.
+    - `indices_or_sections`: into how many equal parts, or the positions of the cuts.
+
+    >>> xnp.vsplit(xnp.array([[1, 2], [3, 4]]), 2)
+    [Array([[1, 2]], dtype=int32), Array([[3, 4]], dtype=int32)]
+    """
     return _split("vsplit", ary, indices_or_sections, 0, True)
 
 
-def hsplit(ary, indices_or_sections):
-    """`split` along the second axis (the first of a vector)."""
+def hsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike) -> list[Array]:
+    """An array cut along its second axis, a vector along its only one.
+
+    - `ary`: the array.
+    - `indices_or_sections`: into how many equal parts, or the positions of the cuts.
+
+    >>> xnp.hsplit(xnp.array([[1, 2], [3, 4]]), 2)
+    [Array([[1],
+           [3]], dtype=int32), Array([[2],
+           [4]], dtype=int32)]
+    """
     return _split("hsplit", ary, indices_or_sections, 0 if np.ndim(ary) == 1 else 1, True)
 
 
-def dsplit(ary, indices_or_sections):
-    """`split` along the third axis."""
+def dsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike) -> list[Array]:
+    """An array cut along its third axis.
+
+    - `ary`: the array, of three or more dimensions.
+    - `indices_or_sections`: into how many equal parts, or the positions of the cuts.
+
+    >>> [part.shape for part in xnp.dsplit(xnp.ones((1, 2, 4)), [1])]
+    [(1, 2, 1), (1, 2, 3)]
+    """
     return _split("dsplit", ary, indices_or_sections, 2, True)
 
 
 # Reordering
 
 
-def flip(m, axis=None):
-    """Reverse the order of elements along axes, all by default."""
+def flip(m: ArrayLike, axis: Axes = None) -> Array:
+    """The elements in reverse order.
+
+    - `m`: the array.
+    - `axis`: an axis or several, along which to reverse; all without.
+
+    >>> xnp.flip(xnp.array([[1, 2], [3, 4]]), axis=1)
+    Array([[2, 1],
+           [4, 3]], dtype=int32)
+    """
     m = unwrap(m)
     check_arraylike("flip", m)
     return shapes.rev(unwrap(m), canonical_axes(axis, np.ndim(m), "xnp.flip"))
 
 
-def fliplr(m):
-    """Reverse each row."""
+def fliplr(m: ArrayLike) -> Array:
+    """Each row in reverse order: `flip` along the second axis.
+
+    - `m`: the array, of two or more dimensions.
+
+    >>> xnp.fliplr(xnp.array([[1, 2], [3, 4]]))
+    Array([[2, 1],
+           [4, 3]], dtype=int32)
+    """
     return flip(m, 1)
 
 
-def flipud(m):
-    """Reverse the order of rows."""
+def flipud(m: ArrayLike) -> Array:
+    """The rows in reverse order: `flip` along the first axis.
+
+    - `m`: the array.
+
+    >>> xnp.flipud(xnp.array([[1, 2], [3, 4]]))
+    Array([[3, 4],
+           [1, 2]], dtype=int32)
+    """
     return flip(m, 0)
 
 
-def rot90(m, k=1, axes=(0, 1)):
-    """Turn by 90 degrees, `k` times, in the plane of two axes."""
+def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
+    """The array turned by 90 degrees in the plane of two axes, from the first towards the second.
+
+    - `m`: the array, of two or more dimensions.
+    - `k`: how often; a negative number turns the other way.
+    - `axes`: the plane.
+
+    >>> xnp.rot90(xnp.array([[1, 2], [3, 4]]))
+    Array([[2, 4],
+           [1, 3]], dtype=int32)
+    """
     a, b = canonical_axes(axes, np.ndim(m), "rot90")
     k %= 4
     if k == 0:
@@ -489,8 +751,16 @@ def _mod(x, n):
     return where(lt(r, np.int32(0)), add(r, np.int32(n)), r)
 
 
-def roll(a, shift, axis=None):
-    """Rotate elements along axes; those that fall off one end come back at the other."""
+def roll(a: ArrayLike, shift: ArrayLike | Sequence[int], axis: int | Sequence[int] | None = None) -> Array:
+    """The elements moved along axes; those that fall off one end come back at the other.
+
+    - `a`: the array.
+    - `shift`: by how many places, for all axes or for each of them. It may be traced.
+    - `axis`: the axis, or several; None rolls the elements as one vector and keeps the shape.
+
+    >>> xnp.roll(xnp.arange(5), 2)
+    Array([3, 4, 0, 1, 2], dtype=int32)
+    """
     a = unwrap(a)
     check_arraylike("roll", a)
     if axis is None:

@@ -33,23 +33,55 @@ def _reduced(name, function, filler, a, out, where, **options):
     return searching.where(reductions.all(missing, **axes), np.nan, result)
 
 
-def nansum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None):
-    """The sum of the elements that are not NaN; the parameters are those of `sum`."""
+def nansum(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False,
+           initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array:
+    """The sum of the elements that are not NaN; 0 of none.
+
+    - `a`: the array.
+    - `axis`, `dtype`, `out`, `keepdims`, `initial`, `where`: as for `sum`.
+
+    >>> xnp.nansum(xnp.array([1.0, xnp.nan, 2.0]))
+    Array(3., dtype=float32)
+    """
     return _reduced("nansum", reductions.sum, 0, a, out, where, axis=axis, dtype=dtype, keepdims=keepdims, initial=initial)
 
 
-def nanprod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None):
-    """The product of the elements that are not NaN; the parameters are those of `prod`."""
+def nanprod(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False,
+            initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array:
+    """The product of the elements that are not NaN; 1 of none.
+
+    - `a`: the array.
+    - `axis`, `dtype`, `out`, `keepdims`, `initial`, `where`: as for `prod`.
+
+    >>> xnp.nanprod(xnp.array([3.0, xnp.nan, 2.0]))
+    Array(6., dtype=float32)
+    """
     return _reduced("nanprod", reductions.prod, 1, a, out, where, axis=axis, dtype=dtype, keepdims=keepdims, initial=initial)
 
 
-def nanmax(a, axis=None, out=None, keepdims=False, initial=None, where=None):
-    """The maximum of the elements that are not NaN; the parameters are those of `max`."""
+def nanmax(a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = False, initial: ArrayLike | None = None,
+           where: ArrayLike | None = None) -> Array:
+    """The greatest of the elements that are not NaN; NaN of none.
+
+    - `a`: the array.
+    - `axis`, `out`, `keepdims`, `initial`, `where`: as for `max`.
+
+    >>> xnp.nanmax(xnp.array([1.0, xnp.nan, 2.0]))
+    Array(2., dtype=float32)
+    """
     return _reduced("nanmax", reductions.max, -np.inf, a, out, where, axis=axis, keepdims=keepdims, initial=initial)
 
 
-def nanmin(a, axis=None, out=None, keepdims=False, initial=None, where=None):
-    """The minimum of the elements that are not NaN; the parameters are those of `min`."""
+def nanmin(a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = False, initial: ArrayLike | None = None,
+           where: ArrayLike | None = None) -> Array:
+    """The least of the elements that are not NaN; NaN of none.
+
+    - `a`: the array.
+    - `axis`, `out`, `keepdims`, `initial`, `where`: as for `min`.
+
+    >>> xnp.nanmin(xnp.array([1.0, xnp.nan, 2.0]))
+    Array(1., dtype=float32)
+    """
     return _reduced("nanmin", reductions.min, np.inf, a, out, where, axis=axis, keepdims=keepdims, initial=initial)
 
 
@@ -65,20 +97,44 @@ def _present(name, a, out, where):
     return searching.where(missing, 0, a) if dtypes.is_inexact(a.dtype) else a, present
 
 
-def nanmean(a, axis=None, dtype=None, out=None, keepdims=False, where=None):
-    """The mean of the elements that are not NaN; the parameters are those of `mean`."""
+def nanmean(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False,
+            where: ArrayLike | None = None) -> Array:
+    """The mean of the elements that are not NaN; NaN of none.
+
+    - `a`: the array.
+    - `axis`, `dtype`, `out`, `keepdims`, `where`: as for `mean`.
+
+    >>> xnp.nanmean(xnp.array([1.0, xnp.nan, 2.0]))
+    Array(1.5, dtype=float32)
+    """
     a, present = _present("nanmean", a, out, where)
     return reductions.mean(a, axis=axis, dtype=dtype, keepdims=keepdims, where=present)
 
 
-def nanvar(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=None, mean=None):
-    """The variance of the elements that are not NaN; the parameters are those of `var`."""
+def nanvar(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
+           keepdims: bool = False, where: ArrayLike | None = None, mean: ArrayLike | None = None) -> Array:
+    """The variance of the elements that are not NaN.
+
+    - `a`: the array.
+    - `axis`, `dtype`, `out`, `ddof`, `keepdims`, `where`, `mean`: as for `var`.
+
+    >>> xnp.nanvar(xnp.array([1.0, xnp.nan, 3.0]))
+    Array(1., dtype=float32)
+    """
     a, present = _present("nanvar", a, out, where)
     return reductions.var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=present, mean=mean)
 
 
-def nanstd(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=None, mean=None):
-    """The standard deviation of the elements that are not NaN; the parameters are those of `std`."""
+def nanstd(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
+           keepdims: bool = False, where: ArrayLike | None = None, mean: ArrayLike | None = None) -> Array:
+    """The standard deviation of the elements that are not NaN.
+
+    - `a`: the array.
+    - `axis`, `dtype`, `out`, `ddof`, `keepdims`, `where`, `mean`: as for `std`.
+
+    >>> xnp.nanstd(xnp.array([1.0, xnp.nan, 3.0]))
+    Array(1., dtype=float32)
+    """
     return PUBLIC["sqrt"](nanvar(a, axis, dtype, out, ddof, keepdims, where, mean))
 
 
@@ -92,7 +148,10 @@ def _without_nans(name: str, identity, function, a, axis, dtype, out):
 
 
 def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-    """The cumulative sum, with 0 in place of NaN; the parameters are those of `cumsum`.
+    """The cumulative sum, with 0 in place of NaN.
+
+    - `a`: the array.
+    - `axis`, `dtype`, `out`: as for `cumsum`.
 
     >>> xnp.nancumsum(xnp.array([1.0, xnp.nan, 2.0]))
     Array([1., 1., 3.], dtype=float32)
@@ -101,7 +160,10 @@ def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = N
 
 
 def nancumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-    """The cumulative product, with 1 in place of NaN; the parameters are those of `cumprod`.
+    """The cumulative product, with 1 in place of NaN.
+
+    - `a`: the array.
+    - `axis`, `dtype`, `out`: as for `cumprod`.
 
     >>> xnp.nancumprod(xnp.array([3.0, xnp.nan, 2.0]))
     Array([3., 3., 6.], dtype=float32)
@@ -141,8 +203,12 @@ def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims:
 
 
 def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
-    """The index of the first minimum of the elements that are not NaN, -1 where there are none; the parameters are those of
-    `nanargmax`.
+    """The index of the first minimum of the elements that are not NaN, -1 where there are none (NumPy raises an error).
+
+    - `a`: the values.
+    - `axis`: the axis along which to look; all elements without.
+    - `out`: of NumPy's signature; it must be None.
+    - `keepdims`: whether the axis stays, with size 1.
 
     >>> xnp.nanargmin(xnp.array([xnp.nan, 1.0, 2.0]))
     Array(1, dtype=int32)
@@ -152,7 +218,11 @@ def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims:
 
 def nanquantile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: bool = False,
                 method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None) -> Array:
-    """The values below which a fraction `q` of the elements that are not NaN lies; the parameters are those of `quantile`.
+    """The values below which a fraction of the elements that are not NaN lies.
+
+    - `a`: the array.
+    - `q`: the fraction, a float or a vector of them.
+    - `axis`, `out`, `overwrite_input`, `method`, `keepdims`, `weights`: as for `quantile`.
 
     >>> xnp.nanquantile(xnp.array([1.0, xnp.nan, 3.0]), 0.5)
     Array(2., dtype=float32)
@@ -162,7 +232,11 @@ def nanquantile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None,
 
 def nanpercentile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: bool = False,
                   method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None) -> Array:
-    """The values below which `q` percent of the elements that are not NaN lie; the parameters are those of `quantile`.
+    """The values below which a percentage of the elements that are not NaN lies.
+
+    - `a`: the array.
+    - `q`: the percentage, a number or a vector of them.
+    - `axis`, `out`, `overwrite_input`, `method`, `keepdims`, `weights`: as for `quantile`.
 
     >>> xnp.nanpercentile(xnp.array([1.0, xnp.nan, 3.0]), 50)
     Array(2., dtype=float32)
@@ -174,7 +248,10 @@ def nanpercentile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = Non
 
 def nanmedian(a: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: bool = False,
               keepdims: bool = False) -> Array:
-    """The middle value of the elements that are not NaN; the parameters are those of `median`.
+    """The middle value of the elements that are not NaN.
+
+    - `a`: the array.
+    - `axis`, `out`, `overwrite_input`, `keepdims`: as for `median`.
 
     >>> xnp.nanmedian(xnp.array([1.0, xnp.nan, 3.0, 8.0]))
     Array(3., dtype=float32)

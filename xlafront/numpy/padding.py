@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from xlafront.core import tracing
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import shapes, slicing
 from xlafront.lax.elementwise import as_type
 from xlafront.numpy import reductions
@@ -18,10 +21,12 @@ from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.numpy.statistics import median
 from xlafront.numpy.ufuncs import PUBLIC
 
-_OPTIONS = {"constant": {"constant_values": 0}, "edge": {}, "empty": {}, "wrap": {}, "linear_ramp": {"end_values": 0},
-            "reflect": {"reflect_type": "even"}, "symmetric": {"reflect_type": "even"},
-            "maximum": {"stat_length": None}, "minimum": {"stat_length": None}, "mean": {"stat_length": None},
-            "median": {"stat_length": None}}
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "constant": {"constant_values": 0}, "edge": {}, "empty": {}, "wrap": {}, "linear_ramp": {"end_values": 0},
+    "reflect": {"reflect_type": "even"}, "symmetric": {"reflect_type": "even"},
+    "maximum": {"stat_length": None}, "minimum": {"stat_length": None}, "mean": {"stat_length": None},
+    "median": {"stat_length": None},
+}
 
 
 def _pairs(value, rank: int, name: str) -> list[tuple]:
@@ -34,10 +39,18 @@ def _pairs(value, rank: int, name: str) -> list[tuple]:
                          f"got {value!r}.") from None
 
 
-def pad(array, pad_width, mode="constant", **kwargs):
-    """Add elements before and after an array along each axis, with NumPy's modes and their options.
+def pad(array: ArrayLike, pad_width: Any, mode: str | Callable = "constant", **kwargs: Any) -> Array:
+    """An array with elements added before and after it along each axis.
 
-    >>> pad(x, ((0, 0), (1, 1)), mode="edge")
+    - `array`: the array.
+    - `pad_width`: how many: a number, a pair (before, after) for all axes, a pair for each of them, or a dictionary by axis.
+    - `mode`: what is added: "constant", "edge", "empty" (zeros here), "linear_ramp", "maximum", "mean", "median", "minimum",
+      "reflect", "symmetric", "wrap", or a function as NumPy's.
+    - `kwargs`: options of the mode: `constant_values`, `end_values` (of the ramp), `reflect_type` ("even" or "odd"),
+      `stat_length` (of the maximum and its kin); or arguments of the function.
+
+    >>> xnp.pad(xnp.array([1, 2, 3]), (1, 2), mode="edge")
+    Array([1, 1, 2, 3, 3, 3], dtype=int32)
     """
     check_arraylike("pad", array)
     x = asarray(unwrap(array))

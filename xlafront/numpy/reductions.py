@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from xlafront.core import dtypes, tracing
-from xlafront.core.typing import Array, ArrayLike, DTypeLike
+from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax import elementwise
 from xlafront.lax.cumulative import PRIMITIVES as CUMULATIVE
 from xlafront.lax.elementwise import (
@@ -27,6 +27,7 @@ from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS, argmax_p, argmin_p
 from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axes, canonical_axis, reshape_to
 from xlafront.lax.slicing import concatenate
 from xlafront.numpy.creation import asarray
+from xlafront.numpy.docstrings import MUST_BE_NONE, docstring
 from xlafront.numpy.promotion import boolean_mask, check_arraylike, refuse_keys, unwrap
 from xlafront.numpy.ufuncs import PUBLIC, to_bool
 from xlafront.staging.library import library
@@ -122,39 +123,68 @@ def _checked_dtype(dtype, name):
     return None if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
 
 
-def _make_summing(name, doc):
-    def kernel(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None, promote_integers=True):
+# What parameters of the functions below say, which are made by tables.
+_PARAMETERS = {
+    "a": "the array.",
+    "axis": "an axis or several; all without.",
+    "dtype": "that of the computation and of the result.",
+    "out": MUST_BE_NONE,
+    "keepdims": "whether the axes stay, with size 1.",
+    "initial": "a number that counts as one element more.",
+    "where": "which elements count, a boolean array that broadcasts.",
+    "promote_integers": "whether integers narrower than the default integer become such ones.",
+}
+_OF_EXTREMES = _PARAMETERS | {"where": "which elements count, a boolean array that broadcasts; `initial` is needed with it."}
+_ALONG_ONE = _PARAMETERS | {"axis": "the axis; all elements in order without."}
+
+
+def _finish(kernel, name: str, static: tuple[str, ...], says: str, example: str, parameters: dict[str, str] = _PARAMETERS):
+    kernel.__name__ = kernel.__qualname__ = name
+    kernel.__doc__ = docstring(kernel, says, example, parameters)
+    return library(kernel, static=static, lists=True)
+
+
+def _make_summing(name, says, example):
+    def kernel(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False,
+               initial: ArrayLike | None = None, where: ArrayLike | None = None, promote_integers: bool = True) -> Array:
         refuse_out(name, out)
         check_arraylike(name, a)
         return _reduce(name, a, static_axes(axis, np.ndim(a), name), _checked_dtype(dtype, name), keepdims, initial,
                        where, promote_integers)
 
-    kernel.__name__ = kernel.__qualname__ = name
-    kernel.__doc__ = doc
-    return library(kernel, static=("axis", "dtype", "keepdims", "out", "promote_integers"), lists=True)
+    return _finish(kernel, name, ("axis", "dtype", "keepdims", "out", "promote_integers"), says, example)
 
 
-sum = _make_summing("sum", "The sum of elements over axes; integers are summed in the default integer type.")
-prod = _make_summing("prod", "The product of elements over axes.")
+sum = _make_summing("sum", "The sum of elements over axes; 16-bit floats are summed in 32 bits.", """\
+>>> xnp.sum(xnp.array([[1, 2], [3, 4]]), axis=0)
+Array([4, 6], dtype=int32)""")
+prod = _make_summing("prod", "The product of elements over axes; 16-bit floats are multiplied in 32 bits.", """\
+>>> xnp.prod(xnp.array([[1, 2], [3, 4]]), axis=0)
+Array([3, 8], dtype=int32)""")
 
 
-def _make_extreme(name):
-    def kernel(a, axis=None, out=None, keepdims=False, initial=None, where=None):
+def _make_extreme(name, other_name, says, example):
+    def kernel(a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = False, initial: ArrayLike | None = None,
+               where: ArrayLike | None = None) -> Array:
         refuse_out(name, out)
         check_arraylike(name, a)
         return _reduce(name, a, static_axes(axis, np.ndim(a), name), None, keepdims, initial, where)
 
-    kernel.__name__ = kernel.__qualname__ = name
-    kernel.__doc__ = f"The {name}imum of elements over axes."
-    return library(kernel, static=("axis", "keepdims", "out"), lists=True)
+    says = f"{says} of the elements over axes, NaN where one is NaN. `{name}` and `{other_name}` are two names of it."
+    return _finish(kernel, name, ("axis", "keepdims", "out"), says, example, _OF_EXTREMES)
 
 
-max, min = _make_extreme("max"), _make_extreme("min")
-amax, amin = max, min
+max = amax = _make_extreme("max", "amax", "The greatest", """\
+>>> xnp.max(xnp.array([[1, 4], [3, 2]]), axis=1)
+Array([4, 3], dtype=int32)""")
+min = amin = _make_extreme("min", "amin", "The least", """\
+>>> xnp.min(xnp.array([[1, 4], [3, 2]]), axis=1)
+Array([1, 2], dtype=int32)""")
 
 
-def _make_truth(name, primitive, identity):
-    def kernel(a, axis=None, out=None, keepdims=False, *, where=None):
+def _make_truth(name, primitive, identity, says, example):
+    def kernel(a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = False, *,
+               where: ArrayLike | None = None) -> Array:
         refuse_out(name, out)
         check_arraylike(name, a)
         x = _convert(to_bool(unwrap(a)), dtypes.bool_)
@@ -167,17 +197,28 @@ def _make_truth(name, primitive, identity):
         result = REDUCTIONS[primitive].bind(x, axes=axes, out_sharding=None)
         return keep_dims(result, np.shape(x), axes) if keepdims else result
 
-    kernel.__name__ = kernel.__qualname__ = name
-    kernel.__doc__ = f"Whether {name} of the elements over axes are true."
-    return library(kernel, static=("axis", "keepdims", "out"), lists=True)
+    return _finish(kernel, name, ("axis", "keepdims", "out"), says, example)
 
 
-all, any = _make_truth("all", "reduce_and", True), _make_truth("any", "reduce_or", False)
+all = _make_truth("all", "reduce_and", True, "Whether all elements over axes are true, or not zero; true of none.", """\
+>>> xnp.all(xnp.array([[True, False], [True, True]]), axis=1)
+Array([False,  True], dtype=bool)""")
+any = _make_truth("any", "reduce_or", False, "Whether an element over axes is true, or not zero; false of none.", """\
+>>> xnp.any(xnp.array([[True, False], [False, False]]), axis=1)
+Array([ True, False], dtype=bool)""")
 
 
 @library(static=("axis", "keepdims"), lists=True)
-def count_nonzero(a, axis=None, keepdims=False):
-    """The number of elements other than zero."""
+def count_nonzero(a: ArrayLike, axis: Axes = None, keepdims: bool = False) -> Array:
+    """How many elements are not zero.
+
+    - `a`: the array.
+    - `axis`: an axis or several; all without.
+    - `keepdims`: whether the axes stay, with size 1.
+
+    >>> xnp.count_nonzero(xnp.array([[1, 0], [2, 3]]), axis=1)
+    Array([1, 2], dtype=int32)
+    """
     check_arraylike("count_nonzero", a)
     return sum.__wrapped__(to_bool(unwrap(a)), axis, None, None, keepdims)
 
@@ -187,8 +228,20 @@ def _count(shape, axes):
 
 
 @library(static=("axis", "dtype", "out", "keepdims"), lists=True)
-def mean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=None):
-    """The arithmetic mean over axes."""
+def mean(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False, *,
+         where: ArrayLike | None = None) -> Array:
+    """The arithmetic mean over axes, NaN of nothing.
+
+    - `a`: the array; 16-bit floats are summed in 32 bits.
+    - `axis`: an axis or several; all without.
+    - `dtype`: that of the sum and of the result; the array's without, a floating one for integers and booleans.
+    - `out`: of NumPy's signature; it must be None.
+    - `keepdims`: whether the axes stay, with size 1.
+    - `where`: which elements count, a boolean array that broadcasts.
+
+    >>> xnp.mean(xnp.array([[1, 2], [3, 5]]), axis=0)
+    Array([2. , 3.5], dtype=float32)
+    """
     refuse_out("mean", out)
     check_arraylike("mean", a)
     axes = static_axes(axis, np.ndim(a), "mean")
@@ -212,8 +265,24 @@ def _count_where(where, shape, axes, keepdims, dtype):
 
 
 @library(static=("axis", "dtype", "out", "ddof", "keepdims", "correction"), lists=True)
-def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=None, mean=None, correction=None):
-    """The variance over axes; `ddof` (or `correction`) is taken from the count that it divides by."""
+def var(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
+        keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
+        correction: float | None = None) -> Array:
+    """The variance over axes: the mean squared distance from the mean, a real number of complex ones too.
+
+    - `a`: the array.
+    - `axis`: an axis or several; all without.
+    - `dtype`: that of the result, which must be a floating one.
+    - `out`: of NumPy's signature; it must be None.
+    - `ddof`: what is taken from the number of elements that the sum of squares is divided by; NaN where nothing is left.
+    - `keepdims`: whether the axes stay, with size 1.
+    - `where`: which elements count, a boolean array that broadcasts.
+    - `mean`: the mean, if it is known, with the axes at size 1.
+    - `correction`: another name of `ddof`.
+
+    >>> xnp.var(xnp.array([1.0, 2.0, 3.0]), ddof=1)
+    Array(1., dtype=float32)
+    """
     refuse_out("var", out)
     check_arraylike("var", a)
     if correction is not None:
@@ -248,20 +317,44 @@ def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=Non
 
 
 @library(static=("axis", "dtype", "out", "ddof", "keepdims", "correction"), lists=True)
-def std(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=None, mean=None, correction=None):
-    """The standard deviation over axes."""
+def std(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
+        keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
+        correction: float | None = None) -> Array:
+    """The standard deviation over axes: the square root of `var`.
+
+    - `a`: the array.
+    - `axis`: an axis or several; all without.
+    - `dtype`: that of the result, which must be a floating one.
+    - `out`: of NumPy's signature; it must be None.
+    - `ddof`, `correction`: two names of what is taken from the number of elements that the sum of squares is divided by.
+    - `keepdims`: whether the axes stay, with size 1.
+    - `where`: which elements count, a boolean array that broadcasts.
+    - `mean`: the mean, if it is known, with the axes at size 1.
+
+    >>> xnp.std(xnp.array([1.0, 2.0, 3.0]), ddof=1)
+    Array(1., dtype=float32)
+    """
     return sqrt_(var.__wrapped__(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction))
 
 
 @library(static=("axis", "out", "keepdims"), lists=True)
-def ptp(a, axis=None, out=None, keepdims=False):
-    """The range of values: maximum less minimum."""
+def ptp(a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = False) -> Array:
+    """The range of values: the maximum less the minimum.
+
+    - `a`: the array.
+    - `axis`: an axis or several; all without.
+    - `out`: of NumPy's signature; it must be None.
+    - `keepdims`: whether the axes stay, with size 1.
+
+    >>> xnp.ptp(xnp.array([[4, 9], [2, 10]]), axis=1)
+    Array([5, 8], dtype=int32)
+    """
     check_arraylike("ptp", a)
     return sub(max.__wrapped__(a, axis, out, keepdims), min.__wrapped__(a, axis, out, keepdims))
 
 
-def _make_arg(name, primitive):
-    def kernel(a, axis=None, out=None, keepdims=None):
+def _make_arg(name, primitive, says, example):
+    def kernel(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
         refuse_out(name, out)
         check_arraylike(name, a)
         a = unwrap(a)
@@ -279,16 +372,19 @@ def _make_arg(name, primitive):
         result = primitive.bind(flat, axes=(where,), index_dtype=dtypes.default_dtype(int))
         return keep_dims(result, shape, axes) if keepdims else result
 
-    kernel.__name__ = kernel.__qualname__ = name
-    kernel.__doc__ = f"The index of the first {name.removeprefix('arg')}imum, of all elements or along an axis."
-    return library(kernel, static=("axis", "out", "keepdims"), lists=True)
+    return _finish(kernel, name, ("axis", "out", "keepdims"), says, example, _ALONG_ONE)
 
 
-argmax, argmin = _make_arg("argmax", argmax_p), _make_arg("argmin", argmin_p)
+argmax = _make_arg("argmax", argmax_p, "The index of the first of the greatest elements; NaN counts as the greatest.", """\
+>>> xnp.argmax(xnp.array([[1, 4], [3, 2]]), axis=1)
+Array([1, 0], dtype=int32)""")
+argmin = _make_arg("argmin", argmin_p, "The index of the first of the least elements; NaN counts as the least.", """\
+>>> xnp.argmin(xnp.array([[1, 4], [3, 2]]), axis=1)
+Array([0, 1], dtype=int32)""")
 
 
-def _make_cumulative(name, primitive):
-    def kernel(a, axis=None, dtype=None, out=None):
+def _make_cumulative(name, primitive, says, example):
+    def kernel(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
         refuse_out(name, out)
         check_arraylike(name, a)
         a = unwrap(a)
@@ -301,13 +397,17 @@ def _make_cumulative(name, primitive):
             return to_bool(primitive.bind(as_type(to_bool(a), dtypes.int32, False), axis=axis, reverse=False))
         return primitive.bind(_convert(a, wanted), axis=axis, reverse=False)
 
-    kernel.__name__ = kernel.__qualname__ = name
-    kernel.__doc__ = f"The cumulative {name.removeprefix('cum')} along an axis, or of all elements in order."
-    return library(kernel, static=("axis", "dtype", "out"), lists=True)
+    return _finish(kernel, name, ("axis", "dtype", "out"), says, example, _ALONG_ONE)
 
 
-cumsum = _make_cumulative("cumsum", CUMULATIVE["cumsum"])
-cumprod = _make_cumulative("cumprod", CUMULATIVE["cumprod"])
+cumsum = _make_cumulative("cumsum", CUMULATIVE["cumsum"], "The sums of the first elements along an axis.", """\
+>>> xnp.cumsum(xnp.array([[1, 2], [3, 4]]), axis=0)
+Array([[1, 2],
+       [4, 6]], dtype=int32)""")
+cumprod = _make_cumulative("cumprod", CUMULATIVE["cumprod"], "The products of the first elements along an axis.", """\
+>>> xnp.cumprod(xnp.array([[1, 2], [3, 4]]), axis=0)
+Array([[1, 2],
+       [3, 8]], dtype=int32)""")
 
 
 def _cumulative_from(name, function, start, x, axis, dtype, include_initial):
@@ -343,11 +443,15 @@ def cumulative_sum(x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike
 
 def cumulative_prod(x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
                     include_initial: bool = False) -> Array:
-    """The products of the first elements along an axis; the parameters are those of `cumulative_sum`, and the product of none
-    is 1.
+    """The products of the first elements along an axis.
 
-    >>> xnp.cumulative_prod(xnp.array([1, 2, 3]))
-    Array([1, 2, 6], dtype=int32)
+    - `x`: the array.
+    - `axis`: along which axis; vectors need not say.
+    - `dtype`: that of the result.
+    - `include_initial`: whether to begin with the product of none, 1.
+
+    >>> xnp.cumulative_prod(xnp.array([1, 2, 3]), include_initial=True)
+    Array([1, 1, 2, 6], dtype=int32)
     """
     return _cumulative_from("cumulative_prod", cumprod, 1, x, axis, dtype, include_initial)
 
@@ -368,8 +472,15 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     return all(PUBLIC["equal"](a1, a2))
 
 
-def array_equal(a1, a2, equal_nan=False):
-    """Whether two arrays have the same shape and elements."""
+def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
+    """Whether two arrays have the same shape and the same elements.
+
+    - `a1`, `a2`: the arrays.
+    - `equal_nan`: whether NaN equals NaN.
+
+    >>> xnp.array_equal(xnp.array([1, 2]), xnp.array([1, 2, 3]))
+    Array(False, dtype=bool)
+    """
     try:
         a1, a2 = asarray(a1), asarray(a2)
     except TypeError:
@@ -382,6 +493,15 @@ def array_equal(a1, a2, equal_nan=False):
     return all(same)
 
 
-def allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """Whether all elements are equal within a tolerance."""
+def allclose(a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False) -> Array:
+    """Whether all elements are equal within `atol + rtol * abs(b)`.
+
+    - `a`, `b`: the arrays, broadcast to one shape; `b` is the reference.
+    - `rtol`: the tolerance relative to `b`.
+    - `atol`: the tolerance that comes on top of it.
+    - `equal_nan`: whether NaN is close to NaN.
+
+    >>> xnp.allclose(xnp.array([1.0, 2.0]), xnp.array([1.0, 2.000001]))
+    Array(True, dtype=bool)
+    """
     return all(PUBLIC["isclose"](a, b, rtol, atol, equal_nan))

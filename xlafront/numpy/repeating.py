@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from xlafront.core import errors, tracing
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import shapes
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.numpy.creation import arange
@@ -16,10 +20,19 @@ from xlafront.numpy.searching import searchsorted
 from xlafront.staging.library import library
 
 
-def repeat(a, repeats, axis=None, *, total_repeat_length=None, out_sharding=None):
-    """Repeat each element along an axis, all alike or each its own number of times.
+def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None, *, total_repeat_length: int | None = None,
+           out_sharding: Any = None) -> Array:
+    """Each element along an axis repeated.
 
-    Inside a traced function, varying repeats need `total_repeat_length`.
+    - `a`: the array.
+    - `repeats`: how often, a number for all elements or one for each of them.
+    - `axis`: the axis; None repeats the elements of the array as one vector.
+    - `total_repeat_length`: the size of the result. Inside of a traced function it must be given where `repeats` is traced;
+      what is too long is cut, what is missing is the last element.
+    - `out_sharding`: how the result is split over devices.
+
+    >>> xnp.repeat(xnp.array([1, 2]), xnp.array([2, 3]))
+    Array([1, 1, 2, 2, 2], dtype=int32)
     """
     a = unwrap(a)
     check_arraylike("repeat", a)
@@ -64,8 +77,16 @@ def _tile_kernel(A, reps):
     return shapes.tile_p.bind(shapes.reshape_to(A, dims), reps=reps)
 
 
-def tile(A, reps):
-    """Lay copies of an array side by side."""
+def tile(A: ArrayLike, reps: int | Sequence[int]) -> Array:
+    """Copies of an array side by side.
+
+    - `A`: the array.
+    - `reps`: how many along each axis. Where there are fewer than axes, they are those of the last axes.
+
+    >>> xnp.tile(xnp.array([1, 2]), (2, 2))
+    Array([[1, 2, 1, 2],
+           [1, 2, 1, 2]], dtype=int32)
+    """
     A = unwrap(A)
     check_arraylike("tile", A)
     return _tile_kernel(A, shapes.static_shape("tile", reps))

@@ -7,8 +7,16 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes
+from xlafront.core.typing import Array, DTypeLike
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import unwrap
+
+_DOCSTRING = """The dtype {name}; called, it makes an array of it.
+
+- `x`: what the array is made of: a number, a sequence, an array.
+
+>>> xnp.dtype(xnp.{name})
+{dtype!r}"""
 
 
 class ScalarType(type):
@@ -18,12 +26,12 @@ class ScalarType(type):
 
     def __new__(cls, name: str, dtype: np.dtype):
         return super().__new__(cls, name, (), {"dtype": dtype, "__module__": "xlafront.numpy",
-                                               "__doc__": f"The dtype {name}; called, it makes an array of it."})
+                                               "__doc__": _DOCSTRING.format(name=name, dtype=dtype)})
 
     def __init__(cls, name, dtype):
         super().__init__(name, (), {})
 
-    def __call__(cls, x: Any = 0):
+    def __call__(cls, x: Any = 0) -> Array:
         return asarray(x, dtype=cls.dtype)
 
     def __eq__(cls, other):
@@ -54,13 +62,28 @@ PUBLIC.update({name: getattr(np, name) for name in (
     "character", "flexible", "object_", "dtype")}, finfo=dtypes.finfo, iinfo=dtypes.iinfo)
 
 
-def issubdtype(arg1, arg2) -> bool:
-    """`numpy.issubdtype` that knows the dtypes of ml_dtypes and the extended ones."""
+def issubdtype(arg1: DTypeLike, arg2: DTypeLike) -> bool:
+    """Whether a dtype is another one or one of its kind, as `numpy.issubdtype`, which does not know all dtypes that are here.
+
+    - `arg1`: a dtype.
+    - `arg2`: a dtype, or an abstract type such as `xnp.floating`.
+
+    >>> xnp.issubdtype(xnp.bfloat16, xnp.floating)
+    True
+    """
     return dtypes.issubdtype(arg1, arg2)
 
 
-def isdtype(dtype, kind) -> bool:
-    """Whether a dtype is of a kind of the array API: "bool", "integral", "real floating", ..., a dtype, or several."""
+def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
+    """Whether a dtype is of a kind, as the array API has them.
+
+    - `dtype`: the dtype.
+    - `kind`: "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating", "numeric", a dtype,
+      or a tuple of these, of which one must hold.
+
+    >>> xnp.isdtype(xnp.int8, ("integral", "bool"))
+    True
+    """
     d = dtypes.dtype(dtype)
     if isinstance(kind, tuple):
         return any(isdtype(d, k) for k in kind)
@@ -82,32 +105,63 @@ _KINDS = {
 }
 
 
-def can_cast(from_, to, casting="safe") -> bool:
-    """Whether a cast between dtypes follows a NumPy casting rule."""
+def can_cast(from_: DTypeLike, to: DTypeLike, casting: str = "safe") -> bool:
+    """Whether a dtype can be converted to another one under a rule of NumPy's.
+
+    - `from_`, `to`: the dtypes.
+    - `casting`: the rule: "no", "equiv", "safe" (nothing is lost), "same_kind" or "unsafe".
+
+    >>> xnp.can_cast(xnp.int32, xnp.int16)
+    False
+    """
     return np.can_cast(dtypes.dtype(from_), dtypes.dtype(to), casting=casting)
 
 
-def iscomplexobj(x) -> bool:
-    """Whether the dtype of an array is complex."""
+def iscomplexobj(x: Any) -> bool:
+    """Whether the dtype of an array is complex, whatever its values are.
+
+    - `x`: an array, a number or a list.
+
+    >>> xnp.iscomplexobj(xnp.array([1 + 0j]))
+    True
+    """
     x = unwrap(x)
     if isinstance(x, (list, tuple)):
         x = asarray(x)
     return x is not None and not isinstance(x, str) and dtypes.operand_type(x)[0].kind == "c"
 
 
-def isrealobj(x) -> bool:
-    """Whether the dtype of an array is not complex."""
+def isrealobj(x: Any) -> bool:
+    """Whether the dtype of an array is not complex.
+
+    - `x`: an array, a number or a list.
+
+    >>> xnp.isrealobj(xnp.array([1 + 0j]))
+    False
+    """
     x = unwrap(x)
     return not iscomplexobj(x)
 
 
-def isscalar(element) -> bool:
-    """Whether a value is a number or an array without dimensions."""
+def isscalar(element: Any) -> bool:
+    """Whether a value is a number, a text or an array without dimensions; NumPy's is false for arrays.
+
+    - `element`: the value.
+
+    >>> xnp.isscalar(xnp.array(3.0))
+    True
+    """
     return np.isscalar(element) or hasattr(element, "dtype") and np.ndim(element) == 0
 
 
-def iterable(y) -> bool:
-    """Whether a value can be iterated over."""
+def iterable(y: Any) -> bool:
+    """Whether a value can be iterated over.
+
+    - `y`: the value.
+
+    >>> xnp.iterable(xnp.arange(3))
+    True
+    """
     try:
         iter(y)
     except TypeError:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import elementwise, shapes
 from xlafront.lax.creation import full, iota
 from xlafront.lax.elementwise import PRIMITIVES, add, div, ge, lt, ne
@@ -54,8 +56,19 @@ def _searchsorted(a, v, side, method):
     return fori_loop(0, n.bit_length(), halve, (low, high), unroll=True if method == "scan_unrolled" else None)[0]
 
 
-def searchsorted(a, v, side="left", sorter=None, *, method="scan"):
-    """Where values would have to be inserted into a sorted vector to keep it sorted."""
+def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None, *,
+                 method: str = "scan") -> Array:
+    """Where values would have to be inserted into a sorted vector to keep it sorted. NaN is greater than all numbers.
+
+    - `a`: the vector.
+    - `v`: the values.
+    - `side`: whether a value goes before ("left") or after ("right") elements that are equal to it.
+    - `sorter`: the positions that sort `a`, if it is not sorted.
+    - `method`: "scan", "scan_unrolled", "sort", "compare_all", "default"; all give the same. "scan_unrolled" has no loop.
+
+    >>> xnp.searchsorted(xnp.array([1, 2, 2, 3]), xnp.array([2, 5]), side="right")
+    Array([3, 4], dtype=int32)
+    """
     check_arraylike("searchsorted", a, v)
     if side not in ("left", "right"):
         raise ValueError(f"xnp.searchsorted takes side 'left' or 'right', got {side!r}.")
@@ -90,10 +103,16 @@ def _nonzero_sized(a, size, fills):
     return tuple(results)
 
 
-def nonzero(a, *, size=None, fill_value=None):
-    """The positions of the elements that are not zero, an index array for each dimension.
+def nonzero(a: ArrayLike, *, size: int | None = None,
+            fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None) -> tuple[Array, ...]:
+    """The positions of the elements that are not zero, an array of indices for each dimension.
 
-    Their number must be known: inside a traced function give `size`; missing ones are `fill_value` (default 0).
+    - `a`: the array, of one or more dimensions.
+    - `size`: how many positions to return. Inside of a traced function it must be given.
+    - `fill_value`: the indices where there are fewer than `size`, one for all dimensions or a tuple; 0 without.
+
+    >>> xnp.nonzero(xnp.array([0, 5, 0, 7]))
+    (Array([1, 3], dtype=int32),)
     """
     check_arraylike("nonzero", a)
     a = unwrap(a)
@@ -112,22 +131,52 @@ def nonzero(a, *, size=None, fill_value=None):
     return _nonzero_sized(a, size, tuple(fills))
 
 
-def flatnonzero(a, *, size=None, fill_value=None):
-    """The positions of the non-zero elements in the flattened array."""
+def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Array:
+    """The positions of the elements that are not zero, in the array as one vector.
+
+    - `a`: the array.
+    - `size`: how many positions to return. Inside of a traced function it must be given.
+    - `fill_value`: the position where there are fewer than `size`, 0 without.
+
+    >>> xnp.flatnonzero(xnp.array([[0, 5], [0, 7]]))
+    Array([1, 3], dtype=int32)
+    """
     check_arraylike("flatnonzero", a)
     return nonzero(shapes.reshape(unwrap(a), (np.size(a),)), size=size, fill_value=fill_value)[0]
 
 
-def argwhere(a, *, size=None, fill_value=None):
-    """The positions of the non-zero elements, as rows of one array."""
+def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None) -> Array:
+    """The positions of the elements that are not zero, as rows of a matrix.
+
+    - `a`: the array.
+    - `size`: how many positions to return. Inside of a traced function it must be given.
+    - `fill_value`: the indices where there are fewer than `size`, one for all dimensions or a tuple; 0 without.
+
+    >>> xnp.argwhere(xnp.array([[0, 5], [0, 7]]))
+    Array([[0, 1],
+           [1, 1]], dtype=int32)
+    """
     if np.ndim(a) == 0:
         count = int(np.asarray(a) != 0) if size is None else size
         return zeros((count, 0), dtypes.default_dtype(int))
     return stack(nonzero(a, size=size, fill_value=fill_value), axis=-1)
 
 
-def compress(condition, a, axis=None, *, size=None, fill_value=0, out=None):
-    """The slices along an axis where a one-dimensional condition holds (the flattened array without an axis)."""
+def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, size: int | None = None, fill_value: ArrayLike = 0,
+             out: None = None) -> Array:
+    """The slices along an axis where a condition holds.
+
+    - `condition`: a vector; what is not as long as the axis counts as false.
+    - `a`: the array.
+    - `axis`: the axis; None takes elements of the array as one vector.
+    - `size`: how many slices to return. Inside of a traced function it must be given.
+    - `fill_value`: the elements of the slices that are missing then.
+    - `out`: of NumPy's signature; it must be None.
+
+    >>> xnp.compress(xnp.array([True, False, True]), xnp.array([[1, 2, 3], [4, 5, 6]]), axis=1)
+    Array([[1, 3],
+           [4, 6]], dtype=int32)
+    """
     condition, a = unwrap(condition), unwrap(a)
     if out is not None:
         raise NotImplementedError("xnp.compress cannot write into `out`: arrays do not change. Use the result.")
@@ -146,8 +195,17 @@ def compress(condition, a, axis=None, *, size=None, fill_value=0, out=None):
     return take(a, found, axis, fill_value=fill_value)
 
 
-def extract(condition, arr, *, size=None, fill_value=0):
-    """The elements where a condition holds, in one dimension."""
+def extract(condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0) -> Array:
+    """The elements where a condition holds, as a vector.
+
+    - `condition`: an array of the shape of `arr`.
+    - `arr`: the array.
+    - `size`: how many elements to return. Inside of a traced function it must be given.
+    - `fill_value`: what stands for those that are missing then.
+
+    >>> xnp.extract(xnp.array([True, False, True]), xnp.array([1, 2, 3]))
+    Array([1, 3], dtype=int32)
+    """
     return compress(shapes.reshape(condition, (np.size(condition),)), shapes.reshape(arr, (np.size(arr),)), size=size,
                     fill_value=fill_value)
 
@@ -165,8 +223,17 @@ def _where_kernel(condition, x, y):
     return elementwise.where(condition, x, y)
 
 
-def where(condition, x=None, y=None, /, *, size=None, fill_value=None):
-    """Elements of `x` where the condition holds, else of `y`. With the condition alone: where it holds."""
+def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /, *, size: int | None = None,
+          fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None) -> Array | tuple[Array, ...]:
+    """Elements of one array where a condition holds, else of another.
+
+    - `condition`: a boolean array; of numbers, those other than 0 hold.
+    - `x`, `y`: the arrays; all three are broadcast. Without them the result is that of `nonzero`.
+    - `size`, `fill_value`: as for `nonzero`, with the condition alone.
+
+    >>> xnp.where(xnp.array([True, False]), xnp.array([1, 2]), 0)
+    Array([1, 0], dtype=int32)
+    """
     if x is None and y is None:
         check_arraylike("where", condition)
         return nonzero(condition, size=size, fill_value=fill_value)
@@ -178,8 +245,17 @@ def where(condition, x=None, y=None, /, *, size=None, fill_value=None):
     return _where_kernel(condition, x, y)
 
 
-def select(condlist, choicelist, default=0):
-    """Elements of the first choice whose condition holds."""
+def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0) -> Array:
+    """Elements of the first array whose condition holds.
+
+    - `condlist`: the conditions, boolean arrays.
+    - `choicelist`: an array for each of them.
+    - `default`: what stands where none holds.
+
+    >>> x = xnp.arange(5)
+    >>> xnp.select([x < 2, x > 3], [x, 10 * x], -1)
+    Array([ 0,  1, -1, -1, 40], dtype=int32)
+    """
     if not condlist:
         raise ValueError("xnp.select needs a condition at least: condlist must be non-empty.")
     if len(condlist) != len(choicelist):
@@ -190,10 +266,17 @@ def select(condlist, choicelist, default=0):
     return result
 
 
-def choose(a, choices, out=None, mode="raise"):
-    """An array put together from others: element by element `a` says from which of `choices` to take.
+def choose(a: ArrayLike, choices: ArrayLike | Sequence[ArrayLike], out: None = None, mode: str = "raise") -> Array:
+    """An array put together from others: each element comes from the one that an index names.
 
-    `mode` is what an index outside gets: an error (`"raise"`, only where values are known), `"clip"` or `"wrap"`.
+    - `a`: the indices.
+    - `choices`: the arrays to choose from; all are broadcast to one shape.
+    - `out`: of NumPy's signature; it must be None.
+    - `mode`: what an index outside gives: an error ("raise", only where values are known), the nearest one ("clip"), or it
+      counts around ("wrap").
+
+    >>> xnp.choose(xnp.array([0, 1, 0]), [xnp.array([1, 2, 3]), xnp.array([10, 20, 30])])
+    Array([ 1, 20,  3], dtype=int32)
     """
     if out is not None:
         raise NotImplementedError("xnp.choose cannot write into `out`: arrays do not change. Use the result.")

@@ -9,6 +9,7 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.core import errors, tracing
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.arguments import check_dtype
 from xlafront.lax.indexing import GatherScatterMode
 from xlafront.lax.reductions import highest, lowest
@@ -80,9 +81,9 @@ def _segments(name, data, segment_ids, num_segments, indices_are_sorted, unique_
     return with_out_sharding(name, out_sharding, _kernel, (data, segment_ids), *arguments)
 
 
-def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
+def segment_sum(data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None, indices_are_sorted: bool = False,
                 unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
-                out_sharding: Any = None) -> Any:
+                out_sharding: Any = None) -> Array:
     """Sums of the elements of each segment.
 
     - `data`: an array; its first dimension is summed.
@@ -101,12 +102,14 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None, in
                      out_sharding)
 
 
-def segment_prod(data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
+def segment_prod(data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None, indices_are_sorted: bool = False,
                  unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
-                out_sharding: Any = None) -> Any:
+                 out_sharding: Any = None) -> Array:
     """Products of the elements of each segment; that of none is 1.
 
-    - The parameters are those of `segment_sum`.
+    - `data`: an array; its first dimension is multiplied.
+    - `segment_ids`, `num_segments`, `indices_are_sorted`, `unique_indices`, `bucket_size`, `mode`, `out_sharding`: as for
+      `segment_sum`.
 
     >>> ops.segment_prod(xnp.array([2.0, 3.0, 4.0]), xnp.array([0, 0, 1]))
     Array([6., 4.], dtype=float32)
@@ -115,12 +118,14 @@ def segment_prod(data: Any, segment_ids: Any, num_segments: int | None = None, i
                      out_sharding)
 
 
-def segment_max(data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
+def segment_max(data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None, indices_are_sorted: bool = False,
                 unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
-                out_sharding: Any = None) -> Any:
+                out_sharding: Any = None) -> Array:
     """The largest element of each segment; minus infinity (the least number of the dtype) where there is none.
 
-    - The parameters are those of `segment_sum`.
+    - `data`: an array; the segments are along its first dimension.
+    - `segment_ids`, `num_segments`, `indices_are_sorted`, `unique_indices`, `bucket_size`, `mode`, `out_sharding`: as for
+      `segment_sum`.
 
     >>> ops.segment_max(xnp.array([2.0, 3.0, 4.0]), xnp.array([0, 0, 1]))
     Array([3., 4.], dtype=float32)
@@ -129,12 +134,14 @@ def segment_max(data: Any, segment_ids: Any, num_segments: int | None = None, in
                      out_sharding)
 
 
-def segment_min(data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
+def segment_min(data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None, indices_are_sorted: bool = False,
                 unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
-                out_sharding: Any = None) -> Any:
+                out_sharding: Any = None) -> Array:
     """The least element of each segment; infinity (the largest number of the dtype) where there is none.
 
-    - The parameters are those of `segment_sum`.
+    - `data`: an array; the segments are along its first dimension.
+    - `segment_ids`, `num_segments`, `indices_are_sorted`, `unique_indices`, `bucket_size`, `mode`, `out_sharding`: as for
+      `segment_sum`.
 
     >>> ops.segment_min(xnp.array([2.0, 3.0, 4.0]), xnp.array([0, 0, 1]))
     Array([2., 4.], dtype=float32)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from xlafront.core import dtypes
+from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax.shapes import canonical_axis, iota_p, reshape_to, rev_p
 from xlafront.lax.sorting import sort_p
 from xlafront.numpy.creation import asarray
@@ -38,14 +40,18 @@ def _refuse_numpy_options(name, kind, order) -> None:
 
 
 @library(static=("axis", "kind", "order", "stable", "descending"))
-def sort(a, axis=-1, *, kind=None, order=None, stable=True, descending=False):
-    """Sorted along an axis, NaN last.
+def sort(a: ArrayLike, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
+         descending: bool = False) -> Array:
+    """The elements in order along an axis, NaN last.
 
-    - `a`: the values.
-    - `axis`: the axis; None sorts the flattened array.
+    - `a`: the values; complex numbers go by real part, then by imaginary part.
+    - `axis`: the axis; None sorts the array as one vector.
     - `kind`, `order`: of NumPy's signature; they must be None.
     - `stable`: whether equal elements keep their order.
-    - `descending`: whether the greatest comes first.
+    - `descending`: whether the greatest comes first (and NaN before it).
+
+    >>> xnp.sort(xnp.array([3, 1, 2]))
+    Array([1, 2, 3], dtype=int32)
     """
     _refuse_numpy_options("sort", kind, order)
     a, axis = _flat_or_axis(a, axis, "sort")
@@ -54,9 +60,20 @@ def sort(a, axis=-1, *, kind=None, order=None, stable=True, descending=False):
 
 
 @library(static=("axis", "kind", "order", "stable", "descending", "dtype"))
-def argsort(a, axis=-1, *, kind=None, order=None, stable=True, descending=False, dtype=None):
-    """The indices that sort along an axis; equal elements keep their order. The parameters are those of `sort`, and `dtype`,
-    that of the indices."""
+def argsort(a: ArrayLike, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
+            descending: bool = False, dtype: DTypeLike | None = None) -> Array:
+    """The indices that put elements in order along an axis, NaN last.
+
+    - `a`: the values.
+    - `axis`: the axis; None sorts the array as one vector.
+    - `kind`, `order`: of NumPy's signature; they must be None.
+    - `stable`: whether equal elements keep their order.
+    - `descending`: whether the greatest comes first.
+    - `dtype`: that of the indices, the default integer without.
+
+    >>> xnp.argsort(xnp.array([3, 1, 2]))
+    Array([1, 2, 0], dtype=int32)
+    """
     _refuse_numpy_options("argsort", kind, order)
     a, axis = _flat_or_axis(a, axis, "argsort")
     positions = _positions(np.shape(a), axis, None if dtype is None else dtypes.check_user_dtype(dtype, "xnp.argsort"))
@@ -67,14 +84,30 @@ def argsort(a, axis=-1, *, kind=None, order=None, stable=True, descending=False,
 
 
 @library(static=("kth", "axis"))
-def partition(a, kth, axis=-1):
-    """The `kth` element in its sorted place, smaller ones before it, larger ones after."""
+def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
+    """An element in its sorted place along an axis, with smaller ones before and greater ones after it; all are sorted here.
+
+    - `a`: the values.
+    - `kth`: the place, in sorted order.
+    - `axis`: the axis.
+
+    >>> xnp.partition(xnp.array([4, 3, 1, 2]), 2)[2]
+    Array(3, dtype=int32)
+    """
     return sort.__wrapped__(a, axis)
 
 
 @library(static=("kth", "axis"))
-def argpartition(a, kth, axis=-1):
-    """The indices that partition along an axis."""
+def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
+    """The indices that `partition` an array along an axis; all elements are sorted here.
+
+    - `a`: the values.
+    - `kth`: the place, in sorted order.
+    - `axis`: the axis.
+
+    >>> xnp.argpartition(xnp.array([4, 3, 1, 2]), 2)[2]
+    Array(1, dtype=int32)
+    """
     a, axis = _flat_or_axis(a, axis, "argpartition")
     return sort_p.bind(a, _positions(np.shape(a), axis, dtypes.int32), dimension=axis, is_stable=True, num_keys=1)[1]
 
@@ -86,8 +119,15 @@ def _lexsort(keys, axis):
     return sort_p.bind(*rows[::-1], positions, dimension=axis, is_stable=True, num_keys=len(rows))[-1]
 
 
-def lexsort(keys, axis=-1):
-    """The indices that sort by several keys, the last one first."""
+def lexsort(keys: ArrayLike | Sequence[ArrayLike], axis: int = -1) -> Array:
+    """The indices that put several arrays in order at once.
+
+    - `keys`: the arrays, or the rows of one. The last one decides first; those before it where elements are equal.
+    - `axis`: the axis to sort along.
+
+    >>> xnp.lexsort((xnp.array([2, 1, 0]), xnp.array([5, 5, 4])))
+    Array([2, 1, 0], dtype=int32)
+    """
     check_arraylike("lexsort", *keys)
     rows = [unwrap(k) for k in keys]
     if not rows:
@@ -95,7 +135,13 @@ def lexsort(keys, axis=-1):
     return _lexsort(rows, canonical_axis(axis, np.ndim(rows[0]), "lexsort"))
 
 
-def sort_complex(a):
-    """Sorted as complex numbers, by real part and then by imaginary part."""
+def sort_complex(a: ArrayLike) -> Array:
+    """The elements as complex numbers, by real part and then by imaginary part, along the last axis.
+
+    - `a`: the values.
+
+    >>> xnp.sort_complex(xnp.array([2 + 1j, 1, 2]))
+    Array([1.+0.j, 2.+0.j, 2.+1.j], dtype=complex64)
+    """
     a = asarray(a)
     return sort(a.astype(dtypes.to_complex(a.dtype)))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from xlafront.core import dtypes, tracing
-from xlafront.core.typing import Array, ArrayLike, DTypeLike
+from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax import elementwise, shapes
 from xlafront.lax.elementwise import PRIMITIVES, add, as_type, clamp, eq, gt, mul, ne, sub, to_dtype
 from xlafront.lax.resharding import with_out_sharding
@@ -24,7 +25,8 @@ from xlafront.numpy.ufuncs import PUBLIC, clip
 from xlafront.staging.library import library
 
 
-def average(a, axis=None, weights=None, returned=False, keepdims=False):
+def average(a: ArrayLike, axis: Axes = None, weights: ArrayLike | None = None, returned: bool = False,
+            keepdims: bool = False) -> Array | tuple[Array, Array]:
     """The weighted mean over axes.
 
     - `a`: the values.
@@ -32,6 +34,9 @@ def average(a, axis=None, weights=None, returned=False, keepdims=False):
     - `weights`: an array of the shape of `a`, or of its `axis` in their order; equal weights without.
     - `returned`: whether to return the sums of the weights too.
     - `keepdims`: whether the axes stay, with size 1.
+
+    >>> xnp.average(xnp.array([1.0, 2.0, 4.0]), weights=xnp.array([1, 1, 2]))
+    Array(2.75, dtype=float32)
     """
     check_arraylike("average", a, *[w for w in (weights,) if w is not None])
     a = asarray(a)
@@ -144,12 +149,13 @@ def _inverted_cdf(rows, q, weights):
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")
 
 
-def quantile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None,
-             interpolation=None):
-    """The values below which a fraction `q` of the elements lies.
+def quantile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: bool = False,
+             method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None,
+             interpolation: str | None = None) -> Array:
+    """The values below which a fraction of the elements lies.
 
     - `a`: the array.
-    - `q`: the fraction, or an array of them.
+    - `q`: the fraction, a float or a vector of them.
     - `axis`: an axis or several; all without.
     - `out`, `overwrite_input`: of NumPy's signature; they must be None and False.
     - `method`: what lies between two elements: "linear", "lower", "higher", "midpoint" or "nearest"; "inverted_cdf" takes the
@@ -157,6 +163,9 @@ def quantile(a, q, axis=None, out=None, overwrite_input=False, method="linear", 
     - `keepdims`: whether the axes stay, with size 1.
     - `weights`: what each element counts, of the shape of `a` or of its axis; with the method "inverted_cdf" alone.
     - `interpolation`: an older name of `method`.
+
+    >>> xnp.quantile(xnp.array([1.0, 2.0, 3.0, 4.0]), xnp.array([0.0, 0.5]))
+    Array([1. , 2.5], dtype=float32)
     """
     return checked_quantile("quantile", a, q, axis, out, overwrite_input, interpolation or method, keepdims, weights)
 
@@ -192,18 +201,37 @@ def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, w
     return _quantile(a, q, weights, axes, bool(keepdims), method, without_nans)
 
 
-def percentile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None,
-               interpolation=None, out_sharding=None):
-    """The values below which `q` percent of the elements lie; the parameters are those of `quantile`, and `out_sharding`, how
-    the result is split."""
+def percentile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: bool = False,
+               method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None,
+               interpolation: str | None = None, out_sharding: Any = None) -> Array:
+    """The values below which a percentage of the elements lies.
+
+    - `a`: the array.
+    - `q`: the percentage, a number or a vector of them.
+    - `axis`: an axis or several; all without.
+    - `out`, `overwrite_input`, `method`, `keepdims`, `weights`, `interpolation`: as for `quantile`.
+    - `out_sharding`: how the result is split over devices.
+
+    >>> xnp.percentile(xnp.array([1.0, 2.0, 3.0, 4.0]), 50)
+    Array(2.5, dtype=float32)
+    """
     check_arraylike("percentile", a, q)
     return with_out_sharding("xnp.percentile", out_sharding, lambda a, q: checked_quantile(
         "percentile", a, PUBLIC["true_divide"](q, 100), axis, out, overwrite_input, interpolation or method, keepdims, weights),
         (a, q))
 
 
-def median(a, axis=None, out=None, overwrite_input=False, keepdims=False):
-    """The middle value over axes; the parameters are those of `quantile`."""
+def median(a: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Array:
+    """The middle value over axes: the mean of the two in the middle, where the number of elements is even.
+
+    - `a`: the array.
+    - `axis`: an axis or several; all without.
+    - `out`, `overwrite_input`: of NumPy's signature; they must be None and False.
+    - `keepdims`: whether the axes stay, with size 1.
+
+    >>> xnp.median(xnp.array([5.0, 1.0, 2.0]))
+    Array(2., dtype=float32)
+    """
     return checked_quantile("median", a, 0.5, axis, out, overwrite_input, "midpoint", keepdims, None)
 
 

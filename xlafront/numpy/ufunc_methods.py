@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, tracing
+from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax.dynamic_slicing import dynamic_update_slice_in_dim
 from xlafront.lax.elementwise import as_type
 from xlafront.lax.shapes import canonical_axis, move_dim, reshape_to
@@ -53,8 +54,13 @@ class _UfuncMeta(type):
 class ufunc(metaclass=_UfuncMeta):
     """An elementwise function with the methods of NumPy's ufuncs: `xnp.add` and its kin, and what `frompyfunc` makes.
 
-    >>> xnp.add.reduce(xnp.ones((2, 3)), axis=0)
-    Array([2., 2., 2.], dtype=float32)
+    - `nin`, `nout`, `nargs`: how many arguments and results it has, and both together.
+    - `identity`: the number that changes nothing, or None.
+    - `reduce`, `accumulate`, `reduceat`, `outer`, `at`: its methods, for functions of two arguments (but for `at`) and one
+      result.
+
+    >>> isinstance(xnp.add, xnp.ufunc), xnp.add.nin, xnp.multiply.identity
+    (True, 2, 1)
     """
 
     def __new__(cls, func: Callable, nin: int, nout: int, *, identity: Any = None):
@@ -120,7 +126,8 @@ def _result_dtype(function, a, dtype):
     return tracing.trace_to_closed_jaxpr(lambda x: [function(x, x)], [tracing.aval_of(np.zeros((), d))]).out_avals[0].dtype
 
 
-def reduce(function, a, axis=0, dtype=None, out=None, keepdims=False, initial=None, where=None):
+def reduce(function: Callable, a: ArrayLike, axis: int | None = 0, dtype: DTypeLike | None = None, out: None = None,
+           keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array:
     """The function applied to all elements along an axis in turn.
 
     - `a`: the array.
@@ -130,6 +137,9 @@ def reduce(function, a, axis=0, dtype=None, out=None, keepdims=False, initial=No
     - `keepdims`: whether the axis stays, with size 1.
     - `initial`: what stands before the first element.
     - `where`: which elements count; functions without identity need `initial` for it.
+
+    >>> xnp.add.reduce(xnp.array([[1, 2], [3, 4]]))
+    Array([4, 6], dtype=int32)
     """
     name = function.__name__
     _binary_only(function, "reduce")
@@ -170,8 +180,18 @@ def reduce(function, a, axis=0, dtype=None, out=None, keepdims=False, initial=No
     return reductions.keep_dims(result, shape, axes) if keepdims else result
 
 
-def accumulate(function, a, axis=0, dtype=None, out=None):
-    """The results of `reduce` after each element along an axis; the parameters are those of `reduce`."""
+def accumulate(function: Callable, a: ArrayLike, axis: int | None = 0, dtype: DTypeLike | None = None,
+               out: None = None) -> Array:
+    """The results of `reduce` after each element along an axis.
+
+    - `a`: the array.
+    - `axis`: along which; None for the array as one vector.
+    - `dtype`: that of the result.
+    - `out`: of NumPy's signature; it must be None.
+
+    >>> xnp.multiply.accumulate(xnp.array([1, 2, 3]))
+    Array([1, 2, 6], dtype=int32)
+    """
     name = function.__name__
     _binary_only(function, "accumulate")
     reductions.refuse_out(f"{name}.accumulate", out)
@@ -186,9 +206,20 @@ def accumulate(function, a, axis=0, dtype=None, out=None):
     return _fold(function, a, axis, kept=True) if a.shape[axis] else a
 
 
-def reduceat(function, a, indices, axis=0, dtype=None, out=None):
-    """`reduce` over the stretches of an axis that begin at `indices` and end before the next of them, or at the end; where the
-    next is not greater, the one element. The other parameters are those of `reduce`."""
+def reduceat(function: Callable, a: ArrayLike, indices: ArrayLike, axis: int = 0, dtype: DTypeLike | None = None,
+             out: None = None) -> Array:
+    """The results of `reduce` over stretches of an axis.
+
+    - `a`: the array.
+    - `indices`: where stretches begin; each ends before the next of them begins, the last at the end. Where the next is not
+      greater, it is one element.
+    - `axis`: the axis.
+    - `dtype`: that of the result.
+    - `out`: of NumPy's signature; it must be None.
+
+    >>> xnp.add.reduceat(xnp.array([1, 2, 3, 4]), xnp.array([0, 3]))
+    Array([6, 4], dtype=int32)
+    """
     name = function.__name__
     _binary_only(function, "reduceat")
     reductions.refuse_out(f"{name}.reduceat", out)
@@ -211,8 +242,15 @@ def reduceat(function, a, indices, axis=0, dtype=None, out=None):
     return move_dim(result, 0, axis)
 
 
-def outer(function, A, B, /):
-    """The function of all pairs of an element of `A` and one of `B`."""
+def outer(function: Callable, A: ArrayLike, B: ArrayLike, /) -> Array:
+    """The function of all pairs of an element of one array and one of another.
+
+    - `A`, `B`: the arrays; the dimensions of `A` come first.
+
+    >>> xnp.add.outer(xnp.array([10, 20]), xnp.array([1, 2]))
+    Array([[11, 12],
+           [21, 22]], dtype=int32)
+    """
     name = function.__name__
     _binary_only(function, "outer")
     check_arraylike(f"{name}.outer", A, B)
@@ -221,13 +259,16 @@ def outer(function, A, B, /):
         *(1,) * np.ndim(A), *np.shape(B))))
 
 
-def at(function, a, indices, b=None, /, *, inplace=True):
-    """The array with the function applied to the elements at `indices`, again for an index that is repeated.
+def at(function: Callable, a: ArrayLike, indices: Any, b: ArrayLike | None = None, /, *, inplace: bool = True) -> Array:
+    """The array with the function applied to some elements, again for an index that is repeated.
 
     - `a`: the array.
     - `indices`: which elements, as in `a[indices]`.
     - `b`: the second operands.
-    - `inplace`: of NumPy's behaviour, which changes `a`; arrays are immutable, so that it must be False.
+    - `inplace`: of NumPy's behaviour, which changes `a`; arrays do not change, it must be False.
+
+    >>> xnp.add.at(xnp.zeros(3), xnp.array([1, 1]), 5.0, inplace=False)
+    Array([ 0., 10.,  0.], dtype=float32)
     """
     name = function.__name__
     if inplace:

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from xlafront.core import dtypes, tracing
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import shapes
 from xlafront.lax.arguments import check_dtype
 from xlafront.lax.barriers import stop_gradient_p
@@ -46,6 +47,7 @@ from xlafront.lax.elementwise import (
     sub,
     where,
 )
+from xlafront.numpy.docstrings import ufunc_docstring
 from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_args, promote_args_inexact, unwrap
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.staging.library import library
@@ -85,12 +87,11 @@ PUBLIC: dict = {}
 INLINE: dict = {}  # the same functions without the dispatcher, for operators on tracers
 
 
-def public(name: str, function, doc: str | None = None):
-    """Register a function under its public name, compiled when called eagerly."""
+def public(name: str, function):
+    """Register a function under its public name, compiled when called eagerly. What it says of itself is in `docstrings`."""
     function.__name__ = function.__qualname__ = name
     function.__module__ = "xlafront.numpy"
-    if doc is not None:
-        function.__doc__ = doc
+    function.__doc__ = ufunc_docstring(name, function)
     INLINE[name] = function
     PUBLIC[name] = library(function)
     return PUBLIC[name]
@@ -104,18 +105,18 @@ def _refuse_options(name, out, where) -> None:
 
 def _unary(name, primitive, promotion):
     if promotion == "inexact":
-        def function(x, /):
+        def function(x: ArrayLike, /) -> Array:
             # Hot under a trace: an array of floats goes straight to the primitive.
             aval = getattr(x, "aval", None)
             if aval is not None and dtypes.is_inexact(aval.dtype):
                 return primitive.bind(x)
             return primitive.bind(*promote_args_inexact(name, x))
     else:
-        def function(x, /, *, out=None, where=None):
+        def function(x: ArrayLike, /, *, out: None = None, where: None = None) -> Array:
             if out is not None or where is not None:
                 _refuse_options(name, out, where)
             return primitive.bind(*promote_args(name, x))
-    return public(name, function, f"Elementwise `{name}`, as NumPy's.")
+    return public(name, function)
 
 
 def _binary(name, primitive, promotion):
@@ -123,7 +124,7 @@ def _binary(name, primitive, promotion):
     inexact = promotion != "same"
     thread = tracing.thread
 
-    def function(x1, x2, /, *, out=None, where=None):
+    def function(x1: ArrayLike, x2: ArrayLike, /, *, out: None = None, where: None = None) -> Array:
         # Hot under a trace: operands of one type, and a Python number beside floats, need no promotion.
         if out is not None or where is not None:
             _refuse_options(name, out, where)
@@ -140,7 +141,9 @@ def _binary(name, primitive, promotion):
 
     if name in _OF_X_AND_Y:
         function.__code__ = function.__code__.replace(co_varnames=("x", "y", *function.__code__.co_varnames[2:]))
-    return public(name, function, f"Elementwise `{name}` of two arrays, promoted and broadcast as NumPy does.")
+        types = function.__annotations__
+        function.__annotations__ = {"x": types["x1"], "y": types["x2"], **{n: types[n] for n in ("out", "where", "return")}}
+    return public(name, function)
 
 
 for _name, _primitive, _promotion in UNARY:
@@ -168,11 +171,11 @@ def _complex_order(primitive):
 def _ordering(name, primitive):
     on_complex = _complex_order(primitive)
 
-    def function(x, y, /):
+    def function(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y = promote_args(name, x, y)
         return on_complex(x, y) if tracing.aval_of(x).dtype.kind == "c" else primitive.bind(x, y)
 
-    return public(name, function, f"Elementwise comparison `{name}`; complex numbers by real part first.")
+    return public(name, function)
 
 
 for _name, _primitive in ORDERINGS:
@@ -180,13 +183,13 @@ for _name, _primitive in ORDERINGS:
 
 
 def _logical(name, primitive):
-    def function(x, y, /, *, out=None, where=None):
+    def function(x: ArrayLike, y: ArrayLike, /, *, out: None = None, where: None = None) -> Array:
         if out is not None or where is not None:
             _refuse_options(name, out, where)
         x, y = promote_args(name, x, y)
         return primitive.bind(to_bool(x), to_bool(y))
 
-    return public(name, function, f"Elementwise `{name}` of truth values.")
+    return public(name, function)
 
 
 for _name, _primitive in LOGICAL:
@@ -198,22 +201,19 @@ def _define(function):
 
 
 @_define
-def logical_not(x, /):
-    """Elementwise negation of truth values."""
+def logical_not(x: ArrayLike, /) -> Array:
     check_arraylike("logical_not", x)
     return PRIMITIVES["not"].bind(to_bool(unwrap(x)))
 
 
 @_define
-def positive(x, /):
-    """The array itself."""
+def positive(x: ArrayLike, /) -> Array:
     [x] = promote_args("positive", x)
     return x
 
 
 @_define
-def absolute(x, /):
-    """Elementwise absolute value; the magnitude of complex numbers."""
+def absolute(x: ArrayLike, /) -> Array:
     [x] = promote_args("absolute", x)
     d = tracing.aval_of(x).dtype
     return x if d == dtypes.bool_ or dtypes.is_unsigned(d) else PRIMITIVES["abs"].bind(x)
@@ -223,16 +223,14 @@ PUBLIC["abs"], INLINE["abs"] = PUBLIC["absolute"], INLINE["absolute"]
 
 
 @_define
-def fabs(x, /):
-    """Elementwise absolute value as a float."""
+def fabs(x: ArrayLike, /) -> Array:
     [x] = promote_args_inexact("fabs", x)
     check_dtype("xnp.fabs", "float", tracing.aval_of(x).dtype)
     return abs_(x)
 
 
 @_define
-def square(x, /):
-    """Elementwise `x * x`."""
+def square(x: ArrayLike, /) -> Array:
     [x] = promote_args("square", x)
     if tracing.aval_of(x).dtype == dtypes.bool_:
         return as_type(x, dtypes.int32, False)
@@ -240,8 +238,7 @@ def square(x, /):
 
 
 @_define
-def bitwise_count(x, /):
-    """The number of bits that are set in the absolute value, as uint8."""
+def bitwise_count(x: ArrayLike, /) -> Array:
     [x] = promote_args("bitwise_count", x)
     d = tracing.aval_of(x).dtype
     if d == dtypes.bool_:
@@ -251,21 +248,18 @@ def bitwise_count(x, /):
 
 
 @_define
-def reciprocal(x, /):
-    """Elementwise `1 / x`."""
+def reciprocal(x: ArrayLike, /) -> Array:
     [x] = promote_args_inexact("reciprocal", x)
     return integer_pow_p.bind(x, y=-1)
 
 
 @_define
-def log2(x, /):
-    """Elementwise logarithm to base 2."""
+def log2(x: ArrayLike, /) -> Array:
     return _log_to_base("log2", x, 2)
 
 
 @_define
-def log10(x, /):
-    """Elementwise logarithm to base 10."""
+def log10(x: ArrayLike, /) -> Array:
     return _log_to_base("log10", x, 10)
 
 
@@ -284,12 +278,12 @@ def _strong_constant(x, value):
 
 
 def _integers_pass(name, primitive):
-    def function(x, /):
+    def function(x: ArrayLike, /) -> Array:
         [x] = promote_args(name, x)
         d = tracing.aval_of(x).dtype
         return x if dtypes.is_integer(d) or d == dtypes.bool_ else primitive(x)
 
-    return public(name, function, f"Elementwise `{name}`; integers stay as they are.")
+    return public(name, function)
 
 
 _integers_pass("floor", PRIMITIVES["floor"].bind)
@@ -297,8 +291,7 @@ _integers_pass("ceil", PRIMITIVES["ceil"].bind)
 
 
 @_define
-def trunc(x):
-    """Elementwise rounding towards zero; integers stay as they are."""
+def trunc(x: ArrayLike) -> Array:
     [x] = promote_args("trunc", x)
     if not dtypes.is_inexact(tracing.aval_of(x).dtype):
         return x
@@ -306,8 +299,7 @@ def trunc(x):
 
 
 @_define
-def rint(x, /):
-    """Round to the nearest integer, halves to even."""
+def rint(x: ArrayLike, /) -> Array:
     check_arraylike("rint", x)
     x = unwrap(x)
     d = tracing.aval_of(x).dtype
@@ -324,7 +316,7 @@ def _constant_of(x, value: bool):
 
 
 def _float_test(name, on_float, on_other):
-    def function(x, /):
+    def function(x: ArrayLike, /) -> Array:
         [x] = promote_args(name, x)
         d = tracing.aval_of(x).dtype
         if dtypes.is_complex(d):
@@ -334,7 +326,7 @@ def _float_test(name, on_float, on_other):
             return on_float(x)
         return ne(x, x) if name == "isnan" else _constant_of(x, on_other)
 
-    return public(name, function, f"Elementwise test `{name}`.")
+    return public(name, function)
 
 
 _float_test("isfinite", PRIMITIVES["is_finite"].bind, True)
@@ -343,7 +335,7 @@ _float_test("isinf", lambda x: eq(abs_(x), _strong_constant(x, np.inf)), False)
 
 
 def _infinity_test(name, infinity):
-    def function(x, /, out=None):
+    def function(x: ArrayLike, /, out: None = None) -> Array:
         if out is not None:
             _refuse_options(name, out, None)
         [x] = promote_args(name, x)
@@ -352,7 +344,7 @@ def _infinity_test(name, infinity):
             raise ValueError(f"xnp.{name} is not defined for complex numbers; take it of x.real or x.imag.")
         return eq(x, _strong_constant(x, infinity)) if dtypes.is_float(d) else _constant_of(x, False)
 
-    return public(name, function, f"Elementwise test `{name}`.")
+    return public(name, function)
 
 
 _infinity_test("isposinf", math.inf)
@@ -360,8 +352,7 @@ _infinity_test("isneginf", -math.inf)
 
 
 @_define
-def signbit(x, /):
-    """Whether the sign bit is set, as it is for -0.0."""
+def signbit(x: ArrayLike, /) -> Array:
     [x] = promote_args("signbit", x)
     d = tracing.aval_of(x).dtype
     if dtypes.is_integer(d) or d == dtypes.bool_:
@@ -373,8 +364,7 @@ def signbit(x, /):
 
 
 @_define
-def copysign(x1, x2, /):
-    """The magnitude of `x1` with the sign of `x2`."""
+def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x, y = promote_args_inexact("copysign", x1, x2)
     check_dtype("xnp.copysign", "float", tracing.aval_of(x).dtype)
     size = abs_(x)
@@ -382,8 +372,7 @@ def copysign(x1, x2, /):
 
 
 @_define
-def conjugate(x, /):
-    """Elementwise complex conjugate; real arrays stay as they are."""
+def conjugate(x: ArrayLike, /) -> Array:
     [x] = promote_args("conjugate", x)
     return conj_(x, input_dtype=tracing.aval_of(x).dtype) if tracing.aval_of(x).dtype.kind == "c" else x
 
@@ -392,15 +381,13 @@ PUBLIC["conj"], INLINE["conj"] = PUBLIC["conjugate"], INLINE["conjugate"]
 
 
 @_define
-def real(val, /):
-    """The real part."""
+def real(val: ArrayLike, /) -> Array:
     [x] = promote_args("real", val)
     return real_(x) if tracing.aval_of(x).dtype.kind == "c" else x
 
 
 @_define
-def imag(val, /):
-    """The imaginary part; zeros for real arrays."""
+def imag(val: ArrayLike, /) -> Array:
     [x] = promote_args("imag", val)
     if tracing.aval_of(x).dtype.kind == "c":
         return imag_(x)
@@ -408,34 +395,27 @@ def imag(val, /):
 
 
 @_define
-def iscomplex(x, /):
-    """Elementwise, whether the imaginary part is other than 0.
-
-    - `x`: the array.
-
-    >>> xnp.iscomplex(xnp.array([1j, 2]))
-    Array([ True, False], dtype=bool)
-    """
+def iscomplex(x: ArrayLike, /) -> Array:
     part = INLINE["imag"](x)
     return ne(part, constant_like(part, 0))
 
 
 @_define
-def isreal(x, /):
-    """Elementwise, whether the imaginary part is 0.
-
-    - `x`: the array.
-
-    >>> xnp.isreal(xnp.array([1j, 2]))
-    Array([False,  True], dtype=bool)
-    """
+def isreal(x: ArrayLike, /) -> Array:
     part = INLINE["imag"](x)
     return eq(part, constant_like(part, 0))
 
 
 @library(static="deg")
-def angle(z, deg=False):
-    """The angle of complex numbers, in radians or degrees."""
+def angle(z: ArrayLike, deg: bool = False) -> Array:
+    """The angles of complex numbers in the plane, from -pi to pi: 0 of positive real numbers, pi of negative ones.
+
+    - `z`: the numbers.
+    - `deg`: whether angles are in degrees, and not in radians.
+
+    >>> xnp.angle(xnp.array([1j, -1.0]), deg=True)
+    Array([ 90., 180.], dtype=float32)
+    """
     re, im = INLINE["real"](z), INLINE["imag"](z)
     of = tracing.aval_of(z).dtype
     if of.kind != "c" and (not np.ndim(z) or not dtypes.is_inexact(of)):  # real scalars count as Python's
@@ -445,8 +425,7 @@ def angle(z, deg=False):
 
 
 @_define
-def remainder(x1, x2, /):
-    """The remainder with the sign of the divisor, as Python's `%`."""
+def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x, y = _numbers("remainder", x1, x2)
     zero = constant_like(x, 0)
     r = _rem(x, y)
@@ -458,8 +437,7 @@ PUBLIC["mod"], INLINE["mod"] = PUBLIC["remainder"], INLINE["remainder"]
 
 
 @_define
-def fmod(x1, x2, /):
-    """The remainder with the sign of the dividend, as C's `fmod`."""
+def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return _rem(*_numbers("fmod", x1, x2))
 
 
@@ -481,8 +459,7 @@ def _rem(x, y):
 
 
 @_define
-def floor_divide(x1, x2, /):
-    """The quotient rounded down."""
+def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x, y = _numbers("floor_divide", x1, x2)
     d = tracing.aval_of(x).dtype
     if dtypes.is_unsigned(d):
@@ -513,8 +490,7 @@ def _float_divmod(x, y):
 
 
 @_define
-def divmod(x1, x2, /):
-    """`(x1 // x2, x1 % x2)`."""
+def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
     x, y = _numbers("divmod", x1, x2)
     d = tracing.aval_of(x).dtype
     if dtypes.is_float(d):
@@ -524,14 +500,12 @@ def divmod(x1, x2, /):
 
 
 @_define
-def left_shift(x, y, /):
-    """Shift bits left, filling with zeros."""
+def left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
     return PRIMITIVES["shift_left"].bind(*_numbers("left_shift", x, y))
 
 
 @_define
-def right_shift(x1, x2, /):
-    """Shift bits right, keeping the sign of signed integers."""
+def right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x, y = _numbers("right_shift", x1, x2)
     unsigned = dtypes.is_unsigned(tracing.aval_of(x).dtype)
     return PRIMITIVES["shift_right_logical" if unsigned else "shift_right_arithmetic"].bind(x, y)
@@ -582,8 +556,15 @@ def _power_static(x1, x2):
     return power_inline(x1, x2)
 
 
-def power(x1, x2, /):
-    """Elementwise `x1 ** x2`. A known integer as exponent is static: it becomes multiplications."""
+def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """Elementwise `x1 ** x2`. A known integer as exponent becomes multiplications; a new one is compiled anew.
+
+    - `x1`: the bases.
+    - `x2`: the exponents. Integers to a known negative power are an error, as in NumPy.
+
+    >>> xnp.power(xnp.array([2, 3]), 3)
+    Array([ 8, 27], dtype=int32)
+    """
     x1, x2 = unwrap(x1), unwrap(x2)
     if type(x2) is not int:
         x2 = _static_exponent(x2)
@@ -602,33 +583,37 @@ PUBLIC["power"] = PUBLIC["pow"] = power
 
 
 @_define
-def float_power(x, y, /):
-    """`x ** y` in floating point."""
+def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
     return pow_(*promote_args_inexact("float_power", x, y))
 
 
 @_define
-def logaddexp(x1, x2, /, *, out=None, where=None):
-    """`log(exp(x1) + exp(x2))` without overflow."""
+def logaddexp(x1: ArrayLike, x2: ArrayLike, /, *, out: None = None, where: None = None) -> Array:
     if out is not None or where is not None:
         _refuse_options("logaddexp", out, where)
     x, y = promote_args_inexact("logaddexp", x1, x2)
     return log_add_p.bind(x, y)
 
 
+def _finite_or_zero(x):
+    return where(PRIMITIVES["is_finite"].bind(x), x, constant_like(x, 0))
+
+
 @_define
-def logaddexp2(x1, x2, /, *, out=None, where=None):
-    """`log2(2 ** x1 + 2 ** x2)` without overflow."""
+def logaddexp2(x1: ArrayLike, x2: ArrayLike, /, *, out: None = None, where: None = None) -> Array:
     if out is not None or where is not None:
         _refuse_options("logaddexp2", out, where)
     x, y = promote_args_inexact("logaddexp2", x1, x2)
     ln2 = constant_like(x, np.log(2))
-    return div(INLINE["logaddexp"](mul(x, ln2), mul(y, ln2)), ln2)
+    if tracing.aval_of(x).dtype.kind == "c":
+        return div(log_add_p.bind(mul(x, ln2), mul(y, ln2)), ln2)
+    # Relative to the greater one, which then comes back without rounding.
+    greater = _finite_or_zero(stop_gradient_p.bind(max_(x, y)))
+    return add(greater, div(log_add_p.bind(mul(sub(x, greater), ln2), mul(sub(y, greater), ln2)), ln2))
 
 
 @_define
-def hypot(x1, x2, /):
-    """`sqrt(x1**2 + x2**2)` without overflow."""
+def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x, y = promote_args_inexact("hypot", x1, x2)
     if tracing.aval_of(x).dtype.kind == "c":
         raise ValueError("xnp.hypot is not defined for complex numbers; take it of abs(x1) and abs(x2).")
@@ -643,37 +628,36 @@ def hypot(x1, x2, /):
 
 
 @_define
-def heaviside(x1, x2, /):
-    """0 below zero, `x2` at zero, 1 above."""
+def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x, y = promote_args_inexact("heaviside", x1, x2)
     zero, one = constant_like(x, 0), constant_like(x, 1)
     step = where(lt(x, zero), zero, where(gt(x, zero), one, y))
     return where(ne(x, x), x, step)
 
 
-def _scaled(name, factor, doc):
-    def function(x, /):
+def _scaled(name, factor):
+    def function(x: ArrayLike, /) -> Array:
         [x] = promote_args_inexact(name, x)
         return mul(x, constant_like(x, factor))
 
-    return public(name, function, doc)
+    return public(name, function)
 
 
-_scaled("deg2rad", np.pi / 180, "Degrees to radians.")
-_scaled("radians", np.pi / 180, "Degrees to radians.")
-_scaled("rad2deg", 180 / np.pi, "Radians to degrees.")
-_scaled("degrees", 180 / np.pi, "Radians to degrees.")
+_scaled("deg2rad", np.pi / 180)
+_scaled("radians", np.pi / 180)
+_scaled("rad2deg", 180 / np.pi)
+_scaled("degrees", 180 / np.pi)
 
 
 def _ignoring_nan(name, primitive, compare):
-    def function(x1, x2):
+    def function(x1: ArrayLike, x2: ArrayLike) -> Array:
         x, y = promote_args(name, x1, x2)
         if not dtypes.is_inexact(tracing.aval_of(x).dtype):
             return primitive.bind(x, y)
         # Selected rather than computed: of two equal operands the second has the derivative.
         return where(PRIMITIVES["or"].bind(compare(x, y), ne(y, y)), x, y)
 
-    return public(name, function, f"Elementwise `{name}`: the other operand where one is NaN.")
+    return public(name, function)
 
 
 _ignoring_nan("fmax", PRIMITIVES["max"], INLINE["greater"])
@@ -681,8 +665,7 @@ _ignoring_nan("fmin", PRIMITIVES["min"], INLINE["less"])
 
 
 @_define
-def sinc(x, /):
-    """`sin(pi x) / (pi x)`, 1 at 0."""
+def sinc(x: ArrayLike, /) -> Array:
     [x] = promote_args_inexact("sinc", x)
     scaled = mul(x, constant_like(x, np.pi))
     size = abs_(scaled)
@@ -715,8 +698,17 @@ def _isclose(a, b, rtol, atol, equal_nan):
     return result
 
 
-def isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """Whether elements are equal within `atol + rtol * |b|`."""
+def isclose(a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False) -> Array:
+    """Whether elements are equal within `atol + rtol * abs(b)`.
+
+    - `a`, `b`: the arrays, broadcast to one shape; `b` is the reference.
+    - `rtol`: the tolerance relative to `b`.
+    - `atol`: the tolerance that comes on top of it.
+    - `equal_nan`: whether NaN is close to NaN.
+
+    >>> xnp.isclose(xnp.array([1.0, 1.1]), xnp.array([1.000001, 1.0]))
+    Array([ True, False], dtype=bool)
+    """
     return _isclose(a, b, rtol, atol, bool(equal_nan))
 
 
@@ -756,8 +748,16 @@ def _round_float(x, decimals):
     return as_type(result, d, False)
 
 
-def round(a, decimals=0, out=None):
-    """Round to a number of decimals, halves to even; negative `decimals` round to tens, hundreds, ..."""
+def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
+    """Round to a number of decimals, halves to the even digit. `round` and `around` are two names of it.
+
+    - `a`: the numbers; complex ones are rounded by parts, integers keep their dtype, booleans are refused.
+    - `decimals`: how many; negative numbers round to tens, hundreds, ...
+    - `out`: of NumPy's signature; it must be None.
+
+    >>> xnp.round(xnp.array([1.25, 2.5, -0.75]), 1)
+    Array([ 1.2,  2.5, -0.8], dtype=float32)
+    """
     if out is not None:
         raise NotImplementedError("xnp.round cannot write into `out`: arrays do not change. Use the result.")
     return _round_kernel(a, int(decimals))
@@ -777,8 +777,15 @@ def _clip_kernel(arr, low, high):
     return arr
 
 
-def clip(arr=None, /, min=None, max=None):
-    """Limit elements to a range; either end may be open."""
+def clip(arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
+    """Limit elements to a range: what is below becomes `min`, what is above `max`.
+
+    - `arr`: the array; complex numbers are refused.
+    - `min`, `max`: the ends of the range, numbers or arrays that broadcast; None leaves an end open.
+
+    >>> xnp.clip(xnp.array([-2, 0, 5]), 0, 3)
+    Array([0, 0, 3], dtype=int32)
+    """
     operands = [arr, *[x for x in (min, max) if x is not None]]
     check_arraylike("clip", *operands)
     if any(dtypes.operand_type(unwrap(x))[0].kind == "c" for x in operands):

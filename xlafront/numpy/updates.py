@@ -6,11 +6,14 @@ Updates of windows (integers and contiguous slices inside the array) are dynamic
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.device_put import reshard_p
 from xlafront.lax.dimension_numbers import ScatterDimensionNumbers
@@ -37,7 +40,11 @@ _FLOATS = frozenset((dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.flo
 
 
 class At:
-    """`x.at`: index it to say which elements to read or to update."""
+    """Which elements of an array to read or to update, by an index in brackets as in `x[index]`.
+
+    >>> xnp.zeros(3).at[1:].set(5.0)
+    Array([0., 5., 5.], dtype=float32)
+    """
 
     __slots__ = ("array",)
 
@@ -72,9 +79,20 @@ class AtIndex:
     def __repr__(self):
         return f"{self.array!r}.at[{self.index!r}]"
 
-    def get(self, *, indices_are_sorted=False, unique_indices=False, mode=None, fill_value=None, out_sharding=None,
-            wrap_negative_indices=True):
-        """The elements, as `x[index]` with options."""
+    def get(self, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
+            fill_value: ArrayLike | None = None, out_sharding: Any = None, wrap_negative_indices: bool = True) -> Array:
+        """The elements, as `x[index]` with options.
+
+        - `indices_are_sorted`, `unique_indices`: promises about index arrays that make it faster.
+        - `mode`: what positions outside give: the nearest element ("clip", as without), NaN or `fill_value` ("fill"), anything
+          ("promise_in_bounds").
+        - `fill_value`: for the mode "fill".
+        - `out_sharding`: how the result is split over devices.
+        - `wrap_negative_indices`: whether negative positions count from the end.
+
+        >>> xnp.array([1.0, 2.0]).at[5].get(mode="fill", fill_value=0.0)
+        Array(0., dtype=float32)
+        """
         x = self.array
         concrete = type(x) is ArrayImpl and tracing.thread.trace is tracing.eval_trace
         return with_out_sharding("x.at[...].get", out_sharding, take_by, (x,), self.index, concrete, mode, fill_value,
@@ -88,47 +106,112 @@ class AtIndex:
         return with_out_sharding(f"x.at[...].{name}", out_sharding, lambda x, v: update(
             name, x, self.index, v, indices_are_sorted, unique_indices, mode, wrap_negative_indices), (self.array, values))
 
-    def set(self, values, **options):
-        """`x[index] = values`. Of several values for one element, which one stays is not defined."""
+    def set(self, values: ArrayLike, **options: Any) -> Array:
+        """The array with these elements replaced, `x[index] = values`. Of several values for one element, which one stays is
+        not defined.
+
+        - `values`: the new elements, of the shape of `x[index]` or one that broadcasts to it.
+        - `options`: those of `get` but for `fill_value`, by name; positions outside are left out, with the mode "clip" the
+          nearest is updated.
+
+        >>> xnp.zeros(3).at[1].set(5.0)
+        Array([0., 5., 0.], dtype=float32)
+        """
         return self._update("set", values, **options)
 
-    def add(self, values, **options):
-        """`x[index] += values`; repeated positions add up."""
+    def add(self, values: ArrayLike, **options: Any) -> Array:
+        """The array with `x[index] += values`; repeated positions add up.
+
+        - `values`: what is added.
+        - `options`: as for `set`.
+
+        >>> xnp.zeros(3).at[xnp.array([1, 1])].add(5.0)
+        Array([ 0., 10.,  0.], dtype=float32)
+        """
         return self._update("add", values, **options)
 
-    def subtract(self, values, **options):
-        """`x[index] -= values`; repeated positions add up."""
+    def subtract(self, values: ArrayLike, **options: Any) -> Array:
+        """The array with `x[index] -= values`; repeated positions add up.
+
+        - `values`: what is subtracted.
+        - `options`: as for `set`.
+
+        >>> xnp.zeros(3).at[1].subtract(5.0)
+        Array([ 0., -5.,  0.], dtype=float32)
+        """
         return self._update("subtract", values, **options)
 
-    def multiply(self, values, **options):
-        """`x[index] *= values`; repeated positions multiply up."""
+    def multiply(self, values: ArrayLike, **options: Any) -> Array:
+        """The array with `x[index] *= values`; repeated positions multiply up. `multiply` and `mul` are two names of it.
+
+        - `values`: the factors.
+        - `options`: as for `set`.
+
+        >>> xnp.ones(3).at[1].multiply(5.0)
+        Array([1., 5., 1.], dtype=float32)
+        """
         return self._update("multiply", values, **options)
 
     mul = multiply
 
-    def min(self, values, **options):
-        """`x[index] = minimum(x[index], values)`."""
+    def min(self, values: ArrayLike, **options: Any) -> Array:
+        """The array with `x[index] = minimum(x[index], values)`.
+
+        - `values`: what the elements are compared with.
+        - `options`: as for `set`.
+
+        >>> xnp.array([1, 7]).at[:].min(5)
+        Array([1, 5], dtype=int32)
+        """
         return self._update("min", values, **options)
 
-    def max(self, values, **options):
-        """`x[index] = maximum(x[index], values)`."""
+    def max(self, values: ArrayLike, **options: Any) -> Array:
+        """The array with `x[index] = maximum(x[index], values)`.
+
+        - `values`: what the elements are compared with.
+        - `options`: as for `set`.
+
+        >>> xnp.array([1, 7]).at[:].max(5)
+        Array([5, 7], dtype=int32)
+        """
         return self._update("max", values, **options)
 
-    def divide(self, values, **options):
-        """`x[index] /= values`; repeated positions divide again."""
+    def divide(self, values: ArrayLike, **options: Any) -> Array:
+        """The array with `x[index] /= values`; repeated positions divide again. All elements become floats.
+
+        - `values`: the divisors.
+        - `options`: as for `set`.
+
+        >>> xnp.array([2, 4]).at[0].divide(2)
+        Array([1., 4.], dtype=float32)
+        """
         return self._by_factor("true_divide", values, options)
 
-    def power(self, values, **options):
-        """`x[index] **= values`; repeated positions raise again."""
+    def power(self, values: ArrayLike, **options: Any) -> Array:
+        """The array with `x[index] **= values`; repeated positions raise again.
+
+        - `values`: the exponents.
+        - `options`: as for `set`.
+
+        >>> xnp.array([2, 4]).at[0].power(3)
+        Array([8, 4], dtype=int32)
+        """
         return self._by_factor("power", values, options)
 
     def _by_factor(self, function, values, options):
         factors = AtIndex(ones_like(self.array), self.index).multiply(values, **options)
         return PUBLIC[function](self.array, factors)
 
-    def apply(self, func, *, indices_are_sorted=False, unique_indices=False, mode=None, out_sharding=None,
-              wrap_negative_indices=True):
-        """`x[index] = func(x[index])` for an elementwise function; repeated positions are transformed again."""
+    def apply(self, func: Callable, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
+              out_sharding: Any = None, wrap_negative_indices: bool = True) -> Array:
+        """The array with `x[index] = func(x[index])`; repeated positions are transformed again.
+
+        - `func`: an elementwise function.
+        - `indices_are_sorted`, `unique_indices`, `mode`, `out_sharding`, `wrap_negative_indices`: as for `set`.
+
+        >>> xnp.array([1.0, 4.0]).at[1].apply(xnp.sqrt)
+        Array([1., 2.], dtype=float32)
+        """
         x = self.array
         concrete = type(x) is ArrayImpl and tracing.thread.trace is tracing.eval_trace
         entries, indices = plan_key(np.shape(x), self.index, not concrete)

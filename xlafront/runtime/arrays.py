@@ -6,6 +6,8 @@ operators are attached by `xlafront.numpy`.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from xlafront.runtime.jax_names import answered, buffers_of, host_copy
@@ -75,13 +77,85 @@ def _check_if_deleted(self) -> None:
             f"or freed by `.delete()`. Use the result of that call instead, or do not donate this argument.")
 
 
-def _seen_aval(self):
-    """The type with what follows from the sharding."""
+def _seen_aval(self) -> Any:
+    """The type, as transformations see it, with what follows from the sharding.
+
+    >>> xnp.ones((2, 3)).aval
+    ShapedArray(float32[2,3])
+    """
     return self._aval if type(self._sharding) is SingleDeviceSharding and self._sharding._memory_kind in (
         None, "device") else self._aval.on(self._sharding)
 
 
+def _shape(self) -> tuple[int, ...]:
+    """The sizes of the dimensions.
+
+    >>> xnp.ones((2, 3)).shape
+    (2, 3)
+    """
+    return self._aval.shape
+
+
+def _dtype(self) -> np.dtype:
+    """The dtype of the elements.
+
+    >>> xnp.ones((2, 3)).dtype
+    dtype('float32')
+    """
+    return self._aval.dtype
+
+
+def _ndim(self) -> int:
+    """The number of dimensions.
+
+    >>> xnp.ones((2, 3)).ndim
+    2
+    """
+    return self._aval.ndim
+
+
+def _size(self) -> int:
+    """The number of elements.
+
+    >>> xnp.ones((2, 3)).size
+    6
+    """
+    return self._aval.size
+
+
+def _weak_type(self) -> bool:
+    """Whether the dtype is that of Python's numbers, which takes that of arrays of its kind.
+
+    >>> xnp.asarray(2.0).weak_type, (xnp.asarray(2.0) * xnp.ones(3, xnp.float16)).dtype
+    (True, dtype('float16'))
+    """
+    return self._aval.weak_type
+
+
+def _sharding(self) -> Any:
+    """How the array lies on devices.
+
+    >>> xnp.ones(3).sharding.num_devices
+    1
+    """
+    return self._sharding
+
+
+def _committed(self) -> bool:
+    """Whether the array was put on its devices on purpose, so that computations with it run there.
+
+    >>> xnp.ones(3).committed, xf.device_put(xnp.ones(3), xf.devices()[0]).committed
+    (False, True)
+    """
+    return self._committed
+
+
 def _devices(self) -> set:
+    """The devices that hold the array or parts of it.
+
+    >>> xnp.ones(3).devices() <= set(xf.devices())
+    True
+    """
     self._check_if_deleted()
     return self._sharding.device_set
 
@@ -93,14 +167,9 @@ def _attach() -> None:
     cls._value = property(host_value)
     cls._aval = cls.__dict__["aval"]  # as whoever made the array gave it
     cls.aval = property(_seen_aval)
-    cls.shape = property(lambda self: self._aval.shape)
-    cls.dtype = property(lambda self: self._aval.dtype)
-    cls.ndim = property(lambda self: self._aval.ndim)
-    cls.size = property(lambda self: self._aval.size)
-    cls.weak_type = property(lambda self: self._aval.weak_type)
-    cls.sharding = property(lambda self: self._sharding)
+    cls.shape, cls.dtype, cls.ndim, cls.size = property(_shape), property(_dtype), property(_ndim), property(_size)
+    cls.weak_type, cls.sharding, cls.committed = property(_weak_type), property(_sharding), property(_committed)
     cls.devices = _devices
-    cls.committed = property(lambda self: self._committed)
 
 
 _attach()
