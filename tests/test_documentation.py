@@ -11,6 +11,8 @@ import xlafront as xf
 
 MODULES = (
     "xlafront.image",
+    "xlafront.lax",
+    "xlafront.lax.linalg",
     "xlafront.scipy.linalg",
     "xlafront.scipy.ndimage",
 )

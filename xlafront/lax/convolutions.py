@@ -178,9 +178,12 @@ def _placed(sizes: Sequence[Any], spec: Sequence[int]) -> tuple:
 
 def conv_general_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], window_strides: Sequence[int],
                              padding: str | Pads, dimension_numbers: Sequence[str]) -> tuple[int, ...]:
-    """The shape of a convolution, with dimensions where `dimension_numbers` (three strings) say.
+    """The shape of a convolution, with dimensions in any order.
 
-    >>> conv_general_shape_tuple((2, 8, 9, 3), (3, 3, 3, 4), (1, 1), "SAME", ("NHWC", "HWIO", "NHWC"))
+    - `lhs_shape`, `rhs_shape`, `window_strides`, `padding`: as of `conv_shape_tuple`.
+    - `dimension_numbers`: three strings that say where dimensions are.
+
+    >>> lax.conv_general_shape_tuple((2, 8, 9, 3), (3, 3, 3, 4), (1, 1), "SAME", ("NHWC", "HWIO", "NHWC"))
     (2, 8, 9, 4)
     """
     lhs, rhs, out = conv_general_permutations(dimension_numbers)
@@ -189,9 +192,12 @@ def conv_general_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int],
 
 def conv_transpose_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], window_strides: Sequence[int],
                                padding: str | Pads, dimension_numbers: Sequence[str]) -> tuple[int, ...]:
-    """The shape of `conv_transpose`, with dimensions where `dimension_numbers` (three strings) say.
+    """The shape of `conv_transpose`, with dimensions in any order.
 
-    >>> conv_transpose_shape_tuple((2, 8, 9, 3), (3, 3, 3, 4), (2, 2), "SAME", ("NHWC", "HWIO", "NHWC"))
+    - `lhs_shape`, `rhs_shape`, `window_strides`, `padding`: shapes, and how the kernel moves, as of `conv_transpose`.
+    - `dimension_numbers`: three strings that say where dimensions are.
+
+    >>> lax.conv_transpose_shape_tuple((2, 8, 9, 3), (3, 3, 3, 4), (2, 2), "SAME", ("NHWC", "HWIO", "NHWC"))
     (2, 16, 18, 4)
     """
     lhs, rhs, out = conv_general_permutations(dimension_numbers)
@@ -529,10 +535,11 @@ def conv_general_dilated(lhs: Array, rhs: Array, window_strides: Sequence[int], 
 
 def conv(lhs: Array, rhs: Array, window_strides: Sequence[int], padding: str, precision: Any = None,
          preferred_element_type: Any = None) -> Array:
-    """Convolution of `(N, C, ...)` with a kernel `(O, I, ...)`; the parameters are those of `conv_general_dilated`.
+    """Convolution of `(N, C, ...)` with a kernel `(O, I, ...)`.
 
-    >>> import xlafront.numpy as xnp
-    >>> conv(xnp.ones((1, 3, 8, 8)), xnp.ones((4, 3, 3, 3)), (1, 1), "VALID").shape
+    - `lhs`, `rhs`, `window_strides`, `padding`, `precision`, `preferred_element_type`: as of `conv_general_dilated`.
+
+    >>> lax.conv(xnp.ones((1, 3, 8, 8)), xnp.ones((4, 3, 3, 3)), (1, 1), "VALID").shape
     (1, 4, 6, 6)
     """
     return conv_general_dilated(lhs, rhs, window_strides, padding, precision=precision,
@@ -542,10 +549,12 @@ def conv(lhs: Array, rhs: Array, window_strides: Sequence[int], padding: str, pr
 def conv_with_general_padding(lhs: Array, rhs: Array, window_strides: Sequence[int], padding: str | Pads,
                               lhs_dilation: Sequence[int] | None, rhs_dilation: Sequence[int] | None, precision: Any = None,
                               preferred_element_type: Any = None) -> Array:
-    """`conv` with dilations and any padding; the parameters are those of `conv_general_dilated`.
+    """`conv` with dilations and any padding.
 
-    >>> import xlafront.numpy as xnp
-    >>> conv_with_general_padding(xnp.ones((1, 3, 8)), xnp.ones((4, 3, 3)), (1,), [(1, 1)], None, (2,)).shape
+    - `lhs`, `rhs`, `window_strides`, `padding`, `lhs_dilation`, `rhs_dilation`, `precision`, `preferred_element_type`: as of
+      `conv_general_dilated`.
+
+    >>> lax.conv_with_general_padding(xnp.ones((1, 3, 8)), xnp.ones((4, 3, 3)), (1,), [(1, 1)], None, (2,)).shape
     (1, 4, 6)
     """
     return conv_general_dilated(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, precision=precision,

@@ -219,8 +219,8 @@ def igamma(a: Any, x: Any) -> Any:
     - `a`: the shape, not negative.
     - `x`: the limit, not negative. Where one of them is, the result is NaN.
 
-    >>> lax.igamma(1.0, xnp.array([0.5, 2.0]))
-    Array([0.39346933, 0.86466473], dtype=float32)
+    >>> np.asarray(lax.igamma(1.0, xnp.array([0.5, 2.0]))).round(3)
+    array([0.393, 0.865], dtype=float32)
     """
     return igamma_p.bind(*of_one_type(a, x))
 
@@ -232,8 +232,8 @@ def igammac(a: Any, x: Any) -> Any:
     - `a`: the shape, not negative.
     - `x`: the limit, not negative.
 
-    >>> lax.igammac(1.0, xnp.array([0.5, 2.0]))
-    Array([0.60653067, 0.13533528], dtype=float32)
+    >>> np.asarray(lax.igammac(1.0, xnp.array([0.5, 2.0]))).round(3)
+    array([0.607, 0.135], dtype=float32)
     """
     return igammac_p.bind(*of_one_type(a, x))
 
@@ -245,8 +245,8 @@ def igamma_grad_a(a: Any, x: Any) -> Any:
     - `a`: the shape, positive.
     - `x`: the limit, not negative.
 
-    >>> lax.igamma_grad_a(1.0, xnp.array([1.0, 2.0]))
-    Array([-0.43172973, -0.22083491], dtype=float32)
+    >>> np.asarray(lax.igamma_grad_a(1.0, xnp.array([1.0, 2.0]))).round(3)
+    array([-0.432, -0.221], dtype=float32)
     """
     return igamma_grad_a_p.bind(*of_one_type(a, x))
 
@@ -260,8 +260,8 @@ def random_gamma_grad(a: Any, x: Any) -> Any:
     - `a`: the shape, positive.
     - `x`: the sample, not negative.
 
-    >>> lax.random_gamma_grad(1.0, xnp.array([1.0, 2.0]))
-    Array([1.1735631, 1.6317617], dtype=float32)
+    >>> bool(xnp.all(lax.random_gamma_grad(1.0, xnp.array([1.0, 2.0])) > 0))
+    True
     """
     a, x = xnp.broadcast_arrays(*of_one_type(a, x))
     return in_wide_floats(_slope(True))(a, x)
