@@ -13,8 +13,11 @@ MODULES = (
     "xlafront.image",
     "xlafront.lax",
     "xlafront.lax.linalg",
+    "xlafront.nn.initializers",
+    "xlafront.random",
     "xlafront.scipy.linalg",
     "xlafront.scipy.ndimage",
+    "xlafront.scipy.special",
 )
 NAMES = {"xf": xf, "xnp": xf.numpy, "lax": xf.lax, "np": np}  # what examples may use without importing it, beside their module
 
