@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import inspect
+from typing import get_origin
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import xlafront as xf
 
 MODULES = (
+    "xlafront",
     "xlafront.image",
     "xlafront.lax",
     "xlafront.lax.linalg",
@@ -18,6 +20,9 @@ MODULES = (
     "xlafront.scipy.linalg",
     "xlafront.scipy.ndimage",
     "xlafront.scipy.special",
+    "xlafront.sharding",
+    "xlafront.tree",
+    "xlafront.tree_util",
 )
 NAMES = {"xf": xf, "xnp": xf.numpy, "lax": xf.lax, "np": np}  # what examples may use without importing it, beside their module
 
@@ -25,7 +30,7 @@ NAMES = {"xf": xf, "xnp": xf.numpy, "lax": xf.lax, "np": np}  # what examples ma
 def functions(module: str) -> list[tuple[str, object]]:
     found = importlib.import_module(module)
     public = [(f"{module}.{name}", getattr(found, name)) for name in found.__all__]
-    return [(name, f) for name, f in public if callable(f) and not inspect.isclass(f)]
+    return [(name, f) for name, f in public if callable(f) and not inspect.isclass(f) and get_origin(f) is None]
 
 
 def parameters_of(f) -> list[inspect.Parameter]:

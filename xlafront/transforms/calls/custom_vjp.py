@@ -417,6 +417,7 @@ def custom_gradient(fun: Callable) -> custom_vjp:
     ... def square(x):
     ...     return x ** 2, lambda ct: 2 * x * ct
     >>> grad(square)(3.0)
+    Array(6., dtype=float32, weak_type=True)
     """
     @functools.wraps(fun)
     def value_of(*args):
