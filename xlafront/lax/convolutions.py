@@ -17,6 +17,7 @@ from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray, entry_of
 from xlafront.core.primitive import Primitive
+from xlafront.core.typing import DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype, named_sharding
@@ -488,7 +489,8 @@ def _conv_kernel(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, 
 def conv_general_dilated(lhs: Array, rhs: Array, window_strides: Sequence[int], padding: str | Pads,
                          lhs_dilation: Sequence[int] | None = None, rhs_dilation: Sequence[int] | None = None,
                          dimension_numbers: Any = None, feature_group_count: int = 1, batch_group_count: int = 1,
-                         precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None) -> Array:
+                         precision: Any = None, preferred_element_type: DTypeLike | None = None,
+                         out_sharding: ShardingLike = None) -> Array:
     """Convolution of any number of spatial dimensions (without a flip of the kernel, as in neural networks).
 
     - `lhs`, `rhs`: input and kernel, of one dtype and rank.
@@ -501,7 +503,6 @@ def conv_general_dilated(lhs: Array, rhs: Array, window_strides: Sequence[int], 
     - `precision`: as of `dot_general`. `preferred_element_type`: the dtype in which products are summed and returned.
     - `out_sharding`: how the result is split, where explicit mesh axes leave that open.
 
-    >>> import xlafront.numpy as xnp
     >>> x, kernel = xnp.ones((1, 8, 8, 3)), xnp.ones((3, 3, 3, 4))
     >>> conv_general_dilated(x, kernel, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")).shape
     (1, 4, 4, 4)
@@ -534,7 +535,7 @@ def conv_general_dilated(lhs: Array, rhs: Array, window_strides: Sequence[int], 
 
 
 def conv(lhs: Array, rhs: Array, window_strides: Sequence[int], padding: str, precision: Any = None,
-         preferred_element_type: Any = None) -> Array:
+         preferred_element_type: DTypeLike | None = None) -> Array:
     """Convolution of `(N, C, ...)` with a kernel `(O, I, ...)`.
 
     - `lhs`, `rhs`, `window_strides`, `padding`, `precision`, `preferred_element_type`: as of `conv_general_dilated`.
@@ -548,7 +549,7 @@ def conv(lhs: Array, rhs: Array, window_strides: Sequence[int], padding: str, pr
 
 def conv_with_general_padding(lhs: Array, rhs: Array, window_strides: Sequence[int], padding: str | Pads,
                               lhs_dilation: Sequence[int] | None, rhs_dilation: Sequence[int] | None, precision: Any = None,
-                              preferred_element_type: Any = None) -> Array:
+                              preferred_element_type: DTypeLike | None = None) -> Array:
     """`conv` with dilations and any padding.
 
     - `lhs`, `rhs`, `window_strides`, `padding`, `lhs_dilation`, `rhs_dilation`, `precision`, `preferred_element_type`: as of
@@ -577,7 +578,8 @@ _TRANSPOSED_NUMBERS = {2: ("NC", "IO", "NC"), 3: ("NHC", "HIO", "NHC"), 4: ("NHW
 
 def conv_transpose(lhs: Array, rhs: Array, strides: Sequence[int], padding: str | Pads,
                    rhs_dilation: Sequence[int] | None = None, dimension_numbers: Any = None, transpose_kernel: bool = False,
-                   precision: Any = None, preferred_element_type: Any = None, use_consistent_padding: bool = False) -> Array:
+                   precision: Any = None, preferred_element_type: DTypeLike | None = None,
+                   use_consistent_padding: bool = False) -> Array:
     """Convolution of an input that is stretched by `strides` ("deconvolution"), as the gradient of a convolution is.
 
     - `lhs`, `rhs`: input and kernel.
@@ -589,7 +591,6 @@ def conv_transpose(lhs: Array, rhs: Array, strides: Sequence[int], padding: str 
     - `transpose_kernel`: flip the kernel and exchange its features, as the gradient of the convolution with this kernel does.
     - `precision`, `preferred_element_type`: as of `conv_general_dilated`.
 
-    >>> import xlafront.numpy as xnp
     >>> conv_transpose(xnp.ones((1, 4, 4, 3)), xnp.ones((3, 3, 3, 5)), (2, 2), "SAME").shape
     (1, 8, 8, 5)
     """
@@ -626,15 +627,14 @@ def conv_transpose(lhs: Array, rhs: Array, strides: Sequence[int], padding: str 
 
 def conv_general_dilated_patches(lhs: Array, filter_shape: Sequence[int], window_strides: Sequence[int], padding: str | Pads,
                                  lhs_dilation: Sequence[int] | None = None, rhs_dilation: Sequence[int] | None = None,
-                                 dimension_numbers: Any = None, precision: Any = None, preferred_element_type: Any = None
-                                 ) -> Array:
+                                 dimension_numbers: Any = None, precision: Any = None,
+                                 preferred_element_type: DTypeLike | None = None) -> Array:
     """The pieces of the input that a kernel of this shape would see, as features: one by one, each with all its places.
 
     - `lhs`: the input. `filter_shape`: the kernel's spatial shape.
     - `window_strides`, `padding`, `lhs_dilation`, `rhs_dilation`, `dimension_numbers`, `precision` and
       `preferred_element_type`: as of `conv_general_dilated`.
 
-    >>> import xlafront.numpy as xnp
     >>> conv_general_dilated_patches(xnp.arange(4.0).reshape(1, 1, 4), (2,), (1,), "VALID")[0]
     Array([[0., 1., 2.],
            [1., 2., 3.]], dtype=float32)
@@ -667,7 +667,6 @@ def conv_general_dilated_local(lhs: Array, rhs: Array, window_strides: Sequence[
     - `window_strides`, `padding`, `lhs_dilation`, `rhs_dilation`, `dimension_numbers`, `precision`: as of
       `conv_general_dilated`.
 
-    >>> import xlafront.numpy as xnp
     >>> conv_general_dilated_local(xnp.ones((1, 1, 4)), xnp.arange(6.0).reshape(1, 2, 3), (1,), "VALID", (2,))
     Array([[[3., 5., 7.]]], dtype=float32)
     """

@@ -96,7 +96,7 @@ def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
     return shapes.tile_p.bind(operand, reps=tuple(map(operator.index, reps)))
 
 
-def broadcast_like(arr: Any, like_arr: Any) -> Any:
+def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
     """An array spread to the shape of another, as NumPy would beside it, keeping its dtype.
 
     - `arr`: the array; its dimensions are the last ones of the result.
@@ -114,7 +114,7 @@ def broadcast_like(arr: Any, like_arr: Any) -> Any:
     return shapes.broadcast_in_dim(arr, shape, range(len(shape) - len(own), len(shape)))
 
 
-def shape_as_value(shape: Sequence[int]) -> Any:
+def shape_as_value(shape: Sequence[int]) -> Array:
     """A shape as a vector of int32.
 
     - `shape`: the sizes.
@@ -126,7 +126,7 @@ def shape_as_value(shape: Sequence[int]) -> Any:
     return np.array(sizes, np.int32)
 
 
-def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
+def index_take(src: ArrayLike, idxs: Sequence[Any], axes: Sequence[int]) -> Array:
     """The slices of an array at indices of some of its axes, along a new first one.
 
     - `src`: the array.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
 
 import numpy as np
 
@@ -83,7 +82,7 @@ def _top_k_kernel(operand, k, axis):
     return top_k_p.bind(operand, k=k, axis=axis)
 
 
-def top_k(operand: Any, k: int, *, axis: int = -1) -> Any:
+def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     """The `k` largest elements along an axis in descending order, and their indices, as two arrays.
 
     - `operand`: an array of numbers; NaN counts as the largest. Of equal elements the first comes first.

@@ -194,7 +194,7 @@ def explicit_axes(f: Callable | None = None, *, axes: Any = None, in_sharding: A
             raise TypeError(f"{_name(f)} is a function of explicit_axes and needs in_sharding: how its arguments are split.")
         mesh = _mesh_of(())
         if mesh.empty:
-            raise ValueError(f"explicit_axes({_name(f)}) has no mesh whose axes it could change: set one with xf.set_mesh(mesh).")
+            raise ValueError(f"explicit_axes({_name(f)}) has no mesh whose axes it could change: set one with set_mesh(mesh).")
         inner = mesh.update_axis_types({a: AxisType.Explicit for a in _names(axes, mesh)})
         with use_abstract_mesh(inner):
             args = reshard(args, given if isinstance(given, (tuple, PartitionSpec, NamedSharding)) else (given,))

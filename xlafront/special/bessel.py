@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.core import dtypes, tracing
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.elementwise import abs_, add, constant_like, div, gt, mul, sign_, sub, where
 from xlafront.lax.families import elementwise
 from xlafront.special.by_function import computed
@@ -60,7 +59,7 @@ bessel_i0e_p = computed("bessel_i0e", _i0e, (
 
 
 @library
-def bessel_i0e(x: Any) -> Any:
+def bessel_i0e(x: ArrayLike) -> Array:
     """The modified Bessel function of the first kind of order 0, times `exp(-abs(x))`, elementwise.
 
     - `x`: an array of floats.
@@ -72,7 +71,7 @@ def bessel_i0e(x: Any) -> Any:
 
 
 @library
-def bessel_i1e(x: Any) -> Any:
+def bessel_i1e(x: ArrayLike) -> Array:
     """The modified Bessel function of the first kind of order 1, times `exp(-abs(x))`, elementwise.
 
     - `x`: an array of floats.

@@ -14,6 +14,7 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.control.while_loop import while_loop
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.elementwise import PUBLIC, constant_like, exp_, log_, mul, neg, sub
 from xlafront.special.by_function import computed, in_wide_floats, of_one_type
 from xlafront.staging.library import library
@@ -213,7 +214,7 @@ igammac_p = computed("igammac", _regularized(True), (
 
 
 @library
-def igamma(a: Any, x: Any) -> Any:
+def igamma(a: ArrayLike, x: ArrayLike) -> Array:
     """The regularised lower incomplete gamma function, elementwise: the probability that a gamma variable is below `x`.
 
     - `a`: the shape, not negative.
@@ -226,7 +227,7 @@ def igamma(a: Any, x: Any) -> Any:
 
 
 @library
-def igammac(a: Any, x: Any) -> Any:
+def igammac(a: ArrayLike, x: ArrayLike) -> Array:
     """The regularised upper incomplete gamma function, elementwise: `1 - igamma(a, x)`, exact where that is small.
 
     - `a`: the shape, not negative.
@@ -239,7 +240,7 @@ def igammac(a: Any, x: Any) -> Any:
 
 
 @library
-def igamma_grad_a(a: Any, x: Any) -> Any:
+def igamma_grad_a(a: ArrayLike, x: ArrayLike) -> Array:
     """The derivative of `igamma` in its first argument, elementwise.
 
     - `a`: the shape, positive.
@@ -252,7 +253,7 @@ def igamma_grad_a(a: Any, x: Any) -> Any:
 
 
 @library
-def random_gamma_grad(a: Any, x: Any) -> Any:
+def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
     """By how much a sample `x` of a gamma distribution moves with its shape `a`, elementwise.
 
     It is the derivative of x by a at a constant `igamma(a, x)`.
