@@ -5,6 +5,7 @@ import functools
 import importlib
 import inspect
 import types
+from typing import get_origin
 
 import numpy as np
 import pytest
@@ -14,13 +15,22 @@ from xlafront.numpy.updates import AtIndex
 from xlafront.runtime.arrays import ArrayImpl
 
 MODULES = (
+    "xlafront",
     "xlafront.image",
+    "xlafront.lax",
+    "xlafront.lax.linalg",
+    "xlafront.nn.initializers",
     "xlafront.numpy",
     "xlafront.numpy.fft",
     "xlafront.numpy.linalg",
     "xlafront.ops",
+    "xlafront.random",
     "xlafront.scipy.linalg",
     "xlafront.scipy.ndimage",
+    "xlafront.scipy.special",
+    "xlafront.sharding",
+    "xlafront.tree",
+    "xlafront.tree_util",
 )
 # Objects that have public methods and properties, beside the functions of modules.
 UFUNC = types.SimpleNamespace(**{name: getattr(xf.numpy.add, name) for name in ("accumulate", "at", "outer", "reduce", "reduceat")})
@@ -32,7 +42,8 @@ NAMES = {"xf": xf, "xnp": xf.numpy, "lax": xf.lax, "np": np}  # what examples ma
 def functions(module: str) -> list[tuple[str, object]]:
     found = importlib.import_module(module)
     public = [(f"{module}.{name}", getattr(found, name)) for name in found.__all__]
-    return [(name, f) for name, f in public if callable(f) and not inspect.isclass(f) and f.__module__ != "numpy"]
+    return [(name, f) for name, f in public if callable(f) and not inspect.isclass(f) and get_origin(f) is None
+            and getattr(f, "__module__", "") != "numpy"]
 
 
 def members(owner) -> list[tuple[str, object]]:

@@ -18,3 +18,7 @@ from xlafront.core.tree import (
 )
 
 flatten = flatten_tree
+
+__all__ = [
+    "all", "broadcast", "flatten", "flatten_with_path", "leaves", "leaves_with_path", "map", "map_with_path", "reduce",
+    "reduce_associative", "static", "structure", "transpose", "unflatten"]

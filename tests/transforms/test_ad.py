@@ -187,3 +187,10 @@ def test_many_operations_at_once():
 
     program = xf.make_jaxpr(xf.grad(chain))(1.0)
     assert len(program.eqns) <= 3 * 3000 + 10
+
+
+@pytest.mark.parametrize("differentiate", [xf.grad, xf.value_and_grad, lambda f, **how: xf.vjp(f, 3.0, **how),
+                                           lambda f, **how: xf.linear_transpose(f, 3.0, **how)])
+def test_reduce_axes_is_refused(differentiate):
+    with pytest.raises(NotImplementedError, match="reduce_axes"):
+        differentiate(lambda x: 2.0 * x, reduce_axes=("i",))

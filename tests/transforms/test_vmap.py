@@ -75,3 +75,17 @@ MISTAKES = [
 def test_mistakes(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_sum_match_sums_results_that_differ_where_they_should_not():
+    rows = np.arange(6).reshape(2, 3)
+    summed = xf.vmap(lambda x: (x, x * 2, 5.0), in_axes=1, out_axes=(None, 0, None), sum_match=True)
+    for apply in (summed, xf.jit(summed)):
+        total, each, same = apply(rows)
+        np.testing.assert_array_equal(total, rows.sum(1))
+        np.testing.assert_array_equal(each, rows.T * 2)
+        assert float(same) == 5.0
+    loss = xf.vmap(lambda x: x ** 2, out_axes=None, sum_match=True)
+    np.testing.assert_array_equal(xf.grad(loss)(np.arange(3.0)), [0.0, 2.0, 4.0])
+    with pytest.raises(ValueError, match="None in out_axes"):
+        xf.vmap(lambda x: x, out_axes=None)(rows)

@@ -23,6 +23,7 @@ from xlafront.core.ir import (
 )
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
+from xlafront.core.typing import ArrayLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.barriers import stop_gradient
 from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, clamp, convert_element_type_p
@@ -273,12 +274,19 @@ _missing = object()
 
 
 @boundary
-def cond(pred, true_fun: Callable, false_fun: Callable, *operands, operand=_missing, linear=None):
-    """`true_fun(*operands)` where `pred` is true, else `false_fun(*operands)`; only the one chosen runs.
+def cond(pred: ArrayLike, true_fun: Callable, false_fun: Callable, *operands: Any, operand: Any = _missing,
+         linear: Any = None) -> Any:
+    """One of two functions of the operands, chosen by a condition; only that one runs.
 
-    Both are traced and must return the same types. (Under `vmap` with a mapped predicate both run.)
+    Both are traced, and must return the same types. Under `vmap` with a mapped condition both run.
 
-    >>> cond(x > 0, lambda x: x, lambda x: -x, x)
+    - `pred`: a boolean or number, a scalar.
+    - `true_fun`, `false_fun`: what is applied where it is true, and where not.
+    - `operands`: the arguments, pytrees of arrays; `operand`: a single one, by keyword.
+    - `linear`: has no effect.
+
+    >>> lax.cond(True, lambda x: x + 1, lambda x: x - 1, 5)
+    Array(6, dtype=int32, weak_type=True)
     """
     if operand is not _missing:
         if operands:
@@ -308,12 +316,17 @@ def cond(pred, true_fun: Callable, false_fun: Callable, *operands, operand=_miss
 
 
 @boundary
-def switch(index, branches: Sequence[Callable], *operands, operand=_missing):
-    """`branches[index](*operands)`, with the index clamped to those there are.
+def switch(index: ArrayLike, branches: Sequence[Callable], *operands: Any, operand: Any = _missing) -> Any:
+    """One of several functions of the operands, chosen by a number; only that one runs.
 
-    All branches are traced and must return the same types.
+    All are traced, and must return the same types.
 
-    >>> switch(1, [lambda x: x, lambda x: -x, xnp.sin], 2.0)
+    - `index`: the number, an integer scalar; it is clamped to those that there are.
+    - `branches`: the functions.
+    - `operands`: the arguments, pytrees of arrays; `operand`: a single one, by keyword.
+
+    >>> lax.switch(1, [lambda x: x, lambda x: -x], 2)
+    Array(-2, dtype=int32, weak_type=True)
     """
     if operand is not _missing:
         if operands:
@@ -451,12 +464,17 @@ platform_index_p = Primitive("platform_index", lower=_platform_index_lower,
 
 
 @boundary
-def platform_dependent(*args, default: Callable | None = None, **per_platform: Callable):
-    """Of several functions the one for the platform that the program is compiled for (`cpu=`, `gpu=`, `cuda=`, `tpu=`).
+def platform_dependent(*args: Any, default: Callable | None = None, **per_platform: Callable) -> Any:
+    """Of several functions of the arguments that for the platform which the program is compiled for.
 
-    All are traced and must return the same types.
+    All are traced, and must return the same types.
 
-    >>> platform_dependent(x, cpu=xnp.sin, default=xnp.cos)
+    - `args`: the arguments, pytrees of arrays.
+    - `default`: the function for platforms that are not named; without one, they are an error.
+    - `per_platform`: functions by the names of platforms: `cpu=`, `gpu=`, `cuda=`, `rocm=`, `tpu=`.
+
+    >>> lax.platform_dependent(2.0, tpu=lambda x: -x, default=lambda x: x)
+    2.0
     """
     platforms: dict[Callable, tuple[str, ...] | None] = {}  # a function that several platforms share is one branch
     for name, function in per_platform.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from xlafront.core import errors, tracing, tree
 from xlafront.core.avals import ShapedArray, entry_of, with_entry
 from xlafront.core.ir import eval_jaxpr
 from xlafront.core.primitive import Primitive
+from xlafront.core.typing import ShardingLike
 from xlafront.lax import elementwise, reductions, shapes, sharding_rules, slicing
 from xlafront.lax.arguments import named_sharding
 from xlafront.transforms.ad.jvp import jvp_flat
@@ -99,10 +101,18 @@ def monoid(function) -> str | None:
     return _MONOIDS.get(name) if same else None
 
 
-def reduce(operands, init_values, computation: Callable, dimensions: Sequence[int], out_sharding=None):
-    """Combine elements along dimensions by `computation(x, y)`, which must be associative, from a start value.
+def reduce(operands: Any, init_values: Any, computation: Callable, dimensions: Sequence[int],
+           out_sharding: ShardingLike = None) -> Any:
+    """Elements combined along dimensions by a function that is associative.
 
-    Works on a pytree of arrays of one shape; `computation` then combines pytrees of scalars.
+    - `operands`: a pytree of arrays of one shape.
+    - `init_values`: a scalar to start from for each of them, which changes nothing when combined.
+    - `computation`: `computation(x, y)` combines two pytrees of scalars.
+    - `dimensions`: along which to combine.
+    - `out_sharding`: how the result is split over explicit mesh axes.
+
+    >>> lax.reduce(xnp.array([[1, 2], [3, 4]]), 0, lax.add, (0,))
+    Array([4, 6], dtype=int32)
     """
     leaves, treedef = tree.flatten(operands)
     starts, start_tree = tree.flatten(init_values)

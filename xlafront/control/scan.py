@@ -448,18 +448,20 @@ scan_p.key_use = _key_use
 
 
 @boundary
-def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False,
-         unroll: int | bool = 1, _split_transpose: bool = False):
-    """A loop that carries a state over the rows of `xs` and collects a result of each step.
+def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False, unroll: int | bool = 1,
+         _split_transpose: bool = False) -> tuple[Any, Any]:
+    """A compiled loop that carries a state over the rows of arrays and collects a result of each step.
 
-    `f(carry, x) -> (carry, y)`; the result is the final carry and the stacked `y`s. `f` is traced once, whatever the
-    number of steps.
-
+    - `f`: `f(carry, x) -> (carry, y)`. It is traced once, whatever the number of steps.
     - `init`: the first carry, a pytree; its types stay the same from step to step.
     - `xs`: a pytree of arrays with a common first dimension, or None with `length` given.
-    - `reverse`: from the last row to the first. `unroll`: how many steps go into one turn of the compiled loop (True: all).
+    - `length`: the number of steps.
+    - `reverse`: from the last row to the first.
+    - `unroll`: how many steps go into one turn of the compiled loop; True: all.
+    - `_split_transpose`: has no effect.
 
-    >>> total, sums = scan(lambda c, x: (c + x, c + x), 0.0, xnp.arange(4.0))
+    >>> lax.scan(lambda total, x: (total + x, total), 0, xnp.array([1, 2, 3]))  # the last carry, and what was collected
+    (Array(6, dtype=int32), Array([0, 1, 3], dtype=int32, weak_type=True))
     """
     name = signatures.function_name(f) if callable(f) else None
     if name is None:
@@ -620,12 +622,15 @@ def _stacked(*rows):
 
 
 @boundary
-def map(f: Callable, xs: Any, *, batch_size: int | None = None):
-    """Apply `f` to each row of `xs`, one after the other in a compiled loop, and stack the results.
+def map(f: Callable, xs: Any, *, batch_size: int | None = None) -> Any:
+    """A function applied to each row of arrays, one after the other in a compiled loop, and the results stacked.
 
-    With `batch_size` that many rows at a time go through `vmap(f)`.
+    - `f`: the function of a row.
+    - `xs`: a pytree of arrays with a common first dimension.
+    - `batch_size`: how many rows at a time go through `vmap(f)`.
 
-    >>> map(lambda x: x ** 2, xnp.arange(4.0))
+    >>> lax.map(lambda x: x ** 2, xnp.arange(4))
+    Array([0, 1, 4, 9], dtype=int32)
     """
     if not batch_size:
         return scan(_RowFunction(f), (), xs)[1]

@@ -128,15 +128,18 @@ linear_solve_p.batch_with_axis = _batch
 
 @boundary
 def custom_linear_solve(matvec: Callable, b: Any, solve: Callable, transpose_solve: Callable | None = None,
-                        symmetric: bool = False, has_aux: bool = False):
-    """The solution of `matvec(x) == b` that `solve(matvec, b)` finds, with derivatives of the solution and not of the solver.
+                        symmetric: bool = False, has_aux: bool = False) -> Any:
+    """The solution of a linear equation that a given solver finds, with derivatives of the solution and not of the solver.
 
-    `matvec` is a linear function from pytrees like `b` to pytrees like `b`.
-
-    - `transpose_solve(vecmat, b)` solves with the transposed function, for reverse mode; `solve` does with `symmetric`.
+    - `matvec`: a linear function from pytrees like `b` to pytrees like `b`; the equation is `matvec(x) == b`.
+    - `b`: the right side.
+    - `solve`: `solve(matvec, b)` gives the solution.
+    - `transpose_solve`: `transpose_solve(vecmat, b)` solves with the transposed function, for reverse mode.
+    - `symmetric`: `matvec` is its own transpose, so that `solve` does for both.
     - `has_aux`: the solvers return pairs of the solution and something to pass on beside it, without derivative.
 
-    >>> custom_linear_solve(lambda x: 4 * x, 2.0, lambda matvec, y: y / matvec(1.0), symmetric=True)
+    >>> lax.custom_linear_solve(lambda x: 4 * x, 2.0, lambda matvec, y: y / matvec(1.0), symmetric=True)
+    Array(0.5, dtype=float32, weak_type=True)
     """
     who = "custom_linear_solve"
     _check_functions(who, matvec=matvec, solve=solve)
@@ -213,19 +216,22 @@ def _check_like(who: str, what: str, wanted_tree, wanted, found_tree, found) -> 
 
 
 @boundary
-def custom_root(f: Callable, initial_guess: Any, solve: Callable, tangent_solve: Callable, has_aux: bool = False):
-    """The root of `f` that `solve(f, initial_guess)` finds, with derivatives by the implicit function theorem.
+def custom_root(f: Callable, initial_guess: Any, solve: Callable, tangent_solve: Callable, has_aux: bool = False) -> Any:
+    """The root of a function that a given solver finds, with derivatives by the implicit function theorem.
 
     They are those in the values that `f` closes over; the root does not depend on the initial guess.
 
-    - `tangent_solve(g, y)` solves `g(x) == y`, where `g` is `f` linearised at the root.
+    - `f`, `initial_guess`: the function, and a pytree that its arguments and results are like.
+    - `solve`: `solve(f, initial_guess)` gives the root.
+    - `tangent_solve`: `tangent_solve(g, y)` solves `g(x) == y`, where `g` is `f` linearised at the root.
     - `has_aux`: `solve` returns a pair of the root and something to pass on beside it, without derivative.
 
     >>> def newton(f, x):
-    ...     return fori_loop(0, 20, lambda i, x: x - f(x) / grad(f)(x), x)
+    ...     return lax.fori_loop(0, 20, lambda i, x: x - f(x) / xf.grad(f)(x), x)
     >>> def cube_root(a):
-    ...     return custom_root(lambda x: x ** 3 - a, 1.0, newton, lambda g, y: y / g(1.0))
-    >>> grad(cube_root)(8.0)
+    ...     return lax.custom_root(lambda x: x ** 3 - a, 1.0, newton, lambda g, y: y / g(1.0))
+    >>> float(xf.grad(cube_root)(8.0).round(4))  # 1 / 12
+    0.08329999446868896
     """
     who = "custom_root"
     _check_functions(who, f=f, solve=solve, tangent_solve=tangent_solve)

@@ -15,6 +15,7 @@ from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, effects_by_operand, jaxpr_as_fun
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
+from xlafront.core.typing import ArrayLike
 from xlafront.core.zeros import Zero
 from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, as_type, lt
 from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS
@@ -266,12 +267,17 @@ while_p.key_use = _key_use
 
 
 @boundary
-def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any):
-    """Apply `body_fun` to a value again and again while `cond_fun` of it is true.
+def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any) -> Any:
+    """A compiled loop that goes on while a condition holds. It can be differentiated in forward mode.
 
-    Both are traced once; the value is a pytree whose types stay the same. Differentiable in forward mode.
+    Both functions are traced once; the value is a pytree whose types stay the same.
 
-    >>> while_loop(lambda x: x < 100.0, lambda x: x * 2, 1.0)
+    - `cond_fun`: `cond_fun(value)` says whether to go on.
+    - `body_fun`: `body_fun(value)` gives the next value.
+    - `init_val`: the first value.
+
+    >>> lax.while_loop(lambda x: x < 100, lambda x: x * 2, 1)
+    Array(128, dtype=int32, weak_type=True)
     """
     for f, which in ((cond_fun, "cond_fun"), (body_fun, "body_fun")):
         if not callable(f):
@@ -321,12 +327,19 @@ def _fixed_first(program: ClosedJaxpr, num_consts: int, moving: Sequence[bool]) 
 
 
 @boundary
-def fori_loop(lower, upper, body_fun: Callable, init_val: Any, *, unroll: int | bool | None = None):
-    """`body_fun(i, value)` for each `i` from `lower` up to `upper`, in a compiled loop.
+def fori_loop(lower: ArrayLike, upper: ArrayLike, body_fun: Callable, init_val: Any, *,
+              unroll: int | bool | None = None) -> Any:
+    """A compiled loop over numbers that carries a value.
 
     With bounds that are known numbers it is a `scan`, which reverse mode can differentiate; otherwise a `while_loop`.
 
-    >>> fori_loop(0, 5, lambda i, x: x * 2, 1.0)
+    - `lower`, `upper`: the first number, and the one after the last.
+    - `body_fun`: `body_fun(i, value)` gives the next value, a pytree whose types stay the same.
+    - `init_val`: the first value.
+    - `unroll`: how many steps go into one turn of the compiled loop, True for all; only with known bounds.
+
+    >>> lax.fori_loop(0, 5, lambda i, x: x + i, 0)
+    Array(10, dtype=int32, weak_type=True)
     """
     if not callable(body_fun):
         raise errors.not_callable("fori_loop", body_fun, "body_fun")

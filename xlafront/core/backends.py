@@ -47,13 +47,26 @@ def default_backend() -> str:
     return client().platform
 
 
-def devices(backend=None) -> list:
-    """All devices of a platform, those of other processes included."""
+def devices(backend: str | None = None) -> list:
+    """All devices of a platform, those of other processes included.
+
+    - `backend`: the platform, "cpu", "gpu" or "tpu"; the default one when left out.
+
+    >>> xf.devices("cpu")[0].platform
+    'cpu'
+    """
     return client(backend).devices()
 
 
-def local_devices(process_index=None, backend=None, host_id=None) -> list:
-    """The devices of one process, this one by default."""
+def local_devices(process_index: int | None = None, backend: str | None = None, host_id: int | None = None) -> list:
+    """The devices of one process.
+
+    - `process_index`: the number of the process; this one when left out. `host_id` is an older name.
+    - `backend`: as of `devices`.
+
+    >>> set(xf.local_devices()) <= set(xf.devices())
+    True
+    """
     index = host_id if process_index is None else process_index
     chosen = client(backend)
     if index is None:
@@ -63,23 +76,58 @@ def local_devices(process_index=None, backend=None, host_id=None) -> list:
     return [d for d in chosen.devices() if d.process_index == index]
 
 
-def device_count(backend=None) -> int:
+def device_count(backend: str | None = None) -> int:
+    """The number of all devices of a platform.
+
+    - `backend`: as of `devices`.
+
+    >>> xf.device_count() == len(xf.devices())
+    True
+    """
     return client(backend).device_count()
 
 
-def local_device_count(backend=None) -> int:
+def local_device_count(backend: str | None = None) -> int:
+    """The number of devices of this process.
+
+    - `backend`: as of `devices`.
+
+    >>> xf.local_device_count() == len(xf.local_devices())
+    True
+    """
     return client(backend).local_device_count()
 
 
-def process_index(backend=None) -> int:
+def process_index(backend: str | None = None) -> int:
+    """The number of this process among those that compute together.
+
+    - `backend`: as of `devices`.
+
+    >>> xf.process_index() in xf.process_indices()
+    True
+    """
     return client(backend).process_index()
 
 
-def process_count(backend=None) -> int:
+def process_count(backend: str | None = None) -> int:
+    """The number of processes that compute together.
+
+    - `backend`: as of `devices`.
+
+    >>> xf.process_count() == len(xf.process_indices())
+    True
+    """
     return max(d.process_index for d in devices(backend)) + 1
 
 
-def process_indices(backend=None) -> list[int]:
+def process_indices(backend: str | None = None) -> list[int]:
+    """The numbers of the processes that compute together, in order.
+
+    - `backend`: as of `devices`.
+
+    >>> xf.process_index() in xf.process_indices()
+    True
+    """
     return sorted({d.process_index for d in devices(backend)})
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from xlafront.core import dtypes, errors
 from xlafront.core.avals import ShapedArray
+from xlafront.core.typing import DTypeLike
 from xlafront.runtime.arrays import ArrayImpl, put_host, skip_checks
 from xlafront.runtime.jax_names import buffers_of
 from xlafront.runtime.jaxlib_compat import Sharding, batched_device_put
@@ -148,11 +149,19 @@ def _copy_to_host_async(self) -> None:
             part._copy_single_device_array_to_host_async()
 
 
-def make_array_from_single_device_arrays(shape, sharding, arrays: Sequence[Any], *, dtype=None) -> ArrayImpl:
+def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, arrays: Sequence[Any], *,
+                                         dtype: DTypeLike | None = None) -> ArrayImpl:
     """One array from its parts, one for each device of this process, without copying.
 
-    >>> parts = [device_put(block, d) for block, d in zip(blocks, devices())]
-    >>> make_array_from_single_device_arrays((8, 4), NamedSharding(mesh, P("x")), parts)
+    - `shape`: of the whole array.
+    - `sharding`: how it is split over devices.
+    - `arrays`: the parts, each on its device.
+    - `dtype`: of the array, needed where this process has no part.
+
+    >>> rows = xf.NamedSharding(xf.make_mesh((1,), ("data",)), xf.P("data"))
+    >>> parts = [xf.device_put(np.ones((8, 4)), xf.devices()[0])]
+    >>> xf.make_array_from_single_device_arrays((8, 4), rows, parts).sharding.spec
+    P('data',)
     """
     user = "make_array_from_single_device_arrays"
     _check_sharding(user, sharding)
@@ -219,10 +228,18 @@ def _check_sharding(user: str, sharding) -> None:
                         f"SingleDeviceSharding(device).")
 
 
-def make_array_from_callback(shape, sharding, data_callback: Callable[[tuple], Any], dtype=None) -> ArrayImpl:
-    """An array whose parts are what `data_callback(index)` returns for each device of this process.
+def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback: Callable[[tuple], Any],
+                             dtype: DTypeLike | None = None) -> ArrayImpl:
+    """An array of parts that a function gives for each device of this process.
 
-    `index` is a tuple of slices into the whole array. Devices that hold the same part share one call.
+    - `shape`: of the whole array.
+    - `sharding`: how it is split over devices, a sharding or a `Format`.
+    - `data_callback`: gives the part for an index, a tuple of slices into the whole. Devices that hold the same share one call.
+    - `dtype`: of the array; that of the parts when left out.
+
+    >>> rows = xf.NamedSharding(xf.make_mesh((1,), ("data",)), xf.P("data"))
+    >>> xf.make_array_from_callback((4,), rows, lambda index: np.arange(4)[index])
+    Array([0, 1, 2, 3], dtype=int32)
     """
     if isinstance(sharding, Format):
         made = make_array_from_callback(shape, sharding.sharding, data_callback, dtype)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copyreg
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from xlafront.runtime.jaxlib_compat import pytree
@@ -32,17 +32,30 @@ KeyPath = tuple[KeyEntry, ...]
 flatten = default_registry.flatten  # (tree, is_leaf=None) -> (leaves, treedef)
 
 
-def flatten_tree(tree, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], PyTreeDef]:
-    """The leaves of a pytree and its structure; `is_leaf` says what counts as a leaf besides arrays and the like.
+def flatten_tree(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], PyTreeDef]:
+    """The leaves of a pytree, from left to right, and its structure.
 
-    >>> leaves, structure = flatten_tree({"a": 1, "b": (2, 3)})
+    - `tree`: any value; lists, tuples, dicts, None and registered types are nodes, all else are leaves.
+    - `is_leaf`: says of a node whether it is to count as a leaf.
+
+    >>> leaves, structure = xf.tree.flatten({"a": 1, "b": (2, 3)})
     >>> leaves
     [1, 2, 3]
     """
     return flatten(tree, is_leaf)
 
 
-def flatten_with_path(tree, is_leaf=None, is_leaf_takes_path=False) -> tuple[list[tuple[tuple, Any]], PyTreeDef]:
+def flatten_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = None,
+                      is_leaf_takes_path: bool = False) -> tuple[list[tuple[tuple, Any]], PyTreeDef]:
+    """The leaves of a pytree, each with its key path, and its structure.
+
+    - `tree`, `is_leaf`: as of `flatten`.
+    - `is_leaf_takes_path`: `is_leaf` is called with the path and the node.
+
+    >>> pairs, structure = xf.tree.flatten_with_path({"a": [5]})
+    >>> pairs
+    [((DictKey(key='a'), SequenceKey(idx=0)), 5)]
+    """
     if is_leaf is not None and is_leaf_takes_path:
         predicate = is_leaf
     else:
@@ -50,20 +63,51 @@ def flatten_with_path(tree, is_leaf=None, is_leaf_takes_path=False) -> tuple[lis
     return default_registry.flatten_with_path(tree, predicate)
 
 
-def unflatten(treedef: PyTreeDef, leaves: Iterable[Any]):
+def unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
+    """The pytree of a structure with given leaves, the inverse of `flatten`.
+
+    - `treedef`: the structure.
+    - `leaves`: as many as it has.
+
+    >>> xf.tree.unflatten(xf.tree.structure({"a": 1, "b": (2, 3)}), [7, 8, 9])
+    {'a': 7, 'b': (8, 9)}
+    """
     return treedef.unflatten(leaves)
 
 
-def leaves(tree, is_leaf=None) -> list[Any]:
+def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+    """The leaves of a pytree, from left to right; those of a dict in the order of its keys.
+
+    - `tree`, `is_leaf`: as of `flatten`.
+
+    >>> xf.tree.leaves({"b": 1, "a": [2, None]})
+    [2, 1]
+    """
     return flatten(tree, is_leaf)[0]
 
 
-def structure(tree, is_leaf=None) -> PyTreeDef:
+def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> PyTreeDef:
+    """The structure of a pytree: what it is besides its leaves.
+
+    - `tree`, `is_leaf`: as of `flatten`.
+
+    >>> xf.tree.structure({"a": 1, "b": (2, 3)})
+    PyTreeDef({'a': *, 'b': (*, *)})
+    """
     return flatten(tree, is_leaf)[1]
 
 
-def map(f: Callable, tree, *rest, is_leaf=None):
-    """Apply `f` to corresponding leaves of trees of one structure."""
+def map(f: Callable, tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+    """A pytree with each leaf replaced by what a function makes of it.
+
+    - `f`: the function of a leaf, or of as many corresponding leaves as there are trees.
+    - `tree`: the pytree whose structure the result has.
+    - `rest`: further ones, with the same structure at least: in place of a leaf they may have a whole tree.
+    - `is_leaf`: as of `flatten`.
+
+    >>> xf.tree.map(lambda x, y: x + y, {"a": 1, "b": 2}, {"a": 10, "b": 20})
+    {'a': 11, 'b': 22}
+    """
     first, treedef = flatten(tree, is_leaf)
     if not rest:
         return treedef.unflatten([f(x) for x in first])
@@ -87,7 +131,16 @@ def key_name(key) -> str:
 
 
 def keystr(keys: tuple, *, simple: bool = False, separator: str = "") -> str:
-    """A key path as Python would write it: `['w'][0].bias`; with `simple`, its names joined by `separator`."""
+    """A key path as text.
+
+    - `keys`: the path, as `tree_flatten_with_path` gives it.
+    - `simple`: the names of the keys alone, rather than how Python would write it.
+    - `separator`: what is put between.
+
+    >>> path, leaf = xf.tree.leaves_with_path({"w": [5]})[0]
+    >>> xf.tree_util.keystr(path), xf.tree_util.keystr(path, simple=True, separator="/")
+    ("['w'][0]", 'w/0')
+    """
     return separator.join([key_name(k) if simple else str(k) for k in keys])
 
 
@@ -101,7 +154,19 @@ def path_of(tree, index: int) -> str:
 
 def register_pytree_node(nodetype: type, flatten_func: Callable, unflatten_func: Callable,
                          flatten_with_keys_func: Callable | None = None) -> None:
-    """Teach pytrees a container: `flatten_func(x) -> (children, aux)`, `unflatten_func(aux, children) -> x`."""
+    """Teach pytrees a type of containers.
+
+    - `nodetype`: the class.
+    - `flatten_func`: `flatten_func(x) -> (children, aux)`, where `aux` can be hashed and compared.
+    - `unflatten_func`: `unflatten_func(aux, children) -> x`.
+    - `flatten_with_keys_func`: as `flatten_func`, whose children come as (key, child) pairs, for key paths.
+
+    >>> class Pair:
+    ...     def __init__(self, first, second): self.first, self.second = first, second
+    >>> xf.tree_util.register_pytree_node(Pair, lambda p: ((p.first, p.second), None), lambda aux, children: Pair(*children))
+    >>> xf.tree.leaves([Pair(1, 2), 3])
+    [1, 2, 3]
+    """
     _refuse_twice(nodetype)
     default_registry.register_node(nodetype, flatten_func, unflatten_func, flatten_with_keys_func)
     _nodes[nodetype] = (flatten_func, unflatten_func, flatten_with_keys_func)
@@ -109,7 +174,19 @@ def register_pytree_node(nodetype: type, flatten_func: Callable, unflatten_func:
 
 def register_pytree_with_keys(nodetype: type, flatten_with_keys: Callable, unflatten_func: Callable,
                               flatten_func: Callable | None = None) -> None:
-    """As `register_pytree_node`, with a flattening whose children come as (key, child) pairs."""
+    """Teach pytrees a type of containers whose children have names in key paths.
+
+    - `nodetype`: the class.
+    - `flatten_with_keys`: `flatten_with_keys(x) -> (pairs, aux)`, with a pair (key, child) for each child.
+    - `unflatten_func`, `flatten_func`: as of `register_pytree_node`; the second is for speed.
+
+    >>> class Box:
+    ...     def __init__(self, content): self.content = content
+    >>> key = xf.tree_util.GetAttrKey("content")
+    >>> xf.tree_util.register_pytree_with_keys(Box, lambda b: (((key, b.content),), None), lambda aux, children: Box(*children))
+    >>> xf.tree_util.keystr(xf.tree.leaves_with_path(Box(5))[0][0])
+    '.content'
+    """
     if flatten_func is None:
         def flatten_func(x):
             pairs, aux = flatten_with_keys(x)
@@ -118,22 +195,60 @@ def register_pytree_with_keys(nodetype: type, flatten_with_keys: Callable, unfla
 
 
 def register_pytree_node_class(cls: type) -> type:
-    """Decorator for classes with `tree_flatten(self)` and `tree_unflatten(cls, aux, children)`."""
+    """Decorator: make a class a pytree that says itself how.
+
+    - `cls`: the class, with the methods `tree_flatten(self) -> (children, aux)` and `tree_unflatten(cls, aux, children)`.
+
+    >>> @xf.tree_util.register_pytree_node_class
+    ... class Box:
+    ...     def __init__(self, content): self.content = content
+    ...     def tree_flatten(self): return (self.content,), None
+    ...     @classmethod
+    ...     def tree_unflatten(cls, aux, children): return cls(*children)
+    >>> xf.tree.leaves(Box((1, 2)))
+    [1, 2]
+    """
     register_pytree_node(cls, lambda x: x.tree_flatten(), cls.tree_unflatten)
     return cls
 
 
 def register_pytree_with_keys_class(cls: type) -> type:
-    """Decorator for classes with `tree_flatten_with_keys` and `tree_unflatten`."""
+    """Decorator: make a class a pytree whose children have names in key paths.
+
+    - `cls`: the class, with the methods `tree_flatten_with_keys(self) -> ((key, child) pairs, aux)` and
+      `tree_unflatten(cls, aux, children)`; `tree_flatten` is for speed.
+
+    >>> @xf.tree_util.register_pytree_with_keys_class
+    ... class Box:
+    ...     def __init__(self, content): self.content = content
+    ...     def tree_flatten_with_keys(self): return ((xf.tree_util.GetAttrKey("content"), self.content),), None
+    ...     @classmethod
+    ...     def tree_unflatten(cls, aux, children): return cls(*children)
+    >>> xf.tree_util.keystr(xf.tree.leaves_with_path(Box(5))[0][0])
+    '.content'
+    """
     flatten_func = (lambda x: x.tree_flatten()) if hasattr(cls, "tree_flatten") else None
     register_pytree_with_keys(cls, lambda x: x.tree_flatten_with_keys(), cls.tree_unflatten, flatten_func)
     return cls
 
 
-def register_dataclass(nodetype: type, data_fields=None, meta_fields=None, drop_fields=()) -> type:
-    """Make a dataclass a pytree: `data_fields` hold children, `meta_fields` are static.
+def register_dataclass(nodetype: type, data_fields: Sequence[str] | None = None, meta_fields: Sequence[str] | None = None,
+                       drop_fields: Sequence[str] = ()) -> type:
+    """Make a dataclass a pytree.
 
-    Without the lists, fields marked `metadata=dict(static=True)` are static and the others children.
+    - `nodetype`: the class.
+    - `data_fields`, `meta_fields`: the fields that hold children, and those that are static: part of the structure. Without the
+      lists, those marked `metadata=dict(static=True)` are static.
+    - `drop_fields`: fields that are neither; they must have defaults.
+
+    >>> import dataclasses
+    >>> @xf.tree_util.register_dataclass
+    ... @dataclasses.dataclass
+    ... class Layer:
+    ...     weights: list
+    ...     name: str = xf.tree.static()
+    >>> xf.tree.leaves(Layer([1, 2], "first"))
+    [1, 2]
     """
     import dataclasses
 
@@ -174,7 +289,16 @@ def register_dataclass(nodetype: type, data_fields=None, meta_fields=None, drop_
 
 
 def register_static(cls: type) -> type:
-    """Make a type a pytree without children: its instances are compared and hashed as static data."""
+    """Make a class a pytree without children: its instances are part of the structure, where they are compared and hashed.
+
+    - `cls`: the class.
+
+    >>> @xf.tree_util.register_static
+    ... class Mode(str):
+    ...     pass
+    >>> xf.tree.leaves([1, Mode("fast")])
+    [1]
+    """
     register_pytree_node(cls, lambda x: ((), x), lambda x, _: x, lambda x: ((), x))
     return cls
 
@@ -204,19 +328,40 @@ def _register_defaults() -> None:
 
 
 def is_tree_node(typ: type) -> bool:
+    """Whether instances of a class are nodes of pytrees, not leaves.
+
+    - `typ`: the class.
+
+    >>> xf.tree_util.is_tree_node(list), xf.tree_util.is_tree_node(float)
+    (True, False)
+    """
     return typ in _nodes or typ in (list, tuple, dict, type(None)) or (
         issubclass(typ, tuple) and hasattr(typ, "_fields"))
 
 
-def flatten_one_level(tree) -> tuple[list[Any], Any]:
-    """The immediate children of a node and what else it takes to rebuild it."""
+def flatten_one_level(tree: Any) -> tuple[list[Any], Any]:
+    """The direct children of a node of a pytree, and what else it takes to rebuild it.
+
+    - `tree`: the node; a leaf is an error.
+
+    >>> xf.tree_util.flatten_one_level([1, (2, 3)])
+    ([1, (2, 3)], None)
+    """
     found = default_registry.flatten_one_level(tree)
     if found is None:
         raise ValueError(f"{type(tree).__name__} is a leaf: it cannot be flattened by one level")
     return found
 
 
-def flatten_one_level_with_keys(tree) -> tuple[list[tuple[Any, Any]], Any]:
+def flatten_one_level_with_keys(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    """The direct children of a node of a pytree, each with its key, and what else it takes to rebuild it.
+
+    - `tree`: the node; a leaf is an error.
+
+    >>> children, aux = xf.tree_util.flatten_one_level_with_keys([5])
+    >>> children
+    ((SequenceKey(idx=0), 5),)
+    """
     found = default_registry.flatten_one_level_with_keys(tree)
     if found is None:
         raise ValueError(f"{type(tree).__name__} is a leaf: it cannot be flattened by one level")
@@ -338,27 +483,60 @@ register_pytree_with_keys(
 _none_given = object()
 
 
-def map_with_path(f: Callable, tree, *rest, is_leaf=None, is_leaf_takes_path=False):
-    """`map` whose function gets the key path of each leaf first."""
+def map_with_path(f: Callable, tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None,
+                  is_leaf_takes_path: bool = False) -> Any:
+    """A pytree with each leaf replaced by what a function makes of it and its key path.
+
+    - `f`: the function of a path and a leaf, or as many corresponding leaves as there are trees.
+    - `tree`, `rest`, `is_leaf`: as of `map`.
+    - `is_leaf_takes_path`: `is_leaf` is called with the path and the node.
+
+    >>> xf.tree.map_with_path(lambda path, x: f"{xf.tree_util.keystr(path)}={x}", {"a": [5]})
+    {'a': ["['a'][0]=5"]}
+    """
     pairs, treedef = flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     columns = [treedef.flatten_up_to(r) for r in rest]
     return treedef.unflatten([f(path, x, *xs) for (path, x), *xs in zip(pairs, *columns)])
 
 
-def leaves_with_path(tree, is_leaf=None, is_leaf_takes_path=False) -> list[tuple[tuple, Any]]:
-    """The leaves, each with its key path."""
+def leaves_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = None,
+                     is_leaf_takes_path: bool = False) -> list[tuple[tuple, Any]]:
+    """The leaves of a pytree, each with its key path.
+
+    - `tree`, `is_leaf`, `is_leaf_takes_path`: as of `flatten_with_path`.
+
+    >>> xf.tree.leaves_with_path([5])
+    [((SequenceKey(idx=0),), 5)]
+    """
     return flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
-def reduce(function: Callable, tree, initializer: Any = _none_given, is_leaf=None):
-    """`functools.reduce` over the leaves."""
+def reduce(function: Callable, tree: Any, initializer: Any = _none_given, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+    """The leaves of a pytree combined from left to right, as by `functools.reduce`.
+
+    - `function`: `function(so_far, leaf)` gives the next value.
+    - `tree`, `is_leaf`: as of `flatten`.
+    - `initializer`: the first value; the first leaf when left out.
+
+    >>> xf.tree.reduce(lambda x, y: x - y, {"a": 10, "b": (3, 2)})
+    5
+    """
     items = leaves(tree, is_leaf)
     return functools.reduce(function, items) if initializer is _none_given else functools.reduce(
         function, items, initializer)
 
 
-def reduce_associative(operation: Callable, tree, *, identity: Any = _none_given, is_leaf=None):
-    """Combine the leaves pair by pair, in a tree of logarithmic depth; `identity` is the value without leaves."""
+def reduce_associative(operation: Callable, tree: Any, *, identity: Any = _none_given,
+                       is_leaf: Callable[[Any], bool] | None = None) -> Any:
+    """The leaves of a pytree combined pair by pair, in a tree of logarithmic depth.
+
+    - `operation`: combines two values, and is associative.
+    - `tree`, `is_leaf`: as of `flatten`.
+    - `identity`: the value of a tree without leaves, which is an error when left out.
+
+    >>> xf.tree.reduce_associative(lambda x, y: x + y, {"a": 10, "b": (3, 2)})
+    15
+    """
     items = leaves(tree, is_leaf)
     if not items:
         if identity is _none_given:
@@ -370,32 +548,57 @@ def reduce_associative(operation: Callable, tree, *, identity: Any = _none_given
     return items[0]
 
 
-def all(tree, *, is_leaf=None) -> bool:
-    """Whether every leaf is true."""
+def all(tree: Any, *, is_leaf: Callable[[Any], bool] | None = None) -> bool:
+    """Whether every leaf of a pytree is true.
+
+    - `tree`, `is_leaf`: as of `flatten`.
+
+    >>> xf.tree.all({"a": True, "b": (1, 0)})
+    False
+    """
     for leaf in leaves(tree, is_leaf):
         if not leaf:
             return False
     return True
 
 
-def all_leaves(iterable: Iterable[Any], is_leaf=None) -> bool:
-    """Whether every element of an iterable is a leaf."""
+def all_leaves(iterable: Iterable[Any], is_leaf: Callable[[Any], bool] | None = None) -> bool:
+    """Whether every element of an iterable is a leaf.
+
+    - `iterable`: the elements.
+    - `is_leaf`: says of a node whether it is to count as a leaf.
+
+    >>> xf.tree_util.all_leaves([1, 2.0]), xf.tree_util.all_leaves([1, (2,)])
+    (True, False)
+    """
     items = list(iterable)
     return all([structure(x, is_leaf).num_nodes == 1 and structure(x, is_leaf).num_leaves == 1 for x in items])
 
 
-def broadcast(prefix_tree, full_tree, is_leaf=None):
-    """The prefix with its leaves repeated to the structure of the full tree.
+def broadcast(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+    """A pytree with its leaves repeated to the structure of another.
 
-    >>> broadcast((1, 2), (0, {"a": 0, "b": 0}))
+    - `prefix_tree`: the pytree, whose structure is the upper part of the other.
+    - `full_tree`: the other.
+    - `is_leaf`: says of a node of the first whether it is to count as a leaf.
+
+    >>> xf.tree.broadcast((1, 2), (0, {"a": 0, "b": 0}))
     (1, {'a': 2, 'b': 2})
     """
     check_prefix("prefix_tree", prefix_tree, full_tree, is_leaf)
     return structure(full_tree, is_leaf).unflatten(broadcast_prefix(prefix_tree, full_tree, is_leaf))
 
 
-def transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose):
-    """A tree of trees turned inside out: `[{a, b}, {a, b}] -> {a: [.., ..], b: [.., ..]}`."""
+def transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any) -> Any:
+    """A tree of trees turned inside out.
+
+    - `outer_treedef`: the structure of the outer tree.
+    - `inner_treedef`: that of the inner ones; None: that of the first.
+    - `pytree_to_transpose`: the tree of trees.
+
+    >>> xf.tree.transpose(xf.tree.structure([0, 0]), None, [{"a": 1, "b": 2}, {"a": 3, "b": 4}])
+    {'a': [1, 3], 'b': [2, 4]}
+    """
     flat, treedef = flatten(pytree_to_transpose)
     if inner_treedef is None:
         inner_treedef = structure(outer_treedef.flatten_up_to(pytree_to_transpose)[0])
@@ -408,23 +611,47 @@ def transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_
     return inner_treedef.unflatten([outer_treedef.unflatten([row[j] for row in rows]) for j in range(inner)])
 
 
-def static(**kwargs):
-    """`dataclasses.field` that marks a field of a registered dataclass as static."""
+def static(**kwargs: Any) -> Any:
+    """A field of a registered dataclass that is static, not a child.
+
+    - `kwargs`: those of `dataclasses.field`.
+
+    >>> xf.tree.static(default=3).default
+    3
+    """
     import dataclasses
 
     return dataclasses.field(**kwargs | {"metadata": {**(kwargs.get("metadata") or {}), "static": True}})
 
 
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
-    """Whether a structure is a single node, without children."""
+    """Whether a structure is that of a leaf, or of a node without children.
+
+    - `treedef`: the structure.
+
+    >>> xf.tree_util.treedef_is_leaf(xf.tree.structure(1)), xf.tree_util.treedef_is_leaf(xf.tree.structure([1]))
+    (True, False)
+    """
     return treedef.num_nodes == 1
 
 
 def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
-    """The structures of the direct children."""
+    """The structures of the direct children of a structure.
+
+    - `treedef`: the structure.
+
+    >>> xf.tree_util.treedef_children(xf.tree.structure([1, (2, 3)]))
+    [PyTreeDef(*), PyTreeDef((*, *))]
+    """
     return treedef.children()
 
 
 def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
-    """The structure of a tuple whose items have these structures."""
+    """The structure of a tuple whose items have given structures.
+
+    - `treedefs`: their structures.
+
+    >>> xf.tree_util.treedef_tuple([xf.tree.structure(1), xf.tree.structure([2])])
+    PyTreeDef((*, [*]))
+    """
     return pytree.treedef_tuple(default_registry, list(treedefs))

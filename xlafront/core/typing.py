@@ -9,8 +9,11 @@ import numpy as np
 
 from xlafront.core.tracing import Tracer
 from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.jaxlib_compat import NamedSharding
+from xlafront.runtime.specs import PartitionSpec
 
 Array: TypeAlias = ArrayImpl | Tracer
 ArrayLike: TypeAlias = Array | np.ndarray | np.generic | bool | int | float | complex
 DTypeLike: TypeAlias = np.dtype | type | str | Any
 Axes: TypeAlias = int | Sequence[int] | None
+ShardingLike: TypeAlias = NamedSharding | PartitionSpec | None

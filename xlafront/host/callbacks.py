@@ -307,20 +307,22 @@ def _is_array(x) -> bool:
 
 
 @boundary
-def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding=None,
-                  vmap_method: str | None = None, **kwargs: Any):
+def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: Any = None,
+                  vmap_method: str | None = None, **kwargs: Any) -> Any:
     """Call a Python function that has no side effects, also from inside compiled functions.
 
-    It gets arrays and returns NumPy arrays (or what converts to them) of the promised shapes and dtypes. It may be called
-    several times, or not at all where the result is not used.
+    It may be called several times, or not at all where the result is not used.
 
-    - `result_shape_dtypes`: a pytree of `ShapeDtypeStruct`s or arrays: what the function returns.
+    - `callback`: gets arrays and returns NumPy arrays (or what converts to them).
+    - `result_shape_dtypes`: a pytree of `ShapeDtypeStruct`s or arrays: what it returns.
+    - `args`, `kwargs`: its arguments, pytrees of arrays.
+    - `sharding`: in a program over several devices, the one for which it runs.
     - `vmap_method`: what `vmap` does. `"sequential"`: one call an element, in a loop; `"sequential_unrolled"`: the loop written
       out; `"expand_dims"`: one call, in which batched arguments have a leading axis and the others one of size 1;
       `"broadcast_all"`: one call, in which all arguments have the leading axis; `"legacy_vectorized"`: only batched ones do.
-    - `sharding`: in a program over several devices, the one for which the function runs.
 
-    >>> pure_callback(np.sort, ShapeDtypeStruct((3,), "float32"), xnp.array([3.0, 1.0, 2.0]))
+    >>> xf.pure_callback(np.sort, xf.ShapeDtypeStruct((3,), "float32"), xnp.array([3.0, 1.0, 2.0]))
+    Array([1., 2., 3.], dtype=float32)
     """
     if vmap_method not in _VMAP_METHODS:
         raise ValueError("pure_callback takes as vmap_method one of the allowed methods, "

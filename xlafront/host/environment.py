@@ -14,12 +14,25 @@ from xlafront.runtime import jaxlib_compat, version
 
 
 def live_arrays(platform: str | None = None) -> list:
-    """All arrays on the devices of a platform that have not been deleted."""
+    """All arrays on the devices of a platform that have not been deleted.
+
+    - `platform`: "cpu", "gpu" or "tpu"; the default one when left out.
+
+    >>> x = xnp.ones(3)
+    >>> any(x is y for y in xf.live_arrays())
+    True
+    """
     return list(backends.client(platform).live_arrays())
 
 
 def print_environment_info(return_string: bool = False) -> str | None:
-    """Print versions, devices and settings, for bug reports; or return the text."""
+    """Print versions, devices and settings, for bug reports.
+
+    - `return_string`: return the text instead.
+
+    >>> xf.print_environment_info(return_string=True).startswith("xlafront:")
+    True
+    """
     devices = backends.local_devices()
     lines = [
         f"xlafront: {version.__version__}", f"jaxlib: {jaxlib_compat.jaxlib_version_text}", f"numpy:  {numpy.__version__}",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from xlafront.core import dtypes, tracing, tree
@@ -14,11 +16,13 @@ stop_gradient_p.key_use = "hands on"
 stop_gradient_p.cost = "cheap"
 
 
-def stop_gradient(x):
-    """The same values, which differentiation takes for constants; on pytrees of arrays.
+def stop_gradient(x: Any) -> Any:
+    """The same values, which differentiation takes for constants.
 
-    >>> grad(lambda x: x * stop_gradient(x))(3.0)
-    3.0
+    - `x`: a pytree of arrays.
+
+    >>> xf.grad(lambda x: x * lax.stop_gradient(x))(3.0)
+    Array(3., dtype=float32, weak_type=True)
     """
     def stop(leaf):
         aval = tracing.aval_of(leaf, "stop_gradient")
@@ -49,10 +53,12 @@ optimization_barrier_p = Primitive(
 optimization_barrier_p.own_types = True
 
 
-def optimization_barrier(operand):
-    """The same pytree of arrays, which the compiler must have whole before anything computed from it.
+def optimization_barrier(operand: Any) -> Any:
+    """The same arrays, which the compiler must have whole before anything computed from them.
 
-    >>> x, y = optimization_barrier((x, y))
+    - `operand`: a pytree of arrays.
+
+    >>> x, y = lax.optimization_barrier((xnp.ones(2), xnp.zeros(3)))
     """
     leaves, treedef = tree.flatten(operand)
     return treedef.unflatten(optimization_barrier_p.bind(*leaves)) if leaves else operand

@@ -14,6 +14,7 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray, str_short
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.all_reductions import pmax_p, pmin_p, psum_invariant_p, psum_p, pvary_p, recast, summands, sums_of
 from xlafront.lax.collective_exchanges import (
     all_gather_invariant_p,
@@ -137,13 +138,15 @@ def _as_integers(x):
     return dtype.type(x) if isinstance(x, bool) else convert_element_type(x, dtype)
 
 
-def psum(x, axis_name, *, axis_index_groups: Groups = None):
-    """The sum over a named axis, the same for all along it; of each leaf of a pytree.
+def psum(x: Any, axis_name: Hashable, *, axis_index_groups: Groups = None) -> Any:
+    """The sum over a named axis, the same for all along it.
 
-    `axis_name` is a name or a tuple of names and dimensions of the array. `axis_index_groups` lists the indices of each
-    group that sums among itself. The sum of a Python or NumPy constant is a multiple of it.
+    - `x`: a pytree of arrays. The sum of a Python or NumPy constant is a multiple of it, known without computation.
+    - `axis_name`: a name, or a tuple of names and of dimensions of the array.
+    - `axis_index_groups`: lists of indices, each of which sums among itself.
 
-    >>> vmap(lambda x: x / lax.psum(x, "i"), axis_name="i")(xnp.arange(4.0))
+    >>> xf.vmap(lambda x: x - lax.psum(x, "i"), axis_name="i")(xnp.arange(3))
+    Array([-3, -2, -1], dtype=int32)
     """
     return _sum("psum", x, axis_name, axis_index_groups)
 
@@ -165,12 +168,14 @@ def _sum(user: str, x, axis_name, groups: Groups):
     return _reduce(user, "reduce_sum", x, axis_name, groups, bind)
 
 
-def pmean(x, axis_name, *, axis_index_groups: Groups = None):
-    """The mean over a named axis, the same for all along it; of each leaf of a pytree.
+def pmean(x: Any, axis_name: Hashable, *, axis_index_groups: Groups = None) -> Any:
+    """The mean over a named axis, the same for all along it; that of integers is a float.
 
-    Integers become floating point. `axis_index_groups` as for `psum`.
+    - `x`: a pytree of arrays.
+    - `axis_name`, `axis_index_groups`: as of `psum`.
 
-    >>> vmap(lambda x: x - lax.pmean(x, "i"), axis_name="i")(xnp.arange(4.0))
+    >>> xf.vmap(lambda x: x - lax.pmean(x, "i"), axis_name="i")(xnp.arange(3.0))
+    Array([-1.,  0.,  1.], dtype=float32)
     """
     names, dimensions = _split_axes(axis_name)
     count = _sum("pmean", 1, names, axis_index_groups)
@@ -197,18 +202,26 @@ def _extreme(user, reduction, primitive, x, axis_name, groups):
     return _reduce(user, reduction, x, axis_name, groups, bind)
 
 
-def pmax(x, axis_name, *, axis_index_groups: Groups = None):
-    """The maximum over a named axis, the same for all along it; of each leaf of a pytree.
+def pmax(x: Any, axis_name: Hashable, *, axis_index_groups: Groups = None) -> Any:
+    """The maximum over a named axis, the same for all along it.
 
-    >>> vmap(lambda x: x / lax.pmax(x, "i"), axis_name="i")(xnp.arange(1.0, 5.0))
+    - `x`: a pytree of arrays.
+    - `axis_name`, `axis_index_groups`: as of `psum`.
+
+    >>> xf.vmap(lambda x: lax.pmax(x, "i"), axis_name="i")(xnp.arange(3))
+    Array([2, 2, 2], dtype=int32)
     """
     return _extreme("pmax", "reduce_max", pmax_p, x, axis_name, axis_index_groups)
 
 
-def pmin(x, axis_name, *, axis_index_groups: Groups = None):
-    """The minimum over a named axis, the same for all along it; of each leaf of a pytree.
+def pmin(x: Any, axis_name: Hashable, *, axis_index_groups: Groups = None) -> Any:
+    """The minimum over a named axis, the same for all along it.
 
-    >>> vmap(lambda x: x - lax.pmin(x, "i"), axis_name="i")(xnp.arange(4.0))
+    - `x`: a pytree of arrays.
+    - `axis_name`, `axis_index_groups`: as of `psum`.
+
+    >>> xf.vmap(lambda x: x - lax.pmin(x, "i"), axis_name="i")(xnp.arange(1, 4))
+    Array([0, 1, 2], dtype=int32)
     """
     return _extreme("pmin", "reduce_min", pmin_p, x, axis_name, axis_index_groups)
 
@@ -216,13 +229,22 @@ def pmin(x, axis_name, *, axis_index_groups: Groups = None):
 # Gathering and scattering
 
 
-def all_gather(x, axis_name, *, axis_index_groups: Groups = None, axis: int = 0, tiled: bool = False, to: str = "varying"):
-    """The values of all along a named axis, stacked in a new dimension `axis`, or with `tiled` joined along an old one.
+def all_gather(x: Any, axis_name: Hashable, *, axis_index_groups: Groups = None, axis: int = 0, tiled: bool = False,
+               to: str = "varying") -> Any:
+    """The values of all along a named axis, stacked in a new dimension or joined along an old one.
 
-    `to` says what the type of the result is inside of a `shard_map` that checks: "varying", or "invarying", which takes note
-    that it is the same for all, or "reduced", whose cotangents are besides left as sums until they are scattered.
+    - `x`: a pytree of arrays.
+    - `axis_name`: the name, or several, which count as one.
+    - `axis_index_groups`: lists of indices, each of which gathers among itself; all of one size.
+    - `axis`: the new dimension, or with `tiled` the one to join along.
+    - `tiled`: whether to join and not to stack.
+    - `to`: the type of the result inside of a `shard_map` that checks: "varying"; "invarying", which takes note that it is the
+      same for all; "reduced", whose cotangents are besides left as sums until they are scattered.
 
-    >>> vmap(lambda x: lax.all_gather(x, "i"), axis_name="i")(xnp.arange(4.0))
+    >>> xf.vmap(lambda x: lax.all_gather(x, "i"), axis_name="i")(xnp.arange(3))
+    Array([[0, 1, 2],
+           [0, 1, 2],
+           [0, 1, 2]], dtype=int32)
     """
     if to not in ("varying", "invarying", "reduced"):
         raise ValueError(f"all_gather takes to='varying', to='invarying' or to='reduced', got {to!r}.")
@@ -251,12 +273,17 @@ def _mapped(function, x, user: str):
     return treedef.unflatten([function(leaf) for leaf in leaves])
 
 
-def psum_scatter(x, axis_name, *, scatter_dimension: int = 0, axis_index_groups: Groups = None, tiled: bool = False):
-    """The sum over a named axis, of which each along it gets its own part of `scatter_dimension`.
+def psum_scatter(x: Any, axis_name: Hashable, *, scatter_dimension: int = 0, axis_index_groups: Groups = None,
+                 tiled: bool = False) -> Any:
+    """The sum over a named axis, of which each along it gets its own part.
 
-    That dimension has the size of the axis and vanishes; with `tiled` it is a multiple of it, and is divided by it.
+    - `x`: a pytree of arrays.
+    - `axis_name`, `axis_index_groups`: as of `psum`; groups are of one size.
+    - `scatter_dimension`: the dimension that is dealt out: of the size of the axis, it vanishes.
+    - `tiled`: that dimension is a multiple of the size of the axis, and is divided by it.
 
-    >>> vmap(lambda x: lax.psum_scatter(x, "i"), axis_name="i")(xnp.ones((4, 4)))
+    >>> xf.vmap(lambda x: lax.psum_scatter(x, "i"), axis_name="i")(xnp.arange(4).reshape(2, 2))
+    Array([2, 4], dtype=int32)
     """
     names, size = named(axis_name, "psum_scatter")
     groups = _checked_groups(axis_index_groups, names, size, "psum_scatter", True)
@@ -281,10 +308,15 @@ def psum_scatter(x, axis_name, *, scatter_dimension: int = 0, axis_index_groups:
 # Exchanging
 
 
-def ppermute(x, axis_name, perm):
-    """Values sent along a named axis by pairs `(source, destination)`; zeros where nothing arrives.
+def ppermute(x: Any, axis_name: Hashable, perm: Sequence[tuple[int, int]]) -> Any:
+    """Values sent along a named axis, each to at most one place.
 
-    >>> vmap(lambda x: lax.ppermute(x, "i", [(0, 1), (1, 2), (2, 0)]), axis_name="i")(xnp.arange(3.0))
+    - `x`: a pytree of arrays.
+    - `axis_name`: the name of the axis, or several, which count as one.
+    - `perm`: pairs `(source, destination)`; where nothing arrives there are zeros.
+
+    >>> xf.vmap(lambda x: lax.ppermute(x, "i", [(0, 1), (1, 2)]), axis_name="i")(xnp.array([5, 6, 7]))
+    Array([0, 5, 6], dtype=int32)
     """
     names, size = named(axis_name, "ppermute")
     pairs = _pairs(perm, axis_name, size, "ppermute")
@@ -311,10 +343,15 @@ def _pairs(perm, axis_name, size: int, user: str) -> tuple:
     return tuple([(source % size, target % size) for source, target in pairs])
 
 
-def pshuffle(x, axis_name, perm):
-    """Values rearranged along a named axis: index `i` gets that of index `perm[i]`.
+def pshuffle(x: Any, axis_name: Hashable, perm: Sequence[int]) -> Any:
+    """Values rearranged along a named axis.
 
-    >>> vmap(lambda x: lax.pshuffle(x, "i", [2, 1, 0]), axis_name="i")(xnp.arange(3.0))
+    - `x`: a pytree of arrays.
+    - `axis_name`: the name of the axis.
+    - `perm`: the indices of all in a new order: index `i` gets the value of index `perm[i]`.
+
+    >>> xf.vmap(lambda x: lax.pshuffle(x, "i", [1, 2, 0]), axis_name="i")(xnp.array([5, 6, 7]))
+    Array([6, 7, 5], dtype=int32)
     """
     order = [_integer(i, "pshuffle", "the entries of perm") for i in perm]
     if sorted(order) != list(range(len(order))):
@@ -325,21 +362,35 @@ def pshuffle(x, axis_name, perm):
     return ppermute(x, axis_name, list(zip(order, range(size))))
 
 
-def all_to_all(x, axis_name, split_axis: int, concat_axis: int, *, axis_index_groups: Groups = None, tiled: bool = False):
-    """Each along a named axis sends part `k` of its dimension `split_axis` to index `k`, and joins what it gets.
+def all_to_all(x: Any, axis_name: Hashable, split_axis: int, concat_axis: int, *, axis_index_groups: Groups = None,
+               tiled: bool = False) -> Any:
+    """Each along a named axis sends part `k` of one dimension to index `k`, and joins what it gets in another.
 
-    The dimension `split_axis` has the size of the named axis and vanishes, a new one at `concat_axis` counts where the parts
-    came from. With `tiled` the one is divided and the other multiplied instead.
+    - `x`: a pytree of arrays.
+    - `axis_name`: the name of the axis, or several.
+    - `split_axis`: the dimension that is cut: of the size of the named axis, it vanishes; with `tiled` it is divided.
+    - `concat_axis`: a new dimension that counts where parts came from; with `tiled` one that is multiplied.
+    - `axis_index_groups`: lists of indices, each of which exchanges among itself.
+    - `tiled`: whether dimensions stay.
 
-    >>> vmap(lambda x: lax.all_to_all(x, "i", 0, 0), axis_name="i")(xnp.arange(9.0).reshape(3, 3))
+    >>> xf.vmap(lambda x: lax.all_to_all(x, "i", 0, 0), axis_name="i")(xnp.arange(4).reshape(2, 2))
+    Array([[0, 2],
+           [1, 3]], dtype=int32)
     """
     return _all_to_all("all_to_all", x, axis_name, split_axis, concat_axis, axis_index_groups, tiled)
 
 
-def pswapaxes(x, axis_name, axis: int, *, axis_index_groups: Groups = None):
-    """Exchanges a named axis with a dimension of the same size.
+def pswapaxes(x: Any, axis_name: Hashable, axis: int, *, axis_index_groups: Groups = None) -> Any:
+    """A named axis exchanged with a dimension of the same size.
 
-    >>> vmap(lambda x: lax.pswapaxes(x, "i", 0), axis_name="i")(xnp.arange(9.0).reshape(3, 3))
+    - `x`: a pytree of arrays.
+    - `axis_name`: the name of the axis.
+    - `axis`: the dimension.
+    - `axis_index_groups`: lists of indices, each of which exchanges among itself.
+
+    >>> xf.vmap(lambda x: lax.pswapaxes(x, "i", 0), axis_name="i")(xnp.arange(4).reshape(2, 2))
+    Array([[0, 2],
+           [1, 3]], dtype=int32)
     """
     return _all_to_all("pswapaxes", x, axis_name, axis, axis, axis_index_groups, False)
 
@@ -374,13 +425,23 @@ def _all_to_all(user: str, x, axis_name, split_axis: int, concat_axis: int, grou
     return _mapped(exchange, x, user)
 
 
-def ragged_all_to_all(operand, output, input_offsets, send_sizes, output_offsets, recv_sizes, *, axis_name,
-                      axis_index_groups: Groups = None):
-    """Sends runs of rows of different lengths along a named axis, and writes those that arrive into `output`.
+def ragged_all_to_all(operand: ArrayLike, output: ArrayLike, input_offsets: ArrayLike, send_sizes: ArrayLike,
+                      output_offsets: ArrayLike, recv_sizes: ArrayLike, *, axis_name: Hashable,
+                      axis_index_groups: Groups = None) -> Array:
+    """Sends runs of rows of different lengths along a named axis, and writes those that arrive into an array.
 
-    To index `k` go `send_sizes[k]` rows of `operand` from `input_offsets[k]` on, to rows `output_offsets[k]` and following of
-    its output. `recv_sizes` says how many come from each. Its derivative takes the runs of an operand to have no rows in
-    common. TPUs and GPUs have it as one operation; on a CPU it is made of others.
+    To index `k` go `send_sizes[k]` rows of `operand` from row `input_offsets[k]` on. The derivative takes the runs of an
+    operand to have no rows in common. TPUs and GPUs have it as one operation; on a CPU it is made of others.
+
+    - `operand`, `output`: what rows are taken from, and what is returned with rows replaced.
+    - `input_offsets`, `send_sizes`, `recv_sizes`: where runs begin, their lengths, and how many rows come from each index.
+    - `output_offsets`: for each `k` the row of its output at which the run begins that goes there.
+    - `axis_name`, `axis_index_groups`: the name of the axis; lists of indices, each of which exchanges among itself.
+
+    >>> def send(x, n):
+    ...     return lax.ragged_all_to_all(x, xnp.zeros(3, int), xnp.array([0]), n, xnp.array([1]), n, axis_name="i")
+    >>> xf.pmap(send, axis_name="i")(xnp.array([[5, 6, 7]]), xnp.array([[2]]))
+    Array([[0, 5, 6]], dtype=int32)
     """
     names, size = named(axis_name, "ragged_all_to_all")
     groups = _checked_groups(axis_index_groups, names, size, "ragged_all_to_all", True)
@@ -394,10 +455,15 @@ def ragged_all_to_all(operand, output, input_offsets, send_sizes, output_offsets
                                     axis_index_groups=groups)
 
 
-def pbroadcast(x, axis_name, source: int):
+def pbroadcast(x: Any, axis_name: Hashable, source: int) -> Any:
     """The value at one index of a named axis, for all along it.
 
-    >>> vmap(lambda x: lax.pbroadcast(x, "i", 2), axis_name="i")(xnp.arange(4.0))
+    - `x`: a pytree of arrays.
+    - `axis_name`: the name of the axis.
+    - `source`: the index.
+
+    >>> xf.vmap(lambda x: lax.pbroadcast(x, "i", 2), axis_name="i")(xnp.arange(4))
+    Array([2, 2, 2, 2], dtype=int32)
     """
     names, size = named(axis_name, "pbroadcast")
     source = _integer(source, "pbroadcast", "source")
@@ -409,28 +475,35 @@ def pbroadcast(x, axis_name, source: int):
 # Halves of an exchange
 
 
-def psend(x, axis_name, perm):
-    """Send values along a named axis by pairs `(source, destination)`; gives a token for the `precv` that gets them.
+def psend(x: Any, axis_name: Hashable, perm: Sequence[tuple[int, int]]) -> Any:
+    """Send values along a named axis; gives a token for the `precv` that gets them.
 
-    It works between devices, so inside of `shard_map` and `pmap`; of each leaf of a pytree. On GPUs the two halves are apart,
-    and other work can go on between them; elsewhere they are one exchange, which needs both in one function.
+    It works between devices, so inside of `shard_map` and `pmap`. On GPUs the two halves are apart, and other work can go on
+    between them; elsewhere they are one exchange, which needs both in one function.
+
+    - `x`: a pytree of arrays.
+    - `axis_name`: the name of the axis.
+    - `perm`: pairs `(source, destination)`.
 
     >>> here = [(0, 0)]
-    >>> pmap(lambda x: lax.precv(lax.psend(x, "i", here), x, "i", here), axis_name="i")(xnp.ones((1, 3)))
+    >>> xf.pmap(lambda x: lax.precv(lax.psend(x, "i", here), x, "i", here), axis_name="i")(xnp.ones((1, 3)))
+    Array([[1., 1., 1.]], dtype=float32)
     """
     names, size = named(axis_name, "psend")
     pairs = _pairs(perm, axis_name, size, "psend")
     return _mapped(lambda leaf: psend_p.bind(_varying(leaf, names), axis_name=names, perm=pairs), x, "psend")
 
 
-def precv(token, out_shape, axis_name, perm):
+def precv(token: Array, out_shape: Any, axis_name: Hashable, perm: Sequence[tuple[int, int]]) -> Any:
     """Receive along a named axis what `psend` sent by the same pairs; zeros where nothing arrives.
 
-    `token` is that of the `psend`, or one that comes after it. `out_shape` is an array or a `ShapeDtypeStruct` with the shape
-    and dtype of what is sent.
+    - `token`: that of the `psend`, or one that comes after it.
+    - `out_shape`: an array or a `ShapeDtypeStruct`, or a pytree of them: shape and dtype of what is sent.
+    - `axis_name`, `perm`: as of the `psend`.
 
     >>> here = [(0, 0)]
-    >>> pmap(lambda x: lax.precv(lax.psend(x, "i", here), x, "i", here), axis_name="i")(xnp.ones((1, 3)))
+    >>> xf.pmap(lambda x: lax.precv(lax.psend(x, "i", here), x, "i", here), axis_name="i")(xnp.ones((1, 3)))
+    Array([[1., 1., 1.]], dtype=float32)
     """
     names, size = named(axis_name, "precv")
     pairs = _pairs(perm, axis_name, size, "precv")
@@ -453,19 +526,30 @@ def precv(token, out_shape, axis_name, perm):
 
 
 def axis_size(axis_name: Hashable) -> int:
-    """The number of elements along a named axis, or along several together.
+    """The number of elements along a named axis.
 
-    >>> vmap(lambda x: x / lax.axis_size("i"), axis_name="i")(xnp.ones(4))
+    - `axis_name`: the name, or several, which count together.
+
+    >>> xf.vmap(lambda x: x * lax.axis_size("i"), axis_name="i")(xnp.arange(3))
+    Array([0, 3, 6], dtype=int32)
     """
     return named(axis_name, "axis_size")[1]
 
 
-def pcast(x, axis_name, *, to: str):
-    """The same value with another type inside of a `shard_map` that checks: `to="varying"` lets it differ along the axis.
+def pcast(x: Any, axis_name: Hashable, *, to: str) -> Any:
+    """The same value with another type inside of a `shard_map` that checks.
 
-    The derivative of that is the sum over the axis. It is rarely written: operations on a value that varies and one that does
-    not do it themselves. `to="unreduced"` takes what varies for the summands of a sum that is still to be made, and
-    `to="reduced"` leaves the sum of the cotangents of what is the same open.
+    - `x`: a pytree of arrays.
+    - `axis_name`: the name of the axis, or a tuple of names.
+    - `to`: "varying" lets it differ along the axis; the derivative of that is the sum over it. It is rarely written: operations
+      on a value that varies and one that does not do it themselves. "unreduced" takes what varies for the summands of a sum
+      that is still to be made. "reduced" leaves the sum of the cotangents of what is the same open.
+
+    >>> mesh = xf.make_mesh((1,), ("i",), (xf.sharding.AxisType.Auto,))
+    >>> def vary(x):
+    ...     return lax.pcast(x, "i", to="varying")
+    >>> xf.shard_map(vary, mesh=mesh, in_specs=xf.P(), out_specs=xf.P("i"))(xnp.arange(3))
+    Array([0, 1, 2], dtype=int32)
     """
     if to not in ("varying", "unreduced", "reduced"):
         raise ValueError(f"pcast takes to='varying', 'unreduced' or 'reduced', got {to!r}. To make a value the same along an "

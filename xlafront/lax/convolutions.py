@@ -17,6 +17,7 @@ from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray, entry_of
 from xlafront.core.primitive import Primitive
+from xlafront.core.typing import DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype, named_sharding
@@ -178,9 +179,12 @@ def _placed(sizes: Sequence[Any], spec: Sequence[int]) -> tuple:
 
 def conv_general_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], window_strides: Sequence[int],
                              padding: str | Pads, dimension_numbers: Sequence[str]) -> tuple[int, ...]:
-    """The shape of a convolution, with dimensions where `dimension_numbers` (three strings) say.
+    """The shape of a convolution, with dimensions in any order.
 
-    >>> conv_general_shape_tuple((2, 8, 9, 3), (3, 3, 3, 4), (1, 1), "SAME", ("NHWC", "HWIO", "NHWC"))
+    - `lhs_shape`, `rhs_shape`, `window_strides`, `padding`: as of `conv_shape_tuple`.
+    - `dimension_numbers`: three strings that say where dimensions are.
+
+    >>> lax.conv_general_shape_tuple((2, 8, 9, 3), (3, 3, 3, 4), (1, 1), "SAME", ("NHWC", "HWIO", "NHWC"))
     (2, 8, 9, 4)
     """
     lhs, rhs, out = conv_general_permutations(dimension_numbers)
@@ -189,9 +193,12 @@ def conv_general_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int],
 
 def conv_transpose_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], window_strides: Sequence[int],
                                padding: str | Pads, dimension_numbers: Sequence[str]) -> tuple[int, ...]:
-    """The shape of `conv_transpose`, with dimensions where `dimension_numbers` (three strings) say.
+    """The shape of `conv_transpose`, with dimensions in any order.
 
-    >>> conv_transpose_shape_tuple((2, 8, 9, 3), (3, 3, 3, 4), (2, 2), "SAME", ("NHWC", "HWIO", "NHWC"))
+    - `lhs_shape`, `rhs_shape`, `window_strides`, `padding`: shapes, and how the kernel moves, as of `conv_transpose`.
+    - `dimension_numbers`: three strings that say where dimensions are.
+
+    >>> lax.conv_transpose_shape_tuple((2, 8, 9, 3), (3, 3, 3, 4), (2, 2), "SAME", ("NHWC", "HWIO", "NHWC"))
     (2, 16, 18, 4)
     """
     lhs, rhs, out = conv_general_permutations(dimension_numbers)
@@ -482,7 +489,8 @@ def _conv_kernel(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, 
 def conv_general_dilated(lhs: Array, rhs: Array, window_strides: Sequence[int], padding: str | Pads,
                          lhs_dilation: Sequence[int] | None = None, rhs_dilation: Sequence[int] | None = None,
                          dimension_numbers: Any = None, feature_group_count: int = 1, batch_group_count: int = 1,
-                         precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None) -> Array:
+                         precision: Any = None, preferred_element_type: DTypeLike | None = None,
+                         out_sharding: ShardingLike = None) -> Array:
     """Convolution of any number of spatial dimensions (without a flip of the kernel, as in neural networks).
 
     - `lhs`, `rhs`: input and kernel, of one dtype and rank.
@@ -495,7 +503,6 @@ def conv_general_dilated(lhs: Array, rhs: Array, window_strides: Sequence[int], 
     - `precision`: as of `dot_general`. `preferred_element_type`: the dtype in which products are summed and returned.
     - `out_sharding`: how the result is split, where explicit mesh axes leave that open.
 
-    >>> import xlafront.numpy as xnp
     >>> x, kernel = xnp.ones((1, 8, 8, 3)), xnp.ones((3, 3, 3, 4))
     >>> conv_general_dilated(x, kernel, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")).shape
     (1, 4, 4, 4)
@@ -528,11 +535,12 @@ def conv_general_dilated(lhs: Array, rhs: Array, window_strides: Sequence[int], 
 
 
 def conv(lhs: Array, rhs: Array, window_strides: Sequence[int], padding: str, precision: Any = None,
-         preferred_element_type: Any = None) -> Array:
-    """Convolution of `(N, C, ...)` with a kernel `(O, I, ...)`; the parameters are those of `conv_general_dilated`.
+         preferred_element_type: DTypeLike | None = None) -> Array:
+    """Convolution of `(N, C, ...)` with a kernel `(O, I, ...)`.
 
-    >>> import xlafront.numpy as xnp
-    >>> conv(xnp.ones((1, 3, 8, 8)), xnp.ones((4, 3, 3, 3)), (1, 1), "VALID").shape
+    - `lhs`, `rhs`, `window_strides`, `padding`, `precision`, `preferred_element_type`: as of `conv_general_dilated`.
+
+    >>> lax.conv(xnp.ones((1, 3, 8, 8)), xnp.ones((4, 3, 3, 3)), (1, 1), "VALID").shape
     (1, 4, 6, 6)
     """
     return conv_general_dilated(lhs, rhs, window_strides, padding, precision=precision,
@@ -541,11 +549,13 @@ def conv(lhs: Array, rhs: Array, window_strides: Sequence[int], padding: str, pr
 
 def conv_with_general_padding(lhs: Array, rhs: Array, window_strides: Sequence[int], padding: str | Pads,
                               lhs_dilation: Sequence[int] | None, rhs_dilation: Sequence[int] | None, precision: Any = None,
-                              preferred_element_type: Any = None) -> Array:
-    """`conv` with dilations and any padding; the parameters are those of `conv_general_dilated`.
+                              preferred_element_type: DTypeLike | None = None) -> Array:
+    """`conv` with dilations and any padding.
 
-    >>> import xlafront.numpy as xnp
-    >>> conv_with_general_padding(xnp.ones((1, 3, 8)), xnp.ones((4, 3, 3)), (1,), [(1, 1)], None, (2,)).shape
+    - `lhs`, `rhs`, `window_strides`, `padding`, `lhs_dilation`, `rhs_dilation`, `precision`, `preferred_element_type`: as of
+      `conv_general_dilated`.
+
+    >>> lax.conv_with_general_padding(xnp.ones((1, 3, 8)), xnp.ones((4, 3, 3)), (1,), [(1, 1)], None, (2,)).shape
     (1, 4, 6)
     """
     return conv_general_dilated(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, precision=precision,
@@ -568,7 +578,8 @@ _TRANSPOSED_NUMBERS = {2: ("NC", "IO", "NC"), 3: ("NHC", "HIO", "NHC"), 4: ("NHW
 
 def conv_transpose(lhs: Array, rhs: Array, strides: Sequence[int], padding: str | Pads,
                    rhs_dilation: Sequence[int] | None = None, dimension_numbers: Any = None, transpose_kernel: bool = False,
-                   precision: Any = None, preferred_element_type: Any = None, use_consistent_padding: bool = False) -> Array:
+                   precision: Any = None, preferred_element_type: DTypeLike | None = None,
+                   use_consistent_padding: bool = False) -> Array:
     """Convolution of an input that is stretched by `strides` ("deconvolution"), as the gradient of a convolution is.
 
     - `lhs`, `rhs`: input and kernel.
@@ -580,7 +591,6 @@ def conv_transpose(lhs: Array, rhs: Array, strides: Sequence[int], padding: str 
     - `transpose_kernel`: flip the kernel and exchange its features, as the gradient of the convolution with this kernel does.
     - `precision`, `preferred_element_type`: as of `conv_general_dilated`.
 
-    >>> import xlafront.numpy as xnp
     >>> conv_transpose(xnp.ones((1, 4, 4, 3)), xnp.ones((3, 3, 3, 5)), (2, 2), "SAME").shape
     (1, 8, 8, 5)
     """
@@ -617,15 +627,14 @@ def conv_transpose(lhs: Array, rhs: Array, strides: Sequence[int], padding: str 
 
 def conv_general_dilated_patches(lhs: Array, filter_shape: Sequence[int], window_strides: Sequence[int], padding: str | Pads,
                                  lhs_dilation: Sequence[int] | None = None, rhs_dilation: Sequence[int] | None = None,
-                                 dimension_numbers: Any = None, precision: Any = None, preferred_element_type: Any = None
-                                 ) -> Array:
+                                 dimension_numbers: Any = None, precision: Any = None,
+                                 preferred_element_type: DTypeLike | None = None) -> Array:
     """The pieces of the input that a kernel of this shape would see, as features: one by one, each with all its places.
 
     - `lhs`: the input. `filter_shape`: the kernel's spatial shape.
     - `window_strides`, `padding`, `lhs_dilation`, `rhs_dilation`, `dimension_numbers`, `precision` and
       `preferred_element_type`: as of `conv_general_dilated`.
 
-    >>> import xlafront.numpy as xnp
     >>> conv_general_dilated_patches(xnp.arange(4.0).reshape(1, 1, 4), (2,), (1,), "VALID")[0]
     Array([[0., 1., 2.],
            [1., 2., 3.]], dtype=float32)
@@ -658,7 +667,6 @@ def conv_general_dilated_local(lhs: Array, rhs: Array, window_strides: Sequence[
     - `window_strides`, `padding`, `lhs_dilation`, `rhs_dilation`, `dimension_numbers`, `precision`: as of
       `conv_general_dilated`.
 
-    >>> import xlafront.numpy as xnp
     >>> conv_general_dilated_local(xnp.ones((1, 1, 4)), xnp.arange(6.0).reshape(1, 2, 3), (1,), "VALID", (2,))
     Array([[[3., 5., 7.]]], dtype=float32)
     """

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
+from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.lax import keys
 from xlafront.lax.arguments import named_sharding, specified
 from xlafront.lax.device_put import put_leaf
@@ -23,8 +27,18 @@ def _iota_kernel(dtype, shape, dimension, out_sharding=None):
     return iota_p.bind(dtype=dtype, shape=shape, dimension=dimension, sharding=out_sharding)
 
 
-def broadcasted_iota(dtype, shape, dimension: int, *, out_sharding=None):
-    """0, 1, 2, ... along one dimension of an array."""
+def broadcasted_iota(dtype: DTypeLike, shape: Sequence[int], dimension: int, *, out_sharding: ShardingLike = None) -> Array:
+    """0, 1, 2, ... along one dimension of an array.
+
+    - `dtype`: of numbers.
+    - `shape`: of the array.
+    - `dimension`: the one along which to count.
+    - `out_sharding`: how the result is split over explicit mesh axes.
+
+    >>> lax.broadcasted_iota("int32", (2, 3), 1)
+    Array([[0, 1, 2],
+           [0, 1, 2]], dtype=int32)
+    """
     shape = static_shape("broadcasted_iota", shape)
     dtype = dtypes.check_user_dtype(specified(dtype, "iota"), "iota")
     if not (isinstance(dtype, np.dtype) and (dtypes.is_inexact(dtype) or dtypes.is_integer(dtype))):
@@ -32,8 +46,15 @@ def broadcasted_iota(dtype, shape, dimension: int, *, out_sharding=None):
     return _iota_kernel(dtype, shape, plain_axis(dimension, len(shape), "iota"), named_sharding(out_sharding, "iota"))
 
 
-def iota(dtype, size: int):
-    """The vector 0, 1, ..., size - 1."""
+def iota(dtype: DTypeLike, size: int) -> Array:
+    """The vector 0, 1, ..., `size - 1`.
+
+    - `dtype`: of numbers.
+    - `size`: how many.
+
+    >>> lax.iota("float32", 3)
+    Array([0., 1., 2.], dtype=float32)
+    """
     return broadcasted_iota(dtype, (size,), 0)
 
 
@@ -46,8 +67,17 @@ def _full_kernel(value, shape, dtype):
     return broadcast_in_dim_p.bind(value, shape=shape, broadcast_dimensions=(), sharding=None) if shape else value
 
 
-def full(shape, fill_value, dtype=None, *, sharding=None):
-    """An array of one scalar repeated."""
+def full(shape: Sequence[int], fill_value: ArrayLike, dtype: DTypeLike | None = None, *, sharding: Any = None) -> Array:
+    """An array of one number repeated.
+
+    - `shape`: of the array.
+    - `fill_value`: the number, a scalar.
+    - `dtype`: of the array; that of `fill_value` when left out.
+    - `sharding`: on which devices it is, and how it is split over them.
+
+    >>> lax.full((2,), 7)
+    Array([7, 7], dtype=int32, weak_type=True)
+    """
     shape = static_shape("full", shape)
     if np.shape(fill_value):
         raise TypeError(f"full needs a scalar, got an array of shape {np.shape(fill_value)}.")
@@ -82,8 +112,17 @@ def placement_of(x, shape: tuple):
     return sharding if tuple(shape) == tuple(x.shape) or sharding.is_fully_replicated else None
 
 
-def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
-    """`full` with the shape, the dtype and the devices of another array unless others are given."""
+def full_like(x: Any, fill_value: ArrayLike, dtype: DTypeLike | None = None, shape: Sequence[int] | None = None,
+              sharding: Any = None) -> Array:
+    """An array of one number repeated, with the shape and dtype of another and where that one is.
+
+    - `x`: an array, or anything with a shape and a dtype.
+    - `fill_value`: the number, a scalar.
+    - `dtype`, `shape`, `sharding`: what is to be other than that of `x`.
+
+    >>> lax.full_like(xnp.ones(2), 7)
+    Array([7., 7.], dtype=float32)
+    """
     aval = x if hasattr(x, "shape") and hasattr(x, "dtype") and not tracing.is_arraylike(x) else tracing.aval_of(x)
     shape = aval.shape if shape is None else static_shape("full_like", shape)
     wanted = dtypes.dtype(aval.dtype) if dtype is None else dtypes.check_user_dtype(dtype, "full_like")
@@ -93,6 +132,13 @@ def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
     return tracing.as_varying(result, aval.vma)
 
 
-def empty(shape, dtype, *, out_sharding=None):
-    """An array whose elements will be written before they are read."""
+def empty(shape: Sequence[int], dtype: DTypeLike, *, out_sharding: ShardingLike = None) -> Array:
+    """An array whose elements will be written before they are read. They are zero here.
+
+    - `shape`, `dtype`: of the array.
+    - `out_sharding`: how it is split over explicit mesh axes.
+
+    >>> lax.empty((2, 3), "float32").shape
+    (2, 3)
+    """
     return with_out_sharding("lax.empty", out_sharding, full, (), shape, 0, dtype)

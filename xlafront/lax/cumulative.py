@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import of_first
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype
@@ -161,26 +163,38 @@ def _public_cumulative(name: str):
     kernel.__name__ = name
     compiled = library(kernel, static=("axis", "reverse"))
 
-    def function(operand, axis: int = 0, reverse: bool = False):
+    def function(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
         return compiled(operand, plain_axis(axis, np.ndim(operand), name), bool(reverse))
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Cumulative {name.removeprefix('cum')} along an axis, from its end when `reverse`."
+    words, operand, gives = _DOCUMENTED[name]
+    function.__doc__ = (
+        f"{words} of the elements of an array up to each place along a dimension.\n\n- `operand`: an array.\n"
+        f"- `axis`: the dimension, not negative; `xnp` has functions that count from the end.\n"
+        f"- `reverse`: go from the end instead.\n\n>>> lax.{name}(xnp.array({operand}))\nArray({gives})")
     return function
 
 
+_DOCUMENTED = {
+    "cumsum": ("The sum", "[1, 3, 2]", "[1, 4, 6], dtype=int32"),
+    "cumprod": ("The product", "[1, 3, 2]", "[1, 3, 6], dtype=int32"),
+    "cummax": ("The maximum", "[1, 3, 2]", "[1, 3, 3], dtype=int32"),
+    "cummin": ("The minimum", "[1, 3, 2]", "[1, 1, 1], dtype=int32"),
+    "cumlogsumexp": ("The logarithm of the sum of the exponentials", "[0.0, -np.inf]", "[0., 0.], dtype=float32")}
 PUBLIC = {name: _public_cumulative(name) for name in PRIMITIVES}
 PUBLIC.update({f"{_name}_p": _primitive for _name, _primitive in PRIMITIVES.items()})
 
 
-def associative_scan(fn: Callable, elems, reverse: bool = False, axis: int = 0):
+def associative_scan(fn: Callable, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
     """Running combination of elements by an associative function, in a logarithmic number of steps.
 
-    `fn(a, b)` combines pytrees like `elems`, elementwise along `axis`. With `reverse` it runs from the end, where `a` is
-    what comes from there.
+    - `fn`: `fn(a, b)` combines pytrees like `elems`, of any size along `axis`, elementwise along it.
+    - `elems`: a pytree of arrays.
+    - `reverse`: from the end, where `a` is what comes from there.
+    - `axis`: the dimension along which elements lie.
 
-    >>> associative_scan(lambda a, b: a + b, xnp.arange(4))
-    [0, 1, 3, 6]
+    >>> lax.associative_scan(lambda a, b: a * b, xnp.array([1, 2, 3, 4]))
+    Array([ 1,  2,  6, 24], dtype=int32)
     """
     who = "associative_scan"
     if not callable(fn):

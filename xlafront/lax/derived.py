@@ -10,40 +10,72 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import tracing
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import elementwise, shapes
 from xlafront.lax.dimension_numbers import GatherDimensionNumbers
 from xlafront.lax.indexing import GatherScatterMode, gather
 from xlafront.lax.slicing import concatenate
 
 
-def select(pred, on_true, on_false):
-    """Elements of one array where a condition holds, of the other where it does not; no broadcasting.
+def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
+    """Elements of one array where a condition holds, of another where it does not; without broadcasting.
 
-    >>> select(x > 0, x, -x)
+    - `pred`: an array of booleans, of the shape of the others or a scalar.
+    - `on_true`, `on_false`: two arrays of one shape and dtype.
+
+    >>> x = xnp.array([3, -4])
+    >>> lax.select(x > 0, x, -x)
+    Array([3, 4], dtype=int32)
     """
     return elementwise.select_n(pred, on_false, on_true)
 
 
-def dtype(x):
-    """The dtype that an array or a number has as an operand."""
+def dtype(x: Any) -> Any:
+    """The dtype that an array or a number has as an operand.
+
+    - `x`: an array or a number.
+
+    >>> lax.dtype(1.0)
+    dtype('float32')
+    """
     return tracing.aval_of(x).dtype
 
 
-def broadcast_shapes(*arrays_shapes):
-    """The shape that arrays of these shapes broadcast to, as NumPy's rules say."""
+def broadcast_shapes(*arrays_shapes: Sequence[int]) -> tuple[int, ...]:
+    """The shape that arrays broadcast to, by NumPy's rules.
+
+    - `arrays_shapes`: their shapes.
+
+    >>> lax.broadcast_shapes((3, 1), (4,))
+    (3, 4)
+    """
     listed = [shapes.static_shape("broadcast_shapes", s) for s in arrays_shapes]
     for shape in listed:
         shapes.check_sizes("broadcast_shapes", shape)
     return shapes.broadcast_shapes("broadcast_shapes", *listed)
 
 
-def broadcast_to_rank(x, rank: int):
-    """Add leading dimensions of size 1."""
+def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
+    """An array with leading dimensions of size 1 put in front.
+
+    - `x`: an array.
+    - `rank`: how many dimensions the result has, if they are more.
+
+    >>> lax.broadcast_to_rank(xnp.ones(3), 2).shape
+    (1, 3)
+    """
     return shapes.expand_dims(x, tuple(range(rank - np.ndim(x)))) if np.ndim(x) < rank else elementwise.as_array(x)
 
 
-def collapse(operand, start_dimension: int, stop_dimension: int | None = None):
-    """Merge the dimensions from one to (not including) another into one."""
+def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | None = None) -> Array:
+    """An array with several successive dimensions merged into one.
+
+    - `operand`: an array.
+    - `start_dimension`, `stop_dimension`: the first of them, and the one after the last; None: up to the end.
+
+    >>> lax.collapse(xnp.ones((2, 3, 4)), 0, 2).shape
+    (6, 4)
+    """
     shape = np.shape(operand)
     start, stop, _ = slice(start_dimension, stop_dimension).indices(len(shape))
     if start > stop:
@@ -52,16 +84,19 @@ def collapse(operand, start_dimension: int, stop_dimension: int | None = None):
     return shapes.reshape(operand, (*shape[:start], math.prod(shape[start:stop]), *shape[stop:]))
 
 
-def tile(operand, reps: Sequence[int]):
-    """Lay copies of an array side by side, `reps[i]` of them along dimension `i`.
+def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
+    """Copies of an array laid side by side.
 
-    >>> tile(xnp.arange(3), (2,))
+    - `operand`: an array.
+    - `reps`: for each dimension how many copies.
+
+    >>> lax.tile(xnp.arange(3), (2,))
     Array([0, 1, 2, 0, 1, 2], dtype=int32)
     """
     return shapes.tile_p.bind(operand, reps=tuple(map(operator.index, reps)))
 
 
-def broadcast_like(arr: Any, like_arr: Any) -> Any:
+def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
     """An array spread to the shape of another, as NumPy would beside it, keeping its dtype.
 
     - `arr`: the array; its dimensions are the last ones of the result.
@@ -79,7 +114,7 @@ def broadcast_like(arr: Any, like_arr: Any) -> Any:
     return shapes.broadcast_in_dim(arr, shape, range(len(shape) - len(own), len(shape)))
 
 
-def shape_as_value(shape: Sequence[int]) -> Any:
+def shape_as_value(shape: Sequence[int]) -> Array:
     """A shape as a vector of int32.
 
     - `shape`: the sizes.
@@ -91,7 +126,7 @@ def shape_as_value(shape: Sequence[int]) -> Any:
     return np.array(sizes, np.int32)
 
 
-def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
+def index_take(src: ArrayLike, idxs: Sequence[Any], axes: Sequence[int]) -> Array:
     """The slices of an array at indices of some of its axes, along a new first one.
 
     - `src`: the array.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -51,14 +52,19 @@ def _is_flag(x) -> bool:
     return x is None or isinstance(x, (bool, np.bool_))
 
 
-def device_put(x, device=None, *, src=None, donate=False, may_alias=None):
-    """Put arrays on a device, or spread them by a sharding; a pytree, with a pytree prefix of targets.
+def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None) -> Any:
+    """Put arrays on a device, or spread them over several.
 
-    Without a target, host values go to the default device and stay free to move from there. `donate` gives up the arrays, so
-    that their memory is free where they were. `may_alias=False` asks for memory of its own, `may_alias=True` lets host values
-    be used where they are, which must then not change. Both are for all leaves or pytree prefixes; `src` is not needed.
+    - `x`: a pytree of arrays or host values.
+    - `device`: a device, a sharding, or a pytree prefix of them. Without one, host values go to the default device and stay
+      free to move from there.
+    - `src`: where the arrays are, which is not needed.
+    - `donate`: give up the arrays, so that their memory is free where they were; a bool or a pytree prefix.
+    - `may_alias`: False asks for memory of its own; True lets host values be used where they are, which must then not change.
 
-    >>> y = device_put(np.ones((8, 4)), NamedSharding(mesh, P("data")))
+    >>> rows = xf.NamedSharding(xf.make_mesh((1,), ("data",)), xf.P("data"))
+    >>> xf.device_put(np.ones((8, 4)), rows).sharding.spec
+    P('data',)
     """
     with explicit("device_put"):
         return put_tree(x, device, donate, may_alias)
@@ -258,8 +264,14 @@ def _host(x, aval, may_alias=None):
     return own
 
 
-def device_get(x):
-    """Copy arrays to the host, as NumPy arrays; all transfers start before the first is waited for."""
+def device_get(x: Any) -> Any:
+    """Copy arrays to the host, as NumPy arrays. All transfers start before the first is waited for.
+
+    - `x`: a pytree of arrays.
+
+    >>> xf.device_get({"a": xnp.ones(2)})
+    {'a': array([1., 1.], dtype=float32)}
+    """
     leaves, treedef = tree.flatten(x)
     with explicit("device_get"):
         for leaf in leaves:
@@ -276,8 +288,14 @@ def _get(x):
     return x
 
 
-def block_until_ready(x):
-    """Wait until every array of a pytree has been computed; returns the pytree."""
+def block_until_ready(x: Any) -> Any:
+    """Wait until arrays have been computed; returns them.
+
+    - `x`: a pytree of arrays.
+
+    >>> xf.block_until_ready(xnp.ones(2) + 1)
+    Array([2., 2.], dtype=float32)
+    """
     arrays = [leaf for leaf in tree.leaves(x) if isinstance(leaf, ArrayImpl)]
     batched_block_until_ready(arrays)
     for leaf in tree.leaves(x):
@@ -286,8 +304,14 @@ def block_until_ready(x):
     return x
 
 
-def copy_to_host_async(x):
-    """Start copying the arrays of a pytree to the host, where reading them later finds them."""
+def copy_to_host_async(x: Any) -> Any:
+    """Start to copy arrays to the host, where reading them later finds them; returns them.
+
+    - `x`: a pytree of arrays.
+
+    >>> np.asarray(xf.copy_to_host_async(xnp.ones(2)))
+    array([1., 1.], dtype=float32)
+    """
     for leaf in tree.leaves(x):
         if hasattr(leaf, "copy_to_host_async"):
             leaf.copy_to_host_async()

@@ -11,6 +11,7 @@ from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray, entry_of, with_entry
 from xlafront.core.primitive import Primitive
+from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype, named_sharding
@@ -272,11 +273,20 @@ def _kernel(lhs, rhs, dimension_numbers, precision, preferred_element_type, out_
                               preferred_element_type=preferred_element_type, out_sharding=out_sharding)
 
 
-def dot_general(lhs, rhs, dimension_numbers, precision=None, preferred_element_type=None, *, out_sharding=None):
-    """Multiply and sum over the contracting dimensions, side by side over the batch dimensions.
+def dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: Any, precision: Any = None,
+                preferred_element_type: DTypeLike | None = None, *, out_sharding: ShardingLike = None) -> Array:
+    """Multiply two arrays and sum over some of their dimensions, side by side over others.
 
-    `dimension_numbers` is `((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))`; the result has the batch
-    dimensions, then the remaining ones of `lhs`, then those of `rhs`.
+    The result has the batch dimensions, then the remaining ones of `lhs`, then those of `rhs`.
+
+    - `lhs`, `rhs`: arrays, which may differ in dtype.
+    - `dimension_numbers`: `((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))`, each a sequence of dimensions.
+    - `precision`: a `Precision`, its name, a pair of them, or a `DotAlgorithmPreset`; None: `default_matmul_precision`.
+    - `preferred_element_type`: the dtype to sum in and to return.
+    - `out_sharding`: how the result is split over explicit mesh axes.
+
+    >>> lax.dot_general(xnp.ones((5, 2, 3)), xnp.ones((5, 3, 4)), (((2,), (1,)), ((0,), (0,)))).shape
+    (5, 2, 4)
     """
     try:
         (xc, yc), (xb, yb) = (tuple([tuple([a.__index__() for a in axes]) for axes in pair]) for pair in dimension_numbers)
@@ -288,8 +298,17 @@ def dot_general(lhs, rhs, dimension_numbers, precision=None, preferred_element_t
                    named_sharding(out_sharding, "dot_general"))
 
 
-def dot(lhs, rhs, *, dimension_numbers=None, precision=None, preferred_element_type=None, out_sharding=None):
-    """Vector, matrix-vector or matrix product; `dot_general` when `dimension_numbers` are given."""
+def dot(lhs: ArrayLike, rhs: ArrayLike, *, dimension_numbers: Any = None, precision: Any = None,
+        preferred_element_type: DTypeLike | None = None, out_sharding: ShardingLike = None) -> Array:
+    """The product of two vectors, of a matrix and a vector, or of two matrices.
+
+    - `lhs`, `rhs`: arrays of rank 1 or 2; of any with `dimension_numbers`.
+    - `dimension_numbers`: makes it `dot_general`.
+    - `precision`, `preferred_element_type`, `out_sharding`: as of `dot_general`.
+
+    >>> lax.dot(xnp.array([[1, 2], [3, 4]]), xnp.array([1, 10]))
+    Array([21, 43], dtype=int32)
+    """
     if dimension_numbers is not None:
         return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type, out_sharding=out_sharding)
     a, b = np.shape(lhs), np.shape(rhs)
@@ -301,8 +320,15 @@ def dot(lhs, rhs, *, dimension_numbers=None, precision=None, preferred_element_t
                        out_sharding=out_sharding)
 
 
-def batch_matmul(lhs, rhs, precision=None):
-    """Matrix products over leading batch dimensions, which must be equal."""
+def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: Any = None) -> Array:
+    """Matrix products over leading batch dimensions; unlike those of `xnp.matmul`, these must be equal.
+
+    - `lhs`, `rhs`: arrays of one rank, 2 or more.
+    - `precision`: as of `dot_general`.
+
+    >>> lax.batch_matmul(xnp.ones((2, 1, 3)), xnp.ones((2, 3, 1))).shape
+    (2, 1, 1)
+    """
     a, b = np.shape(lhs), np.shape(rhs)
     if len(a) != len(b) or len(a) < 2:
         raise ValueError(f"batch_matmul takes arrays of equal rank, which must be at least 2D, got shapes {a} and {b}.")

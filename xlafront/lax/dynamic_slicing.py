@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import of_all, of_first
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
 from xlafront.lax.dimension_numbers import GatherDimensionNumbers, ScatterDimensionNumbers
@@ -212,17 +215,33 @@ def _starts(name: str, indices, shape, wrap) -> list:
     return [start_index(i, n) if w else np.int32(i) if isinstance(i, int) else i for i, n, w in zip(indices, shape, wrap)]
 
 
-def dynamic_slice(operand, start_indices, slice_sizes, *, allow_negative_indices=True):
-    """A part of static size at a run-time position, which is moved inside the array if it sticks out.
+def dynamic_slice(operand: ArrayLike, start_indices: ArrayLike | Sequence[ArrayLike], slice_sizes: Sequence[int], *,
+                  allow_negative_indices: bool | Sequence[bool] = True) -> Array:
+    """A part of an array at a position that is known when it runs. It is moved inside the array if it sticks out.
 
-    Negative positions count from the end, unless `allow_negative_indices` (for all dimensions or each) is false.
+    - `operand`: an array.
+    - `start_indices`: for each dimension where the part begins: a list of integer scalars, or a vector.
+    - `slice_sizes`: the shape of the part, known when tracing.
+    - `allow_negative_indices`: whether negative positions count from the end, for all dimensions or each.
+
+    >>> lax.dynamic_slice(xnp.arange(5), [3], (3,))
+    Array([2, 3, 4], dtype=int32)
     """
     sizes = static_shape("dynamic_slice", slice_sizes)
     return _dynamic_slice_kernel(operand, start_indices, sizes, _wraps(allow_negative_indices, len(sizes)))
 
 
-def dynamic_update_slice(operand, update, start_indices, *, allow_negative_indices=True):
-    """The array with a part replaced, at a run-time position that is moved inside if it sticks out."""
+def dynamic_update_slice(operand: ArrayLike, update: ArrayLike, start_indices: ArrayLike | Sequence[ArrayLike], *,
+                         allow_negative_indices: bool | Sequence[bool] = True) -> Array:
+    """An array with a part replaced, at a position that is known when it runs. It is moved inside the array if it sticks out.
+
+    - `operand`, `update`: the array, and the part, of its rank and dtype.
+    - `start_indices`: for each dimension where the part begins: a list of integer scalars, or a vector.
+    - `allow_negative_indices`: as of `dynamic_slice`.
+
+    >>> lax.dynamic_update_slice(xnp.zeros(5, int), xnp.array([7, 8]), [4])
+    Array([0, 0, 0, 7, 8], dtype=int32)
+    """
     return _dynamic_update_kernel(operand, update, start_indices, _wraps(allow_negative_indices, np.ndim(operand)))
 
 
@@ -233,8 +252,19 @@ def _dynamic_update_kernel(operand, update, start_indices, wrap):
     return dynamic_update_slice_p.bind(operand, update, *starts)
 
 
-def dynamic_slice_in_dim(operand, start_index, slice_size: int, axis: int = 0, *, allow_negative_indices=True):
-    """`dynamic_slice` along one axis."""
+def dynamic_slice_in_dim(operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0, *,
+                         allow_negative_indices: bool = True) -> Array:
+    """`dynamic_slice` along one dimension, with the whole of the others.
+
+    - `operand`: an array.
+    - `start_index`: where the part begins, an integer scalar.
+    - `slice_size`: how long it is.
+    - `axis`: the dimension.
+    - `allow_negative_indices`: as of `dynamic_slice`.
+
+    >>> lax.dynamic_slice_in_dim(xnp.arange(5), xnp.array(1), 2)
+    Array([1, 2], dtype=int32)
+    """
     shape = np.shape(operand)
     axis = canonical_axis(axis, len(shape), "dynamic_slice_in_dim")
     starts = [0] * len(shape)
@@ -243,22 +273,54 @@ def dynamic_slice_in_dim(operand, start_index, slice_size: int, axis: int = 0, *
                          allow_negative_indices=allow_negative_indices)
 
 
-def dynamic_index_in_dim(operand, index, axis: int = 0, keepdims: bool = True, *, allow_negative_indices=True):
-    """The element at a run-time index along one axis."""
+def dynamic_index_in_dim(operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True, *,
+                         allow_negative_indices: bool = True) -> Array:
+    """The part of an array at an index that is known when it runs. It is moved inside if it lies outside.
+
+    - `operand`: an array.
+    - `index`: an integer scalar.
+    - `axis`: the dimension of the index.
+    - `keepdims`: whether that dimension stays, with size 1.
+    - `allow_negative_indices`: as of `dynamic_slice`.
+
+    >>> lax.dynamic_index_in_dim(xnp.array([[1, 2], [3, 4]]), xnp.array(1), keepdims=False)
+    Array([3, 4], dtype=int32)
+    """
     result = dynamic_slice_in_dim(operand, index, 1, axis, allow_negative_indices=allow_negative_indices)
     return result if keepdims else squeeze(result, (axis,))
 
 
-def dynamic_update_slice_in_dim(operand, update, start_index, axis: int, *, allow_negative_indices=True):
-    """`dynamic_update_slice` along one axis."""
+def dynamic_update_slice_in_dim(operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int, *,
+                                allow_negative_indices: bool = True) -> Array:
+    """`dynamic_update_slice` along one dimension.
+
+    - `operand`, `update`: the array, and the part, of its rank and dtype.
+    - `start_index`: where the part begins, an integer scalar.
+    - `axis`: the dimension.
+    - `allow_negative_indices`: as of `dynamic_slice`.
+
+    >>> lax.dynamic_update_slice_in_dim(xnp.zeros(4, int), xnp.array([7, 8]), xnp.array(1), 0)
+    Array([0, 7, 8, 0], dtype=int32)
+    """
     axis = canonical_axis(axis, np.ndim(operand), "dynamic_update_slice_in_dim")
     starts = [0] * np.ndim(operand)
     starts[axis] = start_index
     return dynamic_update_slice(operand, update, starts, allow_negative_indices=allow_negative_indices)
 
 
-def dynamic_update_index_in_dim(operand, update, index, axis: int, *, allow_negative_indices=True):
-    """The array with the element at a run-time index along one axis replaced."""
+def dynamic_update_index_in_dim(operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int, *,
+                                allow_negative_indices: bool = True) -> Array:
+    """An array with the part at an index replaced that is known when it runs. It is moved inside if it lies outside.
+
+    - `operand`, `update`: the array, and what to put there, with the dimension `axis` of size 1 or without it.
+    - `index`: an integer scalar.
+    - `axis`: the dimension of the index.
+    - `allow_negative_indices`: as of `dynamic_slice`.
+
+    >>> lax.dynamic_update_index_in_dim(xnp.array([[1, 2], [3, 4]]), xnp.array([7, 8]), xnp.array(0), 0)
+    Array([[7, 8],
+           [3, 4]], dtype=int32)
+    """
     axis = canonical_axis(axis, np.ndim(operand), "dynamic_update_index_in_dim")
     if np.ndim(update) != np.ndim(operand):
         update = expand_dims(update, (axis,))

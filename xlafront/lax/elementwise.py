@@ -16,6 +16,7 @@ from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.sharding_types import of_all, of_first, of_one
+from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.arguments import check_dtype, specified
 from xlafront.lax.combining import combine
@@ -659,24 +660,36 @@ def as_type(x, dtype, weak: bool):
     return convert_element_type_p.bind(x, new_dtype=dtype, weak_type=weak, sharding=None)
 
 
-def _public(name: str, doc: str, arity: int, accuracy: bool = False):
+class _Functions(dict):
+    """Public functions by name; those of the tables are the arguments of `_public` until they are first looked up."""
+
+    def __getitem__(self, name):
+        value = super().__getitem__(name)
+        if type(value) is tuple:
+            value = self[name] = _public(*value)
+        return value
+
+
+def _public(name: str, accepts: str, arity: int, accuracy: bool = False):
+    from xlafront.lax.elementwise_docs import documentation  # start-up: 0.2 ms, for those who look functions up
+
     primitive = PRIMITIVES[name]
     function_name = {"and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "not": "bitwise_not"}.get(name, name)
     if arity == 1 and accuracy:
-        def function(x, *, accuracy=None):
+        def function(x: ArrayLike, *, accuracy: AccuracyMode | Tolerance | None = None) -> Array:
             return primitive.bind(x) if accuracy is None else primitive.bind(x, accuracy=accuracy)
     elif arity == 1:
-        def function(x):
+        def function(x: ArrayLike) -> Array:
             return primitive.bind(x)
     else:
-        def function(x, y):
+        def function(x: ArrayLike, y: ArrayLike) -> Array:
             x, y = typed_operands(function_name, x, y)
             if name == "add":  # the primitive combines booleans, as NumPy's function does
                 check_dtype(name, _NUM, tracing.aval_of(x).dtype)
             return primitive.bind(x, y)
     function.__name__ = function.__qualname__ = function_name
     function.__module__ = "xlafront.lax"
-    function.__doc__ = doc
+    function.__doc__ = documentation(name, arity, accepts, accuracy)
     return library(function, static=("accuracy",) if accuracy else ())
 
 
@@ -684,41 +697,64 @@ for _name in """abs add and ceil clamp convert_element_type copy div eq exp expm
         logistic lt max min mul ne neg not or reduce_precision round rsqrt select_n sign sqrt square sub tanh xor""".split():
     PRIMITIVES[_name].cost = "cheap"
 
-PUBLIC = {}
-for _name, *_rest in UNARY:
-    PUBLIC[_name] = _public(_name, f"Elementwise `{_name}`.", 1, _name in _WITH_ACCURACY)
+PUBLIC = _Functions()
+for _name, _, _accepts, _ in UNARY:
+    PUBLIC[_name] = (_name, _accepts, 1, _name in _WITH_ACCURACY)
 for _name in ("real", "imag"):
-    PUBLIC[_name] = _public(_name, f"The {_name} part of a complex array.", 1)
-for _name, *_rest in (*BINARY, *COMPARISONS, ("pow",), ("complex",)):
+    PUBLIC[_name] = (_name, "complex", 1)
+for _name, _, _accepts, *_ in (*BINARY, *COMPARISONS, ("pow", "", _NUM), ("complex", "", "float32")):
     if _name in ("mul", "nextafter", "polygamma", "zeta"):  # with other parameters, below
         continue
-    PUBLIC[_name] = _public(_name, f"Elementwise `{_name}` of arrays of one shape and dtype, or scalars.", 2)
+    PUBLIC[_name] = (_name, _NUM if _name == "add" else _accepts, 2)
 for _old, _new in (("and", "bitwise_and"), ("or", "bitwise_or"), ("xor", "bitwise_xor"), ("not", "bitwise_not")):
     PUBLIC[_new] = PUBLIC.pop(_old)
 
 
 @library
-def nextafter(x1, x2):
-    """The next number after `x1` that can be represented, in the direction of `x2`."""
+def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """The next number after `x1` that can be represented, in the direction of `x2`.
+
+    - `x1`, `x2`: arrays of floats of one dtype, or numbers.
+
+    >>> bool(lax.nextafter(1.0, 2.0) > 1.0)
+    True
+    """
     return PRIMITIVES["nextafter"].bind(*typed_operands("nextafter", x1, x2))
 
 
 @library
-def polygamma(m, x):
-    """The `m`th derivative of `digamma` at `x`."""
+def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
+    """The derivative of `digamma` of order `m`.
+
+    - `m`: the order, whole numbers as floats, not negative.
+    - `x`: where, of the same dtype.
+
+    >>> f"{lax.polygamma(1.0, 1.0):.3f}"
+    '1.645'
+    """
     return PRIMITIVES["polygamma"].bind(*typed_operands("polygamma", m, x))
 
 
 @library
-def zeta(x, q):
-    """The Hurwitz zeta function: the sum of `(k + q) ** -x` over all `k` from 0."""
+def zeta(x: ArrayLike, q: ArrayLike) -> Array:
+    """The Hurwitz zeta function: the sum of `(k + q) ** -x` over all `k` from 0. Riemann's is that for a `q` of 1.
+
+    - `x`: the exponent, above 1. In it there is no derivative.
+    - `q`: what is added, of the same dtype.
+
+    >>> f"{lax.zeta(2.0, 1.0):.3f}"
+    '1.645'
+    """
     return PRIMITIVES["zeta"].bind(*typed_operands("zeta", x, q))
 
 
-def _mul(x, y, *, out_dtype=None):
-    """The product; of `out_dtype`, where it is given, to which both operands are converted.
+def _mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Array:
+    """`x * y`.
 
-    >>> mul(xnp.int8(100), xnp.int8(100), out_dtype="int32")
+    - `x`, `y`: arrays of integers, floats or complex numbers of one dtype, or numbers; shapes as for `add`.
+    - `out_dtype`: the dtype of the result, to which both are converted before.
+
+    >>> lax.mul(xnp.int8(100), xnp.int8(100), out_dtype="int32")
     Array(10000, dtype=int32)
     """
     if out_dtype is not None:
@@ -737,8 +773,14 @@ PUBLIC["mul"] = library(_mul, static="out_dtype")
 
 
 @library
-def conj(x):
-    """The complex conjugate; a real array becomes complex."""
+def conj(x: ArrayLike) -> Array:
+    """The complex conjugate; a real array becomes complex, unlike in NumPy.
+
+    - `x`: an array of complex numbers, or of floats of 32 or 64 bits.
+
+    >>> lax.conj(1.0 + 2.0j)
+    Array(1.-2.j, dtype=complex64, weak_type=True)
+    """
     return PRIMITIVES["conj"].bind(x, input_dtype=tracing.aval_of(x).dtype)
 
 
@@ -749,18 +791,29 @@ def _refuse_negative_power(x, y) -> None:
 
 
 @library(static="y")
-def integer_pow(x, y):
-    """`x` to a static integer power, by repeated multiplication."""
+def integer_pow(x: ArrayLike, y: int) -> Array:
+    """`x` to a power that is a Python integer, by repeated multiplication.
+
+    - `x`: an array of integers, floats or complex numbers.
+    - `y`: the power; negative only for an `x` that is not of integers.
+
+    >>> lax.integer_pow(2.0, 10)
+    Array(1024., dtype=float32, weak_type=True)
+    """
     if not isinstance(y, (int, np.integer)):
         raise TypeError(f"integer_pow needs a Python int as exponent, got {y!r}; use pow for arrays.")
     _refuse_negative_power(x, y)
     return integer_pow_p.bind(x, y=int(y))
 
 
-def select_n(which, *cases):
-    """Choose elements from `cases` by an index array, or by a boolean one from two cases (False first).
+def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
+    """Elements chosen from several arrays, without broadcasting.
 
-    >>> select_n(x > 0, -x, x)
+    - `which`: for each element the number of its case; or booleans, for which False is the first of two. May be a scalar.
+    - `cases`: arrays of one shape and dtype.
+
+    >>> lax.select_n(xnp.array([True, False]), xnp.array([1, 2]), xnp.array([10, 20]))
+    Array([10,  2], dtype=int32)
     """
     if not cases:
         raise ValueError("select_n needs at least one case to choose from.")
@@ -777,8 +830,15 @@ def _select_kernel(which, *cases):
 
 
 @library
-def clamp(min, x, max):
-    """`x` limited to the range from `min` to `max`, scalars or arrays of its shape."""
+def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
+    """`x` limited to a range, as by `numpy.clip` with the array in the middle: `minimum(maximum(x, min), max)`.
+
+    - `x`: an array.
+    - `min`, `max`: the bounds, of its dtype: scalars or arrays of its shape.
+
+    >>> lax.clamp(0.0, xnp.array([-1.0, 0.5, 3.0]), 1.0)
+    Array([0. , 0.5, 1. ], dtype=float32)
+    """
     return PRIMITIVES["clamp"].bind(min, x, max)
 
 
@@ -805,14 +865,31 @@ class Tolerance(NamedTuple):
 
 
 @library(static="rounding_method")
-def round(x, rounding_method=RoundingMethod.AWAY_FROM_ZERO):
-    """Round to integers."""
+def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:
+    """The nearest integers, as floats.
+
+    - `x`: an array of floats.
+    - `rounding_method`: where halves go: `AWAY_FROM_ZERO`, or `TO_NEAREST_EVEN` as in NumPy.
+
+    >>> lax.round(xnp.array([0.5, 1.5]))
+    Array([1., 2.], dtype=float32)
+    >>> lax.round(xnp.array([0.5, 1.5]), lax.RoundingMethod.TO_NEAREST_EVEN)
+    Array([0., 2.], dtype=float32)
+    """
     return PRIMITIVES["round"].bind(x, rounding_method=RoundingMethod(rounding_method))
 
 
 @library(static=("exponent_bits", "mantissa_bits"))
-def reduce_precision(operand, exponent_bits, mantissa_bits):
-    """Round a float to what fewer bits can hold, without changing its dtype."""
+def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
+    """Floats rounded to what fewer bits can hold, without changing their dtype.
+
+    - `operand`: an array of floats.
+    - `exponent_bits`: how many bits the exponent has, 1 or more; what it cannot hold becomes infinite, or zero.
+    - `mantissa_bits`: how many the fraction has.
+
+    >>> lax.reduce_precision(xnp.array([1.0, 1.1]), exponent_bits=8, mantissa_bits=2)
+    Array([1., 1.], dtype=float32)
+    """
     exponent_bits, mantissa_bits = operator.index(exponent_bits), operator.index(mantissa_bits)
     if exponent_bits < 1 or mantissa_bits < 0:
         raise ValueError(f"reduce_precision needs a positive number of exponent_bits and a non-negative one of mantissa_bits, "
@@ -821,14 +898,29 @@ def reduce_precision(operand, exponent_bits, mantissa_bits):
 
 
 @library
-def reciprocal(x):  # noqa: F811
-    """Elementwise `1 / x`."""
+def reciprocal(x: ArrayLike) -> Array:  # noqa: F811
+    """`1 / x`.
+
+    - `x`: an array of floats or complex numbers.
+
+    >>> lax.reciprocal(4.0)
+    Array(0.25, dtype=float32, weak_type=True)
+    """
     _refuse_negative_power(x, -1)
     return integer_pow_p.bind(x, y=-1)
 
 
-def convert_element_type(operand, new_dtype):
-    """Elementwise conversion to a dtype, with C's rules for casts; complex to real drops the imaginary part."""
+def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
+    """An array of another dtype, by the rules of C: floats lose their fraction on the way to integers.
+
+    Complex numbers lose their imaginary part without a word.
+
+    - `operand`: an array or a number.
+    - `new_dtype`: the dtype of the result.
+
+    >>> lax.convert_element_type(xnp.array([1.9, -1.9]), "int32")
+    Array([ 1, -1], dtype=int32)
+    """
     dtype = dtypes.check_user_dtype(specified(new_dtype, "convert_element_type"), "convert_element_type")
     if isinstance(operand, (int, np.integer)) and isinstance(dtype, np.dtype):
         operand = np.asarray(operand).astype(dtype)  # of all its bits, which an array may not have

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.keys import physical
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import of_all, of_first
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import keys, sharding_rules
 from xlafront.lax.arguments import check_dtype
@@ -495,15 +497,52 @@ def _gather_kernel(operand, start_indices, dimension_numbers, slice_sizes, uniqu
                        fill_value=fill_value)
 
 
-def gather(operand, start_indices, dimension_numbers: GatherDimensionNumbers, slice_sizes, *, unique_indices=False,
-           indices_are_sorted=False, mode=None, fill_value=None):
-    """Windows of an array at run-time positions; see StableHLO's `gather`. `mode` says what indices outside give: they are
-    clipped, unless it is given.
+def gather(operand: ArrayLike, start_indices: ArrayLike, dimension_numbers: GatherDimensionNumbers, slice_sizes: Sequence[int],
+           *, unique_indices: bool = False, indices_are_sorted: bool = False, mode: str | GatherScatterMode | None = None,
+           fill_value: ArrayLike | None = None) -> Array:
+    """Windows of an array at positions that are known when it runs: StableHLO's `gather`. `x.at[...]` and indexing are easier.
+
+    - `operand`: an array.
+    - `start_indices`: integers, whose last dimension is the position of a window in the dimensions of `start_index_map`.
+    - `dimension_numbers`: `GatherDimensionNumbers`, which say what the dimensions of the arrays are.
+    - `slice_sizes`: the shape of a window, known when tracing.
+    - `unique_indices`, `indices_are_sorted`: promises about the positions, for speed.
+    - `mode`: what windows outside give: "clip" moves them inside, as does None; "fill" gives `fill_value` (NaN, or for integers
+      their smallest or largest when left out); "promise_in_bounds" says that there are none.
+
+    >>> numbers = lax.GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,))
+    >>> lax.gather(xnp.array([10, 20, 30]), xnp.array([[2], [0]]), numbers, slice_sizes=(1,))
+    Array([30, 10], dtype=int32)
     """
     how = GatherScatterMode.CLIP if mode is None else GatherScatterMode.from_any(mode)
     numbers = as_numbers("gather", GatherDimensionNumbers, dimension_numbers)
     return _gather_kernel(operand, start_indices, numbers, static_shape("gather", slice_sizes),
                           bool(unique_indices), bool(indices_are_sorted), how, fill_value)
+
+
+# What the documentation of the functions says: of all of them, and of each.
+_SCATTER = """An array {words} at positions that are known when it runs: StableHLO's `scatter`.
+
+`{method}` is easier.
+
+- `operand`: an array.
+- `scatter_indices`: integers, whose last dimension is the position of a window in `scatter_dims_to_operand_dims`.
+- `updates`: the windows, of the dtype of the array.
+- `dimension_numbers`: `ScatterDimensionNumbers`, which say what the dimensions of the arrays are.
+- `indices_are_sorted`, `unique_indices`: promises about the positions, for speed.
+- `mode`: what becomes of windows that stick out: "drop" leaves them out, as does None; "clip" moves them inside;
+  "promise_in_bounds" says that there are none.
+
+>>> numbers = lax.ScatterDimensionNumbers((), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
+>>> lax.{name}(xnp.array([2, 5]), xnp.array([[1]]), xnp.array([3]), numbers)
+Array({gives}, dtype=int32)"""
+_DOCUMENTED = {
+    "scatter": ("with windows replaced", "x.at[...].set", "[2, 3]"),
+    "scatter_add": ("with windows added to it", "x.at[...].add", "[2, 8]"),
+    "scatter_sub": ("with windows subtracted from it", "x.at[...].subtract", "[2, 2]"),
+    "scatter_mul": ("with windows multiplied to it", "x.at[...].multiply", "[ 2, 15]"),
+    "scatter_min": ("with the minimum of its elements and windows", "x.at[...].min", "[2, 3]"),
+    "scatter_max": ("with the maximum of its elements and windows", "x.at[...].max", "[2, 5]")}
 
 
 def _public_scatter(name: str):
@@ -518,23 +557,36 @@ def _public_scatter(name: str):
     kernel.__name__ = name
     compiled = library(kernel, static=("dimension_numbers", "indices_are_sorted", "unique_indices", "mode"))
 
-    def function(operand, scatter_indices, updates, dimension_numbers, *, indices_are_sorted=False,
-                 unique_indices=False, mode=None):
+    def function(operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike, dimension_numbers: ScatterDimensionNumbers,
+                 *, indices_are_sorted: bool = False, unique_indices: bool = False,
+                 mode: str | GatherScatterMode | None = None) -> Array:
         numbers = as_numbers(name, ScatterDimensionNumbers, dimension_numbers)
         return compiled(operand, scatter_indices, updates, numbers, bool(indices_are_sorted),
                         bool(unique_indices), GatherScatterMode.from_any(mode))
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"StableHLO's scatter of windows into an array ({name}); writes outside are dropped by default."
+    words, method, gives = _DOCUMENTED[name]
+    function.__doc__ = _SCATTER.format(name=name, words=words, method=method, gives=gives)
     return function
 
 
 PUBLIC = {name: _public_scatter(name) for name in SCATTERS}
 
 
-def scatter_apply(operand, scatter_indices, func, dimension_numbers, *, update_shape=(), indices_are_sorted=False,
-                  unique_indices=False, mode=None):
-    """Replace the elements at the given positions by `func` of them; repeated positions are transformed again."""
+def scatter_apply(operand: ArrayLike, scatter_indices: ArrayLike, func: Callable, dimension_numbers: ScatterDimensionNumbers, *,
+                  update_shape: Sequence[int] = (), indices_are_sorted: bool = False, unique_indices: bool = False,
+                  mode: str | GatherScatterMode | None = None) -> Array:
+    """An array with the elements at some positions replaced by a function of them. `x.at[...].apply` is easier.
+
+    - `operand`, `scatter_indices`, `dimension_numbers`: as of `scatter`.
+    - `func`: the function of an element. Where a position repeats, it is applied again.
+    - `update_shape`: what would be the shape of the updates of `scatter`.
+    - `indices_are_sorted`, `unique_indices`, `mode`: as of `scatter`.
+
+    >>> numbers = lax.ScatterDimensionNumbers((), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
+    >>> lax.scatter_apply(xnp.array([1, 2, 3]), xnp.array([[2], [0]]), lambda x: -x, numbers, update_shape=(2,))
+    Array([-1,  2, -3], dtype=int32)
+    """
     aval = tracing.aval_of(operand)
     function = tracing.trace_to_closed_jaxpr(lambda v: [to_dtype(func(v), aval.dtype)], [ShapedArray((), aval.dtype)])
     updates = zeros_of(ShapedArray(tuple(update_shape), aval.dtype))

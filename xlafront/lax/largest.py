@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from xlafront import lowering
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype
@@ -82,7 +82,7 @@ def _top_k_kernel(operand, k, axis):
     return top_k_p.bind(operand, k=k, axis=axis)
 
 
-def top_k(operand: Any, k: int, *, axis: int = -1) -> Any:
+def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     """The `k` largest elements along an axis in descending order, and their indices, as two arrays.
 
     - `operand`: an array of numbers; NaN counts as the largest. Of equal elements the first comes first.
@@ -164,8 +164,8 @@ def _approximate_kernel(operand, **params):
     return approx_top_k_p.bind(operand, **params)
 
 
-def approx_max_k(operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
-                 reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> Any:
+def approx_max_k(operand: ArrayLike, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
+                 reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> tuple[Array, Array]:
     """About the `k` largest elements along a dimension in descending order, and their indices, as two arrays.
 
     On TPUs it is much faster than `top_k` and may miss some; elsewhere it is exact.
@@ -185,12 +185,12 @@ def approx_max_k(operand: Any, k: int, reduction_dimension: int = -1, recall_tar
                                reduction_input_size_override=operator.index(reduction_input_size_override))
 
 
-def approx_min_k(operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
-                 reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> Any:
+def approx_min_k(operand: ArrayLike, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
+                 reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> tuple[Array, Array]:
     """About the `k` smallest elements along a dimension in ascending order, and their indices, as two arrays.
 
-    - `operand`: an array of floats.
-    - The other parameters are those of `approx_max_k`.
+    - `operand`, `k`, `reduction_dimension`, `recall_target`, `reduction_input_size_override`, `aggregate_to_topk`: as of
+      `approx_max_k`.
 
     >>> lax.approx_min_k(xnp.array([3.0, 1.0, 2.0]), 2)[0]
     Array([1., 2.], dtype=float32)

@@ -18,6 +18,7 @@ from xlafront import lowering
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
+from xlafront.core.typing import Array
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
 from xlafront.lax.elementwise import add, mul
@@ -226,10 +227,13 @@ axis_index_p.over_axis = lambda trace, operands, dims, *, axis_name: (
     iota_p.bind(dtype=np.dtype(np.int32), shape=(trace.size,), dimension=0, sharding=None), 0)
 
 
-def axis_index(axis_name: Hashable):
-    """One's own index along a named axis; along several, counted with the last fastest.
+def axis_index(axis_name: Hashable) -> Array:
+    """One's own index along a named axis.
 
-    >>> vmap(lambda x: lax.axis_index("i"), axis_name="i")(xnp.zeros(4))
+    - `axis_name`: the name; or several, along which places are counted with the last fastest.
+
+    >>> xf.vmap(lambda x: x + lax.axis_index("i"), axis_name="i")(xnp.array([10, 10, 10]))
+    Array([10, 11, 12], dtype=int32)
     """
     names, _ = named(axis_name, "axis_index")
     index: Any = None

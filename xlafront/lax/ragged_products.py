@@ -15,6 +15,7 @@ import numpy as np
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
+from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import named_sharding
@@ -228,9 +229,10 @@ def _kernel(lhs, rhs, group_sizes, numbers, precision, preferred, out_sharding):
                                      preferred_element_type=preferred, group_offset=None, out_sharding=out_sharding)
 
 
-def ragged_dot_general(lhs: Any, rhs: Any, group_sizes: Any, ragged_dot_dimension_numbers: RaggedDotDimensionNumbers,
-                       precision: Any = None, preferred_element_type: Any = None, group_offset: Any = None,
-                       out_sharding: Any = None) -> Any:
+def ragged_dot_general(lhs: ArrayLike, rhs: ArrayLike, group_sizes: ArrayLike,
+                       ragged_dot_dimension_numbers: RaggedDotDimensionNumbers, precision: Any = None,
+                       preferred_element_type: DTypeLike | None = None, group_offset: ArrayLike | None = None,
+                       out_sharding: ShardingLike = None) -> Array:
     """A product of arrays as `dot_general`, where a dimension of `lhs` falls into groups that are multiplied apart.
 
     - `lhs`, `rhs`: the arrays.
@@ -257,8 +259,9 @@ def ragged_dot_general(lhs: Any, rhs: Any, group_sizes: Any, ragged_dot_dimensio
 _MATRICES = RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), (0,))
 
 
-def ragged_dot(lhs: Any, rhs: Any, group_sizes: Any, precision: Any = None, preferred_element_type: Any = None,
-               group_offset: Any = None, out_sharding: Any = None) -> Any:
+def ragged_dot(lhs: ArrayLike, rhs: ArrayLike, group_sizes: ArrayLike, precision: Any = None,
+               preferred_element_type: DTypeLike | None = None, group_offset: ArrayLike | None = None,
+               out_sharding: ShardingLike = None) -> Array:
     """The rows of a matrix, in groups, times a matrix for each group; as experts of a network are applied.
 
     - `lhs`: `[m, k]`, with the rows of the first group first.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from xlafront import lowering
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
+from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero
 from xlafront.lax.arguments import check_dtype, named_sharding
 from xlafront.lax.dynamic_slicing import dynamic_update_slice
@@ -76,8 +78,9 @@ def _bits_kernel(key, shape, dtype, algorithm, out_sharding):
     return rng_bit_generator_p.bind(key, shape=shape, dtype=dtype, algorithm=algorithm, out_sharding=out_sharding)
 
 
-def rng_bit_generator(key: Any, shape: Any, dtype: Any = np.uint32, algorithm: Any = RandomAlgorithm.RNG_DEFAULT, *,
-                      out_sharding: Any = None) -> Any:
+def rng_bit_generator(key: ArrayLike, shape: Sequence[int], dtype: DTypeLike = np.uint32,
+                      algorithm: Any = RandomAlgorithm.RNG_DEFAULT, *,
+                      out_sharding: ShardingLike = None) -> tuple[Array, Array]:
     """Random bits by XLA's generator, and the key to go on with: `(key, bits)`.
 
     The bits are the same on each run, but not on each platform unless an `algorithm` is named.
@@ -114,7 +117,7 @@ def _uniform_lower(ctx, a, b, *, shape):
 rng_uniform_p = Primitive("rng_uniform", abstract=_uniform_abstract, lower=_uniform_lower)
 
 
-def rng_uniform(a: Any, b: Any, shape: Any) -> Any:
+def rng_uniform(a: ArrayLike, b: ArrayLike, shape: Sequence[int]) -> Array:
     """Uniform numbers by a generator with a hidden state: without a key, and different at each run.
 
     It has no derivative and cannot be mapped; `random.uniform` does.

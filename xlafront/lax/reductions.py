@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
+from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype, named_sharding, specified
@@ -171,17 +173,31 @@ def _public_reducer(name: str):
     kernel.__name__ = name
     compiled = library(kernel, static=("axes", "out_sharding"))
 
-    def function(operand, axes, *, out_sharding=None):
+    def function(operand: ArrayLike, axes: Sequence[int], *, out_sharding: ShardingLike = None) -> Array:
         found = plain_axes(axes, np.ndim(operand), name)
         if out_sharding is None:
             return compiled(operand, found)
         return compiled(_summed_up(operand, wanted := named_sharding(out_sharding, name)), found, wanted)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Reduce some axes of an array by {name.removeprefix('reduce_')}."
+    words, operand, gives = _DOCUMENTED[name]
+    function.__doc__ = (
+        f"{words} along some dimensions, which vanish.\n\n- `operand`: an array.\n- `axes`: the dimensions, not negative.\n"
+        f"- `out_sharding`: how the result is split over explicit mesh axes.\n\n"
+        f">>> lax.{name}(xnp.array({operand}), (1,))\nArray({gives})")
     return function
 
 
+_NUMBERS, _TRUTHS = "[[1, 2], [3, 4]]", "[[True, False], [True, True]]"
+_DOCUMENTED = {
+    "reduce_sum": ("The sums of elements", _NUMBERS, "[3, 7], dtype=int32"),
+    "reduce_prod": ("The products of elements", _NUMBERS, "[ 2, 12], dtype=int32"),
+    "reduce_max": ("The largest elements", _NUMBERS, "[2, 4], dtype=int32"),
+    "reduce_min": ("The smallest elements", _NUMBERS, "[1, 3], dtype=int32"),
+    "reduce_and": ("Whether all elements are true, or the bits that all integers have,", _TRUTHS, "[False,  True], dtype=bool"),
+    "reduce_or": ("Whether any element is true, or the bits that any integer has,", _TRUTHS, "[ True,  True], dtype=bool"),
+    "reduce_xor": ("Whether an odd number of elements is true, or the bits that an odd number of integers has,", _TRUTHS,
+                   "[ True, False], dtype=bool")}
 PUBLIC = {name: _public_reducer(name) for name in PRIMITIVES}
 
 
@@ -192,12 +208,17 @@ def _public_arg(primitive):
     kernel.__name__ = primitive.name
     compiled = library(kernel, static=("axis", "index_dtype"))
 
-    def function(operand, axis: int, index_dtype):
+    def function(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
         return compiled(operand, plain_axis(axis, np.ndim(operand), primitive.name),
                         dtypes.canonicalize_dtype(specified(index_dtype, primitive.name)))
 
     function.__name__ = function.__qualname__ = primitive.name
-    function.__doc__ = f"Index of the first {primitive.name.removeprefix('arg')}imum along an axis; a NaN counts as it."
+    extreme = {"argmax": "largest", "argmin": "smallest"}[primitive.name]
+    function.__doc__ = (
+        f"Where the first of the {extreme} elements is along a dimension; a NaN counts as such.\n\n"
+        f"- `operand`: an array.\n- `axis`: the dimension, which vanishes; not negative.\n- `index_dtype`: of integers.\n\n"
+        f">>> lax.{primitive.name}(xnp.array([2, 7, 1, 7]), 0, 'int32')\n"
+        f"Array({1 if extreme == 'largest' else 2}, dtype=int32)")
     return function
 
 

@@ -539,10 +539,11 @@ def _category(dtype):
 def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None) -> Any:
     """A new reference that holds an array.
 
+    - `init_val`: the array.
     - `memory_space`: in which memory it is, only inside of `jit`.
     - `kind`: "no_grad_no_remat" for one that derivatives do not see, as what is written to it for logs.
 
-    >>> ref = new_ref(xnp.arange(3.0))
+    >>> ref = xf.new_ref(xnp.arange(3.0))
     >>> ref[0] += 10.0
     >>> ref[...]
     Array([10.,  1.,  2.], dtype=float32)
@@ -560,9 +561,12 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
 
 @boundary
 def empty_ref(ty: Any, memory_space: Any = None) -> Any:
-    """A new reference to an array of a type (a `ShapeDtypeStruct`, or an array) whose first value does not matter; it is zero.
+    """A new reference to an array whose first value does not matter; it is zero.
 
-    >>> empty_ref(ShapeDtypeStruct((3,), "float32"))
+    - `ty`: the type of the array: a `ShapeDtypeStruct`, or an array.
+    - `memory_space`: in which memory it is, only inside of `jit`.
+
+    >>> xf.empty_ref(xf.ShapeDtypeStruct((3,), "float32"))
     Ref([0., 0., 0.], dtype=float32)
     """
     if isinstance(ty, ShapeDtypeStruct) or not isinstance(ty, ShapedArray):
@@ -631,9 +635,9 @@ def addupdate(ref: Any, idx: Any, x: Any) -> None:
 def freeze(ref: Any) -> Any:
     """End a reference; the result is the value that it has last, without a copy.
 
-    It must be ended where it was made. (An array is its own value.)
+    - `ref`: the reference, which must be ended where it was made. (An array is its own value.)
 
-    >>> freeze(new_ref(xnp.arange(3)))
+    >>> xf.freeze(xf.new_ref(xnp.arange(3)))
     Array([0, 1, 2], dtype=int32)
     """
     return freeze_p.bind(_own("freeze", ref)) if is_ref(ref) else ref
@@ -643,7 +647,9 @@ def freeze(ref: Any) -> Any:
 def free_ref(ref: Any) -> None:
     """End a reference whose value is not needed any more.
 
-    >>> free_ref(new_ref(xnp.zeros(3)))
+    - `ref`: the reference.
+
+    >>> xf.free_ref(xf.new_ref(xnp.zeros(3)))
     """
     free_ref_p.bind(_own("free_ref", ref))
 

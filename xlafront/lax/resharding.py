@@ -21,12 +21,13 @@ from xlafront.staging.meshes import get_abstract_mesh, use_abstract_mesh
 
 @boundary
 def reshard(xs: Any, out_shardings: Any) -> Any:
-    """Bring the arrays of a pytree to other shardings over explicit mesh axes, outside of and inside compiled functions.
+    """Bring arrays to other shardings over explicit mesh axes, outside of and inside compiled functions.
 
-    `out_shardings` is a pytree prefix of `NamedSharding`s, or of specs over the mesh in force.
+    - `xs`: a pytree of arrays.
+    - `out_shardings`: a pytree prefix of `NamedSharding`s, or of specs over the mesh in force.
 
-    >>> mesh = make_mesh((1,), ("x",), (sharding.AxisType.Explicit,))
-    >>> reshard(xnp.arange(4.0), NamedSharding(mesh, P("x"))).sharding.spec
+    >>> mesh = xf.make_mesh((1,), ("x",), (xf.sharding.AxisType.Explicit,))
+    >>> xf.reshard(xnp.arange(4.0), xf.NamedSharding(mesh, xf.P("x"))).sharding.spec
     P('x',)
     """
     leaves, treedef = tree.flatten(xs)
@@ -124,13 +125,15 @@ def _without(spec: PartitionSpec, axes) -> PartitionSpec:
 
 
 def auto_axes(f: Callable | None = None, *, axes: Any = None, out_sharding: Any = None) -> Callable:
-    """A function in which the compiler decides how values are split over mesh axes (all, or `axes`) that are explicit outside.
+    """A function in which the compiler decides how values are split over mesh axes that are explicit outside.
 
-    Its result has the sharding `out_sharding` (a pytree prefix), which may also be given in the call.
+    - `f`: the function.
+    - `axes`: the names of the axes, all when left out.
+    - `out_sharding`: how the result is split, a pytree prefix; it may also be given in the call.
 
-    >>> mesh = make_mesh((1,), ("x",), (sharding.AxisType.Explicit,))
-    >>> with set_mesh(mesh):
-    ...     sharding.auto_axes(lambda x: x @ x.T)(xnp.ones((2, 2)), out_sharding=P("x")).sharding.spec
+    >>> mesh = xf.make_mesh((1,), ("x",), (xf.sharding.AxisType.Explicit,))
+    >>> with xf.set_mesh(mesh):
+    ...     xf.sharding.auto_axes(lambda x: x @ x.T)(xnp.ones((2, 2)), out_sharding=xf.P("x")).sharding.spec
     P('x', None)
     """
     if f is None:
@@ -171,12 +174,15 @@ def auto_axes(f: Callable | None = None, *, axes: Any = None, out_sharding: Any 
 
 
 def explicit_axes(f: Callable | None = None, *, axes: Any = None, in_sharding: Any = None) -> Callable:
-    """A function in whose types mesh axes (all, or `axes`) are explicit that outside are left to the compiler.
+    """A function in whose types mesh axes are explicit that outside are left to the compiler.
 
-    Its arguments come in the shardings `in_sharding` (a pytree prefix), which may also be given in the call.
+    - `f`: the function.
+    - `axes`: the names of the axes, all when left out.
+    - `in_sharding`: how its arguments come split, a pytree prefix; it may also be given in the call.
 
-    >>> with set_mesh(make_mesh((1,), ("x",), (sharding.AxisType.Auto,))):
-    ...     sharding.explicit_axes(lambda x: x * 2)(xnp.ones(2), in_sharding=P("x"))
+    >>> with xf.set_mesh(xf.make_mesh((1,), ("x",), (xf.sharding.AxisType.Auto,))):
+    ...     xf.sharding.explicit_axes(lambda x: x * 2)(xnp.ones(2), in_sharding=xf.P("x"))
+    Array([2., 2.], dtype=float32)
     """
     if f is None:
         return functools.partial(explicit_axes, axes=axes, in_sharding=in_sharding)

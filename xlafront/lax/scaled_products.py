@@ -10,6 +10,7 @@ import numpy as np
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
+from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax import creation
 from xlafront.lax.dot_products import dot_general_p
 from xlafront.lax.elementwise import convert_element_type_p, mul
@@ -84,8 +85,8 @@ def _kernel(lhs, rhs, lhs_scale, rhs_scale, numbers, preferred):
     return scaled_dot_p.bind(lhs, rhs, lhs_scale, rhs_scale, dimension_numbers=numbers, preferred_element_type=preferred)
 
 
-def scaled_dot(lhs: Any, rhs: Any, *, lhs_scale: Any = None, rhs_scale: Any = None, dimension_numbers: Any = None,
-               preferred_element_type: Any = None) -> Any:
+def scaled_dot(lhs: ArrayLike, rhs: ArrayLike, *, lhs_scale: ArrayLike | None = None, rhs_scale: ArrayLike | None = None,
+               dimension_numbers: Any = None, preferred_element_type: DTypeLike | None = None) -> Array:
     """A product of arrays whose blocks along the summed dimensions have factors: `(lhs * lhs_scale) @ (rhs * rhs_scale)`.
 
     It has no derivative.

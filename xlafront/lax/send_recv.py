@@ -5,11 +5,14 @@ GPUs have operations for the halves. Elsewhere a send waits for the receive that
 
 from __future__ import annotations
 
+from typing import Any
+
 from xlafront import lowering
 from xlafront.core import errors
 from xlafront.core.avals import Token, abstract_token
 from xlafront.core.ir import Effect
 from xlafront.core.primitive import Primitive
+from xlafront.core.typing import Array
 from xlafront.lax.named_axes import axes_text, channel, pairs_of_devices
 
 
@@ -26,18 +29,22 @@ _one_side = frozenset([SingleSideCollectiveEffect()])
 # Tokens
 
 
-def create_token(_=None):
-    """A token that depends on nothing, for `precv` and `after_all`. The argument means nothing.
+def create_token(_: Any = None) -> Array:
+    """A token that depends on nothing, for `precv` and `after_all`.
 
-    >>> token = create_token()
+    - `_`: means nothing.
+
+    >>> token = lax.create_token()
     """
     return create_token_p.bind()
 
 
-def after_all(*operands):
-    """A token that comes after all of the given ones.
+def after_all(*operands: Array) -> Array:
+    """A token that comes after several others.
 
-    >>> both = after_all(create_token(), create_token())
+    - `operands`: the tokens.
+
+    >>> both = lax.after_all(lax.create_token(), lax.create_token())
     """
     for i, x in enumerate(operands):
         check_token(x, "after_all", f"operands[{i}]")

@@ -17,6 +17,7 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray, entry_of, with_entry
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import Sums, of_first
+from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype, named_sharding, specified
@@ -468,24 +469,57 @@ def broadcast_shapes(name: str, *shapes, error: type[Exception] = ValueError) ->
     return tuple(full)
 
 
-def broadcast_in_dim(operand, shape, broadcast_dimensions, *, out_sharding=None):
-    """Spread an array over a larger shape; `broadcast_dimensions[i]` is where its dimension `i` goes."""
+def broadcast_in_dim(operand: ArrayLike, shape: Sequence[int], broadcast_dimensions: Sequence[int], *,
+                     out_sharding: ShardingLike = None) -> Array:
+    """An array spread over a larger shape.
+
+    - `operand`: an array.
+    - `shape`: that of the result.
+    - `broadcast_dimensions`: for each dimension of `operand` the one of the result that it becomes, in ascending order.
+    - `out_sharding`: how the result is split over explicit mesh axes.
+
+    >>> lax.broadcast_in_dim(xnp.array([1, 2]), (2, 3), (0,))
+    Array([[1, 1, 1],
+           [2, 2, 2]], dtype=int32)
+    """
     shape = sequence_of_sizes("broadcast_in_dim", shape)
     dims = static_shape("broadcast_in_dim", broadcast_dimensions)
     return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=named_sharding(
         out_sharding, "broadcast_in_dim"))
 
 
-def broadcast(operand, sizes: Sequence[int], *, out_sharding=None):
-    """Put dimensions of these sizes in front, repeating the array along them."""
+def broadcast(operand: ArrayLike, sizes: Sequence[int], *, out_sharding: ShardingLike = None) -> Array:
+    """An array repeated along new leading dimensions.
+
+    - `operand`: an array.
+    - `sizes`: of the new dimensions.
+    - `out_sharding`: how the result is split over explicit mesh axes.
+
+    >>> lax.broadcast(xnp.array([1, 2]), (3,))
+    Array([[1, 2],
+           [1, 2],
+           [1, 2]], dtype=int32)
+    """
     sizes = sequence_of_sizes("broadcast", sizes)
     rank = np.ndim(operand)
     return broadcast_in_dim(operand, (*sizes, *np.shape(operand)),
                             tuple(range(len(sizes), len(sizes) + rank)), out_sharding=out_sharding)
 
 
-def reshape(operand, new_sizes, dimensions=None, *, out_sharding=None):
-    """The same elements in row-major order in another shape; `dimensions` reads them in another order."""
+def reshape(operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None, *,
+            out_sharding: ShardingLike = None) -> Array:
+    """The same elements in another shape, in row-major order.
+
+    - `operand`: an array.
+    - `new_sizes`: the shape, with as many elements; there is no -1 as in NumPy.
+    - `dimensions`: the order of dimensions in which the elements are read.
+    - `out_sharding`: how the result is split over explicit mesh axes.
+
+    >>> lax.reshape(xnp.arange(6), (3, 2))
+    Array([[0, 1],
+           [2, 3],
+           [4, 5]], dtype=int32)
+    """
     sizes = static_shape("reshape", new_sizes)
     check_sizes("reshape", sizes)
     if dimensions is not None and tuple(dimensions) != tuple(range(np.ndim(operand))):
@@ -498,8 +532,15 @@ def reshape(operand, new_sizes, dimensions=None, *, out_sharding=None):
         operand, new_sizes=sizes, dimensions=None, sharding=None)
 
 
-def transpose(operand, permutation):
-    """Reorder the dimensions: the result's dimension `i` is the operand's `permutation[i]`."""
+def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Array:
+    """An array with its dimensions in another order.
+
+    - `operand`: an array.
+    - `permutation`: for each dimension of the result which one of `operand` it is.
+
+    >>> lax.transpose(xnp.ones((2, 3, 4)), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
     return _transpose_kernel(operand, static_shape("transpose", permutation))
 
 
@@ -510,8 +551,15 @@ def _transpose_kernel(operand, permutation):
     return transpose_p.bind(operand, permutation=permutation)
 
 
-def squeeze(array, dimensions):
-    """Drop dimensions of size 1."""
+def squeeze(array: ArrayLike, dimensions: Sequence[int]) -> Array:
+    """An array without some dimensions of size 1.
+
+    - `array`: an array.
+    - `dimensions`: which ones; negative ones count from the end.
+
+    >>> lax.squeeze(xnp.ones((1, 3, 1)), (0,)).shape
+    (3, 1)
+    """
     return _squeeze_kernel(array, canonical_axes(tuple(dimensions), np.ndim(array), "squeeze"))
 
 
@@ -520,8 +568,15 @@ def _squeeze_kernel(array, dimensions):
     return squeeze_p.bind(array, dimensions=dimensions) if dimensions else array
 
 
-def expand_dims(array, dimensions):
-    """Insert dimensions of size 1 at these positions of the result."""
+def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Array:
+    """An array with further dimensions of size 1.
+
+    - `array`: an array.
+    - `dimensions`: where they are in the result; negative ones count from its end.
+
+    >>> lax.expand_dims(xnp.ones((3, 4)), (0, -1)).shape
+    (1, 3, 4, 1)
+    """
     rank = np.ndim(array) + len(tuple(dimensions))
     return _expand_kernel(array, canonical_axes(tuple(dimensions), rank, "expand_dims"))
 
@@ -535,8 +590,16 @@ def _expand_kernel(array, dimensions):
     return broadcast_in_dim_p.bind(array, shape=shape, broadcast_dimensions=kept, sharding=None)
 
 
-def rev(operand, dimensions):
-    """Reverse the order of elements along some dimensions."""
+def rev(operand: ArrayLike, dimensions: Sequence[int]) -> Array:
+    """An array with its elements in reverse order along some dimensions.
+
+    - `operand`: an array.
+    - `dimensions`: which ones.
+
+    >>> lax.rev(xnp.array([[1, 2], [3, 4]]), (1,))
+    Array([[2, 1],
+           [4, 3]], dtype=int32)
+    """
     return rev_p.bind(operand, dimensions=plain_axes(dimensions, np.ndim(operand), "rev", TypeError))
 
 
@@ -548,7 +611,14 @@ def _bitcast_kernel(operand, new_dtype):
     return bitcast_convert_type_p.bind(operand, new_dtype=new_dtype)
 
 
-def bitcast_convert_type(operand, new_dtype):
-    """Read the bits of an array as another dtype; a wider or narrower one takes or adds a last dimension."""
+def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
+    """The bits of an array read as another dtype.
+
+    - `operand`: an array or a number.
+    - `new_dtype`: a dtype. To a narrower one a last dimension is added, for a wider one it is taken away.
+
+    >>> lax.bitcast_convert_type(xnp.float32(1.0), "int32") == 0x3F800000
+    Array(True, dtype=bool)
+    """
     return _bitcast_kernel(operand, dtypes.check_user_dtype(specified(new_dtype, "bitcast_convert_type"),
                                                             "bitcast_convert_type"))

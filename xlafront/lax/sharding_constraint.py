@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 
@@ -18,13 +19,18 @@ from xlafront.staging.jit import jit
 from xlafront.staging.sharding_arguments import UNSPECIFIED, flatten_shardings, of_batches
 
 
-def with_sharding_constraint(x, shardings):
-    """Tell the compiler how the arrays of a pytree are to be spread at this point of a compiled function.
+def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+    """The same arrays, of which the compiler is told how they are to be spread at this point.
 
     Over mesh axes of type Explicit, where types say it, it checks that they do.
 
-    >>> mesh = make_mesh((1,), ("x",), (sharding.AxisType.Auto,))
-    >>> jit(lambda x: lax.with_sharding_constraint(x * 2, NamedSharding(mesh, P("x"))))(xnp.arange(4.0))
+    - `x`: a pytree of arrays.
+    - `shardings`: a sharding or spec for all of them, or a pytree prefix.
+
+    >>> mesh = xf.make_mesh((1,), ("x",), (xf.sharding.AxisType.Auto,))
+    >>> rows = xf.NamedSharding(mesh, xf.P("x"))
+    >>> xf.jit(lambda x: lax.with_sharding_constraint(x * 2, rows))(xnp.arange(4)).sharding.spec
+    P()
     """
     leaves, treedef = tree.flatten(x)
     flat = flatten_shardings("with_sharding_constraint", shardings, x, partly=True)

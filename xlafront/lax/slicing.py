@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import operator
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray, str_short
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import has_open_sums, of_all, of_first
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
 from xlafront.lax.elementwise import add, select, sub
@@ -223,8 +225,17 @@ concatenate_p.key_use = "moves"
 # Public functions
 
 
-def slice(operand, start_indices, limit_indices, strides=None):
-    """The part between two static corners, with a stride for each dimension."""
+def slice(operand: ArrayLike, start_indices: Sequence[int], limit_indices: Sequence[int],
+          strides: Sequence[int] | None = None) -> Array:
+    """The part of an array between two corners that are known when tracing.
+
+    - `operand`: an array.
+    - `start_indices`, `limit_indices`: for each dimension the first place, and the one after the last; from 0 to its size.
+    - `strides`: the steps between places, 1 when left out.
+
+    >>> lax.slice(xnp.arange(10), (1,), (8,), (3,))
+    Array([1, 4, 7], dtype=int32)
+    """
     steps = None if strides is None else tuple([operator.index(s) for s in strides])
     rank = np.ndim(operand)
     if not len(start_indices) == len(limit_indices) == rank:
@@ -234,8 +245,17 @@ def slice(operand, start_indices, limit_indices, strides=None):
                         limit_indices=tuple([operator.index(i) for i in limit_indices]), strides=steps)
 
 
-def slice_in_dim(operand, start_index, limit_index, stride: int = 1, axis: int = 0):
-    """`operand[start:limit:stride]` along one axis."""
+def slice_in_dim(operand: ArrayLike, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0) -> Array:
+    """`operand[start_index:limit_index:stride]` along one dimension.
+
+    - `operand`: an array.
+    - `start_index`, `limit_index`: Python integers, or None; negative ones count from the end.
+    - `stride`: the step between places, positive.
+    - `axis`: the dimension.
+
+    >>> lax.slice_in_dim(xnp.arange(10), 1, -2, 3)
+    Array([1, 4, 7], dtype=int32)
+    """
     shape = np.shape(operand)
     axis = canonical_axis(axis, len(shape), "slice_in_dim")
     start, limit = (default if i is None else _from_end(operator.index(i), shape[axis])
@@ -254,8 +274,15 @@ def _concatenate_kernel(operands, dimension):
     return concatenate_p.bind(*operands, dimension=dimension) if len(operands) > 1 else operands[0]
 
 
-def concatenate(operands, dimension: int):
-    """Join arrays along a dimension."""
+def concatenate(operands: Sequence[ArrayLike], dimension: int) -> Array:
+    """Arrays joined along a dimension.
+
+    - `operands`: arrays of one dtype, whose shapes agree in all other dimensions.
+    - `dimension`: the one to join along.
+
+    >>> lax.concatenate([xnp.array([1, 2]), xnp.array([3])], 0)
+    Array([1, 2, 3], dtype=int32)
+    """
     operands = list(operands)
     if not operands:
         raise ValueError("concatenate needs at least one array.")
@@ -264,8 +291,16 @@ def concatenate(operands, dimension: int):
     return _concatenate_kernel(operands, plain_axis(dimension, np.ndim(operands[0]), "concatenate", TypeError))
 
 
-def pad(operand, padding_value, padding_config):
-    """Add elements around and between those of an array: a (low, high, interior) triple for each dimension."""
+def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[tuple[int, int, int]]) -> Array:
+    """Elements put around and between those of an array.
+
+    - `operand`: an array.
+    - `padding_value`: what to put, a scalar of its dtype.
+    - `padding_config`: for each dimension how many before, how many behind (negative numbers cut off), and how many between.
+
+    >>> lax.pad(xnp.array([1, 2]), 0, [(1, -1, 2)])
+    Array([0, 1, 0, 0], dtype=int32)
+    """
     if np.ndim(padding_value):
         raise ValueError(f"pad: the padding_value must be a scalar, got an array of shape {np.shape(padding_value)}.")
     if not isinstance(padding_config, (tuple, list)):
@@ -281,8 +316,17 @@ def pad(operand, padding_value, padding_config):
     return pad_p.bind(operand, padding_value, padding_config=config)
 
 
-def index_in_dim(operand, index: int, axis: int = 0, keepdims: bool = True):
-    """The element at a static index along one axis."""
+def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool = True) -> Array:
+    """The part of an array at an index that is known when tracing.
+
+    - `operand`: an array.
+    - `index`: a Python integer; negative ones count from the end, and those outside are an error.
+    - `axis`: the dimension of the index.
+    - `keepdims`: whether that dimension stays, with size 1.
+
+    >>> lax.index_in_dim(xnp.array([[1, 2], [3, 4]]), -1, keepdims=False)
+    Array([3, 4], dtype=int32)
+    """
     axis = canonical_axis(axis, np.ndim(operand), "index_in_dim")
     n = np.shape(operand)[axis]
     wrapped = _from_end(operator.index(index), n)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.primitive import Primitive
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import KINDS, check_dtype
@@ -114,10 +117,17 @@ sort_p = Primitive("sort", multiple_results=True, abstract=_abstract, lower=_low
                    sharding_rule=sharding_rules.along("dimension"))
 
 
-def sort(operand, dimension: int = -1, is_stable: bool = True, num_keys: int = 1):
-    """Sort along a dimension: an array, or several by the first `num_keys` of them; NaN goes last.
+def sort(operand: ArrayLike | Sequence[ArrayLike], dimension: int = -1, is_stable: bool = True,
+         num_keys: int = 1) -> Array | tuple[Array, ...]:
+    """Elements in ascending order along a dimension; NaN goes last.
 
-    >>> values, order = sort((x, iota(int, 5)), num_keys=1)
+    - `operand`: an array, or several of one shape, whose elements move together.
+    - `dimension`: along which to sort.
+    - `is_stable`: whether equal elements keep their order.
+    - `num_keys`: how many of the arrays decide on the order, the first one first.
+
+    >>> lax.sort((xnp.array([3, 1, 2]), xnp.array([0, 1, 2])))
+    (Array([1, 2, 3], dtype=int32), Array([1, 2, 0], dtype=int32))
     """
     several = isinstance(operand, (tuple, list))
     operands = tuple(operand) if several else (operand,)
@@ -136,6 +146,14 @@ def _sort_kernel(operands, dimension, is_stable, num_keys):
     return sort_p.bind(*operands, dimension=dimension, is_stable=is_stable, num_keys=num_keys)
 
 
-def sort_key_val(keys, values, dimension: int = -1, is_stable: bool = True):
-    """Sort `keys` along a dimension and move `values` with them."""
-    return sort((keys, values), dimension, is_stable, 1)
+def sort_key_val(keys: ArrayLike, values: ArrayLike, dimension: int = -1, is_stable: bool = True) -> tuple[Array, Array]:
+    """Keys in ascending order along a dimension, and values that move with them.
+
+    - `keys`, `values`: two arrays of one shape.
+    - `dimension`: along which to sort.
+    - `is_stable`: whether equal keys keep their order.
+
+    >>> lax.sort_key_val(xnp.array([3, 1, 2]), xnp.array([0, 1, 2]))[1]
+    Array([1, 2, 0], dtype=int32)
+    """
+    return sort((keys, values), dimension, is_stable, 1)  # type: ignore[return-value]  # two arrays for two

@@ -9,6 +9,7 @@ import numpy as np
 
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import of_first
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.shapes import canonical_axis, typed
@@ -55,10 +56,15 @@ split_p = Primitive(
     abstract=lambda x, *, sizes, axis: [typed(x, (*x.shape[:axis], n, *x.shape[axis + 1:])) for n in sizes])
 
 
-def split(operand, sizes: Sequence[int], axis: int = 0) -> list:
-    """Cut an array along an axis into pieces of the given sizes.
+def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> list[Array]:
+    """An array cut along a dimension into pieces.
 
-    >>> first, rest = split(xnp.arange(5.0), (2, 3))
+    - `operand`: an array.
+    - `sizes`: how long the pieces are; together they are the whole. (`numpy.split` takes where they begin.)
+    - `axis`: the dimension.
+
+    >>> lax.split(xnp.arange(5), (2, 3))
+    [Array([0, 1], dtype=int32), Array([2, 3, 4], dtype=int32)]
     """
     axis = canonical_axis(axis, np.ndim(operand), "split")
     sizes = tuple([operator.index(n) for n in sizes])

@@ -11,6 +11,7 @@ from xlafront.core import errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import of_all, of_first
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
 from xlafront.lax.shapes import broadcast_batch, canonical_axis, typed
@@ -103,7 +104,7 @@ def _stack_kernel(operands, axis):
     return stack_p.bind(*operands, axis=axis)
 
 
-def stack(operands: Sequence[Any], axis: int = 0) -> Any:
+def stack(operands: Sequence[Any], axis: int = 0) -> Array:
     """Arrays of one shape and dtype, put together along a new axis.
 
     - `operands`: the arrays, or the rows of one.
@@ -127,7 +128,7 @@ def _unstack_kernel(x, axis):
     return unstack_p.bind(x, axis=axis)
 
 
-def unstack(x: Any, axis: int = 0) -> tuple:
+def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
     """The slices of an array along an axis, as a tuple of arrays without it.
 
     - `x`: the array.

@@ -44,7 +44,7 @@ def dce_sink(val: Any, *, prevent_mlir_dce: bool = False) -> None:
     - `val`: a pytree of arrays.
     - `prevent_mlir_dce`: whether it is to stay when the program is compiled, too; a platform must know the call `dce_sink`.
 
-    >>> make_jaxpr(lambda x: lax.dce_sink(x * 2))(1.0).eqns[-1].primitive
+    >>> xf.make_jaxpr(lambda x: lax.dce_sink(x * 2))(1.0).eqns[-1].primitive
     dce_sink
     """
     for i, x in enumerate(tree.leaves(val)):

@@ -3,12 +3,11 @@ product."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from xlafront.core import dtypes
 from xlafront.core.primitive import Primitive
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.elementwise import typed_operands
 from xlafront.lax.families import elementwise
 from xlafront.staging.library import library
@@ -28,7 +27,7 @@ mulhi_p = elementwise("mulhi", "chlo.mulhi", "int", derivatives=(None, None))
 
 
 @library
-def mulhi(x: Any, y: Any) -> Any:
+def mulhi(x: ArrayLike, y: ArrayLike) -> Array:
     """The high half of the product of integers, elementwise: `x * y >> bits` without overflow.
 
     - `x`, `y`: arrays of one integer dtype.

@@ -381,11 +381,13 @@ select_and_scatter_p = Primitive("select_and_scatter", abstract=_select_and_scat
 def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: Sequence[int], window_strides: Sequence[int],
                               padding: Sequence[tuple[int, int]], base_dilation: Sequence[int] | None = None,
                               window_dilation: Sequence[int] | None = None) -> tuple[int, ...]:
-    """The shape of what `reduce_window` returns, for an array of shape `operand_shape`.
+    """The shape of what `reduce_window` returns.
 
-    The other parameters are those of `reduce_window`; `padding` has a (low, high) pair for each dimension.
+    - `operand_shape`: the shape of the array.
+    - `window_dimensions`, `window_strides`, `base_dilation`, `window_dilation`: as of `reduce_window`.
+    - `padding`: a (low, high) pair for each dimension.
 
-    >>> reduce_window_shape_tuple((4, 6), (2, 2), (2, 1), ((0, 0), (0, 1)))
+    >>> lax.reduce_window_shape_tuple((4, 6), (2, 2), (2, 1), ((0, 0), (0, 1)))
     (2, 6)
     """
     return canonical_window("reduce_window_shape_tuple", tuple(operand_shape), window_dimensions, window_strides, padding,

@@ -8,6 +8,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax, lowering
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.shapes import broadcast_batch
 from xlafront.linalg.kernels import (
@@ -52,10 +53,11 @@ cholesky_p = factorization(
 cholesky_p.lowerings[None] = lambda ctx, x: ctx.op("stablehlo.cholesky", [x], lower=lowering.mlir.boolean(True))
 
 
-def cholesky(x, *, symmetrize_input: bool = True):
-    """The lower triangular matrix `L` for which `L @ L.conj().T` is `x`, a Hermitian matrix with positive eigenvalues.
+def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
+    """The lower triangular matrix `L` for which `L @ L.conj().T` is a Hermitian matrix with positive eigenvalues.
 
-    Where there is none the result is NaN. `symmetrize_input`: take `(x + x.conj().T) / 2` in place of `x`.
+    - `x`: the matrix; where there is none such the result is NaN.
+    - `symmetrize_input`: take `(x + x.conj().T) / 2` in place of `x`.
 
     >>> lax.linalg.cholesky(xnp.array([[4.0, 2.0], [2.0, 5.0]]))
     Array([[2., 0.],
@@ -102,8 +104,10 @@ cholesky_update_p.batch = lambda size, operands, dims: (lax.map(lambda rw: chole
     broadcast_batch(x, d, size) for x, d in zip(operands, dims))), 0)
 
 
-def cholesky_update(r_matrix, w_vector):
+def cholesky_update(r_matrix: ArrayLike, w_vector: ArrayLike) -> Array:
     """The upper triangular matrix `S` for which `S.T @ S` is `r_matrix.T @ r_matrix + outer(w_vector, w_vector)`.
+
+    - `r_matrix`, `w_vector`: an upper triangular matrix, and a vector.
 
     >>> lax.linalg.cholesky_update(xnp.eye(2), xnp.array([0.0, 1.0]))[1, 1]
     Array(1.4142135, dtype=float32)
@@ -192,12 +196,16 @@ triangular_solve_p = factorization("triangular_solve", _triangular_shape, jvp=_t
 triangular_solve_p.batch = _triangular_batch
 
 
-def triangular_solve(a, b, *, left_side: bool = False, lower: bool = False, transpose_a: bool = False,
-                     conjugate_a: bool = False, unit_diagonal: bool = False):
-    """The solution `x` of `op(a) @ x == b` if `left_side`, else of `x @ op(a) == b`, for a triangular matrix `a`.
+def triangular_solve(a: ArrayLike, b: ArrayLike, *, left_side: bool = False, lower: bool = False, transpose_a: bool = False,
+                     conjugate_a: bool = False, unit_diagonal: bool = False) -> Array:
+    """The solution `x` of `op(a) @ x == b`, or of `x @ op(a) == b`, for a triangular matrix `a`.
 
-    Only one triangle of `a` is read: the lower or the upper one, without its diagonal if that is known to be one.
-    `op` transposes and conjugates. `b` can be a vector.
+    - `a`: the matrix, of which only one triangle is read.
+    - `b`: the right side, one or many; it can be a vector.
+    - `left_side`: whether `a` is on the left of `x`.
+    - `lower`: which triangle is read.
+    - `transpose_a`, `conjugate_a`: what `op` does.
+    - `unit_diagonal`: the diagonal is one, and not read.
 
     >>> a = xnp.array([[2.0, 0.0], [1.0, 4.0]])
     >>> lax.linalg.triangular_solve(a, xnp.array([2.0, 9.0]), left_side=True, lower=True)
@@ -297,11 +305,14 @@ tridiagonal_solve_p = factorization(
     multiple_results=False, cpu=_tridiagonal_gtsv, cuda=_tridiagonal_cuda, default=_tridiagonal_elimination)
 
 
-def tridiagonal_solve(dl, d, du, b, *, perturb_singular: bool = False):
-    """The solution `x` of `A @ x == b` for the matrix `A` with the diagonals `dl`, `d` and `du`, all of one length.
+def tridiagonal_solve(dl: ArrayLike, d: ArrayLike, du: ArrayLike, b: ArrayLike, *, perturb_singular: bool = False) -> Array:
+    """The solution `x` of `A @ x == b` for a matrix with three diagonals.
 
-    `A[i, i]` is `d[i]`, `A[i, i - 1]` is `dl[i]` and `A[i, i + 1]` is `du[i]`; `dl[0]` and `du[-1]` are not read.
-    `perturb_singular`: where the matrix is singular take one near to it, instead of results that are not finite.
+    `A[i, i]` is `d[i]`, `A[i, i - 1]` is `dl[i]` and `A[i, i + 1]` is `du[i]`.
+
+    - `dl`, `d`, `du`: the diagonals, all of one length; `dl[0]` and `du[-1]` are not read.
+    - `b`: the right sides, as columns.
+    - `perturb_singular`: where the matrix is singular take one near to it, instead of results that are not finite.
 
     >>> off, ones = xnp.zeros(2), xnp.ones((2, 1))
     >>> lax.linalg.tridiagonal_solve(off, xnp.array([2.0, 4.0]), off, ones)
@@ -353,9 +364,13 @@ lu_p = factorization("lu", _lu_shape, jvp=_lu_jvp, cpu=lambda a: _lu_kernel(a, l
 lu_p.lowerings["tpu"] = _lu_on_tpu
 
 
-def lu(x):
-    """The factors `L` (below the diagonal, which is one) and `U` of `x` with its rows permuted, in one array; the row with
-    which each row was swapped, one after the other; and the permutation: `L @ U` is `x[permutation]`.
+def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
+    """Triangular factors of a matrix with its rows permuted: `L @ U` is `x[permutation]`.
+
+    The results are `L` (below the diagonal, which is one) and `U` in one array; the row with which each row was swapped, one
+    after the other; and the permutation.
+
+    - `x`: a matrix, square or not.
 
     >>> factors, swaps, permutation = lax.linalg.lu(xnp.array([[1.0, 2.0], [4.0, 6.0]]))
     >>> permutation
@@ -409,8 +424,11 @@ lu_pivots_to_permutation_p = factorization(
         "cu_lu_pivots_to_permutation", [((*pivots.shape[:-1], permutation_size), np.int32)], pivots, batch=pivots.ndim - 1)[0])
 
 
-def lu_pivots_to_permutation(pivots, permutation_size: int):
-    """The permutation of `permutation_size` rows that the swaps of `lu` make one after the other.
+def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Array:
+    """The permutation that swaps of rows make, one after the other.
+
+    - `pivots`: for each row the one with which it is swapped, as `lu` gives them.
+    - `permutation_size`: how many rows there are.
 
     >>> lax.linalg.lu_pivots_to_permutation(xnp.array([2, 2, 2]), 3)
     Array([2, 0, 1], dtype=int32)
@@ -446,10 +464,13 @@ symmetric_product_p = factorization(
     cuda=_symmetric_kernel)
 
 
-def symmetric_product(a_matrix, c_matrix, *, alpha: float = 1.0, beta: float = 0.0, symmetrize_output: bool = False):
-    """`alpha * a_matrix @ a_matrix.T + beta * c_matrix`, of which only the lower triangle is computed on some devices.
+def symmetric_product(a_matrix: ArrayLike, c_matrix: ArrayLike, *, alpha: float = 1.0, beta: float = 0.0,
+                      symmetrize_output: bool = False) -> Array:
+    """`alpha * a_matrix @ a_matrix.T + beta * c_matrix`, of which on some devices only the lower triangle is computed.
 
-    `symmetrize_output` makes the other triangle equal to it.
+    - `a_matrix`, `c_matrix`: a matrix, and a symmetric one with as many rows.
+    - `alpha`, `beta`: Python numbers.
+    - `symmetrize_output`: make the upper triangle equal to the lower one.
 
     >>> lax.linalg.symmetric_product(xnp.ones((2, 3)), xnp.eye(2), beta=2.0, symmetrize_output=True)
     Array([[5., 3.],

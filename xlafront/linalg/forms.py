@@ -8,6 +8,7 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.core import dtypes
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.linalg.kernels import call, factorization, lapack, letter, square, succeeded
 
 
@@ -28,11 +29,12 @@ def _hessenberg_kernel(a):
 hessenberg_p = factorization("hessenberg", _hessenberg_shape, cpu=_hessenberg_kernel)
 
 
-def hessenberg(a):
-    """A matrix that is zero below the diagonal beneath the main one, and is `Q.conj().T @ a @ Q`, with the reflections whose
-    product Q is: in place of those zeros, and their factors.
+def hessenberg(a: ArrayLike) -> tuple[Array, Array]:
+    """`Q.conj().T @ a @ Q`, zero below the diagonal beneath the main one, and the reflections whose product Q is.
 
-    Both as `householder_product` takes them.
+    In place of those zeros are the reflections; the second result are their factors, both as `householder_product` takes them.
+
+    - `a`: a square matrix.
 
     >>> h, taus = lax.linalg.hessenberg(xnp.array([[1.0, 2.0, 3.0], [3.0, 1.0, 0.0], [4.0, 0.0, 1.0]]))
     >>> h[1, 0]
@@ -63,11 +65,13 @@ tridiagonal_p = factorization(
     cuda=lambda a, *, lower: _tridiagonal_kernel(a, "cusolver_sytrd_ffi", lower=lower))
 
 
-def tridiagonal(a, *, lower: bool = True):
-    """A real tridiagonal matrix that is `Q.conj().T @ a @ Q` for a Hermitian one: `(x, diagonal, beside the diagonal, taus)`.
+def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[Array, Array, Array, Array]:
+    """`(x, diagonal, beside the diagonal, taus)`: a real matrix of three diagonals that is `Q.conj().T @ a @ Q`.
 
-    Beyond the diagonal and the one beside it, `x` holds reflections whose product Q is. Only the triangle that `lower`
-    names is read.
+    Beyond the diagonal and the one beside it, `x` holds reflections whose product Q is.
+
+    - `a`: a Hermitian matrix.
+    - `lower`: which triangle is read.
 
     >>> x, diagonal, beside, taus = lax.linalg.tridiagonal(xnp.array([[1.0, 2.0], [2.0, 3.0]]))
     >>> diagonal, beside
@@ -97,9 +101,15 @@ def _schur_kernel(x, *, compute_schur_vectors, sort_eig_vals, select_callable):
 schur_p = factorization("schur", _schur_shape, cpu=_schur_kernel)
 
 
-def schur(x, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False, select_callable: Callable | None = None):
-    """An upper triangular matrix `T` and a unitary one `Q` for which `Q @ T @ Q.conj().T` is `x`; only `T` for not
-    `compute_schur_vectors`. That of a real matrix has blocks of two rows in its diagonal for pairs of complex eigenvalues.
+def schur(x: ArrayLike, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False,
+          select_callable: Callable | None = None) -> list[Array]:
+    """An upper triangular matrix `T` and a unitary one `Q` for which `Q @ T @ Q.conj().T` is a matrix.
+
+    That of a real matrix has blocks of two rows in its diagonal for pairs of complex eigenvalues.
+
+    - `x`: the square matrix.
+    - `compute_schur_vectors`: whether to return `Q` too.
+    - `sort_eig_vals`, `select_callable`: both must be left as they are: the eigenvalues come in no order.
 
     >>> t, q = lax.linalg.schur(xnp.array([[2.0, 1.0], [0.0, 3.0]]))
     >>> xnp.diag(t)

@@ -8,6 +8,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.core import dtypes
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero
 from xlafront.linalg.factorizations import lu, triangular_solve
 from xlafront.linalg.kernels import adjoint, call, factorization, lapack, on_tpu, product, zero_tangent
@@ -68,10 +69,11 @@ householder_product_p = factorization(
 householder_product_p.lowerings["tpu"] = on_tpu("ProductOfElementaryHouseholderReflectors", householder_product_p)
 
 
-def householder_product(a, taus):
-    """The columns of the product of the reflections that the columns of `a` below the diagonal and `taus` describe.
+def householder_product(a: ArrayLike, taus: ArrayLike) -> Array:
+    """The orthonormal columns of a product of reflections: LAPACK keeps the factor Q of a QR factorization in this form.
 
-    They are orthonormal. This is the form in which LAPACK keeps the factor Q of a QR factorization.
+    - `a`: a matrix whose columns below the diagonal describe the reflections.
+    - `taus`: their factors.
 
     >>> lax.linalg.householder_product(xnp.array([[0.0], [1.0]]), xnp.array([1.0]))
     Array([[ 0.],
@@ -110,9 +112,13 @@ ormqr_p = factorization(
     cuda=lambda a, taus, c, **params: _ormqr_kernel(a, taus, c, "cusolver_ormqr_ffi", **params))
 
 
-def ormqr(a, taus, c, *, left: bool = True, transpose: bool = False):
-    """The product of `c` with the orthogonal matrix Q that `a` and `taus` describe as in `householder_product`: `Q @ c`, or
-    `c @ Q` for not `left`; with the conjugate transpose of Q if `transpose`. All of Q takes part, and is never formed.
+def ormqr(a: ArrayLike, taus: ArrayLike, c: ArrayLike, *, left: bool = True, transpose: bool = False) -> Array:
+    """The product of a matrix with the orthogonal matrix Q that reflections describe. All of Q takes part, and is never formed.
+
+    - `a`, `taus`: the reflections, as of `householder_product`.
+    - `c`: the matrix.
+    - `left`: whether Q is on its left.
+    - `transpose`: take the conjugate transpose of Q.
 
     >>> lax.linalg.ormqr(xnp.array([[0.0], [1.0]]), xnp.array([1.0]), xnp.array([[2.0], [3.0]]))
     Array([[-3.],
@@ -243,11 +249,13 @@ def _qr_jvp(primals, tangents, **params):
 qr_p = factorization("qr", _qr_shape, default=_qr_algorithm, jvp=_qr_jvp)
 
 
-def qr(x, *, pivoting: bool = False, full_matrices: bool = True, use_magma: bool | None = None):
-    """A matrix `Q` with orthonormal columns and an upper triangular matrix `R` whose product is `x`, by reflections.
+def qr(x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True, use_magma: bool | None = None) -> tuple[Array, ...]:
+    """A matrix `Q` with orthonormal columns and an upper triangular matrix `R` whose product is a matrix, by reflections.
 
-    Q is square, or has no more columns than `x` for not `full_matrices`. `pivoting` puts columns with more to them first: `Q @
-    R` is then `x[:, P]`, and P the third result. `use_magma` says whether GPUs use MAGMA for that.
+    - `x`: the matrix.
+    - `pivoting`: put columns with more to them first: `Q @ R` is then `x[:, P]`, and P the third result.
+    - `full_matrices`: whether Q is square; otherwise it has no more columns than `x`.
+    - `use_magma`: whether GPUs use MAGMA for `pivoting`.
 
     >>> q, r = lax.linalg.qr(xnp.array([[3.0], [4.0]]), full_matrices=False)
     >>> xnp.abs(r)

@@ -7,6 +7,7 @@ import numpy as np
 import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.core import dtypes
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.linalg.factorizations import cholesky, triangular_solve
 from xlafront.linalg.kernels import adjoint, product
 from xlafront.linalg.orthogonal import qr
@@ -43,16 +44,21 @@ def _step_by_cholesky(x, a, b, c):
     return b / c * x + (a - b / c) * triangular_solve(factor, inner, **options)
 
 
-def qdwh(x, *, is_hermitian: bool = False, max_iterations: int | None = None, eps: float | None = None,
-         dynamic_shape: tuple | None = None):
-    """The polar decomposition `u @ h` of `x`: `u` has orthonormal columns, `h` is Hermitian with no negative eigenvalue.
+def qdwh(x: ArrayLike, *, is_hermitian: bool = False, max_iterations: int | None = None, eps: float | None = None,
+         dynamic_shape: tuple | None = None) -> tuple[Array, Array, Array, Array]:
+    """The polar decomposition `u @ h` of a matrix: `u` has orthonormal columns, `h` is Hermitian with no negative eigenvalue.
 
-    Returns `(u, h, number of iterations, whether they converged)`: at most `max_iterations` (10), until a step changes less
-    than the part `(4 eps) ** (1/3)`, which the next one makes `eps`, that of the dtype if left out. Only the corner of
-    `dynamic_shape` counts, where it is given. `is_hermitian` has no effect.
+    Returns `(u, h, number of iterations, whether they converged)`.
+
+    - `x`: the matrix.
+    - `is_hermitian`: has no effect.
+    - `max_iterations`: at most so many, 10 when left out.
+    - `eps`: they end when a step changes less than the part `(4 eps) ** (1/3)`, which the next one makes `eps`; that of the
+      dtype when left out.
+    - `dynamic_shape`: only the corner of this shape counts.
 
     >>> u, h, *_ = lax.linalg.qdwh(xnp.array([[0.0, -2.0], [3.0, 0.0]]))
-    >>> xnp.round(h, 4)
+    >>> xnp.round(xnp.abs(h), 4)
     Array([[3., 0.],
            [0., 2.]], dtype=float32)
     """

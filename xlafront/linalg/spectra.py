@@ -11,6 +11,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax, lowering
 from xlafront.core import dtypes
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.linalg.factorizations import symmetrized
 from xlafront.linalg.kernels import adjoint, call, factorization, floating, lapack, letter, product, square, succeeded
 from xlafront.linalg.orthogonal import qr
@@ -152,12 +153,17 @@ _tpu_eigh_p.lowerings["tpu"] = lambda ctx, x, *, lower, sort: ctx.op(
     backend_config=lowering.mlir.string(f"{int(lower)},{int(sort)},100,1e-6"))
 
 
-def eigh(x, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True,
-         subset_by_index: tuple[int, int] | None = None, implementation: EighImplementation | None = None):
+def eigh(x: ArrayLike, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True,
+         subset_by_index: tuple[int, int] | None = None,
+         implementation: EighImplementation | None = None) -> tuple[Array, Array]:
     """`(v, w)`: eigenvectors of a Hermitian matrix, as columns, and its eigenvalues, from the least on.
 
-    `symmetrize_input`: take `(x + x.conj().T) / 2` in place of `x`. Else only the triangle that `lower` names is read, and
-    derivatives are those for Hermitian changes. `subset_by_index` is `(start, end)` of the eigenvalues asked for.
+    - `x`: the matrix.
+    - `lower`: which triangle is read.
+    - `symmetrize_input`: take `(x + x.conj().T) / 2` in place of `x`. Else derivatives are those for Hermitian changes.
+    - `sort_eigenvalues`: whether their order matters.
+    - `subset_by_index`: `(start, end)` of the eigenvalues asked for.
+    - `implementation`: the algorithm to use.
 
     >>> v, w = lax.linalg.eigh(xnp.array([[2.0, 0.0], [0.0, 1.0]]))
     >>> w
@@ -255,12 +261,17 @@ def _eig_jvp(primals, tangents, *, compute_left_eigenvectors, compute_right_eige
 eig_p = factorization("eig", _eig_shape, jvp=_eig_jvp, cpu=_eig_cpu, cuda=_eig_cuda)
 
 
-def eig(x, *, compute_left_eigenvectors: bool = True, compute_right_eigenvectors: bool = True,
-        enable_eigvec_derivs: bool = False, implementation: EigImplementation | None = None, use_magma: bool | None = None):
+def eig(x: ArrayLike, *, compute_left_eigenvectors: bool = True, compute_right_eigenvectors: bool = True,
+        enable_eigvec_derivs: bool = False, implementation: EigImplementation | None = None,
+        use_magma: bool | None = None) -> list[Array]:
     """`[w, vl, vr]`: eigenvalues of a square matrix, and as columns its left and its right eigenvectors, as far as asked for.
 
-    They are complex; vectors have length one and a real largest element. There are derivatives of them, with
-    `enable_eigvec_derivs`, where eigenvalues differ. `use_magma` is an older way to ask for an `implementation`.
+    They are complex; vectors have length one and a real largest element.
+
+    - `x`: the matrix.
+    - `compute_left_eigenvectors`, `compute_right_eigenvectors`: what to return beside the eigenvalues.
+    - `enable_eigvec_derivs`: let vectors have derivatives, which exist where eigenvalues differ.
+    - `implementation`: the library to use; `use_magma` is an older way to ask for one.
 
     >>> w, = lax.linalg.eig(xnp.array([[0.0, -1.0], [1.0, 0.0]]), compute_left_eigenvectors=False,
     ...                     compute_right_eigenvectors=False)
@@ -436,12 +447,17 @@ def _with_the_others(x, x_t):
 svd_p = factorization("svd", _svd_shape, jvp=_svd_jvp, cpu=_svd_on(_svd_cpu), cuda=_svd_on(_svd_cuda), tpu=_svd_on(_svd_tpu))
 
 
-def svd(x, *, full_matrices: bool = True, compute_uv: bool = True, subset_by_index: tuple[int, int] | None = None,
-        algorithm: SvdAlgorithm | None = None):
-    """`(u, s, vh)` with `u @ diag(s) @ vh` equal to `x`: orthonormal columns of `u` and rows of `vh`, and singular values from
-    the largest on. Only `s` for not `compute_uv`.
+def svd(x: ArrayLike, *, full_matrices: bool = True, compute_uv: bool = True, subset_by_index: tuple[int, int] | None = None,
+        algorithm: SvdAlgorithm | None = None) -> Array | tuple[Array, Array, Array]:
+    """`(u, s, vh)` with `u @ diag(s) @ vh` equal to a matrix: its singular values, from the largest on, and singular vectors.
 
-    `full_matrices` makes `u` and `vh` square. `subset_by_index` is `(start, end)` of the singular values asked for.
+    They are the columns of `u` and the rows of `vh`, which are orthonormal.
+
+    - `x`: the matrix.
+    - `full_matrices`: whether `u` and `vh` are square.
+    - `compute_uv`: whether to return them; otherwise the result is `s`.
+    - `subset_by_index`: `(start, end)` of the singular values asked for.
+    - `algorithm`: the one to use.
 
     >>> lax.linalg.svd(xnp.array([[3.0, 0.0], [0.0, 4.0]]), compute_uv=False)
     Array([4., 3.], dtype=float32)

@@ -6,6 +6,7 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.core import errors
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.barriers import stop_gradient
 from xlafront.nn.functions import logsumexp, softmax
 from xlafront.staging.library import library
@@ -84,16 +85,27 @@ def _of_logits(name: str, x, shape):
     return x.reshape(full)
 
 
-def dot_product_attention(query, key, value, bias=None, mask=None, *, scale=None, is_causal=False,
-                          query_seq_lengths=None, key_value_seq_lengths=None, local_window_size=None,
-                          implementation=None, return_residual=False):
+def dot_product_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, bias: ArrayLike | None = None,
+                          mask: ArrayLike | None = None, *, scale: float | None = None, is_causal: bool = False,
+                          query_seq_lengths: ArrayLike | None = None, key_value_seq_lengths: ArrayLike | None = None,
+                          local_window_size: int | tuple[int, int] | None = None, implementation: str | None = None,
+                          return_residual: bool = False) -> Array | tuple[Array, Array]:
     """`softmax(query @ key.T * scale + bias) @ value` for each head.
 
-    Arrays are of shape (batch, length, heads, width), or without the batch. Keys and values may have fewer heads, which
-    groups of query heads share. `mask` is true where a query may look; `is_causal` hides later keys,
-    `local_window_size` those further away than (left, right), the lengths what is padding. `scale` is 1/sqrt(width)
-    unless given. `implementation` names the kernel to use ("xla" or "cudnn"). With `return_residual` the logarithms of the
-    softmax's sums come too, in the dtype of the arrays and without derivatives.
+    - `query`, `key`, `value`: of shape (batch, length, heads, width), or without the batch. Keys and values may have fewer
+      heads, which groups of query heads share.
+    - `bias`, `mask`: what is added to the products, and where a query may look (true); of shape (batch, heads, query length,
+      key length), or what broadcasts to it.
+    - `scale`: 1/sqrt(width) when left out.
+    - `is_causal`: hide later keys.
+    - `query_seq_lengths`, `key_value_seq_lengths`: for each batch how many places are no padding.
+    - `local_window_size`: hide keys that are further away, than a number or (left, right).
+    - `implementation`: the kernel to use, "xla" or "cudnn".
+    - `return_residual`: return the logarithms of the softmax's sums too, in the dtype of the arrays and without derivatives.
+
+    >>> x = xnp.ones((1, 3, 2, 4))
+    >>> nn.dot_product_attention(x, x, x, is_causal=True).shape
+    (1, 3, 2, 4)
     """
     query, key, value = (xnp.asarray(x) for x in (query, key, value))
     if implementation not in (None, "xla", "cudnn"):

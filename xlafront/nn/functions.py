@@ -8,6 +8,7 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax.barriers import stop_gradient
 from xlafront.lax.elementwise import PRIMITIVES, as_type, constant_like, eq, gt, lt, mul, rsqrt_, select
 from xlafront.lax.families import elementwise
@@ -47,23 +48,41 @@ relu6_p = elementwise("relu6", _relu6_lower, "float", derivatives=(_relu6_deriva
 
 
 @_activation
-def identity(x):
-    """The array itself."""
+def identity(x: ArrayLike) -> Array:
+    """The array itself.
+
+    - `x`: an array.
+
+    >>> nn.identity(xnp.array([1.0, -1.0]))
+    Array([ 1., -1.], dtype=float32)
+    """
     check_arraylike("identity", x)
     return xnp.asarray(x)
 
 
 @_activation
-def relu(x):
-    """`max(x, 0)`; its derivative at 0 is 0."""
+def relu(x: ArrayLike) -> Array:
+    """`max(x, 0)`, whose derivative at 0 is 0.
+
+    - `x`: an array.
+
+    >>> nn.relu(xnp.array([-1.0, 0.0, 2.0]))
+    Array([0., 0., 2.], dtype=float32)
+    """
     [x] = promote_args("relu", x)
     d = tracing.aval_of(x).dtype
     return xnp.maximum(x, 0) if dtypes.is_complex(d) or d == np.bool_ else relu_p.bind(x)
 
 
 @_activation
-def relu6(x):
-    """`min(max(x, 0), 6)`."""
+def relu6(x: ArrayLike) -> Array:
+    """`min(max(x, 0), 6)`, whose derivatives at 0 and 6 are 0.
+
+    - `x`: an array.
+
+    >>> nn.relu6(xnp.array([-1.0, 2.0, 7.0]))
+    Array([0., 2., 6.], dtype=float32)
+    """
     [x] = promote_args("relu6", x)
     d = tracing.aval_of(x).dtype
     if dtypes.is_complex(d):
@@ -72,35 +91,65 @@ def relu6(x):
 
 
 @_activation
-def sigmoid(x):
-    """`1 / (1 + exp(-x))`."""
+def sigmoid(x: ArrayLike) -> Array:
+    """`1 / (1 + exp(-x))`.
+
+    - `x`: an array of floats.
+
+    >>> nn.sigmoid(xnp.array([-np.inf, 0.0, np.inf]))
+    Array([0. , 0.5, 1. ], dtype=float32)
+    """
     check_arraylike("sigmoid", x)
     return PRIMITIVES["logistic"].bind(x)
 
 
 @_activation
-def softplus(x):
-    """`log(1 + exp(x))`, a smooth `relu`."""
+def softplus(x: ArrayLike) -> Array:
+    """`log(1 + exp(x))`, a smooth `relu`.
+
+    - `x`: an array.
+
+    >>> nn.softplus(xnp.array([-np.inf, 100.0]))
+    Array([  0., 100.], dtype=float32)
+    """
     return xnp.logaddexp(x, 0)
 
 
 @_activation
-def sparse_plus(x):
-    """A `softplus` that is exactly 0 below -1 and exactly x above 1, with a parabola between."""
+def sparse_plus(x: ArrayLike) -> Array:
+    """A `softplus` that is exactly 0 below -1 and exactly `x` above 1, with a parabola between.
+
+    - `x`: an array.
+
+    >>> nn.sparse_plus(xnp.array([-2.0, 0.0, 2.0]))
+    Array([0.  , 0.25, 2.  ], dtype=float32)
+    """
     [x] = promote_args("sparse_plus", x)
     return xnp.where(x <= -1.0, 0.0, xnp.where(x >= 1.0, x, (x + 1.0) ** 2 / 4))
 
 
 @_activation
-def soft_sign(x):
-    """`x / (|x| + 1)`."""
+def soft_sign(x: ArrayLike) -> Array:
+    """`x / (abs(x) + 1)`, between -1 and 1.
+
+    - `x`: an array.
+
+    >>> nn.soft_sign(xnp.array([-1.0, 0.0, 3.0]))
+    Array([-0.5 ,  0.  ,  0.75], dtype=float32)
+    """
     [x] = promote_args("soft_sign", x)
     return x / (xnp.abs(x) + 1)
 
 
 @_activation
-def silu(x):
-    """`x * sigmoid(x)`."""
+def silu(x: ArrayLike) -> Array:
+    """`x * sigmoid(x)`, also known as `swish`.
+
+    - `x`: an array of floats.
+
+    >>> nn.silu(xnp.array([0.0, 100.0]))
+    Array([  0., 100.], dtype=float32)
+    """
     check_arraylike("silu", x)
     return mul(x, PRIMITIVES["logistic"].bind(x))
 
@@ -109,70 +158,133 @@ swish = silu
 
 
 @_activation
-def mish(x):
-    """`x * tanh(softplus(x))`."""
+def mish(x: ArrayLike) -> Array:
+    """`x * tanh(softplus(x))`.
+
+    - `x`: an array.
+
+    >>> nn.mish(xnp.array([0.0, 100.0]))
+    Array([  0., 100.], dtype=float32)
+    """
     [x] = promote_args("mish", x)
     return x * xnp.tanh(softplus(x))
 
 
 @_activation
-def log_sigmoid(x):
-    """`log(sigmoid(x))` without underflow."""
+def log_sigmoid(x: ArrayLike) -> Array:
+    """`log(sigmoid(x))`, which stays finite where the sigmoid is too small.
+
+    - `x`: an array.
+
+    >>> nn.log_sigmoid(xnp.array([-1000.0, 1000.0]))
+    Array([-1000.,    -0.], dtype=float32)
+    """
     [x] = promote_args("log_sigmoid", x)
     return -softplus(-x)
 
 
 @_activation
-def sparse_sigmoid(x):
-    """The line from 0 at -1 to 1 at 1, level outside."""
+def sparse_sigmoid(x: ArrayLike) -> Array:
+    """0 below -1, 1 above 1, and a straight line between; the derivative of `sparse_plus`.
+
+    - `x`: an array.
+
+    >>> nn.sparse_sigmoid(xnp.array([-2.0, 0.0, 0.5, 2.0]))
+    Array([0.  , 0.5 , 0.75, 1.  ], dtype=float32)
+    """
     [x] = promote_args("sparse_sigmoid", x)
     return 0.5 * xnp.clip(x + 1.0, 0.0, 2.0)
 
 
 @_activation
-def elu(x, alpha=1.0):
-    """`x` above 0, `alpha * (exp(x) - 1)` below."""
+def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
+    """`x` above 0, and `alpha * (exp(x) - 1)` below.
+
+    - `x`: an array.
+    - `alpha`: what `-x` would go to.
+
+    >>> nn.elu(xnp.array([-np.inf, 0.0, 2.0]))
+    Array([-1.,  0.,  2.], dtype=float32)
+    """
     [x] = promote_args("elu", x)
     return xnp.where(x > 0, x, alpha * xnp.expm1(xnp.where(x > 0, 0.0, x)))
 
 
 @_activation
-def selu(x):
-    """The self-normalising `elu`."""
+def selu(x: ArrayLike) -> Array:
+    """`elu` with the two constants that keep mean 0 and variance 1 from layer to layer.
+
+    - `x`: an array.
+
+    >>> np.asarray(nn.selu(xnp.array([-np.inf, 0.0, 1.0]))).round(3)
+    array([-1.758,  0.   ,  1.051], dtype=float32)
+    """
     return 1.0507009873554804934193349852946 * elu(x, 1.6732632423543772848170429916717)
 
 
 @_activation
-def celu(x, alpha=1.0):
-    """`max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1)`."""
+def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
+    """`max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1)`: an `elu` with derivative 1 at 0 for every `alpha`.
+
+    - `x`: an array.
+    - `alpha`: how far below 0 it goes, and where it bends.
+
+    >>> nn.celu(xnp.array([-np.inf, 0.0, 2.0]), 3.0)
+    Array([-3.,  0.,  2.], dtype=float32)
+    """
     [x] = promote_args("celu", x)
     return xnp.maximum(x, 0.0) + alpha * xnp.expm1(xnp.minimum(x, 0.0) / alpha)
 
 
 @_activation
-def leaky_relu(x, negative_slope=0.01):
-    """`x` above 0, `negative_slope * x` below."""
+def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
+    """`x` above 0, and `negative_slope * x` below.
+
+    - `x`: an array.
+    - `negative_slope`: the derivative below 0.
+
+    >>> nn.leaky_relu(xnp.array([-2.0, 2.0]), 0.5)
+    Array([-1.,  2.], dtype=float32)
+    """
     [x] = promote_args("leaky_relu", x)
     return xnp.where(x >= 0, x, negative_slope * x)
 
 
 @_activation
-def hard_tanh(x):
-    """`x` limited to the range from -1 to 1."""
+def hard_tanh(x: ArrayLike) -> Array:
+    """`x` limited to the range from -1 to 1.
+
+    - `x`: an array.
+
+    >>> nn.hard_tanh(xnp.array([-2.0, 0.5, 2.0]))
+    Array([-1. ,  0.5,  1. ], dtype=float32)
+    """
     [x] = promote_args("hard_tanh", x)
     return xnp.where(x > 1, 1, xnp.where(x < -1, -1, x))
 
 
 @_activation
-def hard_sigmoid(x):
-    """`relu6(x + 3) / 6`."""
+def hard_sigmoid(x: ArrayLike) -> Array:
+    """`relu6(x + 3) / 6`: 0 below -3, 1 above 3, and a straight line between.
+
+    - `x`: an array.
+
+    >>> nn.hard_sigmoid(xnp.array([-4.0, 0.0, 4.0]))
+    Array([0. , 0.5, 1. ], dtype=float32)
+    """
     [x] = promote_args("hard_sigmoid", x)
     return relu6(x + 3.0) / 6.0
 
 
 @_activation
-def hard_silu(x):
-    """`x * hard_sigmoid(x)`."""
+def hard_silu(x: ArrayLike) -> Array:
+    """`x * hard_sigmoid(x)`, also known as `hard_swish`.
+
+    - `x`: an array.
+
+    >>> nn.hard_silu(xnp.array([-4.0, 0.0, 4.0]))
+    Array([-0.,  0.,  4.], dtype=float32)
+    """
     [x] = promote_args("hard_silu", x)
     return x * hard_sigmoid(x)
 
@@ -181,8 +293,15 @@ hard_swish = hard_silu
 
 
 @_activation
-def squareplus(x, b=4):
-    """`(x + sqrt(x**2 + b)) / 2`, another smooth `relu`."""
+def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
+    """`(x + sqrt(x**2 + b)) / 2`, a smooth `relu` without exponentials.
+
+    - `x`: an array.
+    - `b`: how smooth: 0 makes it `relu`.
+
+    >>> nn.squareplus(xnp.array([0.0, 1.5]))
+    Array([1., 2.], dtype=float32)
+    """
     [x] = promote_args("squareplus", x)
     return (x + xnp.sqrt(xnp.square(x) + b)) / 2
 
@@ -197,8 +316,14 @@ _log1mexp.defjvps(lambda g, y, x: g / xnp.expm1(x))
 
 
 @_activation
-def log1mexp(x):
-    """`log(1 - exp(-x))` for x > 0, accurate near 0 and far from it."""
+def log1mexp(x: ArrayLike) -> Array:
+    """`log(1 - exp(-x))`, accurate for small and for large `x`.
+
+    - `x`: an array of positive numbers; at 0 it is -inf, below NaN.
+
+    >>> nn.log1mexp(xnp.array([-1.0, 0.0, 200.0]))
+    Array([ nan, -inf,  -0.], dtype=float32)
+    """
     [x] = promote_args("log1mexp", x)
     return _log1mexp(x)
 
@@ -216,8 +341,15 @@ def _gelu(x, approximate):
     return 0.5 * x * PRIMITIVES["erfc"].bind(-x * dtypes.dtype(x.dtype).type(np.sqrt(0.5)))
 
 
-def gelu(x, approximate=True):
-    """`x` times the normal distribution function of `x`, by its usual approximation with tanh or exactly."""
+def gelu(x: ArrayLike, approximate: bool = True) -> Array:
+    """`x` times the probability that a normal number is below `x`.
+
+    - `x`: an array.
+    - `approximate`: compute it by tanh, which differs by 5e-4 at most, or exactly, by the error function.
+
+    >>> nn.gelu(xnp.array([-100.0, 0.0, 100.0]))
+    Array([ -0.,   0., 100.], dtype=float32)
+    """
     x = unwrap(x)
     return _gelu(x, bool(approximate))
 
@@ -228,8 +360,15 @@ def _glu(x, axis):
     return first * sigmoid(second)
 
 
-def glu(x, axis=-1):
-    """The first half along an axis times the sigmoid of the second."""
+def glu(x: ArrayLike, axis: int = -1) -> Array:
+    """A gated linear unit: the first half along an axis times the sigmoid of the second.
+
+    - `x`: an array.
+    - `axis`: the one that is halved; of even size.
+
+    >>> nn.glu(xnp.array([1.0, 2.0, 0.0, 100.0]))
+    Array([0.5, 2. ], dtype=float32)
+    """
     check_arraylike("glu", x)
     size = np.shape(x)[canonical_axis(axis, np.ndim(x), "glu")]
     if size % 2:
@@ -290,11 +429,16 @@ def _softmax(x, where, axis):
     return result if where is None else xnp.where(where, result, 0)  # also beside a NaN that is not masked
 
 
-def softmax(x, axis=-1, where=None):
-    """`exp(x) / sum(exp(x))` along an axis (or several).
+def softmax(x: ArrayLike, axis: Axes = -1, where: ArrayLike | None = None) -> Array:
+    """`exp(x) / sum(exp(x))` along an axis: positive numbers whose sum is 1.
 
-    Elements where the mask `where` is false count as absent: they are 0, as are their derivatives, whatever their values; so
-    are all without anything to look at.
+    - `x`: an array.
+    - `axis`: an axis, several, or None for all.
+    - `where`: elements for which it is false count as absent: they are 0, as are their derivatives, whatever their values; so
+      are all where there are no others.
+
+    >>> nn.softmax(xnp.array([0.0, 0.0, 5.0]), where=xnp.array([True, True, False]))
+    Array([0.5, 0.5, 0. ], dtype=float32)
     """
     return _softmax(x, where, _hashable(axis))
 
@@ -306,8 +450,15 @@ def _log_softmax(x, where, axis):
     return result if where is None else xnp.where(where, result, -np.inf)
 
 
-def log_softmax(x, axis=-1, where=None):
-    """The logarithm of `softmax` along an axis (or several), without underflow; -inf where the mask `where` is false."""
+def log_softmax(x: ArrayLike, axis: Axes = -1, where: ArrayLike | None = None) -> Array:
+    """The logarithm of `softmax`, which stays finite where that is too small.
+
+    - `x`, `axis`: as of `softmax`.
+    - `where`: where it is false the result is -inf.
+
+    >>> nn.log_softmax(xnp.array([0.0, 200.0]))
+    Array([-200.,    0.], dtype=float32)
+    """
     return _log_softmax(x, where, _hashable(axis))
 
 
@@ -340,17 +491,35 @@ def _logsumexp(a, b, where, axis, keepdims, return_sign):
     return xnp.log(total) + top.astype(total.dtype)
 
 
-def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, where=None):
-    """`log(sum(b * exp(a)))` over axes, without overflow; with `return_sign` of the absolute value, and its sign.
+def logsumexp(a: ArrayLike, axis: Axes = None, b: ArrayLike | None = None, keepdims: bool = False, return_sign: bool = False,
+              where: ArrayLike | None = None) -> Array | tuple[Array, Array]:
+    """`log(sum(b * exp(a)))` over axes, without overflow. Where the sum is negative it is NaN.
 
-    Elements where the mask `where` is false are left out; `keepdims` leaves the axes, with size 1.
+    - `a`: an array.
+    - `axis`: an axis, several, or None for all.
+    - `b`: weights.
+    - `keepdims`: leave the axes, with size 1.
+    - `return_sign`: return the logarithm of the absolute value of the sum, and its sign.
+    - `where`: elements for which it is false are left out.
+
+    >>> logsumexp(xnp.array([1000.0, -np.inf]))
+    Array(1000., dtype=float32)
     """
     a = unwrap(a)
     return _logsumexp(a, b, where, _hashable(axis), bool(keepdims), bool(return_sign))
 
 
-def logmeanexp(x, axis=None, where=None, keepdims=False):
-    """`log(mean(exp(x)))` over axes, without overflow."""
+def logmeanexp(x: ArrayLike, axis: Axes = None, where: ArrayLike | None = None, keepdims: bool = False) -> Array:
+    """`log(mean(exp(x)))` over axes, without overflow.
+
+    - `x`: an array.
+    - `axis`: an axis, several, or None for all.
+    - `where`: elements for which it is false are left out.
+    - `keepdims`: leave the axes, with size 1.
+
+    >>> nn.logmeanexp(xnp.array([1000.0, 1000.0]))
+    Array(1000., dtype=float32)
+    """
     total = logsumexp(x, axis, where=where, keepdims=keepdims)
     count = xnp.sum(xnp.ones_like(x, dtype=total.dtype), axis, where=where, keepdims=keepdims)
     return total - xnp.log(count)
@@ -369,10 +538,19 @@ def _standardize(x, mean, variance, epsilon, where, axis, algorithm):
     return xnp.subtract(x, mean) * rsqrt_(variance + epsilon)
 
 
-def standardize(x, axis=-1, mean=None, variance=None, epsilon=1e-5, where=None, *, algorithm="fast"):
-    """Subtract the mean and divide by the standard deviation along axes.
+def standardize(x: ArrayLike, axis: Axes = -1, mean: ArrayLike | None = None, variance: ArrayLike | None = None,
+                epsilon: ArrayLike = 1e-5, where: ArrayLike | None = None, *, algorithm: str = "fast") -> Array:
+    """An array less its mean along axes, divided by its standard deviation.
 
-    `algorithm` "fast" takes the variance as mean of squares less squared mean, "stable" takes it around the mean.
+    - `x`: an array.
+    - `axis`: an axis, several, or None for all.
+    - `mean`, `variance`: what to take for them; computed when left out.
+    - `epsilon`: is added to the variance.
+    - `where`: elements for which it is false count neither for the mean nor for the variance.
+    - `algorithm`: "fast" takes the variance as mean of squares less squared mean, "stable" takes it around the mean.
+
+    >>> nn.standardize(xnp.array([1.0, 3.0]), epsilon=0)
+    Array([-1.,  1.], dtype=float32)
     """
     if algorithm not in ("fast", "stable"):
         raise ValueError(f"nn.standardize has the algorithms 'fast' and 'stable', not {algorithm!r}.")
@@ -389,12 +567,17 @@ def _one_hot(x, num_classes, dtype, axis):
     return eq(xnp.expand_dims(x, axis), classes).astype(dtype)
 
 
-def one_hot(x, num_classes, *, dtype=None, axis=-1):
-    """Class numbers as vectors with a 1 at their place, zeros for numbers outside.
+def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, axis: int = -1) -> Array:
+    """Class numbers as vectors with a 1 at their place; all zeros for numbers outside.
 
-    There are `num_classes` classes, along a new `axis`; `dtype` is that of the result.
+    - `x`: an array of integers.
+    - `num_classes`: how many classes there are, a Python integer.
+    - `dtype`: of the result, a float when left out.
+    - `axis`: where the new axis of classes goes.
 
-    >>> one_hot(xnp.array([0, 2]), 3)
+    >>> nn.one_hot(xnp.array([0, 2]), 3)
+    Array([[1., 0., 0.],
+           [0., 0., 1.]], dtype=float32)
     """
     if isinstance(num_classes, tracing.Tracer):
         raise errors.ConcretizationTypeError(num_classes, "It is the argument 'num_classes' of nn.one_hot, which decides the "

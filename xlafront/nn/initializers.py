@@ -4,46 +4,82 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront import random
 from xlafront.core import dtypes
+from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.lax.shapes import static_shape
+
+__all__ = [
+    "Initializer", "constant", "delta_orthogonal", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",
+    "kaiming_normal", "kaiming_uniform", "lecun_normal", "lecun_uniform", "normal", "ones", "orthogonal", "truncated_normal",
+    "uniform", "variance_scaling", "xavier_normal", "xavier_uniform", "zeros"]
 
 
 class Initializer(Protocol):
     """What all functions of this module are or return."""
 
-    def __call__(self, key, shape, dtype=None, out_sharding=None) -> Any: ...
+    def __call__(self, key: ArrayLike, shape: Sequence[int], dtype: DTypeLike | None = None,
+                 out_sharding: ShardingLike = None) -> Array: ...
 
 
 def _dtype(dtype):
     return dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "the initializer")
 
 
-def zeros(key, shape, dtype=None, out_sharding=None):
-    """Zeros."""
+def zeros(key: ArrayLike, shape: Sequence[int], dtype: DTypeLike | None = None, out_sharding: ShardingLike = None) -> Array:
+    """Zeros.
+
+    - `key`: a random key, which is not used.
+    - `shape`: of the array.
+    - `dtype`: of the array, a float when left out.
+    - `out_sharding`: how it is split over explicit mesh axes.
+
+    >>> initializers.zeros(xf.random.key(0), (2,))
+    Array([0., 0.], dtype=float32)
+    """
     return xnp.zeros(shape, _dtype(dtype), out_sharding=out_sharding)
 
 
-def ones(key, shape, dtype=None, out_sharding=None):
-    """Ones."""
+def ones(key: ArrayLike, shape: Sequence[int], dtype: DTypeLike | None = None, out_sharding: ShardingLike = None) -> Array:
+    """Ones.
+
+    - `key`, `shape`, `dtype`, `out_sharding`: as of `zeros`.
+
+    >>> initializers.ones(xf.random.key(0), (2,))
+    Array([1., 1.], dtype=float32)
+    """
     return xnp.ones(shape, _dtype(dtype), out_sharding=out_sharding)
 
 
-def constant(value, dtype=None) -> Initializer:
-    """One value everywhere, or an array that broadcasts to the shape."""
+def constant(value: ArrayLike, dtype: DTypeLike | None = None) -> Initializer:
+    """An initializer that gives one value everywhere.
+
+    - `value`: a number, or an array that broadcasts to the shape.
+    - `dtype`: what the initializer makes unless it is told another; a float when left out.
+
+    >>> initializers.constant(7)(xf.random.key(0), (2,))
+    Array([7., 7.], dtype=float32)
+    """
     def init(key, shape, dtype=dtype, out_sharding=None):
         return xnp.full(shape, value, _dtype(dtype), device=out_sharding)
 
     return init
 
 
-def uniform(scale=0.01, dtype=None) -> Initializer:
-    """Numbers uniform between 0 and `scale`."""
+def uniform(scale: ArrayLike = 0.01, dtype: DTypeLike | None = None) -> Initializer:
+    """An initializer that gives numbers uniform between 0 and a bound.
+
+    - `scale`: the bound.
+    - `dtype`: as of `constant`.
+
+    >>> initializers.uniform(0.5)(xf.random.key(0), (2, 3)).shape
+    (2, 3)
+    """
     def init(key, shape, dtype=dtype, out_sharding=None):
         d = _dtype(dtype)
         return random.uniform(key, shape, d, out_sharding=out_sharding) * xnp.array(scale, d)
@@ -51,8 +87,15 @@ def uniform(scale=0.01, dtype=None) -> Initializer:
     return init
 
 
-def normal(stddev=0.01, dtype=None) -> Initializer:
-    """Normal numbers with a standard deviation."""
+def normal(stddev: ArrayLike = 0.01, dtype: DTypeLike | None = None) -> Initializer:
+    """An initializer that gives normal numbers around 0.
+
+    - `stddev`: their standard deviation.
+    - `dtype`: as of `constant`; it may be complex.
+
+    >>> initializers.normal(0.5)(xf.random.key(0), (2, 3)).shape
+    (2, 3)
+    """
     def init(key, shape, dtype=dtype, out_sharding=None):
         d = _dtype(dtype)
         return random.normal(key, shape, d, out_sharding=out_sharding) * xnp.array(stddev, d)
@@ -60,8 +103,17 @@ def normal(stddev=0.01, dtype=None) -> Initializer:
     return init
 
 
-def truncated_normal(stddev=0.01, dtype=None, lower=-2.0, upper=2.0) -> Initializer:
-    """Normal numbers within bounds (in standard deviations), scaled."""
+def truncated_normal(stddev: ArrayLike = 0.01, dtype: DTypeLike | None = None, lower: ArrayLike = -2.0,
+                     upper: ArrayLike = 2.0) -> Initializer:
+    """An initializer that gives normal numbers within bounds.
+
+    - `stddev`: the standard deviation before the bounds; that of the result is smaller.
+    - `dtype`: as of `constant`.
+    - `lower`, `upper`: the bounds, in standard deviations.
+
+    >>> initializers.truncated_normal(0.5)(xf.random.key(0), (2, 3)).shape
+    (2, 3)
+    """
     def init(key, shape, dtype=dtype, out_sharding=None):
         d = _dtype(dtype)
         return random.truncated_normal(key, lower, upper, shape, d, out_sharding=out_sharding) * xnp.array(stddev, d)
@@ -83,12 +135,19 @@ def _fans(shape: Sequence[int], in_axis, out_axis, batch_axis) -> tuple[float, f
     return fan_in * field, fan_out * field
 
 
-def variance_scaling(scale, mode, distribution, in_axis=-2, out_axis=-1, batch_axis=(), dtype=None) -> Initializer:
-    """Random weights whose variance is `scale` over a number of connections.
+def variance_scaling(scale: float, mode: str, distribution: str, in_axis: int | Sequence[int] = -2,
+                     out_axis: int | Sequence[int] = -1, batch_axis: int | Sequence[int] = (),
+                     dtype: DTypeLike | None = None) -> Initializer:
+    """An initializer that gives random weights whose variance is `scale` over a number of connections.
 
+    - `scale`: the variance times that number.
     - `mode`: which number: "fan_in", "fan_out", "fan_avg" (their mean) or "fan_geo_avg".
     - `distribution`: "truncated_normal", "normal" or "uniform".
     - `in_axis`, `out_axis`, `batch_axis`: the dimensions of inputs, of outputs, and of independent weights.
+    - `dtype`: as of `constant`; it may be complex.
+
+    >>> initializers.variance_scaling(1.0, "fan_in", "normal")(xf.random.key(0), (2, 3)).shape
+    (2, 3)
     """
     means = {"fan_in": lambda i, o: i, "fan_out": lambda i, o: o, "fan_avg": lambda i, o: (i + o) / 2,
              "fan_geo_avg": lambda i, o: math.sqrt(i * o)}
@@ -136,11 +195,15 @@ def _complex_truncated_normal(key, shape, d, upper=2.0):
 
 
 def _scaled(name: str, scale: float, mode: str, distribution: str):
-    def make(in_axis=-2, out_axis=-1, batch_axis=(), dtype=None) -> Initializer:
+    def make(in_axis: int | Sequence[int] = -2, out_axis: int | Sequence[int] = -1, batch_axis: int | Sequence[int] = (),
+             dtype: DTypeLike | None = None) -> Initializer:
         return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
 
     make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"`variance_scaling({scale}, {mode!r}, {distribution!r})`."
+    make.__doc__ = (
+        f"An initializer: `variance_scaling({scale}, {mode!r}, {distribution!r})`.\n\n"
+        f"- `in_axis`, `out_axis`, `batch_axis`, `dtype`: as of `variance_scaling`.\n\n"
+        f">>> initializers.{name}()(xf.random.key(0), (2, 3)).shape\n(2, 3)")
     return make
 
 
@@ -152,14 +215,14 @@ he_uniform = kaiming_uniform = _scaled("he_uniform", 2.0, "fan_in", "uniform")
 he_normal = kaiming_normal = _scaled("he_normal", 2.0, "fan_in", "truncated_normal")
 
 
-def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+def orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None) -> Initializer:
     """Weights that are an orthogonal matrix, uniform among all: of orthonormal rows or columns, whichever are fewer.
 
     - `scale`: what they are multiplied by.
     - `column_axis`: the dimension of the columns; the others together are the rows.
-    - `dtype`: what the initializer makes unless it is told another.
+    - `dtype`: as of `constant`.
 
-    >>> nn.initializers.orthogonal()(random.key(0), (3, 2)).shape
+    >>> initializers.orthogonal()(xf.random.key(0), (3, 2)).shape
     (3, 2)
     """
     def init(key, shape, dtype=dtype, out_sharding=None):
@@ -176,12 +239,12 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
     return init
 
 
-def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+def delta_orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None) -> Initializer:
     """Weights of a convolution that do at first nothing but multiply each place by an orthogonal matrix.
 
     - `scale`, `column_axis`, `dtype`: as of `orthogonal`; the last two dimensions of the weights are inputs and outputs.
 
-    >>> nn.initializers.delta_orthogonal()(random.key(0), (3, 2, 2))[0].tolist()
+    >>> initializers.delta_orthogonal()(xf.random.key(0), (3, 2, 2))[0].tolist()
     [[0.0, 0.0], [0.0, 0.0]]
     """
     def init(key, shape, dtype=dtype, out_sharding=None):

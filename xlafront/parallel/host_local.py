@@ -114,13 +114,17 @@ to_global_p.transpose, to_local_p.transpose = _transposed(to_local_p), _transpos
 
 
 def make_array_from_process_local_data(sharding: Any, local_data: Any, global_shape: Any = None) -> Any:
-    """Global arrays from the parts that this process holds, one for each leaf of `local_data`.
+    """Global arrays from the parts that this process holds.
 
-    Along dimensions that are split over processes a part may also be the whole, where `global_shape` says so. Shapes may
-    leave dimensions out (None): those equal the local ones, or grow with the number of processes that share them.
+    Along dimensions that are split over processes a part may also be the whole, where `global_shape` says so.
 
-    >>> rows = NamedSharding(make_mesh((1,), ("data",)), P("data"))
-    >>> make_array_from_process_local_data(rows, {"images": np.zeros((4, 8)), "labels": np.zeros(4)})["labels"].shape
+    - `sharding`: how the arrays are split, for all of them or as a pytree prefix.
+    - `local_data`: a pytree of host arrays.
+    - `global_shape`: the shapes of the whole arrays, as a pytree prefix. What is left out (None) equals the local size, or
+      grows with the number of processes that share the dimension.
+
+    >>> rows = xf.NamedSharding(xf.make_mesh((1,), ("data",)), xf.P("data"))
+    >>> xf.make_array_from_process_local_data(rows, {"images": np.zeros((4, 8)), "labels": np.zeros(4)})["labels"].shape
     (4,)
     """
     leaves, treedef = tree.flatten(local_data)

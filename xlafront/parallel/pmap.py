@@ -30,18 +30,20 @@ _UNNAMED = "_pmap_axis"
 
 
 def pmap(fun: Callable, axis_name: Hashable | None = None, *, in_axes: Any = 0, out_axes: Any = 0,
-         static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Any] | None = None,
-         backend: str | None = None, axis_size: int | None = None, donate_argnums: int | Sequence[int] = ()):
-    """A compiled function that runs `fun` on each device, on its slice of the arguments.
+         static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Any] | None = None, backend: str | None = None,
+         axis_size: int | None = None, donate_argnums: int | Sequence[int] = ()) -> Callable:
+    """A compiled function that runs another on each device, on its slice of the arguments.
 
+    - `fun`: the other.
     - `axis_name`: a name under which collectives inside `fun` refer to the devices.
     - `in_axes`, `out_axes`: as for `vmap`; None for arguments that all devices share, and for results that are equal.
     - `static_broadcasted_argnums`: arguments that are Python values, part of the key of the compiled program.
-    - `devices`, `backend`: the devices, the first of the backend when left out. `axis_size`: their number, needed only where no
-      argument tells.
+    - `devices`, `backend`: the devices, the first of the backend when left out.
+    - `axis_size`: their number, needed only where no argument tells.
     - `donate_argnums`: arguments whose memory the results may take.
 
-    >>> pmap(lambda x: x / lax.psum(x, "i"), axis_name="i")(xnp.arange(1.0, 2.0))
+    >>> xf.pmap(lambda x: x / lax.psum(x, "i"), axis_name="i")(xnp.array([5.0]))
+    Array([1.], dtype=float32)
     """
     if not callable(fun):
         raise errors.not_callable("pmap", fun)

@@ -69,21 +69,22 @@ def _check_context(name: str, mesh) -> None:
 # Public
 
 
-def shard_map(f: Callable | None = None, *, out_specs, in_specs=Infer, mesh=None, axis_names=frozenset(),
-              check_vma: bool = True):
-    """A function on whole arrays that applies `f` to the parts that each device of a mesh holds.
+def shard_map(f: Callable | None = None, *, out_specs: Any, in_specs: Any = Infer, mesh: Any = None,
+              axis_names: Any = frozenset(), check_vma: bool = True) -> Callable:
+    """A function on whole arrays that applies another to the parts that each device of a mesh holds.
 
+    - `f`: the other.
     - `in_specs`, `out_specs`: for each argument and result (as pytree prefixes) how its dimensions are split over mesh axes.
-      Without `in_specs`, as the types of arguments say, where the axes are of type Explicit. None is for arguments that are
-      no arrays, which `f` gets as they are.
-      A result whose spec leaves out an axis is the same on all devices along it.
+      None is for arguments that are no arrays, which `f` gets as they are. Without `in_specs`, as the types of arguments say,
+      where the axes are of type Explicit. A result whose spec leaves out an axis is the same on all devices along it.
     - `mesh`: the devices; the mesh in force (`set_mesh`) when left out.
     - `axis_names`: the axes that `f` handles by itself; the rest are left to the compiler. All, when empty.
     - `check_vma`: check that results vary only over axes in their specs, and differentiate accordingly.
 
-    >>> mesh = make_mesh((1,), ("i",), (sharding.AxisType.Auto,))
-    >>> total = shard_map(lambda x: lax.psum(x, "i"), mesh=mesh, in_specs=P("i"), out_specs=P())
-    >>> total(xnp.arange(4.0))
+    >>> mesh = xf.make_mesh((1,), ("i",), (xf.sharding.AxisType.Auto,))
+    >>> total = xf.shard_map(lambda x: lax.psum(xnp.sum(x), "i"), mesh=mesh, in_specs=xf.P("i"), out_specs=xf.P())
+    >>> total(xnp.arange(4))
+    Array(6, dtype=int32)
     """
     if f is None:
         return functools.partial(shard_map, out_specs=out_specs, in_specs=in_specs, mesh=mesh, axis_names=axis_names,
@@ -107,11 +108,16 @@ def shard_map(f: Callable | None = None, *, out_specs, in_specs=Infer, mesh=None
     return signatures.dress(mapped, f)
 
 
-def smap(f: Callable | None = None, *, in_axes=Infer, out_axes, axis_name):
-    """`shard_map` over one axis of the mesh in force, with the dimension that it splits for each argument and result.
+def smap(f: Callable | None = None, *, in_axes: Any = Infer, out_axes: Any, axis_name: Any) -> Callable:
+    """`shard_map` over one axis of the mesh in force.
 
-    >>> with set_mesh(make_mesh((1,), ("i",), (sharding.AxisType.Auto,))):
-    ...     smap(lambda x: x - lax.pmean(x, "i"), in_axes=0, out_axes=0, axis_name="i")(xnp.arange(4.0))
+    - `f`: the function of parts.
+    - `in_axes`, `out_axes`: for each argument and result the dimension that is split, None for none.
+    - `axis_name`: the name of the mesh axis.
+
+    >>> with xf.set_mesh(xf.make_mesh((1,), ("i",), (xf.sharding.AxisType.Auto,))):
+    ...     xf.smap(lambda x: x - lax.pmax(x, "i"), in_axes=0, out_axes=0, axis_name="i")(xnp.arange(4))
+    Array([0, 0, 0, 0], dtype=int32)
     """
     if f is None:
         return functools.partial(smap, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name)

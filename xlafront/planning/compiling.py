@@ -25,18 +25,22 @@ from xlafront.staging.meshes import set_mesh
 SHOWN = 12  # buffers
 
 
-def plan(fun: Callable, *args, topology: str | topologies.TopologyDescription | None = None, platform: str | None = None,
+def plan(fun: Callable, *args: Any, topology: str | topologies.TopologyDescription | None = None, platform: str | None = None,
          mesh: Mesh | Mapping[str, int] | None = None, memory_limit: int | None = None,
-         compiler_options: dict[str, Any] | None = None, **kwargs) -> Plan:
+         compiler_options: dict[str, Any] | None = None, **kwargs: Any) -> Plan:
     """Compile a function for machines that need not be here, and say what it takes there: see `Plan`.
 
+    - `fun`: the function.
     - `args`, `kwargs`: arrays or `ShapeDtypeStruct`s; shardings may be `PartitionSpec`s. What has none is on every device.
     - `topology`: a name as in `get_topology_desc` ("v5e:16x16", "h100:8"), what that returned, or None for the devices here.
+    - `platform`: of the topology, where its name does not tell.
     - `mesh`: the names and sizes of its axes, {"data": -1, "model": 8}; one size may be -1. By default that of the arguments,
-      or else the one axis "data". `memory_limit`: bytes of a device to stay within, instead of the chip's own.
+      or else the one axis "data".
+    - `memory_limit`: bytes of a device to stay within, instead of the chip's own.
+    - `compiler_options`: XLA flags by name.
 
-    >>> x = ShapeDtypeStruct((512, 512), "float32", sharding=P("data"))
-    >>> plan(lambda x: xnp.sum(x @ x.T), x, mesh={"data": 1}, memory_limit=2**30).fits
+    >>> x = xf.ShapeDtypeStruct((512, 512), "float32", sharding=xf.P("data"))
+    >>> xf.plan(lambda x: xnp.sum(x @ x.T), x, mesh={"data": -1}, memory_limit=2**30).fits
     True
     """
     if not callable(fun):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,6 +10,7 @@ import xlafront.numpy as xnp
 from xlafront.control.scan import scan
 from xlafront.control.while_loop import while_loop
 from xlafront.core import dtypes
+from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.lax.elementwise import PUBLIC
 from xlafront.random.distributions import (
     _broadcast,
@@ -87,7 +88,8 @@ def _poisson(words, lam, impl, shape, dtype):
     return xnp.where(usual, found, -1).astype(dtype)
 
 
-def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def poisson(key: ArrayLike, lam: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
+            out_sharding: ShardingLike = None) -> Array:
     """Numbers of independent events, of which there are `lam` on average.
 
     - `key`: a random key, of the implementation `threefry2x32`.
@@ -114,12 +116,13 @@ def _geometric(words, p, impl, shape, dtype):
     return (xnp.floor(xnp.log(u) / xnp.log1p(-p)) + 1).astype(dtype)
 
 
-def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def geometric(key: ArrayLike, p: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
+              out_sharding: ShardingLike = None) -> Array:
     """Numbers of independent trials until the first success, that one included.
 
     - `p`: the probability of success in each trial, above 0.
     - `dtype`: an integer one.
-    - The other parameters are those of `poisson`.
+    - `key`, `shape`, `out_sharding`: as of `poisson`.
 
     >>> random.geometric(random.key(0), 0.5, (2,)).shape
     (2,)
@@ -206,7 +209,8 @@ def _binomial(words, n, p, impl, shape, dtype):
     return binomial_inline(words, impl, n, p, shape, dtype)
 
 
-def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
+def binomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, shape: Sequence[int] | None = None,
+             dtype: DTypeLike | None = None) -> Array:
     """Numbers of successes in independent trials.
 
     - `key`: a random key.
@@ -239,7 +243,8 @@ def _multinomial(words, n, p, impl, shape, dtype, unroll):
     return xnp.moveaxis(drawn, 0, -1)
 
 
-def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None, unroll: int = 1) -> Any:
+def multinomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, *, shape: Sequence[int] | None = None,
+                dtype: DTypeLike | None = None, unroll: int = 1) -> Array:
     """How often each of several outcomes comes in independent trials.
 
     - `key`: a random key.

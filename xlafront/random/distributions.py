@@ -6,10 +6,12 @@ Each public function checks its arguments and calls a kernel on the words of the
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.lax import shapes, slicing
 from xlafront.lax.creation import iota
 from xlafront.lax.elementwise import (
@@ -122,8 +124,16 @@ def _standard_uniform(words, impl, shape, dtype):
     return uniform_inline(words, impl, shape, dtype)
 
 
-def uniform(key, shape=(), dtype=None, minval=0.0, maxval=1.0, *, out_sharding=None):
-    """Numbers uniform on the interval from `minval` to (not including) `maxval`."""
+def uniform(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, minval: ArrayLike = 0.0,
+            maxval: ArrayLike = 1.0, *, out_sharding: ShardingLike = None) -> Array:
+    """Random numbers between bounds, all alike.
+
+    - `key`, `shape`, `dtype`, `out_sharding`: as of `normal`; the dtype is real.
+    - `minval`, `maxval`: the least, and what they stay below; they broadcast to `shape`.
+
+    >>> random.uniform(random.key(0), (2, 3)).shape
+    (2, 3)
+    """
     words, impl, _ = single_key("uniform", key)
     d = _float_dtype("uniform", dtype)
     shape = _static_shape("uniform", shape)
@@ -159,8 +169,18 @@ def _normal(words, impl, shape, dtype):
     return normal_inline(words, impl, shape, dtype)
 
 
-def normal(key, shape=(), dtype=None, *, out_sharding=None):
-    """Numbers of the normal distribution with mean 0 and variance 1 (complex ones: real and imaginary part of 1/2)."""
+def normal(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
+           out_sharding: ShardingLike = None) -> Array:
+    """Samples of the normal distribution with mean 0 and variance 1; of complex ones both parts have variance 1/2.
+
+    - `key`: a random key.
+    - `shape`: of the samples.
+    - `dtype`: a floating or complex one; the default float when left out.
+    - `out_sharding`: how the samples are split over explicit mesh axes.
+
+    >>> random.normal(random.key(0), (2, 3)).shape
+    (2, 3)
+    """
     words, impl, _ = single_key("normal", key)
     return placed(_normal(words, impl, _static_shape("normal", shape), _float_dtype("normal", dtype, True)), out_sharding)
 
@@ -182,8 +202,17 @@ def _full(x, shape):
     return x if np.shape(x) == shape else shapes.broadcast_in_dim(x, shape, ())
 
 
-def truncated_normal(key, lower, upper, shape=None, dtype=None, *, out_sharding=None):
-    """Normal numbers given that they lie between `lower` and `upper`."""
+def truncated_normal(key: ArrayLike, lower: ArrayLike, upper: ArrayLike, shape: Sequence[int] | None = None,
+                     dtype: DTypeLike | None = None, *, out_sharding: ShardingLike = None) -> Array:
+    """Samples of the standard normal distribution that lie between bounds.
+
+    - `key`, `dtype`, `out_sharding`: as of `normal`; the dtype is real.
+    - `lower`, `upper`: the bounds.
+    - `shape`: of the samples, which the bounds broadcast to; theirs where it is not given.
+
+    >>> random.truncated_normal(random.key(0), -2.0, 2.0, (2, 3)).shape
+    (2, 3)
+    """
     words, impl, _ = single_key("truncated_normal", key)
     d = _float_dtype("truncated_normal", dtype)
     shape = _sample_shape("truncated_normal", shape, lower, upper)
@@ -250,10 +279,18 @@ def _whole(x, dtype):
     return as_type(real_(x) if dtypes.is_complex(d) else x, wide, False)
 
 
-def randint(key, shape, minval, maxval, dtype=None, *, out_sharding=None):
-    """Integers uniform from `minval` to (not including) `maxval`, which broadcast to `shape`.
+def randint(key: ArrayLike, shape: Sequence[int], minval: ArrayLike, maxval: ArrayLike, dtype: DTypeLike | None = None, *,
+            out_sharding: ShardingLike = None) -> Array:
+    """Random integers between bounds, all alike.
 
-    Bounds that are no integers lose their fraction. `dtype` is that of the result, `out_sharding` where it is placed.
+    - `key`: a random key.
+    - `shape`: of the samples.
+    - `minval`, `maxval`: the least, and the one after the greatest; they broadcast to `shape`, and lose their fraction.
+    - `dtype`: an integer one; the default when left out.
+    - `out_sharding`: how the samples are split over explicit mesh axes.
+
+    >>> random.randint(random.key(0), (3,), 5, 6)
+    Array([5, 5, 5], dtype=int32)
     """
     words, impl, _ = single_key("randint", key)
     d = dtypes.default_dtype(int) if dtype is None else dtypes.check_user_dtype(dtype, "random.randint")
@@ -310,10 +347,18 @@ def _permutation_of_range(words, impl, n, dtype):
     return _permuted_range(words, impl, n, dtype)
 
 
-def permutation(key, x, axis=0, independent=False, *, out_sharding=None):
-    """An array with its slices along an axis in random order, or the numbers below an integer.
+def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool = False, *,
+                out_sharding: ShardingLike = None) -> Array:
+    """An array with its slices along an axis in random order.
 
-    With `independent` each vector along the axis is shuffled by itself.
+    - `key`: a random key.
+    - `x`: the array, or the number of integers from 0 on.
+    - `axis`: the dimension along which slices lie.
+    - `independent`: shuffle each vector along the axis by itself.
+    - `out_sharding`: how the result is split over explicit mesh axes.
+
+    >>> xnp.sort(random.permutation(random.key(0), 4))
+    Array([0, 1, 2, 3], dtype=int32)
     """
     words, impl, _ = single_key("permutation", key)
     if not np.ndim(x):
@@ -346,10 +391,20 @@ def _slice_first(x, count):
     return slicing.slice(x, (0,), (count,))
 
 
-def choice(key, a, shape=(), replace=True, p=None, axis=0, mode=None):
-    """Random elements of an array (or numbers below an integer), with or without putting them back.
+def choice(key: ArrayLike, a: ArrayLike, shape: Sequence[int] = (), replace: bool = True, p: ArrayLike | None = None,
+           axis: int = 0, mode: str | None = None) -> Array:
+    """Random elements of an array.
 
-    `p` gives the probability of each; it is divided by its sum.
+    - `key`: a random key.
+    - `a`: the array, or the number of integers from 0 on.
+    - `shape`: how many.
+    - `replace`: whether an element can be drawn again.
+    - `p`: the probability of each; divided by their sum, unlike in NumPy. All are alike when left out.
+    - `axis`: the dimension along which elements lie.
+    - `mode`: as of `gumbel`; used with `p` and without `replace`.
+
+    >>> random.choice(random.key(0), 5, (3,), replace=False).shape
+    (3,)
     """
     a = unwrap(a)
     words, impl, _ = single_key("choice", key)
@@ -400,7 +455,7 @@ def gumbel_inline(words, impl, shape, dtype, mode="low"):
     return neg(log_(neg(log_(u))))
 
 
-def _transformed(name: str, transform, doc: str):
+def _transformed(name: str, transform, words: str):
     """A distribution without parameters: a function of the words, shape and dtype."""
     def kernel(words, impl, shape, dtype):
         return transform(words, impl, shape, dtype)
@@ -408,12 +463,15 @@ def _transformed(name: str, transform, doc: str):
     kernel.__name__ = name
     compiled = library(kernel, static=("impl", "shape", "dtype"))
 
-    def function(key, shape=(), dtype=None, *, out_sharding=None):
+    def function(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
+                 out_sharding: ShardingLike = None) -> Array:
         words, impl, _ = single_key(name, key)
         return placed(compiled(words, impl, _static_shape(name, shape), _float_dtype(name, dtype)), out_sharding)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
+    function.__doc__ = (
+        f"Samples of the {words}.\n\n- `key`, `shape`, `dtype`, `out_sharding`: as of `normal`; the dtype is real.\n\n"
+        f">>> random.{name}(random.key(0), (2, 3)).shape\n(2, 3)")
     return function
 
 
@@ -437,10 +495,10 @@ def _logistic(words, impl, shape, dtype):
     return sub(log_(u), log1p_(neg(u)))
 
 
-exponential = _transformed("exponential", exponential_inline, "Numbers of the exponential distribution with mean 1.")
-laplace = _transformed("laplace", _laplace, "Numbers of the Laplace distribution with mean 0 and scale 1.")
-cauchy = _transformed("cauchy", _cauchy, "Numbers of the Cauchy distribution.")
-logistic = _transformed("logistic", _logistic, "Numbers of the logistic distribution.")
+exponential = _transformed("exponential", exponential_inline, "exponential distribution with mean 1")
+laplace = _transformed("laplace", _laplace, "Laplace distribution with mean 0 and scale 1")
+cauchy = _transformed("cauchy", _cauchy, "Cauchy distribution with median 0 and scale 1")
+logistic = _transformed("logistic", _logistic, "logistic distribution with mean 0 and scale 1")
 
 
 @library(static=("impl", "shape", "dtype", "mode"), name="gumbel")
@@ -448,8 +506,16 @@ def _gumbel(words, impl, shape, dtype, mode):
     return gumbel_inline(words, impl, shape, dtype, mode)
 
 
-def gumbel(key, shape=(), dtype=None, mode=None, *, out_sharding=None):
-    """Numbers of the Gumbel distribution, the maximum of many exponential ones."""
+def gumbel(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, mode: str | None = None, *,
+           out_sharding: ShardingLike = None) -> Array:
+    """Samples of the Gumbel distribution, that of the maximum of many exponential numbers.
+
+    - `key`, `shape`, `dtype`, `out_sharding`: as of `normal`; the dtype is real.
+    - `mode`: "low", or "high" for an upper tail that goes twice as far; None: as the setting `high_dynamic_range_gumbel` says.
+
+    >>> random.gumbel(random.key(0), (2, 3)).shape
+    (2, 3)
+    """
     words, impl, _ = single_key("gumbel", key)
     return placed(_gumbel(words, impl, _static_shape("gumbel", shape), _float_dtype("gumbel", dtype), _mode(mode)),
                   out_sharding)
@@ -468,10 +534,18 @@ def _bernoulli(words, p, impl, shape, mode):
     return lt(uniform_inline(words, impl, shape, d), p)
 
 
-def bernoulli(key, p=0.5, shape=None, mode="low", *, out_sharding=None):
-    """True with probability `p`, an array that broadcasts to `shape` (whose own shape is taken without one).
+def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: Sequence[int] | None = None, mode: str | None = "low", *,
+              out_sharding: ShardingLike = None) -> Array:
+    """True or False at random.
 
-    With the mode "low" `p` is resolved to about 1e-7 (in float32), with "high" to 1e-14. `out_sharding` places the result.
+    - `key`: a random key.
+    - `p`: the probability of True.
+    - `shape`: of the samples, which `p` broadcasts to; its own where it is not given.
+    - `mode`: "low" resolves `p` to about 1e-7 (in float32), "high" to 1e-14.
+    - `out_sharding`: how the samples are split over explicit mesh axes.
+
+    >>> random.bernoulli(random.key(0), xnp.array([0.0, 1.0]))
+    Array([False,  True], dtype=bool)
     """
     words, impl, _ = single_key("bernoulli", key)
     p = unwrap(p)
@@ -490,8 +564,16 @@ def _rademacher(words, impl, shape, dtype):
     return where(heads, one, minus)
 
 
-def rademacher(key, shape=(), dtype=None, *, out_sharding=None):
-    """1 or -1, each with probability 1/2."""
+def rademacher(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
+               out_sharding: ShardingLike = None) -> Array:
+    """1 or -1, each with probability 1/2.
+
+    - `key`, `shape`, `out_sharding`: as of `normal`.
+    - `dtype`: of numbers; the default integer when left out.
+
+    >>> abs(random.rademacher(random.key(0), (3,)))
+    Array([1, 1, 1], dtype=int32)
+    """
     words, impl, _ = single_key("rademacher", key)
     d = dtypes.default_dtype(int) if dtype is None else dtypes.check_user_dtype(dtype, "random.rademacher")
     return placed(_rademacher(words, impl, _static_shape("rademacher", shape), d), out_sharding)
@@ -517,10 +599,20 @@ def _categorical(words, logits, impl, axis, shape, replace, mode):
     return shapes.reshape_to(found, shape)
 
 
-def categorical(key, logits, axis=-1, shape=None, replace=True, mode=None, *, out_sharding=None):
-    """Numbers of classes, with probabilities whose logarithms (up to a constant) are `logits` along an axis.
+def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: Sequence[int] | None = None, replace: bool = True,
+                mode: str | None = None, *, out_sharding: ShardingLike = None) -> Array:
+    """Numbers of classes, drawn at random with given probabilities.
 
-    `shape` must end with that of the other dimensions of `logits`.
+    - `key`: a random key.
+    - `logits`: the logarithms of the probabilities, up to a constant.
+    - `axis`: the dimension of `logits` that counts the classes.
+    - `shape`: of the samples; it must end with that of the other dimensions of `logits`.
+    - `replace`: whether a class can be drawn again; if not, those of the leading dimensions of `shape` differ.
+    - `mode`: as of `gumbel`, by whose samples classes are drawn.
+    - `out_sharding`: how the samples are split over explicit mesh axes.
+
+    >>> random.categorical(random.key(0), xnp.array([-np.inf, 0.0]))
+    Array(1, dtype=int32)
     """
     words, impl, _ = single_key("categorical", key)
     logits = unwrap(logits)

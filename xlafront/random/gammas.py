@@ -5,7 +5,7 @@ Each sample has a key of its own, so that how often one is rejected changes no o
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from xlafront.control.while_loop import while_loop
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
+from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero
 from xlafront.lax.elementwise import PUBLIC
 from xlafront.lax.keys import unwrap_p, wrap_p
@@ -119,7 +120,8 @@ def _gamma(words, a, impl, shape, dtype, log_space):
     return gamma_inline(words, impl, a, shape, dtype, log_space)
 
 
-def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def gamma(key: ArrayLike, a: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
+          out_sharding: ShardingLike = None) -> Array:
     """Samples of the gamma distribution with density `x^(a-1) exp(-x) / gamma(a)`. They can be differentiated in `a`.
 
     - `key`: a random key.
@@ -135,10 +137,11 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_shardin
     return placed(_gamma(words, a, impl, _sample_shape("gamma", shape, a), _float_dtype("gamma", dtype), False), out_sharding)
 
 
-def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def loggamma(key: ArrayLike, a: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
+             out_sharding: ShardingLike = None) -> Array:
     """Logarithms of samples of the gamma distribution, exact where the samples would be too small for their dtype.
 
-    - The parameters are those of `gamma`.
+    - `key`, `a`, `shape`, `dtype`, `out_sharding`: as of `gamma`.
 
     >>> bool(random.loggamma(random.key(0), 1e-3) < -10)
     True
@@ -162,11 +165,12 @@ def _beta(words, a, b, impl, shape, dtype):
     return x / (x + y)
 
 
-def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def beta(key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
+         out_sharding: ShardingLike = None) -> Array:
     """Samples of the beta distribution with density proportional to `x^(a-1) (1-x)^(b-1)`.
 
     - `a`, `b`: its parameters, positive.
-    - The other parameters are those of `gamma`.
+    - `key`, `shape`, `dtype`, `out_sharding`: as of `gamma`.
 
     >>> random.beta(random.key(0), 2.0, 3.0, (2,)).shape
     (2,)
@@ -182,12 +186,13 @@ def _dirichlet(words, alpha, impl, shape, dtype):
     return parts / xnp.sum(parts, -1, keepdims=True)
 
 
-def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
+              out_sharding: ShardingLike = None) -> Array:
     """Samples of the Dirichlet distribution: vectors of positive numbers whose sum is 1.
 
     - `alpha`: its parameters along the last dimension, positive.
     - `shape`: of the samples without that dimension, which the other dimensions of `alpha` broadcast to.
-    - The other parameters are those of `gamma`.
+    - `key`, `dtype`, `out_sharding`: as of `gamma`.
 
     >>> random.dirichlet(random.key(0), xnp.ones(3), (2,)).shape
     (2, 3)
@@ -208,11 +213,12 @@ def _t(words, df, impl, shape, dtype):
     return n * xnp.sqrt(half / gamma_inline(second, impl, half, shape, dtype))
 
 
-def t(key: Any, df: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def t(key: ArrayLike, df: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
+      out_sharding: ShardingLike = None) -> Array:
     """Samples of Student's t distribution.
 
     - `df`: the degrees of freedom, positive.
-    - The other parameters are those of `gamma`.
+    - `key`, `shape`, `dtype`, `out_sharding`: as of `gamma`.
 
     >>> random.t(random.key(0), 3.0, (2,)).shape
     (2,)
@@ -231,11 +237,12 @@ def _chisquare(words, df, impl, shape, dtype):
     return _chisquare_inline(words, impl, df, shape, dtype)
 
 
-def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def chisquare(key: ArrayLike, df: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
+              out_sharding: ShardingLike = None) -> Array:
     """Samples of the chi-square distribution: sums of squares of normal numbers.
 
     - `df`: the degrees of freedom, positive.
-    - The other parameters are those of `gamma`.
+    - `key`, `shape`, `dtype`, `out_sharding`: as of `gamma`.
 
     >>> random.chisquare(random.key(0), 3.0, (2,)).shape
     (2,)
@@ -253,11 +260,12 @@ def _f(words, dfnum, dfden, impl, shape, dtype):
     return above / below
 
 
-def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def f(key: ArrayLike, dfnum: ArrayLike, dfden: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
+      out_sharding: ShardingLike = None) -> Array:
     """Samples of the F distribution: quotients of mean squares of normal numbers.
 
     - `dfnum`, `dfden`: the degrees of freedom above and below, positive.
-    - The other parameters are those of `gamma`.
+    - `key`, `shape`, `dtype`, `out_sharding`: as of `gamma`.
 
     >>> random.f(random.key(0), 3.0, 4.0, (2,)).shape
     (2,)

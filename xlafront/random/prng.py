@@ -7,7 +7,7 @@ older style, plain uint32 arrays of words (`PRNGKey`); functions take both and r
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.dtypes import PRNGKeyDType
 from xlafront.core.keys import KeyArray
+from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.lax import shapes
 from xlafront.lax.device_put import put_leaf
 from xlafront.lax.elementwise import as_type
@@ -186,10 +187,14 @@ def _seeded(name: str, seed, impl: PRNGImpl):
     return _seed_kernel(seed, impl)
 
 
-def key(seed, *, impl=None, dtype=None):
-    """A random key from an integer seed.
+def key(seed: ArrayLike, *, impl: Any = None, dtype: Any = None) -> Array:
+    """A random key from a number.
 
-    >>> key(0)
+    - `seed`: an integer, which may be an array without dimensions.
+    - `impl`: the name of the generator, "threefry2x32" for one; when left out, the setting `default_prng_impl` says it.
+    - `dtype`: another way to say it, a dtype of keys as of `key_dtype`.
+
+    >>> random.key(0)
     Array((), dtype=key<fry>) overlaying:
     [0 0]
     """
@@ -197,15 +202,27 @@ def key(seed, *, impl=None, dtype=None):
     return wrap(_seeded("key", seed, chosen), chosen)
 
 
-def PRNGKey(seed, *, impl=None):
-    """A random key in older style: a uint32 array of its words. New programs use `key`."""
+def PRNGKey(seed: ArrayLike, *, impl: Any = None) -> Array:
+    """A random key in older style: a uint32 array of its words. New programs use `key`.
+
+    - `seed`, `impl`: as of `key`.
+
+    >>> random.PRNGKey(7)
+    Array([0, 7], dtype=uint32)
+    """
     chosen = resolve_impl(impl)
     words = _seeded("PRNGKey", seed, chosen)
     return wrap(words, chosen) if config.enable_custom_prng.value else words
 
 
-def key_data(keys):
-    """The words of random keys, as a uint32 array."""
+def key_data(keys: ArrayLike) -> Array:
+    """The words of random keys.
+
+    - `keys`: an array of keys. The result has more dimensions than that, and the dtype uint32.
+
+    >>> random.key_data(random.key(7))
+    Array([0, 7], dtype=uint32)
+    """
     words = asarray(physical_array("key_data", keys)[0])
     own = getattr(words, "sharding", None)
     if isinstance(words, tracing.Tracer) or not isinstance(own, NamedSharding) or not own.mesh.explicit:
@@ -213,8 +230,15 @@ def key_data(keys):
     return put_leaf(words, own.update(spec=own.spec.update(partitions=own.spec.padded(words.ndim))))
 
 
-def wrap_key_data(key_bits_array, *, impl=None, dtype=None):
-    """Random keys from their words, the inverse of `key_data`."""
+def wrap_key_data(key_bits_array: ArrayLike, *, impl: Any = None, dtype: Any = None) -> Array:
+    """Random keys from their words, the inverse of `key_data`.
+
+    - `key_bits_array`: the words, an array of dtype uint32.
+    - `impl`, `dtype`: the generator, as of `key`.
+
+    >>> random.wrap_key_data(xnp.array([0, 7], "uint32")) == random.key(7)
+    Array(True, dtype=bool)
+    """
     chosen = resolve_impl(dtype if impl is None and dtype is not None else impl)
     words = key_bits_array
     if isinstance(words, np.ndarray):
@@ -227,19 +251,38 @@ def wrap_key_data(key_bits_array, *, impl=None, dtype=None):
     return wrap(words, chosen)
 
 
-def key_dtype(impl_spec=None) -> PRNGKeyDType:
-    """The dtype of keys of an implementation."""
+def key_dtype(impl_spec: Any = None) -> PRNGKeyDType:
+    """The dtype of keys.
+
+    - `impl_spec`: their generator, as `impl` of `key`.
+
+    >>> random.key_dtype("rbg")
+    key<rbg>
+    """
     return PRNGKeyDType(resolve_impl(impl_spec))
 
 
-def key_impl(keys):
-    """The implementation of a key: its name, or an object that `key(impl=...)` takes."""
+def key_impl(keys: ArrayLike) -> Any:
+    """The generator of random keys: its name, or an object that `key` takes as `impl`.
+
+    - `keys`: an array of keys.
+
+    >>> random.key_impl(random.key(0))
+    'threefry2x32'
+    """
     impl = physical_array("key_impl", keys)[1]
     return impl.name if IMPLEMENTATIONS.get(impl.name) is impl else PRNGSpec(impl)
 
 
-def clone(key):
-    """The key for a second use on purpose: key reuse checks do not count it."""
+def clone(key: ArrayLike) -> Array:
+    """The same key for a second use on purpose, which `debug_key_reuse` does not complain of.
+
+    - `key`: a random key.
+
+    >>> key = random.key(0)
+    >>> bool(random.bits(random.clone(key)) == random.bits(key))
+    True
+    """
     check_arraylike("clone", key)
     return clone_p.bind(key) if isinstance(tracing.aval_of(key).dtype, PRNGKeyDType) else asarray(key)
 
@@ -252,10 +295,13 @@ def _split_kernel(words, impl, shape):
     return impl.split(words, shape)
 
 
-def split(key, num=2):
-    """Independent keys from one: `num` of them, or an array of the shape `num`.
+def split(key: ArrayLike, num: int | Sequence[int] = 2) -> Array:
+    """Several independent keys from one, which is then used up.
 
-    >>> key, subkey = split(key)
+    - `key`: a random key.
+    - `num`: how many, or the shape of an array of them.
+
+    >>> key, subkey = random.split(random.key(0))
     """
     words, impl, typed = single_key("split", key)
     shape = (num,) if isinstance(num, int) else shapes.static_shape("split", num)
@@ -268,10 +314,13 @@ def _fold_in_kernel(words, data, impl):
     return impl.fold_in(words, as_type(data, dtypes.uint32, False))
 
 
-def fold_in(key, data):
-    """A key from a key and an integer, such as the number of a step; what is no uint32 is converted to one.
+def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
+    """A key made of a key and a number, such as that of a step; different numbers give independent keys.
 
-    >>> step_key = fold_in(key, step)
+    - `key`: a random key.
+    - `data`: an integer; what is no uint32 is converted to one.
+
+    >>> step_key = random.fold_in(random.key(0), 1000)
     """
     words, impl, typed = single_key("fold_in", key, spends=False)
     if isinstance(data, int):
@@ -299,8 +348,17 @@ def _bits_kernel(words, impl, width, shape):
     return impl.random_bits(words, width, shape)
 
 
-def bits(key, shape=(), dtype=None, *, out_sharding=None):
-    """Random bits as unsigned integers, uniform over all values of the dtype."""
+def bits(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
+         out_sharding: ShardingLike = None) -> Array:
+    """Random bits as unsigned integers, uniform over all values of the dtype.
+
+    - `key`, `shape`: a random key; the shape of the array.
+    - `dtype`: uint8, uint16, uint32 or uint64; that of the size of the default integers when left out.
+    - `out_sharding`: how the array is split over explicit mesh axes.
+
+    >>> random.bits(random.key(0), (2,), "uint8").dtype
+    dtype('uint8')
+    """
     d = dtypes.default_dtype(int) if dtype is None else dtypes.check_user_dtype(dtype, "random.bits")
     if dtype is None:
         d = np.dtype(f"uint{8 * d.itemsize}")

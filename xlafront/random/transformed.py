@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.core import tracing
+from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.linalg.factorizations import cholesky
 from xlafront.linalg.numpy_functions import svd
 from xlafront.linalg.orthogonal import qr
@@ -99,7 +100,8 @@ def _sample(kernel: str, name: str, key, shape, dtype, params, out_sharding=None
                   out_sharding)
 
 
-def lognormal(key: Any, sigma: Any = np.float32(1.0), shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def lognormal(key: ArrayLike, sigma: ArrayLike = np.float32(1.0), shape: Sequence[int] | None = None,
+              dtype: DTypeLike | None = None, *, out_sharding: ShardingLike = None) -> Array:
     """Samples whose logarithm is normal with mean 0.
 
     - `key`: a random key.
@@ -114,11 +116,12 @@ def lognormal(key: Any, sigma: Any = np.float32(1.0), shape: Any = None, dtype: 
     return _sample("lognormal", "lognormal", key, shape, dtype, (sigma,), out_sharding)
 
 
-def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def pareto(key: ArrayLike, b: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
+           out_sharding: ShardingLike = None) -> Array:
     """Samples of the Pareto distribution, with density `b / x^(b+1)` from 1 on.
 
     - `b`: the exponent, positive.
-    - The other parameters are those of `lognormal`.
+    - `key`, `shape`, `dtype`, `out_sharding`: as of `lognormal`.
 
     >>> bool(random.pareto(random.key(0), 2.0) >= 1)
     True
@@ -126,11 +129,12 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_shardi
     return _sample("pareto", "pareto", key, shape, dtype, (b,), out_sharding)
 
 
-def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def rayleigh(key: ArrayLike, scale: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
+             out_sharding: ShardingLike = None) -> Array:
     """Samples of the Rayleigh distribution: lengths of normal vectors in the plane.
 
     - `scale`: the standard deviation of each component.
-    - The other parameters are those of `lognormal`.
+    - `key`, `shape`, `dtype`, `out_sharding`: as of `lognormal`.
 
     >>> bool(random.rayleigh(random.key(0), 2.0) > 0)
     True
@@ -138,11 +142,12 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_
     return _sample("rayleigh", "rayleigh", key, shape, dtype, (scale,), out_sharding)
 
 
-def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None) -> Any:
+def weibull_min(key: ArrayLike, scale: ArrayLike, concentration: ArrayLike, shape: Sequence[int] = (),
+                dtype: DTypeLike | None = None) -> Array:
     """Samples of the Weibull distribution: `scale` times powers of exponential numbers.
 
     - `scale`, `concentration`: its parameters, positive; the powers are of the inverse of the second.
-    - The other parameters are those of `lognormal`.
+    - `key`, `shape`, `dtype`: as of `lognormal`.
 
     >>> random.weibull_min(random.key(0), 1.0, 2.0, (2,)).shape
     (2,)
@@ -150,12 +155,12 @@ def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype
     return _sample("weibull", "weibull_min", key, shape, dtype, (scale, concentration))
 
 
-def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None, *,
-               out_sharding: Any = None) -> Any:
+def triangular(key: ArrayLike, left: ArrayLike, mode: ArrayLike, right: ArrayLike, shape: Sequence[int] | None = None,
+               dtype: DTypeLike | None = None, *, out_sharding: ShardingLike = None) -> Array:
     """Samples with a density that rises from `left` to `mode` and falls to `right`, in straight lines.
 
     - `left`, `mode`, `right`: its corners.
-    - The other parameters are those of `lognormal`.
+    - `key`, `shape`, `dtype`, `out_sharding`: as of `lognormal`.
 
     >>> random.triangular(random.key(0), 0.0, 1.0, 3.0, (2,)).shape
     (2,)
@@ -163,11 +168,12 @@ def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dt
     return _sample("triangular", "triangular", key, shape, dtype, (left, mode, right), out_sharding)
 
 
-def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def wald(key: ArrayLike, mean: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
+         out_sharding: ShardingLike = None) -> Array:
     """Samples of the inverse Gaussian distribution: the time at which a drifting random walk reaches a height.
 
     - `mean`: positive; the scale is 1.
-    - The other parameters are those of `lognormal`.
+    - `key`, `shape`, `dtype`, `out_sharding`: as of `lognormal`.
 
     >>> bool(random.wald(random.key(0), 2.0) > 0)
     True
@@ -175,11 +181,12 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_shard
     return _sample("wald", "wald", key, shape, dtype, (mean,), out_sharding)
 
 
-def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
+def double_sided_maxwell(key: ArrayLike, loc: ArrayLike, scale: ArrayLike, shape: Sequence[int] = (),
+                         dtype: DTypeLike | None = None) -> Array:
     """Samples of the Maxwell distribution with random signs, scaled and shifted.
 
     - `loc`, `scale`: what is added after what is multiplied.
-    - The other parameters are those of `lognormal`.
+    - `key`, `shape`, `dtype`: as of `lognormal`.
 
     >>> random.double_sided_maxwell(random.key(0), 1.0, 2.0, (2,)).shape
     (2,)
@@ -192,10 +199,11 @@ def _maxwell(words, impl, shape, dtype):
     return _maxwell_inline(words, impl, shape, dtype)
 
 
-def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def maxwell(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
+            out_sharding: ShardingLike = None) -> Array:
     """Samples of the Maxwell distribution: lengths of normal vectors in space.
 
-    - The parameters are those of `lognormal`.
+    - `key`, `shape`, `dtype`, `out_sharding`: as of `lognormal`.
 
     >>> bool(random.maxwell(random.key(0)) > 0)
     True
@@ -209,11 +217,12 @@ def _generalized_normal(words, p, impl, shape, dtype):
     return _generalized_inline(words, impl, p, shape, dtype)
 
 
-def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def generalized_normal(key: ArrayLike, p: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
+                       out_sharding: ShardingLike = None) -> Array:
     """Samples with a density proportional to `exp(-abs(x)^p)`.
 
     - `p`: the power, positive.
-    - The other parameters are those of `lognormal`.
+    - `key`, `shape`, `dtype`, `out_sharding`: as of `lognormal`.
 
     >>> random.generalized_normal(random.key(0), 3.0, (2,)).shape
     (2,)
@@ -232,13 +241,14 @@ def _ball(words, p, d, impl, shape, dtype):
     return g / ((xnp.sum(abs(g) ** p, -1) + e) ** (1 / p))[..., None]
 
 
-def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
+         out_sharding: ShardingLike = None) -> Array:
     """Points uniform in the unit ball of a norm.
 
     - `d`: the number of dimensions.
     - `p`: the power of the norm, 2 for the usual one.
     - `shape`: of the points; the result has their coordinates along one more dimension.
-    - The other parameters are those of `lognormal`.
+    - `key`, `dtype`, `out_sharding`: as of `lognormal`.
 
     >>> random.ball(random.key(0), 3, shape=(2,)).shape
     (2, 3)
@@ -262,8 +272,9 @@ def _multivariate_normal(words, mean, cov, impl, shape, dtype, method):
     return mean + xnp.einsum("...ij,...j->...i", factor, n)
 
 
-def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = None, method: str = "cholesky", *,
-                        out_sharding: Any = None) -> Any:
+def multivariate_normal(key: ArrayLike, mean: ArrayLike, cov: ArrayLike, shape: Sequence[int] | None = None,
+                        dtype: DTypeLike | None = None, method: str = "cholesky", *,
+                        out_sharding: ShardingLike = None) -> Array:
     """Normal vectors with a mean and a covariance.
 
     - `key`: a random key.
@@ -302,7 +313,8 @@ def _orthogonal(words, impl, shape, n, m, dtype):
     return q if n >= m else xnp.conj(xnp.swapaxes(q, -1, -2))
 
 
-def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | None = None, *, out_sharding: Any = None) -> Any:
+def orthogonal(key: ArrayLike, n: int, shape: Sequence[int] = (), dtype: DTypeLike | None = None, m: int | None = None, *,
+               out_sharding: ShardingLike = None) -> Array:
     """Orthogonal matrices (unitary ones of complex numbers), uniform among all of them.
 
     - `key`: a random key.

@@ -94,7 +94,15 @@ class SettingError(ValueError):
 
 
 class Setting:
-    """One setting; calling it gives a context manager that changes it in this thread."""
+    """One setting; calling it gives a context manager that changes it in this thread, also a decorator.
+
+    - `new_val`: the value that it has there; True when left out.
+    - `disable`: another name for that, which `disable_jit` has.
+
+    >>> with xf.enable_x64(True):
+    ...     xnp.ones(3).dtype
+    dtype('float64')
+    """
 
     __slots__ = ("name", "kind", "default", "help", "state", "is_set", "traced", "rare")
 
@@ -181,8 +189,7 @@ class Setting:
         self.state.set_local(value)
         self.tell_thread(None if value is _unset else value)
 
-    def __call__(self, new_val=True, *, disable=None):
-        """The setting at another value in this thread, with `with`; `disable_jit` knows the value as `disable`."""
+    def __call__(self, new_val: Any = True, *, disable: bool | None = None) -> _Scope:
         value = new_val if disable is None else disable
         return _Scope(self, self.parse(value, f"the setting {self.name}"))
 
@@ -244,7 +251,18 @@ def on_scope(name: str, hook) -> None:
 settings: dict[str, Setting] = {row[0]: Setting(*row) for row in _SETTINGS}
 globals().update(settings)
 _rarely_set = Config("rarely set", None, include_in_jit_key=True, include_in_trace_context=True)
-checking_leaks = functools.partial(settings["check_tracer_leaks"], True)
+
+
+def checking_leaks(*, disable: bool | None = None) -> _Scope:
+    """The setting `check_tracer_leaks` switched on in this thread, with `with`.
+
+    - `disable`: another value for it.
+
+    >>> with xf.checking_leaks():
+    ...     y = xf.jit(lambda x: x + 1)(1)
+    """
+    return settings["check_tracer_leaks"](True, disable=disable)
+
 
 # Whether anything but plain evaluation is going on in this thread: keeps C++ dispatch out of traced functions.
 trace_state = Config("trace_state", None, include_in_jit_key=True)

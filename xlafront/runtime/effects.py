@@ -80,8 +80,8 @@ def _wait(token, keep_failure: bool = True) -> None:
 def effects_barrier() -> None:
     """Wait until all callbacks of the programs that have been started have run; raises what one of them raised.
 
-    >>> jit(lambda x: debug.print("x = {}", x))(1.0)
-    >>> effects_barrier()
+    >>> xf.jit(lambda x: xf.debug.print("x = {}", x))(1.0); xf.effects_barrier()
+    x = 1.0
     """
     if thread.callbacks:
         raise RuntimeError("effects_barrier was called inside of a callback, whose own end it would wait for. Call it "

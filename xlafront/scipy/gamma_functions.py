@@ -19,8 +19,8 @@ def gammaln(x: ArrayLike) -> Array:
 
     - `x`: real numbers.
 
-    >>> gammaln(1.0)
-    Array(0., dtype=float32, weak_type=True)
+    >>> f"{gammaln(10.0):.3f}"
+    '12.802'
     """
     return lax.lgamma(*promote_args_inexact("gammaln", x))
 
@@ -47,8 +47,8 @@ def gamma(x: ArrayLike) -> Array:
 
     - `x`: real numbers.
 
-    >>> gamma(1.0)
-    Array(1., dtype=float32)
+    >>> f"{gamma(4.0):.3f}"
+    '6.000'
     """
     [x] = promote_args_inexact("gamma", x)
     return gammasgn(x) * xnp.exp(lax.lgamma(x))
@@ -60,8 +60,8 @@ def betaln(a: ArrayLike, b: ArrayLike) -> Array:
 
     - `a`, `b`: real numbers.
 
-    >>> betaln(1.0, 1.0)
-    Array(0., dtype=float32, weak_type=True)
+    >>> f"{betaln(2.0, 1.0):.3f}"
+    '-0.693'
     """
     a, b = promote_args_inexact("betaln", a, b)
     return lax.lgamma(a) + lax.lgamma(b) - lax.lgamma(a + b)
@@ -73,8 +73,8 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
 
     - `a`, `b`: real numbers.
 
-    >>> beta(1.0, 1.0)
-    Array(1., dtype=float32)
+    >>> f"{beta(2.0, 1.0):.3f}"
+    '0.500'
     """
     a, b = promote_args_inexact("beta", a, b)
     return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * xnp.exp(betaln(a, b))
@@ -149,8 +149,8 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
 
     - `a`, `b`: positive numbers. `x`: numbers between 0 and 1.
 
-    >>> betainc(1.0, 1.0, 0.25)
-    Array(0.25, dtype=float32, weak_type=True)
+    >>> f"{betainc(1.0, 1.0, 0.25):.3f}"
+    '0.250'
     """
     return lax.betainc(*promote_args_inexact("betainc", a, b, x))
 
@@ -160,8 +160,8 @@ def multigammaln(a: ArrayLike, d: int) -> Array:
 
     - `a`: numbers above `(d - 1) / 2`. `d`: the number of dimensions.
 
-    >>> multigammaln(3.0, 1)
-    Array(0.6931472, dtype=float32)
+    >>> f"{multigammaln(3.0, 1):.3f}"
+    '0.693'
     """
     return _multigammaln(a, int(d))
 
@@ -180,8 +180,8 @@ def factorial(n: ArrayLike, exact: bool = False) -> Array:
 
     - `n`: numbers. `exact`: False: integers would not hold the result.
 
-    >>> factorial(0.0)
-    Array(1., dtype=float32, weak_type=True)
+    >>> f"{factorial(3.0):.3f}"
+    '6.000'
     """
     if exact:
         raise NotImplementedError("factorial with exact=True needs integers of any length. Use math.factorial.")
@@ -196,8 +196,8 @@ def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:  # n
     - `N`, `k`: numbers; the result is 0 where one is negative or `k` is above `N`.
     - `repetition`: whether a thing may be chosen more than once.
 
-    >>> comb(3, 0)
-    Array(1., dtype=float32, weak_type=True)
+    >>> f"{comb(4, 2):.3f}"
+    '6.000'
     """
     n, k = promote_args_inexact("comb", N, k)
     if repetition:
@@ -226,8 +226,8 @@ def i0e(x: ArrayLike) -> Array:
 
     - `x`: real numbers.
 
-    >>> i0e(0.0)
-    Array(1., dtype=float32, weak_type=True)
+    >>> f"{i0e(0.0):.3f}"
+    '1.000'
     """
     return lax.bessel_i0e(*promote_args_inexact("i0e", x))
 
@@ -250,8 +250,8 @@ def i0(x: ArrayLike) -> Array:
 
     - `x`: real numbers.
 
-    >>> i0(0.0)
-    Array(1., dtype=float32, weak_type=True)
+    >>> f"{i0(0.0):.3f}"
+    '1.000'
     """
     [x] = promote_args_inexact("i0", x)
     return xnp.exp(xnp.abs(x)) * lax.bessel_i0e(x)

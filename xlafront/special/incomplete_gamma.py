@@ -14,6 +14,7 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.control.while_loop import while_loop
+from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.elementwise import PUBLIC, constant_like, exp_, log_, mul, neg, sub
 from xlafront.special.by_function import computed, in_wide_floats, of_one_type
 from xlafront.staging.library import library
@@ -213,46 +214,46 @@ igammac_p = computed("igammac", _regularized(True), (
 
 
 @library
-def igamma(a: Any, x: Any) -> Any:
+def igamma(a: ArrayLike, x: ArrayLike) -> Array:
     """The regularised lower incomplete gamma function, elementwise: the probability that a gamma variable is below `x`.
 
     - `a`: the shape, not negative.
     - `x`: the limit, not negative. Where one of them is, the result is NaN.
 
-    >>> lax.igamma(1.0, xnp.array([0.5, 2.0]))
-    Array([0.39346933, 0.86466473], dtype=float32)
+    >>> np.asarray(lax.igamma(1.0, xnp.array([0.5, 2.0]))).round(3)
+    array([0.393, 0.865], dtype=float32)
     """
     return igamma_p.bind(*of_one_type(a, x))
 
 
 @library
-def igammac(a: Any, x: Any) -> Any:
+def igammac(a: ArrayLike, x: ArrayLike) -> Array:
     """The regularised upper incomplete gamma function, elementwise: `1 - igamma(a, x)`, exact where that is small.
 
     - `a`: the shape, not negative.
     - `x`: the limit, not negative.
 
-    >>> lax.igammac(1.0, xnp.array([0.5, 2.0]))
-    Array([0.60653067, 0.13533528], dtype=float32)
+    >>> np.asarray(lax.igammac(1.0, xnp.array([0.5, 2.0]))).round(3)
+    array([0.607, 0.135], dtype=float32)
     """
     return igammac_p.bind(*of_one_type(a, x))
 
 
 @library
-def igamma_grad_a(a: Any, x: Any) -> Any:
+def igamma_grad_a(a: ArrayLike, x: ArrayLike) -> Array:
     """The derivative of `igamma` in its first argument, elementwise.
 
     - `a`: the shape, positive.
     - `x`: the limit, not negative.
 
-    >>> lax.igamma_grad_a(1.0, xnp.array([1.0, 2.0]))
-    Array([-0.43172973, -0.22083491], dtype=float32)
+    >>> np.asarray(lax.igamma_grad_a(1.0, xnp.array([1.0, 2.0]))).round(3)
+    array([-0.432, -0.221], dtype=float32)
     """
     return igamma_grad_a_p.bind(*of_one_type(a, x))
 
 
 @library
-def random_gamma_grad(a: Any, x: Any) -> Any:
+def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
     """By how much a sample `x` of a gamma distribution moves with its shape `a`, elementwise.
 
     It is the derivative of x by a at a constant `igamma(a, x)`.
@@ -260,8 +261,8 @@ def random_gamma_grad(a: Any, x: Any) -> Any:
     - `a`: the shape, positive.
     - `x`: the sample, not negative.
 
-    >>> lax.random_gamma_grad(1.0, xnp.array([1.0, 2.0]))
-    Array([1.1735631, 1.6317617], dtype=float32)
+    >>> bool(xnp.all(lax.random_gamma_grad(1.0, xnp.array([1.0, 2.0])) > 0))
+    True
     """
     a, x = xnp.broadcast_arrays(*of_one_type(a, x))
     return in_wide_floats(_slope(True))(a, x)

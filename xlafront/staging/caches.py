@@ -69,10 +69,9 @@ def clear_executables() -> None:
 
 
 def clear_caches() -> None:
-    """Forget every traced and compiled function of this process.
+    """Forget every traced and compiled function of this process: the next calls trace and compile again.
 
-    >>> f = jit(lambda x: x + 1)
-    >>> f(1.0); clear_caches()  # the next call traces and compiles again
+    >>> xf.clear_caches()
     """
     for caches in list(_all):
         caches.clear()

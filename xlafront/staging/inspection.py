@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from xlafront.core import errors, keys, source, tracing
@@ -12,13 +12,16 @@ from xlafront.staging import signatures, stages
 from xlafront.staging.jitted import Jitted, Options
 
 
-def make_jaxpr(fun: Callable, static_argnums=(), axis_env=None, return_shape: bool = False) -> Callable[..., Any]:
-    """A function that returns the program that `fun` is traced to, instead of running it.
+def make_jaxpr(fun: Callable, static_argnums: int | Sequence[int] = (), axis_env: Sequence[tuple[Hashable, int]] | None = None,
+               return_shape: bool = False) -> Callable[..., Any]:
+    """A function that returns the program that another is traced to, instead of running it.
 
-    With `return_shape` it returns `(program, pytree of ShapeDtypeStruct)`. `axis_env` lists named axes in scope,
-    as `(name, size)` pairs.
+    - `fun`: the other.
+    - `static_argnums`: positions of arguments that are Python values.
+    - `axis_env`: named axes in scope, as `(name, size)` pairs.
+    - `return_shape`: return `(program, pytree of ShapeDtypeStruct)`.
 
-    >>> make_jaxpr(lambda x: xnp.sin(x) * 2)(1.0)
+    >>> xf.make_jaxpr(lambda x: xnp.sin(x) * 2)(1.0)
     { lambda ; a:f32[]. let b:f32[] = sin a; c:f32[] = mul b 2.0:f32[] in (c,) }
     """
     if not callable(fun):
@@ -44,12 +47,13 @@ def make_jaxpr(fun: Callable, static_argnums=(), axis_env=None, return_shape: bo
 
 
 @boundary
-def eval_shape(fun: Callable, *args, **kwargs):
-    """Shapes and dtypes of what `fun(*args, **kwargs)` returns, without computing it.
+def eval_shape(fun: Callable, *args: Any, **kwargs: Any) -> Any:
+    """Shapes and dtypes of what a function returns, without computing it.
 
-    Arguments may be arrays or `ShapeDtypeStruct`s.
+    - `fun`: the function.
+    - `args`, `kwargs`: its arguments, arrays or `ShapeDtypeStruct`s.
 
-    >>> eval_shape(xnp.matmul, ShapeDtypeStruct((2, 3), "float32"), ShapeDtypeStruct((3, 4), "float32"))
+    >>> xf.eval_shape(xnp.matmul, xf.ShapeDtypeStruct((2, 3), "float32"), xf.ShapeDtypeStruct((3, 4), "float32"))
     ShapeDtypeStruct(shape=(2, 4), dtype=float32)
     """
     if not callable(fun):
@@ -60,10 +64,12 @@ def eval_shape(fun: Callable, *args, **kwargs):
     return stages.trace(Jitted(fun, Options()), args, kwargs).out_info
 
 
-def typeof(x: Any):
+def typeof(x: Any) -> Any:
     """The type of a value as an operand: shape, dtype, weak type.
 
-    >>> typeof(xnp.ones(3))
+    - `x`: an array or a number.
+
+    >>> print(xf.typeof(xnp.ones(3)))
     float32[3]
     """
     aval = tracing.aval_of(x)
@@ -71,5 +77,12 @@ def typeof(x: Any):
 
 
 def named_call(fun: Callable, *, name: str | None = None) -> Callable:
-    """The function with its operations under a name, for profiles and compiler messages."""
+    """A function with its operations under a name, for profiles and messages of the compiler.
+
+    - `fun`: the function.
+    - `name`: its own when left out.
+
+    >>> xf.named_call(lambda x: x + 1, name="increment")(2)
+    3
+    """
     return source.named_scope(name or signatures.function_name(fun))(fun)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copyreg
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlafront.core import errors
@@ -15,20 +15,27 @@ from xlafront.staging.jitted import Explaining, Jitted, Options, function_of
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 
 
-def jit(fun: Callable | None = None, /, *, in_shardings=UNSPECIFIED, out_shardings=UNSPECIFIED, static_argnums=None,
-        static_argnames=None, donate_argnums=None, donate_argnames=None, keep_unused: bool = False, device=None,
-        backend: str | None = None, inline: bool = False, compiler_options: dict[str, Any] | None = None):
-    """Compile a function with XLA; it is traced once for each new combination of shapes, dtypes and static values.
+def jit(fun: Callable | None = None, /, *, in_shardings: Any = UNSPECIFIED, out_shardings: Any = UNSPECIFIED,
+        static_argnums: int | Sequence[int] | None = None, static_argnames: str | Sequence[str] | None = None,
+        donate_argnums: int | Sequence[int] | None = None, donate_argnames: str | Sequence[str] | None = None,
+        keep_unused: bool = False, device: Any = None, backend: str | None = None, inline: bool = False,
+        compiler_options: dict[str, Any] | None = None) -> Any:
+    """A function compiled with XLA; it is traced once for each new combination of shapes, dtypes and static values.
 
+    - `fun`: the function.
+    - `in_shardings`, `out_shardings`: pytree prefixes of shardings for arguments and results.
     - `static_argnums`, `static_argnames`: arguments that are Python values, not arrays; hashable, part of the key.
     - `donate_argnums`, `donate_argnames`: arguments whose memory the results may take; they cannot be used after.
-    - `in_shardings`, `out_shardings`: pytree prefixes of shardings for arguments and results.
-    - `keep_unused`: keep arguments that the function does not read. `inline`: no call when used inside another.
-    - `device`, `backend`: where it runs. `compiler_options`: XLA flags by name.
+    - `keep_unused`: keep arguments that the function does not read.
+    - `device`, `backend`: where it runs.
+    - `inline`: no call when used inside another.
+    - `compiler_options`: XLA flags by name.
 
-    >>> @jit
-    ... def selu(x, alpha=1.67, lmbda=1.05):
-    ...     return lmbda * xnp.where(x > 0, x, alpha * xnp.exp(x) - alpha)
+    >>> @xf.jit
+    ... def leaky(x, slope=0.5):
+    ...     return xnp.where(x > 0, x, slope * x)
+    >>> leaky(xnp.array([-2.0, 2.0]))
+    Array([-1.,  2.], dtype=float32)
     """
     if fun is None:
         return functools.partial(

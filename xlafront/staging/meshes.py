@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +16,14 @@ from xlafront.runtime.meshes import AbstractMesh, AxisType, Mesh, active
 
 def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], axis_types: Sequence[AxisType] | None = None, *,
               devices: Sequence | None = None) -> Mesh:
-    """A mesh of the given shape over the devices, neighbours on the hardware next to each other in the mesh.
+    """A mesh over the devices, neighbours on the hardware next to each other in the mesh.
 
-    Its axes are of type Explicit unless `axis_types` say otherwise: the types of arrays say how these are split over them.
+    - `axis_shapes`: the sizes of its axes.
+    - `axis_names`: their names.
+    - `axis_types`: their types, Explicit when left out: the types of arrays say how these are split over them.
+    - `devices`: which ones; the first that there are when left out.
 
-    >>> make_mesh((1,), ("data",)).axis_types
+    >>> xf.make_mesh((1,), ("data",)).axis_types
     (Explicit,)
     """
     shape = tuple(int(n) for n in axis_shapes)
@@ -150,10 +154,13 @@ def get_abstract_mesh() -> AbstractMesh:
     return active.abstract_mesh()
 
 
-def make_single_device_sharding(device, *, memory_kind: str | None = None) -> SingleDeviceSharding:
+def make_single_device_sharding(device: Any, *, memory_kind: str | None = None) -> SingleDeviceSharding:
     """The sharding of arrays that lie on one device.
 
-    >>> make_single_device_sharding(devices()[0]).num_devices
+    - `device`: the device.
+    - `memory_kind`: in which of its memories; the default one when left out.
+
+    >>> xf.sharding.make_single_device_sharding(xf.devices()[0]).num_devices
     1
     """
     return SingleDeviceSharding(device, memory_kind=memory_kind)

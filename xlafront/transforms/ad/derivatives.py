@@ -34,14 +34,16 @@ from xlafront.transforms.ad.transpose import known_part
 
 
 @boundary
-def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
+def jvp(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> tuple[Any, ...]:
     """The value of a function and its derivative in a direction: `(fun(*primals), directional derivative)`.
 
-    `tangents` has the structure, shapes and (for numbers) dtypes of `primals`. With `has_aux` the function returns a
-    pair of which the second is passed through, as a third result.
+    - `fun`: the function.
+    - `primals`: its arguments, in a tuple or list.
+    - `tangents`: the direction, with the structure, shapes and (for numbers) dtypes of `primals`.
+    - `has_aux`: the function returns a pair, of which the second is passed through as a third result.
 
-    >>> jvp(xnp.sin, (0.0,), (1.0,))
-    (0.0, 1.0)
+    >>> xf.jvp(lambda x: x ** 2, (xnp.float32(3.0),), (xnp.float32(1.0),))
+    (Array(9., dtype=float32), Array(6., dtype=float32))
     """
     if not isinstance(primals, (tuple, list)) or type(primals) is not type(tangents):
         raise TypeError(f"jvp takes primals and tangents as two tuples of arguments, of the same structure, got "
@@ -67,13 +69,18 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
 
 
 @boundary
-def linearize(fun: Callable, *primals, has_aux: bool = False):
-    """The value of a function and, as a function, its derivative at this point.
+def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """The value of a function and, as a function, its derivative there: `(fun(*primals), derivative)`.
 
     The derivative can be applied to many tangents without evaluating the function again.
 
-    >>> y, f_jvp = linearize(xnp.sin, 0.5)
-    >>> f_jvp(1.0)
+    - `fun`: the function.
+    - `primals`: its arguments.
+    - `has_aux`: the function returns a pair, of which the second is passed through as a third result.
+
+    >>> y, derivative = xf.linearize(lambda x: x ** 2, 3.0)
+    >>> float(derivative(1.0))
+    6.0
     """
     values = check_arrays("linearize", fun, primals)
     in_tree = tree.structure(primals)
@@ -87,15 +94,28 @@ def linearize(fun: Callable, *primals, has_aux: bool = False):
 # Reverse mode
 
 
+def _refuse_reduce_axes(user: str, reduce_axes: Sequence[Any]) -> None:
+    if reduce_axes:
+        raise NotImplementedError(f"{user} no longer takes reduce_axes, got {reduce_axes!r}: sum over named axes with "
+                                  f"lax.psum.")
+
+
 @boundary
-def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes=()):
-    """The value of a function and, as a function, the pullback of cotangents: `(fun(*primals), f_vjp)`.
+def vjp(fun: Callable, *primals: Any, has_aux: bool = False, reduce_axes: Sequence[Any] = ()) -> tuple[Any, ...]:
+    """The value of a function and, as a function, the pullback of cotangents: `(fun(*primals), pullback)`.
 
-    `f_vjp(ct)` returns a tuple with a cotangent for each argument.
+    `pullback(ct)` returns a tuple with a cotangent for each argument.
 
-    >>> y, f_vjp = vjp(xnp.sin, 0.5)
-    >>> f_vjp(1.0)
+    - `fun`: the function.
+    - `primals`: its arguments.
+    - `has_aux`: the function returns a pair, of which the second is passed through as a third result.
+    - `reduce_axes`: must be empty.
+
+    >>> y, pullback = xf.vjp(lambda x, y: x * y, 3.0, 4.0)
+    >>> [float(ct) for ct in pullback(1.0)]
+    [4.0, 3.0]
     """
+    _refuse_reduce_axes("vjp", reduce_axes)
     values = check_arrays("vjp", fun, primals)
     in_tree = tree.structure(primals)
     flat = FlatFunction(fun, in_tree, has_aux)
@@ -109,13 +129,17 @@ def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False,
          allow_int: bool = False, reduce_axes: Sequence[Any] = ()) -> Callable:
     """The gradient of a scalar function, as a function of the same arguments.
 
+    - `fun`: the function.
     - `argnums`: the position of the argument to differentiate in, or several (then the result is a tuple).
     - `has_aux`: `fun` returns a pair; the result is `(gradient, second)`.
     - `holomorphic`: complex derivative of a complex function.
     - `allow_int`: integer arguments get gradients of dtype float0 instead of an error.
+    - `reduce_axes`: must be empty.
 
-    >>> grad(lambda w, x: xnp.sum((w * x) ** 2))(2.0, xnp.arange(3.0))
+    >>> xf.grad(lambda x, w: xnp.sum((w * x) ** 2))(xnp.arange(3.0), 2.0)
+    Array([ 0.,  8., 16.], dtype=float32)
     """
+    _refuse_reduce_axes("grad", reduce_axes)
     with_value = _with_gradient(fun, argnums, has_aux, holomorphic, allow_int)
 
     def gradient(*args, **kwargs):
@@ -129,7 +153,16 @@ def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False,
 
 def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
                    allow_int: bool = False, reduce_axes: Sequence[Any] = ()) -> Callable:
-    """As `grad`, returning the value too: `(value, gradient)`, or `((value, aux), gradient)` with `has_aux`."""
+    """As `grad`, with the value of the function: `(value, gradient)`.
+
+    - `fun`, `argnums`, `holomorphic`, `allow_int`, `reduce_axes`: as of `grad`.
+    - `has_aux`: `fun` returns a pair; the result is `((value, second), gradient)`.
+
+    >>> value, gradient = xf.value_and_grad(lambda x: x ** 2)(3.0)
+    >>> float(value), float(gradient)
+    (9.0, 6.0)
+    """
+    _refuse_reduce_axes("value_and_grad", reduce_axes)
     name = signatures.function_name(fun)
     return signatures.dress(_with_gradient(fun, argnums, has_aux, holomorphic, allow_int), fun,
                             f"The value of {name} and its gradient in its argument(s) {argnums}: takes what {name} takes, and "
@@ -170,16 +203,21 @@ def _one(aval):
     return one.item() if aval.weak_type and aval.dtype in map(dtypes.default_dtype, (float, complex)) else one
 
 
-def fwd_and_bwd(fun: Callable, argnums: int | Sequence[int], has_aux: bool = False, jitted: bool = True
-                ) -> tuple[Callable, Callable]:
+def fwd_and_bwd(fun: Callable, argnums: int | Sequence[int], has_aux: bool = False,
+                jitted: bool = True) -> tuple[Callable, Callable]:
     """Two functions for the two passes of reverse mode: `fwd(*args) -> (value, residuals)`, `bwd(residuals, ct) -> grads`.
 
-    The residuals are a pytree of arrays, so that the passes can be compiled and run apart. With `has_aux` the first gives
-    `(value, residuals, aux)`. An `argnums` that is an integer gives one gradient, a sequence a tuple.
+    The residuals are a pytree of arrays, so that the passes can be compiled and run apart.
 
-    >>> fwd, bwd = fwd_and_bwd(xnp.sin, 0)
-    >>> y, residuals = fwd(0.5)
-    >>> bwd(residuals, 1.0)
+    - `fun`: the function.
+    - `argnums`: the position of the argument to differentiate in (then there is one gradient), or several (then a tuple).
+    - `has_aux`: `fun` returns a pair; `fwd` gives `(value, residuals, second)`.
+    - `jitted`: compile both.
+
+    >>> fwd, bwd = xf.fwd_and_bwd(lambda x: x ** 2, 0)
+    >>> y, residuals = fwd(3.0)
+    >>> float(bwd(residuals, 1.0))
+    6.0
     """
     chosen = checked_argnums("fwd_and_bwd", argnums)
     name = signatures.function_name(fun)
@@ -217,11 +255,18 @@ def _check_scalar(name, value, results, out_tree, holomorphic):
 
 
 @boundary
-def linear_transpose(fun: Callable, *primals, reduce_axes=()) -> Callable:
+def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Sequence[Any] = ()) -> Callable:
     """The transpose of a linear function, as a function of a cotangent of its result.
 
-    `primals` give shapes and dtypes of the arguments; their values do not matter.
+    - `fun`: the function, which must be linear.
+    - `primals`: its arguments, of which only shapes and dtypes matter.
+    - `reduce_axes`: must be empty.
+
+    >>> transposed = xf.linear_transpose(lambda x: 3.0 * x, 0.0)
+    >>> float(transposed(2.0)[0])
+    6.0
     """
+    _refuse_reduce_axes("linear_transpose", reduce_axes)
     leaves, in_tree = tree.flatten(primals)
     for i, x in enumerate(leaves):
         if not hasattr(x, "shape") and not tracing.is_arraylike(x):

@@ -47,13 +47,31 @@ def _unit_vectors(shape, dtype, before=0, total=None):
 
 
 def jacfwd(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False) -> Callable:
-    """The Jacobian by forward mode, a column for each input: best when there are more results than inputs."""
+    """The Jacobian by forward mode, a column for each input: best when there are more results than inputs.
+
+    It has the dimensions of the results, then those of the argument.
+
+    - `fun`, `argnums`, `has_aux`, `holomorphic`: as of `grad`; `fun` may return an array.
+
+    >>> xf.jacfwd(lambda x: x ** 2)(xnp.array([1.0, 2.0]))
+    Array([[2., 0.],
+           [0., 4.]], dtype=float32)
+    """
     return _jacobian("jacfwd", fun, argnums, has_aux, holomorphic, False)
 
 
 def jacrev(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
            allow_int: bool = False) -> Callable:
-    """The Jacobian by reverse mode, a row for each result: best when there are more inputs than results."""
+    """The Jacobian by reverse mode, a row for each result: best when there are more inputs than results. `jacobian` is this.
+
+    It has the dimensions of the results, then those of the argument.
+
+    - `fun`, `argnums`, `has_aux`, `holomorphic`, `allow_int`: as of `grad`; `fun` may return an array.
+
+    >>> xf.jacrev(lambda x: x ** 2)(xnp.array([1.0, 2.0]))
+    Array([[2., 0.],
+           [0., 4.]], dtype=float32)
+    """
     return _jacobian("jacrev", fun, argnums, has_aux, holomorphic, allow_int)
 
 
@@ -165,5 +183,12 @@ def _zeros(aval, shape):
 
 
 def hessian(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False) -> Callable:
-    """The matrix of second derivatives, by forward over reverse mode."""
+    """The matrix of second derivatives, by forward over reverse mode.
+
+    - `fun`, `argnums`, `has_aux`, `holomorphic`: as of `grad`; `fun` may return an array.
+
+    >>> xf.hessian(lambda x: xnp.sum(x ** 3))(xnp.array([1.0, 2.0]))
+    Array([[ 6.,  0.],
+           [ 0., 12.]], dtype=float32)
+    """
     return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)

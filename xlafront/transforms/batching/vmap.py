@@ -19,6 +19,7 @@ from xlafront.core.program_call import ProgramCall
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import Trace, Tracer, current_trace
 from xlafront.lax.device_put import reshard_p
+from xlafront.lax.elementwise import as_array
 from xlafront.lax.shapes import place_axis
 from xlafront.runtime import config
 from xlafront.runtime.jaxlib_compat import NamedSharding
@@ -165,16 +166,21 @@ def _is_number(x) -> bool:
 
 @boundary
 def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any = 0, axis_name: Hashable | None = None,
-         axis_size: int | None = None, spmd_axis_name=None, sum_match: bool = False) -> Callable:
-    """A function that applies `fun` to each element along axes of its arguments, as one batched computation.
+         axis_size: int | None = None, spmd_axis_name: Hashable | Sequence[Hashable] | None = None,
+         sum_match: bool = False) -> Callable:
+    """A function that applies another to each element along axes of its arguments, as one batched computation.
 
+    - `fun`: the other.
     - `in_axes`: for each positional argument (or parts of it, as a pytree prefix) the axis to map over, None for arguments
       that are the same for all elements. Keyword arguments are mapped over their first axis.
     - `out_axes`: where the mapped axis goes in each result; None for results that do not depend on the element.
     - `axis_name`: a name under which collectives inside `fun` refer to the axis.
     - `axis_size`: the number of elements, needed only where no argument tells.
+    - `spmd_axis_name`: mesh axes over which constraints on shardings inside `fun` split the mapped axis.
+    - `sum_match`: where `out_axes` is None, sum over the elements what differs between them, which is otherwise an error.
 
-    >>> vmap(xnp.dot, in_axes=(0, None))(matrix, vector)
+    >>> xf.vmap(xnp.dot, in_axes=(0, None))(xnp.array([[1, 2], [3, 4]]), xnp.array([1, 10]))
+    Array([21, 43], dtype=int32)
     """
     if not callable(fun):
         raise errors.not_callable("vmap", fun)
@@ -233,7 +239,7 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
 
         results, result_dims = batch_flat(flat, values, dims, size, axis_name, spmd_axis_name)
         wanted = _flat_out_axes(name, out_axes, out_tree)
-        return out_tree.unflatten([x if vmappable_types.is_mapped_type(x) else _place(name, x, d, w, size, split)
+        return out_tree.unflatten([x if vmappable_types.is_mapped_type(x) else _place(name, x, d, w, size, split, sum_match)
                                    for x, d, w in zip(results, result_dims, wanted)])
 
     return signatures.dress(mapped, fun, f"A version of {name} for batches: takes what {name} takes, with an additional axis "
@@ -328,10 +334,13 @@ def _axis_size(name, values, axes, given, argument) -> int:
     return size
 
 
-def _place(name, x, dim, wanted, size, split):
-    """A result with the mapped axis where it is wanted; what is the same for all elements is spread as they are."""
+def _place(name, x, dim, wanted, size, split, sum_match=False):
+    """A result with the mapped axis where it is wanted, summed over it where it is not and `sum_match` says so; what is the
+    same for all elements is spread as they are."""
     rank = np.ndim(x) - (dim is not None)
     if wanted is None:
+        if dim is not None and sum_match:
+            return as_array(x).sum(axis=dim)
         if dim is not None:
             raise ValueError(f"vmap of {name} has None in out_axes for an output that is batched: it depends on the mapped "
                              f"arguments, on axis {dim}. Give the axis that the mapped axis becomes, or reduce over it with "

@@ -432,10 +432,11 @@ def custom_gradient(fun: Callable) -> custom_vjp:
     `pullback(ct)` returns the cotangents of the arguments, as a tuple when there are several. It may use anything that
     the function has computed.
 
-    >>> @custom_gradient
+    >>> @xf.custom_gradient
     ... def square(x):
     ...     return x ** 2, lambda ct: 2 * x * ct
-    >>> grad(square)(3.0)
+    >>> xf.grad(square)(3.0)
+    Array(6., dtype=float32, weak_type=True)
     """
     @functools.wraps(fun)
     def value_of(*args):

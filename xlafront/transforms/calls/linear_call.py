@@ -137,15 +137,20 @@ linear_call_p.transpose = _transpose
 # Closures
 
 
-def closure_convert(fun: Callable, *example_args) -> tuple[Callable, list[Any]]:
+def closure_convert(fun: Callable, *example_args: Any) -> tuple[Callable, list[Any]]:
     """A function that closes over nothing that could be differentiated, and the values that it now takes as arguments.
 
-    Returns `(converted, values)` such that `converted(*args, *values)` is `fun(*args)`, for arguments of the types of
-    `example_args`. Rules of custom_jvp and custom_vjp need it for functions that are given to them as arguments.
+    Rules of custom_jvp and custom_vjp need it for functions that are given to them as arguments.
+
+    - `fun`: the function.
+    - `example_args`: arguments like those that it will get.
+    - The result is `(converted, values)`, where `converted(*args, *values)` is `fun(*args)`.
 
     >>> def scaled(y, x):
-    ...     converted, values = closure_convert(lambda z: z * y, x)
+    ...     converted, values = xf.closure_convert(lambda z: z * y, x)
     ...     return converted(x, *values)
+    >>> float(scaled(2.0, 3.0))
+    6.0
     """
     if not callable(fun):
         raise errors.not_callable("closure_convert", fun)
