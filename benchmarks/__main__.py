@@ -46,7 +46,13 @@ TARGETS: dict[str, float | None] = {
     "12 layers, warm: trace": None,
     "12 layers, warm: compile": 0.1,
     "memory kept": 0.15,
+    "function, eager": 1.0,
+    "function, trace": 0.3,
+    "function, operations": 1.0,
+    "kernel": 1.0,
 }
+# beginnings of figures -> the highest geometric mean of their ratios that is wanted
+MEANS = {"function, eager": 0.5, "function, trace": 0.15, "function, operations": 1.0, "kernel": 1.0}
 # the stage of a program (what follows the colon) -> the same, where the figure has no row above
 STAGES = {
     "trace": 0.15,
@@ -137,6 +143,24 @@ def table(results: dict, units: dict, libraries: list[str]) -> list[str]:
     return lines
 
 
+def means(results: dict) -> list[str]:
+    """Of the figures that begin alike: the geometric mean of their ratios to jax, and the highest of them."""
+    lines = []
+    for group, wanted in MEANS.items():
+        ratios = {}
+        for figure, found in results.items():
+            if figure.startswith(group) and found.get("xlafront") and found.get("jax"):
+                ours, theirs = (statistics.median(found[name]) for name in ("xlafront", "jax"))
+                if ours and theirs:
+                    ratios[figure.partition(": ")[2]] = ours / theirs
+        if ratios:
+            mean = statistics.geometric_mean(ratios.values())
+            worst = sorted(ratios, key=ratios.__getitem__)[-3:][::-1]
+            lines.append(f"{group}: {len(ratios)} figures, geometric mean {mean:.2f} (≤ {wanted:g} {'✓' if mean <= wanted else '✗'}), "
+                         f"highest {', '.join(f'{name} {ratios[name]:.2f}' for name in worst)}")
+    return lines
+
+
 def main() -> None:
     from benchmarks.measure import ONE_CORE, STAGED, all_cases
 
@@ -189,6 +213,7 @@ def main() -> None:
             print(f"{case}: round {round_number + 1} of {args.rounds}", file=sys.stderr)
     print(f"Python {platform.python_version()}, {os.cpu_count()} CPUs, medians of {args.rounds} processes each\n")
     print("\n".join(table(results, units, libraries)))
+    print("\n".join(["", *means(results)]))
     if args.json:
         with open(args.json, "w") as file:
             json.dump({"results": results, "units": units}, file, indent=1)
