@@ -19,6 +19,7 @@ MODULES = (
     "xlafront.image",
     "xlafront.lax",
     "xlafront.lax.linalg",
+    "xlafront.nn",
     "xlafront.nn.initializers",
     "xlafront.numpy",
     "xlafront.numpy.fft",

@@ -475,7 +475,7 @@ def broadcast_in_dim(operand: ArrayLike, shape: Sequence[int], broadcast_dimensi
 
     - `operand`: an array.
     - `shape`: that of the result.
-    - `broadcast_dimensions`: for each dimension of `operand` the one of the result that it becomes, in ascending order.
+    - `broadcast_dimensions`: for each dimension of `operand` the one of the result that it becomes.
     - `out_sharding`: how the result is split over explicit mesh axes.
 
     >>> lax.broadcast_in_dim(xnp.array([1, 2]), (2, 3), (0,))
