@@ -16,6 +16,8 @@ from typing import NamedTuple
 PACKAGE_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 Site = tuple[CodeType | None, int, str]
+# Of operations in programs that are written once for many places in users' programs: they are where what calls them is.
+NOWHERE: Site = (None, 0, "")
 
 
 class _Thread(threading.local):

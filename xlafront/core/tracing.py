@@ -557,6 +557,23 @@ class StagingTrace(Trace):
         self.eqns.append(JaxprEqn(invars, [var], primitive, params, effects, source.current_site()))
         return StagedTracer(self, types, var)
 
+    def write_down(self, program: ClosedJaxpr, operands: Sequence[StagedTracer]) -> list[Any]:
+        """Append the operations of a program without effects, all of them at the place where it is called from; its results.
+
+        Hot: about 0.6 us an operation."""
+        jaxpr = program.jaxpr
+        env: dict[Any, Any] = {v: self.lift(c) for v, c in zip(jaxpr.constvars, program.consts)}
+        env.update(zip(jaxpr.invars, [x._var for x in operands]))
+        site, append = source.current_site(), self.eqns.append
+        for eqn in jaxpr.eqns:
+            invars = [v if v.is_literal else env[v] for v in eqn.invars]
+            outvars = []
+            for v in eqn.outvars:
+                env[v] = var = Var(v.aval)
+                outvars.append(var)
+            append(JaxprEqn(invars, outvars, eqn.primitive, eqn.params, no_effects, site))
+        return [v.val if v.is_literal else StagedTracer(self, v.aval, env[v]) for v in jaxpr.outvars]
+
     def check_refs(self, primitive, atoms) -> None:
         """An operation with an effect takes a reference once: who writes to one name must not change another."""
         refs = [v for v in atoms if type(v.aval) is AbstractRef]
@@ -687,7 +704,9 @@ def trace_to_jaxpr(function: Callable[..., Sequence[Any]], in_avals: Sequence[Ab
     """
     trace = StagingTrace(thread.trace, debug_info, evaluate)
     tracers = [trace.new_arg(aval) for aval in in_avals]
-    saved_site, source.thread.site = source.thread.site, None
+    saved_site = source.thread.site
+    if saved_site is not source.NOWHERE:
+        source.thread.site = None
     try:
         with current_trace(trace), paused_collector:
             results = function(*tracers)

@@ -45,6 +45,7 @@ class ModuleContext:
         self.names: set[str] = set()
         self.functions: dict[tuple, str] = {}
         self.locations: dict[tuple, ir.Location] = {}
+        self.last_site: source.Site | None = None
         self.host_callbacks: list[Any] = []
         self.keepalives: list[Any] = []
         self.partitioners: list[Any] = []  # what the compiler asks while it compiles
@@ -223,7 +224,11 @@ class Body:
                     operands.append(env[v])
                 else:
                     operands.append(self.spread(env[v], aval, shape))
-            ctx = RuleContext(self, eqn.invars, eqn.outvars, location(primitive.name, eqn.site, self), primitive, eqn.site)
+            if (site := eqn.site) is source.NOWHERE:
+                site = module.last_site  # that of the operation around
+            else:
+                module.last_site = site
+            ctx = RuleContext(self, eqn.invars, eqn.outvars, location(primitive.name, site, self), primitive, site)
             rule = rules.get(primitive) or module.rule_of(primitive)
             results = rule(ctx, *operands, **eqn.params)
             if primitive.multiple_results:

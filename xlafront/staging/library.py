@@ -1,4 +1,8 @@
-"""`library`: the library's own functions, eagerly one compiled kernel each, inlined under a trace."""
+"""`library`: the library's own functions, eagerly one compiled kernel each, inlined under a trace.
+
+A function of more than a few operations is traced once for each signature; programs that call it get its operations copied
+(`_Programs`), with the place of the call as theirs.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import tracing
+from xlafront.core import source, tracing, tree
+from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn
+from xlafront.core.memo import Memo
 from xlafront.core.primitive import Primitive
+from xlafront.core.tracing import StagedTracer, StagingTrace
+from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.meshes import active
 from xlafront.staging.jitted import Jitted, Options, make_dispatcher
 from xlafront.staging.signatures import Selection
 
@@ -31,14 +40,124 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
     shown = name or fun.__name__.removeprefix("_").removesuffix("_kernel")
     jitted = Jitted(fun, Options(Selection(tuple(sorted(nums)), names)), shown, True)
     thread, eval_trace, evaluate = tracing.thread, tracing.eval_trace, jitted.evaluate
+    programs = _Programs(fun, shown, frozenset(nums), frozenset(names))
 
     def cache_miss(*args, **kwargs):
-        if thread.trace is not eval_trace:
-            return fun(*args, **kwargs), None, False
-        return evaluate(*args, **kwargs)
+        trace = thread.trace
+        if trace is eval_trace:
+            return evaluate(*args, **kwargs)
+        if type(trace) is StagingTrace and programs.seen != _LIGHT:
+            return programs.call(trace, args, kwargs), None, False
+        return fun(*args, **kwargs), None, False
 
     dispatcher = make_dispatcher(fun, jitted, cache_miss)
     return _with_lists(dispatcher, fun) if lists else dispatcher
+
+
+# Functions that wrote few operations when they were first called are called again each time.
+_LIGHT = 3  # how often a function is looked at
+_HEAVY = -1
+_FEW_OPERATIONS = 4
+
+
+class _Programs:
+    """The programs of a library function, by what its arguments are, for traces that write operations down."""
+
+    __slots__ = ("fun", "name", "nums", "names", "seen", "kept")
+
+    def __init__(self, fun: Callable, name: str, nums: frozenset[int], names: frozenset[str]):
+        self.fun, self.name, self.nums, self.names = fun, name, nums, names
+        self.seen = 0  # calls that were looked at, or `_HEAVY`
+        self.kept: Memo | None = None
+
+    def call(self, trace: StagingTrace, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """The function in a trace: from its program where there is one for such arguments."""
+        if self.seen != _HEAVY:
+            before = len(trace.eqns)
+            results = self.fun(*args, **kwargs)
+            if _weight(trace.eqns[before:]) > _FEW_OPERATIONS:
+                self.seen, self.kept = _HEAVY, Memo(256)
+            else:
+                self.seen += 1
+            return results
+        operands: list[StagedTracer] = []
+        if trace.evaluate is None and not tracing.thread.axes and tracing.thread.make_whole is None and active.mesh is None:
+            key = self._key(trace, args, kwargs, operands)
+            if operands and key is not None:
+                try:
+                    found = self.kept.get(key)
+                except TypeError:  # a static argument that cannot be hashed
+                    return self.fun(*args, **kwargs)
+                if found is None:
+                    found = self._trace(key, args, kwargs, operands)
+                if found is not _NONE:
+                    program, out_tree = found
+                    return out_tree.unflatten(trace.write_down(program, operands))
+        return self.fun(*args, **kwargs)
+
+    def _key(self, trace: StagingTrace, args: tuple, kwargs: dict[str, Any], operands: list[StagedTracer]) -> tuple | None:
+        """What the program depends on, and the operands, which are appended; None where there are others than the trace's own
+        values: numbers stand in programs as such."""
+        entries: list[Any] = [config.trace_context_key()]
+        for place, x in (*enumerate(args), *kwargs.items()):
+            entries.append(place)
+            kind = type(x)
+            if place in self.nums or place in self.names or x is None:
+                if isinstance(x, tracing.Tracer):
+                    return None
+                entries.append((kind, x))
+            else:
+                items = (x,) if kind is StagedTracer else x
+                if items is x:
+                    if kind is not list and kind is not tuple:
+                        return None
+                    entries.append((kind, len(x)))
+                for item in items:
+                    if type(item) is not StagedTracer or item._trace is not trace or not item.aval.plain:
+                        return None
+                    operands.append(item)
+                    entries.append(item.aval)
+        return tuple(entries)
+
+    def _trace(self, key: tuple, args: tuple, kwargs: dict[str, Any], operands: list[StagedTracer]) -> Any:
+        """Trace the function by itself; `_NONE` where a copy of its program would not do."""
+        out_tree = None
+
+        def flat(*tracers):
+            nonlocal out_tree
+            source.thread.site = source.NOWHERE
+            rest = iter(tracers)
+
+            def inner(place, x):
+                if x is None or place in self.nums or place in self.names:
+                    return x
+                return next(rest) if type(x) is StagedTracer else type(x)([next(rest) for _ in x])
+
+            given = [inner(i, x) for i, x in enumerate(args)]
+            results, out_tree = tree.flatten(self.fun(*given, **{name: inner(name, x) for name, x in kwargs.items()}))
+            return results
+
+        try:
+            jaxpr, consts = tracing.trace_to_jaxpr(flat, [x.aval for x in operands], DebugInfo("jit", self.name))
+        except Exception:  # called as it is, the function says it of the user's arguments
+            return _NONE
+        if jaxpr.effects or any(isinstance(c, tracing.Tracer) for c in consts):
+            return self.kept.keep(key, _NONE) if jaxpr.effects else _NONE
+        return self.kept.keep(key, (ClosedJaxpr(jaxpr, consts), out_tree))
+
+
+_NONE = object()
+
+
+def _weight(eqns: Sequence[JaxprEqn]) -> int:
+    """How many operations these are, with those in their programs."""
+    found = len(eqns)
+    for eqn in eqns:
+        for value in eqn.params.values():
+            for program in value if isinstance(value, tuple) else (value,):
+                if isinstance(program, (ClosedJaxpr, Jaxpr)):
+                    found += len(program.eqns)
+    return found
 
 
 def _with_lists(dispatcher, fun):

@@ -1,0 +1,143 @@
+"""Functions of the library in programs: copies of what was traced once. The oracle is the function traced anew."""
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront.core import source
+from xlafront.staging import library as module
+from xlafront.staging.library import library
+
+X, Y = np.arange(4, dtype=np.float32), np.array([3.0, 1.0, 2.0, 5.0], np.float32)
+
+
+@library(static=("power", "more"))
+def mixed(x, y, power, more=None):
+    for _ in range(6):
+        x = x * y + power
+    return (x, y) if more else x
+
+
+@library(lists=True)
+def total(parts):
+    result = parts[0]
+    for part in parts[1:]:
+        result = result + xnp.sin(part) * 2 - part
+    return result
+
+
+def anew(monkeypatch, f, *args):
+    """The text of the program where nothing is copied."""
+    with monkeypatch.context() as m:
+        m.setattr(module._Programs, "call", lambda self, trace, args, kwargs: self.fun(*args, **kwargs))
+        return str(xf.make_jaxpr(lambda *a: f(*a))(*args))
+
+
+PROGRAMS = {
+    "two operands": lambda x, y: mixed(x, y, 2.0),
+    "one operand twice": lambda x, y: (mixed(x, x, 2.0), mixed(y, y, 2.0), mixed(x, y, 2.0)),
+    "by name": lambda x, y: (mixed(y=y, x=x, power=2.0), mixed(x, power=3.0, y=y), mixed(x, y, 2.0, more=True)),
+    "1 and True": lambda x, y: (mixed(x, y, 1), mixed(x, y, True), mixed(x, y, 1.0)),
+    "other types": lambda x, y: (mixed(x, y, 2.0), mixed(x[:2], y[:2], 2.0), mixed(x.astype("int32"), y, 2.0)),
+    "lists": lambda x, y: (total([x, y]), total([y, x, x]), total((x, y))),
+    "numbers among the operands": lambda x, y: (mixed(x, 2.0, 2.0), mixed(3.0, y, 2.0), mixed(x, 2.5, 2.0)),
+    "constants": lambda x, y: (mixed(x, Y, 2.0), mixed(x, X, 2.0)),
+    "median": lambda x, y: (xnp.median(x), xnp.median(y), xnp.median(x[None], axis=0)),
+    "linear algebra": lambda x, y: (xnp.linalg.solve(xnp.outer(x, x) + xnp.eye(4), y), xnp.linalg.det(xnp.outer(x, y))),
+    "with rules": lambda x, y: (xf.nn.relu(x), xf.nn.softmax(y), xf.nn.gelu(x), xf.nn.logsumexp(y)),
+    "loops": lambda x, y: xf.lax.map(lambda v: mixed(v, v, 2.0), x) + xf.lax.cond(True, lambda: mixed(x, y, 2.0), lambda: x),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_are_those_that_tracing_anew_gives(name, monkeypatch):
+    f = PROGRAMS[name]
+    expected = anew(monkeypatch, f, X, Y)
+    for _ in range(3):
+        assert str(xf.make_jaxpr(lambda *a: f(*a))(X, Y)) == expected
+    for a, b in zip(xf.tree.leaves(xf.jit(lambda *a: f(*a))(X, Y)), xf.tree.leaves(f(X, Y))):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
+def test_functions_are_traced_once():
+    runs = 0
+
+    @library
+    def counted(x):
+        nonlocal runs
+        runs += 1
+        return xnp.sin(x) * xnp.cos(x) + x - x * 2
+
+    for _ in range(5):
+        xf.make_jaxpr(lambda x: counted(counted(x)))(X)
+    assert runs == 2  # once as it is, once for its program
+    xf.clear_caches()
+    xf.make_jaxpr(counted)(X)
+    assert runs == 3
+
+
+def test_settings_are_part_of_what_a_program_depends_on():
+    @library
+    def product(x, y):
+        return (x @ y) * 2 + xnp.sin(x @ y) - x
+
+    def precisions():
+        eqns = xf.make_jaxpr(lambda x, y: product(x, y))(np.eye(2), np.eye(2)).eqns
+        return {str(eqn.params["precision"]) for eqn in eqns if eqn.primitive.name == "dot_general"}
+
+    assert precisions() == precisions() == {"None"}
+    with xf.default_matmul_precision("highest"):
+        assert precisions() == precisions() != {"None"}
+    assert precisions() == {"None"}
+
+
+def test_operations_are_where_the_call_is():
+    def f(x):
+        y = xnp.median(x)
+        with xf.named_scope("second"):
+            return y + xnp.median(x)
+
+    first = f.__code__.co_firstlineno
+    for _ in range(2):
+        eqns = xf.make_jaxpr(lambda x: f(x))(X).eqns
+        lines = [source.describe(eqn.site).line - first for eqn in eqns]
+        assert set(lines) == {1, 3} and lines == sorted(lines)
+        assert {source.describe(eqn.site).name_stack for eqn in eqns} == {"", "second"}
+    text = xf.jit(lambda x, y: f(x) + xnp.linalg.solve(xnp.outer(x, x), y)).lower(X, Y).as_text(debug_info=True)
+    assert "<unknown>" not in text and text.count("test_library.py") > 2
+
+
+def test_errors_name_the_arguments_of_the_user():
+    def f(first, second):
+        return mixed(first, second, 2.0)
+
+    for _ in range(3):
+        xf.make_jaxpr(f)(X, Y)
+        with pytest.raises(TypeError, match=r"\(4,\).*\(3,\)"):
+            xf.make_jaxpr(f)(X, X[:3])
+
+    @library
+    def decides(x):
+        x = xnp.sin(x) * x + x - 1 + x
+        return x if x.sum() > 0 else -x
+
+    @library
+    def heavy(x, flag=None):
+        x = xnp.sin(x) * x + x - 1 + x
+        return x if flag is None or flag > 0 else -x
+
+    for _ in range(3):
+        xf.make_jaxpr(lambda x: heavy(x))(X)
+        with pytest.raises(xf.errors.TracerBoolConversionError, match="given"):
+            xf.make_jaxpr(lambda x, given: heavy(x, given))(X, 1.0)
+
+
+def test_tracers_do_not_stay():
+    def f(x):
+        inner = xf.jit(lambda y: mixed(x, y, 2.0) + mixed(y, y, 2.0))
+        return inner(x * 2)
+
+    with xf.checking_leaks():
+        for _ in range(3):
+            xf.make_jaxpr(lambda x: f(x))(X)
