@@ -155,9 +155,10 @@ def means(results: dict) -> list[str]:
                     ratios[figure.partition(": ")[2]] = ours / theirs
         if ratios:
             mean = statistics.geometric_mean(ratios.values())
-            worst = sorted(ratios, key=ratios.__getitem__)[-3:][::-1]
-            lines.append(f"{group}: {len(ratios)} figures, geometric mean {mean:.2f} (≤ {wanted:g} {'✓' if mean <= wanted else '✗'}), "
-                         f"highest {', '.join(f'{name} {ratios[name]:.2f}' for name in worst)}")
+            highest = ", ".join(f"{name} {ratios[name]:.2f}" for name in sorted(ratios, key=ratios.__getitem__)[-3:][::-1])
+            reached = "✓" if mean <= wanted else "✗"
+            lines.append(f"{group}: {len(ratios)} figures, geometric mean {mean:.2f} (≤ {wanted:g} {reached}), "
+                         f"highest {highest}")
     return lines
 
 

@@ -56,8 +56,8 @@ def test_programs_are_those_that_tracing_anew_gives(name, monkeypatch):
     expected = anew(monkeypatch, f, X, Y)
     for _ in range(3):
         assert str(xf.make_jaxpr(lambda *a: f(*a))(X, Y)) == expected
-    for a, b in zip(xf.tree.leaves(xf.jit(lambda *a: f(*a))(X, Y)), xf.tree.leaves(f(X, Y))):
-        np.testing.assert_allclose(a, b, rtol=1e-5)
+    for found, wanted in zip(xf.tree.leaves(xf.jit(lambda *a: f(*a))(X, Y)), xf.tree.leaves(f(X, Y))):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
 def test_functions_are_traced_once():

@@ -670,7 +670,7 @@ def _triangle(m, k, upper):
     if len(shape) < 2:
         raise ValueError(f"xnp.tri{'u' if upper else 'l'} needs an array with at least 2 dimensions, got shape {shape}.")
     i, j = (_positions(dtypes.int32, shape, dimension) for dimension in (len(shape) - 2, len(shape) - 1))
-    below = ge(add(i, sub(as_type(k, dtypes.int32, False), np.int32(upper))), j)
+    below = ge(add(i, sub(as_type(0 if k is None else k, dtypes.int32, False), np.int32(upper))), j)
     zero = constant_like(m, 0)
     return where(below, zero, m) if upper else where(below, m, zero)
 
@@ -686,7 +686,7 @@ def tril(m: ArrayLike, k: int = 0) -> Array:
            [3, 4]], dtype=int32)
     """
     check_arraylike("tril", m)
-    return _triangle(m, diagonal_number(k), False)
+    return _triangle(m, None if type(k) is int and k == 0 else diagonal_number(k), False)
 
 
 def triu(m: ArrayLike, k: int = 0) -> Array:
@@ -700,7 +700,7 @@ def triu(m: ArrayLike, k: int = 0) -> Array:
            [0, 4]], dtype=int32)
     """
     check_arraylike("triu", m)
-    return _triangle(m, diagonal_number(k), True)
+    return _triangle(m, None if type(k) is int and k == 0 else diagonal_number(k), True)
 
 
 @library(static=("rows", "columns", "dtype"), name="tri")

@@ -468,6 +468,8 @@ def _row_mode(name: str, mode):
 
 @library(static=("axis", "mode", "fill_value", "unique", "is_sorted"), name="take")
 def _take_kernel(a, indices, axis, mode, fill_value, unique, is_sorted):
+    if axis is None:
+        a, axis = shapes.reshape_to(unwrap(a), (np.size(a),)), 0
     n = np.shape(a)[axis]
     if mode == "wrap":
         indices = INLINE["remainder"](_as_position(indices), np.int32(n))
@@ -498,13 +500,13 @@ def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = 
         raise NotImplementedError("xnp.take cannot write into `out`: arrays do not change. Use the result.")
     check_arraylike("take", a, indices)
     a, indices = unwrap(a), unwrap(indices)
-    if axis is None:
-        a, axis = shapes.reshape(a, (np.size(a),)), 0
-    axis = shapes.canonical_axis(axis, np.ndim(a), "take")
+    if axis is not None:
+        axis = shapes.canonical_axis(axis, np.ndim(a), "take")
     if not dtypes.is_integer(tracing.aval_of(indices).dtype):
         raise TypeError(f"xnp.take needs integer indices, got {tracing.aval_of(indices).dtype}.")
-    if np.shape(a)[axis] == 0 and np.size(indices):
-        raise IndexError(f"xnp.take cannot select from axis {axis}, which has size 0.")
+    shape = np.shape(a)
+    if 0 in shape and (axis is None or not shape[axis]) and np.size(indices):
+        raise IndexError(f"xnp.take cannot select from {'an array' if axis is None else f'axis {axis}'} of size 0.")
     return _take_kernel(a, indices, axis, _row_mode("take", mode), fill_value, bool(unique_indices),
                         bool(indices_are_sorted))
 

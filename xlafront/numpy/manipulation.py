@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -572,7 +573,7 @@ def _split(name, ary, indices_or_sections, axis, even):
         if sections < 1 or (even and n % sections):
             raise ValueError(f"xnp.{name} cannot cut axis {axis} of size {n} into {sections} equal parts.")
         base, extra = divmod(n, sections)
-        bounds = np.cumsum([0] + [base + 1] * extra + [base] * (sections - extra)).tolist()
+        bounds = list(accumulate([base + 1] * extra + [base] * (sections - extra), initial=0))
     return _split_kernel(ary, tuple(bounds), axis)
 
 
@@ -671,7 +672,12 @@ def flip(m: ArrayLike, axis: Axes = None) -> Array:
     """
     m = unwrap(m)
     check_arraylike("flip", m)
-    return shapes.rev(unwrap(m), canonical_axes(axis, np.ndim(m), "xnp.flip"))
+    return _flip_kernel(m, None if axis is None else canonical_axes(axis, np.ndim(m), "xnp.flip"))
+
+
+@library(static="axes", name="flip")
+def _flip_kernel(m, axes):
+    return shapes.rev(m, range(np.ndim(m)) if axes is None else axes)
 
 
 def fliplr(m: ArrayLike) -> Array:
@@ -746,6 +752,11 @@ def _rotate_kernel(a, shifts, axes):
     return a
 
 
+@library(name="roll")
+def _roll_flat_kernel(a, shift):
+    return reshape(_roll_kernel(ravel(a), (shift,), (0,)), np.shape(a))
+
+
 def _mod(x, n):
     r = PRIMITIVES["rem"].bind(x, np.int32(n))
     return where(lt(r, np.int32(0)), add(r, np.int32(n)), r)
@@ -764,6 +775,8 @@ def roll(a: ArrayLike, shift: ArrayLike | Sequence[int], axis: int | Sequence[in
     a = unwrap(a)
     check_arraylike("roll", a)
     if axis is None:
+        if type(shift) is int and type(a) is ArrayImpl and a.sharding.num_devices == 1 and not tracing.is_tracing():
+            return _roll_flat_kernel(a, shift)
         return reshape(roll(ravel(a), shift, 0), np.shape(a))
     axes = canonical_axes(axis, np.ndim(a), "xnp.roll") if not isinstance(axis, (tuple, list)) else tuple(
         canonical_axis(i, np.ndim(a), "xnp.roll") for i in axis)
