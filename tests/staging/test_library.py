@@ -41,7 +41,8 @@ PROGRAMS = {
     "1 and True": lambda x, y: (mixed(x, y, 1), mixed(x, y, True), mixed(x, y, 1.0)),
     "other types": lambda x, y: (mixed(x, y, 2.0), mixed(x[:2], y[:2], 2.0), mixed(x.astype("int32"), y, 2.0)),
     "lists": lambda x, y: (total([x, y]), total([y, x, x]), total((x, y))),
-    "numbers among the operands": lambda x, y: (mixed(x, 2.0, 2.0), mixed(3.0, y, 2.0), mixed(x, 2.5, 2.0)),
+    "numbers among the operands": lambda x, y: (
+        mixed(x, 2.0, 2.0), mixed(3.0, y, 2.0), mixed(x, 2, 2.0), mixed(x, True, 2.0), mixed(x, 0.0, 2.0), mixed(x, -0.0, 2.0)),
     "constants": lambda x, y: (mixed(x, Y, 2.0), mixed(x, X, 2.0)),
     "median": lambda x, y: (xnp.median(x), xnp.median(y), xnp.median(x[None], axis=0)),
     "linear algebra": lambda x, y: (xnp.linalg.solve(xnp.outer(x, x) + xnp.eye(4), y), xnp.linalg.det(xnp.outer(x, y))),

@@ -76,28 +76,29 @@ class _Programs:
             before = len(trace.eqns)
             results = self.fun(*args, **kwargs)
             if _weight(trace.eqns[before:]) > _FEW_OPERATIONS:
-                self.seen, self.kept = _HEAVY, Memo(256)
+                self.kept = Memo(256)
+                self.seen = _HEAVY
             else:
                 self.seen += 1
             return results
         operands: list[StagedTracer] = []
         if trace.evaluate is None and not tracing.thread.axes and tracing.thread.make_whole is None and active.mesh is None:
             key = self._key(trace, args, kwargs, operands)
-            if operands and key is not None:
+            if key is not None:
                 try:
                     found = self.kept.get(key)
                 except TypeError:  # a static argument that cannot be hashed
                     return self.fun(*args, **kwargs)
                 if found is None:
                     found = self._trace(key, args, kwargs, operands)
-                if found is not _NONE:
+                if found is not _UNFIT:
                     program, out_tree = found
                     return out_tree.unflatten(trace.write_down(program, operands))
         return self.fun(*args, **kwargs)
 
     def _key(self, trace: StagingTrace, args: tuple, kwargs: dict[str, Any], operands: list[StagedTracer]) -> tuple | None:
         """What the program depends on, and the operands, which are appended; None where there are others than the trace's own
-        values: numbers stand in programs as such."""
+        values and Python's numbers, which stand in programs as such."""
         entries: list[Any] = [config.trace_context_key()]
         for place, x in (*enumerate(args), *kwargs.items()):
             entries.append(place)
@@ -106,6 +107,8 @@ class _Programs:
                 if isinstance(x, tracing.Tracer):
                     return None
                 entries.append((kind, x))
+            elif kind in _NUMBERS:
+                entries.append((kind, repr(x)))  # -0.0 is another number than 0.0, nan the same as nan
             else:
                 items = (x,) if kind is StagedTracer else x
                 if items is x:
@@ -120,7 +123,7 @@ class _Programs:
         return tuple(entries)
 
     def _trace(self, key: tuple, args: tuple, kwargs: dict[str, Any], operands: list[StagedTracer]) -> Any:
-        """Trace the function by itself; `_NONE` where a copy of its program would not do."""
+        """Trace the function by itself; `_UNFIT` where a copy of its program would not do."""
         out_tree = None
 
         def flat(*tracers):
@@ -129,7 +132,7 @@ class _Programs:
             rest = iter(tracers)
 
             def inner(place, x):
-                if x is None or place in self.nums or place in self.names:
+                if x is None or place in self.nums or place in self.names or type(x) in _NUMBERS:
                     return x
                 return next(rest) if type(x) is StagedTracer else type(x)([next(rest) for _ in x])
 
@@ -140,13 +143,14 @@ class _Programs:
         try:
             jaxpr, consts = tracing.trace_to_jaxpr(flat, [x.aval for x in operands], DebugInfo("jit", self.name))
         except Exception:  # called as it is, the function says it of the user's arguments
-            return _NONE
+            return _UNFIT
         if jaxpr.effects or any(isinstance(c, tracing.Tracer) for c in consts):
-            return self.kept.keep(key, _NONE) if jaxpr.effects else _NONE
+            return self.kept.keep(key, _UNFIT) if jaxpr.effects else _UNFIT
         return self.kept.keep(key, (ClosedJaxpr(jaxpr, consts), out_tree))
 
 
-_NONE = object()
+_UNFIT = object()
+_NUMBERS = frozenset((bool, int, float, complex))
 
 
 def _weight(eqns: Sequence[JaxprEqn]) -> int:
