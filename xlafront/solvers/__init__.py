@@ -1,0 +1,1 @@
+"""Systems of equations, minima and differential equations, by iteration."""
