@@ -18,7 +18,7 @@ FACES = frozenset("""xlafront/lax/__init__.py xlafront/lax/linalg.py xlafront/nu
     xlafront/random/__init__.py xlafront/nn/__init__.py xlafront/interpreters/__init__.py xlafront/extend/__init__.py
     xlafront/planning/__init__.py xlafront/scipy/__init__.py xlafront/scipy/linalg.py xlafront/scipy/ndimage.py
     xlafront/scipy/special.py xlafront/scipy/stats/__init__.py
-    xlafront/scipy/cluster/__init__.py xlafront/scipy/cluster/vq.py xlafront/scipy/optimize.py xlafront/scipy/sparse/__init__.py
+    xlafront/example_libraries/__init__.py xlafront/scipy/cluster/__init__.py xlafront/scipy/cluster/vq.py xlafront/scipy/optimize.py xlafront/scipy/sparse/__init__.py
     xlafront/scipy/sparse/linalg.py xlafront/scipy/spatial/__init__.py xlafront/scipy/spatial/transform.py
     xlafront/extend/linear_util.py xlafront/extend/source_info_util.py""".split())
 

@@ -52,6 +52,7 @@ _PLACES = {
     "xlafront.transforms.batching.vmap": "vmap",
 }
 __getattr__, __dir__, __all__ = lazy(__name__, _PLACES, """
-    ad_checkpoint core custom_batching custom_derivatives debug distributed dlpack dtypes errors experimental extend
-    flatten_util image interpreters lax memory nn numpy ops planning random ref scipy sharding stages tree tree_util
+    ad_checkpoint api_util core custom_batching custom_derivatives debug distributed dlpack dtypes errors example_libraries
+    experimental extend flatten_util image interpreters lax memory nn numpy ops planning random ref scipy sharding stages
+    test_util tree tree_util
 """)

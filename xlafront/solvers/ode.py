@@ -93,7 +93,8 @@ def interp_fit_dopri(y0: Array, y1: Array, k: Array, dt: ArrayLike) -> Array:
     return xnp.stack(fit_4th_order_polynomial(y0, y1, y0 + dt * _combined(_MIDDLE, k), k[0], k[-1], dt))
 
 
-def initial_step_size(fun: Callable, t0: ArrayLike, y0: Array, order: int, rtol: ArrayLike, atol: ArrayLike, f0: Array) -> Array:
+def initial_step_size(fun: Callable, t0: ArrayLike, y0: Array, order: int, rtol: ArrayLike, atol: ArrayLike,
+                      f0: Array) -> Array:
     """A first step (Hairer, Norsett and Wanner, "Solving Ordinary Differential Equations I", II.4).
 
     - `fun`: the derivative, `fun(y, t)`.
@@ -167,7 +168,7 @@ def optimal_step_size(last_step: ArrayLike, mean_error_ratio: ArrayLike, safety:
 
     - `last_step`, `mean_error_ratio`: a step, and its error in units of what is tolerated.
     - `safety`: a factor below 1.
-    - `ifactor`, `dfactor`: by how much it changes at most, upwards and downwards. It shrinks only where the error was too large.
+    - `ifactor`, `dfactor`: by how much it changes at most, up and down. It shrinks only where the error was too large.
     - `order`: of the method.
 
     >>> float(optimal_step_size(xnp.array(1.0), xnp.array(0.0)))
@@ -277,7 +278,7 @@ _kernel = library(_with_arguments, static=("func", "settings"), name="odeint")
 
 def odeint(func: Callable, y0: Any, t: Array, *args: Any, rtol: float = 1.4e-8, atol: float = 1.4e-8, mxstep: float = np.inf,
            hmax: float = np.inf) -> Any:
-    """The solution of `dy/dt = func(y, t, *args)` at given times: a pytree like `y0`, each leaf with times as its first dimension.
+    """The solution of `dy/dt = func(y, t, *args)` at given times: a pytree like `y0`, with times as first dimensions.
 
     Unlike SciPy's, the integrator is that of Dormand and Prince, of order 5. Reverse mode integrates the adjoint equation, with
     respect to `y0`, `t`, `args` and what `func` closes over. Once compiled for a `func` it is not traced again.
@@ -296,8 +297,8 @@ def odeint(func: Callable, y0: Any, t: Array, *args: Any, rtol: float = 1.4e-8, 
     """
     for leaf in tree.leaves(args):
         if not isinstance(leaf, (int, float, complex, np.ndarray, np.generic)) and not hasattr(leaf, "dtype"):
-            raise TypeError(f"odeint takes as arguments after t pytrees of arrays and numbers, got {leaf!r}. Close over what is "
-                            f"not, as in lambda y, t: f(y, t, {leaf!r}).")
+            raise TypeError(f"odeint takes as arguments after t pytrees of arrays and numbers, got {leaf!r}. Close over what "
+                            f"is not, as in lambda y, t: f(y, t, {leaf!r}).")
     check_arraylike("odeint", t)
     times = tracing.aval_of(t)
     if not dtypes.is_float(times.dtype):

@@ -96,3 +96,6 @@ def _reduce(dispatcher):
 
 
 _attach_stages()
+
+
+pjit = jit  # the name that it has in `xlafront.experimental.pjit`

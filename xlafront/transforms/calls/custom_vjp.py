@@ -215,7 +215,7 @@ def _broadcast_cotangents(found: Any, in_tree, title: str) -> list[Any]:
         if ct is None:
             result.extend([None] * tree.structure(part).num_leaves)
             return
-        if tree.treedef_is_leaf(tree.structure(part)):
+        if tree.structure(part) == tree.structure(0):  # (an empty container has one node, too)
             if tree.treedef_is_leaf(tree.structure(ct, lambda x: isinstance(x, (SymbolicZero, Zero)))):
                 result.append(ct)
                 return

@@ -1,0 +1,368 @@
+"""Layers of networks, as pairs of functions.
+
+A layer is `init_fun(rng, input_shape)`, which returns the shape of the output and the parameters, and
+`apply_fun(params, inputs, **kwargs)`, of which `rng=` is for layers that draw random numbers. `serial` and `parallel` make of
+layers one.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import xlafront.numpy as xnp
+from xlafront import lax, nn, random
+from xlafront.core.typing import Array
+
+__all__ = [
+    "AvgPool", "BatchNorm", "Dense", "Dropout", "Elu", "Exp", "FanInConcat", "FanInSum", "FanOut", "Flatten", "Gelu",
+    "GeneralConv", "GeneralConvTranspose", "Identity", "LeakyRelu", "LogSoftmax", "MaxPool", "Relu", "Selu", "Sigmoid",
+    "Softmax", "Softplus", "SumPool", "Tanh", "elementwise", "parallel", "serial", "shape_dependent"]
+
+Layer = tuple[Callable, Callable]
+Initializer = Callable[..., Array]
+_normal, _glorot = nn.initializers.normal, nn.initializers.glorot_normal
+_ones, _zeros = nn.initializers.ones, nn.initializers.zeros
+
+
+def _same_shape(rng, input_shape):
+    return input_shape, ()
+
+
+def Dense(out_dim: int, W_init: Initializer = _glorot(), b_init: Initializer = _normal()) -> Layer:
+    """The layer `x @ W + b`.
+
+    - `out_dim`: the size of the output's last dimension.
+    - `W_init`, `b_init`: how parameters begin, functions of a key and a shape.
+
+    >>> shape, (w, b) = Dense(4)[0](xf.random.key(0), (-1, 3))
+    >>> shape, w.shape, b.shape
+    ((-1, 4), (3, 4), (4,))
+    """
+    def init_fun(rng, input_shape):
+        w_key, b_key = random.split(rng)
+        return (*input_shape[:-1], out_dim), (W_init(w_key, (input_shape[-1], out_dim)), b_init(b_key, (out_dim,)))
+
+    def apply_fun(params, inputs, **kwargs):
+        W, b = params
+        return xnp.dot(inputs, W) + b
+
+    return init_fun, apply_fun
+
+
+def _convolution(shape_of: Callable, convolve: Callable, dimension_numbers, out_chan, filter_shape, strides, padding, W_init,
+                 b_init) -> Layer:
+    lhs_spec, rhs_spec, out_spec = dimension_numbers
+    strides = tuple(strides) if strides else (1,) * len(filter_shape)
+    W_init = W_init or _glorot(rhs_spec.index("I"), rhs_spec.index("O"))
+
+    def init_fun(rng, input_shape):
+        sizes = iter(filter_shape)
+        special = {"O": out_chan, "I": input_shape[lhs_spec.index("C")]}
+        kernel_shape = tuple([special[c] if c in special else next(sizes) for c in rhs_spec])
+        output_shape = shape_of(input_shape, kernel_shape, strides, padding, dimension_numbers)
+        w_key, b_key = random.split(rng)
+        bias = b_init(b_key, tuple([out_chan if c == "C" else 1 for c in out_spec]))
+        return tuple(map(int, output_shape)), (W_init(w_key, kernel_shape), bias)
+
+    def apply_fun(params, inputs, **kwargs):
+        W, b = params
+        return convolve(inputs, W, strides, padding, dimension_numbers=dimension_numbers) + b
+
+    return init_fun, apply_fun
+
+
+def GeneralConv(dimension_numbers: tuple[str, str, str], out_chan: int, filter_shape: Sequence[int],
+                strides: Sequence[int] | None = None, padding: Any = "VALID", W_init: Initializer | None = None,
+                b_init: Initializer = _normal(1e-6)) -> Layer:
+    """A convolution.
+
+    - `dimension_numbers`: what the dimensions of input, kernel and output are, as in `("NHWC", "HWIO", "NHWC")`.
+    - `out_chan`: the number of the output's channels.
+    - `filter_shape`: the size of the window.
+    - `strides`: how far it moves; None: 1.
+    - `padding`: "VALID", "SAME", or pairs of numbers.
+    - `W_init`, `b_init`: how parameters begin, functions of a key and a shape.
+
+    >>> GeneralConv(("NCHW", "OIHW", "NCHW"), 4, (3, 3))[0](xf.random.key(0), (2, 1, 8, 8))[0]
+    (2, 4, 6, 6)
+    """
+    return _convolution(lax.conv_general_shape_tuple, lax.conv_general_dilated, dimension_numbers, out_chan, filter_shape,
+                        strides, padding, W_init, b_init)
+
+
+def GeneralConvTranspose(dimension_numbers: tuple[str, str, str], out_chan: int, filter_shape: Sequence[int],
+                         strides: Sequence[int] | None = None, padding: Any = "VALID", W_init: Initializer | None = None,
+                         b_init: Initializer = _normal(1e-6)) -> Layer:
+    """A transposed convolution, whose output is larger than its input by the strides.
+
+    - `dimension_numbers`: what the dimensions of input, kernel and output are, as in `("NHWC", "HWIO", "NHWC")`.
+    - `out_chan`: the number of the output's channels.
+    - `filter_shape`: the size of the window.
+    - `strides`: how far it moves in the output; None: 1.
+    - `padding`: "VALID", "SAME", or pairs of numbers.
+    - `W_init`, `b_init`: how parameters begin, functions of a key and a shape.
+
+    >>> GeneralConvTranspose(("NHWC", "HWIO", "NHWC"), 4, (2, 2), (2, 2))[0](xf.random.key(0), (1, 8, 8, 1))[0]
+    (1, 16, 16, 4)
+    """
+    return _convolution(lax.conv_transpose_shape_tuple, lax.conv_transpose, dimension_numbers, out_chan, filter_shape, strides,
+                        padding, W_init, b_init)
+
+
+Conv = functools.partial(GeneralConv, ("NHWC", "HWIO", "NHWC"))
+Conv1DTranspose = functools.partial(GeneralConvTranspose, ("NHC", "HIO", "NHC"))
+ConvTranspose = functools.partial(GeneralConvTranspose, ("NHWC", "HWIO", "NHWC"))
+
+
+def BatchNorm(axis: int | Sequence[int] = (0, 1, 2), epsilon: float = 1e-5, center: bool = True, scale: bool = True,
+              beta_init: Initializer = _zeros, gamma_init: Initializer = _ones) -> Layer:
+    """Inputs with mean 0 and variance 1 over a batch, times `gamma`, plus `beta`.
+
+    - `axis`: the dimensions over which means are taken.
+    - `epsilon`: what is added to the variance.
+    - `center`, `scale`: whether there are `beta` and `gamma`.
+    - `beta_init`, `gamma_init`: how these begin, functions of a key and a shape.
+
+    >>> BatchNorm()[0](xf.random.key(0), (8, 4, 4, 3))[1][1].tolist()
+    [1.0, 1.0, 1.0]
+    """
+    axes = (axis,) if np.ndim(axis) == 0 else tuple(axis)
+
+    def init_fun(rng, input_shape):
+        shape = tuple([n for i, n in enumerate(input_shape) if i not in axes])
+        beta_key, gamma_key = random.split(rng)
+        return input_shape, (beta_init(beta_key, shape) if center else (), gamma_init(gamma_key, shape) if scale else ())
+
+    def apply_fun(params, x, **kwargs):
+        beta, gamma = params
+        spread = tuple([None if i in axes else slice(None) for i in range(xnp.ndim(x))])
+
+        def to_inputs(parameter):
+            return parameter[spread] if xnp.ndim(parameter) != xnp.ndim(x) else parameter
+
+        z = nn.standardize(x, axes, epsilon=epsilon)
+        z = z * to_inputs(gamma) if scale else z
+        return z + to_inputs(beta) if center else z
+
+    return init_fun, apply_fun
+
+
+def elementwise(fun: Callable, **fun_kwargs: Any) -> Layer:
+    """The layer of a function of each element.
+
+    - `fun`: the function.
+    - `fun_kwargs`: keywords for it.
+
+    >>> elementwise(lambda x, y: x + y, y=1)[1]((), 2)
+    3
+    """
+    return _same_shape, lambda params, inputs, **kwargs: fun(inputs, **fun_kwargs)
+
+
+Tanh = elementwise(xnp.tanh)
+Relu = elementwise(nn.relu)
+Exp = elementwise(xnp.exp)
+LogSoftmax = elementwise(nn.log_softmax, axis=-1)
+Softmax = elementwise(nn.softmax, axis=-1)
+Softplus = elementwise(nn.softplus)
+Sigmoid = elementwise(nn.sigmoid)
+Elu = elementwise(nn.elu)
+LeakyRelu = elementwise(nn.leaky_relu)
+Selu = elementwise(nn.selu)
+Gelu = elementwise(nn.gelu)
+
+
+def _pooling(reducer: Callable, start: float, window_shape, strides, padding, spec, finish: Callable | None = None) -> Layer:
+    strides = tuple(strides) if strides else (1,) * len(window_shape)
+    channel = len(window_shape) + 1 if spec is None else spec.index("C")
+    batch = 0 if spec is None else spec.index("N")
+
+    def whole(sizes):
+        """With ones for the dimensions of batch and channel."""
+        sizes = iter(sizes)
+        return tuple([1 if i in (batch, channel) else next(sizes) for i in range(len(window_shape) + 2)])
+
+    window, moves = whole(window_shape), whole(strides)
+
+    def init_fun(rng, input_shape):
+        pads = lax.padtype_to_pads(input_shape, window, moves, padding)
+        shape = lax.reduce_window_shape_tuple(input_shape, window, moves, pads)
+        return tuple(map(int, shape)), ()
+
+    def apply_fun(params, inputs, **kwargs):
+        out = lax.reduce_window(inputs, start, reducer, window, moves, padding)
+        return finish(out, inputs, window, moves, padding) if finish else out
+
+    return init_fun, apply_fun
+
+
+def MaxPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, padding: str = "VALID",
+            spec: str | None = None) -> Layer:
+    """The largest elements of windows.
+
+    - `window_shape`: the size of the window.
+    - `strides`: how far it moves; None: 1.
+    - `padding`: "VALID" or "SAME".
+    - `spec`: what the dimensions are, as in "NCHW"; None: the batch first, channels last.
+
+    >>> MaxPool((2, 2))[1]((), xnp.arange(4.0).reshape(1, 2, 2, 1)).item()
+    3.0
+    """
+    return _pooling(lax.max, -np.inf, window_shape, strides, padding, spec)
+
+
+def SumPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, padding: str = "VALID",
+            spec: str | None = None) -> Layer:
+    """The sums of windows.
+
+    - `window_shape`: the size of the window.
+    - `strides`: how far it moves; None: 1.
+    - `padding`: "VALID" or "SAME".
+    - `spec`: what the dimensions are, as in "NCHW"; None: the batch first, channels last.
+
+    >>> SumPool((2, 2))[1]((), xnp.arange(4.0).reshape(1, 2, 2, 1)).item()
+    6.0
+    """
+    return _pooling(lax.add, 0.0, window_shape, strides, padding, spec)
+
+
+def AvgPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, padding: str = "VALID",
+            spec: str | None = None) -> Layer:
+    """The means of windows, of what of them lies inside.
+
+    - `window_shape`: the size of the window.
+    - `strides`: how far it moves; None: 1.
+    - `padding`: "VALID" or "SAME".
+    - `spec`: what the dimensions are, as in "NCHW"; None: the batch first, channels last.
+
+    >>> AvgPool((2, 2))[1]((), xnp.arange(4.0).reshape(1, 2, 2, 1)).item()
+    1.5
+    """
+    def mean(sums, inputs, window, moves, padding):
+        return sums / lax.reduce_window(xnp.ones_like(inputs), 0.0, lax.add, window, moves, padding)
+
+    return _pooling(lax.add, 0.0, window_shape, strides, padding, spec, mean)
+
+
+Flatten = (lambda rng, input_shape: ((input_shape[0], math.prod(input_shape[1:])), ()),
+           lambda params, inputs, **kwargs: xnp.reshape(inputs, (inputs.shape[0], -1)))
+Identity = (_same_shape, lambda params, inputs, **kwargs: inputs)
+
+
+def FanOut(num: int) -> Layer:
+    """The input, so many times, for layers in `parallel`.
+
+    - `num`: how many times.
+
+    >>> FanOut(2)[1]((), 1.0)
+    [1.0, 1.0]
+    """
+    return lambda rng, input_shape: ([input_shape] * num, ()), lambda params, inputs, **kwargs: [inputs] * num
+
+
+FanInSum = (lambda rng, input_shape: (input_shape[0], ()),
+            lambda params, inputs, **kwargs: functools.reduce(operator.add, inputs))
+
+
+def FanInConcat(axis: int = -1) -> Layer:
+    """Several inputs, concatenated.
+
+    - `axis`: the dimension along which.
+
+    >>> FanInConcat()[0](xf.random.key(0), [(2, 3), (2, 4)])[0]
+    (2, 7)
+    """
+    def init_fun(rng, input_shape):
+        place = axis % len(input_shape[0])
+        total = sum([shape[place] for shape in input_shape])
+        return (*input_shape[0][:place], total, *input_shape[0][place + 1:]), ()
+
+    return init_fun, lambda params, inputs, **kwargs: xnp.concatenate(inputs, axis)
+
+
+def Dropout(rate: float, mode: str = "train") -> Layer:
+    """Inputs of which some are zero, by chance, and the others so much larger that the mean stays.
+
+    - `rate`: the probability that one is kept.
+    - `mode`: "train"; with any other word inputs stay as they are.
+
+    >>> set(Dropout(0.5)[1]((), xnp.ones(50), rng=xf.random.key(0)).tolist()) == {0.0, 2.0}
+    True
+    """
+    def apply_fun(params, inputs, **kwargs):
+        rng = kwargs.get("rng")
+        if rng is None:
+            raise ValueError("the layer Dropout needs a key: call apply_fun(params, inputs, rng=key).")
+        if mode != "train":
+            return inputs
+        return xnp.where(random.bernoulli(rng, rate, inputs.shape), inputs / rate, 0)
+
+    return _same_shape, apply_fun
+
+
+def _keys(rng, count: int) -> Sequence[Any]:
+    return random.split(rng, count) if rng is not None else (None,) * count
+
+
+def serial(*layers: Layer) -> Layer:
+    """Layers one after the other. Parameters are a list.
+
+    - `layers`: the layers.
+
+    >>> init_fun, apply_fun = serial(Dense(8), stax.Relu, Dense(2))
+    >>> shape, params = init_fun(xf.random.key(0), (-1, 3))
+    >>> apply_fun(params, xnp.ones((5, 3))).shape
+    (5, 2)
+    """
+    def init_fun(rng, input_shape):
+        params = []
+        for init, _ in layers:
+            rng, key = random.split(rng)
+            input_shape, found = init(key, input_shape)
+            params.append(found)
+        return input_shape, params
+
+    def apply_fun(params, inputs, **kwargs):
+        for (_, apply), p, key in zip(layers, params, _keys(kwargs.pop("rng", None), len(layers))):
+            inputs = apply(p, inputs, rng=key, **kwargs)
+        return inputs
+
+    return init_fun, apply_fun
+
+
+def parallel(*layers: Layer) -> Layer:
+    """Layers beside each other, each with an input of its own. Parameters are a tuple.
+
+    - `layers`: the layers.
+
+    >>> init_fun, apply_fun = serial(FanOut(2), parallel(stax.Identity, stax.Exp), stax.FanInSum)
+    >>> apply_fun(init_fun(xf.random.key(0), (1,))[1], xnp.zeros(1)).tolist()
+    [1.0]
+    """
+    def init_fun(rng, input_shape):
+        found = [init(key, shape) for (init, _), key, shape in zip(layers, random.split(rng, len(layers)), input_shape)]
+        return tuple([shape for shape, _ in found]), tuple([params for _, params in found])
+
+    def apply_fun(params, inputs, **kwargs):
+        keys = _keys(kwargs.pop("rng", None), len(layers))
+        return [apply(p, x, rng=key, **kwargs) for (_, apply), p, x, key in zip(layers, params, inputs, keys)]
+
+    return init_fun, apply_fun
+
+
+def shape_dependent(make_layer: Callable[[Any], Layer]) -> Layer:
+    """A layer that is made once the shape of its input is known.
+
+    - `make_layer`: a function of the shape to a layer.
+
+    >>> shape_dependent(lambda shape: Dense(shape[-1]))[0](xf.random.key(0), (2, 3))[0]
+    (2, 3)
+    """
+    return (lambda rng, input_shape: make_layer(input_shape)[0](rng, input_shape),
+            lambda params, inputs, **kwargs: make_layer(inputs.shape)[1](params, inputs, **kwargs))

@@ -1,0 +1,183 @@
+"""Products of matrices whose blocks of neighbours share a factor, and of arrays that are brought into that form first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import xlafront.numpy as xnp
+from xlafront import lax
+from xlafront.core.typing import Array, ArrayLike, DTypeLike
+from xlafront.staging.library import library
+from xlafront.transforms.calls.custom_vjp import custom_vjp
+
+
+@dataclass(frozen=True, eq=False)
+class BlockScaleConfig:
+    """How an operand is brought into blocks with factors.
+
+    - `mode`: the name of the format.
+    - `block_size`: how many neighbours share a factor.
+    - `data_type`, `scale_type`: the dtypes of the elements and of the factors.
+    - `global_scale`: a factor of the whole array, or None.
+    - `infer_only`: whether derivatives are those of the exact product.
+    """
+
+    mode: str
+    block_size: int
+    data_type: Any
+    scale_type: Any
+    global_scale: Any
+    infer_only: bool
+
+
+def get_scaled_dot_general_config(mode: str, global_scale: ArrayLike | None = None) -> BlockScaleConfig:
+    """How `scaled_dot_general` brings an operand into blocks.
+
+    - `mode`: "mxfp8" (32 numbers of 8 bits with a power of two) or "nvfp4" (16 numbers of 4 bits with a factor of 8 bits).
+    - `global_scale`: for "nvfp4", a factor of the whole array; None: 1.
+
+    >>> get_scaled_dot_general_config("mxfp8").block_size
+    32
+    """
+    if mode == "mxfp8":
+        return BlockScaleConfig(mode, 32, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e8m0fnu, None, False)
+    if mode == "nvfp4":
+        whole = xnp.ones((1,), np.float32) if global_scale is None else global_scale
+        return BlockScaleConfig(mode, 16, ml_dtypes.float4_e2m1fn, ml_dtypes.float8_e4m3fn, whole, False)
+    raise ValueError(f"get_scaled_dot_general_config takes 'mxfp8' or 'nvfp4' as mode, got {mode!r}.")
+
+
+@library(static="preferred", name="scaled_matmul")
+def _product(lhs, rhs, lhs_scales, rhs_scales, preferred):
+    def whole(x, scales):
+        spread = xnp.repeat(scales.astype(np.float32), x.shape[2] // scales.shape[2], axis=2)
+        return x.astype(np.float32) * spread
+
+    found = xnp.matmul(whole(lhs, lhs_scales), whole(rhs, rhs_scales).mT, precision="highest")
+    return found.astype(preferred)
+
+
+def scaled_matmul(lhs: ArrayLike, rhs: ArrayLike, lhs_scales: ArrayLike, rhs_scales: ArrayLike,
+                  preferred_element_type: DTypeLike = np.float32) -> Array:
+    """Products of matrices, `lhs @ rhs.mT`, where neighbours along the last dimension share a factor.
+
+    - `lhs`, `rhs`: batches of matrices, of shapes (B, M, K) and (B, N, K).
+    - `lhs_scales`, `rhs_scales`: the factors, of shapes (B, M, S) and (B, N, S), where S divides K.
+    - `preferred_element_type`: the dtype of the result.
+
+    >>> scaled_matmul(xnp.ones((1, 2, 64)), xnp.ones((1, 3, 64)), 2 * xnp.ones((1, 2, 2)), xnp.ones((1, 3, 2)))[0, 0].tolist()
+    [128.0, 128.0, 128.0]
+    """
+    shapes = [np.shape(x) for x in (lhs, rhs, lhs_scales, rhs_scales)]
+    if any([len(s) != 3 for s in shapes]):
+        raise ValueError(f"scaled_matmul takes arrays of three dimensions, got shapes {shapes}.")
+    a, b, p, q = shapes
+    for x, y, what in ((a, b, "lhs and rhs"), (p, q, "lhs_scales and rhs_scales")):
+        if (x[0], x[2]) != (y[0], y[2]):
+            raise ValueError(f"scaled_matmul takes {what} of equal first and last sizes, got shapes {x} and {y}.")
+    for x, y, what in ((a, p, "lhs"), (b, q, "rhs")):
+        if x[:2] != y[:2] or not y[2] or x[2] % y[2]:
+            raise ValueError(f"scaled_matmul takes {what}_scales in the shape of {what}, but for a divisor of the last size, got "
+                             f"shapes {y} and {x}.")
+    return _product(*map(xnp.asarray, (lhs, rhs, lhs_scales, rhs_scales)), np.dtype(preferred_element_type))
+
+
+def _in_blocks(x, config: BlockScaleConfig):
+    """Elements and factors of an array, whose last dimension is filled up with zeros to whole blocks."""
+    size = config.block_size
+    x = xnp.pad(x.astype(np.float32), [(0, 0)] * (x.ndim - 1) + [(0, -x.shape[-1] % size)])
+    if config.global_scale is not None:
+        x = x / xnp.reshape(config.global_scale, ())
+    blocks = x.reshape(*x.shape[:-1], -1, size)
+    largest, largest_scale = (float(ml_dtypes.finfo(d).max) for d in (config.data_type, config.scale_type))
+    scales = xnp.max(xnp.abs(blocks), axis=-1) / largest
+    if config.mode == "mxfp8":  # the next power of two, so that no element is too large
+        some = scales > 0
+        scales = xnp.where(some, xnp.exp2(xnp.clip(xnp.ceil(xnp.log2(xnp.where(some, scales, 1))), -127, 127)), 1)
+    scales = xnp.minimum(scales, largest_scale).astype(config.scale_type)
+    exact = scales.astype(np.float32)[..., None]
+    elements = xnp.where(exact > 0, blocks / xnp.where(exact > 0, exact, 1), 0)
+    return xnp.clip(elements, -largest, largest).reshape(x.shape).astype(config.data_type), scales
+
+
+def _scaled(x, y, x_config: BlockScaleConfig, y_config: BlockScaleConfig, preferred):
+    """`x @ y.mT`, both in blocks along the last dimension."""
+    (a, p), (b, q) = _in_blocks(x, x_config), _in_blocks(y, y_config)
+    if p.shape[-1] != q.shape[-1]:  # blocks of different sizes
+        both = np.lcm(x_config.block_size, y_config.block_size)
+        wider = -x.shape[-1] % both
+        x, y = (xnp.pad(v, [(0, 0), (0, 0), (0, wider)]) for v in (x, y))
+        (a, p), (b, q) = _in_blocks(x, x_config), _in_blocks(y, y_config)
+        finest = max(p.shape[-1], q.shape[-1])
+        p, q = (xnp.repeat(s, finest // s.shape[-1], axis=-1) for s in (p, q))
+    found = scaled_matmul(a, b, p, q, np.float32)
+    for config in (x_config, y_config):
+        if config.global_scale is not None:
+            found = found * xnp.reshape(config.global_scale, ())
+    return found.astype(preferred)
+
+
+def scaled_dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: Any, preferred_element_type: DTypeLike = np.float32,
+                       configs: Sequence[BlockScaleConfig] | None = None, implementation: str | None = None) -> Array:
+    """`lax.dot_general` of operands in blocks of few bits, forward and backward.
+
+    - `lhs`, `rhs`: the operands.
+    - `dimension_numbers`: as `lax.dot_general` takes them: pairs of contracted dimensions, and of batch dimensions.
+    - `preferred_element_type`: the dtype of the result.
+    - `configs`: how `lhs`, `rhs` and gradients are brought into blocks, as `get_scaled_dot_general_config` says; None: as they are.
+    - `implementation`: None or "cudnn", which both compute the same.
+
+    >>> blocks = [get_scaled_dot_general_config("mxfp8")] * 3
+    >>> scaled_dot_general(xnp.ones((2, 64)), xnp.ones((64, 3)), (((1,), (0,)), ((), ())), configs=blocks)[0].tolist()
+    [64.0, 64.0, 64.0]
+    """
+    if implementation not in (None, "cudnn"):
+        raise ValueError(f"scaled_dot_general takes None or 'cudnn' as implementation, got {implementation!r}.")
+    lhs, rhs = xnp.asarray(lhs), xnp.asarray(rhs)
+    if configs is None:
+        return lax.dot_general(lhs, rhs, dimension_numbers, preferred_element_type=preferred_element_type)
+    if len(configs) != 3:
+        raise ValueError(f"scaled_dot_general takes three configs, for lhs, rhs and gradients, got {len(configs)}.")
+    (lhs_sum, rhs_sum), (lhs_batch, rhs_batch) = dimension_numbers
+
+    def matrices(x, batch, summed):
+        """Of shape (B, M, K), and the sizes of M's dimensions."""
+        kept = [i for i in range(x.ndim) if i not in (*batch, *summed)]
+        sizes = [[x.shape[i] for i in dims] for dims in (batch, kept, summed)]
+        moved = xnp.transpose(x, (*batch, *kept, *summed))
+        return moved.reshape([int(np.prod(s)) for s in sizes]), sizes
+
+    for a, b, what in ((lhs_sum, rhs_sum, "contracted"), (lhs_batch, rhs_batch, "batch")):
+        if [lhs.shape[i] for i in a] != [rhs.shape[i] for i in b]:
+            raise TypeError(f"scaled_dot_general takes operands with equal {what} sizes, got shapes {lhs.shape} and {rhs.shape} "
+                            f"with the dimensions {tuple(a)} and {tuple(b)}.")
+    x, (batch, rows, _) = matrices(lhs, lhs_batch, lhs_sum)
+    y, (_, columns, _) = matrices(rhs, rhs_batch, rhs_sum)
+    found = _differentiable(tuple(configs), np.dtype(preferred_element_type))(x, y)
+    return found.reshape(*batch, *rows, *columns)
+
+
+def _differentiable(configs, preferred):
+    """`x @ y.mT` with products in blocks for its derivatives, too."""
+    x_config, y_config, g_config = configs
+
+    @custom_vjp
+    def product(x, y):
+        return _scaled(x, y, x_config, y_config, preferred)
+
+    def forward(x, y):
+        return product(x, y), (x, y)
+
+    def backward(kept, g):
+        x, y = kept
+        if any([config.infer_only for config in configs]):
+            return xnp.matmul(g, y).astype(x.dtype), xnp.matmul(g.mT, x).astype(y.dtype)
+        return _scaled(g, y.mT, g_config, y_config, x.dtype), _scaled(g.mT, x.mT, g_config, x_config, y.dtype)
+
+    product.defvjp(forward, backward)
+    return product
