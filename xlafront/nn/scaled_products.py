@@ -82,8 +82,8 @@ def scaled_matmul(lhs: ArrayLike, rhs: ArrayLike, lhs_scales: ArrayLike, rhs_sca
             raise ValueError(f"scaled_matmul takes {what} of equal first and last sizes, got shapes {x} and {y}.")
     for x, y, what in ((a, p, "lhs"), (b, q, "rhs")):
         if x[:2] != y[:2] or not y[2] or x[2] % y[2]:
-            raise ValueError(f"scaled_matmul takes {what}_scales in the shape of {what}, but for a divisor of the last size, got "
-                             f"shapes {y} and {x}.")
+            raise ValueError(f"scaled_matmul takes {what}_scales in the shape of {what}, but for a divisor of the last size, "
+                             f"got shapes {y} and {x}.")
     return _product(*map(xnp.asarray, (lhs, rhs, lhs_scales, rhs_scales)), np.dtype(preferred_element_type))
 
 
@@ -129,7 +129,7 @@ def scaled_dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: Any, p
     - `lhs`, `rhs`: the operands.
     - `dimension_numbers`: as `lax.dot_general` takes them: pairs of contracted dimensions, and of batch dimensions.
     - `preferred_element_type`: the dtype of the result.
-    - `configs`: how `lhs`, `rhs` and gradients are brought into blocks, as `get_scaled_dot_general_config` says; None: as they are.
+    - `configs`: how `lhs`, `rhs` and gradients are brought into blocks, by `get_scaled_dot_general_config`; None: not at all.
     - `implementation`: None or "cudnn", which both compute the same.
 
     >>> blocks = [get_scaled_dot_general_config("mxfp8")] * 3
@@ -154,8 +154,8 @@ def scaled_dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: Any, p
 
     for a, b, what in ((lhs_sum, rhs_sum, "contracted"), (lhs_batch, rhs_batch, "batch")):
         if [lhs.shape[i] for i in a] != [rhs.shape[i] for i in b]:
-            raise TypeError(f"scaled_dot_general takes operands with equal {what} sizes, got shapes {lhs.shape} and {rhs.shape} "
-                            f"with the dimensions {tuple(a)} and {tuple(b)}.")
+            raise TypeError(f"scaled_dot_general takes operands with equal {what} sizes, got shapes {lhs.shape} and "
+                            f"{rhs.shape} with the dimensions {tuple(a)} and {tuple(b)}.")
     x, (batch, rows, _) = matrices(lhs, lhs_batch, lhs_sum)
     y, (_, columns, _) = matrices(rhs, rhs_batch, rhs_sum)
     found = _differentiable(tuple(configs), np.dtype(preferred_element_type))(x, y)
