@@ -694,3 +694,13 @@ def test_zeros_and_constants_come_to_rules_as_arrays(transform):
     one = np.ones(3, np.float32)
     np.testing.assert_allclose(transform(xf.grad(lambda x: f(x, one)[1].sum()))(x), np.ones_like(x))
     np.testing.assert_allclose(transform(xf.grad(lambda x: g(x, one).sum()))(x), np.ones_like(x))
+
+
+def test_cotangents_of_empty_containers():
+    """An empty list among arguments is a container as others are, whose cotangent is an empty list."""
+    @xf.custom_vjp
+    def f(x, lists):
+        return x * lists[1][0]
+
+    f.defvjp(lambda x, lists: (f(x, lists), (x, lists)), lambda kept, g: (g * kept[1][1][0], ([], [g * kept[0]])))
+    assert float(xf.grad(lambda a: f(2.0, ([], [a])))(3.0)) == 2.0

@@ -52,9 +52,6 @@ class JoinPoint:
     def __init__(self, subtree: Any):
         self.subtree = subtree
 
-    def __iter__(self):
-        yield self.subtree
-
 
 def optimizer(opt_maker: Callable) -> Callable[..., Optimizer]:
     """Makes an optimizer of pytrees of one that is written for an array.

@@ -169,8 +169,8 @@ def lstm_ref(x: Array, h_0: Array, c_0: Array, W_ih: Weights, W_hh: Weights, b_i
     return _layers(x, h_0, c_0, (W_ih, W_hh, b_ih, b_hh), seq_lengths, num_layers, 0, bidirectional, None)
 
 
-def lstm(x: Array, h_0: Array, c_0: Array, weights: Array, seq_lengths: Array, input_size: int, hidden_size: int, num_layers: int,
-         dropout: float, bidirectional: bool, precision: Any = None) -> tuple[Array, Array, Array]:
+def lstm(x: Array, h_0: Array, c_0: Array, weights: Array, seq_lengths: Array, input_size: int, hidden_size: int,
+         num_layers: int, dropout: float, bidirectional: bool, precision: Any = None) -> tuple[Array, Array, Array]:
     """The states of the last layer after each step, and the states and cells of all layers at the ends of sequences.
 
     It runs on all platforms, in operations of XLA.
