@@ -32,7 +32,7 @@ def near(x, expected, dtype):
     assert x.dtype == dtype
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
 @pytest.mark.parametrize("method", METHODS)
 def test_solutions(method, dtype):
     solve, (a, b, m) = METHODS[method], system(method, dtype)

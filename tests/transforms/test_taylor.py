@@ -41,9 +41,9 @@ def check(f, primals, tolerance=1e-8):
 
 
 UNARY = {
-    "around 0": """sin cos tan tanh sinh cosh logistic exp exp2 expm1 erf erfc neg square atan asin acos atanh asinh log1p erf_inv
+    "around 0": """sin cos tan tanh sinh cosh logistic exp exp2 expm1 erf erfc square atan asin acos atanh asinh log1p erf_inv
         floor sign abs""",
-    "positive": "log sqrt rsqrt cbrt lgamma",
+    "positive": "log sqrt rsqrt cbrt",
     "above one": "acosh",
 }
 

@@ -74,7 +74,7 @@ def unpack_lstm_weights(weights: Array, input_size: int, hidden_size: int, num_l
     count = get_num_params_in_lstm(input_size, hidden_size, num_layers, bidirectional)
     if np.shape(weights) != (count,):
         raise ValueError(f"an LSTM of these sizes has a vector of {count} weights, got shape {np.shape(weights)}.")
-    parts: tuple[Weights, ...] = ({}, {}, {}, {})
+    parts: tuple[Weights, Weights, Weights, Weights] = ({}, {}, {}, {})
     start = 0
     for first, pairs in zip((0, 2), _shapes(input_size, hidden_size, num_layers, bidirectional)):
         for number, pair in enumerate(pairs):

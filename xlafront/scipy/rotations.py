@@ -469,4 +469,5 @@ class Slerp(NamedTuple):
         times = xnp.asarray(times, self.times.dtype)
         which = xnp.clip(xnp.searchsorted(self.times, times, side="right") - 1, 0, len(self.timedelta) - 1)
         part = xnp.clip((times - self.times[which]) / self.timedelta[which], 0, 1)
-        return self.rotations[which] * Rotation.from_rotvec(self.rotvecs[which] * part[..., None])
+        turned = Rotation.from_rotvec(self.rotvecs[which] * part[..., None])
+        return Rotation(_composed(self.rotations.quat[which], turned.quat))
