@@ -2,4 +2,4 @@
 
 from xlafront.faces import lazy
 
-__getattr__, __dir__, __all__ = lazy(__name__, {}, "linalg ndimage special stats")
+__getattr__, __dir__, __all__ = lazy(__name__, {}, "fft integrate interpolate linalg ndimage signal special stats")
