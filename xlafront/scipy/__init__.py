@@ -2,4 +2,5 @@
 
 from xlafront.faces import lazy
 
-__getattr__, __dir__, __all__ = lazy(__name__, {}, "cluster linalg ndimage optimize sparse spatial special stats")
+__getattr__, __dir__, __all__ = lazy(
+    __name__, {}, "cluster fft integrate interpolate linalg ndimage optimize signal sparse spatial special stats")

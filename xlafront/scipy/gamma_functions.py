@@ -8,8 +8,11 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront import lax
+from xlafront.core import tracing
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.numpy.promotion import promote_args_inexact
+from xlafront.scipy.differentiable import differentiable
+from xlafront.special import log_gamma
 from xlafront.staging.library import library
 
 
@@ -23,6 +26,24 @@ def gammaln(x: ArrayLike) -> Array:
     '12.802'
     """
     return lax.lgamma(*promote_args_inexact("gammaln", x))
+
+
+_loggamma = differentiable(log_gamma.log_gamma, lambda y, z: log_gamma.digamma(z))
+
+
+@library
+def loggamma(x: ArrayLike) -> Array:
+    """The principal branch of the logarithm of the gamma function: of complex numbers analytic but for the negative real axis.
+
+    - `x`: complex or real numbers; NaN for negative real ones. `gammaln` has the logarithm of the absolute value of these.
+
+    >>> round(float(loggamma(1.0)), 4)
+    0.0
+    """
+    [x] = promote_args_inexact("loggamma", x)
+    if tracing.aval_of(x).dtype.kind == "c":
+        return _loggamma(xnp.asarray(x).astype(x.dtype))
+    return lax.lgamma(xnp.where(x < 0, xnp.nan, x))
 
 
 @library

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 import xlafront.numpy as xnp
 from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.elementwise import abs_, add, constant_like, div, gt, mul, sign_, sub, where
 from xlafront.lax.families import elementwise
 from xlafront.special.by_function import computed
+from xlafront.special.chebyshev import clenshaw
 from xlafront.staging.library import library
 
 # Chebyshev coefficients of exp(-x) I0(x) on [0, 8], and of sqrt(x) exp(-x) I0(x) by 8 / x on [0, 1].
@@ -28,20 +27,10 @@ _FAR = (
     -2.8276239805165836e-16, 3.461222867697461e-17, 4.46562142029676e-17, -4.830504485944182e-18, -7.233180487874754e-18)
 
 
-def _chebyshev(t, coefficients):
-    """The sum of Chebyshev polynomials at `t` in [-1, 1], by Clenshaw's recurrence; as many as the type of `t` can tell."""
-    least = np.finfo(t.dtype).eps / 64
-    count = max(i for i, c in enumerate(coefficients) if abs(c) > least) + 1
-    b, after = xnp.zeros_like(t), xnp.zeros_like(t)
-    for c in coefficients[count - 1:0:-1]:
-        b, after = 2 * t * b - after + c, b
-    return t * b - after + coefficients[0]
-
-
 def _i0e(x):
     x = abs(x)
     far = xnp.maximum(x, 8)
-    return xnp.where(x <= 8, _chebyshev(x / 4 - 1, _NEAR), _chebyshev(16 / far - 1, _FAR) / xnp.sqrt(far))
+    return xnp.where(x <= 8, clenshaw(x / 4 - 1, _NEAR), clenshaw(16 / far - 1, _FAR) / xnp.sqrt(far))
 
 
 def _i1e_derivative(g, y, x):

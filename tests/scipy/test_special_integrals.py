@@ -1,0 +1,297 @@
+"""Integrals, hypergeometric functions and functions of orders against SciPy: values over wide ranges, borders, derivatives, dtypes."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.special as special
+from laws import check_batching, finite_difference
+
+import xlafront as xf
+import xlafront.numpy as xnp
+import xlafront.scipy.special as ours
+
+BORDERS = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, -1.0, 1.0, 1e-30, -1e-30, 1e30])
+# name: whether negative numbers are tried too, the relative errors allowed in float64 and in float32
+REAL = {
+    "dawsn": (True, 1e-13, 3e-6), "erfcx": (True, 2e-13, 3e-6), "exp1": (True, 1e-14, 1e-6), "expi": (True, 5e-13, 3e-5),
+    "spence": (True, 1e-13, 3e-6), "fresnel": (True, 5e-13, 1e-6), "sici": (True, 1e-13, 2e-6), "loggamma": (False, 1e-13, 5e-6),
+}
+
+
+def points(rng, negative, count=600):
+    x = np.concatenate([10 ** rng.uniform(-8, 3, count), rng.uniform(0, 12, count)])
+    return np.concatenate([x, -x]) if negative else x
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", REAL)
+def test_values_of_real_numbers(name, dtype, rng):
+    negative, *errors = REAL[name]
+    x = points(rng, negative).astype(dtype)
+    if name == "erfcx":
+        x = x[x > -9]
+    with xf.enable_x64(dtype is np.float64):
+        got = xf.tree.leaves(getattr(ours, name)(x))
+    wanted = getattr(special, name)(x.astype(np.float64))
+    for a, b in zip(got, wanted if isinstance(wanted, tuple) else (wanted,)):
+        assert a.dtype == dtype
+        a, error = np.asarray(a, np.float64), errors[dtype is np.float32]
+        np.testing.assert_array_equal(np.isnan(a), np.isnan(b))
+        huge = np.abs(b) > np.finfo(dtype).max / 10
+        np.testing.assert_allclose(a[~huge], b[~huge], rtol=error, atol=1e-15 if dtype is np.float64 else 2e-6)
+        np.testing.assert_array_equal(np.sign(a[huge]), np.sign(b[huge]))
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_borders(name):
+    """As SciPy has them, zeros with their signs, but for Spence's function of infinity, of which minus infinity is the limit."""
+    with xf.enable_x64(True):
+        got = xf.tree.leaves(getattr(ours, name)(BORDERS))
+    wanted = np.reshape(getattr(special, name)(BORDERS), (-1, BORDERS.size)).copy()
+    if name == "spence":
+        wanted[0, 2] = -np.inf
+    for a, b in zip(got, wanted):
+        np.testing.assert_allclose(a, b, rtol=1e-13, atol=0)
+        if name in ("dawsn", "erfcx"):
+            np.testing.assert_array_equal(np.signbit(a)[~np.isnan(b)], np.signbit(b)[~np.isnan(b)])
+
+
+# name: values, the error allowed in float64 and float32, relative to the modulus
+COMPLEX = {"wofz": (1e-13, 1e-5), "erfcx": (1e-13, 1e-5), "loggamma": (1e-12, 3e-5)}
+
+
+@pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
+@pytest.mark.parametrize("name", COMPLEX)
+def test_values_of_complex_numbers(name, dtype, rng):
+    x, y = np.where(np.arange(1500) % 2, rng.normal(size=(2, 1500)) * 5, 10 ** rng.uniform(-8, 3, (2, 1500)) * rng.choice([-1, 1], (2, 1500)))
+    if name == "wofz":
+        y = np.where(y < -abs(x) - 3, -y, y)  # where it does not overflow
+    if name == "erfcx":
+        x = np.where(x < -abs(y) - 3, -x, x)
+    z = (x + 1j * y).astype(dtype)
+    with xf.enable_x64(dtype is np.complex128):
+        got = np.asarray(getattr(ours, name)(z))
+    wanted = getattr(special, name)(z.astype(np.complex128))
+    assert got.dtype == dtype
+    small = np.abs(wanted) < 1e25
+    error = np.abs(got - wanted)[small] / (np.abs(wanted)[small] + (0 if name == "wofz" else 0.1))
+    if dtype is np.complex64:  # near zeros of the function, of which the place is not exact
+        assert np.quantile(error, 0.99) < COMPLEX[name][1]
+    else:
+        assert error.max() < COMPLEX[name][0]
+
+
+def test_complex_borders():
+    with xf.enable_x64(True):
+        both_sides = np.array([complex(-1.5, 0.0), complex(-1.5, -0.0), complex(-20.25, 0.0), complex(-20.25, -0.0)])
+        np.testing.assert_allclose(ours.loggamma(both_sides), special.loggamma(both_sides), rtol=1e-13)
+        assert np.isnan(np.asarray(ours.loggamma(np.array([0j, -1 + 0j, -7 + 0j])))).all()
+        ends = np.array([complex(np.inf, 0), complex(-np.inf, 0), complex(0, np.inf), complex(0, -np.inf), complex(np.nan, 0)])
+        np.testing.assert_array_equal(ours.wofz(ends), special.wofz(ends))
+        # the real part alone, where it is far smaller than the imaginary one
+        z = np.array([5 + 1e-9j, 8 + 1e-12j, 30 + 1e-5j, 3 + 0j])
+        np.testing.assert_allclose(np.real(ours.wofz(z)), np.real(special.wofz(z)), rtol=1e-11)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_generalized_exponential_integrals(dtype, rng):
+    n, x = np.meshgrid(np.array([0, 1, 2, 3, 5, 10, 33, 200]), np.concatenate([10 ** rng.uniform(-8, 2, 60), rng.uniform(0, 5, 60)]))
+    with xf.enable_x64(dtype is np.float64):
+        got = ours.expn(n, x.astype(dtype))
+        border = np.asarray(ours.expn(np.array([0, 1, 2, 5, 2, 2]), np.array([0.0, 0, 0, 0, np.inf, -1], dtype)))
+        half = float(ours.expn(0.5, dtype(0.7)))
+    wanted = special.expn(n, x.astype(dtype).astype(np.float64))
+    np.testing.assert_allclose(got, wanted, rtol=1e-13 if dtype is np.float64 else 5e-6, atol=1e-40)
+    np.testing.assert_allclose(border, [np.inf, np.inf, 1, 0.25, 0, np.nan])
+    # E_1/2(x) = sqrt(pi / x) erfc(sqrt(x))
+    np.testing.assert_allclose(half, np.sqrt(np.pi / 0.7) * special.erfc(np.sqrt(0.7)), rtol=1e-13 if dtype is np.float64 else 1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_owens_t(dtype, rng):
+    h, a = 10 ** rng.uniform(-3, 1.2, (2, 1500)) * rng.choice([-1, 1], (2, 1500))
+    h, a = h.astype(dtype), a.astype(dtype)
+    grid = np.array(list(itertools.product([0.0, np.inf, -np.inf, 1.0, np.nan, -2.0], [0.0, np.inf, -np.inf, 1.0, np.nan, -0.5])), dtype).T
+    with xf.enable_x64(dtype is np.float64):
+        got, ends = ours.owens_t(h, a), ours.owens_t(*grid)
+    wanted = special.owens_t(h.astype(np.float64), a.astype(np.float64))
+    np.testing.assert_allclose(got, wanted, rtol=3e-13 if dtype is np.float64 else 3e-5, atol=1e-30)
+    np.testing.assert_allclose(ends, special.owens_t(*grid.astype(np.float64)), rtol=1e-5)
+
+
+def parameters(rng, count, size):
+    found = rng.uniform(-3, 6, (count, size))
+    found[:, ::5] = np.round(found[:, ::5])
+    return found
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_kummers_function(dtype, rng):
+    a, b = parameters(rng, 2, 400).astype(dtype)
+    b = np.where(b < 0.1, 0.3 - b, b).astype(dtype)
+    x = (rng.choice([-1, 1], 400) * 10 ** rng.uniform(-3, 1.8, 400)).astype(dtype)
+    with xf.enable_x64(dtype is np.float64):
+        got = np.asarray(ours.hyp1f1(a, b, x), np.float64)
+    wanted = special.hyp1f1(*[v.astype(np.float64) for v in (a, b, x)])
+    usual = np.abs(wanted) < 1e30
+    scale = np.maximum(np.abs(wanted), np.minimum(1, np.exp(x.astype(np.float64))))  # SciPy loses what cancels
+    error = (np.abs(got - wanted) / scale)[usual]
+    assert np.quantile(error, 0.98) < (1e-10 if dtype is np.float64 else 1e-4)
+
+
+def test_borders_of_kummers_function():
+    with xf.enable_x64(True):
+        table = [(0.0, -1.0, 2.0, 1.0), (1.0, -1.0, 2.0, np.inf), (-1.0, -2.0, 2.0, 2.0), (2.0, 2.0, 1.5, np.exp(1.5)), (1.0, 2.0, 0.0, 1.0),
+                 (1.0, 2.0, np.nan, np.nan), (1.0, 2.0, np.inf, np.inf), (1.0, 2.0, -np.inf, 0.0), (1.0, 2.0, -1e4, 1e-4),
+                 (1.0, 2.0, 700.0, np.expm1(700.0) / 700), (-3.0, 1.0, 1e3, 1 - 3e3 + 1.5e6 - 1e9 / 6)]
+        *args, wanted = np.array(table).T
+        np.testing.assert_allclose(ours.hyp1f1(*args), wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_gausss_function(dtype, rng):
+    """All of the real line up to 1, with whole differences of parameters, for which the formulas near 1 have logarithms."""
+    a, b, c = parameters(rng, 3, 600)
+    c[::3] = (a + b)[::3] + rng.integers(-2, 4, c[::3].shape)
+    c = np.where(c < 0.1, 0.35 - c, c)
+    x = np.where(np.arange(600) % 2, rng.uniform(-1, 1, 600), 1 - 10 ** rng.uniform(-2, 3, 600))
+    args = [v.astype(dtype) for v in (a, b, c, x)]
+    with xf.enable_x64(dtype is np.float64):
+        got = np.asarray(ours.hyp2f1(*args), np.float64)
+    wanted = special.hyp2f1(*[v.astype(np.float64) for v in args])
+    error = np.abs(got - wanted) / (np.abs(wanted) + 1e-3)
+    assert np.median(error) < (1e-14 if dtype is np.float64 else 1e-6) and np.quantile(error, 0.97) < (1e-9 if dtype is np.float64 else 1e-3)
+
+
+def test_closed_forms_of_gausss_function():
+    x = np.array([-1e6, -30.0, -1.0, -0.3, 0.0, 0.4, 0.79, 0.81, 0.99, 0.999999])
+    with xf.enable_x64(True):
+        f = ours.hyp2f1
+        y = x[x != 0]
+        np.testing.assert_allclose(f(1.0, 1.0, 2.0, y), -np.log1p(-y) / y, rtol=1e-11)
+        np.testing.assert_allclose(f(0.3, 1.7, 1.7, x), (1 - x) ** -0.3, rtol=1e-11)
+        np.testing.assert_allclose(f(0.5, 0.5, 1.0, x), 2 / np.pi * special.ellipk(x), rtol=1e-11)
+        table = [(1.0, 1.0, 3.5, 1.0, special.hyp2f1(1, 1, 3.5, 1)), (1.0, 2.0, 2.5, 1.0, np.inf), (1.0, 2.0, 3.0, 2.0, np.inf),
+                 (-2.0, 1.0, 3.0, 5.0, 1 - 10 / 3 + 25 / 6), (1.0, 2.0, -1.0, 0.5, np.inf), (0.0, 2.0, -1.0, 0.5, 1.0), (1.0, 2.0, 3.0, np.nan, np.nan)]
+        *args, wanted = np.array(table).T
+        np.testing.assert_allclose(f(*args), wanted, rtol=1e-12)
+
+
+X = np.array([0.3, 0.9, 1.7, 3.1, 6.5, 14.0])
+A, B, C = np.array([0.7, 2.0, -1.3, 3.0, 1.0, 1.5]), np.array([1.1, 0.4, 2.2, 1.6, 4.5, 2.5]), np.array([1.9, 2.5, 0.8, 3.3, 1.4, 2.5])
+# function, arguments, in which it is differentiated
+SMOOTH = [
+    *[(name, [X], (0,)) for name in ("dawsn", "erfcx", "exp1", "expi", "fresnel", "sici", "spence", "loggamma")],
+    ("dawsn", [-X], (0,)), ("erfcx", [-X / 7], (0,)), ("expi", [-X], (0,)), ("sici", [-X], (0,)), ("fresnel", [-X], (0,)),
+    ("expn", [np.full(6, 3.0), X], (1,)), ("owens_t", [X / 3 - 1, A], (0, 1)),
+    ("hyp1f1", [A, B, np.array([-60.0, -3.0, 0.0, 1.0, 7.0, 30.0])], (0, 1, 2)),
+    ("hyp2f1", [A, B, C, np.array([-5.0, -0.7, 0.0, 0.3, 0.7, 0.85])], (0, 1, 2, 3)),
+]
+
+
+@pytest.mark.parametrize("name, args, positions", SMOOTH)
+def test_derivatives(name, args, positions):
+    """Forward and backward, against differences of our values, which the tests above compare with SciPy's."""
+    f = getattr(ours, name)
+    with xf.enable_x64(True):
+        for i in positions:
+            one = lambda v, i=i: xnp.stack(xf.tree.leaves(f(*[v if j == i else a for j, a in enumerate(args)])))  # noqa: E731
+            [numeric] = finite_difference(one, [args[i]], [np.ones(6)], 1e-6)
+            scale = np.abs(numeric) + np.abs(np.asarray(one(args[i]))) + 1e-3
+            forward = xf.jvp(one, (args[i],), (np.ones(6),))[1]
+            assert np.max(np.abs(forward - numeric) / scale) < 1e-7
+            backward = xf.grad(lambda v, one=one: one(v).sum())(args[i])
+            assert np.max(np.abs(backward - numeric.sum(0)) / scale.sum(0)) < 1e-7
+
+
+def test_second_derivatives():
+    """Closed forms: of Dawson's integral, E1, and the exponential that Kummer's function is for equal parameters."""
+    with xf.enable_x64(True):
+        y = special.dawsn(1.3)
+        np.testing.assert_allclose(xf.grad(xf.grad(ours.dawsn))(1.3), -2 * y - 2.6 * (1 - 2.6 * y), rtol=1e-13)
+        np.testing.assert_allclose(xf.grad(xf.grad(ours.exp1))(1.3), np.exp(-1.3) * (1 / 1.3 + 1 / 1.3**2), rtol=1e-13)
+        np.testing.assert_allclose(xf.grad(xf.grad(ours.hyp1f1, 2), 2)(1.0, 2.0, 1.3), special.hyp1f1(3, 4, 1.3) / 3, rtol=1e-12)
+        np.testing.assert_allclose(xf.grad(ours.wofz, holomorphic=True)(1 + 1j), -2 * (1 + 1j) * special.wofz(1 + 1j) + 2j / np.sqrt(np.pi))
+        z = np.array([1 + 1j, -2.5 + 0.3j, 0.2 - 20j, -30 - 9j])
+        slope = xf.jvp(ours.loggamma, (z,), (np.ones(4, complex),))[1]
+        np.testing.assert_allclose(slope, special.digamma(z), rtol=1e-12)
+
+
+def test_bernoulli_numbers():
+    with xf.enable_x64(True):
+        np.testing.assert_allclose(ours.bernoulli(270), special.bernoulli(270), rtol=1e-11)
+        for n in range(4):
+            np.testing.assert_allclose(ours.bernoulli(n), special.bernoulli(max(n, 2))[:n + 1])
+    assert ours.bernoulli(40).dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_bessel_functions(dtype, rng):
+    z = np.concatenate([rng.uniform(-30, 30, 200), [0.0, -0.0, 1e-8, 35.0]]).astype(dtype)
+    error = 1e-12 if dtype is np.float64 else 3e-5
+    with xf.enable_x64(dtype is np.float64):
+        for v, n_iter in ((0, 90), (45, 50)):
+            wanted = special.jv(np.arange(v + 1)[:, None], z.astype(np.float64))
+            np.testing.assert_allclose(ours.bessel_jn(z, v=v, n_iter=n_iter), wanted, rtol=error, atol=error)
+        slope = xf.jvp(lambda z: ours.bessel_jn(z, v=3, n_iter=90), (z,), (np.ones_like(z),))[1]
+        np.testing.assert_allclose(slope, special.jvp(np.arange(4)[:, None], z.astype(np.float64)), rtol=error, atol=error)
+        assert ours.bessel_jn(z.reshape(2, -1), v=2).shape == (3, 2, 102) and ours.bessel_jn(z, v=-1).shape == (0, 204)
+        backward = xf.grad(lambda z: ours.bessel_jn(z, v=2).sum())(dtype(1.5))
+        np.testing.assert_allclose(backward, special.jvp(np.arange(3), 1.5).sum(), rtol=error)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_spherical_harmonics(dtype, rng):
+    n, m = (g.ravel() for g in np.meshgrid(np.arange(0, 12), np.arange(-13, 14)))
+    theta, phi = rng.uniform(0, np.pi, n.size).astype(dtype), rng.uniform(-4, 4, n.size).astype(dtype)
+    theta[:3], error = 0, 1e-12 if dtype is np.float64 else 1e-5
+    wanted = special.sph_harm_y(n, m, theta.astype(np.float64), phi.astype(np.float64))
+    with xf.enable_x64(dtype is np.float64):
+        got = ours.sph_harm_y(n, m, theta, phi)
+        assert got.dtype == (np.complex128 if dtype is np.float64 else np.complex64)
+        np.testing.assert_allclose(got, wanted, rtol=error, atol=error)
+        np.testing.assert_allclose(xf.jit(ours.sph_harm_y, static_argnames="n_max")(n, m, theta, phi, n_max=15), wanted, rtol=error, atol=error)
+        f = lambda t: ours.sph_harm_y(n, m, t, phi).real  # noqa: E731
+        slope = xf.jvp(f, (theta,), (np.ones_like(theta),))[1]
+        step = 1e-6 if dtype is np.float64 else 1e-3
+        numeric = [special.sph_harm_y(n, m, theta.astype(np.float64) + s, phi.astype(np.float64)).real for s in (-step, step)]
+        usual = theta > 0.1
+        np.testing.assert_allclose(slope[usual], ((numeric[1] - numeric[0]) / (2 * step))[usual], rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(xf.grad(lambda t: f(t).sum())(theta), slope, rtol=100 * error, atol=100 * error)
+    with pytest.raises(xf.errors.ConcretizationTypeError, match="n_max"):
+        xf.jit(ours.sph_harm_y)(n, m, theta, phi)
+
+
+@pytest.mark.parametrize("name", ["dawsn", "erfcx", "exp1", "sici", "wofz"])
+def test_batches(name):
+    check_batching(getattr(ours, name), [X.astype(np.float32)])
+
+
+@pytest.mark.parametrize("name", ["owens_t", "expn"])
+def test_batches_of_two(name):
+    check_batching(getattr(ours, name), [X.astype(np.float32)[:4], A.astype(np.float32)[:4] + 2])
+
+
+@pytest.mark.parametrize("name", ["dawsn", "erfcx", "exp1", "expi", "sici", "fresnel", "loggamma"])
+def test_halves_are_computed_in_32_bits(name):
+    for dtype in ("float16", "bfloat16"):
+        x = xnp.array([0.5, 1.5, 3.0], dtype)
+        for got, wide in zip(xf.tree.leaves(getattr(ours, name)(x)), xf.tree.leaves(getattr(ours, name)(x.astype("float32")))):
+            assert got.dtype == dtype
+            np.testing.assert_allclose(got.astype("float32"), wide.astype(dtype).astype("float32"), rtol=1e-2)
+
+
+REFUSED = [
+    ("dawsn", (1j,), ValueError), ("fresnel", (1j,), NotImplementedError), ("sici", (1j,), ValueError), ("exp1", ([1.0],), TypeError),
+    ("spence", (2,), TypeError), ("spence", (np.float16(2),), TypeError), ("expn", (1, 1j), ValueError), ("hyp1f1", (1j, 1, 1), ValueError),
+    ("hyp2f1", (1j, 1, 1, 1), TypeError), ("hyp1f1", (np.ones(2), np.ones(3), 1), ValueError), ("owens_t", (np.ones(2), np.ones(3)), TypeError),
+    ("bernoulli", (-1,), ValueError), ("bernoulli", (2.5,), TypeError), ("sph_harm_y", (1.5, 1, 0.1, 0.1), TypeError),
+    ("sph_harm_y", (1, 1, 0.1j, 0.1), TypeError), ("sph_harm_y", (1, 1, 0.1, 0.1, 1), NotImplementedError), ("dawsn", (None,), TypeError),
+]
+
+
+@pytest.mark.parametrize("name, args, error", REFUSED)
+def test_bad_input(name, args, error):
+    with pytest.raises(error, match=name if args[0] is not None and name != "bernoulli" or args == (-1,) else None):
+        getattr(ours, name)(*args)

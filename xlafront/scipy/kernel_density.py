@@ -1,0 +1,219 @@
+"""Densities estimated from samples, as sums of normal distributions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import xlafront.numpy as xnp
+from xlafront import random
+from xlafront.core import dtypes, tree
+from xlafront.core.typing import Array, ArrayLike
+from xlafront.linalg.factorizations import cholesky
+from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact
+from xlafront.scipy.matrix_equations import cho_solve
+from xlafront.scipy.normal_functions import ndtr
+from xlafront.staging.library import library
+
+
+def _factor(bw_method, neff, d):
+    """By how much the samples' covariance is scaled, before it is squared."""
+    if bw_method is None or isinstance(bw_method, str):
+        if bw_method in (None, "scott"):
+            return neff ** (-1 / (d + 4))
+        if bw_method == "silverman":
+            return (neff * (d + 2) / 4) ** (-1 / (d + 4))
+    elif np.ndim(bw_method) == 0:
+        return bw_method
+    raise ValueError(f"bw_method of gaussian_kde must be 'scott', 'silverman', a scalar, or a callable; got {bw_method!r}.")
+
+
+@tree.register_pytree_node_class
+class gaussian_kde:  # noqa: N801  (SciPy's name)
+    """The density that samples come from, estimated as the mean of normal distributions around them.
+
+    - `dataset`: the samples, a vector, or an array `[dimension, sample]`.
+    - `bw_method`: how wide the distributions are: `"scott"` (as None), `"silverman"`, the factor by which to multiply the
+      samples' deviation, or a function that gives it for this object.
+    - `weights`: of the samples, None for equal ones.
+
+    It may be passed to transformed functions, and returned from them; it does not change once it is made.
+
+    >>> density = gaussian_kde(xnp.array([0.0, 1.0]), bw_method=1.0)
+    >>> density.evaluate(0.5).round(4)
+    Array([0.4394], dtype=float32)
+    """
+
+    neff: Any
+    dataset: Any
+    weights: Any
+    covariance: Any
+    inv_cov: Any
+    _FIELDS = ("neff", "dataset", "weights", "covariance", "inv_cov")
+
+    def __init__(self, dataset: ArrayLike, bw_method: str | ArrayLike | Callable | None = None,
+                 weights: ArrayLike | None = None):
+        check_arraylike("gaussian_kde", dataset)
+        dataset = xnp.atleast_2d(xnp.asarray(dataset))
+        if dtypes.issubdtype(dataset.dtype, np.complexfloating):
+            raise NotImplementedError("gaussian_kde does not take complex samples: give their parts as dimensions.")
+        if dataset.ndim > 2:
+            raise ValueError(f"the dataset of gaussian_kde must have 1 or 2 dimensions, got shape {dataset.shape}.")
+        if dataset.size <= 1:
+            raise ValueError(f"the dataset of gaussian_kde must have several elements, got shape {dataset.shape}.")
+        d, n = dataset.shape
+        if weights is None:
+            [dataset] = promote_dtypes_inexact(dataset)
+            weights = xnp.full(n, 1 / n, dataset.dtype)
+        else:
+            check_arraylike("gaussian_kde", weights)
+            dataset, weights = promote_dtypes_inexact(dataset, xnp.atleast_1d(xnp.asarray(weights)))
+            if weights.ndim != 1:
+                raise ValueError(f"the weights of gaussian_kde must be 1-dimensional, got shape {weights.shape}.")
+            if weights.shape[0] != n:
+                raise ValueError(f"gaussian_kde needs a weight for each of the {n} samples, got {weights.shape[0]}.")
+            weights = weights / xnp.sum(weights)
+        self._set(neff=1 / xnp.sum(weights**2), dataset=dataset, weights=weights)
+        if callable(bw_method):
+            factor = bw_method(self)
+        else:
+            factor = _factor(bw_method, self.neff, d)
+        covariance = xnp.atleast_2d(xnp.cov(dataset, rowvar=True, bias=False, aweights=weights)).astype(dataset.dtype)
+        self._set(covariance=(covariance * factor**2).astype(dataset.dtype),
+                  inv_cov=(xnp.linalg.inv(covariance) / factor**2).astype(dataset.dtype))
+
+    def _set(self, **fields):
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name, value):
+        raise TypeError(f"a gaussian_kde does not change: make another one instead of setting {name!r}.")
+
+    def __repr__(self):
+        return f"gaussian_kde({', '.join(f'{name}={getattr(self, name)!r}' for name in self._FIELDS)})"
+
+    def tree_flatten(self):
+        return tuple(getattr(self, name) for name in self._FIELDS), None
+
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        made = object.__new__(cls)
+        made._set(**dict(zip(cls._FIELDS, children)))
+        return made
+
+    @property
+    def d(self) -> int:
+        """The number of dimensions."""
+        return self.dataset.shape[0]
+
+    @property
+    def n(self) -> int:
+        """The number of samples."""
+        return self.dataset.shape[1]
+
+    def evaluate(self, points: ArrayLike) -> Array:
+        """The density at points, `[dimension, point]`."""
+        return _density(self.dataset, self.weights, self.covariance, self.inv_cov, self._points("evaluate", points), False)
+
+    def __call__(self, points: ArrayLike) -> Array:
+        """As `evaluate`."""
+        return self.evaluate(points)
+
+    def pdf(self, x: ArrayLike) -> Array:
+        """As `evaluate`."""
+        return self.evaluate(x)
+
+    def logpdf(self, x: ArrayLike) -> Array:
+        """The logarithm of the density, also where that is too small for a float."""
+        return _density(self.dataset, self.weights, self.covariance, self.inv_cov, self._points("logpdf", x), True)
+
+    def integrate_gaussian(self, mean: ArrayLike, cov: ArrayLike) -> Array:
+        """The integral of the density times that of the normal distribution with this mean and covariance."""
+        mean, cov = xnp.atleast_1d(xnp.squeeze(mean)), xnp.atleast_2d(cov)
+        if mean.shape != (self.d,):
+            raise ValueError(f"the mean of integrate_gaussian must have the dimension {self.d} of the density, got shape "
+                             f"{mean.shape}.")
+        if cov.shape != (self.d, self.d):
+            raise ValueError(f"the covariance of integrate_gaussian must have the dimension {self.d} of the density, got shape "
+                             f"{cov.shape}.")
+        return _overlap(self.dataset, self.weights, self.covariance, mean[:, None], xnp.ones(1, self.weights.dtype), cov)
+
+    def integrate_box_1d(self, low: ArrayLike, high: ArrayLike) -> Array:
+        """The probability between two numbers, of a density of one dimension."""
+        if self.d != 1:
+            raise ValueError(f"integrate_box_1d takes densities of 1 dimension, this one has {self.d}.")
+        if np.ndim(low) or np.ndim(high):
+            raise ValueError(f"the limits of integrate_box_1d must be scalars, got shapes {np.shape(low)} and "
+                             f"{np.shape(high)}.")
+        return _between(self.dataset, self.weights, self.covariance, low, high)
+
+    def integrate_kde(self, other: gaussian_kde) -> Array:
+        """The integral of the product with another density."""
+        if other.d != self.d:
+            raise ValueError(f"integrate_kde needs densities of the same dimensions, got {self.d} and {other.d}.")
+        return _overlap(self.dataset, self.weights, self.covariance, other.dataset, other.weights, other.covariance)
+
+    def integrate_box(self, low_bounds: Any, high_bounds: Any, maxpts: Any = None) -> Any:
+        """For one dimension there is `integrate_box_1d`."""
+        raise NotImplementedError("integrals over boxes of several dimensions are not there; of 1 dimension: integrate_box_1d.")
+
+    def resample(self, key: Any, shape: tuple[int, ...] = ()) -> Array:
+        """Samples of the density, `[dimension, *shape]`, from a random key."""
+        which, where = random.split(key)
+        chosen = random.choice(which, self.n, shape, p=self.weights)
+        around = random.multivariate_normal(where, xnp.zeros(self.d, self.covariance.dtype), self.covariance, shape,
+                                            self.dataset.dtype)
+        return self.dataset[:, chosen] + xnp.moveaxis(around, -1, 0)
+
+    def set_bandwidth(self, bw_method: Any = None) -> None:
+        """Densities do not change: give `bw_method` where one is made."""
+        raise NotImplementedError("the bandwidth of a gaussian_kde does not change: make another one with this bw_method.")
+
+    def _points(self, name: str, points) -> Array:
+        check_arraylike(name, points)
+        points = xnp.atleast_2d(xnp.asarray(points))
+        if dtypes.issubdtype(points.dtype, np.complexfloating):
+            raise NotImplementedError(f"{name} of gaussian_kde does not take complex coordinates.")
+        d, m = points.shape
+        if d != self.d:
+            if (d, m) != (1, self.d):
+                raise ValueError(f"{name} of gaussian_kde got points of dimension {d}, where the dataset has "
+                                 f"dimension {self.d}.")
+            points = points.reshape(self.d, 1)  # one point
+        return points.astype(self.dataset.dtype)
+
+
+@library(static="logarithm", name="gaussian_kde")
+def _density(dataset, weights, covariance, inverse, points, logarithm):
+    d = dataset.shape[0]
+    # With the inverse's factor distances are those of vectors.
+    whitening = cholesky(inverse)
+    samples, points = whitening.T @ dataset, whitening.T @ points
+    # Differences for each dimension: squares of norms less products would cancel.
+    energy = sum((samples[i][None, :] - points[i][:, None]) ** 2 for i in range(d)) / 2
+    scale = xnp.sum(xnp.log(xnp.diagonal(whitening))) - d / 2 * math.log(2 * math.pi)
+    if not logarithm:
+        return xnp.exp(-energy) @ weights * xnp.exp(scale)
+    least = xnp.min(energy, 1, keepdims=True)
+    return xnp.log(xnp.exp(least - energy) @ weights) - least[:, 0] + scale
+
+
+@library(name="gaussian_kde")
+def _overlap(first, weights, covariance, second, other_weights, other_covariance):
+    """The integral of a product: of each pair the normal density of their distance, with the sum of covariances."""
+    d = first.shape[0]
+    factor = cholesky(covariance + other_covariance)
+    distances = (first[:, :, None] - second[:, None, :]).reshape(d, -1)
+    energy = xnp.sum(distances * cho_solve((factor, True), distances), 0) / 2
+    scale = xnp.prod(xnp.diagonal(factor)) * (2 * math.pi) ** (d / 2)
+    return weights @ xnp.exp(-energy).reshape(first.shape[1], second.shape[1]) @ other_weights / scale
+
+
+@library(name="gaussian_kde")
+def _between(dataset, weights, covariance, low, high):
+    deviation = xnp.sqrt(covariance[0, 0])
+    ends = [ndtr(((xnp.asarray(end) - dataset[0]) / deviation).astype(dataset.dtype)) for end in (low, high)]
+    return xnp.sum(weights * (ends[1] - ends[0]))
