@@ -181,7 +181,7 @@ def _check_given(name: str, x, given, traced, index: int) -> None:
         return
     own = words._sharding
     if has_devices(given) and own.memory_kind == given.memory_kind:
-        if own.num_devices == given.num_devices == 1:
+        if own.num_devices == 1:
             return
         hlo = [s._to_xla_hlo_sharding(words.ndim) for s in (own, given)]
         if own.device_set == given.device_set and hlo[0] == hlo[1]:
