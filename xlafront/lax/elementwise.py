@@ -458,7 +458,10 @@ def _log_add(x, y):
         first = ge(real_(x), real_(y))
         big, small = where(first, x, y), where(first, y, x)
         gap = sub(small, big)
-        return add(big, log1p_(exp_(where(eq(small, big), constant_like(x, 0), gap))))
+        total = add(big, log1p_(exp_(where(eq(small, big), constant_like(x, 0), gap))))
+        angle = imag_(total)  # brought into (-pi, pi], where a logarithm has it
+        turns = PRIMITIVES["ceil"].bind(mul(sub(angle, constant_like(angle, np.pi)), constant_like(angle, 0.5 / np.pi)))
+        return PRIMITIVES["complex"].bind(real_(total), sub(angle, mul(turns, constant_like(angle, 2 * np.pi))))
     top = max_(x, y)
     gap = abs_(sub(x, y))
     same = eq(x, y)

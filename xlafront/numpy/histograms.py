@@ -31,6 +31,7 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
     Array([1, 2, 3], dtype=int32)
     """
     check_arraylike("digitize", x, bins)
+    tracing.aval_of(bins)  # refuses what would have to be converted
     bins = asarray(bins)
     if bins.ndim != 1:
         raise ValueError(f"xnp.digitize needs bins in one dimension, got shape {bins.shape}.")

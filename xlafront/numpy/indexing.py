@@ -497,12 +497,12 @@ def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = 
     if out is not None:
         raise NotImplementedError("xnp.take cannot write into `out`: arrays do not change. Use the result.")
     check_arraylike("take", a, indices)
-    a, indices = unwrap(a), unwrap(indices)
+    if not dtypes.is_integer(tracing.aval_of(indices).dtype):
+        raise TypeError(f"xnp.take needs integer indices, got {tracing.aval_of(indices).dtype}.")
+    tracing.aval_of(a)  # refuses what would have to be converted
     if axis is None:
         a, axis = shapes.reshape(a, (np.size(a),)), 0
     axis = shapes.canonical_axis(axis, np.ndim(a), "take")
-    if not dtypes.is_integer(tracing.aval_of(indices).dtype):
-        raise TypeError(f"xnp.take needs integer indices, got {tracing.aval_of(indices).dtype}.")
     if np.shape(a)[axis] == 0 and np.size(indices):
         raise IndexError(f"xnp.take cannot select from axis {axis}, which has size 0.")
     return _take_kernel(a, indices, axis, _row_mode("take", mode), fill_value, bool(unique_indices),
