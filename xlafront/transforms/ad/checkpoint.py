@@ -373,30 +373,33 @@ def saved_residuals(f: Callable, *args, **kwargs) -> list[str]:
     split = linearize_program(closed, (True,) * len(avals))
     count = len(closed.out_avals)
     computed = iter(split.forward.jaxpr.outvars[count:])
-    given, made = [], []
+    found: list[tuple[tuple[int, ...], str]] = []  # constants, arguments, what equations compute: each in order
     for known in split.known:
         if known is not None:
-            given.append(f"{str_short(avals[known])} from the argument {names[known]}")
+            found.append(((1, known), f"{str_short(avals[known])} from the argument {names[known]}"))
         else:
             v = next(computed)
-            made.append(f"{str_short(v.aval)} {_origin(split.forward.jaxpr, v)}")
-    return given + made
+            position, text = _origin(split.forward.jaxpr, v)
+            found.append((position, f"{str_short(v.aval)} {text}"))
+    return [text for _, text in sorted(found, key=lambda pair: pair[0])]
 
 
-def _origin(jaxpr: Jaxpr, v) -> str:
+def _origin(jaxpr: Jaxpr, v) -> tuple[tuple[int, ...], str]:
+    """Where in the program a value is made, and in words."""
     if type(v) is Literal:
-        return "from a literal"
-    for eqn in jaxpr.eqns:
+        return (0,), "from a literal"
+    for i, eqn in enumerate(jaxpr.eqns):
         if v in eqn.outvars:
             inner = eqn.params.get("jaxpr")
             if inner is not None and len(inner.jaxpr.outvars) == len(eqn.outvars):
                 found = inner.jaxpr.outvars[eqn.outvars.index(v)]
                 if type(found) is not Literal and found not in inner.jaxpr.invars:
-                    return _origin(inner.jaxpr, found)
-            where = source.describe(eqn.site)
-            what = f"named {eqn.params['name']!r}" if eqn.primitive is name_p else f"output of {eqn.primitive.shown_as}"
-            return f"{what} from {where}"
-    return "from a constant"
+                    position, text = _origin(inner.jaxpr, found)
+                    return (2, i, *position), text
+            where = source.with_column(eqn.site)
+            what = f"named {eqn.params['name']!r}" if eqn.primitive is name_p else f"output of {eqn.primitive.name}"
+            return (2, i), f"{what} from {where}"
+    return (0,), "from a constant"
 
 
 # Policies
