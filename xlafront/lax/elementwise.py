@@ -668,7 +668,10 @@ def as_type(x, dtype, weak: bool):
     if kind in dtypes.python_scalar_dtypes:
         if weak:
             wanted = dtypes.scalar_type_of(dtype)
-            return x if kind is wanted else wanted(x)
+            x = x if kind is wanted else wanted(x)
+            if dtypes.default_dtype(wanted) == dtype:
+                return x
+            return convert_element_type_p.bind(x, new_dtype=dtype, weak_type=True, sharding=None)
         if kind is int and dtype.kind in "iu":
             dtypes.check_int_fits(x, dtype) if dtype.kind == "i" else None
             return np.asarray(x).astype(dtype)[()]

@@ -206,7 +206,7 @@ def _linearize(primals, tangents, *, jaxpr, prevent_cse, differentiated, policy)
 
 
 def _impl(*args, **params):
-    """Compiled, but for operations of users that can only be run one by one."""
+    """Compiled, but for operations of users that can only be run one by one, and calls that give up their arguments."""
     closed = params["jaxpr"]
     if closed.jaxpr.memoised("one by one", lambda: _only_eager(closed.jaxpr)):
         return jaxpr_as_fun(closed)(*args)
@@ -214,7 +214,8 @@ def _impl(*args, **params):
 
 
 def _only_eager(jaxpr: Jaxpr) -> bool:
-    return any([p.own_impl is not None and not p.lowerings and not p.ref_primitive or any(map(_only_eager, subprograms(params)))
+    return any([p.own_impl is not None and not p.lowerings and not p.ref_primitive or any(params.get("donated_invars", ()))
+                or any(map(_only_eager, subprograms(params)))
                 for p, params in [(eqn.primitive, eqn.params) for eqn in jaxpr.eqns]])
 
 
