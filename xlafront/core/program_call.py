@@ -44,7 +44,7 @@ class ProgramCall(Primitive):
 
     def of_values(self, params: dict[str, Any], program: ClosedJaxpr, ins: Sequence[Place], outs: Sequence[Place],
                   read_later: Sequence[int] = ()) -> dict[str, Any]:
-        """As `derived`, where the program computes the results of this one; what else is made of it reads `read_later` again."""
+        """As `derived`, for what computes the results of this program; what else is made of it reads `read_later` again."""
         return self.derived(params, program, ins, outs)
 
     def pruned(self, params: dict[str, Any], program: ClosedJaxpr, ins: Sequence[int], outs: Sequence[int]) -> dict[str, Any]:
