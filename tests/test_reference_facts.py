@@ -1,5 +1,7 @@
 """Facts of the reference that no other oracle has: values, dtypes and exceptions observed in it, written down."""
 
+import types
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ import xlafront.numpy as xnp
 
 V = np.array([5, 1, 4, 1, 3], np.int32)
 F = np.array([1.0, 2.0, 3.0], np.float32)
+J = type("Convertible", (), {"__jax_array__": lambda self: xnp.arange(3)})()
 C = np.array([1 + 2j, 1 - 1j, -1j, 2], np.complex64)
 B = np.array([True, False])
 weak = xnp.asarray
@@ -83,11 +86,29 @@ VALUES = [  # call, values, dtype, weakly typed
     ("n.mean(np.ones((2, 3), np.float32), axis=n.array(1))", [1, 1], "float32", False),
     ("n.ones((2, 3)).max(axis=[0, 1])", 1, "float32", False),
     ("n.log10(n.asarray(0j))", -np.inf, "complex64", False),
+    ("n.logaddexp(np.complex64(3 - 3j), np.complex64(2 + 3j))", np.log(np.exp(3 - 3j) + np.exp(2 + 3j)), "complex64", False),
+    ("xf.nn.softplus(np.complex64(-1 + 4j))", np.log(1 + np.exp(-1 + 4j)), "complex64", False),
+    ("n.linalg.cholesky(-n.eye(2) * (1 + 0j)).imag", [[np.nan, 0], [np.nan, np.nan]], "float32", False),
+    ("xf.jvp(lambda c: xf.lax.scan(lambda c, x: (c + x, c), c, F)[0], (0.0,), (1.0,))[0]", 6, "float32", False),
+    ("xf.jvp(lambda c: xf.lax.scan(lambda c, x: (c + x, c), c, F)[0], (0.0,), (1.0,))[1]", 1, "float32", False),
+    ("xf.linearize(lambda c: xf.lax.scan(lambda c, x: (c + x, c), c, F)[0], 0.0)[1](2.0)", 2, "float32", False),
+    ("xf.lax.cond(True, lambda: F[0], lambda: 0.0)", 1, "float32", True),  # as weakly typed as the first branch, for False
+    ("xf.lax.cond(False, lambda: 0.0, lambda: F[0])", 1, "float32", False),
+    ("xf.lax.switch(1, [lambda: F[0], lambda: 2.0])", 2, "float32", False),
+    ("n.diff(n.ones(0), 5)", [], "float32", False),
+    ("n.ediff1d(n.ones(0), 1, 2)", [2, 1], "float32", False),
+    ("n.histogram(V, bins=0)[0]", [], "float32", False),
+    ("n.minimum.reduce(np.array([[7, 3], [2, 9]]), dtype='int8')", [2, 3], "int8", False),
+    ("n.logical_and.reduce(np.array([[7, 3], [0, 9]]), dtype='int8')", [0, 1], "int8", False),
+    ("n.maximum.at(V, 0, 6.5, inplace=False)", [6.5, 1, 4, 1, 3], "float32", False),
+    ("n.logical_or.at(F, np.array([0, 0]), 0, inplace=False)", [True, True, True], "bool", False),
+    ("n.add.at(B, 1, True, inplace=False)", [True, True], "bool", False),
+    ("xf.lax.full_like(types.SimpleNamespace(shape=(3,), dtype=np.dtype('float32')), 2.0)", [2, 2, 2], "float32", False),
 ]
 
 
 def evaluate(text):
-    return eval(text, {"n": xnp, "np": np, "xf": xf, "V": V, "F": F, "C": C, "B": B})
+    return eval(text, {"n": xnp, "np": np, "xf": xf, "V": V, "F": F, "C": C, "B": B, "J": J, "types": types})
 
 
 @pytest.mark.parametrize("text, values, dtype, is_weak", VALUES, ids=[row[0] for row in VALUES])
@@ -123,7 +144,6 @@ ERRORS = [
     ("xf.jacfwd(lambda x: x, argnums=2)(F)", ValueError),
     ("xf.grad(lambda x: x, argnums=2)(1.0)", TypeError),
     ("xf.grad(lambda x: x, argnums=-3)(1.0)", ValueError),
-    ("xf.grad(lambda x: xf.lax.zeta(x, 2.0))(3.0)", NotImplementedError),
     ("xf.lax.cond(1j, lambda: 1, lambda: 2)", TypeError),
     ("xf.lax.scan(lambda c, x: (c * n.array(1, 'bfloat16'), c), np.int32(1), F)", TypeError),
     ("xf.lax.abs(np.ones(2, np.uint8))", TypeError),
@@ -132,6 +152,20 @@ ERRORS = [
     ("n.copysign(C, 1.0)", TypeError),
     ("n.broadcast_to(V, (-1, 5))", TypeError),
     ("n.pad(F, 1.5)", TypeError),
+    ("n.array_equal('a', F)", TypeError),
+    ("n.flip(n.ones((1, 2)), (0, 0))", TypeError),
+    ("n.moveaxis(n.ones((1, 2)), (0, 0), (1, 0))", TypeError),
+    ("n.median(n.zeros(0))", TypeError),
+    ("n.dot(F, F, precision='TF32_TF32_F32')", ValueError),
+    ("n.dot(F, F, precision='ANY_F8_ANY_F8_F32')", ValueError),
+    ("n.subtract.reduce(n.ones((2, 2)), axis=(0, 1))", NotImplementedError),
+    ("n.maximum.reduce(F, dtype='int8')", TypeError),
+    ("xf.lax.reduce(F, 1, n.add, ())", TypeError),
+    ("xf.tree_util.tree_transpose(xf.tree.structure([]), xf.tree.structure(0), [])", ValueError),
+    ("xf.flatten_util.ravel_pytree([xf.random.key(0)])", TypeError),
+    ("xf.flatten_util.ravel_pytree(F)[1]([1.0, 2.0, 3.0])", TypeError),
+    *[(f"n.{call}", ValueError) for call in (  # what has __jax_array__ is not converted
+        "ravel(J)", "atleast_1d(J)", "take(F, J)", "digitize(F, J)")],
 ]
 
 
@@ -139,6 +173,23 @@ ERRORS = [
 def test_exceptions(text, error):
     with pytest.raises(error):
         evaluate(text.replace("V_", "n.asarray(V)"))
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_weakly_typed_arrays_promote_as_their_dtypes_do(x64):
+    wide = "float64" if x64 else "float32"
+    rows = [("float32", 1, "float32"), ("bfloat16", 1, "bfloat16"), ("bfloat16", 1.0, wide), ("int32", 1.0, wide),
+            ("bfloat16", 1j, "complex128" if x64 else "complex64"), ("bfloat16", True, wide)]
+    with xf.enable_x64(x64):
+        for own, other, found in rows:
+            x = xf.ShapeDtypeStruct((3,), own, weak_type=True)
+            for function in (lambda x: x + other, lambda x: other * x):
+                result = xf.eval_shape(function, x)
+                assert (result.dtype, result.weak_type) == (found, True), (own, other)
+        for own, other, found in (("bfloat16", "int32", "bfloat16"), ("float32", "bfloat16", "float32"),
+                                  ("int32", "float32", "float32")):
+            result = xf.eval_shape(xnp.add, *[xf.ShapeDtypeStruct((3,), d, weak_type=True) for d in (own, other)])
+            assert (result.dtype, result.weak_type) == (found, True), (own, other)
 
 
 def test_interfaces():

@@ -204,3 +204,11 @@ def test_dtypes_that_are_refused():
         lax.bitwise_and(np.float32(1), np.float32(2))
     with pytest.raises(TypeError, match="float32, int32"):
         lax.add(np.float32(1), np.int32(1))
+
+
+def test_derivative_of_zeta_in_its_order():
+    for x in (1.2, 2.0, 3.5, 9.0):
+        for q in (0.4, 1.0, 2.5, 40.0):
+            n, end = np.arange(20000) + q, 20000 + q
+            tail = end ** (1 - x) * (np.log(end) / (x - 1) + 1 / (x - 1) ** 2) + 0.5 * np.log(end) * end**-x
+            np.testing.assert_allclose(xf.grad(lax.zeta)(x, q), -np.sum(np.log(n) * n**-x) - tail, rtol=5e-5)

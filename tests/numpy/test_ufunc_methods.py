@@ -110,3 +110,19 @@ def test_updates_are_done_in_the_wider_type():
     for read in (lambda at: at.get(mode="wrap"), lambda at: at.set(1, mode="wrap")):
         with pytest.raises(ValueError, match="wrap"):
             read(x.at[5])
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (2, 0), (), (-1,), (0, 1, 2)])
+def test_reductions_over_several_axes(axes):
+    x = np.arange(24).reshape(2, 3, 4) % 7
+    for name in ("bitwise_and", "bitwise_or", "bitwise_xor", "logical_xor", "logical_and", "logaddexp"):
+        for keepdims in (False, True):
+            given = x.astype(np.float32) if name == "logaddexp" else x
+            expected = getattr(np, name).reduce(given, axis=axes, keepdims=keepdims)
+            if name.startswith("logical"):
+                expected = expected.astype(bool)
+            found = getattr(xnp, name).reduce(given, axis=axes, keepdims=keepdims)
+            np.testing.assert_allclose(found, expected, rtol=1e-5, err_msg=name)
+    mask = x > 2
+    np.testing.assert_array_equal(xnp.bitwise_or.reduce(x, axis=axes, where=mask, initial=8),
+                                  np.bitwise_or.reduce(x, axis=axes, where=mask, initial=8))

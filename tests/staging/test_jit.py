@@ -133,6 +133,44 @@ def test_unused_arguments():
     assert f(2.0, xnp.ones(3)) == 4 and xf.jit(lambda x, y: y)(1, 2) == 2 and xf.jit(lambda x: 5)(1) == 5
 
 
+def test_arguments_are_given_up_under_transformations():
+    def fresh():
+        return xnp.arange(4.0) + 0.0
+
+    sine, square = (xf.jit(f, donate_argnums=0) for f in (xnp.sin, lambda x: x * x))
+    for run in (xf.vmap(sine), lambda x: xf.vjp(sine, x)[0], lambda x: xf.linearize(sine, x)[0], xf.checkpoint(sine),
+                xf.grad(lambda x: sine(x).sum()), lambda x: xf.vmap(lambda c: sine(x) * c)(xnp.ones(2)),
+                lambda x: xf.grad(lambda c: (sine(x) * c).sum())(3.0)):
+        x = fresh()
+        run(x)
+        assert x.is_deleted()
+    x, tangent = fresh(), fresh()
+    xf.jvp(sine, (x,), (tangent,))
+    assert x.is_deleted() and tangent.is_deleted()
+    x = fresh()  # the backward pass reads it
+    np.testing.assert_array_equal(xf.grad(lambda x: square(x).sum())(x), 2 * np.arange(4.0))
+    assert not x.is_deleted()
+    push = xf.linearize(square, x)[1]
+    np.testing.assert_array_equal(push(x), push(x))
+    x = fresh()
+    np.testing.assert_allclose(xf.jvp(sine, (x,), (x,))[0], np.sin(np.arange(4.0)), rtol=1e-6)
+
+
+def test_arrays_elsewhere_move_when_they_are_split_as_asked():
+    devices = xf.devices()
+    both, other = (xf.sharding.Mesh(np.array(d), "i") for d in (devices[:2], devices[2:4]))
+    whole, row = (xf.sharding.NamedSharding(both, xf.sharding.PartitionSpec(*spec)) for spec in ((), ("i",)))
+    x = np.arange(4.0, dtype=np.float32)
+    for asked, given in ((whole, devices[5]), (whole, xf.sharding.NamedSharding(other, whole.spec)),
+                         (row, xf.sharding.NamedSharding(other, row.spec)), (xf.sharding.SingleDeviceSharding(devices[0]), whole)):
+        result = xf.jit(lambda x: x + 1, in_shardings=asked)(xf.device_put(x, given))
+        assert result.sharding.device_set == asked.device_set
+        np.testing.assert_array_equal(result, x + 1)
+    for asked, given in ((row, devices[5]), (row, whole), (whole, xf.sharding.NamedSharding(other, row.spec))):
+        with pytest.raises(ValueError, match="in_shardings"):
+            xf.jit(lambda x: x + 1, in_shardings=asked)(xf.device_put(x, given))
+
+
 def test_donation():
     step = xf.jit(lambda state, x: xf.tree.map(lambda s: s + x, state), donate_argnums=0)
     state = {"a": xnp.ones(4), "b": xnp.zeros(4)}

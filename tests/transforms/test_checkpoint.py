@@ -214,3 +214,35 @@ def test_policies_compare_by_what_they_save():
 def test_bad_input(call, kind, match):
     with pytest.raises(kind, match=match):
         call()
+
+
+def test_the_barrier_is_before_the_marked_operands():
+    def loss(state, scale):
+        return (xnp.sin(xnp.sin(state["w"]) * state["x"]) * scale).sum()
+
+    state, scale = {"w": xnp.ones(3), "x": xnp.ones(3)}, xnp.ones(3)
+    expected = xf.grad(loss)(state, scale)
+    for marks, count in ((True, 4), (({"w": False, "x": True}, True), 3), ((False, True), 2), ((False, False), 1), (False, 0)):
+        step = xf.grad(xf.checkpoint(loss, prevent_cse=marks))  # (the cotangent is an operand too)
+        text = xf.jit(step).trace(state, scale).lower(lowering_platforms=("cuda",)).as_text()
+        found = [line.split("optimization_barrier")[1].split(":")[0].count("%") for line in text.splitlines()
+                 if "optimization_barrier" in line]
+        assert sum(found) == count, marks
+        for name in state:
+            np.testing.assert_allclose(step(state, scale)[name], expected[name], rtol=1e-6)
+
+
+def test_saved_residuals_are_in_the_order_of_the_program(capsys):
+    recomputed = xf.checkpoint(lambda x: xnp.exp(xnp.sin(x)))
+
+    def function(d):
+        return (xnp.sin(d["b"]) * xnp.cos(d["a"]) * np.arange(3.0)).sum() * recomputed(d["a"]).sum()
+
+    print_saved_residuals(function, {"a": xnp.ones(3), "b": xnp.ones(3)})
+    lines = capsys.readouterr().out.splitlines()
+    assert "a constant" in lines[0] and "the argument d['a']" in lines[1]
+    names = [line.split("output of ")[1].split(" ")[0] for line in lines[2:]]
+    assert names == ["sin", "cos", "cos", "sin", "reduce_sum", "reduce_sum"]
+    file, line, column = lines[2].split(" from ")[1].split(" (")[0].rsplit(":", 2)
+    with open(file) as f:
+        assert f.read().splitlines()[int(line) - 1][int(column):].startswith("xnp.sin(d")

@@ -102,7 +102,7 @@ def test_shardings_of_a_jitted_function_follow_its_operands_and_results():
     row, whole = NamedSharding(mesh, PartitionSpec("x")), NamedSharding(mesh, PartitionSpec())
     f = xf.jit(lambda x, y: (xnp.sin(x) * y).sum(), in_shardings=(row, whole), donate_argnums=0)
     forward, backward = xf.make_jaxpr(xf.grad(f))(X, Y).eqns
-    assert forward.params["in_shardings"] == (row, whole) and forward.params["donated_invars"] == (False, False)
+    assert forward.params["in_shardings"] == (row, whole) and forward.params["donated_invars"] == (True, False)
     assert set(forward.params["out_shardings"]) == {UNSPECIFIED}
     assert backward.params["out_shardings"] == (row,)
     [mapped] = xf.make_jaxpr(xf.vmap(f, (0, None)))(np.stack([X, Y]), Y).eqns

@@ -400,7 +400,7 @@ def _handed_through(programs: Sequence[ClosedJaxpr]) -> list[int | None]:
 
 
 def join_branches(what, programs, trees, functions, names) -> list:
-    """The types of the results, which must agree; a value is weakly typed where it is so in all branches."""
+    """The types of the results, which must agree; a value is weakly typed where it is so in the first branch."""
     first = programs[0].out_avals
     for program, out_tree, f, name in zip(programs[1:], trees[1:], functions[1:], names[1:]):
         if out_tree != trees[0]:
@@ -413,8 +413,7 @@ def join_branches(what, programs, trees, functions, names) -> list:
         if lines:
             raise TypeError(f"{what} needs branches with equal output types, but of {_described(names[0], functions[0])} and "
                             f"{_described(name, f)} {'; '.join(lines)}. Convert with astype, or give Python scalars as arrays.")
-    return [a.update(weak_type=all(p.out_avals[i].weak_type for p in programs),
-                     vma=frozenset().union(*[p.out_avals[i].vma for p in programs])) for i, a in enumerate(first)]
+    return [a.update(vma=frozenset().union(*[p.out_avals[i].vma for p in programs])) for i, a in enumerate(first)]
 
 
 def _described(name: str, f: Callable) -> str:

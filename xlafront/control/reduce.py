@@ -101,6 +101,11 @@ def monoid(function) -> str | None:
     return _MONOIDS.get(name) if same else None
 
 
+def _other_dtype(own, of_start) -> TypeError:
+    return errors.incompatible_dtypes("reduce", [own, of_start], "The initial values must have the dtypes of the arrays: "
+                                                                "operand dtypes should match those of initial values.")
+
+
 def reduce(operands: Any, init_values: Any, computation: Callable, dimensions: Sequence[int],
            out_sharding: ShardingLike = None) -> Any:
     """Elements combined along dimensions by a function that is associative.
@@ -122,6 +127,10 @@ def reduce(operands: Any, init_values: Any, computation: Callable, dimensions: S
     for s in starts:
         if np.shape(s):
             raise ValueError(f"reduce needs scalars as initial values, found one of shape {np.shape(s)}.")
+    for s, x in zip(starts, leaves):
+        d, own = tracing.aval_of(s).dtype, tracing.aval_of(x).dtype
+        if not dims and d != own:
+            raise _other_dtype(own, d)
     if not dims:
         return tree.map(elementwise.as_array, operands)
     scalars = [ShapedArray((), tracing.aval_of(x).dtype) for x in leaves]
@@ -139,8 +148,7 @@ def reduce(operands: Any, init_values: Any, computation: Callable, dimensions: S
     for s, x in zip(starts, leaves):
         d, own = tracing.aval_of(s).dtype, tracing.aval_of(x).dtype
         if d != own and not (isinstance(s, (int, float)) and s == _NOTHING.get(name)):
-            raise errors.incompatible_dtypes("reduce", [own, d], "The initial values must have the dtypes of the arrays: "
-                                                                 "operand dtypes should match those of initial values.")
+            raise _other_dtype(own, d)
     starts = [elementwise.as_type(s, tracing.aval_of(x).dtype, False) for s, x in zip(starts, leaves)]
     if name is not None:
         total = reductions.PRIMITIVES[name].bind(leaves[0], axes=dims, out_sharding=wanted)

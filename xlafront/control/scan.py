@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -169,7 +169,7 @@ def _jvp(primals, tangents, *, jaxpr, length, num_consts, num_carry, reverse, un
                *range(num_carry, rank), *[p for p in out_places[num_carry:] if p is not None]]
     body = program.jaxpr.memoised(("parts of a scan", num_consts, num_carry), lambda: _same_carry(reorder(
         program, [i for span in spans for i in both(*span)], outputs), num_consts + sum(active[:num_consts]),
-        num_carry + sum(kept)))
+        [*jaxpr.out_avals[:num_carry], *[a for a, k in zip(jaxpr.out_avals, kept) if k]]))
     carry, ys = bind_scan(body, *[together(primals, tangents, *span) for span in spans], length=length, reverse=reverse,
                           unroll=unroll)
     out_tangents = iter([*carry[num_carry:], *ys[rank - num_carry:]])
@@ -178,9 +178,11 @@ def _jvp(primals, tangents, *, jaxpr, length, num_consts, num_carry, reverse, un
                      for nz, x in zip(nonzero, results)]
 
 
-def _same_carry(body: ClosedJaxpr, num_consts: int, num_carry: int) -> ClosedJaxpr:
-    """The body with the carry as weakly typed on return as on entry."""
-    given = body.in_avals[num_consts:num_consts + num_carry]
+def _same_carry(body: ClosedJaxpr, num_consts: int, carry: Sequence[Any]) -> ClosedJaxpr:
+    """The body with the carry as weakly typed on return as on entry, or less: no more than these results of the loop are."""
+    num_carry = len(carry)
+    given = [a.update(weak_type=a.weak_type and b.weak_type)
+             for a, b in zip(body.in_avals[num_consts:num_consts + num_carry], carry)]
     return with_weak_types(body, [*given, *[None] * (len(body.out_avals) - num_carry)])
 
 
@@ -243,7 +245,7 @@ class _LinearizedBody:
             *tangents(num_consts, num_consts + num_carry),
             *[i for i, s in enumerate(sources) if s in self.stacked], *tangents(num_consts + num_carry, len(active))])
         self.linear = _same_carry(linear, len(self.fixed) + sum(active[:num_consts]),
-                                  sum(active[num_consts:num_consts + num_carry]))
+                                  [a for a, k in zip(jaxpr.out_avals, kept) if k])
 
 
 def _linearize(primals, tangents, *, jaxpr, length, num_consts, num_carry, reverse, unroll):

@@ -410,6 +410,9 @@ def _promote(operands) -> tuple[Any, bool]:
         if is_extended(d):
             raise TypePromotionError(f"arrays of dtypes {', '.join(str(k[0]) for k in operands)} have no common dtype: random "
                                      f"keys do not mix with numbers. Their words are random.key_data(keys).")
+    if all([weak and d != bool_ for d, weak in kinds]):  # as their dtypes promote, which need not be the default ones
+        node = _join(frozenset(_node(canonicalize_dtype(d), False) for d, _ in kinds), "standard")
+        return canonicalize_dtype(_BY_NAME.get(node) or np.dtype(node)), True
     node = _join(frozenset(_node(canonicalize_dtype(d), weak) for d, weak in kinds), config.numpy_dtype_promotion.value)
     if node in _WEAK_TYPES:
         return default_dtype(_WEAK_TYPES[node]), True

@@ -42,6 +42,11 @@ class ProgramCall(Primitive):
         """The parameters of a call of another program, whose operands and results are like those at these places."""
         return params | {self.parameter: program}
 
+    def of_values(self, params: dict[str, Any], program: ClosedJaxpr, ins: Sequence[Place], outs: Sequence[Place],
+                  read_later: Sequence[int] = ()) -> dict[str, Any]:
+        """As `derived`, for what computes the results of this program; what else is made of it reads `read_later` again."""
+        return self.derived(params, program, ins, outs)
+
     def pruned(self, params: dict[str, Any], program: ClosedJaxpr, ins: Sequence[int], outs: Sequence[int]) -> dict[str, Any]:
         """As `derived`, where the program only computes less."""
         return self.derived(params, program, ins, outs)

@@ -7,6 +7,7 @@ out only when a message, a printout or an MLIR location asks for them.
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import threading
@@ -143,6 +144,15 @@ def describe(site: Site | None) -> SourceInfo:
             line = number or line
             break
     return SourceInfo(code.co_filename, line, code.co_qualname, scope_texts[scope], site)
+
+
+def with_column(site: Site | None) -> str:
+    """As `str(describe(site))`, with the column, counted from 0, where the interpreter keeps them."""
+    found = describe(site)
+    if site is None or site[0] is None:
+        return str(found)
+    column = next(itertools.islice(site[0].co_positions(), site[1] // 2, None), (None,) * 4)[2]
+    return str(found) if column is None else f"{found.file}:{found.line}:{column} ({found.function})"
 
 
 class using_site:

@@ -607,6 +607,8 @@ def transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_
     if len(flat) != inner * outer:
         raise TypeError(f"the tree to transpose must have the structure {outer_treedef.compose(inner_treedef)} (outer around "
                         f"inner); it has {treedef}.")
+    if not outer and inner:  # what the result holds is told by nothing
+        raise ValueError(f"the tree to transpose has no leaves: there is nothing to put where {inner_treedef} has them.")
     rows = [flat[i * inner:(i + 1) * inner] for i in range(outer)]
     return inner_treedef.unflatten([outer_treedef.unflatten([row[j] for row in rows]) for j in range(inner)])
 

@@ -129,7 +129,7 @@ def full_like(x: Any, fill_value: ArrayLike, dtype: DTypeLike | None = None, sha
     result = full(shape, fill_value, wanted, sharding=placement_of(x, shape) if sharding is None else sharding)
     if dtype is None and getattr(aval, "weak_type", False):
         result = convert_element_type_p.bind(result, new_dtype=wanted, weak_type=True, sharding=None)
-    return tracing.as_varying(result, aval.vma)
+    return tracing.as_varying(result, getattr(aval, "vma", frozenset()))
 
 
 def empty(shape: Sequence[int], dtype: DTypeLike, *, out_sharding: ShardingLike = None) -> Array:

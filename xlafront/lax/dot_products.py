@@ -38,8 +38,10 @@ class Precision(enum.Enum):
         return self.name
 
 
-# Named multiplication algorithms, for backends that have them.
+# Named multiplication algorithms, for backends that have them: CPUs have few.
 DotAlgorithmPreset = enum.Enum("DotAlgorithmPreset", ("DEFAULT", *config.DOT_ALGORITHMS), start=0)  # type: ignore[misc]
+_ON_CPUS = frozenset(("DEFAULT", "F16_F16_F16", "BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6", "F32_F32_F32",
+                      "F64_F64_F64"))
 
 
 _PRECISIONS = {
@@ -152,7 +154,8 @@ def _lower(ctx, x, y, *, dimension_numbers, precision, preferred_element_type, o
     attributes = {"dot_dimension_numbers": m.attribute(
         f"#stablehlo.dot<lhs_batching_dimensions = {_ints(xb)}, rhs_batching_dimensions = {_ints(yb)}, "
         f"lhs_contracting_dimensions = {_ints(xc)}, rhs_contracting_dimensions = {_ints(yc)}>")}
-    if isinstance(precision, DotAlgorithm) and ctx.platform == "cpu":
+    if ctx.platform == "cpu" and (isinstance(precision, DotAlgorithm) or isinstance(precision, DotAlgorithmPreset) and (
+            precision.name not in _ON_CPUS)):
         raise ValueError(f"The precision {precision!r} of a product is not supported on CPUs. Use a Precision, or None.")
     if type(precision) is tuple:
         attributes["precision_config"] = m.array(

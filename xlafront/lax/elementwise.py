@@ -7,6 +7,7 @@ end take scalars beside arrays and check dtypes.
 from __future__ import annotations
 
 import enum
+import math
 import operator
 from typing import NamedTuple
 
@@ -166,9 +167,25 @@ def _integer_pow_derivative(g, ans, x, *, y):
     return mul(g, mul(constant_like(x, y), power))
 
 
-def _no_zeta_derivative(g, ans, x, q):
-    raise NotImplementedError("zeta has no derivative in its first argument, which is no elementary function: hold it constant "
-                              "with lax.stop_gradient. In its second argument it can be differentiated.")
+def _zeta_in_order(g, ans, x, q):
+    """The derivative of Euler and Maclaurin's formula: ten terms of the sum, its integral from there, and corrections by
+    `B_2k / (2k)!`, each with the derivative of a rising factorial."""
+    total = constant_like(x, 0)
+    for n in range(10):
+        base = add(q, constant_like(q, n))
+        total = sub(total, mul(log_(base), pow_(base, neg(x))))
+    base = add(q, constant_like(q, 10))
+    log, power, less = log_(base), pow_(base, neg(x)), sub(x, constant_like(x, 1))
+    total = sub(total, mul(mul(base, power), div(add(log, reciprocal(less)), less)))
+    total = sub(total, mul(constant_like(x, 0.5), mul(log, power)))
+    rising, slope = x, constant_like(x, 1)
+    for k, number in enumerate((1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6), 1):
+        power = div(power, base if k == 1 else mul(base, base))
+        total = add(total, mul(constant_like(x, number / math.factorial(2 * k)), mul(power, sub(slope, mul(log, rising)))))
+        for shift in (2 * k - 1, 2 * k):
+            factor = add(x, constant_like(x, shift))
+            rising, slope = mul(rising, factor), add(mul(slope, factor), rising)
+    return mul(g, total)
 
 
 def _rem_second(g, ans, x, y):
@@ -271,7 +288,7 @@ BINARY = (
     ("nextafter", "chlo.next_after", "float", None, None, None),
     ("polygamma", "chlo.polygamma", "float", None,
      lambda g, z, m, x: mul(g, PRIMITIVES["polygamma"].bind(add(m, constant_like(m, 1)), x)), None),
-    ("zeta", "chlo.zeta", "float", _no_zeta_derivative,
+    ("zeta", "chlo.zeta", "float", _zeta_in_order,
      lambda g, z, x, q: mul(g, mul(neg(x), PRIMITIVES["zeta"].bind(add(x, constant_like(x, 1)), q))), None),
     ("and", "stablehlo.and", "int bool", None, None, None),
     ("or", "stablehlo.or", "int bool", None, None, None),
@@ -458,7 +475,10 @@ def _log_add(x, y):
         first = ge(real_(x), real_(y))
         big, small = where(first, x, y), where(first, y, x)
         gap = sub(small, big)
-        return add(big, log1p_(exp_(where(eq(small, big), constant_like(x, 0), gap))))
+        total = add(big, log1p_(exp_(where(eq(small, big), constant_like(x, 0), gap))))
+        angle = imag_(total)  # brought into (-pi, pi], where a logarithm has it
+        turns = PRIMITIVES["ceil"].bind(mul(sub(angle, constant_like(angle, np.pi)), constant_like(angle, 0.5 / np.pi)))
+        return PRIMITIVES["complex"].bind(real_(total), sub(angle, mul(turns, constant_like(angle, 2 * np.pi))))
     top = max_(x, y)
     gap = abs_(sub(x, y))
     same = eq(x, y)
@@ -648,7 +668,10 @@ def as_type(x, dtype, weak: bool):
     if kind in dtypes.python_scalar_dtypes:
         if weak:
             wanted = dtypes.scalar_type_of(dtype)
-            return x if kind is wanted else wanted(x)
+            x = x if kind is wanted else wanted(x)
+            if dtypes.default_dtype(wanted) == dtype:
+                return x
+            return convert_element_type_p.bind(x, new_dtype=dtype, weak_type=True, sharding=None)
         if kind is int and dtype.kind in "iu":
             dtypes.check_int_fits(x, dtype) if dtype.kind == "i" else None
             return np.asarray(x).astype(dtype)[()]

@@ -445,13 +445,13 @@ def plain_axes(axes, rank: int, name: str, error: type[Exception] = np.exception
     return found
 
 
-def canonical_axes(axes, rank: int, name: str = "this operation") -> tuple[int, ...]:
+def canonical_axes(axes, rank: int, name: str = "this operation", repeated: type[Exception] = ValueError) -> tuple[int, ...]:
     if axes is None:
         return tuple(range(rank))
     listed = axes if isinstance(axes, (tuple, list, range)) or np.ndim(axes) else (axes,)
     found = tuple(canonical_axis(a, rank, name) for a in listed)
     if len(set(found)) != len(found):
-        raise ValueError(f"{name} got an axis twice, a duplicate value: {axes}")
+        raise repeated(f"{name} got an axis twice, a duplicate value: {axes}")
     return found
 
 

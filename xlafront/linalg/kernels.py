@@ -224,7 +224,9 @@ def succeeded(info, x, bad=np.nan):
 
 def where_each(keep, x, other):
     """`x` for each matrix, or vector, that the booleans of the leading dimensions keep, else the other value."""
-    return xnp.where(keep.reshape(keep.shape + (1,) * (x.ndim - keep.ndim)), x, other)
+    if x.dtype.kind == "c" and other is np.nan:
+        other = np.complex64(complex(np.nan, np.nan))
+    return xnp.where(keep.reshape(keep.shape + (1,) * (x.ndim - keep.ndim)), x, xnp.asarray(other, x.dtype))
 
 
 def zero_tangent(x) -> Zero:

@@ -23,7 +23,8 @@ from xlafront.staging.library import library
 
 
 def _part(x, start, limit, axis):
-    return slice_in_dim(x, start, limit, axis=axis)
+    first, last, _ = slice(start, limit).indices(np.shape(x)[axis])
+    return slice_in_dim(x, first, last, axis=axis)
 
 
 def _steps(a, axis):

@@ -11,6 +11,7 @@ import numpy as np
 from xlafront.core import dtypes, tree
 from xlafront.numpy.creation import asarray, zeros
 from xlafront.numpy.manipulation import concatenate, ravel, reshape
+from xlafront.numpy.promotion import refuse_keys
 
 
 class Unravel(NamedTuple):
@@ -24,7 +25,7 @@ class Unravel(NamedTuple):
     def __call__(self, vector):
         """The pytree whose leaves are in `vector`: at its dtype if those of the leaves are one, else each at its own."""
         sizes = [math.prod(s) for s in self.shapes]
-        vector = ravel(asarray(vector))
+        vector = ravel(vector)
         if vector.size != sum(sizes):
             raise ValueError(f"unravel needs a vector of {sum(sizes)} elements, got {vector.size}.")
         of_one_kind = len(set(self.kinds)) <= 1
@@ -45,6 +46,8 @@ def ravel_pytree(pytree):
     >>> flat, unravel = ravel_pytree({"w": xnp.ones((2, 3)), "b": xnp.zeros(3)})
     """
     leaves, treedef = tree.flatten(pytree)
+    for x in leaves:
+        refuse_keys("ravel_pytree", x)
     kinds = tuple(dtypes.canonicalize_dtype(dtypes.operand_type(x)[0]) for x in leaves)
     joint = dtypes.result_type(*kinds) if kinds else dtypes.default_dtype(float)
     unravel = Unravel(treedef, tuple(np.shape(x) for x in leaves), kinds, joint)

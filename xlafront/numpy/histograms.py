@@ -31,6 +31,7 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
     Array([1, 2, 3], dtype=int32)
     """
     check_arraylike("digitize", x, bins)
+    tracing.aval_of(bins)  # refuses what would have to be converted
     bins = asarray(bins)
     if bins.ndim != 1:
         raise ValueError(f"xnp.digitize needs bins in one dimension, got shape {bins.shape}.")
@@ -143,7 +144,9 @@ def histogram(a: ArrayLike, bins: ArrayLike = 10, range: Sequence[ArrayLike] | N
     a, d = ravel(a), tracing.aval_of(a).dtype
     edges = _edges(a, bins, range, d)
     weights = ravel(joint[0]) if weighted else d.type(1)
-    counts = zeros(edges.shape[0] - 1, d).at[_places(a, edges)].add(weights, mode="drop")
+    counts = zeros(max(edges.shape[0] - 1, 0), d)
+    if counts.size:
+        counts = counts.at[_places(a, edges)].add(weights, mode="drop")
     if density:
         width = diff(edges)
         counts = counts / width / reductions.sum(counts)

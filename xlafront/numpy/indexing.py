@@ -499,11 +499,11 @@ def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = 
     if out is not None:
         raise NotImplementedError("xnp.take cannot write into `out`: arrays do not change. Use the result.")
     check_arraylike("take", a, indices)
-    a, indices = unwrap(a), unwrap(indices)
-    if axis is not None:
-        axis = shapes.canonical_axis(axis, np.ndim(a), "take")
     if not dtypes.is_integer(tracing.aval_of(indices).dtype):
         raise TypeError(f"xnp.take needs integer indices, got {tracing.aval_of(indices).dtype}.")
+    tracing.aval_of(a)  # refuses what would have to be converted
+    if axis is not None:
+        axis = shapes.canonical_axis(axis, np.ndim(a), "take")
     shape = np.shape(a)
     if 0 in shape and (axis is None or not shape[axis]) and np.size(indices):
         raise IndexError(f"xnp.take cannot select from {'an array' if axis is None else f'axis {axis}'} of size 0.")

@@ -156,6 +156,7 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
     >>> xnp.ravel(xnp.array([[1, 2], [3, 4]]), order="F")
     Array([1, 3, 2, 4], dtype=int32)
     """
+    tracing.aval_of(a)  # refuses what would have to be converted
     if order == "K":
         raise NotImplementedError("xnp.ravel has no order='K': arrays have row-major order. Use 'C' or 'F'.")
     return reshape(a, (-1,) if math.prod(np.shape(a)) else (0,), order, out_sharding=out_sharding)
@@ -242,7 +243,7 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
     """
     check_arraylike("moveaxis", a)
     rank = np.ndim(a)
-    source, destination = canonical_axes(source, rank, "moveaxis"), canonical_axes(destination, rank, "moveaxis")
+    source, destination = (canonical_axes(axes, rank, "moveaxis", TypeError) for axes in (source, destination))
     if len(source) != len(destination):
         raise ValueError(f"xnp.moveaxis needs as many sources as destinations, got {source} and {destination}.")
     order = [i for i in range(rank) if i not in source]
@@ -338,6 +339,7 @@ def broadcast_arrays(*args: ArrayLike) -> list[Array]:
     [Array([1, 2], dtype=int32), Array([3, 3], dtype=int32, weak_type=True)]
     """
     check_arraylike("broadcast_arrays", *args)
+    args = tuple([unwrap(x) for x in args])
     full = joint_shape("broadcast_arrays", *[np.shape(x) for x in args])
     return [broadcast_to(x, full) for x in args]
 
@@ -538,6 +540,8 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
 def _atleast(rank, says, example, widen):
     def function(*arys: ArrayLike) -> Array | list[Array]:
         check_arraylike(f"atleast_{rank}d", *arys)
+        for x in arys:
+            tracing.aval_of(x)  # refuses what would have to be converted
         found = [x if np.ndim(x) >= rank else widen(asarray(x)) for x in map(asarray, arys)]
         return found[0] if len(found) == 1 else found
 
@@ -672,7 +676,7 @@ def flip(m: ArrayLike, axis: Axes = None) -> Array:
     """
     m = unwrap(m)
     check_arraylike("flip", m)
-    return _flip_kernel(m, None if axis is None else canonical_axes(axis, np.ndim(m), "xnp.flip"))
+    return _flip_kernel(m, None if axis is None else canonical_axes(axis, np.ndim(m), "xnp.flip", TypeError))
 
 
 @library(static="axes", name="flip")

@@ -481,10 +481,7 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     >>> xnp.array_equal(xnp.array([1, 2]), xnp.array([1, 2, 3]))
     Array(False, dtype=bool)
     """
-    try:
-        a1, a2 = asarray(a1), asarray(a2)
-    except TypeError:
-        return asarray(False)
+    a1, a2 = asarray(a1), asarray(a2)
     if a1.shape != a2.shape:
         return asarray(False)
     same = PUBLIC["equal"](a1, a2)

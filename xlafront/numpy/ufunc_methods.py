@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -13,12 +14,12 @@ from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax.dynamic_slicing import dynamic_update_slice_in_dim
 from xlafront.lax.elementwise import as_type
-from xlafront.lax.shapes import canonical_axis, move_dim, reshape_to
+from xlafront.lax.shapes import canonical_axes, canonical_axis, move_dim, reshape_to
 from xlafront.lax.slicing import concatenate_p
 from xlafront.numpy import reductions
 from xlafront.numpy.creation import arange, asarray, full
 from xlafront.numpy.indexing import getitem
-from xlafront.numpy.manipulation import append, broadcast_to
+from xlafront.numpy.manipulation import append, broadcast_to, transpose
 from xlafront.numpy.promotion import boolean_mask, check_arraylike, unwrap
 from xlafront.numpy.searching import where as choose
 from xlafront.numpy.ufuncs import IDENTITIES, PUBLIC
@@ -34,8 +35,11 @@ _REDUCTIONS = _of_functions({
     "add": reductions.sum, "multiply": reductions.prod, "maximum": reductions.max, "minimum": reductions.min,
     "logical_and": reductions.all, "logical_or": reductions.any})
 _LOGICAL = frozenset((PUBLIC["logical_and"], PUBLIC["logical_or"]))
+_ANY_ORDER = frozenset(PUBLIC[name] for name in (
+    "logaddexp", "logaddexp2", "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor"))
 _CUMULATIVE = _of_functions({"add": reductions.cumsum, "multiply": reductions.cumprod})
 _UPDATES = _of_functions({"add": "add", "subtract": "subtract", "multiply": "multiply", "maximum": "max", "minimum": "min"})
+_KEEPING = _of_functions(dict.fromkeys(("add", "subtract", "multiply")))  # `at` keeps the dtype of the array
 
 
 def _scan(step, start, rows):
@@ -155,19 +159,26 @@ def reduce(function: Callable, a: ArrayLike, axis: int | None = 0, dtype: DTypeL
     if function in _REDUCTIONS and (initial is None or function not in _LOGICAL):
         options = {n: v for n, v in (("dtype", dtype), ("initial", initial), ("where", where)) if v is not None}
         if dtype is not None and function not in _CUMULATIVE:
-            raise TypeError(f"xnp.{name}.reduce takes no dtype: convert its argument or its result.")
+            wanted = dtypes.check_user_dtype(options.pop("dtype"), f"xnp.{name}.reduce")
+            if function is PUBLIC["maximum"] or function in _LOGICAL and dtypes.issubdtype(wanted, np.inexact):
+                raise TypeError(f"xnp.{name}.reduce takes no dtype {wanted}: convert its argument or its result.")
+            a = as_type(a, wanted, False)
+            return as_type(_REDUCTIONS[function](a, axis=axis, keepdims=keepdims, **options), wanted, False)
         return _REDUCTIONS[function](a, axis=axis, keepdims=keepdims, **options)
-    if isinstance(axis, tuple):
-        raise NotImplementedError(f"xnp.{name}.reduce takes one axis, not a tuple of axes.")
+    if isinstance(axis, tuple) and function not in _ANY_ORDER:
+        raise NotImplementedError(f"xnp.{name}.reduce takes one axis, not a tuple of axes: the order of its elements matters.")
     shape = a.shape
-    axes = tuple(range(a.ndim)) if axis is None else (canonical_axis(axis, a.ndim, f"xnp.{name}.reduce"),)
+    axes = tuple(range(a.ndim)) if axis is None else canonical_axes(axis, a.ndim, f"xnp.{name}.reduce")
     d = _result_dtype(function, a, dtype)
-    if axis is None:
-        a, along = reshape_to(a, (a.size,)), 0
-        where = where if where is None else reshape_to(broadcast_to(where, shape), (a.size,))
-    else:
-        along = axes[0]
-        where = where if where is None else broadcast_to(where, shape)
+    where = where if where is None else broadcast_to(where, shape)
+    along = axes[0] if len(axes) == 1 else 0
+    if len(axes) != 1:
+        rest = [i for i in range(a.ndim) if i not in axes]
+
+        def in_a_row(v):
+            return reshape_to(transpose(v, (*axes, *rest)), (math.prod([shape[i] for i in axes]), *[shape[i] for i in rest]))
+
+        a, where = in_a_row(a), where if where is None else in_a_row(where)
     start = function.identity if initial is None else initial
     if start is None and not a.shape[along]:
         raise ValueError(f"xnp.{name}.reduce of an empty array (zero-size) has no identity to return: give `initial`.")
@@ -280,7 +291,11 @@ def at(function: Callable, a: ArrayLike, indices: Any, b: ArrayLike | None = Non
         return target.apply(function)
     if b is None:
         raise TypeError(f"xnp.{name}.at needs second operands.")
-    if function in _UPDATES:
+    if function not in _KEEPING:
+        pair = [tracing.aval_of(x).update(shape=()) for x in (target.array, asarray(b))]
+        target = AtIndex(as_type(target.array, tracing.trace_to_closed_jaxpr(
+            lambda x, y: [function(x, y)], pair).out_avals[0].dtype, False), indices)
+    if function in _UPDATES and target.array.dtype != bool:
         return getattr(target, _UPDATES[function])(b)
     # One after the other, since an index may be repeated.
     places = getitem(reshape_to(arange(target.array.size), target.array.shape), indices)

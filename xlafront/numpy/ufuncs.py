@@ -133,9 +133,10 @@ def _binary(name, primitive, promotion):
             if b is not None:
                 if a.dtype is b.dtype and a.shape == b.shape and (not inexact or a.dtype in _FLOATS):
                     return thread.trace.process(primitive, (x1, x2), {})
-            elif a.dtype in _FLOATS and type(x2) in _NUMBERS:
+            elif a.dtype in _FLOATS and type(x2) in _NUMBERS and (not a.weak_type or a.dtype == dtypes.default_dtype(float)):
                 return thread.trace.process(primitive, (x1, float(x2) if a.weak_type else a.dtype.type(x2)), {})
-        elif b is not None and b.dtype in _FLOATS and type(x1) in _NUMBERS:
+        elif b is not None and b.dtype in _FLOATS and type(x1) in _NUMBERS and (
+                not b.weak_type or b.dtype == dtypes.default_dtype(float)):
             return thread.trace.process(primitive, (float(x1) if b.weak_type else b.dtype.type(x1), x2), {})
         return primitive.bind(*promote(name, x1, x2))
 

@@ -174,17 +174,14 @@ def _check_rank(what: str, sharding, shape: tuple) -> None:
 
 
 def _check_given(name: str, x, given, traced, index: int) -> None:
-    """An array that is bound to devices must come as `in_shardings` say; that of one device is moved, as are parts that
-    only lie in another order on the same devices."""
+    """An array that is bound to devices must be split as `in_shardings` say; its parts may lie on other devices, and move."""
     words = keys.physical_array(x)
     if not isinstance(words, ArrayImpl) or not words._committed or words._sharding == given:
         return
     own = words._sharding
     if has_devices(given) and own.memory_kind == given.memory_kind:
-        if own.num_devices == given.num_devices == 1:
-            return
         hlo = [s._to_xla_hlo_sharding(words.ndim) for s in (own, given)]
-        if own.device_set == given.device_set and hlo[0] == hlo[1]:
+        if hlo[0] == hlo[1]:
             return
     raise ValueError(
         f"{name} has in_shardings {given} for its argument {traced.debug_info.arg_names[index]}, but the array that it got "

@@ -461,6 +461,11 @@ class Explaining:
 def function_of(jitted: Jitted) -> Callable:
     """What users call."""
     jitted.of_user = True
+    return in_front_of(jitted)
+
+
+def in_front_of(jitted: Jitted) -> Callable:
+    """The C++ function object, behind what explains errors of its own where it can make some."""
     dispatcher = make_dispatcher(jitted.fun, jitted, jitted.cache_miss)
     return Explaining(dispatcher, jitted) if jitted.options.static or jitted.options.donate else dispatcher
 
@@ -477,6 +482,7 @@ def _jit_lower(ctx, *operands, jaxpr, name, inline, in_shardings, out_shardings,
 def _jit_impl(*args, jaxpr, name, in_shardings, out_shardings, **params):
     """Evaluating a program that contains calls: each is compiled once, as when it was first called."""
     options = params.pop("compiler_options", ())
+    donated = tuple([i for i, flag in enumerate(params["donated_invars"]) if flag])
     free = all([s is UNSPECIFIED for s in (*in_shardings, *out_shardings)])
 
     def make():
@@ -485,11 +491,11 @@ def _jit_impl(*args, jaxpr, name, in_shardings, out_shardings, **params):
                 return eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *xs)
             return jit_p.bind(*xs, jaxpr=jaxpr, name=name, in_shardings=in_shardings, out_shardings=out_shardings, **params)
 
-        jitted = Jitted(run, Options(compiler_options=options), name)
-        return make_dispatcher(run, jitted, jitted.cache_miss)
+        jitted = Jitted(run, Options(donate=Selection(donated), compiler_options=options), name)
+        return in_front_of(jitted)
 
     # `run` holds the constants.
-    key = ("compiled call", options, () if free else (in_shardings, out_shardings), *map(id, jaxpr.consts))
+    key = ("compiled call", options, donated, () if free else (in_shardings, out_shardings), *map(id, jaxpr.consts))
     return jaxpr.jaxpr.memoised(key, make)(*args)
 
 
@@ -513,6 +519,12 @@ class _JitCall(ProgramCall):
             "jaxpr": program, "donated_invars": (False,) * len(ins),
             "in_shardings": tuple([unspecified if p is None else shardings[p] for p in ins]),
             "out_shardings": tuple([unspecified if p is None else shardings[p] for p in outs])}
+
+    def of_values(self, params, program, ins, outs, read_later=()):
+        """Arguments are given up as in the call itself, but for those that are read again."""
+        donated = params["donated_invars"]
+        return self.derived(params, program, ins, outs) | {
+            "donated_invars": tuple([donated[i] and i not in read_later for i in ins])}
 
     def pruned(self, params, program, ins, outs):
         donated = params["donated_invars"]

@@ -22,6 +22,7 @@ def function_name(fun: Callable) -> str:
 def dress(function: Any, fun: Callable, doc: str | None = None) -> Any:
     """Make a function that is made of another look like it: its names, annotations, attributes and, after `doc`, its text."""
     functools.update_wrapper(function, fun)
+    function.__doc__ = getattr(fun, "__doc__", None) or ""
     if not hasattr(fun, "__name__"):
         function.__name__ = function.__qualname__ = function_name(fun)
     if doc is not None:

@@ -150,12 +150,14 @@ def _params(jaxpr, prevent_cse, differentiated, policy) -> dict[str, Any]:
 
 
 def _lower(ctx, *operands, jaxpr, prevent_cse, differentiated, policy):
-    if differentiated and prevent_cse and ctx.platform == "cpu":
+    behind = (prevent_cse,) * len(operands) if isinstance(prevent_cse, bool) else prevent_cse
+    if differentiated and any(behind) and ctx.platform == "cpu":
         return ctx.call(jaxpr, operands, "recomputed", inlineable=False, scope="checkpoint/rematted_computation")
-    if differentiated and prevent_cse and operands:
-        types = [x.type for x in operands]
-        found = ctx.op("stablehlo.optimization_barrier", operands, types)
-        operands = found if isinstance(found, list) else [found]
+    if differentiated and any(behind):
+        kept = [x for x, flag in zip(operands, behind) if flag]
+        found = ctx.op("stablehlo.optimization_barrier", kept, [x.type for x in kept])
+        barrier = iter(found if isinstance(found, list) else [found])
+        operands = [next(barrier) if flag else x for x, flag in zip(operands, behind)]
     return ctx.inline(jaxpr, operands, "checkpoint/rematted_computation" if differentiated else "checkpoint")
 
 
@@ -191,6 +193,9 @@ def _linearize(primals, tangents, *, jaxpr, prevent_cse, differentiated, policy)
     active = tuple(type(t) is not Zero for t in tangents)
     plan = jaxpr.jaxpr.memoised(("checkpoint", active, policy), lambda: _Plan(jaxpr, active, policy))
     found = remat_p.bind(*primals, **_params(plan.first, prevent_cse, differentiated, policy))
+    if not isinstance(prevent_cse, bool):
+        prevent_cse = (*[True] * plan.num_saved, *[flag for flag, read in zip(prevent_cse, plan.read) if read],
+                       *[True] * sum(active))
     results, saved = found[:plan.count], found[plan.count:]
     moved: Any = iter(())
     if any(plan.outputs):
@@ -201,7 +206,7 @@ def _linearize(primals, tangents, *, jaxpr, prevent_cse, differentiated, policy)
 
 
 def _impl(*args, **params):
-    """Compiled, but for operations of users that can only be run one by one."""
+    """Compiled, but for operations of users that can only be run one by one, and calls that give up their arguments."""
     closed = params["jaxpr"]
     if closed.jaxpr.memoised("one by one", lambda: _only_eager(closed.jaxpr)):
         return jaxpr_as_fun(closed)(*args)
@@ -209,11 +214,24 @@ def _impl(*args, **params):
 
 
 def _only_eager(jaxpr: Jaxpr) -> bool:
-    return any([p.own_impl is not None and not p.lowerings and not p.ref_primitive or any(map(_only_eager, subprograms(params)))
+    return any([p.own_impl is not None and not p.lowerings and not p.ref_primitive or any(params.get("donated_invars", ()))
+                or any(map(_only_eager, subprograms(params)))
                 for p, params in [(eqn.primitive, eqn.params) for eqn in jaxpr.eqns]])
 
 
-remat_p = ProgramCall(
+class _Rematerialisation(ProgramCall):
+    """The operands that are kept behind a barrier may be all, none, or some, marked one by one."""
+
+    __slots__ = ()
+
+    def derived(self, params, program, ins, outs):
+        flags = params["prevent_cse"]
+        if not isinstance(flags, bool):
+            flags = tuple([True if i is None or i >= len(flags) else flags[i] for i in ins])
+        return params | {"jaxpr": program, "prevent_cse": flags}
+
+
+remat_p = _Rematerialisation(
     "remat2", lower=_lower, linearize=_linearize, shown_as="checkpoint",
     impl=_impl)
 # What is computed again is the same draw from a key, not a second one.
@@ -287,9 +305,13 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool | Sequence[bool
             leaves.append(x)
         body = _Call(fun, static, call.statics)
         program, consts, out_tree = trace_function(body, call.in_tree, [tracing.aval_of(x) for x in leaves], "checkpoint")
-        barrier = prevent_cse if isinstance(prevent_cse, bool) else any(
-            tree.leaves_by_prefix(f"checkpoint of {name}: prevent_cse", prevent_cse, args))
         operands = [*consts, *leaves]
+        barrier: bool | tuple[bool, ...]
+        if isinstance(prevent_cse, bool):
+            barrier = prevent_cse
+        else:
+            flags = tree.leaves_by_prefix(f"checkpoint of {name}: prevent_cse", prevent_cse, args)
+            barrier = (*[True] * len(consts), *flags, *[True] * (len(leaves) - len(flags)))
         results = remat_p.bind(*operands, **_params(program, barrier, False, policy))
         return out_tree.unflatten(_with_numbers(program, operands, results))
 
@@ -373,30 +395,33 @@ def saved_residuals(f: Callable, *args, **kwargs) -> list[str]:
     split = linearize_program(closed, (True,) * len(avals))
     count = len(closed.out_avals)
     computed = iter(split.forward.jaxpr.outvars[count:])
-    given, made = [], []
+    found: list[tuple[tuple[int, ...], str]] = []  # constants, arguments, what equations compute: each in order
     for known in split.known:
         if known is not None:
-            given.append(f"{str_short(avals[known])} from the argument {names[known]}")
+            found.append(((1, known), f"{str_short(avals[known])} from the argument {names[known]}"))
         else:
             v = next(computed)
-            made.append(f"{str_short(v.aval)} {_origin(split.forward.jaxpr, v)}")
-    return given + made
+            position, text = _origin(split.forward.jaxpr, v)
+            found.append((position, f"{str_short(v.aval)} {text}"))
+    return [text for _, text in sorted(found, key=lambda pair: pair[0])]
 
 
-def _origin(jaxpr: Jaxpr, v) -> str:
+def _origin(jaxpr: Jaxpr, v) -> tuple[tuple[int, ...], str]:
+    """Where in the program a value is made, and in words."""
     if type(v) is Literal:
-        return "from a literal"
-    for eqn in jaxpr.eqns:
+        return (0,), "from a literal"
+    for i, eqn in enumerate(jaxpr.eqns):
         if v in eqn.outvars:
             inner = eqn.params.get("jaxpr")
             if inner is not None and len(inner.jaxpr.outvars) == len(eqn.outvars):
                 found = inner.jaxpr.outvars[eqn.outvars.index(v)]
                 if type(found) is not Literal and found not in inner.jaxpr.invars:
-                    return _origin(inner.jaxpr, found)
-            where = source.describe(eqn.site)
-            what = f"named {eqn.params['name']!r}" if eqn.primitive is name_p else f"output of {eqn.primitive.shown_as}"
-            return f"{what} from {where}"
-    return "from a constant"
+                    position, text = _origin(inner.jaxpr, found)
+                    return (2, i, *position), text
+            where = source.with_column(eqn.site)
+            what = f"named {eqn.params['name']!r}" if eqn.primitive is name_p else f"output of {eqn.primitive.name}"
+            return (2, i), f"{what} from {where}"
+    return (0,), "from a constant"
 
 
 # Policies
