@@ -227,6 +227,7 @@ def nanquantile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None,
     >>> xnp.nanquantile(xnp.array([1.0, xnp.nan, 3.0]), 0.5)
     Array(2., dtype=float32)
     """
+    check_arraylike("nanquantile", a, q)
     return checked_quantile("nanquantile", a, q, axis, out, overwrite_input, method, keepdims, weights, True)
 
 
@@ -256,7 +257,7 @@ def nanmedian(a: ArrayLike, axis: Axes = None, out: None = None, overwrite_input
     >>> xnp.nanmedian(xnp.array([1.0, xnp.nan, 3.0, 8.0]))
     Array(3., dtype=float32)
     """
-    return checked_quantile("nanmedian", a, 0.5, axis, out, overwrite_input, "midpoint", keepdims, None, True)
+    return checked_quantile("nanmedian", a, None, axis, out, overwrite_input, "midpoint", keepdims, None, True)
 
 
 @library(name="nan_to_num")

@@ -74,7 +74,7 @@ def _quantile(a, q, weights, axes, keepdims, method, without_nans):
     d = tracing.aval_of(a).dtype
     if d.kind == "c":
         raise ValueError("quantiles of complex numbers are not defined: they have no order. Take those of x.real and x.imag.")
-    q = as_type(unwrap(q), d, False)
+    q = as_type(unwrap(0.5 if q is None else q), d, False)
     shape = np.shape(a)
     kept = [i for i in range(len(shape)) if i not in axes]
     rows = _rows(a, axes, kept)
@@ -167,16 +167,17 @@ def quantile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, ov
     >>> xnp.quantile(xnp.array([1.0, 2.0, 3.0, 4.0]), xnp.array([0.0, 0.5]))
     Array([1. , 2.5], dtype=float32)
     """
+    check_arraylike("quantile", a, q)
     return checked_quantile("quantile", a, q, axis, out, overwrite_input, interpolation or method, keepdims, weights)
 
 
 def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, weights, without_nans=False):
-    """`quantile` and its kin by name: of all elements, or of those that are no NaN."""
+    """`quantile` and its kin by name: of all elements, or of those that are no NaN. Without `q` the middle."""
     refuse_out(name, out)
     if overwrite_input:
         raise ValueError(f"xnp.{name} cannot overwrite its input: arrays do not change.")
-    check_arraylike(name, a, q)
-    if not dtypes.is_inexact(tracing.aval_of(q).dtype):
+    check_arraylike(name, a, *(() if q is None else (q,)))
+    if q is not None and not dtypes.is_inexact(tracing.aval_of(q).dtype):
         raise TypeError(f"xnp.{name} takes q as a floating-point number, got {tracing.aval_of(q)}: q=1.0, not 1.")
     if np.ndim(q) > 1:
         raise ValueError(f"xnp.{name} takes q as a number or a vector: its rank must be at most 1, got shape {np.shape(q)}.")
@@ -232,7 +233,7 @@ def median(a: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: b
     >>> xnp.median(xnp.array([5.0, 1.0, 2.0]))
     Array(2., dtype=float32)
     """
-    return checked_quantile("median", a, 0.5, axis, out, overwrite_input, "midpoint", keepdims, None)
+    return checked_quantile("median", a, None, axis, out, overwrite_input, "midpoint", keepdims, None)
 
 
 # How variables vary together
