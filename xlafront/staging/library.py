@@ -124,10 +124,10 @@ class _Programs:
 
     def _trace(self, key: tuple, args: tuple, kwargs: dict[str, Any], operands: list[StagedTracer]) -> Any:
         """Trace the function by itself; `_UNFIT` where a copy of its program would not do."""
-        out_tree = None
+        out_tree, traced = None, True
 
         def flat(*tracers):
-            nonlocal out_tree
+            nonlocal out_tree, traced
             source.thread.site = source.NOWHERE
             rest = iter(tracers)
 
@@ -138,15 +138,17 @@ class _Programs:
 
             given = [inner(i, x) for i, x in enumerate(args)]
             results, out_tree = tree.flatten(self.fun(*given, **{name: inner(name, x) for name, x in kwargs.items()}))
+            traced = all([type(x) is StagedTracer for x in results])
             return results
 
         try:
             jaxpr, consts = tracing.trace_to_jaxpr(flat, [x.aval for x in operands], DebugInfo("jit", self.name))
         except Exception:  # called as it is, the function says it of the user's arguments
             return _UNFIT
-        if jaxpr.effects or any(isinstance(c, tracing.Tracer) for c in consts):
-            return self.kept.keep(key, _UNFIT) if jaxpr.effects else _UNFIT
-        return self.kept.keep(key, (ClosedJaxpr(jaxpr, consts), out_tree))
+        if any([isinstance(c, tracing.Tracer) for c in consts]):
+            return _UNFIT
+        # (a result that is no value of the program is known where it is called)
+        return self.kept.keep(key, _UNFIT if jaxpr.effects or not traced else (ClosedJaxpr(jaxpr, consts), out_tree))
 
 
 _UNFIT = object()
