@@ -226,7 +226,7 @@ def where_each(keep, x, other):
     """`x` for each matrix, or vector, that the booleans of the leading dimensions keep, else the other value."""
     if x.dtype.kind == "c" and other is np.nan:
         other = np.complex64(complex(np.nan, np.nan))
-    return xnp.where(keep.reshape(keep.shape + (1,) * (x.ndim - keep.ndim)), x, xnp.asarray(other, x.dtype))
+    return xnp.where(keep.reshape(keep.shape + (1,) * (x.ndim - keep.ndim)), x, np.asarray(other).astype(x.dtype)[()])
 
 
 def zero_tangent(x) -> Zero:
