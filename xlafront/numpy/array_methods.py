@@ -65,8 +65,8 @@ class Array(metaclass=_ArrayMeta):
 
     - `x.block_until_ready()`: wait until the elements are computed; the result is the array itself.
     - `x.delete()`: give its memory back at once; `x.is_deleted()` asks for that. `x.clone()`: the same memory as another array.
-    - `x.on_device_size_in_bytes()`, `x.unsafe_buffer_pointer()`: the memory that it takes, and where that is; with newer versions of
-      jaxlib `x.unsafe_raw_buffer()` too.
+    - `x.on_device_size_in_bytes()`, `x.unsafe_buffer_pointer()`: the memory that it takes, and where that is; with newer
+      versions of jaxlib `x.unsafe_raw_buffer()` too.
     - `x.traceback`: where in the program it was made. `x.aval`: its type, as transformations see it.
 
     >>> x = xnp.arange(3) * 2
