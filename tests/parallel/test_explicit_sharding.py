@@ -413,3 +413,12 @@ def test_carries_are_split_as_they_come():
     total, _ = lax.scan(lambda c, row: (c + row, None), start, rows)
     assert xf.typeof(total).sharding.spec == P("y")
     np.testing.assert_array_equal(total, A.sum(0))
+
+
+def test_arrays_like_others_are_whole_where_that_is_asked():
+    with xf.set_mesh(MESH):
+        for make in (xnp.zeros_like, xnp.ones_like, lambda a, **options: xnp.full_like(a, 2.0, **options)):
+            assert make(put("x", "y")).sharding.spec == P("x", "y")
+            for spec in (P(), P(None, None), P("y")):
+                result = make(put("x", "y"), out_sharding=spec)
+                assert result.sharding.is_equivalent_to(NamedSharding(MESH, spec), 2), spec

@@ -112,7 +112,7 @@ def _from_host(object, wanted, weak):
     if isinstance(object, (list, tuple)):
         leaves = tree.leaves(object, is_leaf=lambda x: x is None)
         kinds = set(map(type, leaves))
-        if not kinds <= _PYTHON_NUMBERS:
+        if not kinds <= dtypes.python_scalar_dtypes.keys():
             if type(None) in kinds:
                 raise ValueError("None cannot become an element of an array; leave it out, or use nan.")
             if any(isinstance(x, (tracing.Tracer, ArrayImpl, KeyArray)) or tracing.is_convertible(x) for x in leaves):
@@ -154,14 +154,11 @@ def _is_buffer(x) -> bool:
     return isinstance(x, (bytes, bytearray, memoryview))
 
 
-_PYTHON_NUMBERS = frozenset((bool, int, float, complex))
-
-
 def _sequence_dtype(leaves, kinds):
     """The dtype of a sequence whose leaves are of these kinds: Python scalars have their default types, arrays their own."""
     if not leaves:
         return dtypes.default_dtype(float)
-    if kinds <= _PYTHON_NUMBERS:
+    if kinds <= dtypes.python_scalar_dtypes.keys():
         top = max(kinds, key=[bool, int, float, complex].index)
         return dtypes.default_dtype(top) if top is not int else None
     try:
@@ -369,7 +366,7 @@ def _like(name, value, example):
             check_arraylike(name, a)
         aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a
         own = tuple(aval.shape) if shape is None else shapes.static_shape(name, shape)
-        target = device or (out_sharding and target_of(f"xnp.{name}", out_sharding, own)) or placement_of(a, own)
+        target = device or target_of(f"xnp.{name}", out_sharding, own) or placement_of(a, own)
         result = _filled(own, value, aval.dtype if dtype is None else dtype, target, name)
         if dtype is None and getattr(aval, "weak_type", False):
             result = convert_element_type_p.bind(result, new_dtype=result.dtype, weak_type=True, sharding=None)
@@ -615,13 +612,14 @@ def logspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
 
 @library(static=("rows", "columns", "dtype"), name="eye")
 def _eye_kernel(k, rows, columns, dtype):
-    """Without `k` the main diagonal: there is nothing to bring to the device."""
     i, j = (_positions(dtypes.int32, (rows, columns), dimension) for dimension in (0, 1))
     return to_dtype(eq(i if k is None else add(i, as_type(k, dtypes.int32, False)), j), dtype)
 
 
 def diagonal_number(k, error: type[Exception] = TypeError):
-    """Which diagonal a user means: an integer, which may be traced."""
+    """Which diagonal a user means: None for the main one, which kernels know, or an integer, which may be traced."""
+    if type(k) is int and k == 0:
+        return None
     if isinstance(k, tracing.Tracer) and not k.ndim and dtypes.is_integer(k.dtype):
         return k
     if not hasattr(k, "__index__") or isinstance(k, (np.ndarray, ArrayImpl)) and (k.ndim or not dtypes.is_integer(k.dtype)):
@@ -646,7 +644,7 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None
     if rows < 0 or columns < 0:
         raise ValueError(f"xnp.eye got a negative size: ({rows}, {columns}).")
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.eye")
-    result = _eye_kernel(None if type(k) is int and k == 0 else diagonal_number(k, ValueError), rows, columns, d)
+    result = _eye_kernel(diagonal_number(k, ValueError), rows, columns, d)
     return result if device is None else put_leaf(result, device)
 
 
@@ -686,7 +684,7 @@ def tril(m: ArrayLike, k: int = 0) -> Array:
            [3, 4]], dtype=int32)
     """
     check_arraylike("tril", m)
-    return _triangle(m, None if type(k) is int and k == 0 else diagonal_number(k), False)
+    return _triangle(m, diagonal_number(k), False)
 
 
 def triu(m: ArrayLike, k: int = 0) -> Array:
@@ -700,13 +698,13 @@ def triu(m: ArrayLike, k: int = 0) -> Array:
            [0, 4]], dtype=int32)
     """
     check_arraylike("triu", m)
-    return _triangle(m, None if type(k) is int and k == 0 else diagonal_number(k), True)
+    return _triangle(m, diagonal_number(k), True)
 
 
 @library(static=("rows", "columns", "dtype"), name="tri")
 def _tri_kernel(k, rows, columns, dtype):
     i, j = (_positions(dtypes.int32, (rows, columns), dimension) for dimension in (0, 1))
-    return to_dtype(ge(add(i, as_type(k, dtypes.int32, False)), j), dtype)
+    return to_dtype(ge(i if k is None else add(i, as_type(k, dtypes.int32, False)), j), dtype)
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Array:

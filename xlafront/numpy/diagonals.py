@@ -9,7 +9,7 @@ import numpy as np
 from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax.shapes import canonical_axis
-from xlafront.numpy.creation import diagonal_number, eye, zeros
+from xlafront.numpy.creation import _eye_kernel, diagonal_number, zeros
 from xlafront.numpy.manipulation import moveaxis, ravel
 from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.numpy.reductions import refuse_out, sum as total
@@ -59,13 +59,13 @@ def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: 
         raise ValueError(f"xnp.trace needs at least 2 dimensions, got shape {np.shape(a)}.")
     axes = tuple(canonical_axis(i, np.ndim(a), "xnp.trace") for i in (axis1, axis2))
     d = None if dtype is None else dtypes.check_user_dtype(dtype, "xnp.trace")
-    return _trace_kernel(unwrap(a), None if type(offset) is int and offset == 0 else diagonal_number(offset), axes, d)
+    return _trace_kernel(unwrap(a), diagonal_number(offset), axes, d)
 
 
 @library(static=("axes", "dtype"), name="trace")
 def _trace_kernel(a, offset, axes, dtype):
     a = moveaxis(a, axes, (-2, -1))
-    return total(where(eye(*np.shape(a)[-2:], k=0 if offset is None else offset, dtype=bool), a, 0), axis=(-2, -1), dtype=dtype)
+    return total(where(_eye_kernel(offset, *np.shape(a)[-2:], dtypes.bool_), a, 0), axis=(-2, -1), dtype=dtype)
 
 
 def diag(v: ArrayLike, k: int = 0) -> Array:

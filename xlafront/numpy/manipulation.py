@@ -730,10 +730,12 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     return transpose(flip(m, b), order) if k == 1 else flip(transpose(m, order), b)
 
 
-@library(static="axis", name="roll")
-def _roll_kernel(a, shift, axis):
+@library(static=("axis", "flat"), name="roll")
+def _roll_kernel(a, shift, axis, flat):
     """A rotation by a run-time amount: a slice of the array laid down twice."""
     a = unwrap(a)
+    if flat:
+        return reshape(_roll_kernel(ravel(a), shift, axis, False), np.shape(a))
     for s, i in zip(shift, axis):
         n = np.shape(a)[i]
         if n == 0:
@@ -747,18 +749,15 @@ def _roll_kernel(a, shift, axis):
     return a
 
 
-@library(static=("shifts", "axes"), name="roll")
-def _rotate_kernel(a, shifts, axes):
+@library(static=("shifts", "axes", "flat"), name="roll")
+def _rotate_kernel(a, shifts, axes, flat):
     """A rotation by known amounts."""
     a = unwrap(a)
+    if flat:
+        return reshape(_rotate_kernel(ravel(a), shifts, axes, False), np.shape(a))
     for s, i in zip(shifts, axes):
         a = rotate(a, s, i)
     return a
-
-
-@library(name="roll")
-def _roll_flat_kernel(a, shift):
-    return reshape(_roll_kernel(ravel(a), (shift,), (0,)), np.shape(a))
 
 
 def _mod(x, n):
@@ -778,12 +777,10 @@ def roll(a: ArrayLike, shift: ArrayLike | Sequence[int], axis: int | Sequence[in
     """
     a = unwrap(a)
     check_arraylike("roll", a)
-    if axis is None:
-        if type(shift) is int and type(a) is ArrayImpl and a.sharding.num_devices == 1 and not tracing.is_tracing():
-            return _roll_flat_kernel(a, shift)
-        return reshape(roll(ravel(a), shift, 0), np.shape(a))
-    axes = canonical_axes(axis, np.ndim(a), "xnp.roll") if not isinstance(axis, (tuple, list)) else tuple(
-        canonical_axis(i, np.ndim(a), "xnp.roll") for i in axis)
+    flat = axis is None
+    rank = 1 if flat else np.ndim(a)
+    axes = canonical_axes(0 if flat else axis, rank, "xnp.roll") if not isinstance(axis, (tuple, list)) else tuple(
+        canonical_axis(i, rank, "xnp.roll") for i in axis)
     shifts = tuple(shift) if isinstance(shift, (tuple, list)) else (
         tuple(shift) if np.ndim(shift) == 1 else (shift,) * len(axes))
     if len(shifts) != len(axes):
@@ -792,5 +789,5 @@ def roll(a: ArrayLike, shift: ArrayLike | Sequence[int], axis: int | Sequence[in
         shifts, axes = shifts * len(axes) if len(shifts) == 1 else shifts, axes * len(shifts) if len(axes) == 1 else axes
     if all(isinstance(s, (int, np.integer)) for s in shifts) and (
             tracing.is_tracing() or isinstance(a, KeyArray) or isinstance(a, ArrayImpl) and a.sharding.num_devices > 1):
-        return _rotate_kernel(a, tuple(map(int, shifts)), axes)
-    return _roll_kernel(a, shifts, axes)  # one program for all shifts
+        return _rotate_kernel(a, tuple(map(int, shifts)), axes, flat)
+    return _roll_kernel(a, shifts, axes, flat)  # one program for all shifts

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import source, tracing, tree
+from xlafront.core.dtypes import python_scalar_dtypes
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn
 from xlafront.core.memo import Memo
 from xlafront.core.primitive import Primitive
@@ -107,7 +108,7 @@ class _Programs:
                 if isinstance(x, tracing.Tracer):
                     return None
                 entries.append((kind, x))
-            elif kind in _NUMBERS:
+            elif kind in python_scalar_dtypes:
                 entries.append((kind, repr(x)))  # -0.0 is another number than 0.0, nan the same as nan
             else:
                 items = (x,) if kind is StagedTracer else x
@@ -132,7 +133,7 @@ class _Programs:
             rest = iter(tracers)
 
             def inner(place, x):
-                if x is None or place in self.nums or place in self.names or type(x) in _NUMBERS:
+                if x is None or place in self.nums or place in self.names or type(x) in python_scalar_dtypes:
                     return x
                 return next(rest) if type(x) is StagedTracer else type(x)([next(rest) for _ in x])
 
@@ -152,7 +153,6 @@ class _Programs:
 
 
 _UNFIT = object()
-_NUMBERS = frozenset((bool, int, float, complex))
 
 
 def _weight(eqns: Sequence[JaxprEqn]) -> int:

@@ -22,12 +22,9 @@ def function_name(fun: Callable) -> str:
 def dress(function: Any, fun: Callable, doc: str | None = None) -> Any:
     """Make a function that is made of another look like it: its names, annotations, attributes and, after `doc`, its text."""
     functools.update_wrapper(function, fun)
-    function.__doc__ = getattr(fun, "__doc__", None) or ""
     if not hasattr(fun, "__name__"):
         function.__name__ = function.__qualname__ = function_name(fun)
-    if doc is not None:
-        own = getattr(fun, "__doc__", None)
-        function.__doc__ = f"{doc}\n\n{own}" if own else doc
+    function.__doc__ = "\n\n".join(text for text in (doc, getattr(fun, "__doc__", None)) if text)
     return function
 
 

@@ -19,16 +19,12 @@ from xlafront.core.discharge import RuleNeedsReference, discharge_program
 from xlafront.core.ir import (
     ClosedJaxpr,
     DebugInfo,
-    ReadEffect,
-    RefEffect,
     dce_jaxpr,
     effects_by_operand,
     jaxpr_as_fun,
     keeps_alive,
 )
 from xlafront.core.primitive import Primitive
-from xlafront.core.refs import RefTangent
-from xlafront.core.zeros import Zero
 from xlafront.lax.barriers import stop_gradient_p
 from xlafront.lax.device_put import put_leaf
 from xlafront.lax.shapes import broadcast_batch, squeeze
@@ -390,22 +386,6 @@ class RefArguments:
         from xlafront.lax import refs  # start-up: 1.2 ms, for programs with references
 
         return [refs.get(arguments[i]) for i in self.written]
-
-
-def hide_reference_tangents(operands: Sequence[Any], tangents: Sequence[Any], name: str, params: dict[str, Any]) -> list[Any]:
-    """The tangents without those of references, of which rules know nothing: what depends on the arguments they say of values
-    alone. What the call writes to a reference is a constant from then on."""
-    if not any([type(t) is RefTangent for t in tangents]):
-        return list(tangents)
-    closed = params["call_jaxpr"] if "call_jaxpr" in params else stage_function(
-        params["fun"], operands, DebugInfo("custom_vjp", name))[0]
-    shift = len(closed.in_avals) - len(operands)  # what it closes over comes first
-    for effect in effects_by_operand(closed, -shift):
-        if isinstance(effect, RefEffect) and type(effect) is not ReadEffect and isinstance(effect.ref, int) and effect.ref >= 0:
-            cell = tangents[effect.ref]
-            if type(cell) is RefTangent:
-                cell.value = Zero(tracing.aval_of(operands[effect.ref]).to_tangent_aval())
-    return [Zero(tracing.aval_of(x).to_tangent_aval()) if type(t) is RefTangent else t for x, t in zip(operands, tangents)]
 
 
 def _transpose(cts, *operands, call_jaxpr, **_):

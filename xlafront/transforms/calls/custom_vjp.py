@@ -10,8 +10,9 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import with_dimension, without_dimension
-from xlafront.core.ir import eval_jaxpr
+from xlafront.core.ir import DebugInfo, ReadEffect, RefEffect, effects_by_operand, eval_jaxpr
 from xlafront.core.primitive import Primitive
+from xlafront.core.refs import RefTangent
 from xlafront.core.tree import map as tree_map
 from xlafront.core.zeros import Zero
 from xlafront.lax.elementwise import convert_element_type_p
@@ -28,9 +29,9 @@ from xlafront.transforms.calls.custom_calls import (
     all_in_scope,
     as_array,
     closed_over,
-    hide_reference_tangents,
     leaked_in_rule,
     run_of,
+    stage_function,
 )
 from xlafront.transforms.calls.custom_jvp import SymbolicZero
 from xlafront.transforms.calls.custom_vjp_remat import forward_or_function
@@ -366,8 +367,24 @@ def _batched_pullback(mapped, pullback, residual_dims, in_dims, out_dims):
     return batched
 
 
+def _without_references(operands: Sequence[Any], tangents: Sequence[Any], name: str, params: dict[str, Any]) -> list[Any]:
+    """The tangents without those of references, of which rules know nothing: what depends on the arguments they say of values
+    alone. What the call writes to a reference is a constant from then on."""
+    if not any([type(t) is RefTangent for t in tangents]):
+        return list(tangents)
+    closed = params["call_jaxpr"] if "call_jaxpr" in params else stage_function(
+        params["fun"], operands, DebugInfo("custom_vjp", name))[0]
+    shift = len(closed.in_avals) - len(operands)  # what it closes over comes first
+    for effect in effects_by_operand(closed, -shift):
+        if isinstance(effect, RefEffect) and type(effect) is not ReadEffect and isinstance(effect.ref, int) and effect.ref >= 0:
+            cell = tangents[effect.ref]
+            if type(cell) is RefTangent:
+                cell.value = Zero(tracing.aval_of(operands[effect.ref]).to_tangent_aval())
+    return [Zero(tracing.aval_of(x).to_tangent_aval()) if type(t) is RefTangent else t for x, t in zip(operands, tangents)]
+
+
 def _jvp(primals, tangents, *, fwd, bwd, num_consts, symbolic_zeros, optimize_remat, name, **params):
-    tangents = hide_reference_tangents(primals, tangents, name, params)
+    tangents = _without_references(primals, tangents, name, params)
     if any(type(t) is not Zero for t in tangents[:num_consts]):
         raise closed_over("custom_vjp", name)
     consts, primals, tangents = primals[:num_consts], primals[num_consts:], tangents[num_consts:]
