@@ -22,6 +22,8 @@ from xlafront.runtime.jaxlib_compat import JaxRuntimeError, _jax
 
 _WARN_AFTER_SECONDS = 60  # how long to wait for other processes before saying whom we wait for
 
+_SECONDS_FOR_PEERS_TO_FAIL = 2.0  # an error that all processes raise reaches them at about the same time
+
 _SIGNS_OF_FAILED_PEERS = ("Gloo", "UNAVAILABLE", "heartbeat", "Connection closed by peer", "NCCL")
 
 
@@ -101,7 +103,7 @@ def _bypass_proxies(host: str) -> None:
 
 
 def _at_exit() -> None:
-    """Leave together with the others; after an unhandled exception at once, so that they do not wait for us."""
+    """Leave together with the others; after an unhandled exception soon, so that they do not wait for us."""
     # At a prompt or in a notebook the last exception is of some earlier line, not what ended the session.
     unhandled = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
     if unhandled is None:
@@ -115,6 +117,10 @@ def _at_exit() -> None:
         print(f"xlafront: process {state.process_id} of {state.num_processes} lost the connection to another process of its "
               f"group" + (f": {known}" if known else ", which has ended or cannot be reached. What went wrong is in the output "
                                                      "of that process."), file=sys.stderr)
+    # The service ends with this process, and the runtime aborts those that still use it: where all fail with the same error,
+    # each gets to say so.
+    if state.service is not None and state.peer_watch is not None:
+        state.peer_watch.wait_for_all_to_end(_SECONDS_FOR_PEERS_TO_FAIL)
     # Freed while the interpreter ends, they would wait for the others, or end the process with an error of their own.
     for kept in (state.client, state.service):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))

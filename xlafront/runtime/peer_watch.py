@@ -45,6 +45,12 @@ class PeerWatch:
         self.waker.close()
         self.thread.join(timeout=5)
 
+    def wait_for_all_to_end(self, timeout: float) -> None:
+        """Return when no other process is connected any more, at the latest after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        while self.connections and time.monotonic() < deadline:
+            time.sleep(0.01)
+
     def first_report(self, timeout: float) -> str | None:
         """What was reports first; waits for it a little, since others may notice a failure earlier."""
         return self.reports[0] if self.reported.wait(timeout) else None
