@@ -135,6 +135,8 @@ def named(x) -> Any:
     """The dtype that a user names. Values are no names: `3` in place of a dtype is a slip, not the dtype of 3."""
     if isinstance(x, (np.dtype, ExtendedDType)):
         return x
+    if isinstance(x, (type, str)):
+        return dtype(x)
     kind = type(x)
     if kind in python_scalar_dtypes or isinstance(x, (np.generic, np.ndarray, tuple)):
         hint = ""
@@ -143,7 +145,7 @@ def named(x) -> Any:
         elif kind not in python_scalar_dtypes and kind is not tuple:
             hint = " Give its dtype, x.dtype."
         raise TypeError(f"a value cannot be interpreted as a data type, got {x!r:.60}.{hint}")
-    if getattr(x, "aval", None) is not None and not isinstance(x, type):
+    if getattr(x, "aval", None) is not None:
         raise ValueError(f"an array was passed as a dtype: {x.aval}. Give its dtype, x.dtype.")
     return dtype(x)
 

@@ -45,7 +45,8 @@ class KeyArray:
         if explicit is not None:
             explicit = explicit.update(spec=explicit.spec.update(partitions=explicit.spec.partitions[:rank]))
         self.aval = ShapedArray(aval.shape[:rank], dtype, sharding=explicit)
-        self.aval = self.aval.on(self.sharding)
+        if not aval.plain:
+            self.aval = self.aval.on(self.sharding)
 
     def with_words(self, words) -> KeyArray:
         """Keys with these words that count as the same ones."""

@@ -105,16 +105,19 @@ def _mark(step: TracebackType | None) -> None:
 
 def boundary(function):
     """Filter the errors that leave a public function."""
+    return functools.wraps(function)(guarded(function))
 
-    @functools.wraps(function)
-    def guarded(*args, **kwargs):
+
+def guarded(function):
+    """As `boundary`, for functions made while a program runs, which get a name and a text of their own."""
+    def call(*args, **kwargs):
         try:
             return function(*args, **kwargs)
         except Exception as e:
             filter_traceback(e)
             raise
 
-    return guarded
+    return call
 
 
 install_hook()

@@ -74,9 +74,10 @@ def put_tree(x, device=None, donate=False, may_alias=None):
     """`device_put` for those who were not asked to move something: guards on transfers tell the two apart."""
     leaves, treedef = tree.flatten(x)
     count = len(leaves)
-    targets = tree.leaves_by_prefix("device_put: device", device, x, _is_target)
-    donated = tree.leaves_by_prefix("device_put: donate", donate, x, _is_flag)
-    aliased = tree.leaves_by_prefix("device_put: may_alias", may_alias, x, _is_flag)
+    targets = [device] * count if _is_target(device) else tree.leaves_by_prefix("device_put: device", device, x, _is_target)
+    donated, aliased = (
+        [flag] * count if _is_flag(flag) else tree.leaves_by_prefix(f"device_put: {name}", flag, x, _is_flag)
+        for name, flag in (("donate", donate), ("may_alias", may_alias)))
     if any(donated) and any([d and a for d, a in zip(donated, aliased)]):
         raise ValueError("device_put cannot give up the memory of an array (donate=True) and use it on (may_alias=True). Leave "
                          "one of them out.")

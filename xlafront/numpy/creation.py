@@ -736,13 +736,13 @@ def astype(x: ArrayLike, dtype: DTypeLike | None, /, *, copy: bool = False, devi
     """
     check_arraylike("astype", x)
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "astype")
-    own = tracing.aval_of(unwrap(x)).dtype
-    if own.kind == "c" and isinstance(d, np.dtype) and d.kind != "c" and d != dtypes.bool_:
-        warnings.warn("astype drops the imaginary part; use x.real to say so.", np.exceptions.ComplexWarning, stacklevel=2)
     x = unwrap(x)
+    own = tracing.aval_of(x)
+    if own.dtype.kind == "c" and isinstance(d, np.dtype) and d.kind != "c" and d != dtypes.bool_:
+        warnings.warn("astype drops the imaginary part; use x.real to say so.", np.exceptions.ComplexWarning, stacklevel=2)
     if not isinstance(x, (tracing.Tracer, ArrayImpl)):
         x = put_leaf(x, None)
-    result = x if own == d and not x.aval.weak_type else _astype(x, d)
+    result = x if own.dtype == d and not own.weak_type else _astype(x, d)
     if copy and result is x and type(x) is ArrayImpl:
         result = _copy(x)
     return result if device is None else _placed("astype", result, device)

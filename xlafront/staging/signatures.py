@@ -24,7 +24,8 @@ def dress(function: Any, fun: Callable, doc: str | None = None) -> Any:
     functools.update_wrapper(function, fun)
     if not hasattr(fun, "__name__"):
         function.__name__ = function.__qualname__ = function_name(fun)
-    function.__doc__ = "\n\n".join(text for text in (doc, getattr(fun, "__doc__", None)) if text)
+    own = getattr(fun, "__doc__", None) or ""
+    function.__doc__ = f"{doc}\n\n{own}" if doc and own else doc or own
     return function
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
-from xlafront.core.refs import is_ref
+from xlafront.core.refs import AbstractRef
 from xlafront.lax.device_put import put_leaf
 from xlafront.lax.elementwise import convert_element_type_p
 from xlafront.lax.zeros import instantiate
@@ -76,24 +76,31 @@ def of_positions(fun: Callable, name: str, positions, args: tuple, kwargs: dict)
 
 
 def argument_path(positions, dynamic, i) -> str:
+    """Which leaf `i` of the arguments at these positions is, for messages."""
     path = tree.path_of(dynamic, i)
-    return f"{positions[0]} at {path}" if len(positions) == 1 else path
+    if len(positions) > 1:
+        return path
+    return f"{positions[0]}" if path == "[0]" else f"{positions[0]} at {path}"
 
 
-def check_input(transform, name, x, path, holomorphic, allow_int):
-    d = tracing.aval_of(x).dtype
-    if is_ref(x):
-        raise TypeError(f"{transform} of {name} cannot return the gradient in argument {path()}, a reference: it belongs into "
-                        f"a reference too. Use vjp: y, f_vjp = vjp({name}, ...), and f_vjp.with_refs(gradient_ref, ...)(1.0).")
+def check_input(transform, name, x, positions, dynamic, i, holomorphic, allow_int):
+    """Refuse leaf `i` of the arguments at these positions where it cannot be differentiated in."""
+    aval = tracing.aval_of(x)
+    d = aval.dtype
+    if type(aval) is AbstractRef:
+        raise TypeError(f"{transform} of {name} cannot return the gradient in argument "
+                        f"{argument_path(positions, dynamic, i)}, a reference: it belongs into a reference too. Use vjp: "
+                        f"y, f_vjp = vjp({name}, ...), and f_vjp.with_refs(gradient_ref, ...)(1.0).")
     if dtypes.is_extended(d) or dtypes.is_integer(d) or d == dtypes.bool_:
         if not allow_int:
             kind = "real-valued" if transform == "jacfwd" else "real- or complex-valued"
             remedy = "or choose other argnums" if transform == "jacfwd" else "choose other argnums, or pass allow_int=True"
-            raise TypeError(f"{transform} of {name} needs {kind} inputs (of an inexact dtype), but argument {path()} has dtype "
-                            f"{d}. Convert it to float, {remedy}.")
+            raise TypeError(f"{transform} of {name} needs {kind} inputs (of an inexact dtype), but argument "
+                            f"{argument_path(positions, dynamic, i)} has dtype {d}. Convert it to float, {remedy}.")
     elif holomorphic and not dtypes.is_complex(d):
-        raise TypeError(f"{transform} with holomorphic=True needs complex inputs, but argument {path()} of {name} has dtype "
-                        f"{d}. Convert it with astype(complex), or leave out holomorphic=True.")
+        raise TypeError(f"{transform} with holomorphic=True needs complex inputs, but argument "
+                        f"{argument_path(positions, dynamic, i)} of {name} has dtype {d}. Convert it with astype(complex), or "
+                        f"leave out holomorphic=True.")
 
 
 def check_arrays(name: str, fun, args) -> list[Any]:

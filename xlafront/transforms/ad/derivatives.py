@@ -7,13 +7,12 @@ from typing import Any
 
 from xlafront.core import avals, dtypes, errors, tracing, tree
 from xlafront.core.refs import RefTangent
-from xlafront.core.traceback_filter import boundary
+from xlafront.core.traceback_filter import boundary, guarded
 from xlafront.lax.zeros import instantiate
 from xlafront.staging import signatures
 from xlafront.staging.jit import jit
 from xlafront.transforms.ad.arguments import (
     FlatFunction,
-    argument_path,
     as_array,
     as_derivatives,
     as_results,
@@ -140,12 +139,7 @@ def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False,
     Array([ 0.,  8., 16.], dtype=float32)
     """
     _refuse_reduce_axes("grad", reduce_axes)
-    with_value = _with_gradient(fun, argnums, has_aux, holomorphic, allow_int)
-
-    def gradient(*args, **kwargs):
-        value, result = with_value(*args, **kwargs)
-        return (result, value[1]) if has_aux else result
-
+    gradient = _with_gradient(fun, argnums, has_aux, holomorphic, allow_int, with_value=False)
     name = signatures.function_name(fun)
     return signatures.dress(gradient, fun, f"The gradient of {name} in its argument(s) {argnums}: takes what {name} takes, and "
                                            f"returns what has the shapes of these arguments.")
@@ -164,25 +158,25 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
     """
     _refuse_reduce_axes("value_and_grad", reduce_axes)
     name = signatures.function_name(fun)
-    return signatures.dress(_with_gradient(fun, argnums, has_aux, holomorphic, allow_int), fun,
+    return signatures.dress(_with_gradient(fun, argnums, has_aux, holomorphic, allow_int, with_value=True), fun,
                             f"The value of {name} and its gradient in its argument(s) {argnums}: takes what {name} takes, and "
                             f"returns a pair.")
 
 
-def _with_gradient(fun: Callable, argnums, has_aux: bool, holomorphic: bool, allow_int: bool) -> Callable:
+def _with_gradient(fun: Callable, argnums, has_aux: bool, holomorphic: bool, allow_int: bool,
+                   with_value: bool) -> Callable:
     if not callable(fun):
         raise errors.not_callable("grad", fun)
     chosen = checked_argnums("grad", argnums)
     name = signatures.function_name(fun)
 
-    @boundary
+    @guarded
     def with_gradient(*args, **kwargs):
         positions = positions_of("grad", name, chosen, args)
         dynamic = tuple(args[i] for i in positions)
         values = check_arrays("grad", fun, dynamic)
         for i, x in enumerate(values):
-            check_input("grad", name, x, lambda i=i: f"{positions[0]}" if len(values) == 1 else (
-                argument_path(positions, dynamic, i)), holomorphic, allow_int)
+            check_input("grad", name, x, positions, dynamic, i, holomorphic, allow_int)
 
         flat = FlatFunction(of_positions(fun, name, positions, args, kwargs), tree.structure(dynamic), has_aux)
         results, program = linearize_flat(flat, values, [True] * len(values))
@@ -192,6 +186,8 @@ def _with_gradient(fun: Callable, argnums, has_aux: bool, holomorphic: bool, all
         gradient = flat.in_tree.unflatten([as_array(ct) for ct in pull_back(program, [_one(aval)])])
         if isinstance(argnums, int) or hasattr(argnums, "__index__"):
             gradient = gradient[0]
+        if not with_value:
+            return (gradient, without_tracers(flat.aux)) if has_aux else gradient
         return ((value, without_tracers(flat.aux)) if has_aux else value), gradient
 
     return with_gradient

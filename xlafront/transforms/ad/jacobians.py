@@ -90,7 +90,7 @@ def _jacobian(transform, fun, argnums, has_aux, holomorphic, allow_int):
         dynamic = tuple(args[i] for i in positions)
         values = check_arrays(transform, fun, dynamic)
         for i, x in enumerate(values):
-            check_input(transform, name, x, lambda i=i: argument_path(positions, dynamic, i), holomorphic, allow_int)
+            check_input(transform, name, x, positions, dynamic, i, holomorphic, allow_int)
             d = tracing.aval_of(x).dtype
             if forward and not holomorphic and dtypes.is_complex(d):
                 raise TypeError(f"jacfwd of {name} needs real-valued inputs (of a floating dtype), but argument "
