@@ -26,7 +26,7 @@ from xlafront.core.traceback_filter import boundary
 from xlafront.core.typing import ArrayLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.barriers import stop_gradient
-from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, clamp, convert_element_type_p
+from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, clamp, convert_element_type_p, eq, ne
 from xlafront.lax.shapes import broadcast_in_dim_p, place_axis
 from xlafront.lax.zeros import instantiate
 from xlafront.runtime import config
@@ -200,7 +200,7 @@ def _batch(trace, operands, dims, *, branches):
     every = (True,) * len(branches[0].out_avals)
     found = []
     for i, branch in enumerate(branches):
-        chosen = ELEMENTWISE["eq"].bind(index, np.asarray(i, tracing.aval_of(index).dtype)[()])
+        chosen = eq(index, np.asarray(i, tracing.aval_of(index).dtype)[()])
         own = [select.bind(along(chosen, x), stop_gradient(x), x) if dtypes.is_inexact(tracing.aval_of(x).dtype) else x
                for x in values]
         found.append(jaxpr_as_fun(batch_program(branch, marks, trace, every)[0])(*own))
@@ -208,7 +208,7 @@ def _batch(trace, operands, dims, *, branches):
         return found[0], [0] * len(every)
     last = np.asarray(len(branches) - 1, tracing.aval_of(index).dtype)[()]
     if len(branches) == 2:
-        index = ELEMENTWISE["eq"].bind(index, last)
+        index = eq(index, last)
     return [select.bind(along(index, xs[0]), *xs) for xs in zip(*found)], [0] * len(every)
 
 
@@ -311,7 +311,7 @@ def cond(pred: ArrayLike, true_fun: Callable, false_fun: Callable, *operands: An
     if config.disable_jit.value and (value := _concrete(pred)) is not None:
         return (true_fun if value else false_fun)(*operands)
     if aval.dtype != dtypes.bool_:
-        pred = ELEMENTWISE["ne"].bind(pred, aval.dtype.type(0))
+        pred = ne(pred, aval.dtype.type(0))
     return _choose("cond", _as_int32(pred), (false_fun, true_fun), ("false_fun", "true_fun"), operands)
 
 

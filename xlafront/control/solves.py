@@ -11,7 +11,7 @@ from xlafront.core.ir import ClosedJaxpr, jaxpr_as_fun
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
-from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE
+from xlafront.lax.elementwise import neg
 from xlafront.lax.shapes import place_axis
 from xlafront.lax.zeros import instantiate
 from xlafront.staging import signatures
@@ -77,7 +77,7 @@ def _jvp(primals, tangents, *, const_lengths, jaxprs):
 def _minus(x, y):
     if type(y) is Zero:
         return x
-    y = ELEMENTWISE["neg"].bind(y)
+    y = neg(y)
     return y if type(x) is Zero else add_cotangents(x, y)
 
 

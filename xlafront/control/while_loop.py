@@ -17,7 +17,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.typing import ArrayLike
 from xlafront.core.zeros import Zero
-from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, as_type, lt
+from xlafront.lax.elementwise import as_type, lt, select
 from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS
 from xlafront.lax.shapes import broadcast_in_dim_p, place_axis
 from xlafront.lax.zeros import instantiate
@@ -178,7 +178,7 @@ def _those_that_go_on(go_on, carry: Sequence[Any], found: Sequence[Any]) -> list
     for old, new in zip(carry, found):
         mask = go_on if np.ndim(new) == 1 else broadcast_in_dim_p.bind(
             go_on, shape=np.shape(new), broadcast_dimensions=(0,), sharding=None)
-        chosen.append(ELEMENTWISE["select_n"].bind(mask, old, new))
+        chosen.append(select(mask, old, new))
     return chosen
 
 

@@ -33,7 +33,7 @@ from xlafront.lax.named_axes import (
     places,
     replica_groups,
 )
-from xlafront.lax.shapes import broadcast_batch, broadcast_in_dim_p, iota_p, move_dim, permute, reshape_to, typed
+from xlafront.lax.shapes import broadcast_batch, broadcast_in_dim_p, counting, move_dim, permute, reshape_to, typed
 from xlafront.lax.slicing import index_in_dim
 
 # Gathering and scattering
@@ -224,7 +224,7 @@ def _places_of_elements(trace, axis_name):
     for name in names_of(axis_name):
         if name == trace.axis_name:
             size = trace.size
-            step = iota_p.bind(dtype=np.dtype(np.int32), shape=(size,), dimension=0, sharding=None)
+            step = counting(np.dtype(np.int32), (size,), 0)
         else:
             size, step = known_size(name), axis_index_p.bind(axis_name=name)
         index = step if index is None else add(mul(index, np.int32(size)), step)

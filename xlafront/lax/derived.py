@@ -148,7 +148,7 @@ def index_take(src: ArrayLike, idxs: Sequence[Any], axes: Sequence[int]) -> Arra
         if not aval.ndim:
             raise ValueError("index_take needs vectors of indices, got a scalar: axis 1 is out of bounds for its indices.")
         size = np.asarray(own[axis], aval.dtype)[()]
-        rest = elementwise.PRIMITIVES["rem"].bind(index, size)
+        rest = elementwise.rem_(index, size)
         wrapped = elementwise.where(elementwise.lt(rest, size.dtype.type(0)), elementwise.add(rest, size), rest)
         columns.append(shapes.expand_dims(wrapped, (1,)))
     if any(a not in range(len(own)) for a in axes):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import math
 import operator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,21 +37,6 @@ def constant_like(x, value):
         raise TypeError(f"this operation does not accept dtype {aval.dtype}: random keys are no numbers. Their words are "
                         f"random.key_data(keys).")
     return aval.dtype.type(value)
-
-
-def _bind(name):
-    def apply(*operands, **params):
-        return PRIMITIVES[name].bind(*operands, **params)
-
-    return apply
-
-
-(add, sub, mul, div, neg, exp_, log_, sin_, cos_, tanh_, sqrt_, square_, select, ge, gt, lt, eq, le, max_, min_,
- log1p_, cosh_, sinh_, pow_, sign_, abs_, rsqrt_, real_, imag_, conj_, digamma_, reciprocal, erf_inv_, ne,
- complex_) = map(_bind, (
-    "add", "sub", "mul", "div", "neg", "exp", "log", "sin", "cos", "tanh", "sqrt", "square", "select_n", "ge", "gt",
-    "lt", "eq", "le", "max", "min", "log1p", "cosh", "sinh", "pow", "sign", "abs", "rsqrt", "real", "imag", "conj",
-    "digamma", "reciprocal", "erf_inv", "ne", "complex"))
 
 
 def scale(g, x, value):
@@ -190,8 +175,8 @@ def _zeta_in_order(g, ans, x, q):
 
 def _rem_second(g, ans, x, y):
     quotient = div(x, y)
-    whole = where(ge(quotient, constant_like(quotient, 0)), PRIMITIVES["floor"].bind(quotient),
-                  PRIMITIVES["ceil"].bind(quotient))
+    whole = where(ge(quotient, constant_like(quotient, 0)), floor_(quotient),
+                  ceil_(quotient))
     return mul(neg(g), whole)
 
 
@@ -262,7 +247,7 @@ UNARY = (
     ("erf_inv", "chlo.erf_inv", "float", lambda g, y, x: mul(g, scale(exp_(square_(y)), x, np.sqrt(np.pi) / 2))),
     ("lgamma", "chlo.lgamma", "float", lambda g, y, x: mul(g, digamma_(x))),
     ("digamma", "chlo.digamma", "float",
-     lambda g, y, x: mul(g, PRIMITIVES["polygamma"].bind(constant_like(x, 1), x))),
+     lambda g, y, x: mul(g, polygamma_(constant_like(x, 1), x))),
     ("population_count", "stablehlo.popcnt", "int", None),
     ("clz", "stablehlo.count_leading_zeros", "int", None),
     ("not", "stablehlo.not", "int bool", None),
@@ -287,9 +272,9 @@ BINARY = (
      lambda g, z, x, y: mul(g, div(neg(x), _atan2_scale(x, y))), None),
     ("nextafter", "chlo.next_after", "float", None, None, None),
     ("polygamma", "chlo.polygamma", "float", None,
-     lambda g, z, m, x: mul(g, PRIMITIVES["polygamma"].bind(add(m, constant_like(m, 1)), x)), None),
+     lambda g, z, m, x: mul(g, polygamma_(add(m, constant_like(m, 1)), x)), None),
     ("zeta", "chlo.zeta", "float", _zeta_in_order,
-     lambda g, z, x, q: mul(g, mul(neg(x), PRIMITIVES["zeta"].bind(add(x, constant_like(x, 1)), q))), None),
+     lambda g, z, x, q: mul(g, mul(neg(x), zeta_(add(x, constant_like(x, 1)), q))), None),
     ("and", "stablehlo.and", "int bool", None, None, None),
     ("or", "stablehlo.or", "int bool", None, None, None),
     ("xor", "stablehlo.xor", "int bool", None, None, None),
@@ -461,10 +446,10 @@ PRIMITIVES["round"] = elementwise(
     "float", derivatives=(None,))
 PRIMITIVES["reduce_precision"] = elementwise(
     "reduce_precision", "stablehlo.reduce_precision", "float",
-    derivatives=(lambda g, y, x, **params: PRIMITIVES["reduce_precision"].bind(g, **params),),
+    derivatives=(lambda g, y, x, **params: reduce_precision_(g, **params),),
     attributes=lambda mlir, _, *, exponent_bits, mantissa_bits: {
         "exponent_bits": mlir.i32(exponent_bits), "mantissa_bits": mlir.i32(mantissa_bits)},
-    transpose=linear(0)(lambda i, ct, x, **params: PRIMITIVES["reduce_precision"].bind(ct, **params)))
+    transpose=linear(0)(lambda i, ct, x, **params: reduce_precision_(ct, **params)))
 
 
 # log(exp(x) + exp(y)), written as a function of the others
@@ -477,12 +462,12 @@ def _log_add(x, y):
         gap = sub(small, big)
         total = add(big, log1p_(exp_(where(eq(small, big), constant_like(x, 0), gap))))
         angle = imag_(total)  # brought into (-pi, pi], where a logarithm has it
-        turns = PRIMITIVES["ceil"].bind(mul(sub(angle, constant_like(angle, np.pi)), constant_like(angle, 0.5 / np.pi)))
-        return PRIMITIVES["complex"].bind(real_(total), sub(angle, mul(turns, constant_like(angle, 2 * np.pi))))
+        turns = ceil_(mul(sub(angle, constant_like(angle, np.pi)), constant_like(angle, 0.5 / np.pi)))
+        return complex_(real_(total), sub(angle, mul(turns, constant_like(angle, 2 * np.pi))))
     top = max_(x, y)
     gap = abs_(sub(x, y))
     same = eq(x, y)
-    infinite = PRIMITIVES["is_finite"].bind(top)
+    infinite = is_finite_(top)
     smooth = add(top, log1p_(exp_(neg(where(same, constant_like(x, 0), gap)))))
     return where(infinite, smooth, top)
 
@@ -592,7 +577,7 @@ def _clamp_lower(ctx, low, x, high):
 PRIMITIVES["clamp"] = elementwise(
     "clamp", _clamp_lower, "int float complex bool",
     derivatives=(lambda g, z, lo, x, hi: mul(g, to_dtype(gt(lo, x), tracing.aval_of(g).dtype)),
-                 lambda g, z, lo, x, hi: mul(g, to_dtype(PRIMITIVES["and"].bind(gt(x, lo), lt(x, hi)),
+                 lambda g, z, lo, x, hi: mul(g, to_dtype(and_(gt(x, lo), lt(x, hi)),
                                                          tracing.aval_of(g).dtype)),
                  lambda g, z, lo, x, hi: mul(g, to_dtype(lt(hi, x), tracing.aval_of(g).dtype))))
 
@@ -644,6 +629,27 @@ PRIMITIVES["copy"] = copy_p = elementwise(
     "copy", lambda ctx, x: x, "any", derivatives=(lambda g, y, x: g,), transpose=linear(0)(lambda i, ct, x: ct),
     sums=of_first)
 copy_p.key_use = "hands on"
+
+
+# The operations as functions, for rules and for library functions
+
+
+def _operations(names: str) -> list[Any]:
+    return [PRIMITIVES[name].bind for name in names.split()]
+
+
+add, sub, mul, div, rem_, neg, abs_, sign_ = _operations("add sub mul div rem neg abs sign")
+eq, ne, lt, le, gt, ge = _operations("eq ne lt le gt ge")
+select, max_, min_, clamp_ = _operations("select_n max min clamp")
+and_, or_, not_, xor_ = _operations("and or not xor")
+shift_left_, shift_right_logical_ = _operations("shift_left shift_right_logical")
+[shift_right_arithmetic_] = _operations("shift_right_arithmetic")
+clz_, population_count_, nextafter_, reduce_precision_ = _operations("clz population_count nextafter reduce_precision")
+floor_, ceil_, round_, is_finite_ = _operations("floor ceil round is_finite")
+real_, imag_, conj_, complex_ = _operations("real imag conj complex")
+exp_, log_, log1p_, pow_, sqrt_, rsqrt_, square_ = _operations("exp log log1p pow sqrt rsqrt square")
+sin_, cos_, tan_, sinh_, cosh_, tanh_, atan2_, logistic_ = _operations("sin cos tan sinh cosh tanh atan2 logistic")
+erf_, erfc_, erf_inv_, digamma_, polygamma_, zeta_ = _operations("erf erfc erf_inv digamma polygamma zeta")
 
 
 # Public functions
@@ -742,7 +748,7 @@ def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
     >>> bool(lax.nextafter(1.0, 2.0) > 1.0)
     True
     """
-    return PRIMITIVES["nextafter"].bind(*typed_operands("nextafter", x1, x2))
+    return nextafter_(*typed_operands("nextafter", x1, x2))
 
 
 @library
@@ -755,7 +761,7 @@ def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
     >>> f"{lax.polygamma(1.0, 1.0):.3f}"
     '1.645'
     """
-    return PRIMITIVES["polygamma"].bind(*typed_operands("polygamma", m, x))
+    return polygamma_(*typed_operands("polygamma", m, x))
 
 
 @library
@@ -768,7 +774,7 @@ def zeta(x: ArrayLike, q: ArrayLike) -> Array:
     >>> f"{lax.zeta(2.0, 1.0):.3f}"
     '1.645'
     """
-    return PRIMITIVES["zeta"].bind(*typed_operands("zeta", x, q))
+    return zeta_(*typed_operands("zeta", x, q))
 
 
 def _mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Array:
@@ -788,7 +794,7 @@ def _mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> A
     else:
         x, y = typed_operands("mul", x, y)
         check_dtype("mul", _NUM, tracing.aval_of(x).dtype)
-    return PRIMITIVES["mul"].bind(x, y)
+    return mul(x, y)
 
 
 _mul.__name__ = _mul.__qualname__ = "mul"
@@ -804,7 +810,7 @@ def conj(x: ArrayLike) -> Array:
     >>> lax.conj(1.0 + 2.0j)
     Array(1.-2.j, dtype=complex64, weak_type=True)
     """
-    return PRIMITIVES["conj"].bind(x, input_dtype=tracing.aval_of(x).dtype)
+    return conj_(x, input_dtype=tracing.aval_of(x).dtype)
 
 
 def _refuse_negative_power(x, y) -> None:
@@ -862,7 +868,7 @@ def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
     >>> lax.clamp(0.0, xnp.array([-1.0, 0.5, 3.0]), 1.0)
     Array([0. , 0.5, 1. ], dtype=float32)
     """
-    return PRIMITIVES["clamp"].bind(min, x, max)
+    return clamp_(min, x, max)
 
 
 class RoundingMethod(enum.IntEnum):
@@ -899,7 +905,7 @@ def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FR
     >>> lax.round(xnp.array([0.5, 1.5]), lax.RoundingMethod.TO_NEAREST_EVEN)
     Array([0., 2.], dtype=float32)
     """
-    return PRIMITIVES["round"].bind(x, rounding_method=RoundingMethod(rounding_method))
+    return round_(x, rounding_method=RoundingMethod(rounding_method))
 
 
 @library(static=("exponent_bits", "mantissa_bits"))
@@ -917,11 +923,11 @@ def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int)
     if exponent_bits < 1 or mantissa_bits < 0:
         raise ValueError(f"reduce_precision needs a positive number of exponent_bits and a non-negative one of mantissa_bits, "
                          f"got {exponent_bits} and {mantissa_bits}.")
-    return PRIMITIVES["reduce_precision"].bind(operand, exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)
+    return reduce_precision_(operand, exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)
 
 
 @library
-def reciprocal(x: ArrayLike) -> Array:  # noqa: F811
+def reciprocal(x: ArrayLike) -> Array:
     """`1 / x`.
 
     - `x`: an array of floats or complex numbers.

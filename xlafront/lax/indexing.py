@@ -25,13 +25,13 @@ from xlafront.lax.dimension_numbers import (
     check_scatter,
     gathered_shape,
 )
-from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, add, constant_like, ge, le, mul, to_dtype, where
+from xlafront.lax.elementwise import add, and_, clamp_, constant_like, div, eq, ge, le, mul, neg, to_dtype, where
 from xlafront.lax.families import add_tangents
 from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS
 from xlafront.lax.shapes import (
     broadcast_batch,
     broadcast_in_dim_p,
-    iota_p,
+    counting,
     move_dim,
     physical_tail,
     reshape_to,
@@ -116,7 +116,7 @@ def in_bounds(indices, shape, dimensions, sizes):
                                    broadcast_dimensions=(aval.ndim - 1,), sharding=None)
     inside = le(indices, last)
     if not dtypes.is_unsigned(aval.dtype):
-        inside = ELEMENTWISE["and"].bind(inside, ge(indices, aval.dtype.type(0)))
+        inside = and_(inside, ge(indices, aval.dtype.type(0)))
     return REDUCTIONS["reduce_and"].bind(inside, axes=(aval.ndim - 1,), out_sharding=None)
 
 
@@ -295,7 +295,7 @@ def _clip_indices(x, indices, updates, dn):
     aval = tracing.aval_of(indices)
     last = _last_index(shape, dn.scatter_dims_to_operand_dims, sizes, aval.dtype)
     limit = broadcast_in_dim_p.bind(last, shape=aval.shape, broadcast_dimensions=(aval.ndim - 1,), sharding=None)
-    return ELEMENTWISE["clamp"].bind(aval.dtype.type(0), indices, limit)
+    return clamp_(aval.dtype.type(0), indices, limit)
 
 
 def _gather_numbers(dn: ScatterDimensionNumbers) -> GatherDimensionNumbers:
@@ -335,7 +335,7 @@ def _additive_transpose(sign):
         if is_undefined(updates):
             of_updates = _read_back(ct, indices, np.shape(ct), updates.aval.shape, dimension_numbers, mode)
             if sign < 0:
-                of_updates = ELEMENTWISE["neg"].bind(of_updates)
+                of_updates = neg(of_updates)
         return [ct if is_undefined(x) else None, None, of_updates]
 
     return transpose
@@ -346,11 +346,11 @@ def _winner_mask(primals, params):
     x, indices, updates = primals
     count = np.shape(updates)
     total = int(np.prod(count))
-    ids = reshape_to(add(iota_p.bind(dtype=np.dtype(np.int32), shape=(total,), dimension=0, sharding=None), np.int32(1)),
+    ids = reshape_to(add(counting(dtypes.int32, (total,), 0), np.int32(1)),
                      count)
     written = scatter_p.bind(zeros_of(ShapedArray(np.shape(x), np.dtype(np.int32))), indices, ids, **params)
     read = _read_back(written, indices, np.shape(x), count, params["dimension_numbers"], params["mode"])
-    return written, ELEMENTWISE["eq"].bind(read, ids)
+    return written, eq(read, ids)
 
 
 def _scatter_jvp(primals, tangents, **params):
@@ -369,7 +369,7 @@ def scatter_tangents(x, indices, updates, **params):
     # Where several updates hit one element only the surviving one has an influence.
     written, winner = _winner_mask((x, indices, updates), params)
     zero = tracing.aval_of(updates).dtype.type(0)
-    kept = where(ELEMENTWISE["eq"].bind(written, np.int32(0)), x, zero)
+    kept = where(eq(written, np.int32(0)), x, zero)
     return scatter_add_p.bind(kept, indices, where(winner, updates, zero), **params)
 
 
@@ -406,11 +406,11 @@ def _extreme_scatter_jvp(name):
         d = tracing.aval_of(tx).dtype
         result_at = _read_back(answer, indices, np.shape(x), np.shape(updates), params["dimension_numbers"],
                                params["mode"])
-        from_x = to_dtype(ELEMENTWISE["eq"].bind(x, answer), d)
-        from_updates = to_dtype(ELEMENTWISE["eq"].bind(updates, result_at), d)
+        from_x = to_dtype(eq(x, answer), d)
+        from_updates = to_dtype(eq(updates, result_at), d)
         count = scatter_add_p.bind(from_x, indices, from_updates, **params)
         tangent = scatter_add_p.bind(mul(tx, from_x), indices, mul(tu, from_updates), **params)
-        return answer, ELEMENTWISE["div"].bind(tangent, count)
+        return answer, div(tangent, count)
 
     return jvp
 

@@ -24,7 +24,7 @@ from xlafront.lax import sharding_rules
 from xlafront.lax.elementwise import add, mul
 from xlafront.lax.indexing import take_rows
 from xlafront.lax.manual_computation import coordinate, manual_computation
-from xlafront.lax.shapes import broadcast_batch, iota_p, linear_jvp, move_dim, reshape_to
+from xlafront.lax.shapes import broadcast_batch, counting, linear_jvp, move_dim, reshape_to
 
 
 def names_of(axes) -> tuple:
@@ -224,7 +224,7 @@ axis_index_p = Primitive(
 axis_index_p.jvp = lambda primals, tangents, *, axis_name: (
     axis_index_p.bind(axis_name=axis_name), Zero(ShapedArray((), dtypes.float0)))
 axis_index_p.over_axis = lambda trace, operands, dims, *, axis_name: (
-    iota_p.bind(dtype=np.dtype(np.int32), shape=(trace.size,), dimension=0, sharding=None), 0)
+    counting(dtypes.int32, (trace.size,), 0), 0)
 
 
 def axis_index(axis_name: Hashable) -> Array:

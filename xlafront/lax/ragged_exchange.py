@@ -15,12 +15,12 @@ from xlafront.core import dtypes, tracing
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.collective_exchanges import all_gather_p, all_to_all_p
-from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, add, div, ge, lt, mul, sub, to_dtype, where
+from xlafront.lax.elementwise import add, and_, clamp_, div, ge, lt, mul, sub, to_dtype, where
 from xlafront.lax.indexing import take_rows
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.named_axes import axes_text, replica_groups
 from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS, argmax_p
-from xlafront.lax.shapes import broadcast_in_dim_p, iota_p, place_axis, reshape_to
+from xlafront.lax.shapes import broadcast_in_dim_p, counting, place_axis, reshape_to
 from xlafront.lax.zeros import instantiate, zeros_array
 
 
@@ -69,7 +69,7 @@ def _with_runs(rows, output, starts, sizes, targets, each: int):
     inside, row = _inside(np.shape(output)[0], targets, sizes)
     run = argmax_p.bind(inside, axes=(1,), index_dtype=np.dtype(np.int32))
     place = add(sub(row, take_rows(targets, run)), take_rows(starts, run))
-    place = ELEMENTWISE["clamp"].bind(d.type(0), place, d.type(count - 1))  # of rows that are in no run
+    place = clamp_(d.type(0), place, d.type(count - 1))  # of rows that are in no run
     sender = to_dtype(div(run, np.int32(each)), d)
     found = take_rows(reshape_to(rows, (senders * count, *rest)), add(mul(sender, d.type(count)), place))
     return where(_written(inside, output), found, output)
@@ -77,10 +77,10 @@ def _with_runs(rows, output, starts, sizes, targets, each: int):
 
 def _inside(count: int, starts, sizes):
     """Which of `count` rows are in which run, and the numbers of the rows."""
-    row = iota_p.bind(dtype=tracing.aval_of(starts).dtype, shape=(count,), dimension=0, sharding=None)
+    row = counting(tracing.aval_of(starts).dtype, (count,), 0)
     first, end, here = (broadcast_in_dim_p.bind(x, shape=(count, np.shape(starts)[0]), broadcast_dimensions=(d,), sharding=None)
                         for x, d in ((starts, 1), (add(starts, sizes), 1), (row, 0)))
-    return ELEMENTWISE["and"].bind(ge(here, first), lt(here, end)), row
+    return and_(ge(here, first), lt(here, end)), row
 
 
 def _written(inside, output):
@@ -142,7 +142,7 @@ def _batch(size, operands, dims, **params):
     runs = _wide(*[place_axis(x, d, np.ndim(x) - (d is not None), size) for x, d in zip(operands[2:], dims[2:])])
     for k, rows in ((0, np.shape(operand)[1]), (2, np.shape(output)[1])):
         d = tracing.aval_of(runs[k]).dtype
-        element = iota_p.bind(dtype=d, shape=np.shape(runs[k]), dimension=1, sharding=None)
+        element = counting(d, np.shape(runs[k]), 1)
         runs[k] = add(runs[k], mul(element, d.type(rows)))
 
     def joined(x):

@@ -21,10 +21,10 @@ from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import named_sharding
 from xlafront.lax.cumulative import cumsum_p
 from xlafront.lax.dot_products import canonical_precision, dot_general_p
-from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, le, lt, sub, where
+from xlafront.lax.elementwise import and_, le, lt, sub, where
 from xlafront.lax.families import add_tangents
 from xlafront.lax.lower_fun import lower_fun
-from xlafront.lax.shapes import broadcast_batch, broadcast_in_dim_p, iota_p, move_dim, permute
+from xlafront.lax.shapes import broadcast_batch, broadcast_in_dim_p, counting, move_dim, permute
 from xlafront.staging.library import library
 
 _WHO = "ragged_dot_general"
@@ -116,11 +116,11 @@ def _grouped(x, sizes, r: _Roles):
     starts = sub(ends, sizes)
     full = (count, *shape)
     dims = (*[i + 1 for i in r.outer], 0) if np.ndim(sizes) > 1 else (0,)
-    at = iota_p.bind(dtype=tracing.aval_of(sizes).dtype, shape=full, dimension=r.ragged + 1, sharding=None)
+    at = counting(tracing.aval_of(sizes).dtype, full, r.ragged + 1)
     order, along = np.argsort(dims), tuple(sorted(dims))
     starts, ends = (broadcast_in_dim_p.bind(permute(v, order), shape=full, broadcast_dimensions=along, sharding=None)
                     for v in (starts, ends))
-    inside = ELEMENTWISE["and"].bind(le(starts, at), lt(at, ends))
+    inside = and_(le(starts, at), lt(at, ends))
     spread = broadcast_in_dim_p.bind(x, shape=full, broadcast_dimensions=tuple(range(1, len(full))), sharding=None)
     return where(inside, spread, tracing.aval_of(x).dtype.type(0))
 

@@ -15,19 +15,10 @@ from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype, named_sharding, specified
 from xlafront.lax.device_put import reshard_p
-from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, constant_like, div, eq, mul, to_dtype, where
+from xlafront.lax.elementwise import constant_like, div, eq, lt, mul, ne, to_dtype, where
 from xlafront.lax.families import add_tangents
 from xlafront.lax.lower_fun import lower_fun
-from xlafront.lax.shapes import (
-    broadcast_back,
-    iota_p,
-    plain_axes,
-    plain_axis,
-    reduce_sum_p,
-    reducer,
-    reshape_to,
-    transpose_p,
-)
+from xlafront.lax.shapes import broadcast_back, counting, plain_axes, plain_axis, reduce_sum_p, reducer, reshape_to, transpose_p
 from xlafront.lax.slicing import pad_p, slice_p
 from xlafront.staging.library import library
 
@@ -109,16 +100,16 @@ def _arg_function(name):
         [axis] = axes
         shape = np.shape(x)
         d = tracing.aval_of(x).dtype
-        positions = iota_p.bind(dtype=index_dtype, shape=shape, dimension=axis, sharding=None)
+        positions = counting(index_dtype, shape, axis)
         extreme = PRIMITIVES[reducer].bind(x, axes=axes, out_sharding=None)
         hit = eq(x, broadcast_back(extreme, shape, axes))
         beyond = np.asarray(shape[axis]).astype(index_dtype)[()]
         first = PRIMITIVES["reduce_min"].bind(where(hit, positions, beyond), axes=axes, out_sharding=None)
         if not dtypes.is_inexact(d):
             return first
-        nan = ELEMENTWISE["ne"].bind(x, x)
+        nan = ne(x, x)
         first_nan = PRIMITIVES["reduce_min"].bind(where(nan, positions, beyond), axes=axes, out_sharding=None)
-        return where(ELEMENTWISE["lt"].bind(first_nan, beyond), first_nan, first)
+        return where(lt(first_nan, beyond), first_nan, first)
 
     return find
 

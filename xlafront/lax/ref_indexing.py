@@ -15,7 +15,7 @@ import numpy as np
 from xlafront.core import dtypes, errors, tracing
 from xlafront.lax.dimension_numbers import GatherDimensionNumbers, ScatterDimensionNumbers
 from xlafront.lax.dynamic_slicing import dynamic_slice_p, dynamic_update_slice_p, start_index
-from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, add, convert_element_type_p, to_dtype
+from xlafront.lax.elementwise import add, convert_element_type_p, lt, select, to_dtype
 from xlafront.lax.indexing import GatherScatterMode, bind_gather, scatter_add_p, scatter_p, scatter_tangents
 from xlafront.lax.shapes import broadcast_in_dim_p, reshape_to
 from xlafront.lax.slicing import concatenate_p, pad_p, slice_p
@@ -261,8 +261,8 @@ def _wrapped(i, n: int):
     if n > np.iinfo(dtype).max:
         i = to_dtype(i, _int32)
         dtype = _int32
-    negative = ELEMENTWISE["lt"].bind(i, _like(0, i, dtype))
-    return ELEMENTWISE["select_n"].bind(negative, i, add(i, _like(n, i, dtype)))
+    negative = lt(i, _like(0, i, dtype))
+    return select(negative, i, add(i, _like(n, i, dtype)))
 
 
 def _like(value: int, x, dtype):
@@ -335,7 +335,7 @@ def _paste(x, windows: Sequence[Window], operands, new):
         spread = pad_p.bind(new, zero, padding_config=tuple([(0, 0, w.stride - 1) for w in windows]))
         written = np.zeros([w.size for w in dense], np.bool_)
         written[tuple([slice(None, None, w.stride) for w in windows])] = True
-        new = ELEMENTWISE["select_n"].bind(written, _cut(x, dense, operands), spread)
+        new = select(written, _cut(x, dense, operands), spread)
         return _paste(x, dense, operands, new)
     return dynamic_update_slice_p.bind(x, new, *_starts(windows, shape, operands, True))
 

@@ -350,6 +350,11 @@ iota_p = Primitive(
     lower=lambda ctx, *, dtype, shape, dimension, sharding: ctx.iota(dimension), cost="cheap")
 
 
+def counting(dtype, shape, dimension):
+    """The index of each element along a dimension."""
+    return iota_p.bind(dtype=np.dtype(dtype), shape=shape, dimension=dimension, sharding=None)
+
+
 def _bitcast_abstract(x, *, new_dtype):
     for d in (x.dtype, new_dtype):
         if dtypes.is_extended(d):

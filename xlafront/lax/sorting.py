@@ -15,14 +15,7 @@ from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import KINDS, check_dtype
 from xlafront.lax.dimension_numbers import GatherDimensionNumbers
 from xlafront.lax.indexing import GatherScatterMode, bind_gather
-from xlafront.lax.shapes import (
-    broadcast_batch,
-    canonical_axis,
-    iota_p,
-    move_dim,
-    reshape_to,
-    typed,
-)
+from xlafront.lax.shapes import broadcast_batch, canonical_axis, counting, move_dim, reshape_to, typed
 from xlafront.staging.library import library
 
 
@@ -100,7 +93,7 @@ def take_along(x, indices, axis: int):
 
 def _jvp(primals, tangents, *, dimension, is_stable, num_keys):
     shape = np.shape(primals[0])
-    positions = iota_p.bind(dtype=np.dtype(np.int32), shape=shape, dimension=dimension, sharding=None)
+    positions = counting(dtypes.int32, shape, dimension)
     *answers, order = sort_p.bind(*primals, positions, dimension=dimension, is_stable=is_stable, num_keys=num_keys)
     moved = [Zero(tracing.aval_of(a).to_tangent_aval()) if type(t) is Zero else take_along(t, order, dimension)
              for a, t in zip(answers, tangents)]

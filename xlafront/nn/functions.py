@@ -10,9 +10,9 @@ import xlafront.numpy as xnp
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax.barriers import stop_gradient
-from xlafront.lax.elementwise import PRIMITIVES, as_type, constant_like, eq, gt, lt, mul, rsqrt_, select
+from xlafront.lax.elementwise import and_, as_type, constant_like, eq, erfc_, gt, logistic_, lt, mul, rsqrt_, select
 from xlafront.lax.families import elementwise
-from xlafront.lax.shapes import canonical_axes, canonical_axis, iota_p, static_shape
+from xlafront.lax.shapes import canonical_axes, canonical_axis, counting, static_shape
 from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact, unwrap
 from xlafront.staging.library import library
 from xlafront.transforms.calls.custom_jvp import custom_jvp
@@ -40,7 +40,7 @@ def _relu6_lower(ctx, x):
 
 
 def _relu6_derivative(g, y, x):
-    inside = PRIMITIVES["and"].bind(gt(x, constant_like(x, 0)), lt(x, constant_like(x, 6)))
+    inside = and_(gt(x, constant_like(x, 0)), lt(x, constant_like(x, 6)))
     return select(inside, constant_like(g, 0), g)
 
 
@@ -100,7 +100,7 @@ def sigmoid(x: ArrayLike) -> Array:
     Array([0. , 0.5, 1. ], dtype=float32)
     """
     check_arraylike("sigmoid", x)
-    return PRIMITIVES["logistic"].bind(x)
+    return logistic_(x)
 
 
 @_activation
@@ -151,7 +151,7 @@ def silu(x: ArrayLike) -> Array:
     Array([  0., 100.], dtype=float32)
     """
     check_arraylike("silu", x)
-    return mul(x, PRIMITIVES["logistic"].bind(x))
+    return mul(x, logistic_(x))
 
 
 swish = silu
@@ -338,7 +338,7 @@ def _gelu(x, approximate):
     if approximate:
         inner = np.sqrt(2 / np.pi).astype(np.float32).item() * (x + 0.044715 * (x * x * x))
         return x * (0.5 * (1.0 + xnp.tanh(inner)))
-    return 0.5 * x * PRIMITIVES["erfc"].bind(-x * dtypes.dtype(x.dtype).type(np.sqrt(0.5)))
+    return 0.5 * x * erfc_(-x * dtypes.dtype(x.dtype).type(np.sqrt(0.5)))
 
 
 def gelu(x: ArrayLike, approximate: bool = True) -> Array:
@@ -562,8 +562,7 @@ def _one_hot(x, num_classes, dtype, axis):
     x = xnp.asarray(x)
     rank = x.ndim + 1
     axis = canonical_axis(axis, rank, "one_hot")
-    classes = iota_p.bind(dtype=x.dtype, shape=tuple(num_classes if i == axis else 1 for i in range(rank)), dimension=axis,
-                          sharding=None)
+    classes = counting(x.dtype, tuple(num_classes if i == axis else 1 for i in range(rank)), axis)
     return eq(xnp.expand_dims(x, axis), classes).astype(dtype)
 
 

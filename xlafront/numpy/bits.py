@@ -8,7 +8,7 @@ import numpy as np
 
 from xlafront.core import dtypes
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.lax.elementwise import PRIMITIVES, as_type
+from xlafront.lax.elementwise import and_, as_type
 from xlafront.lax.shapes import canonical_axis, move_dim, reshape_to
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.manipulation import ravel
@@ -65,7 +65,7 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
 
 @library(static=("count", "bitorder"), name="unpackbits")
 def _unpack(a, count, bitorder):
-    bits = PRIMITIVES["and"].bind(a[..., None] >> _places(bitorder, a.ndim + 1), np.uint8(1))
+    bits = and_(a[..., None] >> _places(bitorder, a.ndim + 1), np.uint8(1))
     bits = reshape_to(bits, (*a.shape[:-1], 8 * a.shape[-1]))
     if count is None:
         return bits

@@ -18,7 +18,6 @@ from xlafront.lax import dynamic_slicing, keys, shapes
 from xlafront.lax.creation import placed_constant, placement_of
 from xlafront.lax.device_put import device_put, put_leaf, reshard_p
 from xlafront.lax.elementwise import (
-    PRIMITIVES,
     add,
     as_type,
     constant_like,
@@ -26,8 +25,10 @@ from xlafront.lax.elementwise import (
     copy_p,
     div,
     eq,
+    floor_,
     ge,
     mul,
+    sign_,
     sub,
     to_dtype,
     where,
@@ -424,13 +425,9 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = Non
     return _placed_like(result, aval, target is None and shape is None)
 
 
-def _positions(dtype, shape, dimension):
-    return shapes.iota_p.bind(dtype=dtype, shape=shape, dimension=dimension, sharding=None)
-
-
 @library(static=("start", "step", "size", "dtype"), name="arange")
 def _arange_kernel(start, step, size, dtype):
-    counts = shapes.iota_p.bind(dtype=dtype, shape=(size,), dimension=0, sharding=None)
+    counts = shapes.counting(dtype, (size,), 0)
     if start == 0 and step == 1:
         return counts
     # The same rounding as NumPy: start + i * step, computed in the result's type.
@@ -496,7 +493,7 @@ def _linspace_kernel(start, stop, num, endpoint, axis, dtype):
     start, stop = (x if np.shape(x) == shape else shapes.broadcast_in_dim(x, shape, ()) for x in (start, stop))
     steps = max(num - 1 if endpoint else num, 1)
     full_shape = (num, *shape)
-    counts = _positions(dtypes.to_real(d), full_shape, 0)
+    counts = shapes.counting(dtypes.to_real(d), full_shape, 0)
     counts = as_type(div(counts, dtypes.to_real(d).type(steps)), d, False)
 
     def rows(x, count):
@@ -507,7 +504,7 @@ def _linspace_kernel(start, stop, num, endpoint, axis, dtype):
     if endpoint and num > 1:
         result = dynamic_slicing.dynamic_update_slice_in_dim(result, rows(stop, 1), num - 1, 0)
     if dtypes.is_integer(dtype):
-        result = PRIMITIVES["floor"].bind(result)
+        result = floor_(result)
     result = as_type(result, dtype, False)
     return shapes.move_dim(result, 0, axis)
 
@@ -550,7 +547,7 @@ def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
 def _geomspace_kernel(start, stop, num, endpoint, axis, dtype):
     start, stop = (as_type(x, tracing.aval_of(x).dtype, False) for x in promote_args_inexact("geomspace", start, stop))
     d = tracing.aval_of(start).dtype
-    sign = PRIMITIVES["sign"].bind(start)
+    sign = sign_(start)
     logs = [INLINE["log10"](div(x, sign)) for x in (start, stop)]
     result = INLINE["power"](d.type(10), _linspace_kernel.__wrapped__(*logs, num, endpoint, 0, d))
     shape = np.shape(result)
@@ -612,7 +609,7 @@ def logspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
 
 @library(static=("rows", "columns", "dtype"), name="eye")
 def _eye_kernel(k, rows, columns, dtype):
-    i, j = (_positions(dtypes.int32, (rows, columns), dimension) for dimension in (0, 1))
+    i, j = (shapes.counting(dtypes.int32, (rows, columns), dimension) for dimension in (0, 1))
     return to_dtype(eq(i if k is None else add(i, as_type(k, dtypes.int32, False)), j), dtype)
 
 
@@ -667,7 +664,7 @@ def _triangle(m, k, upper):
     shape = np.shape(m)
     if len(shape) < 2:
         raise ValueError(f"xnp.tri{'u' if upper else 'l'} needs an array with at least 2 dimensions, got shape {shape}.")
-    i, j = (_positions(dtypes.int32, shape, dimension) for dimension in (len(shape) - 2, len(shape) - 1))
+    i, j = (shapes.counting(dtypes.int32, shape, dimension) for dimension in (len(shape) - 2, len(shape) - 1))
     below = ge(add(i, sub(as_type(0 if k is None else k, dtypes.int32, False), np.int32(upper))), j)
     zero = constant_like(m, 0)
     return where(below, zero, m) if upper else where(below, m, zero)
@@ -703,7 +700,7 @@ def triu(m: ArrayLike, k: int = 0) -> Array:
 
 @library(static=("rows", "columns", "dtype"), name="tri")
 def _tri_kernel(k, rows, columns, dtype):
-    i, j = (_positions(dtypes.int32, (rows, columns), dimension) for dimension in (0, 1))
+    i, j = (shapes.counting(dtypes.int32, (rows, columns), dimension) for dimension in (0, 1))
     return to_dtype(ge(i if k is None else add(i, as_type(k, dtypes.int32, False)), j), dtype)
 
 

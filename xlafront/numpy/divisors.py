@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.lax.elementwise import PRIMITIVES, constant_like, div, mul, ne, where
+from xlafront.lax.elementwise import constant_like, div, mul, ne, rem_, where
 from xlafront.lax.shapes import broadcast_in_dim
 from xlafront.numpy.promotion import promote_args
 from xlafront.numpy.reductions import any as any_of
@@ -29,7 +29,7 @@ def _euclid(x, y):
         x, y = pair
         rest = ne(y, constant_like(y, 0))
         divisor = where(rest, y, constant_like(y, 1))
-        return where(rest, y, x), where(rest, PRIMITIVES["rem"].bind(x, divisor), y)
+        return where(rest, y, x), where(rest, rem_(x, divisor), y)
 
     return while_loop(lambda pair: any_of(ne(pair[1], constant_like(pair[1], 0))), step, (x, y))[0]
 

@@ -6,7 +6,27 @@ import numpy as np
 
 from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.lax.elementwise import PRIMITIVES, add, as_type, eq, gt, lt, mul, ne, sub, to_dtype, where
+from xlafront.lax.elementwise import (
+    add,
+    and_,
+    as_type,
+    clz_,
+    eq,
+    gt,
+    is_finite_,
+    lt,
+    max_,
+    min_,
+    mul,
+    ne,
+    or_,
+    shift_left_,
+    shift_right_arithmetic_,
+    shift_right_logical_,
+    sub,
+    to_dtype,
+    where,
+)
 from xlafront.lax.shapes import bitcast_convert_type_p
 from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_args_inexact, unwrap
 from xlafront.numpy.ufuncs import PUBLIC
@@ -24,10 +44,10 @@ class _Format:
         self.all_ones = 2 * self.bias + 1  # the exponent of infinities and NaN
 
     def exponent(self, bits):
-        return PRIMITIVES["shift_right_logical"].bind(bits, self.word.type(self.mantissa))
+        return shift_right_logical_(bits, self.word.type(self.mantissa))
 
     def with_exponent(self, exponent):
-        return PRIMITIVES["shift_left"].bind(exponent, self.word.type(self.mantissa))
+        return shift_left_(exponent, self.word.type(self.mantissa))
 
 
 def _bits(x, word):
@@ -55,18 +75,18 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     layout = _Format(d)
     word = layout.word.type
     bits = _bits(x, layout.word)
-    magnitude = PRIMITIVES["and"].bind(bits, word(np.iinfo(layout.word).max))
+    magnitude = and_(bits, word(np.iinfo(layout.word).max))
     exponent = layout.exponent(magnitude)
     # Numbers below the normal ones begin with zeros, which are shifted out.
-    zeros = sub(PRIMITIVES["clz"].bind(magnitude), word(8 * d.itemsize - layout.mantissa - 1))
+    zeros = sub(clz_(magnitude), word(8 * d.itemsize - layout.mantissa - 1))
     tiny = eq(exponent, word(0))
     exponent = where(tiny, sub(word(1), zeros), exponent)
-    magnitude = where(tiny, PRIMITIVES["shift_left"].bind(magnitude, PRIMITIVES["max"].bind(zeros, word(0))), magnitude)
-    fraction = PRIMITIVES["and"].bind(magnitude, word((1 << layout.mantissa) - 1))
-    half = PRIMITIVES["or"].bind(fraction, word((layout.bias - 1) << layout.mantissa))
-    sign = PRIMITIVES["and"].bind(bits, word(np.iinfo(layout.word).min))
-    mantissa = bitcast_convert_type_p.bind(PRIMITIVES["or"].bind(half, sign), new_dtype=d)
-    plain = PRIMITIVES["and"].bind(PRIMITIVES["is_finite"].bind(x), ne(magnitude, word(0)))
+    magnitude = where(tiny, shift_left_(magnitude, max_(zeros, word(0))), magnitude)
+    fraction = and_(magnitude, word((1 << layout.mantissa) - 1))
+    half = or_(fraction, word((layout.bias - 1) << layout.mantissa))
+    sign = and_(bits, word(np.iinfo(layout.word).min))
+    mantissa = bitcast_convert_type_p.bind(or_(half, sign), new_dtype=d)
+    plain = and_(is_finite_(x), ne(magnitude, word(0)))
     exponent = sub(to_dtype(exponent, np.int32), np.int32(layout.bias - 1))
     return where(plain, mantissa, x), where(plain, exponent, np.int32(0))
 
@@ -92,9 +112,9 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x, n = broadcast_to_common("ldexp", [as_type(x, d, False), n])
     wide = max(layout.word, np.dtype(np.int32), key=lambda w: w.itemsize)
     limit = wide.type(2 * layout.bias)
-    n = PRIMITIVES["max"].bind(PRIMITIVES["min"].bind(as_type(n, wide, False), limit), wide.type(2) - limit)
+    n = max_(min_(as_type(n, wide, False), limit), wide.type(2) - limit)
     n = as_type(n, layout.word, False)
-    first = PRIMITIVES["shift_right_arithmetic"].bind(n, word(1))
+    first = shift_right_arithmetic_(n, word(1))
     for part in (first, sub(n, first)):
         power = bitcast_convert_type_p.bind(layout.with_exponent(add(part, word(layout.bias))), new_dtype=d)
         x = mul(x, power)
@@ -136,9 +156,9 @@ def spacing(x: ArrayLike, /) -> Array:
     layout = _Format(d)
     word = layout.word.type
     bits = _bits(x, layout.word)
-    exponent = layout.exponent(PRIMITIVES["and"].bind(bits, word(np.iinfo(layout.word).max)))
-    small = PRIMITIVES["shift_left"].bind(word(1), PRIMITIVES["max"].bind(sub(exponent, word(1)), word(0)))
+    exponent = layout.exponent(and_(bits, word(np.iinfo(layout.word).max)))
+    small = shift_left_(word(1), max_(sub(exponent, word(1)), word(0)))
     normal = gt(exponent, word(layout.mantissa))
     step = where(normal, layout.with_exponent(sub(exponent, word(layout.mantissa))), small)
-    step = where(lt(bits, word(0)), PRIMITIVES["or"].bind(step, word(np.iinfo(layout.word).min)), step)
-    return where(PRIMITIVES["is_finite"].bind(x), bitcast_convert_type_p.bind(step, new_dtype=d), d.type(np.nan))
+    step = where(lt(bits, word(0)), or_(step, word(np.iinfo(layout.word).min)), step)
+    return where(is_finite_(x), bitcast_convert_type_p.bind(step, new_dtype=d), d.type(np.nan))

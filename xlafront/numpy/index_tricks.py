@@ -11,8 +11,8 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
-from xlafront.lax.elementwise import PRIMITIVES, add, as_type, constant_like, div, lt, mul, where
-from xlafront.lax.shapes import expand_dims, iota_p, static_shape
+from xlafront.lax.elementwise import add, as_type, constant_like, div, lt, mul, rem_, where
+from xlafront.lax.shapes import counting, expand_dims, static_shape
 from xlafront.numpy.creation import arange, array, asarray, linspace, meshgrid, ones
 from xlafront.numpy.manipulation import concatenate, reshape, stack
 from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_dtypes, unwrap
@@ -157,8 +157,7 @@ def indices(dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: b
         raise TypeError(f"xnp.indices needs the shape of a grid, a tuple; {dimensions!r} is not iterable.")
     shape = static_shape("indices", dimensions)
     d = dtypes.default_dtype(int) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.indices")
-    found = [iota_p.bind(dtype=d, shape=tuple(n if j == i or not sparse else 1 for j, n in enumerate(shape)), dimension=i,
-                         sharding=None) for i in range(len(shape))]
+    found = [counting(d, tuple(n if j == i or not sparse else 1 for j, n in enumerate(shape)), i) for i in range(len(shape))]
     if sparse:
         return tuple(found)
     return stack(found) if found else array(np.zeros((0,), d))
@@ -294,7 +293,7 @@ def _unravelled(indices, shape):
     found = []
     for n in shape[:0:-1]:  # of the places, which are inside, the first dimension takes what is left
         size = constant_like(place, max(n, 1))
-        found.append(PRIMITIVES["rem"].bind(place, size))
+        found.append(rem_(place, size))
         place = div(place, size)
     return tuple(as_type(i, own, weak) for i in (place, *reversed(found))) if shape else ()
 

@@ -21,7 +21,7 @@ from xlafront.core.keys import KeyArray
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.dimension_numbers import GatherDimensionNumbers
-from xlafront.lax.elementwise import PRIMITIVES, max_, min_, to_dtype, where
+from xlafront.lax.elementwise import add, eq, lt, max_, min_, to_dtype, where
 from xlafront.lax.indexing import GatherScatterMode, bind_gather, fill_for
 from xlafront.lax.shapes import reduce_sum_p
 from xlafront.numpy.creation import asarray
@@ -450,8 +450,8 @@ def wrapped(index, n: int):
         return _as_position(index)
     index = _as_position(index)
     d = tracing.aval_of(index).dtype
-    negative = PRIMITIVES["lt"].bind(index, d.type(0))
-    return where(negative, PRIMITIVES["add"].bind(index, d.type(n)), index)
+    negative = lt(index, d.type(0))
+    return where(negative, add(index, d.type(n)), index)
 
 
 # Functions on whole arrays
@@ -551,8 +551,8 @@ def _take_along_by_product(arr, indices, axis, wrap):
     n, rank = np.shape(arr)[axis], np.ndim(arr)
     indices = wrapped(indices, n) if wrap else _as_position(indices)
     spread = (*np.shape(indices)[:axis + 1], n, *np.shape(indices)[axis + 1:])
-    positions = shapes.iota_p.bind(dtype=tracing.aval_of(indices).dtype, shape=spread, dimension=axis + 1, sharding=None)
-    chosen = PRIMITIVES["eq"].bind(shapes.broadcast_in_dim(indices, spread, [i + (i > axis) for i in range(rank)]), positions)
+    positions = shapes.counting(tracing.aval_of(indices).dtype, spread, axis + 1)
+    chosen = eq(shapes.broadcast_in_dim(indices, spread, [i + (i > axis) for i in range(rank)]), positions)
     arr = shapes.expand_dims(arr, (axis,))
     full = np.broadcast_shapes(spread, np.shape(arr))
     chosen, arr = (x if np.shape(x) == full else shapes.broadcast_in_dim(x, full, range(rank + 1)) for x in (chosen, arr))

@@ -15,7 +15,7 @@ from xlafront.core.keys import KeyArray
 from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.arguments import named_sharding
-from xlafront.lax.elementwise import PRIMITIVES, add, as_type, lt, sub, where
+from xlafront.lax.elementwise import add, as_type, lt, rem_, sub, where
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.roll import roll as rotate
 from xlafront.lax.shapes import canonical_axes, canonical_axis, static_shape
@@ -741,7 +741,7 @@ def _roll_kernel(a, shift, axis, flat):
         if n == 0:
             continue
         back = sub(np.int32(n), _mod(as_type(s, dtypes.int32, False), n))
-        start = PRIMITIVES["rem"].bind(back, np.int32(n))
+        start = rem_(back, np.int32(n))
         doubled = slicing.concatenate_p.bind(a, a, dimension=i)
         starts = [np.int32(0)] * np.ndim(a)
         starts[i] = start
@@ -761,7 +761,7 @@ def _rotate_kernel(a, shifts, axes, flat):
 
 
 def _mod(x, n):
-    r = PRIMITIVES["rem"].bind(x, np.int32(n))
+    r = rem_(x, np.int32(n))
     return where(lt(r, np.int32(0)), add(r, np.int32(n)), r)
 
 

@@ -11,7 +11,7 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import elementwise, shapes
 from xlafront.lax.creation import full, iota
-from xlafront.lax.elementwise import PRIMITIVES, add, div, ge, lt, ne
+from xlafront.lax.elementwise import PRIMITIVES, add, div, ge, lt, ne, rem_
 from xlafront.numpy.creation import array, zeros
 from xlafront.numpy.indexing import getitem, take, take_along_axis, take_rows
 from xlafront.numpy.manipulation import broadcast_arrays, stack
@@ -96,7 +96,7 @@ def _nonzero_sized(a, size, fills):
     stride = math.prod(shape)
     for n, fill in zip(shape, fills):
         stride = stride // n if n else 1
-        part = PRIMITIVES["rem"].bind(div(found, np.int32(max(stride, 1))), np.int32(max(n, 1)))
+        part = rem_(div(found, np.int32(max(stride, 1))), np.int32(max(n, 1)))
         index = dtypes.default_dtype(int)
         fill, part = (elementwise.as_type(x, index, False) for x in (fill, part))
         results.append(elementwise.where(missing, fill, part))

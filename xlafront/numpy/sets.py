@@ -14,8 +14,8 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.lax.elementwise import PRIMITIVES, as_type, lt, ne
-from xlafront.lax.shapes import canonical_axis, iota_p, move_dim, reshape_to
+from xlafront.lax.elementwise import and_, as_type, lt, ne, or_
+from xlafront.lax.shapes import canonical_axis, counting, move_dim, reshape_to
 from xlafront.lax.sorting import sort_p
 from xlafront.numpy.creation import arange, asarray, full
 from xlafront.numpy.indexing import take_rows
@@ -63,7 +63,7 @@ def _static_size(name: str, size) -> int:
 
 
 def _both(x, y):
-    return PRIMITIVES["and"].bind(x, y)
+    return and_(x, y)
 
 
 @library(static=("equal_nan", "places"), name="unique")
@@ -71,7 +71,7 @@ def _ordered(rows, equal_nan, places):
     """Rows in order (None where they have several elements), where they come from, and which differ from the one before."""
     n, columns = np.shape(rows)
     keys = unstack(rows, axis=1)
-    positions = iota_p.bind(dtype=dtypes.default_dtype(int), shape=(n,), dimension=0, sharding=None)
+    positions = counting(dtypes.default_dtype(int), (n,), 0)
     if columns == 1 and not places:
         keys, order = sort_p.bind(*keys, dimension=0, is_stable=False, num_keys=1), None
     else:
@@ -82,7 +82,7 @@ def _ordered(rows, equal_nan, places):
         other = ne(after, before)
         if equal_nan and dtypes.is_inexact(key.dtype):
             other = _both(other, PUBLIC["logical_not"](_both(ne(after, after), ne(before, before))))
-        new = PRIMITIVES["or"].bind(new, other)
+        new = or_(new, other)
     return keys[0] if columns == 1 else None, order, concatenate([full((min(n, 1),), True), new])
 
 

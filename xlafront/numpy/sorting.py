@@ -9,7 +9,7 @@ import numpy as np
 
 from xlafront.core import dtypes
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
-from xlafront.lax.shapes import canonical_axis, iota_p, reshape_to, rev_p
+from xlafront.lax.shapes import canonical_axis, counting, reshape_to, rev_p
 from xlafront.lax.sorting import sort_p
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import check_arraylike, unwrap
@@ -25,7 +25,7 @@ def _flat_or_axis(a, axis, name):
 
 
 def _positions(shape, axis, dtype=None):
-    return iota_p.bind(dtype=dtype or dtypes.default_dtype(int), shape=shape, dimension=axis, sharding=None)
+    return counting(dtype or dtypes.default_dtype(int), shape, axis)
 
 
 def _reversed(x, axis):

@@ -10,7 +10,7 @@ import numpy as np
 from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax import elementwise, shapes
-from xlafront.lax.elementwise import PRIMITIVES, add, as_type, clamp, eq, gt, mul, ne, sub, to_dtype
+from xlafront.lax.elementwise import add, and_, as_type, ceil_, clamp, eq, floor_, gt, is_finite_, mul, ne, not_, sub, to_dtype
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.sorting import sort, sort_p
 from xlafront.numpy import reductions
@@ -85,7 +85,7 @@ def _quantile(a, q, weights, axes, keepdims, method, without_nans):
         weights = full_like(rows, 1) if weights is None else _rows(as_type(weights, d, False), axes, kept)
         result = _inverted_cdf(rows, q, elementwise.where(missing, d.type(0), weights) if without_nans else weights)
     else:
-        count = reductions.sum(PRIMITIVES["not"].bind(missing), 0, d) if without_nans else None
+        count = reductions.sum(not_(missing), 0, d) if without_nans else None
         result = _between(sort(rows, 0, False), q, method, count)
     if np.shape(nan) != target:
         nan = shapes.broadcast_in_dim(nan, target, range(len(target) - np.ndim(nan), len(target)))
@@ -110,7 +110,7 @@ def _between(ordered, q, method, count):
         place = mul(q, d.type(n - 1))
     else:
         place = shapes.expand_dims(q, range(np.ndim(q), np.ndim(q) + np.ndim(count))) * clip(count - 1, 0)
-    low, high = PRIMITIVES["floor"].bind(place), PRIMITIVES["ceil"].bind(place)
+    low, high = floor_(place), ceil_(place)
     weight = sub(place, low)
 
     def at(position):
@@ -125,8 +125,8 @@ def _between(ordered, q, method, count):
     half, one = d.type(0.5), d.type(1)
     if method == "linear":
         result = add(mul(below, sub(one, w)), mul(above, w))
-        infinite = PRIMITIVES["not"].bind(PRIMITIVES["is_finite"].bind(below))
-        return elementwise.where(PRIMITIVES["and"].bind(infinite, eq(below, above)), below, result)
+        infinite = not_(is_finite_(below))
+        return elementwise.where(and_(infinite, eq(below, above)), below, result)
     if method == "midpoint":
         return mul(add(below, above), half)
     if method == "nearest":

@@ -20,15 +20,20 @@ from xlafront.lax.elementwise import (
     _refuse_negative_power,
     abs_,
     add,
+    and_,
     as_type,
+    atan2_,
+    ceil_,
     complex_,
     conj_,
     constant_like,
     div,
     eq,
+    floor_,
     gt,
     imag_,
     integer_pow_p,
+    is_finite_,
     le,
     log_,
     log_add_p,
@@ -38,8 +43,14 @@ from xlafront.lax.elementwise import (
     mul,
     ne,
     neg,
+    not_,
+    or_,
+    population_count_,
     pow_,
     real_,
+    rem_,
+    round_,
+    shift_left_,
     sign_,
     sin_,
     sqrt_,
@@ -157,7 +168,7 @@ def to_bool(x):
     aval = tracing.aval_of(x)
     if dtypes.is_extended(aval.dtype):
         return PRIMITIVES["convert_element_type"].bind(x, new_dtype=dtypes.bool_, weak_type=False, sharding=None)  # refuses it
-    return x if aval.dtype == dtypes.bool_ else PRIMITIVES["ne"].bind(x, constant_like(x, 0))
+    return x if aval.dtype == dtypes.bool_ else ne(x, constant_like(x, 0))
 
 
 def _complex_order(primitive):
@@ -204,7 +215,7 @@ def _define(function):
 @_define
 def logical_not(x: ArrayLike, /) -> Array:
     check_arraylike("logical_not", x)
-    return PRIMITIVES["not"].bind(to_bool(unwrap(x)))
+    return not_(to_bool(unwrap(x)))
 
 
 @_define
@@ -217,7 +228,7 @@ def positive(x: ArrayLike, /) -> Array:
 def absolute(x: ArrayLike, /) -> Array:
     [x] = promote_args("absolute", x)
     d = tracing.aval_of(x).dtype
-    return x if d == dtypes.bool_ or dtypes.is_unsigned(d) else PRIMITIVES["abs"].bind(x)
+    return x if d == dtypes.bool_ or dtypes.is_unsigned(d) else abs_(x)
 
 
 PUBLIC["abs"], INLINE["abs"] = PUBLIC["absolute"], INLINE["absolute"]
@@ -235,7 +246,7 @@ def square(x: ArrayLike, /) -> Array:
     [x] = promote_args("square", x)
     if tracing.aval_of(x).dtype == dtypes.bool_:
         return as_type(x, dtypes.int32, False)
-    return PRIMITIVES["square"].bind(x)
+    return square_(x)
 
 
 @_define
@@ -245,7 +256,7 @@ def bitwise_count(x: ArrayLike, /) -> Array:
     if d == dtypes.bool_:
         return as_type(x, dtypes.uint8, False)
     size = x if dtypes.is_unsigned(d) else abs_(x)
-    return as_type(PRIMITIVES["population_count"].bind(size), dtypes.uint8, False)
+    return as_type(population_count_(size), dtypes.uint8, False)
 
 
 @_define
@@ -296,7 +307,7 @@ def trunc(x: ArrayLike) -> Array:
     [x] = promote_args("trunc", x)
     if not dtypes.is_inexact(tracing.aval_of(x).dtype):
         return x
-    return where(lt(x, constant_like(x, 0)), PRIMITIVES["ceil"].bind(x), PRIMITIVES["floor"].bind(x))
+    return where(lt(x, constant_like(x, 0)), ceil_(x), floor_(x))
 
 
 @_define
@@ -307,9 +318,9 @@ def rint(x: ArrayLike, /) -> Array:
     if not dtypes.is_inexact(d):
         return as_type(x, dtypes.default_dtype(float), False)
     if tracing.aval_of(x).dtype.kind == "c":
-        return complex_(PRIMITIVES["round"].bind(real_(x), rounding_method=1),
-                        PRIMITIVES["round"].bind(imag_(x), rounding_method=1))
-    return PRIMITIVES["round"].bind(x, rounding_method=1)
+        return complex_(round_(real_(x), rounding_method=1),
+                        round_(imag_(x), rounding_method=1))
+    return round_(x, rounding_method=1)
 
 
 def _constant_of(x, value: bool):
@@ -421,7 +432,7 @@ def angle(z: ArrayLike, deg: bool = False) -> Array:
     of = tracing.aval_of(z).dtype
     if of.kind != "c" and (not np.ndim(z) or not dtypes.is_inexact(of)):  # real scalars count as Python's
         re, im = (as_type(x, dtypes.default_dtype(float), False) for x in (re, im))
-    result = PRIMITIVES["atan2"].bind(im, re)
+    result = atan2_(im, re)
     return mul(result, constant_like(result, 180 / np.pi)) if deg else result
 
 
@@ -430,7 +441,7 @@ def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x, y = _numbers("remainder", x1, x2)
     zero = constant_like(x, 0)
     r = _rem(x, y)
-    wrong_sign = PRIMITIVES["and"].bind(ne(lt(r, zero), lt(y, zero)), ne(r, zero))
+    wrong_sign = and_(ne(lt(r, zero), lt(y, zero)), ne(r, zero))
     return where(wrong_sign, add(r, y), r)
 
 
@@ -452,7 +463,7 @@ def _numbers(name, x1, x2) -> list:
 
 def _rem(x, y):
     """C's remainder; of integers by 0 it is 0, as in NumPy."""
-    r = PRIMITIVES["rem"].bind(x, y)
+    r = rem_(x, y)
     if dtypes.is_integer(tracing.aval_of(x).dtype):
         zero = constant_like(x, 0)
         return where(eq(y, zero), zero, r)
@@ -467,9 +478,9 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
         return div(x, y)
     if dtypes.is_integer(d):
         quotient = div(x, y)
-        inexact = ne(PRIMITIVES["rem"].bind(x, y), constant_like(x, 0))
+        inexact = ne(rem_(x, y), constant_like(x, 0))
         opposite = ne(sign_(x), sign_(y))
-        return where(PRIMITIVES["and"].bind(inexact, opposite), sub(quotient, constant_like(x, 1)), quotient)
+        return where(and_(inexact, opposite), sub(quotient, constant_like(x, 1)), quotient)
     if d.kind == "c":
         raise TypeError("xnp.floor_divide does not take complex numbers: they have no order.")
     return _float_quotient(x, y, _float_divmod(x, y)[0])
@@ -483,10 +494,10 @@ def _float_quotient(x, y, quotient):
 def _float_divmod(x, y):
     """Quotient and remainder so that `quotient * y + remainder` is `x` as closely as floats allow."""
     zero, one = constant_like(x, 0), constant_like(x, 1)
-    r = PRIMITIVES["rem"].bind(x, y)
+    r = rem_(x, y)
     quotient = div(sub(x, r), y)
-    shift = PRIMITIVES["and"].bind(ne(sign_(y), sign_(r)), ne(r, zero))
-    quotient = PRIMITIVES["round"].bind(where(shift, sub(quotient, one), quotient), rounding_method=0)
+    shift = and_(ne(sign_(y), sign_(r)), ne(r, zero))
+    quotient = round_(where(shift, sub(quotient, one), quotient), rounding_method=0)
     return quotient, where(shift, add(r, y), r)
 
 
@@ -502,7 +513,7 @@ def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
 
 @_define
 def left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
-    return PRIMITIVES["shift_left"].bind(*_numbers("left_shift", x, y))
+    return shift_left_(*_numbers("left_shift", x, y))
 
 
 @_define
@@ -522,7 +533,7 @@ def power_inline(x, y):
     if type(y) is int:
         _refuse_negative_power(x, y)
         if tracing.aval_of(x).dtype != dtypes.bool_:
-            return integer_pow_p.bind(x, y=y) if y != 2 else PRIMITIVES["square"].bind(x)
+            return integer_pow_p.bind(x, y=y) if y != 2 else square_(x)
     base, exponent = tracing.aval_of(x).dtype, tracing.aval_of(y).dtype
     if dtypes.is_inexact(base) and dtypes.is_integer(exponent):
         dtypes.lattice_result_type(x, y)  # refuses where the user forbids promotion
@@ -530,7 +541,7 @@ def power_inline(x, y):
     x, y = _numbers("power", x, y)
     if dtypes.is_integer(tracing.aval_of(x).dtype):
         return _integer_power(x, y)
-    return PRIMITIVES["pow"].bind(x, y)
+    return pow_(x, y)
 
 
 def _integer_power(x, y):
@@ -538,7 +549,7 @@ def _integer_power(x, y):
     one, zero = _strong_constant(x, 1), _strong_constant(x, 0)
     result = None
     for i in range(6):
-        factor = where(ne(PRIMITIVES["and"].bind(y, _strong_constant(y, 1 << i)), zero), x, one)
+        factor = where(ne(and_(y, _strong_constant(y, 1 << i)), zero), x, one)
         result = factor if result is None else mul(result, factor)
         x = mul(x, x) if i < 5 else x
     return result
@@ -597,7 +608,7 @@ def logaddexp(x1: ArrayLike, x2: ArrayLike, /, *, out: None = None, where: None 
 
 
 def _finite_or_zero(x):
-    return where(PRIMITIVES["is_finite"].bind(x), x, constant_like(x, 0))
+    return where(is_finite_(x), x, constant_like(x, 0))
 
 
 @_define
@@ -624,7 +635,7 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     ratio = div(small, safe)
     size = mul(big, sqrt_(add(constant_like(x, 1), mul(ratio, ratio))))
     infinity = constant_like(x, np.inf)
-    unbounded = PRIMITIVES["or"].bind(eq(x, infinity), eq(y, infinity))  # also beside a NaN
+    unbounded = or_(eq(x, infinity), eq(y, infinity))  # also beside a NaN
     return where(unbounded, infinity, size)
 
 
@@ -656,7 +667,7 @@ def _ignoring_nan(name, primitive, compare):
         if not dtypes.is_inexact(tracing.aval_of(x).dtype):
             return primitive.bind(x, y)
         # Selected rather than computed: of two equal operands the second has the derivative.
-        return where(PRIMITIVES["or"].bind(compare(x, y), ne(y, y)), x, y)
+        return where(or_(compare(x, y), ne(y, y)), x, y)
 
     return public(name, function)
 
@@ -692,10 +703,10 @@ def _isclose(a, b, rtol, atol, equal_nan):
     real = dtypes.to_real(d)
     rtol, atol = as_type(rtol, real, False), as_type(atol, real, False)
     close = le(abs_(sub(a, b)), add(atol, mul(rtol, abs_(b))))
-    both_finite = PRIMITIVES["and"].bind(INLINE["isfinite"](a), INLINE["isfinite"](b))
+    both_finite = and_(INLINE["isfinite"](a), INLINE["isfinite"](b))
     result = where(both_finite, close, eq(a, b))
     if equal_nan:
-        result = PRIMITIVES["or"].bind(result, PRIMITIVES["and"].bind(ne(a, a), ne(b, b)))
+        result = or_(result, and_(ne(a, a), ne(b, b)))
     return result
 
 
@@ -728,8 +739,8 @@ def _round_kernel(a, decimals):
         factor, half = d.type(10 ** -decimals), d.type(10 ** -decimals // 2)
         down = INLINE["floor_divide"](x, factor)
         rest = sub(x, mul(down, factor))
-        odd = ne(PRIMITIVES["and"].bind(down, d.type(1)), d.type(0))
-        up = PRIMITIVES["or"].bind(gt(rest, half), PRIMITIVES["and"].bind(eq(rest, half), odd))
+        odd = ne(and_(down, d.type(1)), d.type(0))
+        up = or_(gt(rest, half), and_(eq(rest, half), odd))
         return mul(add(down, as_type(up, d, False)), factor)
     if d.kind == "c":
         return complex_(_round_float(real_(x), decimals), _round_float(imag_(x), decimals))
@@ -738,7 +749,7 @@ def _round_kernel(a, decimals):
 
 def _round_float(x, decimals):
     def nearest(v):
-        return PRIMITIVES["round"].bind(v, rounding_method=1)
+        return round_(v, rounding_method=1)
 
     if decimals == 0:
         return nearest(x)
@@ -772,9 +783,9 @@ def _clip_kernel(arr, low, high):
     [arr, *limits] = promote_args("clip", arr, *[x for x in (low, high) if x is not None])
     limits = iter(limits)
     if low is not None:
-        arr = PRIMITIVES["max"].bind(next(limits), arr)
+        arr = max_(next(limits), arr)
     if high is not None:
-        arr = PRIMITIVES["min"].bind(next(limits), arr)
+        arr = min_(next(limits), arr)
     return arr
 
 

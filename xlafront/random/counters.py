@@ -11,7 +11,7 @@ from functools import reduce
 
 import numpy as np
 
-from xlafront.lax.elementwise import PRIMITIVES, add, as_type
+from xlafront.lax.elementwise import PRIMITIVES, add, as_type, or_
 from xlafront.random.threefry import counts, halves, join, spread, together, wide_product, word
 
 _ROTATIONS = ((10, 26), (11, 21), (13, 27), (23, 5), (6, 20), (17, 11), (25, 10), (18, 20))
@@ -24,7 +24,7 @@ def _xor(*words):
 
 def _rotated(x, count: int):
     left, right = (PRIMITIVES[name].bind for name in ("shift_left", "shift_right_logical"))
-    return PRIMITIVES["or"].bind(left(x, np.uint32(count)), right(x, np.uint32(32 - count)))
+    return or_(left(x, np.uint32(count)), right(x, np.uint32(32 - count)))
 
 
 def threefry4x32(key, counter):

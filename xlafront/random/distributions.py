@@ -18,10 +18,12 @@ from xlafront.lax.elementwise import (
     PRIMITIVES,
     abs_,
     add,
+    and_,
     as_type,
     complex_,
     constant_like,
     div,
+    erf_,
     erf_inv_,
     ge,
     gt,
@@ -33,9 +35,13 @@ from xlafront.lax.elementwise import (
     min_,
     mul,
     neg,
+    nextafter_,
+    or_,
     real_,
+    shift_right_logical_,
     sign_,
     sub,
+    tan_,
     where,
 )
 from xlafront.lax.largest import top_k
@@ -103,7 +109,7 @@ def uniform_inline(words, impl, shape, dtype, low=0.0, high=1.0):
     unsigned = np.dtype(f"uint{width}")
     bits = as_type(bits, unsigned, False)
     one = np.ones((), dtype).view(unsigned)[()]
-    bits = PRIMITIVES["or"].bind(PRIMITIVES["shift_right_logical"].bind(bits, unsigned.type(drawn - mantissa)), one)
+    bits = or_(shift_right_logical_(bits, unsigned.type(drawn - mantissa)), one)
     floats = sub(shapes.bitcast_convert_type_p.bind(bits, new_dtype=dtype), dtype.type(1))
     if type(low) is float and type(high) is float and (low, high) == (0.0, 1.0):
         return floats
@@ -189,11 +195,11 @@ def normal(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = 
 def _truncated_normal(words, lower, upper, impl, shape, dtype):
     lower, upper = _broadcast(lower, shape, dtype), _broadcast(upper, shape, dtype)
     root = dtype.type(np.sqrt(2))
-    a, b = (PRIMITIVES["erf"].bind(div(x, root)) for x in (lower, upper))
+    a, b = (erf_(div(x, root)) for x in (lower, upper))
     u = uniform_inline(words, impl, shape, dtype, a, b)
     result = mul(root, erf_inv_(u))
     # Rounding may land on the bounds, which have probability 0.
-    inside = (PRIMITIVES["nextafter"].bind(x, dtype.type(s * np.inf)) for x, s in ((lower, 1), (upper, -1)))
+    inside = (nextafter_(x, dtype.type(s * np.inf)) for x, s in ((lower, 1), (upper, -1)))
     least, most = (_full(x, shape) for x in inside)
     return min_(max_(result, least), most)
 
@@ -241,7 +247,7 @@ def randint_inline(words, impl, shape, low, high, dtype):
     span = where(le(high, low), one, as_type(sub(high, low), unsigned, False))
     if beyond is not None:  # a maximum one above the largest number: the span has one more element
         beyond = _broadcast_flag(beyond, shape)
-        span = where(PRIMITIVES["and"].bind(beyond, gt(high, low)), add(span, one), span)
+        span = where(and_(beyond, gt(high, low)), add(span, one), span)
     rem = PRIMITIVES["rem"].bind
     half = unsigned.type(1 << (width // 2))
     multiplier = rem(half, span)
@@ -487,7 +493,7 @@ def _laplace(words, impl, shape, dtype):
 
 def _cauchy(words, impl, shape, dtype):
     u = uniform_inline(words, impl, shape, dtype, dtype.type(dtypes.finfo(dtype).eps), dtype.type(1))
-    return PRIMITIVES["tan"].bind(mul(dtype.type(np.pi), sub(u, dtype.type(0.5))))
+    return tan_(mul(dtype.type(np.pi), sub(u, dtype.type(0.5))))
 
 
 def _logistic(words, impl, shape, dtype):

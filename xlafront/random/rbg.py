@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from xlafront.lax import shapes, slicing
-from xlafront.lax.elementwise import PRIMITIVES
+from xlafront.lax.elementwise import xor_
 from xlafront.lax.random_bits import RandomAlgorithm, rng_bit_generator_p
 from xlafront.random import threefry
 
@@ -58,4 +58,4 @@ def unsafe_fold_in(key, data):
     """A key made of a key and a uint32 scalar, from what the generator draws under the scalar."""
     drawn = random_bits(seed(data), 32, (_EVERY, 4))
     last = shapes.reshape_to(slicing.slice(drawn, (_EVERY - 1, 0), (_EVERY, 4)), (4,))
-    return PRIMITIVES["xor"].bind(key, last)
+    return xor_(key, last)

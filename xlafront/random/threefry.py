@@ -16,7 +16,7 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.lax import shapes, sharding_rules, slicing
-from xlafront.lax.elementwise import PRIMITIVES, add, as_type, eq, lt, mul, select
+from xlafront.lax.elementwise import PRIMITIVES, add, as_type, eq, lt, mul, or_, select, shift_left_, shift_right_logical_, xor_
 from xlafront.lax.families import align_batches, joint_shape
 from xlafront.runtime import config
 
@@ -98,7 +98,7 @@ def part(words, start: int, stop: int):
 
 
 def positions(shape: tuple[int, ...], dimension: int = 0):
-    return shapes.iota_p.bind(dtype=_uint32, shape=shape, dimension=dimension, sharding=None)
+    return shapes.counting(_uint32, shape, dimension)
 
 
 def spread(x, shape: tuple[int, ...], dimensions: tuple[int, ...]):
@@ -158,7 +158,7 @@ def halves(value):
     d = tracing.aval_of(value).dtype
     low = as_type(value, _uint32, False) if not isinstance(value, int) else np.uint32(value & 0xFFFFFFFF)
     if d.itemsize == 8:
-        shifted = PRIMITIVES["shift_right_logical"].bind(value, d.type(32))
+        shifted = shift_right_logical_(value, d.type(32))
         high = as_type(shifted, _uint32, False)
     else:
         high = np.uint32(0)
@@ -192,7 +192,7 @@ def random_bits(key, width: int, shape: tuple[int, ...]):
         first, second = threefry2x32_p.bind(word(key, 0), word(key, 1), high, low)
         if width == 64:
             return join(first, second)
-        mixed = PRIMITIVES["xor"].bind(first, second)
+        mixed = xor_(first, second)
         return as_type(mixed, dtype, False)
     size = math.prod(shape)
     words = _hash_sequence(key, -(-width * size // 32))
@@ -204,7 +204,7 @@ def random_bits(key, width: int, shape: tuple[int, ...]):
         per_word = 32 // width
         shifts = mul(positions((np.shape(words)[0], per_word), 1), np.uint32(width))
         broadcast = spread(words, np.shape(shifts), (0,))
-        parts = as_type(PRIMITIVES["shift_right_logical"].bind(broadcast, shifts), dtype, False)
+        parts = as_type(shift_right_logical_(broadcast, shifts), dtype, False)
         flat = shapes.reshape_to(parts, (np.shape(words)[0] * per_word,))
         result = part(flat, 0, size)
     return shapes.reshape_to(result, shape)
@@ -213,4 +213,4 @@ def random_bits(key, width: int, shape: tuple[int, ...]):
 def join(high, low):
     """Two words as one of 64 bits."""
     high, low = (as_type(x, dtypes.uint64, False) for x in (high, low))
-    return PRIMITIVES["or"].bind(PRIMITIVES["shift_left"].bind(high, np.uint64(32)), low)
+    return or_(shift_left_(high, np.uint64(32)), low)

@@ -19,7 +19,7 @@ from xlafront.core.ir import jaxpr_as_fun
 from xlafront.core.primitive import Primitive
 from xlafront.core.tracing import Trace, Tracer, current_trace
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.lax.elementwise import PRIMITIVES, as_array, constant_like, to_dtype
+from xlafront.lax.elementwise import PRIMITIVES, add, as_array, constant_like, mul, to_dtype
 from xlafront.lax.zeros import instantiate
 from xlafront.transforms.ad.jvp import jvp_flat
 
@@ -272,7 +272,7 @@ def _by_forward_mode(primitive, primals, series, order: int, params):
                 position = to_dtype(t, tracing.aval_of(primal).dtype)
                 *lower, value = _coefficients(primal, terms)
                 for coefficient in reversed(lower):
-                    value = PRIMITIVES["add"].bind(PRIMITIVES["mul"].bind(position, value), coefficient)
+                    value = add(mul(position, value), coefficient)
                 primal = value
             xs.append(primal)
         found = primitive.bind(*xs, **params)

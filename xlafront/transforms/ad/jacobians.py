@@ -11,8 +11,8 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.traceback_filter import boundary
-from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, eq, to_dtype
-from xlafront.lax.shapes import iota_p, place_axis, reshape
+from xlafront.lax.elementwise import add, eq, to_dtype
+from xlafront.lax.shapes import counting, place_axis, reshape
 from xlafront.lax.slicing import slice_in_dim
 from xlafront.lax.zeros import instantiate, zeros_array
 from xlafront.staging import signatures
@@ -40,9 +40,9 @@ def _unit_vectors(shape, dtype, before=0, total=None):
     """The unit vectors of a type, stacked along a new first dimension; zeros for others with `before`, and `total`."""
     size = math.prod(shape)
     rows = (size if total is None else total, size)
-    row, column = [iota_p.bind(dtype=np.dtype(np.int32), shape=rows, dimension=d, sharding=None) for d in (0, 1)]
+    row, column = [counting(dtypes.int32, rows, d) for d in (0, 1)]
     if before:
-        column = ELEMENTWISE["add"].bind(column, np.int32(before))
+        column = add(column, np.int32(before))
     return reshape(to_dtype(eq(row, column), dtype), (rows[0], *shape))
 
 
