@@ -155,6 +155,18 @@ def bind_gather(x, indices, *, dimension_numbers, slice_sizes, unique_indices=Fa
     return where(mask, result, fill)
 
 
+def take_along(x, indices, axis: int) -> Array:
+    """`x[..., indices, ...]` element by element along an axis; the shapes agree elsewhere."""
+    rank = np.ndim(x)
+    x, indices = move_dim(x, axis, rank - 1), move_dim(indices, axis, rank - 1)
+    shape = np.shape(indices)
+    batch = tuple(range(rank - 1))
+    numbers = GatherDimensionNumbers((), (rank - 1,), (rank - 1,), batch, batch)
+    result = bind_gather(x, reshape_to(indices, (*shape, 1)), dimension_numbers=numbers, slice_sizes=(1,) * rank,
+                         mode=GatherScatterMode.PROMISE_IN_BOUNDS)
+    return move_dim(result, rank - 1, axis)
+
+
 def _filled_keys(mask, found, fill):
     """Keys, and another one where the mask is false: chosen as words, so that none of them counts as used."""
     impl = fill.aval.dtype.impl

@@ -14,8 +14,8 @@ from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype
+from xlafront.lax.indexing import take_along
 from xlafront.lax.shapes import canonical_axis, typed
-from xlafront.lax.sorting import take_along
 from xlafront.staging.library import library
 
 _INDEX = np.dtype(np.int32)

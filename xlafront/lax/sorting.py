@@ -11,11 +11,10 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.primitive import Primitive
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero
-from xlafront.lax import sharding_rules
+from xlafront.lax import sharding_rules, sorting_on_cpu
 from xlafront.lax.arguments import KINDS, check_dtype
-from xlafront.lax.dimension_numbers import GatherDimensionNumbers
-from xlafront.lax.indexing import GatherScatterMode, bind_gather
-from xlafront.lax.shapes import broadcast_batch, canonical_axis, counting, move_dim, reshape_to, typed
+from xlafront.lax.indexing import take_along
+from xlafront.lax.shapes import broadcast_batch, canonical_axis, counting, typed
 from xlafront.staging.library import library
 
 
@@ -67,6 +66,8 @@ def _less(ctx, pairs):
 
 
 def _lower(ctx, *operands, dimension, is_stable, num_keys):
+    if ctx.platform == "cpu" and sorting_on_cpu.applies(ctx.avals_in, dimension, num_keys):
+        return sorting_on_cpu.lower(ctx, *operands, dimension=dimension)
     m = lowering.mlir
     kinds = [a.dtype for a in ctx.avals_in]
     scalars = [((), d) for d in kinds for _ in range(2)]
@@ -77,18 +78,6 @@ def _lower(ctx, *operands, dimension, is_stable, num_keys):
 
     return ctx.with_region("stablehlo.sort", operands, scalars, compare, types=ctx.avals_out,
                            dimension=m.i64(dimension), is_stable=m.boolean(is_stable))
-
-
-def take_along(x, indices, axis: int):
-    """`x[..., indices, ...]` element by element along an axis; the shapes agree elsewhere."""
-    rank = np.ndim(x)
-    x, indices = move_dim(x, axis, rank - 1), move_dim(indices, axis, rank - 1)
-    shape = np.shape(indices)
-    batch = tuple(range(rank - 1))
-    numbers = GatherDimensionNumbers((), (rank - 1,), (rank - 1,), batch, batch)
-    result = bind_gather(x, reshape_to(indices, (*shape, 1)), dimension_numbers=numbers, slice_sizes=(1,) * rank,
-                         mode=GatherScatterMode.PROMISE_IN_BOUNDS)
-    return move_dim(result, rank - 1, axis)
 
 
 def _jvp(primals, tangents, *, dimension, is_stable, num_keys):

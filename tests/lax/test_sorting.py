@@ -1,0 +1,78 @@
+"""Sorting of all kinds of keys, with other arrays beside them, against NumPy's stable sort of the same numbers."""
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import lax
+from xlafront.sharding import NamedSharding, PartitionSpec as P
+
+SHAPES = [((40,), 0), ((5, 7), 0), ((5, 7), 1), ((2, 3, 4), 1), ((1,), 0), ((0,), 0), ((3, 0), 1)]
+DTYPES = ("float32", "float16", "bfloat16", "float8_e4m3fn", "int8", "int16", "int32", "uint8", "uint32", "bool", "float64", "int64",
+          "uint64")
+
+
+def keys(rng, dtype: str, shape) -> np.ndarray:
+    """Numbers with many ties; of floats also infinities, NaN and zeros of both signs."""
+    values = rng.integers(-6, 6, shape) / 2
+    if dtype.startswith("u") or dtype == "bool":
+        return abs(values)
+    if "float" in dtype:
+        values[rng.random(shape) < 0.2] = np.nan
+        values[rng.random(shape) < 0.2] = -0.0
+        if not dtype.startswith("float8"):
+            values[rng.random(shape) < 0.1] = np.inf
+            values[rng.random(shape) < 0.1] = -np.inf
+    return values
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_orders_of_all_dtypes(dtype, rng):
+    with xf.enable_x64(dtype.endswith("64")):
+        for shape, axis in SHAPES:
+            x = xnp.asarray(keys(rng, dtype, shape)).astype(dtype)
+            plain = np.asarray(x).astype(np.float64)
+            order = np.argsort(plain, axis=axis, kind="stable")
+            beside = rng.standard_normal(shape).astype(np.float32)
+            np.testing.assert_array_equal(np.asarray(xnp.argsort(x, axis=axis)), order)
+            np.testing.assert_array_equal(np.asarray(xnp.sort(x, axis=axis)).astype(np.float64), np.sort(plain, axis=axis))
+            found, moved = lax.sort((x, xnp.asarray(beside)), dimension=axis, num_keys=1)
+            expected = np.take_along_axis(plain, order, axis)
+            np.testing.assert_array_equal(np.asarray(moved), np.take_along_axis(beside, order, axis))
+            np.testing.assert_array_equal(np.asarray(found).astype(np.float64), expected)
+            np.testing.assert_array_equal(np.signbit(np.asarray(found).astype(np.float64)), np.signbit(expected))
+
+
+def test_what_counts_along_another_dimension_moves(rng):
+    """Positions along the sorted dimension are the order itself; those along another one are operands like any."""
+    x = rng.integers(0, 4, (5, 6)).astype(np.float32)
+    order = np.argsort(x, axis=1, kind="stable")
+    for dtype in ("int32", "uint8"):
+        rows, columns = (lax.broadcasted_iota(dtype, (5, 6), d) for d in (0, 1))
+        _, r, c = xf.jit(lambda x: lax.sort((x, lax.broadcasted_iota(dtype, (5, 6), 0), lax.broadcasted_iota(dtype, (5, 6), 1)),
+                                            dimension=1, num_keys=1))(x)
+        np.testing.assert_array_equal(np.asarray(c), order)
+        np.testing.assert_array_equal(np.asarray(r), np.asarray(rows))
+        np.testing.assert_array_equal(np.asarray(lax.sort((x, columns), dimension=1, num_keys=1)[1]), order)
+
+
+def test_several_keys_and_complex_ones(rng):
+    a, b = rng.integers(0, 3, 50).astype(np.float32), rng.integers(0, 3, 50)
+    np.testing.assert_array_equal(np.asarray(xnp.lexsort((b, a))), np.lexsort((b, a)))
+    z = (rng.integers(0, 3, 50) + 1j * rng.integers(0, 3, 50)).astype(np.complex64)
+    np.testing.assert_array_equal(np.asarray(xnp.argsort(z)), np.argsort(z, kind="stable"))
+
+
+def test_derivatives_batches_and_parts_on_devices(rng):
+    x, t = rng.standard_normal((8, 6)).astype(np.float32), rng.standard_normal((8, 6)).astype(np.float32)
+    order = np.argsort(x, axis=1)
+    y, moved = xf.jvp(xf.vmap(xnp.sort), (x,), (t,))
+    np.testing.assert_array_equal(np.asarray(y), np.sort(x, axis=1))
+    np.testing.assert_array_equal(np.asarray(moved), np.take_along_axis(t, order, 1))
+    mesh = xf.make_mesh((2, 2), ("a", "b"), (xf.sharding.AxisType.Auto,) * 2)
+    split = xf.device_put(x, NamedSharding(mesh, P("a", "b")))
+    for axis in (0, 1):
+        np.testing.assert_array_equal(np.asarray(xf.jit(lambda v: xnp.argsort(v, axis=axis))(split)),
+                                      np.argsort(x, axis=axis, kind="stable"))
+        np.testing.assert_array_equal(np.asarray(xf.jit(lambda v: xnp.sort(v, axis=axis))(split)), np.sort(x, axis=axis))
