@@ -485,8 +485,7 @@ def _python(x):
     return x.item() if isinstance(x, np.generic) else x
 
 
-@library(static=("num", "endpoint", "axis", "dtype"))
-def _linspace_kernel(start, stop, num, endpoint, axis, dtype):
+def _evenly_spaced(start, stop, num, endpoint, axis, dtype):
     start, stop = promote_args_inexact("linspace", start, stop)
     d = tracing.aval_of(start).dtype
     shape = np.broadcast_shapes(np.shape(start), np.shape(stop))
@@ -524,6 +523,14 @@ def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
     >>> xnp.linspace(0.0, 1.0, 5)
     Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
+    result = _linspace(start, stop, num, endpoint, retstep, dtype, axis)
+    if device is None:
+        return result
+    return (put_leaf(result[0], device), result[1]) if retstep else put_leaf(result, device)
+
+
+@library(static=("num", "endpoint", "retstep", "dtype", "axis"), lists=True)
+def _linspace(start, stop, num, endpoint, retstep, dtype, axis):
     if isinstance(num, tracing.Tracer):
         raise errors.ConcretizationTypeError(num, "It is the argument 'num' of xnp.linspace, which decides the shape of the "
                                                   "result.")
@@ -534,13 +541,12 @@ def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
     d = dtypes.to_inexact(dtypes.result_type(start, stop)) if dtype is None else dtypes.check_user_dtype(
         dtype, "xnp.linspace")
     rank = max(np.ndim(start), np.ndim(stop)) + 1
-    result = _linspace_kernel(start, stop, num, bool(endpoint), shapes.canonical_axis(axis, rank, "linspace"), d)
-    result = result if device is None else put_leaf(result, device)
-    if retstep:
-        divisions = num - 1 if endpoint else num
-        step = (asarray(stop) - start) / divisions if divisions > 0 else array(np.nan, d)
-        return result, asarray(step, dtype=d)
-    return result
+    result = _evenly_spaced(start, stop, num, bool(endpoint), shapes.canonical_axis(axis, rank, "linspace"), d)
+    if not retstep:
+        return result
+    divisions = num - 1 if endpoint else num
+    step = (asarray(stop) - start) / divisions if divisions > 0 else array(np.nan, d)
+    return result, asarray(step, dtype=d)
 
 
 @library(static=("num", "endpoint", "axis", "dtype"), name="geomspace")
@@ -549,7 +555,7 @@ def _geomspace_kernel(start, stop, num, endpoint, axis, dtype):
     d = tracing.aval_of(start).dtype
     sign = sign_(start)
     logs = [INLINE["log10"](div(x, sign)) for x in (start, stop)]
-    result = INLINE["power"](d.type(10), _linspace_kernel.__wrapped__(*logs, num, endpoint, 0, d))
+    result = INLINE["power"](d.type(10), _evenly_spaced(*logs, num, endpoint, 0, d))
     shape = np.shape(result)
 
     def spread(x, count):
@@ -619,8 +625,10 @@ def diagonal_number(k, error: type[Exception] = TypeError):
         return None
     if isinstance(k, tracing.Tracer) and not k.ndim and dtypes.is_integer(k.dtype):
         return k
-    if not hasattr(k, "__index__") or isinstance(k, (np.ndarray, ArrayImpl)) and (k.ndim or not dtypes.is_integer(k.dtype)):
-        raise error(f"the number of a diagonal k must be a scalar integer, got {k!r}.")
+    if isinstance(k, tracing.Tracer) or not hasattr(k, "__index__") or (
+            isinstance(k, (np.ndarray, ArrayImpl)) and (k.ndim or not dtypes.is_integer(k.dtype))):
+        raise error(f"the number of a diagonal k must be a scalar integer, got "
+                    f"{k.aval if isinstance(k, tracing.Tracer) else repr(k)}.")
     return operator.index(k)
 
 
@@ -658,18 +666,19 @@ def identity(n: int, dtype: DTypeLike | None = None) -> Array:
     return eye(n, dtype=dtype)
 
 
-@library(static="upper")
-def _triangle(m, k, upper):
-    m = unwrap(m)
+def _triangle(name: str, m, k, upper: bool):
+    check_arraylike(name, m)
+    m, k = unwrap(m), diagonal_number(k)
     shape = np.shape(m)
     if len(shape) < 2:
-        raise ValueError(f"xnp.tri{'u' if upper else 'l'} needs an array with at least 2 dimensions, got shape {shape}.")
+        raise ValueError(f"xnp.{name} needs an array with at least 2 dimensions, got shape {shape}.")
     i, j = (shapes.counting(dtypes.int32, shape, dimension) for dimension in (len(shape) - 2, len(shape) - 1))
     below = ge(add(i, sub(as_type(0 if k is None else k, dtypes.int32, False), np.int32(upper))), j)
     zero = constant_like(m, 0)
     return where(below, zero, m) if upper else where(below, m, zero)
 
 
+@library
 def tril(m: ArrayLike, k: int = 0) -> Array:
     """The lower triangles of matrices, with zeros above.
 
@@ -680,10 +689,10 @@ def tril(m: ArrayLike, k: int = 0) -> Array:
     Array([[1, 0],
            [3, 4]], dtype=int32)
     """
-    check_arraylike("tril", m)
-    return _triangle(m, diagonal_number(k), False)
+    return _triangle("tril", m, k, False)
 
 
+@library
 def triu(m: ArrayLike, k: int = 0) -> Array:
     """The upper triangles of matrices, with zeros below.
 
@@ -694,8 +703,7 @@ def triu(m: ArrayLike, k: int = 0) -> Array:
     Array([[1, 2],
            [0, 4]], dtype=int32)
     """
-    check_arraylike("triu", m)
-    return _triangle(m, diagonal_number(k), True)
+    return _triangle("triu", m, k, True)
 
 
 @library(static=("rows", "columns", "dtype"), name="tri")

@@ -40,6 +40,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     return a[..., i + start[0], i + start[1]]
 
 
+@library(static=("axis1", "axis2", "dtype", "out"), lists=True)
 def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None,
           out: None = None) -> Array:
     """The sum of a diagonal.
@@ -59,15 +60,11 @@ def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: 
         raise ValueError(f"xnp.trace needs at least 2 dimensions, got shape {np.shape(a)}.")
     axes = tuple(canonical_axis(i, np.ndim(a), "xnp.trace") for i in (axis1, axis2))
     d = None if dtype is None else dtypes.check_user_dtype(dtype, "xnp.trace")
-    return _trace_kernel(unwrap(a), diagonal_number(offset), axes, d)
+    a = moveaxis(unwrap(a), axes, (-2, -1))
+    return total(where(_eye_kernel(diagonal_number(offset), *np.shape(a)[-2:], dtypes.bool_), a, 0), axis=(-2, -1), dtype=d)
 
 
-@library(static=("axes", "dtype"), name="trace")
-def _trace_kernel(a, offset, axes, dtype):
-    a = moveaxis(a, axes, (-2, -1))
-    return total(where(_eye_kernel(offset, *np.shape(a)[-2:], dtypes.bool_), a, 0), axis=(-2, -1), dtype=dtype)
-
-
+@library(static="k", lists=True)
 def diag(v: ArrayLike, k: int = 0) -> Array:
     """The diagonal of a matrix, or the matrix with a vector on its diagonal and zeros elsewhere.
 

@@ -664,6 +664,7 @@ def dsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike)
 # Reordering
 
 
+@library(static="axis", lists=True)
 def flip(m: ArrayLike, axis: Axes = None) -> Array:
     """The elements in reverse order.
 
@@ -676,12 +677,7 @@ def flip(m: ArrayLike, axis: Axes = None) -> Array:
     """
     m = unwrap(m)
     check_arraylike("flip", m)
-    return _flip_kernel(m, None if axis is None else canonical_axes(axis, np.ndim(m), "xnp.flip", TypeError))
-
-
-@library(static="axes", name="flip")
-def _flip_kernel(m, axes):
-    return shapes.rev(m, range(np.ndim(m)) if axes is None else axes)
+    return shapes.rev(m, range(np.ndim(m)) if axis is None else canonical_axes(axis, np.ndim(m), "xnp.flip", TypeError))
 
 
 def fliplr(m: ArrayLike) -> Array:

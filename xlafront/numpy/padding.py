@@ -20,6 +20,7 @@ from xlafront.numpy.manipulation import broadcast_to, concatenate, moveaxis, sta
 from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.numpy.statistics import median
 from xlafront.numpy.ufuncs import PUBLIC
+from xlafront.staging.library import library
 
 _OPTIONS: dict[str, dict[str, Any]] = {
     "constant": {"constant_values": 0}, "edge": {}, "empty": {}, "wrap": {}, "linear_ramp": {"end_values": 0},
@@ -52,6 +53,17 @@ def pad(array: ArrayLike, pad_width: Any, mode: str | Callable = "constant", **k
     >>> xnp.pad(xnp.array([1, 2, 3]), (1, 2), mode="edge")
     Array([1, 1, 2, 3, 3, 3], dtype=int32)
     """
+    if type(mode) is str and not kwargs and type(pad_width) is not dict:
+        return _pad_kernel(array, pad_width, mode)
+    return _pad(array, pad_width, mode, kwargs)
+
+
+@library(static=("pad_width", "mode"), lists=True)
+def _pad_kernel(array, pad_width, mode):
+    return _pad(array, pad_width, mode, {})
+
+
+def _pad(array, pad_width, mode, kwargs):
     check_arraylike("pad", array)
     x = asarray(unwrap(array))
     if isinstance(pad_width, dict):

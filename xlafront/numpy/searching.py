@@ -11,7 +11,7 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import elementwise, shapes
 from xlafront.lax.creation import full, iota
-from xlafront.lax.elementwise import PRIMITIVES, add, div, ge, lt, ne, rem_
+from xlafront.lax.elementwise import add, and_, div, ge, lt, ne, not_, rem_, shift_right_logical_
 from xlafront.numpy.creation import array, zeros
 from xlafront.numpy.indexing import getitem, take, take_along_axis, take_rows
 from xlafront.numpy.manipulation import broadcast_arrays, stack
@@ -23,7 +23,6 @@ from xlafront.staging.library import library
 _int32 = np.dtype(np.int32)
 
 
-@library(static=("side", "method"))
 def _searchsorted(a, v, side, method):
     """For each value the number of elements before its place, by bisection."""
     from xlafront.control.while_loop import fori_loop  # start-up: who selects elements needs no loops
@@ -32,7 +31,6 @@ def _searchsorted(a, v, side, method):
     n = np.shape(a)[0]
     low, high = (full(np.shape(v), np.int32(i)) for i in (0, n))
     less = INLINE["less" if side == "left" else "less_equal"]
-    both, opposite, shifted = (PRIMITIVES[name].bind for name in ("and", "not", "shift_right_logical"))
 
     def before(x, y):
         """Whether element x lies before the place of value y; NaN sorts last."""
@@ -40,15 +38,15 @@ def _searchsorted(a, v, side, method):
         if not dtypes.is_inexact(tracing.aval_of(x).dtype):
             return plain
         nan_x, nan_y = ne(x, x), ne(y, y)
-        at_nan = opposite(nan_x) if side == "left" else nan_y
-        return elementwise.where(nan_y, at_nan, both(plain, opposite(nan_x)))
+        at_nan = not_(nan_x) if side == "left" else nan_y
+        return elementwise.where(nan_y, at_nan, and_(plain, not_(nan_x)))
 
     def halve(_, bounds):
         low, high = bounds
-        middle = shifted(add(low, high), np.int32(1))
+        middle = shift_right_logical_(add(low, high), np.int32(1))
         open_ = lt(low, high)
-        goes_right = both(open_, before(take_rows(a, middle), v))
-        goes_left = both(open_, opposite(goes_right))
+        goes_right = and_(open_, before(take_rows(a, middle), v))
+        goes_left = and_(open_, not_(goes_right))
         return elementwise.where(goes_right, add(middle, np.int32(1)), low), elementwise.where(goes_left, middle, high)
 
     if not n:
@@ -56,6 +54,7 @@ def _searchsorted(a, v, side, method):
     return fori_loop(0, n.bit_length(), halve, (low, high), unroll=True if method == "scan_unrolled" else None)[0]
 
 
+@library(static=("side", "method"))
 def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None, *,
                  method: str = "scan") -> Array:
     """Where values would have to be inserted into a sorted vector to keep it sorted. NaN is greater than all numbers.

@@ -52,7 +52,7 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
         return fun(*args, **kwargs), None, False
 
     dispatcher = make_dispatcher(fun, jitted, cache_miss)
-    return _with_lists(dispatcher, fun) if lists else dispatcher
+    return _with_lists(dispatcher, fun, programs) if lists else dispatcher
 
 
 # Functions that wrote few operations when they were first called are called again each time.
@@ -166,12 +166,15 @@ def _weight(eqns: Sequence[JaxprEqn]) -> int:
     return found
 
 
-def _with_lists(dispatcher, fun):
+def _with_lists(dispatcher, fun, programs):
     """Takes static arguments that cannot be hashed as what can: lists as tuples, arrays as numbers."""
     def hashable(x):
         if isinstance(x, list) or isinstance(x, (np.ndarray, ArrayImpl)) and x.ndim:
             return tuple(hashable(v) for v in x)
         return x.__index__() if isinstance(x, (np.ndarray, ArrayImpl)) else x
+
+    def is_traced(x):
+        return isinstance(x, tracing.Tracer) or isinstance(x, tuple) and any(map(is_traced, x))
 
     @functools.wraps(fun)
     def call(*args, **kwargs):
@@ -180,7 +183,12 @@ def _with_lists(dispatcher, fun):
         except ValueError as e:
             if "static arguments" not in str(e):
                 raise
-        return dispatcher(args[0], *map(hashable, args[1:]), **{name: hashable(x) for name, x in kwargs.items()})
+        args = tuple([hashable(x) if i in programs.nums else x for i, x in enumerate(args)])
+        kwargs = {name: hashable(x) if name in programs.names else x for name, x in kwargs.items()}
+        given = [args[i] for i in programs.nums if i < len(args)] + [kwargs[name] for name in programs.names if name in kwargs]
+        if any(map(is_traced, given)):
+            return fun(*args, **kwargs)  # which says what is wrong with it
+        return dispatcher(*args, **kwargs)
 
     return call
 
