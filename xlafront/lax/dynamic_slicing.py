@@ -29,7 +29,7 @@ from xlafront.lax.shapes import (
     typed,
     zeros_of,
 )
-from xlafront.lax.slicing import concatenate_p, unstack
+from xlafront.lax.slicing import concatenate_p, rows_of
 from xlafront.staging.library import library
 
 # Batched dynamic slices are gathers and scatters of one window for each batch element.
@@ -205,7 +205,7 @@ def _starts(name: str, indices, shape, wrap) -> list:
         if np.ndim(indices) != 1:
             kind = ValueError if np.ndim(indices) else TypeError
             raise kind(f"{name} needs a sequence of start indices, or a vector of them, got {errors.short(indices)}.")
-        indices = unstack(indices)
+        indices = rows_of(indices)
     if len(indices) != len(shape):
         raise ValueError(f"{name} needs one start index for each of the {len(shape)} dimensions of shape {tuple(shape)}, got "
                          f"{len(indices)}: the lengths must match.")

@@ -336,8 +336,8 @@ def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool =
     return result if keepdims else squeeze(result, (axis,))
 
 
-def unstack(x) -> list:
-    """The rows of an array."""
+def rows_of(x) -> list:
+    """The rows of an array, a slice each."""
     shape = np.shape(x)
     zeros, rest = (0,) * (len(shape) - 1), tuple(shape[1:])
     return [squeeze_p.bind(slice_p.bind(x, start_indices=(i, *zeros), limit_indices=(i + 1, *rest), strides=None),

@@ -19,8 +19,8 @@ from xlafront.lax.elementwise import add, as_type, lt, rem_, sub, where
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.roll import roll as rotate
 from xlafront.lax.shapes import canonical_axes, canonical_axis, static_shape
-from xlafront.lax.slicing import unstack as rows_of
 from xlafront.lax.splitting import split_p
+from xlafront.lax.stacking import unstack_p
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import (
     broadcast_shapes as joint_shape,
@@ -444,7 +444,7 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
 
 @library(static="axis", name="unstack")
 def _unstack_kernel(x, axis):
-    return rows_of(shapes.move_dim(unwrap(x), axis, 0))
+    return unstack_p.bind(unwrap(x), axis=axis)
 
 
 def vstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None) -> Array:
