@@ -362,3 +362,26 @@ def test_arrays_of_keys():
         iter(K)
     with pytest.raises(ValueError, match="key<fry>"):
         xnp.concatenate([keys, xnp.zeros(2)])
+
+
+def test_calls_with_keys_are_repeated_without_python():
+    """A key array is its words to C++: it is neither a reason to leave the fast path nor mixed up with other keys or words."""
+    split = xf.jit(lambda key, x: (random.split(key)[0], {"x": x + 1}))
+    key, words = random.key(0), random.key_data(random.key(0))
+    for _ in range(3):
+        key, out = split(key, xnp.ones(2))
+        words = random.key_data(random.split(random.wrap_key_data(words))[0])
+        assert random.key_data(key).tolist() == words.tolist() and out["x"].tolist() == [2, 2] and key.dtype == random.key(0).dtype
+    assert split._cache_size() == 1
+    split(random.split(random.key(1), 3)[1], xnp.ones(2))
+    assert split._cache_size() == 1
+    assert split(words, xnp.ones(2))[0].dtype == np.uint32 and split._cache_size() == 2
+    same = xf.jit(lambda key: key)
+    kinds = [same(random.key(3, impl=impl)).dtype for impl in ("rbg", "threefry2x32", "unsafe_rbg", "rbg")]
+    assert [str(d) for d in kinds] == ["key<rbg>", "key<fry>", "key<urbg>", "key<rbg>"]
+    compiled = xf.jit(random.uniform).lower(key).compile()
+    assert [float(compiled(key)) for _ in range(3)] == [float(random.uniform(key))] * 3
+    donating = xf.jit(lambda key: random.fold_in(key, 1), donate_argnums=0)
+    for _ in range(3):
+        key = donating(given := key)
+        assert given.is_deleted() and not key.is_deleted()

@@ -1,6 +1,9 @@
 """What is kept of traced and compiled functions: how much, how long, and that nobody gets what belongs to another call."""
 
 import gc
+import mmap
+import os
+import pathlib
 import threading
 import time
 import weakref
@@ -140,3 +143,31 @@ def test_nobody_gets_the_answer_of_another_call(clear):
     for thread in threads:
         thread.join(60)
     assert not wrong and count[0] >= 60
+
+
+def test_programs_in_use_outlive_those_that_are_not(monkeypatch, compilations):
+    """The system has room for so many programs; before there are more, those go that nobody has asked for in a while."""
+    live = caches.LiveExecutables()
+    live.STEP, live.look_at = 4, 4
+    monkeypatch.setattr(caches, "share_of_mappings", lambda: len(live.executables) / 40)
+    monkeypatch.setattr(jitted, "live_executables", live)
+    x = xnp.ones(2)
+    used, held = xf.jit(lambda x: x * 2), []
+    most = 0
+    for k in range(150):
+        held.append(xf.jit(lambda x, k=k: x + k))
+        assert held[-1](x).tolist() == [k + 1, k + 1] and used(x).tolist() == [2, 2]
+        most = max(most, len(live.executables))
+    assert 20 < most < 40
+    assert compilations.count("jit_<lambda>") == 151  # the one in use was compiled once
+    assert [f(x).tolist()[0] for f in held[::10]] == list(range(1, 151, 10))
+    assert compilations.count("jit_<lambda>") > 151
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="the limit is Linux's")
+def test_the_share_of_mappings_is_that_of_the_process():
+    before = caches.share_of_mappings()
+    assert 0 < before < 1
+    kept = [mmap.mmap(-1, 4096, prot=mmap.PROT_READ if i % 2 else mmap.PROT_READ | mmap.PROT_WRITE) for i in range(1000)]
+    limit = int(pathlib.Path("/proc/sys/vm/max_map_count").read_text())
+    assert 500 / limit < caches.share_of_mappings() - before < 1500 / limit, len(kept)

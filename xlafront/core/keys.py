@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import dtypes, tracing
+from xlafront.core import dtypes, tracing, tree
 from xlafront.core.avals import ShapedArray, Token, abstract_token, token_stand_in
 from xlafront.core.shards import Shard
 from xlafront.runtime.arrays import ArrayImpl
@@ -137,3 +137,6 @@ def wrap(words: ArrayImpl, aval):
 
 
 tracing.abstractors[KeyArray] = lambda x: x.aval.bare
+# For calls that C++ repeats alone a key array is its words.
+tree.dispatch_registry.register_node(
+    KeyArray, lambda x: ((x._base_array,), x.aval.dtype), lambda dtype, words: KeyArray(words[0], dtype))

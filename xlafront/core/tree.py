@@ -14,6 +14,8 @@ from typing import Any
 from xlafront.runtime.jaxlib_compat import pytree
 
 default_registry = pytree.default_registry()
+# The same nodes for calls that C++ repeats alone, and beside them what users see as leaves: random keys, which hold an array.
+dispatch_registry = pytree.PyTreeRegistry()
 PyTreeDef = pytree.PyTreeDef
 
 
@@ -168,7 +170,8 @@ def register_pytree_node(nodetype: type, flatten_func: Callable, unflatten_func:
     [1, 2, 3]
     """
     _refuse_twice(nodetype)
-    default_registry.register_node(nodetype, flatten_func, unflatten_func, flatten_with_keys_func)
+    for registry in (default_registry, dispatch_registry):
+        registry.register_node(nodetype, flatten_func, unflatten_func, flatten_with_keys_func)
     _nodes[nodetype] = (flatten_func, unflatten_func, flatten_with_keys_func)
 
 
@@ -283,7 +286,8 @@ def register_dataclass(nodetype: type, data_fields: Sequence[str] | None = None,
         return nodetype(**dict(zip(data_fields, data)), **dict(zip(meta_fields, meta)))
 
     _refuse_twice(nodetype)
-    default_registry.register_dataclass_node(nodetype, list(data_fields), list(meta_fields))
+    for registry in (default_registry, dispatch_registry):
+        registry.register_dataclass_node(nodetype, list(data_fields), list(meta_fields))
     _nodes[nodetype] = (flatten_func, unflatten_func, flatten_with_keys)
     return nodetype
 

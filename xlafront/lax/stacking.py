@@ -97,6 +97,7 @@ unstack_p = Primitive(
     abstract=lambda x, *, axis: [typed(x, (*x.shape[:axis], *x.shape[axis + 1:]))] * x.shape[axis],
     jvp=lambda primals, tangents, *, axis: (unstack_p.bind(*primals, axis=axis), unstack_p.bind(*tangents, axis=axis)),
     sharding_rule=_unstack_sharding, sums=of_first, cost="cheap")
+stack_p.key_use = unstack_p.key_use = "moves"
 
 
 @library(static="axis", name="stack")

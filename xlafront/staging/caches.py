@@ -60,6 +60,51 @@ def shared_caches(fun: Callable, key: tuple) -> Caches:
     return caches
 
 
+class LiveExecutables:
+    """Keeps the number of compiled programs below what the system gives a process room for.
+
+    Linux limits the mappings of a process, of which a program on a CPU takes six; XLA ends a process that has no more. Long
+    before that, those that nobody asked for in a while go: C++ forgets what it knows, so that programs in use ask again.
+    """
+
+    STEP = 256  # programs after which the room is looked at again
+
+    def __init__(self) -> None:
+        self.executables: weakref.WeakSet[Executable] = weakref.WeakSet()
+        self.look_at = 4 * self.STEP
+
+    def add(self, executable: Executable) -> None:
+        self.executables.add(executable)
+        if len(self.executables) >= self.look_at:
+            if share_of_mappings() > 0.5:
+                self.sweep()
+            self.look_at = len(self.executables) + self.STEP
+
+    def sweep(self) -> None:
+        """Drop what nobody has asked for since the last time; everything, where that is too little."""
+        for caches in list(_all):
+            for traced in list(caches.traces.values()):
+                for key, executable in list(traced.executables.items()):
+                    if not executable.asked_for:
+                        traced.executables.pop(key, None)
+                    executable.asked_for = False
+        PjitFunctionCache.clear_all()
+        if share_of_mappings() > 0.75:
+            clear_executables()
+
+
+def share_of_mappings() -> float:
+    """How much of the mappings that a process may have this one has; 0 on systems without that limit."""
+    try:
+        with open("/proc/sys/vm/max_map_count") as limit, open("/proc/self/maps", "rb") as mappings:
+            return mappings.read().count(b"\n") / int(limit.read())
+    except (OSError, ValueError):
+        return 0.0
+
+
+live_executables = LiveExecutables()
+
+
 def clear_executables() -> None:
     """Forget every compiled program; what was traced stays."""
     for caches in list(_all):

@@ -26,7 +26,7 @@ from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, JaxRuntimeError
 from xlafront.runtime.layouts import Layout, use as layouts_in_use
 from xlafront.runtime.sharding import active
 from xlafront.staging import device_assignment, module_shardings, process_agreement, sharding_arguments, signatures
-from xlafront.staging.caches import TracedCall, dispatch_cache, shared_caches
+from xlafront.staging.caches import TracedCall, dispatch_cache, live_executables, shared_caches
 from xlafront.staging.compile_log import log, logged_step
 from xlafront.staging.compiling import LoweredModule, constants_as_arguments, run_executable
 from xlafront.staging.debug_nans import check_finite
@@ -118,7 +118,7 @@ class Jitted:
             in_order = self.in_order(executable, call)
             results = self.run(executable, traced, call)
             out = traced.out_tree.unflatten(results)
-            return out, self.fast_path(executable, traced, call) if in_order else None, False
+            return out, self.fast_path(executable, traced, out) if in_order else None, False
         except Exception as e:
             filter_traceback(e)
             raise
@@ -161,18 +161,21 @@ class Jitted:
         return not layouts_in_use.others or not (
             executable.own_layouts or executable.misfits([keys.physical_array(x) for x in call.leaves]))
 
-    def fast_path(self, executable: Executable, traced: TracedCall, call: Call):
+    def fast_path(self, executable: Executable, traced: TracedCall, out: Any):
         """C++ may repeat the call unless Python has something to do each time."""
         if (executable.effects or config.debug_nans.value or config.debug_infs.value
                 or config.debug_key_reuse.value or config.no_execution.value):
             return None
-        for x in call.leaves:
-            if type(x) is keys.KeyArray:
-                return None
-        if any([aval is abstract_token or not isinstance(aval.dtype, np.dtype) or not aval.dtype.itemsize
-                for aval in (*traced.closed.in_avals, *traced.closed.out_avals)]):
+        out_avals = traced.closed.out_avals
+        if any([aval is abstract_token or isinstance(aval.dtype, np.dtype) and not aval.dtype.itemsize
+                for aval in (*traced.closed.in_avals, *out_avals)]):
             return None
-        return executable.fast_path(traced.out_tree)
+        out_tree = traced.out_tree
+        if not all([isinstance(aval.dtype, np.dtype) for aval in out_avals]):
+            out_tree = tree.dispatch_registry.flatten(out)[1]
+            if out_tree.num_leaves != len(out_avals):  # nodes that were registered past us
+                return None
+        return executable.fast_path(out_tree)
 
     def run(self, executable: Executable, traced: TracedCall, call: Call) -> list[ArrayImpl]:
         leaves = call.leaves
@@ -337,6 +340,8 @@ class Jitted:
                     if distributed.state.num_processes > 1:
                         process_agreement.check_same(self.name, traced, assignment)
                     found = traced.executables[key] = self.lower(traced, call, assignment, donated).compile()
+                    live_executables.add(found)
+        found.asked_for = True
         return found
 
     def place(self, traced: TracedCall, call: Call) -> device_assignment.DeviceAssignment:
@@ -403,7 +408,7 @@ def make_dispatcher(fun: Callable, jitted: Jitted, cache_miss: Callable):
     """The C++ function object in front of `cache_miss`."""
     static = jitted.options.static
     dispatcher = pjit(jitted.name, fun, cache_miss, list(static.nums), list(static.names), jitted.key,
-                      tree.default_registry, shard_arg_fallback, dispatch_cache)
+                      tree.dispatch_registry, shard_arg_fallback, dispatch_cache)
     signatures.dress(dispatcher, fun)
     dispatcher._jitted, jitted.dispatcher = jitted, weakref.ref(dispatcher)
     return dispatcher

@@ -338,13 +338,13 @@ def _dispatcher_of(stage, executable) -> Callable:
             _check_call(name, traced, in_tree, call, executable, static)
             in_order = jitted.in_order(executable, call)
             results = run_executable(executable, leaves, traced.closed.out_avals)
-            fast = jitted.fast_path(executable, traced, call) if in_order else None
-            return traced.out_tree.unflatten(results), fast, False
+            out = traced.out_tree.unflatten(results)
+            return out, jitted.fast_path(executable, traced, out) if in_order else None, False
         except Exception as e:
             filter_traceback(e)
             raise
 
-    return pjit(name, jitted.fun, call_first, [], [], (), tree.default_registry, shard_arg_fallback, PjitFunctionCache())
+    return pjit(name, jitted.fun, call_first, [], [], (), tree.dispatch_registry, shard_arg_fallback, PjitFunctionCache())
 
 
 def _check_call(name: str, traced, in_tree, call, executable, static) -> None:
