@@ -213,9 +213,13 @@ def test_partial_of_a_partial():
     partial = tree_util.Partial(inner, 2)
     assert partial.func == inner and inner == partial.func and partial() == 2
     assert (partial.func.func, partial.func.args, partial.func.keywords, partial.args) == (max, (1,), {}, (2,))
-    assert hash(partial.func) == hash(tree_util.Partial(functools.partial(max, 1), 3).func)
+    assert hash(partial.func) == hash(inner) == hash(tree_util.Partial(inner, 3).func)
     assert tree.leaves(partial) == [2] and pickle.loads(pickle.dumps(partial))() == 2
-    assert tree.structure(partial) != tree.structure(tree_util.Partial(functools.partial(max, 2), 2))
+    assert tree.structure(partial) == tree.structure(tree_util.Partial(inner, 3))
+    assert tree.structure(partial) != tree.structure(tree_util.Partial(functools.partial(max, 1), 2))
+    of_arrays = functools.partial(np.add, np.ones(3))  # whose arguments can be neither compared nor hashed
+    assert tree_util.Partial(of_arrays, 1).func == of_arrays
+    assert xf.jit(lambda f: f())(tree_util.Partial(functools.partial(xf.numpy.add, np.ones(3)), 1)).tolist() == [2, 2, 2]
 
 
 def test_functions_that_unravel():

@@ -20,8 +20,16 @@ REFUSED = [  # (error, a word of its text, calls)
     (ValueError, "scalar", """xnp.sum(X, axis=-1, initial=xnp.zeros(2)) | xnp.prod(X, initial=xnp.zeros(1)) |
         xnp.max(X, initial=xnp.zeros(2)) | xnp.nansum(X, initial=xnp.zeros(1)) | xnp.nanmin(X, initial=xnp.zeros(1)) |
         xnp.arange(xnp.ones(2)) | xnp.arange(2) in x"""),
-    (NotImplementedError, "out", """xnp.sum(X, out=X) | xnp.max(X, out=X) | xnp.nanmean(X, out=X) | xnp.median(X, out=X) |
+    (NotImplementedError, "out", """xnp.sum(X, out=X) | xnp.max(X, out=X) | xnp.nanmean(X, out=X) |
         xnp.trace(X, out=X) | xnp.isposinf(X, out=X)"""),
+    (ValueError, "out", "xnp.median(X, out=X) | xnp.nanquantile(X, .5, out=X) | xnp.percentile(X, 5, out=X)"),
+    (ValueError, "as many sources", "xnp.moveaxis(X, (0, 0), 1) | xnp.moveaxis(X, 0, (0, 1))"),
+    (ValueError, "k must be", "xnp.trace(X, 1.5) | xnp.eye(2, k=1.5)"),
+    (ValueError, "the same", "xnp.trace(X, 0, 1, 1) | xnp.trace(X, 0, 0, -2)"),
+    (ValueError, "2 dimensions", "xnp.tril(X[0], 1.5) | xnp.triu(1., None)"),
+    (ValueError, "multiple axes", "xnp.subtract.accumulate(X, axis=None) | xnp.maximum.accumulate(X, axis=(0,))"),
+    (TypeError, "dtype", "xnp.logaddexp.accumulate(X, dtype=int) | xnp.logical_xor.reduce(X, dtype=float)"),
+    (TypeError, "at least a number", "xnp.arange(None)"),
     (NotImplementedError, "order", "m.reshape(6, order='A') | m.ravel(order='K') | xnp.array([1], order='F')"),
     (TypeError, "incompatible shapes", """xnp.ones(3) + xnp.ones(4) | xnp.hypot(xnp.ones(3), xnp.ones(4)) | xnp.ones(3) < xnp.ones(4) |
         xnp.clip(xnp.ones(3), xnp.ones(4)) | xnp.isclose(xnp.ones(3), xnp.ones(4)) | xnp.power(xnp.ones(3), xnp.ones(4))"""),
@@ -59,6 +67,7 @@ def test_refused(error, word, call):
 
 def test_arrays_with_a_mask_are_read_by_array_alone():
     assert xnp.array(MASKED).tolist() == [1, 2]
+    assert xnp.zeros_like(MASKED).tolist() == [0, 0] and xnp.ones_like(MASKED, float).tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("axes", [range(2), np.array([0, 1]), [0, 1], (0, 1), xnp.array([0, 1])], ids=repr)

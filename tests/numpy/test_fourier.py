@@ -77,7 +77,11 @@ def test_double_precision_and_programs():
 def test_axes_without_elements():
     empty = np.zeros((2, 0), np.float32)
     assert xnp.fft.fft(empty).shape == (2, 0) and xnp.fft.fft(empty, 3, 0).shape == (3, 0)
-    assert xnp.fft.fftn(X, axes=()).dtype == np.complex64
+    assert xnp.fft.fftn(X, axes=()).dtype == xnp.fft.irfftn(X, axes=()).dtype == np.complex64
+    assert xnp.fft.rfftn(np.zeros((0, 4), np.float32)).shape == (0, 3)
+    for name in ("rfft", "ihfft"):
+        with pytest.raises(ValueError, match="at least one data point"):
+            getattr(xnp.fft, name)(empty)
 
 
 REFUSED = [
@@ -91,6 +95,8 @@ REFUSED = [
     (ValueError, "float32", "lax.fft(Y, 'RFFT', (5,)) | lax.fft(X.astype(np.float16), 'RFFT', (5,))"),
     (TypeError, "FFT type|lengths", "lax.fft(Y, 1, (5,)) | lax.fft(Y, 'FFT', 5)"),
     (IndexError, "axis", "fft.fft(X, axis=3) | fft.fftn(X, axes=(0, 5)) | fft.fftshift(X, 4)"),
+    (TypeError, "axis twice", "fft.fftn(X, axes=(-1, 2)) | fft.rfft2(Y, axes=(2, -1))"),
+    (IndexError, "axis", "fft.hfft(X, axis=3, norm='foo') | fft.ihfft(X, axis=3, norm='foo')"),
     (TypeError, "array", "fft.fft([1.0]) | fft.fftn([1.0]) | fft.fftshift([1])"),
 ]  # fmt: skip
 

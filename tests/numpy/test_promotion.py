@@ -257,3 +257,8 @@ def test_integers_in_constant_ratio():
     assert xnp.geomspace(1, 256, 9, dtype="int32").tolist() == [1, 2, 4, 8, 16, 32, 64, 128, 256]
     assert xnp.geomspace(np.int8(1), 100, 3, dtype="int8").tolist() == [1, 10, 100]
     assert xnp.geomspace(1, 1000, 4, dtype=int).tolist() == [1, 10, 100, 1000]
+    assert xnp.geomspace(1.0, 7.0, 1).tolist() == [1]
+    assert np.isnan(xnp.geomspace(1, -1000, 4)).all()  # no constant ratio of real numbers; a spiral in complex ones
+    spiral = np.exp(np.linspace(0, np.log(1000 + 0j) + 1j * np.pi, 4))
+    np.testing.assert_allclose(xnp.geomspace(1, -1000, 4, dtype="complex64"), spiral, rtol=1e-4)
+    assert xnp.linspace(2.5j, 30.7, 4, dtype=int).tolist() == [0, 10, 20, 30]

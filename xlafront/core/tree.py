@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copyreg
 import functools
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -451,27 +452,31 @@ class Partial(functools.partial):
 
     def __new__(cls, func, /, *args, **kw):
         # functools.partial would merge a partial of a partial, and its static arguments would become children.
-        inner = _Inner(func.func, *func.args, **func.keywords) if isinstance(func, functools.partial) else func
-        return super().__new__(cls, inner, *args, **kw)
+        return super().__new__(cls, _Inner(func) if isinstance(func, functools.partial) else func, *args, **kw)
 
 
-class _Inner(functools.partial):
-    """A partial that compares by what it applies, and stays one object when it is applied partially."""
+class _Inner:
+    """A partial that stays one object when it is applied partially; equal to the object that it stands for, whose arguments
+    may be arrays."""
 
-    def __new__(cls, func, /, *args, **kw):
-        made = super().__new__(cls, func, *args, **kw)
-        made.whole = True  # partials with attributes are not merged
-        return made
+    __slots__ = ("whole",)
 
-    def __call__(self, *args, **kwargs):  # nor, in some versions of Python, those with a call of their own
-        return super().__call__(*args, **kwargs)
+    def __init__(self, whole: functools.partial):
+        self.whole = whole
+
+    func, args, keywords = (property(operator.attrgetter(f"whole.{name}")) for name in ("func", "args", "keywords"))
+
+    def __call__(self, *args, **kwargs):
+        return self.whole(*args, **kwargs)
 
     def __eq__(self, other):
-        return isinstance(other, functools.partial) and (self.func, self.args, self.keywords) == (
-            other.func, other.args, other.keywords)
+        return self.whole == (other.whole if type(other) is _Inner else other)
 
     def __hash__(self):
-        return hash((self.func, self.args, tuple(self.keywords.items())))
+        return hash(self.whole)
+
+    def __repr__(self):
+        return repr(self.whole)
 
 
 _register_defaults()

@@ -677,16 +677,16 @@ def _attach() -> None:
     KeyArray.__iter__ = _iterated_keys
     for name in ("reshape", "transpose", "flatten", "copy", "to_device", "__getitem__", "__setitem__"):
         setattr(KeyArray, name, _WRITTEN_OUT[name])
-    for name in ("ravel", "repeat", "squeeze", "swapaxes", "take", "diagonal"):
+    for name in ("ravel", "squeeze", "swapaxes", "take"):
         setattr(KeyArray, name, _named(METHODS[name], name))
-    for name in ("T", "mT", "at", "itemsize", "nbytes"):
+    for name in ("T", "at", "itemsize", "nbytes"):
         setattr(KeyArray, name, property(_PROPERTIES[name]))
     for name in ("__reduce__", "__hash__", "__copy__", "__deepcopy__"):
         setattr(KeyArray, name, _CONCRETE_ONLY[name])
     for name in {*METHODS, *_WRITTEN_OUT, "item"}:
         if name.isidentifier() and not name.startswith("_") and not hasattr(KeyArray, name):
             setattr(KeyArray, name, _refused_by_keys(name))
-    for name in ("real", "imag"):
+    for name in ("real", "imag", "mT"):
         setattr(KeyArray, name, property(_refused_by_keys(name)))
     for cls in (ArrayImpl, Tracer):
         for name, function in METHODS.items():

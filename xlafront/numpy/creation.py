@@ -28,6 +28,7 @@ from xlafront.lax.elementwise import (
     floor_,
     ge,
     mul,
+    real_,
     sign_,
     sub,
     to_dtype,
@@ -36,7 +37,7 @@ from xlafront.lax.elementwise import (
 from xlafront.lax.resharding import target_of
 from xlafront.lax.stacking import stack
 from xlafront.numpy.docstrings import docstring
-from xlafront.numpy.promotion import check_arraylike, promote_args_inexact, promote_dtypes, unwrap
+from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_args_inexact, promote_dtypes, unwrap
 from xlafront.numpy.ufuncs import INLINE, PUBLIC
 from xlafront.runtime import config, guards
 from xlafront.runtime.arrays import ArrayImpl, put_host
@@ -362,6 +363,8 @@ def _placed_like(result, like, split: bool):
 def _like(name, value, example):
     def function(a: ArrayLike, dtype: DTypeLike | None = None, shape: int | Sequence[int] | None = None, *, device: Any = None,
                  out_sharding: Any = None) -> Array:
+        if type(a).__name__ == "MaskedArray":  # which is no operand; but here only its type counts
+            a = np.asarray(a)
         a = unwrap(a)
         if not (hasattr(a, "dtype") and hasattr(a, "shape")):
             check_arraylike(name, a)
@@ -460,6 +463,8 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
             raise ValueError(f"xnp.arange takes scalars, got {name} of shape {np.shape(x)}.")
         if x is not None and dtypes.operand_type(x)[0].kind == "c":
             raise ValueError(f"xnp.arange takes real numbers, got {name}={x}: complex ones have no order.")
+    if start is stop is step is None:
+        raise TypeError("xnp.arange needs at least a number to stop at, got None.")
     if dtype is None:
         dtype = dtypes.result_type(*[x for x in (start, stop, step) if x is not None])
     d = dtypes.check_user_dtype(dtype, "xnp.arange")
@@ -503,7 +508,7 @@ def _evenly_spaced(start, stop, num, endpoint, axis, dtype):
     if endpoint and num > 1:
         result = dynamic_slicing.dynamic_update_slice_in_dim(result, rows(stop, 1), num - 1, 0)
     if dtypes.is_integer(dtype):
-        result = floor_(result)
+        result = floor_(real_(result) if d.kind == "c" else result)
     result = as_type(result, dtype, False)
     return shapes.move_dim(result, 0, axis)
 
@@ -551,20 +556,13 @@ def _linspace(start, stop, num, endpoint, retstep, dtype, axis):
 
 @library(static=("num", "endpoint", "axis", "dtype"), name="geomspace")
 def _geomspace_kernel(start, stop, num, endpoint, axis, dtype):
-    start, stop = (as_type(x, tracing.aval_of(x).dtype, False) for x in promote_args_inexact("geomspace", start, stop))
-    d = tracing.aval_of(start).dtype
+    d = dtypes.to_inexact(dtype)
+    start, stop = (as_type(x, d, False) for x in broadcast_to_common("geomspace", [unwrap(start), unwrap(stop)]))
     sign = sign_(start)
     logs = [INLINE["log10"](div(x, sign)) for x in (start, stop)]
     result = INLINE["power"](d.type(10), _evenly_spaced(*logs, num, endpoint, 0, d))
     shape = np.shape(result)
-
-    def spread(x, count):
-        return shapes.broadcast_in_dim(x, (count, *shape[1:]), range(len(shape) - np.ndim(x), len(shape)))
-
-    result = mul(result, spread(sign, num))
-    for at, x in ((0, start), (num - 1, stop)):  # the ends are exact
-        if num and (at == 0 or endpoint):
-            result = dynamic_slicing.dynamic_update_slice_in_dim(result, spread(x, 1), at, 0)
+    result = mul(result, shapes.broadcast_in_dim(sign, shape, range(len(shape) - np.ndim(sign), len(shape))))
     return shapes.move_dim(as_type(result, dtype, False), 0, axis)
 
 
@@ -609,7 +607,9 @@ def logspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
     Array([1., 2., 4., 8.], dtype=float32)
     """
     d = _space_dtype(start, stop, dtype, "logspace")
-    result = PUBLIC["power"](base, linspace(start, stop, num, endpoint, axis=axis))
+    compute = dtypes.to_inexact(d)
+    powers = linspace(start, stop, num, endpoint, dtype=compute, axis=axis)
+    result = PUBLIC["power"](base, powers)
     return result if result.dtype == d else _astype(result, d)
 
 
@@ -627,8 +627,8 @@ def diagonal_number(k, error: type[Exception] = TypeError):
         return k
     if isinstance(k, tracing.Tracer) or not hasattr(k, "__index__") or (
             isinstance(k, (np.ndarray, ArrayImpl)) and (k.ndim or not dtypes.is_integer(k.dtype))):
-        raise error(f"the number of a diagonal k must be a scalar integer, got "
-                    f"{k.aval if isinstance(k, tracing.Tracer) else repr(k)}.")
+        raise (TypeError if k is None or isinstance(k, str) else error)(
+            f"the number of a diagonal k must be a scalar integer, got {k.aval if isinstance(k, tracing.Tracer) else repr(k)}.")
     return operator.index(k)
 
 
@@ -668,10 +668,11 @@ def identity(n: int, dtype: DTypeLike | None = None) -> Array:
 
 def _triangle(name: str, m, k, upper: bool):
     check_arraylike(name, m)
-    m, k = unwrap(m), diagonal_number(k)
+    m = unwrap(m)
     shape = np.shape(m)
     if len(shape) < 2:
         raise ValueError(f"xnp.{name} needs an array with at least 2 dimensions, got shape {shape}.")
+    k = diagonal_number(k)
     i, j = (shapes.counting(dtypes.int32, shape, dimension) for dimension in (len(shape) - 2, len(shape) - 1))
     below = ge(add(i, sub(as_type(0 if k is None else k, dtypes.int32, False), np.int32(upper))), j)
     zero = constant_like(m, 0)

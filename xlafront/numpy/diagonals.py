@@ -59,9 +59,14 @@ def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: 
     if np.ndim(a) < 2:
         raise ValueError(f"xnp.trace needs at least 2 dimensions, got shape {np.shape(a)}.")
     axes = tuple(canonical_axis(i, np.ndim(a), "xnp.trace") for i in (axis1, axis2))
+    if axes[0] == axes[1]:
+        raise ValueError(f"xnp.trace needs two axes, axis1 and axis2 cannot be the same: {axis1} and {axis2}.")
+    if isinstance(offset, bool):
+        raise ValueError("the offset of xnp.trace must be an integer, not a boolean.")
     d = None if dtype is None else dtypes.check_user_dtype(dtype, "xnp.trace")
     a = moveaxis(unwrap(a), axes, (-2, -1))
-    return total(where(_eye_kernel(diagonal_number(offset), *np.shape(a)[-2:], dtypes.bool_), a, 0), axis=(-2, -1), dtype=d)
+    on_it = _eye_kernel(diagonal_number(offset, ValueError), *np.shape(a)[-2:], dtypes.bool_)
+    return total(where(on_it, a, 0), axis=(-2, -1), dtype=d)
 
 
 @library(static="k", lists=True)

@@ -81,9 +81,6 @@ def _transformed(a, kind, sizes, axes, norm):
 def _over_axes(name: str, kind: FftType, a, s, axes, norm):
     norm = _norm(name, norm)
     check_arraylike(name, a)
-    if kind == FftType.RFFT and dtypes.operand_type(asarray(a))[0].kind == "c":
-        raise ValueError(f"xnp.fft.{name} only takes real numbers, got {dtypes.operand_type(asarray(a))[0]}: use fft "
-                        f"and its kin.")
     rank = np.ndim(a)
     if s is not None:
         s = tuple(map(operator.index, s))
@@ -96,12 +93,15 @@ def _over_axes(name: str, kind: FftType, a, s, axes, norm):
     axes = tuple(axes)
     if len(set(axes)) != len(axes):
         raise ValueError(f"xnp.fft.{name} does not support repeated axes, got {axes}.")
-    axes = canonical_axes(axes, rank, f"xnp.fft.{name}")
+    axes = canonical_axes(axes, rank, f"xnp.fft.{name}", TypeError)
+    if kind == FftType.RFFT and dtypes.operand_type(asarray(a))[0].kind == "c":
+        raise ValueError(f"xnp.fft.{name} only takes real numbers, got {dtypes.operand_type(asarray(a))[0]}: use fft "
+                         f"and its kin.")
     if s is not None and len(s) != len(axes):
         raise ValueError(f"xnp.fft.{name} needs as many sizes as axes, got s={s} and axes={axes}.")
     if not axes:
         d = dtypes.to_inexact(asarray(a).dtype)
-        return asarray(a, dtype=d if kind in (FftType.RFFT, FftType.IRFFT) else dtypes.to_complex(d))
+        return asarray(a, dtype=d if kind == FftType.RFFT else dtypes.to_complex(d))
     own = [np.shape(a)[i] for i in axes]
     if kind == FftType.IRFFT:
         own[-1] = 2 * (own[-1] - 1)
@@ -113,16 +113,18 @@ def _over_axes(name: str, kind: FftType, a, s, axes, norm):
 
 def _of_nothing(a, kind, sizes, axes):
     """Where an axis has no elements: a result of the shape that it would have."""
+    if kind == FftType.RFFT and not sizes[-1]:
+        raise ValueError(f"a transform of real numbers needs at least one data point, got an array of shape {a.shape}.")
     shape = list(a.shape)
     for i, n in zip(axes, sizes):
         shape[i] = max(n, 0)
     if kind == FftType.RFFT:
-        shape[axes[-1]] = sizes[-1] // 2 + 1 if sizes[-1] else 0
+        shape[axes[-1]] = sizes[-1] // 2 + 1
     d = dtypes.to_inexact(a.dtype)
     return full(tuple(shape), 0, dtypes.to_real(d) if kind == FftType.IRFFT else dtypes.to_complex(d))
 
 
-def _along(name: str, kind: FftType, a, n, axis, norm):
+def _along(name: str, kind: FftType, a, n, axis, norm, opposite: bool = False):
     if isinstance(axis, (tuple, list)):
         raise ValueError(f"xnp.fft.{name} does not support multiple axes, got {axis}. Use xnp.fft.{name}n.")
     if n is not None and operator.index(n) < 1:
@@ -130,6 +132,7 @@ def _along(name: str, kind: FftType, a, n, axis, norm):
                          f"not 0).")
     check_arraylike(name, a)
     axis = canonical_axis(axis, np.ndim(a), f"xnp.fft.{name}")
+    norm = _OPPOSITE[_norm(name, norm)] if opposite else norm
     return _over_axes(name, kind, a, None if n is None else (n,), (axis,), norm)
 
 
@@ -198,7 +201,7 @@ def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     Array([4., 0., 0., 0.], dtype=float32)
     """
     check_arraylike("hfft", a)
-    return _along("hfft", FftType.IRFFT, PUBLIC["conjugate"](a), n, axis, _OPPOSITE[_norm("hfft", norm)])
+    return _along("hfft", FftType.IRFFT, PUBLIC["conjugate"](a), n, axis, norm, opposite=True)
 
 
 def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
@@ -211,7 +214,7 @@ def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None =
     >>> xnp.fft.ihfft(xnp.array([4.0, 0.0, 0.0, 0.0])).real
     Array([1., 1., 1.], dtype=float32)
     """
-    return PUBLIC["conjugate"](_along("ihfft", FftType.RFFT, a, n, axis, _OPPOSITE[_norm("ihfft", norm)]))
+    return PUBLIC["conjugate"](_along("ihfft", FftType.RFFT, a, n, axis, norm, opposite=True))
 
 
 def fftn(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Array:
@@ -332,6 +335,8 @@ def irfft2(a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] = (
 def _frequencies(name, n, d, dtype, device, positions):
     n = _count(name, n)
     wanted = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.fft.{name}")
+    if name == "rfftfreq":
+        wanted = dtypes.to_inexact(wanted)
     if isinstance(d, tracing.Tracer):
         result = as_type(array(positions(n)) / (d * n), wanted, False)
     else:
@@ -342,7 +347,7 @@ def _frequencies(name, n, d, dtype, device, positions):
 def _count(name, n) -> int:
     if isinstance(n, (tuple, list)):
         raise ValueError(f"the n argument of xnp.fft.{name} only takes an integer, got {n!r}.")
-    return operator.index(n)
+    return int(n) if isinstance(n, float) and n.is_integer() else operator.index(n)
 
 
 def fftfreq(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, device: Any = None) -> Array:

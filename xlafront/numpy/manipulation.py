@@ -243,9 +243,9 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
     """
     check_arraylike("moveaxis", a)
     rank = np.ndim(a)
-    source, destination = (canonical_axes(axes, rank, "moveaxis", TypeError) for axes in (source, destination))
-    if len(source) != len(destination):
+    if np.size(source) != np.size(destination):
         raise ValueError(f"xnp.moveaxis needs as many sources as destinations, got {source} and {destination}.")
+    source, destination = (canonical_axes(axes, rank, "moveaxis", TypeError) for axes in (source, destination))
     order = [i for i in range(rank) if i not in source]
     for d, s in sorted(zip(destination, source)):
         order.insert(d, s)
@@ -321,12 +321,12 @@ def broadcast_to(array: ArrayLike, shape: int | Sequence[int], *, out_sharding: 
     array = unwrap(array)
     check_arraylike("broadcast_to", array)
     target = static_shape("broadcast_to", shape)
-    if any(n < 0 for n in target):
-        raise TypeError(f"xnp.broadcast_to got a negative size in the shape {target}.")
     own = np.shape(array)
     if len(own) > len(target) or any(n not in (1, m) for n, m in zip(own[::-1], target[::-1])):
         raise ValueError(f"xnp.broadcast_to got incompatible shapes for broadcasting, {own} to {target}: sizes must be equal "
                          "or 1, counted from the last dimension.")
+    if any(n < 0 for n in target):
+        raise TypeError(f"xnp.broadcast_to got a negative size in the shape {target}.")
     return with_out_sharding("xnp.broadcast_to", out_sharding, _broadcast_kernel, (array,), target)
 
 

@@ -53,10 +53,10 @@ def broadcast_to_common(name: str, args: list, error: type[Exception] = TypeErro
     return [x if not s or s == full else _broadcast(x, s, full, rank) for x, s in zip(args, shapes)]
 
 
-def broadcast_cases(name: str, args: list) -> list:
+def broadcast_cases(name: str, args: list, error: type[Exception] = ValueError) -> list:
     """As `broadcast_to_common`, where arrays of different rank are chosen from, which is not taken for a slip."""
     shapes = [np.shape(x) for x in args]
-    full = broadcast_shapes(name, *shapes)
+    full = broadcast_shapes(name, *shapes, error=error)
     return [x if not s or s == full else _broadcast(x, s, full, len(full)) for x, s in zip(args, shapes)]
 
 

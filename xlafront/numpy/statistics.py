@@ -20,7 +20,7 @@ from xlafront.numpy.indexing import take_along_axis, take_rows
 from xlafront.numpy.linear import matmul
 from xlafront.numpy.manipulation import atleast_2d, broadcast_to, concatenate, reshape, squeeze, transpose
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, unwrap
-from xlafront.numpy.reductions import cumsum, refuse_out
+from xlafront.numpy.reductions import cumsum
 from xlafront.numpy.ufuncs import PUBLIC, clip
 from xlafront.staging.library import library
 
@@ -173,9 +173,8 @@ def quantile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, ov
 
 def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, weights, without_nans=False):
     """`quantile` and its kin by name: of all elements, or of those that are no NaN. Without `q` the middle."""
-    refuse_out(name, out)
-    if overwrite_input:
-        raise ValueError(f"xnp.{name} cannot overwrite its input: arrays do not change.")
+    if overwrite_input or out is not None:
+        raise ValueError(f"xnp.{name} cannot overwrite its input nor `out`: arrays do not change.")
     check_arraylike(name, a, *(() if q is None else (q,)))
     if q is not None and not dtypes.is_inexact(tracing.aval_of(q).dtype):
         raise TypeError(f"xnp.{name} takes q as a floating-point number, got {tracing.aval_of(q)}: q=1.0, not 1.")
@@ -185,7 +184,7 @@ def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, w
         raise ValueError(f"xnp.{name} has no method {method!r}; it has {', '.join(_METHODS)}.")
     axes = reductions.static_axes(axis, np.ndim(a), name)
     if 0 in [np.shape(a)[i] for i in axes]:
-        raise TypeError(f"xnp.{name} of nothing: axis {axis} of shape {np.shape(a)} has size 0.")
+        raise (IndexError if without_nans else TypeError)(f"xnp.{name} of nothing: axis {axis} of shape {np.shape(a)} has size 0.")
     if weights is not None:
         if method != "inverted_cdf":
             raise NotImplementedError(f"the method {method!r} of xnp.{name} does not support weights; 'inverted_cdf' does.")

@@ -123,11 +123,11 @@ def _fold(function, a, axis: int, start=None, where=None, kept: bool = False):
 
 
 def _result_dtype(function, a, dtype):
-    """The dtype that a function of two such elements gives."""
-    if dtype is not None:
-        return dtypes.check_user_dtype(dtype, f"xnp.{function.__name__}")
-    d = tracing.aval_of(a).dtype
-    return tracing.trace_to_closed_jaxpr(lambda x: [function(x, x)], [tracing.aval_of(np.zeros((), d))]).out_avals[0].dtype
+    """The dtype that a function of two such elements gives; one that is asked for, unless the function makes floats of it."""
+    wanted = tracing.aval_of(a).dtype if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{function.__name__}")
+    given = [tracing.aval_of(np.zeros((), wanted))]
+    found = tracing.trace_to_closed_jaxpr(lambda x: [function(x, x)], given).out_avals[0].dtype
+    return found if dtype is None or dtypes.is_inexact(found) and not dtypes.is_inexact(wanted) else wanted
 
 
 def reduce(function: Callable, a: ArrayLike, axis: int | None = 0, dtype: DTypeLike | None = None, out: None = None,
@@ -165,6 +165,9 @@ def reduce(function: Callable, a: ArrayLike, axis: int | None = 0, dtype: DTypeL
             a = as_type(a, wanted, False)
             return as_type(_REDUCTIONS[function](a, axis=axis, keepdims=keepdims, **options), wanted, False)
         return _REDUCTIONS[function](a, axis=axis, keepdims=keepdims, **options)
+    if function is PUBLIC["logical_xor"] and dtype is not None and dtypes.is_inexact(
+            dtypes.check_user_dtype(dtype, "xnp.logical_xor.reduce")):
+        raise TypeError(f"xnp.{name}.reduce takes no dtype {dtype}: convert its result.")
     if isinstance(axis, tuple) and function not in _ANY_ORDER:
         raise NotImplementedError(f"xnp.{name}.reduce takes one axis, not a tuple of axes: the order of its elements matters.")
     shape = a.shape
@@ -196,7 +199,7 @@ def accumulate(function: Callable, a: ArrayLike, axis: int | None = 0, dtype: DT
     """The results of `reduce` after each element along an axis.
 
     - `a`: the array.
-    - `axis`: along which; None for the array as one vector.
+    - `axis`: along which; sums and products take None for the array as one vector.
     - `dtype`: that of the result.
     - `out`: of NumPy's signature; it must be None.
 
@@ -208,12 +211,16 @@ def accumulate(function: Callable, a: ArrayLike, axis: int | None = 0, dtype: DT
     reductions.refuse_out(f"{name}.accumulate", out)
     check_arraylike(f"{name}.accumulate", a)
     a = asarray(a)
-    if axis is None or not a.ndim:
-        a, axis = reshape_to(a, (a.size,)), 0
-    axis = canonical_axis(axis, a.ndim, f"xnp.{name}.accumulate")
     if function in _CUMULATIVE:
         return _CUMULATIVE[function](a, axis=axis, dtype=dtype)
-    a = as_type(a, _result_dtype(function, a, dtype), False)
+    if axis is None or isinstance(axis, tuple):
+        raise ValueError(f"xnp.{name}.accumulate goes along one axis and does not allow multiple axes, got {axis}: take it of "
+                         "xnp.ravel(a).")
+    axis = canonical_axis(axis, a.ndim, f"xnp.{name}.accumulate")
+    d = _result_dtype(function, a, dtype)
+    if dtype is not None and d != dtypes.check_user_dtype(dtype, f"xnp.{name}.accumulate"):
+        raise TypeError(f"xnp.{name}.accumulate cannot have the dtype {dtype}: the function makes {d} of it.")
+    a = as_type(a, d, False)
     return _fold(function, a, axis, kept=True) if a.shape[axis] else a
 
 

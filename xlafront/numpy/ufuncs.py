@@ -580,6 +580,8 @@ def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x1, x2 = unwrap(x1), unwrap(x2)
     if type(x2) is not int:
         x2 = _static_exponent(x2)
+        if type(x2) is bool and tracing.aval_of(x1).dtype != dtypes.bool_:
+            x2 = int(x2)
     if type(x2) is int:
         return _power_static(x1, x2)
     return _power_arrays(x1, x2)
