@@ -125,6 +125,38 @@ def test_positions_outside():
     assert np.isnan(xnp.take(x, 7)) and xnp.take(x, 7, mode="clip") == 4
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint64"])
+def test_index_arrays_that_are_known_when_tracing(dtype):
+    """They are worked out then: the program has one gather of a constant, and gives what it gives for any other array."""
+    rows, columns = np.array([2, 0, 1]).astype(dtype), np.array([1, 3, 0]).astype(dtype)
+    if rows.dtype.kind == "i":
+        rows, columns = rows - 3, columns - 4
+    program = xf.make_jaxpr(lambda x: x[rows, columns])(A)
+    assert [e.primitive.name for e in program.eqns] == ["gather"]
+    np.testing.assert_array_equal(xf.jit(lambda x: x[rows, columns])(A), A[rows, columns])
+    np.testing.assert_array_equal(xf.jit(lambda x: x[:, columns])(A), A[:, columns])
+    far = np.array([np.iinfo(dtype).max]).astype(dtype)
+    np.testing.assert_array_equal(xf.jit(lambda x: x[far])(A), xnp.asarray(A)[xnp.asarray(far)])
+
+
+def test_reads_outside_of_an_array_in_transformed_functions():
+    """Where an index is outside, the value is constant: derivatives drop it."""
+    x, i = np.arange(1.0, 6.0, dtype=np.float32), np.array([[1, 9], [-2, -20]])
+    inside, clipped = (i < 5) & (i >= -5), np.where(i < 0, i + 5, i).clip(0, 4)
+
+    def read(x, i):
+        return xnp.asarray(x).at[i].get(mode="fill", fill_value=7)
+
+    expected = np.where(inside, x[clipped], 7)
+    np.testing.assert_array_equal(xf.jit(read)(x, i), expected)
+    np.testing.assert_array_equal(xf.vmap(read, (None, 0))(xnp.asarray(x), i), expected)
+    two = np.stack([x, 2 * x])
+    np.testing.assert_array_equal(xf.vmap(read)(two, i), np.where(inside, two[[[0], [1]], clipped], 7))
+    jacobian = inside[..., None] * np.eye(5)[clipped]
+    np.testing.assert_array_equal(xf.jacrev(read)(xnp.asarray(x), i), jacobian)
+    np.testing.assert_array_equal(xf.jacfwd(read)(xnp.asarray(x), i), jacobian)
+
+
 def test_apply():
     x = xnp.arange(4.0)
     assert x.at[1:3].apply(xnp.square).tolist() == [0, 1, 4, 3]

@@ -387,6 +387,17 @@ def test_a_product_whose_result_one_order_of_operands_gives_needs_no_transpose(x
     assert [e.primitive.name for e in program.eqns] == ["dot_general"]
 
 
+@pytest.mark.parametrize("call, most", [  # equations of the reference's programs
+    ("xnp.take(x, i)", 5), ("xnp.take(m, i, 1)", 5), ("x.at[i].get(mode='fill')", 5), ("xnp.take_along_axis(m, i[None], 0)", 6),
+    ("xnp.stack([x, x], 1)", 1), ("xnp.outer(x, x)", 3), ("xnp.full_like(x, 2)", 1), ("xnp.linalg.norm(m)", 3),
+    ("xnp.diagonal(m)", 7), ("xnp.diag(m, 1)", 7), ("xnp.matvec(m, x)", 1), ("m[np.array([0, 2]), 1:]", 5)])
+def test_programs_have_no_more_operations_than_the_reference(call, most):
+    names = {"xnp": xnp, "np": np}
+    program = xf.make_jaxpr(lambda x, m, i: eval(call, {**names, "x": x, "m": m, "i": i}))(
+        np.ones(3, np.float32), np.ones((3, 3), np.float32), np.array([2, 0, 1], np.int32))
+    assert len(program.eqns) <= most, program
+
+
 def test_three_operands_contracted_at_once():
     operands = [R.normal(size=shape).astype(np.float32) for shape in ((3, 2), (4, 3), (4, 5))]
     for path in ([(0, 1, 2)], [(1, 2), (0, 1)], [(0, 2), (0, 1)], [(0,), (0, 1, 2)]):

@@ -27,6 +27,7 @@ from xlafront.lax.dimension_numbers import (
 )
 from xlafront.lax.elementwise import add, and_, clamp_, constant_like, div, eq, ge, le, mul, neg, to_dtype, where
 from xlafront.lax.families import add_tangents
+from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS
 from xlafront.lax.shapes import (
     broadcast_batch,
@@ -85,8 +86,11 @@ def _gather_abstract(x, indices, *, dimension_numbers, slice_sizes, unique_indic
     return typed(x, gathered_shape(x.shape, indices.shape, dimension_numbers, slice_sizes))
 
 
-def _gather_lower(ctx, x, indices, *, dimension_numbers, slice_sizes, unique_indices, indices_are_sorted, mode,
-                  fill_value):
+def _gather_lower(ctx, x, indices, **params):
+    return (_filled_lower if params["mode"] is GatherScatterMode.FILL_OR_DROP else _clamped_lower)(ctx, x, indices, **params)
+
+
+def _clamped_lower(ctx, x, indices, *, dimension_numbers, slice_sizes, unique_indices, indices_are_sorted, mode, fill_value):
     m = lowering.mlir
     dn = dimension_numbers
     tail = physical_tail(ctx)
@@ -136,13 +140,26 @@ def fill_for(dtype, fill_value):
 
 def bind_gather(x, indices, *, dimension_numbers, slice_sizes, unique_indices=False, indices_are_sorted=False,
                 mode=GatherScatterMode.CLIP, fill_value=None):
-    """`gather` with its mode: reads outside are filled by a selection around a gather that clamps."""
-    result = gather_p.bind(x, indices, dimension_numbers=dimension_numbers, slice_sizes=tuple(slice_sizes),
-                           unique_indices=unique_indices, indices_are_sorted=indices_are_sorted,
-                           mode=mode, fill_value=None)
+    """`gather` with its mode, and the value that reads outside give."""
+    params = {"dimension_numbers": dimension_numbers, "slice_sizes": tuple(slice_sizes), "unique_indices": unique_indices,
+              "indices_are_sorted": indices_are_sorted, "mode": mode}
     if mode is not GatherScatterMode.FILL_OR_DROP:
-        return result
+        return gather_p.bind(x, indices, fill_value=None, **params)
+    d = tracing.aval_of(x).dtype
+    if not isinstance(d, np.dtype):
+        return _filled(x, indices, fill_value=fill_value, **params)
+    if fill_value is not None:
+        fill_value = fill_for(d, fill_value)
+        if np.array_equal(fill_value, fill_for(d, None), equal_nan=dtypes.is_inexact(d)):
+            fill_value = None  # NaN is not equal to itself: programs with it would not be found again
+    return gather_p.bind(x, indices, fill_value=fill_value, **params)
+
+
+def _filled(x, indices, *, dimension_numbers, slice_sizes, unique_indices, indices_are_sorted, mode, fill_value):
+    """A selection around a gather that clamps."""
     dn = dimension_numbers
+    result = gather_p.bind(x, indices, dimension_numbers=dn, slice_sizes=slice_sizes, unique_indices=unique_indices,
+                           indices_are_sorted=indices_are_sorted, mode=GatherScatterMode.CLIP, fill_value=None)
     inside = in_bounds(indices, np.shape(x), dn.start_index_map, slice_sizes)
     shape = np.shape(result)
     batch = tuple(i for i in range(len(shape)) if i not in dn.offset_dims)
@@ -153,6 +170,9 @@ def bind_gather(x, indices, *, dimension_numbers, slice_sizes, unique_indices=Fa
     if tracing.aval_of(x).weak_type:
         fill = constant_like(x, fill)
     return where(mask, result, fill)
+
+
+_filled_lower = lower_fun(_filled)
 
 
 def take_along(x, indices, axis: int) -> Array:
@@ -181,6 +201,8 @@ def _gather_jvp(primals, tangents, **params):
     answer = gather_p.bind(x, indices, **params)
     if type(tangents[0]) is Zero:
         return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+    if params["mode"] is GatherScatterMode.FILL_OR_DROP:
+        params["fill_value"] = fill_for(tracing.aval_of(tangents[0]).dtype, 0)
     return answer, gather_p.bind(tangents[0], indices, **params)
 
 
@@ -191,11 +213,9 @@ def _gather_transpose(ct, x, indices, *, dimension_numbers, slice_sizes, unique_
     dn = dimension_numbers
     numbers = ScatterDimensionNumbers(dn.offset_dims, dn.collapsed_slice_dims, dn.start_index_map,
                                       dn.operand_batching_dims, dn.start_indices_batching_dims)
-    # The gather clamps, so its transpose must write where the clamped index points.
-    how = GatherScatterMode.PROMISE_IN_BOUNDS if mode is GatherScatterMode.PROMISE_IN_BOUNDS else GatherScatterMode.CLIP
     zeros = zeros_of(x.aval.update(dtype=tracing.aval_of(ct).dtype))  # cotangents of a user's rule may be of another
     result = bind_scatter(scatter_add_p, zeros, indices, ct, dimension_numbers=numbers,
-                          indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=how)
+                          indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode)
     return [result, None]
 
 

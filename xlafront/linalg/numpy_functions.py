@@ -599,8 +599,7 @@ def _norm(x, order, axis, keepdims):
     [x] = _floating("norm", x)
     if axis is None:
         if order is None:
-            found = _vector_norm(x.ravel(), 2, (0,), False)
-            return found.reshape((1,) * x.ndim) if keepdims else found
+            return _vector_norm(x, 2, tuple(range(x.ndim)), keepdims)
         axis = tuple(range(x.ndim))
     axes = _axes(axis, x.ndim)
     if len(axes) == 1:

@@ -311,7 +311,9 @@ def _full_kernel(value, shape, dtype, weak):
     aval = tracing.aval_of(value)
     if not isinstance(dtype, np.dtype) and not aval.shape:
         return keys.filled(value, shape, dtype)
-    if aval.dtype != dtype or aval.weak_type != weak:
+    if type(value) in (int, float) and dtypes.is_inexact(dtype) and not weak:  # known when tracing
+        value = as_type(value, dtype, False)
+    elif aval.dtype != dtype or aval.weak_type != weak:
         value = convert_element_type_p.bind(value, new_dtype=dtype, weak_type=weak, sharding=None)
     if np.shape(value) == shape:
         return value

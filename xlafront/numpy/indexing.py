@@ -415,6 +415,8 @@ class Layout:
         columns = [wrapped(c, self.shape[d]) if wrap else _as_position(c) for c, d in zip(self.columns, self.dims)]
         wide = max((tracing.aval_of(c).dtype for c in columns), key=lambda d: d.itemsize, default=_int32)
         full = (*self.batch, *tail)
+        if columns and not extra and all(isinstance(c, (np.ndarray, np.generic)) for c in columns):
+            return np.stack([np.broadcast_to(c, full) for c in columns], axis=-1)
         arranged = []
         for i, c in enumerate((*columns, *extra)):
             if tracing.aval_of(c).dtype != wide:
@@ -446,6 +448,12 @@ def wrapped(index, n: int):
     if isinstance(index, np.generic) or type(index) is int:
         index = int(index)
         return np.int32(index + n if index < 0 else min(index, 2**31 - 1))
+    if isinstance(index, np.ndarray):  # known when tracing
+        if index.dtype == np.uint64:
+            index = np.minimum(index, np.uint64(2**63 - 1))
+        index = index.astype(np.int64)
+        index = np.where(index < 0, index + n, index)
+        return index if n >= 2**31 else index.clip(-2**31, 2**31 - 1).astype(np.int32)
     if tracing.aval_of(index).dtype.kind in "u":
         return _as_position(index)
     index = _as_position(index)

@@ -19,6 +19,7 @@ from xlafront.lax.dot_products import canonical_precision, dot_general_p, open_p
 from xlafront.lax.elementwise import as_type, conj_, constant_like, convert_element_type_p, eq, where
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.shapes import (
+    broadcast_in_dim_p,
     canonical_axis,
     expand_dims,
     move_dim,
@@ -30,7 +31,7 @@ from xlafront.lax.shapes import (
     transpose_p,
 )
 from xlafront.numpy.manipulation import moveaxis, stack
-from xlafront.numpy.promotion import check_arraylike, unwrap
+from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap
 from xlafront.numpy.ufuncs import INLINE
 from xlafront.runtime.specs import PartitionSpec, axes_of
 from xlafront.staging.library import library
@@ -247,7 +248,10 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array([[1, 3],
            [3, 7]], dtype=int32)
     """
-    x2 = expand_dims(unwrap(x2), (np.ndim(x2),))
+    x1, x2 = unwrap(x1), unwrap(x2)
+    if np.ndim(x2) == 1 and np.ndim(x1) > 1:
+        return matmul(x1, x2)
+    x2 = expand_dims(x2, (np.ndim(x2),))
     return squeeze(matmul(x1, x2), (-1,))
 
 
@@ -282,8 +286,10 @@ def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_elemen
 
 @library
 def _outer_kernel(a, b):
-    a, b = unwrap(a), unwrap(b)
-    return INLINE["multiply"](reshape_to(a, (np.size(a), 1)), reshape_to(b, (1, np.size(b))))
+    vectors = [reshape_to(x, (np.size(x),)) for x in promote_dtypes(unwrap(a), unwrap(b))]
+    shape = np.size(a), np.size(b)
+    return INLINE["multiply"](*[broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=(i,), sharding=None)
+                                for i, x in enumerate(vectors)])
 
 
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:

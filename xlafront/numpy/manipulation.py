@@ -20,7 +20,7 @@ from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.roll import roll as rotate
 from xlafront.lax.shapes import canonical_axes, canonical_axis, static_shape
 from xlafront.lax.splitting import split_p
-from xlafront.lax.stacking import unstack_p
+from xlafront.lax.stacking import stack_p, unstack_p
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import (
     broadcast_shapes as joint_shape,
@@ -401,8 +401,7 @@ concat = concatenate
 @library(static=("axis", "dtype"), name="stack")
 def _stack_kernel(arrays, axis, dtype):
     arrays = promote_dtypes(*arrays) if dtype is None else [as_type(x, dtype, False) for x in arrays]
-    expanded = [shapes._expand_kernel.__wrapped__(x, (axis,)) for x in arrays]
-    return expanded[0] if len(expanded) == 1 else slicing.concatenate_p.bind(*expanded, dimension=axis)
+    return stack_p.bind(*arrays, axis=axis)
 
 
 def stack(arrays: ArrayLike | Sequence[ArrayLike], axis: int = 0, out: None = None, dtype: DTypeLike | None = None) -> Array:

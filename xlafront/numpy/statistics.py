@@ -184,7 +184,8 @@ def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, w
         raise ValueError(f"xnp.{name} has no method {method!r}; it has {', '.join(_METHODS)}.")
     axes = reductions.static_axes(axis, np.ndim(a), name)
     if 0 in [np.shape(a)[i] for i in axes]:
-        raise (IndexError if without_nans else TypeError)(f"xnp.{name} of nothing: axis {axis} of shape {np.shape(a)} has size 0.")
+        error = IndexError if without_nans else TypeError
+        raise error(f"xnp.{name} of nothing: axis {axis} of shape {np.shape(a)} has size 0.")
     if weights is not None:
         if method != "inverted_cdf":
             raise NotImplementedError(f"the method {method!r} of xnp.{name} does not support weights; 'inverted_cdf' does.")

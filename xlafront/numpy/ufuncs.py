@@ -684,11 +684,13 @@ def sinc(x: ArrayLike, /) -> Array:
     scaled = mul(x, constant_like(x, np.pi))
     size = abs_(scaled)
     near = lt(size, constant_like(size, 0.5))
-    # The series has all derivatives at 0 right; 10 terms are exact to double precision for two of them.
+    # The series has all derivatives at 0 right; 10 terms are exact to double precision for two of them, 6 to single.
     square = square_(where(near, scaled, constant_like(x, 0)))
-    series = constant_like(x, 0)
-    for k in range(9, -1, -1):
-        series = add(mul(series, square), constant_like(x, (-1) ** k / math.factorial(2 * k + 1)))
+    last = 5 if dtypes.to_real(tracing.aval_of(x).dtype).itemsize <= 4 else 9
+    series = None
+    for k in range(last, -1, -1):
+        term = constant_like(x, (-1) ** k / math.factorial(2 * k + 1))
+        series = term if series is None else add(mul(series, square), term)
     far = where(near, constant_like(x, 1), scaled)
     return where(near, series, div(sin_(far), far))
 
