@@ -30,6 +30,14 @@ REFUSED = [  # (error, a word of its text, calls)
     (ValueError, "multiple axes", "xnp.subtract.accumulate(X, axis=None) | xnp.maximum.accumulate(X, axis=(0,))"),
     (TypeError, "dtype", "xnp.logaddexp.accumulate(X, dtype=int) | xnp.logical_xor.reduce(X, dtype=float)"),
     (TypeError, "at least a number", "xnp.arange(None)"),
+    (ValueError, "same size", """xnp.matvec(X, X[:, 0]) | xnp.vecmat(X[0], X) | xnp.matvec(X[0], X[0]) | xnp.vecmat(X, X[0]) |
+        xnp.vecdot(X, X[:, 0])"""),
+    (ValueError, "integer", "xnp.take(X, X)"),
+    (ValueError, "sequence of arrays", "xnp.vstack(xnp.asarray(2.)) | xnp.hstack(xnp.zeros(0)) | xnp.stack(xnp.zeros((0, 2)))"),
+    (ZeroDivisionError, "-1", "xnp.reshape(xnp.zeros((2, 0)), (0, -1)) | xnp.zeros((0, 3)).reshape(-1, 0)"),
+    (ValueError, "broadcast", "xnp.repeat(X, xnp.array([1, 2]), axis=1, total_repeat_length=2)"),
+    (TypeError, "array", "xnp.repeat(X, [1, 2], axis=0)"),
+    (TypeError, "complex", "xnp.full(2, 1j, 'int8')"),
     (NotImplementedError, "order", "m.reshape(6, order='A') | m.ravel(order='K') | xnp.array([1], order='F')"),
     (TypeError, "incompatible shapes", """xnp.ones(3) + xnp.ones(4) | xnp.hypot(xnp.ones(3), xnp.ones(4)) | xnp.ones(3) < xnp.ones(4) |
         xnp.clip(xnp.ones(3), xnp.ones(4)) | xnp.isclose(xnp.ones(3), xnp.ones(4)) | xnp.power(xnp.ones(3), xnp.ones(4))"""),
@@ -79,6 +87,23 @@ def test_axes_are_any_sequence_of_integers(axes):
     assert xnp.squeeze(X[None], one).shape == (2, 3)
     np.testing.assert_array_equal(xnp.flip(X, axes), X[::-1, ::-1])
     np.testing.assert_array_equal(xnp.moveaxis(X, axes, [1, 0]), X.T)
+
+
+def test_positions_that_are_promised_to_be_inside_are_not_wrapped():
+    x, i = xnp.asarray(X), xnp.array([[1, -1, 0]])
+    assert xnp.take_along_axis(x, i, 0, mode="promise_in_bounds").tolist() == [[3, 1, 2]]
+    assert xnp.take_along_axis(x, i, 0).tolist() == [[3, 4, 2]]
+    assert xnp.take(x, True, axis=0).tolist() == [3, 4, 5]
+
+
+def test_covariances_of_no_observations():
+    assert np.isnan(xnp.cov(xnp.zeros(0))) and np.isnan(xnp.cov(xnp.zeros((2, 0)))).all()
+
+
+def test_arrays_of_booleans_beside_lists_of_axes():
+    """Only what names axes is taken for numbers."""
+    assert xnp.sum(X, axis=[0, 1], where=X > 2) == 12 and xnp.nanmean(X, [0, 1]) == 2.5
+    assert xnp.max(X, [0], initial=4, where=X < 5).tolist() == [4, 4, 4]
 
 
 def test_weights_of_several_axes_in_any_order():

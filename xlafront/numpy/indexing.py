@@ -507,8 +507,11 @@ def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = 
     if out is not None:
         raise NotImplementedError("xnp.take cannot write into `out`: arrays do not change. Use the result.")
     check_arraylike("take", a, indices)
-    if not dtypes.is_integer(tracing.aval_of(indices).dtype):
-        raise TypeError(f"xnp.take needs integer indices, got {tracing.aval_of(indices).dtype}.")
+    d = tracing.aval_of(unwrap(indices)).dtype
+    if d == dtypes.bool_:
+        indices = to_dtype(unwrap(indices), _int32)
+    elif not dtypes.is_integer(d):
+        raise ValueError(f"xnp.take needs integer indices, got {d}.")
     tracing.aval_of(a)  # refuses what would have to be converted
     if axis is not None:
         axis = shapes.canonical_axis(axis, np.ndim(a), "take")
@@ -576,7 +579,7 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, m
     - `indices`: the positions, in as many dimensions; sizes of 1 broadcast in all but `axis`.
     - `axis`: the axis; None takes from the array as one vector.
     - `mode`: what positions outside give: "fill" a NaN or `fill_value`, "clip" the nearest element; "one_hot" takes by products
-      in place of a gather and gives 0 for them.
+      in place of a gather and gives 0 for them; "promise_in_bounds" says that there are none, nor negative ones.
     - `fill_value`: for the mode "fill".
     - `wrap_negative_indices`: whether negative positions count from the end.
 
@@ -600,4 +603,5 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, m
     if mode in ("one_hot", GatherScatterMode.ONE_HOT):
         return _take_along_by_product(arr, indices, axis, bool(wrap_negative_indices))
     mode = GatherScatterMode.FILL_OR_DROP if mode is None else GatherScatterMode.from_any(mode)
-    return _take_along_kernel(arr, indices, axis, mode, fill_value, bool(wrap_negative_indices))
+    wrap = bool(wrap_negative_indices) and mode is not GatherScatterMode.PROMISE_IN_BOUNDS  # which there are none of
+    return _take_along_kernel(arr, indices, axis, mode, fill_value, wrap)

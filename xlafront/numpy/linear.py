@@ -214,8 +214,9 @@ def _vecdot_kernel(x1, x2, axis, precision, preferred):
     x = _conjugated(move_dim(x, canonical_axis(axis, np.ndim(x), "vecdot"), np.ndim(x) - 1))
     y = move_dim(y, canonical_axis(axis, np.ndim(y), "vecdot"), np.ndim(y) - 1)
     if np.shape(x)[-1] != np.shape(y)[-1]:
-        raise errors.incompatible_shapes("vecdot", [("", np.shape(x1)), ("", np.shape(x2))],
-                                         f"The contracting dimensions, along axis {axis}, must have the same size.")
+        raise ValueError(str(errors.incompatible_shapes(
+            "vecdot", [("", np.shape(x1)), ("", np.shape(x2))],
+            f"The contracting dimensions, along axis {axis}, must have the same size.")))
     rows = reshape_to(x, (*np.shape(x)[:-1], 1, np.shape(x)[-1]))
     columns = reshape_to(y, (*np.shape(y), 1))
     result = _matmul_kernel.__wrapped__(rows, columns, precision, wanted)
@@ -238,6 +239,16 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: Any = 
     return _vecdot_kernel(x1, x2, int(axis), canonical_precision(precision), preferred_element_type)
 
 
+def _matrices_and_vectors(name: str, matrices, vectors, dim: int):
+    """Operands whose last dimensions fit: that of vectors, and one of matrices."""
+    check_arraylike(name, matrices, vectors)
+    matrices, vectors = unwrap(matrices), unwrap(vectors)
+    if np.ndim(matrices) < 2 or not np.ndim(vectors) or np.shape(matrices)[dim] != np.shape(vectors)[-1]:
+        raise ValueError(f"xnp.{name} got matrices of shape {np.shape(matrices)} and vectors of shape {np.shape(vectors)}: "
+                         f"dimension {dim} of the matrices and the last one of the vectors must have the same size.")
+    return matrices, vectors
+
+
 def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The products of matrices with vectors; the dimensions before them broadcast.
 
@@ -248,8 +259,8 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array([[1, 3],
            [3, 7]], dtype=int32)
     """
-    x1, x2 = unwrap(x1), unwrap(x2)
-    if np.ndim(x2) == 1 and np.ndim(x1) > 1:
+    x1, x2 = _matrices_and_vectors("matvec", x1, x2, -1)
+    if np.ndim(x2) == 1:
         return matmul(x1, x2)
     x2 = expand_dims(x2, (np.ndim(x2),))
     return squeeze(matmul(x1, x2), (-1,))
@@ -265,7 +276,8 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array([[1, 2],
            [4, 6]], dtype=int32)
     """
-    x1 = _conjugated(expand_dims(unwrap(x1), (np.ndim(x1) - 1,)))
+    x2, x1 = _matrices_and_vectors("vecmat", x2, x1, -2)
+    x1 = _conjugated(expand_dims(x1, (np.ndim(x1) - 1,)))
     return squeeze(matmul(x1, x2), (-2,))
 
 

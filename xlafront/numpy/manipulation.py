@@ -12,6 +12,7 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.keys import KeyArray
+from xlafront.core.sharding_types import has_open_sums
 from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.arguments import named_sharding
@@ -94,7 +95,10 @@ def new_shape(name: str, wanted, old: tuple) -> tuple[int, ...]:
         if wanted.count(-1) > 1 or (known == 0 and total) or (known and total % known):
             raise TypeError(f"xnp.{name} cannot make shape {wanted} of the {total} elements of shape {old}: -1 may stand "
                             f"once, for what divides evenly.")
-        wanted = tuple((total // known if known else 0) if n == -1 else n for n in wanted)
+        if not known:
+            raise ZeroDivisionError(f"{name} of an array of shape {old} to {wanted}: beside a size of 0 the one that is -1 "
+                                    "could be any.")
+        wanted = tuple(total // known if n == -1 else n for n in wanted)
     if math.prod(wanted) != total or any(n < 0 for n in wanted):
         raise errors.incompatible_shapes(f"xnp.{name}", [("array", old), ("new shape", wanted)],
                                          f"The array has {total} elements, the new shape {math.prod(wanted)}.")
@@ -361,6 +365,9 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> tuple[int, ...]:
 def _rows(name, arrays):
     """The arrays of a sequence, or the rows of one array."""
     if hasattr(arrays, "shape"):
+        if not arrays.shape or not arrays.shape[0]:
+            raise ValueError(f"xnp.{name} takes a sequence of arrays, or the rows of one; there are none in the shape "
+                             f"{arrays.shape}.")
         return [arrays[i] for i in range(arrays.shape[0])]
     items = list(arrays)
     if not items:
@@ -401,6 +408,9 @@ concat = concatenate
 @library(static=("axis", "dtype"), name="stack")
 def _stack_kernel(arrays, axis, dtype):
     arrays = promote_dtypes(*arrays) if dtype is None else [as_type(x, dtype, False) for x in arrays]
+    if any([has_open_sums(tracing.aval_of(x)) for x in arrays]):  # concatenate leaves them open
+        rows = [shapes._expand_kernel.__wrapped__(x, (axis,)) for x in arrays]
+        return slicing.concatenate_p.bind(*rows, dimension=axis)
     return stack_p.bind(*arrays, axis=axis)
 
 

@@ -35,7 +35,7 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None, *, total_r
     Array([1, 1, 2, 2, 2], dtype=int32)
     """
     a = unwrap(a)
-    check_arraylike("repeat", a)
+    check_arraylike("repeat", a, repeats)
     if out_sharding is not None:
         return with_out_sharding("xnp.repeat", out_sharding, lambda a: repeat(
             a, repeats, axis, total_repeat_length=total_repeat_length), (a,))
@@ -55,7 +55,7 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None, *, total_r
             raise ValueError(f"xnp.repeat needs one number, or one for each of the {n} elements along axis {axis}; got "
                              f"{counts.shape[0]}.")
         return take(a, np.repeat(np.arange(n), counts), axis=axis)
-    counts = broadcast_to(repeats, (n,)) if np.ndim(repeats) == 0 or np.size(repeats) == 1 else repeats
+    counts = broadcast_to(repeats, (n,))
     source = searchsorted(cumsum(counts), arange(total_repeat_length), side="right")
     return take(a, source, axis=axis, mode="clip")
 

@@ -28,19 +28,19 @@ from xlafront.numpy.ufuncs import PUBLIC
 from xlafront.staging.library import library
 
 
-class UniqueAllResult(NamedTuple):
+class _UniqueAllResult(NamedTuple):
     values: Array
     indices: Array
     inverse_indices: Array
     counts: Array
 
 
-class UniqueInverseResult(NamedTuple):
+class _UniqueInverseResult(NamedTuple):
     values: Array
     inverse_indices: Array
 
 
-class UniqueCountsResult(NamedTuple):
+class _UniqueCountsResult(NamedTuple):
     values: Array
     counts: Array
 
@@ -160,7 +160,7 @@ def unique(ar: ArrayLike, return_index: bool = False, return_inverse: bool = Fal
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueAllResult:
+def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> _UniqueAllResult:
     """The distinct elements, where each comes first, for each element its place among them, and how often each occurs.
 
     - `x`: the array; each NaN is an element of its own.
@@ -169,10 +169,10 @@ def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLik
     >>> xnp.unique_all(xnp.array([3, 1, 3])).inverse_indices
     Array([1, 0, 1], dtype=int32)
     """
-    return UniqueAllResult(*_unique("unique_all", x, None, False, size, fill_value, "vinc"))
+    return _UniqueAllResult(*_unique("unique_all", x, None, False, size, fill_value, "vinc"))
 
 
-def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueInverseResult:
+def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> _UniqueInverseResult:
     """The distinct elements, and for each element its place among them.
 
     - `x`: the array; each NaN is an element of its own.
@@ -181,10 +181,10 @@ def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: Arra
     >>> xnp.unique_inverse(xnp.array([3, 1, 3])).values
     Array([1, 3], dtype=int32)
     """
-    return UniqueInverseResult(*_unique("unique_inverse", x, None, False, size, fill_value, "vn"))
+    return _UniqueInverseResult(*_unique("unique_inverse", x, None, False, size, fill_value, "vn"))
 
 
-def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueCountsResult:
+def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> _UniqueCountsResult:
     """The distinct elements, and how often each occurs.
 
     - `x`: the array; each NaN is an element of its own.
@@ -193,7 +193,7 @@ def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: Array
     >>> xnp.unique_counts(xnp.array([3, 1, 3])).counts
     Array([1, 2], dtype=int32)
     """
-    return UniqueCountsResult(*_unique("unique_counts", x, None, False, size, fill_value, "vc"))
+    return _UniqueCountsResult(*_unique("unique_counts", x, None, False, size, fill_value, "vc"))
 
 
 def unique_values(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Array:

@@ -184,7 +184,7 @@ def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, w
         raise ValueError(f"xnp.{name} has no method {method!r}; it has {', '.join(_METHODS)}.")
     axes = reductions.static_axes(axis, np.ndim(a), name)
     if 0 in [np.shape(a)[i] for i in axes]:
-        error = IndexError if without_nans else TypeError
+        error = IndexError if without_nans and len(axes) == np.ndim(a) else TypeError
         raise error(f"xnp.{name} of nothing: axis {axis} of shape {np.shape(a)} has size 0.")
     if weights is not None:
         if method != "inverted_cdf":
@@ -251,7 +251,7 @@ def _covariances(m, frequencies, weights, bias, ddof, dtype):
             given = as_type(unwrap(given), real, False)
             w = given if w is None else mul(w, given)
     if w is None:
-        count = real.type(np.shape(m)[1] - ddof)
+        count = real.type(max(np.shape(m)[1] - ddof, 0))
         centre = reductions.mean(m, axis=1, keepdims=True)
     else:
         sum_of_weights = reductions.sum(w)
