@@ -126,6 +126,15 @@ def test_quantiles_have_the_type_of_the_array():
 # Promotion of dtypes
 
 
+def test_what_edges_and_weights_promote_to():
+    x = np.array([1, 2, 3], np.float32)
+    with xf.enable_x64(True):
+        assert type_of(xnp.histogram_bin_edges, x, np.array([1, 2])) == ("float32", False)
+        assert type_of(xnp.histogram_bin_edges, x.astype(int), np.float32([1, 2])) == ("float64", False)
+        assert xnp.quantile(x, 0.5, method="inverted_cdf", weights=np.ones(3)).dtype == np.float64
+        assert type_of(lambda m, w: xnp.cov(m, aweights=w), x, np.ones(3)) == ("float64", False)
+
+
 def test_angles_of_real_numbers():
     """Of arrays of their type; of scalars and integers floats of the default width, never weak."""
     assert xnp.angle(xnp.ones(2, "bfloat16")).dtype == "bfloat16"

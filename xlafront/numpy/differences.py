@@ -158,7 +158,7 @@ def _trapezoid(y, x, dx, axis):
         width = _steps(x, np.ndim(x) - 1)
     last = np.ndim(y) - 1
     sides = _part(y, 1, None, last) + _part(y, 0, -1, last)
-    width, sides = broadcast_cases("trapezoid", [width, sides], TypeError)
+    width, sides = broadcast_cases("trapezoid", [width, sides], TypeError if np.ndim(width) == np.ndim(sides) else ValueError)
     return 0.5 * total(width * sides, axis=-1)
 
 

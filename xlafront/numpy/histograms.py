@@ -56,11 +56,11 @@ def histogram_bin_edges(a: ArrayLike, bins: int | ArrayLike = 10, range: Sequenc
     >>> xnp.histogram_bin_edges(xnp.array([0.0, 1.0, 4.0]), bins=4)
     Array([0., 1., 2., 3., 4.], dtype=float32)
     """
-    if np.ndim(bins) == 1:
-        return asarray(bins)
-    check_arraylike("histogram_bin_edges", a)
+    check_arraylike("histogram_bin_edges", a, bins)
     a = ravel(asarray(a))
     d = dtypes.to_inexact(a.dtype)
+    if np.ndim(bins) == 1:
+        return astype(asarray(bins), d)
     low, high = (reductions.min(a), reductions.max(a)) if range is None else range
     low, high = astype(asarray(low), d), astype(asarray(high), d)
     same = searching.where(low == high, 0.5, 0.0)

@@ -70,7 +70,7 @@ def average(a: ArrayLike, axis: Axes = None, weights: ArrayLike | None = None, r
 
 @library(static=("axes", "keepdims", "method", "without_nans"))
 def _quantile(a, q, weights, axes, keepdims, method, without_nans):
-    [a] = promote_dtypes_inexact(unwrap(a))
+    a = promote_dtypes_inexact(unwrap(a), *(() if weights is None else (weights,)))[0]
     d = tracing.aval_of(a).dtype
     if d.kind == "c":
         raise ValueError("quantiles of complex numbers are not defined: they have no order. Take those of x.real and x.imag.")
@@ -184,7 +184,7 @@ def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, w
         raise ValueError(f"xnp.{name} has no method {method!r}; it has {', '.join(_METHODS)}.")
     axes = reductions.static_axes(axis, np.ndim(a), name)
     if 0 in [np.shape(a)[i] for i in axes]:
-        error = IndexError if without_nans and len(axes) == np.ndim(a) else TypeError
+        error = IndexError if without_nans and len(axes) == np.ndim(a) and not keepdims else TypeError
         raise error(f"xnp.{name} of nothing: axis {axis} of shape {np.shape(a)} has size 0.")
     if weights is not None:
         if method != "inverted_cdf":
@@ -294,7 +294,7 @@ def cov(m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: boo
             raise ValueError(f"xnp.cov takes vectors and matrices, but {name} has more than 2 dimensions: {np.shape(x)}.")
         x = atleast_2d(x)
         rows.append(x if rowvar or x.shape[0] == 1 else transpose(x))
-    d = dtypes.to_inexact(dtypes.result_type(*given)) if dtype is None else dtype
+    d = dtypes.to_inexact(dtypes.result_type(*given, *(() if aweights is None else (aweights,)))) if dtype is None else dtype
     m = rows[0] if y is None else concatenate([as_type(x, d, False) for x in rows])
     if not np.shape(m)[0]:
         return zeros((0, 0), d)
