@@ -138,3 +138,21 @@ BAD = [
 def test_bad_input(call, kind, words):
     with pytest.raises(kind, match=words):
         call()
+
+
+def test_parameters_that_are_arrays():
+    """Facts of the reference: in which dtype numbers are drawn, and how shapes go together."""
+    key, half = random.key(11), xnp.array([0.25, 0.5], "float16")
+    assert random.geometric(key, half).tolist() == [4, 1]
+    assert random.binomial(key, 5.0, half).tolist() == [0, 4]
+    assert random.binomial(key, 5.0, 0.5, dtype="float16") == 1
+    np.testing.assert_allclose(random.weibull_min(key, half, 2.5), [0.1401837, 0.2803674], rtol=1e-5)
+    np.testing.assert_allclose(random.t(key, half), [-0.1974998, -3.698991], rtol=1e-4)
+    assert random.double_sided_maxwell(key, half, 2.5, (3, 2)).shape == (3, 2, 2)
+    assert random.dirichlet(key, xnp.zeros(0)).shape == (0,)
+    assert random.choice(key, xnp.ones((3, 2)), (0,)).shape == (0,)
+    for call in (lambda: random.beta(key, xnp.ones(2), 1.0, dtype="bfloat16"), lambda: random.pareto(key, half, dtype="bfloat16")):
+        with pytest.raises(ValueError, match="cast"):
+            call()
+    with pytest.raises(ValueError, match="axis 1"):
+        random.permutation(key, 7, axis=1)

@@ -110,7 +110,7 @@ def poisson(key: ArrayLike, lam: ArrayLike, shape: Sequence[int] | None = None, 
 
 @library(static=("impl", "shape", "dtype"), name="geometric")
 def _geometric(words, p, impl, shape, dtype):
-    real = _FLOAT if dtype.itemsize <= 4 and not dtypes.default_dtype(float).itemsize == 8 else np.dtype(np.float64)
+    real = dtypes.to_inexact(dtypes.canonicalize_dtype(dtypes.operand_type(p)[0]))
     p = _full(_broadcast(p, shape, real), shape)
     u = uniform_inline(words, impl, shape, real)
     return (xnp.floor(xnp.log(u) / xnp.log1p(-p)) + 1).astype(dtype)
@@ -205,8 +205,14 @@ def binomial_inline(words, impl, n, p, shape, dtype):
 
 @library(static=("impl", "shape", "dtype"), name="binomial")
 def _binomial(words, n, p, impl, shape, dtype):
-    n, p = (_full(_broadcast(v, shape, dtype), shape) for v in (n, p))
-    return binomial_inline(words, impl, n, p, shape, dtype)
+    compute = _of_parameters(n, p)
+    n, p = (_full(_broadcast(v, shape, compute), shape) for v in (n, p))
+    return binomial_inline(words, impl, n, p, shape, compute).astype(dtype)
+
+
+def _of_parameters(*params):
+    """The dtype that numbers of successes are drawn in."""
+    return dtypes.to_inexact(dtypes.result_type(*params))
 
 
 def binomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, shape: Sequence[int] | None = None,
@@ -228,6 +234,7 @@ def binomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, shape: Sequence[int] | 
 
 @library(static=("impl", "shape", "dtype", "unroll"), name="multinomial")
 def _multinomial(words, n, p, impl, shape, dtype, unroll):
+    result, dtype = dtype, _of_parameters(n, p)
     n, p = _full(_broadcast(n, shape, dtype), shape), xnp.asarray(p, dtype)
     p = xnp.broadcast_to(p, (*shape, p.shape[-1]))
     left = xnp.cumsum(p[..., ::-1], axis=-1)[..., ::-1]
@@ -240,7 +247,7 @@ def _multinomial(words, n, p, impl, shape, dtype, unroll):
         return rest - drawn, drawn
 
     _, drawn = scan(draw, n, (keys, xnp.moveaxis(p, -1, 0), xnp.moveaxis(left, -1, 0)), unroll=unroll)
-    return xnp.moveaxis(drawn, 0, -1)
+    return xnp.moveaxis(drawn, 0, -1).astype(result)
 
 
 def multinomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, *, shape: Sequence[int] | None = None,

@@ -48,7 +48,7 @@ from xlafront.lax.largest import top_k
 from xlafront.lax.reductions import argmax
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.sorting import sort_key_val
-from xlafront.numpy.creation import arange, asarray
+from xlafront.numpy.creation import arange, asarray, zeros
 from xlafront.numpy.indexing import take_inline
 from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.numpy.reductions import cumsum
@@ -86,6 +86,15 @@ def _sample_shape(name: str, shape, *params, error: type[Exception] = ValueError
         raise error(f"random.{name} was asked for shape {shape}, which its parameters of shape {joint} do not "
                          f"broadcast to.")
     return shape
+
+
+def check_parameters(name: str, dtype, *params) -> None:
+    """Parameters of a wider floating dtype than that of the samples are refused, rather than rounded."""
+    for p in params:
+        d, weak = dtypes.operand_type(unwrap(p))
+        if not weak and dtypes.is_float(d) and dtypes.promote_types(dtypes.canonicalize_dtype(d), dtype) != dtype:
+            raise dtypes.TypePromotionError(f"random.{name} cannot safely cast a parameter of dtype {d} to the dtype of the "
+                                            f"samples, {dtype}: convert it, or ask for another dtype.")
 
 
 def _broadcast(x, shape, dtype):
@@ -368,6 +377,7 @@ def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool =
     """
     words, impl, _ = single_key("permutation", key)
     if not np.ndim(x):
+        shapes.canonical_axis(axis, 1, "random.permutation")
         return placed(_permutation_of_range(words, impl, _count("permutation", x), dtypes.default_dtype(int)), out_sharding)
     axis = shapes.canonical_axis(axis, np.ndim(x), "random.permutation")
     return with_out_sharding("random.permutation", out_sharding, _permutation, (words, x), impl, axis, bool(independent))
@@ -427,6 +437,8 @@ def choice(key: ArrayLike, a: ArrayLike, shape: Sequence[int] = (), replace: boo
     if not replace and math.prod(shape) > n:
         raise ValueError(f"random.choice without replacement can draw at most {n} elements, {math.prod(shape)} were "
                          f"asked for.")
+    if not math.prod(shape):
+        return zeros(shape, tracing.aval_of(a).dtype)
     if p is not None:
         if np.shape(p) != (n,):
             raise ValueError(f"random.choice needs a probability for each of the {n} elements, got shape {np.shape(p)}.")

@@ -26,6 +26,7 @@ from xlafront.random.distributions import (
     _full,
     _row,
     _sample_shape,
+    check_parameters,
     exponential_inline,
     normal_inline,
     uniform_inline,
@@ -176,12 +177,16 @@ def beta(key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: Sequence[int] | None
     (2,)
     """
     words, impl, _ = single_key("beta", key)
-    return placed(_beta(words, a, b, impl, _sample_shape("beta", shape, a, b), _float_dtype("beta", dtype)), out_sharding)
+    d = _float_dtype("beta", dtype)
+    check_parameters("beta", d, a, b)
+    return placed(_beta(words, a, b, impl, _sample_shape("beta", shape, a, b), d), out_sharding)
 
 
 @library(static=("impl", "shape", "dtype"), name="dirichlet")
 def _dirichlet(words, alpha, impl, shape, dtype):
     logs = gamma_inline(words, impl, alpha, (*shape, np.shape(alpha)[-1]), dtype, True)
+    if not np.size(logs):
+        return logs
     parts = xnp.exp(logs - xnp.max(logs, -1, keepdims=True))
     return parts / xnp.sum(parts, -1, keepdims=True)
 
@@ -224,7 +229,9 @@ def t(key: ArrayLike, df: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike
     (2,)
     """
     words, impl, _ = single_key("t", key)
-    return placed(_t(words, df, impl, _sample_shape("t", shape, df), _float_dtype("t", dtype)), out_sharding)
+    d = _float_dtype("t", dtype)
+    check_parameters("t", d, df)
+    return placed(_t(words, df, impl, _sample_shape("t", shape or None, df), d), out_sharding)
 
 
 def _chisquare_inline(words, impl, df, shape, dtype):
@@ -248,8 +255,9 @@ def chisquare(key: ArrayLike, df: ArrayLike, shape: Sequence[int] | None = None,
     (2,)
     """
     words, impl, _ = single_key("chisquare", key)
-    found = _chisquare(words, df, impl, _sample_shape("chisquare", shape, df), _float_dtype("chisquare", dtype))
-    return placed(found, out_sharding)
+    d = _float_dtype("chisquare", dtype)
+    check_parameters("chisquare", d, df)
+    return placed(_chisquare(words, df, impl, _sample_shape("chisquare", shape, df), d), out_sharding)
 
 
 @library(static=("impl", "shape", "dtype"), name="f")

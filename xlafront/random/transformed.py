@@ -19,6 +19,7 @@ from xlafront.random.distributions import (
     _full,
     _sample_shape,
     _static_shape,
+    check_parameters,
     exponential_inline,
     normal_inline,
     uniform_inline,
@@ -57,7 +58,7 @@ def _rayleigh(words, impl, shape, dtype, scale):
     return scale * xnp.sqrt(xnp.log(uniform_inline(words, impl, shape, dtype)) * -2)
 
 
-def _weibull(words, impl, shape, dtype, scale, concentration):
+def _weibull_min(words, impl, shape, dtype, scale, concentration):
     return scale * (-xnp.log1p(-uniform_inline(words, impl, shape, dtype))) ** (1 / concentration)
 
 
@@ -83,21 +84,33 @@ def _double_sided_maxwell(words, impl, shape, dtype, loc, scale):
     return _signs(second, impl, shape, dtype) * _maxwell_inline(first, impl, shape, dtype) * scale + loc
 
 
-_KERNELS = {f.__name__[1:]: f for f in (_lognormal, _pareto, _rayleigh, _weibull, _triangular, _wald, _double_sided_maxwell)}
+_KERNELS = {f.__name__[1:]: f for f in (
+    _lognormal, _pareto, _rayleigh, _weibull_min, _triangular, _wald, _double_sided_maxwell)}
+_CHECKED = frozenset(("pareto", "rayleigh", "triangular", "wald"))
+_LOOSE = frozenset(("weibull_min", "double_sided_maxwell"))  # what is drawn has not the shape of the parameters
 
 
 @library(static=("name", "impl", "shape", "dtype"), name="random")
 def _sampled(words, params, name, impl, shape, dtype):
-    spread = [_full(_broadcast(p, shape, dtype), shape) for p in params]
+    spread = [xnp.asarray(p, dtype) if name in _LOOSE else _full(_broadcast(p, shape, dtype), shape) for p in params]
     return _KERNELS[name](words, impl, shape, dtype, *spread)
 
 
-def _sample(kernel: str, name: str, key, shape, dtype, params, out_sharding=None):
+def _sample(name: str, key, shape, dtype, params, out_sharding=None):
     words, impl, _ = single_key(name, key)
     for p in params:
         tracing.aval_of(p, f"random.{name}")
-    return placed(_sampled(words, params, kernel, impl, _sample_shape(name, shape, *params), _float_dtype(name, dtype)),
-                  out_sharding)
+    d = _float_dtype(name, dtype)
+    if name in _CHECKED:
+        check_parameters(name, d, *params)
+    if name not in _LOOSE:
+        shape = _sample_shape(name, shape, *params)
+    elif name == "double_sided_maxwell":
+        joint = np.broadcast_shapes(*map(np.shape, params))
+        shape = (*(_static_shape(name, shape) or joint), *joint)
+    else:
+        shape = _static_shape(name, shape)
+    return placed(_sampled(words, params, name, impl, shape, d), out_sharding)
 
 
 def lognormal(key: ArrayLike, sigma: ArrayLike = np.float32(1.0), shape: Sequence[int] | None = None,
@@ -113,7 +126,7 @@ def lognormal(key: ArrayLike, sigma: ArrayLike = np.float32(1.0), shape: Sequenc
     >>> random.lognormal(random.key(0), 0.5, (2,)).shape
     (2,)
     """
-    return _sample("lognormal", "lognormal", key, shape, dtype, (sigma,), out_sharding)
+    return _sample("lognormal", key, shape, dtype, (sigma,), out_sharding)
 
 
 def pareto(key: ArrayLike, b: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
@@ -126,7 +139,7 @@ def pareto(key: ArrayLike, b: ArrayLike, shape: Sequence[int] | None = None, dty
     >>> bool(random.pareto(random.key(0), 2.0) >= 1)
     True
     """
-    return _sample("pareto", "pareto", key, shape, dtype, (b,), out_sharding)
+    return _sample("pareto", key, shape, dtype, (b,), out_sharding)
 
 
 def rayleigh(key: ArrayLike, scale: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
@@ -139,7 +152,7 @@ def rayleigh(key: ArrayLike, scale: ArrayLike, shape: Sequence[int] | None = Non
     >>> bool(random.rayleigh(random.key(0), 2.0) > 0)
     True
     """
-    return _sample("rayleigh", "rayleigh", key, shape, dtype, (scale,), out_sharding)
+    return _sample("rayleigh", key, shape, dtype, (scale,), out_sharding)
 
 
 def weibull_min(key: ArrayLike, scale: ArrayLike, concentration: ArrayLike, shape: Sequence[int] = (),
@@ -152,7 +165,7 @@ def weibull_min(key: ArrayLike, scale: ArrayLike, concentration: ArrayLike, shap
     >>> random.weibull_min(random.key(0), 1.0, 2.0, (2,)).shape
     (2,)
     """
-    return _sample("weibull", "weibull_min", key, shape, dtype, (scale, concentration))
+    return _sample("weibull_min", key, shape, dtype, (scale, concentration))
 
 
 def triangular(key: ArrayLike, left: ArrayLike, mode: ArrayLike, right: ArrayLike, shape: Sequence[int] | None = None,
@@ -165,7 +178,7 @@ def triangular(key: ArrayLike, left: ArrayLike, mode: ArrayLike, right: ArrayLik
     >>> random.triangular(random.key(0), 0.0, 1.0, 3.0, (2,)).shape
     (2,)
     """
-    return _sample("triangular", "triangular", key, shape, dtype, (left, mode, right), out_sharding)
+    return _sample("triangular", key, shape, dtype, (left, mode, right), out_sharding)
 
 
 def wald(key: ArrayLike, mean: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
@@ -178,7 +191,7 @@ def wald(key: ArrayLike, mean: ArrayLike, shape: Sequence[int] | None = None, dt
     >>> bool(random.wald(random.key(0), 2.0) > 0)
     True
     """
-    return _sample("wald", "wald", key, shape, dtype, (mean,), out_sharding)
+    return _sample("wald", key, shape, dtype, (mean,), out_sharding)
 
 
 def double_sided_maxwell(key: ArrayLike, loc: ArrayLike, scale: ArrayLike, shape: Sequence[int] = (),
@@ -191,7 +204,7 @@ def double_sided_maxwell(key: ArrayLike, loc: ArrayLike, scale: ArrayLike, shape
     >>> random.double_sided_maxwell(random.key(0), 1.0, 2.0, (2,)).shape
     (2,)
     """
-    return _sample("double_sided_maxwell", "double_sided_maxwell", key, shape, dtype, (loc, scale))
+    return _sample("double_sided_maxwell", key, shape, dtype, (loc, scale))
 
 
 @library(static=("impl", "shape", "dtype"), name="maxwell")
@@ -229,7 +242,7 @@ def generalized_normal(key: ArrayLike, p: ArrayLike, shape: Sequence[int] = (), 
     """
     words, impl, _ = single_key("generalized_normal", key)
     d = _float_dtype("generalized_normal", dtype)
-    return placed(_generalized_normal(words, p, impl, _static_shape("generalized_normal", shape), d), out_sharding)
+    return placed(_generalized_normal(words, p, impl, _sample_shape("generalized_normal", shape, p), d), out_sharding)
 
 
 @library(static=("d", "impl", "shape", "dtype"), name="ball")
