@@ -402,6 +402,8 @@ BAD = {
     "while, type": (lambda: lax.while_loop(lambda c: c < 3, lambda c: c.astype(int), 0.0), TypeError, r"float32\[\].*int32\[\]"),
     "while, reverse mode": (_grad_of_while, ValueError, "reverse-mode.*lax.scan"),
     "fori, float bound": (lambda: lax.fori_loop(0, 3.5, lambda i, x: x, 1), TypeError, "lower and upper .* equal types"),
+    "fori, wide float bound": (lambda: lax.fori_loop(0.0, np.int64(3), lambda i, x: x, 1), TypeError, "equal types"),
+    "fori, narrow integer": (lambda: lax.fori_loop(np.int8(0), 3.0, lambda i, x: x, 1), TypeError, "equal types"),
     "cond, type of branches": (lambda: lax.cond(True, lambda: {"a": 1}, lambda: {"a": 2.0}), TypeError,
                                r"result\['a'\] is ~float32\[\] from false_fun but ~int32\[\] from true_fun"),
     "cond, structure of branches": (lambda: lax.cond(True, lambda: 1, lambda: (2,)), TypeError, "structure"),

@@ -290,6 +290,24 @@ def test_deleted_arrays_answer():
             x.addressable_shards  # noqa: B018
 
 
+@pytest.mark.parametrize("place", ["one", "rows"])
+def test_deleted_arrays_do_not_move(place):
+    """The runtime reads the memory of the buffers that it is given: nobody may give it those of a deleted array."""
+    x = xf.device_put(A, PLACES[place]) * 1
+    x.delete()
+    others = [target for name, target in PLACES.items() if name != place]
+    for target in (*others, D[1], xf.memory.Space.Host, xf.memory.Space.Device, x.sharding.with_memory_kind("pinned_host")):
+        with pytest.raises(RuntimeError, match="deleted"):
+            xf.device_put(x, target)
+        with pytest.raises(RuntimeError, match="deleted"):
+            xf.device_put([x, x], [target, D[2]])
+    like = xf.ShapeDtypeStruct(A.shape, A.dtype)
+    for move in (lambda: xf.device_put(x, may_alias=False), lambda: xf.pure_callback(np.sin, like, x),
+                 lambda: xf.jit(lambda v: v, out_shardings=PLACES["rows"])(x), lambda: xnp.array(x, device=D[1])):
+        with pytest.raises((RuntimeError, ValueError)):
+            move()
+
+
 def test_parts_of_keys():
     keys, rows = xf.random.split(xf.random.key(0), 8), over(D, (4, 2), "x")
     made = xf.make_array_from_callback((8,), rows, lambda index: keys[index])

@@ -350,7 +350,7 @@ def fori_loop(lower: ArrayLike, upper: ArrayLike, body_fun: Callable, init_val: 
     values = [_known_integer(x) for x in (lower, upper)]
     if first.dtype != last.dtype:
         strong = last if first.weak_type else first
-        if first.weak_type == last.weak_type or strong.dtype.kind != "i":
+        if first.weak_type == last.weak_type or not first.dtype.kind == last.dtype.kind == "i":
             raise TypeError(f"lower and upper of fori_loop must have equal types, got {first} and {last}. Convert one "
                             f"of them, as in xnp.{last.dtype}(lower).")
         lower, upper = as_type(lower, strong.dtype, False), as_type(upper, strong.dtype, False)

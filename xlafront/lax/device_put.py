@@ -208,6 +208,7 @@ def _to_memory(x, space: MemorySpace, may_alias: bool | None):
         return keys.wrap(_to_memory(x._base_array, space, may_alias), x.aval)
     if type(x) is not ArrayImpl:
         x = put_leaf(x, None)
+    x._check_if_deleted()
     if x.sharding.memory_kind == kind:
         return copied(x, x.aval) if may_alias is False else x
     return put(x, x.aval, x.sharding.with_memory_kind(kind), x._committed)

@@ -108,6 +108,8 @@ def _cover(box: Box, holders: dict[Box, list[int]], devices, device) -> tuple[Pi
 
 def copy_buffers(arrays: Sequence[ArrayImpl], shardings: Sequence[Any], always: bool = False) -> list[ArrayImpl]:
     """Copies of arrays over as many devices, in the same order; `always` also of what lies there already."""
+    for x in arrays:  # the runtime would read memory that is not there
+        x._check_if_deleted()
     semantics = _jax.ArrayCopySemantics.ALWAYS_COPY if always else _jax.ArrayCopySemantics.REUSE_INPUT
     return _jax.batched_copy_array_to_devices_with_sharding(
         list(arrays), [s._internal_device_list for s in shardings], list(shardings), [semantics] * len(arrays))

@@ -59,7 +59,7 @@ def jit(fun: Callable | None = None, /, *, in_shardings: Any = UNSPECIFIED, out_
         if given is not UNSPECIFIED and (device is not None or backend is not None):
             raise ValueError(f"jit takes {which} or a device or backend, not both: shardings say the devices. Leave device and "
                              f"backend out.")
-    options = Options(static, donate, in_shardings, out_shardings, keep_unused, device, backend, inline,
+    options = Options(static, donate, in_shardings, out_shardings, bool(keep_unused), device, backend, inline,
                       tuple(sorted((compiler_options or {}).items())))
     return function_of(Jitted(fun, options))
 
