@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 # Modules from which nothing can be had that makes or traces arrays.
-_WITHOUT_ARRAYS = ("xlafront.runtime.config", "xlafront.core.dtypes", "xlafront.core.errors")
+_WITHOUT_ARRAYS = ("xlafront.runtime.config", "xlafront.runtime.monitoring", "xlafront.core.dtypes", "xlafront.core.errors")
 
 
 def lazy(face: str, places: dict[str, str], submodules: str = "") -> tuple[Callable[[str], Any], Callable[[], list], list]:
@@ -33,9 +33,9 @@ def lazy(face: str, places: dict[str, str], submodules: str = "") -> tuple[Calla
             raise missing(face, name, (*module_of, *modules))
         if module not in _WITHOUT_ARRAYS:
             import_module("xlafront.numpy.array_methods")  # operators and methods, before the first array
-        owner = import_module(module).__dict__
-        public = owner.get("PUBLIC", ())
-        value = namespace[name] = public[name] if name in public else owner[name]
+        owner = import_module(module)
+        public = owner.__dict__.get("PUBLIC", ())
+        value = namespace[name] = public[name] if name in public else getattr(owner, name)
         return value
 
     return find, lambda: sorted({*namespace, *module_of, *modules}), sorted(module_of)

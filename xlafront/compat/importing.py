@@ -71,12 +71,11 @@ class _Own:
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__
         needed_by, places = names.OWN[name]
-        if name == "jax":
-            xlafront = vars(sys.modules["xlafront"])
-            places = xlafront["_PLACES"] | places
-            module.__file__, module.__doc__ = xlafront["__file__"], xlafront["__doc__"]
-        else:
-            module.__doc__ = f"Names for {needed_by}."
+        module.__doc__ = f"Names for {needed_by}."
+        if name in names.MORE_THAN:
+            face = import_module(names.MORE_THAN[name])
+            places = places | {face.__name__: " ".join(face.__all__)}
+            module.__file__, module.__doc__ = face.__file__, face.__doc__
         module.__getattr__, module.__dir__, module.__all__ = lazy(name, places, " ".join(names.CHILDREN.get(name, ())))  # type: ignore
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 # Modules of xlafront that have the same path under `jax`.
 _SAME_PATH = """
     ad_checkpoint api_util custom_batching custom_derivatives debug distributed dlpack dtypes errors example_libraries
-    example_libraries.optimizers example_libraries.stax experimental experimental.custom_partitioning experimental.jet
+    example_libraries.optimizers example_libraries.stax experimental.custom_partitioning experimental.jet
     experimental.key_reuse experimental.layout experimental.mesh_utils experimental.multihost_utils experimental.ode
     experimental.pjit experimental.rnn experimental.topologies extend extend.backend extend.core extend.core.primitives
     extend.linear_util extend.mlir extend.mlir.dialects extend.mlir.dialects.arith extend.mlir.dialects.builtin
@@ -36,6 +36,7 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src": ("those who import from it", {}),
     "jax._src.ad_checkpoint": ("Oryx", {"xlafront.transforms.ad.checkpoint": "remat_p"}),
     "jax._src.ad_util": ("Lineax", {"xlafront.lax.barriers": "stop_gradient_p"}),
+    "jax._src.checkify": ("Flax", {"xlafront.compat.awaited": "Error JaxException Out checkify user_checks"}),
     "jax._src.core": ("Flax, NumPyro, Oryx", {
         "xlafront.core.avals": "AbstractValue ShapedArray",
         "xlafront.core.ir": "ClosedJaxpr DebugInfo DropVar eval_jaxpr",
@@ -47,6 +48,7 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src.distributed": ("Orbax", {"xlafront.compat.renamed": "global_state"}),
     "jax._src.dtypes": ("Equinox, Flax, TensorFlow Probability", {
         "xlafront.core.dtypes": "ExtendedDType TypePromotionError canonicalize_dtype extended finfo",
+        "xlafront.compat.renamed": "DType supports_inf",
     }),
     "jax._src.effects": ("Equinox", {
         "xlafront.core.ir": "Effect",
@@ -61,9 +63,27 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src.traceback_util": ("Equinox, Flax, jaxtyping", {
         "xlafront.compat.tracebacks": "_exclude_paths api_boundary include_frame register_exclusion",
     }),
-    "jax._src.tree_util": ("Flax, Orbax", {"xlafront.tree_util": "flatten_one_level tree_leaves tree_map tree_unflatten"}),
+    "jax._src.tree_util": ("Flax, Orbax", {
+        "xlafront.compat.renamed": "_registry",
+        "xlafront.tree_util": "flatten_one_level tree_leaves tree_map tree_unflatten",
+    }),
     "jax._src.util": ("Oryx", {}),
     "jax._src.xla_bridge": ("Chex", {"xlafront.compat.renamed": "_backends"}),
+    "jax.experimental": ("Flax", {"xlafront.compat.hijax": "cur_qdd"}),
+    "jax.experimental.checkify": ("Chex", {
+        "xlafront.compat.awaited": """Error ErrorCategory all_checks automatic_checks check check_error checkify debug_check
+            div_checks float_checks index_checks nan_checks user_checks""",
+    }),
+    "jax.experimental.colocated_python": ("Orbax", {
+        "xlafront.compat.awaited": "colocated_cpu_devices colocated_python colocated_python_class",
+    }),
+    "jax.experimental.colocated_python.func": ("Orbax", {}),
+    "jax.experimental.colocated_python.serialization": ("Orbax", {"xlafront.runtime.jaxlib_compat": "DeviceList"}),
+    "jax.experimental.hijax": ("Flax", {
+        "xlafront.compat.hijax": """AbstractValue AvalMutableQDD AvalQDD HiPrimitive HiType MutableHiType Zero aval_method
+            aval_property control_flow_allowed_effects instantiate_zeros is_undefined_primal register_hitype""",
+    }),
+    "jax.experimental.sparse": ("NumPyro", {"xlafront.compat.awaited": "BCOO"}),
     "jax.core": ("Equinox, Flax, Haiku, TensorFlow Probability", {
         "xlafront.core": "max_dim min_dim",
         "xlafront.core.avals": "AbstractToken AbstractValue ShapedArray",
@@ -77,6 +97,9 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.compat.renamed": "pytype_aval_mappings",
     }),
 }
+
+# Modules that have what a module of xlafront has, and more.
+MORE_THAN = {"jax": "xlafront", "jax.experimental": "xlafront.experimental"}
 
 # Modules in which jaxlib looks up names, which `runtime.jax_names` adds.
 LOOKED_UP = ("jax._src.named_sharding", "jax._src.sharding_impls")
