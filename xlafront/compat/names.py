@@ -7,7 +7,7 @@ _SAME_PATH = """
     ad_checkpoint api_util custom_batching custom_derivatives debug distributed dlpack dtypes errors example_libraries
     example_libraries.optimizers example_libraries.stax experimental.custom_partitioning experimental.jet
     experimental.key_reuse experimental.layout experimental.mesh_utils experimental.multihost_utils experimental.ode
-    experimental.pjit experimental.rnn experimental.topologies extend extend.backend extend.core extend.core.primitives
+    experimental.pjit experimental.rnn experimental.topologies extend.backend extend.core extend.core.primitives
     extend.linear_util extend.mlir extend.mlir.dialects extend.mlir.dialects.arith extend.mlir.dialects.builtin
     extend.mlir.dialects.cf extend.mlir.dialects.chlo extend.mlir.dialects.func extend.mlir.dialects.math
     extend.mlir.dialects.memref extend.mlir.dialects.mpmd extend.mlir.dialects.scf extend.mlir.dialects.sdy
@@ -42,7 +42,10 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.core.ir": "ClosedJaxpr DebugInfo DropVar eval_jaxpr",
         "xlafront.core.tracing": "Trace Tracer eval_context",
         "xlafront.extend.core": "CallPrimitive TraceTag get_opaque_trace_state set_current_trace take_current_trace",
-        "xlafront.compat.renamed": "trace_state_clean",
+        "xlafront.interpreters.call_arguments": "safe_map",
+        "xlafront.compat.hijax": "AvalQDD",
+        "xlafront.compat.programs": "safe_zip",
+        "xlafront.compat.renamed": "physical_aval trace_state_clean",
     }),
     "jax._src.dispatch": ("Equinox", {"xlafront.compat.renamed": "wait_for_tokens"}),
     "jax._src.distributed": ("Orbax", {"xlafront.compat.renamed": "global_state"}),
@@ -52,9 +55,21 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     }),
     "jax._src.effects": ("Equinox", {
         "xlafront.core.ir": "Effect",
+        "xlafront.compat.renamed": "control_flow_allowed_effects lowerable_effects remat_allowed_effects",
     }),
     "jax._src.flatten_util": ("BlackJAX", {"xlafront.numpy.flatten_util": "ravel_pytree"}),
     "jax._src.interpreters": ("those who import from it", {}),
+    "jax._src.interpreters.ad": ("Oryx", {"xlafront.interpreters.ad": "jvp primitive_jvps primitive_transposes"}),
+    "jax._src.interpreters.batching": ("Oryx", {
+        "xlafront.interpreters.batching": "fancy_primitive_batchers primitive_batchers",
+    }),
+    "jax._src.interpreters.partial_eval": ("Oryx", {
+        "xlafront.interpreters.partial_eval": "PartialVal trace_to_jaxpr_dynamic trace_to_jaxpr_nounits",
+        "xlafront.compat.programs": "abstract_eval_fun close_jaxpr convert_constvars_jaxpr separate_consts",
+    }),
+    "jax._src.interpreters.pxla": ("Flax", {"xlafront.compat.programs": "global_result_handlers"}),
+    "jax._src.lax": ("those who import from it", {}),
+    "jax._src.lax.control_flow": ("Oryx", {"xlafront.lax": "cond_p scan_p while_p"}),
     "jax._src.literals": ("Equinox", {"xlafront.compat.renamed": "TypedNdArray"}),
     "jax._src.named_sharding": ("jaxlib", {}),
     "jax._src.sharding_impls": ("jaxlib", {"xlafront.compat.renamed": "UNSPECIFIED UnspecifiedValue"}),
@@ -67,9 +82,16 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.compat.renamed": "_registry",
         "xlafront.tree_util": "flatten_one_level tree_leaves tree_map tree_unflatten",
     }),
-    "jax._src.util": ("Oryx", {}),
+    "jax._src.util": ("Oryx", {
+        "xlafront.interpreters.call_arguments": "safe_map",
+        "xlafront.compat.programs": "HashableFunction safe_zip split_list unzip2 weakref_lru_cache wrap_name",
+    }),
     "jax._src.xla_bridge": ("Chex", {"xlafront.compat.renamed": "_backends"}),
     "jax.experimental": ("Flax", {"xlafront.compat.hijax": "cur_qdd"}),
+    "jax.experimental.array_serialization": ("Flax, Orbax", {}),
+    "jax.experimental.array_serialization.serialization": ("Flax, Orbax", {
+        "xlafront.compat.awaited": "GlobalAsyncCheckpointManager GlobalAsyncCheckpointManagerBase get_tensorstore_spec",
+    }),
     "jax.experimental.checkify": ("Chex", {
         "xlafront.compat.awaited": """Error ErrorCategory all_checks automatic_checks check check_error checkify debug_check
             div_checks float_checks index_checks nan_checks user_checks""",
@@ -84,6 +106,8 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
             aval_property control_flow_allowed_effects instantiate_zeros is_undefined_primal register_hitype""",
     }),
     "jax.experimental.sparse": ("NumPyro", {"xlafront.compat.awaited": "BCOO"}),
+    "jax.extend": ("those who import from it", {}),
+    "jax.extend.ifrt_programs": ("Orbax", {"xlafront.runtime.jaxlib_compat": "ifrt_programs"}),
     "jax.core": ("Equinox, Flax, Haiku, TensorFlow Probability", {
         "xlafront.core": "max_dim min_dim",
         "xlafront.core.avals": "AbstractToken AbstractValue ShapedArray",
@@ -99,7 +123,7 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 # Modules that have what a module of xlafront has, and more.
-MORE_THAN = {"jax": "xlafront", "jax.experimental": "xlafront.experimental"}
+MORE_THAN = {"jax": "xlafront", "jax.experimental": "xlafront.experimental", "jax.extend": "xlafront.extend"}
 
 # Modules in which jaxlib looks up names, which `runtime.jax_names` adds.
 LOOKED_UP = ("jax._src.named_sharding", "jax._src.sharding_impls")

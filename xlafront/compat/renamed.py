@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlafront.core import dtypes, tree
+from xlafront.core.keys import physical as physical_aval
 from xlafront.core.tracing import abstractors as pytype_aval_mappings, is_tracing
+from xlafront.interpreters.mlir import lowerable_effects
 from xlafront.runtime.clients import clients
 from xlafront.runtime.distributed import state as global_state
 from xlafront.runtime.effects import effects_barrier as wait_for_tokens
@@ -20,6 +22,7 @@ __all__ = ["UNSPECIFIED", "TypedNdArray", "UnspecifiedValue", "DType", "global_s
 _backends = clients.started
 UnspecifiedValue = type(UNSPECIFIED)
 DType = np.dtype
+control_flow_allowed_effects = remat_allowed_effects = lowerable_effects
 
 
 class _Node(NamedTuple):
