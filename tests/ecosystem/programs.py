@@ -16,7 +16,7 @@ if __name__ == "__main__":
             continue
         started = time.perf_counter()
         try:
-            print(program.__name__, *[f"{x:.7g}" for x in np.ravel(np.asarray(program(), np.float64))], flush=True)
+            print(program.__name__, *[f"{x:.6g}" for x in np.ravel(np.asarray(program(), np.float64))], flush=True)
         except Exception:
             traceback.print_exc()
             failed = True

@@ -46,9 +46,9 @@ def handlers():
 
 def distributions():
     key = jax.random.key(4)
-    made = [dist.Beta(2.0, 3.0), dist.StudentT(4.0), dist.Dirichlet(jnp.ones(3)), dist.LKJCholesky(3, 2.0), dist.Gamma(2.0, 1.0),
-            dist.MultivariateNormal(jnp.zeros(2), jnp.array([[2.0, 0.5], [0.5, 1.0]])), dist.NegativeBinomial2(3.0, 2.0),
-            dist.TransformedDistribution(dist.Normal(0, 1), dist.transforms.ExpTransform()), dist.TruncatedNormal(0.0, 1.0, low=0.5),
+    made = [dist.Beta(2.0, 3.0), dist.StudentT(4.0), dist.LKJCholesky(3, 2.0), dist.TruncatedNormal(0.0, 1.0, low=0.5),
+            dist.MultivariateNormal(jnp.zeros(2), jnp.array([[2.0, 0.5], [0.5, 1.0]])),
+            dist.TransformedDistribution(dist.Normal(0, 1), dist.transforms.ExpTransform()),
             dist.MixtureSameFamily(dist.Categorical(jnp.array([0.3, 0.7])), dist.Normal(jnp.array([0.0, 2.0]), 1.0))]
     return jnp.stack([jnp.sum(d.log_prob(d.sample(key, (3,)))) for d in made])
 
