@@ -7,9 +7,11 @@ reached by users through faces alone, which is why here is the place that gives 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
+
+from xlafront.runtime.missing_names import missing
 
 # Modules from which nothing can be had that makes or traces arrays.
 _WITHOUT_ARRAYS = ("xlafront.runtime.config", "xlafront.runtime.monitoring", "xlafront.core.dtypes", "xlafront.core.errors")
@@ -47,27 +49,3 @@ def without(face: str) -> Callable[[str], Any]:
         raise missing(face, name, tuple(sys.modules[face].__dict__))
 
     return find
-
-
-def missing(face: str, name: str, known: Iterable[str]) -> AttributeError | ImportError:
-    """The error that the caller, the `__getattr__` of a module, raises for a name that the module lacks. Where it is asked by
-    `from face import name`, an AttributeError would be replaced by an ImportError that says less."""
-    from opcode import opname  # start-up: for a message
-
-    text = unknown(face, name, known)
-    asking = sys._getframe(2)
-    if asking.f_lasti >= 0 and opname[asking.f_code.co_code[asking.f_lasti]] == "IMPORT_FROM":
-        return ImportError(text, name=face)
-    return AttributeError(text, name=name, obj=sys.modules[face])
-
-
-def unknown(face: str, name: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches  # start-up: 1.4 ms, for a message
-
-    near = get_close_matches(name, known, 2)
-    return f"{face} has no {name!r}" + (f"; did you mean {' or '.join(near)}?" if near else ".") + (
-        _AS_JAX if "jax" in sys.modules else "")
-
-
-_AS_JAX = (" In this process xlafront answers for jax. If jax has this name, please report that it is missing here, with the "
-           "line that needs it and what `python -m xlafront info` prints.")

@@ -58,13 +58,13 @@ class HiPrimitive(Primitive):
     """An operation on such values, whose rules are methods."""
 
     def __init__(self, name: str):
-        rules = {rule: getattr(self, rule) for rule in ("jvp", "transpose") if hasattr(type(self), rule)}
         super().__init__(name, multiple_results=getattr(type(self), "multiple_results", False))
 
     def bind(self, *args, **params):
         if tracing.is_tracing() or any(isinstance(x, tracing.Tracer) for x in args):
-            raise NotImplementedError(f"{self.name} works on values that consist of others, which cannot be traced in xlafront, "
-                                      f"which answers for jax here, yet. Flax works without them: leave flax_hijax_variable off.")
+            raise NotImplementedError(f"{self.name} works on values that consist of others, which cannot be traced yet in "
+                                      f"xlafront, which answers for jax here. Flax works without them: leave "
+                                      f"flax_hijax_variable off.")
         return self.impl(*args, **params)
 
 

@@ -17,8 +17,9 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 from xlafront.compat import names
-from xlafront.faces import lazy, unknown, without
+from xlafront.faces import lazy, without
 from xlafront.runtime import jax_names
+from xlafront.runtime.missing_names import unknown
 
 # Holds what other processes import, and the metadata by which jax's version is asked for.
 ON_PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "on_path")
@@ -28,7 +29,7 @@ _lock = threading.RLock()
 
 
 def install() -> None:
-    """Answer `import jax` with xlafront, in this process and in those that `multiprocessing` starts from it. Twice does no harm.
+    """Answer `import jax` with xlafront, in this process and in those that `multiprocessing` starts. Twice does no harm.
 
     >>> xf.compat.install()
     >>> import jax.numpy

@@ -12,16 +12,16 @@ _SAME_PATH = """
     extend.mlir.dialects.cf extend.mlir.dialects.chlo extend.mlir.dialects.func extend.mlir.dialects.math
     extend.mlir.dialects.memref extend.mlir.dialects.mpmd extend.mlir.dialects.scf extend.mlir.dialects.sdy
     extend.mlir.dialects.sparse_tensor extend.mlir.dialects.stablehlo extend.mlir.dialects.vector extend.mlir.ir
-    extend.mlir.passmanager extend.random extend.sharding extend.source_info_util flatten_util image interpreters interpreters.ad
-    interpreters.batching interpreters.mlir interpreters.partial_eval interpreters.pxla interpreters.xla lax lax.linalg memory
-    monitoring nn nn.initializers numpy numpy.fft numpy.linalg ops random ref scipy scipy.cluster scipy.cluster.vq scipy.fft
-    scipy.integrate scipy.interpolate scipy.linalg scipy.ndimage scipy.optimize scipy.signal scipy.sparse scipy.sparse.linalg
-    scipy.spatial scipy.spatial.transform scipy.special scipy.stats scipy.stats.bernoulli scipy.stats.beta scipy.stats.betabinom
-    scipy.stats.binom scipy.stats.cauchy scipy.stats.chi2 scipy.stats.dirichlet scipy.stats.expon scipy.stats.gamma
-    scipy.stats.gennorm scipy.stats.geom scipy.stats.gumbel_l scipy.stats.gumbel_r scipy.stats.laplace scipy.stats.logistic
-    scipy.stats.multinomial scipy.stats.multivariate_normal scipy.stats.nbinom scipy.stats.norm scipy.stats.pareto
-    scipy.stats.poisson scipy.stats.t scipy.stats.truncnorm scipy.stats.uniform scipy.stats.vonmises scipy.stats.wrapcauchy
-    sharding stages test_util tree tree_util typing
+    extend.mlir.passmanager extend.random extend.sharding extend.source_info_util flatten_util image interpreters
+    interpreters.ad interpreters.batching interpreters.mlir interpreters.partial_eval interpreters.pxla interpreters.xla lax
+    lax.linalg memory monitoring nn nn.initializers numpy numpy.fft numpy.linalg ops random ref scipy scipy.cluster
+    scipy.cluster.vq scipy.fft scipy.integrate scipy.interpolate scipy.linalg scipy.ndimage scipy.optimize scipy.signal
+    scipy.sparse scipy.sparse.linalg scipy.spatial scipy.spatial.transform scipy.special scipy.stats scipy.stats.bernoulli
+    scipy.stats.beta scipy.stats.betabinom scipy.stats.binom scipy.stats.cauchy scipy.stats.chi2 scipy.stats.dirichlet
+    scipy.stats.expon scipy.stats.gamma scipy.stats.gennorm scipy.stats.geom scipy.stats.gumbel_l scipy.stats.gumbel_r
+    scipy.stats.laplace scipy.stats.logistic scipy.stats.multinomial scipy.stats.multivariate_normal scipy.stats.nbinom
+    scipy.stats.norm scipy.stats.pareto scipy.stats.poisson scipy.stats.t scipy.stats.truncnorm scipy.stats.uniform
+    scipy.stats.vonmises scipy.stats.wrapcauchy sharding stages test_util tree tree_util typing
 """
 
 # Modules that are the same objects under both names: of jax, and of xlafront.

@@ -16,7 +16,7 @@ from xlafront.runtime.distributed import state as global_state
 from xlafront.runtime.effects import effects_barrier as wait_for_tokens
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 
-__all__ = ["UNSPECIFIED", "TypedNdArray", "UnspecifiedValue", "DType", "global_state", "pytype_aval_mappings",
+__all__ = ["UNSPECIFIED", "DType", "TypedNdArray", "UnspecifiedValue", "global_state", "physical_aval", "pytype_aval_mappings",
            "supports_inf", "trace_state_clean", "wait_for_tokens"]
 
 _backends = clients.started
@@ -35,7 +35,7 @@ class _Nodes(Mapping):
 
     def __getitem__(self, kind: Any) -> _Node:
         if kind in tree.builtin_nodes:
-            return _Node(tree.flatten_one_level, lambda aux, children: kind(children) if aux is None else kind(zip(aux, children)))
+            return _Node(tree.flatten_one_level, lambda keys, values: kind(values if keys is None else zip(keys, values)))
         return _Node(*tree.registered_nodes[kind][:2])
 
     def __contains__(self, kind: Any) -> bool:  # hot: Flax asks of each value

@@ -1,6 +1,6 @@
 """The core: types, programs, tracing. Its names for users are here; `xlafront.extend.core` has those for extensions."""
 
-from xlafront.faces import missing
+from xlafront.runtime.missing_names import missing
 
 _PLACES = {
     "avals": "AbstractValue ShapedArray AbstractToken", "structs": "ShapeDtypeStruct",

@@ -42,7 +42,7 @@ from xlafront.core.primitive import Primitive as Primitive
 from xlafront.core.tracing import Trace, Tracer, current_trace
 from xlafront.extend.core.call import CallPrimitive as CallPrimitive, call_impl as call_impl
 from xlafront.extend.core.tokens import Token as Token
-from xlafront.faces import missing
+from xlafront.runtime.missing_names import missing
 from xlafront.transforms.ad.linearize import LinearTrace
 from xlafront.transforms.batching.vmap import BatchTrace
 

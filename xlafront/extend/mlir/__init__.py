@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from xlafront.faces import missing
 from xlafront.runtime.jaxlib_compat import _jax
+from xlafront.runtime.missing_names import missing
 
 _SUBMODULES = frozenset(("dialects", "ir", "passmanager"))
 
