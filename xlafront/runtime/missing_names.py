@@ -10,14 +10,18 @@ _AS_JAX = (" In this process xlafront answers for jax. If jax has this name, ple
 
 
 def missing(face: str, name: str, known: Iterable[str]) -> AttributeError | ImportError:
-    """The error that the caller, the `__getattr__` of a module, raises for a name that the module lacks. Where it is asked by
-    `from face import name`, an AttributeError would be replaced by an ImportError that says less."""
+    """The error that the caller, the `__getattr__` of a module, raises for a name that the module lacks.
+
+    Where it is asked by `from face import name`, an AttributeError would be replaced by an ImportError that says less.
+    Functions such as `hasattr`, which may ask all modules for a name, get a text that costs nothing.
+    """
     from opcode import opname  # start-up: for a message
 
-    text = unknown(face, name, known)
     asking = sys._getframe(2)
-    if asking.f_lasti >= 0 and opname[asking.f_code.co_code[asking.f_lasti]] == "IMPORT_FROM":
-        return ImportError(text, name=face)
+    asked_by = opname[asking.f_code.co_code[asking.f_lasti]] if asking.f_lasti >= 0 else ""
+    if asked_by == "IMPORT_FROM":
+        return ImportError(unknown(face, name, known), name=face)
+    text = unknown(face, name, known if asked_by in ("LOAD_ATTR", "LOAD_METHOD") else ())
     return AttributeError(text, name=name, obj=sys.modules[face])
 
 
