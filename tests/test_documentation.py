@@ -26,6 +26,7 @@ MODULES = (
     "xlafront.image",
     "xlafront.lax",
     "xlafront.lax.linalg",
+    "xlafront.monitoring",
     "xlafront.nn",
     "xlafront.nn.initializers",
     "xlafront.numpy",

@@ -7,6 +7,9 @@
 Names are loaded when they are first used.
 """
 
+import os as _os
+from importlib import import_module as _import_module
+
 from xlafront.faces import lazy
 from xlafront.runtime import jax_names as _jax_names  # noqa: F401  (refuses jax from here on)
 from xlafront.runtime.version import __version__ as __version__
@@ -52,7 +55,10 @@ _PLACES = {
     "xlafront.transforms.batching.vmap": "vmap",
 }
 __getattr__, __dir__, __all__ = lazy(__name__, _PLACES, """
-    ad_checkpoint api_util core custom_batching custom_derivatives debug distributed dlpack dtypes errors example_libraries
-    experimental extend flatten_util image interpreters lax memory nn numpy ops planning random ref scipy sharding stages
-    test_util tree tree_util
+    ad_checkpoint api_util compat core custom_batching custom_derivatives debug distributed dlpack dtypes errors
+    example_libraries experimental extend flatten_util image interpreters lax memory monitoring nn numpy ops planning random ref
+    scipy sharding stages test_util tree tree_util typing
 """)
+
+if _os.environ.get("XLAFRONT_AS_JAX", "0").lower() not in ("", "0", "false", "no", "off"):
+    _import_module("xlafront.compat").install()

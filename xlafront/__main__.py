@@ -1,4 +1,4 @@
-"""`python -m xlafront`: `demo`, `plan`, `cache info|clear|path`, `info`."""
+"""`python -m xlafront`: `demo`, `run`, `plan`, `cache info|clear|path`, `info`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,17 @@ def _plan(args) -> int:
     return main(args)
 
 
+def _run(arguments: list[str]) -> None:
+    from xlafront.compat.running import main  # start-up: of this command alone
+
+    main(arguments)
+
+
 def main(argv=None) -> int:
+    argv = sys.argv[1:] if argv is None else argv
+    if argv[:1] == ["run"] and argv[1:] not in ([], ["-h"], ["--help"]):  # what follows is not for this parser
+        _run(argv[1:])
+        return 0
     parser = argparse.ArgumentParser(prog="python -m xlafront", description="xlafront from the command line")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     demo = commands.add_parser("demo", help="train a small network over all devices and plot its loss")
@@ -53,6 +63,11 @@ def main(argv=None) -> int:
     demo.add_argument("--devices", type=int, default=4, help="CPU devices to simulate where there is no accelerator")
     demo.add_argument("--plot", default="demo_loss.svg", help="file for the plot of the loss (default demo_loss.svg)")
     demo.set_defaults(run=_demo)
+    commands.add_parser(
+        "run", help="run a program that imports jax, with xlafront in its place",
+        usage="python -m xlafront run [-m MODULE | SCRIPT] [ARGUMENT ...]",
+        description="Run a script or a module as `python` does. `import jax` gives xlafront, in the "
+                    "processes that the program starts too, whether or not jax is installed.")
     plan = commands.add_parser(
         "plan", help="what a training step will need on machines that are not here",
         description="Compile a function of a script for a topology, and print memory, work and collectives of each device. "

@@ -3,6 +3,7 @@
 from xlafront.faces import lazy
 
 _PLACES = {
+    "ml_dtypes": "bfloat16",
     "xlafront.core.dtypes": """canonicalize_dtype extended finfo float0 iinfo issubdtype itemsize_bits prng_key promote_types
         result_type scalar_type_of TypePromotionError""",
 }

@@ -3,6 +3,6 @@
 from xlafront.faces import lazy
 
 _PLACES = {
-    "xlafront.staging.stages": "ArgInfo Compiled Lowered Traced Wrapped",
+    "xlafront.staging.stages": "ArgInfo Compiled CompilerOptions Lowered Traced Wrapped",
 }
 __getattr__, __dir__, __all__ = lazy(__name__, _PLACES)

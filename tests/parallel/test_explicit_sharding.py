@@ -112,7 +112,7 @@ def test_what_types_leave_open_is_asked(function, specs, words):
             call(*arrays)
 
 
-@pytest.mark.parametrize("function, plain", [
+TOLD = pytest.mark.parametrize("function, plain", [
     (lambda x, s: xnp.dot(x, x.T, out_sharding=s), lambda x: x @ x.T),
     (lambda x, s: xnp.matmul(x, x.T, out_sharding=s), lambda x: x @ x.T),
     (lambda x, s: xnp.einsum("ij,kj->ik", x, x, out_sharding=s), lambda x: x @ x.T),
@@ -134,6 +134,9 @@ def test_what_types_leave_open_is_asked(function, specs, words):
     (lambda x, s: lax.reduce(x[:, None], np.float32(0), lax.add, (1,), out_sharding=s), lambda x: x),
     (lambda x, s: xf.random.permutation(xf.random.key(0), xnp.ones_like(x), out_sharding=s), np.ones_like),
 ])  # fmt: skip
+
+
+@TOLD
 def test_out_sharding(function, plain):
     x = put("x", "y")
     told = on("x", None)
@@ -142,6 +145,14 @@ def test_out_sharding(function, plain):
         np.testing.assert_allclose(np.asarray(result), plain(A))
     with xf.set_mesh(MESH):
         assert function(x, P("x")).sharding.is_equivalent_to(told, 2)
+
+
+@TOLD
+def test_out_sharding_of_a_type_that_knows_of_no_mesh(function, plain):
+    """As `like.aval.sharding` of an array on one device."""
+    nothing = xf.typeof(A).sharding
+    for result in (function(xnp.asarray(A), nothing), xf.jit(lambda x: function(x, nothing))(A)):
+        np.testing.assert_allclose(np.asarray(result), plain(A))
 
 
 def test_reshard_and_its_derivative():
@@ -157,6 +168,8 @@ def test_reshard_and_its_derivative():
     assert str(xf.typeof(mapped)) == "float32[8@x,4@y]"
     with pytest.raises(ValueError, match=r"\['b'\].*7"):
         xf.reshard({"a": x, "b": np.ones(7)}, on("x"))
+    with pytest.raises(ValueError, match="mesh with axes"):
+        xf.reshard(A, xf.typeof(A).sharding)
     with pytest.raises(TypeError, match="NamedSharding"):
         xf.reshard(x, xf.devices()[0])
     with pytest.raises(ValueError, match="no mesh in force"):

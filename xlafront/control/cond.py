@@ -405,7 +405,7 @@ def join_branches(what, programs, trees, functions, names) -> list:
     for program, out_tree, f, name in zip(programs[1:], trees[1:], functions[1:], names[1:]):
         if out_tree != trees[0]:
             shown = [t.unflatten(p.out_avals) for t, p in ((trees[0], programs[0]), (out_tree, program))]
-            raise TypeError(f"{what} needs branch outputs of the same pytree structure, but those of "
+            raise TypeError(f"{what} branch outputs must have the same pytree structure, but those of "
                             f"{_described(names[0], functions[0])} and {_described(name, f)} differ "
                             f"{tree.first_difference(*shown)}. Return the same structure from both.")
         lines = type_mismatches("result", first, program.out_avals, lambda i: tree.path_of(

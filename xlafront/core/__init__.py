@@ -1,5 +1,7 @@
 """The core: types, programs, tracing. Its names for users are here; `xlafront.extend.core` has those for extensions."""
 
+from xlafront.runtime.missing_names import missing
+
 _PLACES = {
     "avals": "AbstractValue ShapedArray AbstractToken", "structs": "ShapeDtypeStruct",
     "ir": "Atom ClosedJaxpr DropVar Effect Jaxpr JaxprEqn Literal ParamDict Value Var eval_jaxpr jaxpr_as_fun",
@@ -23,7 +25,7 @@ def min_dim(d1, d2):
 def __getattr__(name):
     module = _MODULE_OF.get(name)
     if module is None:
-        raise AttributeError(f"xlafront.core has no {name!r}")
+        raise missing(__name__, name, (*_MODULE_OF, *globals()))
     from importlib import import_module
 
     value = globals()[name] = getattr(import_module(f"xlafront.core.{module}"), name)

@@ -27,8 +27,8 @@ def client(platform=None):
     name = canonical_platform(platform)
     wanted = wanted_platforms()
     if wanted and name not in [canonical_platform(w) for w in wanted]:
-        raise PlatformError(f"the platform {platform!r} is switched off: XLAFRONT_PLATFORMS (or the setting 'platforms') "
-                            f"allows only {','.join(wanted)}.")
+        raise PlatformError(f"Unknown backend {platform!r}: the platform is switched off, XLAFRONT_PLATFORMS (or the setting "
+                            f"'platforms') allows only {','.join(wanted)}.")
     return clients.get(name, settings())
 
 

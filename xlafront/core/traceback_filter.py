@@ -9,6 +9,9 @@ from types import TracebackType
 from xlafront.core.source import is_internal
 from xlafront.runtime import config
 
+# Files of libraries that asked for their frames to be hidden too; they append to it and remove from it.
+hidden_paths: list[str] = []
+
 _NOTE = ("(frames of xlafront are hidden; set XLAFRONT_TRACEBACK_FILTERING=off to see them)")
 
 
@@ -19,6 +22,10 @@ class UnfilteredStackTrace(Exception):
         super().__init__(f"{type(error).__name__}: {error} (The traceback above this has the frames of xlafront too; the error "
                          f"that follows is the same without them.)")
         self.rest: TracebackType | None = None  # what was kept of it
+
+
+def is_hidden(filename: str) -> bool:
+    return is_internal[filename] or filename.startswith(tuple(hidden_paths))
 
 
 def filter_traceback(error: BaseException) -> None:
@@ -37,7 +44,7 @@ def filter_traceback(error: BaseException) -> None:
     hidden = False
     step = error.__traceback__
     while step is not None:
-        if is_internal[step.tb_frame.f_code.co_filename]:
+        if is_hidden(step.tb_frame.f_code.co_filename):
             hidden = True
         else:
             frames.append(step)
@@ -98,7 +105,7 @@ def _show_in_ipython(shell, kind, error, traceback, tb_offset=None):
 
 def _mark(step: TracebackType | None) -> None:
     while step is not None:
-        if is_internal[step.tb_frame.f_code.co_filename]:
+        if is_hidden(step.tb_frame.f_code.co_filename):
             step.tb_frame.f_locals["__tracebackhide__"] = True
         step = step.tb_next
 

@@ -173,7 +173,7 @@ def register_pytree_node(nodetype: type, flatten_func: Callable, unflatten_func:
     _refuse_twice(nodetype)
     for registry in (default_registry, dispatch_registry):
         registry.register_node(nodetype, flatten_func, unflatten_func, flatten_with_keys_func)
-    _nodes[nodetype] = (flatten_func, unflatten_func, flatten_with_keys_func)
+    registered_nodes[nodetype] = (flatten_func, unflatten_func, flatten_with_keys_func)
 
 
 def register_pytree_with_keys(nodetype: type, flatten_with_keys: Callable, unflatten_func: Callable,
@@ -289,7 +289,7 @@ def register_dataclass(nodetype: type, data_fields: Sequence[str] | None = None,
     _refuse_twice(nodetype)
     for registry in (default_registry, dispatch_registry):
         registry.register_dataclass_node(nodetype, list(data_fields), list(meta_fields))
-    _nodes[nodetype] = (flatten_func, unflatten_func, flatten_with_keys)
+    registered_nodes[nodetype] = (flatten_func, unflatten_func, flatten_with_keys)
     return nodetype
 
 
@@ -311,11 +311,12 @@ def register_static(cls: type) -> type:
 def _refuse_twice(nodetype) -> None:
     if not isinstance(nodetype, type):
         raise TypeError(f"a pytree node type must be a class, got {nodetype!r}")
-    if nodetype in _nodes or nodetype in (list, tuple, dict, type(None)):
+    if nodetype in registered_nodes or nodetype in builtin_nodes:
         raise ValueError(f"{nodetype.__name__} is already registered as a pytree")
 
 
-_nodes: dict[type, tuple[Callable, Callable, Callable | None]] = {}
+builtin_nodes = (list, tuple, dict, type(None))
+registered_nodes: dict[type, tuple[Callable, Callable, Callable | None]] = {}
 
 
 def _register_defaults() -> None:
@@ -340,7 +341,7 @@ def is_tree_node(typ: type) -> bool:
     >>> xf.tree_util.is_tree_node(list), xf.tree_util.is_tree_node(float)
     (True, False)
     """
-    return typ in _nodes or typ in (list, tuple, dict, type(None)) or (
+    return typ in registered_nodes or typ in builtin_nodes or (
         issubclass(typ, tuple) and hasattr(typ, "_fields"))
 
 

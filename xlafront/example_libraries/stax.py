@@ -26,15 +26,15 @@ __all__ = [
 
 Layer = tuple[Callable, Callable]
 Initializer = Callable[..., Array]
-_normal, _glorot = nn.initializers.normal, nn.initializers.glorot_normal
-_ones, _zeros = nn.initializers.ones, nn.initializers.zeros
+randn, glorot = nn.initializers.normal, nn.initializers.glorot_normal
+ones, zeros = nn.initializers.ones, nn.initializers.zeros
 
 
 def _same_shape(rng, input_shape):
     return input_shape, ()
 
 
-def Dense(out_dim: int, W_init: Initializer = _glorot(), b_init: Initializer = _normal()) -> Layer:
+def Dense(out_dim: int, W_init: Initializer = glorot(), b_init: Initializer = randn()) -> Layer:
     """The layer `x @ W + b`.
 
     - `out_dim`: the size of the output's last dimension.
@@ -59,7 +59,7 @@ def _convolution(shape_of: Callable, convolve: Callable, dimension_numbers, out_
                  b_init) -> Layer:
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     strides = tuple(strides) if strides else (1,) * len(filter_shape)
-    W_init = W_init or _glorot(rhs_spec.index("I"), rhs_spec.index("O"))
+    W_init = W_init or glorot(rhs_spec.index("I"), rhs_spec.index("O"))
 
     def init_fun(rng, input_shape):
         sizes = iter(filter_shape)
@@ -79,7 +79,7 @@ def _convolution(shape_of: Callable, convolve: Callable, dimension_numbers, out_
 
 def GeneralConv(dimension_numbers: tuple[str, str, str], out_chan: int, filter_shape: Sequence[int],
                 strides: Sequence[int] | None = None, padding: Any = "VALID", W_init: Initializer | None = None,
-                b_init: Initializer = _normal(1e-6)) -> Layer:
+                b_init: Initializer = randn(1e-6)) -> Layer:
     """A convolution.
 
     - `dimension_numbers`: what the dimensions of input, kernel and output are, as in `("NHWC", "HWIO", "NHWC")`.
@@ -98,7 +98,7 @@ def GeneralConv(dimension_numbers: tuple[str, str, str], out_chan: int, filter_s
 
 def GeneralConvTranspose(dimension_numbers: tuple[str, str, str], out_chan: int, filter_shape: Sequence[int],
                          strides: Sequence[int] | None = None, padding: Any = "VALID", W_init: Initializer | None = None,
-                         b_init: Initializer = _normal(1e-6)) -> Layer:
+                         b_init: Initializer = randn(1e-6)) -> Layer:
     """A transposed convolution, whose output is larger than its input by the strides.
 
     - `dimension_numbers`: what the dimensions of input, kernel and output are, as in `("NHWC", "HWIO", "NHWC")`.
@@ -121,7 +121,7 @@ ConvTranspose = functools.partial(GeneralConvTranspose, ("NHWC", "HWIO", "NHWC")
 
 
 def BatchNorm(axis: int | Sequence[int] = (0, 1, 2), epsilon: float = 1e-5, center: bool = True, scale: bool = True,
-              beta_init: Initializer = _zeros, gamma_init: Initializer = _ones) -> Layer:
+              beta_init: Initializer = zeros, gamma_init: Initializer = ones) -> Layer:
     """Inputs with mean 0 and variance 1 over a batch, times `gamma`, plus `beta`.
 
     - `axis`: the dimensions over which means are taken.

@@ -45,7 +45,8 @@ def specified(dtype: Any, name: str) -> Any:
 
 
 def named_sharding(where: Any, user: str, explicit: bool = True) -> NamedSharding | None:
-    """What a user gave as `out_sharding`, a `NamedSharding` or a spec over the mesh in force; None for None."""
+    """What a user gave as `out_sharding`, a `NamedSharding` or a spec over the mesh in force; None for None, and where
+    it says nothing: the sharding in a type that knows of no mesh is over one without axes."""
     if where is None:
         return None
     if isinstance(where, PartitionSpec):
@@ -57,6 +58,8 @@ def named_sharding(where: Any, user: str, explicit: bool = True) -> NamedShardin
     if not isinstance(where, NamedSharding):
         raise TypeError(f"{user} takes a NamedSharding or a PartitionSpec for out_sharding, got {type(where).__name__}: "
                         f"{where!r}.")
+    if where.mesh.empty:
+        return None
     inside = get_abstract_mesh()
     if not inside.empty and (where.mesh.shape_tuple, where.mesh.axis_types) != (inside.shape_tuple, inside.axis_types):
         raise ValueError(f"{user} got out_sharding {where.spec} over {where.mesh}, but the context mesh, in force here, is "

@@ -166,9 +166,10 @@ def _public_reducer(name: str):
 
     def function(operand: ArrayLike, axes: Sequence[int], *, out_sharding: ShardingLike = None) -> Array:
         found = plain_axes(axes, np.ndim(operand), name)
-        if out_sharding is None:
+        wanted = None if out_sharding is None else named_sharding(out_sharding, name)
+        if wanted is None:
             return compiled(operand, found)
-        return compiled(_summed_up(operand, wanted := named_sharding(out_sharding, name)), found, wanted)
+        return compiled(_summed_up(operand, wanted), found, wanted)
 
     function.__name__ = function.__qualname__ = name
     words, operand, gives = _DOCUMENTED[name]

@@ -37,10 +37,10 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
 
     results = []
     for i, (x, where) in enumerate(zip(leaves, tree.leaves_by_prefix("reshard: out_shardings", out_shardings, xs, is_leaf))):
-        if where is None:
-            raise ValueError(f"reshard got None as the sharding of xs{tree.path_of(xs, i)}: it takes a NamedSharding, or a "
-                             f"spec over the mesh in force, for each array.")
         target = named_sharding(where, "reshard")
+        if target is None:
+            raise ValueError(f"reshard got {where} as the sharding of xs{tree.path_of(xs, i)}: it takes a NamedSharding over a "
+                             f"mesh with axes, or a spec over the mesh in force, for each array.")
         check_devices(x, target, "reshard")
         try:
             target.shard_shape(tracing.aval_of(x, "reshard").shape)
@@ -52,9 +52,9 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
 
 def target_of(user: str, out_sharding: Any, shape: tuple[int, ...]) -> NamedSharding | None:
     """Where a new array of this shape goes by its `out_sharding`, with an entry for each dimension."""
-    if out_sharding is None:
-        return None
     target = named_sharding(out_sharding, user)
+    if target is None:
+        return None
     target.shard_shape(shape)
     mesh = target.mesh
     if isinstance(mesh, AbstractMesh) and not tracing.is_tracing() and active.mesh is not None:
@@ -64,9 +64,9 @@ def target_of(user: str, out_sharding: Any, shape: tuple[int, ...]) -> NamedShar
 
 def with_out_sharding(user: str, out_sharding: Any, kernel: Callable, arrays: tuple, *static: Any) -> Any:
     """`kernel(*arrays, *static)` with the result split as a user says by `out_sharding`."""
-    if out_sharding is None:
-        return kernel(*arrays, *static)
     target = named_sharding(out_sharding, user)
+    if target is None:
+        return kernel(*arrays, *static)
     leaves, treedef = tree.flatten(arrays)
     split = next((s for x in leaves if (s := tracing.aval_of(x).explicit_sharding) is not None), None)
     if split is None:

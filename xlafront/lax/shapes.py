@@ -467,9 +467,11 @@ def broadcast_shapes(name: str, *shapes, error: type[Exception] = ValueError) ->
     for sizes in zip(*[(1,) * (rank - len(s)) + tuple(s) for s in shapes]):
         big = {n for n in sizes if n != 1}
         if len(big) > 1:
-            raise error(str(errors.incompatible_shapes(
-                f"xnp.{name}", [("", s) for s in shapes],
-                "Shapes broadcast when, counted from the last dimension, sizes are equal or 1.", broadcast=True)))
+            rule = "Shapes broadcast when, counted from the last dimension, sizes are equal or 1."
+            if error is TypeError:
+                raise errors.incompatible_shapes(f"xnp.{name}", [("", s) for s in shapes], rule, broadcast=True)
+            raise error(f"Incompatible shapes for broadcasting: {', '.join(str(tuple(s)) for s in shapes)}, of xnp.{name}. "
+                        f"{rule}")
         full.append(big.pop() if big else 1)
     return tuple(full)
 

@@ -257,9 +257,9 @@ def _filled(shape, value, dtype, device, name, out_sharding=None):
     if not tracing.is_tracing():
         guards.check("host_to_device", "The number that a new array is filled with comes to a device")
     if device is None:
-        if out_sharding is None:
+        device = None if out_sharding is None else target_of(f"xnp.{name}", out_sharding, shape)
+        if device is None:
             return _constant_kernel(shape, d, value)
-        device = target_of(f"xnp.{name}", out_sharding, shape)
     result = placed_constant(shape, value, d, device)
     return put_leaf(_constant_kernel(shape, d, value), device) if result is None else result
 

@@ -137,7 +137,8 @@ def reshape(a: ArrayLike, shape: int | Sequence[int], order: str = "C", *, copy:
 def _check_sums(a, out_sharding) -> None:
     """A reshape makes no sum that is open, and opens none."""
     explicit = tracing.aval_of(a).explicit_sharding
-    own, wanted = PartitionSpec() if explicit is None else explicit.spec, named_sharding(out_sharding, "xnp.reshape").spec
+    own, target = PartitionSpec() if explicit is None else explicit.spec, named_sharding(out_sharding, "xnp.reshape")
+    wanted = PartitionSpec() if target is None else target.spec
     for kind in ("unreduced", "reduced"):
         if getattr(own, kind) != getattr(wanted, kind):
             raise ValueError(f"xnp.reshape got out_sharding={wanted} for an array of type {tracing.aval_of(a)}: it must be "

@@ -369,6 +369,7 @@ def bits(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = No
 
 
 def placed(result, sharding):
-    return result if sharding is None else put_leaf(result, target_of("random", sharding, np.shape(result)))
+    target = None if sharding is None else target_of("random", sharding, np.shape(result))
+    return result if target is None else put_leaf(result, target)
 
 

@@ -7,8 +7,8 @@ as `import jax` does, and jaxlib goes on with a class of its own, the same one, 
 nothing of this: there is never a module `jax`.
 
 `import jax` is refused by `refusal`, a finder on `sys.meta_path`. A layer that answers for jax puts a finder of its own before
-it, and imports this module before it has a module `jax`; it may put modules of its own in the place of the stand-ins, with
-the names that they have.
+it, and imports this module before it has a module `jax` (`xlafront.compat` does). The stand-ins are then modules of its own:
+it makes them before `serve` does, or gives those that there are more names.
 """
 
 from __future__ import annotations
@@ -19,11 +19,16 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-if "jax" in sys.modules:
-    raise ImportError(
-        "xlafront and jax cannot live in one process, because both attach their methods to the same array class of "
-        "jaxlib, and jax is already imported. Import only one of them, or run the other in a process of its own.")
 
+def refuse_beside_jax() -> None:
+    if "jax" in sys.modules:
+        raise ImportError(
+            "xlafront and jax cannot live in one process, because both attach their methods to the same array class of "
+            "jaxlib, and jax is already imported. Import only one of them, or run the other in a process of its own. To have "
+            "xlafront answer `import jax`, begin the program with `import xlafront.as_jax`.")
+
+
+refuse_beside_jax()
 _REFUSAL = ("jax cannot be imported after xlafront: both attach their methods to the same array class of jaxlib. "
             "Run jax in a process of its own.")
 
@@ -70,7 +75,7 @@ _served: dict[str, ModuleType] = {}
 
 def serve(module: str, **names: Any) -> None:
     """Answer jaxlib's lookups of `module.name` with our objects, whether or not jax is installed."""
-    stand_in = _served[module] = sys.modules[module] = ModuleType(module)
+    stand_in = _served[module] = sys.modules.setdefault(module, ModuleType(module))
     vars(stand_in).update(names)
 
 

@@ -58,6 +58,7 @@ encode_inspect_sharding_callback = _jax.encode_inspect_sharding_callback
 set_tracer_class = _jax.set_tracer_class
 collect_garbage = _jax.collect_garbage
 guard_lib = _jax.guard_lib
+ifrt_programs = _jax.ifrt_programs
 
 jax_names.serve("jax._src.sharding_impls", make_single_device_sharding=SingleDeviceSharding)
 

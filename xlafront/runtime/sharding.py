@@ -97,7 +97,8 @@ _attach(Sharding, **{name: property(_left_open(name)) for name in ("device_set",
         has_addressable_devices=property(lambda self: bool(self.addressable_devices)),
         check_compatible_aval=lambda self, aval_shape: None,
         num_devices=property(lambda self: len(self._internal_device_list)),
-        _device_assignment=property(lambda self: tuple(self._internal_device_list)))
+        _device_assignment=property(lambda self: tuple(self._internal_device_list)),
+        _addressable_device_assignment=property(lambda self: tuple(self._internal_device_list.addressable_device_list)))
 
 
 def _single_repr(self) -> str:

@@ -38,6 +38,9 @@ class Wrapped(Protocol):
     def lower(self, *args, **kwargs): ...
 
 
+CompilerOptions = dict[str, str | bool]
+
+
 class ArgInfo:
     """Type of one argument, and whether it is donated."""
 

@@ -42,6 +42,7 @@ from xlafront.core.primitive import Primitive as Primitive
 from xlafront.core.tracing import Trace, Tracer, current_trace
 from xlafront.extend.core.call import CallPrimitive as CallPrimitive, call_impl as call_impl
 from xlafront.extend.core.tokens import Token as Token
+from xlafront.runtime.missing_names import missing
 from xlafront.transforms.ad.linearize import LinearTrace
 from xlafront.transforms.batching.vmap import BatchTrace
 
@@ -299,4 +300,4 @@ def get_opaque_trace_state(convention: str | None = None) -> OpaqueTraceState:
 def __getattr__(name: str):
     if name == "primitives":
         return import_module("xlafront.extend.core.primitives")
-    raise AttributeError(f"xlafront.extend.core has no {name!r}")
+    raise missing(__name__, name, (*globals(), "primitives"))

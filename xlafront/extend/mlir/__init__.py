@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from xlafront.runtime.jaxlib_compat import _jax
+from xlafront.runtime.missing_names import missing
 
 _SUBMODULES = frozenset(("dialects", "ir", "passmanager"))
 
@@ -13,7 +14,7 @@ _SUBMODULES = frozenset(("dialects", "ir", "passmanager"))
 def __getattr__(name: str):
     if name in _SUBMODULES:
         return import_module(f"xlafront.extend.mlir.{name}")
-    raise AttributeError(f"xlafront.extend.mlir has no {name!r}")
+    raise missing(__name__, name, (*globals(), *_SUBMODULES))
 
 
 def serialize_portable_artifact(mlir_module: Any, target: str, use_mixed_serialization: bool = False) -> bytes:

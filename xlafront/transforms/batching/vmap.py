@@ -296,7 +296,9 @@ def sizes_along_axes(user: str, leaves: Sequence[Any], axes: Sequence[int | None
         sizes.setdefault(shape[a], []).append(f"argument {names(i)} of type {tracing.aval_of(x)} has it as axis {a}")
     if len(sizes) > 1:
         lines = [f"size {n}: {'; '.join(who[:3])}{' and others' if len(who) > 3 else ''}" for n, who in sizes.items()]
-        raise ValueError(f"{user} got inconsistent sizes for array axes to be mapped. {'. '.join(lines)}.{remedy}")
+        kind, _, of = user.partition(" ")
+        raise ValueError(f"{kind} got inconsistent sizes for array axes to be mapped{of and ' ' + of}. {'. '.join(lines)}."
+                         f"{remedy}")
     return sizes
 
 
@@ -329,7 +331,7 @@ def _axis_size(name, values, axes, given, argument) -> int:
         return given
     [size] = sizes
     if given is not None and given != size:
-        raise ValueError(f"vmap of {name} got inconsistent sizes for array axes to be mapped: axis_size={given} was given, "
+        raise ValueError(f"vmap got inconsistent sizes for array axes to be mapped of {name}: axis_size={given} was given, "
                          f"but the size is {size}: {sizes[size][0]}.")
     return size
 
@@ -342,9 +344,9 @@ def _place(name, x, dim, wanted, size, split, sum_match=False):
         if dim is not None and sum_match:
             return as_array(x).sum(axis=dim)
         if dim is not None:
-            raise ValueError(f"vmap of {name} has None in out_axes for an output that is batched: it depends on the mapped "
-                             f"arguments, on axis {dim}. Give the axis that the mapped axis becomes, or reduce over it with "
-                             "psum.")
+            raise ValueError(f"vmap of {name} got out_axes with None for an output that is batched: it "
+                             f"depends on the mapped arguments, on axis {dim}. Give the axis that the mapped axis becomes, or "
+                             f"reduce over it with psum.")
         return x
     if not -rank - 1 <= wanted <= rank:
         raise ValueError(f"vmap of {name} has axis {wanted} in out_axes, which is out of bounds for a result of dimension "

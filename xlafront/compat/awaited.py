@@ -1,0 +1,24 @@
+"""Names that libraries import and that xlafront does not have yet: they can be named, in annotations and `isinstance`, and say
+so when they are used. Each goes when what it stands for comes."""
+
+from __future__ import annotations
+
+_NAMES = {
+    "jax.experimental.array_serialization.serialization":
+        "GlobalAsyncCheckpointManager GlobalAsyncCheckpointManagerBase get_tensorstore_spec",
+    "jax.experimental.checkify": """Error ErrorCategory JaxException Out all_checks automatic_checks check check_error checkify
+        debug_check div_checks float_checks index_checks nan_checks user_checks""",
+    "jax.experimental.colocated_python": "colocated_cpu_devices colocated_python colocated_python_class",
+    "jax.experimental.sparse": "BCOO",
+}
+
+
+class _Awaited(type):
+    """The class of classes of which there are no instances."""
+
+    def __call__(cls, *args, **kwargs):
+        raise NotImplementedError(f"{cls.__module__}.{cls.__name__} is not part of xlafront, which answers for jax here, yet. "
+                                  f"Run what needs it with jax, in a process of its own.")
+
+
+PUBLIC = {name: _Awaited(name, (), {"__module__": module}) for module, names in _NAMES.items() for name in names.split()}

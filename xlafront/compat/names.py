@@ -1,0 +1,135 @@
+"""What is called `jax` and what answers to it: three tables."""
+
+from __future__ import annotations
+
+# Modules of xlafront that have the same path under `jax`.
+_SAME_PATH = """
+    ad_checkpoint api_util custom_batching custom_derivatives debug distributed dlpack dtypes errors example_libraries
+    example_libraries.optimizers example_libraries.stax experimental.custom_partitioning experimental.jet
+    experimental.key_reuse experimental.layout experimental.mesh_utils experimental.multihost_utils experimental.ode
+    experimental.pjit experimental.rnn experimental.topologies extend.backend extend.core extend.core.primitives
+    extend.linear_util extend.mlir extend.mlir.dialects extend.mlir.dialects.arith extend.mlir.dialects.builtin
+    extend.mlir.dialects.cf extend.mlir.dialects.chlo extend.mlir.dialects.func extend.mlir.dialects.math
+    extend.mlir.dialects.memref extend.mlir.dialects.mpmd extend.mlir.dialects.scf extend.mlir.dialects.sdy
+    extend.mlir.dialects.sparse_tensor extend.mlir.dialects.stablehlo extend.mlir.dialects.vector extend.mlir.ir
+    extend.mlir.passmanager extend.random extend.sharding extend.source_info_util flatten_util image interpreters
+    interpreters.ad interpreters.batching interpreters.mlir interpreters.partial_eval interpreters.pxla interpreters.xla lax
+    lax.linalg memory monitoring nn nn.initializers numpy numpy.fft numpy.linalg ops random ref scipy scipy.cluster
+    scipy.cluster.vq scipy.fft scipy.integrate scipy.interpolate scipy.linalg scipy.ndimage scipy.optimize scipy.signal
+    scipy.sparse scipy.sparse.linalg scipy.spatial scipy.spatial.transform scipy.special scipy.stats scipy.stats.bernoulli
+    scipy.stats.beta scipy.stats.betabinom scipy.stats.binom scipy.stats.cauchy scipy.stats.chi2 scipy.stats.dirichlet
+    scipy.stats.expon scipy.stats.gamma scipy.stats.gennorm scipy.stats.geom scipy.stats.gumbel_l scipy.stats.gumbel_r
+    scipy.stats.laplace scipy.stats.logistic scipy.stats.multinomial scipy.stats.multivariate_normal scipy.stats.nbinom
+    scipy.stats.norm scipy.stats.pareto scipy.stats.poisson scipy.stats.t scipy.stats.truncnorm scipy.stats.uniform
+    scipy.stats.vonmises scipy.stats.wrapcauchy sharding stages test_util tree tree_util typing
+"""
+
+# Modules that are the same objects under both names: of jax, and of xlafront.
+SAME: dict[str, str] = {f"jax.{path}": f"xlafront.{path}" for path in _SAME_PATH.split()} | {
+    "jax.version": "xlafront.compat.version",
+    "jax._src.compiler": "xlafront.runtime.compile",  # Chex replaces a function in it
+}
+
+# Modules of which xlafront has the names but not the module: who needs it, and where they live.
+OWN: dict[str, tuple[str, dict[str, str]]] = {
+    "jax": ("everyone", {"xlafront.compat.version": "__version__ __version_info__"}),
+    "jax._src": ("those who import from it", {}),
+    "jax._src.ad_checkpoint": ("Oryx", {"xlafront.transforms.ad.checkpoint": "remat_p"}),
+    "jax._src.ad_util": ("Lineax", {"xlafront.lax.barriers": "stop_gradient_p"}),
+    "jax._src.checkify": ("Flax", {"xlafront.compat.awaited": "Error JaxException Out checkify user_checks"}),
+    "jax._src.core": ("Flax, NumPyro, Oryx", {
+        "xlafront.core.avals": "AbstractValue ShapedArray",
+        "xlafront.core.ir": "ClosedJaxpr DebugInfo DropVar eval_jaxpr",
+        "xlafront.core.tracing": "Trace Tracer eval_context",
+        "xlafront.extend.core": "CallPrimitive TraceTag get_opaque_trace_state set_current_trace take_current_trace",
+        "xlafront.interpreters.call_arguments": "safe_map",
+        "xlafront.compat.hijax": "AvalQDD",
+        "xlafront.compat.programs": "safe_zip",
+        "xlafront.compat.renamed": "physical_aval trace_state_clean",
+    }),
+    "jax._src.dispatch": ("Equinox", {"xlafront.compat.renamed": "wait_for_tokens"}),
+    "jax._src.distributed": ("Orbax", {"xlafront.compat.renamed": "global_state"}),
+    "jax._src.dtypes": ("Equinox, Flax, TensorFlow Probability", {
+        "xlafront.core.dtypes": "ExtendedDType TypePromotionError canonicalize_dtype extended finfo",
+        "xlafront.compat.renamed": "DType supports_inf",
+    }),
+    "jax._src.effects": ("Equinox", {
+        "xlafront.core.ir": "Effect",
+        "xlafront.compat.renamed": "control_flow_allowed_effects lowerable_effects remat_allowed_effects",
+    }),
+    "jax._src.flatten_util": ("BlackJAX", {"xlafront.numpy.flatten_util": "ravel_pytree"}),
+    "jax._src.interpreters": ("those who import from it", {}),
+    "jax._src.interpreters.ad": ("Oryx", {"xlafront.interpreters.ad": "jvp primitive_jvps primitive_transposes"}),
+    "jax._src.interpreters.batching": ("Oryx", {
+        "xlafront.interpreters.batching": "fancy_primitive_batchers primitive_batchers",
+    }),
+    "jax._src.interpreters.partial_eval": ("Oryx", {
+        "xlafront.interpreters.partial_eval": "PartialVal trace_to_jaxpr_dynamic trace_to_jaxpr_nounits",
+        "xlafront.compat.programs": "abstract_eval_fun close_jaxpr convert_constvars_jaxpr separate_consts",
+    }),
+    "jax._src.interpreters.pxla": ("Flax", {"xlafront.compat.programs": "global_result_handlers"}),
+    "jax._src.lax": ("those who import from it", {}),
+    "jax._src.lax.control_flow": ("Oryx", {"xlafront.lax": "cond_p scan_p while_p"}),
+    "jax._src.literals": ("Equinox", {"xlafront.compat.renamed": "TypedNdArray"}),
+    "jax._src.named_sharding": ("jaxlib", {}),
+    "jax._src.sharding_impls": ("jaxlib", {"xlafront.compat.renamed": "UNSPECIFIED UnspecifiedValue"}),
+    "jax._src.state": ("those who import from it", {}),
+    "jax._src.state.types": ("Flax", {"xlafront.core.refs": "AbstractRef"}),
+    "jax._src.traceback_util": ("Equinox, Flax, jaxtyping", {
+        "xlafront.compat.tracebacks": "_exclude_paths api_boundary include_frame register_exclusion",
+    }),
+    "jax._src.tree_util": ("Flax, Orbax", {
+        "xlafront.compat.renamed": "_registry",
+        "xlafront.tree_util": "flatten_one_level tree_leaves tree_map tree_unflatten",
+    }),
+    "jax._src.util": ("Oryx", {
+        "xlafront.interpreters.call_arguments": "safe_map",
+        "xlafront.compat.programs": "HashableFunction safe_zip split_list unzip2 weakref_lru_cache wrap_name",
+    }),
+    "jax._src.xla_bridge": ("Chex", {"xlafront.compat.renamed": "_backends"}),
+    "jax.experimental": ("Flax", {"xlafront.compat.hijax": "cur_qdd"}),
+    "jax.experimental.array_serialization": ("Flax, Orbax", {}),
+    "jax.experimental.array_serialization.serialization": ("Flax, Orbax", {
+        "xlafront.compat.awaited": "GlobalAsyncCheckpointManager GlobalAsyncCheckpointManagerBase get_tensorstore_spec",
+    }),
+    "jax.experimental.checkify": ("Chex", {
+        "xlafront.compat.awaited": """Error ErrorCategory all_checks automatic_checks check check_error checkify debug_check
+            div_checks float_checks index_checks nan_checks user_checks""",
+    }),
+    "jax.experimental.colocated_python": ("Orbax", {
+        "xlafront.compat.awaited": "colocated_cpu_devices colocated_python colocated_python_class",
+    }),
+    "jax.experimental.colocated_python.func": ("Orbax", {}),
+    "jax.experimental.colocated_python.serialization": ("Orbax", {"xlafront.runtime.jaxlib_compat": "DeviceList"}),
+    "jax.experimental.hijax": ("Flax", {
+        "xlafront.compat.hijax": """AbstractValue AvalMutableQDD AvalQDD HiPrimitive HiType MutableHiType Zero aval_method
+            aval_property control_flow_allowed_effects instantiate_zeros is_undefined_primal register_hitype""",
+    }),
+    "jax.experimental.sparse": ("NumPyro", {"xlafront.compat.awaited": "BCOO"}),
+    "jax.extend": ("those who import from it", {}),
+    "jax.extend.ifrt_programs": ("Orbax", {"xlafront.runtime.jaxlib_compat": "ifrt_programs"}),
+    "jax.core": ("Equinox, Flax, Haiku, TensorFlow Probability", {
+        "xlafront.core": "max_dim min_dim",
+        "xlafront.core.avals": "AbstractToken AbstractValue ShapedArray",
+        "xlafront.core.ir": """Atom ClosedJaxpr DropVar Effect Jaxpr JaxprEqn Literal ParamDict Value Var eval_jaxpr
+            jaxpr_as_fun""",
+        "xlafront.core.ir_check": "check_jaxpr",
+        "xlafront.core.primitive": "Primitive",
+        "xlafront.core.structs": "ShapeDtypeStruct",
+        "xlafront.core.tracing": "Trace Tracer ensure_compile_time_eval eval_context",
+        "xlafront.extend.core": "find_top_trace get_opaque_trace_state",
+        "xlafront.compat.renamed": "pytype_aval_mappings",
+    }),
+}
+
+# Modules that have what a module of xlafront has, and more.
+MORE_THAN = {"jax": "xlafront", "jax.experimental": "xlafront.experimental", "jax.extend": "xlafront.extend"}
+
+# Modules in which jaxlib looks up names, which `runtime.jax_names` adds.
+LOOKED_UP = ("jax._src.named_sharding", "jax._src.sharding_impls")
+
+# The modules in each package.
+CHILDREN: dict[str, list[str]] = {}
+for _name in sorted({*SAME, *OWN}):
+    _parent, _, _child = _name.rpartition(".")
+    CHILDREN.setdefault(_parent, []).append(_child)

@@ -1,0 +1,101 @@
+"""Functions on programs that libraries call by their private names."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from xlafront.core import tracing
+from xlafront.core.avals import AbstractValue, ShapedArray
+from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr
+from xlafront.runtime.jaxlib_compat import result_handler
+
+global_result_handlers = {ShapedArray: result_handler}
+
+
+def close_jaxpr(jaxpr: Jaxpr) -> ClosedJaxpr:
+    """A program without constants, as one that has the values of its constants."""
+    return ClosedJaxpr(jaxpr, ())
+
+
+def convert_constvars_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
+    """A program that takes its constants first."""
+    return jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
+
+
+def separate_consts(jaxpr: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
+    """A program that takes its constants first, and what they are."""
+    return close_jaxpr(convert_constvars_jaxpr(jaxpr.jaxpr)), jaxpr.consts
+
+
+def abstract_eval_fun(fun: Callable, *avals: AbstractValue, debug_info: DebugInfo, **params) -> list[AbstractValue]:
+    """The types of the results, a sequence of arrays, of a function of arrays of these types."""
+    jaxpr, _ = tracing.trace_to_jaxpr(functools.partial(fun, **params), list(avals), debug_info)
+    return jaxpr.out_avals
+
+
+# Sequences
+
+
+def safe_zip(*columns: Iterable) -> list[tuple]:
+    """As `zip` of sequences that must be equally long."""
+    return list(zip(*columns, strict=True))
+
+
+def split_list(args: Sequence, ns: Sequence[int]) -> list[list]:
+    """Cut into pieces of these lengths, and the rest."""
+    rest, pieces = list(args), []
+    for n in ns:
+        pieces.append(rest[:n])
+        rest = rest[n:]
+    return [*pieces, rest]
+
+
+def unzip2(xys: Iterable[tuple[Any, Any]]) -> tuple[tuple, tuple]:
+    """The first and the second of each pair."""
+    pairs = list(xys)
+    return tuple(x for x, _ in pairs), tuple(y for _, y in pairs)
+
+
+# Functions
+
+
+def wrap_name(transform_name: str, name: str) -> str:
+    return f"{transform_name}({name})"
+
+
+class HashableFunction:
+    """A function that is equal to another of the same code and closure."""
+
+    def __init__(self, f: Callable, closure: Any):
+        self.f, self.closure = f, closure
+
+    def __call__(self, *args, **kwargs):
+        return self.f(*args, **kwargs)
+
+    def __eq__(self, other):
+        return type(other) is HashableFunction and self.f.__code__ == other.f.__code__ and self.closure == other.closure
+
+    def __hash__(self):
+        return hash((self.f.__code__, self.closure))
+
+
+def weakref_lru_cache(f: Callable | None = None, *, maxsize: int | None = 2048, trace_context_in_key: bool = True,
+                      explain: Callable | None = None) -> Callable:
+    """Remember a function's results as long as their first arguments live, the last `maxsize` of each."""
+    if f is None:
+        return functools.partial(weakref_lru_cache, maxsize=maxsize, trace_context_in_key=trace_context_in_key, explain=explain)
+    results: weakref.WeakKeyDictionary[Any, Callable] = weakref.WeakKeyDictionary()
+
+    @functools.wraps(f)
+    def cached(first, *args, **kwargs):
+        found = results.get(first)
+        if found is None:
+            reference = weakref.ref(first)
+            found = results[first] = functools.lru_cache(maxsize)(lambda *args, **kwargs: f(reference(), *args, **kwargs))
+        return found(*args, **kwargs)
+
+    cached.cache_clear = results.clear  # type: ignore[attr-defined]
+    return cached

@@ -1,0 +1,69 @@
+"""What xlafront knows under other names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from xlafront.core import dtypes, tree
+from xlafront.core.keys import physical as physical_aval
+from xlafront.core.tracing import abstractors as pytype_aval_mappings, is_tracing
+from xlafront.interpreters.mlir import lowerable_effects
+from xlafront.runtime.clients import clients
+from xlafront.runtime.distributed import state as global_state
+from xlafront.runtime.effects import effects_barrier as wait_for_tokens
+from xlafront.staging.sharding_arguments import UNSPECIFIED
+
+__all__ = ["UNSPECIFIED", "DType", "TypedNdArray", "UnspecifiedValue", "global_state", "physical_aval", "pytype_aval_mappings",
+           "supports_inf", "trace_state_clean", "wait_for_tokens"]
+
+_backends = clients.started
+UnspecifiedValue = type(UNSPECIFIED)
+DType = np.dtype
+control_flow_allowed_effects = remat_allowed_effects = lowerable_effects
+
+
+class _Node(NamedTuple):
+    to_iter: Callable
+    from_iter: Callable
+
+
+class _Nodes(Mapping):
+    """How the classes that are nodes of pytrees are taken apart and put together."""
+
+    def __getitem__(self, kind: Any) -> _Node:
+        if kind in tree.builtin_nodes:
+            return _Node(tree.flatten_one_level, lambda keys, values: kind(values if keys is None else zip(keys, values)))
+        return _Node(*tree.registered_nodes[kind][:2])
+
+    def __contains__(self, kind: Any) -> bool:  # hot: Flax asks of each value
+        return kind in tree.registered_nodes or kind in tree.builtin_nodes
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((*tree.builtin_nodes, *tree.registered_nodes))
+
+    def __len__(self) -> int:
+        return len(tree.builtin_nodes) + len(tree.registered_nodes)
+
+
+_registry = _Nodes()
+
+
+class TypedNdArray(np.ndarray):
+    """Constants of programs that know their weak type. Here they are NumPy's arrays, so that there are none."""
+
+
+def trace_state_clean() -> bool:
+    """Is nothing being traced?"""
+    return not is_tracing()
+
+
+_FINITE = ("float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2fnuz")
+
+
+def supports_inf(dtype) -> bool:
+    """Has the dtype infinities?"""
+    found = dtypes.dtype(dtype)
+    return dtypes.issubdtype(found, np.inexact) and found.name not in _FINITE

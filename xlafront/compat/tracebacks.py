@@ -1,0 +1,24 @@
+"""Which frames of libraries tracebacks show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FrameType
+
+from xlafront.core.traceback_filter import boundary, hidden_paths, is_hidden
+
+_exclude_paths = hidden_paths
+
+
+def api_boundary(fun: Callable, *, repro_api_name: str | None = None, repro_user_func: bool = False) -> Callable:
+    """A public function of a library: the errors that leave it show no frames that are hidden."""
+    return boundary(fun)
+
+
+def register_exclusion(path: str) -> None:
+    """Hide the frames of the files under a path."""
+    hidden_paths.append(path)
+
+
+def include_frame(f: FrameType) -> bool:
+    return not is_hidden(f.f_code.co_filename)
