@@ -120,12 +120,12 @@ def cholesky_update(r_matrix: ArrayLike, w_vector: ArrayLike) -> Array:
 
 def _triangular_shape(a, b, *, left_side, **_):
     n = square("triangular_solve", a)
+    if b.shape[-2 if left_side else -1] != n:
+        raise ValueError(str(errors.incompatible_shapes(
+            "triangular_solve", [("a", a.shape), ("b", b.shape)],
+            f"b must have {n} {'rows (or use left_side=False)' if left_side else 'columns (or use left_side=True)'}.")))
     if a.dtype != b.dtype:
         raise errors.incompatible_dtypes("triangular_solve", [a.dtype, b.dtype], "Convert one of them with x.astype(...).")
-    if b.shape[-2 if left_side else -1] != n:
-        raise errors.incompatible_shapes(
-            "triangular_solve", [("a", a.shape), ("b", b.shape)],
-            f"b must have {n} {'rows (or use left_side=False)' if left_side else 'columns (or use left_side=True)'}.")
     return [(b.shape, b.dtype)]
 
 

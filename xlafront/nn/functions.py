@@ -520,6 +520,7 @@ def logmeanexp(x: ArrayLike, axis: Axes = None, where: ArrayLike | None = None, 
     >>> nn.logmeanexp(xnp.array([1000.0, 1000.0]))
     Array(1000., dtype=float32)
     """
+    axis = _hashable(axis)
     total = logsumexp(x, axis, where=where, keepdims=keepdims)
     count = xnp.sum(xnp.ones_like(x, dtype=total.dtype), axis, where=where, keepdims=keepdims)
     return total - xnp.log(count)
