@@ -136,7 +136,8 @@ def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
     """
     check_arraylike("polygamma", n, x)
     if not dtypes.is_integer(tracing.aval_of(n).dtype):
-        raise ValueError(f"polygamma takes integers as orders n, got dtype {tracing.aval_of(n).dtype}. lax.polygamma takes floats.")
+        raise ValueError(f"polygamma takes integers as orders n, got dtype {tracing.aval_of(n).dtype}. Floats are taken by "
+                         f"lax.polygamma.")
     n, x = promote_args_inexact("polygamma", n, x)
     if tracing.aval_of(x).dtype.kind == "c":
         raise ValueError(f"polygamma takes real numbers, got dtype {tracing.aval_of(x).dtype}.")
