@@ -504,7 +504,7 @@ def conv_general_dilated(lhs: Array, rhs: Array, window_strides: Sequence[int], 
     >>> conv_general_dilated(x, kernel, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")).shape
     (1, 4, 4, 4)
     """
-    shapes = tuple(tracing.aval_of(x, "conv_general_dilated").shape for x in (lhs, rhs))
+    shapes = tracing.aval_of(lhs, "conv_general_dilated").shape, tracing.aval_of(rhs, "conv_general_dilated").shape
     numbers = conv_dimension_numbers(*shapes, dimension_numbers)
     strides = _integers(window_strides, "window_strides")
     ones = (1,) * max(len(shapes[0]) - 2, 0)
@@ -591,7 +591,7 @@ def conv_transpose(lhs: Array, rhs: Array, strides: Sequence[int], padding: str 
     >>> conv_transpose(xnp.ones((1, 4, 4, 3)), xnp.ones((3, 3, 3, 5)), (2, 2), "SAME").shape
     (1, 8, 8, 5)
     """
-    shapes = tuple(tracing.aval_of(x, "conv_transpose").shape for x in (lhs, rhs))
+    shapes = tracing.aval_of(lhs, "conv_transpose").shape, tracing.aval_of(rhs, "conv_transpose").shape
     if len(shapes[0]) != len(shapes[1]):
         raise TypeError(f"conv_transpose needs an input and a kernel of equal rank (ndim), got shapes {shapes[0]} and "
                         f"{shapes[1]}.")

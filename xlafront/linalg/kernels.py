@@ -149,11 +149,11 @@ def factorization(name: str, abstract: Callable, *, jvp: Callable | None = None,
         if len({len(shape) for shape in leading}) > 1:
             raise apart(TypeError, avals)
         found = [ShapedArray(tuple(shape), np.dtype(dtype)) for shape, dtype in abstract(*avals, **params)]
-        if len(leading) > 1:
-            raise apart(ValueError, avals)
         of = [aval.dtype for aval, _ in zip(avals, ranks)]
         if len(set(of)) > 1:
             raise errors.incompatible_dtypes(name, of, "Convert them to one with x.astype(...).")
+        if len(leading) > 1:
+            raise apart(ValueError, avals)
         if kernel and of[0] not in LETTERS:
             raise NotImplementedError(f"{name} of {of[0]} is computed by none of the libraries: convert with "
                                       f"x.astype(float32), and back afterwards.")
