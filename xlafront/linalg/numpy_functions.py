@@ -133,7 +133,7 @@ def inv(a: ArrayLike) -> Array:
 def _lstsq(a, b, rcond):
     a, b = _floating("lstsq", a, b)
     if a.ndim != 2 or b.ndim not in (1, 2) or a.shape[0] != b.shape[0]:
-        raise (ValueError if a.ndim == 2 else TypeError)(
+        raise (TypeError if a.ndim and b.ndim and a.shape[0] == b.shape[0] else ValueError)(
             f"lstsq takes a matrix and a vector or matrix with as many rows, got shapes {a.shape} and {b.shape}.")
     vector, (m, n) = b.ndim == 1, a.shape
     b = b[:, None] if vector else b
