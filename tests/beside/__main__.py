@@ -6,7 +6,8 @@
     python -m tests.beside numpy                            without a reference: what the calls give here
 
 A table is a text file in `calls/`: a call a line, a Python expression in `xf`, `xnp`, `lax`, `nn`, `random`, `np`, `P` and
-what the lines before have assigned; `#` begins a comment, and a line with `<<a;b>>` is one for each choice. Compared are values, dtypes, weak types, shardings, the structure of
+what the lines before have assigned; `#` begins a comment, and a line with `<<a;b>>` is one for each choice. `#!` after a call
+says why it is better as it is here: such a call is counted by itself. Compared are values, dtypes, weak types, shardings, the structure of
 results, classes of exceptions (ours may be a subclass), and how many programs were compiled when `--compilations` is given.
 """
 
@@ -41,10 +42,11 @@ def run(python: str, which: str, calls: list[str], options) -> list[dict]:
     return answers
 
 
-def read(name: str) -> list[str]:
+def read(name: str) -> list[tuple[str, bool]]:
+    """The calls of a table, and whether they differ on purpose."""
     path = HERE / "calls" / f"{name}.txt"
-    lines = [line.partition(" #")[0].rstrip() for line in path.read_text().splitlines()]
-    return [call for line in lines if line and not line.startswith("#") for call in expanded(line)]
+    lines = [(line.partition(" #")[0].rstrip(), " #! " in line) for line in path.read_text().splitlines()]
+    return [(call, differs) for line, differs in lines if line and not line.startswith("#") for call in expanded(line)]
 
 
 def expanded(line: str) -> list[str]:
@@ -124,18 +126,21 @@ def main() -> int:
     parser.add_argument("--compilations", action="store_true", help="compare also how many programs were compiled")
     parser.add_argument("--seconds", type=int, default=60, help="that a call may take")
     options = parser.parse_args()
-    calls = [line for name in options.tables for line in read(name)] + options.call
+    marked = [line for name in options.tables for line in read(name)] + [(call, False) for call in options.call]
+    calls = [call for call, _ in marked]
     ours = run(sys.executable, "xlafront", calls, options)
     if options.reference is None:
         for call, answer in zip(calls, ours):
             print(call, "->", answer.get("died") or (answer["error"][0] + ": " + answer["text"] if "error" in answer else shown(answer)))
         return 0
     theirs = run(options.reference, "jax", calls, options)
-    found = [(call, text) for call, a, b in zip(calls, ours, theirs)
-             if (text := difference(a, b, options.compilations)) is not None]
+    different = [(call, text, on_purpose) for (call, on_purpose), a, b in zip(marked, ours, theirs)
+                 if (text := difference(a, b, options.compilations)) is not None]
+    found = [(call, text) for call, text, on_purpose in different if not on_purpose]
     for call, text in found:
         print(f"{call}\n    {text.replace(chr(10), chr(32))}")
-    print(f"{len(calls) - len(found)} of {len(calls)} calls are equal")
+    purposes = f", {len(different) - len(found)} differ on purpose" if len(different) > len(found) else ""
+    print(f"{len(calls) - len(different)} of {len(calls)} calls are equal{purposes}")
     return bool(found)
 
 

@@ -109,6 +109,25 @@ def test_same_padding_gives_the_ceiling_of_the_quotient(size, window, stride):
         assert (size + low + high - window) // stride + 1 == -(-size // stride)
 
 
+def test_sizes_of_padding_by_name_stand_for_all_dimensions():
+    same = [(0, 1), (1, 1)]  # for ceil(8 / 2) and ceil(9 / 2) windows of 3
+    for window, strides in (((3, 3), (2, 2)), ((3,), (2, 2)), (3, 2), ((3, 3), (2,))):
+        assert lax.padtype_to_pads((8, 9), window, strides, "SAME") == same
+        assert lax.padtype_to_pads((8, 9), window, strides, "SAME_LOWER") == [pair[::-1] for pair in same]
+        assert lax.padtype_to_pads((8, 9), window, strides, "VALID") == [(0, 0), (0, 0)]
+    assert lax.padtype_to_pads((), (), (), "SAME") == []
+    with pytest.raises(ValueError):
+        lax.padtype_to_pads((8, 9), (3, 3), (2, 2, 2), "SAME")
+    with pytest.raises(TypeError, match="integers"):
+        lax.padtype_to_pads((8, 9), (3, 3), (1.5, 1), "SAME")
+
+
+@pytest.mark.parametrize("function", [lax.conv_general_dilated, lax.conv_transpose])
+def test_lists_are_no_arrays(function):
+    with pytest.raises(TypeError, match=f"{function.__name__} got an argument of type list"):
+        function([[[1.0]]], np.ones((1, 1, 1), np.float32), (1,), "SAME")
+
+
 def test_wider_element_types():
     x, w = arrays(CASES[0], np.int8)
     np.testing.assert_array_equal(

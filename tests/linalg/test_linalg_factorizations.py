@@ -39,6 +39,42 @@ def test_cholesky(rng, dtype, batch):
     assert linalg.cholesky(np.eye(2, dtype=int)).dtype == np.float64
 
 
+TOGETHER = {  # operations on several arrays, and shapes that fit
+    "cholesky_update": [(3, 3), (3,)],
+    "triangular_solve": [(3, 3), (2, 3)],
+    "tridiagonal_solve": [(3,), (3,), (3,), (3, 2)],
+    "symmetric_product": [(3, 2), (3, 3)],
+    "householder_product": [(3, 2), (2,)],
+    "ormqr": [(3, 2), (2,), (3, 3)],
+}
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_operands_have_one_dtype_and_one_batch(name):
+    f, shapes = getattr(linalg, name), TOGETHER[name]
+    for i in range(len(shapes)):
+        for other in ("float64", "bfloat16", "int32", "complex64"):
+            operands = [xnp.ones(s, other if i == j else "float32") for j, s in enumerate(shapes)]
+            with pytest.raises(TypeError, match=rf"{name}.*(same dtypes?|{other})"):
+                f(*operands)
+        with pytest.raises(TypeError, match=name):
+            f(*[xnp.ones((2, 2, *s) if i == j else s) for j, s in enumerate(shapes)])
+    if name != "cholesky_update":
+        with pytest.raises(ValueError, match=f"{name} takes arrays with the same leading dimensions"):
+            f(*[xnp.ones((2 if s is shapes[-1] else 5, *s)) for s in shapes])
+
+
+def test_narrow_floats_where_no_library_is_needed():
+    w, factor = np.array([1.0, -2.0, 0.5]), np.array([[2.0, 1, 0], [0, 3, -1], [0, 0, 1]])
+    wanted = np.linalg.cholesky(factor.T @ factor + np.outer(w, w)).T
+    for dtype in ("bfloat16", "float16"):
+        found = linalg.cholesky_update(xnp.asarray(factor, dtype), xnp.asarray(w, dtype))
+        assert found.dtype == dtype
+        np.testing.assert_allclose(np.abs(np.asarray(found, np.float64)), np.abs(wanted), atol=0.05)
+        product = linalg.symmetric_product(xnp.asarray(factor, dtype), xnp.eye(3, dtype=dtype), alpha=2.0, beta=3.0)
+        np.testing.assert_array_equal(np.asarray(product, np.float64), 2 * factor @ factor.T + 3 * np.eye(3))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_cholesky_update(rng, dtype):
     if dtype.startswith("complex"):
@@ -189,8 +225,8 @@ def test_explicit_axes(rng):
     (lambda: linalg.cholesky(np.ones(3)), TypeError, r"cholesky.*matrix.*\(3,\)"),
     (lambda: linalg.cholesky(xnp.eye(3, dtype="float16")), NotImplementedError, "cholesky of float16.*astype"),
     (lambda: linalg.lu(np.eye(3, dtype=int)), TypeError, "lu does not accept dtype int64.*astype"),
-    (lambda: linalg.triangular_solve(np.eye(3), np.ones((2, 3)), left_side=True), TypeError, r"3 rows.*left_side=False"),
-    (lambda: linalg.triangular_solve(np.ones((2, 3, 3)), np.ones((4, 3, 3))), TypeError, "leading dimensions"),
+    (lambda: linalg.triangular_solve(np.eye(3), np.ones((2, 3)), left_side=True), ValueError, r"3 rows.*left_side=False"),
+    (lambda: linalg.triangular_solve(np.ones((2, 3, 3)), np.ones((4, 3, 3))), ValueError, "leading dimensions"),
     (lambda: linalg.triangular_solve(np.eye(3), np.ones((3, 3), complex)), TypeError, "float64.*complex128"),
     (lambda: linalg.tridiagonal_solve(np.ones(3), np.ones(2), np.ones(3), np.ones((3, 1))), TypeError, "three diagonals"),
     (lambda: linalg.lu_pivots_to_permutation(np.array([1, 1, 2], np.int32), 2), ValueError, "permutation_size=2"),

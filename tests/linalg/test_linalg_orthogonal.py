@@ -142,7 +142,7 @@ def test_over_a_mapped_axis_and_over_devices(rng):
     (lambda: linalg.householder_product(np.ones((2, 3, 2)), np.ones(2)), TypeError, "leading dimensions"),
     (lambda: linalg.ormqr(np.ones((3, 2)), np.ones(2), np.ones((2, 3))), ValueError, "with 3 rows"),
     (lambda: linalg.ormqr(np.ones((3, 2)), np.ones(2), np.ones((3, 2)), left=False), ValueError, "with 3 columns"),
-    (lambda: linalg.ormqr(np.ones((3, 2)), np.ones(2), np.ones((3, 3), complex)), TypeError, "one dtype"),
+    (lambda: linalg.ormqr(np.ones((3, 2)), np.ones(2), np.ones((3, 3), complex)), TypeError, "same dtypes"),
     (lambda: linalg.hessenberg(np.ones((3, 2))), ValueError, r"hessenberg.*square.*\(3, 2\)"),
     (lambda: linalg.tridiagonal(np.ones((0, 0))), ValueError, "at least one row"),
     (lambda: linalg.schur(np.eye(3), sort_eig_vals=True), NotImplementedError, "sort_eig_vals"),

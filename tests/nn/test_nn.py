@@ -57,6 +57,41 @@ def test_gelu():
     )
 
 
+def test_wide_numbers_are_computed_to_their_precision():
+    formulas = FORMULAS | {"gelu": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))}
+    with xf.enable_x64(True):
+        for name, formula in formulas.items():
+            found = getattr(nn, name)(X)
+            assert found.dtype == np.float64, name
+            np.testing.assert_allclose(np.asarray(found), formula(X), rtol=1e-13, atol=1e-15, err_msg=name)
+        exact = nn.gelu(X, approximate=False)
+        np.testing.assert_allclose(np.asarray(exact), X * 0.5 * (1 + sp.erf(X / np.sqrt(2))), rtol=1e-13, atol=1e-15)
+
+
+def test_lists_of_axes(rng):
+    x, where = rng.normal(size=(2, 3, 4)).astype(np.float32), rng.normal(size=(2, 3, 4)) > -1
+    masked = np.where(where, x, -np.inf)
+    total = sp.logsumexp(masked, axis=(0, 2))
+    for options in ({"keepdims": False}, {"keepdims": True}):
+        shape = (1, 3, 1) if options["keepdims"] else (3,)
+        sums, means = (f(x, axis=[0, 2], where=where, **options) for f in (nn.logsumexp, nn.logmeanexp))
+        np.testing.assert_allclose(np.asarray(sums), total.reshape(shape), rtol=1e-5)
+        np.testing.assert_allclose(np.asarray(means), (total - np.log(where.sum((0, 2)))).reshape(shape), rtol=1e-5, atol=1e-6)
+    weights = sp.softmax(masked, axis=(0, 2))
+    np.testing.assert_allclose(np.asarray(nn.softmax(x, [0, 2], where)), weights, rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(xnp.exp(nn.log_softmax(x, [0, 2], where))), weights, rtol=1e-5)
+    whole = nn.standardize(x, [0, 2])
+    np.testing.assert_allclose(np.asarray(whole.mean((0, 2))), 0, atol=1e-6)
+    np.testing.assert_allclose(np.asarray(whole.std((0, 2))), 1, rtol=1e-4)
+
+
+@pytest.mark.parametrize("function", [lambda x, axis: nn.one_hot(x.astype(int), 3, axis=axis), nn.glu])
+@pytest.mark.parametrize("axis", ["a", 1.5, None])
+def test_axes_are_integers(function, axis):
+    with pytest.raises(TypeError, match="needs an integer axis"):
+        function(np.ones(4, np.float32), axis)
+
+
 def test_softmax_family(rng):
     x = rng.normal(size=(3, 5)) * 4
     np.testing.assert_allclose(np.asarray(nn.softmax(x)), sp.softmax(x, -1), rtol=1e-5)

@@ -80,6 +80,9 @@ def test_weak_results_of_one_operand():
     for name in "log2 log10 signbit isinf isposinf isneginf".split():
         assert not type_of(getattr(xnp, name), 1.5)[1], name
     assert type_of(xnp.rint, 2) == ("float32", False)
+    for decimals in (0, 1, -1):
+        assert type_of(lambda x, n=decimals: xnp.round(x, n), 1.5)[1]
+        assert not type_of(lambda x, n=decimals: xnp.round(x, n), np.float16(1.5))[1]
 
 
 def test_weak_vectors():

@@ -85,6 +85,10 @@ def test_one_and_two_angles():
                   np.squeeze(theirs.Rotation.from_euler(seq, angles, degrees).as_matrix()))
 
 
+def test_an_angle_that_is_a_number_makes_a_rotation_of_an_array():
+    assert not Rotation.from_euler("x", 0.5).quat.weak_type
+
+
 def test_several():
     ours, other = next(pairs())
     assert len(ours) == 7 and not ours.single and ours[0].single

@@ -102,6 +102,13 @@ def test_when_it_ends():
         assert bool(at_once.success) and int(at_once.nit) == 0 and int(at_once.nfev) == 1
 
 
+def test_counts_and_status_give_way_to_other_integers():
+    for method in ("BFGS", "l-bfgs-experimental-do-not-rely-on-this"):
+        for options in ({}, {"maxiter": 0}):
+            found = minimize(bowl, xnp.zeros(3), method=method, options=options)
+            assert found.status.weak_type and found.nit.weak_type and found.nfev.weak_type
+
+
 def test_tolerances():
     for settings in ({"tol": 5.0}, {"options": {"gtol": 5.0}}, {"tol": 1e-9, "options": {"gtol": 5.0}}):
         found = minimize(bowl, xnp.zeros(3), method="BFGS", **settings)

@@ -26,6 +26,7 @@ from xlafront.lax.dot_products import canonical_precision, dot_general
 from xlafront.lax.elementwise import convert_element_type, eq
 from xlafront.lax.families import bilinear_jvp
 from xlafront.lax.shapes import broadcast_in_dim_p, move_dim, permute, reshape_to, rev_p, zeros_of
+from xlafront.lax.windows import named_padding
 from xlafront.runtime.arrays import ArrayImpl as Array
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.specs import PartitionSpec, axes_of
@@ -63,7 +64,8 @@ def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window
                     ) -> list[tuple[int, int]]:
     """The numbers of elements to add before and after each dimension, for a padding that is given by name.
 
-    - `in_shape`, `window_shape`, `window_strides`: sizes along each dimension, the window's with its dilation.
+    - `in_shape`, `window_shape`, `window_strides`: sizes along each dimension, the window's with its dilation; a single one
+      stands for all.
     - `padding`: `"VALID"` adds nothing; `"SAME"` adds what gives `ceil(size / stride)` results, an odd one at the end,
       `"SAME_LOWER"` at the beginning.
 
@@ -72,17 +74,12 @@ def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window
     """
     if not isinstance(padding, str):
         raise TypeError(f"padding must be a name here, got {padding!r}; it can be 'VALID', 'SAME' or 'SAME_LOWER'.")
-    kind = padding.upper()
-    if kind == "VALID":
+    if padding.upper() == "VALID":
         return [(0, 0)] * len(in_shape)
-    if kind not in ("SAME", "SAME_LOWER"):
-        raise RuntimeError(f"there is no padding {padding!r}; it can be 'VALID', 'SAME' or 'SAME_LOWER'.")
-    pads = []
-    for size, window, stride in zip(in_shape, window_shape, window_strides):
-        total = max((-(-size // stride) - 1) * stride + window - size, 0)
-        less, more = total // 2, total - total // 2
-        pads.append((less, more) if kind == "SAME" else (more, less))
-    return pads
+    sizes = np.broadcast_arrays(*(np.asarray(n, None if np.size(n) else int) for n in (in_shape, window_shape, window_strides)))
+    if any(n.dtype.kind not in "iu" for n in sizes):
+        raise TypeError(f"padtype_to_pads takes integers, got {in_shape}, {window_shape} and {window_strides}.")
+    return list(named_padding(padding, *(n.tolist() for n in sizes)))
 
 
 def conv_dimension_numbers(lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: Any) -> ConvDimensionNumbers:
@@ -507,7 +504,7 @@ def conv_general_dilated(lhs: Array, rhs: Array, window_strides: Sequence[int], 
     >>> conv_general_dilated(x, kernel, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")).shape
     (1, 4, 4, 4)
     """
-    shapes = np.shape(lhs), np.shape(rhs)
+    shapes = tracing.aval_of(lhs, "conv_general_dilated").shape, tracing.aval_of(rhs, "conv_general_dilated").shape
     numbers = conv_dimension_numbers(*shapes, dimension_numbers)
     strides = _integers(window_strides, "window_strides")
     ones = (1,) * max(len(shapes[0]) - 2, 0)
@@ -594,7 +591,7 @@ def conv_transpose(lhs: Array, rhs: Array, strides: Sequence[int], padding: str 
     >>> conv_transpose(xnp.ones((1, 4, 4, 3)), xnp.ones((3, 3, 3, 5)), (2, 2), "SAME").shape
     (1, 8, 8, 5)
     """
-    shapes = np.shape(lhs), np.shape(rhs)
+    shapes = tracing.aval_of(lhs, "conv_transpose").shape, tracing.aval_of(rhs, "conv_transpose").shape
     if len(shapes[0]) != len(shapes[1]):
         raise TypeError(f"conv_transpose needs an input and a kernel of equal rank (ndim), got shapes {shapes[0]} and "
                         f"{shapes[1]}.")

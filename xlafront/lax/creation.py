@@ -84,12 +84,20 @@ def full(shape: Sequence[int], fill_value: ArrayLike, dtype: DTypeLike | None = 
     weak = dtype is None and dtypes.is_weakly_typed(fill_value)
     aval = tracing.aval_of(fill_value)
     dtype = aval.dtype if dtype is None else dtypes.check_user_dtype(dtype, "full")
+    check_fill("full", fill_value, dtype)
     result = placed_constant(shape, fill_value, dtype, sharding)
     if result is None:
         result = _full_kernel(fill_value, shape, dtype)
         if sharding is not None:
             result = put_leaf(result, sharding)
     return convert_element_type_p.bind(result, new_dtype=dtype, weak_type=True, sharding=None) if weak else result
+
+
+def check_fill(name: str, value, dtype) -> None:
+    """Refuse a complex number of Python's where a real one is wanted. (Arrays give up imaginary parts, as in `astype`.)"""
+    if type(value) is complex and isinstance(dtype, np.dtype) and not dtypes.is_complex(dtype) and dtype != dtypes.bool_:
+        raise TypeError(f"{name} cannot fill an array of dtype {dtype} with the complex number {value}: give its real part, or "
+                        f"a complex dtype.")
 
 
 def placed_constant(shape: tuple, value, dtype, sharding):

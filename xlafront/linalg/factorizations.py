@@ -90,16 +90,22 @@ def _rotate_rows(r, w):
 
 
 def _cholesky_update_shape(r, w):
-    if r.ndim != 2 or w.shape != r.shape[:1] or r.dtype != w.dtype:
-        raise TypeError(f"cholesky_update takes a square matrix and a vector of its size and dtype, got {r} and {w}.")
-    square("cholesky_update", r)
+    if r.ndim != 2 or r.shape != (*w.shape, *w.shape):
+        raise (ValueError if r.ndim == 2 else TypeError)(
+            f"cholesky_update takes one square matrix and a vector of its size, got {r} and {w}.")
     return [(r.shape, r.dtype)]
 
 
+def _cholesky_update_kernel(r, w):
+    if r.dtype not in LETTERS:
+        return _rotate_rows(r, w)
+    return call("cu_cholesky_update_ffi", [(r.shape, r.dtype), (w.shape, w.dtype)], r, w, aliases=[(0, 0), (1, 1)],
+                by_columns=False)[0]
+
+
 cholesky_update_p = factorization(
-    "cholesky_update", _cholesky_update_shape, ranks=(2, 1), accepts="float", multiple_results=False, default=_rotate_rows,
-    cuda=lambda r, w: call("cu_cholesky_update_ffi", [(r.shape, r.dtype), (w.shape, w.dtype)], r, w,
-                           aliases=[(0, 0), (1, 1)], by_columns=False)[0])
+    "cholesky_update", _cholesky_update_shape, ranks=(2, 1), accepts="float", multiple_results=False, kernel=False,
+    default=_rotate_rows, cuda=_cholesky_update_kernel)
 cholesky_update_p.batch = lambda size, operands, dims: (lax.map(lambda rw: cholesky_update_p.bind(*rw), tuple(
     broadcast_batch(x, d, size) for x, d in zip(operands, dims))), 0)
 
@@ -120,12 +126,10 @@ def cholesky_update(r_matrix: ArrayLike, w_vector: ArrayLike) -> Array:
 
 def _triangular_shape(a, b, *, left_side, **_):
     n = square("triangular_solve", a)
-    if a.dtype != b.dtype:
-        raise errors.incompatible_dtypes("triangular_solve", [a.dtype, b.dtype], "Convert one of them with x.astype(...).")
     if b.shape[-2 if left_side else -1] != n:
-        raise errors.incompatible_shapes(
+        raise ValueError(str(errors.incompatible_shapes(
             "triangular_solve", [("a", a.shape), ("b", b.shape)],
-            f"b must have {n} {'rows (or use left_side=False)' if left_side else 'columns (or use left_side=True)'}.")
+            f"b must have {n} {'rows (or use left_side=False)' if left_side else 'columns (or use left_side=True)'}.")))
     return [(b.shape, b.dtype)]
 
 
@@ -229,9 +233,9 @@ def _triangular_solve(a, b, left_side, lower, transpose_a, conjugate_a, unit_dia
 
 
 def _tridiagonal_shape(dl, d, du, b, *, perturb_singular):
-    if not dl.shape == d.shape == du.shape or b.shape[-2] != d.shape[-1] or len({dl.dtype, d.dtype, du.dtype, b.dtype}) > 1:
-        raise TypeError(f"tridiagonal_solve takes three diagonals of one length and a matrix with as many rows, of one dtype; "
-                        f"got dl {dl}, d {d}, du {du} and b {b}.")
+    if not dl.shape == d.shape == du.shape or b.shape[-2] != d.shape[-1]:
+        raise TypeError(f"tridiagonal_solve takes three diagonals of one length and a matrix with as many rows, got dl {dl}, d "
+                        f"{d}, du {du} and b {b}.")
     return [(b.shape, b.dtype)]
 
 
@@ -441,9 +445,9 @@ def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Array:
 
 def _symmetric_shape(a, c, *, alpha, beta):
     n = a.shape[-2]
-    if c.shape != (*a.shape[:-2], n, n) or a.dtype != c.dtype:
-        raise TypeError(f"symmetric_product of a matrix with {n} rows takes a symmetric matrix of that size to be added, "
-                        f"of the same dtype; got {a} and {c}.")
+    if c.shape[-2:] != (n, n):
+        raise ValueError(f"symmetric_product of a matrix with {n} rows takes a symmetric matrix of that size to be added, got "
+                         f"{a} and {c}.")
     return [(c.shape, c.dtype)]
 
 
@@ -452,7 +456,7 @@ def _symmetric_default(a, c, *, alpha, beta):
 
 
 def _symmetric_kernel(a, c, *, alpha, beta):
-    if dtypes.is_complex(a.dtype):
+    if dtypes.is_complex(a.dtype) or a.dtype not in LETTERS:
         return _symmetric_default(a, c, alpha=alpha, beta=beta)
     scalars = xnp.asarray(alpha, a.dtype), xnp.asarray(beta, a.dtype)
     return call("cusolver_syrk_ffi", [(c.shape, c.dtype)], a, c, *scalars, batch=0, aliases=[(1, 0)], by_columns=False,
@@ -460,8 +464,8 @@ def _symmetric_kernel(a, c, *, alpha, beta):
 
 
 symmetric_product_p = factorization(
-    "symmetric_product", _symmetric_shape, ranks=(2, 2), multiple_results=False, default=_symmetric_default,
-    cuda=_symmetric_kernel)
+    "symmetric_product", _symmetric_shape, ranks=(2, 2), multiple_results=False, kernel=False,
+    default=_symmetric_default, cuda=_symmetric_kernel)
 
 
 def symmetric_product(a_matrix: ArrayLike, c_matrix: ArrayLike, *, alpha: float = 1.0, beta: float = 0.0,

@@ -15,7 +15,7 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront import lowering
-from xlafront.core import dtypes, tracing
+from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray, str_short
 from xlafront.core.errors import ShardingTypeError
 from xlafront.core.primitive import Primitive
@@ -144,17 +144,24 @@ def factorization(name: str, abstract: Callable, *, jvp: Callable | None = None,
     def types(*avals, **params):
         for aval, rank in zip(avals, ranks):
             check_dtype(name, accepts, aval.dtype)
-            if kernel and aval.dtype not in LETTERS:
-                raise NotImplementedError(f"{name} of {aval.dtype} is computed by none of the libraries: convert with "
-                                          f"x.astype(float32), and back afterwards.")
             check_rank(name, aval, rank)
-        first = avals[0]
-        for aval, rank in zip(avals[1:], ranks[1:]):
-            if aval.shape[:aval.ndim - rank] != first.shape[:first.ndim - ranks[0]]:
-                raise TypeError(f"{name} takes arrays with the same leading dimensions, got shapes "
-                                f"{', '.join(str(a.shape) for a in avals)}.")
+        leading = {aval.shape[:aval.ndim - rank] for aval, rank in zip(avals, ranks)}
+        if len({len(shape) for shape in leading}) > 1:
+            raise apart(TypeError, avals)
         found = [ShapedArray(tuple(shape), np.dtype(dtype)) for shape, dtype in abstract(*avals, **params)]
+        of = [aval.dtype for aval, _ in zip(avals, ranks)]
+        if len(set(of)) > 1:
+            raise errors.incompatible_dtypes(name, of, "Convert them to one with x.astype(...).")
+        if len(leading) > 1:
+            raise apart(ValueError, avals)
+        if kernel and of[0] not in LETTERS:
+            raise NotImplementedError(f"{name} of {of[0]} is computed by none of the libraries: convert with "
+                                      f"x.astype(float32), and back afterwards.")
         return found if multiple_results else found[0]
+
+    def apart(error: type[Exception], avals):
+        return error(f"{name} takes arrays with the same leading dimensions, got shapes "
+                     f"{', '.join(str(a.shape) for a in avals)}.")
 
     def batch(size, operands, dims, **params):
         found = primitive.bind(*[broadcast_batch(x, d, size) for x, d in zip(operands, dims)], **params)

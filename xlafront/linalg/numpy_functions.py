@@ -133,7 +133,8 @@ def inv(a: ArrayLike) -> Array:
 def _lstsq(a, b, rcond):
     a, b = _floating("lstsq", a, b)
     if a.ndim != 2 or b.ndim not in (1, 2) or a.shape[0] != b.shape[0]:
-        raise ValueError(f"lstsq takes a matrix and a vector or matrix with as many rows, got shapes {a.shape} and {b.shape}.")
+        raise (TypeError if a.ndim and b.ndim and a.shape[0] == b.shape[0] else ValueError)(
+            f"lstsq takes a matrix and a vector or matrix with as many rows, got shapes {a.shape} and {b.shape}.")
     vector, (m, n) = b.ndim == 1, a.shape
     b = b[:, None] if vector else b
     real = dtypes.to_real(a.dtype)
@@ -740,7 +741,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
 @library(static="n")
 def _matrix_power(a, n):
     a = xnp.asarray(a)
-    size = _size("matrix_power", a)
+    size = size_of_square("matrix_power", a, TypeError)
     if n == 0:
         return xnp.broadcast_to(xnp.eye(size, dtype=a.dtype), a.shape)
     if n < 0:

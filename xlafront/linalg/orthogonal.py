@@ -87,8 +87,6 @@ def _ormqr_shape(a, taus, c, *, left, transpose):
         raise ValueError(f"ormqr with left={left} takes a matrix c with {a.shape[-2]} {'rows' if left else 'columns'}, the "
                          f"rows of a, and at most {min(a.shape[-2:])} taus; got shapes {a.shape}, {taus.shape} and "
                          f"{c.shape}.")
-    if not a.dtype == taus.dtype == c.dtype:
-        raise TypeError(f"ormqr takes arrays of one dtype, got a {a}, taus {taus} and c {c}: convert with x.astype(...).")
     return [(c.shape, c.dtype)]
 
 

@@ -81,7 +81,7 @@ def _qdwh(x, corner, limit, eps):
     tolerance = (4 * (float(real.eps) if eps is None else eps)) ** (1 / 3)
     # Singular values that are less than a rounding error of the largest count as that large.
     steps, bounds = _weights(float(real.eps), max(limit, 1))
-    by_qr = min(sum(c > 100 for _, _, c in steps), limit)
+    by_qr = int(min(sum(c > 100 for _, _, c in steps), limit))
     least = sum(bound < 1 - tolerance for bound in bounds) + 1  # steps for which there is nothing to be seen in x
     coefficients = xnp.asarray(np.array(steps), x.dtype)
 

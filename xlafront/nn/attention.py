@@ -116,9 +116,9 @@ def dot_product_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, bi
         ("query_seq_lengths", query_seq_lengths), ("key_value_seq_lengths", key_value_seq_lengths))}
     _check(query, key, value, lengths)
     shape = (query.shape[0], query.shape[2], query.shape[1], key.shape[1])
+    if mask is not None and xnp.asarray(mask).dtype != np.bool_:
+        raise ValueError(f"the mask of nn.dot_product_attention must be boolean, got {xnp.asarray(mask).dtype}.")
     bias, mask = _of_logits("bias", bias, shape), _of_logits("mask", mask, shape)
-    if mask is not None and mask.dtype != np.bool_:
-        raise ValueError(f"the mask of nn.dot_product_attention must be boolean, got {mask.dtype}.")
     window = None
     if local_window_size is not None:
         window = (local_window_size,) * 2 if isinstance(local_window_size, int) else tuple(local_window_size)

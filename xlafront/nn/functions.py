@@ -336,7 +336,7 @@ def _gelu(x, approximate):
     [x] = promote_args_inexact("gelu", x)
     x = as_type(x, tracing.aval_of(x).dtype, False)
     if approximate:
-        inner = np.sqrt(2 / np.pi).astype(np.float32).item() * (x + 0.044715 * (x * x * x))
+        inner = dtypes.dtype(x.dtype).type(np.sqrt(2 / np.pi)) * (x + 0.044715 * (x * x * x))
         return x * (0.5 * (1.0 + xnp.tanh(inner)))
     return 0.5 * x * erfc_(-x * dtypes.dtype(x.dtype).type(np.sqrt(0.5)))
 
@@ -370,10 +370,11 @@ def glu(x: ArrayLike, axis: int = -1) -> Array:
     Array([0.5, 2. ], dtype=float32)
     """
     check_arraylike("glu", x)
-    size = np.shape(x)[canonical_axis(axis, np.ndim(x), "glu")]
+    axis = canonical_axis(axis, np.ndim(x), "nn.glu")
+    size = np.shape(x)[axis]
     if size % 2:
         raise AssertionError(f"nn.glu halves axis {axis}, whose size {size} is odd: the axis size must be divisible by 2.")
-    return _glu(x, int(axis))
+    return _glu(x, axis)
 
 
 # Over an axis
@@ -520,6 +521,7 @@ def logmeanexp(x: ArrayLike, axis: Axes = None, where: ArrayLike | None = None, 
     >>> nn.logmeanexp(xnp.array([1000.0, 1000.0]))
     Array(1000., dtype=float32)
     """
+    axis = _hashable(axis)
     total = logsumexp(x, axis, where=where, keepdims=keepdims)
     count = xnp.sum(xnp.ones_like(x, dtype=total.dtype), axis, where=where, keepdims=keepdims)
     return total - xnp.log(count)
@@ -561,7 +563,6 @@ def standardize(x: ArrayLike, axis: Axes = -1, mean: ArrayLike | None = None, va
 def _one_hot(x, num_classes, dtype, axis):
     x = xnp.asarray(x)
     rank = x.ndim + 1
-    axis = canonical_axis(axis, rank, "one_hot")
     classes = counting(x.dtype, tuple(num_classes if i == axis else 1 for i in range(rank)), axis)
     return eq(xnp.expand_dims(x, axis), classes).astype(dtype)
 
@@ -582,6 +583,7 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, a
         raise errors.ConcretizationTypeError(num_classes, "It is the argument 'num_classes' of nn.one_hot, which decides the "
                                                           "shape of the result.")
     [count] = static_shape("one_hot", num_classes)
+    axis = canonical_axis(axis, np.ndim(x) + 1, "nn.one_hot")
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "nn.one_hot")
     x = x if type(x) in tracing.abstractors else xnp.asarray(x)
     own = tracing.aval_of(x).dtype
@@ -591,4 +593,4 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, a
         warnings.warn(f"nn.one_hot takes integers as numbers of classes, got {own}, which will be an error.",
                       DeprecationWarning,
                       stacklevel=2)
-    return _one_hot(x, count, d, int(axis))
+    return _one_hot(x, count, d, axis)

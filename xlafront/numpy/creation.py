@@ -15,7 +15,7 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.keys import KeyArray
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax import dynamic_slicing, keys, shapes
-from xlafront.lax.creation import placed_constant, placement_of
+from xlafront.lax.creation import check_fill, placed_constant, placement_of
 from xlafront.lax.device_put import device_put, put_leaf, reshard_p
 from xlafront.lax.elementwise import (
     add,
@@ -348,6 +348,7 @@ def full(shape: int | Sequence[int], fill_value: ArrayLike, dtype: DTypeLike | N
 
 
 def _full(shape, fill_value, d, weak, target):
+    check_fill("xnp.full", fill_value, d)
     result = None if weak else placed_constant(shape, fill_value, d, target)
     if result is not None:
         return result

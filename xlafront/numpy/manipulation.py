@@ -215,6 +215,7 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
     Array([[1, 3],
            [2, 4]], dtype=int32)
     """
+    check_arraylike("matrix_transpose", x)
     if np.ndim(x) < 2:
         raise ValueError(f"xnp.matrix_transpose needs at least 2 dimensions, got shape {np.shape(x)}.")
     return swapaxes(x, -1, -2)

@@ -761,7 +761,7 @@ def _round_float(x, decimals):
     wide = x if d.itemsize > 2 else as_type(x, dtypes.float32, False)  # powers of ten overflow the 16-bit types
     factor = constant_like(wide, 10.0 ** decimals)
     result = div(nearest(mul(wide, factor)), factor)
-    return as_type(result, d, False)
+    return result if wide is x else as_type(result, d, False)
 
 
 def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:

@@ -8,9 +8,9 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront import lax
-from xlafront.core import tracing
+from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.numpy.promotion import promote_args_inexact
+from xlafront.numpy.promotion import check_arraylike, promote_args_inexact
 from xlafront.scipy.differentiable import differentiable
 from xlafront.special import log_gamma
 from xlafront.staging.library import library
@@ -66,13 +66,25 @@ def gammasgn(x: ArrayLike) -> Array:
 def gamma(x: ArrayLike) -> Array:
     """The gamma function.
 
-    - `x`: real numbers.
+    - `x`: real or complex numbers.
 
     >>> f"{gamma(4.0):.3f}"
     '6.000'
     """
     [x] = promote_args_inexact("gamma", x)
+    if tracing.aval_of(x).dtype.kind == "c":
+        return _gamma(xnp.asarray(x).astype(x.dtype))
     return gammasgn(x) * xnp.exp(lax.lgamma(x))
+
+
+def _exp_of_log(z):
+    value = xnp.exp(log_gamma.log_gamma(z))
+    real, imaginary = xnp.real(value), xnp.imag(value)
+    real_line = xnp.where(xnp.isnan(real), xnp.nan, 0)  # where turns are whole, NaN at the poles
+    return lax.complex(real, xnp.where(xnp.imag(z) == 0, real_line, imaginary))
+
+
+_gamma = differentiable(_exp_of_log, lambda y, z: y * log_gamma.digamma(z))
 
 
 @library
@@ -122,7 +134,14 @@ def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
     >>> round(float(polygamma(1, 1.0)), 4)
     1.6449
     """
-    return lax.polygamma(*promote_args_inexact("polygamma", n, x))
+    check_arraylike("polygamma", n, x)
+    if not dtypes.is_integer(tracing.aval_of(n).dtype):
+        raise ValueError(f"polygamma takes integers as orders n, got dtype {tracing.aval_of(n).dtype}. Floats are taken by "
+                         f"lax.polygamma.")
+    n, x = promote_args_inexact("polygamma", n, x)
+    if tracing.aval_of(x).dtype.kind == "c":
+        raise ValueError(f"polygamma takes real numbers, got dtype {tracing.aval_of(x).dtype}.")
+    return lax.polygamma(n, x)
 
 
 @library

@@ -20,7 +20,6 @@ _LOG_OF_ROOT = 0.5 * math.log(2 * math.pi)
 
 def _float(name: str, x):
     """Of 32 or 64 bits: the formulas are made for these."""
-    check_arraylike(name, x)
     x = xnp.asarray(x)
     if x.dtype not in (dtypes.float32, dtypes.float64):
         raise TypeError(f"{name} takes floats of 32 or 64 bits, got dtype {x.dtype}. Convert with x.astype(...).")
@@ -31,7 +30,7 @@ def _float(name: str, x):
 def ndtr(x: ArrayLike) -> Array:
     """The probability that a normal variable is at most `x`.
 
-    - `x`: float32 or float64.
+    - `x`: float32 or float64, lists of numbers too.
 
     >>> ndtr(0.0)
     Array(0.5, dtype=float32)
@@ -49,7 +48,7 @@ def _ndtr(x):
 def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
     """The logarithm of `ndtr(x)`, which far to the left is an asymptotic series.
 
-    - `x`: float32 or float64. `series_order`: how many terms of the series.
+    - `x`: float32 or float64, lists of numbers too. `series_order`: how many terms of the series.
 
     >>> log_ndtr(-30.0)
     Array(-454.32123, dtype=float32)
@@ -90,6 +89,7 @@ def ndtri(p: ArrayLike) -> Array:
     >>> ndtri(0.5)
     Array(0., dtype=float32)
     """
+    check_arraylike("ndtri", p)
     return _ndtri(_float("ndtri", p))
 
 

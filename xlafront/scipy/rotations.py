@@ -233,6 +233,7 @@ class Rotation(NamedTuple):
         axes, intrinsic = _axes("from_euler", seq)
         check_arraylike("Rotation.from_euler", angles)
         angles = _inexact(xnp.atleast_1d(angles))
+        angles = angles.astype(angles.dtype)  # a number gives way to arrays, a rotation does not
         if angles.shape[-1] != len(axes):
             raise ValueError(f"Rotation.from_euler takes for {seq!r} angles whose last size is {len(axes)}, got shape "
                              f"{angles.shape}.")

@@ -264,14 +264,14 @@ def minimize(fun: Callable[..., Array], x0: ArrayLike, args: tuple = (), *, meth
             ends += [(evaluations >= settings["maxfun"], 2), (evaluations >= settings["maxgrad"], 3),
                      (state.value - at.value <= settings["ftol"] * scale, 4)]
         done = functools.reduce(xnp.logical_or, [end for end, _ in ends])
-        status = xnp.select([end for end, _ in ends], [xnp.asarray(code, np.int32) for _, code in ends], np.int32(0))
+        status = xnp.select([end for end, _ in ends], [code for _, code in ends], 0)
         return _State(state.x + s, at.value, at.gradient, state.value, memory, evaluations, iterations, status, done)
 
     value, gradient = evaluate(x0)
     begin = rules.begin(aval.shape[0], aval.dtype, *([settings["maxcor"]] if "maxcor" in settings else []))
     at_once = small(gradient)
     none = xnp.asarray(settings["maxiter"]) <= 0
-    status = xnp.where(at_once, np.int32(0), xnp.where(none, np.int32(1), np.int32(0)))
+    status = xnp.where(at_once, 0, xnp.where(none, 1, 0))
     end = lax.while_loop(goes_on, step, _State(x0, value, gradient, value + xnp.linalg.norm(gradient) / 2, begin, 1, 0, status,
                                                at_once | none))
     return OptimizeResults(
