@@ -315,3 +315,14 @@ def test_sums_that_are_made_and_left_open_together():
                 refused()
         with pytest.raises(ShardingTypeError, match="other values than 0"):
             xnp.pad(u, 1, constant_values=1.0)
+
+
+def test_stacks_and_rows_leave_sums_open():
+    u = xf.jit(product)(put(A, "x", "y"))
+    together = xf.jit(lambda u: lax.stack([u, 2 * u], axis=1))(u)
+    assert "U:y" in text(together)
+    np.testing.assert_allclose(whole(together), np.stack([AAT, 2 * AAT], 1), rtol=1e-5)
+    for axis in (0, 1):
+        rows = xf.jit(lambda u: xnp.unstack(u, axis=axis))(u)
+        assert all("U:y" in text(row) for row in rows)
+        np.testing.assert_allclose([whole(row) for row in rows], AAT if axis == 0 else AAT.T, rtol=1e-5)

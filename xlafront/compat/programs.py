@@ -71,15 +71,16 @@ class HashableFunction:
 
     def __init__(self, f: Callable, closure: Any):
         self.f, self.closure = f, closure
+        self._what_it_does = f.__code__, closure
 
     def __call__(self, *args, **kwargs):
         return self.f(*args, **kwargs)
 
     def __eq__(self, other):
-        return type(other) is HashableFunction and self.f.__code__ == other.f.__code__ and self.closure == other.closure
+        return isinstance(other, HashableFunction) and self._what_it_does == other._what_it_does
 
     def __hash__(self):
-        return hash((self.f.__code__, self.closure))
+        return hash(self._what_it_does)
 
 
 def weakref_lru_cache(f: Callable | None = None, *, maxsize: int | None = 2048, trace_context_in_key: bool = True,

@@ -10,7 +10,7 @@ import numpy as np
 from xlafront.core import errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
-from xlafront.core.sharding_types import of_all, of_first
+from xlafront.core.sharding_types import has_open_sums, of_all, of_first
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
@@ -30,11 +30,17 @@ def _stack_abstract(*xs, axis):
     return ShapedArray((*first.shape[:axis], len(xs), *first.shape[axis:]), first.dtype, all(x.weak_type for x in xs))
 
 
+def _with_open_sums(ctx, value, aval):
+    """A value between two operations; the compiler would make the sums that its type leaves open."""
+    constrain = ctx.module_context.constrain
+    return value if constrain is None or not has_open_sums(aval) else constrain(ctx.replace(avals_out=[aval]), [value])[0]
+
+
 def _stack_lower(ctx, *xs, axis):
     aval = ctx.aval_out
-    row = aval.update(shape=(*aval.shape[:axis], 1, *aval.shape[axis + 1:]), sharding=None)
+    row = aval.update(shape=(*aval.shape[:axis], 1, *aval.shape[axis + 1:]), sharding=aval.explicit_sharding)
     kept = [i for i in range(aval.ndim) if i != axis]
-    rows = [ctx.broadcast_in_dim(x, kept, row) for x in xs]
+    rows = [_with_open_sums(ctx, ctx.broadcast_in_dim(x, kept, row), row) for x in xs]
     return ctx.concatenate(rows, axis) if len(rows) > 1 else rows[0]
 
 
@@ -69,8 +75,9 @@ def _unstack_lower(ctx, x, *, axis):
     for i, out in enumerate(ctx.avals_out):
         starts, limits = [0] * aval.ndim, list(aval.shape)
         starts[axis], limits[axis] = i, i + 1
-        row = ctx.slice(x, starts, limits, result=aval.update(shape=(*aval.shape[:axis], 1, *aval.shape[axis + 1:])))
-        rows.append(ctx.op("stablehlo.reshape", [row], [out]))
+        row = aval.update(shape=(*aval.shape[:axis], 1, *aval.shape[axis + 1:]), sharding=aval.explicit_sharding)
+        part = _with_open_sums(ctx, ctx.slice(x, starts, limits, result=row), row)
+        rows.append(ctx.op("stablehlo.reshape", [part], [out]))
     return rows
 
 

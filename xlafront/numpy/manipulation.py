@@ -12,7 +12,6 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.keys import KeyArray
-from xlafront.core.sharding_types import has_open_sums
 from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.arguments import named_sharding
@@ -410,9 +409,6 @@ concat = concatenate
 @library(static=("axis", "dtype"), name="stack")
 def _stack_kernel(arrays, axis, dtype):
     arrays = promote_dtypes(*arrays) if dtype is None else [as_type(x, dtype, False) for x in arrays]
-    if any([has_open_sums(tracing.aval_of(x)) for x in arrays]):  # concatenate leaves them open
-        rows = [shapes._expand_kernel.__wrapped__(x, (axis,)) for x in arrays]
-        return slicing.concatenate_p.bind(*rows, dimension=axis)
     return stack_p.bind(*arrays, axis=axis)
 
 

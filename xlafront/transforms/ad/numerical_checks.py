@@ -50,8 +50,8 @@ def _compare(found, expected, atol: float, rtol: float, what: str) -> None:
     if found_tree != treedef:
         raise AssertionError(f"{what}: got a pytree {found_tree}, expected {treedef}.")
     for x, y in zip(found_leaves, leaves):
-        size = max(np.size(y), 1)  # the more elements, the farther off is the worst of them
-        np.testing.assert_allclose(_exact(x), _exact(y), rtol=rtol * size, atol=atol * size, err_msg=what)
+        norm = np.linalg.norm(_exact(y)) / max(np.size(y), 1) ** 0.5  # rounding is that of the larger elements
+        np.testing.assert_allclose(_exact(x), _exact(y), rtol=rtol, atol=max(atol, rtol * norm), err_msg=what)
 
 
 def _differences(f: Callable, args, tangents, eps: float):
