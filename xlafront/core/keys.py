@@ -14,7 +14,7 @@ from xlafront.core import dtypes, tracing, tree
 from xlafront.core.avals import ShapedArray, Token, abstract_token, token_stand_in
 from xlafront.core.shards import Shard
 from xlafront.runtime.arrays import ArrayImpl
-from xlafront.runtime.jaxlib_compat import NamedSharding
+from xlafront.runtime.jaxlib_compat import NamedSharding, SingleDeviceSharding
 
 
 def physical(aval):
@@ -45,7 +45,7 @@ class KeyArray:
         if explicit is not None:
             explicit = explicit.update(spec=explicit.spec.update(partitions=explicit.spec.partitions[:rank]))
         self.aval = ShapedArray(aval.shape[:rank], dtype, sharding=explicit)
-        if not aval.plain:
+        if type(words._sharding) is not SingleDeviceSharding or not aval.plain:
             self.aval = self.aval.on(self.sharding)
 
     def with_words(self, words) -> KeyArray:

@@ -581,8 +581,8 @@ def geomspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool =
     - `dtype`: that of the result.
     - `axis`: the axis along which they lie.
 
-    >>> xnp.geomspace(1, 16, 2)
-    Array([ 1., 16.], dtype=float32)
+    >>> xnp.geomspace(1, 1000, 4).round(2)
+    Array([   1.,   10.,  100., 1000.], dtype=float32)
     """
     check_arraylike("geomspace", start, stop)
     d = _space_dtype(start, stop, dtype, "geomspace")
