@@ -164,9 +164,11 @@ def test_programs_in_use_outlive_those_that_are_not(monkeypatch, compilations):
     assert compilations.count("jit_<lambda>") > 151
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="the limit is Linux's")
 def test_the_share_of_mappings_is_that_of_the_process():
     before = caches.share_of_mappings()
+    if not os.path.exists("/proc/self/maps"):  # another system, without this limit
+        assert before == 0
+        return
     assert 0 < before < 1
     kept = [mmap.mmap(-1, 4096, prot=mmap.PROT_READ if i % 2 else mmap.PROT_READ | mmap.PROT_WRITE) for i in range(1000)]
     limit = int(pathlib.Path("/proc/sys/vm/max_map_count").read_text())
