@@ -274,3 +274,54 @@ def test_integers_in_constant_ratio():
     spiral = np.exp(np.linspace(0, np.log(1000 + 0j) + 1j * np.pi, 4))
     np.testing.assert_allclose(xnp.geomspace(1, -1000, 4, dtype="complex64"), spiral, rtol=1e-4)
     assert xnp.linspace(2.5j, 30.7, 4, dtype=int).tolist() == [0, 10, 20, 30]
+
+
+# 64-bit arrays while 64-bit types are off: from a time when they were on, or asked for where that is allowed
+
+def _uses_of_64_bits():
+    third = 1 / 3
+    return {
+        "product": (lambda y: xf.jit(lambda v: v + v * v)(y), lambda y: y + y * y),
+        "mean": (xnp.mean, np.mean), "var": (xnp.var, np.var), "cumsum": (xnp.cumsum, np.cumsum),
+        "softmax": (xf.nn.softmax, lambda y: np.exp(y) / np.exp(y).sum()),
+        "gradient": (xf.grad(lambda v: (v * v * v).sum()), lambda y: 3 * y * y),
+        "index": (lambda y: y[xnp.asarray([2, 0])], lambda y: y[[2, 0]]),
+        "update": (xf.jit(lambda y: y.at[1].set(third)), lambda y: np.array([y[0], third, y[2]])),
+        "loop": (lambda y: xf.lax.fori_loop(0, 3, lambda i, c: c * y, y), lambda y: y ** 4),
+    }
+
+
+@pytest.mark.parametrize("use", _uses_of_64_bits())
+def test_arrays_of_64_bits_can_be_used_where_they_cannot_be_made(use):
+    with xf.enable_x64(True):
+        y = xnp.asarray([1.1, 2.2, 3.3])
+    ours, numpys = _uses_of_64_bits()[use]
+    np.testing.assert_allclose(np.asarray(ours(y)), numpys(np.asarray(y)), rtol=2e-6)
+
+
+@pytest.fixture
+def allowed_64_bits():
+    xf.config.update("explicit_x64_dtypes", "allow")
+    yield
+    xf.config.update("explicit_x64_dtypes", "warn")
+
+
+@pytest.mark.parametrize("use", _uses_of_64_bits())
+def test_allowed_64_bit_types_keep_their_bits(use, allowed_64_bits):
+    y = xnp.asarray([1.1, 2.2, 3.3], "float64")
+    ours, numpys = _uses_of_64_bits()[use]
+    result = ours(y)
+    assert result.dtype == np.float64
+    np.testing.assert_allclose(np.asarray(result), numpys(np.asarray(y)), rtol=1e-14)
+
+
+def test_only_what_is_asked_for_has_64_bits(allowed_64_bits):
+    assert xnp.asarray(np.ones(3)).dtype == xnp.zeros(3).dtype == (xnp.ones(3) * np.float64(2)).dtype == np.float32
+    assert xnp.asarray(2**40, "int64").item() == 2**40
+    assert (xnp.arange(3, dtype="int64") / 2).dtype == np.float64
+    assert xf.jit(lambda x: x + 1e-12)(xnp.zeros(3, "float64")).tolist() == [1e-12] * 3
+
+
+def test_64_bit_types_that_are_not_allowed_are_cut_with_a_warning():
+    with pytest.warns(UserWarning, match="float64"):
+        assert xnp.zeros(3, "float64").dtype == np.float32

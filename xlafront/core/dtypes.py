@@ -172,6 +172,12 @@ def canonicalize_dtype(dtype, allow_extended_dtype: bool = False):
     return d
 
 
+def of_arrays(dtype):
+    """The dtype that operations on arrays of a dtype give: `canonicalize_dtype`, but where 64-bit types that are asked for are
+    allowed their arrays keep them."""
+    return dtype if config.explicit_x64_dtypes.value == "allow" else canonicalize_dtype(dtype, allow_extended_dtype=True)
+
+
 def default_dtype(kind: type):
     """The canonical dtype of Python scalars of a type: `float -> float32`."""
     return canonicalize_dtype(python_scalar_dtypes[kind])
@@ -182,6 +188,8 @@ def check_user_dtype(x, function: str):
     d = named(x)
     canonical = canonicalize_dtype(d, allow_extended_dtype=True)
     if canonical != d and not (isinstance(x, type) and x in python_scalar_dtypes) and _TO_32.get(d) == canonical:
+        if config.explicit_x64_dtypes.value == "allow":
+            return d
         if config.explicit_x64_dtypes.value == "error":
             raise ValueError(f"{function} was asked explicitly for dtype {d}, which is not available while 64-bit types are "
                              f"off. Switch them on with config.update('enable_x64', True), or ask for {canonical}.")
@@ -305,7 +313,7 @@ def to_inexact(d) -> np.dtype:
     if d == float0:
         raise TypeError("arrays of dtype float0, the tangents of integers, support no operations by design. For zeros that can "
                         "be computed with use xlafront.numpy.zeros_like(x, float).")
-    return d if is_inexact(d) else canonicalize_dtype(float64 if d.itemsize == 8 else float32)
+    return d if is_inexact(d) else of_arrays(float64 if d.itemsize == 8 else float32)
 
 
 def to_complex(d) -> np.dtype:
@@ -396,7 +404,8 @@ _pairs: dict[tuple, tuple[np.dtype, bool]] = {}
 
 def promote_pair(d1, weak1: bool, d2, weak2: bool) -> tuple[Any, bool]:
     """Dtype and weak type of the result of a binary operation. Hot: every `x + y`."""
-    key = (d1, weak1, d2, weak2, config.enable_x64.value, config.numpy_dtype_promotion.value)
+    key = (d1, weak1, d2, weak2, config.enable_x64.value, config.numpy_dtype_promotion.value,
+           config.explicit_x64_dtypes.value)
     found = _pairs.get(key)
     if found is None:
         found = _pairs[key] = _promote([(d1, weak1), (d2, weak2)])
@@ -407,18 +416,18 @@ def _promote(operands) -> tuple[Any, bool]:
     kinds = set(operands)
     if len(kinds) == 1:
         [(d, weak)] = kinds
-        return canonicalize_dtype(d, allow_extended_dtype=True), bool(weak) and d != bool_
+        return of_arrays(d), bool(weak) and d != bool_
     for d, _ in kinds:
         if is_extended(d):
             raise TypePromotionError(f"arrays of dtypes {', '.join(str(k[0]) for k in operands)} have no common dtype: random "
                                      f"keys do not mix with numbers. Their words are random.key_data(keys).")
     if all([weak and d != bool_ for d, weak in kinds]):  # as their dtypes promote, which need not be the default ones
-        node = _join(frozenset(_node(canonicalize_dtype(d), False) for d, _ in kinds), "standard")
-        return canonicalize_dtype(_BY_NAME.get(node) or np.dtype(node)), True
-    node = _join(frozenset(_node(canonicalize_dtype(d), weak) for d, weak in kinds), config.numpy_dtype_promotion.value)
+        node = _join(frozenset(_node(of_arrays(d), False) for d, _ in kinds), "standard")
+        return of_arrays(_BY_NAME.get(node) or np.dtype(node)), True
+    node = _join(frozenset(_node(of_arrays(d), weak) for d, weak in kinds), config.numpy_dtype_promotion.value)
     if node in _WEAK_TYPES:
         return default_dtype(_WEAK_TYPES[node]), True
-    return canonicalize_dtype(_BY_NAME.get(node) or np.dtype(node)), False
+    return of_arrays(_BY_NAME.get(node) or np.dtype(node)), False
 
 
 def operand_type(x) -> tuple[Any, bool]:
@@ -431,6 +440,8 @@ def operand_type(x) -> tuple[Any, bool]:
         return python_scalar_dtypes[kind], kind is not bool
     if isinstance(x, type) and x in python_scalar_dtypes:
         return python_scalar_dtypes[x], x is not bool
+    if isinstance(x, (np.ndarray, np.generic)):  # a value from outside, which loses its bits also where dtypes do not
+        return _TO_32.get(x.dtype, x.dtype) if not config.enable_x64.value else x.dtype, False
     return dtype(x), bool(getattr(x, "weak_type", False))
 
 
@@ -464,21 +475,20 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
 
 
 def promote_types(a: Any, b: Any) -> np.dtype:
-    """The dtype that two dtypes promote to, of 64 bits even where `enable_x64` is off.
+    """The dtype that two dtypes promote to, of 64 bits even where `enable_x64` is off if one of them is.
 
     - `a`, `b`: dtypes, scalar types or names. Python's `int`, `float`, `complex` count as weak.
 
     >>> xnp.promote_types(xnp.int8, xnp.uint8)
     dtype('int16')
     """
-    nodes = []
-    for x in (a, b):
-        d = x.dtype if getattr(x, "aval", None) is not None else named(x)
-        if is_extended(d):
-            return _promote([operand_type(a), operand_type(b)])[0]
-        nodes.append(_node(d, isinstance(x, type) and x in python_scalar_dtypes))
+    given = [x.dtype if getattr(x, "aval", None) is not None else named(x) for x in (a, b)]
+    if any(map(is_extended, given)):
+        return _promote([operand_type(a), operand_type(b)])[0]
+    nodes = [_node(d, isinstance(x, type) and x in python_scalar_dtypes) for d, x in zip(given, (a, b))]
     node = _join(frozenset(nodes), config.numpy_dtype_promotion.value)
-    return python_scalar_dtypes[_WEAK_TYPES[node]] if node in _WEAK_TYPES else _BY_NAME.get(node) or np.dtype(node)
+    found = python_scalar_dtypes[_WEAK_TYPES[node]] if node in _WEAK_TYPES else _BY_NAME.get(node) or np.dtype(node)
+    return found if any(d in _TO_32 for d in given) else canonicalize_dtype(found)
 
 
 def is_weakly_typed(x) -> bool:

@@ -432,6 +432,13 @@ def _numpy_aval(x) -> ShapedArray:
     return ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True))
 
 
+def is_cut(x) -> bool:
+    """Whether it is a scalar of NumPy that loses bits, as 64-bit types are off. Beside an array that has them, made while they
+    were on, it keeps its own."""
+    return (isinstance(x, (np.generic, np.ndarray)) and x.dtype.itemsize > 4 and not x.ndim
+            and _numpy_aval(x).dtype != x.dtype)
+
+
 def _array_aval(x) -> ShapedArray:
     """What the type says of explicit axes and of memories is what the array's sharding does."""
     sharding = x._sharding
@@ -540,6 +547,12 @@ class StagingTrace(Trace):
                 if thread.make_whole is None:
                     raise
                 invars = thread.make_whole(self, invars)
+                avals = tuple([v.aval for v in invars])
+                types = primitive.result_types(avals, params)
+            except TypeError:
+                if not any([is_cut(x) for x in args]):
+                    raise
+                invars = [Literal(x[()], ShapedArray((), x.dtype)) if is_cut(x) else v for x, v in zip(args, invars)]
                 avals = tuple([v.aval for v in invars])
                 types = primitive.result_types(avals, params)
         effects = no_effects

@@ -25,7 +25,7 @@ from xlafront.lax.combining import combine
 from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.specs import axes_of
-from xlafront.staging.library import library
+from xlafront.staging.library import exact, library
 
 
 def linear_jvp(primitive: Primitive) -> Callable:
@@ -330,7 +330,7 @@ def permute(x, order):
 
 def zeros_of(aval):
     """Zeros of a type, as one scalar spread out; without the sums that the type leaves open."""
-    zero = np.zeros((), aval.dtype)
+    zero = exact(np.zeros((), aval.dtype))
     split = aval.explicit_sharding
     if split is not None and (split.spec.unreduced or split.spec.reduced):
         split = None

@@ -44,7 +44,7 @@ from xlafront.runtime.arrays import ArrayImpl, put_host
 from xlafront.runtime.sharding import active, single_device
 from xlafront.staging.debug_nans import check_new
 from xlafront.staging.device_assignment import unbound_sharding
-from xlafront.staging.library import library
+from xlafront.staging.library import exact, library
 
 
 def _wanted(dtype, name: str):
@@ -134,7 +134,7 @@ def _from_host(object, wanted, weak):
     if host.dtype == np.dtype(np.object_) or host.dtype.kind in "SUOM":
         raise TypeError(f"arrays hold booleans and numbers (numeric dtypes); {object!r:.60}, with elements of dtype "
                         f"{host.dtype}, is not a valid JAX array type.")
-    canonical = dtypes.canonicalize_dtype(host.dtype)
+    canonical = (dtypes.canonicalize_dtype if wanted is None else dtypes.of_arrays)(host.dtype)
     if wanted is None and canonical != host.dtype and host.dtype.kind in "iu" and not isinstance(object, np.ndarray):
         for extreme in (host.min(), host.max()) if host.size else ():
             dtypes.check_int_fits(int(extreme), canonical)
@@ -164,7 +164,7 @@ def _sequence_dtype(leaves, kinds):
         top = max(kinds, key=[bool, int, float, complex].index)
         return dtypes.default_dtype(top) if top is not int else None
     try:
-        return dtypes.result_type(*[x if type(x) in dtypes.python_scalar_dtypes else np.asarray(x).dtype for x in leaves])
+        return dtypes.result_type(*[x if type(x) in dtypes.python_scalar_dtypes else np.asarray(x) for x in leaves])
     except (TypeError, ValueError):
         return None
 
@@ -233,7 +233,7 @@ def copy(a: ArrayLike, order: str | None = None) -> Array:
 def _constant_kernel(shape, dtype, value):
     if not isinstance(dtype, np.dtype):
         return keys.filled(np.uint32(value), shape, dtype)
-    return shapes.broadcast_in_dim_p.bind(np.asarray(value).astype(dtype)[()], shape=shape, broadcast_dimensions=(),
+    return shapes.broadcast_in_dim_p.bind(exact(np.asarray(value).astype(dtype)[()]), shape=shape, broadcast_dimensions=(),
                                           sharding=None)
 
 

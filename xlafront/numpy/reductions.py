@@ -30,7 +30,7 @@ from xlafront.numpy.creation import asarray
 from xlafront.numpy.docstrings import MUST_BE_NONE, docstring
 from xlafront.numpy.promotion import boolean_mask, check_arraylike, refuse_keys, unwrap
 from xlafront.numpy.ufuncs import PUBLIC, to_bool
-from xlafront.staging.library import library
+from xlafront.staging.library import exact, library
 
 
 def refuse_out(name: str, out) -> None:
@@ -80,6 +80,8 @@ def _reduce(name, a, axes, dtype, keepdims, initial, where, promote_integers=Tru
     refuse_keys(name, a)
     aval = tracing.aval_of(a)
     d = aval.dtype
+    if d.itemsize > 4:
+        d = dtypes.of_arrays(d)
     combine = {"sum": "add", "prod": "mul"}.get(name, name)
     result = d
     if upcast:
@@ -290,7 +292,7 @@ def var(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
             raise ValueError("xnp.var takes ddof or correction, not both.")
         ddof = correction
     a = unwrap(a)
-    own = tracing.aval_of(a).dtype
+    own = dtypes.of_arrays(tracing.aval_of(a).dtype)
     d = dtypes.to_real(dtypes.to_inexact(own)) if dtype is None else _checked_dtype(dtype, "var")
     if not dtypes.is_inexact(d):
         raise ValueError(f"the dtype argument of xnp.var and xnp.std must be inexact, got {d}.")
@@ -309,7 +311,7 @@ def var(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
     real = dtypes.to_real(compute)
     total = _reduce("sum", squared, axes, real, keepdims, None, where)
     if where is None:
-        count = real.type(_count(np.shape(a), axes) - ddof)
+        count = exact(real.type(_count(np.shape(a), axes) - ddof))
     else:
         count = sub(_count_where(where, np.shape(a), axes, keepdims, real), real.type(ddof))
     positive = gt(count, real.type(0))  # a variance needs more values than degrees of freedom

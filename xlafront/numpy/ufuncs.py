@@ -91,7 +91,7 @@ IDENTITIES = {
     "logical_xor": False,
 }
 
-_FLOATS = frozenset((dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64))
+_FLOATS = frozenset((dtypes.float16, dtypes.bfloat16, dtypes.float32))
 _NUMBERS = frozenset((int, float))
 
 PUBLIC: dict = {}

@@ -25,7 +25,7 @@ from xlafront.numpy.indexing import Layout, check_whole, plan_key, read, take_by
 from xlafront.numpy.promotion import unwrap
 from xlafront.numpy.ufuncs import PUBLIC
 from xlafront.runtime.arrays import ArrayImpl
-from xlafront.staging.library import library
+from xlafront.staging.library import exact, library
 
 # method -> the scatter, and what it does to an old and a new element
 UPDATES = {
@@ -232,7 +232,7 @@ def update(name: str, x, key, values, indices_are_sorted=False, unique_indices=F
     x, values = unwrap(x), unwrap(values)
     own = tracing.aval_of(x).dtype
     if type(values) in _NUMBERS and own in _FLOATS:
-        values = own.type(values)
+        values = exact(own.type(values))
     else:
         joint = _joint_dtype(x, values, name)
         if joint != own and UPDATES[name][1] is not None:  # the operation is done in the wider type
@@ -274,7 +274,7 @@ def _as_dtype(values, d):
         return values if tracing.aval_of(values).dtype == d else astype(values, d)
     if values != values and dtypes.is_integer(d):
         return d.type(0)  # as the device converts a NaN
-    return np.asarray(values).astype(d)[()]
+    return exact(np.asarray(values).astype(d)[()])
 
 
 # Masks that are only known at run time

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from xlafront.runtime import config
 from xlafront.runtime.jax_names import answered, buffers_of, host_copy
 from xlafront.runtime.jaxlib_compat import ArrayImpl, batched_device_put
 from xlafront.runtime.sharding import SingleDeviceSharding, single_device
@@ -21,6 +22,13 @@ def put_host(value, aval, sharding, committed: bool) -> ArrayImpl:
     if not aval.dtype.itemsize:  # float0, tangents of integers, stays with NumPy
         return np.zeros(aval.shape, aval.dtype)
     host = np.asarray(value, dtype=aval.dtype)
+    if aval.dtype.itemsize > 4 and not config.enable_x64.value:
+        with config.enable_x64(True):  # else jaxlib takes bits away, which the type says are there
+            return _put_host(host, aval, sharding, committed)
+    return _put_host(host, aval, sharding, committed)
+
+
+def _put_host(host: np.ndarray, aval, sharding, committed: bool) -> ArrayImpl:
     if type(sharding) is SingleDeviceSharding:
         return batched_device_put(aval, sharding, [host], [sharding._device], committed)
     indices, devices = places(sharding, host.shape)

@@ -12,15 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import source, tracing, tree
+from xlafront.core import backends, source, tracing, tree
+from xlafront.core.avals import ShapedArray
 from xlafront.core.dtypes import python_scalar_dtypes
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn
 from xlafront.core.memo import Memo
 from xlafront.core.primitive import Primitive
 from xlafront.core.tracing import StagedTracer, StagingTrace
 from xlafront.runtime import config
-from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.arrays import ArrayImpl, put_host
 from xlafront.runtime.meshes import active
+from xlafront.runtime.sharding import single_device
 from xlafront.staging.jitted import Jitted, Options, make_dispatcher
 from xlafront.staging.signatures import Selection
 
@@ -208,7 +210,19 @@ def _apply_eagerly(primitive: Primitive, args: tuple, params: dict[str, Any]):
         kernel = library(apply)
         if key is not None:
             primitive.eager[key] = kernel
-    return kernel(*args)
+    try:
+        return kernel(*args)
+    except TypeError:
+        if not any([tracing.is_cut(x) for x in args]):
+            raise
+        return kernel(*map(exact, args))
+
+
+def exact(x):
+    """A scalar of NumPy as what keeps its bits, where 64-bit types are off and an array of them is at hand all the same."""
+    if not tracing.is_cut(x):
+        return x
+    return put_host(x, ShapedArray((), x.dtype), single_device(backends.default_device()), False)
 
 
 tracing.EvalTrace.apply = staticmethod(_apply_eagerly)

@@ -11,6 +11,7 @@ from xlafront.core.traceback_filter import boundary, guarded
 from xlafront.lax.zeros import instantiate
 from xlafront.staging import signatures
 from xlafront.staging.jit import jit
+from xlafront.staging.library import exact
 from xlafront.transforms.ad.arguments import (
     FlatFunction,
     as_array,
@@ -196,7 +197,7 @@ def _with_gradient(fun: Callable, argnums, has_aux: bool, holomorphic: bool, all
 def _one(aval):
     """The cotangent of a scalar itself, as weakly typed as the scalar."""
     one = aval.dtype.type(1)
-    return one.item() if aval.weak_type and aval.dtype in map(dtypes.default_dtype, (float, complex)) else one
+    return one.item() if aval.weak_type and aval.dtype in map(dtypes.default_dtype, (float, complex)) else exact(one)
 
 
 def fwd_and_bwd(fun: Callable, argnums: int | Sequence[int], has_aux: bool = False,
