@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 
 
 def _cache(args) -> int:
     from xlafront.core import backends  # start-up: of this command alone
     from xlafront.runtime import config  # start-up: as above
-    from xlafront.runtime.disk_cache import DiskCache, default_directory  # start-up: as above
 
-    cache = backends.disk_cache() or DiskCache(
-        config.cache_dir.value or default_directory(), config.compilation_cache_max_size.value,
-        config.compilation_cache_min_compile_time_secs.value)
+    cache = backends.disk_cache(also_off=True)
     if args.action == "path":
         print(cache.directory)
     elif args.action == "clear":
         print(f"removed {cache.clear()} compiled programs from {cache.directory}")
     else:
-        state = "on" if config.enable_compilation_cache.value else "off (enable_compilation_cache)"
+        state = ("off (enable_compilation_cache)" if not config.enable_compilation_cache.value else
+                 "on" if cache.max_bytes else "off (compilation_cache_max_size)")
+        most = "" if cache.max_bytes == math.inf else f" of at most {cache.max_bytes / 2**20:.0f} MiB"
         sizes = [size for _, size, _ in cache.entries()]
         print(f"directory: {cache.directory}\nstate:     {state}\nprograms:  {len(sizes)}\n"
-              f"size:      {sum(sizes) / 2**20:.1f} MiB of at most {cache.max_bytes / 2**20:.0f} MiB")
+              f"size:      {sum(sizes) / 2**20:.1f} MiB{most}")
     return 0
 
 

@@ -12,6 +12,8 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import dtypes
 
+pytestmark = pytest.mark.soak
+
 NARROW = ("bool", "uint8", "uint32", "int8", "int32", "bfloat16", "float16", "float32", "complex64")
 WIDE = ("uint64", "int64", "float64", "complex128")
 SETTINGS = [(d, False) for d in NARROW] + [(d, True) for d in ("bool", "uint16", "int16", "float32", *WIDE)]

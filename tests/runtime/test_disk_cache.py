@@ -1,6 +1,7 @@
 """The compile cache on disk: hits, damage, size, other users, switches."""
 
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -73,10 +74,76 @@ def test_switches(tmp_path):
     assert entries(tmp_path / "slow") == []
 
 
-@pytest.mark.parametrize("reason", ["writable by others", "a file"])
+def test_sizes_without_a_number_of_bytes(tmp_path):
+    run(tmp_path / "none", JAX_COMPILATION_CACHE_MAX_SIZE="0")
+    assert entries(tmp_path / "none") == []
+    run(tmp_path / "any", JAX_COMPILATION_CACHE_MAX_SIZE="-1")
+    assert entries(tmp_path / "any")
+
+
+def test_the_home_directory_in_the_name(tmp_path):
+    run("~/programs", HOME=str(tmp_path))
+    assert entries(tmp_path / "programs")
+
+
+KEY = f"{7:064d}"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "directory", "full directory", "link without end", "too large"])
+def test_what_stands_in_the_place_of_an_entry(tmp_path, kind):
+    cache = DiskCache(str(tmp_path), 5000, 0.0)
+    path = cache.path(KEY)
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link without end":
+        os.symlink("/dev/zero", path)
+    elif kind == "too large":
+        (tmp_path / os.path.basename(path)).write_bytes(bytes(6000))
+    else:
+        os.mkdir(path)
+        if kind == "full directory":
+            os.mkdir(os.path.join(path, "inside"))
+    with pytest.warns(UserWarning, match="cannot be used"):
+        assert cache.load(KEY) is None
+    cache.store(KEY, b"program", 1.0)  # no warning
+    other = f"{8:064d}"
+    cache.store(other, b"another", 1.0)
+    assert cache.load(other) == b"another"
+    if kind != "full directory":
+        assert cache.load(KEY) == b"program"
+
+
+def test_a_directory_that_was_removed_is_made_again(tmp_path):
+    cache = DiskCache(str(tmp_path / "cache"), 5000, 0.0)
+    cache.store(KEY, b"program", 1.0)
+    shutil.rmtree(tmp_path / "cache")
+    assert cache.load(KEY) is None
+    cache.store(KEY, b"program", 1.0)
+    assert cache.load(KEY) == b"program"
+
+
+def test_a_cache_that_is_cleared_while_a_program_is_written_stays_on(tmp_path, monkeypatch):
+    cache, replace = DiskCache(str(tmp_path), 5000, 0.0), os.replace
+    clears = iter([True, False])
+
+    def replaced(source, target):
+        if next(clears, False):
+            DiskCache(str(tmp_path), 5000, 0.0).clear()
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", replaced)
+    cache.store(KEY, b"program", 1.0)
+    assert cache.load(KEY) == b"program" and not [p for p in entries(tmp_path) if p.endswith(".tmp")]
+
+
+@pytest.mark.parametrize("reason", ["writable by others", "a file", "inside of what all can write to"])
 def test_directories_that_cannot_be_trusted(tmp_path, reason):
     directory = tmp_path / "cache"
-    if reason == "a file":
+    if reason == "inside of what all can write to":
+        (tmp_path / "open").mkdir()
+        (tmp_path / "open").chmod(0o777)
+        directory = tmp_path / "open" / "cache"
+    elif reason == "a file":
         directory.write_text("not a directory")
     else:
         directory.mkdir()

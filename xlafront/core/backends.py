@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import os
+
 from xlafront.runtime import config, distributed
 from xlafront.runtime.clients import PlatformError, canonical_platform, clients
 from xlafront.runtime.disk_cache import DiskCache, default_directory
@@ -150,11 +153,13 @@ def default_device():
 _cache: list = []
 
 
-def disk_cache():
-    """The compile cache on disk, as the settings say, or None."""
-    if not config.enable_compilation_cache.value:
+def disk_cache(also_off: bool = False):
+    """The compile cache on disk, as the settings say; where they switch it off None, or what it would be."""
+    size = config.compilation_cache_max_size.value
+    if not (also_off or config.enable_compilation_cache.value and size):
         return None
-    key = (config.cache_dir.value or default_directory(), config.compilation_cache_max_size.value,
+    given = config.cache_dir.value
+    key = (os.path.abspath(os.path.expanduser(given)) if given else default_directory(), size if size >= 0 else math.inf,
            config.compilation_cache_min_compile_time_secs.value)
     if not _cache or _cache[0] != key:
         _cache[:] = [key, DiskCache(*key)]

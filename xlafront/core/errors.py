@@ -220,6 +220,14 @@ def incompatible_dtypes(operation: str, dtypes, remedy: str = "") -> TypeError:
                      f"{remedy}".rstrip())
 
 
+def pytree_without_end(error: SystemError) -> Exception:
+    """What jaxlib's complaint about a pytree without an end means; another complaint as it is."""
+    if not isinstance(error.__cause__, RecursionError):
+        return error
+    return ValueError("a pytree is nested more deeply than Python's recursion limit allows, or contains itself (a cycle), so "
+                      "that it has no end. Flatten it into one container, or break the cycle.")
+
+
 def reference_as_array(operation: str, aval) -> TypeError:
     return TypeError(f"{operation} got a reference of type {aval} where it needs an array. Read its value first, with "
                      "ref[...].")

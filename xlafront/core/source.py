@@ -11,6 +11,7 @@ import itertools
 import os
 import sys
 import threading
+from contextvars import ContextVar
 from types import CodeType
 from typing import NamedTuple
 
@@ -22,11 +23,13 @@ NOWHERE: Site = (None, 0, "")
 
 
 class _Thread(threading.local):
-    scope = ""  # names of the enclosing `named_scope`s, joined by "/"
     site: Site | None = None  # set while a pass re-runs the rules of an equation traced earlier
 
 
 thread = _Thread()
+# Names of the enclosing `named_scope`s, joined by "/", in this thread and, where tasks take turns in it, in this task.
+current_scope: ContextVar[str] = ContextVar("xlafront.scope", default="")
+_get_scope, _set_scope = current_scope.get, current_scope.set
 
 
 # A scope is text: the names of `named_scope`s and, ending in a parenthesis, of transformations, from the outside in and joined
@@ -42,11 +45,11 @@ class transformed:
         self.mark = f"{transformation}("
 
     def __enter__(self):
-        self.saved = saved = thread.scope
-        thread.scope = f"{saved}/{self.mark}" if saved else self.mark
+        self.saved = saved = _get_scope()
+        _set_scope(f"{saved}/{self.mark}" if saved else self.mark)
 
     def __exit__(self, *exception):
-        thread.scope = self.saved
+        _set_scope(self.saved)
 
 
 class _Texts(dict):
@@ -117,7 +120,7 @@ def current_site() -> Site:
         if outer is None:
             break
         frame = outer
-    return (frame.f_code, frame.f_lasti, thread.scope)
+    return (frame.f_code, frame.f_lasti, _get_scope())
 
 
 class SourceInfo(NamedTuple):
@@ -185,11 +188,11 @@ class named_scope:
         self.name = name
 
     def __enter__(self):
-        self.saved = thread.scope
-        thread.scope = f"{self.saved}/{self.name}" if self.saved else self.name
+        self.saved = saved = _get_scope()
+        _set_scope(f"{saved}/{self.name}" if saved else self.name)
 
     def __exit__(self, *exception):
-        thread.scope = self.saved
+        _set_scope(self.saved)
 
     def __call__(self, function):
         import functools

@@ -6,6 +6,7 @@ import functools
 import sys
 from types import TracebackType
 
+from xlafront.core import errors
 from xlafront.core.source import is_internal
 from xlafront.runtime import config
 
@@ -120,6 +121,8 @@ def guarded(function):
     def call(*args, **kwargs):
         try:
             return function(*args, **kwargs)
+        except SystemError as e:
+            raise errors.pytree_without_end(e) from None
         except Exception as e:
             filter_traceback(e)
             raise

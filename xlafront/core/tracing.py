@@ -681,32 +681,22 @@ _literal_kinds = frozenset((bool, int, float, complex))
 _fixed_scalars = {d.type: ShapedArray((), d) for d in dtypes.supported if d.itemsize in (1, 2, 4) and d.kind in "biufV"}
 
 
-class _PausedCollector:
-    """Keeps the garbage collector from going over the whole program again and again while it is being written.
+_NO_FULL_COLLECTION = 1_000_003  # the last threshold of the cycle collector while it does none
+
+
+def without_full_collections(function: Callable, *args):
+    """What a function returns that writes a program.
 
     Nothing of a program under construction can be freed, and full collections would make tracing more than linear.
     """
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.depth = 0
-        self.saved: tuple[int, int, int] = gc.get_threshold()
-
-    def __enter__(self):
-        with self.lock:
-            if self.depth == 0:
-                self.saved = gc.get_threshold()
-                gc.set_threshold(self.saved[0], self.saved[1], 1_000_000)
-            self.depth += 1
-
-    def __exit__(self, *exception):
-        with self.lock:
-            self.depth -= 1
-            if self.depth == 0:
-                gc.set_threshold(*self.saved)
-
-
-paused_collector = _PausedCollector()
+    thresholds = gc.get_threshold()
+    if thresholds[2] == _NO_FULL_COLLECTION:  # so it is in another one, or another thread is
+        return function(*args)
+    try:
+        gc.set_threshold(thresholds[0], thresholds[1], _NO_FULL_COLLECTION)
+        return function(*args)
+    finally:
+        gc.set_threshold(*thresholds)  # by no function of Python: nothing interrupts before it
 
 
 def trace_to_jaxpr(function: Callable[..., Sequence[Any]], in_avals: Sequence[AbstractValue],
@@ -721,8 +711,8 @@ def trace_to_jaxpr(function: Callable[..., Sequence[Any]], in_avals: Sequence[Ab
     if saved_site is not source.NOWHERE:
         source.thread.site = None
     try:
-        with current_trace(trace), paused_collector:
-            results = function(*tracers)
+        with current_trace(trace):
+            results = without_full_collections(function, *tracers)
             jaxpr, consts = trace.finish(results)
     finally:
         trace.alive = False

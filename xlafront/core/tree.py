@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from xlafront.core import errors
 from xlafront.runtime.jaxlib_compat import pytree
 
 default_registry = pytree.default_registry()
@@ -45,7 +46,10 @@ def flatten_tree(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tup
     >>> leaves
     [1, 2, 3]
     """
-    return flatten(tree, is_leaf)
+    try:
+        return flatten(tree, is_leaf)
+    except SystemError as e:
+        raise errors.pytree_without_end(e) from None
 
 
 def flatten_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = None,
@@ -63,7 +67,10 @@ def flatten_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = None,
         predicate = is_leaf
     else:
         predicate = None if is_leaf is None else lambda path, x: is_leaf(x)
-    return default_registry.flatten_with_path(tree, predicate)
+    try:
+        return default_registry.flatten_with_path(tree, predicate)
+    except SystemError as e:
+        raise errors.pytree_without_end(e) from None
 
 
 def unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
@@ -86,7 +93,7 @@ def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]
     >>> xf.tree.leaves({"b": 1, "a": [2, None]})
     [2, 1]
     """
-    return flatten(tree, is_leaf)[0]
+    return flatten_tree(tree, is_leaf)[0]
 
 
 def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> PyTreeDef:
@@ -97,7 +104,7 @@ def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> PyTree
     >>> xf.tree.structure({"a": 1, "b": (2, 3)})
     PyTreeDef({'a': *, 'b': (*, *)})
     """
-    return flatten(tree, is_leaf)[1]
+    return flatten_tree(tree, is_leaf)[1]
 
 
 def map(f: Callable, tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
@@ -111,7 +118,7 @@ def map(f: Callable, tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | Non
     >>> xf.tree.map(lambda x, y: x + y, {"a": 1, "b": 2}, {"a": 10, "b": 20})
     {'a': 11, 'b': 22}
     """
-    first, treedef = flatten(tree, is_leaf)
+    first, treedef = flatten_tree(tree, is_leaf)
     if not rest:
         return treedef.unflatten([f(x) for x in first])
     try:

@@ -91,7 +91,7 @@ def current_name_stack() -> NameStack:
     ...     print(current_name_stack())
     encoder
     """
-    return NameStack.of(source.thread.scope)
+    return NameStack.of(source.current_scope.get())
 
 
 def new_name_stack(name: str = "") -> NameStack:
@@ -110,11 +110,11 @@ def set_name_stack(name_stack: NameStack) -> Iterator[None]:
     >>> with set_name_stack(new_name_stack("encoder")):
     ...     y = xnp.sin(1.0)
     """
-    saved, source.thread.scope = source.thread.scope, str(name_stack)
+    saved = source.current_scope.set(str(name_stack))
     try:
         yield
     finally:
-        source.thread.scope = saved
+        source.current_scope.reset(saved)
 
 
 def extend_name_stack(name: str):

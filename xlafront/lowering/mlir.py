@@ -6,6 +6,7 @@ when the first module is built; lowering rules reach it as `lowering.mlir`.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import ml_dtypes
@@ -88,6 +89,9 @@ def tensor_type(shape: tuple[int, ...], dtype) -> ir.Type:
         if not isinstance(dtype, np.dtype):
             physical = dtype._rules
             return tensor_type((*shape, *physical.physical_element_shape), np.dtype(physical.physical_dtype))
+        if math.prod([max(n, 1) for n in shape]) * dtype.itemsize >= 1 << 63:  # XLA ends the process
+            raise ValueError(f"the shape {shape} is too large: an array of dtype {dtype} would have more bytes than can be "
+                             f"addressed (2**63), whatever the device. Check the sizes.")
         found = _tensor_types.keep(key, ir.RankedTensorType.get(shape, _elements[dtype], loc=unknown_location))
     return found
 

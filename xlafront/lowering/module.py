@@ -17,6 +17,7 @@ operation being written (`Body.tokens`). An operation with an effect takes its t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -74,7 +75,7 @@ class ModuleContext:
         self.host_callbacks.append(callback)
 
     def unique_name(self, name: str) -> str:
-        name = "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "function"
+        name = "".join(c if c.isalnum() or c == "_" else "_" for c in name[:MOST_OF_A_NAME]) or "function"
         unique, n = name, 0
         while unique in self.names:
             n += 1
@@ -520,6 +521,15 @@ def _at_boundary(aval):
     return token_stand_in if aval is abstract_token else aval
 
 
+MOST_OF_A_NAME = 128  # characters
+
+
+def module_name(name: str) -> str:
+    """The name of a program as one of a file: XLA's dumps are called by it."""
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "_", name[:MOST_OF_A_NAME])
+    return name if plain == name else plain.rstrip("_") or "program"
+
+
 def lower_program(jaxpr, name: str, platform: str, *, const_values: Sequence[Any], arg_attributes=None,
                   result_attributes=None, num_partitions: int = 1, num_replicas: int = 1,
                   sharding_context=None, manual_mesh=None, scope: str = "") -> ModuleContext:
@@ -533,7 +543,7 @@ def lower_program(jaxpr, name: str, platform: str, *, const_values: Sequence[Any
         raise ValueError(f"{jaxpr.debug_info.func_src_info} has callbacks with ordered=True in a program over "
                          f"{num_partitions} devices, which have no common order. Leave ordered out, or run it on one device.")
     with mlir.context, mlir.unknown_location:
-        module = ModuleContext(name, platform, num_partitions, num_replicas, sharding_context)
+        module = ModuleContext(module_name(name), platform, num_partitions, num_replicas, sharding_context)
         module.manual_mesh = manual_mesh
         hoisted = [v for v, value in zip(jaxpr.constvars, const_values) if value is None]
         arg_types = flat_types([_at_boundary(aval) for aval in [v.aval for v in hoisted] + jaxpr.in_avals])

@@ -146,12 +146,14 @@ class Clients:
         self.started: dict[str, Client] = {}
         self.failures: dict[str, str] = {}
         self.default: str | None = None
+        self.of_parent: dict[str, Client] = {}  # in a forked process, to which their threads did not come along
 
     def get(self, name: str, settings) -> Client:
         """Start a platform, or say why it cannot be."""
         client = self.started.get(name)
         if client is not None:
             return client
+        self.refuse_forked()
         with self.lock:
             if name in self.started:
                 return self.started[name]
@@ -166,10 +168,27 @@ class Clients:
             self.started[name] = client
             return client
 
+    def before_fork(self) -> None:
+        if self.started:
+            warnings.warn("os.fork() was called after xlafront had started its runtime, which is multithreaded: the threads do "
+                          "not come along, and a forked process that computes with arrays would deadlock. Start processes with "
+                          "multiprocessing.get_context('spawn'), or fork before the first array.", RuntimeWarning, stacklevel=2)
+
+    def after_fork(self) -> None:
+        self.lock = threading.RLock()
+        self.of_parent, self.started, self.default = self.of_parent | self.started, {}, None
+
+    def refuse_forked(self) -> None:
+        if self.of_parent:
+            raise RuntimeError("this process was forked from one in which xlafront had started its runtime, whose threads did "
+                               "not come along, so that it cannot compute with arrays: it would wait for ever. Start it with "
+                               "multiprocessing.get_context('spawn'), or fork before the first array.")
+
     def choose_default(self, wanted: Sequence[str], settings) -> Client:
         """The first of the wanted platforms; or, when none is named, the best that starts."""
         if self.default is not None:
             return self.started[self.default]
+        self.refuse_forked()
         with self.lock:
             if self.default is None:
                 self.default = self._pick(wanted, settings)
@@ -224,3 +243,5 @@ class Clients:
 
 
 clients = Clients()
+if hasattr(os, "register_at_fork"):  # where processes fork
+    os.register_at_fork(before=clients.before_fork, after_in_child=clients.after_fork)

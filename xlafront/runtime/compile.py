@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from xlafront.runtime import backpressure, disk_cache, effects as runtime_effects
+from xlafront.runtime.clients import clients
 from xlafront.runtime.jaxlib_compat import CompileOptions, JaxRuntimeError
 from xlafront.runtime.sharding import device_list
 from xlafront.runtime.topologies import explained, is_compile_only
@@ -25,6 +26,7 @@ class CompileRequest(NamedTuple):
 
 def compile_module(request: CompileRequest, cache=None):
     """A loaded executable, from the disk cache when it has one."""
+    clients.refuse_forked()
     devices = device_list(request.devices)
     if is_compile_only(request.client):
         return _compile_for_elsewhere(request, devices)

@@ -74,7 +74,7 @@ def cache_key(module: bytes, options: bytes, client, devices) -> str:
 class DiskCache:
     """A directory of compiled programs, bounded in size; the least recently used go first."""
 
-    def __init__(self, directory: str, max_bytes: int, min_compile_seconds: float):
+    def __init__(self, directory: str, max_bytes: float, min_compile_seconds: float):
         self.directory = directory
         self.max_bytes = max_bytes
         self.min_compile_seconds = min_compile_seconds
@@ -99,7 +99,7 @@ class DiskCache:
             status = os.stat(self.directory)
             if not stat.S_ISDIR(status.st_mode):
                 raise NotADirectoryError(f"{self.directory} is not a directory")
-            problem = _untrusted(status)
+            problem = _untrusted(status) or _open_to_all_above(self.directory)
             if problem:
                 self._warn(f"its directory {self.directory} {problem}; use another one (XLAFRONT_CACHE_DIR) or "
                            f"`chmod 700` it")
@@ -125,7 +125,7 @@ class DiskCache:
             return None
         path = self.path(key)
         try:
-            descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
+            descriptor = os.open(path, _READ_ONLY)
         except FileNotFoundError:
             return None
         except OSError as e:
@@ -133,11 +133,12 @@ class DiskCache:
             return None
         try:
             with os.fdopen(descriptor, "rb") as f:
-                problem = _untrusted(os.fstat(f.fileno()))
+                status = os.fstat(f.fileno())
+                problem = _untrusted(status) or _no_entry(status, self.max_bytes)
                 if problem:
                     self.discard(key, f"it {problem}")
                     return None
-                data = _unpack(key, f.read())
+                data = _unpack(key, f.read(status.st_size))
             os.utime(path)
             return data
         except (OSError, ValueError) as e:
@@ -150,23 +151,35 @@ class DiskCache:
     def store(self, key: str, data: bytes, compile_seconds: float) -> None:
         if not self._prepare() or len(data) + _HEADER.size > self.max_bytes:
             return
-        import tempfile  # start-up: 3 ms
-
-        temporary = None
+        content = _pack(key, data)
         try:
-            descriptor, temporary = tempfile.mkstemp(suffix=".tmp", dir=self.directory)
-            with os.fdopen(descriptor, "wb") as f:
-                f.write(_pack(key, data))
-            os.replace(temporary, self.path(key))
+            try:
+                self._write(key, content)
+            except FileNotFoundError:  # somebody cleared the cache, or removed its directory
+                self.usable = None
+                if self._prepare():
+                    self._write(key, content)
+        except (FileNotFoundError, IsADirectoryError):
+            return  # somebody did again, or what stands in the place of the entry cannot be replaced by one
         except OSError as e:
-            if temporary is not None:
-                _remove(temporary)
             self._warn(f"{self.directory} cannot be written: {e}")
             self.usable = False
             return
-        self.approximate_size += len(data) + _HEADER.size
+        self.approximate_size += len(content)
         if self.approximate_size > self.max_bytes:
             self.evict()
+
+    def _write(self, key: str, content: bytes) -> None:
+        import tempfile  # start-up: 3 ms
+
+        descriptor, temporary = tempfile.mkstemp(suffix=".tmp", dir=self.directory)
+        try:
+            with os.fdopen(descriptor, "wb") as f:
+                f.write(content)
+            os.replace(temporary, self.path(key))
+        except BaseException:
+            _remove(temporary)
+            raise
 
     def discard(self, key: str, why) -> None:
         """Drop an entry that cannot be used, and say so."""
@@ -223,6 +236,30 @@ def _untrusted(status: os.stat_result) -> str | None:
     return None
 
 
+def _open_to_all_above(directory: str) -> str | None:
+    """Where others can put another directory in the place of this one."""
+    if not hasattr(os, "getuid"):
+        return None
+    above = os.path.dirname(directory)
+    while True:
+        mode = os.stat(above).st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            return f"is inside of {above}, in which all users can replace what is not theirs"
+        if above == os.path.dirname(above):
+            return None
+        above = os.path.dirname(above)
+
+
+# Without waiting for who writes to a pipe; a link is not followed.
+_READ_ONLY = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+def _no_entry(status: os.stat_result, max_bytes: float) -> str | None:
+    if not stat.S_ISREG(status.st_mode):
+        return "is no regular file"
+    return "is larger than the cache may be" if status.st_size > max_bytes else None
+
+
 def _checksum(data: bytes) -> bytes:
     import hashlib  # start-up: 5 ms
 
@@ -249,5 +286,11 @@ def _remove(path: str) -> bool:
     try:
         os.remove(path)
         return True
+    except (IsADirectoryError, PermissionError):
+        try:
+            os.rmdir(path)
+            return True
+        except OSError:
+            return False
     except OSError:
         return False

@@ -23,6 +23,8 @@ class _Thread(threading.local):
 
 
 thread = _Thread()
+callbacks_running: set[int] = set()  # the threads
+leaving = False  # whether the interpreter exits
 
 
 class host_callback:
@@ -31,10 +33,15 @@ class host_callback:
     __slots__ = ()
 
     def __enter__(self):
+        if leaving:
+            raise RuntimeError("a callback was to run after the end of the program")
+        callbacks_running.add(threading.get_ident())
         thread.callbacks += 1
 
     def __exit__(self, *exception):
         thread.callbacks -= 1
+        if not thread.callbacks:
+            callbacks_running.discard(threading.get_ident())
 
 
 _running: deque[Any] = deque()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -32,14 +33,64 @@ class TracedCall:
         self.executables: dict[tuple, Executable] = {}  # by devices, shardings and donated arguments
 
 
+class Once:
+    """Has one thread do what several ask for at once, tracing and compiling, and the others wait for it.
+
+    No lock is held while a thread works. Tracing runs a user's code, which may wait for other threads: a thread that is tracing
+    does not wait for one that traces, and nobody waits for longer than `PATIENCE`. To trace twice is better than a deadlock.
+    """
+
+    __slots__ = ("lock", "at_work")
+    PATIENCE = 10.0  # seconds
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.at_work: dict[Any, threading.Event] = {}
+
+    def get(self, key: Any, find: Callable[[], Any], make: Callable[[], Any], traces: bool) -> Any:
+        """What `find` finds under a key, after `make` was called for it if need be, by this thread or another one.
+
+        `traces`: whether `make` runs a user's code.
+        """
+        patience = self.PATIENCE if traces else None
+        while True:
+            with self.lock:
+                event = self.at_work.get(key)
+                mine = event is None
+                if mine:
+                    event = self.at_work[key] = threading.Event()
+            if mine or traces and _tracing.depth or not event.wait(patience):
+                break
+            found = find()
+            if found is not None:
+                return found
+        _tracing.depth += traces
+        try:
+            found = find()  # another thread may have been done just now
+            return make() if found is None else found
+        finally:
+            _tracing.depth -= traces
+            if mine:
+                with self.lock:
+                    del self.at_work[key]
+                event.set()
+
+
+class _Tracing(threading.local):
+    depth = 0  # how many programs this thread is tracing, one for the sake of another
+
+
+_tracing = _Tracing()
+
+
 class Caches:
     """What has been traced of one function; shared by all `jit`s of it with the same options."""
 
-    __slots__ = ("traces", "lock", "__weakref__")
+    __slots__ = ("traces", "once", "__weakref__")
 
     def __init__(self) -> None:
         self.traces: dict[tuple, TracedCall] = {}
-        self.lock = threading.RLock()
+        self.once = Once()
 
     def clear(self) -> None:
         self.traces.clear()
@@ -103,6 +154,22 @@ def share_of_mappings() -> float:
 
 
 live_executables = LiveExecutables()
+
+
+_of_parent: list[Executable] = []
+
+
+def _after_fork() -> None:
+    """In a forked process programs are asked for again, and then refused, as they would wait for threads that are not here.
+    They are kept all the same: to free them may wait as well."""
+    for caches in list(_all):
+        for traced in list(caches.traces.values()):
+            _of_parent.extend(traced.executables.values())
+    clear_executables()
+
+
+if hasattr(os, "register_at_fork"):  # where processes fork
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def clear_executables() -> None:

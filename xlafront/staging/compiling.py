@@ -80,8 +80,7 @@ class LoweredModule:
         if layouts is not None:
             asked = [None] * len(hoisted) + [layout for layout, keep in zip(layouts[0], self.kept) if keep]
             arg_attributes = module_shardings.layout_attributes(arg_attributes, asked)
-        with tracing.paused_collector:
-            self.module_context = self._write_module(kept_jaxpr, name, arg_attributes)
+        self.module_context = tracing.without_full_collections(self._write_module, kept_jaxpr, name, arg_attributes)
         self.shardings.declare_meshes(self.module_context)
 
     def _write_module(self, kept_jaxpr, name, arg_attributes):

@@ -25,7 +25,7 @@ from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, JaxRuntimeError, let_go, pjit
 from xlafront.runtime.layouts import Layout, use as layouts_in_use
 from xlafront.runtime.sharding import active
-from xlafront.staging import device_assignment, module_shardings, process_agreement, sharding_arguments, signatures
+from xlafront.staging import device_assignment, leaving, module_shardings, process_agreement, sharding_arguments, signatures
 from xlafront.staging.caches import TracedCall, dispatch_cache, live_executables, shared_caches
 from xlafront.staging.compile_log import log, logged_step
 from xlafront.staging.compiling import LoweredModule, constants_as_arguments, run_executable
@@ -247,23 +247,27 @@ class Jitted:
 
     def trace(self, call: Call) -> TracedCall:
         """The program for this signature. Threads that ask at once wait for the one that traces."""
+        if leaving.begun:
+            leaving.end_thread()
         in_avals = signatures.abstract_arguments(self.fun, self.name, self.options.static, call, self.of_library)
         if self.options.in_shardings is not UNSPECIFIED:
             in_avals = device_assignment.split_types(in_avals, self.flat_in_shardings(call.in_tree))
         # As `Signature`.
         key = (call.statics, call.in_tree, in_avals, config.trace_context_key(), tracing.thread.axes,
                None if self.of_library else active.mesh)
-        caches = self.caches
-        found = caches.traces.get(key)
+        found = self.caches.traces.get(key)
         if found is None:
-            with caches.lock:
-                found = caches.traces.get(key)
-                if found is None:
-                    found = self._trace(call, in_avals)
-                    if config.explain_cache_misses.value and not self.of_library:
-                        log().warning("%s", explain_miss(self.name, key, caches.traces, found.debug_info))
-                    if not any(isinstance(c, tracing.Tracer) for c in found.closed.consts):
-                        caches.traces[key] = found
+            found = self.caches.once.get(key, lambda: self.caches.traces.get(key), lambda: self._traced(call, in_avals, key),
+                                         traces=True)
+        return found
+
+    def _traced(self, call: Call, in_avals: tuple, key: tuple) -> TracedCall:
+        found = self._trace(call, in_avals)
+        traces = self.caches.traces
+        if config.explain_cache_misses.value and not self.of_library:
+            log().warning("%s", explain_miss(self.name, key, traces, found.debug_info))
+        if not any(isinstance(c, tracing.Tracer) for c in found.closed.consts):
+            found = traces.setdefault(key, found)
         return found
 
     def _trace(self, call: Call, in_avals: tuple) -> TracedCall:
@@ -334,13 +338,14 @@ class Jitted:
         key = (assignment, donated)
         found = traced.executables.get(key)
         if found is None:
-            with self.caches.lock:
-                found = traced.executables.get(key)
-                if found is None:
-                    if distributed.state.num_processes > 1:
-                        process_agreement.check_same(self.name, traced, assignment)
-                    found = traced.executables[key] = self.lower(traced, call, assignment, donated).compile()
-                    live_executables.add(found)
+            def make():
+                if distributed.state.num_processes > 1:
+                    process_agreement.check_same(self.name, traced, assignment)
+                compiled = traced.executables[key] = self.lower(traced, call, assignment, donated).compile()
+                live_executables.add(compiled)
+                return compiled
+
+            found = self.caches.once.get((id(traced), key), lambda: traced.executables.get(key), make, traces=False)
         found.asked_for = True
         return found
 

@@ -211,35 +211,39 @@ def _broadcast_cotangents(found: Any, in_tree, title: str) -> list[Any]:
         raise TypeError(f"{title} must produce a tuple of cotangents, one (or None, for zero) for each of the {len(expected)} "
                         f"differentiable argument(s) of the function, its length and container (pytree) structure; got {what}.")
     result: list[Any] = []
-
-    def place(ct, part, path):
-        if ct is None:
-            result.extend([None] * tree.structure(part).num_leaves)
-            return
-        if tree.structure(part) == tree.structure(0):  # (an empty container has one node, too)
-            if tree.treedef_is_leaf(tree.structure(ct, lambda x: isinstance(x, (SymbolicZero, Zero)))):
-                result.append(ct)
-                return
-            raise TypeError(f"{title} must return cotangents with the structure of the arguments: at output{path} it "
-                            f"returned {tree.structure(ct)} for an argument that is an array.")
-        if tracing.is_arraylike(ct):  # for all that is in an argument
-            result.extend([ct] * tree.structure(part).num_leaves)
-            return
-        try:
-            mine, mine_aux = tree.flatten_one_level_with_keys(ct)
-            theirs, aux = tree.flatten_one_level_with_keys(part)
-        except ValueError:
-            mine, mine_aux, theirs, aux = [], None, [None], 0
-        mine, theirs = list(mine), list(theirs)
-        if type(ct) is not type(part) or mine_aux != aux or len(mine) != len(theirs):
-            raise TypeError(f"{title} must return cotangents with the structure of the arguments: at output{path} it returned "
-                            f"{tree.structure(ct)}, the argument is {tree.structure(part)}.")
-        for (key, x), (_, y) in zip(mine, theirs):
-            place(x, y, f"{path}{key}")
-
     for i, (ct, part) in enumerate(zip(found, expected)):
-        place(ct, part, f"[{i}]")
+        _place(ct, part, f"[{i}]", result, title)
     return result
+
+
+def _place(ct, part, path: str, result: list[Any], title: str) -> None:
+    """Add to `result` the leaves of a cotangent, for the part of the arguments that it is of."""
+    if ct is None:
+        result.extend([None] * tree.structure(part).num_leaves)
+        return
+    if tree.structure(part) == tree.structure(0):  # (an empty container has one node, too)
+        if tree.treedef_is_leaf(tree.structure(ct, lambda x: isinstance(x, (SymbolicZero, Zero)))):
+            result.append(ct)
+            return
+        raise TypeError(f"{title} must return cotangents with the structure of the arguments: at output{path} it "
+                        f"returned {tree.structure(ct)} for an argument that is an array.")
+    if tracing.is_arraylike(ct):  # for all that is in an argument
+        result.extend([ct] * tree.structure(part).num_leaves)
+        return
+    mine: list[Any] = []
+    theirs: list[Any] = [None]
+    mine_aux, aux = None, 0
+    try:
+        mine, mine_aux = tree.flatten_one_level_with_keys(ct)
+        theirs, aux = tree.flatten_one_level_with_keys(part)
+    except ValueError:
+        pass
+    mine, theirs = list(mine), list(theirs)
+    if type(ct) is not type(part) or mine_aux != aux or len(mine) != len(theirs):
+        raise TypeError(f"{title} must return cotangents with the structure of the arguments: at output{path} it returned "
+                        f"{tree.structure(ct)}, the argument is {tree.structure(part)}.")
+    for (key, x), (_, y) in zip(mine, theirs):
+        _place(x, y, f"{path}{key}", result, title)
 
 
 def _checked(ct, aval, title: str, path: Callable[[], str]):

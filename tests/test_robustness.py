@@ -1,0 +1,465 @@
+"""What must not break it: threads that wait for each other, forks, exits, interrupts, depth, sizes, names, exceptions of users."""
+
+import asyncio
+import gc
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+
+
+def run(program, *arguments, **environment):
+    """A program in a process of its own: `(exit status, what it printed)`."""
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=120,
+                          env={**os.environ, **environment})
+    return done.returncode, done.stdout + done.stderr
+
+
+def in_threads(*functions, seconds=60):
+    """Their results; a thread that does not end fails the test."""
+    results = [None] * len(functions)
+
+    def call(i, function):
+        results[i] = function()
+
+    threads = [threading.Thread(target=call, args=pair, daemon=True) for pair in enumerate(functions)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(seconds)
+        assert not t.is_alive(), "a deadlock"
+    return results
+
+
+# Threads
+
+
+def test_threads_that_trace_functions_which_call_each_other():
+    both = threading.Barrier(2, timeout=2)
+
+    def meet():
+        try:
+            both.wait()
+        except threading.BrokenBarrierError:
+            pass
+
+    @xf.jit
+    def f(x):
+        meet()
+        return g(x[1:]) if x.size > 1 else x.sum()
+
+    @xf.jit
+    def g(x):
+        meet()
+        return f(x[1:]) if x.size > 1 else x.sum() * 2
+
+    results = in_threads(lambda: f(xnp.arange(4.0)), lambda: g(xnp.arange(4.0)))
+    assert [float(r) for r in results] == [6.0, 3.0]
+
+
+def test_a_traced_function_that_waits_for_a_thread_which_calls_it():
+    inner = []
+
+    @xf.jit
+    def f(x):
+        if x.size == 3:
+            inner.extend(in_threads(lambda: f(xnp.ones(2)), seconds=30))
+        return x.sum()
+
+    assert float(f(xnp.ones(3))) == 3 and float(inner[0]) == 2
+
+
+def test_threads_that_ask_for_one_signature_trace_it_once():
+    traced = []
+
+    @xf.jit
+    def f(x):
+        traced.append(x)
+        time.sleep(0.2)
+        return x * 2
+
+    assert [float(r) for r in in_threads(*[lambda: f(3.0)] * 8)] == [6.0] * 8 and len(traced) == 1
+
+
+def test_a_failed_tracing_is_tried_again_by_who_waited():
+    tries = []
+
+    @xf.jit
+    def f(x):
+        tries.append(x)
+        time.sleep(0.1)
+        if len(tries) == 1:
+            raise ZeroDivisionError
+        return x + 1
+
+    def call():
+        try:
+            return float(f(1.0))
+        except ZeroDivisionError:
+            return None
+
+    assert sorted(in_threads(call, call, call), key=str) == [2.0, 2.0, None]
+
+
+@pytest.mark.soak
+def test_threads_that_call_trace_clear_and_change_settings_get_right_answers():
+    end = time.monotonic() + 20
+    wrong = []
+
+    @xf.jit
+    def f(x, n):
+        return xnp.sin(x) * n
+
+    scale = xf.jit(lambda x, n: x * n, static_argnums=1)
+
+    def calls(seed):
+        chance = random.Random(seed)
+        while time.monotonic() < end:
+            n, x = chance.randrange(50), np.full(chance.randrange(1, 4), chance.random(), np.float32)
+            what = chance.randrange(6)
+            if what == 0:
+                found, wanted = f(x, n), np.sin(x) * n
+            elif what == 1:
+                found, wanted = scale(x, n), x * n
+            elif what == 2:
+                found, wanted = xf.grad(lambda v, n=n: (v ** 2).sum() * n)(x), 2 * x * n
+            elif what == 3:
+                found, wanted = xf.jit(lambda v, n=n: v + n)(x), x + n
+            elif what == 4:
+                with xf.enable_x64(True):
+                    found, wanted = xnp.cumsum(xnp.asarray(x, "float64")) + n, np.cumsum(x.astype(np.float64)) + n
+                    if found.dtype != np.float64:
+                        wrong.append(found.dtype)
+            else:
+                if chance.random() < 0.1:
+                    xf.clear_caches()
+                found, wanted = xf.vmap(lambda v, n=n: v - n)(x), x - n
+            if not np.allclose(np.asarray(found), wanted, 1e-5, 1e-5):
+                wrong.append((what, n, x, found, wanted))
+
+    in_threads(*[lambda seed=seed: calls(seed) for seed in range(16)], seconds=90)
+    assert not wrong
+
+
+def test_scopes_of_one_task_are_not_those_of_another():
+    async def names():
+        with xf.named_scope("AAA"):
+            await asyncio.sleep(0.02)
+
+    async def traces():
+        await asyncio.sleep(0.01)
+        inside = xf.jit(xnp.sin).lower(1.0).as_text(debug_info=True)
+        with xf.named_scope("BBB"):
+            await asyncio.sleep(0.03)
+        return inside + xf.jit(xnp.cos).lower(1.0).as_text(debug_info=True)
+
+    async def both():
+        return (await asyncio.gather(names(), traces()))[1]
+
+    text = asyncio.run(both())
+    assert "AAA" not in text and "BBB" not in text
+
+
+# Interrupts
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals of POSIX")
+def test_interrupts_leave_the_process_as_it_was():
+    def chain(x):
+        for _ in range(30):
+            x = xnp.sin(x) * 2 + xnp.tanh(x)
+        return x.sum()
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    chance, thresholds, x = random.Random(1), gc.get_threshold(), xnp.ones(3)
+    saved = signal.signal(signal.SIGALRM, interrupt)
+    interrupted = 0
+    try:
+        for i in range(400):
+            try:
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0002, 0.02))
+                    xf.jit(lambda x, i=i: xf.checkpoint(chain)(x) + i).trace(x)
+                    xf.jit(xf.hessian(chain)).trace(x)
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                interrupted += 1
+            assert gc.get_threshold() == thresholds and gc.isenabled()
+            assert (x * 2).tolist() == [2, 2, 2] and not xf.config.enable_x64
+    finally:
+        signal.signal(signal.SIGALRM, saved)
+    assert interrupted > 50
+
+
+# Processes
+
+FORK = """
+import os, signal, warnings, numpy as np, xlafront as xf, xlafront.numpy as xnp
+x, f = xnp.ones(3) + 1, xf.jit(lambda x: x * 3)
+f(x); f(x)
+def child(what):
+    if os.fork() == 0:
+        signal.alarm(30)
+        try:
+            print(what(), flush=True)
+        except RuntimeError as e:
+            print("refused" if "spawn" in str(e) else e, flush=True)
+        os._exit(0)
+    assert os.wait()[1] == 0
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for what in (lambda: f(x), lambda: x + x, lambda: xnp.zeros(3), lambda: xf.device_put(np.ones(3)), lambda: xf.jit(lambda: 1)(),
+                 xf.devices, lambda: np.asarray(x).tolist()):
+        child(what)
+print(len([w for w in caught if "multithreaded" in str(w.message) and w.category is RuntimeWarning]), f(x).tolist())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes that fork")
+def test_forked_processes_are_warned_of_and_say_what_to_do():
+    status, printed = run(FORK)
+    assert status == 0, printed
+    assert printed.split("\n")[:8] == ["refused"] * 6 + ["[2.0, 2.0, 2.0]", "7 [6.0, 6.0, 6.0]"]
+
+
+def test_a_fork_before_the_first_array_is_nobodys_business():
+    program = """
+import os, warnings; warnings.simplefilter("error", RuntimeWarning)
+import xlafront as xf, xlafront.numpy as xnp
+if os.fork() == 0:
+    print(float(xnp.ones(3).sum()), flush=True)
+    os._exit(0)
+os.wait()
+"""
+    assert run(program) == (0, "3.0\n")
+
+
+EXIT = """
+import sys, threading, time, numpy as np, xlafront as xf, xlafront.numpy as xnp
+x = xnp.ones((200, 200))
+f = xf.jit(lambda x: xnp.sin(x @ x).sum())
+def slow(v): time.sleep(0.02); return np.float32(v)
+g = xf.jit(lambda x: xf.pure_callback(slow, xf.ShapeDtypeStruct((), np.float32), x))
+WORK = {"dispatch": lambda i: f(x), "compile": lambda i: xf.jit(lambda x: xnp.tanh(x) * i)(x), "eager": lambda i: (x + 1) * 2,
+        "callback": lambda i: g(1.0).block_until_ready(), "read": lambda i: np.asarray(f(x)), "idle": lambda i: time.sleep(1000)}
+def loop():
+    i = 0
+    while True:
+        i += 1
+        WORK[sys.argv[1]](i)
+for _ in range(3):
+    threading.Thread(target=loop, daemon=True).start()
+time.sleep(0.5)
+sys.exit(7)
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("work", "dispatch compile eager callback read idle".split())
+def test_exits_while_threads_compute(work):
+    for _ in range(3):
+        assert run(EXIT, work) == (7, "")
+
+
+# Depth and size
+
+
+def nested(depth):
+    f = xnp.sin
+    for _ in range(depth):
+        f = xf.jit(lambda x, f=f: f(x) * 1.0)
+    return f
+
+
+def test_functions_nested_deeply():
+    assert float(nested(60)(1.0)) == pytest.approx(np.sin(1.0))
+    assert float(xf.grad(nested(40))(1.0)) == pytest.approx(np.cos(1.0))
+    for call in (nested(1000), xf.grad(nested(1000))):
+        with pytest.raises(RecursionError):
+            call(1.0)
+    assert float(nested(3)(1.0)) == pytest.approx(np.sin(1.0))
+
+
+def endless():
+    x = []
+    x.append(x)
+    return x
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="jaxlib flattens any depth there")
+def test_pytrees_nested_too_deeply():
+    deep = 1.0
+    for _ in range(5000):
+        deep = [deep]
+    for use in (xf.tree.flatten, xf.tree.leaves, xf.tree.structure, lambda t: xf.tree.map(abs, t), xf.tree.flatten_with_path,
+                xf.grad(lambda t: 1.0), xf.vmap(lambda t: 1.0)):
+        with pytest.raises(ValueError, match="nested more deeply"):
+            use(deep)
+
+
+def test_pytrees_without_end():
+    for use in (xf.tree.flatten, xf.tree.leaves, lambda t: xf.tree.map(abs, t)):
+        with pytest.raises((ValueError, RecursionError)):
+            use(endless())
+
+
+HUGE = """xnp.zeros((1 << 62,)) | xnp.zeros((1 << 31, 1 << 31, 4)) | xnp.ones((1 << 63,)) | xnp.zeros((1 << 62, 0)) |
+    xnp.broadcast_to(xnp.ones(()), (1 << 62,)) | xnp.pad(xnp.ones(2), 1 << 62) | xnp.tile(xnp.ones(4), 1 << 61) |
+    xnp.repeat(xnp.ones(2), 1 << 62) | xnp.eye(1 << 32) | xf.lax.iota("int32", 1 << 62) | xf.lax.broadcast(1.0, (1 << 62,)) |
+    xf.random.normal(xf.random.key(0), (1 << 62,)) | xf.jit(lambda: xnp.zeros((1 << 62,)).sum())() | xnp.tri(1 << 33) |
+    xnp.full((1 << 62,), 1.0) | xnp.indices((1 << 31, 1 << 31)) | xf.nn.one_hot(3, 1 << 62) |
+    xf.vmap(lambda i: xnp.zeros((1 << 61,)) + i)(xnp.arange(4))"""
+
+
+@pytest.mark.parametrize("call", [" ".join(call.split()) for call in HUGE.split("|")])
+def test_sizes_that_no_device_has(call):
+    with pytest.raises(ValueError, match="too large"):
+        eval(call)
+
+
+def test_the_types_of_huge_arrays_can_be_known():
+    assert xf.eval_shape(lambda: xnp.zeros((1 << 62,)) + 1).shape == (1 << 62,)
+
+
+# Names and objects of users
+
+
+NAMES = ["../../evil", "a/b/c", "x\ny", "nul\0x", 'quo"te', "é", "a" * 5000, "", "%d%s", "$(ls)", "@main", "\\x", "tab\t", "1abc", "‮"]
+
+
+def test_names_of_functions_and_scopes(tmp_path):
+    program = f"""
+import xlafront as xf, xlafront.numpy as xnp
+for name in {NAMES!r}:
+    def f(x): return xnp.sin(x) * 2
+    f.__name__ = name
+    g = xf.jit(f)
+    assert abs(float(g(1.0)) - 1.682942) < 1e-5 and "module" in g.lower(1.0).as_text(debug_info=True)
+    with xf.named_scope(name or "x"):
+        float(xf.jit(lambda x: g(xnp.cos(x)))(1.0))
+    assert xf.vmap(lambda x: xf.lax.psum(x, name), axis_name=name)(xnp.ones(2)).tolist() == [2, 2]
+"""
+    inside = tmp_path / "one" / "two" / "dumps"
+    status, printed = run(program, XLA_FLAGS=f"--xla_dump_to={inside}", XLAFRONT_ENABLE_COMPILATION_CACHE="0")
+    assert status == 0, printed
+    assert [p.name for p in tmp_path.iterdir()] == ["one"] and [p.name for p in (tmp_path / "one" / "two").iterdir()] == ["dumps"]
+    assert all(len(p.name) < 255 and set(p.name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
+               for p in inside.iterdir())
+
+
+class Raised(Exception):
+    pass
+
+
+def fails(*_):
+    raise Raised
+
+
+class Unprintable:
+    __repr__ = fails
+
+
+class Unhashable:
+    __hash__ = fails
+
+
+class Unreadable:
+    shape, dtype = (3,), np.dtype(np.float32)
+
+    def __array__(self, *_, **__):
+        raise Raised
+
+
+class Unflattenable:
+    pass
+
+
+class Unmakeable:
+    pass
+
+
+xf.tree_util.register_pytree_node(Unflattenable, fails, lambda aux, children: Unflattenable())
+xf.tree_util.register_pytree_node(Unmakeable, lambda x: ((1.0,), None), fails)
+OBJECTS = {
+    "hash": lambda: xf.jit(lambda x, s: x, static_argnums=1)(1.0, Unhashable()),
+    "array": lambda: xnp.asarray(Unreadable()),
+    "flatten": lambda: xf.tree.flatten(Unflattenable()), "flatten under jit": lambda: xf.jit(lambda x: x)(Unflattenable()),
+    "flatten under grad": lambda: xf.grad(lambda x: 1.0)(Unflattenable()), "flatten a result": lambda: xf.jit(lambda x: Unflattenable())(1.0),
+    "unflatten": lambda: xf.tree.map(abs, Unmakeable()), "unflatten under jit": lambda: xf.jit(lambda x: x)(Unmakeable()),
+    "trace": lambda: xf.jit(fails)(1.0), "grad": lambda: xf.grad(fails)(1.0), "scan": lambda: xf.lax.scan(fails, 1.0, xnp.ones(2)),
+    "nested": lambda: xf.jit(xf.vmap(xf.grad(fails)))(xnp.ones(2)), "custom": lambda: xf.grad(xf.checkpoint(fails))(1.0),
+}
+
+
+@pytest.mark.parametrize("where", OBJECTS)
+def test_exceptions_of_users_reach_them(where):
+    with pytest.raises(Raised):
+        OBJECTS[where]()
+    assert (xnp.ones(2) * 2).tolist() == [2, 2] and float(xf.jit(xf.grad(xnp.sin))(0.0)) == 1
+
+
+def test_an_object_that_cannot_be_printed():
+    with pytest.raises((Raised, TypeError)):
+        xnp.sin(Unprintable())
+    with pytest.raises(TypeError):
+        xnp.ones(2) + Unprintable()
+
+
+# Memory
+
+
+def live(make, times=3):
+    """How many arrays calls leave behind, without the cycle collector."""
+    make()
+    gc.collect()
+    gc.disable()
+    try:
+        before = len(xf.live_arrays())
+        for _ in range(times):
+            make()
+        return len(xf.live_arrays()) - before
+    finally:
+        gc.enable()
+
+
+@xf.custom_vjp
+def product(x, y):
+    return xnp.sin(x) * y
+
+
+product.defvjp(lambda x, y: (product(x, y), (x, y, xnp.cos(x))), lambda r, g: (g * r[2] * r[1], g * xnp.sin(r[0])))
+
+
+@xf.custom_jvp
+def twice(x):
+    return xnp.sin(x) * 2
+
+
+twice.defjvp(lambda p, t: (twice(*p), xnp.cos(p[0]) * t[0] * 2))
+X = np.ones(5, np.float32)
+MEMORY = {
+    "vjp": lambda: xf.vjp(product, X, X)[1](X), "grad": lambda: xf.grad(lambda x, y: product(x, y).sum())(X, X),
+    "custom_jvp": lambda: xf.grad(lambda x: twice(x).sum())(X), "linearize": lambda: xf.linearize(xnp.sin, X)[1](X),
+    "checkpoint": lambda: xf.grad(lambda x: xf.checkpoint(lambda x: xnp.sin(x).sum())(x))(X), "vmap": lambda: xf.vmap(product)(X, X),
+    "scan": lambda: xf.grad(lambda x: xf.lax.scan(lambda c, v: (c * xnp.sin(v), c), 1.0, x)[0])(X),
+    "cumsum": lambda: xnp.cumsum(xnp.asarray(X)), "block": lambda: xnp.block([[xnp.asarray(X)], [xnp.asarray(X)]]),
+    "new function": lambda: xf.jit(lambda x: x * 2)(X),
+}
+
+
+@pytest.mark.parametrize("what", MEMORY)
+def test_arrays_go_with_their_last_use(what):
+    assert live(MEMORY[what]) == 0
