@@ -430,6 +430,10 @@ class Explaining:
     def __repr__(self):
         return repr(self._dispatcher)
 
+    @property
+    def __signature__(self):
+        return signatures.signature_of(self._jitted.fun)
+
     def _cache_size(self) -> int:
         return self._dispatcher._cache_size()
 
