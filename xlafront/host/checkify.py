@@ -411,6 +411,25 @@ class _Static:
         return hash(self.value) if isinstance(self.value, Hashable) else id(self.value)
 
 
+class _Known:
+    """Where arguments have values, Python may ask for those of what is computed from them."""
+
+    def __init__(self, values: Sequence[Any]):
+        self.values, self.used = values, False
+
+    @staticmethod
+    def of(arrays: Sequence[Any]) -> _Known | None:
+        values = [x._concrete() if isinstance(x, tracing.Tracer) else x for x in arrays]
+        return None if any([x is None for x in values]) else _Known(values)
+
+    def __call__(self, jaxpr: Jaxpr, consts: Sequence[Any]):
+        if any([isinstance(x, tracing.Tracer) for x in consts]):
+            return None
+        self.used = True
+        with tracing.eval_context():
+            return jaxpr_as_fun(ClosedJaxpr(jaxpr, list(consts)))(*self.values)[0]
+
+
 class _OfArrays(DerivedFunction):
     """A function of the arrays among its arguments; its key holds what else there is, by position among the leaves."""
 
@@ -458,7 +477,7 @@ def checkify(f: Callable[..., Out], errors: frozenset[ErrorCategory] = user_chec
         arrays = [x for i, x in enumerate(leaves) if i not in others]
         avals = [tracing.aval_of(x) for x in arrays]
         program, consts, out_tree = trace_function(
-            _OfArrays(f, in_tree, static), tree.structure(tuple(arrays)), avals, "checkify")
+            _OfArrays(f, in_tree, static), tree.structure(tuple(arrays)), avals, "checkify", _Known.of(arrays))
         findings = Findings(enabled)
         results = findings.run(program, [*consts, *arrays])
         return findings.error(), out_tree.unflatten(map(_as_array, results))
