@@ -13,6 +13,7 @@ from xlafront import lax
 from xlafront.core import dtypes, tracing
 from xlafront.core.ir import JaxprEqn
 from xlafront.core.primitive import Primitive
+from xlafront.core.refs import AbstractRef
 from xlafront.host.checks import DivisionByZeroError, ErrorCategory, JaxException, NaNError, OOBError
 from xlafront.lax.indexing import PRIMITIVES as SCATTERS, GatherScatterMode, window_sizes
 from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS
@@ -24,11 +25,11 @@ Found = tuple[Any, JaxException]
 _PASSED_ON = frozenset("""
     abs all_gather all_gather_invariant all_to_all approx_top_k bitcast_convert_type broadcast_in_dim ceil clamp complex
     composite concatenate conj convert_element_type copy cummax cummin device_put dynamic_slice dynamic_update_slice
-    ffi_call floor gather imag io_callback max min move_memory name neg nextafter optimization_barrier pad pbroadcast pmax
-    pmin ppermute precv psend pure_callback pvary ragged_all_to_all real recast reduce_max reduce_min reduce_precision
-    reduce_window_max reduce_window_min relu relu6 reshape reshard rev roll round scatter scatter_apply scatter_max
-    scatter_min select_and_gather_add select_and_scatter select_n sharding_constraint sign slice sort split squeeze stack
-    stage stop_gradient tile top_k transpose unstack
+    empty_ref ffi_call floor freeze gather get imag io_callback max min move_memory name neg new_ref nextafter
+    optimization_barrier pad pbroadcast pmax pmin ppermute precv psend pure_callback pvary ragged_all_to_all real recast
+    reduce_max reduce_min reduce_precision reduce_window_max reduce_window_min relu relu6 reshape reshard rev roll round
+    scatter scatter_apply scatter_max scatter_min select_and_gather_add select_and_scatter select_n sharding_constraint
+    sign slice sort split squeeze stack stage stop_gradient swap tile top_k transpose unstack
 """.split())
 
 
@@ -38,7 +39,7 @@ def _any(mask):
 
 
 def _is_inexact(aval) -> bool:
-    return isinstance(aval.dtype, np.dtype) and dtypes.is_inexact(aval.dtype)
+    return type(aval) is not AbstractRef and isinstance(aval.dtype, np.dtype) and dtypes.is_inexact(aval.dtype)
 
 
 def computes(eqn: JaxprEqn) -> bool:

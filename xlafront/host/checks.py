@@ -272,15 +272,16 @@ class Error:
             raise JaxRuntimeError(f"{error}{where}")
 
     def __repr__(self):
-        leaves = tree.leaves(self)
-        if not all([isinstance(x, (ArrayImpl, np.ndarray, np.generic)) for x in leaves]):
+        if not all([isinstance(place[0], (ArrayImpl, np.ndarray, np.generic)) for place in self._places]):
             return f"Error(of {len(self._effects)} kind(s), traced)"
         return f"Error({self.get()})"
 
 
 def _element(x, index: tuple[int, ...]):
-    """Of a batch; by NumPy, as there may be many."""
-    return as_array(np.asarray(x)[index]) if index else x
+    """Of a batch; by NumPy where it can, as there may be many."""
+    if not index:
+        return x
+    return as_array(np.asarray(x)[index]) if isinstance(x, (ArrayImpl, np.ndarray)) else x[index]
 
 
 tree.register_pytree_node(Error, Error.tree_flatten, Error.tree_unflatten)
@@ -398,7 +399,7 @@ def check(pred: ArrayLike, msg: str, *fmt_args: Any, debug: bool = False, **fmt_
         raise TypeError(f"check takes a boolean scalar as its condition (pred), got {pred!r:.200} of type "
                         f"{type(pred).__name__}. Reduce an array with xlafront.numpy.all, compare a number.")
     for x in tree.leaves((fmt_args, fmt_kwargs)):
-        if not isinstance(x, (ArrayImpl, tracing.Tracer, np.ndarray)):
+        if isinstance(x, (bool, int, float, complex, np.generic)) or not tracing.is_arraylike(x):
             raise TypeError(f"check formats pytrees of arrays, got {x!r:.60} of type {type(x).__name__} among the values for "
                             f"its message {msg!r:.60}. Write what is known when the function is traced into the message.")
     args, kwargs = tree.map(_held, (fmt_args, fmt_kwargs))
