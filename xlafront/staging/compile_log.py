@@ -1,5 +1,5 @@
-"""What is told of tracing and compiling: to the logger `xlafront`, at level WARNING with the setting `log_compiles`, else DEBUG,
-and to those who listen for events (`xlafront.monitoring`)."""
+"""What is told of tracing and compiling: to the logger `xlafront`, at level WARNING with `log_compiles` and else DEBUG, and to
+those who listen for events (`xlafront.monitoring`)."""
 
 from __future__ import annotations
 
