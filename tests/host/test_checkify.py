@@ -252,6 +252,27 @@ class TestBatches:
             np.testing.assert_array_equal(y, 2 * x)
             assert xf.jit(checkify(f))(np.ones_like(x))[0].get() is None
 
+    def test_devices_and_all(self):
+        """Errors of one device and of the whole program have the same place; the first one counts."""
+        mesh = xf.make_mesh((2,), ("i",), (xf.sharding.AxisType.Auto,))
+
+        @xf.shard_map(mesh=mesh, in_specs=xf.P("i"), out_specs=xf.P("i"))
+        def part(x):
+            check(x[0] < 3, "part {}", x[0])
+            return x
+
+        @xf.jit
+        @checkify
+        def f(x, y):
+            check(y > 0, "before {}", y)
+            x = part(part(x) + 1)
+            check(y < 9, "after {}", y)
+            return x
+
+        for x, y, expected in (([0.0, 0.0], 1.0, None), ([0.0, 3.0], 1.0, "part 3.0"), ([0.0, 2.0], 10.0, "part 3.0"),
+                               ([0.0, 3.0], -1.0, "before -1.0"), ([0.0, 0.0], 10.0, "after 10.0")):
+            assert message(f(xnp.array(x), y)[0]) == expected
+
     def test_devices_in_a_loop(self):
         mesh = xf.make_mesh((2,), ("i",), (xf.sharding.AxisType.Auto,))
 

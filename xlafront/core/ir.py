@@ -317,7 +317,7 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args, propagate_source_info
         raise TypeError(f"the program takes {len(jaxpr.invars)} arguments, {len(args)} were given")
     env: dict[Atom, Any] = dict(zip(jaxpr.constvars, consts))
     env.update(zip(jaxpr.invars, args))
-    last_use = _last_uses(jaxpr)
+    last_use = last_uses(jaxpr)
     thread = source.thread
     saved = thread.site
     try:
@@ -337,7 +337,7 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args, propagate_source_info
     return [v.val if type(v) is Literal else env[v] for v in jaxpr.outvars]
 
 
-def _last_uses(jaxpr: Jaxpr) -> dict[int, list[Var]]:
+def last_uses(jaxpr: Jaxpr) -> dict[int, list[Var]]:
     """For each equation the variables that it is the last to read: evaluation need not hold them longer."""
     outvars = {v for v in jaxpr.outvars if type(v) is not Literal}
     seen = set(outvars)

@@ -17,7 +17,7 @@ from xlafront.control.scan import scan_p
 from xlafront.control.solves import linear_solve_p, split_operands
 from xlafront.control.while_loop import BATCHED, while_p
 from xlafront.core import errors as messages, source, tracing, tree
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun, subprograms
+from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun, last_uses, subprograms
 from xlafront.core.primitive import Primitive
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.traceback_filter import boundary
@@ -107,9 +107,9 @@ class Findings:
         jaxpr, thread = closed.jaxpr, source.thread
         env: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts))
         env.update(zip(jaxpr.invars, args))
-        saved = thread.site
+        saved, last_use = thread.site, last_uses(jaxpr)
         try:
-            for eqn in jaxpr.eqns:  # Hot: about what binding the operation costs.
+            for index, eqn in enumerate(jaxpr.eqns):  # Hot: about what binding the operation costs.
                 values = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
                 thread.site = eqn.site
                 results = self.operation(eqn, values)
@@ -117,6 +117,8 @@ class Findings:
                     env.update(zip(eqn.outvars, results))
                 else:
                     env[eqn.outvars[0]] = results
+                for v in last_use.get(index, ()):
+                    del env[v]
         finally:
             thread.site = saved
         return [v.val if type(v) is Literal else env[v] for v in jaxpr.outvars]
@@ -142,15 +144,12 @@ class Findings:
     def check(self, leaves: Sequence[Any], *, error_tree, debug: bool) -> None:
         """A check, whose error may be of several places: as it comes from another function made by `checkify`."""
         error = error_tree.unflatten(leaves)
-        first = len(self.kinds)
+        first = np.int32(len(self.kinds))
         self.kinds.extend(error._metadata.values())
-        order = {code: first + i for i, code in enumerate(error._metadata)}
         for effect, (failed, code, arrays) in zip(error._effects, error._places):
             if effect.error_type in self.enabled:
-                if isinstance(code, np.generic):
-                    code = np.int32(order[int(code)])
-                elif any([old != new for old, new in order.items()]):
-                    code = lax.add(code, np.int32(first - next(iter(error._metadata))))
+                if first:
+                    code = code + first if isinstance(code, np.generic) else lax.add(code, first)
                 self.note(effect, [failed, code, *map(stop_gradient, arrays)])
 
 
@@ -411,25 +410,6 @@ class _Static:
         return hash(self.value) if isinstance(self.value, Hashable) else id(self.value)
 
 
-class _Known:
-    """Where arguments have values, Python may ask for those of what is computed from them."""
-
-    def __init__(self, values: Sequence[Any]):
-        self.values, self.used = values, False
-
-    @staticmethod
-    def of(arrays: Sequence[Any]) -> _Known | None:
-        values = [x._concrete() if isinstance(x, tracing.Tracer) else x for x in arrays]
-        return None if any([x is None for x in values]) else _Known(values)
-
-    def __call__(self, jaxpr: Jaxpr, consts: Sequence[Any]):
-        if any([isinstance(x, tracing.Tracer) for x in consts]):
-            return None
-        self.used = True
-        with tracing.eval_context():
-            return jaxpr_as_fun(ClosedJaxpr(jaxpr, list(consts)))(*self.values)[0]
-
-
 class _OfArrays(DerivedFunction):
     """A function of the arrays among its arguments; its key holds what else there is, by position among the leaves."""
 
@@ -477,7 +457,7 @@ def checkify(f: Callable[..., Out], errors: frozenset[ErrorCategory] = user_chec
         arrays = [x for i, x in enumerate(leaves) if i not in others]
         avals = [tracing.aval_of(x) for x in arrays]
         program, consts, out_tree = trace_function(
-            _OfArrays(f, in_tree, static), tree.structure(tuple(arrays)), avals, "checkify", _Known.of(arrays))
+            _OfArrays(f, in_tree, static), tree.structure(tuple(arrays)), avals, "checkify")
         findings = Findings(enabled)
         results = findings.run(program, [*consts, *arrays])
         return findings.error(), out_tree.unflatten(map(_as_array, results))
