@@ -19,6 +19,7 @@ MODULES = (
     "xlafront.api_util",
     "xlafront.example_libraries.optimizers",
     "xlafront.example_libraries.stax",
+    "xlafront.experimental.checkify",
     "xlafront.experimental.jet",
     "xlafront.experimental.ode",
     "xlafront.experimental.pjit",

@@ -92,4 +92,30 @@ def distributions():
                       jax.grad(lambda a: distrax.Gamma(a, 1.0).sample(seed=key))(2.0), distrax.Categorical(probs=jnp.array([0.2, 0.8])).entropy()])
 
 
-PROGRAMS = (assertions, dataclasses, annotations, patches, distributions)
+def assertions_of_values():
+    @chex.chexify
+    @jax.jit
+    def logarithm(x):
+        chex.assert_tree_all_finite(x)
+        chex.assert_scalar_positive(1)
+        return jnp.log(x)
+
+    @chex.chexify
+    @jax.jit
+    def row(x, i):
+        chex.assert_trees_all_equal(x[0], x[i])
+        return jax.vmap(jnp.sum)(x)
+
+    def waits(f, *args):
+        result = f(*args)
+        chex.block_until_chexify_assertions_complete()
+        return result
+
+    x = jnp.ones((2, 3))
+    automatic = chex.chexify(jax.jit(lambda x, i: x[i] / x[0]), errors=chex.ChexifyChecks.automatic, async_check=False)
+    return jnp.stack([waits(logarithm, x).sum(), waits(row, x, 1).sum(), refused(AssertionError, waits, logarithm, x / 0),
+                      refused(AssertionError, waits, row, jnp.arange(6.0).reshape(2, 3), 1), automatic(jnp.ones(3), 2),
+                      refused(ValueError, automatic, jnp.ones(3), 3), refused(ValueError, automatic, jnp.zeros(3), 2)])
+
+
+PROGRAMS = (assertions, dataclasses, annotations, patches, distributions, assertions_of_values)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import nnx
+from jax.experimental import checkify
 
 
 def train_mlp():
@@ -113,4 +114,20 @@ def state():
     return jnp.stack([*values, counter.count[...], out, rnn(jnp.ones((2, 5, 3))).sum()])
 
 
-PROGRAMS = (train_mlp, convolutions, transformer, state)
+def checked():
+    layer = nnx.Linear(2, 3, rngs=nnx.Rngs(0))
+
+    def f(layer, x):
+        checkify.check(jnp.all(x > 0), "{} is not positive", x)
+        layer.bias[...] += 1
+        return jnp.log(layer(x)).sum()
+
+    run = nnx.jit(nnx.checkify(f, errors=checkify.all_checks))
+    found = []
+    for x in (jnp.ones(2), -jnp.ones(2), 10 * jnp.ones(2)):
+        error, _ = run(layer, x)
+        found += [layer.bias[...].sum(), 0.0 if error.get() is None else 1.0 if "not positive" in error.get() else 2.0]
+    return jnp.stack(found)
+
+
+PROGRAMS = (train_mlp, convolutions, transformer, state, checked)

@@ -46,6 +46,17 @@ def test_recomputation_in_a_loop(capsys):
     np.testing.assert_allclose(found, [2.0, np.sin(2.0), np.sin(2.0), 2.0], rtol=1e-6)
 
 
+def test_branches_that_change_nothing_are_run(capsys):
+    """What they return is an operand; that one of them prints is seen all the same."""
+    def noisy(x):
+        xf.debug.print("{}", x)
+        return x
+
+    f = xf.jit(lambda p, x: lax.cond(p, noisy, lambda x: x, x))
+    assert float(f(True, 2.0)) == float(f(False, 2.0)) == 2.0
+    assert lines(capsys) == ["2.0"]
+
+
 def test_what_must_happen_once_happens_once():
     """Unlike debugging callbacks, those that do something are not repeated."""
     seen = []

@@ -1,5 +1,6 @@
 """Guards on transfers: each direction, each level, for a thread and for the process."""
 
+import gc
 import logging
 import threading
 
@@ -109,3 +110,29 @@ def test_log(caplog):
     with xf.transfer_guard("log"), caplog.at_level(logging.WARNING, "xlafront"):
         xf.jit(lambda x: x, in_shardings=over_both())(HERE)
     assert any("device-to-device" in message for message in caplog.messages)
+
+
+def test_arrays_that_only_the_cycle_collector_frees(capfd):
+    def collected() -> str:
+        class Holder:
+            pass
+
+        holder = Holder()
+        holder.itself, holder.array = holder, xf.numpy.ones(3) + 1
+        del holder
+        gc.collect()
+        return capfd.readouterr().err
+
+    gc.collect()
+    assert not collected()
+    with xf.array_garbage_collection_guard("log"):
+        assert "reference cycle" in collected()
+    assert not collected()
+    xf.config.update("array_garbage_collection_guard", "log")
+    try:
+        assert "test_guards.py" in collected()
+        with xf.array_garbage_collection_guard("allow"):
+            assert not collected()
+    finally:
+        xf.config.update("array_garbage_collection_guard", "allow")
+    assert not collected()

@@ -6,8 +6,6 @@ from __future__ import annotations
 _NAMES = {
     "jax.experimental.array_serialization.serialization":
         "GlobalAsyncCheckpointManager GlobalAsyncCheckpointManagerBase get_tensorstore_spec",
-    "jax.experimental.checkify": """Error ErrorCategory JaxException Out all_checks automatic_checks check check_error checkify
-        debug_check div_checks float_checks index_checks nan_checks user_checks""",
     "jax.experimental.colocated_python": "colocated_cpu_devices colocated_python colocated_python_class",
     "jax.experimental.sparse": "BCOO",
 }

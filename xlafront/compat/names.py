@@ -5,7 +5,7 @@ from __future__ import annotations
 # Modules of xlafront that have the same path under `jax`.
 _SAME_PATH = """
     ad_checkpoint api_util custom_batching custom_derivatives debug distributed dlpack dtypes errors example_libraries
-    example_libraries.optimizers example_libraries.stax experimental.custom_partitioning experimental.jet
+    example_libraries.optimizers example_libraries.stax experimental.checkify experimental.custom_partitioning experimental.jet
     experimental.key_reuse experimental.layout experimental.mesh_utils experimental.multihost_utils experimental.ode
     experimental.pjit experimental.rnn experimental.topologies extend.backend extend.core extend.core.primitives
     extend.linear_util extend.mlir extend.mlir.dialects extend.mlir.dialects.arith extend.mlir.dialects.builtin
@@ -36,7 +36,12 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src": ("those who import from it", {}),
     "jax._src.ad_checkpoint": ("Oryx", {"xlafront.transforms.ad.checkpoint": "remat_p"}),
     "jax._src.ad_util": ("Lineax", {"xlafront.lax.barriers": "stop_gradient_p"}),
-    "jax._src.checkify": ("Flax", {"xlafront.compat.awaited": "Error JaxException Out checkify user_checks"}),
+    "jax._src.checkify": ("Flax", {
+        "xlafront.host.checkify": """Out all_checks automatic_checks checkify div_checks float_checks index_checks nan_checks
+            user_checks""",
+        "xlafront.host.checks": """BatchedError DivisionByZeroError Error ErrorCategory ErrorEffect FailedCheckError
+            JaxException JaxRuntimeError NaNError OOBError check check_error debug_check init_error""",
+    }),
     "jax._src.core": ("Flax, NumPyro, Oryx", {
         "xlafront.core.avals": "AbstractValue ShapedArray",
         "xlafront.core.ir": "ClosedJaxpr DebugInfo DropVar eval_jaxpr",
@@ -91,10 +96,6 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax.experimental.array_serialization": ("Flax, Orbax", {}),
     "jax.experimental.array_serialization.serialization": ("Flax, Orbax", {
         "xlafront.compat.awaited": "GlobalAsyncCheckpointManager GlobalAsyncCheckpointManagerBase get_tensorstore_spec",
-    }),
-    "jax.experimental.checkify": ("Chex", {
-        "xlafront.compat.awaited": """Error ErrorCategory all_checks automatic_checks check check_error checkify debug_check
-            div_checks float_checks index_checks nan_checks user_checks""",
     }),
     "jax.experimental.colocated_python": ("Orbax", {
         "xlafront.compat.awaited": "colocated_cpu_devices colocated_python colocated_python_class",

@@ -387,7 +387,8 @@ def _choose(what: str, index, functions: Sequence[Callable], names: Sequence[str
         computed = tuple([o for o, i in enumerate(passed) if i is None])
         branches = tuple([p.jaxpr.memoised(("results", computed, *map(id, p.consts)), lambda p=p: reorder(p, None, computed))
                           for p in programs])
-        found = iter(cond_p.bind(index, *operands, branches=branches) if computed else ())
+        needed = computed or any([keeps_alive(p.jaxpr.effects) for p in programs])
+        found = iter(cond_p.bind(index, *operands, branches=branches) if needed else ())
         return trees[0].unflatten([next(found) if i is None else as_array(operands[i]) for i in passed])
     return trees[0].unflatten(cond_p.bind(index, *operands, branches=tuple(programs)))
 

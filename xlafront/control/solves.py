@@ -39,7 +39,8 @@ class LinearSolve(NamedTuple):
         return LinearSolve(self.vecmat, self.matvec, self.transpose_solve, self.solve)
 
 
-def _split(operands: Sequence[Any], const_lengths: LinearSolve) -> tuple[LinearSolve, list[Any]]:
+def split_operands(operands: Sequence[Any], const_lengths: LinearSolve) -> tuple[LinearSolve, list[Any]]:
+    """The values that each of the programs closes over, and the right-hand side."""
     parts, start = [], 0
     for length in const_lengths:
         parts.append(list(operands[start:start + length]))
@@ -53,14 +54,14 @@ def _bind(consts: LinearSolve, b, jaxprs: LinearSolve) -> list:
 
 
 def _lower(ctx, *operands, const_lengths, jaxprs):
-    consts, b = _split(operands, const_lengths)
+    consts, b = split_operands(operands, const_lengths)
     return ctx.inline(jaxprs.solve, [*consts.solve, *b])
 
 
 def _jvp(primals, tangents, *, const_lengths, jaxprs):
     """From `A x = b` follows `A x' = b' - A' x`. What a solver says beside the solution has no derivative."""
-    consts, b = _split(primals, const_lengths)
-    consts_t, b_t = _split(tangents, const_lengths)
+    consts, b = split_operands(primals, const_lengths)
+    consts_t, b_t = split_operands(tangents, const_lengths)
     found = _bind(consts, b, jaxprs)
     x, aux = found[:len(b)], found[len(b):]
     if any(type(t) is not Zero for t in consts_t.matvec):
@@ -82,7 +83,7 @@ def _minus(x, y):
 
 
 def _transpose(cts, *operands, const_lengths, jaxprs):
-    consts, b = _split(operands, const_lengths)
+    consts, b = split_operands(operands, const_lengths)
     if any(map(is_undefined, operands[:len(operands) - len(b)])):
         raise NotImplementedError("custom_linear_solve is linear in b alone: it cannot be transposed in a value that matvec or "
                                   "one of the solvers reads.")
@@ -95,8 +96,8 @@ def _transpose(cts, *operands, const_lengths, jaxprs):
 
 def _batch(trace, operands, dims, *, const_lengths, jaxprs):
     size = trace.size
-    _, b_dims = _split(dims, const_lengths)
-    consts_dims, _ = _split([None if d is None else 0 for d in dims], const_lengths)
+    _, b_dims = split_operands(dims, const_lengths)
+    consts_dims, _ = split_operands([None if d is None else 0 for d in dims], const_lengths)
 
     def batched(which, flags):
         program = getattr(jaxprs, which)
@@ -112,7 +113,7 @@ def _batch(trace, operands, dims, *, const_lengths, jaxprs):
 
     flags = fixpoint([d is not None for d in b_dims], grow)
     moved = [x if d is None else place_axis(x, d, 0, size) for x, d in zip(operands, dims)]
-    consts, b = _split(moved, const_lengths)
+    consts, b = split_operands(moved, const_lengths)
     b = [place_axis(x, 0 if d is not None else None, 0, size) if f else x for x, d, f in zip(b, b_dims, flags)]
     programs = LinearSolve(*[batched(which, flags)[0] if which in known else None for which in LinearSolve._fields])
     return _bind(consts, b, programs), batched("solve", flags)[1]

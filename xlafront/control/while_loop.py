@@ -12,7 +12,7 @@ from xlafront import lowering
 from xlafront.control.discharge_rules import discharge_while
 from xlafront.control.scan import scan, trace_carry
 from xlafront.core import dtypes, errors, tracing, tree
-from xlafront.core.ir import ClosedJaxpr, Var, dce_closed, effects_by_operand, jaxpr_as_fun
+from xlafront.core.ir import ClosedJaxpr, DebugInfo, Var, dce_closed, effects_by_operand, jaxpr_as_fun
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.typing import ArrayLike
@@ -38,6 +38,8 @@ from xlafront.transforms.calls.programs import (
     trace_function,
     vary,
 )
+
+BATCHED = "while_loop of a batch"  # what the condition was traced for of a loop that goes on while any element of a batch does
 
 # The operation. Its operands are `cond_nconsts` values that the condition reads, `body_nconsts` that the body reads, and
 # the carry.
@@ -151,6 +153,12 @@ def _batch(trace, operands, dims, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_
     return results[1:], [0] * len(carry)
 
 
+def _of_batch(condition: ClosedJaxpr) -> DebugInfo:
+    """What the condition was traced from, as one that holds for a batch: elements that are done are in the loop too."""
+    origin = condition.debug_info
+    return DebugInfo(BATCHED, origin.function_name, origin.location, origin._arg_names)
+
+
 def _batched_loop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, body_nconsts: int):
     """Condition and body of the loop that runs while any element goes on, and carries which do."""
     def make():
@@ -165,7 +173,7 @@ def _batched_loop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, 
         carry = condition.in_avals[cond_nconsts:]
         flag = condition.out_avals
         first = condition.in_avals[:cond_nconsts] + body.in_avals[:body_nconsts]
-        return (tracing.trace_to_closed_jaxpr(running, [*flag, *carry], condition.debug_info),
+        return (tracing.trace_to_closed_jaxpr(running, [*flag, *carry], _of_batch(condition)),
                 tracing.trace_to_closed_jaxpr(step, [*first, *flag, *carry], body.debug_info))
 
     return body.jaxpr.memoised(("batched loop", id(condition.jaxpr), cond_nconsts, body_nconsts),
@@ -193,7 +201,7 @@ def _asking_loop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, b
         return _those_that_go_on(go_on, carry, jaxpr_as_fun(body)(*body_consts, *carry))
 
     types = condition.in_avals[:cond_nconsts] + body.in_avals
-    return (tracing.trace_to_closed_jaxpr(running, condition.in_avals, condition.debug_info),
+    return (tracing.trace_to_closed_jaxpr(running, condition.in_avals, _of_batch(condition)),
             tracing.trace_to_closed_jaxpr(step, types, body.debug_info))
 
 

@@ -19,12 +19,14 @@ class Effect:
     """Base of what an equation can do besides computing its results.
 
     `ordered` effects of one kind happen in program order; `droppable` ones do not keep an equation alive; `repeatable` ones
-    happen again where what they belong to is computed again.
+    happen again where what they belong to is computed again; `uncompiled` ones are none of a compiled program, so that what is
+    compiled only to be fast runs operation by operation.
     """
 
     ordered = False
     droppable = False
     repeatable = False
+    uncompiled = False
 
 
 class RefEffect(Effect):
@@ -315,7 +317,7 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args, propagate_source_info
         raise TypeError(f"the program takes {len(jaxpr.invars)} arguments, {len(args)} were given")
     env: dict[Atom, Any] = dict(zip(jaxpr.constvars, consts))
     env.update(zip(jaxpr.invars, args))
-    last_use = _last_uses(jaxpr)
+    last_use = last_uses(jaxpr)
     thread = source.thread
     saved = thread.site
     try:
@@ -335,7 +337,7 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args, propagate_source_info
     return [v.val if type(v) is Literal else env[v] for v in jaxpr.outvars]
 
 
-def _last_uses(jaxpr: Jaxpr) -> dict[int, list[Var]]:
+def last_uses(jaxpr: Jaxpr) -> dict[int, list[Var]]:
     """For each equation the variables that it is the last to read: evaluation need not hold them longer."""
     outvars = {v for v in jaxpr.outvars if type(v) is not Literal}
     seen = set(outvars)

@@ -3,5 +3,5 @@
 from xlafront.faces import lazy
 
 __getattr__, __dir__, __all__ = lazy(__name__, {"xlafront.host.callbacks": "io_callback"}, """
-    custom_partitioning jet key_reuse layout mesh_utils multihost_utils ode pjit rnn topologies
+    checkify custom_partitioning jet key_reuse layout mesh_utils multihost_utils ode pjit rnn topologies
 """)

@@ -292,13 +292,15 @@ def _read_mode(mode):
 @library(static=("entries", "mode", "fill_value", "is_sorted", "unique", "wrap"), name="getitem")
 def read(x, indices, entries, mode, fill_value, is_sorted, unique, wrap):
     kinds = [e[0] for e in entries]
-    if "array" not in kinds:
+    if "array" not in kinds and not (mode is GatherScatterMode.PROMISE_IN_BOUNDS and _is_outside(np.shape(x), entries, wrap)):
         return _read_static(x, entries, mode, fill_value, wrap)
     x = _apply_slices(x, entries)
     layout = Layout(np.shape(x), entries, indices)
     if not layout.batch and mode is not GatherScatterMode.FILL_OR_DROP:
         for dim in reversed(layout.dims):
             index = layout.columns[layout.dims.index(dim)]
+            if mode is GatherScatterMode.CLIP:
+                index = _clipped(index, np.shape(x)[dim], wrap)
             x = _pick(x, dim, index) if wrap else _pick(x, dim, max_(*promote_dtypes(index, np.int32(0))))
     else:
         rank = len(layout.batch)
@@ -308,6 +310,24 @@ def read(x, indices, entries, mode, fill_value, is_sorted, unique, wrap):
         x = bind_gather(x, layout.index_array(wrap), dimension_numbers=numbers, slice_sizes=sizes,
                         unique_indices=unique, indices_are_sorted=is_sorted, mode=mode, fill_value=fill_value)
     return shapes.reshape_to(x, layout.final_shape)
+
+
+def _is_outside(shape: tuple, entries: tuple, wrap: bool) -> bool:
+    """Whether a static position is out of bounds: the operation that is written down says so, to those who look for it."""
+    sizes = iter(shape)
+    for entry in entries:
+        if entry[0] != "new":
+            n = next(sizes, 0)
+            if entry[0] == "int" and not (-n if wrap else 0) <= entry[1] < n:
+                return True
+    return False
+
+
+def _clipped(index, n: int, wrap: bool):
+    """The nearest position."""
+    index = wrapped(index, n) if wrap else index
+    index, last = promote_dtypes(index, np.int32(n - 1))
+    return max_(min_(index, last), last.dtype.type(0))
 
 
 def _read_static(x, entries, mode, fill_value, wrap):

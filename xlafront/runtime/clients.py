@@ -161,7 +161,7 @@ class Clients:
                 client = PLATFORMS[name].make(settings)
             except PlatformError as e:
                 self.failures[name] = str(e)
-                raise PlatformError(f"the platform {name!r} is not available: {e}") from None
+                raise PlatformError(f"the platform {name!r} is not available, its backend failed to initialize: {e}") from None
             except Exception as e:
                 self.failures[name] = str(e)
                 raise PlatformError(f"the platform {name!r} could not be started: {e}") from e

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from xlafront.runtime import backpressure, disk_cache, effects as runtime_effects
+from xlafront.runtime import backpressure, disk_cache, effects as runtime_effects, monitoring
 from xlafront.runtime.clients import clients
 from xlafront.runtime.jaxlib_compat import CompileOptions, JaxRuntimeError
 from xlafront.runtime.sharding import device_list
@@ -36,12 +36,19 @@ def compile_module(request: CompileRequest, cache=None):
     if cache is not None and request.identity is not None and not request.host_callbacks and not _is_tuned_together(request):
         key = disk_cache.cache_key(request.identity(), request.options.SerializeAsString(),
                                    request.client, request.devices)
+        monitoring.record_event("/jax/compilation_cache/compile_requests_use_cache")
+        started = time.perf_counter()
         data = cache.load(key)
         if data is not None:
             try:
-                return request.client.deserialize_executable(data, devices, None)
+                executable = request.client.deserialize_executable(data, devices, None)
+                monitoring.record_event("/jax/compilation_cache/cache_hits")
+                monitoring.record_event_duration_secs("/jax/compilation_cache/cache_retrieval_time_sec",
+                                                      time.perf_counter() - started)
+                return executable
             except Exception as e:  # made by another build of the runtime: recompile, and say so once
                 cache.discard(key, e)
+        monitoring.record_event("/jax/compilation_cache/cache_misses")
     if request.host_callbacks:
         runtime_effects.prepare()
     started = time.perf_counter()

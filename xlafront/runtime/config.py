@@ -67,7 +67,7 @@ _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
     ("no_tracing", bool, False, False, "refuse to trace"),
     ("no_execution", bool, False, "calls", "refuse to execute"),
     ("thread_guard", bool, False, False, "refuse computations from other threads in multi-process programs"),
-    ("array_garbage_collection_guard", ("allow", "log", "fatal"), "allow", False, "arrays freed by the cycle collector"),
+    ("array_garbage_collection_guard", ("allow", "log", "fatal"), "allow", False, "arrays that only the cycle collector frees"),
     ("transfer_guard", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False, "all transfers"),
     ("transfer_guard_host_to_device", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False, ""),
     ("transfer_guard_device_to_device", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False, ""),

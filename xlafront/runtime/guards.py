@@ -1,4 +1,5 @@
-"""Guards on transfers: copies between the host and devices, and between devices, that the runtime logs or refuses.
+"""Guards on transfers: copies between the host and devices, and between devices, that the runtime logs or refuses; and the one
+on arrays that the cycle collector frees.
 
 jaxlib checks every copy against a level for each direction, of the thread or else of the process. A copy that somebody asked
 for (`device_put`, `device_get`) is explicit, and only the levels `log_explicit` and `disallow_explicit` concern it.
@@ -92,3 +93,15 @@ class between_devices:
 
 for _direction in DIRECTIONS:
     _follow(_direction)
+
+
+def _guard_garbage(state: Any, value: str | None) -> None:
+    """What happens to arrays that only the cycle collector frees, which keep memory for longer than their users know."""
+    state.garbage_collect_array = None if value is None else getattr(guard_lib.GarbageCollectionGuardLevel, value.upper())
+
+
+_garbage = config.settings["array_garbage_collection_guard"]
+if _garbage.is_set:
+    _guard_garbage(guard_lib.global_state(), _garbage.value)
+config.on_update(_garbage.name, lambda value: _guard_garbage(guard_lib.global_state(), value))
+config.on_scope(_garbage.name, lambda value: _guard_garbage(guard_lib.thread_local_state(), value))

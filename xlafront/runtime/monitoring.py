@@ -10,6 +10,11 @@ _time_spans: list[Callable] = []
 _scalars: list[Callable] = []
 
 
+def is_heard() -> bool:
+    """Whether anybody listens."""
+    return bool(_events or _durations or _time_spans or _scalars)
+
+
 def record_event(event: str, **kwargs: str | int) -> None:
     """Tell the listeners that something happened.
 

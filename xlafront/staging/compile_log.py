@@ -1,4 +1,5 @@
-"""What the logger `xlafront` is told of tracing and compiling: at level WARNING with the setting `log_compiles`, else DEBUG."""
+"""What is told of tracing and compiling: to the logger `xlafront`, at level WARNING with `log_compiles` and else DEBUG, and to
+those who listen for events (`xlafront.monitoring`)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,15 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xlafront.runtime import config
+from xlafront.runtime import config, monitoring
+
+# The steps of a compilation; what monitoring systems know events about them by, and what these are of.
+TRACING, CONVERSION, COMPILATION = "tracing", "the conversion (jaxpr to MLIR module)", "XLA compilation"
+_EVENTS = {
+    TRACING: ("/jax/core/compile/jaxpr_trace_duration", "{}"),
+    CONVERSION: ("/jax/core/compile/jaxpr_to_mlir_module_duration", "jit({})"),
+    COMPILATION: ("/jax/core/compile/backend_compile_duration", "jit({})"),
+}
 
 
 @functools.cache
@@ -32,17 +41,26 @@ def note(text: str, name: str, in_avals: Sequence[Any], *more: Any) -> None:
 
 
 class logged_step:
-    """Logs how long the step inside took."""
+    """Says how long the step inside took."""
 
-    __slots__ = ("step", "name", "in_avals", "started")
+    __slots__ = ("step", "name", "in_avals", "began", "started")
 
     def __init__(self, step: str, name: str, in_avals: Sequence[Any]):
         self.step, self.name, self.in_avals = step, name, in_avals
 
     def __enter__(self):
+        self.began = None
+        if monitoring.is_heard():
+            self.began = time.time()
+            event, of = _EVENTS[self.step]
+            monitoring.record_scalar(event, self.began, fun_name=of.format(self.name))
         self.started = time.perf_counter()
 
     def __exit__(self, kind, *exception):
         if kind is None:
             took = time.perf_counter() - self.started
             note(f"Finished {self.step} of %s for %s in %.6f sec.", self.name, self.in_avals, took)
+            if self.began is not None:
+                event, of = _EVENTS[self.step]
+                monitoring.record_event_duration_secs(event, took, fun_name=of.format(self.name))
+                monitoring.record_event_time_span(event, self.began, self.began + took, fun_name=of.format(self.name))

@@ -15,7 +15,7 @@ from xlafront.runtime.compile import CompileRequest, compile_module, explain_opt
 from xlafront.runtime.compile_options import compile_options
 from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging import module_shardings
-from xlafront.staging.compile_log import logged_step, note
+from xlafront.staging.compile_log import COMPILATION, CONVERSION, logged_step, note
 from xlafront.staging.executable import Executable
 from xlafront.staging.moves import put
 from xlafront.staging.outlining import outline
@@ -56,7 +56,7 @@ class LoweredModule:
 
     def __init__(self, name, closed, assignment, donated, out_shardings, options, traced, layouts=None, elsewhere=None):
         note("Compiling %s for %s.", name, traced.in_avals)
-        with logged_step("the conversion (jaxpr to MLIR module)", name, traced.in_avals):
+        with logged_step(CONVERSION, name, traced.in_avals):
             self._lower(name, closed, assignment, donated, out_shardings, options, traced, layouts, elsewhere)
 
     def _lower(self, name, closed, assignment, donated, out_shardings, options, traced, layouts, elsewhere):
@@ -112,7 +112,7 @@ class LoweredModule:
         request = CompileRequest(context.module, self.client, self.assignment.devices, options, context.host_callbacks,
                                  identity)
         try:
-            with logged_step("XLA compilation", self.name, self.traced.in_avals):
+            with logged_step(COMPILATION, self.name, self.traced.in_avals):
                 executable = compile_module(request, backends.disk_cache())
         except Exception as e:
             for partitioner in self.module_context.partitioners:

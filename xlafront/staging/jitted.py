@@ -27,7 +27,7 @@ from xlafront.runtime.layouts import Layout, use as layouts_in_use
 from xlafront.runtime.sharding import active
 from xlafront.staging import device_assignment, leaving, module_shardings, process_agreement, sharding_arguments, signatures
 from xlafront.staging.caches import TracedCall, dispatch_cache, live_executables, shared_caches
-from xlafront.staging.compile_log import log, logged_step
+from xlafront.staging.compile_log import TRACING, log, logged_step
 from xlafront.staging.compiling import LoweredModule, constants_as_arguments, run_executable
 from xlafront.staging.debug_nans import check_finite
 from xlafront.staging.executable import Executable
@@ -286,7 +286,7 @@ class Jitted:
         known = signatures.weak_reference(fun)  # the caches must not keep alive the function that they are keyed on
         debug_info = DebugInfo("jit", self.name, signatures.function_location(fun),
                                lambda: signatures.argument_names(known(), static, in_tree))
-        with logged_step("tracing", self.name, in_avals):
+        with logged_step(TRACING, self.name, in_avals):
             jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info)
         return TracedCall(ClosedJaxpr(jaxpr, consts), out_tree, in_avals, debug_info)
 
@@ -434,6 +434,10 @@ class Explaining:
 
     def __repr__(self):
         return repr(self._dispatcher)
+
+    @property
+    def __signature__(self):
+        return signatures.signature_of(self._jitted.fun)
 
     def _cache_size(self) -> int:
         return self._dispatcher._cache_size()

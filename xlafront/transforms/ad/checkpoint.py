@@ -208,7 +208,7 @@ def _linearize(primals, tangents, *, jaxpr, prevent_cse, differentiated, policy)
 def _impl(*args, **params):
     """Compiled, but for operations of users that can only be run one by one, and calls that give up their arguments."""
     closed = params["jaxpr"]
-    if closed.jaxpr.memoised("one by one", lambda: _only_eager(closed.jaxpr)):
+    if any([e.uncompiled for e in closed.effects]) or closed.jaxpr.memoised("one by one", lambda: _only_eager(closed.jaxpr)):
         return jaxpr_as_fun(closed)(*args)
     return evaluate(remat_p, args, params, closed.jaxpr)
 

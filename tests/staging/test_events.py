@@ -1,0 +1,64 @@
+"""What those who listen are told of compilations: by the names that monitoring systems know, once a step."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+from xlafront import monitoring
+
+TRACE, LOWER, COMPILE = (f"/jax/core/compile/{step}_duration" for step in (
+    "jaxpr_trace", "jaxpr_to_mlir_module", "backend_compile"))
+
+
+@pytest.fixture
+def heard():
+    """Lists of (event, function) of durations, spans and scalars."""
+    durations, spans, scalars = [], [], []
+    listeners = (
+        (monitoring.register_event_duration_secs_listener, monitoring.unregister_event_duration_listener,
+         lambda event, seconds, **k: durations.append((event, k.get("fun_name"))) if seconds >= 0 else None),
+        (monitoring.register_event_time_span_listener, monitoring.unregister_event_time_span_listener,
+         lambda event, start, end, **k: spans.append((event, k["fun_name"])) if start <= end else None),
+        (monitoring.register_scalar_listener, monitoring.unregister_scalar_listener,
+         lambda event, value, **k: scalars.append((event, k["fun_name"]))))
+    for register, _, listener in listeners:
+        register(listener)
+    yield durations, spans, scalars
+    for _, unregister, listener in listeners:
+        unregister(listener)
+
+
+def test_steps_of_a_compilation(heard):
+    durations, spans, scalars = heard
+
+    @xf.jit
+    def f(x):
+        return x * 3 - 1
+
+    steps = [(TRACE, "f"), (LOWER, "jit(f)"), (COMPILE, "jit(f)")]
+    x = np.ones(3, np.float32)
+    f(x)
+    assert [d for d in durations if d[1]] == spans == scalars == steps
+    f(x)
+    assert spans == steps  # the second call compiles nothing
+    f.lower(np.ones(4, np.float32))
+    assert spans == [*steps, *steps[:2]]
+
+
+def test_the_cache_of_compiled_programs(tmp_path):
+    """A program that is found in the cache is not compiled again by another process."""
+    code = """
+import numpy as np, xlafront as xf
+events = []
+xf.monitoring.register_event_listener(lambda event, **_: events.append(event.rpartition("/")[2]))
+xf.jit(lambda x: x * 7 - 2)(np.ones(5, np.float32))
+print(*events)
+"""
+    environment = os.environ | {"XLAFRONT_CACHE_DIR": str(tmp_path), "XLAFRONT_COMPILATION_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    for expected in ("cache_misses", "cache_hits"):
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout.split() == ["compile_requests_use_cache", expected]
