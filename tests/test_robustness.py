@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import inspect
 import os
 import random
 import signal
@@ -291,6 +292,24 @@ def test_functions_nested_deeply():
         with pytest.raises(RecursionError):
             call(1.0)
     assert float(nested(3)(1.0)) == pytest.approx(np.sin(1.0))
+
+
+def test_functions_nested_more_deeply_than_xla_can_take():
+    program = f"""
+import sys, xlafront as xf, xlafront.numpy as xnp
+sys.setrecursionlimit(100_000)
+{inspect.getsource(nested)}
+print(float(nested(120)(1.0)))
+for f in (nested(300), xf.grad(nested(200))):
+    try:
+        f(1.0)
+    except RecursionError as e:
+        print("nested" in str(e))
+"""
+    status, printed = run(program)
+    assert status == 0, printed
+    value, *refused = printed.split()
+    assert float(value) == pytest.approx(np.sin(1.0)) and refused == ["True", "True"]
 
 
 def endless():

@@ -32,6 +32,10 @@ from xlafront.lowering.mlir import create, ir, tensor_type, type_of
 INLINE_CONSTANT_BYTES = 256  # larger constants become arguments of the program, not text in it
 
 
+MOST_OF_A_NAME = 128  # characters
+MOST_CALLS = 128  # XLA recurses into functions that call others, on threads whose stacks end at some 170
+
+
 class ModuleContext:
     """One module under construction."""
 
@@ -44,7 +48,8 @@ class ModuleContext:
         operation.attributes["mhlo.num_partitions"] = mlir.i32(num_partitions)
         operation.attributes["mhlo.num_replicas"] = mlir.i32(num_replicas)
         self.names: set[str] = set()
-        self.functions: dict[tuple, str] = {}
+        self.functions: dict[tuple, tuple[str, int]] = {}  # symbols, and how deeply calls are nested in them
+        self.calls = 0  # how deeply they are in the function that is being written
         self.locations: dict[tuple, ir.Location] = {}
         self.last_site: source.Site | None = None
         self.host_callbacks: list[Any] = []
@@ -131,6 +136,7 @@ class ModuleContext:
             self.keepalives.append(jaxpr)  # its id stays taken while the module is built
             effects = ordered_effects(jaxpr)
             tokens = [mlir.token_type()] * len(effects)
+            outside, self.calls = self.calls, 0
             symbol, _, block = self.add_function(
                 name or jaxpr.debug_info.function_name, tokens + flat_types(jaxpr.in_avals),
                 tokens + flat_types(jaxpr.out_avals))
@@ -139,8 +145,14 @@ class ModuleContext:
                 body = Body(self, dict(zip(effects, arguments)), f"{scope}/" if scope else "")
                 results = body.run(jaxpr, [constant(c) for c in consts], arguments[len(effects):])
                 create("func.return", operands=[*[body.tokens[e] for e in effects], *results], loc=mlir.unknown_location)
-            found = self.functions[key] = symbol
-        return found
+            found = self.functions[key] = symbol, self.calls + 1
+            self.calls = outside
+        symbol, depth = found
+        if depth > MOST_CALLS:
+            raise RecursionError(f"{symbol} is one of more than {MOST_CALLS} jitted functions that are nested in each other, in "
+                                 f"which XLA's compiler would end the process. Leave out the inner jit, or give it inline=True.")
+        self.calls = max(self.calls, depth)
+        return symbol
 
 
 def flat_types(avals) -> list[ir.Type]:
@@ -521,7 +533,6 @@ def _at_boundary(aval):
     return token_stand_in if aval is abstract_token else aval
 
 
-MOST_OF_A_NAME = 128  # characters
 
 
 def module_name(name: str) -> str:
