@@ -253,14 +253,18 @@ def _with_arguments(func, settings, y0, ts, args, consts):
     leaves = [xnp.asarray(x) for x in leaves]
     flat, unravel = ravel_pytree(y0)
     moves = [dtypes.is_inexact(x.dtype) for x in leaves]
+    direction = xnp.where(ts[-1] < ts[0], -1, 1).astype(ts.dtype)  # the integrator goes where time increases
 
     def raveled(y, t, moving, fixed):
-        floats, others = iter(moving), iter(fixed)
+        floats, (direction, *others) = iter(moving), fixed
+        others = iter(others)
         arguments = args_tree.unflatten([next(floats) if m else next(others) for m in moves])
-        return ravel_pytree(func(unravel(y), t, *arguments, *floats))[0]
+        slope = ravel_pytree(func(unravel(y), direction * t, *arguments, *floats))[0]
+        return direction.astype(slope.dtype) * slope
 
     moving = [*[x for x, m in zip(leaves, moves) if m], *consts]
-    ys = _differentiable(raveled, settings, flat, ts, moving, [x for x, m in zip(leaves, moves) if not m])
+    fixed = [direction, *[x for x, m in zip(leaves, moves) if not m]]
+    ys = _differentiable(raveled, settings, flat, direction * ts, moving, fixed)
     return _each(unravel, ys)
 
 
@@ -285,7 +289,7 @@ def odeint(func: Callable, y0: Any, t: Array, *args: Any, rtol: float = 1.4e-8, 
 
     - `func`: the derivative, a pytree like `y0`.
     - `y0`: the value at `t[0]`, a pytree of floating or complex arrays.
-    - `t`: increasing times, a floating vector.
+    - `t`: times that increase or, unlike in jax, decrease: a floating vector.
     - `args`: pytrees of arrays that `func` takes besides.
     - `rtol`, `atol`: the error of a step that is tolerated, relative to the value and absolute.
     - `mxstep`: how many steps at most between two times.
