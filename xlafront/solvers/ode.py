@@ -23,7 +23,7 @@ from xlafront.transforms.calls.custom_vjp import custom_vjp
 from xlafront.transforms.calls.linear_call import closure_convert
 
 # Where the slopes of a step are taken, what each of them is made of, and what is made of them: the solution (fifth order), its
-# difference from one of fourth order, and the value in the middle of the step (Shampine, 1986).
+# difference from one of fourth order, and the value in the middle of the step (both by Shampine, 1986).
 _NODES = np.array([1 / 5, 3 / 10, 4 / 5, 8 / 9, 1, 1])
 _STAGES = np.array([
     [1 / 5, 0, 0, 0, 0, 0, 0],
@@ -34,7 +34,7 @@ _STAGES = np.array([
     [35 / 384, 0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84, 0],
 ])
 _SOLUTION = _STAGES[-1]
-_ERROR = _SOLUTION - np.array([5179 / 57600, 0, 7571 / 16695, 393 / 640, -92097 / 339200, 187 / 2100, 1 / 40])
+_ERROR = _SOLUTION - np.array([1951 / 21600, 0, 22642 / 50085, 451 / 720, -12231 / 42400, 649 / 6300, 1 / 60])
 _MIDDLE = np.array([6025192743 / 30085553152, 0, 51252292925 / 65400821598, -2691868925 / 45128329728,
                     187940372067 / 1594534317056, -1776094331 / 19743644256, 11237099 / 235043384]) / 2
 

@@ -22,7 +22,7 @@ def _standard(x, loc, scale):
 @_gumbel
 def logpdf(x, loc=0, scale=1):
     y = _standard(x, loc, scale)
-    return -y - xnp.exp(-y) - xnp.log(scale)
+    return xnp.where(y == -np.inf, -np.inf, -y - xnp.exp(-y) - xnp.log(scale))
 
 
 @_gumbel
