@@ -148,11 +148,11 @@ def _arg_lower(name):
         scalars = [ShapedArray((), aval.dtype), ShapedArray((), index_dtype)]
         program = tracing.trace_to_closed_jaxpr(better, [*scalars, *scalars])
         typed = [((), scalar.dtype) for scalar in scalars]
+        worst, beyond = np.asarray(start(aval.dtype)).astype(aval.dtype), np.asarray(aval.shape[axis]).astype(index_dtype)
         shape = ctx.aval_out.shape
         return ctx.with_region(
             "stablehlo.reduce",
-            [x, ctx.iota(axis, ShapedArray(aval.shape, index_dtype)), ctx.constant(np.asarray(start(aval.dtype)).astype(aval.dtype)),
-             ctx.constant(np.asarray(aval.shape[axis]).astype(index_dtype))],
+            [x, ctx.iota(axis, ShapedArray(aval.shape, index_dtype)), ctx.constant(worst), ctx.constant(beyond)],
             [*typed, *typed], lambda inner, *pair: inner.inline(program, list(pair)),
             types=[(shape, aval.dtype), (shape, index_dtype)], dimensions=lowering.mlir.i64s(axes))[1]
 
