@@ -149,6 +149,18 @@ def test_dynamic_positions(rng):
     check_batching(lambda x, u, i: lax.dynamic_update_slice(x, u, (i, 0)), [M, M[:1], np.ones((), np.int32)])
 
 
+def test_argmax_of_short_and_whole_rows(rng):
+    for dtype in ("f4", "f2", "i4", "u1", "bool"):
+        x = rng.integers(-3, 3, (50, 3, 4)).astype(dtype)
+        if x.dtype.kind == "f":
+            x.reshape(-1)[::5], x.reshape(-1)[1::7] = np.nan, -np.inf
+        for axis in range(3):
+            np.testing.assert_array_equal(lax.argmax(x, axis, "int32"), np.argmax(x, axis))
+            np.testing.assert_array_equal(lax.argmin(x, axis, "int8"), np.argmin(x, axis))
+    for row in (np.full(5, -np.inf), rng.integers(0, 50, 1000)):
+        assert lax.argmax(row, 0, "int32") == np.argmax(row)
+
+
 def test_argmax(rng):
     for function, theirs in ((lax.argmax, np.argmax), (lax.argmin, np.argmin)):
         np.testing.assert_array_equal(np.asarray(function(A, 1, np.int32)), theirs(A, 1))

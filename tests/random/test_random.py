@@ -186,6 +186,18 @@ def test_counters_beyond_32_bits():
         assert (int(high[0]) << 32) + int(low[0]) == x * factor
 
 
+def test_short_rows():
+    """Numbers belong to places in row-major order: rows are parts of what one long row holds."""
+    key = random.key(3)
+    keys = random.split(key, 2)
+    for draw in (random.normal, random.uniform, random.exponential, random.gumbel, random.logistic):
+        np.testing.assert_array_equal(draw(key, (400, 3)), np.asarray(draw(key, (1200,))).reshape(400, 3))
+    many = xf.jit(xf.vmap(lambda k: 2 * random.normal(k, (400, 3))))(keys)
+    np.testing.assert_array_equal(many[1], 2 * np.asarray(random.normal(keys[1], (1200,))).reshape(400, 3))
+    slope = xf.grad(lambda s: (s * random.normal(key, (400, 3))).sum())(1.0)
+    np.testing.assert_allclose(slope, np.asarray(random.normal(key, (1200,)), float).sum(), rtol=1e-4)
+
+
 def test_keys():
     assert repr(random.key(0)) == "Array((), dtype=key<fry>) overlaying:\n[0 0]"
     keys = random.split(K, 3)

@@ -118,7 +118,8 @@ def test_signals_of_spectra(options, rng):
 
 WINDOWS = ["boxcar", "hann", "hamming", "blackman", "nuttall", "blackmanharris", "flattop", "bartlett", "triang", "parzen", "bohman", "cosine", "tukey",
            ("tukey", 0.0), ("kaiser", 3.0), 7.0, ("gaussian", 3.0), ("general_gaussian", 1.5, 3.0), ("exponential", None, 2.0), ("general_hamming", 0.6),
-           ("general_cosine", (0.5, 0.3, 0.2)), "han", "flat"]
+           ("general_cosine", (0.5, 0.3, 0.2)), "han", "flat", "barthann", "lanczos", "taylor", ("taylor", 6, 45.0), ("taylor", 5, 35, False), ("chebwin", 60.0),
+           ("cheb", 100.0), ("dpss", 0.7), ("general cosine", (0.5, 0.3)), "hann_symmetric", ("kaiser_symmetric", 4.0), "exponential"]
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -126,6 +127,18 @@ def test_windows(window):
     from xlafront.special.signal_windows import window as ours
     for n in (1, 2, 7, 8):
         np.testing.assert_allclose(ours(window, n), scipy.signal.get_window(window, n), atol=1e-14)
+
+
+@pytest.mark.parametrize("n", [64, 257, 1000])
+def test_long_windows(n):
+    from xlafront.special.signal_windows import window as ours
+    known = [("dpss", 2.0), ("dpss", 4.0), ("dpss_symmetric", 3.5), ("chebwin", 80.0), "taylor"]
+    known += [("kbd_symmetric", 4.0), ("kaiser_bessel_derived_symmetric", 14.0)] if n % 2 == 0 else []
+    for window in known:
+        np.testing.assert_allclose(ours(window, n), scipy.signal.get_window(window, n), atol=1e-11)
+    for bad in (("kbd", 4.0), ("kbd_symmetric", 4.0)):
+        with pytest.raises(ValueError, match="even"):
+            ours(bad, n // 2 * 2 + (bad[0] != "kbd"))
 
 
 def test_detrend(rng):

@@ -164,6 +164,12 @@ def test_gausss_function(dtype, rng):
     assert np.median(error) < (1e-14 if dtype is np.float64 else 1e-6) and np.quantile(error, 0.97) < (1e-9 if dtype is np.float64 else 1e-3)
 
 
+def test_gausss_function_of_large_parameters(rng):
+    a, b, c, x = rng.uniform(1, 30, 300), rng.uniform(1, 30, 300), rng.uniform(1, 60, 300), rng.uniform(-0.9, 0.9, 300)
+    with xf.enable_x64(True):
+        np.testing.assert_allclose(ours.hyp2f1(a, b, c, x), special.hyp2f1(a, b, c, x), rtol=1e-3)
+
+
 def test_closed_forms_of_gausss_function():
     x = np.array([-1e6, -30.0, -1.0, -0.3, 0.0, 0.4, 0.79, 0.81, 0.99, 0.999999])
     with xf.enable_x64(True):

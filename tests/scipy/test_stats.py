@@ -104,6 +104,20 @@ def test_every_function_of_a_distribution_is_tested_and_documented():
         assert doctest.testmod(found).failed == 0
 
 
+def test_ends():
+    """NaN of NaN, and what is so at the ends of the range."""
+    for distribution, *parameters in (("gamma", 2.5), ("chi2", 3.0), ("beta", 2.0, 3.0), ("gumbel_l",), ("gumbel_r",)):
+        module = getattr(package, distribution)
+        assert all(np.isnan(getattr(module, name)(np.nan, *parameters)) for name in ("pdf", "logpdf", "cdf", "sf"))
+    assert our_stats.gumbel_l.pdf(np.inf) == 0 and our_stats.gumbel_r.pdf(-np.inf) == 0
+    assert our_stats.poisson.entropy(0.0) == 0
+    x = np.linspace(1.0, 4.0, 7)
+    np.testing.assert_allclose(our_stats.gumbel_l.logcdf(-x), stats.gumbel_l.logcdf(-x), rtol=1e-5)
+    np.testing.assert_allclose(our_stats.gumbel_r.logsf(-x), stats.gumbel_r.logsf(-x), rtol=1e-5)
+    wide = stats.multivariate_normal.logpdf([0.2, 0.5], [0.0, 1.0], 2.0)
+    np.testing.assert_allclose(our_stats.multivariate_normal.logpdf(xnp.array([0.2, 0.5]), xnp.array([0.0, 1.0]), 2.0), wide, rtol=1e-6)
+
+
 def test_tails_in_single_precision():
     far = np.array([-40.0, -12.0, -9.0, 3.0], np.float32)
     np.testing.assert_allclose(our_special.log_ndtr(far), special.log_ndtr(far.astype(np.float64)), rtol=3e-6)

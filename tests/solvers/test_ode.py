@@ -67,6 +67,32 @@ def test_derivatives():
             np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-6, atol=1e-7)
 
 
+def test_decreasing_times():
+    """The exponential, backwards; derivatives of it, and differences in the rate."""
+    times = TIMES[::-1].copy()
+
+    def solution(y, ts, rate):
+        return y * xnp.exp(-rate * (ts - ts[0]))[:, None]
+
+    weights = np.random.default_rng(0).normal(size=(4, 2))
+
+    def total(f):
+        return lambda *args: (weights * f(*args)).sum()
+
+    args = np.array([1.0, 2.0]), times, 0.7
+    solved = lambda y, ts, rate: ode.odeint(decay, y, ts, rate, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(solved(*args), solution(*args), rtol=1e-8)
+    found = xf.jit(xf.grad(total(solved), (0, 1, 2)))(*args)
+    for a, b in zip(found, xf.grad(total(solution), (0, 1, 2))(*args)):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
+    step = 1e-4
+    difference = (total(solved)(*args[:2], 0.7 + step) - total(solved)(*args[:2], 0.7 - step)) / (2 * step)
+    np.testing.assert_allclose(found[2], difference, rtol=1e-6)
+    early = scipy.integrate.odeint(lambda y, t: np.cos(t) * y, 1.0, [1.0, -1.0, -2.5], rtol=1e-11, atol=1e-11)[:, 0]
+    later = ode.odeint(lambda y, t: xnp.cos(t) * y, 1.0, np.array([1.0, -1.0, -2.5]), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(later, early, rtol=1e-7)
+
+
 def test_derivatives_of_complex_numbers():
     found = xf.grad(lambda a: ode.odeint(lambda y, t: a * y, xnp.array(1 + 0j), TIMES)[-1].real)(0.3 + 0.2j)
     np.testing.assert_allclose(complex(found), 2 * np.exp(2 * (0.3 + 0.2j)), rtol=1e-6)

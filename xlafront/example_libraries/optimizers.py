@@ -113,6 +113,16 @@ def sgd(step_size: ArrayLike | Schedule):
     return xnp.asarray, lambda i, g, x: x - size(i) * g, lambda x: x
 
 
+def _by_velocity(size, mass, direction):
+    """Steps of `direction(gradient, velocity)`."""
+    def update(i, g, state):
+        x, velocity = state
+        velocity = mass * velocity + g
+        return x - size(i) * direction(g, velocity), velocity
+
+    return _with_zeros(1), update, _first
+
+
 @optimizer
 def momentum(step_size: ArrayLike | Schedule, mass: float):
     """Gradient descent with a velocity, the sum of the gradients so far, those of the past by powers of `mass`.
@@ -122,14 +132,7 @@ def momentum(step_size: ArrayLike | Schedule, mass: float):
 
     >>> o = momentum(0.5, 0.9)
     """
-    size = make_schedule(step_size)
-
-    def update(i, g, state):
-        x, velocity = state
-        velocity = mass * velocity + g
-        return x - size(i) * velocity, velocity
-
-    return _with_zeros(1), update, _first
+    return _by_velocity(make_schedule(step_size), mass, lambda g, velocity: velocity)
 
 
 @optimizer
@@ -141,14 +144,7 @@ def nesterov(step_size: ArrayLike | Schedule, mass: float):
 
     >>> o = nesterov(0.5, 0.9)
     """
-    size = make_schedule(step_size)
-
-    def update(i, g, state):
-        x, velocity = state
-        velocity = mass * velocity + g
-        return x - size(i) * (mass * velocity + g), velocity
-
-    return _with_zeros(1), update, _first
+    return _by_velocity(make_schedule(step_size), mass, lambda g, velocity: mass * velocity + g)
 
 
 @optimizer

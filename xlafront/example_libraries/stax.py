@@ -320,16 +320,18 @@ def serial(*layers: Layer) -> Layer:
     >>> apply_fun(params, xnp.ones((5, 3))).shape
     (5, 2)
     """
+    inits, applies = [init for init, _ in layers], [apply for _, apply in layers]
+
     def init_fun(rng, input_shape):
         params = []
-        for init, _ in layers:
+        for init in inits:
             rng, key = random.split(rng)
             input_shape, found = init(key, input_shape)
             params.append(found)
         return input_shape, params
 
     def apply_fun(params, inputs, **kwargs):
-        for (_, apply), p, key in zip(layers, params, _keys(kwargs.pop("rng", None), len(layers))):
+        for apply, p, key in zip(applies, params, _keys(kwargs.pop("rng", None), len(layers))):
             inputs = apply(p, inputs, rng=key, **kwargs)
         return inputs
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from xlafront import lowering
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
@@ -15,7 +16,19 @@ from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype, named_sharding, specified
 from xlafront.lax.device_put import reshard_p
-from xlafront.lax.elementwise import constant_like, div, eq, lt, mul, ne, to_dtype, where
+from xlafront.lax.elementwise import (
+    and_,
+    constant_like,
+    div,
+    eq,
+    gt,
+    lt,
+    mul,
+    ne,
+    or_,
+    to_dtype,
+    where,
+)
 from xlafront.lax.families import add_tangents
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_back, counting, plain_axes, plain_axis, reduce_sum_p, reducer, reshape_to, transpose_p
@@ -114,6 +127,38 @@ def _arg_function(name):
     return find
 
 
+_SHORT = 32  # XLA unrolls the loop over fewer elements than this, and takes whole vectors of the others
+
+
+def _arg_lower(name):
+    """On CPUs over short dimensions, and of integers over the last one, one reduction of pairs of a value and its place;
+    else those of `_arg_function`."""
+    beats, start = (gt, lowest) if name == "argmax" else (lt, highest)
+    find = lower_fun(_arg_function(name))
+
+    def better(v, i, w, j):
+        first = or_(or_(beats(v, w), ne(v, v)), and_(eq(v, w), lt(i, j)))  # NaN beats all that follow
+        return [where(first, v, w), where(first, i, j)]
+
+    def lower(ctx, x, *, axes, index_dtype):
+        [aval], [axis] = ctx.avals_in, axes
+        whole_rows = axis == len(aval.shape) - 1 and not dtypes.is_inexact(aval.dtype)
+        if ctx.platform != "cpu" or aval.shape[axis] >= _SHORT and not whole_rows:
+            return find(ctx, x, axes=axes, index_dtype=index_dtype)
+        scalars = [ShapedArray((), aval.dtype), ShapedArray((), index_dtype)]
+        program = tracing.trace_to_closed_jaxpr(better, [*scalars, *scalars])
+        typed = [((), scalar.dtype) for scalar in scalars]
+        worst, beyond = np.asarray(start(aval.dtype)).astype(aval.dtype), np.asarray(aval.shape[axis]).astype(index_dtype)
+        shape = ctx.aval_out.shape
+        return ctx.with_region(
+            "stablehlo.reduce",
+            [x, ctx.iota(axis, ShapedArray(aval.shape, index_dtype)), ctx.constant(worst), ctx.constant(beyond)],
+            [*typed, *typed], lambda inner, *pair: inner.inline(program, list(pair)),
+            types=[(shape, aval.dtype), (shape, index_dtype)], dimensions=lowering.mlir.i64s(axes))[1]
+
+    return lower
+
+
 def _arg_reducer(name: str) -> Primitive:
     def abstract(x, *, axes, index_dtype):
         check_dtype(name, "int float bool", x.dtype, ValueError if dtypes.is_extended(x.dtype) else TypeError)
@@ -133,7 +178,7 @@ def _arg_reducer(name: str) -> Primitive:
         answer = primitive.bind(*primals, **params)
         return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
 
-    primitive = Primitive(name, abstract=abstract, lower=lower_fun(_arg_function(name)), batch=batch, jvp=jvp,
+    primitive = Primitive(name, abstract=abstract, lower=_arg_lower(name), batch=batch, jvp=jvp,
                           sharding_rule=sharding_rules.reduced)
     return primitive
 

@@ -41,6 +41,7 @@ class ModuleContext:
 
     def __init__(self, name: str, platform: str, num_partitions: int = 1, num_replicas: int = 1, sharding_context=None):
         self.platform = platform
+        self.num_partitions = num_partitions
         self.sharding_context = sharding_context
         self.module = ir.Module.create(loc=mlir.unknown_location)
         operation = self.module.operation

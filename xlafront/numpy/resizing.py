@@ -15,6 +15,7 @@ import xlafront.numpy as xnp
 from xlafront.core import dtypes, tracing
 from xlafront.lax.dot_products import Precision
 from xlafront.lax.shapes import canonical_axis, static_shape
+from xlafront.numpy.promotion import check_arraylike
 from xlafront.staging.library import library
 
 
@@ -192,6 +193,10 @@ def scale_and_translate(image: Any, shape: Sequence[int], spatial_dims: Sequence
         raise ValueError(f"{who} has no method {method.name}: nearest neighbor resampling is not currently supported. Use "
                          f"'linear'.")
     dims = tuple(canonical_axis(d, len(shape), who) for d in spatial_dims)
+    check_arraylike(who, scale, translation)
+    for name, x in (("scale", scale), ("translation", translation)):
+        if np.ndim(x) == 0:
+            raise TypeError(f"{who} takes {name} as a vector with a number for each of spatial_dims, got {x}.")
     return _scaled(image, scale, translation, shape, dims, method, bool(antialias), precision)
 
 

@@ -54,6 +54,7 @@ from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.numpy.reductions import cumsum
 from xlafront.numpy.searching import searchsorted
 from xlafront.random.prng import placed, single_key
+from xlafront.random.short_rows import in_one_row
 from xlafront.runtime import config
 from xlafront.staging.library import library
 
@@ -109,6 +110,7 @@ def _broadcast(x, shape, dtype):
 # Uniform
 
 
+@in_one_row
 def uniform_inline(words, impl, shape, dtype, low=0.0, high=1.0):
     """Random mantissas under the exponent of 1 are uniform on [1, 2)."""
     info = dtypes.finfo(dtype)
@@ -161,6 +163,7 @@ def uniform(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None =
 # Normal
 
 
+@in_one_row
 def normal_inline(words, impl, shape, dtype):
     """The inverse of the distribution function, of numbers uniform on (-1, 1)."""
     if dtypes.is_complex(dtype):
@@ -463,6 +466,7 @@ def _fine_uniform(words, impl, shape, dtype):
     return _row(pair, 0), _row(pair, 1), dtype.type(dtypes.finfo(dtype).eps)
 
 
+@in_one_row
 def gumbel_inline(words, impl, shape, dtype, mode="low"):
     tiny = dtype.type(dtypes.finfo(dtype).tiny)
     if mode == "high":  # numbers near 0 decide about the upper tail: there the steps of one draw are too large
@@ -493,21 +497,25 @@ def _transformed(name: str, transform, words: str):
     return function
 
 
+@in_one_row
 def exponential_inline(words, impl, shape, dtype):
     return neg(log1p_(neg(uniform_inline(words, impl, shape, dtype))))
 
 
+@in_one_row
 def _laplace(words, impl, shape, dtype):
     low = -1.0 + float(dtypes.finfo(dtype).epsneg)
     u = uniform_inline(words, impl, shape, dtype, dtype.type(low), dtype.type(1))
     return mul(sign_(u), log1p_(neg(abs_(u))))
 
 
+@in_one_row
 def _cauchy(words, impl, shape, dtype):
     u = uniform_inline(words, impl, shape, dtype, dtype.type(dtypes.finfo(dtype).eps), dtype.type(1))
     return tan_(mul(dtype.type(np.pi), sub(u, dtype.type(0.5))))
 
 
+@in_one_row
 def _logistic(words, impl, shape, dtype):
     u = uniform_inline(words, impl, shape, dtype, dtype.type(dtypes.finfo(dtype).tiny), dtype.type(1))
     return sub(log_(u), log1p_(neg(u)))

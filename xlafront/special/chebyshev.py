@@ -8,15 +8,22 @@ import numpy as np
 
 import xlafront.numpy as xnp
 
-_GROWTH = 3.0  # of coefficients of powers over those of polynomials
+_GROWTH = 6.0  # of coefficients of powers over those of polynomials
 
 
 def chebyshev(t, coefficients: Sequence[float]):
-    """As `clenshaw`, but where powers of `t` hardly cancel by Horner's scheme, which has fewer steps."""
+    """As `clenshaw`, but where powers of `t` hardly cancel by Horner's scheme, which has fewer steps.
+
+    Even and odd powers are summed apart: neither sum waits for the other.
+    """
     kept = coefficients[:_count(t.dtype, coefficients)]
     powers = np.polynomial.chebyshev.cheb2poly(kept)
     if np.sum(np.abs(powers)) > _GROWTH * np.max(np.abs(kept)):
         return clenshaw(t, coefficients)
+    return _horner(t * t, powers[::2]) + t * _horner(t * t, powers[1::2]) if len(powers) > 1 else _horner(t, powers)
+
+
+def _horner(t, powers):
     total = xnp.full_like(t, powers[-1])
     for c in powers[-2::-1]:
         total = total * t + float(c)

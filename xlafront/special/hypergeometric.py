@@ -145,16 +145,20 @@ def _limit(a, b, x):
 
 
 _BORDER = 0.8  # beyond it the series is one of 1 - x
+_BORDER_OF_LARGE, _LARGE = 0.98, 15
 
 
 @custom_jvp
 def gauss(a, b, c, x):
     """`2F1(a, b; c; x)`; infinite beyond 1, where it has no real value."""
-    terminates, factor, top, y = _turned(a, b, c, x)
+    nowhere = _is_pole(c) & ~((_is_pole(a) & (a > c)) | (_is_pole(b) & (b > c))) & (a != 0) & (b != 0)
+    terminates, factor, a, top, y = _turned(a, b, c, x)
     d = c - a - top
     # Close to a whole number the terms of the series around 1 cancel; its own is longer, and exact.
     close = ~_is_whole(d, a, top, c) & (abs(d - xnp.round(d)) < 0.02) & (y < 0.999)
-    late = ~terminates & (y > _BORDER) & ~close
+    # Those of large parameters cancel too, where none of its own do that are all positive.
+    large = (a > 0) & (top > 0) & (c > 0) & (a + top + c > _LARGE)
+    late = ~terminates & (y > xnp.where(large, _BORDER_OF_LARGE, _BORDER)) & ~close
     # A finite sum may go to any x; others only where they converge.
     inside = xnp.where(late | (~terminates & ~(abs(y) <= 1)), 0.5, y)
     series = _gauss_series(a, top, c, inside)
@@ -162,18 +166,20 @@ def gauss(a, b, c, x):
     value = xnp.where(below_one, _around_one(a, top, c, xnp.where(below_one, y, 0.9)), series)
     at_one = xnp.where(d > 0, _gamma_ratio((c, xnp.where(d > 0, d, 1)), (c - a, c - top)), np.inf)
     value = factor * xnp.where(late & (y == 1), at_one, value)
-    nowhere = (late & (y > 1)) | (_is_pole(c) & ~((_is_pole(a) & (a > c)) | (_is_pole(b) & (b > c))) & (a != 0) & (b != 0))
+    nowhere = (late & (y > 1)) | nowhere
     return xnp.where(xnp.isnan(x), x, xnp.where(nowhere, np.inf, value))
 
 
 def _turned(a, b, c, x):
-    """Whether the sum ends, and Pfaff's transformation of negative x: a factor, what takes the place of b, and that of x."""
+    """Whether the sum ends, and Pfaff's transformation of negative x: a factor, a, and what takes the places of b and x."""
     terminates = _is_pole(a) | _is_pole(b)
     negative = (x < 0) & ~terminates
+    swapped = negative & (c < b) & (a < b)  # with a negative c - b terms would cancel
+    a, b = xnp.where(swapped, b, a), xnp.where(swapped, a, b)
     below = xnp.where(negative, 1 - x, 1)
     y = xnp.where(negative, xnp.where(x == -np.inf, 1, x / -below), x)
     top = xnp.where(negative, c - b, b)
-    return terminates | (negative & _is_pole(top)), xnp.where(negative, below ** -a, 1), top, y
+    return terminates | (negative & _is_pole(top)), xnp.where(negative, below ** -a, 1), a, top, y
 
 
 def _is_whole(d, a, b, c):
@@ -236,7 +242,7 @@ def _finite_part(a, b, m, y):
 
 def _direct(a, b, c, x):
     """The series itself, for the derivatives in the parameters: they converge wherever it does."""
-    terminates, factor, top, y = _turned(a, b, c, x)
+    terminates, factor, a, top, y = _turned(a, b, c, x)
     return factor * _gauss_series(a, top, c, xnp.where(terminates | (abs(y) < 1), y, 0.5))
 
 

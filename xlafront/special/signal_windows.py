@@ -12,13 +12,13 @@ _COSINES = {
     "flattop": (0.21557895, 0.41663158, 0.277263158, 0.083578947, 0.006947368),
 }
 _OTHER_NAMES = {
-    "box": "boxcar", "ones": "boxcar", "rect": "boxcar", "rectangular": "boxcar", "han": "hann", "hanning": "hann",
-    "ham": "hamming", "hamm": "hamming", "black": "blackman", "blk": "blackman", "nut": "nuttall", "nutl": "nuttall",
-    "blackharr": "blackmanharris",
-    "bkh": "blackmanharris", "flat": "flattop", "flt": "flattop", "bart": "bartlett", "brt": "bartlett", "tri": "triang",
-    "triangle": "triang", "para": "parzen", "par": "parzen", "bman": "bohman", "bmn": "bohman", "halfcosine": "cosine",
-    "tuk": "tukey",
-    "ksr": "kaiser", "gauss": "gaussian", "gss": "gaussian", "poisson": "exponential",
+    other: name for name, others in {
+        "barthann": "brthan bth", "bartlett": "bart brt", "blackman": "black blk", "blackmanharris": "blackharr bkh",
+        "bohman": "bman bmn", "boxcar": "box ones rect rectangular", "chebwin": "cheb", "cosine": "halfcosine",
+        "exponential": "poisson", "flattop": "flat flt", "gaussian": "gauss gss", "general_gaussian": "general_gauss ggs",
+        "hamming": "hamm ham", "hann": "han hanning", "kaiser": "ksr", "kaiser_bessel_derived": "kbd", "lanczos": "sinc",
+        "nuttall": "nutl nut", "parzen": "parz par para", "taylor": "taylorwin", "triang": "triangle tri", "tukey": "tuk",
+    }.items() for other in others.split()
 }
 
 
@@ -43,13 +43,87 @@ def _tukey(place, alpha=0.5):
     return np.where(1 - np.abs(place) < alpha, 0.5 * (1 - np.cos(np.pi * (1 - np.abs(place)) / alpha)), 1)
 
 
-# By the place from -1 to 1 where the window ends, and the parameters.
+def _kaiser(place, beta):
+    return np.i0(beta * np.sqrt(np.maximum(1 - place**2, 0))) / np.i0(beta)
+
+
+def _kaiser_bessel_derived(d, n, beta):
+    """The root of the running sum of a Kaiser window, and its mirror image."""
+    if n % 2:
+        raise ValueError(f"the window 'kaiser_bessel_derived' has an even number of samples, not {n}.")
+    total = np.cumsum(_kaiser(np.linspace(-1, 1, n // 2 + 1), beta))
+    half = np.sqrt(total[:-1] / total[-1])
+    return np.concatenate([half, half[::-1]])
+
+
+def _dolph_chebyshev(d, n, attenuation):
+    """By its spectrum, a Chebyshev polynomial of a cosine (Dolph, 1946)."""
+    order, k = n - 1, np.arange(n)
+    x = np.cosh(np.arccosh(10 ** (abs(attenuation) / 20)) / order) * np.cos(np.pi * k / n)
+    size = np.abs(x)
+    inside = np.cos(order * np.arccos(np.minimum(size, 1)))
+    spectrum = np.where(size > 1, np.cosh(order * np.arccosh(np.maximum(size, 1))), inside) * np.sign(x) ** order
+    w = np.fft.fft(spectrum * np.exp(1j * np.pi * k * (n - 1) / n)).real
+    return w / w.max()
+
+
+def _taylor(d, n, sidelobes=4, level=30, norm=True):
+    """Cosines with the zeros of its spectrum close by as Dolph's, further off as a rectangle's (Taylor, 1955)."""
+    a = np.arccosh(10 ** (level / 20)) / np.pi
+    m = np.arange(1, sidelobes)
+    width = sidelobes**2 / (a**2 + (sidelobes - 0.5) ** 2)
+    zeros = np.prod(1 - m[:, None] ** 2 / (width * (a**2 + (m - 0.5) ** 2)), 1)
+    others = np.prod(1 - (m[:, None] / m) ** 2 + np.eye(m.size), 1)
+    weights = -((-1.0) ** m) * zeros / others
+    return (1 + np.cos(2 * np.pi * np.outer(d, m) / n) @ weights) / (1 + np.sum(weights) if norm else 1)
+
+
+def _slepian(d, n, bandwidth):
+    """The sequence that has most of its energy in a band: an eigenvector of a tridiagonal matrix (Slepian, 1978).
+
+    Inverse iteration from a Kaiser window, which is close, with shifts from above: all matrices are positive definite.
+    """
+    if not 0 < bandwidth < n / 2:
+        raise ValueError(f"the window 'dpss' has a half bandwidth between 0 and half of its {n} samples, got {bandwidth}.")
+    main, k = d**2 * np.cos(2 * np.pi * bandwidth / n), np.arange(1, n)
+    beside = k * (n - k) / 2
+    v, before = _kaiser(2 * d / max(n - 1, 1), np.pi * bandwidth), np.inf
+    while True:
+        v = v / np.linalg.norm(v)
+        image = main * v
+        image[1:] += beside * v[:-1]
+        image[:-1] += beside * v[1:]
+        value = v @ image
+        left = np.linalg.norm(image - value * v)
+        if not left < before / 2 or left < 1e-14 * abs(value):
+            break
+        before = left
+        v = _solved(value + left - main, -beside, v)
+    return v / v.max() * (n**2 / (n**2 + bandwidth) if n % 2 == 0 else 1)
+
+
+def _solved(main, beside, right):
+    """The solution of a tridiagonal system with a positive definite matrix."""
+    pivots, values = [main[0]], [right[0]]
+    for m, b, r in zip(main[1:].tolist(), beside.tolist(), right[1:].tolist()):
+        factor = b / pivots[-1]
+        pivots.append(m - factor * b)
+        values.append(r - factor * values[-1])
+    x = [values[-1] / pivots[-1]]
+    for pivot, b, value in zip(pivots[-2::-1], beside[::-1].tolist(), values[-2::-1]):
+        x.append((value - b * x[-1]) / pivot)
+    return np.array(x[::-1])
+
+
+# By the place from -1 to 1, and the parameters.
 _BY_PLACE = {
+    "barthann": lambda place: 0.62 - 0.24 * np.abs(place) + 0.38 * np.cos(np.pi * place),
     "bartlett": lambda place: 1 - np.abs(place),
     "bohman": _bohman,
     "tukey": _tukey,
-    "kaiser": lambda place, beta: np.i0(beta * np.sqrt(np.maximum(1 - place**2, 0))) / np.i0(beta),
-    "general_cosine": lambda place, weights: _general_cosine(place, weights),
+    "kaiser": _kaiser,
+    "lanczos": np.sinc,
+    "general_cosine": _general_cosine,
     "general_hamming": lambda place, alpha: _general_cosine(place, (alpha, 1 - alpha)),
 }
 # By the distance from the middle, in samples, and the number of them.
@@ -59,31 +133,45 @@ _BY_DISTANCE = {
     "cosine": lambda d, n: np.cos(np.pi * d / n),
     "gaussian": lambda d, n, deviation: np.exp(-0.5 * (d / deviation) ** 2),
     "general_gaussian": lambda d, n, power, deviation: np.exp(-0.5 * np.abs(d / deviation) ** (2 * power)),
-    "exponential": lambda d, n, center, scale: np.exp(-np.abs(d + (0 if center is None else (n - 1) / 2 - center)) / scale),
+    "exponential": lambda d, n, center=None, scale=1.0: np.exp(
+        -np.abs(d + (0 if center is None else (n - 1) / 2 - center)) / scale),
+    "chebwin": _dolph_chebyshev,
+    "dpss": _slepian,
+    "kaiser_bessel_derived": _kaiser_bessel_derived,
+    "taylor": _taylor,
 }
 
 
 def window(which, size: int) -> np.ndarray:
-    """The window `which`: a name, a tuple of a name and parameters, or the beta of a Kaiser window, in float64."""
+    """The window `which`: a name, a tuple of a name and parameters, or the beta of a Kaiser window, in float64.
+
+    A name may end in `_symmetric` or `_periodic`.
+    """
     if isinstance(which, (int, float)):
         which = ("kaiser", float(which))
     name, *parameters = (which,) if isinstance(which, str) else which
+    given, name = name, str(name).replace(" ", "_")
+    symmetric = name.endswith("_symmetric")
+    name = name.removesuffix("_symmetric").removesuffix("_periodic")
     name = _OTHER_NAMES.get(name, name)
     known = sorted({*_COSINES, *_BY_PLACE, *_BY_DISTANCE})
     if name not in known:
-        raise ValueError(f"Unknown window type {name!r}: there are {', '.join(known)}, and arrays.")
-    if size <= 1:
+        raise ValueError(f"Unknown window type {given!r}: there are {', '.join(known)}, and arrays.")
+    if size <= 1 or name == "boxcar":
         return np.ones(size)
-    n = size + 1  # a period: the last sample would be the first of the next
-    distance = np.arange(size) - size / 2
+    n = size if symmetric else size + 1  # a period: the last sample would be the first of the next
+    distance = np.arange(n) - (n - 1) / 2
+    place = 2 * distance / (n - 1)
     try:
         if name in _COSINES:
-            return _general_cosine(2 * distance / size, _COSINES[name]) if name != "boxcar" else np.ones(size)
-        if name in _BY_PLACE:
-            return _BY_PLACE[name](2 * distance / size, *parameters)
-        return _BY_DISTANCE[name](distance, n, *parameters)
+            w = _general_cosine(place, _COSINES[name], *parameters)
+        elif name in _BY_PLACE:
+            w = _BY_PLACE[name](place, *parameters)
+        else:
+            w = _BY_DISTANCE[name](distance, n, *parameters)
     except TypeError:
-        raise ValueError(f"the window {name!r} does not take the parameters {tuple(parameters)}.") from None
+        raise ValueError(f"the window {given!r} does not take the parameters {tuple(parameters)}.") from None
+    return w[:size]
 
 
 def median_bias(count: int) -> float:

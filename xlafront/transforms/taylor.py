@@ -499,7 +499,8 @@ def _checked_series(i: int, primal, terms, order: int):
         if not isinstance(term, ZeroTerm):
             if not tracing.is_arraylike(term) or np.shape(term) != shape:
                 raise TypeError(f"jet takes in series[{i}] arrays of the shape of primals[{i}], {shape}, got {term!r}.")
-            term = to_dtype(as_array(term), dtype)
+            term = as_array(term)
+            term = term if term.dtype == dtype else to_dtype(term, dtype)  # numbers stay weakly typed
         found.append(_zeros(primal) if isinstance(term, ZeroTerm) else term)
     return found
 

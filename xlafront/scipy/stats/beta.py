@@ -19,9 +19,9 @@ _beta = member("beta", a="the first shape", b="the second shape")
 @_beta
 def logpdf(x, a, b, loc=0, scale=1):
     y = (x - loc) / scale
-    inside = (y >= 0) & (y <= 1)
-    y = xnp.where(inside, y, 0.5)
-    return xnp.where(inside, xlogy(a - 1, y) + xlog1py(b - 1, -y) - betaln(a, b) - xnp.log(scale), -xnp.inf)
+    outside = (y < 0) | (y > 1)
+    y = xnp.where(outside, 0.5, y)
+    return xnp.where(outside, -xnp.inf, xlogy(a - 1, y) + xlog1py(b - 1, -y) - betaln(a, b) - xnp.log(scale))
 
 
 @_beta

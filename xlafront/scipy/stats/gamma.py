@@ -15,32 +15,39 @@ from xlafront.scipy.members import exponential, member
 _gamma = member("gamma", a="the shape")
 
 
+def _between(lower, a, x, loc, scale):
+    """A part of the integral, of numbers from 0 on; NaN of NaN."""
+    y = (x - loc) / scale
+    integral = lax.igamma if lower else lax.igammac
+    return xnp.where(xnp.isnan(y), y, integral(a, xnp.maximum(y, 0)))
+
+
 @_gamma
 def logpdf(x, a, loc=0, scale=1):
     y = (x - loc) / scale
-    inside = y >= 0
-    y = xnp.where(inside, y, 1)
-    return xnp.where(inside, xlogy(a - 1, y) - y - lax.lgamma(a) - xnp.log(scale), -xnp.inf)
+    outside = y < 0
+    y = xnp.where(outside, 1, y)
+    return xnp.where(outside, -xnp.inf, xlogy(a - 1, y) - y - lax.lgamma(a) - xnp.log(scale))
 
 
 @_gamma
 def cdf(x, a, loc=0, scale=1):
-    return lax.igamma(a, xnp.maximum((x - loc) / scale, 0))
+    return _between(True, a, x, loc, scale)
 
 
 @_gamma
 def logcdf(x, a, loc=0, scale=1):
-    return xnp.log(lax.igamma(a, xnp.maximum((x - loc) / scale, 0)))
+    return xnp.log(_between(True, a, x, loc, scale))
 
 
 @_gamma
 def sf(x, a, loc=0, scale=1):
-    return lax.igammac(a, xnp.maximum((x - loc) / scale, 0))
+    return _between(False, a, x, loc, scale)
 
 
 @_gamma
 def logsf(x, a, loc=0, scale=1):
-    return xnp.log(lax.igammac(a, xnp.maximum((x - loc) / scale, 0)))
+    return xnp.log(_between(False, a, x, loc, scale))
 
 
 pdf = exponential(logpdf, "pdf")

@@ -9,33 +9,34 @@ from __future__ import annotations
 
 import xlafront.numpy as xnp
 from xlafront.scipy.members import exponential, member
+from xlafront.scipy.stats import gumbel_r
 
 _gumbel = member("left Gumbel")
 
 
-def _standard(x, loc, scale):
-    return -(x - loc) / scale
+def _mirrored(function, x, loc, scale):
+    """What `function` of the right distribution says of `-x`."""
+    return function(-x, -loc, scale)
 
 
 @_gumbel
 def logpdf(x, loc=0, scale=1):
-    y = _standard(x, loc, scale)
-    return -y - xnp.exp(-y) - xnp.log(scale)
+    return _mirrored(gumbel_r.logpdf, x, loc, scale)
 
 
 @_gumbel
 def logsf(x, loc=0, scale=1):
-    return -xnp.exp(-_standard(x, loc, scale))
+    return _mirrored(gumbel_r.logcdf, x, loc, scale)
 
 
 @_gumbel
 def cdf(x, loc=0, scale=1):
-    return -xnp.expm1(-xnp.exp(-_standard(x, loc, scale)))
+    return _mirrored(gumbel_r.sf, x, loc, scale)
 
 
 @_gumbel
 def logcdf(x, loc=0, scale=1):
-    return xnp.log(-xnp.expm1(-xnp.exp(-_standard(x, loc, scale))))
+    return _mirrored(gumbel_r.logsf, x, loc, scale)
 
 
 @member("left Gumbel", p="probabilities")

@@ -7,6 +7,8 @@ Array(-1., dtype=float32, weak_type=True)
 
 from __future__ import annotations
 
+import numpy as np
+
 import xlafront.numpy as xnp
 from xlafront.scipy.members import exponential, member
 
@@ -20,7 +22,7 @@ def _standard(x, loc, scale):
 @_gumbel
 def logpdf(x, loc=0, scale=1):
     y = _standard(x, loc, scale)
-    return -y - xnp.exp(-y) - xnp.log(scale)
+    return xnp.where(y == -np.inf, -np.inf, -y - xnp.exp(-y) - xnp.log(scale))
 
 
 @_gumbel
@@ -35,7 +37,9 @@ def sf(x, loc=0, scale=1):
 
 @_gumbel
 def logsf(x, loc=0, scale=1):
-    return xnp.log(-xnp.expm1(-xnp.exp(-_standard(x, loc, scale))))
+    size = xnp.exp(-_standard(x, loc, scale))
+    small, large = xnp.minimum(size, np.log(2)), xnp.maximum(size, np.log(2))
+    return xnp.where(size < np.log(2), xnp.log(-xnp.expm1(-small)), xnp.log1p(-xnp.exp(-large)))
 
 
 @member("right Gumbel", p="probabilities")

@@ -34,6 +34,8 @@ def logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike, allow_singular: None =
 @library(name="multivariate_normal.logpdf")
 def _logpdf(x, mean, cov):
     x, mean, cov = map(xnp.asarray, promote_dtypes_inexact(x, mean, cov))
+    if mean.ndim and not cov.ndim:
+        cov = cov * xnp.eye(mean.shape[-1], dtype=cov.dtype)
     if mean.ndim == 0 or cov.ndim < 2 or x.ndim == 0:
         if cov.ndim:
             raise ValueError(f"multivariate_normal got incompatible shapes: mean {mean.shape} and cov {cov.shape}. Give both "
@@ -42,8 +44,9 @@ def _logpdf(x, mean, cov):
         return -0.5 * centred * centred / cov - 0.5 * xnp.log(2 * math.pi * cov)
     n = mean.shape[-1]
     if x.shape[-1] != n or cov.shape[-2:] != (n, n):
-        raise ValueError(f"multivariate_normal.logpdf got incompatible shapes: x {x.shape}, mean {mean.shape}, cov "
-                         f"{cov.shape}. The last dimension of all must be the same, and cov have matrices.")
+        error = TypeError if x.shape[-1] != n else ValueError
+        raise error(f"multivariate_normal.logpdf got incompatible shapes: x {x.shape}, mean {mean.shape}, cov {cov.shape}. The "
+                    f"last dimension of all must be the same, and cov have matrices.")
     factor = linalg.cholesky(cov)
     centred = x - mean
     batch = np.broadcast_shapes(centred.shape[:-1], factor.shape[:-2])

@@ -44,7 +44,7 @@ def entropy(mu, loc=0):
     summed = -xnp.sum(xnp.exp(log) * log, axis=-1)
     large = xnp.where(mu < 20, 20, mu)
     series = 0.5 * xnp.log(2 * math.pi * math.e * large) - (1 / 12 + (1 / 24 + 19 / (360 * large)) / large) / large
-    return xnp.where(mu < 0, xnp.nan, xnp.where(mu < 20, summed, series))
+    return xnp.where(mu < 0, xnp.nan, xnp.where(mu == 0, 0, xnp.where(mu < 20, summed, series)))
 
 
 pmf = exponential(logpmf, "pmf")

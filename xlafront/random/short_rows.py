@@ -1,0 +1,53 @@
+"""Draws for arrays of short rows, all made in one row: on CPUs XLA's loops take vectors along the last dimension only.
+
+A function of the module that stays a call keeps XLA from making one loop over the rows of both again.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from xlafront.core import tracing
+from xlafront.core.memo import Memo
+from xlafront.core.program_call import ProgramCall
+from xlafront.lax import shapes
+from xlafront.runtime import config
+
+_LONG = 32  # numbers in a row, from which on the rest of one costs little
+_VECTOR = 8
+_MANY = 1024
+_programs = Memo(256)
+
+
+def _lower(ctx, *operands, jaxpr):
+    # Over several devices each makes its own part, of what it has inlined.
+    if ctx.platform == "cpu" and ctx.body.module.num_partitions == 1:
+        return ctx.call(jaxpr, operands, "drawn", inlineable=False)
+    return ctx.inline(jaxpr, operands)
+
+
+drawn_p = ProgramCall("drawn", lower=_lower)
+
+
+def in_one_row(draw: Callable) -> Callable:
+    """Decorator of `draw(words, impl, shape, dtype, *numbers)`, whose results only depend on how many numbers `shape` has."""
+    @functools.wraps(draw)
+    def drawn(words, impl, shape, dtype, *numbers):
+        size = math.prod(shape)
+        long = len(shape) < 2 or shape[-1] >= _LONG or shape[-1] <= 2 or shape[-1] % _VECTOR == 0
+        if long or size < _MANY or impl.name != "threefry2x32" or not all(type(x) is float or isinstance(x, (np.generic, str))
+                                                                          for x in numbers):
+            return draw(words, impl, shape, dtype, *numbers)
+        aval = tracing.aval_of(words)
+        key = draw, aval, size, dtype, numbers, config.trace_context_key()
+        program = _programs.get(key)
+        if program is None:
+            program = _programs.keep(key, tracing.trace_to_closed_jaxpr(
+                lambda words: [draw(words, impl, (size,), dtype, *numbers)], [aval]))
+        return shapes.reshape_to(drawn_p.bind(words, jaxpr=program)[0], shape)
+
+    return drawn
