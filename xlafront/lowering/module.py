@@ -550,7 +550,8 @@ def lower_program(jaxpr, name: str, platforms: Sequence[str], *, const_values: S
                   sharding_context=None, manual_mesh=None, scope: str = "") -> ModuleContext:
     """A module whose `main` computes `jaxpr`; `scope` is in front of the names of its operations.
 
-    With several platforms its first argument is the index of the one that it runs on, and it is a choice between their programs.
+    Of several platforms the first argument is the index of the one that it runs on, and `main` chooses between their programs.
+
     `const_values` has a NumPy value for each constant variable that is written into the module, and None for
     each that becomes a leading argument of `main`. `manual_mesh` is the mesh that collectives work over, where the program is
     that of one device.

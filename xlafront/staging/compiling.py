@@ -102,8 +102,8 @@ class LoweredModule:
     def compile(self, compiler_options: dict | None = None) -> Executable:
         if self.elsewhere is not None:
             if len(self.elsewhere) > 1:
-                raise ValueError(f"{self.name} was lowered for the platforms {', '.join(self.elsewhere)} at once: its text can be "
-                                 f"read. To compile it, lower it for one.")
+                raise ValueError(f"{self.name} was lowered for the platforms {', '.join(self.elsewhere)} at once: its text can "
+                                 f"be read. To compile it, lower it for one.")
             raise ValueError(f"{self.name} was lowered for {self.elsewhere[0]}, which this process does not have: its text can "
                              f"be read. To compile it, give types whose shardings are over the devices of a topology "
                              f"(experimental.topologies).")
