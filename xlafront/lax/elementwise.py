@@ -396,18 +396,19 @@ def _of_complex(parts, on_reals):
         of_a, of_b = [[op(f"{dialect}.{name}", x) for name in names]
                       for dialect, names, x in (("stablehlo", ("sine", "cosine"), a), ("chlo", ("sinh", "cosh"), b))]
         on_axis = ctx.compare("EQ", "FLOAT", a, zero, shape)
-        return ctx.op("stablehlo.complex", parts(ctx, op, a, b, zero, on_axis, *of_a, *of_b))
+        return ctx.op("stablehlo.complex", parts(ctx, op, a, b, on_axis, *of_a, *of_b))
 
     return lower
 
 
-def _sine_parts(ctx, op, a, b, zero, on_axis, sin, cos, sinh, cosh):
+def _sine_parts(ctx, op, a, b, on_axis, sin, cos, sinh, cosh):
     return op("stablehlo.select", on_axis, a, op("stablehlo.multiply", sin, cosh)), op("stablehlo.multiply", cos, sinh)
 
 
-def _cosine_parts(ctx, op, a, b, zero, on_axis, sin, cos, sinh, cosh):
+def _cosine_parts(ctx, op, a, b, on_axis, sin, cos, sinh, cosh):
     minus = op("stablehlo.negate", a)
-    small = op("stablehlo.select", ctx.compare("LT", "FLOAT", b, zero, ctx.aval_out.shape), a, minus)
+    is_number = ctx.compare("EQ", "FLOAT", b, b, ctx.aval_out.shape)
+    small = op("stablehlo.select", is_number, op("stablehlo.multiply", minus, op("stablehlo.sign", b)), minus)
     across = op("stablehlo.multiply", op("stablehlo.negate", sin), sinh)
     return op("stablehlo.multiply", cos, cosh), op("stablehlo.select", on_axis, small, across)
 
