@@ -70,7 +70,7 @@ def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: 
     return total(where(on_it, a, 0), axis=(-2, -1), dtype=d)
 
 
-@library(static="k", lists=True)
+@library(static="k", lists=True, converts=True)
 def diag(v: ArrayLike, k: int = 0) -> Array:
     """The diagonal of a matrix, or the matrix with a vector on its diagonal and zeros elsewhere.
 

@@ -199,7 +199,7 @@ def _conjugated(x):
     return conj_(x, input_dtype=x.dtype) if tracing.aval_of(x).dtype.kind == "c" else x
 
 
-@library(static=("axis", "precision", "preferred"), name="vecdot")
+@library(static=("axis", "precision", "preferred"), name="vecdot", converts=True)
 def _vecdot_kernel(x1, x2, axis, precision, preferred):
     (x, y), wanted, weak = _types("vecdot", (x1, x2), preferred)
     if not np.ndim(x) or not np.ndim(y):

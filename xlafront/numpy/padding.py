@@ -58,7 +58,7 @@ def pad(array: ArrayLike, pad_width: Any, mode: str | Callable = "constant", **k
     return _pad(array, pad_width, mode, kwargs)
 
 
-@library(static=("pad_width", "mode"), lists=True)
+@library(static=("pad_width", "mode"), lists=True, converts=True)
 def _pad_kernel(array, pad_width, mode):
     return _pad(array, pad_width, mode, {})
 
