@@ -972,6 +972,25 @@ def test_leaked_references():
 
 def test_frozen():
     ref = xf.new_ref(three)
-    assert xf.freeze(ref) is three and "freeze" in repr(ref) and ref.shape == (3,)
+    assert np.array_equal(xf.freeze(ref), three) and "freeze" in repr(ref) and ref.shape == (3,)
     np.testing.assert_array_equal(xf.freeze(three), three)
     np.testing.assert_array_equal(xf.empty_ref(three)[...], three)
+
+
+def test_memory_of_its_own():
+    """What a reference was made of or set to can be deleted, donated or changed; one of a deleted array fails when it is made."""
+    x, y, z = xnp.ones(3), 2 * xnp.ones(3), np.full(3, 4, np.float32)
+    ref, other = xf.new_ref(x), xf.new_ref(z)
+    z[:] = 0
+    x.delete()
+    np.testing.assert_array_equal(ref[...], [1, 1, 1])
+    np.testing.assert_array_equal(other[...], [4, 4, 4])
+    ref[...] = y
+    xf.jit(lambda v: v + 1, donate_argnums=0)(y)
+    ref[0] += 1
+    np.testing.assert_array_equal(ref[...], [3, 2, 2])
+    with pytest.raises(RuntimeError, match="deleted"):
+        xf.new_ref(x)
+    with pytest.raises(RuntimeError, match="deleted"):
+        ref[...] = x
+    np.testing.assert_array_equal(ref[...], [3, 2, 2])

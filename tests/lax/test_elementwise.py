@@ -113,6 +113,22 @@ def test_complex(name, theirs, rng):
     np.testing.assert_allclose(np.asarray(getattr(lax, name)(x)), theirs(x), rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize("name", ["sin", "cos", "square"])
+def test_complex_at_the_limits(name):
+    """On the imaginary axis, at infinity and near 0, with NumPy's values and signs; an infinite angle has no sine."""
+    parts = [0.0, -0.0, 0.5, -2.0, 1e-30, 1e30, np.inf, -np.inf, np.nan]
+    z = np.array([complex(a, b) for a in (parts if name == "square" else parts[:5]) for b in parts], np.complex64)
+    with np.errstate(all="ignore"):
+        expected = getattr(np, name)(z.astype(np.complex128)).astype(np.complex64)
+    ours = np.asarray(getattr(lax, name)(z))
+    for got, wanted in ((ours.real, expected.real), (ours.imag, expected.imag)):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5)
+    if name != "square":
+        on_axis = (z.real == 0) & ~np.isnan(z.imag)
+        part = (lambda x: x.real) if name == "sin" else (lambda x: x.imag)
+        np.testing.assert_array_equal(np.signbit(part(ours))[on_axis], np.signbit(part(expected))[on_axis])
+
+
 def test_choices(rng):
     x, y, c = sample(rng, REAL), sample(rng, REAL), rng.random((2, 3)) > 0.5
     np.testing.assert_array_equal(np.asarray(lax.select(c, x, y)), np.where(c, x, y))

@@ -15,7 +15,7 @@ Svd, Eig, Eigh = linalg.SvdAlgorithm, linalg.EigImplementation, linalg.EighImple
 
 def lowered(f, platform, *shapes, dtype="float32"):
     closed = xf.make_jaxpr(f)(*[xf.ShapeDtypeStruct(s, dtype) for s in shapes])
-    return str(module.lower_program(closed.jaxpr, "f", platform, const_values=list(closed.consts)).module)
+    return str(module.lower_program(closed.jaxpr, "f", (platform,), const_values=list(closed.consts)).module)
 
 
 def kernels(text):

@@ -342,9 +342,28 @@ def test_pictures(mesh, spec, cells, capsys, monkeypatch):
     assert html.count("<tr>") == len(cells) and html.count("<td") == sum(map(len, cells)) and "CPU 0" in html
 
 
+@pytest.mark.parametrize("shape, spec, options, lines, widths", [
+    ((8, 8), P("x", "y"), {}, 9, [10, 10]), ((8, 8), P("x"), {}, 9, [23]), ((8, 8), P("y", "x"), {}, 11, [7] * 4),
+    ((8, 8), P(None, "y"), {}, 11, [11, 11]), ((8, 8), P(), {}, 11, [23]), ((8, 8), P(("x", "y")), {}, 17, [23]),
+    ((8, 16), P("x", "y"), {}, 9, [23, 23]), ((8, 16), P(), {}, 11, [48]), ((64, 8), P("x"), {}, 9, [7]),
+    ((8,), P("x"), {}, 3, [7] * 4), ((8,), P(), {}, 3, [19]), ((8, 64), P(), {}, 11, [78]), ((8,), P("x"), {"min_width": 15}, 3, [13] * 4),
+    ((8, 8), P("x", "y"), {"scale": 2.0}, 21, [23, 23]), ((8, 8), P("x"), {"scale": 0.5}, 9, [10]),
+    ((8, 8), P("x", "y"), {"min_width": 20}, 9, [18, 18]), ((8, 8), P("x"), {"max_width": 20}, 9, [18]),
+    ((8, 8), P("x", "y"), {"max_width": 20}, 9, [8, 9]), ((8, 8), P("x"), {"scale": 3.0, "max_width": 200}, 29, [73]),
+    ((8, 8), P(), {"max_width": 16}, 11, [14]),
+])  # fmt: skip
+def test_sizes_of_pictures(mesh, shape, spec, options, lines, widths, capsys):
+    xf.debug.visualize_sharding(shape, NamedSharding(mesh, spec), **options)
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == lines and [len(part) for part in printed[0].strip("┌┐").split("┬")] == widths
+    assert {len(line) for line in printed} == {sum(widths) + len(widths) + 1}
+    ids = {int(i) for line in printed for part in line.split("│") for i in part.replace("CPU", "").replace(",", " ").split() if i.isdigit()}
+    assert ids == set(range(8))  # no label is lost where there is little room
+
+
 def test_pictures_of_what_is_no_table(mesh, capsys):
     xf.debug.visualize_array_sharding(xf.device_put(np.ones(16), NamedSharding(mesh, P("x"))))
-    assert "│ CPU 0,1 │ CPU 2,3 │" in capsys.readouterr().out
+    assert "│CPU 0,1│CPU 2,3│" in capsys.readouterr().out
     for shape in ((), (8, 2, 2)):
         with pytest.raises(ValueError, match="1 or 2 dimensions"):
             xf.debug.visualize_array_sharding(xnp.ones(shape))

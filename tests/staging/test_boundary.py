@@ -155,6 +155,10 @@ CONVERTED = {
     "an operator": lambda c: xnp.arange(3.0) + c, "from the left": lambda c: c * xnp.arange(3.0),
     "comparison": lambda c: xnp.arange(3.0) == c, "update": lambda c: xnp.zeros(3).at[:].set(c), "reshape": lambda c: xnp.reshape(
         c, (3, 1)), "inside of jit": lambda c: xf.jit(lambda x: x + c)(xnp.ones(3)), "nested lists": lambda c: xnp.array([c, c])}
+# Functions that take such objects as they take lists of numbers, by NumPy's of the same name.
+LIKE_ARRAYS = ["argmax", "argmin", "argwhere", "cumulative_sum", "cumulative_prod", "diag", "flip", "flipud", "nanargmax", "nanargmin",
+               "ptp", "std", "var", "fft.fft", "fft.rfft", "fft.ihfft", "fft.fftshift", "fft.ifftshift", "linalg.vector_norm"]
+LIKE_ARRAYS_OF_TWO = ["isin", "setdiff1d", "union1d", "intersect1d", "vecdot", "pad", "delete", "full_like", "hsplit"]
 REFUSED = {
     "jit": xf.jit(documented), "vmap": xf.vmap(documented), "grad": xf.grad(lambda x: documented(x).sum()),
     "scan": lambda c: lax.scan(lambda a, b: (a, b), 0.0, c), "cond": lambda c: lax.cond(True, documented, documented, c), "device_put": xf.device_put,
@@ -167,6 +171,16 @@ def test_objects_are_converted_where_that_is_asked_for(name):
     array = xnp.arange(3.0)
     found, expected = CONVERTED[name](Convertible()), CONVERTED[name](array)
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", LIKE_ARRAYS + LIKE_ARRAYS_OF_TWO)
+def test_objects_are_converted_by_functions_of_numpy(name):
+    rest = () if name in LIKE_ARRAYS else (1,) if name in ("pad", "delete", "full_like") else ([1],) if name == "hsplit" else (np.ones(3, np.float32),)
+    ours, theirs = (functools.reduce(getattr, name.split("."), module) for module in (xnp, np))
+    given = [np.asarray(x) for x in rest] if name == "vecdot" else rest
+    found, expected = ours(Convertible(), *rest), theirs(np.arange(3.0, dtype=np.float32), *given)
+    for a, b in zip(found if isinstance(found, list) else [found], expected if isinstance(expected, list) else [expected], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -42,14 +42,14 @@ def test_a_full_dispatch_cache_costs_a_look_up(monkeypatch, compilations):
     for _ in range(2):
         for k, f in enumerate(functions):
             assert f(x).tolist() == [k + 1, k + 1]
-    assert compilations.count("jit_<lambda>") == 20 and small.size() == 8
+    assert compilations.count("jit__lambda") == 20 and small.size() == 8
     with signatures_seen() as seen:
         assert [f(x).tolist()[0] for f in functions[12:]] == list(range(13, 21))
         assert not seen  # those used last
         functions[0](x)
         assert len(seen) == 1
         functions[0](x)
-    assert len(seen) == 1 and compilations.count("jit_<lambda>") == 20
+    assert len(seen) == 1 and compilations.count("jit__lambda") == 20
 
 
 def test_the_dispatch_cache_holds_a_long_session():
@@ -159,9 +159,9 @@ def test_programs_in_use_outlive_those_that_are_not(monkeypatch, compilations):
         assert held[-1](x).tolist() == [k + 1, k + 1] and used(x).tolist() == [2, 2]
         most = max(most, len(live.executables))
     assert 20 < most < 40
-    assert compilations.count("jit_<lambda>") == 151  # the one in use was compiled once
+    assert compilations.count("jit__lambda") == 151  # the one in use was compiled once
     assert [f(x).tolist()[0] for f in held[::10]] == list(range(1, 151, 10))
-    assert compilations.count("jit_<lambda>") > 151
+    assert compilations.count("jit__lambda") > 151
 
 
 def test_the_share_of_mappings_is_that_of_the_process():

@@ -414,6 +414,35 @@ def test_lowering_for_a_platform_that_is_not_here():
                 lowered.compile()
     with pytest.raises(ValueError, match="no platform 'vulkan'"):
         traced.lower(lowering_platforms=("vulkan",))
+    with pytest.raises(TypeError, match="tuple of names"):
+        traced.lower(lowering_platforms="cpu")
+
+
+def test_lowering_for_several_platforms():
+    """A choice between their programs, by an argument in front; functions inside are those of their platform."""
+    traced = xf.jit(lambda x, y: xf.jit(xf.lax.linalg.cholesky)(x) @ y).trace(np.eye(3, dtype=np.float32), np.ones(3, np.float32))
+    lowered = traced.lower(lowering_platforms=("cpu", "cuda", "tpu"))
+    text = lowered.as_text()
+    [main] = [line for line in text.splitlines() if "@main" in line]
+    assert main.index("tensor<i32> {jax.global_constant = \"_platform_index\"}") < main.index("tensor<3x3xf32>") < main.index("tensor<3xf32>")
+    assert [text.count(kernel) for kernel in ("stablehlo.case", "lapack_spotrf_ffi", "cusolver_potrf_ffi", "stablehlo.cholesky")] == [1] * 4
+    assert [len(lowered.in_avals), lowered.out_info.shape] == [2, (3,)]
+    with pytest.raises(ValueError, match="cpu, cuda, tpu at once.*lower it for one"):
+        lowered.compile()
+    chosen = xf.jit(lambda x: xf.lax.platform_dependent(x, cpu=lambda v: v + 1, default=lambda v: v - 1)).trace(1.0)
+    text = chosen.lower(lowering_platforms=("tpu", "cpu")).as_text()
+    assert text.index("stablehlo.subtract") < text.index("stablehlo.add")
+    assert "stablehlo.case" not in chosen.lower(lowering_platforms=()).as_text()  # as without: for the platform here
+
+
+@pytest.mark.parametrize("name, module", [
+    ("<lambda>", "jit__lambda"), ("a.b", "jit_a.b"), ("f<1>", "jit_f_1"), ("a b", "jit_a_b"), ("a__", "jit_a"), ("", "jit")])
+def test_names_of_modules(name, module):
+    def f(x):
+        return x
+
+    f.__name__ = name
+    assert f"module @{module} " in xf.jit(f).lower(1.0).as_text()
 
 
 @xf.jit

@@ -175,3 +175,37 @@ def test_rules_for_types_of_the_wrong_number(types, multiple):
     primitive.def_abstract_eval(types)
     with pytest.raises(ValueError, match="miscounted.*multiple_results"):
         xf.jit(primitive.bind)(1.0)
+
+
+# Gradients of a Python number are weakly typed; not those that come out of an operation that fills up with zeros of its own.
+WEAK_GRADIENTS = {
+    "product": lambda v: v * 2.0, "with an array": lambda v: (v * xnp.ones(3)).sum(), "abs": xnp.abs, "where": lambda v: xnp.where(v > 0, v, 0.0),
+    "maximum": lambda v: xnp.maximum(v, 1), "mod": lambda v: v % 2, "stack": lambda v: xnp.stack([v, 1.0]).sum(),
+    "set": lambda v: xnp.zeros(3).at[0].set(v).sum(), "scan": lambda v: lax.scan(lambda c, _: (c * v, c), 1.0, None, length=2)[0],
+    "cond": lambda v: lax.cond(True, lambda x: x * 2, lambda x: x, v), "vmap": lambda v: xf.vmap(lambda x: x * v)(xnp.ones(3)).sum(),
+    "linspace": lambda v: xnp.linspace(0.0, v, 3).sum(), "constant": lambda v: 3.0, "round": lambda v: xnp.round(v) * 1.0}
+STRONG_GRADIENTS = {
+    "real": lambda v: lax.real(lax.complex(v, v)), "imag": lambda v: lax.imag(lax.complex(v, v)), "size": lambda v: abs(lax.complex(v, v)),
+    "pad": lambda v: xnp.pad(v[None], 1).sum(), "dynamic_slice": lambda v: lax.dynamic_slice(v[None], (0,), (1,))[0],
+    "sort": lambda v: xnp.sort(xnp.stack([v, v]))[0]}
+
+
+@pytest.mark.parametrize("weak", [True, False])
+def test_weak_types_of_gradients(weak):
+    for name, f in (WEAK_GRADIENTS if weak else STRONG_GRADIENTS).items():
+        for _ in range(2):  # operation by operation, then compiled
+            assert xf.grad(f)(3.0).weak_type == weak, name
+    assert [xf.grad(f)(3.0 + 1j).weak_type for f in (xnp.real, xnp.imag, xnp.abs, xnp.angle)] == [False] * 4
+
+
+def test_weak_types_of_updates():
+    """A part written into an array leaves it as weakly typed as it was; filling up and products keep what all operands are."""
+    weak, one = lax.broadcast(2.0, (3,)), np.ones(1, np.float32)
+    for x in (weak.at[0].set(one[0]), weak.at[0:2].add(1.0), xnp.pad(weak, 1), xnp.pad(weak, 1, mode="mean"), xnp.diag(weak),
+              lax.pad(weak, 0.0, [(1, 1, 0)]), lax.dot(weak, weak, preferred_element_type=np.float32),
+              lax.reduce(weak, 0.0, lax.add, (0,))):
+        assert x.weak_type
+    for x in (lax.dynamic_update_slice(weak, one, (0,)), lax.dynamic_update_slice(weak, weak[:1], (0,)), xnp.diagflat(weak),
+              lax.pad(weak, one[0], [(1, 1, 0)]), xnp.dot(2.0, 3.0, preferred_element_type=np.float32),
+              lax.reduce(weak, one[0] * 0, lax.add, (0,))):
+        assert not x.weak_type

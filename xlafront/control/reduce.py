@@ -22,8 +22,8 @@ from xlafront.transforms.batching.vmap import batch_flat
 
 def _reduce_abstract(*avals, function, dimensions, out_sharding):
     count = len(avals) // 2
-    return [ShapedArray(tuple(n for i, n in enumerate(x.shape) if i not in dimensions), x.dtype)
-            for x in avals[:count]]
+    return [ShapedArray(tuple(n for i, n in enumerate(x.shape) if i not in dimensions), x.dtype,
+                        x.weak_type and start.weak_type) for x, start in zip(avals[:count], avals[count:])]
 
 
 def _reduce_lower(ctx, *operands, function, dimensions, out_sharding):
@@ -147,9 +147,9 @@ def reduce(operands: Any, init_values: Any, computation: Callable, dimensions: S
     name = monoid(function) if len(leaves) == 1 else None
     for s, x in zip(starts, leaves):
         d, own = tracing.aval_of(s).dtype, tracing.aval_of(x).dtype
-        if d != own and not (isinstance(s, (int, float)) and s == _NOTHING.get(name)):
+        if d != own and (isinstance(s, tracing.Tracer) or not s == _NOTHING.get(name)):
             raise _other_dtype(own, d)
-    starts = [elementwise.as_type(s, tracing.aval_of(x).dtype, False) for s, x in zip(starts, leaves)]
+    starts = [elementwise.as_type(s, tracing.aval_of(x).dtype, tracing.aval_of(s).weak_type) for s, x in zip(starts, leaves)]
     if name is not None:
         total = reductions.PRIMITIVES[name].bind(leaves[0], axes=dims, out_sharding=wanted)
         operation = elementwise.PRIMITIVES[function.jaxpr.eqns[0].primitive.name]

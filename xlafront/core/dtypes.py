@@ -150,6 +150,10 @@ def named(x) -> Any:
     return dtype(x)
 
 
+class UnsupportedDTypeError(TypeError, ValueError):
+    """No array can have a dtype; a TypeError, and where dtypes are promoted programs also expect a ValueError."""
+
+
 def canonicalize_dtype(dtype, allow_extended_dtype: bool = False):
     """The dtype that arrays really get: 64-bit types become 32-bit ones unless `enable_x64` is on.
 
@@ -166,9 +170,9 @@ def canonicalize_dtype(dtype, allow_extended_dtype: bool = False):
     if d not in supported:
         d = d.newbyteorder("=")
         if d not in supported:
-            raise TypeError("only number, bool and string dtypes are supported, and strings not on devices: an array cannot "
-                            f"have dtype {d}, and is then not a valid JAX type. Use booleans, numbers, or encode the elements "
-                            "first.")
+            raise UnsupportedDTypeError(
+                f"only number, bool and string dtypes are supported, and strings not on devices: an array cannot have dtype "
+                f"{d}, and is then not a valid JAX type. Use booleans, numbers, or encode the elements first.")
     return d
 
 
@@ -380,7 +384,7 @@ def _join(nodes: frozenset[str], mode: str) -> str:
         raise TypeError("float0, the dtype of the tangents of integers, does not promote with others: by design these arrays "
                         "support no operations. For zeros to compute with use xlafront.numpy.zeros_like(x, float).")
     if unknown:
-        raise TypeError(f"{unknown[0]} is not a dtype that promotes with others")
+        raise UnsupportedDTypeError(f"{unknown[0]} is not a dtype that promotes with others")
     common = set.intersection(*(bounds[n] for n in nodes))
     least = [n for n in common if common <= bounds[n]]
     if len(least) != 1:

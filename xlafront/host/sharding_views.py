@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import math
+import itertools
 import sys
+import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -123,18 +124,43 @@ def _dark(color: str) -> bool:
     return 0.299 * red + 0.587 * green + 0.114 * blue < 140
 
 
+_LINES = 10  # that a table is high; its width follows from the array's shape
+_CHARACTER_RATIO = 2.5  # how much higher than wide a character is, with what is between lines
+
+
+def _sizes(grid: _Grid, scale: float, min_width: int, max_width: int) -> tuple[int, list[int]]:
+    """The lines of a cell and the widths of the columns, without the lines between them."""
+    labels = grid.labels()
+    rows, columns = len(labels), len(labels[0])
+    high, wide = grid.shape
+    height = 1 if grid.flat else max(1, int(_LINES * scale / rows) - 1)
+    across = 0 if grid.flat else int(_LINES * scale * _CHARACTER_RATIO * wide / high / columns)
+    width = max(min_width, min(across, max_width)) - 2
+    widths = [max(1, width, *[len(row[k]) for row in labels]) for k in range(columns)]
+    excess = sum(widths) + columns + 1 - max_width
+    for k in range(columns):
+        cut = min(round(excess / (columns - k)), widths[k] - 1) if excess > 0 else 0
+        widths[k] -= cut
+        excess -= cut
+    return height, widths
+
+
+def _lines_of(label: str, width: int, height: int) -> list[str]:
+    """A cell, with the label in the middle; one that is wider than the cell goes on in the next line."""
+    parts = [label] if len(label) <= width else textwrap.wrap(label.replace(",", ", "), width)
+    above = (max(height, len(parts)) - len(parts)) // 2
+    lines = [""] * above + [part.strip().replace(", ", ",") for part in parts]
+    lines += [""] * (height - len(lines))
+    return [" " * ((width - len(text)) // 2) + text + " " * ((width - len(text) + 1) // 2) for text in lines]
+
+
 def _as_text(grid: _Grid, use_color: bool, scale: float, min_width: int, max_width: int, color_map) -> str:
     labels, numbers = grid.labels(), grid.numbered()
-    rows, columns = len(labels), len(labels[0])
-    longest = max(len(label) for row in labels for label in row)
-    # Characters are about twice as high as they are wide.
-    height = 1 if grid.flat else max(1, int((9 * scale - rows + 1) / rows))
-    across = min(max_width, max(min_width, round(18 * scale * grid.shape[1] / max(grid.shape)))) if not grid.flat else min_width
-    width = max(longest + 2 if longest + 2 <= max_width // columns else longest, across // columns)
+    height, widths = _sizes(grid, scale, min_width, max_width)
     count = 1 + max(max(row) for row in numbers)
 
     def line(left, middle, right):
-        return left + middle.join("─" * width for _ in range(columns)) + right
+        return left + middle.join("─" * width for width in widths) + right
 
     def painted(text, number):
         color = _color(number, count, color_map) if use_color else None
@@ -147,9 +173,10 @@ def _as_text(grid: _Grid, use_color: bool, scale: float, min_width: int, max_wid
     for i, (row, row_numbers) in enumerate(zip(labels, numbers)):
         if i:
             lines.append(line("├", "┼", "┤"))
-        for k in range(height):
-            texts = [(label if k == (height - 1) // 2 else "").center(width) for label in row]
-            lines.append("│" + "│".join(painted(t, n) for t, n in zip(texts, row_numbers)) + "│")
+        cells = [_lines_of(label, width, height) for label, width in zip(row, widths)]
+        for texts in itertools.zip_longest(*cells):
+            whole = [" " * width if text is None else text for text, width in zip(texts, widths)]
+            lines.append("│" + "│".join(painted(t, n) for t, n in zip(whole, row_numbers)) + "│")
     lines.append(line("└", "┴", "┘"))
     return "\n".join(lines)
 
@@ -191,8 +218,8 @@ def visualize_sharding(shape, sharding: Any, *, use_color: bool = True, scale: f
     >>> debug.visualize_sharding((4, 4), sharding.SingleDeviceSharding(devices()[0]), use_color=False)
     """
     shape = tuple(int(n) for n in ((shape,) if isinstance(shape, (int, np.integer)) else shape))
-    if not (scale > 0 and math.isfinite(scale)):
-        raise ValueError(f"visualize_sharding needs a positive scale, got {scale}.")
+    if 0 in shape:
+        raise ZeroDivisionError(f"visualize_sharding draws arrays that have elements, got the shape {shape}.")
     grid = _Grid(shape, sharding)
     display = _notebook()
     if display is not None:

@@ -140,7 +140,7 @@ def _abstract(x, y, *, dimension_numbers, precision, preferred_element_type, out
         if not dtypes.is_float(d) and _bits(wanted) < _bits(d):
             raise TypeError(f"dot_general got preferred_element_type={wanted} for operands of dtypes {x.dtype} and {y.dtype}: "
                             f"it must not be narrower than what it accumulates, {d}.")
-        d, weak = wanted, False
+        d = wanted
     return ShapedArray(tuple(shape), d, weak)
 
 

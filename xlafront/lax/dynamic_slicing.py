@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import of_all, of_first
 from xlafront.core.typing import Array, ArrayLike
@@ -127,7 +128,7 @@ def _update_abstract(x, update, *starts):
                                          "The update must fit inside the operand.")
     if x.dtype != update.dtype:
         raise errors.incompatible_dtypes("dynamic_update_slice", [x.dtype, update.dtype])
-    return typed(x, x.shape)
+    return ShapedArray(x.shape, x.dtype, vma=x.vma)
 
 
 def _update_lower(ctx, x, update, *starts):

@@ -84,14 +84,18 @@ def _neg_transpose(i, ct, x):
     return neg(ct)
 
 
+def _strong_zero(ct):
+    return tracing.aval_of(ct).dtype.type(0)
+
+
 @linear(0)
 def _real_transpose(i, ct, x):
-    return complex_(ct, constant_like(ct, 0))
+    return complex_(ct, _strong_zero(ct))
 
 
 @linear(0)
 def _imag_transpose(i, ct, x):
-    return complex_(constant_like(ct, 0), neg(ct))
+    return complex_(_strong_zero(ct), neg(ct))
 
 
 @linear(0)
@@ -299,6 +303,8 @@ def _exp2_lower(ctx, x, accuracy=None):
 
 
 def _square_lower(ctx, x):
+    if dtypes.is_complex(ctx.aval_out.dtype):  # whose real part is (a - b) (a + b), exact and finite where a a - b b is not
+        return ctx.op("chlo.square", [x])
     return ctx.op("stablehlo.multiply", [x, x])
 
 
@@ -374,6 +380,41 @@ def _compare_keys(name, on_numbers):
 for _name in ("eq", "ne"):
     PRIMITIVES[_name].lowerings[None] = _compare_keys(_name, PRIMITIVES[_name].lowerings[None])
     PRIMITIVES[_name].key_use = "reads"
+
+def _of_complex(parts, on_reals):
+    """Sine and cosine of complex numbers by their parts: XLA's own lose small numbers, and make NaN of 0 times infinity."""
+    def lower(ctx, z, **params):
+        if not dtypes.is_complex(ctx.aval_out.dtype):
+            return on_reals(ctx, z, **params)
+        shape, real = ctx.aval_out.shape, (ctx.aval_out.shape, dtypes.to_real(ctx.aval_out.dtype))
+        zero = ctx.constant(np.zeros((), real[1]), shape)
+
+        def op(name, *operands):
+            return ctx.op(name, operands, [real])
+
+        a, b = op("stablehlo.real", z), op("stablehlo.imag", z)
+        of_a, of_b = [[op(f"{dialect}.{name}", x) for name in names]
+                      for dialect, names, x in (("stablehlo", ("sine", "cosine"), a), ("chlo", ("sinh", "cosh"), b))]
+        on_axis = ctx.compare("EQ", "FLOAT", a, zero, shape)
+        return ctx.op("stablehlo.complex", parts(ctx, op, a, b, on_axis, *of_a, *of_b))
+
+    return lower
+
+
+def _sine_parts(ctx, op, a, b, on_axis, sin, cos, sinh, cosh):
+    return op("stablehlo.select", on_axis, a, op("stablehlo.multiply", sin, cosh)), op("stablehlo.multiply", cos, sinh)
+
+
+def _cosine_parts(ctx, op, a, b, on_axis, sin, cos, sinh, cosh):
+    minus = op("stablehlo.negate", a)
+    is_number = ctx.compare("EQ", "FLOAT", b, b, ctx.aval_out.shape)
+    small = op("stablehlo.select", is_number, op("stablehlo.multiply", minus, op("stablehlo.sign", b)), minus)
+    across = op("stablehlo.multiply", op("stablehlo.negate", sin), sinh)
+    return op("stablehlo.multiply", cos, cosh), op("stablehlo.select", on_axis, small, across)
+
+
+for _name, _parts in (("sin", _sine_parts), ("cos", _cosine_parts)):
+    PRIMITIVES[_name].lowerings[None] = _of_complex(_parts, PRIMITIVES[_name].lowerings[None])
 
 # Rows that differ from their family in one respect
 
@@ -543,7 +584,7 @@ def _select_jvp(primals, tangents):
 def _select_transpose(ct, which, *cases):
     if type(ct) is Zero:
         return [None, *[Zero(c.aval) if is_undefined(c) else None for c in cases]]
-    zero = np.zeros((), tracing.aval_of(ct).dtype)
+    zero = constant_like(ct, 0)
     return [None, *[summed_back(select(which, *[ct if j == i else zero for j in range(len(cases))]), c.aval)
                     if is_undefined(c) else None for i, c in enumerate(cases)]]
 
@@ -687,6 +728,14 @@ def as_type(x, dtype, weak: bool):
     if aval.dtype == dtype and (aval.weak_type == weak or not aval.weak_type):
         return x
     return convert_element_type_p.bind(x, new_dtype=dtype, weak_type=weak, sharding=None)
+
+
+def with_weakness(x, weak: bool):
+    """An array as weakly typed as told."""
+    aval = tracing.aval_of(x)
+    if aval.weak_type == weak:
+        return x
+    return convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=weak, sharding=None)
 
 
 class _Functions(dict):

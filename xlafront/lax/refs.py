@@ -226,8 +226,15 @@ def _in_own_memory(memory_space) -> None:
 
 def _new_eagerly(x, *, memory_space, kind):
     _in_own_memory(memory_space)
-    array = put_leaf(x, None)
-    return Ref(AbstractRef(tracing.aval_of(array), None, kind), array)
+    array = _in_memory_of_its_own(x)
+    ref = Ref(AbstractRef(tracing.aval_of(array), None, kind), array)
+    ref.shared = array is x
+    return ref
+
+
+def _in_memory_of_its_own(x):
+    """A copy of what the user holds and may delete, donate or change; the first write to it needs no other."""
+    return put_leaf(x, None, may_alias=False)
 
 
 def _get_jvp(primals, tangents, *, indexers):
@@ -387,7 +394,8 @@ def _get_eagerly(ref, *indices, indexers):
 def _change_eagerly(ref, kernel, indices, new, indexers) -> None:
     array = ref.value("written to")
     if not indexers and kernel is _write_kernel:
-        ref.replace(write(array, (), (), put_leaf(new, None)), shared=True)
+        own = _in_memory_of_its_own(new)
+        ref.replace(write(array, (), (), own), shared=own is new)
     else:
         shared, alone = _compiled(kernel)
         ref.replace((shared if ref.shared else alone)(array, indices, new, indexers), shared=False)

@@ -18,7 +18,7 @@ from xlafront.core.sharding_types import has_open_sums, of_all, of_first
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
-from xlafront.lax.elementwise import add, select, sub
+from xlafront.lax.elementwise import add, constant_like, select, sub
 from xlafront.lax.shapes import (
     broadcast_batch,
     broadcast_in_dim_p,
@@ -101,7 +101,7 @@ def _pad_abstract(x, value, *, padding_config):
     shape = [lo + hi + n + max(n - 1, 0) * inner for n, (lo, hi, inner) in zip(x.shape, padding_config)]
     if any(n < 0 for n in shape) or any(inner < 0 for _, _, inner in padding_config):
         raise ValueError(f"padding {padding_config} of shape {x.shape} would give the impossible shape {tuple(shape)}.")
-    return typed(x, shape)
+    return ShapedArray(tuple(shape), x.dtype, x.weak_type and value.weak_type, vma=x.vma)
 
 
 def _pad_lower(ctx, x, value, *, padding_config):
@@ -112,7 +112,9 @@ def _pad_jvp(primals, tangents, *, padding_config):
     answer = pad_p.bind(*primals, padding_config=padding_config)
     if all(type(t) is Zero for t in tangents):
         return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
-    x, value = (zeros_of(t.aval) if type(t) is Zero else t for t in tangents)
+    x, value = tangents
+    x = zeros_of(x.aval) if type(x) is Zero else x
+    value = constant_like(primals[1], 0) if type(value) is Zero else value
     return answer, pad_p.bind(x, value, padding_config=padding_config)
 
 

@@ -627,7 +627,7 @@ def norm(x: ArrayLike, ord: int | float | str | None = None, axis: int | Sequenc
     return _norm(x, ord, tuple(axis) if isinstance(axis, list) else axis, bool(keepdims))
 
 
-@library(static=("order", "axis", "keepdims"))
+@library(static=("order", "axis", "keepdims"), converts=True)
 def _vector_norm_kernel(x, axis, keepdims, order):
     check_arraylike("vector_norm", x)
     x = xnp.asarray(x) if order in (1, np.inf, -np.inf) else floating(x)  # integers stay those where they can

@@ -89,6 +89,11 @@ class ModuleContext:
         self.names.add(unique)
         return unique
 
+    def turn_to(self, platform: str) -> None:
+        """What is written from here on is for this platform."""
+        self.platform = platform
+        self.rules, self.functions = {}, {}
+
     def rule_of(self, primitive) -> Callable:
         rule = self.rules[primitive] = primitive.lowering_for(self.platform)
         return rule
@@ -539,14 +544,15 @@ def _at_boundary(aval):
 
 def module_name(name: str) -> str:
     """The name of a program as one of a file: XLA's dumps are called by it."""
-    plain = re.sub(r"[^A-Za-z0-9_.-]", "_", name[:MOST_OF_A_NAME])
-    return name if plain == name else plain.rstrip("_") or "program"
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", name[:MOST_OF_A_NAME]).rstrip("_") or "program"
 
 
-def lower_program(jaxpr, name: str, platform: str, *, const_values: Sequence[Any], arg_attributes=None,
+def lower_program(jaxpr, name: str, platforms: Sequence[str], *, const_values: Sequence[Any], arg_attributes=None,
                   result_attributes=None, num_partitions: int = 1, num_replicas: int = 1,
                   sharding_context=None, manual_mesh=None, scope: str = "") -> ModuleContext:
     """A module whose `main` computes `jaxpr`; `scope` is in front of the names of its operations.
+
+    Of several platforms the first argument is the index of the one that it runs on, and `main` chooses between their programs.
 
     `const_values` has a NumPy value for each constant variable that is written into the module, and None for
     each that becomes a leading argument of `main`. `manual_mesh` is the mesh that collectives work over, where the program is
@@ -556,14 +562,20 @@ def lower_program(jaxpr, name: str, platform: str, *, const_values: Sequence[Any
         raise ValueError(f"{jaxpr.debug_info.func_src_info} has callbacks with ordered=True in a program over "
                          f"{num_partitions} devices, which have no common order. Leave ordered out, or run it on one device.")
     with mlir.context, mlir.unknown_location:
-        module = ModuleContext(module_name(name), platform, num_partitions, num_replicas, sharding_context)
+        module = ModuleContext(module_name(name), platforms[0], num_partitions, num_replicas, sharding_context)
         module.manual_mesh = manual_mesh
         hoisted = [v for v, value in zip(jaxpr.constvars, const_values) if value is None]
         arg_types = flat_types([_at_boundary(aval) for aval in [v.aval for v in hoisted] + jaxpr.in_avals])
-        _, _, block = module.add_function("main", arg_types, flat_types(map(_at_boundary, jaxpr.out_avals)), public=True,
-                                          arg_attributes=arg_attributes, result_attributes=result_attributes)
-        with ir.InsertionPoint(block):
-            arguments = list(block.arguments)
+        result_types = flat_types(map(_at_boundary, jaxpr.out_avals))
+        choice = len(platforms) > 1
+        if choice:
+            arg_types = [tensor_type((), np.dtype(np.int32)), *arg_types]
+            which = {"jax.global_constant": mlir.string("_platform_index")}
+            arg_attributes = [which, *(arg_attributes or [{}] * (len(arg_types) - 1))]
+        _, _, block = module.add_function("main", arg_types, result_types, public=True, arg_attributes=arg_attributes,
+                                          result_attributes=result_attributes)
+
+        def program(arguments):
             leading = iter(arguments[:len(hoisted)])
             consts = [next(leading) if value is None else constant(value) for value in const_values]
             # What orders programs among each other is `runtime.effects`; in each the chains start anew.
@@ -573,8 +585,21 @@ def lower_program(jaxpr, name: str, platform: str, *, const_values: Sequence[Any
             values = [new_token() if v.aval is abstract_token else value
                       for v, value in zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *arguments[len(hoisted):]])]
             results = Body(module, tokens, f"{scope}/" if scope else "").run(jaxpr, values[:len(consts)], values[len(consts):])
-            results = [constant(np.zeros(token_stand_in.shape, token_stand_in.dtype)) if v.aval is abstract_token else value
-                       for v, value in zip(jaxpr.outvars, results)]
+            return [constant(np.zeros(token_stand_in.shape, token_stand_in.dtype)) if v.aval is abstract_token else value
+                    for v, value in zip(jaxpr.outvars, results)]
+
+        with ir.InsertionPoint(block):
+            if choice:
+                index, *arguments = block.arguments
+                case = create("stablehlo.case", operands=[index], results=result_types, regions=len(platforms),
+                              loc=mlir.unknown_location)
+                for platform, region in zip(platforms, case.regions):
+                    module.turn_to(platform)
+                    with ir.InsertionPoint(region.blocks.append()):
+                        create("stablehlo.return", operands=program(arguments), loc=mlir.unknown_location)
+                results = list(case.results)
+            else:
+                results = program(list(block.arguments))
             if module.constrain is not None:
                 results = sharding_context.constrain_results(results)
             create("func.return", operands=results, loc=mlir.unknown_location)

@@ -422,6 +422,7 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = Non
     Array([7, 7], dtype=int32)
     """
     check_arraylike("full_like", a) if not hasattr(a, "dtype") else None
+    a = unwrap(a)
     aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a
     own = tuple(aval.shape) if shape is None else shapes.static_shape("full_like", shape)
     target = device or target_of("xnp.full_like", out_sharding, own)

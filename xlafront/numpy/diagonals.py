@@ -8,6 +8,7 @@ import numpy as np
 
 from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
+from xlafront.lax.elementwise import with_weakness
 from xlafront.lax.shapes import canonical_axis
 from xlafront.numpy.creation import _eye_kernel, diagonal_number, zeros
 from xlafront.numpy.manipulation import moveaxis, ravel
@@ -69,7 +70,7 @@ def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: 
     return total(where(on_it, a, 0), axis=(-2, -1), dtype=d)
 
 
-@library(static="k", lists=True)
+@library(static="k", lists=True, converts=True)
 def diag(v: ArrayLike, k: int = 0) -> Array:
     """The diagonal of a matrix, or the matrix with a vector on its diagonal and zeros elsewhere.
 
@@ -83,14 +84,19 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
     v = unwrap(v)
     check_arraylike("diag", v)
     if np.ndim(v) == 1:
-        n = np.shape(v)[0] + abs(k)
-        i = np.arange(np.shape(v)[0])
-        return zeros((n, n), tracing.aval_of(v).dtype).at[i + max(0, -k), i + max(0, k)].set(v)
+        return with_weakness(_on_diagonal(v, k), tracing.aval_of(v).weak_type)
     if np.ndim(v) == 2:
         return diagonal(v, k)
     raise ValueError(f"xnp.diag takes a vector or a matrix, got shape {np.shape(v)}.")
 
 
+def _on_diagonal(v, k):
+    n = np.shape(v)[0] + abs(k)
+    i = np.arange(np.shape(v)[0])
+    return zeros((n, n), tracing.aval_of(v).dtype).at[i + max(0, -k), i + max(0, k)].set(v)
+
+
+@library(static="k", lists=True)
 def diagflat(v: ArrayLike, k: int = 0) -> Array:
     """The matrix with the elements of an array on its diagonal, and zeros elsewhere.
 
@@ -102,4 +108,5 @@ def diagflat(v: ArrayLike, k: int = 0) -> Array:
            [0, 0, 2],
            [0, 0, 0]], dtype=int32)
     """
-    return diag(ravel(v), k)
+    check_arraylike("diagflat", v)
+    return _on_diagonal(ravel(v), k)

@@ -28,6 +28,7 @@ from xlafront.staging.library import library
 
 def _along(name: str, arr, axis):
     """The array and the axis that a function works along, all elements where None is given."""
+    arr = unwrap(arr)
     if axis is None:
         return ravel(arr), 0
     return asarray(arr), canonical_axis(axis, np.ndim(arr), f"xnp.{name}")

@@ -18,7 +18,7 @@ from xlafront.lax.shapes import canonical_axes, canonical_axis, permute
 from xlafront.lax.slicing import pad
 from xlafront.numpy.creation import array, asarray, full
 from xlafront.numpy.manipulation import roll
-from xlafront.numpy.promotion import check_arraylike, promote_args_inexact
+from xlafront.numpy.promotion import check_arraylike, promote_args_inexact, unwrap
 from xlafront.numpy.ufuncs import PUBLIC
 from xlafront.staging.library import library
 
@@ -131,6 +131,7 @@ def _along(name: str, kind: FftType, a, n, axis, norm, opposite: bool = False):
         raise ValueError(f"xnp.fft.{name} got an invalid number of data points, n={n}: it should be positive (non-negative and "
                          f"not 0).")
     check_arraylike(name, a)
+    a = unwrap(a)
     axis = canonical_axis(axis, np.ndim(a), f"xnp.fft.{name}")
     norm = _OPPOSITE[_norm(name, norm)] if opposite else norm
     return _over_axes(name, kind, a, None if n is None else (n,), (axis,), norm)
@@ -380,6 +381,7 @@ def rfftfreq(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, devi
 
 def _shifted(name, x, axes, sign):
     check_arraylike(name, x)
+    x = unwrap(x)
     axes = canonical_axes(axes, np.ndim(x), f"xnp.fft.{name}")
     shifts = tuple(n // 2 if sign > 0 else -(n // 2) for n in (np.shape(x)[i] for i in axes))
     return roll(x, shifts, axes) if axes else asarray(x)

@@ -16,7 +16,7 @@ from xlafront.lax.arguments import named_sharding
 from xlafront.lax.creation import broadcasted_iota
 from xlafront.lax.device_put import reshard_p
 from xlafront.lax.dot_products import canonical_precision, dot_general_p, open_product
-from xlafront.lax.elementwise import as_type, conj_, constant_like, convert_element_type_p, eq, where
+from xlafront.lax.elementwise import as_type, conj_, constant_like, eq, where, with_weakness
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.shapes import (
     broadcast_in_dim_p,
@@ -72,13 +72,6 @@ def _as_told(user, out_sharding, kernel, arrays, *static):
     return reshard_p.bind(result, target=wanted)
 
 
-def _with_weakness(x, weak):
-    aval = tracing.aval_of(x)
-    if aval.weak_type == weak:
-        return x
-    return convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=weak, sharding=None)
-
-
 @library(static=("precision", "preferred", "unreduced"), name="matmul")
 def _matmul_kernel(a, b, precision, preferred, unreduced=frozenset()):
     (a, b), preferred, weak = _types("matmul", (a, b), preferred)
@@ -102,7 +95,7 @@ def _matmul_kernel(a, b, precision, preferred, unreduced=frozenset()):
             columns = rank - rows - len(batch_b)
             order = (*range(rows, rows + len(batch_b)), *range(rows), *range(rank - columns, rank))
             result = _transposed(result, order)
-        return _with_weakness(result, weak)
+        return with_weakness(result, weak)
     try:
         batch = np.broadcast_shapes(batch_a, batch_b)
     except ValueError:
@@ -129,7 +122,7 @@ def _matmul_kernel(a, b, precision, preferred, unreduced=frozenset()):
     result = _transposed(result, order)
     if missing:
         result = reshape_to(result, (*batch, *np.shape(result)[-2:]))
-    return _with_weakness(result, weak)
+    return with_weakness(result, weak)
 
 
 def _transposed(x, order):
@@ -160,14 +153,14 @@ def _dot_kernel(a, b, precision, preferred, unreduced=frozenset()):
     sx, sy = np.shape(x), np.shape(y)
     if not sx or not sy:
         result = INLINE["multiply"](x, y)
-        return result if wanted is None or tracing.aval_of(result).dtype == wanted else as_type(result, wanted, False)
+        return as_type(result, tracing.aval_of(result).dtype if wanted is None else wanted, weak)
     along = len(sy) - (1 if len(sy) == 1 else 2)
     if sx[-1] != sy[along]:
         raise errors.incompatible_shapes("dot", [("", sx), ("", sy)], (
             f"Contracting dimensions must have the same size: the last dimension of the first ({sx[-1]}) must equal dimension "
             f"{along} of the second ({sy[along]})."))
     result = contract(x, y, ((len(sx) - 1,), (along,)), precision=precision, preferred=wanted, unreduced=unreduced)
-    return _with_weakness(result, weak)
+    return with_weakness(result, weak)
 
 
 def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: DTypeLike | None = None,
@@ -206,7 +199,7 @@ def _conjugated(x):
     return conj_(x, input_dtype=x.dtype) if tracing.aval_of(x).dtype.kind == "c" else x
 
 
-@library(static=("axis", "precision", "preferred"), name="vecdot")
+@library(static=("axis", "precision", "preferred"), name="vecdot", converts=True)
 def _vecdot_kernel(x1, x2, axis, precision, preferred):
     (x, y), wanted, weak = _types("vecdot", (x1, x2), preferred)
     if not np.ndim(x) or not np.ndim(y):
@@ -220,7 +213,7 @@ def _vecdot_kernel(x1, x2, axis, precision, preferred):
     rows = reshape_to(x, (*np.shape(x)[:-1], 1, np.shape(x)[-1]))
     columns = reshape_to(y, (*np.shape(y), 1))
     result = _matmul_kernel.__wrapped__(rows, columns, precision, wanted)
-    return _with_weakness(reshape_to(result, np.shape(result)[:-2]), weak)
+    return with_weakness(reshape_to(result, np.shape(result)[:-2]), weak)
 
 
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: Any = None,
@@ -346,7 +339,7 @@ def _tensordot_kernel(a, b, axes, precision, preferred, unreduced=frozenset()):
             raise errors.incompatible_shapes("tensordot", [("", np.shape(x)), ("", np.shape(y))],
                                              f"Contracting dimensions must have the same size: axis {i} of the first and axis "
                                              f"{j} of the second differ.")
-    return _with_weakness(contract(x, y, axes, precision=precision, preferred=wanted, unreduced=unreduced), weak)
+    return with_weakness(contract(x, y, axes, precision=precision, preferred=wanted, unreduced=unreduced), weak)
 
 
 def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[int | Sequence[int]] = 2, *, precision: Any = None,
@@ -544,7 +537,7 @@ def _einsum_kernel(operands, plan, precision, preferred, product, unreduced=froz
     x = _transposed(x, [term.index(c) for c in result])
     if wanted is not None and tracing.aval_of(x).dtype != wanted:
         x = as_type(x, wanted, False)
-    return _with_weakness(x, weak)
+    return with_weakness(x, weak)
 
 
 def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any = "auto", precision: Any = None,

@@ -653,6 +653,7 @@ def hsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike)
            [3]], dtype=int32), Array([[2],
            [4]], dtype=int32)]
     """
+    ary = unwrap(ary)
     return _split("hsplit", ary, indices_or_sections, 0 if np.ndim(ary) == 1 else 1, True)
 
 
@@ -671,7 +672,7 @@ def dsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike)
 # Reordering
 
 
-@library(static="axis", lists=True)
+@library(static="axis", lists=True, converts=True)
 def flip(m: ArrayLike, axis: Axes = None) -> Array:
     """The elements in reverse order.
 

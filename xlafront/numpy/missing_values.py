@@ -185,7 +185,7 @@ def _arg_extreme(a, name, axis, keepdims):
 def _arg(name, a, axis, out, keepdims):
     refuse_out(name, out)
     check_arraylike(name, a)
-    return _arg_extreme(a, name, None if axis is None else axis.__index__(), bool(keepdims))
+    return _arg_extreme(unwrap(a), name, None if axis is None else axis.__index__(), bool(keepdims))
 
 
 def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:

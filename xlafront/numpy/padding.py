@@ -11,7 +11,7 @@ import numpy as np
 from xlafront.core import tracing
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import shapes, slicing
-from xlafront.lax.elementwise import as_type
+from xlafront.lax.elementwise import as_type, with_weakness
 from xlafront.numpy import reductions
 from xlafront.numpy.creation import asarray, linspace
 from xlafront.numpy.indexing import take
@@ -58,7 +58,7 @@ def pad(array: ArrayLike, pad_width: Any, mode: str | Callable = "constant", **k
     return _pad(array, pad_width, mode, kwargs)
 
 
-@library(static=("pad_width", "mode"), lists=True)
+@library(static=("pad_width", "mode"), lists=True, converts=True)
 def _pad_kernel(array, pad_width, mode):
     return _pad(array, pad_width, mode, {})
 
@@ -86,14 +86,14 @@ def _pad(array, pad_width, mode, kwargs):
     if unknown:
         raise ValueError(f"xnp.pad with mode {mode!r} does not take {', '.join(sorted(unknown))}.")
     options = _OPTIONS[mode] | kwargs
-    value = options.get("constant_values")
+    value, weak = options.get("constant_values"), tracing.aval_of(x).weak_type
     if mode == "constant" and (isinstance(value, tracing.Tracer) or not np.ndim(value)):
-        value = as_type(value, x.dtype, False)
-        return slicing.pad(x, value, [(*pair, 0) for pair in widths]) if any(map(any, widths)) else x
+        value = as_type(value, x.dtype, weak)
+        return with_weakness(slicing.pad(x, value, [(*pair, 0) for pair in widths]), weak) if any(map(any, widths)) else x
     for axis, (before, after) in enumerate(widths):
         if before or after:
             x = _PADDERS[mode](x, axis, before, after, options)
-    return x
+    return with_weakness(x, weak)
 
 
 def _constant(x, axis, before, after, options):

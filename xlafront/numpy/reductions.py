@@ -140,10 +140,11 @@ _OF_EXTREMES = _PARAMETERS | {"where": "which elements count, a boolean array th
 _ALONG_ONE = _PARAMETERS | {"axis": "the axis; all elements in order without."}
 
 
-def _finish(kernel, name: str, static: tuple[str, ...], says: str, example: str, parameters: dict[str, str] = _PARAMETERS):
+def _finish(kernel, name: str, static: tuple[str, ...], says: str, example: str, parameters: dict[str, str] = _PARAMETERS,
+            converts: bool = False):
     kernel.__name__ = kernel.__qualname__ = name
     kernel.__doc__ = docstring(kernel, says, example, parameters)
-    return library(kernel, static=static, lists=True)
+    return library(kernel, static=static, lists=True, converts=converts)
 
 
 def _make_summing(name, says, example):
@@ -266,7 +267,7 @@ def _count_where(where, shape, axes, keepdims, dtype):
     return _reduce("sum", ones, axes, dtype, keepdims, None, where)
 
 
-@library(static=("axis", "dtype", "out", "ddof", "keepdims", "correction"), lists=True)
+@library(static=("axis", "dtype", "out", "ddof", "keepdims", "correction"), lists=True, converts=True)
 def var(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
         keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
         correction: float | None = None) -> Array:
@@ -318,7 +319,7 @@ def var(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
     return _weakened(div(total, elementwise.where(positive, count, real.type(np.nan))), d)
 
 
-@library(static=("axis", "dtype", "out", "ddof", "keepdims", "correction"), lists=True)
+@library(static=("axis", "dtype", "out", "ddof", "keepdims", "correction"), lists=True, converts=True)
 def std(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
         keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
         correction: float | None = None) -> Array:
@@ -339,7 +340,7 @@ def std(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
     return sqrt_(var.__wrapped__(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction))
 
 
-@library(static=("axis", "out", "keepdims"), lists=True)
+@library(static=("axis", "out", "keepdims"), lists=True, converts=True)
 def ptp(a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = False) -> Array:
     """The range of values: the maximum less the minimum.
 
@@ -374,7 +375,7 @@ def _make_arg(name, primitive, says, example):
         result = primitive.bind(flat, axes=(where,), index_dtype=dtypes.default_dtype(int))
         return keep_dims(result, shape, axes) if keepdims else result
 
-    return _finish(kernel, name, ("axis", "out", "keepdims"), says, example, _ALONG_ONE)
+    return _finish(kernel, name, ("axis", "out", "keepdims"), says, example, _ALONG_ONE, converts=True)
 
 
 argmax = _make_arg("argmax", argmax_p, "The index of the first of the greatest elements; NaN counts as the greatest.", """\
@@ -414,6 +415,7 @@ Array([[1, 2],
 
 def _cumulative_from(name, function, start, x, axis, dtype, include_initial):
     check_arraylike(name, x)
+    x = unwrap(x)
     rank = np.ndim(x)
     if not rank:
         raise ValueError(f"xnp.{name} needs an array of at least one dimension: the input must be non-scalar.")

@@ -247,7 +247,7 @@ def isin(element: ArrayLike, test_elements: ArrayLike, assume_unique: bool = Fal
     check_arraylike("isin", element, test_elements)
     if method not in ("auto", "compare_all", "binary_search", "sort"):
         raise ValueError(f"xnp.isin has the methods 'auto', 'compare_all', 'binary_search' and 'sort', not {method!r}.")
-    return _isin(element, test_elements, bool(invert), method)
+    return _isin(unwrap(element), unwrap(test_elements), bool(invert), method)
 
 
 # Two sets
@@ -292,6 +292,7 @@ def _taken(values, keep, places, fill, size, lengths):
 
 def _set_operation(name: str, ar1, ar2, operation: str, unique, size, fill_value) -> list:
     check_arraylike(name, ar1, ar2, *[x for x in (fill_value,) if x is not None])
+    ar1, ar2 = unwrap(ar1), unwrap(ar2)
     values, keep, places = _marked(ar1, ar2, operation, bool(unique))
     number = _number(keep, name) if size is None else _static_size(name, size)
     if operation == "difference" and fill_value is None:
@@ -309,7 +310,7 @@ def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_val
     Array([1, 2, 4], dtype=int32)
     """
     check_arraylike("union1d", ar1, ar2)
-    return _unique("union1d", concatenate([ravel(ar1), ravel(ar2)]), None, True, size, fill_value, "v")[0]
+    return _unique("union1d", concatenate([ravel(unwrap(ar1)), ravel(unwrap(ar2))]), None, True, size, fill_value, "v")[0]
 
 
 def setdiff1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None,

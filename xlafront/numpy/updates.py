@@ -17,7 +17,7 @@ from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.device_put import reshard_p
 from xlafront.lax.dimension_numbers import ScatterDimensionNumbers
-from xlafront.lax.elementwise import PRIMITIVES, as_type, to_dtype, where
+from xlafront.lax.elementwise import PRIMITIVES, as_type, to_dtype, where, with_weakness
 from xlafront.lax.indexing import PRIMITIVES as SCATTERS, GatherScatterMode, bind_scatter
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.numpy.creation import asarray, astype, ones_like
@@ -316,7 +316,7 @@ def _written(x, values, starts, sizes, name: str):
     explicit = tracing.aval_of(x).explicit_sharding
     if explicit is not None and tracing.aval_of(values).explicit_sharding != explicit:
         values = reshard_p.bind(values, target=explicit)
-    return dynamic_slicing.dynamic_update_slice_p.bind(x, values, *starts)
+    return with_weakness(dynamic_slicing.dynamic_update_slice_p.bind(x, values, *starts), tracing.aval_of(x).weak_type)
 
 
 @library(static="name", name="at")

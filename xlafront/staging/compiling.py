@@ -69,7 +69,7 @@ class LoweredModule:
         self.const_values = [module_shardings.inline_constant(c) for c in closed.consts]
         self.donated = donated
         self.client = assignment.devices[0].client
-        self.elsewhere = elsewhere  # a platform that this process does not have
+        self.elsewhere = elsewhere  # several platforms, or one that this process does not have
         hoisted = [c for c, value in zip(closed.consts, self.const_values) if value is None]
         _warn_of_large(hoisted, name)
         self.const_args = [self._place_constant(c) for c in hoisted]
@@ -88,7 +88,7 @@ class LoweredModule:
         if self.layouts is not None:
             result_attributes = module_shardings.layout_attributes(result_attributes, self.layouts[1])
         return lowering.module.lower_program(
-            kept_jaxpr, f"jit_{name}", self.elsewhere or backends.lowering_platform(self.client),
+            kept_jaxpr, f"jit_{name}", self.elsewhere or (backends.lowering_platform(self.client),),
             const_values=self.const_values, arg_attributes=arg_attributes,
             result_attributes=result_attributes, num_partitions=len(self.assignment.devices),
             sharding_context=self.shardings, scope=f"jit({name})")
@@ -101,8 +101,11 @@ class LoweredModule:
 
     def compile(self, compiler_options: dict | None = None) -> Executable:
         if self.elsewhere is not None:
-            raise ValueError(f"{self.name} was lowered for {self.elsewhere}, which this process does not have: its text can be "
-                             f"read. To compile it, give types whose shardings are over the devices of a topology "
+            if len(self.elsewhere) > 1:
+                raise ValueError(f"{self.name} was lowered for the platforms {', '.join(self.elsewhere)} at once: its text can "
+                                 f"be read. To compile it, lower it for one.")
+            raise ValueError(f"{self.name} was lowered for {self.elsewhere[0]}, which this process does not have: its text can "
+                             f"be read. To compile it, give types whose shardings are over the devices of a topology "
                              f"(experimental.topologies).")
         overrides = dict(self.options.compiler_options) | (compiler_options or {})
         options = compile_options(len(self.assignment.devices), self.assignment.devices, overrides)

@@ -73,8 +73,7 @@ def _attach_stages() -> None:
     """On the classes, so that `functools.wraps(jit(f))` does not copy them to a function that is not jitted."""
     for cls in (PjitFunction, Explaining):
         cls.trace = lambda self, /, *args, **kwargs: stages.trace(self._jitted, args, kwargs)
-        cls.lower = lambda self, /, *args, lowering_platforms=None, **kwargs: self.trace(*args, **kwargs).lower(
-            lowering_platforms=lowering_platforms)
+        cls.lower = lambda self, /, *args, **kwargs: self.trace(*args, **kwargs).lower()
         cls.eval_shape = lambda self, /, *args, **kwargs: self.trace(*args, **kwargs).out_info
         cls.clear_cache = lambda self: self._jitted.clear_cache()
         copyreg.pickle(cls, _reduce)

@@ -28,14 +28,15 @@ from xlafront.staging.signatures import Selection
 
 
 def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), name: str | None = None,
-            lists: bool = False):
+            lists: bool = False, converts: bool = False):
     """Decorator of the library's own functions: eagerly one compiled kernel, inlined under a trace.
 
-    `static` names the parameters that are Python values; `lists` says that users give lists (or arrays) for them.
+    `static` names the parameters that are Python values; `lists` says that users give lists (or arrays) for them; `converts`
+    that objects which only offer `__jax_array__` are taken too.
     Hot: no Python runs when a known signature is repeated.
     """
     if fun is None:
-        return lambda f: library(f, static=static, name=name, lists=lists)
+        return lambda f: library(f, static=static, name=name, lists=lists, converts=converts)
     names = (static,) if isinstance(static, str) else tuple(static)
     code = fun.__code__
     parameters = code.co_varnames[:code.co_argcount]
@@ -46,6 +47,9 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
     programs = _Programs(fun, shown, frozenset(nums), frozenset(names))
 
     def cache_miss(*args, **kwargs):
+        if converts:
+            args = tuple([_converted(x) for x in args])
+            kwargs = {key: _converted(x) for key, x in kwargs.items()}
         trace = thread.trace
         if trace is eval_trace:
             return evaluate(*args, **kwargs)
@@ -55,6 +59,10 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
 
     dispatcher = make_dispatcher(fun, jitted, cache_miss)
     return _with_lists(dispatcher, fun, programs) if lists else dispatcher
+
+
+def _converted(x):
+    return tracing.as_operand(x) if tracing.is_convertible(x) else x
 
 
 # Functions that wrote few operations when they were first called are called again each time.

@@ -87,18 +87,25 @@ def _structs(out_tree, types, shardings):
         for a, s in zip(types, shardings)])
 
 
-def _for_platform(options, platform: str) -> tuple[Any, str | None]:
-    """Options for a platform; its name, where this process does not have it and programs are lowered to be read alone."""
+def _for_platforms(options, platforms: Sequence[str]) -> tuple[Any, tuple[str, ...] | None]:
+    """Options for a platform; the names, where they are several or this process does not have it, and programs are lowered to
+    be read alone."""
+    if isinstance(platforms, str):
+        raise TypeError(f"lowering_platforms takes a tuple of names, got a str: use lowering_platforms=({platforms!r},).")
+    for platform in platforms:
+        if platform not in (*clients.PLATFORMS, "rocm"):
+            raise ValueError(f"there is no platform {platform!r} to lower for; the platforms are "
+                             f"{', '.join(sorted([*clients.PLATFORMS, 'rocm']))}.")
+    if len(platforms) > 1:
+        return options, tuple(platforms)
+    [platform] = platforms
     if platform == backends.lowering_platform(backends.client(options.backend)):
         return options, None
-    if platform not in (*clients.PLATFORMS, "rocm"):
-        raise ValueError(f"there is no platform {platform!r} to lower for; the platforms are "
-                         f"{', '.join(sorted([*clients.PLATFORMS, 'rocm']))}.")
     try:
         backends.client(platform)
         return options._replace(backend=platform), None
     except clients.PlatformError:
-        return options, platform
+        return options, (platform,)
 
 
 class Traced:
@@ -132,7 +139,10 @@ class Traced:
 
     @boundary
     def lower(self, *, lowering_platforms=None, _private_parameters=None) -> Lowered:
-        """The StableHLO module, for the devices that a call would use."""
+        """The StableHLO module, for the devices that a call would use.
+
+        With several platforms its first argument says which of them it is (the index of its name), and it is there to be read.
+        """
         jitted, call, traced = self._jitted, self._call, self._traced
         if traced.takes_refs:
             refs = boundary_of(traced, jitted.name)
@@ -140,11 +150,8 @@ class Traced:
             of_values, _ = jitted.on_values(refs, call, inputs)
             return LoweredWithRefs(self, trace(of_values, tuple(inputs), {}).lower(lowering_platforms=lowering_platforms), refs)
         options, elsewhere = jitted.options, None
-        if lowering_platforms is not None:
-            [platform, *others] = lowering_platforms
-            if others:
-                raise ValueError("lowering for several platforms at once belongs to export; name one platform here.")
-            options, elsewhere = _for_platform(options, platform)
+        if lowering_platforms:
+            options, elsewhere = _for_platforms(options, lowering_platforms)
         wanted = jitted.flat_in_shardings(call.in_tree)
         mesh = device_assignment.only_abstract(call.leaves, wanted)
         if mesh is not None and lowering_platforms is None:
@@ -157,7 +164,7 @@ class Traced:
         assignment = device_assignment.place_arguments(jitted.name, call.leaves, wanted, traced, options)
         return Lowered(self, jitted.lower(traced, call, assignment, jitted.donated_flags(call), elsewhere))
 
-    def _over(self, mesh, devices, elsewhere: str | None):
+    def _over(self, mesh, devices, elsewhere: tuple[str, ...] | None):
         """The module of a program about an abstract mesh, as one for these devices."""
         jitted, call = self._jitted, self._call
         assignment = device_assignment.over_devices(mesh, devices, call.leaves, jitted.flat_in_shardings(call.in_tree))

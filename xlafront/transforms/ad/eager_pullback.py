@@ -57,7 +57,7 @@ def _one_by_one(program, cotangents) -> list[Any]:
 
 
 def _as_array(ct, aval):
-    return weakly_typed_as(instantiate(ct), aval)
+    return weakly_typed_as(instantiate(ct), aval) if type(ct) is Zero else ct
 
 
 def _compiled(program: LinearProgram) -> Callable:

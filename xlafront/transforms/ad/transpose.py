@@ -20,6 +20,7 @@ from xlafront.lax.vma_casts import as_unreduced
 from xlafront.lax.zeros import instantiate
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.specs import PartitionSpec
+from xlafront.transforms.ad.arguments import weakly_typed_as
 from xlafront.transforms.ad.linearize import LinearProgram, known_and_linear
 
 
@@ -72,12 +73,19 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
                 raise NotImplementedError(_no_transpose(eqn.primitive))
             for v, ct in zip(eqn.invars, results):
                 if type(v) is not Literal and v not in values:
+                    if v.aval.weak_type and ct is not None and type(ct) is not Zero and _mixes(eqn):
+                        ct = weakly_typed_as(ct, v.aval)
                     accumulate(v, ct)
     finally:
         thread.site = saved
         tracing.thread.make_whole = saved_way
     return [pending.get(v, None) if pending.get(v) is not None else Zero(
         v.aval if v.aval.explicit_sharding is None else v.aval.to_ct_aval()) for v in jaxpr.invars]
+
+
+def _mixes(eqn) -> bool:
+    """Whether a weakly typed operand took another's type on here, or went into a program that may have done so."""
+    return eqn.primitive.dce is not None or not any([v.aval.weak_type for v in eqn.outvars])
 
 
 def _no_transpose(primitive: Primitive) -> str:
