@@ -236,8 +236,8 @@ def reference_as_array(operation: str, aval) -> TypeError:
 def reference_of_rule(aval) -> NotImplementedError:
     return NotImplementedError(
         f"a derivative or batching rule closes over a reference, of type {aval}, and ran for a function inside of a jitted "
-        f"function, a loop or a branch, which does not take the reference. Pass it to the function with the rule as an argument, "
-        f"which its rule gets too.")
+        f"function, a loop or a branch, which does not take the reference. Pass it to the function with the rule as an "
+        f"argument, which its rule gets too.")
 
 
 def reference_twice(operation: str, aval, where: str | None) -> ValueError:

@@ -127,7 +127,8 @@ class Setting:
 
     def parse(self, value, where: str):
         kind = self.kind
-        if kind is object or value is None:
+        choices = isinstance(kind, tuple) and isinstance(kind[0], str)
+        if kind is object or value is None and not (choices and self.default is not None):
             return value
         if kind is bool:
             known = {"1": True, "true": True, "yes": True, "on": True, "y": True, "t": True,

@@ -61,8 +61,8 @@ def jit(fun: Callable | None = None, /, *, in_shardings: Any = UNSPECIFIED, out_
             raise ValueError(f"jit takes {which} or a device or backend, not both: shardings say the devices. Leave device and "
                              f"backend out.")
     if device is not None or backend is not None:
-        warnings.warn("jit's arguments device and backend are deprecated: say by in_shardings, by device_put of an argument or by "
-                      "the setting default_device where it runs.", DeprecationWarning, stacklevel=2)
+        warnings.warn("jit's arguments device and backend are deprecated: say where it runs by in_shardings, by device_put of "
+                      "an argument or by the setting default_device.", DeprecationWarning, stacklevel=2)
     options = Options(static, donate, in_shardings, out_shardings, bool(keep_unused), device, backend, inline,
                       tuple(sorted((compiler_options or {}).items())))
     return function_of(Jitted(fun, options))
