@@ -53,6 +53,7 @@ class JVPTrace(Trace):
 
     __slots__ = ("rules", "alive")
 
+    composes = True
     stages_tangents = False  # whether operations on tangents are written down
 
     def __init__(self, parent: Trace, rules: Trace):

@@ -365,8 +365,8 @@ def _discharge(primitive, refs, operands, params, keep_rules):
 def _needs_references(params: dict[str, Any]) -> RuleNeedsReference:
     return RuleNeedsReference(
         f"{params['name']} (at {source.describe(source.thread.site)}) has a derivative or batching rule of its own and writes "
-        f"to a reference that it closes over, inside of a loop, a branch or a checkpoint that is transformed. Pass the reference to it "
-        f"as an argument, which its rule gets too (and leave out optimize_remat).")
+        f"to a reference that it closes over, inside of a loop, a branch or a checkpoint that is transformed. Pass the "
+        f"reference to it as an argument, which its rule gets too (and leave out optimize_remat).")
 
 
 class RefArguments:
