@@ -814,8 +814,24 @@ def test_references_that_functions_with_rules_close_over():
     f = xf.custom_jvp(lambda x: x * ref[...])
     f.defjvp(lambda primals, tangents: (f(*primals), 7 * tangents[0]))
     assert xf.grad(f)(3.0) == 7
+    def loop(x):
+        return lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0]
+
+    assert xf.vmap(loop)(xnp.array([1.0, 3.0])).tolist() == [4, 12]  # only read, so that batches need no rule
     with pytest.raises(NotImplementedError, match="closes over a reference.*as an argument"):
-        xf.grad(lambda x: lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0])(1.0)
+        xf.grad(loop)(1.0)
+    assert xf.jit(xf.grad(xf.jit(f)))(1.0) == 7
+
+
+def test_rules_that_close_over_references_made_in_a_compiled_function():
+    def f(x):
+        ref = xf.new_ref(xnp.zeros_like(x))
+        g = xf.custom_jvp(lambda x: x * 2)
+        g.defjvp(lambda primals, tangents: (primals[0] * 2 + ref[...], tangents[0]))
+        return g(x)
+
+    with pytest.raises(NotImplementedError, match="closes over a reference.*as an argument"):
+        xf.jit(xf.grad(f))(1.0)
 
 
 # Batches of references

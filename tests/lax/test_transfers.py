@@ -355,6 +355,8 @@ def test_copies_of_shardings():
      ["argument x", "(12, 8)", "P('x',)", "[0]", "device_put"]),
     (lambda x: xf.jit(lambda x: x, out_shardings=Format(Layout((0,)), PLACES["one"]))(A), ValueError, ["(12, 8)", "once"]),
     (lambda x: xf.jit(lambda x: x, in_shardings=x.sharding, device=D[0]), ValueError, ["in_shardings", "device"]),
+    (lambda x: xf.jit(lambda x: x, in_shardings=D[1])(A), TypeError, ["in_shardings", "SingleDeviceSharding"]),
+    (lambda x: xf.lax.with_sharding_constraint(x, D[1]), TypeError, ["with_sharding_constraint", "SingleDeviceSharding"]),
     (lambda x: xf.device_put(A, NamedSharding(x.sharding.mesh.abstract_mesh, P("x"))), ValueError, ["AbstractMesh", "(12, 8)"]),
     (lambda x: NamedSharding(x.sharding.mesh.abstract_mesh, P("x")).is_fully_addressable, ValueError, ["AbstractMesh"]),
     (lambda x: xf.lax.with_sharding_constraint("x", x.sharding), TypeError, ["with_sharding_constraint", "str"]),

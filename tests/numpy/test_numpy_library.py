@@ -429,3 +429,10 @@ def test_what_the_array_api_standard_asks_for():
         assert len(info.dtypes()) == 13 and str(info.default_dtypes()["indexing"]) == "int64"
     with pytest.raises(ValueError, match="2024.12"):
         xnp.ones(2).__array_namespace__(api_version="2021.12")
+
+
+def test_derivative_of_mantissas():
+    x = xnp.array([1.0, -3.0, 1e-3, 3e38, 0.0, np.inf])
+    powers = xf.grad(lambda v: xnp.frexp(v)[0].sum())(x)
+    np.testing.assert_array_equal(powers[:3], [0.5, 0.25, 512])  # mantissa = x * 2 ** -exponent
+    assert np.isfinite(powers).all()

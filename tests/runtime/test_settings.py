@@ -11,6 +11,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.core.traceback_filter import UnfilteredStackTrace
+from xlafront.runtime.compile_options import compile_options
 
 # Names in JAX 0.10.2, each with a value of its type that is not the default.
 NAMES = {
@@ -59,6 +60,7 @@ class changed:
         xf.config.update(self.name, self.before)
 
 
+@pytest.mark.filterwarnings("ignore:the setting")
 @pytest.mark.parametrize("name", NAMES)
 def test_names_of_the_reference(name):
     wanted = NAMES[name]
@@ -70,6 +72,47 @@ def test_names_of_the_reference(name):
             with pytest.raises(ValueError, match="foo"):
                 xf.config.update(name, "foo")
     assert xf.config.read(name) == default != wanted
+
+
+@pytest.mark.filterwarnings("ignore:the setting")
+def test_settings_without_effect_say_so_once():
+    xf.config._find("xla_profile_version").told = False
+    with changed("jax_xla_profile_version", 1):  # (told here)
+        pass
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with changed("jax_xla_profile_version", 2):
+            pass
+    xf.config._find("xla_profile_version").told = False
+    with pytest.warns(UserWarning, match="xla_profile_version.*no effect"), changed("jax_xla_profile_version", 3):
+        pass
+
+
+def test_programs_are_written_to_files(tmp_path):
+    def scaled(x):
+        return x * 17 + 4
+
+    with changed("dump_ir_to", str(tmp_path / "new")), changed("dump_ir_modes", "stablehlo,jaxpr"):
+        xf.jit(scaled)(1.5)
+    jaxpr, module = sorted((tmp_path / "new").iterdir())
+    assert jaxpr.name.startswith("xlafront_0") and "mul a 17.0" in jaxpr.read_text()
+    assert module.name.startswith("xlafront_ir0") and module.name.endswith("_jit_scaled_compile.mlir")
+    assert "stablehlo.multiply" in module.read_text() and "test_settings.py" in module.read_text()
+    with changed("dump_ir_to", str(tmp_path / "bare")), changed("include_debug_info_in_dumps", False):
+        xf.jit(lambda x: x * 18 + 4)(1.5)
+    [module] = (tmp_path / "bare").iterdir()
+    assert "_lambda_" in module.name and "test_settings.py" not in module.read_text()
+
+
+def test_compiling_quickly():
+    def flags():
+        options = compile_options(1, xf.devices()[:1]).executable_build_options.debug_options
+        return options.xla_backend_optimization_level, options.xla_llvm_disable_expensive_passes
+
+    level, without = flags()
+    with changed("disable_most_optimizations", True):
+        assert flags() == (0, True) and xf.jit(lambda x: x * 19 + 4)(1.5) == 32.5
+    assert level > 0 and not without and flags() == (level, without)
 
 
 def test_objects():

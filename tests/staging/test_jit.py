@@ -366,8 +366,15 @@ def test_cost_is_linear():
 
 def test_devices_of_a_function():
     device = xf.devices()[3]
-    assert xf.jit(lambda x: x + 1, device=device)(1.0).devices() == {device}
-    assert xf.jit(lambda x: x + 1, backend="cpu")(1.0).devices() == {xf.devices()[0]}
+    with pytest.warns(DeprecationWarning, match="device and backend"):
+        assert xf.jit(lambda x: x + 1, device=device)(1.0).devices() == {device}
+    with pytest.warns(DeprecationWarning, match="device and backend"):
+        assert xf.jit(lambda x: x + 1, backend="cpu")(1.0).devices() == {xf.devices()[0]}
+    with pytest.warns(DeprecationWarning):
+        placed = xf.jit(lambda x: xf.lax.with_sharding_constraint(x, xf.sharding.SingleDeviceSharding(xf.devices()[0])),
+                        device=device)
+    with pytest.raises(ValueError, match="incompatible devices.*cpu:3.*inside"):
+        placed(1.0)
     assert xf.jit(lambda x: x + 1)(xf.device_put(1.0, device)).devices() == {device}
     with xf.default_device(device):
         assert xnp.ones(2).devices() == {device} and xf.jit(lambda: xnp.zeros(2))().devices() == {device}

@@ -6,7 +6,7 @@ import pytest
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront.core import source
-from xlafront.staging import library as module
+from xlafront.staging import compiling, library as module
 from xlafront.staging.library import library
 
 X, Y = np.arange(4, dtype=np.float32), np.array([3.0, 1.0, 2.0, 5.0], np.float32)
@@ -142,3 +142,24 @@ def test_tracers_do_not_stay():
     with xf.checking_leaks():
         for _ in range(3):
             xf.make_jaxpr(lambda x: f(x))(X)
+
+
+def test_functions_of_values_that_are_differentiated_or_mapped_are_compiled_as_one(monkeypatch):
+    compiled = []
+    compile_module = compiling.compile_module
+    monkeypatch.setattr(compiling, "compile_module", lambda *args: (compiled.append(1), compile_module(*args))[1])
+    x = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 65.0], np.float32)  # a shape of this test alone
+
+    def count(f):
+        compiled.clear()
+        result = f()
+        return result, len(compiled)
+
+    slope, programs = count(lambda: xf.grad(xnp.var)(x))
+    np.testing.assert_allclose(slope, 2 * (x - x.mean()) / 7, rtol=1e-5)
+    assert programs <= 2  # the values, and what is linear in tangents
+    rows, programs = count(lambda: xf.vmap(lambda v: xnp.interp(v, x, x**2))(x + 0.5))
+    np.testing.assert_allclose(rows, np.interp(x + 0.5, x, x**2), rtol=1e-5)
+    assert programs <= 1
+    xf.grad(xnp.var)(x)  # (now its reverse pass is one program)
+    assert count(lambda: (xf.grad(xnp.var)(x), xf.vmap(lambda v: xnp.interp(v, x, x**2))(x + 0.5)))[1] == 0

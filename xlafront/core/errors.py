@@ -233,6 +233,13 @@ def reference_as_array(operation: str, aval) -> TypeError:
                      "ref[...].")
 
 
+def reference_of_rule(aval) -> NotImplementedError:
+    return NotImplementedError(
+        f"a derivative or batching rule closes over a reference, of type {aval}, and ran for a function inside of a jitted "
+        f"function, a loop or a branch, which does not take the reference. Pass it to the function with the rule as an "
+        f"argument, which its rule gets too.")
+
+
 def reference_twice(operation: str, aval, where: str | None) -> ValueError:
     return ValueError(f"{operation} got one reference of type {aval}{f' ({where})' if where else ''} twice, as two arguments, "
                       f"or as an argument and from outside: a write to one would change the other. Pass it once, and use it "

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlafront.core.discharge import discharge_program
-from xlafront.core.ir import ClosedJaxpr, JaxprEqn, dce_closed, dependent_results, effects_by_operand, keeps_alive
+from xlafront.core.ir import ClosedJaxpr, JaxprEqn, dce_closed, dependent_results, effects_by_operand, eval_jaxpr, keeps_alive
 from xlafront.core.primitive import Primitive
+from xlafront.core.refs import AbstractRef
 
 # Where an operand or a result of a derived call comes from: its number among the operands and then the results of the call
 # that it is derived from, None where it is new.
@@ -59,7 +60,17 @@ class ProgramCall(Primitive):
     def call(self, params: dict[str, Any], program: ClosedJaxpr, operands: Sequence[Any], ins: Sequence[Place],
              outs: Sequence[Place]) -> list[Any]:
         """Call a program that was made from this one."""
-        return self.bind(*operands, **self.derived(params, program, ins, outs))
+        return self._bind(self.derived(params, program, ins, outs), program, operands)
+
+    def call_of_values(self, params: dict[str, Any], program: ClosedJaxpr, operands: Sequence[Any], ins: Sequence[Place],
+                       outs: Sequence[Place], read_later: Sequence[int]) -> list[Any]:
+        """As `call`, of what computes the results of this program; see `of_values`."""
+        return self._bind(self.of_values(params, program, ins, outs, read_later), program, operands)
+
+    def _bind(self, params: dict[str, Any], program: ClosedJaxpr, operands: Sequence[Any]) -> list[Any]:
+        if any([type(v.aval) is AbstractRef for v in program.jaxpr.constvars]):  # from a rule that closes over a reference
+            return eval_jaxpr(program.jaxpr, program.consts, *operands)
+        return self.bind(*operands, **params)
 
     def _dce(self, used: Sequence[bool], eqn: JaxprEqn) -> JaxprEqn | None:
         closed, count = eqn.params[self.parameter], len(eqn.invars)

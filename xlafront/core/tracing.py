@@ -43,6 +43,7 @@ class Trace:
     __slots__ = ("parent", "__weakref__")
 
     alive = True
+    composes = False  # whether it makes of the call of a program another such call, for the trace beneath
 
     def process(self, primitive, args: tuple, params: dict[str, Any]):
         """Traces of extensions define `process_primitive` instead, which runs while no trace is current."""

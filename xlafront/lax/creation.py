@@ -81,7 +81,7 @@ def full(shape: Sequence[int], fill_value: ArrayLike, dtype: DTypeLike | None = 
     shape = static_shape("full", shape)
     if np.shape(fill_value):
         raise TypeError(f"full needs a scalar, got an array of shape {np.shape(fill_value)}.")
-    weak = dtype is None and dtypes.is_weakly_typed(fill_value)
+    weak = dtype is None and dtypes.is_weakly_typed(fill_value) and not is_placed(sharding)
     aval = tracing.aval_of(fill_value)
     dtype = aval.dtype if dtype is None else dtypes.check_user_dtype(dtype, "full")
     check_fill("full", fill_value, dtype)
@@ -98,6 +98,11 @@ def check_fill(name: str, value, dtype) -> None:
     if type(value) is complex and isinstance(dtype, np.dtype) and not dtypes.is_complex(dtype) and dtype != dtypes.bool_:
         raise TypeError(f"{name} cannot fill an array of dtype {dtype} with the complex number {value}: give its real part, or "
                         f"a complex dtype.")
+
+
+def is_placed(sharding) -> bool:
+    """Whether a new array is made on the devices that the user names: such an array has a type of its own, never a weak one."""
+    return sharding is not None and not tracing.is_tracing()
 
 
 def placed_constant(shape: tuple, value, dtype, sharding):
@@ -135,7 +140,7 @@ def full_like(x: Any, fill_value: ArrayLike, dtype: DTypeLike | None = None, sha
     shape = aval.shape if shape is None else static_shape("full_like", shape)
     wanted = dtypes.dtype(aval.dtype) if dtype is None else dtypes.check_user_dtype(dtype, "full_like")
     result = full(shape, fill_value, wanted, sharding=placement_of(x, shape) if sharding is None else sharding)
-    if dtype is None and getattr(aval, "weak_type", False):
+    if dtype is None and getattr(aval, "weak_type", False) and not is_placed(sharding):
         result = convert_element_type_p.bind(result, new_dtype=wanted, weak_type=True, sharding=None)
     return tracing.as_varying(result, getattr(aval, "vma", frozenset()))
 

@@ -70,7 +70,10 @@ def _batched_dynamic_update_slice(axis_size, x, update, starts, ds):
 
 def _dynamic_slice_abstract(x, *starts, slice_sizes):
     _check_starts("dynamic_slice", x, starts)
-    if len(slice_sizes) != x.ndim or any(not 0 <= m <= n for m, n in zip(slice_sizes, x.shape)):
+    if len(slice_sizes) != x.ndim:
+        raise ValueError(f"dynamic_slice needs one size for each of the {x.ndim} dimensions of shape {x.shape}, got the sizes "
+                         f"{tuple(slice_sizes)}.")
+    if any(not 0 <= m <= n for m, n in zip(slice_sizes, x.shape)):
         raise TypeError(f"dynamic_slice of sizes {tuple(slice_sizes)} does not fit an array of shape {x.shape}.")
     return typed(x, slice_sizes)
 

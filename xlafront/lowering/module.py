@@ -23,9 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import source
+from xlafront.core import errors, source
 from xlafront.core.avals import abstract_token, token_stand_in
 from xlafront.core.ir import Effect
+from xlafront.core.refs import AbstractRef
 from xlafront.lowering import mlir
 from xlafront.lowering.mlir import create, ir, tensor_type, type_of
 
@@ -174,6 +175,8 @@ def ordered_effects(*jaxprs) -> list[Effect]:
 
 def constant(value, shape=None, dtype=None) -> ir.Value:
     """A `stablehlo.constant`; with `shape`, one scalar everywhere."""
+    if type(getattr(value, "aval", None)) is AbstractRef:
+        raise errors.reference_of_rule(value.aval)
     value = np.asarray(value, dtype)
     attribute = mlir.dense(value, shape)
     return create("stablehlo.constant", results=[attribute.type], attributes={"value": attribute},

@@ -163,7 +163,7 @@ def _bool(self):
 
 
 def _index(self):
-    if self.ndim or not dtypes.is_integer(self.dtype) and self.dtype != dtypes.bool_:
+    if self.ndim or not dtypes.is_integer(self.dtype):
         raise errors.not_an_index(self.aval)
     return int(self._value)
 

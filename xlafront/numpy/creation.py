@@ -15,7 +15,7 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.keys import KeyArray
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax import dynamic_slicing, keys, shapes
-from xlafront.lax.creation import check_fill, placed_constant, placement_of
+from xlafront.lax.creation import check_fill, is_placed, placed_constant, placement_of
 from xlafront.lax.device_put import device_put, put_leaf, reshard_p
 from xlafront.lax.elementwise import (
     add,
@@ -344,7 +344,8 @@ def full(shape: int | Sequence[int], fill_value: ArrayLike, dtype: DTypeLike | N
     if type(fill_value) is complex and not dtypes.is_complex(d):
         raise TypeError(f"xnp.full cannot make {d} of the complex number {fill_value}.")
     shape = _sizes("full", shape)
-    return _full(shape, fill_value, d, weak and dtype is None, device or target_of("xnp.full", out_sharding, shape))
+    weak = weak and dtype is None and not is_placed(device)
+    return _full(shape, fill_value, d, weak, device or target_of("xnp.full", out_sharding, shape))
 
 
 def _full(shape, fill_value, d, weak, target):
@@ -377,7 +378,7 @@ def _like(name, value, example):
         own = tuple(aval.shape) if shape is None else shapes.static_shape(name, shape)
         target = device or target_of(f"xnp.{name}", out_sharding, own) or placement_of(a, own)
         result = _filled(own, value, aval.dtype if dtype is None else dtype, target, name)
-        if dtype is None and getattr(aval, "weak_type", False):
+        if dtype is None and getattr(aval, "weak_type", False) and not is_placed(device):
             result = convert_element_type_p.bind(result, new_dtype=result.dtype, weak_type=True, sharding=None)
         return _placed_like(result, aval, target is None and shape is None)
 
@@ -430,7 +431,8 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = Non
         target = placement_of(a, own)
     check_arraylike("full_like", fill_value)
     d = dtypes.canonicalize_dtype(aval.dtype, True) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full_like")
-    result = _full(own, fill_value, d, dtype is None and getattr(aval, "weak_type", False), target)
+    result = _full(own, fill_value, d, dtype is None and getattr(aval, "weak_type", False) and not is_placed(device),
+                   target)
     return _placed_like(result, aval, target is None and shape is None)
 
 

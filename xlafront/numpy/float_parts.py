@@ -6,6 +6,7 @@ import numpy as np
 
 from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike
+from xlafront.lax.barriers import stop_gradient_p
 from xlafront.lax.elementwise import (
     add,
     and_,
@@ -86,6 +87,10 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     half = or_(fraction, word((layout.bias - 1) << layout.mantissa))
     sign = and_(bits, word(np.iinfo(layout.word).min))
     mantissa = bitcast_convert_type_p.bind(or_(half, sign), new_dtype=d)
+    # What is taken from bits has no derivative: it is that of `x * 2 ** -exponent`, added as a zero.
+    scale = max_(sub(word(2 * layout.bias - 1), exponent), word(0))
+    scale = bitcast_convert_type_p.bind(layout.with_exponent(min_(scale, word(2 * layout.bias))), new_dtype=d)
+    mantissa = add(mantissa, mul(sub(x, stop_gradient_p.bind(x)), scale))
     plain = and_(is_finite_(x), ne(magnitude, word(0)))
     exponent = sub(to_dtype(exponent, np.int32), np.int32(layout.bias - 1))
     return where(plain, mantissa, x), where(plain, exponent, np.int32(0))

@@ -48,6 +48,9 @@ def compile_options(num_partitions: int, devices: Sequence[Any], overrides: dict
     if config.optimization_level.is_set or config.memory_fitting_level.is_set:
         build.optimization_level = _LEVELS[config.optimization_level.value]
         build.memory_fitting_level = _LEVELS[config.memory_fitting_level.value]
+    if config.disable_most_optimizations.value:
+        build.debug_options.xla_backend_optimization_level = 0
+        build.debug_options.xla_llvm_disable_expensive_passes = True
     if HAS_EFFORTS:
         build.exec_time_optimization_effort = config.exec_time_optimization_effort.value
         build.memory_fitting_effort = config.memory_fitting_effort.value

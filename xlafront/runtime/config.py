@@ -54,6 +54,10 @@ _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
     ("memory_fitting_level", ("UNKNOWN", "O0", "O1", "O2", "O3"), "O2", "rare", "how much it does to make programs fit memory"),
     ("exec_time_optimization_effort", float, 0.0, "rare", "the same for speed, from -1 to 1"),
     ("memory_fitting_effort", float, 0.0, "rare", "the same for memory, from -1 to 1"),
+    ("disable_most_optimizations", bool, False, "rare", "compile quickly: without most optimizations of XLA and LLVM"),
+    ("dump_ir_to", str, "", False, "folder for the text of each program that is compiled"),
+    ("dump_ir_modes", str, "stablehlo", False, "what is written there: 'stablehlo', 'jaxpr' or 'stablehlo,jaxpr'"),
+    ("include_debug_info_in_dumps", bool, True, False, "whether operations in it have the places where they come from"),
     ("explicit_x64_dtypes", ("warn", "error", "allow"), "warn", True,
      "what asking for a 64-bit dtype does while enable_x64 is off: 32 bits and a warning, an error, or what was asked for"),
     ("disallow_mesh_context_manager", bool, False, False, "refuse `with mesh:`"),
@@ -123,7 +127,8 @@ class Setting:
 
     def parse(self, value, where: str):
         kind = self.kind
-        if kind is object or value is None:
+        choices = isinstance(kind, tuple) and isinstance(kind[0], str)
+        if kind is object or value is None and not (choices and self.default is not None):
             return value
         if kind is bool:
             known = {"1": True, "true": True, "yes": True, "on": True, "y": True, "t": True,
@@ -204,6 +209,25 @@ class Setting:
 
     def __repr__(self):
         return f"<setting {self.name} = {self.value!r}>"
+
+
+class KeptSetting(Setting):
+    """A setting of JAX that changes nothing here."""
+
+    __slots__ = ("told",)
+
+    def __init__(self, name, kind, default):
+        self.told = False
+        super().__init__(name, kind, default, False, "accepted for compatibility; changes nothing here")
+
+    def set(self, value) -> None:
+        super().set(value)
+        if self.value != self.default and not self.told:
+            import warnings  # start-up: for a message
+
+            self.told = True
+            warnings.warn(f"the setting {self.name} is known, so that programs for JAX run, but has no effect in xlafront.",
+                          stacklevel=3)
 
 
 class _Scope:
@@ -330,8 +354,7 @@ class Settings:
 def _kept_settings() -> dict[str, Setting]:
     from xlafront.runtime.kept_settings import KEPT  # start-up: 0.3 ms, for settings that change nothing
 
-    return {name: Setting(name, kind, default, False, "accepted for compatibility; changes nothing here")
-            for name, kind, default in KEPT}
+    return {name: KeptSetting(name, kind, default) for name, kind, default in KEPT}
 
 
 config = Settings()

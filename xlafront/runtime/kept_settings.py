@@ -1,4 +1,4 @@
-"""Settings of JAX that change nothing here: programs that set them run, and read what they have set.
+"""Settings of JAX that change nothing here: programs that set them run, read what they have set, and are told so once.
 
 Values are checked as those of the settings in `config`. Their names are those of JAX without the prefix `jax_`.
 """
@@ -32,11 +32,8 @@ KEPT: tuple[tuple[str, Any, Any], ...] = (
     ("debug_leaked_clients_on_clear_backends", bool, False),
     ("debug_log_modules", str, ""),
     ("disable_bwd_checks", bool, False),
-    ("disable_most_optimizations", bool, False),
     ("disable_vmap_shmap_error", bool, False),
     ("distributed_debug", bool, False),
-    ("dump_ir_modes", str, "stablehlo"),
-    ("dump_ir_to", str, ""),
     ("dynamic_shapes", bool, False),
     ("eager_constant_folding", bool, False),
     ("embedded_constants_max_bytes", int, 32),
@@ -51,7 +48,6 @@ KEPT: tuple[tuple[str, Any, Any], ...] = (
     ("export_ignore_forward_compatibility", bool, False),
     ("force_dcn_cross_host_transfers", bool, False),
     ("hlo_source_file_canonicalization_regex", str, None),
-    ("include_debug_info_in_dumps", bool, True),
     ("include_full_tracebacks_in_locations", bool, True),
     ("jax2tf_default_native_serialization", bool, True),
     ("log_checkpoint_residuals", bool, False),

@@ -16,6 +16,7 @@ from xlafront.runtime.compile_options import compile_options
 from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging import module_shardings
 from xlafront.staging.compile_log import COMPILATION, CONVERSION, logged_step, note
+from xlafront.staging.dumps import dump
 from xlafront.staging.executable import Executable
 from xlafront.staging.moves import put
 from xlafront.staging.outlining import outline
@@ -112,6 +113,7 @@ class LoweredModule:
         self.shardings.adjust(options)
         context = self.module_context
         identity = functools.partial(lowering.module.stripped_bytecode, context.module) if context.cacheable else None
+        dump(self.name, self.closed.jaxpr, context.module)
         request = CompileRequest(context.module, self.client, self.assignment.devices, options, context.host_callbacks,
                                  identity)
         try:

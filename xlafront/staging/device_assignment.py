@@ -47,10 +47,13 @@ def place_arguments(name: str, leaves: Sequence[Any], wanted: Sequence[Any], tra
 
     `read` says which arguments matter, when it is not all.
     """
-    if options.device is not None:
-        return _all_on((options.device,), len(leaves), True)
-    if options.backend is not None:
-        return _all_on((backends.client(options.backend).local_devices()[0],), len(leaves), True)
+    if options.device is not None or options.backend is not None:
+        device = options.device or backends.client(options.backend).local_devices()[0]
+        for sharding in _program_shardings(traced, options):
+            if tuple(sharding._internal_device_list) != (device,):
+                raise ValueError(f"{name} has incompatible devices: jit was told to run it on {device}, but a sharding inside "
+                                 f"of it, or of a result, is {in_words(sharding)}. Leave device and backend out.")
+        return _all_on((device,), len(leaves), True)
     mesh = inside = active.concrete()
     if mesh is not None and is_compile_only(mesh.devices.flat[0].client):
         mesh = None

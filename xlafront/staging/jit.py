@@ -5,6 +5,7 @@ from __future__ import annotations
 import copyreg
 import functools
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ def jit(fun: Callable | None = None, /, *, in_shardings: Any = UNSPECIFIED, out_
     - `static_argnums`, `static_argnames`: arguments that are Python values, not arrays; hashable, part of the key.
     - `donate_argnums`, `donate_argnames`: arguments whose memory the results may take; they cannot be used after.
     - `keep_unused`: keep arguments that the function does not read.
-    - `device`, `backend`: where it runs.
+    - `device`, `backend`: where it runs. Deprecated; arguments that were put on a device decide, or `in_shardings`.
     - `inline`: no call when used inside another.
     - `compiler_options`: XLA flags by name.
 
@@ -59,6 +60,9 @@ def jit(fun: Callable | None = None, /, *, in_shardings: Any = UNSPECIFIED, out_
         if given is not UNSPECIFIED and (device is not None or backend is not None):
             raise ValueError(f"jit takes {which} or a device or backend, not both: shardings say the devices. Leave device and "
                              f"backend out.")
+    if device is not None or backend is not None:
+        warnings.warn("jit's arguments device and backend are deprecated: say where it runs by in_shardings, by device_put of "
+                      "an argument or by the setting default_device.", DeprecationWarning, stacklevel=2)
     options = Options(static, donate, in_shardings, out_shardings, bool(keep_unused), device, backend, inline,
                       tuple(sorted((compiler_options or {}).items())))
     return function_of(Jitted(fun, options))

@@ -226,7 +226,10 @@ class Jitted:
     def staged_call(self, args, kwargs):
         """A call under a trace: one equation, whose program is traced once per signature."""
         call = signatures.split_call(self.name, self.options.static, args, kwargs)
-        traced = self.trace(call)
+        return self.staged(call, self.trace(call))
+
+    def staged(self, call: Call, traced: TracedCall) -> Any:
+        """The results of a call whose program is known, as an operation for the current trace."""
         closed = traced.closed
         leaves = list(call.leaves)
         if self.options.inline and self.options.in_shardings is self.options.out_shardings is UNSPECIFIED:

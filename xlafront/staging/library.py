@@ -1,4 +1,4 @@
-"""`library`: the library's own functions, eagerly one compiled kernel each, inlined under a trace.
+"""`library`: the library's own functions, eagerly one compiled kernel each, inlined in programs.
 
 A function of more than a few operations is traced once for each signature; programs that call it get its operations copied
 (`_Programs`), with the place of the call as theirs.
@@ -24,7 +24,7 @@ from xlafront.runtime.arrays import ArrayImpl, put_host
 from xlafront.runtime.meshes import active
 from xlafront.runtime.sharding import single_device
 from xlafront.staging.jitted import Jitted, Options, make_dispatcher
-from xlafront.staging.signatures import Selection
+from xlafront.staging.signatures import Selection, split_call
 
 
 def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), name: str | None = None,
@@ -55,6 +55,8 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
             return evaluate(*args, **kwargs)
         if type(trace) is StagingTrace and programs.seen != _LIGHT:
             return programs.call(trace, args, kwargs), None, False
+        if trace.composes and programs.seen != _LIGHT:
+            return programs.call_at_once(jitted, trace, args, kwargs), None, False
         return fun(*args, **kwargs), None, False
 
     dispatcher = make_dispatcher(fun, jitted, cache_miss)
@@ -106,6 +108,36 @@ class _Programs:
                     program, out_tree = found
                     return out_tree.unflatten(trace.write_down(program, operands))
         return self.fun(*args, **kwargs)
+
+    def call_at_once(self, jitted: Jitted, trace: tracing.Trace, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """The function of values that are differentiated or mapped: one call of its program, so that what transformations make
+        of it is compiled as a whole."""
+        thread = tracing.thread
+        beneath = trace
+        while beneath.composes:
+            beneath = beneath.parent
+        if (beneath is not tracing.eval_trace or thread.axes or thread.make_whole is not None or active.mesh is not None
+                or config.disable_jit.value):
+            return self.fun(*args, **kwargs)
+        scope = source.current_scope.set("")  # the program is that of other calls too
+        try:
+            call = split_call(jitted.name, jitted.options.static, args, kwargs)
+            traced = jitted.trace(call)
+        except Exception:  # called as it is, the function says it of the user's arguments
+            traced = None
+        finally:
+            source.current_scope.reset(scope)
+        if traced is None:
+            return self.fun(*args, **kwargs)
+        if self.seen != _HEAVY:
+            if _weight(traced.closed.jaxpr.eqns) <= _FEW_OPERATIONS:
+                self.seen += 1
+                return self.fun(*args, **kwargs)
+            self.kept = Memo(256)
+            self.seen = _HEAVY
+        if traced.closed.jaxpr.effects or any([isinstance(c, tracing.Tracer) for c in traced.closed.consts]):
+            return self.fun(*args, **kwargs)
+        return jitted.staged(call, traced)
 
     def _key(self, trace: StagingTrace, args: tuple, kwargs: dict[str, Any], operands: list[StagedTracer]) -> tuple | None:
         """What the program depends on, and the operands, which are appended; None where there are others than the trace's own

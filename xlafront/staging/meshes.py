@@ -36,7 +36,7 @@ def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], axis_types:
     needed = math.prod(shape)
     if needed > len(found):
         raise ValueError(
-            f"a mesh of shape {shape} needs {needed} devices, there are {len(found)} ({found[0].platform}). On a CPU more "
+            f"a mesh of shape {shape} needs {needed} devices, there are {len(found)}. On a CPU more "
             f"can be simulated: config.update('num_cpu_devices', {needed}) before the first computation.")
     chosen = in_torus_order(found[:needed], shape)
     grid = np.empty(len(chosen), dtype=object)

@@ -57,6 +57,8 @@ class RefBoundary:
         values = []
         for i, (x, is_ref) in enumerate(zip(inputs, self.refs)):
             if is_ref:
+                if not isinstance(x, RefBox):
+                    raise errors.reference_of_rule(x.aval)
                 array = x.value(f"passed to {self.name}")
                 values.append(copied(array) if i in self.written and x.shared else array)
             else:

@@ -6,7 +6,7 @@ from xlafront.core import tree
 from xlafront.core.avals import with_entry
 from xlafront.runtime.jaxlib_compat import Device, NamedSharding, Sharding
 from xlafront.runtime.layouts import Format
-from xlafront.runtime.sharding import PartitionSpec, active, single_device
+from xlafront.runtime.sharding import PartitionSpec, active
 
 
 class _Unspecified:
@@ -66,11 +66,10 @@ def as_sharding(what: str, x, entered: bool = False):
         return UNSPECIFIED if x.sharding is None else x.sharding
     if isinstance(x, PartitionSpec):
         return over_active_mesh(what, x, RuntimeError, entered)
-    if isinstance(x, Device):
-        return single_device(x)
     if isinstance(x, Sharding):
         return x
-    raise TypeError(f"{what} takes shardings, got {type(x).__name__}: {x!r}.")
+    remedy = " Use sharding.SingleDeviceSharding(device)." if isinstance(x, Device) else ""
+    raise TypeError(f"{what} takes shardings, got {type(x).__name__}: {x!r}.{remedy}")
 
 
 def over_active_mesh(what: str, spec: PartitionSpec, error: type[Exception] = ValueError,

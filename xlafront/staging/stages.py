@@ -78,11 +78,11 @@ def _described(x: Any) -> Any:
     return ShapeDtypeStruct(shape, x.dtype, weak_type=getattr(x, "weak_type", False))
 
 
-def _structs(out_tree, types, shardings):
-    """Types of results, with the shardings that are known."""
+def _structs(out_tree, types, shardings, lowered: bool = True):
+    """Types of results, with the shardings that are known. (That one is weak is no property of a lowered program.)"""
     return out_tree.unflatten([
         a if a is avals.abstract_token else ShapeDtypeStruct(
-            a.shape, a.dtype, weak_type=a.weak_type, manual_axis_type=a.manual_axis_type if a.vma else None,
+            a.shape, a.dtype, weak_type=a.weak_type and not lowered, manual_axis_type=a.manual_axis_type if a.vma else None,
             sharding=a.explicit_sharding if s is device_assignment.UNSPECIFIED else s)
         for a, s in zip(types, shardings)])
 
@@ -126,7 +126,7 @@ class Traced:
 
     @property
     def out_info(self):
-        return _structs(self.out_tree, self.jaxpr.out_avals, self._out_shardings)
+        return _structs(self.out_tree, self.jaxpr.out_avals, self._out_shardings, lowered=False)
 
     @property
     def args_info(self):

@@ -19,7 +19,7 @@ from xlafront.core.ir import jaxpr_as_fun
 from xlafront.core.primitive import Primitive
 from xlafront.core.tracing import Trace, Tracer, current_trace
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.lax.elementwise import PRIMITIVES, add, as_array, constant_like, mul, to_dtype
+from xlafront.lax.elementwise import PRIMITIVES, add, as_array, as_type, constant_like, mul, to_dtype
 from xlafront.lax.zeros import instantiate
 from xlafront.transforms.ad.jvp import jvp_flat
 
@@ -500,7 +500,7 @@ def _checked_series(i: int, primal, terms, order: int):
             if not tracing.is_arraylike(term) or np.shape(term) != shape:
                 raise TypeError(f"jet takes in series[{i}] arrays of the shape of primals[{i}], {shape}, got {term!r}.")
             term = as_array(term)
-            term = term if term.dtype == dtype else to_dtype(term, dtype)  # numbers stay weakly typed
+            term = as_type(term, dtype, tracing.aval_of(term).weak_type)  # numbers stay weakly typed
         found.append(_zeros(primal) if isinstance(term, ZeroTerm) else term)
     return found
 

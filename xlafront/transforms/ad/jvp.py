@@ -53,6 +53,7 @@ class JVPTrace(Trace):
 
     __slots__ = ("rules", "alive")
 
+    composes = True
     stages_tangents = False  # whether operations on tangents are written down
 
     def __init__(self, parent: Trace, rules: Trace):
@@ -171,8 +172,8 @@ def jvp_of_call(call: ProgramCall, primals: Sequence[Any], tangents: Sequence[An
     moving = [i for i, a in enumerate(active) if a]
     program, nonzero = jvp_program(closed, active)
     outs = range(count, count + len(nonzero))
-    found = call.bind(*primals, *[tangents[i] for i in moving], **call.of_values(
-        params, program, [*range(count), *moving], [*outs, *[o for o, nz in zip(outs, nonzero) if nz]],
-        [i for i in moving if tangents[i] is primals[i]]))
+    found = call.call_of_values(
+        params, program, [*primals, *[tangents[i] for i in moving]], [*range(count), *moving],
+        [*outs, *[o for o, nz in zip(outs, nonzero) if nz]], [i for i in moving if tangents[i] is primals[i]])
     moved = iter(found[len(nonzero):])
     return found[:len(nonzero)], [next(moved) if nz else Zero(a.to_tangent_aval()) for nz, a in zip(nonzero, closed.out_avals)]

@@ -200,8 +200,8 @@ def linearize_of_call(call: ProgramCall, primals: Sequence[Any], tangents: Seque
     moving = [i for i, a in enumerate(active) if a]
     split = linearize_program(closed, active)
     outs = range(count, count + len(closed.out_avals))
-    found = call.bind(*primals, **call.of_values(params, split.forward, range(count), [*outs, *[None] * split.residuals],
-                                                 [k for k in split.known if k is not None]))
+    found = call.call_of_values(params, split.forward, primals, range(count), [*outs, *[None] * split.residuals],
+                                [k for k in split.known if k is not None])
     results, computed = found[:len(outs)], iter(found[len(outs):])
     moved: Any = iter(())
     if any(split.outputs):

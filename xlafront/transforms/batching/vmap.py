@@ -51,6 +51,8 @@ class BatchTrace(Trace):
 
     __slots__ = ("size", "axis_name", "spmd_axis_name", "outer_axes", "alive")
 
+    composes = True
+
     def __init__(self, parent: Trace, size: int, axis_name=None, spmd_axis_name=None):
         self.parent = parent
         self.size = size

@@ -350,10 +350,11 @@ def _discharge(primitive, refs, operands, params, keep_rules):
     program, written = discharge_program(closed, marks, keep_rules)
     if not keep_rules:
         results = jaxpr_as_fun(program)(*operands)
-    elif any(marks[:first]):
+    elif any([i < first for i in written]):
         raise _needs_references(params)
-    else:
-        changed = primitive.on_values(params, RefArguments(marks[first:], [i - first for i in written]))
+    else:  # (of what the function only reads and closes over, the rule does not know)
+        changed = primitive.on_values(params, RefArguments(marks[first:], [i - first for i in written])) if any(
+            marks[first:]) else {}
         results = primitive.bind(*operands, **params | {"call_jaxpr": program} | changed)
     count = len(closed.out_avals)
     if keep_rules and primitive.writes_constants:
@@ -363,9 +364,9 @@ def _discharge(primitive, refs, operands, params, keep_rules):
 
 def _needs_references(params: dict[str, Any]) -> RuleNeedsReference:
     return RuleNeedsReference(
-        f"{params['name']} (at {source.describe(source.thread.site)}) has a derivative or batching rule of its own and closes "
-        f"over a reference, inside of a loop, a branch or a checkpoint that is transformed. Pass the reference to it as an "
-        f"argument, which its rule gets too (and leave out optimize_remat).")
+        f"{params['name']} (at {source.describe(source.thread.site)}) has a derivative or batching rule of its own and writes "
+        f"to a reference that it closes over, inside of a loop, a branch or a checkpoint that is transformed. Pass the "
+        f"reference to it as an argument, which its rule gets too (and leave out optimize_remat).")
 
 
 class RefArguments:
