@@ -396,7 +396,7 @@ def _expand(subscripts: str, shapes) -> tuple[list[str], str]:
     if len(terms) != len(shapes):
         raise ValueError(f"einsum {subscripts!r} has {len(terms)} operand(s), {len(shapes)} array(s) were given.")
     spare = [c for c in (*map(chr, range(65, 91)), *map(chr, range(97, 123))) if c not in subscripts]
-    spare += [chr(c) for c in range(192, 192 + 64)]
+    spare += [c for c in map(chr, range(192, 192 + 64)) if c not in subscripts]
     counts = [len(shape) - len(term.replace("...", "")) for term, shape in zip(terms, shapes)]
     longest = max([n for n, term in zip(counts, terms) if "..." in term], default=0)
     stand_in = "".join(spare[:longest])
@@ -406,8 +406,8 @@ def _expand(subscripts: str, shapes) -> tuple[list[str], str]:
                              f"{len(term.replace('...', ''))} dimension(s) of {term!r}.")
         terms[i] = term.replace("...", stand_in[longest - n:])
     letters = "".join(terms)
-    if not all(c.isalpha() for c in letters + output.replace("...", "")):
-        raise ValueError(f"einsum subscripts are letters, commas, '->' and '...', got {subscripts!r}.")
+    if not set(".->").isdisjoint(letters + output.replace("...", "")):
+        raise ValueError(f"einsum subscripts are letters (or other signs), commas, '->' and '...', got {subscripts!r}.")
     if arrow:
         result = output.replace("...", stand_in)
     else:

@@ -99,8 +99,8 @@ def new_shape(name: str, wanted, old: tuple) -> tuple[int, ...]:
                                     "could be any.")
         wanted = tuple(total // known if n == -1 else n for n in wanted)
     if math.prod(wanted) != total or any(n < 0 for n in wanted):
-        raise errors.incompatible_shapes(f"xnp.{name}", [("array", old), ("new shape", wanted)],
-                                         f"The array has {total} elements, the new shape {math.prod(wanted)}.")
+        raise TypeError(f"xnp.{name} got incompatible shapes: cannot reshape array of shape {old}, {total} elements, to {wanted}, "
+                        f"{math.prod(wanted)} elements.")
     return wanted
 
 
