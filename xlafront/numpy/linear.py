@@ -15,7 +15,7 @@ from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax.arguments import named_sharding
 from xlafront.lax.creation import broadcasted_iota
 from xlafront.lax.device_put import reshard_p
-from xlafront.lax.dot_products import canonical_precision, dot_general_p, open_product
+from xlafront.lax.dot_products import canonical_precision, dot_general, dot_general_p, open_product
 from xlafront.lax.elementwise import as_type, conj_, constant_like, convert_element_type_p, eq, where
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.shapes import (
@@ -558,7 +558,7 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
     - `out`: of NumPy's signature; it must be None.
     - `optimize`: the order of contraction of more than two operands: a strategy of opt_einsum, or a path.
     - `precision`, `preferred_element_type`, `out_sharding`: as for `matmul`.
-    - `_dot_general`: a function in place of `lax.dot_general`, for the products.
+    - `_dot_general`: a function in place of `lax.dot_general`, for the products; the call is then compiled each time anew.
 
     >>> xnp.einsum("ij,kj->ik", xnp.array([[1, 2], [3, 4]]), xnp.array([[1, 1]]))
     Array([[3],
@@ -571,7 +571,7 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
     arrays = [unwrap(x) for x in arrays]
     plan = _plan_einsum(text, [np.shape(x) for x in arrays], optimize)
     product = _product
-    if _dot_general is not None:
+    if _dot_general not in (None, dot_general):
         def product(x, y, numbers, precision, preferred):
             return _dot_general(x, y, numbers, precision=precision, preferred_element_type=preferred)
     return _as_told("xnp.einsum", out_sharding, _einsum_kernel, (arrays,), plan, canonical_precision(precision),
