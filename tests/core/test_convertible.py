@@ -67,3 +67,11 @@ def test_what_is_no_node_is_no_argument_of_compiled_functions():
     for call in (xnp.sin, xnp.ravel, xnp.linalg.inv, xnp.atleast_1d, xf.jit(lambda x: x)):
         with pytest.raises(ValueError, match="__jax_array__"):
             call(Held(xnp.asarray(A)))
+
+
+def test_arguments_and_cotangents_of_custom_rules():
+    f = xf.custom_vjp(lambda p: xnp.sum(xnp.sin(p["w"])))
+    f.defvjp(lambda p: (f(p), p), lambda p, g: ({"w": Node(2 * g * xnp.cos(p["w"]))},))
+    found = xf.grad(f)({"w": Node(xnp.asarray(A))})
+    assert type(found["w"]) is Node
+    np.testing.assert_allclose(found["w"].value, 2 * np.cos(A), rtol=1e-6)

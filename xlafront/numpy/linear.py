@@ -572,8 +572,10 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
     plan = _plan_einsum(text, [np.shape(x) for x in arrays], optimize)
     product = _product
     if _dot_general not in (None, dot_general):
+        joint = dtypes.lattice_result_type(*arrays)[0]
+
         def product(x, y, numbers, precision, preferred):
-            return _dot_general(x, y, numbers, precision=precision, preferred_element_type=preferred)
+            return _dot_general(x, y, numbers, precision=precision, preferred_element_type=preferred or joint)
     return _as_told("xnp.einsum", out_sharding, _einsum_kernel, (arrays,), plan, canonical_precision(precision),
                     preferred_element_type, product)
 
