@@ -72,6 +72,8 @@ def typeof(x: Any) -> Any:
     >>> print(xf.typeof(xnp.ones(3)))
     float32[3]
     """
+    if type(x) in tracing.composites:
+        return tracing.composites[type(x)](x)
     aval = tracing.aval_of(x)
     return x.aval if type(x) in (ArrayImpl, keys.KeyArray) else aval
 
