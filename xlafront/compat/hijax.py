@@ -1,7 +1,7 @@
 """Types of values that consist of other values, as Flax declares its variables to be.
 
-Here a primitive on them runs its `impl`, also while something is traced: such a value then holds traced arrays. They are no
-arguments of compiled functions. Flax uses them where `flax_hijax_variable` is set.
+Here a primitive on them runs its `impl`, also while something is traced: such a value then holds traced arrays. Compiled
+functions take them apart (`staging/composites.py`). Flax uses them where `flax_hijax_variable` is set.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from xlafront.core.tracing import StagingTrace
 from xlafront.core.zeros import Zero
 from xlafront.interpreters.ad import instantiate_zeros, is_undefined_primal
 from xlafront.interpreters.mlir import lowerable_effects as control_flow_allowed_effects
+from xlafront.staging.composites import inside
 
 __all__ = ["AbstractValue", "AvalMutableQDD", "AvalQDD", "HiPrimitive", "HiType", "MutableHiType", "Zero", "aval_method",
            "aval_property", "control_flow_allowed_effects", "cur_qdd", "instantiate_zeros", "is_undefined_primal",
@@ -28,10 +29,6 @@ class _Asking(threading.local):
 
 
 _asking = _Asking()
-
-
-def _nothing(x: Any) -> None:
-    return None
 
 
 class HiType(AbstractValue):
@@ -75,22 +72,20 @@ class HiPrimitive(Primitive):
         super().__init__(name, multiple_results=getattr(type(self), "multiple_results", False))
 
     def bind(self, *args, **params):
-        if any([isinstance(x, tracing.Tracer) and isinstance(x.aval, (HiType, MutableHiType)) for x in args]):
-            raise self._untraceable("an argument of compiled code")
         if _asking.now or type(tracing.thread.trace) is not StagingTrace:
             return self.impl(*args, **params)
-        before = [(x, x.cur_qdd(), _contents(x)) for x in args if isinstance(tracing.composites.get(type(x), _nothing)(x), MutableHiType)]
+        before = [(x, x.cur_qdd(), _contents(x)) for x in args if type(x) in tracing.composites
+                  and not any([x is own for own in inside.values])]
         results = self.impl(*args, **params)
         for x, state, contents in before:
             if any([isinstance(leaf, tracing.Tracer) for leaf in _contents(x)]) and not any(
                     [isinstance(leaf, tracing.Tracer) for leaf in contents]):
                 tracing.composites[type(x)](x).update_from_loval(state, x, *contents)
-                raise self._untraceable("changed by compiled code outside of which it was made")
+                raise NotImplementedError(
+                    f"{self.name} would change a value that consists of others from inside of a function that is compiled and did "
+                    f"not make it, nor got it as an argument of jit; xlafront, which answers for jax here, cannot do that yet. "
+                    f"Pass the value to the function, or leave flax_hijax_variable off.")
         return results
-
-    def _untraceable(self, how: str) -> NotImplementedError:
-        return NotImplementedError(f"{self.name} got a value that consists of others and is {how}, which xlafront, which answers "
-                                   f"for jax here, cannot do yet. Flax works without: leave flax_hijax_variable off.")
 
 
 def _contents(x: Any) -> list[Any]:

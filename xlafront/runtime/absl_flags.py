@@ -1,15 +1,14 @@
-"""The settings as flags of absl, for programs whose command line absl reads: `program.py --jax_enable_x64`."""
+"""The settings (`config`) as flags of absl, for programs whose command line absl reads: `program.py --jax_enable_x64`."""
 
 from __future__ import annotations
 
 import sys
-
-from xlafront.runtime.config import Setting, config
+from typing import Any
 
 _defined: set[str] = set()
 
 
-def _define(name: str, setting: Setting) -> None:
+def _define(name: str, setting: Any) -> None:
     from absl import flags
 
     kind, value = setting.kind, setting.get_global()
@@ -29,7 +28,7 @@ def _define(name: str, setting: Setting) -> None:
     _defined.add(name)
 
 
-def config_with_absl() -> None:
+def config_with_absl(config: Any) -> None:
     """Make a flag of each setting, named `jax_` and its name. What `absl.app.run` finds on the command line takes effect before
     the program begins."""
     from absl import app, flags
@@ -39,10 +38,10 @@ def config_with_absl() -> None:
     for name in config.values:
         if name not in flags.FLAGS:
             _define(name, config._find(name))
-    app.call_after_init(complete_absl_config)
+    app.call_after_init(lambda: complete_absl_config(config))
 
 
-def complete_absl_config() -> None:
+def complete_absl_config(config: Any) -> None:
     """Let the flags that the command line had take effect."""
     from absl import flags
 
@@ -52,10 +51,10 @@ def complete_absl_config() -> None:
             config.update(name, flag.value)
 
 
-def parse_flags_with_absl() -> None:
+def parse_flags_with_absl(config: Any) -> None:
     """Read the settings from the command line now, leaving what else it has to others."""
     from absl import flags
 
-    config_with_absl()
+    config_with_absl(config)
     flags.FLAGS(sys.argv, known_only=True)
-    complete_absl_config()
+    complete_absl_config(config)
