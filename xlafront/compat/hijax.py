@@ -82,8 +82,8 @@ class HiPrimitive(Primitive):
                     [isinstance(leaf, tracing.Tracer) for leaf in contents]):
                 tracing.composites[type(x)](x).update_from_loval(state, x, *contents)
                 raise NotImplementedError(
-                    f"{self.name} would change a value that consists of others from inside of a function that is compiled and did "
-                    f"not make it, nor got it as an argument of jit; xlafront, which answers for jax here, cannot do that yet. "
+                    f"{self.name} would change a value that consists of others from inside of a function that is compiled and "
+                    f"did not make it, nor got it as an argument of jit; xlafront, which answers for jax here, cannot do so. "
                     f"Pass the value to the function, or leave flax_hijax_variable off.")
         return results
 

@@ -428,7 +428,7 @@ def mismatches(path, prefix, full, is_leaf) -> Iterator[tuple[tuple, str]]:
     full_pairs, full_aux = default_registry.flatten_one_level_with_keys(full)
     pairs, full_pairs = list(pairs), list(full_pairs)
     if isinstance(prefix, dict) and set(prefix) != set(full):
-        yield path, f"the metadata are different: its keys are {list(prefix)}, the other's {list(full)}"
+        yield path, f"the metadata are different (Dict key mismatch): its keys are {list(prefix)}, the other's {list(full)}"
         return
     if len(pairs) != len(full_pairs):
         yield path, f"the lengths are different: it has {len(pairs)} children, the other {len(full_pairs)}"

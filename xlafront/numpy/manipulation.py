@@ -100,8 +100,8 @@ def new_shape(name: str, wanted, old: tuple) -> tuple[int, ...]:
                                     "could be any.")
         wanted = tuple(total // known if n == -1 else n for n in wanted)
     if math.prod(wanted) != total or any(n < 0 for n in wanted):
-        raise TypeError(f"xnp.{name} got incompatible shapes: cannot reshape array of shape {old}, {total} elements, to {wanted}, "
-                        f"{math.prod(wanted)} elements.")
+        raise TypeError(f"xnp.{name} got incompatible shapes: cannot reshape array of shape {old}, {total} elements, to "
+                        f"{wanted}, {math.prod(wanted)} elements.")
     return wanted
 
 

@@ -41,7 +41,7 @@ def unwrap(x):
 
 
 def unwrap_node(x):
-    """As `unwrap` for nodes of pytrees, which compiled functions take apart; others with `__jax_array__` are refused by those."""
+    """As `unwrap` for nodes of pytrees, which compiled functions take apart. They refuse others with `__jax_array__`."""
     if type(x) in tracing.abstractors:
         return x
     if type(x) in tree.registered_nodes:

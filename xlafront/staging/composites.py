@@ -46,7 +46,8 @@ class Contents(NamedTuple):
     @classmethod
     def of(cls, leaves: Sequence[Any]) -> Contents:
         numbers: dict[int, int] = {}
-        values, places = [], []
+        values: list[Any] = []
+        places: list[int | None] = []
         for x in leaves:
             inside = type(x) in tracing.composites
             if inside and id(x) not in numbers:
