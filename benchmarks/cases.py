@@ -17,7 +17,7 @@ from benchmarks.libraries import Library
 from benchmarks.measure import best, case, resident
 from benchmarks.models import chain, transformer
 
-# The processes of these two cases are timed from outside.
+# The processes of this case are timed from outside.
 
 
 @case

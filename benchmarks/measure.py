@@ -28,6 +28,7 @@ def staged(function):
 def all_cases() -> dict[str, Callable[[Library], dict]]:
     """The cases of every module that has some, by name."""
     importlib.import_module("benchmarks.cases")
+    importlib.import_module("benchmarks.ecosystem")
     importlib.import_module("benchmarks.functions")
     importlib.import_module("benchmarks.gradients")
     return CASES

@@ -1,5 +1,7 @@
 """Chex, einops, jaxtyping and Distrax: assertions, dataclasses, annotations checked at run time, distributions."""
 
+import sys
+
 import chex
 import distrax
 import einops
@@ -118,4 +120,17 @@ def assertions_of_values():
                       refused(ValueError, automatic, jnp.ones(3), 3), refused(ValueError, automatic, jnp.zeros(3), 2)])
 
 
-PROGRAMS = (assertions, dataclasses, annotations, patches, distributions, assertions_of_values)
+def command_line():
+    """Settings as flags, as programs of absl have them."""
+    given, sys.argv = sys.argv, ["program", "--jax_numpy_rank_promotion=warn", "--jax_log_compiles", "--own=3", "file"]
+    try:
+        jax.config.parse_flags_with_absl()
+        found = [jax.config.jax_numpy_rank_promotion == "warn", jax.config.jax_log_compiles, sys.argv[-1] == "file"]
+    finally:
+        sys.argv = given
+        jax.config.update("jax_numpy_rank_promotion", "allow")
+        jax.config.update("jax_log_compiles", False)
+    return jnp.array(found, float)
+
+
+PROGRAMS = (assertions, dataclasses, annotations, patches, distributions, assertions_of_values, command_line)

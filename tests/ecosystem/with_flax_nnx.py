@@ -130,4 +130,18 @@ def checked():
     return jnp.stack(found)
 
 
-PROGRAMS = (train_mlp, convolutions, transformer, state, checked)
+def variables():
+    """Parameters as operands, in rules of the user's, and as values of their own type."""
+    w, v = nnx.Param(jnp.array([0.5, 2.0])), nnx.Variable(jnp.array(1.0), hijax=True)
+    f = jax.custom_vjp(lambda w: jnp.sum(jnp.sin(w) * w))
+    f.defvjp(lambda w: (f(w), w), lambda w, g: (jax.tree.map(lambda x: g * jnp.cos(x), w),))
+
+    @jax.jit
+    def add(v, x):
+        v[...] += x
+        return v[...] * 2
+
+    return jnp.stack([jnp.max(w), jnp.linalg.norm(w), f(w), jax.grad(f)(w)[...].sum(), add(v, 2.0), v[...], jnp.exp(w).sum()])
+
+
+PROGRAMS = (train_mlp, convolutions, transformer, state, checked, variables)

@@ -1,6 +1,7 @@
 """Dtypes, weak types and exceptions of single functions of lax, as literals of the reference."""
 
 import inspect
+import warnings
 
 import ml_dtypes
 import numpy as np
@@ -156,3 +157,11 @@ def test_small_things():
     filled = lax.gather(KEYS, np.array([[7]]), lax.GatherDimensionNumbers((), (0,), (0,)), (1,), mode="fill", fill_value=7)
     np.testing.assert_array_equal(np.asarray(random.key_data(filled)), [[7, 7]])
     assert len(xf.make_jaxpr(xnp.divmod)(FLOATS, FLOATS).eqns) < 20  # the quotient is found once
+
+
+@pytest.mark.parametrize("x, found", [(np.dtype("int8"), "int8"), (np.float16, "float16"), ("bfloat16", "bfloat16"), (xnp.int16, "int16"),
+                                      (float, "float32"), (int, "int32"), ("int64", "int32"), (3, "int32"), (INT4, "int4")])
+def test_dtype_of_arrays_and_of_dtypes(x, found):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert lax.dtype(x) == xnp.dtype(found)

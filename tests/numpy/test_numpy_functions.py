@@ -387,6 +387,31 @@ def test_a_product_whose_result_one_order_of_operands_gives_needs_no_transpose(x
     assert [e.primitive.name for e in program.eqns] == ["dot_general"]
 
 
+def test_any_sign_but_those_of_the_notation_is_a_subscript():
+    """Libraries name dimensions of size 1 so."""
+    a, b = R.normal(size=(2, 3, 4)).astype(np.float32), R.normal(size=(2, 1, 4)).astype(np.float32)
+    np.testing.assert_allclose(xnp.einsum("...k1,...#1->...k#", a, b), a @ b.swapaxes(1, 2), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(xnp.einsum("1ab,1cb,ad->1dc", a, b, a[0]), np.einsum("iab,icb,ad->idc", a, b, a[0]),
+                               rtol=1e-4, atol=1e-6)
+    with pytest.raises(ValueError, match="einsum"):
+        xnp.einsum("a.b->ab", a[0])
+
+
+def test_a_product_in_place_of_dot_general_is_told_the_dtype_of_the_result():
+    """It may multiply in another, as those of 8 bits do."""
+    seen = []
+
+    def product(x, y, numbers, precision=None, preferred_element_type=None):
+        seen.append((x.dtype.name, xnp.dtype(preferred_element_type).name))
+        return xf.lax.dot_general(x.astype("float8_e4m3fn"), y.astype("float8_e4m3fn"), numbers, precision, preferred_element_type)
+
+    a, b = xnp.ones((2, 3)), xnp.full((3, 2), 17.0, "bfloat16")
+    assert xnp.einsum("ij,jk->ik", a, a.T * 17, _dot_general=product).tolist() == [[48.0] * 2] * 2  # 17 is 16 in 8 bits
+    assert xnp.einsum("ij,jk,kl->il", b, b.T, b, _dot_general=product).dtype == "bfloat16"
+    assert xnp.einsum("ij,jk->ik", b, b.T, _dot_general=product, preferred_element_type="float32").dtype == "float32"
+    assert seen == [("float32", "float32"), *[("bfloat16", "bfloat16")] * 2, ("bfloat16", "float32")]
+
+
 @pytest.mark.parametrize("call, most", [  # equations of the reference's programs
     ("xnp.take(x, i)", 5), ("xnp.take(m, i, 1)", 5), ("x.at[i].get(mode='fill')", 5), ("xnp.take_along_axis(m, i[None], 0)", 6),
     ("xnp.stack([x, x], 1)", 1), ("xnp.outer(x, x)", 3), ("xnp.full_like(x, 2)", 1), ("xnp.linalg.norm(m)", 3),

@@ -266,3 +266,16 @@ def test_auto_axes_where_all_axes_are():
     for mesh in (mesh_of(), None):
         with xf.set_mesh(mesh):
             np.testing.assert_array_equal(auto_axes(lambda x: x @ x.T, out_sharding=P("x"))(A), A @ A.T)
+
+
+def test_constraint_over_an_abstract_mesh():
+    """Outside of a program it means the devices of the array, or of the mesh in force."""
+    sharding = NamedSharding(mesh_of().abstract_mesh, P("x", "y"))
+    one, other = mesh_of(), xf.make_mesh((2, 2), ("x", "y"), (AUTO, AUTO), devices=xf.devices()[3::-1])
+    for mesh in (one, other):
+        placed = lax.with_sharding_constraint(xf.device_put(A, NamedSharding(mesh, P("x"))), sharding)
+        assert placed.sharding == NamedSharding(mesh, P("x", "y"))
+        with xf.set_mesh(mesh):
+            assert lax.with_sharding_constraint(xnp.ones((4, 2)), sharding).sharding == placed.sharding
+    with pytest.raises(TypeError, match="set_mesh"):
+        lax.with_sharding_constraint(xnp.ones((4, 2)), sharding)

@@ -82,9 +82,11 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src.state.types": ("Flax", {"xlafront.core.refs": "AbstractRef"}),
     "jax._src.traceback_util": ("Equinox, Flax, jaxtyping", {
         "xlafront.compat.tracebacks": "_exclude_paths api_boundary include_frame register_exclusion",
+        "xlafront.core.traceback_filter": "UnfilteredStackTrace",
     }),
     "jax._src.tree_util": ("Flax, Orbax", {
         "xlafront.compat.renamed": "_registry",
+        "xlafront.compat.programs": "prefix_errors",
         "xlafront.tree_util": "flatten_one_level tree_leaves tree_map tree_unflatten",
     }),
     "jax._src.util": ("Oryx", {

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from xlafront.core import tracing
+from xlafront.core import tracing, tree
 from xlafront.core.avals import AbstractValue, ShapedArray
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr
 from xlafront.runtime.jaxlib_compat import result_handler
@@ -34,6 +34,18 @@ def abstract_eval_fun(fun: Callable, *avals: AbstractValue, debug_info: DebugInf
     """The types of the results, a sequence of arrays, of a function of arrays of these types."""
     jaxpr, _ = tracing.trace_to_jaxpr(functools.partial(fun, **params), list(avals), debug_info)
     return jaxpr.out_avals
+
+
+# Pytrees
+
+
+def prefix_errors(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], bool] | None = None
+                  ) -> list[Callable[[str], ValueError]]:
+    """For each place where one tree is no prefix of another, what makes the error of it from the name of the argument."""
+    def error_at(path: tuple, what: str) -> Callable[[str], ValueError]:
+        return lambda name: ValueError(f"{name} is no tree prefix: at key path {name}{tree.keystr(path)} {what}.")
+
+    return [error_at(*found) for found in tree.mismatches((), prefix_tree, full_tree, is_leaf)]
 
 
 # Sequences

@@ -41,6 +41,17 @@ class AbstractValue:
 
     to_tangent_aval = at_least_vspace
 
+    # What the types of values that consist of others say otherwise (`compat.hijax`).
+
+    def lo_ty(self) -> list[AbstractValue]:
+        return [self]
+
+    def lower_val(self, x: Any) -> list[Any]:
+        return [x]
+
+    def raise_val(self, x: Any) -> Any:
+        return x
+
 
 _interned = Interned(1 << 16)  # the types that are in use
 _seen = Memo(4096)  # of `ShapedArray.on`

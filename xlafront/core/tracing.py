@@ -396,6 +396,8 @@ def _refuse_convertible(x):
 
 
 abstractors: dict[type, Callable[[Any], AbstractValue]] = _Abstractors()
+# The same of values that consist of others (`compat.hijax`), which have types but are no operands.
+composites: dict[type, Callable[[Any], AbstractValue]] = {}
 
 
 def aval_of(x, user: str = "this operation") -> AbstractValue:

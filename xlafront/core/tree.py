@@ -410,14 +410,15 @@ def leaves_by_prefix(name: str, prefix, full, is_leaf=None) -> list[Any]:
 
 def check_prefix(name: str, prefix, full, is_leaf=None) -> None:
     """Refuse what is no prefix of `full`, and say all places where it is not."""
-    found = [f"at key path {name}{keystr(path)} {what}" for path, what in _mismatches((), prefix, full, is_leaf)]
+    found = [f"at key path {name}{keystr(path)} {what}" for path, what in mismatches((), prefix, full, is_leaf)]
     if found:
         raise ValueError(
             f"{name} must be a tree prefix of the pytree that it is given for: have its pytree structure, or that of a part "
             f"of it counted from its root. Mismatch details ({len(found)} found): {'; '.join(found)}.") from None
 
 
-def _mismatches(path, prefix, full, is_leaf) -> Iterator[tuple[tuple, str]]:
+def mismatches(path, prefix, full, is_leaf) -> Iterator[tuple[tuple, str]]:
+    """Where beneath a path, and why, one tree is no prefix of another."""
     if (is_leaf is not None and is_leaf(prefix)) or default_registry.flatten_one_level(prefix) is None:
         return  # a leaf is a prefix of anything
     if type(prefix) is not type(full):
@@ -427,7 +428,7 @@ def _mismatches(path, prefix, full, is_leaf) -> Iterator[tuple[tuple, str]]:
     full_pairs, full_aux = default_registry.flatten_one_level_with_keys(full)
     pairs, full_pairs = list(pairs), list(full_pairs)
     if isinstance(prefix, dict) and set(prefix) != set(full):
-        yield path, f"the metadata are different: its keys are {list(prefix)}, the other's {list(full)}"
+        yield path, f"the metadata are different (Dict key mismatch): its keys are {list(prefix)}, the other's {list(full)}"
         return
     if len(pairs) != len(full_pairs):
         yield path, f"the lengths are different: it has {len(pairs)} children, the other {len(full_pairs)}"
@@ -436,7 +437,7 @@ def _mismatches(path, prefix, full, is_leaf) -> Iterator[tuple[tuple, str]]:
         yield path, f"the metadata are different: its static data is {aux!r}, the other's {full_aux!r}"
         return
     for (key, child), (_, full_child) in zip(pairs, full_pairs):
-        yield from _mismatches((*path, key), child, full_child, is_leaf)
+        yield from mismatches((*path, key), child, full_child, is_leaf)
 
 
 def _kind(x) -> str:
@@ -445,9 +446,9 @@ def _kind(x) -> str:
 
 def first_difference(tree1, tree2) -> str:
     """In words, where two trees of unequal structure first differ."""
-    for path, what in _mismatches((), tree1, tree2, None):
+    for path, what in mismatches((), tree1, tree2, None):
         return f"at {keystr(path) or 'the root'} {what}"
-    for path, what in _mismatches((), tree2, tree1, None):
+    for path, what in mismatches((), tree2, tree1, None):
         return f"at {keystr(path) or 'the root'} {what} (seen from the second)"
     return f"{structure(tree1)} against {structure(tree2)}"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import tracing
+from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import elementwise, shapes
 from xlafront.lax.dimension_numbers import GatherDimensionNumbers
@@ -31,13 +31,15 @@ def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
 
 
 def dtype(x: Any) -> Any:
-    """The dtype that an array or a number has as an operand.
+    """The dtype that an array or a number has as an operand, or that a dtype stands for.
 
-    - `x`: an array or a number.
+    - `x`: an array, a number, a dtype, a scalar type or the name of one.
 
     >>> lax.dtype(1.0)
     dtype('float32')
     """
+    if isinstance(x, (str, type, np.dtype)):
+        return dtypes.canonicalize_dtype(x)
     return tracing.aval_of(x).dtype
 
 

@@ -430,7 +430,7 @@ def _reshard_impl(x, *, target):
         x = x if not open_sums(own) else _resharded(own.update(spec=spec))(x)
         return put_leaf(x, NamedSharding(own.mesh.update(axis_types=mesh.axis_types), spec))
     if isinstance(mesh, AbstractMesh):
-        mesh = _over_devices(x, mesh)
+        mesh = over_devices(x, mesh)
     rank = tracing.aval_of(x).ndim
     sharding = NamedSharding(mesh, target.spec.update(partitions=target.spec.padded(rank)[:rank]))
     if open_sums(own):
@@ -446,7 +446,7 @@ def _resharded(target: NamedSharding) -> Callable:
     return jit(lambda x: reshard_p.bind(x, target=target))
 
 
-def _over_devices(x, mesh: AbstractMesh) -> Mesh:
+def over_devices(x, mesh: AbstractMesh) -> Mesh:
     """The devices of a mesh that only has a shape: those of the array, or of the mesh in force."""
     own = getattr(x, "sharding", None)
     for found in (own.mesh if isinstance(own, NamedSharding) else None, active.mesh, concrete_meshes.get(mesh)):

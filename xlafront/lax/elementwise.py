@@ -1007,6 +1007,8 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
 
 @library(static="dtype", name="convert_element_type")
 def _convert_kernel(operand, dtype):
+    if type(operand) not in tracing.abstractors:
+        operand = tracing.as_operand(operand)
     aval = tracing.aval_of(operand)
     if aval.dtype == dtype and not aval.weak_type:
         return operand

@@ -11,10 +11,10 @@ from xlafront.core import tracing, tree
 from xlafront.core.avals import explicit_part
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
-from xlafront.lax.device_put import check_devices, lower_put, put_leaf
+from xlafront.lax.device_put import check_devices, lower_put, over_devices, put_leaf
 from xlafront.lax.shapes import linear_jvp
 from xlafront.runtime.jaxlib_compat import NamedSharding
-from xlafront.runtime.sharding import PartitionSpec, active, axes_of
+from xlafront.runtime.sharding import AbstractMesh, PartitionSpec, active, axes_of
 from xlafront.staging.jit import jit
 from xlafront.staging.sharding_arguments import UNSPECIFIED, flatten_shardings, of_batches
 
@@ -104,6 +104,12 @@ def _check_types(x, sharding: NamedSharding, path: str) -> None:
 
 def _impl(x, *, sharding, **_):
     check_devices(x, sharding, "with_sharding_constraint")
+    if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, AbstractMesh):
+        if active.mesh is None and not isinstance(getattr(x, "sharding", None), NamedSharding):
+            raise TypeError(f"with_sharding_constraint outside of jit to {sharding.spec} over {sharding.mesh}, which has no "
+                            f"devices, takes those of the array, which is not split over a mesh. Give a sharding over a Mesh, "
+                            f"or put one in force with set_mesh.")
+        sharding = sharding.update(mesh=over_devices(x, sharding.mesh))
     if isinstance(sharding, NamedSharding) and PartitionSpec.UNCONSTRAINED in sharding.spec:
         return _compiled(sharding)(x)
     return put_leaf(x, sharding)

@@ -22,7 +22,7 @@ from xlafront.lax import linalg as kernels
 from xlafront.linalg.factorizations import solve_factored
 from xlafront.linalg.kernels import adjoint, check_rank, floating, product, square as size_of_square
 from xlafront.linalg.orthogonal import geqrf_p
-from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact
+from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, unwrap_node
 from xlafront.staging.library import library
 
 
@@ -55,7 +55,7 @@ class SVDResult(NamedTuple):
 def _floating(name: str, *values) -> list:
     """Arrays of one floating or complex dtype."""
     check_arraylike(name, *values)
-    return [xnp.asarray(x) for x in promote_dtypes_inexact(*values)]
+    return [xnp.asarray(x) for x in promote_dtypes_inexact(*map(unwrap_node, values))]
 
 
 def _matrices(name: str, *values, square: bool = False, error: type[Exception] = ValueError) -> list:

@@ -156,8 +156,8 @@ class ModuleContext:
             self.calls = outside
         symbol, depth = found
         if depth > MOST_CALLS:
-            raise RecursionError(f"{symbol} is one of more than {MOST_CALLS} jitted functions that are nested in each other, so "
-                                 f"deeply that XLA's compiler would end the process. Leave out the inner jit, or give it "
+            raise RecursionError(f"{symbol} is one of more than {MOST_CALLS} jitted functions that are nested in each other, "
+                                 f"so deeply that XLA's compiler would end the process. Leave out the inner jit, or give it "
                                  f"inline=True.")
         self.calls = max(self.calls, depth)
         return symbol

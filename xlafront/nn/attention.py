@@ -63,7 +63,7 @@ def _check(query, key, value, lengths: dict) -> None:
             query.shape[0], query.shape[3]) != (key.shape[0], key.shape[3]):
         shapes = ", ".join(f"{name} {x.shape}" for name, x in names.items())
         raise ValueError(f"nn.dot_product_attention got {shapes}. The shape should be (batch, length, heads, width), that of "
-                         f"value that of key, with a number of query heads that is a multiple of the key heads.")
+                         f"value that of key, and the number of query heads must be a multiple of that of the key heads.")
     if query.dtype != key.dtype or value.dtype != key.dtype:
         dtypes = ", ".join(f"{name} {x.dtype}" for name, x in names.items())
         raise ValueError(f"nn.dot_product_attention needs query, key and value of one dtype, got {dtypes}.")

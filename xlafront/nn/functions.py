@@ -151,6 +151,7 @@ def silu(x: ArrayLike) -> Array:
     Array([  0., 100.], dtype=float32)
     """
     check_arraylike("silu", x)
+    x = unwrap(x)
     return mul(x, logistic_(x))
 
 

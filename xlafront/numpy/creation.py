@@ -37,7 +37,14 @@ from xlafront.lax.elementwise import (
 from xlafront.lax.resharding import target_of
 from xlafront.lax.stacking import stack
 from xlafront.numpy.docstrings import docstring
-from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_args_inexact, promote_dtypes, unwrap
+from xlafront.numpy.promotion import (
+    broadcast_to_common,
+    check_arraylike,
+    promote_args_inexact,
+    promote_dtypes,
+    unwrap,
+    unwrap_node,
+)
 from xlafront.numpy.ufuncs import INLINE, PUBLIC
 from xlafront.runtime import config, guards
 from xlafront.runtime.arrays import ArrayImpl, put_host
@@ -422,6 +429,7 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = Non
     >>> xnp.full_like(xnp.array([1, 2]), 7)
     Array([7, 7], dtype=int32)
     """
+    a = unwrap_node(a) if tracing.is_convertible(a) else a
     check_arraylike("full_like", a) if not hasattr(a, "dtype") else None
     a = unwrap(a)
     aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a

@@ -25,7 +25,7 @@ from xlafront.lax.elementwise import add, eq, lt, max_, min_, to_dtype, where
 from xlafront.lax.indexing import GatherScatterMode, bind_gather, fill_for
 from xlafront.lax.shapes import reduce_sum_p
 from xlafront.numpy.creation import asarray
-from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap
+from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap, unwrap_node
 from xlafront.numpy.ufuncs import INLINE
 from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
@@ -532,7 +532,7 @@ def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = 
         indices = to_dtype(unwrap(indices), _int32)
     elif not dtypes.is_integer(d):
         raise ValueError(f"xnp.take needs integer indices, got {d}.")
-    tracing.aval_of(a)  # refuses what would have to be converted
+    a = unwrap_node(a)
     if axis is not None:
         axis = shapes.canonical_axis(axis, np.ndim(a), "take")
     shape = np.shape(a)

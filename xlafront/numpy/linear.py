@@ -15,7 +15,7 @@ from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax.arguments import named_sharding
 from xlafront.lax.creation import broadcasted_iota
 from xlafront.lax.device_put import reshard_p
-from xlafront.lax.dot_products import canonical_precision, dot_general_p, open_product
+from xlafront.lax.dot_products import canonical_precision, dot_general, dot_general_p, open_product
 from xlafront.lax.elementwise import as_type, conj_, constant_like, eq, where, with_weakness
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.shapes import (
@@ -389,7 +389,7 @@ def _expand(subscripts: str, shapes) -> tuple[list[str], str]:
     if len(terms) != len(shapes):
         raise ValueError(f"einsum {subscripts!r} has {len(terms)} operand(s), {len(shapes)} array(s) were given.")
     spare = [c for c in (*map(chr, range(65, 91)), *map(chr, range(97, 123))) if c not in subscripts]
-    spare += [chr(c) for c in range(192, 192 + 64)]
+    spare += [c for c in map(chr, range(192, 192 + 64)) if c not in subscripts]
     counts = [len(shape) - len(term.replace("...", "")) for term, shape in zip(terms, shapes)]
     longest = max([n for n, term in zip(counts, terms) if "..." in term], default=0)
     stand_in = "".join(spare[:longest])
@@ -399,8 +399,8 @@ def _expand(subscripts: str, shapes) -> tuple[list[str], str]:
                              f"{len(term.replace('...', ''))} dimension(s) of {term!r}.")
         terms[i] = term.replace("...", stand_in[longest - n:])
     letters = "".join(terms)
-    if not all(c.isalpha() for c in letters + output.replace("...", "")):
-        raise ValueError(f"einsum subscripts are letters, commas, '->' and '...', got {subscripts!r}.")
+    if not set(".->").isdisjoint(letters + output.replace("...", "")):
+        raise ValueError(f"einsum subscripts are letters (or other signs), commas, '->' and '...', got {subscripts!r}.")
     if arrow:
         result = output.replace("...", stand_in)
     else:
@@ -551,7 +551,7 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
     - `out`: of NumPy's signature; it must be None.
     - `optimize`: the order of contraction of more than two operands: a strategy of opt_einsum, or a path.
     - `precision`, `preferred_element_type`, `out_sharding`: as for `matmul`.
-    - `_dot_general`: a function in place of `lax.dot_general`, for the products.
+    - `_dot_general`: a function in place of `lax.dot_general`, for the products; the call is then compiled each time anew.
 
     >>> xnp.einsum("ij,kj->ik", xnp.array([[1, 2], [3, 4]]), xnp.array([[1, 1]]))
     Array([[3],
@@ -564,9 +564,11 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
     arrays = [unwrap(x) for x in arrays]
     plan = _plan_einsum(text, [np.shape(x) for x in arrays], optimize)
     product = _product
-    if _dot_general is not None:
+    if _dot_general not in (None, dot_general):
+        joint = dtypes.lattice_result_type(*arrays)[0]
+
         def product(x, y, numbers, precision, preferred):
-            return _dot_general(x, y, numbers, precision=precision, preferred_element_type=preferred)
+            return _dot_general(x, y, numbers, precision=precision, preferred_element_type=preferred or joint)
     return _as_told("xnp.einsum", out_sharding, _einsum_kernel, (arrays,), plan, canonical_precision(precision),
                     preferred_element_type, product)
 

@@ -27,6 +27,7 @@ from xlafront.numpy.promotion import (
     check_arraylike,
     promote_dtypes,
     unwrap,
+    unwrap_node,
 )
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.specs import PartitionSpec
@@ -99,8 +100,8 @@ def new_shape(name: str, wanted, old: tuple) -> tuple[int, ...]:
                                     "could be any.")
         wanted = tuple(total // known if n == -1 else n for n in wanted)
     if math.prod(wanted) != total or any(n < 0 for n in wanted):
-        raise errors.incompatible_shapes(f"xnp.{name}", [("array", old), ("new shape", wanted)],
-                                         f"The array has {total} elements, the new shape {math.prod(wanted)}.")
+        raise TypeError(f"xnp.{name} got incompatible shapes: cannot reshape array of shape {old}, {total} elements, to "
+                        f"{wanted}, {math.prod(wanted)} elements.")
     return wanted
 
 
@@ -160,7 +161,7 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
     >>> xnp.ravel(xnp.array([[1, 2], [3, 4]]), order="F")
     Array([1, 3, 2, 4], dtype=int32)
     """
-    tracing.aval_of(a)  # refuses what would have to be converted
+    a = unwrap_node(a)
     if order == "K":
         raise NotImplementedError("xnp.ravel has no order='K': arrays have row-major order. Use 'C' or 'F'.")
     return reshape(a, (-1,) if math.prod(np.shape(a)) else (0,), order, out_sharding=out_sharding)
@@ -547,9 +548,8 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
 def _atleast(rank, says, example, widen):
     def function(*arys: ArrayLike) -> Array | list[Array]:
         check_arraylike(f"atleast_{rank}d", *arys)
-        for x in arys:
-            tracing.aval_of(x)  # refuses what would have to be converted
-        found = [x if np.ndim(x) >= rank else widen(asarray(x)) for x in map(asarray, arys)]
+        arrays = [asarray(unwrap_node(x)) for x in arys]
+        found = [x if np.ndim(x) >= rank else widen(x) for x in arrays]
         return found[0] if len(found) == 1 else found
 
     function.__name__ = function.__qualname__ = f"atleast_{rank}d"

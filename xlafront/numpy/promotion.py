@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from xlafront.core import dtypes, errors, tracing
+from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.lax.elementwise import as_type
 from xlafront.lax.shapes import broadcast_in_dim_p, broadcast_shapes
 from xlafront.runtime import config
@@ -38,6 +38,16 @@ def boolean_mask(name: str, where):
 def unwrap(x):
     """Arrays and scalars as they are; objects with `__jax_array__` as their array."""
     return x if type(x) in tracing.abstractors else tracing.as_operand(x)
+
+
+def unwrap_node(x):
+    """As `unwrap` for nodes of pytrees, which compiled functions take apart. They refuse others with `__jax_array__`."""
+    if type(x) in tracing.abstractors:
+        return x
+    if type(x) in tree.registered_nodes:
+        return tracing.as_operand(x)
+    tracing.aval_of(x)
+    return x
 
 
 def broadcast_to_common(name: str, args: list, error: type[Exception] = TypeError) -> list:

@@ -93,6 +93,7 @@ IDENTITIES = {
 
 _FLOATS = frozenset((dtypes.float16, dtypes.bfloat16, dtypes.float32))
 _NUMBERS = frozenset((int, float))
+_TYPED = (tracing.Tracer, ArrayImpl)  # others may have an `aval` too, as what passes on all that its array has
 
 PUBLIC: dict = {}
 INLINE: dict = {}  # the same functions without the dispatcher, for operators on tracers
@@ -118,8 +119,7 @@ def _unary(name, primitive, promotion):
     if promotion == "inexact":
         def function(x: ArrayLike, /) -> Array:
             # Hot under a trace: an array of floats goes straight to the primitive.
-            aval = getattr(x, "aval", None)
-            if aval is not None and dtypes.is_inexact(aval.dtype):
+            if isinstance(x, _TYPED) and dtypes.is_inexact(x.aval.dtype):
                 return primitive.bind(x)
             return primitive.bind(*promote_args_inexact(name, x))
     else:
@@ -139,7 +139,7 @@ def _binary(name, primitive, promotion):
         # Hot under a trace: operands of one type, and a Python number beside floats, need no promotion.
         if out is not None or where is not None:
             _refuse_options(name, out, where)
-        a, b = getattr(x1, "aval", None), getattr(x2, "aval", None)
+        a, b = x1.aval if isinstance(x1, _TYPED) else None, x2.aval if isinstance(x2, _TYPED) else None
         if a is not None:
             if b is not None:
                 if a.dtype is b.dtype and a.shape == b.shape and (not inexact or a.dtype in _FLOATS):

@@ -346,8 +346,27 @@ class Settings:
         known = {names.get(name, name): setting for name, setting in {**settings, **_kept_settings()}.items()}
         return {name if name in WITHOUT_PREFIX else f"jax_{name}": setting.value for name, setting in sorted(known.items())}
 
+    def config_with_absl(self) -> None:
+        """Make a flag of absl of each setting, for programs that `absl.app.run` runs: `--jax_enable_x64`."""
+        from xlafront.runtime import absl_flags  # start-up: few programs have such flags
+
+        absl_flags.config_with_absl(self)
+
+    def complete_absl_config(self) -> None:
+        """Let the flags that absl found on the command line take effect."""
+        from xlafront.runtime import absl_flags  # start-up: few programs have such flags
+
+        absl_flags.complete_absl_config(self)
+
+    def parse_flags_with_absl(self) -> None:
+        """Read settings from the command line by absl now, leaving what else it has to others: `--jax_enable_x64`."""
+        from xlafront.runtime import absl_flags  # start-up: few programs have such flags
+
+        absl_flags.parse_flags_with_absl(self)
+
     def __dir__(self):
-        return sorted([*settings, *_kept_settings(), "update", "read", "values"])
+        return sorted([*settings, *_kept_settings(), "update", "read", "values", "config_with_absl", "complete_absl_config",
+                       "parse_flags_with_absl"])
 
 
 @functools.cache

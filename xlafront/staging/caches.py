@@ -86,14 +86,16 @@ _tracing = _Tracing()
 class Caches:
     """What has been traced of one function; shared by all `jit`s of it with the same options."""
 
-    __slots__ = ("traces", "once", "__weakref__")
+    __slots__ = ("traces", "on_arrays", "once", "__weakref__")
 
     def __init__(self) -> None:
         self.traces: dict[tuple, TracedCall] = {}
+        self.on_arrays: dict[tuple, Callable] = {}  # of arguments that consist of others
         self.once = Once()
 
     def clear(self) -> None:
         self.traces.clear()
+        self.on_arrays.clear()
 
 
 # Keyed weakly by function, so that `jit(f)` written again and again traces once, and dies with `f`.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from xlafront.core import errors, keys, source, tracing
+from xlafront.core import errors, keys, source, tracing, tree
 from xlafront.core.traceback_filter import boundary
 from xlafront.runtime.jaxlib_compat import ArrayImpl
-from xlafront.staging import signatures, stages
+from xlafront.staging import composites, signatures, stages
 from xlafront.staging.jitted import Jitted, Options
 
 
@@ -58,6 +58,11 @@ def eval_shape(fun: Callable, *args: Any, **kwargs: Any) -> Any:
     """
     if not callable(fun):
         raise errors.not_callable("eval_shape", fun)
+    if tracing.composites and composites.among(tree.leaves((args, kwargs))):
+        jitted = Jitted(fun, Options())
+        call = signatures.split_call(jitted.name, jitted.options.static, args, kwargs)
+        contents = composites.Contents.of(call.leaves)
+        return jitted.on_contents(call, contents).eval_shape(contents.arrays(), *contents.others)[0]
     known = getattr(fun, "eval_shape", None)
     if known is not None and getattr(fun, "__wrapped__", None) is not None:
         return known(*args, **kwargs)
@@ -72,6 +77,8 @@ def typeof(x: Any) -> Any:
     >>> print(xf.typeof(xnp.ones(3)))
     float32[3]
     """
+    if type(x) in tracing.composites:
+        return tracing.composites[type(x)](x)
     aval = tracing.aval_of(x)
     return x.aval if type(x) in (ArrayImpl, keys.KeyArray) else aval
 

@@ -25,7 +25,15 @@ from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, JaxRuntimeError, let_go, pjit
 from xlafront.runtime.layouts import Layout, use as layouts_in_use
 from xlafront.runtime.sharding import active
-from xlafront.staging import device_assignment, leaving, module_shardings, process_agreement, sharding_arguments, signatures
+from xlafront.staging import (
+    composites,
+    device_assignment,
+    leaving,
+    module_shardings,
+    process_agreement,
+    sharding_arguments,
+    signatures,
+)
 from xlafront.staging.caches import TracedCall, dispatch_cache, live_executables, shared_caches
 from xlafront.staging.compile_log import TRACING, log, logged_step
 from xlafront.staging.compiling import LoweredModule, constants_as_arguments, run_executable
@@ -104,6 +112,8 @@ class Jitted:
         """As `cache_miss`, when nothing is being traced."""
         try:
             call = signatures.split_call(self.name, self.options.static, args, kwargs)
+            if tracing.composites and composites.among(call.leaves):
+                return self.call_on_contents(call), None, False
             outer = tracing.trace_of(call.leaves, self.name)
             if outer is not None:
                 with tracing.current_trace(outer):
@@ -153,6 +163,31 @@ class Jitted:
                 static=Selection(), donate=Selection(tuple(sorted({*donated, *boundary.written}))), in_shardings=ins,
                 out_shardings=outs, inline=False), self.name)
             found = boundary.on_values[self.key, layout] = jitted, function_of(jitted)
+        return found
+
+    def call_on_contents(self, call: Call) -> Any:
+        contents = composites.Contents.of(call.leaves)
+        result, held = self.on_contents(call, contents)(contents.arrays(), *contents.others)
+        contents.finish(held)
+        return result
+
+    def on_contents(self, call: Call, contents: composites.Contents) -> Callable:
+        """The function of what arguments consist of in place of the one that takes them, compiled as that is."""
+        key = call.statics, call.in_tree, contents.places, contents.kinds, contents.states
+        found = self.caches.on_arrays.get(key)
+        if found is None:
+            options, ins, outs = self.options, self.options.in_shardings, self.options.out_shardings
+            kept = [i for i, place in enumerate(contents.places) if place is None]
+            if ins is not UNSPECIFIED:
+                flat = self.flat_in_shardings(call.in_tree)
+                ins = (None, *[flat[i] for i in kept])
+            if outs is not UNSPECIFIED:
+                outs = (outs, None)
+            flags = self.donated_flags(call)
+            donated = tuple([1 + j for j, i in enumerate(kept) if flags[i]])
+            found = self.caches.on_arrays[key] = function_of(Jitted(
+                composites.on_arrays(self.fun, call, contents), options._replace(
+                    static=Selection(), donate=Selection(donated), in_shardings=ins, out_shardings=outs), self.name))
         return found
 
     @staticmethod
@@ -226,6 +261,8 @@ class Jitted:
     def staged_call(self, args, kwargs):
         """A call under a trace: one equation, whose program is traced once per signature."""
         call = signatures.split_call(self.name, self.options.static, args, kwargs)
+        if tracing.composites and composites.among(call.leaves):
+            return self.call_on_contents(call)
         return self.staged(call, self.trace(call))
 
     def staged(self, call: Call, traced: TracedCall) -> Any:

@@ -244,6 +244,8 @@ def _apply_eagerly(primitive: Primitive, args: tuple, params: dict[str, Any]):
         key, kernel = None, None
     if kernel is None:
         def apply(*operands):
+            for x in operands:
+                tracing.aval_of(x)  # a node with traced arrays in it is no operand
             return primitive.bind(*operands, **params)
 
         apply.__name__ = apply.__qualname__ = primitive.name

@@ -227,7 +227,7 @@ def _place(ct, part, path: str, result: list[Any], title: str) -> None:
             return
         raise TypeError(f"{title} must return cotangents with the structure of the arguments: at output{path} it "
                         f"returned {tree.structure(ct)} for an argument that is an array.")
-    if tracing.is_arraylike(ct):  # for all that is in an argument
+    if type(ct) not in tree.registered_nodes and tracing.is_arraylike(ct):  # for all that is in an argument
         result.extend([ct] * tree.structure(part).num_leaves)
         return
     mine: list[Any] = []

@@ -1,0 +1,113 @@
+"""Values that consist of others, written as Flax writes its variables."""
+
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront.compat import hijax
+
+
+class Box:
+    def __init__(self, value):
+        self.value = value
+
+    def __jax_array__(self):
+        return xnp.asarray(self.value)
+
+    def cur_qdd(self):
+        return (xf.typeof(self.value),)
+
+
+class BoxType(hijax.MutableHiType):
+    def __eq__(self, other):
+        return type(other) is BoxType
+
+    def __hash__(self):
+        return 7
+
+    def read_loval(self, state, box):
+        return state[0].lower_val(box.value)
+
+    def new_from_loval(self, state, *values):
+        return Box(state[0].raise_val(*values))
+
+    def update_from_loval(self, state, box, *values):
+        box.value = state[0].raise_val(*values)
+
+
+class Get(hijax.HiPrimitive):
+    def impl(self, box):
+        return box.value
+
+
+class Set(hijax.HiPrimitive):
+    multiple_results = True
+
+    def impl(self, box, value):
+        box.value = value
+        return []
+
+
+hijax.register_hitype(Box, lambda box: BoxType())
+get, put = Get("get"), Set("put")
+
+
+def test_made_and_changed_while_something_is_traced():
+    @xf.jit
+    def f(x):
+        box = Box(x)
+        put.bind(box, get.bind(box) * 2)
+        return get.bind(box) + 1
+
+    assert f(3) == 7 and f(4) == 9
+
+
+def test_changed_beside_a_gradient():
+    box = Box(xnp.float32(0))
+
+    def f(x):
+        put.bind(box, xf.lax.stop_gradient(x * 3))
+        return x ** 2 + get.bind(box)
+
+    assert xf.grad(f)(4.0) == 8 and get.bind(box) == 12
+
+
+def test_compiled_code_leaves_no_traced_array_in_what_is_outside():
+    box = Box(xnp.float32(5))
+    assert xf.jit(lambda x: get.bind(box) + x)(1) == 6
+    with pytest.raises(NotImplementedError, match="flax_hijax_variable"):
+        xf.jit(lambda x: put.bind(box, x))(1.0)
+    assert get.bind(box) == 5
+
+
+def test_they_have_types_and_convert():
+    box = Box(xnp.arange(3))
+    assert isinstance(xf.typeof(box), BoxType)
+    assert xnp.zeros_like(box).tolist() == [0, 0, 0] and (xnp.ones(3) + xnp.asarray(box)).tolist() == [1, 2, 3]
+
+
+def test_compiled_functions_change_their_arguments():
+    traced = []
+
+    @xf.jit
+    def add(box, other, x):
+        traced.append(x)
+        put.bind(box, get.bind(box) + x)
+        return get.bind(other) * 2
+
+    box, other = Box(xnp.float32(1)), Box(xnp.arange(2))
+    for step in range(1, 4):
+        assert add(box, other, 10.0).tolist() == [0, 2] and get.bind(box) == 1 + 10 * step
+    assert add(box, box, 1.0) == 64 and get.bind(box) == 32  # one value as two arguments
+    assert get.bind(other).tolist() == [0, 1] and len(traced) == 2
+    assert xf.eval_shape(add, box, other, 1.0).shape == (2,) and get.bind(box) == 32
+
+    @xf.jit
+    def outer(box, x):
+        add(box, box, x)
+        return xf.grad(lambda x: get.bind(box) * x)(2.0)
+
+    assert outer(box, 1.0) == 33 and get.bind(box) == 33
+    put.bind(box, xnp.arange(3.0))  # of another shape
+    add(box, other, 1.0)
+    assert get.bind(box).tolist() == [1, 2, 3]
