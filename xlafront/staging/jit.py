@@ -16,7 +16,7 @@ from xlafront.staging.jitted import Explaining, Jitted, Options, function_of
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 
 
-def jit(fun: Callable | None = None, /, *, in_shardings: Any = UNSPECIFIED, out_shardings: Any = UNSPECIFIED,
+def jit(fun: Callable = UNSPECIFIED, /, *, in_shardings: Any = UNSPECIFIED, out_shardings: Any = UNSPECIFIED,
         static_argnums: int | Sequence[int] | None = None, static_argnames: str | Sequence[str] | None = None,
         donate_argnums: int | Sequence[int] | None = None, donate_argnames: str | Sequence[str] | None = None,
         keep_unused: bool = False, device: Any = None, backend: str | None = None, inline: bool = False,
@@ -38,7 +38,7 @@ def jit(fun: Callable | None = None, /, *, in_shardings: Any = UNSPECIFIED, out_
     >>> leaky(xnp.array([-2.0, 2.0]))
     Array([-1.,  2.], dtype=float32)
     """
-    if fun is None:
+    if fun is UNSPECIFIED:
         return functools.partial(
             jit, in_shardings=in_shardings, out_shardings=out_shardings, static_argnums=static_argnums,
             static_argnames=static_argnames, donate_argnums=donate_argnums, donate_argnames=donate_argnames,
