@@ -43,7 +43,6 @@ from xlafront.numpy.promotion import (
     promote_args_inexact,
     promote_dtypes,
     unwrap,
-    unwrap_node,
 )
 from xlafront.numpy.ufuncs import INLINE, PUBLIC
 from xlafront.runtime import config, guards
@@ -429,9 +428,8 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = Non
     >>> xnp.full_like(xnp.array([1, 2]), 7)
     Array([7, 7], dtype=int32)
     """
-    a = unwrap_node(a) if tracing.is_convertible(a) else a
-    check_arraylike("full_like", a) if not hasattr(a, "dtype") else None
     a = unwrap(a)
+    check_arraylike("full_like", a) if not hasattr(a, "dtype") else None
     aval = tracing.aval_of(a) if tracing.is_arraylike(a) else a
     own = tuple(aval.shape) if shape is None else shapes.static_shape("full_like", shape)
     target = device or target_of("xnp.full_like", out_sharding, own)
