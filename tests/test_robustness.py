@@ -1,9 +1,11 @@
 """What must not break it: threads that wait for each other, forks, exits, interrupts, depth, sizes, names, exceptions of users."""
 
 import asyncio
+import copy
 import gc
 import inspect
 import os
+import pickle
 import random
 import signal
 import subprocess
@@ -324,9 +326,12 @@ def test_pytrees_nested_too_deeply():
     for _ in range(5000):
         deep = [deep]
     for use in (xf.tree.flatten, xf.tree.leaves, xf.tree.structure, lambda t: xf.tree.map(abs, t), xf.tree.flatten_with_path,
-                xf.grad(lambda t: 1.0), xf.vmap(lambda t: 1.0)):
+                xf.grad(lambda t: 1.0), xf.vmap(lambda t: 1.0), xf.jit(lambda t: 1.0), xf.jit(lambda t: t),
+                xf.make_jaxpr(lambda t: 1.0), lambda t: xf.eval_shape(lambda t: 1.0, t)):
         with pytest.raises(ValueError, match="nested more deeply"):
             use(deep)
+    with pytest.raises(ValueError, match="nested more deeply"):
+        xf.jit(lambda: deep)()
 
 
 def test_pytrees_without_end():
@@ -482,3 +487,41 @@ MEMORY = {
 @pytest.mark.parametrize("what", MEMORY)
 def test_arrays_go_with_their_last_use(what):
     assert live(MEMORY[what]) == 0
+
+
+CALLS = """x + x | x * 2 | xnp.sin(x) | xnp.sum(m, axis=0) | xnp.mean(m) | xnp.var(m, axis=1) | x[0] | x[1:] | x[i] | m[i, i] | x[x > 0] |
+    x.at[0].set(1) | x.at[i].add(1.0) | xnp.where(x > 0, x, 0) | xnp.concatenate([x, x]) | xnp.stack([x, x]) | xnp.sort(x) | xnp.median(x) |
+    xnp.argmax(x) | xnp.cumsum(x) | m @ m | xnp.einsum("ij,jk", m, m) | xnp.linalg.solve(m, x) | xnp.linalg.svd(m) | xnp.fft.fft(x) |
+    xnp.zeros(3) | xnp.arange(3) | xnp.linspace(0, 1, 3) | xnp.asarray([1, 2]) | np.asarray(x) | x.tolist() | float(x[0]) | str(x) |
+    list(x) | xnp.histogram(x, 3) | xnp.unique(x) | xnp.interp(x, x, x) | xf.random.normal(k, (3,)) | xf.random.split(k) |
+    xf.random.permutation(k, x) | xf.random.choice(k, x) | xf.nn.softmax(x) | xf.device_put(N) | xf.device_get(x) | f(x) | g(x, n=2) |
+    xf.grad(f)(x) | xf.value_and_grad(f)(x) | xf.jvp(f, (x,), (x,)) | xf.vjp(f, x)[1](1.0) | xf.linearize(f, x)[1](x) | xf.vmap(f)(m) |
+    xf.jacfwd(h)(x) | xf.jacrev(h)(x) | xf.hessian(f)(x) | xf.make_jaxpr(f)(x) | xf.eval_shape(f, x) | f.lower(x) | f.trace(x) |
+    xf.checkpoint(f)(x) | xf.lax.scan(step, 0.0, x) | xf.lax.cond(True, h, h, x) | xf.lax.while_loop(small, h, x) |
+    xf.lax.fori_loop(0, 3, plus, x) | xf.lax.map(h, x) | xf.lax.associative_scan(xnp.add, x) | xf.lax.top_k(x, 2) | xf.lax.sort(x) |
+    xf.tree.map(h, [x, x]) | xf.tree.leaves([x]) | xf.tree_util.tree_flatten_with_path([x]) | product(x, x) | xf.grad(lambda v: product(v, v).sum())(x) |
+    xf.grad(lambda v: twice(v).sum())(x) | xf.new_ref(x)[...] | x.block_until_ready() | xf.block_until_ready([x]) | x.astype("int32") |
+    xf.pure_callback(np.sin, x, x) | xf.jit(lambda v: v + 1)(x) | xf.scipy.special.gammaln(x) | xf.image.resize(m, (2, 2), "linear") |
+    xf.ops.segment_sum(x, i) | xf.dlpack.from_dlpack(x) | copy.copy(x) | pickle.loads(pickle.dumps(x)) | xf.typeof(x) | xf.live_arrays()"""
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("call", [" ".join(call.split()) for call in CALLS.split("|")])
+def test_calls_that_are_repeated_keep_nothing(call):
+    x = xnp.asarray(X[:3])
+    names = {"xf": xf, "xnp": xnp, "np": np, "copy": copy, "pickle": pickle, "x": x, "m": xnp.eye(3) * 2, "i": xnp.asarray([0, 1, 1]),
+             "k": xf.random.key(0), "N": X, "f": xf.jit(lambda v: (v * xnp.sin(v)).sum()), "h": lambda v: v * 2,
+             "g": xf.jit(lambda v, n: v * n, static_argnames="n"), "step": lambda c, v: (c + v, c), "small": lambda v: v[0] < 9,
+             "plus": lambda i, v: v + i, "product": product, "twice": twice}
+    code = compile(call, call, "eval")
+
+    def grows(times):
+        gc.collect()
+        before = sys.getallocatedblocks()
+        for _ in range(times):
+            eval(code, names)
+        gc.collect()
+        return sys.getallocatedblocks() - before
+
+    grows(20)
+    assert any(grows(100) < 80 for _ in range(8))  # less than one object a call, when the caches are full

@@ -89,7 +89,10 @@ def install_hook() -> None:
 
     def hook(kind, error, traceback):
         if traceback is not None and not isinstance(error, (KeyboardInterrupt, SystemExit)):
-            filter_traceback(error.with_traceback(traceback))
+            try:
+                filter_traceback(error.with_traceback(traceback))
+            except RecursionError:  # jaxlib did not give back all of the depth that it used; the error is shown as it is
+                pass
         previous(kind, error, error.__traceback__)
 
     sys.excepthook = hook

@@ -6,6 +6,7 @@ A platform is a row of `PLATFORMS`. Which ones are tried, and with what options,
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import warnings
@@ -13,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlafront.runtime import kernel_libraries
-from xlafront.runtime.jaxlib_compat import Client, _jax
+from xlafront.runtime.jaxlib_compat import Client, _jax, collect_garbage
 from xlafront.runtime.kernel_libraries import site_file
 
 
@@ -138,6 +139,13 @@ def canonical_platform(name: str) -> str:
     return name
 
 
+def _collect_with_python(phase: str, info: dict) -> None:
+    """jaxlib keeps what it let go of without Python's lock, at each wait for an array and with each program that is gone, until
+    it is told to collect it: whenever Python collects."""
+    if phase == "stop":
+        collect_garbage()
+
+
 class Clients:
     """The clients of this process, in order of preference."""
 
@@ -166,6 +174,8 @@ class Clients:
                 self.failures[name] = str(e)
                 raise PlatformError(f"the platform {name!r} could not be started: {e}") from e
             self.started[name] = client
+            if _collect_with_python not in gc.callbacks:
+                gc.callbacks.append(_collect_with_python)
             return client
 
     def before_fork(self) -> None:

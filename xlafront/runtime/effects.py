@@ -7,13 +7,10 @@ with an ordered effect starts when the one before it with the same effect has en
 from __future__ import annotations
 
 import atexit
-import gc
 import threading
 from collections import deque
 from collections.abc import Iterable
 from typing import Any
-
-from xlafront.runtime.jaxlib_compat import collect_garbage
 
 MOST_RUNNING = 64  # programs with effects that may be under way before the next waits for the oldest
 
@@ -101,18 +98,11 @@ def effects_barrier() -> None:
         raise failures[0]
 
 
-def _collect_with_python(phase: str, info: dict) -> None:
-    if phase == "stop":
-        collect_garbage()
-
-
 _prepared: list[bool] = []
 
 
 def prepare() -> None:
-    """Before the first program with callbacks: their end is waited for at exit, and jaxlib, which keeps the callables of
-    programs that are gone until it is told to collect them, is told whenever Python collects."""
+    """Before the first program with callbacks: their end is waited for at exit."""
     if not _prepared:
         _prepared.append(True)
         atexit.register(effects_barrier)
-        gc.callbacks.append(_collect_with_python)

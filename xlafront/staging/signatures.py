@@ -163,7 +163,7 @@ class Call(NamedTuple):
 def split_call(fun_name: str, static: Selection, args: tuple, kwargs: dict) -> Call:
     """Separate the static arguments, flatten the rest. The tree is that of `(positional, keywords)`."""
     if not static:
-        leaves, in_tree = tree.flatten((args, kwargs))
+        leaves, in_tree = tree.flatten_tree((args, kwargs))
         return Call((), leaves, in_tree)
     statics = []
     dynamic = []
@@ -180,7 +180,7 @@ def split_call(fun_name: str, static: Selection, args: tuple, kwargs: dict) -> C
         if name in kwargs:
             statics.append((name, Static(repr(name), kwargs[name], fun_name)))
     rest = {k: v for k, v in kwargs.items() if k not in static.names}
-    leaves, in_tree = tree.flatten((tuple(dynamic), rest))
+    leaves, in_tree = tree.flatten_tree((tuple(dynamic), rest))
     return Call(tuple(statics), leaves, in_tree)
 
 
@@ -244,7 +244,7 @@ def abstract_arguments(fun: Callable, name: str, static: Selection, call: Call, 
 
 def check_results(fun: Callable, results: Any) -> tuple[list[Any], Any]:
     """Flatten what a traced function returned; every leaf must be an array."""
-    leaves, out_tree = tree.flatten(results)
+    leaves, out_tree = tree.flatten_tree(results)
     for i, x in enumerate(leaves):
         if is_ref(x):
             where = tree.keystr(tree.flatten_with_path(results)[0][i][0])

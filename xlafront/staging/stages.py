@@ -323,7 +323,7 @@ class CompiledWithRefs(Compiled):
         self._of_values, self._boundary = of_values, lowered._boundary
 
     def __call__(self, *args, **kwargs):
-        leaves, in_tree = tree.flatten((args, kwargs))
+        leaves, in_tree = tree.flatten_tree((args, kwargs))
         traced = self._traced
         if in_tree != self.in_tree or any([tracing.aval_of(x) != a for x, a in zip(leaves, traced._traced.in_avals)]):
             given = in_tree.unflatten(list(map(tracing.aval_of, leaves)))
@@ -343,7 +343,7 @@ def _dispatcher_of(stage, executable) -> Callable:
             if tracing.is_tracing():
                 raise TypeError(f"the compiled function {name} cannot be called inside a transformation: it is no "
                                 f"longer a program. Call the jitted function instead.")
-            leaves, given = tree.flatten((args, kwargs))
+            leaves, given = tree.flatten_tree((args, kwargs))
             call = signatures.Call((), leaves, given)
             _check_call(name, traced, in_tree, call, executable, static)
             in_order = jitted.in_order(executable, call)
