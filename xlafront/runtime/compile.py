@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from xlafront.runtime import backpressure, disk_cache, effects as runtime_effects, monitoring
+from xlafront.runtime import backpressure, effects as runtime_effects, monitoring
 from xlafront.runtime.clients import clients
 from xlafront.runtime.jaxlib_compat import CompileOptions, JaxRuntimeError
 from xlafront.runtime.sharding import device_list
@@ -21,7 +21,7 @@ class CompileRequest(NamedTuple):
     devices: tuple
     options: CompileOptions
     host_callbacks: Sequence[Any]
-    identity: Callable[[], bytes] | None  # the program as the disk cache knows it; None: it is not for other processes
+    key: str | None  # of `disk_cache.cache_key`; None: the program cannot be that of another place
 
 
 def compile_module(request: CompileRequest, cache=None):
@@ -33,9 +33,8 @@ def compile_module(request: CompileRequest, cache=None):
     if len(request.devices) > 1 and request.client.platform == "cpu":
         backpressure.install()
     key = None
-    if cache is not None and request.identity is not None and not request.host_callbacks and not _is_tuned_together(request):
-        key = disk_cache.cache_key(request.identity(), request.options.SerializeAsString(),
-                                   request.client, request.devices)
+    if cache is not None and request.key is not None and not _is_tuned_together(request):
+        key = request.key
         monitoring.record_event("/jax/compilation_cache/compile_requests_use_cache")
         started = time.perf_counter()
         data = cache.load(key)

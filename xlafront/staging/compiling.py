@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +13,7 @@ from xlafront.core.ir import ClosedJaxpr, Jaxpr, dce_jaxpr
 from xlafront.runtime import config
 from xlafront.runtime.compile import CompileRequest, compile_module, explain_options
 from xlafront.runtime.compile_options import compile_options
+from xlafront.runtime.disk_cache import cache_key
 from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging import module_shardings
 from xlafront.staging.compile_log import COMPILATION, CONVERSION, logged_step, note
@@ -112,13 +113,17 @@ class LoweredModule:
         options = compile_options(len(self.assignment.devices), self.assignment.devices, overrides)
         self.shardings.adjust(options)
         context = self.module_context
-        identity = functools.partial(lowering.module.stripped_bytecode, context.module) if context.cacheable else None
         dump(self.name, self.closed.jaxpr, context.module)
-        request = CompileRequest(context.module, self.client, self.assignment.devices, options, context.host_callbacks,
-                                 identity)
+        devices, key = self.assignment.devices, None
+        if context.cacheable and not context.host_callbacks:
+            program = lowering.module.stripped_bytecode(context.module)
+            key = cache_key(program, options.SerializeAsString(), self.client, devices)
+        equal = _by_key.get(key)
         try:
             with logged_step(COMPILATION, self.name, self.traced.in_avals):
-                executable = compile_module(request, backends.disk_cache())
+                executable = equal.loaded if equal is not None else compile_module(
+                    CompileRequest(context.module, self.client, devices, options, context.host_callbacks, key),
+                    backends.disk_cache())
         except Exception as e:
             for partitioner in self.module_context.partitioners:
                 if (failure := partitioner.take_failure()) is not None:
@@ -134,11 +139,18 @@ class LoweredModule:
             outs = [given if s is fit else fit for given, s, fit in zip(self.shardings.asked, results, fitting)]
             return LoweredModule(self.name, self.closed, self.assignment, self.donated, outs, self.options, self.traced,
                                  self.layouts).compile(compiler_options)
-        return Executable(
+        result = Executable(
             executable, in_avals=[keys.physical(aval) for aval in self.traced.in_avals], in_shardings=self.assignment.shardings,
             out_avals=out_avals, out_shardings=results,
             out_committed=self.assignment.committed, kept=self.kept, const_args=self.const_args, effects=self.closed.effects,
             own_layouts=self.layouts is not None)
+        if key is not None:
+            _by_key[key] = result
+        return result
+
+
+# Equal programs of different functions share what XLA made, as of a lambda that is written anew in each turn of a loop.
+_by_key: weakref.WeakValueDictionary[str, Executable] = weakref.WeakValueDictionary()
 
 
 def _may_outline(assignment, jaxpr: Jaxpr) -> bool:

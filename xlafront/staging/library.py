@@ -251,7 +251,7 @@ def _apply_eagerly(primitive: Primitive, args: tuple, params: dict[str, Any]):
         apply.__name__ = apply.__qualname__ = primitive.name
         kernel = library(apply)
         if key is not None:
-            primitive.eager[key] = kernel
+            primitive.eager.keep(key, kernel)
     try:
         return kernel(*args)
     except TypeError:

@@ -20,6 +20,7 @@ from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.runtime.arrays import put_host
 from xlafront.runtime.compile import CompileRequest, compile_module
 from xlafront.runtime.compile_options import compile_options
+from xlafront.runtime.disk_cache import cache_key
 from xlafront.runtime.guards import between_devices
 from xlafront.runtime.jax_names import buffers_of, host_copy
 from xlafront.runtime.jaxlib_compat import ArrayImpl, NamedSharding, batched_device_put, result_handler
@@ -251,9 +252,8 @@ def _program(name: str, devices: tuple, arg_types, result_types, build: Callable
     if shardings is not None:
         shardings.declare_meshes(context)
         shardings.adjust(options)
-    executable = compile_module(CompileRequest(
-        context.module, client, devices, options, [], functools.partial(lowering.module.stripped_bytecode, context.module)),
-        backends.disk_cache())
+    key = cache_key(lowering.module.stripped_bytecode(context.module), options.SerializeAsString(), client, devices)
+    executable = compile_module(CompileRequest(context.module, client, devices, options, [], key), backends.disk_cache())
 
     def run(arrays: Sequence[ArrayImpl], avals: Sequence[Any], shardings: Sequence[Any]) -> list[ArrayImpl]:
         results = executable.execute_sharded(list(arrays))
