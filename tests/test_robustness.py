@@ -153,6 +153,27 @@ def test_threads_that_call_trace_clear_and_change_settings_get_right_answers():
     assert not wrong
 
 
+MANY_AT_ONCE = """
+import threading, time, xlafront as xf, xlafront.numpy as xnp
+x = xnp.ones((20, 20))
+end = time.time() + 0.5
+def loop():
+    i = 0
+    while time.time() < end:
+        i += 1
+        xf.jit(lambda x: xnp.tanh(x) * i + i)(x)
+threads = [threading.Thread(target=loop) for _ in range(6)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+"""
+
+
+@pytest.mark.soak
+def test_threads_that_compile_while_others_write_modules():
+    for _ in range(12):
+        assert run(MANY_AT_ONCE, XLAFRONT_ENABLE_COMPILATION_CACHE="0") == (0, "")
+
+
 def test_scopes_of_one_task_are_not_those_of_another():
     async def names():
         with xf.named_scope("AAA"):
