@@ -32,7 +32,7 @@ def _make_context() -> ir.Context:
     context.load_all_available_dialects()
     for dialect in (_stablehlo, _chlo, _sdy):
         dialect.register_dialect(context)
-    # Its locks stay on (`enable_multithreading`): XLA's passes work in it without Python's lock while other threads write modules.
+    # Its locks stay on (`enable_multithreading`): XLA's passes work in it, without Python's, while other threads write modules.
     return context
 
 
