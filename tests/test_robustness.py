@@ -341,18 +341,20 @@ def endless():
     return x
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 13), reason="jaxlib flattens any depth there")
 def test_pytrees_nested_too_deeply():
-    deep = 1.0
+    deep = np.ones(2, np.float32)
     for _ in range(5000):
         deep = [deep]
-    for use in (xf.tree.flatten, xf.tree.leaves, xf.tree.structure, lambda t: xf.tree.map(abs, t), xf.tree.flatten_with_path,
-                xf.grad(lambda t: 1.0), xf.vmap(lambda t: 1.0), xf.jit(lambda t: 1.0), xf.jit(lambda t: t),
-                xf.make_jaxpr(lambda t: 1.0), lambda t: xf.eval_shape(lambda t: 1.0, t)):
-        with pytest.raises(ValueError, match="nested more deeply"):
+    uses = (xf.tree.flatten, xf.tree.leaves, xf.tree.structure, lambda t: xf.tree.map(lambda x: x, t), xf.tree.flatten_with_path,
+            xf.vmap(lambda t: 1.0), xf.jit(lambda t: 1.0), xf.jit(lambda t: t), lambda t: xf.jit(lambda: t)(),
+            xf.make_jaxpr(lambda t: 1.0), lambda t: xf.eval_shape(lambda t: 1.0, t))
+    for use in uses:
+        try:  # since 3.13 Python has no limit for what jaxlib does here
             use(deep)
-    with pytest.raises(ValueError, match="nested more deeply"):
-        xf.jit(lambda: deep)()
+        except ValueError as e:
+            assert "nested more deeply" in str(e)
+        else:
+            assert sys.version_info >= (3, 13)
 
 
 def test_pytrees_without_end():
