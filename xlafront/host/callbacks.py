@@ -77,8 +77,6 @@ class FlatCallback:
     def __call__(self, *leaves):
         args, kwargs = self.in_tree.unflatten(leaves)
         returned = self.function(*args, **kwargs)
-        if not self.out_tree.num_leaves:
-            return []
         results, structure = tree.flatten(returned)
         if len(results) != self.out_tree.num_leaves:  # any tree of as many arrays will do
             raise ValueError(f"{signatures.function_name(self.function)}, which {self.user} called, must return what "
