@@ -14,6 +14,7 @@ from xlafront.core.tracing import Tracer
 from xlafront.core.zeros import UndefinedPrimal, Zero
 from xlafront.lax.all_reductions import psum_invariant_p
 from xlafront.lax.device_put import reshard_p
+from xlafront.lax.elementwise import to_dtype
 from xlafront.lax.families import add_any_p
 from xlafront.lax.resharding import whole_operands
 from xlafront.lax.vma_casts import as_unreduced
@@ -207,10 +208,11 @@ def transpose_called(closed: ClosedJaxpr, cts: Sequence[Any], operands: Sequence
         else:
             ins.append(i)
             values.append(x)
-    for i, ct in enumerate(cts, count):
+    for i, (ct, aval) in enumerate(zip(cts, closed.out_avals), count):
         if type(ct) is not Zero:
             ins.append(i)
-            values.append(ct)
+            # (a rule of the user's may hand back one of fewer bits)
+            values.append(ct if tracing.aval_of(ct).dtype == aval.dtype else to_dtype(ct, aval.dtype))
     linear = tuple([type(x) is UndefinedPrimal for x in operands])
     program, nonzero = transpose_program(closed, linear, tuple([type(ct) is not Zero for ct in cts]))
     found = iter(call(program, values, ins, [i for i, nz in zip(moving, nonzero) if nz]))
