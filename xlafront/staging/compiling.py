@@ -11,6 +11,7 @@ from xlafront.core import backends, keys, tracing
 from xlafront.core.discharge import discharge_program
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, dce_jaxpr
 from xlafront.runtime import config
+from xlafront.runtime.clients import clients
 from xlafront.runtime.compile import CompileRequest, compile_module, explain_options
 from xlafront.runtime.compile_options import compile_options
 from xlafront.runtime.disk_cache import cache_key
@@ -118,6 +119,7 @@ class LoweredModule:
         if context.cacheable and not context.host_callbacks:
             program = lowering.module.stripped_bytecode(context.module)
             key = cache_key(program, options.SerializeAsString(), self.client, devices)
+        clients.refuse_forked()  # (an equal program of the parent's would be found, and wait for ever)
         equal = _by_key.get(key)
         try:
             with logged_step(COMPILATION, self.name, self.traced.in_avals):
