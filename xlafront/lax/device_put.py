@@ -298,11 +298,13 @@ def block_until_ready(x: Any) -> Any:
     >>> xf.block_until_ready(xnp.ones(2) + 1)
     Array([2., 2.], dtype=float32)
     """
-    arrays = [leaf for leaf in tree.leaves(x) if isinstance(leaf, ArrayImpl)]
+    leaves = tree.leaves(x)
+    arrays = [leaf for leaf in leaves if type(leaf) is ArrayImpl]
     batched_block_until_ready(arrays)
-    for leaf in tree.leaves(x):
-        if not isinstance(leaf, ArrayImpl) and hasattr(leaf, "block_until_ready"):
-            leaf.block_until_ready()
+    if len(arrays) < len(leaves):
+        for leaf in leaves:
+            if hasattr(leaf, "block_until_ready"):
+                leaf.block_until_ready()
     return x
 
 

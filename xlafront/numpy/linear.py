@@ -58,7 +58,9 @@ def contract(x, y, contracting, batch=((), ()), precision=None, preferred=None, 
 
 
 def _as_told(user, out_sharding, kernel, arrays, *static):
-    """A product, split as a user says, which may leave sums over mesh axes open."""
+    """A product, split as a user says, which may leave sums over mesh axes open. Hot."""
+    if out_sharding is None:
+        return kernel(*arrays, *static)
     wanted = named_sharding(out_sharding, user)
     if wanted is None or not wanted.spec.unreduced:
         return with_out_sharding(user, wanted, kernel, arrays, *static)

@@ -24,18 +24,19 @@ def capsule_of(array, stream=None):
     return _jax.buffer_to_dlpack_managed_tensor(array, stream=stream)
 
 
+class _Tensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64))]
+
+
+_pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+
+
 def type_of_capsule(capsule) -> tuple[tuple[int, ...], np.dtype]:
     """Shape and dtype, from the C structure in the capsule."""
-
-    class Tensor(ctypes.Structure):
-        _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
-                    ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
-                    ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64))]
-
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    tensor = Tensor.from_address(pointer(capsule, b"dltensor"))
-    return tuple(tensor.shape[i] for i in range(tensor.ndim)), _dtype(tensor.code, tensor.bits)
+    tensor = _Tensor.from_address(_pointer_of(capsule, b"dltensor"))
+    return tuple(tensor.shape[:tensor.ndim]), _dtype(tensor.code, tensor.bits)
 
 
 _KINDS = {0: "int", 1: "uint", 2: "float", 5: "complex"}

@@ -86,12 +86,13 @@ _tracing = _Tracing()
 class Caches:
     """What has been traced of one function; shared by all `jit`s of it with the same options."""
 
-    __slots__ = ("traces", "on_arrays", "once", "__weakref__")
+    __slots__ = ("traces", "on_arrays", "once", "lets_go", "__weakref__")
 
     def __init__(self) -> None:
         self.traces: dict[tuple, TracedCall] = {}
         self.on_arrays: dict[tuple, Callable] = {}  # of arguments that consist of others
         self.once = Once()
+        self.lets_go = False  # whether its calls delete what they donate: see `let_go`
 
     def clear(self) -> None:
         self.traces.clear()

@@ -126,7 +126,13 @@ class Jitted:
                     return self.evaluate_by_operation(traced, call.leaves), None, False
             executable = self.executable_for(traced, call)
             in_order = self.in_order(executable, call)
+            lets_go = self.options.donate and leaves_handles(executable)
+            if lets_go:
+                self.caches.lets_go = True
+                self.check_donated_once(call)
             results = self.run(executable, traced, call)
+            if lets_go:
+                let_go(call.leaves)
             out = traced.out_tree.unflatten(results)
             return out, self.fast_path(executable, traced, out) if in_order else None, False
         except Exception as e:
@@ -244,9 +250,8 @@ class Jitted:
                     "Use what that call returned, or do not donate the argument.")
         return error
 
-    def check_donated_once(self, args, kwargs) -> None:
+    def check_donated_once(self, call: Call) -> None:
         """Raise for a donated array that is another argument too."""
-        call = signatures.split_call(self.name, self.options.static, args, kwargs)
         first: dict[int, int] = {}
         flags = self.donated_flags(call)
         for i, x in enumerate(call.leaves):
@@ -463,11 +468,10 @@ def make_dispatcher(fun: Callable, jitted: Jitted, cache_miss: Callable):
 class Explaining:
     """What is in front of the dispatcher, for errors that C++ raises itself: unhashable and donated arguments. Hot."""
 
-    __slots__ = ("_jitted", "_dispatcher", "_detach", "__dict__", "__weakref__")
+    __slots__ = ("_jitted", "_dispatcher", "_caches", "__dict__", "__weakref__")
 
     def __init__(self, dispatcher: Callable, jitted: Jitted):
-        self._jitted, self._dispatcher = jitted, dispatcher
-        self._detach = DONATED_ARRAYS_CRASH and bool(jitted.options.donate)
+        self._jitted, self._dispatcher, self._caches = jitted, dispatcher, jitted.caches
         signatures.dress(self, jitted.fun)
 
     def __get__(self, instance, owner=None):
@@ -484,33 +488,44 @@ class Explaining:
         return self._dispatcher._cache_size()
 
     def __call__(self, *args, **kwargs):
-        dispatcher, jitted = self._dispatcher, self._jitted
         try:
-            if not self._detach:
-                return dispatcher(*args, **kwargs)
-            leaves = tree.leaves((args, kwargs))
-            if len(set(map(id, leaves))) < len(leaves):
-                jitted.check_donated_once(args, kwargs)
-            results = dispatcher(*args, **kwargs)
-            let_go(leaves)
-            return results
-        except JaxRuntimeError as e:
-            if "donated in the same call" in str(e):
-                jitted.check_donated_once(args, kwargs)
-            filter_traceback(e)
-            raise
+            if self._caches.lets_go:
+                return self._call_and_delete(args, kwargs)
+            return self._dispatcher(*args, **kwargs)
         except ValueError as e:
-            text = str(e)
-            if "static arguments" in text:
-                signatures.check_statics(jitted.fun, jitted.name, jitted.options.static, args, kwargs)
-            if "deleted or donated" in text:
-                call = signatures.split_call(jitted.name, jitted.options.static, args, kwargs)
-                raise jitted.explain_deleted(jitted.trace(call), call.leaves, e) from None
+            self._explain(e, args, kwargs)
             filter_traceback(e)
             raise
         except Exception as e:
+            if "donated in the same call" in str(e):
+                self._jitted.check_donated_once(self._split(args, kwargs))
             filter_traceback(e)
             raise
+
+    def _call_and_delete(self, args, kwargs):
+        leaves = tree.leaves((args, kwargs))
+        if len(set(map(id, leaves))) < len(leaves):
+            self._jitted.check_donated_once(self._split(args, kwargs))
+        results = self._dispatcher(*args, **kwargs)
+        let_go(leaves)
+        return results
+
+    def _split(self, args, kwargs) -> Call:
+        return signatures.split_call(self._jitted.name, self._jitted.options.static, args, kwargs)
+
+    def _explain(self, error: ValueError, args, kwargs) -> None:
+        """Raise one with the argument's name for what C++ says of a static or a deleted argument."""
+        jitted, text = self._jitted, str(error)
+        if "static arguments" in text:
+            signatures.check_statics(jitted.fun, jitted.name, jitted.options.static, args, kwargs)
+        if "deleted or donated" in text:
+            call = self._split(args, kwargs)
+            raise jitted.explain_deleted(jitted.trace(call), call.leaves, error) from None
+
+
+def leaves_handles(executable: Executable) -> bool:
+    """Whether arrays that are donated to it must be deleted after the call."""
+    return DONATED_ARRAYS_CRASH and any([sharding.num_devices > 1 for sharding in executable.in_shardings])
 
 
 def function_of(jitted: Jitted) -> Callable:

@@ -12,7 +12,6 @@ from xlafront.core.traceback_filter import boundary, filter_traceback
 from xlafront.runtime import clients
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import (
-    DONATED_ARRAYS_CRASH,
     JaxRuntimeError,
     PjitFunctionCache,
     hlo_computation,
@@ -23,7 +22,7 @@ from xlafront.runtime.jaxlib_compat import (
 from xlafront.runtime.layouts import Format, Layout
 from xlafront.staging import device_assignment, signatures
 from xlafront.staging.compiling import run_executable
-from xlafront.staging.jitted import own_copy, shard_arg_fallback
+from xlafront.staging.jitted import leaves_handles, own_copy, shard_arg_fallback
 from xlafront.staging.ref_boundary import boundary_of, stand_ins
 
 
@@ -239,6 +238,7 @@ class Compiled:
         self._traced = lowered._traced
         self.in_tree, self.out_tree = lowered.in_tree, lowered.out_tree
         self._dispatch = _dispatcher_of(self._traced, executable)
+        self._lets_go = bool(self._traced._jitted.options.donate) and leaves_handles(executable)
 
     @property
     def out_info(self):
@@ -298,7 +298,7 @@ class Compiled:
 
     def __call__(self, *args, **kwargs):
         results = self._dispatch(*args, **kwargs)
-        if DONATED_ARRAYS_CRASH and self._traced._jitted.options.donate:
+        if self._lets_go:
             let_go(tree.leaves((args, kwargs)))
         return results
 
