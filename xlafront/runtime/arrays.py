@@ -64,11 +64,10 @@ def host_value(array: ArrayImpl) -> np.ndarray:
     value = np.empty(array._aval.shape, array._aval.dtype)
     if not value.size:
         return value
-    indices = array.sharding.addressable_devices_indices_map(array._aval.shape)
+    indices, _ = places(array._sharding, array._aval.shape)
     array.block_until_ready()
-    for part in parts:  # bare buffers, without a type of their own
-        [device] = part._sharding.device_set
-        value[indices[device]] = _retype(host_copy(part)[0], array._aval)
+    for part, index in zip(parts, indices):  # bare buffers, without a type of their own
+        value[index] = _retype(host_copy(part)[0], array._aval)
     value.flags.writeable = False
     array._npy_value = value
     return value
