@@ -14,6 +14,8 @@ import sys
 import tempfile
 import time
 
+from benchmarks.plot import picture
+
 # figure (or its beginning) -> the highest ratio to jax that is wanted; None: no target
 TARGETS: dict[str, float | None] = {
     "import of": 1.0,  # libraries, which take most of it
@@ -25,6 +27,8 @@ TARGETS: dict[str, float | None] = {
     "NumPyro": 1.0,
     "jit call": 1.0,
     "call of lower().compile()": 1.0,
+    "call: key": 0.6,
+    "call: donated key": 0.6,
     "pmap call": 1.1,
     "eager x + x": 0.8,
     "eager sum": 0.9,
@@ -56,6 +60,10 @@ TARGETS: dict[str, float | None] = {
     "function, trace": 0.3,
     "function, operations": 1.0,
     "kernel": 1.0,
+    "first run, cold": 0.6,
+    "first run, second process": 0.25,
+    "read": 1.0,
+    "call": 1.0,
 }
 # beginnings of figures -> the highest geometric mean of their ratios that is wanted
 MEANS = {"function, eager": 0.5, "function, trace": 0.15, "function, operations": 1.0, "kernel": 1.0}
@@ -166,16 +174,22 @@ def table(results: dict, units: dict, libraries: list[str]) -> list[str]:
     return lines
 
 
+def ratios_to_jax(results: dict) -> dict[str, float]:
+    """xlafront's median of each figure over jax's, where both have one."""
+    ratios = {}
+    for figure, found in results.items():
+        if found.get("xlafront") and found.get("jax"):
+            ours, theirs = (statistics.median(found[name]) for name in ("xlafront", "jax"))
+            if ours and theirs:
+                ratios[figure] = ours / theirs
+    return ratios
+
+
 def means(results: dict) -> list[str]:
     """Of the figures that begin alike: the geometric mean of their ratios to jax, and the highest of them."""
     lines = []
     for group, wanted in MEANS.items():
-        ratios = {}
-        for figure, found in results.items():
-            if figure.startswith(group) and found.get("xlafront") and found.get("jax"):
-                ours, theirs = (statistics.median(found[name]) for name in ("xlafront", "jax"))
-                if ours and theirs:
-                    ratios[figure.partition(": ")[2]] = ours / theirs
+        ratios = {f.partition(": ")[2]: ratio for f, ratio in ratios_to_jax(results).items() if f.startswith(group)}
         if ratios:
             mean = statistics.geometric_mean(ratios.values())
             highest = ", ".join(f"{name} {ratios[name]:.2f}" for name in sorted(ratios, key=ratios.__getitem__)[-3:][::-1])
@@ -205,6 +219,7 @@ def main() -> None:
         help="the interpreter that has a library, when it is not this one",
     )
     parser.add_argument("--json", help="file for all figures")
+    parser.add_argument("--plot", help="file for a picture of the ratios to jax (SVG)")
     args = parser.parse_args()
     chosen = args.only.split(",") if args.only else list(cases)
     if unknown := [name for name in chosen if name not in cases]:
@@ -223,7 +238,7 @@ def main() -> None:
             for library in libraries:
                 cache = tempfile.mkdtemp()
                 try:
-                    if case in ("transformer-warm", *STARTS):  # once before, so that the cache knows the programs
+                    if case.endswith("-warm") or case in STARTS:  # once before, so that the cache knows the programs
                         run_case(case, library, pythons.get(library, sys.executable), cache)
                     figures = run_case(case, library, pythons.get(library, sys.executable), cache)
                     if case in STAGED and figures:
@@ -241,6 +256,9 @@ def main() -> None:
     if args.json:
         with open(args.json, "w") as file:
             json.dump({"results": results, "units": units}, file, indent=1)
+    if args.plot:
+        with open(args.plot, "w") as file:
+            file.write(picture(ratios_to_jax(results), "xlafront over jax: time, memory, operations (less is better)"))
 
 
 if __name__ == "__main__":

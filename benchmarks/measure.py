@@ -29,6 +29,7 @@ def all_cases() -> dict[str, Callable[[Library], dict]]:
     """The cases of every module that has some, by name."""
     importlib.import_module("benchmarks.cases")
     importlib.import_module("benchmarks.ecosystem")
+    importlib.import_module("benchmarks.first_runs")
     importlib.import_module("benchmarks.functions")
     importlib.import_module("benchmarks.gradients")
     return CASES

@@ -144,8 +144,8 @@ def _concrete(function, traced):
     return operator
 
 
-# Conversions to Python: NumPy reads the memory of an array on the CPU itself, several times faster than `_value`, and asks for that
-# elsewhere.
+# Conversions to Python: NumPy reads the memory of an array on the CPU itself, several times faster than `_value`, and asks
+# for that elsewhere.
 
 
 def _need_scalar(x, name: str):

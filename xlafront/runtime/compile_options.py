@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from xlafront.runtime import config
-from xlafront.runtime.jaxlib_compat import HAS_EFFORTS, CompileOptions, _jax
+from xlafront.runtime.jaxlib_compat import HAS_EFFORTS, HAS_TWO_EMITTERS, CompileOptions, _jax
 
 _LEVELS = {"UNKNOWN": 0, "O0": 9, "O1": 19, "O2": 29, "O3": 39}  # as XLA counts them
 
@@ -38,6 +39,17 @@ def get_compile_options(num_replicas: int, num_partitions: int, device_assignmen
     if env_options_overrides:
         options.env_option_overrides = list(env_options_overrides.items())
     return options
+
+
+_EMITTERS = "xla_cpu_use_fusion_emitters"
+
+
+def for_small_programs(overrides: dict) -> dict:
+    """The options of a program on a CPU whose compilation takes longer than its runs: half of the time of the compiler goes
+    into a way to write kernels that is not faster for small ones. What users ask for stays."""
+    if not HAS_TWO_EMITTERS or _EMITTERS in overrides or _EMITTERS in os.environ.get("XLA_FLAGS", ""):
+        return overrides
+    return overrides | {_EMITTERS: False}
 
 
 def compile_options(num_partitions: int, devices: Sequence[Any], overrides: dict | None = None) -> CompileOptions:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Sequence
 from typing import Any
 
 from xlafront import lowering
 from xlafront.core import backends, keys, tracing
+from xlafront.core.avals import ShapedArray
 from xlafront.core.discharge import discharge_program
-from xlafront.core.ir import ClosedJaxpr, Jaxpr, dce_jaxpr
+from xlafront.core.ir import ClosedJaxpr, Jaxpr, dce_jaxpr, subprograms
 from xlafront.runtime import config
 from xlafront.runtime.clients import clients
 from xlafront.runtime.compile import CompileRequest, compile_module, explain_options
-from xlafront.runtime.compile_options import compile_options
+from xlafront.runtime.compile_options import compile_options, for_small_programs
 from xlafront.runtime.disk_cache import cache_key
 from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging import module_shardings
@@ -111,6 +113,8 @@ class LoweredModule:
                              f"be read. To compile it, give types whose shardings are over the devices of a topology "
                              f"(experimental.topologies).")
         overrides = dict(self.options.compiler_options) | (compiler_options or {})
+        if _on_one_cpu(self.assignment) and _is_small(self.closed.jaxpr):
+            overrides = for_small_programs(overrides)
         options = compile_options(len(self.assignment.devices), self.assignment.devices, overrides)
         self.shardings.adjust(options)
         context = self.module_context
@@ -155,6 +159,38 @@ class LoweredModule:
 _by_key: weakref.WeakValueDictionary[str, Executable] = weakref.WeakValueDictionary()
 
 
+def _on_one_cpu(assignment) -> bool:
+    return len(assignment.devices) == 1 and assignment.devices[0].platform == "cpu"
+
+
 def _may_outline(assignment, jaxpr: Jaxpr) -> bool:
     """Whether repeated layers may be kept: where that has been measured to be better, on one CPU device."""
-    return len(assignment.devices) == 1 and assignment.devices[0].platform == "cpu" and len(jaxpr.eqns) >= 8
+    return _on_one_cpu(assignment) and len(jaxpr.eqns) >= 8
+
+
+_OPERATIONS, _ELEMENTS, _SIZE = 100, 2**14, 8
+_NOT_SMALL = ("scatter", "clamp")  # slow, or unknown, in the other way to write kernels
+_LONG = frozenset(["exp", "expm1", "logistic", "tanh"])  # cheap to run, of many instructions
+
+
+def _is_small(jaxpr: Jaxpr) -> bool:
+    """Whether a program has few operations on small arrays which `for_small_programs` compiles faster: what moves elements or
+    computes cheaply. Longer kernels are unrolled there, where a dimension has between ten and some hundred elements."""
+    left = _OPERATIONS
+    waiting = [jaxpr]
+    while waiting:
+        program = waiting.pop()
+        left -= len(program.eqns)
+        if left < 0:
+            return False
+        for eqn in program.eqns:
+            inside = [*subprograms(eqn.params)]
+            waiting += inside
+            name = eqn.primitive.name
+            cheap = inside or (eqn.primitive.cost == "cheap" and name not in _LONG)
+            if name.startswith(_NOT_SMALL):
+                return False
+            for shape in [v.aval.shape for v in (*eqn.invars, *eqn.outvars) if isinstance(v.aval, ShapedArray)]:
+                if math.prod(shape) > _ELEMENTS or not (cheap or max(shape, default=0) <= _SIZE):
+                    return False
+    return True

@@ -1,0 +1,96 @@
+"""What a user waits for: functions that run for the first time, numbers that are read, calls with keys or donated arrays."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from benchmarks.functions import expressions
+from benchmarks.libraries import Library
+from benchmarks.measure import best, case
+
+
+@case
+def first_runs_cold(lib: Library) -> dict:
+    """Each of the 66 functions of `functions` once, and an MLP's gradient, with nothing in a compile cache. Processor time."""
+    return _first_runs(lib, "cold")
+
+
+@case
+def first_runs_warm(lib: Library) -> dict:
+    """The same in a second process: xlafront keeps programs on disk, which jax does where users ask for it."""
+    return _first_runs(lib, "second process")
+
+
+def _first_runs(lib: Library, which: str) -> dict:
+    if not lib.compiles:
+        return {}
+    made = list(expressions(lib).values())
+    started = time.process_time()
+    for function, args in made:
+        lib.wait(function(*args))
+    figures = {f"first run, {which}: 66 functions": ((time.process_time() - started) * 1e3, "ms")}
+    n = lib.np
+    weights, x = [n.ones((8, 8)) for _ in range(3)], n.ones((16, 8))
+
+    def loss(weights, x):
+        for w in weights:
+            x = n.tanh(x @ w)
+        return (x ** 2).mean()
+
+    started = time.process_time()
+    lib.wait(lib.xf.jit(lib.xf.value_and_grad(loss))(weights, x))
+    figures[f"first run, {which}: MLP, value_and_grad"] = ((time.process_time() - started) * 1e3, "ms")
+    return figures
+
+
+@case
+def reading(lib: Library) -> dict:
+    """Numbers and arrays that Python reads: each time those of a new array."""
+    if not lib.compiles:
+        return {}
+    x, v, i = lib.np.float32(1.5) + 0, lib.np.arange(8.0), lib.np.int32(3) + 0
+    add = lib.xf.jit(lambda a: a + 1)
+    tree = {"a": [v] * 10, "b": (v,) * 10}
+    calls = {
+        "float(x)": lambda: float(add(x)), "x.item()": lambda: add(x).item(), "int(x)": lambda: int(add(i)),
+        "bool(x)": lambda: bool(add(i)), "x.tolist()": lambda: add(v).tolist(), "np.asarray(x)": lambda: np.asarray(add(v)),
+        "three scalars of an array": lambda: [float(a) for a in v[:3]],
+        "block_until_ready of 20 arrays": lambda: lib.xf.block_until_ready(tree),
+        "from_dlpack": lambda: lib.np.from_dlpack(v),
+        "tree_flatten_with_path": lambda: lib.xf.tree_util.tree_flatten_with_path(tree),
+    }
+    return {f"read: {name}": (best(call), "µs") for name, call in calls.items()}
+
+
+@case
+def calls(lib: Library) -> dict:
+    """Calls of compiled functions with keys, donated and static arguments, and arrays of NumPy."""
+    if not lib.compiles:
+        return {}
+    xf, n = lib.xf, lib.np
+    v, host, key = n.arange(8.0), np.ones(8, np.float32), xf.random.key(0)
+    donating = xf.jit(lambda a: a + 1, donate_argnums=0)
+    splitting = xf.jit(lambda k: xf.random.split(k, 1)[0], donate_argnums=0)
+    static, plain = xf.jit(lambda a, *, n: a * n, static_argnames="n"), xf.jit(lambda a: a + 1)
+    drawing, keyword = xf.jit(lambda k: xf.random.uniform(k)), xf.jit(lambda a, *, b: a + b)
+    branching = xf.jit(lambda p, a: lib.lax.cond(p, lambda a: a * 2, lambda a: a + 1, a))
+    first = (v > -1)[0]
+    return {f"call: {name}": (best(call), "µs") for name, call in {
+        "donated array": _fed(donating, v + 0), "donated key": _fed(splitting, xf.random.key(1)),
+        "key": lambda: drawing(key), "static keyword": lambda: static(v, n=3), "keyword": lambda: keyword(v, b=v),
+        "NumPy's array": lambda: plain(host), "cond": lambda: branching(first, v),
+        "eager dot": lambda: n.dot(v, v), "eager isnan(x).any()": lambda: n.isnan(v).any(),
+    }.items()}
+
+
+def _fed(function: Callable, x) -> Callable:
+    """Calls of a function on its last result."""
+    state = [x]
+
+    def call():
+        state[0] = function(state[0])
+
+    return call
