@@ -130,3 +130,14 @@ def test_platform_without_a_rule():
         xf.grad(lambda x: lonely.bind(x))(1.0)
     with pytest.raises(NotImplementedError, match="lonely.*vmap"):
         xf.vmap(lambda x: lonely.bind(x))(np.ones(2))
+
+
+@pytest.mark.parametrize("transform", [xf.jit, xf.grad, lambda f: lambda x: xf.vmap(f)(x[None])])
+def test_traced_arrays_lie_nowhere(transform):
+    def function(x):
+        assert not hasattr(x, "sharding") and xf.typeof(x).sharding.spec == xf.P(None) and not x.mat.varying
+        with pytest.raises(AttributeError, match="typeof"):
+            x.sharding  # noqa: B018
+        return x.sum()
+
+    transform(function)(xf.numpy.ones(3))

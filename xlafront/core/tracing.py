@@ -260,11 +260,14 @@ class Tracer:
 
     @property
     def sharding(self):
-        return self.aval.sharding
+        raise AttributeError(f"a traced array, {self.aval}, lies nowhere yet, so that it has no attribute 'sharding'. What its "
+                             f"type says of explicit mesh axes is in typeof(x).sharding.")
 
     @property
     def vma(self):
         return self.aval.vma
+
+    mat = property(lambda self: self.aval.mat)
 
     def _concrete(self):
         """The value, where this trace knows it (as eager differentiation does), else None."""
