@@ -20,7 +20,7 @@ from xlafront.core.avals import abstract_token
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, eval_jaxpr
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.traceback_filter import filter_traceback
-from xlafront.runtime import config, distributed
+from xlafront.runtime import config, distributed, effects as runtime_effects
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, JaxRuntimeError, let_go, pjit
 from xlafront.runtime.layouts import Layout, use as layouts_in_use
@@ -292,7 +292,7 @@ class Jitted:
 
     def trace(self, call: Call) -> TracedCall:
         """The program for this signature. Threads that ask at once wait for the one that traces."""
-        if leaving.begun:
+        if runtime_effects.leaving:
             leaving.end_thread()
         in_avals = signatures.abstract_arguments(self.fun, self.name, self.options.static, call, self.of_library)
         if self.options.in_shardings is not UNSPECIFIED:

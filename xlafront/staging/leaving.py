@@ -19,11 +19,9 @@ PATIENCE = 2.0  # seconds, at most
 _STEP = 0.005
 _QUIET = 4  # looks in a row at which no thread was in the library
 
-begun = False
-
 
 def end_thread() -> None:
-    """Called where work begins, once exit has: end the thread, silently, unless it is the one that exits."""
+    """Called where work begins, once `effects.leaving`: end the thread, silently, unless it is the one that exits."""
     if threading.current_thread() is not threading.main_thread():
         raise SystemExit
 
@@ -37,11 +35,10 @@ def _in_library(frame) -> bool:
 
 
 def _leave() -> None:
-    global begun
     ours = {t.ident for t in threading.enumerate() if t.name.startswith("xlafront")} | {threading.get_ident()}
     if not clients.started or all([t.ident in ours for t in threading.enumerate()]):
         return
-    begun = effects.leaving = True
+    effects.leaving = True
     PjitFunctionCache.clear_all()  # so that calls of known signatures come to Python, too
     end = time.monotonic() + PATIENCE
     quiet = 0
