@@ -151,13 +151,13 @@ def _params(jaxpr, prevent_cse, differentiated, policy) -> dict[str, Any]:
 
 def _lower(ctx, *operands, jaxpr, prevent_cse, differentiated, policy):
     behind = (prevent_cse,) * len(operands) if isinstance(prevent_cse, bool) else prevent_cse
-    if differentiated and any(behind) and ctx.platform == "cpu":
-        return ctx.call(jaxpr, operands, "recomputed", inlineable=False, scope="checkpoint/rematted_computation")
     if differentiated and any(behind):
         kept = [x for x, flag in zip(operands, behind) if flag]
         found = ctx.op("stablehlo.optimization_barrier", kept, [x.type for x in kept])
         barrier = iter(found if isinstance(found, list) else [found])
         operands = [next(barrier) if flag else x for x, flag in zip(operands, behind)]
+        if ctx.platform == "cpu":  # whose compiler takes barriers away before it looks for equal expressions
+            return ctx.call(jaxpr, operands, "recomputed", inlineable=False, scope="checkpoint/rematted_computation")
     return ctx.inline(jaxpr, operands, "checkpoint/rematted_computation" if differentiated else "checkpoint")
 
 
