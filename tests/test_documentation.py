@@ -24,6 +24,7 @@ MODULES = (
     "xlafront.experimental.ode",
     "xlafront.experimental.pjit",
     "xlafront.experimental.rnn",
+    "xlafront.ffi",
     "xlafront.image",
     "xlafront.lax",
     "xlafront.lax.linalg",

@@ -12,7 +12,7 @@ _SAME_PATH = """
     extend.mlir.dialects.cf extend.mlir.dialects.chlo extend.mlir.dialects.func extend.mlir.dialects.math
     extend.mlir.dialects.memref extend.mlir.dialects.mpmd extend.mlir.dialects.scf extend.mlir.dialects.sdy
     extend.mlir.dialects.sparse_tensor extend.mlir.dialects.stablehlo extend.mlir.dialects.vector extend.mlir.ir
-    extend.mlir.passmanager extend.random extend.sharding extend.source_info_util flatten_util image interpreters
+    extend.mlir.passmanager extend.random extend.sharding extend.source_info_util ffi flatten_util image interpreters
     interpreters.ad interpreters.batching interpreters.mlir interpreters.partial_eval interpreters.pxla interpreters.xla lax
     lax.linalg memory monitoring nn nn.initializers numpy numpy.fft numpy.linalg ops random ref scipy scipy.cluster
     scipy.cluster.vq scipy.fft scipy.integrate scipy.interpolate scipy.linalg scipy.ndimage scipy.optimize scipy.signal

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from xlafront.runtime import backpressure, effects as runtime_effects, monitoring
+from xlafront.runtime import backpressure, effects as runtime_effects, foreign_functions, monitoring
 from xlafront.runtime.clients import clients
 from xlafront.runtime.jaxlib_compat import CompileOptions, JaxRuntimeError
 from xlafront.runtime.sharding import device_list
@@ -54,7 +54,7 @@ def compile_module(request: CompileRequest, cache=None):
     try:
         executable = backend_compile_and_load(request.client, request.module, devices, request.options, request.host_callbacks)
     except JaxRuntimeError as e:
-        raise explained(e) from None
+        raise explained(foreign_functions.with_remedy(e)) from None
     if key is not None:
         elapsed = time.perf_counter() - started
         if cache.wants(elapsed):
