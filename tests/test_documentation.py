@@ -5,6 +5,7 @@ import functools
 import importlib
 import inspect
 import types
+from importlib.util import find_spec
 from typing import get_origin
 
 import numpy as np
@@ -19,6 +20,7 @@ MODULES = (
     "xlafront.api_util",
     "xlafront.example_libraries.optimizers",
     "xlafront.example_libraries.stax",
+    *(["xlafront.experimental.array_serialization.serialization"] if find_spec("tensorstore") else []),
     "xlafront.experimental.checkify",
     "xlafront.experimental.compilation_cache.compilation_cache",
     "xlafront.experimental.jet",

@@ -5,7 +5,8 @@ from __future__ import annotations
 # Modules of xlafront that have the same path under `jax`.
 _SAME_PATH = """
     ad_checkpoint api_util custom_batching custom_derivatives debug distributed dlpack dtypes errors example_libraries
-    example_libraries.optimizers example_libraries.stax experimental.checkify experimental.compilation_cache
+    example_libraries.optimizers example_libraries.stax experimental.array_serialization
+    experimental.array_serialization.serialization experimental.checkify experimental.compilation_cache
     experimental.compilation_cache.compilation_cache experimental.custom_partitioning experimental.jet experimental.key_reuse
     experimental.layout experimental.mesh_utils experimental.multihost_utils experimental.ode experimental.pjit
     experimental.rnn experimental.serialize_executable experimental.topologies extend.backend extend.core
@@ -97,10 +98,6 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     }),
     "jax._src.xla_bridge": ("Chex", {"xlafront.compat.renamed": "_backends"}),
     "jax.experimental": ("Flax", {"xlafront.compat.hijax": "cur_qdd"}),
-    "jax.experimental.array_serialization": ("Flax, Orbax", {}),
-    "jax.experimental.array_serialization.serialization": ("Flax, Orbax", {
-        "xlafront.compat.awaited": "GlobalAsyncCheckpointManager GlobalAsyncCheckpointManagerBase get_tensorstore_spec",
-    }),
     "jax.experimental.colocated_python": ("Orbax", {
         "xlafront.compat.awaited": "colocated_cpu_devices colocated_python colocated_python_class",
     }),
