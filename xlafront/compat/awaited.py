@@ -4,7 +4,6 @@ so when they are used. Each goes when what it stands for comes."""
 from __future__ import annotations
 
 _NAMES = {
-    "jax.experimental.colocated_python": "colocated_cpu_devices colocated_python colocated_python_class",
     "jax.experimental.sparse": "BCOO",
 }
 

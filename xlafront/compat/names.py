@@ -9,7 +9,7 @@ _SAME_PATH = """
     experimental.array_serialization.serialization experimental.checkify experimental.compilation_cache
     experimental.compilation_cache.compilation_cache experimental.custom_partitioning experimental.jet experimental.key_reuse
     experimental.layout experimental.mesh_utils experimental.multihost_utils experimental.ode experimental.pjit
-    experimental.rnn experimental.serialize_executable experimental.topologies extend.backend extend.core
+    experimental.rnn experimental.serialize_executable experimental.topologies experimental.transfer extend.backend extend.core
     extend.core.primitives
     extend.linear_util extend.mlir extend.mlir.dialects extend.mlir.dialects.arith extend.mlir.dialects.builtin
     extend.mlir.dialects.cf extend.mlir.dialects.chlo extend.mlir.dialects.func extend.mlir.dialects.math
@@ -98,9 +98,7 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     }),
     "jax._src.xla_bridge": ("Chex", {"xlafront.compat.renamed": "_backends"}),
     "jax.experimental": ("Flax", {"xlafront.compat.hijax": "cur_qdd"}),
-    "jax.experimental.colocated_python": ("Orbax", {
-        "xlafront.compat.awaited": "colocated_cpu_devices colocated_python colocated_python_class",
-    }),
+    "jax.experimental.colocated_python": ("Orbax", {}),
     "jax.experimental.colocated_python.func": ("Orbax", {}),
     "jax.experimental.colocated_python.serialization": ("Orbax", {"xlafront.runtime.jaxlib_compat": "DeviceList"}),
     "jax.experimental.hijax": ("Flax", {
@@ -125,7 +123,8 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 # Modules that have what a module of xlafront has, and more.
-MORE_THAN = {"jax": "xlafront", "jax.experimental": "xlafront.experimental", "jax.extend": "xlafront.extend"}
+MORE_THAN = {"jax": "xlafront", "jax.experimental": "xlafront.experimental", "jax.extend": "xlafront.extend",
+             "jax.experimental.colocated_python": "xlafront.experimental.colocated_python"}
 
 # Modules in which jaxlib looks up names, which `runtime.jax_names` adds.
 LOOKED_UP = ("jax._src.named_sharding", "jax._src.sharding_impls")

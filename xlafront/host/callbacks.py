@@ -245,7 +245,7 @@ def _prepare(user: str, callback, result_shape_dtypes, args, kwargs, sharding):
     operands = []
     for i, x in enumerate(leaves):
         if not _is_array(x):
-            raise errors.not_an_array(x, user, tree.path_of((args, kwargs), i).removeprefix("[0]").removeprefix("[1]"))
+            raise errors.not_an_array(x, user, tree.path_of((args, kwargs), i)[3:])
         operands.append(_words(x))
     flat = FlatCallback(callback, in_tree, out_tree, user)
     device = None if sharding is None else sharding._device
