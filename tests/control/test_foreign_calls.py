@@ -13,6 +13,7 @@ from xlafront import ffi, lax
 from xlafront.experimental.layout import Layout
 from xlafront.extend.core import Primitive
 from xlafront.interpreters import mlir
+from xlafront.runtime import foreign_functions
 from xlafront.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 HERE = pathlib.Path(__file__).parent
@@ -210,7 +211,32 @@ def test_what_is_written_for_cuda():
         assert part in line, (part, line)
     [line] = called(ffi.ffi_call("old", struct(), custom_call_api_version=2, legacy_backend_config="hi"), X, platform="cuda")
     assert 'backend_config = "hi"' in line and "api_version = 2" in line
-    ffi.register_ffi_target("for_later", ffi.pycapsule(1), platform="CUDA")  # waits for the plugin
+
+
+def test_registrations_wait_for_their_plugin(monkeypatch):
+    told = []
+
+    class Extension:
+        def register_custom_call_target(self, c_api, name, handler, platform, api_version, **options):
+            told.append((c_api, name, platform, api_version, options))
+
+        def register_custom_type(self, c_api, name, registration):
+            told.append((c_api, name, list(registration)))
+
+    for name in ("_plugins", "_waiting"):
+        monkeypatch.setattr(foreign_functions, name, {})
+    monkeypatch.setattr(foreign_functions, "batch_partitionable", set())
+    capsule = ffi.pycapsule(1)
+    ffi.register_ffi_target("first", {"instantiate": capsule, "execute": capsule}, platform="CUDA")
+    ffi.register_ffi_target("second", capsule, platform="gpu", api_version=0, traits=1)
+    ffi.register_ffi_type("Kept", {"type_id": capsule}, platform="cuda")
+    assert not told
+    foreign_functions.plugin_loaded("cuda", "interface", Extension())
+    expected = [("interface", "Kept", ["type_id"]), ("interface", "first", "CUDA", 1, {}),
+                ("interface", "second", "CUDA", 0, {"traits": 1})]
+    assert told == expected  # types before the functions that need them
+    ffi.register_ffi_target("third", capsule, platform="cuda")
+    assert told[3:] == [("interface", "third", "CUDA", 1, {})]
 
 
 def test_key_arrays_are_their_words():

@@ -96,4 +96,4 @@ def _compile_for_elsewhere(request: CompileRequest, devices):
     try:
         return request.client.compile(request.module, devices, request.options)
     except JaxRuntimeError as e:
-        raise explained(e) from None
+        raise explained(foreign_functions.with_remedy(e)) from None
