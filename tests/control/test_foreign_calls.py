@@ -11,7 +11,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import ffi, lax
 from xlafront.experimental.layout import Layout
-from xlafront.extend.core import Primitive
+from xlafront.extend.core import Primitive, abstract_token
 from xlafront.interpreters import mlir
 from xlafront.runtime import foreign_functions
 from xlafront.sharding import AxisType, NamedSharding, PartitionSpec as P
@@ -242,6 +242,16 @@ def test_registrations_wait_for_their_plugin(monkeypatch):
 def test_key_arrays_are_their_words():
     [line] = called(ffi.ffi_call("mine", struct(2)), xf.random.key(0))
     assert "(tensor<2xui32>) -> tensor<2xf32>" in line and "operand_layouts = [dense<0> : tensor<1xindex>]" in line
+
+
+def test_tokens():
+    def f(x):
+        token = ffi.ffi_call("first", abstract_token)(lax.create_token())
+        return ffi.ffi_call("second", (struct(3), abstract_token))(x, token)[0]
+
+    first, second = called(f, X[0])
+    assert "(!stablehlo.token) -> !stablehlo.token" in first and "operand_layouts = [dense<> : tensor<0xindex>]" in first
+    assert "(tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)" in second
 
 
 def test_lowering_rules_of_primitives():

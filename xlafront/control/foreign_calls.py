@@ -164,7 +164,7 @@ def _orders(user: str, name: str, wanted: Sequence[Any] | None, avals: Sequence[
         raise ValueError(f"{user} takes in {name} a layout for each array: {len(avals)} of them, got {len(wanted)}.")
     found = []
     for i, (layout, aval) in enumerate(zip(wanted, avals)):
-        default = tuple(range(len(getattr(keys.physical(aval), "shape", ()))))[::-1]
+        default = lowering.custom_calls.default_order(aval)
         if layout is None:
             found.append(default)
             continue
