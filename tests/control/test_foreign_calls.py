@@ -141,6 +141,9 @@ def test_vmap_methods():
         call = ffi.ffi_call("Counts", struct(dtype="int32"), vmap_method=method)
         for f in (xf.vmap(call, in_axes=(0, None)), xf.jit(xf.vmap(call, in_axes=(0, None)))):
             assert f(X, X[0]).tolist() == [numbers] * 2
+    with_alias = ffi.ffi_call("Counts", struct(dtype="int32"), vmap_method="expand_dims", input_output_aliases={1: 0})
+    assert xf.vmap(with_alias, in_axes=(0, None))(X, np.int32(1)).tolist() == [602] * 2  # as large as the result
+    assert xf.vmap(ffi.ffi_call("Counts", struct(dtype="int32"), vmap_method="sequential"))(X[:0]).shape == (0,)
     with pytest.raises(NotImplementedError, match="vmap_method, 'sequential'"):
         xf.vmap(ffi.ffi_call("Counts", struct(dtype="int32")))(X)
     rows = ffi.ffi_call("SumAndMax", (struct(), struct()), vmap_method="broadcast_all")

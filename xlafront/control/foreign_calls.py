@@ -21,6 +21,7 @@ from xlafront.core.ir import Effect
 from xlafront.core.primitive import Primitive
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary
+from xlafront.lax.shapes import broadcast_batch
 from xlafront.runtime import foreign_functions, kernel_libraries
 from xlafront.runtime.foreign_functions import TYPED
 from xlafront.runtime.layouts import Layout
@@ -98,6 +99,9 @@ def _batch(size, operands, dims, *, result_avals, input_layouts, output_layouts,
         bind = functools.partial(ffi_call_p.bind, result_avals=result_avals, input_layouts=input_layouts,
                                  output_layouts=output_layouts, num_batch_dims=num_batch_dims, **params)
         return vmap_methods.one_by_one(bind, size, operands, dims, result_avals, vmap_method == "sequential_unrolled")
+    aliased = {i for i, _ in params["input_output_aliases"]}  # what shares its memory with a result must be as large
+    operands = [broadcast_batch(x, d, size) if i in aliased else x for i, (x, d) in enumerate(zip(operands, dims))]
+    dims = [0 if i in aliased else d for i, d in enumerate(dims)]
     whole = vmap_methods.batched_operands(vmap_method, size, operands, dims)
     if vmap_method != "broadcast_all":
         num_batch_dims = None

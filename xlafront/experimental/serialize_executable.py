@@ -2,4 +2,8 @@
 
 from xlafront.faces import lazy
 
-__getattr__, __dir__, __all__ = lazy(__name__, {"xlafront.staging.stored_programs": "deserialize_and_load serialize"})
+_PLACES = {
+    "__future__": "annotations",
+    "xlafront.staging.stored_programs": "deserialize_and_load serialize",
+}
+__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)

@@ -3,6 +3,7 @@
 from xlafront.faces import lazy
 
 _PLACES = {
+    "__future__": "annotations",
     "xlafront.host.array_stores": "TS_CONTEXT async_deserialize async_serialize run_deserialization run_serialization",
     "xlafront.host.checkpoint_managers": """AsyncManager BarrierTimeoutError GlobalAsyncCheckpointManager
         GlobalAsyncCheckpointManagerBase logger""",
