@@ -214,7 +214,7 @@ def _attributes(user: str, given: Mapping[str, Any]) -> tuple[tuple[str, Any], .
     return tuple(found)
 
 
-def _operands(user: str, args: Sequence[Any]) -> list[Any]:
+def _types_of(user: str, args: Sequence[Any]) -> list[Any]:
     found = []
     for i, x in enumerate(args):
         try:
@@ -232,7 +232,7 @@ def _call(target: str, results: Sequence[Any], args: Sequence[Any], given: Mappi
     if version < TYPED and given:
         raise ValueError(f"{user} got the attributes {', '.join(given)}, which need custom_call_api_version={TYPED} or more, "
                          f"not {version}: pass what the function has to know as legacy_backend_config.")
-    avals = _operands(user, args)
+    avals = _types_of(user, args)
     return ffi_call_p.bind(
         *args, target_name=target, result_avals=tuple(results), attributes=_attributes(user, given),
         input_layouts=_orders(user, "input_layouts", input_layouts, avals),
