@@ -5,6 +5,7 @@ import functools
 import importlib
 import inspect
 import types
+from importlib.util import find_spec
 from typing import get_origin
 
 import numpy as np
@@ -19,11 +20,17 @@ MODULES = (
     "xlafront.api_util",
     "xlafront.example_libraries.optimizers",
     "xlafront.example_libraries.stax",
+    *(["xlafront.experimental.array_serialization.serialization"] if find_spec("tensorstore") else []),
     "xlafront.experimental.checkify",
+    "xlafront.experimental.colocated_python",
+    "xlafront.experimental.compilation_cache.compilation_cache",
     "xlafront.experimental.jet",
     "xlafront.experimental.ode",
     "xlafront.experimental.pjit",
     "xlafront.experimental.rnn",
+    "xlafront.experimental.serialize_executable",
+    "xlafront.experimental.transfer",
+    "xlafront.ffi",
     "xlafront.image",
     "xlafront.lax",
     "xlafront.lax.linalg",

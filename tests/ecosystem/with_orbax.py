@@ -9,6 +9,7 @@ import optax
 import orbax.checkpoint as ocp
 from flax import nnx
 from flax.training import checkpoints, train_state
+from jax.experimental.array_serialization.serialization import GlobalAsyncCheckpointManager, get_tensorstore_spec
 
 
 def linen_state():
@@ -50,4 +51,15 @@ def manager():
     return jnp.stack([restored["w"].sum() + 0.0, restored["b"] + 0.0, *map(jnp.float32, steps), old["w"].sum()])
 
 
-PROGRAMS = (linen_state, nnx_module, manager)
+def arrays_by_themselves():
+    """What Flax and Orbax take from `jax.experimental.array_serialization`."""
+    manager, sharding = GlobalAsyncCheckpointManager(), jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    with tempfile.TemporaryDirectory() as folder:
+        specs = [get_tensorstore_spec(f"{folder}/{name}", ocdbt=True) for name in "ab"]
+        manager.serialize([jnp.arange(6.0).reshape(2, 3), jnp.array(1.5, jnp.bfloat16)], specs)
+        manager.wait_until_finished()
+        a, b = manager.deserialize([sharding] * 2, specs, global_shapes=[(3, 2), ()], dtypes=["float32", "float32"])
+    return jnp.stack([a.sum(), a[1, 1], a[2].sum(), b])
+
+
+PROGRAMS = (linen_state, nnx_module, manager, arrays_by_themselves)

@@ -8,7 +8,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from benchmarks.libraries import Library
 from benchmarks.models import sharded_training
-from xlafront import NamedSharding, P, lax
+from xlafront import NamedSharding, P, ffi, lax
 from xlafront.experimental import topologies
 from xlafront.runtime import config, topologies as runtime
 
@@ -130,3 +130,17 @@ def test_functions_that_partition_themselves():
     centred.def_partition(lambda mesh, args, result: {}["mine"], sharding_rule="i j -> i j")
     with pytest.raises(KeyError, match="mine"):
         xf.jit(lambda x: centred(x)).lower(x).compile()
+
+
+def test_foreign_functions():
+    """What is registered for the plugin is found by its compiler. (This handler is LAPACK's, and never runs.)"""
+    from jaxlib.cpu import _lapack
+
+    ffi.register_ffi_target("of_the_test", _lapack.registrations()["lapack_spotrf_ffi"], platform="CUDA")
+    [device] = topologies.get_topology_desc("h100").devices
+    x = xf.ShapeDtypeStruct((4,), "float32", sharding=xf.sharding.SingleDeviceSharding(device))
+    compiled = xf.jit(lambda v: ffi.ffi_call("of_the_test", xf.ShapeDtypeStruct((4,), "float32"))(v)).lower(x).compile()
+    assert "of_the_test" in compiled.as_text()
+    with pytest.raises(xf.errors.JaxRuntimeError, match="nobody_registered") as caught:
+        xf.jit(lambda v: ffi.ffi_call("nobody_registered", xf.ShapeDtypeStruct((4,), "float32"))(v)).lower(x).compile()
+    assert any("register_ffi_target" in note for note in caught.value.__notes__)

@@ -195,3 +195,28 @@ def test_cached_programs_give_equal_results():
         first = xf.jit(f)(xnp.arange(50.0) / 10)
         xf.clear_caches()
         assert xf.jit(f)(xnp.arange(50.0) / 10).tolist() == first.tolist()
+
+
+def test_the_names_of_the_reference(tmp_path):
+    """`JAX_COMPILATION_CACHE_DIR` and its kin, `set_cache_dir` and `reset_cache`."""
+    program = """
+import os, sys
+import xlafront as xf
+from xlafront.experimental.compilation_cache import compilation_cache
+def f(x): return x * 17 + 1
+xf.jit(f)(1.0)
+print(len(os.listdir(xf.config.jax_compilation_cache_dir)))
+compilation_cache.set_cache_dir(sys.argv[1])
+xf.jit(lambda x: f(x) / 3)(1.0)
+print(len(os.listdir(sys.argv[1])), xf.config.compilation_cache_dir == sys.argv[1])
+import shutil
+shutil.rmtree(sys.argv[1])
+compilation_cache.reset_cache()
+xf.jit(lambda x: f(x) / 5)(1.0)
+print(len(os.listdir(sys.argv[1])))
+"""
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("CACHE_DIR")}
+    environment |= {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "a"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+                    "XLAFRONT_TRACEBACK_FILTERING": "off"}
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "b")], env=environment, capture_output=True, text=True)
+    assert done.stdout.split() == ["1", "1", "True", "1"], done.stderr

@@ -4,9 +4,6 @@ so when they are used. Each goes when what it stands for comes."""
 from __future__ import annotations
 
 _NAMES = {
-    "jax.experimental.array_serialization.serialization":
-        "GlobalAsyncCheckpointManager GlobalAsyncCheckpointManagerBase get_tensorstore_spec",
-    "jax.experimental.colocated_python": "colocated_cpu_devices colocated_python colocated_python_class",
     "jax.experimental.sparse": "BCOO",
 }
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 # Modules of xlafront that have the same path under `jax`.
 _SAME_PATH = """
     ad_checkpoint api_util custom_batching custom_derivatives debug distributed dlpack dtypes errors example_libraries
-    example_libraries.optimizers example_libraries.stax experimental.checkify experimental.custom_partitioning experimental.jet
-    experimental.key_reuse experimental.layout experimental.mesh_utils experimental.multihost_utils experimental.ode
-    experimental.pjit experimental.rnn experimental.topologies extend.backend extend.core extend.core.primitives
+    example_libraries.optimizers example_libraries.stax experimental.array_serialization
+    experimental.array_serialization.serialization experimental.checkify experimental.compilation_cache
+    experimental.compilation_cache.compilation_cache experimental.custom_partitioning experimental.jet experimental.key_reuse
+    experimental.layout experimental.mesh_utils experimental.multihost_utils experimental.ode experimental.pjit
+    experimental.rnn experimental.serialize_executable experimental.topologies experimental.transfer extend.backend extend.core
+    extend.core.primitives
     extend.linear_util extend.mlir extend.mlir.dialects extend.mlir.dialects.arith extend.mlir.dialects.builtin
     extend.mlir.dialects.cf extend.mlir.dialects.chlo extend.mlir.dialects.func extend.mlir.dialects.math
     extend.mlir.dialects.memref extend.mlir.dialects.mpmd extend.mlir.dialects.scf extend.mlir.dialects.sdy
     extend.mlir.dialects.sparse_tensor extend.mlir.dialects.stablehlo extend.mlir.dialects.vector extend.mlir.ir
-    extend.mlir.passmanager extend.random extend.sharding extend.source_info_util flatten_util image interpreters
+    extend.mlir.passmanager extend.random extend.sharding extend.source_info_util ffi flatten_util image interpreters
     interpreters.ad interpreters.batching interpreters.mlir interpreters.partial_eval interpreters.pxla interpreters.xla lax
     lax.linalg memory monitoring nn nn.initializers numpy numpy.fft numpy.linalg ops random ref scipy scipy.cluster
     scipy.cluster.vq scipy.fft scipy.integrate scipy.interpolate scipy.linalg scipy.ndimage scipy.optimize scipy.signal
@@ -95,13 +98,7 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     }),
     "jax._src.xla_bridge": ("Chex", {"xlafront.compat.renamed": "_backends"}),
     "jax.experimental": ("Flax", {"xlafront.compat.hijax": "cur_qdd"}),
-    "jax.experimental.array_serialization": ("Flax, Orbax", {}),
-    "jax.experimental.array_serialization.serialization": ("Flax, Orbax", {
-        "xlafront.compat.awaited": "GlobalAsyncCheckpointManager GlobalAsyncCheckpointManagerBase get_tensorstore_spec",
-    }),
-    "jax.experimental.colocated_python": ("Orbax", {
-        "xlafront.compat.awaited": "colocated_cpu_devices colocated_python colocated_python_class",
-    }),
+    "jax.experimental.colocated_python": ("Orbax", {}),
     "jax.experimental.colocated_python.func": ("Orbax", {}),
     "jax.experimental.colocated_python.serialization": ("Orbax", {"xlafront.runtime.jaxlib_compat": "DeviceList"}),
     "jax.experimental.hijax": ("Flax", {
@@ -126,7 +123,8 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 # Modules that have what a module of xlafront has, and more.
-MORE_THAN = {"jax": "xlafront", "jax.experimental": "xlafront.experimental", "jax.extend": "xlafront.extend"}
+MORE_THAN = {"jax": "xlafront", "jax.experimental": "xlafront.experimental", "jax.extend": "xlafront.extend",
+             "jax.experimental.colocated_python": "xlafront.experimental.colocated_python"}
 
 # Modules in which jaxlib looks up names, which `runtime.jax_names` adds.
 LOOKED_UP = ("jax._src.named_sharding", "jax._src.sharding_impls")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from typing import Any
 
 from xlafront.runtime import config, distributed
 from xlafront.runtime.clients import PlatformError, canonical_platform, clients
@@ -164,6 +165,28 @@ def disk_cache(also_off: bool = False):
     if not _cache or _cache[0] != key:
         _cache[:] = [key, DiskCache(*key)]
     return _cache[1]
+
+
+def set_cache_dir(path: Any) -> None:
+    """Keep compiled programs in this directory from now on, as the setting `compilation_cache_dir` says.
+
+    - `path`: the directory, which is made where it is missing; None for the default one.
+
+    >>> before = xf.config.compilation_cache_dir
+    >>> set_cache_dir("/tmp/compiled")
+    >>> xf.config.compilation_cache_dir
+    '/tmp/compiled'
+    >>> set_cache_dir(before)
+    """
+    config.cache_dir.set(None if path is None else os.fspath(path))
+
+
+def reset_cache() -> None:
+    """Look at the directory of compiled programs anew when the next program is compiled. What is in it stays.
+
+    >>> reset_cache()
+    """
+    _cache.clear()
 
 
 def _refuse_late_change(value) -> None:

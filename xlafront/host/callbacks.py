@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from xlafront import lax, lowering, random
+from xlafront import lowering, random
+from xlafront.control import vmap_methods
 from xlafront.core import backends, dtypes, errors, keys, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.ir import Effect
@@ -21,8 +22,6 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.lax.device_put import put_leaf
 from xlafront.lax.manual_computation import automatic_axes, on_each_device
-from xlafront.lax.shapes import broadcast_in_dim, expand_dims, move_dim, zeros_of
-from xlafront.lax.slicing import concatenate, index_in_dim
 from xlafront.runtime import effects as runtime_effects
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.clients import clients
@@ -183,31 +182,6 @@ def _refuse_jvp(user: str, remedy: str):
     return jvp
 
 
-def _elements(bind: Callable[..., Sequence[Any]], size: int, operands, dims) -> list[list[Any]]:
-    """`bind` on each element of the batch, one after the other."""
-    return [list(bind(*[x if d is None else index_in_dim(x, i, d, keepdims=False) for x, d in zip(operands, dims)]))
-            for i in range(size)]
-
-
-def _one_by_one(bind: Callable[..., Sequence[Any]], size: int, operands, dims, result_avals, unroll: bool):
-    """The results for all elements, computed in a loop (at once where nothing is traced, or with `unroll` written out)."""
-    if size == 0:
-        results = [zeros_of(aval.update(shape=(0, *aval.shape))) for aval in result_avals]
-    elif unroll or tracing.thread.trace is tracing.eval_trace:
-        rows = _elements(bind, size, operands, dims)
-        results = [concatenate([broadcast_in_dim(x, (1, *aval.shape), range(1, aval.ndim + 1)) for x in column], 0)
-                   for column, aval in zip(zip(*rows), result_avals)]
-    else:
-        batched = [move_dim(x, d, 0) for x, d in zip(operands, dims) if d is not None]
-
-        def step(carry, elements):
-            given = iter(elements)
-            return carry, list(bind(*[x if d is None else next(given) for x, d in zip(operands, dims)]))
-
-        _, results = lax.scan(step, (), batched, length=size)
-    return results, [0] * len(result_avals)
-
-
 def _pure_batch(size, operands, dims, *, result_avals, vmap_method, **params):
     params |= {"vmap_method": vmap_method}
     if vmap_method is None:
@@ -215,18 +189,9 @@ def _pure_batch(size, operands, dims, *, result_avals, vmap_method, **params):
                                   "function for a batch: give vmap_method='sequential' for one call an element, or "
                                   "'expand_dims' or 'broadcast_all' for one call with the whole batch.")
     if vmap_method.startswith("sequential"):
-        return _one_by_one(functools.partial(pure_callback_p.bind, result_avals=result_avals, **params), size, operands, dims,
-                           result_avals, vmap_method == "sequential_unrolled")
-    batch = []
-    for x, d in zip(operands, dims):
-        if d is not None:
-            x = move_dim(x, d, 0)
-        elif vmap_method == "expand_dims":
-            x = expand_dims(x, (0,))
-        elif vmap_method == "broadcast_all":
-            shape = np.shape(x)
-            x = broadcast_in_dim(x, (size, *shape), range(1, len(shape) + 1))
-        batch.append(x)
+        return vmap_methods.one_by_one(functools.partial(pure_callback_p.bind, result_avals=result_avals, **params), size,
+                                       operands, dims, result_avals, vmap_method == "sequential_unrolled")
+    batch = vmap_methods.batched_operands(vmap_method, size, operands, dims)
     wider = tuple([aval.update(shape=(size, *aval.shape)) for aval in result_avals])
     return pure_callback_p.bind(*batch, result_avals=wider, **params), [0] * len(wider)
 
@@ -236,7 +201,7 @@ def _io_batch(size, operands, dims, *, effect, result_avals, **params):
         raise ValueError("cannot vmap an ordered io_callback (ordered=True): the elements of a batch have no order. Leave "
                          "ordered out, or write the loop with lax.scan.")
     bind = functools.partial(io_callback_p.bind, effect=effect, result_avals=result_avals, **params)
-    return _one_by_one(bind, size, operands, dims, result_avals, False)
+    return vmap_methods.one_by_one(bind, size, operands, dims, result_avals, False)
 
 
 pure_callback_p = Primitive(
@@ -253,8 +218,6 @@ io_callback_p = Primitive(
     impl=lambda *args, callback, result_avals, device, **_: _run_now(
         *args, callback=callback, result_avals=result_avals, device=device, user="io_callback"),
     jvp=_refuse_jvp("io_callback", "Call it outside of the differentiated function,"))
-
-_VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized", None)
 
 
 def _result_aval(user: str, promised, path: str) -> ShapedArray:
@@ -282,7 +245,7 @@ def _prepare(user: str, callback, result_shape_dtypes, args, kwargs, sharding):
     operands = []
     for i, x in enumerate(leaves):
         if not _is_array(x):
-            raise errors.not_an_array(x, user, tree.path_of((args, kwargs), i).removeprefix("[0]").removeprefix("[1]"))
+            raise errors.not_an_array(x, user, tree.path_of((args, kwargs), i)[3:])
         operands.append(_words(x))
     flat = FlatCallback(callback, in_tree, out_tree, user)
     device = None if sharding is None else sharding._device
@@ -322,9 +285,7 @@ def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args:
     >>> xf.pure_callback(np.sort, xf.ShapeDtypeStruct((3,), "float32"), xnp.array([3.0, 1.0, 2.0]))
     Array([1., 2., 3.], dtype=float32)
     """
-    if vmap_method not in _VMAP_METHODS:
-        raise ValueError("pure_callback takes as vmap_method one of the allowed methods, "
-                         f"{', '.join(map(repr, _VMAP_METHODS))}, got {vmap_method!r}.")
+    vmap_methods.check("pure_callback", vmap_method)
     operands, params, out_tree = _prepare("pure_callback", callback, result_shape_dtypes, args, kwargs, sharding)
     return out_tree.unflatten(pure_callback_p.bind(*operands, vmap_method=vmap_method, **params))
 
@@ -375,7 +336,7 @@ def _debug_rules(name: str, user: str, make: Callable[..., Callable]) -> Primiti
         return primitive.bind(*primals, **params), []
 
     def batch(size, operands, dims, **params):
-        _elements(functools.partial(primitive.bind, **params), size, operands, dims)
+        vmap_methods.elements(functools.partial(primitive.bind, **params), size, operands, dims)
         return [], []
 
     primitive = Primitive(name, multiple_results=True, memoise=False, shown_as=user, abstract=abstract, impl=impl, lower=lower,

@@ -40,7 +40,8 @@ from xlafront.interpreters.mlir_modules import (
     module_to_bytecode as module_to_bytecode,
     module_to_string as module_to_string,
 )
-from xlafront.lowering import mlir, module as lowering
+from xlafront.lowering import custom_calls, mlir, module as lowering
+from xlafront.lowering.custom_calls import custom_call as custom_call
 from xlafront.lowering.host_callbacks import call_python
 from xlafront.lowering.mlir import create, ir
 from xlafront.runtime.jaxlib_compat import pytree
@@ -321,27 +322,7 @@ def ir_attribute(val: Any) -> ir.Attribute:
     ...     print(ir_attribute([1, "a"]))
     [1, "a"]
     """
-    if isinstance(val, ir.Attribute):
-        return val
-    if isinstance(val, (bool, np.bool_)):
-        return mlir.boolean(val)
-    if isinstance(val, str):
-        return mlir.string(val)
-    if isinstance(val, np.dtype):
-        return ir.TypeAttr.get(mlir.element_type(val))
-    if isinstance(val, (int, np.integer)):
-        kind = mlir.element_type(val.dtype if isinstance(val, np.integer) else np.int64)
-        return ir.IntegerAttr.get(kind, int(val))
-    if isinstance(val, (float, np.floating)):
-        kind = mlir.element_type(val.dtype if isinstance(val, np.floating) else np.float64)
-        return ir.FloatAttr.get(kind, float(val), loc=mlir.unknown_location)
-    if isinstance(val, np.ndarray):
-        return mlir.dense(val)
-    if isinstance(val, dict):
-        return ir.DictAttr.get({name: ir_attribute(v) for name, v in val.items()})
-    if isinstance(val, (list, tuple)):
-        return mlir.array(ir_attribute(v) for v in val)
-    raise TypeError(f"there is no MLIR attribute for a value of type {type(val).__name__}: {val!r:.80}")
+    return custom_calls.attribute_of(val)
 
 
 def shape_tensor(ctx: Any, sizes: Sequence[Any]) -> ir.Value:
@@ -361,47 +342,6 @@ def shape_tensor(ctx: Any, sizes: Sequence[Any]) -> ir.Value:
 
     return create("stablehlo.concatenate", results=[mlir.tensor_type((len(sizes),), np.dtype(np.int32))],
                   operands=[part(n) for n in sizes], attributes={"dimension": mlir.i64(0)}).result
-
-
-def custom_call(call_target_name: str, *, result_types: Sequence[ir.Type], operands: Sequence[ir.Value],
-                backend_config: str | bytes | dict[str, ir.Attribute] = "", has_side_effect: bool = False,
-                result_shapes: Sequence[ir.Value] | None = None, called_computations: Sequence[str] = (), api_version: int = 2,
-                operand_output_aliases: dict[int, int] | None = None,
-                operand_layouts: Sequence[Sequence[int]] | None = None,
-                result_layouts: Sequence[Sequence[int]] | None = None,
-                extra_attributes: dict[str, ir.Attribute] | None = None) -> ir.Operation:
-    """A call of a function that the runtime knows by name, in the C++ interface of `api_version` (4 for XLA's FFI).
-
-    >>> # in a lowering rule: custom_call("my_kernel", result_types=[x.type], operands=[x], api_version=4).results
-    """
-    if isinstance(backend_config, dict):
-        config = ir.DictAttr.get(backend_config)
-    else:
-        text = backend_config.decode("latin-1") if isinstance(backend_config, bytes) else backend_config
-        config = mlir.string(text) if text or api_version < 4 else ir.DictAttr.get({})
-    attributes = {"call_target_name": mlir.string(call_target_name), "has_side_effect": mlir.boolean(has_side_effect),
-                  "api_version": mlir.i32(api_version), "backend_config": config,
-                  "called_computations": mlir.array(mlir.symbol(name) for name in called_computations)}
-    if operand_output_aliases:
-        single = len(result_types) == 1
-        attributes["output_operand_aliases"] = mlir.array(mlir.attribute(
-            f"#stablehlo.output_operand_alias<output_tuple_indices = [{'' if single else out}], operand_index = {operand}, "
-            f"operand_tuple_indices = []>") for operand, out in operand_output_aliases.items())
-    count = len(operands)
-    if result_shapes is not None:
-        operands = [*operands, *result_shapes]
-        attributes["indices_of_shape_operands"] = mlir.dense_i64(list(range(count, len(operands))))
-        if operand_layouts is not None:
-            operand_layouts = [*operand_layouts, *[[0]] * len(result_shapes)]
-    for name, layouts in (("operand_layouts", operand_layouts), ("result_layouts", result_layouts)):
-        if layouts is not None:
-            attributes[name] = mlir.array(mlir.attribute(
-                f"dense<{list(layout)}> : tensor<{len(layout)}xindex>" if len(layout) else "dense<> : tensor<0xindex>")
-                for layout in layouts)
-    if (operand_layouts is None) != (result_layouts is None):
-        raise ValueError(f"the custom call {call_target_name} must be given operand_layouts and result_layouts, or neither.")
-    return create("stablehlo.custom_call", results=list(result_types), operands=list(operands),
-                  attributes={**attributes, **(extra_attributes or {})})
 
 
 class _CallbackEffect(Effect):

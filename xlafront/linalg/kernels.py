@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront import lowering
+from xlafront.control.foreign_calls import ffi_call_p, split_like_batch
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.avals import ShapedArray, str_short
-from xlafront.core.errors import ShardingTypeError
+from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.lax.arguments import check_dtype
 from xlafront.lax.dot_products import Precision
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_batch
-from xlafront.runtime import kernel_libraries
+from xlafront.runtime.foreign_functions import TYPED
 
 LETTERS = {np.dtype(np.float32): "s", np.dtype(np.float64): "d", np.dtype(np.complex64): "c", np.dtype(np.complex128): "z"}
 
@@ -36,91 +35,31 @@ def lapack(name: str, dtype) -> str:
     return f"lapack_{LETTERS[dtype]}{name}_ffi"
 
 
-# The operation. `batch` is the number of leading dimensions; operand i is overwritten by result j for (i, j) in
-# `aliases`; `attributes` are pairs of a name and a number, a boolean, a text or a letter (numpy.uint8).
+def call(target: str, results: Sequence[tuple], *operands, batch: int | None = None, aliases: Sequence[tuple[int, int]] = (),
+         by_columns: bool = True, **attributes) -> list:
+    """The results of a kernel, of the given shapes and dtypes; `batch` counts the leading dimensions of the first operand,
+    a matrix if it is left out. Attributes are numbers of 32 bits, booleans, texts and letters (numpy.uint8)."""
+    batch = np.ndim(operands[0]) - 2 if batch is None else batch
+    avals = tuple([ShapedArray(tuple(s), np.dtype(d)) for s, d in results])
+
+    def orders(of) -> tuple[tuple[int, ...], ...]:
+        return tuple([_order(np.ndim(x), batch, by_columns) for x in of])
+
+    with lowering.mlir.context:
+        typed = tuple([(name, lowering.custom_calls.attribute_of(np.int32(value) if type(value) is int else value))
+                       for name, value in attributes.items()])
+    return ffi_call_p.bind(
+        *operands, target_name=target, result_avals=avals, attributes=typed, input_layouts=orders(operands),
+        output_layouts=orders(avals), input_output_aliases=tuple(aliases), has_side_effect=False, vmap_method="broadcast_all",
+        custom_call_api_version=TYPED, legacy_backend_config=None, num_batch_dims=batch if by_columns else None)
 
 
-def _attribute(mlir, value):
-    if isinstance(value, bool):
-        return mlir.boolean(value)
-    if isinstance(value, str):
-        return mlir.string(value)
-    if isinstance(value, np.uint8):
-        return mlir.attribute(f"{value} : ui8")
-    return mlir.i32(value)
-
-
-def _layout(rank: int, batch: int, by_columns: bool) -> str:
+def _order(rank: int, batch: int, by_columns: bool) -> tuple[int, ...]:
     """Dimensions from the fastest to the slowest."""
     order = list(reversed(range(rank)))
     if rank - batch == 2 and by_columns:
         order[:2] = order[1::-1]
-    return f"dense<{order}> : tensor<{rank}xindex>"
-
-
-def _splits(operands: Sequence[ShapedArray], results: Sequence[ShapedArray], batch: int) -> str:
-    """For Shardy: which dimensions may be split alike. Those of the batch, and no others."""
-    names: list[str] = []
-    sizes: list[int] = []
-
-    def new(size: int) -> str:
-        i = len(names)
-        names.append(chr(ord("i") + i) if i < 18 else f"z_{i - 17}")
-        sizes.append(size)
-        return names[-1]
-
-    shared = [new(n) for n in operands[0].shape[:batch]]
-    sides = [", ".join(f"[{', '.join((shared if a.ndim else []) + [new(n) for n in a.shape[batch:]])}]" for a in side)
-             for side in (operands, results)]
-    return (f"#sdy.op_sharding_rule<({sides[0]})->({sides[1]}) "
-            f"{{{', '.join(f'{n}={s}' for n, s in zip(names, sizes))}}}, custom>")
-
-
-def _lower(ctx, *operands, target, results, batch, aliases, attributes, by_columns):
-    mlir = lowering.mlir
-    if ctx.platform == "cpu":
-        kernel_libraries.register_lapack()
-    elif target.startswith("cuhybrid"):
-        kernel_libraries.register_hybrid()
-
-    def layouts(avals):
-        return mlir.array(mlir.attribute(_layout(a.ndim, batch, by_columns)) for a in avals)
-
-    config = mlir.ir.DictAttr.get({name: _attribute(mlir, value) for name, value in attributes})
-    more: dict[str, Any] = {}
-    if aliases:
-        several = len(results) > 1
-        more["output_operand_aliases"] = mlir.array(mlir.attribute(
-            f"#stablehlo.output_operand_alias<output_tuple_indices = [{j if several else ''}], operand_index = {i}, "
-            f"operand_tuple_indices = []>") for i, j in aliases)
-    if by_columns:
-        more["mhlo.frontend_attributes"] = mlir.ir.DictAttr.get({"num_batch_dims": mlir.string(str(batch))})
-        more["sdy.sharding_rule"] = mlir.attribute(_splits(ctx.avals_in, results, batch))
-    found = ctx.op("stablehlo.custom_call", operands, results, call_target_name=mlir.string(target), api_version=mlir.i32(4),
-                   backend_config=config, operand_layouts=layouts(ctx.avals_in), result_layouts=layouts(results), **more)
-    return found if isinstance(found, list) else [found]
-
-
-def _batch(size, operands, dims, *, results, batch, **params):
-    operands = [broadcast_batch(x, d, size) for x, d in zip(operands, dims)]
-    grown = tuple([r.update(shape=(size, *r.shape)) for r in results])
-    found = kernel_p.bind(*operands, results=grown, batch=batch + 1, **params)
-    return found, [0] * len(found)
-
-
-kernel_p = Primitive("ffi_call", multiple_results=True, lower=_lower, batch=_batch,
-                     abstract=lambda *operands, results, **params: list(results),
-                     sharding_rule=lambda name, operands, result, params: _split_like_batch(
-                         [a.ndim - params["batch"] for a, _ in operands], params["target"], operands, result, params))
-
-
-def call(target: str, results: Sequence[tuple], *operands, batch: int | None = None, aliases: Sequence[tuple[int, int]] = (),
-         by_columns: bool = True, **attributes) -> list:
-    """The results of a kernel, of the given shapes and dtypes; `batch` counts the leading dimensions of the first operand,
-    a matrix if it is left out."""
-    batch = np.ndim(operands[0]) - 2 if batch is None else batch
-    return kernel_p.bind(*operands, target=target, results=tuple([ShapedArray(tuple(s), np.dtype(d)) for s, d in results]),
-                         batch=batch, aliases=tuple(aliases), attributes=tuple(attributes.items()), by_columns=by_columns)
+    return tuple(order)
 
 
 def letter(text: str) -> np.uint8:
@@ -168,7 +107,7 @@ def factorization(name: str, abstract: Callable, *, jvp: Callable | None = None,
         return found, [0] * len(found) if multiple_results else 0
 
     primitive = Primitive(name, abstract=types, batch=batch, jvp=jvp, transpose=transpose, multiple_results=multiple_results,
-                          sharding_rule=functools.partial(_split_like_batch, ranks))
+                          sharding_rule=functools.partial(split_like_batch, ranks))
     for platform, algorithm in algorithms.items():
         primitive.lowerings[None if platform == "default" else platform] = lower_fun(algorithm, multiple_results)
     return primitive
@@ -183,23 +122,6 @@ def on_tpu(target: str, primitive: Primitive) -> Callable:
         return ctx.op("stablehlo.custom_call", operands, call_target_name=lowering.mlir.string(target))
 
     return rule
-
-
-def _split_like_batch(ranks, name, operands, result, params):
-    """Types of results are split along the leading dimensions; matrices must be whole."""
-    parts = []
-    for (aval, entries), rank in zip(operands, ranks):
-        lead = aval.ndim - rank
-        if any(e is not None for e in entries[lead:]):
-            raise ShardingTypeError(f"{name} works on whole matrices, got {str_short(aval)}. Bring it to a sharding that "
-                                    f"splits only the leading dimensions, with reshard.")
-        parts.append(entries[:lead])
-    joint = [next((e for e in of if e is not None), None) for of in zip(*parts)]
-    if any(list(part) != joint for part in parts):
-        raise ShardingTypeError(f"{name} got operands whose leading dimensions are split differently: "
-                                f"{', '.join(str_short(a) for a, _ in operands)}. Bring one to the sharding of the other with "
-                                f"reshard.")
-    return [*joint, *[None] * (result.ndim - len(joint))]
 
 
 def check_rank(name: str, aval, rank: int = 2, error: type[Exception] = TypeError) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from xlafront.runtime import backpressure, effects as runtime_effects, monitoring
+from xlafront.runtime import backpressure, effects as runtime_effects, foreign_functions, monitoring
 from xlafront.runtime.clients import clients
 from xlafront.runtime.jaxlib_compat import CompileOptions, JaxRuntimeError
 from xlafront.runtime.sharding import device_list
@@ -24,12 +24,19 @@ class CompileRequest(NamedTuple):
     key: str | None  # of `disk_cache.cache_key`; None: the program cannot be that of another place
 
 
-def compile_module(request: CompileRequest, cache=None):
+class CompiledModule(NamedTuple):
+    """A loaded executable, and whether it was read from disk: what is stored of such a one would lack its functions."""
+
+    loaded: Any
+    from_disk: bool = False
+
+
+def compile_module(request: CompileRequest, cache=None) -> CompiledModule:
     """A loaded executable, from the disk cache when it has one."""
     clients.refuse_forked()
     devices = device_list(request.devices)
     if is_compile_only(request.client):
-        return _compile_for_elsewhere(request, devices)
+        return CompiledModule(_compile_for_elsewhere(request, devices))
     if len(request.devices) > 1 and request.client.platform == "cpu":
         backpressure.install()
     key = None
@@ -44,7 +51,7 @@ def compile_module(request: CompileRequest, cache=None):
                 monitoring.record_event("/jax/compilation_cache/cache_hits")
                 monitoring.record_event_duration_secs("/jax/compilation_cache/cache_retrieval_time_sec",
                                                       time.perf_counter() - started)
-                return executable
+                return CompiledModule(executable, from_disk=True)
             except Exception as e:  # made by another build of the runtime: recompile, and say so once
                 cache.discard(key, e)
         monitoring.record_event("/jax/compilation_cache/cache_misses")
@@ -54,12 +61,12 @@ def compile_module(request: CompileRequest, cache=None):
     try:
         executable = backend_compile_and_load(request.client, request.module, devices, request.options, request.host_callbacks)
     except JaxRuntimeError as e:
-        raise explained(e) from None
+        raise explained(foreign_functions.with_remedy(e)) from None
     if key is not None:
         elapsed = time.perf_counter() - started
         if cache.wants(elapsed):
             cache.store(key, executable.serialize(), elapsed)
-    return executable
+    return CompiledModule(executable)
 
 
 def backend_compile_and_load(backend, module, executable_devices, options: CompileOptions, host_callbacks: Sequence[Any]):
@@ -89,4 +96,4 @@ def _compile_for_elsewhere(request: CompileRequest, devices):
     try:
         return request.client.compile(request.module, devices, request.options)
     except JaxRuntimeError as e:
-        raise explained(e) from None
+        raise explained(foreign_functions.with_remedy(e)) from None

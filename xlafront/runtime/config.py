@@ -119,10 +119,11 @@ class Setting:
         self.state = Config(name, value, include_in_jit_key=in_key in (True, "calls"), include_in_trace_context=self.traced)
 
     def _from_environment(self):
-        for prefix in ("XLAFRONT_", "JAX_"):
-            text = os.environ.get(prefix + self.name.upper())
+        names = [self.name, *[theirs for theirs, ours in _ALIASES.items() if ours == self.name]]
+        for variable in [prefix + name.upper() for name in names for prefix in ("XLAFRONT_", "JAX_")]:
+            text = os.environ.get(variable)
             if text is not None:
-                return self.parse(text, f"the environment variable {prefix}{self.name.upper()}"), True
+                return self.parse(text, f"the environment variable {variable}"), True
         return self.default, False
 
     def parse(self, value, where: str):

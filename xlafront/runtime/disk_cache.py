@@ -52,17 +52,24 @@ def _cpu_features() -> str:
 _machine: list[str] = []
 
 
+def fingerprint(client) -> str:
+    """Which machine it is, as far as code for a CPU depends on it."""
+    if client.platform != "cpu":
+        return ""
+    if not _machine:
+        _machine.append(_cpu_features())
+    return _machine[0]
+
+
 def cache_key(module: bytes, options: bytes, client, devices) -> str:
     """All that the executable depends on, hashed: program, options, compiler, hardware."""
     import hashlib  # start-up: 5 ms
 
-    if not _machine:
-        _machine.append(_cpu_features())
     parts = [module, options, jaxlib_version_text, client.platform, client.platform_version,
              *[f"{d.id}:{d.device_kind}" for d in devices],
              *[os.environ.get(name, "") for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS")]]
     if client.platform == "cpu":
-        parts.append(_machine[0])
+        parts.append(fingerprint(client))
     digest = hashlib.blake2b(digest_size=32)
     for part in parts:
         data = part if isinstance(part, bytes) else part.encode()
@@ -277,6 +284,33 @@ def _unpack(key: str, content: bytes) -> bytes:
     data = content[_HEADER.size:]
     if magic != _MAGIC or stored_key != bytes.fromhex(key):
         raise ValueError("it is not an entry of this cache")
+    if len(data) != length or _checksum(data) != checksum:
+        raise ValueError("it is damaged")
+    return data
+
+
+_RECORD = struct.Struct("<8s32sQ")  # magic, checksum, payload length
+
+
+def pack_record(magic: bytes, data: bytes) -> bytes:
+    """What is stored outside of a cache: its kind and version, a checksum, the data."""
+    return _RECORD.pack(magic, _checksum(data), len(data)) + data
+
+
+def unpack_record(magic: bytes, content: bytes) -> bytes:
+    if not isinstance(content, (bytes, bytearray, memoryview)):
+        raise ValueError(f"it must be bytes, it is {type(content).__name__}")
+    content = bytes(content)
+    if content[:len(magic) - 1] != magic[:-1]:
+        raise ValueError("it is something else")
+    if content[:len(magic)] != magic:
+        raise ValueError(f"it is of another version ({content[len(magic) - 1:len(magic)]!r}, here is {magic[-1:]!r})")
+    if len(content) < _RECORD.size:
+        raise ValueError("it is truncated")
+    _, checksum, length = _RECORD.unpack_from(content)
+    data = content[_RECORD.size:]
+    if len(data) < length:
+        raise ValueError("it is truncated")
     if len(data) != length or _checksum(data) != checksum:
         raise ValueError("it is damaged")
     return data

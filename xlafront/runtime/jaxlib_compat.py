@@ -61,6 +61,8 @@ set_tracer_class = _jax.set_tracer_class
 collect_garbage = _jax.collect_garbage
 guard_lib = _jax.guard_lib
 ifrt_programs = _jax.ifrt_programs
+make_error_array = _jax._make_error_array
+start_transfer_server = getattr(_jax, "start_transfer_server", None)  # which not every platform has
 
 jax_names.serve("jax._src.sharding_impls", make_single_device_sharding=SingleDeviceSharding)
 

@@ -10,6 +10,7 @@ import os
 import sys
 from typing import Any
 
+from xlafront.runtime import foreign_functions
 from xlafront.runtime.jaxlib_compat import _jax
 
 _CUDA_MODULES = ("_solver", "_linalg", "_prng", "_sparse", "_rnn", "_hybrid", "_triton")
@@ -49,6 +50,7 @@ def register_cuda(c_api: Any) -> None:
         for target, function in table.items():
             extension.register_custom_call_target(c_api, target, function, "CUDA", 1)
             _jax.register_custom_call_as_batch_partitionable(target, c_api)
+    foreign_functions.plugin_loaded("cuda", c_api, extension)
 
 
 @functools.cache
@@ -57,6 +59,14 @@ def register_hybrid() -> None:
     module = _cuda_module("_hybrid")
     if module is not None:
         module.initialize()
+
+
+def prepare(target: str) -> None:
+    """What has to be done before a program calls this kernel."""
+    if target.startswith(("lapack_", "tridiagonal_")):
+        register_lapack()
+    elif target.startswith("cuhybrid"):
+        register_hybrid()
 
 
 @functools.cache

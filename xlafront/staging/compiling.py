@@ -104,7 +104,8 @@ class LoweredModule:
         aval = keys.physical(tracing.aval_of(value))
         return put(keys.physical_array(value), aval, self.assignment.replicated(), True)
 
-    def compile(self, compiler_options: dict | None = None) -> Executable:
+    def compile(self, compiler_options: dict | None = None, anew: bool = False) -> Executable:
+        """The executable; `anew` without looking for an equal program, here or on disk."""
         if self.elsewhere is not None:
             if len(self.elsewhere) > 1:
                 raise ValueError(f"{self.name} was lowered for the platforms {', '.join(self.elsewhere)} at once: its text can "
@@ -124,12 +125,12 @@ class LoweredModule:
             program = lowering.module.stripped_bytecode(context.module)
             key = cache_key(program, options.SerializeAsString(), self.client, devices)
         clients.refuse_forked()  # (an equal program of the parent's would be found, and wait for ever)
-        equal = _by_key.get(key)
+        equal = None if anew else _by_key.get(key)
         try:
             with logged_step(COMPILATION, self.name, self.traced.in_avals):
-                executable = equal.loaded if equal is not None else compile_module(
+                executable, from_disk = (equal.loaded, equal.from_disk) if equal is not None else compile_module(
                     CompileRequest(context.module, self.client, devices, options, context.host_callbacks, key),
-                    backends.disk_cache())
+                    None if anew else backends.disk_cache())
         except Exception as e:
             for partitioner in self.module_context.partitioners:
                 if (failure := partitioner.take_failure()) is not None:
@@ -144,13 +145,14 @@ class LoweredModule:
         if any([s is not fit for s, fit in zip(results, fitting)]):  # a constraint inside divides a result unevenly
             outs = [given if s is fit else fit for given, s, fit in zip(self.shardings.asked, results, fitting)]
             return LoweredModule(self.name, self.closed, self.assignment, self.donated, outs, self.options, self.traced,
-                                 self.layouts).compile(compiler_options)
+                                 self.layouts).compile(compiler_options, anew)
         result = Executable(
             executable, in_avals=[keys.physical(aval) for aval in self.traced.in_avals], in_shardings=self.assignment.shardings,
             out_avals=out_avals, out_shardings=results,
             out_committed=self.assignment.committed, kept=self.kept, const_args=self.const_args, effects=self.closed.effects,
-            own_layouts=self.layouts is not None)
-        if key is not None:
+            own_layouts=self.layouts is not None, portable=key is not None,
+            from_disk=from_disk)
+        if key is not None and not anew:
             _by_key[key] = result
         return result
 

@@ -31,11 +31,11 @@ class Executable:
     """A compiled program and how to call it with the flat list of all its arguments."""
 
     __slots__ = ("loaded", "in_avals", "in_shardings", "out_avals", "out_shardings", "out_committed", "kept",
-                 "const_args", "handlers", "effects", "own_layouts", "asked_for", "__weakref__")
+                 "const_args", "handlers", "effects", "own_layouts", "asked_for", "portable", "from_disk", "__weakref__")
 
     def __init__(self, loaded, *, in_avals, in_shardings, out_avals, out_shardings, out_committed: bool,
                  kept: Sequence[bool], const_args: Sequence[ArrayImpl], effects: frozenset = frozenset(),
-                 own_layouts: bool = False):
+                 own_layouts: bool = False, portable: bool = True, from_disk: bool = False):
         self.loaded = loaded
         self.in_avals, self.in_shardings = in_avals, in_shardings
         self.out_avals, self.out_shardings, self.out_committed = out_avals, out_shardings, out_committed
@@ -43,6 +43,8 @@ class Executable:
         self.const_args = list(const_args)
         self.effects = effects
         self.own_layouts = own_layouts  # whether arguments lie in an order that was asked for
+        self.portable = portable  # whether other processes can run it, as nothing in it is of this one
+        self.from_disk = from_disk  # and cannot be stored again
         self.asked_for = True  # since `caches.LiveExecutables` looked last
         self.handlers = [result_handler(aval, sharding, out_committed) for aval, sharding in zip(out_avals, out_shardings)
                          ] if hasattr(loaded, "execute_sharded") else None

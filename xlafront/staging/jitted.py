@@ -202,7 +202,8 @@ class Jitted:
         return not layouts_in_use.others or not (
             executable.own_layouts or executable.misfits([keys.physical_array(x) for x in call.leaves]))
 
-    def fast_path(self, executable: Executable, traced: TracedCall, out: Any):
+    @staticmethod
+    def fast_path(executable: Executable, traced: TracedCall, out: Any):
         """C++ may repeat the call unless Python has something to do each time."""
         if (executable.effects or config.debug_nans.value or config.debug_infs.value
                 or config.debug_key_reuse.value or config.no_execution.value):

@@ -224,21 +224,26 @@ class Lowered:
                 raise RuntimeError(f"{self._traced.fun_name} was lowered for {mesh}, which has no devices: say on which it is "
                                    f"to run, "
                                    f"compile(device_assignment=devices).")
-            return Compiled(self, self._traced._over(mesh, device_assignment, None).compile(compiler_options))
+            module = self._traced._over(mesh, device_assignment, None)
+            return Compiled(self, module.compile(compiler_options), lambda: module.compile(compiler_options, anew=True))
         if device_assignment is not None and tuple(device_assignment) != self._lowered.assignment.devices:
             raise ValueError("the devices are part of the lowering: give jit shardings over these devices instead.")
-        return Compiled(self, self._lowered.compile(compiler_options))
+        return Compiled(self, self._lowered.compile(compiler_options),
+                        lambda: self._lowered.compile(compiler_options, anew=True))
 
 
 class Compiled:
     """A compiled function; calling it never traces or compiles."""
 
-    def __init__(self, lowered: Lowered, executable):
-        self._lowered, self._executable = lowered, executable
+    def __init__(self, lowered: Lowered, executable, compile_anew: Callable):
+        self._lowered, self._executable, self._compile_anew = lowered, executable, compile_anew
         self._traced = lowered._traced
         self.in_tree, self.out_tree = lowered.in_tree, lowered.out_tree
-        self._dispatch = _dispatcher_of(self._traced, executable)
-        self._lets_go = bool(self._traced._jitted.options.donate) and leaves_handles(executable)
+        self._prepare_calls()
+
+    def _prepare_calls(self) -> None:
+        self._dispatch = _dispatcher_of(self._traced, self._executable)
+        self._lets_go = bool(self._traced._jitted.options.donate) and leaves_handles(self._executable)
 
     @property
     def out_info(self):
@@ -288,6 +293,11 @@ class Compiled:
     def memory_analysis(self):
         """Bytes of arguments, results, temporaries and code."""
         return self._executable.loaded.get_compiled_memory_stats()
+
+    def _code(self) -> bytes:
+        """What other processes on this machine can load."""
+        executable = self._compile_anew() if self._executable.from_disk else self._executable
+        return executable.loaded.serialize()
 
     def runtime_executable(self):
         return self._executable.loaded
