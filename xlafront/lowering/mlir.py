@@ -219,17 +219,3 @@ def bindings(name: str):
     import importlib
 
     return importlib.import_module(f"jaxlib.mlir.{name}")
-
-
-def serialize_portable(module, target: str, mixed: bool = False) -> bytes:
-    """A module, or its text or bytecode, in the form that StableHLO of version `target` can read."""
-    if isinstance(module, ir.Module):
-        module = str(module.operation.get_asm(enable_debug_info=True))
-    with context:
-        text = str(ir.Module.parse(module)).encode()
-    return _jax.mlir.serialize_portable_artifact(text, target, use_mixed_serialization=mixed)
-
-
-def deserialize_portable(artifact: bytes, into=None) -> ir.Module:
-    with (into or context):
-        return _stablehlo.deserialize_portable_artifact(into or context, artifact)

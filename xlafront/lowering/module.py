@@ -30,6 +30,7 @@ from xlafront.core.refs import AbstractRef
 from xlafront.lowering import mlir
 from xlafront.lowering.mlir import create, ir, tensor_type, type_of
 
+GLOBAL_CONSTANT = "jax.global_constant"  # marks arguments of `main` that are the same for all calls of a compiled program
 INLINE_CONSTANT_BYTES = 256  # larger constants become arguments of the program, not text in it
 
 
@@ -552,10 +553,11 @@ def module_name(name: str) -> str:
 
 def lower_program(jaxpr, name: str, platforms: Sequence[str], *, const_values: Sequence[Any], arg_attributes=None,
                   result_attributes=None, num_partitions: int = 1, num_replicas: int = 1,
-                  sharding_context=None, manual_mesh=None, scope: str = "") -> ModuleContext:
+                  sharding_context=None, manual_mesh=None, scope: str = "", takes_tokens: bool = False) -> ModuleContext:
     """A module whose `main` computes `jaxpr`; `scope` is in front of the names of its operations.
 
     Of several platforms the first argument is the index of the one that it runs on, and `main` chooses between their programs.
+    One that `takes_tokens` gets those of its ordered effects next, and returns them first: it is to be a part of another.
 
     `const_values` has a NumPy value for each constant variable that is written into the module, and None for
     each that becomes a leading argument of `main`. `manual_mesh` is the mesh that collectives work over, where the program is
@@ -568,28 +570,37 @@ def lower_program(jaxpr, name: str, platforms: Sequence[str], *, const_values: S
         module = ModuleContext(module_name(name), platforms[0], num_partitions, num_replicas, sharding_context)
         module.manual_mesh = manual_mesh
         hoisted = [v for v, value in zip(jaxpr.constvars, const_values) if value is None]
-        arg_types = flat_types([_at_boundary(aval) for aval in [v.aval for v in hoisted] + jaxpr.in_avals])
-        result_types = flat_types(map(_at_boundary, jaxpr.out_avals))
+        effects = ordered_effects(jaxpr)
+        passed = [mlir.token_type()] * len(effects) if takes_tokens else []
+        arg_types = [*passed, *flat_types([_at_boundary(aval) for aval in [v.aval for v in hoisted] + jaxpr.in_avals])]
+        result_types = [*passed, *flat_types(map(_at_boundary, jaxpr.out_avals))]
+        if passed and arg_attributes:
+            arg_attributes = [*[{}] * len(passed), *arg_attributes]
+        if passed and result_attributes:
+            result_attributes = [*[{}] * len(passed), *result_attributes]
         choice = len(platforms) > 1
         if choice:
             arg_types = [tensor_type((), np.dtype(np.int32)), *arg_types]
-            which = {"jax.global_constant": mlir.string("_platform_index")}
+            which = {GLOBAL_CONSTANT: mlir.string("_platform_index")}
             arg_attributes = [which, *(arg_attributes or [{}] * (len(arg_types) - 1))]
         _, _, block = module.add_function("main", arg_types, result_types, public=True, arg_attributes=arg_attributes,
                                           result_attributes=result_attributes)
 
         def program(arguments):
+            given, arguments = arguments[:len(passed)], arguments[len(passed):]
             leading = iter(arguments[:len(hoisted)])
             consts = [next(leading) if value is None else constant(value) for value in const_values]
             # What orders programs among each other is `runtime.effects`; in each the chains start anew.
-            tokens = {effect: new_token() for effect in ordered_effects(jaxpr)}
+            tokens = dict(zip(effects, given)) if passed else {effect: new_token() for effect in effects}
             if module.constrain is not None:
                 consts = [sharding_context.constrain_constant(value, v.aval) for v, value in zip(jaxpr.constvars, consts)]
             values = [new_token() if v.aval is abstract_token else value
                       for v, value in zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *arguments[len(hoisted):]])]
-            results = Body(module, tokens, f"{scope}/" if scope else "").run(jaxpr, values[:len(consts)], values[len(consts):])
-            return [constant(np.zeros(token_stand_in.shape, token_stand_in.dtype)) if v.aval is abstract_token else value
-                    for v, value in zip(jaxpr.outvars, results)]
+            body = Body(module, tokens, f"{scope}/" if scope else "")
+            results = body.run(jaxpr, values[:len(consts)], values[len(consts):])
+            results = [constant(np.zeros(token_stand_in.shape, token_stand_in.dtype)) if v.aval is abstract_token else value
+                       for v, value in zip(jaxpr.outvars, results)]
+            return [*[body.tokens[effect] for effect in effects if passed], *results]
 
         with ir.InsertionPoint(block):
             if choice:

@@ -59,8 +59,10 @@ def _warn_of_large(constants: Sequence[Any], name: str) -> None:
 class LoweredModule:
     """A program on its way from IR to executable: the module and what the call will need."""
 
-    def __init__(self, name, closed, assignment, donated, out_shardings, options, traced, layouts=None, elsewhere=None):
+    def __init__(self, name, closed, assignment, donated, out_shardings, options, traced, layouts=None, elsewhere=None,
+                 self_contained=False):
         note("Compiling %s for %s.", name, traced.in_avals)
+        self.self_contained = self_contained  # whether it is to leave the process: nothing is handed to it beside its arguments
         with logged_step(CONVERSION, name, traced.in_avals):
             self._lower(name, closed, assignment, donated, out_shardings, options, traced, layouts, elsewhere)
 
@@ -71,7 +73,8 @@ class LoweredModule:
         kept_jaxpr, self.kept = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), options.keep_unused or bool(jaxpr.effects))
         if elsewhere is None and _may_outline(assignment, kept_jaxpr):
             kept_jaxpr = outline(kept_jaxpr)
-        self.const_values = [module_shardings.inline_constant(c) for c in closed.consts]
+        inline = module_shardings.value_of_constant if self.self_contained else module_shardings.inline_constant
+        self.const_values = [inline(c) for c in closed.consts]
         self.donated = donated
         self.client = assignment.devices[0].client
         self.elsewhere = elsewhere  # several platforms, or one that this process does not have
@@ -96,7 +99,7 @@ class LoweredModule:
             kept_jaxpr, f"jit_{name}", self.elsewhere or (backends.lowering_platform(self.client),),
             const_values=self.const_values, arg_attributes=arg_attributes,
             result_attributes=result_attributes, num_partitions=len(self.assignment.devices),
-            sharding_context=self.shardings, scope=f"jit({name})")
+            sharding_context=self.shardings, scope=f"jit({name})", takes_tokens=self.self_contained)
 
     def _place_constant(self, value):
         if is_compile_only(self.client):
