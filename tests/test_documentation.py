@@ -24,6 +24,7 @@ MODULES = (
     "xlafront.experimental.ode",
     "xlafront.experimental.pjit",
     "xlafront.experimental.rnn",
+    "xlafront.export",
     "xlafront.image",
     "xlafront.lax",
     "xlafront.lax.linalg",
@@ -54,7 +55,7 @@ MODULES = (
 )
 # Objects that have public methods and properties, beside the functions of modules.
 UFUNC = types.SimpleNamespace(**{name: getattr(xf.numpy.add, name) for name in ("accumulate", "at", "outer", "reduce", "reduceat")})
-OBJECTS = {"Array": ArrayImpl, "Array.at[index]": AtIndex, "ufunc": UFUNC}
+OBJECTS = {"Array": ArrayImpl, "Exported": xf.export.Exported, "Array.at[index]": AtIndex, "ufunc": UFUNC}
 GROUPS = (*MODULES, *OBJECTS)
 NAMES = {"xf": xf, "xnp": xf.numpy, "lax": xf.lax, "np": np}  # what examples may use without importing it, beside their module
 

@@ -7,7 +7,7 @@ _SAME_PATH = """
     ad_checkpoint api_util custom_batching custom_derivatives debug distributed dlpack dtypes errors example_libraries
     example_libraries.optimizers example_libraries.stax experimental.checkify experimental.custom_partitioning experimental.jet
     experimental.key_reuse experimental.layout experimental.mesh_utils experimental.multihost_utils experimental.ode
-    experimental.pjit experimental.rnn experimental.topologies extend.backend extend.core extend.core.primitives
+    experimental.pjit experimental.rnn experimental.topologies export extend.backend extend.core extend.core.primitives
     extend.linear_util extend.mlir extend.mlir.dialects extend.mlir.dialects.arith extend.mlir.dialects.builtin
     extend.mlir.dialects.cf extend.mlir.dialects.chlo extend.mlir.dialects.func extend.mlir.dialects.math
     extend.mlir.dialects.memref extend.mlir.dialects.mpmd extend.mlir.dialects.scf extend.mlir.dialects.sdy

@@ -18,7 +18,7 @@ class DisabledSafetyCheck:
     def platform(cls) -> DisabledSafetyCheck:
         """Let the exported function be called on platforms that it was not exported for.
 
-        >>> export.DisabledSafetyCheck.platform()
+        >>> xf.export.DisabledSafetyCheck.platform()
         platform
         """
         return cls("platform")
@@ -29,7 +29,7 @@ class DisabledSafetyCheck:
 
         - `target_name`: the name under which the kernel is registered.
 
-        >>> export.DisabledSafetyCheck.custom_call("my_kernel").is_custom_call()
+        >>> xf.export.DisabledSafetyCheck.custom_call("my_kernel").is_custom_call()
         'my_kernel'
         """
         return cls(f"custom_call:{target_name}")
@@ -37,7 +37,7 @@ class DisabledSafetyCheck:
     def is_custom_call(self) -> str | None:
         """The kernel that may be called; None where this is about something else.
 
-        >>> export.DisabledSafetyCheck.platform().is_custom_call() is None
+        >>> xf.export.DisabledSafetyCheck.platform().is_custom_call() is None
         True
         """
         kind, _, target = self._impl.partition(":")

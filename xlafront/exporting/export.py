@@ -22,7 +22,7 @@ from xlafront.transforms.ad.derivatives import vjp
 def default_export_platform() -> str:
     """The platform that functions are exported for when none is given: `"cpu"`, `"cuda"`, `"rocm"` or `"tpu"`.
 
-    >>> export.default_export_platform()
+    >>> xf.export.default_export_platform()
     'cpu'
     """
     return backends.lowering_platform(backends.client())
@@ -30,17 +30,19 @@ def default_export_platform() -> str:
 
 @boundary
 def export(fun_jit: Callable, *, platforms: Sequence[str] | None = None,
-           disabled_checks: Sequence[DisabledSafetyCheck] = ()) -> Callable[..., Exported]:
+           disabled_checks: Sequence[DisabledSafetyCheck] = (),
+           _override_lowering_rules: Sequence[tuple[Any, Callable]] | None = None) -> Callable[..., Exported]:
     """A function that exports a jitted function for given types of arguments, as an `Exported` that can be saved and called.
 
     - `fun_jit`: what `jit` has made. Its static arguments are bound to what is given.
     - `platforms`: of "cpu", "cuda", "rocm", "tpu"; with several, the module runs on each of them. None: that of this process.
     - `disabled_checks`: what `DisabledSafetyCheck` makes: checks to leave out.
+    - `_override_lowering_rules`: pairs of a primitive and the lowering rule to use in place of its own.
 
     The function returned takes arrays, or `ShapeDtypeStruct`s, whose shapes may hold symbolic dimensions.
 
-    >>> exported = export.export(xf.jit(lambda x: 2 * x))(xf.ShapeDtypeStruct((3,), "float32"))
-    >>> export.deserialize(exported.serialize()).call(np.ones(3, "float32"))
+    >>> exported = xf.export.export(xf.jit(lambda x: 2 * x))(xf.ShapeDtypeStruct((3,), "float32"))
+    >>> xf.export.deserialize(exported.serialize()).call(np.ones(3, "float32"))
     Array([2., 2., 2.], dtype=float32)
     """
     if not hasattr(fun_jit, "trace") or not hasattr(fun_jit, "lower"):
@@ -56,7 +58,7 @@ def export(fun_jit: Callable, *, platforms: Sequence[str] | None = None,
     @boundary
     def export_for(*args, **kwargs) -> Exported:
         traced = fun_jit.trace(*args, **kwargs)  # type: ignore[attr-defined]
-        return _exported(traced, chosen or (default_export_platform(),), checks)
+        return _exported(traced, chosen or (default_export_platform(),), checks, dict(_override_lowering_rules or ()))
 
     return export_for
 
@@ -74,12 +76,13 @@ def _platforms(platforms: Sequence[str] | None) -> tuple[str, ...]:
     return found
 
 
-def _exported(traced, platforms: tuple[str, ...], checks: tuple[DisabledSafetyCheck, ...]) -> Exported:
+def _exported(traced, platforms: tuple[str, ...], checks: tuple[DisabledSafetyCheck, ...],
+              rules: dict[Any, Callable]) -> Exported:
     name, program = traced.fun_name, traced.jaxpr
     if traced._traced.takes_refs:
         raise ValueError(f"{name} cannot be exported: it takes references (new_ref), which are memory of this process. Export "
                          f"the function of what they hold.")
-    module = traced.lower_to_leave(platforms)
+    module = traced.lower_to_leave(platforms, rules)
     context = module.module_context
     if context.host_callbacks:
         raise NotImplementedError(f"{name} cannot be exported: it calls Python (pure_callback, io_callback, debug.print), "
@@ -105,7 +108,7 @@ def _exported(traced, platforms: tuple[str, ...], checks: tuple[DisabledSafetyCh
         mlir_module_serialized=lowering.artifacts.serialize(context.module),
         calling_convention_version=maximum_supported_calling_convention_version,
         module_kept_var_idx=tuple([i for i, keep in enumerate(module.kept) if keep]), uses_global_constants=polymorphic,
-        _get_vjp=_derivative(program, ins, outs, platforms, checks))
+        _get_vjp=_derivative(program, ins, outs, platforms, checks, rules))
 
 
 def _given_shardings(traced, in_avals: Sequence[Any]) -> list[NamedSharding | None]:
@@ -127,7 +130,7 @@ def _without_devices(sharding: NamedSharding | None) -> NamedSharding | None:
     return NamedSharding(sharding.mesh.abstract_mesh, sharding.spec, memory_kind=sharding.memory_kind)
 
 
-def _derivative(program: ClosedJaxpr, ins, outs, platforms, checks) -> Callable[[Exported], Exported]:
+def _derivative(program: ClosedJaxpr, ins, outs, platforms, checks, rules) -> Callable[[Exported], Exported]:
     """How the derivative of an export is made: when it is asked for."""
     def of(exported: Exported) -> Exported:
         count = len(exported.in_avals)
@@ -140,6 +143,7 @@ def _derivative(program: ClosedJaxpr, ins, outs, platforms, checks) -> Callable[
         arguments = [ShapeDtypeStruct(aval.shape, aval.dtype, sharding=s, weak_type=aval.weak_type)
                      for aval, s in zip(types, [*ins, *outs])]
         jitted = jit(fun_vjp, out_shardings=tuple(ins)) if any(ins) else jit(fun_vjp)
-        return export(jitted, platforms=platforms, disabled_checks=checks)(*arguments)
+        return export(jitted, platforms=platforms, disabled_checks=checks, _override_lowering_rules=tuple(rules.items()))(
+            *arguments)
 
     return of

@@ -17,7 +17,7 @@ class Exported(ExportedModule):
     def has_vjp(self) -> bool:
         """Whether `vjp` gives something: files have it to the order that `serialize` was asked for.
 
-        >>> export.export(xf.jit(xnp.sin))(1.0).has_vjp()
+        >>> xf.export.export(xf.jit(xnp.sin))(np.float32(1)).has_vjp()
         True
         """
         return self._get_vjp is not None
@@ -25,7 +25,7 @@ class Exported(ExportedModule):
     def vjp(self) -> Exported:
         """The exported derivative: of the flat arguments and a cotangent for each result, the cotangents of the arguments.
 
-        >>> export.export(xf.jit(xnp.sin))(1.0).vjp().call(0.0, 1.0)
+        >>> xf.export.export(xf.jit(xnp.sin))(np.float32(1)).vjp().call(0.0, 1.0)
         (Array(1., dtype=float32),)
         """
         return self._vjp
@@ -43,7 +43,7 @@ class Exported(ExportedModule):
 
         - `args`, `kwargs`: as those with which it was exported.
 
-        >>> export.export(xf.jit(lambda x: 2 * x))(1.0).call(3.0)
+        >>> xf.export.export(xf.jit(lambda x: 2 * x))(np.float32(1)).call(3.0)
         Array(6., dtype=float32)
         """
         return call_exported(self, args, kwargs)
@@ -53,7 +53,7 @@ class Exported(ExportedModule):
 
         - `vjp_order`: how often it can be differentiated then; each order adds a module.
 
-        >>> exported = export.deserialize(export.export(xf.jit(xnp.sin))(1.0).serialize(vjp_order=1))
+        >>> exported = xf.export.deserialize(xf.export.export(xf.jit(xnp.sin))(np.float32(1)).serialize(vjp_order=1))
         >>> xf.grad(exported.call)(0.0)
         Array(1., dtype=float32)
         """
@@ -66,8 +66,8 @@ def deserialize(blob: bytearray | bytes | memoryview) -> Exported:
     - `blob`: the bytes that `Exported.serialize` has made. Types that it takes or returns and that were registered for
       serialization are registered again, under the same names, before.
 
-    >>> blob = export.export(xf.jit(xnp.sin))(1.0).serialize()
-    >>> export.deserialize(blob).call(0.0)
+    >>> blob = xf.export.export(xf.jit(xnp.sin))(np.float32(1)).serialize()
+    >>> xf.export.deserialize(blob).call(0.0)
     Array(0., dtype=float32)
     """
     header, modules = files.read(blob)

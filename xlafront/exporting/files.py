@@ -90,9 +90,11 @@ def _kind(start: bytes, length: int) -> str:
         return "none at all"
     if start.startswith(b"ML\xefR"):
         return "a bare MLIR module or StableHLO artifact, without the types and structures of arguments and results"
+    if b"XLAFRONT" in start[:16]:
+        return "an exported function, damaged at its beginning, as by a transfer that took it for text"
     if b"StableHLO_v" in start:
-        return "perhaps an export of jax, whose files xlafront does not read: call jax.export there for the StableHLO in it"
-    return "an exported function, damaged at its beginning" if b"XLAFRONT" in start else "no exported function"
+        return "perhaps an export of jax, whose files are of another format: export the function with xlafront"
+    return "no exported function"
 
 
 # What files say

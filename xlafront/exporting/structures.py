@@ -42,7 +42,7 @@ def register_pytree_node_serialization(
     ...     def __init__(self, x, unit):
     ...         self.x, self.unit = x, unit
     >>> xf.tree_util.register_pytree_node(Scaled, lambda s: ((s.x,), s.unit), lambda unit, xs: Scaled(*xs, unit))
-    >>> Scaled = export.register_pytree_node_serialization(
+    >>> Scaled = xf.export.register_pytree_node_serialization(
     ...     Scaled, serialized_name="example.Scaled", serialize_auxdata=str.encode, deserialize_auxdata=bytes.decode)
     """
     if not isinstance(nodetype, type):
@@ -69,7 +69,7 @@ def register_namedtuple_serialization(nodetype: type[T], *, serialized_name: str
     >>> class Point(NamedTuple):
     ...     x: Any
     ...     y: Any
-    >>> Point = export.register_namedtuple_serialization(Point, serialized_name="example.Point")
+    >>> Point = xf.export.register_namedtuple_serialization(Point, serialized_name="example.Point")
     """
     if not (isinstance(nodetype, type) and issubclass(nodetype, tuple) and hasattr(nodetype, "_fields")):
         raise ValueError(f"register_namedtuple_serialization takes a type made by namedtuple, got {nodetype!r}. Other types "

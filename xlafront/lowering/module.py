@@ -60,6 +60,7 @@ class ModuleContext:
         self.partitioners: list[Any] = []  # what the compiler asks while it compiles
         self.cacheable = True  # whether the executable may be used in other processes
         self.rules: dict[Any, Callable] = {}
+        self.own_rules: dict[Any, Callable] = {}  # what this module is written by in place of the primitives' rules
         partitioned = sharding_context is not None and sharding_context.partitioned
         self.constrain: Callable | None = sharding_context.constrain_typed if partitioned else None
         self.manual_mesh: Any = None  # of the `shard_map` whose body is being written
@@ -97,7 +98,7 @@ class ModuleContext:
         self.rules, self.functions = {}, {}
 
     def rule_of(self, primitive) -> Callable:
-        rule = self.rules[primitive] = primitive.lowering_for(self.platform)
+        rule = self.rules[primitive] = self.own_rules.get(primitive) or primitive.lowering_for(self.platform)
         return rule
 
     def location(self, name: str, site, body: Body) -> ir.Location:
@@ -553,11 +554,13 @@ def module_name(name: str) -> str:
 
 def lower_program(jaxpr, name: str, platforms: Sequence[str], *, const_values: Sequence[Any], arg_attributes=None,
                   result_attributes=None, num_partitions: int = 1, num_replicas: int = 1,
-                  sharding_context=None, manual_mesh=None, scope: str = "", takes_tokens: bool = False) -> ModuleContext:
+                  sharding_context=None, manual_mesh=None, scope: str = "", takes_tokens: bool = False,
+                  own_rules: dict[Any, Callable] | None = None) -> ModuleContext:
     """A module whose `main` computes `jaxpr`; `scope` is in front of the names of its operations.
 
     Of several platforms the first argument is the index of the one that it runs on, and `main` chooses between their programs.
     One that `takes_tokens` gets those of its ordered effects next, and returns them first: it is to be a part of another.
+    `own_rules` are lowering rules by primitives, in place of theirs.
 
     `const_values` has a NumPy value for each constant variable that is written into the module, and None for
     each that becomes a leading argument of `main`. `manual_mesh` is the mesh that collectives work over, where the program is
@@ -569,6 +572,7 @@ def lower_program(jaxpr, name: str, platforms: Sequence[str], *, const_values: S
     with mlir.context, mlir.unknown_location:
         module = ModuleContext(module_name(name), platforms[0], num_partitions, num_replicas, sharding_context)
         module.manual_mesh = manual_mesh
+        module.own_rules = own_rules or {}
         hoisted = [v for v, value in zip(jaxpr.constvars, const_values) if value is None]
         effects = ordered_effects(jaxpr)
         passed = [mlir.token_type()] * len(effects) if takes_tokens else []

@@ -60,9 +60,10 @@ class LoweredModule:
     """A program on its way from IR to executable: the module and what the call will need."""
 
     def __init__(self, name, closed, assignment, donated, out_shardings, options, traced, layouts=None, elsewhere=None,
-                 self_contained=False):
+                 self_contained=False, own_rules=None):
         note("Compiling %s for %s.", name, traced.in_avals)
         self.self_contained = self_contained  # whether it is to leave the process: nothing is handed to it beside its arguments
+        self.own_rules = own_rules
         with logged_step(CONVERSION, name, traced.in_avals):
             self._lower(name, closed, assignment, donated, out_shardings, options, traced, layouts, elsewhere)
 
@@ -99,7 +100,8 @@ class LoweredModule:
             kept_jaxpr, f"jit_{name}", self.elsewhere or (backends.lowering_platform(self.client),),
             const_values=self.const_values, arg_attributes=arg_attributes,
             result_attributes=result_attributes, num_partitions=len(self.assignment.devices),
-            sharding_context=self.shardings, scope=f"jit({name})", takes_tokens=self.self_contained)
+            sharding_context=self.shardings, scope=f"jit({name})", takes_tokens=self.self_contained,
+            own_rules=self.own_rules)
 
     def _place_constant(self, value):
         if is_compile_only(self.client):
