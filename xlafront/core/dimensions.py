@@ -208,6 +208,13 @@ class DimExpr:
     def __rtruediv__(self, other):
         return other / as_array(self)
 
+    # What makes an operand of it.
+
+    aval = property(lambda self: _value_abstract(dim=self))
+
+    def __xlafront_array__(self):
+        return as_array(self)
+
     def __int__(self):
         raise errors.InconclusiveDimensionOperation(
             f"the symbolic dimension '{self}' was used where a constant integer is needed (int(), an index of a list, a "
@@ -252,6 +259,11 @@ def as_dimension(x: Any) -> DimExpr | int | None:
     if isinstance(x, (int, np.integer)):
         return int(x)
     return None
+
+
+def as_size(x: Any) -> Any:
+    """What a user gave as a size or as a position: an integer, or an expression."""
+    return x if type(x) is DimExpr else operator.index(x)
 
 
 def variables(x: DimExpr | int) -> set[str]:
@@ -401,6 +413,24 @@ def _chosen(name: str, x: Any, y: Any) -> Any:
     return _operation(name, x, y)
 
 
+def symbolic_slice(item: slice, n: DimExpr | int) -> tuple[Any, Any, int]:
+    """Start, size and step of a slice of a dimension, where its size or the bounds are expressions."""
+    step = 1 if item.step is None else operator.index(item.step)
+    if not step:
+        raise ValueError("slice step cannot be zero")
+    ends = (0, n) if step > 0 else (-1, n - 1)  # what lies outside is moved to
+
+    def place(given, default):
+        if given is None:
+            return default
+        given = as_size(given)
+        return max_dim(given + n, ends[0]) if given < 0 else min_dim(given, ends[1])
+
+    start, stop = place(item.start, 0 if step > 0 else n - 1), place(item.stop, n if step > 0 else -1)
+    size = -(-max_dim(stop - start if step > 0 else start - stop, 0) // abs(step))
+    return start, size, step
+
+
 def is_at_least(x: DimExpr | int, y: DimExpr | int, shown: str) -> bool:
     difference = linear([(x, 1), (y, -1)])
     if type(difference) is not DimExpr:
@@ -462,5 +492,5 @@ def as_array(dim: DimExpr) -> Any:
     return dim_as_value_p.bind(dim=dim)
 
 
-tracing.abstractors[DimExpr] = lambda x: _value_abstract(dim=x)
+tracing.abstractors[DimExpr] = lambda x: x.aval
 tracing.lifted[DimExpr] = as_array

@@ -7,7 +7,6 @@ Groups (of features, or of batches) keep sums apart; batching makes a batch one 
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ import numpy as np
 from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray, entry_of
+from xlafront.core.dimensions import as_size, max_dim
 from xlafront.core.primitive import Primitive
 from xlafront.core.typing import DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero, is_undefined
@@ -57,7 +57,7 @@ def _extent(size: int, dilation: int) -> int:
 
 
 def _out_size(size: int, window: int, stride: int, low: int, high: int) -> int:
-    return max((size + low + high - window) // stride + 1, 0)
+    return max_dim((size + low + high - window) // stride + 1, 0)
 
 
 def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int], padding: str
@@ -138,7 +138,7 @@ def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[tuple[i
 
 def _explicit_pads(padding: Any, count: int) -> tuple[tuple[int, int], ...]:
     try:
-        pads = tuple((operator.index(low), operator.index(high)) for low, high in padding)
+        pads = tuple((as_size(low), as_size(high)) for low, high in padding)
     except (TypeError, ValueError):
         raise ValueError(f"padding of a convolution is 'SAME', 'VALID', 'SAME_LOWER' or a sequence of (low, high) pairs, got "
                          f"{padding!r}.") from None
@@ -468,7 +468,7 @@ conv_general_dilated_p.contracts = True
 
 def _integers(values: Any, name: str) -> tuple[int, ...]:
     try:
-        return tuple(operator.index(v) for v in values)
+        return tuple(as_size(v) for v in values)
     except TypeError:
         raise TypeError(f"{name} of a convolution is a sequence of integers, got {values!r}.") from None
 
@@ -526,8 +526,8 @@ def conv_general_dilated(lhs: Array, rhs: Array, window_strides: Sequence[int], 
     else:
         pads = _explicit_pads(padding, len(ones))
     wanted = None if preferred_element_type is None else dtypes.check_user_dtype(preferred_element_type, "conv_general_dilated")
-    return _conv_kernel(lhs, rhs, strides, pads, spread, holes, numbers, operator.index(feature_group_count),
-                        operator.index(batch_group_count), canonical_precision(precision), wanted,
+    return _conv_kernel(lhs, rhs, strides, pads, spread, holes, numbers, as_size(feature_group_count),
+                        as_size(batch_group_count), canonical_precision(precision), wanted,
                         named_sharding(out_sharding, "conv_general_dilated"))
 
 

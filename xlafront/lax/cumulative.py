@@ -16,7 +16,7 @@ from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype
 from xlafront.lax.dynamic_slicing import dynamic_slice_p
-from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, log_add_p, sub
+from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, log_add_p, size_as, sub
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.reductions import highest, lowest
 from xlafront.lax.shapes import canonical_axis, linear_jvp, plain_axis, rev_p, typed
@@ -86,7 +86,7 @@ def _doubling(operation: Primitive, identity: Callable, unrolled: Callable) -> C
         n = shape[axis]
         padding = tuple([((0, n, 0) if reverse else (n, 0, 0)) if i == axis else (0, 0, 0) for i in range(len(shape))])
         padded = pad_p.bind(x, np.asarray(identity(d)).astype(d)[()], padding_config=padding)
-        start = distance if reverse else sub(np.int32(n), distance)
+        start = distance if reverse else sub(size_as(n, np.int32), distance)
         starts = [start if i == axis else np.int32(0) for i in range(len(shape))]
         return operation.bind(dynamic_slice_p.bind(padded, *starts, slice_sizes=shape), x)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from xlafront.core import dtypes, tracing
+from xlafront.core.dimensions import as_size
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import elementwise, shapes
 from xlafront.lax.dimension_numbers import GatherDimensionNumbers
@@ -95,7 +95,7 @@ def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
     >>> lax.tile(xnp.arange(3), (2,))
     Array([0, 1, 2, 0, 1, 2], dtype=int32)
     """
-    return shapes.tile_p.bind(operand, reps=tuple(map(operator.index, reps)))
+    return shapes.tile_p.bind(operand, reps=tuple(map(as_size, reps)))
 
 
 def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
@@ -124,7 +124,7 @@ def shape_as_value(shape: Sequence[int]) -> Array:
     >>> shape_as_value((2, 3)).tolist()
     [2, 3]
     """
-    sizes = [operator.index(n) for n in shape]
+    sizes = [as_size(n) for n in shape]
     return np.array(sizes, np.int32)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import operator
-
 import numpy as np
 
 from xlafront import lowering
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
+from xlafront.core.dimensions import as_size
 from xlafront.core.primitive import Primitive
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero
@@ -93,7 +92,7 @@ def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     Array([3., 2.], dtype=float32)
     """
     tracing.aval_of(operand, "top_k")
-    return _top_k_kernel(operand, operator.index(k), canonical_axis(axis, np.ndim(operand), "top_k"))
+    return _top_k_kernel(operand, as_size(k), canonical_axis(axis, np.ndim(operand), "top_k"))
 
 
 # Approximately
@@ -180,9 +179,9 @@ def approx_max_k(operand: ArrayLike, k: int, reduction_dimension: int = -1, reca
     >>> lax.approx_max_k(xnp.array([3.0, 1.0, 2.0]), 2)[1]
     Array([0, 2], dtype=int32)
     """
-    return _approximate_kernel(operand, k=operator.index(k), reduction_dimension=operator.index(reduction_dimension),
+    return _approximate_kernel(operand, k=as_size(k), reduction_dimension=as_size(reduction_dimension),
                                recall_target=recall_target, is_max_k=True, aggregate_to_topk=bool(aggregate_to_topk),
-                               reduction_input_size_override=operator.index(reduction_input_size_override))
+                               reduction_input_size_override=as_size(reduction_input_size_override))
 
 
 def approx_min_k(operand: ArrayLike, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
@@ -195,6 +194,6 @@ def approx_min_k(operand: ArrayLike, k: int, reduction_dimension: int = -1, reca
     >>> lax.approx_min_k(xnp.array([3.0, 1.0, 2.0]), 2)[0]
     Array([1., 2.], dtype=float32)
     """
-    return _approximate_kernel(operand, k=operator.index(k), reduction_dimension=operator.index(reduction_dimension),
+    return _approximate_kernel(operand, k=as_size(k), reduction_dimension=as_size(reduction_dimension),
                                recall_target=recall_target, is_max_k=False, aggregate_to_topk=bool(aggregate_to_topk),
-                               reduction_input_size_override=operator.index(reduction_input_size_override))
+                               reduction_input_size_override=as_size(reduction_input_size_override))

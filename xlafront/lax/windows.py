@@ -12,6 +12,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.dimensions import as_size, max_dim
 from xlafront.core.errors import ShardingTypeError
 from xlafront.core.ir import ClosedJaxpr
 from xlafront.core.primitive import Primitive
@@ -66,7 +67,7 @@ def named_padding(name: str, shape: Sequence[int], window: Sequence[int], stride
     if kind not in ("SAME", "SAME_LOWER"):
         raise RuntimeError(f"there is no padding {name!r}: it can be 'VALID', 'SAME', 'SAME_LOWER', or a (low, high) pair for "
                            f"each dimension.")
-    totals = [max((-(-n // s) - 1) * s + w - n, 0) for n, w, s in zip(shape, window, strides)]
+    totals = [max_dim((-(-n // s) - 1) * s + w - n, 0) for n, w, s in zip(shape, window, strides)]
     return tuple((t // 2, t - t // 2) if kind == "SAME" else (t - t // 2, t // 2) for t in totals)
 
 
@@ -84,7 +85,7 @@ def canonical_window(who: str, shape: Sequence[int], window_dimensions, window_s
         pads = named_padding(padding, full, [dilated(n, d) for n, d in zip(sizes, dilation)], strides)
     else:
         try:
-            pads = tuple((low.__index__(), high.__index__()) for low, high in padding)
+            pads = tuple((as_size(low), as_size(high)) for low, high in padding)
         except (TypeError, AttributeError):
             raise TypeError(f"{who} needs a padding of (low, high) pairs of integers, one for each dimension of shape "
                             f"{tuple(shape)}, or a name such as 'SAME', got {padding!r}: it is not iterable as such.") from None
@@ -96,7 +97,7 @@ def canonical_window(who: str, shape: Sequence[int], window_dimensions, window_s
 
 def _sizes(who: str, name: str, values, shape: Sequence[int]) -> tuple[int, ...]:
     try:
-        found = tuple(n.__index__() for n in values)
+        found = tuple(as_size(n) for n in values)
     except (TypeError, AttributeError):
         raise TypeError(f"{who} needs a sequence of integers for {name}, one for each dimension of shape {tuple(shape)}, got "
                         f"{values!r}.") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.control.scan import scan
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.dimensions import as_size
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.elementwise import as_type
 from xlafront.linalg.numpy_functions import eigvals, inv, lstsq
@@ -224,7 +224,7 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
 
 
 def _order(name: str, what: str, m) -> int:
-    m = operator.index(m)
+    m = as_size(m)
     if m < 0:
         raise ValueError(f"the order of {what} must be positive for xnp.{name}, got m={m}.")
     return m
@@ -300,7 +300,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     check_arraylike("vander", x)
     if np.ndim(x) != 1:
         raise ValueError(f"xnp.vander: x must be a one-dimensional array, got shape {np.shape(x)}.")
-    n = np.shape(x)[0] if N is None else operator.index(N)
+    n = np.shape(x)[0] if N is None else as_size(N)
     if n < 0:
         raise ValueError(f"xnp.vander: N must be nonnegative, got {n}.")
     return _vander(x, n, bool(increasing))
@@ -332,7 +332,7 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, fu
     Array([2., 1.], dtype=float32)
     """
     check_arraylike("polyfit", x, y, *[v for v in (w,) if v is not None])
-    deg = operator.index(deg)
+    deg = as_size(deg)
     if deg < 0:
         raise ValueError(f"xnp.polyfit expected deg >= 0, got {deg}.")
     if np.ndim(x) != 1:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 
 from xlafront.core import backends, dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
+from xlafront.core.dimensions import as_size, is_symbolic, max_dim
 from xlafront.core.keys import KeyArray
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax import dynamic_slicing, keys, shapes
@@ -30,6 +30,7 @@ from xlafront.lax.elementwise import (
     mul,
     real_,
     sign_,
+    size_as,
     sub,
     to_dtype,
     where,
@@ -484,6 +485,8 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     d = dtypes.check_user_dtype(dtype, "xnp.arange")
     if d == dtypes.bool_:
         raise TypeError("xnp.arange makes numbers, not booleans.")
+    if is_symbolic((start, stop, step)):
+        return _symbolic_arange(*((0, start) if stop is None else (start, stop)), 1 if step is None else step, d)
     start, stop, step = (x if x is None or type(x) in (int, float) else np.asarray(x)[()] for x in (start, stop, step))
     if stop is None:
         start, stop = 0, start
@@ -498,6 +501,14 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
         result = _arange_kernel(_python(start), _python(step), size, d)
     target = device or target_of("xnp.arange", out_sharding, np.shape(result))
     return result if target is None else put_leaf(result, target)
+
+
+def _symbolic_arange(start, stop, step, d):
+    """From and to sizes that are not known."""
+    start, stop, step = (as_size(x) for x in (start, stop, step))
+    size = -(-max_dim(stop - start if step > 0 else start - stop, 0) // abs(step))
+    counts = shapes.counting(d, (size,), 0)
+    return add(counts if step == 1 else mul(counts, size_as(step, d)), size_as(start, d))
 
 
 def _python(x):
@@ -597,7 +608,7 @@ def geomspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool =
     d = _space_dtype(start, stop, dtype, "geomspace")
     rank = max(np.ndim(start), np.ndim(stop)) + 1
     axis = shapes.canonical_axis(axis, rank, "geomspace")
-    return _geomspace_kernel(start, stop, operator.index(num), bool(endpoint), axis, d)
+    return _geomspace_kernel(start, stop, as_size(num), bool(endpoint), axis, d)
 
 
 def _space_dtype(start, stop, dtype, name):
@@ -643,7 +654,7 @@ def diagonal_number(k, error: type[Exception] = TypeError):
             isinstance(k, (np.ndarray, ArrayImpl)) and (k.ndim or not dtypes.is_integer(k.dtype))):
         raise (TypeError if k is None or isinstance(k, str) else error)(
             f"the number of a diagonal k must be a scalar integer, got {k.aval if isinstance(k, tracing.Tracer) else repr(k)}.")
-    return operator.index(k)
+    return as_size(k)
 
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:

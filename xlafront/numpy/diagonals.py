@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import operator
-
 import numpy as np
 
 from xlafront.core import dtypes, tracing
+from xlafront.core.dimensions import as_size
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax.elementwise import with_weakness
 from xlafront.lax.shapes import canonical_axis
@@ -32,7 +31,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     check_arraylike("diagonal", a)
     if np.ndim(a) < 2:
         raise ValueError(f"xnp.diagonal needs at least 2 dimensions, got shape {np.shape(a)}.")
-    offset = operator.index(offset)
+    offset = as_size(offset)
     a = moveaxis(a, (axis1, axis2), (-2, -1))
     rows, columns = a.shape[-2:]
     start = (max(0, -offset), max(0, offset))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from xlafront.core import tracing
+from xlafront.core.dimensions import as_size, min_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import shapes, slicing
 from xlafront.lax.elementwise import as_type, with_weakness
@@ -73,7 +73,7 @@ def _pad(array, pad_width, mode, kwargs):
     else:
         widths = _pairs(pad_width, x.ndim, "pad_width")
     try:
-        widths = [tuple(operator.index(n) for n in pair) for pair in widths]
+        widths = [tuple(as_size(n) for n in pair) for pair in widths]
     except TypeError as e:
         raise TypeError(f"xnp.pad pads by whole numbers of elements, but pad_width is {pad_width!r}.") from e
     if any(n < 0 for pair in widths for n in pair):
@@ -180,7 +180,7 @@ def _statistic(name, compute):
     def padder(x, axis, before, after, options):
         n = x.shape[axis]
         given = options["stat_length"]
-        lengths = (n, n) if given is None else tuple(min(m, n) for m in _pairs(given, x.ndim, "stat_length")[axis])
+        lengths = (n, n) if given is None else tuple(min_dim(m, n) for m in _pairs(given, x.ndim, "stat_length")[axis])
 
         def edge(count, part):
             value = compute(part, axis=axis, keepdims=True)

@@ -19,6 +19,7 @@ from xlafront.lax.elementwise import (
     gt,
     mul,
     real_,
+    size_as,
     sqrt_,
     square_,
     sub,
@@ -312,7 +313,7 @@ def var(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
     real = dtypes.to_real(compute)
     total = _reduce("sum", squared, axes, real, keepdims, None, where)
     if where is None:
-        count = exact(real.type(_count(np.shape(a), axes) - ddof))
+        count = exact(size_as(_count(np.shape(a), axes) - ddof, real))
     else:
         count = sub(_count_where(where, np.shape(a), axes, keepdims, real), real.type(ddof))
     positive = gt(count, real.type(0))  # a variance needs more values than degrees of freedom

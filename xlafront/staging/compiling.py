@@ -10,6 +10,7 @@ from typing import Any
 from xlafront import lowering
 from xlafront.core import backends, keys, tracing
 from xlafront.core.avals import ShapedArray
+from xlafront.core.dimensions import is_symbolic
 from xlafront.core.discharge import discharge_program
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, dce_jaxpr, subprograms
 from xlafront.runtime import config
@@ -71,8 +72,10 @@ class LoweredModule:
         closed, _ = discharge_program(closed)
         jaxpr = closed.jaxpr
         self.name, self.closed, self.assignment, self.options, self.traced = name, closed, assignment, options, traced
-        kept_jaxpr, self.kept = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), options.keep_unused or bool(jaxpr.effects))
-        if elsewhere is None and _may_outline(assignment, kept_jaxpr):
+        computes_sizes = any([is_symbolic(getattr(aval, "shape", ())) for aval in jaxpr.in_avals])  # from those of all arguments
+        kept_jaxpr, self.kept = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars),
+                                          options.keep_unused or bool(jaxpr.effects) or computes_sizes)
+        if elsewhere is None and not computes_sizes and _may_outline(assignment, kept_jaxpr):
             kept_jaxpr = outline(kept_jaxpr)
         inline = module_shardings.value_of_constant if self.self_contained else module_shardings.inline_constant
         self.const_values = [inline(c) for c in closed.consts]
@@ -100,8 +103,8 @@ class LoweredModule:
             kept_jaxpr, f"jit_{name}", self.elsewhere or (backends.lowering_platform(self.client),),
             const_values=self.const_values, arg_attributes=arg_attributes,
             result_attributes=result_attributes, num_partitions=len(self.assignment.devices),
-            sharding_context=self.shardings, scope=f"jit({name})", takes_tokens=self.self_contained,
-            own_rules=self.own_rules)
+            sharding_context=self.shardings, scope=f"jit({name})", takes_tokens=self.self_contained, own_rules=self.own_rules,
+            argument_names=[str(n) for n, keep in zip(self.traced.debug_info.arg_names, self.kept) if keep])
 
     def _place_constant(self, value):
         if is_compile_only(self.client):
