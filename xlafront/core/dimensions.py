@@ -266,6 +266,28 @@ def as_size(x: Any) -> Any:
     return x if type(x) is DimExpr else operator.index(x)
 
 
+def common_shape(*shapes: Any) -> tuple[Any, ...]:
+    """`numpy.broadcast_shapes`, also of sizes that are expressions: those are equal to the others, or these are 1."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except TypeError:
+        rank = max(map(len, shapes))
+        joint = [1] * rank
+        for shape in shapes:
+            for i, n in enumerate(shape, rank - len(shape)):
+                if joint[i] != n and n != 1:
+                    if joint[i] != 1:
+                        raise ValueError(f"the shapes {', '.join(map(str, shapes))} do not broadcast: sizes are equal or "
+                                         f"1.") from None
+                    joint[i] = n
+        return tuple(joint)
+
+
+def known(n: Any, otherwise: int) -> int:
+    """A size, or a number in place of one that is not known, where only speed depends on it."""
+    return otherwise if type(n) is DimExpr else n
+
+
 def variables(x: DimExpr | int) -> set[str]:
     return x.get_vars() if type(x) is DimExpr else set()
 

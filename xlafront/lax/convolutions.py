@@ -15,7 +15,7 @@ import numpy as np
 from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray, entry_of
-from xlafront.core.dimensions import as_size, max_dim
+from xlafront.core.dimensions import as_size, is_symbolic, max_dim
 from xlafront.core.primitive import Primitive
 from xlafront.core.typing import DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero, is_undefined
@@ -76,6 +76,8 @@ def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window
         raise TypeError(f"padding must be a name here, got {padding!r}; it can be 'VALID', 'SAME' or 'SAME_LOWER'.")
     if padding.upper() == "VALID":
         return [(0, 0)] * len(in_shape)
+    if is_symbolic(in_shape) or is_symbolic(window_shape):
+        return list(named_padding(padding, in_shape, window_shape, window_strides))
     sizes = np.broadcast_arrays(*(np.asarray(n, None if np.size(n) else int) for n in (in_shape, window_shape, window_strides)))
     if any(n.dtype.kind not in "iu" for n in sizes):
         raise TypeError(f"padtype_to_pads takes integers, got {in_shape}, {window_shape} and {window_strides}.")

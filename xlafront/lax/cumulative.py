@@ -9,6 +9,7 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
+from xlafront.core.dimensions import is_symbolic_dim, known
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import of_first
 from xlafront.core.typing import Array, ArrayLike
@@ -95,7 +96,7 @@ def _doubling(operation: Primitive, identity: Callable, unrolled: Callable) -> C
     def rule(ctx, x, *, axis, reverse):
         aval = ctx.avals_in[0]
         n = aval.shape[axis]
-        if n <= _UNROLLED:
+        if known(n, _UNROLLED + 1) <= _UNROLLED:
             return unrolled(ctx, x, axis=axis, reverse=reverse)
         scalar = ShapedArray((), np.dtype(np.int32))
         avals = [ShapedArray(aval.shape, aval.dtype), scalar]
@@ -107,6 +108,9 @@ def _doubling(operation: Primitive, identity: Callable, unrolled: Callable) -> C
             return [x, inner.op("stablehlo.add", [count, one], [scalar])]
 
         def unfinished(inner, x, count):
+            if is_symbolic_dim(n):
+                distance = inner.op("stablehlo.shift_left", [inner.constant(np.int32(1)), count], [scalar])
+                return inner.compare("LT", "SIGNED", distance, inner.size(n), ())
             return inner.compare("LT", "SIGNED", count, inner.constant(np.int32((n - 1).bit_length())), ())
 
         return ctx.loop([x, ctx.constant(np.int32(0))], unfinished, body)[0]

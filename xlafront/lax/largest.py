@@ -7,7 +7,7 @@ import numpy as np
 from xlafront import lowering
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
-from xlafront.core.dimensions import as_size
+from xlafront.core.dimensions import as_size, known
 from xlafront.core.primitive import Primitive
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero
@@ -45,7 +45,7 @@ def _abstract(x, *, k, axis):
     if not 0 <= k <= x.shape[axis]:
         raise ValueError(f"top_k of k={k} along axis {axis} of shape {x.shape}: k must be nonnegative and no larger than the "
                          f"size along that axis, {x.shape[axis]}.")
-    if x.shape[axis] > 2**31 - 1:
+    if known(x.shape[axis], 0) > 2**31 - 1:
         raise ValueError(f"top_k returns int32 indices, which would overflow for the size {x.shape[axis]} of axis {axis}.")
     return _pair(x, axis, k)
 

@@ -95,9 +95,12 @@ def _lower(ctx, *operands, target, results, batch, aliases, attributes, by_colum
             f"operand_tuple_indices = []>") for i, j in aliases)
     if by_columns:
         more["mhlo.frontend_attributes"] = mlir.ir.DictAttr.get({"num_batch_dims": mlir.string(str(batch))})
-        more["sdy.sharding_rule"] = mlir.attribute(_splits(ctx.avals_in, results, batch))
-    found = ctx.op("stablehlo.custom_call", operands, results, call_target_name=mlir.string(target), api_version=mlir.i32(4),
-                   backend_config=config, operand_layouts=layouts(ctx.avals_in), result_layouts=layouts(results), **more)
+        if not ctx.computes(*[a.shape for a in (*ctx.avals_in, *results)]):
+            more["sdy.sharding_rule"] = mlir.attribute(_splits(ctx.avals_in, results, batch))
+    shapes, marks = ctx.shape_operands(results, len(operands))
+    found = ctx.op("stablehlo.custom_call", [*operands, *shapes], results, call_target_name=mlir.string(target), api_version=mlir.i32(4),
+                   backend_config=config, operand_layouts=mlir.array([*layouts(ctx.avals_in), *[mlir.attribute(_layout(1, 0, False))] * len(shapes)]),
+                   result_layouts=layouts(results), **more, **marks)
     return found if isinstance(found, list) else [found]
 
 

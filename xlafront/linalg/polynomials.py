@@ -11,7 +11,7 @@ import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.control.scan import scan
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.dimensions import as_size
+from xlafront.core.dimensions import as_size, common_shape
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.elementwise import as_type
 from xlafront.linalg.numpy_functions import eigvals, inv, lstsq
@@ -114,7 +114,7 @@ def _horner(p, x, unroll):
     weak = dtypes.is_weakly_typed(x) and dtypes.is_weakly_typed(p)
     d = tracing.aval_of(x).dtype
     p, x = as_type(p, d, False), as_type(x, d, False)
-    start = xnp.zeros(np.broadcast_shapes(np.shape(p)[1:], np.shape(x)), d)
+    start = xnp.zeros(common_shape(np.shape(p)[1:], np.shape(x)), d)
     return as_type(scan(lambda y, c: (y * x + c, None), start, p, unroll=unroll)[0], d, weak)
 
 

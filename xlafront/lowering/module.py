@@ -390,6 +390,17 @@ class RuleContext:
             return constant(np.array(list(sizes), dtype))
         return self.body.sizes.vector(sizes, np.dtype(dtype))
 
+    def size(self, n) -> ir.Value:
+        """The size of a dimension as an int32 scalar."""
+        return self.constant(np.int32(n)) if type(n) is not DimExpr else self.body.sizes.scalar(n)
+
+    def shape_operands(self, results: Sequence[Any], count: int) -> tuple[list[ir.Value], dict[str, Any]]:
+        """What a custom call of `count` operands takes more, where its results have sizes that the module computes."""
+        if not self.computes(*[r.shape for r in results]):
+            return [], {}
+        shapes = [self.vector(r.shape, np.int32) if r.shape else constant(np.zeros(0, np.int32)) for r in results]
+        return shapes, {"indices_of_shape_operands": mlir.dense_i64(range(count, count + len(shapes)))}
+
     def dimension_as_value(self, dim: DimExpr) -> ir.Value:
         if self.body.sizes is None:
             raise ValueError(f"the symbolic dimension '{dim}' has no value in this program: none of its arguments has a size "
@@ -397,13 +408,13 @@ class RuleContext:
         value = self.body.sizes.scalar(dim)
         return self.convert(value, (), self.aval_out.dtype) if self.aval_out.dtype.itemsize != 4 else value
 
-    def _computed(self, *sizes) -> bool:
-        """Whether some of these sizes are computed by the module."""
+    def computes(self, *sizes) -> bool:
+        """Whether some of these shapes have sizes that the module computes."""
         return self.body.sizes is not None and any(map(is_symbolic, sizes))
 
     def broadcast_in_dim(self, x: ir.Value, dims: Sequence[int], result=None) -> ir.Value:
         types, shape, element = self._typed(result)
-        if self._computed(shape):
+        if self.computes(shape):
             return self.op("stablehlo.dynamic_broadcast_in_dim", [x, self.vector((*shape, *element), np.int32)], types,
                            broadcast_dimensions=mlir.i64s((*dims, *range(len(shape), len(shape) + len(element)))))
         return self.op("stablehlo.broadcast_in_dim", [x], types, broadcast_dimensions=mlir.i64s(
@@ -414,13 +425,13 @@ class RuleContext:
 
     def reshape(self, x: ir.Value, shape=None, dtype=None) -> ir.Value:
         types, sizes, element = self._typed(None if shape is None else (tuple(shape), dtype))
-        if self._computed(sizes):
+        if self.computes(sizes):
             return self.op("stablehlo.dynamic_reshape", [x, self.vector((*sizes, *element), np.int32)], types)
         return self.op("stablehlo.reshape", [x], types)
 
     def iota(self, dimension: int, result=None) -> ir.Value:
         types, shape, _ = self._typed(result)
-        if self._computed(shape):
+        if self.computes(shape):
             return self.op("stablehlo.dynamic_iota", [self.vector(shape, np.int32)], types, iota_dimension=mlir.i64(dimension))
         return self.op("stablehlo.iota", [], types, iota_dimension=mlir.i64(dimension))
 
@@ -428,7 +439,7 @@ class RuleContext:
               result=None) -> ir.Value:
         types, _, element = self._typed(result)
         strides = (1,) * len(starts) if strides is None else strides
-        if self._computed(starts, limits, strides):
+        if self.computes(starts, limits, strides):
             bounds = ((*starts, *[0] * len(element)), (*limits, *element), (*strides, *[1] * len(element)))
             return self.op("stablehlo.real_dynamic_slice", [x, *[self.vector(b, np.int32) for b in bounds]], types)
         return self.op("stablehlo.slice", [x], types, start_indices=mlir.i64s((*starts, *[0] * len(element))),
@@ -436,7 +447,7 @@ class RuleContext:
 
     def pad(self, x: ir.Value, value: ir.Value, low: Sequence[int], high: Sequence[int], interior: Sequence[int],
             result=None) -> ir.Value:
-        if self._computed(low, high, interior):
+        if self.computes(low, high, interior):
             return self.op("stablehlo.dynamic_pad", [x, value, *[self.vector(p, np.int32) for p in (low, high, interior)]],
                            self._typed(result)[0])
         return self.op("stablehlo.pad", [x, value], self._typed(result)[0], edge_padding_low=mlir.i64s(low),
@@ -444,7 +455,7 @@ class RuleContext:
 
     def dynamic_slice(self, x: ir.Value, starts: Sequence[ir.Value], result=None) -> ir.Value:
         types, shape, element = self._typed(result)
-        if self._computed(shape):
+        if self.computes(shape):
             return self._computed_slice(x, starts, types, shape, element)
         return self.op("stablehlo.dynamic_slice", [x, *starts, *self._zeros(starts, element)], types,
                        slice_sizes=mlir.i64s((*shape, *element)))

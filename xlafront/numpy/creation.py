@@ -11,7 +11,7 @@ import numpy as np
 
 from xlafront.core import backends, dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
-from xlafront.core.dimensions import as_size, is_symbolic, max_dim
+from xlafront.core.dimensions import as_size, common_shape, is_symbolic, is_symbolic_dim, known, max_dim
 from xlafront.core.keys import KeyArray
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax import dynamic_slicing, keys, shapes
@@ -118,6 +118,8 @@ def _placed(name: str, x, target):
 
 
 def _from_host(object, wanted, weak):
+    if is_symbolic_dim(object):
+        return as_type(unwrap(object), wanted or dtypes.default_dtype(int), wanted is None)
     if isinstance(object, (list, tuple)):
         leaves = tree.leaves(object, is_leaf=lambda x: x is None)
         kinds = set(map(type, leaves))
@@ -518,19 +520,19 @@ def _python(x):
 def _evenly_spaced(start, stop, num, endpoint, axis, dtype):
     start, stop = promote_args_inexact("linspace", start, stop)
     d = tracing.aval_of(start).dtype
-    shape = np.broadcast_shapes(np.shape(start), np.shape(stop))
+    shape = common_shape(np.shape(start), np.shape(stop))
     start, stop = (x if np.shape(x) == shape else shapes.broadcast_in_dim(x, shape, ()) for x in (start, stop))
-    steps = max(num - 1 if endpoint else num, 1)
+    steps = max_dim(num - 1 if endpoint else num, 1)
     full_shape = (num, *shape)
     counts = shapes.counting(dtypes.to_real(d), full_shape, 0)
-    counts = as_type(div(counts, dtypes.to_real(d).type(steps)), d, False)
+    counts = as_type(div(counts, size_as(steps, dtypes.to_real(d))), d, False)
 
     def rows(x, count):
         return shapes.broadcast_in_dim(x, (count, *shape), range(1, len(full_shape)))
 
     one = d.type(1)
     result = add(mul(rows(start, num), sub(one, counts)), mul(rows(stop, num), counts))
-    if endpoint and num > 1:
+    if endpoint and known(num, 2) > 1:
         result = dynamic_slicing.dynamic_update_slice_in_dim(result, rows(stop, 1), num - 1, 0)
     if dtypes.is_integer(dtype):
         result = floor_(real_(result) if d.kind == "c" else result)

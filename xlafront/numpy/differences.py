@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from xlafront.core import dtypes, tracing
-from xlafront.core.dimensions import as_size
+from xlafront.core.dimensions import as_size, is_symbolic_dim, symbolic_slice
 from xlafront.core.typing import Array, ArrayLike, Axes
 from xlafront.lax.elementwise import as_type
 from xlafront.lax.shapes import canonical_axis, move_dim
@@ -22,7 +22,11 @@ from xlafront.staging.library import library
 
 
 def _part(x, start, limit, axis):
-    first, last, _ = slice(start, limit).indices(np.shape(x)[axis])
+    n = np.shape(x)[axis]
+    if is_symbolic_dim(n):
+        first, size, _ = symbolic_slice(slice(start, limit), n)
+        return slice_in_dim(x, first, first + size, axis=axis)
+    first, last, _ = slice(start, limit).indices(n)
     return slice_in_dim(x, first, last, axis=axis)
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, tracing
-from xlafront.core.dimensions import as_size, max_dim
+from xlafront.core.dimensions import as_size, is_symbolic_dim, max_dim
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax.device_put import device_put
-from xlafront.lax.elementwise import as_type, mul
+from xlafront.lax.elementwise import as_type, div, mul, size_as, sqrt_
 from xlafront.lax.fourier import FftType, fft as transform
 from xlafront.lax.shapes import canonical_axes, canonical_axis, permute
 from xlafront.lax.slicing import pad
@@ -71,6 +71,14 @@ def _transformed(a, kind, sizes, axes, norm):
     result = _in_parts(_resized(a, taken), kind, sizes)
     count = math.prod(sizes)
     backwards = kind in (FftType.IFFT, FftType.IRFFT)
+    if is_symbolic_dim(count):
+        count = size_as(count, dtypes.to_real(tracing.aval_of(result).dtype))
+        root = sqrt_(count)
+        scale = {"backward": None, "ortho": root if backwards else div(count.dtype.type(1), root),
+                 "forward": count if backwards else div(count.dtype.type(1), count)}[norm]
+        if scale is not None:
+            result = mul(result, as_type(scale, tracing.aval_of(result).dtype, False))
+        return permute(result, np.argsort(order))
     scale = {"backward": 1, "ortho": math.sqrt(count) if backwards else 1 / math.sqrt(count),
              "forward": count if backwards else 1 / count}[norm]
     if scale != 1:

@@ -16,7 +16,16 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.dimensions import as_size, is_symbolic, is_symbolic_dim, max_dim, min_dim, symbolic_slice
+from xlafront.core.dimensions import (
+    as_array,
+    as_size,
+    common_shape,
+    is_symbolic,
+    is_symbolic_dim,
+    max_dim,
+    min_dim,
+    symbolic_slice,
+)
 from xlafront.core.keys import KeyArray
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import dynamic_slicing, shapes, slicing
@@ -104,6 +113,8 @@ def _as_item(item, shape):
         raise TypeError(f"an array cannot be indexed by a string, got {item!r}: there are no named fields.")
     if isinstance(item, (list, tuple)):
         item = _array_of(item)
+    elif is_symbolic_dim(item):
+        return as_array(item)
     elif not tracing.is_arraylike(item):
         if hasattr(kind, "__index__"):
             return as_size(item)
@@ -412,7 +423,7 @@ class Layout:
             dim += 1
         self.shape, self.dims, self.columns, self.slices = shape, tuple(dims), columns, slices
         try:
-            self.batch = np.broadcast_shapes(*[np.shape(c) for c in columns], empty_mask)
+            self.batch = common_shape(*[np.shape(c) for c in columns], empty_mask)
         except ValueError:
             raise ValueError(str(errors.incompatible_shapes(
                 "indexing", [("index", np.shape(c)) for c in columns],
@@ -560,7 +571,7 @@ def _take_along_kernel(arr, indices, axis, mode, fill_value, wrap):
     """One batched gather: all dimensions but `axis` are batching dimensions of the operation."""
     shape, wanted = np.shape(arr), np.shape(indices)
     others = [i for i in range(len(shape)) if i != axis]
-    joint = np.broadcast_shapes(*[tuple(s[i] for i in others) for s in (shape, wanted)])
+    joint = common_shape(*[tuple(s[i] for i in others) for s in (shape, wanted)])
     sizes = dict(zip(others, joint))
     full_arr = tuple(shape[i] if i == axis else sizes[i] for i in range(len(shape)))
     full_indices = tuple(wanted[i] if i == axis else sizes[i] for i in range(len(shape)))
@@ -588,7 +599,7 @@ def _take_along_by_product(arr, indices, axis, wrap):
     positions = shapes.counting(tracing.aval_of(indices).dtype, spread, axis + 1)
     chosen = eq(shapes.broadcast_in_dim(indices, spread, [i + (i > axis) for i in range(rank)]), positions)
     arr = shapes.expand_dims(arr, (axis,))
-    full = np.broadcast_shapes(spread, np.shape(arr))
+    full = common_shape(spread, np.shape(arr))
     chosen, arr = (x if np.shape(x) == full else shapes.broadcast_in_dim(x, full, range(rank + 1)) for x in (chosen, arr))
     zero = tracing.aval_of(arr).dtype.type(0)
     return reduce_sum_p.bind(where(chosen, arr, zero), axes=(axis + 1,), out_sharding=None)

@@ -13,6 +13,7 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.core import dtypes, tracing
+from xlafront.core.dimensions import is_symbolic
 from xlafront.lax.dot_products import Precision
 from xlafront.lax.shapes import canonical_axis, static_shape
 from xlafront.numpy.promotion import check_arraylike
@@ -134,7 +135,8 @@ def _resized(image, shape, method, antialias, precision):
     if method is ResizeMethod.NEAREST:
         for d in dims:
             n, m = x.shape[d], shape[d]
-            x = xnp.take(x, np.floor((np.arange(m) + 0.5) * n / m).astype(np.int32), d)
+            places = xnp if is_symbolic((n, m)) else np
+            x = xnp.take(x, places.floor((places.arange(m) + 0.5) * n / m).astype(np.int32), d)
         return x
     x = _inexact(x)
     dtype = _weight_dtype(x)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.dimensions import max_dim, min_dim
+from xlafront.core.dimensions import known, max_dim, min_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import elementwise, shapes
 from xlafront.lax.creation import full, iota
@@ -52,7 +52,7 @@ def _searchsorted(a, v, side, method):
 
     if not n:
         return low
-    return fori_loop(0, n.bit_length(), halve, (low, high), unroll=True if method == "scan_unrolled" else None)[0]
+    return fori_loop(0, known(n, 2**31 - 1).bit_length(), halve, (low, high), unroll=True if method == "scan_unrolled" else None)[0]
 
 
 @library(static=("side", "method"))

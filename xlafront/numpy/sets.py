@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.dimensions import max_dim, min_dim
+from xlafront.core.dimensions import known, max_dim, min_dim
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.lax.elementwise import and_, as_type, lt, ne, or_
+from xlafront.lax.elementwise import and_, as_type, lt, ne, or_, size_as
 from xlafront.lax.shapes import canonical_axis, counting, move_dim, reshape_to
 from xlafront.lax.sorting import sort_p
 from xlafront.numpy.creation import arange, asarray, full
@@ -221,12 +221,12 @@ def _isin(element, test, invert, method):
         return full(shape, invert)
     element, test = reshape_to(element, (n,)), reshape_to(test, (m,))
     if method == "auto":
-        method = "compare_all" if min(n, m) <= 16 else "binary_search"
+        method = "compare_all" if min(known(n, 17), known(m, 17)) <= 16 else "binary_search"
     if method == "compare_all":
         found = any_of(PUBLIC["equal"](element[:, None], test[None, :]), axis=1)
     else:
         ordered = sort(test)
-        place = PUBLIC["minimum"](searchsorted(ordered, element), np.int32(m - 1))
+        place = PUBLIC["minimum"](searchsorted(ordered, element), size_as(m - 1, np.int32))
         found = PUBLIC["equal"](take_rows(ordered, place), element)
     found = PUBLIC["logical_not"](found) if invert else found
     return reshape_to(found, shape)

@@ -10,6 +10,7 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.core import dtypes
+from xlafront.core.dimensions import common_shape
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes, promote_dtypes_inexact
 from xlafront.runtime.arrays import ArrayImpl as Array
 from xlafront.staging.library import library
@@ -37,7 +38,7 @@ def _at_least(name: str, size: int, least: int, shape) -> None:
 
 def _joint(x, y) -> list:
     """Over one batch."""
-    batch = np.broadcast_shapes(x.shape[:-1], y.shape[:-1])
+    batch = common_shape(x.shape[:-1], y.shape[:-1])
     return [xnp.broadcast_to(v, (*batch, v.shape[-1])) for v in (x, y)]
 
 
