@@ -116,7 +116,7 @@ def _lower(ctx, *operands, jaxpr, length, num_consts, num_carry, reverse, unroll
         start = ctx.constant(np.int32(0))
         _, *state = ctx.loop([start, *carry, *ys], condition, advance, lowering.module.ordered_effects(jaxpr))
         carry, ys = state[:count], state[count:]
-    for k in range(steps * unroll, length):
+    for k in () if is_symbolic_dim(length) else range(steps * unroll, length):
         carry, ys = step(ctx, length - 1 - k if reverse else k, carry, xs, ys)
     return [*carry, *ys]
 

@@ -331,14 +331,15 @@ def terms_of(x: DimExpr | int) -> tuple[tuple[Monomial, int], ...]:
 def linear(summands: Iterable[tuple[DimExpr | int, int]]) -> DimExpr | int:
     """The sum of expressions times integers."""
     found: dict[Monomial, int] = {}
-    scope = None
+    some: DimExpr | None = None
     for x, factor in summands:
         if type(x) is DimExpr:
-            scope = x.scope if scope is None else _common_scope(last, x)
-            last: DimExpr | int = x
+            if some is not None:
+                _common_scope(some, x)
+            some = x
         for monomial, k in terms_of(x):
             found[monomial] = found.get(monomial, 0) + k * factor
-    return found.get((), 0) if scope is None else from_terms(found, scope)
+    return found.get((), 0) if some is None else from_terms(found, some.scope)
 
 
 def _times(a: Monomial, b: Monomial) -> Monomial:

@@ -250,7 +250,7 @@ def _check_parameters(x, y, window_strides, padding, lhs_dilation, rhs_dilation,
     if any(k == 0 for k in windows):
         raise ValueError(f"a convolution needs a kernel with elements in each spatial dimension, got shape {y.shape}.")
     for n, d, (low, high) in zip(sizes, lhs_dilation, padding):
-        if _extent(n, d) + min(low, 0) + min(high, 0) < 0:
+        if is_symbolic((low, high)) is False and _extent(n, d) + min(low, 0) + min(high, 0) < 0:
             raise ValueError(f"negative padding {tuple(padding)} takes away more than lhs of shape {x.shape} has.")
 
 
@@ -302,14 +302,20 @@ def _lower(ctx, x, y, *, window_strides, padding, lhs_dilation, rhs_dilation, di
     attributes = {
         "dimension_numbers": m.attribute(f"#stablehlo.conv<{_text(lhs, 'bf')}x{_text(rhs, 'oi')}->{_text(out, 'bf')}>"),
         "feature_group_count": m.i64(feature_group_count), "batch_group_count": m.i64(batch_group_count),
-        "window_strides": m.i64s(window_strides), "lhs_dilation": m.i64s(lhs_dilation), "rhs_dilation": m.i64s(rhs_dilation),
-        "padding": m.dense_i64([n for pair in padding for n in pair], (len(padding), 2))}
+        "window_strides": m.i64s(window_strides), "lhs_dilation": m.i64s(lhs_dilation), "rhs_dilation": m.i64s(rhs_dilation)}
+    flat = [n for pair in padding for n in pair]
+    name, pads = "stablehlo.convolution", []
+    if ctx.computes(flat):
+        name = "stablehlo.dynamic_conv"
+        pads = [ctx.op("stablehlo.reshape", [ctx.vector(flat, np.int32)], [((len(padding), 2), np.int32)])]
+    else:
+        attributes["padding"] = m.dense_i64(flat, (len(padding), 2))
     if type(precision) is tuple:
         attributes["precision_config"] = m.array(m.attribute(f"#stablehlo<precision {p.name}>") for p in precision)
     a, b = ctx.avals_in
     result = ctx.aval_out
     if not dtypes.is_complex(a.dtype) or ctx.platform == "tpu":
-        return ctx.op("stablehlo.convolution", [x, y], **attributes)
+        return ctx.op(name, [x, y, *pads], **attributes)
     # Of complex numbers there are kernels on TPUs alone: three products of real ones make one of them.
     real = np.dtype(np.float32 if a.dtype == np.complex64 else np.float64)
     total = np.dtype(np.float32 if result.dtype == np.complex64 else np.float64)
@@ -321,7 +327,7 @@ def _lower(ctx, x, y, *, window_strides, padding, lhs_dilation, rhs_dilation, di
         return ctx.op(f"stablehlo.{name}", [u, v], [(shape, d)])
 
     def product(u, v):
-        return ctx.op("stablehlo.convolution", [u, v], [(result.shape, total)], **attributes)
+        return ctx.op(name, [u, v, *pads], [(result.shape, total)], **attributes)
 
     xr, xi, yr, yi = part("real", x, a), part("imag", x, a), part("real", y, b), part("imag", y, b)
     common = product(plus("add", xr, xi, a.shape, real), yr)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, tracing
-from xlafront.core.dimensions import as_size
+from xlafront.core.dimensions import as_size, is_symbolic
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import elementwise, shapes
 from xlafront.lax.dimension_numbers import GatherDimensionNumbers
@@ -125,6 +125,8 @@ def shape_as_value(shape: Sequence[int]) -> Array:
     [2, 3]
     """
     sizes = [as_size(n) for n in shape]
+    if is_symbolic(sizes):
+        return concatenate([shapes.broadcast_in_dim(elementwise.size_as(n, np.int32), (1,), ()) for n in sizes], 0)
     return np.array(sizes, np.int32)
 
 
@@ -149,9 +151,9 @@ def index_take(src: ArrayLike, idxs: Sequence[Any], axes: Sequence[int]) -> Arra
             raise ValueError(f"the indices of index_take must have an integer type, got {aval.dtype}.")
         if not aval.ndim:
             raise ValueError("index_take needs vectors of indices, got a scalar: axis 1 is out of bounds for its indices.")
-        size = np.asarray(own[axis], aval.dtype)[()]
+        size = elementwise.size_as(own[axis], aval.dtype)
         rest = elementwise.rem_(index, size)
-        wrapped = elementwise.where(elementwise.lt(rest, size.dtype.type(0)), elementwise.add(rest, size), rest)
+        wrapped = elementwise.where(elementwise.lt(rest, aval.dtype.type(0)), elementwise.add(rest, size), rest)
         columns.append(shapes.expand_dims(wrapped, (1,)))
     if any(a not in range(len(own)) for a in axes):
         raise TypeError(f"index_take got axes {axes}, which are not among the {len(own)} dimensions of shape {own}.")

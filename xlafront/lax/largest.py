@@ -50,11 +50,18 @@ def _abstract(x, *, k, axis):
     return _pair(x, axis, k)
 
 
+def _top(ctx, x, k, types):
+    if ctx.computes((k,)):
+        return ctx.op("stablehlo.custom_call", [x, ctx.size(k)], types,
+                      call_target_name=lowering.mlir.string("stablehlo.dynamic_top_k"))
+    return ctx.op("chlo.top_k", [x], types, k=lowering.mlir.i64(k))
+
+
 def _lower(ctx, x, *, k, axis):
     """The operation takes the last dimension."""
     last = ctx.avals_in[0].ndim - 1
     if axis == last:
-        return ctx.op("chlo.top_k", [x], k=lowering.mlir.i64(k))
+        return _top(ctx, x, k, None)
     order = [i for i in range(last + 1) if i != axis] + [axis]
     back = lowering.mlir.i64s(np.argsort(order))
 
@@ -62,7 +69,7 @@ def _lower(ctx, x, *, k, axis):
         return aval.update(shape=tuple(aval.shape[i] for i in order))
 
     x = ctx.op("stablehlo.transpose", [x], [moved(ctx.avals_in[0])], permutation=lowering.mlir.i64s(order))
-    found = ctx.op("chlo.top_k", [x], [moved(a) for a in ctx.avals_out], k=lowering.mlir.i64(k))
+    found = _top(ctx, x, k, [moved(a) for a in ctx.avals_out])
     return [ctx.op("stablehlo.transpose", [y], [a], permutation=back) for y, a in zip(found, ctx.avals_out)]
 
 
@@ -130,14 +137,18 @@ def _approximate_lower(ctx, x, *, k, reduction_dimension, recall_target, is_max_
                 ctx.constant(np.asarray(-np.inf if is_max_k else np.inf).astype(d)), ctx.constant(np.int32(-1))]
     config = {
         "aggregate_to_topk": m.boolean(aggregate_to_topk), "recall_target": m.attribute(f"{float(recall_target)!r} : f32"),
-        "reduction_dim": m.i64(axis), "reduction_input_size_override": m.i64(reduction_input_size_override), "top_k": m.i64(k)}
+        "reduction_dim": m.i64(axis), "reduction_input_size_override": m.i64(reduction_input_size_override), "top_k": m.i64(known(k, 0))}
     if ctx.platform != "tpu":  # whose hardware alone has the operation
         config["is_fallback"] = m.boolean(True)
     direction = "GT" if is_max_k else "LT"
     comparator = ctx.function(
         f"approximate_{direction.lower()}_{d.name}", [((), d)] * 2 + [((), _INDEX)] * 2, [((), np.dtype(bool))],
         lambda inner, a, b, *places: [inner.compare(direction, "FLOAT", a, b, ())])
-    return ctx.op("stablehlo.custom_call", operands, call_target_name=m.string("ApproxTopK"),
+    target, (shapes, marks) = "ApproxTopK", ctx.shape_operands(ctx.avals_out, len(operands))
+    if ctx.computes((k,), (aval.shape[axis],)):  # the size that follows from k is computed too
+        target, shapes, marks = "stablehlo.dynamic_approx_top_k", [ctx.size(k)], {}
+        del config["top_k"]
+    return ctx.op("stablehlo.custom_call", [*operands, *shapes], call_target_name=m.string(target), **marks,
                   called_computations=m.array([m.symbol(comparator)]), **{"mhlo.backend_config": m.dictionary(config)})
 
 

@@ -27,6 +27,7 @@ from xlafront.lax.elementwise import (
     mul,
     ne,
     or_,
+    size_as,
     to_dtype,
     where,
 )
@@ -117,7 +118,7 @@ def _arg_function(name):
         positions = counting(index_dtype, shape, axis)
         extreme = PRIMITIVES[reducer].bind(x, axes=axes, out_sharding=None)
         hit = eq(x, broadcast_back(extreme, shape, axes))
-        beyond = np.asarray(shape[axis]).astype(index_dtype)[()]
+        beyond = size_as(shape[axis], index_dtype) if is_symbolic_dim(shape[axis]) else np.asarray(shape[axis]).astype(index_dtype)[()]
         first = PRIMITIVES["reduce_min"].bind(where(hit, positions, beyond), axes=axes, out_sharding=None)
         if not dtypes.is_inexact(d):
             return first

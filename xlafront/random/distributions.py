@@ -330,7 +330,10 @@ def randint(key: ArrayLike, shape: Sequence[int], minval: ArrayLike, maxval: Arr
 
 def _rounds(n: int) -> int:
     """Sorting by random 32-bit numbers so often that equal ones do not matter."""
-    return math.ceil(3 * math.log(max(1, known(n, 2**31))) / math.log(2**32 - 1))
+    if is_symbolic_dim(n):
+        raise NotImplementedError(f"permutations of '{n}' elements, a size that is not known while tracing, are not drawn: how "
+                                  f"often they are shuffled depends on it. Sort by random.bits of the array's shape.")
+    return math.ceil(3 * math.log(max(1, n)) / math.log(2**32 - 1))
 
 
 def shuffle_inline(words, impl, x, axis):
