@@ -13,6 +13,8 @@ than the one that wrote it can read it, and every newer one for five years, as l
 from xlafront.faces import lazy
 
 _PLACES = {
+    "xlafront.core.dimensions": "is_symbolic_dim",
+    "xlafront.core.symbolic_shapes": "SymbolicScope symbolic_args_specs symbolic_shape",
     "xlafront.exporting.checks":
         "DisabledSafetyCheck maximum_supported_calling_convention_version minimum_supported_calling_convention_version",
     "xlafront.exporting.export": "default_export_platform export",

@@ -24,8 +24,9 @@ Check = Callable[[str, Any, str, Sequence[Any]], None]
 
 
 def refuse(relation: str, value: Any, text: str, values: Sequence[Any]) -> None:
-    """Raise where a fact does not hold of integers or of expressions."""
-    if not (value == 0 if relation == "==" else value >= 0):
+    """Raise where a fact does not hold of integers, or cannot hold of expressions; else the module says so when it runs."""
+    low, high = (value, value) if type(value) is not DimExpr else value.scope.bounds_of(value)
+    if high is not None and high < 0 or relation == "==" and low is not None and low > 0:
         raise ValueError(text.format(*values))
 
 

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from xlafront import lowering
-from xlafront.core import dtypes, tracing, tree
+from xlafront.core import dtypes, keys, tracing, tree
+from xlafront.core.dimension_solving import ArgumentShape, solve_shapes, substituted
+from xlafront.core.dimensions import is_symbolic
 from xlafront.core.primitive import Primitive
 from xlafront.exporting.checks import (
     DisabledSafetyCheck,
@@ -45,10 +47,42 @@ def _check_types(exported: ExportedModule, leaves: Sequence[Any]) -> None:
         if given.dtype != aval.dtype:
             raise ValueError(f"dtype mismatch: {exported.fun_name} was exported for {aval} as {_path(exported, i)}, and is "
                              f"called with {given}. Convert the argument, or export the function for this dtype.")
-        if given.shape != aval.shape:
+        if given.shape != aval.shape and not exported.dimension_variables:
             raise ValueError(f"shape mismatch: {exported.fun_name} was exported for {aval} as {_path(exported, i)}, and is "
                              f"called with {given}. Export the function for this shape, or for symbolic dimensions "
                              "(symbolic_shape).")
+    if exported.dimension_variables:
+        _solved(exported, [tracing.aval_of(x) for x in leaves])
+
+
+def _solved(exported: ExportedModule, avals: Sequence[Any]) -> dict[str, Any]:
+    """The dimension variables of the export, by the shapes of arguments."""
+    arguments = [ArgumentShape(_path(exported, i), aval.shape) for i, aval in enumerate(exported.in_avals)]
+    return solve_shapes(arguments, [aval.shape for aval in avals])
+
+
+def _result_types(*avals, exported: ExportedModule) -> list[Any]:
+    if not exported.dimension_variables:
+        return list(exported.out_avals)
+    values = _solved(exported, avals)
+    return [aval.update(shape=substituted(aval.shape, values)) for aval in exported.out_avals]
+
+
+def _module(ctx, exported: ExportedModule, index: int | None) -> Any:
+    """The module to link: where it has dimension variables, and the shapes of the operands are known, for these."""
+    module = lowering.artifacts.deserialize(exported.mlir_module_serialized)
+    avals = [keys.physical(ctx.avals_in[i]) for i in exported.module_kept_var_idx]
+    if not exported.dimension_variables or any([is_symbolic(aval.shape) for aval in avals]):
+        return module
+    mlir = lowering.mlir
+    leading = [((), np.dtype(np.int32))] * (index is not None) + [mlir.token_type()] * len(exported.ordered_effects)
+    return lowering.refinement.refined(module, [*leading, *avals])
+
+
+def _converted(ctx, values: Sequence[Any], types: Sequence[Any]) -> list[Any]:
+    """Values at types that say as much of their sizes as is asked for: symbolic ones are none to the module."""
+    return [x if x.type == t else lowering.mlir.create("stablehlo.convert", results=[t], operands=[x], loc=ctx.loc).result
+            for x, t in zip(values, types)]
 
 
 def _path(exported: ExportedModule, index: int) -> str:
@@ -97,25 +131,30 @@ def _lower(ctx, *operands, exported):
             f"{module.num_partitions} device(s). Place its arguments over a mesh of {exported.nr_devices} devices: "
             f"device_put(x, exported.in_shardings_jax(mesh)[0]).")
     operands = _constrained(ctx, operands, exported.in_avals, exported._in_named_shardings)
-    key = ("exported", exported)
+    key = ("exported", exported, tuple(ctx.avals_in) if exported.dimension_variables else ())
     known = module.functions.get(key)
     if known is None:
         outside, module.calls = module.calls, 0
-        symbol = lowering.linking.link(module, lowering.artifacts.deserialize(exported.mlir_module_serialized),
+        symbol = lowering.linking.link(module, _module(ctx, exported, index),
                                        f"call_exported_{exported.fun_name}", index)
-        known = module.functions[key] = symbol, module.calls + 1
+        function = lowering.mlir.function_type(module.module, symbol)
+        lead = (index is not None) + len(exported.ordered_effects)
+        known = module.functions[key] = (symbol, module.calls + 1, function.inputs[lead:],
+                                         function.results[len(exported.ordered_effects):])
         module.keepalives.append(exported)
         module.calls = outside
-    symbol, depth = known
+    symbol, depth, taken, given = known
     module.calls = max(module.calls, depth)
     mlir, effects = lowering.mlir, exported.ordered_effects
+    arguments = _converted(ctx, [operands[i] for i in exported.module_kept_var_idx], taken)
     leading = [] if index is None else [ctx.constant(np.int32(index))]
     results = mlir.create(
-        "func.call", results=[*[mlir.token_type()] * len(effects), *lowering.module.flat_types(ctx.avals_out)],
-        operands=[*leading, *ctx.tokens(effects), *[operands[i] for i in exported.module_kept_var_idx]],
+        "func.call", results=[*[mlir.token_type()] * len(effects), *given],
+        operands=[*leading, *ctx.tokens(effects), *arguments],
         attributes={"callee": mlir.symbol(symbol)}, loc=ctx.loc).results
     ctx.set_tokens(effects, list(results[:len(effects)]))
-    return _constrained(ctx, list(results[len(effects):]), exported.out_avals, exported._out_named_shardings)
+    found = _converted(ctx, list(results[len(effects):]), lowering.module.flat_types(ctx.avals_out))
+    return _constrained(ctx, found, exported.out_avals, exported._out_named_shardings)
 
 
 def _platform_index(exported: ExportedModule, platform: str) -> int | None:
@@ -152,4 +191,4 @@ def _effects(*_, exported):
 
 call_exported_p = Primitive(
     "call_exported", multiple_results=True, lower=_lower, batch=_cannot_map, effects=_effects, cost="heavy",
-    abstract=lambda *avals, exported: list(exported.out_avals))
+    abstract=_result_types)

@@ -11,6 +11,7 @@ its derivative, when it is written with one.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -18,8 +19,11 @@ from typing import Any
 
 from xlafront.core import dtypes
 from xlafront.core.avals import ShapedArray
+from xlafront.core.dimension_text import read_shape
+from xlafront.core.dimensions import is_symbolic_dim
 from xlafront.core.errors import short
 from xlafront.core.ir import Effect
+from xlafront.core.symbolic_shapes import SymbolicScope
 from xlafront.exporting import structures
 from xlafront.exporting.checks import (
     DisabledSafetyCheck,
@@ -117,7 +121,7 @@ def _record(exported: ExportedModule, vjp_order: int, modules: list[bytes]) -> d
         "module": [start, len(exported.mlir_module_serialized)],
         "calling_convention": exported.calling_convention_version,
         "kept": list(exported.module_kept_var_idx), "global_constants": exported.uses_global_constants,
-        "vjp": None,
+        "constraints": _constraints(exported.in_avals), "vjp": None,
     }
     if vjp_order > 0:
         record["vjp"] = _record(exported.vjp(), vjp_order - 1, modules)
@@ -135,10 +139,11 @@ def from_record(record: dict[str, Any], modules: memoryview, make: Callable[...,
     start, size = record["module"]
     derivative = record["vjp"]
     ins, outs = [[_sharding_from_json(s) for s in record[which]] for which in ("in_shardings", "out_shardings")]
+    scopes = itertools.repeat(SymbolicScope(record.get("constraints", ())))
     return make(
         fun_name=record["name"],
-        in_tree=structures.from_json(record["in_tree"]), in_avals=tuple(map(_aval_from_json, record["in_avals"], ins)),
-        out_tree=structures.from_json(record["out_tree"]), out_avals=tuple(map(_aval_from_json, record["out_avals"], outs)),
+        in_tree=structures.from_json(record["in_tree"]), in_avals=tuple(map(_aval_from_json, record["in_avals"], ins, scopes)),
+        out_tree=structures.from_json(record["out_tree"]), out_avals=tuple(map(_aval_from_json, record["out_avals"], outs, scopes)),
         _has_named_shardings=True, _in_named_shardings=tuple(ins), _out_named_shardings=tuple(outs),
         in_shardings_hlo=(None,) * len(ins), out_shardings_hlo=(None,) * len(outs),
         nr_devices=record["devices"], platforms=tuple(record["platforms"]),
@@ -150,8 +155,14 @@ def from_record(record: dict[str, Any], modules: memoryview, make: Callable[...,
         _get_vjp=None if derivative is None else lambda _: from_record(derivative, modules, make))
 
 
+def _constraints(avals: Sequence[Any]) -> list[str]:
+    """What is known of the dimension variables in types."""
+    found = [n for aval in avals for n in getattr(aval, "shape", ()) if is_symbolic_dim(n)]
+    return [c.text for c in found[0].scope.constraints] if found else []
+
+
 def _aval_to_json(aval: ShapedArray) -> dict[str, Any]:
-    record: dict[str, Any] = {"shape": list(aval.shape), "dtype": "float0" if aval.dtype == dtypes.float0 else aval.dtype.name}
+    record: dict[str, Any] = {"shape": [str(n) if is_symbolic_dim(n) else n for n in aval.shape], "dtype": "float0" if aval.dtype == dtypes.float0 else aval.dtype.name}
     if aval.weak_type:
         record["weak"] = True
     if aval.memory is not None:
@@ -159,9 +170,10 @@ def _aval_to_json(aval: ShapedArray) -> dict[str, Any]:
     return record
 
 
-def _aval_from_json(record: dict[str, Any], sharding: NamedSharding | None) -> ShapedArray:
+def _aval_from_json(record: dict[str, Any], sharding: NamedSharding | None, scope: SymbolicScope) -> ShapedArray:
     memory = record.get("memory")
-    return ShapedArray(tuple(record["shape"]), _dtype_from_json(record["dtype"]), record.get("weak", False), sharding=sharding,
+    shape = tuple([size for n in record["shape"] for size in (read_shape(n, scope, None) if type(n) is str else (n,))])
+    return ShapedArray(shape, _dtype_from_json(record["dtype"]), record.get("weak", False), sharding=sharding,
                        memory_space=None if memory is None else MemorySpace[memory])
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlafront import lowering
+from xlafront.core.dimensions import variables
 from xlafront.core.ir import Effect
 from xlafront.core.tree import PyTreeDef
 from xlafront.exporting.checks import DisabledSafetyCheck
@@ -51,6 +53,11 @@ class ExportedModule:
     module_kept_var_idx: tuple[int, ...]
     uses_global_constants: bool
     _get_vjp: Callable[[Any], Any] | None
+
+    @functools.cached_property
+    def dimension_variables(self) -> tuple[str, ...]:
+        """The names of the dimension variables in the shapes of arguments."""
+        return tuple(sorted({name for aval in self.in_avals for n in getattr(aval, "shape", ()) for name in variables(n)}))
 
     def __str__(self):
         return f"Exported(fun_name={self.fun_name}, ...)"

@@ -219,6 +219,11 @@ def line_of(code, lasti: int) -> int:
     return _jax.Traceback.code_addr2line(code, lasti)
 
 
+def function_type(module: ir.Module, symbol: str) -> ir.FunctionType:
+    function = ir.SymbolTable(module.operation)[symbol]
+    return ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+
+
 def bindings(name: str):
     """A part of jaxlib's MLIR bindings: `ir`, `passmanager`, `dialects.stablehlo`."""
     import importlib

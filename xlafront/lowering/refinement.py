@@ -9,18 +9,18 @@ from jaxlib import _jax
 
 from xlafront.lowering import mlir
 from xlafront.lowering.mlir import create, ir
-from xlafront.lowering.module import flat_types, module_bytecode
+from xlafront.lowering.module import as_type, module_bytecode
 
 
-def refined(module: ir.Module | bytes, avals: Sequence[Any], shardy: bool = True) -> ir.Module:
-    """The module for arguments of these types: every size in it is known, and what it asserts of them holds.
+def refined(module: ir.Module | bytes, given: Sequence[Any], shardy: bool = True) -> ir.Module:
+    """The module for arguments of these types (of any kind that rule contexts take): every size in it is known, and what it asserts of them holds.
 
     `module` is a module, its text or its bytecode, of which a copy is refined.
     """
     with mlir.context, mlir.unknown_location:
         copy = ir.Module.parse(module_bytecode(module) if isinstance(module, ir.Module) else module)
         main = next(op for op in copy.body.operations if ir.StringAttr(op.attributes["sym_name"]).value == "main")
-        types = flat_types(avals)
+        types = list(map(as_type, given))
         block = main.regions[0].blocks[0]
         with ir.InsertionPoint.at_block_begin(block):
             for argument, kind in zip(block.arguments, types):
