@@ -2,8 +2,8 @@
 
 A polynomial is bounded term by term, by what its atoms are bounded by. That alone loses how terms depend on each other: `a - b`
 where `a >= b` has the bound 0. So multiples of what is known to be at least 0 are taken away, each of them so that a product of
-atoms disappears: `e = n*c + r` with `c >= 0` and `n > 0` is at least what `r` is. Known are the constraints of the scope and what
-operations say of their operands (`n*floordiv(x, n) <= x`, `max(x, y) >= x`).
+atoms disappears: `e = n*c + r` with `c >= 0` and `n > 0` is at least what `r` is. Known are the constraints of the scope and
+what operations say of their operands (`n*floordiv(x, n) <= x`, `max(x, y) >= x`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STEPS = 3  # how many constraints are combined
 
 def bounds(x: DimExpr | int) -> tuple[Bound, Bound]:
     """The least and the greatest value, as far as they are seen."""
-    if type(x) is not DimExpr:
+    if not isinstance(x, DimExpr):
         return x, x
     known = x.scope.bounds
     found = known.get(x.terms)
@@ -32,7 +32,7 @@ def bounds(x: DimExpr | int) -> tuple[Bound, Bound]:
 
 
 def lower(x: DimExpr | int, steps: int) -> Bound:
-    if type(x) is not DimExpr:
+    if not isinstance(x, DimExpr):
         return x
     best = term_by_term(x)[0]
     if not steps:

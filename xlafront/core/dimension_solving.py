@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from xlafront.core.dimensions import DimExpr, evaluate, from_terms, linear, variables
+from xlafront.core.dimensions import DimExpr, evaluate, from_terms, variables
 
 
 class ArgumentShape(NamedTuple):
@@ -19,7 +19,9 @@ class ArgumentShape(NamedTuple):
     shape: tuple[Any, ...]
 
 
-# What to make of a fact: (relation "==" or ">=", what is compared with 0, a text with {0} and so on, the values for these places).
+MISFIT = "the shapes of the arguments do not fit the symbolic shapes that the program was made for"
+
+# What to make of a fact: (relation, "==" or ">=", what is compared with 0, a text with places {0}, {1}, ..., their values).
 Check = Callable[[str, Any, str, Sequence[Any]], None]
 
 
@@ -42,10 +44,10 @@ def solve(arguments: Sequence[ArgumentShape], size_of: Callable[[int, int], Any]
     sources: list[tuple[str, str, str, Any]] = []
 
     def fact(relation: str, value: Any, text: str, *values: Any) -> None:
-        known = [f"'{name}' = {{{len(values) + i}}} from '{n}' for {where}"
-                 for i, (name, n, where, _) in enumerate(sources)]
-        check(relation, value, f"the shapes of the arguments do not fit the symbolic shapes that the program was made for: {text}. "
-                               f"The symbolic shapes are {shapes}.{' Found: ' if known else ''}{', '.join(known)}.",
+        known = ", ".join([f"'{name}' = {{{len(values) + i}}} from '{n}' for {where}"
+                           for i, (name, n, where, _) in enumerate(sources)])
+        known = f" Found: {known}." if known else ""
+        check(relation, value, f"{MISFIT}: {text}. The symbolic shapes are {shapes}.{known}",
               [*values, *[value for *_, value in sources]])
 
     while pending:
@@ -57,19 +59,20 @@ def solve(arguments: Sequence[ArgumentShape], size_of: Callable[[int, int], Any]
         name, k, rest = _unknown(n, found)  # type: ignore[misc]
         size = size_of(*place)
         left = size - evaluate(rest, found) if rest != 0 else size
-        value = left if k == 1 else left // k
+        factor = evaluate(k, found)
+        value = left if k == 1 else left // factor
         if k != 1:
-            fact("==", left % k, f"the division by {k} that computes '{name}' from {where} (= {{0}}), which is '{n}', has a "
-                                 f"remainder", size)
-        fact(">=", value - 1, f"Expected value >= 1 for dimension variable '{name}', which is {{0}} by the size of {where}, '{n}'",
-             value)
+            fact("==", left % factor,
+                 f"the division by {k} that computes '{name}' from {where} (= {{0}}), which is '{n}', has a remainder", size)
+        fact(">=", value - 1,
+             f"Expected value >= 1 for dimension variable '{name}', which is {{0}} by the size of {where}, '{n}'", value)
         found[name] = value
         sources.append((name, str(n), where, value))
     missing = {v for _, n, _ in pending for v in variables(n)} - found.keys()
     if missing:
-        raise ValueError(f"the dimension variables {', '.join(map(repr, sorted(missing)))} cannot be computed from the shapes of the "
-                         f"arguments, {shapes}: a variable needs a size that is linear in it, and has no other unknown ones. Pass "
-                         f"another argument with this size.")
+        raise ValueError(f"the dimension variables {', '.join(map(repr, sorted(missing)))} cannot be computed from the shapes "
+                         f"of the arguments, {shapes}: a variable needs a size that is linear in it, and has no other unknown "
+                         f"ones. Pass another argument with this size.")
     for where, n, place in pending:
         size = size_of(*place)
         fact("==", size - evaluate(n, found), f"{where} has size {{0}}, and by the other sizes '{n}' is {{1}}", size,
@@ -79,9 +82,9 @@ def solve(arguments: Sequence[ArgumentShape], size_of: Callable[[int, int], Any]
             difference = constraint.difference
             if type(difference) is DimExpr and difference.get_vars() <= found.keys():
                 value = evaluate(difference, found)
-                fact(constraint.relation, value, f"the symbolic shape constraint {constraint.text} does not hold: '{difference}' "
-                                                 f"must be {'equal' if constraint.relation == '==' else 'greater or equal'} to 0, "
-                                                 f"and is {{0}}", value)
+                wanted = "equal" if constraint.relation == "==" else "greater or equal"
+                fact(constraint.relation, value, f"the symbolic shape constraint {constraint.text} does not hold: "
+                                                 f"'{difference}' must be {wanted} to 0, and is {{0}}", value)
     return found
 
 
@@ -89,17 +92,19 @@ def _text(shape) -> str:
     return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
 
 
-def _unknown(n: DimExpr, found: dict[str, Any]) -> tuple[str, int, DimExpr | int] | None:
+def _unknown(n: DimExpr, found: dict[str, Any]) -> tuple[str, DimExpr | int, DimExpr | int] | None:
     """The one variable of `n` that is not known, its coefficient and the rest; None where that does not give its value."""
     names = n.get_vars() - found.keys()
     if len(names) != 1:
         return None
     [name] = names
+    coefficient: dict[Any, int] = {}
+    rest: dict[Any, int] = {}
     for monomial, k in n.terms:
-        if len(monomial) == 1 and monomial[0][0].name == name and not monomial[0][0].operands and monomial[0][1] == 1:
-            rest = linear([(n, 1), (from_terms({monomial: k}, n.scope), -1)])
-            return None if name in variables(rest) else (name, k, rest)
-    return None
+        others = tuple([(atom, power) for atom, power in monomial if atom.name != name or atom.operands or power != 1])
+        (rest if len(others) == len(monomial) else coefficient)[others] = k
+    factor, remainder = from_terms(coefficient, n.scope), from_terms(rest, n.scope)
+    return None if factor == 0 or name in variables(factor) | variables(remainder) else (name, factor, remainder)
 
 
 def check_fixed(arguments: Sequence[ArgumentShape], shapes: Sequence[Sequence[Any]]) -> None:
@@ -110,8 +115,8 @@ def check_fixed(arguments: Sequence[ArgumentShape], shapes: Sequence[Sequence[An
                              f"{_text(argument.shape)}.")
         for d, (n, wanted) in enumerate(zip(shape, argument.shape)):
             if type(wanted) is not DimExpr and n != wanted:
-                raise ValueError(f"shape mismatch: {argument.name}.shape[{d}] is {n}, and the program was made for {wanted} (the "
-                                 f"shape {_text(argument.shape)}, called with {_text(shape)}).")
+                raise ValueError(f"shape mismatch: {argument.name}.shape[{d}] is {n}, and the program was made for {wanted} "
+                                 f"(the shape {_text(argument.shape)}, called with {_text(shape)}).")
 
 
 def solve_shapes(arguments: Sequence[ArgumentShape], shapes: Sequence[Sequence[Any]]) -> dict[str, Any]:

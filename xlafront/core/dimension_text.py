@@ -30,8 +30,8 @@ class _Reader:
         return "", at
 
     def error(self, wanted: str) -> ValueError:
-        return ValueError(f"syntax error in {self.what} {self.text!r}{self._where()}: {wanted} is needed where the text goes on "
-                          f"with {self.text[self.at:].strip()!r} after {self.text[:self.at]!r}.")
+        return ValueError(f"syntax error in {self.what} {self.text!r}{self._where()}: {wanted} is needed where the text goes "
+                          f"on with {self.text[self.at:].strip()!r} after {self.text[:self.at]!r}.")
 
     def _where(self) -> str:
         return f" in dimension {self.dimension}" if self.what == "the symbolic shape" else ""
@@ -105,8 +105,8 @@ def read_shape(text: str, scope: Any, like: Sequence[Any] | None) -> tuple[Any, 
         reader.dimension = len(shape)
         if reader.token in ("_", "..."):
             if like is None:
-                raise ValueError(f"the symbolic shape {text!r} has {reader.token!r} in dimension {len(shape)}, which stands for "
-                                 f"sizes of another shape, and no 'like' shape was given.")
+                raise ValueError(f"the symbolic shape {text!r} has {reader.token!r} in dimension {len(shape)}, which stands "
+                                 f"for sizes of another shape, and no 'like' shape was given.")
             if reader.take("..."):
                 shape += like[len(shape):]
                 break

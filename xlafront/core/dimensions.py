@@ -63,7 +63,7 @@ class Atom:
 
 @functools.lru_cache(4096)
 def _monomial_order(monomial: Monomial) -> tuple:
-    """How products are ordered: by the operations in them, by how many atoms there are, by their powers, then by the greatest."""
+    """How products are ordered: by the operations in them, by the number of atoms, by powers, then by the greatest atom."""
     operations = tuple([atom for atom, _ in reversed(monomial) if atom.operands])
     return operations, len(monomial), sum([power for _, power in monomial]), tuple(reversed(monomial))
 
@@ -238,7 +238,7 @@ def is_symbolic_dim(d: Any) -> bool:
 
     - `d`: an element of a shape.
 
-    >>> [export.is_symbolic_dim(d) for d in (*export.symbolic_shape("a"), 3)]
+    >>> [xf.export.is_symbolic_dim(d) for d in (*xf.export.symbolic_shape("a"), 3)]
     [True, False]
     """
     return type(d) is DimExpr
@@ -325,7 +325,7 @@ def from_terms(terms: Mapping[Monomial, int], scope: Any) -> DimExpr | int:
 
 
 def terms_of(x: DimExpr | int) -> tuple[tuple[Monomial, int], ...]:
-    return x.terms if type(x) is DimExpr else (((), x),) if x else ()
+    return x.terms if isinstance(x, DimExpr) else (((), x),) if x else ()
 
 
 def linear(summands: Iterable[tuple[DimExpr | int, int]]) -> DimExpr | int:
@@ -407,7 +407,7 @@ def max_dim(d1: DimExpr | int, d2: DimExpr | int) -> DimExpr | int:
 
     - `d1`, `d2`: integers or expressions over dimension variables.
 
-    >>> [core.max_dim(a, 0) for a in export.symbolic_shape("a")]
+    >>> [xf.core.max_dim(a, 0) for a in xf.export.symbolic_shape("a")]
     [a]
     """
     return _chosen("max", d1, d2)
@@ -418,7 +418,7 @@ def min_dim(d1: DimExpr | int, d2: DimExpr | int) -> DimExpr | int:
 
     - `d1`, `d2`: integers or expressions over dimension variables.
 
-    >>> [core.min_dim(a, 4) for a in export.symbolic_shape("a")]
+    >>> [xf.core.min_dim(a, 4) for a in xf.export.symbolic_shape("a")]
     [min(a, 4)]
     """
     return _chosen("min", d1, d2)
@@ -464,9 +464,9 @@ def is_at_least(x: DimExpr | int, y: DimExpr | int, shown: str) -> bool:
     if high is not None and high < 0:
         return False
     raise errors.InconclusiveDimensionOperation(
-        f"the comparison {shown} of symbolic dimensions is inconclusive: it holds for some values of the variables and not for "
-        f"others, or it is not seen that it holds for all. Every variable is at least 1.{about(difference.scope)} Say more with "
-        f"constraints, as in symbolic_shape(..., constraints=['{linear([(x, 1)])} >= {linear([(y, 1)])}']); the larger or "
+        f"the comparison {shown} of symbolic dimensions is inconclusive: it holds for some values of the variables and not "
+        f"for others, or it is not seen that it holds for all. Every variable is at least 1.{about(difference.scope)} Say more "
+        f"with constraints, as in symbolic_shape(..., constraints=['{linear([(x, 1)])} >= {linear([(y, 1)])}']); the larger or "
         f"smaller of two sizes is core.max_dim(x, y) or core.min_dim(x, y).")
 
 
@@ -502,8 +502,8 @@ dim_as_value_p = Primitive("dim_as_value", abstract=_value_abstract, lower=lambd
 
 
 def _outside(*, dim):
-    raise NotImplementedError(f"the symbolic dimension '{dim}' was used as an array where nothing is traced: it has a value when "
-                              f"a program runs that was exported with it. Compute with it inside of the function that is "
+    raise NotImplementedError(f"the symbolic dimension '{dim}' was used as an array where nothing is traced: it has a value "
+                              f"when a program runs that was exported with it. Compute with it inside of the function that is "
                               f"exported, as in jit(f).trace(ShapeDtypeStruct(({dim},), 'float32')).")
 
 

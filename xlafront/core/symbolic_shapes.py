@@ -22,7 +22,7 @@ class SymbolicScope:
 
     Variables of equal names are equal in one scope, and not in two; each is at least 1.
 
-    >>> export.symbolic_shape("a, b", scope=export.SymbolicScope(["a >= b"]))
+    >>> xf.export.symbolic_shape("a, b", scope=xf.export.SymbolicScope(["a >= b"]))
     (a, b)
     """
 
@@ -89,7 +89,7 @@ def symbolic_shape(shape_spec: str | None, *, constraints: Sequence[str] = (), s
     - `scope`: that of other shapes, whose variables these are to be.
     - `like`: a shape that `_` and `...` refer to; with None as text, the result.
 
-    >>> export.symbolic_shape("b, 2*h, _", like=(8, 4, 3))
+    >>> xf.export.symbolic_shape("b, 2*h, _", like=(8, 4, 3))
     (b, 2*h, 3)
     """
     if shape_spec is not None and not isinstance(shape_spec, str):
@@ -117,7 +117,7 @@ def symbolic_args_specs(args: Any, shapes_specs: Any, constraints: Sequence[str]
       stands for the argument's own shape.
     - `constraints`, `scope`: as of `symbolic_shape`.
 
-    >>> export.symbolic_args_specs((np.ones((4, 3)), np.ones(4)), ("b, _", "b"))
+    >>> xf.export.symbolic_args_specs((np.ones((4, 3)), np.ones(4)), ("b, _", "b"))
     (ShapeDtypeStruct(shape=(b, 3), dtype=float32), ShapeDtypeStruct(shape=(b,), dtype=float32))
     """
     scope = _scope_of(scope, constraints)

@@ -143,7 +143,8 @@ def from_record(record: dict[str, Any], modules: memoryview, make: Callable[...,
     return make(
         fun_name=record["name"],
         in_tree=structures.from_json(record["in_tree"]), in_avals=tuple(map(_aval_from_json, record["in_avals"], ins, scopes)),
-        out_tree=structures.from_json(record["out_tree"]), out_avals=tuple(map(_aval_from_json, record["out_avals"], outs, scopes)),
+        out_tree=structures.from_json(record["out_tree"]),
+        out_avals=tuple(map(_aval_from_json, record["out_avals"], outs, scopes)),
         _has_named_shardings=True, _in_named_shardings=tuple(ins), _out_named_shardings=tuple(outs),
         in_shardings_hlo=(None,) * len(ins), out_shardings_hlo=(None,) * len(outs),
         nr_devices=record["devices"], platforms=tuple(record["platforms"]),
@@ -162,7 +163,8 @@ def _constraints(avals: Sequence[Any]) -> list[str]:
 
 
 def _aval_to_json(aval: ShapedArray) -> dict[str, Any]:
-    record: dict[str, Any] = {"shape": [str(n) if is_symbolic_dim(n) else n for n in aval.shape], "dtype": "float0" if aval.dtype == dtypes.float0 else aval.dtype.name}
+    shape = [str(n) if is_symbolic_dim(n) else n for n in aval.shape]
+    record: dict[str, Any] = {"shape": shape, "dtype": "float0" if aval.dtype == dtypes.float0 else aval.dtype.name}
     if aval.weak_type:
         record["weak"] = True
     if aval.memory is not None:

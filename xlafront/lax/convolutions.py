@@ -56,7 +56,7 @@ def _extent(size: int, dilation: int) -> int:
     return (size - 1) * dilation + 1 if size else 0
 
 
-def _out_size(size: int, window: int, stride: int, low: int, high: int) -> int:
+def _out_size(size: int, window: int, stride: int, low: int, high: int) -> Any:
     return max_dim((size + low + high - window) // stride + 1, 0)
 
 

@@ -115,8 +115,8 @@ def _clamped_lower(ctx, x, indices, *, dimension_numbers, slice_sizes, unique_in
 def _last_index(shape, dimensions, sizes, dtype):
     """The largest start index that keeps a window inside, for each indexed dimension."""
     if is_symbolic(shape) or is_symbolic(sizes):
-        places = [broadcast_in_dim_p.bind(size_as(shape[d] - sizes[d], dtype), shape=(1,), broadcast_dimensions=(), sharding=None)
-                  for d in dimensions]
+        places = [broadcast_in_dim_p.bind(size_as(shape[d] - sizes[d], dtype), shape=(1,), broadcast_dimensions=(),
+                                          sharding=None) for d in dimensions]
         return concatenate_p.bind(*places, dimension=0)
     last = np.array([shape[d] - sizes[d] for d in dimensions], dtype=np.int64)
     return np.minimum(last, np.iinfo(dtype).max).astype(dtype) if dtypes.is_integer(dtype) else last

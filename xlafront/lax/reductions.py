@@ -118,7 +118,8 @@ def _arg_function(name):
         positions = counting(index_dtype, shape, axis)
         extreme = PRIMITIVES[reducer].bind(x, axes=axes, out_sharding=None)
         hit = eq(x, broadcast_back(extreme, shape, axes))
-        beyond = size_as(shape[axis], index_dtype) if is_symbolic_dim(shape[axis]) else np.asarray(shape[axis]).astype(index_dtype)[()]
+        n = shape[axis]
+        beyond = size_as(n, index_dtype) if is_symbolic_dim(n) else np.asarray(n).astype(index_dtype)[()]
         first = PRIMITIVES["reduce_min"].bind(where(hit, positions, beyond), axes=axes, out_sharding=None)
         if not dtypes.is_inexact(d):
             return first

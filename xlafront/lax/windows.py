@@ -54,7 +54,7 @@ def dilated(size: int, dilation: int) -> int:
     return (size - 1) * dilation + 1 if size else 0
 
 
-def _windows(n: int, window: int, stride: int, pads: tuple[int, int], base: int, dilation: int) -> int:
+def _windows(n: int, window: int, stride: int, pads: tuple[int, int], base: int, dilation: int) -> Any:
     room = dilated(n, base) + pads[0] + pads[1] - dilated(window, dilation)
     return max_dim(room // stride + 1, 0)
 
@@ -152,8 +152,9 @@ def reduce_windows(ctx, operands, scalars, combine, types, params: dict[str, Any
     numbers = [ctx.vector(v, np.int64) for v in (window.window_dimensions, window.window_strides, window.base_dilation,
                                                  window.window_dilation)]
     body = ctx.function("window", scalars, scalars[:len(scalars) // 2], combine)
-    results = ctx.op("stablehlo.custom_call", [*operands, *numbers, ctx.op("stablehlo.reshape", [pads], [((rank, 2), np.int64)])],
-                     types, call_target_name=m.string("stablehlo.dynamic_reduce_window"),
+    numbers.append(ctx.op("stablehlo.reshape", [pads], [((rank, 2), np.int64)]))
+    results = ctx.op("stablehlo.custom_call", [*operands, *numbers], types,
+                     call_target_name=m.string("stablehlo.dynamic_reduce_window"),
                      called_computations=m.array([m.symbol(body)]))
     return results if isinstance(results, list) else [results]
 

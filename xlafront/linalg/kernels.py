@@ -83,8 +83,8 @@ def _lower(ctx, *operands, target, results, batch, aliases, attributes, by_colum
     elif target.startswith("cuhybrid"):
         kernel_libraries.register_hybrid()
 
-    def layouts(avals):
-        return mlir.array(mlir.attribute(_layout(a.ndim, batch, by_columns)) for a in avals)
+    def order(aval):
+        return mlir.attribute(_layout(aval.ndim, batch, by_columns))
 
     config = mlir.ir.DictAttr.get({name: _attribute(mlir, value) for name, value in attributes})
     more: dict[str, Any] = {}
@@ -98,9 +98,10 @@ def _lower(ctx, *operands, target, results, batch, aliases, attributes, by_colum
         if not ctx.computes(*[a.shape for a in (*ctx.avals_in, *results)]):
             more["sdy.sharding_rule"] = mlir.attribute(_splits(ctx.avals_in, results, batch))
     shapes, marks = ctx.shape_operands(results, len(operands))
-    found = ctx.op("stablehlo.custom_call", [*operands, *shapes], results, call_target_name=mlir.string(target), api_version=mlir.i32(4),
-                   backend_config=config, operand_layouts=mlir.array([*layouts(ctx.avals_in), *[mlir.attribute(_layout(1, 0, False))] * len(shapes)]),
-                   result_layouts=layouts(results), **more, **marks)
+    orders = [*map(order, ctx.avals_in), *[mlir.attribute(_layout(1, 0, False))] * len(shapes)]
+    found = ctx.op("stablehlo.custom_call", [*operands, *shapes], results, call_target_name=mlir.string(target),
+                   api_version=mlir.i32(4), backend_config=config, operand_layouts=mlir.array(orders),
+                   result_layouts=mlir.array(map(order, results)), **more, **marks)
     return found if isinstance(found, list) else [found]
 
 

@@ -591,7 +591,8 @@ class RuleContext:
 
     def dimension_arguments(self) -> list[ir.Value]:
         """What comes first among the arguments of a function that a program became (after tokens)."""
-        return [] if self.body.sizes is None else [self.body.sizes.variables[v] for v in self.module_context.dimension_variables]
+        known = self.body.sizes
+        return [] if known is None else [known.variables[v] for v in self.module_context.dimension_variables]
 
     def function(self, name: str, arg_types, result_types, build: Callable[..., Sequence[ir.Value]]) -> str:
         """The symbol of a function of the module that is no program: `build(ctx, *arguments)` writes it and returns results."""
@@ -706,7 +707,8 @@ def lower_program(jaxpr, name: str, platforms: Sequence[str], *, const_values: S
             variables = None
             if module.dimension_variables:
                 names = argument_names or [f"args[{i}]" for i in range(len(jaxpr.invars))]
-                variables = sizes.from_arguments(names, jaxpr.in_avals, list(block.arguments)[choice + len(passed) + len(hoisted):])
+                first = choice + len(passed) + len(hoisted)
+                variables = sizes.from_arguments(names, jaxpr.in_avals, list(block.arguments)[first:])
             if choice:
                 index, *arguments = block.arguments
                 case = create("stablehlo.case", operands=[index], results=result_types, regions=len(platforms),

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from jaxlib import _jax
 
+from xlafront.core.dimension_solving import MISFIT
 from xlafront.lowering import mlir
 from xlafront.lowering.mlir import create, ir
 from xlafront.lowering.module import as_type, module_bytecode
+from xlafront.runtime.jaxlib_compat import JaxRuntimeError
+
+_ASSERTED = re.compile(rf"{MISFIT}[^\n]*")
 
 
 def refined(module: ir.Module | bytes, given: Sequence[Any], shardy: bool = True) -> ir.Module:
-    """The module for arguments of these types (of any kind that rule contexts take): every size in it is known, and what it asserts of them holds.
+    """The module for arguments of these types: every size in it is known, and what it asserts of them holds.
 
     `module` is a module, its text or its bytecode, of which a copy is refined.
     """
@@ -31,5 +36,12 @@ def refined(module: ir.Module | bytes, given: Sequence[Any], shardy: bool = True
                     argument.replace_all_uses_except(converted.result, converted)
         results = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).results
         main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, results))
-        return ir.Module.parse(_jax.mlir.refine_polymorphic_shapes(
-            module_bytecode(copy), enable_shape_assertions=True, validate_static_shapes=True, enable_shardy=shardy))
+        try:
+            found = _jax.mlir.refine_polymorphic_shapes(
+                module_bytecode(copy), enable_shape_assertions=True, validate_static_shapes=True, enable_shardy=shardy)
+        except JaxRuntimeError as e:
+            asserted = _ASSERTED.search(str(e))
+            if asserted is None:
+                raise
+            raise ValueError(asserted.group()) from None
+        return ir.Module.parse(found)

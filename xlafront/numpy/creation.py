@@ -11,7 +11,7 @@ import numpy as np
 
 from xlafront.core import backends, dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
-from xlafront.core.dimensions import as_size, common_shape, is_symbolic, is_symbolic_dim, known, max_dim
+from xlafront.core.dimensions import as_array, as_size, common_shape, is_symbolic, is_symbolic_dim, known, max_dim
 from xlafront.core.keys import KeyArray
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax import dynamic_slicing, keys, shapes
@@ -119,7 +119,7 @@ def _placed(name: str, x, target):
 
 def _from_host(object, wanted, weak):
     if is_symbolic_dim(object):
-        return as_type(unwrap(object), wanted or dtypes.default_dtype(int), wanted is None)
+        return as_type(as_array(object), wanted or dtypes.default_dtype(int), wanted is None)
     if isinstance(object, (list, tuple)):
         leaves = tree.leaves(object, is_leaf=lambda x: x is None)
         kinds = set(map(type, leaves))

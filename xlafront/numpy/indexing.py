@@ -289,7 +289,8 @@ def _check_static_indices(shape: tuple, entries: tuple, indices: tuple) -> None:
     dim = 0
     for kind, *rest in entries:
         index = rest[0] if kind == "int" else indices[rest[0]] if kind == "array" else 0
-        if type(index) is int and not is_symbolic_dim(shape[dim]) and kind != "new" and not -shape[dim] <= index < max(shape[dim], 1):
+        n = shape[dim] if kind != "new" else None
+        if type(index) is int and type(n) is int and not -n <= index < max(n, 1):
             raise IndexError(f"index {index} is out of bounds for axis {dim} with size {shape[dim]} (setting "
                              "check_static_indices). Negative ones count from the end; x.at[...].get(mode='fill') allows "
                              "all.")

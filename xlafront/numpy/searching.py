@@ -52,7 +52,8 @@ def _searchsorted(a, v, side, method):
 
     if not n:
         return low
-    return fori_loop(0, known(n, 2**31 - 1).bit_length(), halve, (low, high), unroll=True if method == "scan_unrolled" else None)[0]
+    turns = known(n, 2**31 - 1).bit_length()
+    return fori_loop(0, turns, halve, (low, high), unroll=True if method == "scan_unrolled" else None)[0]
 
 
 @library(static=("side", "method"))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.dimensions import common_shape, is_symbolic_dim, known
+from xlafront.core.dimensions import common_shape, is_symbolic_dim
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.lax import shapes, slicing
 from xlafront.lax.creation import iota

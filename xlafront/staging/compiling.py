@@ -72,7 +72,11 @@ class LoweredModule:
         closed, _ = discharge_program(closed)
         jaxpr = closed.jaxpr
         self.name, self.closed, self.assignment, self.options, self.traced = name, closed, assignment, options, traced
-        computes_sizes = any([is_symbolic(getattr(aval, "shape", ())) for aval in jaxpr.in_avals])  # from those of all arguments
+        computes_sizes = _has_symbolic(jaxpr.in_avals)  # from those of all arguments
+        if not computes_sizes and _has_symbolic(jaxpr.out_avals):
+            raise ValueError(f"{name} was given symbolic dimensions outside of a program that is exported, and its results "
+                             f"would have the types {jaxpr.out_avals}: their sizes have no values. Call it in the function to "
+                             f"export.")
         kept_jaxpr, self.kept = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars),
                                           options.keep_unused or bool(jaxpr.effects) or computes_sizes)
         if elsewhere is None and not computes_sizes and _may_outline(assignment, kept_jaxpr):
@@ -120,6 +124,9 @@ class LoweredModule:
             raise ValueError(f"{self.name} was lowered for {self.elsewhere[0]}, which this process does not have: its text can "
                              f"be read. To compile it, give types whose shardings are over the devices of a topology "
                              f"(experimental.topologies).")
+        if names := self.module_context.dimension_variables:
+            raise ValueError(f"{self.name} was lowered for symbolic dimensions ({', '.join(names)}): its text can be read. To "
+                             f"run it, export it: export.export(jit(f))(...).call(x).")
         overrides = dict(self.options.compiler_options) | (compiler_options or {})
         if _on_one_cpu(self.assignment) and _is_small(self.closed.jaxpr):
             overrides = for_small_programs(overrides)
@@ -161,6 +168,10 @@ class LoweredModule:
         if key is not None:
             _by_key[key] = result
         return result
+
+
+def _has_symbolic(types: Sequence[Any]) -> bool:
+    return any([is_symbolic(getattr(aval, "shape", ())) for aval in types])
 
 
 # Equal programs of different functions share what XLA made, as of a lambda that is written anew in each turn of a loop.

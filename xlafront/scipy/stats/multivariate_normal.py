@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 import xlafront.numpy as xnp
 from xlafront.core.dimensions import common_shape
 from xlafront.core.typing import Array, ArrayLike
