@@ -2,6 +2,7 @@
 
 import collections
 import json
+import math
 import pathlib
 import struct
 import subprocess
@@ -151,3 +152,18 @@ def test_fields_of_named_tuples_are_compared(blob):
     written = rewritten(blob, in_tree=["tuple", [["registered", ["*", "*"], "test.Fields", "eCB6"]]])  # "x z"
     with pytest.raises(ValueError, match=r"had the fields \('x', 'z'\).*has \('x', 'y'\)"):
         export.deserialize(written)
+
+
+@pytest.mark.parametrize("version", ["0.10.2", "0.12.0.1"])
+def test_files_of_other_versions(version):
+    """Files of the first format, by an older and by a newer jaxlib: they can be read for as long as the format is."""
+    read = export.deserialize((FOLDER / f"by_jaxlib_{version}.exported").read_bytes())
+    key, x = xf.random.key(5), np.array([[1, 0.5, 0], [0.25, 2, 1], [0, 1, 3]], np.float32)
+    arguments = key, {"x": x, "scale": xnp.bfloat16(2)}
+    product = np.linalg.cholesky(x @ x.T) @ np.vectorize(math.erf)(x[:, 0])
+    found, words, largest = read.call(*arguments)
+    np.testing.assert_allclose(found, 2 * np.sin(product), rtol=1e-5)
+    np.testing.assert_array_equal(words, xf.random.key_data(key))
+    np.testing.assert_array_equal(largest, -np.sort(-x)[:, :2])
+    slope = xf.grad(lambda scale: read.call(key, {"x": x, "scale": scale})[0].sum())(xnp.bfloat16(2))
+    np.testing.assert_allclose(np.float32(slope), np.sin(product).sum(), rtol=1e-2)

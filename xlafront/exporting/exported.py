@@ -54,7 +54,7 @@ class Exported(ExportedModule):
         - `vjp_order`: how often it can be differentiated then; each order adds a module.
 
         >>> exported = xf.export.deserialize(xf.export.export(xf.jit(xnp.sin))(np.float32(1)).serialize(vjp_order=1))
-        >>> xf.grad(exported.call)(0.0)
+        >>> xf.grad(exported.call)(np.float32(0))
         Array(1., dtype=float32)
         """
         return files.serialize(self, vjp_order)

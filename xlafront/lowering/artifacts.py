@@ -86,3 +86,21 @@ def custom_calls(module: ir.Module) -> list[str]:
 
     module.operation.walk(look)
     return found
+
+
+def parse(text: str) -> ir.Module:
+    """A module from its text."""
+    with mlir.context:
+        try:
+            return ir.Module.parse(text)
+        except Exception as e:
+            raise ValueError(f"the text is no StableHLO module: {e}") from None
+
+
+def summary(module: ir.Module) -> tuple[str, str, list[str]]:
+    """The name of a module, the type of its function `main`, and the targets of its custom calls."""
+    named = module.operation.attributes
+    mains = [op.operation for op in module.body.operations if op.operation.name == "func.func"
+             and ir.StringAttr(op.operation.attributes["sym_name"]).value == "main"]
+    name = ir.StringAttr(named["sym_name"]).value if "sym_name" in named else "unnamed"
+    return name, str(mains[0].attributes["function_type"]) if mains else "there is none", custom_calls(module)
