@@ -160,7 +160,7 @@ def test_files_of_other_versions(version):
     read = export.deserialize((FOLDER / f"by_jaxlib_{version}.exported").read_bytes())
     key, x = xf.random.key(5), np.array([[1, 0.5, 0], [0.25, 2, 1], [0, 1, 3]], np.float32)
     arguments = key, {"x": x, "scale": xnp.bfloat16(2)}
-    product = np.linalg.cholesky(x @ x.T) @ np.vectorize(math.erf)(x[:, 0])
+    product = x @ x.T @ np.vectorize(math.erf)(x[:, 0])
     found, words, largest = read.call(*arguments)
     np.testing.assert_allclose(found, 2 * np.sin(product), rtol=1e-5)
     np.testing.assert_array_equal(words, xf.random.key_data(key))
