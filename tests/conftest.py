@@ -4,6 +4,7 @@ On another platform: `XLAFRONT_PLATFORMS=cuda python -m pytest -m "not cpu_only"
 """
 
 import atexit
+import importlib.util
 import os
 import shutil
 import tempfile
@@ -24,7 +25,8 @@ import pytest  # noqa: E402
 # Compiling for hardware that is not here needs its compiler. CI installs them and names the files, so there they run.
 from xlafront.runtime import clients  # noqa: E402
 
-_compilers = {"test_compile_for_tpu.py": clients.find_tpu(), "test_compile_for_cuda.py": clients.find_cuda()}
+_compilers = {"test_compile_for_tpu.py": clients.find_tpu(), "test_compile_for_cuda.py": clients.find_cuda(),
+              "test_iree.py": importlib.util.find_spec("iree")}
 collect_ignore_glob = [f"*/{file}" for file, library in _compilers.items() if library is None]
 
 
