@@ -70,6 +70,17 @@ def test_shardings_by_arguments_and_over_abstract_meshes():
     np.testing.assert_array_equal(xf.jit(exported.call, in_shardings=SPLIT)(X), 2 * X)
 
 
+def test_over_more_devices_than_there_are():
+    mesh = AbstractMesh((64, 2), ("a", "b"))
+    body = xf.shard_map(lambda x: lax.psum(x, "b") + lax.axis_index("a"), mesh=mesh, in_specs=P("a", "b"), out_specs=P("a"))
+    shape = xf.ShapeDtypeStruct((128, 4), "float32", sharding=NamedSharding(mesh, P("a", "b")))
+    exported = export.export(xf.jit(body), platforms=("tpu", "cuda"))(shape)
+    assert exported.nr_devices == 128 and exported._in_named_shardings[0].mesh == mesh
+    text = exported.mlir_module()
+    assert '<["a"=64, "b"=2]>' in text and "tensor<64x2xi64>" in text  # the groups of the sum
+    assert export.deserialize(exported.serialize(vjp_order=1)).vjp().nr_devices == 128
+
+
 def test_explicit_axes():
     mesh = Mesh(DEVICES, ("a",), axis_types=(AxisType.Explicit,))
     with xf.set_mesh(mesh):

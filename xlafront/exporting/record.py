@@ -73,10 +73,11 @@ class ExportedModule:
         module = lowering.artifacts.deserialize(self.mlir_module_serialized)
         return lowering.module.module_text(module, debug_info=True) if serialized else module
 
-    def in_shardings_jax(self, mesh: Mesh | AbstractMesh) -> tuple[NamedSharding | None, ...]:
+    def in_shardings_jax(self, mesh: Mesh | AbstractMesh | None) -> tuple[NamedSharding | None, ...]:
         """The sharding of each flat argument over a mesh like that of the export; None where it was left open.
 
-        - `mesh`: with the axes, of the sizes, of the mesh for which the function was exported.
+        - `mesh`: with the axes, of the sizes, of the mesh for which the function was exported; None: as it was then, without
+          devices.
 
         >>> mesh = xf.make_mesh((1,), ("a",))
         >>> xf.export.export(xf.jit(xnp.sin))(1.0).in_shardings_jax(mesh)
@@ -84,10 +85,10 @@ class ExportedModule:
         """
         return tuple([self._over(s, mesh) for s in self._in_named_shardings])
 
-    def out_shardings_jax(self, mesh: Mesh | AbstractMesh) -> tuple[NamedSharding | None, ...]:
+    def out_shardings_jax(self, mesh: Mesh | AbstractMesh | None) -> tuple[NamedSharding | None, ...]:
         """As `in_shardings_jax`, of the results.
 
-        - `mesh`: with the axes of the mesh for which the function was exported.
+        - `mesh`: as of `in_shardings_jax`.
 
         >>> mesh = xf.make_mesh((1,), ("a",))
         >>> xf.export.export(xf.jit(xnp.sin))(1.0).out_shardings_jax(mesh)
@@ -95,9 +96,9 @@ class ExportedModule:
         """
         return tuple([self._over(s, mesh) for s in self._out_named_shardings])
 
-    def _over(self, sharding: NamedSharding | None, mesh: Mesh | AbstractMesh) -> NamedSharding | None:
-        if sharding is None:
-            return None
+    def _over(self, sharding: NamedSharding | None, mesh: Mesh | AbstractMesh | None) -> NamedSharding | None:
+        if sharding is None or mesh is None:
+            return sharding
         if sharding.mesh.shape_tuple != mesh.shape_tuple:
             raise ValueError(f"{self.fun_name} was exported for {sharding.mesh}, which the mesh {mesh} does not match: its "
                              f"axes have the same names and sizes, in the same order. Make one with "

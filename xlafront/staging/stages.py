@@ -172,7 +172,7 @@ class Traced:
         wanted = jitted.flat_in_shardings(call.in_tree)
         mesh = device_assignment.only_abstract(call.leaves, wanted)
         if mesh is not None:
-            return self._over(mesh, backends.devices(), platforms, True, own_rules)
+            return self._over(mesh, device_assignment.devices_to_write_for(mesh.size), platforms, True, own_rules)
         assignment = device_assignment.place_arguments(jitted.name, call.leaves, wanted, traced, jitted.options)
         return jitted.lower(traced, call, assignment, jitted.donated_flags(call), platforms, True, own_rules)
 
