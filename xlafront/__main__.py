@@ -100,8 +100,13 @@ def main(argv=None) -> int:
                     "(.exported). Without TYPEs the arguments are what SCRIPT:FUNCTION_args() returns, a tuple (or a dict, for "
                     "keywords) of arrays or ShapeDtypeStructs.")
     exported.add_argument("target", metavar="SCRIPT:FUNCTION", help="such as model.py:predict, or package.model:predict")
-    exported.add_argument("specs", metavar="TYPE", nargs="*", help="of an argument, such as 'float32[8,128]'")
+    exported.add_argument("specs", metavar="TYPE", nargs="*",
+                          help="of an argument, such as 'float32[8,128]', or 'float32[b,128]' for any b")
     exported.add_argument("--out", required=True, metavar="FILE", help="of the text, such as predict.mlir")
+    exported.add_argument("--symbolic", metavar="SHAPES", help="with names for sizes that are left open, as symbolic_shape takes "
+                          "them: of all arguments ('b, ...'), or of each ('b, _; b')")
+    exported.add_argument("--constraint", action="append", default=[], metavar="TEXT",
+                          help="on these sizes, such as 'b >= 2'; repeatable")
     exported.add_argument("--platforms", metavar="NAMES", help="of cpu, cuda, rocm, tpu, as in cpu,cuda; without it: this one")
     exported.add_argument("--vjp-order", type=int, default=0, metavar="N", help="how often it can be differentiated (0)")
     exported.add_argument("--args", metavar="NAME", help="the function of the script that makes the arguments")

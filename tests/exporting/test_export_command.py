@@ -70,6 +70,21 @@ def test_arguments_by_the_script(script, tmp_path):
     np.testing.assert_array_equal(exported.call(x=X[0, :2]), -X[0, :2])
 
 
+@pytest.mark.parametrize("options", [["f32[b,3]", "f32[]"], ["f32[4,3]", "f32[]", "--symbolic", "b, _;"]])
+def test_sizes_that_are_left_open(script, tmp_path, options, capsys):
+    out = tmp_path / "open.mlir"
+    assert main(["export", f"{script}:predict", *options, "--constraint", "b >= 2", "--out", str(out)]) == 0
+    exported = export.deserialize(out.with_suffix(".exported").read_bytes())
+    for rows in (2, 5):
+        x = np.ones((rows, 3), np.float32)
+        np.testing.assert_allclose(exported.call(x, np.float32(2)), 2 * np.tanh(x), rtol=1e-5)
+    with pytest.raises(ValueError, match="b >= 2"):
+        exported.call(np.ones((1, 3), np.float32), np.float32(2))
+    capsys.readouterr()
+    assert main(["info", str(out.with_suffix(".exported"))]) == 0
+    assert re.search(r"arguments: +float32\[b,3\], float32\[\]\n.*\nconstraints: +b >= 2", capsys.readouterr().out)
+
+
 @pytest.mark.parametrize("target, options, why", [
     ("nothing", [], "has no function 'nothing'"),
     ("alone", [], r"does not say what alone is called with.*[\s\S]*'float32\[8,128\]'"),

@@ -244,7 +244,8 @@ def describe(header: dict[str, Any]) -> Sequence[tuple[str, str]]:
     while derivative is not None:
         order, derivative = order + 1, derivative["vjp"]
     ins, outs = [", ".join([_type_text(aval) for aval in record[which]]) or "nothing" for which in ("in_avals", "out_avals")]
-    return [("function", record["name"]), ("arguments", ins), ("results", outs), ("platforms", ", ".join(record["platforms"])),
+    return [("function", record["name"]), ("arguments", ins), ("results", outs),
+            ("constraints", ", ".join(record.get("constraints", ())) or "none"), ("platforms", ", ".join(record["platforms"])),
             ("devices", str(record["devices"])), ("derivatives", f"to order {order}" if order else "none"),
             ("effects", ", ".join([*record["ordered_effects"], *record["unordered_effects"]]) or "none"),
             ("disabled checks", ", ".join(record["disabled_checks"]) or "none"),

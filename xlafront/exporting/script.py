@@ -10,6 +10,7 @@ from typing import Any
 from xlafront import lowering
 from xlafront.core import dtypes
 from xlafront.core.structs import ShapeDtypeStruct
+from xlafront.core.symbolic_shapes import SymbolicScope, symbolic_args_specs, symbolic_shape
 from xlafront.exporting import files
 from xlafront.exporting.export import export
 from xlafront.planning.script import UsageError, call_arguments, find, load_script, print_error
@@ -44,7 +45,8 @@ def written_files(args) -> dict[pathlib.Path, bytes]:
         raise UsageError(f"say which function to export as SCRIPT:FUNCTION (model.py:predict), not {args.target!r}.")
     script = load_script(path)
     function = find(script, path, name)
-    given: tuple[Any, ...] = tuple(map(_spec, args.specs))
+    scope = SymbolicScope(args.constraint)
+    given: tuple[Any, ...] = tuple([_spec(text, scope) for text in args.specs])
     keywords: dict[str, Any] = {}
     if not args.specs:
         maker = args.args or f"{name.replace('.', '_')}_args"
@@ -53,6 +55,9 @@ def written_files(args) -> dict[pathlib.Path, bytes]:
                              f"    python -m xlafront export {args.target} 'float32[8,128]' 'int32[8]' --out {args.out}\n\n"
                              f"or add a function {maker}() to the script that returns the arguments as a tuple.")
         function, given, keywords = call_arguments(script, path, name, function, args.args, None)
+    if args.symbolic:
+        texts = tuple([text.strip() or None for text in args.symbolic.split(";")])
+        given = symbolic_args_specs(given, texts if len(texts) > 1 else texts[0], scope=scope)
     jitted = function if hasattr(function, "lower") else jit(function)
     platforms = args.platforms.replace(" ", "").split(",") if args.platforms else None
     exported = export(jitted, platforms=platforms)(*given, **keywords)
@@ -62,17 +67,17 @@ def written_files(args) -> dict[pathlib.Path, bytes]:
             out.with_suffix(".exported"): bytes(exported.serialize(args.vjp_order))}
 
 
-def _spec(text: str) -> ShapeDtypeStruct:
-    """The type that is written as `float32[8,128]` or `f32[8,128]`."""
+def _spec(text: str, scope: SymbolicScope) -> ShapeDtypeStruct:
+    """The type that is written as `float32[8,128]`, `f32[8,128]` or, with a dimension variable, `f32[b,128]`."""
     found = _SPEC.fullmatch(text.replace(" ", ""))
     try:
         if found is None:
             raise ValueError
         name, sizes = found.groups()
-        return ShapeDtypeStruct(tuple([int(size) for size in sizes.split(",") if size]), _dtype(name))
-    except (ValueError, TypeError):
-        raise UsageError(f"arguments are given by their types, such as 'float32[8,128]', 'int32[]' or 'key<fry>[]', not "
-                         f"{text!r}.") from None
+        return ShapeDtypeStruct(symbolic_shape(sizes, scope=scope), _dtype(name))
+    except (ValueError, TypeError) as e:
+        raise UsageError(f"arguments are given by their types, such as 'float32[8,128]', 'float32[b,128]', 'int32[]' or "
+                         f"'key<fry>[]', not {text!r}.{f' ({e})' if str(e) else ''}") from None
 
 
 def _dtype(name: str):
