@@ -194,3 +194,13 @@ def test_safety_checks():
     assert check.custom_call("k") == check.custom_call("k") != check.custom_call("l")
     assert len({check.platform(), check.platform()}) == 1
     assert (check.custom_call("k").is_custom_call(), check.platform().is_custom_call()) == ("k", None)
+
+
+def test_programs_that_are_the_same_on_all_platforms_are_written_once():
+    names = ("cpu", "cuda", "tpu")
+    same = export.export(xf.jit(lambda x: xnp.tanh(x[:, None] @ x[None]).sum()), platforms=names)(X)
+    assert "_platform_index" in same.mlir_module() and "stablehlo.case" not in same.mlir_module()
+    np.testing.assert_allclose(same.call(X), np.tanh(np.outer(X, X)).sum(), rtol=1e-5)
+    different = export.export(xf.jit(xnp.cumsum), platforms=names)(X)  # which CPUs do in another way
+    assert different.mlir_module().count("stablehlo.case") == 1
+    np.testing.assert_allclose(different.call(X), np.cumsum(X), rtol=1e-6)

@@ -76,7 +76,7 @@ def _adapt(context: ModuleContext, op, names: dict[str, str], channel: Callable[
             op.attributes[label] = changed
     if op.name == "stablehlo.custom_call":
         target = _text(op.attributes["call_target_name"])
-        if context.platform == "cpu" and target.startswith("lapack_"):
+        if target.startswith("lapack_") and context.platform == "cpu":
             kernel_libraries.register_lapack()
         elif target.startswith("cuhybrid"):
             kernel_libraries.register_hybrid()

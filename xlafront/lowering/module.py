@@ -43,7 +43,9 @@ class ModuleContext:
     """One module under construction."""
 
     def __init__(self, name: str, platform: str, num_partitions: int = 1, num_replicas: int = 1, sharding_context=None):
-        self.platform = platform
+        self._platform = platform
+        self.targets: tuple[str, ...] = (platform,)  # the platforms that it is to run on
+        self.asked_platform = False  # whether what has been written depends on which of them it is
         self.num_partitions = num_partitions
         self.sharding_context = sharding_context
         self.module = ir.Module.create(loc=mlir.unknown_location)
@@ -72,6 +74,12 @@ class ModuleContext:
         # Every new function goes before the end of the module.
         self.insertion_point = ir.InsertionPoint(self.module.body)
 
+    @property
+    def platform(self) -> str:
+        """The platform that is being written for."""
+        self.asked_platform = True
+        return self._platform
+
     # The words in which rules of extensions ask for the same.
     context = property(lambda self: mlir.context)
     ip = property(lambda self: self.insertion_point)
@@ -96,11 +104,16 @@ class ModuleContext:
 
     def turn_to(self, platform: str) -> None:
         """What is written from here on is for this platform."""
-        self.platform = platform
+        self._platform = platform
         self.rules, self.functions = {}, {}
 
     def rule_of(self, primitive) -> Callable:
-        rule = self.rules[primitive] = self.own_rules.get(primitive) or primitive.lowering_for(self.platform)
+        rule = self.own_rules.get(primitive)
+        if rule is None:
+            rule, lowerings = primitive.lowering_for(self._platform), primitive.lowerings
+            if any([(lowerings.get(p) or lowerings.get(None)) is not rule for p in self.targets]):
+                self.asked_platform = True
+        self.rules[primitive] = rule
         return rule
 
     def location(self, name: str, site, body: Body) -> ir.Location:
@@ -644,27 +657,18 @@ def module_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "_", name[:MOST_OF_A_NAME]).rstrip("_") or "program"
 
 
-def lower_program(jaxpr, name: str, platforms: Sequence[str], *, const_values: Sequence[Any], arg_attributes=None,
-                  result_attributes=None, num_partitions: int = 1, num_replicas: int = 1,
-                  sharding_context=None, manual_mesh=None, scope: str = "", takes_tokens: bool = False,
-                  own_rules: dict[Any, Callable] | None = None, argument_names: Sequence[str] = ()) -> ModuleContext:
-    """A module whose `main` computes `jaxpr`; `scope` is in front of the names of its operations.
-
-    Of several platforms the first argument is the index of the one that it runs on, and `main` chooses between their programs.
-    One that `takes_tokens` gets those of its ordered effects next, and returns them first: it is to be a part of another.
-    `own_rules` are lowering rules by primitives, in place of theirs.
-
-    `const_values` has a NumPy value for each constant variable that is written into the module, and None for
-    each that becomes a leading argument of `main`. `manual_mesh` is the mesh that collectives work over, where the program is
-    that of one device. `argument_names` are how messages about sizes call the arguments of the program.
-    """
+def _lower_program(jaxpr, name: str, platforms: Sequence[str], by_case: bool, *, const_values: Sequence[Any],
+                   arg_attributes=None, result_attributes=None, num_partitions: int = 1, num_replicas: int = 1,
+                   sharding_context=None, manual_mesh=None, scope: str = "", takes_tokens: bool = False,
+                   own_rules: dict[Any, Callable] | None = None, argument_names: Sequence[str] = ()) -> ModuleContext:
+    """As `lower_program`; `by_case`: with a choice between programs for the platforms, where they are several."""
     if num_partitions > 1 and ordered_effects(jaxpr):
         raise ValueError(f"{jaxpr.debug_info.func_src_info} has callbacks with ordered=True in a program over "
                          f"{num_partitions} devices, which have no common order. Leave ordered out, or run it on one device.")
     with mlir.context, mlir.unknown_location:
         module = ModuleContext(module_name(name), platforms[0], num_partitions, num_replicas, sharding_context)
         module.manual_mesh = manual_mesh
-        module.own_rules = own_rules or {}
+        module.own_rules, module.targets = own_rules or {}, tuple(platforms)
         hoisted = [v for v, value in zip(jaxpr.constvars, const_values) if value is None]
         effects = ordered_effects(jaxpr)
         passed = [mlir.token_type()] * len(effects) if takes_tokens else []
@@ -709,7 +713,7 @@ def lower_program(jaxpr, name: str, platforms: Sequence[str], *, const_values: S
                 names = argument_names or [f"args[{i}]" for i in range(len(jaxpr.invars))]
                 first = choice + len(passed) + len(hoisted)
                 variables = sizes.from_arguments(names, jaxpr.in_avals, list(block.arguments)[first:])
-            if choice:
+            if by_case:
                 index, *arguments = block.arguments
                 case = create("stablehlo.case", operands=[index], results=result_types, regions=len(platforms),
                               loc=mlir.unknown_location)
@@ -719,10 +723,28 @@ def lower_program(jaxpr, name: str, platforms: Sequence[str], *, const_values: S
                         create("stablehlo.return", operands=program(arguments, variables), loc=mlir.unknown_location)
                 results = list(case.results)
             else:
-                results = program(list(block.arguments), variables)
+                results = program(list(block.arguments)[choice:], variables)
             if module.constrain is not None:
                 results = sharding_context.constrain_results(results)
             create("func.return", operands=results, loc=mlir.unknown_location)
+    return module
+
+
+def lower_program(jaxpr, name: str, platforms: Sequence[str], **options) -> ModuleContext:
+    """A module whose `main` computes `jaxpr`; `scope` is in front of the names of its operations.
+
+    Of several platforms the first argument is the index of the one that it runs on, and `main` chooses between their programs,
+    where these are not the same.
+    One that `takes_tokens` gets those of its ordered effects next, and returns them first: it is to be a part of another.
+    `own_rules` are lowering rules by primitives, in place of theirs.
+
+    `const_values` has a NumPy value for each constant variable that is written into the module, and None for
+    each that becomes a leading argument of `main`. `manual_mesh` is the mesh that collectives work over, where the program is
+    that of one device. `argument_names` are how messages about sizes call the arguments of the program.
+    """
+    module = _lower_program(jaxpr, name, platforms, False, **options)
+    if len(platforms) > 1 and module.asked_platform:
+        return _lower_program(jaxpr, name, platforms, True, **options)
     return module
 
 
