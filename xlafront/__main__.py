@@ -103,8 +103,8 @@ def main(argv=None) -> int:
     exported.add_argument("specs", metavar="TYPE", nargs="*",
                           help="of an argument, such as 'float32[8,128]', or 'float32[b,128]' for any b")
     exported.add_argument("--out", required=True, metavar="FILE", help="of the text, such as predict.mlir")
-    exported.add_argument("--symbolic", metavar="SHAPES", help="with names for sizes that are left open, as symbolic_shape takes "
-                          "them: of all arguments ('b, ...'), or of each ('b, _; b')")
+    exported.add_argument("--symbolic", metavar="SHAPES", help="with names for sizes that are left open, as symbolic_shape "
+                          "takes them: of all arguments ('b, ...'), or of each ('b, _; b')")
     exported.add_argument("--constraint", action="append", default=[], metavar="TEXT",
                           help="on these sizes, such as 'b >= 2'; repeatable")
     exported.add_argument("--platforms", metavar="NAMES", help="of cpu, cuda, rocm, tpu, as in cpu,cuda; without it: this one")
