@@ -8,6 +8,20 @@
 A file can be read by this and later versions. The StableHLO in it is written so that a jaxlib that is up to twelve weeks older
 than the one that wrote it can read it, and every newer one for five years, as long as it calls no kernels but those that
 `export` lets pass.
+
+Sizes may stay open: types whose shapes come from `symbolic_shape("b, 3")` make a module for every `b`.
+
+Without xlafront, and without Python: `exported.mlir_module_serialized` is a portable StableHLO artifact, which IREE and every
+plugin with PJRT's C API take. On the command line
+
+    python -m xlafront export model.py:predict 'float32[b,128]' --out predict.mlir --platforms cpu
+    iree-compile --iree-input-type=stablehlo --iree-hal-target-backends=llvm-cpu predict.mlirbc -o predict.vmfb
+    iree-run-module --module=predict.vmfb --device=local-task --function=main --input=@x.npy --output=@y.npy
+
+of which the last is a program in C++. `pip install 'xlafront[iree]'` brings both. IREE's compiler knows StableHLO alone: programs
+that call kernels of LAPACK or cuSOLVER are for XLA. A SavedModel of TensorFlow is not made here, nor a file of ONNX: what reads
+StableHLO needs neither. For Apple's Core ML there is stablehlo-coreml, which reads these artifacts' text; jax2onnx makes ONNX
+of programs of jax, and knows a part of their operations.
 """
 
 from xlafront.faces import lazy

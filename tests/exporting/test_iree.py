@@ -21,11 +21,14 @@ def model(x, w):
     return {"powers": lax.fori_loop(0, 3, lambda i, h: h * 1.5, h), "order": xnp.argsort(h[0]), "sum": h.sum()}
 
 
-@pytest.fixture(scope="module")
-def compiled() -> bytes:
-    exported = export.export(xf.jit(model), platforms=("cpu",))(X, W)
+def compiled_by_iree(exported) -> bytes:
     return iree.compiler.compile_str(exported.mlir_module_serialized, target_backends=["llvm-cpu"], input_type="stablehlo",
                                      extra_args=["--iree-llvmcpu-target-cpu=generic"])
+
+
+@pytest.fixture(scope="module")
+def compiled() -> bytes:
+    return compiled_by_iree(export.export(xf.jit(model), platforms=("cpu",))(X, W))
 
 
 H = np.tanh(X @ W)
@@ -37,6 +40,17 @@ def test_from_python(compiled):
     context.add_vm_module(iree.runtime.VmModule.copy_buffer(context.instance, compiled))
     for found, expected in zip(context.modules.jit_model.main(X, W), EXPECTED):
         np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-5)
+
+
+def test_sizes_that_are_left_open():
+    exported = export.export(xf.jit(lambda x: xnp.tanh(x).sum(1)), platforms=("cpu",))(
+        xf.ShapeDtypeStruct(export.symbolic_shape("2*b, 3"), "float32"))
+    program = compiled_by_iree(exported)
+    context = iree.runtime.SystemContext(config=iree.runtime.Config("local-task"))
+    context.add_vm_module(iree.runtime.VmModule.copy_buffer(context.instance, program))
+    [module] = [module for name, module in context.modules.items() if name != "hal"]
+    for x in (X, np.vstack([X, 2 * X])):
+        np.testing.assert_allclose(np.asarray(module.main(x)), np.tanh(x).sum(1), rtol=1e-5)
 
 
 def test_without_python(compiled, tmp_path):
