@@ -18,10 +18,10 @@ plugin with PJRT's C API take. On the command line
     iree-compile --iree-input-type=stablehlo --iree-hal-target-backends=llvm-cpu predict.mlirbc -o predict.vmfb
     iree-run-module --module=predict.vmfb --device=local-task --function=main --input=@x.npy --output=@y.npy
 
-of which the last is a program in C++. `pip install 'xlafront[iree]'` brings both. IREE's compiler knows StableHLO alone: programs
-that call kernels of LAPACK or cuSOLVER are for XLA. A SavedModel of TensorFlow is not made here, nor a file of ONNX: what reads
-StableHLO needs neither. For Apple's Core ML there is stablehlo-coreml, which reads these artifacts' text; jax2onnx makes ONNX
-of programs of jax, and knows a part of their operations.
+of which the last is a program in C++. `pip install 'xlafront[iree]'` brings both. IREE's compiler knows StableHLO alone: what
+calls kernels of LAPACK or cuSOLVER is for XLA. A SavedModel of TensorFlow is not made here, nor a file of ONNX: what reads
+StableHLO needs neither. For Apple's Core ML there is stablehlo-coreml, which reads StableHLO; jax2onnx makes ONNX of programs
+of jax, and knows a part of their operations.
 """
 
 from xlafront.faces import lazy

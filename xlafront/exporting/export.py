@@ -80,7 +80,7 @@ def _exported(traced, platforms: tuple[str, ...], checks: tuple[DisabledSafetyCh
               rules: dict[Any, Callable]) -> Exported:
     name, program = traced.fun_name, traced.jaxpr
     if traced._traced.takes_refs:
-        raise ValueError(f"{name} cannot be exported: it takes references (new_ref), which are memory of this process. Export "
+        raise NotImplementedError(f"{name} cannot be exported: it takes references (new_ref), which are memory of this process. Export "
                          f"the function of what they hold.")
     module = traced.lower_to_leave(platforms, rules)
     context = module.module_context
