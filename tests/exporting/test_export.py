@@ -5,7 +5,8 @@ import pytest
 
 import xlafront as xf
 import xlafront.numpy as xnp
-from xlafront import export, lax
+from xlafront import export, lax, lowering
+from xlafront.core.primitive import Primitive
 
 X = np.array([0.5, -1.25, 2.0], np.float32)
 
@@ -194,6 +195,28 @@ def test_safety_checks():
     assert check.custom_call("k") == check.custom_call("k") != check.custom_call("l")
     assert len({check.platform(), check.platform()}) == 1
     assert (check.custom_call("k").is_custom_call(), check.platform().is_custom_call()) == ("k", None)
+
+
+def test_kernels_that_nobody_promises_to_keep():
+    def lower(ctx, x):
+        return ctx.op("stablehlo.custom_call", [x], call_target_name=lowering.mlir.string("my_kernel"))
+
+    mine_p = Primitive("mine", abstract=lambda x: x, lower=lower)
+    function = xf.jit(lambda x: lax.fori_loop(0, 2, lambda _, v: mine_p.bind(v), x) + 1)
+    with pytest.raises(ValueError, match=r"it calls my_kernel.*no compatibility guarantees.*custom_call\('my_kernel'\)"):
+        export.export(function)(X)
+    other, allowed = export.DisabledSafetyCheck.custom_call("other"), export.DisabledSafetyCheck.custom_call("my_kernel")
+    with pytest.raises(ValueError, match="my_kernel"):
+        export.export(function, disabled_checks=[other])(X)
+    exported = export.deserialize(export.export(function, disabled_checks=[other, allowed])(X).serialize())
+    assert "my_kernel" in exported.mlir_module() and exported.disabled_safety_checks == (other, allowed)
+
+
+def test_lowering_rules_in_place_of_those_of_primitives():
+    rules = [(lax.sin_p, lambda ctx, x, **_: ctx.op("stablehlo.cosine", [x]))]
+    exported = export.export(xf.jit(lambda x: xnp.sin(x)), _override_lowering_rules=rules)(X)
+    np.testing.assert_allclose(exported.call(X), np.cos(X), rtol=1e-6)
+    np.testing.assert_allclose(xnp.sin(X), np.sin(X), rtol=1e-6)
 
 
 def test_programs_that_are_the_same_on_all_platforms_are_written_once():
