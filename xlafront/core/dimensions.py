@@ -426,6 +426,8 @@ def min_dim(d1: DimExpr | int, d2: DimExpr | int) -> DimExpr | int:
 
 def _chosen(name: str, x: Any, y: Any) -> Any:
     if type(x) is not DimExpr and type(y) is not DimExpr:
+        if isinstance(x, (int, np.integer)):
+            x, y = y, x
         return (max if name == "max" else min)(x, y) if isinstance(x, (int, np.integer)) else getattr(x, name)(y)
     difference = linear([(x, 1), (y, -1)])
     low, high = difference.scope.bounds_of(difference) if type(difference) is DimExpr else (difference, difference)

@@ -141,7 +141,8 @@ def _pad_batch(axis_size, operands, dims, *, padding_config):
     # Pad with a mark, then put each batch element's own value where the mark is.
     x = broadcast_batch(x, dx, axis_size)
     config = ((0, 0, 0), *padding_config)
-    inside = pad_p.bind(np.ones(np.shape(x), bool), np.zeros((), bool), padding_config=config)
+    every = broadcast_in_dim_p.bind(np.True_, shape=np.shape(x), broadcast_dimensions=(), sharding=None)
+    inside = pad_p.bind(every, np.zeros((), bool), padding_config=config)
     padded = pad_p.bind(x, np.zeros((), tracing.aval_of(x).dtype), padding_config=config)
     values = broadcast_in_dim_p.bind(move_dim(value, dv, 0), shape=np.shape(padded), broadcast_dimensions=(0,),
                                      sharding=None)

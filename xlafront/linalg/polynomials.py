@@ -11,7 +11,7 @@ import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.control.scan import scan
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.dimensions import as_size, common_shape
+from xlafront.core.dimensions import as_size, common_shape, max_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.elementwise import as_type
 from xlafront.linalg.numpy_functions import eigvals, inv, lstsq
@@ -140,8 +140,8 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
 @library(static="operation", name="polyadd")
 def _aligned(a1, a2, operation):
     a1, a2 = promote_dtypes(unwrap(a1), unwrap(a2))
-    n = max(np.shape(a1)[0], np.shape(a2)[0])
-    a1, a2 = (xnp.pad(a, (n - np.shape(a)[0], 0)) if np.shape(a)[0] < n else a for a in (a1, a2))
+    n = max_dim(np.shape(a1)[0], np.shape(a2)[0])
+    a1, a2 = (xnp.pad(a, (n - np.shape(a)[0], 0)) if np.shape(a)[0] != n else a for a in (a1, a2))
     return getattr(xnp, operation)(a1, a2)
 
 
