@@ -76,7 +76,7 @@ def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window
         raise TypeError(f"padding must be a name here, got {padding!r}; it can be 'VALID', 'SAME' or 'SAME_LOWER'.")
     if padding.upper() == "VALID":
         return [(0, 0)] * len(in_shape)
-    if is_symbolic(in_shape) or is_symbolic(window_shape):
+    if isinstance(in_shape, (tuple, list)) and is_symbolic([*in_shape, *np.ravel(window_shape).tolist()]):
         return list(named_padding(padding, in_shape, window_shape, window_strides))
     sizes = np.broadcast_arrays(*(np.asarray(n, None if np.size(n) else int) for n in (in_shape, window_shape, window_strides)))
     if any(n.dtype.kind not in "iu" for n in sizes):
