@@ -90,3 +90,12 @@ def test_explicit_axes():
         assert xf.typeof(exported.call(x)).sharding.spec == P("a")
         np.testing.assert_allclose(xf.jit(lambda x: exported.call(x) + x)(x), 2 * np.sin(X) + X, rtol=1e-6)
         np.testing.assert_allclose(xf.grad(lambda x: exported.call(x).sum())(x), 2 * np.cos(X), rtol=1e-5)
+
+
+def test_sizes_that_are_left_open():
+    shape = xf.ShapeDtypeStruct(export.symbolic_shape("4*b"), "float32")
+    exported = export.export(xf.jit(lambda x: xnp.sin(x), in_shardings=SPLIT, out_shardings=SPLIT))(shape)
+    for size in (4, 8):
+        found = export.deserialize(exported.serialize()).call(xf.device_put(X[:size], SPLIT))
+        np.testing.assert_allclose(found, np.sin(X[:size]), rtol=1e-6)
+        assert found.sharding == SPLIT

@@ -130,7 +130,7 @@ def _lower(ctx, *operands, exported):
             f"{exported.fun_name} was exported for {exported.nr_devices} devices, and is called in a program on "
             f"{module.num_partitions} device(s). Place its arguments over a mesh of {exported.nr_devices} devices: "
             f"device_put(x, exported.in_shardings_jax(mesh)[0]).")
-    operands = _constrained(ctx, operands, exported.in_avals, exported._in_named_shardings)
+    operands = _constrained(ctx, operands, ctx.avals_in, exported._in_named_shardings)
     key = ("exported", exported, tuple(ctx.avals_in) if exported.dimension_variables else ())
     known = module.functions.get(key)
     if known is None:
@@ -154,7 +154,7 @@ def _lower(ctx, *operands, exported):
         attributes={"callee": mlir.symbol(symbol)}, loc=ctx.loc).results
     ctx.set_tokens(effects, list(results[:len(effects)]))
     found = _converted(ctx, list(results[len(effects):]), lowering.module.flat_types(ctx.avals_out))
-    return _constrained(ctx, found, exported.out_avals, exported._out_named_shardings)
+    return _constrained(ctx, found, ctx.avals_out, exported._out_named_shardings)
 
 
 def _platform_index(exported: ExportedModule, platform: str) -> int | None:
