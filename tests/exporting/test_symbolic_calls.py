@@ -1,13 +1,14 @@
-"""Every function of `symbolic_calls`, traced and lowered once for sizes that are not known, against itself at known ones."""
+"""Every function of `symbolic_calls` and `symbolic_compositions`, traced and lowered once for sizes that are not known, against itself at known ones."""
 
 import re
 
 import numpy as np
 import pytest
-from exporting.symbolic_calls import CASES
+from exporting import symbolic_calls, symbolic_compositions
 
 import xlafront as xf
 
+CASES = symbolic_calls.CASES | symbolic_compositions.CASES
 SIZES = {"b": 4, "c": 3, "h": 3}
 KINDS = {"f": "float", "i": "int", "u": "uint"}
 # Of every way in which sizes are computed one case; the others take a minute.

@@ -11,6 +11,7 @@ from xlafront import lowering
 from xlafront.core import dtypes, keys, tracing, tree
 from xlafront.core.dimension_solving import ArgumentShape, solve_shapes, substituted
 from xlafront.core.dimensions import is_symbolic
+from xlafront.core.memo import Memo
 from xlafront.core.primitive import Primitive
 from xlafront.exporting.checks import (
     DisabledSafetyCheck,
@@ -57,8 +58,13 @@ def _check_types(exported: ExportedModule, leaves: Sequence[Any]) -> None:
 
 def _solved(exported: ExportedModule, avals: Sequence[Any]) -> dict[str, Any]:
     """The dimension variables of the export, by the shapes of arguments."""
-    arguments = [ArgumentShape(_path(exported, i), aval.shape) for i, aval in enumerate(exported.in_avals)]
-    return solve_shapes(arguments, [aval.shape for aval in avals])
+    known = exported.__dict__.setdefault("_solved_shapes", Memo(256))
+    shapes = tuple([aval.shape for aval in avals])
+    found = known.get(shapes)
+    if found is None:
+        arguments = [ArgumentShape(_path(exported, i), aval.shape) for i, aval in enumerate(exported.in_avals)]
+        found = known.keep(shapes, solve_shapes(arguments, shapes))
+    return found
 
 
 def _result_types(*avals, exported: ExportedModule) -> list[Any]:

@@ -80,8 +80,8 @@ def _exported(traced, platforms: tuple[str, ...], checks: tuple[DisabledSafetyCh
               rules: dict[Any, Callable]) -> Exported:
     name, program = traced.fun_name, traced.jaxpr
     if traced._traced.takes_refs:
-        raise NotImplementedError(f"{name} cannot be exported: it takes references (new_ref), which are memory of this process."
-                                  f" Export the function of what they hold.")
+        raise NotImplementedError(f"{name} cannot be exported: it takes references (new_ref), which are memory of this "
+                                  f"process. Export the function of what they hold.")
     module = traced.lower_to_leave(platforms, rules)
     context = module.module_context
     if context.host_callbacks:

@@ -11,7 +11,7 @@ import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.control.scan import scan
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.dimensions import as_size, common_shape, max_dim
+from xlafront.core.dimensions import as_size, common_shape, is_symbolic_dim, max_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.elementwise import as_type
 from xlafront.linalg.numpy_functions import eigvals, inv, lstsq
@@ -232,6 +232,8 @@ def _order(name: str, what: str, m) -> int:
 
 def _falling(powers: np.ndarray, m: int) -> np.ndarray:
     """`powers * (powers - 1) * ...`, of `m` factors."""
+    if isinstance(powers, tracing.Tracer):
+        return math.prod([powers - i for i in range(m)])
     return np.prod([powers - i for i in range(m)], axis=0, dtype=np.float64)
 
 
@@ -239,8 +241,8 @@ def _falling(powers: np.ndarray, m: int) -> np.ndarray:
 def _derivative(p, m):
     [p] = promote_dtypes_inexact(unwrap(p))
     n = np.shape(p)[0]
-    factors = _falling(np.arange(n - 1, m - 1, -1), m).astype(tracing.aval_of(p).dtype)
-    return xnp.asarray(p)[:max(n - m, 0)] * factors
+    factors = _falling((xnp if is_symbolic_dim(n) else np).arange(n - 1, m - 1, -1), m).astype(tracing.aval_of(p).dtype)
+    return xnp.asarray(p)[:max_dim(n - m, 0)] * factors
 
 
 def polyder(p: ArrayLike, m: int = 1) -> Array:
@@ -262,7 +264,7 @@ def _integral(p, k, m):
     p, k = promote_dtypes_inexact(unwrap(p), unwrap(k))
     n = np.shape(p)[0]
     k = xnp.broadcast_to(k, (m,))
-    divisors = _falling(np.arange(n + m - 1, m - 1, -1), m)
+    divisors = _falling((xnp if is_symbolic_dim(n) else np).arange(n + m - 1, m - 1, -1), m)
     constants = np.array([math.factorial(i) for i in range(m - 1, -1, -1)], np.float64)
     d = tracing.aval_of(p).dtype
     return xnp.concatenate([xnp.asarray(p) / divisors.astype(d), k / constants.astype(d)])
