@@ -233,15 +233,15 @@ def about(scope: Any) -> str:
 # Polynomials
 
 
-def is_symbolic_dim(d: Any) -> bool:
+def is_symbolic_dim(p: Any) -> bool:
     """Whether a size is an expression over dimension variables.
 
-    - `d`: an element of a shape.
+    - `p`: an element of a shape.
 
     >>> [xf.export.is_symbolic_dim(d) for d in (*xf.export.symbolic_shape("a"), 3)]
     [True, False]
     """
-    return type(d) is DimExpr
+    return type(p) is DimExpr
 
 
 def is_symbolic(shape: Iterable[Any]) -> bool:

@@ -230,7 +230,7 @@ def _order(name: str, what: str, m) -> int:
     return m
 
 
-def _falling(powers: np.ndarray, m: int) -> np.ndarray:
+def _falling(powers: Any, m: int) -> Any:
     """`powers * (powers - 1) * ...`, of `m` factors."""
     if isinstance(powers, tracing.Tracer):
         return math.prod([powers - i for i in range(m)])
