@@ -13,7 +13,7 @@ from xlafront import lowering
 from xlafront.control.discharge_rules import discharge_scan
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import entry_of, with_dimension, without_dimension
-from xlafront.core.dimensions import as_size, is_symbolic_dim, max_dim
+from xlafront.core.dimensions import is_symbolic_dim, max_dim
 from xlafront.core.ir import (
     ClosedJaxpr,
     Literal,
@@ -544,7 +544,7 @@ def _length(name, xs, leaves, length) -> int:
                 length, "scan needs `length`, the number of its steps, as a concrete int: make it a static argument, or use "
                         "while_loop or fori_loop for a number that is only known when the program runs.")
         try:
-            length = as_size(length)
+            length = length if is_symbolic_dim(length) else int(length)
         except (TypeError, ValueError) as e:
             raise type(e)(f"scan of {name} takes length as an integer, got {length!r}.") from None
         if length < 0:

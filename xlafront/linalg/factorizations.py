@@ -8,7 +8,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax, lowering
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.dimensions import as_size, min_dim
+from xlafront.core.dimensions import is_symbolic_dim, min_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.shapes import broadcast_batch
@@ -438,7 +438,8 @@ def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Array:
     >>> lax.linalg.lu_pivots_to_permutation(xnp.array([2, 2, 2]), 3)
     Array([2, 0, 1], dtype=int32)
     """
-    return lu_pivots_to_permutation_p.bind(xnp.asarray(pivots), permutation_size=as_size(permutation_size))
+    size = permutation_size if is_symbolic_dim(permutation_size) else int(permutation_size)
+    return lu_pivots_to_permutation_p.bind(xnp.asarray(pivots), permutation_size=size)
 
 
 # Products with the own transpose

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.dimensions import as_size, min_dim
+from xlafront.core.dimensions import is_symbolic_dim, min_dim
 from xlafront.core.keys import KeyArray
 from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax import dynamic_slicing, shapes, slicing
@@ -578,7 +578,7 @@ def _split(name, ary, indices_or_sections, axis, even):
     axis = canonical_axis(axis, np.ndim(ary), f"xnp.{name}")
     n = np.shape(ary)[axis]
     if isinstance(indices_or_sections, (tuple, list)) or np.ndim(indices_or_sections):
-        bounds = [0, *[as_size(i) for i in indices_or_sections], n]
+        bounds = [0, *[i if is_symbolic_dim(i) else int(i) for i in indices_or_sections], n]
         bounds = [min_dim(b + n if b < 0 else b, n) for b in bounds]
     else:
         sections = indices_or_sections.__index__()
