@@ -30,6 +30,7 @@ MODULES = (
     "xlafront.experimental.rnn",
     "xlafront.experimental.serialize_executable",
     "xlafront.experimental.transfer",
+    "xlafront.export",
     "xlafront.ffi",
     "xlafront.image",
     "xlafront.lax",
@@ -61,7 +62,7 @@ MODULES = (
 )
 # Objects that have public methods and properties, beside the functions of modules.
 UFUNC = types.SimpleNamespace(**{name: getattr(xf.numpy.add, name) for name in ("accumulate", "at", "outer", "reduce", "reduceat")})
-OBJECTS = {"Array": ArrayImpl, "Array.at[index]": AtIndex, "ufunc": UFUNC}
+OBJECTS = {"Array": ArrayImpl, "Exported": xf.export.Exported, "Array.at[index]": AtIndex, "ufunc": UFUNC}
 GROUPS = (*MODULES, *OBJECTS)
 NAMES = {"xf": xf, "xnp": xf.numpy, "lax": xf.lax, "np": np}  # what examples may use without importing it, beside their module
 

@@ -1,4 +1,4 @@
-"""`python -m xlafront`: `demo`, `run`, `plan`, `cache info|clear|path`, `info`."""
+"""`python -m xlafront`: `demo`, `run`, `plan`, `export`, `cache info|clear|path`, `info`."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ def _cache(args) -> int:
 
 
 def _info(args) -> int:
+    if args.file is not None:
+        from xlafront.exporting.script import info  # start-up: of this command alone
+
+        return info(args.file)
     from xlafront.host.environment import print_environment_info  # start-up: of this command alone
 
     print_environment_info()
@@ -41,6 +45,12 @@ def _demo(args) -> int:
 
 def _plan(args) -> int:
     from xlafront.planning.script import main  # start-up: of this command alone
+
+    return main(args)
+
+
+def _export(args) -> int:
+    from xlafront.exporting.script import main  # start-up: of this command alone
 
     return main(args)
 
@@ -83,10 +93,29 @@ def main(argv=None) -> int:
     plan.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the compiler; repeatable")
     plan.add_argument("--json", action="store_true", help="the plan as JSON")
     plan.set_defaults(run=_plan)
+    exported = commands.add_parser(
+        "export", help="a function as a portable StableHLO module",
+        description="Lower a function of a script and write three files: the StableHLO module as text (--out), as a portable "
+                    "artifact for other runtimes (.mlirbc), and with its types and structures for export.deserialize "
+                    "(.exported). Without TYPEs the arguments are what SCRIPT:FUNCTION_args() returns, a tuple (or a dict, for "
+                    "keywords) of arrays or ShapeDtypeStructs.")
+    exported.add_argument("target", metavar="SCRIPT:FUNCTION", help="such as model.py:predict, or package.model:predict")
+    exported.add_argument("specs", metavar="TYPE", nargs="*",
+                          help="of an argument, such as 'float32[8,128]', or 'float32[b,128]' for any b")
+    exported.add_argument("--out", required=True, metavar="FILE", help="of the text, such as predict.mlir")
+    exported.add_argument("--symbolic", metavar="SHAPES", help="with names for sizes that are left open, as symbolic_shape "
+                          "takes them: of all arguments ('b, ...'), or of each ('b, _; b')")
+    exported.add_argument("--constraint", action="append", default=[], metavar="TEXT",
+                          help="on these sizes, such as 'b >= 2'; repeatable")
+    exported.add_argument("--platforms", metavar="NAMES", help="of cpu, cuda, rocm, tpu, as in cpu,cuda; without it: this one")
+    exported.add_argument("--vjp-order", type=int, default=0, metavar="N", help="how often it can be differentiated (0)")
+    exported.add_argument("--args", metavar="NAME", help="the function of the script that makes the arguments")
+    exported.set_defaults(run=_export)
     cache = commands.add_parser("cache", help="the compiled programs kept on disk")
     cache.add_argument("action", choices=("info", "clear", "path"))
     cache.set_defaults(run=_cache)
-    info = commands.add_parser("info", help="versions, devices, settings")
+    info = commands.add_parser("info", help="versions, devices, settings; or what is in an exported file")
+    info.add_argument("file", nargs="?", metavar="FILE", help="a file that export wrote, or a StableHLO module")
     info.set_defaults(run=_info)
     args = parser.parse_args(argv)
     return args.run(args)

@@ -66,15 +66,18 @@ def _lower(ctx, *operands, target_name, result_avals, attributes, input_layouts,
     mlir = lowering.mlir
     kernel_libraries.prepare(target_name)
     typed = custom_call_api_version >= TYPED
+    arrays = [aval for aval in (*ctx.avals_in, *result_avals) if aval is not abstract_token]
+    shapes, marks = ctx.shape_operands(arrays[len(operands):], len(operands))
+    input_layouts = (*input_layouts, *[(0,)] * len(shapes))
     found = lowering.custom_calls.attributes_of_call(
-        target_name, len(operands), len(result_avals), has_side_effect=has_side_effect, api_version=custom_call_api_version,
-        backend_config=dict(attributes) if typed else legacy_backend_config or "",
+        target_name, len(input_layouts), len(result_avals), has_side_effect=has_side_effect,
+        api_version=custom_call_api_version, backend_config=dict(attributes) if typed else legacy_backend_config or "",
         operand_output_aliases=dict(input_output_aliases), operand_layouts=input_layouts, result_layouts=output_layouts)
     if num_batch_dims:
         found["mhlo.frontend_attributes"] = mlir.dictionary({"num_batch_dims": mlir.string(str(num_batch_dims))})
-    if num_batch_dims is not None and ctx.avals_in:
+    if num_batch_dims is not None and ctx.avals_in and not ctx.computes(*[aval.shape for aval in arrays]):
         found["sdy.sharding_rule"] = mlir.attribute(_splits(ctx.avals_in, result_avals, num_batch_dims))
-    results = ctx.op("stablehlo.custom_call", operands, result_avals, **found)
+    results = ctx.op("stablehlo.custom_call", [*operands, *shapes], result_avals, **found, **marks)
     return results if isinstance(results, list) else [results]
 
 

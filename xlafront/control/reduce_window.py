@@ -27,9 +27,8 @@ def _abstract(*avals, jaxpr, consts, **params):
 def _lower(ctx, *operands, jaxpr, consts, **params):
     scalars = [((), a.dtype) for a in ctx.avals_in[len(operands) // 2:]]
     function = ClosedJaxpr(jaxpr, consts)
-    return list(ctx.with_region("stablehlo.reduce_window", operands, [*scalars, *scalars],
-                                lambda inner, *xs: inner.inline(function, list(xs)), types=list(ctx.avals_out),
-                                **windows.attributes(params)))
+    return list(windows.reduce_windows(ctx, operands, [*scalars, *scalars],
+                                       lambda inner, *xs: inner.inline(function, list(xs)), list(ctx.avals_out), params))
 
 
 def _fold(*operands, jaxpr, consts, **params):

@@ -13,6 +13,7 @@ from xlafront import lowering
 from xlafront.control.discharge_rules import discharge_scan
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import entry_of, with_dimension, without_dimension
+from xlafront.core.dimensions import is_symbolic_dim, max_dim
 from xlafront.core.ir import (
     ClosedJaxpr,
     Literal,
@@ -78,7 +79,7 @@ def bind_scan(jaxpr: ClosedJaxpr, consts, carry, xs, *, length, reverse, unroll)
 def _lower(ctx, *operands, jaxpr, length, num_consts, num_carry, reverse, unroll):
     consts, carry, xs = in_three(operands, num_consts, num_carry)
     body, avals = jaxpr.jaxpr, jaxpr.out_avals[num_carry:]
-    unroll = max(1, min(unroll, length))
+    unroll = 1 if is_symbolic_dim(length) else max(1, min(unroll, length))
     steps = length // unroll
 
     def step(inner, index, carry, xs, ys):
@@ -100,10 +101,10 @@ def _lower(ctx, *operands, jaxpr, length, num_consts, num_carry, reverse, unroll
     def row_number(inner, counter, offset):
         if not reverse:
             return counter if not offset else inner.op("stablehlo.add", [counter, inner.constant(np.int32(offset))], [scalar])
-        return inner.op("stablehlo.subtract", [inner.constant(np.int32(length - 1 - offset)), counter], [scalar])
+        return inner.op("stablehlo.subtract", [inner.size(length - 1 - offset), counter], [scalar])
 
     def condition(inner, counter, *state):
-        return inner.compare("LT", "SIGNED", counter, inner.constant(np.int32(steps * unroll)), ())
+        return inner.compare("LT", "SIGNED", counter, inner.size(steps * unroll), ())
 
     def advance(inner, counter, *state):
         carry, ys = list(state[:count]), list(state[count:])
@@ -115,7 +116,7 @@ def _lower(ctx, *operands, jaxpr, length, num_consts, num_carry, reverse, unroll
         start = ctx.constant(np.int32(0))
         _, *state = ctx.loop([start, *carry, *ys], condition, advance, lowering.module.ordered_effects(jaxpr))
         carry, ys = state[:count], state[count:]
-    for k in range(steps * unroll, length):
+    for k in () if is_symbolic_dim(length) else range(steps * unroll, length):
         carry, ys = step(ctx, length - 1 - k if reverse else k, carry, xs, ys)
     return [*carry, *ys]
 
@@ -472,7 +473,7 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
     x_leaves = operands_of(x_leaves, f"scan of {name}", xs)
     length = _length(name, xs, x_leaves, length)
     if isinstance(unroll, bool):
-        unroll = max(length, 1) if unroll else 1
+        unroll = max_dim(length, 1) if unroll and not is_symbolic_dim(length) else 1
     if not isinstance(unroll, (int, float, np.integer)):
         raise TypeError(f"scan of {name} takes unroll as an integer or a bool, got {unroll!r}.")
     if unroll < 0:
@@ -543,7 +544,7 @@ def _length(name, xs, leaves, length) -> int:
                 length, "scan needs `length`, the number of its steps, as a concrete int: make it a static argument, or use "
                         "while_loop or fori_loop for a number that is only known when the program runs.")
         try:
-            length = int(length)
+            length = length if is_symbolic_dim(length) else int(length)
         except (TypeError, ValueError) as e:
             raise type(e)(f"scan of {name} takes length as an integer, got {length!r}.") from None
         if length < 0:

@@ -12,6 +12,7 @@ from xlafront import lowering
 from xlafront.control.discharge_rules import discharge_while
 from xlafront.control.scan import scan, trace_carry
 from xlafront.core import dtypes, errors, tracing, tree
+from xlafront.core.dimensions import is_symbolic_dim
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, Var, dce_closed, effects_by_operand, jaxpr_as_fun
 from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
@@ -386,8 +387,8 @@ def _fits(*numbers: int) -> bool:
 
 
 def _known_integer(x) -> int | None:
-    """A bound as a number, where it is not traced; of a float the whole part."""
-    if isinstance(x, tracing.Tracer):
+    """A bound as a number, where it is known; of a float the whole part."""
+    if isinstance(x, tracing.Tracer) or is_symbolic_dim(x):
         return None
     return int(np.asarray(x))
 

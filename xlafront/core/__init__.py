@@ -5,21 +5,12 @@ from xlafront.runtime.missing_names import missing
 _PLACES = {
     "avals": "AbstractValue ShapedArray AbstractToken", "structs": "ShapeDtypeStruct",
     "ir": "Atom ClosedJaxpr DropVar Effect Jaxpr JaxprEqn Literal ParamDict Value Var eval_jaxpr jaxpr_as_fun",
+    "dimensions": "is_symbolic_dim max_dim min_dim",
     "primitive": "Primitive",
     "tracing": "Trace Tracer ensure_compile_time_eval eval_context",
     "ir_check": "check_jaxpr",
 }
 _MODULE_OF = {name: module for module, names in _PLACES.items() for name in names.split()}
-
-
-def max_dim(d1, d2):
-    """The larger of two sizes."""
-    return max(d1, d2)
-
-
-def min_dim(d1, d2):
-    """The smaller of two sizes."""
-    return min(d1, d2)
 
 
 def __getattr__(name):

@@ -399,6 +399,8 @@ def _refuse_convertible(x):
 
 
 abstractors: dict[type, Callable[[Any], AbstractValue]] = _Abstractors()
+# What is written down in place of values that are computed when a program runs (`core.dimensions`): `type -> function`.
+lifted: dict[type, Callable[[Any], Any]] = {}
 # The same of values that consist of others (`compat.hijax`), which have types but are no operands.
 composites: dict[type, Callable[[Any], AbstractValue]] = {}
 
@@ -627,6 +629,9 @@ class StagingTrace(Trace):
         found = self.constants.get(id(x))
         if found is not None:
             return found[0]
+        if kind in lifted:
+            with current_trace(self):
+                return lifted[kind](x)._var
         if isinstance(x, Tracer):
             if not x._trace.alive:
                 raise errors.leaked_tracer(x, primitive.shown_as if primitive else "this function")

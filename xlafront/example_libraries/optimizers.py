@@ -15,6 +15,7 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.core import tracing, tree
+from xlafront.core.dimensions import common_shape
 from xlafront.core.typing import Array, ArrayLike
 
 __all__ = [
@@ -273,7 +274,7 @@ def sm3(step_size: ArrayLike | Schedule, momentum: float = 0.9):
         x, direction, bounds = state
         rank = max(x.ndim, 1)
         spread = [bound.reshape((1,) * a + (-1,) + (1,) * (rank - a - 1)) for a, bound in enumerate(bounds)]
-        squares = functools.reduce(xnp.minimum, spread).reshape(x.shape if not x.ndim else np.broadcast_shapes(
+        squares = functools.reduce(xnp.minimum, spread).reshape(x.shape if not x.ndim else common_shape(
             *[s.shape for s in spread])) + _squared(g)
         direction = (1 - momentum) * g * _inverse_root(squares) + momentum * direction
         whole = squares.reshape(x.shape or (1,))

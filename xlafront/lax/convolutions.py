@@ -7,7 +7,6 @@ Groups (of features, or of batches) keep sums apart; batching makes a batch one 
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ import numpy as np
 from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray, entry_of
+from xlafront.core.dimensions import as_size, is_symbolic, max_dim
 from xlafront.core.primitive import Primitive
 from xlafront.core.typing import DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero, is_undefined
@@ -56,8 +56,8 @@ def _extent(size: int, dilation: int) -> int:
     return (size - 1) * dilation + 1 if size else 0
 
 
-def _out_size(size: int, window: int, stride: int, low: int, high: int) -> int:
-    return max((size + low + high - window) // stride + 1, 0)
+def _out_size(size: int, window: int, stride: int, low: int, high: int) -> Any:
+    return max_dim((size + low + high - window) // stride + 1, 0)
 
 
 def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int], padding: str
@@ -76,6 +76,8 @@ def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window
         raise TypeError(f"padding must be a name here, got {padding!r}; it can be 'VALID', 'SAME' or 'SAME_LOWER'.")
     if padding.upper() == "VALID":
         return [(0, 0)] * len(in_shape)
+    if isinstance(in_shape, (tuple, list)) and is_symbolic([*in_shape, *np.ravel(window_shape).tolist()]):
+        return list(named_padding(padding, in_shape, window_shape, window_strides))
     sizes = np.broadcast_arrays(*(np.asarray(n, None if np.size(n) else int) for n in (in_shape, window_shape, window_strides)))
     if any(n.dtype.kind not in "iu" for n in sizes):
         raise TypeError(f"padtype_to_pads takes integers, got {in_shape}, {window_shape} and {window_strides}.")
@@ -138,7 +140,7 @@ def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[tuple[i
 
 def _explicit_pads(padding: Any, count: int) -> tuple[tuple[int, int], ...]:
     try:
-        pads = tuple((operator.index(low), operator.index(high)) for low, high in padding)
+        pads = tuple((as_size(low), as_size(high)) for low, high in padding)
     except (TypeError, ValueError):
         raise ValueError(f"padding of a convolution is 'SAME', 'VALID', 'SAME_LOWER' or a sequence of (low, high) pairs, got "
                          f"{padding!r}.") from None
@@ -248,7 +250,7 @@ def _check_parameters(x, y, window_strides, padding, lhs_dilation, rhs_dilation,
     if any(k == 0 for k in windows):
         raise ValueError(f"a convolution needs a kernel with elements in each spatial dimension, got shape {y.shape}.")
     for n, d, (low, high) in zip(sizes, lhs_dilation, padding):
-        if _extent(n, d) + min(low, 0) + min(high, 0) < 0:
+        if is_symbolic((low, high)) is False and _extent(n, d) + min(low, 0) + min(high, 0) < 0:
             raise ValueError(f"negative padding {tuple(padding)} takes away more than lhs of shape {x.shape} has.")
 
 
@@ -300,14 +302,20 @@ def _lower(ctx, x, y, *, window_strides, padding, lhs_dilation, rhs_dilation, di
     attributes = {
         "dimension_numbers": m.attribute(f"#stablehlo.conv<{_text(lhs, 'bf')}x{_text(rhs, 'oi')}->{_text(out, 'bf')}>"),
         "feature_group_count": m.i64(feature_group_count), "batch_group_count": m.i64(batch_group_count),
-        "window_strides": m.i64s(window_strides), "lhs_dilation": m.i64s(lhs_dilation), "rhs_dilation": m.i64s(rhs_dilation),
-        "padding": m.dense_i64([n for pair in padding for n in pair], (len(padding), 2))}
+        "window_strides": m.i64s(window_strides), "lhs_dilation": m.i64s(lhs_dilation), "rhs_dilation": m.i64s(rhs_dilation)}
+    flat = [n for pair in padding for n in pair]
+    name, pads = "stablehlo.convolution", []
+    if ctx.computes(flat):
+        name = "stablehlo.dynamic_conv"
+        pads = [ctx.op("stablehlo.reshape", [ctx.vector(flat, np.int32)], [((len(padding), 2), np.int32)])]
+    else:
+        attributes["padding"] = m.dense_i64(flat, (len(padding), 2))
     if type(precision) is tuple:
         attributes["precision_config"] = m.array(m.attribute(f"#stablehlo<precision {p.name}>") for p in precision)
     a, b = ctx.avals_in
     result = ctx.aval_out
     if not dtypes.is_complex(a.dtype) or ctx.platform == "tpu":
-        return ctx.op("stablehlo.convolution", [x, y], **attributes)
+        return ctx.op(name, [x, y, *pads], **attributes)
     # Of complex numbers there are kernels on TPUs alone: three products of real ones make one of them.
     real = np.dtype(np.float32 if a.dtype == np.complex64 else np.float64)
     total = np.dtype(np.float32 if result.dtype == np.complex64 else np.float64)
@@ -319,7 +327,7 @@ def _lower(ctx, x, y, *, window_strides, padding, lhs_dilation, rhs_dilation, di
         return ctx.op(f"stablehlo.{name}", [u, v], [(shape, d)])
 
     def product(u, v):
-        return ctx.op("stablehlo.convolution", [u, v], [(result.shape, total)], **attributes)
+        return ctx.op(name, [u, v, *pads], [(result.shape, total)], **attributes)
 
     xr, xi, yr, yi = part("real", x, a), part("imag", x, a), part("real", y, b), part("imag", y, b)
     common = product(plus("add", xr, xi, a.shape, real), yr)
@@ -468,7 +476,7 @@ conv_general_dilated_p.contracts = True
 
 def _integers(values: Any, name: str) -> tuple[int, ...]:
     try:
-        return tuple(operator.index(v) for v in values)
+        return tuple(as_size(v) for v in values)
     except TypeError:
         raise TypeError(f"{name} of a convolution is a sequence of integers, got {values!r}.") from None
 
@@ -526,8 +534,8 @@ def conv_general_dilated(lhs: Array, rhs: Array, window_strides: Sequence[int], 
     else:
         pads = _explicit_pads(padding, len(ones))
     wanted = None if preferred_element_type is None else dtypes.check_user_dtype(preferred_element_type, "conv_general_dilated")
-    return _conv_kernel(lhs, rhs, strides, pads, spread, holes, numbers, operator.index(feature_group_count),
-                        operator.index(batch_group_count), canonical_precision(precision), wanted,
+    return _conv_kernel(lhs, rhs, strides, pads, spread, holes, numbers, as_size(feature_group_count),
+                        as_size(batch_group_count), canonical_precision(precision), wanted,
                         named_sharding(out_sharding, "conv_general_dilated"))
 
 

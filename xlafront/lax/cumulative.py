@@ -9,6 +9,7 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
+from xlafront.core.dimensions import is_symbolic_dim, known
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import of_first
 from xlafront.core.typing import Array, ArrayLike
@@ -16,7 +17,7 @@ from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype
 from xlafront.lax.dynamic_slicing import dynamic_slice_p
-from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, log_add_p, sub
+from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, log_add_p, size_as, sub
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.reductions import highest, lowest
 from xlafront.lax.shapes import canonical_axis, linear_jvp, plain_axis, rev_p, typed
@@ -86,7 +87,7 @@ def _doubling(operation: Primitive, identity: Callable, unrolled: Callable) -> C
         n = shape[axis]
         padding = tuple([((0, n, 0) if reverse else (n, 0, 0)) if i == axis else (0, 0, 0) for i in range(len(shape))])
         padded = pad_p.bind(x, np.asarray(identity(d)).astype(d)[()], padding_config=padding)
-        start = distance if reverse else sub(np.int32(n), distance)
+        start = distance if reverse else sub(size_as(n, np.int32), distance)
         starts = [start if i == axis else np.int32(0) for i in range(len(shape))]
         return operation.bind(dynamic_slice_p.bind(padded, *starts, slice_sizes=shape), x)
 
@@ -95,7 +96,7 @@ def _doubling(operation: Primitive, identity: Callable, unrolled: Callable) -> C
     def rule(ctx, x, *, axis, reverse):
         aval = ctx.avals_in[0]
         n = aval.shape[axis]
-        if n <= _UNROLLED:
+        if known(n, _UNROLLED + 1) <= _UNROLLED:
             return unrolled(ctx, x, axis=axis, reverse=reverse)
         scalar = ShapedArray((), np.dtype(np.int32))
         avals = [ShapedArray(aval.shape, aval.dtype), scalar]
@@ -107,6 +108,9 @@ def _doubling(operation: Primitive, identity: Callable, unrolled: Callable) -> C
             return [x, inner.op("stablehlo.add", [count, one], [scalar])]
 
         def unfinished(inner, x, count):
+            if is_symbolic_dim(n):
+                distance = inner.op("stablehlo.shift_left", [inner.constant(np.int32(1)), count], [scalar])
+                return inner.compare("LT", "SIGNED", distance, inner.size(n), ())
             return inner.compare("LT", "SIGNED", count, inner.constant(np.int32((n - 1).bit_length())), ())
 
         return ctx.loop([x, ctx.constant(np.int32(0))], unfinished, body)[0]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from xlafront.core import dtypes, tracing
+from xlafront.core.dimensions import as_size, is_symbolic
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import elementwise, shapes
 from xlafront.lax.dimension_numbers import GatherDimensionNumbers
@@ -95,7 +95,7 @@ def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
     >>> lax.tile(xnp.arange(3), (2,))
     Array([0, 1, 2, 0, 1, 2], dtype=int32)
     """
-    return shapes.tile_p.bind(operand, reps=tuple(map(operator.index, reps)))
+    return shapes.tile_p.bind(operand, reps=tuple(map(as_size, reps)))
 
 
 def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
@@ -124,7 +124,9 @@ def shape_as_value(shape: Sequence[int]) -> Array:
     >>> shape_as_value((2, 3)).tolist()
     [2, 3]
     """
-    sizes = [operator.index(n) for n in shape]
+    sizes = [as_size(n) for n in shape]
+    if is_symbolic(sizes):
+        return concatenate([shapes.broadcast_in_dim(elementwise.size_as(n, np.int32), (1,), ()) for n in sizes], 0)
     return np.array(sizes, np.int32)
 
 
@@ -149,9 +151,9 @@ def index_take(src: ArrayLike, idxs: Sequence[Any], axes: Sequence[int]) -> Arra
             raise ValueError(f"the indices of index_take must have an integer type, got {aval.dtype}.")
         if not aval.ndim:
             raise ValueError("index_take needs vectors of indices, got a scalar: axis 1 is out of bounds for its indices.")
-        size = np.asarray(own[axis], aval.dtype)[()]
+        size = elementwise.size_as(own[axis], aval.dtype)
         rest = elementwise.rem_(index, size)
-        wrapped = elementwise.where(elementwise.lt(rest, size.dtype.type(0)), elementwise.add(rest, size), rest)
+        wrapped = elementwise.where(elementwise.lt(rest, aval.dtype.type(0)), elementwise.add(rest, size), rest)
         columns.append(shapes.expand_dims(wrapped, (1,)))
     if any(a not in range(len(own)) for a in axes):
         raise TypeError(f"index_take got axes {axes}, which are not among the {len(own)} dimensions of shape {own}.")

@@ -154,8 +154,8 @@ def _lower(ctx, x, y, *, dimension_numbers, precision, preferred_element_type, o
     attributes = {"dot_dimension_numbers": m.attribute(
         f"#stablehlo.dot<lhs_batching_dimensions = {_ints(xb)}, rhs_batching_dimensions = {_ints(yb)}, "
         f"lhs_contracting_dimensions = {_ints(xc)}, rhs_contracting_dimensions = {_ints(yc)}>")}
-    if ctx.platform == "cpu" and (isinstance(precision, DotAlgorithm) or isinstance(precision, DotAlgorithmPreset) and (
-            precision.name not in _ON_CPUS)):
+    if (isinstance(precision, DotAlgorithm) or isinstance(precision, DotAlgorithmPreset) and (
+            precision.name not in _ON_CPUS)) and ctx.platform == "cpu":
         raise ValueError(f"The precision {precision!r} of a product is not supported on CPUs. Use a Precision, or None.")
     if type(precision) is tuple:
         attributes["precision_config"] = m.array(
@@ -165,7 +165,7 @@ def _lower(ctx, x, y, *, dimension_numbers, precision, preferred_element_type, o
     a, b = ctx.avals_in
     out = ctx.aval_out
     # XLA's CPU backend has no kernels for products of mixed or very small types: it computes in the result's.
-    if a.dtype != b.dtype or (ctx.platform == "cpu" and a.dtype.itemsize == 1 and a.dtype.kind == "V"):
+    if a.dtype != b.dtype or (a.dtype.itemsize == 1 and a.dtype.kind == "V" and ctx.platform == "cpu"):
         x, y = (v if aval.dtype == out.dtype else ctx.convert(v, aval.shape, out.dtype) for v, aval in ((x, a), (y, b)))
     return ctx.op("stablehlo.dot_general", [x, y], **attributes)
 

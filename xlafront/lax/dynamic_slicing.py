@@ -8,13 +8,14 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
+from xlafront.core.dimensions import is_symbolic_dim
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import of_all, of_first
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import sharding_rules
 from xlafront.lax.dimension_numbers import GatherDimensionNumbers, ScatterDimensionNumbers
-from xlafront.lax.elementwise import add, as_type, lt, select, to_dtype
+from xlafront.lax.elementwise import add, as_type, lt, select, size_as, to_dtype
 from xlafront.lax.indexing import GatherScatterMode, bind_gather, bind_scatter, scatter_p
 from xlafront.lax.shapes import (
     broadcast_batch,
@@ -183,12 +184,15 @@ dynamic_update_slice_p.writes = True
 def start_index(i, n: int):
     """An index for XLA: negative ones count from the end."""
     if isinstance(i, (int, np.integer)):
-        return np.asarray(i + n if i < 0 else i).astype(np.int32)[()]
+        place = i + n if i < 0 else i
+        return size_as(place, np.int32) if is_symbolic_dim(place) else np.asarray(place).astype(np.int32)[()]
     aval = tracing.aval_of(i)
     if dtypes.is_unsigned(aval.dtype):
         return i
     d = aval.dtype.type
-    return select(lt(i, d(0)), i, add(i, d(n))) if n <= np.iinfo(aval.dtype).max else i
+    if is_symbolic_dim(n) or n <= np.iinfo(aval.dtype).max:
+        return select(lt(i, d(0)), i, add(i, size_as(n, aval.dtype)))
+    return i
 
 
 @library(static=("slice_sizes", "wrap"))

@@ -16,6 +16,7 @@ import numpy as np
 from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
+from xlafront.core.dimensions import is_symbolic_dim
 from xlafront.core.sharding_types import of_all, of_first, of_one
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.core.zeros import Zero, is_undefined
@@ -728,6 +729,13 @@ def as_type(x, dtype, weak: bool):
     if aval.dtype == dtype and (aval.weak_type == weak or not aval.weak_type):
         return x
     return convert_element_type_p.bind(x, new_dtype=dtype, weak_type=weak, sharding=None)
+
+
+def size_as(n, dtype):
+    """The size of a dimension as a number of a dtype; one that is not known becomes an array."""
+    if is_symbolic_dim(n):
+        return convert_element_type_p.bind(n, new_dtype=np.dtype(dtype), weak_type=False, sharding=None)
+    return np.dtype(dtype).type(n)
 
 
 def with_weakness(x, weak: bool):

@@ -6,6 +6,7 @@ Its record is made by `elementwise` from a row: the StableHLO operation, the dty
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -101,6 +102,10 @@ def elementwise(name: str, operation: str | Callable, accepts: str = "int float 
     return primitive
 
 
+def _joint_size(m, n):
+    return n if m == 1 else m
+
+
 def shape_of(x) -> tuple:
     """`numpy.shape`, faster for arrays."""
     aval = getattr(x, "aval", None)
@@ -171,7 +176,7 @@ def align_batches(axis_size, operands, dims):
                                         broadcast_dimensions=tuple(range(1, np.ndim(x) + 1)), sharding=None)
         aligned.append(x)
     sizes = zip(*[np.shape(x) for x in aligned if np.ndim(x)])
-    full = tuple(0 if 0 in along else max(along) for along in sizes)
+    full = tuple(functools.reduce(_joint_size, along) for along in sizes)
     full_rank = [x if not np.ndim(x) or np.shape(x) == full else broadcast_in_dim_p.bind(
         x, shape=full, broadcast_dimensions=tuple(range(len(full))), sharding=None) for x in aligned]
     return full_rank, 0

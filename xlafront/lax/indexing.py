@@ -10,6 +10,7 @@ import numpy as np
 from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
+from xlafront.core.dimensions import is_symbolic
 from xlafront.core.keys import physical
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import of_all, of_first
@@ -25,7 +26,7 @@ from xlafront.lax.dimension_numbers import (
     check_scatter,
     gathered_shape,
 )
-from xlafront.lax.elementwise import add, and_, clamp_, constant_like, div, eq, ge, le, mul, neg, to_dtype, where
+from xlafront.lax.elementwise import add, and_, clamp_, constant_like, div, eq, ge, le, mul, neg, size_as, to_dtype, where
 from xlafront.lax.families import add_tangents
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS
@@ -40,6 +41,7 @@ from xlafront.lax.shapes import (
     typed,
     zeros_of,
 )
+from xlafront.lax.slicing import concatenate_p
 from xlafront.staging.library import library
 
 
@@ -94,7 +96,7 @@ def _clamped_lower(ctx, x, indices, *, dimension_numbers, slice_sizes, unique_in
     m = lowering.mlir
     dn = dimension_numbers
     tail = physical_tail(ctx)
-    if not ctx.aval_out.size:
+    if ctx.aval_out.size == 0:
         words = physical(ctx.aval_out)
         return ctx.broadcast(ctx.constant(np.zeros((), words.dtype)), words.shape, words.dtype, ())
     out_rank = ctx.aval_out.ndim
@@ -103,12 +105,19 @@ def _clamped_lower(ctx, x, indices, *, dimension_numbers, slice_sizes, unique_in
             f"operand_batching_dims = {_text(dn.operand_batching_dims)}, "
             f"start_indices_batching_dims = {_text(dn.start_indices_batching_dims)}, "
             f"start_index_map = {_text(dn.start_index_map)}, index_vector_dim = {ctx.avals_in[1].ndim - 1}>")
+    if ctx.computes(slice_sizes):
+        return ctx.op("stablehlo.dynamic_gather", [x, indices, ctx.vector((*slice_sizes, *tail), np.int32)],
+                      dimension_numbers=m.attribute(text), indices_are_sorted=m.boolean(indices_are_sorted))
     return ctx.op("stablehlo.gather", [x, indices], dimension_numbers=m.attribute(text),
                   slice_sizes=m.i64s((*slice_sizes, *tail)), indices_are_sorted=m.boolean(indices_are_sorted))
 
 
 def _last_index(shape, dimensions, sizes, dtype):
     """The largest start index that keeps a window inside, for each indexed dimension."""
+    if is_symbolic(shape) or is_symbolic(sizes):
+        places = [broadcast_in_dim_p.bind(size_as(shape[d] - sizes[d], dtype), shape=(1,), broadcast_dimensions=(),
+                                          sharding=None) for d in dimensions]
+        return concatenate_p.bind(*places, dimension=0)
     last = np.array([shape[d] - sizes[d] for d in dimensions], dtype=np.int64)
     return np.minimum(last, np.iinfo(dtype).max).astype(dtype) if dtypes.is_integer(dtype) else last
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import operator
-
 import numpy as np
 
 from xlafront import lowering
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
+from xlafront.core.dimensions import as_size, known
 from xlafront.core.primitive import Primitive
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero
@@ -46,16 +45,23 @@ def _abstract(x, *, k, axis):
     if not 0 <= k <= x.shape[axis]:
         raise ValueError(f"top_k of k={k} along axis {axis} of shape {x.shape}: k must be nonnegative and no larger than the "
                          f"size along that axis, {x.shape[axis]}.")
-    if x.shape[axis] > 2**31 - 1:
+    if known(x.shape[axis], 0) > 2**31 - 1:
         raise ValueError(f"top_k returns int32 indices, which would overflow for the size {x.shape[axis]} of axis {axis}.")
     return _pair(x, axis, k)
+
+
+def _top(ctx, x, k, types):
+    if ctx.computes((k,)):
+        return ctx.op("stablehlo.custom_call", [x, ctx.size(k)], types,
+                      call_target_name=lowering.mlir.string("stablehlo.dynamic_top_k"))
+    return ctx.op("chlo.top_k", [x], types, k=lowering.mlir.i64(k))
 
 
 def _lower(ctx, x, *, k, axis):
     """The operation takes the last dimension."""
     last = ctx.avals_in[0].ndim - 1
     if axis == last:
-        return ctx.op("chlo.top_k", [x], k=lowering.mlir.i64(k))
+        return _top(ctx, x, k, None)
     order = [i for i in range(last + 1) if i != axis] + [axis]
     back = lowering.mlir.i64s(np.argsort(order))
 
@@ -63,7 +69,7 @@ def _lower(ctx, x, *, k, axis):
         return aval.update(shape=tuple(aval.shape[i] for i in order))
 
     x = ctx.op("stablehlo.transpose", [x], [moved(ctx.avals_in[0])], permutation=lowering.mlir.i64s(order))
-    found = ctx.op("chlo.top_k", [x], [moved(a) for a in ctx.avals_out], k=lowering.mlir.i64(k))
+    found = _top(ctx, x, k, [moved(a) for a in ctx.avals_out])
     return [ctx.op("stablehlo.transpose", [y], [a], permutation=back) for y, a in zip(found, ctx.avals_out)]
 
 
@@ -93,7 +99,7 @@ def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     Array([3., 2.], dtype=float32)
     """
     tracing.aval_of(operand, "top_k")
-    return _top_k_kernel(operand, operator.index(k), canonical_axis(axis, np.ndim(operand), "top_k"))
+    return _top_k_kernel(operand, as_size(k), canonical_axis(axis, np.ndim(operand), "top_k"))
 
 
 # Approximately
@@ -131,14 +137,19 @@ def _approximate_lower(ctx, x, *, k, reduction_dimension, recall_target, is_max_
                 ctx.constant(np.asarray(-np.inf if is_max_k else np.inf).astype(d)), ctx.constant(np.int32(-1))]
     config = {
         "aggregate_to_topk": m.boolean(aggregate_to_topk), "recall_target": m.attribute(f"{float(recall_target)!r} : f32"),
-        "reduction_dim": m.i64(axis), "reduction_input_size_override": m.i64(reduction_input_size_override), "top_k": m.i64(k)}
+        "reduction_dim": m.i64(axis),
+        "reduction_input_size_override": m.i64(reduction_input_size_override), "top_k": m.i64(known(k, 0))}
     if ctx.platform != "tpu":  # whose hardware alone has the operation
         config["is_fallback"] = m.boolean(True)
     direction = "GT" if is_max_k else "LT"
     comparator = ctx.function(
         f"approximate_{direction.lower()}_{d.name}", [((), d)] * 2 + [((), _INDEX)] * 2, [((), np.dtype(bool))],
         lambda inner, a, b, *places: [inner.compare(direction, "FLOAT", a, b, ())])
-    return ctx.op("stablehlo.custom_call", operands, call_target_name=m.string("ApproxTopK"),
+    target, (shapes, marks) = "ApproxTopK", ctx.shape_operands(ctx.avals_out, len(operands))
+    if ctx.computes((k,), (aval.shape[axis],)):  # the size that follows from k is computed too
+        target, shapes, marks = "stablehlo.dynamic_approx_top_k", [ctx.size(k)], {}
+        del config["top_k"]
+    return ctx.op("stablehlo.custom_call", [*operands, *shapes], call_target_name=m.string(target), **marks,
                   called_computations=m.array([m.symbol(comparator)]), **{"mhlo.backend_config": m.dictionary(config)})
 
 
@@ -180,9 +191,9 @@ def approx_max_k(operand: ArrayLike, k: int, reduction_dimension: int = -1, reca
     >>> lax.approx_max_k(xnp.array([3.0, 1.0, 2.0]), 2)[1]
     Array([0, 2], dtype=int32)
     """
-    return _approximate_kernel(operand, k=operator.index(k), reduction_dimension=operator.index(reduction_dimension),
+    return _approximate_kernel(operand, k=as_size(k), reduction_dimension=as_size(reduction_dimension),
                                recall_target=recall_target, is_max_k=True, aggregate_to_topk=bool(aggregate_to_topk),
-                               reduction_input_size_override=operator.index(reduction_input_size_override))
+                               reduction_input_size_override=as_size(reduction_input_size_override))
 
 
 def approx_min_k(operand: ArrayLike, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
@@ -195,6 +206,6 @@ def approx_min_k(operand: ArrayLike, k: int, reduction_dimension: int = -1, reca
     >>> lax.approx_min_k(xnp.array([3.0, 1.0, 2.0]), 2)[0]
     Array([1., 2.], dtype=float32)
     """
-    return _approximate_kernel(operand, k=operator.index(k), reduction_dimension=operator.index(reduction_dimension),
+    return _approximate_kernel(operand, k=as_size(k), reduction_dimension=as_size(reduction_dimension),
                                recall_target=recall_target, is_max_k=False, aggregate_to_topk=bool(aggregate_to_topk),
-                               reduction_input_size_override=operator.index(reduction_input_size_override))
+                               reduction_input_size_override=as_size(reduction_input_size_override))

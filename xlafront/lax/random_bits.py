@@ -50,7 +50,11 @@ def _lower(ctx, key, *, shape, dtype, algorithm, out_sharding):
     if halves:
         key = ctx.op("stablehlo.bitcast_convert", [ctx.reshape(key, (2, 2), of_key.dtype)], [state])
     kind = lowering.mlir.attribute(f"#stablehlo<rng_algorithm {algorithm.name.removeprefix('RNG_')}>")
-    key, bits = ctx.op("stablehlo.rng_bit_generator", [key], [state, of_bits], rng_algorithm=kind)
+    if ctx.computes(shape):
+        key, bits = ctx.op("stablehlo.custom_call", [key, ctx.vector(shape, np.int64)], [state, of_bits], rng_algorithm=kind,
+                           call_target_name=lowering.mlir.string("stablehlo.dynamic_rng_bit_generator"))
+    else:
+        key, bits = ctx.op("stablehlo.rng_bit_generator", [key], [state, of_bits], rng_algorithm=kind)
     if halves:
         key = ctx.reshape(ctx.op("stablehlo.bitcast_convert", [key], [((2, 2), of_key.dtype)]), (4,), of_key.dtype)
     return [key, bits]
@@ -109,7 +113,7 @@ def _uniform_abstract(a, b, *, shape):
 
 
 def _uniform_lower(ctx, a, b, *, shape):
-    sizes = ctx.constant(np.array(shape, np.int64))
+    sizes = ctx.vector(shape, np.int64)
     return ctx.op("stablehlo.rng", [a, b, sizes],
                   rng_distribution=lowering.mlir.attribute("#stablehlo<rng_distribution UNIFORM>"))
 

@@ -10,6 +10,7 @@ import numpy as np
 from xlafront import lowering
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
+from xlafront.core.dimensions import is_symbolic_dim, known
 from xlafront.core.primitive import Primitive
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero
@@ -26,6 +27,7 @@ from xlafront.lax.elementwise import (
     mul,
     ne,
     or_,
+    size_as,
     to_dtype,
     where,
 )
@@ -116,7 +118,8 @@ def _arg_function(name):
         positions = counting(index_dtype, shape, axis)
         extreme = PRIMITIVES[reducer].bind(x, axes=axes, out_sharding=None)
         hit = eq(x, broadcast_back(extreme, shape, axes))
-        beyond = np.asarray(shape[axis]).astype(index_dtype)[()]
+        n = shape[axis]
+        beyond = size_as(n, index_dtype) if is_symbolic_dim(n) else np.asarray(n).astype(index_dtype)[()]
         first = PRIMITIVES["reduce_min"].bind(where(hit, positions, beyond), axes=axes, out_sharding=None)
         if not dtypes.is_inexact(d):
             return first
@@ -143,7 +146,8 @@ def _arg_lower(name):
     def lower(ctx, x, *, axes, index_dtype):
         [aval], [axis] = ctx.avals_in, axes
         whole_rows = axis == len(aval.shape) - 1 and not dtypes.is_inexact(aval.dtype)
-        if ctx.platform != "cpu" or aval.shape[axis] >= _SHORT and not whole_rows:
+        if ctx.platform != "cpu" or known(aval.shape[axis], _SHORT) >= _SHORT and (
+                is_symbolic_dim(aval.shape[axis]) or not whole_rows):
             return find(ctx, x, axes=axes, index_dtype=index_dtype)
         scalars = [ShapedArray((), aval.dtype), ShapedArray((), index_dtype)]
         program = tracing.trace_to_closed_jaxpr(better, [*scalars, *scalars])

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.dimensions import common_shape
 from xlafront.lax.dimension_numbers import GatherDimensionNumbers, ScatterDimensionNumbers
 from xlafront.lax.dynamic_slicing import dynamic_slice_p, dynamic_update_slice_p, start_index
 from xlafront.lax.elementwise import add, convert_element_type_p, lt, select, to_dtype
@@ -158,7 +159,7 @@ def _arrays(indexer: Indexer, shapes: Sequence[tuple[int, ...]]) -> bool:
 def _layout(indexer: Indexer, shapes: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     """With index arrays: the shape of the positions, the dimensions that they are of, and where they go in the result."""
     picked = tuple([d for d, e in enumerate(indexer) if type(e) is not Window])
-    positions = np.broadcast_shapes(*[shapes[e.number] for e in indexer if type(e) is Operand])
+    positions = common_shape(*[shapes[e.number] for e in indexer if type(e) is Operand])
     together = picked[-1] - picked[0] == len(picked) - 1
     return positions, picked, picked[0] if together else 0
 

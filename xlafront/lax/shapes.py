@@ -15,6 +15,7 @@ import numpy as np
 from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray, entry_of, with_entry
+from xlafront.core.dimensions import is_symbolic, is_symbolic_dim
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import Sums, of_first
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
@@ -405,6 +406,10 @@ def static_shape(name: str, shape) -> tuple[int, ...]:
     try:
         return tuple(n if type(n) is int else n.__index__() for n in shape)
     except (TypeError, AttributeError):
+        if is_symbolic_dim(shape):
+            return (shape,)
+        if isinstance(shape, (tuple, list)) and is_symbolic(shape):
+            return tuple([n if is_symbolic_dim(n) else n.__index__() for n in shape])
         for n in [shape] if isinstance(shape, tracing.Tracer) else shape if isinstance(shape, (tuple, list)) else ():
             if isinstance(n, tracing.Tracer):
                 raise errors.TracerIntegerConversionError(n, f"{name}, which needs a shape of concrete integers,") from None

@@ -6,13 +6,13 @@ Parts at run-time positions are in `dynamic_slicing`, and single elements in `in
 from __future__ import annotations
 
 import builtins
-import operator
 from collections.abc import Sequence
 
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray, str_short
+from xlafront.core.dimensions import as_size, max_dim
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import has_open_sums, of_all, of_first
 from xlafront.core.typing import Array, ArrayLike
@@ -98,7 +98,7 @@ def _pad_abstract(x, value, *, padding_config):
     if len(padding_config) != x.ndim:
         raise TypeError(f"pad needs a (low, high, interior) triple for each of the {x.ndim} dimensions of shape "
                         f"{x.shape}, got {len(padding_config)}.")
-    shape = [lo + hi + n + max(n - 1, 0) * inner for n, (lo, hi, inner) in zip(x.shape, padding_config)]
+    shape = [lo + hi + n + max_dim(n - 1, 0) * inner for n, (lo, hi, inner) in zip(x.shape, padding_config)]
     if any(n < 0 for n in shape) or any(inner < 0 for _, _, inner in padding_config):
         raise ValueError(f"padding {padding_config} of shape {x.shape} would give the impossible shape {tuple(shape)}.")
     return ShapedArray(tuple(shape), x.dtype, x.weak_type and value.weak_type, vma=x.vma)
@@ -141,7 +141,8 @@ def _pad_batch(axis_size, operands, dims, *, padding_config):
     # Pad with a mark, then put each batch element's own value where the mark is.
     x = broadcast_batch(x, dx, axis_size)
     config = ((0, 0, 0), *padding_config)
-    inside = pad_p.bind(np.ones(np.shape(x), bool), np.zeros((), bool), padding_config=config)
+    every = broadcast_in_dim_p.bind(np.True_, shape=np.shape(x), broadcast_dimensions=(), sharding=None)
+    inside = pad_p.bind(every, np.zeros((), bool), padding_config=config)
     padded = pad_p.bind(x, np.zeros((), tracing.aval_of(x).dtype), padding_config=config)
     values = broadcast_in_dim_p.bind(move_dim(value, dv, 0), shape=np.shape(padded), broadcast_dimensions=(0,),
                                      sharding=None)
@@ -238,13 +239,13 @@ def slice(operand: ArrayLike, start_indices: Sequence[int], limit_indices: Seque
     >>> lax.slice(xnp.arange(10), (1,), (8,), (3,))
     Array([1, 4, 7], dtype=int32)
     """
-    steps = None if strides is None else tuple([operator.index(s) for s in strides])
+    steps = None if strides is None else tuple([as_size(s) for s in strides])
     rank = np.ndim(operand)
     if not len(start_indices) == len(limit_indices) == rank:
         raise ValueError(f"slice needs a start and a limit for each of the {rank} dimensions of shape {np.shape(operand)}, got "
                          f"{start_indices} and {limit_indices}.")
-    return slice_p.bind(operand, start_indices=tuple([operator.index(i) for i in start_indices]),
-                        limit_indices=tuple([operator.index(i) for i in limit_indices]), strides=steps)
+    return slice_p.bind(operand, start_indices=tuple([as_size(i) for i in start_indices]),
+                        limit_indices=tuple([as_size(i) for i in limit_indices]), strides=steps)
 
 
 def slice_in_dim(operand: ArrayLike, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0) -> Array:
@@ -260,10 +261,10 @@ def slice_in_dim(operand: ArrayLike, start_index: int | None, limit_index: int |
     """
     shape = np.shape(operand)
     axis = canonical_axis(axis, len(shape), "slice_in_dim")
-    start, limit = (default if i is None else _from_end(operator.index(i), shape[axis])
+    start, limit = (default if i is None else _from_end(as_size(i), shape[axis])
                     for i, default in ((start_index, 0), (limit_index, shape[axis])))
     starts, limits, strides = [0] * len(shape), list(shape), [1] * len(shape)
-    starts[axis], limits[axis], strides[axis] = start, limit, operator.index(stride)
+    starts[axis], limits[axis], strides[axis] = start, limit, as_size(stride)
     return slice(operand, tuple(starts), tuple(limits), tuple(strides))
 
 
@@ -307,7 +308,7 @@ def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[t
         raise ValueError(f"pad: the padding_value must be a scalar, got an array of shape {np.shape(padding_value)}.")
     if not isinstance(padding_config, (tuple, list)):
         raise TypeError(f"pad needs a sequence of (low, high, interior) triples as padding_config, got {padding_config!r}.")
-    config = tuple([tuple([operator.index(n) for n in triple]) for triple in padding_config if np.ndim(triple) == 1])
+    config = tuple([tuple([as_size(n) for n in triple]) for triple in padding_config if np.ndim(triple) == 1])
     if len(config) != np.ndim(operand) or any(len(triple) != 3 for triple in config):
         raise ValueError(f"pad: the length of padding_config must equal the number of axes, with (low, high, interior) for "
                          f"each: got {padding_config!r} for an array of shape {np.shape(operand)}.")
@@ -331,7 +332,7 @@ def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool =
     """
     axis = canonical_axis(axis, np.ndim(operand), "index_in_dim")
     n = np.shape(operand)[axis]
-    wrapped = _from_end(operator.index(index), n)
+    wrapped = _from_end(as_size(index), n)
     if not 0 <= wrapped < n:
         raise IndexError(f"index {index} is out of bounds for dimension {axis} of size {n}")
     result = slice_in_dim(operand, wrapped, wrapped + 1, 1, axis)

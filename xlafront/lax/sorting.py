@@ -66,7 +66,7 @@ def _less(ctx, pairs):
 
 
 def _lower(ctx, *operands, dimension, is_stable, num_keys):
-    if ctx.platform == "cpu" and sorting_on_cpu.applies(ctx.avals_in, dimension, num_keys):
+    if sorting_on_cpu.applies(ctx.avals_in, dimension, num_keys) and ctx.platform == "cpu":
         return sorting_on_cpu.lower(ctx, *operands, dimension=dimension)
     m = lowering.mlir
     kinds = [a.dtype for a in ctx.avals_in]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 
 import numpy as np
 
+from xlafront.core.dimensions import as_size
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import of_first
 from xlafront.core.typing import Array, ArrayLike
@@ -67,7 +67,7 @@ def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> list[Array
     [Array([0, 1], dtype=int32), Array([2, 3, 4], dtype=int32)]
     """
     axis = canonical_axis(axis, np.ndim(operand), "split")
-    sizes = tuple([operator.index(n) for n in sizes])
+    sizes = tuple([as_size(n) for n in sizes])
     n = np.shape(operand)[axis]
     if any(m < 0 for m in sizes) or sum(sizes) != n:
         raise ValueError(f"split needs sizes that add up to the size of axis {axis}, {n}, got {sizes}.")

@@ -77,7 +77,7 @@ def _unstack_lower(ctx, x, *, axis):
         starts[axis], limits[axis] = i, i + 1
         row = aval.update(shape=(*aval.shape[:axis], 1, *aval.shape[axis + 1:]), sharding=aval.explicit_sharding)
         part = _with_open_sums(ctx, ctx.slice(x, starts, limits, result=row), row)
-        rows.append(ctx.op("stablehlo.reshape", [part], [out]))
+        rows.append(ctx.replace(avals_out=[out]).reshape(part))
     return rows
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.dimensions import as_size, is_symbolic, max_dim
 from xlafront.core.errors import ShardingTypeError
 from xlafront.core.ir import ClosedJaxpr
 from xlafront.core.primitive import Primitive
@@ -53,9 +54,9 @@ def dilated(size: int, dilation: int) -> int:
     return (size - 1) * dilation + 1 if size else 0
 
 
-def _windows(n: int, window: int, stride: int, pads: tuple[int, int], base: int, dilation: int) -> int:
+def _windows(n: int, window: int, stride: int, pads: tuple[int, int], base: int, dilation: int) -> Any:
     room = dilated(n, base) + pads[0] + pads[1] - dilated(window, dilation)
-    return room // stride + 1 if room >= 0 else 0
+    return max_dim(room // stride + 1, 0)
 
 
 def named_padding(name: str, shape: Sequence[int], window: Sequence[int], strides: Sequence[int]) -> Padding:
@@ -66,7 +67,7 @@ def named_padding(name: str, shape: Sequence[int], window: Sequence[int], stride
     if kind not in ("SAME", "SAME_LOWER"):
         raise RuntimeError(f"there is no padding {name!r}: it can be 'VALID', 'SAME', 'SAME_LOWER', or a (low, high) pair for "
                            f"each dimension.")
-    totals = [max((-(-n // s) - 1) * s + w - n, 0) for n, w, s in zip(shape, window, strides)]
+    totals = [max_dim((-(-n // s) - 1) * s + w - n, 0) for n, w, s in zip(shape, window, strides)]
     return tuple((t // 2, t - t // 2) if kind == "SAME" else (t - t // 2, t // 2) for t in totals)
 
 
@@ -84,7 +85,7 @@ def canonical_window(who: str, shape: Sequence[int], window_dimensions, window_s
         pads = named_padding(padding, full, [dilated(n, d) for n, d in zip(sizes, dilation)], strides)
     else:
         try:
-            pads = tuple((low.__index__(), high.__index__()) for low, high in padding)
+            pads = tuple((as_size(low), as_size(high)) for low, high in padding)
         except (TypeError, AttributeError):
             raise TypeError(f"{who} needs a padding of (low, high) pairs of integers, one for each dimension of shape "
                             f"{tuple(shape)}, or a name such as 'SAME', got {padding!r}: it is not iterable as such.") from None
@@ -96,7 +97,7 @@ def canonical_window(who: str, shape: Sequence[int], window_dimensions, window_s
 
 def _sizes(who: str, name: str, values, shape: Sequence[int]) -> tuple[int, ...]:
     try:
-        found = tuple(n.__index__() for n in values)
+        found = tuple(as_size(n) for n in values)
     except (TypeError, AttributeError):
         raise TypeError(f"{who} needs a sequence of integers for {name}, one for each dimension of shape {tuple(shape)}, got "
                         f"{values!r}.") from None
@@ -126,6 +127,9 @@ def window_axes(name: str, operands: Operands, result: Any, params: dict[str, An
 def attributes(params: dict[str, Any]) -> dict[str, Any]:
     """The attributes of windows in StableHLO."""
     m = lowering.mlir
+    if is_symbolic(part for values in params.values() for n in values for part in (n if type(n) is tuple else (n,))):
+        return {"computed": Window(**{"base_dilation": (1,) * len(params["padding"]),
+                                      "window_dilation": (1,) * len(params["padding"]), **params})}
     found: dict[str, Any] = {key: m.i64s(params[key]) for key in ("window_dimensions", "window_strides")}
     if "window_dilation" in params:
         found["window_dilations"] = m.i64s(params["window_dilation"])
@@ -133,6 +137,26 @@ def attributes(params: dict[str, Any]) -> dict[str, Any]:
     pads = params["padding"]
     found["padding"] = m.dense_i64(np.array(pads, np.int64).reshape(len(pads), 2))
     return found
+
+
+def reduce_windows(ctx, operands, scalars, combine, types, params: dict[str, Any]) -> list:
+    """`stablehlo.reduce_window` of arrays and their initial values; where the windows have sizes that the module computes, a
+    call that XLA's refinement turns into it."""
+    found = attributes(params)
+    window = found.get("computed")
+    if window is None:
+        return ctx.with_region("stablehlo.reduce_window", operands, scalars, combine, types=types, **found)
+    m = lowering.mlir
+    rank = len(window.padding)
+    pads = ctx.vector([n for pair in window.padding for n in pair], np.int64)
+    numbers = [ctx.vector(v, np.int64) for v in (window.window_dimensions, window.window_strides, window.base_dilation,
+                                                 window.window_dilation)]
+    body = ctx.function("window", scalars, scalars[:len(scalars) // 2], combine)
+    numbers.append(ctx.op("stablehlo.reshape", [pads], [((rank, 2), np.int64)]))
+    results = ctx.op("stablehlo.custom_call", [*operands, *numbers], types,
+                     call_target_name=m.string("stablehlo.dynamic_reduce_window"),
+                     called_computations=m.array([m.symbol(body)]))
+    return results if isinstance(results, list) else [results]
 
 
 def _applied(ctx, primitive: Primitive, aval, x, y):
@@ -155,9 +179,8 @@ def _windowed(name: str, operation: Primitive, identity, accepts: str) -> Primit
         aval = ctx.avals_in[0]
         scalar = ((), aval.dtype)
         actual = ELEMENTWISE["or"] if name == "reduce_window_sum" and aval.dtype == dtypes.bool_ else operation
-        return ctx.with_region("stablehlo.reduce_window", [x, _initial(ctx, aval.dtype, identity)], [scalar, scalar],
-                               lambda inner, a, b: [_applied(inner, actual, aval, a, b)], types=[ctx.aval_out],
-                               **attributes(params))[0]
+        return reduce_windows(ctx, [x, _initial(ctx, aval.dtype, identity)], [scalar, scalar],
+                              lambda inner, a, b: [_applied(inner, actual, aval, a, b)], [ctx.aval_out], params)[0]
 
     def batch(axis_size, operands, dims, **params):
         [x], [d] = operands, dims
@@ -236,10 +259,9 @@ def _gather_lower(ctx, tangents, operand, *, select_prim, **params):
         return [inner.op("stablehlo.select", [keep, a, b], [kind]) for a, b, kind in (
             (best, value, scalars[0]), (best_tangent, tangent, scalars[1]))]
 
-    results = ctx.with_region(
-        "stablehlo.reduce_window", [operand, tangents, _initial(ctx, x.dtype, _least(select_prim)),
-                                    ctx.constant(np.zeros((), t.dtype))], [*scalars, *scalars], choose,
-        types=[ctx.aval_out.update(dtype=x.dtype), ctx.aval_out], **attributes(params))
+    results = reduce_windows(
+        ctx, [operand, tangents, _initial(ctx, x.dtype, _least(select_prim)), ctx.constant(np.zeros((), t.dtype))],
+        [*scalars, *scalars], choose, [ctx.aval_out.update(dtype=x.dtype), ctx.aval_out], params)
     return results[1]
 
 

@@ -8,6 +8,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax, lowering
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.dimensions import is_symbolic_dim, min_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.shapes import broadcast_batch
@@ -331,7 +332,7 @@ def tridiagonal_solve(dl: ArrayLike, d: ArrayLike, du: ArrayLike, b: ArrayLike, 
 
 def _lu_shape(a):
     *batch, m, n = a.shape
-    return [(a.shape, a.dtype), ((*batch, min(m, n)), np.int32), ((*batch, m), np.int32)]
+    return [(a.shape, a.dtype), ((*batch, min_dim(m, n)), np.int32), ((*batch, m), np.int32)]
 
 
 def _lu_kernel(a, target):
@@ -437,7 +438,8 @@ def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Array:
     >>> lax.linalg.lu_pivots_to_permutation(xnp.array([2, 2, 2]), 3)
     Array([2, 0, 1], dtype=int32)
     """
-    return lu_pivots_to_permutation_p.bind(xnp.asarray(pivots), permutation_size=int(permutation_size))
+    size = permutation_size if is_symbolic_dim(permutation_size) else int(permutation_size)
+    return lu_pivots_to_permutation_p.bind(xnp.asarray(pivots), permutation_size=size)
 
 
 # Products with the own transpose

@@ -17,6 +17,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.core import dtypes
+from xlafront.core.dimensions import common_shape
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax import linalg as kernels
 from xlafront.linalg.factorizations import solve_factored
@@ -95,7 +96,7 @@ def _solve(a, b):
 def _solve_matrices(a, b):
     """Both ways of differentiation solve systems with the factors that are there."""
     factors, _, permutation = kernels.lu(lax.stop_gradient(a))
-    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    batch = common_shape(a.shape[:-2], b.shape[:-2])
     factors, permutation = (xnp.broadcast_to(x, batch + x.shape[a.ndim - 2:]) for x in (factors, permutation))
     b = xnp.broadcast_to(b, batch + b.shape[-2:])
     return lax.custom_linear_solve(

@@ -8,6 +8,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.core import dtypes
+from xlafront.core.dimensions import min_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.core.zeros import Zero
 from xlafront.linalg.factorizations import lu, triangular_solve
@@ -181,13 +182,13 @@ geqp3_p.shown_as = "qr with pivoting=True"
 
 def _qr_shape(a, *, pivoting, full_matrices, use_magma):
     *batch, m, n = a.shape
-    k = m if full_matrices else min(m, n)
+    k = m if full_matrices else min_dim(m, n)
     return [((*batch, m, k), a.dtype), ((*batch, k, n), a.dtype), *[((*batch, n), np.int32)] * pivoting]
 
 
 def _qr_algorithm(a, *, pivoting, full_matrices, use_magma):
     *batch, m, n = a.shape
-    k = m if full_matrices else min(m, n)
+    k = m if full_matrices else min_dim(m, n)
     if not a.size:
         columns = xnp.broadcast_to(xnp.arange(n, dtype=np.int32), (*batch, n))
         return [xnp.broadcast_to(xnp.eye(m, k, dtype=a.dtype), (*batch, m, k)), xnp.zeros((*batch, k, n), a.dtype),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.control.scan import scan
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.dimensions import as_size, common_shape, is_symbolic_dim, max_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.elementwise import as_type
 from xlafront.linalg.numpy_functions import eigvals, inv, lstsq
@@ -114,7 +114,7 @@ def _horner(p, x, unroll):
     weak = dtypes.is_weakly_typed(x) and dtypes.is_weakly_typed(p)
     d = tracing.aval_of(x).dtype
     p, x = as_type(p, d, False), as_type(x, d, False)
-    start = xnp.zeros(np.broadcast_shapes(np.shape(p)[1:], np.shape(x)), d)
+    start = xnp.zeros(common_shape(np.shape(p)[1:], np.shape(x)), d)
     return as_type(scan(lambda y, c: (y * x + c, None), start, p, unroll=unroll)[0], d, weak)
 
 
@@ -140,8 +140,8 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
 @library(static="operation", name="polyadd")
 def _aligned(a1, a2, operation):
     a1, a2 = promote_dtypes(unwrap(a1), unwrap(a2))
-    n = max(np.shape(a1)[0], np.shape(a2)[0])
-    a1, a2 = (xnp.pad(a, (n - np.shape(a)[0], 0)) if np.shape(a)[0] < n else a for a in (a1, a2))
+    n = max_dim(np.shape(a1)[0], np.shape(a2)[0])
+    a1, a2 = (xnp.pad(a, (n - np.shape(a)[0], 0)) if np.shape(a)[0] != n else a for a in (a1, a2))
     return getattr(xnp, operation)(a1, a2)
 
 
@@ -224,14 +224,16 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
 
 
 def _order(name: str, what: str, m) -> int:
-    m = operator.index(m)
+    m = as_size(m)
     if m < 0:
         raise ValueError(f"the order of {what} must be positive for xnp.{name}, got m={m}.")
     return m
 
 
-def _falling(powers: np.ndarray, m: int) -> np.ndarray:
+def _falling(powers: Any, m: int) -> Any:
     """`powers * (powers - 1) * ...`, of `m` factors."""
+    if isinstance(powers, tracing.Tracer):
+        return math.prod([powers - i for i in range(m)])
     return np.prod([powers - i for i in range(m)], axis=0, dtype=np.float64)
 
 
@@ -239,8 +241,8 @@ def _falling(powers: np.ndarray, m: int) -> np.ndarray:
 def _derivative(p, m):
     [p] = promote_dtypes_inexact(unwrap(p))
     n = np.shape(p)[0]
-    factors = _falling(np.arange(n - 1, m - 1, -1), m).astype(tracing.aval_of(p).dtype)
-    return xnp.asarray(p)[:max(n - m, 0)] * factors
+    factors = _falling((xnp if is_symbolic_dim(n) else np).arange(n - 1, m - 1, -1), m).astype(tracing.aval_of(p).dtype)
+    return xnp.asarray(p)[:max_dim(n - m, 0)] * factors
 
 
 def polyder(p: ArrayLike, m: int = 1) -> Array:
@@ -262,7 +264,7 @@ def _integral(p, k, m):
     p, k = promote_dtypes_inexact(unwrap(p), unwrap(k))
     n = np.shape(p)[0]
     k = xnp.broadcast_to(k, (m,))
-    divisors = _falling(np.arange(n + m - 1, m - 1, -1), m)
+    divisors = _falling((xnp if is_symbolic_dim(n) else np).arange(n + m - 1, m - 1, -1), m)
     constants = np.array([math.factorial(i) for i in range(m - 1, -1, -1)], np.float64)
     d = tracing.aval_of(p).dtype
     return xnp.concatenate([xnp.asarray(p) / divisors.astype(d), k / constants.astype(d)])
@@ -300,7 +302,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     check_arraylike("vander", x)
     if np.ndim(x) != 1:
         raise ValueError(f"xnp.vander: x must be a one-dimensional array, got shape {np.shape(x)}.")
-    n = np.shape(x)[0] if N is None else operator.index(N)
+    n = np.shape(x)[0] if N is None else as_size(N)
     if n < 0:
         raise ValueError(f"xnp.vander: N must be nonnegative, got {n}.")
     return _vander(x, n, bool(increasing))
@@ -332,7 +334,7 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, fu
     Array([2., 1.], dtype=float32)
     """
     check_arraylike("polyfit", x, y, *[v for v in (w,) if v is not None])
-    deg = operator.index(deg)
+    deg = as_size(deg)
     if deg < 0:
         raise ValueError(f"xnp.polyfit expected deg >= 0, got {deg}.")
     if np.ndim(x) != 1:

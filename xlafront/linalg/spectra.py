@@ -11,6 +11,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax, lowering
 from xlafront.core import dtypes
+from xlafront.core.dimensions import min_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.linalg.factorizations import symmetrized
 from xlafront.linalg.kernels import adjoint, call, factorization, floating, lapack, letter, product, square, succeeded
@@ -296,13 +297,13 @@ def _eig(x, left, right, enable_eigvec_derivs, implementation):
 
 def _svd_results(x, full_matrices, count=None):
     *batch, m, n = x.shape
-    k = min(m, n) if count is None else count
+    k = min_dim(m, n) if count is None else count
     return [((*batch, k), dtypes.to_real(x.dtype)), ((*batch, m, m if full_matrices else k), x.dtype),
             ((*batch, n if full_matrices else k, n), x.dtype)]
 
 
 def _svd_shape(x, *, full_matrices, compute_uv, subset_by_index, algorithm):
-    k = min(x.shape[-2:])
+    k = min_dim(*x.shape[-2:])
     span = _span("svd", subset_by_index, k)
     count = span.stop - span.start
     if count < k and full_matrices and compute_uv:

@@ -17,6 +17,7 @@ from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlir, _sdy, _stablehlo
 from jaxlib.mlir.dialects import func as _func  # noqa: F401  (registers func.func's Python class)
 
 from xlafront.core.avals import abstract_token
+from xlafront.core.dimensions import is_symbolic, is_symbolic_dim
 from xlafront.core.memo import Memo
 
 # Without this the bindings import the generated Python classes of a dialect (8 ms) with its first attribute. Rules that are
@@ -75,6 +76,7 @@ with context:
     _i64_type = ir.IntegerType.get_signless(64)
     _i32_type = ir.IntegerType.get_signless(32)
 _tensor_types = Memo(1 << 16)
+_dynamic = ir.ShapedType.get_dynamic_size()
 
 
 def element_type(dtype) -> ir.Type:
@@ -89,10 +91,13 @@ def tensor_type(shape: tuple[int, ...], dtype) -> ir.Type:
         if not isinstance(dtype, np.dtype):
             physical = dtype._rules
             return tensor_type((*shape, *physical.physical_element_shape), np.dtype(physical.physical_dtype))
-        if math.prod([max(n, 1) for n in shape]) * dtype.itemsize >= 1 << 63:  # XLA ends the process
+        sizes: Any = shape
+        if is_symbolic(shape):
+            sizes = [_dynamic if is_symbolic_dim(n) else n for n in shape]
+        elif math.prod([max(n, 1) for n in shape]) * dtype.itemsize >= 1 << 63:  # XLA ends the process
             raise ValueError(f"the shape {shape} is too large: an array of dtype {dtype} would have more bytes than can be "
                              f"addressed (2**63), whatever the device. Check the sizes.")
-        found = _tensor_types.keep(key, ir.RankedTensorType.get(shape, _elements[dtype], loc=unknown_location))
+        found = _tensor_types.keep(key, ir.RankedTensorType.get(sizes, _elements[dtype], loc=unknown_location))
     return found
 
 
@@ -214,22 +219,13 @@ def line_of(code, lasti: int) -> int:
     return _jax.Traceback.code_addr2line(code, lasti)
 
 
+def function_type(module: ir.Module, symbol: str) -> ir.FunctionType:
+    function = ir.SymbolTable(module.operation)[symbol]
+    return ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+
+
 def bindings(name: str):
     """A part of jaxlib's MLIR bindings: `ir`, `passmanager`, `dialects.stablehlo`."""
     import importlib
 
     return importlib.import_module(f"jaxlib.mlir.{name}")
-
-
-def serialize_portable(module, target: str, mixed: bool = False) -> bytes:
-    """A module, or its text or bytecode, in the form that StableHLO of version `target` can read."""
-    if isinstance(module, ir.Module):
-        module = str(module.operation.get_asm(enable_debug_info=True))
-    with context:
-        text = str(ir.Module.parse(module)).encode()
-    return _jax.mlir.serialize_portable_artifact(text, target, use_mixed_serialization=mixed)
-
-
-def deserialize_portable(artifact: bytes, into=None) -> ir.Module:
-    with (into or context):
-        return _stablehlo.deserialize_portable_artifact(into or context, artifact)

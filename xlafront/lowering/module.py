@@ -25,11 +25,13 @@ import numpy as np
 
 from xlafront.core import errors, source
 from xlafront.core.avals import abstract_token, token_stand_in
+from xlafront.core.dimensions import DimExpr, is_symbolic
 from xlafront.core.ir import Effect
 from xlafront.core.refs import AbstractRef
-from xlafront.lowering import mlir
+from xlafront.lowering import mlir, sizes
 from xlafront.lowering.mlir import create, ir, tensor_type, type_of
 
+GLOBAL_CONSTANT = "jax.global_constant"  # marks arguments of `main` that are the same for all calls of a compiled program
 INLINE_CONSTANT_BYTES = 256  # larger constants become arguments of the program, not text in it
 
 
@@ -41,7 +43,9 @@ class ModuleContext:
     """One module under construction."""
 
     def __init__(self, name: str, platform: str, num_partitions: int = 1, num_replicas: int = 1, sharding_context=None):
-        self.platform = platform
+        self._platform = platform
+        self.targets: tuple[str, ...] = (platform,)  # the platforms that it is to run on
+        self.asked_platform = False  # whether what has been written depends on which of them it is
         self.num_partitions = num_partitions
         self.sharding_context = sharding_context
         self.module = ir.Module.create(loc=mlir.unknown_location)
@@ -59,14 +63,22 @@ class ModuleContext:
         self.partitioners: list[Any] = []  # what the compiler asks while it compiles
         self.cacheable = True  # whether the executable may be used in other processes
         self.rules: dict[Any, Callable] = {}
+        self.own_rules: dict[Any, Callable] = {}  # what this module is written by in place of the primitives' rules
         partitioned = sharding_context is not None and sharding_context.partitioned
         self.constrain: Callable | None = sharding_context.constrain_typed if partitioned else None
         self.manual_mesh: Any = None  # of the `shard_map` whose body is being written
+        self.dimension_variables: tuple[str, ...] = ()  # whose values each function takes
         self.channels = 0  # of collectives, so far
         self.pair_channels: dict[tuple, ir.Attribute] = {}  # of sends and receives, by their pairs
         self.sent: dict[ir.Value, tuple] = {}  # by token: what is sent once its receive is written
         # Every new function goes before the end of the module.
         self.insertion_point = ir.InsertionPoint(self.module.body)
+
+    @property
+    def platform(self) -> str:
+        """The platform that is being written for."""
+        self.asked_platform = True
+        return self._platform
 
     # The words in which rules of extensions ask for the same.
     context = property(lambda self: mlir.context)
@@ -92,11 +104,16 @@ class ModuleContext:
 
     def turn_to(self, platform: str) -> None:
         """What is written from here on is for this platform."""
-        self.platform = platform
+        self._platform = platform
         self.rules, self.functions = {}, {}
 
     def rule_of(self, primitive) -> Callable:
-        rule = self.rules[primitive] = primitive.lowering_for(self.platform)
+        rule = self.own_rules.get(primitive)
+        if rule is None:
+            rule, lowerings = primitive.lowering_for(self._platform), primitive.lowerings
+            if any([(lowerings.get(p) or lowerings.get(None)) is not rule for p in self.targets]):
+                self.asked_platform = True
+        self.rules[primitive] = rule
         return rule
 
     def location(self, name: str, site, body: Body) -> ir.Location:
@@ -143,14 +160,18 @@ class ModuleContext:
             self.keepalives.append(jaxpr)  # its id stays taken while the module is built
             effects = ordered_effects(jaxpr)
             tokens = [mlir.token_type()] * len(effects)
+            names = self.dimension_variables
             outside, self.calls = self.calls, 0
             symbol, _, block = self.add_function(
-                name or jaxpr.debug_info.function_name, tokens + flat_types(jaxpr.in_avals),
-                tokens + flat_types(jaxpr.out_avals))
+                name or jaxpr.debug_info.function_name,
+                tokens + [sizes.scalar_type()] * len(names) + flat_types(jaxpr.in_avals),
+                tokens + flat_types(jaxpr.out_avals), arg_attributes=_with_variables(names, len(tokens), len(jaxpr.invars)))
             with ir.InsertionPoint(block):
                 arguments = list(block.arguments)
                 body = Body(self, dict(zip(effects, arguments)), f"{scope}/" if scope else "")
-                results = body.run(jaxpr, [constant(c) for c in consts], arguments[len(effects):])
+                if names:
+                    body.sizes = sizes.Sizes(dict(zip(names, arguments[len(effects):])))
+                results = body.run(jaxpr, [constant(c) for c in consts], arguments[len(effects) + len(names):])
                 create("func.return", operands=[*[body.tokens[e] for e in effects], *results], loc=mlir.unknown_location)
             found = self.functions[key] = symbol, self.calls + 1
             self.calls = outside
@@ -161,6 +182,13 @@ class ModuleContext:
                                  f"inline=True.")
         self.calls = max(self.calls, depth)
         return symbol
+
+
+def _with_variables(names: Sequence[str], before: int, after: int) -> list[dict] | None:
+    """Attributes of arguments among which are dimension variables: these are constants to XLA's refinement."""
+    if not names:
+        return None
+    return [*[{}] * before, *[{GLOBAL_CONSTANT: mlir.string(name)} for name in names], *[{}] * after]
 
 
 def flat_types(avals) -> list[ir.Type]:
@@ -194,13 +222,14 @@ def constant_value(value: ir.Value):
 class Body:
     """The operations of one block: what is defined in it and may be used again."""
 
-    __slots__ = ("module", "splats", "tokens", "prefix", "outer")
+    __slots__ = ("module", "splats", "tokens", "prefix", "outer", "sizes")
 
     def __init__(self, module: ModuleContext, tokens: dict[Effect, ir.Value] | None = None, prefix: str = "", outer: str = ""):
         self.module = module
         self.prefix, self.outer = prefix, outer  # the names in which its operations are, and the scope that these stand for
         self.splats: dict[tuple, ir.Value] = {}
         self.tokens = {} if tokens is None else tokens  # of each ordered effect the last; see the module's docstring
+        self.sizes: sizes.Sizes | None = None  # of a module with dimension variables
 
     def inside(self, scope: str) -> str:
         """The names of a scope that an operation here is in, to be followed by its own."""
@@ -214,7 +243,11 @@ class Body:
         key = (repr(value), dtype, shape)
         found = self.splats.get(key)
         if found is None:
-            found = self.splats[key] = constant(value, shape, dtype)
+            if self.sizes is not None and is_symbolic(shape):
+                found = self.sizes.broadcast(self.literal(value, dtype, ()), shape, (), tensor_type(shape, np.dtype(dtype)))
+            else:
+                found = constant(value, shape, dtype)
+            self.splats[key] = found
         return found
 
     def spread(self, value: ir.Value, aval, shape: tuple[int, ...]) -> ir.Value:
@@ -223,10 +256,14 @@ class Body:
         found = self.splats.get(key)
         if found is None:
             dtype, own = aval.dtype, range(len(aval.shape))
-            words = () if isinstance(dtype, np.dtype) else range(len(shape), len(shape) + len(dtype.physical_element_shape))
-            found = self.splats[key] = create(
-                "stablehlo.broadcast_in_dim", results=[tensor_type(shape, dtype)], operands=[value],
-                attributes={"broadcast_dimensions": mlir.i64s((*own, *words))}, loc=mlir.unknown_location).result
+            element = () if isinstance(dtype, np.dtype) else dtype.physical_element_shape
+            dims = (*own, *range(len(shape), len(shape) + len(element)))
+            if self.sizes is not None and is_symbolic(shape):
+                found = self.sizes.broadcast(value, (*shape, *element), dims, tensor_type(shape, dtype))
+            else:
+                found = create("stablehlo.broadcast_in_dim", results=[tensor_type(shape, dtype)], operands=[value],
+                               attributes={"broadcast_dimensions": mlir.i64s(dims)}, loc=mlir.unknown_location).result
+            self.splats[key] = found
         return found
 
     def run(self, jaxpr, consts: Sequence[ir.Value], args: Sequence[ir.Value]) -> list[ir.Value]:
@@ -360,8 +397,39 @@ class RuleContext:
         element = () if isinstance(aval.dtype, np.dtype) else tuple(aval.dtype._rules.physical_element_shape)
         return None if result is None else [aval], tuple(aval.shape), element
 
+    def vector(self, sizes: Sequence[Any], dtype) -> ir.Value:
+        """Integers, which may be sizes that the module computes, as a tensor of one dimension."""
+        if not is_symbolic(sizes):
+            return constant(np.array(list(sizes), dtype))
+        return self.body.sizes.vector(sizes, np.dtype(dtype))
+
+    def size(self, n) -> ir.Value:
+        """The size of a dimension as an int32 scalar."""
+        return self.constant(np.int32(n)) if type(n) is not DimExpr else self.body.sizes.scalar(n)
+
+    def shape_operands(self, results: Sequence[Any], count: int) -> tuple[list[ir.Value], dict[str, Any]]:
+        """What a custom call of `count` operands takes more, where its results have sizes that the module computes."""
+        if not self.computes(*[r.shape for r in results]):
+            return [], {}
+        shapes = [self.vector(r.shape, np.int32) if r.shape else constant(np.zeros(0, np.int32)) for r in results]
+        return shapes, {"indices_of_shape_operands": mlir.dense_i64(range(count, count + len(shapes)))}
+
+    def dimension_as_value(self, dim: DimExpr) -> ir.Value:
+        if self.body.sizes is None:
+            raise ValueError(f"the symbolic dimension '{dim}' has no value in this program: none of its arguments has a size "
+                             f"from which it follows.")
+        value = self.body.sizes.scalar(dim)
+        return self.convert(value, (), self.aval_out.dtype) if self.aval_out.dtype.itemsize != 4 else value
+
+    def computes(self, *sizes) -> bool:
+        """Whether some of these shapes have sizes that the module computes."""
+        return self.body.sizes is not None and any(map(is_symbolic, sizes))
+
     def broadcast_in_dim(self, x: ir.Value, dims: Sequence[int], result=None) -> ir.Value:
         types, shape, element = self._typed(result)
+        if self.computes(shape):
+            return self.op("stablehlo.dynamic_broadcast_in_dim", [x, self.vector((*shape, *element), np.int32)], types,
+                           broadcast_dimensions=mlir.i64s((*dims, *range(len(shape), len(shape) + len(element)))))
         return self.op("stablehlo.broadcast_in_dim", [x], types, broadcast_dimensions=mlir.i64s(
             (*dims, *range(len(shape), len(shape) + len(element)))))
 
@@ -369,27 +437,58 @@ class RuleContext:
         return self.broadcast_in_dim(x, dims, (shape, dtype))
 
     def reshape(self, x: ir.Value, shape=None, dtype=None) -> ir.Value:
-        return self.op("stablehlo.reshape", [x], None if shape is None else [(shape, dtype)])
+        types, sizes, element = self._typed(None if shape is None else (tuple(shape), dtype))
+        if self.computes(sizes):
+            return self.op("stablehlo.dynamic_reshape", [x, self.vector((*sizes, *element), np.int32)], types)
+        return self.op("stablehlo.reshape", [x], types)
 
     def iota(self, dimension: int, result=None) -> ir.Value:
-        return self.op("stablehlo.iota", [], self._typed(result)[0], iota_dimension=mlir.i64(dimension))
+        types, shape, _ = self._typed(result)
+        if self.computes(shape):
+            return self.op("stablehlo.dynamic_iota", [self.vector(shape, np.int32)], types, iota_dimension=mlir.i64(dimension))
+        return self.op("stablehlo.iota", [], types, iota_dimension=mlir.i64(dimension))
 
     def slice(self, x: ir.Value, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int] | None = None,
               result=None) -> ir.Value:
         types, _, element = self._typed(result)
         strides = (1,) * len(starts) if strides is None else strides
+        if self.computes(starts, limits, strides):
+            bounds = ((*starts, *[0] * len(element)), (*limits, *element), (*strides, *[1] * len(element)))
+            return self.op("stablehlo.real_dynamic_slice", [x, *[self.vector(b, np.int32) for b in bounds]], types)
         return self.op("stablehlo.slice", [x], types, start_indices=mlir.i64s((*starts, *[0] * len(element))),
                        limit_indices=mlir.i64s((*limits, *element)), strides=mlir.i64s((*strides, *[1] * len(element))))
 
     def pad(self, x: ir.Value, value: ir.Value, low: Sequence[int], high: Sequence[int], interior: Sequence[int],
             result=None) -> ir.Value:
+        if self.computes(low, high, interior):
+            return self.op("stablehlo.dynamic_pad", [x, value, *[self.vector(p, np.int32) for p in (low, high, interior)]],
+                           self._typed(result)[0])
         return self.op("stablehlo.pad", [x, value], self._typed(result)[0], edge_padding_low=mlir.i64s(low),
                        edge_padding_high=mlir.i64s(high), interior_padding=mlir.i64s(interior))
 
     def dynamic_slice(self, x: ir.Value, starts: Sequence[ir.Value], result=None) -> ir.Value:
         types, shape, element = self._typed(result)
+        if self.computes(shape):
+            return self._computed_slice(x, starts, types, shape, element)
         return self.op("stablehlo.dynamic_slice", [x, *starts, *self._zeros(starts, element)], types,
                        slice_sizes=mlir.i64s((*shape, *element)))
+
+    def _computed_slice(self, x: ir.Value, starts: Sequence[ir.Value], types, shape, element) -> ir.Value:
+        """A slice of computed sizes at computed starts, which are moved so that it lies inside."""
+        kind, one, rank = np.dtype(np.int32), ((1,), np.dtype(np.int32)), len(shape) + len(element)
+        size, of_x = self.vector((*shape, *element), kind), []
+        vector = ((rank,), kind)
+        for d in range(rank):
+            extent = self.op("stablehlo.get_dimension_size", [x], [((), kind)], dimension=mlir.i64(d))
+            of_x.append(self.op("stablehlo.reshape", [extent], [one]))
+        starts = [self.op("stablehlo.reshape", [s if str(s.type.element_type) == "i32" else self.convert(s, (), kind)], [one])
+                  for s in [*starts, *self._zeros(starts, element)]]
+        begin, extents = self.concatenate(starts, 0, vector), self.concatenate(of_x, 0, vector)
+        last = self.op("stablehlo.subtract", [extents, size], [vector])
+        begin = self.op("stablehlo.maximum", [self.op("stablehlo.minimum", [begin, last], [vector]),
+                                              constant(np.zeros(rank, kind))], [vector])
+        return self.op("stablehlo.real_dynamic_slice", [
+            x, begin, self.op("stablehlo.add", [begin, size], [vector]), constant(np.ones(rank, kind))], types)
 
     def dynamic_update_slice(self, x: ir.Value, update: ir.Value, starts: Sequence[ir.Value], result=None) -> ir.Value:
         types, _, element = self._typed(result)
@@ -430,6 +529,8 @@ class RuleContext:
             block = region.blocks.append(*block_types, arg_locs=[self.loc] * len(block_types))
             with ir.InsertionPoint(block):
                 inside = Body(self.body.module, None, f"{before}{scopes[i]}/" if scopes else before, outer)
+                if self.body.sizes is not None:
+                    inside.sizes = self.body.sizes.inside()
                 inner = RuleContext(inside, self._invars, self._outvars, self.loc, self.primitive, self.site)
                 create("stablehlo.return", operands=list(build(inner, *block.arguments)), loc=self.loc)
         results = list(operation.results)
@@ -491,6 +592,7 @@ class RuleContext:
         symbol = self.body.module.function_of(closed.jaxpr, closed.consts, name, scope=scope)
         attributes["callee"] = mlir.symbol(symbol)
         types = flat_types(closed.out_avals)
+        operands = [*self.dimension_arguments(), *operands]
         effects = ordered_effects(closed) if closed.effects else []
         if not effects:
             return list(create("func.call", results=types, operands=operands, attributes=attributes, loc=self.loc).results)
@@ -499,6 +601,11 @@ class RuleContext:
         tokens, results = operation.results[:len(effects)], operation.results[len(effects):]
         self.set_tokens(effects, list(tokens))
         return list(results)
+
+    def dimension_arguments(self) -> list[ir.Value]:
+        """What comes first among the arguments of a function that a program became (after tokens)."""
+        known = self.body.sizes
+        return [] if known is None else [known.variables[v] for v in self.module_context.dimension_variables]
 
     def function(self, name: str, arg_types, result_types, build: Callable[..., Sequence[ir.Value]]) -> str:
         """The symbol of a function of the module that is no program: `build(ctx, *arguments)` writes it and returns results."""
@@ -550,62 +657,94 @@ def module_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "_", name[:MOST_OF_A_NAME]).rstrip("_") or "program"
 
 
-def lower_program(jaxpr, name: str, platforms: Sequence[str], *, const_values: Sequence[Any], arg_attributes=None,
-                  result_attributes=None, num_partitions: int = 1, num_replicas: int = 1,
-                  sharding_context=None, manual_mesh=None, scope: str = "") -> ModuleContext:
-    """A module whose `main` computes `jaxpr`; `scope` is in front of the names of its operations.
-
-    Of several platforms the first argument is the index of the one that it runs on, and `main` chooses between their programs.
-
-    `const_values` has a NumPy value for each constant variable that is written into the module, and None for
-    each that becomes a leading argument of `main`. `manual_mesh` is the mesh that collectives work over, where the program is
-    that of one device.
-    """
+def _lower_program(jaxpr, name: str, platforms: Sequence[str], by_case: bool, *, const_values: Sequence[Any],
+                   arg_attributes=None, result_attributes=None, num_partitions: int = 1, num_replicas: int = 1,
+                   sharding_context=None, manual_mesh=None, scope: str = "", takes_tokens: bool = False,
+                   own_rules: dict[Any, Callable] | None = None, argument_names: Sequence[str] = ()) -> ModuleContext:
+    """As `lower_program`; `by_case`: with a choice between programs for the platforms, where they are several."""
     if num_partitions > 1 and ordered_effects(jaxpr):
         raise ValueError(f"{jaxpr.debug_info.func_src_info} has callbacks with ordered=True in a program over "
                          f"{num_partitions} devices, which have no common order. Leave ordered out, or run it on one device.")
     with mlir.context, mlir.unknown_location:
         module = ModuleContext(module_name(name), platforms[0], num_partitions, num_replicas, sharding_context)
         module.manual_mesh = manual_mesh
+        module.own_rules, module.targets = own_rules or {}, tuple(platforms)
         hoisted = [v for v, value in zip(jaxpr.constvars, const_values) if value is None]
-        arg_types = flat_types([_at_boundary(aval) for aval in [v.aval for v in hoisted] + jaxpr.in_avals])
-        result_types = flat_types(map(_at_boundary, jaxpr.out_avals))
+        effects = ordered_effects(jaxpr)
+        passed = [mlir.token_type()] * len(effects) if takes_tokens else []
+        arg_types = [*passed, *flat_types([_at_boundary(aval) for aval in [v.aval for v in hoisted] + jaxpr.in_avals])]
+        result_types = [*passed, *flat_types(map(_at_boundary, jaxpr.out_avals))]
+        if passed and arg_attributes:
+            arg_attributes = [*[{}] * len(passed), *arg_attributes]
+        if passed and result_attributes:
+            result_attributes = [*[{}] * len(passed), *result_attributes]
         choice = len(platforms) > 1
+        module.dimension_variables = sizes.variables_of(jaxpr.in_avals)
+        if module.dimension_variables:
+            module.module.operation.attributes["jax.uses_shape_polymorphism"] = mlir.boolean(True)
         if choice:
             arg_types = [tensor_type((), np.dtype(np.int32)), *arg_types]
-            which = {"jax.global_constant": mlir.string("_platform_index")}
+            which = {GLOBAL_CONSTANT: mlir.string("_platform_index")}
             arg_attributes = [which, *(arg_attributes or [{}] * (len(arg_types) - 1))]
         _, _, block = module.add_function("main", arg_types, result_types, public=True, arg_attributes=arg_attributes,
                                           result_attributes=result_attributes)
 
-        def program(arguments):
+        def program(arguments, variables=None):
+            given, arguments = arguments[:len(passed)], arguments[len(passed):]
             leading = iter(arguments[:len(hoisted)])
             consts = [next(leading) if value is None else constant(value) for value in const_values]
             # What orders programs among each other is `runtime.effects`; in each the chains start anew.
-            tokens = {effect: new_token() for effect in ordered_effects(jaxpr)}
+            tokens = dict(zip(effects, given)) if passed else {effect: new_token() for effect in effects}
             if module.constrain is not None:
                 consts = [sharding_context.constrain_constant(value, v.aval) for v, value in zip(jaxpr.constvars, consts)]
             values = [new_token() if v.aval is abstract_token else value
                       for v, value in zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *arguments[len(hoisted):]])]
-            results = Body(module, tokens, f"{scope}/" if scope else "").run(jaxpr, values[:len(consts)], values[len(consts):])
-            return [constant(np.zeros(token_stand_in.shape, token_stand_in.dtype)) if v.aval is abstract_token else value
-                    for v, value in zip(jaxpr.outvars, results)]
+            body = Body(module, tokens, f"{scope}/" if scope else "")
+            if variables is not None:
+                body.sizes = sizes.Sizes(variables)
+            results = body.run(jaxpr, values[:len(consts)], values[len(consts):])
+            results = [constant(np.zeros(token_stand_in.shape, token_stand_in.dtype)) if v.aval is abstract_token else value
+                       for v, value in zip(jaxpr.outvars, results)]
+            return [*[body.tokens[effect] for effect in effects if passed], *results]
 
         with ir.InsertionPoint(block):
-            if choice:
+            variables = None
+            if module.dimension_variables:
+                names = argument_names or [f"args[{i}]" for i in range(len(jaxpr.invars))]
+                first = choice + len(passed) + len(hoisted)
+                variables = sizes.from_arguments(names, jaxpr.in_avals, list(block.arguments)[first:])
+            if by_case:
                 index, *arguments = block.arguments
                 case = create("stablehlo.case", operands=[index], results=result_types, regions=len(platforms),
                               loc=mlir.unknown_location)
                 for platform, region in zip(platforms, case.regions):
                     module.turn_to(platform)
                     with ir.InsertionPoint(region.blocks.append()):
-                        create("stablehlo.return", operands=program(arguments), loc=mlir.unknown_location)
+                        create("stablehlo.return", operands=program(arguments, variables), loc=mlir.unknown_location)
                 results = list(case.results)
             else:
-                results = program(list(block.arguments))
+                results = program(list(block.arguments)[choice:], variables)
             if module.constrain is not None:
                 results = sharding_context.constrain_results(results)
             create("func.return", operands=results, loc=mlir.unknown_location)
+    return module
+
+
+def lower_program(jaxpr, name: str, platforms: Sequence[str], **options) -> ModuleContext:
+    """A module whose `main` computes `jaxpr`; `scope` is in front of the names of its operations.
+
+    Of several platforms the first argument is the index of the one that it runs on, and `main` chooses between their programs,
+    where these are not the same.
+    One that `takes_tokens` gets those of its ordered effects next, and returns them first: it is to be a part of another.
+    `own_rules` are lowering rules by primitives, in place of theirs.
+
+    `const_values` has a NumPy value for each constant variable that is written into the module, and None for
+    each that becomes a leading argument of `main`. `manual_mesh` is the mesh that collectives work over, where the program is
+    that of one device. `argument_names` are how messages about sizes call the arguments of the program.
+    """
+    module = _lower_program(jaxpr, name, platforms, False, **options)
+    if len(platforms) > 1 and module.asked_platform:
+        return _lower_program(jaxpr, name, platforms, True, **options)
     return module
 
 

@@ -6,16 +6,18 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.core import errors
+from xlafront.core.dimensions import is_symbolic_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.barriers import stop_gradient
 from xlafront.nn.functions import logsumexp, softmax
+from xlafront.numpy.creation import arange
 from xlafront.staging.library import library
 
 
 def _masks(query_length, key_length, is_causal, window, query_lengths, key_lengths):
     """The positions that may be looked at: a boolean array of rank 4 or None."""
-    rows = np.arange(query_length)[:, None]
-    columns = np.arange(key_length)[None, :]
+    rows, columns = (arange(n) if is_symbolic_dim(n) else np.arange(n) for n in (query_length, key_length))
+    rows, columns = rows[:, None], columns[None, :]
     allowed = None
     if is_causal:
         allowed = rows >= columns

@@ -8,6 +8,7 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.dimensions import common_shape
 from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax.barriers import stop_gradient
 from xlafront.lax.elementwise import and_, as_type, constant_like, eq, erfc_, gt, logistic_, lt, mul, rsqrt_, select
@@ -398,7 +399,7 @@ def _with_mask(name: str, x, where):
         raise ValueError(f"the mask `where` of nn.{name} must be a boolean array, got dtype {tracing.aval_of(where).dtype}.")
     rank = max(np.ndim(x), np.ndim(where))
     x, where = (xnp.expand_dims(a, tuple(range(rank - np.ndim(a)))) for a in (x, where))
-    shape = np.broadcast_shapes(np.shape(x), np.shape(where))
+    shape = common_shape(np.shape(x), np.shape(where))
     return xnp.broadcast_to(x, shape), where
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, tracing
+from xlafront.core.dimensions import is_symbolic, is_symbolic_dim
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax.convolutions import conv_general_dilated
 from xlafront.lax.shapes import reshape_to, rev_p
@@ -21,7 +22,10 @@ _MODES = ("full", "same", "valid")
 def _slide(a, v, mode, flipped, precision, preferred):
     """Sums of products of two vectors in all places of the shorter one; `flipped` says that it is read backwards."""
     a, v = promote_dtypes_inexact(unwrap(a), unwrap(v))
-    swapped = np.size(a) < np.size(v)
+    if mode == "full" and is_symbolic((np.size(a), np.size(v))):  # whichever is longer
+        swapped = is_symbolic_dim(np.size(v)) and not is_symbolic_dim(np.size(a))
+    else:
+        swapped = np.size(a) < np.size(v)
     if swapped:
         a, v = v, a
     m = np.size(v)

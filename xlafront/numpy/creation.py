@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 
 from xlafront.core import backends, dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
+from xlafront.core.dimensions import as_array, as_size, common_shape, is_symbolic, is_symbolic_dim, known, max_dim
 from xlafront.core.keys import KeyArray
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax import dynamic_slicing, keys, shapes
@@ -30,6 +30,7 @@ from xlafront.lax.elementwise import (
     mul,
     real_,
     sign_,
+    size_as,
     sub,
     to_dtype,
     where,
@@ -117,6 +118,8 @@ def _placed(name: str, x, target):
 
 
 def _from_host(object, wanted, weak):
+    if is_symbolic_dim(object):
+        return as_type(as_array(object), wanted or dtypes.default_dtype(int), wanted is None)
     if isinstance(object, (list, tuple)):
         leaves = tree.leaves(object, is_leaf=lambda x: x is None)
         kinds = set(map(type, leaves))
@@ -484,6 +487,8 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     d = dtypes.check_user_dtype(dtype, "xnp.arange")
     if d == dtypes.bool_:
         raise TypeError("xnp.arange makes numbers, not booleans.")
+    if is_symbolic((start, stop, step)):
+        return _symbolic_arange(*((0, start) if stop is None else (start, stop)), 1 if step is None else step, d)
     start, stop, step = (x if x is None or type(x) in (int, float) else np.asarray(x)[()] for x in (start, stop, step))
     if stop is None:
         start, stop = 0, start
@@ -500,6 +505,14 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     return result if target is None else put_leaf(result, target)
 
 
+def _symbolic_arange(start, stop, step, d):
+    """From and to sizes that are not known."""
+    start, stop, step = (as_size(x) for x in (start, stop, step))
+    size = -(-max_dim(stop - start if step > 0 else start - stop, 0) // abs(step))
+    counts = shapes.counting(d, (size,), 0)
+    return add(counts if step == 1 else mul(counts, size_as(step, d)), size_as(start, d))
+
+
 def _python(x):
     return x.item() if isinstance(x, np.generic) else x
 
@@ -507,19 +520,19 @@ def _python(x):
 def _evenly_spaced(start, stop, num, endpoint, axis, dtype):
     start, stop = promote_args_inexact("linspace", start, stop)
     d = tracing.aval_of(start).dtype
-    shape = np.broadcast_shapes(np.shape(start), np.shape(stop))
+    shape = common_shape(np.shape(start), np.shape(stop))
     start, stop = (x if np.shape(x) == shape else shapes.broadcast_in_dim(x, shape, ()) for x in (start, stop))
-    steps = max(num - 1 if endpoint else num, 1)
+    steps = max_dim(num - 1 if endpoint else num, 1)
     full_shape = (num, *shape)
     counts = shapes.counting(dtypes.to_real(d), full_shape, 0)
-    counts = as_type(div(counts, dtypes.to_real(d).type(steps)), d, False)
+    counts = as_type(div(counts, size_as(steps, dtypes.to_real(d))), d, False)
 
     def rows(x, count):
         return shapes.broadcast_in_dim(x, (count, *shape), range(1, len(full_shape)))
 
     one = d.type(1)
     result = add(mul(rows(start, num), sub(one, counts)), mul(rows(stop, num), counts))
-    if endpoint and num > 1:
+    if endpoint and known(num, 2) > 1:
         result = dynamic_slicing.dynamic_update_slice_in_dim(result, rows(stop, 1), num - 1, 0)
     if dtypes.is_integer(dtype):
         result = floor_(real_(result) if d.kind == "c" else result)
@@ -597,7 +610,7 @@ def geomspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool =
     d = _space_dtype(start, stop, dtype, "geomspace")
     rank = max(np.ndim(start), np.ndim(stop)) + 1
     axis = shapes.canonical_axis(axis, rank, "geomspace")
-    return _geomspace_kernel(start, stop, operator.index(num), bool(endpoint), axis, d)
+    return _geomspace_kernel(start, stop, as_size(num), bool(endpoint), axis, d)
 
 
 def _space_dtype(start, stop, dtype, name):
@@ -643,7 +656,7 @@ def diagonal_number(k, error: type[Exception] = TypeError):
             isinstance(k, (np.ndarray, ArrayImpl)) and (k.ndim or not dtypes.is_integer(k.dtype))):
         raise (TypeError if k is None or isinstance(k, str) else error)(
             f"the number of a diagonal k must be a scalar integer, got {k.aval if isinstance(k, tracing.Tracer) else repr(k)}.")
-    return operator.index(k)
+    return as_size(k)
 
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import operator
-
 import numpy as np
 
 from xlafront.core import dtypes, tracing
+from xlafront.core.dimensions import as_size, is_symbolic_dim, max_dim, min_dim
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax.elementwise import with_weakness
 from xlafront.lax.shapes import canonical_axis
-from xlafront.numpy.creation import _eye_kernel, diagonal_number, zeros
+from xlafront.numpy.creation import _eye_kernel, arange, diagonal_number, zeros
 from xlafront.numpy.manipulation import moveaxis, ravel
 from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.numpy.reductions import refuse_out, sum as total
@@ -32,12 +31,12 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     check_arraylike("diagonal", a)
     if np.ndim(a) < 2:
         raise ValueError(f"xnp.diagonal needs at least 2 dimensions, got shape {np.shape(a)}.")
-    offset = operator.index(offset)
+    offset = as_size(offset)
     a = moveaxis(a, (axis1, axis2), (-2, -1))
     rows, columns = a.shape[-2:]
     start = (max(0, -offset), max(0, offset))
-    length = max(0, min(rows - start[0], columns - start[1]))
-    i = np.arange(length)
+    length = max_dim(0, min_dim(rows - start[0], columns - start[1]))
+    i = arange(length) if is_symbolic_dim(length) else np.arange(length)
     return a[..., i + start[0], i + start[1]]
 
 
@@ -92,7 +91,7 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
 
 def _on_diagonal(v, k):
     n = np.shape(v)[0] + abs(k)
-    i = np.arange(np.shape(v)[0])
+    i = arange(n - abs(k)) if is_symbolic_dim(n) else np.arange(n - abs(k))
     return zeros((n, n), tracing.aval_of(v).dtype).at[i + max(0, -k), i + max(0, k)].set(v)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import operator
-
 import numpy as np
 
 from xlafront.core import dtypes, tracing
+from xlafront.core.dimensions import as_size, is_symbolic_dim, symbolic_slice
 from xlafront.core.typing import Array, ArrayLike, Axes
 from xlafront.lax.elementwise import as_type
 from xlafront.lax.shapes import canonical_axis, move_dim
@@ -23,7 +22,11 @@ from xlafront.staging.library import library
 
 
 def _part(x, start, limit, axis):
-    first, last, _ = slice(start, limit).indices(np.shape(x)[axis])
+    n = np.shape(x)[axis]
+    if is_symbolic_dim(n):
+        first, size, _ = symbolic_slice(slice(start, limit), n)
+        return slice_in_dim(x, first, first + size, axis=axis)
+    first, last, _ = slice(start, limit).indices(n)
     return slice_in_dim(x, first, last, axis=axis)
 
 
@@ -55,7 +58,7 @@ def diff(a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = N
     Array([1, 2, 3], dtype=int32)
     """
     check_arraylike("diff", a, *[x for x in (prepend, append) if x is not None])
-    n = operator.index(n)
+    n = as_size(n)
     if n == 0:
         return asarray(a)
     if n < 0:

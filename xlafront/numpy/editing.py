@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.dimensions import is_symbolic_dim, max_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.elementwise import as_type
 from xlafront.lax.shapes import canonical_axis, move_dim, reshape_to, static_shape
@@ -112,12 +113,15 @@ def delete(arr: ArrayLike, obj: ArrayLike | slice, axis: int | None = None, *, a
         places = _known("delete", obj, "obj")
         if places.dtype != bool:
             if not places.ndim:
-                canonical_axis(int(places), n, "xnp.delete")
-            elif places.size and (places.min() < -n or places.max() >= n):
+                if not is_symbolic_dim(n):
+                    canonical_axis(int(places), n, "xnp.delete")
+            elif not is_symbolic_dim(n) and places.size and (places.min() < -n or places.max() >= n):
                 raise IndexError(f"xnp.delete got an index out of bounds for axis {axis} with size {n}: {places}.")
         elif places.shape != (n,):
             raise ValueError(f"a mask for xnp.delete must have an element for each of the {n} along axis {axis}, got shape "
                              f"{places.shape}.")
+    if is_symbolic_dim(n) and not isinstance(obj, slice) and places.dtype != bool:
+        return _delete_unique(arr, np.unique(places), axis)
     kept = np.ones(n, bool)
     kept[obj if isinstance(obj, slice) else places] = False
     return take(arr, np.flatnonzero(kept).astype(np.int32), axis, mode="clip") if n else arr
@@ -128,7 +132,7 @@ def _delete_unique(arr, obj, axis):
     n = arr.shape[axis]
     gone = zeros((n,), np.int32).at[obj].set(1)
     order = argsort(gone)  # is stable: those that stay come first, in order
-    return take(arr, order[:max(n - obj.shape[0], 0)], axis, mode="clip")
+    return take(arr, order[:max_dim(n - obj.shape[0], 0)], axis, mode="clip")
 
 
 def resize(a: ArrayLike, new_shape: int | Sequence[int]) -> Array:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from xlafront.core import dtypes, tracing
+from xlafront.core.dimensions import as_size, is_symbolic_dim, max_dim
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax.device_put import device_put
-from xlafront.lax.elementwise import as_type, mul
+from xlafront.lax.elementwise import as_type, div, mul, size_as, sqrt_
 from xlafront.lax.fourier import FftType, fft as transform
 from xlafront.lax.shapes import canonical_axes, canonical_axis, permute
 from xlafront.lax.slicing import pad
@@ -71,6 +71,14 @@ def _transformed(a, kind, sizes, axes, norm):
     result = _in_parts(_resized(a, taken), kind, sizes)
     count = math.prod(sizes)
     backwards = kind in (FftType.IFFT, FftType.IRFFT)
+    if is_symbolic_dim(count):
+        count = size_as(count, dtypes.to_real(tracing.aval_of(result).dtype))
+        root = sqrt_(count)
+        scale = {"backward": None, "ortho": root if backwards else div(count.dtype.type(1), root),
+                 "forward": count if backwards else div(count.dtype.type(1), count)}[norm]
+        if scale is not None:
+            result = mul(result, as_type(scale, tracing.aval_of(result).dtype, False))
+        return permute(result, np.argsort(order))
     scale = {"backward": 1, "ortho": math.sqrt(count) if backwards else 1 / math.sqrt(count),
              "forward": count if backwards else 1 / count}[norm]
     if scale != 1:
@@ -83,7 +91,7 @@ def _over_axes(name: str, kind: FftType, a, s, axes, norm):
     check_arraylike(name, a)
     rank = np.ndim(a)
     if s is not None:
-        s = tuple(map(operator.index, s))
+        s = tuple(map(as_size, s))
         if any(n < -1 or n == 0 for n in s):
             raise ValueError(f"the shape s of xnp.fft.{name} must be positive: it should be non-negative and not 0, got {s}.")
     if axes is None:
@@ -117,7 +125,7 @@ def _of_nothing(a, kind, sizes, axes):
         raise ValueError(f"a transform of real numbers needs at least one data point, got an array of shape {a.shape}.")
     shape = list(a.shape)
     for i, n in zip(axes, sizes):
-        shape[i] = max(n, 0)
+        shape[i] = max_dim(n, 0)
     if kind == FftType.RFFT:
         shape[axes[-1]] = sizes[-1] // 2 + 1
     d = dtypes.to_inexact(a.dtype)
@@ -127,7 +135,7 @@ def _of_nothing(a, kind, sizes, axes):
 def _along(name: str, kind: FftType, a, n, axis, norm, opposite: bool = False):
     if isinstance(axis, (tuple, list)):
         raise ValueError(f"xnp.fft.{name} does not support multiple axes, got {axis}. Use xnp.fft.{name}n.")
-    if n is not None and operator.index(n) < 1:
+    if n is not None and as_size(n) < 1:
         raise ValueError(f"xnp.fft.{name} got an invalid number of data points, n={n}: it should be positive (non-negative and "
                          f"not 0).")
     check_arraylike(name, a)
@@ -348,7 +356,7 @@ def _frequencies(name, n, d, dtype, device, positions):
 def _count(name, n) -> int:
     if isinstance(n, (tuple, list)):
         raise ValueError(f"the n argument of xnp.fft.{name} only takes an integer, got {n!r}.")
-    return int(n) if isinstance(n, float) and n.is_integer() else operator.index(n)
+    return int(n) if isinstance(n, float) and n.is_integer() else as_size(n)
 
 
 def fftfreq(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, device: Any = None) -> Array:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.dimensions import as_size, max_dim
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
-from xlafront.lax.elementwise import add, as_type, constant_like, div, lt, mul, rem_, where
+from xlafront.lax.elementwise import add, as_type, constant_like, div, lt, mul, rem_, size_as, where
 from xlafront.lax.shapes import counting, expand_dims, static_shape
 from xlafront.numpy.creation import arange, array, asarray, linspace, meshgrid, ones
 from xlafront.numpy.manipulation import concatenate, reshape, stack
@@ -181,7 +181,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
     >>> xnp.tril_indices(2)
     (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
     """
-    n, k, m = operator.index(n), operator.index(k), operator.index(n if m is None else m)
+    n, k, m = as_size(n), as_size(k), as_size(n if m is None else m)
     return _positions(np.tri(n, m, k, dtype=bool))
 
 
@@ -195,7 +195,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
     >>> xnp.triu_indices(2)
     (Array([0, 0, 1], dtype=int32), Array([0, 1, 1], dtype=int32))
     """
-    n, k, m = operator.index(n), operator.index(k), operator.index(n if m is None else m)
+    n, k, m = as_size(n), as_size(k), as_size(n if m is None else m)
     return _positions(~np.tri(n, m, k - 1, dtype=bool))
 
 
@@ -240,7 +240,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     >>> xnp.diag_indices(2)
     (Array([0, 1], dtype=int32), Array([0, 1], dtype=int32))
     """
-    n, ndim = operator.index(n), operator.index(ndim)
+    n, ndim = as_size(n), as_size(ndim)
     for name, x in (("n", n), ("ndim", ndim)):
         if x < 0:
             raise ValueError(f"the {name} argument to diag_indices must be nonnegative, got {x}.")
@@ -274,7 +274,7 @@ def mask_indices(n: int, mask_func: Callable, k: int = 0, *, size: int | None = 
     >>> xnp.mask_indices(2, xnp.triu)
     (Array([0, 0, 1], dtype=int32), Array([0, 1, 1], dtype=int32))
     """
-    rows, columns = nonzero(mask_func(ones((operator.index(n),) * 2, dtypes.default_dtype(int)), k), size=size)
+    rows, columns = nonzero(mask_func(ones((as_size(n),) * 2, dtypes.default_dtype(int)), k), size=size)
     return rows, columns
 
 
@@ -292,7 +292,7 @@ def _unravelled(indices, shape):
     place = _clipped(place, total)
     found = []
     for n in shape[:0:-1]:  # of the places, which are inside, the first dimension takes what is left
-        size = constant_like(place, max(n, 1))
+        size = constant_like(place, max_dim(n, 1))
         found.append(rem_(place, size))
         place = div(place, size)
     return tuple(as_type(i, own, weak) for i in (place, *reversed(found))) if shape else ()
@@ -321,13 +321,13 @@ def _ravelled(indices, dims, mode, dtype):
         if mode == "clip":
             i = _clipped(i, n)
         elif mode == "wrap":
-            i = PUBLIC["remainder"](i, dtype.type(n))
-        total = add(mul(total, dtype.type(n)), i)
+            i = PUBLIC["remainder"](i, size_as(n, dtype))
+        total = add(mul(total, size_as(n, dtype)), i)
     return asarray(total)
 
 
 def _clipped(i, n):
-    return PUBLIC["maximum"](PUBLIC["minimum"](i, constant_like(i, max(n - 1, 0))), constant_like(i, 0))
+    return PUBLIC["maximum"](PUBLIC["minimum"](i, constant_like(i, max_dim(n - 1, 0))), constant_like(i, 0))
 
 
 def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Sequence[int], mode: str = "raise", order: str = "C", *,

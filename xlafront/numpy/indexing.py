@@ -11,17 +11,26 @@ Eagerly, Python integers become index arrays too, so that `x[0]` and `x[1]` shar
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.dimensions import (
+    as_array,
+    as_size,
+    common_shape,
+    is_symbolic,
+    is_symbolic_dim,
+    max_dim,
+    min_dim,
+    symbolic_slice,
+)
 from xlafront.core.keys import KeyArray
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.dimension_numbers import GatherDimensionNumbers
-from xlafront.lax.elementwise import add, eq, lt, max_, min_, to_dtype, where
+from xlafront.lax.elementwise import add, eq, lt, max_, min_, size_as, to_dtype, where
 from xlafront.lax.indexing import GatherScatterMode, bind_gather, fill_for
 from xlafront.lax.shapes import reduce_sum_p
 from xlafront.numpy.creation import asarray
@@ -104,9 +113,11 @@ def _as_item(item, shape):
         raise TypeError(f"an array cannot be indexed by a string, got {item!r}: there are no named fields.")
     if isinstance(item, (list, tuple)):
         item = _array_of(item)
+    elif is_symbolic_dim(item):
+        return as_array(item)
     elif not tracing.is_arraylike(item):
         if hasattr(kind, "__index__"):
-            return operator.index(item)
+            return as_size(item)
         raise IndexError(f"an array is indexed by integers, slices, `...`, None and arrays of integers or booleans, "
                          f"not by {kind.__name__} ({errors.short(item)}).")
     item = unwrap(item)
@@ -143,6 +154,8 @@ def _slice_of(item: slice, n: int, position: int) -> tuple[int, int, int]:
     """Start, size and step of a slice of a dimension of size `n`."""
     if item.start is None and item.stop is None and item.step is None:
         return 0, n, 1
+    if is_symbolic((n, item.start, item.stop)):
+        return symbolic_slice(item, n)
     try:
         start, stop, step = item.indices(n)
     except (errors.TracerIntegerConversionError, TypeError) as e:
@@ -276,7 +289,8 @@ def _check_static_indices(shape: tuple, entries: tuple, indices: tuple) -> None:
     dim = 0
     for kind, *rest in entries:
         index = rest[0] if kind == "int" else indices[rest[0]] if kind == "array" else 0
-        if type(index) is int and kind != "new" and not -shape[dim] <= index < max(shape[dim], 1):
+        n = shape[dim] if kind != "new" else None
+        if type(index) is int and type(n) is int and not -n <= index < max(n, 1):
             raise IndexError(f"index {index} is out of bounds for axis {dim} with size {shape[dim]} (setting "
                              "check_static_indices). Negative ones count from the end; x.at[...].get(mode='fill') allows "
                              "all.")
@@ -318,7 +332,7 @@ def _is_outside(shape: tuple, entries: tuple, wrap: bool) -> bool:
     for entry in entries:
         if entry[0] != "new":
             n = next(sizes, 0)
-            if entry[0] == "int" and not (-n if wrap else 0) <= entry[1] < n:
+            if entry[0] == "int" and not is_symbolic_dim(n) and not (-n if wrap else 0) <= entry[1] < n:
                 return True
     return False
 
@@ -326,7 +340,7 @@ def _is_outside(shape: tuple, entries: tuple, wrap: bool) -> bool:
 def _clipped(index, n: int, wrap: bool):
     """The nearest position."""
     index = wrapped(index, n) if wrap else index
-    index, last = promote_dtypes(index, np.int32(n - 1))
+    index, last = promote_dtypes(index, size_as(n - 1, np.int32))
     return max_(min_(index, last), last.dtype.type(0))
 
 
@@ -339,8 +353,8 @@ def _read_static(x, entries, mode, fill_value, wrap):
     for n, entry in zip(shape, operations):
         if entry[0] == "int":
             i = entry[1] + n if entry[1] < 0 and wrap else entry[1]
-            outside |= not 0 <= i < n
-            i = min(max(i, 0), n - 1)
+            outside |= not is_symbolic_dim(n) and not 0 <= i < n
+            i = min_dim(max_dim(i, 0), n - 1)
             entry = ("slice", i, 1, 1)
         bounded.append(entry)
     final = []
@@ -368,13 +382,14 @@ def _apply_slices(x, entries):
             if step < 0:  # the same elements from the low end, reversed after
                 flipped.append(dim)
                 start, step = start + (size - 1) * step if size else 0, -step
-            limit = start + (size - 1) * step + 1 if size else start
+            limit = start + max_dim((size - 1) * step + 1, 0) if is_symbolic_dim(size) else (
+                start + (size - 1) * step + 1 if size else start)
         starts.append(start)
         limits.append(limit)
         steps.append(step)
         dim += 1
-    if tuple(limits) != tuple(shape) or any(starts) or any(s != 1 for s in steps):
-        check_whole(x, [len(range(*at)) for at in zip(starts, limits, steps)], *_OF_PARTS)
+    if tuple(limits) != tuple(shape) or any([s != 0 for s in starts]) or any(s != 1 for s in steps):
+        check_whole(x, [-((a - b) // s) for a, b, s in zip(starts, limits, steps)], *_OF_PARTS)
         x = slicing.slice_p.bind(x, start_indices=tuple(starts), limit_indices=tuple(limits),
                                 strides=tuple(steps) if any(s != 1 for s in steps) else None)
     return shapes.rev_p.bind(x, dimensions=tuple(flipped)) if flipped else x
@@ -409,7 +424,7 @@ class Layout:
             dim += 1
         self.shape, self.dims, self.columns, self.slices = shape, tuple(dims), columns, slices
         try:
-            self.batch = np.broadcast_shapes(*[np.shape(c) for c in columns], empty_mask)
+            self.batch = common_shape(*[np.shape(c) for c in columns], empty_mask)
         except ValueError:
             raise ValueError(str(errors.incompatible_shapes(
                 "indexing", [("index", np.shape(c)) for c in columns],
@@ -467,8 +482,8 @@ def wrapped(index, n: int):
     """Negative positions count from the end."""
     if isinstance(index, np.generic) or type(index) is int:
         index = int(index)
-        return np.int32(index + n if index < 0 else min(index, 2**31 - 1))
-    if isinstance(index, np.ndarray):  # known when tracing
+        return size_as(index + n if index < 0 else min(index, 2**31 - 1), np.int32)
+    if isinstance(index, np.ndarray) and not is_symbolic_dim(n):  # known when tracing
         if index.dtype == np.uint64:
             index = np.minimum(index, np.uint64(2**63 - 1))
         index = index.astype(np.int64)
@@ -479,7 +494,7 @@ def wrapped(index, n: int):
     index = _as_position(index)
     d = tracing.aval_of(index).dtype
     negative = lt(index, d.type(0))
-    return where(negative, add(index, d.type(n)), index)
+    return where(negative, add(index, size_as(n, d)), index)
 
 
 # Functions on whole arrays
@@ -500,7 +515,7 @@ def _take_kernel(a, indices, axis, mode, fill_value, unique, is_sorted):
         a, axis = shapes.reshape_to(unwrap(a), (np.size(a),)), 0
     n = np.shape(a)[axis]
     if mode == "wrap":
-        indices = INLINE["remainder"](_as_position(indices), np.int32(n))
+        indices = INLINE["remainder"](_as_position(indices), size_as(n, np.int32))
         mode = GatherScatterMode.PROMISE_IN_BOUNDS
     wrap = mode is not GatherScatterMode.CLIP
     entries = tuple(("array", 0) if i == axis else ("slice", 0, m, 1) for i, m in enumerate(np.shape(a)))
@@ -557,7 +572,7 @@ def _take_along_kernel(arr, indices, axis, mode, fill_value, wrap):
     """One batched gather: all dimensions but `axis` are batching dimensions of the operation."""
     shape, wanted = np.shape(arr), np.shape(indices)
     others = [i for i in range(len(shape)) if i != axis]
-    joint = np.broadcast_shapes(*[tuple(s[i] for i in others) for s in (shape, wanted)])
+    joint = common_shape(*[tuple(s[i] for i in others) for s in (shape, wanted)])
     sizes = dict(zip(others, joint))
     full_arr = tuple(shape[i] if i == axis else sizes[i] for i in range(len(shape)))
     full_indices = tuple(wanted[i] if i == axis else sizes[i] for i in range(len(shape)))
@@ -585,7 +600,7 @@ def _take_along_by_product(arr, indices, axis, wrap):
     positions = shapes.counting(tracing.aval_of(indices).dtype, spread, axis + 1)
     chosen = eq(shapes.broadcast_in_dim(indices, spread, [i + (i > axis) for i in range(rank)]), positions)
     arr = shapes.expand_dims(arr, (axis,))
-    full = np.broadcast_shapes(spread, np.shape(arr))
+    full = common_shape(spread, np.shape(arr))
     chosen, arr = (x if np.shape(x) == full else shapes.broadcast_in_dim(x, full, range(rank + 1)) for x in (chosen, arr))
     zero = tracing.aval_of(arr).dtype.type(0)
     return reduce_sum_p.bind(where(chosen, arr, zero), axes=(axis + 1,), out_sharding=None)

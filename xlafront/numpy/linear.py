@@ -10,6 +10,7 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import str_short
+from xlafront.core.dimensions import common_shape, known
 from xlafront.core.memo import Memo
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.lax.arguments import named_sharding
@@ -99,7 +100,7 @@ def _matmul_kernel(a, b, precision, preferred, unreduced=frozenset()):
             result = _transposed(result, order)
         return with_weakness(result, weak)
     try:
-        batch = np.broadcast_shapes(batch_a, batch_b)
+        batch = common_shape(batch_a, batch_b)
     except ValueError:
         raise errors.incompatible_shapes("matmul", [("", sa), ("", sb)], "The leading dimensions must broadcast.",
                                          broadcast=True) from None
@@ -427,7 +428,7 @@ def _plan_einsum(subscripts: str, shapes, optimize) -> tuple:
                 if 1 not in (n, sizes[letter]):
                     raise ValueError(f"einsum {subscripts!r}: the dimension {letter!r} has size {sizes[letter]} in one "
                                      f"operand and {n} in another (shapes {', '.join(str(tuple(s)) for s in shapes)}).")
-                sizes[letter] = max(n, sizes[letter])
+                sizes[letter] = n if sizes[letter] == 1 else sizes[letter]
     if len(terms) <= 2:
         path: list = [tuple(range(len(terms)))]
     else:
@@ -438,7 +439,7 @@ def _plan_einsum(subscripts: str, shapes, optimize) -> tuple:
         elif optimize is False:
             optimize = [(0, 1)] * (len(terms) - 1)
         expanded = ",".join(terms) + "->" + result
-        path, _ = opt_einsum.contract_path(expanded, *[tuple(sizes[c] for c in t) for t in terms], shapes=True,
+        path, _ = opt_einsum.contract_path(expanded, *[tuple(known(sizes[c], 1000) for c in t) for t in terms], shapes=True,
                                            optimize=optimize)
     plan = (tuple(terms), result, tuple(tuple(sorted(p)) for p in path))
     _plans.keep(key, plan)

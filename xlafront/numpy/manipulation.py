@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.dimensions import is_symbolic_dim, min_dim
 from xlafront.core.keys import KeyArray
 from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.arguments import named_sharding
-from xlafront.lax.elementwise import add, as_type, lt, rem_, sub, where
+from xlafront.lax.elementwise import add, as_type, lt, rem_, size_as, sub, where
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.roll import roll as rotate
 from xlafront.lax.shapes import canonical_axes, canonical_axis, static_shape
@@ -355,7 +356,7 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> tuple[int, ...]:
 
     - `shapes`: the shapes, tuples or ints.
 
-    >>> xnp.broadcast_shapes((2, 1), (3,))
+    >>> xcommon_shape((2, 1), (3,))
     (2, 3)
     """
     return joint_shape("broadcast_shapes", *[static_shape("broadcast_shapes", s) for s in shapes])
@@ -577,8 +578,8 @@ def _split(name, ary, indices_or_sections, axis, even):
     axis = canonical_axis(axis, np.ndim(ary), f"xnp.{name}")
     n = np.shape(ary)[axis]
     if isinstance(indices_or_sections, (tuple, list)) or np.ndim(indices_or_sections):
-        bounds = [0, *[int(i) for i in indices_or_sections], n]
-        bounds = [min(b + n if b < 0 else b, n) for b in bounds]
+        bounds = [0, *[i if is_symbolic_dim(i) else int(i) for i in indices_or_sections], n]
+        bounds = [min_dim(b + n if b < 0 else b, n) for b in bounds]
     else:
         sections = indices_or_sections.__index__()
         if sections < 1 or (even and n % sections):
@@ -744,8 +745,8 @@ def _roll_kernel(a, shift, axis, flat):
         n = np.shape(a)[i]
         if n == 0:
             continue
-        back = sub(np.int32(n), _mod(as_type(s, dtypes.int32, False), n))
-        start = rem_(back, np.int32(n))
+        back = sub(size_as(n, np.int32), _mod(as_type(s, dtypes.int32, False), n))
+        start = rem_(back, size_as(n, np.int32))
         doubled = slicing.concatenate_p.bind(a, a, dimension=i)
         starts = [np.int32(0)] * np.ndim(a)
         starts[i] = start
@@ -765,8 +766,9 @@ def _rotate_kernel(a, shifts, axes, flat):
 
 
 def _mod(x, n):
-    r = rem_(x, np.int32(n))
-    return where(lt(r, np.int32(0)), add(r, np.int32(n)), r)
+    n = size_as(n, np.int32)
+    r = rem_(x, n)
+    return where(lt(r, np.int32(0)), add(r, n), r)
 
 
 def roll(a: ArrayLike, shift: ArrayLike | Sequence[int], axis: int | Sequence[int] | None = None) -> Array:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from xlafront.core import tracing
+from xlafront.core.dimensions import as_size, is_symbolic, max_dim, min_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import shapes, slicing
 from xlafront.lax.elementwise import as_type, with_weakness
 from xlafront.numpy import reductions
-from xlafront.numpy.creation import asarray, linspace
+from xlafront.numpy.creation import arange, asarray, linspace
 from xlafront.numpy.indexing import take
 from xlafront.numpy.linear import tensordot
 from xlafront.numpy.manipulation import broadcast_to, concatenate, moveaxis, stack
 from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.numpy.statistics import median
-from xlafront.numpy.ufuncs import PUBLIC
+from xlafront.numpy.ufuncs import PUBLIC, clip
 from xlafront.staging.library import library
 
 _OPTIONS: dict[str, dict[str, Any]] = {
@@ -73,7 +73,7 @@ def _pad(array, pad_width, mode, kwargs):
     else:
         widths = _pairs(pad_width, x.ndim, "pad_width")
     try:
-        widths = [tuple(operator.index(n) for n in pair) for pair in widths]
+        widths = [tuple(as_size(n) for n in pair) for pair in widths]
     except TypeError as e:
         raise TypeError(f"xnp.pad pads by whole numbers of elements, but pad_width is {pad_width!r}.") from e
     if any(n < 0 for pair in widths for n in pair):
@@ -105,10 +105,27 @@ def _constant(x, axis, before, after, options):
     return x
 
 
-def _indices(source):
-    """Modes that repeat elements: `source(n, before, after)` says which element goes where."""
+def _symbolic_places(n, before, after, mode: str):
+    """Which element goes where, as an array, where sizes are not known."""
+    places = arange(n + before + after) - before
+    if mode == "edge":
+        return clip(places, 0, n - 1)
+    if mode == "wrap":
+        return places % n
+    period = 2 * (max_dim(n - 1, 1) if mode == "reflect" else n)  # there and back
+    places = places % period
+    return PUBLIC["minimum"](places, period - places - (mode == "symmetric"))
+
+
+def _indices(mode: str):
+    """Modes that repeat elements."""
+    def source(n, before, after):
+        return np.pad(np.arange(n), (before, after), mode)
+
     def padder(x, axis, before, after, options):
         n = x.shape[axis]
+        if is_symbolic((n, before, after)):
+            return take(x, _symbolic_places(n, before, after, mode), axis=axis)
         if n == 0:
             raise ValueError(f"xnp.pad cannot extend the empty axis {axis} of shape {x.shape} with values of its own.")
         positions = source(n, before, after)
@@ -150,7 +167,7 @@ def _piece(x, axis: int, start: int, count: int, step: int):
 def _reflected(edge: int):
     def padder(x, axis, before, after, options):
         n = x.shape[axis]
-        plain = _indices(lambda n, b, a: np.pad(np.arange(n), (b, a), "reflect" if edge else "symmetric"))
+        plain = _indices("reflect" if edge else "symmetric")
         if options["reflect_type"] == "even" or n == 1:
             return plain(x, axis, before, after, options)
         if options["reflect_type"] != "odd":
@@ -180,7 +197,7 @@ def _statistic(name, compute):
     def padder(x, axis, before, after, options):
         n = x.shape[axis]
         given = options["stat_length"]
-        lengths = (n, n) if given is None else tuple(min(m, n) for m in _pairs(given, x.ndim, "stat_length")[axis])
+        lengths = (n, n) if given is None else tuple(min_dim(m, n) for m in _pairs(given, x.ndim, "stat_length")[axis])
 
         def edge(count, part):
             value = compute(part, axis=axis, keepdims=True)
@@ -212,8 +229,8 @@ def _pad_by_function(x, widths, function, options):
 
 _PADDERS = {
     "constant": _constant, "empty": lambda x, axis, b, a, _: _constant(x, axis, b, a, {"constant_values": 0}),
-    "edge": _indices(lambda n, b, a: np.pad(np.arange(n), (b, a), "edge")),
-    "wrap": _indices(lambda n, b, a: np.pad(np.arange(n), (b, a), "wrap")),
+    "edge": _indices("edge"),
+    "wrap": _indices("wrap"),
     "reflect": _reflected(1), "symmetric": _reflected(0), "linear_ramp": _ramp,
     **{name: _statistic(name, compute) for name, compute in (
         ("maximum", reductions.max), ("minimum", reductions.min), ("mean", reductions.mean), ("median", median))},

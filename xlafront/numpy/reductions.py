@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from xlafront.core import dtypes, tracing
+from xlafront.core.dimensions import common_shape, is_symbolic_dim
 from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax import elementwise
 from xlafront.lax.cumulative import PRIMITIVES as CUMULATIVE
@@ -19,6 +20,7 @@ from xlafront.lax.elementwise import (
     gt,
     mul,
     real_,
+    size_as,
     sqrt_,
     square_,
     sub,
@@ -91,7 +93,7 @@ def _reduce(name, a, axes, dtype, keepdims, initial, where, promote_integers=Tru
     if where is not None:
         mask = boolean_mask(f"xnp.{name}", where)
         if np.shape(mask) not in ((), aval.shape):
-            shape = np.broadcast_shapes(np.shape(mask), aval.shape)
+            shape = common_shape(np.shape(mask), aval.shape)
             mask = _spread(mask, shape)
         if name in ("max", "min") and initial is None:
             raise ValueError(f"xnp.{name} with `where` needs `initial`: there may be nothing to take the {name} of.")
@@ -193,7 +195,7 @@ def _make_truth(name, primitive, identity, says, example):
         x = _convert(to_bool(unwrap(a)), dtypes.bool_)
         if where is not None:
             mask = boolean_mask(f"xnp.{name}", where)
-            full = np.broadcast_shapes(np.shape(mask), np.shape(x))
+            full = common_shape(np.shape(mask), np.shape(x))
             mask, x = (v if np.shape(v) == full else _spread(v, full) for v in (mask, x))
             x = elementwise.where(mask, x, np.bool_(identity))
         axes = static_axes(axis, np.ndim(x), name)
@@ -226,6 +228,10 @@ def count_nonzero(a: ArrayLike, axis: Axes = None, keepdims: bool = False) -> Ar
     return sum.__wrapped__(to_bool(unwrap(a)), axis, None, None, keepdims)
 
 
+def _number(n, dtype):
+    return size_as(n, dtype) if is_symbolic_dim(n) else np.asarray(n).astype(dtype)[()]
+
+
 def _count(shape, axes):
     return math.prod(shape[i] for i in axes)
 
@@ -252,7 +258,7 @@ def mean(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: N
     compute = dtypes.float32 if d in _HALF and dtype is None else d
     total = _reduce("sum", a, axes, compute, keepdims, None, where)
     if where is None:
-        count = np.asarray(_count(np.shape(a), axes)).astype(compute)[()]
+        count = _number(_count(np.shape(a), axes), compute)
     else:
         count = _count_where(where, np.shape(a), axes, keepdims, compute)
     return _weakened(div(total, count), d)
@@ -305,14 +311,14 @@ def var(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
     a = as_type(a, compute, False)
     center = globals()["mean"].__wrapped__(a, axes, compute, keepdims=True, where=where) if mean is None else (
         as_type(unwrap(mean), compute, False))
-    kept = np.broadcast_shapes(np.shape(center), np.shape(a))
+    kept = common_shape(np.shape(center), np.shape(a))
     deviation = sub(a, _spread(center, kept))
     squared = real_(mul(deviation, conj_(deviation, input_dtype=compute))) if compute.kind == "c" else (
         square_(deviation))
     real = dtypes.to_real(compute)
     total = _reduce("sum", squared, axes, real, keepdims, None, where)
     if where is None:
-        count = exact(real.type(_count(np.shape(a), axes) - ddof))
+        count = exact(size_as(_count(np.shape(a), axes) - ddof, real))
     else:
         count = sub(_count_where(where, np.shape(a), axes, keepdims, real), real.type(ddof))
     positive = gt(count, real.type(0))  # a variance needs more values than degrees of freedom
@@ -470,7 +476,7 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     """
     a1, a2 = asarray(a1), asarray(a2)
     try:
-        np.broadcast_shapes(a1.shape, a2.shape)
+        common_shape(a1.shape, a2.shape)
     except ValueError:
         return asarray(False)
     return all(PUBLIC["equal"](a1, a2))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import errors, tracing
+from xlafront.core.dimensions import is_symbolic_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import shapes
 from xlafront.lax.resharding import with_out_sharding
@@ -48,6 +49,8 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None, *, total_r
             raise errors.ConcretizationTypeError(
                 repeats, "It is the argument 'repeats' of xnp.repeat, which decides the shape of the result: give "
                 "total_repeat_length as well.")
+        if is_symbolic_dim(repeats):
+            return _repeat_kernel(a, repeats, axis)
         counts = np.asarray(repeats)
         if counts.ndim == 0 or counts.size == 1:
             return _repeat_kernel(a, int(counts.reshape(())), axis)

@@ -13,7 +13,9 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.core import dtypes, tracing
+from xlafront.core.dimensions import is_symbolic
 from xlafront.lax.dot_products import Precision
+from xlafront.lax.elementwise import size_as
 from xlafront.lax.shapes import canonical_axis, static_shape
 from xlafront.numpy.promotion import check_arraylike
 from xlafront.staging.library import library
@@ -134,14 +136,16 @@ def _resized(image, shape, method, antialias, precision):
     if method is ResizeMethod.NEAREST:
         for d in dims:
             n, m = x.shape[d], shape[d]
-            x = xnp.take(x, np.floor((np.arange(m) + 0.5) * n / m).astype(np.int32), d)
+            places = xnp if is_symbolic((n, m)) else np
+            x = xnp.take(x, places.floor((places.arange(m) + 0.5) * n / m).astype(np.int32), d)
         return x
     x = _inexact(x)
     dtype = _weight_dtype(x)
     if 0 in shape:
         return xnp.zeros(shape, x.dtype)
-    matrices = [_matrix(method, x.shape[d], shape[d], dtype.type(shape[d] / x.shape[d]), dtype.type(0), antialias, dtype)
-                for d in dims]
+    scales = [size_as(shape[d], dtype) / size_as(x.shape[d], dtype) if is_symbolic((shape[d], x.shape[d])) else
+              dtype.type(shape[d] / x.shape[d]) for d in dims]
+    matrices = [_matrix(method, x.shape[d], shape[d], scale, dtype.type(0), antialias, dtype) for d, scale in zip(dims, scales)]
     return _applied(x, dims, matrices, precision)
 
 

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.dimensions import known, max_dim, min_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import elementwise, shapes
 from xlafront.lax.creation import full, iota
-from xlafront.lax.elementwise import add, and_, div, ge, lt, ne, not_, rem_, shift_right_logical_
+from xlafront.lax.elementwise import add, and_, div, ge, lt, ne, not_, rem_, shift_right_logical_, size_as
 from xlafront.numpy.creation import array, zeros
 from xlafront.numpy.indexing import getitem, take, take_along_axis, take_rows
 from xlafront.numpy.manipulation import broadcast_arrays, stack
@@ -29,7 +30,7 @@ def _searchsorted(a, v, side, method):
 
     a, v = promote_dtypes(unwrap(a), unwrap(v))
     n = np.shape(a)[0]
-    low, high = (full(np.shape(v), np.int32(i)) for i in (0, n))
+    low, high = (full(np.shape(v), size_as(i, np.int32)) for i in (0, n))
     less = INLINE["less" if side == "left" else "less_equal"]
 
     def before(x, y):
@@ -51,7 +52,8 @@ def _searchsorted(a, v, side, method):
 
     if not n:
         return low
-    return fori_loop(0, n.bit_length(), halve, (low, high), unroll=True if method == "scan_unrolled" else None)[0]
+    turns = known(n, 2**31 - 1).bit_length()
+    return fori_loop(0, turns, halve, (low, high), unroll=True if method == "scan_unrolled" else None)[0]
 
 
 @library(static=("side", "method"))
@@ -95,7 +97,7 @@ def _nonzero_sized(a, size, fills):
     stride = math.prod(shape)
     for n, fill in zip(shape, fills):
         stride = stride // n if n else 1
-        part = rem_(div(found, np.int32(max(stride, 1))), np.int32(max(n, 1)))
+        part = rem_(div(found, size_as(max_dim(stride, 1), np.int32)), size_as(max_dim(n, 1), np.int32))
         index = dtypes.default_dtype(int)
         fill, part = (elementwise.as_type(x, index, False) for x in (fill, part))
         results.append(elementwise.where(missing, fill, part))
@@ -188,7 +190,7 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, siz
         a, axis = shapes.reshape(a, (np.size(a),)), 0
     axis = shapes.canonical_axis(axis, np.ndim(a), "compress")
     n = np.shape(a)[axis]
-    length = min(np.shape(condition)[0], n)
+    length = min_dim(np.shape(condition)[0], n)
     if not isinstance(condition, tracing.Tracer) and np.asarray(condition)[length:].any():
         raise ValueError("the condition of xnp.compress is true beyond the end of the array.")
     found = nonzero(getitem(condition, slice(0, length)), size=size, fill_value=n)[0]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.core import errors, tracing
+from xlafront.core.dimensions import as_size
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.arguments import check_dtype
 from xlafront.lax.indexing import GatherScatterMode
@@ -53,7 +53,7 @@ def _kernel(data, segment_ids, name, count, indices_are_sorted, unique_indices, 
 
 def _count(name: str, segment_ids, num_segments) -> int:
     if num_segments is not None:
-        count = operator.index(num_segments)
+        count = as_size(num_segments)
         if count < 0:
             raise ValueError(f"{name} needs a num_segments that is not negative (non-negative), got {count}.")
         return count
@@ -73,11 +73,11 @@ def _segments(name, data, segment_ids, num_segments, indices_are_sorted, unique_
                          f"and {np.shape(segment_ids)} do not broadcast.")
     if mode is not None:
         mode = GatherScatterMode.from_any(mode)
-    if bucket_size is not None and operator.index(bucket_size) < 1:
+    if bucket_size is not None and as_size(bucket_size) < 1:
         raise ZeroDivisionError(f"{name} needs a bucket_size of at least 1, got {bucket_size}: buckets of zero elements would "
                                 f"need a division by zero.")
     arguments = (name, _count(name, segment_ids, num_segments), bool(indices_are_sorted), bool(unique_indices),
-                 None if bucket_size is None else operator.index(bucket_size), mode)
+                 None if bucket_size is None else as_size(bucket_size), mode)
     return with_out_sharding(name, out_sharding, _kernel, (data, segment_ids), *arguments)
 
 

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.dimensions import known, max_dim, min_dim
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.lax.elementwise import and_, as_type, lt, ne, or_
+from xlafront.lax.elementwise import and_, as_type, lt, ne, or_, size_as
 from xlafront.lax.shapes import canonical_axis, counting, move_dim, reshape_to
 from xlafront.lax.sorting import sort_p
 from xlafront.numpy.creation import arange, asarray, full
@@ -76,14 +77,14 @@ def _ordered(rows, equal_nan, places):
         keys, order = sort_p.bind(*keys, dimension=0, is_stable=False, num_keys=1), None
     else:
         *keys, order = sort_p.bind(*keys, positions, dimension=0, is_stable=True, num_keys=max(columns, 1))
-    new = full((max(n - 1, 0),), False)
+    new = full((max_dim(n - 1, 0),), False)
     for key in keys:
         after, before = key[1:], key[:-1]
         other = ne(after, before)
         if equal_nan and dtypes.is_inexact(key.dtype):
             other = _both(other, PUBLIC["logical_not"](_both(ne(after, after), ne(before, before))))
         new = or_(new, other)
-    return keys[0] if columns == 1 else None, order, concatenate([full((min(n, 1),), True), new])
+    return keys[0] if columns == 1 else None, order, concatenate([full((min_dim(n, 1),), True), new])
 
 
 @library(static=("size", "shape", "what"), name="unique")
@@ -220,12 +221,12 @@ def _isin(element, test, invert, method):
         return full(shape, invert)
     element, test = reshape_to(element, (n,)), reshape_to(test, (m,))
     if method == "auto":
-        method = "compare_all" if min(n, m) <= 16 else "binary_search"
+        method = "compare_all" if min(known(n, 17), known(m, 17)) <= 16 else "binary_search"
     if method == "compare_all":
         found = any_of(PUBLIC["equal"](element[:, None], test[None, :]), axis=1)
     else:
         ordered = sort(test)
-        place = PUBLIC["minimum"](searchsorted(ordered, element), np.int32(m - 1))
+        place = PUBLIC["minimum"](searchsorted(ordered, element), size_as(m - 1, np.int32))
         found = PUBLIC["equal"](take_rows(ordered, place), element)
     found = PUBLIC["logical_not"](found) if invert else found
     return reshape_to(found, shape)
@@ -266,7 +267,7 @@ def _marked(ar1, ar2, operation, unique):
     if operation == "either":
         if unique:
             joint = sort(concatenate([ar1, ar2]))
-            new, edge = ne(joint[1:], joint[:-1]), full((min(joint.shape[0], 1),), True)
+            new, edge = ne(joint[1:], joint[:-1]), full((min_dim(joint.shape[0], 1),), True)
             return joint, _both(concatenate([edge, new]), concatenate([new, edge])), None
         sides = [_ordered(x[:, None], True, False) for x in (ar1, ar2)]
         alone = [_both(differs, isin(x, other, invert=True)) for (x, _, differs), other in zip(sides, (ar2, ar1))]

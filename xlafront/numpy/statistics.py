@@ -8,9 +8,26 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, tracing
+from xlafront.core.dimensions import max_dim
 from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax import elementwise, shapes
-from xlafront.lax.elementwise import add, and_, as_type, ceil_, clamp, eq, floor_, gt, is_finite_, mul, ne, not_, sub, to_dtype
+from xlafront.lax.elementwise import (
+    add,
+    and_,
+    as_type,
+    ceil_,
+    clamp,
+    eq,
+    floor_,
+    gt,
+    is_finite_,
+    mul,
+    ne,
+    not_,
+    size_as,
+    sub,
+    to_dtype,
+)
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.sorting import sort, sort_p
 from xlafront.numpy import reductions
@@ -107,14 +124,14 @@ def _between(ordered, q, method, count):
     each column, where not all of them."""
     n, d = np.shape(ordered)[0], tracing.aval_of(ordered).dtype
     if count is None:
-        place = mul(q, d.type(n - 1))
+        place = mul(q, size_as(n - 1, d))
     else:
         place = shapes.expand_dims(q, range(np.ndim(q), np.ndim(q) + np.ndim(count))) * clip(count - 1, 0)
     low, high = floor_(place), ceil_(place)
     weight = sub(place, low)
 
     def at(position):
-        rows = clamp(np.int32(0), to_dtype(position, np.int32), np.int32(n - 1))
+        rows = clamp(np.int32(0), to_dtype(position, np.int32), size_as(n - 1, np.int32))
         if count is None:
             return take_rows(ordered, rows)
         rows = shapes.reshape_to(rows, (math.prod(np.shape(q)), *np.shape(count)))
@@ -141,7 +158,7 @@ def _inverted_cdf(rows, q, weights):
     columns = (1,) * (np.ndim(rows) - 1)
     wanted = shapes.reshape_to(q, (math.prod(np.shape(q)), 1, *columns)) * shapes.expand_dims(reached[-1], (0, 1))
     short = PUBLIC["less"](shapes.expand_dims(reached, (0,)), wanted)
-    places = PUBLIC["minimum"](reductions.sum(short, axis=1, dtype=np.int32), np.int32(np.shape(rows)[0] - 1))
+    places = PUBLIC["minimum"](reductions.sum(short, axis=1, dtype=np.int32), size_as(np.shape(rows)[0] - 1, np.int32))
     found = take_along_axis(ordered, places, 0)
     return shapes.reshape_to(found, (*np.shape(q), *np.shape(rows)[1:]))
 
@@ -251,7 +268,7 @@ def _covariances(m, frequencies, weights, bias, ddof, dtype):
             given = as_type(unwrap(given), real, False)
             w = given if w is None else mul(w, given)
     if w is None:
-        count = real.type(max(np.shape(m)[1] - ddof, 0))
+        count = size_as(max_dim(np.shape(m)[1] - ddof, 0), real)
         centre = reductions.mean(m, axis=1, keepdims=True)
     else:
         sum_of_weights = reductions.sum(w)

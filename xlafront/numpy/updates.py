@@ -13,6 +13,7 @@ import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
+from xlafront.core.dimensions import is_symbolic, is_symbolic_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.device_put import reshard_p
@@ -20,7 +21,7 @@ from xlafront.lax.dimension_numbers import ScatterDimensionNumbers
 from xlafront.lax.elementwise import PRIMITIVES, as_type, to_dtype, where, with_weakness
 from xlafront.lax.indexing import PRIMITIVES as SCATTERS, GatherScatterMode, bind_scatter
 from xlafront.lax.resharding import with_out_sharding
-from xlafront.numpy.creation import asarray, astype, ones_like
+from xlafront.numpy.creation import arange, asarray, astype, ones_like
 from xlafront.numpy.indexing import Layout, check_whole, plan_key, read, take_by, wrapped
 from xlafront.numpy.promotion import unwrap
 from xlafront.numpy.ufuncs import PUBLIC
@@ -359,7 +360,7 @@ def _window_of(shape, entries, indices, mode, wrap):
                 return None
             if start < 0 and wrap:
                 start += n
-            if not 0 <= start < n:
+            if is_symbolic_dim(n) or not 0 <= start < n:
                 if mode is not GatherScatterMode.CLIP:
                     return None
                 start = min(max(start, 0), n - 1)
@@ -421,8 +422,8 @@ class _ScatterPlan:
         columns, dims = [], []
         for number, i in enumerate(strided):
             dim, start, size, step = layout.slices[i]
-            column = (start + step * np.arange(size)).astype(np.int32)
-            columns.append(column.reshape((size,) + (1,) * (len(strided) - number - 1)))
+            column = start + step * (arange(size) if is_symbolic((start, size)) else np.arange(size))
+            columns.append(column.astype(np.int32).reshape((size,) + (1,) * (len(strided) - number - 1)))
             dims.append(dim)
         for i in windows:
             dim, start, _, _ = layout.slices[i]

@@ -186,7 +186,7 @@ def parse_option(text: str) -> tuple[str, Any]:
     return name, int(value) if re.fullmatch(r"-?\d+", value) else value
 
 
-def print_error(error: BaseException) -> None:
+def print_error(error: BaseException, command: str = "plan") -> None:
     """The error with the script's frames only."""
     frames = []
     step = error.__traceback__
@@ -202,6 +202,6 @@ def print_error(error: BaseException) -> None:
     if isinstance(error, SyntaxError):  # it says where
         traceback.print_exception(type(error), error, None)
     elif kept is None:  # nothing of the script's: what was asked for does not go together
-        print(f"xlafront plan: {error}", file=sys.stderr)
+        print(f"xlafront {command}: {error}", file=sys.stderr)
     else:
         traceback.print_exception(type(error), error, kept)

@@ -10,6 +10,7 @@ import xlafront.numpy as xnp
 from xlafront.control.scan import scan
 from xlafront.control.while_loop import while_loop
 from xlafront.core import dtypes
+from xlafront.core.dimensions import common_shape
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.lax.elementwise import PUBLIC
 from xlafront.random.distributions import (
@@ -268,6 +269,6 @@ def multinomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, *, shape: Sequence[i
     own = np.shape(p)
     if not own:
         raise ValueError("random.multinomial needs a vector of probabilities, got a scalar.")
-    whole = np.broadcast_shapes((*np.shape(n), 1), own) if shape is None else tuple(shape)
+    whole = common_shape((*np.shape(n), 1), own) if shape is None else tuple(shape)
     _sample_shape("multinomial", whole, np.empty((*np.shape(n), 1)), np.empty(own))
     return _multinomial(words, n, p, impl, whole[:-1], _float_dtype("multinomial", dtype), unroll)

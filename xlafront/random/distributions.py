@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
+from xlafront.core.dimensions import common_shape, is_symbolic_dim
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.lax import shapes, slicing
 from xlafront.lax.creation import iota
@@ -68,19 +69,19 @@ def _float_dtype(name: str, dtype, complex_too: bool = False):
 
 def _static_shape(name: str, shape) -> tuple[int, ...]:
     shape = shapes.static_shape(f"random.{name}", shape)
-    if shape and min(shape) < 0:
+    if any([not is_symbolic_dim(n) and n < 0 for n in shape]):
         raise TypeError(f"random.{name} needs a shape of nonnegative sizes, got {shape}.")
     return shape
 
 
 def _sample_shape(name: str, shape, *params, error: type[Exception] = ValueError) -> tuple[int, ...]:
     """The shape asked for, which the parameters must broadcast to; theirs without one."""
-    joint = np.broadcast_shapes(*[np.shape(p) for p in params])
+    joint = common_shape(*[np.shape(p) for p in params])
     if shape is None:
         return joint
     shape = _static_shape(name, shape)
     try:
-        fits = np.broadcast_shapes(shape, joint) == shape
+        fits = common_shape(shape, joint) == shape
     except ValueError:
         fits = False
     if not fits:
@@ -329,6 +330,9 @@ def randint(key: ArrayLike, shape: Sequence[int], minval: ArrayLike, maxval: Arr
 
 def _rounds(n: int) -> int:
     """Sorting by random 32-bit numbers so often that equal ones do not matter."""
+    if is_symbolic_dim(n):
+        raise NotImplementedError(f"permutations of '{n}' elements, a size that is not known while tracing, are not drawn: how "
+                                  f"often they are shuffled depends on it. Sort by random.bits of the array's shape.")
     return math.ceil(3 * math.log(max(1, n)) / math.log(2**32 - 1))
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from xlafront.core import tracing
+from xlafront.core.dimensions import is_symbolic
 from xlafront.core.memo import Memo
 from xlafront.core.program_call import ProgramCall
 from xlafront.lax import shapes
@@ -38,7 +39,7 @@ def in_one_row(draw: Callable) -> Callable:
     @functools.wraps(draw)
     def drawn(words, impl, shape, dtype, *numbers):
         size = math.prod(shape)
-        long = len(shape) < 2 or shape[-1] >= _LONG or shape[-1] <= 2 or shape[-1] % _VECTOR == 0
+        long = len(shape) < 2 or is_symbolic(shape) or shape[-1] >= _LONG or shape[-1] <= 2 or shape[-1] % _VECTOR == 0
         if long or size < _MANY or impl.name != "threefry2x32" or not all(type(x) is float or isinstance(x, (np.generic, str))
                                                                           for x in numbers):
             return draw(words, impl, shape, dtype, *numbers)

@@ -13,6 +13,7 @@ import numpy as np
 from xlafront import lowering
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
+from xlafront.core.dimensions import known
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.lax import shapes, sharding_rules, slicing
@@ -108,7 +109,7 @@ def spread(x, shape: tuple[int, ...], dimensions: tuple[int, ...]):
 def counts(shape: tuple[int, ...]):
     """The position of each element in row-major order, as high and low words."""
     size = math.prod(shape)
-    if size < 2**32 or not shape:
+    if known(size, 0) < 2**32 or not shape:
         return np.uint32(0), shapes.reshape_to(positions((size,)), shape)
     # Larger arrays: high and low words of position = row * row size + column, with a 64-bit product in halves.
     columns = math.prod(shape[1:])

@@ -8,6 +8,7 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.core import tracing
+from xlafront.core.dimensions import common_shape
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.linalg.factorizations import cholesky
 from xlafront.linalg.numpy_functions import svd
@@ -106,7 +107,7 @@ def _sample(name: str, key, shape, dtype, params, out_sharding=None):
     if name not in _LOOSE:
         shape = _sample_shape(name, shape, *params)
     elif name == "double_sided_maxwell":
-        joint = np.broadcast_shapes(*map(np.shape, params))
+        joint = common_shape(*map(np.shape, params))
         shape = (*(_static_shape(name, shape) or joint), *joint)
     else:
         shape = _static_shape(name, shape)

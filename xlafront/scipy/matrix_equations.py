@@ -10,6 +10,7 @@ import numpy as np
 import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.core import dtypes
+from xlafront.core.dimensions import common_shape
 from xlafront.lax import linalg as kernels
 from xlafront.linalg.factorizations import solve_factored
 from xlafront.linalg.kernels import adjoint, check_rank, product, square
@@ -34,7 +35,7 @@ def _sides(name: str, a, b) -> tuple:
         raise ValueError(f"{name} got inconsistent sizes: a of shape {a.shape} and b of shape {b.shape}. b must be a vector "
                          f"of {n} elements or have {n} rows.")
     b = b[..., None] if vector else b
-    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    batch = common_shape(a.shape[:-2], b.shape[:-2])
     a, b = xnp.broadcast_to(a, (*batch, n, n)), xnp.broadcast_to(b, (*batch, *b.shape[-2:]))
     return a, b, lambda x: xnp.squeeze(x, -1) if vector else x
 

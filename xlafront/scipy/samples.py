@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import xlafront.numpy as xnp
+from xlafront.core.dimensions import min_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact
 from xlafront.staging.library import library
@@ -93,11 +94,11 @@ def _rankdata(a, method, axis):
     if method == "ordinal":
         return xnp.moveaxis(ordinal, -1, axis).astype(float)
     ordered = xnp.take_along_axis(a, order, -1)
-    first = xnp.concatenate([xnp.ones((*a.shape[:-1], min(n, 1)), bool), ordered[..., 1:] != ordered[..., :-1]], -1)
+    first = xnp.concatenate([xnp.ones((*a.shape[:-1], min_dim(n, 1)), bool), ordered[..., 1:] != ordered[..., :-1]], -1)
     dense = xnp.cumsum(first, axis=-1)
     place = xnp.arange(n)
     least = xnp.maximum.accumulate(xnp.where(first, place, 0), axis=-1) + 1
-    last = xnp.concatenate([first[..., 1:], xnp.ones((*a.shape[:-1], min(n, 1)), bool)], -1)
+    last = xnp.concatenate([first[..., 1:], xnp.ones((*a.shape[:-1], min_dim(n, 1)), bool)], -1)
     greatest = xnp.flip(xnp.minimum.accumulate(xnp.flip(xnp.where(last, place, n), -1), axis=-1), -1) + 1
     ranks = {"dense": dense, "min": least, "max": greatest, "average": (least + greatest) / 2}[method]
     ranks = xnp.take_along_axis(ranks, back, -1).astype(float)

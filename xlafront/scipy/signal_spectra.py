@@ -11,6 +11,7 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.core import dtypes
+from xlafront.core.dimensions import common_shape
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.shapes import canonical_axis
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact
@@ -137,7 +138,7 @@ def _spectral(name: str, x, y, fs, window, nperseg, noverlap, nfft, detrend, ret
         raise ValueError(f"scipy.signal.{name} needs signals of the same rank, got shapes {x.shape} and {y.shape}.")
     axis = canonical_axis(axis, x.ndim, f"scipy.signal.{name}")
     if not x.size or not y.size:
-        rest = np.broadcast_shapes(x.shape[:axis] + x.shape[axis + 1:], y.shape[:axis] + y.shape[axis + 1:])
+        rest = common_shape(x.shape[:axis] + x.shape[axis + 1:], y.shape[:axis] + y.shape[axis + 1:])
         nothing = xnp.zeros((*rest[:axis], 0, *rest[axis:]), x.dtype)
         return nothing, nothing, nothing
     if cross and x.shape[axis] != y.shape[axis]:

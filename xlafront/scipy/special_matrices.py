@@ -10,6 +10,7 @@ import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront.core import dtypes
+from xlafront.core.dimensions import common_shape, is_symbolic, max_dim
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes, promote_dtypes_inexact
 from xlafront.runtime.arrays import ArrayImpl as Array
 from xlafront.staging.library import library
@@ -37,7 +38,7 @@ def _at_least(name: str, size: int, least: int, shape) -> None:
 
 def _joint(x, y) -> list:
     """Over one batch."""
-    batch = np.broadcast_shapes(x.shape[:-1], y.shape[:-1])
+    batch = common_shape(x.shape[:-1], y.shape[:-1])
     return [xnp.broadcast_to(v, (*batch, v.shape[-1])) for v in (x, y)]
 
 
@@ -85,7 +86,8 @@ def toeplitz(c: Array, r: Array | None = None) -> Array:
         c, r = _joint(*_vector("toeplitz", c, r))
     m, n = c.shape[-1], r.shape[-1]
     line = xnp.concatenate([r[..., :0:-1], c], -1)  # from the upper right corner to the lower left one
-    return _taken(line, np.arange(m)[:, None] - np.arange(n)[None, :] + max(n - 1, 0))
+    places = xnp if is_symbolic((m, n)) else np
+    return _taken(line, places.arange(m)[:, None] - places.arange(n)[None, :] + max_dim(n - 1, 0))
 
 
 def _taken(line, where: np.ndarray):

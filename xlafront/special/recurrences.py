@@ -9,6 +9,7 @@ import numpy as np
 import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.control.while_loop import fori_loop
+from xlafront.core.dimensions import common_shape
 
 _BEYOND = 25  # orders above the last one from which to come down at least
 
@@ -56,7 +57,7 @@ def spherical_harmonic(n, m, polar, azimuthal, last: int):
         done = k > degree
         return xnp.where(done, value, following), xnp.where(done | diagonal, xnp.where(done, before, 0), value)
 
-    shape = np.broadcast_shapes(n.shape, m.shape, polar.shape)
+    shape = common_shape(n.shape, m.shape, polar.shape)
     start = xnp.full(shape, math.sqrt(0.25 / math.pi), real)
     legendre = fori_loop(0, last, up, (start, xnp.zeros(shape, real)))[0]
     legendre = xnp.where((order > degree) | (degree < 0), 0, legendre)

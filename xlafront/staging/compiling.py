@@ -10,6 +10,7 @@ from typing import Any
 from xlafront import lowering
 from xlafront.core import backends, keys, tracing
 from xlafront.core.avals import ShapedArray
+from xlafront.core.dimensions import is_symbolic
 from xlafront.core.discharge import discharge_program
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, dce_jaxpr, subprograms
 from xlafront.runtime import config
@@ -59,8 +60,11 @@ def _warn_of_large(constants: Sequence[Any], name: str) -> None:
 class LoweredModule:
     """A program on its way from IR to executable: the module and what the call will need."""
 
-    def __init__(self, name, closed, assignment, donated, out_shardings, options, traced, layouts=None, elsewhere=None):
+    def __init__(self, name, closed, assignment, donated, out_shardings, options, traced, layouts=None, elsewhere=None,
+                 self_contained=False, own_rules=None):
         note("Compiling %s for %s.", name, traced.in_avals)
+        self.self_contained = self_contained  # whether it is to leave the process: nothing is handed to it beside its arguments
+        self.own_rules = own_rules
         with logged_step(CONVERSION, name, traced.in_avals):
             self._lower(name, closed, assignment, donated, out_shardings, options, traced, layouts, elsewhere)
 
@@ -68,10 +72,17 @@ class LoweredModule:
         closed, _ = discharge_program(closed)
         jaxpr = closed.jaxpr
         self.name, self.closed, self.assignment, self.options, self.traced = name, closed, assignment, options, traced
-        kept_jaxpr, self.kept = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), options.keep_unused or bool(jaxpr.effects))
-        if elsewhere is None and _may_outline(assignment, kept_jaxpr):
+        computes_sizes = _has_symbolic(jaxpr.in_avals)  # from those of all arguments
+        if not computes_sizes and _has_symbolic(jaxpr.out_avals):
+            raise ValueError(f"{name} was given symbolic dimensions outside of a program that is exported, and its results "
+                             f"would have the types {jaxpr.out_avals}: their sizes have no values. Call it in the function to "
+                             f"export.")
+        kept_jaxpr, self.kept = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars),
+                                          options.keep_unused or bool(jaxpr.effects) or computes_sizes)
+        if elsewhere is None and not computes_sizes and _may_outline(assignment, kept_jaxpr):
             kept_jaxpr = outline(kept_jaxpr)
-        self.const_values = [module_shardings.inline_constant(c) for c in closed.consts]
+        inline = module_shardings.value_of_constant if self.self_contained else module_shardings.inline_constant
+        self.const_values = [inline(c) for c in closed.consts]
         self.donated = donated
         self.client = assignment.devices[0].client
         self.elsewhere = elsewhere  # several platforms, or one that this process does not have
@@ -96,7 +107,8 @@ class LoweredModule:
             kept_jaxpr, f"jit_{name}", self.elsewhere or (backends.lowering_platform(self.client),),
             const_values=self.const_values, arg_attributes=arg_attributes,
             result_attributes=result_attributes, num_partitions=len(self.assignment.devices),
-            sharding_context=self.shardings, scope=f"jit({name})")
+            sharding_context=self.shardings, scope=f"jit({name})", takes_tokens=self.self_contained, own_rules=self.own_rules,
+            argument_names=[str(n) for n, keep in zip(self.traced.debug_info.arg_names, self.kept) if keep])
 
     def _place_constant(self, value):
         if is_compile_only(self.client):
@@ -113,6 +125,9 @@ class LoweredModule:
             raise ValueError(f"{self.name} was lowered for {self.elsewhere[0]}, which this process does not have: its text can "
                              f"be read. To compile it, give types whose shardings are over the devices of a topology "
                              f"(experimental.topologies).")
+        if names := self.module_context.dimension_variables:
+            raise ValueError(f"{self.name} was lowered for symbolic dimensions ({', '.join(names)}): its text can be read. To "
+                             f"run it, export it: export.export(jit(f))(...).call(x).")
         overrides = dict(self.options.compiler_options) | (compiler_options or {})
         if _on_one_cpu(self.assignment) and _is_small(self.closed.jaxpr):
             overrides = for_small_programs(overrides)
@@ -155,6 +170,10 @@ class LoweredModule:
         if key is not None and not anew:
             _by_key[key] = result
         return result
+
+
+def _has_symbolic(types: Sequence[Any]) -> bool:
+    return any([is_symbolic(getattr(aval, "shape", ())) for aval in types])
 
 
 # Equal programs of different functions share what XLA made, as of a lambda that is written anew in each turn of a loop.

@@ -151,6 +151,32 @@ def only_abstract(leaves: Sequence[Any], wanted: Sequence[Any]) -> AbstractMesh 
     return None if active.mesh is not None else found
 
 
+class AbsentDevice:
+    """A device of a mesh that is larger than this machine: modules are written for it, to run elsewhere."""
+
+    def __init__(self, number: int, like):
+        self.id = self.local_hardware_id = number
+        self.like, self.process_index = like, 0
+
+    client = property(lambda self: self.like.client)
+    platform, device_kind = property(lambda self: self.like.platform), property(lambda self: self.like.device_kind)
+
+    def default_memory(self):
+        return self.like.default_memory()
+
+    def addressable_memories(self):
+        return self.like.addressable_memories()
+
+    def __repr__(self):
+        return f"AbsentDevice({self.id})"
+
+
+def devices_to_write_for(count: int) -> Sequence[Any]:
+    """The devices of this process, where they are so many, else what stands for others."""
+    devices = backends.devices()
+    return devices if len(devices) >= count else [AbsentDevice(i, devices[0]) for i in range(count)]
+
+
 def over_devices(mesh: AbstractMesh, devices: Sequence[Any], leaves: Sequence[Any], wanted: Sequence[Any]) -> DeviceAssignment:
     """The assignment of a program about an abstract mesh to devices in its place: the first of these."""
     chosen = tuple(devices)[:mesh.size]

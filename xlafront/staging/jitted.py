@@ -401,7 +401,7 @@ class Jitted:
             self.name, call.leaves, self.flat_in_shardings(call.in_tree), traced, self.options)
 
     def lower(self, traced: TracedCall, call: Call, assignment, donated,
-              elsewhere: tuple[str, ...] | None = None) -> LoweredModule:
+              elsewhere: tuple[str, ...] | None = None, self_contained: bool = False, own_rules=None) -> LoweredModule:
         """For the devices of `assignment`; or, to be read alone, for a platform that is not here or for several."""
         out_shardings = self.flat_out_shardings(traced.out_tree)
         device_assignment.check_results(self.name, out_shardings, traced)
@@ -411,7 +411,7 @@ class Jitted:
                 if isinstance(layout, Layout):
                     layout.check_compatible_aval(aval.shape)
         return LoweredModule(self.name, traced.closed, assignment, donated, out_shardings, self.options, traced, layouts,
-                              elsewhere)
+                             elsewhere, self_contained, own_rules)
 
     def flat_layouts(self, in_tree, out_tree) -> tuple[list, list] | None:
         """The orders in memory that arguments and results were asked to have, where any were."""

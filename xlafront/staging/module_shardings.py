@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from xlafront import lowering
-from xlafront.core import avals, keys, tracing
+from xlafront.core import avals, errors, keys, tracing
 from xlafront.runtime.jaxlib_compat import GSPMDSharding, HloSharding, NamedSharding, OpSharding
 from xlafront.runtime.layouts import Layout, MemorySpace
 from xlafront.runtime.meshes import check_spec
@@ -40,6 +40,16 @@ def inline_constant(value) -> np.ndarray | None:
             aval.dtype, np.dtype):
         return None
     return np.asarray(value, dtype=aval.dtype)
+
+
+def value_of_constant(value) -> np.ndarray:
+    """The value to write into a module that is handed nothing beside its arguments."""
+    if isinstance(value, tracing.Tracer):
+        raise errors.UnexpectedTracerError(
+            f"a program that is to leave the process closes over a traced array (Tracer) of type {value.aval}, which has no "
+            f"value yet: export the function outside of jit, grad and vmap, or pass the value as an argument.")
+    words = keys.physical_array(value)
+    return np.asarray(words, dtype=tracing.aval_of(words).dtype)
 
 
 class ProgramShardings:
@@ -98,6 +108,11 @@ class ProgramShardings:
             found = self.meshes.setdefault(key, "mesh" if not self.meshes else f"mesh_{len(self.meshes)}")
             self.symbols[mesh] = found
         return found
+
+    def symbol_at(self, shape: tuple, positions: Sequence[int]) -> str:
+        """The mesh of this shape, `((name, size), ...)`, over the program's devices at these positions."""
+        key = (shape, tuple([self.assignment.devices[i].id for i in positions]))
+        return self.meshes.setdefault(key, f"mesh_{len(self.meshes)}")
 
     def one_device_symbol(self, index: int) -> str:
         """The mesh that is one of the program's devices."""

@@ -21,7 +21,7 @@ from xlafront.runtime.jaxlib_compat import (
 )
 from xlafront.runtime.layouts import Format, Layout
 from xlafront.staging import device_assignment, signatures
-from xlafront.staging.compiling import run_executable
+from xlafront.staging.compiling import LoweredModule, run_executable
 from xlafront.staging.jitted import leaves_handles, own_copy, shard_arg_fallback
 from xlafront.staging.ref_boundary import boundary_of, stand_ins
 
@@ -163,11 +163,24 @@ class Traced:
         assignment = device_assignment.place_arguments(jitted.name, call.leaves, wanted, traced, options)
         return Lowered(self, jitted.lower(traced, call, assignment, jitted.donated_flags(call), elsewhere))
 
-    def _over(self, mesh, devices, elsewhere: tuple[str, ...] | None):
+    def lower_to_leave(self, platforms: tuple[str, ...], own_rules=None) -> LoweredModule:
+        """The module for these platforms as one that leaves the process: all that it needs is in it.
+
+        `own_rules` are lowering rules by primitives, in place of theirs.
+        """
+        jitted, call, traced = self._jitted, self._call, self._traced
+        wanted = jitted.flat_in_shardings(call.in_tree)
+        mesh = device_assignment.only_abstract(call.leaves, wanted)
+        if mesh is not None:
+            return self._over(mesh, device_assignment.devices_to_write_for(mesh.size), platforms, True, own_rules)
+        assignment = device_assignment.place_arguments(jitted.name, call.leaves, wanted, traced, jitted.options)
+        return jitted.lower(traced, call, assignment, jitted.donated_flags(call), platforms, True, own_rules)
+
+    def _over(self, mesh, devices, elsewhere: tuple[str, ...] | None, self_contained: bool = False, own_rules=None):
         """The module of a program about an abstract mesh, as one for these devices."""
         jitted, call = self._jitted, self._call
         assignment = device_assignment.over_devices(mesh, devices, call.leaves, jitted.flat_in_shardings(call.in_tree))
-        return jitted.lower(self._traced, call, assignment, jitted.donated_flags(call), elsewhere)
+        return jitted.lower(self._traced, call, assignment, jitted.donated_flags(call), elsewhere, self_contained, own_rules)
 
     def __call__(self, *args, **kwargs):
         return self.lower().compile()(*args, **kwargs)

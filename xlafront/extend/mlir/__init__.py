@@ -23,9 +23,9 @@ def serialize_portable_artifact(mlir_module: Any, target: str, use_mixed_seriali
     >>> text = xf.jit(lambda x: x * 2).lower(1.0).as_text()
     >>> artifact = serialize_portable_artifact(text, "1.0.0")
     """
-    from xlafront.lowering import mlir  # start-up: the bindings take 15-25 ms
+    from xlafront.lowering import artifacts  # start-up: the bindings take 15-25 ms
 
-    return mlir.serialize_portable(mlir_module, target, use_mixed_serialization)
+    return artifacts.serialize_for(mlir_module, target, use_mixed_serialization)
 
 
 def deserialize_portable_artifact(mlir_module: bytes, context: Any = None):
@@ -34,9 +34,9 @@ def deserialize_portable_artifact(mlir_module: bytes, context: Any = None):
     >>> text = xf.jit(lambda x: x * 2).lower(1.0).as_text()
     >>> module = deserialize_portable_artifact(serialize_portable_artifact(text, "1.0.0"))
     """
-    from xlafront.lowering import mlir  # start-up: the bindings take 15-25 ms
+    from xlafront.lowering import artifacts  # start-up: the bindings take 15-25 ms
 
-    return mlir.deserialize_portable(mlir_module, context)
+    return artifacts.deserialize(mlir_module, context)
 
 
 def hlo_to_stablehlo(computation: bytes) -> bytes:

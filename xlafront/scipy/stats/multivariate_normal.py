@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 import xlafront.numpy as xnp
+from xlafront.core.dimensions import common_shape
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import linalg
 from xlafront.numpy.promotion import promote_dtypes_inexact
@@ -49,7 +48,7 @@ def _logpdf(x, mean, cov):
                     f"last dimension of all must be the same, and cov have matrices.")
     factor = linalg.cholesky(cov)
     centred = x - mean
-    batch = np.broadcast_shapes(centred.shape[:-1], factor.shape[:-2])
+    batch = common_shape(centred.shape[:-1], factor.shape[:-2])
     centred, whole = xnp.broadcast_to(centred, (*batch, n)), xnp.broadcast_to(factor, (*batch, n, n))
     y = linalg.triangular_solve(whole, centred[..., None], left_side=True, lower=True)[..., 0]
     size = xnp.sum(xnp.log(xnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)

@@ -1,0 +1,155 @@
+"""Exports with dimension variables: calls, what is checked of them, derivatives, files, calls within each other."""
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import export, lowering
+from xlafront.errors import InconclusiveDimensionOperation
+
+f32 = np.float32
+
+
+def function(x, y):
+    return x[1:] * 2, xnp.sin(y).sum(0), x.shape[0] * y
+
+
+@pytest.fixture(scope="module")
+def exported():
+    a, b = export.symbolic_shape("a, b", constraints=["a >= b + 1"])
+    return export.export(xf.jit(function))(xf.ShapeDtypeStruct((a, 2 * b), f32), xf.ShapeDtypeStruct((b, 3), f32))
+
+
+X, Y = np.arange(16, dtype=f32).reshape(4, 4), np.linspace(0, 1, 6, dtype=f32).reshape(2, 3)
+
+
+def expected(x, y):
+    return x[1:] * 2, np.sin(y).sum(0), len(x) * y
+
+
+def check(found, wanted):
+    for x, y in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5)
+
+
+def test_types(exported):
+    assert [str(aval) for aval in exported.in_avals] == ["float32[a,2*b]", "float32[b,3]"]
+    assert [str(aval) for aval in exported.out_avals] == ["float32[a - 1,2*b]", "float32[3]", "float32[b,3]"]
+    assert exported.uses_global_constants
+    text = exported.mlir_module()
+    assert "jax.uses_shape_polymorphism = true" in text and "@shape_assertion" in text and "tensor<?x3xf32>" in text
+
+
+def test_calls(exported):
+    check(exported.call(X, Y), expected(X, Y))
+    check(exported.call(X[:3, :2], Y[:1]), expected(X[:3, :2], Y[:1]))
+    both = xf.jit(lambda: (exported.call(X, Y), exported.call(X[:3, :2], Y[:1])))()
+    check(both[0], expected(X, Y))
+    check(both[1], expected(X[:3, :2], Y[:1]))
+
+
+@pytest.mark.parametrize("shapes, message", [
+    (((4, 5), (2, 3)), r"division by 2 .*'b' from args\[0\].shape\[1\] \(= 5\).*remainder"),
+    (((4, 4), (3, 3)), r"args\[1\].shape\[0\] has size 3, and by the other sizes 'b' is 2.*'a' = 4 from 'a' for args\[0\].shape\[0\]"),
+    (((2, 4), (2, 3)), "constraint a >= b [+] 1 does not hold.* is -1"),
+    (((0, 0), (0, 3)), "Expected value >= 1 for dimension variable 'a', which is 0"),
+    (((4, 4), (2, 5)), r"args\[1\].shape\[1\] is 5, and the program was made for 3"),
+    (((4,), (2, 3)), r"rank mismatch: args\[0\]"),
+])
+def test_shapes_that_do_not_fit(exported, shapes, message):
+    arguments = [np.ones(s, f32) for s in shapes]
+    with pytest.raises(ValueError, match=message):
+        exported.call(*arguments)
+    with pytest.raises(ValueError, match=message):
+        xf.jit(exported.call)(*arguments)
+
+
+def test_the_module_checks_its_arguments(exported):
+    """For those who refine it without this library."""
+    module = lowering.artifacts.deserialize(exported.mlir_module_serialized)
+    with pytest.raises(ValueError, match="the division by 2 that computes 'b'"):
+        lowering.refinement.refined(module, [((4, 5), f32), ((2, 3), f32)])
+    refined = lowering.refinement.refined(module, [((4, 4), f32), ((2, 3), f32)])
+    assert "?" not in lowering.module.module_text(refined)
+
+
+def test_files(exported):
+    read = export.deserialize(exported.serialize(vjp_order=1))
+    assert [str(aval) for aval in read.in_avals] == ["float32[a,2*b]", "float32[b,3]"]
+    assert read.in_avals[0].shape[0].scope is read.out_avals[0].shape[1].scope
+    assert [c.text for c in read.in_avals[0].shape[0].scope.constraints] == ["a >= b + 1"]
+    check(read.call(X, Y), expected(X, Y))
+    with pytest.raises(ValueError, match="constraint a >= b [+] 1"):
+        read.call(X[:2], Y)
+    gradient = xf.grad(lambda x, y: (read.call(x, y)[0] ** 2).sum() + read.call(x, y)[1].sum(), (0, 1))(X, Y)
+    check(gradient, [np.concatenate([0 * X[:1], 8 * X[1:]]), np.cos(Y)])
+
+
+def test_derivatives(exported):
+    gradient = xf.jit(xf.grad(lambda x, y: (exported.call(x, y)[2] ** 2).sum(), 1))(X, Y)
+    np.testing.assert_allclose(gradient, 2 * 16 * Y, rtol=1e-5)
+    assert [str(aval) for aval in exported.vjp().in_avals[2:]] == ["float32[a - 1,2*b]", "float32[3]", "float32[b,3]"]
+
+
+def test_calls_at_other_symbolic_shapes(exported):
+    c, h = export.symbolic_shape("c, h", constraints=["c >= h + 1"])
+    outer = export.export(xf.jit(lambda x, y: exported.call(x, y)))(
+        xf.ShapeDtypeStruct((c, 2 * h), f32), xf.ShapeDtypeStruct((h, 3), f32))
+    assert [str(aval) for aval in outer.out_avals] == ["float32[c - 1,2*h]", "float32[3]", "float32[h,3]"]
+    check(outer.call(X, Y), expected(X, Y))
+    [n] = export.symbolic_shape("n")
+    mixed = export.export(xf.jit(lambda x: exported.call(x, Y)))(xf.ShapeDtypeStruct((2 * n, 4), f32))
+    assert str(mixed.out_avals[0]) == "float32[2*n - 1,4]"
+    check(mixed.call(X), expected(X, Y))
+    with pytest.raises(ValueError, match="constraint a >= b [+] 1"):
+        mixed.call(X[:2])
+    with pytest.raises(ValueError, match="does not hold"):
+        xf.eval_shape(exported.call, xf.ShapeDtypeStruct((h, 2 * h), f32), xf.ShapeDtypeStruct((h, 3), f32))
+
+
+def test_several_platforms():
+    [b] = export.symbolic_shape("b")
+    module = export.export(xf.jit(lambda x: x.sum(0)), platforms=("cpu", "cuda", "tpu"))(xf.ShapeDtypeStruct((b, 3), f32))
+    np.testing.assert_array_equal(module.call(np.ones((5, 3), f32)), [5, 5, 5])
+
+
+def test_variables_that_cannot_be_computed():
+    a, b = export.symbolic_shape("a, b")
+    with pytest.raises(ValueError, match="'a', 'b' cannot be computed from the shapes"):
+        export.export(xf.jit(xnp.sin))(xf.ShapeDtypeStruct((a * b,), f32))
+    with pytest.raises(ValueError, match="'a' cannot be computed"):
+        export.export(xf.jit(xnp.sin))(xf.ShapeDtypeStruct((a % 3,), f32))
+    once = export.export(xf.jit(lambda x, y: x))(xf.ShapeDtypeStruct((a * b + a,), f32), xf.ShapeDtypeStruct((b,), f32))
+    assert once.call(np.ones(6, f32), np.ones(2, f32)).shape == (6,)
+    with pytest.raises(ValueError, match=r"division by b [+] 1 .*'a' from args\[0\].shape\[0\] \(= 5\)"):
+        once.call(np.ones(5, f32), np.ones(2, f32))
+
+
+def test_unread_arguments_give_sizes():
+    a, b = export.symbolic_shape("a, b")
+    module = export.export(xf.jit(lambda x, y: xnp.arange(y.shape[0])))(
+        xf.ShapeDtypeStruct((a,), f32), xf.ShapeDtypeStruct((b - a,), f32))
+    np.testing.assert_array_equal(module.call(np.ones(2, f32), np.ones(3, f32)), np.arange(3))
+
+
+def test_comparisons_while_tracing():
+    [b] = export.symbolic_shape("b")
+    spec = xf.ShapeDtypeStruct((b, 3), f32)
+    with pytest.raises(InconclusiveDimensionOperation, match="'b' > '4'"):
+        export.export(xf.jit(lambda x: x if x.shape[0] > 4 else -x))(spec)
+    with pytest.raises(InconclusiveDimensionOperation, match="constant integer"):
+        export.export(xf.jit(lambda x: [x * i for i in range(int(x.shape[0]))]))(spec)
+    with pytest.raises(TypeError, match="(?s)b, 3.*3, b"):
+        export.export(xf.jit(lambda x: x + x.T))(spec)
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_sizes_are_integers_of_the_default_dtype(x64):
+    with xf.enable_x64(x64):
+        [b] = export.symbolic_shape("b")
+        module = export.export(xf.jit(lambda x: (xnp.array(x.shape[0]), x * x.shape[0], x.shape[0] / 2)))(
+            xf.ShapeDtypeStruct((b,), f32))
+        size, product, half = module.call(np.ones(3, f32))
+        assert (size.dtype, product.dtype) == (np.int64 if x64 else np.int32, f32)
+        assert (int(size), float(product[0]), float(half)) == (3, 3.0, 1.5)

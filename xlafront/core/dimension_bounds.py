@@ -1,0 +1,183 @@
+"""Which values an expression over dimension variables can have: what decides comparisons.
+
+A polynomial is bounded term by term, by what its atoms are bounded by. That alone loses how terms depend on each other: `a - b`
+where `a >= b` has the bound 0. So multiples of what is known to be at least 0 are taken away, each of them so that a product of
+atoms disappears: `e = n*c + r` with `c >= 0` and `n > 0` is at least what `r` is. Known are the constraints of the scope and
+what operations say of their operands (`n*floordiv(x, n) <= x`, `max(x, y) >= x`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from xlafront.core.dimensions import Atom, DimExpr, Monomial, from_terms, linear, product, terms_of
+
+Bound = int | None  # None: there is none
+
+_STEPS = 3  # how many constraints are combined
+
+
+def bounds(x: DimExpr | int) -> tuple[Bound, Bound]:
+    """The least and the greatest value, as far as they are seen."""
+    if not isinstance(x, DimExpr):
+        return x, x
+    known = x.scope.bounds
+    found = known.get(x.terms)
+    if found is None:
+        known[x.terms] = term_by_term(x)  # what bounds of its own atoms refer to meanwhile
+        low, high = lower(x, _STEPS), lower(-x, _STEPS)
+        found = known[x.terms] = low, None if high is None else -high
+    return found
+
+
+def lower(x: DimExpr | int, steps: int) -> Bound:
+    if not isinstance(x, DimExpr):
+        return x
+    best = term_by_term(x)[0]
+    if not steps:
+        return best
+    mine = dict(x.terms)
+    for constraint in _known_of(x):
+        for monomial, k in constraint.terms:
+            own = mine.get(monomial, 0)
+            if not monomial or own * k <= 0:
+                continue
+            divisor = math.gcd(own, k)
+            scale, times = abs(k) // divisor, abs(own) // divisor  # scale*x = times*constraint + rest
+            rest = linear([(x, scale), (constraint, -times)])
+            if type(rest) is DimExpr and len(rest.terms) > len(x.terms) + 1:
+                continue
+            found = lower(rest, steps - 1)
+            if found is not None:
+                found = -(-found // scale)
+                best = found if best is None else max(best, found)
+    return best
+
+
+def _known_of(x: DimExpr) -> list[DimExpr]:
+    """Expressions that are at least 0, of the scope and of the operations in `x`."""
+    found = list(x.scope.at_least_zero)
+    for monomial, _ in x.terms:
+        for atom, _ in monomial:
+            if atom.operands:
+                found += _known_of_atom(atom, x.scope)
+    return found
+
+
+def _known_of_atom(atom: Atom, scope: Any) -> list[DimExpr]:
+    me = from_terms({((atom, 1),): 1}, scope)
+    x, y = atom.operands
+    known: list[Any] = []
+    if atom.name in ("max", "min"):
+        sign = 1 if atom.name == "max" else -1
+        known = [linear([(me, sign), (x, -sign)]), linear([(me, sign), (y, -sign)])]
+    else:
+        low, _ = bounds(y)
+        if low is not None and low > 0:
+            if atom.name == "floordiv":
+                rest = linear([(x, 1), (product(me, y), -1)])  # the remainder
+                known = [rest, linear([(y, 1), (rest, -1), (-1, 1)])]
+            else:
+                known = [linear([(y, 1), (me, -1), (-1, 1)])]
+                smallest, _ = bounds(x)
+                if smallest is not None and smallest >= 0:
+                    known.append(linear([(x, 1), (me, -1)]))
+    return [k for k in known if type(k) is DimExpr]
+
+
+def term_by_term(x: DimExpr) -> tuple[Bound, Bound]:
+    low: Bound = 0
+    high: Bound = 0
+    for monomial, k in x.terms:
+        least, greatest = _of_product(monomial, x.scope)
+        if k < 0:
+            least, greatest = greatest, least
+        low = None if low is None or least is None else low + k * least
+        high = None if high is None or greatest is None else high + k * greatest
+    return low, high
+
+
+def _of_product(monomial: Monomial, scope: Any) -> tuple[Bound, Bound]:
+    low: Bound = 1
+    high: Bound = 1
+    for atom, power in monomial:
+        for _ in range(power):
+            low, high = _multiplied((low, high), of_atom(atom, scope))
+        if power % 2 == 0 and low is not None:
+            low = max(low, 0) if len(monomial) == 1 else low
+        elif power % 2 == 0 and len(monomial) == 1:
+            low = 0
+    return low, high
+
+
+def _multiplied(a: tuple[Bound, Bound], b: tuple[Bound, Bound]) -> tuple[Bound, Bound]:
+    ends = [_times(x, y) for x in _ends(a) for y in _ends(b)]
+    low, high = min(ends), max(ends)
+    return (None if low == -math.inf else int(low)), (None if high == math.inf else int(high))
+
+
+def _ends(a: tuple[Bound, Bound]) -> tuple[float, float]:
+    return (-math.inf if a[0] is None else a[0]), (math.inf if a[1] is None else a[1])
+
+
+def _times(x: float, y: float) -> float:
+    return 0 if x == 0 or y == 0 else x * y
+
+
+def of_atom(atom: Atom, scope: Any) -> tuple[Bound, Bound]:
+    """The bounds of an operation by those of its operands; a variable is at least 1, and within the constraints."""
+    if not atom.operands:
+        return _of_variable(atom, scope)
+    key = (atom,)
+    found = scope.bounds.get(key)
+    if found is None:
+        scope.bounds[key] = (None, None)
+        found = scope.bounds[key] = _of_operation(atom)
+    return found
+
+
+def _of_variable(atom: Atom, scope: Any) -> tuple[Bound, Bound]:
+    low, high = 1, None
+    for constraint in scope.at_least_zero:  # those of this variable alone: k*v + c >= 0
+        terms = dict(terms_of(constraint))
+        k = terms.pop(((atom, 1),), 0)
+        if k and not terms.keys() - {()}:
+            c = terms.get((), 0)
+            if k > 0:
+                low = max(low, -(c // k))
+            else:
+                limit = c // -k
+                high = limit if high is None else min(high, limit)
+    return low, high
+
+
+def _of_operation(atom: Atom) -> tuple[Bound, Bound]:
+    (low, high), (least, greatest) = map(bounds, atom.operands)
+    if atom.name == "max":
+        return (_greater(low, least), None if high is None or greatest is None else max(high, greatest))
+    if atom.name == "min":
+        smaller = None if low is None or least is None else min(low, least)
+        return smaller, high if greatest is None else greatest if high is None else min(high, greatest)
+    if atom.name == "mod":
+        if least is not None and least > 0:
+            top = None if greatest is None else greatest - 1
+            if low is not None and low >= 0 and high is not None:
+                top = high if top is None else min(top, high)
+            return 0, top
+        if greatest is not None and greatest < 0:
+            return None if least is None else least + 1, 0
+        return None, None
+    if least is not None and least > 0:  # floordiv: greatest where the divisor is smallest, or largest below 0
+        down = None if low is None else low // least if low < 0 else 0 if greatest is None else low // greatest
+        up = None if high is None else high // least if high >= 0 else -1 if greatest is None else high // greatest
+        return down, up
+    if greatest is not None and greatest < 0:
+        if low is not None and high is not None and least is not None:
+            ends = [a // b for a in (low, high) for b in (least, greatest)]
+            return min(ends), max(ends)
+    return None, None
+
+
+def _greater(a: Bound, b: Bound) -> Bound:
+    return b if a is None else a if b is None else max(a, b)
