@@ -41,6 +41,7 @@ MODULES = (
     "xlafront.numpy.fft",
     "xlafront.numpy.linalg",
     "xlafront.ops",
+    "xlafront.profiler",
     "xlafront.random",
     "xlafront.scipy.cluster.vq",
     "xlafront.scipy.fft",

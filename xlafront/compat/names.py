@@ -17,7 +17,7 @@ _SAME_PATH = """
     extend.mlir.dialects.sparse_tensor extend.mlir.dialects.stablehlo extend.mlir.dialects.vector extend.mlir.ir
     extend.mlir.passmanager extend.random extend.sharding extend.source_info_util ffi flatten_util image interpreters
     interpreters.ad interpreters.batching interpreters.mlir interpreters.partial_eval interpreters.pxla interpreters.xla lax
-    lax.linalg memory monitoring nn nn.initializers numpy numpy.fft numpy.linalg ops random ref scipy scipy.cluster
+    lax.linalg memory monitoring nn nn.initializers numpy numpy.fft numpy.linalg ops profiler random ref scipy scipy.cluster
     scipy.cluster.vq scipy.fft scipy.integrate scipy.interpolate scipy.linalg scipy.ndimage scipy.optimize scipy.signal
     scipy.sparse scipy.sparse.linalg scipy.spatial scipy.spatial.transform scipy.special scipy.stats scipy.stats.bernoulli
     scipy.stats.beta scipy.stats.betabinom scipy.stats.binom scipy.stats.cauchy scipy.stats.chi2 scipy.stats.dirichlet
