@@ -9,7 +9,7 @@ from xlafront import lowering
 from xlafront.core import avals, backends, keys, tracing, tree
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary, filter_traceback
-from xlafront.runtime import clients
+from xlafront.runtime import clients, config
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import (
     JaxRuntimeError,
@@ -22,6 +22,7 @@ from xlafront.runtime.jaxlib_compat import (
 from xlafront.runtime.layouts import Format, Layout
 from xlafront.staging import device_assignment, signatures
 from xlafront.staging.compiling import run_executable
+from xlafront.staging.debug_nans import check_finite
 from xlafront.staging.jitted import leaves_handles, own_copy, shard_arg_fallback
 from xlafront.staging.ref_boundary import boundary_of, stand_ins
 
@@ -310,6 +311,9 @@ class Compiled:
         results = self._dispatch(*args, **kwargs)
         if self._lets_go:
             let_go(tree.leaves((args, kwargs)))
+        if config.debug_nans.value or config.debug_infs.value:
+            arguments = tree.leaves((args, kwargs))
+            check_finite(self._traced.fun_name, tree.leaves(results), self._traced.jaxpr, arguments, lambda: None)
         return results
 
 
