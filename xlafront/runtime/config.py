@@ -290,6 +290,8 @@ def checking_leaks(*, disable: bool | None = None) -> _Scope:
     return settings["check_tracer_leaks"](True, disable=disable)
 
 
+# What compilers are told of the operations that are traced (`core.source.annotated`).
+annotations = Config("annotations", None, include_in_jit_key=True, include_in_trace_context=True)
 # Whether anything but plain evaluation is going on in this thread: keeps C++ dispatch out of traced functions.
 trace_state = Config("trace_state", None, include_in_jit_key=True)
 post_hook = Config("post_hook", None)  # called by C++ after each call of a compiled function
