@@ -32,6 +32,7 @@ MODULES = (
     "xlafront.experimental.rnn",
     "xlafront.experimental.scheduling_groups",
     "xlafront.experimental.serialize_executable",
+    "xlafront.experimental.source_mapper",
     "xlafront.experimental.transfer",
     "xlafront.experimental.xla_metadata",
     "xlafront.ffi",

@@ -10,7 +10,8 @@ _SAME_PATH = """
     experimental.compilation_cache.compilation_cache experimental.compute_on experimental.custom_partitioning
     experimental.fused experimental.jet experimental.key_reuse experimental.layout experimental.mesh_utils
     experimental.multihost_utils experimental.ode experimental.pjit experimental.rnn experimental.scheduling_groups
-    experimental.serialize_executable experimental.topologies experimental.transfer experimental.xla_metadata extend.backend
+    experimental.serialize_executable experimental.source_mapper experimental.topologies experimental.transfer
+    experimental.xla_metadata extend.backend
     extend.core extend.core.primitives extend.linear_util extend.mlir extend.mlir.dialects extend.mlir.dialects.arith
     extend.mlir.dialects.builtin extend.mlir.dialects.cf extend.mlir.dialects.chlo extend.mlir.dialects.func
     extend.mlir.dialects.math extend.mlir.dialects.memref extend.mlir.dialects.mpmd extend.mlir.dialects.scf
