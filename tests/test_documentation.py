@@ -26,6 +26,7 @@ MODULES = (
     "xlafront.experimental.compilation_cache.compilation_cache",
     "xlafront.experimental.compute_on",
     "xlafront.experimental.fused",
+    "xlafront.experimental.hijax",
     "xlafront.experimental.jet",
     "xlafront.experimental.ode",
     "xlafront.experimental.pjit",

@@ -399,7 +399,7 @@ def _refuse_convertible(x):
 
 
 abstractors: dict[type, Callable[[Any], AbstractValue]] = _Abstractors()
-# The same of values that consist of others (`compat.hijax`), which have types but are no operands.
+# The same of values that consist of others (`interpreters.hijax`), which have types but are no operands.
 composites: dict[type, Callable[[Any], AbstractValue]] = {}
 
 
