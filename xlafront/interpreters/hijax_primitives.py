@@ -270,7 +270,7 @@ def _with_pullback(values: tracing.Trace, args: tuple, tangents: Sequence[Any], 
 
 
 def _batch(trace: Any, values: Sequence[Any], dims: Sequence[int | None], *, _prim: VJPHiPrimitive) -> tuple[list, list]:
-    data = AxisData(trace.axis_name, trace.size, None, None)
+    data = AxisData(trace.axis_name, trace.size)
     result, out_dims = _prim.batch(data, _prim.in_tree.unflatten(values), _prim.in_tree.unflatten(dims))
     return tree.leaves(result), tree.leaves_by_prefix("batch", out_dims, result, lambda d: d is None or isinstance(d, int))
 
