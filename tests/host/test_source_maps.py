@@ -112,3 +112,12 @@ def test_compiling_under_settings():
     assert seen == [True] and not xf.config.jax_enable_x64
     with pytest.raises(AttributeError):
         source_mapper.compile_with_env(f, (1.0,), {}, {"no_such_setting": 1}, {})
+
+
+def test_names_of_files_may_be_shortened():
+    directory = __file__.removesuffix("test_source_maps.py")
+    with xf.config._find("hlo_source_file_canonicalization_regex")(directory):
+        assert source_mapper.canonicalize_filename(__file__) == "test_source_maps.py"
+        text = xf.jit(lambda x: double_sine(x)).lower(2.5).as_text(debug_info=True)
+    assert f'loc("test_source_maps.py":{LINES["sin"]}:' in text and directory not in text
+    assert source_mapper.canonicalize_filename(__file__) == __file__

@@ -189,6 +189,16 @@ def current_site() -> Site:
     return (frame.f_code, frame.f_lasti, _get_scope())
 
 
+def canonical_file(name: str) -> str:
+    """The name of a file as programs and maps give it."""
+    pattern = config.hlo_source_file_canonicalization_regex.value
+    if not pattern:
+        return name
+    import re  # start-up: for those who set it
+
+    return re.sub(pattern, "", name)
+
+
 class SourceInfo(NamedTuple):
     """A site in words."""
 

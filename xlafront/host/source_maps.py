@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from xlafront.core import source
 from xlafront.runtime import config
 from xlafront.staging.inspection import make_jaxpr
 from xlafront.staging.jit import jit
@@ -195,14 +196,15 @@ def compile_with_env(f: Callable, f_args: tuple, f_kwargs: dict[str, Any], env_f
 
 
 def canonicalize_filename(file_name: str) -> str:
-    """The name under which a file stands in maps: its own.
+    """The name under which a file stands in programs and maps, which the setting `hlo_source_file_canonicalization_regex` makes
+    of its own by leaving out what it matches.
 
     - `file_name`: the name.
 
     >>> canonicalize_filename("model.py")
     'model.py'
     """
-    return file_name
+    return source.canonical_file(file_name)
 
 
 # From texts to maps
@@ -218,8 +220,8 @@ def _map_of(places: Sequence[tuple[int, Place] | None]) -> SourceMap:
         mappings.new_group()
         if found is not None:
             column, (file, line, source_column) = found
-            source = files.setdefault(canonicalize_filename(file), len(files))
-            mappings.new_segment(column, source, max(line - 1, 0), source_column)
+            number = files.setdefault(canonicalize_filename(file), len(files))
+            mappings.new_segment(column, number, max(line - 1, 0), source_column)
     return SourceMap(3, [*files], [], [], mappings.mappings())
 
 

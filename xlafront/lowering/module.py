@@ -109,7 +109,7 @@ class ModuleContext:
         if found is None:
             place = self.locations.get(key[1:3])
             if place is None:
-                place = ir.Location.file(code.co_filename, mlir.line_of(code, lasti), 0)
+                place = ir.Location.file(source.canonical_file(code.co_filename), mlir.line_of(code, lasti), 0)
                 place = self.locations[key[1:3]] = ir.Location.name(code.co_name, place)
             found = self.locations[key] = self._named(name, scope, place, body)
         return found
