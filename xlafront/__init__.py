@@ -57,7 +57,7 @@ _PLACES = {
 __getattr__, __dir__, __all__ = lazy(__name__, _PLACES, """
     ad_checkpoint api_util compat core custom_batching custom_derivatives debug distributed dlpack dtypes errors
     example_libraries experimental export extend ffi flatten_util image interpreters lax memory monitoring nn numpy ops planning
-    random ref scipy sharding stages test_util tree tree_util typing
+    profiler random ref scipy sharding stages test_util tree tree_util typing
 """)
 
 if _os.environ.get("XLAFRONT_AS_JAX", "0").lower() not in ("", "0", "false", "no", "off"):

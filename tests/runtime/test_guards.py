@@ -136,3 +136,23 @@ def test_arrays_that_only_the_cycle_collector_frees(capfd):
     finally:
         xf.config.update("array_garbage_collection_guard", "allow")
     assert not collected()
+
+
+@pytest.mark.parametrize("make", [lambda x: xnp.array([1.0, 2.0, 3.0]), lambda x: xnp.asarray(HOST), lambda x: HOST,
+                                  lambda x: xnp.float32(2), lambda x: xnp.array([x[0], 2, 3])])
+def test_constants_of_programs_are_no_transfers(make):
+    f = xf.jit(lambda x: x * make(x))
+    with xf.transfer_guard("disallow_explicit"):
+        result = f(HERE)
+    assert np.array_equal(result, np.asarray(HERE) * np.asarray(make(np.asarray(HERE))))
+
+
+def test_what_callbacks_get_is_asked_for():
+    def twice(x):
+        return 2 * np.asarray(x)
+
+    called = xf.jit(lambda x: xf.pure_callback(twice, x, x))
+    with xf.transfer_guard_host_to_device("disallow"):
+        assert called(HERE).tolist() == xf.pure_callback(twice, HERE, HERE).tolist() == [0, 2, 4]
+        with pytest.raises(JaxRuntimeError, match="host-to-device"):
+            xf.pure_callback(twice, HERE, HOST)

@@ -7,19 +7,20 @@ _SAME_PATH = """
     ad_checkpoint api_util custom_batching custom_derivatives debug distributed dlpack dtypes errors example_libraries
     example_libraries.optimizers example_libraries.stax experimental.array_serialization
     experimental.array_serialization.serialization experimental.checkify experimental.compilation_cache
-    experimental.compilation_cache.compilation_cache experimental.custom_partitioning experimental.jet experimental.key_reuse
-    experimental.layout experimental.mesh_utils experimental.multihost_utils experimental.ode experimental.pjit
-    experimental.rnn experimental.serialize_executable experimental.topologies experimental.transfer export extend.backend
-    extend.core extend.core.primitives
-    extend.linear_util extend.mlir extend.mlir.dialects extend.mlir.dialects.arith extend.mlir.dialects.builtin
-    extend.mlir.dialects.cf extend.mlir.dialects.chlo extend.mlir.dialects.func extend.mlir.dialects.math
-    extend.mlir.dialects.memref extend.mlir.dialects.mpmd extend.mlir.dialects.scf extend.mlir.dialects.sdy
-    extend.mlir.dialects.sparse_tensor extend.mlir.dialects.stablehlo extend.mlir.dialects.vector extend.mlir.ir
-    extend.mlir.passmanager extend.random extend.sharding extend.source_info_util ffi flatten_util image interpreters
-    interpreters.ad interpreters.batching interpreters.mlir interpreters.partial_eval interpreters.pxla interpreters.xla lax
-    lax.linalg memory monitoring nn nn.initializers numpy numpy.fft numpy.linalg ops random ref scipy scipy.cluster
-    scipy.cluster.vq scipy.fft scipy.integrate scipy.interpolate scipy.linalg scipy.ndimage scipy.optimize scipy.signal
-    scipy.sparse scipy.sparse.linalg scipy.spatial scipy.spatial.transform scipy.special scipy.stats scipy.stats.bernoulli
+    experimental.compilation_cache.compilation_cache experimental.compute_on experimental.custom_partitioning
+    experimental.fused experimental.hijax experimental.jet experimental.key_reuse experimental.layout experimental.mesh_utils
+    experimental.multihost_utils experimental.ode experimental.pjit experimental.rnn experimental.scheduling_groups
+    experimental.serialize_executable experimental.source_mapper experimental.topologies experimental.transfer
+    experimental.xla_metadata export extend.backend extend.core extend.core.primitives extend.linear_util extend.mlir
+    extend.mlir.dialects extend.mlir.dialects.arith extend.mlir.dialects.builtin extend.mlir.dialects.cf
+    extend.mlir.dialects.chlo extend.mlir.dialects.func extend.mlir.dialects.math extend.mlir.dialects.memref
+    extend.mlir.dialects.mpmd extend.mlir.dialects.scf extend.mlir.dialects.sdy extend.mlir.dialects.sparse_tensor
+    extend.mlir.dialects.stablehlo extend.mlir.dialects.vector extend.mlir.ir extend.mlir.passmanager extend.random
+    extend.sharding extend.source_info_util ffi flatten_util image interpreters interpreters.ad interpreters.batching
+    interpreters.mlir interpreters.partial_eval interpreters.pxla interpreters.xla lax lax.linalg memory monitoring nn
+    nn.initializers numpy numpy.fft numpy.linalg ops profiler random ref scipy scipy.cluster scipy.cluster.vq scipy.fft
+    scipy.integrate scipy.interpolate scipy.linalg scipy.ndimage scipy.optimize scipy.signal scipy.sparse scipy.sparse.linalg
+    scipy.spatial scipy.spatial.transform scipy.special scipy.stats scipy.stats.bernoulli
     scipy.stats.beta scipy.stats.betabinom scipy.stats.binom scipy.stats.cauchy scipy.stats.chi2 scipy.stats.dirichlet
     scipy.stats.expon scipy.stats.gamma scipy.stats.gennorm scipy.stats.geom scipy.stats.gumbel_l scipy.stats.gumbel_r
     scipy.stats.laplace scipy.stats.logistic scipy.stats.multinomial scipy.stats.multivariate_normal scipy.stats.nbinom
@@ -51,7 +52,7 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.core.tracing": "Trace Tracer eval_context",
         "xlafront.extend.core": "CallPrimitive TraceTag get_opaque_trace_state set_current_trace take_current_trace",
         "xlafront.interpreters.call_arguments": "safe_map",
-        "xlafront.compat.hijax": "AvalQDD",
+        "xlafront.interpreters.hijax": "AvalQDD",
         "xlafront.compat.programs": "safe_zip",
         "xlafront.compat.renamed": "physical_aval trace_state_clean",
     }),
@@ -97,14 +98,10 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.compat.programs": "HashableFunction safe_zip split_list unzip2 weakref_lru_cache wrap_name",
     }),
     "jax._src.xla_bridge": ("Chex", {"xlafront.compat.renamed": "_backends"}),
-    "jax.experimental": ("Flax", {"xlafront.compat.hijax": "cur_qdd"}),
+    "jax.experimental": ("Flax", {"xlafront.interpreters.hijax": "cur_qdd"}),
     "jax.experimental.colocated_python": ("Orbax", {}),
     "jax.experimental.colocated_python.func": ("Orbax", {}),
     "jax.experimental.colocated_python.serialization": ("Orbax", {"xlafront.runtime.jaxlib_compat": "DeviceList"}),
-    "jax.experimental.hijax": ("Flax", {
-        "xlafront.compat.hijax": """AbstractValue AvalMutableQDD AvalQDD HiPrimitive HiType MutableHiType Zero aval_method
-            aval_property control_flow_allowed_effects instantiate_zeros is_undefined_primal register_hitype""",
-    }),
     "jax.experimental.sparse": ("NumPyro", {"xlafront.compat.awaited": "BCOO"}),
     "jax.extend": ("those who import from it", {}),
     "jax.extend.ifrt_programs": ("Orbax", {"xlafront.runtime.jaxlib_compat": "ifrt_programs"}),

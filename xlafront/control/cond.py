@@ -257,6 +257,11 @@ def _split(eqn, policy):
             eqn.replace(invars=[eqn.invars[0], *saved, *eqn.invars[1:]], params={"branches": again}), saved)
 
 
+def _steps(run, operands, params) -> None:
+    branches = params["branches"]
+    run(branches[min(max(int(operands[0]), 0), len(branches) - 1)], *operands[1:])
+
+
 cond_p = Primitive(
     "cond", multiple_results=True, memoise=False, abstract=_types, lower=_lower, jvp=_jvp, linearize=_linearize,
     transpose=_transpose, dce=_dce, partial_eval=_split,
@@ -265,6 +270,7 @@ cond_p = Primitive(
     impl=lambda *args, branches: evaluate(cond_p, args, {"branches": branches}, branches[0].jaxpr))
 cond_p.batch_with_axis = _batch
 cond_p.depends = _depends
+cond_p.steps = _steps
 cond_p.key_use = _key_use
 
 

@@ -437,6 +437,14 @@ def _split(eqn, policy):
             eqn.replace(invars=[*eqn.invars[:before], *saved, *eqn.invars[before:]], params=p | {"jaxpr": again}), saved)
 
 
+def _steps(run, operands, params) -> None:
+    consts, carry = params["num_consts"], params["num_consts"] + params["num_carry"]
+    carried, rows = operands[consts:carry], operands[carry:]
+    order = range(params["length"])
+    for i in reversed(order) if params["reverse"] else order:
+        carried = run(params["jaxpr"], *operands[:consts], *carried, *[x[i] for x in rows])[:params["num_carry"]]
+
+
 scan_p = Primitive(
     "scan", multiple_results=True, memoise=False, cost="heavy", abstract=scan_types, lower=_lower, jvp=_jvp,
     linearize=_linearize, transpose=_transpose, dce=_dce, partial_eval=_split, discharge=discharge_scan,
@@ -444,6 +452,7 @@ scan_p = Primitive(
     impl=lambda *args, **params: evaluate(scan_p, args, params, params["jaxpr"].jaxpr))
 scan_p.batch_with_axis = _batch
 scan_p.depends = _depends
+scan_p.steps = _steps
 scan_p.key_use = _key_use
 
 

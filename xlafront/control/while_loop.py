@@ -260,6 +260,13 @@ def _impl(*args, **params):
     return jitted.evaluate(*[args[i] for i in distinct])[0]
 
 
+def _steps(run, operands, params) -> None:
+    body = params["cond_nconsts"] + params["body_nconsts"]
+    of_cond, of_body, carried = operands[:params["cond_nconsts"]], operands[params["cond_nconsts"]:body], operands[body:]
+    while np.any(run(params["cond_jaxpr"], *of_cond, *carried)[0]):
+        carried = run(params["body_jaxpr"], *of_body, *carried)
+
+
 while_p = Primitive(
     "while", multiple_results=True, memoise=False, cost="heavy", abstract=lambda *_, body_jaxpr, **params: body_jaxpr.out_avals,
     lower=_lower, jvp=_jvp, linearize=_linearize, transpose=_transpose, dce=_dce,
@@ -268,6 +275,7 @@ while_p = Primitive(
         body_jaxpr, cond_nconsts),
     impl=_impl, shown_as="while_loop")
 while_p.batch_with_axis = _batch
+while_p.steps = _steps
 while_p.takes_refs_twice = True  # by its condition, and by its body
 while_p.key_use = _key_use
 

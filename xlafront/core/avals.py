@@ -41,7 +41,7 @@ class AbstractValue:
 
     to_tangent_aval = at_least_vspace
 
-    # What the types of values that consist of others say otherwise (`compat.hijax`).
+    # What the types of values that consist of others say otherwise (`interpreters.hijax`).
 
     def lo_ty(self) -> list[AbstractValue]:
         return [self]

@@ -52,6 +52,9 @@ class Primitive:
     # How an equation is printed, where not as `results = name[params] operands`: (results, none is read, operands, equation).
     printed_as: Callable | None = None
     depends: Callable | None = None
+    # How it runs its programs one by one, to find the operation in them that made a NaN: (run, operands, params), where
+    # `run(jaxpr, *operands)` returns what a program returns, or raises.
+    steps: Callable | None = None
     # Whether it does nothing but call the program in its parameter `jaxpr`.
     calls_program = False
     contracts = False  # whether it multiplies and sums over dimensions, as matrix products and convolutions do

@@ -15,6 +15,8 @@ from contextvars import ContextVar
 from types import CodeType
 from typing import NamedTuple
 
+from xlafront.runtime import config
+
 PACKAGE_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 Site = tuple[CodeType | None, int, str]
@@ -33,7 +35,9 @@ _get_scope, _set_scope = current_scope.get, current_scope.set
 
 
 # A scope is text: the names of `named_scope`s and, ending in a parenthesis, of transformations, from the outside in and joined
-# by "/". `scope_text` makes of `out/transpose(/jvp(/in` what people read, `out/transpose(jvp(in))`.
+# by "/". `scope_text` makes of `out/transpose(/jvp(/in` what people read, `out/transpose(jvp(in))`. A part that begins with
+# `_ATTRIBUTES` is what compilers are told of the operations inside: in this way it is with them wherever they go.
+_ATTRIBUTES = "\x01"
 
 
 class transformed:
@@ -58,6 +62,8 @@ class _Texts(dict):
     def __missing__(self, scope: str) -> str:
         found, open_marks = [], ""
         for part in scope.split("/"):
+            if part.startswith(_ATTRIBUTES):
+                continue
             if part.endswith("("):
                 open_marks += part
             else:
@@ -72,6 +78,66 @@ class _Texts(dict):
 
 
 scope_texts = _Texts()
+
+
+class _Attributes(dict):
+    """`scope -> {name: value}`, what compilers are told of operations in it; None when it is nothing."""
+
+    def __missing__(self, scope: str) -> dict[str, str] | None:
+        merged: dict[str, str] = {}
+        for part in scope.split("/"):
+            if part.startswith(_ATTRIBUTES):
+                import json  # start-up: for those who tell compilers something
+
+                for name, value in json.loads(part[len(_ATTRIBUTES):]):
+                    merged.pop(name, None)
+                    if value is not None:
+                        merged[name] = value
+        if len(self) < 1 << 16:
+            self[scope] = merged or None
+        return merged or None
+
+
+scope_attributes = _Attributes()
+
+
+class annotated:
+    """Compilers are told these attributes of the operations traced inside; None takes one back. Also a decorator.
+
+    Programs that were traced elsewhere are traced again: they are others.
+    """
+
+    __slots__ = ("attributes", "part", "saved")
+
+    def __init__(self, attributes: dict[str, str | None]):
+        import json  # start-up: for those who tell compilers something
+
+        self.attributes = attributes
+        text = json.dumps([*attributes.items()])
+        self.part = _ATTRIBUTES + text.replace("/", "\\u002f").replace("(", "\\u0028")  # which separate and end parts
+        self.saved: list[tuple[str, object]] = []
+
+    def __enter__(self):
+        outer = _get_scope()
+        scope = f"{outer}/{self.part}" if outer else self.part
+        found = scope_attributes[scope]
+        self.saved.append((outer, config.annotations.swap_local(None if found is None else (*found.items(),))))
+        _set_scope(scope)
+
+    def __exit__(self, *exception):
+        outer, annotations = self.saved.pop()
+        config.annotations.set_local(annotations)
+        _set_scope(outer)
+
+    def __call__(self, function):
+        import functools  # start-up: for those who decorate
+
+        @functools.wraps(function)
+        def inside(*args, **kwargs):
+            with annotated(self.attributes):
+                return function(*args, **kwargs)
+
+        return inside
 
 
 class _Transposed(dict):
@@ -121,6 +187,16 @@ def current_site() -> Site:
             break
         frame = outer
     return (frame.f_code, frame.f_lasti, _get_scope())
+
+
+def canonical_file(name: str) -> str:
+    """The name of a file as programs and maps give it."""
+    pattern = config.hlo_source_file_canonicalization_regex.value
+    if not pattern:
+        return name
+    import re  # start-up: for those who set it
+
+    return re.sub(pattern, "", name)
 
 
 class SourceInfo(NamedTuple):

@@ -401,7 +401,7 @@ def _refuse_convertible(x):
 abstractors: dict[type, Callable[[Any], AbstractValue]] = _Abstractors()
 # What is written down in place of values that are computed when a program runs (`core.dimensions`): `type -> function`.
 lifted: dict[type, Callable[[Any], Any]] = {}
-# The same of values that consist of others (`compat.hijax`), which have types but are no operands.
+# The same of values that consist of others (`interpreters.hijax`), which have types but are no operands.
 composites: dict[type, Callable[[Any], AbstractValue]] = {}
 
 

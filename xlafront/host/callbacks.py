@@ -22,7 +22,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.lax.device_put import put_leaf
 from xlafront.lax.manual_computation import automatic_axes, on_each_device
-from xlafront.runtime import effects as runtime_effects
+from xlafront.runtime import effects as runtime_effects, guards
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.clients import clients
 from xlafront.runtime.jaxlib_compat import SingleDeviceSharding
@@ -111,8 +111,10 @@ def _host_function(callback: Callable, in_avals: Sequence[Any], out_avals: Seque
     def run(*args):
         with runtime_effects.host_callback(), tracing.current_trace(tracing.eval_trace):
             # A partitioned callback gets a part, which is smaller than the type says.
-            values = [keys.wrap(put(x, words if x.shape == words.shape else words.update(shape=x.shape), sharding, True), aval)
-                      for x, (words, aval) in zip(args[ordered:], types)]
+            with guards.explicit("device_put"):
+                values = [
+                    keys.wrap(put(x, words if x.shape == words.shape else words.update(shape=x.shape), sharding, True), aval)
+                    for x, (words, aval) in zip(args[ordered:], types)]
             try:
                 results = callback(*values)
             except Exception:
@@ -134,7 +136,9 @@ def _log():
 def _run_now(*args, callback, result_avals, device, user: str) -> list[Any]:
     """The callback on concrete arrays."""
     cpu = _cpu_sharding()
-    values = [put(put_leaf(x, None), tracing.aval_of(x), cpu, True) for x in args]
+    values = [put_leaf(x, None) for x in args]
+    with guards.explicit("device_put"):
+        values = [put(x, tracing.aval_of(x), cpu, True) for x in values]
     try:
         results = [callback.check(i, x, aval) for i, (x, aval) in enumerate(zip(callback(*values), result_avals))]
     except errors.JaxRuntimeError:
@@ -145,8 +149,8 @@ def _run_now(*args, callback, result_avals, device, user: str) -> list[Any]:
         if device is None and type(x) is ArrayImpl and x.committed and x.sharding.num_devices == 1:
             device = x.sharding._device
     sharding = single_device(backends.default_device() if device is None else device)
-    # Copied: the function may change its array later.
-    return [put(np.array(x), aval, sharding, device is not None) for x, aval in zip(results, result_avals)]
+    with guards.explicit("device_put"):  # of copies: the function may change its array later
+        return [put(np.array(x), aval, sharding, device is not None) for x, aval in zip(results, result_avals)]
 
 
 def _device_index(ctx, device) -> int:

@@ -61,6 +61,8 @@ add_jaxvals_p = add_any_p
 def is_undefined_primal(x: Any) -> bool:
     """In a transpose rule: is this the operand that the operation is linear in, rather than a value?
 
+    - `x`: the operand.
+
     >>> is_undefined_primal(3.0)
     False
     """
@@ -76,10 +78,12 @@ def zeros_like_aval(aval):
     return zeros_array(aval)
 
 
-def instantiate_zeros(tangent):
+def instantiate_zeros(tangent: Any) -> Any:
     """A tangent as an array, also when it is a symbolic `Zero`.
 
-    >>> instantiate_zeros(Zero(xf.core.ShapedArray((2,), "float32")))
+    - `tangent`: the tangent.
+
+    >>> instantiate_zeros(xf.interpreters.ad.Zero(xf.core.ShapedArray((2,), "float32")))
     Array([0., 0.], dtype=float32)
     """
     return instantiate(tangent)

@@ -54,8 +54,14 @@ class AxisData(NamedTuple):
     explicit_mesh_axis: Any = None
 
     # As the rules of the library ask for it.
-    axis_name = property(lambda self: self.name)
-    spmd_axis_name = property(lambda self: self.spmd_name)
+
+    @property
+    def axis_name(self) -> Any:
+        return self.name
+
+    @property
+    def spmd_axis_name(self) -> Any:
+        return self.spmd_name
 
 
 class _Batchers(Registry):

@@ -166,6 +166,13 @@ def string(text: str) -> ir.Attribute:
     return _strings[text]
 
 
+def tell(attributes: dict[str, ir.Attribute], told: dict[str, str]) -> None:
+    """Add what compilers are told of an operation to its attributes; what stands there already stays."""
+    known = attributes.get("mhlo.frontend_attributes")
+    own = {} if known is None else {entry.name: entry.attr for entry in known}
+    attributes["mhlo.frontend_attributes"] = ir.DictAttr.get({name: string(value) for name, value in told.items()} | own)
+
+
 def symbol(name: str) -> ir.Attribute:
     return _symbols[name]
 

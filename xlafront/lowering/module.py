@@ -126,7 +126,7 @@ class ModuleContext:
         if found is None:
             place = self.locations.get(key[1:3])
             if place is None:
-                place = ir.Location.file(code.co_filename, mlir.line_of(code, lasti), 0)
+                place = ir.Location.file(source.canonical_file(code.co_filename), mlir.line_of(code, lasti), 0)
                 place = self.locations[key[1:3]] = ir.Location.name(code.co_name, place)
             found = self.locations[key] = self._named(name, scope, place, body)
         return found
@@ -152,9 +152,9 @@ class ModuleContext:
         return name, operation, block
 
     def function_of(self, jaxpr, consts: Sequence[Any] = (), name: str | None = None, attributes_key=(),
-                    scope: str = "") -> str:
-        """The symbol of the function that computes `jaxpr`; the same program is lowered once."""
-        key = (id(jaxpr), attributes_key, self.manual_mesh)
+                    scope: str = "", told: dict[str, str] | None = None) -> str:
+        """The symbol of the function that computes `jaxpr`; the same program is lowered once. `told`: see `Body`."""
+        key = (id(jaxpr), attributes_key, self.manual_mesh, told and (*told.items(),))
         found = self.functions.get(key)
         if found is None:
             self.keepalives.append(jaxpr)  # its id stays taken while the module is built
@@ -168,7 +168,7 @@ class ModuleContext:
                 tokens + flat_types(jaxpr.out_avals), arg_attributes=_with_variables(names, len(tokens), len(jaxpr.invars)))
             with ir.InsertionPoint(block):
                 arguments = list(block.arguments)
-                body = Body(self, dict(zip(effects, arguments)), f"{scope}/" if scope else "")
+                body = Body(self, dict(zip(effects, arguments)), f"{scope}/" if scope else "", told=told)
                 if names:
                     body.sizes = sizes.Sizes(dict(zip(names, arguments[len(effects):])))
                 results = body.run(jaxpr, [constant(c) for c in consts], arguments[len(effects) + len(names):])
@@ -222,10 +222,12 @@ def constant_value(value: ir.Value):
 class Body:
     """The operations of one block: what is defined in it and may be used again."""
 
-    __slots__ = ("module", "splats", "tokens", "prefix", "outer", "sizes")
+    __slots__ = ("module", "splats", "tokens", "prefix", "outer", "told", "sizes")
 
-    def __init__(self, module: ModuleContext, tokens: dict[Effect, ir.Value] | None = None, prefix: str = "", outer: str = ""):
+    def __init__(self, module: ModuleContext, tokens: dict[Effect, ir.Value] | None = None, prefix: str = "", outer: str = "",
+                 told: dict[str, str] | None = None):
         self.module = module
+        self.told = told  # what compilers are told of all operations here (`source.annotated`)
         self.prefix, self.outer = prefix, outer  # the names in which its operations are, and the scope that these stand for
         self.splats: dict[tuple, ir.Value] = {}
         self.tokens = {} if tokens is None else tokens  # of each ordered effect the last; see the module's docstring
@@ -271,7 +273,7 @@ class Body:
         env: dict[Any, ir.Value] = dict(zip(jaxpr.constvars, consts))
         env.update(zip(jaxpr.invars, args))
         module = self.module
-        rules, location, constrain = module.rules, module.location, module.constrain
+        rules, location, constrain, attributes = module.rules, module.location, module.constrain, source.scope_attributes
         for eqn in jaxpr.eqns:
             primitive = eqn.primitive
             operands = []
@@ -288,7 +290,10 @@ class Body:
                 site = module.last_site  # that of the operation around
             else:
                 module.last_site = site
-            ctx = RuleContext(self, eqn.invars, eqn.outvars, location(primitive.name, site, self), primitive, site)
+            told = attributes[site[2]] if site is not None and site[2] else None
+            if self.told is not None:
+                told = self.told if told is None else self.told | told
+            ctx = RuleContext(self, eqn.invars, eqn.outvars, location(primitive.name, site, self), primitive, site, told)
             rule = rules.get(primitive) or module.rule_of(primitive)
             results = rule(ctx, *operands, **eqn.params)
             if primitive.multiple_results:
@@ -313,15 +318,16 @@ class _Typed:
 class RuleContext:
     """What a lowering rule knows of the operation that it lowers, and the means to write others."""
 
-    __slots__ = ("body", "_invars", "_outvars", "loc", "primitive", "site")
+    __slots__ = ("body", "_invars", "_outvars", "loc", "primitive", "site", "told")
 
-    def __init__(self, body, invars, outvars, loc, primitive=None, site=None):
+    def __init__(self, body, invars, outvars, loc, primitive=None, site=None, told=None):
         self.body = body
         self._invars = invars
         self._outvars = outvars
         self.loc = loc
         self.primitive = primitive
         self.site = site
+        self.told = told  # what compilers are told of the operation
 
     @property
     def avals_in(self):
@@ -360,7 +366,7 @@ class RuleContext:
     def replace(self, *, avals_in=None, avals_out=None, primitive=None) -> RuleContext:
         invars = self._invars if avals_in is None else [_Typed(a) for a in avals_in]
         outvars = self._outvars if avals_out is None else [_Typed(a) for a in avals_out]
-        return RuleContext(self.body, invars, outvars, self.loc, primitive or self.primitive, self.site)
+        return RuleContext(self.body, invars, outvars, self.loc, primitive or self.primitive, self.site, self.told)
 
     def op(self, name: str, operands: Sequence[ir.Value], types: Sequence[Any] | None = None, regions: int = 0,
            **attributes):
@@ -372,6 +378,8 @@ class RuleContext:
             results = [type_of(v.aval) for v in self._outvars]
         else:
             results = [as_type(t) for t in types]
+        if self.told is not None:
+            mlir.tell(attributes, self.told)
         operation = create(name, results=results, operands=operands, attributes=attributes or None, regions=regions,
                            loc=self.loc)
         if regions:
@@ -528,10 +536,10 @@ class RuleContext:
             block_types = [as_type(t) for t in arg_types]
             block = region.blocks.append(*block_types, arg_locs=[self.loc] * len(block_types))
             with ir.InsertionPoint(block):
-                inside = Body(self.body.module, None, f"{before}{scopes[i]}/" if scopes else before, outer)
+                inside = Body(self.body.module, None, f"{before}{scopes[i]}/" if scopes else before, outer, self.told)
                 if self.body.sizes is not None:
                     inside.sizes = self.body.sizes.inside()
-                inner = RuleContext(inside, self._invars, self._outvars, self.loc, self.primitive, self.site)
+                inner = RuleContext(inside, self._invars, self._outvars, self.loc, self.primitive, self.site, self.told)
                 create("stablehlo.return", operands=list(build(inner, *block.arguments)), loc=self.loc)
         results = list(operation.results)
         return results[0] if len(results) == 1 and types is None and not self.primitive_has_many else results
@@ -589,8 +597,10 @@ class RuleContext:
         front of the names of its operations."""
         if not inlineable:
             attributes["mhlo.frontend_attributes"] = ir.DictAttr.get({"inlineable": mlir.string("false")})
-        symbol = self.body.module.function_of(closed.jaxpr, closed.consts, name, scope=scope)
+        symbol = self.body.module.function_of(closed.jaxpr, closed.consts, name, scope=scope, told=self.told)
         attributes["callee"] = mlir.symbol(symbol)
+        if self.told is not None:
+            mlir.tell(attributes, self.told)
         types = flat_types(closed.out_avals)
         operands = [*self.dimension_arguments(), *operands]
         effects = ordered_effects(closed) if closed.effects else []
@@ -612,7 +622,8 @@ class RuleContext:
         types = [[as_type(t) for t in kinds] for kinds in (arg_types, result_types)]
         symbol, _, block = self.body.module.add_function(name, *types)
         with ir.InsertionPoint(block):
-            inner = RuleContext(Body(self.body.module), self._invars, self._outvars, self.loc, self.primitive, self.site)
+            inner = RuleContext(Body(self.body.module, told=self.told), self._invars, self._outvars, self.loc, self.primitive,
+                                self.site, self.told)
             create("func.return", operands=list(build(inner, *block.arguments)), loc=self.loc)
         return symbol
 
@@ -620,14 +631,14 @@ class RuleContext:
         """Write a program's operations here; `scope` names them."""
         values = [constant(c, dtype=v.aval.dtype) for v, c in zip(closed.jaxpr.constvars, closed.consts)]
         body = self.body
-        if scope is None:
-            return body.run(closed.jaxpr, values, operands)
-        saved, outer = (body.prefix, body.outer), self.site[2] if self.site is not None else ""
-        body.prefix, body.outer = f"{body.inside(outer)}{scope}/", outer
+        saved, outer = (body.prefix, body.outer, body.told), self.site[2] if self.site is not None else ""
+        body.told = self.told
+        if scope is not None:
+            body.prefix, body.outer = f"{body.inside(outer)}{scope}/", outer
         try:
             return body.run(closed.jaxpr, values, operands)
         finally:
-            body.prefix, body.outer = saved
+            body.prefix, body.outer, body.told = saved
 
 
 def as_type(t) -> ir.Type:

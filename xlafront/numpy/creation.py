@@ -157,8 +157,13 @@ def put_new(host: np.ndarray, aval):
     if config.debug_nans.value or config.debug_infs.value:
         check_new(host)
     if active.mesh is not None:
-        return put_host(host, aval, unbound_sharding(), True)
-    return put_host(host, aval, single_device(backends.default_device()), False)
+        sharding, committed = unbound_sharding(), True
+    else:
+        sharding, committed = single_device(backends.default_device()), False
+    if tracing.is_tracing():
+        with guards.from_host():
+            return put_host(host, aval, sharding, committed)
+    return put_host(host, aval, sharding, committed)
 
 
 def _is_buffer(x) -> bool:

@@ -24,6 +24,7 @@ from xlafront.lax.named_axes import unbound_axis
 from xlafront.parallel.shard_map_residuals import halves_of, split_by_policy
 from xlafront.parallel.shard_map_types import axes_in_scope, axes_of_vmaps, edited, pick, spec_axes, vary_results, whole_type
 from xlafront.runtime import config
+from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.sharding import AxisType, Mesh, PartitionSpec, axes_of
 from xlafront.staging import device_assignment
@@ -218,6 +219,20 @@ def _discharge(primitive, refs, operands, params, keep_rules):
 # Running
 
 
+def _steps(run, operands, params) -> None:
+    """One device after the other, each as far as its first exchange with others."""
+    mesh = params["mesh"]
+    if not isinstance(mesh, Mesh) or not all([isinstance(x, (ArrayImpl, np.ndarray)) for x in operands]):
+        return
+    parts = [NamedSharding(mesh, spec).addressable_devices_indices_map(np.shape(x))
+             for x, spec in zip(operands, params["in_specs"])]
+    for device in mesh.local_devices:
+        try:
+            run(params["jaxpr"], *[np.asarray(x)[part[device]] for x, part in zip(operands, parts)])
+        except Exception:  # noqa: S110  (an exchange cannot be made by one device: it is not the operation looked for)
+            pass
+
+
 def _impl(*args, jaxpr, **params):
     """Outside of every trace: compiled once for each program."""
     mesh, outs = params["mesh"], params["out_specs"]
@@ -244,3 +259,4 @@ shard_map_p = Primitive(
     transpose=_transpose, partial_eval=split_by_policy, dce=_dce, impl=_impl, discharge=_discharge,
     effects=lambda *_, jaxpr, **params: effects_by_operand(jaxpr))
 shard_map_p.batch_with_axis = _batch
+shard_map_p.steps = _steps

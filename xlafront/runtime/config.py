@@ -58,6 +58,8 @@ _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
     ("dump_ir_to", str, "", False, "folder for the text of each program that is compiled"),
     ("dump_ir_modes", str, "stablehlo", False, "what is written there: 'stablehlo', 'jaxpr' or 'stablehlo,jaxpr'"),
     ("include_debug_info_in_dumps", bool, True, False, "whether operations in it have the places where they come from"),
+    ("hlo_source_file_canonicalization_regex", str, None, "calls",
+     "a regular expression: what it matches is left out of the names of files in programs"),
     ("explicit_x64_dtypes", ("warn", "error", "allow"), "warn", True,
      "what asking for a 64-bit dtype does while enable_x64 is off: 32 bits and a warning, an error, or what was asked for"),
     ("disallow_mesh_context_manager", bool, False, False, "refuse `with mesh:`"),
@@ -290,6 +292,8 @@ def checking_leaks(*, disable: bool | None = None) -> _Scope:
     return settings["check_tracer_leaks"](True, disable=disable)
 
 
+# What compilers are told of the operations that are traced (`core.source.annotated`).
+annotations = Config("annotations", None, include_in_jit_key=True, include_in_trace_context=True)
 # Whether anything but plain evaluation is going on in this thread: keeps C++ dispatch out of traced functions.
 trace_state = Config("trace_state", None, include_in_jit_key=True)
 post_hook = Config("post_hook", None)  # called by C++ after each call of a compiled function

@@ -72,10 +72,25 @@ def check(direction: str, what: str) -> None:
                               f"where it happens: with transfer_guard('allow').")
 
 
-class between_devices:
+class from_host:
+    """Inside, copies from the host to devices are of values that are there for the user: of constants of a program."""
+
+    __slots__ = ("saved",)
+
+    def __enter__(self):
+        if _in_use:
+            state = guard_lib.thread_local_state()
+            self.saved, state.host_to_device = state.host_to_device, _level("allow")
+
+    def __exit__(self, *exception):
+        if _in_use:
+            guard_lib.thread_local_state().host_to_device = self.saved
+
+
+class between_devices(from_host):
     """Inside, host memory stands for that of devices: copies from it are between devices."""
 
-    __slots__ = ("what", "saved")
+    __slots__ = ("what",)
 
     def __init__(self, what: Any):
         self.what = what
@@ -83,12 +98,7 @@ class between_devices:
     def __enter__(self):
         if _in_use:
             check("device_to_device", f"An array of type {self.what} is copied to other devices")
-            state = guard_lib.thread_local_state()
-            self.saved, state.host_to_device = state.host_to_device, _level("allow")
-
-    def __exit__(self, *exception):
-        if _in_use:
-            guard_lib.thread_local_state().host_to_device = self.saved
+        super().__enter__()
 
 
 for _direction in DIRECTIONS:

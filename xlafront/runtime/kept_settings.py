@@ -47,7 +47,6 @@ KEPT: tuple[tuple[str, Any, Any], ...] = (
     ("export_calling_convention_version", int, 10),
     ("export_ignore_forward_compatibility", bool, False),
     ("force_dcn_cross_host_transfers", bool, False),
-    ("hlo_source_file_canonicalization_regex", str, None),
     ("include_full_tracebacks_in_locations", bool, True),
     ("jax2tf_default_native_serialization", bool, True),
     ("log_checkpoint_residuals", bool, False),

@@ -41,7 +41,7 @@ def check_new(host: np.ndarray) -> None:
                                  f"value was encountered. The settings debug_nans and debug_infs look for it.")
 
 
-def check_finite(name: str, results: Sequence[Any], traced, leaves: Sequence[Any], uncompiled: Callable | None) -> None:
+def check_finite(name: str, results: Sequence[Any], closed, leaves: Sequence[Any], uncompiled: Callable | None) -> None:
     """Raise FloatingPointError if a result has a NaN (or infinity), naming the operation that it first came from.
 
     `uncompiled` runs the user's function operation by operation, which may find more: where Python itself divides by zero.
@@ -58,22 +58,38 @@ def check_finite(name: str, results: Sequence[Any], traced, leaves: Sequence[Any
     kind = next(filter(None, map(_bad, results)))
     with config.debug_nans(False), config.debug_infs(False):
         # What is known of a function of the library's was traced for whoever called it first.
-        where = _first_bad_equation(traced.closed.jaxpr, traced.closed.consts, leaves, kind,
+        where = _first_bad_equation(closed.jaxpr, closed.consts, leaves, kind,
                                     source.current_site() if uncompiled is None else None)
     raise FloatingPointError(f"invalid value ({'nan' if kind == 'NaN' else 'inf'}): {name} returned "
                              f"{'an' if kind[0] == 'i' else 'a'} {kind}{where}. It was found de-optimized, operation by "
                              "operation; the settings debug_nans and debug_infs look for it.")
 
 
+class _Found(BaseException):
+    """The place of the first operation that made a bad result. No Exception: `steps` may catch what an operation raises."""
+
+
 def _first_bad_equation(jaxpr, consts, args, kind: str, site: source.Site | None) -> str:
-    """Run the program equation by equation until one turns good operands into a bad result; `site` is the place of all."""
+    """Run the program equation by equation until one makes a bad result; `site` is the place of all."""
     if any(isinstance(x, ArrayImpl) and x.is_deleted() for x in args):
         return " (its arguments were donated, so that the operation cannot be searched for)"
+    try:
+        _run(jaxpr, consts, args, kind, site)
+    except _Found as found:
+        return str(found)
+    return ""
+
+
+def _run(jaxpr, consts, args, kind: str, site: source.Site | None) -> list[Any]:
     values = dict(zip(jaxpr.constvars, consts)) | dict(zip(jaxpr.invars, args))
+
+    def value_of(atom):
+        return atom.val if type(atom) is Literal else values[atom]
+
     for eqn in jaxpr.eqns:
         if eqn.effects and not eqn.outvars:  # a callback, which has already run
             continue
-        operands = [v.val if type(v) is Literal else values[v] for v in eqn.invars]
+        operands = [value_of(v) for v in eqn.invars]
         results = eqn.primitive.bind(*operands, **eqn.params)
         results = results if eqn.primitive.multiple_results else [results]
         with config.debug_nans(kind == "NaN"), config.debug_infs(kind != "NaN"):
@@ -81,7 +97,12 @@ def _first_bad_equation(jaxpr, consts, args, kind: str, site: source.Site | None
         if found:
             inner = eqn.params.get("jaxpr")
             if eqn.primitive.calls_program and inner is not None:
-                return _first_bad_equation(inner.jaxpr, inner.consts, operands, kind, site)
-            return f", first encountered in {eqn.primitive.shown_as}, in its result, at {source.describe(site or eqn.site)}"
+                _run(inner.jaxpr, inner.consts, operands, kind, site)
+            if eqn.primitive.steps is not None:
+                within = None if len(jaxpr.eqns) == 1 else site  # the user's, who called this one operation
+                eqn.primitive.steps(lambda inner, *operands: _run(inner.jaxpr, inner.consts, operands, kind, within), operands,
+                                    eqn.params)
+            raise _Found(f", first encountered in {eqn.primitive.shown_as}, in its result, at "
+                         f"{source.describe(site or eqn.site)}")
         values.update(zip(eqn.outvars, results))
-    return ""
+    return [value_of(v) for v in jaxpr.outvars]

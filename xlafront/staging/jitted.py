@@ -232,7 +232,7 @@ class Jitted:
         except RuntimeError as e:
             raise self.explain_deleted(traced, leaves, e) from None
         if config.debug_nans.value or config.debug_infs.value:
-            check_finite(self.name, results, traced, leaves, (lambda: self.uncompiled(call)) if self.of_user else None)
+            check_finite(self.name, results, traced.closed, leaves, (lambda: self.uncompiled(call)) if self.of_user else None)
         if config.debug_key_reuse.value:
             key_reuse.note(traced.closed, leaves, results)
         return results

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from xlafront.core import source
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from xlafront.core.primitive import Primitive
 from xlafront.staging.sharding_arguments import UNSPECIFIED
@@ -88,7 +89,7 @@ def _write_out(source: Sequence[JaxprEqn], names: dict, eqns: list[JaxprEqn], ou
 
 
 def _kinds(eqns: Sequence[JaxprEqn]) -> list[int]:
-    """A number for each equation: equal for those that do the same to operands of the same types."""
+    """A number for each equation: equal for those that do the same to operands of the same types, and are told the same."""
     numbers: dict[Any, int] = {}
     kinds = []
     for eqn in eqns:
@@ -96,7 +97,8 @@ def _kinds(eqns: Sequence[JaxprEqn]) -> list[int]:
         try:
             if eqn.effects:
                 raise TypeError("happens once")
-            kind = numbers.setdefault((eqn.primitive, operands, *eqn.params.values()), len(numbers))
+            told = None if eqn.site is None else source.scope_attributes[eqn.site[2]]
+            kind = numbers.setdefault((eqn.primitive, operands, told and (*told.items(),), *eqn.params.values()), len(numbers))
         except TypeError:
             kind = numbers[id(eqn), "alone"] = len(numbers)
         kinds.append(kind)

@@ -9,7 +9,7 @@ from xlafront import lowering
 from xlafront.core import avals, backends, keys, tracing, tree
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary, filter_traceback
-from xlafront.runtime import clients
+from xlafront.runtime import clients, config
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import (
     JaxRuntimeError,
@@ -22,6 +22,7 @@ from xlafront.runtime.jaxlib_compat import (
 from xlafront.runtime.layouts import Format, Layout
 from xlafront.staging import device_assignment, signatures
 from xlafront.staging.compiling import LoweredModule, run_executable
+from xlafront.staging.debug_nans import check_finite
 from xlafront.staging.jitted import leaves_handles, own_copy, shard_arg_fallback
 from xlafront.staging.ref_boundary import boundary_of, stand_ins
 
@@ -371,6 +372,8 @@ def _dispatcher_of(stage, executable) -> Callable:
             _check_call(name, traced, in_tree, call, executable, static)
             in_order = jitted.in_order(executable, call)
             results = run_executable(executable, leaves, traced.closed.out_avals)
+            if config.debug_nans.value or config.debug_infs.value:  # C++ asks again in each context of settings
+                check_finite(name, results, traced.closed, leaves, lambda: None)
             out = traced.out_tree.unflatten(results)
             return out, jitted.fast_path(executable, traced, out) if in_order else None, False
         except Exception as e:

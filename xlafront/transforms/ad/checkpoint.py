@@ -234,6 +234,7 @@ class _Rematerialisation(ProgramCall):
 remat_p = _Rematerialisation(
     "remat2", lower=_lower, linearize=_linearize, shown_as="checkpoint",
     impl=_impl)
+remat_p.steps = lambda run, operands, params: run(params["jaxpr"], *operands)
 # What is computed again is the same draw from a key, not a second one.
 remat_p.key_use = lambda eqn, use_of_program: ((), ["new"] * len(eqn.outvars)) if eqn.params["differentiated"] else (
     use_of_program(eqn.params["jaxpr"].jaxpr))

@@ -4,7 +4,7 @@ import pytest
 
 import xlafront as xf
 import xlafront.numpy as xnp
-from xlafront.compat import hijax
+from xlafront.experimental import hijax
 
 
 class Box:

@@ -1,0 +1,66 @@
+"""What made a NaN or an infinity is named, with its line, wherever it is: in loops, branches, parts of devices."""
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import lax
+
+
+def logarithm(x):
+    return lax.log(x)
+
+
+LINE = logarithm.__code__.co_firstlineno + 1
+
+
+def over(count):
+    return xf.sharding.Mesh(np.array(xf.devices()[:count]), ("i",))
+
+
+POINTS = np.array([1.0, -1.0], "float32")
+PLACES = {
+    "jit": lambda x: xf.jit(lambda x: 2 * logarithm(x))(x),
+    "scan": lambda x: lax.scan(lambda c, v: (c + logarithm(v), v), 0.0, x),
+    "scan backwards": lambda x: lax.scan(lambda c, v: (c + logarithm(v), v), 0.0, x, reverse=True),
+    "scan of the carry": lambda x: lax.scan(lambda c, _: (logarithm(c), None), 1.0, length=3),
+    "while": lambda x: lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, logarithm(s[1])), (0, x)),
+    "while with constants": lambda x: xf.jit(lambda x, n: lax.while_loop(
+        lambda s: s[0] < n, lambda s: (s[0] + 1, s[1] + logarithm(x)), (0, x)))(x, 3),
+    "fori": lambda x: lax.fori_loop(0, 3, lambda i, x: logarithm(x), x),
+    "cond": lambda x: lax.cond(x[0] > 0, logarithm, lax.sin, x),
+    "switch": lambda x: lax.switch(7, [lax.sin, lax.cos, logarithm], x),
+    "scan in cond in jit": lambda x: xf.jit(lambda x: lax.cond(
+        x[0] > 0, lambda x: lax.scan(lambda c, v: (c, logarithm(v)), 0, x)[1], lax.sin, x))(x),
+    "checkpoint": lambda x: xf.jit(xf.checkpoint(logarithm))(x),
+    "vmap of cond": lambda x: xf.vmap(lambda v: lax.cond(v < 0, logarithm, lax.sin, v))(x),
+    "shard_map": lambda x: xf.shard_map(logarithm, mesh=over(2), in_specs=xf.P("i"), out_specs=xf.P("i"))(x),
+    "shard_map before an exchange": lambda x: xf.jit(xf.shard_map(
+        lambda x: lax.psum(logarithm(x), "i"), mesh=over(2), in_specs=xf.P("i"), out_specs=xf.P()))(x),
+    "pmap": lambda x: xf.pmap(lambda x: 2 * logarithm(x))(x),
+    "compiled before": lambda x: xf.jit(logarithm).lower(x).compile()(x),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_operation_and_line(place):
+    with xf.debug_nans(True), pytest.raises(FloatingPointError, match=rf"nan.* in log, .*test_debug_nans\.py:{LINE}\b"):
+        PLACES[place](POINTS)
+
+
+def test_infinities():
+    with xf.debug_infs(True), pytest.raises(FloatingPointError, match=rf"inf.* in log, .*test_debug_nans\.py:{LINE}\b"):
+        lax.scan(lambda c, v: (c + logarithm(v), v), 0.0, xnp.zeros(2))
+
+
+def test_exchanges_are_named_when_they_are_what_made_it():
+    mean = xf.shard_map(lambda x: lax.psum(x, "i"), mesh=over(2), in_specs=xf.P("i"), out_specs=xf.P())
+    with xf.debug_nans(True), pytest.raises(FloatingPointError, match="in shard_map"):
+        mean(np.array([np.inf, -np.inf], "float32"))
+
+
+def test_what_is_not_chosen_is_no_error():
+    with xf.debug_nans(True):
+        assert xf.jit(lambda x: xnp.where(x > 0, logarithm(x), 0.0))(POINTS).tolist() == [0, 0]
+        assert lax.cond(True, lax.abs, logarithm, POINTS).tolist() == [1, 1]
