@@ -1,7 +1,7 @@
 """BCOO arrays, and the operations on the two arrays of which one consists: `data` and `indices`.
 
-Of an array of shape `(*batch, *sparse, *dense)`, `indices[*b, k]` is a place in the sparse dimensions and `data[*b, k]` the dense
-block there. Batch dimensions of either may be 1 where the array's are not. A place out of bounds is padding.
+Of an array of shape `(*batch, *sparse, *dense)`, `indices[*b, k]` is a place in the sparse dimensions and `data[*b, k]` the
+dense block there. Batch dimensions of either may be 1 where the array's are not. A place out of bounds is padding.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def layout_of_indices(indices: Any, shape: Sequence[int]) -> BCOOProperties:
         raise AssertionError(f"indices of shape {indices.shape} are those of an array of at least {n_batch + n_sparse} "
                              f"dimensions, not of one of shape {tuple(shape)}")
     if any(n not in (1, wanted) for n, wanted in zip(batch, shape)):
-        raise ValueError(f"the indices' batch dimensions {tuple(batch)} do not go with those of shape {tuple(shape)}: each must "
-                         "be the same or 1")
+        raise ValueError(f"the indices' batch dimensions {tuple(batch)} do not go with those of shape {tuple(shape)}: each "
+                         "must be the same or 1")
     return BCOOProperties(n_batch, n_sparse, n_dense, nse)
 
 
@@ -195,7 +195,7 @@ def known_number(count: Any, what: str) -> int:
     """A number that depends on values, and has to be known for the shape of a result."""
     known = count._concrete() if isinstance(count, tracing.Tracer) else count
     if known is None:
-        raise errors.ConcretizationTypeError(count, f"The number of elements that {what} stores depends on values: give `nse=`.")
+        raise errors.ConcretizationTypeError(count, f"The number of elements that {what} stores depends on values: give nse=.")
     return int(known)
 
 
@@ -233,6 +233,7 @@ class BCOO(JAXSparse):
     indices: Array
     indices_sorted: bool
     unique_indices: bool
+    origin: Any = None  # under `sparsify`, what tells the indices of one argument from those of another
 
     def __init__(self, args: tuple[ArrayLike, ArrayLike], *, shape: Sequence[int], indices_sorted: bool = False,
                  unique_indices: bool = False):
@@ -278,7 +279,7 @@ class BCOO(JAXSparse):
     def from_scipy_sparse(cls, mat: Any, *, index_dtype: DTypeLike | None = None, n_dense: int = 0, n_batch: int = 0) -> BCOO:
         """The sparse array of one of SciPy's; layouts with batches or dense dimensions are not made of it."""
         if n_dense != 0 or n_batch != 0:
-            raise NotImplementedError("BCOO.from_scipy_sparse makes no batch or dense dimensions: use update_layout on the result")
+            raise NotImplementedError("BCOO.from_scipy_sparse makes no batch or dense dimensions: use update_layout")
         mat = mat.tocoo()
         indices = xnp.column_stack([xnp.asarray(mat.row), xnp.asarray(mat.col)])
         if index_dtype is not None:
@@ -342,13 +343,13 @@ class BCOO(JAXSparse):
         permutation = tuple(range(self.ndim))[::-1] if axes is None else tuple(int(p) for p in axes)
         permutation = tuple(p + self.ndim if p < 0 else p for p in permutation)
         if sorted(permutation) != list(range(self.ndim)):
-            raise TypeError(f"transpose of an array of shape {self.shape} takes a permutation of its {self.ndim} dimensions, got "
-                            f"{permutation}")
+            raise TypeError(f"transpose of an array of shape {self.shape} takes a permutation of its {self.ndim} dimensions, "
+                            f"got {permutation}")
         kinds = [(p >= self.n_batch) + (p >= self.n_batch + self.n_sparse) for p in permutation]
         if kinds != sorted(kinds):
             raise NotImplementedError(
-                f"transpose cannot mix batch, sparse and dense dimensions: the permutation {permutation} does, of an array with "
-                f"n_batch={self.n_batch}, n_sparse={self.n_sparse} and n_dense={self.n_dense}. Change that with update_layout.")
+                f"transpose cannot mix batch, sparse and dense dimensions: the permutation {permutation} does, of an array "
+                f"with n_batch={self.n_batch}, n_sparse={self.n_sparse} and n_dense={self.n_dense}. Use update_layout.")
         data, indices = transpose_p.bind(*self._bufs, permutation=permutation, spinfo=self._info)
         shape = tuple(self.shape[p] for p in permutation)
         sparse = permutation[self.n_batch:self.n_batch + self.n_sparse]
@@ -391,8 +392,10 @@ class BCOO(JAXSparse):
 
     def with_data(self, data: Array) -> BCOO:
         """An array with other values at the same places."""
-        return BCOO((data, self.indices), shape=self.shape, indices_sorted=self.indices_sorted,
+        made = BCOO((data, self.indices), shape=self.shape, indices_sorted=self.indices_sorted,
                     unique_indices=self.unique_indices)
+        made.origin = self.origin
+        return made
 
     def broadcast_batch(self) -> tuple[Array, Array]:
         """Data and indices with the batch dimensions of the shape, where they are 1 for what is the same in all."""
@@ -404,8 +407,8 @@ class BCOO(JAXSparse):
 def stored_elements(mat: Array, n_batch: int = 0, n_dense: int = 0) -> Array:
     """How many elements the batch of a dense array stores that stores the most."""
     if n_batch < 0 or n_dense < 0 or n_batch + n_dense > mat.ndim:
-        raise ValueError(f"an array of shape {mat.shape} has no layout with n_batch={n_batch} and n_dense={n_dense}: both must be "
-                         "at least 0, and together at most the number of dimensions")
+        raise ValueError(f"an array of shape {mat.shape} has no layout with n_batch={n_batch} and n_dense={n_dense}: both must "
+                         "be at least 0, and together at most the number of dimensions")
     mask = xnp.any(mat != 0, tuple(range(mat.ndim - n_dense, mat.ndim)))
     counts = xnp.sum(mask, tuple(range(n_batch, mask.ndim)), dtype=np.int32)
     return xnp.max(counts) if counts.size else xnp.zeros((), np.int32)

@@ -104,7 +104,8 @@ def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
     return mat.transpose(permutation)
 
 
-def bcoo_update_layout(mat: BCOO, *, n_batch: int | None = None, n_dense: int | None = None, on_inefficient: str | None = "error"
+def bcoo_update_layout(mat: BCOO, *, n_batch: int | None = None, n_dense: int | None = None,
+                       on_inefficient: str | None = "error"
                        ) -> BCOO:
     """The array with other numbers of batch and dense dimensions.
 
@@ -129,8 +130,8 @@ def bcoo_update_layout(mat: BCOO, *, n_batch: int | None = None, n_dense: int | 
     def check(what: str, before: int, after: int, factor: int) -> None:
         if after <= before or factor * mat.nse <= mat.nse:
             return
-        text = (f"bcoo_update_layout of an array of shape {mat.shape} stores {factor} times as many elements when {what} goes from "
-                f"{before} to {after}. Give on_inefficient=None to do so, or 'warn'.")
+        text = (f"bcoo_update_layout of an array of shape {mat.shape} stores {factor} times as many elements when {what} goes "
+                f"from {before} to {after}. Give on_inefficient=None to do so, or 'warn'.")
         if on_inefficient == "error":
             raise SparseEfficiencyError(text)
         if on_inefficient == "warn":
@@ -190,8 +191,8 @@ def _sparse_to_dense(mat: BCOO, n_dense: int) -> BCOO:
 def _sparse_to_batch(mat: BCOO, n_batch: int) -> BCOO:
     k, moved = mat.n_batch, n_batch - mat.n_batch
     if moved > mat.n_sparse:
-        raise ValueError(f"bcoo_update_layout cannot make dense dimensions batches: n_batch={n_batch} for shape {mat.shape} with "
-                         f"n_dense={mat.n_dense}")
+        raise ValueError(f"bcoo_update_layout cannot make dense dimensions batches: n_batch={n_batch} for shape {mat.shape} "
+                         f"with n_dense={mat.n_dense}")
     batch, rest = mat.shape[k:n_batch], mat.shape[n_batch:k + mat.n_sparse]
     cells = np.stack(np.meshgrid(*[np.arange(n) for n in batch], indexing="ij"), -1)
 
@@ -205,7 +206,8 @@ def _sparse_to_batch(mat: BCOO, n_batch: int) -> BCOO:
     return BCOO(over_batches(one, k)(*mat._bufs), shape=mat.shape)
 
 
-def bcoo_broadcast_in_dim(mat: BCOO, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], sharding: Any = None) -> BCOO:
+def bcoo_broadcast_in_dim(mat: BCOO, *, shape: Sequence[int], broadcast_dimensions: Sequence[int],
+                          sharding: Any = None) -> BCOO:
     """The array with additional dimensions, as `lax.broadcast_in_dim` makes of a dense one.
 
     New dimensions before the sparse ones are batches; among and after them they must be of size 1, but for those among dense
@@ -221,8 +223,8 @@ def bcoo_broadcast_in_dim(mat: BCOO, *, shape: Sequence[int], broadcast_dimensio
     _refuse_sharding("bcoo_broadcast_in_dim", sharding)
     shape, dims = tuple(map(int, shape)), tuple(map(int, broadcast_dimensions))
     if len(dims) != mat.ndim or any(n not in (1, shape[d]) for n, d in zip(mat.shape, dims)):
-        raise ValueError(f"bcoo_broadcast_in_dim cannot make shape {shape} of {mat.shape} with broadcast_dimensions={dims}: each "
-                         "dimension must be named, and keep its size or have size 1")
+        raise ValueError(f"bcoo_broadcast_in_dim cannot make shape {shape} of {mat.shape} with broadcast_dimensions={dims}: "
+                         "each dimension must be named, and keep its size or have size 1")
     batch_dims, sparse_dims = dims[:mat.n_batch], dims[mat.n_batch:mat.n_batch + mat.n_sparse]
     dense_dims = dims[mat.n_batch + mat.n_sparse:]
     start = min(sparse_dims, default=min(dense_dims, default=len(shape)) if mat.n_dense else len(shape))
@@ -330,8 +332,8 @@ def _split_shape(name: str, mat: BCOO, new: Sequence[int]) -> tuple[int, int]:
         wanted = math.prod(group)
         fits = [stop for stop in range(start, len(new) + 1) if math.prod(new[start:stop]) == wanted]
         if not fits:
-            raise ValueError(f"{name} cannot mix {kind} dimensions with others: shape {mat.shape} with n_batch={mat.n_batch} and "
-                             f"n_dense={mat.n_dense} cannot become {tuple(new)}. Change that with update_layout.")
+            raise ValueError(f"{name} cannot mix {kind} dimensions with others: shape {mat.shape} with n_batch={mat.n_batch} "
+                             f"and n_dense={mat.n_dense} cannot become {tuple(new)}. Change that with update_layout.")
         stop = start + len(group) if start + len(group) in fits and not wanted else fits[-1]
         counts.append(stop - start)
         start = stop
@@ -530,7 +532,7 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
     """
     axes = sorted({int(a) for a in axes})
     if any(not 0 <= a < mat.ndim for a in axes):
-        raise AssertionError(f"bcoo_reduce_sum of an array of shape {mat.shape} has axes between 0 and {mat.ndim - 1}, got {axes}")
+        raise AssertionError(f"bcoo_reduce_sum of an array of shape {mat.shape} has no axes {axes}")
     k, s = mat.n_batch, mat.n_sparse
     shape = [n for d, n in enumerate(mat.shape) if d not in axes]
     data, indices = mat._bufs
@@ -559,8 +561,10 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
     return BCOO((data, indices), shape=shape)
 
 
-def bcoo_gather(operand: BCOO, start_indices: Array, dimension_numbers: lax.GatherDimensionNumbers, slice_sizes: Sequence[int], *,
-                unique_indices: bool = False, indices_are_sorted: bool = False, mode: Any = None, fill_value: Any = None) -> BCOO:
+def bcoo_gather(operand: BCOO, start_indices: Array, dimension_numbers: lax.GatherDimensionNumbers,
+                slice_sizes: Sequence[int], *,
+                unique_indices: bool = False, indices_are_sorted: bool = False, mode: Any = None,
+                    fill_value: Any = None) -> BCOO:
     """Parts of an array from traced indices, as `lax.gather` takes of a dense one.
 
     - `operand`: the BCOO array. `start_indices`: where parts begin; they are moved to be within the array.

@@ -22,7 +22,8 @@ DimensionNumbers = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int
 def canonical_numbers(name: str, lhs: Any, rhs: Any, dimension_numbers: Any) -> tuple:
     """Dimension numbers as tuples of indices, after checking that they fit the operands."""
     (lc, rc), (lb, rb) = [[tuple(int(d) for d in part) for part in pair] for pair in dimension_numbers]
-    for dims, x, what in ((lc, lhs, "lhs contracting"), (lb, lhs, "lhs batch"), (rc, rhs, "rhs contracting"), (rb, rhs, "rhs batch")):
+    for dims, x, what in ((lc, lhs, "lhs contracting"), (lb, lhs, "lhs batch"), (rc, rhs, "rhs contracting"), (rb, rhs,
+        "rhs batch")):
         if any(not 0 <= d < len(x.shape) for d in dims):
             raise TypeError(f"{name} has {what} dimensions {dims} of an operand of shape {tuple(x.shape)}")
     for ours, theirs, what in ((lc, rc, "contracting"), (lb, rb, "batch")):
@@ -101,7 +102,8 @@ def _pairs(lhs_data, lhs_indices, rhs_data, rhs_indices, *, lhs_shape, rhs_shape
     index_dtype = xnp.promote_types(lhs_indices.dtype, rhs_indices.dtype)
     rows = xnp.concatenate([
         xnp.broadcast_to(lhs_indices[:, None, np.array(free_left, int)], (*agree.shape, len(free_left))).astype(index_dtype),
-        xnp.broadcast_to(rhs_indices[None, :, np.array(free_right, int)], (*agree.shape, len(free_right))).astype(index_dtype)], -1)
+        xnp.broadcast_to(rhs_indices[None, :, np.array(free_right, int)], (*agree.shape,
+            len(free_right))).astype(index_dtype)], -1)
     shape = (*[lhs_shape[d] for d in free_left], *[rhs_shape[d] for d in free_right])
     data = lhs_data[:, None].astype(dtype) * rhs_data[None].astype(dtype)
     data, rows = places.keep_where(agree.reshape(nse), data.reshape(nse), rows.reshape(nse, len(shape)), shape)
@@ -146,16 +148,17 @@ def _sparse_dot(lhs: BCOO, rhs: BCOO, numbers: tuple, element: Any) -> BCOO:
         raise AssertionError("the product of two sparse arrays needs n_dense=0 in both, got "
                              f"{lhs.n_dense} and {rhs.n_dense}: make dense dimensions sparse with update_layout")
     if any(d >= lhs.n_batch for d in lb) or any(d >= rhs.n_batch for d in rb):
-        raise NotImplementedError(f"the product of two sparse arrays has dimensions {lb} and {rb} as batches, which must be those "
-                                  f"of the operands: they have n_batch={lhs.n_batch} and {rhs.n_batch}. Use update_layout.")
+        raise NotImplementedError(f"the product of two sparse arrays has dimensions {lb} and {rb} as batches, which must be "
+                                  f"those of the operands: n_batch={lhs.n_batch} and {rhs.n_batch}. Use update_layout.")
     if any(d < lhs.n_batch for d in lc) or any(d < rhs.n_batch for d in rc):
-        raise NotImplementedError(f"the product of two sparse arrays sums over dimensions {lc} and {rc}, which cannot be batches: "
-                                  f"the operands have n_batch={lhs.n_batch} and {rhs.n_batch}. Use update_layout.")
+        raise NotImplementedError(f"the product of two sparse arrays sums over dimensions {lc} and {rc}, which cannot be "
+                                  f"batches: the operands have n_batch={lhs.n_batch} and {rhs.n_batch}. Use update_layout.")
     own = rhs.n_batch - len(rb)
     if own and lhs.ndim - lhs.n_batch > len(lc):
-        raise ValueError("the product of two sparse arrays cannot have batch dimensions of rhs alone behind sparse ones of lhs: "
-                         f"shapes {lhs.shape} and {rhs.shape} with dimension_numbers={numbers}")
-    data, indices = spdot_general_p.bind(*lhs._bufs, *rhs._bufs, lhs_spinfo=SparseInfo(lhs.shape), rhs_spinfo=SparseInfo(rhs.shape),
+        raise ValueError("the product of two sparse arrays cannot have batch dimensions of rhs alone behind sparse ones of "
+                         f"lhs: shapes {lhs.shape} and {rhs.shape} with dimension_numbers={numbers}")
+    data, indices = spdot_general_p.bind(*lhs._bufs, *rhs._bufs, lhs_spinfo=SparseInfo(lhs.shape),
+        rhs_spinfo=SparseInfo(rhs.shape),
                                          dimension_numbers=numbers, preferred_element_type=element)
     return BCOO((data, indices), shape=product_shape(lhs, rhs, numbers))
 
@@ -217,8 +220,8 @@ def bcoo_multiply_dense(sp_mat: BCOO, v: ArrayLike) -> Array:
     if v.ndim == 0:
         return data * v
     if v.ndim > sp_mat.ndim or np.broadcast_shapes(shape, v.shape) != shape:
-        raise NotImplementedError(f"a dense array of shape {v.shape} does not broadcast to the shape {shape} of the sparse array "
-                                  "that it is multiplied with, which makes others of its elements: use todense()")
+        raise NotImplementedError(f"a dense array of shape {v.shape} does not broadcast to the shape {shape} of the sparse "
+                                  "array that it is multiplied with, which makes others of its elements: use todense()")
     v = v.reshape((1,) * (sp_mat.ndim - v.ndim) + v.shape)
     wide = [d for d in range(s) if v.shape[k + d] != 1]
 
@@ -299,7 +302,8 @@ def bcoo_conv_general_dilated(lhs: Any, rhs: Any, *, window_strides: Sequence[in
     straight = tuple(range(lhs.ndim))
     for given, wanted, what in (
             (tuple(window_strides), (1,) * (lhs.ndim - 2), "window_strides"), (feature_group_count, 1, "feature_group_count"),
-            (tuple(lhs_dilation or wanted_ones(lhs)), wanted_ones(lhs), "lhs_dilation"), (batch_group_count, 1, "batch_group_count"),
+            (tuple(lhs_dilation or wanted_ones(lhs)), wanted_ones(lhs), "lhs_dilation"), (batch_group_count, 1,
+                "batch_group_count"),
             (tuple(rhs_dilation or wanted_ones(lhs)), wanted_ones(lhs), "rhs_dilation"), (out_sharding, None, "out_sharding"),
             (tuple(map(tuple, found)), (straight,) * 3, "dimension_numbers"), (precision, None, "precision")):
         if given != wanted:

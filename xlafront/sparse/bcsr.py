@@ -34,13 +34,14 @@ def layout_of(data: Any, indices: Any, indptr: Any, shape: Sequence[int]) -> BCS
     n_batch, nse = indices.ndim - 1, indices.shape[-1]
     n_dense = len(shape) - n_batch - 2
     if n_dense < 0:
-        raise ValueError(f"indices of shape {indices.shape} are those of a BCSR array of at least {n_batch + 2} dimensions, not of "
-                         f"shape {shape}")
+        raise ValueError(f"indices of shape {indices.shape} are those of a BCSR array of at least {n_batch + 2} dimensions, "
+                         f"not of shape {shape}")
     if tuple(indptr.shape[-1:]) != (shape[n_batch] + 1,) or indptr.ndim != n_batch + 1:
         raise ValueError(f"the indptr of a BCSR array of shape {shape} with n_batch={n_batch} has dimensions (*batch, "
                          f"{shape[n_batch] + 1}), one more than rows, got shape {indptr.shape}")
     wanted = (*shape[:n_batch], nse, *shape[n_batch + 2:])
-    for x, what, inner in ((data, "data", wanted[n_batch:]), (indices, "indices", (nse,)), (indptr, "indptr", indptr.shape[-1:])):
+    for x, what, inner in ((data, "data", wanted[n_batch:]), (indices, "indices", (nse,)), (indptr, "indptr",
+        indptr.shape[-1:])):
         if tuple(x.shape[n_batch:]) != tuple(inner) or any(n not in (1, m) for n, m in zip(x.shape[:n_batch], shape)):
             raise ValueError(f"the {what} of a BCSR array of shape {shape} with nse={nse} and n_batch={n_batch} has shape "
                              f"{(*shape[:n_batch], *inner)} (batch dimensions may be 1), got {x.shape}")
@@ -49,7 +50,8 @@ def layout_of(data: Any, indices: Any, indptr: Any, shape: Sequence[int]) -> BCS
 
 def rows_of(indptr: Array, nse: int) -> Array:
     """The row of each stored element; those beyond the last row are padding, whose row is out of bounds."""
-    return xnp.searchsorted(indptr[1:], xnp.arange(nse, dtype=indptr.dtype), side="right", method="scan_unrolled").astype(indptr.dtype)
+    return xnp.searchsorted(indptr[1:], xnp.arange(nse, dtype=indptr.dtype), side="right",
+        method="scan_unrolled").astype(indptr.dtype)
 
 
 def coordinates(indices: Array, indptr: Array) -> Array:
@@ -155,8 +157,8 @@ class BCSR(JAXSparse):
         """The BCSR array of a dense one; see `bcsr_fromdense`."""
         mat = xnp.asarray(mat)
         if mat.ndim - n_batch - n_dense != 2:
-            raise ValueError(f"a BCSR array has 2 sparse dimensions: shape {mat.shape} with n_batch={n_batch} and n_dense={n_dense} "
-                             f"has {mat.ndim - n_batch - n_dense}")
+            raise ValueError(f"a BCSR array has 2 sparse dimensions: shape {mat.shape} with n_batch={n_batch} and "
+                             f"n_dense={n_dense} has {mat.ndim - n_batch - n_dense}")
         if nse is None:
             nse = known_number(stored_elements(mat, n_batch, n_dense), "bcsr_fromdense")
         parts = fromdense_p.bind(mat, nse=int(nse), n_batch=n_batch, n_dense=n_dense, index_dtype=np.dtype(index_dtype))
@@ -226,7 +228,8 @@ def bcsr_todense(mat: BCSR) -> Array:
     return mat.todense()
 
 
-def bcsr_fromdense(mat: ArrayLike, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0, index_dtype: DTypeLike = np.int32
+def bcsr_fromdense(mat: ArrayLike, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0,
+                   index_dtype: DTypeLike = np.int32
                    ) -> BCSR:
     """The BCSR array of a dense one.
 
@@ -275,12 +278,13 @@ def bcsr_dot_general(lhs: BCSR | Array, rhs: Array, *, dimension_numbers: Dimens
     (lc, _), (lb, _) = numbers
     if any(d >= lhs.n_batch + 2 for d in lc) or any(d >= lhs.n_batch for d in lb):
         raise NotImplementedError(f"bcsr_dot_general cannot sum over dense dimensions, nor have sparse ones as batches: "
-                                  f"dimension_numbers={numbers} of a BCSR array of shape {lhs.shape} with n_batch={lhs.n_batch}")
-    return dot_general_p.bind(*lhs._bufs, rhs, dimension_numbers=numbers, lhs_spinfo=lhs._info,
-                              preferred_element_type=None if preferred_element_type is None else np.dtype(preferred_element_type))
+                                  f"dimension_numbers={numbers} of shape {lhs.shape} with n_batch={lhs.n_batch}")
+    element = None if preferred_element_type is None else np.dtype(preferred_element_type)
+    return dot_general_p.bind(*lhs._bufs, rhs, dimension_numbers=numbers, preferred_element_type=element, lhs_spinfo=lhs._info)
 
 
-def bcsr_broadcast_in_dim(mat: BCSR, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], sharding: Any = None) -> BCSR:
+def bcsr_broadcast_in_dim(mat: BCSR, *, shape: Sequence[int], broadcast_dimensions: Sequence[int],
+                          sharding: Any = None) -> BCSR:
     """The array with additional batch or dense dimensions, as `lax.broadcast_in_dim` makes of a dense one.
 
     - `mat`: the BCSR array. `shape`: of the result.

@@ -110,7 +110,7 @@ def random_bcoo(key: Array, shape: Sequence[int], *, dtype: DTypeLike = float, i
         raise AssertionError(f"nse must be a number of elements, or below 1 a part of all, got {nse}")
     nse = int(nse)
     index_dtype = np.dtype(indices_dtype) if indices_dtype is not None else xnp.zeros(0, int).dtype
-    data_key, index_key = random.split(key)
+    data_key, *index_keys = random.split(key, 1 + math.prod(batch))
     if n_sparse == 0:
         indices = xnp.zeros((*batch, nse, 0), index_dtype)
     else:
@@ -120,8 +120,8 @@ def random_bcoo(key: Array, shape: Sequence[int], *, dtype: DTypeLike = float, i
             numbers = random.choice(key, size, (nse,), replace=not unique_indices)
             return xnp.stack(xnp.unravel_index(numbers, sparse), -1).astype(index_dtype)
 
-        keys = random.split(index_key, math.prod(batch))
-        indices = vmap(places_of)(keys).reshape(*batch, nse, n_sparse)
-    data = generator(data_key, (*batch, nse, *dense), dtype, **kwds)
+        indices = vmap(places_of)(xnp.stack(index_keys)).reshape(*batch, nse, n_sparse) if index_keys else xnp.zeros(
+            (*batch, nse, n_sparse), index_dtype)
+    data = generator(data_key, shape=(*batch, nse, *dense), dtype=dtype, **kwds)
     found = BCOO((data, indices), shape=shape)
     return found.sort_indices() if sorted_indices else found

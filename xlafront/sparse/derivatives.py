@@ -32,9 +32,10 @@ def _with_values(x: Any, data: Any) -> Any:
     return type(x).tree_unflatten(static, (data, *indices))
 
 
-def _of_values(transform: Callable, fun: Callable, argnums: Any, has_aux: bool, kwargs: dict[str, Any], rebuild: Callable
-               ) -> Callable:
-    """A transformation of a function applied to what it does to values; `rebuild` makes of each derivative one that is sparse."""
+def _of_values(transform: Callable, fun: Callable, argnums: Any, has_aux: bool, kwargs: dict[str, Any], rebuild: Callable,
+               check: Callable = lambda out: out) -> Callable:
+    """A transformation of a function applied to what it does to values; `rebuild` makes of each derivative one that is
+    sparse."""
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     @functools.wraps(fun)
@@ -50,7 +51,7 @@ def _of_values(transform: Callable, fun: Callable, argnums: Any, has_aux: bool, 
             rebuilt = tree.unflatten(structure, [_with_values(x, d) for x, d in zip(leaves, data)])
             for n, x in zip(at, rebuilt):
                 inner[n] = x
-            return fun(*inner, **kwds)
+            return check(fun(*inner, **kwds))
 
         found = transform(of_values, argnums=tuple(range(len(values))), has_aux=has_aux, **kwargs)(*values)
 
@@ -121,19 +122,26 @@ def _rows(x: Any, derivative: Any) -> Any:
         extra = block.ndim - x.data.ndim
         outer = block.shape[:extra]
         if not isinstance(x, (BCOO, BCSR)):
-            raise NotImplementedError(f"the derivative of an array with respect to a {type(x).__name__} matrix has batches: make "
-                                      "it a BCOO array")
+            raise NotImplementedError(f"the derivative of an array with respect to a {type(x).__name__} matrix has batches: "
+                                      "make it a BCOO array")
         _, *indices = x._bufs
-        return type(x)((block, *[broadcast_to_batch(i, outer) for i in indices]), shape=(*outer, *x.shape))
+        return type(x)((block, *[broadcast_to_batch(i, outer) for i in indices]), shape=(*outer, *x.shape),
+                       indices_sorted=x.indices_sorted, unique_indices=x.unique_indices)
 
     return tree.map(one, derivative)
 
 
 def _jacobian(transform: Callable, fun: Callable, argnums: Any, has_aux: bool, kwargs: dict[str, Any]) -> Callable:
+    def check(out):
+        leaves, _ = tree.flatten_tree(out, is_leaf=_is_sparse)
+        if any(map(_is_sparse, leaves)):
+            raise AssertionError("a sparse jacobian is of a function whose results are dense: use todense() on others")
+        return out
+
     @functools.wraps(fun)
     def jacobian_of(*args, **kwds):
         # A derivative is a tree of results, of tuples with an entry for each array of values.
-        transformed = _of_values(transform, fun, argnums, has_aux, kwargs, _rows)
+        transformed = _of_values(transform, fun, argnums, has_aux, kwargs, _rows, check)
         found, arranged = transformed(*args, **kwds)
         derivative, aux = found if has_aux else (found, None)
         whole = _regrouped(derivative, arranged)

@@ -96,12 +96,12 @@ class _Matrix(JAXSparse):
 
     def __matmul__(self, other: ArrayLike) -> Array:
         if isinstance(other, JAXSparse):
-            raise NotImplementedError(f"the product of two sparse matrices, of {type(self).__name__} and {type(other).__name__}: use "
-                                      "BCOO arrays")
+            raise NotImplementedError(f"the product of two sparse matrices, of {type(self).__name__} and "
+                                      f"{type(other).__name__}: use BCOO arrays")
         other = xnp.asarray(other)
         if other.ndim not in (1, 2):
-            raise NotImplementedError(f"a {type(self).__name__} matrix times an array of shape {other.shape}: it can be multiplied "
-                                      "with vectors and matrices")
+            raise NotImplementedError(f"a {type(self).__name__} matrix times an array of shape {other.shape}: it can be "
+                                      "multiplied with vectors and matrices")
         return self._times(other)
 
     def _check_axes(self, axes: Sequence[int] | None) -> None:

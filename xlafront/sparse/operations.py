@@ -1,7 +1,7 @@
 """Operations on the arrays that a sparse array consists of: primitives made of functions that are linear in their values.
 
-A sparse operation moves, multiplies and adds values to and from places that arrays of indices give. It is linear in each array of
-values, so that its rules follow from the function that computes it: the derivative is the operation at the tangent, the
+A sparse operation moves, multiplies and adds values to and from places that arrays of indices give. It is linear in each array
+of values, so that its rules follow from the function that computes it: the derivative is the operation at the tangent, the
 transpose that of the function, and a batch the function mapped.
 """
 

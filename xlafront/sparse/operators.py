@@ -1,4 +1,4 @@
-"""All of `xlafront.experimental.sparse`, with the operators of sparse arrays: NumPy's functions made functions of sparse arrays.
+"""All of `xlafront.experimental.sparse`, with the operators of sparse arrays: NumPy's functions, sparsified.
 
 The operators use what is made of all formats, so that the classes have them once all of it is loaded: the face loads this file.
 """
@@ -119,14 +119,28 @@ def _binary(function: Callable, reflected: bool) -> Callable:
 
 
 _BINARY = {"add": xnp.add, "sub": xnp.subtract, "mul": xnp.multiply, "truediv": xnp.true_divide}
-_COMPARISONS = {"eq": xnp.equal, "ne": xnp.not_equal, "lt": xnp.less, "le": xnp.less_equal, "gt": xnp.greater,
+_COMPARISONS: dict[str, Callable] = {"eq": xnp.equal, "ne": xnp.not_equal, "lt": xnp.less, "le": xnp.less_equal,
+    "gt": xnp.greater,
                 "ge": xnp.greater_equal}
 _UNARY = {"neg": xnp.negative, "pos": xnp.positive, "abs": xnp.abs}
+
+
+
+def _product(x: Any, y: Any) -> Any:
+    """The product of elements; of two sparse arrays without repeating one that broadcasts."""
+    if not (isinstance(x, BCOO) and isinstance(y, BCOO)):
+        return sparsify(xnp.multiply)(x, y)
+    rank = max(x.ndim, y.ndim)
+    x, y = (z if z.ndim == rank else bcoo_broadcast_in_dim(
+        z, shape=(1,) * (rank - z.ndim) + z.shape, broadcast_dimensions=range(rank - z.ndim, rank)) for z in (x, y))
+    return bcoo_multiply_sparse(x, y)
+
 
 for _name, _function in _BINARY.items():
     for _reflected in (False, True):
         _full = f"__{'r' * _reflected}{_name}__"
         setattr(BCOO, _full, _method(_full, _binary(_function, _reflected), f"NumPy's {_function.__name__}, of sparse arrays."))
+BCOO.__mul__ = _method("__mul__", lambda self, other: _product(self, other), "NumPy's multiply, of sparse arrays.")
 for _name, _function in _COMPARISONS.items():
     setattr(BCOO, f"__{_name}__", _method(f"__{_name}__", _binary(_function, False), "Refused: the result is not sparse."))
 for _name, _function in _UNARY.items():
@@ -166,7 +180,8 @@ def _reshape(self: BCOO, *shape: Any) -> BCOO:
     return sparsify(lambda x: x.reshape(*shape))(self)
 
 
-def _update_layout(self: BCOO, *, n_batch: int | None = None, n_dense: int | None = None, on_inefficient: str = "error") -> BCOO:
+def _update_layout(self: BCOO, *, n_batch: int | None = None, n_dense: int | None = None,
+                   on_inefficient: str = "error") -> BCOO:
     """The array with other numbers of batch and dense dimensions; see `bcoo_update_layout`."""
     return bcoo_update_layout(self, n_batch=n_batch, n_dense=n_dense, on_inefficient=on_inefficient)
 
@@ -188,15 +203,15 @@ setattr(JAXSparse, "__array_ufunc__", None)
 def _element(x: Any, axis: int) -> Any:
     if not 0 <= axis <= x.n_batch:
         raise ValueError(f"vmap over axis {axis} of a {type(x).__name__} array of shape {x.shape}, of which only the first "
-                         f"{x.n_batch + 1} dimensions are batches: elements are along batch dimensions only (n_batch). Change the "
-                         "layout with update_layout.")
+                         f"{x.n_batch + 1} dimensions are batches: elements are along batch dimensions only (n_batch). Change "
+                         "the layout with update_layout.")
     return _reshaped(x, (*x.shape[:axis], *x.shape[axis + 1:]))
 
 
 def _batch(x: Any, axis: int, size: int) -> Any:
     if not 0 <= axis < x.n_batch:
-        raise ValueError(f"vmap with out_axes {axis} of a {type(x).__name__} array that has n_batch={x.n_batch} with it: elements are "
-                         "along batch dimensions only")
+        raise ValueError(f"vmap with out_axes {axis} of a {type(x).__name__} array that has n_batch={x.n_batch} with it: "
+                         "elements are along batch dimensions only")
     return _reshaped(x, (*x.shape[:axis], size, *x.shape[axis:]))
 
 

@@ -17,8 +17,9 @@ from xlafront.core import tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, Literal
 from xlafront.core.program_call import ProgramCall
-from xlafront.core.tracing import Trace, Tracer, current_trace
 from xlafront.core.traceback_filter import boundary
+from xlafront.core.tracing import Trace, Tracer, current_trace
+from xlafront.sparse.bcoo import BCOO
 from xlafront.sparse.sparsify_rules import is_sparse, rule_for
 from xlafront.staging import signatures
 from xlafront.staging.jit import jit
@@ -31,7 +32,7 @@ def _aval(x: Any) -> Any:
 
 def evaluate(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
     """Run a program with values of which some are sparse."""
-    values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args)))
+    values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *[_marked(x, anew=False) for x in args])))
 
     def read(atom):
         return atom.val if type(atom) is Literal else values[atom]
@@ -54,6 +55,15 @@ def apply(primitive: Any, operands: Sequence[Any], params: dict[str, Any]) -> An
     if isinstance(primitive, CustomCall) and "call_jaxpr" in params:
         return _run(params["call_jaxpr"], operands)
     return rule_for(primitive, operands)(primitive, *operands, **params)
+
+
+def _marked(x: Any, anew: bool = True) -> Any:
+    """A sparse argument as a value of its own, so that operations know which values have its indices."""
+    if not isinstance(x, BCOO) or not anew and x.origin is not None:
+        return x
+    x = x.with_data(x.data)
+    x.origin = object()
+    return x
 
 
 def _run(closed: ClosedJaxpr, operands: Sequence[Any]) -> list[Any]:
@@ -82,13 +92,14 @@ def _while(operands: Sequence[Any], *, cond_jaxpr: ClosedJaxpr, body_jaxpr: Clos
                            lambda state: _tuple_of(body_jaxpr, *body_consts, *state), carry))
 
 
-def _scan(operands: Sequence[Any], *, jaxpr: ClosedJaxpr, length: int, num_carry: int, num_consts: int, reverse: bool, unroll: Any,
+def _scan(operands: Sequence[Any], *, jaxpr: ClosedJaxpr, length: int, num_carry: int, num_consts: int, reverse: bool,
+          unroll: Any,
           **_: Any) -> list[Any]:
     consts, rest = operands[:num_consts], operands[num_consts:]
     carry, xs = tuple(rest[:num_carry]), tuple(rest[num_carry:])
     if any(map(is_sparse, xs)):
-        raise NotImplementedError("sparse rule for scan over the elements of a sparse array is not implemented: make it a constant "
-                                  "of the body, or dense")
+        raise NotImplementedError("sparse rule for scan over the elements of a sparse array is not implemented: make it a "
+                                  "constant of the body, or dense")
 
     def step(state, x):
         found = _run(jaxpr, (*consts, *state, *x))
@@ -166,8 +177,8 @@ def _flat(arguments: Any) -> _Flat:
 def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
     """A function of dense arrays as one that takes BCOO and BCSR arrays in place of any of them.
 
-    Operations whose results would not be sparse are errors; `sparse.todense` inside of the function says that one is meant to be
-    dense.
+    Operations whose results would not be sparse are errors; `sparse.todense` inside of the function says that one is meant to
+    be dense.
 
     - `f`: the function.
     - `use_tracer`: run `f` itself with values that stand for sparse arrays, in place of tracing it first.
@@ -191,7 +202,7 @@ def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
             trace = SparseTrace(tracing.thread.trace)
             try:
                 with current_trace(trace):
-                    found = [trace.unwrap(x) for x in run(*[trace.wrap(x) for x in flat.values])]
+                    found = [trace.unwrap(x) for x in run(*[trace.wrap(_marked(x)) for x in flat.values])]
             finally:
                 trace.alive = False
             return tree.unflatten(out_tree, found)
@@ -204,7 +215,7 @@ def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
             return results
 
         jaxpr, consts = tracing.trace_to_jaxpr(traced, [_aval(x) for x in flat.values])
-        return tree.unflatten(out_tree, evaluate(jaxpr, consts, flat.values))
+        return tree.unflatten(out_tree, evaluate(jaxpr, consts, [_marked(x) for x in flat.values]))
 
     return sparsified
 

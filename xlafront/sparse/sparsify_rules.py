@@ -62,16 +62,21 @@ def _integer_pow(primitive: Any, x: Any, *, y: int) -> Any:
 # Arithmetic of two operands
 
 
+def _same_indices(x: Any, y: Any) -> bool:
+    """Whether both have the indices of one value that the function was given."""
+    return x.origin is not None and x.origin is y.origin
+
+
 def _add(primitive: Any, x: Any, y: Any) -> Any:
     if is_sparse(x) and is_sparse(y):
         if x.shape != y.shape:
-            raise NotImplementedError(f"there is no sparse rule for {primitive.name} of shapes {x.shape} and {y.shape}: the sum of "
-                                      "sparse arrays needs one shape")
-        if x.indices is y.indices:
+            raise NotImplementedError(f"there is no sparse rule for {primitive.name} of shapes {x.shape} and {y.shape}: the "
+                                      "sum of sparse arrays needs one shape")
+        if _same_indices(x, y):
             return x.with_data(primitive.bind(x.data, y.data))
         if (x.n_batch, x.n_dense) != (y.n_batch, y.n_dense):
-            raise NotImplementedError(f"there is no sparse rule for {primitive.name} of arrays with n_batch={x.n_batch}, n_dense="
-                                      f"{x.n_dense} and n_batch={y.n_batch}, n_dense={y.n_dense}: change that with update_layout")
+            raise NotImplementedError(f"there is no sparse rule for {primitive.name} of arrays with n_batch={x.n_batch}, "
+                                      f"n_dense={x.n_dense} and n_batch={y.n_batch}, n_dense={y.n_dense}: use update_layout")
         other = y.data if primitive.name.startswith("add") else -y.data
         k = x.n_batch
         data, indices = (xnp.concatenate(functions.common_batch(pair, k), k)
@@ -81,8 +86,8 @@ def _add(primitive: Any, x: Any, y: Any) -> Any:
     sparse = x if is_sparse(x) else y
     shape = np.broadcast_shapes(np.shape(dense), sparse.shape)
     if np.shape(dense) != shape:
-        raise NotImplementedError(f"there is no sparse rule for {primitive.name} of a sparse array of shape {sparse.shape} and a "
-                                  f"dense one of shape {np.shape(dense)}, {DENSE_SAYS}")
+        raise NotImplementedError(f"there is no sparse rule for {primitive.name} of a sparse array of shape {sparse.shape} and "
+                                  f"a dense one of shape {np.shape(dense)}, {DENSE_SAYS}")
     if primitive.name.startswith("sub") and sparse is y:
         sparse = y.with_data(-y.data)
     elif primitive.name.startswith("sub"):
@@ -94,7 +99,7 @@ def _add(primitive: Any, x: Any, y: Any) -> Any:
 
 def _mul(primitive: Any, x: Any, y: Any, **params: Any) -> Any:
     if is_sparse(x) and is_sparse(y):
-        if x.indices is y.indices and x.unique_indices:
+        if _same_indices(x, y) and x.unique_indices:
             return x.with_data(primitive.bind(x.data, y.data))
         return products.bcoo_multiply_sparse(x, y)
     sparse, dense = (x, y) if is_sparse(x) else (y, x)
@@ -175,6 +180,18 @@ def _dot_general(primitive: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
     return products.bcoo_dot_general(lhs, rhs, **params)
 
 
+def _broadcast_in_dim(primitive: Any, x: BCOO, *, shape: Sequence[int], broadcast_dimensions: Sequence[int],
+                      **params: Any) -> BCOO:
+    """Where sparse dimensions become longer, their elements are stored once for each index."""
+    k = x.n_batch
+    longer = [broadcast_dimensions[k + d] for d in range(x.n_sparse) if x.shape[k + d] != shape[broadcast_dimensions[k + d]]]
+    short = tuple(1 if d in longer else n for d, n in enumerate(shape))
+    x = functions.bcoo_broadcast_in_dim(x, shape=short, broadcast_dimensions=broadcast_dimensions, **params)
+    for d in longer:
+        x = functions.bcoo_concatenate([x] * shape[d], dimension=d)
+    return x
+
+
 def _named(function: Callable) -> Rule:
     return lambda primitive, x, **params: function(x, **params)
 
@@ -188,7 +205,7 @@ BCOO_RULES: dict[str, Rule] = {
     "integer_pow": _integer_pow, "add": _add, "add_any": _add, "sub": _add, "mul": _mul, "div": _div, "transpose": _transpose,
     "reduce_sum": _reduce_sum, "concatenate": _concatenate, "stack": _stack, "roll": _roll, "split": _split,
     "dynamic_slice": _dynamic_slice, "gather": _gather, "conv_general_dilated": _conv, "dot_general": _dot_general,
-    "broadcast_in_dim": _named(functions.bcoo_broadcast_in_dim), "reshape": _named(functions.bcoo_reshape),
+    "broadcast_in_dim": _broadcast_in_dim, "reshape": _named(functions.bcoo_reshape),
     "slice": _named(functions.bcoo_slice), "squeeze": _named(functions.bcoo_squeeze),
     "rev": lambda primitive, x, *, dimensions: functions.bcoo_rev(x, dimensions), "todense": _todense,
 }

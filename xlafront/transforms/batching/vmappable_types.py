@@ -1,7 +1,7 @@
 """Types of users that `vmap` can map over: what an element of one is, and how elements make a batch again.
 
-`in_axes` and `out_axes` name the axis of such a value by an object of a type of its own, such as a dimension's name. Pytrees that
-hold a shape besides their arrays are mapped by the axes of those; what becomes of the shape is registered here too.
+`in_axes` and `out_axes` name the axis of such a value by an object of a type of its own, such as a dimension's name. Pytrees
+that hold a shape besides their arrays are mapped by the axes of those; what becomes of the shape is registered here too.
 """
 
 from __future__ import annotations
