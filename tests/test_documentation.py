@@ -29,6 +29,8 @@ MODULES = (
     "xlafront.experimental.pjit",
     "xlafront.experimental.rnn",
     "xlafront.experimental.serialize_executable",
+    "xlafront.experimental.sparse",
+    "xlafront.experimental.sparse.linalg",
     "xlafront.experimental.transfer",
     "xlafront.ffi",
     "xlafront.image",

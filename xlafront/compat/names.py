@@ -9,8 +9,8 @@ _SAME_PATH = """
     experimental.array_serialization.serialization experimental.checkify experimental.compilation_cache
     experimental.compilation_cache.compilation_cache experimental.custom_partitioning experimental.jet experimental.key_reuse
     experimental.layout experimental.mesh_utils experimental.multihost_utils experimental.ode experimental.pjit
-    experimental.rnn experimental.serialize_executable experimental.topologies experimental.transfer extend.backend extend.core
-    extend.core.primitives
+    experimental.rnn experimental.serialize_executable experimental.sparse experimental.sparse.linalg
+    experimental.topologies experimental.transfer extend.backend extend.core extend.core.primitives
     extend.linear_util extend.mlir extend.mlir.dialects extend.mlir.dialects.arith extend.mlir.dialects.builtin
     extend.mlir.dialects.cf extend.mlir.dialects.chlo extend.mlir.dialects.func extend.mlir.dialects.math
     extend.mlir.dialects.memref extend.mlir.dialects.mpmd extend.mlir.dialects.scf extend.mlir.dialects.sdy
@@ -105,7 +105,6 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.compat.hijax": """AbstractValue AvalMutableQDD AvalQDD HiPrimitive HiType MutableHiType Zero aval_method
             aval_property control_flow_allowed_effects instantiate_zeros is_undefined_primal register_hitype""",
     }),
-    "jax.experimental.sparse": ("NumPyro", {"xlafront.compat.awaited": "BCOO"}),
     "jax.extend": ("those who import from it", {}),
     "jax.extend.ifrt_programs": ("Orbax", {"xlafront.runtime.jaxlib_compat": "ifrt_programs"}),
     "jax.core": ("Equinox, Flax, Haiku, TensorFlow Probability", {

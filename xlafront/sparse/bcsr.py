@@ -50,8 +50,8 @@ def layout_of(data: Any, indices: Any, indptr: Any, shape: Sequence[int]) -> BCS
 
 def rows_of(indptr: Array, nse: int) -> Array:
     """The row of each stored element; those beyond the last row are padding, whose row is out of bounds."""
-    return xnp.searchsorted(indptr[1:], xnp.arange(nse, dtype=indptr.dtype), side="right",
-        method="scan_unrolled").astype(indptr.dtype)
+    begun = xnp.zeros(nse, indptr.dtype).at[indptr[1:]].add(1, mode="drop")  # how many rows end at each element
+    return xnp.cumsum(begun, dtype=indptr.dtype)
 
 
 def coordinates(indices: Array, indptr: Array) -> Array:

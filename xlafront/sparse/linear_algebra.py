@@ -73,8 +73,9 @@ def spsolve(data: ArrayLike, indices: ArrayLike, indptr: ArrayLike, b: ArrayLike
     - `b`: the right side, a vector.
     - `tol`, `reorder`: which value counts as zero, and how to order rows, for solvers on accelerators; to no effect here.
 
+    >>> from xlafront.experimental import sparse
     >>> mat = sparse.BCSR.fromdense(2 * xnp.eye(3))
-    >>> sparse.linalg.spsolve(mat.data, mat.indices, mat.indptr, xnp.ones(3)).tolist()
+    >>> linalg.spsolve(mat.data, mat.indices, mat.indptr, xnp.ones(3)).tolist()
     [0.5, 0.5, 0.5]
     """
     data, indices, indptr, b = map(xnp.asarray, (data, indices, indptr, b))
@@ -105,7 +106,7 @@ def lobpcg_standard(A: Any, X: ArrayLike, m: int = 100, tol: ArrayLike | None = 
     - `tol`: how large a residual may be, relative to ten times the size of the matrix and its largest eigenvalue; the precision
       of the dtype without.
 
-    >>> values, vectors, steps = sparse.linalg.lobpcg_standard(xnp.diag(xnp.arange(1., 21.)), xnp.ones((20, 1)))
+    >>> values, vectors, steps = linalg.lobpcg_standard(xnp.diag(xnp.arange(1., 21.)), xnp.ones((20, 1)))
     >>> xnp.round(values, 2).tolist()
     [20.0]
     """
