@@ -16,7 +16,7 @@ from xlafront.core import errors, tracing, tree
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.sparse import places
 from xlafront.sparse.base import JAXSparse, SparseInfo, check_index_dtype, shape_of
-from xlafront.sparse.operations import fromdense_jvp, operation, over_batches
+from xlafront.sparse.operations import at_once, fromdense_jvp, operation, over_batches
 from xlafront.transforms.batching.vmap import vmap
 
 
@@ -205,9 +205,19 @@ def unique_count(data: Array, indices: Array, shape: tuple[int, ...]) -> int:
     if isinstance(indices, tracing.Tracer) and indices._concrete() is None:
         raise ValueError("the number of distinct indices depends on values, and is not known in jit, vmap and other "
                          "transformations: sum_duplicates must be given nse there.")
-    sparse = shape[n_batch:n_batch + n_sparse]
-    counts = over_batches(lambda i: places.group(i, sparse)[3], n_batch)(indices)
-    return int(xnp.max(counts)) if counts.size else 0
+    return int(at_once(_most_groups, indices, shape=shape[n_batch:n_batch + n_sparse]))
+
+
+def _most_groups(indices: Array, *, shape: tuple[int, ...]) -> Array:
+    counts = over_batches(lambda i: places.group(i, shape)[3], indices.ndim - 2)(indices)
+    return xnp.max(counts) if counts.size else xnp.zeros((), np.int32)
+
+
+def _without_zeros(data: Array, indices: Array, *, shape: tuple[int, ...]) -> Array:
+    """Indices, out of bounds where what is stored is zero."""
+    n_batch, n_sparse, _, _ = layout_of(data, indices, shape)
+    zero = xnp.all(data == 0, tuple(range(n_batch + 1, data.ndim)))
+    return xnp.where(zero[..., None], places.padding_row(shape[n_batch:n_batch + n_sparse], indices.dtype), indices)
 
 
 class BCOO(JAXSparse):
@@ -378,13 +388,10 @@ class BCOO(JAXSparse):
         return BCOO((data, indices), shape=self.shape, indices_sorted=True, unique_indices=True)
 
     def _eliminate_zeros(self, nse: int | None) -> BCOO:
-        n_batch, n_sparse = self.n_batch, self.n_sparse
-        if n_sparse == 0:
+        if self.n_sparse == 0:
             return self.sum_duplicates(nse, remove_zeros=False)
-        zero = xnp.all(self.data == 0, tuple(range(n_batch + 1, self.data.ndim)))
-        fill = places.padding_row(self.shape[n_batch:n_batch + n_sparse], self.indices.dtype)
-        indices = xnp.where(zero[..., None], fill, self.indices)
-        return BCOO((self.data, indices), shape=self.shape).sum_duplicates(nse, remove_zeros=False)
+        return BCOO((self.data, at_once(_without_zeros, *self._bufs, shape=self.shape)), shape=self.shape).sum_duplicates(
+            nse, remove_zeros=False)
 
     def astype(self, dtype: DTypeLike) -> BCOO:
         """The array with elements of another dtype."""
@@ -406,6 +413,10 @@ class BCOO(JAXSparse):
 
 def stored_elements(mat: Array, n_batch: int = 0, n_dense: int = 0) -> Array:
     """How many elements the batch of a dense array stores that stores the most."""
+    return at_once(_stored_elements, mat, n_batch=n_batch, n_dense=n_dense)
+
+
+def _stored_elements(mat: Array, *, n_batch: int, n_dense: int) -> Array:
     if n_batch < 0 or n_dense < 0 or n_batch + n_dense > mat.ndim:
         raise ValueError(f"an array of shape {mat.shape} has no layout with n_batch={n_batch} and n_dense={n_dense}: both must "
                          "be at least 0, and together at most the number of dimensions")

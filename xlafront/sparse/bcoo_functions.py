@@ -14,7 +14,7 @@ from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.sparse import places
 from xlafront.sparse.base import SparseEfficiencyError, SparseEfficiencyWarning
 from xlafront.sparse.bcoo import BCOO, extract_p
-from xlafront.sparse.operations import over_batches
+from xlafront.sparse.operations import at_once, one_program, over_batches
 from xlafront.transforms.batching.vmap import vmap
 
 
@@ -149,6 +149,7 @@ def bcoo_update_layout(mat: BCOO, *, n_batch: int | None = None, n_dense: int | 
     return _sparse_to_batch(mat, n_batch) if n_batch > mat.n_batch else mat
 
 
+@one_program
 def _batch_to_sparse(mat: BCOO, n_batch: int) -> BCOO:
     data, indices = mat.broadcast_batch()
     moved = mat.shape[n_batch:mat.n_batch]
@@ -160,6 +161,7 @@ def _batch_to_sparse(mat: BCOO, n_batch: int) -> BCOO:
                 shape=mat.shape)
 
 
+@one_program
 def _dense_to_sparse(mat: BCOO, n_dense: int) -> BCOO:
     k = mat.n_batch
     moved = mat.shape[mat.ndim - mat.n_dense:mat.ndim - n_dense]
@@ -173,6 +175,7 @@ def _dense_to_sparse(mat: BCOO, n_dense: int) -> BCOO:
     return BCOO((data, indices.reshape(*batch, data.shape[k], mat.n_sparse + len(moved))), shape=mat.shape)
 
 
+@one_program
 def _sparse_to_dense(mat: BCOO, n_dense: int) -> BCOO:
     moved = n_dense - mat.n_dense
     left = mat.n_sparse - moved
@@ -188,6 +191,7 @@ def _sparse_to_dense(mat: BCOO, n_dense: int) -> BCOO:
     return BCOO(over_batches(one, mat.n_batch)(*mat._bufs), shape=mat.shape)
 
 
+@one_program
 def _sparse_to_batch(mat: BCOO, n_batch: int) -> BCOO:
     k, moved = mat.n_batch, n_batch - mat.n_batch
     if moved > mat.n_sparse:
@@ -206,6 +210,7 @@ def _sparse_to_batch(mat: BCOO, n_batch: int) -> BCOO:
     return BCOO(over_batches(one, k)(*mat._bufs), shape=mat.shape)
 
 
+@one_program
 def bcoo_broadcast_in_dim(mat: BCOO, *, shape: Sequence[int], broadcast_dimensions: Sequence[int],
                           sharding: Any = None) -> BCOO:
     """The array with additional dimensions, as `lax.broadcast_in_dim` makes of a dense one.
@@ -260,6 +265,7 @@ def _refuse_sharding(name: str, sharding: Any) -> None:
         raise NotImplementedError(f"{name} takes no sharding, got {sharding}: constrain data and indices instead")
 
 
+@one_program
 def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
     """Arrays one after another along a batch or sparse dimension.
 
@@ -340,6 +346,7 @@ def _split_shape(name: str, mat: BCOO, new: Sequence[int]) -> tuple[int, int]:
     return counts[0], counts[1]
 
 
+@one_program
 def bcoo_reshape(mat: BCOO, *, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None, sharding: Any = None) -> BCOO:
     """The array with another shape and the same elements in row-major order.
 
@@ -387,6 +394,7 @@ def _renumbered(indices: Array, old: Sequence[int], new: Sequence[int]) -> Array
     return xnp.stack(columns[::-1], -1) if columns else xnp.zeros((*indices.shape[:-1], 0), indices.dtype)
 
 
+@one_program
 def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     """The array with the order of elements along some dimensions reversed.
 
@@ -411,6 +419,7 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     return BCOO((data, indices), shape=operand.shape)
 
 
+@one_program
 def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
     """The array without some dimensions of size 1.
 
@@ -442,6 +451,7 @@ def _zero_padding(data: Array, inside: Array, arr: BCOO, batch: Sequence[int]) -
     return places.zero_unless(inside, xnp.broadcast_to(data, (*shape, *data.shape[inside.ndim:])))
 
 
+@one_program
 def bcoo_slice(mat: BCOO, *, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None = None
                ) -> BCOO:
     """A part of an array between fixed bounds, as `lax.slice` takes of a dense one.
@@ -503,6 +513,10 @@ def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Seq
                          f"{len(starts)} and {len(sizes)}")
     if any(not 0 <= size <= n for size, n in zip(sizes, mat.shape)):
         raise TypeError(f"bcoo_dynamic_slice takes parts no larger than the array: sizes {sizes} of shape {mat.shape}")
+    return at_once(_dynamic_slice, mat, starts, sizes=tuple(sizes))
+
+
+def _dynamic_slice(mat: BCOO, starts: Sequence[Array], *, sizes: tuple[int, ...]) -> BCOO:
     k, s = mat.n_batch, mat.n_sparse
     data, indices = mat._bufs
     starts = [xnp.clip(xnp.where(i < 0, i + n, i), 0, n - size) for i, n, size in zip(starts, mat.shape, sizes)]
@@ -522,6 +536,7 @@ def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Seq
     return _cut(mat, data, indices - begin, inside, sizes)
 
 
+@one_program
 def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
     """The sum of elements along some dimensions, as a sparse array.
 
@@ -586,8 +601,12 @@ def bcoo_gather(operand: BCOO, start_indices: Array, dimension_numbers: lax.Gath
     if len(dn.start_index_map) != count:
         raise ValueError(f"bcoo_gather has start_indices of shape {start_indices.shape}, whose last dimension must go with "
                          f"start_index_map={dn.start_index_map}")
+    return at_once(_gather, operand, start_indices, dn=dn, sizes=tuple(int(n) for n in slice_sizes))
+
+
+def _gather(operand: BCOO, start_indices: Array, *, dn: lax.GatherDimensionNumbers, sizes: tuple[int, ...]) -> BCOO:
+    *batch, count = start_indices.shape
     rows = start_indices.reshape(math.prod(batch), count)
-    sizes = tuple(int(n) for n in slice_sizes)
     collapsed = sorted(dn.collapsed_slice_dims)
 
     def part(row):

@@ -14,7 +14,7 @@ from xlafront.sparse import places
 from xlafront.sparse.base import SparseInfo
 from xlafront.sparse.bcoo import BCOO, dot_general_p, extract_p
 from xlafront.sparse.bcoo_functions import bcoo_update_layout
-from xlafront.sparse.operations import operation, over_batches
+from xlafront.sparse.operations import at_once, operation, over_batches
 
 DimensionNumbers = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
 
@@ -215,10 +215,14 @@ def bcoo_multiply_dense(sp_mat: BCOO, v: ArrayLike) -> Array:
     [3.0, 4.0]
     """
     v = xnp.asarray(v)
+    if v.ndim == 0:
+        return sp_mat.data * v
+    return at_once(_multiply_dense, sp_mat, v)
+
+
+def _multiply_dense(sp_mat: BCOO, v: Array) -> Array:
     data, indices = sp_mat._bufs
     shape, k, s = sp_mat.shape, sp_mat.n_batch, sp_mat.n_sparse
-    if v.ndim == 0:
-        return data * v
     if v.ndim > sp_mat.ndim or np.broadcast_shapes(shape, v.shape) != shape:
         raise NotImplementedError(f"a dense array of shape {v.shape} does not broadcast to the shape {shape} of the sparse "
                                   "array that it is multiplied with, which makes others of its elements: use todense()")
@@ -242,6 +246,10 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
     >>> sparse.bcoo_multiply_sparse(sparse.eye(2), sparse.eye(2)).todense().tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
+    return at_once(_multiply_sparse, lhs, rhs)
+
+
+def _multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
     if lhs.ndim != rhs.ndim:
         raise TypeError(f"bcoo_multiply_sparse needs arrays of as many dimensions, got shapes {lhs.shape} and {rhs.shape}")
     try:
@@ -315,6 +323,11 @@ def bcoo_conv_general_dilated(lhs: Any, rhs: Any, *, window_strides: Sequence[in
         raise NotImplementedError(f"{name} takes one batch and one feature, got shapes {lhs.shape} and {rhs.shape}")
     [(before, after)] = lax.padtype_to_pads(lhs.shape[2:], rhs.shape[2:], (1,), padding) if isinstance(padding, str) else [
         tuple(map(int, pair)) for pair in padding]
+    element = None if preferred_element_type is None else np.dtype(preferred_element_type)
+    return at_once(_conv_1d, lhs, rhs, before=before, after=after, element=element)
+
+
+def _conv_1d(lhs: BCOO, rhs: BCOO, *, before: int, after: int, element: Any) -> BCOO:
     size, taps = lhs.shape[2], rhs.shape[2]
     length = max(size + before + after - taps + 1, 0)
 
@@ -326,9 +339,7 @@ def bcoo_conv_general_dilated(lhs: Any, rhs: Any, *, window_strides: Sequence[in
         return places.keep_where(inside.reshape(nse), (a[:, None] * b[None]).reshape(nse), position.reshape(nse, 1), (length,))
 
     data, indices = over_batches(one, 2)(*lhs._bufs, *rhs._bufs)
-    if preferred_element_type is not None:
-        data = data.astype(preferred_element_type)
-    return BCOO((data, indices), shape=(1, 1, length))
+    return BCOO((data if element is None else data.astype(element), indices), shape=(1, 1, length))
 
 
 def wanted_ones(x: Any) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from xlafront.sparse.base import JAXSparse, SparseInfo, check_index_dtype
 from xlafront.sparse.bcoo import BCOO, known_number, stored_elements
 from xlafront.sparse.bcoo_functions import bcoo_broadcast_in_dim, bcoo_concatenate
 from xlafront.sparse.bcoo_products import DimensionNumbers, canonical_numbers
-from xlafront.sparse.operations import fromdense_jvp, operation, over_batches
+from xlafront.sparse.operations import at_once, fromdense_jvp, operation, over_batches
 
 
 class BCSRProperties(NamedTuple):
@@ -170,7 +170,8 @@ class BCSR(JAXSparse):
         if arr.n_sparse != 2:
             raise NotImplementedError(f"a BCSR array has 2 sparse dimensions, the BCOO array {arr!r} has {arr.n_sparse}")
         arr = arr.sort_indices()
-        indices, indptr = _compressed(arr.indices, arr.shape, arr.n_batch, arr.indices.dtype)
+        indices, indptr = at_once(_compressed, arr.indices, shape=arr.shape, n_batch=arr.n_batch,
+                                  index_dtype=arr.indices.dtype)
         return cls((arr.data, indices, indptr), shape=arr.shape)
 
     @classmethod
@@ -194,7 +195,7 @@ class BCSR(JAXSparse):
 
     def to_bcoo(self) -> BCOO:
         """The BCOO array with the same elements."""
-        return BCOO((self.data, coordinates(self.indices, self.indptr)), shape=self.shape, indices_sorted=self.indices_sorted,
+        return BCOO((self.data, at_once(coordinates, self.indices, self.indptr)), shape=self.shape, indices_sorted=self.indices_sorted,
                     unique_indices=self.unique_indices)
 
     def todense(self) -> Array:

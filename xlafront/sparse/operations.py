@@ -7,6 +7,7 @@ transpose that of the function, and a batch the function mapped.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -49,6 +50,38 @@ def _compiled(function: Callable, params: dict[str, Any]) -> Callable:
     key = (function, tuple(params.items()))
     found = _kernels.get(key)
     return found if found is not None else _kernels.keep(key, jit(_results(function, params)))
+
+
+def _fixed(x: Any) -> Any:
+    """A static argument as one that can be a key."""
+    return tuple(map(_fixed, x)) if isinstance(x, (list, range)) else x
+
+
+def at_once(function: Callable, /, *operands: Any, **params: Any) -> Any:
+    """`function(*operands, **params)` of pytrees of arrays: outside of transformations as one compiled program."""
+    if tracing.is_tracing():
+        return function(*operands, **params)
+    key = ("at once", function, *params.items())
+    found = _kernels.get(key)
+    if found is None:
+        found = _kernels.keep(key, jit(functools.partial(function, **params)))
+    return found(*operands)
+
+
+def one_program(function: Callable) -> Callable:
+    """A function of sparse arrays, its first argument, and of static ones: outside of transformations one compiled program."""
+    @functools.wraps(function)
+    def run(operand, *static, **named):
+        if tracing.is_tracing():
+            return function(operand, *static, **named)
+        return at_once(_with_static, tuple(operand) if isinstance(operand, list) else operand, function=function,
+                       static=_fixed(static), named=tuple((name, _fixed(x)) for name, x in named.items()))
+
+    return run
+
+
+def _with_static(operand: Any, *, function: Callable, static: tuple, named: tuple) -> Any:
+    return function(operand, *static, **dict(named))
 
 
 def _sum(terms: Sequence[Any], aval: ShapedArray) -> Any:

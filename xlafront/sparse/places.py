@@ -22,6 +22,8 @@ def padding_row(shape: Sequence[int], dtype) -> np.ndarray:
 def add_at(shape: Sequence[int], indices: Array, values: Array) -> Array:
     """An array of zeros to which `values` are added at the places that `indices` name in the leading dimensions."""
     count = indices.shape[-1]
+    if values.dtype == bool:
+        return add_at(shape, indices, values.astype(np.int32)).astype(bool)
     if count == 0:
         return values.sum(0, dtype=values.dtype)
     if math.prod(shape) == 0 or not len(indices):
