@@ -91,7 +91,8 @@ def test_text_and_pytree():
 
 def test_what_does_not_fit_is_refused():
     mat = bcoo(M2)
-    for parts, shape, error in (((mat.data, mat.indices[:-1]), (4, 5), ValueError), ((mat.data, mat.indices), (4, 5, 6), ValueError),
+    for parts, shape, error in (((mat.data, mat.indices[:-1]), (4, 5), ValueError), ((mat.data, mat.indices), (4, 5, 6),
+        ValueError),
                                 ((mat.data, mat.indices), (4,), AssertionError),
                                 ((mat.data, mat.indices.astype(float)), (4, 5), AssertionError)):
         with pytest.raises(error):

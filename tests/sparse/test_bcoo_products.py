@@ -49,7 +49,8 @@ def test_sparse_with_dense(numbers, n_batch, n_dense):
 
 
 @pytest.mark.parametrize("numbers, n_batch", [
-    ((((2,), (2,)), ((0,), (0,))), 1), ((((2,), (2,)), ((), ())), 0), ((((1, 2), (1, 2)), ((), ())), 0), ((((), ()), ((), ())), 0)],
+    ((((2,), (2,)), ((0,), (0,))), 1), ((((2,), (2,)), ((), ())), 0), ((((1, 2), (1, 2)), ((), ())), 0), ((((), ()), ((),
+        ())), 0)],
     ids=str)
 def test_sparse_with_sparse(numbers, n_batch):
     other = array_with_zeros((2, 3, 4), seed=2)

@@ -50,6 +50,8 @@ def layout_of(data: Any, indices: Any, indptr: Any, shape: Sequence[int]) -> BCS
 
 def rows_of(indptr: Array, nse: int) -> Array:
     """The row of each stored element; those beyond the last row are padding, whose row is out of bounds."""
+    if not nse:
+        return xnp.zeros(0, indptr.dtype)
     begun = xnp.zeros(nse, indptr.dtype).at[indptr[1:]].add(1, mode="drop")  # how many rows end at each element
     return xnp.cumsum(begun, dtype=indptr.dtype)
 
@@ -195,8 +197,8 @@ class BCSR(JAXSparse):
 
     def to_bcoo(self) -> BCOO:
         """The BCOO array with the same elements."""
-        return BCOO((self.data, at_once(coordinates, self.indices, self.indptr)), shape=self.shape, indices_sorted=self.indices_sorted,
-                    unique_indices=self.unique_indices)
+        return BCOO((self.data, at_once(coordinates, self.indices, self.indptr)), shape=self.shape,
+                    indices_sorted=self.indices_sorted, unique_indices=self.unique_indices)
 
     def todense(self) -> Array:
         """The dense array that it stands for; values of equal places are added."""
