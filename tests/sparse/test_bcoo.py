@@ -130,3 +130,21 @@ def test_values_are_differentiated_and_indices_are_not():
     np.testing.assert_array_equal(moved, [3] * (mat.nse - 1) + [0])
     gradient = xf.grad(lambda d: (mat.with_data(d).T.sum_duplicates(nse=mat.nse).data ** 2).sum())(mat.data)
     np.testing.assert_allclose(gradient, 2 * np.asarray(mat.data))
+
+
+def test_operations_on_the_arrays_alone():
+    from xlafront.experimental.sparse import bcoo as on_arrays, util
+
+    mat = bcoo(M2, more=1)
+    info, parts = util.SparseInfo(mat.shape), (mat.data, mat.indices)
+    np.testing.assert_array_equal(on_arrays._bcoo_todense(*parts, spinfo=info), M2)
+    np.testing.assert_array_equal(on_arrays._bcoo_extract(mat.indices, M2), mat.data)
+    np.testing.assert_array_equal(on_arrays._bcoo_fromdense(M2, nse=mat.nse)[1], mat.indices)
+    assert on_arrays._validate_bcoo(*parts, mat.shape) == (0, 2, 0, mat.nse)
+    assert int(util._count_stored_elements(M2)) == np.count_nonzero(M2)
+    data, indices, shape = on_arrays._bcoo_reduce_sum(*parts, spinfo=info, axes=(0,))
+    np.testing.assert_array_equal(sparse.BCOO((data, indices), shape=shape).todense(), M2.sum(0))
+    numbers = (((1,), (0,)), ((), ()))
+    np.testing.assert_array_equal(on_arrays._bcoo_dot_general(*parts, M2.T, dimension_numbers=numbers, lhs_spinfo=info), M2 @ M2.T)
+    np.testing.assert_array_equal(
+        on_arrays._bcoo_rdot_general(M2.T, *parts, dimension_numbers=numbers, rhs_spinfo=info), M2.T @ M2)
