@@ -88,3 +88,11 @@ def test_parts_that_do_not_fit():
         np.zeros(5, int)), (4, 5))):
         with pytest.raises(ValueError):
             sparse.BCSR(parts, shape=shape)
+
+
+def test_many_elements():
+    mat = scipy.sparse.random(60, 50, 0.3, random_state=0, dtype="float32", format="csr")
+    for name in ("CSR", "BCSR"):
+        found = FORMATS[name].from_scipy_sparse(mat)
+        np.testing.assert_array_equal(found.todense(), mat.todense())
+        np.testing.assert_allclose(found @ np.ones(50, "float32"), np.asarray(mat.sum(1))[:, 0], rtol=1e-5)
