@@ -33,7 +33,8 @@ CASES = [(((2,), (2,)), ((0,), (0,))), (((2,), (2,)), ((), ())), (((1, 2), (1, 2
 
 
 @pytest.mark.parametrize("numbers", CASES, ids=str)
-@pytest.mark.parametrize("n_batch, n_dense", [(0, 0), (1, 0), (2, 0), (1, 1)])
+@pytest.mark.parametrize("n_batch, n_dense", [(1, 0), *[pytest.param(*pair, marks=pytest.mark.soak) for pair in (
+    (0, 0), (2, 0), (1, 1))]])
 def test_sparse_with_dense(numbers, n_batch, n_dense):
     (lc, _), (lb, _) = numbers
     other = array_with_zeros((2, 3, 4), seed=2)

@@ -14,7 +14,7 @@ M3 = array_with_zeros((2, 3, 4))
 FORMATS = {"COO": sparse.COO, "CSR": sparse.CSR, "CSC": sparse.CSC, "BCSR": sparse.BCSR}
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", ["COO", "CSC", *[pytest.param(name, marks=pytest.mark.soak) for name in ("CSR", "BCSR")]])
 def test_products(name):
     mat = FORMATS[name].fromdense(M, nse=14)
     np.testing.assert_array_equal(mat.todense(), M)
@@ -59,7 +59,8 @@ def test_functions_of_matrices():
     assert turned._rows_sorted and np.all(np.diff(turned.row) >= 0)
 
 
-@pytest.mark.parametrize("shape, n_batch, n_dense", [((2, 3, 4), 1, 0), ((3, 4, 2), 0, 1), ((2, 3, 4, 2), 1, 1)])
+@pytest.mark.parametrize("shape, n_batch, n_dense", [((2, 3, 4, 2), 1, 1), *[
+    pytest.param(*case, marks=pytest.mark.soak) for case in (((2, 3, 4), 1, 0), ((3, 4, 2), 0, 1))]])
 def test_batches_of_compressed_rows(shape, n_batch, n_dense):
     dense = array_with_zeros(shape, seed=2)
     mat = sparse.BCSR.fromdense(dense, n_batch=n_batch, n_dense=n_dense)
