@@ -9,7 +9,8 @@ _SAME_PATH = """
     experimental.array_serialization.serialization experimental.checkify experimental.compilation_cache
     experimental.compilation_cache.compilation_cache experimental.custom_partitioning experimental.jet experimental.key_reuse
     experimental.layout experimental.mesh_utils experimental.multihost_utils experimental.ode experimental.pjit
-    experimental.rnn experimental.serialize_executable experimental.sparse experimental.sparse.linalg
+    experimental.rnn experimental.serialize_executable experimental.sparse experimental.sparse.bcoo experimental.sparse.bcsr
+    experimental.sparse.coo experimental.sparse.csr experimental.sparse.linalg experimental.sparse.util
     experimental.topologies experimental.transfer extend.backend extend.core extend.core.primitives
     extend.linear_util extend.mlir extend.mlir.dialects extend.mlir.dialects.arith extend.mlir.dialects.builtin
     extend.mlir.dialects.cf extend.mlir.dialects.chlo extend.mlir.dialects.func extend.mlir.dialects.math
