@@ -34,6 +34,8 @@ MODULES = (
     "xlafront.experimental.scheduling_groups",
     "xlafront.experimental.serialize_executable",
     "xlafront.experimental.source_mapper",
+    "xlafront.experimental.sparse",
+    "xlafront.experimental.sparse.linalg",
     "xlafront.experimental.transfer",
     "xlafront.experimental.xla_metadata",
     "xlafront.export",

@@ -10,17 +10,19 @@ _SAME_PATH = """
     experimental.compilation_cache.compilation_cache experimental.compute_on experimental.custom_partitioning
     experimental.fused experimental.hijax experimental.jet experimental.key_reuse experimental.layout experimental.mesh_utils
     experimental.multihost_utils experimental.ode experimental.pjit experimental.rnn experimental.scheduling_groups
-    experimental.serialize_executable experimental.source_mapper experimental.topologies experimental.transfer
-    experimental.xla_metadata export extend.backend extend.core extend.core.primitives extend.linear_util extend.mlir
-    extend.mlir.dialects extend.mlir.dialects.arith extend.mlir.dialects.builtin extend.mlir.dialects.cf
-    extend.mlir.dialects.chlo extend.mlir.dialects.func extend.mlir.dialects.math extend.mlir.dialects.memref
-    extend.mlir.dialects.mpmd extend.mlir.dialects.scf extend.mlir.dialects.sdy extend.mlir.dialects.sparse_tensor
-    extend.mlir.dialects.stablehlo extend.mlir.dialects.vector extend.mlir.ir extend.mlir.passmanager extend.random
-    extend.sharding extend.source_info_util ffi flatten_util image interpreters interpreters.ad interpreters.batching
-    interpreters.mlir interpreters.partial_eval interpreters.pxla interpreters.xla lax lax.linalg memory monitoring nn
-    nn.initializers numpy numpy.fft numpy.linalg ops profiler random ref scipy scipy.cluster scipy.cluster.vq scipy.fft
-    scipy.integrate scipy.interpolate scipy.linalg scipy.ndimage scipy.optimize scipy.signal scipy.sparse scipy.sparse.linalg
-    scipy.spatial scipy.spatial.transform scipy.special scipy.stats scipy.stats.bernoulli
+    experimental.serialize_executable experimental.source_mapper experimental.sparse experimental.sparse.bcoo
+    experimental.sparse.bcsr experimental.sparse.coo experimental.sparse.csr experimental.sparse.linalg
+    experimental.sparse.util experimental.topologies experimental.transfer experimental.xla_metadata export extend.backend
+    extend.core extend.core.primitives extend.linear_util extend.mlir extend.mlir.dialects extend.mlir.dialects.arith
+    extend.mlir.dialects.builtin extend.mlir.dialects.cf extend.mlir.dialects.chlo extend.mlir.dialects.func
+    extend.mlir.dialects.math extend.mlir.dialects.memref extend.mlir.dialects.mpmd extend.mlir.dialects.scf
+    extend.mlir.dialects.sdy extend.mlir.dialects.sparse_tensor extend.mlir.dialects.stablehlo extend.mlir.dialects.vector
+    extend.mlir.ir extend.mlir.passmanager extend.random extend.sharding extend.source_info_util ffi flatten_util image
+    interpreters interpreters.ad interpreters.batching interpreters.mlir interpreters.partial_eval interpreters.pxla
+    interpreters.xla lax lax.linalg memory monitoring nn nn.initializers numpy numpy.fft numpy.linalg ops profiler random ref
+    scipy scipy.cluster scipy.cluster.vq scipy.fft scipy.integrate scipy.interpolate scipy.linalg scipy.ndimage scipy.optimize
+    scipy.signal scipy.sparse scipy.sparse.linalg scipy.spatial scipy.spatial.transform scipy.special scipy.stats
+    scipy.stats.bernoulli
     scipy.stats.beta scipy.stats.betabinom scipy.stats.binom scipy.stats.cauchy scipy.stats.chi2 scipy.stats.dirichlet
     scipy.stats.expon scipy.stats.gamma scipy.stats.gennorm scipy.stats.geom scipy.stats.gumbel_l scipy.stats.gumbel_r
     scipy.stats.laplace scipy.stats.logistic scipy.stats.multinomial scipy.stats.multivariate_normal scipy.stats.nbinom
@@ -102,7 +104,6 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax.experimental.colocated_python": ("Orbax", {}),
     "jax.experimental.colocated_python.func": ("Orbax", {}),
     "jax.experimental.colocated_python.serialization": ("Orbax", {"xlafront.runtime.jaxlib_compat": "DeviceList"}),
-    "jax.experimental.sparse": ("NumPyro", {"xlafront.compat.awaited": "BCOO"}),
     "jax.extend": ("those who import from it", {}),
     "jax.extend.ifrt_programs": ("Orbax", {"xlafront.runtime.jaxlib_compat": "ifrt_programs"}),
     "jax.core": ("Equinox, Flax, Haiku, TensorFlow Probability", {

@@ -231,7 +231,7 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
             if specs:
                 trace = tracing.thread.trace
                 tracers = [vmappable_types.element(trace, x, specs[i]) if i in specs else x for i, x in enumerate(tracers)]
-            inner_args, inner_kwargs = in_tree.unflatten(tracers)
+            inner_args, inner_kwargs = vmappable_types.elements_of_nodes(in_tree.unflatten(tracers), axes)
             out = fun(*inner_args, **inner_kwargs)
             if not specs:
                 results, out_tree = signatures.check_results(fun, out)
@@ -241,8 +241,9 @@ def vmap(fun: Callable, in_axes: int | None | Sequence[Any] = 0, out_axes: Any =
 
         results, result_dims = batch_flat(flat, values, dims, size, axis_name, spmd_axis_name)
         wanted = _flat_out_axes(name, out_axes, out_tree)
-        return out_tree.unflatten([x if vmappable_types.is_mapped_type(x) else _place(name, x, d, w, size, split, sum_match)
-                                   for x, d, w in zip(results, result_dims, wanted)])
+        placed = out_tree.unflatten([x if vmappable_types.is_mapped_type(x) else _place(name, x, d, w, size, split, sum_match)
+                                     for x, d, w in zip(results, result_dims, wanted)])
+        return vmappable_types.batches_of_nodes(placed, wanted, size)
 
     return signatures.dress(mapped, fun, f"A version of {name} for batches: takes what {name} takes, with an additional axis "
                                          f"over whose elements it is mapped.")

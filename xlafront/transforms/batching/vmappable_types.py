@@ -1,13 +1,15 @@
 """Types of users that `vmap` can map over: what an element of one is, and how elements make a batch again.
 
-`in_axes` and `out_axes` name the axis of such a value by an object of a type of its own, such as a dimension's name.
+`in_axes` and `out_axes` name the axis of such a value by an object of a type of its own, such as a dimension's name. Pytrees
+that hold a shape besides their arrays are mapped by the axes of those; what becomes of the shape is registered here too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from xlafront.core import tree
 from xlafront.core.tracing import Trace
 from xlafront.lax.creation import iota
 
@@ -51,6 +53,46 @@ def unregister_vmappable(data_type: type) -> None:
     >>> unregister_vmappable(bytes)
     """
     _types.pop(data_type, None)
+
+
+_nodes: dict[type, tuple[Callable, Callable]] = {}
+
+
+def register_batched_node(node_type: type, element_of: Callable, batch_of: Callable) -> None:
+    """Say what becomes of the shape that a pytree holds, when its arrays are mapped over.
+
+    `element_of(node, axis)` is an element of the batch, given a node with the element's arrays and the batch's shape;
+    `batch_of(node, axis, size)` is the batch, given one with the batch's arrays and the element's shape.
+    """
+    _nodes[node_type] = (element_of, batch_of)
+
+
+def _is_node(x: Any) -> bool:
+    return type(x) in _nodes
+
+
+def _over_nodes(values: Any, dims: Sequence[Any], change: Callable[[Any, int], Any]) -> Any:
+    """The pytree with `change(node, axis)` in place of each node that is mapped; `dims` are the axes of all leaves."""
+    if not _nodes:
+        return values
+    found, structure = tree.flatten_tree(values, is_leaf=_is_node)
+    if not any(map(_is_node, found)):
+        return values
+    rest, changed = iter(dims), []
+    for x in found:
+        axes = [next(rest) for _ in range(tree.structure(x).num_leaves)] if _is_node(x) else [next(rest)]
+        changed.append(change(x, axes[0]) if _is_node(x) and axes[0] is not None else x)
+    return tree.unflatten(structure, changed)
+
+
+def elements_of_nodes(values: Any, dims: Sequence[Any]) -> Any:
+    """Arguments of a mapped function whose arrays are elements already, with shapes that say so."""
+    return _over_nodes(values, dims, lambda x, axis: _nodes[type(x)][0](x, axis))
+
+
+def batches_of_nodes(values: Any, dims: Sequence[Any], size: int) -> Any:
+    """Results of a mapped function whose arrays are batches already, with shapes that say so."""
+    return _over_nodes(values, dims, lambda x, axis: _nodes[type(x)][1](x, axis, size))
 
 
 def is_mapped_type(x: Any) -> bool:

@@ -1,0 +1,129 @@
+"""What moves elements of BCOO arrays, against NumPy on the dense ones, in all layouts."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sparse.layouts import array_with_zeros, bcoo, layouts
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import lax
+from xlafront.experimental import sparse
+
+M2 = array_with_zeros((4, 5), seed=1)
+M3 = array_with_zeros((2, 3, 4))
+
+
+def same(found, expected):
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found.todense(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_batch, n_dense", [
+    pair if pair in ((0, 0), (2, 1)) else pytest.param(*pair, marks=pytest.mark.soak) for pair in layouts(3)])
+def test_layouts_change(n_batch, n_dense):
+    mat = bcoo(M3, n_batch, n_dense)
+    for target in ((0, 0), (1, 1), (2, 0), (0, 2)):
+        changed = sparse.bcoo_update_layout(mat, n_batch=target[0], n_dense=target[1], on_inefficient=None)
+        assert (changed.n_batch, changed.n_dense) == target
+        same(changed, M3)
+
+
+def test_inefficient_layouts_are_refused_or_warned_of():
+    mat = bcoo(M2)
+    with pytest.raises(sparse.SparseEfficiencyError):
+        mat.update_layout(n_batch=1)
+    with pytest.warns(sparse.SparseEfficiencyWarning):
+        mat.update_layout(n_dense=1, on_inefficient="warn")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mat.update_layout(n_batch=1, on_inefficient=None)
+    for options in ({"n_batch": 3}, {"n_batch": -1}, {"n_batch": 1, "on_inefficient": "?"}):
+        with pytest.raises(ValueError):
+            mat.update_layout(**options)
+
+
+@pytest.mark.parametrize("n_batch, n_dense", [(1, 1), *[pytest.param(*pair, marks=pytest.mark.soak) for pair in (
+    (0, 0), (1, 0), (0, 1), (2, 0), (0, 2))]])
+def test_parts_and_sums(n_batch, n_dense):
+    mat = bcoo(M3, n_batch, n_dense, more=1)
+    same(sparse.bcoo_slice(mat, start_indices=(0, 1, 1), limit_indices=(1, 3, 3)), M3[:1, 1:3, 1:3])
+    same(sparse.bcoo_slice(mat, start_indices=(0, 0, 0), limit_indices=(2, 3, 4), strides=(1, 2, 3)), M3[:, ::2, ::3])
+    same(sparse.bcoo_dynamic_slice(mat, (1, xnp.array(2), 0), (1, 2, 3)), M3[1:, 1:, :3])
+    for axes in ((0,), (1,), (2,), (0, 2), (0, 1, 2)):
+        same(sparse.bcoo_reduce_sum(mat, axes=axes), M3.sum(axes))
+    same(sparse.bcoo_rev(mat, (0, 1, 2)), M3[::-1, ::-1, ::-1])
+    one = bcoo(M3[:, :1], n_batch, n_dense)
+    same(sparse.bcoo_squeeze(one, dimensions=(1,)), M3[:, 0])
+
+
+def test_results_store_no_more_than_there_can_be():
+    mat = bcoo(M2)
+    assert sparse.bcoo_slice(mat, start_indices=(0, 0), limit_indices=(1, 1)).nse == 1
+    assert mat[0].nse == 5 and mat[0, 1].nse == 1
+    assert (mat @ mat.T).nse == 16
+
+
+def test_concatenation():
+    for n_batch, n_dense in ((0, 0), (1, 0), (0, 1)):
+        mat, other = bcoo(M3, n_batch, n_dense), bcoo(2 * M3, n_batch, n_dense, more=2)
+        for dimension in range(3 - n_dense):
+            same(sparse.bcoo_concatenate([mat, other], dimension=dimension), np.concatenate([M3, 2 * M3], dimension))
+    for operands, dimension, error in (([], 0, ValueError), ([M2], 0, ValueError), ([bcoo(M3, 0, 1)] * 2, 2,
+        NotImplementedError)):
+        with pytest.raises(error):
+            sparse.bcoo_concatenate(operands, dimension=dimension)
+
+
+@pytest.mark.parametrize("n_batch, n_dense, new", [
+    (0, 0, (4, 6)), (0, 0, (24,)), (0, 0, (1, 2, 12)), (1, 0, (2, 12)), (1, 0, (1, 2, 6, 2)), (2, 0, (3, 2, 4)), (0, 1, (6, 4)),
+    (0, 2, (2, 12)), (1, 1, (2, 3, 2, 2))])
+def test_reshape(n_batch, n_dense, new):
+    same(sparse.bcoo_reshape(bcoo(M3, n_batch, n_dense, more=1), new_sizes=new), M3.reshape(new))
+
+
+def test_shapes_that_mix_kinds_of_dimensions_are_refused():
+    with pytest.raises(ValueError):
+        bcoo(M3, 1).reshape(6, 4)
+    with pytest.raises(TypeError):
+        bcoo(M2).reshape(3, 3)
+    with pytest.raises(NotImplementedError):
+        bcoo(M3, 1).transpose((1, 0, 2))
+    with pytest.raises(TypeError):
+        bcoo(M2).transpose((0,))
+
+
+def test_new_dimensions():
+    mat = bcoo(M2)
+    for shape, dimensions, expected in (((3, 4, 5), (1, 2), np.broadcast_to(M2, (3, 4, 5))), ((4, 1, 5), (0, 2), M2[:, None]),
+                                        ((4, 5, 1), (0, 1), M2[..., None])):
+        same(sparse.bcoo_broadcast_in_dim(mat, shape=shape, broadcast_dimensions=dimensions), expected)
+    with pytest.raises(NotImplementedError):
+        sparse.bcoo_broadcast_in_dim(mat, shape=(4, 3, 5), broadcast_dimensions=(0, 2))
+    same(sparse.bcoo_broadcast_in_dim(bcoo(M2, 0, 1), shape=(4, 5, 3), broadcast_dimensions=(0, 1)),
+         np.broadcast_to(M2[..., None], (4, 5, 3)))
+
+
+INDICES = {"row": 1, "element": (1, 2), "column": np.s_[:, 1], "part": np.s_[1:3], "step": np.s_[::2, 1:], "last": -1,
+           "reversed": np.s_[::-1], "rows": np.array([2, 0]), "columns": np.s_[:, np.array([3, 1])], "new": None,
+           "pairs": (np.array([0, 2]), np.array([1, 1])), "mask": np.array([True, False, True, False]), "all": Ellipsis}
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_indexing(name):
+    same(bcoo(M2)[INDICES[name]], M2[INDICES[name]])
+
+
+def test_indices_that_are_traced():
+    mat = bcoo(M2)
+    found = xf.jit(lambda m, i: m[i])(mat, 2)
+    same(found, M2[2])
+    same(xf.jit(lambda m, i: sparse.bcoo_dynamic_slice(m, (i, 0), (2, 5)))(mat, 3), M2[2:])
+    assert [row.todense().tolist() for row in mat] == M2.tolist()
+
+
+def test_gather():
+    numbers = lax.GatherDimensionNumbers(offset_dims=(0,), collapsed_slice_dims=(1,), start_index_map=(1,))
+    found = sparse.bcoo_gather(bcoo(M2), xnp.array([[0], [3]]), numbers, (4, 1))
+    same(found, M2[:, [0, 3]])

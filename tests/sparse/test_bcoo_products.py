@@ -1,0 +1,171 @@
+"""Products of BCOO arrays, against NumPy on dense ones."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sparse.layouts import array_with_zeros, bcoo
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront.experimental import sparse
+
+M2 = array_with_zeros((4, 5), seed=1)
+M3 = array_with_zeros((2, 3, 4))
+M4 = array_with_zeros((2, 3, 4, 2), seed=3)
+
+
+def contracted(x, y, numbers):
+    """`dot_general` by `einsum`."""
+    (lc, rc), (lb, rb) = numbers
+    letters = iter("abcdefghijklmnop")
+    left, right = [next(letters) for _ in range(x.ndim)], [next(letters) for _ in range(y.ndim)]
+    for i, j in zip((*lc, *lb), (*rc, *rb)):
+        right[j] = left[i]
+    out = [left[i] for i in lb] + [n for i, n in enumerate(left) if i not in (*lb, *lc)] + [
+        n for i, n in enumerate(right) if i not in (*rb, *rc)]
+    return np.einsum(f"{''.join(left)},{''.join(right)}->{''.join(out)}", x, y)
+
+
+CASES = [(((2,), (2,)), ((0,), (0,))), (((2,), (2,)), ((), ())), (((1, 2), (1, 2)), ((), ())), (((0,), (0,)), ((), ())),
+         (((), ()), ((0,), (0,))), (((2, 1), (2, 1)), ((0,), (0,))), (((1,), (1,)), ((), ()))]
+
+
+@pytest.mark.parametrize("numbers", CASES, ids=str)
+@pytest.mark.parametrize("n_batch, n_dense", [(1, 0), *[pytest.param(*pair, marks=pytest.mark.soak) for pair in (
+    (0, 0), (2, 0), (1, 1))]])
+def test_sparse_with_dense(numbers, n_batch, n_dense):
+    (lc, _), (lb, _) = numbers
+    other = array_with_zeros((2, 3, 4), seed=2)
+    mat = bcoo(M3, n_batch, n_dense, more=1)
+    if any(d >= n_batch for d in lb) or any(d >= 3 - n_dense for d in lc):
+        with pytest.raises(NotImplementedError):
+            sparse.bcoo_dot_general(mat, other, dimension_numbers=numbers)
+        return
+    expected = contracted(M3, other, numbers)
+    np.testing.assert_allclose(sparse.bcoo_dot_general(mat, other, dimension_numbers=numbers), expected)
+    expected = contracted(other, M3, numbers)
+    np.testing.assert_allclose(sparse.bcoo_dot_general(other, mat, dimension_numbers=numbers), expected)
+
+
+@pytest.mark.parametrize("numbers, n_batch", [
+    ((((2,), (2,)), ((0,), (0,))), 1), ((((2,), (2,)), ((), ())), 0), ((((1, 2), (1, 2)), ((), ())), 0), ((((), ()), ((),
+        ())), 0)],
+    ids=str)
+def test_sparse_with_sparse(numbers, n_batch):
+    other = array_with_zeros((2, 3, 4), seed=2)
+    found = sparse.bcoo_dot_general(bcoo(M3, n_batch, more=1), bcoo(other, n_batch), dimension_numbers=numbers)
+    np.testing.assert_allclose(found.todense(), contracted(M3, other, numbers))
+
+
+def test_scipy_computes_the_same():
+    left = scipy.sparse.random(30, 40, 0.1, random_state=0, dtype="float32")
+    right = scipy.sparse.random(40, 20, 0.1, random_state=1, dtype="float32")
+    x, y = sparse.BCOO.from_scipy_sparse(left), sparse.BCOO.from_scipy_sparse(right)
+    np.testing.assert_allclose((x @ y).todense(), (left @ right).todense(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(x @ right.toarray(), (left @ right).todense(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(left.toarray() @ y, (left @ right).todense(), rtol=1e-5, atol=1e-6)
+
+
+def test_dtypes_of_products():
+    mat = bcoo(M2)
+    for x, y, dtype in ((mat, np.ones(5, "int32"), "float32"), (mat.astype("int32"), np.ones(5, "float32"), "float32"),
+                        (mat, np.ones(5, "complex64"), "complex64"), (mat.astype("float16"), np.ones(5, "float16"), "float16")):
+        found = x @ y
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found, M2.sum(1))
+    numbers = (((1,), (0,)), ((), ()))
+    found = sparse.bcoo_dot_general(mat.astype("float16"), np.ones(5, "float16"), dimension_numbers=numbers,
+                                    preferred_element_type="float32")
+    assert found.dtype == "float32"
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    with pytest.raises(TypeError):
+        bcoo(M2) @ np.ones(4)
+    with pytest.raises(TypeError):
+        bcoo(M2) @ bcoo(M2)
+    with pytest.raises(ValueError):
+        bcoo(M2) @ 2
+    with pytest.raises(ValueError):
+        sparse.bcoo_dot_general(bcoo(M3, 1), bcoo(M3, 1), dimension_numbers=(((2,), (2,)), ((), ())))
+
+
+def test_gradients_are_those_of_dense_products():
+    mat, y = bcoo(M2, more=1), array_with_zeros((5, 3), seed=4)
+    weights = np.arange(12, dtype="float32").reshape(4, 3)
+
+    def dense(m, y):
+        return (xnp.sin(m @ y) * weights).sum()
+
+    expected, other = xf.grad(dense, argnums=(0, 1))(M2, y)
+    for transform in (lambda f: f, xf.jit):
+        found, found_other = transform(sparse.grad(dense, argnums=(0, 1)))(mat, y)
+        np.testing.assert_allclose(found.todense(), np.where(M2 != 0, expected, 0), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(found_other, other, rtol=1e-4, atol=1e-4)
+    xf.test_util.check_grads(lambda d, y: mat.with_data(d) @ y, (mat.data, y), 2, atol=1e-2, rtol=1e-2)
+    square = bcoo(M2 @ M2.T)
+    xf.test_util.check_grads(lambda d: (square.with_data(d) @ square).todense(), (square.data,), 1, atol=2e-1, rtol=1e-2)
+
+
+def test_products_are_mapped():
+    mat, ys = bcoo(M2), array_with_zeros((3, 5), seed=5)
+    np.testing.assert_allclose(xf.vmap(lambda y: mat @ y)(ys), ys @ M2.T)
+    data = np.stack([np.asarray(mat.data), 2 * np.asarray(mat.data)])
+    np.testing.assert_allclose(xf.vmap(lambda d: mat.with_data(d) @ ys[0])(data), [M2 @ ys[0], 2 * M2 @ ys[0]])
+    found = xf.vmap(lambda m, y: m @ y)(bcoo(M3, 1), np.ones((2, 4), "float32"))
+    np.testing.assert_allclose(found, M3.sum(2))
+
+
+def test_sampled_products():
+    x, y = array_with_zeros((4, 3), seed=6), array_with_zeros((3, 5), seed=7)
+    indices = bcoo(M2, more=1).indices
+    numbers = (((1,), (0,)), ((), ()))
+    found = sparse.bcoo_dot_general_sampled(x, y, indices, dimension_numbers=numbers)
+    np.testing.assert_allclose(found, [*(x @ y)[M2 != 0], 0])
+    found = sparse.bcoo_dot_general_sampled(x, y, indices[:, :1], dimension_numbers=numbers)
+    np.testing.assert_allclose(found[:-1], (x @ y)[np.nonzero(M2)[0]])
+    batched = sparse.bcoo_dot_general_sampled(M3, M3, bcoo(np.ones((2, 3, 3)), 1).indices,
+                                              dimension_numbers=(((2,), (2,)), ((0,), (0,))))
+    np.testing.assert_allclose(batched.reshape(2, 3, 3), M3 @ M3.swapaxes(1, 2))
+    xf.test_util.check_grads(lambda x, y: sparse.bcoo_dot_general_sampled(x, y, indices, dimension_numbers=numbers), (x, y), 1,
+                             atol=1e-1, rtol=1e-2)
+
+
+def test_products_of_elements():
+    mat = bcoo(M2, more=1)
+    for other in (array_with_zeros((4, 5), seed=8), np.arange(5.), np.arange(4.)[:, None], np.float32(3)):
+        found = mat * other
+        assert found.nse == mat.nse and found.indices_sorted and found.unique_indices
+        np.testing.assert_allclose(found.todense(), M2 * other)
+        np.testing.assert_allclose((other * mat).todense(), M2 * other)
+    for shape in ((4, 5), (1, 5), (4, 1), (5,)):
+        other = array_with_zeros(shape, seed=9)
+        np.testing.assert_allclose((mat * bcoo(other)).todense(), M2 * other)
+    for n_batch, n_dense in itertools.product((0, 1), repeat=2):
+        other = array_with_zeros((2, 3, 4), seed=9)
+        found = sparse.bcoo_multiply_sparse(bcoo(M3, n_batch, n_dense), bcoo(other, n_batch, n_dense))
+        np.testing.assert_allclose(found.todense(), M3 * other)
+        np.testing.assert_allclose((bcoo(M3, n_batch, n_dense) * M3[0]).todense(), M3 * M3[0])
+    with pytest.raises(NotImplementedError):
+        sparse.bcoo_multiply_dense(mat, np.ones((3, 4, 5)))
+    with pytest.raises(TypeError):
+        sparse.bcoo_multiply_sparse(mat, bcoo(M3))
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID", [(2, 1)]], ids=str)
+def test_convolution(padding):
+    x, kernel = array_with_zeros((1, 1, 9), seed=10), array_with_zeros((1, 1, 3), seed=11)
+    before, after = {"SAME": (1, 1), "VALID": (0, 0)}.get(padding if isinstance(padding, str) else "", (2, 1))
+    expected = np.correlate(np.pad(x[0, 0], (before, after)), kernel[0, 0])
+    found = sparse.bcoo_conv_general_dilated(bcoo(x), bcoo(kernel), window_strides=(1,), padding=padding)
+    np.testing.assert_allclose(found.todense()[0, 0], expected)
+
+
+def test_convolutions_with_steps_are_refused():
+    x = bcoo(array_with_zeros((1, 1, 9), seed=10))
+    with pytest.raises(NotImplementedError):
+        sparse.bcoo_conv_general_dilated(x, x, window_strides=(2,), padding="SAME")
+    with pytest.raises(ValueError):
+        sparse.bcoo_conv_general_dilated(bcoo(M4[:1]), bcoo(M4[:1]), window_strides=(1, 1), padding="SAME")

@@ -1,0 +1,99 @@
+"""COO, CSR, CSC and BCSR, against NumPy and SciPy."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sparse.layouts import array_with_zeros
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront.experimental import sparse
+
+M = array_with_zeros((4, 5), seed=1)
+M3 = array_with_zeros((2, 3, 4))
+FORMATS = {"COO": sparse.COO, "CSR": sparse.CSR, "CSC": sparse.CSC, "BCSR": sparse.BCSR}
+
+
+@pytest.mark.parametrize("name", ["COO", "CSC", *[pytest.param(name, marks=pytest.mark.soak) for name in ("CSR", "BCSR")]])
+def test_products(name):
+    mat = FORMATS[name].fromdense(M, nse=14)
+    np.testing.assert_array_equal(mat.todense(), M)
+    np.testing.assert_array_equal(mat @ np.ones(5, "int32"), M.sum(1))
+    np.testing.assert_array_equal(xf.jit(lambda m, y: m @ y)(mat, M.T), M @ M.T)
+    weights = np.arange(4, dtype="float32")
+    gradient = sparse.grad(lambda m: (m @ xnp.ones(5)) @ weights)(mat)
+    np.testing.assert_array_equal(gradient.todense(), np.where(M != 0, weights[:, None], 0))
+    np.testing.assert_array_equal(xf.grad(lambda y: weights @ (mat @ y))(np.ones(5, "float32")), weights @ M)
+    np.testing.assert_array_equal(xf.grad(lambda m: (FORMATS[name].fromdense(m, nse=14).data * 3).sum())(M),
+                                  np.where(M != 0, 3, 0))
+    assert repr(mat) == f"{name}(float32[4, 5], nse=14)"
+    assert xf.tree.map(lambda x: x, mat).shape == (4, 5)
+
+
+@pytest.mark.parametrize("name", ["COO", "CSR", "CSC"])
+def test_transposes_have_the_same_arrays(name):
+    mat = FORMATS[name].fromdense(M)
+    assert mat.T.data is mat.data
+    np.testing.assert_array_equal(mat.T.todense(), M.T)
+    np.testing.assert_array_equal(mat.T @ np.ones(4), M.sum(0))
+    with pytest.raises(NotImplementedError):
+        mat * 2
+    with pytest.raises(NotImplementedError):
+        mat @ mat
+    with pytest.raises(AssertionError):
+        mat @ np.ones(4)
+    with pytest.raises(AssertionError):
+        mat.transpose((0, 1))
+
+
+def test_functions_of_matrices():
+    coo, csr = sparse.coo_fromdense(M), sparse.csr_fromdense(M)
+    expected = scipy.sparse.csr_matrix(M)
+    np.testing.assert_array_equal(csr.indices, expected.indices)
+    np.testing.assert_array_equal(csr.indptr, expected.indptr)
+    for mat, vector, matrix in ((coo, sparse.coo_matvec, sparse.coo_matmat), (csr, sparse.csr_matvec, sparse.csr_matmat)):
+        np.testing.assert_array_equal(vector(mat, np.ones(4), transpose=True), M.sum(0))
+        np.testing.assert_array_equal(matrix(mat, M, transpose=True), M.T @ M)
+    assert (coo._rows_sorted, coo._cols_sorted, coo.T._rows_sorted) == (True, False, False)
+    turned = coo.T._sort_indices()
+    assert turned._rows_sorted and np.all(np.diff(turned.row) >= 0)
+
+
+@pytest.mark.parametrize("shape, n_batch, n_dense", [((2, 3, 4, 2), 1, 1), *[
+    pytest.param(*case, marks=pytest.mark.soak) for case in (((2, 3, 4), 1, 0), ((3, 4, 2), 0, 1))]])
+def test_batches_of_compressed_rows(shape, n_batch, n_dense):
+    dense = array_with_zeros(shape, seed=2)
+    mat = sparse.BCSR.fromdense(dense, n_batch=n_batch, n_dense=n_dense)
+    assert (mat.n_batch, mat.n_sparse, mat.n_dense) == (n_batch, 2, n_dense) and mat.indptr.shape == shape[:n_batch] + (4,)
+    for found in (mat, mat.to_bcoo(), sparse.BCSR.from_bcoo(mat.to_bcoo()), mat.sum_duplicates()):
+        np.testing.assert_array_equal(found.todense(), dense)
+    joined = sparse.bcsr_concatenate([mat, mat], dimension=n_batch)
+    np.testing.assert_array_equal(joined.todense(), np.concatenate([dense, dense], n_batch))
+
+
+def test_products_of_batches():
+    mat = sparse.BCSR.fromdense(M3, n_batch=1)
+    np.testing.assert_array_equal(xf.vmap(lambda m: m.todense())(mat), M3)
+    found = sparse.bcsr_dot_general(mat, M3, dimension_numbers=(((2,), (2,)), ((0,), (0,))))
+    np.testing.assert_array_equal(found, M3 @ M3.swapaxes(1, 2))
+    wide = sparse.bcsr_broadcast_in_dim(mat, shape=(5, 2, 3, 4), broadcast_dimensions=(1, 2, 3))
+    np.testing.assert_array_equal(wide.todense(), np.broadcast_to(M3, (5, 2, 3, 4)))
+    np.testing.assert_array_equal(sparse.bcsr_extract(mat.indices, mat.indptr, 2 * M3), 2 * np.asarray(mat.data))
+    for refused in (lambda: mat.T, lambda: mat + mat, lambda: mat.sum(), lambda: M3.swapaxes(1, 2) @ mat, lambda: mat[0]):
+        with pytest.raises(NotImplementedError):
+            refused()
+
+
+def test_parts_that_do_not_fit():
+    for parts, shape in (((np.ones(2), np.zeros(2, int), np.zeros(3, int)), (4, 5)), ((np.ones(2), np.zeros(3, int),
+        np.zeros(5, int)), (4, 5))):
+        with pytest.raises(ValueError):
+            sparse.BCSR(parts, shape=shape)
+
+
+def test_many_elements():
+    mat = scipy.sparse.random(60, 50, 0.3, random_state=0, dtype="float32", format="csr")
+    for name in ("CSR", "BCSR"):
+        found = FORMATS[name].from_scipy_sparse(mat)
+        np.testing.assert_array_equal(found.todense(), mat.todense())
+        np.testing.assert_allclose(found @ np.ones(50, "float32"), np.asarray(mat.sum(1))[:, 0], rtol=1e-5)

@@ -1,0 +1,17 @@
+"""BCSR arrays, and operations on what they consist of."""
+
+from xlafront.faces import lazy
+
+_PLACES = {
+    "xlafront.sparse.operators": """
+        bcsr_broadcast_in_dim bcsr_concatenate bcsr_dot_general bcsr_dot_general_p bcsr_extract bcsr_extract_p bcsr_fromdense
+        bcsr_fromdense_p bcsr_sum_duplicates bcsr_todense bcsr_todense_p BCSR
+    """,
+    "xlafront.sparse.bcsr": """
+        BCSRProperties
+    """,
+    "xlafront.sparse.buffers": """
+        _bcsr_to_bcoo _validate_bcsr
+    """,
+}
+__getattr__, __dir__, __all__ = lazy(__name__, _PLACES)

@@ -1,0 +1,229 @@
+"""What operations of dense arrays do to sparse ones: a table from the names of primitives to functions of BCOO and BCSR arrays.
+
+An operation whose result would not be sparse is an error: nothing becomes dense that nobody asked to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlafront import numpy as xnp
+from xlafront.core.typing import Array
+from xlafront.sparse import bcoo_functions as functions, bcoo_products as products, bcsr
+from xlafront.sparse.base import JAXSparse
+from xlafront.sparse.bcoo import BCOO
+from xlafront.sparse.bcsr import BCSR
+from xlafront.sparse.places import add_at
+
+Rule = Callable[..., Any]
+
+# Operations that are zero at zero. The linear ones do to each of equal indices what they do to their sum.
+LINEAR = frozenset("neg real imag copy convert_element_type reduce_precision conj".split())
+ZERO_PRESERVING = frozenset(
+    "abs asin asinh atan atanh cbrt ceil expm1 floor log1p relu round sign sin sinh sqrt square tan tanh".split())
+# Operations that are not, of which the message says so.
+DENSE = frozenset("acos acosh cos cosh digamma eq erfc exp exp2 ge gt is_finite le lgamma log logistic lt ne rsqrt".split())
+DENSE_SAYS = "because the result would be dense. Where that is what is meant, use sparse.todense()"
+
+
+def is_sparse(x: Any) -> bool:
+    return isinstance(x, (BCOO, BCSR))
+
+
+def _unique(x: Any) -> Any:
+    return x if x.unique_indices else _sum_duplicates(x)
+
+
+def _sum_duplicates(x: BCOO) -> BCOO:
+    return functions.bcoo_sum_duplicates(x, nse=x.nse)
+
+
+def _with_data(x: Any, data: Array) -> Any:
+    if isinstance(x, BCOO):
+        return x.with_data(data)
+    return BCSR((data, x.indices, x.indptr), shape=x.shape, indices_sorted=x.indices_sorted, unique_indices=x.unique_indices)
+
+
+def _elementwise(primitive: Any, x: Any, **params: Any) -> Any:
+    if primitive.name not in LINEAR and isinstance(x, BCOO):
+        x = _unique(x)
+    return _with_data(x, primitive.bind(x.data, **params))
+
+
+def _integer_pow(primitive: Any, x: Any, *, y: int) -> Any:
+    if y <= 0:
+        raise NotImplementedError(f"there is no sparse rule for integer_pow with the exponent {y}, {DENSE_SAYS}")
+    return _elementwise(primitive, x, y=y)
+
+
+# Arithmetic of two operands
+
+
+def _same_indices(x: Any, y: Any) -> bool:
+    """Whether both have the indices of one value that the function was given."""
+    return x.origin is not None and x.origin is y.origin
+
+
+def _add(primitive: Any, x: Any, y: Any) -> Any:
+    if is_sparse(x) and is_sparse(y):
+        if x.shape != y.shape:
+            raise NotImplementedError(f"there is no sparse rule for {primitive.name} of shapes {x.shape} and {y.shape}: the "
+                                      "sum of sparse arrays needs one shape")
+        if _same_indices(x, y):
+            return x.with_data(primitive.bind(x.data, y.data))
+        if (x.n_batch, x.n_dense) != (y.n_batch, y.n_dense):
+            raise NotImplementedError(f"there is no sparse rule for {primitive.name} of arrays with n_batch={x.n_batch}, "
+                                      f"n_dense={x.n_dense} and n_batch={y.n_batch}, n_dense={y.n_dense}: use update_layout")
+        other = y.data if primitive.name.startswith("add") else -y.data
+        k = x.n_batch
+        data, indices = (xnp.concatenate(functions.common_batch(pair, k), k)
+                         for pair in ((x.data, other), (x.indices, y.indices)))
+        return BCOO((data, indices), shape=x.shape)
+    dense = y if is_sparse(x) else x
+    sparse = x if is_sparse(x) else y
+    shape = np.broadcast_shapes(np.shape(dense), sparse.shape)
+    if np.shape(dense) != shape:
+        raise NotImplementedError(f"there is no sparse rule for {primitive.name} of a sparse array of shape {sparse.shape} and "
+                                  f"a dense one of shape {np.shape(dense)}, {DENSE_SAYS}")
+    if primitive.name.startswith("sub") and sparse is y:
+        sparse = y.with_data(-y.data)
+    elif primitive.name.startswith("sub"):
+        dense = -dense
+    if not sparse.n_batch and sparse.shape == shape:
+        return dense + add_at(shape, sparse.indices, sparse.data)
+    return dense + sparse.todense()
+
+
+def _mul(primitive: Any, x: Any, y: Any, **params: Any) -> Any:
+    if is_sparse(x) and is_sparse(y):
+        if _same_indices(x, y) and x.unique_indices:
+            return x.with_data(primitive.bind(x.data, y.data))
+        return products.bcoo_multiply_sparse(x, y)
+    sparse, dense = (x, y) if is_sparse(x) else (y, x)
+    return sparse.with_data(products.bcoo_multiply_dense(sparse, dense))
+
+
+def _div(primitive: Any, x: Any, y: Any) -> Any:
+    if is_sparse(y):
+        raise NotImplementedError(f"there is no sparse rule for div by a sparse array, {DENSE_SAYS}")
+    y = xnp.asarray(y)
+    if y.ndim == 0:
+        return x.with_data(x.data / y)
+    return x.with_data(products.bcoo_multiply_dense(x, 1 / y))
+
+
+# What has a function of the same name
+
+
+def _transpose(primitive: Any, x: Any, *, permutation: Sequence[int]) -> Any:
+    return x.transpose(permutation)
+
+
+def _reduce_sum(primitive: Any, x: Any, *, axes: Sequence[int], **_: Any) -> Any:
+    found = functions.bcoo_reduce_sum(x, axes=axes)
+    return found.todense() if found.ndim == 0 else found
+
+
+def _concatenate(primitive: Any, *operands: Any, dimension: int) -> Any:
+    return functions.bcoo_concatenate(operands, dimension=dimension)
+
+
+def _stack(primitive: Any, *operands: Any, axis: int) -> Any:
+    def widened(x):
+        shape = (*x.shape[:axis], 1, *x.shape[axis:])
+        return functions.bcoo_broadcast_in_dim(x, shape=shape, broadcast_dimensions=[
+            d + (d >= axis) for d in range(x.ndim)])
+
+    if not all(map(is_sparse, operands)):
+        raise ValueError("there is no sparse rule for stack of sparse and dense arrays: make all of them sparse")
+    return functions.bcoo_concatenate([widened(x) for x in operands], dimension=axis)
+
+
+def _roll(primitive: Any, x: Any, *, shift: int, dimension: int) -> Any:
+    n = x.shape[dimension]
+    cut = (-shift) % n if n else 0
+
+    def part(start, stop):
+        starts, limits = [0] * x.ndim, list(x.shape)
+        starts[dimension], limits[dimension] = start, stop
+        return functions.bcoo_slice(x, start_indices=starts, limit_indices=limits)
+
+    return functions.bcoo_concatenate([part(cut, n), part(0, cut)], dimension=dimension) if cut else x
+
+
+def _split(primitive: Any, x: Any, *, sizes: Sequence[int], axis: int) -> Any:
+    bounds = np.cumsum([0, *sizes])
+    parts = []
+    for start, stop in zip(bounds[:-1], bounds[1:]):
+        starts, limits = [0] * x.ndim, list(x.shape)
+        starts[axis], limits[axis] = int(start), int(stop)
+        parts.append(functions.bcoo_slice(x, start_indices=starts, limit_indices=limits))
+    return parts
+
+
+def _dynamic_slice(primitive: Any, x: Any, *starts: Any, slice_sizes: Sequence[int]) -> Any:
+    return functions.bcoo_dynamic_slice(x, starts, slice_sizes)
+
+
+def _gather(primitive: Any, x: Any, indices: Any, *, dimension_numbers: Any, slice_sizes: Sequence[int], **_: Any) -> Any:
+    return functions.bcoo_gather(x, indices, dimension_numbers, slice_sizes)
+
+
+def _conv(primitive: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
+    return products.bcoo_conv_general_dilated(lhs, rhs, **params)
+
+
+def _dot_general(primitive: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
+    return products.bcoo_dot_general(lhs, rhs, **params)
+
+
+def _broadcast_in_dim(primitive: Any, x: BCOO, *, shape: Sequence[int], broadcast_dimensions: Sequence[int],
+                      **params: Any) -> BCOO:
+    """Where sparse dimensions become longer, their elements are stored once for each index."""
+    k = x.n_batch
+    longer = [broadcast_dimensions[k + d] for d in range(x.n_sparse) if x.shape[k + d] != shape[broadcast_dimensions[k + d]]]
+    short = tuple(1 if d in longer else n for d, n in enumerate(shape))
+    x = functions.bcoo_broadcast_in_dim(x, shape=short, broadcast_dimensions=broadcast_dimensions, **params)
+    for d in longer:
+        x = functions.bcoo_concatenate([x] * shape[d], dimension=d)
+    return x
+
+
+def _named(function: Callable) -> Rule:
+    return lambda primitive, x, **params: function(x, **params)
+
+
+def _todense(primitive: Any, x: Any, **_: Any) -> Array:
+    return x.todense() if isinstance(x, JAXSparse) else x
+
+
+BCOO_RULES: dict[str, Rule] = {
+    **dict.fromkeys((*LINEAR, *ZERO_PRESERVING), _elementwise),
+    "integer_pow": _integer_pow, "add": _add, "add_any": _add, "sub": _add, "mul": _mul, "div": _div, "transpose": _transpose,
+    "reduce_sum": _reduce_sum, "concatenate": _concatenate, "stack": _stack, "roll": _roll, "split": _split,
+    "dynamic_slice": _dynamic_slice, "gather": _gather, "conv_general_dilated": _conv, "dot_general": _dot_general,
+    "broadcast_in_dim": _broadcast_in_dim, "reshape": _named(functions.bcoo_reshape),
+    "slice": _named(functions.bcoo_slice), "squeeze": _named(functions.bcoo_squeeze),
+    "rev": lambda primitive, x, *, dimensions: functions.bcoo_rev(x, dimensions), "todense": _todense,
+}
+BCSR_RULES: dict[str, Rule] = {
+    **dict.fromkeys((*LINEAR, *ZERO_PRESERVING), _elementwise), "todense": _todense,
+    "dot_general": lambda primitive, lhs, rhs, **params: bcsr.bcsr_dot_general(lhs, rhs, **params),
+    "broadcast_in_dim": _named(bcsr.bcsr_broadcast_in_dim),
+    "reshape": lambda primitive, x, **params: BCSR.from_bcoo(functions.bcoo_reshape(x.to_bcoo(), **params)),
+    "concatenate": lambda primitive, *operands, dimension: bcsr.bcsr_concatenate(operands, dimension=dimension),
+}
+
+
+def rule_for(primitive: Any, operands: Sequence[Any]) -> Rule:
+    """What the operation does to these operands, of which some are sparse."""
+    table = BCSR_RULES if any(isinstance(x, BCSR) for x in operands) else BCOO_RULES
+    rule = table.get(primitive.name)
+    if rule is None:
+        why = f", {DENSE_SAYS}" if primitive.name in DENSE else ""
+        raise NotImplementedError(f"sparse rule for {primitive.name} is not implemented{why}")
+    return rule
+
