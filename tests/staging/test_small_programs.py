@@ -19,6 +19,8 @@ PROGRAMS = {
     "large arrays": (lambda x: x + 1, (200, 100), False),
     "scatters": (lambda x: x.at[xnp.array([1, 2])].add(1.0), (4,), False),
     "clamps": (lambda x: xf.lax.clamp(False, x > 0, True), (4,), False),
+    "what is rounded otherwise": (xnp.tan, (4,), False),
+    "few bits": (lambda x: xnp.sin(x.astype("float16")), (4,), False),
     "many operations": (lambda x: sum([x * float(i) for i in range(60)]), (3,), False),
     "inside of loops": (lambda x: xf.lax.map(xnp.exp, x), (3, 16, 32), False),
 }

@@ -158,7 +158,7 @@ def from_record(record: dict[str, Any], modules: memoryview, make: Callable[...,
 
 def _constraints(avals: Sequence[Any]) -> list[str]:
     """What is known of the dimension variables in types."""
-    found = [n for aval in avals for n in getattr(aval, "shape", ()) if is_symbolic_dim(n)]
+    found = [n for aval in avals if isinstance(aval, ShapedArray) for n in aval.shape if is_symbolic_dim(n)]
     return [c.text for c in found[0].scope.constraints] if found else []
 
 

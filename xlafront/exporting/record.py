@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlafront import lowering
+from xlafront.core.avals import ShapedArray
 from xlafront.core.dimensions import variables
 from xlafront.core.ir import Effect
 from xlafront.core.tree import PyTreeDef
@@ -57,7 +58,8 @@ class ExportedModule:
     @functools.cached_property
     def dimension_variables(self) -> tuple[str, ...]:
         """The names of the dimension variables in the shapes of arguments."""
-        return tuple(sorted({name for aval in self.in_avals for n in getattr(aval, "shape", ()) for name in variables(n)}))
+        shapes = [aval.shape for aval in self.in_avals if isinstance(aval, ShapedArray)]
+        return tuple(sorted({name for shape in shapes for n in shape for name in variables(n)}))
 
     def __str__(self):
         return f"Exported(fun_name={self.fun_name}, ...)"

@@ -72,7 +72,7 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
 
 def put_tree(x, device=None, donate=False, may_alias=None):
     """`device_put` for those who were not asked to move something: guards on transfers tell the two apart."""
-    leaves, treedef = tree.flatten(x)
+    leaves, treedef = tree.flatten_tree(x)
     count = len(leaves)
     targets = [device] * count if _is_target(device) else tree.leaves_by_prefix("device_put: device", device, x, _is_target)
     donated, aliased = (
@@ -274,7 +274,7 @@ def device_get(x: Any) -> Any:
     >>> xf.device_get({"a": xnp.ones(2)})
     {'a': array([1., 1.], dtype=float32)}
     """
-    leaves, treedef = tree.flatten(x)
+    leaves, treedef = tree.flatten_tree(x)
     with explicit("device_get"):
         for leaf in leaves:
             if isinstance(leaf, ArrayImpl):

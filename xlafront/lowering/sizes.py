@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from xlafront.core.avals import ShapedArray
 from xlafront.core.dimension_solving import ArgumentShape, solve
 from xlafront.core.dimensions import DimExpr, evaluate, is_symbolic, variables
 from xlafront.lowering import mlir
@@ -150,7 +151,7 @@ def variables_of(avals) -> tuple[str, ...]:
     """The dimension variables in the types of arguments."""
     found = set()
     for aval in avals:
-        for n in getattr(aval, "shape", ()):
+        for n in aval.shape if isinstance(aval, ShapedArray) else ():
             if type(n) is DimExpr:
                 found |= n.get_vars()
     return tuple(sorted(found))
@@ -158,8 +159,8 @@ def variables_of(avals) -> tuple[str, ...]:
 
 def from_arguments(names: Sequence[str], avals: Sequence[Any], arguments: Sequence[ir.Value]) -> dict[str, ir.Value]:
     """The dimension variables by the sizes of the arguments of `main`; it checks that the sizes fit."""
-    shapes = [ArgumentShape(name, aval.shape) for name, aval in zip(names, avals) if hasattr(aval, "shape")]
-    values = [x for x, aval in zip(arguments, avals) if hasattr(aval, "shape")]
+    shapes = [ArgumentShape(name, aval.shape) for name, aval in zip(names, avals) if isinstance(aval, ShapedArray)]
+    values = [x for x, aval in zip(arguments, avals) if isinstance(aval, ShapedArray)]
 
     def size_of(i: int, d: int) -> SizeValue:
         return SizeValue(_op("stablehlo.get_dimension_size", [values[i]], scalar_type(), dimension=mlir.i64(d)))

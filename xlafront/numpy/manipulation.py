@@ -356,7 +356,7 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> tuple[int, ...]:
 
     - `shapes`: the shapes, tuples or ints.
 
-    >>> xcommon_shape((2, 1), (3,))
+    >>> xnp.broadcast_shapes((2, 1), (3,))
     (2, 3)
     """
     return joint_shape("broadcast_shapes", *[static_shape("broadcast_shapes", s) for s in shapes])

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlafront import lowering
-from xlafront.core import backends, keys, tracing
+from xlafront.core import backends, dtypes, keys, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.dimensions import is_symbolic
 from xlafront.core.discharge import discharge_program
@@ -173,7 +173,7 @@ class LoweredModule:
 
 
 def _has_symbolic(types: Sequence[Any]) -> bool:
-    return any([is_symbolic(getattr(aval, "shape", ())) for aval in types])
+    return any([is_symbolic(aval.shape) for aval in types if isinstance(aval, ShapedArray)])
 
 
 # Equal programs of different functions share what XLA made, as of a lambda that is written anew in each turn of a loop.
@@ -190,7 +190,8 @@ def _may_outline(assignment, jaxpr: Jaxpr) -> bool:
 
 
 _OPERATIONS, _ELEMENTS, _SIZE = 100, 2**14, 8
-_NOT_SMALL = ("scatter", "clamp")  # slow, or unknown, in the other way to write kernels
+_OTHERWISE = frozenset(["clamp", "cbrt", "tan"])  # which the other way to write kernels lacks, or rounds otherwise,
+_FEW_BITS = frozenset([dtypes.float16, *dtypes.small_floats, *dtypes.small_ints])  # as it does with these
 _LONG = frozenset(["exp", "expm1", "logistic", "tanh"])  # cheap to run, of many instructions
 
 
@@ -209,9 +210,10 @@ def _is_small(jaxpr: Jaxpr) -> bool:
             waiting += inside
             name = eqn.primitive.name
             cheap = inside or (eqn.primitive.cost == "cheap" and name not in _LONG)
-            if name.startswith(_NOT_SMALL):
+            if name in _OTHERWISE or name.startswith("scatter"):  # these run more slowly
                 return False
-            for shape in [v.aval.shape for v in (*eqn.invars, *eqn.outvars) if isinstance(v.aval, ShapedArray)]:
-                if math.prod(shape) > _ELEMENTS or not (cheap or max(shape, default=0) <= _SIZE):
+            for aval in [v.aval for v in (*eqn.invars, *eqn.outvars) if isinstance(v.aval, ShapedArray)]:
+                if (math.prod(aval.shape) > _ELEMENTS or not (cheap or max(aval.shape, default=0) <= _SIZE)
+                        or aval.dtype in _FEW_BITS):
                     return False
     return True

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlafront.core import keys, tracing, tree
+from xlafront.core import errors, keys, tracing, tree
 from xlafront.core.avals import abstract_token
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, eval_jaxpr
 from xlafront.core.program_call import ProgramCall
@@ -104,6 +104,8 @@ class Jitted:
             if tracing.thread.trace is not tracing.eval_trace:
                 return self.staged_call(args, kwargs), None, False
             return self.evaluate(*args, **kwargs)
+        except SystemError as e:
+            raise errors.pytree_without_end(e) from None
         except Exception as e:
             filter_traceback(e)
             raise
@@ -135,6 +137,8 @@ class Jitted:
                 let_go(call.leaves)
             out = traced.out_tree.unflatten(results)
             return out, self.fast_path(executable, traced, out) if in_order else None, False
+        except SystemError as e:  # left by C++, which could not flatten the arguments
+            raise errors.pytree_without_end(e) from None
         except Exception as e:
             filter_traceback(e)
             raise

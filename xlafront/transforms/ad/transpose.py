@@ -85,8 +85,9 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
 
 
 def _mixes(eqn) -> bool:
-    """Whether a weakly typed operand took another's type on here, or went into a program that may have done so."""
-    return eqn.primitive.dce is not None or not any([v.aval.weak_type for v in eqn.outvars])
+    """Whether a weakly typed operand took another's type on here, or went into a loop or branch that may have done so."""
+    primitive = eqn.primitive
+    return (primitive.dce is not None and not primitive.calls_program) or not any([v.aval.weak_type for v in eqn.outvars])
 
 
 def _no_transpose(primitive: Primitive) -> str:
