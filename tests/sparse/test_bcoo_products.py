@@ -169,3 +169,26 @@ def test_convolutions_with_steps_are_refused():
         sparse.bcoo_conv_general_dilated(x, x, window_strides=(2,), padding="SAME")
     with pytest.raises(ValueError):
         sparse.bcoo_conv_general_dilated(bcoo(M4[:1]), bcoo(M4[:1]), window_strides=(1, 1), padding="SAME")
+
+
+@pytest.mark.parametrize("dtype, by_kernel", [("float32", True), ("complex64", True), ("int32", True), ("bfloat16", False)])
+def test_products_of_compressed_rows_by_kernel(dtype, by_kernel):
+    dense, other = array_with_zeros((7, 5)), array_with_zeros((5, 4), seed=1)
+    matrix = sparse.BCSR.fromdense(xnp.asarray(dense, dtype), nse=30)
+    right = xnp.asarray(other, dtype)
+    product = xf.jit(lambda m, x: m @ x)
+    np.testing.assert_array_equal(np.asarray(product(matrix, right)).astype("complex64"), dense @ other)
+    assert ("cpu_csr_sparse_dense_ffi" in product.lower(matrix, right).as_text()) == by_kernel
+    if dtype == "float32":
+        left, transposed = sparse.grad(lambda m, x: (m @ x).sum(), (0, 1))(matrix, right)
+        np.testing.assert_allclose(transposed, dense.T @ np.ones((7, 4)), rtol=1e-6)
+        np.testing.assert_allclose(left.todense(), np.where(dense, np.ones((7, 4)) @ other.T, 0), rtol=1e-6)
+        exported = xf.export.export(product)(matrix, right)  # for machines that may not have the kernel
+        np.testing.assert_array_equal(exported.call(matrix, right), dense @ other)
+
+
+def test_compressed_rows_that_lie_nowhere():
+    """Numbers of columns and rows are not trusted: the kernel reads what they name."""
+    matrix = sparse.BCSR((xnp.ones(3), xnp.array([0, 900_000_000, -5]), xnp.array([0, 100_000, 7, -9])), shape=(3, 5))
+    product = np.asarray(matrix @ xnp.arange(10.0).reshape(5, 2))
+    np.testing.assert_array_equal(product, [[0, 1], [0, 0], [0, 0]])

@@ -57,7 +57,7 @@ def link(context: ModuleContext, module: ir.Module, name: str, platform_index: i
             for attribute in ("arg_attrs", "res_attrs"):
                 if attribute in operation.attributes:
                     del operation.attributes[attribute]
-        operation.walk(lambda op: _adapt(context, op, names, channel))
+        operation.walk(lambda op: _adapt(op, names, channel))
     context.calls = max(context.calls, reached["main"])
     if context.calls > MOST_CALLS:
         raise RecursionError(f"{name} calls more than {MOST_CALLS} functions that are nested in each other, so deeply that "
@@ -65,7 +65,7 @@ def link(context: ModuleContext, module: ir.Module, name: str, platform_index: i
     return names["main"]
 
 
-def _adapt(context: ModuleContext, op, names: dict[str, str], channel: Callable[[str], int]) -> ir.WalkResult:
+def _adapt(op, names: dict[str, str], channel: Callable[[str], int]) -> ir.WalkResult:
     """Make an operation one of this module."""
     if op.name == "stablehlo.constant":  # whose value may be of a type that the bindings cannot show
         return ir.WalkResult.ADVANCE
@@ -75,11 +75,7 @@ def _adapt(context: ModuleContext, op, names: dict[str, str], channel: Callable[
         elif (changed := _renamed(attribute, names, channel)) is not attribute:
             op.attributes[label] = changed
     if op.name == "stablehlo.custom_call":
-        target = _text(op.attributes["call_target_name"])
-        if target.startswith("lapack_") and context.platform == "cpu":
-            kernel_libraries.register_lapack()
-        elif target.startswith("cuhybrid"):
-            kernel_libraries.register_hybrid()
+        kernel_libraries.prepare(_text(op.attributes["call_target_name"]))
     return ir.WalkResult.ADVANCE
 
 

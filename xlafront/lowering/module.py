@@ -61,6 +61,7 @@ class ModuleContext:
         self.host_callbacks: list[Any] = []
         self.keepalives: list[Any] = []
         self.partitioners: list[Any] = []  # what the compiler asks while it compiles
+        self.leaves = False  # whether it is to leave this process, for others that may lack kernels of ours
         self.cacheable = True  # whether the executable may be used in other processes
         self.rules: dict[Any, Callable] = {}
         self.own_rules: dict[Any, Callable] = {}  # what this module is written by in place of the primitives' rules
@@ -679,7 +680,7 @@ def _lower_program(jaxpr, name: str, platforms: Sequence[str], by_case: bool, *,
     with mlir.context, mlir.unknown_location:
         module = ModuleContext(module_name(name), platforms[0], num_partitions, num_replicas, sharding_context)
         module.manual_mesh = manual_mesh
-        module.own_rules, module.targets = own_rules or {}, tuple(platforms)
+        module.own_rules, module.targets, module.leaves = own_rules or {}, tuple(platforms), takes_tokens
         hoisted = [v for v, value in zip(jaxpr.constvars, const_values) if value is None]
         effects = ordered_effects(jaxpr)
         passed = [mlir.token_type()] * len(effects) if takes_tokens else []

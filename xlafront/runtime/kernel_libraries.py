@@ -37,6 +37,15 @@ def register_lapack() -> None:
         _jax.register_custom_call_as_batch_partitionable(target)
 
 
+@functools.cache
+def register_sparse() -> None:
+    """For the CPU, when the first program asks for it."""
+    from jaxlib.cpu import _sparse  # start-up: for sparse arrays
+
+    for target, function in _sparse.registrations().items():
+        _jax.register_custom_call_target(target, function, "cpu", 1)
+
+
 def register_cuda(c_api: Any) -> None:
     """Make linear algebra, sparse products, random numbers and calls of Python known to the plugin with this interface."""
     extension = _cuda_module("cuda_plugin_extension")
@@ -65,6 +74,8 @@ def prepare(target: str) -> None:
     """What has to be done before a program calls this kernel."""
     if target.startswith(("lapack_", "tridiagonal_")):
         register_lapack()
+    elif target.startswith("cpu_csr_"):
+        register_sparse()
     elif target.startswith("cuhybrid"):
         register_hybrid()
 

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from xlafront import lax, numpy as xnp
+from xlafront.control.foreign_calls import ffi_call
 from xlafront.core import tree
+from xlafront.core.avals import ShapedArray
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.sparse import bcoo
 from xlafront.sparse.base import JAXSparse, SparseInfo, check_index_dtype
@@ -114,9 +116,30 @@ def _dot_general(data, indices, indptr, rhs, *, dimension_numbers, preferred_ele
                                    preferred_element_type=preferred_element_type, lhs_spinfo=lhs_spinfo)
 
 
+_KERNEL_DTYPES = frozenset(map(np.dtype, ["float32", "float64", "complex64", "complex128", "int32", "int64"]))
+
+
+def _rows_at_once(data, indices, indptr, rhs, *, lhs_spinfo, **params):
+    """The product of one matrix with another by jaxlib's kernel, which must find all places that it is given in bounds."""
+    rows, columns = lhs_spinfo.shape
+    inside = (indices >= 0) & (indices < columns)
+    data, indices = xnp.where(inside, data, xnp.zeros((), data.dtype)), xnp.where(inside, indices, 0).astype(np.int32)
+    starts = xnp.clip(indptr, 0, len(indices)).astype(np.int32)
+    return ffi_call("cpu_csr_sparse_dense_ffi", ShapedArray((rows, rhs.shape[1]), rhs.dtype))(data, starts, indices, rhs)
+
+
+def _dot_on_cpu(avals, *, dimension_numbers, preferred_element_type, lhs_spinfo):
+    data, indices, indptr, rhs = avals
+    if (dimension_numbers != (((1,), (0,)), ((), ())) or data.ndim != 1 or rhs.ndim != 2 or data.dtype not in _KERNEL_DTYPES
+            or not data.dtype == rhs.dtype == (preferred_element_type or rhs.dtype) or max(lhs_spinfo.shape) >= 2**31
+            or not min(data.size, rhs.size, *lhs_spinfo.shape)):
+        return None
+    return _rows_at_once
+
+
 todense_p = operation("bcsr_todense", _todense, (0,))
 extract_p = operation("bcsr_extract", _extract, (2,))
-dot_general_p = operation("bcsr_dot_general", _dot_general, (0, 3))
+dot_general_p = operation("bcsr_dot_general", _dot_general, (0, 3), on_cpu=_dot_on_cpu)
 fromdense_p = operation("bcsr_fromdense", _fromdense, (), multiple_results=True,
                         jvp=fromdense_jvp(
     lambda mat, **params: fromdense_p.bind(mat, **params), lambda parts, mat: extract_p.bind(parts[1], parts[2], mat)))

@@ -96,13 +96,14 @@ def _is_value(aval: ShapedArray) -> bool:
 
 
 def operation(name: str, function: Callable, linear: Sequence[int], *, multiple_results: bool = False,
-              jvp: Callable | None = None) -> Primitive:
+              jvp: Callable | None = None, on_cpu: Callable | None = None) -> Primitive:
     """A primitive that computes `function(*arrays, **params)`.
 
     - `name`: under which programs show it.
     - `linear`: the operands in each of which the results of floating dtype are linear; the others are indices.
     - `multiple_results`: whether the function returns several arrays.
     - `jvp`: the derivative rule, where it is not the sum of the operation at each tangent.
+    - `on_cpu`: `on_cpu(avals, **params)` is the function that programs for one CPU call in its place, or None.
     """
     def abstract(*avals, **params):
         found = list(_program(function, avals, params).jaxpr.out_avals)
@@ -110,7 +111,10 @@ def operation(name: str, function: Callable, linear: Sequence[int], *, multiple_
 
     def lower(ctx, *operands, **params):
         avals = tuple([a.update(vma=frozenset()) if a.vma else a for a in ctx.avals_in])
-        results = ctx.inline(_program(function, avals, params), operands)
+        module, written = ctx.body.module, None
+        if on_cpu is not None and ctx.platform == "cpu" and module.num_partitions == 1 and not module.leaves:
+            written = on_cpu(avals, **params)
+        results = ctx.inline(_program(written or function, avals, params), operands)
         return results if multiple_results else results[0]
 
     def bind(operands, params) -> list:
