@@ -27,6 +27,7 @@ TARGETS: dict[str, float | None] = {
     "NumPyro": 1.0,
     "jit call": 1.0,
     "call of lower().compile()": 1.0,
+    "call: keyword": 1.0,
     "call: key": 0.6,
     "call: donated key": 0.6,
     "pmap call": 1.1,
@@ -103,7 +104,6 @@ def environment(cache: str) -> dict:
         "XLAFRONT_CACHE_DIR": cache,
         "XLAFRONT_PLATFORMS": "cpu",
         "JAX_PLATFORMS": "cpu",
-        "XLAFRONT_COMPILATION_CACHE_MIN_COMPILE_TIME_SECS": "0.02",
     }
 
 

@@ -86,7 +86,7 @@ _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
     ("cache_dir", str, None, False, "directory of the compile cache"),
     ("compilation_cache_max_size", int, 2 << 30, False,
      "bytes that the compile cache may take; -1: any number, 0: there is no cache"),
-    ("compilation_cache_min_compile_time_secs", float, 0.02, False, "cheaper compilations are not kept on disk"),
+    ("compilation_cache_min_compile_time_secs", float, 0.008, False, "cheaper compilations are not kept on disk"),
     ("traceback_filtering", ("auto", "off", "tracebackhide", "remove_frames", "quiet_remove_frames"), "auto", False,
      "hide the library's own frames in tracebacks"),
     ("cuda_visible_devices", str, "all", False, "comma-separated indices of the GPUs to use"),
