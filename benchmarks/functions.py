@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.libraries import Library
 from benchmarks.measure import best, case, operations, trace_time
 
-CALLS = 20  # in a program that is traced
+FEW, MANY = 10, 60  # calls in programs that are traced: what one costs is in their difference
 
 
 def expressions(lib: Library) -> dict[str, tuple[Callable, tuple]]:
@@ -90,16 +90,18 @@ def expressions(lib: Library) -> dict[str, tuple[Callable, tuple]]:
 
 @case
 def functions(lib: Library) -> dict:
-    """Common functions: a call eagerly, a call in a new program that calls it again and again, operations of a call."""
+    """Common functions: a call eagerly, one more call in a new program, operations of a call."""
     if not lib.compiles:
         return {}
     figures = {}
     for name, (function, args) in expressions(lib).items():
         figures[f"function, eager: {name}"] = (best(lambda f=function, a=args: f(*a), 0.01), "µs")
-        traced = [
-            trace_time(lib, lambda f=function: lambda *a: [f(*a) for _ in range(CALLS)], *args, repeats=7) for _ in range(2)
-        ]
-        figures[f"function, trace: {name}"] = (min(traced) * 1e6 / CALLS, "µs")
+        few, many = (
+            min([trace_time(lib, lambda f=function, n=calls: lambda *a: [f(*a) for _ in range(n)], *args, repeats=7)
+                 for _ in range(2)])
+            for calls in (FEW, MANY)
+        )
+        figures[f"function, trace: {name}"] = ((many - few) * 1e6 / (MANY - FEW), "µs")
         module = lib.xf.jit(lambda *a, f=function: f(*a)).lower(*args).as_text()
         figures[f"function, operations: {name}"] = (operations(module), "count")
     return figures

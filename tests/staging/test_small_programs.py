@@ -33,7 +33,6 @@ def test_which_programs_are_small(name):
 
 
 def test_what_users_ask_for_stays(monkeypatch):
-    monkeypatch.setattr(compile_options, "HAS_TWO_EMITTERS", True)
     monkeypatch.setenv("XLA_FLAGS", "")
     assert compile_options.for_small_programs({"a": 1}) == {"a": 1, OPTION: False}
     assert compile_options.for_small_programs({OPTION: True}) == {OPTION: True}

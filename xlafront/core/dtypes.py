@@ -13,6 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from xlafront.core import source
 from xlafront.runtime import config
 
 
@@ -197,11 +198,8 @@ def check_user_dtype(x, function: str):
         if config.explicit_x64_dtypes.value == "error":
             raise ValueError(f"{function} was asked explicitly for dtype {d}, which is not available while 64-bit types are "
                              f"off. Switch them on with config.update('enable_x64', True), or ask for {canonical}.")
-        import warnings
-
-        warnings.warn(f"{function} was asked for dtype {d}, which is truncated to {canonical}: 64-bit types are off. "
-                      f"Switch them on with config.update('enable_x64', True) or XLAFRONT_ENABLE_X64=1.",
-                      stacklevel=4)
+        source.warn(f"{function} was asked for dtype {d}, which is truncated to {canonical}: 64-bit types are off. "
+                    f"Switch them on with config.update('enable_x64', True) or XLAFRONT_ENABLE_X64=1.")
     return canonical
 
 

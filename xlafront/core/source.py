@@ -11,6 +11,7 @@ import itertools
 import os
 import sys
 import threading
+import warnings
 from contextvars import ContextVar
 from types import CodeType
 from typing import NamedTuple
@@ -187,6 +188,20 @@ def current_site() -> Site:
             break
         frame = outer
     return (frame.f_code, frame.f_lasti, _get_scope())
+
+
+class SharedProgramWarns(Exception):
+    """Ends the tracing of a program for many places, in each of which the user is to be warned."""
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn of the user's line, in functions whose programs are copied."""
+    if thread.site is NOWHERE:
+        raise SharedProgramWarns(message)
+    frame, level = sys._getframe(1), 2
+    while is_internal[frame.f_code.co_filename] and frame.f_back is not None:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def canonical_file(name: str) -> str:

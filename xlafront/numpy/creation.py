@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import backends, dtypes, errors, tracing, tree
+from xlafront.core import backends, dtypes, errors, source, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.dimensions import as_array, as_size, common_shape, is_symbolic, is_symbolic_dim, known, max_dim
 from xlafront.core.keys import KeyArray
@@ -200,7 +200,7 @@ def _stacked(items):
     return stack(promote_dtypes(*items))
 
 
-@library(static="dtype")
+@library(static="dtype", light=True)
 def _astype(x, dtype):
     return convert_element_type_p.bind(x, new_dtype=dtype, weak_type=False, sharding=None)
 
@@ -777,7 +777,7 @@ def astype(x: ArrayLike, dtype: DTypeLike | None, /, *, copy: bool = False, devi
     x = unwrap(x)
     own = tracing.aval_of(x)
     if own.dtype.kind == "c" and isinstance(d, np.dtype) and d.kind != "c" and d != dtypes.bool_:
-        warnings.warn("astype drops the imaginary part; use x.real to say so.", np.exceptions.ComplexWarning, stacklevel=2)
+        source.warn("astype drops the imaginary part; use x.real to say so.", np.exceptions.ComplexWarning)
     if not isinstance(x, (tracing.Tracer, ArrayImpl)):
         x = put_leaf(x, None)
     result = x if own.dtype == d and not own.weak_type else _astype(x, d)
@@ -807,6 +807,11 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
     xs = [asarray(x) for x in xi]
     if any(x.ndim != 1 for x in xs):
         raise ValueError("xnp.meshgrid needs vectors.")
+    return _meshgrid_kernel(xs, sparse, indexing)
+
+
+@library(static=("sparse", "indexing"), name="meshgrid")
+def _meshgrid_kernel(xs, sparse, indexing):
     order = list(range(len(xs)))
     if indexing == "xy" and len(xs) >= 2:
         order[0], order[1] = 1, 0

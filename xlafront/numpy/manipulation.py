@@ -82,7 +82,7 @@ def size(a: ArrayLike, axis: Axes = None) -> int:
     return math.prod(dims) if axis is None else math.prod(dims[i] for i in canonical_axes(axis, len(dims), "size"))
 
 
-@library(static="shape", name="reshape")
+@library(static="shape", name="reshape", light=True)
 def _reshape_kernel(a, shape):
     return shapes.reshape_to(unwrap(a), shape)
 
@@ -168,7 +168,7 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
     return reshape(a, (-1,) if math.prod(np.shape(a)) else (0,), order, out_sharding=out_sharding)
 
 
-@library(static="axes", name="transpose")
+@library(static="axes", name="transpose", light=True)
 def _transpose_kernel(a, axes):
     a = unwrap(a)
     return a if axes == tuple(range(len(axes))) else shapes.transpose_p.bind(a, permutation=axes)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
-from xlafront.core import dtypes, errors, tracing, tree
+from xlafront.core import dtypes, errors, source, tracing, tree
 from xlafront.lax.elementwise import as_type
 from xlafront.lax.shapes import broadcast_in_dim_p, broadcast_shapes
 from xlafront.runtime import config
@@ -80,9 +78,8 @@ def _rank_promotion(name: str, shapes) -> None:
         return
     listed = " ".join(str(s) for s in shapes)
     if config.numpy_rank_promotion.value == "warn":
-        warnings.warn(f"{name} broadcasts arrays of different rank, shapes {listed}, by NumPy's automatic rank promotion (the "
-                      "setting numpy_rank_promotion, jax_numpy_rank_promotion).",
-                      stacklevel=5)
+        source.warn(f"{name} broadcasts arrays of different rank, shapes {listed}, by NumPy's automatic rank promotion (the "
+                    "setting numpy_rank_promotion, jax_numpy_rank_promotion).")
         return
     raise ValueError(f"{name} got arrays of different rank, which could not be broadcast together: shapes {listed}. The "
                      "setting numpy_rank_promotion='raise' (jax_numpy_rank_promotion) forbids automatic rank promotion. Add "

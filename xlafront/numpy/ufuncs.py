@@ -61,7 +61,7 @@ from xlafront.lax.elementwise import (
 from xlafront.numpy.docstrings import ufunc_docstring
 from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_args, promote_args_inexact, unwrap
 from xlafront.runtime.arrays import ArrayImpl
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 
 # name, primitive, promotion
 UNARY = (
@@ -99,13 +99,13 @@ PUBLIC: dict = {}
 INLINE: dict = {}  # the same functions without the dispatcher, for operators on tracers
 
 
-def public(name: str, function):
+def public(name: str, function, light: bool = False):
     """Register a function under its public name, compiled when called eagerly. What it says of itself is in `docstrings`."""
     function.__name__ = function.__qualname__ = name
     function.__module__ = "xlafront.numpy"
     function.__doc__ = ufunc_docstring(name, function)
     INLINE[name] = function
-    PUBLIC[name] = library(function)
+    PUBLIC[name] = library(function, light=light)
     return PUBLIC[name]
 
 
@@ -127,13 +127,17 @@ def _unary(name, primitive, promotion):
             if out is not None or where is not None:
                 _refuse_options(name, out, where)
             return primitive.bind(*promote_args(name, x))
-    return public(name, function)
+    return public(name, function, light=True)
 
 
 def _binary(name, primitive, promotion):
     promote = promote_args if promotion == "same" else promote_args_inexact
     inexact = promotion != "same"
     thread = tracing.thread
+
+    @written_once(name)
+    def promoted(x1, x2):
+        return primitive.bind(*promote(name, x1, x2))
 
     def function(x1: ArrayLike, x2: ArrayLike, /, *, out: None = None, where: None = None) -> Array:
         # Hot under a trace: operands of one type, and a Python number beside floats, need no promotion.
@@ -149,13 +153,13 @@ def _binary(name, primitive, promotion):
         elif b is not None and b.dtype in _FLOATS and type(x1) in _NUMBERS and (
                 not b.weak_type or b.dtype == dtypes.default_dtype(float)):
             return thread.trace.process(primitive, (float(x1) if b.weak_type else b.dtype.type(x1), x2), {})
-        return primitive.bind(*promote(name, x1, x2))
+        return promoted(x1, x2)
 
     if name in _OF_X_AND_Y:
         function.__code__ = function.__code__.replace(co_varnames=("x", "y", *function.__code__.co_varnames[2:]))
         types = function.__annotations__
         function.__annotations__ = {"x": types["x1"], "y": types["x2"], **{n: types[n] for n in ("out", "where", "return")}}
-    return public(name, function)
+    return public(name, function, light=True)
 
 
 for _name, _primitive, _promotion in UNARY:

@@ -5,13 +5,12 @@ Updates of windows (integers and contiguous slices inside the array) are dynamic
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from xlafront.core import dtypes, errors, tracing
+from xlafront.core import dtypes, errors, source, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.dimensions import is_symbolic, is_symbolic_dim
 from xlafront.core.typing import Array, ArrayLike
@@ -262,10 +261,9 @@ def _joint_dtype(x, values, name):
     if isinstance(own.dtype, np.dtype) and isinstance(given.dtype, np.dtype):
         joint, _ = dtypes.promote_pair(own.dtype, own.weak_type, given.dtype, given.weak_type)
         if joint != own.dtype:
-            warnings.warn(
+            source.warn(
                 f"x.at[...].{name} casts values of dtype {given.dtype} to the dtype {own.dtype} of the array, which may "
-                f"lose information; a later version will refuse this. Convert one of them with astype.", FutureWarning,
-                stacklevel=4)
+                f"lose information; a later version will refuse this. Convert one of them with astype.", FutureWarning)
         return joint
     raise errors.incompatible_dtypes(f"x.at[...].{name}", [own.dtype, given.dtype])
 

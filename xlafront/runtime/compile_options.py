@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.runtime import config
-from xlafront.runtime.jaxlib_compat import HAS_EFFORTS, HAS_TWO_EMITTERS, CompileOptions, _jax
+from xlafront.runtime.jaxlib_compat import HAS_EFFORTS, CompileOptions, _jax
 
 _LEVELS = {"UNKNOWN": 0, "O0": 9, "O1": 19, "O2": 29, "O3": 39}  # as XLA counts them
 
@@ -47,7 +47,7 @@ _EMITTERS = "xla_cpu_use_fusion_emitters"
 def for_small_programs(overrides: dict) -> dict:
     """The options of a program on a CPU whose compilation takes longer than its runs: half of the time of the compiler goes
     into a way to write kernels that is not faster for small ones. What users ask for stays."""
-    if not HAS_TWO_EMITTERS or _EMITTERS in overrides or _EMITTERS in os.environ.get("XLA_FLAGS", ""):
+    if _EMITTERS in overrides or _EMITTERS in os.environ.get("XLA_FLAGS", ""):
         return overrides
     return overrides | {_EMITTERS: False}
 

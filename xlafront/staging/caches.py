@@ -45,22 +45,24 @@ class Once:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.at_work: dict[Any, threading.Event] = {}
+        self.at_work: dict[Any, threading.Lock] = {}  # locked until what is made is there
 
     def get(self, key: Any, find: Callable[[], Any], make: Callable[[], Any], traces: bool) -> Any:
         """What `find` finds under a key, after `make` was called for it if need be, by this thread or another one.
 
         `traces`: whether `make` runs a user's code.
         """
-        patience = self.PATIENCE if traces else None
+        patience = self.PATIENCE if traces else -1
         while True:
             with self.lock:
-                event = self.at_work.get(key)
-                mine = event is None
+                working = self.at_work.get(key)
+                mine = working is None
                 if mine:
-                    event = self.at_work[key] = threading.Event()
-            if mine or traces and _tracing.depth or not event.wait(patience):
+                    working = self.at_work[key] = threading.Lock()
+                    working.acquire()
+            if mine or traces and _tracing.depth or not working.acquire(timeout=patience):
                 break
+            working.release()
             found = find()
             if found is not None:
                 return found
@@ -73,7 +75,7 @@ class Once:
             if mine:
                 with self.lock:
                     del self.at_work[key]
-                event.set()
+                working.release()
 
 
 class _Tracing(threading.local):

@@ -18,6 +18,7 @@ from xlafront.runtime.clients import clients
 from xlafront.runtime.compile import CompileRequest, compile_module, explain_options
 from xlafront.runtime.compile_options import compile_options, for_small_programs
 from xlafront.runtime.disk_cache import cache_key
+from xlafront.runtime.jaxlib_compat import HAS_TWO_EMITTERS
 from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging import module_shardings
 from xlafront.staging.compile_log import COMPILATION, CONVERSION, logged_step, note
@@ -129,7 +130,7 @@ class LoweredModule:
             raise ValueError(f"{self.name} was lowered for symbolic dimensions ({', '.join(names)}): its text can be read. To "
                              f"run it, export it: export.export(jit(f))(...).call(x).")
         overrides = dict(self.options.compiler_options) | (compiler_options or {})
-        if _on_one_cpu(self.assignment) and _is_small(self.closed.jaxpr):
+        if HAS_TWO_EMITTERS and _on_one_cpu(self.assignment) and _is_small(self.closed.jaxpr):
             overrides = for_small_programs(overrides)
         options = compile_options(len(self.assignment.devices), self.assignment.devices, overrides)
         self.shardings.adjust(options)

@@ -1,7 +1,7 @@
 """`library`: the library's own functions, eagerly one compiled kernel each, inlined in programs.
 
-A function of more than a few operations is traced once for each signature; programs that call it get its operations copied
-(`_Programs`), with the place of the call as theirs.
+Under a trace a function is traced by itself, once for each kind of arguments; programs that call it get its operations copied,
+or what transformations made of them, with the place of the call as theirs; a program of many operations is called (`Programs`).
 """
 
 from __future__ import annotations
@@ -15,28 +15,30 @@ import numpy as np
 from xlafront.core import backends, source, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.dtypes import python_scalar_dtypes
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn
+from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, jaxpr_as_fun
 from xlafront.core.memo import Memo
 from xlafront.core.primitive import Primitive
-from xlafront.core.tracing import StagedTracer, StagingTrace
+from xlafront.core.program_call import ProgramCall
+from xlafront.core.tracing import StagedTracer, StagingTrace, Trace, Tracer
 from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl, put_host
 from xlafront.runtime.meshes import active
 from xlafront.runtime.sharding import single_device
-from xlafront.staging.jitted import Jitted, Options, make_dispatcher
+from xlafront.staging.jitted import Jitted, Options, jit_p, make_dispatcher
+from xlafront.staging.sharding_arguments import UNSPECIFIED
 from xlafront.staging.signatures import Selection, split_call
 
 
 def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), name: str | None = None,
-            lists: bool = False, converts: bool = False):
+            lists: bool = False, converts: bool = False, light: bool = False):
     """Decorator of the library's own functions: eagerly one compiled kernel, inlined under a trace.
 
     `static` names the parameters that are Python values; `lists` says that users give lists (or arrays) for them; `converts`
-    that objects which only offer `__jax_array__` are taken too.
+    that objects which only offer `__jax_array__` are taken too; `light`, that it does less than looking for its program would.
     Hot: no Python runs when a known signature is repeated.
     """
     if fun is None:
-        return lambda f: library(f, static=static, name=name, lists=lists, converts=converts)
+        return lambda f: library(f, static=static, name=name, lists=lists, converts=converts, light=light)
     names = (static,) if isinstance(static, str) else tuple(static)
     code = fun.__code__
     parameters = code.co_varnames[:code.co_argcount]
@@ -44,7 +46,8 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
     shown = name or fun.__name__.removeprefix("_").removesuffix("_kernel")
     jitted = Jitted(fun, Options(Selection(tuple(sorted(nums)), names)), shown, True)
     thread, eval_trace, evaluate = tracing.thread, tracing.eval_trace, jitted.evaluate
-    programs = _Programs(fun, shown, frozenset(nums), frozenset(names))
+    static_places = frozenset((*nums, *names))
+    programs = None if light else Programs(fun, shown, static_places)
 
     def cache_miss(*args, **kwargs):
         if converts:
@@ -53,72 +56,59 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
         trace = thread.trace
         if trace is eval_trace:
             return evaluate(*args, **kwargs)
-        if type(trace) is StagingTrace and programs.seen != _LIGHT:
-            return programs.call(trace, args, kwargs), None, False
-        if trace.composes and programs.seen != _LIGHT:
-            return programs.call_at_once(jitted, trace, args, kwargs), None, False
+        if programs is not None and (type(trace) is StagingTrace or trace.composes):
+            return programs.call(trace, args, kwargs, jitted), None, False
         return fun(*args, **kwargs), None, False
 
     dispatcher = make_dispatcher(fun, jitted, cache_miss)
-    return _with_lists(dispatcher, fun, programs) if lists else dispatcher
+    return _with_lists(dispatcher, fun, static_places) if lists else dispatcher
 
 
 def _converted(x):
     return tracing.as_operand(x) if tracing.is_convertible(x) else x
 
 
-# Functions that wrote few operations when they were first called are called again each time.
-_LIGHT = 3  # how often a function is looked at
-_HEAVY = -1
 _FEW_OPERATIONS = 4
+_LIGHT = 3  # how often a function of few operations is looked at
+_MANY_OPERATIONS = 14  # writing so many costs more than a call that has them inside
 
 
-class _Programs:
+class Programs:
     """The programs of a library function, by what its arguments are, for traces that write operations down."""
 
-    __slots__ = ("fun", "name", "nums", "names", "seen", "kept")
+    __slots__ = ("fun", "name", "static", "kept", "light")
 
-    def __init__(self, fun: Callable, name: str, nums: frozenset[int], names: frozenset[str]):
-        self.fun, self.name, self.nums, self.names = fun, name, nums, names
-        self.seen = 0  # calls that were looked at, or `_HEAVY`
-        self.kept: Memo | None = None
+    def __init__(self, fun: Callable, name: str, static: frozenset = frozenset()):
+        self.fun, self.name = fun, name
+        self.static = static  # positions and names of the parameters that are Python values
+        self.kept = Memo(256)
+        self.light = 0  # calls on values at hand with few operations; `None` after one with more
 
-    def call(self, trace: StagingTrace, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """The function in a trace: from its program where there is one for such arguments."""
-        if self.seen != _HEAVY:
-            before = len(trace.eqns)
-            results = self.fun(*args, **kwargs)
-            if _weight(trace.eqns[before:]) > _FEW_OPERATIONS:
-                self.kept = Memo(256)
-                self.seen = _HEAVY
-            else:
-                self.seen += 1
-            return results
-        operands: list[StagedTracer] = []
-        if trace.evaluate is None and not tracing.thread.axes and tracing.thread.make_whole is None and active.mesh is None:
-            key = self._key(trace, args, kwargs, operands)
-            if key is not None:
-                try:
-                    found = self.kept.get(key)
-                except TypeError:  # a static argument that cannot be hashed
-                    return self.fun(*args, **kwargs)
-                if found is None:
-                    found = self._trace(key, args, kwargs, operands)
-                if found is not _UNFIT:
-                    program, out_tree = found
-                    return out_tree.unflatten(trace.write_down(program, operands))
+    def call(self, trace: Trace, args: tuple, kwargs: dict[str, Any], jitted: Jitted | None = None) -> Any:
+        """The function in a trace: from its program where there is one for such arguments. Hot."""
+        thread = tracing.thread
+        if not thread.axes and thread.make_whole is None and active.mesh is None:
+            base = trace
+            while base.composes:
+                base = base.parent
+            if type(base) is StagingTrace:
+                operands: list[Tracer] = []
+                key = None if base.evaluate is not None else self._key(trace if trace is base else None, args, kwargs, operands)
+                found = None if key is None else self._program(key, args, kwargs, operands)
+                if found:
+                    program, operation, params, out_tree = found
+                    if trace is base and operation is not jit_p:
+                        return out_tree.unflatten(trace.write_down(program, operands))
+                    if operation is not None:
+                        results = trace.process(operation, tuple(operands), params)
+                        return out_tree.unflatten(results if operation.multiple_results else [results])
+            elif base is tracing.eval_trace and jitted is not None and self.light != _LIGHT and not config.disable_jit.value:
+                return self._call_at_once(jitted, args, kwargs)
         return self.fun(*args, **kwargs)
 
-    def call_at_once(self, jitted: Jitted, trace: tracing.Trace, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def _call_at_once(self, jitted: Jitted, args: tuple, kwargs: dict[str, Any]) -> Any:
         """The function of values that are differentiated or mapped: one call of its program, so that what transformations make
         of it is compiled as a whole."""
-        thread = tracing.thread
-        beneath = trace
-        while beneath.composes:
-            beneath = beneath.parent
-        if (beneath is not tracing.eval_trace or thread.axes or thread.make_whole is not None or active.mesh is not None
-                or config.disable_jit.value):
-            return self.fun(*args, **kwargs)
         scope = source.current_scope.set("")  # the program is that of other calls too
         try:
             call = split_call(jitted.name, jitted.options.static, args, kwargs)
@@ -129,72 +119,117 @@ class _Programs:
             source.current_scope.reset(scope)
         if traced is None:
             return self.fun(*args, **kwargs)
-        if self.seen != _HEAVY:
+        if self.light is not None:
             if _weight(traced.closed.jaxpr.eqns) <= _FEW_OPERATIONS:
-                self.seen += 1
+                self.light += 1
                 return self.fun(*args, **kwargs)
-            self.kept = Memo(256)
-            self.seen = _HEAVY
-        if traced.closed.jaxpr.effects or any([isinstance(c, tracing.Tracer) for c in traced.closed.consts]):
+            self.light = None
+        if traced.closed.jaxpr.effects or any([isinstance(c, Tracer) for c in traced.closed.consts]):
             return self.fun(*args, **kwargs)
         return jitted.staged(call, traced)
 
-    def _key(self, trace: StagingTrace, args: tuple, kwargs: dict[str, Any], operands: list[StagedTracer]) -> tuple | None:
-        """What the program depends on, and the operands, which are appended; None where there are others than the trace's own
-        values and Python's numbers, which stand in programs as such."""
+    def _key(self, trace: StagingTrace | None, args: tuple, kwargs: dict[str, Any], operands: list[Tracer]) -> tuple | None:
+        """What the program depends on, and the operands, which are appended; None where there are others than traced values,
+        of this trace if one is given, and Python's numbers, which stand in programs as such."""
+        static = self.static
         entries: list[Any] = [config.trace_context_key()]
-        for place, x in (*enumerate(args), *kwargs.items()):
-            entries.append(place)
+        for place, x in (*enumerate(args), *kwargs.items()) if kwargs else enumerate(args):
             kind = type(x)
-            if place in self.nums or place in self.names or x is None:
-                if isinstance(x, tracing.Tracer):
+            if place in static or x is None:
+                if isinstance(x, Tracer):
                     return None
-                entries.append((kind, x))
+                entries.append((place, kind, x))
             elif kind in python_scalar_dtypes:
-                entries.append((kind, repr(x)))  # -0.0 is another number than 0.0, nan the same as nan
-            else:
-                items = (x,) if kind is StagedTracer else x
-                if items is x:
-                    if kind is not list and kind is not tuple:
-                        return None
-                    entries.append((kind, len(x)))
-                for item in items:
-                    if type(item) is not StagedTracer or item._trace is not trace or not item.aval.plain:
+                entries.append((place, kind, repr(x)))  # -0.0 is another number than 0.0, nan the same as nan
+            elif kind is list or kind is tuple:
+                entries.append((place, kind, len(x)))
+                for item in x:
+                    if not isinstance(item, Tracer) or not item.aval.plain or trace is not None and item._trace is not trace:
                         return None
                     operands.append(item)
                     entries.append(item.aval)
+            elif kind is StagedTracer if trace is not None else isinstance(x, Tracer):
+                if not x.aval.plain or trace is not None and x._trace is not trace:
+                    return None
+                operands.append(x)
+                entries.append(x.aval if type(place) is int else (place, x.aval))
+            else:
+                return None
         return tuple(entries)
 
-    def _trace(self, key: tuple, args: tuple, kwargs: dict[str, Any], operands: list[StagedTracer]) -> Any:
-        """Trace the function by itself; `_UNFIT` where a copy of its program would not do."""
-        out_tree, traced = None, True
+    def _program(self, key: tuple, args: tuple, kwargs: dict[str, Any], operands: Sequence[Tracer]) -> Any:
+        """The program for such arguments, an operation that does what it does, its parameters, and the tree of the results; or
+        nothing, where a copy would not do."""
+        try:
+            found = self.kept.get(key)
+        except TypeError:  # a static argument that cannot be hashed
+            return ()
+        return self.kept.keep(key, self._trace(args, kwargs, operands)) if found is None else found
+
+    def _trace(self, args: tuple, kwargs: dict[str, Any], operands: Sequence[Tracer]) -> Any:
+        """Trace the function by itself."""
+        out_tree, whole = None, True
 
         def flat(*tracers):
-            nonlocal out_tree, traced
+            nonlocal out_tree, whole
             source.thread.site = source.NOWHERE
             rest = iter(tracers)
 
             def inner(place, x):
-                if x is None or place in self.nums or place in self.names or type(x) in python_scalar_dtypes:
-                    return x
-                return next(rest) if type(x) is StagedTracer else type(x)([next(rest) for _ in x])
+                if isinstance(x, Tracer):
+                    return next(rest)
+                return x if type(x) not in (list, tuple) or place in self.static else type(x)([next(rest) for _ in x])
 
             given = [inner(i, x) for i, x in enumerate(args)]
             results, out_tree = tree.flatten(self.fun(*given, **{name: inner(name, x) for name, x in kwargs.items()}))
-            traced = all([type(x) is StagedTracer for x in results])
+            whole = all([type(x) is StagedTracer for x in results])
             return results
 
         try:
             jaxpr, consts = tracing.trace_to_jaxpr(flat, [x.aval for x in operands], DebugInfo("jit", self.name))
         except Exception:  # called as it is, the function says it of the user's arguments
-            return _UNFIT
-        if any([isinstance(c, tracing.Tracer) for c in consts]):
-            return _UNFIT
+            return ()
         # (a result that is no value of the program is known where it is called)
-        return self.kept.keep(key, _UNFIT if jaxpr.effects or not traced else (ClosedJaxpr(jaxpr, consts), out_tree))
+        if jaxpr.effects or not whole or any([isinstance(c, Tracer) for c in consts]):
+            return ()
+        program = ClosedJaxpr(jaxpr, consts)
+        params = {"jaxpr": program, "name": self.name}
+        if len(jaxpr.eqns) == 1:
+            only = jaxpr.eqns[0]
+            alone = only.invars == jaxpr.invars and only.outvars == jaxpr.outvars
+            return program, only.primitive if alone else None, only.params, out_tree
+        if len(jaxpr.eqns) <= _MANY_OPERATIONS or consts:
+            return program, inlined_p, params, out_tree
+        return program, jit_p, params | {
+            "donated_invars": (False,) * len(jaxpr.invars), "in_shardings": (UNSPECIFIED,) * len(jaxpr.invars),
+            "out_shardings": (UNSPECIFIED,) * len(jaxpr.outvars), "keep_unused": False, "inline": True}, out_tree
 
 
-_UNFIT = object()
+def _write_down(trace: StagingTrace, args: tuple, params: dict[str, Any]) -> list[Any] | None:
+    return trace.write_down(params["jaxpr"], args) if type(trace) is StagingTrace else None
+
+
+def _run(*args, jaxpr, name):
+    return jaxpr.jaxpr.memoised(("compiled",), lambda: library(jaxpr_as_fun(jaxpr), name=name))(*args)
+
+
+# A call of a program whose operations programs have in place of the call; transformations make such calls of such calls.
+inlined_p = ProgramCall("inlined", lower=lambda ctx, *operands, jaxpr, name: ctx.inline(jaxpr, operands), impl=_run)
+inlined_p.stage, inlined_p.calls_program = _write_down, True
+
+
+def written_once(name: str):
+    """Decorator of what the library's functions do inside: in programs its operations are copied, as those of `library`."""
+    def decorate(fun):
+        programs, thread = Programs(fun, name), tracing.thread
+
+        def call(*args):
+            trace = thread.trace
+            return programs.call(trace, args, {}) if type(trace) is StagingTrace or trace.composes else fun(*args)
+
+        return call
+
+    return decorate
 
 
 def _weight(eqns: Sequence[JaxprEqn]) -> int:
@@ -208,7 +243,7 @@ def _weight(eqns: Sequence[JaxprEqn]) -> int:
     return found
 
 
-def _with_lists(dispatcher, fun, programs):
+def _with_lists(dispatcher, fun, static):
     """Takes static arguments that cannot be hashed as what can: lists as tuples, arrays as numbers."""
     def hashable(x):
         if isinstance(x, list) or isinstance(x, (np.ndarray, ArrayImpl)) and x.ndim:
@@ -216,7 +251,7 @@ def _with_lists(dispatcher, fun, programs):
         return x.__index__() if isinstance(x, (np.ndarray, ArrayImpl)) else x
 
     def is_traced(x):
-        return isinstance(x, tracing.Tracer) or isinstance(x, tuple) and any(map(is_traced, x))
+        return isinstance(x, Tracer) or isinstance(x, tuple) and any(map(is_traced, x))
 
     @functools.wraps(fun)
     def call(*args, **kwargs):
@@ -225,10 +260,9 @@ def _with_lists(dispatcher, fun, programs):
         except ValueError as e:
             if "static arguments" not in str(e):
                 raise
-        args = tuple([hashable(x) if i in programs.nums else x for i, x in enumerate(args)])
-        kwargs = {name: hashable(x) if name in programs.names else x for name, x in kwargs.items()}
-        given = [args[i] for i in programs.nums if i < len(args)] + [kwargs[name] for name in programs.names if name in kwargs]
-        if any(map(is_traced, given)):
+        args = tuple([hashable(x) if i in static else x for i, x in enumerate(args)])
+        kwargs = {name: hashable(x) if name in static else x for name, x in kwargs.items()}
+        if any([place in static and is_traced(x) for place, x in (*enumerate(args), *kwargs.items())]):
             return fun(*args, **kwargs)  # which says what is wrong with it
         return dispatcher(*args, **kwargs)
 
@@ -249,7 +283,7 @@ def _apply_eagerly(primitive: Primitive, args: tuple, params: dict[str, Any]):
             return primitive.bind(*operands, **params)
 
         apply.__name__ = apply.__qualname__ = primitive.name
-        kernel = library(apply)
+        kernel = library(apply, light=True)
         if key is not None:
             primitive.eager.keep(key, kernel)
     try:
