@@ -81,7 +81,7 @@ class Programs:
     def __init__(self, fun: Callable, name: str, static: frozenset = frozenset()):
         self.fun, self.name = fun, name
         self.static = static  # positions and names of the parameters that are Python values
-        self.kept = Memo(256)
+        self.kept = Memo(128)
         self.light = 0  # calls on values at hand with few operations; `None` after one with more
 
     def call(self, trace: Trace, args: tuple, kwargs: dict[str, Any], jitted: Jitted | None = None) -> Any:
