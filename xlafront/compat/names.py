@@ -59,6 +59,7 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.compat.renamed": "physical_aval trace_state_clean",
     }),
     "jax._src.dispatch": ("Equinox", {"xlafront.compat.renamed": "wait_for_tokens"}),
+    "jax._src.earray": ("Flax", {"xlafront.compat.renamed": "EArray"}),
     "jax._src.distributed": ("Orbax", {"xlafront.compat.renamed": "global_state"}),
     "jax._src.dtypes": ("Equinox, Flax, TensorFlow Probability", {
         "xlafront.core.dtypes": "ExtendedDType TypePromotionError canonicalize_dtype extended finfo",
@@ -103,7 +104,10 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax.experimental": ("Flax", {"xlafront.interpreters.hijax": "cur_qdd"}),
     "jax.experimental.colocated_python": ("Orbax", {}),
     "jax.experimental.colocated_python.func": ("Orbax", {}),
-    "jax.experimental.colocated_python.serialization": ("Orbax", {"xlafront.runtime.jaxlib_compat": "DeviceList"}),
+    "jax.experimental.colocated_python.serialization": ("Orbax", {
+        "xlafront.runtime.jaxlib_compat": "DeviceList",
+        "xlafront.compat.cpu_devices": "_get_cpu_device_map _reduce_device_list _reduce_mesh _reduce_single_device_sharding xb",
+    }),
     "jax.extend": ("those who import from it", {}),
     "jax.extend.ifrt_programs": ("Orbax", {"xlafront.runtime.jaxlib_compat": "ifrt_programs"}),
     "jax.core": ("Equinox, Flax, Haiku, TensorFlow Probability", {
