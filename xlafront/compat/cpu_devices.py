@@ -1,6 +1,6 @@
 """Meshes, lists of devices and shardings by the numbers of CPU devices: how functions that are sent to the hosts of devices
-name what they close over. xlafront's colocated functions stay in their process; Orbax puts functions of its own in place of these
-for a runtime in which hosts number their devices otherwise."""
+name what they close over. xlafront's colocated functions stay in their process; Orbax puts functions of its own in place of
+these, for a runtime in which hosts number their devices otherwise."""
 
 from __future__ import annotations
 

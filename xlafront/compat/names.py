@@ -43,10 +43,10 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src.ad_checkpoint": ("Oryx", {"xlafront.transforms.ad.checkpoint": "remat_p"}),
     "jax._src.ad_util": ("Lineax", {"xlafront.lax.barriers": "stop_gradient_p"}),
     "jax._src.checkify": ("Flax", {
-        "xlafront.host.checkify": """Out all_checks automatic_checks checkify div_checks float_checks index_checks nan_checks
-            user_checks""",
+        "xlafront.host.checkify": "Out checkify",
         "xlafront.host.checks": """BatchedError DivisionByZeroError Error ErrorCategory ErrorEffect FailedCheckError
-            JaxException JaxRuntimeError NaNError OOBError check check_error debug_check init_error""",
+            JaxException JaxRuntimeError NaNError OOBError all_checks automatic_checks check check_error debug_check
+            div_checks float_checks index_checks init_error nan_checks user_checks""",
     }),
     "jax._src.core": ("Flax, NumPyro, Oryx", {
         "xlafront.core.avals": "AbstractValue ShapedArray",

@@ -17,8 +17,8 @@ from xlafront.runtime.distributed import state as global_state
 from xlafront.runtime.effects import effects_barrier as wait_for_tokens
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 
-__all__ = ["UNSPECIFIED", "DType", "EArray", "TypedNdArray", "UnspecifiedValue", "global_state", "physical_aval", "pytype_aval_mappings",
-           "supports_inf", "trace_state_clean", "wait_for_tokens"]
+__all__ = ["UNSPECIFIED", "DType", "EArray", "TypedNdArray", "UnspecifiedValue", "global_state", "physical_aval",
+           "pytype_aval_mappings", "supports_inf", "trace_state_clean", "wait_for_tokens"]
 
 _backends = clients.started
 UnspecifiedValue = type(UNSPECIFIED)
