@@ -119,9 +119,23 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.core.primitive": "Primitive",
         "xlafront.core.structs": "ShapeDtypeStruct",
         "xlafront.core.tracing": "Trace Tracer ensure_compile_time_eval eval_context",
-        "xlafront.extend.core": "find_top_trace get_opaque_trace_state",
+        "xlafront.extend.core": """CallPrimitive DebugInfo Effects InconclusiveDimensionOperation JaxprTypeError abstract_token
+            concrete_or_error find_top_trace gensym get_opaque_trace_state jaxprs_in_params new_jaxpr_eqn no_effects
+            nonempty_axis_env_DO_NOT_USE primal_dtype_to_tangent_dtype unsafe_am_i_under_a_jit_DO_NOT_USE
+            unsafe_am_i_under_a_vmap_DO_NOT_USE unsafe_get_axis_names_DO_NOT_USE valid_jaxtype""",
+        "xlafront.compat.deprecated": "OutputType is_concrete is_constant_dim is_constant_shape",
         "xlafront.compat.renamed": "pytype_aval_mappings",
     }),
+    "jax.cloud_tpu_init": ("programs for TPUs", {}),
+    "jax.experimental.shard_map": ("programs of before 2025", {"xlafront.compat.deprecated": "shard_map"}),
+    "jax.experimental.sparse.ad": ("those who import from it", {
+        "xlafront.experimental.sparse": "JAXSparse grad jacfwd jacobian jacrev value_and_grad"}),
+    "jax.experimental.sparse.api": ("those who import from it", {
+        "xlafront.experimental.sparse": "BCOO BCSR COO CSC CSR JAXSparse empty eye todense todense_p"}),
+    "jax.experimental.sparse.random": ("those who import from it", {"xlafront.experimental.sparse": "random_bcoo"}),
+    "jax.experimental.sparse.transform": ("those who import from it", {
+        "xlafront.experimental.sparse": "BCOO BCSR SparseTracer sparsify"}),
+    "jax.lib": ("those who import it", {}),
 }
 
 # Modules that have what a module of xlafront has, and more.

@@ -1,4 +1,4 @@
-"""Options of compilation and results of executions, for extensions that compile modules themselves."""
+"""Options of compilation, results of executions and the mesh around them, for extensions that compile modules themselves."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.keys import physical, wrap
 from xlafront.runtime.compile_options import get_compile_options
 from xlafront.runtime.jaxlib_compat import CompileOptions, result_handler
+from xlafront.runtime.meshes import Mesh, active
+from xlafront.staging.meshes import no_mesh
 
 
 def create_compile_options(computation: Any, tuple_args: bool, allow_prop_to_inputs: Any, allow_prop_to_outputs: Any,
@@ -63,3 +65,23 @@ def global_avals_to_results_handler(global_out_avals: Sequence[ShapedArray], sha
 
     return ResultsHandler([handler(aval, sharding) for aval, sharding in zip(global_out_avals, shardings, strict=True)],
                           shardings, global_out_avals)
+
+
+def global_aval_to_result_handler(aval: ShapedArray, out_sharding: Any, committed: bool) -> Callable:
+    """What makes an array of the buffers of one result: `global_avals_to_results_handler` for one."""
+    return global_avals_to_results_handler([aval], [out_sharding], committed).handlers[0]
+
+
+class _Resources:
+    """What the caller is inside of: `physical_mesh` is the mesh of `with mesh:`, an empty one outside."""
+
+    @property
+    def physical_mesh(self) -> Mesh:
+        return active.entered or no_mesh
+
+
+class _ThreadResources:
+    env = _Resources()
+
+
+thread_resources = _ThreadResources()
