@@ -75,7 +75,7 @@ def associated_legendre(z, n: int, normalized: bool):
     root = xnp.sqrt(1 - z * z)
     first = np.sqrt(0.25 / np.pi) if normalized else 1.0
     steps = -np.sqrt((2 * ladder + 1) / (2 * ladder)) if normalized else 1 - 2 * ladder
-    corners = [xnp.full_like(z, first)]  # P_m^order
+    corners = [xnp.full_like(z, first)]  # P_m^m
     for step in steps:
         corners.append(corners[-1] * root * step.astype(z.dtype))
     none = xnp.zeros((n + 1, z.shape[0]), z.dtype)
