@@ -247,3 +247,27 @@ for hide in (False, True):
 
 def test_what_is_on_the_path():
     assert sorted(os.listdir(ON_PATH)) == ["jax", "jax-0.10.2.dist-info"]
+
+
+def test_names_of_some_years_ago():
+    """Those that the reference still has, with a warning."""
+    code = """
+import xlafront.as_jax
+import jax, jax.core, jax.lib, numpy as np
+from jax.experimental.shard_map import shard_map
+from jax.interpreters import pxla
+from jax.sharding import Mesh, PartitionSpec as P
+
+mesh = Mesh(jax.devices()[:1], ("x",))
+print(shard_map(lambda x: x * 2 + jax.lax.axis_index("x"), mesh, (P("x"),), P("x"), check_rep=False)(np.arange(3)))
+print(pxla.thread_resources.env.physical_mesh.empty)
+with mesh:
+    print(pxla.thread_resources.env.physical_mesh == mesh, jax.jit(lambda x: jax.lax.with_sharding_constraint(x, P("x")))(np.ones(2)))
+print(jax.core.is_constant_shape((2, 3)), jax.core.is_concrete(1.0), jax.core.no_effects, jax.core.valid_jaxtype("a"))
+"""
+    assert printed("-c", code) == "[0 2 4]\nTrue\nTrue [1. 1.]\nTrue True frozenset() False"
+
+
+def test_a_missing_name_says_whose_version_is_meant():
+    done = python("-c", "import xlafront.as_jax\nfrom jax import util")
+    assert "answers for jax 0.10.2" in done.stderr and "a release for jax 0.10.2" in done.stderr

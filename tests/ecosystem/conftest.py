@@ -4,4 +4,4 @@ from importlib.util import find_spec
 
 collect_ignore = ["test_ecosystem.py"] if any(find_spec(library) is None for library in (
     "blackjax", "chex", "diffrax", "distrax", "equinox", "flax", "haiku", "jmp", "numpyro", "optax", "optimistix", "orbax",
-    "tensorflow_probability")) else []
+    "penzai", "tensorflow_probability")) else []

@@ -301,3 +301,33 @@ REFUSED = [
 def test_bad_input(name, args, error):
     with pytest.raises(error, match=name if args[0] is not None and name != "bernoulli" or args == (-1,) else None):
         getattr(ours, name)(*args)
+
+
+def test_associated_legendre_functions():
+    """Against derivatives of Legendre polynomials; at the ends against their limits."""
+    n, z = 4, np.array([-1, -0.7, 0, 0.3, 1])
+    wanted = np.zeros((n + 1, n + 1, z.size))
+    slopes = np.zeros_like(wanted)
+    for order, degree in itertools.product(range(n + 1), repeat=2):
+        if order <= degree:
+            polynomial = np.polynomial.Legendre.basis(degree).deriv(order)
+            wanted[order, degree] = (-1) ** order * (1 - z * z) ** (order / 2) * polynomial(z)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                inner = -order * z * (1 - z * z) ** (order / 2 - 1) * polynomial(z) if order else 0 * z
+            slopes[order, degree] = (-1) ** order * (inner + (1 - z * z) ** (order / 2) * polynomial.deriv()(z))
+    with xf.enable_x64(True):
+        values, derivatives = ours.lpmn(n, n, z)
+        scaled = ours.lpmn_values(n, n, z, True)
+        backward = xf.jvp(lambda z: ours.lpmn_values(n, n, z, False), (z[1:4],), (np.ones(3),))[1]
+    np.testing.assert_allclose(values, wanted, atol=1e-13)
+    np.testing.assert_allclose(derivatives, slopes, atol=1e-12)
+    np.testing.assert_allclose(backward, slopes[:, :, 1:4], atol=1e-12)
+    degree, order = np.arange(n + 1)[None, :], np.arange(n + 1)[:, None]
+    scale = np.sqrt((2 * degree + 1) / (4 * np.pi) * special.factorial(np.maximum(degree - order, 0)) / special.factorial(degree + order))
+    np.testing.assert_allclose(scaled, wanted * scale[:, :, None], atol=1e-13)
+    with pytest.raises(NotImplementedError, match="m = 1 and n = 2"):
+        ours.lpmn(1, 2, xnp.ones(1))
+    with pytest.raises(ValueError, match="a vector z"):
+        ours.lpmn_values(1, 1, xnp.ones((1, 1)), False)
+    with pytest.raises(TypeError, match="int32"):
+        ours.lpmn(1, 1, xnp.arange(2))

@@ -137,3 +137,31 @@ def test_positions_beyond_the_arguments():
     f.defjvp(lambda n, primals, tangents: (primals[0], tangents[0]))
     with pytest.raises(IndexError, match=r"nondiff_argnums .* called with 2"):
         f(1, 2.0)
+
+
+@xf.custom_vjp
+def marked(x):
+    return 2 * x
+
+
+marked.defvjp(lambda x: (2 * x, None), lambda _, ct: (0 * ct + 7,))
+
+
+@xf.custom_vjp
+def unmoved(x):
+    return 3 * x
+
+
+unmoved.defvjp(lambda x: (3 * x, None), lambda _, ct: (None,))
+
+
+@pytest.mark.parametrize("f, expected", [
+    (lambda x: unmoved(xnp.sin(marked(x))) + x, 8), (lambda x: unmoved(marked(x)), 7),
+    (lambda x: lax.scan(lambda c, _: (unmoved(marked(c)) + c, None), x, None, length=2)[0], 15),
+    (lambda x: (marked(x), x)[1], 1), (lambda x: lax.stop_gradient(marked(x)) + x, 1)],
+    ids=["behind sin", "alone", "scan", "unread", "stopped"])
+def test_rules_are_asked_where_their_cotangents_are_zero(f, expected):
+    """A rule may give what is no derivative, as of scales that the step is to store: it is asked wherever a result depends on
+    its function by operations with derivatives, though one of them says that nothing comes back."""
+    assert xf.grad(f)(2.0) == expected
+    assert xf.jit(xf.grad(f))(2.0) == expected

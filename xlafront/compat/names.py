@@ -43,10 +43,10 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src.ad_checkpoint": ("Oryx", {"xlafront.transforms.ad.checkpoint": "remat_p"}),
     "jax._src.ad_util": ("Lineax", {"xlafront.lax.barriers": "stop_gradient_p"}),
     "jax._src.checkify": ("Flax", {
-        "xlafront.host.checkify": """Out all_checks automatic_checks checkify div_checks float_checks index_checks nan_checks
-            user_checks""",
+        "xlafront.host.checkify": "Out checkify",
         "xlafront.host.checks": """BatchedError DivisionByZeroError Error ErrorCategory ErrorEffect FailedCheckError
-            JaxException JaxRuntimeError NaNError OOBError check check_error debug_check init_error""",
+            JaxException JaxRuntimeError NaNError OOBError all_checks automatic_checks check check_error debug_check
+            div_checks float_checks index_checks init_error nan_checks user_checks""",
     }),
     "jax._src.core": ("Flax, NumPyro, Oryx", {
         "xlafront.core.avals": "AbstractValue ShapedArray",
@@ -59,6 +59,7 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.compat.renamed": "physical_aval trace_state_clean",
     }),
     "jax._src.dispatch": ("Equinox", {"xlafront.compat.renamed": "wait_for_tokens"}),
+    "jax._src.earray": ("Flax", {"xlafront.compat.renamed": "EArray"}),
     "jax._src.distributed": ("Orbax", {"xlafront.compat.renamed": "global_state"}),
     "jax._src.dtypes": ("Equinox, Flax, TensorFlow Probability", {
         "xlafront.core.dtypes": "ExtendedDType TypePromotionError canonicalize_dtype extended finfo",
@@ -103,7 +104,10 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax.experimental": ("Flax", {"xlafront.interpreters.hijax": "cur_qdd"}),
     "jax.experimental.colocated_python": ("Orbax", {}),
     "jax.experimental.colocated_python.func": ("Orbax", {}),
-    "jax.experimental.colocated_python.serialization": ("Orbax", {"xlafront.runtime.jaxlib_compat": "DeviceList"}),
+    "jax.experimental.colocated_python.serialization": ("Orbax", {
+        "xlafront.runtime.jaxlib_compat": "DeviceList",
+        "xlafront.compat.cpu_devices": "_get_cpu_device_map _reduce_device_list _reduce_mesh _reduce_single_device_sharding xb",
+    }),
     "jax.extend": ("those who import from it", {}),
     "jax.extend.ifrt_programs": ("Orbax", {"xlafront.runtime.jaxlib_compat": "ifrt_programs"}),
     "jax.core": ("Equinox, Flax, Haiku, TensorFlow Probability", {
@@ -115,9 +119,23 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.core.primitive": "Primitive",
         "xlafront.core.structs": "ShapeDtypeStruct",
         "xlafront.core.tracing": "Trace Tracer ensure_compile_time_eval eval_context",
-        "xlafront.extend.core": "find_top_trace get_opaque_trace_state",
+        "xlafront.extend.core": """CallPrimitive DebugInfo Effects InconclusiveDimensionOperation JaxprTypeError abstract_token
+            concrete_or_error find_top_trace gensym get_opaque_trace_state jaxprs_in_params new_jaxpr_eqn no_effects
+            nonempty_axis_env_DO_NOT_USE primal_dtype_to_tangent_dtype unsafe_am_i_under_a_jit_DO_NOT_USE
+            unsafe_am_i_under_a_vmap_DO_NOT_USE unsafe_get_axis_names_DO_NOT_USE valid_jaxtype""",
+        "xlafront.compat.deprecated": "OutputType is_concrete is_constant_dim is_constant_shape",
         "xlafront.compat.renamed": "pytype_aval_mappings",
     }),
+    "jax.cloud_tpu_init": ("programs for TPUs", {}),
+    "jax.experimental.shard_map": ("programs of before 2025", {"xlafront.compat.deprecated": "shard_map"}),
+    "jax.experimental.sparse.ad": ("those who import from it", {
+        "xlafront.experimental.sparse": "JAXSparse grad jacfwd jacobian jacrev value_and_grad"}),
+    "jax.experimental.sparse.api": ("those who import from it", {
+        "xlafront.experimental.sparse": "BCOO BCSR COO CSC CSR JAXSparse empty eye todense todense_p"}),
+    "jax.experimental.sparse.random": ("those who import from it", {"xlafront.experimental.sparse": "random_bcoo"}),
+    "jax.experimental.sparse.transform": ("those who import from it", {
+        "xlafront.experimental.sparse": "BCOO BCSR SparseTracer sparsify"}),
+    "jax.lib": ("those who import it", {}),
 }
 
 # Modules that have what a module of xlafront has, and more.

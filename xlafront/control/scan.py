@@ -29,6 +29,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.elementwise import as_type, convert_element_type_p
+from xlafront.lax.families import add_tangents
 from xlafront.lax.shapes import expand_dims, place_axis, reshape
 from xlafront.lax.slicing import concatenate, slice_in_dim
 from xlafront.lax.zeros import instantiate
@@ -38,7 +39,7 @@ from xlafront.transforms.ad.arguments import as_array, as_results
 from xlafront.transforms.ad.checkpoint import split_inside
 from xlafront.transforms.ad.jvp import jvp_program
 from xlafront.transforms.ad.linearize import linearize_program
-from xlafront.transforms.ad.transpose import add_cotangents, transpose_program
+from xlafront.transforms.ad.transpose import transpose_program
 from xlafront.transforms.batching.vmap import batch_program, vmap
 from xlafront.transforms.calls.programs import (
     DerivedFunction,
@@ -347,7 +348,7 @@ class _BackwardBody:
             walked, args = args[:len(walking)], args[len(walking):]
             values, ct_ys = args[:len(rows)], args[len(rows):]
             found = jaxpr_as_fun(backward)(*known, *walked, *values, *cts, *ct_ys)
-            return [*[add_cotangents(s, ct) for s, ct in zip(sums, found)], *found[num_sums:]]
+            return [*[add_tangents(s, ct) for s, ct in zip(sums, found)], *found[num_sums:]]
 
         avals = [a.update(weak_type=False) for a in jaxpr.in_avals]
         tangents = [avals[i].to_ct_aval() for i in range(num_consts) if lin_consts[i]]

@@ -12,12 +12,13 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.elementwise import neg
+from xlafront.lax.families import add_tangents
 from xlafront.lax.shapes import place_axis
 from xlafront.lax.zeros import instantiate
 from xlafront.staging import signatures
 from xlafront.transforms.ad.jvp import jvp_flat
 from xlafront.transforms.ad.linearize import linearize_flat
-from xlafront.transforms.ad.transpose import add_cotangents, transpose_program
+from xlafront.transforms.ad.transpose import transpose_program
 from xlafront.transforms.batching.vmap import batch_program
 from xlafront.transforms.calls.custom_calls import Rule
 from xlafront.transforms.calls.custom_jvp import custom_jvp_call_p
@@ -79,7 +80,7 @@ def _minus(x, y):
     if type(y) is Zero:
         return x
     y = neg(y)
-    return y if type(x) is Zero else add_cotangents(x, y)
+    return y if type(x) is Zero else add_tangents(x, y)
 
 
 def _transpose(cts, *operands, const_lengths, jaxprs):

@@ -7,6 +7,7 @@ Python scalars, and arrays made from them, are *weakly* typed: they stand low in
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -35,18 +36,29 @@ class prng_key(extended):
 class ExtendedDType:
     """A dtype whose elements are small arrays of a physical dtype.
 
-    Subclasses set `name`, `type` and `_rules` (with `physical_element_shape` and `physical_dtype`), and are
-    hashable and equal by content.
+    Subclasses set `name` and `type`, and are hashable and equal by content. Those of libraries set `_rules`, functions of the
+    dtype: `physical_element_aval` is the type of an element's array, `tangent_dtype` that of its derivative, `zero` and `add`
+    are how derivatives begin and come together, `convert_from` and `convert_to` say with which dtypes it can be converted.
     """
 
     name: str
     type: type
     _rules: Any
+    # For messages.
+    no_numbers = ("its elements are no numbers. lax.convert_element_type makes numbers of them, of the dtypes that its rules "
+                  "allow.")
+
+    @property
+    def physical_element_shape(self) -> tuple[int, ...]:
+        return tuple(self._rules.physical_element_aval(self).shape)
+
+    @property
+    def physical_dtype(self) -> np.dtype:
+        return np.dtype(self._rules.physical_element_aval(self).dtype)
 
     @property
     def itemsize(self) -> int:
-        rules = self._rules
-        return int(np.prod(rules.physical_element_shape)) * np.dtype(rules.physical_dtype).itemsize
+        return math.prod(self.physical_element_shape) * np.dtype(self.physical_dtype).itemsize
 
     kind = "V"
 
@@ -62,6 +74,7 @@ class PRNGKeyDType(ExtendedDType):
     __slots__ = ("impl",)
 
     type = prng_key
+    no_numbers = "random keys are no numbers. Their words are random.key_data(keys)."
 
     def __init__(self, impl):
         self.impl = impl
@@ -69,10 +82,6 @@ class PRNGKeyDType(ExtendedDType):
     @property
     def name(self) -> str:
         return f"key<{self.impl.tag}>"
-
-    @property
-    def _rules(self):
-        return self
 
     @property
     def physical_element_shape(self) -> tuple[int, ...]:
@@ -327,7 +336,19 @@ def to_real(d) -> np.dtype:
 
 
 def tangent_dtype(d):
-    return d if not is_extended(d) and is_inexact(d) else float0
+    """The dtype of derivatives: float0 where there are none."""
+    if is_extended(d):
+        return float0 if issubdtype(d, prng_key) else d._rules.tangent_dtype(d)
+    return d if is_inexact(d) else float0
+
+
+def convertible(old, new) -> bool:
+    """Can arrays of one dtype be converted to the other? Extended dtypes say with which they can."""
+    if old == new or not is_extended(old) and not is_extended(new):
+        return True
+    if any([is_extended(d) and issubdtype(d, prng_key) for d in (old, new)]):
+        return False
+    return new._rules.convert_from(new, old) if is_extended(new) else old._rules.convert_to(new, old)
 
 
 # Promotion
@@ -421,8 +442,8 @@ def _promote(operands) -> tuple[Any, bool]:
         return of_arrays(d), bool(weak) and d != bool_
     for d, _ in kinds:
         if is_extended(d):
-            raise TypePromotionError(f"arrays of dtypes {', '.join(str(k[0]) for k in operands)} have no common dtype: random "
-                                     f"keys do not mix with numbers. Their words are random.key_data(keys).")
+            raise TypePromotionError(f"arrays of dtypes {', '.join(str(k[0]) for k in operands)} have no common dtype, {d} "
+                                     f"mixes with no other: {d.no_numbers}")
     if all([weak and d != bool_ for d, weak in kinds]):  # as their dtypes promote, which need not be the default ones
         node = _join(frozenset(_node(of_arrays(d), False) for d, _ in kinds), "standard")
         return of_arrays(_BY_NAME.get(node) or np.dtype(node)), True

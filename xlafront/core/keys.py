@@ -32,7 +32,7 @@ def physical(aval):
 
 
 class KeyArray:
-    """A concrete array of random keys; its words are `random.key_data(keys)`."""
+    """A concrete array of random keys, whose words are `random.key_data(keys)`, or of another extended dtype."""
 
     __slots__ = ("_base_array", "aval", "_consumed", "__weakref__")
 
@@ -108,8 +108,7 @@ class KeyArray:
         self._base_array.delete()
 
     def __array__(self, dtype=None, copy=None):
-        raise TypeError("an array of random keys (a PRNGKey dtype) cannot be converted to a NumPy array. Its words are "
-                        "xlafront.random.key_data(keys).")
+        raise TypeError(f"an array of dtype {self.dtype} cannot be converted to a NumPy array: {self.dtype.no_numbers}")
 
     def __len__(self):
         if not self.aval.shape:

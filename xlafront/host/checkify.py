@@ -23,17 +23,15 @@ from xlafront.core.program_call import ProgramCall
 from xlafront.core.traceback_filter import boundary
 from xlafront.host import automatic_checks as automatic, unchecked_programs
 from xlafront.host.checks import (
-    DivisionByZeroError,
     Error,
     ErrorCategory,
     ErrorEffect,
-    FailedCheckError,
     JaxException,
     NaNError,
-    OOBError,
     check_p,
     first_of,
     of_batch,
+    user_checks,
 )
 from xlafront.host.unchecked_programs import without_checks
 from xlafront.lax.barriers import stop_gradient
@@ -48,13 +46,6 @@ from xlafront.transforms.calls.programs import DerivedFunction, in_three, trace_
 
 Out = TypeVar("Out")
 
-user_checks: frozenset[ErrorCategory] = frozenset({FailedCheckError})
-nan_checks: frozenset[ErrorCategory] = frozenset({NaNError})
-index_checks: frozenset[ErrorCategory] = frozenset({OOBError})
-div_checks: frozenset[ErrorCategory] = frozenset({DivisionByZeroError})
-float_checks = nan_checks | div_checks
-automatic_checks = float_checks | index_checks
-all_checks = automatic_checks | user_checks
 
 class Findings:
     """The errors of a program that runs with checks of these categories: by place the error, and what codes stand for."""

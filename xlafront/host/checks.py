@@ -165,6 +165,13 @@ class BatchedError(JaxException):
 
 
 ErrorCategory = type[JaxException]
+user_checks: frozenset[ErrorCategory] = frozenset({FailedCheckError})
+nan_checks: frozenset[ErrorCategory] = frozenset({NaNError})
+index_checks: frozenset[ErrorCategory] = frozenset({OOBError})
+div_checks: frozenset[ErrorCategory] = frozenset({DivisionByZeroError})
+float_checks = nan_checks | div_checks
+automatic_checks = float_checks | index_checks
+all_checks = automatic_checks | user_checks
 
 
 # Errors as values

@@ -15,6 +15,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import UndefinedPrimal as UndefinedPrimal, Zero as Zero, is_undefined
 from xlafront.interpreters.linear_util import WrappedFun, wrap_init
 from xlafront.interpreters.registries import Registry, arrays
+from xlafront.lax import families
 from xlafront.lax.families import add_any_p
 from xlafront.lax.zeros import instantiate, zeros_array
 from xlafront.transforms.ad.jvp import JVPTrace as JVPTrace, JVPTracer as JVPTracer, jvp_flat, jvp_of_call
@@ -95,7 +96,7 @@ def add_jaxvals(x, y):
     >>> add_jaxvals(1.0, 2.0)
     Array(3., dtype=float32, weak_type=True)
     """
-    return add_any_p.bind(x, y)
+    return families.add_tangents(x, y)
 
 
 def add_tangents(x, y):
@@ -108,7 +109,7 @@ def add_tangents(x, y):
         return y
     if type(y) is Zero:
         return x
-    return add_any_p.bind(x, y)
+    return families.add_tangents(x, y)
 
 
 def get_primitive_transpose(p: Primitive) -> Callable:

@@ -1,13 +1,18 @@
-"""Options of compilation, for extensions that compile modules themselves."""
+"""Options of compilation, results of executions and the mesh around them, for extensions that compile modules themselves."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from xlafront.core.avals import ShapedArray
+from xlafront.core.keys import physical, wrap
 from xlafront.runtime.compile_options import get_compile_options
-from xlafront.runtime.jaxlib_compat import CompileOptions
+from xlafront.runtime.jaxlib_compat import CompileOptions, result_handler
+from xlafront.runtime.meshes import Mesh, active
+from xlafront.staging.meshes import no_mesh
 
 
 def create_compile_options(computation: Any, tuple_args: bool, allow_prop_to_inputs: Any, allow_prop_to_outputs: Any,
@@ -30,3 +35,53 @@ def create_compile_options(computation: Any, tuple_args: bool, allow_prop_to_inp
     if partitions > 1:
         build.use_shardy_partitioner = True
     return options
+
+
+class ResultsHandler:
+    """Makes the results of an execution of its buffers: `handlers` make one each."""
+
+    def __init__(self, handlers: Sequence[Callable], out_shardings: Sequence[Any], out_avals: Sequence[Any]):
+        self.handlers, self.out_shardings, self.out_avals = handlers, out_shardings, out_avals
+
+    def __call__(self, out_bufs: Sequence[Any]) -> list[Any]:
+        return [handler(buffers) for handler, buffers in zip(self.handlers, out_bufs, strict=True)]
+
+
+def global_avals_to_results_handler(global_out_avals: Sequence[ShapedArray], shardings: Sequence[Any], committed: bool
+                                    ) -> ResultsHandler:
+    """What makes arrays of the buffers that an executable of jaxlib returns.
+
+    - `global_out_avals`: the types of the results.
+    - `shardings`: how each is split over devices.
+    - `committed`: whether they stay on their devices.
+
+    >>> x = xnp.ones(2)
+    >>> global_avals_to_results_handler([xf.typeof(x)], [x.sharding], True)([[x]])
+    [Array([1., 1.], dtype=float32)]
+    """
+    def handler(aval, sharding):
+        make = result_handler(physical(aval), sharding, committed)
+        return make if isinstance(aval.dtype, np.dtype) else lambda buffers: wrap(make(buffers), aval)
+
+    return ResultsHandler([handler(aval, sharding) for aval, sharding in zip(global_out_avals, shardings, strict=True)],
+                          shardings, global_out_avals)
+
+
+def global_aval_to_result_handler(aval: ShapedArray, out_sharding: Any, committed: bool) -> Callable:
+    """What makes an array of the buffers of one result: `global_avals_to_results_handler` for one."""
+    return global_avals_to_results_handler([aval], [out_sharding], committed).handlers[0]
+
+
+class _Resources:
+    """What the caller is inside of: `physical_mesh` is the mesh of `with mesh:`, an empty one outside."""
+
+    @property
+    def physical_mesh(self) -> Mesh:
+        return active.entered or no_mesh
+
+
+class _ThreadResources:
+    env = _Resources()
+
+
+thread_resources = _ThreadResources()

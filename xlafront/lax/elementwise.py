@@ -35,8 +35,7 @@ def constant_like(x, value):
         if dtypes.default_dtype(kind) == aval.dtype:
             return kind(value)
     if dtypes.is_extended(aval.dtype):
-        raise TypeError(f"this operation does not accept dtype {aval.dtype}: random keys are no numbers. Their words are "
-                        f"random.key_data(keys).")
+        raise TypeError(f"this operation does not accept dtype {aval.dtype}: {aval.dtype.no_numbers}")
     return aval.dtype.type(value)
 
 
@@ -631,6 +630,9 @@ PRIMITIVES["clamp"].abstract = _clamp_abstract
 
 def _convert_lower(ctx, x, *, new_dtype, weak_type, sharding):
     old, new = ctx.avals_in[0].dtype, ctx.aval_out
+    if dtypes.is_extended(old) or dtypes.is_extended(new.dtype):
+        stored, wanted = [d.physical_dtype if dtypes.is_extended(d) else d for d in (old, new.dtype)]
+        return x if stored == wanted else ctx.op("stablehlo.convert", [x])
     if new.dtype == dtypes.bool_ and old != dtypes.bool_:
         # Every value but zero is true; a plain conversion would look at the lowest bit.
         zero = ctx.constant(np.zeros((), old), new.shape)
@@ -644,14 +646,16 @@ def _convert_lower(ctx, x, *, new_dtype, weak_type, sharding):
 
 
 def _convert_abstract(x, *, new_dtype, weak_type, sharding):
-    if x.dtype != new_dtype and (dtypes.is_extended(x.dtype) or dtypes.is_extended(new_dtype)):
-        raise ValueError(f"cannot convert_element_type from {x.dtype} to {new_dtype}: random keys are no numbers. Their words "
-                         f"are random.key_data(keys), and keys of words random.wrap_key_data(words).")
+    if not dtypes.convertible(x.dtype, new_dtype):
+        keys = any([dtypes.issubdtype(d, dtypes.prng_key) for d in (x.dtype, new_dtype)])
+        raise ValueError(f"cannot convert_element_type from {x.dtype} to {new_dtype}: " + (
+            "random keys are no numbers. Their words are random.key_data(keys), and keys of words random.wrap_key_data(words)."
+            if keys else "the rules of the extended dtype do not allow it, only the dtypes that they name."))
     return ShapedArray(x.shape, new_dtype, weak_type, vma=x.vma)
 
 
 def _convert_derivative(g, y, x, *, new_dtype, weak_type, sharding):
-    if not dtypes.is_inexact(new_dtype) or not dtypes.is_inexact(tracing.aval_of(x).dtype):
+    if dtypes.tangent_dtype(new_dtype) == dtypes.float0 or dtypes.tangent_dtype(tracing.aval_of(x).dtype) == dtypes.float0:
         return None
     return convert_element_type_p.bind(g, new_dtype=new_dtype, weak_type=weak_type, sharding=sharding)
 

@@ -296,7 +296,7 @@ def _write_scatter(ctx, x, indices, updates, combine, dn, indices_are_sorted, un
             f"scatter_dims_to_operand_dims = {_text(dn.scatter_dims_to_operand_dims)}, "
             f"index_vector_dim = {ctx.avals_in[1].ndim - 1}>")
     d = ctx.aval_out.dtype
-    scalar = ((), d if isinstance(d, np.dtype) else np.dtype(d._rules.physical_dtype))
+    scalar = ((), d if isinstance(d, np.dtype) else np.dtype(d.physical_dtype))
     return ctx.with_region("stablehlo.scatter", [x, indices, updates], [scalar, scalar],
                            lambda inner, old, new: combine(inner, old, new, scalar),
                            types=[ctx.aval_out], scatter_dimension_numbers=m.attribute(text),

@@ -1,4 +1,4 @@
-"""Between random keys and their words inside of programs, and arrays of one key repeated."""
+"""Between random keys and their words inside of programs, and arrays of one element of an extended dtype repeated."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from xlafront.core import tracing
 from xlafront.core.avals import ShapedArray
-from xlafront.core.dtypes import PRNGKeyDType
+from xlafront.core.dtypes import ExtendedDType, PRNGKeyDType
 from xlafront.core.keys import KeyArray, physical
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import of_first
@@ -52,8 +52,10 @@ for _primitive in (unwrap_p, wrap_p, draw_p, clone_p):
     _primitive.jvp = _no_tangent(_primitive)
 
 
-def filled(value, shape: tuple[int, ...], dtype: PRNGKeyDType):
-    """An array of one key repeated: of the key itself, or of that whose words are all a number."""
+def filled(value, shape: tuple[int, ...], dtype: ExtendedDType):
+    """An array of one key repeated: of the key itself, or of that whose words are all a number. Other dtypes have a rule."""
+    if not isinstance(dtype, PRNGKeyDType):
+        return dtype._rules.full(shape, value, dtype)
     if tracing.aval_of(value).dtype == dtype:
         return broadcast_in_dim_p.bind(value, shape=shape, broadcast_dimensions=(), sharding=None)
     word = as_type(value, np.dtype(np.uint32), False)

@@ -63,12 +63,12 @@ def typed(x: ShapedArray, shape) -> ShapedArray:
 def physical_rank(ctx) -> int:
     """Trailing dimensions that the elements of an extended dtype have in the module."""
     d = ctx.aval_out.dtype
-    return 0 if isinstance(d, np.dtype) else len(d._rules.physical_element_shape)
+    return 0 if isinstance(d, np.dtype) else len(d.physical_element_shape)
 
 
 def physical_tail(ctx) -> tuple:
     d = ctx.aval_out.dtype
-    return () if isinstance(d, np.dtype) else tuple(d._rules.physical_element_shape)
+    return () if isinstance(d, np.dtype) else tuple(d.physical_element_shape)
 
 
 # broadcast_in_dim
@@ -331,7 +331,8 @@ def permute(x, order):
 
 def zeros_of(aval):
     """Zeros of a type, as one scalar spread out; without the sums that the type leaves open."""
-    zero = exact(np.zeros((), aval.dtype))
+    d = aval.dtype
+    zero = exact(np.zeros((), d)) if isinstance(d, np.dtype) else d._rules.zero(d)
     split = aval.explicit_sharding
     if split is not None and (split.spec.unreduced or split.spec.reduced):
         split = None
@@ -359,7 +360,7 @@ def counting(dtype, shape, dimension):
 def _bitcast_abstract(x, *, new_dtype):
     for d in (x.dtype, new_dtype):
         if dtypes.is_extended(d):
-            raise ValueError(f"bitcast_convert_type does not take {d}: random keys have words, see random.key_data.")
+            raise ValueError(f"bitcast_convert_type does not take {d}: {d.no_numbers}")
     old, new = dtypes.itemsize_bits(x.dtype), dtypes.itemsize_bits(new_dtype)
     if not old or not new:
         raise TypeError(f"bitcast_convert_type does not support {x.dtype} and {new_dtype}: float0 has no bits.")

@@ -89,8 +89,7 @@ def tensor_type(shape: tuple[int, ...], dtype) -> ir.Type:
     found = _tensor_types.get(key)
     if found is None:
         if not isinstance(dtype, np.dtype):
-            physical = dtype._rules
-            return tensor_type((*shape, *physical.physical_element_shape), np.dtype(physical.physical_dtype))
+            return tensor_type((*shape, *dtype.physical_element_shape), np.dtype(dtype.physical_dtype))
         sizes: Any = shape
         if is_symbolic(shape):
             sizes = [_dynamic if is_symbolic_dim(n) else n for n in shape]

@@ -403,7 +403,7 @@ class RuleContext:
         if isinstance(result, tuple):
             return [result], tuple(result[0]), ()
         aval = self.aval_out if result is None else result
-        element = () if isinstance(aval.dtype, np.dtype) else tuple(aval.dtype._rules.physical_element_shape)
+        element = () if isinstance(aval.dtype, np.dtype) else tuple(aval.dtype.physical_element_shape)
         return None if result is None else [aval], tuple(aval.shape), element
 
     def vector(self, sizes: Sequence[Any], dtype) -> ir.Value:

@@ -287,12 +287,17 @@ def _rebuild(value, weak_type):
 
 
 def _rebuild_keys(words, impl):
-    return KeyArray(_rebuild(words, False), dtypes.PRNGKeyDType(impl))
+    return _rebuild_extended(words, dtypes.PRNGKeyDType(impl))
+
+
+def _rebuild_extended(elements, dtype):
+    return KeyArray(_rebuild(elements, False), dtype)
 
 
 def _reduce(self):
     if type(self) is KeyArray:
-        return _rebuild_keys, (np.asarray(self._base_array), self.dtype.impl)
+        keys = type(self.dtype) is dtypes.PRNGKeyDType
+        return _rebuild_keys if keys else _rebuild_extended, (np.asarray(self._base_array), self._impl if keys else self.dtype)
     return _rebuild, (np.array(self._value), bool(self.weak_type))
 
 
@@ -646,8 +651,7 @@ def _iterated_keys(self):
 
 def _refused_by_keys(name: str):
     def method(self, *args, **kwargs):
-        raise NotImplementedError(f"arrays of random keys have no {name}, they are no numbers: their words are "
-                                  f"xlafront.random.key_data(keys).")
+        raise NotImplementedError(f"arrays of dtype {self.dtype} have no {name}: {self.dtype.no_numbers}")
 
     return method
 

@@ -10,10 +10,6 @@ import xlafront.numpy as xnp
 from xlafront.core import tracing
 from xlafront.core.dimensions import common_shape
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
-from xlafront.linalg.factorizations import cholesky
-from xlafront.linalg.numpy_functions import svd
-from xlafront.linalg.orthogonal import qr
-from xlafront.linalg.spectra import eigh
 from xlafront.random.distributions import (
     _broadcast,
     _float_dtype,
@@ -273,14 +269,16 @@ def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: Sequence[int] = (), dt
 
 @library(static=("impl", "shape", "dtype", "method"), name="multivariate_normal")
 def _multivariate_normal(words, mean, cov, impl, shape, dtype, method):
+    from xlafront.linalg import factorizations, numpy_functions, spectra  # start-up
+
     mean, cov = xnp.asarray(mean, dtype), xnp.asarray(cov, dtype)
     if method == "cholesky":
-        factor = cholesky(cov)
+        factor = factorizations.cholesky(cov)
     elif method == "svd":
-        u, s, _ = svd(cov)
+        u, s, _ = numpy_functions.svd(cov)
         factor = u * xnp.sqrt(s[..., None, :])
     else:
-        v, w = eigh(cov)
+        v, w = spectra.eigh(cov)
         factor = v * xnp.sqrt(w[..., None, :])
     n = normal_inline(words, impl, (*shape, mean.shape[-1]), dtype)
     return mean + xnp.einsum("...ij,...j->...i", factor, n)
@@ -320,6 +318,8 @@ def multivariate_normal(key: ArrayLike, mean: ArrayLike, cov: ArrayLike, shape: 
 
 @library(static=("impl", "shape", "n", "m", "dtype"), name="orthogonal")
 def _orthogonal(words, impl, shape, n, m, dtype):
+    from xlafront.linalg.orthogonal import qr  # start-up
+
     z = normal_inline(words, impl, (*shape, max(n, m), min(n, m)), dtype)
     q, r = qr(z, full_matrices=False)
     diagonal = xnp.diagonal(r, axis1=-2, axis2=-1)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-_AS_JAX = (" In this process xlafront answers for jax. If jax has this name, please report that it is missing here, with the "
-           "line that needs it and what `python -m xlafront info` prints.")
+_AS_JAX = (" In this process xlafront answers for jax {0}. If jax {0} has this name, please report that it is missing here, "
+           "with the line that needs it and what `python -m xlafront info` prints. If a library needs it of another version of "
+           "jax, install a release for jax {0}.")
 
 
 def missing(face: str, name: str, known: Iterable[str]) -> AttributeError | ImportError:
@@ -30,4 +31,4 @@ def unknown(face: str, name: str, known: Iterable[str]) -> str:
 
     near = get_close_matches(name, known, 2)
     return f"{face} has no {name!r}" + (f"; did you mean {' or '.join(near)}?" if near else ".") + (
-        _AS_JAX if "jax" in sys.modules else "")
+        _AS_JAX.format(getattr(sys.modules["jax"], "__version__", "")) if "jax" in sys.modules else "")

@@ -1,4 +1,4 @@
-"""Special functions of orders: Bernoulli numbers, Bessel functions, spherical harmonics."""
+"""Special functions of orders: Bernoulli numbers, Bessel and Legendre functions, spherical harmonics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.numpy.promotion import promote_dtypes_inexact
 from xlafront.special.log_gamma import bernoulli_numbers
-from xlafront.special.recurrences import bessel_j, spherical_harmonic
+from xlafront.special.recurrences import associated_legendre, bessel_j, spherical_harmonic
 from xlafront.staging.library import library
 from xlafront.transforms.calls.custom_jvp import custom_jvp
 
@@ -115,3 +115,68 @@ def _sph_harm_y(n, m, theta, phi, n_max):
     if theta.dtype.itemsize < 4:
         theta, phi = theta.astype(np.float32), phi.astype(np.float32)
     return spherical_harmonic(xnp.minimum(n, n_max), m, theta, phi, n_max)
+
+
+def lpmn_values(m: int, n: int, z: ArrayLike, is_normalized: bool) -> Array:
+    """The associated Legendre functions of the first kind, with the phase of Condon and Shortley: (order, degree, z).
+
+    - `m`, `n`: the last order and the last degree, which are to be the same number.
+    - `z`: a vector of float32 or float64, between -1 and 1.
+    - `is_normalized`: whether they are scaled as in spherical harmonics.
+
+    >>> lpmn_values(1, 1, xnp.array([0.6]), False)[:, :, 0]
+    Array([[ 1. ,  0.6],
+           [ 0. , -0.8]], dtype=float32)
+    """
+    return _legendre(*_legendre_arguments("lpmn_values", m, n, z), bool(is_normalized))
+
+
+def lpmn(m: int, n: int, z: ArrayLike) -> tuple[Array, Array]:
+    """The associated Legendre functions of the first kind and their derivatives, each (order, degree, z).
+
+    SciPy's takes one number `z`.
+
+    - `m`, `n`: the last order and the last degree, which are to be the same number.
+    - `z`: a vector of float32 or float64, between -1 and 1.
+
+    >>> values, slopes = lpmn(1, 1, xnp.array([0.6]))
+    >>> values[1, 1], slopes[1, 1]
+    (Array([-0.8], dtype=float32), Array([0.75], dtype=float32))
+    """
+    z, n = _legendre_arguments("lpmn", m, n, z)
+    values = _legendre(z, n, False)
+    return values, _legendre_slopes(values, z, n)
+
+
+def _legendre_arguments(name: str, m: int, n: int, z: ArrayLike) -> tuple[Array, int]:
+    m, n, z = operator.index(m), operator.index(n), xnp.asarray(z)
+    if z.dtype not in (dtypes.float32, dtypes.float64):
+        raise TypeError(f"{name} takes z of float32 or float64, got dtype {z.dtype}.")
+    if z.ndim != 1:
+        raise ValueError(f"{name} takes a vector z, got shape {z.shape}.")
+    if m != n:
+        raise NotImplementedError(f"{name} gives as many orders as degrees, got m = {m} and n = {n}: ask for the larger one, "
+                                  f"and take a part.")
+    if n < 0:
+        raise IndexError(f"{name} needs orders that are not negative, got {n}.")
+    return z, n
+
+
+@library(static=("n", "normalized"), name="lpmn_values")
+def _legendre(z, n, normalized):
+    return associated_legendre(z, n, normalized)
+
+
+@library(static="n", name="lpmn")
+def _legendre_slopes(values, z, n):
+    degree, order = np.arange(n + 1.0)[None, :, None], np.arange(n + 1.0)[:, None, None]
+    before = xnp.concatenate([xnp.zeros_like(values[:, :1]), values[:, :-1]], 1)
+    at_end = xnp.abs(z) == 1
+    inside = xnp.where(at_end, 1, z * z - 1)
+    slopes = (xnp.asarray(degree, z.dtype) * z * values - xnp.asarray(degree + order, z.dtype) * before) / inside
+    # At 1, and the sign at -1: the derivative of order 1 has a pole there, those of orders above 2 are zero.
+    product = (degree + 2) * (degree + 1) * degree * (degree - 1)
+    ends = np.select([order == 0, order == 1, order == 2], [degree * (degree + 1) / 2, np.inf, -product / 4], 0.0)
+    ends = xnp.asarray(np.where(degree < order, 0.0, ends), z.dtype)
+    sign = xnp.where((z > 0) | (xnp.asarray(degree % 2 == 1) ^ xnp.asarray(order == 1)), 1, -1)
+    return xnp.where(at_end, xnp.where(ends == 0, 0, ends * sign), slopes)

@@ -8,7 +8,7 @@ _PLACES = {
         softmax xlog1py xlogy""",
     "xlafront.scipy.gamma_functions": """beta betainc betaln comb digamma factorial gamma gammainc gammaincc gammaln gammasgn i0
         i0e i1 i1e loggamma multigammaln poch polygamma zeta""",
-    "xlafront.scipy.functions_of_orders": "bernoulli bessel_jn sph_harm_y",
+    "xlafront.scipy.functions_of_orders": "bernoulli bessel_jn lpmn lpmn_values sph_harm_y",
     "xlafront.scipy.hypergeometric_functions": "hyp1f1 hyp2f1",
     "xlafront.scipy.integral_functions": "dawsn erfcx exp1 expi expn fresnel owens_t sici spence wofz",
     "xlafront.scipy.normal_functions": "log_ndtr ndtr ndtri",

@@ -64,3 +64,31 @@ def spherical_harmonic(n, m, polar, azimuthal, last: int):
     legendre = xnp.where((m < 0) & (m % 2 != 0), -legendre, legendre)
     angle = m.astype(real) * azimuthal
     return lax.complex(legendre * xnp.cos(angle), legendre * xnp.sin(angle))
+
+
+def associated_legendre(z, n: int, normalized: bool):
+    """P_l^m of degrees and orders to `n`, with the phase of Condon and Shortley: (order, degree, z). 0 where m is above l.
+
+    Going up in the degree, l: P_l = rise z P_(l-1) - fall P_(l-2) for each order below l, from P_m^m.
+    """
+    order, ladder = np.arange(n + 1.0), np.arange(1.0, n + 1.0)
+    root = xnp.sqrt(1 - z * z)
+    first = np.sqrt(0.25 / np.pi) if normalized else 1.0
+    steps = -np.sqrt((2 * ladder + 1) / (2 * ladder)) if normalized else 1 - 2 * ladder
+    corners = [xnp.full_like(z, first)]  # P_m^m
+    for step in steps:
+        corners.append(corners[-1] * root * step.astype(z.dtype))
+    none = xnp.zeros((n + 1, z.shape[0]), z.dtype)
+    rows = [none, none.at[0].set(corners[0])]
+    for degree in range(1, n + 1):
+        below = order < degree
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if normalized:
+                rise = np.sqrt((4 * degree * degree - 1) / (degree * degree - order * order))
+                before = (degree - 1) ** 2
+                fall = rise * np.sqrt(np.maximum(before - order * order, 0) / max(4 * before - 1, 1))
+            else:
+                rise, fall = (2 * degree - 1) / (degree - order), (degree + order - 1) / (degree - order)
+        rise, fall = [xnp.asarray(np.where(below, x, 0)[:, None], z.dtype) for x in (rise, fall)]
+        rows.append((rise * z * rows[-1] - fall * rows[-2]).at[degree].set(corners[degree]))
+    return xnp.stack(rows[1:], 1)

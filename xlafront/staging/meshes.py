@@ -84,7 +84,7 @@ class set_mesh:
                              f"Auto or Explicit; inside of a shard_map they are Manual.")
         self.saved = active.mesh, active.abstract
         self.mesh = mesh
-        active.mesh, active.abstract = None if mesh is _no_mesh else mesh, None
+        active.mesh, active.abstract = None if mesh is no_mesh else mesh, None
 
     def __enter__(self) -> Mesh | None:
         return self.mesh
@@ -130,7 +130,7 @@ class use_abstract_mesh:
         return inside
 
 
-_no_mesh = Mesh(np.empty((), dtype=object), ())
+no_mesh = Mesh(np.empty((), dtype=object), ())
 
 
 def get_mesh() -> Mesh:
@@ -142,7 +142,7 @@ def get_mesh() -> Mesh:
     if tracing.is_tracing():
         raise ValueError("get_mesh has no answer inside of a function that is being traced, which may run on any devices. Use "
                          "get_abstract_mesh there.")
-    return active.mesh or _no_mesh
+    return active.mesh or no_mesh
 
 
 def get_abstract_mesh() -> AbstractMesh:

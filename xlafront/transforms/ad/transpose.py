@@ -15,7 +15,7 @@ from xlafront.core.zeros import UndefinedPrimal, Zero
 from xlafront.lax.all_reductions import psum_invariant_p
 from xlafront.lax.device_put import reshard_p
 from xlafront.lax.elementwise import to_dtype
-from xlafront.lax.families import add_any_p
+from xlafront.lax.families import add_tangents
 from xlafront.lax.resharding import whole_operands
 from xlafront.lax.vma_casts import as_unreduced
 from xlafront.lax.zeros import instantiate
@@ -46,7 +46,7 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
         if explicit is not None or (ct.aval if isinstance(ct, Tracer) else tracing.aval_of(ct)).explicit_sharding is not None:
             ct = _split_as(ct, explicit)
         old = pending.get(v)
-        pending[v] = ct if old is None else add_cotangents(old, ct)
+        pending[v] = ct if old is None else add_tangents(old, ct)
 
     for v, ct in zip(jaxpr.outvars, cotangents):
         accumulate(v, ct)
@@ -56,7 +56,8 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
     try:
         for eqn in reversed(jaxpr.eqns):
             cts = [pending.pop(v, None) for v in eqn.outvars]
-            if all(ct is None for ct in cts):
+            if all(ct is None for ct in cts) and not (
+                    eqn.primitive.pulls_back_zeros and _read(jaxpr).intersection(eqn.outvars)):
                 continue
             if (site := eqn.site) is not None:
                 site = (site[0], site[1], source.transposed_scopes[site[2]])
@@ -82,6 +83,18 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
         tracing.thread.make_whole = saved_way
     return [pending.get(v, None) if pending.get(v) is not None else Zero(
         v.aval if v.aval.explicit_sharding is None else v.aval.to_ct_aval()) for v in jaxpr.invars]
+
+
+def _read(jaxpr: Jaxpr) -> set:
+    """What the results depend on."""
+    def find():
+        found = {v for v in jaxpr.outvars if type(v) is not Literal}
+        for eqn in reversed(jaxpr.eqns):
+            if not found.isdisjoint(eqn.outvars):
+                found.update([v for v in eqn.invars if type(v) is not Literal])
+        return found
+
+    return jaxpr.memoised(("what the results depend on",), find)
 
 
 def _mixes(eqn) -> bool:
@@ -122,10 +135,6 @@ def _split_as(ct, explicit):
     if found is explicit or found == explicit:
         return ct
     return reshard_p.bind(ct, target=NamedSharding(found.mesh, PartitionSpec()) if explicit is None else explicit)
-
-
-def add_cotangents(x, y):
-    return add_any_p.bind(x, y)
 
 
 def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], given: tuple[bool, ...], kept: bool = False

@@ -12,9 +12,9 @@ from xlafront.core.avals import without_dimension
 from xlafront.core.refs import RefTangent
 from xlafront.core.zeros import Zero
 from xlafront.lax.barriers import stop_gradient
+from xlafront.lax.families import add_tangents
 from xlafront.lax.zeros import zeros_array
 from xlafront.staging import signatures
-from xlafront.transforms.ad.transpose import add_cotangents
 from xlafront.transforms.calls.custom_calls import (
     CustomCall,
     CustomFunction,
@@ -122,7 +122,7 @@ class custom_jvp(CustomFunction):
                 return result, zero_from_primal(result)
             total = parts[0]
             for part in parts[1:]:
-                total = tree.map(add_cotangents, total, part)
+                total = tree.map(add_tangents, total, part)
             return result, total
 
         self.defjvp(jvp)

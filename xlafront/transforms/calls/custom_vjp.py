@@ -441,7 +441,7 @@ custom_lin_p = _CustomLin(
     "custom_lin", multiple_results=True, memoise=False, shown_as="the derivative of a custom_vjp function",
     abstract=lambda *_, out_avals, **params: list(out_avals), lower=lambda ctx, *xs, **params: _forward_mode(**params),
     impl=_forward_mode, jvp=lambda primals, tangents, **params: _forward_mode(**params), transpose=_lin_transpose)
-custom_lin_p.runs_eagerly = custom_lin_p.ref_primitive = True
+custom_lin_p.runs_eagerly = custom_lin_p.ref_primitive = custom_lin_p.pulls_back_zeros = True
 
 
 # custom_gradient

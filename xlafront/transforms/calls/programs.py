@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import AbstractValue
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
@@ -181,7 +179,7 @@ def active_results(jaxpr: Jaxpr, active: Sequence[bool]) -> list[bool]:
 
 
 def _has_tangent(aval) -> bool:
-    return isinstance(aval.dtype, np.dtype) and dtypes.is_inexact(aval.dtype)
+    return dtypes.tangent_dtype(aval.dtype) != dtypes.float0
 
 
 def fixpoint(start: Sequence[bool], grow: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:

@@ -1,0 +1,33 @@
+"""Names that the reference has still, and warns of: programs of some years ago use them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xlafront.core import tracing
+from xlafront.core.avals import AbstractValue
+from xlafront.core.dimensions import is_symbolic, is_symbolic_dim
+from xlafront.parallel import shard_map as shard_maps
+
+OutputType = tuple[AbstractValue, ...]
+
+
+def shard_map(f: Callable, mesh: Any, in_specs: Any, out_specs: Any, check_rep: bool = True) -> Callable:
+    """`jax.shard_map` as it was called before: over all axes of the mesh, with positional arguments."""
+    return shard_maps.shard_map(f, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=check_rep)
+
+
+def is_constant_dim(d: Any) -> bool:
+    """Is a size a number?"""
+    return not is_symbolic_dim(d)
+
+
+def is_constant_shape(s: Any) -> bool:
+    """Are all sizes of a shape numbers?"""
+    return not is_symbolic(s)
+
+
+def is_concrete(x: Any) -> bool:
+    """Is the value of `x` known now?"""
+    return not isinstance(x, tracing.Tracer)
