@@ -70,7 +70,7 @@ def rewritten(blob: bytes, version: int = files.VERSION, **changes) -> bytes:
     (lambda b: b"", "none at all"),
     (lambda b: b[:20], "truncated"),
     (lambda b: b"ML\xefR\rStableHLO_v1.0.0", "bare MLIR module"),
-    (lambda b: b"<\0\0\0" + bytes(40) + b"ML\xefR\rStableHLO_v1.0.0", "perhaps an export of jax"),
+    (lambda b: b"<\0\0\0" + bytes(40) + b"ML\xefR\rStableHLO_v1.0.0", "file of jax is truncated, damaged or newer"),
     (lambda b: b.replace(b"\r\n", b"\n"), "damaged at its beginning"),
     (lambda b: b"PK\x03\x04 and so on", "no exported function"),
 ])
