@@ -30,8 +30,8 @@ A program in C++ of one's own needs a plugin of PJRT and the header `pjrt_c_api.
 
 What a plugin compiles has sizes that are known, and is for one platform.
 
-A SavedModel of TensorFlow is not made here, nor a file of ONNX: what reads StableHLO needs neither. For Apple's Core ML there is
-stablehlo-coreml, which reads StableHLO; jax2onnx makes ONNX of programs of jax, and knows a part of their operations.
+A SavedModel of TensorFlow is not made here, nor a file of ONNX: what reads StableHLO needs neither. For Apple's Core ML there
+is stablehlo-coreml, which reads StableHLO; jax2onnx makes ONNX of programs of jax, and knows a part of their operations.
 """
 
 from xlafront.faces import lazy
