@@ -448,7 +448,9 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     check_arraylike("unstack", x)
     if np.ndim(x) == 0:
         raise ValueError("xnp.unstack needs an array with at least one dimension.")
-    return tuple(_unstack_kernel(x, canonical_axis(axis, np.ndim(x), "unstack")))
+    axis = canonical_axis(axis, np.ndim(x), "unstack")
+    int(np.shape(x)[axis])  # of a size that is not known there is no tuple
+    return tuple(_unstack_kernel(x, axis))
 
 
 @library(static="axis", name="unstack")
