@@ -455,7 +455,7 @@ def symbolic_slice(item: slice, n: DimExpr | int) -> tuple[Any, Any, int]:
         if given is None:
             return default
         given = as_size(given)
-        return max_dim(given + n, ends[0]) if given < 0 else min_dim(given, ends[1])
+        return max_dim(given + n, ends[0]) if given < 0 else min_dim(ends[1], given)
 
     start, stop = place(item.start, 0 if step > 0 else n - 1), place(item.stop, n if step > 0 else -1)
     size = -(-max_dim(stop - start if step > 0 else start - stop, 0) // abs(step))

@@ -101,8 +101,8 @@ def _exported(traced, platforms: tuple[str, ...], checks: tuple[DisabledSafetyCh
     return Exported(
         fun_name=name, in_tree=traced.in_tree, in_avals=tuple(flat_in_avals), out_tree=traced.out_tree,
         out_avals=tuple(program.out_avals), _has_named_shardings=True, _in_named_shardings=tuple(map(_without_devices, ins)),
-        _out_named_shardings=tuple(map(_without_devices, outs)), in_shardings_hlo=_described(ins, flat_in_avals),
-        out_shardings_hlo=_described(outs, program.out_avals), nr_devices=len(assignment.devices), platforms=platforms,
+        _out_named_shardings=tuple(map(_without_devices, outs)), in_shardings_hlo=(None,) * len(ins),
+        out_shardings_hlo=(None,) * len(outs), nr_devices=len(assignment.devices), platforms=platforms,
         ordered_effects=tuple(lowering.module.ordered_effects(module.closed)),
         unordered_effects=tuple([effect for effect in effects if not effect.ordered]), disabled_safety_checks=checks,
         mlir_module_serialized=lowering.artifacts.serialize(context.module),
@@ -128,11 +128,6 @@ def _without_devices(sharding: NamedSharding | None) -> NamedSharding | None:
     if sharding is None:
         return None
     return NamedSharding(sharding.mesh.abstract_mesh, sharding.spec, memory_kind=sharding.memory_kind)
-
-
-def _described(shardings: Sequence[NamedSharding | None], avals: Sequence[Any]) -> tuple[Any, ...]:
-    """Shardings in XLA's own description."""
-    return tuple([None if s is None else s._to_xla_hlo_sharding(len(aval.shape)) for s, aval in zip(shardings, avals)])
 
 
 def _derivative(program: ClosedJaxpr, ins, outs, platforms, checks, rules) -> Callable[[Exported], Exported]:

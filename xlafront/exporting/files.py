@@ -265,7 +265,8 @@ def describe(header: dict[str, Any]) -> Sequence[tuple[str, str]]:
         order, derivative = order + 1, derivative["vjp"]
     ins, outs = [", ".join([_type_text(aval) for aval in record[which]]) or "nothing" for which in ("in_avals", "out_avals")]
     return [("function", record["name"]), ("arguments", ins), ("results", outs),
-            ("constraints", ", ".join(record.get("constraints", ())) or "none"), ("platforms", ", ".join(record["platforms"])),
+            ("constraints", ", ".join(record["constraints"]) or "none" if "constraints" in record else "those in the module"),
+            ("platforms", ", ".join(record["platforms"])),
             ("devices", str(record["devices"])), ("derivatives", f"to order {order}" if order else "none"),
             ("effects", ", ".join([*record["ordered_effects"], *record["unordered_effects"]]) or "none"),
             ("disabled checks", ", ".join(record["disabled_checks"]) or "none"),

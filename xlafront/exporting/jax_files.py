@@ -66,9 +66,9 @@ def _record(table: Table) -> dict[str, Any]:
         "unordered_effects": list(map(_effect, table.tables(_UNORDERED_EFFECTS))),
         "disabled_checks": list(map(_check, table.tables(_CHECKS))), "module": list(table.data(_MODULE)),
         "calling_convention": table.number(_CONVENTION, "H"), "kept": kept,
-        "global_constants": bool(table.number(_GLOBAL_CONSTANTS, "B")), "constraints": [],
+        "global_constants": bool(table.number(_GLOBAL_CONSTANTS, "B")),
         "vjp": None if derivative is None else _record(derivative),
-    }
+    }  # constraints of sizes are in the module alone
 
 
 def _required(table: Table, field: int) -> Table:

@@ -24,8 +24,8 @@ class ExportedModule:
     - `fun_name`: its name, for messages.
     - `in_tree`, `in_avals`, `out_tree`, `out_avals`: the structures of `(args, kwargs)` and of the result, and the types of
       their leaves, whose shapes may hold symbolic dimensions.
-    - `in_shardings_hlo`, `out_shardings_hlo`: how each is split, as XLA describes it, without the axes of a mesh (for those,
-      see `in_shardings_jax`); None where it was left open.
+    - `in_shardings_hlo`, `out_shardings_hlo`: how each is split, as XLA describes it, without the axes of a mesh; None where
+      that was left open, and in what was not read from a file: see `in_shardings_jax`.
     - `nr_devices`: how many devices the module is for. `platforms`: those that it can be compiled for.
     - `ordered_effects`, `unordered_effects`: what it does besides computing.
     - `disabled_safety_checks`: the checks that were left out.
