@@ -5,7 +5,7 @@ import subprocess
 
 import numpy as np
 import pytest
-import xla_plugins
+import xla_plugins.xla_cpu_pjrt
 
 import xlafront as xf
 import xlafront.numpy as xnp
@@ -16,7 +16,7 @@ W = np.linspace(-2, 1, 12, dtype=np.float32).reshape(3, 4)
 H = np.tanh(X @ W)
 EXPECTED = [np.argsort(H[0]).astype(np.int32), H * np.float32(1.5 ** 3), H.sum()]  # by name
 TYPES = [4, 11, 11]  # PJRT_Buffer_Type_S32, _F32
-PLUGIN = pathlib.Path(xla_plugins.__path__[0]) / "xla_cpu_pjrt"
+PLUGIN = pathlib.Path(xla_plugins.xla_cpu_pjrt.__file__).parent
 SOURCE = pathlib.Path(__file__).parents[2] / "examples" / "from_cpp" / "run.cc"
 
 
