@@ -263,9 +263,10 @@ def describe(header: dict[str, Any]) -> Sequence[tuple[str, str]]:
     order, derivative = 0, record["vjp"]
     while derivative is not None:
         order, derivative = order + 1, derivative["vjp"]
+    unsaid = "constraints" not in record and any([type(n) is str for aval in record["in_avals"] for n in aval["shape"]])
     ins, outs = [", ".join([_type_text(aval) for aval in record[which]]) or "nothing" for which in ("in_avals", "out_avals")]
     return [("function", record["name"]), ("arguments", ins), ("results", outs),
-            ("constraints", ", ".join(record["constraints"]) or "none" if "constraints" in record else "those in the module"),
+            ("constraints", ", ".join(record.get("constraints", ())) or ("those of the module" if unsaid else "none")),
             ("platforms", ", ".join(record["platforms"])),
             ("devices", str(record["devices"])), ("derivatives", f"to order {order}" if order else "none"),
             ("effects", ", ".join([*record["ordered_effects"], *record["unordered_effects"]]) or "none"),
