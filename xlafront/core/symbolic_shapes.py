@@ -17,8 +17,8 @@ from xlafront.core.structs import ShapeDtypeStruct
 class SymbolicScope:
     """The expressions that may meet each other, and what is known of them.
 
-    - `constraints_str`: texts such as `"a >= b + 1"`, `"mod(b, 2) == 0"`, `"a + 2 <= 8"`: a comparison (`==`, `>=` or `<=`) of two
-      expressions. The left side of an equation is one product, which is replaced by the right side wherever it occurs.
+    - `constraints_str`: texts such as `"a >= b + 1"`, `"mod(b, 2) == 0"`, `"a + 2 <= 8"`: a comparison (`==`, `>=` or `<=`) of
+      two expressions. The left side of an equation is one product, which is replaced by the right side wherever it occurs.
 
     Variables of equal names are equal in one scope, and not in two; each is at least 1.
 
