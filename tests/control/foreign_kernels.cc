@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "xla/ffi/api/c_api.h"
@@ -123,3 +124,15 @@ ffi::Error Calls(State* state, ffi::ResultBuffer<ffi::S32> y) {
 XLA_FFI_DEFINE_HANDLER_SYMBOL(StateExecute, Calls, ffi::Ffi::Bind().Ctx<ffi::State<State>>().Ret<ffi::Buffer<ffi::S32>>());
 extern "C" void* StateTypeId() { return &State::id; }
 extern "C" void* StateTypeInfo() { return &State::info; }
+
+// What a kernel for CUDA is given, a stream and memory to work in: compiled here, called nowhere.
+struct CUstream_st;
+ffi::Error OnStream(CUstream_st* stream, int32_t device, ffi::ScratchAllocator scratch, ffi::Buffer<ffi::F32> x,
+                    ffi::ResultBuffer<ffi::F32> y) {
+  std::optional<void*> memory = scratch.Allocate(x.size_bytes());
+  if (!memory.has_value() || device < 0) return ffi::Error(ffi::ErrorCode::kResourceExhausted, "no memory");
+  return stream == nullptr ? ffi::Error::Internal("no stream") : ffi::Error::Success();
+}
+XLA_FFI_DEFINE_HANDLER_SYMBOL(OnStreamHandler, OnStream,
+    ffi::Ffi::Bind().Ctx<ffi::PlatformStream<CUstream_st*>>().Ctx<ffi::DeviceOrdinal>().Ctx<ffi::ScratchAllocator>()
+        .Arg<ffi::Buffer<ffi::F32>>().Ret<ffi::Buffer<ffi::F32>>(), {ffi::Traits::kCmdBufferCompatible});

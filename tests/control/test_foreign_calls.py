@@ -203,6 +203,12 @@ def called(f, *args, platform="cpu"):
     return [line.strip() for line in text.splitlines() if "custom_call" in line]
 
 
+def test_a_kernel_for_cuda_is_compiled_and_registered(library):
+    ffi.register_ffi_target("OnStream", ffi.pycapsule(library.OnStreamHandler), platform="CUDA")
+    [line] = called(lambda x: ffi.ffi_call("OnStream", struct(2, 3))(x), X, platform="cuda")
+    assert "@OnStream(%arg0)" in line
+
+
 def test_what_is_written_for_cuda():
     call = ffi.ffi_call("mine", (struct(2, 3), struct(dtype="int32")), input_output_aliases={0: 0}, input_layouts=[(0, 1)],
                         output_layouts=[Layout((1, 0)), None])

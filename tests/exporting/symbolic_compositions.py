@@ -4,9 +4,39 @@ import numpy as np
 
 import xlafront as xf
 import xlafront.numpy as xnp
-from xlafront import lax, nn, random
+from xlafront import custom_batching, custom_derivatives, lax, nn, random
+from xlafront.ad_checkpoint import checkpoint_name
+from xlafront.experimental import sparse
+from xlafront.experimental.compute_on import compute_on
+from xlafront.experimental.xla_metadata import set_xla_metadata
 
 f32 = np.float32
+
+
+@xf.custom_vjp
+def _doubled(x):
+    return 2 * x
+
+
+_doubled.defvjp(lambda x: (2 * x, None), lambda _, g: (2 * g,))
+
+
+@custom_batching.custom_vmap
+def _mapped(x):
+    return 3 * x
+
+
+@_mapped.def_vmap
+def _of_batch(size, batched, x):
+    return 3 * x, batched[0]
+
+
+def _in_memory(x):
+    memory = xf.new_ref(xnp.zeros_like(x))
+    memory[...] = x
+    memory[0] += 1.
+    return memory[...]
+
 
 CASES = {
     "expand dims/newaxis": (lambda x: x[None, :, None], "f32[b,c]"),
@@ -353,4 +383,39 @@ CASES = {
         lambda x: lax.while_loop(lambda s: s[0] > 0, lambda s: (s[0] - 1, s[1] + 1.), (x.shape[0], x)), "f32[b]"),
     "scan carry dim": (lambda x: lax.scan(lambda c, r: (c + 1, r), x.shape[0], x), "f32[b]"),
     "cond dims": (lambda x: lax.cond(x[0] > 0, lambda: x.shape[0], lambda: 0), "f32[b]"),
+    # what no other case has in its program
+    "lax.acos": (lambda x: lax.acos(nn.sigmoid(x)), "f32[b]"),
+    "scatter_sub": (lambda x, i: x.at[i].subtract(1.), "f32[b,3]; i32[2]"),
+    "lax.scatter_sub": (
+        lambda x, i, u: lax.scatter_sub(x, i, u, lax.ScatterDimensionNumbers((1,), (0,), (0,))), "f32[5,c]; i32[b,1]; f32[b,c]"),
+    "mulhi": (lambda i: lax.mulhi(i, i), "i32[b]"),
+    "igammac": (lambda x: lax.igammac(xnp.abs(x) + 1, xnp.abs(x)), "f32[b]"),
+    "reduce_xor": (lambda i: lax.reduce_xor(i, axes=(0,)), "i32[b,3]"),
+    "min pool": (lambda x: lax.reduce_window(x, np.inf, lax.min, (2, 1), (1, 1), "VALID"), "f32[b+1,3]"),
+    "jvp of max pool": (
+        lambda x: xf.jvp(lambda x: lax.reduce_window(x, -np.inf, lax.max, (2, 1), (1, 1), "VALID"), (x,), (x,)), "f32[b+1,3]"),
+    "copy": (lambda x: lax.copy_p.bind(x), "f32[b]"),
+    "checkpoint_name": (lambda x: checkpoint_name(x, "a") * 2, "f32[b]"),
+    "custom_vjp, its value": (lambda x: _doubled(x), "f32[b]"),
+    "custom_vmap": (lambda x: _mapped(x), "f32[b]"),
+    "linear_call": (lambda x: custom_derivatives.linear_call(lambda _, x: x * 2, lambda _, c: c * 2, (), x), "f32[b]"),
+    "ragged_dot": (lambda x, w, g: lax.ragged_dot(x, w, g), "f32[b,3]; f32[2,3,4]; i32[2]"),
+    "scaled_dot_general": (lambda x, y: nn.scaled_dot_general(x, y, (((1,), (1,)), ((), ()))), "f32[b,32]; f32[4,32]"),
+    "symmetric_product": (lambda x: lax.linalg.symmetric_product(x, xnp.zeros((x.shape[0], 3, 3))), "f32[b,3,2]"),
+    "cholesky_update": (lambda x: lax.linalg.cholesky_update(xnp.eye(3), x[0]), "f32[b,3]"),
+    "qr of a batch": (lambda x: xnp.linalg.qr(x)[1], "f32[b,3,3]"),
+    "device_put": (lambda x: xf.device_put(x), "f32[b]"),
+    "with_sharding_constraint": (
+        lambda x: lax.with_sharding_constraint(x, xf.sharding.SingleDeviceSharding(xf.devices()[0])), "f32[b]"),
+    "set_xla_metadata": (lambda x: set_xla_metadata(x + 1, a="b"), "f32[b]"),
+    "compute_on": (lambda x: compute_on("device_host")(xf.jit(lambda x: x + 1))(x), "f32[b]"),
+    "random.clone": (lambda x: random.key_data(random.clone(random.split(random.key(0), x.shape[0]))), "f32[b]"),
+    "reference": (lambda x: _in_memory(x), "f32[b,3]"),
+    "pmax": (xf.vmap(lambda r: lax.pmax(r, "i"), axis_name="i"), "f32[b,3]"),
+    "all_to_all": (xf.vmap(lambda r: lax.all_to_all(r, "i", 0, 0), axis_name="i"), "f32[b,b]"),
+    "fftfreq": (lambda x: (xnp.fft.fftfreq(x.shape[0]), xnp.fft.rfftfreq(x.shape[0])), "f32[b]"),
+    "choice by weights": (lambda k, x: random.choice(k, x, (2,), p=xnp.ones(x.shape[0]) / x.shape[0]), "u32[2]; f32[b]"),
+    "sparse to dense": (lambda x, i, y: sparse.BCOO((x, i), shape=(3, y.shape[0])).todense(), "f32[b]; i32[b,2]; f32[c]"),
+    "sparse from dense": (lambda x: sparse.BCOO.fromdense(x, nse=3).todense(), "f32[b,3]"),
+    "sparse product": (lambda x, i, y: sparse.BCOO((x, i), shape=(3, y.shape[0])) @ y, "f32[2]; i32[2,2]; f32[b,c]"),
 }

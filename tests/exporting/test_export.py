@@ -227,3 +227,14 @@ def test_programs_that_are_the_same_on_all_platforms_are_written_once():
     different = export.export(xf.jit(xnp.cumsum), platforms=names)(X)  # which CPUs do in another way
     assert different.mlir_module().count("stablehlo.case") == 1
     np.testing.assert_allclose(different.call(X), np.cumsum(X), rtol=1e-6)
+
+
+def test_references_inside_are_no_effects():
+    def in_memory(x):
+        memory = xf.new_ref(x)
+        memory[0] += 1
+        return memory[...]
+
+    exported = export.export(xf.jit(in_memory))(X)
+    assert exported.ordered_effects == exported.unordered_effects == ()
+    np.testing.assert_array_equal(exported.call(X), X + np.eye(len(X), dtype=X.dtype)[0])

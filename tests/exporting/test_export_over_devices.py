@@ -30,6 +30,7 @@ def test_over_other_devices(summed):
     [sharding] = summed.in_shardings_jax(BACKWARDS)
     assert sharding == NamedSharding(BACKWARDS, P("a")) and summed.out_shardings_jax(MESH) == (SPLIT,)
     assert summed._in_named_shardings[0].mesh == AbstractMesh((4,), ("a",))
+    assert [str(s) for s in summed.in_shardings_hlo + summed.out_shardings_hlo] == ["{devices=[4]<=[4]}"] * 2
     x = xf.device_put(X, sharding)
     found = summed.call(x)
     np.testing.assert_array_equal(found, EXPECTED)

@@ -104,6 +104,19 @@ def test_comparisons():
         a >= b  # noqa: B015
 
 
+@pytest.mark.parametrize("constraints, left, right, answer", [  # as the reference decides them
+    ((), "max_dim(3, min_dim(b, c))", "3 * c + 1", "<"), ((), "max_dim(a, b) - b - 1", "a", "<"),
+    ((), "max_dim(a, 2) - max_dim(a, b)", "max_dim(c, 5)", "<"), ((), "max_dim(2, max_dim(3, b))", "max_dim(b, 2)", ">="),
+    ((), "max_dim(c, 6)", "max_dim(3, b) - b", ">="), (("a >= 4", "b <= 8"), "max_dim(4, c)", "min_dim(a // 2, c // 2)", ">="),
+    (("a >= b",), "min_dim(max_dim(b, c), 3 * a)", "b", ">="), (("a == 2*b",), "a // 2", "max_dim(b, 5) - 5", ">="),
+    (("mod(a, 2) == 0",), "c + max_dim(a, b)", "min_dim(3, max_dim(b, 2))", ">="),
+])
+def test_maxima_and_minima_are_looked_at_by_cases(constraints, left, right, answer):
+    a, b, c = symbolic_shape("a, b, c", constraints=constraints)
+    names = {"a": a, "b": b, "c": c, "max_dim": max_dim, "min_dim": min_dim}
+    assert (eval(left, names) >= eval(right, names)) is (answer == ">=")
+
+
 def test_constraints():
     h, w = symbolic_shape("h, w", constraints=["h >= 8", "h <= 64", "mod(w, 2) == 0"])
     assert h >= 8 and h <= 64 and w % 2 == 0 and (w // 2) * 2 == w

@@ -5,7 +5,7 @@ import pytest
 
 import xlafront as xf
 import xlafront.numpy as xnp
-from xlafront import export, lowering
+from xlafront import export, lax, lowering
 from xlafront.errors import InconclusiveDimensionOperation
 
 f32 = np.float32
@@ -153,3 +153,25 @@ def test_sizes_are_integers_of_the_default_dtype(x64):
         size, product, half = module.call(np.ones(3, f32))
         assert (size.dtype, product.dtype) == (np.int64 if x64 else np.int32, f32)
         assert (int(size), float(product[0]), float(half)) == (3, 3.0, 1.5)
+
+
+@pytest.mark.parametrize("call, error, words", [  # the classes are those of the reference but for `unstack`
+    (lambda x: xnp.fft.fft(x), NotImplementedError, "Fourier transforms along a dimension of the size 'b'"),
+    (xf.grad(lambda x: xnp.fft.irfft(xnp.append(x, x).astype(complex)).sum()), NotImplementedError, r"Fourier.*'4\*b - 2'"),
+    (lambda x: xf.random.permutation(xf.random.key(0), x), NotImplementedError, "permutations of 'b' elements"),
+    (lambda x: lax.associative_scan(xnp.add, x), NotImplementedError, "size 'b'.*Use lax.scan"),
+    (xf.grad(lambda x: xnp.cumprod(x).sum()), NotImplementedError, "derivatives of cumprod.*Use lax.scan"),
+    (xf.grad(lambda x: xnp.prod(x)), InconclusiveDimensionOperation, "derivative of a product of 'b' elements"),
+    (lambda x: list(x), InconclusiveDimensionOperation, "'b' was used where a constant integer is needed"),
+    (lambda x: len(x), InconclusiveDimensionOperation, "'b' was used where a constant integer is needed"),
+    (lambda x: xnp.unstack(x), InconclusiveDimensionOperation, "'b' was used where a constant integer is needed"),
+])
+def test_what_needs_a_number(call, error, words):
+    with pytest.raises(error, match=words):
+        export.export(xf.jit(call))(xf.ShapeDtypeStruct(export.symbolic_shape("b"), f32))
+
+
+def test_arguments_are_of_one_scope():
+    types = [xf.ShapeDtypeStruct(export.symbolic_shape("b"), f32) for _ in range(2)]
+    with pytest.raises(ValueError, match="'b' and 'b' are of different symbolic scopes"):
+        export.export(xf.jit(lambda x, y: (x, y)))(*types)

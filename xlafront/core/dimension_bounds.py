@@ -16,6 +16,7 @@ from xlafront.core.dimensions import Atom, DimExpr, Monomial, from_terms, linear
 Bound = int | None  # None: there is none
 
 _STEPS = 3  # how many constraints are combined
+_CASES = 4  # how many maxima and minima are looked at by cases
 
 
 def bounds(x: DimExpr | int) -> tuple[Bound, Bound]:
@@ -26,9 +27,28 @@ def bounds(x: DimExpr | int) -> tuple[Bound, Bound]:
     found = known.get(x.terms)
     if found is None:
         known[x.terms] = term_by_term(x)  # what bounds of its own atoms refer to meanwhile
-        low, high = lower(x, _STEPS), lower(-x, _STEPS)
+        low, high = by_cases(x, _CASES), by_cases(-x, _CASES)
         found = known[x.terms] = low, None if high is None else -high
     return found
+
+
+def by_cases(x: DimExpr | int, cases: int) -> Bound:
+    """`lower`, or what is seen when each maximum and minimum that is a term is one of its operands, or the other."""
+    best = lower(x, _STEPS)
+    if not isinstance(x, DimExpr) or not cases:
+        return best
+    for monomial, k in x.terms:
+        atom = monomial[0][0] if monomial else None
+        if atom is None or monomial != ((atom, 1),) or atom.name not in ("max", "min") or not atom.operands:
+            continue
+        me = from_terms({monomial: 1}, x.scope)
+        first, second = [by_cases(linear([(x, 1), (me, -k), (operand, k)]), cases - 1) for operand in atom.operands]
+        if (k > 0) == (atom.name == "max"):
+            found = _greater(first, second)  # it is at least what it is in either case
+        else:
+            found = None if first is None or second is None else min(first, second)
+        return _greater(best, found)  # other terms are looked at in each case
+    return best
 
 
 def lower(x: DimExpr | int, steps: int) -> Bound:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from xlafront.core.dimensions import DimExpr, evaluate, from_terms, variables
+from xlafront.core.dimensions import DimExpr, check_one_scope, evaluate, from_terms, variables
 
 
 class ArgumentShape(NamedTuple):
@@ -38,6 +38,7 @@ def solve(arguments: Sequence[ArgumentShape], size_of: Callable[[int, int], Any]
     Facts are that sizes are what the shapes say, that variables are at least 1, and the constraints of the scope.
     """
     shapes = ", ".join([f"{a.name}.shape = {_text(a.shape)}" for a in arguments])
+    check_one_scope([n for a in arguments for n in a.shape if type(n) is DimExpr])
     pending = [(f"{a.name}.shape[{d}]", n, (i, d))
                for i, a in enumerate(arguments) for d, n in enumerate(a.shape) if type(n) is DimExpr]
     found: dict[str, Any] = {}

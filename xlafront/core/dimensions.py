@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -299,11 +299,17 @@ def variable(name: str, scope: Any) -> DimExpr | int:
 def _common_scope(x: DimExpr | int, y: DimExpr | int) -> Any:
     if type(x) is not DimExpr:
         return y.scope  # type: ignore[union-attr]
-    if type(y) is DimExpr and y.scope is not x.scope:
-        raise ValueError(f"the dimensions '{x}' and '{y}' are of different symbolic scopes, {x.scope} and {y.scope}, mixing "
-                         f"which says nothing. Make them by one call of symbolic_shape or symbolic_args_specs, or pass "
-                         f"scope=other.scope.")
+    if type(y) is DimExpr:
+        check_one_scope([x, y])
     return x.scope
+
+
+def check_one_scope(sizes: Sequence[DimExpr]) -> None:
+    for n in sizes[1:]:
+        if n.scope is not sizes[0].scope:
+            raise ValueError(f"the dimensions '{sizes[0]}' and '{n}' are of different symbolic scopes, {sizes[0].scope} and "
+                             f"{n.scope}, mixing which says nothing. Make them by one call of symbolic_shape or "
+                             f"symbolic_args_specs, or pass scope=other.scope.")
 
 
 def from_terms(terms: Mapping[Monomial, int], scope: Any) -> DimExpr | int:
@@ -449,7 +455,7 @@ def symbolic_slice(item: slice, n: DimExpr | int) -> tuple[Any, Any, int]:
         if given is None:
             return default
         given = as_size(given)
-        return max_dim(given + n, ends[0]) if given < 0 else min_dim(given, ends[1])
+        return max_dim(given + n, ends[0]) if given < 0 else min_dim(ends[1], given)
 
     start, stop = place(item.start, 0 if step > 0 else n - 1), place(item.stop, n if step > 0 else -1)
     size = -(-max_dim(stop - start if step > 0 else start - stop, 0) // abs(step))

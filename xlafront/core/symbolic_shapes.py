@@ -17,8 +17,8 @@ from xlafront.core.structs import ShapeDtypeStruct
 class SymbolicScope:
     """The expressions that may meet each other, and what is known of them.
 
-    - `constraints`: texts such as `"a >= b + 1"`, `"mod(b, 2) == 0"`, `"a + 2 <= 8"`: a comparison (`==`, `>=` or `<=`) of two
-      expressions. The left side of an equation is one product, which is replaced by the right side wherever it occurs.
+    - `constraints_str`: texts such as `"a >= b + 1"`, `"mod(b, 2) == 0"`, `"a + 2 <= 8"`: a comparison (`==`, `>=` or `<=`) of
+      two expressions. The left side of an equation is one product, which is replaced by the right side wherever it occurs.
 
     Variables of equal names are equal in one scope, and not in two; each is at least 1.
 
@@ -26,14 +26,14 @@ class SymbolicScope:
     (a, b)
     """
 
-    def __init__(self, constraints: Iterable[str] = ()):
-        if isinstance(constraints, str):
-            raise ValueError(f"constraints are a sequence of texts, got one alone: write [{constraints!r}].")
+    def __init__(self, constraints_str: Iterable[str] = ()):
+        if isinstance(constraints_str, str):
+            raise ValueError(f"constraints are a sequence of texts, got one alone: write [{constraints_str!r}].")
         self.constraints: list[Constraint] = []
         self.rules: dict[Monomial, tuple[int, DimExpr | int]] = {}  # product -> (coefficient, what replaces both)
         self.at_least_zero: list[DimExpr] = []  # expressions
         self.bounds: dict[Any, Any] = {}
-        for text in constraints:
+        for text in constraints_str:
             if not isinstance(text, str):
                 raise ValueError(f"a constraint is a text such as 'a >= b', got {text!r}.")
             self._add(text)

@@ -336,7 +336,7 @@ class Tracer:
     def __len__(self):
         if not self.aval.shape:
             raise TypeError("len() of an unsized object: a traced array without dimensions (0-d)")
-        return self.aval.shape[0]
+        return int(self.aval.shape[0])
 
     def __deepcopy__(self, memo):
         return self

@@ -144,16 +144,17 @@ def _lower(ctx, *operands, exported):
         symbol = lowering.linking.link(module, _module(ctx, exported, index),
                                        f"call_exported_{exported.fun_name}", index)
         function = lowering.mlir.function_type(module.module, symbol)
-        lead = (index is not None) + len(exported.ordered_effects)
-        known = module.functions[key] = (symbol, module.calls + 1, function.inputs[lead:],
+        indices = int(index is not None)
+        lead = indices + len(exported.ordered_effects)
+        known = module.functions[key] = (symbol, module.calls + 1, function.inputs[:indices], function.inputs[lead:],
                                          function.results[len(exported.ordered_effects):])
         module.keepalives.append(exported)
         module.calls = outside
-    symbol, depth, taken, given = known
+    symbol, depth, index_types, taken, given = known
     module.calls = max(module.calls, depth)
     mlir, effects = lowering.mlir, exported.ordered_effects
     arguments = _converted(ctx, [operands[i] for i in exported.module_kept_var_idx], taken)
-    leading = [] if index is None else [ctx.constant(np.int32(index))]
+    leading = _converted(ctx, [ctx.constant(np.int32(index))], index_types) if index_types else []
     results = mlir.create(
         "func.call", results=[*[mlir.token_type()] * len(effects), *given],
         operands=[*leading, *ctx.tokens(effects), *arguments],

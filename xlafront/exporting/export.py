@@ -94,7 +94,7 @@ def _exported(traced, platforms: tuple[str, ...], checks: tuple[DisabledSafetyCh
     assignment, flat_in_avals = module.assignment, traced._traced.in_avals
     ins = _given_shardings(traced, flat_in_avals)
     outs = [s if isinstance(s, NamedSharding) else None for s in module.shardings.out]
-    effects = sorted(program.effects, key=str)
+    effects = sorted(module.closed.effects, key=str)
     polymorphic = len(platforms) > 1 or bool(context.dimension_variables)
     with lowering.mlir.context:
         context.module.operation.attributes["jax.uses_shape_polymorphism"] = lowering.mlir.boolean(polymorphic)

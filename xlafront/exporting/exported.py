@@ -63,8 +63,8 @@ class Exported(ExportedModule):
 def deserialize(blob: bytearray | bytes | memoryview) -> Exported:
     """The exported function of a file.
 
-    - `blob`: the bytes that `Exported.serialize` has made. Types that it takes or returns and that were registered for
-      serialization are registered again, under the same names, before.
+    - `blob`: the bytes that `Exported.serialize` has made, here or in jax, whose files have no checksum. Types that it
+      takes or returns and that were registered for serialization are registered again, under the same names, before.
 
     >>> blob = xf.export.export(xf.jit(xnp.sin))(np.float32(1)).serialize()
     >>> xf.export.deserialize(blob).call(0.0)

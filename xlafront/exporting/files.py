@@ -1,4 +1,4 @@
-"""Files of exported functions.
+"""Files of exported functions: the format in which they are written, and what is read from others (`jax_files.py`).
 
     magic, 12 bytes | version, u32 | length of what follows, u64 | SHA-256 of version, length and what follows | a header as
     JSON, behind its length, u64 | the modules, one after the other
@@ -10,6 +10,7 @@ its derivative, when it is written with one.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import itertools
 import json
@@ -17,6 +18,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from xlafront import lowering
 from xlafront.core import dtypes
 from xlafront.core.avals import ShapedArray
 from xlafront.core.dimension_text import read_shape
@@ -24,7 +26,7 @@ from xlafront.core.dimensions import is_symbolic_dim
 from xlafront.core.errors import short
 from xlafront.core.ir import Effect
 from xlafront.core.symbolic_shapes import SymbolicScope
-from xlafront.exporting import structures
+from xlafront.exporting import jax_files, structures
 from xlafront.exporting.checks import (
     DisabledSafetyCheck,
     maximum_supported_calling_convention_version,
@@ -32,12 +34,13 @@ from xlafront.exporting.checks import (
 )
 from xlafront.exporting.record import ExportedModule
 from xlafront.random.prng import IMPLEMENTATIONS
-from xlafront.runtime.jaxlib_compat import NamedSharding, jaxlib_version_text
+from xlafront.runtime.jaxlib_compat import HloSharding, NamedSharding, jaxlib_version_text
 from xlafront.runtime.layouts import MemorySpace
-from xlafront.runtime.sharding import AbstractMesh, AxisType, PartitionSpec
+from xlafront.runtime.sharding import AbstractMesh, AxisType, PartitionSpec, hlo_sharding_from_bytes, hlo_sharding_to_bytes
 from xlafront.runtime.version import __version__
 
-MAGIC = b"\x89XLAFRONT\r\n\x1a"  # no text, and damaged by what treats it as text
+_MARK = b"XLAFRONT"
+MAGIC = b"\x89" + _MARK + b"\r\n\x1a"  # no text, and damaged by what treats it as text
 VERSION = 1
 _PREFIX = struct.Struct("<12sIQ32s")
 _LENGTH = struct.Struct("<Q")
@@ -67,6 +70,8 @@ def read(blob: Any) -> tuple[dict[str, Any], memoryview]:
         raise TypeError(f"deserialize takes the bytes of a file, got {short(blob)} of type {type(blob).__name__}. Read them "
                         f"with open(path, 'rb').read().")
     view = memoryview(blob).cast("B")
+    if view[:len(MAGIC)] != MAGIC and (found := _of_jax(view)):
+        return found, view
     again = "Copy the file again from where it was written, as a binary file, or export the function again."
     if len(view) < len(MAGIC) or view[:len(MAGIC)] != MAGIC:
         raise ValueError(f"cannot deserialize these {len(view)} bytes: they are {_kind(bytes(view[:4096]), len(view))}. What "
@@ -88,16 +93,21 @@ def read(blob: Any) -> tuple[dict[str, Any], memoryview]:
     return json.loads(bytes(body[_LENGTH.size:_LENGTH.size + size])), body[_LENGTH.size + size:]
 
 
+def _of_jax(view: memoryview) -> dict[str, Any] | None:
+    """The header of a file that jax wrote; None where it is none."""
+    content = bytes(view)
+    module = content.find(lowering.artifacts.MAGIC + b"\rStableHLO_v")
+    return jax_files.read(view) if module > 0 and _MARK not in content[:len(MAGIC)] else None
+
+
 def _kind(start: bytes, length: int) -> str:
     """In words, what a file that is none of ours is."""
     if not length:
         return "none at all"
     if start.startswith(b"ML\xefR"):
         return "a bare MLIR module or StableHLO artifact, without the types and structures of arguments and results"
-    if b"XLAFRONT" in start[:16]:
+    if _MARK in start[:len(MAGIC)]:
         return "an exported function, damaged at its beginning, as by a transfer that took it for text"
-    if b"StableHLO_v" in start:
-        return "perhaps an export of jax, whose files are of another format: export the function with xlafront"
     return "no exported function"
 
 
@@ -112,8 +122,8 @@ def _record(exported: ExportedModule, vjp_order: int, modules: list[bytes]) -> d
         "name": exported.fun_name,
         "in_tree": structures.to_json(exported.in_tree), "in_avals": list(map(_aval_to_json, exported.in_avals)),
         "out_tree": structures.to_json(exported.out_tree), "out_avals": list(map(_aval_to_json, exported.out_avals)),
-        "in_shardings": list(map(_sharding_to_json, exported._in_named_shardings)),
-        "out_shardings": list(map(_sharding_to_json, exported._out_named_shardings)),
+        "in_shardings": list(map(_sharding_to_json, exported._in_named_shardings, exported.in_shardings_hlo)),
+        "out_shardings": list(map(_sharding_to_json, exported._out_named_shardings, exported.out_shardings_hlo)),
         "devices": exported.nr_devices, "platforms": list(exported.platforms),
         "ordered_effects": list(map(_effect_to_json, exported.ordered_effects)),
         "unordered_effects": list(map(_effect_to_json, exported.unordered_effects)),
@@ -138,15 +148,18 @@ def from_record(record: dict[str, Any], modules: memoryview, make: Callable[...,
             f"{maximum_supported_calling_convention_version}. Export it again, or install a version that knows it.")
     start, size = record["module"]
     derivative = record["vjp"]
-    ins, outs = [[_sharding_from_json(s) for s in record[which]] for which in ("in_shardings", "out_shardings")]
+    shardings = [record["in_shardings"], record["out_shardings"]]
+    ins, outs = [tuple(map(_sharding_from_json, written)) for written in shardings]
     scopes = itertools.repeat(SymbolicScope(record.get("constraints", ())))
+    in_avals = tuple(map(_aval_from_json, record["in_avals"], ins, scopes))
+    out_avals = tuple(map(_aval_from_json, record["out_avals"], outs, scopes))
     return make(
-        fun_name=record["name"],
-        in_tree=structures.from_json(record["in_tree"]), in_avals=tuple(map(_aval_from_json, record["in_avals"], ins, scopes)),
-        out_tree=structures.from_json(record["out_tree"]),
-        out_avals=tuple(map(_aval_from_json, record["out_avals"], outs, scopes)),
-        _has_named_shardings=True, _in_named_shardings=tuple(ins), _out_named_shardings=tuple(outs),
-        in_shardings_hlo=(None,) * len(ins), out_shardings_hlo=(None,) * len(outs),
+        fun_name=record["name"], in_tree=structures.from_json(record["in_tree"]), in_avals=in_avals,
+        out_tree=structures.from_json(record["out_tree"]), out_avals=out_avals,
+        _has_named_shardings=not any([s is not None and "hlo" in s for s in [*shardings[0], *shardings[1]]]),
+        _in_named_shardings=ins, _out_named_shardings=outs,
+        in_shardings_hlo=tuple(map(_hlo_sharding, shardings[0], ins, in_avals)),
+        out_shardings_hlo=tuple(map(_hlo_sharding, shardings[1], outs, out_avals)),
         nr_devices=record["devices"], platforms=tuple(record["platforms"]),
         ordered_effects=tuple(map(_effect_from_json, record["ordered_effects"])),
         unordered_effects=tuple(map(_effect_from_json, record["unordered_effects"])),
@@ -191,9 +204,10 @@ def _dtype_from_json(name: str):
                      f"which there is none of here. Export a function of their words (random.key_data).")
 
 
-def _sharding_to_json(sharding: NamedSharding | None) -> dict[str, Any] | None:
+def _sharding_to_json(sharding: NamedSharding | None, hlo: HloSharding | None) -> dict[str, Any] | None:
+    """A sharding by the axes of its mesh; one of a file of jax that does not speak of them, as XLA describes it."""
     if sharding is None:
-        return None
+        return None if hlo is None else {"hlo": base64.b64encode(hlo_sharding_to_bytes(hlo)).decode()}
     mesh, spec = sharding.mesh, sharding.spec
     return {"mesh": [[name, size, kind.name] for (name, size), kind in zip(mesh.shape_tuple, mesh.axis_types)],
             "spec": [list(p) if isinstance(p, tuple) else p for p in spec.partitions],
@@ -201,13 +215,19 @@ def _sharding_to_json(sharding: NamedSharding | None) -> dict[str, Any] | None:
 
 
 def _sharding_from_json(record: dict[str, Any] | None) -> NamedSharding | None:
-    if record is None:
+    if record is None or "hlo" in record:
         return None
     names, sizes = zip(*[(name, size) for name, size, _ in record["mesh"]]) if record["mesh"] else ((), ())
     kinds = tuple([AxisType[kind] for _, _, kind in record["mesh"]])
     spec = PartitionSpec(*[tuple(p) if isinstance(p, list) else p for p in record["spec"]],
                          unreduced=frozenset(record["unreduced"]), reduced=frozenset(record["reduced"]))
     return NamedSharding(AbstractMesh(sizes, names, kinds), spec, memory_kind=record["memory"])
+
+
+def _hlo_sharding(record: dict[str, Any] | None, sharding: NamedSharding | None, aval: ShapedArray) -> HloSharding | None:
+    if sharding is None:
+        return None if record is None else hlo_sharding_from_bytes(base64.b64decode(record["hlo"]))
+    return sharding._to_xla_hlo_sharding(len(aval.shape))
 
 
 def _effect_to_json(effect: Effect) -> str:
@@ -243,9 +263,11 @@ def describe(header: dict[str, Any]) -> Sequence[tuple[str, str]]:
     order, derivative = 0, record["vjp"]
     while derivative is not None:
         order, derivative = order + 1, derivative["vjp"]
+    unsaid = "constraints" not in record and any([type(n) is str for aval in record["in_avals"] for n in aval["shape"]])
     ins, outs = [", ".join([_type_text(aval) for aval in record[which]]) or "nothing" for which in ("in_avals", "out_avals")]
     return [("function", record["name"]), ("arguments", ins), ("results", outs),
-            ("constraints", ", ".join(record.get("constraints", ())) or "none"), ("platforms", ", ".join(record["platforms"])),
+            ("constraints", ", ".join(record.get("constraints", ())) or ("those of the module" if unsaid else "none")),
+            ("platforms", ", ".join(record["platforms"])),
             ("devices", str(record["devices"])), ("derivatives", f"to order {order}" if order else "none"),
             ("effects", ", ".join([*record["ordered_effects"], *record["unordered_effects"]]) or "none"),
             ("disabled checks", ", ".join(record["disabled_checks"]) or "none"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from xlafront.core.dimensions import variables
 from xlafront.core.ir import Effect
 from xlafront.core.tree import PyTreeDef
 from xlafront.exporting.checks import DisabledSafetyCheck
-from xlafront.runtime.sharding import AbstractMesh, Mesh, NamedSharding
+from xlafront.runtime.sharding import AbstractMesh, Mesh, NamedSharding, named_from_hlo
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -23,7 +24,8 @@ class ExportedModule:
     - `fun_name`: its name, for messages.
     - `in_tree`, `in_avals`, `out_tree`, `out_avals`: the structures of `(args, kwargs)` and of the result, and the types of
       their leaves, whose shapes may hold symbolic dimensions.
-    - `in_shardings_hlo`, `out_shardings_hlo`: None for each; shardings are kept by name, see `in_shardings_jax`.
+    - `in_shardings_hlo`, `out_shardings_hlo`: how each is split, as XLA describes it, without the axes of a mesh; None where
+      that was left open, and in what was not read from a file: see `in_shardings_jax`.
     - `nr_devices`: how many devices the module is for. `platforms`: those that it can be compiled for.
     - `ordered_effects`, `unordered_effects`: what it does besides computing.
     - `disabled_safety_checks`: the checks that were left out.
@@ -85,7 +87,7 @@ class ExportedModule:
         >>> xf.export.export(xf.jit(xnp.sin))(1.0).in_shardings_jax(mesh)
         (None,)
         """
-        return tuple([self._over(s, mesh) for s in self._in_named_shardings])
+        return tuple(map(self._over, self._in_named_shardings, self.in_shardings_hlo, self.in_avals, itertools.repeat(mesh)))
 
     def out_shardings_jax(self, mesh: Mesh | AbstractMesh | None) -> tuple[NamedSharding | None, ...]:
         """As `in_shardings_jax`, of the results.
@@ -96,9 +98,12 @@ class ExportedModule:
         >>> xf.export.export(xf.jit(xnp.sin))(1.0).out_shardings_jax(mesh)
         (None,)
         """
-        return tuple([self._over(s, mesh) for s in self._out_named_shardings])
+        return tuple(map(self._over, self._out_named_shardings, self.out_shardings_hlo, self.out_avals, itertools.repeat(mesh)))
 
-    def _over(self, sharding: NamedSharding | None, mesh: Mesh | AbstractMesh | None) -> NamedSharding | None:
+    def _over(self, sharding: NamedSharding | None, hlo: Any, aval: Any,
+              mesh: Mesh | AbstractMesh | None) -> NamedSharding | None:
+        if sharding is None and hlo is not None and isinstance(mesh, Mesh):  # a file of jax 0.6
+            return named_from_hlo(hlo, mesh, len(aval.shape))
         if sharding is None or mesh is None:
             return sharding
         if sharding.mesh.shape_tuple != mesh.shape_tuple:

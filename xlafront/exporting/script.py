@@ -105,12 +105,13 @@ def _described(content: bytes) -> list[tuple[str, str]]:
     if not content.startswith(files.MAGIC):
         if content.startswith(lowering.artifacts.MAGIC):
             return [("kind", "portable StableHLO artifact"), *_of_module(content)]
-        if b"module" in content[:4096]:
+        if b"module" in content[:4096] and b"\0" not in content[:4096]:
             return [("kind", "StableHLO as text"), *_of_module(content)]
     header, modules = files.read(content)
     start, size = header["exported"]["module"]
     artifact = bytes(modules[start:start + size])
-    return [("kind", f"exported function, format {files.VERSION}"), *files.describe(header),
+    kind = f"exported function, format {files.VERSION}" if content.startswith(files.MAGIC) else "exported function of jax"
+    return [("kind", kind), *files.describe(header),
             ("StableHLO", f"{lowering.artifacts.version_of(artifact)}, {size} bytes")]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import collections
+import json
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -80,7 +81,8 @@ def register_namedtuple_serialization(nodetype: type[T], *, serialized_name: str
         return " ".join(fields).encode()
 
     def from_bytes(written: bytes):
-        names = tuple(written.decode().split())
+        text = written.decode()
+        names = tuple(json.loads(text) if text.startswith("[") else text.split())  # the former in files of jax
         if names != fields:
             raise ValueError(f"the named tuple {serialized_name!r} had the fields {names} when the file was written, and "
                              f"{nodetype.__name__}, which is registered under this name, has {fields}.")

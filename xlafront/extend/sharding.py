@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xlafront.runtime.jaxlib_compat import GSPMDSharding as GSPMDSharding, HloSharding, OpSharding
+from xlafront.runtime.sharding import hlo_sharding_from_bytes, hlo_sharding_to_bytes
 
 
 def get_op_sharding_from_serialized_proto(sharding: bytes) -> OpSharding:
@@ -25,7 +26,7 @@ def get_hlo_sharding_from_serialized_proto(sharding: bytes) -> HloSharding:
     >>> get_hlo_sharding_from_serialized_proto(data).is_replicated()
     True
     """
-    return HloSharding.from_proto(get_op_sharding_from_serialized_proto(sharding))
+    return hlo_sharding_from_bytes(sharding)
 
 
 def get_serialized_proto_from_hlo_sharding(sharding: HloSharding) -> bytes:
@@ -34,4 +35,4 @@ def get_serialized_proto_from_hlo_sharding(sharding: HloSharding) -> bytes:
     >>> from xlafront.runtime.jaxlib_compat import HloSharding
     >>> data = get_serialized_proto_from_hlo_sharding(HloSharding.replicate())
     """
-    return sharding.to_proto().SerializeToString()
+    return hlo_sharding_to_bytes(sharding)

@@ -27,6 +27,12 @@ from xlafront.staging.library import library
 
 def scan_along(combine, xs: list, axis: int, reverse: bool = False) -> list:
     """Prefix combinations along an axis in logarithmically many steps; `combine` maps two lists to one."""
+    size = np.shape(xs[0])[axis]
+    if is_symbolic_dim(size):
+        raise NotImplementedError(
+            f"elements along an axis of the size '{size}', which is not known while tracing, are not combined with those "
+            f"before them by associative_scan, nor in the derivatives of cumprod, cummax, cummin and cumlogsumexp: how often "
+            f"that is done depends on it. Use lax.scan, or export this dimension with a fixed size.")
     if reverse:
         xs = [rev_p.bind(x, dimensions=(axis,)) for x in xs]
 

@@ -11,6 +11,7 @@ import numpy as np
 from xlafront import lowering
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
+from xlafront.core.dimensions import is_symbolic_dim
 from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import of_first
 from xlafront.core.typing import Array, ArrayLike
@@ -53,7 +54,16 @@ def _abstract(x, *, fft_type, fft_lengths):
     return ShapedArray(x.shape, x.dtype, vma=x.vma)
 
 
+def _check_lengths(lengths: tuple) -> None:
+    for n in lengths:
+        if is_symbolic_dim(n):
+            raise NotImplementedError(
+                f"Fourier transforms along a dimension of the size '{n}', which is not known while tracing, cannot be written "
+                f"in StableHLO. Export this dimension with a fixed size, or pad to one; the other dimensions may stay open.")
+
+
 def _lower(ctx, x, *, fft_type, fft_lengths):
+    _check_lengths(fft_lengths)
     m = lowering.mlir
     if 0 in ctx.aval_out.shape or 0 in ctx.avals_in[0].shape:
         return ctx.broadcast_in_dim(ctx.constant(np.zeros((), ctx.aval_out.dtype)), ())
@@ -72,6 +82,7 @@ def _transpose(ct, x, *, fft_type, fft_lengths):
         missing = n - n // 2 - 1
         whole = pad_p.bind(ct, d.type(0), padding_config=((0, 0, 0),) * (rank - 1) + ((0, missing, 0),))
         return [real_(fft_p.bind(whole, fft_type=FftType.FFT, fft_lengths=fft_lengths))]
+    _check_lengths(fft_lengths)
     # Each element but the first, and the last of an even number, stands for its conjugate too.
     weights = np.full(n // 2 + 1, 2 / math.prod(fft_lengths))
     weights[0] /= 2

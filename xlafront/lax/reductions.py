@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlafront import lowering
-from xlafront.core import dtypes, tracing
+from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.dimensions import is_symbolic_dim, known
 from xlafront.core.primitive import Primitive
@@ -80,6 +80,10 @@ def _product_jvp(primals, tangents, *, axes, out_sharding):
     if type(t) is Zero or n == 0:
         answer = PRIMITIVES["reduce_prod"].bind(x, axes=axes, out_sharding=out_sharding)
         return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
+    if is_symbolic_dim(n):
+        raise errors.InconclusiveDimensionOperation(
+            f"the derivative of a product of '{n}' elements, a number that is not known while tracing: how often they are "
+            f"multiplied depends on it. Use lax.scan, or export this dimension with a fixed size.")
     order = (*axes, *[i for i in range(np.ndim(x)) if i not in axes])
     x, t = (reshape_to(transpose_p.bind(v, permutation=order), (n, *shape)) for v in (x, t))
     while n > 1:

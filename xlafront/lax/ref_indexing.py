@@ -326,7 +326,7 @@ def accumulate(x, indexers: Sequence[Indexer], operands: Sequence[Any], new):
 def _paste(x, windows: Sequence[Window], operands, new):
     shape, sizes = np.shape(x), tuple([w.size for w in windows])
     if whole(shape, tuple(windows)):
-        return new
+        return reshape_to(new, shape)  # of an integer the part has no dimension
     if 0 in sizes:
         return x
     new = reshape_to(new, sizes)

@@ -38,9 +38,14 @@ def link(context: ModuleContext, module: ir.Module, name: str, platform_index: i
         specialise(main, platform_index)
     reached = _reached(functions, "main")
     names = {symbol: context.unique_name(name if symbol == "main" else symbol) for symbol in reached}
+    empty = set()  # meshes without axes: what is said of values over them says nothing
     for op in module.body.operations:
         if op.operation.name == "sdy.mesh":
-            names[_text(op.attributes["sym_name"])] = _mesh(context, op.operation.attributes["mesh"], name)
+            symbol, mesh = _text(op.attributes["sym_name"]), op.operation.attributes["mesh"]
+            if _AXIS.search(str(mesh)) or _DEVICES.search(str(mesh)):
+                names[symbol] = _mesh(context, mesh, name)
+            else:
+                empty.add(symbol)
     channels: dict[str, int] = {}
 
     def channel(number: str) -> int:
@@ -50,6 +55,8 @@ def link(context: ModuleContext, module: ir.Module, name: str, platform_index: i
         return channels[number]
 
     for symbol in reached:
+        if empty:
+            _drop_constraints(functions[symbol], empty)
         operation = functions[symbol].clone(ip=context.insertion_point).operation
         operation.attributes["sym_name"] = mlir.string(names[symbol])
         operation.attributes["sym_visibility"] = mlir.string("private")
@@ -63,6 +70,21 @@ def link(context: ModuleContext, module: ir.Module, name: str, platform_index: i
         raise RecursionError(f"{name} calls more than {MOST_CALLS} functions that are nested in each other, so deeply that "
                              f"XLA's compiler would end the process.")
     return names["main"]
+
+
+def _drop_constraints(function, meshes: set[str]) -> None:
+    found = []
+
+    def look(op):
+        if op.name == "sdy.sharding_constraint" and {m.group(1) or m.group(2) for m in _SYMBOL.finditer(str(
+                op.attributes["sharding"]))} <= meshes:
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    function.walk(look)
+    for op in found:
+        op.results[0].replace_all_uses_with(op.operands[0])
+        op.erase()
 
 
 def _adapt(op, names: dict[str, str], channel: Callable[[str], int]) -> ir.WalkResult:
@@ -119,9 +141,14 @@ def specialise(main, index: int) -> None:
     block = main.regions[0].blocks[0]
     with ir.InsertionPoint.at_block_begin(block):
         chosen = create("stablehlo.constant", results=[block.arguments[0].type],
-                        attributes={"value": mlir.dense(np.int32(index))}, loc=mlir.unknown_location).result
+                        attributes={"value": mlir.dense(index_type(main)(index))}, loc=mlir.unknown_location).result
     block.arguments[0].replace_all_uses_with(chosen)
     _choose(block)
+
+
+def index_type(main) -> type[np.signedinteger]:
+    """The type of the first argument: jax counts platforms in 64 bits where it computes in them."""
+    return np.int64 if str(main.regions[0].blocks[0].arguments[0].type) == "tensor<i64>" else np.int32
 
 
 def _choose(block) -> None:

@@ -14,7 +14,7 @@ from xlafront.lowering.mlir import create, ir
 from xlafront.lowering.module import as_type, module_bytecode
 from xlafront.runtime.jaxlib_compat import JaxRuntimeError
 
-_ASSERTED = re.compile(rf"{MISFIT}[^\n]*")
+_ASSERTED = re.compile(rf'{MISFIT}[^\n]*|(?<=error: loc\("shape_assertion"\): )[^\n]*')  # of our modules, and of jax's
 
 
 def refined(module: ir.Module | bytes, given: Sequence[Any], shardy: bool = True) -> ir.Module:

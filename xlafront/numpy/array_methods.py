@@ -202,7 +202,7 @@ def _iter(self):
 def _rows(self):
     """The rows one by one. Of an array on one device they are cut there, a chunk at a time; of one whose parts are on several,
     they come by way of the host, for on the devices each row would be sent to all."""
-    n = self.shape[0]
+    n = int(self.shape[0])
     if type(self) is ArrayImpl and not self.is_fully_replicated and self.is_fully_addressable:
         here = single_device(backends.default_device())
         of_row = without_dimension(self.aval, 0)

@@ -16,7 +16,7 @@ from xlafront.lax.elementwise import as_type, div, mul, size_as, sqrt_
 from xlafront.lax.fourier import FftType, fft as transform
 from xlafront.lax.shapes import canonical_axes, canonical_axis, permute
 from xlafront.lax.slicing import pad
-from xlafront.numpy.creation import array, asarray, full
+from xlafront.numpy.creation import arange, array, asarray, full
 from xlafront.numpy.manipulation import roll
 from xlafront.numpy.promotion import check_arraylike, promote_args_inexact, unwrap
 from xlafront.numpy.ufuncs import PUBLIC
@@ -346,10 +346,10 @@ def _frequencies(name, n, d, dtype, device, positions):
     wanted = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.fft.{name}")
     if name == "rfftfreq":
         wanted = dtypes.to_inexact(wanted)
-    if isinstance(d, tracing.Tracer):
-        result = as_type(array(positions(n)) / (d * n), wanted, False)
+    if isinstance(d, tracing.Tracer) or is_symbolic_dim(n):
+        result = as_type(array(positions(n, arange if is_symbolic_dim(n) else np.arange)) / (d * n), wanted, False)
     else:
-        result = array((positions(n) / (np.asarray(d) * n)).astype(wanted))
+        result = array((positions(n, np.arange) / (np.asarray(d) * n)).astype(wanted))
     return result if device is None else device_put(result, device)
 
 
@@ -370,7 +370,7 @@ def fftfreq(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, devic
     >>> xnp.fft.fftfreq(4)
     Array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32)
     """
-    return _frequencies("fftfreq", n, d, dtype, device, lambda n: (np.arange(n) + n // 2) % n - n // 2 if n else np.arange(0))
+    return _frequencies("fftfreq", n, d, dtype, device, lambda n, arange: (arange(n) + n // 2) % n - n // 2 if n else arange(0))
 
 
 def rfftfreq(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, device: Any = None) -> Array:
@@ -384,7 +384,7 @@ def rfftfreq(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, devi
     >>> xnp.fft.rfftfreq(4)
     Array([0.  , 0.25, 0.5 ], dtype=float32)
     """
-    return _frequencies("rfftfreq", n, d, dtype, device, lambda n: np.arange(n // 2 + 1))
+    return _frequencies("rfftfreq", n, d, dtype, device, lambda n, arange: arange(n // 2 + 1))
 
 
 def _shifted(name, x, axes, sign):

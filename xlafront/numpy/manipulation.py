@@ -94,8 +94,9 @@ def new_shape(name: str, wanted, old: tuple) -> tuple[int, ...]:
     if -1 in wanted:
         known = math.prod(n for n in wanted if n != -1)
         if wanted.count(-1) > 1 or (known == 0 and total) or (known and total % known):
-            raise TypeError(f"xnp.{name} cannot make shape {wanted} of the {total} elements of shape {old}: -1 may stand "
-                            f"once, for what divides evenly.")
+            kind = errors.InconclusiveDimensionOperation if is_symbolic_dim(total) and wanted.count(-1) == 1 else TypeError
+            raise kind(f"xnp.{name} cannot make shape {wanted} of the {total} elements of shape {old}: -1 may stand once, for "
+                       f"what divides evenly.")
         if not known:
             raise ZeroDivisionError(f"{name} of an array of shape {old} to {wanted}: beside a size of 0 the one that is -1 "
                                     "could be any.")
@@ -448,7 +449,9 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     check_arraylike("unstack", x)
     if np.ndim(x) == 0:
         raise ValueError("xnp.unstack needs an array with at least one dimension.")
-    return tuple(_unstack_kernel(x, canonical_axis(axis, np.ndim(x), "unstack")))
+    axis = canonical_axis(axis, np.ndim(x), "unstack")
+    int(np.shape(x)[axis])  # of a size that is not known there is no tuple
+    return tuple(_unstack_kernel(x, axis))
 
 
 @library(static="axis", name="unstack")

@@ -16,7 +16,9 @@ from xlafront.runtime.jax_names import answered, serve
 from xlafront.runtime.jaxlib_compat import (
     GSPMDSharding,
     HloSharding,
+    JaxRuntimeError,
     NamedSharding,
+    OpSharding,
     OpShardingType,
     Sharding,
     SingleDeviceSharding,
@@ -279,6 +281,26 @@ _attach(GSPMDSharding,
         devices_indices_map=lambda self, shape: _in_order(self, as_named(self, len(shape)).devices_indices_map(shape)),
         is_fully_replicated=property(lambda self: self._hlo_sharding.is_replicated()),
         __repr__=lambda self: f"GSPMDSharding({self._hlo_sharding})")
+
+
+def hlo_sharding_from_bytes(written: bytes) -> HloSharding:
+    """XLA's description of a sharding from its serialised form."""
+    proto = OpSharding()
+    proto.ParseFromString(written)
+    tiles, devices = list(proto.tile_assignment_dimensions), list(proto.tile_assignment_devices)
+    reshape, order = list(proto.iota_reshape_dims), list(proto.iota_transpose_perm)
+    count = math.prod(tiles)
+    in_order = sorted(order) == list(range(len(reshape))) and math.prod(reshape) == count
+    try:
+        if tiles and not in_order and sorted(devices) != list(range(count)):  # at which XLA would end the process
+            raise JaxRuntimeError(f"{count} tiles are not all assigned")
+        return HloSharding.from_proto(proto)
+    except JaxRuntimeError as e:
+        raise ValueError(f"the bytes {written!r} describe no sharding: {e}") from None
+
+
+def hlo_sharding_to_bytes(sharding: HloSharding) -> bytes:
+    return sharding.to_proto().SerializeToString()
 
 
 # What the compiler says of results, in terms of the mesh

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from xlafront.core.dimensions import is_symbolic_dim
 from xlafront.core.typing import Array
 
 
@@ -33,7 +34,7 @@ class SparseInfo(NamedTuple):
 
 
 def shape_of(shape: Sequence[int]) -> tuple[int, ...]:
-    return tuple(int(n) for n in shape)
+    return tuple(n if is_symbolic_dim(n) else int(n) for n in shape)
 
 
 class JAXSparse(abc.ABC):

@@ -185,8 +185,8 @@ def _sparse_to_dense(mat: BCOO, n_dense: int) -> BCOO:
     block = mat.shape[mat.n_batch + left:mat.n_batch + mat.n_sparse]
 
     def one(data, indices):
-        rows = xnp.concatenate([xnp.arange(len(indices), dtype=indices.dtype)[:, None], indices[:, left:]], -1)
-        return places.add_at((len(indices), *block, *data.shape[1:]), rows, data), indices[:, :left]
+        rows = xnp.concatenate([xnp.arange(indices.shape[0], dtype=indices.dtype)[:, None], indices[:, left:]], -1)
+        return places.add_at((indices.shape[0], *block, *data.shape[1:]), rows, data), indices[:, :left]
 
     return BCOO(over_batches(one, mat.n_batch)(*mat._bufs), shape=mat.shape)
 

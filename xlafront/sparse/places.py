@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from xlafront import lax, numpy as xnp
+from xlafront.core.dimensions import is_symbolic
 from xlafront.core.typing import Array
 
 
-def padding_row(shape: Sequence[int], dtype) -> np.ndarray:
+def padding_row(shape: Sequence[int], dtype) -> Any:
     """The place of padding in an array of this shape: one beyond the last index in every dimension."""
-    return np.array(tuple(shape), dtype)
+    return xnp.array(tuple(shape), dtype) if is_symbolic(shape) else np.array(tuple(shape), dtype)
 
 
 def add_at(shape: Sequence[int], indices: Array, values: Array) -> Array:
@@ -26,7 +28,7 @@ def add_at(shape: Sequence[int], indices: Array, values: Array) -> Array:
         return add_at(shape, indices, values.astype(np.int32)).astype(bool)
     if count == 0:
         return values.sum(0, dtype=values.dtype)
-    if math.prod(shape) == 0 or not len(indices):
+    if math.prod(shape) == 0 or indices.shape[0] == 0:
         return xnp.zeros(shape, values.dtype)
     numbers = lax.ScatterDimensionNumbers(tuple(range(1, values.ndim)), tuple(range(count)), tuple(range(count)))
     return lax.scatter_add(xnp.zeros(shape, values.dtype), indices, values, numbers, mode="drop")
@@ -37,9 +39,9 @@ def take_at(array: Array, indices: Array) -> Array:
     count = indices.shape[-1]
     rest = array.shape[count:]
     if count == 0:
-        return xnp.broadcast_to(array, (len(indices), *rest))
-    if array.size == 0 or not len(indices):
-        return xnp.zeros((len(indices), *rest), array.dtype)
+        return xnp.broadcast_to(array, (indices.shape[0], *rest))
+    if array.size == 0 or indices.shape[0] == 0:
+        return xnp.zeros((indices.shape[0], *rest), array.dtype)
     numbers = lax.GatherDimensionNumbers(tuple(range(1, 1 + len(rest))), tuple(range(count)), tuple(range(count)))
     return lax.gather(array, indices, numbers, (*[1] * count, *rest), mode="fill", fill_value=0)
 
@@ -61,8 +63,8 @@ def zero_unless(mask: Array, data: Array) -> Array:
 def sorting_order(indices: Array) -> tuple[Array, Array]:
     """The rows in order, and their numbers in that order."""
     count = indices.shape[-1]
-    numbers = xnp.arange(len(indices), dtype=np.int32)
-    if count == 0 or not len(indices):
+    numbers = xnp.arange(indices.shape[0], dtype=np.int32)
+    if count == 0 or indices.shape[0] == 0:
         return indices, numbers
     *columns, order = lax.sort([*[indices[:, i] for i in range(count)], numbers], num_keys=count)
     return xnp.stack(columns, -1), order
@@ -73,7 +75,7 @@ def group(indices: Array, shape: Sequence[int]) -> tuple[Array, Array, Array, Ar
 
     Padding belongs to no group: its group number is that of all rows.
     """
-    nse = len(indices)
+    nse = indices.shape[0]
     if indices.shape[-1] == 0:
         zeros = xnp.zeros(nse, np.int32)
         return indices, xnp.arange(nse, dtype=np.int32), zeros, xnp.asarray(min(nse, 1), np.int32)
@@ -97,7 +99,7 @@ def sum_groups(data: Array, indices: Array, shape: Sequence[int], nse: int) -> t
     number = xnp.where(number < nse, number, nse)[:, None]
     found = add_at((nse, *data.shape[1:]), number, data[order])
     places = xnp.broadcast_to(padding_row(shape, indices.dtype), (nse, count))
-    if not nse or not len(indices):
+    if not nse or indices.shape[0] == 0:
         return found, places
     numbers = lax.ScatterDimensionNumbers((1,), (0,), (0,))
     return found, lax.scatter(places, number, rows, numbers, mode="drop")
