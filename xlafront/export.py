@@ -22,7 +22,7 @@ of which the last is a program in C++. `pip install 'xlafront[iree]'` brings bot
 calls kernels of LAPACK or cuSOLVER is for XLA.
 
 A program in C++ of one's own needs a plugin of PJRT and the header `pjrt_c_api.h`, which for CPUs are in the package
-`xla-cpu-pjrt` (`pip install 'xlafront[pjrt]'`). `examples/from_cpp/run.cc` of the repository is such a program:
+`xla-cpu-pjrt` (`pip install 'xlafront[pjrt]'`). `notebooks/from_cpp/run.cc` of the repository is such a program:
 
     python -m xlafront export model.py:predict 'float32[2,3]' 'float32[3,4]' --out predict.mlir --platforms cpu
     g++ -std=c++17 -I xla_plugins/xla_cpu_pjrt/include run.cc -o run -ldl

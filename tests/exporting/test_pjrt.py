@@ -17,7 +17,7 @@ H = np.tanh(X @ W)
 EXPECTED = [np.argsort(H[0]).astype(np.int32), H * np.float32(1.5 ** 3), H.sum()]  # by name
 TYPES = [4, 11, 11]  # PJRT_Buffer_Type_S32, _F32
 PLUGIN = pathlib.Path(xla_plugins.xla_cpu_pjrt.__file__).parent
-SOURCE = pathlib.Path(__file__).parents[2] / "examples" / "from_cpp" / "run.cc"
+SOURCE = pathlib.Path(__file__).parents[2] / "notebooks" / "from_cpp" / "run.cc"
 
 
 def model(x, w):
