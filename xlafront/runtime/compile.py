@@ -40,21 +40,22 @@ def compile_module(request: CompileRequest, cache=None) -> CompiledModule:
     if len(request.devices) > 1 and request.client.platform == "cpu":
         backpressure.install()
     key = None
+    _tell_of_cache(cache is not None)
     if cache is not None and request.key is not None and not _is_tuned_together(request):
         key = request.key
-        monitoring.record_event("/jax/compilation_cache/compile_requests_use_cache")
         started = time.perf_counter()
-        data = cache.load(key)
-        if data is not None:
+        found = cache.load(key)
+        if found is not None:
+            data, compile_seconds = found
             try:
                 executable = request.client.deserialize_executable(data, devices, None)
+                took = time.perf_counter() - started
                 monitoring.record_event("/jax/compilation_cache/cache_hits")
-                monitoring.record_event_duration_secs("/jax/compilation_cache/cache_retrieval_time_sec",
-                                                      time.perf_counter() - started)
+                monitoring.record_event_duration_secs("/jax/compilation_cache/compile_time_saved_sec", compile_seconds - took)
+                monitoring.record_event_duration_secs("/jax/compilation_cache/cache_retrieval_time_sec", took)
                 return CompiledModule(executable, from_disk=True)
             except Exception as e:  # made by another build of the runtime: recompile, and say so once
                 cache.discard(key, e)
-        monitoring.record_event("/jax/compilation_cache/cache_misses")
     if request.host_callbacks:
         runtime_effects.prepare()
     started = time.perf_counter()
@@ -65,8 +66,21 @@ def compile_module(request: CompileRequest, cache=None) -> CompiledModule:
     if key is not None:
         elapsed = time.perf_counter() - started
         if cache.wants(elapsed):
+            monitoring.record_event("/jax/compilation_cache/cache_misses")
             cache.store(key, executable.serialize(), elapsed)
     return CompiledModule(executable)
+
+
+_told_of_cache: list[bool] = []  # whether the process was said to use the cache, or to do without it
+
+
+def _tell_of_cache(used: bool) -> None:
+    """The events before each compilation, and before the first of the process."""
+    if not _told_of_cache:
+        _told_of_cache.append(used)
+        monitoring.record_event(f"/jax/compilation_cache/{'tasks_using_cache' if used else 'task_disabled_cache'}")
+    if used:
+        monitoring.record_event("/jax/compilation_cache/compile_requests_use_cache")
 
 
 def backend_compile_and_load(backend, module, executable_devices, options: CompileOptions, host_callbacks: Sequence[Any]):
