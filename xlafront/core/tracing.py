@@ -548,6 +548,8 @@ class StagingTrace(Trace):
             try:
                 types = primitive.result_types(avals, params)
             except VaryingMismatch as mismatch:
+                if not config.auto_pcast.value:
+                    raise errors.not_varying_alike(primitive.shown_as, avals) from None
                 invars = self.make_varying(invars, mismatch.args[0])
                 avals = tuple([v.aval for v in invars])
                 types = primitive.result_types(avals, params)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from xlafront.runtime import backpressure, effects as runtime_effects, foreign_functions, monitoring
+from xlafront.runtime import backpressure, config, effects as runtime_effects, foreign_functions, monitoring
 from xlafront.runtime.clients import clients
 from xlafront.runtime.jaxlib_compat import CompileOptions, JaxRuntimeError
 from xlafront.runtime.sharding import device_list
@@ -65,9 +65,9 @@ def compile_module(request: CompileRequest, cache=None) -> CompiledModule:
         raise explained(foreign_functions.with_remedy(e)) from None
     if key is not None:
         elapsed = time.perf_counter() - started
-        if cache.wants(elapsed):
+        if cache.wants(elapsed) and len(data := executable.serialize()) >= config.persistent_cache_min_entry_size_bytes.value:
             monitoring.record_event("/jax/compilation_cache/cache_misses")
-            cache.store(key, executable.serialize(), elapsed)
+            cache.store(key, data, elapsed)
     return CompiledModule(executable)
 
 
