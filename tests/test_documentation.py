@@ -36,6 +36,7 @@ MODULES = (
     "xlafront.experimental.source_mapper",
     "xlafront.experimental.sparse",
     "xlafront.experimental.sparse.linalg",
+    "xlafront.experimental.sparse.transform",
     "xlafront.experimental.transfer",
     "xlafront.experimental.xla_metadata",
     "xlafront.export",

@@ -15,7 +15,6 @@ from typing import Any
 from xlafront.core import tracing
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, eval_jaxpr, subprograms
 
-
 in_use: list[type] = []  # the types that there are
 
 
