@@ -60,7 +60,7 @@ def bcoo_dot_general(lhs: BCOO | Array, rhs: BCOO | Array, *, dimension_numbers:
     numbers = canonical_numbers("bcoo_dot_general", lhs, rhs, dimension_numbers)
     (lc, rc), (lb, rb) = numbers
     element = None if preferred_element_type is None else np.dtype(preferred_element_type)
-    if element is not None and element != bool and lhs.dtype == rhs.dtype == bool:  # summed as what they become
+    if element is not None and element.kind != "b" and lhs.dtype.kind == rhs.dtype.kind == "b":  # summed as what they become
         lhs, rhs = (x.astype(element) for x in (lhs, rhs))
     if isinstance(lhs, BCOO) and isinstance(rhs, BCOO):
         return _sparse_dot(lhs, rhs, numbers, element)

@@ -58,7 +58,7 @@ class SparsifyEnv:
 
     - `bufs`: those that there are from the start.
 
-    >>> env = SparsifyEnv()
+    >>> env = transform.SparsifyEnv()
     >>> value = env.dense(xnp.ones(2))
     >>> env.data(value).tolist()
     [1.0, 1.0]
@@ -125,7 +125,7 @@ def arrays_to_spvalues(spenv: SparsifyEnv, args: Any) -> Any:
     - `spenv`: the environment, which gets their buffers.
     - `args`: a pytree of arrays.
 
-    >>> arrays_to_spvalues(SparsifyEnv(), sparse.eye(2)).data_ref
+    >>> transform.arrays_to_spvalues(transform.SparsifyEnv(), sparse.eye(2)).data_ref
     0
     """
     def value(x: Any) -> SparsifyValue:
@@ -145,8 +145,8 @@ def spvalues_to_arrays(spenv: SparsifyEnv, spvalues: Any) -> Any:
     - `spenv`: the environment.
     - `spvalues`: a pytree of `SparsifyValue`s.
 
-    >>> env = SparsifyEnv()
-    >>> spvalues_to_arrays(env, arrays_to_spvalues(env, sparse.eye(2)))
+    >>> env = transform.SparsifyEnv()
+    >>> transform.spvalues_to_arrays(env, transform.arrays_to_spvalues(env, sparse.eye(2)))
     BCOO(float32[2, 2], nse=2)
     """
     def array(value: SparsifyValue) -> Any:
@@ -166,8 +166,8 @@ def spvalues_to_avals(spenv: SparsifyEnv, spvalues: Any) -> Any:
     - `spenv`: the environment.
     - `spvalues`: a pytree of `SparsifyValue`s.
 
-    >>> env = SparsifyEnv()
-    >>> print(spvalues_to_avals(env, env.dense(xnp.ones(2))))
+    >>> env = transform.SparsifyEnv()
+    >>> print(transform.spvalues_to_avals(env, env.dense(xnp.ones(2))))
     float32[2]
     """
     def aval(value: SparsifyValue) -> ShapedArray:
@@ -186,9 +186,9 @@ def sparsify_raw(f: Callable) -> Callable:
 
     - `f`: a function of dense arrays.
 
-    >>> env = SparsifyEnv()
-    >>> [value], structure = sparsify_raw(lambda x: 2 * x)(env, arrays_to_spvalues(env, sparse.eye(2)))
-    >>> spvalues_to_arrays(env, value)
+    >>> env = transform.SparsifyEnv()
+    >>> [value], structure = transform.sparsify_raw(lambda x: 2 * x)(env, transform.arrays_to_spvalues(env, sparse.eye(2)))
+    >>> transform.spvalues_to_arrays(env, value)
     BCOO(float32[2, 2], nse=2)
     """
     def raw(spenv: SparsifyEnv, *spvalues: Any, **params: Any) -> tuple[list[SparsifyValue], Any]:
