@@ -294,7 +294,8 @@ def _with_pullback(values: tracing.Trace, args: tuple, tangents: Sequence[Any], 
 def _transpose(cts: Sequence[Any], *operands: Any, _prim: VJPHiPrimitive) -> list[Any]:
     places = [_Accumulator() if any(map(is_undefined, leaves)) else part.unflatten(leaves)
               for part, leaves in _parts_of_arguments(_prim, operands)]
-    if _prim.transpose(_prim.out_tree.unflatten(cts), *places) is not None:
+    rule: Callable[..., Any] = _prim.transpose
+    if rule(_prim.out_tree.unflatten(cts), *places) is not None:
         raise TypeError(f"transpose of {_prim} must return None: cotangents are given to `accum` of what stands in the places "
                         f"of the arguments that it is linear in.")
     found: list[Any] = []

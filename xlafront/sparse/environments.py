@@ -115,8 +115,8 @@ class SparsifyEnv:
         - `indices_sorted`, `unique_indices`: what is known of its indices.
         """
         given = ((data, data_ref), (indices, indices_ref), (indptr, indptr_ref))
-        references = [reference if buffer is None else self._push(buffer) for buffer, reference in given]
-        return SparsifyValue(tuple(shape), *references, indices_sorted, unique_indices)
+        first, second, third = [reference if buffer is None else self._push(buffer) for buffer, reference in given]
+        return SparsifyValue(tuple(shape), first, second, third, indices_sorted, unique_indices)
 
 
 def arrays_to_spvalues(spenv: SparsifyEnv, args: Any) -> Any:
