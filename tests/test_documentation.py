@@ -36,6 +36,7 @@ MODULES = (
     "xlafront.experimental.source_mapper",
     "xlafront.experimental.sparse",
     "xlafront.experimental.sparse.linalg",
+    "xlafront.experimental.sparse.transform",
     "xlafront.experimental.transfer",
     "xlafront.experimental.xla_metadata",
     "xlafront.export",
@@ -73,7 +74,8 @@ MODULES = (
 UFUNC = types.SimpleNamespace(**{name: getattr(xf.numpy.add, name) for name in ("accumulate", "at", "outer", "reduce", "reduceat")})
 OBJECTS = {"Array": ArrayImpl, "Exported": xf.export.Exported, "Array.at[index]": AtIndex, "ufunc": UFUNC}
 GROUPS = (*MODULES, *OBJECTS)
-NAMES = {"xf": xf, "xnp": xf.numpy, "lax": xf.lax, "np": np}  # what examples may use without importing it, beside their module
+# What examples may use without importing it, beside their module.
+NAMES = {"xf": xf, "xnp": xf.numpy, "lax": xf.lax, "np": np, "sparse": xf.experimental.sparse}
 
 
 def functions(module: str) -> list[tuple[str, object]]:

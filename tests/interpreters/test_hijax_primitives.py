@@ -6,7 +6,7 @@ import pytest
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax
-from xlafront.experimental.hijax import HiType, VJPHiPrimitive, register_hitype
+from xlafront.experimental.hijax import VJPHiPrimitive
 
 X, Y = np.float32(0.7), np.float32(1.5)
 POINTS = np.array([0.1, 0.7, 2.0], "float32")
@@ -165,59 +165,3 @@ class Unset(VJPHiPrimitive):
 def test_errors(call, error, words):
     with pytest.raises(error, match=words):
         call()
-
-
-class Quantized:
-    """Integers and a scale."""
-
-    def __init__(self, integers, scale):
-        self.integers, self.scale = integers, scale
-
-
-class QuantizedType(HiType):
-    def __init__(self, shape):
-        self.shape_of_integers = shape
-
-    def __eq__(self, other):
-        return type(other) is QuantizedType and self.shape_of_integers == other.shape_of_integers
-
-    def __hash__(self):
-        return hash(self.shape_of_integers)
-
-    def lo_ty(self):
-        return [xf.core.ShapedArray(self.shape_of_integers, np.dtype("int8")), xf.core.ShapedArray((), np.dtype("float32"))]
-
-    def lower_val(self, value):
-        return [value.integers, value.scale]
-
-    def raise_val(self, integers, scale):
-        return Quantized(integers, scale)
-
-
-register_hitype(Quantized, lambda value: QuantizedType(np.shape(value.integers)))
-
-
-class FromQuantized(VJPHiPrimitive):
-    def __init__(self, kind):
-        self.in_avals, self.params = (kind,), {}
-        self.out_aval = xf.core.ShapedArray(kind.shape_of_integers, np.dtype("float32"))
-        super().__init__()
-
-    def expand(self, value):
-        return value.integers * value.scale
-
-
-def test_values_that_consist_of_others():
-    value = Quantized(np.array([1, -2], "int8"), np.float32(0.5))
-    dequantize = FromQuantized(QuantizedType((2,)))
-    assert dequantize(value).tolist() == [0.5, -1] and xf.jit(dequantize)(value).tolist() == [0.5, -1]
-    doubled = xf.jit(lambda q: Quantized(q.integers, q.scale * 2))(value)
-    assert type(doubled) is Quantized and doubled.scale == 1
-
-    def step(q, _):
-        return Quantized(q.integers, q.scale + 1), dequantize(q)
-
-    last, seen = lax.scan(step, value, None, 3)
-    assert last.scale == 3.5 and seen.tolist() == [[0.5, -1], [1.5, -3], [2.5, -5]]
-    with pytest.raises(NotImplementedError, match="`to_tangent_aval`"):
-        QuantizedType((2,)).to_tangent_aval()

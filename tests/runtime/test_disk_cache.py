@@ -108,9 +108,9 @@ def test_what_stands_in_the_place_of_an_entry(tmp_path, kind):
     cache.store(KEY, b"program", 1.0)  # no warning
     other = f"{8:064d}"
     cache.store(other, b"another", 1.0)
-    assert cache.load(other) == b"another"
+    assert cache.load(other) == (b"another", 1.0)
     if kind != "full directory":
-        assert cache.load(KEY) == b"program"
+        assert cache.load(KEY) == (b"program", 1.0)
 
 
 def test_a_directory_that_was_removed_is_made_again(tmp_path):
@@ -119,7 +119,7 @@ def test_a_directory_that_was_removed_is_made_again(tmp_path):
     shutil.rmtree(tmp_path / "cache")
     assert cache.load(KEY) is None
     cache.store(KEY, b"program", 1.0)
-    assert cache.load(KEY) == b"program"
+    assert cache.load(KEY) == (b"program", 1.0)
 
 
 def test_a_cache_that_is_cleared_while_a_program_is_written_stays_on(tmp_path, monkeypatch):
@@ -133,7 +133,7 @@ def test_a_cache_that_is_cleared_while_a_program_is_written_stays_on(tmp_path, m
 
     monkeypatch.setattr(os, "replace", replaced)
     cache.store(KEY, b"program", 1.0)
-    assert cache.load(KEY) == b"program" and not [p for p in entries(tmp_path) if p.endswith(".tmp")]
+    assert cache.load(KEY) == (b"program", 1.0) and not [p for p in entries(tmp_path) if p.endswith(".tmp")]
 
 
 @pytest.mark.parametrize("reason", ["writable by others", "a file", "inside of what all can write to"])
@@ -158,7 +158,7 @@ def test_size_is_bounded(tmp_path):
         cache.store(f"{i:064d}", bytes(1000), 1.0)
     kept = cache.entries()
     assert sum(size for _, size, _ in kept) <= 5000 and 1 <= len(kept) < 10
-    assert cache.load(f"{9:064d}") == bytes(1000) and cache.load(f"{0:064d}") is None
+    assert cache.load(f"{9:064d}") == (bytes(1000), 1.0) and cache.load(f"{0:064d}") is None
     assert cache.clear() == len(kept) and cache.entries() == []
 
 

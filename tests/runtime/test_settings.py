@@ -2,6 +2,9 @@
 
 import gc
 import logging
+import os
+import subprocess
+import sys
 import traceback
 import warnings
 
@@ -87,6 +90,45 @@ def test_settings_without_effect_say_so_once():
     xf.config._find("xla_profile_version").told = False
     with pytest.warns(UserWarning, match="xla_profile_version.*no effect"), changed("jax_xla_profile_version", 3):
         pass
+
+
+def test_settings_without_effect_in_the_environment_and_with_with():
+    code = "import xlafront as xf\nwith xf.thread_guard(True): pass\nwith xf.thread_guard(True): xf.numpy.ones(3)"
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"JAX_PPRINT_USE_COLOR": "0"}, capture_output=True,
+                          text=True, check=True)
+    assert [line.partition("the setting ")[2].split()[0] for line in done.stderr.splitlines() if "has no effect" in line] == [
+        "pprint_use_color", "thread_guard"]
+
+
+def test_operands_are_not_cast_where_that_is_off():
+    mesh = xf.make_mesh((1,), ("i",), (xf.sharding.AxisType.Auto,))
+
+    def run(f):
+        return xf.shard_map(f, mesh=mesh, in_specs=(xf.P("i"), xf.P()), out_specs=xf.P("i"))(np.ones(2), np.ones(2))
+
+    with xf.auto_pcast(False):
+        with pytest.raises(ValueError, match="auto_pcast"):
+            run(lambda x, y: x + y)
+        with pytest.raises(ValueError, match="pcast"):
+            run(lambda x, y: x * lax.psum(y, "i"))
+        assert run(lambda x, y: x + lax.pcast(y, "i", to="varying")).tolist() == [2, 2]
+    assert run(lambda x, y: x + y).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("where", [None, np.array([True, False, True])], ids=["all", "some"])
+def test_the_rule_of_softmax(where):
+    """The derivative of `y[0]` is `y[0] (e[0] - y)`."""
+    x = np.array([1.0, 2.0, 0.5], np.float32)
+
+    def first(x):
+        return xf.nn.softmax(x, where=where)[0]
+
+    with xf.softmax_custom_jvp(True):
+        assert "custom_jvp_call" in str(xf.make_jaxpr(first)(x))
+        raised = np.exp(x) * (True if where is None else where)
+        y = raised / raised.sum()
+        np.testing.assert_allclose(xf.grad(first)(x), y[0] * (np.eye(3)[0] - y), rtol=1e-5, atol=1e-7)
+    assert "custom_jvp_call" not in str(xf.make_jaxpr(first)(x))
 
 
 def test_programs_are_written_to_files(tmp_path):

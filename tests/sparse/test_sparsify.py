@@ -87,3 +87,20 @@ def test_transformations_around_it():
     assert float(found["sum"]) == 2 * M.sum() and isinstance(found["x"], sparse.BCOO)
     np.testing.assert_allclose(xf.grad(lambda d: double(mat.with_data(d), 2.)["sum"])(mat.data), [2] * mat.nse)
     assert repr(sparse.sparsify(lambda x: x, True)(mat)) == repr(mat)
+
+
+def test_values_of_an_environment():
+    matrix = np.array([[1, 0], [0, 2]], np.float32)
+    env = sparse.transform.SparsifyEnv()
+    given = {"dense": matrix, "bcoo": sparse.BCOO.fromdense(matrix), "bcsr": sparse.BCSR.fromdense(matrix)}
+    values = sparse.transform.arrays_to_spvalues(env, given)
+    assert [v.is_dense() for v in values.values()] == [False, False, True] and values["bcsr"].is_bcsr()
+    assert values["bcoo"] == ((2, 2), 0, 1, None, True, True) and values["bcoo"].ndim == 2
+    back = sparse.transform.spvalues_to_arrays(env, values)
+    assert [type(x).__name__ for x in back.values()] == ["BCOO", "BCSR", "ArrayImpl"]
+    assert str(sparse.transform.spvalues_to_avals(env, values["bcsr"])) == "float32[2,2]"
+    [value], structure = sparse.transform.sparsify_raw(lambda x: xnp.sin(x))(env, values["bcoo"])
+    assert structure.num_leaves == 1 and value.is_bcoo()
+    np.testing.assert_allclose(sparse.transform.spvalues_to_arrays(env, value).todense(), np.sin(matrix), rtol=1e-6)
+    with pytest.raises(RuntimeError, match="indptr"):
+        env.indptr(values["bcoo"])

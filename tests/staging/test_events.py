@@ -55,10 +55,19 @@ def test_the_cache_of_compiled_programs(tmp_path):
 import numpy as np, xlafront as xf
 events = []
 xf.monitoring.register_event_listener(lambda event, **_: events.append(event.rpartition("/")[2]))
+xf.monitoring.register_event_duration_secs_listener(
+    lambda event, seconds, **_: events.append(event.rpartition("/")[2]) if "cache" in event and seconds < 100 else None)
 xf.jit(lambda x: x * 7 - 2)(np.ones(5, np.float32))
 print(*events)
 """
     environment = os.environ | {"XLAFRONT_CACHE_DIR": str(tmp_path), "XLAFRONT_COMPILATION_CACHE_MIN_COMPILE_TIME_SECS": "0"}
-    for expected in ("cache_misses", "cache_hits"):
-        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-        assert done.stdout.split() == ["compile_requests_use_cache", expected]
+    for cache, expected in (("large", "tasks_using_cache compile_requests_use_cache"),
+                            ("1", "tasks_using_cache compile_requests_use_cache cache_misses"),
+                            ("1", "tasks_using_cache compile_requests_use_cache cache_hits compile_time_saved_sec "
+                                  "cache_retrieval_time_sec"),
+                            ("0", "task_disabled_cache")):
+        settings = {"JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "1000000000"} if cache == "large" else {
+            "XLAFRONT_ENABLE_COMPILATION_CACHE": cache}
+        done = subprocess.run([sys.executable, "-c", code], env=environment | settings, capture_output=True, text=True,
+                              check=True)
+        assert done.stdout.split() == expected.split()

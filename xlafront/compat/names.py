@@ -12,6 +12,7 @@ _SAME_PATH = """
     experimental.multihost_utils experimental.ode experimental.pjit experimental.rnn experimental.scheduling_groups
     experimental.serialize_executable experimental.source_mapper experimental.sparse experimental.sparse.bcoo
     experimental.sparse.bcsr experimental.sparse.coo experimental.sparse.csr experimental.sparse.linalg
+    experimental.sparse.ad experimental.sparse.api experimental.sparse.random experimental.sparse.transform
     experimental.sparse.util experimental.topologies experimental.transfer experimental.xla_metadata export extend.backend
     extend.core extend.core.primitives extend.linear_util extend.mlir extend.mlir.dialects extend.mlir.dialects.arith
     extend.mlir.dialects.builtin extend.mlir.dialects.cf extend.mlir.dialects.chlo extend.mlir.dialects.func

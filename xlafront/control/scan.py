@@ -603,14 +603,14 @@ def trace_carry(f, in_tree, carry, others, carry_tree_of, init, init_tree, who):
                         f"but they differ: {'; '.join(lines)}. Convert one of them with astype, or start with an array of the "
                         "right type.")
     # (weak types may differ: what leaves the loop is as weakly typed as the body's results)
-    wanted = [a.update(weak_type=b.weak_type) for a, b in zip(types, found)]
+    wanted = [a if a.is_high else a.update(weak_type=b.weak_type) for a, b in zip(types, found)]
     program = with_weak_types(program, [*wanted, *[None] * (len(program.out_avals) - len(types))])
     return program, consts, out_tree, carry
 
 
 def _promoted(x, given, found):
     """An initial value in the type that the body wants, where it was weakly typed."""
-    if not given.weak_type or given.shape != found.shape or given.dtype == found.dtype:
+    if given.is_high or not given.weak_type or given.shape != found.shape or given.dtype == found.dtype:
         return x
     if dtypes.promote_pair(given.dtype, True, found.dtype, found.weak_type)[0] == found.dtype:
         return convert_element_type_p.bind(x, new_dtype=found.dtype, weak_type=False, sharding=None)

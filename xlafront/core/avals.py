@@ -31,6 +31,7 @@ class AbstractValue:
     # How the type says that dimensions are split over explicit axes of a mesh: a NamedSharding, or None.
     explicit_sharding: Any = None
     plain = True  # whether the type says nothing of meshes and memories
+    is_high = False  # whether values consist of others (`core.parts`)
 
     def str_short(self, short_dtypes=False, mesh_axis_types=False) -> str:
         return repr(self)

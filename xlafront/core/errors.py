@@ -244,3 +244,9 @@ def reference_twice(operation: str, aval, where: str | None) -> ValueError:
     return ValueError(f"{operation} got one reference of type {aval}{f' ({where})' if where else ''} twice, as two arguments, "
                       f"or as an argument and from outside: a write to one would change the other. Pass it once, and use it "
                       f"under one name.")
+
+
+def not_varying_alike(operation: str, avals) -> ValueError:
+    return ValueError(f"{operation} got operands of types {', '.join(map(str, avals))} inside of a shard_map, which do not "
+                      f"vary along the same axes of its mesh, while the setting auto_pcast is off: make them with "
+                      f"pcast(x, axes, to='varying').")

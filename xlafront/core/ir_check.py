@@ -55,4 +55,4 @@ def _check_equation(eqn: JaxprEqn, where: str) -> None:
 
 
 def _shape_and_dtype(aval):
-    return aval if aval is abstract_token else (aval.shape, aval.dtype)
+    return aval if aval is abstract_token or aval.is_high else (aval.shape, aval.dtype)

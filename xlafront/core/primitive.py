@@ -66,6 +66,9 @@ class Primitive:
     changes_groups: Callable | None = None
     # Whether it has to see values outside of `jit`: a rule calls a function of the user's, or it moves them between devices.
     runs_eagerly = False
+    # The context in which its programs are traced again when they are taken apart (`core.parts`): (**params).
+    in_scope: Callable | None = None
+    of_high_types = False  # whether its operands may consist of others (`core.parts`), where `own_impl` is what it computes
 
     # What extensions ask of any primitive, and of ours only `CallPrimitive` answers with yes.
     call_primitive = False

@@ -548,6 +548,8 @@ class StagingTrace(Trace):
             try:
                 types = primitive.result_types(avals, params)
             except VaryingMismatch as mismatch:
+                if not config.auto_pcast.value:
+                    raise errors.not_varying_alike(primitive.shown_as, avals) from None
                 invars = self.make_varying(invars, mismatch.args[0])
                 avals = tuple([v.aval for v in invars])
                 types = primitive.result_types(avals, params)
@@ -717,12 +719,13 @@ def without_full_collections(function: Callable, *args):
 
 
 def trace_to_jaxpr(function: Callable[..., Sequence[Any]], in_avals: Sequence[AbstractValue],
-                   debug_info: DebugInfo = unknown_origin, evaluate: Callable | None = None) -> tuple[Jaxpr, list[Any]]:
+                   debug_info: DebugInfo = unknown_origin, evaluate: Callable | None = None,
+                   kind: type[StagingTrace] | None = None) -> tuple[Jaxpr, list[Any]]:
     """Run `function` on tracers of these types; the program it wrote, and the values of its constants.
 
-    `function` takes and returns flat sequences. Constants may be tracers of enclosing traces.
+    `function` takes and returns flat sequences. Constants may be tracers of enclosing traces. `kind` is that of the trace.
     """
-    trace = StagingTrace(thread.trace, debug_info, evaluate)
+    trace = (kind or StagingTrace)(thread.trace, debug_info, evaluate)
     tracers = [trace.new_arg(aval) for aval in in_avals]
     saved_site = source.thread.site
     if saved_site is not source.NOWHERE:

@@ -3,8 +3,8 @@ other values.
 
 A `VJPHiPrimitive` is one operation of a program until it is lowered (`hijax_primitives`). A `HiPrimitive` on values that
 consist of others runs its `impl`, also while something is traced: such a value then holds traced arrays. Values of a `HiType`
-are pytrees of what they consist of; those of a `MutableHiType`, as Flax declares its variables to be where
-`flax_hijax_variable` is set, are taken apart by compiled functions (`staging/composites.py`).
+are one value in programs until they are lowered (`core/parts.py`); those of a `MutableHiType`, as Flax declares its variables
+to be where `flax_hijax_variable` is set, are taken apart by compiled functions (`staging/composites.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from xlafront.core import tracing, tree
+from xlafront.core import parts, tracing
 from xlafront.core.avals import AbstractValue
 from xlafront.core.primitive import Primitive
 from xlafront.core.tracing import StagingTrace
@@ -53,9 +53,22 @@ class HiPspec:
 
 
 class HiType(AbstractValue):
-    """The type of values that consist of others. A subclass is hashable and says of which, and how they are put together."""
+    """The type of values that consist of others, which are one value to programs and transformations. A subclass is hashable
+    and says of which arrays, and how they are put together. `to_tangent_aval` may be any type, also one of arrays. In the body
+    of a `shard_map`, values of a type `shard(mesh, manual_axes, check_vma, spec)` are given, where `spec` is the `HiPspec` of
+    the argument, and those that it returns are `unshard(mesh, check_vma, spec)` outside."""
 
+    is_high = True
     has_qdd = False
+    weak_type = False
+
+    def __init_subclass__(cls, **options: Any):
+        super().__init_subclass__(**options)
+        parts.in_use.append(cls)
+
+    def update(self, **changes: Any) -> HiType:
+        """The type itself, of which nothing that transformations change of types is known."""
+        return self
 
     def lo_ty(self) -> list[AbstractValue]:
         """The types of the arrays that a value consists of."""
@@ -76,6 +89,14 @@ class HiType(AbstractValue):
     def to_ct_aval(self) -> AbstractValue:
         """The type of the derivative in a value."""
         return self.to_tangent_aval()
+
+    def shard(self, mesh: Any, manual_axes: frozenset, check_vma: bool, spec: HiPspec) -> AbstractValue:
+        """The type of the part of a value that a device has, in the body of a `shard_map`."""
+        raise _undefined(self, "shard")
+
+    def unshard(self, mesh: Any, check_vma: bool, spec: HiPspec) -> AbstractValue:
+        """The type of a value of which devices have parts of this type."""
+        raise _undefined(self, "unshard")
 
 
 class MutableHiType(AbstractValue):
@@ -157,23 +178,25 @@ def register_hitype(val_cls: type, typeof_fn: Callable[[Any], AbstractValue]) ->
     ...     def __init__(self, a, b):
     ...         self.a, self.b = a, b
     >>> class PairType(hijax.HiType):
+    ...     def lo_ty(self):
+    ...         return [hijax.ShapedArray((), np.dtype("float32"))] * 2
     ...     def lower_val(self, pair):
     ...         return [pair.a, pair.b]
     ...     def raise_val(self, a, b):
     ...         return Pair(a, b)
     >>> register_hitype(Pair, lambda pair: PairType())
-    >>> xf.jit(lambda pair: Pair(pair.b, pair.a * 2))(Pair(1, 2)).b.tolist()
-    2
+    >>> class Product(hijax.VJPHiPrimitive):
+    ...     in_avals, out_aval, params = (PairType(),), hijax.ShapedArray((), np.dtype("float32")), {}
+    ...     def expand(self, pair):
+    ...         return pair.a * pair.b
+    >>> xf.jit(lambda pair: Product()(pair) + 1)(Pair(xnp.float32(2), xnp.float32(3)))
+    Array(7., dtype=float32)
     """
     if hasattr(val_cls, "cur_qdd"):
         tracing.composites[val_cls] = typeof_fn
         return
 
-    def flatten(value: Any) -> tuple[tuple, Any]:
-        kind = typeof_fn(value)
-        return tuple(kind.lower_val(value)), kind
-
-    tree.register_pytree_node(val_cls, flatten, lambda kind, children: kind.raise_val(*children))
+    tracing.abstractors[val_cls] = typeof_fn
 
 
 def cur_qdd(x: Any) -> Any:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xlafront.core import tracing, tree
+from xlafront.core import parts, tracing, tree
+from xlafront.core.ir import eval_jaxpr
 from xlafront.core.primitive import Primitive
-from xlafront.core.zeros import Zero
+from xlafront.core.zeros import Zero, is_undefined
 from xlafront.interpreters.ad import instantiate_zeros
 from xlafront.interpreters.batching import AxisData
 from xlafront.lax.elementwise import add
@@ -55,8 +56,8 @@ class VJPHiPrimitive:
         for name in ("in_avals", "out_aval", "params"):
             if not hasattr(self, name):
                 raise AttributeError(f"{type(self).__name__}.__init__ must set self.{name} before it calls super().__init__().")
-        self.in_avals_flat, self.in_tree = tree.flatten(_of_parts(tuple(self.in_avals)))
-        self.out_avals_flat, self.out_tree = tree.flatten(_of_parts(self.out_aval))
+        self.in_avals_flat, self.in_tree = tree.flatten(tuple(self.in_avals))
+        self.out_avals_flat, self.out_tree = tree.flatten(self.out_aval)
         self.__dict__.update(self.params)
 
     def __call__(self, *args: Any) -> Any:
@@ -99,6 +100,20 @@ class VJPHiPrimitive:
         """The derivative in a direction."""
         raise _lacks(self, "linearize", "linearized")
 
+    def transpose(self, out_ct: Any, *maybe_accums: Any) -> None:
+        """For an operation that is linear in some arguments: gives their cotangents to `accum` of what stands in their places.
+        The others are given as they are; a cotangent may be a `Zero`."""
+        raise _lacks(self, "linear_transpose", "transpose")
+
+    def dce(self, used_outs: Any) -> tuple[Any, Any, VJPHiPrimitive]:
+        """Which arguments are needed for some of the results, which results there are then, and an operation from these
+        arguments to these results."""
+        raise _lacks(self, "leaving out results that nobody reads", "dce")
+
+    def remat(self, policy: Any, *args: Any) -> Any:
+        """What the setting `remat3`, which has no effect here, makes of it under `checkpoint`."""
+        raise _lacks(self, "remat3", "remat")
+
     def batch_dim_rule(self, axis_data: AxisData, dims: Any, /) -> Any:
         """Which dimension of the result is the batch's, from those of the arguments; None where it is not batched."""
         raise _lacks(self, "vmap", "batch` or `batch_dim_rule")
@@ -120,12 +135,6 @@ class VJPHiPrimitive:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}[{self.params}]"
-
-
-def _of_parts(kinds: Any) -> Any:
-    """Types of values that consist of others as what these would be of the types of their parts."""
-    return tree.map(lambda kind: kind.raise_val(*kind.lo_ty()) if hasattr(kind, "raise_val") and hasattr(kind, "lo_ty") and (
-        not hasattr(kind, "shape")) else kind, kinds)
 
 
 def _lacks(primitive: VJPHiPrimitive, use: str, method: str) -> NotImplementedError:
@@ -210,14 +219,27 @@ def _results(primitive: VJPHiPrimitive, value: Any, rule: str) -> list[Any]:
     leaves, structure = tree.flatten(value)
     kinds = [tracing.aval_of(x, rule) for x in leaves]
     expected = primitive.out_avals_flat
-    if structure != primitive.out_tree or [(k.shape, k.dtype) for k in kinds] != [(k.shape, k.dtype) for k in expected]:
+    if structure != primitive.out_tree or list(map(_kind, kinds)) != list(map(_kind, expected)):
         raise TypeError(f"{rule} of {primitive} must return what its out_aval says, {primitive.out_aval}; it returned "
                         f"{value!r}.")
     return leaves
 
 
+def _kind(aval: Any) -> Any:
+    """What of a type a rule has to keep to."""
+    return aval if aval.is_high else (aval.shape, aval.dtype)
+
+
 def _expanded(*xs: Any, _prim: VJPHiPrimitive) -> list[Any]:
     return _results(_prim, _prim.expand(*_prim.in_tree.unflatten(xs)), "expand")
+
+
+def _lowered(*xs: Any, _prim: VJPHiPrimitive) -> list[Any]:
+    """What it computes of arrays, in which there may be values that consist of others."""
+    program = tracing.trace_to_closed_jaxpr(lambda *xs: _expanded(*xs, _prim=_prim), [tracing.aval_of(x) for x in xs])
+    if parts.is_high(program.jaxpr):
+        program = parts.program_on_parts(program)
+    return eval_jaxpr(program.jaxpr, program.consts, *xs)
 
 
 def _marks(primitive: VJPHiPrimitive, marks: Sequence[bool]) -> Any:
@@ -269,6 +291,38 @@ def _with_pullback(values: tracing.Trace, args: tuple, tangents: Sequence[Any], 
     return outs, list(found)
 
 
+def _transpose(cts: Sequence[Any], *operands: Any, _prim: VJPHiPrimitive) -> list[Any]:
+    places = [_Accumulator() if any(map(is_undefined, leaves)) else part.unflatten(leaves)
+              for part, leaves in _parts_of_arguments(_prim, operands)]
+    rule: Callable[..., Any] = _prim.transpose
+    if rule(_prim.out_tree.unflatten(cts), *places) is not None:
+        raise TypeError(f"transpose of {_prim} must return None: cotangents are given to `accum` of what stands in the places "
+                        f"of the arguments that it is linear in.")
+    found: list[Any] = []
+    for place, (_, leaves) in zip(places, _parts_of_arguments(_prim, operands)):
+        given = place.value if isinstance(place, _Accumulator) else None
+        found += [None] * len(leaves) if given is None else tree.leaves(given, is_leaf=lambda x: x is None)
+    return [Zero(x.aval) if ct is None and is_undefined(x) else ct for ct, x in zip(found, operands)]
+
+
+def _parts_of_arguments(primitive: VJPHiPrimitive, operands: Sequence[Any]) -> list[tuple[Any, list[Any]]]:
+    """The structure of each argument, and its leaves."""
+    rest = iter(operands)
+    return [(part, [next(rest) for _ in range(part.num_leaves)]) for part in primitive.in_tree.children()]
+
+
+def _dce(used: Sequence[bool], eqn: Any) -> Any:
+    primitive = eqn.params["_prim"]
+    if not any(used):
+        return None
+    if all(used) or not _has(primitive, "dce"):
+        return eqn
+    needed, kept, smaller = primitive.dce(primitive.out_tree.unflatten(used))
+    marks = tree.leaves_by_prefix("dce", needed, primitive.in_tree.unflatten(eqn.invars), lambda x: isinstance(x, bool))
+    return eqn.replace(invars=[v for v, keep in zip(eqn.invars, marks) if keep],
+                       outvars=[v for v, keep in zip(eqn.outvars, tree.leaves(kept)) if keep], params={"_prim": smaller})
+
+
 def _batch(trace: Any, values: Sequence[Any], dims: Sequence[int | None], *, _prim: VJPHiPrimitive) -> tuple[list, list]:
     data = AxisData(trace.axis_name, trace.size)
     result, out_dims = _prim.batch(data, _prim.in_tree.unflatten(values), _prim.in_tree.unflatten(dims))
@@ -277,5 +331,6 @@ def _batch(trace: Any, values: Sequence[Any], dims: Sequence[int | None], *, _pr
 
 call_hi_primitive_p = Primitive(
     "call_hi_primitive", multiple_results=True, abstract=lambda *_, _prim: list(_prim.out_avals_flat), memoise=False,
-    lower=lower_fun(_expanded, True), impl=_expanded, jvp=_jvp)
+    lower=lower_fun(_lowered, True), impl=_expanded, jvp=_jvp, transpose=_transpose, dce=_dce)
 call_hi_primitive_p.batch_with_axis = _batch
+call_hi_primitive_p.of_high_types = True

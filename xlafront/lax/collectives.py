@@ -32,6 +32,7 @@ from xlafront.lax.reductions import PRIMITIVES
 from xlafront.lax.send_recv import check_token, precv_p, psend_p
 from xlafront.lax.shapes import canonical_axes, expand_dims, squeeze
 from xlafront.lax.vma_casts import cast_to
+from xlafront.runtime import config
 
 Groups = Sequence[Sequence[int]] | None
 
@@ -68,6 +69,8 @@ def _operands(x, user: str):
 def _varying(x, names):
     """The value as one that may differ along the axes, where types say whether it does."""
     missing = _checked(names) - tracing.aval_of(x).vma
+    if missing and not config.auto_pcast.value:
+        raise errors.not_varying_alike("a collective", [tracing.aval_of(x)])
     return pvary_p.bind(x, axes=tuple(n for n in names if n in missing)) if missing else x
 
 
@@ -571,6 +574,6 @@ def pcast(x: Any, axis_name: Hashable, *, to: str) -> Any:
         already = tracing.aval_of(leaf).vma & set(names)
         if already:
             raise ValueError(f"pcast to varying got a value that varies along {sorted(map(str, already))} already.")
-        return _varying(leaf, names)
+        return tracing.as_varying(leaf, frozenset(names))
 
     return _mapped(cast, x, "pcast")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from xlafront.lax.elementwise import and_, as_type, constant_like, eq, erfc_, gt
 from xlafront.lax.families import elementwise
 from xlafront.lax.shapes import canonical_axes, canonical_axis, counting, static_shape
 from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact, unwrap
+from xlafront.runtime import config
 from xlafront.staging.library import library
 from xlafront.transforms.calls.custom_jvp import custom_jvp
 
@@ -443,7 +445,23 @@ def softmax(x: ArrayLike, axis: Axes = -1, where: ArrayLike | None = None) -> Ar
     >>> nn.softmax(xnp.array([0.0, 0.0, 5.0]), where=xnp.array([True, True, False]))
     Array([0.5, 0.5, 0. ], dtype=float32)
     """
+    if config.softmax_custom_jvp.value:
+        return _softmax_by_rule(x, where, _hashable(axis))
     return _softmax(x, where, _hashable(axis))
+
+
+@partial(custom_jvp, nondiff_argnums=(2,))
+def _softmax_by_rule(x, where, axis):
+    return _softmax(x, where, axis)
+
+
+@_softmax_by_rule.defjvp
+def _softmax_rule(axis, primals, tangents):
+    """`y (t - sum(y t))`: what each element adds to the logarithm of the sum is its own share."""
+    (x, where), (t, _) = primals, tangents
+    y = _softmax_by_rule(x, where, axis)
+    moved = xnp.broadcast_to(t, y.shape) * y
+    return y, moved - y * xnp.sum(moved, axis, keepdims=True)
 
 
 @library(static="axis", name="log_softmax")

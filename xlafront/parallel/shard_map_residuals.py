@@ -85,7 +85,7 @@ def halves_of(jaxpr: ClosedJaxpr, active, mesh, out_specs, manual: frozenset, ch
     count = len(jaxpr.out_avals)
     inputs = {v: k for k, v in enumerate(forward.invars)}
     results = {v: k for k, v in reversed([*enumerate(forward.outvars[:count])]) if type(v) is not Literal and (
-        spec_axes(out_specs[k]) == (v.aval.vma & manual if check else manual))}
+        not v.aval.is_high and spec_axes(out_specs[k]) == (v.aval.vma & manual if check else manual))}
     casts = {eqn.outvars[0]: eqn for eqn in forward.eqns if eqn.primitive is pvary_p and eqn.invars[0] in inputs}
     computed = iter(forward.outvars[count:])
     sources: list[tuple[str, int]] = []

@@ -15,6 +15,7 @@ from xlafront.core import tracing
 from xlafront.core.avals import entry_of, with_dimension, with_entry
 from xlafront.core.discharge import discharge_program
 from xlafront.core.ir import ClosedJaxpr, dce_closed, effects_by_operand, eval_jaxpr, jaxpr_as_fun, keeps_alive
+from xlafront.core.parts import is_high
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.all_reductions import psum_p
@@ -42,15 +43,20 @@ def _jvp(primals, tangents, *, jaxpr, mesh, in_specs, out_specs, manual_axes, ch
     active = tuple(type(t) is not Zero for t in tangents)
     with axes_in_scope(mesh, manual_axes, check_vma):
         program, nonzero = jvp_program(jaxpr, active)
-        outs = (*out_specs, *pick(out_specs, nonzero))
+        outs = (*out_specs, *_of_tangents(pick(out_specs, nonzero)))
         if check_vma:
             program = vary_results(program, outs)
     results = shard_map_p.bind(*primals, *pick(tangents, active), jaxpr=program, mesh=mesh, manual_axes=manual_axes,
-                               in_specs=(*in_specs, *pick(in_specs, active)), out_specs=outs, check_vma=check_vma)
+                               in_specs=(*in_specs, *_of_tangents(pick(in_specs, active))), out_specs=outs,
+                               check_vma=check_vma)
     count = len(nonzero)
     rest = iter(results[count:])
     whole = [tracing.aval_of(x).to_tangent_aval() for x in results[:count]]
     return results[:count], [next(rest) if nz else Zero(aval) for nz, aval in zip(nonzero, whole)]
+
+
+def _of_tangents(specs) -> list:
+    return [spec if isinstance(spec, PartitionSpec) else spec.to_tangent_spec() for spec in specs]
 
 
 def _linearize(primals, tangents, *, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
@@ -68,8 +74,9 @@ def _linearize(primals, tangents, *, jaxpr, mesh, in_specs, out_specs, manual_ax
     out_tangents = iter(())
     if any(halves.outputs):
         out_tangents = iter(shard_map_p.bind(
-            *residuals, *pick(tangents, active), jaxpr=halves.linear, in_specs=(*residual_specs, *pick(in_specs, active)),
-            out_specs=pick(out_specs, halves.outputs), **params))
+            *residuals, *pick(tangents, active), jaxpr=halves.linear,
+            in_specs=(*residual_specs, *_of_tangents(pick(in_specs, active))),
+            out_specs=tuple(_of_tangents(pick(out_specs, halves.outputs))), **params))
     whole = [tracing.aval_of(x).to_tangent_aval() for x in results[:count]]
     return results[:count], [next(out_tangents) if used else Zero(aval) for used, aval in zip(halves.outputs, whole)]
 
@@ -244,7 +251,7 @@ def _impl(*args, jaxpr, **params):
 
         run.__name__ = run.__qualname__ = f"shard_map_{jaxpr.debug_info.function_name}"
         shardings: Any = device_assignment.UNSPECIFIED
-        if params["manual_axes"] == frozenset(mesh.axis_names) and isinstance(mesh, Mesh):
+        if not is_high(jaxpr.jaxpr) and params["manual_axes"] == frozenset(mesh.axis_names) and isinstance(mesh, Mesh):
             shardings = [NamedSharding(mesh, spec) for spec in outs]
         jitted = Jitted(run, Options(out_shardings=shardings))
         return jitted, make_dispatcher(run, jitted, jitted.cache_miss)
@@ -260,3 +267,4 @@ shard_map_p = Primitive(
     effects=lambda *_, jaxpr, **params: effects_by_operand(jaxpr))
 shard_map_p.batch_with_axis = _batch
 shard_map_p.steps = _steps
+shard_map_p.in_scope = lambda mesh, manual_axes, **_: axes_in_scope(mesh, manual_axes, False)

@@ -40,6 +40,8 @@ def local_type(aval, spec, mesh, manual: frozenset, check: bool):
 
 def whole_type(aval, spec, mesh, manual: frozenset):
     """The type of the array that the parts make up."""
+    if aval.is_high:
+        return aval.unshard(mesh, True, spec)
     shape = tuple(n * parts for n, parts in zip(aval.shape, parts_along(spec, mesh.shape, aval.ndim)))
     if aval.explicit_sharding is not None:
         inner = aval.explicit_sharding.spec
@@ -90,8 +92,9 @@ def edited(closed: ClosedJaxpr, key: tuple, function: Callable[..., Sequence[Any
 
 def vary_results(closed: ClosedJaxpr, specs) -> ClosedJaxpr:
     """The program whose results vary over all the axes of their specs, as their cotangents will."""
-    missing = [tuple(sorted(spec_axes(spec) - aval.vma, key=str)) for spec, aval in zip(specs, closed.out_avals)]
-    summands = [spec.unreduced & aval.vma for spec, aval in zip(specs, closed.out_avals)]
+    missing = [() if aval.is_high else tuple(sorted(spec_axes(spec) - aval.vma, key=str))
+               for spec, aval in zip(specs, closed.out_avals)]
+    summands = [() if aval.is_high else spec.unreduced & aval.vma for spec, aval in zip(specs, closed.out_avals)]
     if not any(missing) and not any(summands):
         return closed
 

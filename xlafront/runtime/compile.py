@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from xlafront.runtime import backpressure, effects as runtime_effects, foreign_functions, monitoring
+from xlafront.runtime import backpressure, config, effects as runtime_effects, foreign_functions, monitoring
 from xlafront.runtime.clients import clients
 from xlafront.runtime.jaxlib_compat import CompileOptions, JaxRuntimeError
 from xlafront.runtime.sharding import device_list
@@ -40,21 +40,22 @@ def compile_module(request: CompileRequest, cache=None) -> CompiledModule:
     if len(request.devices) > 1 and request.client.platform == "cpu":
         backpressure.install()
     key = None
+    _tell_of_cache(cache is not None)
     if cache is not None and request.key is not None and not _is_tuned_together(request):
         key = request.key
-        monitoring.record_event("/jax/compilation_cache/compile_requests_use_cache")
         started = time.perf_counter()
-        data = cache.load(key)
-        if data is not None:
+        found = cache.load(key)
+        if found is not None:
+            data, compile_seconds = found
             try:
                 executable = request.client.deserialize_executable(data, devices, None)
+                took = time.perf_counter() - started
                 monitoring.record_event("/jax/compilation_cache/cache_hits")
-                monitoring.record_event_duration_secs("/jax/compilation_cache/cache_retrieval_time_sec",
-                                                      time.perf_counter() - started)
+                monitoring.record_event_duration_secs("/jax/compilation_cache/compile_time_saved_sec", compile_seconds - took)
+                monitoring.record_event_duration_secs("/jax/compilation_cache/cache_retrieval_time_sec", took)
                 return CompiledModule(executable, from_disk=True)
             except Exception as e:  # made by another build of the runtime: recompile, and say so once
                 cache.discard(key, e)
-        monitoring.record_event("/jax/compilation_cache/cache_misses")
     if request.host_callbacks:
         runtime_effects.prepare()
     started = time.perf_counter()
@@ -64,9 +65,22 @@ def compile_module(request: CompileRequest, cache=None) -> CompiledModule:
         raise explained(foreign_functions.with_remedy(e)) from None
     if key is not None:
         elapsed = time.perf_counter() - started
-        if cache.wants(elapsed):
-            cache.store(key, executable.serialize(), elapsed)
+        if cache.wants(elapsed) and len(data := executable.serialize()) >= config.persistent_cache_min_entry_size_bytes.value:
+            monitoring.record_event("/jax/compilation_cache/cache_misses")
+            cache.store(key, data, elapsed)
     return CompiledModule(executable)
+
+
+_told_of_cache: list[bool] = []  # whether the process was said to use the cache, or to do without it
+
+
+def _tell_of_cache(used: bool) -> None:
+    """The events before each compilation, and before the first of the process."""
+    if not _told_of_cache:
+        _told_of_cache.append(used)
+        monitoring.record_event(f"/jax/compilation_cache/{'tasks_using_cache' if used else 'task_disabled_cache'}")
+    if used:
+        monitoring.record_event("/jax/compilation_cache/compile_requests_use_cache")
 
 
 def backend_compile_and_load(backend, module, executable_devices, options: CompileOptions, host_callbacks: Sequence[Any]):

@@ -41,12 +41,10 @@ _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
     ("threefry_gpu_kernel_lowering", bool, False, True, "random bits on CUDA by the plugin's kernel, not by fused operations"),
     ("legacy_prng_key", ("allow", "warn", "error"), "allow", True, "what using a raw uint32 key does"),
     ("debug_key_reuse", bool, False, True, "raise KeyReuseError when a random key is used twice"),
-    ("softmax_custom_jvp", bool, True, "calls", "differentiate softmax by its closed form"),
+    ("softmax_custom_jvp", bool, False, True, "differentiate softmax by its closed form"),
     ("allow_f16_reductions", bool, True, True, "whether sums of 16-bit floats may be made in 16 bits"),
     ("auto_pcast", bool, True, True, "vary replicated operands over manual axes as needed"),
-    ("use_direct_linearize", bool, True, True, "linearise in one pass"),
     ("remove_size_one_mesh_axis_from_type", bool, False, True, "leave mesh axes of size 1 out of types"),
-    ("jax2tf_associative_scan_reductions", bool, False, "calls", "accepted for compatibility; changes nothing here"),
     ("random_seed_offset", int, 0, "rare", "added to the seed of new keys"),
     ("high_dynamic_range_gumbel", bool, False, "rare", "whether Gumbel noise has the full tail when no mode is given"),
     ("check_static_indices", bool, False, "rare", "raise IndexError for Python integers out of bounds as indices"),
@@ -72,7 +70,6 @@ _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
     ("explain_cache_misses", bool, False, False, "log why a function is traced again"),
     ("no_tracing", bool, False, False, "refuse to trace"),
     ("no_execution", bool, False, "calls", "refuse to execute"),
-    ("thread_guard", bool, False, False, "refuse computations from other threads in multi-process programs"),
     ("array_garbage_collection_guard", ("allow", "log", "fatal"), "allow", False, "arrays that only the cycle collector frees"),
     ("transfer_guard", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False, "all transfers"),
     ("transfer_guard_host_to_device", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False, ""),
@@ -87,6 +84,7 @@ _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
     ("compilation_cache_max_size", int, 2 << 30, False,
      "bytes that the compile cache may take; -1: any number, 0: there is no cache"),
     ("compilation_cache_min_compile_time_secs", float, 0.008, False, "cheaper compilations are not kept on disk"),
+    ("persistent_cache_min_entry_size_bytes", int, 0, False, "smaller programs are not kept on disk"),
     ("traceback_filtering", ("auto", "off", "tracebackhide", "remove_frames", "quiet_remove_frames"), "auto", False,
      "hide the library's own frames in tracebacks"),
     ("cuda_visible_devices", str, "all", False, "comma-separated indices of the GPUs to use"),
@@ -222,15 +220,25 @@ class KeptSetting(Setting):
     def __init__(self, name, kind, default):
         self.told = False
         super().__init__(name, kind, default, False, "accepted for compatibility; changes nothing here")
+        self.tell(self.value, 2)
 
     def set(self, value) -> None:
         super().set(value)
-        if self.value != self.default and not self.told:
+        self.tell(self.value, 4)
+
+    def __call__(self, new_val: Any = True, *, disable: bool | None = None) -> _Scope:
+        scope = super().__call__(new_val, disable=disable)
+        self.tell(scope.new, 3)
+        return scope
+
+    def tell(self, value: Any, stacklevel: int) -> None:
+        """Say once that it has no effect, where it is given a value that it does not have anyway."""
+        if value != self.default and not self.told:
             import warnings  # start-up: for a message
 
             self.told = True
             warnings.warn(f"the setting {self.name} is known, so that programs for JAX run, but has no effect in xlafront.",
-                          stacklevel=3)
+                          stacklevel=stacklevel)
 
 
 class _Scope:
@@ -403,5 +411,17 @@ on_update("transfer_guard", _spread_transfer_guard)
 on_update("logging_level", _set_logging_level)
 
 
-def __getattr__(name: str):  # for type checkers: the settings are put into this module's namespace above
-    raise AttributeError(f"there is no setting {name!r}")
+def _tell_of_environment() -> None:
+    """Who sets a setting without effect by an environment variable is told so, too."""
+    known = (*settings, *_ALIASES)
+    if any([name.startswith(("JAX_", "XLAFRONT_")) and name.partition("_")[2].lower() not in known for name in os.environ]):
+        _kept_settings()
+
+
+_tell_of_environment()
+
+
+def __getattr__(name: str):  # the other settings are in this module's namespace
+    if name.startswith("_") or name not in _kept_settings():
+        raise AttributeError(f"there is no setting {name!r}")
+    return _kept_settings()[name]

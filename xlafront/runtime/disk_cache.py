@@ -18,8 +18,8 @@ import warnings
 
 from xlafront.runtime.jaxlib_compat import jaxlib_version_text
 
-_MAGIC = b"XLAFRNT1"
-_HEADER = struct.Struct("<8s32s32sQ")  # magic, key, checksum, payload length
+_MAGIC = b"XLAFRNT2"
+_HEADER = struct.Struct("<8s32s32sdQ")  # magic, key, checksum, seconds that compiling took, payload length
 _SUFFIX = ".xla"
 
 
@@ -65,7 +65,7 @@ def cache_key(module: bytes, options: bytes, client, devices) -> str:
     """All that the executable depends on, hashed: program, options, compiler, hardware."""
     import hashlib  # start-up: 5 ms
 
-    parts = [module, options, jaxlib_version_text, client.platform, client.platform_version,
+    parts = [_MAGIC, module, options, jaxlib_version_text, client.platform, client.platform_version,
              *[f"{d.id}:{d.device_kind}" for d in devices],
              *[os.environ.get(name, "") for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS")]]
     if client.platform == "cpu":
@@ -127,7 +127,8 @@ class DiskCache:
 
     # Reading and writing
 
-    def load(self, key: str) -> bytes | None:
+    def load(self, key: str) -> tuple[bytes, float] | None:
+        """An executable, and how many seconds compiling it took."""
         if not self._prepare():
             return None
         path = self.path(key)
@@ -145,9 +146,9 @@ class DiskCache:
                 if problem:
                     self.discard(key, f"it {problem}")
                     return None
-                data = _unpack(key, f.read(status.st_size))
+                found = _unpack(key, f.read(status.st_size))
             os.utime(path)
-            return data
+            return found
         except (OSError, ValueError) as e:
             self.discard(key, e)
             return None
@@ -158,7 +159,7 @@ class DiskCache:
     def store(self, key: str, data: bytes, compile_seconds: float) -> None:
         if not self._prepare() or len(data) + _HEADER.size > self.max_bytes:
             return
-        content = _pack(key, data)
+        content = _HEADER.pack(_MAGIC, bytes.fromhex(key), _checksum(data), compile_seconds, len(data)) + data
         try:
             try:
                 self._write(key, content)
@@ -273,20 +274,16 @@ def _checksum(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=32).digest()
 
 
-def _pack(key: str, data: bytes) -> bytes:
-    return _HEADER.pack(_MAGIC, bytes.fromhex(key), _checksum(data), len(data)) + data
-
-
-def _unpack(key: str, content: bytes) -> bytes:
+def _unpack(key: str, content: bytes) -> tuple[bytes, float]:
     if len(content) < _HEADER.size:
         raise ValueError("it is truncated")
-    magic, stored_key, checksum, length = _HEADER.unpack_from(content)
+    magic, stored_key, checksum, compile_seconds, length = _HEADER.unpack_from(content)
     data = content[_HEADER.size:]
     if magic != _MAGIC or stored_key != bytes.fromhex(key):
         raise ValueError("it is not an entry of this cache")
     if len(data) != length or _checksum(data) != checksum:
         raise ValueError("it is damaged")
-    return data
+    return data, compile_seconds
 
 
 _RECORD = struct.Struct("<8s32sQ")  # magic, checksum, payload length

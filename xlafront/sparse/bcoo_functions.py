@@ -441,7 +441,8 @@ def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
         fill = places.padding_row([arr.shape[k + d] for d in kept], indices.dtype)
         indices = xnp.where(inside[..., None], indices, fill)
         data = _zero_padding(data, inside, arr, batch) if not kept else data
-    return BCOO((data, lax.squeeze(indices, batch)), shape=[n for d, n in enumerate(arr.shape) if d not in dims])
+    return BCOO((data, lax.squeeze(indices, batch)), shape=[n for d, n in enumerate(arr.shape) if d not in dims],
+                indices_sorted=arr.indices_sorted, unique_indices=arr.unique_indices and (bool(kept) or arr.nse <= 1))
 
 
 def _zero_padding(data: Array, inside: Array, arr: BCOO, batch: Sequence[int]) -> Array:
@@ -480,8 +481,9 @@ def bcoo_slice(mat: BCOO, *, start_indices: Sequence[int], limit_indices: Sequen
     indices = indices[tuple([slice(None) if n == 1 and mat.shape[d] != 1 else slices[d]
                              for d, n in enumerate(indices.shape[:k])])]
     begin, end, step = (np.array(bounds[k:k + s], indices.dtype) for bounds in (starts, limits, steps))
-    inside = xnp.all((indices >= begin) & (indices < end) & ((indices - begin) % step == 0), -1)
-    moved = (indices - begin) // step
+    inside, moved = places.between(indices, begin, end), indices - begin
+    if (step != 1).any():
+        inside, moved = inside & xnp.all(moved % step == 0, -1), moved // step
     return _cut(mat, data, moved, inside, sizes)
 
 
@@ -527,13 +529,9 @@ def _dynamic_slice(mat: BCOO, starts: Sequence[Array], *, sizes: tuple[int, ...]
         return lax.dynamic_slice(x, [start for start, _ in batch + rest], [size for _, size in batch + rest])
 
     data, indices = part(data, mat.n_dense), part(indices, 0)
-    if s:
-        begin = xnp.stack(starts[k:k + s]).astype(indices.dtype)
-        end = begin + np.array(sizes[k:k + s], indices.dtype)
-    else:
-        begin = end = xnp.zeros(0, indices.dtype)
-    inside = xnp.all((indices >= begin) & (indices < end), -1)
-    return _cut(mat, data, indices - begin, inside, sizes)
+    begin = [i.astype(indices.dtype) for i in starts[k:k + s]]
+    inside = places.between(indices, begin, [first + size for first, size in zip(begin, sizes[k:])])
+    return _cut(mat, data, indices - xnp.stack(begin) if s else indices, inside, sizes)
 
 
 @one_program

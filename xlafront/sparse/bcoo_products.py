@@ -60,6 +60,8 @@ def bcoo_dot_general(lhs: BCOO | Array, rhs: BCOO | Array, *, dimension_numbers:
     numbers = canonical_numbers("bcoo_dot_general", lhs, rhs, dimension_numbers)
     (lc, rc), (lb, rb) = numbers
     element = None if preferred_element_type is None else np.dtype(preferred_element_type)
+    if element is not None and element.kind != "b" and lhs.dtype.kind == rhs.dtype.kind == "b":  # summed as what they become
+        lhs, rhs = (x.astype(element) for x in (lhs, rhs))
     if isinstance(lhs, BCOO) and isinstance(rhs, BCOO):
         return _sparse_dot(lhs, rhs, numbers, element)
     if isinstance(lhs, BCOO):
@@ -173,14 +175,21 @@ def _sampled(A, B, indices, *, dimension_numbers):
     if n_batch != len(lb) or n_sparse != len(left) + len(right):
         return extract_p.bind(indices, lax.dot_general(A, B, dimension_numbers), assume_unique=True)
     dtype = xnp.promote_types(A.dtype, B.dtype)
-    A = A.astype(dtype).transpose(*lb, *left, *lc)
-    B = B.astype(dtype).transpose(*rb, *right, *rc)
+    A, B = _rows_of(A.astype(dtype), (*lb, *left, *lc), lc), _rows_of(B.astype(dtype), (*rb, *right, *rc), rc)
 
     def one(a, b, i):
         rows, columns = places.take_at(a, i[:, :len(left)]), places.take_at(b, i[:, len(left):])
         return (rows * columns).sum(tuple(range(1, rows.ndim)), dtype=dtype)
 
     return over_batches(one, n_batch)(A, B, indices)
+
+
+def _rows_of(x: Array, order: tuple[int, ...], summed: Sequence[int]) -> Array:
+    """The array with what is summed behind the rest. Long rows are laid out so before they are read: they are read often."""
+    moved = x.transpose(order)
+    if order == tuple(range(x.ndim)) or math.prod([x.shape[d] for d in summed]) < 64:
+        return moved
+    return lax.optimization_barrier(moved)
 
 
 dot_general_sampled_p = operation("bcoo_dot_general_sampled", _sampled, (0, 1))

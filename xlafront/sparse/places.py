@@ -5,6 +5,7 @@ A row of `indices` is a place; one that is out of bounds in any dimension is pad
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -48,7 +49,14 @@ def take_at(array: Array, indices: Array) -> Array:
 
 def in_bounds(indices: Array, shape: Sequence[int]) -> Array:
     """Which rows are places of an array of this shape, and no padding."""
-    return xnp.all((indices >= 0) & (indices < padding_row(shape, indices.dtype)), -1)
+    return between(indices, [0] * len(shape), shape)
+
+
+def between(indices: Array, begin: Sequence[Any], end: Sequence[Any]) -> Array:
+    """Which rows lie between bounds in all dimensions: column by column, as XLA is slow at reducing short rows."""
+    columns = [indices[..., d] for d in range(indices.shape[-1])]
+    found = [(column >= first) & (column < last) for column, first, last in zip(columns, begin, end)]
+    return functools.reduce(lambda a, b: a & b, found) if found else xnp.ones(indices.shape[:-1], bool)
 
 
 def keep_where(mask: Array, data: Array, indices: Array, shape: Sequence[int]) -> tuple[Array, Array]:

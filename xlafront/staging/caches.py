@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from xlafront.core import parts
 from xlafront.core.avals import forget_unused_types
 from xlafront.core.discharge import takes_refs
 from xlafront.core.ir import ClosedJaxpr, DebugInfo
@@ -25,12 +26,25 @@ dispatch_cache = PjitFunctionCache(DISPATCH_CAPACITY)
 class TracedCall:
     """What tracing a function with one signature gave, and the executables that were made of it."""
 
-    __slots__ = ("closed", "out_tree", "in_avals", "debug_info", "takes_refs", "executables")
+    __slots__ = ("closed", "out_tree", "in_avals", "debug_info", "takes_refs", "executables", "is_high", "on_parts",
+                 "_on_arrays")
 
     def __init__(self, closed: ClosedJaxpr, out_tree: Any, in_avals: tuple, debug_info: DebugInfo):
         self.closed, self.out_tree, self.in_avals, self.debug_info = closed, out_tree, in_avals, debug_info
         self.takes_refs = takes_refs(closed.jaxpr)
+        self.is_high = any([aval.is_high for aval in (*in_avals, *closed.out_avals)])
+        self.on_parts: Callable | None = None  # the compiled function of what arguments consist of
+        self._on_arrays: TracedCall | None = None
         self.executables: dict[tuple, Executable] = {}  # by devices, shardings and donated arguments
+
+
+    @property
+    def on_arrays(self) -> TracedCall:
+        """What is run: a program without values inside that consist of others."""
+        if self._on_arrays is None:
+            self._on_arrays = self if not parts.is_high(self.closed.jaxpr) else TracedCall(
+                parts.program_on_parts(self.closed), self.out_tree, self.in_avals, self.debug_info)
+        return self._on_arrays
 
 
 class Once:

@@ -57,10 +57,10 @@ class logged_step:
         self.started = time.perf_counter()
 
     def __exit__(self, kind, *exception):
+        took = time.perf_counter() - self.started
         if kind is None:
-            took = time.perf_counter() - self.started
             note(f"Finished {self.step} of %s for %s in %.6f sec.", self.name, self.in_avals, took)
-            if self.began is not None:
-                event, of = _EVENTS[self.step]
-                monitoring.record_event_duration_secs(event, took, fun_name=of.format(self.name))
-                monitoring.record_event_time_span(event, self.began, self.began + took, fun_name=of.format(self.name))
+        if self.began is not None:
+            event, of = _EVENTS[self.step]
+            monitoring.record_event_duration_secs(event, took, fun_name=of.format(self.name))
+            monitoring.record_event_time_span(event, self.began, self.began + took, fun_name=of.format(self.name))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlafront.core import errors, keys, tracing, tree
+from xlafront.core import errors, keys, parts, tracing, tree
 from xlafront.core.avals import abstract_token
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, eval_jaxpr
 from xlafront.core.program_call import ProgramCall
@@ -123,6 +123,9 @@ class Jitted:
             traced = self.trace(call)
             if traced.takes_refs:
                 return self.evaluate_on_refs(traced, call), None, False
+            if traced.is_high:
+                return self.evaluate_on_parts(traced, call), None, False
+            traced = traced.on_arrays
             if distributed.state.num_processes > 1:
                 if process_agreement.changes_groups(traced.closed.jaxpr):
                     return self.evaluate_by_operation(traced, call.leaves), None, False
@@ -174,6 +177,24 @@ class Jitted:
                 out_shardings=outs, inline=False), self.name)
             found = boundary.on_values[self.key, layout] = jitted, function_of(jitted)
         return found
+
+    def evaluate_on_parts(self, traced: TracedCall, call: Call) -> Any:
+        """A call with arguments or results that consist of others: of what they consist of."""
+        closed = traced.closed
+        if traced.on_parts is None:
+            on_parts = parts.program_on_parts(closed)
+            ins, outs = self.options.in_shardings, self.options.out_shardings
+            if ins is not UNSPECIFIED:
+                ins = tuple(parts.for_parts(traced.in_avals, self.flat_in_shardings(call.in_tree)))
+            if outs is not UNSPECIFIED:
+                outs = parts.for_parts(closed.out_avals, self.flat_out_shardings(traced.out_tree))
+            donated = parts.for_parts(traced.in_avals, self.donated_flags(call))
+            traced.on_parts = function_of(Jitted(
+                lambda *xs: eval_jaxpr(on_parts.jaxpr, on_parts.consts, *xs), self.options._replace(
+                    static=Selection(), donate=Selection(tuple([i for i, flag in enumerate(donated) if flag])),
+                    in_shardings=ins, out_shardings=outs), self.name))
+        results = traced.on_parts(*parts.parts_of(traced.in_avals, call.leaves))
+        return traced.out_tree.unflatten(parts.put_together(closed.out_avals, results))
 
     def call_on_contents(self, call: Call) -> Any:
         contents = composites.Contents.of(call.leaves)

@@ -81,7 +81,7 @@ def _described(x: Any) -> Any:
 def _structs(out_tree, types, shardings, lowered: bool = True):
     """Types of results, with the shardings that are known. (That one is weak is no property of a lowered program.)"""
     return out_tree.unflatten([
-        a if a is avals.abstract_token else ShapeDtypeStruct(
+        a if a is avals.abstract_token or a.is_high else ShapeDtypeStruct(
             a.shape, a.dtype, weak_type=a.weak_type and not lowered, manual_axis_type=a.manual_axis_type if a.vma else None,
             sharding=a.explicit_sharding if s is device_assignment.UNSPECIFIED else s)
         for a, s in zip(types, shardings)])
@@ -149,7 +149,7 @@ class Traced:
             inputs = stand_ins(refs, refs.inputs(call.leaves))
             of_values, _ = jitted.on_values(refs, call, inputs)
             return LoweredWithRefs(self, trace(of_values, tuple(inputs), {}).lower(lowering_platforms=lowering_platforms), refs)
-        options, elsewhere = jitted.options, None
+        traced, options, elsewhere = self._on_arrays(), jitted.options, None
         if lowering_platforms:
             options, elsewhere = _for_platforms(options, lowering_platforms)
         wanted = jitted.flat_in_shardings(call.in_tree)
@@ -169,13 +169,20 @@ class Traced:
 
         `own_rules` are lowering rules by primitives, in place of theirs.
         """
-        jitted, call, traced = self._jitted, self._call, self._traced
+        jitted, call, traced = self._jitted, self._call, self._on_arrays()
         wanted = jitted.flat_in_shardings(call.in_tree)
         mesh = device_assignment.only_abstract(call.leaves, wanted)
         if mesh is not None:
             return self._over(mesh, device_assignment.devices_to_write_for(mesh.size), platforms, True, own_rules)
         assignment = device_assignment.place_arguments(jitted.name, call.leaves, wanted, traced, jitted.options)
         return jitted.lower(traced, call, assignment, jitted.donated_flags(call), platforms, True, own_rules)
+
+    def _on_arrays(self):
+        if self._traced.is_high:
+            raise TypeError(f"{self._jitted.name} was to be lowered for arguments or results that consist of others, of types "
+                            f"{(*self._traced.in_avals, *self._traced.closed.out_avals)}. Lower a function of arrays that "
+                            f"makes these values, or call it.")
+        return self._traced.on_arrays
 
     def _over(self, mesh, devices, elsewhere: tuple[str, ...] | None, self_contained: bool = False, own_rules=None):
         """The module of a program about an abstract mesh, as one for these devices."""

@@ -16,4 +16,4 @@ _PLACES = {
         empty eye grad jacfwd jacobian jacrev random_bcoo sparsify todense todense_p value_and_grad
     """,
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _PLACES, "bcoo bcsr coo csr linalg util")
+__getattr__, __dir__, __all__ = lazy(__name__, _PLACES, "ad api bcoo bcsr coo csr linalg random transform util")

@@ -86,6 +86,8 @@ def argument_path(positions, dynamic, i) -> str:
 def check_input(transform, name, x, positions, dynamic, i, holomorphic, allow_int):
     """Refuse leaf `i` of the arguments at these positions where it cannot be differentiated in."""
     aval = tracing.aval_of(x)
+    if aval.is_high:
+        return
     d = aval.dtype
     if type(aval) is AbstractRef:
         raise TypeError(f"{transform} of {name} cannot return the gradient in argument "
@@ -126,7 +128,8 @@ def without_tracers(x):
 
 def as_array(x):
     """A result as an array, where differentiation found it to be a constant."""
-    if isinstance(x, (ArrayImpl, tracing.Tracer)) or isinstance(x, np.ndarray) and x.dtype == dtypes.float0:
+    if isinstance(x, (ArrayImpl, tracing.Tracer)) or isinstance(x, np.ndarray) and x.dtype == dtypes.float0 or (
+            tracing.aval_of(x).is_high):
         return x
     return put_leaf(x, None)
 

@@ -91,7 +91,9 @@ def in_three(items: Sequence[Any], first: int, second: int) -> tuple[list, list,
 
 def same_type(x: AbstractValue, y: AbstractValue) -> bool:
     """Equal but for weak types, and along which axes of a `shard_map` values vary."""
-    return x is y or x.shape == y.shape and x.dtype == y.dtype and _split_alike(x, y)
+    if x is y or x.is_high or y.is_high:
+        return x == y
+    return x.shape == y.shape and x.dtype == y.dtype and _split_alike(x, y)
 
 
 def with_weak_types(closed: ClosedJaxpr, wanted: Sequence[AbstractValue | None]) -> ClosedJaxpr:
@@ -179,7 +181,7 @@ def active_results(jaxpr: Jaxpr, active: Sequence[bool]) -> list[bool]:
 
 
 def _has_tangent(aval) -> bool:
-    return dtypes.tangent_dtype(aval.dtype) != dtypes.float0
+    return aval.is_high or dtypes.tangent_dtype(aval.dtype) != dtypes.float0
 
 
 def fixpoint(start: Sequence[bool], grow: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:

@@ -1,0 +1,224 @@
+"""Values of types of the user's, which consist of arrays: an array of small integers with a scale for each row, whose derivative
+is an array of floats."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import xlafront as xf
+import xlafront.numpy as xnp
+from xlafront import lax
+from xlafront.experimental import hijax
+
+FLOAT, INT8 = np.dtype("float32"), np.dtype("int8")
+
+
+@dataclass(frozen=True)
+class Quantized:
+    elements: Any
+    scales: Any
+
+
+@dataclass(frozen=True)
+class QuantizedType(hijax.HiType):
+    shape: tuple
+
+    def lo_ty(self):
+        return [hijax.ShapedArray(self.shape, INT8), hijax.ShapedArray(self.shape[:1], FLOAT)]
+
+    def lower_val(self, x):
+        return [x.elements, x.scales]
+
+    def raise_val(self, elements, scales):
+        return Quantized(elements, scales)
+
+    def to_tangent_aval(self):
+        return hijax.ShapedArray(self.shape, FLOAT)
+
+    def shard(self, mesh, manual_axes, check_vma, spec):
+        return QuantizedType((self.shape[0] // mesh.shape[spec.rows], self.shape[1]))
+
+    def unshard(self, mesh, check_vma, spec):
+        return QuantizedType((self.shape[0] * mesh.shape[spec.rows], self.shape[1]))
+
+
+@dataclass(frozen=True)
+class ByRows(hijax.HiPspec):
+    rows: str
+
+    def to_lo(self):
+        return xf.P(self.rows, None), xf.P(self.rows)
+
+    def to_tangent_spec(self):
+        return xf.P(self.rows, None)
+
+    to_ct_spec = to_tangent_spec
+
+
+hijax.register_hitype(Quantized, lambda x: QuantizedType(x.elements.shape))
+
+
+class _Straight(hijax.VJPHiPrimitive):
+    """Derivatives pass as they are."""
+
+    def __init__(self, given, result):
+        self.in_avals, self.out_aval, self.params = (given,), result, {}
+        super().__init__()
+
+    def vjp_fwd(self, nzs_in, x):
+        return self(x), None
+
+    def vjp_bwd_retval(self, res, outgrad):
+        return (outgrad,)
+
+    def jvp(self, primals, tangents):
+        return self(*primals), tangents[0]
+
+
+class Quantize(_Straight):
+    def expand(self, x):
+        scales = xnp.max(xnp.abs(x), 1) / 127
+        return Quantized(xnp.round(x / scales[:, None]).astype(INT8), scales)
+
+
+class Restore(_Straight):
+    def expand(self, x):
+        return x.elements.astype(FLOAT) * x.scales[:, None]
+
+
+def quantize(x):
+    kind = xf.typeof(x)
+    return Quantize(kind, QuantizedType(kind.shape))(x)
+
+
+def restore(x):
+    kind = xf.typeof(x)
+    return Restore(kind, kind.to_tangent_aval())(x)
+
+
+X = np.array([[-2.0, -1.0, 0.0], [1.0, 2.0, 3.0]], np.float32)
+SCALES = np.abs(X).max(1) / 127
+RESTORED = np.round(X / SCALES[:, None]) * SCALES[:, None]
+
+
+def squares(q):
+    return xnp.sum(restore(q) ** 2)
+
+
+def doubled(q):
+    return quantize(restore(q) * 2)
+
+
+def repeated(q):
+    return lax.scan(lambda q, _: (doubled(q), None), q, None, length=2)[0]
+
+
+def test_one_value_in_programs():
+    q = quantize(X)
+    assert xf.typeof(q) == QuantizedType((2, 3)) and xf.tree.leaves({"a": q}) == [q]
+    [first, second] = xf.make_jaxpr(lambda x: restore(quantize(x)))(X).jaxpr.eqns
+    assert first.outvars == second.invars and first.outvars[0].aval == QuantizedType((2, 3))
+    assert xf.eval_shape(quantize, X) == QuantizedType((2, 3))
+
+
+@pytest.mark.parametrize("run", [
+    lambda q: restore(q), xf.jit(restore), lambda q: xf.jit(lambda both: restore(both["q"]))({"q": q}),
+    lambda q: restore(xf.jit(lambda: q)()), lambda q: xf.jit(lambda x: restore(q) + x)(0.0),
+    lambda q: restore(xf.jit(quantize)(X)), lambda q: xf.jit(lambda x: restore(quantize(x))).lower(X).compile()(X),
+    lambda q: restore(repeated(q)) / 4, lambda q: xf.jit(lambda q: restore(repeated(q)))(q) / 4,
+    lambda q: restore(lax.while_loop(lambda s: s[0] < 1, lambda s: (s[0] + 1, doubled(s[1])), (0, q))[1]) / 2,
+    lambda q: restore(lax.cond(X[0, 0] < 0, doubled, lambda q: q, q)) / 2,
+    lambda q: xf.checkpoint(restore)(q)],
+    ids="eagerly compiled nested returned captured result lowered scan scan_compiled while cond checkpoint".split())
+def test_values(run):
+    np.testing.assert_allclose(run(quantize(X)), RESTORED, rtol=1e-6)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eagerly", "compiled"])
+def test_gradients(compiled):
+    transform = (lambda f: xf.jit(xf.grad(f))) if compiled else xf.grad
+    np.testing.assert_allclose(transform(squares)(quantize(X)), 2 * RESTORED, rtol=1e-6)
+    np.testing.assert_allclose(transform(lambda x: squares(quantize(x)))(X), 2 * RESTORED, rtol=1e-6)
+    np.testing.assert_allclose(transform(lambda x: squares(repeated(quantize(x))))(X), 32 * RESTORED, rtol=1e-6)
+    tangents = xf.jvp(restore, (quantize(X),), (X,))[1]
+    np.testing.assert_array_equal(tangents, X)
+
+
+def test_a_rule_of_the_user():
+    @xf.custom_vjp
+    def f(q):
+        return restore(q)
+
+    f.defvjp(lambda q: (restore(q), None), lambda _, ct: (5 * ct,))
+    np.testing.assert_array_equal(xf.jit(xf.grad(lambda x: f(quantize(x)).sum()))(X), np.full((2, 3), 5))
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eagerly", "compiled"])
+def test_parts_on_devices(compiled):
+    mesh = xf.make_mesh((2,), ("i",), (xf.sharding.AxisType.Auto,))
+    take, give = {"in_specs": ByRows("i")}, {"out_specs": ByRows("i")}
+    rows = xf.P("i")
+
+    def apart(x):
+        q = xf.shard_map(quantize, mesh=mesh, in_specs=rows, **give)(x)
+        return xf.shard_map(restore, mesh=mesh, out_specs=rows, **take)(q)
+
+    run = xf.jit if compiled else lambda f: f
+    np.testing.assert_allclose(run(apart)(X), RESTORED, rtol=1e-6)
+    np.testing.assert_allclose(run(xf.grad(lambda x: xnp.sum(apart(x) ** 2)))(X), 2 * RESTORED, rtol=1e-6)
+
+
+def test_what_a_type_does_not_say():
+    with pytest.raises(NotImplementedError, match="`to_tangent_aval`"):
+        hijax.HiType.to_tangent_aval(hijax.HiType())
+
+
+class Pair(hijax.VJPHiPrimitive):
+    """`2 x` and `3 y`."""
+
+    def __init__(self, kind):
+        self.in_avals, self.out_aval, self.params = (kind, kind), (kind, kind), {}
+        super().__init__()
+
+    def expand(self, x, y):
+        return 2 * x, 3 * y
+
+    def transpose(self, out_ct, *places):
+        for place, factor, ct in zip(places, (2, 3), out_ct):
+            if hasattr(place, "accum"):
+                place.accum(factor * ct)
+
+    def dce(self, used):
+        return (used[0], used[1]), used, One(self.in_avals[0], 2 if used[0] else 3)
+
+
+class One(hijax.VJPHiPrimitive):
+    def __init__(self, kind, factor):
+        self.in_avals, self.out_aval, self.params = (kind,), kind, {"factor": factor}
+        super().__init__()
+
+    def expand(self, x):
+        return self.factor * x
+
+
+def test_transposes_by_a_rule():
+    x = np.arange(3, dtype=np.float32)
+    kind = xf.typeof(xnp.asarray(x))
+    [ct] = xf.linear_transpose(lambda x: Pair(kind)(x, x), x)((x, x + 1))
+    np.testing.assert_array_equal(ct, 2 * x + 3 * (x + 1))
+    [ct] = xf.jit(xf.linear_transpose(lambda y: Pair(kind)(x, y)[1], x))(x)
+    np.testing.assert_array_equal(ct, 3 * x)
+
+
+def test_results_that_nobody_reads_are_left_out_by_a_rule():
+    x = np.arange(3, dtype=np.float32)
+    kind = xf.typeof(xnp.asarray(x))
+
+    def second(x, y):
+        return Pair(kind)(xnp.sin(x), y)[1]
+
+    program, used = xf.interpreters.partial_eval.dce_jaxpr(xf.make_jaxpr(second)(x, x).jaxpr, [True])
+    assert used == [False, True] and [eqn.params["_prim"] for eqn in program.eqns] == [One(kind, 3)]
+    np.testing.assert_array_equal(xf.jit(second)(x, x), 3 * x)
