@@ -111,8 +111,9 @@ def _on_cpu(primitive: Primitive, operation: Primitive, identity: Callable, unro
         starts[axis + 1], limits[axis + 1] = (0, 1) if reverse else (_BLOCK - 1, _BLOCK)
         totals = slice_p.bind(x, start_indices=tuple(starts), limit_indices=tuple(limits), strides=None)
         totals = primitive.bind(totals, axis=axis, reverse=reverse)
-        before = pad_p.bind(totals, nothing, padding_config=padded_along(axis, len(starts), *((-1, 1) if reverse else (1, -1))))
-        before = broadcast_in_dim_p.bind(before, shape=np.shape(x), sharding=None, broadcast_dimensions=tuple(range(len(starts))))
+        rank = len(starts)
+        before = pad_p.bind(totals, nothing, padding_config=padded_along(axis, rank, *((-1, 1) if reverse else (1, -1))))
+        before = broadcast_in_dim_p.bind(before, shape=np.shape(x), sharding=None, broadcast_dimensions=tuple(range(rank)))
         x = reshape_to(operation.bind(before, x), whole)
         return slice_p.bind(x, start_indices=(0,) * len(shape), limit_indices=shape, strides=None)
 
