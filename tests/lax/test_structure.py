@@ -259,7 +259,7 @@ def test_small_forms(rng):
     assert lax.conv_general_permutations(("NHWC", "HWIO", "NCHW")) == ((0, 3, 1, 2), (3, 2, 0, 1), (0, 1, 2, 3))
     assert lax.dynamic_update_slice_in_dim(np.zeros(4), np.ones(2), 3, 0).tolist() == [0, 0, 1, 1]
     numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
-    assert lax.scatter_apply(np.arange(4.0), np.array([[1], [3]]), lambda x: 10 * x, numbers).tolist() == [0, 10, 2, 30]
+    assert lax.scatter_apply(np.arange(4.0), np.array([[1], [3]]), lambda x: 10 * x, numbers, update_shape=(2,)).tolist() == [0, 10, 2, 30]
     assert np.allclose(lax.fft(np.ones(4, np.complex64), "fft", (4,)), [4, 0, 0, 0])
 
 
