@@ -16,6 +16,9 @@ B = np.array([True, False])
 weak = xnp.asarray
 
 VALUES = [  # call, values, dtype, weakly typed
+    ("n.cumulative_sum(np.array([100, 100], np.int8))", [100, 200], "int32", False),
+    ("n.cumulative_prod(np.array([3, 3], np.int8))", [3, 9], "int8", False), ("n.unwrap(np.zeros(0, np.int8))", [], "float32", None),
+    ("n.logical_and(0.5, B)", [1, 0], "bool", False), ("n.logical_or(0.0, 0.0)", 0, "bool", True),
     ("n.remainder(V, 0)", [0, 0, 0, 0, 0], "int32", False),
     ("n.fmod(V, 0)", [0, 0, 0, 0, 0], "int32", False),
     ("n.sign(np.array([0, 7], np.uint8))", [0, 1], "uint8", False),
@@ -131,7 +134,9 @@ ERRORS = [
     ("xf.lax.integer_pow(V, -1)", TypeError),
     ("xf.lax.reciprocal(V)", TypeError),
     ("n.clip(C, 0, 1)", ValueError),
-    ("n.ones((2, 3)) + n.ones(2)", TypeError),
+    ("n.ones((2, 3)) + n.ones(2)", ValueError), ("n.ones((2, 3)) + n.ones((2, 2))", TypeError),
+    ("n.bincount(n.ones((2, 2), int))", ValueError), ("n.bincount(n.ones(2))", TypeError),
+    ("n.nanargmax(n.ones(2), axis=())", TypeError),
     ("n.sum(F, axis=2)", ValueError),
     ("n.mean(F, axis=2)", IndexError),
     ("V_ == [1]", TypeError),

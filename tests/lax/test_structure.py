@@ -246,3 +246,30 @@ BAD = [
 def test_bad_input(call, words):
     with pytest.raises((TypeError, ValueError), match=words):
         call()
+
+
+def test_small_forms(rng):
+    """Functions that are another one with less to say."""
+    a, b = rng.normal(size=(2, 3, 4)).astype(np.float32), rng.normal(size=(2, 4, 2)).astype(np.float32)
+    assert np.allclose(lax.batch_matmul(a, b), a @ b, atol=1e-5)
+    row = rng.normal(size=(1, 1, 6)).astype(np.float32)
+    found = lax.conv_with_general_padding(row, row[..., :3], (1,), [(1, 1)], None, None)
+    assert np.allclose(found[0, 0], np.correlate(np.pad(row[0, 0], 1), row[0, 0, :3], "valid"), atol=1e-5)
+    assert lax.conv_shape_tuple((1, 2, 5, 5), (3, 2, 3, 3), (2, 1), ((0, 0), (1, 1))) == (1, 3, 2, 5)
+    assert lax.conv_general_permutations(("NHWC", "HWIO", "NCHW")) == ((0, 3, 1, 2), (3, 2, 0, 1), (0, 1, 2, 3))
+    assert lax.dynamic_update_slice_in_dim(np.zeros(4), np.ones(2), 3, 0).tolist() == [0, 0, 1, 1]
+    numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    assert lax.scatter_apply(np.arange(4.0), np.array([[1], [3]]), lambda x: 10 * x, numbers, update_shape=(2,)).tolist() == [0, 10, 2, 30]
+    assert np.allclose(lax.fft(np.ones(4, np.complex64), "fft", (4,)), [4, 0, 0, 0])
+
+
+def test_long_running_sums(rng):
+    """Long rows are blocks, whose number and whose size need not divide the row."""
+    for shape, axis in (((5000,), 0), ((2, 1100), 1), ((1025, 3), 0)):
+        x = rng.integers(-9, 9, shape).astype(np.int32)
+        for reverse in (False, True):
+            turned = np.flip(x, axis) if reverse else x
+            for name, numpys in (("cumsum", np.cumsum), ("cummax", np.maximum.accumulate)):
+                wanted = numpys(turned, axis=axis)
+                found = getattr(lax, name)(x, axis=axis, reverse=reverse)
+                assert np.array_equal(found, np.flip(wanted, axis) if reverse else wanted), (name, shape, reverse)

@@ -4,6 +4,8 @@ A row says of which kinds of numbers a function is (b: booleans, u: unsigned, i:
 gives; the values are NumPy's, for floats in float64. All functions of a group are one program for each dtype.
 """
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -19,8 +21,9 @@ WIDE = ("uint64", "int64", "float64", "complex128")
 SETTINGS = [(d, False) for d in NARROW] + [(d, True) for d in ("bool", "uint16", "int16", "float32", *WIDE)]
 
 # The dtype of a result: that of the operand; of it as a number that is no integer; of its real part; of truth; of positions;
-# of sums, which integers widen; of running sums, which only booleans do; of numbers below 256.
-SAME, INEXACT, REAL, TRUTH, INDEX, SUM, TRUE_COUNT, BYTE = "same inexact real truth index sum true_count byte".split()
+# of places in an array, 32 bits; of sums, which integers widen; of running sums, which only booleans do; of numbers below 256.
+SAME, INEXACT, REAL, TRUTH, INDEX, POSITION = "same inexact real truth index position".split()
+SUM, TRUE_COUNT, BYTE = "sum true_count byte".split()
 
 UNARY = [  # kinds, dtype of the result, functions
     ("buifc", INEXACT, """exp exp2 expm1 log log1p log2 log10 sin cos tan sinh cosh tanh arcsin arccos arctan arcsinh arccosh arctanh
@@ -28,7 +31,7 @@ UNARY = [  # kinds, dtype of the result, functions
     ("buif", INEXACT, "cbrt deg2rad rad2deg degrees radians fabs i0"), ("f", SAME, "spacing"),
     ("uifc", SAME, "square negative positive conj conjugate sign"), ("fc", SAME, "rint"),
     ("buif", SAME, "floor ceil trunc"),
-    ("buifc", REAL, "abs absolute real imag"),
+    ("buifc", REAL, "abs absolute real imag"), ("buifc", INEXACT + " " + REAL, "angle"), ("uifc", SAME, "round around"),
     ("buifc", TRUTH, "isfinite isinf isnan logical_not iscomplex isreal"),
     ("buif", TRUTH, "isposinf isneginf signbit"),
     ("bui", SAME, "bitwise_not invert bitwise_invert"),
@@ -44,8 +47,8 @@ BINARY = [
     ("buifc", TRUTH, "equal not_equal logical_and logical_or logical_xor isclose"),
     ("buif", INEXACT, "arctan2 hypot copysign logaddexp logaddexp2 heaviside nextafter"),
     ("bui", SAME, "bitwise_and bitwise_or bitwise_xor"),
-    ("ui", SAME, "gcd lcm left_shift right_shift"),
-    ("fc", SAME, "power"), ("buifc", INEXACT, "float_power"),
+    ("ui", SAME, "gcd lcm left_shift right_shift bitwise_left_shift bitwise_right_shift"), ("buif", INEXACT, "atan2"),
+    ("fc", SAME, "power pow"), ("buifc", INEXACT, "float_power"),
 ]
 REDUCTIONS = [
     ("buifc", SUM, "sum prod nansum nanprod"),
@@ -79,6 +82,63 @@ SHAPES = {  # calls of arrays x (2, 3), y (3,), s (), e (0, 3), o (1,), which gi
 }
 
 
+ROWS = [  # kinds, dtype of the result, calls of these arrays beside v (5,), q (3, 3), i: positions and m: a mask
+    ("uifc", SAME, """n.dot(x, y) | n.matmul(x, q) | n.vdot(y, y) | n.inner(x, y) | n.outer(y, y) | n.tensordot(x, q, 1) | n.vecdot(x, x)
+        n.matvec(q, y) | n.vecmat(y, q) | n.einsum('ij,j->i', x, y) | n.cross(q, y)
+        n.polyadd(v, y) | n.polysub(v, y) | n.diff(x) | n.ediff1d(y)"""),
+    ("uifc", INEXACT, "n.convolve(v, y) | n.correlate(v, y, 'same') | n.polymul(v[::-1], v[::-1])"),
+    ("ui", SUM, "n.trace(q) | n.cumulative_sum(x, axis=1, include_initial=True)"),
+    ("fc", SAME, "n.trace(q, 1) | n.cumulative_sum(x, axis=0) | n.cumulative_prod(x, axis=0)"),
+    ("buifc", SAME, """n.concat([x, x]) | n.permute_dims(x, (1, 0)) | n.matrix_transpose(x) | n.rollaxis(x, 1) | n.diagflat(y, 1)
+        n.broadcast_arrays(x, y)[1] | n.full_like(x, 1) | n.full((2, 2), y[0]) | n.hsplit(x, 3)[2] | n.vsplit(x, 2)[0]
+        n.dsplit(x[None], 3)[1] | n.choose(m.astype(int), [x, x[::-1]]) | n.piecewise(x, [m], [lambda a: a, lambda a: a * 0])
+        n.take_along_axis(q, i[:, None], 1) | n.apply_along_axis(lambda a: a[::-1], 1, x) | n.vectorize(lambda a: a)(x)
+        n.where(m, n.zeros_like(x), n.zeros(1, x.dtype)) | n.astype(x, x.dtype) | n.frompyfunc(lambda a, b: a, 2, 1)(y, y).astype(y.dtype) | n.unstack(x)[1]"""),
+    ("buif", SAME, "n.partition(y, 1)[1] | n.nanmax(n.apply_over_axes(n.max, q, (0, 1)))"),
+    ("uif", SAME, "n.clip(x, y, n.max(x)) | n.vander(y, 3)"),
+    ("uif", INEXACT, """n.average(x, axis=1) | n.quantile(x, 0.25, axis=1) | n.percentile(x, 40.0) | n.nanquantile(x, 0.5, axis=0)
+        n.nanpercentile(x, 25.0) | n.cov(q) | n.corrcoef(q + n.eye(3, dtype=q.dtype)) | n.trapezoid(x) | n.gradient(v)
+        n.interp(y, n.cumsum(n.abs(v) + n.array(1, v.dtype)), v) | n.histogram(v, 3)[1]
+        n.histogram_bin_edges(v, 2) | n.ldexp(x, 2) | n.polyint(n.polyder(v))[:0]"""),
+    ("f", SAME, "n.divmod(x, n.array(2, x.dtype))[0] | n.modf(x)[0] | n.frexp(x)[0] | n.polyval(v, x) | n.polyder(v) | n.polyint(v) | n.unwrap(v)"),
+    ("ui", SAME, "n.divmod(x, n.array(2, x.dtype))[1]"),
+    ("buif", POSITION, "n.searchsorted(n.sort(v), y) | n.digitize(x, n.sort(v)) | n.argpartition(y, 1)[:0]"),
+    ("buif", INDEX, """n.lexsort((v, v[::-1]))
+        n.bincount(n.abs(y).astype(int) % 3, minlength=3, **({'length': 3} if n is xnp else {}))"""),
+    ("buifc", TRUTH, "n.isin(x, y) | n.allclose(x, x) | n.array_equal(x, x) | n.array_equiv(x, x[:1])"),
+    ("b", BYTE, "n.packbits(v.astype(bool)) | n.unpackbits(n.packbits(v.astype(bool)))"),
+]
+# Arrays that are made, and what depends on values: eagerly, as NumPy computes them, for some dtypes.
+EAGERLY = """
+    n.arange(0, 5, 2, d) | n.linspace(0, 4, 3, dtype=d) | n.logspace(0, 2, 3, dtype=d) | n.geomspace(1, 4, 3, dtype=d) | n.eye(2, 3, 1, d)
+    n.identity(2, d) | n.ones((2, 1), d) | n.tri(2, 3, dtype=d) | n.empty((0, 2), d) | n.empty_like(v[:0]) | n.indices((2, 2), d)
+    n.bartlett(5) * w | n.blackman(5) * w | n.hamming(5) * w | n.hanning(5) * w | n.kaiser(5, 2.0) * w | n.fromfunction(lambda i: i, (3,))
+    n.fromiter(iter([1, 2]), d) | n.frombuffer(bytes(8), d) | n.fromstring("1 2", d, sep=" ") | n.from_dlpack(numpy.ones(2, d))
+    n.tril_indices(3)[0] | n.triu_indices(3)[1] | n.tril_indices_from(q)[1] | n.triu_indices_from(q)[0] | n.diag_indices(2)[0]
+    n.diag_indices_from(q)[1] | n.mask_indices(3, n.triu)[0] | n.ix_(n.array([0, 1]), n.array([2]))[1] | n.unravel_index(n.array([5, 1]), (2, 3))[1]
+    n.ravel_multi_index((1, 2), (2, 3)) | n.unique(v) | n.unique_all(v)[1] | n.unique_counts(v)[1] | n.unique_inverse(v)[1]
+    n.sort(n.unique_values(v)) | n.union1d(v, y) | n.intersect1d(v, y) | n.setdiff1d(v, y) | n.setxor1d(v, y) | n.nonzero(v)[0]
+    n.flatnonzero(x) | n.argwhere(x) | n.extract(v > 0, v) | n.sort_complex(v) | n.polyfit(w[1:4], w[1:4], 1) | n.polydiv(v, y)[0]
+    n.abs(n.roots(n.array([1.0, -3.0, 2.0]))) | n.poly(n.array([1.0, 2.0])) | n.histogram2d(w, w, 2)[1] | n.histogramdd(n.stack([w, w], 1), 2, weights=w)[0]
+    n.histogram(w, 2, weights=w)[0] | n.append(v, y) | n.insert(v, 1, 5) | n.trim_zeros(v) | n.asarray(v, d)
+"""
+PLAINLY = """
+    n.ndim(x) | n.size(x, 1) | n.iscomplexobj(x) | n.isrealobj(x) | n.isscalar(3) | n.iterable(x) | n.broadcast_shapes((2, 1), (3,))
+    n.can_cast("int8", "int16") | n.result_type("int8", "int16") | n.promote_types("int8", "int16") | n.isdtype(n.dtype(d), "numeric")
+    n.einsum_path("ij,jk", q, q)[0][-1] | n.issubdtype(n.float32, n.floating) | n.shape(x) | len(n.array_repr(x)) > 0 | len(n.array_str(x)) > 0
+"""
+ELSEWHERE = {
+    "save savez load fromfile": "test_numpy_functions.py, files", "set_printoptions get_printoptions printoptions": "of NumPy itself",
+    "fill_diagonal place put put_along_axis": "test_numpy_library.py: NumPy's change their argument",
+    "__array_namespace_info__": "test_numpy_library.py",
+}
+
+
+def calls_of(text: str) -> list[str]:
+    """The calls of a table of them: one a line, or several with bars between."""
+    return [call.strip() for line in text.strip().split("\n") for call in line.split(" | ")]
+
+
 def kind_of(d) -> str:
     return "b" if d == np.bool_ else "f" if dtypes.issubdtype(d, np.floating) else d.kind
 
@@ -108,6 +168,8 @@ def result_dtype(rule: str, d):
             d = np.dtype(np.uint64 if xf.config.enable_x64 else np.uint32)
         elif part == TRUE_COUNT and kind == "b":
             d = result_dtype(INDEX, d)
+        elif part == POSITION:
+            d = np.dtype(np.int32)
         elif part == BYTE:
             d = np.dtype(np.uint8)
     return d
@@ -124,7 +186,9 @@ def as_numpy_computes(x, exact: bool):
 
 def agrees(ours, numpys, d, ulps=24) -> str:
     """What is wrong with a result, or nothing."""
-    ours = np.asarray(ours)
+    weak, ours = ours.weak_type, np.asarray(ours)
+    if weak:
+        return "a weak type"
     if ours.dtype != d:
         return f"dtype {ours.dtype}, not {d}"
     if ours.shape != np.shape(numpys):
@@ -211,3 +275,48 @@ def test_elements_that_only_move(dtype):
     calls = {name: (lambda n, a, text=text: eval(text, {"n": n, "m": mask, **dict(zip("xyseo", a))}), SAME)
              for name, text in SHAPES.items()}
     compare(calls, list(names.values()), dtype)
+
+
+ARRAYS = dict(zip("xyseovq", ((2, 3), (3,), (), (0, 3), (1,), (5,), (3, 3))))
+POSITIONS, MASK = np.array([2, 0, 1]), np.array([[True, False, True], [False, True, True]])
+
+
+def test_of_whole_arrays(dtype):
+    arrays = [numbers(dtype, shape, 1) for shape in ARRAYS.values()]
+    names = {"i": POSITIONS, "m": MASK, "xnp": xnp}
+    calls = {text: (lambda n, a, text=text: eval(text, {"n": n, **names, **dict(zip(ARRAYS, a))}), rule)
+             for kinds, rule, table in ROWS if kind_of(dtype) in kinds for text in calls_of(table)}
+    compare(calls, arrays, dtype)
+
+
+@pytest.mark.parametrize("name", ["int32", "float32"])
+def test_eagerly(name):
+    d = np.dtype(name)
+    wrong = {}
+    for text in calls_of(EAGERLY):
+        def call(n):
+            made = {letter: n.asarray(numbers(d, shape, 1)) for letter, shape in ARRAYS.items()}
+            return eval(text, {"n": n, "numpy": np, "d": d, "w": n.asarray(np.arange(5, dtype=np.float32)), **made})
+
+        with np.errstate(all="ignore"):
+            ours, numpys = call(xnp), np.asarray(call(np))
+        # In 32 bits what NumPy gives in 64.
+        kind = {"i": np.int32, "f": np.float32, "c": np.complex64}.get(ours.dtype.kind, ours.dtype.type)
+        wrong[text] = "" if kind_of(ours.dtype) == kind_of(numpys.dtype) and ours.dtype == kind else f"{ours.dtype} {numpys.dtype}"
+        wrong[text] = wrong[text] or agrees(ours, numpys, ours.dtype, ulps=100)
+    assert not {text: says for text, says in wrong.items() if says}
+
+
+def test_that_gives_no_arrays():
+    for text in calls_of(PLAINLY):
+        ours, numpys = (eval(text, {"n": n, "d": "float32", **{k: n.ones(shape) for k, shape in ARRAYS.items()}}) for n in (xnp, np))
+        assert ours == numpys, text
+
+
+def test_no_function_is_missing():
+    """Every function of the namespace is in one of the tables."""
+    tabled = {name for table in (UNARY, BINARY, REDUCTIONS, ALONG_ONE_AXIS) for _, _, names in table for name in names.split()}
+    texts = [*SHAPES.values(), *[table for _, _, table in ROWS], EAGERLY, PLAINLY]
+    tabled |= {name for text in texts for name in re.findall(r"\bn\.(\w+)", text)} | {n for names in ELSEWHERE for n in names.split()}
+    functions = {name for name in xnp.__all__ if callable(getattr(xnp, name)) and not isinstance(getattr(xnp, name), type)}
+    assert functions - tabled == set()

@@ -20,20 +20,20 @@ from xlafront.transforms.ad.jvp import jvp_flat
 from xlafront.transforms.batching.vmap import batch_flat
 
 
-def _reduce_abstract(*avals, function, dimensions, out_sharding):
+def _reduce_abstract(*avals, jaxpr, dimensions, out_sharding):
     count = len(avals) // 2
     return [ShapedArray(tuple(n for i, n in enumerate(x.shape) if i not in dimensions), x.dtype,
                         x.weak_type and start.weak_type) for x, start in zip(avals[:count], avals[count:])]
 
 
-def _reduce_lower(ctx, *operands, function, dimensions, out_sharding):
+def _reduce_lower(ctx, *operands, jaxpr, dimensions, out_sharding):
     scalars = [((), a.dtype) for a in ctx.avals_in[len(operands) // 2:]]
     return list(ctx.with_region(
-        "stablehlo.reduce", operands, [*scalars, *scalars], lambda inner, *xs: inner.inline(function, list(xs)),
+        "stablehlo.reduce", operands, [*scalars, *scalars], lambda inner, *xs: inner.inline(jaxpr, list(xs)),
         types=list(ctx.avals_out), dimensions=lowering.mlir.i64s(dimensions)))
 
 
-def _fold(*operands, function, dimensions, **_):
+def _fold(*operands, jaxpr, dimensions, **_):
     """The same out of other operations: pairs of neighbours are combined until there is one, at last with the start.
 
     Start values may have dimensions, which are the first ones of the result.
@@ -46,11 +46,11 @@ def _fold(*operands, function, dimensions, **_):
     rows = [shapes.reshape(shapes.transpose(x, (*dimensions, *kept)), (n, *result)) for x in operands[:count]]
     starts = [shapes.broadcast_in_dim(s, result, tuple(range(np.ndim(s)))) for s in operands[count:]]
     while n > 1:
-        pairs = combined(function, [slicing.slice_in_dim(x, 0, n - n % 2, 2) for x in rows],
+        pairs = combined(jaxpr, [slicing.slice_in_dim(x, 0, n - n % 2, 2) for x in rows],
                           [slicing.slice_in_dim(x, 1, n, 2) for x in rows])
         rows = [slicing.concatenate([p, slicing.slice_in_dim(x, n - 1, n)], 0) for p, x in zip(pairs, rows)] if n % 2 else pairs
         n = (n + 1) // 2
-    return combined(function, starts, [shapes.reshape(x, result) for x in rows]) if n else starts
+    return combined(jaxpr, starts, [shapes.reshape(x, result) for x in rows]) if n else starts
 
 
 def combined(function, xs, ys):
@@ -66,10 +66,10 @@ def _reduce_jvp(primals, tangents, **params):
     return jvp_flat(lambda *xs: _fold(*xs, **params), primals, tangents)
 
 
-def _reduce_batch(axis_size, operands, dims, *, function, dimensions, out_sharding):
+def _reduce_batch(axis_size, operands, dims, *, jaxpr, dimensions, out_sharding):
     count = len(operands) // 2
     first = next((entry_of(tracing.aval_of(x), d) for x, d in zip(operands, dims) if d is not None), None)
-    params = {"function": function, "dimensions": tuple(d + 1 for d in dimensions),
+    params = {"jaxpr": jaxpr, "dimensions": tuple(d + 1 for d in dimensions),
               "out_sharding": with_entry(out_sharding, 0, first)}
     xs = [shapes.broadcast_batch(x, d, axis_size) for x, d in zip(operands[:count], dims)]
     if all(d is None for d in dims[count:]):
@@ -154,5 +154,5 @@ def reduce(operands: Any, init_values: Any, computation: Callable, dimensions: S
         total = reductions.PRIMITIVES[name].bind(leaves[0], axes=dims, out_sharding=wanted)
         operation = elementwise.PRIMITIVES[function.jaxpr.eqns[0].primitive.name]
         return treedef.unflatten([operation.bind(total, starts[0])])
-    results = reduce_p.bind(*leaves, *starts, function=function, dimensions=dims, out_sharding=wanted)
+    results = reduce_p.bind(*leaves, *starts, jaxpr=function, dimensions=dims, out_sharding=wanted)
     return treedef.unflatten(results)

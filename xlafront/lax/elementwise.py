@@ -505,12 +505,9 @@ def _log_add(x, y):
         angle = imag_(total)  # brought into (-pi, pi], where a logarithm has it
         turns = ceil_(mul(sub(angle, constant_like(angle, np.pi)), constant_like(angle, 0.5 / np.pi)))
         return complex_(real_(total), sub(angle, mul(turns, constant_like(angle, 2 * np.pi))))
-    top = max_(x, y)
-    gap = abs_(sub(x, y))
-    same = eq(x, y)
-    infinite = is_finite_(top)
-    smooth = add(top, log1p_(exp_(neg(where(same, constant_like(x, 0), gap)))))
-    return where(infinite, smooth, top)
+    gap = sub(x, y)
+    undefined = ne(gap, gap)  # of NaN, and of two equal infinities
+    return where(undefined, add(x, y), add(max_(x, y), log1p_(exp_(neg(abs_(gap))))))
 
 
 def _log_add_share(g, z, x):

@@ -106,17 +106,18 @@ def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Ar
     """The discrete Fourier transform of the last dimensions.
 
     - `x`: the array; complex, but for RFFT, which takes real numbers.
-    - `fft_type`: an `FftType` or its name. "FFT" does not scale, "IFFT" divides by the number of elements; "RFFT" returns the
-      first `n // 2 + 1` elements of the last dimension, the others are their conjugates, and "IRFFT" takes these.
+    - `fft_type`: an `FftType` or its name, in capitals or in small letters. "FFT" does not scale, "IFFT" divides by the number
+      of elements; "RFFT" returns the first `n // 2 + 1` elements of the last dimension, the others are their conjugates, and
+      "IRFFT" takes these.
     - `fft_lengths`: the sizes of one to three dimensions that are transformed, before RFFT and after IRFFT.
 
     >>> lax.fft(xnp.array([1.0, 0.0, 0.0, 0.0]), "RFFT", (4,))
     Array([1.+0.j, 1.+0.j, 1.+0.j], dtype=complex64)
     """
     if isinstance(fft_type, str):
-        if fft_type not in FftType.__members__:
+        kind = {text: kind for name, kind in FftType.__members__.items() for text in (name, name.lower())}.get(fft_type)
+        if kind is None:
             raise ValueError(f"lax.fft has an unknown FFT type {fft_type!r}: it is one of {', '.join(FftType.__members__)}.")
-        kind = FftType[fft_type]
     elif isinstance(fft_type, FftType):
         kind = fft_type
     else:

@@ -11,8 +11,11 @@ from xlafront.runtime import config
 _traced = Memo(4096)
 
 
-def lower_fun(function: Callable, multiple_results: bool = False) -> Callable:
-    """A lowering rule from `function(*operands, **params)`, traced once for each signature."""
+def lower_fun(function: Callable, multiple_results: bool = False, called: str | None = None) -> Callable:
+    """A lowering rule from `function(*operands, **params)`, traced once for each signature.
+
+    With a name by which it is `called`, the operation becomes a call: modules hold one function for each signature.
+    """
 
     def rule(ctx, *operands, **params):
         # No mesh axis is in scope here, and modules know nothing of what varies along one.
@@ -23,7 +26,7 @@ def lower_fun(function: Callable, multiple_results: bool = False) -> Callable:
             closed = _traced.keep(key, tracing.trace_to_closed_jaxpr(
                 (lambda *xs: list(function(*xs, **params))) if multiple_results else
                 (lambda *xs: [function(*xs, **params)]), in_avals))
-        results = ctx.inline(closed, operands)
+        results = ctx.inline(closed, operands) if called is None else ctx.call(closed, operands, called)
         return results if multiple_results else results[0]
 
     return rule

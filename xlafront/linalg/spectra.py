@@ -328,9 +328,10 @@ def _svd_empty(x, full_matrices):
     return [xnp.zeros(*s), *[xnp.broadcast_to(xnp.eye(*shape[-2:], dtype=dtype), shape) for shape, dtype in (u, vh)]]
 
 
-def _svd_kernel(x, target, results, **attributes):
+def _svd_kernel(x, target, results, count=3, **attributes):
+    """The first `count` of what a kernel gives."""
     found = call(target, [(x.shape, x.dtype), *results, (x.shape[:-2], np.int32)], x, aliases=[(0, 0)], **attributes)
-    return [succeeded(found[-1], y) for y in found[1:-1]]
+    return [succeeded(found[-1], y) for y in found[1:1 + count]]
 
 
 def _svd_cpu(x, *, full_matrices, compute_uv, algorithm, **_):
@@ -339,7 +340,7 @@ def _svd_cpu(x, *, full_matrices, compute_uv, algorithm, **_):
     if algorithm is SvdAlgorithm.JACOBI:
         raise NotImplementedError("svd on CPUs is not computed by Jacobi's rotations: leave `algorithm` out.")
     name = "gesvd" if algorithm is SvdAlgorithm.QR else "gesdd"
-    return _svd_kernel(x, lapack(name, x.dtype), _svd_results(x, full_matrices),
+    return _svd_kernel(x, lapack(name, x.dtype), _svd_results(x, full_matrices), count=3 if compute_uv else 1,
                        mode=letter("N" if not compute_uv else "A" if full_matrices else "S"))
 
 

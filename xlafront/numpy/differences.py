@@ -224,7 +224,9 @@ def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, perio
     check_arraylike("unwrap", p, period, *[x for x in (discont,) if x is not None])
     _refuse_complex("unwrap", p)
     axis = canonical_axis(axis, np.ndim(p), "xnp.unwrap")
-    return asarray(p) if not np.shape(p)[axis] else _unwrap(p, discont, axis, period)
+    if not np.shape(p)[axis]:
+        return as_type(operand(p), *dtypes.lattice_result_type(p, period))
+    return _unwrap(p, discont, axis, period)
 
 
 @library(static="outside", name="interp")

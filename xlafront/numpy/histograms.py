@@ -84,6 +84,10 @@ def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0,
         return with_out_sharding("xnp.bincount", out_sharding, lambda x: bincount(x, weights, minlength, length=length), (x,))
     check_arraylike("bincount", x)
     x = asarray(x)
+    if not dtypes.is_integer(x.dtype) and x.dtype != dtypes.bool_:
+        raise TypeError(f"xnp.bincount counts integers: x must have an integer type, got {x.dtype}.")
+    if x.ndim != 1:
+        raise ValueError(f"xnp.bincount counts the elements of a vector, got shape {x.shape}: use x.ravel().")
     if length is None:
         if isinstance(x, tracing.Tracer):
             raise errors.ConcretizationTypeError(x, "xnp.bincount needs a static `length` inside a traced function.")

@@ -557,9 +557,13 @@ def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = 
                         bool(indices_are_sorted))
 
 
+@library(name="take")
 def take_rows(a, index):
     """`a[index]` for an index array that is known to be in bounds."""
-    return _take_kernel(a, index, 0, GatherScatterMode.CLIP, None, False, False)
+    shape, positions = np.shape(a), np.shape(index)
+    rest = tuple(range(len(positions), len(positions) + len(shape) - 1))
+    return bind_gather(a, shapes.reshape_to(index, (*positions, 1)), slice_sizes=(1, *shape[1:]),
+                       dimension_numbers=GatherDimensionNumbers(rest, (0,), (0,)), mode=GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
 def take_inline(a, index, axis: int):

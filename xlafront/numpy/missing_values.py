@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 
 from xlafront.core import dtypes, tracing
@@ -185,7 +187,7 @@ def _arg_extreme(a, name, axis, keepdims):
 def _arg(name, a, axis, out, keepdims):
     refuse_out(name, out)
     check_arraylike(name, a)
-    return _arg_extreme(unwrap(a), name, None if axis is None else axis.__index__(), bool(keepdims))
+    return _arg_extreme(unwrap(a), name, None if axis is None else operator.index(axis), bool(keepdims))
 
 
 def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:

@@ -57,6 +57,8 @@ def broadcast_to_common(name: str, args: list, error: type[Exception] = TypeErro
     rank = max(len(s) for s in wanted)
     if config.numpy_rank_promotion.value != "allow":
         _rank_promotion(name, shapes)
+    if any(len(s) != rank for s in wanted):
+        error = ValueError  # arrays of one rank are refused as operations of `lax` refuse them
     full = broadcast_shapes(name, *shapes, error=error)
     return [x if not s or s == full else _broadcast(x, s, full, rank) for x, s in zip(args, shapes)]
 

@@ -442,13 +442,16 @@ def cumulative_sum(x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike
 
     - `x`: the array.
     - `axis`: along which axis; vectors need not say.
-    - `dtype`: that of the result.
+    - `dtype`: that of the result; without it integers that are narrower than the default integer become such ones, as in `sum`
+      (and not as in `cumsum`).
     - `include_initial`: whether to begin with the sum of none, 0.
 
     >>> xnp.cumulative_sum(xnp.array([1, 2, 3]), include_initial=True)
     Array([0, 1, 3, 6], dtype=int32)
     """
-    return _cumulative_from("cumulative_sum", cumsum, 0, x, axis, dtype, include_initial)
+    check_arraylike("cumulative_sum", x)
+    return _cumulative_from("cumulative_sum", cumsum, 0, x, axis,
+                            _sum_dtype(tracing.aval_of(unwrap(x)).dtype, True) if dtype is None else dtype, include_initial)
 
 
 def cumulative_prod(x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,

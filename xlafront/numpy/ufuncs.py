@@ -202,8 +202,12 @@ def _logical(name, primitive):
     def function(x: ArrayLike, y: ArrayLike, /, *, out: None = None, where: None = None) -> Array:
         if out is not None or where is not None:
             _refuse_options(name, out, where)
-        x, y = promote_args(name, x, y)
-        return primitive.bind(to_bool(x), to_bool(y))
+        first, second = promote_args(name, x, y)
+        found = primitive.bind(to_bool(first), to_bool(second))
+        if tracing.aval_of(found).weak_type and not all(
+                type(v) is bool or dtypes.operand_type(unwrap(v))[1] for v in (x, y)):
+            return as_type(found, dtypes.bool_, False)  # an array of booleans became one of weak numbers beside a number
+        return found
 
     return public(name, function)
 

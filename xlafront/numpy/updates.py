@@ -373,8 +373,7 @@ def _window_kernel(x, values, starts, name, plan):
     sizes, shown = plan
     shape = tuple(1 if d is None else sizes[d] for d in shown)
     d = tracing.aval_of(x).dtype
-    values = _broadcast(_operand(values, d), shape, name)
-    values = shapes.reshape_to(values, sizes)
+    values = _broadcast(_operand(values, d), shape, name, sizes)
     starts = list(starts) if isinstance(starts, np.ndarray) else _scalars(starts, len(sizes))
     operation = UPDATES[name][1]
     if operation is not None:
@@ -388,14 +387,18 @@ def _scalars(vector, count):
                                   dimensions=(0,)) for i in range(count)]
 
 
-def _broadcast(values, shape, name):
+def _broadcast(values, shape, name, laid_out):
+    """Values of the shape that an index selects, laid out in another shape of as many elements."""
     own = np.shape(values)
     if own == shape:
-        return values
+        return shapes.reshape_to(values, laid_out)
+    if not own:
+        return shapes.broadcast_in_dim_p.bind(values, shape=laid_out, sharding=None, broadcast_dimensions=())
     if len(own) > len(shape) or any(a not in (1, b) for a, b in zip(own[::-1], shape[::-1])):
         raise ValueError(f"x.at[...].{name} cannot put values of shape {own} where the index selects shape {shape}.")
-    return shapes.broadcast_in_dim_p.bind(values, shape=shape, sharding=None,
-                                          broadcast_dimensions=tuple(range(len(shape) - len(own), len(shape))))
+    values = shapes.broadcast_in_dim_p.bind(values, shape=shape, sharding=None,
+                                            broadcast_dimensions=tuple(range(len(shape) - len(own), len(shape))))
+    return shapes.reshape_to(values, laid_out)
 
 
 # Scatters
@@ -435,7 +438,7 @@ class _ScatterPlan:
             tuple(sorted((*layout.dims, *[layout.slices[i][0] for i in strided]))), (*layout.dims, *dims))
 
     def arrange(self, values, name):
-        values = shapes.reshape_to(_broadcast(values, self.read_shape, name), self.compact_shape)
+        values = _broadcast(values, self.read_shape, name, self.compact_shape)
         if self.permutation == tuple(range(len(self.permutation))):
             return values
         return shapes.transpose_p.bind(values, permutation=self.permutation)

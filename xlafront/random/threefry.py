@@ -7,6 +7,7 @@ depend on how the array is laid out, and each device can make its own part.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -19,10 +20,11 @@ from xlafront.core.zeros import Zero
 from xlafront.lax import shapes, sharding_rules, slicing
 from xlafront.lax.elementwise import PRIMITIVES, add, as_type, eq, lt, mul, or_, select, shift_left_, shift_right_logical_, xor_
 from xlafront.lax.families import align_batches, joint_shape
+from xlafront.lax.lower_fun import lower_fun
 from xlafront.runtime import config
+from xlafront.staging.jit import jit
 
 _uint32 = np.dtype(np.uint32)
-_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def _abstract(k0, k1, x0, x1):
@@ -33,34 +35,32 @@ def _abstract(k0, k1, x0, x1):
     return [ShapedArray(shape, _uint32)] * 2
 
 
-def _lower(ctx, k0, k1, x0, x1):
-    """Twenty rounds in a row, which XLA fuses into one loop over the elements."""
-    shape = ctx.aval_out.shape
-
-    def add(a, b):
-        return ctx.op("stablehlo.add", [a, b], [(shape, _uint32)])
-
-    def xor(a, b):
-        return ctx.op("stablehlo.xor", [a, b], [(shape, _uint32)])
-
-    def rotate(x, count):
-        left = ctx.op("stablehlo.shift_left", [x, ctx.constant(np.uint32(count), shape)], [(shape, _uint32)])
-        right = ctx.op("stablehlo.shift_right_logical", [x, ctx.constant(np.uint32(32 - count), shape)],
-                       [(shape, _uint32)])
-        return ctx.op("stablehlo.or", [left, right], [(shape, _uint32)])
-
-    k0, k1, x0, x1 = (v if aval.shape == shape else ctx.broadcast(v, shape, _uint32, range(aval.ndim))
-                      for v, aval in zip((k0, k1, x0, x1), ctx.avals_in))
-    parity = ctx.constant(np.uint32(0x1BD11BDA), shape)
-    words = [k0, k1, xor(xor(k0, k1), parity)]
-    x0, x1 = add(x0, words[0]), add(x1, words[1])
-    for step in range(5):
-        for count in _ROTATIONS[step % 2]:
+def _rounds(rotations: tuple[int, ...]) -> Callable:
+    """Some rounds, after which a part of the key is added: a function that modules hold once."""
+    def threefry_rounds(x0, x1, to_first, to_second, turn):
+        for count in rotations:
             x0 = add(x0, x1)
-            x1 = xor(x0, rotate(x1, count))
-        x0 = add(x0, words[(step + 1) % 3])
-        x1 = add(add(x1, words[(step + 2) % 3]), ctx.constant(np.uint32(step + 1), shape))
-    return [x0, x1]
+            x1 = xor_(x0, or_(shift_left_(x1, np.uint32(count)), shift_right_logical_(x1, np.uint32(32 - count))))
+        return add(x0, to_first), add(add(x1, to_second), turn)
+
+    return jit(threefry_rounds)
+
+
+_ROUNDS = _rounds((13, 15, 26, 6)), _rounds((17, 29, 16, 24))
+
+
+def _cipher(k0, k1, x0, x1):
+    """Twenty rounds in a row, which XLA fuses into one loop over the elements."""
+    shape = joint_shape("threefry2x32", [tracing.aval_of(x) for x in (k0, k1, x0, x1)])
+    k0, k1, x0, x1 = (x if np.shape(x) == shape else spread(x, shape, tuple(range(np.ndim(x)))) for x in (k0, k1, x0, x1))
+    words = [k0, k1, xor_(xor_(k0, k1), np.uint32(0x1BD11BDA))]
+    x0, x1 = add(x0, k0), add(x1, k1)
+    for step in range(5):
+        x0, x1 = _ROUNDS[step % 2](x0, x1, words[(step + 1) % 3], words[(step + 2) % 3], np.uint32(step + 1))
+    return x0, x1
+
+
+_lower = lower_fun(_cipher, multiple_results=True, called="threefry2x32")
 
 
 def _lower_on_cuda(ctx, *words):
@@ -181,8 +181,7 @@ def split(key, shape: tuple[int, ...]):
 
 def fold_in(key, data):
     """A key made of a key and a uint32 scalar."""
-    words = seed(data)
-    return together(*threefry2x32_p.bind(word(key, 0), word(key, 1), word(words, 0), word(words, 1)))
+    return together(*threefry2x32_p.bind(word(key, 0), word(key, 1), *halves(data)))
 
 
 def random_bits(key, width: int, shape: tuple[int, ...]):
