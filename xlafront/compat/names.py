@@ -129,13 +129,6 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     }),
     "jax.cloud_tpu_init": ("programs for TPUs", {}),
     "jax.experimental.shard_map": ("programs of before 2025", {"xlafront.compat.deprecated": "shard_map"}),
-    "jax.experimental.sparse.ad": ("those who import from it", {
-        "xlafront.experimental.sparse": "JAXSparse grad jacfwd jacobian jacrev value_and_grad"}),
-    "jax.experimental.sparse.api": ("those who import from it", {
-        "xlafront.experimental.sparse": "BCOO BCSR COO CSC CSR JAXSparse empty eye todense todense_p"}),
-    "jax.experimental.sparse.random": ("those who import from it", {"xlafront.experimental.sparse": "random_bcoo"}),
-    "jax.experimental.sparse.transform": ("those who import from it", {
-        "xlafront.experimental.sparse": "BCOO BCSR SparseTracer sparsify"}),
     "jax.lib": ("those who import it", {}),
 }
 

@@ -213,7 +213,14 @@ class Setting:
 
 
 class KeptSetting(Setting):
-    """A setting of JAX that changes nothing here."""
+    """A setting of JAX that changes nothing here.
+
+    - `new_val`: the value that it has in this thread; True when left out.
+    - `disable`: another name for that.
+
+    >>> xf.config.read("jax_thread_guard")
+    False
+    """
 
     __slots__ = ("told",)
 
