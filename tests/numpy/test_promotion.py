@@ -148,6 +148,22 @@ def test_angles_of_real_numbers():
         assert xnp.angle(xnp.ones(2, "float32")).dtype == np.float32
 
 
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize("name", ["bool", "uint16", "int16", "bfloat16", "float16", "float32"])
+def test_angles_of_arrays_and_of_scalars(name, x64):
+    """The reference's dtypes: floats keep theirs in arrays, all else becomes the default one."""
+    with xf.enable_x64(x64):
+        default = np.float64 if x64 else np.float32
+        for x in (np.array([[1, 0, 1]]), np.zeros(0), np.array(1)):
+            x = x if name in ("bool", "uint16") else -x
+            x = xnp.asarray(x).astype(name)
+            wanted = x.dtype if x.ndim and name in ("bfloat16", "float16", "float32") else default
+            for found in (xnp.angle(x), xf.jit(xnp.angle)(x)):
+                assert found.dtype == wanted and not found.weak_type
+                np.testing.assert_allclose(np.asarray(found, np.float64), np.angle(np.asarray(x, np.float64)), rtol=5e-3)
+
+
+
 def test_ranks_are_default_integers():
     with xf.enable_x64(True):
         x = xnp.ones((3, 3), "float32")
