@@ -187,7 +187,7 @@ WEAK_GRADIENTS = {
 STRONG_GRADIENTS = {
     "real": lambda v: lax.real(lax.complex(v, v)), "imag": lambda v: lax.imag(lax.complex(v, v)), "size": lambda v: abs(lax.complex(v, v)),
     "pad": lambda v: xnp.pad(v[None], 1).sum(), "dynamic_slice": lambda v: lax.dynamic_slice(v[None], (0,), (1,))[0],
-    "sort": lambda v: xnp.sort(xnp.stack([v, v]))[0]}
+    "sort": lambda v: xnp.sort(xnp.stack([v, v]))[0], "median": lambda v: xnp.median(xnp.stack([v, v]))}
 
 
 @pytest.mark.parametrize("weak", [True, False])
@@ -195,6 +195,8 @@ def test_weak_types_of_gradients(weak):
     for name, f in (WEAK_GRADIENTS if weak else STRONG_GRADIENTS).items():
         for _ in range(2):  # operation by operation, then compiled
             assert xf.grad(f)(3.0).weak_type == weak, name
+        for call in (xf.jit, xf.checkpoint):  # of which nothing is to be seen
+            assert xf.grad(call(f))(3.0).weak_type == weak, name
     assert [xf.grad(f)(3.0 + 1j).weak_type for f in (xnp.real, xnp.imag, xnp.abs, xnp.angle)] == [False] * 4
 
 

@@ -98,9 +98,10 @@ def _read(jaxpr: Jaxpr) -> set:
 
 
 def _mixes(eqn) -> bool:
-    """Whether a weakly typed operand took another's type on here, or went into a loop or branch that may have done so."""
+    """Whether a weakly typed operand took another's type on here, or went into a loop or branch that may have done so. What a
+    called program does with its operands, its own transpose takes into account."""
     primitive = eqn.primitive
-    return (primitive.dce is not None and not primitive.calls_program) or not any([v.aval.weak_type for v in eqn.outvars])
+    return not isinstance(primitive, ProgramCall) and (primitive.dce is not None or not any([v.aval.weak_type for v in eqn.outvars]))
 
 
 def _no_transpose(primitive: Primitive) -> str:
