@@ -100,8 +100,9 @@ def _read(jaxpr: Jaxpr) -> set:
 def _mixes(eqn) -> bool:
     """Whether a weakly typed operand took another's type on here, or went into a loop or branch that may have done so. What a
     called program does with its operands, its own transpose takes into account."""
-    primitive = eqn.primitive
-    return not isinstance(primitive, ProgramCall) and (primitive.dce is not None or not any([v.aval.weak_type for v in eqn.outvars]))
+    if isinstance(eqn.primitive, ProgramCall):
+        return False
+    return eqn.primitive.dce is not None or not any([v.aval.weak_type for v in eqn.outvars])
 
 
 def _no_transpose(primitive: Primitive) -> str:
