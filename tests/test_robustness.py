@@ -299,6 +299,25 @@ def test_exits_while_threads_compute(work):
         assert run(EXIT, work) == (7, "")
 
 
+COMPILING_AT_ONCE = """
+import threading, numpy as np, xlafront as xf, xlafront.numpy as xnp
+x = xf.device_put(np.ones((200, 200), np.float32))
+def loop():
+    for i in range(4):
+        xf.jit(lambda x: xnp.tanh(x) * (i + 1.5))(x)
+threads = [threading.Thread(target=loop) for _ in range(3)]
+for t in threads: t.start()
+for t in threads: t.join()
+print("done")
+"""
+
+
+def test_threads_compile_the_first_programs_of_a_process(tmp_path):
+    """XLA's passes load dialects, without a lock, into the context that all modules share: here, none is left to load."""
+    for i in range(3):
+        assert run(COMPILING_AT_ONCE, XLAFRONT_CACHE_DIR=str(tmp_path / str(i))) == (0, "done\n")
+
+
 # Depth and size
 
 

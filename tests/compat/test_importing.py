@@ -171,6 +171,15 @@ if __name__ == "__main__":
         "[(6.0, 'xlafront.numpy')] 9.0\n4.0 (3.0, 'xlafront.numpy')")
 
 
+@pytest.mark.parametrize("module", ["jax.tree_util", "jax.core", "jax.lax", "jax.nn", "jax.random", "jax.scipy.special",
+                                    "jax.sharding", "jax.extend.core"])
+def test_any_module_can_be_the_first(module):
+    """What is loaded by then, and in which order, differs: a library that asks for `jax.tree_util` alone has no arrays yet."""
+    parent, _, name = module.rpartition(".")
+    assert printed("-c", f"import xlafront.as_jax, {module}; print({module}.__name__)").endswith(name)
+    assert printed("-c", f"import xlafront.as_jax; from {parent} import {name}; print({name}.__name__)").endswith(name)
+
+
 MISSING = [
     ("from jax.numpy import sine", "ImportError", "xlafront.numpy has no 'sine'; did you mean sin"),
     ("from jax import jitt", "ImportError", "jax has no 'jitt'; did you mean jit"),

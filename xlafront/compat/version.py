@@ -1,4 +1,5 @@
-"""The version of the reference whose names and semantics xlafront has: `jax.__version__` where it answers for jax."""
+"""What a process in which xlafront answers for jax finds as `jax.version`."""
 
-__version__ = "0.10.2"
-__version_info__ = (0, 10, 2)
+from xlafront.runtime.version import REFERENCE as __version__
+
+__version_info__ = tuple(int(part) for part in __version__.split("."))

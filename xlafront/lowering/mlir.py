@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 from jaxlib import _jax
 from jaxlib.mlir import ir
-from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlir, _sdy, _stablehlo
+from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlir, _mlirHlo, _sdy, _stablehlo
 from jaxlib.mlir.dialects import func as _func  # noqa: F401  (registers func.func's Python class)
 
 from xlafront.core.avals import abstract_token
@@ -33,6 +33,12 @@ def _make_context() -> ir.Context:
     context.load_all_available_dialects()
     for dialect in (_stablehlo, _chlo, _sdy):
         dialect.register_dialect(context)
+    # MLIR loads a dialect without a lock. So what XLA's passes would load, in as many threads as compile, is there before:
+    # the dialect of each compilation, and that of reading an artifact (`quant`, which only such a reading loads).
+    _mlirHlo.register_mhlo_dialect(context)
+    with context:
+        empty = ir.Module.parse("module {}")
+        _stablehlo.deserialize_portable_artifact(context, _jax.mlir.serialize_portable_artifact(empty, "1.0.0"))
     # Its locks stay on (`enable_multithreading`): XLA's passes work in it, without Python's, while other threads write modules.
     return context
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
+from xlafront.runtime.version import REFERENCE
+
 _AS_JAX = (" In this process xlafront answers for jax {0}. If jax {0} has this name, please report that it is missing here, "
            "with the line that needs it and what `python -m xlafront info` prints. If a library needs it of another version of "
            "jax, install a release for jax {0}.")
@@ -20,7 +22,7 @@ def missing(face: str, name: str, known: Iterable[str]) -> AttributeError | Impo
 
     asking = sys._getframe(2)
     asked_by = opname[asking.f_code.co_code[asking.f_lasti]] if asking.f_lasti >= 0 else ""
-    if asked_by == "IMPORT_FROM":
+    if asked_by == "IMPORT_FROM" and f"{face}.{name}" not in sys.modules:  # a submodule that is being loaded is found there
         return ImportError(unknown(face, name, known), name=face)
     text = unknown(face, name, known if asked_by in ("LOAD_ATTR", "LOAD_METHOD") else ())
     return AttributeError(text, name=name, obj=sys.modules[face])
@@ -31,4 +33,4 @@ def unknown(face: str, name: str, known: Iterable[str]) -> str:
 
     near = get_close_matches(name, known, 2)
     return f"{face} has no {name!r}" + (f"; did you mean {' or '.join(near)}?" if near else ".") + (
-        _AS_JAX.format(getattr(sys.modules["jax"], "__version__", "")) if "jax" in sys.modules else "")
+        _AS_JAX.format(REFERENCE) if "jax" in sys.modules else "")
