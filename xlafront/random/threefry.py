@@ -16,7 +16,7 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.dimensions import known
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
-from xlafront.lax import shapes, sharding_rules, slicing
+from xlafront.lax import shapes, sharding_rules, slicing, wide_loops
 from xlafront.lax.elementwise import PRIMITIVES, add, as_type, eq, lt, mul, or_, select, shift_left_, shift_right_logical_, xor_
 from xlafront.lax.families import align_batches, joint_shape
 from xlafront.runtime import config
@@ -35,6 +35,7 @@ def _abstract(k0, k1, x0, x1):
 
 def _lower(ctx, k0, k1, x0, x1):
     """Twenty rounds in a row, which XLA fuses into one loop over the elements."""
+    wide_loops.begin(ctx)
     shape = ctx.aval_out.shape
 
     def add(a, b):
