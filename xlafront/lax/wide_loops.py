@@ -1,8 +1,8 @@
 """Functions of drawn numbers, as arithmetic that XLA's loops on a CPU take in vectors of any width.
 
-XLA has its `log1p` in vectors of eight numbers at most, and a loop is no wider than the narrowest function in it. Here `log1p` is written out
-as XLA computes it: rational near 0 (Cephes), by `log` elsewhere. The rounding of every step is the same, and so are all bits of
-the results (`tests/lax/test_wide_loops.py` compares every number that `random.normal` can draw).
+XLA has its `log1p` in vectors of eight numbers at most, and a loop is no wider than the narrowest function in it. Here `log1p` is
+written out as XLA computes it: rational near 0 (Cephes), by `log` elsewhere. The rounding of every step is the same, and so are
+all bits of the results (`tests/lax/test_wide_loops.py` compares every number that `random.normal` can draw).
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def of_drawn(written_out: Callable, otherwise: Callable) -> Callable:
     """The lowering rule of a function which is `written_out` for large arrays in modules that draw numbers."""
     def lower(ctx, x, accuracy=None):
         shape, dtype = ctx.aval_out.shape, ctx.aval_out.dtype
-        if not ctx.body.module.draws or dtype != _FLOAT or accuracy is not None or is_symbolic(shape) or math.prod(shape) < _MANY:
+        draws = ctx.body.module.draws and dtype == _FLOAT and not is_symbolic(shape)
+        if not draws or accuracy is not None or math.prod(shape) < _MANY:
             return otherwise(ctx, x) if accuracy is None else otherwise(ctx, x, accuracy=accuracy)
         return written_out(_Arithmetic(ctx, shape), x)
 
