@@ -1,8 +1,8 @@
 """Functions of drawn numbers, as arithmetic that XLA's loops on a CPU take in vectors of any width.
 
-XLA has its `log1p` in vectors of eight numbers at most, and a loop is no wider than the narrowest function in it. Here `log1p` is
-written out as XLA computes it: rational near 0 (Cephes), by `log` elsewhere. The rounding of every step is the same, and so are
-all bits of the results (`tests/lax/test_wide_loops.py` compares every number that `random.normal` can draw).
+XLA has its `log1p` in vectors of eight numbers at most, and a loop is no wider than the narrowest function in it. Here `log1p`
+is written out as XLA computes it: rational near 0 (Cephes), by `log` elsewhere. The rounding of every step is the same, and so
+are all bits of the results (`tests/lax/test_wide_loops.py` compares every number that `random.normal` can draw).
 """
 
 from __future__ import annotations

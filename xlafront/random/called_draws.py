@@ -1,8 +1,8 @@
 """Draws that a CPU makes by themselves, as functions of the module which stay calls.
 
-XLA's loops there take vectors along the last dimension only: those of arrays of short rows are made in one row, and the call keeps
-XLA from making one loop over the rows again. And XLA draws numbers anew in each loop that reads them: those that several read
-come of a call, once.
+XLA's loops there take vectors along the last dimension only: those of arrays of short rows are made in one row, and the call
+keeps XLA from making one loop over the rows again. And XLA draws numbers anew in each loop that reads them: those that several
+read come of a call, once.
 """
 
 from __future__ import annotations
