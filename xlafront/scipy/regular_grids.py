@@ -116,8 +116,8 @@ def _between(grid, values, points, fill, method):
         nowhere = nowhere | xnp.isnan(x)
     spread = lambda w: w.reshape(-1, *(1,) * len(rest))
     if method == "nearest":
-        result = values.at[tuple(low + (part > 0.5) if line.size > 1 else low for low, part, line in zip(lower, parts, grid))].get(
-            mode=_INSIDE)
+        nearest = [low + (part > 0.5) if line.size > 1 else low for low, part, line in zip(lower, parts, grid)]
+        result = values.at[tuple(nearest)].get(mode=_INSIDE)
     else:
         result = 0
         for corner in itertools.product((0, 1), repeat=len(grid)):
