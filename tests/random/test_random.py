@@ -186,7 +186,7 @@ def test_counters_beyond_32_bits():
         assert (int(high[0]) << 32) + int(low[0]) == x * factor
 
 
-def test_short_rows():
+def test_called_draws():
     """Numbers belong to places in row-major order: rows are parts of what one long row holds."""
     key = random.key(3)
     keys = random.split(key, 2)

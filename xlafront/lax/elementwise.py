@@ -20,6 +20,7 @@ from xlafront.core.dimensions import is_symbolic_dim
 from xlafront.core.sharding_types import of_all, of_first, of_one
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.core.zeros import Zero, is_undefined
+from xlafront.lax import wide_loops
 from xlafront.lax.arguments import check_dtype, specified
 from xlafront.lax.combining import combine
 from xlafront.lax.families import add_any_p, elementwise, joint_shape, linear, spread, summed_back
@@ -415,6 +416,8 @@ def _cosine_parts(ctx, op, a, b, on_axis, sin, cos, sinh, cosh):
 
 for _name, _parts in (("sin", _sine_parts), ("cos", _cosine_parts)):
     PRIMITIVES[_name].lowerings[None] = _of_complex(_parts, PRIMITIVES[_name].lowerings[None])
+for _name in ("log1p", "erf_inv"):
+    PRIMITIVES[_name].lowerings[None] = wide_loops.of_drawn(getattr(wide_loops, _name), PRIMITIVES[_name].lowerings[None])
 
 # Rows that differ from their family in one respect
 

@@ -62,6 +62,7 @@ class ModuleContext:
         self.keepalives: list[Any] = []
         self.partitioners: list[Any] = []  # what the compiler asks while it compiles
         self.leaves = False  # whether it is to leave this process, for others that may lack kernels of ours
+        self.draws = False  # whether it is for this CPU alone, and draws so many numbers that its loops are to be wide
         self.cacheable = True  # whether the executable may be used in other processes
         self.rules: dict[Any, Callable] = {}
         self.own_rules: dict[Any, Callable] = {}  # what this module is written by in place of the primitives' rules

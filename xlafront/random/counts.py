@@ -13,6 +13,7 @@ from xlafront.core import dtypes
 from xlafront.core.dimensions import common_shape
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.lax.elementwise import PUBLIC
+from xlafront.random.called_draws import once
 from xlafront.random.distributions import (
     _broadcast,
     _float_dtype,
@@ -62,8 +63,8 @@ def _by_rejection(words, impl, lam, shape, dtype):
     def step(state):
         words, found, accepted = state
         three = impl.split(words, (3,))
-        u = uniform_inline(_row(three, 1), impl, shape, _FLOAT) - 0.5
-        v = uniform_inline(_row(three, 2), impl, shape, _FLOAT)
+        u = once(uniform_inline, _row(three, 1), impl, shape, _FLOAT) - 0.5
+        v = once(uniform_inline, _row(three, 2), impl, shape, _FLOAT)
         us = 0.5 - abs(u)
         k = xnp.floor((2 * a / us + b) * u + lam + 0.43)
         s = xnp.log(v * inverse / (a / (us * us) + b))
@@ -142,7 +143,7 @@ def _by_waiting(words, impl, n, p, shape, dtype):
     def step(state):
         words, successes, trials = state
         pair = impl.split(words, (2,))
-        u = uniform_inline(_row(pair, 0), impl, shape, dtype)
+        u = once(uniform_inline, _row(pair, 0), impl, shape, dtype)
         trials = trials + xnp.ceil(xnp.log(u) / log_failure)
         return _row(pair, 1), xnp.where(trials <= n, successes + 1, successes), trials
 
@@ -175,8 +176,8 @@ def _by_btrs(words, impl, n, p, shape, dtype):
     def step(state):
         words, found, accepted = state
         three = impl.split(words, (3,))
-        u = uniform_inline(_row(three, 1), impl, shape, dtype) - 0.5
-        v = uniform_inline(_row(three, 2), impl, shape, dtype)
+        u = once(uniform_inline, _row(three, 1), impl, shape, dtype) - 0.5
+        v = once(uniform_inline, _row(three, 2), impl, shape, dtype)
         us = 0.5 - abs(u)
         k = xnp.floor((2 * a / us + b) * u + c)
         quick = (us >= 0.07) & (v <= v_r)

@@ -54,8 +54,8 @@ from xlafront.numpy.indexing import take_inline
 from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.numpy.reductions import cumsum
 from xlafront.numpy.searching import searchsorted
+from xlafront.random.called_draws import in_one_row
 from xlafront.random.prng import placed, single_key
-from xlafront.random.short_rows import in_one_row
 from xlafront.runtime import config
 from xlafront.staging.library import library
 

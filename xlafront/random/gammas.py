@@ -16,10 +16,12 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.primitive import Primitive
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero
+from xlafront.lax import slicing
 from xlafront.lax.elementwise import PUBLIC
 from xlafront.lax.keys import unwrap_p, wrap_p
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_batch
+from xlafront.random import threefry
 from xlafront.random.distributions import (
     _broadcast,
     _float_dtype,
@@ -31,12 +33,20 @@ from xlafront.random.distributions import (
     normal_inline,
     uniform_inline,
 )
-from xlafront.random.prng import placed, single_key
+from xlafront.random.prng import placed, single_key, threefry_prng_impl
 from xlafront.special.incomplete_gamma import random_gamma_grad
 from xlafront.staging.library import library
 from xlafront.transforms.batching.vmap import vmap
 
 _digamma = PUBLIC["digamma"]
+
+
+def _keys(words, impl, count: int) -> list:
+    """The words of keys that a key splits into."""
+    if type(words) is tuple:
+        return threefry.split_apart(words, count)
+    rows = impl.split(words, (count,))
+    return [_row(rows, i) for i in range(count)]
 
 
 def _one(words, impl, a, log_space: bool):
@@ -45,13 +55,13 @@ def _one(words, impl, a, log_space: bool):
     raised = a >= 1
     d = xnp.where(raised, a, a + 1) - dtype.type(1 / 3)
     c = dtype.type(1 / 3) / xnp.sqrt(d)
-    words, of_boost = (_row(impl.split(words, (2,)), i) for i in (0, 1))
+    words, of_boost = _keys(words, impl, 2)
 
     def proposal(state):
         words, _, _ = state
-        pair = impl.split(words, (2,))
-        x = normal_inline(_row(pair, 1), impl, (), dtype)
-        return _row(pair, 0), x, 1 + x * c
+        words, drawn = _keys(words, impl, 2)
+        x = normal_inline(drawn, impl, (), dtype)
+        return words, x, 1 + x * c
 
     def rejected(state):
         _, square, cube, u = state
@@ -59,10 +69,9 @@ def _one(words, impl, a, log_space: bool):
             xnp.log(u) >= square / 2 + d * (1 - cube + xnp.log(cube)))
 
     def attempt(state):
-        three = impl.split(state[0], (3,))
-        start = _row(three, 1), xnp.zeros((), dtype), -xnp.ones((), dtype)
-        _, x, v = while_loop(lambda s: s[2] <= 0, proposal, start)
-        return _row(three, 0), x * x, v * v * v, uniform_inline(_row(three, 2), impl, (), dtype)
+        words, of_proposal, of_uniform = _keys(state[0], impl, 3)
+        _, x, v = while_loop(lambda s: s[2] <= 0, proposal, (of_proposal, xnp.zeros((), dtype), -xnp.ones((), dtype)))
+        return words, x * x, v * v * v, uniform_inline(of_uniform, impl, (), dtype)
 
     one = xnp.ones((), dtype)
     _, _, cube, _ = while_loop(rejected, attempt, (words, 0 * one, one, 2 * one))
@@ -80,6 +89,8 @@ def _samples(key, a, *, log_space):
     def of_one_key(words, a):
         flat = a.reshape(-1)
         keys = impl.split(words, flat.shape)
+        if impl is threefry_prng_impl:
+            keys = tuple(slicing.index_in_dim(keys, i, 1, keepdims=False) for i in (0, 1))
         return vmap(lambda w, v: _one(w, impl, v, log_space))(keys, flat).reshape(a.shape)
 
     function = of_one_key

@@ -17,7 +17,7 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.dimensions import known
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
-from xlafront.lax import shapes, sharding_rules, slicing
+from xlafront.lax import shapes, sharding_rules, slicing, wide_loops
 from xlafront.lax.elementwise import PRIMITIVES, add, as_type, eq, lt, mul, or_, select, shift_left_, shift_right_logical_, xor_
 from xlafront.lax.families import align_batches, joint_shape
 from xlafront.lax.lower_fun import lower_fun
@@ -60,7 +60,12 @@ def _cipher(k0, k1, x0, x1):
     return x0, x1
 
 
-_lower = lower_fun(_cipher, multiple_results=True, called="threefry2x32")
+_as_function = lower_fun(_cipher, multiple_results=True, called="threefry2x32")
+
+
+def _lower(ctx, *words):
+    wide_loops.begin(ctx)
+    return _as_function(ctx, *words)
 
 
 def _lower_on_cuda(ctx, *words):
@@ -90,7 +95,9 @@ threefry2x32_p.lowerings["cuda"] = _lower_on_cuda
 
 
 def word(key, i: int):
-    """One word of a key."""
+    """One word of a key, which is an array of words or, in loops over many keys, a pair."""
+    if type(key) is tuple:
+        return key[i]
     return shapes.squeeze_p.bind(part(key, i, i + 1), dimensions=(0,))
 
 
@@ -177,6 +184,16 @@ def split(key, shape: tuple[int, ...]):
         high, low = counts(shape)
         return together(*threefry2x32_p.bind(word(key, 0), word(key, 1), high, low))
     return shapes.reshape_to(_hash_sequence(key, 2 * math.prod(shape)), (*shape, 2))
+
+
+def split_apart(key, count: int) -> list[tuple]:
+    """The words of what `split` makes, each by itself: XLA computes numbers that are not rows of an array in vectors."""
+    zero = np.uint32(0)
+    if config.threefry_partitionable.value:
+        return [tuple(threefry2x32_p.bind(*key, zero, np.uint32(i))) for i in range(count)]
+    pairs = [threefry2x32_p.bind(*key, np.uint32(i), np.uint32(count + i)) for i in range(count)]
+    words = [first for first, _ in pairs] + [second for _, second in pairs]
+    return list(zip(words[::2], words[1::2]))
 
 
 def fold_in(key, data):

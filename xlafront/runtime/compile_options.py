@@ -52,6 +52,17 @@ def for_small_programs(overrides: dict) -> dict:
     return overrides | {_EMITTERS: False}
 
 
+_VECTORS = "xla_cpu_prefer_vector_width"
+
+
+def for_wide_loops(overrides: dict) -> dict:
+    """The options of a program that draws numbers: loops in vectors of 512 bits, where the CPU has them, take half of the time
+    of the 256 bits that XLA prefers. What users ask for stays."""
+    if _VECTORS in overrides or _VECTORS in os.environ.get("XLA_FLAGS", ""):
+        return overrides
+    return overrides | {_VECTORS: 512}
+
+
 def compile_options(num_partitions: int, devices: Sequence[Any], overrides: dict | None = None) -> CompileOptions:
     """Those of the library's own programs."""
     options = get_compile_options(1, num_partitions, [[d.id for d in devices]], overrides)

@@ -97,6 +97,9 @@ class RegularGridInterpolator:
         return made
 
 
+_INSIDE = "promise_in_bounds"
+
+
 @library(static="method", name="interpolate")
 def _between(grid, values, points, fill, method):
     shape, rest = points.shape[:-1], values.shape[len(grid):]
@@ -106,22 +109,23 @@ def _between(grid, values, points, fill, method):
         x = points[:, i]
         # The last interval for what is beyond it: it is continued.
         low = xnp.clip(xnp.searchsorted(line, x) - 1, 0, max(line.size - 2, 0))
-        left, right = line[low], line[xnp.minimum(low + 1, line.size - 1)]
+        left, right = (line.at[place].get(mode=_INSIDE) for place in (low, low + min(1, line.size - 1)))
         parts.append(xnp.where(right == left, 0, (x - left) / xnp.where(right == left, 1, right - left)))
         lower.append(low)
         outside = outside | (x < line[0]) | (x > line[-1])
         nowhere = nowhere | xnp.isnan(x)
     spread = lambda w: w.reshape(-1, *(1,) * len(rest))
     if method == "nearest":
-        result = values[tuple(xnp.minimum(low + (part > 0.5), line.size - 1) for low, part, line in zip(lower, parts, grid))]
+        nearest = [low + (part > 0.5) if line.size > 1 else low for low, part, line in zip(lower, parts, grid)]
+        result = values.at[tuple(nearest)].get(mode=_INSIDE)
     else:
         result = 0
         for corner in itertools.product((0, 1), repeat=len(grid)):
             weight = 1
             for side, part in zip(corner, parts):
                 weight = weight * (part if side else 1 - part)
-            place = tuple(xnp.minimum(low + side, line.size - 1) for low, side, line in zip(lower, corner, grid))
-            result = result + values[place] * spread(weight)
+            place = tuple(low + min(side, line.size - 1) for low, side, line in zip(lower, corner, grid))
+            result = result + values.at[place].get(mode=_INSIDE) * spread(weight)
     if fill is not None:
         result = xnp.where(spread(outside), fill.astype(result.dtype), result)
     nan = complex(np.nan, np.nan) if result.dtype.kind == "c" else np.nan

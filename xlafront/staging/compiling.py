@@ -16,7 +16,7 @@ from xlafront.core.ir import ClosedJaxpr, Jaxpr, dce_jaxpr, subprograms
 from xlafront.runtime import config
 from xlafront.runtime.clients import clients
 from xlafront.runtime.compile import CompileRequest, compile_module, explain_options
-from xlafront.runtime.compile_options import compile_options, for_small_programs
+from xlafront.runtime.compile_options import compile_options, for_small_programs, for_wide_loops
 from xlafront.runtime.disk_cache import cache_key
 from xlafront.runtime.jaxlib_compat import HAS_TWO_EMITTERS
 from xlafront.runtime.topologies import is_compile_only
@@ -132,6 +132,8 @@ class LoweredModule:
         overrides = dict(self.options.compiler_options) | (compiler_options or {})
         if HAS_TWO_EMITTERS and _on_one_cpu(self.assignment) and _is_small(self.closed.jaxpr):
             overrides = for_small_programs(overrides)
+        if self.module_context.draws:
+            overrides = for_wide_loops(overrides)
         options = compile_options(len(self.assignment.devices), self.assignment.devices, overrides)
         self.shardings.adjust(options)
         context = self.module_context

@@ -1,6 +1,8 @@
-"""Draws for arrays of short rows, all made in one row: on CPUs XLA's loops take vectors along the last dimension only.
+"""Draws that a CPU makes by themselves, as functions of the module which stay calls.
 
-A function of the module that stays a call keeps XLA from making one loop over the rows of both again.
+XLA's loops there take vectors along the last dimension only: those of arrays of short rows are made in one row, and the call
+keeps XLA from making one loop over the rows again. And XLA draws numbers anew in each loop that reads them: those that several
+read come of a call, once.
 """
 
 from __future__ import annotations
@@ -43,12 +45,23 @@ def in_one_row(draw: Callable) -> Callable:
         if long or size < _MANY or impl.name != "threefry2x32" or not all(type(x) is float or isinstance(x, (np.generic, str))
                                                                           for x in numbers):
             return draw(words, impl, shape, dtype, *numbers)
-        aval = tracing.aval_of(words)
-        key = draw, aval, size, dtype, numbers, config.trace_context_key()
-        program = _programs.get(key)
-        if program is None:
-            program = _programs.keep(key, tracing.trace_to_closed_jaxpr(
-                lambda words: [draw(words, impl, (size,), dtype, *numbers)], [aval]))
-        return shapes.reshape_to(drawn_p.bind(words, jaxpr=program)[0], shape)
+        return shapes.reshape_to(_called(draw, words, impl, size, dtype, numbers), shape)
 
     return drawn
+
+
+def once(draw: Callable, words, impl, shape, dtype):
+    """`draw(words, impl, shape, dtype)`, for several loops that read it."""
+    if is_symbolic(shape) or math.prod(shape) < _MANY or impl.name != "threefry2x32":
+        return draw(words, impl, shape, dtype)
+    return shapes.reshape_to(_called(draw, words, impl, math.prod(shape), dtype, ()), shape)
+
+
+def _called(draw, words, impl, size, dtype, numbers):
+    aval = tracing.aval_of(words)
+    key = draw, aval, size, dtype, numbers, config.trace_context_key()
+    program = _programs.get(key)
+    if program is None:
+        program = _programs.keep(key, tracing.trace_to_closed_jaxpr(
+            lambda words: [draw(words, impl, (size,), dtype, *numbers)], [aval]))
+    return drawn_p.bind(words, jaxpr=program)[0]

@@ -1,0 +1,106 @@
+"""Functions of drawn numbers, as arithmetic that XLA's loops on a CPU take in vectors of any width.
+
+XLA has its `log1p` in vectors of eight numbers at most, and a loop is no wider than the narrowest function in it. Here `log1p`
+is written out as XLA computes it: rational near 0 (Cephes), by `log` elsewhere. The rounding of every step is the same, and so
+are all bits of the results (`tests/lax/test_wide_loops.py` compares every number that `random.normal` can draw).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from xlafront.core.dimensions import is_symbolic
+
+_FLOAT = np.dtype(np.float32)
+_MANY = 1024  # numbers, from which on a loop over them is worth a longer program
+_NEAR_ZERO = math.sqrt(2) - 1
+_ABOVE = (4.5270000862445199635215E-5, 4.9854102823193375972212E-1, 6.5787325942061044846969E0, 2.9911919328553073277375E1,
+          6.0949667980987787057556E1, 5.7112963590585538103336E1, 2.0039553499201281259648E1)
+_BELOW = (1.5062909083469192043167E1, 8.3047565967967209469434E1, 2.2176239823732856465394E2, 3.0909872225312059774938E2,
+          2.1642788614495947685003E2, 6.0118660497603843919306E1)
+# Giles, "Approximating the erfinv function" (2010): polynomials in w = -log(1 - x^2), for w below 5 and for others.
+_CENTRAL = (2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164,
+            0.246640727, 1.50140941)
+_TAIL = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047,
+         1.00167406, 2.83297682)
+
+
+def begin(ctx) -> None:
+    """Note that a module draws numbers, if it is one whose loops are to be wide: for this CPU alone."""
+    module = ctx.body.module
+    shape = ctx.aval_out.shape
+    if (module.targets == ("cpu",) and module.num_partitions == 1 and not module.leaves and not is_symbolic(shape)
+            and math.prod(shape) >= _MANY):
+        module.draws = True
+
+
+def of_drawn(written_out: Callable, otherwise: Callable) -> Callable:
+    """The lowering rule of a function which is `written_out` for large arrays in modules that draw numbers."""
+    def lower(ctx, x, accuracy=None):
+        shape, dtype = ctx.aval_out.shape, ctx.aval_out.dtype
+        draws = ctx.body.module.draws and dtype == _FLOAT and not is_symbolic(shape)
+        if not draws or accuracy is not None or math.prod(shape) < _MANY:
+            return otherwise(ctx, x) if accuracy is None else otherwise(ctx, x, accuracy=accuracy)
+        return written_out(_Arithmetic(ctx, shape), x)
+
+    return lower
+
+
+class _Arithmetic:
+    """Operations on float32 arrays of one shape."""
+
+    def __init__(self, ctx, shape):
+        self.ctx, self.shape = ctx, shape
+
+    def op(self, name: str, *operands):
+        return self.ctx.op(f"stablehlo.{name}", operands, [(self.shape, _FLOAT)])
+
+    def number(self, value: float):
+        return self.ctx.constant(np.float32(value), self.shape)
+
+    def add(self, a, b):
+        return self.op("add", a, b)
+
+    def mul(self, a, b):
+        return self.op("multiply", a, b)
+
+    def sub(self, a, b):
+        return self.op("subtract", a, b)
+
+    def select(self, flag, a, b):
+        return self.op("select", flag, a, b)
+
+    def compare(self, direction: str, a, b):
+        return self.ctx.compare(direction, "FLOAT", a, b, self.shape)
+
+    def polynomial(self, x, value, coefficients):
+        for c in coefficients:
+            value = self.add(self.mul(value, x), self.number(c))
+        return value
+
+
+def log1p(a: _Arithmetic, x):
+    above = a.polynomial(x, a.number(_ABOVE[0]), _ABOVE[1:])
+    below = a.polynomial(x, a.add(x, a.number(_BELOW[0])), _BELOW[1:])
+    square = a.mul(x, x)
+    rest = a.mul(a.mul(x, square), a.op("divide", above, below))
+    # x - square / 2 + rest. Twice of the two and half of it are exact, so that `rest` is rounded before, and no fused operation
+    # takes it unrounded.
+    twice = a.sub(a.mul(rest, a.number(2)), square)
+    near = a.add(x, a.mul(twice, a.number(0.5)))
+    is_near = a.compare("LT", a.op("abs", x), a.number(_NEAR_ZERO))
+    return a.select(is_near, near, a.op("log", a.add(x, a.number(1))))
+
+
+def erf_inv(a: _Arithmetic, x):
+    w = a.op("negate", log1p(a, a.op("negate", a.mul(x, x))))
+    central = a.compare("LT", w, a.number(5))
+    w = a.select(central, a.sub(w, a.number(2.5)), a.sub(a.op("sqrt", w), a.number(3)))
+    value = a.select(central, a.number(_CENTRAL[0]), a.number(_TAIL[0]))
+    for c, t in zip(_CENTRAL[1:], _TAIL[1:]):
+        value = a.add(a.select(central, a.number(c), a.number(t)), a.mul(w, value))
+    at_end = a.compare("EQ", a.op("abs", x), a.number(1))
+    return a.mul(x, a.select(at_end, a.number(np.inf), value))
