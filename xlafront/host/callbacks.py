@@ -43,7 +43,7 @@ class IOEffect(_NamedEffect):
 class OrderedIOEffect(_NamedEffect):
     """Of an I/O callback that runs in program order."""
 
-    ordered = True
+    ordered = ordered_over_devices = True  # one of the devices calls, or each in its own order
 
 
 class DebugEffect(_NamedEffect):

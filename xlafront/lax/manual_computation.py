@@ -69,13 +69,12 @@ def lower_body(ctx, *operands, jaxpr, mesh, in_specs, out_specs, manual_axes, ch
         finally:
             module.manual_mesh = outer
 
-    def attribute(specs, types):
-        texts = [sharding_text(inner, spec, keys.physical(aval).ndim) for spec, aval in zip(specs, types)]
-        return mlir.attribute(f"#sdy.sharding_per_value<[{', '.join(texts)}]>")
+    def texts(specs, types):
+        return [sharding_text(inner, spec, keys.physical(aval).ndim) for spec, aval in zip(specs, types)]
 
     axes = [a for a in mesh.axis_names if a in manual_axes]
-    return manual_computation(ctx, operands, jaxpr.in_avals, build, ctx.avals_out, attribute(in_specs, jaxpr.in_avals),
-                              attribute(out_specs, jaxpr.out_avals), axes)
+    return manual_computation(ctx, operands, jaxpr.in_avals, build, ctx.avals_out, texts(in_specs, jaxpr.in_avals),
+                              texts(out_specs, jaxpr.out_avals), axes, lowering.module.ordered_effects(jaxpr), inner.symbol)
 
 
 def _on_the_first(body, x, aval, positions, axes):
@@ -128,18 +127,30 @@ def sharding_text(manual: ManualMesh, spec, rank: int) -> str:
     return f"<@{manual.symbol}, [{', '.join(dims)}]{f', unreduced={{{sums}}}' if sums else ''}>"
 
 
-def manual_computation(ctx, operands, in_avals, build, types, in_shardings, out_shardings, axes) -> list:
-    """`sdy.manual_computation`; `build(ctx, *parts)` writes the body."""
-    mlir = lowering.mlir
+def manual_computation(ctx, operands, in_avals, build, types, in_shardings, out_shardings, axes, effects=(), mesh="") -> list:
+    """`sdy.manual_computation`; `build(ctx, *parts)` writes the body, which has these ordered effects on each device of the mesh
+    with this symbol."""
+    mlir, count = lowering.mlir, len(effects)
     names = ", ".join([f'"{a}"' for a in axes])
-    operation = ctx.op("sdy.manual_computation", operands, types, regions=1, in_shardings=in_shardings,
-                       out_shardings=out_shardings, manual_axes=mlir.attribute(f"#sdy<manual_axes{{{names}}}>"))
-    block_types = [mlir.type_of(aval) for aval in in_avals]
+    everywhere = [f"<@{mesh}, []>"] * count  # tokens have no dimensions
+
+    def per_value(texts):
+        return mlir.attribute(f"#sdy.sharding_per_value<[{', '.join([*everywhere, *texts])}]>")
+
+    tokens = [mlir.token_type()] * count
+    operation = ctx.op("sdy.manual_computation", [*ctx.tokens(effects), *operands], [*tokens, *types], regions=1,
+                       in_shardings=per_value(in_shardings), out_shardings=per_value(out_shardings),
+                       manual_axes=mlir.attribute(f"#sdy<manual_axes{{{names}}}>"))
+    block_types = [*tokens, *[mlir.type_of(aval) for aval in in_avals]]
     block = operation.regions[0].blocks.append(*block_types, arg_locs=[ctx.loc] * len(block_types))
     with mlir.ir.InsertionPoint(block):
-        body = type(ctx)(type(ctx.body)(ctx.module_context), ctx._invars, ctx._outvars, ctx.loc, ctx.primitive, ctx.site)
-        mlir.create("sdy.return", operands=list(build(body, *block.arguments)), loc=ctx.loc)
-    return list(operation.results)
+        inner = type(ctx.body)(ctx.module_context, dict(zip(effects, block.arguments)))
+        body = type(ctx)(inner, ctx._invars, ctx._outvars, ctx.loc, ctx.primitive, ctx.site)
+        results = build(body, *list(block.arguments)[count:])
+        mlir.create("sdy.return", operands=[*body.tokens(effects), *results], loc=ctx.loc)
+    results = list(operation.results)
+    ctx.set_tokens(effects, results[:count])
+    return results[count:]
 
 
 def automatic_axes(ctx) -> list:
@@ -153,7 +164,7 @@ def on_each_device(ctx, operands, write) -> None:
     along those that the compiler has outside of it, and operands are whole."""
     mlir, manual = lowering.mlir, ctx.module_context.manual_mesh
     axes = manual.automatic()
-    whole = ", ".join([f"<@{manual.symbol}, [{', '.join(['{}'] * keys.physical(aval).ndim)}]>" for aval in ctx.avals_in])
+    whole = [f"<@{manual.symbol}, [{', '.join(['{}'] * keys.physical(aval).ndim)}]>" for aval in ctx.avals_in]
 
     def build(body, *parts):
         here = body.constant(0, dtype=np.int32)
@@ -166,5 +177,4 @@ def on_each_device(ctx, operands, write) -> None:
         write(body, here, *parts)
         return ()
 
-    manual_computation(ctx, operands, ctx.avals_in, build, [], mlir.attribute(f"#sdy.sharding_per_value<[{whole}]>"),
-                       mlir.attribute("#sdy.sharding_per_value<[]>"), axes)
+    manual_computation(ctx, operands, ctx.avals_in, build, [], whole, [], axes)
