@@ -128,8 +128,8 @@ def sharding_text(manual: ManualMesh, spec, rank: int) -> str:
 
 
 def manual_computation(ctx, operands, in_avals, build, types, in_shardings, out_shardings, axes, effects=(), mesh="") -> list:
-    """`sdy.manual_computation`; `build(ctx, *parts)` writes the body, which has these ordered effects on each device of the mesh
-    with this symbol."""
+    """`sdy.manual_computation`; `build(ctx, *parts)` writes the body, which has these ordered effects on each device of
+    the mesh with this symbol."""
     mlir, count = lowering.mlir, len(effects)
     names = ", ".join([f'"{a}"' for a in axes])
     everywhere = [f"<@{mesh}, []>"] * count  # tokens have no dimensions
@@ -162,7 +162,7 @@ def automatic_axes(ctx) -> list:
 def on_each_device(ctx, operands, write) -> None:
     """`write(body, here, *operands)` in a body without results that is manual over all axes: `here` is the number of the device
     along those that the compiler has outside of it, and operands are whole."""
-    mlir, manual = lowering.mlir, ctx.module_context.manual_mesh
+    manual = ctx.module_context.manual_mesh
     axes = manual.automatic()
     whole = [f"<@{manual.symbol}, [{', '.join(['{}'] * keys.physical(aval).ndim)}]>" for aval in ctx.avals_in]
 

@@ -73,9 +73,9 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
                 results = transpose_of_call(eqn.primitive, cts, *operands, **eqn.params)
             else:
                 raise NotImplementedError(_no_transpose(eqn.primitive))
-            for v, ct in zip(eqn.invars, results):
+            for i, (v, ct) in enumerate(zip(eqn.invars, results)):
                 if type(v) is not Literal and v not in values:
-                    if v.aval.weak_type and ct is not None and type(ct) is not Zero and _mixes(eqn):
+                    if v.aval.weak_type and ct is not None and type(ct) is not Zero and _mixes(eqn, i):
                         ct = weakly_typed_as(ct, v.aval)
                     accumulate(v, ct)
     finally:
@@ -97,9 +97,14 @@ def _read(jaxpr: Jaxpr) -> set:
     return jaxpr.memoised(("what the results depend on",), find)
 
 
-def _mixes(eqn) -> bool:
+def _mixes(eqn, operand: int) -> bool:
     """Whether a weakly typed operand took another's type on here, or went into a loop or branch that may have done so."""
-    primitive = eqn.primitive
+    primitive, params = eqn.primitive, eqn.params
+    carried = operand - params["num_consts"] if "num_carry" in params else -1
+    if 0 <= carried < params.get("num_carry", 0) and not eqn.outvars[carried].aval.weak_type:
+        return False  # a loop gives its carry another type before the first step
+    if primitive.name == "dot_general":
+        return False  # products take operands of any types as they are
     return (primitive.dce is not None and not primitive.calls_program) or not any([v.aval.weak_type for v in eqn.outvars])
 
 
