@@ -87,7 +87,7 @@ class _Printer:
         if not shown:
             return ""
         inner = indent + 2
-        parts = [f"{k}={self.value(shown[k], inner)}" for k in sorted(shown, key=lambda k: (k != "name", k))]
+        parts = [f"{k}={self.value(shown[k], inner)}" for k in sorted(shown, key=lambda k: (k != "name", k != "ctx_mesh", k))]
         line = f"[{' '.join(parts)}]"
         if "\n" not in line and indent + before + len(line) <= _WIDTH:
             return line
@@ -117,6 +117,10 @@ def _is_default(name: str, value) -> bool:
     if value is None and name in ("sharding", "out_sharding", "accuracy"):
         return True
     if name in ("donated_invars",) and not any(value):
+        return True
+    if name in ("in_layouts", "out_layouts") and all(x is None for x in value):
+        return True
+    if name == "compiler_options_kvs" and not value or name == "ctx_mesh" and value.empty:
         return True
     if name in ("in_shardings", "out_shardings") and all(repr(x) == "UnspecifiedValue" for x in value):
         return True

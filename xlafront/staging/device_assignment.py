@@ -281,8 +281,8 @@ def inner_shardings(jaxpr):
         binds = eqn.primitive.binds_devices
         if binds is not None and not binds(**eqn.params):
             continue
-        for value in eqn.params.values():
-            if value is None:
+        for name, value in eqn.params.items():
+            if value is None or name == "ctx_mesh":  # the mesh in force where it was called asks for nothing
                 continue
             for item in value if type(value) is tuple else (value,):
                 if isinstance(item, Sharding):

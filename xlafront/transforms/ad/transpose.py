@@ -139,7 +139,7 @@ def _split_as(ct, explicit):
     found = tracing.aval_of(ct).explicit_sharding
     if found is explicit or found == explicit:
         return ct
-    return reshard_p.bind(ct, target=NamedSharding(found.mesh, PartitionSpec()) if explicit is None else explicit)
+    return reshard_p.bind(ct, dst_sharding=NamedSharding(found.mesh, PartitionSpec()) if explicit is None else explicit)
 
 
 def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], given: tuple[bool, ...], kept: bool = False
