@@ -213,7 +213,7 @@ def test_text_of_programs():
     b[c,0] += 1.0:f32[]
     j:f32[2,3] <- b[c:c+2,:]
     k:f32[1,3] = slice[limit_indices=(1, 3) start_indices=(0, 0) strides=None] j
-    l:f32[3] = reshape[dimensions=None new_sizes=(3,)] k
+    l:f32[3] = reshape[dimensions=None new_sizes=(3,) sharding=None] k
     b[1:,:][0,:] <- l
     m:f32[2] = broadcast_in_dim[broadcast_dimensions=() shape=(2,)] 0.0:f32[]
     n:f32[2], b[1,::2] <- b[1,::2], m
@@ -640,7 +640,7 @@ def test_gradients_go_into_references():
     x_ref, gradient = xf.new_ref(2.0), xf.new_ref(0.0)
     xf.vjp(g, x_ref)[1].with_refs(gradient)(1.0)
     assert gradient[...] == pytest.approx(2 * np.sin(2) * np.cos(2)) and x_ref[...] == pytest.approx(np.sin(2))
-    with pytest.raises(TypeError, match="with_refs"):
+    with pytest.raises(ValueError, match="with_refs"):
         xf.grad(g)(x_ref)
     # for arguments that are values too
     gradient = xf.new_ref(0.0)

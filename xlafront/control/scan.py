@@ -485,7 +485,7 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
     length = _length(name, xs, x_leaves, length)
     if isinstance(unroll, bool):
         unroll = max_dim(length, 1) if unroll and not is_symbolic_dim(length) else 1
-    if not isinstance(unroll, (int, float, np.integer)):
+    if not isinstance(unroll, (int, np.integer)):
         raise TypeError(f"scan of {name} takes unroll as an integer or a bool, got {unroll!r}.")
     if unroll < 0:
         raise ValueError(f"scan of {name} takes unroll as a non-negative integer or a bool, got {unroll!r}.")

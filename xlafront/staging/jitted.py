@@ -390,13 +390,15 @@ class Jitted:
         if given is UNSPECIFIED:
             return (given,) * in_tree.num_leaves
         args, kwargs = tree.unflatten(in_tree, range(in_tree.num_leaves))
+        if kwargs:
+            raise ValueError(f"{self.name} has in_shardings, which belong to positions, and was called with the keyword "
+                             f"argument(s) {', '.join(kwargs)}. Pass them by position.")
         given = tuple(given) if type(given) is list else given
         if type(given) is tuple and len(given) != len(args):
             static = f" that are not static (static_argnums={self.options.static.nums})" if self.options.static else ""
             raise ValueError(f"in_shardings of {self.name} is a tuple of {len(given)}, but the call has {len(args)} positional "
                              f"argument(s){static}. Give one sharding (or None) for each, or one sharding for all.")
-        return sharding_arguments.flatten_shardings("in_shardings", given, args) + (
-            UNSPECIFIED,) * tree.structure(kwargs).num_leaves
+        return sharding_arguments.flatten_shardings("in_shardings", given, args)
 
     def flat_out_shardings(self, out_tree) -> tuple:
         given = self.options.out_shardings
