@@ -23,11 +23,7 @@ def test_printing():
         text
         == """{ lambda ; a:f32[2,3] b:f32[3]. let
     c:f32[2,3] = sin a
-    d:f32[2] = dot_general[
-      dimension_numbers=(((1,), (0,)), ((), ()))
-      precision=None
-      preferred_element_type=None
-    ] c b
+    d:f32[2] = dot_general[dimension_numbers=(((1,), (0,)), ((), ()))] c b
     e:f32[2] = add d 1.0:f32[]
   in (e,) }"""
     )
@@ -153,7 +149,8 @@ def _with_rules(make, *rules):
 @pytest.mark.parametrize("function, name, names", [
     (xf.jit(lambda x: x * 2), "jit", """compiler_options_kvs ctx_mesh donated_invars in_layouts in_shardings inline jaxpr
         keep_unused name out_layouts out_shardings"""),
-    (xf.shard_map(lambda x: x, mesh=xf.make_mesh((1,), ("i",)), in_specs=xf.P("i"), out_specs=xf.P("i")), "shard_map",
+    (xf.shard_map(lambda x: x, mesh=xf.make_mesh((1,), ("i",), (xf.sharding.AxisType.Auto,)), in_specs=xf.P("i"),
+                  out_specs=xf.P("i")), "shard_map",
      "check_vma in_specs jaxpr mesh newly_manual_axes out_specs"),
     (_with_rules(xf.custom_jvp, lambda p, t: (p[0], t[0])), "custom_jvp_call", "call_jaxpr jvp_jaxpr_fun num_consts symbolic_zeros"),
     (_with_rules(xf.custom_vjp, lambda x: (x, None), lambda r, ct: (ct,)), "custom_vjp_call",
