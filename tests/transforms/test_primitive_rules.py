@@ -19,7 +19,7 @@ WITHOUT_KEY = {"rng_uniform_p"}  # its numbers would not be independent
 # What derivatives of other primitives are made of: linear in an operand.
 LINEAR = """add_any add broadcast_in_dim complex concatenate cond conj convert_element_type copy cumsum device_put div dot_general
     dynamic_slice dynamic_update_slice gather imag mul neg pad ragged_dot_general real reduce_precision reduce_sum reduce_window_sum reshape rev
-    scan scatter-add scatter-sub select_and_gather_add select_and_scatter_add select_n sharding_constraint slice split squeeze stack stage sub
+    scan scatter_add scatter_sub select_and_gather_add select_and_scatter_add select_n sharding_constraint slice split squeeze stack stage sub
     transpose unstack while linear_solve""".split()
 
 
