@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import xlafront as xf
+import xlafront.experimental
 import xlafront.numpy as xnp
 from xlafront import core
 from xlafront.core import ir
@@ -22,11 +23,7 @@ def test_printing():
         text
         == """{ lambda ; a:f32[2,3] b:f32[3]. let
     c:f32[2,3] = sin a
-    d:f32[2] = dot_general[
-      dimension_numbers=(((1,), (0,)), ((), ()))
-      precision=None
-      preferred_element_type=None
-    ] c b
+    d:f32[2] = dot_general[dimension_numbers=(((1,), (0,)), ((), ()))] c b
     e:f32[2] = add d 1.0:f32[]
   in (e,) }"""
     )
@@ -141,3 +138,28 @@ def test_traced_arrays_lie_nowhere(transform):
         return x.sum()
 
     transform(function)(xf.numpy.ones(3))
+
+
+def _with_rules(make, *rules):
+    f = make(lambda x: x * 2)
+    (f.defjvp if make is xf.custom_jvp else f.defvjp)(*rules)
+    return f
+
+
+@pytest.mark.parametrize("function, name, names", [
+    (xf.jit(lambda x: x * 2), "jit", """compiler_options_kvs ctx_mesh donated_invars in_layouts in_shardings inline jaxpr
+        keep_unused name out_layouts out_shardings"""),
+    (xf.shard_map(lambda x: x, mesh=xf.make_mesh((1,), ("i",), (xf.sharding.AxisType.Auto,)), in_specs=xf.P("i"),
+                  out_specs=xf.P("i")), "shard_map",
+     "check_vma in_specs jaxpr mesh newly_manual_axes out_specs"),
+    (_with_rules(xf.custom_jvp, lambda p, t: (p[0], t[0])), "custom_jvp_call", "call_jaxpr jvp_jaxpr_fun num_consts symbolic_zeros"),
+    (_with_rules(xf.custom_vjp, lambda x: (x, None), lambda r, ct: (ct,)), "custom_vjp_call",
+     "bwd call_jaxpr fwd_jaxpr_thunk num_consts symbolic_zeros"),
+    (lambda x: x.at[np.array([0, 1])].add(1.0), "scatter-add",
+     "dimension_numbers indices_are_sorted mode unique_indices"),
+    (lambda x: xf.pure_callback(np.sin, x, x), "pure_callback", "callback result_avals vmap_method"),
+    (lambda x: xf.experimental.io_callback(np.sin, x, x), "io_callback", "callback ordered result_avals"),
+], ids=lambda v: v if isinstance(v, str) and " " not in v else "")
+def test_what_libraries_read_of_equations(function, name, names):
+    eqn = xf.make_jaxpr(function)(np.ones(3, np.float32)).eqns[-1]
+    assert eqn.primitive.name == name and set(names.split()) <= set(eqn.params)

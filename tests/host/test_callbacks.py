@@ -485,6 +485,34 @@ def test_sharded_programs(capsys):
         xf.jit(lambda x: xf.debug.print("{}", x, ordered=True))(x)
 
 
+def test_ordered_calls_of_sharded_programs():
+    """One device calls with the whole value; in a `shard_map` each calls with its own part. Each calls in its order."""
+    mesh = xf.make_mesh((2,), ("d",))
+    x = xf.device_put(xnp.arange(4.0), xf.NamedSharding(mesh, xf.P("d")))
+    calls = []
+
+    def twice(x):
+        def note(step, x):
+            calls.append((int(step), np.asarray(x).tolist()))
+            return np.asarray(x) + 1
+
+        def step(i, x):
+            return io_callback(note, xf.ShapeDtypeStruct(x.shape, x.dtype), i, x, ordered=True)
+
+        return xf.lax.fori_loop(1, 3, step, step(0, x))
+
+    np.testing.assert_array_equal(xf.jit(twice)(x), np.arange(4) + 3)
+    xf.effects_barrier()
+    assert calls == [(i, [i, i + 1, i + 2, i + 3]) for i in range(3)]
+
+    calls.clear()
+    of_parts = xf.jit(xf.shard_map(twice, mesh=mesh, in_specs=xf.P("d"), out_specs=xf.P("d")))
+    np.testing.assert_array_equal(of_parts(x), np.arange(4) + 3)
+    xf.effects_barrier()
+    for first in (0.0, 2.0):
+        assert [(i, part) for i, part in calls if part[0] - i == first] == [(i, [first + i, first + i + 1]) for i in range(3)]
+
+
 def test_the_device_of_the_results():
     x = xf.device_put(xnp.arange(3.0), xf.devices()[1])
     here = xf.sharding.SingleDeviceSharding(xf.devices()[1])

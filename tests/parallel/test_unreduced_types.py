@@ -326,3 +326,25 @@ def test_stacks_and_rows_leave_sums_open():
         rows = xf.jit(lambda u: xnp.unstack(u, axis=axis))(u)
         assert all("U:y" in text(row) for row in rows)
         np.testing.assert_allclose([whole(row) for row in rows], AAT if axis == 0 else AAT.T, rtol=1e-5)
+
+
+def test_cotangents_of_parts_are_summands_where_they_are():
+    """What is pulled back to a reduced value through a split of it: each device has its own part, beside zeros."""
+    mesh = xf.make_mesh((2, 2), ("x", "y"), axis_types=(xf.sharding.AxisType.Explicit,) * 2)
+    ct = np.arange(1.0, 9.0, dtype="float32").reshape(4, 2)
+    with xf.set_mesh(mesh):
+        x = xf.reshard(xnp.ones((4, 2)), P("y", reduced={"x"}))
+        cts = xf.reshard(xnp.asarray(ct), P(("y", "x")))
+
+        def pull(x, cts):
+            return xf.vjp(lambda x: xf.reshard(x, P(("y", "x"))), x)[1](cts)[0]
+
+        for found in (pull(x, cts), xf.jit(pull)(x, cts)):
+            assert found.sharding.spec == P("y", None, unreduced={"x"})
+            held = {shard.device: np.asarray(shard.data) for shard in found.addressable_shards}
+            for i in range(2):
+                for j in range(2):
+                    expected = np.zeros((2, 2))
+                    expected[i] = ct[2 * j + i]
+                    np.testing.assert_array_equal(held[mesh.devices[i, j]], expected)
+            np.testing.assert_array_equal(xf.reshard(found, P()), ct)

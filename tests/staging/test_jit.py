@@ -479,3 +479,11 @@ def test_jitted_functions_are_copied_and_pickled():
     assert again.options == inner._jitted.options and again.caches is inner._jitted.caches
     assert copy.deepcopy(nn.relu)(-1.0) == 0 and copy.deepcopy(xf.jit(xf.grad(lambda x: x * x)))(3.0) == 6
     assert copy.deepcopy(xf.custom_jvp(doubled)).fun is doubled
+
+
+def test_shardings_of_arguments_belong_to_positions():
+    f = xf.jit(lambda x, y: x * y, in_shardings=xf.sharding.SingleDeviceSharding(xf.devices()[0]))
+    assert f(2, 3) == 6
+    for call in (f, f.lower, xf.make_jaxpr(f)):
+        with pytest.raises(ValueError, match="keyword argument.*y.*by position"):
+            call(2, y=3)

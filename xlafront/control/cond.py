@@ -44,6 +44,7 @@ from xlafront.transforms.calls.programs import (
     of_library,
     on_varying,
     operands_of,
+    references_as_inputs,
     reorder,
     same_type,
     trace_function,
@@ -70,6 +71,11 @@ def _types(index, *avals, branches):
     return [found[0].update(vma=frozenset().union(*[a.vma for a in found])) for found in zip(*[b.out_avals for b in branches])]
 
 
+def _bind(index, operands: Sequence[Any], branches: Sequence[ClosedJaxpr]) -> list:
+    branches, refs = references_as_inputs(branches, 0)
+    return cond_p.bind(index, *refs, *operands, branches=branches)
+
+
 def _same_for_all(branches, active) -> tuple[bool, ...]:
     """Which results have a tangent in some branch."""
     flags = [active_results(b.jaxpr, active) for b in branches]
@@ -81,7 +87,7 @@ def _jvp(primals, tangents, *, branches):
     active = tuple(type(t) is not Zero for t in tangents[1:])
     kept = _same_for_all(branches, active)
     programs = tuple(jvp_program(b, active, kept)[0] for b in branches)
-    results = cond_p.bind(index, *operands, *[t for t, a in zip(tangents[1:], active) if a], branches=programs)
+    results = _bind(index, [*operands, *[t for t, a in zip(tangents[1:], active) if a]], programs)
     count = len(kept)
     moved = iter(results[count:])
     return results[:count], [next(moved) if k else Zero(a.to_tangent_aval()) for k, a in zip(kept, branches[0].out_avals)]
@@ -155,12 +161,12 @@ def _linearize(primals, tangents, *, branches):
     active = tuple(type(t) is not Zero for t in tangents[1:])
     split = branches[0].jaxpr.memoised(("linearized branches", active, *[id(b.jaxpr) for b in branches]),
                                        lambda: (_LinearizedBranches(branches, active), branches))[0]
-    found = cond_p.bind(index, *operands, branches=split.forward)
+    found = _bind(index, operands, split.forward)
     count = len(split.kept)
     results, residuals = found[:count], found[count:]
     if any(split.kept):
-        moved = iter(cond_p.bind(index, *residuals, *[operands[k] for k in split.known],
-                                 *[t for t, a in zip(tangents[1:], active) if a], branches=split.linear))
+        moved = iter(_bind(index, [*residuals, *[operands[k] for k in split.known],
+                                   *[t for t, a in zip(tangents[1:], active) if a]], split.linear))
     else:
         moved = iter(())
     return results, [next(moved) if k else Zero(a.to_tangent_aval()) for k, a in zip(split.kept, branches[0].out_avals)]
@@ -172,8 +178,8 @@ def _transpose(cts, index, *operands, branches):
     programs = tuple(transpose_program(b, linear, given, True)[0] for b in branches)
     wanted = [x.aval for x in operands if is_undefined(x)]
     programs = tuple(with_weak_types(p, wanted) for p in programs)
-    found = iter(cond_p.bind(index, *[x for x in operands if not is_undefined(x)], *[ct for ct in cts if type(ct) is not Zero],
-                             branches=programs))
+    found = iter(_bind(index, [*[x for x in operands if not is_undefined(x)], *[ct for ct in cts if type(ct) is not Zero]],
+                       programs))
     return [None, *[next(found) if lin else None for lin in linear]]
 
 
@@ -186,7 +192,7 @@ def _batch(trace, operands, dims, *, branches):
         flags = [batch_program(b, marks, trace)[1] for b in branches]
         batched = tuple(any(d is not None for d in ds) for ds in zip(*flags))
         programs = tuple(batch_program(b, marks, trace, batched)[0] for b in branches)
-        return cond_p.bind(index, *values, branches=programs), [0 if b else None for b in batched]
+        return _bind(index, values, programs), [0 if b else None for b in batched]
     # Elements take different branches: all of them run, and of each the result of its own is chosen. What an element
     # gives to the other branches has no derivative, so that theirs cannot spoil its own.
     index = place_axis(index, index_dim, 0, size)

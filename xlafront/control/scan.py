@@ -49,6 +49,7 @@ from xlafront.transforms.calls.programs import (
     in_three,
     of_library,
     operands_of,
+    references_as_inputs,
     reorder,
     split_invariant,
     trace_function,
@@ -69,8 +70,9 @@ def scan_types(*avals, jaxpr, length, num_consts, num_carry, **params):
 
 def bind_scan(jaxpr: ClosedJaxpr, consts, carry, xs, *, length, reverse, unroll) -> tuple[list, list]:
     """Bind a scan; its final carry and its collected results."""
-    results = scan_p.bind(*consts, *carry, *xs, jaxpr=jaxpr, length=length, num_carry=len(carry), num_consts=len(consts),
-                          reverse=reverse, unroll=unroll)
+    (jaxpr,), refs = references_as_inputs((jaxpr,), len(consts))
+    results = scan_p.bind(*consts, *refs, *carry, *xs, jaxpr=jaxpr, length=length, num_carry=len(carry),
+                          num_consts=len(consts) + len(refs), reverse=reverse, unroll=unroll)
     return list(results[:len(carry)]), list(results[len(carry):])
 
 
@@ -381,9 +383,8 @@ def _batch(trace, operands, dims, *, jaxpr, length, num_consts, num_carry, rever
             moved.append(place_axis(x, d, 0, size) if carry[i - num_consts] else x)
         else:  # the first axis counts steps
             moved.append(x if d is None else place_axis(x, d, 1, size))
-    results = scan_p.bind(*moved, jaxpr=body, length=length, num_carry=num_carry, num_consts=num_consts, reverse=reverse,
-                          unroll=unroll)
-    return results, [d if d is None or i < num_carry else d + 1 for i, d in enumerate(out_dims)]
+    final, collected = bind_scan(body, *in_three(moved, num_consts, num_carry), length=length, reverse=reverse, unroll=unroll)
+    return [*final, *collected], [d if d is None or i < num_carry else d + 1 for i, d in enumerate(out_dims)]
 
 
 def _dce(used, eqn):
@@ -484,7 +485,7 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
     length = _length(name, xs, x_leaves, length)
     if isinstance(unroll, bool):
         unroll = max_dim(length, 1) if unroll and not is_symbolic_dim(length) else 1
-    if not isinstance(unroll, (int, float, np.integer)):
+    if not isinstance(unroll, (int, np.integer)):
         raise TypeError(f"scan of {name} takes unroll as an integer or a bool, got {unroll!r}.")
     if unroll < 0:
         raise ValueError(f"scan of {name} takes unroll as a non-negative integer or a bool, got {unroll!r}.")

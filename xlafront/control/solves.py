@@ -284,5 +284,5 @@ def custom_root(f: Callable, initial_guess: Any, solve: Callable, tangent_solve:
                               *[instantiate(t) for t in moved])
         return results, [*[_minus(z, t) for z, t in zip(zeros, solved)], *zeros[len(guess):]]
 
-    params = {"jvp": Rule(rule, who), "num_consts": 0, "symbolic_zeros": False, "name": who}
+    params = {"jvp_jaxpr_fun": Rule(rule, who), "num_consts": 0, "symbolic_zeros": False, "name": who}
     return result_tree.unflatten(custom_jvp_call_p.bind(*consts, *guess, call_jaxpr=whole, **params))

@@ -35,6 +35,7 @@ from xlafront.transforms.calls.programs import (
     fixpoint,
     in_three,
     operands_of,
+    references_as_inputs,
     reorder,
     trace_function,
     vary,
@@ -47,8 +48,11 @@ BATCHED = "while_loop of a batch"  # what the condition was traced for of a loop
 
 
 def _bind(cond_jaxpr, body_jaxpr, cond_consts, body_consts, carry) -> list:
-    return while_p.bind(*cond_consts, *body_consts, *carry, cond_jaxpr=cond_jaxpr, body_jaxpr=body_jaxpr,
-                        cond_nconsts=len(cond_consts), body_nconsts=len(body_consts))
+    (cond_jaxpr,), cond_refs = references_as_inputs((cond_jaxpr,), len(cond_consts))
+    (body_jaxpr,), body_refs = references_as_inputs((body_jaxpr,), len(body_consts))
+    return while_p.bind(*cond_consts, *cond_refs, *body_consts, *body_refs, *carry, cond_jaxpr=cond_jaxpr,
+                        body_jaxpr=body_jaxpr, cond_nconsts=len(cond_consts) + len(cond_refs),
+                        body_nconsts=len(body_consts) + len(body_refs))
 
 
 def _lower(ctx, *operands, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):

@@ -18,12 +18,14 @@ no_effects: frozenset = frozenset()
 class Effect:
     """Base of what an equation can do besides computing its results.
 
-    `ordered` effects of one kind happen in program order; `droppable` ones do not keep an equation alive; `repeatable` ones
+    `ordered` effects of one kind happen in program order, also in programs over several devices where they are
+    `ordered_over_devices`; `droppable` ones do not keep an equation alive; `repeatable` ones
     happen again where what they belong to is computed again; `uncompiled` ones are none of a compiled program, so that what is
     compiled only to be fast runs operation by operation.
     """
 
     ordered = False
+    ordered_over_devices = False
     droppable = False
     repeatable = False
     uncompiled = False

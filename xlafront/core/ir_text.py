@@ -73,7 +73,7 @@ class _Printer:
             text = eqn.primitive.printed_as(left, unread, [self.atom(v) for v in eqn.invars], eqn)
         else:
             text = f"{left}{' = ' if left else ''}{eqn.primitive.name}"
-            text += self.params(eqn.params, indent, len(text))
+            text += self.params(eqn.primitive.name, eqn.params, indent, len(text))
             right = " ".join(self.atom(v) for v in eqn.invars)
             text += f" {right}" if right else ""
         if self.name_stack:
@@ -81,13 +81,13 @@ class _Printer:
             text = "\n".join([f"{first}  # [{eqn.source_info.name_stack}]", *rest])
         return f"{text}  # {eqn.source_info}" if self.source_info else text
 
-    def params(self, params: dict[str, Any], indent: int, before: int) -> str:
+    def params(self, primitive: str, params: dict[str, Any], indent: int, before: int) -> str:
         """In one line where it fits behind the text `before` it."""
-        shown = {k: v for k, v in params.items() if not _is_default(k, v)}
+        shown = {k: v for k, v in params.items() if not _is_default(primitive, k, v)}
         if not shown:
             return ""
         inner = indent + 2
-        parts = [f"{k}={self.value(shown[k], inner)}" for k in sorted(shown, key=lambda k: (k != "name", k))]
+        parts = [f"{k}={self.value(shown[k], inner)}" for k in sorted(shown, key=lambda k: (k != "name", k != "ctx_mesh", k))]
         line = f"[{' '.join(parts)}]"
         if "\n" not in line and indent + before + len(line) <= _WIDTH:
             return line
@@ -112,11 +112,19 @@ def _is_program(value) -> bool:
     return hasattr(value, "eqns")
 
 
-def _is_default(name: str, value) -> bool:
+_SHARDING_SHOWN = {"iota", "ragged_dot_general", "reduce_sum", "reshape", "rng_bit_generator"}  # where there is none, too
+
+
+def _is_default(primitive: str, name: str, value) -> bool:
     """Parameters that say nothing are left out."""
-    if value is None and name in ("sharding", "out_sharding", "accuracy"):
+    if value is None and (name == "accuracy" or name in ("sharding", "out_sharding") and primitive not in _SHARDING_SHOWN
+                          or name in ("precision", "preferred_element_type") and primitive == "dot_general"):
         return True
     if name in ("donated_invars",) and not any(value):
+        return True
+    if name in ("in_layouts", "out_layouts") and all(x is None for x in value):
+        return True
+    if name == "compiler_options_kvs" and not value or name == "ctx_mesh" and value.empty:
         return True
     if name in ("in_shardings", "out_shardings") and all(repr(x) == "UnspecifiedValue" for x in value):
         return True

@@ -43,7 +43,7 @@ class IOEffect(_NamedEffect):
 class OrderedIOEffect(_NamedEffect):
     """Of an I/O callback that runs in program order."""
 
-    ordered = True
+    ordered = ordered_over_devices = True  # one of the devices calls, or each in its own order
 
 
 class DebugEffect(_NamedEffect):
@@ -167,12 +167,12 @@ def _device_index(ctx, device) -> int:
 # pure_callback and io_callback
 
 
-def _lower(ctx, *operands, callback, result_avals, device, effect=None, **_):
+def _lower(ctx, *operands, callback, result_avals, device, ordered=None, **_):
     if axes := automatic_axes(ctx):
         raise NotImplementedError(f"{callback.user} of {callback} is in a shard_map that leaves the axes {tuple(axes)} of its "
                                   "mesh to the compiler, which cannot divide the call. Name all axes in its axis_names.")
-    ordered = effect is not None and effect.ordered
-    function = _host_function(callback, ctx.avals_in, result_avals, ordered, callback.user, True)
+    effect = None if ordered is None else _io_effect(ordered)
+    function = _host_function(callback, ctx.avals_in, result_avals, bool(ordered), callback.user, True)
     return lowering.host_callbacks.call_python(
         ctx, function, operands, has_side_effect=effect is not None, effect=effect,
         device_index=_device_index(ctx, device))
@@ -200,11 +200,15 @@ def _pure_batch(size, operands, dims, *, result_avals, vmap_method, **params):
     return pure_callback_p.bind(*batch, result_avals=wider, **params), [0] * len(wider)
 
 
-def _io_batch(size, operands, dims, *, effect, result_avals, **params):
-    if effect.ordered:
+def _io_effect(ordered: bool) -> Effect:
+    return ordered_io_effect if ordered else io_effect
+
+
+def _io_batch(size, operands, dims, *, ordered, result_avals, **params):
+    if ordered:
         raise ValueError("cannot vmap an ordered io_callback (ordered=True): the elements of a batch have no order. Leave "
                          "ordered out, or write the loop with lax.scan.")
-    bind = functools.partial(io_callback_p.bind, effect=effect, result_avals=result_avals, **params)
+    bind = functools.partial(io_callback_p.bind, ordered=ordered, result_avals=result_avals, **params)
     return vmap_methods.one_by_one(bind, size, operands, dims, result_avals, False)
 
 
@@ -218,7 +222,7 @@ pure_callback_p = Primitive(
 io_callback_p = Primitive(
     "io_callback", multiple_results=True, memoise=False, lower=_lower, batch=_io_batch,
     abstract=lambda *_, result_avals, **params: list(result_avals),
-    effects=lambda *_, effect, **params: frozenset([effect]),
+    effects=lambda *_, ordered, **params: frozenset([_io_effect(ordered)]),
     impl=lambda *args, callback, result_avals, device, **_: _run_now(
         *args, callback=callback, result_avals=result_avals, device=device, user="io_callback"),
     jvp=_refuse_jvp("io_callback", "Call it outside of the differentiated function,"))
@@ -307,8 +311,7 @@ def io_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: A
     >>> effects_barrier()
     """
     operands, params, out_tree = _prepare("io_callback", callback, result_shape_dtypes, args, kwargs, sharding)
-    effect = ordered_io_effect if ordered else io_effect
-    return out_tree.unflatten(io_callback_p.bind(*operands, effect=effect, **params))
+    return out_tree.unflatten(io_callback_p.bind(*operands, ordered=bool(ordered), **params))
 
 
 # Debugging

@@ -335,7 +335,7 @@ def _cond(findings: Findings, eqn: JaxprEqn, values: Sequence[Any]) -> list[Any]
 def _shard_map(findings: Findings, eqn: JaxprEqn, values: Sequence[Any]) -> list[Any]:
     """Every device returns its errors, which are a batch outside."""
     params = eqn.params
-    mesh, manual, check_vma = params["mesh"], params["manual_axes"], params["check_vma"]
+    mesh, manual, check_vma = params["mesh"], params["newly_manual_axes"], params["check_vma"]
     axes = tuple(a for a in mesh.axis_names if a in manual)
     closed = params["jaxpr"]
     with axes_in_scope(mesh, manual, check_vma):

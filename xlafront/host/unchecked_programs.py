@@ -58,7 +58,7 @@ def _run(function: Callable[..., Sequence[Any]], values: Sequence[Any], known: f
 
 
 def _jvp(params: dict[str, Any], known: frozenset) -> dict[str, Any]:
-    rule = params["jvp"]
+    rule = params["jvp_jaxpr_fun"]
 
     def flat(primals, tangents):
         active = [type(t) is not Zero for t in tangents]
@@ -76,11 +76,11 @@ def _jvp(params: dict[str, Any], known: frozenset) -> dict[str, Any]:
         moved = iter(found[count:])
         return found[:count], [t if type(t) is Zero else next(moved) for t in out_tangents]
 
-    return {"jvp": Rule(flat, rule.name)}
+    return {"jvp_jaxpr_fun": Rule(flat, rule.name)}
 
 
 def _fwd(params: dict[str, Any], known: frozenset) -> dict[str, Any]:
-    rule = params["fwd"]
+    rule = params["fwd_jaxpr_thunk"]
 
     def flat(primals, perturbed):
         count, pullback = 0, None
@@ -94,7 +94,7 @@ def _fwd(params: dict[str, Any], known: frozenset) -> dict[str, Any]:
         found = _run(run, primals, known)
         return found[:count], found[count:], pullback
 
-    return {"fwd": Rule(flat, rule.name)}
+    return {"fwd_jaxpr_thunk": Rule(flat, rule.name)}
 
 
 def _batching(params: dict[str, Any], known: frozenset) -> dict[str, Any]:

@@ -11,8 +11,7 @@ from xlafront.core.avals import ShapedArray
 from xlafront.core.keys import physical, wrap
 from xlafront.runtime.compile_options import get_compile_options
 from xlafront.runtime.jaxlib_compat import CompileOptions, result_handler
-from xlafront.runtime.meshes import Mesh, active
-from xlafront.staging.meshes import no_mesh
+from xlafront.runtime.meshes import Mesh, active, empty_mesh
 
 
 def create_compile_options(computation: Any, tuple_args: bool, allow_prop_to_inputs: Any, allow_prop_to_outputs: Any,
@@ -77,7 +76,7 @@ class _Resources:
 
     @property
     def physical_mesh(self) -> Mesh:
-        return active.entered or no_mesh
+        return active.entered or empty_mesh
 
 
 class _ThreadResources:

@@ -15,6 +15,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.sharding_types import of_first, types_over_meshes
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
+from xlafront.lax.manual_computation import parts_as_sums
 from xlafront.lax.shapes import linear_jvp
 from xlafront.runtime import distributed
 from xlafront.runtime.arrays import ArrayImpl
@@ -154,7 +155,7 @@ def put_leaf(x, target, donate=False, may_alias=None):
         return _to_format(x, target, donate, may_alias)
     sharding = None if target is None else to_sharding("device_put", target)
     if sharding is not None and (open_sums(sharding) or open_sums(getattr(x, "sharding", None))):
-        return reshard_p.bind(x, target=sharding)
+        return reshard_p.bind(x, dst_sharding=sharding)
     if isinstance(x, tracing.Tracer) or tracing.is_tracing():
         return device_put_p.bind(x, sharding=sharding, source=None)
     aval = tracing.aval_of(x, "device_put")
@@ -395,17 +396,17 @@ move_memory_p.own_types = True
 # Between shardings over explicit axes
 
 
-def _reshard_batch(axis_size, xs, ds, *, target):
-    [x], [d] = xs, ds
+def _reshard_batch(axis_size, xs, ds, *, dst_sharding):
+    [x], [d], target = xs, ds, dst_sharding
     entry = entry_of(tracing.aval_of(x), d)
     if entry is not None and not target.mesh.explicit:  # the elements are freed of their axes, the batch is not
         mesh = target.mesh.abstract_mesh.update_axis_types({a: AxisType.Explicit for a in axes_of(entry)})
         target = NamedSharding(mesh, target.spec)
-    return reshard_p.bind(x, target=with_entry(target, d, entry)), d
+    return reshard_p.bind(x, dst_sharding=with_entry(target, d, entry)), d
 
 
-def _reshard_lower(ctx, x, *, target):
-    context = ctx.module_context.sharding_context
+def _reshard_lower(ctx, x, *, dst_sharding):
+    context, target = ctx.module_context.sharding_context, dst_sharding
     if context is None or not context.partitioned:
         return x
     if not target.mesh.explicit:
@@ -415,6 +416,10 @@ def _reshard_lower(ctx, x, *, target):
         target = explicit.update(spec=explicit.spec.update(unreduced=frozenset()))  # what has no type has no open sums
     spec, [aval] = target.spec, ctx.avals_in
     unreduced = frozenset() if aval.explicit_sharding is None else aval.explicit_sharding.spec.unreduced
+    if spec.unreduced - unreduced and aval.explicit_sharding is not None and isinstance(aval.dtype, np.dtype):
+        found = parts_as_sums(ctx, x, target.mesh, aval.explicit_sharding.spec, spec.unreduced - unreduced)
+        if found is not None:
+            return module_shardings.constrain(ctx, [found], [ctx.aval_out], [target])[0]
     if spec.unreduced - unreduced and unreduced - spec.unreduced:  # the compiler only makes sums, or opens them
         between = aval.explicit_sharding.update(spec=aval.explicit_sharding.spec.update(unreduced=unreduced & spec.unreduced))
         [x] = module_shardings.constrain(ctx, [x], [aval], [between])
@@ -424,8 +429,8 @@ def _reshard_lower(ctx, x, *, target):
     return module_shardings.constrain(ctx, [x], [ctx.aval_out], [target])[0]
 
 
-def _reshard_impl(x, *, target):
-    mesh = target.mesh
+def _reshard_impl(x, *, dst_sharding):
+    mesh, target = dst_sharding.mesh, dst_sharding
     own = getattr(x, "sharding", None)
     if not mesh.explicit and isinstance(own, NamedSharding) and own.mesh.shape_tuple == mesh.shape_tuple:
         spec = own.spec.update(unreduced=frozenset(), reduced=frozenset())
@@ -438,6 +443,8 @@ def _reshard_impl(x, *, target):
     if open_sums(own):
         return x if own == sharding else _resharded(sharding)(x)
     if open_sums(sharding):
+        if isinstance(own, NamedSharding) and own.mesh == mesh:
+            return _resharded(sharding)(x)
         return _resharded(sharding)(put_leaf(x, sharding.update(spec=sharding.spec.update(unreduced=frozenset()))))
     return put_leaf(x, sharding)
 
@@ -445,7 +452,7 @@ def _reshard_impl(x, *, target):
 @functools.lru_cache(256)
 def _resharded(target: NamedSharding) -> Callable:
     """What moves arrays whose sums are still to be made: only a program makes or opens them."""
-    return jit(lambda x: reshard_p.bind(x, target=target))
+    return jit(lambda x: reshard_p.bind(x, dst_sharding=target))
 
 
 def over_devices(x, mesh: AbstractMesh) -> Mesh:
@@ -459,8 +466,8 @@ def over_devices(x, mesh: AbstractMesh) -> Mesh:
 
 
 reshard_p = Primitive(
-    "reshard", abstract=lambda x, *, target: x.update(sharding=target), lower=_reshard_lower, impl=_reshard_impl,
-    transpose=lambda ct, x, *, target: [Zero(x.aval) if type(ct) is Zero else ct], batch=_reshard_batch)
+    "reshard", abstract=lambda x, *, dst_sharding: x.update(sharding=dst_sharding), lower=_reshard_lower, impl=_reshard_impl,
+    transpose=lambda ct, x, *, dst_sharding: [Zero(x.aval) if type(ct) is Zero else ct], batch=_reshard_batch)
 reshard_p.key_use = "hands on"
 reshard_p.jvp = linear_jvp(reshard_p)
 reshard_p.own_types = True

@@ -504,7 +504,7 @@ def _combining_abstract(name: str):
     return abstract
 
 
-PRIMITIVES = {name: Primitive(name.replace("_", "-"), abstract=_combining_abstract(name),
+PRIMITIVES = {name: Primitive(name.replace("_", "-"), shown_as=name, abstract=_combining_abstract(name),
                               lower=_scatter_lowering(operation), batch=_scatter_batch(name),
                               sharding_rule=sharding_rules.scatter, sums=of_all(1) if name == "scatter_add" else None)
               for name, operation in SCATTERS.items()}

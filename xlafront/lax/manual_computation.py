@@ -8,6 +8,7 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import keys
+from xlafront.core.avals import ShapedArray
 from xlafront.runtime.jaxlib_compat import lets_bodies_sum
 from xlafront.runtime.sharding import Mesh, axes_of
 
@@ -30,14 +31,13 @@ class ManualMesh:
         return [a for a in self.axis_names if a not in self.manual]
 
 
-def lower_body(ctx, *operands, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
+def lower_body(ctx, *operands, jaxpr, mesh, in_specs, out_specs, newly_manual_axes, check_vma):
     module = ctx.module_context
     shardings = module.sharding_context
     mesh = _concrete(mesh, shardings)
-    order = {d.id: i for i, d in enumerate(shardings.assignment.devices)}
-    positions = np.array([order[d.id] for d in mesh.devices.flat]).reshape(mesh.devices.shape)
+    positions = _positions(mesh, shardings)
     outer = module.manual_mesh
-    manual = manual_axes | (outer.manual if outer is not None else frozenset())
+    manual = newly_manual_axes | (outer.manual if outer is not None else frozenset())
     if not shardings.partitioned:
         module.manual_mesh = ManualMesh(mesh, "", positions, manual)
         try:
@@ -69,13 +69,12 @@ def lower_body(ctx, *operands, jaxpr, mesh, in_specs, out_specs, manual_axes, ch
         finally:
             module.manual_mesh = outer
 
-    def attribute(specs, types):
-        texts = [sharding_text(inner, spec, keys.physical(aval).ndim) for spec, aval in zip(specs, types)]
-        return mlir.attribute(f"#sdy.sharding_per_value<[{', '.join(texts)}]>")
+    def texts(specs, types):
+        return [sharding_text(inner, spec, keys.physical(aval).ndim) for spec, aval in zip(specs, types)]
 
-    axes = [a for a in mesh.axis_names if a in manual_axes]
-    return manual_computation(ctx, operands, jaxpr.in_avals, build, ctx.avals_out, attribute(in_specs, jaxpr.in_avals),
-                              attribute(out_specs, jaxpr.out_avals), axes)
+    axes = [a for a in mesh.axis_names if a in newly_manual_axes]
+    return manual_computation(ctx, operands, jaxpr.in_avals, build, ctx.avals_out, texts(in_specs, jaxpr.in_avals),
+                              texts(out_specs, jaxpr.out_avals), axes, lowering.module.ordered_effects(jaxpr), inner.symbol)
 
 
 def _on_the_first(body, x, aval, positions, axes):
@@ -87,6 +86,56 @@ def _on_the_first(body, x, aval, positions, axes):
                        [((), np.dtype(bool))], comparison_direction=mlir.attribute("#stablehlo<comparison_direction EQ>"))
         x = body.op("stablehlo.select", [here, x, zeros], [(aval.shape, aval.dtype)])
     return x
+
+
+def parts_as_sums(ctx, x, mesh, spec, axes: frozenset):
+    """A value that is split as `spec` says, as an open sum over `axes`.
+
+    A device's summand is its own part where these axes split a dimension, beside zeros; along the others the first device has
+    everything. None where parts of a device would not lie side by side.
+    """
+    module = ctx.module_context
+    shardings, outer, [aval] = module.sharding_context, module.manual_mesh, ctx.avals_in
+    splits = [axes_of(p) for p in spec.padded(aval.ndim)]
+    placed = [[a for a in names if a in axes] for names in splits]
+    side_by_side = all([names[len(names) - len(own):] == tuple(own) for names, own in zip(splits, placed)])
+    if outer is not None or not any(placed) or not side_by_side or spec.unreduced and not lets_bodies_sum():
+        return None
+    mesh = _concrete(mesh, shardings)
+    positions = _positions(mesh, shardings)
+    manual = ManualMesh(mesh, shardings.mesh_symbol(mesh), positions, frozenset(mesh.axis_names))
+    kept = [tuple(names[:len(names) - len(own)]) for names, own in zip(splits, placed)]
+    open_spec = spec.update(partitions=[names or None for names in kept], unreduced=spec.unreduced | axes)
+
+    def local(splits):
+        return tuple([n // math.prod([mesh.shape[a] for a in names]) for n, names in zip(aval.shape, splits)])
+
+    part, whole, scalar = local(splits), ShapedArray(local(kept), aval.dtype), [((), np.dtype(np.int32))]
+
+    def build(body, own):
+        starts = []
+        for size, names in zip(part, placed):
+            start = body.constant(0, dtype=np.int32)
+            for axis in names:
+                where = mesh.axis_names.index(axis)
+                start = body.op("stablehlo.multiply", [start, body.constant(mesh.shape[axis], dtype=np.int32)], scalar)
+                start = body.op("stablehlo.add", [start, coordinate(body, positions, where)], scalar)
+            starts.append(body.op("stablehlo.multiply", [start, body.constant(size, dtype=np.int32)], scalar))
+        zeros = body.broadcast(body.constant(np.zeros((), aval.dtype)), whole.shape, aval.dtype, ())
+        found = body.op("stablehlo.dynamic_update_slice", [zeros, own, *starts], [(whole.shape, aval.dtype)])
+        rest = axes.difference(*placed)
+        return [_on_the_first(body, found, whole, positions, [i for i, a in enumerate(mesh.axis_names) if a in rest])]
+
+    [found] = manual_computation(ctx, [x], [ShapedArray(part, aval.dtype)], build, [(aval.shape, aval.dtype)],
+                                 [sharding_text(manual, spec, aval.ndim)], [sharding_text(manual, open_spec, aval.ndim)],
+                                 mesh.axis_names)
+    return found
+
+
+def _positions(mesh, shardings) -> np.ndarray:
+    """The numbers of the partitions, as the mesh has its devices."""
+    order = {d.id: i for i, d in enumerate(shardings.assignment.devices)}
+    return np.array([order[d.id] for d in mesh.devices.flat]).reshape(mesh.devices.shape)
 
 
 def coordinate(ctx, positions, where: int):
@@ -128,18 +177,30 @@ def sharding_text(manual: ManualMesh, spec, rank: int) -> str:
     return f"<@{manual.symbol}, [{', '.join(dims)}]{f', unreduced={{{sums}}}' if sums else ''}>"
 
 
-def manual_computation(ctx, operands, in_avals, build, types, in_shardings, out_shardings, axes) -> list:
-    """`sdy.manual_computation`; `build(ctx, *parts)` writes the body."""
-    mlir = lowering.mlir
+def manual_computation(ctx, operands, in_avals, build, types, in_shardings, out_shardings, axes, effects=(), mesh="") -> list:
+    """`sdy.manual_computation`; `build(ctx, *parts)` writes the body, which has these ordered effects on each device of
+    the mesh with this symbol."""
+    mlir, count = lowering.mlir, len(effects)
     names = ", ".join([f'"{a}"' for a in axes])
-    operation = ctx.op("sdy.manual_computation", operands, types, regions=1, in_shardings=in_shardings,
-                       out_shardings=out_shardings, manual_axes=mlir.attribute(f"#sdy<manual_axes{{{names}}}>"))
-    block_types = [mlir.type_of(aval) for aval in in_avals]
+    everywhere = [f"<@{mesh}, []>"] * count  # tokens have no dimensions
+
+    def per_value(texts):
+        return mlir.attribute(f"#sdy.sharding_per_value<[{', '.join([*everywhere, *texts])}]>")
+
+    tokens = [mlir.token_type()] * count
+    operation = ctx.op("sdy.manual_computation", [*ctx.tokens(effects), *operands], [*tokens, *types], regions=1,
+                       in_shardings=per_value(in_shardings), out_shardings=per_value(out_shardings),
+                       manual_axes=mlir.attribute(f"#sdy<manual_axes{{{names}}}>"))
+    block_types = [*tokens, *[mlir.type_of(aval) for aval in in_avals]]
     block = operation.regions[0].blocks.append(*block_types, arg_locs=[ctx.loc] * len(block_types))
     with mlir.ir.InsertionPoint(block):
-        body = type(ctx)(type(ctx.body)(ctx.module_context), ctx._invars, ctx._outvars, ctx.loc, ctx.primitive, ctx.site)
-        mlir.create("sdy.return", operands=list(build(body, *block.arguments)), loc=ctx.loc)
-    return list(operation.results)
+        inner = type(ctx.body)(ctx.module_context, dict(zip(effects, block.arguments)))
+        body = type(ctx)(inner, ctx._invars, ctx._outvars, ctx.loc, ctx.primitive, ctx.site)
+        results = build(body, *list(block.arguments)[count:])
+        mlir.create("sdy.return", operands=[*body.tokens(effects), *results], loc=ctx.loc)
+    results = list(operation.results)
+    ctx.set_tokens(effects, results[:count])
+    return results[count:]
 
 
 def automatic_axes(ctx) -> list:
@@ -151,9 +212,9 @@ def automatic_axes(ctx) -> list:
 def on_each_device(ctx, operands, write) -> None:
     """`write(body, here, *operands)` in a body without results that is manual over all axes: `here` is the number of the device
     along those that the compiler has outside of it, and operands are whole."""
-    mlir, manual = lowering.mlir, ctx.module_context.manual_mesh
+    manual = ctx.module_context.manual_mesh
     axes = manual.automatic()
-    whole = ", ".join([f"<@{manual.symbol}, [{', '.join(['{}'] * keys.physical(aval).ndim)}]>" for aval in ctx.avals_in])
+    whole = [f"<@{manual.symbol}, [{', '.join(['{}'] * keys.physical(aval).ndim)}]>" for aval in ctx.avals_in]
 
     def build(body, *parts):
         here = body.constant(0, dtype=np.int32)
@@ -166,5 +227,4 @@ def on_each_device(ctx, operands, write) -> None:
         write(body, here, *parts)
         return ()
 
-    manual_computation(ctx, operands, ctx.avals_in, build, [], mlir.attribute(f"#sdy.sharding_per_value<[{whole}]>"),
-                       mlir.attribute("#sdy.sharding_per_value<[]>"), axes)
+    manual_computation(ctx, operands, ctx.avals_in, build, [], whole, [], axes)

@@ -210,11 +210,8 @@ def _index_lower(ctx, *, axis_name):
     if not manual.automatic():
         return coordinate(ctx, positions, where)
     # The number of the partition has a meaning only where no axis is left to the compiler.
-    mlir = lowering.mlir
-    [index] = manual_computation(
-        ctx, [], [], lambda body: [coordinate(body, positions, where)], [ctx.aval_out],
-        mlir.attribute("#sdy.sharding_per_value<[]>"), mlir.attribute(f"#sdy.sharding_per_value<[<@{manual.symbol}, []>]>"),
-        manual.automatic())
+    [index] = manual_computation(ctx, [], [], lambda body: [coordinate(body, positions, where)], [ctx.aval_out], [],
+                                 [f"<@{manual.symbol}, []>"], manual.automatic())
     return index
 
 

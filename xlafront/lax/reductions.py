@@ -202,7 +202,7 @@ def _summed_up(x, wanted):
     explicit = tracing.aval_of(x).explicit_sharding
     if explicit is None or explicit.spec.unreduced <= wanted.spec.unreduced:
         return x
-    return reshard_p.bind(x, target=explicit.update(spec=explicit.spec.update(
+    return reshard_p.bind(x, dst_sharding=explicit.update(spec=explicit.spec.update(
         unreduced=explicit.spec.unreduced & wanted.spec.unreduced)))
 
 

@@ -46,7 +46,7 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
             target.shard_shape(tracing.aval_of(x, "reshard").shape)
         except ValueError as e:
             raise type(e)(f"reshard{tree.path_of(xs, i) if len(leaves) > 1 else ''}: {e}") from None
-        results.append(reshard_p.bind(x, target=target))
+        results.append(reshard_p.bind(x, dst_sharding=target))
     return treedef.unflatten(results)
 
 
@@ -76,7 +76,7 @@ def with_out_sharding(user: str, out_sharding: Any, kernel: Callable, arrays: tu
         with use_abstract_mesh(unsplit(split).mesh.abstract_mesh):
             result = kernel(*operands, *static)
     target.shard_shape(tracing.aval_of(result).shape)
-    return reshard_p.bind(result, target=target)
+    return reshard_p.bind(result, dst_sharding=target)
 
 
 def _over_auto_axes(x: Any) -> Any:
@@ -91,7 +91,7 @@ def _over_auto_axes(x: Any) -> Any:
 def freed(x: Any) -> Any:
     """The value as one whose type does not say how it is split."""
     explicit = tracing.aval_of(x).explicit_sharding
-    return x if explicit is None else reshard_p.bind(x, target=unsplit(explicit))
+    return x if explicit is None else reshard_p.bind(x, dst_sharding=unsplit(explicit))
 
 
 def unsplit(explicit: NamedSharding) -> NamedSharding:
@@ -151,7 +151,7 @@ def auto_axes(f: Callable | None = None, *, axes: Any = None, out_sharding: Any 
         inside = []
         for x in leaves:
             explicit = tracing.aval_of(x).explicit_sharding
-            inside.append(x if explicit is None else reshard_p.bind(x, target=NamedSharding(inner, _without(explicit.spec,
+            inside.append(x if explicit is None else reshard_p.bind(x, dst_sharding=NamedSharding(inner, _without(explicit.spec,
                                                                                                             names))))
         with use_abstract_mesh(inner):
             args, kwargs = treedef.unflatten(inside)
@@ -202,7 +202,7 @@ def explicit_axes(f: Callable | None = None, *, axes: Any = None, in_sharding: A
         leaves, treedef = tree.flatten(results)
         other = [a for a in mesh.axis_names if a not in mesh.explicit]
         spreads = [tracing.aval_of(x).explicit_sharding for x in leaves]
-        return treedef.unflatten([reshard_p.bind(x, target=NamedSharding(
+        return treedef.unflatten([reshard_p.bind(x, dst_sharding=NamedSharding(
             mesh, PartitionSpec() if s is None else _without(s.spec, other))) for x, s in zip(leaves, spreads)])
 
     return _whole_call(f, function, "explicit_axes", "in_sharding", in_sharding)
@@ -244,6 +244,6 @@ def whole_operands(trace, atoms):
             raise ShardingTypeError(f"a derivative would need the sum of a value of type {str_short(v.aval)}, which is still "
                                     f"to be made. Sum it with psum before it is used so.")
         value = trace.process(reshard_p, (tracing.StagedTracer(trace, v.aval, v),),
-                              {"target": unsplit(v.aval.explicit_sharding)})
+                              {"dst_sharding": unsplit(v.aval.explicit_sharding)})
         made.append(value._var)
     return made

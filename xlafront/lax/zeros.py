@@ -40,7 +40,7 @@ def _typed_zeros(zeros, sharding):
     spec, explicit = sharding.spec, sharding.mesh.explicit
     if explicit:
         inner = spec.update(unreduced=spec.unreduced & explicit, reduced=spec.reduced & explicit)
-        zeros = reshard_p.bind(zeros, target=sharding.update(spec=inner))
+        zeros = reshard_p.bind(zeros, dst_sharding=sharding.update(spec=inner))
     unreduced, reduced = spec.unreduced - explicit, spec.reduced - explicit
     if unreduced:
         zeros = recast(pvary_p.bind(zeros, axes=tuple(sorted(unreduced, key=str))), unreduced, "varying", "unreduced")

@@ -675,9 +675,12 @@ def _lower_program(jaxpr, name: str, platforms: Sequence[str], by_case: bool, *,
                    sharding_context=None, manual_mesh=None, scope: str = "", takes_tokens: bool = False,
                    own_rules: dict[Any, Callable] | None = None, argument_names: Sequence[str] = ()) -> ModuleContext:
     """As `lower_program`; `by_case`: with a choice between programs for the platforms, where they are several."""
-    if num_partitions > 1 and ordered_effects(jaxpr):
-        raise ValueError(f"{jaxpr.debug_info.func_src_info} has callbacks with ordered=True in a program over "
-                         f"{num_partitions} devices, which have no common order. Leave ordered out, or run it on one device.")
+    if num_partitions > 1:
+        for effect in ordered_effects(jaxpr):
+            if not effect.ordered_over_devices:
+                raise ValueError(f"{jaxpr.debug_info.func_src_info} has callbacks with ordered=True ({effect}) in a "
+                                 f"program over {num_partitions} devices, which have no common order. Leave ordered out, call "
+                                 "io_callback, or run it on one device.")
     with mlir.context, mlir.unknown_location:
         module = ModuleContext(module_name(name), platforms[0], num_partitions, num_replicas, sharding_context)
         module.manual_mesh = manual_mesh

@@ -376,7 +376,7 @@ def _placed_like(result, like, split: bool):
     if getattr(like, "plain", False):
         return result
     if split and getattr(like, "explicit_sharding", None) is not None:
-        result = reshard_p.bind(result, target=like.explicit_sharding)
+        result = reshard_p.bind(result, dst_sharding=like.explicit_sharding)
     return tracing.as_varying(result, getattr(like, "vma", None))
 
 

@@ -72,7 +72,7 @@ def _as_told(user, out_sharding, kernel, arrays, *static):
             f"{user} of {', '.join(str_short(tracing.aval_of(x)) for x in tree.leaves(arrays))} cannot leave sums open as "
             f"out_sharding={wanted.spec} says: the dimensions that are summed must be split over just these axes, in both "
             f"operands. Name other axes, or bring the operands to such a sharding with reshard.")
-    return reshard_p.bind(result, target=wanted)
+    return reshard_p.bind(result, dst_sharding=wanted)
 
 
 @library(static=("precision", "preferred", "unreduced"), name="matmul")

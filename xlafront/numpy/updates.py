@@ -314,7 +314,7 @@ def _written(x, values, starts, sizes, name: str):
     check_whole(x, sizes, f"x.at[...].{name}", f"x.at[...].{name}(..., out_sharding=P(...))")
     explicit = tracing.aval_of(x).explicit_sharding
     if explicit is not None and tracing.aval_of(values).explicit_sharding != explicit:
-        values = reshard_p.bind(values, target=explicit)
+        values = reshard_p.bind(values, dst_sharding=explicit)
     return with_weakness(dynamic_slicing.dynamic_update_slice_p.bind(x, values, *starts), tracing.aval_of(x).weak_type)
 
 

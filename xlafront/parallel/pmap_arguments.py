@@ -12,6 +12,7 @@ from xlafront.core import backends, tree
 from xlafront.runtime import config, distributed
 from xlafront.runtime.jaxlib_compat import Device
 from xlafront.runtime.sharding import Mesh, PartitionSpec
+from xlafront.runtime.specs import IndivisibleError
 from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging.signatures import Selection
 from xlafront.transforms.batching.vmap import sizes_along_axes
@@ -53,7 +54,7 @@ class Devices:
         if size > len(found):
             kind = found[0].platform if found else "no"
             given = "devices= lists" if self.devices is not None else "there are"
-            raise ValueError(
+            raise IndivisibleError(
                 f"pmap of {self.name} is over {size} elements ({arguments()}), one for each device, but {given} {len(found)} "
                 f"({kind}). Map over at most that many, with vmap or a loop inside for the rest"
                 + (f", or simulate more: config.update('num_cpu_devices', {size}) before the first computation."

@@ -279,7 +279,7 @@ class _Call:
     def bind(self, closed: ClosedJaxpr, consts: Sequence[Any], operands: Sequence[Any], specs, outs) -> list:
         return shard_map_p.bind(
             *consts, *operands, jaxpr=closed, mesh=self.mesh, in_specs=(PartitionSpec(),) * len(consts) + tuple(specs),
-            out_specs=tuple(outs), manual_axes=self.manual, check_vma=self.check)
+            out_specs=tuple(outs), newly_manual_axes=self.manual, check_vma=self.check)
 
     def arguments(self, in_tree) -> list[str]:
         whole = tree.structure((tree.unflatten(in_tree, range(in_tree.num_leaves)), {}))

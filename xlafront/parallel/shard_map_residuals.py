@@ -125,7 +125,7 @@ def halves_of(jaxpr: ClosedJaxpr, active, mesh, out_specs, manual: frozenset, ch
 def split_by_policy(eqn: JaxprEqn, policy) -> tuple[JaxprEqn, JaxprEqn, list[Var]] | None:
     """What the policy saves inside becomes results of the first half, which the one that recomputes takes."""
     params = eqn.params
-    closed, mesh, manual, check = params["jaxpr"], params["mesh"], params["manual_axes"], params["check_vma"]
+    closed, mesh, manual, check = params["jaxpr"], params["mesh"], params["newly_manual_axes"], params["check_vma"]
     split = closed.jaxpr.memoised(("split", policy), lambda: split_inside(closed, policy))
     if not split.num_saved or eqn.effects:
         return None

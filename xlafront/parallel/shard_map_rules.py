@@ -35,20 +35,20 @@ from xlafront.transforms.ad.transpose import transpose_program
 from xlafront.transforms.batching.vmap import batch_flat, works_over
 
 
-def _abstract(*_, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
-    return [whole_type(aval, spec, mesh, manual_axes) for aval, spec in zip(jaxpr.out_avals, out_specs)]
+def _abstract(*_, jaxpr, mesh, in_specs, out_specs, newly_manual_axes, check_vma):
+    return [whole_type(aval, spec, mesh, newly_manual_axes) for aval, spec in zip(jaxpr.out_avals, out_specs)]
 
 
-def _jvp(primals, tangents, *, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
+def _jvp(primals, tangents, *, jaxpr, mesh, in_specs, out_specs, newly_manual_axes, check_vma):
     active = tuple(type(t) is not Zero for t in tangents)
-    with axes_in_scope(mesh, manual_axes, check_vma):
+    with axes_in_scope(mesh, newly_manual_axes, check_vma):
         program, nonzero = jvp_program(jaxpr, active)
         outs = (*out_specs, *_of_tangents(pick(out_specs, nonzero)))
         if check_vma:
             program = vary_results(program, outs)
-    results = shard_map_p.bind(*primals, *pick(tangents, active), jaxpr=program, mesh=mesh, manual_axes=manual_axes,
-                               in_specs=(*in_specs, *_of_tangents(pick(in_specs, active))), out_specs=outs,
-                               check_vma=check_vma)
+    results = shard_map_p.bind(
+        *primals, *pick(tangents, active), jaxpr=program, mesh=mesh, newly_manual_axes=newly_manual_axes,
+        in_specs=(*in_specs, *_of_tangents(pick(in_specs, active))), out_specs=outs, check_vma=check_vma)
     count = len(nonzero)
     rest = iter(results[count:])
     whole = [tracing.aval_of(x).to_tangent_aval() for x in results[:count]]
@@ -59,14 +59,15 @@ def _of_tangents(specs) -> list:
     return [spec if isinstance(spec, PartitionSpec) else spec.to_tangent_spec() for spec in specs]
 
 
-def _linearize(primals, tangents, *, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
+def _linearize(primals, tangents, *, jaxpr, mesh, in_specs, out_specs, newly_manual_axes, check_vma):
     active = tuple(type(t) is not Zero for t in tangents)
-    params = {"mesh": mesh, "manual_axes": manual_axes, "check_vma": check_vma}
+    params = {"mesh": mesh, "newly_manual_axes": newly_manual_axes, "check_vma": check_vma}
     count = len(jaxpr.out_avals)
-    with axes_in_scope(mesh, manual_axes, check_vma):
+    with axes_in_scope(mesh, newly_manual_axes, check_vma):
         element_axes = frozenset() if check_vma else axes_of_vmaps()
-        halves = jaxpr.jaxpr.memoised(("shard_map halves", active, mesh, out_specs, manual_axes, check_vma, element_axes),
-                                      lambda: halves_of(jaxpr, active, mesh, out_specs, manual_axes, check_vma, element_axes))
+        halves = jaxpr.jaxpr.memoised(
+            ("shard_map halves", active, mesh, out_specs, newly_manual_axes, check_vma, element_axes),
+            lambda: halves_of(jaxpr, active, mesh, out_specs, newly_manual_axes, check_vma, element_axes))
     result_specs = (*out_specs, *halves.specs)
     results = shard_map_p.bind(*primals, jaxpr=halves.forward, in_specs=in_specs, out_specs=result_specs, **params)
     residuals = [primals[k] if where == "input" else results[k] for where, k in halves.sources]
@@ -81,20 +82,20 @@ def _linearize(primals, tangents, *, jaxpr, mesh, in_specs, out_specs, manual_ax
     return results[:count], [next(out_tangents) if used else Zero(aval) for used, aval in zip(halves.outputs, whole)]
 
 
-def _transpose(cts, *operands, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
+def _transpose(cts, *operands, jaxpr, mesh, in_specs, out_specs, newly_manual_axes, check_vma):
     linear = tuple(is_undefined(x) for x in operands)
     given = tuple(type(ct) is not Zero for ct in cts)
     others = [x for x, lin in zip(operands, linear) if not lin]
-    with axes_in_scope(mesh, manual_axes, check_vma):
+    with axes_in_scope(mesh, newly_manual_axes, check_vma):
         program, nonzero = transpose_program(jaxpr, linear, given)
         ct_specs = tuple([spec.to_ct_spec() for spec in pick(out_specs, given)])
         outs = tuple([spec.to_ct_spec() for spec in pick(pick(in_specs, linear), nonzero)])
         if check_vma:
             program = vary_results(program, outs)
         else:
-            program = _shared_out(program, len(others), ct_specs, outs, mesh, manual_axes)
+            program = _shared_out(program, len(others), ct_specs, outs, mesh, newly_manual_axes)
     results = iter(shard_map_p.bind(
-        *others, *pick(cts, given), jaxpr=program, mesh=mesh, manual_axes=manual_axes, check_vma=check_vma,
+        *others, *pick(cts, given), jaxpr=program, mesh=mesh, newly_manual_axes=newly_manual_axes, check_vma=check_vma,
         in_specs=(*[s for s, lin in zip(in_specs, linear) if not lin], *ct_specs), out_specs=outs))
     flags = iter(nonzero)
     return [(next(results) if next(flags) else Zero(x.aval)) if lin else None for x, lin in zip(operands, linear)]
@@ -134,7 +135,7 @@ def _batch_of(part, d: int, size: int, batch, manual: frozenset):
     return aval.update(sharding=with_entry(whole, d, entry))
 
 
-def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, manual_axes, check_vma):
+def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, newly_manual_axes, check_vma):
     batches = tuple([tracing.aval_of(x) for x in operands])
     split = next((e for e in map(entry_of, batches, dims) if e is not None), None)
     names = axes_of(trace.spmd_axis_name if split is None else split)
@@ -142,13 +143,13 @@ def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, manual_ax
     if unknown:
         raise KeyError(f"vmap with spmd_axis_name={trace.spmd_axis_name!r} of the shard_map of "
                        f"{jaxpr.debug_info.function_name} over {mesh}, which has no axis {unknown[0]!r}.")
-    element_axes = tuple(a for a in names if a in manual_axes)
-    left = tuple(a for a in names if a not in manual_axes) if split is None else ()
+    element_axes = tuple(a for a in names if a in newly_manual_axes)
+    left = tuple(a for a in names if a not in newly_manual_axes) if split is None else ()
     if split is not None:
         for a in element_axes:
             if works_over(jaxpr.jaxpr, a):
                 raise unbound_axis(a, f"a collective in the shard_map of {jaxpr.debug_info.function_name}", [
-                    n for n in mesh.axis_names if n in manual_axes and n not in element_axes])
+                    n for n in mesh.axis_names if n in newly_manual_axes and n not in element_axes])
     if any([works_over(jaxpr.jaxpr, a) for a in (trace.axis_name, *element_axes) if a is not None]):
         element_axes = ()  # collectives want all elements, or the same one, on each device
     if split is None and element_axes and mesh.are_all_axes_explicit:
@@ -171,7 +172,7 @@ def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, manual_ax
                 jaxpr_as_fun(jaxpr), xs, dims, size, trace.axis_name, left or None)
             return results
 
-        in_avals = [a if d is None else _batch_of(a, d, size, batch, manual_axes).update(
+        in_avals = [a if d is None else _batch_of(a, d, size, batch, newly_manual_axes).update(
             vma=a.vma | set(element_axes) if check_vma else a.vma) for a, d, batch in zip(jaxpr.in_avals, dims, batches)]
         return tracing.trace_to_closed_jaxpr(run, in_avals, jaxpr.debug_info), out_dims
 
@@ -188,14 +189,14 @@ def _batch(trace, operands, dims, *, jaxpr, mesh, in_specs, out_specs, manual_ax
         entries.insert(dim, element_axes[0] if len(element_axes) == 1 else element_axes or None)
         return spec.update(partitions=entries)
 
-    with axes_in_scope(mesh, manual_axes, check_vma):
+    with axes_in_scope(mesh, newly_manual_axes, check_vma):
         program, out_dims = jaxpr.jaxpr.memoised(
             ("shard_map batch", tuple(dims), size, trace.axis_name, names, tracing.thread.axes, tuple(
                 entry_of(aval, d) for aval, d in zip(batches, dims))), make)
         outs = tuple(moved(spec, d) for spec, d in zip(out_specs, out_dims))
         if check_vma:
             program = vary_results(program, outs)
-    results = shard_map_p.bind(*operands, jaxpr=program, mesh=mesh, manual_axes=manual_axes, check_vma=check_vma,
+    results = shard_map_p.bind(*operands, jaxpr=program, mesh=mesh, newly_manual_axes=newly_manual_axes, check_vma=check_vma,
                                in_specs=tuple(moved(spec, d) for spec, d in zip(in_specs, dims)), out_specs=outs)
     return results, out_dims
 
@@ -215,7 +216,7 @@ def _dce(used: list[bool], eqn):
 
 def _discharge(primitive, refs, operands, params, keep_rules):
     """What the body leaves in a reference is split as it was on entry."""
-    with axes_in_scope(params["mesh"], params["manual_axes"], params["check_vma"]):
+    with axes_in_scope(params["mesh"], params["newly_manual_axes"], params["check_vma"]):
         program, written = discharge_program(params["jaxpr"], [r is not None for r in refs], keep_rules)
     specs, count = params["out_specs"], len(params["out_specs"])
     results = primitive.bind(*operands, **params | {
@@ -251,12 +252,12 @@ def _impl(*args, jaxpr, **params):
 
         run.__name__ = run.__qualname__ = f"shard_map_{jaxpr.debug_info.function_name}"
         shardings: Any = device_assignment.UNSPECIFIED
-        if not is_high(jaxpr.jaxpr) and params["manual_axes"] == frozenset(mesh.axis_names) and isinstance(mesh, Mesh):
+        if not is_high(jaxpr.jaxpr) and params["newly_manual_axes"] == frozenset(mesh.axis_names) and isinstance(mesh, Mesh):
             shardings = [NamedSharding(mesh, spec) for spec in outs]
         jitted = Jitted(run, Options(out_shardings=shardings))
         return jitted, make_dispatcher(run, jitted, jitted.cache_miss)
 
-    key = ("run", mesh, params["in_specs"], outs, params["manual_axes"], params["check_vma"], *map(id, consts))
+    key = ("run", mesh, params["in_specs"], outs, params["newly_manual_axes"], params["check_vma"], *map(id, consts))
     jitted, dispatcher = jaxpr.jaxpr.memoised(key, make)
     return jitted.evaluate(*args)[0] if config.disable_jit.value else dispatcher(*args)
 
@@ -267,4 +268,4 @@ shard_map_p = Primitive(
     effects=lambda *_, jaxpr, **params: effects_by_operand(jaxpr))
 shard_map_p.batch_with_axis = _batch
 shard_map_p.steps = _steps
-shard_map_p.in_scope = lambda mesh, manual_axes, **_: axes_in_scope(mesh, manual_axes, False)
+shard_map_p.in_scope = lambda mesh, newly_manual_axes, **_: axes_in_scope(mesh, newly_manual_axes, False)

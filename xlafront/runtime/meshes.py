@@ -323,6 +323,9 @@ def device_list(devices: tuple) -> DeviceList:
     return DeviceList(devices)
 
 
+empty_mesh = Mesh(np.empty((), dtype=object), ())
+
+
 # The mesh in force, in each thread: part of the key of compiled functions.
 
 

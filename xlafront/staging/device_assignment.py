@@ -275,14 +275,17 @@ def has_devices(sharding) -> bool:
     return not (isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, AbstractMesh))
 
 
+_ASKS_FOR_NOTHING = {"ctx_mesh", "in_layouts", "out_layouts"}  # the mesh is that in force where a jitted function was called
+
+
 def inner_shardings(jaxpr):
     """The shardings that equations of a program ask for. Inside of a program `device_put` to one device changes nothing."""
     for eqn in jaxpr.eqns:
         binds = eqn.primitive.binds_devices
         if binds is not None and not binds(**eqn.params):
             continue
-        for value in eqn.params.values():
-            if value is None:
+        for name, value in eqn.params.items():
+            if value is None or name in _ASKS_FOR_NOTHING:
                 continue
             for item in value if type(value) is tuple else (value,):
                 if isinstance(item, Sharding):

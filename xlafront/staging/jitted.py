@@ -24,6 +24,7 @@ from xlafront.runtime import config, distributed, effects as runtime_effects
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, JaxRuntimeError, let_go, pjit
 from xlafront.runtime.layouts import Layout, use as layouts_in_use
+from xlafront.runtime.meshes import empty_mesh
 from xlafront.runtime.sharding import active
 from xlafront.staging import (
     composites,
@@ -306,12 +307,15 @@ class Jitted:
             program, consts = constants_as_arguments(closed)
             donated = (False,) * len(consts) + self.donated_flags(call)
             none = (UNSPECIFIED,) * len(consts)
+            in_layouts, out_layouts = self.flat_layouts(call.in_tree, traced.out_tree) or (
+                (None,) * len(leaves), (None,) * traced.out_tree.num_leaves)
             results = jit_p.bind(
                 *consts, *leaves, jaxpr=program, name=self.name, donated_invars=donated,
                 in_shardings=none + self.flat_in_shardings(call.in_tree),
                 out_shardings=self.flat_out_shardings(traced.out_tree),
-                keep_unused=self.options.keep_unused, inline=self.options.inline,
-                **({"compiler_options": self.options.compiler_options} if self.options.compiler_options else {}))
+                in_layouts=(*(None,) * len(consts), *in_layouts), out_layouts=tuple(out_layouts),
+                ctx_mesh=active.concrete() or empty_mesh, keep_unused=self.options.keep_unused,
+                inline=self.options.inline, compiler_options_kvs=self.options.compiler_options)
         return traced.out_tree.unflatten(results)
 
     # Tracing
@@ -386,13 +390,15 @@ class Jitted:
         if given is UNSPECIFIED:
             return (given,) * in_tree.num_leaves
         args, kwargs = tree.unflatten(in_tree, range(in_tree.num_leaves))
+        if kwargs:
+            raise ValueError(f"{self.name} has in_shardings, which belong to positions, and was called with the keyword "
+                             f"argument(s) {', '.join(kwargs)}. Pass them by position.")
         given = tuple(given) if type(given) is list else given
         if type(given) is tuple and len(given) != len(args):
             static = f" that are not static (static_argnums={self.options.static.nums})" if self.options.static else ""
             raise ValueError(f"in_shardings of {self.name} is a tuple of {len(given)}, but the call has {len(args)} positional "
                              f"argument(s){static}. Give one sharding (or None) for each, or one sharding for all.")
-        return sharding_arguments.flatten_shardings("in_shardings", given, args) + (
-            UNSPECIFIED,) * tree.structure(kwargs).num_leaves
+        return sharding_arguments.flatten_shardings("in_shardings", given, args)
 
     def flat_out_shardings(self, out_tree) -> tuple:
         given = self.options.out_shardings
@@ -577,7 +583,7 @@ def _jit_lower(ctx, *operands, jaxpr, name, inline, in_shardings, out_shardings,
 
 def _jit_impl(*args, jaxpr, name, in_shardings, out_shardings, **params):
     """Evaluating a program that contains calls: each is compiled once, as when it was first called."""
-    options = params.pop("compiler_options", ())
+    options = params.pop("compiler_options_kvs", ())
     donated = tuple([i for i, flag in enumerate(params["donated_invars"]) if flag])
     free = all([s is UNSPECIFIED for s in (*in_shardings, *out_shardings)])
 
@@ -602,8 +608,8 @@ class _JitCall(ProgramCall):
     calls_program = True
 
     def result_types(self, avals, params):
-        if "compiler_options" in params:
-            options = dict(params["compiler_options"])
+        if params.get("compiler_options_kvs"):
+            options = dict(params["compiler_options_kvs"])
             raise ValueError(f"{params['name']} was jitted with compiler_options {options}, and called inside of another "
                              f"program, which is compiled as one: options are for a top-level jit. Give them to that.")
         return super().result_types(avals, params)
@@ -612,7 +618,8 @@ class _JitCall(ProgramCall):
         """Nothing is donated: what is made of a call may need its operands again."""
         shardings, unspecified = (*params["in_shardings"], *params["out_shardings"]), UNSPECIFIED
         return params | {
-            "jaxpr": program, "donated_invars": (False,) * len(ins),
+            "jaxpr": program, "donated_invars": (False,) * len(ins), "in_layouts": (None,) * len(ins),
+            "out_layouts": (None,) * len(outs),
             "in_shardings": tuple([unspecified if p is None else shardings[p] for p in ins]),
             "out_shardings": tuple([unspecified if p is None else shardings[p] for p in outs])}
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from xlafront.core import backends, tracing
 from xlafront.runtime.jaxlib_compat import SingleDeviceSharding
-from xlafront.runtime.meshes import AbstractMesh, AxisType, Mesh, active
+from xlafront.runtime.meshes import AbstractMesh, AxisType, Mesh, active, empty_mesh
 
 
 def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], axis_types: Sequence[AxisType] | None = None, *,
@@ -84,7 +84,7 @@ class set_mesh:
                              f"Auto or Explicit; inside of a shard_map they are Manual.")
         self.saved = active.mesh, active.abstract
         self.mesh = mesh
-        active.mesh, active.abstract = None if mesh is no_mesh else mesh, None
+        active.mesh, active.abstract = None if mesh is empty_mesh else mesh, None
 
     def __enter__(self) -> Mesh | None:
         return self.mesh
@@ -130,9 +130,6 @@ class use_abstract_mesh:
         return inside
 
 
-no_mesh = Mesh(np.empty((), dtype=object), ())
-
-
 def get_mesh() -> Mesh:
     """The mesh in force, which `set_mesh` put there; an empty one when there is none.
 
@@ -142,7 +139,7 @@ def get_mesh() -> Mesh:
     if tracing.is_tracing():
         raise ValueError("get_mesh has no answer inside of a function that is being traced, which may run on any devices. Use "
                          "get_abstract_mesh there.")
-    return active.mesh or no_mesh
+    return active.mesh or empty_mesh
 
 
 def get_abstract_mesh() -> AbstractMesh:

@@ -90,7 +90,7 @@ def check_input(transform, name, x, positions, dynamic, i, holomorphic, allow_in
         return
     d = aval.dtype
     if type(aval) is AbstractRef:
-        raise TypeError(f"{transform} of {name} cannot return the gradient in argument "
+        raise ValueError(f"{transform} of {name} cannot return the gradient in argument "
                         f"{argument_path(positions, dynamic, i)}, a reference: it belongs into a reference too. Use vjp: "
                         f"y, f_vjp = vjp({name}, ...), and f_vjp.with_refs(gradient_ref, ...)(1.0).")
     if dtypes.is_extended(d) or dtypes.is_integer(d) or d == dtypes.bool_:

@@ -27,7 +27,7 @@ from xlafront.lax.dot_products import dot_general_p
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.staging import signatures
 from xlafront.transforms.ad.linearize import linearize_program
-from xlafront.transforms.calls.programs import DerivedFunction, evaluate, trace_function
+from xlafront.transforms.calls.programs import DerivedFunction, evaluate, references_as_inputs, trace_function
 
 # What a policy may say of an operation's results; True and False mean the first two.
 
@@ -189,19 +189,25 @@ class _Plan:
         self.read = used[len(saved_avals):len(saved_avals) + len(inputs)]
 
 
+def _bind(program: ClosedJaxpr, operands: Sequence[Any], prevent_cse, differentiated: bool, policy) -> list:
+    (program,), refs = references_as_inputs((program,), 0)
+    if not isinstance(prevent_cse, bool):
+        prevent_cse = (*[False] * len(refs), *prevent_cse)
+    return remat_p.bind(*refs, *operands, **_params(program, prevent_cse, differentiated, policy))
+
+
 def _linearize(primals, tangents, *, jaxpr, prevent_cse, differentiated, policy):
     active = tuple(type(t) is not Zero for t in tangents)
     plan = jaxpr.jaxpr.memoised(("checkpoint", active, policy), lambda: _Plan(jaxpr, active, policy))
-    found = remat_p.bind(*primals, **_params(plan.first, prevent_cse, differentiated, policy))
+    found = _bind(plan.first, primals, prevent_cse, differentiated, policy)
     if not isinstance(prevent_cse, bool):
         prevent_cse = (*[True] * plan.num_saved, *[flag for flag, read in zip(prevent_cse, plan.read) if read],
                        *[True] * sum(active))
     results, saved = found[:plan.count], found[plan.count:]
     moved: Any = iter(())
     if any(plan.outputs):
-        moved = iter(remat_p.bind(*saved, *[x for x, read in zip(primals, plan.read) if read],
-                                  *[t for t in tangents if type(t) is not Zero],
-                                  **_params(plan.linear, prevent_cse, True, policy)))
+        moved = iter(_bind(plan.linear, [*saved, *[x for x, read in zip(primals, plan.read) if read],
+                                         *[t for t in tangents if type(t) is not Zero]], prevent_cse, True, policy))
     return results, [next(moved) if used else Zero(a.to_tangent_aval()) for used, a in zip(plan.outputs, jaxpr.out_avals)]
 
 

@@ -73,9 +73,9 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
                 results = transpose_of_call(eqn.primitive, cts, *operands, **eqn.params)
             else:
                 raise NotImplementedError(_no_transpose(eqn.primitive))
-            for v, ct in zip(eqn.invars, results):
+            for i, (v, ct) in enumerate(zip(eqn.invars, results)):
                 if type(v) is not Literal and v not in values:
-                    if v.aval.weak_type and ct is not None and type(ct) is not Zero and _mixes(eqn):
+                    if v.aval.weak_type and ct is not None and type(ct) is not Zero and _mixes(eqn, i):
                         ct = weakly_typed_as(ct, v.aval)
                     accumulate(v, ct)
     finally:
@@ -97,12 +97,16 @@ def _read(jaxpr: Jaxpr) -> set:
     return jaxpr.memoised(("what the results depend on",), find)
 
 
-def _mixes(eqn) -> bool:
+def _mixes(eqn, operand: int) -> bool:
     """Whether a weakly typed operand took another's type on here, or went into a loop or branch that may have done so. What a
     called program does with its operands, its own transpose takes into account."""
-    if isinstance(eqn.primitive, ProgramCall):
+    primitive, params = eqn.primitive, eqn.params
+    if isinstance(primitive, ProgramCall) or primitive.name == "dot_general":  # products take operands of any types as they are
         return False
-    return eqn.primitive.dce is not None or not any([v.aval.weak_type for v in eqn.outvars])
+    carried = operand - params["num_consts"] if "num_carry" in params else -1
+    if 0 <= carried < params.get("num_carry", 0) and not eqn.outvars[carried].aval.weak_type:
+        return False  # a loop gives its carry another type before the first step
+    return primitive.dce is not None or not any([v.aval.weak_type for v in eqn.outvars])
 
 
 def _no_transpose(primitive: Primitive) -> str:
@@ -136,7 +140,7 @@ def _split_as(ct, explicit):
     found = tracing.aval_of(ct).explicit_sharding
     if found is explicit or found == explicit:
         return ct
-    return reshard_p.bind(ct, target=NamedSharding(found.mesh, PartitionSpec()) if explicit is None else explicit)
+    return reshard_p.bind(ct, dst_sharding=NamedSharding(found.mesh, PartitionSpec()) if explicit is None else explicit)
 
 
 def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], given: tuple[bool, ...], kept: bool = False

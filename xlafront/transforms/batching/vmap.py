@@ -359,7 +359,7 @@ def _place(name, x, dim, wanted, size, split, sum_match=False):
     if split is None or dim is not None or tracing.aval_of(result).explicit_sharding is not None:
         return result
     spec = PartitionSpec(*[None] * wanted, *split.spec, *[None] * (rank - wanted))
-    return reshard_p.bind(result, target=split.update(spec=spec))
+    return reshard_p.bind(result, dst_sharding=split.update(spec=spec))
 
 
 # Programs

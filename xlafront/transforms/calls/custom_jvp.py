@@ -148,7 +148,7 @@ class custom_jvp(CustomFunction):
                 *self.joined(nondiff_of(xs[:count]), in_tree.unflatten(map(as_array, xs[count:])))))
 
         flat_rule = _flat_rule(self, rule, nondiff_of, count, in_tree, results)
-        found = custom_jvp_call_p.bind(*fixed, *leaves, fun=fun, jvp=Rule(flat_rule, signatures.function_name(rule)),
+        found = custom_jvp_call_p.bind(*fixed, *leaves, fun=fun, jvp_jaxpr_fun=Rule(flat_rule, signatures.function_name(rule)),
                                        num_consts=0, symbolic_zeros=self.symbolic_zeros, name=self._name)
         return results.unflatten(found)
 
@@ -234,7 +234,7 @@ class _CustomJvpCall(CustomCall):
 
     @staticmethod
     def batched(mapped, dims, params):
-        rule = params["jvp"]
+        rule = params["jvp_jaxpr_fun"]
 
         def batched_rule(primals, tangents):
             cells = [i for i, t in enumerate(tangents) if type(t) is RefTangent]
@@ -274,21 +274,21 @@ class _CustomJvpCall(CustomCall):
             outs, rest = found[:len(nonzero)], iter(found[len(nonzero):])
             return outs, [next(rest) if nz else Zero(tracing.aval_of(x).to_tangent_aval()) for x, nz in zip(outs, nonzero)]
 
-        return {"jvp": Rule(batched_rule, rule.name)}
+        return {"jvp_jaxpr_fun": Rule(batched_rule, rule.name)}
 
     @staticmethod
     def prune(params, used, out_avals):
-        rule = params["jvp"]
+        rule = params["jvp_jaxpr_fun"]
 
         def pruned(primals, tangents):
             outs, out_tangents = rule(primals, tangents)
             return ([x for x, keep in zip(outs, used) if keep], [t for t, keep in zip(out_tangents, used) if keep])
 
-        return {"jvp": Rule(pruned, rule.name)}
+        return {"jvp_jaxpr_fun": Rule(pruned, rule.name)}
 
     @staticmethod
     def on_values(params, refs):
-        rule = params["jvp"]
+        rule = params["jvp_jaxpr_fun"]
 
         def of_values(primals, tangents):
             made = refs.made_of(primals)
@@ -296,13 +296,13 @@ class _CustomJvpCall(CustomCall):
             outs, out_tangents = rule(made, cells)
             return [*outs, *refs.held(made)], [*out_tangents, *[cells[i].value for i in refs.written]]
 
-        return {"jvp": Rule(of_values, rule.name)}
+        return {"jvp_jaxpr_fun": Rule(of_values, rule.name)}
 
 
-def _jvp(primals, tangents, *, jvp, num_consts, name, **_):
+def _jvp(primals, tangents, *, jvp_jaxpr_fun, num_consts, name, **_):
     if any(type(t) is not Zero for t in tangents[:num_consts]):
         raise closed_over("custom_jvp", name)
-    return jvp(primals[num_consts:], tangents[num_consts:])
+    return jvp_jaxpr_fun(primals[num_consts:], tangents[num_consts:])
 
 
 custom_jvp_call_p = _CustomJvpCall("custom_jvp_call", "custom_jvp", jvp=_jvp)

@@ -126,7 +126,7 @@ class custom_vjp(CustomFunction):
             return results.of_function(self.fun, self.fun(*self.joined(nondiff, in_tree.unflatten(map(as_array, xs)))))
 
         fwd = _flat_fwd(self, nondiff, in_tree, results)
-        found = custom_vjp_call_p.bind(*leaves, fun=fun, fwd=Rule(fwd, signatures.function_name(self.fwd)),
+        found = custom_vjp_call_p.bind(*leaves, fun=fun, fwd_jaxpr_thunk=Rule(fwd, signatures.function_name(self.fwd)),
                                        bwd=signatures.function_name(self.bwd), num_consts=0, symbolic_zeros=self.symbolic_zeros,
                                        optimize_remat=self.optimize_remat, name=self._name)
         return results.unflatten(found)
@@ -285,7 +285,7 @@ class _CustomVjpCall(CustomCall):
 
     @staticmethod
     def batched(mapped, dims, params):
-        rule = params["fwd"]
+        rule = params["fwd_jaxpr_thunk"]
 
         def batched_fwd(primals, perturbed):
             count, pullback = 0, None
@@ -301,11 +301,11 @@ class _CustomVjpCall(CustomCall):
             outs = mapped.in_front(found[:count], found_dims)
             return outs, found[count:], _batched_pullback(mapped, pullback, found_dims[count:], dims, mapped.out_dims)
 
-        return {"fwd": Rule(batched_fwd, rule.name)}
+        return {"fwd_jaxpr_thunk": Rule(batched_fwd, rule.name)}
 
     @staticmethod
     def prune(params, used, out_avals):
-        rule = params["fwd"]
+        rule = params["fwd_jaxpr_thunk"]
         zeros = [Zero(aval.to_tangent_aval()) for aval in out_avals]
 
         def pruned(primals, perturbed):
@@ -317,11 +317,11 @@ class _CustomVjpCall(CustomCall):
 
             return [x for x, keep in zip(outs, used) if keep], residuals, wider
 
-        return {"fwd": Rule(pruned, rule.name)}
+        return {"fwd_jaxpr_thunk": Rule(pruned, rule.name)}
 
     @staticmethod
     def on_values(params, refs):
-        rule = params["fwd"]
+        rule = params["fwd_jaxpr_thunk"]
 
         def of_values(primals, perturbed):
             made = refs.made_of(primals)
@@ -332,7 +332,7 @@ class _CustomVjpCall(CustomCall):
 
             return [*outs, *refs.held(made)], residuals, narrower
 
-        return {"fwd": Rule(of_values, rule.name)}
+        return {"fwd_jaxpr_thunk": Rule(of_values, rule.name)}
 
 
 def _batched_pullback(mapped, pullback, residual_dims, in_dims, out_dims):
@@ -387,7 +387,7 @@ def _without_references(operands: Sequence[Any], tangents: Sequence[Any], name: 
     return [Zero(tracing.aval_of(x).to_tangent_aval()) if type(t) is RefTangent else t for x, t in zip(operands, tangents)]
 
 
-def _jvp(primals, tangents, *, fwd, bwd, num_consts, symbolic_zeros, optimize_remat, name, **params):
+def _jvp(primals, tangents, *, fwd_jaxpr_thunk, bwd, num_consts, symbolic_zeros, optimize_remat, name, **params):
     tangents = _without_references(primals, tangents, name, params)
     if any(type(t) is not Zero for t in tangents[:num_consts]):
         raise closed_over("custom_vjp", name)
@@ -397,9 +397,9 @@ def _jvp(primals, tangents, *, fwd, bwd, num_consts, symbolic_zeros, optimize_re
     # The forward rule works on values alone: outside of the program in tangents.
     with tracing.current_trace(trace.parent if isinstance(trace, LinearTrace) else trace):
         if optimize_remat and tracing.is_tracing():
-            outs, residuals, pullback = forward_or_function(fwd, run_of(params), consts, primals, active, name)
+            outs, residuals, pullback = forward_or_function(fwd_jaxpr_thunk, run_of(params), consts, primals, active, name)
         else:
-            outs, residuals, pullback = fwd(primals, active)
+            outs, residuals, pullback = fwd_jaxpr_thunk(primals, active)
     out_avals = tuple([tracing.aval_of(x).to_tangent_aval() for x in outs])
     found = custom_lin_p.bind(
         *residuals, *[t for t in tangents if type(t) is not Zero], num_res=len(residuals), bwd=Rule(pullback, bwd),

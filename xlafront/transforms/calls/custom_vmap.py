@@ -16,7 +16,15 @@ from xlafront.staging import signatures
 from xlafront.transforms.ad.jvp import jvp_flat
 from xlafront.transforms.ad.linearize import LinearTrace
 from xlafront.transforms.batching.vmap import batch_flat
-from xlafront.transforms.calls.custom_calls import CustomCall, CustomFunction, Results, Rule, run_of, stage_function
+from xlafront.transforms.calls.custom_calls import (
+    CustomCall,
+    CustomFunction,
+    Results,
+    Rule,
+    as_array,
+    run_of,
+    stage_function,
+)
 
 
 class custom_vmap(CustomFunction):
@@ -60,7 +68,7 @@ class custom_vmap(CustomFunction):
         args = self.positional(args, kwargs)
         leaves, in_tree = self.operands(args)
         if self.runs_at_once(leaves):
-            result = self.fun(*args)
+            result = self.fun(*in_tree.unflatten(map(as_array, leaves)))
             signatures.check_results(self.fun, result)
             return result
         results = Results()

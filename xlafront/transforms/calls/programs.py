@@ -13,6 +13,7 @@ from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import AbstractValue
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from xlafront.core.primitive import Primitive
+from xlafront.core.refs import is_ref
 from xlafront.lax.all_reductions import pvary_p
 from xlafront.lax.barriers import stop_gradient_p
 from xlafront.lax.elementwise import convert_element_type_p
@@ -40,6 +41,21 @@ class DerivedFunction:
 def _argument_names(fun: Callable | None, in_tree) -> list[str]:
     positional = tree.unflatten(in_tree, range(in_tree.num_leaves))
     return signatures.argument_names(fun, signatures.Selection(), tree.structure((positional, {})))
+
+
+def references_as_inputs(programs: Sequence[ClosedJaxpr], at: int) -> tuple[tuple[ClosedJaxpr, ...], list[Any]]:
+    """Programs with the references that rules in them close over as inputs from number `at` on, and those references."""
+    refs = {id(x): x for program in programs for x in program.consts if is_ref(x)}
+    if not refs:
+        return tuple(programs), []
+    made = []
+    for program in programs:
+        own = {id(x): v for v, x in zip(program.jaxpr.constvars, program.consts)}
+        inputs, invars = [own.get(key) or Var(x.aval) for key, x in refs.items()], program.jaxpr.invars
+        rest = [(v, x) for v, x in zip(program.jaxpr.constvars, program.consts) if id(x) not in refs]
+        made.append(ClosedJaxpr(program.jaxpr.replace(constvars=[v for v, _ in rest], invars=[
+            *invars[:at], *inputs, *invars[at:]]), [x for _, x in rest]))
+    return tuple(made), list(refs.values())
 
 
 def trace_function(fun: Callable, in_tree, in_avals: Sequence[AbstractValue], role: str, evaluate: Any = None
