@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 
 import xlafront as xf
+import xlafront.experimental.jet
 import xlafront.numpy as xnp
+from xlafront.core import tracing
 
 
 def run(program, *arguments, **environment):
@@ -222,10 +224,31 @@ def test_interrupts_leave_the_process_as_it_was():
             except KeyboardInterrupt:
                 interrupted += 1
             assert gc.get_threshold() == thresholds and gc.isenabled()
-            assert (x * 2).tolist() == [2, 2, 2] and not xf.config.enable_x64
+            assert (x * 2).tolist() == [2, 2, 2] and xnp.zeros(2).tolist() == [0, 0] and not xf.config.enable_x64
     finally:
         signal.signal(signal.SIGALRM, saved)
     assert interrupted > 50
+
+
+@pytest.mark.parametrize("transformed", [
+    xf.jit, xf.grad, xf.vmap, xf.jacfwd, xf.checkpoint, lambda f: lambda x: xf.lax.map(f, x), lambda f: xf.jit(xf.grad(f)),
+    lambda f: lambda x: xf.experimental.jet.jet(f, (x,), ((x,),))], ids="jit grad vmap jacfwd checkpoint map jit-grad jet".split())
+def test_an_interrupt_just_before_a_trace_is_left(transformed):
+    """Python looks for signals where functions begin: `__exit__` of the outermost trace has not done anything then."""
+    def interrupt(frame, event, _):
+        if event == "call" and frame.f_code is tracing.current_trace.__exit__.__code__ and (
+                frame.f_locals["self"].saved is tracing.eval_trace):
+            raise KeyboardInterrupt
+
+    x, call = xnp.arange(3.0), transformed(lambda x: xnp.sin(x).sum() * 2.0)
+    sys.setprofile(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            call(x)
+    finally:
+        sys.setprofile(None)
+    assert xnp.zeros(2).tolist() == [0, 0]
+    call(x)
 
 
 # Processes

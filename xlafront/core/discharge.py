@@ -113,8 +113,8 @@ def _discharge(jaxpr: Jaxpr, marked: Sequence[bool], keep_rules: bool) -> tuple[
         outvars = [v if type(v) is Literal else values.get(v, v) for v in jaxpr.outvars]
         outvars += [held[jaxpr.invars[i]] for i in written]
     finally:
-        trace.alive = False
         thread.site = saved
+        trace.end()
     invars = [inputs.get(v, v) for v in jaxpr.invars]
     constvars = [*jaxpr.constvars, *[v for v, _ in trace.constants.values()]]
     effects = effects_outside(trace.effects, (*constvars, *invars))

@@ -62,6 +62,16 @@ class Trace:
         references (their tangents, the dimension of a batch) must see those that are made, whatever they are made from."""
         return self.process(primitive, args, params)
 
+    def end(self) -> None:
+        """What it has traced is complete: its tracers are of no more use, and the trace around it is current.
+
+        So it is already, but where Ctrl-C comes when `current_trace` is just about to leave: for the `finally` of a transformation.
+        """
+        self.alive = False
+        if thread.trace is not self.parent:
+            thread.trace = self.parent
+            config.trace_state.set_local(None if self.parent is eval_trace else True)
+
     def is_valid(self) -> bool:
         return self.alive
 
@@ -735,8 +745,8 @@ def trace_to_jaxpr(function: Callable[..., Sequence[Any]], in_avals: Sequence[Ab
             results = without_full_collections(function, *tracers)
             jaxpr, consts = trace.finish(results)
     finally:
-        trace.alive = False
         source.thread.site = saved_site
+        trace.end()
     if config.check_tracer_leaks.value:
         del tracers, results
         check_leaks(trace, trace.debug_info.func_src_info)

@@ -97,7 +97,7 @@ def trace_to_jaxpr_nounits(fun: WrappedFun, pvals: Sequence[PartialVal], instant
         unknown = [ask or (type(x) is DynamicJaxprTracer and x._trace is trace) for x, ask in zip(results, asked)]
         jaxpr, consts = trace.finish([x for x, u in zip(results, unknown) if u])
     finally:
-        trace.alive = False
+        trace.end()
     jaxpr, consts, _ = _without_unread_constants(jaxpr, consts)
     return jaxpr, [PartialVal.unknown(tracing.aval_of(x)) if u else PartialVal.known(x)
                    for x, u in zip(results, unknown)], tuple(consts)

@@ -204,7 +204,7 @@ def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
                 with current_trace(trace):
                     found = [trace.unwrap(x) for x in run(*[trace.wrap(_marked(x)) for x in flat.values])]
             finally:
-                trace.alive = False
+                trace.end()
             return tree.unflatten(out_tree, found)
 
         def traced(*tracers):

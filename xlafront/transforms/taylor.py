@@ -481,12 +481,14 @@ def _flat_jet(fun: Callable, primals: Sequence[Any], series: Sequence[Any], orde
     """Results and their derivatives, for a function of arrays to an array or a list of them."""
     parent = tracing.thread.trace
     trace = JetTrace(parent, order)
-    with current_trace(trace):
-        results = fun(*[trace.wrap(x, terms) for x, terms in zip(primals, series)])
+    try:
+        with current_trace(trace):
+            results = fun(*[trace.wrap(x, terms) for x, terms in zip(primals, series)])
+    finally:
+        trace.end()
     several = isinstance(results, (list, tuple))
     pairs = [(x.primal, list(x.terms)) if type(x) is JetTracer and x._trace is trace else (x, [_zeros(x)] * order)
              for x in (results if several else [results])]
-    trace.alive = False
     return ([x for x, _ in pairs], [t for _, t in pairs]) if several else pairs[0]
 
 

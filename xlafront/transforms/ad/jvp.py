@@ -133,10 +133,12 @@ def jvp_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents
     """Results and their tangents; tangents may be `Zero`, on both sides."""
     parent = tracing.thread.trace
     trace = JVPTrace(parent, parent)
-    with current_trace(trace), source.transformed("jvp"):
-        results = fun(*[trace.argument(p, t) for p, t in zip(primals, tangents)])
-        pairs = [trace.unwrap(x) for x in results]
-    trace.alive = False
+    try:
+        with current_trace(trace), source.transformed("jvp"):
+            results = fun(*[trace.argument(p, t) for p, t in zip(primals, tangents)])
+            pairs = [trace.unwrap(x) for x in results]
+    finally:
+        trace.end()
     return [p for p, _ in pairs], [t for _, t in pairs]
 
 

@@ -154,7 +154,8 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], ac
         outputs = [type(t) is not Zero for _, t in pairs]
         jaxpr, consts = linear.finish([t for _, t in pairs if type(t) is not Zero])
     finally:
-        linear.alive = trace.alive = False
+        linear.alive = False
+        trace.end()
     out_avals = [tracing.aval_of(p).to_tangent_aval() for p, _ in pairs]
     in_avals = [a if type(a) is AbstractRef else t for a, t in zip(types, tangent_avals)]
     return [p for p, _ in pairs], LinearProgram(jaxpr, consts, used, outputs, in_avals, out_avals)

@@ -150,8 +150,8 @@ def batch_flat(fun: Callable[..., Sequence[Any]], values: Sequence[Any], dims: S
             results = fun(*[trace.wrap(x, d) for x, d in zip(values, dims)])
             pairs = [trace.unwrap(x) for x in results]
     finally:
-        trace.alive = False
         tracing.thread.axes = saved
+        trace.end()
     if config.check_tracer_leaks.value:
         results = None
         tracing.check_leaks(trace, "the function given to vmap")
