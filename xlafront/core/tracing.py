@@ -65,7 +65,7 @@ class Trace:
     def end(self) -> None:
         """What it has traced is complete: its tracers are of no more use, and the trace around it is current.
 
-        So it is already, but where Ctrl-C comes when `current_trace` is just about to leave: for the `finally` of a transformation.
+        So it is already, but where Ctrl-C comes when `current_trace` is about to leave: for the `finally` of transformations.
         """
         self.alive = False
         if thread.trace is not self.parent:
