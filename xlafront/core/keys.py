@@ -32,34 +32,44 @@ def physical(aval):
 
 
 class KeyArray:
-    """A concrete array of random keys, whose words are `random.key_data(keys)`, or of another extended dtype."""
+    """A concrete array of random keys, whose words are `random.key_data(keys)`, or of another extended dtype.
 
-    __slots__ = ("_base_array", "aval", "_consumed", "__weakref__")
+    Hot: each call of a compiled function that returns keys makes one. What it is takes longer to say, when somebody asks.
+    """
+
+    __slots__ = ("_base_array", "dtype", "_aval", "_consumed", "__weakref__")
 
     def __init__(self, words, dtype: dtypes.PRNGKeyDType):
         self._base_array = words
+        self.dtype = dtype
+        self._aval: ShapedArray | None = None
         self._consumed: Any = False  # which keys are spent, as far as `debug_key_reuse` knows: all, none, or a mask
-        aval = tracing.aval_of(words)
-        rank = aval.ndim - len(dtype.physical_element_shape)
-        explicit = aval.explicit_sharding
-        if explicit is not None:
-            explicit = explicit.update(spec=explicit.spec.update(partitions=explicit.spec.partitions[:rank]))
-        self.aval = ShapedArray(aval.shape[:rank], dtype, sharding=explicit)
-        if type(words._sharding) is not SingleDeviceSharding or not aval.plain:
-            self.aval = self.aval.on(self.sharding)
+
+    @property
+    def aval(self) -> ShapedArray:
+        """The type of the keys."""
+        if self._aval is None:
+            of_words = tracing.aval_of(self._base_array)
+            rank = of_words.ndim - len(self.dtype.physical_element_shape)
+            explicit = of_words.explicit_sharding
+            if explicit is not None:
+                explicit = explicit.update(spec=explicit.spec.update(partitions=explicit.spec.partitions[:rank]))
+            found = ShapedArray(of_words.shape[:rank], self.dtype, sharding=explicit)
+            whole = type(self._base_array._sharding) is SingleDeviceSharding and of_words.plain
+            self._aval = found if whole else found.on(self._sharding_of(rank))
+        return self._aval
 
     def with_words(self, words) -> KeyArray:
         """Keys with these words that count as the same ones."""
-        keys = KeyArray(words, self.aval.dtype)
+        keys = KeyArray(words, self.dtype)
         keys._consumed = self._consumed
         return keys
 
     shape = property(lambda self: self.aval.shape)
-    dtype = property(lambda self: self.aval.dtype)
     ndim = property(lambda self: self.aval.ndim)
     size = property(lambda self: self.aval.size)
     weak_type = False
-    _impl = property(lambda self: self.aval.dtype.impl)
+    _impl = property(lambda self: self.dtype.impl)
     committed = property(lambda self: self._base_array.committed)
     is_fully_addressable = property(lambda self: self._base_array.is_fully_addressable)
     is_fully_replicated = property(lambda self: self._base_array.is_fully_replicated)
@@ -70,9 +80,12 @@ class KeyArray:
     @property
     def sharding(self):
         """How the keys are split; their words are so too, and whole."""
+        return self._sharding_of(self.aval.ndim)
+
+    def _sharding_of(self, rank: int):
         found = self._base_array.sharding
-        if type(found) is NamedSharding and len(found.spec) > self.aval.ndim:
-            return found.update(spec=found.spec.update(partitions=found.spec.partitions[:self.aval.ndim]))
+        if type(found) is NamedSharding and len(found.spec) > rank:
+            return found.update(spec=found.spec.update(partitions=found.spec.partitions[:rank]))
         return found
 
     def devices(self):
@@ -138,4 +151,4 @@ def wrap(words: ArrayImpl, aval):
 tracing.abstractors[KeyArray] = lambda x: x.aval.bare
 # For calls that C++ repeats alone a key array is its words.
 tree.dispatch_registry.register_node(
-    KeyArray, lambda x: ((x._base_array,), x.aval.dtype), lambda dtype, words: KeyArray(words[0], dtype))
+    KeyArray, lambda x: ((x._base_array,), x.dtype), lambda dtype, words: KeyArray(words[0], dtype))

@@ -600,9 +600,9 @@ class StagingTrace(Trace):
             env[v] = x._var if type(x) is StagedTracer and x._trace is self else self.lift(x)
         for v, c in zip(jaxpr.constvars, program.consts):
             env[v] = self.lift(c)
-        site, append = source.current_site(), self.eqns.append
+        site, append, atom = source.current_site(), self.eqns.append, env.get  # literals are in no environment: they stay
         for eqn in jaxpr.eqns:
-            invars = [v if v.is_literal else env[v] for v in eqn.invars]
+            invars = list(map(atom, eqn.invars, eqn.invars))
             outvars = eqn.outvars
             if len(outvars) == 1:
                 env[outvars[0]] = var = Var(outvars[0].aval)
@@ -612,6 +612,13 @@ class StagingTrace(Trace):
                 env.update(zip(eqn.outvars, outvars))
             append(JaxprEqn(invars, outvars, eqn.primitive, eqn.params, no_effects, site))
         return [v.val if v.is_literal else StagedTracer(self, v.aval, env[v]) for v in jaxpr.outvars]
+
+    def write_like(self, eqn: JaxprEqn, operands: Sequence[StagedTracer]) -> list[StagedTracer]:
+        """Append the operation of an equation without effects, of other operands; its results. Hot."""
+        outvars = [Var(v.aval) for v in eqn.outvars]
+        self.eqns.append(JaxprEqn([x._var for x in operands], outvars, eqn.primitive, eqn.params, no_effects,
+                                  source.current_site()))
+        return [StagedTracer(self, v.aval, v) for v in outvars]
 
     def check_refs(self, primitive, atoms) -> None:
         """An operation with an effect takes a reference once: who writes to one name must not change another."""

@@ -53,6 +53,8 @@ class GatherScatterMode(enum.Enum):
     PROMISE_IN_BOUNDS = 2
     ONE_HOT = 3
 
+    __hash__ = object.__hash__  # in C: modes are in the keys of types and programs
+
     @staticmethod
     def from_any(s):
         if isinstance(s, GatherScatterMode):

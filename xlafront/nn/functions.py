@@ -603,10 +603,10 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, a
         raise errors.ConcretizationTypeError(num_classes, "It is the argument 'num_classes' of nn.one_hot, which decides the "
                                                           "shape of the result.")
     [count] = static_shape("one_hot", num_classes)
-    axis = canonical_axis(axis, np.ndim(x) + 1, "nn.one_hot")
     d = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype(dtype, "nn.one_hot")
     x = x if type(x) in tracing.abstractors else xnp.asarray(x)
-    own = tracing.aval_of(x).dtype
+    aval = tracing.aval_of(x)
+    axis, own = canonical_axis(axis, aval.ndim + 1, "nn.one_hot"), aval.dtype
     if dtypes.is_extended(own) or own == np.bool_:
         raise TypeError(f"nn.one_hot takes numbers of classes, got an array of dtype {own}: convert it with x.astype(int).")
     if not dtypes.is_integer(own):

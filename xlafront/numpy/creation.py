@@ -536,7 +536,8 @@ def _evenly_spaced(start, stop, num, endpoint, axis, dtype):
         return shapes.broadcast_in_dim(x, (count, *shape), range(1, len(full_shape)))
 
     one = d.type(1)
-    result = add(mul(rows(start, num), sub(one, counts)), mul(rows(stop, num), counts))
+    first, last = (rows(x, num) if shape else x for x in (start, stop))
+    result = add(mul(first, sub(one, counts)), mul(last, counts))
     if endpoint and known(num, 2) > 1:
         result = dynamic_slicing.dynamic_update_slice_in_dim(result, rows(stop, 1), num - 1, 0)
     if dtypes.is_integer(dtype):

@@ -548,9 +548,9 @@ def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = 
     elif not dtypes.is_integer(d):
         raise ValueError(f"xnp.take needs integer indices, got {d}.")
     a = unwrap_node(a)
-    if axis is not None:
-        axis = shapes.canonical_axis(axis, np.ndim(a), "take")
     shape = np.shape(a)
+    if axis is not None:
+        axis = shapes.canonical_axis(axis, len(shape), "take")
     if 0 in shape and (axis is None or not shape[axis]) and np.size(indices):
         raise IndexError(f"xnp.take cannot select from {'an array' if axis is None else f'axis {axis}'} of size 0.")
     return _take_kernel(a, indices, axis, _row_mode("take", mode), fill_value, bool(unique_indices),

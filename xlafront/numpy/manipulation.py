@@ -578,13 +578,14 @@ atleast_3d = _atleast(3, "Vectors with a dimension before and one after theirs, 
 
 def _split(name, ary, indices_or_sections, axis, even):
     check_arraylike(name, ary)
-    axis = canonical_axis(axis, np.ndim(ary), f"xnp.{name}")
-    n = np.shape(ary)[axis]
-    if isinstance(indices_or_sections, (tuple, list)) or np.ndim(indices_or_sections):
-        bounds = [0, *[i if is_symbolic_dim(i) else int(i) for i in indices_or_sections], n]
+    shape, sections = np.shape(ary), indices_or_sections
+    axis = canonical_axis(axis, len(shape), f"xnp.{name}")
+    n = shape[axis]
+    if type(sections) is not int and (isinstance(sections, (tuple, list)) or np.ndim(sections)):
+        bounds = [0, *[i if is_symbolic_dim(i) else int(i) for i in sections], n]
         bounds = [min_dim(b + n if b < 0 else b, n) for b in bounds]
     else:
-        sections = indices_or_sections.__index__()
+        sections = sections.__index__()
         if sections < 1 or (even and n % sections):
             raise ValueError(f"xnp.{name} cannot cut axis {axis} of size {n} into {sections} equal parts.")
         base, extra = divmod(n, sections)

@@ -317,12 +317,14 @@ def var(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
         square_(deviation))
     real = dtypes.to_real(compute)
     total = _reduce("sum", squared, axes, real, keepdims, None, where)
-    if where is None:
-        count = exact(size_as(_count(np.shape(a), axes) - ddof, real))
+    # A variance needs more values than degrees of freedom.
+    count = _count(np.shape(a), axes) if where is None else _count_where(where, np.shape(a), axes, keepdims, real)
+    if isinstance(count, int):
+        count = exact(real.type(count - ddof if count > ddof else np.nan))
     else:
-        count = sub(_count_where(where, np.shape(a), axes, keepdims, real), real.type(ddof))
-    positive = gt(count, real.type(0))  # a variance needs more values than degrees of freedom
-    return _weakened(div(total, elementwise.where(positive, count, real.type(np.nan))), d)
+        count = sub(size_as(count, real) if where is None else count, real.type(ddof))
+        count = elementwise.where(gt(count, real.type(0)), count, real.type(np.nan))
+    return _weakened(div(total, count), d)
 
 
 @library(static=("axis", "dtype", "out", "ddof", "keepdims", "correction"), lists=True, converts=True)

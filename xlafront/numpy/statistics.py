@@ -184,7 +184,8 @@ def quantile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, ov
     >>> xnp.quantile(xnp.array([1.0, 2.0, 3.0, 4.0]), xnp.array([0.0, 0.5]))
     Array([1. , 2.5], dtype=float32)
     """
-    check_arraylike("quantile", a, q)
+    if q is None:
+        check_arraylike("quantile", a, q)
     return checked_quantile("quantile", a, q, axis, out, overwrite_input, interpolation or method, keepdims, weights)
 
 
@@ -192,23 +193,26 @@ def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, w
     """`quantile` and its kin by name: of all elements, or of those that are no NaN. Without `q` the middle."""
     if overwrite_input or out is not None:
         raise ValueError(f"xnp.{name} cannot overwrite its input nor `out`: arrays do not change.")
-    check_arraylike(name, a, *(() if q is None else (q,)))
-    if q is not None and not dtypes.is_inexact(tracing.aval_of(q).dtype):
-        raise TypeError(f"xnp.{name} takes q as a floating-point number, got {tracing.aval_of(q)}: q=1.0, not 1.")
-    if np.ndim(q) > 1:
-        raise ValueError(f"xnp.{name} takes q as a number or a vector: its rank must be at most 1, got shape {np.shape(q)}.")
+    check_arraylike(name, a)
+    if q is not None:
+        check_arraylike(name, q)
+        kind = tracing.aval_of(q)
+        if not dtypes.is_inexact(kind.dtype):
+            raise TypeError(f"xnp.{name} takes q as a floating-point number, got {kind}: q=1.0, not 1.")
+        if kind.ndim > 1:
+            raise ValueError(f"xnp.{name} takes q as a number or a vector: its rank must be at most 1, got shape {kind.shape}.")
     if method not in _METHODS:
         raise ValueError(f"xnp.{name} has no method {method!r}; it has {', '.join(_METHODS)}.")
-    axes = reductions.static_axes(axis, np.ndim(a), name)
-    if 0 in [np.shape(a)[i] for i in axes]:
-        error = IndexError if without_nans and len(axes) == np.ndim(a) and not keepdims else TypeError
-        raise error(f"xnp.{name} of nothing: axis {axis} of shape {np.shape(a)} has size 0.")
+    shape = np.shape(a)
+    axes = reductions.static_axes(axis, len(shape), name)
+    if 0 in [shape[i] for i in axes]:
+        error = IndexError if without_nans and len(axes) == len(shape) and not keepdims else TypeError
+        raise error(f"xnp.{name} of nothing: axis {axis} of shape {shape} has size 0.")
     if weights is not None:
         if method != "inverted_cdf":
             raise NotImplementedError(f"the method {method!r} of xnp.{name} does not support weights; 'inverted_cdf' does.")
         check_arraylike(name, weights)
         weights = asarray(weights)
-        shape = np.shape(a)
         if weights.shape != shape:
             if weights.shape != tuple(shape[i] for i in axes):
                 raise ValueError(f"xnp.{name} needs weights of the array's shape {shape} or of that of its axes, got shape "

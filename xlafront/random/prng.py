@@ -115,7 +115,7 @@ def physical_array(name: str, key) -> tuple[Any, PRNGImpl, bool]:
     """`(words, implementation, typed)` of what a user passed as a key. Hot: every random function."""
     kind = type(key)
     if kind is KeyArray:
-        return key._base_array, key.aval.dtype.impl, True
+        return key._base_array, key.dtype.impl, True
     aval = getattr(key, "aval", None)
     if aval is not None and isinstance(aval.dtype, PRNGKeyDType):
         return unwrap_p.bind(key), aval.dtype.impl, True

@@ -276,6 +276,7 @@ def has_devices(sharding) -> bool:
 
 
 _ASKS_FOR_NOTHING = {"ctx_mesh", "in_layouts", "out_layouts"}  # the mesh is that in force where a jitted function was called
+_NO_SHARDINGS = {int, bool, str, float, tuple, type(None), type(UNSPECIFIED)}
 
 
 def inner_shardings(jaxpr):
@@ -288,15 +289,16 @@ def inner_shardings(jaxpr):
             if value is None or name in _ASKS_FOR_NOTHING:
                 continue
             for item in value if type(value) is tuple else (value,):
+                if type(item) in _NO_SHARDINGS:
+                    continue
                 if isinstance(item, Sharding):
                     if has_devices(item):
                         yield item
                 elif isinstance(item, Mesh):
                     yield NamedSharding(item, PartitionSpec())
-                elif isinstance(item, ClosedJaxpr):
-                    yield from inner_shardings(item.jaxpr)
-                elif isinstance(item, Jaxpr):
-                    yield from inner_shardings(item)
+                elif isinstance(item, (ClosedJaxpr, Jaxpr)):
+                    program = item.jaxpr if isinstance(item, ClosedJaxpr) else item
+                    yield from program.memoised(("inner shardings",), lambda program=program: [*inner_shardings(program)])
 
 
 def _all_on(devices: tuple, count: int, committed: bool) -> DeviceAssignment:

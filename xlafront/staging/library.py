@@ -65,7 +65,7 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
 
 
 def _converted(x):
-    return tracing.as_operand(x) if tracing.is_convertible(x) else x
+    return x if type(x) in tracing.abstractors or not tracing.is_convertible(x) else tracing.as_operand(x)
 
 
 _FEW_OPERATIONS = 4
@@ -96,12 +96,15 @@ class Programs:
                 key = None if base.evaluate is not None else self._key(trace if trace is base else None, args, kwargs, operands)
                 found = None if key is None else self._program(key, args, kwargs, operands)
                 if found:
-                    program, operation, params, out_tree = found
-                    if trace is base and operation is not jit_p:
-                        return out_tree.unflatten(trace.write_down(program, operands))
+                    program, alone, operation, params, out_tree = found
+                    if trace is base:
+                        results = trace.write_down(program, operands) if alone is None else trace.write_like(alone, operands)
+                        return results[0] if out_tree is None else out_tree.unflatten(results)
                     if operation is not None:
                         results = trace.process(operation, tuple(operands), params)
-                        return out_tree.unflatten(results if operation.multiple_results else [results])
+                        if not operation.multiple_results:
+                            results = [results]
+                        return results[0] if out_tree is None else out_tree.unflatten(results)
             elif base is tracing.eval_trace and jitted is not None and self.light != _LIGHT and not config.disable_jit.value:
                 return self._call_at_once(jitted, args, kwargs)
         return self.fun(*args, **kwargs)
@@ -135,31 +138,38 @@ class Programs:
         entries: list[Any] = [config.trace_context_key()]
         for place, x in (*enumerate(args), *kwargs.items()) if kwargs else enumerate(args):
             kind = type(x)
-            if place in static or x is None:
+            if type(place) is str:
+                entries.append(place)
+            if kind is StagedTracer and trace is not None:
+                aval = x.aval
+                if x._trace is not trace or not aval.plain or place in static:
+                    return None
+                operands.append(x)
+                entries.append(aval)
+            elif place in static or x is None:
                 if isinstance(x, Tracer):
                     return None
-                entries.append((place, kind, x))
+                entries += kind, x
             elif kind in python_scalar_dtypes:
-                entries.append((place, kind, repr(x)))  # -0.0 is another number than 0.0, nan the same as nan
+                entries += kind, repr(x)  # -0.0 is another number than 0.0, nan the same as nan
             elif kind is list or kind is tuple:
-                entries.append((place, kind, len(x)))
+                entries += kind, len(x)
                 for item in x:
                     if not isinstance(item, Tracer) or not item.aval.plain or trace is not None and item._trace is not trace:
                         return None
                     operands.append(item)
                     entries.append(item.aval)
-            elif kind is StagedTracer if trace is not None else isinstance(x, Tracer):
-                if not x.aval.plain or trace is not None and x._trace is not trace:
-                    return None
+            elif trace is None and isinstance(x, Tracer) and x.aval.plain:
                 operands.append(x)
-                entries.append(x.aval if type(place) is int else (place, x.aval))
+                entries.append(x.aval)
             else:
                 return None
         return tuple(entries)
 
     def _program(self, key: tuple, args: tuple, kwargs: dict[str, Any], operands: Sequence[Tracer]) -> Any:
-        """The program for such arguments, an operation that does what it does, its parameters, and the tree of the results; or
-        nothing, where a copy would not do."""
+        """The program for such arguments; its equation, where it has one that takes and gives what the program does; an
+        operation that does what it does, its parameters; and the tree of the results, None for one array. Or nothing, where a
+        copy would not do."""
         try:
             found = self.kept.get(key)
         except TypeError:  # a static argument that cannot be hashed
@@ -192,17 +202,19 @@ class Programs:
         # (a result that is no value of the program is known where it is called)
         if jaxpr.effects or not whole or any([isinstance(c, Tracer) for c in consts]):
             return ()
-        program = ClosedJaxpr(jaxpr, consts)
-        params = {"jaxpr": program, "name": self.name}
+        program, arity = ClosedJaxpr(jaxpr, consts), (len(jaxpr.invars), len(jaxpr.outvars))
+        tree_of_results = None if out_tree.num_nodes == out_tree.num_leaves == 1 else out_tree
         if len(jaxpr.eqns) == 1:
             only = jaxpr.eqns[0]
-            alone = only.invars == jaxpr.invars and only.outvars == jaxpr.outvars
-            return program, only.primitive if alone else None, only.params, out_tree
+            if only.invars == jaxpr.invars and only.outvars == jaxpr.outvars:
+                return program, only, only.primitive, only.params, tree_of_results
+            return program, None, None, None, tree_of_results
+        params = {"jaxpr": program, "name": self.name}
         if len(jaxpr.eqns) <= _MANY_OPERATIONS or consts:
-            return program, inlined_p, params, out_tree
-        return program, jit_p, params | {
-            "donated_invars": (False,) * len(jaxpr.invars), "in_shardings": (UNSPECIFIED,) * len(jaxpr.invars),
-            "out_shardings": (UNSPECIFIED,) * len(jaxpr.outvars), "keep_unused": False, "inline": True}, out_tree
+            return program, None, inlined_p, params, tree_of_results
+        params |= {"donated_invars": (False,) * arity[0], "in_shardings": (UNSPECIFIED,) * arity[0],
+                   "out_shardings": (UNSPECIFIED,) * arity[1], "keep_unused": False, "inline": True}
+        return program, JaxprEqn(jaxpr.invars, jaxpr.outvars, jit_p, params), jit_p, params, tree_of_results
 
 
 def _write_down(trace: StagingTrace, args: tuple, params: dict[str, Any]) -> list[Any] | None:

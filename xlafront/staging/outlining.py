@@ -70,19 +70,20 @@ def _without_calls(jaxpr: Jaxpr) -> Jaxpr:
 
 def _write_out(source: Sequence[JaxprEqn], names: dict, eqns: list[JaxprEqn], outermost: bool) -> None:
     for eqn in source:
-        operands = [v if type(v) is Literal else names.get(v, v) for v in eqn.invars]
-        closed = eqn.params.get("jaxpr")
-        shardings = (*eqn.params.get("in_shardings", ()), *eqn.params.get("out_shardings", ()))
-        if eqn.primitive.calls_program and not closed.consts and not eqn.effects and all(s is UNSPECIFIED for s in shardings):
-            inner = dict(zip(closed.jaxpr.invars, operands))
-            _write_out(closed.eqns, inner, eqns, False)
-            names.update({v: w if type(w) is Literal else inner[w] for v, w in zip(eqn.outvars, closed.jaxpr.outvars)})
-            continue
+        operands = list(map(names.get, eqn.invars, eqn.invars))  # literals have no other names
+        if eqn.primitive.calls_program and not eqn.effects:
+            params, closed = eqn.params, eqn.params["jaxpr"]
+            shardings = (*params.get("in_shardings", ()), *params.get("out_shardings", ()))
+            if not closed.consts and all([s is UNSPECIFIED for s in shardings]):
+                inner = dict(zip(closed.jaxpr.invars, operands))
+                _write_out(closed.eqns, inner, eqns, False)
+                names.update({v: w if type(w) is Literal else inner[w] for v, w in zip(eqn.outvars, closed.jaxpr.outvars)})
+                continue
         outvars = eqn.outvars
         if not outermost:
             outvars = [Var(v.aval) for v in outvars]
             names.update(zip(eqn.outvars, outvars))
-        eqns.append(eqn.replace(invars=operands, outvars=outvars))
+        eqns.append(JaxprEqn(operands, outvars, eqn.primitive, eqn.params, eqn.effects, eqn.site))
 
 
 # Finding repetitions
