@@ -353,9 +353,19 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, fu
     d = tracing.aval_of(x).dtype
     if rcond is None:
         rcond = np.size(x) * float(dtypes.finfo(d).eps)
+    if cov and not full and cov != "unscaled" and np.size(x) <= deg + 1:
+        raise ValueError(f"xnp.polyfit: the number of data points, {np.size(x)}, must exceed the {deg + 1} coefficients to "
+                         f"scale the covariance matrix.")
+    cov = cov if cov == "unscaled" else bool(cov)
+    found = _polyfit(x, y, weights[0] if weights else None, float(rcond), deg, bool(full), cov)
+    return (*found, xnp.asarray(rcond)) if full else found
+
+
+@library(static=("rcond", "deg", "full", "cov"), name="polyfit")
+def _polyfit(x, y, weights, rcond, deg, full, cov):
     matrix, target = vander(x, deg + 1), xnp.asarray(y)
-    if weights:
-        scale = xnp.asarray(weights[0])
+    if weights is not None:
+        scale = xnp.asarray(weights)
         matrix = matrix * scale[:, None]
         target = target * (scale[:, None] if target.ndim == 2 else scale)
     size = xnp.sqrt(xnp.sum(matrix * xnp.conj(matrix), axis=0).real)
@@ -363,14 +373,11 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, fu
     found, residuals, rank, singular = lstsq(matrix, target, rcond)
     found = (found.T / size).T
     if full:
-        return found, residuals, rank, singular, xnp.asarray(rcond)
+        return found, residuals, rank, singular
     if not cov:
         return found
     base = inv(matrix.T @ matrix) / xnp.outer(size, size)
     if cov != "unscaled":
-        if np.size(x) <= deg + 1:
-            raise ValueError(f"xnp.polyfit: the number of data points, {np.size(x)}, must exceed the {deg + 1} coefficients to "
-                             f"scale the covariance matrix.")
         scale = residuals / (np.size(x) - (deg + 1))
         return found, base * scale[None] if target.ndim == 1 else base[..., None] * scale[None, None]
     return found, base

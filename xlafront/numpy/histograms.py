@@ -38,7 +38,11 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
     side = "right" if not right else "left"
     if bins.shape[0] == 0:
         return zeros(np.shape(x), np.int32)
-    method = method or "scan"
+    return _digitize(x, bins, side, method or "scan")
+
+
+@library(static=("side", "method"), name="digitize")
+def _digitize(x, bins, side, method):
     ascending = searching.searchsorted(bins, x, side, method=method)
     descending = bins.shape[0] - searching.searchsorted(bins[::-1], x, side, method=method)
     return searching.where(bins[-1] >= bins[0], ascending, descending)

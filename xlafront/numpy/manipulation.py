@@ -529,8 +529,9 @@ def block(arrays: ArrayLike | Sequence[Any]) -> Array:
         if not isinstance(x, list):
             return x
         parts = [join(y, level + 1) for y in x]
-        rank = max(max(np.ndim(p) for p in parts), levels)
-        parts = [reshape(p, (1,) * (rank - np.ndim(p)) + np.shape(p)) for p in parts]
+        ranks = [np.ndim(p) for p in parts]
+        rank = max(*ranks, levels)
+        parts = [p if r == rank else reshape(p, (1,) * (rank - r) + np.shape(p)) for p, r in zip(parts, ranks)]
         return concatenate(parts, axis=level - levels)
 
     return join(arrays, 0) if levels else asarray(arrays)

@@ -19,20 +19,26 @@ from xlafront.numpy.ufuncs import PUBLIC
 from xlafront.staging.library import library
 
 
-def _reduced(name, function, filler, a, out, where, **options):
+def _reduced(name, reduction, filler, a, out, where, axis, keepdims, initial, dtype=None):
     refuse_out(name, out)
     check_arraylike(name, a)
-    a = asarray(a)
-    if where is not None:
-        options["where"] = boolean_mask(f"xnp.{name}", where)
+    where = None if where is None else boolean_mask(f"xnp.{name}", where)
+    return _reduce_others(asarray(a), where, initial, reduction, filler, axis, keepdims, dtype)
+
+
+@library(static=("reduction", "filler", "axis", "keepdims", "dtype"), name="without_nans", lists=True)
+def _reduce_others(a, where, initial, reduction, filler, axis, keepdims, dtype):
+    """A reduction of the elements that are no NaN, with `filler` in place of those that are."""
+    function = getattr(reductions, reduction)
+    options = {"axis": axis, "keepdims": keepdims, "initial": initial, "where": where} | (
+        {} if dtype is None else {"dtype": dtype})
     if not dtypes.is_inexact(a.dtype):
         return function(a, **options)
     missing = PUBLIC["isnan"](a)
     result = function(searching.where(missing, filler, a), **options)
-    if filler in (0, 1) or options["initial"] is not None:
+    if filler in (0, 1) or initial is not None:
         return result
-    axes = {"axis": options["axis"], "keepdims": options["keepdims"]}
-    return searching.where(reductions.all(missing, **axes), np.nan, result)
+    return searching.where(reductions.all(missing, axis=axis, keepdims=keepdims), np.nan, result)
 
 
 def nansum(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False,
@@ -45,7 +51,7 @@ def nansum(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out:
     >>> xnp.nansum(xnp.array([1.0, xnp.nan, 2.0]))
     Array(3., dtype=float32)
     """
-    return _reduced("nansum", reductions.sum, 0, a, out, where, axis=axis, dtype=dtype, keepdims=keepdims, initial=initial)
+    return _reduced("nansum", "sum", 0, a, out, where, axis, keepdims, initial, dtype)
 
 
 def nanprod(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False,
@@ -58,7 +64,7 @@ def nanprod(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out
     >>> xnp.nanprod(xnp.array([3.0, xnp.nan, 2.0]))
     Array(6., dtype=float32)
     """
-    return _reduced("nanprod", reductions.prod, 1, a, out, where, axis=axis, dtype=dtype, keepdims=keepdims, initial=initial)
+    return _reduced("nanprod", "prod", 1, a, out, where, axis, keepdims, initial, dtype)
 
 
 def nanmax(a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = False, initial: ArrayLike | None = None,
@@ -71,7 +77,7 @@ def nanmax(a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = F
     >>> xnp.nanmax(xnp.array([1.0, xnp.nan, 2.0]))
     Array(2., dtype=float32)
     """
-    return _reduced("nanmax", reductions.max, -np.inf, a, out, where, axis=axis, keepdims=keepdims, initial=initial)
+    return _reduced("nanmax", "max", -np.inf, a, out, where, axis, keepdims, initial)
 
 
 def nanmin(a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = False, initial: ArrayLike | None = None,
@@ -84,19 +90,28 @@ def nanmin(a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = F
     >>> xnp.nanmin(xnp.array([1.0, xnp.nan, 2.0]))
     Array(1., dtype=float32)
     """
-    return _reduced("nanmin", reductions.min, np.inf, a, out, where, axis=axis, keepdims=keepdims, initial=initial)
+    return _reduced("nanmin", "min", np.inf, a, out, where, axis, keepdims, initial)
 
 
-def _present(name, a, out, where):
-    """The array with zeros for what is NaN, so that no derivative sees it, and which elements count."""
+def _moment(name, moment, a, out, where, mean, axis, dtype, keepdims, ddof=0):
     refuse_out(name, out)
     check_arraylike(name, a)
-    a = asarray(a)
+    where = None if where is None else boolean_mask(f"xnp.{name}", where)
+    return _moment_of_others(asarray(a), where, mean, moment, axis, dtype, keepdims, ddof)
+
+
+@library(static=("moment", "axis", "dtype", "keepdims", "ddof"), name="without_nans", lists=True)
+def _moment_of_others(a, where, mean, moment, axis, dtype, keepdims, ddof):
+    """The mean or the variance of the elements that are no NaN."""
     missing = PUBLIC["isnan"](a)
     present = PUBLIC["logical_not"](missing)
     if where is not None:
-        present = PUBLIC["logical_and"](*broadcast_arrays(present, boolean_mask(f"xnp.{name}", where)))
-    return searching.where(missing, 0, a) if dtypes.is_inexact(a.dtype) else a, present
+        present = PUBLIC["logical_and"](*broadcast_arrays(present, where))
+    if dtypes.is_inexact(a.dtype):
+        a = searching.where(missing, 0, a)  # so that no derivative sees it
+    if moment == "mean":
+        return reductions.mean(a, axis=axis, dtype=dtype, keepdims=keepdims, where=present)
+    return reductions.var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=present, mean=mean)
 
 
 def nanmean(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False,
@@ -109,8 +124,7 @@ def nanmean(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out
     >>> xnp.nanmean(xnp.array([1.0, xnp.nan, 2.0]))
     Array(1.5, dtype=float32)
     """
-    a, present = _present("nanmean", a, out, where)
-    return reductions.mean(a, axis=axis, dtype=dtype, keepdims=keepdims, where=present)
+    return _moment("nanmean", "mean", a, out, where, None, axis, dtype, keepdims)
 
 
 def nanvar(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
@@ -123,8 +137,7 @@ def nanvar(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out:
     >>> xnp.nanvar(xnp.array([1.0, xnp.nan, 3.0]))
     Array(1., dtype=float32)
     """
-    a, present = _present("nanvar", a, out, where)
-    return reductions.var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=present, mean=mean)
+    return _moment("nanvar", "var", a, out, where, mean, axis, dtype, keepdims, ddof)
 
 
 def nanstd(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,

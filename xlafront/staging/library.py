@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.core import backends, source, tracing, tree
+from xlafront.core import backends, dtypes, source, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.dtypes import python_scalar_dtypes
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, jaxpr_as_fun
@@ -133,7 +133,7 @@ class Programs:
 
     def _key(self, trace: StagingTrace | None, args: tuple, kwargs: dict[str, Any], operands: list[Tracer]) -> tuple | None:
         """What the program depends on, and the operands, which are appended; None where there are others than traced values,
-        of this trace if one is given, and Python's numbers, which stand in programs as such."""
+        of this trace if one is given, and numbers, which stand in programs as such."""
         static = self.static
         entries: list[Any] = [config.trace_context_key()]
         for place, x in (*enumerate(args), *kwargs.items()) if kwargs else enumerate(args):
@@ -152,13 +152,20 @@ class Programs:
                 entries += kind, x
             elif kind in python_scalar_dtypes:
                 entries += kind, repr(x)  # -0.0 is another number than 0.0, nan the same as nan
+            elif kind in _numbers:
+                entries += kind, x.tobytes()
             elif kind is list or kind is tuple:
                 entries += kind, len(x)
                 for item in x:
-                    if not isinstance(item, Tracer) or not item.aval.plain or trace is not None and item._trace is not trace:
+                    if isinstance(item, Tracer):
+                        if not item.aval.plain or trace is not None and item._trace is not trace:
+                            return None
+                        operands.append(item)
+                        entries.append(item.aval)
+                    elif type(item) in python_scalar_dtypes:
+                        entries += type(item), repr(item)
+                    else:
                         return None
-                    operands.append(item)
-                    entries.append(item.aval)
             elif trace is None and isinstance(x, Tracer) and x.aval.plain:
                 operands.append(x)
                 entries.append(x.aval)
@@ -188,7 +195,9 @@ class Programs:
             def inner(place, x):
                 if isinstance(x, Tracer):
                     return next(rest)
-                return x if type(x) not in (list, tuple) or place in self.static else type(x)([next(rest) for _ in x])
+                if type(x) not in (list, tuple) or place in self.static:
+                    return x
+                return type(x)([next(rest) if isinstance(item, Tracer) else item for item in x])
 
             given = [inner(i, x) for i, x in enumerate(args)]
             results, out_tree = tree.flatten(self.fun(*given, **{name: inner(name, x) for name, x in kwargs.items()}))
@@ -215,6 +224,9 @@ class Programs:
         params |= {"donated_invars": (False,) * arity[0], "in_shardings": (UNSPECIFIED,) * arity[0],
                    "out_shardings": (UNSPECIFIED,) * arity[1], "keep_unused": False, "inline": True}
         return program, JaxprEqn(jaxpr.invars, jaxpr.outvars, jit_p, params), jit_p, params, tree_of_results
+
+
+_numbers = frozenset([d.type for d in dtypes.supported if d.kind in "biufcV"])  # NumPy's scalars
 
 
 def _write_down(trace: StagingTrace, args: tuple, params: dict[str, Any]) -> list[Any] | None:
