@@ -78,6 +78,27 @@ def test_executables_go_with_their_function():
     assert executable() is None
 
 
+def test_loops_and_branches_of_new_functions_leave_nothing():
+    x = xnp.arange(3.0)
+    calls = {
+        "scan": lambda: xf.lax.scan(lambda c, a: (c + a, c), 0.0, x),
+        "cond": lambda: xf.lax.cond(x[0] < 1, lambda a: a * 2, lambda a: a + 1, x),
+        "while": lambda: xf.lax.while_loop(lambda c: c < 3, lambda c: c + 1, 0),
+        "map": lambda: xf.lax.map(lambda a: a * 2, x),
+        "jit": lambda: xf.jit(lambda a: a * 3)(x),
+    }
+
+    def kept_by(call):
+        call()
+        gc.collect()
+        return len(caches.live_executables.executables)
+
+    for name, call in calls.items():
+        kept_by(call)
+        first = kept_by(call)
+        assert [kept_by(call) for _ in range(3)] == [first] * 3, name
+
+
 def xf_caches(f):
     return caches.shared_caches(f.__wrapped__, (jitted.Options(),))
 

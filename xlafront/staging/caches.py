@@ -125,7 +125,15 @@ def shared_caches(fun: Callable, key: tuple) -> Caches:
     try:
         caches = _of_functions.setdefault(fun, {}).setdefault(key, Caches())
     except TypeError:
-        caches = Caches()
+        return own_caches()
+    _all.add(caches)
+    return caches
+
+
+def own_caches() -> Caches:
+    """Those of a function that is jitted once. What they hold may lead back to the function, which would not go with them if
+    they were kept by it."""
+    caches = Caches()
     _all.add(caches)
     return caches
 

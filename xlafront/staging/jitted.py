@@ -35,7 +35,7 @@ from xlafront.staging import (
     sharding_arguments,
     signatures,
 )
-from xlafront.staging.caches import TracedCall, dispatch_cache, live_executables, shared_caches
+from xlafront.staging.caches import TracedCall, dispatch_cache, live_executables, own_caches, shared_caches
 from xlafront.staging.compile_log import TRACING, log, logged_step
 from xlafront.staging.compiling import LoweredModule, constants_as_arguments, run_executable
 from xlafront.staging.debug_nans import check_finite
@@ -67,7 +67,7 @@ class Jitted:
     of_user = False  # whether users call it
     dispatcher: Callable = staticmethod(lambda: None)  # a weak reference to the C++ half: cycles through it are not collected
 
-    def __init__(self, fun: Callable, options: Options, name: str | None = None, of_library: bool = False):
+    def __init__(self, fun: Callable, options: Options, name: str | None = None, of_library: bool = False, once: bool = False):
         self.fun = fun
         self.of_library = of_library  # users cannot make its arguments static
         self.options = options
@@ -77,7 +77,7 @@ class Jitted:
             hash(self.key)
         except TypeError:  # shardings in unhashable containers: no sharing with other `jit`s of the function
             self.key = (object(),)
-        self.caches = shared_caches(fun, self.key)
+        self.caches = own_caches() if of_library or once else shared_caches(fun, self.key)
 
     def __reduce__(self):
         if type(self) is not Jitted:
@@ -593,8 +593,7 @@ def _jit_impl(*args, jaxpr, name, in_shardings, out_shardings, **params):
                 return eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *xs)
             return jit_p.bind(*xs, jaxpr=jaxpr, name=name, in_shardings=in_shardings, out_shardings=out_shardings, **params)
 
-        jitted = Jitted(run, Options(donate=Selection(donated), compiler_options=options), name)
-        return in_front_of(jitted)
+        return in_front_of(Jitted(run, Options(donate=Selection(donated), compiler_options=options), name, once=True))
 
     # `run` holds the constants.
     key = ("compiled call", options, donated, () if free else (in_shardings, out_shardings), *map(id, jaxpr.consts))

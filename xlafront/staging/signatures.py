@@ -207,13 +207,13 @@ def argument_names(fun: Callable | None, static: Selection, in_tree) -> list[str
     """A name for each flat argument, as the user would write it: `params['w']`, `x[0]`."""
     signature = None if fun is None else signature_of(fun)
     names: list[str] = []
+    given = len(in_tree.children()[0].children()) + len(static.nums)
     if signature is not None:
         for p in signature.parameters.values():
             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
                 names.append(p.name)
             elif p.kind is p.VAR_POSITIONAL:
-                names += [f"{p.name}[{i}]" for i in range(256)]
-    given = len(in_tree.children()[0].children()) + len(static.nums)
+                names += [f"{p.name}[{i}]" for i in range(given - len(names))]
     dynamic_names = [name for i, name in enumerate(names) if i not in static.at(given)]
     paths, _ = tree.flatten_with_path(tree.unflatten(in_tree, range(in_tree.num_leaves)))
     found = []
