@@ -138,10 +138,12 @@ def kernels_of(lib: Library) -> dict[str, tuple[Callable, tuple]]:
         "cumsum 1e6": (n.cumsum, (long,)),
         "cumsum of axis 0": (lambda a: n.cumsum(a, 0), (m,)),
         "argmax 1e6": (n.argmax, (long,)),
+        "argmin 1e6": (n.argmin, (long,)),
         "argmax of rows": (lambda a: n.argmax(a, 1), (m,)),
         "top_k 10 of 1e5": (lambda a: lax.top_k(a, 10), (x,)),
         "gather 1e5 rows of 64": (lambda a, i: a[i], (rows, index)),
         "scatter-add 1e5 rows of 64": (lambda a, i, u: a.at[i].add(u), (rows, index, normal(100_000, 64))),
+        "scatter-add 16 rows of 64": (lambda a, i, u: a.at[i].add(u), (rows, index[:16], normal(16, 64))),
         "segment_sum 1e5 to 1e4": (lambda a, i: lib.xf.ops.segment_sum(a, i, 10_000), (x, index)),
         "searchsorted 1e5 in 1e5": (n.searchsorted, (n.sort(x), x)),
         "einsum of 64 matrices": (lambda a, b: n.einsum("bij,bjk->bik", a, b), (normal(64, 64, 64), normal(64, 64, 64))),
@@ -156,6 +158,8 @@ def kernels_of(lib: Library) -> dict[str, tuple[Callable, tuple]]:
         "random.bits 1e6": (lambda k: random.bits(k, (1_000_000,)), (random.key(0),)),
         "random.permutation 1e5": (lambda k: random.permutation(k, 100_000), (random.key(0),)),
         "eigvals of 128 3x3": (n.linalg.eigvals, (normal(128, 3, 3),)),
+        "eigh of 128 3x3": (n.linalg.eigh, (normal(128, 3, 3),)),
+        "solve of 128 3x3": (n.linalg.solve, (normal(128, 3, 3), normal(128, 3, 3))),
     }
     for layout in ("NHWC", "NCHW"):
         for name, stride, groups in (("3x3", 1, 1), ("strided", 2, 1), ("depthwise", 1, 32)):
@@ -165,12 +169,34 @@ def kernels_of(lib: Library) -> dict[str, tuple[Callable, tuple]]:
     return found
 
 
+def host_kernels_of(lib: Library) -> dict[str, tuple[Callable, tuple]]:
+    """Those of them that NumPy and PyTorch have under nearly the same name."""
+    n, rng = lib.np, np.random.default_rng(0)
+
+    def normal(*shape):
+        return n.asarray(rng.normal(size=shape).astype(np.float32))
+
+    x, m, long, small = normal(100_000), normal(1000, 1000), normal(1_000_000), normal(128, 3, 3)
+    top = (lambda a: n.topk(a, 10)) if lib.name == "torch" else (lambda a: a[n.argpartition(a, -10)[-10:]])
+    return {
+        "sort 1e5": (n.sort, (x,)), "argsort 1e5": (n.argsort, (x,)), "sort rows of 1000x1000": (n.sort, (m,)),
+        "cumsum 1e6": (lambda a: n.cumsum(a, 0), (long,)), "cumsum of axis 0": (lambda a: n.cumsum(a, 0), (m,)),
+        "argmax 1e6": (n.argmax, (long,)), "argmin 1e6": (n.argmin, (long,)),
+        "argmax of rows": (lambda a: n.argmax(a, 1), (m,)), "top_k 10 of 1e5": (top, (x,)),
+        "matmul 1000x1000": (n.matmul, (m, m)), "sum 1e6": (n.sum, (long,)), "fft 2^17": (n.fft.fft, (normal(1 << 17),)),
+        "eigvals of 128 3x3": (n.linalg.eigvals, (small,)), "eigh of 128 3x3": (n.linalg.eigh, (small,)),
+        "solve of 128 3x3": (n.linalg.solve, (small, small)),
+    }
+
+
 @case
 def kernels(lib: Library) -> dict:
-    """Compiled functions of large arrays, run and waited for."""
-    if not lib.compiles:
-        return {}
+    """Compiled functions of large arrays, run and waited for; beside them what NumPy and PyTorch take."""
     figures = {}
+    if not lib.compiles:
+        for name, (function, args) in host_kernels_of(lib).items():
+            figures[f"kernel: {name}"] = (best(lambda f=function, a=args: f(*a), 0.1, repeats=5) / 1e3, "ms")
+        return figures
     for name, (function, args) in kernels_of(lib).items():
         compiled = lib.xf.jit(function)
         figures[f"kernel: {name}"] = (best(lambda f=compiled, a=args: lib.wait(f(*a)), 0.1, repeats=5) / 1e3, "ms")
