@@ -40,7 +40,10 @@ PROGRAMS = {
     "by name": lambda x, y: (mixed(y=y, x=x, power=2.0), mixed(x, power=3.0, y=y), mixed(x, y, 2.0, more=True)),
     "1 and True": lambda x, y: (mixed(x, y, 1), mixed(x, y, True), mixed(x, y, 1.0)),
     "other types": lambda x, y: (mixed(x, y, 2.0), mixed(x[:2], y[:2], 2.0), mixed(x.astype("int32"), y, 2.0)),
-    "lists": lambda x, y: (total([x, y]), total([y, x, x]), total((x, y))),
+    "lists": lambda x, y: (total([x, y]), total([y, x, x]), total((x, y)), total([x, 2.0]), total([x, 3.0]), total([x, 2])),
+    "NumPy's numbers": lambda x, y: (
+        mixed(x, np.float32(2), 2.0), mixed(x, np.float32(-0.0), 2.0), mixed(x, np.float32(0), 2.0), mixed(x, np.int32(2), 2.0),
+        mixed(x, np.float16(2), 2.0)),
     "numbers among the operands": lambda x, y: (
         mixed(x, 2.0, 2.0), mixed(3.0, y, 2.0), mixed(x, 2, 2.0), mixed(x, True, 2.0), mixed(x, 0.0, 2.0), mixed(x, -0.0, 2.0)),
     "constants": lambda x, y: (mixed(x, Y, 2.0), mixed(x, X, 2.0)),
