@@ -145,13 +145,20 @@ def reduce(operands: Any, init_values: Any, computation: Callable, dimensions: S
         raise errors.incompatible_shapes("reduce", [("arrays", (len(leaves),)), ("results", (len(function.out_avals),))])
     wanted = named_sharding(out_sharding, "reduce")
     name = monoid(function) if len(leaves) == 1 else None
+    if wanted is not None and name != "reduce_sum":  # the others have no say in how their result is split
+        name = None
     for s, x in zip(starts, leaves):
         d, own = tracing.aval_of(s).dtype, tracing.aval_of(x).dtype
         if d != own and (isinstance(s, tracing.Tracer) or not s == _NOTHING.get(name)):
             raise _other_dtype(own, d)
     starts = [elementwise.as_type(s, tracing.aval_of(x).dtype, tracing.aval_of(s).weak_type) for s, x in zip(starts, leaves)]
     if name is not None:
-        total = reductions.PRIMITIVES[name].bind(leaves[0], axes=dims, out_sharding=wanted)
+        if name == "reduce_sum":
+            total = shapes.reduce_sum_p.bind(leaves[0], axes=dims, out_sharding=wanted)
+        else:
+            total = reductions.reduced(name, leaves[0], dims)
+        if not isinstance(starts[0], tracing.Tracer) and starts[0] == reductions.IDENTITIES[name](tracing.aval_of(total).dtype):
+            return treedef.unflatten([total])
         operation = elementwise.PRIMITIVES[function.jaxpr.eqns[0].primitive.name]
         return treedef.unflatten([operation.bind(total, starts[0])])
     results = reduce_p.bind(*leaves, *starts, jaxpr=function, dimensions=dims, out_sharding=wanted)

@@ -25,7 +25,7 @@ from xlafront.lax.elementwise import (
     square_,
     sub,
 )
-from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS, argmax_p, argmin_p, highest, lowest
+from xlafront.lax.reductions import argmax_p, argmin_p, highest, lowest, reduced
 from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axes, canonical_axis, reshape_to
 from xlafront.lax.slicing import concatenate
 from xlafront.numpy.creation import asarray
@@ -103,7 +103,7 @@ def _reduce(name, a, axes, dtype, keepdims, initial, where, promote_integers=Tru
     shape = np.shape(a)
     if name in ("max", "min") and initial is None and 0 in [shape[i] for i in axes]:
         raise ValueError(f"xnp.{name} of an empty array (shape {shape}) needs `initial`.")
-    total = REDUCTIONS[primitive].bind(a, axes=axes, out_sharding=None) if axes else a
+    total = reduced(primitive, a, axes) if axes else a
     if initial is not None:
         check_arraylike(name, initial)
         start = unwrap(initial)
@@ -199,7 +199,7 @@ def _make_truth(name, primitive, identity, says, example):
             mask, x = (v if np.shape(v) == full else _spread(v, full) for v in (mask, x))
             x = elementwise.where(mask, x, np.bool_(identity))
         axes = static_axes(axis, np.ndim(x), name)
-        result = REDUCTIONS[primitive].bind(x, axes=axes, out_sharding=None)
+        result = reduced(primitive, x, axes)
         return keep_dims(result, np.shape(x), axes) if keepdims else result
 
     return _finish(kernel, name, ("axis", "keepdims", "out"), says, example)
