@@ -164,6 +164,10 @@ PLAINLY = {  # calls of `lax` that give no arrays
     "padtype_to_pads((4,), (2,), (1,), 'SAME')": [(0, 1)], "dtype(1.5)": np.dtype("float32"),
     "reduce_window_shape_tuple((5,), (2,), (1,), ((0, 0),), (1,), (1,))": (4,), "shape_as_value((2, 3)).tolist()": [2, 3],
 }
+# Whose results are strongly typed even where all operands are weak; those of all others are weak then. Facts of the reference.
+STRONG = set("""argmax argmin associative_scan bitcast_convert_type broadcasted_iota conv_general_dilated_local
+    conv_general_dilated_patches convert_element_type dynamic_update_index_in_dim dynamic_update_slice dynamic_update_slice_in_dim
+    empty fft iota ragged_dot ragged_dot_general random_gamma_grad reduce reduce_and reduce_or reduce_xor scaled_dot""".split())
 ELSEWHERE = {
     """all_gather all_to_all axis_index axis_size pbroadcast pcast pmax pmean pmin ppermute precv psend pshuffle psum psum_scatter pswapaxes
     ragged_all_to_all""": "tests/parallel",
@@ -317,6 +321,16 @@ def test_values(name, wide, mapped):
 @pytest.mark.parametrize("name, wide", SETTINGS)
 def test_values_of_all_dtypes(name, wide):
     check_dtype(name, wide, mapped=True, eager=True)
+
+
+@pytest.mark.parametrize("name, number", [("int32", 3), ("float32", 1.5), ("complex64", 1.5j)])
+def test_weak_types(name, number):
+    d = np.dtype(name)
+    arrays = {**{letter: lax.full(shape, number) for letter, shape in SHAPES.items()}, **{k: operands(d)[k] for k in "im"}}
+    calls = [call for call, _, _ in calls_for(d)]
+    types = xf.eval_shape(lambda arrays: {call: ours(call, arrays) for call in calls}, arrays)
+    assert all(arrays[letter].weak_type for letter in SHAPES)
+    assert {call for call in calls if not types[call].weak_type} == {call for call in calls if call.partition("(")[0] in STRONG}
 
 
 def test_no_function_is_missing():

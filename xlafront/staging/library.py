@@ -22,7 +22,7 @@ from xlafront.core.program_call import ProgramCall
 from xlafront.core.tracing import StagedTracer, StagingTrace, Trace, Tracer
 from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl, put_host
-from xlafront.runtime.meshes import active
+from xlafront.runtime.meshes import active, empty_mesh
 from xlafront.runtime.sharding import single_device
 from xlafront.staging.jitted import Jitted, Options, jit_p, make_dispatcher
 from xlafront.staging.sharding_arguments import UNSPECIFIED
@@ -202,7 +202,9 @@ class Programs:
             return program, inlined_p, params, out_tree
         return program, jit_p, params | {
             "donated_invars": (False,) * len(jaxpr.invars), "in_shardings": (UNSPECIFIED,) * len(jaxpr.invars),
-            "out_shardings": (UNSPECIFIED,) * len(jaxpr.outvars), "keep_unused": False, "inline": True}, out_tree
+            "out_shardings": (UNSPECIFIED,) * len(jaxpr.outvars), "in_layouts": (None,) * len(jaxpr.invars),
+            "out_layouts": (None,) * len(jaxpr.outvars), "ctx_mesh": empty_mesh, "compiler_options_kvs": (),
+            "keep_unused": False, "inline": True}, out_tree
 
 
 def _write_down(trace: StagingTrace, args: tuple, params: dict[str, Any]) -> list[Any] | None:
