@@ -157,7 +157,8 @@ def reduce(operands: Any, init_values: Any, computation: Callable, dimensions: S
         else:
             total = reductions.reduced(name, leaves[0], dims)
         if not isinstance(starts[0], tracing.Tracer) and starts[0] == reductions.IDENTITIES[name](tracing.aval_of(total).dtype):
-            return treedef.unflatten([total])
+            aval, start = tracing.aval_of(total), tracing.aval_of(starts[0])
+            return treedef.unflatten([elementwise.as_type(total, aval.dtype, aval.weak_type and start.weak_type)])
         operation = elementwise.PRIMITIVES[function.jaxpr.eqns[0].primitive.name]
         return treedef.unflatten([operation.bind(total, starts[0])])
     results = reduce_p.bind(*leaves, *starts, computation=computation, jaxpr=function, dimensions=dims)
