@@ -115,10 +115,6 @@ def _complex_transpose(i, ct, x, y):
 # Derivatives that need more than a line
 
 
-def _mul_derivative(x, y, out_dtype):
-    return mul(x, y) if out_dtype is None else PRIMITIVES["mul"].bind(x, y, out_dtype=out_dtype)
-
-
 def _abs_derivative(g, ans, x):
     if not _is_complex(x):
         return select(ge(x, constant_like(x, 0)), neg(g), g)
@@ -271,8 +267,8 @@ UNARY = (
 BINARY = (
     ("add", "stablehlo.add", _NUM + " bool", lambda g, z, x, y: g, lambda g, z, x, y: g, _add_transpose),
     ("sub", "stablehlo.subtract", _NUM, lambda g, z, x, y: g, lambda g, z, x, y: neg(g), _sub_transpose),
-    ("mul", "stablehlo.multiply", _NUM + " bool", lambda g, z, x, y, out_dtype=None: _mul_derivative(g, y, out_dtype),
-     lambda g, z, x, y, out_dtype=None: _mul_derivative(x, g, out_dtype), _mul_transpose),
+    ("mul", "stablehlo.multiply", _NUM + " bool", lambda g, z, x, y, **params: mul(g, y, **params),
+     lambda g, z, x, y, **params: mul(x, g, **params), _mul_transpose),
     ("div", "stablehlo.divide", _NUM, lambda g, z, x, y: div(g, y), lambda g, z, x, y: mul(neg(g), div(z, y)),
      _div_transpose),
     ("rem", "stablehlo.remainder", "int float", lambda g, z, x, y: g, _rem_second, None),

@@ -109,7 +109,7 @@ class _WithDefaults(Primitive):
     """One whose parameters are left out where they say nothing, so that both ways to call it are one operation."""
 
     def bind(self, *args, **params):
-        return tracing.thread.trace.process(self, args, {} if params == self.defaults else params)
+        return tracing.thread.trace.process(self, args, {} if params and params == self.defaults else params)
 
 
 def _joint_size(m, n):
