@@ -310,7 +310,7 @@ def check_dtype(name: str, wide: bool, mapped: bool, eager: bool):
             for k, arrays_of_row in enumerate((arrays, others)):
                 assert wrong(calls, {call: x[k] for call, x in rows.items()}, arrays_of_row, d) == {}
         if eager:
-            assert wrong(calls, computed(calls, arrays), arrays, d) == {}
+            assert wrong(calls, computed(calls, {name: xnp.asarray(x) for name, x in arrays.items()}), arrays, d) == {}
 
 
 @pytest.mark.parametrize("name, wide, mapped", [("int32", False, True), ("float32", False, False)])
