@@ -31,6 +31,8 @@ VALUES = [  # call, values, dtype, weakly typed
     ("n.quantile(n.arange(12.0), 0.5, method='nearest')", 5, "float32", False),
     ("n.hypot(np.float32(np.inf), np.nan)", np.inf, "float32", False),
     ("n.var(np.array([1, 2], np.int8), ddof=20)", np.nan, "float32", False),
+    ("n.var(np.array([1, 2, 4, 9]), dtype=int, ddof=1)", 12, "float32", True), ("n.var(F, dtype='int8')", 0, "float32", True),
+    ("n.nanvar(np.array([1, 2, 4, 9]), dtype=int, ddof=1)", 12, "int32", False),
     ("n.floor_divide(B, np.array([True, True]))", [1, 0], "int32", False),
     ("n.power(B, np.array([True, True]))", [1, 0], "int32", False),
     ("n.array([n.asarray(1), 2.0])", [1, 2], "float32", False),

@@ -10,23 +10,24 @@ import numpy as np
 
 from xlafront import lowering
 from xlafront.core import errors, tracing, tree
-from xlafront.core.avals import ShapedArray, entry_of, with_entry
+from xlafront.core.avals import ShapedArray
 from xlafront.core.ir import eval_jaxpr
 from xlafront.core.primitive import Primitive
 from xlafront.core.typing import ShardingLike
 from xlafront.lax import elementwise, reductions, shapes, sharding_rules, slicing
 from xlafront.lax.arguments import named_sharding
+from xlafront.lax.device_put import reshard_p
 from xlafront.transforms.ad.jvp import jvp_flat
 from xlafront.transforms.batching.vmap import batch_flat
 
 
-def _reduce_abstract(*avals, jaxpr, dimensions, out_sharding):
+def _reduce_abstract(*avals, dimensions, **_):
     count = len(avals) // 2
     return [ShapedArray(tuple(n for i, n in enumerate(x.shape) if i not in dimensions), x.dtype,
                         x.weak_type and start.weak_type) for x, start in zip(avals[:count], avals[count:])]
 
 
-def _reduce_lower(ctx, *operands, jaxpr, dimensions, out_sharding):
+def _reduce_lower(ctx, *operands, jaxpr, dimensions, computation):
     scalars = [((), a.dtype) for a in ctx.avals_in[len(operands) // 2:]]
     return list(ctx.with_region(
         "stablehlo.reduce", operands, [*scalars, *scalars], lambda inner, *xs: inner.inline(jaxpr, list(xs)),
@@ -66,11 +67,9 @@ def _reduce_jvp(primals, tangents, **params):
     return jvp_flat(lambda *xs: _fold(*xs, **params), primals, tangents)
 
 
-def _reduce_batch(axis_size, operands, dims, *, jaxpr, dimensions, out_sharding):
+def _reduce_batch(axis_size, operands, dims, *, dimensions, **params):
     count = len(operands) // 2
-    first = next((entry_of(tracing.aval_of(x), d) for x, d in zip(operands, dims) if d is not None), None)
-    params = {"jaxpr": jaxpr, "dimensions": tuple(d + 1 for d in dimensions),
-              "out_sharding": with_entry(out_sharding, 0, first)}
+    params["dimensions"] = tuple(d + 1 for d in dimensions)
     xs = [shapes.broadcast_batch(x, d, axis_size) for x, d in zip(operands[:count], dims)]
     if all(d is None for d in dims[count:]):
         results = reduce_p.bind(*xs, *operands[count:], **params)
@@ -145,14 +144,24 @@ def reduce(operands: Any, init_values: Any, computation: Callable, dimensions: S
         raise errors.incompatible_shapes("reduce", [("arrays", (len(leaves),)), ("results", (len(function.out_avals),))])
     wanted = named_sharding(out_sharding, "reduce")
     name = monoid(function) if len(leaves) == 1 else None
+    if wanted is not None and name != "reduce_sum":  # the others have no say in how their result is split
+        name = None
     for s, x in zip(starts, leaves):
         d, own = tracing.aval_of(s).dtype, tracing.aval_of(x).dtype
         if d != own and (isinstance(s, tracing.Tracer) or not s == _NOTHING.get(name)):
             raise _other_dtype(own, d)
     starts = [elementwise.as_type(s, tracing.aval_of(x).dtype, tracing.aval_of(s).weak_type) for s, x in zip(starts, leaves)]
     if name is not None:
-        total = reductions.PRIMITIVES[name].bind(leaves[0], axes=dims, out_sharding=wanted)
+        if name == "reduce_sum":
+            total = shapes.reduce_sum_p.bind(leaves[0], axes=dims, out_sharding=wanted)
+        else:
+            total = reductions.reduced(name, leaves[0], dims)
+        if not isinstance(starts[0], tracing.Tracer) and starts[0] == reductions.IDENTITIES[name](tracing.aval_of(total).dtype):
+            aval, start = tracing.aval_of(total), tracing.aval_of(starts[0])
+            return treedef.unflatten([elementwise.as_type(total, aval.dtype, aval.weak_type and start.weak_type)])
         operation = elementwise.PRIMITIVES[function.jaxpr.eqns[0].primitive.name]
         return treedef.unflatten([operation.bind(total, starts[0])])
-    results = reduce_p.bind(*leaves, *starts, jaxpr=function, dimensions=dims, out_sharding=wanted)
+    results = reduce_p.bind(*leaves, *starts, computation=computation, jaxpr=function, dimensions=dims)
+    if wanted is not None:
+        results = [reshard_p.bind(x, dst_sharding=wanted) for x in results]
     return treedef.unflatten(results)

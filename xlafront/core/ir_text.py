@@ -117,7 +117,8 @@ _SHARDING_SHOWN = {"iota", "ragged_dot_general", "reduce_sum", "reshape", "rng_b
 
 def _is_default(primitive: str, name: str, value) -> bool:
     """Parameters that say nothing are left out."""
-    if value is None and (name == "accuracy" or name in ("sharding", "out_sharding") and primitive not in _SHARDING_SHOWN
+    if value is None and (name in ("accuracy", "out_dtype")
+                          or name in ("sharding", "out_sharding") and primitive not in _SHARDING_SHOWN
                           or name in ("precision", "preferred_element_type") and primitive == "dot_general"):
         return True
     if name in ("donated_invars",) and not any(value):

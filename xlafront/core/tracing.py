@@ -582,6 +582,8 @@ class StagingTrace(Trace):
                 effects = effects_on(effects, invars)
                 self.check_refs(primitive, invars)
                 self.effects |= effects
+        if not params and primitive.defaults:
+            params = dict(primitive.defaults)
         if primitive.multiple_results:
             outvars = [Var(aval) for aval in types]
             self.eqns.append(JaxprEqn(invars, outvars, primitive, params, effects, source.current_site()))

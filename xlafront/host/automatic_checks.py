@@ -35,7 +35,7 @@ _PASSED_ON = frozenset("""
 
 def _any(mask):
     rank = np.ndim(mask)
-    return REDUCTIONS["reduce_or"].bind(mask, axes=tuple(range(rank)), out_sharding=None) if rank else mask
+    return REDUCTIONS["reduce_or"].bind(mask, axes=tuple(range(rank))) if rank else mask
 
 
 def _is_inexact(aval) -> bool:

@@ -133,7 +133,7 @@ def _log():
     return logging.getLogger("xlafront")
 
 
-def _run_now(*args, callback, result_avals, device, user: str) -> list[Any]:
+def _run_now(*args, callback, result_avals, sharding, user: str) -> list[Any]:
     """The callback on concrete arrays."""
     cpu = _cpu_sharding()
     values = [put_leaf(x, None) for x in args]
@@ -146,18 +146,18 @@ def _run_now(*args, callback, result_avals, device, user: str) -> list[Any]:
     except Exception as e:
         raise errors.JaxRuntimeError(f"{user} called {callback}, which raised {type(e).__name__}: {e}") from e
     for x in args:
-        if device is None and type(x) is ArrayImpl and x.committed and x.sharding.num_devices == 1:
-            device = x.sharding._device
-    sharding = single_device(backends.default_device() if device is None else device)
+        if sharding is None and type(x) is ArrayImpl and x.committed and x.sharding.num_devices == 1:
+            sharding = single_device(x.sharding._device)
+    where = single_device(backends.default_device()) if sharding is None else sharding
     with guards.explicit("device_put"):  # of copies: the function may change its array later
-        return [put(np.array(x), aval, sharding, device is not None) for x, aval in zip(results, result_avals)]
+        return [put(np.array(x), aval, where, sharding is not None) for x, aval in zip(results, result_avals)]
 
 
-def _device_index(ctx, device) -> int:
+def _device_index(ctx, sharding) -> int:
     context = ctx.module_context.sharding_context
-    if device is None or context is None:
+    if sharding is None or context is None:
         return 0
-    devices = list(context.assignment.devices)
+    device, devices = sharding._device, list(context.assignment.devices)
     if device not in devices:
         raise ValueError(f"{ctx.primitive} was asked to run for {device}, which is not among the devices of the program: "
                          f"{devices}.")
@@ -167,7 +167,7 @@ def _device_index(ctx, device) -> int:
 # pure_callback and io_callback
 
 
-def _lower(ctx, *operands, callback, result_avals, device, ordered=None, **_):
+def _lower(ctx, *operands, callback, result_avals, sharding, ordered=None, **_):
     if axes := automatic_axes(ctx):
         raise NotImplementedError(f"{callback.user} of {callback} is in a shard_map that leaves the axes {tuple(axes)} of its "
                                   "mesh to the compiler, which cannot divide the call. Name all axes in its axis_names.")
@@ -175,7 +175,7 @@ def _lower(ctx, *operands, callback, result_avals, device, ordered=None, **_):
     function = _host_function(callback, ctx.avals_in, result_avals, bool(ordered), callback.user, True)
     return lowering.host_callbacks.call_python(
         ctx, function, operands, has_side_effect=effect is not None, effect=effect,
-        device_index=_device_index(ctx, device))
+        device_index=_device_index(ctx, sharding))
 
 
 def _refuse_jvp(user: str, remedy: str):
@@ -215,17 +215,21 @@ def _io_batch(size, operands, dims, *, ordered, result_avals, **params):
 pure_callback_p = Primitive(
     "pure_callback", multiple_results=True, memoise=False, lower=_lower, batch=_pure_batch,
     abstract=lambda *_, result_avals, **params: list(result_avals),
-    impl=lambda *args, callback, result_avals, device, **_: _run_now(
-        *args, callback=callback, result_avals=result_avals, device=device, user="pure_callback"),
+    impl=lambda *args, callback, result_avals, sharding, **_: _run_now(
+        *args, callback=callback, result_avals=result_avals, sharding=sharding, user="pure_callback"),
     jvp=_refuse_jvp("pure_callback", "Wrap it in custom_jvp,"))
 
 io_callback_p = Primitive(
     "io_callback", multiple_results=True, memoise=False, lower=_lower, batch=_io_batch,
     abstract=lambda *_, result_avals, **params: list(result_avals),
     effects=lambda *_, ordered, **params: frozenset([_io_effect(ordered)]),
-    impl=lambda *args, callback, result_avals, device, **_: _run_now(
-        *args, callback=callback, result_avals=result_avals, device=device, user="io_callback"),
+    impl=lambda *args, callback, result_avals, sharding, **_: _run_now(
+        *args, callback=callback, result_avals=result_avals, sharding=sharding, user="io_callback"),
     jvp=_refuse_jvp("io_callback", "Call it outside of the differentiated function,"))
+
+
+for _primitive in (pure_callback_p, io_callback_p):  # whose device is one of those of the program
+    _primitive.binds_devices = lambda **_: False
 
 
 def _result_aval(user: str, promised, path: str) -> ShapedArray:
@@ -256,8 +260,7 @@ def _prepare(user: str, callback, result_shape_dtypes, args, kwargs, sharding):
             raise errors.not_an_array(x, user, tree.path_of((args, kwargs), i)[3:])
         operands.append(_words(x))
     flat = FlatCallback(callback, in_tree, out_tree, user)
-    device = None if sharding is None else sharding._device
-    return operands, {"callback": flat, "result_avals": result_avals, "device": device}, out_tree
+    return operands, {"callback": flat, "result_avals": result_avals, "sharding": sharding}, out_tree
 
 
 def _words(x):
@@ -317,7 +320,7 @@ def io_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: A
 # Debugging
 
 
-def _debug_rules(name: str, user: str, make: Callable[..., Callable]) -> Primitive:
+def _debug_rules(name: str, user: str, make: Callable[..., Callable], effect_of: Callable[..., Effect]) -> Primitive:
     """A primitive without results that calls `make(**params)`, and takes no notice of transformations."""
     def abstract(*_, **params):
         return []
@@ -326,8 +329,8 @@ def _debug_rules(name: str, user: str, make: Callable[..., Callable]) -> Primiti
         make(**params)(*[put_leaf(x, None) for x in args])
         return []
 
-    def lower(ctx, *operands, effect, partitioned, **params):
-        called = make(**params)
+    def lower(ctx, *operands, partitioned, **params):
+        called, effect = make(**params), effect_of(**params)
         if automatic_axes(ctx):  # one of the devices that have the same part calls the function
             number = ShapedArray((), np.dtype(np.int32))
             function = _host_function(lambda here, *values: None if here else called(*values), [number, *ctx.avals_in], (),
@@ -347,7 +350,7 @@ def _debug_rules(name: str, user: str, make: Callable[..., Callable]) -> Primiti
         return [], []
 
     primitive = Primitive(name, multiple_results=True, memoise=False, shown_as=user, abstract=abstract, impl=impl, lower=lower,
-                          jvp=jvp, batch=batch, effects=lambda *_, effect, **params: frozenset([effect]))
+                          jvp=jvp, batch=batch, effects=lambda *_, **params: frozenset([effect_of(**params)]))
     return primitive
 
 
@@ -377,17 +380,17 @@ def split_static(leaves: Sequence[Any]) -> tuple[list[Any], tuple]:
     return [x for i, x in enumerate(leaves) if i not in others], static
 
 
-def _make_printer(*, fmt, has_placeholders, in_tree, static_args, np_printoptions, logger):
+def _make_printer(*, fmt, has_placeholders, in_tree, static_args, np_printoptions, logging_record, **_):
     def show(*args, **kwargs):
         with np.printoptions(**dict(np_printoptions)):
             if has_placeholders:
                 text = fmt.format(*args, **kwargs)
             else:
                 text = " ".join([fmt, *map(str, args), *[f"{name}={x}" for name, x in kwargs.items()]])
-        if logger is None:
+        if logging_record is None:
             print(text)
         else:
-            _log_line(*logger, text)
+            _log_line(*logging_record, text)
 
     return DebugCall(show, in_tree, static_args)
 
@@ -400,8 +403,9 @@ def _log_line(name: str, file: str, line: int, function: str, text: str) -> None
         logger.handle(logger.makeRecord(name, logging.INFO, file, line, text, (), None, function))
 
 
-debug_callback_p = _debug_rules("debug_callback", "debug.callback", lambda *, callback, **_: callback)
-debug_print_p = _debug_rules("debug_print", "debug.print", lambda **params: _make_printer(
-    **{name: value for name, value in params.items() if name not in ("effect", "partitioned")}))
+debug_callback_p = _debug_rules("debug_callback", "debug.callback", lambda *, callback, **_: callback,
+                                lambda *, effect, **_: effect)
+debug_print_p = _debug_rules("debug_print", "debug.print", _make_printer,
+                             lambda *, ordered, **_: ordered_debug_effect if ordered else debug_effect)
 
 __all__ = ["DebugEffect", "IOEffect", "OrderedDebugEffect", "OrderedIOEffect", "io_callback", "pure_callback"]

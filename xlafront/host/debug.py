@@ -104,15 +104,15 @@ def _print(fmt, args, kwargs, ordered, partitioned, skip_format_check, logged) -
                         f"write debug.print('{{}}', value).")
     if not skip_format_check:
         _CheckOnly().vformat(fmt, args, kwargs)
-    logger = None
+    record = None
     if logged:
         where = source.describe(source.current_site())
-        logger = ("xlafront", where.file, where.line, where.function)
+        record = ("xlafront", where.file, where.line, where.function)
     leaves, in_tree = tree.flatten((args, kwargs))
     arrays, static = split_static(leaves)
     debug_print_p.bind(*arrays, fmt=fmt, has_placeholders=_has_fields(fmt), in_tree=in_tree, static_args=static,
-                       np_printoptions=tuple(np.get_printoptions().items()), logger=logger, partitioned=partitioned,
-                       effect=ordered_debug_effect if ordered else debug_effect)
+                       np_printoptions=tuple(np.get_printoptions().items()), logging_record=record, partitioned=partitioned,
+                       ordered=bool(ordered))
 
 
 def _has_fields(fmt: str) -> bool:

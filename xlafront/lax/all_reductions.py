@@ -21,7 +21,7 @@ from xlafront.lax.arguments import check_dtype
 from xlafront.lax.elementwise import div, eq, mul, to_dtype
 from xlafront.lax.indexing import take_rows
 from xlafront.lax.named_axes import channel, check_grouped, collective, each_alike, grouped, others, replica_groups
-from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS
+from xlafront.lax.reductions import reduced
 from xlafront.lax.shapes import broadcast_batch, reshape_to
 from xlafront.lax.slicing import concatenate_p
 from xlafront.runtime.jaxlib_compat import NamedSharding
@@ -67,7 +67,7 @@ def _over_mapped(primitive_of: Callable[[], Primitive], reduction: str, repeats:
                 count = np.asarray(trace.size).astype(aval.dtype)[()]
                 x = mul(x, count.item() if aval.weak_type else count)
         else:
-            x = REDUCTIONS[reduction].bind(x, axes=(d,), out_sharding=None)
+            x = reduced(reduction, x, (d,))
         rest = others(axes, trace.axis_name)
         if rest:
             primitive = primitive_of()
@@ -82,7 +82,7 @@ def _over_mapped(primitive_of: Callable[[], Primitive], reduction: str, repeats:
             return equal(trace, operands, dims, **params)
         check_grouped(axes)
         x = broadcast_batch(operands[0], dims[0], trace.size)
-        totals = [REDUCTIONS[reduction].bind(take_rows(x, np.array(group, np.int32)), axes=(0,), out_sharding=None)
+        totals = [reduced(reduction, take_rows(x, np.array(group, np.int32)), (0,))
                   for group in axis_index_groups]
         stacked = concatenate_p.bind(*[reshape_to(t, (1, *np.shape(t))) for t in totals], dimension=0)
         group_of = np.empty(trace.size, np.int32)

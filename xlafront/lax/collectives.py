@@ -28,7 +28,7 @@ from xlafront.lax.creation import full_like
 from xlafront.lax.elementwise import as_type, convert_element_type, div
 from xlafront.lax.named_axes import axes_text, named
 from xlafront.lax.ragged_exchange import ragged_all_to_all_p
-from xlafront.lax.reductions import PRIMITIVES
+from xlafront.lax.reductions import reduced
 from xlafront.lax.send_recv import check_token, precv_p, psend_p
 from xlafront.lax.shapes import canonical_axes, expand_dims, squeeze
 from xlafront.lax.vma_casts import cast_to
@@ -131,7 +131,7 @@ def _reduce(user: str, reduction: str, x, axis_name, groups: Groups, bind):
             at = canonical_axes(dimensions, np.ndim(leaf), user)
             if reduction == "reduce_sum" and tracing.aval_of(leaf).dtype == dtypes.bool_:
                 leaf = _as_integers(leaf)
-            leaf = PRIMITIVES[reduction].bind(leaf, axes=at, out_sharding=None)
+            leaf = reduced(reduction, leaf, at)
         results.append(bind(leaf, names, size, groups) if names else leaf)
     return treedef.unflatten(results)
 

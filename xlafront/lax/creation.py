@@ -85,6 +85,10 @@ def full(shape: Sequence[int], fill_value: ArrayLike, dtype: DTypeLike | None = 
     aval = tracing.aval_of(fill_value)
     dtype = aval.dtype if dtype is None else dtypes.check_user_dtype(dtype, "full")
     check_fill("full", fill_value, dtype)
+    if shape and sharding is None and type(fill_value) in (int, float, complex) and (weak or dtypes.is_inexact(dtype)) and (
+            tracing.is_tracing()):  # a program holds the number as it is wanted: one operation
+        number = fill_value if weak else np.asarray(fill_value).astype(dtype)[()]
+        return broadcast_in_dim_p.bind(number, shape=shape, broadcast_dimensions=(), sharding=None)
     result = placed_constant(shape, fill_value, dtype, sharding)
     if result is None:
         result = _full_kernel(fill_value, shape, dtype)

@@ -20,7 +20,7 @@ from xlafront.lax.shapes import linear_jvp
 from xlafront.runtime import distributed
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.guards import explicit
-from xlafront.runtime.jaxlib_compat import Device, NamedSharding, Sharding, batched_block_until_ready
+from xlafront.runtime.jaxlib_compat import ArrayCopySemantics, Device, NamedSharding, Sharding, batched_block_until_ready
 from xlafront.runtime.layouts import Format, Layout, MemorySpace
 from xlafront.runtime.meshes import AbstractMesh, AxisType, Mesh, active, concrete_meshes
 from xlafront.runtime.sharding import PartitionSpec, in_device_memory, open_sums, single_device
@@ -157,7 +157,7 @@ def put_leaf(x, target, donate=False, may_alias=None):
     if sharding is not None and (open_sums(sharding) or open_sums(getattr(x, "sharding", None))):
         return reshard_p.bind(x, dst_sharding=sharding)
     if isinstance(x, tracing.Tracer) or tracing.is_tracing():
-        return device_put_p.bind(x, sharding=sharding, source=None)
+        return device_put_p.bind(x, **_put_params(sharding, None, donate, may_alias))
     aval = tracing.aval_of(x, "device_put")
     if aval is abstract_token:
         return x
@@ -326,6 +326,12 @@ def copy_to_host_async(x: Any) -> Any:
 # Inside a traced function
 
 
+def _put_params(sharding, source, donate=False, may_alias=None) -> dict[str, Any]:
+    semantics = ArrayCopySemantics.DONATE_INPUT if donate else (
+        ArrayCopySemantics.ALWAYS_COPY if may_alias is False else ArrayCopySemantics.REUSE_INPUT)
+    return {"devices": (sharding,), "srcs": (source,), "copy_semantics": (semantics,)}
+
+
 def lower_put(ctx, x, *, sharding):
     if sharding is not None and not in_device_memory(sharding):
         x = _lower_move(ctx, x, memory_kind=sharding.memory_kind)
@@ -338,39 +344,44 @@ def lower_put(ctx, x, *, sharding):
     return result
 
 
-def _put_jvp(primals, tangents, *, sharding, source):
+def _put_jvp(primals, tangents, *, devices, srcs, copy_semantics):
     [x] = primals
-    answer = device_put_p.bind(x, sharding=sharding, source=source)
+    answer = device_put_p.bind(x, devices=devices, srcs=srcs, copy_semantics=copy_semantics)
     if type(tangents[0]) is Zero:
         return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
     # Where derivatives with respect to it go: of an array that is bound to devices, to these.
-    source = x._sharding if type(x) is ArrayImpl and x._committed else source
-    return answer, device_put_p.bind(tangents[0], sharding=sharding, source=source)
+    srcs = (x._sharding,) if type(x) is ArrayImpl and x._committed else srcs
+    return answer, device_put_p.bind(tangents[0], devices=devices, srcs=srcs, copy_semantics=copy_semantics)
 
 
-def _put_transpose(ct, x, *, sharding, source):
+def _put_transpose(ct, x, *, devices, srcs, copy_semantics):
     if type(ct) is Zero:
         return [Zero(x.aval)]
-    return [ct if source is None else device_put_p.bind(ct, sharding=source, source=sharding)]
+    return [ct if srcs == (None,) else device_put_p.bind(ct, devices=srcs, srcs=devices, copy_semantics=copy_semantics)]
+
+
+def _put_batch(size, operands, dims, *, devices, srcs, copy_semantics):
+    [x], [d] = operands, dims
+    devices, srcs = ((with_entry(sharding, d),) for [sharding] in (devices, srcs))
+    return device_put_p.bind(x, devices=devices, srcs=srcs, copy_semantics=copy_semantics), d
 
 
 def _put_types(avals, params):
-    kind = getattr(params["sharding"], "memory_kind", None)
+    [sharding] = params["devices"]
+    kind = getattr(sharding, "memory_kind", None)
     memory = None if kind in (None, "device") else MemorySpace.Host
-    return types_over_meshes(device_put_p, avals, params).update(memory_space=memory)
+    return types_over_meshes(device_put_p, avals, params | {"sharding": sharding}).update(memory_space=memory)
 
 
 device_put_p = Primitive(
-    "device_put", abstract=lambda x, *, sharding, source: ShapedArray(x.shape, x.dtype, x.weak_type, vma=x.vma),
-    lower=lambda ctx, x, *, sharding, source: lower_put(ctx, x, sharding=sharding),
-    impl=lambda x, *, sharding, source: put_leaf(x, sharding), jvp=_put_jvp, transpose=_put_transpose,
-    batch=lambda size, xs, ds, *, sharding, source: (device_put_p.bind(
-        xs[0], sharding=with_entry(sharding, ds[0]), source=with_entry(source, ds[0])), ds[0]),
+    "device_put", abstract=lambda x, **_: ShapedArray(x.shape, x.dtype, x.weak_type, vma=x.vma),
+    lower=lambda ctx, x, *, devices, **_: lower_put(ctx, x, sharding=devices[0]),
+    impl=lambda x, *, devices, **_: put_leaf(x, devices[0]), jvp=_put_jvp, transpose=_put_transpose, batch=_put_batch,
     sharding_rule=sharding_rules.same, sums=of_first)
 device_put_p.key_use = "hands on"
 device_put_p.runs_eagerly = device_put_p.moves = True
-device_put_p.binds_devices = lambda *, sharding, source: isinstance(sharding, NamedSharding)
-device_put_p.types_over_meshes = _put_types
+device_put_p.binds_devices = lambda *, devices, **_: isinstance(devices[0], NamedSharding)
+device_put_p.types_of = device_put_p.types_over_meshes = _put_types
 
 
 def _lower_move(ctx, x, *, memory_kind):

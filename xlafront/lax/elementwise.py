@@ -71,8 +71,11 @@ def _sub_transpose(i, ct, x, y):
 
 
 @linear(0, 1)
-def _mul_transpose(i, ct, x, y):
-    return mul(ct, y if i == 0 else x)
+def _mul_transpose(i, ct, x, y, *, out_dtype=None):
+    other = y if i == 0 else x
+    if out_dtype is None:
+        return mul(ct, other)
+    return to_dtype(mul(ct, to_dtype(other, out_dtype)), (x if i == 0 else y).aval.dtype)
 
 
 @linear(0)
@@ -264,8 +267,8 @@ UNARY = (
 BINARY = (
     ("add", "stablehlo.add", _NUM + " bool", lambda g, z, x, y: g, lambda g, z, x, y: g, _add_transpose),
     ("sub", "stablehlo.subtract", _NUM, lambda g, z, x, y: g, lambda g, z, x, y: neg(g), _sub_transpose),
-    ("mul", "stablehlo.multiply", _NUM + " bool", lambda g, z, x, y: mul(g, y), lambda g, z, x, y: mul(x, g),
-     _mul_transpose),
+    ("mul", "stablehlo.multiply", _NUM + " bool", lambda g, z, x, y, **params: mul(g, y, **params),
+     lambda g, z, x, y, **params: mul(x, g, **params), _mul_transpose),
     ("div", "stablehlo.divide", _NUM, lambda g, z, x, y: div(g, y), lambda g, z, x, y: mul(neg(g), div(z, y)),
      _div_transpose),
     ("rem", "stablehlo.remainder", "int float", lambda g, z, x, y: g, _rem_second, None),
@@ -292,7 +295,8 @@ COMPARISONS = (("eq", "EQ", _NUM + " bool key"), ("ne", "NE", _NUM + " bool key"
                ("gt", "GT", "int float bool"), ("le", "LE", "int float bool"), ("lt", "LT", "int float bool"))
 # In which operands they are linear.
 _SUMS = {"neg": of_first, "add": of_all(), "sub": of_all(), "mul": of_one(0, 1), "div": of_one(0)}
-_RESULTS = {"abs": _to_real, "is_finite": _to_bool}
+_RESULTS = {"abs": _to_real, "is_finite": _to_bool,
+            "mul": lambda d, _, out_dtype=None: d if out_dtype is None else np.dtype(out_dtype)}
 _WITH_ACCURACY = ("exp", "exp2", "expm1", "log", "log1p", "sin", "cos", "tan", "tanh", "logistic", "sqrt", "rsqrt",
                   "cbrt")
 
@@ -316,6 +320,12 @@ def _sign_lower(ctx, x):
     return ctx.op("stablehlo.minimum", [x, ctx.constant(np.asarray(1).astype(aval.dtype), aval.shape)])
 
 
+def _mul_lower(ctx, x, y, out_dtype=None):
+    if out_dtype is not None:
+        x, y = (ctx.convert(v, ctx.aval_out.shape, ctx.aval_out.dtype) for v in (x, y))
+    return ctx.op("stablehlo.multiply", [x, y])
+
+
 def _extreme_lower(operation):
     return lambda ctx, x, y: combine(ctx, operation, x, y, ctx.aval_out.shape, ctx.aval_out.dtype)
 
@@ -328,7 +338,7 @@ def _erfc_lower(ctx, x):
     return ctx.convert(ctx.op("chlo.erfc", [ctx.convert(x, *wide)], [wide]), aval.shape, aval.dtype)
 
 
-_LOWERINGS = {"erfc": _erfc_lower, "exp2": _exp2_lower, "square": _square_lower, "sign": _sign_lower,
+_LOWERINGS = {"erfc": _erfc_lower, "exp2": _exp2_lower, "square": _square_lower, "sign": _sign_lower, "mul": _mul_lower,
               "max": _extreme_lower("stablehlo.maximum"), "min": _extreme_lower("stablehlo.minimum")}
 
 
@@ -351,10 +361,12 @@ for _name, _operation, _accepts, _derivative in UNARY:
     PRIMITIVES[_name] = elementwise(
         _name, _LOWERINGS.get(_name, _operation), _accepts, result=_RESULTS.get(_name),
         derivatives=(_derivative,), transpose=_neg_transpose if _name == "neg" else None, sums=_SUMS.get(_name),
-        attributes=_accuracy if _name in _WITH_ACCURACY and _name not in _LOWERINGS else None)
+        attributes=_accuracy if _name in _WITH_ACCURACY and _name not in _LOWERINGS else None,
+        defaults={"accuracy": None} if _name in _WITH_ACCURACY else None)
 for _name, _operation, _accepts, _first, _second, _transpose in BINARY:
     PRIMITIVES[_name] = elementwise(_name, _LOWERINGS.get(_name, _operation), _accepts, derivatives=(_first, _second),
-                                    transpose=_transpose, sums=_SUMS.get(_name))
+                                    result=_RESULTS.get(_name), transpose=_transpose, sums=_SUMS.get(_name),
+                                    defaults={"out_dtype": None} if _name == "mul" else None)
 for _name, _direction, _accepts in COMPARISONS:
     PRIMITIVES[_name] = elementwise(_name, "stablehlo.compare", _accepts, derivatives=(None, None), result=_to_bool,
                                     attributes=_compare_attributes(_direction))

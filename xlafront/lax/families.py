@@ -43,7 +43,7 @@ def joint_shape(name: str, operands: Sequence[ShapedArray]) -> tuple:
 def elementwise(name: str, operation: str | Callable, accepts: str = "int float complex bool", *,
                 derivatives: Sequence[Callable | None] | None = None, result: Callable | None = None,
                 transpose: Callable | None = None, mixed: bool = False, attributes: Callable | None = None,
-                shown_as: str | None = None, sums: Sums | None = None) -> Primitive:
+                shown_as: str | None = None, sums: Sums | None = None, defaults: dict | None = None) -> Primitive:
     """A record for an elementwise primitive.
 
     - `operation`: the StableHLO or CHLO operation, or a lowering rule.
@@ -52,6 +52,7 @@ def elementwise(name: str, operation: str | Callable, accepts: str = "int float 
     - `transpose(cotangent, *operands, **params)`: for operations linear in an operand.
     - `mixed`: operands may differ in dtype.
     - `sums`: in which operands it is linear, as of any record.
+    - `defaults`: the parameters that calls leave out, and what equations say of them.
     """
     shown = shown_as or name
 
@@ -95,11 +96,20 @@ def elementwise(name: str, operation: str | Callable, accepts: str = "int float 
         operands, dim = align_batches(axis_size, operands, dims)
         return primitive.bind(*operands, **params), dim
 
-    primitive = Primitive(
+    primitive = (Primitive if defaults is None else _WithDefaults)(
         name, abstract=abstract, lower=operation if callable(operation) else lower, batch=batch,
         jvp=None if derivatives is None else jvp, transpose=transpose, broadcasts_scalars=True, shown_as=shown,
         sharding_rule=sharding_rules.elementwise, sums=sums)
+    if defaults is not None:
+        primitive.defaults = defaults
     return primitive
+
+
+class _WithDefaults(Primitive):
+    """One whose parameters are left out where they say nothing, so that both ways to call it are one operation."""
+
+    def bind(self, *args, **params):
+        return tracing.thread.trace.process(self, args, {} if params and params == self.defaults else params)
 
 
 def _joint_size(m, n):

@@ -132,7 +132,7 @@ def in_bounds(indices, shape, dimensions, sizes):
     inside = le(indices, last)
     if not dtypes.is_unsigned(aval.dtype):
         inside = and_(inside, ge(indices, aval.dtype.type(0)))
-    return REDUCTIONS["reduce_and"].bind(inside, axes=(aval.ndim - 1,), out_sharding=None)
+    return REDUCTIONS["reduce_and"].bind(inside, axes=(aval.ndim - 1,))
 
 
 def fill_for(dtype, fill_value):

@@ -22,7 +22,7 @@ _INDEX = np.dtype(np.int32)
 
 def _pair(x: ShapedArray, axis: int, size: int) -> list[ShapedArray]:
     shape = (*x.shape[:axis], size, *x.shape[axis + 1:])
-    return [typed(x, shape), ShapedArray(shape, _INDEX, vma=x.vma)]
+    return [typed(x, shape), ShapedArray(shape, _INDEX, x.weak_type, vma=x.vma)]
 
 
 def _jvp_along(primitive: Primitive, axis_of):

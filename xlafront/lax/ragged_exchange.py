@@ -85,7 +85,7 @@ def _inside(count: int, starts, sizes):
 
 def _written(inside, output):
     """Which elements of the output are in rows that are in some run."""
-    row = REDUCTIONS["reduce_or"].bind(inside, axes=(1,), out_sharding=None)
+    row = REDUCTIONS["reduce_or"].bind(inside, axes=(1,))
     return broadcast_in_dim_p.bind(row, shape=np.shape(output), broadcast_dimensions=(0,), sharding=None)
 
 

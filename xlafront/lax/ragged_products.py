@@ -92,7 +92,7 @@ def _abstract(x, y, sizes, *, ragged_dot_dimension_numbers, precision, preferred
                 f"{tuple(y.shape[j] for j in b)}.")
     shape = (*([count] if r.summed else []), *[x.shape[i] for i in (*r.xb, *r.xf)], *[y.shape[j] for j in r.yf])
     d = dtypes.promote_types(x.dtype, y.dtype) if preferred_element_type is None else np.dtype(preferred_element_type)
-    return ShapedArray(shape, d, preferred_element_type is None and x.weak_type and y.weak_type)
+    return ShapedArray(shape, d)
 
 
 def _check_groups(numbers, r: _Roles, y) -> None:

@@ -59,9 +59,9 @@ def _ones(d):
 
 
 def _extreme_jvp(name):
-    def jvp(primals, tangents, *, axes, out_sharding):
+    def jvp(primals, tangents, *, axes):
         [x], [t] = primals, tangents
-        answer = PRIMITIVES[name].bind(x, axes=axes, out_sharding=out_sharding)
+        answer = PRIMITIVES[name].bind(x, axes=axes)
         if type(t) is Zero:
             return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
         # Elements that attain the extreme share its tangent.
@@ -72,13 +72,13 @@ def _extreme_jvp(name):
     return jvp
 
 
-def _product_jvp(primals, tangents, *, axes, out_sharding):
+def _product_jvp(primals, tangents, *, axes):
     """The product as a balanced tree of multiplications, whose derivative has no division."""
     [x], [t] = primals, tangents
     shape = tuple([n for i, n in enumerate(np.shape(x)) if i not in axes])
     n = math.prod([np.shape(x)[i] for i in axes])
     if type(t) is Zero or n == 0:
-        answer = PRIMITIVES["reduce_prod"].bind(x, axes=axes, out_sharding=out_sharding)
+        answer = PRIMITIVES["reduce_prod"].bind(x, axes=axes)
         return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
     if is_symbolic_dim(n):
         raise errors.InconclusiveDimensionOperation(
@@ -97,16 +97,25 @@ def _product_jvp(primals, tangents, *, axes, out_sharding):
     return reshape_to(x, shape), reshape_to(t, shape)
 
 
+# Of the dtype, what changes nothing.
+IDENTITIES = {"reduce_sum": lambda d: 0, "reduce_prod": lambda d: 1, "reduce_max": lowest, "reduce_min": highest,
+              "reduce_and": _ones, "reduce_or": lambda d: 0, "reduce_xor": lambda d: 0}
 _EVERY = "int float complex bool"
 PRIMITIVES = {
     "reduce_sum": reduce_sum_p,
-    "reduce_prod": reducer("reduce_prod", "stablehlo.multiply", lambda d: 1, _EVERY, jvp=_product_jvp),
-    "reduce_max": reducer("reduce_max", "stablehlo.maximum", lowest, _EVERY, ValueError, jvp=_extreme_jvp("reduce_max")),
-    "reduce_min": reducer("reduce_min", "stablehlo.minimum", highest, _EVERY, ValueError, jvp=_extreme_jvp("reduce_min")),
-    "reduce_and": reducer("reduce_and", "stablehlo.and", _ones, "bytes bool"),
-    "reduce_or": reducer("reduce_or", "stablehlo.or", lambda d: 0, "bytes bool"),
-    "reduce_xor": reducer("reduce_xor", "stablehlo.xor", lambda d: 0, "bytes bool"),
+    **{name: reducer(name, operation, IDENTITIES[name], *rest, **rules) for name, operation, rest, rules in (
+        ("reduce_prod", "stablehlo.multiply", (_EVERY,), {"jvp": _product_jvp}),
+        ("reduce_max", "stablehlo.maximum", (_EVERY, ValueError), {"jvp": _extreme_jvp("reduce_max")}),
+        ("reduce_min", "stablehlo.minimum", (_EVERY, ValueError), {"jvp": _extreme_jvp("reduce_min")}),
+        ("reduce_and", "stablehlo.and", ("bytes bool",), {}),
+        ("reduce_or", "stablehlo.or", ("bytes bool",), {}),
+        ("reduce_xor", "stablehlo.xor", ("bytes bool",), {}))},
 }
+
+
+def reduced(name: str, x, axes: tuple[int, ...]):
+    """By the reduction of a name, of which only the sum says how its result is split."""
+    return PRIMITIVES[name].bind(x, axes=axes, **({"out_sharding": None} if name == "reduce_sum" else {}))
 
 
 # argmax, argmin: the extreme, then the least index that attains it. NaN counts as the extreme.
@@ -120,15 +129,15 @@ def _arg_function(name):
         shape = np.shape(x)
         d = tracing.aval_of(x).dtype
         positions = counting(index_dtype, shape, axis)
-        extreme = PRIMITIVES[reducer].bind(x, axes=axes, out_sharding=None)
+        extreme = PRIMITIVES[reducer].bind(x, axes=axes)
         hit = eq(x, broadcast_back(extreme, shape, axes))
         n = shape[axis]
         beyond = size_as(n, index_dtype) if is_symbolic_dim(n) else np.asarray(n).astype(index_dtype)[()]
-        first = PRIMITIVES["reduce_min"].bind(where(hit, positions, beyond), axes=axes, out_sharding=None)
+        first = PRIMITIVES["reduce_min"].bind(where(hit, positions, beyond), axes=axes)
         if not dtypes.is_inexact(d):
             return first
         nan = ne(x, x)
-        first_nan = PRIMITIVES["reduce_min"].bind(where(nan, positions, beyond), axes=axes, out_sharding=None)
+        first_nan = PRIMITIVES["reduce_min"].bind(where(nan, positions, beyond), axes=axes)
         return where(lt(first_nan, beyond), first_nan, first)
 
     return find
@@ -207,30 +216,48 @@ def _summed_up(x, wanted):
 
 
 def _public_reducer(name: str):
-    primitive = PRIMITIVES[name]
-
-    def kernel(operand, axes, out_sharding=None):
+    def kernel(operand, axes):
         if name in ("reduce_sum", "reduce_prod"):  # whose primitives take booleans, for NumPy's functions
             check_dtype(name, "int float complex", tracing.aval_of(operand).dtype)
-        return primitive.bind(operand, axes=axes, out_sharding=out_sharding)
+        return reduced(name, operand, axes)
 
     kernel.__name__ = name
-    compiled = library(kernel, static=("axes", "out_sharding"))
+    compiled = library(kernel, static=("axes",))
 
-    def function(operand: ArrayLike, axes: Sequence[int], *, out_sharding: ShardingLike = None) -> Array:
-        found = plain_axes(axes, np.ndim(operand), name)
-        wanted = None if out_sharding is None else named_sharding(out_sharding, name)
-        if wanted is None:
-            return compiled(operand, found)
-        return compiled(_summed_up(operand, wanted), found, wanted)
+    def function(operand: ArrayLike, axes: Sequence[int]) -> Array:
+        return compiled(operand, plain_axes(axes, np.ndim(operand), name))
 
     function.__name__ = function.__qualname__ = name
     words, operand, gives = _DOCUMENTED[name]
-    function.__doc__ = (
-        f"{words} along some dimensions, which vanish.\n\n- `operand`: an array.\n- `axes`: the dimensions, not negative.\n"
-        f"- `out_sharding`: how the result is split over explicit mesh axes.\n\n"
-        f">>> lax.{name}(xnp.array({operand}), (1,))\nArray({gives})")
+    function.__doc__ = (f"{words} along some dimensions, which vanish.\n\n- `operand`: an array.\n"
+                        f"- `axes`: the dimensions, not negative.\n\n"
+                        f">>> lax.{name}(xnp.array({operand}), (1,))\nArray({gives})")
     return function
+
+
+@library(static=("axes", "out_sharding"), name="reduce_sum")
+def _split_sum(operand, axes, out_sharding):
+    check_dtype("reduce_sum", "int float complex", tracing.aval_of(operand).dtype)
+    return reduce_sum_p.bind(operand, axes=axes, out_sharding=out_sharding)
+
+
+def _reduce_sum(operand: ArrayLike, axes: Sequence[int], *, out_sharding: ShardingLike = None) -> Array:
+    """The sums of elements along some dimensions, which vanish.
+
+    - `operand`: an array.
+    - `axes`: the dimensions, not negative.
+    - `out_sharding`: how the result is split over explicit mesh axes.
+
+    >>> lax.reduce_sum(xnp.array([[1, 2], [3, 4]]), (1,))
+    Array([3, 7], dtype=int32)
+    """
+    if out_sharding is None:
+        return _whole_sum(operand, axes)
+    wanted = named_sharding(out_sharding, "reduce_sum")
+    return _split_sum(_summed_up(operand, wanted), plain_axes(axes, np.ndim(operand), "reduce_sum"), wanted)
+
+
+_reduce_sum.__name__ = _reduce_sum.__qualname__ = "reduce_sum"
 
 
 _NUMBERS, _TRUTHS = "[[1, 2], [3, 4]]", "[[True, False], [True, True]]"
@@ -244,6 +271,7 @@ _DOCUMENTED = {
     "reduce_xor": ("Whether an odd number of elements is true, or the bits that an odd number of integers has,", _TRUTHS,
                    "[ True, False], dtype=bool")}
 PUBLIC = {name: _public_reducer(name) for name in PRIMITIVES}
+_whole_sum, PUBLIC["reduce_sum"] = PUBLIC["reduce_sum"], _reduce_sum
 
 
 def _public_arg(primitive):

@@ -188,7 +188,7 @@ def _writes_programs() -> bool:
     return trace is not None
 
 
-# The operations. After the reference, and what is written, come the operands of the indexers.
+# The operations. After the reference, and what is written, come the operands of the indexers, which are the parameter `tree`.
 
 
 def _part(ref: AbstractRef, indexers, indices: Sequence[Any]):
@@ -237,9 +237,9 @@ def _in_memory_of_its_own(x):
     return put_leaf(x, None, may_alias=False)
 
 
-def _get_jvp(primals, tangents, *, indexers):
-    result = get_p.bind(*primals, indexers=indexers)
-    return result, _tangent_part(tangents[0], result, indexers, primals[1:])
+def _get_jvp(primals, tangents, *, tree):
+    result = get_p.bind(*primals, tree=tree)
+    return result, _tangent_part(tangents[0], result, tree, primals[1:])
 
 
 def _tangent_part(cell, result, indexers, indices):
@@ -248,18 +248,18 @@ def _tangent_part(cell, result, indexers, indices):
     return read(cell.value, indexers, indices)
 
 
-def _swap_jvp(primals, tangents, *, indexers):
-    result = swap_p.bind(*primals, indexers=indexers)
+def _swap_jvp(primals, tangents, *, tree):
+    result = swap_p.bind(*primals, tree=tree)
     cell = tangents[0]
-    tangent = _tangent_part(cell, result, indexers, primals[2:])
-    _change_tangent("written to", primals[0], cell, tangents[1], lambda held, t: write_tangent(held, indexers, primals[2:], t))
+    tangent = _tangent_part(cell, result, tree, primals[2:])
+    _change_tangent("written to", primals[0], cell, tangents[1], lambda held, t: write_tangent(held, tree, primals[2:], t))
     return result, tangent
 
 
-def _addupdate_jvp(primals, tangents, *, indexers):
-    addupdate_p.bind(*primals, indexers=indexers)
+def _addupdate_jvp(primals, tangents, *, tree):
+    addupdate_p.bind(*primals, tree=tree)
     _change_tangent("added to", primals[0], tangents[0], tangents[1],
-                    lambda held, t: accumulate(held, indexers, primals[2:], t), adds=True)
+                    lambda held, t: accumulate(held, tree, primals[2:], t), adds=True)
     return [], []
 
 
@@ -297,7 +297,7 @@ def bind_on_values(trace, primitive, args: tuple, params: dict[str, Any], touche
         held: dict[int, Any] = {}
         for i in sorted(touched):
             if id(args[i]) not in held:
-                held[id(args[i])] = get_p.bind(args[i], indexers=())
+                held[id(args[i])] = get_p.bind(args[i], tree=())
         refs = [id(x) if i in touched else None for i, x in enumerate(args)]
         operands = [x if r is None else held[r] for x, r in zip(args, refs)]
         try:
@@ -308,7 +308,7 @@ def bind_on_values(trace, primitive, args: tuple, params: dict[str, Any], touche
             closed = params["jaxpr"]  # its operations one by one
             return eval_jaxpr(closed.jaxpr, closed.consts, *args)
         for i, new in written.items():
-            swap_p.bind(args[i], new, indexers=())
+            swap_p.bind(args[i], new, tree=())
         return results
 
 
@@ -322,23 +322,23 @@ def _on_batches(trace, compute: Callable, operands, dims) -> list[tuple[Any, int
         return [trace.unwrap(x) for x in compute(*[trace.wrap(x, d) for x, d in zip(operands, dims)])]
 
 
-def _get_batch(trace, operands, dims, *, indexers):
-    held = get_p.bind(operands[0], indexers=())
-    [found] = _on_batches(trace, lambda x, *indices: [read(x, indexers, indices)], [held, *operands[1:]], dims)
+def _get_batch(trace, operands, dims, *, tree):
+    held = get_p.bind(operands[0], tree=())
+    [found] = _on_batches(trace, lambda x, *indices: [read(x, tree, indices)], [held, *operands[1:]], dims)
     return found
 
 
-def _swap_batch(trace, operands, dims, *, indexers):
+def _swap_batch(trace, operands, dims, *, tree):
     held = _held_batch("written to", operands[0], dims[0])
     old, new = _on_batches(trace, lambda x, value, *indices: [
-        read(x, indexers, indices), write(x, indexers, indices, value)], [held, *operands[1:]], dims)
+        read(x, tree, indices), write(x, tree, indices, value)], [held, *operands[1:]], dims)
     _write_batch(trace, operands[0], dims[0], new)
     return old
 
 
-def _addupdate_batch(trace, operands, dims, *, indexers):
+def _addupdate_batch(trace, operands, dims, *, tree):
     held = _held_batch("added to", operands[0], dims[0])
-    [new] = _on_batches(trace, lambda x, value, *indices: [accumulate(x, indexers, indices, value)], [held, *operands[1:]],
+    [new] = _on_batches(trace, lambda x, value, *indices: [accumulate(x, tree, indices, value)], [held, *operands[1:]],
                         dims)
     _write_batch(trace, operands[0], dims[0], new)
     return [], []
@@ -350,12 +350,12 @@ def _held_batch(what: str, ref, dim):
             f"inside of vmap a value is {what} a reference of type {tracing.aval_of(ref)} that all elements share: which of "
             f"them would count is not defined. Pass the reference to the mapped function as an argument with an element for "
             f"each (in_axes), or write to it outside of vmap.")
-    return get_p.bind(ref, indexers=())
+    return get_p.bind(ref, tree=())
 
 
 def _write_batch(trace, ref, wanted: int, new: tuple[Any, int | None]) -> None:
     value, dim = new
-    swap_p.bind(ref, move_dim(broadcast_batch(value, dim, trace.size), 0, wanted), indexers=())
+    swap_p.bind(ref, move_dim(broadcast_batch(value, dim, trace.size), 0, wanted), tree=())
 
 
 # Outside of programs
@@ -383,10 +383,10 @@ def _compiled(kernel: Callable) -> tuple[Callable, Callable]:
     return library(kernel, static="indexers"), jit(kernel, static_argnames="indexers", donate_argnums=0)
 
 
-def _get_eagerly(ref, *indices, indexers):
+def _get_eagerly(ref, *indices, tree):
     array = ref.value("read")
-    if indexers:
-        return _read_kernel(array, indices, indexers)
+    if tree:
+        return _read_kernel(array, indices, tree)
     ref.shared = True
     return array
 
@@ -401,14 +401,14 @@ def _change_eagerly(ref, kernel, indices, new, indexers) -> None:
         ref.replace((shared if ref.shared else alone)(array, indices, new, indexers), shared=False)
 
 
-def _swap_eagerly(ref, new, *indices, indexers):
-    old = _get_eagerly(ref, *indices, indexers=indexers)
-    _change_eagerly(ref, _write_kernel, indices, new, indexers)
+def _swap_eagerly(ref, new, *indices, tree):
+    old = _get_eagerly(ref, *indices, tree=tree)
+    _change_eagerly(ref, _write_kernel, indices, new, tree)
     return old
 
 
-def _addupdate_eagerly(ref, new, *indices, indexers):
-    _change_eagerly(ref, _add_kernel, indices, new, indexers)
+def _addupdate_eagerly(ref, new, *indices, tree):
+    _change_eagerly(ref, _add_kernel, indices, new, tree)
     return []
 
 
@@ -427,28 +427,28 @@ def _free_eagerly(ref):
 # The records
 
 
-def _swap_type(ref, new, *indices, indexers):
-    return _part(ref, indexers, indices)
+def _swap_type(ref, new, *indices, tree):
+    return _part(ref, tree, indices)
 
 
 def _discharge_get(primitive, refs, operands, params, keep_rules):
     held, *indices = operands
-    return [read(held, params["indexers"], indices)], {}
+    return [read(held, params["tree"], indices)], {}
 
 
 def _discharge_swap(primitive, refs, operands, params, keep_rules):
     held, new, *indices = operands
-    return [lambda: read(held, params["indexers"], indices)], {0: write(held, params["indexers"], indices, new)}
+    return [lambda: read(held, params["tree"], indices)], {0: write(held, params["tree"], indices, new)}
 
 
 def _discharge_addupdate(primitive, refs, operands, params, keep_rules):
     held, new, *indices = operands
-    return [], {0: accumulate(held, params["indexers"], indices, new)}
+    return [], {0: accumulate(held, params["tree"], indices, new)}
 
 
 def _brackets(atoms, eqn, first: int) -> str:
     ref, *others = [v.aval.shape for v in eqn.invars]
-    return f"{atoms[0]}{text(ref, eqn.params['indexers'], atoms[first:], others[first - 1:])}"
+    return f"{atoms[0]}{text(ref, eqn.params['tree'], atoms[first:], others[first - 1:])}"
 
 
 def _swap_text(left: str, unread: bool, atoms, eqn) -> str:
@@ -466,7 +466,7 @@ empty_ref_p = _MakesRef(
     impl=lambda *, ty, memory_space: _new_eagerly(zeros_of(ty), memory_space=memory_space, kind=None),
     discharge=lambda primitive, refs, operands, params, keep_rules: ([zeros_of(params["ty"])], {}))
 get_p = _RefPrimitive(
-    "get", abstract=lambda ref, *indices, indexers: _part(ref, indexers, indices), impl=_get_eagerly, jvp=_get_jvp,
+    "get", abstract=lambda ref, *indices, tree: _part(ref, tree, indices), impl=_get_eagerly, jvp=_get_jvp,
     effects=lambda *_, **params: frozenset([ReadEffect(0)]), discharge=_discharge_get)
 swap_p = _RefPrimitive(
     "swap", abstract=_swap_type, impl=_swap_eagerly, jvp=_swap_jvp, effects=lambda *_, **params: frozenset([WriteEffect(0)]),
@@ -595,7 +595,7 @@ def get(ref: Any, idx: Any = None) -> Any:
     Array(1, dtype=int32)
     """
     ref, indexers, operands = _located("get", ref, idx)
-    return get_p.bind(ref, *operands, indexers=indexers)
+    return get_p.bind(ref, *operands, tree=indexers)
 
 
 @boundary
@@ -607,7 +607,7 @@ def swap(ref: Any, idx: Any, value: Any, _function_name: str = "swap") -> Any:
     Array(0., dtype=float32)
     """
     ref, indexers, operands = _located(_function_name, ref, idx)
-    return swap_p.bind(ref, _fitting(_function_name, ref, indexers, operands, value), *operands, indexers=indexers)
+    return swap_p.bind(ref, _fitting(_function_name, ref, indexers, operands, value), *operands, tree=indexers)
 
 
 @boundary
@@ -622,7 +622,7 @@ def _set(ref: Any, idx: Any, value: Any) -> None:
             [isinstance(x, Tracer) for x in (value, *operands)]):
         _change_eagerly(ref, _write_kernel, operands, value, indexers)
     else:
-        swap_p.bind(ref, value, *operands, indexers=indexers)
+        swap_p.bind(ref, value, *operands, tree=indexers)
 
 
 set = _set
@@ -636,7 +636,7 @@ def addupdate(ref: Any, idx: Any, x: Any) -> None:
     >>> addupdate(new_ref(xnp.zeros(2)), 0, 5.0)
     """
     ref, indexers, operands = _located("addupdate", ref, idx)
-    addupdate_p.bind(ref, _fitting("addupdate", ref, indexers, operands, x), *operands, indexers=indexers)
+    addupdate_p.bind(ref, _fitting("addupdate", ref, indexers, operands, x), *operands, tree=indexers)
 
 
 @boundary

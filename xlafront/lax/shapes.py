@@ -130,11 +130,12 @@ def reducer(name: str, operation: str, identity: Callable, accepts: str, error: 
             **rules) -> Primitive:
     """A record for a reduction, by a StableHLO operation whose identity element is `identity(dtype)`; `rules` are its
     derivative and its transpose, `error` is that for other dtypes than it accepts."""
-    def abstract(x, *, axes, out_sharding=None):
+    def abstract(x, *, axes, **_):
         check_dtype(name, accepts, x.dtype, error)
-        return typed(x, [n for i, n in enumerate(x.shape) if i not in axes])
+        result = typed(x, [n for i, n in enumerate(x.shape) if i not in axes])
+        return result.update(weak_type=False) if "bytes" in accepts else result
 
-    def lower(ctx, x, *, axes, out_sharding=None):
+    def lower(ctx, x, *, axes, **_):
         d = ctx.avals_in[0].dtype
         if not config.allow_f16_reductions.value and name == "reduce_sum" and d in (dtypes.float16, dtypes.bfloat16) and any(
                 [ctx.avals_in[0].shape[i] != 1 for i in axes]):
@@ -148,11 +149,13 @@ def reducer(name: str, operation: str, identity: Callable, accepts: str, error: 
             "stablehlo.reduce", [x, init], [scalar, scalar], lambda inner, a, b: [combine(inner, actual, a, b, *scalar)],
             types=[ctx.aval_out], dimensions=lowering.mlir.i64s(axes))[0]
 
-    def batch(axis_size, operands, dims, *, axes, out_sharding=None):
+    def batch(axis_size, operands, dims, *, axes, **params):
         [x], [d] = operands, dims
         moved = tuple(a + (a >= d) for a in axes)
         out = d - sum(a < d for a in moved)
-        return primitive.bind(x, axes=moved, out_sharding=with_entry(out_sharding, out, entry_of(tracing.aval_of(x), d))), out
+        if params:
+            params = {"out_sharding": with_entry(params["out_sharding"], out, entry_of(tracing.aval_of(x), d))}
+        return primitive.bind(x, axes=moved, **params), out
 
     primitive = Primitive(name, abstract=abstract, lower=lower, batch=batch, shown_as=name.removeprefix("reduce_"),
                           sharding_rule=sharding_rules.reduced, **rules)

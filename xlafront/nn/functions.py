@@ -340,7 +340,7 @@ def _gelu(x, approximate):
     [x] = promote_args_inexact("gelu", x)
     x = as_type(x, tracing.aval_of(x).dtype, False)
     if approximate:
-        inner = dtypes.dtype(x.dtype).type(np.sqrt(2 / np.pi)) * (x + 0.044715 * (x * x * x))
+        inner = dtypes.dtype(x.dtype).type(np.sqrt(2 / np.pi)) * (x + 0.044715 * x**3)
         return x * (0.5 * (1.0 + xnp.tanh(inner)))
     return 0.5 * x * erfc_(-x * dtypes.dtype(x.dtype).type(np.sqrt(0.5)))
 

@@ -132,11 +132,18 @@ def nanvar(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out:
     """The variance of the elements that are not NaN.
 
     - `a`: the array.
-    - `axis`, `dtype`, `out`, `ddof`, `keepdims`, `where`, `mean`: as for `var`.
+    - `axis`, `dtype`, `out`, `ddof`, `keepdims`, `where`, `mean`: as for `var`. Of a `dtype` of integers there are no NaN, and
+      the result is of it.
 
     >>> xnp.nanvar(xnp.array([1.0, xnp.nan, 3.0]))
     Array(1., dtype=float32)
     """
+    if dtype is not None and dtypes.issubdtype(dtype, np.integer):
+        check_arraylike("nanvar", a)
+        a = asarray(a)
+        if not dtypes.is_complex(a.dtype):  # which `var` refuses
+            a = a.astype(dtype)
+        return reductions.var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean).astype(dtype)
     return _moment("nanvar", "var", a, out, where, mean, axis, dtype, keepdims, ddof)
 
 
@@ -150,6 +157,8 @@ def nanstd(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out:
     >>> xnp.nanstd(xnp.array([1.0, xnp.nan, 3.0]))
     Array(1., dtype=float32)
     """
+    if dtype is not None and not dtypes.is_inexact(np.dtype(dtype)):
+        raise TypeError(f"xnp.nanstd takes the square root in the dtype of the result, which must be inexact: got {dtype}.")
     return PUBLIC["sqrt"](nanvar(a, axis, dtype, out, ddof, keepdims, where, mean))
 
 

@@ -48,6 +48,10 @@ def unwrap_node(x):
     return x
 
 
+# Functions that choose among elements, as `where` does, whatever they compute of them.
+_CHOOSE = {"copysign", "heaviside", "gcd", "lcm"}
+
+
 def broadcast_to_common(name: str, args: list, error: type[Exception] = TypeError) -> list:
     """NumPy's broadcasting. Scalars stay scalars: primitives spread them."""
     shapes = [np.shape(x) for x in args]
@@ -57,7 +61,7 @@ def broadcast_to_common(name: str, args: list, error: type[Exception] = TypeErro
     rank = max(len(s) for s in wanted)
     if config.numpy_rank_promotion.value != "allow":
         _rank_promotion(name, shapes)
-    if any(len(s) != rank for s in wanted):
+    if any(len(s) != rank for s in wanted) or name in _CHOOSE:
         error = ValueError  # arrays of one rank are refused as operations of `lax` refuse them
     full = broadcast_shapes(name, *shapes, error=error)
     return [x if not s or s == full else _broadcast(x, s, full, rank) for x, s in zip(args, shapes)]

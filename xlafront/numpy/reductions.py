@@ -25,7 +25,7 @@ from xlafront.lax.elementwise import (
     square_,
     sub,
 )
-from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS, argmax_p, argmin_p, highest, lowest
+from xlafront.lax.reductions import argmax_p, argmin_p, highest, lowest, reduced
 from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axes, canonical_axis, reshape_to
 from xlafront.lax.slicing import concatenate
 from xlafront.numpy.creation import asarray
@@ -103,7 +103,7 @@ def _reduce(name, a, axes, dtype, keepdims, initial, where, promote_integers=Tru
     shape = np.shape(a)
     if name in ("max", "min") and initial is None and 0 in [shape[i] for i in axes]:
         raise ValueError(f"xnp.{name} of an empty array (shape {shape}) needs `initial`.")
-    total = REDUCTIONS[primitive].bind(a, axes=axes, out_sharding=None) if axes else a
+    total = reduced(primitive, a, axes) if axes else a
     if initial is not None:
         check_arraylike(name, initial)
         start = unwrap(initial)
@@ -199,7 +199,7 @@ def _make_truth(name, primitive, identity, says, example):
             mask, x = (v if np.shape(v) == full else _spread(v, full) for v in (mask, x))
             x = elementwise.where(mask, x, np.bool_(identity))
         axes = static_axes(axis, np.ndim(x), name)
-        result = REDUCTIONS[primitive].bind(x, axes=axes, out_sharding=None)
+        result = reduced(primitive, x, axes)
         return keep_dims(result, np.shape(x), axes) if keepdims else result
 
     return _finish(kernel, name, ("axis", "keepdims", "out"), says, example)
@@ -281,7 +281,7 @@ def var(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
 
     - `a`: the array.
     - `axis`: an axis or several; all without.
-    - `dtype`: that of the result, which must be a floating one.
+    - `dtype`: that of the result; one of integers is that of each step, so that quotients lose their fractions.
     - `out`: of NumPy's signature; it must be None.
     - `ddof`: what is taken from the number of elements that the sum of squares is divided by; NaN where nothing is left.
     - `keepdims`: whether the axes stay, with size 1.
@@ -301,11 +301,11 @@ def var(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
     a = unwrap(a)
     own = dtypes.of_arrays(tracing.aval_of(a).dtype)
     d = dtypes.to_real(dtypes.to_inexact(own)) if dtype is None else _checked_dtype(dtype, "var")
-    if not dtypes.is_inexact(d):
-        raise ValueError(f"the dtype argument of xnp.var and xnp.std must be inexact, got {d}.")
     if own.kind == "c" and d.kind != "c" and dtype is not None:
         raise ValueError(f"xnp.var of complex numbers takes no real dtype, got {d}: leave it away, or take it of x.real and "
                          f"x.imag.")
+    if not dtypes.is_inexact(d):
+        return _variance_of_integers(a, static_axes(axis, np.ndim(a), "var"), d, ddof, keepdims, where, mean)
     compute = dtypes.float32 if d in _HALF else dtypes.to_complex(d) if own.kind == "c" else dtypes.to_real(d)
     axes = static_axes(axis, np.ndim(a), "var")
     a = as_type(a, compute, False)
@@ -327,6 +327,23 @@ def var(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
     return _weakened(div(total, count), d)
 
 
+def _variance_of_integers(a, axes, d, ddof, keepdims, where, mean):
+    """Computed in the arithmetic of a dtype of integers; a float, as it is NaN where nothing is left to divide by."""
+    if d == dtypes.bool_:
+        raise TypeError("xnp.var cannot divide in the dtype bool: its dtype argument must be one of floats or integers.")
+    a = as_type(a, d, False)
+    count = np.asarray(_count(np.shape(a), axes)).astype(d)[()] if where is None else _count_where(
+        where, np.shape(a), axes, True, d)
+    center = div(_reduce("sum", a, axes, d, True, None, where), count) if mean is None else as_type(unwrap(mean), d, False)
+    kept = common_shape(np.shape(center), np.shape(a))
+    total = _reduce("sum", square_(sub(a, _spread(center, kept))), axes, d, keepdims, None, where)
+    if where is not None:
+        count = count if keepdims else _count_where(where, np.shape(a), axes, False, d)
+    divisor = sub(count, np.asarray(ddof).astype(d)[()])
+    found = as_type(div(total, divisor), dtypes.default_dtype(float), True)
+    return elementwise.where(gt(divisor, d.type(0)), found, float("nan"))
+
+
 @library(static=("axis", "dtype", "out", "ddof", "keepdims", "correction"), lists=True, converts=True)
 def std(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
         keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
@@ -345,6 +362,8 @@ def std(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
     >>> xnp.std(xnp.array([1.0, 2.0, 3.0]), ddof=1)
     Array(1., dtype=float32)
     """
+    if dtype is not None and not dtypes.is_inexact(_checked_dtype(dtype, "std")):
+        raise ValueError(f"the dtype argument of xnp.std must be inexact, got {dtype}.")
     return sqrt_(var.__wrapped__(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction))
 
 

@@ -44,6 +44,7 @@ NamedSharding = _jax.NamedSharding
 GSPMDSharding = _jax.GSPMDSharding
 DeviceList = _jax.DeviceList
 Device = _jax.Device
+ArrayCopySemantics = _jax.ArrayCopySemantics
 Client = _jax.Client
 CompileOptions = _jax.CompileOptions
 PjRtLayout = _jax.PjRtLayout

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlafront.runtime.jax_names import buffers_of
-from xlafront.runtime.jaxlib_compat import ArrayImpl, _jax
+from xlafront.runtime.jaxlib_compat import ArrayCopySemantics, ArrayImpl, _jax
 
 skip_checks = {"_skip_checks": True}
 Box = tuple[tuple[int, int], ...]  # the part of an array: first and last+1 along each dimension
@@ -110,7 +110,7 @@ def copy_buffers(arrays: Sequence[ArrayImpl], shardings: Sequence[Any], always: 
     """Copies of arrays over as many devices, in the same order; `always` also of what lies there already."""
     for x in arrays:  # the runtime would read memory that is not there
         x._check_if_deleted()
-    semantics = _jax.ArrayCopySemantics.ALWAYS_COPY if always else _jax.ArrayCopySemantics.REUSE_INPUT
+    semantics = ArrayCopySemantics.ALWAYS_COPY if always else ArrayCopySemantics.REUSE_INPUT
     return _jax.batched_copy_array_to_devices_with_sharding(
         list(arrays), [s._internal_device_list for s in shardings], list(shardings), [semantics] * len(arrays))
 
