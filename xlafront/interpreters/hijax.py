@@ -2,7 +2,8 @@
 other values.
 
 A `VJPHiPrimitive` is one operation of a program until it is lowered (`hijax_primitives`). A `HiPrimitive` on values that
-consist of others runs its `impl`, also while something is traced: such a value then holds traced arrays. Values of a `HiType`
+consist of others runs its `impl`, also while something is traced: such a value then holds traced arrays, or, when it belongs to
+what is outside of the function, references hold them for it from then on (`composites.Moved`). Values of a `HiType`
 are one value in programs until they are lowered (`core/parts.py`); those of a `MutableHiType`, as Flax declares its variables
 to be where `flax_hijax_variable` is set, are taken apart by compiled functions (`staging/composites.py`).
 """
@@ -23,13 +24,13 @@ from xlafront.interpreters.ad import instantiate_zeros, is_undefined_primal
 from xlafront.interpreters.hijax_primitives import VJPHiPrimitive
 from xlafront.interpreters.mlir import lowerable_effects as control_flow_allowed_effects
 from xlafront.lax.elementwise import copy_p
-from xlafront.lax.refs import new_ref
+from xlafront.lax.refs import RefView as TransformedRef, new_ref
 from xlafront.runtime.sharding import PartitionSpec
 from xlafront.staging import composites
 
-__all__ = ["AbstractValue", "AvalMutableQDD", "AvalQDD", "HiPrimitive", "HiPspec", "HiType", "MutableHiType", "VJPHiPrimitive",
-           "Zero", "aval_method", "aval_property", "control_flow_allowed_effects", "cur_qdd", "instantiate_zeros",
-           "is_undefined_primal", "register_hitype"]
+__all__ = ["AbstractValue", "AvalMutableQDD", "AvalQDD", "HiPrimitive", "HiPspec", "HiType", "MutableHiType", "TransformedRef",
+           "VJPHiPrimitive", "Zero", "aval_method", "aval_property", "control_flow_allowed_effects", "cur_qdd",
+           "instantiate_zeros", "is_undefined_primal", "register_hitype"]
 
 
 class _Asking(threading.local):
