@@ -123,6 +123,14 @@ def test_compiled_functions_use_and_change_what_isoutside():
     put.bind(box, xnp.float32(3))
     assert get.bind(box) == 3 and read(1) == 4
 
+    def change(x):  # the same for all elements
+        put.bind(box, get.bind(box) + 1)
+        return x + get.bind(box)
+
+    for n, mapped in enumerate((xf.vmap(change), xf.jit(xf.vmap(change))), 4):
+        assert mapped(xnp.arange(2.0)).tolist() == [n, n + 1] and get.bind(box) == n
+    assert xf.jit(xf.grad(change))(1.0) == 1 and get.bind(box) == 6
+
 
 def test_what_stands_for_a_value_goes_with_it():
     def use():

@@ -150,13 +150,14 @@ class HiPrimitive(Primitive):
         inside = composites.staging_around(tracing.thread.trace)
         if _asking.now or inside is None and not composites.outside:
             return self.impl(*args, **params)
-        elsewhere = []
+        base, elsewhere = tracing.eval_trace if inside is None else inside, []
         for x in args:
             if type(x) in tracing.composites:
                 contents = _contents(x)
                 entry = composites.moved(x, contents) or _move(inside, x, contents)
                 if entry is not None:
-                    now = entry.read()
+                    with tracing.current_trace(base):
+                        now = entry.read()
                     elsewhere.append((x, entry, x.cur_qdd(), _contents(x), now))
                     _keep(x, x.cur_qdd(), now)
         try:
@@ -166,7 +167,9 @@ class HiPrimitive(Primitive):
             for x, _, state, contents, _ in elsewhere:
                 _keep(x, state, contents)
         for now, (_, entry, _, _, before) in zip(found, elsewhere):
-            entry.write(now, before)
+            own = any([isinstance(leaf, tracing.Tracer) and leaf._trace is not base for leaf in now])  # of vmap, say
+            with tracing.current_trace(tracing.thread.trace if own else base):
+                entry.write(now, before)
         if inside is not None:
             for x in results if isinstance(results, (list, tuple)) else (results,):
                 if type(x) in tracing.composites:
