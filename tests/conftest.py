@@ -35,9 +35,9 @@ collect_ignore_glob = [f"*/{file}" for file, library in _needed.items() if libra
 # What needs several devices, or speaks of the CPU's client or compiler.
 CPU_ONLY_FILES = frozenset(
     """test_clients.py test_compile_for_cuda.py test_compile_for_tpu.py test_custom_partitioning.py test_disk_cache.py
-    test_array_stores.py test_collectives_between_devices.py test_distributed.py test_explicit_sharding.py
-    test_export_over_devices.py test_foreign_calls.py test_outlining.py test_plan.py test_pmap.py test_shard_map.py test_sharding.py
-    test_shardings_api.py test_topologies.py test_transfers.py test_unreduced_types.py""".split())
+    test_array_stores.py test_buffer_callbacks.py test_collectives_between_devices.py test_dependencies.py test_distributed.py
+    test_explicit_sharding.py test_export_over_devices.py test_foreign_calls.py test_outlining.py test_plan.py test_pmap.py test_shard_map.py test_sharding.py
+    test_shardings_api.py test_spread_and_laid_out.py test_topologies.py test_transfers.py test_unreduced_types.py""".split())
 collect_ignore_glob += [] if ON_CPU else [f"*/{file}" for file in CPU_ONLY_FILES]
 CPU_ONLY_TESTS = frozenset(
     """test_algorithms_of_svd test_backends test_compiled_programs_need_less_memory test_demo test_devices_of_a_function

@@ -438,6 +438,28 @@ def test_places_and_scopes():
 
 # Names
 
+MATRIX = np.eye(3, dtype=np.float32)
+
+
+@pytest.mark.parametrize("name, f", [
+    ("eig_p", lax.linalg.eig), ("eigh_p", lax.linalg.eigh), ("svd_p", lax.linalg.svd), ("schur_p", lax.linalg.schur),
+    ("hessenberg_p", lax.linalg.hessenberg), ("tridiagonal_p", lambda a: lax.linalg.tridiagonal(a, lower=True)),
+    ("triangular_solve_p", lambda a: lax.linalg.triangular_solve(a, a)), ("get_p", lambda a: xf.new_ref(a)[0]),
+    ("swap_p", lambda a: xf.ref.swap(xf.new_ref(a), 0, a[1])), ("random_gamma_p", lambda a: xf.random.gamma(xf.random.key(0), a)),
+])
+def test_primitives_of_programs_by_name(name, f):
+    found = set()
+
+    def collect(program):
+        for eqn in program.eqns:
+            found.add(eqn.primitive)
+            for inner in extend_core.jaxprs_in_params(eqn.params):
+                collect(inner)
+
+    collect(xf.make_jaxpr(f)(MATRIX).jaxpr)
+    assert getattr(extend_core.primitives, name) in found
+
+
 LISTED = {
     "core": "AbstractValue ShapedArray Trace Tracer ensure_compile_time_eval eval_context eval_jaxpr max_dim min_dim",
     "extend.backend": """backend_xla_version backends clear_backends clear_in_memory_compilation_cache get_backend
@@ -449,7 +471,8 @@ LISTED = {
         subjaxprs take_current_trace unmapped_aval unsafe_am_i_under_a_jit_DO_NOT_USE unsafe_am_i_under_a_vmap_DO_NOT_USE
         unsafe_get_axis_names_DO_NOT_USE valid_jaxtype""",
     "extend.core.primitives": """add_p add_jaxvals_p call_p closed_call_p custom_jvp_call_p custom_vjp_call_p dot_general_p
-        jit_p mul_p random_wrap_p remat_p scan_p threefry2x32_p while_p""",
+        eig_p eigh_p get_p hessenberg_p jit_p mul_p random_gamma_p random_wrap_p remat_p scan_p schur_p svd_p swap_p
+        threefry2x32_p triangular_solve_p tridiagonal_p while_p""",
     "extend.linear_util": """StoreException WrappedFun cache merge_linear_aux transformation transformation2
         transformation_with_aux transformation_with_aux2 wrap_init""",
     "extend.lowering": "JaxIrContext LoweringRuleContext",

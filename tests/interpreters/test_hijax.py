@@ -1,10 +1,13 @@
 """Values that consist of others, written as Flax writes its variables."""
 
+import gc
+
 import pytest
 
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront.experimental import hijax
+from xlafront.staging import composites
 
 
 class Box:
@@ -48,8 +51,13 @@ class Set(hijax.HiPrimitive):
         return []
 
 
+class Make(hijax.HiPrimitive):
+    def impl(self, value):
+        return Box(value)
+
+
 hijax.register_hitype(Box, lambda box: BoxType())
-get, put = Get("get"), Set("put")
+get, put, make = Get("get"), Set("put"), Make("make")
 
 
 def test_made_and_changed_while_something_is_traced():
@@ -72,12 +80,69 @@ def test_changed_beside_a_gradient():
     assert xf.grad(f)(4.0) == 8 and get.bind(box) == 12
 
 
-def test_compiled_code_leaves_no_traced_array_in_what_is_outside():
-    box = Box(xnp.float32(5))
-    assert xf.jit(lambda x: get.bind(box) + x)(1) == 6
-    with pytest.raises(NotImplementedError, match="flax_hijax_variable"):
-        xf.jit(lambda x: put.bind(box, x))(1.0)
-    assert get.bind(box) == 5
+def test_compiled_functions_use_and_change_what_isoutside():
+    box, traced = Box(xnp.float32(5)), []
+    read = xf.jit(lambda x: get.bind(box) + x)
+    assert read(1) == 6
+    put.bind(box, xnp.float32(7))
+    assert read(1) == 8
+
+    @xf.jit
+    def add(x):
+        traced.append(x)
+        put.bind(box, get.bind(box) + x)
+        return xf.grad(lambda x: get.bind(box) * x)(2.0)
+
+    assert add(1.0) == 8 and get.bind(box) == 8 and add(2.0) == 10 and len(traced) == 1
+
+    def body(carry, x):
+        put.bind(box, get.bind(box) + x)
+        return carry, None
+
+    xf.lax.scan(body, None, xnp.arange(4.0))
+    assert get.bind(box) == 16
+
+    @xf.jit
+    def loop(own):
+        made = make.bind(xnp.float32(1))
+
+        def step(i, carry):
+            put.bind(made, get.bind(made) * 2)
+            put.bind(own, get.bind(own) + get.bind(made))
+            put.bind(box, get.bind(box) + 1)
+            return carry
+
+        xf.lax.fori_loop(0, 3, step, None)
+        return get.bind(made)
+
+    own = Box(xnp.float32(0))
+    for n in (1, 2):
+        assert loop(own) == 8 and get.bind(own) == 14 * n and get.bind(box) == 16 + 3 * n
+    with pytest.raises(TypeError, match="shapes and dtypes"):
+        xf.jit(lambda: put.bind(box, xnp.ones(3)))()
+    put.bind(box, xnp.float32(3))
+    assert get.bind(box) == 3 and read(1) == 4
+
+    def change(x):  # the same for all elements
+        put.bind(box, get.bind(box) + 1)
+        return x + get.bind(box)
+
+    for n, mapped in enumerate((xf.vmap(change), xf.jit(xf.vmap(change))), 4):
+        assert mapped(xnp.arange(2.0)).tolist() == [n, n + 1] and get.bind(box) == n
+    assert xf.jit(xf.grad(change))(1.0) == 1 and get.bind(box) == 6
+
+
+def test_what_stands_for_a_value_goes_with_it():
+    def use():
+        box = Box(xnp.float32(1))
+        xf.jit(lambda: put.bind(box, get.bind(box) + 1))()
+        return get.bind(box)
+
+    kept = len(composites.outside)
+    assert [use() for _ in range(3)] == [2, 2, 2]
+    xf.clear_caches()  # the programs use it
+    gc.collect()
+    assert len(composites.outside) <= kept
 
 
 def test_they_have_types_and_convert():

@@ -6,29 +6,30 @@ from __future__ import annotations
 _SAME_PATH = """
     ad_checkpoint api_util custom_batching custom_derivatives debug distributed dlpack dtypes errors example_libraries
     example_libraries.optimizers example_libraries.stax experimental.array_serialization
-    experimental.array_serialization.serialization experimental.checkify experimental.compilation_cache
-    experimental.compilation_cache.compilation_cache experimental.compute_on experimental.custom_partitioning
-    experimental.fused experimental.hijax experimental.jet experimental.key_reuse experimental.layout experimental.mesh_utils
-    experimental.multihost_utils experimental.ode experimental.pjit experimental.rnn experimental.scheduling_groups
-    experimental.serialize_executable experimental.source_mapper experimental.sparse experimental.sparse.bcoo
-    experimental.sparse.bcsr experimental.sparse.coo experimental.sparse.csr experimental.sparse.linalg
-    experimental.sparse.ad experimental.sparse.api experimental.sparse.random experimental.sparse.transform
-    experimental.sparse.util experimental.topologies experimental.transfer experimental.xla_metadata export extend.backend
-    extend.core extend.core.primitives extend.linear_util extend.mlir extend.mlir.dialects extend.mlir.dialects.arith
-    extend.mlir.dialects.builtin extend.mlir.dialects.cf extend.mlir.dialects.chlo extend.mlir.dialects.func
-    extend.mlir.dialects.math extend.mlir.dialects.memref extend.mlir.dialects.mpmd extend.mlir.dialects.scf
-    extend.mlir.dialects.sdy extend.mlir.dialects.sparse_tensor extend.mlir.dialects.stablehlo extend.mlir.dialects.vector
-    extend.mlir.ir extend.mlir.passmanager extend.random extend.sharding extend.source_info_util ffi flatten_util image
-    interpreters interpreters.ad interpreters.batching interpreters.mlir interpreters.partial_eval interpreters.pxla
-    interpreters.xla lax lax.linalg memory monitoring nn nn.initializers numpy numpy.fft numpy.linalg ops profiler random ref
-    scipy scipy.cluster scipy.cluster.vq scipy.fft scipy.integrate scipy.interpolate scipy.linalg scipy.ndimage scipy.optimize
-    scipy.signal scipy.sparse scipy.sparse.linalg scipy.spatial scipy.spatial.transform scipy.special scipy.stats
-    scipy.stats.bernoulli
-    scipy.stats.beta scipy.stats.betabinom scipy.stats.binom scipy.stats.cauchy scipy.stats.chi2 scipy.stats.dirichlet
-    scipy.stats.expon scipy.stats.gamma scipy.stats.gennorm scipy.stats.geom scipy.stats.gumbel_l scipy.stats.gumbel_r
-    scipy.stats.laplace scipy.stats.logistic scipy.stats.multinomial scipy.stats.multivariate_normal scipy.stats.nbinom
-    scipy.stats.norm scipy.stats.pareto scipy.stats.poisson scipy.stats.t scipy.stats.truncnorm scipy.stats.uniform
-    scipy.stats.vonmises scipy.stats.wrapcauchy sharding stages test_util tree tree_util typing
+    experimental.array_serialization.serialization experimental.buffer_callback experimental.checkify
+    experimental.compilation_cache experimental.compilation_cache.compilation_cache experimental.compute_on
+    experimental.control_deps experimental.custom_partitioning experimental.fused experimental.hijax experimental.jet
+    experimental.key_reuse experimental.layout experimental.mesh_utils experimental.multihost_utils experimental.ode
+    experimental.pjit experimental.profiler experimental.random experimental.rnn experimental.scheduling_groups
+    experimental.serialize_executable experimental.shard_alike experimental.source_mapper experimental.sparse
+    experimental.sparse.bcoo experimental.sparse.bcsr experimental.sparse.coo experimental.sparse.csr
+    experimental.sparse.linalg experimental.sparse.ad experimental.sparse.api experimental.sparse.random
+    experimental.sparse.transform experimental.sparse.util experimental.topologies experimental.transfer
+    experimental.xla_metadata export extend.backend extend.core extend.core.primitives extend.linear_util extend.lowering
+    extend.mlir extend.mlir.dialects extend.mlir.dialects.arith extend.mlir.dialects.builtin extend.mlir.dialects.cf
+    extend.mlir.dialects.chlo extend.mlir.dialects.func extend.mlir.dialects.math extend.mlir.dialects.memref
+    extend.mlir.dialects.mpmd extend.mlir.dialects.scf extend.mlir.dialects.sdy extend.mlir.dialects.sparse_tensor
+    extend.mlir.dialects.stablehlo extend.mlir.dialects.vector extend.mlir.ir extend.mlir.passmanager extend.random
+    extend.sharding extend.source_info_util ffi flatten_util image interpreters interpreters.ad interpreters.batching
+    interpreters.mlir interpreters.partial_eval interpreters.pxla interpreters.xla lax lax.linalg memory monitoring nn
+    nn.initializers numpy numpy.fft numpy.linalg ops profiler random ref scipy scipy.cluster scipy.cluster.vq scipy.fft
+    scipy.integrate scipy.interpolate scipy.linalg scipy.ndimage scipy.optimize scipy.signal scipy.sparse scipy.sparse.linalg
+    scipy.spatial scipy.spatial.transform scipy.special scipy.stats scipy.stats.bernoulli scipy.stats.beta
+    scipy.stats.betabinom scipy.stats.binom scipy.stats.cauchy scipy.stats.chi2 scipy.stats.dirichlet scipy.stats.expon
+    scipy.stats.gamma scipy.stats.gennorm scipy.stats.geom scipy.stats.gumbel_l scipy.stats.gumbel_r scipy.stats.laplace
+    scipy.stats.logistic scipy.stats.multinomial scipy.stats.multivariate_normal scipy.stats.nbinom scipy.stats.norm
+    scipy.stats.pareto scipy.stats.poisson scipy.stats.t scipy.stats.truncnorm scipy.stats.uniform scipy.stats.vonmises
+    scipy.stats.wrapcauchy sharding stages test_util tree tree_util typing
 """
 
 # Modules that are the same objects under both names: of jax, and of xlafront.
@@ -60,7 +61,7 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.compat.renamed": "physical_aval trace_state_clean",
     }),
     "jax._src.dispatch": ("Equinox", {"xlafront.compat.renamed": "wait_for_tokens"}),
-    "jax._src.earray": ("Flax", {"xlafront.compat.renamed": "EArray"}),
+    "jax._src.earray": ("Flax", {"xlafront.interpreters.extended_dtypes": "EArray"}),
     "jax._src.distributed": ("Orbax", {"xlafront.compat.renamed": "global_state"}),
     "jax._src.dtypes": ("Equinox, Flax, TensorFlow Probability", {
         "xlafront.core.dtypes": "ExtendedDType TypePromotionError canonicalize_dtype extended finfo",

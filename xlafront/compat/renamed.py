@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlafront.core import dtypes, tree
-from xlafront.core.avals import ShapedArray
-from xlafront.core.keys import KeyArray, physical as physical_aval
+from xlafront.core.keys import physical as physical_aval
 from xlafront.core.tracing import abstractors as pytype_aval_mappings, is_tracing
 from xlafront.interpreters.mlir import lowerable_effects
 from xlafront.runtime.clients import clients
@@ -17,7 +16,7 @@ from xlafront.runtime.distributed import state as global_state
 from xlafront.runtime.effects import effects_barrier as wait_for_tokens
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 
-__all__ = ["UNSPECIFIED", "DType", "EArray", "TypedNdArray", "UnspecifiedValue", "global_state", "physical_aval",
+__all__ = ["UNSPECIFIED", "DType", "TypedNdArray", "UnspecifiedValue", "global_state", "physical_aval",
            "pytype_aval_mappings", "supports_inf", "trace_state_clean", "wait_for_tokens"]
 
 _backends = clients.started
@@ -54,11 +53,6 @@ _registry = _Nodes()
 
 class TypedNdArray(np.ndarray):
     """Constants of programs that know their weak type. Here they are NumPy's arrays, so that there are none."""
-
-
-def EArray(aval: ShapedArray, data: Any) -> KeyArray:
-    """An array of an extended dtype, of the array in which its elements are stored."""
-    return KeyArray(data, aval.dtype)
 
 
 def trace_state_clean() -> bool:

@@ -183,7 +183,7 @@ def _orders(user: str, name: str, wanted: Sequence[Any] | None, avals: Sequence[
     return tuple(found)
 
 
-def _aliases(user: str, aliases: Mapping[int, int] | None, avals: Sequence[Any], results: Sequence[Any]
+def aliased_pairs(user: str, aliases: Mapping[int, int] | None, avals: Sequence[Any], results: Sequence[Any]
              ) -> tuple[tuple[int, int], ...]:
     found = []
     if aliases is not None and not isinstance(aliases, Mapping):
@@ -240,7 +240,7 @@ def _call(target: str, results: Sequence[Any], args: Sequence[Any], given: Mappi
         *args, target_name=target, result_avals=tuple(results), attributes=_attributes(user, given),
         input_layouts=_orders(user, "input_layouts", input_layouts, avals),
         output_layouts=_orders(user, "output_layouts", output_layouts, results),
-        input_output_aliases=_aliases(user, input_output_aliases, avals, results),
+        input_output_aliases=aliased_pairs(user, input_output_aliases, avals, results),
         num_batch_dims=0 if target in foreign_functions.batch_partitionable else None, **params)
 
 

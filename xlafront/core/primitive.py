@@ -81,6 +81,7 @@ class Primitive:
     over_axis: Callable | None = None
     # Whether `abstract` says over which axes of a `shard_map` the results vary: else over those that an operand does.
     own_vma = False
+    lays_out = False  # whether it says in which order the elements of a value lie in memory
     own_types = False  # whether `abstract` says all that types say of meshes and memories
     # The mesh axes that split what it sums, of (operands' types, params): over these `out_sharding` may leave the sum open.
     summed_axes: Callable | None = None

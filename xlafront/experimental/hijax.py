@@ -4,8 +4,8 @@ from xlafront.faces import lazy
 
 _PLACES = {
     "xlafront.interpreters.hijax": """AbstractValue AvalMutableQDD AvalQDD HiPrimitive HiPspec HiType MutableHiType
-        VJPHiPrimitive Zero aval_method aval_property control_flow_allowed_effects instantiate_zeros is_undefined_primal
-        register_hitype""",
+        TransformedRef VJPHiPrimitive Zero aval_method aval_property control_flow_allowed_effects instantiate_zeros
+        is_undefined_primal register_hitype""",
     "xlafront.core.avals": "ShapedArray",
     "xlafront.core.refs": "AbstractRef",
 }

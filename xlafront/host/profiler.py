@@ -19,8 +19,8 @@ from xlafront.runtime.jaxlib_compat import JaxRuntimeError
 from xlafront.runtime.profiling import ProfileData, ProfileEvent, ProfileOptions, ProfilePlane, TraceMe
 
 __all__ = ["ProfileData", "ProfileEvent", "ProfileOptions", "ProfilePlane", "StepTraceAnnotation", "TraceAnnotation",
-           "annotate_function", "device_memory_profile", "register_subprocess", "save_device_memory_profile", "start_server",
-           "start_trace", "stop_server", "stop_trace", "trace"]
+           "annotate_function", "device_memory_profile", "get_profiled_instructions_proto", "register_subprocess",
+           "save_device_memory_profile", "start_server", "start_trace", "stop_server", "stop_trace", "trace"]
 
 PERFETTO_PORT = 9001  # the one of this machine that Perfetto's page may read from
 _lock = threading.Lock()
@@ -287,6 +287,24 @@ def register_subprocess(pid: int, port: int) -> Callable[[], None]:
     >>> # end = register_subprocess(worker.pid, 9014)
     """
     return profiling.register_subprocess(pid, port)
+
+
+def get_profiled_instructions_proto(tensorboard_dir: str) -> bytes:
+    """What a recording says of how long single instructions took, as a serialized `ProfiledInstructionsProto` of XLA.
+
+    It is empty but for recordings of NVIDIA GPUs.
+
+    - `tensorboard_dir`: the directory of one recording, `<log_dir>/plugins/profile/<time>/`.
+
+    >>> import pathlib, tempfile
+    >>> directory = tempfile.mkdtemp()
+    >>> with xf.profiler.trace(directory):
+    ...     y = xnp.ones(3) + 1
+    >>> [recording] = pathlib.Path(directory).glob("plugins/profile/*")
+    >>> get_profiled_instructions_proto(str(recording))
+    b''
+    """
+    return profiling.get_profiled_instructions_proto(tensorboard_dir)
 
 
 def device_memory_profile(backend: str | None = None) -> bytes:

@@ -2,15 +2,17 @@
 other values.
 
 A `VJPHiPrimitive` is one operation of a program until it is lowered (`hijax_primitives`). A `HiPrimitive` on values that
-consist of others runs its `impl`, also while something is traced: such a value then holds traced arrays. Values of a `HiType`
+consist of others runs its `impl`, also while something is traced: such a value then holds traced arrays, or, when it belongs to
+what is outside of the function, references hold them for it from then on (`composites.Moved`). Values of a `HiType`
 are one value in programs until they are lowered (`core/parts.py`); those of a `MutableHiType`, as Flax declares its variables
 to be where `flax_hijax_variable` is set, are taken apart by compiled functions (`staging/composites.py`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from xlafront.core import parts, tracing
@@ -21,12 +23,14 @@ from xlafront.core.zeros import Zero
 from xlafront.interpreters.ad import instantiate_zeros, is_undefined_primal
 from xlafront.interpreters.hijax_primitives import VJPHiPrimitive
 from xlafront.interpreters.mlir import lowerable_effects as control_flow_allowed_effects
+from xlafront.lax.elementwise import copy_p
+from xlafront.lax.refs import RefView as TransformedRef, new_ref
 from xlafront.runtime.sharding import PartitionSpec
-from xlafront.staging.composites import inside
+from xlafront.staging import composites
 
-__all__ = ["AbstractValue", "AvalMutableQDD", "AvalQDD", "HiPrimitive", "HiPspec", "HiType", "MutableHiType", "VJPHiPrimitive",
-           "Zero", "aval_method", "aval_property", "control_flow_allowed_effects", "cur_qdd", "instantiate_zeros",
-           "is_undefined_primal", "register_hitype"]
+__all__ = ["AbstractValue", "AvalMutableQDD", "AvalQDD", "HiPrimitive", "HiPspec", "HiType", "MutableHiType", "TransformedRef",
+           "VJPHiPrimitive", "Zero", "aval_method", "aval_property", "control_flow_allowed_effects", "cur_qdd",
+           "instantiate_zeros", "is_undefined_primal", "register_hitype"]
 
 
 class _Asking(threading.local):
@@ -143,29 +147,71 @@ class HiPrimitive(Primitive):
         super().__init__(name, multiple_results=getattr(type(self), "multiple_results", False))
 
     def bind(self, *args, **params):
-        if _asking.now or type(tracing.thread.trace) is not StagingTrace:
+        inside = composites.staging_around(tracing.thread.trace)
+        if _asking.now or inside is None and not composites.outside:
             return self.impl(*args, **params)
-        before = [(x, x.cur_qdd(), _contents(x)) for x in args if type(x) in tracing.composites
-                  and not any([x is own for own in inside.values])]
-        results = self.impl(*args, **params)
-        for x, state, contents in before:
-            if any([isinstance(leaf, tracing.Tracer) for leaf in _contents(x)]) and not any(
-                    [isinstance(leaf, tracing.Tracer) for leaf in contents]):
-                tracing.composites[type(x)](x).update_from_loval(state, x, *contents)
-                raise NotImplementedError(
-                    f"{self.name} would change a value that consists of others from inside of a function that is compiled and "
-                    f"did not make it, nor got it as an argument of jit; xlafront, which answers for jax here, cannot do so. "
-                    f"Pass the value to the function, or leave flax_hijax_variable off.")
+        base, elsewhere = tracing.eval_trace if inside is None else inside, []
+        for x in args:
+            if type(x) in tracing.composites:
+                contents = _contents(x)
+                entry = composites.moved(x, contents) or _move(inside, x, contents)
+                if entry is not None:
+                    with tracing.current_trace(base):
+                        now = entry.read()
+                    elsewhere.append((x, entry, x.cur_qdd(), _contents(x), now))
+                    _keep(x, x.cur_qdd(), now)
+        try:
+            results = self.impl(*args, **params)
+            found = [_contents(x) for x, *_ in elsewhere]
+        finally:
+            for x, _, state, contents, _ in elsewhere:
+                _keep(x, state, contents)
+        for now, (_, entry, _, _, before) in zip(found, elsewhere):
+            own = any([isinstance(leaf, tracing.Tracer) and leaf._trace is not base for leaf in now])  # of vmap, say
+            with tracing.current_trace(tracing.thread.trace if own else base):
+                entry.write(now, before)
+        if inside is not None:
+            for x in results if isinstance(results, (list, tuple)) else (results,):
+                if type(x) in tracing.composites:
+                    composites.note_made(x)
         return results
 
 
-def _contents(x: Any) -> list[Any]:
-    """The arrays that a value consists of."""
-    _asking.now = True  # its type may ask by an operation
+def _move(inside: StagingTrace | None, x: Any, contents: Sequence[Any]) -> composites.Moved | None:
+    """For a value that comes from outside of the function that is being traced: references to what it holds, made where it
+    comes from, which the program can read and write."""
+    if inside is None or not contents:
+        return None
+    owner = composites.owner_of(x, contents)
+    if owner is inside:
+        return None
+    with tracing.current_trace(tracing.eval_trace if owner is None else owner):
+        references = [new_ref(leaf) for leaf in contents]
+        if owner is None:  # what the value keeps is its own alone, so that it goes with it
+            contents = [copy_p.bind(leaf) for leaf in contents]
+            _keep(x, x.cur_qdd(), contents)
+    return composites.note_moved(x, owner, contents, references)
+
+
+@contextlib.contextmanager
+def _as_it_is() -> Iterator[None]:
+    """Types may use operations to ask for what a value holds and to change it: here, what the value itself does."""
+    before, _asking.now = _asking.now, True
     try:
-        return tracing.composites[type(x)](x).read_loval(x.cur_qdd(), x)
+        yield
     finally:
-        _asking.now = False
+        _asking.now = before
+
+
+def _contents(x: Any) -> list[Any]:
+    """The arrays that a value keeps."""
+    with _as_it_is():
+        return tracing.composites[type(x)](x).read_loval(x.cur_qdd(), x)
+
+
+def _keep(x: Any, state: Any, arrays: Sequence[Any]) -> None:
+    with _as_it_is():
+        tracing.composites[type(x)](x).update_from_loval(state, x, *arrays)
 
 
 def register_hitype(val_cls: type, typeof_fn: Callable[[Any], AbstractValue]) -> None:

@@ -667,7 +667,8 @@ def _convert_abstract(x, *, new_dtype, weak_type, sharding):
 
 
 def _convert_derivative(g, y, x, *, new_dtype, weak_type, sharding):
-    if dtypes.tangent_dtype(new_dtype) == dtypes.float0 or dtypes.tangent_dtype(tracing.aval_of(x).dtype) == dtypes.float0:
+    new_dtype = dtypes.tangent_dtype(new_dtype)
+    if new_dtype == dtypes.float0 or dtypes.tangent_dtype(tracing.aval_of(x).dtype) == dtypes.float0:
         return None
     return convert_element_type_p.bind(g, new_dtype=new_dtype, weak_type=weak_type, sharding=sharding)
 

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from xlafront.lowering import mlir
+from xlafront.lowering import custom_calls, mlir
 from xlafront.lowering.mlir import ir
+from xlafront.runtime.foreign_functions import TYPED
 
-_TARGETS = {"cpu": "xla_ffi_{}python_cpu_callback", "cuda": "xla_ffi_{}python_gpu_callback",
-            "rocm": "xla_ffi_{}python_gpu_callback"}
+_PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "rocm": "gpu"}
 
 
 def call_python(ctx, function: Callable[..., tuple], operands: Sequence[ir.Value], *, has_side_effect: bool,
-                effect: Any = None, device_index: int = 0, partitioned: bool = False) -> list[ir.Value]:
+                effect: Any = None, device_index: int = 0, partitioned: bool = False, kind: str = "ffi",
+                recordable: bool = False, aliases: Mapping[int, int] | None = None) -> list[ir.Value]:
     """An operation that calls `function` with its operands as NumPy arrays; the values of the arrays it returns.
+
+    One of the `kind` "buffer" calls it with the memory of its operands and results; `recordable` ones may become part of what
+    GPUs repeat alone, and `aliases` says which operands lie where which results do.
 
     With an ordered `effect` its token comes first: None among the arguments, and None is to be returned. In a program over
     several devices it runs on the one numbered `device_index`, or on each with its own part when `partitioned`.
     """
     module = ctx.module_context
-    target = _TARGETS.get(module.platform)
-    if target is None:
+    platform = _PLATFORMS.get(module.platform)
+    if platform is None:
         raise NotImplementedError(
             f"{ctx.primitive} cannot run on {module.platform}: compiled programs call Python on CPUs and GPUs. Return "
             f"the value from the compiled function and use it on the host, or run this function on the CPU: "
@@ -29,14 +33,12 @@ def call_python(ctx, function: Callable[..., tuple], operands: Sequence[ir.Value
     effects = [effect] if effect is not None and effect.ordered else []
     operands = [*ctx.tokens(effects), *operands]
     types = [mlir.token_type()] * len(effects) + [mlir.type_of(aval) for aval in ctx.avals_out]
-    attributes = {
-        "call_target_name": mlir.string(target.format("partitioned_" if partitioned else "")),
-        "api_version": mlir.i32(4),
-        "backend_config": mlir.attribute(f"{{index = {len(module.host_callbacks)} : ui64}}"),
-        "has_side_effect": mlir.boolean(has_side_effect),
-        "operand_layouts": mlir.array(_row_major(x.type) for x in operands),
-        "result_layouts": mlir.array(_row_major(t) for t in types),
-    }
+    recorded = "_cmd_buffer" if recordable and platform == "gpu" else ""
+    attributes = custom_calls.attributes_of_call(
+        f"xla_{kind}_{'partitioned_' if partitioned else ''}python_{platform}_callback{recorded}", len(operands), len(types),
+        has_side_effect=has_side_effect, api_version=TYPED, operand_output_aliases=aliases,
+        operand_layouts=[_row_major(x.type) for x in operands], result_layouts=[_row_major(t) for t in types])
+    attributes["backend_config"] = mlir.attribute(f"{{index = {len(module.host_callbacks)} : ui64}}")
     context = module.sharding_context
     several = context is not None and context.partitioned
     if several:
@@ -54,7 +56,6 @@ def call_python(ctx, function: Callable[..., tuple], operands: Sequence[ir.Value
     return results
 
 
-def _row_major(kind: ir.Type) -> ir.Attribute:
-    rank = kind.rank if isinstance(kind, ir.RankedTensorType) else 0  # tokens have none
-    text = f"dense<[{', '.join(map(str, reversed(range(rank))))}]>" if rank else "dense<>"
-    return mlir.attribute(f"{text} : tensor<{rank}xindex>")
+def _row_major(kind: ir.Type) -> range:
+    """The dimensions from the fastest to the slowest. Tokens have none."""
+    return range(kind.rank if isinstance(kind, ir.RankedTensorType) else 0)[::-1]

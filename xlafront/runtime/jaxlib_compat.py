@@ -36,6 +36,7 @@ def let_go(leaves) -> None:
 
 Config = _jax.config.Config
 pytree = _jax.pytree
+Buffer, ExecutionContext, ExecutionStage = _jax.ffi.Buffer, _jax.ffi.ExecutionContext, _jax.ffi.ExecutionStage
 ArrayImpl = _jax.ArrayImpl
 Array = _jax.Array
 Sharding = _jax.Sharding

@@ -13,8 +13,9 @@ from xlafront.runtime.clients import loaded_plugins
 from xlafront.runtime.jaxlib_compat import jaxlib_version_text
 
 __all__ = ["ProfileData", "ProfileEvent", "ProfileOptions", "ProfilePlane", "ProfilerServer", "ProfilerSession", "TraceMe",
-           "describe_process", "register_subprocess", "start_server"]
+           "describe_process", "get_profiled_instructions_proto", "register_subprocess", "start_server"]
 
+get_profiled_instructions_proto = _profiler.get_profiled_instructions_proto
 register_subprocess = _profiler.register_subprocess
 start_server = _profiler.start_server
 _known_plugins: set[str] = set()  # those whose devices are recorded

@@ -77,10 +77,10 @@ def typeof(x: Any) -> Any:
     >>> print(xf.typeof(xnp.ones(3)))
     float32[3]
     """
-    if type(x) in tracing.composites:
-        return tracing.composites[type(x)](x)
-    aval = tracing.aval_of(x)
-    return x.aval if type(x) in (ArrayImpl, keys.KeyArray) else aval
+    kind = type(x)
+    if kind is ArrayImpl or kind is keys.KeyArray:  # hot: Flax asks of each value
+        return x.aval
+    return tracing.composites[kind](x) if kind in tracing.composites else tracing.aval_of(x)
 
 
 def named_call(fun: Callable, *, name: str | None = None) -> Callable:

@@ -17,7 +17,7 @@ import numpy as np
 
 from xlafront.core import errors, keys, parts, tracing, tree
 from xlafront.core.avals import abstract_token
-from xlafront.core.ir import ClosedJaxpr, DebugInfo, eval_jaxpr
+from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, eval_jaxpr, subprograms
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.traceback_filter import filter_traceback
 from xlafront.runtime import config, distributed, effects as runtime_effects
@@ -59,6 +59,12 @@ class Options(NamedTuple):
     backend: str | None = None
     inline: bool = False
     compiler_options: tuple = ()
+
+
+def _lays_out(jaxpr: Jaxpr) -> bool:
+    """Whether a program says of a value how it lies in memory."""
+    return jaxpr.memoised(("lays_out",), lambda: any(
+        [eqn.primitive.lays_out or any(map(_lays_out, subprograms(eqn.params))) for eqn in jaxpr.eqns]))
 
 
 class Jitted:
@@ -437,7 +443,9 @@ class Jitted:
         out_shardings = self.flat_out_shardings(traced.out_tree)
         device_assignment.check_results(self.name, out_shardings, traced)
         layouts = self.flat_layouts(call.in_tree, traced.out_tree)
-        if layouts is not None:
+        if layouts is None and layouts_in_use.others and _lays_out(traced.closed.jaxpr):
+            layouts = [None] * len(traced.in_avals), [Layout.AUTO] * len(traced.closed.out_avals)
+        elif layouts is not None:
             for layout, aval in zip((*layouts[0], *layouts[1]), (*traced.in_avals, *traced.closed.out_avals)):
                 if isinstance(layout, Layout):
                     layout.check_compatible_aval(aval.shape)

@@ -18,12 +18,22 @@ _PLACES = {
     "copy_p": ("xlafront.lax.elementwise", "copy_p"),
     "custom_jvp_call_p": ("xlafront.transforms.calls.custom_jvp", "custom_jvp_call_p"),
     "custom_vjp_call_p": ("xlafront.transforms.calls.custom_vjp", "custom_vjp_call_p"),
+    "eig_p": ("xlafront.linalg.spectra", "eig_p"),
+    "eigh_p": ("xlafront.linalg.spectra", "eigh_p"),
+    "get_p": ("xlafront.lax.refs", "get_p"),
+    "hessenberg_p": ("xlafront.linalg.forms", "hessenberg_p"),
     "jit_p": ("xlafront.staging.jit", "jit_p"),
     "name_p": ("xlafront.transforms.ad.checkpoint", "name_p"),
+    "random_gamma_p": ("xlafront.random.gammas", "random_gamma_p"),
     "random_wrap_p": ("xlafront.lax.keys", "wrap_p"),
     "random_unwrap_p": ("xlafront.lax.keys", "unwrap_p"),
     "remat_p": ("xlafront.transforms.ad.checkpoint", "remat_p"),
+    "schur_p": ("xlafront.linalg.forms", "schur_p"),
+    "svd_p": ("xlafront.linalg.spectra", "svd_p"),
+    "swap_p": ("xlafront.lax.refs", "swap_p"),
     "threefry2x32_p": ("xlafront.random.threefry", "threefry2x32_p"),
+    "triangular_solve_p": ("xlafront.linalg.factorizations", "triangular_solve_p"),
+    "tridiagonal_p": ("xlafront.linalg.forms", "tridiagonal_p"),
 }
 
 
