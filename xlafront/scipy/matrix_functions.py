@@ -106,8 +106,8 @@ def expm_frechet(A: Array, E: Array, *, method: str | None = None, compute_expm:
     return (value, derivative) if compute_expm else derivative
 
 
-def _complex_schur(name: str, a) -> tuple:
-    [a] = matrices(name, a)
+def _complex_schur(name: str, a, error: type[Exception] = ValueError) -> tuple:
+    [a] = matrices(name, a, error=error)
     square(name, a)
     if a.ndim != 2:
         raise ValueError(f"{name} takes one square matrix, got an array of shape {a.shape}. Use vmap for many.")
@@ -143,7 +143,7 @@ def sqrtm(A: Array, blocksize: int = 1) -> Array:  # noqa: N803  (SciPy's name)
     Array([[2.+0.j, 0.+0.j],
            [0.+0.j, 3.+0.j]], dtype=complex64)
     """
-    t, z = _complex_schur("sqrtm", A)
+    t, z = _complex_schur("sqrtm", A, TypeError)
     roots = xnp.sqrt(xnp.diagonal(t))
 
     def element(p, products, r, diagonal):
