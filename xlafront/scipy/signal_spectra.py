@@ -183,7 +183,7 @@ def stft(x: ArrayLike, fs: ArrayLike = 1.0, window: Any = "hann", nperseg: int =
 
     - `x`: the signal. `axis`: the axis of time, where frequencies will be. `fs`: how many samples there are in a unit of time.
     - `window`: what segments are multiplied by: a name (or a tuple of one and parameters), or an array.
-    - `nperseg`: the length of segments, of the whole signal for None. `noverlap`: by how much they overlap, half of that for None.
+    - `nperseg`: the length of segments, the signal's for None. `noverlap`: by how much they overlap, half of that for None.
     - `nfft`: the length of the transforms, if longer: segments are filled up with zeros.
     - `detrend`: what to take off segments, as the type of the function `detrend`, or a function of segments.
     - `return_onesided`: whether to leave out negative frequencies, of a real signal.
