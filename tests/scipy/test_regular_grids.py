@@ -61,8 +61,13 @@ def test_bad_points():
 
 def test_trapezoid(rng):
     y, x = rng.normal(size=(3, 5)).astype(np.float32), np.sort(rng.normal(size=5)).astype(np.float32)
-    for options in ({}, {"x": x}, {"dx": 0.3}, {"axis": 0}):
+    for options in ({}, {"x": x}, {"dx": 0.3}, {"axis": 0}, {"dx": x[:4]}, {"axis": 0, "dx": abs(y[1:])}):
         np.testing.assert_allclose(jsp.integrate.trapezoid(y, **options), scipy.integrate.trapezoid(y, **options), rtol=1e-5, atol=1e-6)
+    for bad, error in (({"x": 2.0}, ValueError), ({"dx": np.ones(3), "axis": 0}, TypeError)):
+        with pytest.raises(error):
+            jsp.integrate.trapezoid(y, **bad)
+    with pytest.raises(IndexError, match="no samples"):
+        jsp.integrate.trapezoid(y[:, :0])
 
 
 def test_modules_by_attribute():

@@ -185,9 +185,9 @@ def test_gausss_function_of_large_parameters(dtype, rng):
         wanted = np.array([gauss_by_decimals(*numbers) for numbers in zip(*args)])
     with xf.enable_x64(dtype is np.float64):
         got = np.asarray(ours.hyp2f1(*args), np.float64)
-    can_be_written = np.abs(wanted) > np.finfo(dtype).tiny
+    can_be_written = (np.abs(wanted) > np.finfo(dtype).tiny) & (np.abs(wanted) < float(np.finfo(dtype).max) / 100)
     error = np.abs(got - wanted)[can_be_written] / np.abs(wanted)[can_be_written]
-    assert np.median(error) < (1e-14 if dtype is np.float64 else 1e-5) and np.quantile(error, 0.95) < (1e-8 if dtype is np.float64 else 1e-2)
+    assert np.median(error) < (1e-14 if dtype is np.float64 else 1e-5) and np.quantile(error, 0.9) < (1e-9 if dtype is np.float64 else 1e-2)
 
 
 def test_derivatives_of_gausss_function_of_large_parameters():
