@@ -150,8 +150,8 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axes = None, edge_order: i
     return result[0] if len(axes) == 1 else result
 
 
-@library(static="axis", name="trapezoid")
-def _trapezoid(y, x, dx, axis):
+@library(static=("axis", "axis_of_x"), name="trapezoid")
+def _trapezoid(y, x, dx, axis, axis_of_x):
     last, error = np.ndim(y) - 1, TypeError
     if x is None:
         y, width = promote_dtypes_inexact(*promote_dtypes_inexact(operand(y)), operand(dx))
@@ -164,7 +164,7 @@ def _trapezoid(y, x, dx, axis):
         width = move_dim(width, axis, last) if np.ndim(width) == np.ndim(y) else width
     else:
         y, x = promote_dtypes_inexact(operand(y), operand(x))
-        y, x = move_dim(y, axis, last), x if np.ndim(x) == 1 else move_dim(x, axis, np.ndim(x) - 1)
+        y, x = move_dim(y, axis, last), x if np.ndim(x) == 1 else move_dim(x, axis_of_x, np.ndim(x) - 1)
         width = _steps(x, np.ndim(x) - 1)
         error = TypeError if np.ndim(width) == np.ndim(y) else ValueError
     sides = _part(y, 1, None, last) + _part(y, 0, -1, last)
@@ -186,7 +186,9 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     check_arraylike("trapezoid", y, dx, *[v for v in (x,) if v is not None])
     if x is not None and np.ndim(x) == 0:
         raise ValueError("xnp.trapezoid takes positions x in a vector or an array like y, got a scalar. Give a distance as dx.")
-    return _trapezoid(y, x, dx, canonical_axis(axis, np.ndim(y), "xnp.trapezoid"))
+    axis_of_y = canonical_axis(axis, np.ndim(y), "xnp.trapezoid")
+    fewer = x is not None and 1 < np.ndim(x) < np.ndim(y)
+    return _trapezoid(y, x, dx, axis_of_y, canonical_axis(axis, np.ndim(x), "xnp.trapezoid, in x,") if fewer else axis_of_y)
 
 
 # Angles, and values between samples
