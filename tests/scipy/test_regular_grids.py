@@ -32,6 +32,7 @@ def test_values(rest, method, fill, rng):
 def test_transformations(rng):
     values, points = rng.normal(size=(3, 4)), rng.uniform(0.1, 2.9, (6, 2))
     check_derivatives(lambda v, p: RegularGridInterpolator(GRID, v)(p), [values, points], rng)
+    assert RegularGridInterpolator(GRID, values)(points[0]).shape == (1,)
     line = RegularGridInterpolator((np.arange(3.0),), np.arange(3.0) ** 2)
     np.testing.assert_allclose(xf.vmap(lambda x: line(x))(np.array([0.5, 1.5])).ravel(), [0.5, 2.5])
     np.testing.assert_allclose(xf.grad(lambda x: line(x)[0])(1.5), 3.0)
@@ -61,8 +62,15 @@ def test_bad_points():
 
 def test_trapezoid(rng):
     y, x = rng.normal(size=(3, 5)).astype(np.float32), np.sort(rng.normal(size=5)).astype(np.float32)
-    for options in ({}, {"x": x}, {"dx": 0.3}, {"axis": 0}):
+    for options in ({}, {"x": x}, {"dx": 0.3}, {"axis": 0}, {"dx": x[:4]}, {"axis": 0, "dx": abs(y[1:])}):
         np.testing.assert_allclose(jsp.integrate.trapezoid(y, **options), scipy.integrate.trapezoid(y, **options), rtol=1e-5, atol=1e-6)
+    many, places = rng.normal(size=(2, 3, 5)).astype(np.float32), rng.normal(size=(3, 5)).astype(np.float32)
+    np.testing.assert_allclose(jsp.integrate.trapezoid(many, places), scipy.integrate.trapezoid(many, places), rtol=1e-4, atol=1e-5)
+    for bad, error in (({"x": 2.0}, ValueError), ({"dx": np.ones(3), "axis": 0}, TypeError)):
+        with pytest.raises(error):
+            jsp.integrate.trapezoid(y, **bad)
+    with pytest.raises(IndexError, match="no samples"):
+        jsp.integrate.trapezoid(y[:, :0])
 
 
 def test_modules_by_attribute():

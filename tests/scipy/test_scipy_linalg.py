@@ -130,6 +130,23 @@ def test_functions_of_matrices(kind):
     close(ours.expm_frechet(x, P.astype(x.dtype)), theirs.expm_frechet(x, P.astype(x.dtype)))
 
 
+def test_lists_are_matrices_and_what_is_none():
+    """Where the reference takes them; functions that it shares with NumPy do not."""
+    rows = [[1.0, 2.0], [2.0, 5.0]]
+    np.testing.assert_allclose(ours.cholesky(rows), [[1, 2], [0, 1]], atol=1e-6)
+    np.testing.assert_allclose(ours.lu_solve(ours.lu_factor(rows), [1.0, 3.0]), [-1, 1], atol=1e-5)
+    np.testing.assert_allclose(ours.eigh(rows)[0], 3 + np.array([-1, 1]) * 8**0.5, atol=1e-5)
+    q, r = ours.qr(rows)
+    np.testing.assert_allclose(q @ r, rows, atol=1e-5)
+    for function in (ours.inv, ours.det):
+        with pytest.raises(TypeError):
+            function(rows)
+    for bad, error in ((None, ValueError), (3.0, TypeError), (np.ones(2), TypeError)):
+        for function in (ours.lu, ours.qr, ours.svd):
+            with pytest.raises(error):
+                function(bad)
+
+
 def test_expm_in_single_precision_and_beyond_its_squarings():
     with xf.enable_x64(False):
         close(ours.expm(A.astype(np.float32)), theirs.expm(A), 1e-4)

@@ -95,6 +95,17 @@ def test_spectra(options, rng):
         check(jsp.signal.csd(z, y, **options), scipy.signal.csd(z, y, **options))
 
 
+def test_the_whole_signal_is_a_segment_unless_told(rng):
+    """Where SciPy takes 256 samples; the length is that of the first signal."""
+    x, y = rng.normal(size=(2, 300))
+    with xf.enable_x64(True):
+        check(jsp.signal.welch(x), scipy.signal.welch(x, nperseg=300))
+        check(jsp.signal.csd(x[:200], y), scipy.signal.csd(x[:200], y, nperseg=200))
+        assert jsp.signal.stft(x, nperseg=None)[0].shape == (151,) and jsp.signal.stft(x)[0].shape == (129,)
+    with pytest.raises(ValueError, match="axis 0"):
+        jsp.signal.csd(np.ones((4, 5)), np.ones((4, 3)), axis=0)
+
+
 @pytest.mark.parametrize("ends", ENDS)
 def test_ends_of_signals(ends, rng):
     x, _, _ = signals(rng)

@@ -120,6 +120,13 @@ def test_small_spaces_and_nothing_to_find():
     assert int(linalg.gmres(eye * np.float32("nan"), np.ones(4, "float32"))[1]) == -1
 
 
+def test_a_matrix_of_64_bits_is_one_of_32_where_all_are():
+    for solve in METHODS.values():
+        found = solve(np.diag(np.arange(1.0, 7.0)), np.ones(6, "float32"))[0]
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, 1 / np.arange(1.0, 7.0), rtol=1e-4)
+
+
 def test_bad_input():
     a, b, _ = system("cg", "float32")
     for solve in (linalg.cg, linalg.bicgstab, linalg.gmres):
@@ -132,6 +139,8 @@ def test_bad_input():
             solve(a, b, M=3)
         with pytest.raises(TypeError, match="6 rows"):
             solve(a, b[:5])
+        with pytest.raises(ValueError, match="6 rows"):
+            solve(a, np.float32(2))
         with pytest.raises(ValueError, match="shapes of b"):
             solve(a, b, x0=np.ones(5))
         with pytest.raises(ValueError, match="pytree structure of b"):

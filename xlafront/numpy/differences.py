@@ -150,18 +150,25 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axes = None, edge_order: i
     return result[0] if len(axes) == 1 else result
 
 
-@library(static="axis", name="trapezoid")
-def _trapezoid(y, x, dx, axis):
+@library(static=("axis", "axis_of_x"), name="trapezoid")
+def _trapezoid(y, x, dx, axis, axis_of_x):
+    last, error = np.ndim(y) - 1, TypeError
     if x is None:
         y, width = promote_dtypes_inexact(*promote_dtypes_inexact(operand(y)), operand(dx))
-        y = move_dim(y, axis, np.ndim(y) - 1)
+        y = move_dim(y, axis, last)
+        if np.ndim(width) == 0:  # one sum; of the means of neighbours it would take longer
+            if np.shape(y)[-1] == 0:
+                raise IndexError(f"xnp.trapezoid of no samples along axis {axis}: there is no first and no last one.")
+            ends = _part(y, 0, 1, last) + _part(y, -1, None, last)
+            return width * (total(y, axis=-1) - 0.5 * total(ends, axis=-1))
+        width = move_dim(width, axis, last) if np.ndim(width) == np.ndim(y) else width
     else:
         y, x = promote_dtypes_inexact(operand(y), operand(x))
-        y, x = move_dim(y, axis, np.ndim(y) - 1), x if np.ndim(x) == 1 else move_dim(x, axis, np.ndim(x) - 1)
+        y, x = move_dim(y, axis, last), x if np.ndim(x) == 1 else move_dim(x, axis_of_x, np.ndim(x) - 1)
         width = _steps(x, np.ndim(x) - 1)
-    last = np.ndim(y) - 1
+        error = TypeError if np.ndim(width) == np.ndim(y) else ValueError
     sides = _part(y, 1, None, last) + _part(y, 0, -1, last)
-    width, sides = broadcast_cases("trapezoid", [width, sides], TypeError if np.ndim(width) == np.ndim(sides) else ValueError)
+    width, sides = broadcast_cases("trapezoid", [width, sides], error)
     return 0.5 * total(width * sides, axis=-1)
 
 
@@ -170,14 +177,18 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
 
     - `y`: the samples.
     - `x`: their positions, a vector or an array like `y`; distances of `dx` without.
-    - `dx`: the distance of samples.
+    - `dx`: the distance of samples, or an array of distances.
     - `axis`: along which axis.
 
     >>> xnp.trapezoid(xnp.array([0.0, 1.0, 4.0]), dx=0.5)
     Array(1.5, dtype=float32)
     """
     check_arraylike("trapezoid", y, dx, *[v for v in (x,) if v is not None])
-    return _trapezoid(y, x, dx, canonical_axis(axis, np.ndim(y), "xnp.trapezoid"))
+    if x is not None and np.ndim(x) == 0:
+        raise ValueError("xnp.trapezoid takes positions x in a vector or an array like y, got a scalar. Give a distance as dx.")
+    axis_of_y = canonical_axis(axis, np.ndim(y), "xnp.trapezoid")
+    fewer = x is not None and 1 < np.ndim(x) < np.ndim(y)
+    return _trapezoid(y, x, dx, axis_of_y, canonical_axis(axis, np.ndim(x), "xnp.trapezoid, in x,") if fewer else axis_of_y)
 
 
 # Angles, and values between samples

@@ -21,12 +21,18 @@ from xlafront.runtime.arrays import ArrayImpl as Array
 from xlafront.staging.library import library
 
 
-def matrices(name: str, *values) -> list:
-    """Arrays of one floating or complex dtype, each with matrices in its last dimensions."""
+def inexact_arrays(name: str, *values) -> list:
+    """Arrays of one floating or complex dtype; lists are arrays too."""
+    values = [xnp.asarray(x) if x is None or isinstance(x, (list, tuple)) else x for x in values]
     check_arraylike(name, *values)
-    arrays = [xnp.asarray(x) for x in promote_dtypes_inexact(*values)]
+    return [xnp.asarray(x) for x in promote_dtypes_inexact(*values)]
+
+
+def matrices(name: str, *values, error: type[Exception] = ValueError) -> list:
+    """Arrays of one floating or complex dtype, each with matrices in its last dimensions."""
+    arrays = inexact_arrays(name, *values)
     for x in arrays:
-        check_rank(name, x, error=ValueError)
+        check_rank(name, x, error=error)
     return arrays
 
 
@@ -81,7 +87,7 @@ def eigh(a: Array, b: None = None, lower: bool = True, eigvals_only: bool = Fals
                                   "Cholesky factor L of b, as eigh of inv(L) @ a @ inv(L).conj().T.")
     if eigvals is not None:
         raise NotImplementedError("eigh computes all eigenvalues: eigvals must be None. Take a slice of the results.")
-    w, v = xnp.linalg.eigh(a, UPLO="L" if lower else "U", symmetrize_input=False)
+    w, v = xnp.linalg.eigh(xnp.asarray(a), UPLO="L" if lower else "U", symmetrize_input=False)
     return w if eigvals_only else (w, v)
 
 
@@ -115,7 +121,7 @@ def _hessenberg(a, calc_q):
 
 @library(static="permute_l")
 def _lu(a, permute_l):
-    [a] = matrices("lu", a)
+    [a] = matrices("lu", a, error=TypeError)
     factors, _, permutation = kernels.lu(a)
     m, n = a.shape[-2:]
     k = min(m, n)
@@ -151,7 +157,7 @@ def lu_factor(a: Array, overwrite_a: bool = False, check_finite: bool = True) ->
     >>> lu_factor(xnp.array([[1.0, 2.0], [4.0, 6.0]]))[1]
     Array([1, 1], dtype=int32)
     """
-    [a] = matrices("lu_factor", a)
+    [a] = matrices("lu_factor", a, error=TypeError)
     factors, swaps, _ = kernels.lu(a)
     return factors, swaps
 
@@ -201,7 +207,7 @@ def _polar_by_svd(a, side):
 
 @library(static=("mode", "pivoting"))
 def _qr(a, mode, pivoting):
-    [a] = matrices("qr", a)
+    [a] = matrices("qr", a, error=TypeError)
     q, *rest = kernels.qr(a, pivoting=pivoting, full_matrices=mode != "economic")
     return tuple(rest) if mode == "r" else (q, *rest)
 
@@ -242,8 +248,7 @@ def qr_multiply(a: Array, c: Array, mode: str = "right", pivoting: bool = False,
 
 @library(static=("mode", "pivoting", "conjugate"))
 def _qr_multiply(a, c, mode, pivoting, conjugate):
-    check_arraylike("qr_multiply", a, c)
-    a, c = (xnp.asarray(x) for x in promote_dtypes_inexact(a, c))
+    a, c = inexact_arrays("qr_multiply", a, c)
     check_rank("qr_multiply", a, error=ValueError)
     q, *rest = kernels.qr(a, pivoting=pivoting, full_matrices=False)
     wanted = q.shape[-1] if mode == "left" else q.shape[-2]
@@ -328,7 +333,7 @@ def svd(a: Array, full_matrices: bool = True, compute_uv: bool = True, overwrite
     >>> svd(xnp.array([[3.0], [4.0]]), compute_uv=False)
     Array([5.], dtype=float32)
     """
-    found = xnp.linalg.svd(a, full_matrices=full_matrices, compute_uv=compute_uv)
+    found = xnp.linalg.svd(xnp.asarray(a), full_matrices=full_matrices, compute_uv=compute_uv)
     return tuple(found) if compute_uv else found
 
 
@@ -356,8 +361,7 @@ def eigh_tridiagonal(d: Array, e: Array, *, eigvals_only: bool = False, select: 
                                   "all, and choose with xnp.where or outside of jit.")
     if select == "i" and select_range is None:
         raise ValueError("eigh_tridiagonal with select='i' needs select_range=(first, last).")
-    check_arraylike("eigh_tridiagonal", d, e)
-    d, e = xnp.asarray(d), xnp.asarray(e)
+    d, e = (xnp.asarray(x) for x in (d, e))
     if not dtypes.is_inexact(d.dtype) or not dtypes.is_inexact(e.dtype):
         raise TypeError(f"eigh_tridiagonal takes floats and complex numbers, got d of dtype {d.dtype} and e of {e.dtype}.")
     if d.ndim == 0 or e.shape != (*d.shape[:-1], d.shape[-1] - 1):

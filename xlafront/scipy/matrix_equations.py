@@ -14,16 +14,15 @@ from xlafront.core.dimensions import common_shape
 from xlafront.lax import linalg as kernels
 from xlafront.linalg.factorizations import solve_factored
 from xlafront.linalg.kernels import adjoint, check_rank, product, square
-from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact
+from xlafront.numpy.promotion import check_arraylike
 from xlafront.runtime.arrays import ArrayImpl as Array
-from xlafront.scipy.decompositions import cholesky, matrices
+from xlafront.scipy.decompositions import cholesky, inexact_arrays, matrices
 from xlafront.staging.library import library
 
 
 def _sides(name: str, a, b) -> tuple:
     """Square matrices and right-hand sides as columns, over one batch; and what brings a result to the shape that users see."""
-    check_arraylike(name, a, b)
-    a, b = (xnp.asarray(x) for x in promote_dtypes_inexact(a, b))
+    a, b = inexact_arrays(name, a, b)
     check_rank(name, a, error=ValueError)
     n = square(name, a)
     vector = b.ndim == 1
@@ -109,6 +108,7 @@ def solve(a: Array, b: Array, lower: bool = False, overwrite_a: bool = False, ov
 
 @library(static="lower")
 def _solve_positive(a, b, lower):
+    check_arraylike("solve", a, b)
     a, b, finish = _sides("solve", a, b)
     factor = cholesky(lax.stop_gradient(a), lower)
     return finish(lax.custom_linear_solve(lambda x: product(a, x), b, lambda _, y: _with_factor(factor, y, lower),

@@ -20,6 +20,7 @@ from xlafront.staging.library import library
 
 # The order of the Padé approximant, and the norm up to which it is exact to rounding (Higham, 2005).
 _ORDERS = {np.dtype(np.float32): (7, 3.925724783138660), np.dtype(np.float64): (13, 5.371920351148152)}
+_FEW = 3  # squarings, which most matrices need no more than
 
 
 def expm(A: Array, *, upper_triangular: bool = False, max_squarings: int = 16) -> Array:  # noqa: N803  (SciPy's name)
@@ -65,7 +66,10 @@ def _expm_of_one(a, order, bound, upper_triangular, max_squarings):
     def squared(x, i):
         return lax.cond(i < halvings, lambda x: product(x, x), lambda x: x, x), None
 
-    p = lax.scan(squared, p, xnp.arange(max_squarings, dtype=halvings.dtype))[0]
+    few, all_of_them = (xnp.arange(n, dtype=halvings.dtype) for n in (min(max_squarings, _FEW), max_squarings))
+    p = lax.scan(squared, p, few)[0]
+    if max_squarings > _FEW:  # each copies the matrix, whether it squares it or not
+        p = lax.cond(halvings > _FEW, lambda p: lax.scan(squared, p, all_of_them[_FEW:])[0], lambda p: p, p)
     return xnp.where(halvings <= max_squarings, p, np.nan)  # NaN for what is not finite too
 
 
@@ -106,8 +110,8 @@ def expm_frechet(A: Array, E: Array, *, method: str | None = None, compute_expm:
     return (value, derivative) if compute_expm else derivative
 
 
-def _complex_schur(name: str, a) -> tuple:
-    [a] = matrices(name, a)
+def _complex_schur(name: str, a, error: type[Exception] = ValueError) -> tuple:
+    [a] = matrices(name, a, error=error)
     square(name, a)
     if a.ndim != 2:
         raise ValueError(f"{name} takes one square matrix, got an array of shape {a.shape}. Use vmap for many.")
@@ -143,7 +147,7 @@ def sqrtm(A: Array, blocksize: int = 1) -> Array:  # noqa: N803  (SciPy's name)
     Array([[2.+0.j, 0.+0.j],
            [0.+0.j, 3.+0.j]], dtype=complex64)
     """
-    t, z = _complex_schur("sqrtm", A)
+    t, z = _complex_schur("sqrtm", A, TypeError)
     roots = xnp.sqrt(xnp.diagonal(t))
 
     def element(p, products, r, diagonal):

@@ -69,13 +69,16 @@ class RegularGridInterpolator:
         method = self.method if method is None else method
         _check_method(method)
         count = len(self.grid)
-        if isinstance(xi, tuple):
+        separate = isinstance(xi, tuple)
+        if separate:
             check_arraylike("RegularGridInterpolator", *xi)
             xi = xnp.stack(xnp.broadcast_arrays(*xi), -1)
         check_arraylike("RegularGridInterpolator", xi)
         xi = xnp.asarray(xi)
         if xi.ndim < 2 and count == 1:
             xi = xi.reshape(-1, 1)
+        elif xi.shape == (count,) and not separate:  # the coordinates of one point
+            xi = xi[None]
         if xi.size % count:
             raise TypeError(f"cannot reshape points of shape {xi.shape}: a RegularGridInterpolator of {count} dimensions takes "
                             f"as many coordinates a point.")

@@ -137,8 +137,13 @@ def _spectral(name: str, x, y, fs, window, nperseg, noverlap, nfft, detrend, ret
     if x.ndim != y.ndim:
         raise ValueError(f"scipy.signal.{name} needs signals of the same rank, got shapes {x.shape} and {y.shape}.")
     axis = canonical_axis(axis, x.ndim, f"scipy.signal.{name}")
+    try:
+        rest = common_shape(*(v.shape[:axis] + v.shape[axis + 1:] for v in (x, y)))
+    except ValueError:
+        raise ValueError(f"scipy.signal.{name} needs signals whose shapes broadcast but for axis {axis}, got {x.shape} and "
+                         f"{y.shape}.") from None
+    length = x.shape[axis]
     if not x.size or not y.size:
-        rest = common_shape(x.shape[:axis] + x.shape[axis + 1:], y.shape[:axis] + y.shape[axis + 1:])
         nothing = xnp.zeros((*rest[:axis], 0, *rest[axis:]), x.dtype)
         return nothing, nothing, nothing
     if cross and x.shape[axis] != y.shape[axis]:
@@ -147,7 +152,7 @@ def _spectral(name: str, x, y, fs, window, nperseg, noverlap, nfft, detrend, ret
     nperseg = _whole(name, "nperseg", nperseg)
     if nperseg is not None and nperseg < 1:
         raise ValueError(f"nperseg of scipy.signal.{name} must be a positive integer, got {nperseg}.")
-    window, size = _window_of(name, window, nperseg, x.shape[axis], 256)
+    window, size = _window_of(name, window, nperseg, x.shape[axis], length)
     nfft = size if nfft is None else _whole(name, "nfft", nfft)
     if nfft < size:
         raise ValueError(f"nfft of scipy.signal.{name} must be greater than or equal to nperseg={size}, got {nfft}.")
@@ -178,7 +183,7 @@ def stft(x: ArrayLike, fs: ArrayLike = 1.0, window: Any = "hann", nperseg: int =
 
     - `x`: the signal. `axis`: the axis of time, where frequencies will be. `fs`: how many samples there are in a unit of time.
     - `window`: what segments are multiplied by: a name (or a tuple of one and parameters), or an array.
-    - `nperseg`: the length of segments. `noverlap`: by how much they overlap, half of that for None.
+    - `nperseg`: the length of segments, the signal's for None. `noverlap`: by how much they overlap, half of that for None.
     - `nfft`: the length of the transforms, if longer: segments are filled up with zeros.
     - `detrend`: what to take off segments, as the type of the function `detrend`, or a function of segments.
     - `return_onesided`: whether to leave out negative frequencies, of a real signal.
@@ -199,8 +204,8 @@ def csd(x: ArrayLike, y: ArrayLike | None, fs: ArrayLike = 1.0, window: Any = "h
     """The cross power spectral density of two signals, by Welch's method: frequencies, and the spectrum.
 
     - `x`, `y`: the signals; the shorter one is filled up with zeros. Without `y` it is the density of `x`.
-    - `fs`, `window`, `nperseg`, `noverlap`, `nfft`, `detrend`, `return_onesided`, `axis`: as those of `stft`; segments have 256
-      samples, or as many as there are.
+    - `fs`, `window`, `nperseg`, `noverlap`, `nfft`, `detrend`, `return_onesided`, `axis`: as those of `stft`, but that
+      for None the whole of `x` is one segment, where SciPy takes segments of 256 samples.
     - `scaling`: `"density"`, by unit of frequency, or `"spectrum"`.
     - `average`: over segments, `"mean"` or `"median"`.
 
@@ -209,8 +214,6 @@ def csd(x: ArrayLike, y: ArrayLike | None, fs: ArrayLike = 1.0, window: Any = "h
     """
     if average not in ("mean", "median"):
         raise ValueError(f"average of scipy.signal.csd must be 'mean' or 'median', got {average!r}.")
-    if nperseg is None and isinstance(window, (str, tuple, int, float)):
-        nperseg = min(256, max([np.shape(v)[axis] for v in (x, y) if v is not None and np.ndim(v)], default=256)) or None
     frequencies, _, found = _spectral("csd", x, y, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis,
                                       None, False, True)
     if not found.size:

@@ -240,11 +240,13 @@ def _checked(method: str, A, b, x0, tol, atol, maxiter, M, **options):
     if _is_array(A):
         if len(avals) != 1 or treedef.num_nodes != 1 or not avals[0].shape or avals[0].shape[0] != A.shape[1]:
             shown = avals[0].shape if treedef.num_nodes == 1 else treedef
-            raise TypeError(f"{method} with a matrix A of shape {tuple(A.shape)} takes an array b of {A.shape[1]} rows, got "
+            error = ValueError if len(avals) == 1 and not avals[0].shape else TypeError
+            raise error(f"{method} with a matrix A of shape {tuple(A.shape)} takes an array b of {A.shape[1]} rows, got "
                             f"{shown}.")
-        if dtypes.promote_types(A.dtype, avals[0].dtype) != avals[0].dtype:
-            raise TypeError(f"{method} solves in the dtype of b, {avals[0].dtype}, which cannot hold a matrix A of {A.dtype}. "
-                            f"Convert b to {dtypes.promote_types(A.dtype, avals[0].dtype)}.")
+        dtype = dtypes.canonicalize_dtype(A.dtype)  # NumPy's matrices of 64 bits are of 32 here
+        if dtypes.promote_types(dtype, avals[0].dtype) != avals[0].dtype:
+            raise TypeError(f"{method} solves in the dtype of b, {avals[0].dtype}, which cannot hold a matrix A of {dtype}. "
+                            f"Convert b to {dtypes.promote_types(dtype, avals[0].dtype)}.")
     b = tree.unflatten(treedef, [xnp.asarray(leaf) for leaf in leaves])
     if x0 is not None:
         guess, guess_tree = tree.flatten(x0)

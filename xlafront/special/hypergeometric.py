@@ -166,6 +166,8 @@ def gauss(a, b, c, x):
     value = xnp.where(below_one, _around_one(a, top, c, xnp.where(below_one, y, 0.9)), series)
     at_one = xnp.where(d > 0, _gamma_ratio((c, xnp.where(d > 0, d, 1)), (c - a, c - top)), np.inf)
     value = factor * xnp.where(late & (y == 1), at_one, value)
+    falls = _falls(terminates, a, top, c, y, x)
+    value = lax.cond(xnp.any(falls), lambda: xnp.where(falls, _by_recurrence(falls, a, top, c, y, x), value), lambda: value)
     nowhere = (late & (y > 1)) | nowhere
     return xnp.where(xnp.isnan(x), x, xnp.where(nowhere, np.inf, value))
 
@@ -174,12 +176,73 @@ def _turned(a, b, c, x):
     """Whether the sum ends, and Pfaff's transformation of negative x: a factor, a, and what takes the places of b and x."""
     terminates = _is_pole(a) | _is_pole(b)
     negative = (x < 0) & ~terminates
-    swapped = negative & (c < b) & (a < b)  # with a negative c - b terms would cancel
+    # Terms of one sign, where there is a way to have them.
+    one_sign = (b > 0) & (a <= c) & ((a <= 0) | (b > c))
+    swapped = negative & xnp.where(c > 0, one_sign | ((c < a) & (a < b)), (c < b) & (a < b))
     a, b = xnp.where(swapped, b, a), xnp.where(swapped, a, b)
     below = xnp.where(negative, 1 - x, 1)
     y = xnp.where(negative, xnp.where(x == -np.inf, 1, x / -below), x)
     top = xnp.where(negative, c - b, b)
     return terminates | (negative & _is_pole(top)), xnp.where(negative, below ** -a, 1), a, top, y
+
+
+def _falls(terminates, a, b, c, y, x):
+    """Where one parameter is so far below 0 that the terms, of alternating signs, would cancel, or the sum or Pfaff's
+    factor beyond what numbers can hold."""
+    low, high = xnp.minimum(a, b), xnp.maximum(a, b)
+    power = xnp.maximum(abs(high + low - c), xnp.where(x < 0, abs(a), 0))
+    large = power * -xnp.log1p(-xnp.clip(y, 0, 0.99)) > math.log(np.finfo(y.dtype).max) / 2
+    return ~terminates & ((low < -1) | large) & (high > 0) & (c >= 1) & (y > 0) & (y < 0.99)
+
+
+def _by_recurrence(falls, a, b, c, y, x):
+    """The function of `falls`, with the factor of Pfaff's transformation: a Jacobi function of a degree that need not be whole,
+    from those of the degrees around 0 by their recurrence (DLMF 18.9.2). Powers of `1 - y`, which could overflow, are put
+    together last."""
+    low, high = xnp.minimum(a, b), xnp.maximum(a, b)
+    low, high, c, y = (xnp.where(falls, v, other) for v, other in ((low, -1.5), (high, 1), (c, 1), (y, 0.5)))
+    beta = high + low - c
+    degree = xnp.where(beta < 0, high - c, -low)  # by Euler's transformation beta is not negative
+    power = xnp.where(beta < 0, 0, -beta) + xnp.where(x < 0, a, 0)
+    beta = abs(beta)
+    steps = xnp.maximum(xnp.floor(lax.stop_gradient(degree)), 0)
+    start, logarithm = degree - steps, xnp.log1p(-y)
+    before, first = (_scaled_sum(-n, n + c + beta, c, y, beta * logarithm) for n in (start - 1, start))
+    total = c - 1 + beta
+
+    def body(state):
+        k, before, here = state
+        n = start + k
+        m = 2 * n + total
+        after = (m + 1) * ((m + 2) * m * (1 - 2 * y) + (c - 1 - beta) * total) * here - 2 * n * (n + beta) * (m + 2) * before
+        below = 2 * (n + c) * (n + 1 + total) * m
+        on = k < steps
+        return k + 1, xnp.where(on, here, before), xnp.where(on, after / xnp.where(on & (below != 0), below, 1), here)
+
+    last = xnp.max(steps)
+    value = while_loop(lambda state: state[0] < last, body, (xnp.zeros_like(last), before, first))[2]
+    return value * xnp.exp(power * logarithm)
+
+
+def _scaled_sum(a, b, c, y, shift):
+    """`exp(shift)` times the series, which alone may go beyond the largest number."""
+    eps, large = np.finfo(y.dtype).eps, 2.0**40
+
+    def body(state):
+        k, term, total, exponent, _ = state
+        for i in range(_CHUNK):
+            place = (k + i).astype(y.dtype)
+            term = term * ((a + place) * (b + place) / ((c + place) * (place + 1)) * y)
+            total = total + term
+        big = abs(term) > large
+        shrink = xnp.where(big, 1 / large, 1)
+        exponent = exponent + xnp.where(big, math.log(large), 0)
+        return k + _CHUNK, term * shrink, total * shrink, exponent, xnp.any(abs(term) > eps * abs(total))
+
+    one, zero = xnp.ones_like(y), xnp.zeros_like(y)
+    state = (np.int32(0), one, one, zero, np.bool_(True))
+    _, _, total, exponent, _ = while_loop(lambda state: state[4] & (state[0] < _LIMIT), body, state)
+    return total * xnp.exp(exponent + shift)
 
 
 def _is_whole(d, a, b, c):
@@ -243,7 +306,9 @@ def _finite_part(a, b, m, y):
 def _direct(a, b, c, x):
     """The series itself, for the derivatives in the parameters: they converge wherever it does."""
     terminates, factor, a, top, y = _turned(a, b, c, x)
-    return factor * _gauss_series(a, top, c, xnp.where(terminates | (abs(y) < 1), y, 0.5))
+    value = factor * _gauss_series(a, top, c, xnp.where(terminates | (abs(y) < 1), y, 0.5))
+    falls = _falls(terminates, a, top, c, y, x)
+    return lax.cond(xnp.any(falls), lambda: xnp.where(falls, _by_recurrence(falls, a, top, c, y, x), value), lambda: value)
 
 
 def _gauss_rule(primals, tangents):
