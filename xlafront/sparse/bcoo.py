@@ -108,11 +108,9 @@ def _transpose(data, indices, *, permutation, spinfo):
 
 
 def _sort(data, indices, *, spinfo):
-    def one(d, i):
-        rows, order = places.sorting_order(i)
-        return d[order], rows
-
-    return over_batches(one, indices.ndim - 2)(data, indices)
+    n_batch, n_sparse, _, _ = layout_of(data, indices, spinfo.shape)
+    shape = spinfo.shape[n_batch:n_batch + n_sparse]
+    return over_batches(lambda d, i: places.sort_rows(d, i, shape), n_batch)(data, indices)
 
 
 def _sum_duplicates(data, indices, *, spinfo, nse):
@@ -209,7 +207,7 @@ def unique_count(data: Array, indices: Array, shape: tuple[int, ...]) -> int:
 
 
 def _most_groups(indices: Array, *, shape: tuple[int, ...]) -> Array:
-    counts = over_batches(lambda i: places.group(i, shape)[3], indices.ndim - 2)(indices)
+    counts = over_batches(lambda i: places.count_groups(i, shape), indices.ndim - 2)(indices)
     return xnp.max(counts) if counts.size else xnp.zeros((), np.int32)
 
 
@@ -217,7 +215,9 @@ def _without_zeros(data: Array, indices: Array, *, shape: tuple[int, ...]) -> Ar
     """Indices, out of bounds where what is stored is zero."""
     n_batch, n_sparse, _, _ = layout_of(data, indices, shape)
     zero = xnp.all(data == 0, tuple(range(n_batch + 1, data.ndim)))
-    return xnp.where(zero[..., None], places.padding_row(shape[n_batch:n_batch + n_sparse], indices.dtype), indices)
+    batch = np.broadcast_shapes(zero.shape[:n_batch], indices.shape[:n_batch])
+    columns = [xnp.broadcast_to(column, (*batch, *column.shape[n_batch:])) for column in places.columns_of(indices)]
+    return places.rows_where(~zero, columns, shape[n_batch:n_batch + n_sparse], indices.dtype)
 
 
 class BCOO(JAXSparse):

@@ -377,21 +377,20 @@ def bcoo_reshape(mat: BCOO, *, new_sizes: Sequence[int], dimensions: Sequence[in
     old = mat.shape[mat.n_batch:mat.n_batch + mat.n_sparse]
     indices = indices.reshape(*indices_batch, mat.nse, mat.n_sparse)
     if old != sparse:
-        inside = places.in_bounds(indices, old)[..., None]
-        indices = xnp.where(inside, _renumbered(indices, old, sparse), places.padding_row(sparse, indices.dtype))
+        inside = lax.optimization_barrier(places.in_bounds(indices, old))
+        indices = places.rows_where(inside, _renumbered(indices, old, sparse), sparse, indices.dtype)
     return BCOO((data.reshape(*data_batch, mat.nse, *dense), indices), shape=new)
 
 
-def _renumbered(indices: Array, old: Sequence[int], new: Sequence[int]) -> Array:
-    """Indices in an array of shape `old` as those in its reshape to `new`."""
-    flat = xnp.zeros(indices.shape[:-1], indices.dtype if math.prod(old) < np.iinfo(indices.dtype).max else np.int32)
-    for i, n in enumerate(old):
-        flat = flat * n + indices[..., i].astype(flat.dtype)
-    columns = []
-    for n in reversed(new):
-        columns.append((flat % max(n, 1)).astype(indices.dtype))
-        flat = flat // max(n, 1)
-    return xnp.stack(columns[::-1], -1) if columns else xnp.zeros((*indices.shape[:-1], 0), indices.dtype)
+def _renumbered(indices: Array, old: Sequence[int], new: Sequence[int]) -> list[Array]:
+    """Indices in an array of shape `old` as those in its reshape to `new`, column by column."""
+    dtype = indices.dtype if math.prod(old) < np.iinfo(indices.dtype).max else np.dtype(np.int32)
+    flat = xnp.zeros(indices.shape[:-1], dtype)
+    for n, column in zip(old, places.columns_of(indices)):
+        flat = flat * n + column.astype(dtype)
+    flat = lax.optimization_barrier(flat)
+    strides = [math.prod(new[d + 1:]) for d in range(len(new))]
+    return [lax.rem(lax.div(flat, dtype.type(max(stride, 1))), dtype.type(max(n, 1))) for n, stride in zip(new, strides)]
 
 
 @one_program
@@ -436,10 +435,9 @@ def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
     kept = [d for d in range(s) if d + k not in dims]
     data = lax.squeeze(arr.data, [*batch, *[d - s + 1 for d in dims if d >= k + s]])
     inside = places.in_bounds(arr.indices, arr.shape[k:k + s]) if len(kept) < s else None
-    indices = arr.indices[..., np.array(kept, int)]
+    indices = arr.indices
     if inside is not None:
-        fill = places.padding_row([arr.shape[k + d] for d in kept], indices.dtype)
-        indices = xnp.where(inside[..., None], indices, fill)
+        indices = places.rows_where(inside, [indices[..., d] for d in kept], [arr.shape[k + d] for d in kept], indices.dtype)
         data = _zero_padding(data, inside, arr, batch) if not kept else data
     return BCOO((data, lax.squeeze(indices, batch)), shape=[n for d, n in enumerate(arr.shape) if d not in dims],
                 indices_sorted=arr.indices_sorted, unique_indices=arr.unique_indices and (bool(kept) or arr.nse <= 1))
@@ -480,20 +478,24 @@ def bcoo_slice(mat: BCOO, *, start_indices: Sequence[int], limit_indices: Sequen
                 + (slice(None), *slices[k + s:])]
     indices = indices[tuple([slice(None) if n == 1 and mat.shape[d] != 1 else slices[d]
                              for d, n in enumerate(indices.shape[:k])])]
-    begin, end, step = (np.array(bounds[k:k + s], indices.dtype) for bounds in (starts, limits, steps))
-    inside, moved = places.between(indices, begin, end), indices - begin
-    if (step != 1).any():
-        inside, moved = inside & xnp.all(moved % step == 0, -1), moved // step
-    return _cut(mat, data, moved, inside, sizes)
+    columns = places.columns_of(indices)
+    inside = places.between(columns, starts[k:k + s], limits[k:k + s], indices.shape[:-1])
+    columns = [column - start for column, start in zip(columns, starts[k:k + s])]
+    for d, step in enumerate(steps[k:k + s]):
+        if step != 1:
+            # Those before the start are outside already, whatever their remainder is.
+            step = columns[d].dtype.type(step)
+            inside, columns[d] = inside & (lax.rem(columns[d], step) == 0), lax.div(columns[d], step)
+    return _cut(mat, data, columns, inside, sizes)
 
 
-def _cut(mat: BCOO, data: Array, indices: Array, inside: Array, sizes: Sequence[int]) -> BCOO:
+def _cut(mat: BCOO, data: Array, columns: Sequence[Array], inside: Array, sizes: Sequence[int]) -> BCOO:
     """A part of `mat`: its elements with new indices where `inside`, and no more of them than the part can have."""
     k, s = mat.n_batch, mat.n_sparse
     shape = sizes[k:k + s]
-    indices = xnp.where(inside[..., None], indices, places.padding_row(shape, indices.dtype))
     batch = np.broadcast_shapes(data.shape[:k], inside.shape[:k])
-    data = places.zero_unless(inside, xnp.broadcast_to(data, (*batch, *data.shape[k:])))
+    data, indices = places.keep_where(inside, xnp.broadcast_to(data, (*batch, *data.shape[k:])), columns, shape,
+                                      mat.indices.dtype)
     found = BCOO((data, indices), shape=sizes)
     limit = math.prod(shape)
     return BCOO(found.sum_duplicates(limit, remove_zeros=False)._bufs, shape=sizes) if limit < mat.nse else found
@@ -530,8 +532,9 @@ def _dynamic_slice(mat: BCOO, starts: Sequence[Array], *, sizes: tuple[int, ...]
 
     data, indices = part(data, mat.n_dense), part(indices, 0)
     begin = [i.astype(indices.dtype) for i in starts[k:k + s]]
-    inside = places.between(indices, begin, [first + size for first, size in zip(begin, sizes[k:])])
-    return _cut(mat, data, indices - xnp.stack(begin) if s else indices, inside, sizes)
+    columns = places.columns_of(indices)
+    inside = places.between(columns, begin, [first + size for first, size in zip(begin, sizes[k:])], indices.shape[:-1])
+    return _cut(mat, data, [column - first for column, first in zip(columns, begin)], inside, sizes)
 
 
 @one_program
@@ -555,9 +558,7 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
     kept = [d for d in range(s) if k + d not in axes]
     if len(kept) < s:
         inside = places.in_bounds(indices, mat.shape[k:k + s])
-        indices = indices[..., np.array(kept, int)]
-        indices = xnp.where(inside[..., None], indices,
-                            places.padding_row([mat.shape[k + d] for d in kept], indices.dtype))
+        indices = places.rows_where(inside, [indices[..., d] for d in kept], [mat.shape[k + d] for d in kept], indices.dtype)
         if not kept:
             batch = np.broadcast_shapes(data.shape[:k], inside.shape[:k])
             data = places.zero_unless(inside, xnp.broadcast_to(data, (*batch, *data.shape[k:])))

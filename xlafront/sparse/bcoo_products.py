@@ -98,17 +98,15 @@ def _pairs(lhs_data, lhs_indices, rhs_data, rhs_indices, *, lhs_shape, rhs_shape
     free_left = [d for d in range(len(lhs_shape)) if d not in left]
     free_right = [d for d in range(len(rhs_shape)) if d not in right]
     nse = len(lhs_indices) * len(rhs_indices)
-    ours, theirs = lhs_indices[:, np.array(left, int)], rhs_indices[:, np.array(right, int)]
-    agree = xnp.all(ours[:, None] == theirs[None], -1)
-    agree &= places.in_bounds(lhs_indices, lhs_shape)[:, None] & places.in_bounds(rhs_indices, rhs_shape)[None]
+    agree = places.in_bounds(lhs_indices, lhs_shape)[:, None] & places.in_bounds(rhs_indices, rhs_shape)[None]
+    for ours, theirs in zip(left, right):
+        agree &= lhs_indices[:, None, ours] == rhs_indices[None, :, theirs]
     index_dtype = xnp.promote_types(lhs_indices.dtype, rhs_indices.dtype)
-    rows = xnp.concatenate([
-        xnp.broadcast_to(lhs_indices[:, None, np.array(free_left, int)], (*agree.shape, len(free_left))).astype(index_dtype),
-        xnp.broadcast_to(rhs_indices[None, :, np.array(free_right, int)], (*agree.shape,
-            len(free_right))).astype(index_dtype)], -1)
+    columns = [xnp.broadcast_to(column, agree.shape).reshape(nse) for column in (
+        *[lhs_indices[:, None, d] for d in free_left], *[rhs_indices[None, :, d] for d in free_right])]
     shape = (*[lhs_shape[d] for d in free_left], *[rhs_shape[d] for d in free_right])
     data = lhs_data[:, None].astype(dtype) * rhs_data[None].astype(dtype)
-    data, rows = places.keep_where(agree.reshape(nse), data.reshape(nse), rows.reshape(nse, len(shape)), shape)
+    data, rows = places.keep_where(agree.reshape(nse), data.reshape(nse), columns, shape, index_dtype)
     return places.sum_groups(data, rows, shape, limit) if limit < nse else (data, rows)
 
 
@@ -276,16 +274,14 @@ def _multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
 
     def one(a, i, b, j):
         agree = places.in_bounds(i, ours)[:, None] & places.in_bounds(j, theirs)[None]
-        columns = []
+        columns, nse = [], len(i) * len(j)
         for d in range(s):
             if ours[d] == theirs[d]:
                 agree &= i[:, None, d] == j[None, :, d]
             column = i[:, None, d] if ours[d] == wanted[d] else j[None, :, d]
-            columns.append(xnp.broadcast_to(column, agree.shape).astype(index_dtype))
-        nse = len(i) * len(j)
-        rows = xnp.stack(columns, -1) if columns else xnp.zeros((*agree.shape, 0), index_dtype)
+            columns.append(xnp.broadcast_to(column, agree.shape).reshape(nse))
         data = a[:, None] * b[None]
-        return places.keep_where(agree.reshape(nse), data.reshape(nse, *data.shape[2:]), rows.reshape(nse, s), wanted)
+        return places.keep_where(agree.reshape(nse), data.reshape(nse, *data.shape[2:]), columns, wanted, index_dtype)
 
     data, indices = over_batches(one, k)(*lhs._bufs, *rhs._bufs)
     return BCOO((data, indices), shape=shape)
@@ -345,7 +341,8 @@ def _conv_1d(lhs: BCOO, rhs: BCOO, *, before: int, after: int, element: Any) -> 
         inside = places.in_bounds(i, (size,))[:, None] & places.in_bounds(j, (taps,))[None]
         inside &= (position >= 0) & (position < length)
         nse = len(i) * len(j)
-        return places.keep_where(inside.reshape(nse), (a[:, None] * b[None]).reshape(nse), position.reshape(nse, 1), (length,))
+        return places.keep_where(inside.reshape(nse), (a[:, None] * b[None]).reshape(nse), [position.reshape(nse)], (length,),
+                                 i.dtype)
 
     data, indices = over_batches(one, 2)(*lhs._bufs, *rhs._bufs)
     return BCOO((data if element is None else data.astype(element), indices), shape=(1, 1, length))
