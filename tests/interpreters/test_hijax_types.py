@@ -222,3 +222,20 @@ def test_results_that_nobody_reads_are_left_out_by_a_rule():
     program, used = xf.interpreters.partial_eval.dce_jaxpr(xf.make_jaxpr(second)(x, x).jaxpr, [True])
     assert used == [False, True] and [eqn.params["_prim"] for eqn in program.eqns] == [One(kind, 3)]
     np.testing.assert_array_equal(xf.jit(second)(x, x), 3 * x)
+
+
+def test_lowered_with_arguments_and_results_that_consist_of_arrays():
+    q = Quantized(np.array([[1, -2, 3], [4, 5, -6]], INT8), np.array([2, 0.5], FLOAT))
+
+    def doubled(q, x):
+        return restore(q) + x, Quantize(xf.typeof(x), xf.typeof(q))(x)
+
+    traced = xf.jit(doubled).trace(q, np.ones((2, 3), FLOAT))
+    lowered = traced.lower()
+    assert "tensor<2x3xi8>" in lowered.as_text()
+    assert [x.dtype for x in lowered.args_info[0][0]] == [INT8, FLOAT] == [x.dtype for x in lowered.out_info[1]]
+    total, found = lowered.compile()(q, np.full((2, 3), 127, FLOAT))
+    assert total.tolist() == [[129, 123, 133], [129, 129.5, 124]]
+    assert type(found) is Quantized and found.elements.tolist() == [[127] * 3] * 2 and found.scales.tolist() == [1, 1]
+    with pytest.raises(TypeError, match="compiled for other arguments"):
+        lowered.compile()(np.ones((2, 3), FLOAT), np.ones((2, 3), FLOAT))

@@ -267,7 +267,8 @@ class BCOO(JAXSparse):
         >>> sparse.eye(2).tree_flatten()[1]
         {'shape': (2, 2), 'indices_sorted': True, 'unique_indices': True}
         """
-        return (self.data, self.indices), self._info._asdict()
+        return (self.data, self.indices), {
+            "shape": self.shape, "indices_sorted": self.indices_sorted, "unique_indices": self.unique_indices}
 
     @classmethod
     def tree_unflatten(cls, aux_data: dict[str, Any], children: Sequence[Any]) -> Self:

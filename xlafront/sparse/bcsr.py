@@ -104,7 +104,7 @@ _KERNEL_DTYPES = frozenset(map(np.dtype, ["float32", "float64", "complex64", "co
 def _rows_at_once(data, indices, indptr, rhs, *, lhs_spinfo, **params):
     """The product of one matrix with another by jaxlib's kernel, which must find all places that it is given in bounds."""
     rows, columns = lhs_spinfo.shape
-    inside = (indices >= 0) & (indices < columns)
+    inside = indices.astype(np.uint32) < columns  # negative ones are large there
     data, indices = xnp.where(inside, data, xnp.zeros((), data.dtype)), xnp.where(inside, indices, 0).astype(np.int32)
     starts = xnp.clip(indptr, 0, len(indices)).astype(np.int32)
     return ffi_call("cpu_csr_sparse_dense_ffi", ShapedArray((rows, rhs.shape[1]), rhs.dtype))(data, starts, indices, rhs)
@@ -168,7 +168,8 @@ class BCSR(JAXSparse):
 
     def tree_flatten(self) -> tuple[tuple[Array, Array, Array], dict[str, Any]]:
         """Its arrays, and what is static."""
-        return self._bufs, self._info._asdict()
+        return (self.data, self.indices, self.indptr), {
+            "shape": self.shape, "indices_sorted": self.indices_sorted, "unique_indices": self.unique_indices}
 
     @classmethod
     def tree_unflatten(cls, aux_data: dict[str, Any], children: Sequence[Any]) -> Self:

@@ -33,7 +33,7 @@ class TracedCall:
         self.closed, self.out_tree, self.in_avals, self.debug_info = closed, out_tree, in_avals, debug_info
         self.takes_refs = takes_refs(closed.jaxpr)
         self.is_high = any([aval.is_high for aval in (*in_avals, *closed.out_avals)])
-        self.on_parts: Callable | None = None  # the compiled function of what arguments consist of
+        self.on_parts: Any = None  # the compiled function of what arguments consist of
         self._on_arrays: TracedCall | None = None
         self.executables: dict[tuple, Executable] = {}  # by devices, shardings and donated arguments
 

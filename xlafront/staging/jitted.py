@@ -187,6 +187,11 @@ class Jitted:
 
     def evaluate_on_parts(self, traced: TracedCall, call: Call) -> Any:
         """A call with arguments or results that consist of others: of what they consist of."""
+        results = self.on_parts(traced, call)(*parts.parts_of(traced.in_avals, call.leaves))
+        return traced.out_tree.unflatten(parts.put_together(traced.closed.out_avals, results))
+
+    def on_parts(self, traced: TracedCall, call: Call) -> Callable:
+        """The function of what arguments consist of in place of the one that takes them, compiled as that is."""
         closed = traced.closed
         if traced.on_parts is None:
             on_parts = parts.program_on_parts(closed)
@@ -200,8 +205,7 @@ class Jitted:
                 lambda *xs: eval_jaxpr(on_parts.jaxpr, on_parts.consts, *xs), self.options._replace(
                     static=Selection(), donate=Selection(tuple([i for i, flag in enumerate(donated) if flag])),
                     in_shardings=ins, out_shardings=outs), self.name))
-        results = traced.on_parts(*parts.parts_of(traced.in_avals, call.leaves))
-        return traced.out_tree.unflatten(parts.put_together(closed.out_avals, results))
+        return traced.on_parts
 
     def call_on_contents(self, call: Call) -> Any:
         contents = composites.Contents.of(call.leaves)

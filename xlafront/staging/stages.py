@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from xlafront import lowering
-from xlafront.core import avals, backends, keys, tracing, tree
+from xlafront.core import avals, backends, keys, parts, tracing, tree
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary, filter_traceback
 from xlafront.runtime import clients, config
@@ -149,7 +149,11 @@ class Traced:
             inputs = stand_ins(refs, refs.inputs(call.leaves))
             of_values, _ = jitted.on_values(refs, call, inputs)
             return LoweredWithRefs(self, trace(of_values, tuple(inputs), {}).lower(lowering_platforms=lowering_platforms), refs)
-        traced, options, elsewhere = self._on_arrays(), jitted.options, None
+        if traced.is_high:
+            given = tuple(parts.parts_of(traced.in_avals, call.leaves))
+            return LoweredOnParts(self, jitted.on_parts(traced, call).trace(*given).lower(
+                lowering_platforms=lowering_platforms))
+        traced, options, elsewhere = traced.on_arrays, jitted.options, None
         if lowering_platforms:
             options, elsewhere = _for_platforms(options, lowering_platforms)
         wanted = jitted.flat_in_shardings(call.in_tree)
@@ -179,9 +183,9 @@ class Traced:
 
     def _on_arrays(self):
         if self._traced.is_high:
-            raise TypeError(f"{self._jitted.name} was to be lowered for arguments or results that consist of others, of types "
-                            f"{(*self._traced.in_avals, *self._traced.closed.out_avals)}. Lower a function of arrays that "
-                            f"makes these values, or call it.")
+            raise TypeError(f"{self._jitted.name} was to be exported with arguments or results that consist of others, of "
+                            f"types {(*self._traced.in_avals, *self._traced.closed.out_avals)}. Export a function of arrays "
+                            f"that makes these values.")
         return self._traced.on_arrays
 
     def _over(self, mesh, devices, elsewhere: tuple[str, ...] | None, self_contained: bool = False, own_rules=None):
@@ -362,6 +366,56 @@ class CompiledWithRefs(Compiled):
                             f"{given}.")
         inputs = self._boundary.inputs(leaves)
         return self._boundary.finish(inputs, self._of_values(*self._boundary.values(inputs, own_copy)))
+
+
+class LoweredOnParts(Lowered):
+    """A function with arguments or results that consist of others (`core.parts`), lowered as one of what they consist of."""
+
+    def __init__(self, traced: Traced, of_parts: Lowered):
+        super().__init__(traced, of_parts._lowered)
+        self._of_parts = of_parts
+
+    @property
+    def out_info(self):
+        """The types of the results; a list of those of its parts for one that consists of others."""
+        return _grouped(self.out_tree, self._traced._traced.closed.out_avals, self._of_parts.out_info)
+
+    @property
+    def args_info(self):
+        """The types of the arguments; a list of those of its parts for one that consists of others."""
+        return _grouped(self.in_tree, self._traced._traced.in_avals, self._of_parts.args_info[0])
+
+    def compile(self, compiler_options: dict[str, Any] | None = None, device_assignment=None) -> CompiledOnParts:
+        return CompiledOnParts(self, self._of_parts.compile(compiler_options, device_assignment))
+
+
+class CompiledOnParts(Compiled):
+    """A compiled function with arguments or results that consist of others."""
+
+    def __init__(self, lowered: LoweredOnParts, of_parts: Compiled):
+        self._lowered, self._executable, self._traced = lowered, of_parts._executable, lowered._traced
+        self.in_tree, self.out_tree = lowered.in_tree, lowered.out_tree
+        self._of_parts = of_parts
+
+    out_info = property(lambda self: self._lowered.out_info)
+    args_info = property(lambda self: self._lowered.args_info)
+
+    def __call__(self, *args, **kwargs):
+        leaves, in_tree = tree.flatten_tree((args, kwargs))
+        traced = self._traced._traced
+        if in_tree != self.in_tree or any([
+                kind.is_high and tracing.aval_of(x) != kind for x, kind in zip(leaves, traced.in_avals)]):
+            given = in_tree.unflatten(list(map(tracing.aval_of, leaves)))
+            raise TypeError(f"{self._traced.fun_name} was compiled for other arguments: {traced.in_avals}, and was called with "
+                            f"{given}.")
+        results = self._of_parts(*parts.parts_of(traced.in_avals, leaves))
+        return traced.out_tree.unflatten(parts.put_together(traced.closed.out_avals, results))
+
+
+def _grouped(structure, kinds: Sequence[Any], of_parts: Sequence[Any]) -> Any:
+    """What is said of each part, by the values that consist of them."""
+    rest = iter(of_parts)
+    return structure.unflatten([[next(rest) for _ in kind.lo_ty()] if kind.is_high else next(rest) for kind in kinds])
 
 
 def _dispatcher_of(stage, executable) -> Callable:
