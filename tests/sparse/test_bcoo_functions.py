@@ -127,3 +127,21 @@ def test_gather():
     numbers = lax.GatherDimensionNumbers(offset_dims=(0,), collapsed_slice_dims=(1,), start_index_map=(1,))
     found = sparse.bcoo_gather(bcoo(M2), xnp.array([[0], [3]]), numbers, (4, 1))
     same(found, M2[:, [0, 3]])
+
+
+@pytest.mark.parametrize("shape", [(50, 60), (2**17, 2**17)], ids=["one_number_for_a_place", "too_many_places"])
+def test_order_and_sums_of_many_elements(shape):
+    rng = np.random.default_rng(3)
+    rows = rng.integers(0, 40, (700, 2)).astype(np.int32)
+    rows[::50] = [shape, (shape[0] + 5, 1)] * 7  # padding, also of which one index is within bounds
+    values = np.arange(700, dtype=np.float32)
+    mat = sparse.BCOO((values, rows), shape=shape)
+    inside = rows[:, 0] < shape[0]
+    order = np.lexsort(rows[inside].T[::-1])
+    ordered, count = sparse.bcoo_sort_indices(mat), inside.sum()
+    np.testing.assert_array_equal(ordered.indices[:count], rows[inside][order])
+    np.testing.assert_array_equal(ordered.data[:count], values[inside][order])  # equal ones stay in their order
+    places, which = np.unique(rows[inside], axis=0, return_inverse=True)
+    summed = mat.sum_duplicates(remove_zeros=False)
+    np.testing.assert_array_equal(summed.indices, places)
+    np.testing.assert_allclose(summed.data, np.bincount(which.ravel(), values[inside]), rtol=1e-6)
