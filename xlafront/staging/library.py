@@ -223,7 +223,8 @@ class Programs:
             return program, None, inlined_p, params, tree_of_results
         params |= {"donated_invars": (False,) * arity[0], "in_shardings": (UNSPECIFIED,) * arity[0],
                    "out_shardings": (UNSPECIFIED,) * arity[1], "in_layouts": (None,) * arity[0],
-                   "out_layouts": (None,) * arity[1], "ctx_mesh": empty_mesh, "compiler_options_kvs": (), "keep_unused": False, "inline": True}
+                   "out_layouts": (None,) * arity[1], "ctx_mesh": empty_mesh, "compiler_options_kvs": (),
+                   "keep_unused": False, "inline": True}
         return program, JaxprEqn(jaxpr.invars, jaxpr.outvars, jit_p, params), jit_p, params, tree_of_results
 
 
