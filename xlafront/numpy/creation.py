@@ -96,7 +96,8 @@ def array(object: Any, dtype: DTypeLike | None = None, *args: Any, copy: bool = 
             return result.with_words(_copy(result._base_array)) if copy else result
         if wanted is not None and (result.aval.dtype != wanted or result.aval.weak_type):
             result = _astype(result, wanted)
-        elif copy and isinstance(result, ArrayImpl) and not tracing.is_tracing():
+        elif copy and isinstance(result, ArrayImpl) and not tracing.is_tracing() or isinstance(
+                result, tracing.Tracer) and result.aval.weak_type:  # which may stand for a Python number
             result = _copy(result)
     else:
         result = _from_host(object, wanted, weak)
@@ -197,7 +198,8 @@ def _from_nested(object, wanted):
 
 @library(name="stack")
 def _stacked(items):
-    return stack(promote_dtypes(*items))
+    dtype, _ = dtypes.lattice_result_type(*items)
+    return stack([as_type(x, dtype, False) for x in items])
 
 
 @library(static="dtype", light=True)
@@ -525,6 +527,7 @@ def _python(x):
 def _evenly_spaced(start, stop, num, endpoint, axis, dtype):
     start, stop = promote_args_inexact("linspace", start, stop)
     d = tracing.aval_of(start).dtype
+    start, stop = as_type(start, d, False), as_type(stop, d, False)
     shape = common_shape(np.shape(start), np.shape(stop))
     start, stop = (x if np.shape(x) == shape else shapes.broadcast_in_dim(x, shape, ()) for x in (start, stop))
     steps = max_dim(num - 1 if endpoint else num, 1)

@@ -89,7 +89,9 @@ def _reduce(name, a, axes, dtype, keepdims, initial, where, promote_integers=Tru
     if upcast:
         result = _sum_dtype(d, promote_integers) if dtype is None else dtype
         compute = dtypes.float32 if result in _HALF and dtype is None else result
-        a = _convert(a, compute) if tracing.aval_of(a).dtype != compute else a
+        a = _convert(a, compute)
+    else:
+        a = _convert(a, d)
     if where is not None:
         mask = boolean_mask(f"xnp.{name}", where)
         if np.shape(mask) not in ((), aval.shape):
