@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from xlafront.core import dtypes, tracing
+from xlafront.core import dtypes, errors, tracing
 from xlafront.core.dimensions import common_shape, is_symbolic_dim
 from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax import elementwise
@@ -125,6 +125,14 @@ def static_axes(axis, rank: int, name: str):
     return canonical_axes(axis, rank, f"xnp.{name}")
 
 
+def hashable_axis(axis, name: str):
+    """Refuses a list of axes, where the reference does."""
+    try:
+        hash(axis)
+    except TypeError:
+        raise errors.unhashable_static("axis", axis, f"xnp.{name}") from None
+
+
 def _checked_dtype(dtype, name):
     return None if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
 
@@ -215,7 +223,7 @@ any = _make_truth("any", "reduce_or", False, "Whether an element over axes is tr
 Array([ True, False], dtype=bool)""")
 
 
-@library(static=("axis", "keepdims"), lists=True)
+@library(static=("axis", "keepdims"))
 def count_nonzero(a: ArrayLike, axis: Axes = None, keepdims: bool = False) -> Array:
     """How many elements are not zero.
 

@@ -205,6 +205,7 @@ def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, w
     if method not in _METHODS:
         raise ValueError(f"xnp.{name} has no method {method!r}; it has {', '.join(_METHODS)}.")
     shape = np.shape(a)
+    reductions.hashable_axis(axis, name)
     axes = reductions.static_axes(axis, len(shape), name)
     if 0 in [shape[i] for i in axes]:
         error = IndexError if without_nans and len(axes) == len(shape) and not keepdims else TypeError

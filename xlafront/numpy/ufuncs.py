@@ -146,7 +146,8 @@ def _binary(name, primitive, promotion):
         a, b = x1.aval if isinstance(x1, _TYPED) else None, x2.aval if isinstance(x2, _TYPED) else None
         if a is not None:
             if b is not None:
-                if a.dtype is b.dtype and a.weak_type == b.weak_type and a.shape == b.shape and (not inexact or a.dtype in _FLOATS):
+                if a.dtype is b.dtype and a.weak_type == b.weak_type and a.shape == b.shape and (
+                        not inexact or a.dtype in _FLOATS):
                     return thread.trace.process(primitive, (x1, x2), {})
             elif a.dtype in _FLOATS and type(x2) in _NUMBERS and (not a.weak_type or a.dtype == dtypes.default_dtype(float)):
                 return thread.trace.process(primitive, (x1, float(x2) if a.weak_type else a.dtype.type(x2)), {})
@@ -385,6 +386,7 @@ def signbit(x: ArrayLike, /) -> Array:
 
 @_define
 def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    shapes.broadcast_shapes("copysign", np.shape(x1), np.shape(x2))
     x, y = promote_args_inexact("copysign", x1, x2)
     check_dtype("xnp.copysign", "float", tracing.aval_of(x).dtype)
     size = abs_(x)
