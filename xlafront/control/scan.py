@@ -621,8 +621,8 @@ def trace_carry(f, in_tree, carry, others, carry_tree_of, init, init_tree, who):
                             not own)
     if lines:
         raise TypeError(f"{who} must return a carry (output) of types equal to those of the carry that it is given (input), "
-                        f"but they differ in a carry component: {'; '.join(lines)}. Convert one of them with astype, or start with "
-                        "an array of the right type.")
+                        f"but they differ in a carry component: {'; '.join(lines)}. Convert one of them with astype, or start "
+                        "with an array of the right type.")
     # (weak types may differ: what leaves the loop is as weakly typed as the body's results)
     wanted = [a if a.is_high else a.update(weak_type=b.weak_type) for a, b in zip(types, found)]
     program = with_weak_types(program, [*wanted, *[None] * (len(program.out_avals) - len(types))])
