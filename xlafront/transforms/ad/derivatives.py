@@ -196,10 +196,11 @@ def _with_gradient(fun: Callable, argnums, has_aux: bool, holomorphic: bool, all
 
 
 def _tangent_of(x, tangent):
-    """The tangent of a result: of a Python number a number, a zero as weakly typed as the result."""
+    """The tangent of a result as users get it: a Python number that was handed through stays one, a zero is as weakly typed as
+    the result."""
     if type(tangent) is Zero:
         tangent = weakly_typed_as(instantiate(tangent), tracing.aval_of(x))
-    return tangent if type(x) in dtypes.python_scalar_dtypes else as_array(tangent)
+    return tangent if type(tangent) in dtypes.python_scalar_dtypes else as_array(tangent)
 
 
 def _one(aval):
