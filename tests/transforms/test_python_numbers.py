@@ -217,6 +217,14 @@ def test_weak_types_of_gradients(weak):
     assert [xf.grad(f)(3.0 + 1j).weak_type for f in (xnp.real, xnp.imag, xnp.abs, xnp.angle)] == [False] * 4
 
 
+def test_weak_types_of_logical_functions():
+    """Of numbers as promotion finds them; of an array of booleans beside a weak number they are the array's."""
+    true, number = xnp.array(True), xnp.asarray(1)
+    for f in (xnp.logical_and, xnp.logical_or, xnp.logical_xor):
+        assert [f(x, y).weak_type for x, y in ((true, 1), (true, number), (xnp.array(3, "int8"), xnp.asarray(1.0)), (xnp.array(3), 1),
+                                               (true[None], 1), (true[None], number), (xnp.arange(3), 1.0))] == [True] * 4 + [False] * 3
+
+
 def test_weak_types_of_updates():
     """A part written into an array leaves it as weakly typed as it was; filling up and products keep what all operands are."""
     weak, one = lax.broadcast(2.0, (3,)), np.ones(1, np.float32)

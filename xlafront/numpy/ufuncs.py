@@ -205,7 +205,7 @@ def _logical(name, primitive):
             _refuse_options(name, out, where)
         first, second = promote_args(name, x, y)
         found = primitive.bind(to_bool(first), to_bool(second))
-        if tracing.aval_of(found).weak_type and not all(
+        if np.ndim(found) and tracing.aval_of(found).weak_type and not all(
                 type(v) is bool or dtypes.operand_type(unwrap(v))[1] for v in (x, y)):
             return as_type(found, dtypes.bool_, False)  # an array of booleans became one of weak numbers beside a number
         return found
