@@ -324,7 +324,7 @@ def test_dead_parts_of_loops_are_dropped():
     from xlafront.core.ir import dce_jaxpr
 
     def f(x):
-        (a, b), (y, z) = lax.scan(lambda c, r: ((c[0] + r, c[1] * r), (c[0], xnp.sin(c[1]))), (0.0, 1.0), x)
+        (a, b), (y, z) = lax.scan(lambda c, r: ((c[0] + r, c[1] * r), (c[0], xnp.sin(c[1]))), (np.float32(0), np.float32(1)), x)
         return a, y
 
     jaxpr, _ = dce_jaxpr(xf.make_jaxpr(f)(xnp.arange(3.0)).jaxpr, [True, True])

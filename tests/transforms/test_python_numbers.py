@@ -177,17 +177,34 @@ def test_rules_for_types_of_the_wrong_number(types, multiple):
         xf.jit(primitive.bind)(1.0)
 
 
-# Gradients of a Python number are weakly typed; not those that come out of an operation that fills up with zeros of its own.
+ROW = np.array([1.0, 2.0, 4.0], np.float32)
+
+# Gradients of a Python number are weakly typed where something made the number strongly typed on the way (operators and functions
+# of xnp beside an array, loops over a constant), and where all factors are weak: a conversion is pulled back as one. Where an operation
+# of lax took the number as it was beside an array, they are as strong as its other operand. These are facts of the reference.
 WEAK_GRADIENTS = {
     "product": lambda v: v * 2.0, "with an array": lambda v: (v * xnp.ones(3)).sum(), "abs": xnp.abs, "where": lambda v: xnp.where(v > 0, v, 0.0),
     "maximum": lambda v: xnp.maximum(v, 1), "mod": lambda v: v % 2, "stack": lambda v: xnp.stack([v, 1.0]).sum(),
     "set": lambda v: xnp.zeros(3).at[0].set(v).sum(), "scan": lambda v: lax.scan(lambda c, _: (c * v, c), 1.0, None, length=2)[0],
     "cond": lambda v: lax.cond(True, lambda x: x * 2, lambda x: x, v), "vmap": lambda v: xf.vmap(lambda x: x * v)(xnp.ones(3)).sum(),
-    "linspace": lambda v: xnp.linspace(0.0, v, 3).sum(), "constant": lambda v: 3.0, "round": lambda v: xnp.round(v) * 1.0}
+    "linspace": lambda v: xnp.linspace(0.0, v, 3).sum(), "constant": lambda v: 3.0, "round": lambda v: xnp.round(v) * 1.0,
+    "operators": lambda v: (xnp.sin(v) * ROW[0] - ROW[1]) / ROW[0], "array": lambda v: xnp.array([v, 1.0]).sum(),
+    "prod": lambda v: xnp.prod(xnp.stack([v, v])), "max": lambda v: xnp.max(xnp.stack([v, v])), "clamp": lambda v: lax.clamp(0.0, v, 9.0),
+    "scan of sin": lambda v: lax.scan(lambda c, y: (lax.sin(c) * y, None), v, ROW)[0],
+    "closed over": lambda v: lax.scan(lambda c, y: (c, lax.mul(v, y)), ROW[0], ROW)[1].sum(),
+    "unused carry": lambda v: lax.scan(lambda c, y: (c * y, c), v, ROW)[1].sum(),
+    "cond, its first": lambda v: lax.cond(True, lambda x: lax.mul(x, ROW[0]), lambda x: x * ROW[0], v),
+    "elu": lambda v: xf.nn.elu(v), "sinc": lambda v: xnp.sinc(v)}
 STRONG_GRADIENTS = {
     "real": lambda v: lax.real(lax.complex(v, v)), "imag": lambda v: lax.imag(lax.complex(v, v)), "size": lambda v: abs(lax.complex(v, v)),
     "pad": lambda v: xnp.pad(v[None], 1).sum(), "dynamic_slice": lambda v: lax.dynamic_slice(v[None], (0,), (1,))[0],
-    "sort": lambda v: xnp.sort(xnp.stack([v, v]))[0], "median": lambda v: xnp.median(xnp.stack([v, v]))}
+    "sort": lambda v: xnp.sort(xnp.stack([v, v]))[0], "median": lambda v: xnp.median(xnp.stack([v, v])),
+    "lax.mul": lambda v: lax.mul(xnp.sin(v), ROW[0]), "lax.max": lambda v: lax.max(v, ROW[0]), "lax.div": lambda v: lax.div(v, ROW[0]),
+    "dot": lambda v: xnp.dot(v, ROW).sum(), "quantile": lambda v: xnp.quantile(ROW, v / 9), "power": lambda v: xnp.power(v, 2.0),
+    "logsumexp": lambda v: xf.nn.logsumexp(xnp.stack([v, v])), "concatenate": lambda v: lax.concatenate([v[None], ROW], 0).sum(),
+    "scan": lambda v: lax.scan(lambda c, y: (c * y, None), v, ROW)[0],
+    "after a scan": lambda v: lax.mul(lax.scan(lambda c, y: (c * 2.0, y), v, ROW)[0], ROW[0]),
+    "cond, its first": lambda v: lax.cond(True, lambda x: x * ROW[0], lambda x: lax.mul(x, ROW[0]), v)}
 
 
 @pytest.mark.parametrize("weak", [True, False])
@@ -198,6 +215,14 @@ def test_weak_types_of_gradients(weak):
         for call in (xf.jit, xf.checkpoint):  # of which nothing is to be seen
             assert xf.grad(call(f))(3.0).weak_type == weak, name
     assert [xf.grad(f)(3.0 + 1j).weak_type for f in (xnp.real, xnp.imag, xnp.abs, xnp.angle)] == [False] * 4
+
+
+def test_weak_types_of_logical_functions():
+    """Of numbers as promotion finds them; of an array of booleans beside a weak number they are the array's."""
+    true, number = xnp.array(True), xnp.asarray(1)
+    for f in (xnp.logical_and, xnp.logical_or, xnp.logical_xor):
+        assert [f(x, y).weak_type for x, y in ((true, 1), (true, number), (xnp.array(3, "int8"), xnp.asarray(1.0)), (xnp.array(3), 1),
+                                               (true[None], 1), (true[None], number), (xnp.arange(3), 1.0))] == [True] * 4 + [False] * 3
 
 
 def test_weak_types_of_updates():

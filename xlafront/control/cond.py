@@ -176,8 +176,7 @@ def _transpose(cts, index, *operands, branches):
     linear = tuple(is_undefined(x) for x in operands)
     given = tuple(type(ct) is not Zero for ct in cts)
     programs = tuple(transpose_program(b, linear, given, True)[0] for b in branches)
-    wanted = [x.aval for x in operands if is_undefined(x)]
-    programs = tuple(with_weak_types(p, wanted) for p in programs)
+    programs = tuple(with_weak_types(p, programs[0].out_avals) for p in programs)
     found = iter(_bind(index, [*[x for x in operands if not is_undefined(x)], *[ct for ct in cts if type(ct) is not Zero]],
                        programs))
     return [None, *[next(found) if lin else None for lin in linear]]

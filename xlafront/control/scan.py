@@ -35,7 +35,7 @@ from xlafront.lax.slicing import concatenate, slice_in_dim
 from xlafront.lax.zeros import instantiate
 from xlafront.runtime import config
 from xlafront.staging import signatures
-from xlafront.transforms.ad.arguments import as_array, as_results
+from xlafront.transforms.ad.arguments import as_array, as_results, weakly_typed_as
 from xlafront.transforms.ad.checkpoint import split_inside
 from xlafront.transforms.ad.jvp import jvp_program
 from xlafront.transforms.ad.linearize import linearize_program
@@ -302,8 +302,9 @@ def _transpose(cts, *operands, jaxpr, length, num_consts, num_carry, reverse, un
     consts, carry, xs = in_three(operands, num_consts, num_carry)
     ct_carry, ct_ys = list(cts[:num_carry]), list(cts[num_carry:])
     given = [type(ct) is not Zero for ct in ct_ys]
-    plan = jaxpr.jaxpr.memoised(("backward body", tuple(linear), tuple(given), num_consts, num_carry),
-                                lambda: _BackwardBody(jaxpr, linear, given, num_consts, num_carry))
+    weak = tuple([(ct.aval if type(ct) is Zero else tracing.aval_of(ct)).weak_type for ct in ct_carry])
+    plan = jaxpr.jaxpr.memoised(("backward body", tuple(linear), tuple(given), num_consts, num_carry, weak),
+                                lambda: _BackwardBody(jaxpr, linear, given, num_consts, num_carry, weak))
     known_consts = [x for x, lin in zip(consts, linear) if not lin]
     known_xs = [x for x, lin in zip(xs, linear[num_consts + num_carry:]) if not lin]
     walked: list[Any] = []
@@ -315,17 +316,36 @@ def _transpose(cts, *operands, jaxpr, length, num_consts, num_carry, reverse, un
     out, rows = bind_scan(plan.body, known_consts, [*sums, *start],
                           [*walked, *known_xs, *[ct for ct, g in zip(ct_ys, given) if g]], reverse=not reverse, **options)
     of_consts, of_carry, of_xs = iter(out[:len(sums)]), iter(out[len(sums):]), iter(rows)
-    results = [next(of_consts) if lin else None for lin in linear[:num_consts]]
-    for x, lin in zip(carry, linear_carry):
+    results = [weakly_typed_as(next(of_consts), x.aval) if lin else None for x, lin in zip(consts, linear)]
+    for x, given_ct, lin in zip(carry, ct_carry, linear_carry):
         ct = next(of_carry) if lin else None
+        if is_undefined(x) and type(given_ct) is Zero:
+            ct = weakly_typed_as(ct, x.aval)
         results.append(ct if is_undefined(x) else None)
     return [*results, *[next(of_xs) if lin else None for lin in linear[num_consts + num_carry:]]]
+
+
+def _with_strong_carry(jaxpr: ClosedJaxpr, num_consts: int, num_carry: int) -> ClosedJaxpr:
+    """The body with each carry as weakly typed as it leaves a step: so are its cotangents."""
+    inner = jaxpr.jaxpr
+    strong = {v: Var(v.aval.update(weak_type=False))
+              for v, out in zip(inner.invars[num_consts:num_consts + num_carry], inner.outvars)
+              if v.aval.weak_type and not out.aval.weak_type}
+    if not strong:
+        return jaxpr
+
+    def renamed(atoms):
+        return [v if type(v) is Literal else strong.get(v, v) for v in atoms]
+
+    return ClosedJaxpr(inner.replace(invars=renamed(inner.invars), outvars=renamed(inner.outvars), eqns=[
+        eqn.replace(invars=renamed(eqn.invars)) for eqn in inner.eqns]), jaxpr.consts)
 
 
 class _BackwardBody:
     """The bodies of the loops that transpose a linear one: `walk` for its nonlinear carry, `body` for the cotangents."""
 
-    def __init__(self, jaxpr: ClosedJaxpr, linear, given, num_consts: int, num_carry: int):
+    def __init__(self, jaxpr: ClosedJaxpr, linear, given, num_consts: int, num_carry: int, weak: Sequence[bool]):
+        jaxpr = _with_strong_carry(jaxpr, num_consts, num_carry)
         inner = jaxpr.jaxpr
         lin_consts, lin_carry, lin_xs = in_three(linear, num_consts, num_carry)
         walking = [num_consts + i for i, lin in enumerate(lin_carry) if not lin]
@@ -352,14 +372,14 @@ class _BackwardBody:
             found = jaxpr_as_fun(backward)(*known, *walked, *values, *cts, *ct_ys)
             return [*[add_tangents(s, ct) for s, ct in zip(sums, found)], *found[num_sums:]]
 
-        avals = [a.update(weak_type=False) for a in jaxpr.in_avals]
-        tangents = [avals[i].to_ct_aval() for i in range(num_consts) if lin_consts[i]]
-        carried = [avals[num_consts + i].to_ct_aval() for i in range(num_carry) if lin_carry[i]]
+        avals = jaxpr.in_avals
+        tangents = [avals[i].update(weak_type=False).to_ct_aval() for i in range(num_consts) if lin_consts[i]]
+        carried = [avals[num_consts + i].update(weak_type=weak[i]).to_ct_aval() for i in range(num_carry) if lin_carry[i]]
         assert order == sorted(order)
         self.body = with_weak_types(tracing.trace_to_closed_jaxpr(step, [
             *[avals[i] for i in fixed], *tangents, *carried, *[avals[i] for i in walking], *[avals[i] for i in rows],
             *[inner.outvars[num_carry + i].aval.to_ct_aval() for i, g in enumerate(given) if g]], jaxpr.debug_info),
-            [*tangents, *carried])
+            [*tangents, *[None] * (len(jaxpr.in_avals) - len(order) - num_sums)])
 
 
 # Batching and dead code
@@ -601,8 +621,8 @@ def trace_carry(f, in_tree, carry, others, carry_tree_of, init, init_tree, who):
                             not own)
     if lines:
         raise TypeError(f"{who} must return a carry (output) of types equal to those of the carry that it is given (input), "
-                        f"but they differ: {'; '.join(lines)}. Convert one of them with astype, or start with an array of the "
-                        "right type.")
+                        f"but they differ in a carry component: {'; '.join(lines)}. Convert one of them with astype, or start "
+                        "with an array of the right type.")
     # (weak types may differ: what leaves the loop is as weakly typed as the body's results)
     wanted = [a if a.is_high else a.update(weak_type=b.weak_type) for a, b in zip(types, found)]
     program = with_weak_types(program, [*wanted, *[None] * (len(program.out_avals) - len(types))])

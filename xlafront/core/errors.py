@@ -93,7 +93,7 @@ class TracerArrayConversionError(_Explained, JAXTypeError):
 
     def __init__(self, tracer):
         super().__init__(
-            "A NumPy function (or another library) asked with __array__ for the conversion to a numpy.ndarray of "
+            "A NumPy function (or another library) asked with __array__ for the numpy.ndarray conversion of "
             f"{what_is(tracer)}. Its elements have concrete values only when the compiled function runs. Use the function of "
             "the same name in xlafront.numpy, or pure_callback to call NumPy from compiled code.")
 

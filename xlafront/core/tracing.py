@@ -698,7 +698,7 @@ class StagingTrace(Trace):
         for eqn in self.eqns:
             if var in eqn.outvars:
                 where = source.describe(eqn.site)
-                return f"the result of {eqn.primitive.shown_as} at {where}{self.depends_on(var)}"
+                return f"created as the result of {eqn.primitive.shown_as} at {where}{self.depends_on(var)}"
         return None
 
     def depends_on(self, var) -> str:

@@ -137,6 +137,7 @@ def _pow_base(g, ans, x, y):
         one = constant_like(y, 1)
         rest = pow_(x, where(eq(y, constant_like(y, 0)), one, sub(y, one)))
         return mul(g, mul(to_dtype(y, tracing.aval_of(x).dtype), rest))
+    x = to_dtype(x, tracing.aval_of(x).dtype) if tracing.aval_of(x).weak_type else x  # as the reference: no weak factor
     return mul(g, mul(y, pow_(x, sub(y, constant_like(y, 1)))))  # NaN at 0 ** 0.0, as in the reference
 
 
@@ -583,12 +584,17 @@ def _select_lower(ctx, which, *cases):
     return pick(0, len(cases))
 
 
+def _zero_of(aval):
+    """A scalar zero, as weakly typed as the type."""
+    return 0.0 if aval.weak_type and aval.dtype == dtypes.default_dtype(float) else np.zeros((), aval.dtype)
+
+
 def _select_jvp(primals, tangents):
     which, *cases = primals
     answer = select(*primals)
     if all(type(t) is Zero for t in tangents[1:]):
         return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
-    filled = [np.zeros((), t.aval.dtype) if type(t) is Zero else t for t in tangents[1:]]
+    filled = [_zero_of(t.aval) if type(t) is Zero else t for t in tangents[1:]]
     tangent = select(which, *filled)
     return answer, spread(tangent, np.shape(answer))
 
@@ -630,8 +636,7 @@ def _clamp_lower(ctx, low, x, high):
 PRIMITIVES["clamp"] = elementwise(
     "clamp", _clamp_lower, "int float complex bool",
     derivatives=(lambda g, z, lo, x, hi: mul(g, to_dtype(gt(lo, x), tracing.aval_of(g).dtype)),
-                 lambda g, z, lo, x, hi: mul(g, to_dtype(and_(gt(x, lo), lt(x, hi)),
-                                                         tracing.aval_of(g).dtype)),
+                 lambda g, z, lo, x, hi: where(and_(gt(x, lo), lt(x, hi)), g, constant_like(g, 0)),
                  lambda g, z, lo, x, hi: mul(g, to_dtype(lt(hi, x), tracing.aval_of(g).dtype))))
 
 

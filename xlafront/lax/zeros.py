@@ -11,6 +11,7 @@ from xlafront.core import dtypes
 from xlafront.core.zeros import Zero
 from xlafront.lax.all_reductions import pvary_p, recast
 from xlafront.lax.device_put import reshard_p
+from xlafront.lax.elementwise import with_weakness
 from xlafront.lax.shapes import zeros_of
 
 
@@ -19,6 +20,8 @@ def zeros_array(aval):
     if aval.dtype == dtypes.float0:
         return np.zeros(aval.shape, dtypes.float0)
     zeros = zeros_of(aval)
+    if aval.weak_type:
+        zeros = with_weakness(zeros, True)
     explicit = aval.explicit_sharding
     if explicit is None or not (explicit.spec.unreduced or explicit.spec.reduced):
         return zeros

@@ -625,7 +625,7 @@ def norm(x: ArrayLike, ord: int | float | str | None = None, axis: int | Sequenc
     >>> xnp.linalg.norm(xnp.array([3.0, 4.0]))
     Array(5., dtype=float32)
     """
-    return _norm(x, ord, tuple(axis) if isinstance(axis, list) else axis, bool(keepdims))
+    return _norm(x, ord, axis, bool(keepdims))
 
 
 @library(static=("order", "axis", "keepdims"), converts=True)

@@ -12,7 +12,7 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.dimensions import common_shape
 from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax.barriers import stop_gradient
-from xlafront.lax.elementwise import and_, as_type, constant_like, eq, erfc_, gt, logistic_, lt, mul, rsqrt_, select
+from xlafront.lax.elementwise import and_, as_type, constant_like, eq, erfc_, gt, logistic_, lt, mul, rsqrt_, select, sub
 from xlafront.lax.families import elementwise
 from xlafront.lax.shapes import canonical_axes, canonical_axis, counting, static_shape
 from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact, unwrap
@@ -497,7 +497,7 @@ def _logsumexp(a, b, where, axis, keepdims, return_sign):
     real = xnp.real(stop_gradient(a))
     top = xnp.max(real, axes, keepdims=True, initial=-np.inf)
     top = xnp.where(xnp.isfinite(top), top, 0)
-    terms = xnp.exp(a - top.astype(a.dtype))
+    terms = xnp.exp(sub(a, xnp.broadcast_to(top, np.shape(a)).astype(a.dtype)))
     if b is not None:
         terms = xnp.where(b != 0, terms * b, 0)
     total = xnp.sum(terms, axes, keepdims=keepdims)

@@ -42,7 +42,6 @@ from xlafront.numpy.promotion import (
     broadcast_to_common,
     check_arraylike,
     promote_args_inexact,
-    promote_dtypes,
     unwrap,
 )
 from xlafront.numpy.ufuncs import INLINE, PUBLIC
@@ -66,7 +65,7 @@ def array(object: Any, dtype: DTypeLike | None = None, *args: Any, copy: bool = 
     - `dtype`: that of its elements; what promotion finds without.
     - `args`: `copy`, `order` and `ndmin` by position, which is deprecated.
     - `copy`: whether an array is copied.
-    - `order`: "K" or "C", the row-major order that all arrays have.
+    - `order`: "K" or None: all arrays have row-major order.
     - `ndmin`: the least number of dimensions; missing ones of size 1 are put in front.
     - `device`, `out_sharding`: where it is put, a device or a sharding.
 
@@ -78,8 +77,8 @@ def array(object: Any, dtype: DTypeLike | None = None, *args: Any, copy: bool = 
         warnings.warn("xnp.array takes copy, order and ndmin by name; by position they are deprecated.", DeprecationWarning,
                       stacklevel=2)
         copy, order, ndmin = (*args, *(copy, order, ndmin)[len(args):])
-    if order not in ("K", "C", None):
-        raise NotImplementedError(f"arrays have row-major order; order={order!r} is not available.")
+    if order not in ("K", None):
+        raise NotImplementedError(f"arrays have row-major order: order={order!r} is not available, only 'K' or None.")
     if type(object) is not np.ndarray and isinstance(object, np.ndarray):
         object = np.asarray(object)  # of one with a mask its data
     object = unwrap(object)
@@ -96,7 +95,8 @@ def array(object: Any, dtype: DTypeLike | None = None, *args: Any, copy: bool = 
             return result.with_words(_copy(result._base_array)) if copy else result
         if wanted is not None and (result.aval.dtype != wanted or result.aval.weak_type):
             result = _astype(result, wanted)
-        elif copy and isinstance(result, ArrayImpl) and not tracing.is_tracing():
+        elif copy and isinstance(result, ArrayImpl) and not tracing.is_tracing() or isinstance(
+                result, tracing.Tracer) and result.aval.weak_type:  # which may stand for a Python number
             result = _copy(result)
     else:
         result = _from_host(object, wanted, weak)
@@ -197,7 +197,8 @@ def _from_nested(object, wanted):
 
 @library(name="stack")
 def _stacked(items):
-    return stack(promote_dtypes(*items))
+    dtype, _ = dtypes.lattice_result_type(*items)
+    return stack([as_type(x, dtype, False) for x in items])
 
 
 @library(static="dtype", light=True)
@@ -216,7 +217,7 @@ def asarray(a: Any, dtype: DTypeLike | None = None, order: str | None = None, *,
 
     - `a`: what it is made of; 64-bit values become 32-bit ones unless `enable_x64` is on.
     - `dtype`: that of its elements; what promotion finds without.
-    - `order`: "K" or "C", the row-major order that all arrays have.
+    - `order`: "K" or None: all arrays have row-major order.
     - `copy`: whether an array is copied.
     - `device`, `out_sharding`: where it is put, a device or a sharding.
 
@@ -234,7 +235,7 @@ def copy(a: ArrayLike, order: str | None = None) -> Array:
     """A copy of an array, in memory of its own.
 
     - `a`: the array.
-    - `order`: "K" or "C", the row-major order that all arrays have.
+    - `order`: "K" or None: all arrays have row-major order.
 
     >>> xnp.copy(xnp.array([1, 2]))
     Array([1, 2], dtype=int32)
@@ -525,6 +526,7 @@ def _python(x):
 def _evenly_spaced(start, stop, num, endpoint, axis, dtype):
     start, stop = promote_args_inexact("linspace", start, stop)
     d = tracing.aval_of(start).dtype
+    start, stop = as_type(start, d, False), as_type(stop, d, False)
     shape = common_shape(np.shape(start), np.shape(stop))
     start, stop = (x if np.shape(x) == shape else shapes.broadcast_in_dim(x, shape, ()) for x in (start, stop))
     steps = max_dim(num - 1 if endpoint else num, 1)

@@ -17,7 +17,7 @@ from xlafront.lax.arguments import named_sharding
 from xlafront.lax.creation import broadcasted_iota
 from xlafront.lax.device_put import reshard_p
 from xlafront.lax.dot_products import canonical_precision, dot_general, dot_general_p, open_product
-from xlafront.lax.elementwise import as_type, conj_, constant_like, eq, where, with_weakness
+from xlafront.lax.elementwise import as_type, conj_, constant_like, eq, mul, where, with_weakness
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.shapes import (
     broadcast_in_dim_p,
@@ -32,7 +32,7 @@ from xlafront.lax.shapes import (
     transpose_p,
 )
 from xlafront.numpy.manipulation import moveaxis, stack
-from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap
+from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_dtypes, unwrap
 from xlafront.numpy.ufuncs import INLINE
 from xlafront.runtime.specs import PartitionSpec, axes_of
 from xlafront.staging.library import library
@@ -155,7 +155,8 @@ def _dot_kernel(a, b, precision, preferred, unreduced=frozenset()):
     (x, y), wanted, weak = _types("dot", (a, b), preferred)
     sx, sy = np.shape(x), np.shape(y)
     if not sx or not sy:
-        result = INLINE["multiply"](x, y)
+        same = tracing.aval_of(x).dtype == tracing.aval_of(y).dtype  # a weakly typed operand is multiplied as it is
+        result = mul(*broadcast_to_common("dot", [x, y])) if same else INLINE["multiply"](x, y)
         return as_type(result, tracing.aval_of(result).dtype if wanted is None else wanted, weak)
     along = len(sy) - (1 if len(sy) == 1 else 2)
     if sx[-1] != sy[along]:

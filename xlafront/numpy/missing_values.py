@@ -13,7 +13,7 @@ from xlafront.numpy import reductions, searching
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.manipulation import broadcast_arrays
 from xlafront.numpy.promotion import boolean_mask, check_arraylike, promote_args, unwrap
-from xlafront.numpy.reductions import refuse_out
+from xlafront.numpy.reductions import hashable_axis, refuse_out
 from xlafront.numpy.statistics import checked_quantile
 from xlafront.numpy.ufuncs import PUBLIC
 from xlafront.staging.library import library
@@ -22,11 +22,12 @@ from xlafront.staging.library import library
 def _reduced(name, reduction, filler, a, out, where, axis, keepdims, initial, dtype=None):
     refuse_out(name, out)
     check_arraylike(name, a)
+    hashable_axis(axis, name)
     where = None if where is None else boolean_mask(f"xnp.{name}", where)
     return _reduce_others(asarray(a), where, initial, reduction, filler, axis, keepdims, dtype)
 
 
-@library(static=("reduction", "filler", "axis", "keepdims", "dtype"), name="without_nans", lists=True)
+@library(static=("reduction", "filler", "axis", "keepdims", "dtype"), name="without_nans")
 def _reduce_others(a, where, initial, reduction, filler, axis, keepdims, dtype):
     """A reduction of the elements that are no NaN, with `filler` in place of those that are."""
     function = getattr(reductions, reduction)
@@ -96,11 +97,12 @@ def nanmin(a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = F
 def _moment(name, moment, a, out, where, mean, axis, dtype, keepdims, ddof=0):
     refuse_out(name, out)
     check_arraylike(name, a)
+    hashable_axis(axis, name)
     where = None if where is None else boolean_mask(f"xnp.{name}", where)
     return _moment_of_others(asarray(a), where, mean, moment, axis, dtype, keepdims, ddof)
 
 
-@library(static=("moment", "axis", "dtype", "keepdims", "ddof"), name="without_nans", lists=True)
+@library(static=("moment", "axis", "dtype", "keepdims", "ddof"), name="without_nans")
 def _moment_of_others(a, where, mean, moment, axis, dtype, keepdims, ddof):
     """The mean or the variance of the elements that are no NaN."""
     missing = PUBLIC["isnan"](a)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from xlafront.core import dtypes, tracing
+from xlafront.core import dtypes, errors, tracing
 from xlafront.core.dimensions import common_shape, is_symbolic_dim
 from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax import elementwise
@@ -89,7 +89,9 @@ def _reduce(name, a, axes, dtype, keepdims, initial, where, promote_integers=Tru
     if upcast:
         result = _sum_dtype(d, promote_integers) if dtype is None else dtype
         compute = dtypes.float32 if result in _HALF and dtype is None else result
-        a = _convert(a, compute) if tracing.aval_of(a).dtype != compute else a
+        a = _convert(a, compute)
+    else:
+        a = _convert(a, d)
     if where is not None:
         mask = boolean_mask(f"xnp.{name}", where)
         if np.shape(mask) not in ((), aval.shape):
@@ -121,6 +123,14 @@ def static_axes(axis, rank: int, name: str):
         raise NameError(f"xnp.{name} got the axis {axis!r}, an unbound axis name: axes are numbers here. To reduce over named "
                         f"axes use lax.psum and its kin.")
     return canonical_axes(axis, rank, f"xnp.{name}")
+
+
+def hashable_axis(axis, name: str):
+    """Refuses a list of axes, where the reference does."""
+    try:
+        hash(axis)
+    except TypeError:
+        raise errors.unhashable_static("axis", axis, f"xnp.{name}") from None
 
 
 def _checked_dtype(dtype, name):
@@ -213,7 +223,7 @@ any = _make_truth("any", "reduce_or", False, "Whether an element over axes is tr
 Array([ True, False], dtype=bool)""")
 
 
-@library(static=("axis", "keepdims"), lists=True)
+@library(static=("axis", "keepdims"))
 def count_nonzero(a: ArrayLike, axis: Axes = None, keepdims: bool = False) -> Array:
     """How many elements are not zero.
 

@@ -91,7 +91,8 @@ def _quantile(a, q, weights, axes, keepdims, method, without_nans):
     d = tracing.aval_of(a).dtype
     if d.kind == "c":
         raise ValueError("quantiles of complex numbers are not defined: they have no order. Take those of x.real and x.imag.")
-    q = as_type(unwrap(0.5 if q is None else q), d, False)
+    q = unwrap(0.5 if q is None else q)
+    q = q if tracing.aval_of(q).dtype == d and isinstance(q, tracing.Tracer) else as_type(q, d, False)
     shape = np.shape(a)
     kept = [i for i in range(len(shape)) if i not in axes]
     rows = _rows(a, axes, kept)
@@ -204,6 +205,7 @@ def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, w
     if method not in _METHODS:
         raise ValueError(f"xnp.{name} has no method {method!r}; it has {', '.join(_METHODS)}.")
     shape = np.shape(a)
+    reductions.hashable_axis(axis, name)
     axes = reductions.static_axes(axis, len(shape), name)
     if 0 in [shape[i] for i in axes]:
         error = IndexError if without_nans and len(axes) == len(shape) and not keepdims else TypeError

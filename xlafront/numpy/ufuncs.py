@@ -146,7 +146,8 @@ def _binary(name, primitive, promotion):
         a, b = x1.aval if isinstance(x1, _TYPED) else None, x2.aval if isinstance(x2, _TYPED) else None
         if a is not None:
             if b is not None:
-                if a.dtype is b.dtype and a.shape == b.shape and (not inexact or a.dtype in _FLOATS):
+                if a.dtype is b.dtype and a.weak_type == b.weak_type and a.shape == b.shape and (
+                        not inexact or a.dtype in _FLOATS):
                     return thread.trace.process(primitive, (x1, x2), {})
             elif a.dtype in _FLOATS and type(x2) in _NUMBERS and (not a.weak_type or a.dtype == dtypes.default_dtype(float)):
                 return thread.trace.process(primitive, (x1, float(x2) if a.weak_type else a.dtype.type(x2)), {})
@@ -204,7 +205,7 @@ def _logical(name, primitive):
             _refuse_options(name, out, where)
         first, second = promote_args(name, x, y)
         found = primitive.bind(to_bool(first), to_bool(second))
-        if tracing.aval_of(found).weak_type and not all(
+        if np.ndim(found) and tracing.aval_of(found).weak_type and not all(
                 type(v) is bool or dtypes.operand_type(unwrap(v))[1] for v in (x, y)):
             return as_type(found, dtypes.bool_, False)  # an array of booleans became one of weak numbers beside a number
         return found
@@ -385,6 +386,7 @@ def signbit(x: ArrayLike, /) -> Array:
 
 @_define
 def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    shapes.broadcast_shapes("copysign", np.shape(x1), np.shape(x2))
     x, y = promote_args_inexact("copysign", x1, x2)
     check_dtype("xnp.copysign", "float", tracing.aval_of(x).dtype)
     size = abs_(x)

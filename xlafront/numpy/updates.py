@@ -270,7 +270,8 @@ def _joint_dtype(x, values, name):
 
 def _as_dtype(values, d):
     if type(values) not in dtypes.python_scalar_dtypes:
-        return values if tracing.aval_of(values).dtype == d else astype(values, d)
+        aval = tracing.aval_of(values)
+        return values if aval.dtype == d and not aval.weak_type else astype(values, d)
     if values != values and dtypes.is_integer(d):
         return d.type(0)  # as the device converts a NaN
     return exact(np.asarray(values).astype(d)[()])

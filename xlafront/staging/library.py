@@ -14,7 +14,7 @@ import numpy as np
 
 from xlafront.core import backends, dtypes, source, tracing, tree
 from xlafront.core.avals import ShapedArray
-from xlafront.core.dtypes import python_scalar_dtypes
+from xlafront.core.dtypes import is_integer, python_scalar_dtypes
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, jaxpr_as_fun
 from xlafront.core.memo import Memo
 from xlafront.core.primitive import Primitive
@@ -274,7 +274,9 @@ def _with_lists(dispatcher, fun, static):
     def hashable(x):
         if isinstance(x, list) or isinstance(x, (np.ndarray, ArrayImpl)) and x.ndim:
             return tuple(hashable(v) for v in x)
-        return x.__index__() if isinstance(x, (np.ndarray, ArrayImpl)) else x
+        if not isinstance(x, (np.ndarray, ArrayImpl)):
+            return x
+        return x.__index__() if is_integer(x.dtype) else x.item()  # what it is no good for, the function says
 
     def is_traced(x):
         return isinstance(x, Tracer) or isinstance(x, tuple) and any(map(is_traced, x))

@@ -8,6 +8,7 @@ from typing import Any
 from xlafront.core import avals, dtypes, errors, tracing, tree
 from xlafront.core.refs import RefTangent
 from xlafront.core.traceback_filter import boundary, guarded
+from xlafront.core.zeros import Zero
 from xlafront.lax.zeros import instantiate
 from xlafront.staging import signatures
 from xlafront.staging.jit import jit
@@ -15,13 +16,13 @@ from xlafront.staging.library import exact
 from xlafront.transforms.ad.arguments import (
     FlatFunction,
     as_array,
-    as_derivatives,
     as_results,
     check_arrays,
     check_input,
     checked_argnums,
     of_positions,
     positions_of,
+    weakly_typed_as,
     without_tracers,
 )
 from xlafront.transforms.ad.at_a_point import Derivative, Pullback, Transpose, checked_tangent
@@ -64,7 +65,7 @@ def jvp(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
 
             refs.set(direction, ..., instantiate(t.value))
     out = (flat.out_tree.unflatten(as_results(results)),
-           flat.out_tree.unflatten(as_derivatives(out_tangents, map(tracing.aval_of, results))))
+           flat.out_tree.unflatten([_tangent_of(x, t) for x, t in zip(results, out_tangents)]))
     return (*out, without_tracers(flat.aux)) if has_aux else out
 
 
@@ -192,6 +193,14 @@ def _with_gradient(fun: Callable, argnums, has_aux: bool, holomorphic: bool, all
         return ((value, without_tracers(flat.aux)) if has_aux else value), gradient
 
     return with_gradient
+
+
+def _tangent_of(x, tangent):
+    """The tangent of a result as users get it: a Python number that was handed through stays one, a zero is as weakly typed as
+    the result."""
+    if type(tangent) is Zero:
+        tangent = weakly_typed_as(instantiate(tangent), tracing.aval_of(x))
+    return tangent if type(tangent) in dtypes.python_scalar_dtypes else as_array(tangent)
 
 
 def _one(aval):

@@ -166,7 +166,7 @@ def _rows(flat: FlatFunction, values: Sequence[Any], check: Callable[[Any], None
             found = transpose_linear(program, cts)
             return [None if a.dtype == dtypes.float0 else _block(x, a) for x, a in zip(found, in_avals)]
 
-        rows = vmap(row)(_unit_vectors(aval.shape, aval.dtype))
+        rows = vmap(row)(weakly_typed_as(_unit_vectors(aval.shape, aval.dtype), aval))
         blocks.append([_zeros(tracing.aval_of(x), (*aval.shape, *a.shape)) if block is None  # integers
                        else reshape(block, (*aval.shape, *a.shape)) for block, x, a in zip(rows, values, in_avals)])
     return blocks

@@ -73,10 +73,8 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
                 results = transpose_of_call(eqn.primitive, cts, *operands, **eqn.params)
             else:
                 raise NotImplementedError(_no_transpose(eqn.primitive))
-            for i, (v, ct) in enumerate(zip(eqn.invars, results)):
+            for v, ct in zip(eqn.invars, results):
                 if type(v) is not Literal and v not in values:
-                    if v.aval.weak_type and ct is not None and type(ct) is not Zero and _mixes(eqn, i):
-                        ct = weakly_typed_as(ct, v.aval)
                     accumulate(v, ct)
     finally:
         thread.site = saved
@@ -95,18 +93,6 @@ def _read(jaxpr: Jaxpr) -> set:
         return found
 
     return jaxpr.memoised(("what the results depend on",), find)
-
-
-def _mixes(eqn, operand: int) -> bool:
-    """Whether a weakly typed operand took another's type on here, or went into a loop or branch that may have done so. What a
-    called program does with its operands, its own transpose takes into account."""
-    primitive, params = eqn.primitive, eqn.params
-    if isinstance(primitive, ProgramCall) or primitive.name == "dot_general":  # products take operands of any types as they are
-        return False
-    carried = operand - params["num_consts"] if "num_carry" in params else -1
-    if 0 <= carried < params.get("num_carry", 0) and not eqn.outvars[carried].aval.weak_type:
-        return False  # a loop gives its carry another type before the first step
-    return primitive.dce is not None or not any([v.aval.weak_type for v in eqn.outvars])
 
 
 def _no_transpose(primitive: Primitive) -> str:
@@ -143,11 +129,12 @@ def _split_as(ct, explicit):
     return reshard_p.bind(ct, dst_sharding=NamedSharding(found.mesh, PartitionSpec()) if explicit is None else explicit)
 
 
-def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], given: tuple[bool, ...], kept: bool = False
-                      ) -> tuple[ClosedJaxpr, list[bool]]:
+def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], given: tuple[bool, ...], kept: bool = False,
+                      strong: tuple[bool, ...] = ()) -> tuple[ClosedJaxpr, list[bool]]:
     """`(other inputs, cotangents given) -> cotangents of the linear inputs`, and which of those are not zero.
 
-    With `kept` all of them are there, the zeros too.
+    With `kept` all of them are there, the zeros too. `strong` marks the results whose cotangents are not weakly typed, though
+    they are.
     """
     def make():
         jaxpr = closed.jaxpr
@@ -163,14 +150,16 @@ def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], given: tupl
             inner, consts = known_part(program, [*closed.consts, *values])
             results = backward_pass(inner, consts, cts)
             if kept:
-                results = [instantiate(ct) for ct in results]
+                results = [weakly_typed_as(instantiate(ct), ct.aval) if type(ct) is Zero else ct for ct in results]
             nonzero[:] = [type(ct) is not Zero for ct in results]
             return [ct for ct in results if type(ct) is not Zero]
 
-        in_avals = [v.aval for v in others] + [v.aval.to_ct_aval() for v, g in zip(jaxpr.outvars, given) if g]
+        in_avals = [v.aval for v in others] + [
+            v.aval.to_ct_aval().update(weak_type=False) if s else v.aval.to_ct_aval()
+            for v, g, s in zip(jaxpr.outvars, given, strong or (False,) * len(given)) if g]
         return tracing.trace_to_closed_jaxpr(run, in_avals, closed.debug_info), nonzero
 
-    return closed.jaxpr.memoised(("transpose", linear, given, kept), make)
+    return closed.jaxpr.memoised(("transpose", linear, given, kept, strong), make)
 
 
 def known_part(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
@@ -230,7 +219,10 @@ def transpose_called(closed: ClosedJaxpr, cts: Sequence[Any], operands: Sequence
             # (a rule of the user's may hand back one of fewer bits)
             values.append(ct if tracing.aval_of(ct).dtype == aval.dtype else to_dtype(ct, aval.dtype))
     linear = tuple([type(x) is UndefinedPrimal for x in operands])
-    program, nonzero = transpose_program(closed, linear, tuple([type(ct) is not Zero for ct in cts]))
+    strong = tuple([v.weak_type and type(ct) is not Zero and not tracing.aval_of(ct).weak_type
+                    for v, ct in zip(closed.out_avals, cts)])
+    program, nonzero = transpose_program(closed, linear, tuple([type(ct) is not Zero for ct in cts]),
+                                         strong=strong if any(strong) else ())
     found = iter(call(program, values, ins, [i for i, nz in zip(moving, nonzero) if nz]))
     results: list[Any] = [None] * count
     for i, nz in zip(moving, nonzero):
