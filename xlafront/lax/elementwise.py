@@ -137,7 +137,7 @@ def _pow_base(g, ans, x, y):
         one = constant_like(y, 1)
         rest = pow_(x, where(eq(y, constant_like(y, 0)), one, sub(y, one)))
         return mul(g, mul(to_dtype(y, tracing.aval_of(x).dtype), rest))
-    x = to_dtype(x, tracing.aval_of(x).dtype) if tracing.aval_of(x).weak_type else x  # as the reference: no weak factor
+    x, y = (to_dtype(v, tracing.aval_of(v).dtype) if tracing.aval_of(v).weak_type else v for v in (x, y))  # no weak factor
     return mul(g, mul(y, pow_(x, sub(y, constant_like(y, 1)))))  # NaN at 0 ** 0.0, as in the reference
 
 
