@@ -270,8 +270,8 @@ BINARY = (
     ("sub", "stablehlo.subtract", _NUM, lambda g, z, x, y: g, lambda g, z, x, y: neg(g), _sub_transpose),
     ("mul", "stablehlo.multiply", _NUM + " bool", lambda g, z, x, y, **params: mul(g, y, **params),
      lambda g, z, x, y, **params: mul(x, g, **params), _mul_transpose),
-    ("div", "stablehlo.divide", _NUM, lambda g, z, x, y: div(g, y), lambda g, z, x, y: mul(neg(g), div(z, y)),
-     _div_transpose),
+    ("div", "stablehlo.divide", _NUM, lambda g, z, x, y: div(g, y),  # (where y is spread, XLA computes y ** -2 before)
+     lambda g, z, x, y: mul(mul(neg(g), x), integer_pow_p.bind(y, y=-2)), _div_transpose),
     ("rem", "stablehlo.remainder", "int float", lambda g, z, x, y: g, _rem_second, None),
     ("max", "stablehlo.maximum", _NUM + " bool", lambda g, z, x, y: _share_of_tie(g, z, x, y),
      lambda g, z, x, y: _share_of_tie(g, z, y, x), None),
