@@ -10,6 +10,7 @@ import numpy as np
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax, nn, random
+from xlafront.experimental.shard_alike import shard_alike
 
 f32, i32 = np.float32, np.int32
 
@@ -48,6 +49,7 @@ BINARY |= {f"{name}, broadcast": (getattr(xnp, name), "f32[b,3]; f32[b,1]") for 
            if hasattr(xnp, name)}
 
 CASES = UNARY | BINARY | {
+    "shard_alike": (lambda x: sum(shard_alike(x, x * 2)), "f32[b,3]"),
     # sizes as values
     "size as value": (lambda x: x * x.shape[0], "f32[b,3]"),
     "size added on the left": (lambda x: x.shape[0] + x, "f32[b,3]"),

@@ -30,9 +30,9 @@ ELSEWHERE = {
     "they are between devices; test_export_over_devices has some": """all_gather all_gather_invariant all_to_all pmax pmin ppermute precv
         psend psum psum_invariant pbroadcast pvary ragged_all_to_all reduce_scatter reshard shard_map global_array_to_host_local_array
         host_local_array_to_global_array move_memory recast""",
-    "they call Python, which is not exported": """debug_callback debug_print io_callback pure_callback custom_partitioning
+    "they call Python, which is not exported": """buffer_callback debug_callback debug_print io_callback pure_callback custom_partitioning
         inspect_sharding check""",
-    "kernels that no other version promises": "ffi_call geqp3 geqrf ormqr spsolve tpu_eigh select_and_scatter cholesky_update",
+    "kernels that no other version promises": "layout_constraint ffi_call geqp3 geqrf ormqr spsolve tpu_eigh select_and_scatter cholesky_update",
     "sparse formats, which hold sizes as numbers": """bcoo_dot_general_sampled bcoo_extract bcoo_sort_indices bcoo_spdot_general
         bcoo_sum_duplicates bcoo_transpose bcsr_dot_general bcsr_extract bcsr_fromdense bcsr_todense coo_extract coo_fromdense
         coo_matmat coo_matvec coo_todense csr_fromdense csr_matmat csr_matvec csr_todense todense""",
