@@ -34,6 +34,7 @@ from xlafront.random.distributions import (
     uniform_inline,
 )
 from xlafront.random.prng import placed, single_key, threefry_prng_impl
+from xlafront.runtime.jaxlib_compat import jaxlib_version
 from xlafront.special.incomplete_gamma import random_gamma_grad
 from xlafront.staging.library import library
 from xlafront.transforms.batching.vmap import vmap
@@ -89,7 +90,7 @@ def _samples(key, a, *, log_space):
     def of_one_key(words, a):
         flat = a.reshape(-1)
         keys = impl.split(words, flat.shape)
-        if impl is threefry_prng_impl:
+        if impl is threefry_prng_impl and jaxlib_version < (0, 11):  # LLVM's vectoriser takes minutes over them, from then on
             keys = tuple(slicing.index_in_dim(keys, i, 1, keepdims=False) for i in (0, 1))
         return vmap(lambda w, v: _one(w, impl, v, log_space))(keys, flat).reshape(a.shape)
 
