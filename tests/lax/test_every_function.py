@@ -14,13 +14,15 @@ from dtype_tables import REAL, SAME, SETTINGS, TRUTH, agrees, as_numpy_computes,
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax
+from xlafront.runtime.jaxlib_compat import jaxlib_version
 
+POLE = np.nan if jaxlib_version < (0, 11) else -np.inf  # digamma(0) in XLA, whose later versions give the limit from the right
 I32, COMPLEX = "int32", "complex"
 ONE_OPERAND = [  # kinds, dtype of the result, functions, and NumPy's where it is not np.NAME
     ("fc", SAME, """acos acosh asin asinh atan atanh cos cosh exp exp2 expm1 log log1p sin sinh sqrt tan tanh reciprocal:1/x
         rsqrt:1/np.sqrt(x) logistic:1/(1+np.exp(-x))"""),
     ("f", SAME, """cbrt ceil floor round:np.copysign(np.floor(abs(x)+.5),x) erf:special.erf(x) erfc:special.erfc(x) erf_inv:special.erfinv(x)
-        lgamma:special.gammaln(x) digamma:np.where(x==0,np.nan,special.digamma(x)) bessel_i0e:special.i0e(x) bessel_i1e:special.i1e(x)"""),
+        lgamma:special.gammaln(x) digamma:np.where(x==0,POLE,special.digamma(x)) bessel_i0e:special.i0e(x) bessel_i1e:special.i1e(x)"""),
     ("uifc", SAME, "neg:np.negative(x) sign square stop_gradient:x optimization_barrier:x"),
     ("ifc", REAL, "abs"), ("c", REAL, "real imag"), ("F", COMPLEX, "conj"), ("c", SAME, "conj"),
     ("f", TRUTH, "is_finite:np.isfinite(x)"), ("bui", SAME, "bitwise_not"), ("ui", SAME, "population_count:ones(x) clz:leading_zeros(x)"),
@@ -238,7 +240,7 @@ def by_value(a, x):
 
 
 NUMPYS = {
-    "np": np, "special": special, "truncated": truncated, "remainder": remainder, "updated": updated, "padded": padded, "convolved": convolved, "high": high,
+    "np": np, "special": special, "POLE": POLE, "truncated": truncated, "remainder": remainder, "updated": updated, "padded": padded, "convolved": convolved, "high": high,
     "ones": bitwise(lambda v, bits: v.bit_count()), "leading_zeros": bitwise(lambda v, bits: bits - v.bit_length()),
     "shifted": bitwise(lambda v, by, bits: v >> by), "by_shape": by_shape, "by_value": by_value,
 }
