@@ -349,23 +349,31 @@ class LoweredWithRefs(Lowered):
         return CompiledWithRefs(self, self._of_values.compile(compiler_options, device_assignment))
 
 
-class CompiledWithRefs(Compiled):
+class CompiledOverPlain(Compiled):
+    """A compiled function that hands its calls to the compiled function of plain arrays that it consists of."""
+
+    def __init__(self, lowered: LoweredWithRefs | LoweredOnParts, plain: Compiled):
+        self._lowered, self._executable, self._traced = lowered, plain._executable, lowered._traced
+        self.in_tree, self.out_tree = lowered.in_tree, lowered.out_tree
+        self._plain = plain
+
+    def _leaves(self, args, kwargs, asked_for: Callable[[Any], bool]) -> list:
+        """The leaves of a call. Those of the types that are asked for are compared here, the others by the plain function."""
+        leaves, in_tree = tree.flatten_tree((args, kwargs))
+        types = self._traced._traced.in_avals
+        if in_tree != self.in_tree or any([asked_for(t) and tracing.aval_of(x) != t for x, t in zip(leaves, types)]):
+            given = in_tree.unflatten(list(map(tracing.aval_of, leaves)))
+            raise TypeError(f"{self._traced.fun_name} was compiled for other arguments: {types}, and was called with {given}.")
+        return leaves
+
+
+class CompiledWithRefs(CompiledOverPlain):
     """A compiled function that takes references."""
 
-    def __init__(self, lowered: LoweredWithRefs, of_values: Compiled):
-        self._lowered, self._executable, self._traced = lowered, of_values._executable, lowered._traced
-        self.in_tree, self.out_tree = lowered.in_tree, lowered.out_tree
-        self._of_values, self._boundary = of_values, lowered._boundary
-
     def __call__(self, *args, **kwargs):
-        leaves, in_tree = tree.flatten_tree((args, kwargs))
-        traced = self._traced
-        if in_tree != self.in_tree or any([tracing.aval_of(x) != a for x, a in zip(leaves, traced._traced.in_avals)]):
-            given = in_tree.unflatten(list(map(tracing.aval_of, leaves)))
-            raise TypeError(f"{traced.fun_name} was compiled for other arguments: {traced.in_avals}, and was called with "
-                            f"{given}.")
-        inputs = self._boundary.inputs(leaves)
-        return self._boundary.finish(inputs, self._of_values(*self._boundary.values(inputs, own_copy)))
+        boundary = self._lowered._boundary
+        inputs = boundary.inputs(self._leaves(args, kwargs, lambda kind: True))
+        return boundary.finish(inputs, self._plain(*boundary.values(inputs, own_copy)))
 
 
 class LoweredOnParts(Lowered):
@@ -389,26 +397,15 @@ class LoweredOnParts(Lowered):
         return CompiledOnParts(self, self._of_parts.compile(compiler_options, device_assignment))
 
 
-class CompiledOnParts(Compiled):
+class CompiledOnParts(CompiledOverPlain):
     """A compiled function with arguments or results that consist of others."""
-
-    def __init__(self, lowered: LoweredOnParts, of_parts: Compiled):
-        self._lowered, self._executable, self._traced = lowered, of_parts._executable, lowered._traced
-        self.in_tree, self.out_tree = lowered.in_tree, lowered.out_tree
-        self._of_parts = of_parts
 
     out_info = property(lambda self: self._lowered.out_info)
     args_info = property(lambda self: self._lowered.args_info)
 
     def __call__(self, *args, **kwargs):
-        leaves, in_tree = tree.flatten_tree((args, kwargs))
-        traced = self._traced._traced
-        if in_tree != self.in_tree or any([
-                kind.is_high and tracing.aval_of(x) != kind for x, kind in zip(leaves, traced.in_avals)]):
-            given = in_tree.unflatten(list(map(tracing.aval_of, leaves)))
-            raise TypeError(f"{self._traced.fun_name} was compiled for other arguments: {traced.in_avals}, and was called with "
-                            f"{given}.")
-        results = self._of_parts(*parts.parts_of(traced.in_avals, leaves))
+        leaves, traced = self._leaves(args, kwargs, lambda kind: kind.is_high), self._traced._traced
+        results = self._plain(*parts.parts_of(traced.in_avals, leaves))
         return traced.out_tree.unflatten(parts.put_together(traced.closed.out_avals, results))
 
 
