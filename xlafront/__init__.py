@@ -27,7 +27,7 @@ _PLACES = {
     "xlafront.runtime.config": """allow_f16_reductions array_garbage_collection_guard auto_pcast
         check_tracer_leaks checking_leaks config debug_infs debug_key_reuse debug_nans default_device
         default_matmul_precision default_prng_impl disable_jit enable_checks enable_custom_prng enable_x64
-        explain_cache_misses jax2tf_associative_scan_reductions legacy_prng_key log_compiles no_execution
+        explain_cache_misses jax2tf_associative_scan_reductions legacy_prng_key log_compiles make_user_context no_execution
         no_tracing numpy_dtype_promotion numpy_rank_promotion remove_size_one_mesh_axis_from_type
         softmax_custom_jvp thread_guard threefry_partitionable transfer_guard transfer_guard_device_to_device
         transfer_guard_device_to_host transfer_guard_host_to_device""",
@@ -40,6 +40,7 @@ _PLACES = {
     "xlafront.transforms.calls.custom_jvp": "custom_jvp",
     "xlafront.transforms.calls.custom_vjp": "custom_gradient custom_vjp",
     "xlafront.transforms.calls.linear_call": "closure_convert",
+    "xlafront.lax.ref_indexing": "ds",
     "xlafront.lax.refs": "Ref empty_ref free_ref freeze new_ref",
     "xlafront.lax.device_put": "block_until_ready copy_to_host_async device_get device_put",
     "xlafront.parallel.host_local": "make_array_from_process_local_data",
@@ -50,6 +51,7 @@ _PLACES = {
     "xlafront.parallel.pmap": "pmap",
     "xlafront.lax.resharding": "reshard",
     "xlafront.parallel.shard_map": "shard_map smap",
+    "xlafront.transforms.ad.at_a_point": "ad",
     "xlafront.transforms.ad.derivatives": "fwd_and_bwd grad jvp linear_transpose linearize value_and_grad vjp",
     "xlafront.transforms.ad.jacobians": "hessian jacfwd jacobian jacrev",
     "xlafront.transforms.batching.vmap": "vmap",

@@ -630,6 +630,9 @@ def test_gradients_go_into_references():
     gradient = xf.new_ref(100.0)
     y, f_vjp = xf.vjp(f, xf.new_ref(2.0))
     assert y == 4 and repr(f_vjp.with_refs(gradient)(1.0)) == "(GradRef(),)" and gradient[...] == 104
+    wanted = xf.ad.DontWant(), {"y": xf.ad.GradValue()}, gradient
+    found = xf.vjp(lambda x, tree, z: x * tree["y"] * z, 2.0, {"y": 3.0}, 4.0)[1].with_refs(*wanted)(1.0)
+    assert found == (xf.ad.DidntWant(), {"y": 8}, xf.ad.GradRef()) and gradient[...] == 110 and xf.tree.leaves(found) == [8]
     with pytest.raises(ValueError, match="with_refs"):
         f_vjp(1.0)
 

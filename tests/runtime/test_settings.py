@@ -5,6 +5,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 import traceback
 import warnings
 
@@ -365,3 +366,36 @@ def test_filtered_tracebacks(call):
         else:
             assert type(error.__cause__) is type(full.__cause__)
             assert len(notes) == 1 and "TRACEBACK_FILTERING=off" in notes[0]
+
+
+def test_values_of_users_have_programs_of_their_own():
+    scale, other = xf.make_user_context(1), xf.make_user_context()
+    traced = []
+
+    @xf.jit
+    def f(x):
+        traced.append(scale.value)
+        return x * scale.value
+
+    def results():
+        with scale(3):
+            inner = f(2), f(2), scale.value
+            with scale(4):
+                nested = scale.value
+        return f(2), inner, nested, scale.value
+
+    assert results() == results() == (2, (6, 6, 3), 4, 1)
+    assert traced == [3, 1]
+    with other("anything"):
+        assert f(2) == 2
+    assert len(traced) == 3 and other.value is None and scale.get_global() == 1
+    with pytest.raises(TypeError, match="unhashable"):
+        scale([1])
+    seen = []
+    with scale(5):
+        thread = threading.Thread(target=lambda: seen.append(scale.value))
+        thread.start()
+        thread.join()
+    assert seen == [1]
+    scale.set_global(7)
+    assert f(2) == 14

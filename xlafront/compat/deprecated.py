@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
-from xlafront.core import tracing
+from xlafront.core import backends, tracing
 from xlafront.core.avals import AbstractValue
 from xlafront.core.dimensions import is_symbolic, is_symbolic_dim
 from xlafront.parallel import shard_map as shard_maps
 
 OutputType = tuple[AbstractValue, ...]
+
+
+def _renamed(old: str, new: str, f: Callable) -> Callable:
+    def renamed(backend: Any = None) -> Any:
+        warnings.warn(f"jax.{old} is called jax.{new} now.", DeprecationWarning, stacklevel=2)
+        return f(backend)
+
+    return renamed
+
+
+host_count = _renamed("host_count", "process_count", backends.process_count)
+host_id = _renamed("host_id", "process_index", backends.process_index)
+host_ids = _renamed("host_ids", "process_indices", backends.process_indices)
 
 
 def shard_map(f: Callable, mesh: Any, in_specs: Any, out_specs: Any, check_rep: bool = True) -> Callable:

@@ -12,9 +12,11 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Callable
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 from xlafront.compat import names
 from xlafront.faces import lazy, without
@@ -77,7 +79,22 @@ class _Own:
             face = import_module(names.MORE_THAN[name])
             places = places | {face.__name__: " ".join(face.__all__)}
             module.__file__, module.__doc__ = face.__file__, face.__doc__
-        module.__getattr__, module.__dir__, module.__all__ = lazy(name, places, " ".join(names.CHILDREN.get(name, ())))  # type: ignore
+        find, module.__dir__, module.__all__ = lazy(name, places, " ".join(names.CHILDREN.get(name, ())))  # type: ignore
+        module.__getattr__ = _behind(name, find) if name in names.BEHIND else find  # type: ignore[method-assign]
+
+
+def _behind(module: str, find: Callable[[str], Any]) -> Callable[[str], Any]:
+    """`__getattr__` of a private module: what it has of its own, or what public modules have."""
+    known = sys.modules[module].__all__
+
+    def find_public(name: str) -> Any:
+        if name not in known and not name.startswith("_"):
+            for face in map(import_module, names.BEHIND[module]):
+                if (value := getattr(face, name, None)) is not None:
+                    return value
+        return find(name)
+
+    return find_public
 
 
 _same, _own = _Same(), _Own()

@@ -1,4 +1,4 @@
-"""What is called `jax` and what answers to it: three tables."""
+"""What is called `jax` and what answers to it: four tables."""
 
 from __future__ import annotations
 
@@ -40,16 +40,13 @@ SAME: dict[str, str] = {f"jax.{path}": f"xlafront.{path}" for path in _SAME_PATH
 
 # Modules of which xlafront has the names but not the module: who needs it, and where they live.
 OWN: dict[str, tuple[str, dict[str, str]]] = {
-    "jax": ("everyone", {"xlafront.compat.version": "__version__ __version_info__"}),
+    "jax": ("everyone", {"xlafront.compat.version": "__version__ __version_info__",
+                         "xlafront.compat.deprecated": "host_count host_id host_ids"}),
     "jax._src": ("those who import from it", {}),
     "jax._src.ad_checkpoint": ("Oryx", {"xlafront.transforms.ad.checkpoint": "remat_p"}),
     "jax._src.ad_util": ("Lineax", {"xlafront.lax.barriers": "stop_gradient_p"}),
-    "jax._src.checkify": ("Flax", {
-        "xlafront.host.checkify": "Out checkify",
-        "xlafront.host.checks": """BatchedError DivisionByZeroError Error ErrorCategory ErrorEffect FailedCheckError
-            JaxException JaxRuntimeError NaNError OOBError all_checks automatic_checks check check_error debug_check
-            div_checks float_checks index_checks init_error nan_checks user_checks""",
-    }),
+    "jax._src.array": ("programs of users", {"xlafront.runtime.jaxlib_compat": "ArrayImpl"}),
+    "jax._src.checkify": ("Flax", {"xlafront.host.checks": "JaxException", "xlafront.host.checkify": "Out"}),
     "jax._src.core": ("Flax, NumPyro, Oryx", {
         "xlafront.core.avals": "AbstractValue ShapedArray",
         "xlafront.core.ir": "ClosedJaxpr DebugInfo DropVar eval_jaxpr",
@@ -84,10 +81,17 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src.interpreters.pxla": ("Flax", {"xlafront.compat.programs": "global_result_handlers"}),
     "jax._src.lax": ("those who import from it", {}),
     "jax._src.lax.control_flow": ("Oryx", {"xlafront.lax": "cond_p scan_p while_p"}),
+    "jax._src.lib": ("programs of users", {"xlafront.runtime.jaxlib_compat": "jaxlib_version_text pytree"}),
     "jax._src.literals": ("Equinox", {"xlafront.compat.renamed": "TypedNdArray"}),
+    "jax._src.mesh": ("programs of users", {"xlafront.interpreters.pxla": "thread_resources"}),
     "jax._src.named_sharding": ("jaxlib", {}),
     "jax._src.sharding_impls": ("jaxlib", {"xlafront.compat.renamed": "UNSPECIFIED UnspecifiedValue"}),
     "jax._src.state": ("those who import from it", {}),
+    "jax._src.numpy.util": ("programs of users", {
+        "xlafront.numpy.promotion": "check_arraylike promote_args promote_args_inexact promote_dtypes promote_dtypes_inexact",
+    }),
+    "jax._src.random.prng": ("programs of users", {"xlafront.compat.renamed": "PRNGKeyArray"}),
+    "jax._src.typing": ("programs of users", {"xlafront.compat.renamed": "DType DimSize Shape"}),
     "jax._src.state.types": ("Flax", {"xlafront.core.refs": "AbstractRef"}),
     "jax._src.traceback_util": ("Equinox, Flax, jaxtyping", {
         "xlafront.compat.tracebacks": "_exclude_paths api_boundary include_frame register_exclusion",
@@ -136,6 +140,77 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
 # Modules that have what a module of xlafront has, and more.
 MORE_THAN = {"jax": "xlafront", "jax.experimental": "xlafront.experimental", "jax.extend": "xlafront.extend",
              "jax.experimental.colocated_python": "xlafront.experimental.colocated_python"}
+
+# Private modules of jax 0.10.2 from which programs import what is public too: where it is public in xlafront, and their paths.
+_BEHIND = """
+    . : config pmap
+    . experimental: callback
+    . extend.backend compat.deprecated: xla_bridge
+    . experimental.pjit extend.core.primitives sharding: pjit
+    . sharding: array shard_map sharding_impls
+    . sharding stages tree_util api_util: api
+    . typing: basearray typing
+    ad_checkpoint . extend.core.primitives: ad_checkpoint
+    api_util tree_util: api_util
+    custom_batching: custom_batching
+    custom_derivatives . extend.core.primitives: custom_derivatives
+    debug .: debugging
+    distributed: distributed
+    dlpack: dlpack
+    dtypes numpy: dtypes
+    errors: errors
+    experimental.checkify: checkify
+    experimental.custom_partitioning: custom_partitioning
+    experimental.hijax: hijax
+    experimental.layout: layout
+    experimental.mesh_utils: mesh_utils
+    export: export._export export.shape_poly
+    extend.core interpreters.hijax errors . extend.core.primitives: core
+    extend.core.primitives monitoring: dispatch
+    extend.linear_util: linear_util
+    extend.source_info_util: source_info_util
+    ffi: ffi
+    flatten_util: flatten_util
+    image: image.scale
+    interpreters.ad custom_derivatives extend.core.primitives: ad_util interpreters.ad
+    interpreters.batching: interpreters.batching
+    interpreters.mlir: interpreters.mlir
+    interpreters.partial_eval extend.core: interpreters.partial_eval
+    interpreters.pxla sharding: interpreters.pxla
+    lax extend.core.primitives: lax lax.ann lax.control_flow lax.control_flow.conditionals lax.control_flow.loops
+        lax.control_flow.solves lax.convolution lax.fft lax.lax lax.other lax.parallel lax.slicing lax.special
+        lax.windowed_reductions
+    lax.linalg extend.core.primitives: lax.linalg
+    monitoring: monitoring
+    nn.initializers: nn.initializers
+    nn: nn.functions
+    numpy.fft: numpy.fft
+    numpy.linalg: numpy.linalg
+    numpy: numpy numpy.array_constructors numpy.array_creation numpy.einsum numpy.index_tricks numpy.indexing numpy.lax_numpy
+        numpy.polynomial numpy.reductions numpy.scalar_types numpy.setops numpy.sorting numpy.tensor_contractions
+        numpy.ufunc_api numpy.ufuncs numpy.util numpy.vectorize numpy.window_functions
+    ops: ops.scatter
+    profiler: profiler
+    random: random random.core random.prng
+    ref extend.core.primitives: ref state.primitives state.types
+    scipy.linalg: scipy.linalg
+    scipy.signal: scipy.signal
+    scipy.sparse.linalg: scipy.sparse.linalg
+    scipy.special: ops.special scipy.special
+    sharding: mesh named_sharding partition_spec sharding
+    stages: stages
+    tree: tree
+    tree_util: tree_util
+"""
+BEHIND: dict[str, list[str]] = {}
+for _row in _BEHIND.replace("\n        ", " ").strip().splitlines():
+    _faces, _, _paths = _row.partition(":")
+    for _path in _paths.split():
+        BEHIND[f"jax._src.{_path}"] = [f"xlafront.{face}".rstrip(".") for face in _faces.split()]
+for _name in BEHIND:
+    while _name not in OWN:  # nor the packages that it is in
+        OWN[_name] = ("programs that import what is public from behind", {})
+        _name = _name.rpartition(".")[0]
 
 # Modules in which jaxlib looks up names, which `runtime.jax_names` adds.
 LOOKED_UP = ("jax._src.named_sharding", "jax._src.sharding_impls")

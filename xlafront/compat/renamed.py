@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from xlafront.core import dtypes, tree
-from xlafront.core.keys import physical as physical_aval
+from xlafront.core.keys import KeyArray as PRNGKeyArray, physical as physical_aval
 from xlafront.core.tracing import abstractors as pytype_aval_mappings, is_tracing
 from xlafront.interpreters.mlir import lowerable_effects
 from xlafront.runtime.clients import clients
@@ -16,12 +16,14 @@ from xlafront.runtime.distributed import state as global_state
 from xlafront.runtime.effects import effects_barrier as wait_for_tokens
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 
-__all__ = ["UNSPECIFIED", "DType", "TypedNdArray", "UnspecifiedValue", "global_state", "physical_aval",
-           "pytype_aval_mappings", "supports_inf", "trace_state_clean", "wait_for_tokens"]
+__all__ = ["UNSPECIFIED", "DType", "DimSize", "PRNGKeyArray", "Shape", "TypedNdArray", "UnspecifiedValue", "global_state",
+           "physical_aval", "pytype_aval_mappings", "supports_inf", "trace_state_clean", "wait_for_tokens"]
 
 _backends = clients.started
 UnspecifiedValue = type(UNSPECIFIED)
 DType = np.dtype
+DimSize = int | Any  # or an expression of symbolic sizes
+Shape = Sequence[DimSize]
 control_flow_allowed_effects = remat_allowed_effects = lowerable_effects
 
 

@@ -28,7 +28,7 @@ _PLACES = {
         shape_as_value tile""",
     "xlafront.lax.device_put": "device_put_p",
     "xlafront.lax.dot_algorithms": "DotAlgorithm",
-    "xlafront.lax.dot_products": "batch_matmul dot dot_general dot_general_p DotAlgorithmPreset Precision",
+    "xlafront.lax.dot_products": "batch_matmul dot dot_general dot_general_p DotAlgorithmPreset DotDimensionNumbers Precision",
     "xlafront.lax.dynamic_slicing": """dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_slice_p
         dynamic_update_index_in_dim dynamic_update_slice dynamic_update_slice_in_dim dynamic_update_slice_p""",
     "xlafront.lax.elementwise": """abs abs_p AccuracyMode acos acos_p acosh acosh_p add add_any_p add_p and_p asin asin_p

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -276,7 +277,11 @@ def _kernel(lhs, rhs, dimension_numbers, precision, preferred_element_type, out_
                               preferred_element_type=preferred_element_type, out_sharding=out_sharding)
 
 
-def dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: Any, precision: Any = None,
+# Contracting dimensions of both, and batch dimensions of both.
+DotDimensionNumbers: TypeAlias = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
+
+
+def dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: DotDimensionNumbers, precision: Any = None,
                 preferred_element_type: DTypeLike | None = None, *, out_sharding: ShardingLike = None) -> Array:
     """Multiply two arrays and sum over some of their dimensions, side by side over others.
 
@@ -301,7 +306,7 @@ def dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: Any, precisio
                    named_sharding(out_sharding, "dot_general"))
 
 
-def dot(lhs: ArrayLike, rhs: ArrayLike, *, dimension_numbers: Any = None, precision: Any = None,
+def dot(lhs: ArrayLike, rhs: ArrayLike, *, dimension_numbers: DotDimensionNumbers | None = None, precision: Any = None,
         preferred_element_type: DTypeLike | None = None, out_sharding: ShardingLike = None) -> Array:
     """The product of two vectors, of a matrix and a vector, or of two matrices.
 

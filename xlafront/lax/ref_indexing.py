@@ -7,12 +7,13 @@ and arrays are broadcast together; unlike there, windows go forward, and masks a
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlafront.core import dtypes, errors, tracing
+from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.dimensions import common_shape
 from xlafront.lax.dimension_numbers import GatherDimensionNumbers, ScatterDimensionNumbers
 from xlafront.lax.dynamic_slicing import dynamic_slice_p, dynamic_update_slice_p, start_index
@@ -39,15 +40,62 @@ class Window(NamedTuple):
     stride: int = 1
 
 
-class Slice(NamedTuple):
-    """In the brackets of a reference: `size` positions from `start` on, which may be known only when the program runs.
+@dataclasses.dataclass(frozen=True)
+class Slice:
+    """In brackets: `size` positions from `start` on, `stride` apart; only `start` may be known when the program runs.
 
-    >>> ref[Slice(i, 2)]
+    >>> Slice.from_slice(slice(1, 6, 2), 10)
+    Slice(start=1, size=3, stride=2)
     """
 
     start: Any
     size: int
     stride: int = 1
+
+    def __post_init__(self):
+        if self.stride < 0:
+            raise ValueError(f"positions are counted forward: the stride must be >= 0, got {self.stride}.")
+
+    @classmethod
+    def from_slice(cls, slc: slice, size: int) -> Slice:
+        """The same positions as a slice of a dimension of this size."""
+        start, stop, step = slc.indices(size)
+        return cls(start, len(range(start, stop, step)), step)
+
+    @property
+    def is_dynamic_start(self) -> bool:
+        """Whether the program knows the start only when it runs."""
+        return not hasattr(type(self.start), "__index__") or isinstance(self.start, tracing.Tracer)
+
+    is_dynamic_size = False
+
+
+# A start that the program knows is a leaf; all else is part of the structure.
+tree.register_pytree_node(
+    Slice, lambda s: ((s.start,), (s.size, s.stride)) if s.is_dynamic_start else ((), (s.start, s.size, s.stride)),
+    lambda known, starts: Slice(*starts, *known))
+
+
+def ds(start: Any, size: int | None = None, stride: int | None = None) -> slice | Slice:
+    """For the brackets of an array or a reference: so many positions from one that may be known only when the program runs.
+
+    In an array positions outside are moved inside, as by `lax.dynamic_slice`.
+
+    - `start`: the first position; when it is given alone, how many positions from 0 on, or None for all.
+    - `size`: how many.
+    - `stride`: the distance between them, 1 when left out.
+
+    >>> xf.jit(lambda x, i: x[ds(i, 2)])(xnp.arange(5), 3)
+    Array([3, 4], dtype=int32)
+    """
+    if start is None:
+        return slice(None)
+    if size is None:
+        if not isinstance(start, (int, np.integer)):
+            raise TypeError(f"ds(size) takes an integer that is known, got {errors.short(start)}. For positions from there on "
+                            "give it a size too: ds(start, size).")
+        start, size = 0, start
+    return Slice(start, size, 1 if stride is None else stride)
 
 
 Indexer = tuple[int | Window | Operand, ...]
@@ -82,11 +130,10 @@ def plan_key(shape: tuple[int, ...], key: Any, first: int, static_ints: bool) ->
         if isinstance(item, slice):
             entries.append(_window_of(item, n, dim))
         elif isinstance(item, Slice):
-            start = item.start
-            if not hasattr(type(start), "__index__") or isinstance(start, tracing.Tracer):
-                entries.append(Window(operand(_position(start)), item.size, item.stride))
+            if item.is_dynamic_start:
+                entries.append(Window(operand(_position(item.start)), item.size, item.stride))
                 continue
-            start = start.__index__()
+            start = item.start.__index__()
             if start < 0 or start + (item.size - 1) * item.stride >= n:
                 raise ValueError(f"{item} is outside of dimension {dim} of the reference of shape {shape}.")
             entries.append(Window(start, item.size, item.stride))

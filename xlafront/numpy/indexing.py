@@ -32,6 +32,7 @@ from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.dimension_numbers import GatherDimensionNumbers
 from xlafront.lax.elementwise import add, eq, lt, max_, min_, size_as, to_dtype, where
 from xlafront.lax.indexing import GatherScatterMode, bind_gather, fill_for
+from xlafront.lax.ref_indexing import Slice
 from xlafront.lax.shapes import reduce_sum_p
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes, unwrap, unwrap_node
@@ -44,6 +45,26 @@ _int32 = np.dtype(np.int32)
 
 
 # Keys
+
+
+class WithWindows(Exception):
+    """Raised for a key with windows (`ds`): they are read first, and `rest` is the key of what they leave."""
+
+    def __init__(self, rest: tuple, windows: tuple[tuple[int, Slice], ...]):
+        self.rest, self.windows = rest, windows
+
+    def read(self, x):
+        """The array within the windows. They are moved inside."""
+        for dim, window in self.windows:
+            if window.stride == 1:
+                x = dynamic_slicing.dynamic_slice_in_dim(x, window.start, window.size, dim)
+            else:
+                x = take_by(x, (*[slice(None)] * dim, _positions(window)), False, "clip", wrap_negative_indices=False)
+        return x
+
+
+def _positions(window: Slice):
+    return window.start + window.stride * np.arange(window.size, dtype=np.int32)
 
 
 def plan_key(shape: tuple, key, static_ints: bool) -> tuple[tuple, tuple]:
@@ -72,6 +93,7 @@ def plan_key(shape: tuple, key, static_ints: bool) -> tuple[tuple, tuple]:
         items[ellipsis:ellipsis + 1] = fill
     entries: list[tuple] = []
     indices: list = []
+    windows: tuple[tuple[int, Slice], ...] = ()
     dim = 0
     for position, item in enumerate(items):
         if item is None:
@@ -88,6 +110,10 @@ def plan_key(shape: tuple, key, static_ints: bool) -> tuple[tuple, tuple]:
                 entries.append(("array", len(indices)))
                 indices.append(item)
             dim += 1
+        elif type(item) is Slice:
+            windows += (dim, item),
+            items[position] = slice(None)
+            dim += 1
         elif _is_bool(item):
             dim = _plan_mask(item, shape, dim, position, entries, indices)
         else:
@@ -96,6 +122,8 @@ def plan_key(shape: tuple, key, static_ints: bool) -> tuple[tuple, tuple]:
             entries.append(("array", len(indices)))
             indices.append(item)
             dim += 1
+    if windows:
+        raise WithWindows(tuple(items), windows)
     return tuple(entries), tuple(indices)
 
 
@@ -115,6 +143,8 @@ def _as_item(item, shape):
         item = _array_of(item)
     elif is_symbolic_dim(item):
         return as_array(item)
+    elif kind is Slice:
+        return item
     elif not tracing.is_arraylike(item):
         if hasattr(kind, "__index__"):
             return as_size(item)
@@ -147,7 +177,7 @@ def _is_bool(item) -> bool:
 
 
 def _dimensions_used(item) -> int:
-    return item.ndim if type(item) not in _plain_kinds and _is_bool(item) else 1
+    return item.ndim if type(item) not in _plain_kinds and type(item) is not Slice and _is_bool(item) else 1
 
 
 def _slice_of(item: slice, n: int, position: int) -> tuple[int, int, int]:
@@ -273,7 +303,11 @@ def take_by(x, key, concrete: bool, mode=None, fill_value=None, indices_are_sort
             wrap_negative_indices=True):
     """`x[key]`, with all that `x.at[key].get` can ask for."""
     shape = np.shape(x)
-    entries, indices = plan_key(shape, key, not concrete)
+    try:
+        entries, indices = plan_key(shape, key, not concrete)
+    except WithWindows as found:
+        return take_by(found.read(x), found.rest, concrete, mode, fill_value, indices_are_sorted, unique_indices,
+                       wrap_negative_indices)
     if mode is None:
         _check_static_indices(shape, entries, indices)
     if fill_value is not None and not isinstance(fill_value, (int, float, complex, np.generic)):

@@ -17,11 +17,11 @@ from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import dynamic_slicing, shapes, slicing
 from xlafront.lax.device_put import reshard_p
 from xlafront.lax.dimension_numbers import ScatterDimensionNumbers
-from xlafront.lax.elementwise import PRIMITIVES, as_type, to_dtype, where, with_weakness
+from xlafront.lax.elementwise import PRIMITIVES, as_type, eq, max_, min_, to_dtype, where, with_weakness
 from xlafront.lax.indexing import PRIMITIVES as SCATTERS, GatherScatterMode, bind_scatter
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.numpy.creation import arange, asarray, astype, ones_like
-from xlafront.numpy.indexing import Layout, check_whole, plan_key, read, take_by, wrapped
+from xlafront.numpy.indexing import Layout, WithWindows, check_whole, plan_key, read, take_by, wrapped
 from xlafront.numpy.promotion import unwrap
 from xlafront.numpy.ufuncs import PUBLIC
 from xlafront.runtime.arrays import ArrayImpl
@@ -214,7 +214,13 @@ class AtIndex:
         """
         x = self.array
         concrete = type(x) is ArrayImpl and tracing.thread.trace is tracing.eval_trace
-        entries, indices = plan_key(np.shape(x), self.index, not concrete)
+        try:
+            entries, indices = plan_key(np.shape(x), self.index, not concrete)
+        except WithWindows as found:
+            windows, rest = found.windows, found.rest
+            options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode,
+                       "out_sharding": out_sharding, "wrap_negative_indices": wrap_negative_indices}
+            return _within(windows, x, mode, lambda part: AtIndex(part, rest).apply(func, **options))
         return with_out_sharding("x.at[...].apply", out_sharding, _apply_kernel, (x, indices), func, entries,
                              GatherScatterMode.from_any(mode), bool(indices_are_sorted), bool(unique_indices),
                              bool(wrap_negative_indices))
@@ -241,7 +247,12 @@ def update(name: str, x, key, values, indices_are_sorted=False, unique_indices=F
     if _is_traced_mask(key):
         return _update_where(name, x, key, values)
     concrete = tracing.thread.trace is tracing.eval_trace and not isinstance(x, tracing.Tracer)
-    entries, indices = plan_key(np.shape(x), key, not concrete)
+    try:
+        entries, indices = plan_key(np.shape(x), key, not concrete)
+    except WithWindows as found:
+        windows, rest = found.windows, found.rest
+        return _within(windows, x, mode, lambda part: update(name, part, rest, values, indices_are_sorted, unique_indices, mode,
+                                                             wrap))
     mode = GatherScatterMode.from_any(mode)
     window = _window_of(np.shape(x), entries, indices, mode, wrap)
     if window is not None:
@@ -278,6 +289,23 @@ def _as_dtype(values, d):
 
 
 # Masks that are only known at run time
+
+
+def _within(windows: tuple, x, mode, updated: Callable):
+    """`x` with what it holds within windows updated. What lies outside is dropped, and with it the whole of a window without
+    stride, or moved inside if that is the mode; negative starts are outside."""
+    if not windows:
+        return updated(x)
+    (dim, window), *rest = windows
+    new = _within(tuple(rest), WithWindows((), ((dim, window),)).read(x), mode, updated)
+    start, n = to_dtype(window.start, np.dtype(np.int32)), np.shape(x)[dim]
+    if window.stride == 1:
+        last = np.int32(n - window.size)
+        inside = max_(min_(start, last), np.int32(0))
+        clips = GatherScatterMode.from_any(mode) is GatherScatterMode.CLIP
+        start, mode = inside if clips else where(eq(start, inside), start, np.int32(n)), "drop"
+    places = start + window.stride * arange(window.size, dtype=np.int32)
+    return update("set", x, (*[slice(None)] * dim, places), new, unique_indices=window.stride == 1, mode=mode, wrap=False)
 
 
 def _is_traced_mask(key) -> bool:

@@ -248,6 +248,48 @@ class KeptSetting(Setting):
                           stacklevel=stacklevel)
 
 
+class UserContext:
+    """A value of the user's own that compiled functions depend on: each value has programs of its own.
+
+    `with context(value):` sets it in this thread, and `context.value` reads it, also while a function is traced.
+
+    - `default_value`: what it is where nobody set it. Values must be hashable.
+
+    >>> scale = make_user_context(1)
+    >>> f = xf.jit(lambda x: x * scale.value)
+    >>> with scale(3):
+    ...     print(f(2))
+    6
+    """
+
+    __slots__ = ("state",)
+    name = "user context"  # hooks and parts, which go by names, it has none
+    tell_thread = staticmethod(lambda value: None)
+
+    def __init__(self, default_value: Any = None):
+        self.state = Config(self.name, default_value, include_in_jit_key=True, include_in_trace_context=True)
+
+    @property
+    def value(self) -> Any:
+        return self.state.value
+
+    def get_global(self) -> Any:
+        """The value in threads that have none of their own."""
+        return self.state.get_global()
+
+    def set_global(self, value: Any) -> None:
+        """Set the value of the process."""
+        hash(value)
+        self.state.set_global(value)
+
+    def __call__(self, value: Any) -> _Scope:
+        hash(value)
+        return _Scope(self, value)
+
+
+make_user_context = UserContext
+
+
 class _Scope:
     """`with setting(value):`; also a decorator."""
 

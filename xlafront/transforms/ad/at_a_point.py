@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -135,13 +136,29 @@ class NotNeeded:
         return "NotNeeded()"
 
 
-class GradRef:
+class GradRef(NamedTuple):
     """In place of a cotangent that has been added to a reference."""
 
-    __slots__ = ()
 
-    def __repr__(self):
-        return "GradRef()"
+class DidntWant(NamedTuple):
+    """In place of a cotangent that nobody wanted."""
+
+
+class DontWant:
+    """For `with_refs`: the cotangent of this argument is not needed."""
+
+    __slots__ = ()
+    __repr__ = lambda self: "DontWant()"
+
+
+class GradValue:
+    """For `with_refs`: the cotangent of this argument is to be returned."""
+
+    __slots__ = ()
+    __repr__ = lambda self: "GradValue()"
+
+
+ad = SimpleNamespace(DidntWant=DidntWant, DontWant=DontWant, GradRef=GradRef, GradValue=GradValue)
 
 
 def _is_leaf(structure) -> bool:
@@ -220,7 +237,8 @@ class Pullback:
         """The same function, adding cotangents to references in place of returning them.
 
         `targets` has an entry for each argument, as a pytree like the arguments: a reference, to which its cotangent is added;
-        or anything else, for a cotangent that is returned. Where an argument was a reference, it must be one.
+        `ad.DontWant()`, for one that is not needed; or anything else (`ad.GradValue()`), for one that is returned. Where an
+        argument was a reference, it must be a reference.
 
         >>> total = new_ref(0.0)
         >>> vjp(xnp.sin, 0.5)[1].with_refs(total)(1.0)
@@ -252,6 +270,7 @@ class Pullback:
     def _pulled_back_from(self, program: LinearProgram, cotangent, targets):
         checked = _checked_cotangents(f"the vjp of {self.name}", cotangent, self.out_tree, program.out_avals, ValueError,
                                       ValueError)
+        unwanted = [type(x) is DontWant for x in targets] or [False] * self.in_tree.num_leaves
         targets = [x if is_ref(x) else None for x in targets] or [None] * self.in_tree.num_leaves
         for i, (aval, ref) in enumerate(zip(program.in_avals, targets)):
             if type(aval) is AbstractRef and ref is None:
@@ -263,6 +282,8 @@ class Pullback:
             if ref is not None:
                 _refs().addupdate(ref, ..., found[i])
                 found[i] = GradRef()
+            elif unwanted[i]:
+                found[i] = DidntWant()
         return self.in_tree.unflatten(found)
 
 
