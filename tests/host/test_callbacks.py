@@ -16,6 +16,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.experimental import io_callback
+from xlafront.experimental.buffer_callback import buffer_callback
 
 F32 = np.dtype("float32")
 scalar = xf.ShapeDtypeStruct((), F32)
@@ -233,6 +234,7 @@ import os
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 import numpy as np, xlafront as xf, xlafront.numpy as xnp
 from xlafront.experimental import io_callback
+from xlafront.experimental.buffer_callback import buffer_callback
 a = xnp.ones((300, 300)) / 300
 f = xf.jit(lambda a: (io_callback(lambda a: np.asarray((a @ a).sum()), xf.ShapeDtypeStruct((), 'float32'), a), a @ a)[1])
 for _ in range(10):
@@ -448,6 +450,37 @@ def test_debug_callback_arguments(way):
     (args, kwargs), second = seen
     assert args[0] == "word" and args[1] == [2.0, None] and kwargs == {"big": 2 ** 80, "x": {"b": 2.0}} and second == 2.0
     assert isinstance(args[1][0], xf.Array) and (xf.random.key_data(args[2]) == xf.random.key_data(key)).all()
+
+
+def fails(x):
+    if x.ravel()[-1] == 3:
+        raise ZeroDivisionError("of the last part")
+    return x
+
+
+def over_two(function):
+    return xf.shard_map(function, mesh=xf.make_mesh((2,), ("d",)), in_specs=xf.P("d"), out_specs=xf.P())
+
+
+FAILING_OVER_DEVICES = {
+    "pure": lambda x: xf.pure_callback(fails, x, x).sum() + x, "io": lambda x: io_callback(fails, x, x).sum() + x,
+    "ordered": lambda x: io_callback(fails, x, x, ordered=True).sum() + x, "debug": lambda x: (xf.debug.callback(fails, x), x.sum())[1],
+    "one of the parts": over_two(lambda x: lax.psum(xf.pure_callback(fails, x, x), "d")),
+    "debugged parts": over_two(lambda x: (xf.debug.callback(fails, x), lax.psum(x, "d"))[1]),
+    "memory": over_two(lambda x: lax.psum(buffer_callback(lambda context, out, x: fails(np.asarray(x)), x)(x), "d")),
+}
+
+
+@pytest.mark.parametrize("function", FAILING_OVER_DEVICES.values(), ids=FAILING_OVER_DEVICES)
+def test_failures_in_programs_over_devices(function):
+    """Collectives follow, in which the other devices would wait for the one that failed: XLA ends the process after a minute."""
+    x = xf.device_put(xnp.arange(4.0), xf.NamedSharding(xf.make_mesh((2,), ("d",)), xf.P("d")))
+    f = xf.jit(function)
+    for _ in range(2):
+        with pytest.raises(xf.errors.JaxRuntimeError, match="(?s)in fails.*ZeroDivisionError: of the last part"):
+            f(x)
+    xf.effects_barrier()  # told once
+    f(x - 10)
 
 
 def test_errors_of_debug_callbacks(caplog):

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from xlafront.lowering import custom_calls, mlir
 from xlafront.lowering.mlir import ir
+from xlafront.runtime import effects
 from xlafront.runtime.foreign_functions import TYPED
+from xlafront.runtime.jaxlib_compat import JaxRuntimeError
 
 _PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "rocm": "gpu"}
 
@@ -30,9 +34,9 @@ def call_python(ctx, function: Callable[..., tuple], operands: Sequence[ir.Value
             f"{ctx.primitive} cannot run on {module.platform}: compiled programs call Python on CPUs and GPUs. Return "
             f"the value from the compiled function and use it on the host, or run this function on the CPU: "
             f"jit(..., backend='cpu').")
-    effects = [effect] if effect is not None and effect.ordered else []
-    operands = [*ctx.tokens(effects), *operands]
-    types = [mlir.token_type()] * len(effects) + [mlir.type_of(aval) for aval in ctx.avals_out]
+    ordered = [effect] if effect is not None and effect.ordered else []
+    operands = [*ctx.tokens(ordered), *operands]
+    types = [mlir.token_type()] * len(ordered) + [mlir.type_of(aval) for aval in ctx.avals_out]
     recorded = "_cmd_buffer" if recordable and platform == "gpu" else ""
     attributes = custom_calls.attributes_of_call(
         f"xla_{kind}_{'partitioned_' if partitioned else ''}python_{platform}_callback{recorded}", len(operands), len(types),
@@ -44,16 +48,46 @@ def call_python(ctx, function: Callable[..., tuple], operands: Sequence[ir.Value
     if several:
         one = f"<@{context.one_device_symbol(device_index)}, []>"
         attributes["sdy.sharding"] = mlir.attribute(f"#sdy.sharding_per_value<[{', '.join([one] * max(len(types), 1))}]>")
+    if platform == "cpu" and module.num_devices > 1:
+        module.callback_failures = module.callback_failures or []
+        function = Kept(function, module.callback_failures, has_side_effect, (None,) * len(ordered),
+                        ctx.avals_out if kind == "ffi" else None)
     module.host_callbacks.append(function)
     operation = mlir.create("stablehlo.custom_call", results=types, operands=operands, attributes=attributes, loc=ctx.loc)
     results: list[ir.Value] = list(operation.results)
-    ctx.set_tokens(effects, results[:len(effects)])
-    results = results[len(effects):]
+    ctx.set_tokens(ordered, results[:len(ordered)])
+    results = results[len(ordered):]
     if several:  # what one device has got goes to all of them
         everywhere = context.assignment.replicated()
         results = [ctx.op("sdy.sharding_constraint", [x], [aval], sharding=context.attribute(everywhere, aval.ndim))
                    for x, aval in zip(results, ctx.avals_out)]
     return results
+
+
+class Kept:
+    """A function that a program over several CPUs calls. What it raises is kept for the end of the run, and it returns zeros:
+    an operation that failed on one device would leave the others waiting in the next collective, until XLA ends the process."""
+
+    __slots__ = ("function", "failures", "has_side_effect", "tokens", "types")
+
+    def __init__(self, function: Callable[..., tuple], failures: list[Exception], has_side_effect: bool, tokens: tuple,
+                 types: Sequence[Any] | None):
+        """`types` are those of the results, None where they are written to memory and not returned."""
+        self.function, self.failures, self.has_side_effect = function, failures, has_side_effect
+        self.tokens, self.types = tokens, types
+
+    def __call__(self, *args) -> tuple | None:
+        try:
+            return self.function(*args)
+        except BaseException as e:
+            import traceback  # start-up: for a message
+
+            failure = JaxRuntimeError("a function that the program called on the host raised an error:\n"
+                                      f"{''.join(traceback.format_exception(e))}")
+            self.failures.append(failure)
+            if self.has_side_effect:
+                effects.failures.append(failure)
+            return None if self.types is None else (*self.tokens, *[np.zeros(aval.shape, aval.dtype) for aval in self.types])
 
 
 def _row_major(kind: ir.Type) -> range:

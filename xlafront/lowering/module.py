@@ -47,6 +47,7 @@ class ModuleContext:
         self.targets: tuple[str, ...] = (platform,)  # the platforms that it is to run on
         self.asked_platform = False  # whether what has been written depends on which of them it is
         self.num_partitions = num_partitions
+        self.num_devices = num_partitions * num_replicas
         self.sharding_context = sharding_context
         self.module = ir.Module.create(loc=mlir.unknown_location)
         operation = self.module.operation
@@ -59,6 +60,7 @@ class ModuleContext:
         self.locations: dict[tuple, ir.Location] = {}
         self.last_site: source.Site | None = None
         self.host_callbacks: list[Any] = []
+        self.callback_failures: list[Exception] | None = None  # of a program whose callbacks keep what they raise
         self.keepalives: list[Any] = []
         self.partitioners: list[Any] = []  # what the compiler asks while it compiles
         self.leaves = False  # whether it is to leave this process, for others that may lack kernels of ours

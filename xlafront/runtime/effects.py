@@ -43,7 +43,7 @@ class host_callback:
 
 _running: deque[Any] = deque()
 _last: dict[Any, Any] = {}  # of each ordered effect, the token of the program that had it last
-_failures: list[Exception] = []
+failures: list[Exception] = []  # what `effects_barrier` is to raise
 
 
 def execute(executable, buffers, effects: Iterable[Any]):
@@ -78,7 +78,7 @@ def _wait(token, keep_failure: bool = True) -> None:
         token.block_until_ready()
     except Exception as e:  # told by effects_barrier: it is not the fault of the program that comes next
         if keep_failure:
-            _failures.append(e)
+            failures.append(e)
 
 
 def effects_barrier() -> None:
@@ -93,9 +93,9 @@ def effects_barrier() -> None:
     while _running:
         _wait(_oldest())
     _last.clear()
-    failures, _failures[:] = _failures[:], []
     if failures:
-        raise failures[0]
+        failure, failures[:] = failures[0], []
+        raise failure
 
 
 _prepared: list[bool] = []

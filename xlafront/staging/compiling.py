@@ -169,7 +169,7 @@ class LoweredModule:
             out_avals=out_avals, out_shardings=results,
             out_committed=self.assignment.committed, kept=self.kept, const_args=self.const_args, effects=self.closed.effects,
             own_layouts=self.layouts is not None, portable=key is not None,
-            from_disk=from_disk)
+            from_disk=from_disk, callback_failures=context.callback_failures)
         if key is not None and not anew:
             _by_key[key] = result
         return result

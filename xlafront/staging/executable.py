@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlafront.runtime import effects as runtime_effects
-from xlafront.runtime.jaxlib_compat import ArrayImpl, result_handler
+from xlafront.runtime.jaxlib_compat import ArrayImpl, batched_block_until_ready, result_handler
 from xlafront.runtime.layouts import Layout, use as layouts_in_use
 from xlafront.staging.moves import put, relayout
 
@@ -31,11 +31,13 @@ class Executable:
     """A compiled program and how to call it with the flat list of all its arguments."""
 
     __slots__ = ("loaded", "in_avals", "in_shardings", "out_avals", "out_shardings", "out_committed", "kept",
-                 "const_args", "handlers", "effects", "own_layouts", "asked_for", "portable", "from_disk", "__weakref__")
+                 "const_args", "handlers", "effects", "own_layouts", "asked_for", "portable", "from_disk",
+                 "callback_failures", "__weakref__")
 
     def __init__(self, loaded, *, in_avals, in_shardings, out_avals, out_shardings, out_committed: bool,
                  kept: Sequence[bool], const_args: Sequence[ArrayImpl], effects: frozenset = frozenset(),
-                 own_layouts: bool = False, portable: bool = True, from_disk: bool = False):
+                 own_layouts: bool = False, portable: bool = True, from_disk: bool = False,
+                 callback_failures: list[Exception] | None = None):
         self.loaded = loaded
         self.in_avals, self.in_shardings = in_avals, in_shardings
         self.out_avals, self.out_shardings, self.out_committed = out_avals, out_shardings, out_committed
@@ -45,6 +47,7 @@ class Executable:
         self.own_layouts = own_layouts  # whether arguments lie in an order that was asked for
         self.portable = portable  # whether other processes can run it, as nothing in it is of this one
         self.from_disk = from_disk  # and cannot be stored again
+        self.callback_failures = callback_failures  # a list to which its callbacks add what they raise, of some programs
         self.asked_for = True  # since `caches.LiveExecutables` looked last
         self.handlers = [result_handler(aval, sharding, out_committed) for aval, sharding in zip(out_avals, out_shardings)
                          ] if hasattr(loaded, "execute_sharded") else None
@@ -63,7 +66,18 @@ class Executable:
             results = runtime_effects.execute(self.loaded, buffers, self.effects)
         else:
             results = self.loaded.execute_sharded(buffers)
-        return results.consume_with_handlers(self.handlers)
+        arrays = results.consume_with_handlers(self.handlers)
+        return arrays if self.callback_failures is None else self._unless_failed(arrays, self.callback_failures)
+
+    @staticmethod
+    def _unless_failed(arrays: list[ArrayImpl], failures: list[Exception]) -> list[ArrayImpl]:
+        """What a run returned, when it has ended and no callback raised anything."""
+        batched_block_until_ready(arrays)
+        if not failures:
+            return arrays
+        raised, failures[:] = failures[:], []
+        runtime_effects.failures[:] = [f for f in runtime_effects.failures if f not in raised]
+        raise raised[0]
 
     def layouts(self) -> list[Layout]:
         """The order in memory of each argument that is read, constants first."""

@@ -241,7 +241,7 @@ class Jitted:
     @staticmethod
     def fast_path(executable: Executable, traced: TracedCall, out: Any):
         """C++ may repeat the call unless Python has something to do each time."""
-        if (executable.effects or config.debug_nans.value or config.debug_infs.value
+        if (executable.effects or executable.callback_failures is not None or config.debug_nans.value or config.debug_infs.value
                 or config.debug_key_reuse.value or config.no_execution.value):
             return None
         out_avals = traced.closed.out_avals
