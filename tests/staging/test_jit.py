@@ -487,3 +487,18 @@ def test_shardings_of_arguments_belong_to_positions():
     for call in (f, f.lower, xf.make_jaxpr(f)):
         with pytest.raises(ValueError, match="keyword argument.*y.*by position"):
             call(2, y=3)
+
+
+def test_names_of_arguments_and_results_in_the_module():
+    def f(x, y, unused, *, z):
+        return {"a": x + y["b"], "c": (z, [x])}
+
+    lowered = xf.jit(f).lower(1.0, {"b": 2.0}, 5.0, z=xf.random.key(0))
+    short, text = lowered.as_text(), lowered.as_text(debug_info=True)
+    assert str(lowered.compiler_ir()) == short and "loc(" not in short and "unused" not in text
+    for name in ("x", "y['b']", "z"):
+        assert f'loc("{name}")' in text
+    for path in ("['a']", "['c'][0]", "['c'][1][0]"):
+        assert f"jax.result_info = \"result{path}\"" in short
+    assert lowered.compile()(1.0, {"b": 2.0}, 5.0, z=xf.random.key(0))["a"] == 3
+    assert 'jax.result_info = "result"' in xf.export.export(xf.jit(lambda x: x))(1.0).mlir_module()

@@ -138,6 +138,12 @@ class Traced:
         return self.out_tree.unflatten(self.jaxpr.out_avals)
 
     @boundary
+    def boundary_names(self, kept: Sequence[bool]) -> tuple[list[str], list[str]]:
+        """What the arguments that are read are called, and the results."""
+        names = self._traced.debug_info.arg_names
+        arguments = [name for name, keep in zip(names, kept) if keep] if len(names) == len(kept) else []  # as with parts
+        return arguments, [f"result{tree.keystr(path)}" for path, _ in tree.leaves_with_path(self.out_info)]
+
     def lower(self, *, lowering_platforms=None, _private_parameters=None) -> Lowered:
         """The StableHLO module, for the devices that a call would use.
 
@@ -218,7 +224,7 @@ class Lowered:
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The module as text: `dialect` is "stablehlo" (the default) or "hlo"."""
         if dialect in (None, "stablehlo"):
-            return lowering.module.module_text(self._lowered.module_context.module, debug_info)
+            return lowering.module.module_text(self.compiler_ir(), debug_info)
         if dialect == "hlo":
             return self._hlo().as_hlo_text()
         raise ValueError(f"as_text takes dialect 'stablehlo' or 'hlo', got {dialect!r}.")
@@ -226,7 +232,9 @@ class Lowered:
     def compiler_ir(self, dialect: str | None = None):
         """The module itself, as an MLIR object ("stablehlo") or an XLA computation ("hlo")."""
         if dialect in (None, "stablehlo"):
-            return self._lowered.module_context.module
+            module = lowering.module.copy_of(self._lowered.module_context.module)  # names are not part of what is compiled
+            lowering.module.name_boundary(module, *self._traced.boundary_names(self._lowered.kept))
+            return module
         if dialect == "hlo":
             return self._hlo()
         raise ValueError(f"compiler_ir takes dialect 'stablehlo' or 'hlo', got {dialect!r}.")
