@@ -37,7 +37,7 @@ ELSEWHERE = {
         bcoo_sum_duplicates bcoo_transpose bcsr_dot_general bcsr_extract bcsr_fromdense bcsr_todense coo_extract coo_fromdense
         coo_matmat coo_matvec coo_todense csr_fromdense csr_matmat csr_matvec csr_todense todense""",
     "calls, of which jit and remat2 are cases, and steps of transformations": """call call_exported call_hi_primitive closed_call composite
-        compute_on custom_lin dce_sink drawn fused_call inlined random_draw remat_opt repeated scaled_dot stage xla_metadata_call""",
+        compute_on custom_lin dce_sink drawn fused_call inlined remat_opt repeated scaled_dot stage xla_metadata_call""",
     "references, of which get and swap are cases": "addupdate free_ref freeze",
 }
 

@@ -64,6 +64,10 @@ PARAMETERS = {  # name: parameters, a call
         "rhs_dilation window_strides", lambda: lax.conv(IMAGE, KERNEL, (1, 1), "SAME")),
     "fft": ("fft_lengths fft_type", lambda: lax.fft(lax.complex(F, F), "fft", (3,))),
     "gather": ("dimension_numbers fill_value indices_are_sorted mode slice_sizes unique_indices", lambda: xnp.asarray(F)[INDICES]),
+    **{f"scatter{suffix}": ("dimension_numbers indices_are_sorted mode unique_indices update_consts update_jaxpr",
+                            lambda method=method: getattr(xnp.asarray(F).at[INDICES], method)(F))
+       for suffix, method in {"": "set", "-add": "add", "-sub": "subtract", "-mul": "multiply", "-min": "min",
+                              "-max": "max"}.items()},
     "device_put": ("copy_semantics devices srcs", lambda: xf.device_put(F)),
     "dce_sink": ("prevent_mlir_dce", lambda: lax.dce_sink(F)), "rng_uniform": ("shape", lambda: lax.rng_uniform(0.0, 1.0, (3,))),
     "rng_bit_generator": ("algorithm dtype out_sharding shape", lambda: lax.rng_bit_generator(np.ones(4, np.uint32), (3,))),
@@ -120,6 +124,18 @@ def test_names(name):
     names, call = PARAMETERS[name]
     found = [eqn for eqn in equations(xf.make_jaxpr(call)().jaxpr) if eqn.primitive.name == name]
     assert " ".join(sorted(found[0].params)) == names
+
+
+def test_scatters_name_the_program_of_an_element_and_its_update():
+    """For a plain one, whose updates replace the elements, None."""
+    def program(f, x):
+        [eqn] = [eqn for eqn in equations(xf.make_jaxpr(f)(x).jaxpr) if eqn.primitive.name.startswith("scatter")]
+        return str(eqn.params["update_jaxpr"])
+
+    assert program(lambda x: x.at[INDICES].set(1), F) == "None"
+    for f, x, name in ((lambda x: x.at[INDICES].multiply(2), F, "mul"), (xf.grad(lambda x: x[INDICES].sum()), F, "add"),
+                       (xf.vmap(lambda x: x.at[INDICES].multiply(2)), M, "mul")):
+        assert program(f, x) == f"{{ lambda ; a:f32[] b:f32[]. let c:f32[] = {name} a b in (c,) }}"
 
 
 def test_that_what_says_nothing_is_one_operation():

@@ -415,9 +415,11 @@ def test_a_product_in_place_of_dot_general_is_told_the_dtype_of_the_result():
 @pytest.mark.parametrize("call, most", [  # equations of the reference's programs
     ("xnp.take(x, i)", 5), ("xnp.take(m, i, 1)", 5), ("x.at[i].get(mode='fill')", 5), ("xnp.take_along_axis(m, i[None], 0)", 6),
     ("xnp.stack([x, x], 1)", 1), ("xnp.outer(x, x)", 3), ("xnp.full_like(x, 2)", 1), ("xnp.linalg.norm(m)", 3),
-    ("xnp.diagonal(m)", 7), ("xnp.diag(m, 1)", 7), ("xnp.matvec(m, x)", 1), ("m[np.array([0, 2]), 1:]", 5)])
+    ("xnp.diagonal(m)", 7), ("xnp.diag(m, 1)", 7), ("xnp.matvec(m, x)", 1), ("m[np.array([0, 2]), 1:]", 5),
+    ("xf.nn.softmax(m)", 9), ("xf.nn.log_softmax(m)", 10), ("xnp.linalg.norm(m, 1)", 4), ("xnp.kron(x, x)", 4),
+    ("xnp.isin(x, x)", 4), ("m - xnp.mean(m, 0, keepdims=True)", 4)])
 def test_programs_have_no_more_operations_than_the_reference(call, most):
-    names = {"xnp": xnp, "np": np}
+    names = {"xf": xf, "xnp": xnp, "np": np}
     program = xf.make_jaxpr(lambda x, m, i: eval(call, {**names, "x": x, "m": m, "i": i}))(
         np.ones(3, np.float32), np.ones((3, 3), np.float32), np.array([2, 0, 1], np.int32))
     assert len(program.eqns) <= most, program

@@ -44,12 +44,6 @@ def handed_on(keys: KeyArray, result: KeyArray):
     return consumed if np.shape(consumed) == result.shape else bool(np.any(consumed))
 
 
-def spend(keys: KeyArray, user: str) -> None:
-    """All of them, by a function that draws from them."""
-    refuse_spent(keys, True, user, "its key")
-    keys._consumed = True
-
-
 def take(keys: KeyArray, index, result: KeyArray) -> None:
     """Spend what a static index picks out: it is in the result from now on."""
     part = np.zeros(keys.shape, bool)

@@ -116,4 +116,4 @@ def _spent_twice(jaxpr: Jaxpr, eqn: JaxprEqn, i: int, by: JaxprEqn | None) -> Ke
 
 def _operation_name(eqn: JaxprEqn) -> str:
     """The user's word for an operation."""
-    return str(eqn.params.get("user") or eqn.params.get("name") or eqn.primitive.shown_as)
+    return str(eqn.params.get("name") or eqn.primitive.shown_as)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,22 @@ from xlafront.lax.dimension_numbers import (
     check_scatter,
     gathered_shape,
 )
-from xlafront.lax.elementwise import add, and_, clamp_, constant_like, div, eq, ge, le, mul, neg, size_as, to_dtype, where
+from xlafront.lax.elementwise import (
+    PRIMITIVES as ELEMENTWISE,
+    add,
+    and_,
+    clamp_,
+    constant_like,
+    div,
+    eq,
+    ge,
+    le,
+    mul,
+    neg,
+    size_as,
+    to_dtype,
+    where,
+)
 from xlafront.lax.families import add_tangents
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.reductions import PRIMITIVES as REDUCTIONS
@@ -310,7 +326,7 @@ def _scatter_lowering(operation):
     def of_two(inner, old, new, scalar):
         return [new if operation is None else combine(inner, operation, old, new, *scalar)]
 
-    def lower(ctx, x, indices, updates, *, dimension_numbers, indices_are_sorted, unique_indices, mode):
+    def lower(ctx, x, indices, updates, *, dimension_numbers, indices_are_sorted, unique_indices, mode, **_):
         return _write_scatter(ctx, x, indices, updates, of_two, dimension_numbers, indices_are_sorted, unique_indices)
 
     return lower
@@ -499,16 +515,42 @@ _COMBINES = {"scatter": "any", "scatter_min": "int float complex bool", "scatter
 def _combining_abstract(name: str):
     accepts = _COMBINES.get(name, "int float complex")
 
-    def abstract(x, indices, updates, **params):
+    def abstract(x, indices, updates, *, update_jaxpr=None, update_consts=(), **params):
         check_dtype(name, accepts, x.dtype)
         return _scatter_abstract(x, indices, updates, **params)
 
     return abstract
 
 
-PRIMITIVES = {name: Primitive(name.replace("_", "-"), shown_as=name, abstract=_combining_abstract(name),
-                              lower=_scatter_lowering(operation), batch=_scatter_batch(name),
-                              sharding_rule=sharding_rules.scatter, sums=of_all(1) if name == "scatter_add" else None)
+class _Scatter(Primitive):
+    """A scatter by an operation, which equations name as the program of an element and its update: libraries read it there."""
+
+    __slots__ = ("programs",)
+
+    def __init__(self, name: str, **fields):
+        super().__init__(name.replace("_", "-"), shown_as=name, **fields)
+        self.programs: dict[Any, dict[str, Any]] = {}  # the parameters that say it, by the dtype of the elements
+
+    def bind(self, *args, **params):
+        return tracing.thread.trace.process(self, args, params | self.program_of(tracing.aval_of(args[0]).dtype))
+
+    def program_of(self, dtype) -> dict[str, Any]:
+        found = self.programs.get(dtype)
+        if found is None:
+            element = ShapedArray((), dtype)
+            combining = ELEMENTWISE.get(self.shown_as.removeprefix("scatter_"))
+            jaxpr = None if combining is None else tracing.trace_to_jaxpr(
+                lambda old, update: [combining.bind(old, update)], [element, element])[0]
+            found = self.programs[dtype] = {"update_jaxpr": jaxpr, "update_consts": ()}
+        return found
+
+    def types_of(self, avals, params):  # those of meshes are asked for where operations contain no programs
+        return super().types_of(avals, {name: value for name, value in params.items() if not name.startswith("update_")})
+
+
+PRIMITIVES = {name: _Scatter(name, abstract=_combining_abstract(name), lower=_scatter_lowering(operation),
+                             batch=_scatter_batch(name), sharding_rule=sharding_rules.scatter,
+                             sums=of_all(1) if name == "scatter_add" else None)
               for name, operation in SCATTERS.items()}
 PRIMITIVES["scatter_apply"] = Primitive(
     "scatter_apply", abstract=lambda *avals, function, **params: _scatter_abstract(*avals, **params),

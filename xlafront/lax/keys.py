@@ -16,7 +16,8 @@ from xlafront.lax.elementwise import as_type
 from xlafront.lax.shapes import broadcast_in_dim_p, move_dim
 
 
-def _no_tangent(primitive):
+def no_tangent(primitive):
+    """The derivative of an operation whose results are keys, or whole numbers drawn from keys."""
     def jvp(primals, tangents, **params):
         answer = primitive.bind(*primals, **params)
         return answer, Zero(tracing.aval_of(answer).to_tangent_aval())
@@ -33,23 +34,12 @@ wrap_p = Primitive(
     impl=lambda words, *, impl: KeyArray(words, PRNGKeyDType(impl)),
     batch=lambda axis_size, xs, ds, *, impl: (wrap_p.bind(move_dim(xs[0], ds[0], 0), impl=impl), 0))
 
-
-def _draw(keys, *, user):
-    from xlafront.core import key_reuse  # start-up: only with the setting debug_key_reuse
-
-    key_reuse.spend(keys, user)
-    return keys._base_array
-
-
-# The words for a function that draws numbers from a key or splits it, bound in place of `unwrap_p` with `debug_key_reuse`.
-draw_p = Primitive("random_draw", abstract=lambda keys, *, user: physical(keys), lower=lambda ctx, keys, *, user: keys,
-                   batch=lambda axis_size, xs, ds, *, user: (draw_p.bind(*xs, user=user), ds[0]), impl=_draw)
 clone_p = Primitive("random_clone", abstract=lambda keys: keys, lower=lambda ctx, keys: keys,
                     batch=lambda axis_size, xs, ds: (clone_p.bind(*xs), ds[0]), shown_as="clone",
                     impl=lambda keys: KeyArray(keys._base_array, keys.dtype), sharding_rule=sharding_rules.same, sums=of_first)
 unwrap_p.key_use = wrap_p.key_use = clone_p.key_use = "reads"
-for _primitive in (unwrap_p, wrap_p, draw_p, clone_p):
-    _primitive.jvp = _no_tangent(_primitive)
+for _primitive in (unwrap_p, wrap_p, clone_p):
+    _primitive.jvp = no_tangent(_primitive)
 
 
 def filled(value, shape: tuple[int, ...], dtype: ExtendedDType):

@@ -18,8 +18,10 @@ def lower_fun(function: Callable, multiple_results: bool = False, called: str | 
     """
 
     def rule(ctx, *operands, **params):
-        # No mesh axis is in scope here, and modules know nothing of what varies along one.
-        in_avals = tuple([a.update(vma=frozenset()) if a.vma else a for a in ctx.avals_in])
+        # No mesh axis is in scope here, modules know nothing of what varies along one, and how results are split the operation
+        # itself says.
+        in_avals = tuple([a.update(vma=frozenset(), sharding=None) if a.vma or a.explicit_sharding is not None else a
+                          for a in ctx.avals_in])
         key = (function, in_avals, tuple(params.items()), config.trace_context_key())
         closed = _traced.get(key)
         if closed is None:

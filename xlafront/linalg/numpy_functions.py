@@ -586,9 +586,9 @@ def _matrix_norm(x, order, axes, keepdims):
     if order in (1, -1, np.inf, -np.inf):
         first, second = (rows, columns) if order in (1, -1) else (columns, rows)
         best = xnp.max if order > 0 else xnp.min
-        sums = xnp.sum(xnp.abs(x), axis=first, keepdims=True)
-        found = best(sums, axis=second, keepdims=True, **({"initial": 0} if order > 0 else {}))
-        return found if keepdims else xnp.squeeze(found, axes)
+        sums = xnp.sum(xnp.abs(x), axis=first)
+        found = best(sums, axis=second - (second > first), **({"initial": 0} if order > 0 else {}))
+        return xnp.expand_dims(found, axes) if keepdims else found
     if order not in (2, -2, "nuc"):
         raise ValueError(f"{order!r} is no order of a norm of matrices: those are 'fro', 'nuc', 1, -1, 2, -2, inf and -inf.")
     s = kernels.svd(xnp.moveaxis(x, axes, (-2, -1)), compute_uv=False)

@@ -52,8 +52,9 @@ def unwrap_node(x):
 _CHOOSE = {"copysign", "heaviside", "gcd", "lcm"}
 
 
-def broadcast_to_common(name: str, args: list, error: type[Exception] = TypeError) -> list:
-    """NumPy's broadcasting. Scalars stay scalars: primitives spread them."""
+def broadcast_to_common(name: str, args: list, error: type[Exception] = TypeError, ranks_alone: bool = False) -> list:
+    """NumPy's broadcasting. Scalars stay scalars: primitives spread them; so do those that compute element by element with
+    dimensions of size 1, for which `ranks_alone` leaves them."""
     shapes = [np.shape(x) for x in args]
     wanted = {s for s in shapes if s}
     if len(wanted) <= 1:
@@ -64,7 +65,8 @@ def broadcast_to_common(name: str, args: list, error: type[Exception] = TypeErro
     if any(len(s) != rank for s in wanted) or name in _CHOOSE:
         error = ValueError  # arrays of one rank are refused as operations of `lax` refuse them
     full = broadcast_shapes(name, *shapes, error=error)
-    return [x if not s or s == full else _broadcast(x, s, full, rank) for x, s in zip(args, shapes)]
+    return [x if not s or s == full or ranks_alone and len(s) == rank else _broadcast(x, s, full, rank)
+            for x, s in zip(args, shapes)]
 
 
 def broadcast_cases(name: str, args: list, error: type[Exception] = ValueError) -> list:
@@ -111,22 +113,22 @@ def promote_dtypes_inexact(*args) -> list:
     return [as_type(x, d, weak) for x in args]
 
 
-def promote_args(name: str, *args) -> list:
+def promote_args(name: str, *args, ranks_alone: bool = False) -> list:
     """One dtype and broadcast shapes for the operands of an elementwise function."""
     check_arraylike(name, *args)
     args = [unwrap(x) for x in args]
     try:
-        return broadcast_to_common(name, promote_dtypes(*args) if len(args) > 1 else list(args))
+        return broadcast_to_common(name, promote_dtypes(*args) if len(args) > 1 else list(args), ranks_alone=ranks_alone)
     except dtypes.TypePromotionError:
         for x in args:
             refuse_keys(name, x)
         raise
 
 
-def promote_args_inexact(name: str, *args) -> list:
+def promote_args_inexact(name: str, *args, ranks_alone: bool = False) -> list:
     """As `promote_args`, with integers and booleans turned into floats."""
     check_arraylike(name, *args)
     args = [unwrap(x) for x in args]
     for x in args:
         refuse_keys(name, x)
-    return broadcast_to_common(name, promote_dtypes_inexact(*args))
+    return broadcast_to_common(name, promote_dtypes_inexact(*args), ranks_alone=ranks_alone)

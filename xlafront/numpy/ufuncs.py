@@ -137,7 +137,7 @@ def _binary(name, primitive, promotion):
 
     @written_once(name)
     def promoted(x1, x2):
-        return primitive.bind(*promote(name, x1, x2))
+        return primitive.bind(*promote(name, x1, x2, ranks_alone=True))
 
     def function(x1: ArrayLike, x2: ArrayLike, /, *, out: None = None, where: None = None) -> Array:
         # Hot under a trace: operands of one type, and a Python number beside floats, need no promotion.
@@ -502,13 +502,14 @@ def _float_quotient(x, y, quotient):
 
 
 def _float_divmod(x, y):
-    """Quotient and remainder so that `quotient * y + remainder` is `x` as closely as floats allow."""
+    """Quotient and C's remainder, so that `quotient * y + remainder` is `x` as closely as floats allow where the divisor is
+    added to the remainders that the third result marks."""
     zero, one = constant_like(x, 0), constant_like(x, 1)
     r = rem_(x, y)
     quotient = div(sub(x, r), y)
     shift = and_(ne(sign_(y), sign_(r)), ne(r, zero))
     quotient = round_(where(shift, sub(quotient, one), quotient), rounding_method=0)
-    return quotient, where(shift, add(r, y), r)
+    return quotient, r, shift
 
 
 @_define
@@ -516,8 +517,8 @@ def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
     x, y = _numbers("divmod", x1, x2)
     d = tracing.aval_of(x).dtype
     if dtypes.is_float(d):
-        quotient, remainder = _float_divmod(x, y)
-        return _float_quotient(x, y, quotient), remainder
+        quotient, remainder, shift = _float_divmod(x, y)
+        return _float_quotient(x, y, quotient), where(shift, add(remainder, y), remainder)
     return INLINE["floor_divide"](x, y), INLINE["remainder"](x, y)
 
 

@@ -37,31 +37,36 @@ drawn_p = ProgramCall("drawn", lower=_lower)
 
 
 def in_one_row(draw: Callable) -> Callable:
-    """Decorator of `draw(words, impl, shape, dtype, *numbers)`, whose results only depend on how many numbers `shape` has."""
+    """Decorator of `draw(key, shape, dtype, *numbers)`, whose results only depend on how many numbers `shape` has."""
     @functools.wraps(draw)
-    def drawn(words, impl, shape, dtype, *numbers):
+    def drawn(key, shape, dtype, *numbers):
         size = math.prod(shape)
         long = len(shape) < 2 or is_symbolic(shape) or shape[-1] >= _LONG or shape[-1] <= 2 or shape[-1] % _VECTOR == 0
-        if long or size < _MANY or impl.name != "threefry2x32" or not all(type(x) is float or isinstance(x, (np.generic, str))
-                                                                          for x in numbers):
-            return draw(words, impl, shape, dtype, *numbers)
-        return shapes.reshape_to(_called(draw, words, impl, size, dtype, numbers), shape)
+        if long or size < _MANY or not _by_position(key) or not all(type(x) is float or isinstance(x, (np.generic, str))
+                                                                    for x in numbers):
+            return draw(key, shape, dtype, *numbers)
+        return shapes.reshape_to(_called(draw, key, size, dtype, numbers), shape)
 
     return drawn
 
 
-def once(draw: Callable, words, impl, shape, dtype):
-    """`draw(words, impl, shape, dtype)`, for several loops that read it."""
-    if is_symbolic(shape) or math.prod(shape) < _MANY or impl.name != "threefry2x32":
-        return draw(words, impl, shape, dtype)
-    return shapes.reshape_to(_called(draw, words, impl, math.prod(shape), dtype, ()), shape)
+def once(draw: Callable, key, shape, dtype):
+    """`draw(key, shape, dtype)`, for several loops that read it."""
+    if is_symbolic(shape) or math.prod(shape) < _MANY or not _by_position(key):
+        return draw(key, shape, dtype)
+    return shapes.reshape_to(_called(draw, key, math.prod(shape), dtype, ()), shape)
 
 
-def _called(draw, words, impl, size, dtype, numbers):
-    aval = tracing.aval_of(words)
-    key = draw, aval, size, dtype, numbers, config.trace_context_key()
-    program = _programs.get(key)
+def _by_position(key) -> bool:
+    """Whether what is drawn at a place depends on its number in the array alone."""
+    return tracing.aval_of(key).dtype.impl.name == "threefry2x32"
+
+
+def _called(draw, key, size, dtype, numbers):
+    aval = tracing.aval_of(key)
+    signature = draw, aval, size, dtype, numbers, config.trace_context_key()
+    program = _programs.get(signature)
     if program is None:
-        program = _programs.keep(key, tracing.trace_to_closed_jaxpr(
-            lambda words: [draw(words, impl, (size,), dtype, *numbers)], [aval]))
-    return drawn_p.bind(words, jaxpr=program)[0]
+        program = _programs.keep(signature, tracing.trace_to_closed_jaxpr(
+            lambda key: [draw(key, (size,), dtype, *numbers)], [aval]))
+    return drawn_p.bind(key, jaxpr=program)[0]

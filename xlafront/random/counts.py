@@ -18,10 +18,10 @@ from xlafront.random.distributions import (
     _broadcast,
     _float_dtype,
     _full,
-    _row,
     _sample_shape,
     uniform_inline,
 )
+from xlafront.random.primitives import random_split_p, split
 from xlafront.random.prng import placed, single_key
 from xlafront.staging.library import library
 
@@ -39,20 +39,20 @@ def _integers(name: str, dtype):
 # Poisson
 
 
-def _by_product(words, impl, lam, shape, dtype):
+def _by_product(key, lam, shape, dtype):
     """Knuth's method: how many uniform numbers it takes until their product is below `exp(-lam)`."""
     def step(state):
-        words, count, logarithm = state
-        pair = impl.split(words, (2,))
+        key, count, logarithm = state
+        first, second = split(key, 2)
         count = xnp.where(logarithm > -lam, count + 1, count)
-        return _row(pair, 0), count, logarithm + xnp.log(uniform_inline(_row(pair, 1), impl, shape, _FLOAT))
+        return first, count, logarithm + xnp.log(uniform_inline(second, shape, _FLOAT))
 
-    start = words, xnp.zeros(shape, dtype), xnp.zeros(shape, _FLOAT)
+    start = key, xnp.zeros(shape, dtype), xnp.zeros(shape, _FLOAT)
     _, count, _ = while_loop(lambda s: xnp.any(s[2] > -lam), step, start)
     return xnp.maximum(count - 1, 0).astype(dtype)
 
 
-def _by_rejection(words, impl, lam, shape, dtype):
+def _by_rejection(key, lam, shape, dtype):
     """Hörmann's transformed rejection with squeeze, for means of 10 and more."""
     log_lam = xnp.log(lam)
     b = 0.931 + 2.53 * xnp.sqrt(lam)
@@ -61,10 +61,10 @@ def _by_rejection(words, impl, lam, shape, dtype):
     v_r = 0.9277 - 3.6224 / (b - 2)
 
     def step(state):
-        words, found, accepted = state
-        three = impl.split(words, (3,))
-        u = once(uniform_inline, _row(three, 1), impl, shape, _FLOAT) - 0.5
-        v = once(uniform_inline, _row(three, 2), impl, shape, _FLOAT)
+        key, found, accepted = state
+        key, of_u, of_v = split(key, 3)
+        u = once(uniform_inline, of_u, shape, _FLOAT) - 0.5
+        v = once(uniform_inline, of_v, shape, _FLOAT)
         us = 0.5 - abs(u)
         k = xnp.floor((2 * a / us + b) * u + lam + 0.43)
         s = xnp.log(v * inverse / (a / (us * us) + b))
@@ -72,20 +72,20 @@ def _by_rejection(words, impl, lam, shape, dtype):
         quick = (us >= 0.07) & (v <= v_r)
         never = (k < 0) | ((us < 0.013) & (v > us))
         good = quick | (~never & (s <= t))
-        return _row(three, 0), xnp.where(good, k, found), accepted | good
+        return key, xnp.where(good, k, found), accepted | good
 
-    start = words, -xnp.ones(shape, _FLOAT), xnp.zeros(shape, bool)
+    start = key, -xnp.ones(shape, _FLOAT), xnp.zeros(shape, bool)
     _, found, _ = while_loop(lambda s: ~xnp.all(s[2]), step, start)
     return found.astype(dtype)
 
 
-@library(static=("impl", "shape", "dtype"), name="poisson")
-def _poisson(words, lam, impl, shape, dtype):
+@library(static=("shape", "dtype"), name="poisson")
+def _poisson(key, lam, shape, dtype):
     lam = _full(_broadcast(lam, shape, _FLOAT), shape)
     usual = lam >= 0
     few = ~usual | (lam < 10)
-    small = _by_product(words, impl, xnp.where(few & usual, lam, 0), shape, dtype)
-    large = _by_rejection(words, impl, xnp.where(few, 1e5, lam), shape, dtype)
+    small = _by_product(key, xnp.where(few & usual, lam, 0), shape, dtype)
+    large = _by_rejection(key, xnp.where(few, 1e5, lam), shape, dtype)
     found = xnp.where(lam == 0, 0, xnp.where(few, small, large))
     return xnp.where(usual, found, -1).astype(dtype)
 
@@ -103,18 +103,19 @@ def poisson(key: ArrayLike, lam: ArrayLike, shape: Sequence[int] | None = None, 
     >>> random.poisson(random.key(0), 3.0, (2,)).shape
     (2,)
     """
-    words, impl, _ = single_key("poisson", key)
+    key = single_key("poisson", key)
+    impl = key.dtype.impl
     if impl.name != "threefry2x32":
         raise NotImplementedError(f"random.poisson is only implemented for keys of threefry2x32, got one of {impl.name}. Make "
                                   f"one with random.key(seed, impl='threefry2x32').")
-    return placed(_poisson(words, lam, impl, _sample_shape("poisson", shape, lam), _integers("poisson", dtype)), out_sharding)
+    return placed(_poisson(key, lam, _sample_shape("poisson", shape, lam), _integers("poisson", dtype)), out_sharding)
 
 
-@library(static=("impl", "shape", "dtype"), name="geometric")
-def _geometric(words, p, impl, shape, dtype):
+@library(static=("shape", "dtype"), name="geometric")
+def _geometric(key, p, shape, dtype):
     real = dtypes.to_inexact(dtypes.canonicalize_dtype(dtypes.operand_type(p)[0]))
     p = _full(_broadcast(p, shape, real), shape)
-    u = uniform_inline(words, impl, shape, real)
+    u = uniform_inline(key, shape, real)
     return (xnp.floor(xnp.log(u) / xnp.log1p(-p)) + 1).astype(dtype)
 
 
@@ -129,25 +130,25 @@ def geometric(key: ArrayLike, p: ArrayLike, shape: Sequence[int] | None = None, 
     >>> random.geometric(random.key(0), 0.5, (2,)).shape
     (2,)
     """
-    words, impl, _ = single_key("geometric", key)
-    return placed(_geometric(words, p, impl, _sample_shape("geometric", shape, p), _integers("geometric", dtype)), out_sharding)
+    key = single_key("geometric", key)
+    return placed(_geometric(key, p, _sample_shape("geometric", shape, p), _integers("geometric", dtype)), out_sharding)
 
 
 # Binomial
 
 
-def _by_waiting(words, impl, n, p, shape, dtype):
+def _by_waiting(key, n, p, shape, dtype):
     """How many successes there are within `n` trials, by the numbers of trials between them."""
     log_failure = xnp.log1p(-p)
 
     def step(state):
-        words, successes, trials = state
-        pair = impl.split(words, (2,))
-        u = once(uniform_inline, _row(pair, 0), impl, shape, dtype)
+        key, successes, trials = state
+        first, second = split(key, 2)
+        u = once(uniform_inline, first, shape, dtype)
         trials = trials + xnp.ceil(xnp.log(u) / log_failure)
-        return _row(pair, 1), xnp.where(trials <= n, successes + 1, successes), trials
+        return second, xnp.where(trials <= n, successes + 1, successes), trials
 
-    start = words, xnp.zeros(shape, dtype), xnp.zeros(shape, dtype)
+    start = key, xnp.zeros(shape, dtype), xnp.zeros(shape, dtype)
     return while_loop(lambda s: xnp.any(s[2] <= n), step, start)[1]
 
 
@@ -162,7 +163,7 @@ def _stirling_tail(k):
     return xnp.where(k <= 9, small, (1 / 12 - (1 / 360 - 1 / 1260 / z) / z) / (k + 1))
 
 
-def _by_btrs(words, impl, n, p, shape, dtype):
+def _by_btrs(key, n, p, shape, dtype):
     """Hörmann's transformed rejection, for means of 10 and more and p up to 1/2."""
     deviation = xnp.sqrt(n * p * (1 - p))
     b = 1.15 + 2.53 * deviation
@@ -174,10 +175,10 @@ def _by_btrs(words, impl, n, p, shape, dtype):
     m = xnp.floor((n + 1) * p)
 
     def step(state):
-        words, found, accepted = state
-        three = impl.split(words, (3,))
-        u = once(uniform_inline, _row(three, 1), impl, shape, dtype) - 0.5
-        v = once(uniform_inline, _row(three, 2), impl, shape, dtype)
+        key, found, accepted = state
+        key, of_u, of_v = split(key, 3)
+        u = once(uniform_inline, of_u, shape, dtype) - 0.5
+        v = once(uniform_inline, of_v, shape, dtype)
         us = 0.5 - abs(u)
         k = xnp.floor((2 * a / us + b) * u + c)
         quick = (us >= 0.07) & (v <= v_r)
@@ -187,29 +188,29 @@ def _by_btrs(words, impl, n, p, shape, dtype):
                  + (k + 0.5) * xnp.log(r * (n - k + 1) / (k + 1)) + _stirling_tail(m) + _stirling_tail(n - m)
                  - _stirling_tail(k) - _stirling_tail(n - k))
         good = quick | (~never & (left <= bound))
-        return _row(three, 0), xnp.where(good, k, found), accepted | good
+        return key, xnp.where(good, k, found), accepted | good
 
-    start = words, -xnp.ones(shape, dtype), xnp.zeros(shape, bool)
+    start = key, -xnp.ones(shape, dtype), xnp.zeros(shape, bool)
     return while_loop(lambda s: ~xnp.all(s[2]), step, start)[1]
 
 
-def binomial_inline(words, impl, n, p, shape, dtype):
+def binomial_inline(key, n, p, shape, dtype):
     mirrored = p >= 0.5
     q = xnp.where(mirrored, 1 - p, p)
     usual = (n > 0) & (q > 0) & ~xnp.isnan(n)
     few = n * q < 10
-    waiting = _by_waiting(words, impl, xnp.where(usual & few, n, 0), xnp.where(usual & few, q, 0.5), shape, dtype)
-    rejection = _by_btrs(words, impl, xnp.where(usual & ~few, n, 1e4), xnp.where(usual & ~few, q, 0.5), shape, dtype)
+    waiting = _by_waiting(key, xnp.where(usual & few, n, 0), xnp.where(usual & few, q, 0.5), shape, dtype)
+    rejection = _by_btrs(key, xnp.where(usual & ~few, n, 1e4), xnp.where(usual & ~few, q, 0.5), shape, dtype)
     found = xnp.where(usual, xnp.where(few, waiting, rejection), 0)
     found = xnp.where(mirrored, n - found, found)
     return xnp.where((p >= 0) & (p <= 1) & (n >= 0) & (n < np.inf), found, np.nan).astype(dtype)
 
 
-@library(static=("impl", "shape", "dtype"), name="binomial")
-def _binomial(words, n, p, impl, shape, dtype):
+@library(static=("shape", "dtype"), name="binomial")
+def _binomial(key, n, p, shape, dtype):
     compute = _of_parameters(n, p)
     n, p = (_full(_broadcast(v, shape, compute), shape) for v in (n, p))
-    return binomial_inline(words, impl, n, p, shape, compute).astype(dtype)
+    return binomial_inline(key, n, p, shape, compute).astype(dtype)
 
 
 def _of_parameters(*params):
@@ -230,22 +231,22 @@ def binomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, shape: Sequence[int] | 
     >>> random.binomial(random.key(0), 10, 0.5, (2,)).shape
     (2,)
     """
-    words, impl, _ = single_key("binomial", key)
-    return _binomial(words, n, p, impl, _sample_shape("binomial", shape, n, p), _float_dtype("binomial", dtype))
+    key = single_key("binomial", key)
+    return _binomial(key, n, p, _sample_shape("binomial", shape, n, p), _float_dtype("binomial", dtype))
 
 
-@library(static=("impl", "shape", "dtype", "unroll"), name="multinomial")
-def _multinomial(words, n, p, impl, shape, dtype, unroll):
+@library(static=("shape", "dtype", "unroll"), name="multinomial")
+def _multinomial(key, n, p, shape, dtype, unroll):
     result, dtype = dtype, _of_parameters(n, p)
     n, p = _full(_broadcast(n, shape, dtype), shape), xnp.asarray(p, dtype)
     p = xnp.broadcast_to(p, (*shape, p.shape[-1]))
     left = xnp.cumsum(p[..., ::-1], axis=-1)[..., ::-1]
-    keys = impl.split(words, (p.shape[-1],))
+    keys = random_split_p.bind(key, shape=(p.shape[-1],))
 
     def draw(rest, given):
-        words, share, total = given
+        key, share, total = given
         chance = xnp.clip(share / xnp.where(total == 0, 1, total), 0, 1)
-        drawn = xnp.where(total == 0, 0, binomial_inline(words, impl, rest, chance, shape, dtype))
+        drawn = xnp.where(total == 0, 0, binomial_inline(key, rest, chance, shape, dtype))
         return rest - drawn, drawn
 
     _, drawn = scan(draw, n, (keys, xnp.moveaxis(p, -1, 0), xnp.moveaxis(left, -1, 0)), unroll=unroll)
@@ -266,10 +267,10 @@ def multinomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, *, shape: Sequence[i
     >>> float(random.multinomial(random.key(0), 10, xnp.array([0.2, 0.8])).sum())
     10.0
     """
-    words, impl, _ = single_key("multinomial", key)
+    key = single_key("multinomial", key)
     own = np.shape(p)
     if not own:
         raise ValueError("random.multinomial needs a vector of probabilities, got a scalar.")
     whole = common_shape((*np.shape(n), 1), own) if shape is None else tuple(shape)
     _sample_shape("multinomial", whole, np.empty((*np.shape(n), 1)), np.empty(own))
-    return _multinomial(words, n, p, impl, whole[:-1], _float_dtype("multinomial", dtype), unroll)
+    return _multinomial(key, n, p, whole[:-1], _float_dtype("multinomial", dtype), unroll)

@@ -1,6 +1,6 @@
 """Random numbers of many distributions, from bits.
 
-Each public function checks its arguments and calls a kernel on the words of the key; kernels call each other.
+Each public function checks its arguments and calls a kernel; kernels call each other.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ from xlafront.numpy.promotion import check_arraylike, unwrap
 from xlafront.numpy.reductions import cumsum
 from xlafront.numpy.searching import searchsorted
 from xlafront.random.called_draws import in_one_row
+from xlafront.random.primitives import draw_bits, row, split
 from xlafront.random.prng import placed, single_key
 from xlafront.runtime import config
 from xlafront.staging.library import library
@@ -112,12 +113,12 @@ def _broadcast(x, shape, dtype):
 
 
 @in_one_row
-def uniform_inline(words, impl, shape, dtype, low=0.0, high=1.0):
+def uniform_inline(key, shape, dtype, low=0.0, high=1.0):
     """Random mantissas under the exponent of 1 are uniform on [1, 2)."""
     info = dtypes.finfo(dtype)
     width, mantissa = 8 * dtype.itemsize, info.nmant
     drawn = width if mantissa >= 8 else 8
-    bits = impl.random_bits(words, drawn, shape)
+    bits = draw_bits(key, drawn, shape)
     unsigned = np.dtype(f"uint{width}")
     bits = as_type(bits, unsigned, False)
     one = np.ones((), dtype).view(unsigned)[()]
@@ -132,14 +133,14 @@ def uniform_inline(words, impl, shape, dtype, low=0.0, high=1.0):
     return max_(low, scaled)
 
 
-@library(static=("impl", "shape", "dtype"), name="uniform")
-def _uniform(words, minval, maxval, impl, shape, dtype):
-    return uniform_inline(words, impl, shape, dtype, minval, maxval)
+@library(static=("shape", "dtype"), name="uniform")
+def _uniform(key, minval, maxval, shape, dtype):
+    return uniform_inline(key, shape, dtype, minval, maxval)
 
 
-@library(static=("impl", "shape", "dtype"), name="uniform")
-def _standard_uniform(words, impl, shape, dtype):
-    return uniform_inline(words, impl, shape, dtype)
+@library(static=("shape", "dtype"), name="uniform")
+def _standard_uniform(key, shape, dtype):
+    return uniform_inline(key, shape, dtype)
 
 
 def uniform(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, minval: ArrayLike = 0.0,
@@ -152,40 +153,33 @@ def uniform(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None =
     >>> random.uniform(random.key(0), (2, 3)).shape
     (2, 3)
     """
-    words, impl, _ = single_key("uniform", key)
+    key = single_key("uniform", key)
     d = _float_dtype("uniform", dtype)
     shape = _static_shape("uniform", shape)
     if type(minval) is float and type(maxval) is float and (minval, maxval) == (0.0, 1.0):
-        return placed(_standard_uniform(words, impl, shape, d), out_sharding)
+        return placed(_standard_uniform(key, shape, d), out_sharding)
     _sample_shape("uniform", shape, minval, maxval, error=TypeError)
-    return placed(_uniform(words, minval, maxval, impl, shape, d), out_sharding)
+    return placed(_uniform(key, minval, maxval, shape, d), out_sharding)
 
 
 # Normal
 
 
 @in_one_row
-def normal_inline(words, impl, shape, dtype):
+def normal_inline(key, shape, dtype):
     """The inverse of the distribution function, of numbers uniform on (-1, 1)."""
     if dtypes.is_complex(dtype):
-        pair = impl.split(words, (2,))
         real = dtypes.to_real(dtype)
-        first, second = (normal_inline(_row(pair, i), impl, shape, real) for i in (0, 1))
+        first, second = (normal_inline(half, shape, real) for half in split(key, 2))
         return div(complex_(first, second), dtype.type(np.sqrt(2)))
     low = float(np.nextafter(np.array(-1, dtype), np.array(0, dtype), dtype=dtype))
-    u = uniform_inline(words, impl, shape, dtype, dtype.type(low), dtype.type(1))
+    u = uniform_inline(key, shape, dtype, dtype.type(low), dtype.type(1))
     return mul(dtype.type(np.sqrt(2)), erf_inv_(u))
 
 
-def _row(x, i):
-    rest = np.shape(x)[1:]
-    part = slicing.slice_p.bind(x, start_indices=(i, *(0,) * len(rest)), limit_indices=(i + 1, *rest), strides=None)
-    return shapes.squeeze_p.bind(part, dimensions=(0,))
-
-
-@library(static=("impl", "shape", "dtype"), name="normal")
-def _normal(words, impl, shape, dtype):
-    return normal_inline(words, impl, shape, dtype)
+@library(static=("shape", "dtype"), name="normal")
+def _normal(key, shape, dtype):
+    return normal_inline(key, shape, dtype)
 
 
 def normal(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
@@ -200,16 +194,16 @@ def normal(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = 
     >>> random.normal(random.key(0), (2, 3)).shape
     (2, 3)
     """
-    words, impl, _ = single_key("normal", key)
-    return placed(_normal(words, impl, _static_shape("normal", shape), _float_dtype("normal", dtype, True)), out_sharding)
+    key = single_key("normal", key)
+    return placed(_normal(key, _static_shape("normal", shape), _float_dtype("normal", dtype, True)), out_sharding)
 
 
-@library(static=("impl", "shape", "dtype"), name="truncated_normal")
-def _truncated_normal(words, lower, upper, impl, shape, dtype):
+@library(static=("shape", "dtype"), name="truncated_normal")
+def _truncated_normal(key, lower, upper, shape, dtype):
     lower, upper = _broadcast(lower, shape, dtype), _broadcast(upper, shape, dtype)
     root = dtype.type(np.sqrt(2))
     a, b = (erf_(div(x, root)) for x in (lower, upper))
-    u = uniform_inline(words, impl, shape, dtype, a, b)
+    u = uniform_inline(key, shape, dtype, a, b)
     result = mul(root, erf_inv_(u))
     # Rounding may land on the bounds, which have probability 0.
     inside = (nextafter_(x, dtype.type(s * np.inf)) for x, s in ((lower, 1), (upper, -1)))
@@ -232,29 +226,28 @@ def truncated_normal(key: ArrayLike, lower: ArrayLike, upper: ArrayLike, shape: 
     >>> random.truncated_normal(random.key(0), -2.0, 2.0, (2, 3)).shape
     (2, 3)
     """
-    words, impl, _ = single_key("truncated_normal", key)
+    key = single_key("truncated_normal", key)
     d = _float_dtype("truncated_normal", dtype)
     shape = _sample_shape("truncated_normal", shape, lower, upper)
-    return placed(_truncated_normal(words, lower, upper, impl, shape, d), out_sharding)
+    return placed(_truncated_normal(key, lower, upper, shape, d), out_sharding)
 
 
 # Integers
 
 
-def randint_inline(words, impl, shape, low, high, dtype):
+def randint_inline(key, shape, low, high, dtype):
     """A double-width random integer modulo the span, so that the bias is negligible."""
     info = dtypes.iinfo(dtype)
     if dtypes.itemsize_bits(dtype) < 32:  # a short integer modulo the span would be far from uniform
         low = _clamped(as_type(low, dtypes.int32, False), info.min, info.max)
         high = _clamped(as_type(high, dtypes.int32, False), info.min, info.max + 1)
-        return as_type(randint_inline(words, impl, shape, low, high, dtypes.int32), dtype, False)
+        return as_type(randint_inline(key, shape, low, high, dtypes.int32), dtype, False)
     width = 8 * dtype.itemsize
     unsigned = np.dtype(f"uint{width}")
     above = dtypes.iinfo(tracing.aval_of(high).dtype).max > info.max
     beyond = gt(high, constant_like(high, info.max)) if above else None
     low, high = (as_type(_clamped(x, info.min, info.max), dtype, False) for x in (low, high))
-    pair = impl.split(words, (2,))
-    upper, lower = (impl.random_bits(_row(pair, i), width, shape) for i in (0, 1))
+    upper, lower = (draw_bits(half, width, shape) for half in split(key, 2))
     low, high = _broadcast(low, shape, dtype), _broadcast(high, shape, dtype)
     one = unsigned.type(1)
     span = where(le(high, low), one, as_type(sub(high, low), unsigned, False))
@@ -283,9 +276,9 @@ def _clamped(x, low: int, high: int):
     return min_(x, constant_like(x, high)) if high < own.max else x
 
 
-@library(static=("impl", "shape", "dtype"), name="randint")
-def _randint(words, minval, maxval, impl, shape, dtype):
-    return randint_inline(words, impl, shape, _whole(minval, dtype), _whole(maxval, dtype), dtype)
+@library(static=("shape", "dtype"), name="randint")
+def _randint(key, minval, maxval, shape, dtype):
+    return randint_inline(key, shape, _whole(minval, dtype), _whole(maxval, dtype), dtype)
 
 
 def _whole(x, dtype):
@@ -311,7 +304,7 @@ def randint(key: ArrayLike, shape: Sequence[int], minval: ArrayLike, maxval: Arr
     >>> random.randint(random.key(0), (3,), 5, 6)
     Array([5, 5, 5], dtype=int32)
     """
-    words, impl, _ = single_key("randint", key)
+    key = single_key("randint", key)
     d = dtypes.default_dtype(int) if dtype is None else dtypes.check_user_dtype(dtype, "random.randint")
     if not dtypes.is_integer(d):
         raise TypeError(f"random.randint makes integers, got dtype {d}.")
@@ -322,7 +315,7 @@ def randint(key: ArrayLike, shape: Sequence[int], minval: ArrayLike, maxval: Arr
     if shape is None:
         raise TypeError("random.randint needs a shape, got None.")
     shape = _sample_shape("randint", shape, minval, maxval)
-    return placed(_randint(words, minval, maxval, impl, shape, d), out_sharding)
+    return placed(_randint(key, minval, maxval, shape, d), out_sharding)
 
 
 # Order
@@ -336,17 +329,16 @@ def _rounds(n: int) -> int:
     return math.ceil(3 * math.log(max(1, n)) / math.log(2**32 - 1))
 
 
-def shuffle_inline(words, impl, x, axis):
+def shuffle_inline(key, x, axis):
     for _ in range(_rounds(np.size(x))):
-        pair = impl.split(words, (2,))
-        words = _row(pair, 0)
-        order = impl.random_bits(_row(pair, 1), 32, np.shape(x))
+        key, of_order = split(key, 2)
+        order = draw_bits(of_order, 32, np.shape(x))
         x = sort_key_val(order, x, axis)[1]
     return x
 
 
-def _permuted_range(words, impl, n: int, dtype):
-    return shuffle_inline(words, impl, iota(dtype, n), 0)
+def _permuted_range(key, n: int, dtype):
+    return shuffle_inline(key, iota(dtype, n), 0)
 
 
 def _count(name: str, x) -> int:
@@ -356,17 +348,17 @@ def _count(name: str, x) -> int:
     return max(0, int(x))
 
 
-@library(static=("impl", "axis", "independent"), name="permutation")
-def _permutation(words, x, impl, axis, independent):
+@library(static=("axis", "independent"), name="permutation")
+def _permutation(key, x, axis, independent):
     if (independent or np.ndim(x) == 1) and not dtypes.is_extended(tracing.aval_of(x).dtype):
-        return shuffle_inline(words, impl, x, axis)
-    index = _permuted_range(words, impl, np.shape(x)[axis], dtypes.int32)
+        return shuffle_inline(key, x, axis)
+    index = _permuted_range(key, np.shape(x)[axis], dtypes.int32)
     return take_inline(x, index, axis)
 
 
-@library(static=("impl", "n", "dtype"), name="permutation")
-def _permutation_of_range(words, impl, n, dtype):
-    return _permuted_range(words, impl, n, dtype)
+@library(static=("n", "dtype"), name="permutation")
+def _permutation_of_range(key, n, dtype):
+    return _permuted_range(key, n, dtype)
 
 
 def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool = False, *,
@@ -382,30 +374,30 @@ def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool =
     >>> xnp.sort(random.permutation(random.key(0), 4))
     Array([0, 1, 2, 3], dtype=int32)
     """
-    words, impl, _ = single_key("permutation", key)
+    key = single_key("permutation", key)
     if not np.ndim(x):
         shapes.canonical_axis(axis, 1, "random.permutation")
-        return placed(_permutation_of_range(words, impl, _count("permutation", x), dtypes.default_dtype(int)), out_sharding)
+        return placed(_permutation_of_range(key, _count("permutation", x), dtypes.default_dtype(int)), out_sharding)
     axis = shapes.canonical_axis(axis, np.ndim(x), "random.permutation")
-    return with_out_sharding("random.permutation", out_sharding, _permutation, (words, x), impl, axis, bool(independent))
+    return with_out_sharding("random.permutation", out_sharding, _permutation, (key, x), axis, bool(independent))
 
 
-@library(static=("impl", "shape", "replace", "axis", "mode"), name="choice")
-def _choice(words, a, p, impl, shape, replace, axis, mode):
+@library(static=("shape", "replace", "axis", "mode"), name="choice")
+def _choice(key, a, p, shape, replace, axis, mode):
     n = np.shape(a)[axis]
     draws = math.prod(shape)
     if p is None and replace:
-        index = randint_inline(words, impl, shape, 0, n, dtypes.default_dtype(int))
+        index = randint_inline(key, shape, 0, n, dtypes.default_dtype(int))
     elif p is None:
-        index = _slice_first(_permuted_range(words, impl, n, dtypes.int32), draws)
+        index = _slice_first(_permuted_range(key, n, dtypes.int32), draws)
     elif replace:
         total = cumsum(p)
         d = tracing.aval_of(p).dtype
-        last = _row(total, n - 1)
-        drawn = mul(sub(d.type(1), uniform_inline(words, impl, shape, d)), last)
+        last = row(total, n - 1)
+        drawn = mul(sub(d.type(1), uniform_inline(key, shape, d)), last)
         index = searchsorted(total, drawn)
     else:
-        noise = gumbel_inline(words, impl, (n,), tracing.aval_of(p).dtype, mode)
+        noise = gumbel_inline(key, (n,), tracing.aval_of(p).dtype, mode)
         index = top_k(add(noise, log_(p)), draws, axis=0)[1]
     return take_inline(a, shapes.reshape_to(index, shape), axis)
 
@@ -430,7 +422,7 @@ def choice(key: ArrayLike, a: ArrayLike, shape: Sequence[int] = (), replace: boo
     (3,)
     """
     a = unwrap(a)
-    words, impl, _ = single_key("choice", key)
+    key = single_key("choice", key)
     if isinstance(shape, (int, np.integer)):
         raise TypeError(f"random.choice needs its shape as a sequence of integers, got {shape!r}.")
     shape = _static_shape("choice", shape)
@@ -451,7 +443,7 @@ def choice(key: ArrayLike, a: ArrayLike, shape: Sequence[int] = (), replace: boo
             raise ValueError(f"random.choice needs a probability for each of the {n} elements, got shape {np.shape(p)}.")
         d = dtypes.to_inexact(dtypes.operand_type(unwrap(p))[0])
         p = as_type(unwrap(p), dtypes.canonicalize_dtype(d), False)
-    return _choice(words, a, p, impl, shape, bool(replace), axis, _mode(mode) if p is not None and not replace else None)
+    return _choice(key, a, p, shape, bool(replace), axis, _mode(mode) if p is not None and not replace else None)
 
 
 # From uniform numbers
@@ -464,35 +456,35 @@ def _mode(mode) -> str:
     return chosen
 
 
-def _fine_uniform(words, impl, shape, dtype):
+def _fine_uniform(key, shape, dtype):
     """Two uniform numbers for each place: the second subdivides the steps of the first. And the size of a step."""
-    pair = uniform_inline(words, impl, (2, *shape), dtype)
-    return _row(pair, 0), _row(pair, 1), dtype.type(dtypes.finfo(dtype).eps)
+    pair = uniform_inline(key, (2, *shape), dtype)
+    return row(pair, 0), row(pair, 1), dtype.type(dtypes.finfo(dtype).eps)
 
 
 @in_one_row
-def gumbel_inline(words, impl, shape, dtype, mode="low"):
+def gumbel_inline(key, shape, dtype, mode="low"):
     tiny = dtype.type(dtypes.finfo(dtype).tiny)
     if mode == "high":  # numbers near 0 decide about the upper tail: there the steps of one draw are too large
-        coarse, fine, step = _fine_uniform(words, impl, shape, dtype)
+        coarse, fine, step = _fine_uniform(key, shape, dtype)
         u = where(ge(coarse, constant_like(coarse, 0.5)), coarse, add(add(coarse, mul(step, fine)), tiny))
         return neg(log_(neg(log1p_(neg(u)))))
-    u = uniform_inline(words, impl, shape, dtype, tiny, dtype.type(1))
+    u = uniform_inline(key, shape, dtype, tiny, dtype.type(1))
     return neg(log_(neg(log_(u))))
 
 
 def _transformed(name: str, transform, words: str):
-    """A distribution without parameters: a function of the words, shape and dtype."""
-    def kernel(words, impl, shape, dtype):
-        return transform(words, impl, shape, dtype)
+    """A distribution without parameters: a function of key, shape and dtype."""
+    def kernel(key, shape, dtype):
+        return transform(key, shape, dtype)
 
     kernel.__name__ = name
-    compiled = library(kernel, static=("impl", "shape", "dtype"))
+    compiled = library(kernel, static=("shape", "dtype"))
 
     def function(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
                  out_sharding: ShardingLike = None) -> Array:
-        words, impl, _ = single_key(name, key)
-        return placed(compiled(words, impl, _static_shape(name, shape), _float_dtype(name, dtype)), out_sharding)
+        key = single_key(name, key)
+        return placed(compiled(key, _static_shape(name, shape), _float_dtype(name, dtype)), out_sharding)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (
@@ -502,26 +494,26 @@ def _transformed(name: str, transform, words: str):
 
 
 @in_one_row
-def exponential_inline(words, impl, shape, dtype):
-    return neg(log1p_(neg(uniform_inline(words, impl, shape, dtype))))
+def exponential_inline(key, shape, dtype):
+    return neg(log1p_(neg(uniform_inline(key, shape, dtype))))
 
 
 @in_one_row
-def _laplace(words, impl, shape, dtype):
+def _laplace(key, shape, dtype):
     low = -1.0 + float(dtypes.finfo(dtype).epsneg)
-    u = uniform_inline(words, impl, shape, dtype, dtype.type(low), dtype.type(1))
+    u = uniform_inline(key, shape, dtype, dtype.type(low), dtype.type(1))
     return mul(sign_(u), log1p_(neg(abs_(u))))
 
 
 @in_one_row
-def _cauchy(words, impl, shape, dtype):
-    u = uniform_inline(words, impl, shape, dtype, dtype.type(dtypes.finfo(dtype).eps), dtype.type(1))
+def _cauchy(key, shape, dtype):
+    u = uniform_inline(key, shape, dtype, dtype.type(dtypes.finfo(dtype).eps), dtype.type(1))
     return tan_(mul(dtype.type(np.pi), sub(u, dtype.type(0.5))))
 
 
 @in_one_row
-def _logistic(words, impl, shape, dtype):
-    u = uniform_inline(words, impl, shape, dtype, dtype.type(dtypes.finfo(dtype).tiny), dtype.type(1))
+def _logistic(key, shape, dtype):
+    u = uniform_inline(key, shape, dtype, dtype.type(dtypes.finfo(dtype).tiny), dtype.type(1))
     return sub(log_(u), log1p_(neg(u)))
 
 
@@ -531,9 +523,9 @@ cauchy = _transformed("cauchy", _cauchy, "Cauchy distribution with median 0 and 
 logistic = _transformed("logistic", _logistic, "logistic distribution with mean 0 and scale 1")
 
 
-@library(static=("impl", "shape", "dtype", "mode"), name="gumbel")
-def _gumbel(words, impl, shape, dtype, mode):
-    return gumbel_inline(words, impl, shape, dtype, mode)
+@library(static=("shape", "dtype", "mode"), name="gumbel")
+def _gumbel(key, shape, dtype, mode):
+    return gumbel_inline(key, shape, dtype, mode)
 
 
 def gumbel(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, mode: str | None = None, *,
@@ -546,22 +538,22 @@ def gumbel(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = 
     >>> random.gumbel(random.key(0), (2, 3)).shape
     (2, 3)
     """
-    words, impl, _ = single_key("gumbel", key)
-    return placed(_gumbel(words, impl, _static_shape("gumbel", shape), _float_dtype("gumbel", dtype), _mode(mode)),
+    key = single_key("gumbel", key)
+    return placed(_gumbel(key, _static_shape("gumbel", shape), _float_dtype("gumbel", dtype), _mode(mode)),
                   out_sharding)
 
 
 # Discrete
 
 
-@library(static=("impl", "shape", "mode"), name="bernoulli")
-def _bernoulli(words, p, impl, shape, mode):
+@library(static=("shape", "mode"), name="bernoulli")
+def _bernoulli(key, p, shape, mode):
     d = tracing.aval_of(p).dtype
     p = _broadcast(p, shape, d)
     if mode == "high":
-        coarse, fine, step = _fine_uniform(words, impl, shape, d)
+        coarse, fine, step = _fine_uniform(key, shape, d)
         return lt(mul(fine, step), sub(p, coarse))
-    return lt(uniform_inline(words, impl, shape, d), p)
+    return lt(uniform_inline(key, shape, d), p)
 
 
 def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: Sequence[int] | None = None, mode: str | None = "low", *,
@@ -577,19 +569,19 @@ def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: Sequence[int] | None = 
     >>> random.bernoulli(random.key(0), xnp.array([0.0, 1.0]))
     Array([False,  True], dtype=bool)
     """
-    words, impl, _ = single_key("bernoulli", key)
+    key = single_key("bernoulli", key)
     p = unwrap(p)
     d = dtypes.canonicalize_dtype(dtypes.operand_type(p)[0])
     if not dtypes.is_float(d):
         raise TypeError(f"random.bernoulli needs a probability of a floating dtype, got {d}.")
-    return placed(_bernoulli(words, as_type(p, d, False), impl, _sample_shape("bernoulli", shape, p), _mode(mode)),
+    return placed(_bernoulli(key, as_type(p, d, False), _sample_shape("bernoulli", shape, p), _mode(mode)),
                   out_sharding)
 
 
-@library(static=("impl", "shape", "dtype"), name="rademacher")
-def _rademacher(words, impl, shape, dtype):
+@library(static=("shape", "dtype"), name="rademacher")
+def _rademacher(key, shape, dtype):
     d = dtypes.default_dtype(float)
-    heads = lt(uniform_inline(words, impl, shape, d), d.type(0.5))
+    heads = lt(uniform_inline(key, shape, d), d.type(0.5))
     one, minus = np.array([1, -1]).astype(dtype)
     return where(heads, one, minus)
 
@@ -604,13 +596,13 @@ def rademacher(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | Non
     >>> abs(random.rademacher(random.key(0), (3,)))
     Array([1, 1, 1], dtype=int32)
     """
-    words, impl, _ = single_key("rademacher", key)
+    key = single_key("rademacher", key)
     d = dtypes.default_dtype(int) if dtype is None else dtypes.check_user_dtype(dtype, "random.rademacher")
-    return placed(_rademacher(words, impl, _static_shape("rademacher", shape), d), out_sharding)
+    return placed(_rademacher(key, _static_shape("rademacher", shape), d), out_sharding)
 
 
-@library(static=("impl", "axis", "shape", "replace", "mode"), name="categorical")
-def _categorical(words, logits, impl, axis, shape, replace, mode):
+@library(static=("axis", "shape", "replace", "mode"), name="categorical")
+def _categorical(key, logits, axis, shape, replace, mode):
     d = tracing.aval_of(logits).dtype
     own = np.shape(logits)
     batch = tuple(n for i, n in enumerate(own) if i != axis)
@@ -618,11 +610,11 @@ def _categorical(words, logits, impl, axis, shape, replace, mode):
     if replace:
         position = axis + len(prefix)
         drawn = (*shape[:position], own[axis], *shape[position:])
-        noise = gumbel_inline(words, impl, drawn, d, mode)
+        noise = gumbel_inline(key, drawn, d, mode)
         if drawn != own:
             logits = shapes.broadcast_in_dim(logits, drawn, range(len(prefix), len(drawn)))
         return argmax(add(noise, logits), position, dtypes.default_dtype(int))
-    noise = gumbel_inline(words, impl, own, d, mode)
+    noise = gumbel_inline(key, own, d, mode)
     count = math.prod(prefix)
     found = top_k(add(noise, logits), count, axis=axis)[1]
     found = shapes.move_dim(found, axis, 0)
@@ -644,7 +636,7 @@ def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: Sequen
     >>> random.categorical(random.key(0), xnp.array([-np.inf, 0.0]))
     Array(1, dtype=int32)
     """
-    words, impl, _ = single_key("categorical", key)
+    key = single_key("categorical", key)
     logits = unwrap(logits)
     check_arraylike("categorical", logits)
     d = _float_dtype("categorical", dtypes.operand_type(logits)[0])
@@ -657,5 +649,5 @@ def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: Sequen
                          f"without axis {axis}, {batch}.")
     if not replace and math.prod(shape[:len(shape) - len(batch)]) > np.shape(logits)[axis]:
         raise ValueError(f"random.categorical without replacement can draw at most {np.shape(logits)[axis]} classes.")
-    return placed(_categorical(words, logits, impl, axis, shape, bool(replace), _mode(mode)), out_sharding)
+    return placed(_categorical(key, logits, axis, shape, bool(replace), _mode(mode)), out_sharding)
 

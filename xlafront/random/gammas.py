@@ -18,21 +18,20 @@ from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero
 from xlafront.lax import slicing
 from xlafront.lax.elementwise import PUBLIC
-from xlafront.lax.keys import unwrap_p, wrap_p
+from xlafront.lax.keys import unwrap_p
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_batch
-from xlafront.random import threefry
 from xlafront.random.distributions import (
     _broadcast,
     _float_dtype,
     _full,
-    _row,
     _sample_shape,
     check_parameters,
     exponential_inline,
     normal_inline,
     uniform_inline,
 )
+from xlafront.random.primitives import random_split_p, split
 from xlafront.random.prng import placed, single_key, threefry_prng_impl
 from xlafront.runtime.jaxlib_compat import jaxlib_version
 from xlafront.special.incomplete_gamma import random_gamma_grad
@@ -42,27 +41,19 @@ from xlafront.transforms.batching.vmap import vmap
 _digamma = PUBLIC["digamma"]
 
 
-def _keys(words, impl, count: int) -> list:
-    """The words of keys that a key splits into."""
-    if type(words) is tuple:
-        return threefry.split_apart(words, count)
-    rows = impl.split(words, (count,))
-    return [_row(rows, i) for i in range(count)]
-
-
-def _one(words, impl, a, log_space: bool):
+def _one(key, a, log_space: bool):
     """One sample of shape parameter `a`; below 1 that of `a + 1`, times a uniform number to the power of `1 / a`."""
     dtype = a.dtype
     raised = a >= 1
     d = xnp.where(raised, a, a + 1) - dtype.type(1 / 3)
     c = dtype.type(1 / 3) / xnp.sqrt(d)
-    words, of_boost = _keys(words, impl, 2)
+    key, of_boost = split(key, 2)
 
     def proposal(state):
-        words, _, _ = state
-        words, drawn = _keys(words, impl, 2)
-        x = normal_inline(drawn, impl, (), dtype)
-        return words, x, 1 + x * c
+        key, _, _ = state
+        key, drawn = split(key, 2)
+        x = normal_inline(drawn, (), dtype)
+        return key, x, 1 + x * c
 
     def rejected(state):
         _, square, cube, u = state
@@ -70,34 +61,34 @@ def _one(words, impl, a, log_space: bool):
             xnp.log(u) >= square / 2 + d * (1 - cube + xnp.log(cube)))
 
     def attempt(state):
-        words, of_proposal, of_uniform = _keys(state[0], impl, 3)
+        key, of_proposal, of_uniform = split(state[0], 3)
         _, x, v = while_loop(lambda s: s[2] <= 0, proposal, (of_proposal, xnp.zeros((), dtype), -xnp.ones((), dtype)))
-        return words, x * x, v * v * v, uniform_inline(of_uniform, impl, (), dtype)
+        return key, x * x, v * v * v, uniform_inline(of_uniform, (), dtype)
 
     one = xnp.ones((), dtype)
-    _, _, cube, _ = while_loop(rejected, attempt, (words, 0 * one, one, 2 * one))
+    _, _, cube, _ = while_loop(rejected, attempt, (key, 0 * one, one, 2 * one))
     if log_space:
-        boost = xnp.where(raised, 0, -exponential_inline(of_boost, impl, (), dtype) / a)
+        boost = xnp.where(raised, 0, -exponential_inline(of_boost, (), dtype) / a)
         return xnp.log(d) + xnp.log(cube) + boost
-    boost = xnp.where(raised, 1, (1 - uniform_inline(of_boost, impl, (), dtype)) ** (1 / a))
+    boost = xnp.where(raised, 1, (1 - uniform_inline(of_boost, (), dtype)) ** (1 / a))
     return d * cube * boost
 
 
 def _samples(key, a, *, log_space):
-    impl = tracing.aval_of(key).dtype.impl
-    words = unwrap_p.bind(key)
+    apart = tracing.aval_of(key).dtype.impl is threefry_prng_impl and jaxlib_version < (0, 11)  # later LLVM takes minutes
 
-    def of_one_key(words, a):
+    def of_one_key(key, a):
         flat = a.reshape(-1)
-        keys = impl.split(words, flat.shape)
-        if impl is threefry_prng_impl and jaxlib_version < (0, 11):  # LLVM's vectoriser takes minutes over them, from then on
-            keys = tuple(slicing.index_in_dim(keys, i, 1, keepdims=False) for i in (0, 1))
-        return vmap(lambda w, v: _one(w, impl, v, log_space))(keys, flat).reshape(a.shape)
+        keys = random_split_p.bind(key, shape=flat.shape)
+        if apart:
+            words = unwrap_p.bind(keys)
+            keys = tuple(slicing.index_in_dim(words, i, 1, keepdims=False) for i in (0, 1))
+        return vmap(lambda key, v: _one(key, v, log_space))(keys, flat).reshape(a.shape)
 
     function = of_one_key
     for _ in range(np.ndim(key)):
         function = vmap(function)
-    return function(words, a)
+    return function(key, a)
 
 
 def _jvp(primals, tangents, *, log_space):
@@ -123,14 +114,14 @@ random_gamma_p = Primitive("random_gamma", abstract=lambda key, a, *, log_space:
                            lower=lower_fun(_samples), jvp=_jvp, batch=_batch)
 
 
-def gamma_inline(words, impl, a, shape, dtype, log_space=False):
+def gamma_inline(key, a, shape, dtype, log_space=False):
     a = _full(_broadcast(a, shape, dtype), shape)
-    return random_gamma_p.bind(wrap_p.bind(words, impl=impl), a, log_space=log_space)
+    return random_gamma_p.bind(key, a, log_space=log_space)
 
 
-@library(static=("impl", "shape", "dtype", "log_space"), name="gamma")
-def _gamma(words, a, impl, shape, dtype, log_space):
-    return gamma_inline(words, impl, a, shape, dtype, log_space)
+@library(static=("shape", "dtype", "log_space"), name="gamma")
+def _gamma(key, a, shape, dtype, log_space):
+    return gamma_inline(key, a, shape, dtype, log_space)
 
 
 def gamma(key: ArrayLike, a: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
@@ -146,8 +137,8 @@ def gamma(key: ArrayLike, a: ArrayLike, shape: Sequence[int] | None = None, dtyp
     >>> random.gamma(random.key(0), 3.0, (2, 4)).shape
     (2, 4)
     """
-    words, impl, _ = single_key("gamma", key)
-    return placed(_gamma(words, a, impl, _sample_shape("gamma", shape, a), _float_dtype("gamma", dtype), False), out_sharding)
+    key = single_key("gamma", key)
+    return placed(_gamma(key, a, _sample_shape("gamma", shape, a), _float_dtype("gamma", dtype), False), out_sharding)
 
 
 def loggamma(key: ArrayLike, a: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
@@ -159,20 +150,15 @@ def loggamma(key: ArrayLike, a: ArrayLike, shape: Sequence[int] | None = None, d
     >>> bool(random.loggamma(random.key(0), 1e-3) < -10)
     True
     """
-    words, impl, _ = single_key("loggamma", key)
-    found = _gamma(words, a, impl, _sample_shape("loggamma", shape, a), _float_dtype("loggamma", dtype), True)
+    key = single_key("loggamma", key)
+    found = _gamma(key, a, _sample_shape("loggamma", shape, a), _float_dtype("loggamma", dtype), True)
     return placed(found, out_sharding)
 
 
-def _halves(words, impl):
-    pair = impl.split(words, (2,))
-    return _row(pair, 0), _row(pair, 1)
-
-
-@library(static=("impl", "shape", "dtype"), name="beta")
-def _beta(words, a, b, impl, shape, dtype):
-    first, second = _halves(words, impl)
-    x, y = (gamma_inline(w, impl, v, shape, dtype, True) for w, v in ((first, a), (second, b)))
+@library(static=("shape", "dtype"), name="beta")
+def _beta(key, a, b, shape, dtype):
+    first, second = split(key, 2)
+    x, y = (gamma_inline(w, v, shape, dtype, True) for w, v in ((first, a), (second, b)))
     top = xnp.maximum(x, y)
     x, y = xnp.exp(x - top), xnp.exp(y - top)
     return x / (x + y)
@@ -188,15 +174,15 @@ def beta(key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: Sequence[int] | None
     >>> random.beta(random.key(0), 2.0, 3.0, (2,)).shape
     (2,)
     """
-    words, impl, _ = single_key("beta", key)
+    key = single_key("beta", key)
     d = _float_dtype("beta", dtype)
     check_parameters("beta", d, a, b)
-    return placed(_beta(words, a, b, impl, _sample_shape("beta", shape, a, b), d), out_sharding)
+    return placed(_beta(key, a, b, _sample_shape("beta", shape, a, b), d), out_sharding)
 
 
-@library(static=("impl", "shape", "dtype"), name="dirichlet")
-def _dirichlet(words, alpha, impl, shape, dtype):
-    logs = gamma_inline(words, impl, alpha, (*shape, np.shape(alpha)[-1]), dtype, True)
+@library(static=("shape", "dtype"), name="dirichlet")
+def _dirichlet(key, alpha, shape, dtype):
+    logs = gamma_inline(key, alpha, (*shape, np.shape(alpha)[-1]), dtype, True)
     if not np.size(logs):
         return logs
     parts = xnp.exp(logs - xnp.max(logs, -1, keepdims=True))
@@ -214,20 +200,20 @@ def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: Sequence[int] | None = No
     >>> random.dirichlet(random.key(0), xnp.ones(3), (2,)).shape
     (2, 3)
     """
-    words, impl, _ = single_key("dirichlet", key)
+    key = single_key("dirichlet", key)
     if not np.ndim(alpha):
         raise ValueError("random.dirichlet needs a vector of parameters alpha, with ndim of at least one (>= 1); got a scalar.")
     joint = _sample_shape("dirichlet", shape, np.empty(np.shape(alpha)[:-1]))
-    return placed(_dirichlet(words, alpha, impl, joint, _float_dtype("dirichlet", dtype)), out_sharding)
+    return placed(_dirichlet(key, alpha, joint, _float_dtype("dirichlet", dtype)), out_sharding)
 
 
-@library(static=("impl", "shape", "dtype"), name="t")
-def _t(words, df, impl, shape, dtype):
-    first, second = _halves(words, impl)
+@library(static=("shape", "dtype"), name="t")
+def _t(key, df, shape, dtype):
+    first, second = split(key, 2)
     df = _full(_broadcast(df, shape, dtype), shape)
-    n = normal_inline(first, impl, shape, dtype)
+    n = normal_inline(first, shape, dtype)
     half = df / 2
-    return n * xnp.sqrt(half / gamma_inline(second, impl, half, shape, dtype))
+    return n * xnp.sqrt(half / gamma_inline(second, half, shape, dtype))
 
 
 def t(key: ArrayLike, df: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
@@ -240,20 +226,20 @@ def t(key: ArrayLike, df: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike
     >>> random.t(random.key(0), 3.0, (2,)).shape
     (2,)
     """
-    words, impl, _ = single_key("t", key)
+    key = single_key("t", key)
     d = _float_dtype("t", dtype)
     check_parameters("t", d, df)
-    return placed(_t(words, df, impl, _sample_shape("t", shape or None, df), d), out_sharding)
+    return placed(_t(key, df, _sample_shape("t", shape or None, df), d), out_sharding)
 
 
-def _chisquare_inline(words, impl, df, shape, dtype):
+def _chisquare_inline(key, df, shape, dtype):
     half = _full(_broadcast(df, shape, dtype), shape) / 2
-    return 2 * xnp.exp(gamma_inline(words, impl, half, shape, dtype, True))
+    return 2 * xnp.exp(gamma_inline(key, half, shape, dtype, True))
 
 
-@library(static=("impl", "shape", "dtype"), name="chisquare")
-def _chisquare(words, df, impl, shape, dtype):
-    return _chisquare_inline(words, impl, df, shape, dtype)
+@library(static=("shape", "dtype"), name="chisquare")
+def _chisquare(key, df, shape, dtype):
+    return _chisquare_inline(key, df, shape, dtype)
 
 
 def chisquare(key: ArrayLike, df: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
@@ -266,16 +252,16 @@ def chisquare(key: ArrayLike, df: ArrayLike, shape: Sequence[int] | None = None,
     >>> random.chisquare(random.key(0), 3.0, (2,)).shape
     (2,)
     """
-    words, impl, _ = single_key("chisquare", key)
+    key = single_key("chisquare", key)
     d = _float_dtype("chisquare", dtype)
     check_parameters("chisquare", d, df)
-    return placed(_chisquare(words, df, impl, _sample_shape("chisquare", shape, df), d), out_sharding)
+    return placed(_chisquare(key, df, _sample_shape("chisquare", shape, df), d), out_sharding)
 
 
-@library(static=("impl", "shape", "dtype"), name="f")
-def _f(words, dfnum, dfden, impl, shape, dtype):
-    first, second = _halves(words, impl)
-    above, below = (_chisquare_inline(w, impl, df, shape, dtype) / _full(_broadcast(df, shape, dtype), shape)
+@library(static=("shape", "dtype"), name="f")
+def _f(key, dfnum, dfden, shape, dtype):
+    first, second = split(key, 2)
+    above, below = (_chisquare_inline(w, df, shape, dtype) / _full(_broadcast(df, shape, dtype), shape)
                     for w, df in ((second, dfnum), (first, dfden)))
     return above / below
 
@@ -290,6 +276,6 @@ def f(key: ArrayLike, dfnum: ArrayLike, dfden: ArrayLike, shape: Sequence[int] |
     >>> random.f(random.key(0), 3.0, 4.0, (2,)).shape
     (2,)
     """
-    words, impl, _ = single_key("f", key)
-    found = _f(words, dfnum, dfden, impl, _sample_shape("f", shape, dfnum, dfden), _float_dtype("f", dtype))
+    key = single_key("f", key)
+    found = _f(key, dfnum, dfden, _sample_shape("f", shape, dfnum, dfden), _float_dtype("f", dtype))
     return placed(found, out_sharding)

@@ -19,11 +19,12 @@ from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.lax import shapes
 from xlafront.lax.device_put import put_leaf
 from xlafront.lax.elementwise import as_type
-from xlafront.lax.keys import clone_p, draw_p, unwrap_p, wrap_p
+from xlafront.lax.keys import clone_p, unwrap_p, wrap_p
 from xlafront.lax.resharding import target_of
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import check_arraylike
 from xlafront.random import counters, rbg, threefry
+from xlafront.random.primitives import draw_bits, random_fold_in_p, random_seed_p, random_split_p
 from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import NamedSharding
@@ -111,22 +112,20 @@ def wrap(words, impl: PRNGImpl):
     return wrap_p.bind(words, impl=impl)
 
 
-def physical_array(name: str, key) -> tuple[Any, PRNGImpl, bool]:
-    """`(words, implementation, typed)` of what a user passed as a key. Hot: every random function."""
-    kind = type(key)
-    if kind is KeyArray:
-        return key._base_array, key.dtype.impl, True
+def as_keys(name: str, key):
+    """What a user passed as keys, as a key array. Hot: every random function."""
+    if type(key) is KeyArray:
+        return key
     aval = getattr(key, "aval", None)
     if aval is not None and isinstance(aval.dtype, PRNGKeyDType):
-        return unwrap_p.bind(key), aval.dtype.impl, True
-    return _legacy_words(name, key), resolve_impl(), False
+        return key
+    return _of_legacy_words(name, key)
 
 
-def _legacy_words(name, key):
+def _of_legacy_words(name, key):
     unwrapped = tracing.as_operand(key) if not isinstance(key, (ArrayImpl, tracing.Tracer)) else key
     if unwrapped is not key:
-        words, _, _ = physical_array(name, unwrapped)
-        return words
+        return as_keys(name, unwrapped)
     impl = resolve_impl()
     if not tracing.is_arraylike(key) or not hasattr(key, "shape"):
         raise TypeError(f"random.{name} needs a random key (PRNG key data), got {errors.short(key)}, which is invalid: it has "
@@ -141,19 +140,26 @@ def _legacy_words(name, key):
         if config.legacy_prng_key.value == "error":
             raise ValueError(message)
         warnings.warn(message, stacklevel=4)
-    return key
+    return wrap(asarray(key) if isinstance(key, np.ndarray) else key, impl)
 
 
-def single_key(name: str, key, spends: bool = True) -> tuple[Any, PRNGImpl, bool]:
-    """As `physical_array`, for functions that take one key; most of them spend it."""
-    words, impl, typed = physical_array(name, key)
-    shape = np.shape(words)[:np.ndim(words) - len(impl.key_shape)]
-    if shape:
-        raise ValueError(f"random.{name} takes a single key, got a key array of shape {shape}. Use vmap over them for "
+def single_key(name: str, key):
+    """As `as_keys`, for functions that take one key. Hot."""
+    keys = as_keys(name, key)
+    # (what its type is takes an array of keys longer to say)
+    if keys._base_array.ndim != len(keys.dtype.impl.key_shape) if type(keys) is KeyArray else keys.ndim:
+        raise ValueError(f"random.{name} takes a single key, got a key array of shape {keys.shape}. Use vmap over them for "
                          "batching, or pick one.")
-    if spends and typed and config.debug_key_reuse.value:
-        words = draw_p.bind(key, user=f"random.{name}")
-    return words, impl, typed
+    return keys
+
+
+def _like(given, keys):
+    """Keys in the style of what was given: as words in place of words."""
+    return keys if type(given) is KeyArray or isinstance(given.dtype, PRNGKeyDType) else _words(keys)
+
+
+def _words(keys):
+    return keys._base_array if type(keys) is KeyArray else unwrap_p.bind(keys)
 
 
 # Making keys
@@ -161,7 +167,7 @@ def single_key(name: str, key, spends: bool = True) -> tuple[Any, PRNGImpl, bool
 
 @library(static="impl", name="random_seed")
 def _seed_kernel(value, impl):
-    return impl.seed(value)
+    return random_seed_p.bind(value, impl=impl)
 
 
 def _seeded(name: str, seed, impl: PRNGImpl):
@@ -199,7 +205,7 @@ def key(seed: ArrayLike, *, impl: Any = None, dtype: Any = None) -> Array:
     [0 0]
     """
     chosen = resolve_impl(dtype if impl is None and dtype is not None else impl)
-    return wrap(_seeded("key", seed, chosen), chosen)
+    return _seeded("key", seed, chosen)
 
 
 def PRNGKey(seed: ArrayLike, *, impl: Any = None) -> Array:
@@ -211,8 +217,8 @@ def PRNGKey(seed: ArrayLike, *, impl: Any = None) -> Array:
     Array([0, 7], dtype=uint32)
     """
     chosen = resolve_impl(impl)
-    words = _seeded("PRNGKey", seed, chosen)
-    return wrap(words, chosen) if config.enable_custom_prng.value else words
+    made = _seeded("PRNGKey", seed, chosen)
+    return made if config.enable_custom_prng.value else _words(made)
 
 
 def key_data(keys: ArrayLike) -> Array:
@@ -223,7 +229,7 @@ def key_data(keys: ArrayLike) -> Array:
     >>> random.key_data(random.key(7))
     Array([0, 7], dtype=uint32)
     """
-    words = asarray(physical_array("key_data", keys)[0])
+    words = _words(as_keys("key_data", keys))
     own = getattr(words, "sharding", None)
     if isinstance(words, tracing.Tracer) or not isinstance(own, NamedSharding) or not own.mesh.explicit:
         return words
@@ -270,7 +276,7 @@ def key_impl(keys: ArrayLike) -> Any:
     >>> random.key_impl(random.key(0))
     'threefry2x32'
     """
-    impl = physical_array("key_impl", keys)[1]
+    impl = as_keys("key_impl", keys).dtype.impl
     return impl.name if IMPLEMENTATIONS.get(impl.name) is impl else PRNGSpec(impl)
 
 
@@ -290,9 +296,9 @@ def clone(key: ArrayLike) -> Array:
 # Splitting
 
 
-@library(static=("impl", "shape"), name="random_split")
-def _split_kernel(words, impl, shape):
-    return impl.split(words, shape)
+@library(static="shape", name="random_split")
+def _split_kernel(key, shape):
+    return random_split_p.bind(key, shape=shape)
 
 
 def split(key: ArrayLike, num: int | Sequence[int] = 2) -> Array:
@@ -303,15 +309,13 @@ def split(key: ArrayLike, num: int | Sequence[int] = 2) -> Array:
 
     >>> key, subkey = random.split(random.key(0))
     """
-    words, impl, typed = single_key("split", key)
     shape = (num,) if isinstance(num, int) else shapes.static_shape("split", num)
-    result = _split_kernel(words, impl, shape)
-    return wrap(result, impl) if typed else result
+    return _like(key, _split_kernel(single_key("split", key), shape))
 
 
-@library(static="impl", name="random_fold_in")
-def _fold_in_kernel(words, data, impl):
-    return impl.fold_in(words, as_type(data, dtypes.uint32, False))
+@library(name="random_fold_in")
+def _fold_in_kernel(key, data):
+    return random_fold_in_p.bind(key, as_type(data, dtypes.uint32, False))
 
 
 def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
@@ -322,7 +326,7 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
 
     >>> step_key = random.fold_in(random.key(0), 1000)
     """
-    words, impl, typed = single_key("fold_in", key, spends=False)
+    single = single_key("fold_in", key)
     if isinstance(data, int):
         if not 0 <= data < 1 << 32:
             raise OverflowError(f"random.fold_in takes integers of 32 bits without sign, got {data}.")
@@ -336,16 +340,15 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
                         "(batching).")
     elif not isinstance(tracing.aval_of(data).dtype, np.dtype):
         raise ValueError(f"random.fold_in takes a number, got dtype {tracing.aval_of(data).dtype}: fold in its key_data.")
-    result = _fold_in_kernel(words, data, impl)
-    return wrap(result, impl) if typed else result
+    return _like(key, _fold_in_kernel(single, data))
 
 
 # Bits
 
 
-@library(static=("impl", "width", "shape"), name="random_bits")
-def _bits_kernel(words, impl, width, shape):
-    return impl.random_bits(words, width, shape)
+@library(static=("width", "shape"), name="random_bits")
+def _bits_kernel(key, width, shape):
+    return draw_bits(key, width, shape)
 
 
 def bits(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
@@ -364,8 +367,8 @@ def bits(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = No
         d = np.dtype(f"uint{8 * d.itemsize}")
     if not dtypes.is_unsigned(d) or d.itemsize * 8 not in (8, 16, 32, 64):
         raise ValueError(f"random.bits makes unsigned integers of 8, 16, 32 or 64 bits, its dtype cannot be {d}.")
-    words, impl, _ = single_key("bits", key)
-    return placed(_bits_kernel(words, impl, 8 * d.itemsize, shapes.static_shape("random.bits", shape)), out_sharding)
+    single = single_key("bits", key)
+    return placed(_bits_kernel(single, 8 * d.itemsize, shapes.static_shape("random.bits", shape)), out_sharding)
 
 
 def placed(result, sharding):

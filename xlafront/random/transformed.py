@@ -21,64 +21,65 @@ from xlafront.random.distributions import (
     normal_inline,
     uniform_inline,
 )
-from xlafront.random.gammas import _halves, gamma_inline
+from xlafront.random.gammas import gamma_inline
+from xlafront.random.primitives import split
 from xlafront.random.prng import placed, single_key
 from xlafront.staging.library import library
 
 
-def _signs(words, impl, shape, dtype):
-    return xnp.where(uniform_inline(words, impl, shape, np.dtype(np.float32)) < 0.5, 1, -1).astype(dtype)
+def _signs(key, shape, dtype):
+    return xnp.where(uniform_inline(key, shape, np.dtype(np.float32)) < 0.5, 1, -1).astype(dtype)
 
 
-def _maxwell_inline(words, impl, shape, dtype):
-    n = normal_inline(words, impl, (*shape, 3), dtype)
+def _maxwell_inline(key, shape, dtype):
+    n = normal_inline(key, (*shape, 3), dtype)
     return xnp.sqrt(xnp.sum(n * n, -1))
 
 
-def _generalized_inline(words, impl, p, shape, dtype):
-    first, second = _halves(words, impl)
+def _generalized_inline(key, p, shape, dtype):
+    first, second = split(key, 2)
     p = _broadcast(p, shape, dtype)
-    g = gamma_inline(first, impl, 1 / p, shape, dtype)
-    return _signs(second, impl, shape, dtype) * g ** (1 / p)
+    g = gamma_inline(first, 1 / p, shape, dtype)
+    return _signs(second, shape, dtype) * g ** (1 / p)
 
 
-# name: the samples, of the words of the key and the parameters at the dtype of the samples
-def _lognormal(words, impl, shape, dtype, sigma):
-    return xnp.exp(normal_inline(words, impl, shape, dtype) * sigma)
+# name: the samples, of a key and the parameters at the dtype of the samples
+def _lognormal(key, shape, dtype, sigma):
+    return xnp.exp(normal_inline(key, shape, dtype) * sigma)
 
 
-def _pareto(words, impl, shape, dtype, b):
-    return xnp.exp(exponential_inline(words, impl, shape, dtype) / b)
+def _pareto(key, shape, dtype, b):
+    return xnp.exp(exponential_inline(key, shape, dtype) / b)
 
 
-def _rayleigh(words, impl, shape, dtype, scale):
-    return scale * xnp.sqrt(xnp.log(uniform_inline(words, impl, shape, dtype)) * -2)
+def _rayleigh(key, shape, dtype, scale):
+    return scale * xnp.sqrt(xnp.log(uniform_inline(key, shape, dtype)) * -2)
 
 
-def _weibull_min(words, impl, shape, dtype, scale, concentration):
-    return scale * (-xnp.log1p(-uniform_inline(words, impl, shape, dtype))) ** (1 / concentration)
+def _weibull_min(key, shape, dtype, scale, concentration):
+    return scale * (-xnp.log1p(-uniform_inline(key, shape, dtype))) ** (1 / concentration)
 
 
-def _triangular(words, impl, shape, dtype, left, mode, right):
-    u = uniform_inline(words, impl, shape, dtype)
+def _triangular(key, shape, dtype, left, mode, right):
+    u = uniform_inline(key, shape, dtype)
     width = right - left
     below = left + xnp.sqrt(u * width * (mode - left))
     above = right - xnp.sqrt((1 - u) * width * (right - mode))
     return xnp.where(u < (mode - left) / width, below, above)
 
 
-def _wald(words, impl, shape, dtype, mean):
-    first, second = _halves(words, impl)
-    v = normal_inline(first, impl, shape, dtype)
-    z = uniform_inline(second, impl, shape, dtype)
+def _wald(key, shape, dtype, mean):
+    first, second = split(key, 2)
+    v = normal_inline(first, shape, dtype)
+    z = uniform_inline(second, shape, dtype)
     y = v * v
     x = mean + mean * mean * y / 2 - mean / 2 * xnp.sqrt(4 * mean * y + mean * mean * y * y)
     return xnp.where(z <= mean / (mean + x), x, mean * mean / x)
 
 
-def _double_sided_maxwell(words, impl, shape, dtype, loc, scale):
-    first, second = _halves(words, impl)
-    return _signs(second, impl, shape, dtype) * _maxwell_inline(first, impl, shape, dtype) * scale + loc
+def _double_sided_maxwell(key, shape, dtype, loc, scale):
+    first, second = split(key, 2)
+    return _signs(second, shape, dtype) * _maxwell_inline(first, shape, dtype) * scale + loc
 
 
 _KERNELS = {f.__name__[1:]: f for f in (
@@ -87,14 +88,14 @@ _CHECKED = frozenset(("pareto", "rayleigh", "triangular", "wald"))
 _LOOSE = frozenset(("weibull_min", "double_sided_maxwell"))  # what is drawn has not the shape of the parameters
 
 
-@library(static=("name", "impl", "shape", "dtype"), name="random")
-def _sampled(words, params, name, impl, shape, dtype):
+@library(static=("name", "shape", "dtype"), name="random")
+def _sampled(key, params, name, shape, dtype):
     spread = [xnp.asarray(p, dtype) if name in _LOOSE else _full(_broadcast(p, shape, dtype), shape) for p in params]
-    return _KERNELS[name](words, impl, shape, dtype, *spread)
+    return _KERNELS[name](key, shape, dtype, *spread)
 
 
 def _sample(name: str, key, shape, dtype, params, out_sharding=None):
-    words, impl, _ = single_key(name, key)
+    key = single_key(name, key)
     for p in params:
         tracing.aval_of(p, f"random.{name}")
     d = _float_dtype(name, dtype)
@@ -107,7 +108,7 @@ def _sample(name: str, key, shape, dtype, params, out_sharding=None):
         shape = (*(_static_shape(name, shape) or joint), *joint)
     else:
         shape = _static_shape(name, shape)
-    return placed(_sampled(words, params, name, impl, shape, d), out_sharding)
+    return placed(_sampled(key, params, name, shape, d), out_sharding)
 
 
 def lognormal(key: ArrayLike, sigma: ArrayLike = np.float32(1.0), shape: Sequence[int] | None = None,
@@ -204,9 +205,9 @@ def double_sided_maxwell(key: ArrayLike, loc: ArrayLike, scale: ArrayLike, shape
     return _sample("double_sided_maxwell", key, shape, dtype, (loc, scale))
 
 
-@library(static=("impl", "shape", "dtype"), name="maxwell")
-def _maxwell(words, impl, shape, dtype):
-    return _maxwell_inline(words, impl, shape, dtype)
+@library(static=("shape", "dtype"), name="maxwell")
+def _maxwell(key, shape, dtype):
+    return _maxwell_inline(key, shape, dtype)
 
 
 def maxwell(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
@@ -218,13 +219,13 @@ def maxwell(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None =
     >>> bool(random.maxwell(random.key(0)) > 0)
     True
     """
-    words, impl, _ = single_key("maxwell", key)
-    return placed(_maxwell(words, impl, _static_shape("maxwell", shape), _float_dtype("maxwell", dtype)), out_sharding)
+    key = single_key("maxwell", key)
+    return placed(_maxwell(key, _static_shape("maxwell", shape), _float_dtype("maxwell", dtype)), out_sharding)
 
 
-@library(static=("impl", "shape", "dtype"), name="generalized_normal")
-def _generalized_normal(words, p, impl, shape, dtype):
-    return _generalized_inline(words, impl, p, shape, dtype)
+@library(static=("shape", "dtype"), name="generalized_normal")
+def _generalized_normal(key, p, shape, dtype):
+    return _generalized_inline(key, p, shape, dtype)
 
 
 def generalized_normal(key: ArrayLike, p: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
@@ -237,16 +238,16 @@ def generalized_normal(key: ArrayLike, p: ArrayLike, shape: Sequence[int] = (), 
     >>> random.generalized_normal(random.key(0), 3.0, (2,)).shape
     (2,)
     """
-    words, impl, _ = single_key("generalized_normal", key)
+    key = single_key("generalized_normal", key)
     d = _float_dtype("generalized_normal", dtype)
-    return placed(_generalized_normal(words, p, impl, _sample_shape("generalized_normal", shape, p), d), out_sharding)
+    return placed(_generalized_normal(key, p, _sample_shape("generalized_normal", shape, p), d), out_sharding)
 
 
-@library(static=("d", "impl", "shape", "dtype"), name="ball")
-def _ball(words, p, d, impl, shape, dtype):
-    first, second = _halves(words, impl)
-    g = _generalized_inline(first, impl, p, (*shape, d), dtype)
-    e = exponential_inline(second, impl, shape, dtype)
+@library(static=("d", "shape", "dtype"), name="ball")
+def _ball(key, p, d, shape, dtype):
+    first, second = split(key, 2)
+    g = _generalized_inline(first, p, (*shape, d), dtype)
+    e = exponential_inline(second, shape, dtype)
     p = _broadcast(p, shape, dtype)
     return g / ((xnp.sum(abs(g) ** p, -1) + e) ** (1 / p))[..., None]
 
@@ -263,12 +264,12 @@ def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: Sequence[int] = (), dt
     >>> random.ball(random.key(0), 3, shape=(2,)).shape
     (2, 3)
     """
-    words, impl, _ = single_key("ball", key)
-    return placed(_ball(words, p, d.__index__(), impl, _static_shape("ball", shape), _float_dtype("ball", dtype)), out_sharding)
+    key = single_key("ball", key)
+    return placed(_ball(key, p, d.__index__(), _static_shape("ball", shape), _float_dtype("ball", dtype)), out_sharding)
 
 
-@library(static=("impl", "shape", "dtype", "method"), name="multivariate_normal")
-def _multivariate_normal(words, mean, cov, impl, shape, dtype, method):
+@library(static=("shape", "dtype", "method"), name="multivariate_normal")
+def _multivariate_normal(key, mean, cov, shape, dtype, method):
     from xlafront.linalg import factorizations, numpy_functions, spectra  # start-up
 
     mean, cov = xnp.asarray(mean, dtype), xnp.asarray(cov, dtype)
@@ -280,7 +281,7 @@ def _multivariate_normal(words, mean, cov, impl, shape, dtype, method):
     else:
         v, w = spectra.eigh(cov)
         factor = v * xnp.sqrt(w[..., None, :])
-    n = normal_inline(words, impl, (*shape, mean.shape[-1]), dtype)
+    n = normal_inline(key, (*shape, mean.shape[-1]), dtype)
     return mean + xnp.einsum("...ij,...j->...i", factor, n)
 
 
@@ -301,7 +302,7 @@ def multivariate_normal(key: ArrayLike, mean: ArrayLike, cov: ArrayLike, shape: 
     (3, 2)
     """
     name = "multivariate_normal"
-    words, impl, _ = single_key(name, key)
+    key = single_key(name, key)
     if method not in ("cholesky", "eigh", "svd"):
         raise ValueError(f"random.{name} has the methods cholesky, eigh and svd, got {method!r}: method must be one of them.")
     a, b = np.shape(mean), np.shape(cov)
@@ -313,14 +314,14 @@ def multivariate_normal(key: ArrayLike, mean: ArrayLike, cov: ArrayLike, shape: 
         raise ValueError(f"random.{name} requires a covariance of shape (..., n, n) for a mean of shape (..., n): got {b} and "
                          f"{a}.")
     joint = _sample_shape(name, shape, np.empty(a[:-1]), np.empty(b[:-2]))
-    return placed(_multivariate_normal(words, mean, cov, impl, joint, _float_dtype(name, dtype), method), out_sharding)
+    return placed(_multivariate_normal(key, mean, cov, joint, _float_dtype(name, dtype), method), out_sharding)
 
 
-@library(static=("impl", "shape", "n", "m", "dtype"), name="orthogonal")
-def _orthogonal(words, impl, shape, n, m, dtype):
+@library(static=("shape", "n", "m", "dtype"), name="orthogonal")
+def _orthogonal(key, shape, n, m, dtype):
     from xlafront.linalg.orthogonal import qr  # start-up
 
-    z = normal_inline(words, impl, (*shape, max(n, m), min(n, m)), dtype)
+    z = normal_inline(key, (*shape, max(n, m), min(n, m)), dtype)
     q, r = qr(z, full_matrices=False)
     diagonal = xnp.diagonal(r, axis1=-2, axis2=-1)
     q = q * xnp.expand_dims(xnp.sign(diagonal), -2)
@@ -341,8 +342,8 @@ def orthogonal(key: ArrayLike, n: int, shape: Sequence[int] = (), dtype: DTypeLi
     >>> random.orthogonal(random.key(0), 3, (2,)).shape
     (2, 3, 3)
     """
-    words, impl, _ = single_key("orthogonal", key)
+    key = single_key("orthogonal", key)
     columns = n if m is None else m
     shape = _static_shape("orthogonal", shape)
-    return placed(_orthogonal(words, impl, shape, n.__index__(), columns.__index__(), _float_dtype("orthogonal", dtype, True)),
+    return placed(_orthogonal(key, shape, n.__index__(), columns.__index__(), _float_dtype("orthogonal", dtype, True)),
                   out_sharding)
