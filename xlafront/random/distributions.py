@@ -57,7 +57,7 @@ from xlafront.numpy.searching import searchsorted
 from xlafront.random.called_draws import in_one_row
 from xlafront.random.prng import placed, single_key
 from xlafront.runtime import config
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 
 
 def _float_dtype(name: str, dtype, complex_too: bool = False):
@@ -498,7 +498,7 @@ def _transformed(name: str, transform, words: str):
     function.__doc__ = (
         f"Samples of the {words}.\n\n- `key`, `shape`, `dtype`, `out_sharding`: as of `normal`; the dtype is real.\n\n"
         f">>> random.{name}(random.key(0), (2, 3)).shape\n(2, 3)")
-    return function
+    return written_once(function)
 
 
 @in_one_row
@@ -536,6 +536,7 @@ def _gumbel(words, impl, shape, dtype, mode):
     return gumbel_inline(words, impl, shape, dtype, mode)
 
 
+@written_once
 def gumbel(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, mode: str | None = None, *,
            out_sharding: ShardingLike = None) -> Array:
     """Samples of the Gumbel distribution, that of the maximum of many exponential numbers.
@@ -594,6 +595,7 @@ def _rademacher(words, impl, shape, dtype):
     return where(heads, one, minus)
 
 
+@written_once
 def rademacher(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
                out_sharding: ShardingLike = None) -> Array:
     """1 or -1, each with probability 1/2.

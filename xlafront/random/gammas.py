@@ -36,7 +36,7 @@ from xlafront.random.distributions import (
 from xlafront.random.prng import placed, single_key, threefry_prng_impl
 from xlafront.runtime.jaxlib_compat import jaxlib_version
 from xlafront.special.incomplete_gamma import random_gamma_grad
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 from xlafront.transforms.batching.vmap import vmap
 
 _digamma = PUBLIC["digamma"]
@@ -133,6 +133,7 @@ def _gamma(words, a, impl, shape, dtype, log_space):
     return gamma_inline(words, impl, a, shape, dtype, log_space)
 
 
+@written_once
 def gamma(key: ArrayLike, a: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
           out_sharding: ShardingLike = None) -> Array:
     """Samples of the gamma distribution with density `x^(a-1) exp(-x) / gamma(a)`. They can be differentiated in `a`.
@@ -150,6 +151,7 @@ def gamma(key: ArrayLike, a: ArrayLike, shape: Sequence[int] | None = None, dtyp
     return placed(_gamma(words, a, impl, _sample_shape("gamma", shape, a), _float_dtype("gamma", dtype), False), out_sharding)
 
 
+@written_once
 def loggamma(key: ArrayLike, a: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
              out_sharding: ShardingLike = None) -> Array:
     """Logarithms of samples of the gamma distribution, exact where the samples would be too small for their dtype.
@@ -178,6 +180,7 @@ def _beta(words, a, b, impl, shape, dtype):
     return x / (x + y)
 
 
+@written_once
 def beta(key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
          out_sharding: ShardingLike = None) -> Array:
     """Samples of the beta distribution with density proportional to `x^(a-1) (1-x)^(b-1)`.
@@ -203,6 +206,7 @@ def _dirichlet(words, alpha, impl, shape, dtype):
     return parts / xnp.sum(parts, -1, keepdims=True)
 
 
+@written_once
 def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
               out_sharding: ShardingLike = None) -> Array:
     """Samples of the Dirichlet distribution: vectors of positive numbers whose sum is 1.
@@ -230,6 +234,7 @@ def _t(words, df, impl, shape, dtype):
     return n * xnp.sqrt(half / gamma_inline(second, impl, half, shape, dtype))
 
 
+@written_once
 def t(key: ArrayLike, df: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
       out_sharding: ShardingLike = None) -> Array:
     """Samples of Student's t distribution.
@@ -256,6 +261,7 @@ def _chisquare(words, df, impl, shape, dtype):
     return _chisquare_inline(words, impl, df, shape, dtype)
 
 
+@written_once
 def chisquare(key: ArrayLike, df: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
               out_sharding: ShardingLike = None) -> Array:
     """Samples of the chi-square distribution: sums of squares of normal numbers.
@@ -280,6 +286,7 @@ def _f(words, dfnum, dfden, impl, shape, dtype):
     return above / below
 
 
+@written_once
 def f(key: ArrayLike, dfnum: ArrayLike, dfden: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
       out_sharding: ShardingLike = None) -> Array:
     """Samples of the F distribution: quotients of mean squares of normal numbers.

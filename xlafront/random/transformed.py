@@ -23,7 +23,7 @@ from xlafront.random.distributions import (
 )
 from xlafront.random.gammas import _halves, gamma_inline
 from xlafront.random.prng import placed, single_key
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 
 
 def _signs(words, impl, shape, dtype):
@@ -110,6 +110,7 @@ def _sample(name: str, key, shape, dtype, params, out_sharding=None):
     return placed(_sampled(words, params, name, impl, shape, d), out_sharding)
 
 
+@written_once
 def lognormal(key: ArrayLike, sigma: ArrayLike = np.float32(1.0), shape: Sequence[int] | None = None,
               dtype: DTypeLike | None = None, *, out_sharding: ShardingLike = None) -> Array:
     """Samples whose logarithm is normal with mean 0.
@@ -126,6 +127,7 @@ def lognormal(key: ArrayLike, sigma: ArrayLike = np.float32(1.0), shape: Sequenc
     return _sample("lognormal", key, shape, dtype, (sigma,), out_sharding)
 
 
+@written_once
 def pareto(key: ArrayLike, b: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
            out_sharding: ShardingLike = None) -> Array:
     """Samples of the Pareto distribution, with density `b / x^(b+1)` from 1 on.
@@ -139,6 +141,7 @@ def pareto(key: ArrayLike, b: ArrayLike, shape: Sequence[int] | None = None, dty
     return _sample("pareto", key, shape, dtype, (b,), out_sharding)
 
 
+@written_once
 def rayleigh(key: ArrayLike, scale: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
              out_sharding: ShardingLike = None) -> Array:
     """Samples of the Rayleigh distribution: lengths of normal vectors in the plane.
@@ -152,6 +155,7 @@ def rayleigh(key: ArrayLike, scale: ArrayLike, shape: Sequence[int] | None = Non
     return _sample("rayleigh", key, shape, dtype, (scale,), out_sharding)
 
 
+@written_once
 def weibull_min(key: ArrayLike, scale: ArrayLike, concentration: ArrayLike, shape: Sequence[int] = (),
                 dtype: DTypeLike | None = None) -> Array:
     """Samples of the Weibull distribution: `scale` times powers of exponential numbers.
@@ -165,6 +169,7 @@ def weibull_min(key: ArrayLike, scale: ArrayLike, concentration: ArrayLike, shap
     return _sample("weibull_min", key, shape, dtype, (scale, concentration))
 
 
+@written_once
 def triangular(key: ArrayLike, left: ArrayLike, mode: ArrayLike, right: ArrayLike, shape: Sequence[int] | None = None,
                dtype: DTypeLike | None = None, *, out_sharding: ShardingLike = None) -> Array:
     """Samples with a density that rises from `left` to `mode` and falls to `right`, in straight lines.
@@ -178,6 +183,7 @@ def triangular(key: ArrayLike, left: ArrayLike, mode: ArrayLike, right: ArrayLik
     return _sample("triangular", key, shape, dtype, (left, mode, right), out_sharding)
 
 
+@written_once
 def wald(key: ArrayLike, mean: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
          out_sharding: ShardingLike = None) -> Array:
     """Samples of the inverse Gaussian distribution: the time at which a drifting random walk reaches a height.
@@ -191,6 +197,7 @@ def wald(key: ArrayLike, mean: ArrayLike, shape: Sequence[int] | None = None, dt
     return _sample("wald", key, shape, dtype, (mean,), out_sharding)
 
 
+@written_once
 def double_sided_maxwell(key: ArrayLike, loc: ArrayLike, scale: ArrayLike, shape: Sequence[int] = (),
                          dtype: DTypeLike | None = None) -> Array:
     """Samples of the Maxwell distribution with random signs, scaled and shifted.
@@ -209,6 +216,7 @@ def _maxwell(words, impl, shape, dtype):
     return _maxwell_inline(words, impl, shape, dtype)
 
 
+@written_once
 def maxwell(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
             out_sharding: ShardingLike = None) -> Array:
     """Samples of the Maxwell distribution: lengths of normal vectors in space.
@@ -227,6 +235,7 @@ def _generalized_normal(words, p, impl, shape, dtype):
     return _generalized_inline(words, impl, p, shape, dtype)
 
 
+@written_once
 def generalized_normal(key: ArrayLike, p: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
                        out_sharding: ShardingLike = None) -> Array:
     """Samples with a density proportional to `exp(-abs(x)^p)`.
@@ -251,6 +260,7 @@ def _ball(words, p, d, impl, shape, dtype):
     return g / ((xnp.sum(abs(g) ** p, -1) + e) ** (1 / p))[..., None]
 
 
+@written_once
 def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
          out_sharding: ShardingLike = None) -> Array:
     """Points uniform in the unit ball of a norm.
@@ -284,6 +294,7 @@ def _multivariate_normal(words, mean, cov, impl, shape, dtype, method):
     return mean + xnp.einsum("...ij,...j->...i", factor, n)
 
 
+@written_once
 def multivariate_normal(key: ArrayLike, mean: ArrayLike, cov: ArrayLike, shape: Sequence[int] | None = None,
                         dtype: DTypeLike | None = None, method: str = "cholesky", *,
                         out_sharding: ShardingLike = None) -> Array:
@@ -327,6 +338,7 @@ def _orthogonal(words, impl, shape, n, m, dtype):
     return q if n >= m else xnp.conj(xnp.swapaxes(q, -1, -2))
 
 
+@written_once
 def orthogonal(key: ArrayLike, n: int, shape: Sequence[int] = (), dtype: DTypeLike | None = None, m: int | None = None, *,
                out_sharding: ShardingLike = None) -> Array:
     """Orthogonal matrices (unitary ones of complex numbers), uniform among all of them.
