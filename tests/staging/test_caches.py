@@ -78,6 +78,17 @@ def test_executables_go_with_their_function():
     assert executable() is None
 
 
+def test_equal_programs_of_functions_that_are_gone_are_compiled_once(compilations):
+    x = xnp.arange(3.0)
+    for n in range(60):
+        assert xf.lax.scan(lambda c, a: (c + a * 17, c), 0.0, x)[0] == 51
+        assert xf.jit(lambda a: a * 23)(x)[1] == 23
+        if n % 20 == 0:
+            gc.collect()
+    assert compilations.count("jit_scan") == 1 and compilations.count("jit__lambda") == 1
+    assert len(caches.recent_executables) <= caches.recent_executables.limit
+
+
 def test_loops_and_branches_of_new_functions_leave_nothing():
     x = xnp.arange(3.0)
     calls = {

@@ -6,8 +6,10 @@ import pytest
 import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront.core import source
+from xlafront.core.ir import eval_jaxpr
 from xlafront.staging import compiling, library as module
 from xlafront.staging.library import library
+from xlafront.staging.outlining import without_inlined_calls
 
 X, Y = np.arange(4, dtype=np.float32), np.array([3.0, 1.0, 2.0, 5.0], np.float32)
 
@@ -46,6 +48,13 @@ PROGRAMS = {
         mixed(x, np.float16(2), 2.0)),
     "numbers among the operands": lambda x, y: (
         mixed(x, 2.0, 2.0), mixed(3.0, y, 2.0), mixed(x, 2, 2.0), mixed(x, True, 2.0), mixed(x, 0.0, 2.0), mixed(x, -0.0, 2.0)),
+    "words and nested numbers": lambda x, y: (
+        xnp.rot90(xnp.outer(x, y), 1), xnp.rot90(xnp.outer(x, y), axes=(1, 0)), xf.lax.pad(x, 0.0, [(1, 0, 1)]),
+        xf.lax.pad(x, -0.0, ((0, 1, 1),)), xf.lax.iota("int32", 3), xf.lax.iota(np.float32, 3), xnp.block([[x, y], [y, x]]),
+        xnp.convolve(x, y, "same"), xnp.convolve(x, y, mode="valid")),
+    "functions of the library": lambda x, y: (
+        xf.lax.reduce(x, 0.0, xf.lax.add, (0,)), xf.lax.reduce(x, -np.inf, xf.lax.max, (0,)),
+        xf.lax.reduce(x, 0.0, lambda a, b: a + b, (0,)), xf.lax.associative_scan(xf.lax.mul, y)),
     "constants": lambda x, y: (mixed(x, Y, 2.0), mixed(x, X, 2.0)),
     "median": lambda x, y: (xnp.median(x), xnp.median(y), xnp.median(x[None], axis=0)),
     "linear algebra": lambda x, y: (xnp.linalg.solve(xnp.outer(x, x) + xnp.eye(4), y), xnp.linalg.det(xnp.outer(x, y))),
@@ -59,7 +68,7 @@ def test_programs_are_those_that_tracing_anew_gives(name, monkeypatch):
     f = PROGRAMS[name]
     expected = anew(monkeypatch, f, X, Y)
     with monkeypatch.context() as m:
-        m.setattr(module, "_MANY_OPERATIONS", 1000)
+        m.setattr(module, "_WRITTEN_DOWN", 1000)
         xf.clear_caches()
         for _ in range(3):
             assert str(xf.make_jaxpr(lambda *a: f(*a))(X, Y)) == expected
@@ -114,6 +123,22 @@ def test_what_transformations_make_of_programs_is_what_they_make_of_functions(na
     np.testing.assert_allclose(pullback(xnp.ones_like(value))[0], expected[0][1][0], rtol=2e-5, atol=1e-5)
 
 
+def test_calls_are_written_out_where_they_are():
+    def f(x, y):
+        x = xnp.isclose(x, y) * x
+        return x + xf.nn.elu(xnp.isclose(y, x) * y)
+
+    first = f.__code__.co_firstlineno
+    jaxpr = xf.make_jaxpr(f)(X, Y).jaxpr
+    assert [eqn.primitive.name for eqn in jaxpr.eqns].count("jit") == 3
+    whole = without_inlined_calls(jaxpr)
+    assert "jit" not in {eqn.primitive.name for eqn in whole.eqns} and len(whole.eqns) > 25
+    lines = [source.describe(eqn.site).line - first for eqn in whole.eqns]
+    assert lines == sorted(lines) and set(lines) == {1, 2}
+    assert without_inlined_calls(whole) is whole
+    np.testing.assert_allclose(eval_jaxpr(whole, [], X, Y)[0], f(X, Y))
+
+
 def test_every_call_warns():
     lines = []
     for _ in range(3):
@@ -146,7 +171,8 @@ def test_settings_are_part_of_what_a_program_depends_on():
         return (x @ y) * 2 + xnp.sin(x @ y) - x
 
     def precisions():
-        eqns = xf.make_jaxpr(lambda x, y: product(x, y))(np.eye(2), np.eye(2)).eqns
+        [call] = xf.make_jaxpr(lambda x, y: product(x, y))(np.eye(2), np.eye(2)).eqns
+        eqns = call.params["jaxpr"].eqns
         return {str(eqn.params["precision"]) for eqn in eqns if eqn.primitive.name == "dot_general"}
 
     assert precisions() == precisions() == {"None"}

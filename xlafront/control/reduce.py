@@ -17,6 +17,7 @@ from xlafront.core.typing import ShardingLike
 from xlafront.lax import elementwise, reductions, shapes, sharding_rules, slicing
 from xlafront.lax.arguments import named_sharding
 from xlafront.lax.device_put import reshard_p
+from xlafront.staging.library import written_once
 from xlafront.transforms.ad.jvp import jvp_flat
 from xlafront.transforms.batching.vmap import batch_flat
 
@@ -105,6 +106,7 @@ def _other_dtype(own, of_start) -> TypeError:
                                                                 "operand dtypes should match those of initial values.")
 
 
+@written_once
 def reduce(operands: Any, init_values: Any, computation: Callable, dimensions: Sequence[int],
            out_sharding: ShardingLike = None) -> Any:
     """Elements combined along dimensions by a function that is associative.

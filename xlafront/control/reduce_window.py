@@ -15,6 +15,7 @@ from xlafront.core.ir import ClosedJaxpr
 from xlafront.core.primitive import Primitive
 from xlafront.lax import elementwise, shapes, slicing, windows
 from xlafront.lax.reductions import highest, lowest
+from xlafront.staging.library import written_once
 from xlafront.transforms.ad.jvp import jvp_flat
 from xlafront.transforms.batching.vmap import batch_flat
 
@@ -94,6 +95,7 @@ def _named(function: ClosedJaxpr, start: Any, dtype) -> Primitive | None:
     return primitive if bool(np.all(same)) else None
 
 
+@written_once
 def reduce_window(operand: Any, init_value: Any, computation: Callable, window_dimensions: Sequence[int],
                   window_strides: Sequence[int] | None = None, padding: str | Sequence[tuple[int, int]] = "VALID",
                   base_dilation: Sequence[int] | None = None, window_dilation: Sequence[int] | None = None) -> Any:

@@ -615,11 +615,16 @@ class StagingTrace(Trace):
             append(JaxprEqn(invars, outvars, eqn.primitive, eqn.params, no_effects, site))
         return [v.val if v.is_literal else StagedTracer(self, v.aval, env[v]) for v in jaxpr.outvars]
 
-    def write_like(self, eqn: JaxprEqn, operands: Sequence[StagedTracer]) -> list[StagedTracer]:
+    def write_like(self, eqn: JaxprEqn, operands: Sequence[Any]) -> list[StagedTracer]:
         """Append the operation of an equation without effects, of other operands; its results. Hot."""
+        invars = [x._var if type(x) is StagedTracer else self.lift(x) for x in operands]
+        if len(eqn.outvars) == 1:
+            aval = eqn.outvars[0].aval
+            var = Var(aval)
+            self.eqns.append(JaxprEqn(invars, [var], eqn.primitive, eqn.params, no_effects, source.current_site()))
+            return [StagedTracer(self, aval, var)]
         outvars = [Var(v.aval) for v in eqn.outvars]
-        self.eqns.append(JaxprEqn([x._var for x in operands], outvars, eqn.primitive, eqn.params, no_effects,
-                                  source.current_site()))
+        self.eqns.append(JaxprEqn(invars, outvars, eqn.primitive, eqn.params, no_effects, source.current_site()))
         return [StagedTracer(self, v.aval, v) for v in outvars]
 
     def check_refs(self, primitive, atoms) -> None:
@@ -719,6 +724,7 @@ _literal_kinds = frozenset((bool, int, float, complex))
 _fixed_scalars = {d.type: ShapedArray((), d) for d in dtypes.supported if d.itemsize in (1, 2, 4) and d.kind in "biufV"}
 
 
+_SELDOM = 20_000  # new containers between collections of the young: most of a program stays
 _NO_FULL_COLLECTION = 1_000_003  # the last threshold of the cycle collector while it does none
 
 
@@ -731,7 +737,7 @@ def without_full_collections(function: Callable, *args):
     if thresholds[2] == _NO_FULL_COLLECTION:  # so it is in another one, or another thread is
         return function(*args)
     try:
-        gc.set_threshold(thresholds[0], thresholds[1], _NO_FULL_COLLECTION)
+        gc.set_threshold(max(thresholds[0], _SELDOM) if thresholds[0] else 0, thresholds[1], _NO_FULL_COLLECTION)
         return function(*args)
     finally:
         gc.set_threshold(*thresholds)  # by no function of Python: nothing interrupts before it

@@ -30,7 +30,7 @@ from xlafront.lax.windows import named_padding
 from xlafront.runtime.arrays import ArrayImpl as Array
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.specs import PartitionSpec, axes_of
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 
 Pads = Sequence[tuple[int, int]]
 
@@ -491,6 +491,7 @@ def _conv_kernel(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, 
         precision=precision, preferred_element_type=preferred_element_type, out_sharding=out_sharding)
 
 
+@written_once
 def conv_general_dilated(lhs: Array, rhs: Array, window_strides: Sequence[int], padding: str | Pads,
                          lhs_dilation: Sequence[int] | None = None, rhs_dilation: Sequence[int] | None = None,
                          dimension_numbers: Any = None, feature_group_count: int = 1, batch_group_count: int = 1,
@@ -539,6 +540,7 @@ def conv_general_dilated(lhs: Array, rhs: Array, window_strides: Sequence[int], 
                         named_sharding(out_sharding, "conv_general_dilated"))
 
 
+@written_once
 def conv(lhs: Array, rhs: Array, window_strides: Sequence[int], padding: str, precision: Any = None,
          preferred_element_type: DTypeLike | None = None) -> Array:
     """Convolution of `(N, C, ...)` with a kernel `(O, I, ...)`.
@@ -552,6 +554,7 @@ def conv(lhs: Array, rhs: Array, window_strides: Sequence[int], padding: str, pr
                                 preferred_element_type=preferred_element_type)
 
 
+@written_once
 def conv_with_general_padding(lhs: Array, rhs: Array, window_strides: Sequence[int], padding: str | Pads,
                               lhs_dilation: Sequence[int] | None, rhs_dilation: Sequence[int] | None, precision: Any = None,
                               preferred_element_type: DTypeLike | None = None) -> Array:
@@ -581,6 +584,7 @@ _TRANSPOSED_NUMBERS = {2: ("NC", "IO", "NC"), 3: ("NHC", "HIO", "NHC"), 4: ("NHW
                        5: ("NHWDC", "HWDIO", "NHWDC")}
 
 
+@written_once
 def conv_transpose(lhs: Array, rhs: Array, strides: Sequence[int], padding: str | Pads,
                    rhs_dilation: Sequence[int] | None = None, dimension_numbers: Any = None, transpose_kernel: bool = False,
                    precision: Any = None, preferred_element_type: DTypeLike | None = None,

@@ -19,7 +19,7 @@ from xlafront.lax.shapes import broadcast_in_dim_p, iota_p, plain_axis, static_s
 from xlafront.runtime.arrays import put_host
 from xlafront.runtime.sharding import NamedSharding, Sharding
 from xlafront.staging.device_assignment import has_devices
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 
 
 @library(static=("dtype", "shape", "dimension", "out_sharding"))
@@ -27,6 +27,7 @@ def _iota_kernel(dtype, shape, dimension, out_sharding=None):
     return iota_p.bind(dtype=dtype, shape=shape, dimension=dimension, sharding=out_sharding)
 
 
+@written_once
 def broadcasted_iota(dtype: DTypeLike, shape: Sequence[int], dimension: int, *, out_sharding: ShardingLike = None) -> Array:
     """0, 1, 2, ... along one dimension of an array.
 

@@ -24,7 +24,7 @@ from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.reductions import highest, lowest
 from xlafront.lax.shapes import broadcast_in_dim_p, canonical_axis, linear_jvp, plain_axis, reshape_to, rev_p, typed
 from xlafront.lax.slicing import concatenate_p, pad_p, slice_p
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 
 
 def scan_along(combine, xs: list, axis: int, reverse: bool = False) -> list:
@@ -225,7 +225,7 @@ def _public_cumulative(name: str):
         f"{words} of the elements of an array up to each place along a dimension.\n\n- `operand`: an array.\n"
         f"- `axis`: the dimension, not negative; `xnp` has functions that count from the end.\n"
         f"- `reverse`: go from the end instead.\n\n>>> lax.{name}(xnp.array({operand}))\nArray({gives})")
-    return function
+    return written_once(function)
 
 
 _DOCUMENTED = {
@@ -238,6 +238,7 @@ PUBLIC = {name: _public_cumulative(name) for name in PRIMITIVES}
 PUBLIC.update({f"{_name}_p": _primitive for _name, _primitive in PRIMITIVES.items()})
 
 
+@written_once
 def associative_scan(fn: Callable, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
     """Running combination of elements by an associative function, in a logarithmic number of steps.
 

@@ -22,7 +22,7 @@ from xlafront.lax.shapes import permute
 from xlafront.runtime import config
 from xlafront.runtime.jaxlib_compat import NamedSharding
 from xlafront.runtime.specs import PartitionSpec, axes_of
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 
 
 class Precision(enum.Enum):
@@ -281,6 +281,7 @@ def _kernel(lhs, rhs, dimension_numbers, precision, preferred_element_type, out_
 DotDimensionNumbers: TypeAlias = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
 
 
+@written_once
 def dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: DotDimensionNumbers, precision: Any = None,
                 preferred_element_type: DTypeLike | None = None, *, out_sharding: ShardingLike = None) -> Array:
     """Multiply two arrays and sum over some of their dimensions, side by side over others.
@@ -306,6 +307,7 @@ def dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: DotDimensionN
                    named_sharding(out_sharding, "dot_general"))
 
 
+@written_once
 def dot(lhs: ArrayLike, rhs: ArrayLike, *, dimension_numbers: DotDimensionNumbers | None = None, precision: Any = None,
         preferred_element_type: DTypeLike | None = None, out_sharding: ShardingLike = None) -> Array:
     """The product of two vectors, of a matrix and a vector, or of two matrices.

@@ -790,15 +790,17 @@ def _public(name: str, accepts: str, arity: int, accuracy: bool = False):
         def function(x: ArrayLike) -> Array:
             return primitive.bind(x)
     else:
+        refuses_booleans = name == "add"  # the primitive combines them, as NumPy's function does
+
         def function(x: ArrayLike, y: ArrayLike) -> Array:
             x, y = typed_operands(function_name, x, y)
-            if name == "add":  # the primitive combines booleans, as NumPy's function does
+            if refuses_booleans and tracing.aval_of(x).dtype.kind == "b":
                 check_dtype(name, _NUM, tracing.aval_of(x).dtype)
             return primitive.bind(x, y)
     function.__name__ = function.__qualname__ = function_name
     function.__module__ = "xlafront.lax"
     function.__doc__ = documentation(name, arity, accepts, accuracy)
-    return library(function, static=("accuracy",) if accuracy else ())
+    return library(function, static=("accuracy",) if accuracy else (), light=True)
 
 
 for _name in """abs add and ceil clamp convert_element_type copy div eq exp expm1 floor ge gt integer_pow is_finite le
@@ -914,6 +916,7 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
     return integer_pow_p.bind(x, y=int(y))
 
 
+@library
 def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
     """Elements chosen from several arrays, without broadcasting.
 
@@ -925,11 +928,6 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
     """
     if not cases:
         raise ValueError("select_n needs at least one case to choose from.")
-    return _select_kernel(which, *cases)
-
-
-@library
-def _select_kernel(which, *cases):
     chosen, shape, *others = [tracing.aval_of(x).shape for x in (which, *cases)]
     if any([s != shape for s in others]) or chosen not in ((), shape):
         raise errors.incompatible_shapes("select_n", [("condition", chosen), *[("case", s) for s in (shape, *others)]],

@@ -15,7 +15,7 @@ from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype
 from xlafront.lax.indexing import take_along
 from xlafront.lax.shapes import canonical_axis, typed
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 
 _INDEX = np.dtype(np.int32)
 
@@ -88,6 +88,7 @@ def _top_k_kernel(operand, k, axis):
     return top_k_p.bind(operand, k=k, axis=axis)
 
 
+@written_once
 def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     """The `k` largest elements along an axis in descending order, and their indices, as two arrays.
 

@@ -35,7 +35,7 @@ from xlafront.lax.families import add_tangents
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_back, counting, plain_axes, plain_axis, reduce_sum_p, reducer, reshape_to, transpose_p
 from xlafront.lax.slicing import pad_p, slice_p
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 
 
 def lowest(d):
@@ -292,7 +292,7 @@ def _public_arg(primitive):
         f"- `operand`: an array.\n- `axis`: the dimension, which vanishes; not negative.\n- `index_dtype`: of integers.\n\n"
         f">>> lax.{primitive.name}(xnp.array([2, 7, 1, 7]), 0, 'int32')\n"
         f"Array({1 if extreme == 'largest' else 2}, dtype=int32)")
-    return function
+    return written_once(function)
 
 
 argmax, argmin = _public_arg(argmax_p), _public_arg(argmin_p)

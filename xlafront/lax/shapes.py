@@ -26,7 +26,7 @@ from xlafront.lax.combining import combine
 from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.specs import axes_of
-from xlafront.staging.library import exact, library
+from xlafront.staging.library import exact, library, written_once
 
 
 def linear_jvp(primitive: Primitive) -> Callable:
@@ -548,6 +548,7 @@ def reshape(operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[i
         operand, new_sizes=sizes, dimensions=None, sharding=None)
 
 
+@written_once
 def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Array:
     """An array with its dimensions in another order.
 
@@ -627,6 +628,7 @@ def _bitcast_kernel(operand, new_dtype):
     return bitcast_convert_type_p.bind(operand, new_dtype=new_dtype)
 
 
+@written_once
 def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     """The bits of an array read as another dtype.
 

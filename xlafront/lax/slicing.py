@@ -32,7 +32,7 @@ from xlafront.lax.shapes import (
     typed,
     zeros_of,
 )
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 
 # Slices
 
@@ -248,6 +248,7 @@ def slice(operand: ArrayLike, start_indices: Sequence[int], limit_indices: Seque
                         limit_indices=tuple([as_size(i) for i in limit_indices]), strides=steps)
 
 
+@written_once
 def slice_in_dim(operand: ArrayLike, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0) -> Array:
     """`operand[start_index:limit_index:stride]` along one dimension.
 
@@ -277,6 +278,7 @@ def _concatenate_kernel(operands, dimension):
     return concatenate_p.bind(*operands, dimension=dimension) if len(operands) > 1 else operands[0]
 
 
+@written_once
 def concatenate(operands: Sequence[ArrayLike], dimension: int) -> Array:
     """Arrays joined along a dimension.
 
@@ -294,6 +296,7 @@ def concatenate(operands: Sequence[ArrayLike], dimension: int) -> Array:
     return _concatenate_kernel(operands, plain_axis(dimension, np.ndim(operands[0]), "concatenate", TypeError))
 
 
+@written_once
 def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[tuple[int, int, int]]) -> Array:
     """Elements put around and between those of an array.
 

@@ -15,7 +15,7 @@ from xlafront.lax import sharding_rules, sorting_on_cpu
 from xlafront.lax.arguments import KINDS, check_dtype
 from xlafront.lax.indexing import take_along
 from xlafront.lax.shapes import broadcast_batch, canonical_axis, counting, typed
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 
 
 def _abstract(*xs, dimension, is_stable, num_keys):
@@ -99,6 +99,7 @@ sort_p = Primitive("sort", multiple_results=True, abstract=_abstract, lower=_low
                    sharding_rule=sharding_rules.along("dimension"))
 
 
+@written_once
 def sort(operand: ArrayLike | Sequence[ArrayLike], dimension: int = -1, is_stable: bool = True,
          num_keys: int = 1) -> Array | tuple[Array, ...]:
     """Elements in ascending order along a dimension; NaN goes last.

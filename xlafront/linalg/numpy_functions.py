@@ -24,7 +24,7 @@ from xlafront.linalg.factorizations import solve_factored
 from xlafront.linalg.kernels import adjoint, check_rank, floating, product, square as size_of_square
 from xlafront.linalg.orthogonal import geqrf_p
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, unwrap_node
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 
 
 class EigResult(NamedTuple):
@@ -478,6 +478,7 @@ def _is_lower(uplo: str | None) -> bool:
     return uplo != "U"
 
 
+@written_once
 def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:  # noqa: N803  (NumPy's name)
     """Eigenvalues in ascending order, and eigenvectors (the columns), of Hermitian matrices.
 
@@ -491,6 +492,7 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
     return _eigh(a, _is_lower(UPLO), bool(symmetrize_input))
 
 
+@written_once
 def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:  # noqa: N803  (NumPy's name)
     """Eigenvalues of Hermitian matrices, in ascending order.
 
@@ -820,6 +822,7 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
     return xnp.diagonal(x, offset=offset, axis1=-2, axis2=-1)
 
 
+@written_once
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Array:
     """The sums of the diagonals of matrices, in the last two dimensions; `xnp.trace` takes the first two.
 

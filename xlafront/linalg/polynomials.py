@@ -16,7 +16,7 @@ from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.elementwise import as_type
 from xlafront.linalg.numpy_functions import eigvals, inv, lstsq
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes, promote_dtypes_inexact, unwrap
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 
 
 def _known(name: str, x, remedy: str) -> np.ndarray:
@@ -145,6 +145,7 @@ def _aligned(a1, a2, operation):
     return getattr(xnp, operation)(a1, a2)
 
 
+@written_once
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The sum of two polynomials.
 
@@ -157,6 +158,7 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     return _aligned(_vector("polyadd", a1), _vector("polyadd", a2), "add")
 
 
+@written_once
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The difference of two polynomials.
 
@@ -174,6 +176,7 @@ def _without_leading_zeros(name: str, p) -> Array:
     return p[int(places[0]) if len(places) else p.shape[0]:]
 
 
+@written_once
 def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Array:
     """The product of two polynomials, as floats.
 
@@ -288,6 +291,7 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     return _integral(p, k, m) if m else promote_dtypes_inexact(p)[0]
 
 
+@written_once
 def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:  # noqa: N803  (NumPy's name)
     """The Vandermonde matrix: in each row the powers of a number.
 
@@ -318,6 +322,7 @@ def _vander(x, n, increasing):
     return lax.pow(base, powers) if dtypes.is_inexact(d) else xnp.power(base, powers)
 
 
+@written_once
 def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, full: bool = False, w: ArrayLike | None = None,
             cov: bool | str = False) -> Any:
     """The polynomial of a degree that is closest to samples, by least squares.

@@ -17,7 +17,7 @@ from xlafront.lax.families import elementwise
 from xlafront.lax.shapes import canonical_axes, canonical_axis, counting, static_shape
 from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact, unwrap
 from xlafront.runtime import config
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 from xlafront.transforms.calls.custom_jvp import custom_jvp
 
 
@@ -364,6 +364,7 @@ def _glu(x, axis):
     return first * sigmoid(second)
 
 
+@written_once
 def glu(x: ArrayLike, axis: int = -1) -> Array:
     """A gated linear unit: the first half along an axis times the sigmoid of the second.
 

@@ -13,7 +13,7 @@ from xlafront.lax.convolutions import conv_general_dilated
 from xlafront.lax.shapes import reshape_to, rev_p
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, unwrap
 from xlafront.numpy.ufuncs import PUBLIC
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 
 _MODES = ("full", "same", "valid")
 
@@ -50,6 +50,7 @@ def _checked(name: str, a, v, mode, preferred):
     return None if preferred is None else dtypes.check_user_dtype(preferred, f"xnp.{name}")
 
 
+@written_once
 def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any = None,
              preferred_element_type: DTypeLike | None = None) -> Array:
     """The convolution of two vectors, as floats.
@@ -65,6 +66,7 @@ def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any =
     return _slide(a, v, mode, True, precision, _checked("convolve", a, v, mode, preferred_element_type))
 
 
+@written_once
 def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any = None,
               preferred_element_type: DTypeLike | None = None) -> Array:
     """The correlation of two vectors, as floats: sums of products of `a` with the conjugate of `v`, moved along it.

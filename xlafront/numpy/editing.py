@@ -24,7 +24,7 @@ from xlafront.numpy.reductions import cumsum, static_axes
 from xlafront.numpy.searching import where
 from xlafront.numpy.sorting import argsort
 from xlafront.numpy.ufuncs import PUBLIC
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 
 
 def _along(name: str, arr, axis):
@@ -90,6 +90,7 @@ def insert(arr: ArrayLike, obj: ArrayLike | slice, values: ArrayLike, axis: int 
     return _insert(arr, places, values, axis, whole)
 
 
+@written_once
 def delete(arr: ArrayLike, obj: ArrayLike | slice, axis: int | None = None, *, assume_unique_indices: bool = False) -> Array:
     """The array without some of its elements or slices.
 

@@ -76,7 +76,8 @@ def _as_told(user, out_sharding, kernel, arrays, *static):
 
 
 @library(static=("precision", "preferred", "unreduced"), name="matmul")
-def _matmul_kernel(a, b, precision, preferred, unreduced=frozenset()):
+def _matmul_kernel(a, b, precision=None, preferred=None, unreduced=frozenset()):
+    precision = canonical_precision(precision)
     (a, b), preferred, weak = _types("matmul", (a, b), preferred)
     sa, sb = np.shape(a), np.shape(b)
     if not sa or not sb:
@@ -147,11 +148,14 @@ def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_eleme
     if out_sharding is not None:
         return _as_told("xnp.matmul", out_sharding, _matmul_kernel, (a, b), canonical_precision(precision),
                         preferred_element_type)
+    if precision is None and preferred_element_type is None:
+        return _matmul_kernel(a, b)  # as in `dot`
     return _matmul_kernel(a, b, canonical_precision(precision), preferred_element_type)
 
 
 @library(static=("precision", "preferred", "unreduced"), name="dot")
-def _dot_kernel(a, b, precision, preferred, unreduced=frozenset()):
+def _dot_kernel(a, b, precision=None, preferred=None, unreduced=frozenset()):
+    precision = canonical_precision(precision)
     (x, y), wanted, weak = _types("dot", (a, b), preferred)
     sx, sy = np.shape(x), np.shape(y)
     if not sx or not sy:
@@ -179,9 +183,12 @@ def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_
     >>> xnp.dot(xnp.array([1, 2]), xnp.array([3, 4]))
     Array(11, dtype=int32)
     """
+    if precision is None and preferred_element_type is None and out_sharding is None:
+        return _dot_kernel(a, b)  # eagerly a quarter less than with all arguments
     return _as_told("xnp.dot", out_sharding, _dot_kernel, (a, b), canonical_precision(precision), preferred_element_type)
 
 
+@library(static=("precision", "preferred_element_type"), lists=True, converts=True)
 def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: DTypeLike | None = None) -> Array:
     """The scalar product of two arrays as vectors.
 
@@ -278,6 +285,7 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return squeeze(matmul(x1, x2), (-2,))
 
 
+@library(static=("precision", "preferred_element_type"), lists=True, converts=True)
 def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: DTypeLike | None = None) -> Array:
     """The product over the last dimension of both arrays, of all pairs of the others; nothing is conjugated.
 

@@ -32,7 +32,7 @@ from xlafront.numpy.promotion import (
 )
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.specs import PartitionSpec
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 
 
 def _discourage_lists(name: str, a) -> None:
@@ -239,6 +239,7 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     return _transpose_kernel(a, tuple(order))
 
 
+@library(static=("source", "destination"), lists=True, converts=True)
 def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """Axes moved to other positions; the others keep their order.
 
@@ -509,6 +510,7 @@ def column_stack(tup: ArrayLike | Sequence[ArrayLike]) -> Array:
     return concatenate([reshape(x, (-1, 1)) if np.ndim(x) < 2 else x for x in _rows("column_stack", tup)], 1)
 
 
+@written_once
 def block(arrays: ArrayLike | Sequence[Any]) -> Array:
     """An array of blocks: the innermost lists are joined along the last axis, those around them along the one before, and so
     on.
@@ -537,6 +539,7 @@ def block(arrays: ArrayLike | Sequence[Any]) -> Array:
     return join(arrays, 0) if levels else asarray(arrays)
 
 
+@library(static="axis", lists=True, converts=True)
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     """An array with values joined to its end. It is a new array: to collect many, make a list and join it once.
 
@@ -564,7 +567,7 @@ def _atleast(rank, says, example, widen):
 
 >>> xnp.atleast_{rank}d(xnp.array([1, 2])).shape
 {example}"""
-    return function
+    return written_once(function)
 
 
 atleast_1d = _atleast(1, "Numbers as vectors of one element; other arrays as they are.", (2,), lambda x: reshape(x, (1,)))
@@ -608,6 +611,7 @@ def _split_kernel(ary, bounds, axis):
     return parts
 
 
+@written_once
 def split(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike, axis: int = 0) -> list[Array]:
     """An array cut along an axis.
 
@@ -718,6 +722,7 @@ def flipud(m: ArrayLike) -> Array:
     return flip(m, 0)
 
 
+@written_once
 def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """The array turned by 90 degrees in the plane of two axes, from the first towards the second.
 

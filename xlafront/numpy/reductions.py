@@ -534,6 +534,7 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     return all(same)
 
 
+@library(static="equal_nan", lists=True, converts=True)
 def allclose(a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False) -> Array:
     """Whether all elements are equal within `atol + rtol * abs(b)`.
 

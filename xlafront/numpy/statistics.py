@@ -39,9 +39,10 @@ from xlafront.numpy.manipulation import atleast_2d, broadcast_to, concatenate, r
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, unwrap
 from xlafront.numpy.reductions import cumsum
 from xlafront.numpy.ufuncs import PUBLIC, clip
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 
 
+@library(static=("axis", "returned", "keepdims"), lists=True, converts=True)
 def average(a: ArrayLike, axis: Axes = None, weights: ArrayLike | None = None, returned: bool = False,
             keepdims: bool = False) -> Array | tuple[Array, Array]:
     """The weighted mean over axes.
@@ -225,6 +226,7 @@ def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, w
     return _quantile(a, q, weights, axes, bool(keepdims), method, without_nans)
 
 
+@written_once
 def percentile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: bool = False,
                method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None,
                interpolation: str | None = None, out_sharding: Any = None) -> Array:
@@ -288,6 +290,7 @@ def _covariances(m, frequencies, weights, bias, ddof, dtype):
     return squeeze(matmul(m, PUBLIC["conjugate"](transpose(other))) / count)
 
 
+@library(static=("rowvar", "bias", "ddof", "dtype"), lists=True, converts=True)
 def cov(m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: bool = False, ddof: float | None = None,
         fweights: ArrayLike | None = None, aweights: ArrayLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """The covariances of variables, a matrix.
@@ -344,6 +347,7 @@ def _normalized(c):
     return clip(c, -1, 1)
 
 
+@library(static=("rowvar", "dtype"), lists=True, converts=True)
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtype: DTypeLike | None = None) -> Array:
     """The correlations of variables, a matrix of numbers from -1 to 1.
 

@@ -135,9 +135,7 @@ def _binary(name, primitive, promotion):
     inexact = promotion != "same"
     thread = tracing.thread
 
-    @written_once(name)
-    def promoted(x1, x2):
-        return primitive.bind(*promote(name, x1, x2, ranks_alone=True))
+    promoted = written_once(lambda x1, x2: primitive.bind(*promote(name, x1, x2, ranks_alone=True)), name)
 
     def function(x1: ArrayLike, x2: ArrayLike, /, *, out: None = None, where: None = None) -> Array:
         # Hot under a trace: operands of one type, and a Python number beside floats, need no promotion.

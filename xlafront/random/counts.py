@@ -23,7 +23,7 @@ from xlafront.random.distributions import (
 )
 from xlafront.random.primitives import random_split_p, split
 from xlafront.random.prng import placed, single_key
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 
 _lgamma = PUBLIC["lgamma"]
 _FLOAT = np.dtype(np.float32)
@@ -90,6 +90,7 @@ def _poisson(key, lam, shape, dtype):
     return xnp.where(usual, found, -1).astype(dtype)
 
 
+@written_once
 def poisson(key: ArrayLike, lam: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
             out_sharding: ShardingLike = None) -> Array:
     """Numbers of independent events, of which there are `lam` on average.
@@ -119,6 +120,7 @@ def _geometric(key, p, shape, dtype):
     return (xnp.floor(xnp.log(u) / xnp.log1p(-p)) + 1).astype(dtype)
 
 
+@written_once
 def geometric(key: ArrayLike, p: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
               out_sharding: ShardingLike = None) -> Array:
     """Numbers of independent trials until the first success, that one included.
@@ -218,6 +220,7 @@ def _of_parameters(*params):
     return dtypes.to_inexact(dtypes.result_type(*params))
 
 
+@written_once
 def binomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, shape: Sequence[int] | None = None,
              dtype: DTypeLike | None = None) -> Array:
     """Numbers of successes in independent trials.
@@ -253,6 +256,7 @@ def _multinomial(key, n, p, shape, dtype, unroll):
     return xnp.moveaxis(drawn, 0, -1).astype(result)
 
 
+@written_once
 def multinomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, *, shape: Sequence[int] | None = None,
                 dtype: DTypeLike | None = None, unroll: int = 1) -> Array:
     """How often each of several outcomes comes in independent trials.

@@ -58,7 +58,7 @@ from xlafront.random.called_draws import in_one_row
 from xlafront.random.primitives import draw_bits, row, split
 from xlafront.random.prng import placed, single_key
 from xlafront.runtime import config
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 
 
 def _float_dtype(name: str, dtype, complex_too: bool = False):
@@ -490,7 +490,7 @@ def _transformed(name: str, transform, words: str):
     function.__doc__ = (
         f"Samples of the {words}.\n\n- `key`, `shape`, `dtype`, `out_sharding`: as of `normal`; the dtype is real.\n\n"
         f">>> random.{name}(random.key(0), (2, 3)).shape\n(2, 3)")
-    return function
+    return written_once(function)
 
 
 @in_one_row
@@ -528,6 +528,7 @@ def _gumbel(key, shape, dtype, mode):
     return gumbel_inline(key, shape, dtype, mode)
 
 
+@written_once
 def gumbel(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, mode: str | None = None, *,
            out_sharding: ShardingLike = None) -> Array:
     """Samples of the Gumbel distribution, that of the maximum of many exponential numbers.
@@ -586,6 +587,7 @@ def _rademacher(key, shape, dtype):
     return where(heads, one, minus)
 
 
+@written_once
 def rademacher(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
                out_sharding: ShardingLike = None) -> Array:
     """1 or -1, each with probability 1/2.

@@ -35,7 +35,7 @@ from xlafront.random.primitives import random_split_p, split
 from xlafront.random.prng import placed, single_key, threefry_prng_impl
 from xlafront.runtime.jaxlib_compat import jaxlib_version
 from xlafront.special.incomplete_gamma import random_gamma_grad
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 from xlafront.transforms.batching.vmap import vmap
 
 _digamma = PUBLIC["digamma"]
@@ -124,6 +124,7 @@ def _gamma(key, a, shape, dtype, log_space):
     return gamma_inline(key, a, shape, dtype, log_space)
 
 
+@written_once
 def gamma(key: ArrayLike, a: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
           out_sharding: ShardingLike = None) -> Array:
     """Samples of the gamma distribution with density `x^(a-1) exp(-x) / gamma(a)`. They can be differentiated in `a`.
@@ -141,6 +142,7 @@ def gamma(key: ArrayLike, a: ArrayLike, shape: Sequence[int] | None = None, dtyp
     return placed(_gamma(key, a, _sample_shape("gamma", shape, a), _float_dtype("gamma", dtype), False), out_sharding)
 
 
+@written_once
 def loggamma(key: ArrayLike, a: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
              out_sharding: ShardingLike = None) -> Array:
     """Logarithms of samples of the gamma distribution, exact where the samples would be too small for their dtype.
@@ -164,6 +166,7 @@ def _beta(key, a, b, shape, dtype):
     return x / (x + y)
 
 
+@written_once
 def beta(key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
          out_sharding: ShardingLike = None) -> Array:
     """Samples of the beta distribution with density proportional to `x^(a-1) (1-x)^(b-1)`.
@@ -189,6 +192,7 @@ def _dirichlet(key, alpha, shape, dtype):
     return parts / xnp.sum(parts, -1, keepdims=True)
 
 
+@written_once
 def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
               out_sharding: ShardingLike = None) -> Array:
     """Samples of the Dirichlet distribution: vectors of positive numbers whose sum is 1.
@@ -216,6 +220,7 @@ def _t(key, df, shape, dtype):
     return n * xnp.sqrt(half / gamma_inline(second, half, shape, dtype))
 
 
+@written_once
 def t(key: ArrayLike, df: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
       out_sharding: ShardingLike = None) -> Array:
     """Samples of Student's t distribution.
@@ -242,6 +247,7 @@ def _chisquare(key, df, shape, dtype):
     return _chisquare_inline(key, df, shape, dtype)
 
 
+@written_once
 def chisquare(key: ArrayLike, df: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
               out_sharding: ShardingLike = None) -> Array:
     """Samples of the chi-square distribution: sums of squares of normal numbers.
@@ -266,6 +272,7 @@ def _f(key, dfnum, dfden, shape, dtype):
     return above / below
 
 
+@written_once
 def f(key: ArrayLike, dfnum: ArrayLike, dfden: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None, *,
       out_sharding: ShardingLike = None) -> Array:
     """Samples of the F distribution: quotients of mean squares of normal numbers.

@@ -6,13 +6,12 @@ older style, plain uint32 arrays of words (`PRNGKey`); functions take both and r
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlafront.core import dtypes, errors, tracing
+from xlafront.core import dtypes, errors, source, tracing
 from xlafront.core.dtypes import PRNGKeyDType
 from xlafront.core.keys import KeyArray
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
@@ -28,7 +27,7 @@ from xlafront.random.primitives import draw_bits, random_fold_in_p, random_seed_
 from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import NamedSharding
-from xlafront.staging.library import library
+from xlafront.staging.library import library, written_once
 
 
 class PRNGImpl(NamedTuple):
@@ -139,7 +138,7 @@ def _of_legacy_words(name, key):
                    "or set legacy_prng_key (jax_legacy_prng_key) to 'allow'.")
         if config.legacy_prng_key.value == "error":
             raise ValueError(message)
-        warnings.warn(message, stacklevel=4)
+        source.warn(message)
     return wrap(asarray(key) if isinstance(key, np.ndarray) else key, impl)
 
 
@@ -193,6 +192,7 @@ def _seeded(name: str, seed, impl: PRNGImpl):
     return _seed_kernel(seed, impl)
 
 
+@written_once
 def key(seed: ArrayLike, *, impl: Any = None, dtype: Any = None) -> Array:
     """A random key from a number.
 
@@ -221,6 +221,7 @@ def PRNGKey(seed: ArrayLike, *, impl: Any = None) -> Array:
     return made if config.enable_custom_prng.value else _words(made)
 
 
+@written_once
 def key_data(keys: ArrayLike) -> Array:
     """The words of random keys.
 
@@ -301,6 +302,7 @@ def _split_kernel(key, shape):
     return random_split_p.bind(key, shape=shape)
 
 
+@written_once
 def split(key: ArrayLike, num: int | Sequence[int] = 2) -> Array:
     """Several independent keys from one, which is then used up.
 
@@ -351,6 +353,7 @@ def _bits_kernel(key, width, shape):
     return draw_bits(key, width, shape)
 
 
+@written_once
 def bits(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, *,
          out_sharding: ShardingLike = None) -> Array:
     """Random bits as unsigned integers, uniform over all values of the dtype.

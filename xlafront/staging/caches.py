@@ -12,7 +12,7 @@ from xlafront.core import parts
 from xlafront.core.avals import forget_unused_types
 from xlafront.core.discharge import takes_refs
 from xlafront.core.ir import ClosedJaxpr, DebugInfo
-from xlafront.core.memo import clear_memos
+from xlafront.core.memo import Memo, clear_memos
 from xlafront.runtime.jaxlib_compat import PjitFunctionCache
 from xlafront.staging.executable import Executable
 
@@ -138,6 +138,11 @@ def own_caches() -> Caches:
     return caches
 
 
+# What XLA made of the last small programs, by what they are: when the next turn of a loop that writes a lambda anew asks for
+# its equal, nothing else may hold those of the turns before.
+recent_executables: Memo = Memo(32)
+
+
 class LiveExecutables:
     """Keeps the number of compiled programs below what the system gives a process room for.
 
@@ -160,6 +165,7 @@ class LiveExecutables:
 
     def sweep(self) -> None:
         """Drop what nobody has asked for since the last time; everything, where that is too little."""
+        recent_executables.clear()
         for caches in list(_all):
             for traced in list(caches.traces.values()):
                 for key, executable in list(traced.executables.items()):

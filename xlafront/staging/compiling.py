@@ -21,11 +21,12 @@ from xlafront.runtime.disk_cache import cache_key
 from xlafront.runtime.jaxlib_compat import HAS_TWO_EMITTERS
 from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging import module_shardings
+from xlafront.staging.caches import recent_executables
 from xlafront.staging.compile_log import COMPILATION, CONVERSION, logged_step, note
 from xlafront.staging.dumps import dump
 from xlafront.staging.executable import Executable
 from xlafront.staging.moves import put
-from xlafront.staging.outlining import outline
+from xlafront.staging.outlining import outline, without_inlined_calls
 
 
 def run_executable(executable: Executable, leaves: Sequence[Any], out_avals: Sequence[Any]) -> list[Any]:
@@ -67,7 +68,8 @@ class LoweredModule:
         self.self_contained = self_contained  # whether it is to leave the process: nothing is handed to it beside its arguments
         self.own_rules = own_rules
         with logged_step(CONVERSION, name, traced.in_avals):
-            self._lower(name, closed, assignment, donated, out_shardings, options, traced, layouts, elsewhere)
+            tracing.without_full_collections(
+                self._lower, name, closed, assignment, donated, out_shardings, options, traced, layouts, elsewhere)
 
     def _lower(self, name, closed, assignment, donated, out_shardings, options, traced, layouts, elsewhere):
         closed, _ = discharge_program(closed)
@@ -80,6 +82,7 @@ class LoweredModule:
                              f"export.")
         kept_jaxpr, self.kept = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars),
                                           options.keep_unused or bool(jaxpr.effects) or computes_sizes)
+        kept_jaxpr = without_inlined_calls(kept_jaxpr)
         if elsewhere is None and not computes_sizes and _may_outline(assignment, kept_jaxpr):
             kept_jaxpr = outline(kept_jaxpr)
         inline = module_shardings.value_of_constant if self.self_contained else module_shardings.inline_constant
@@ -97,7 +100,7 @@ class LoweredModule:
         if layouts is not None:
             asked = [None] * len(hoisted) + [layout for layout, keep in zip(layouts[0], self.kept) if keep]
             arg_attributes = module_shardings.layout_attributes(arg_attributes, asked)
-        self.module_context = tracing.without_full_collections(self._write_module, kept_jaxpr, name, arg_attributes)
+        self.module_context = self._write_module(kept_jaxpr, name, arg_attributes)
         self.shardings.declare_meshes(self.module_context)
 
     def _write_module(self, kept_jaxpr, name, arg_attributes):
@@ -143,10 +146,10 @@ class LoweredModule:
             program = lowering.module.stripped_bytecode(context.module)
             key = cache_key(program, options.SerializeAsString(), self.client, devices)
         clients.refuse_forked()  # (an equal program of the parent's would be found, and wait for ever)
-        equal = None if anew else _by_key.get(key)
+        equal = None if anew or key is None else _equal_program(key)
         try:
             with logged_step(COMPILATION, self.name, self.traced.in_avals):
-                executable, from_disk = (equal.loaded, equal.from_disk) if equal is not None else compile_module(
+                executable, from_disk = equal if equal is not None else compile_module(
                     CompileRequest(context.module, self.client, devices, options, context.host_callbacks, key),
                     None if anew else backends.disk_cache())
         except Exception as e:
@@ -172,11 +175,19 @@ class LoweredModule:
             from_disk=from_disk, callback_failures=context.callback_failures)
         if key is not None and not anew:
             _by_key[key] = result
+            if key not in recent_executables and not result.const_args and len(self.closed.jaxpr.eqns) <= _OPERATIONS:
+                recent_executables.keep(key, (executable, from_disk))
         return result
 
 
 def _has_symbolic(types: Sequence[Any]) -> bool:
     return any([is_symbolic(aval.shape) for aval in types if isinstance(aval, ShapedArray)])
+
+
+def _equal_program(key: str) -> tuple[Any, bool] | None:
+    """What XLA made of an equal program, and whether it is from the disk."""
+    known = _by_key.get(key)
+    return recent_executables.get(key) if known is None else (known.loaded, known.from_disk)
 
 
 # Equal programs of different functions share what XLA made, as of a lambda that is written anew in each turn of a loop.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from xlafront.runtime import config
 from xlafront.runtime.arrays import ArrayImpl, put_host
 from xlafront.runtime.meshes import active, empty_mesh
 from xlafront.runtime.sharding import single_device
+from xlafront.staging.compiling import constants_as_arguments
 from xlafront.staging.jitted import Jitted, Options, jit_p, make_dispatcher
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 from xlafront.staging.signatures import Selection, split_call
@@ -70,7 +72,8 @@ def _converted(x):
 
 _FEW_OPERATIONS = 4
 _LIGHT = 3  # how often a function of few operations is looked at
-_MANY_OPERATIONS = 14  # writing so many costs more than a call that has them inside
+_MANY_OPERATIONS = 14  # transforming so many each time costs more than a call of what was made of them
+_WRITTEN_DOWN = 4  # operations that cost no more to write down than a call that has them inside
 
 
 class Programs:
@@ -94,11 +97,17 @@ class Programs:
             if type(base) is StagingTrace:
                 operands: list[Tracer] = []
                 key = None if base.evaluate is not None else self._key(trace if trace is base else None, args, kwargs, operands)
-                found = None if key is None else self._program(key, args, kwargs, operands)
+                try:
+                    found: Any = None if key is None else self.kept.get(key, self)
+                except TypeError:  # a static argument that cannot be hashed
+                    found = None
+                if found is self:
+                    found = self.kept.keep(key, self._trace(args, kwargs, operands))
                 if found:
                     program, alone, operation, params, out_tree = found
                     if trace is base:
-                        results = trace.write_down(program, operands) if alone is None else trace.write_like(alone, operands)
+                        results = trace.write_down(program, operands) if alone is None else trace.write_like(
+                            alone, [*program.consts, *operands])
                         return results[0] if out_tree is None else out_tree.unflatten(results)
                     if operation is not None:
                         results = trace.process(operation, tuple(operands), params)
@@ -135,10 +144,10 @@ class Programs:
         """What the program depends on, and the operands, which are appended; None where there are others than traced values,
         of this trace if one is given, and numbers, which stand in programs as such."""
         static = self.static
-        entries: list[Any] = [config.trace_context_key()]
+        entries: list[Any] = [_settings()]
         for place, x in (*enumerate(args), *kwargs.items()) if kwargs else enumerate(args):
             kind = type(x)
-            if type(place) is str:
+            if kwargs and type(place) is str:
                 entries.append(place)
             if kind is StagedTracer and trace is not None:
                 aval = x.aval
@@ -150,41 +159,14 @@ class Programs:
                 if isinstance(x, Tracer):
                     return None
                 entries += kind, x
-            elif kind in python_scalar_dtypes:
-                entries += kind, repr(x)  # -0.0 is another number than 0.0, nan the same as nan
-            elif kind in _numbers:
-                entries += kind, x.tobytes()
-            elif kind is list or kind is tuple:
-                entries += kind, len(x)
-                for item in x:
-                    if isinstance(item, Tracer):
-                        if not item.aval.plain or trace is not None and item._trace is not trace:
-                            return None
-                        operands.append(item)
-                        entries.append(item.aval)
-                    elif type(item) in python_scalar_dtypes:
-                        entries += type(item), repr(item)
-                    else:
-                        return None
-            elif trace is None and isinstance(x, Tracer) and x.aval.plain:
-                operands.append(x)
-                entries.append(x.aval)
-            else:
+            elif not _describe(x, trace, entries, operands):
                 return None
         return tuple(entries)
 
-    def _program(self, key: tuple, args: tuple, kwargs: dict[str, Any], operands: Sequence[Tracer]) -> Any:
-        """The program for such arguments; its equation, where it has one that takes and gives what the program does; an
-        operation that does what it does, its parameters; and the tree of the results, None for one array. Or nothing, where a
-        copy would not do."""
-        try:
-            found = self.kept.get(key)
-        except TypeError:  # a static argument that cannot be hashed
-            return ()
-        return self.kept.keep(key, self._trace(args, kwargs, operands)) if found is None else found
-
     def _trace(self, args: tuple, kwargs: dict[str, Any], operands: Sequence[Tracer]) -> Any:
-        """Trace the function by itself."""
+        """Trace the function by itself: its program; its equation, where it has one that takes and gives what the program does;
+        an operation that does what it does, its parameters; and the tree of the results, None for one array. Or nothing, where
+        a copy would not do."""
         out_tree, whole = None, True
 
         def flat(*tracers):
@@ -192,15 +174,14 @@ class Programs:
             source.thread.site = source.NOWHERE
             rest = iter(tracers)
 
-            def inner(place, x):
+            def inner(x):
                 if isinstance(x, Tracer):
                     return next(rest)
-                if type(x) not in (list, tuple) or place in self.static:
-                    return x
-                return type(x)([next(rest) if isinstance(item, Tracer) else item for item in x])
+                return type(x)(map(inner, x)) if type(x) is list or type(x) is tuple else x
 
-            given = [inner(i, x) for i, x in enumerate(args)]
-            results, out_tree = tree.flatten(self.fun(*given, **{name: inner(name, x) for name, x in kwargs.items()}))
+            given = [x if i in self.static else inner(x) for i, x in enumerate(args)]
+            named = {name: x if name in self.static else inner(x) for name, x in kwargs.items()}
+            results, out_tree = tree.flatten(self.fun(*given, **named))
             whole = all([type(x) is StagedTracer for x in results])
             return results
 
@@ -211,7 +192,7 @@ class Programs:
         # (a result that is no value of the program is known where it is called)
         if jaxpr.effects or not whole or any([isinstance(c, Tracer) for c in consts]):
             return ()
-        program, arity = ClosedJaxpr(jaxpr, consts), (len(jaxpr.invars), len(jaxpr.outvars))
+        program = ClosedJaxpr(jaxpr, consts)
         tree_of_results = None if out_tree.num_nodes == out_tree.num_leaves == 1 else out_tree
         if len(jaxpr.eqns) == 1:
             only = jaxpr.eqns[0]
@@ -219,15 +200,62 @@ class Programs:
                 return program, only, only.primitive, only.params, tree_of_results
             return program, None, None, None, tree_of_results
         params = {"jaxpr": program, "name": self.name}
-        if len(jaxpr.eqns) <= _MANY_OPERATIONS or consts:
+        if len(jaxpr.eqns) <= _WRITTEN_DOWN:
             return program, None, inlined_p, params, tree_of_results
-        params |= {"donated_invars": (False,) * arity[0], "in_shardings": (UNSPECIFIED,) * arity[0],
-                   "out_shardings": (UNSPECIFIED,) * arity[1], "in_layouts": (None,) * arity[0],
-                   "out_layouts": (None,) * arity[1], "ctx_mesh": empty_mesh, "compiler_options_kvs": (),
-                   "keep_unused": False, "inline": True}
-        return program, JaxprEqn(jaxpr.invars, jaxpr.outvars, jit_p, params), jit_p, params, tree_of_results
+        whole_call = _whole_call(self.name, constants_as_arguments(program)[0])
+        if len(jaxpr.eqns) <= _MANY_OPERATIONS or consts:
+            return program, whole_call, inlined_p, params, tree_of_results
+        return program, whole_call, jit_p, whole_call.params, tree_of_results
 
 
+def _whole_call(name: str, program: ClosedJaxpr) -> JaxprEqn:
+    """A call of a program of the library, which modules have the operations of in its place."""
+    jaxpr = program.jaxpr
+    ins, outs = len(jaxpr.invars), len(jaxpr.outvars)
+    return JaxprEqn(jaxpr.invars, jaxpr.outvars, jit_p, {
+        "jaxpr": program, "name": name, "donated_invars": (False,) * ins, "in_shardings": (UNSPECIFIED,) * ins,
+        "out_shardings": (UNSPECIFIED,) * outs, "in_layouts": (None,) * ins, "out_layouts": (None,) * outs,
+        "ctx_mesh": empty_mesh, "compiler_options_kvs": (), "keep_unused": False, "inline": True})
+
+
+_contexts = Memo(64)
+_last_context: tuple[tuple, object] = ((), object())
+
+
+def _settings() -> object:
+    """What stands in keys for the settings that programs depend on: they are many, and seldom others than a moment ago."""
+    global _last_context
+    key, last = config.trace_context_key(), _last_context
+    if key != last[0]:
+        _last_context = last = key, _contexts.get(key) or _contexts.keep(key, object())
+    return last[1]
+
+
+def _describe(x: Any, trace: StagingTrace | None, entries: list[Any], operands: list[Tracer]) -> bool:
+    """Append what a program depends on of an argument, as `Programs._key` does; whether that can be said."""
+    kind = type(x)
+    if kind in python_scalar_dtypes:
+        entries += kind, repr(x)  # -0.0 is another number than 0.0, nan the same as nan
+    elif kind in _numbers:
+        entries += kind, x.tobytes()
+    elif kind is list or kind is tuple:
+        entries += kind, len(x)
+        for item in x:
+            if not _describe(item, trace, entries, operands):
+                return False
+    elif isinstance(x, Tracer):
+        if not x.aval.plain or trace is not None and (kind is not StagedTracer or x._trace is not trace):
+            return False
+        operands.append(x)
+        entries.append(x.aval)
+    elif x is None or isinstance(x, _WORDS) or getattr(getattr(x, "_jitted", None), "of_library", False):
+        entries += kind, x
+    else:
+        return False
+    return True
+
+
+_WORDS = (str, type, np.dtype, Enum)  # what functions are told besides numbers
 _numbers = frozenset([d.type for d in dtypes.supported if d.kind in "biufcV"])  # NumPy's scalars
 
 
@@ -244,18 +272,19 @@ inlined_p = ProgramCall("inlined", lower=lambda ctx, *operands, jaxpr, name: ctx
 inlined_p.stage, inlined_p.calls_program = _write_down, True
 
 
-def written_once(name: str):
-    """Decorator of what the library's functions do inside: in programs its operations are copied, as those of `library`."""
-    def decorate(fun):
-        programs, thread = Programs(fun, name), tracing.thread
+def written_once(fun: Callable, name: str | None = None) -> Callable:
+    """Decorator of functions of the library that look at their arguments before kernels do the work: in programs they are
+    copied as those of `library`, and do not look again at arguments of the same kinds."""
+    programs, thread, eval_trace = Programs(fun, name or fun.__name__), tracing.thread, tracing.eval_trace
 
-        def call(*args):
-            trace = thread.trace
-            return programs.call(trace, args, {}) if type(trace) is StagingTrace or trace.composes else fun(*args)
+    @functools.wraps(fun)
+    def call(*args, **kwargs):
+        trace = thread.trace
+        if trace is not eval_trace and (type(trace) is StagingTrace or trace.composes):
+            return programs.call(trace, args, kwargs)
+        return fun(*args, **kwargs)
 
-        return call
-
-    return decorate
+    return call
 
 
 def _weight(eqns: Sequence[JaxprEqn]) -> int:

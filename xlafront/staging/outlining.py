@@ -14,6 +14,7 @@ from typing import Any
 from xlafront.core import source
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from xlafront.core.primitive import Primitive
+from xlafront.core.source import NOWHERE
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 
 SMALLEST_PROGRAM = 200  # equations: below that compiling is quick enough
@@ -62,28 +63,52 @@ def _without_calls(jaxpr: Jaxpr) -> Jaxpr:
             called[key] = called.get(key, 0) + 1
     if max(called.values(), default=0) < FEWEST_REPEATS:
         return jaxpr
+    return _written_out(jaxpr, any_call=True)
+
+
+def without_inlined_calls(jaxpr: Jaxpr) -> Jaxpr:
+    """The program with the operations of functions of the library in place of calls of them, where the calls are."""
+    if not any([eqn.primitive.calls_program and eqn.params.get("inline") for eqn in jaxpr.eqns]):
+        return jaxpr
+    return _written_out(jaxpr, any_call=False)
+
+
+def _written_out(jaxpr: Jaxpr, any_call: bool) -> Jaxpr:
     eqns: list[JaxprEqn] = []
     names: dict[Any, Any] = {}
-    _write_out(jaxpr.eqns, names, eqns, True)
+    _write_out(jaxpr.eqns, names, eqns, None, any_call)
     return jaxpr.replace(eqns=eqns, outvars=[v if type(v) is Literal else names.get(v, v) for v in jaxpr.outvars])
 
 
-def _write_out(source: Sequence[JaxprEqn], names: dict, eqns: list[JaxprEqn], outermost: bool) -> None:
+def _write_out(source: Sequence[JaxprEqn], names: dict, eqns: list[JaxprEqn], caller: JaxprEqn | None, any_call: bool) -> None:
+    name_of, append = names.get, eqns.append
     for eqn in source:
-        operands = list(map(names.get, eqn.invars, eqn.invars))  # literals have no other names
-        if eqn.primitive.calls_program and not eqn.effects:
-            params, closed = eqn.params, eqn.params["jaxpr"]
-            shardings = (*params.get("in_shardings", ()), *params.get("out_shardings", ()))
-            if not closed.consts and all([s is UNSPECIFIED for s in shardings]):
-                inner = dict(zip(closed.jaxpr.invars, operands))
-                _write_out(closed.eqns, inner, eqns, False)
-                names.update({v: w if type(w) is Literal else inner[w] for v, w in zip(eqn.outvars, closed.jaxpr.outvars)})
-                continue
-        outvars = eqn.outvars
-        if not outermost:
-            outvars = [Var(v.aval) for v in outvars]
-            names.update(zip(eqn.outvars, outvars))
-        eqns.append(JaxprEqn(operands, outvars, eqn.primitive, eqn.params, eqn.effects, eqn.site))
+        operands = list(map(name_of, eqn.invars, eqn.invars))  # literals have no other names
+        if eqn.primitive.calls_program and _is_written_out(eqn, any_call):
+            closed = eqn.params["jaxpr"]
+            inner = dict(zip(closed.jaxpr.invars, operands))
+            _write_out(closed.jaxpr.eqns, inner, eqns, eqn, any_call)
+            names.update({v: w if type(w) is Literal else inner[w] for v, w in zip(eqn.outvars, closed.jaxpr.outvars)})
+            continue
+        outvars, site = eqn.outvars, eqn.site
+        if caller is not None:
+            if site is NOWHERE:
+                site = caller.site
+            if len(outvars) == 1:
+                names[outvars[0]] = var = Var(outvars[0].aval)
+                outvars = [var]
+            else:
+                outvars = [Var(v.aval) for v in outvars]
+                names.update(zip(eqn.outvars, outvars))
+        append(JaxprEqn(operands, outvars, eqn.primitive, eqn.params, eqn.effects, site))
+
+
+def _is_written_out(eqn: JaxprEqn, any_call: bool) -> bool:
+    params = eqn.params
+    if eqn.effects or params["jaxpr"].consts or not (any_call or params.get("inline")):
+        return False
+    return all([s is UNSPECIFIED for s in params.get("in_shardings", ())]) and all(
+        [s is UNSPECIFIED for s in params.get("out_shardings", ())])
 
 
 # Finding repetitions
