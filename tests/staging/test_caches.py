@@ -166,6 +166,43 @@ def test_nobody_gets_the_answer_of_another_call(clear):
     assert not wrong and count[0] >= 60
 
 
+def count_on(c):
+    return c[0] + 1, c[1]
+
+
+def twice(c):
+    return c[0] * 2, c[1]
+
+
+NEW_BESIDE_KEPT = {
+    "while_loop": lambda n: xf.lax.while_loop(lambda c: c[0] < n, count_on, (0, 1.0)),
+    "vmapped while_loop": lambda n: xf.vmap(lambda s: xf.lax.while_loop(lambda c: c[0] < n, count_on, (s, s)))(xnp.arange(2)),
+    "cond": lambda n: xf.lax.cond(n > 1, twice, lambda c: (c[0] + n, c[1]), (0, 1.0)),
+    "jvp of cond": lambda n: xf.jvp(lambda v: xf.lax.cond(v > 1, twice, lambda c: (c[0] + n, c[1]), (v, v)), (2.0,), (1.0,)),
+}
+
+
+@pytest.mark.parametrize("what", NEW_BESIDE_KEPT)
+def test_a_kept_function_beside_ever_new_ones(what):
+    """A condition of before is gone, and another program lies at its address."""
+    for n in range(1000, 1100):
+        assert str(n) in str(xf.make_jaxpr(lambda n=n: NEW_BESIDE_KEPT[what](n))())
+        gc.collect(0)
+
+
+def test_a_kept_function_beside_ever_new_ones_keeps_few_of_them():
+    def kept():
+        gc.collect()
+        return len(gc.get_objects())
+
+    def calls(count):
+        for n in range(count):
+            xf.make_jaxpr(lambda: NEW_BESIDE_KEPT["while_loop"](n))()
+        return kept()
+
+    assert calls(100) + 1000 > calls(300)
+
+
 def test_programs_in_use_outlive_those_that_are_not(monkeypatch, compilations):
     """The system has room for so many programs; before there are more, those go that nobody has asked for in a while."""
     live = caches.LiveExecutables()
