@@ -4,6 +4,7 @@ import gc
 import mmap
 import os
 import pathlib
+import sys
 import threading
 import time
 import weakref
@@ -70,7 +71,7 @@ def test_entries_go_with_their_function(monkeypatch):
 def test_executables_go_with_their_function():
     f = xf.jit(lambda x: x * 2 + 1)
     f(xnp.ones(3))
-    [traced] = [t for c in list(caches._all) for t in c.traces.values() if t.executables and t is next(iter(
+    [traced] = [t for c in caches._all for t in c.traces.values() if t.executables and t is next(iter(
         xf_caches(f).traces.values()))]
     executable = weakref.ref(next(iter(traced.executables.values())))
     del f, traced
@@ -114,7 +115,7 @@ def test_clear_caches_empties_all_memos():
     xnp.linalg.inv(xnp.eye(2)), xf.grad(lambda x: xnp.sum(x * x))(xnp.ones(3)), xnp.einsum("ij,jk", np.eye(2), np.eye(2))
     assert any(memo._all)
     xf.clear_caches()
-    assert not any(memo._all) and not any([c.traces for c in list(caches._all)])
+    assert not any(memo._all) and not any([c.traces for c in caches._all])
     assert xnp.sum(xnp.ones(3)) == 3
 
 
@@ -201,6 +202,29 @@ def test_a_kept_function_beside_ever_new_ones_keeps_few_of_them():
         return kept()
 
     assert calls(100) + 1000 > calls(300)
+
+
+def test_caches_are_cleared_while_others_are_made():
+    alive, stop, kept = memo.Alive(), threading.Event(), []
+
+    def add():
+        while not stop.is_set():
+            kept.append(memo.Memo(1))
+            alive.add(kept[-1])
+            del kept[:len(kept) // 200]
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=add)
+    thread.start()
+    try:
+        for _ in range(300):
+            list(alive)
+    finally:
+        stop.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+    assert len(list(alive)) == len(kept)
 
 
 def test_programs_in_use_outlive_those_that_are_not(monkeypatch, compilations):
