@@ -373,6 +373,8 @@ def _window_of(shape, entries, indices, mode, wrap):
         if kind == "new":
             shown.append(None)
             continue
+        if kind == "mask":
+            return None
         n = shape[dim]
         if kind == "slice":
             _, start, size, step = entry
@@ -380,8 +382,6 @@ def _window_of(shape, entries, indices, mode, wrap):
                 return None
             shown.append(dim)
         else:
-            if len(entry) == 3:
-                return None
             start, size = (entry[1] if kind == "int" else indices[entry[1]]), 1
             if type(start) is not int:
                 return None
@@ -484,7 +484,7 @@ def _scatter_kernel(x, values, indices, name, entries, mode, is_sorted, unique, 
 @library(static=("func", "entries", "mode", "is_sorted", "unique", "wrap"), name="at_apply")
 def _apply_kernel(x, indices, func, entries, mode, is_sorted, unique, wrap):
     d = tracing.aval_of(x).dtype
-    if unique or all(e[0] != "array" for e in entries):
+    if unique or all(e[0] not in ("array", "mask") for e in entries):
         reading = read.__wrapped__(x, indices, entries, GatherScatterMode.CLIP, None, is_sorted, unique, wrap)
         return _scatter_kernel.__wrapped__(x, _result_of(func, reading, d), indices, "set", entries, mode, is_sorted,
                                            unique, wrap)
