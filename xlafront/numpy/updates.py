@@ -95,7 +95,7 @@ class AtIndex:
         """
         x = self.array
         concrete = type(x) is ArrayImpl and tracing.thread.trace is tracing.eval_trace
-        return with_out_sharding("x.at[...].get", out_sharding, take_by, (x,), self.index, concrete, mode, fill_value,
+        return with_out_sharding("x.at[...].get", out_sharding, take_by, (x, self.index), concrete, mode, fill_value,
                              indices_are_sorted, unique_indices, wrap_negative_indices)
 
     def _update(self, name, values, indices_are_sorted=False, unique_indices=False, mode=None, out_sharding=None,
@@ -103,8 +103,8 @@ class AtIndex:
         values = unwrap(values)
         if out_sharding is None:
             return update(name, self.array, self.index, values, indices_are_sorted, unique_indices, mode, wrap_negative_indices)
-        return with_out_sharding(f"x.at[...].{name}", out_sharding, lambda x, v: update(
-            name, x, self.index, v, indices_are_sorted, unique_indices, mode, wrap_negative_indices), (self.array, values))
+        return with_out_sharding(f"x.at[...].{name}", out_sharding, lambda x, key, v: update(
+            name, x, key, v, indices_are_sorted, unique_indices, mode, wrap_negative_indices), (self.array, self.index, values))
 
     def set(self, values: ArrayLike, **options: Any) -> Array:
         """The array with these elements replaced, `x[index] = values`. Of several values for one element, which one stays is
