@@ -12,6 +12,7 @@ import pytest
 
 import xlafront as xf
 import xlafront.numpy as xnp
+import xlafront.scipy as jsp
 from xlafront import lax, nn, random
 
 S = np.array([[4.0, 1.0, 0.5], [1.0, 3.0, 0.2], [0.5, 0.2, 2.0]], np.float32)
@@ -22,8 +23,11 @@ OPERANDS = {
     "t": np.array([True, False, True]), "x": np.float32(0.3), "n": np.int32(2),
     "q": np.arange(36, dtype=np.float32).reshape(1, 3, 2, 6) / 36,
 }
-MODULES = {"xnp": xnp, "lax": lax, "nn": nn, "random": random, "xnp.linalg": xnp.linalg, "lax.linalg": lax.linalg}
-NAMES = {"xf": xf, "xnp": xnp, "lax": lax, "nn": nn, "random": random}
+MODULES = {"xnp": xnp, "lax": lax, "nn": nn, "random": random, "xnp.linalg": xnp.linalg, "lax.linalg": lax.linalg,
+           "xnp.fft": xnp.fft, "jsp.special": jsp.special, "jsp.linalg": jsp.linalg, "jsp.signal": jsp.signal,
+           "jsp.stats.gumbel_r": jsp.stats.gumbel_r, "jsp.stats.norm": jsp.stats.norm, "jsp.stats.poisson": jsp.stats.poisson,
+           "jsp.stats.beta": jsp.stats.beta, "jsp.cluster.vq": jsp.cluster.vq}
+NAMES = {"xf": xf, "xnp": xnp, "lax": lax, "nn": nn, "random": random, "jsp": jsp}
 
 REDUCTIONS = """
 xnp.<sum prod max min mean var std ptp all any argmax argmin count_nonzero cumsum cumprod nansum nanprod nanmax nanmin nanmean
@@ -162,6 +166,7 @@ xf.checkpoint(lambda y: xnp.sin(y) ** 2)(v)
 SECTIONS = {"reductions": REDUCTIONS, "elementwise": ELEMENTWISE, "arrays": ARRAYS, "linalg": LINALG, "nn": NN, "random": RANDOM,
             "control": CONTROL}
 VALUES = {"ndim", "size", "issubdtype", "create_token", "after_all"}  # which give no arrays
+VALUES |= {"owens_t"}  # float64 with 64-bit types, as the reference gives
 # What the functions are tried with that the table does not name, until they take it.
 STANDARD = ["v", "s", "v, v", "s, s", "i", "i, i", "t, t", "s, v", "s, 1", "3", "key", "key, v", "(v, v)"]
 

@@ -1,5 +1,7 @@
 """Reading and updating by everything that NumPy allows in brackets, against NumPy."""
 
+import itertools
+
 import numpy as np
 import pytest
 from laws import signatures_seen
@@ -47,6 +49,9 @@ KEYS = {
     "mask and array": (np.array([True, False, True]), i),
     "true": True,
     "false": False,
+    "two booleans": (True, False),
+    "booleans apart": (True, slice(None), True),
+    "boolean and array apart": (True, slice(None), i),
     "no positions": np.zeros(0, int),
     "np int": np.int64(1),
     "uint8": np.array([1, 2], np.uint8),
@@ -72,6 +77,19 @@ def test_reading(name):
     x = xnp.asarray(A)
     for ours in (x[key], xf.jit(lambda x: x[key])(x), x.at[key].get()):
         np.testing.assert_array_equal(np.asarray(ours), wanted)
+
+
+def test_scalar_booleans_with_all_else():
+    """Together with arrays, integers and each other they are index arrays of length 1 or 0."""
+    items = [True, False, 0, slice(None), None, Ellipsis, np.array([0, 1]), np.array([True, False, True]), np.array([1])]
+    for key in itertools.product(items, repeat=2):
+        try:
+            wanted = A[key]
+        except IndexError:
+            with pytest.raises((IndexError, ValueError)):
+                xf.eval_shape(lambda x: x[key], A)
+        else:
+            assert xf.eval_shape(lambda x: x[key], A).shape == wanted.shape, key
 
 
 @pytest.mark.parametrize("name", KEYS)

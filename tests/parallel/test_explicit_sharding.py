@@ -186,8 +186,10 @@ def test_constraints_check_types():
             xf.jit(lambda x: lax.with_sharding_constraint(x, spec))(x)
     with xf.set_mesh(MESH):
         assert lax.with_sharding_constraint(x, P("x")) is x
-        with pytest.raises(AssertionError, match="reshard"):
-            lax.with_sharding_constraint(x, P("y"))
+        assert lax.with_sharding_constraint(x, on("x")) is x
+        for spec in (P("y"), on("y")):
+            with pytest.raises(AssertionError, match="reshard"):
+                lax.with_sharding_constraint(x, spec)
 
 
 def test_auto_axes():
@@ -416,6 +418,40 @@ def test_whole_dimensions_stay_split(function, text):
 def test_parts_of_split_dimensions_ask(function):
     with xf.set_mesh(MESH), pytest.raises(ShardingTypeError, match="reshard"):
         function(put("x"))
+
+
+@pytest.mark.parametrize("function, plain", [
+    (lambda x, i: x.at[i].get(out_sharding=P("x")), lambda x: x[:4]),
+    (lambda x, i: x.at[i[:, None], i[None]].get(out_sharding=P()), lambda x: x[:4, :4]),
+    (lambda x, i: x.at[i].add(1, out_sharding=P("x")), lambda x: x + (np.arange(8) < 4)[:, None]),
+    (lambda x, i: xnp.repeat(x[:, :4], i, axis=1, total_repeat_length=6, out_sharding=P("x")), lambda x: np.repeat(x, range(4), 1)),
+    (lambda x, i: xnp.bincount(x[:, 0].astype(int) // 8, xnp.arange(8.0), length=4, out_sharding=P("x")), lambda x: [1, 5, 9, 13]),
+])
+def test_out_sharding_with_other_arrays_of_the_mesh(function, plain):
+    with xf.set_mesh(MESH):
+        for i in (xnp.arange(4), put("x", array=np.arange(4, dtype=np.int32))):
+            np.testing.assert_array_equal(function(put("x"), i), plain(A))
+
+
+def test_transforms_of_split_rows():
+    """The result is split as the operand is, where its size allows that."""
+    for axes in ((0,), (1,), (0, 1)):
+        found = xnp.fft.fftn(put("x", "y"), axes=axes)
+        assert xf.typeof(found).str_short(True) == "c64[8@x,4@y]"
+        np.testing.assert_allclose(found, np.fft.fftn(A, axes=axes), rtol=1e-4, atol=1e-3)
+    with pytest.raises(ShardingTypeError, match="not evenly divisible.*reshard"):
+        xnp.fft.rfft(put("x", "y"))
+    with pytest.raises(ShardingTypeError, match="sharded dimension.*reshard"):
+        lax.top_k(put("x", "y"), 2)
+
+
+def test_tangents_and_cotangents_are_split_as_the_values_are():
+    with xf.set_mesh(MESH):
+        pullback, derivative = xf.vjp(xnp.sin, put("x"))[1], xf.linearize(xnp.sin, put("x"))[1]
+        for linear in (pullback, derivative):
+            linear(put("x")), linear(put()), linear(A)
+            with pytest.raises(ValueError, match="unexpected type.*split differently.*reshard"):
+                linear(put("y"))
 
 
 def test_carries_are_split_as_they_come():

@@ -4,6 +4,7 @@ import gc
 import mmap
 import os
 import pathlib
+import sys
 import threading
 import time
 import weakref
@@ -70,7 +71,7 @@ def test_entries_go_with_their_function(monkeypatch):
 def test_executables_go_with_their_function():
     f = xf.jit(lambda x: x * 2 + 1)
     f(xnp.ones(3))
-    [traced] = [t for c in list(caches._all) for t in c.traces.values() if t.executables and t is next(iter(
+    [traced] = [t for c in caches._all for t in c.traces.values() if t.executables and t is next(iter(
         xf_caches(f).traces.values()))]
     executable = weakref.ref(next(iter(traced.executables.values())))
     del f, traced
@@ -125,7 +126,7 @@ def test_clear_caches_empties_all_memos():
     xnp.linalg.inv(xnp.eye(2)), xf.grad(lambda x: xnp.sum(x * x))(xnp.ones(3)), xnp.einsum("ij,jk", np.eye(2), np.eye(2))
     assert any(memo._all)
     xf.clear_caches()
-    assert not any(memo._all) and not any([c.traces for c in list(caches._all)])
+    assert not any(memo._all) and not any([c.traces for c in caches._all])
     assert xnp.sum(xnp.ones(3)) == 3
 
 
@@ -175,6 +176,66 @@ def test_nobody_gets_the_answer_of_another_call(clear):
     for thread in threads:
         thread.join(60)
     assert not wrong and count[0] >= 60
+
+
+def count_on(c):
+    return c[0] + 1, c[1]
+
+
+def twice(c):
+    return c[0] * 2, c[1]
+
+
+NEW_BESIDE_KEPT = {
+    "while_loop": lambda n: xf.lax.while_loop(lambda c: c[0] < n, count_on, (0, 1.0)),
+    "vmapped while_loop": lambda n: xf.vmap(lambda s: xf.lax.while_loop(lambda c: c[0] < n, count_on, (s, s)))(xnp.arange(2)),
+    "cond": lambda n: xf.lax.cond(n > 1, twice, lambda c: (c[0] + n, c[1]), (0, 1.0)),
+    "jvp of cond": lambda n: xf.jvp(lambda v: xf.lax.cond(v > 1, twice, lambda c: (c[0] + n, c[1]), (v, v)), (2.0,), (1.0,)),
+}
+
+
+@pytest.mark.parametrize("what", NEW_BESIDE_KEPT)
+def test_a_kept_function_beside_ever_new_ones(what):
+    """A condition of before is gone, and another program lies at its address."""
+    for n in range(1000, 1100):
+        assert str(n) in str(xf.make_jaxpr(lambda n=n: NEW_BESIDE_KEPT[what](n))())
+        gc.collect(0)
+
+
+def test_a_kept_function_beside_ever_new_ones_keeps_few_of_them():
+    def kept():
+        gc.collect()
+        return len(gc.get_objects())
+
+    def calls(count):
+        for n in range(count):
+            xf.make_jaxpr(lambda: NEW_BESIDE_KEPT["while_loop"](n))()
+        return kept()
+
+    assert calls(100) + 1000 > calls(300)
+
+
+def test_caches_are_cleared_while_others_are_made():
+    alive, stop, kept = memo.Alive(), threading.Event(), []
+
+    def add():
+        while not stop.is_set():
+            kept.append(memo.Memo(1))
+            alive.add(kept[-1])
+            del kept[:len(kept) // 200]
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=add)
+    thread.start()
+    try:
+        for _ in range(300):
+            list(alive)
+    finally:
+        stop.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+    assert len(list(alive)) == len(kept)
 
 
 def test_programs_in_use_outlive_those_that_are_not(monkeypatch, compilations):

@@ -159,8 +159,8 @@ class _LinearizedBranches:
 def _linearize(primals, tangents, *, branches):
     index, *operands = primals
     active = tuple(type(t) is not Zero for t in tangents[1:])
-    split = branches[0].jaxpr.memoised(("linearized branches", active, *[id(b.jaxpr) for b in branches]),
-                                       lambda: (_LinearizedBranches(branches, active), branches))[0]
+    split = branches[0].jaxpr.memoised_with([b.jaxpr for b in branches[1:]], ("linearized branches", active),
+                                            lambda: _LinearizedBranches(branches, active))
     found = _bind(index, operands, split.forward)
     count = len(split.kept)
     results, residuals = found[:count], found[count:]

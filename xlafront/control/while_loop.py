@@ -181,8 +181,7 @@ def _batched_loop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, 
         return (tracing.trace_to_closed_jaxpr(running, [*flag, *carry], _of_batch(condition)),
                 tracing.trace_to_closed_jaxpr(step, [*first, *flag, *carry], body.debug_info))
 
-    return body.jaxpr.memoised(("batched loop", id(condition.jaxpr), cond_nconsts, body_nconsts),
-                               lambda: (*make(), condition))[:2]
+    return body.jaxpr.memoised_with([condition.jaxpr], ("batched loop", cond_nconsts, body_nconsts), make)
 
 
 def _those_that_go_on(go_on, carry: Sequence[Any], found: Sequence[Any]) -> list[Any]:
@@ -259,7 +258,7 @@ def _impl(*args, **params):
     # Condition and body use the same reference, which a program takes once.
     distinct = sorted(places.values())
     order = tuple([distinct.index(places[id(x)]) for x in args])
-    jitted = params["body_jaxpr"].jaxpr.memoised(("once", order, id(params["cond_jaxpr"].jaxpr)), lambda: Jitted(
+    jitted = params["body_jaxpr"].jaxpr.memoised_with([params["cond_jaxpr"].jaxpr], ("once", order), lambda: Jitted(
         lambda *xs: while_p.bind(*[xs[i] for i in order], **params), Options(), "while", True))
     return jitted.evaluate(*[args[i] for i in distinct])[0]
 
@@ -334,7 +333,7 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any) -> Any:
         return out_tree.unflatten(_bind(condition, program, cond_consts, consts, carry))
     # What no step changes is no part of the carry.
     fixed, rest = ([x for x, m in zip(carry, moving) if m is changes] for changes in (False, True))
-    ask, step = program.jaxpr.memoised(("what moves", len(consts), len(cond_consts), id(condition.jaxpr)), lambda: (
+    ask, step = program.jaxpr.memoised_with([condition.jaxpr], ("what moves", len(consts), len(cond_consts)), lambda: (
         _fixed_first(condition, len(cond_consts), moving), reorder(
             _fixed_first(program, len(consts), moving), None, [i for i, m in enumerate(moving) if m])))
     results = iter(_bind(ask, step, [*cond_consts, *fixed], [*consts, *fixed], rest))

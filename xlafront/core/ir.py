@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from xlafront.core import ir_text, source
+from xlafront.core.memo import Memo
 
 no_effects: frozenset = frozenset()
 
@@ -259,6 +260,14 @@ class Jaxpr:
         if found is None:
             found = self.memo[key] = make()
         return found
+
+    def memoised_with(self, others: Sequence[Jaxpr], key: tuple, make: Callable[[], Any]) -> Any:
+        """What `make` derives from this program and others. The key holds them: the address of one that is gone is soon that of
+        another. Where ever new ones come to a program that stays, the oldest are forgotten."""
+        found_with = self.memoised("with others", lambda: Memo(64))
+        key = (*others, key)
+        found = found_with.get(key)
+        return found_with.keep(key, make()) if found is None else found
 
     def pretty_print(self, **options) -> str:
         return ir_text.program_text(self, **options)

@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
 
-_all: weakref.WeakSet[Memo]
+T = TypeVar("T")
+
+
+class Alive(Generic[T]):
+    """Those objects that were added and are still there. Other threads may add some while they are gone through, which a
+    `WeakSet` does not bear."""
+
+    __slots__ = ("_references",)
+
+    def __init__(self) -> None:
+        self._references: set[weakref.ref[T]] = set()
+
+    def add(self, x: T) -> None:
+        self._references.add(weakref.ref(x, self._references.discard))
+
+    def __iter__(self) -> Iterator[T]:
+        return iter([x for reference in list(self._references) if (x := reference()) is not None])
 
 
 class Memo(dict):
@@ -30,9 +47,9 @@ class Memo(dict):
         return result
 
 
-_all = weakref.WeakSet()
+_all: Alive[Memo] = Alive()
 
 
 def clear_memos() -> None:
-    for memo in list(_all):
+    for memo in _all:
         memo.clear()

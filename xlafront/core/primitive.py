@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 from xlafront.core import errors, tracing
 from xlafront.core.dtypes import python_scalar_dtypes
 from xlafront.core.ir import subprograms
-from xlafront.core.memo import Memo
+from xlafront.core.memo import Alive, Memo
 from xlafront.core.refs import AbstractRef
 from xlafront.core.sharding_types import Sums, types_over_meshes
 from xlafront.core.tracing import VaryingMismatch
 
 # Every primitive there is, for the registries of `xlafront.interpreters`, which are views over the records.
-known_primitives: weakref.WeakSet[Primitive] = weakref.WeakSet()
+known_primitives: Alive[Primitive] = Alive()
 
 
 class Primitive:

@@ -298,7 +298,8 @@ def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args:
     """
     vmap_methods.check("pure_callback", vmap_method)
     operands, params, out_tree = _prepare("pure_callback", callback, result_shape_dtypes, args, kwargs, sharding)
-    return out_tree.unflatten(pure_callback_p.bind(*operands, vmap_method=vmap_method, **params))
+    results = pure_callback_p.bind(*operands, vmap_method=vmap_method, **params) if params["result_avals"] else []
+    return out_tree.unflatten(results)
 
 
 @boundary

@@ -280,8 +280,7 @@ def _while(findings: Findings, eqn: JaxprEqn, values: Sequence[Any]) -> list[Any
 
         return CheckedProgram.traced(step, [*condition.in_avals[:len(of_cond)], *body.in_avals], enabled, body.debug_info)
 
-    key = ("checked step", enabled, tracing.thread.axes, len(of_cond), id(condition.jaxpr))
-    checked = body.jaxpr.memoised(key, lambda: (make(), condition))[0]
+    checked = body.jaxpr.memoised_with([condition.jaxpr], ("checked step", enabled, tracing.thread.axes, len(of_cond)), make)
     start, first = checked.none(), len(of_cond)
 
     def make_condition():
@@ -289,7 +288,7 @@ def _while(findings: Findings, eqn: JaxprEqn, values: Sequence[Any]) -> list[Any
             lambda *args: jaxpr_as_fun(without_checks(condition))(*args[:first], *args[first + len(start):]),
             [*condition.in_avals[:first], *checked.error_avals, *condition.in_avals[first:]], condition.debug_info)
 
-    go_on = checked.program.jaxpr.memoised(("condition", id(condition.jaxpr)), make_condition)
+    go_on = checked.program.jaxpr.memoised_with([condition.jaxpr], ("condition",), make_condition)
     found = while_p.bind(*of_cond, *of_cond, *of_body, *start, *carry, cond_jaxpr=go_on,
                          body_jaxpr=checked.carried(first + len(of_body)), cond_nconsts=first,
                          body_nconsts=first + len(of_body))
@@ -327,8 +326,8 @@ def _cond(findings: Findings, eqn: JaxprEqn, values: Sequence[Any]) -> list[Any]
             first += len(b.kinds)
         return CheckedProgram(programs[0], branches[0].num_results, tuple(types), kinds), tuple(programs)
 
-    checked, programs = branches[0].program.jaxpr.memoised(
-        ("branches", tracing.thread.axes, *[id(b.program.jaxpr) for b in branches]), lambda: (*make(), branches))[:2]
+    checked, programs = branches[0].program.jaxpr.memoised_with(
+        [b.program.jaxpr for b in branches[1:]], ("branches", tracing.thread.axes), make)
     return findings.absorb(checked, cond_p.bind(*values, branches=programs))
 
 

@@ -94,7 +94,7 @@ class Registry(MutableMapping):
         return isinstance(primitive, Primitive) and self.of(primitive) is not None
 
     def __iter__(self) -> Iterator[Primitive]:
-        return iter([p for p in list(known_primitives) if self.of(p) is not None])
+        return iter([p for p in known_primitives if self.of(p) is not None])
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

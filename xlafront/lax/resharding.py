@@ -63,16 +63,18 @@ def target_of(user: str, out_sharding: Any, shape: tuple[int, ...]) -> NamedShar
 
 
 def with_out_sharding(user: str, out_sharding: Any, kernel: Callable, arrays: tuple, *static: Any) -> Any:
-    """`kernel(*arrays, *static)` with the result split as a user says by `out_sharding`."""
+    """`kernel(*arrays, *static)` with the result split as a user says by `out_sharding`. The kernel takes no other arrays:
+    those that it closed over would be of the mesh in force outside. In the pytrees `arrays`, other leaves stay as they are."""
     target = named_sharding(out_sharding, user)
     if target is None:
         return kernel(*arrays, *static)
     leaves, treedef = tree.flatten(arrays)
-    split = next((s for x in leaves if (s := tracing.aval_of(x).explicit_sharding) is not None), None)
+    explicit = [tracing.aval_of(x).explicit_sharding for x in leaves if tracing.is_arraylike(x)]
+    split = next((s for s in explicit if s is not None), None)
     if split is None:
         result = kernel(*arrays, *static)
     else:
-        operands = treedef.unflatten([freed(_over_auto_axes(x)) for x in leaves])
+        operands = treedef.unflatten([freed(_over_auto_axes(x)) if tracing.is_arraylike(x) else x for x in leaves])
         with use_abstract_mesh(unsplit(split).mesh.abstract_mesh):
             result = kernel(*operands, *static)
     target.shard_shape(tracing.aval_of(result).shape)

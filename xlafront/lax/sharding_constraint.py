@@ -77,7 +77,7 @@ def _is_for_types(sharding: NamedSharding, given, path: str) -> bool:
     """Whether a constraint only checks types, as a spec over a mesh in force does that is Explicit throughout. Others are for
     the compiler, and so only about axes of type Auto."""
     mesh = sharding.mesh.abstract_mesh
-    if isinstance(given, PartitionSpec) and mesh.are_all_axes_explicit:
+    if mesh.are_all_axes_explicit and (isinstance(given, PartitionSpec) or active.abstract_mesh().are_all_axes_explicit):
         return True
     inside = active.abstract
     if inside is not None and inside.manual_axes and mesh.axis_types != inside.axis_types:

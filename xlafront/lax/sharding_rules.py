@@ -45,9 +45,10 @@ def along(parameter: str):
     def rule(name, operands, result, params):
         entries = elementwise(name, operands, result, params)
         axis = params[parameter]
-        if entries[axis] is not None:
+        split = next((own[axis] for _, own in operands if own[axis] is not None), None)
+        if split is not None:
             raise ShardingTypeError(f"{name} along dimension {axis} of {texts(operands)}, a sharded dimension, which is split "
-                                    f"over {entries[axis]!r}: it must be unsharded, as it needs whole rows. Bring it to a "
+                                    f"over {split!r}: it must be unsharded, as it needs whole rows. Bring it to a "
                                     "sharding that leaves that dimension whole, with reshard.")
         return entries
 
@@ -55,12 +56,13 @@ def along(parameter: str):
 
 
 def fft(name, operands, result, params):
+    """Split as the operand is, whose rows are brought together on the way. Transforms of real numbers change a size."""
     [(aval, entries)] = operands
-    for axis in range(aval.ndim - len(params["fft_lengths"]), aval.ndim):
-        if entries[axis] is not None:
-            raise ShardingTypeError(f"{name} along dimension {axis} of {texts(operands)}, which is split over "
-                                    f"{entries[axis]!r}: it needs whole rows. Bring it to a sharding that leaves that "
-                                    f"dimension whole, with reshard.")
+    for axis, entry in enumerate(entries):
+        if entry is not None and result.shape[axis] % _parts(aval.explicit_sharding.mesh, entry):
+            raise ShardingTypeError(f"{name} along dimension {axis} of {texts(operands)}, which is split over {entry!r}, gives "
+                                    f"one of size {result.shape[axis]}, which is not evenly divisible. Bring the operand to a "
+                                    f"sharding that leaves that dimension whole, with reshard.")
     return entries
 
 

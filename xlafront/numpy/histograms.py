@@ -85,7 +85,8 @@ def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0,
     Array([0, 2, 0, 1], dtype=int32)
     """
     if out_sharding is not None:
-        return with_out_sharding("xnp.bincount", out_sharding, lambda x: bincount(x, weights, minlength, length=length), (x,))
+        return with_out_sharding("xnp.bincount", out_sharding, lambda x, weights: bincount(
+            x, weights, minlength, length=length), (x, weights))
     check_arraylike("bincount", x)
     x = asarray(x)
     if not dtypes.is_integer(x.dtype) and x.dtype != dtypes.bool_:

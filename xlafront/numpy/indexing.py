@@ -4,7 +4,8 @@
 A plan is an entry for each dimension of the array and for each new one, in the order of the key:
 
 - `("slice", start, size, step)`: static; `("new",)`: a dimension of size 1; `("int", i)`: a static position;
-- `("array", k)`: the positions in index array number `k` (0-d for a single dynamic position).
+- `("array", k)`: the positions in index array number `k` (0-d for a single dynamic position);
+- `("mask", n)`: `n` positions of no dimension, from a boolean scalar: 1 or, where it is false, 0.
 
 Eagerly, Python integers become index arrays too, so that `x[0]` and `x[1]` share one kernel.
 """
@@ -94,6 +95,7 @@ def plan_key(shape: tuple, key, static_ints: bool) -> tuple[tuple, tuple]:
     entries: list[tuple] = []
     indices: list = []
     windows: tuple[tuple[int, Slice], ...] = ()
+    alone = sum([item is not None and type(item) not in (slice, Slice) for item in items]) == 1
     dim = 0
     for position, item in enumerate(items):
         if item is None:
@@ -115,7 +117,7 @@ def plan_key(shape: tuple, key, static_ints: bool) -> tuple[tuple, tuple]:
             items[position] = slice(None)
             dim += 1
         elif _is_bool(item):
-            dim = _plan_mask(item, shape, dim, position, entries, indices)
+            dim = _plan_mask(item, shape, dim, position, entries, indices, alone)
         else:
             if shape[dim] == 0 and np.size(item):
                 raise IndexError(f"an index array cannot select from dimension {dim}, which has size 0.")
@@ -200,17 +202,17 @@ def _slice_of(item: slice, n: int, position: int) -> tuple[int, int, int]:
     return (start if size else 0), size, step
 
 
-def _plan_mask(mask, shape, dim, position, entries, indices) -> int:
+def _plan_mask(mask, shape, dim, position, entries, indices, alone: bool) -> int:
     """A boolean index stands for the positions of its true elements; they must be known now."""
     if isinstance(mask, tracing.Tracer):
         raise errors.NonConcreteBooleanIndexError(mask)
     mask = np.asarray(mask)
     if mask.ndim == 0:
-        # A new dimension of size 1 or 0.
-        entries.append(("new",))
-        if not mask:
-            entries[-1] = ("array", len(indices), "new")
-            indices.append(np.zeros(0, _int32))
+        # A new dimension of size 1 or 0, which is one with those of other index arrays.
+        if mask and alone:
+            entries.append(("new",))
+        else:
+            entries.append(("mask", int(mask)))
         return dim
     covered = shape[dim:dim + mask.ndim]
     if mask.shape != covered:
@@ -323,12 +325,14 @@ def _check_static_indices(shape: tuple, entries: tuple, indices: tuple) -> None:
     dim = 0
     for kind, *rest in entries:
         index = rest[0] if kind == "int" else indices[rest[0]] if kind == "array" else 0
-        n = shape[dim] if kind != "new" else None
+        if kind in ("new", "mask"):
+            continue
+        n = shape[dim]
         if type(index) is int and type(n) is int and not -n <= index < max(n, 1):
             raise IndexError(f"index {index} is out of bounds for axis {dim} with size {shape[dim]} (setting "
                              "check_static_indices). Negative ones count from the end; x.at[...].get(mode='fill') allows "
                              "all.")
-        dim += kind != "new"
+        dim += 1
 
 
 def _read_mode(mode):
@@ -340,7 +344,8 @@ def _read_mode(mode):
 @library(static=("entries", "mode", "fill_value", "is_sorted", "unique", "wrap"), name="getitem")
 def read(x, indices, entries, mode, fill_value, is_sorted, unique, wrap):
     kinds = [e[0] for e in entries]
-    if "array" not in kinds and not (mode is GatherScatterMode.PROMISE_IN_BOUNDS and _is_outside(np.shape(x), entries, wrap)):
+    if "array" not in kinds and "mask" not in kinds and not (
+            mode is GatherScatterMode.PROMISE_IN_BOUNDS and _is_outside(np.shape(x), entries, wrap)):
         return _read_static(x, entries, mode, fill_value, wrap)
     x = _apply_slices(x, entries)
     layout = Layout(np.shape(x), entries, indices)
@@ -408,7 +413,7 @@ def _apply_slices(x, entries):
     starts, limits, steps, flipped = [], [], [], []
     dim = 0
     for entry in entries:
-        if entry[0] == "new" or len(entry) == 3:
+        if entry[0] in ("new", "mask"):
             continue
         start, limit, step = 0, shape[dim], 1
         if entry[0] == "slice":
@@ -439,8 +444,7 @@ class Layout:
     """
 
     def __init__(self, shape: tuple, entries: tuple, indices: tuple):
-        dims, columns, advanced, slices = [], [], [], []
-        empty_mask: tuple = ()
+        dims, columns, advanced, slices, masks = [], [], [], [], []
         dim = 0
         for position, entry in enumerate(entries):
             kind = entry[0]
@@ -450,18 +454,18 @@ class Layout:
                 slices.append((dim, *entry[1:]))
             else:
                 advanced.append(position)
-                if len(entry) == 3:  # a false scalar mask: selects nothing, uses no dimension
-                    empty_mask = (0,)
+                if kind == "mask":
+                    masks.append(entry[1:])
                     continue
                 dims.append(dim)
                 columns.append(indices[entry[1]] if kind == "array" else np.int32(entry[1]))
             dim += 1
         self.shape, self.dims, self.columns, self.slices = shape, tuple(dims), columns, slices
         try:
-            self.batch = common_shape(*[np.shape(c) for c in columns], empty_mask)
+            self.batch = common_shape(*[np.shape(c) for c in columns], *masks)
         except ValueError:
             raise ValueError(str(errors.incompatible_shapes(
-                "indexing", [("index", np.shape(c)) for c in columns],
+                "indexing", [*[("index", np.shape(c)) for c in columns], *[("boolean scalar", n) for n in masks]],
                 "Index arrays are broadcast against each other."))) from None
         adjacent = not advanced or advanced[-1] - advanced[0] == len(advanced) - 1
         first = advanced[0] if advanced and adjacent else 0

@@ -38,8 +38,8 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None, *, total_r
     a = unwrap(a)
     check_arraylike("repeat", a, repeats)
     if out_sharding is not None:
-        return with_out_sharding("xnp.repeat", out_sharding, lambda a: repeat(
-            a, repeats, axis, total_repeat_length=total_repeat_length), (a,))
+        return with_out_sharding("xnp.repeat", out_sharding, lambda a, repeats: repeat(
+            a, repeats, axis, total_repeat_length=total_repeat_length), (a, repeats))
     if axis is None:
         a, axis = ravel(a), 0
     axis = shapes.canonical_axis(axis, np.ndim(a), "xnp.repeat")

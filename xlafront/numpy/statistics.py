@@ -242,9 +242,9 @@ def percentile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, 
     Array(2.5, dtype=float32)
     """
     check_arraylike("percentile", a, q)
-    return with_out_sharding("xnp.percentile", out_sharding, lambda a, q: checked_quantile(
+    return with_out_sharding("xnp.percentile", out_sharding, lambda a, q, weights: checked_quantile(
         "percentile", a, PUBLIC["true_divide"](q, 100), axis, out, overwrite_input, interpolation or method, keepdims, weights),
-        (a, q))
+        (a, q, weights))
 
 
 def median(a: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Array:

@@ -95,7 +95,7 @@ class AtIndex:
         """
         x = self.array
         concrete = type(x) is ArrayImpl and tracing.thread.trace is tracing.eval_trace
-        return with_out_sharding("x.at[...].get", out_sharding, take_by, (x,), self.index, concrete, mode, fill_value,
+        return with_out_sharding("x.at[...].get", out_sharding, take_by, (x, self.index), concrete, mode, fill_value,
                              indices_are_sorted, unique_indices, wrap_negative_indices)
 
     def _update(self, name, values, indices_are_sorted=False, unique_indices=False, mode=None, out_sharding=None,
@@ -103,8 +103,8 @@ class AtIndex:
         values = unwrap(values)
         if out_sharding is None:
             return update(name, self.array, self.index, values, indices_are_sorted, unique_indices, mode, wrap_negative_indices)
-        return with_out_sharding(f"x.at[...].{name}", out_sharding, lambda x, v: update(
-            name, x, self.index, v, indices_are_sorted, unique_indices, mode, wrap_negative_indices), (self.array, values))
+        return with_out_sharding(f"x.at[...].{name}", out_sharding, lambda x, key, v: update(
+            name, x, key, v, indices_are_sorted, unique_indices, mode, wrap_negative_indices), (self.array, self.index, values))
 
     def set(self, values: ArrayLike, **options: Any) -> Array:
         """The array with these elements replaced, `x[index] = values`. Of several values for one element, which one stays is
@@ -373,6 +373,8 @@ def _window_of(shape, entries, indices, mode, wrap):
         if kind == "new":
             shown.append(None)
             continue
+        if kind == "mask":
+            return None
         n = shape[dim]
         if kind == "slice":
             _, start, size, step = entry
@@ -380,8 +382,6 @@ def _window_of(shape, entries, indices, mode, wrap):
                 return None
             shown.append(dim)
         else:
-            if len(entry) == 3:
-                return None
             start, size = (entry[1] if kind == "int" else indices[entry[1]]), 1
             if type(start) is not int:
                 return None
@@ -484,7 +484,7 @@ def _scatter_kernel(x, values, indices, name, entries, mode, is_sorted, unique, 
 @library(static=("func", "entries", "mode", "is_sorted", "unique", "wrap"), name="at_apply")
 def _apply_kernel(x, indices, func, entries, mode, is_sorted, unique, wrap):
     d = tracing.aval_of(x).dtype
-    if unique or all(e[0] != "array" for e in entries):
+    if unique or all(e[0] not in ("array", "mask") for e in entries):
         reading = read.__wrapped__(x, indices, entries, GatherScatterMode.CLIP, None, is_sorted, unique, wrap)
         return _scatter_kernel.__wrapped__(x, _result_of(func, reading, d), indices, "set", entries, mode, is_sorted,
                                            unique, wrap)

@@ -125,12 +125,14 @@ def _lu(a, permute_l):
     factors, _, permutation = kernels.lu(a)
     m, n = a.shape[-2:]
     k = min(m, n)
-    lower = xnp.tril(factors[..., :, :k], -1) + xnp.eye(m, k, dtype=factors.dtype)
+    lower = xnp.tril(factors[..., :, :k], -1)
+    lower += xnp.broadcast_to(xnp.eye(m, k, dtype=factors.dtype), lower.shape)
     upper = xnp.triu(factors[..., :k, :])
     where = xnp.argsort(permutation, axis=-1)  # the row of the factors that stands in each row of `a`
     if permute_l:
         return xnp.take_along_axis(lower, where[..., :, None], -2, mode="promise_in_bounds"), upper
-    return (where[..., :, None] == xnp.arange(m)).astype(dtypes.to_real(factors.dtype)), lower, upper
+    columns = xnp.arange(m).reshape((1,) * where.ndim + (m,))
+    return (where[..., :, None] == columns).astype(dtypes.to_real(factors.dtype)), lower, upper
 
 
 def lu(a: Array, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
@@ -305,7 +307,7 @@ def rsf2csf(T: Array, Z: Array, check_finite: bool = True) -> tuple[Array, Array
         below = block[1, 0]
         half, inner = (block[0, 0] - block[1, 1]) / 2, block[0, 1] * below
         other = half + xnp.sqrt(half * half + inner)  # an eigenvalue of the block, less its last element
-        length = xnp.hypot(xnp.abs(other), xnp.abs(below))
+        length = xnp.hypot(xnp.abs(other), xnp.abs(below)).astype(t.dtype)
         c, s = other / length, below / length
         turn = xnp.array([[xnp.conj(c), s], [-s, c]])
         needed = xnp.abs(below) > eps * (xnp.abs(block[0, 0]) + xnp.abs(block[1, 1]))

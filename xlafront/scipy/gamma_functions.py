@@ -209,7 +209,7 @@ def multigammaln(a: ArrayLike, d: int) -> Array:
 @library(static="d")
 def _multigammaln(a, d):
     [a] = map(xnp.asarray, promote_args_inexact("multigammaln", a))
-    steps = (0.5 * np.arange(d)).astype(a.dtype)
+    steps = (0.5 * np.arange(d)).astype(a.dtype).reshape((1,) * a.ndim + (d,))
     total = xnp.sum(lax.lgamma(xnp.expand_dims(a, -1) - steps), axis=-1)
     return total + np.asarray(d * (d - 1) / 4 * math.log(math.pi), a.dtype)
 

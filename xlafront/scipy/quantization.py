@@ -15,7 +15,7 @@ def _nearest(obs, code_book):
     obs, code_book = promote_dtypes_inexact(obs, code_book)
     if obs.ndim == 1:
         obs, code_book = obs[:, None], code_book[:, None]
-    distances = xnp.linalg.norm(obs[:, None] - code_book, axis=-1)
+    distances = xnp.linalg.norm(obs[:, None] - code_book[None], axis=-1)
     return xnp.argmin(distances, axis=1), xnp.min(distances, axis=1)
 
 

@@ -104,13 +104,14 @@ def _spectra(x, y, window, fs, boundary, padded, size, step, nfft, trend, one_si
             segments = trend(segments)
         elif trend:
             segments = _without_trend(segments, -1, trend, (0,))
-        segments = segments * window.astype(segments.dtype)
+        segments = segments * window.astype(segments.dtype).reshape((1,) * (segments.ndim - 1) + (-1,))
         if one_sided:
             results.append(xnp.fft.rfft(segments, nfft))
         else:
             results.append(xnp.fft.fft(segments, nfft))
     found = results[0]
     scale = 1 / xnp.sum(window) ** 2 if scaling == "spectrum" else 1 / (fs * xnp.sum(window * window))
+    scale = (scale if power else xnp.sqrt(scale)).astype(found.dtype)
     if power:
         found = xnp.conj(found) * results[-1] * scale
         if one_sided:  # what is at negative frequencies is the same again, but for 0 and, of even lengths, the highest one
@@ -118,10 +119,10 @@ def _spectra(x, y, window, fs, boundary, padded, size, step, nfft, trend, one_si
             twice[0] = 1
             if nfft % 2 == 0:
                 twice[-1] = 1
-            found = found * twice
+            found = found * twice.reshape((1,) * (found.ndim - 1) + (-1,)).astype(found.dtype)
         found = found if cross else xnp.real(found)
     else:
-        found = found * xnp.sqrt(scale)
+        found = found * scale
     return xnp.moveaxis(found, -1, axis)
 
 
@@ -295,7 +296,7 @@ def istft(Zxx: ArrayLike, fs: ArrayLike = 1.0, window: Any = "hann", nperseg: in
 def _inverse(z, window, size, step, nfft, one_sided, boundary, time_axis, freq_axis):
     z = xnp.moveaxis(z, (time_axis, freq_axis), (-2, -1))
     segments = (xnp.fft.irfft if one_sided else xnp.fft.ifft)(z, nfft)[..., :size]
-    total = _joined(segments * window, step) * xnp.sum(window)
+    total = _joined(segments * window.reshape((1,) * (segments.ndim - 1) + (-1,)), step) * xnp.sum(window)
     norm = _joined(xnp.broadcast_to(window * window, segments.shape[-2:]), step)
     if boundary:
         total, norm = (v[..., size // 2:v.shape[-1] - size // 2] for v in (total, norm))

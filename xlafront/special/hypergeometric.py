@@ -299,7 +299,7 @@ def _finite_part(a, b, m, y):
 
     last = xnp.max(m, initial=0)
     state = (np.int32(0), xnp.ones_like(y), xnp.zeros_like(y))
-    total = while_loop(lambda state: (state[0] < last) & (state[0] < _LIMIT), body, state)[2]
+    total = while_loop(lambda state: (state[0].astype(last.dtype) < last) & (state[0] < _LIMIT), body, state)[2]
     return xnp.where(m > 0, _gamma_ratio((xnp.where(m > 0, m, 1), a + b + m), (a + m, b + m)) * total, 0)
 
 

@@ -12,7 +12,7 @@ from xlafront.core import parts
 from xlafront.core.avals import forget_unused_types
 from xlafront.core.discharge import takes_refs
 from xlafront.core.ir import ClosedJaxpr, DebugInfo
-from xlafront.core.memo import Memo, clear_memos
+from xlafront.core.memo import Alive, Memo, clear_memos
 from xlafront.runtime.jaxlib_compat import PjitFunctionCache
 from xlafront.staging.executable import Executable
 
@@ -117,7 +117,7 @@ class Caches:
 
 # Keyed weakly by function, so that `jit(f)` written again and again traces once, and dies with `f`.
 _of_functions: weakref.WeakKeyDictionary[Callable, dict[tuple, Caches]] = weakref.WeakKeyDictionary()
-_all: weakref.WeakSet[Caches] = weakref.WeakSet()
+_all: Alive[Caches] = Alive()
 
 
 def shared_caches(fun: Callable, key: tuple) -> Caches:
@@ -166,7 +166,7 @@ class LiveExecutables:
     def sweep(self) -> None:
         """Drop what nobody has asked for since the last time; everything, where that is too little."""
         recent_executables.clear()
-        for caches in list(_all):
+        for caches in _all:
             for traced in list(caches.traces.values()):
                 for key, executable in list(traced.executables.items()):
                     if not executable.asked_for:
@@ -195,7 +195,7 @@ _of_parent: list[Executable] = []
 def _after_fork() -> None:
     """In a forked process programs are asked for again, and then refused, as they would wait for threads that are not here.
     They are kept all the same: to free them may wait as well."""
-    for caches in list(_all):
+    for caches in _all:
         for traced in list(caches.traces.values()):
             _of_parent.extend(traced.executables.values())
     clear_executables()
@@ -207,7 +207,7 @@ if hasattr(os, "register_at_fork"):  # where processes fork
 
 def clear_executables() -> None:
     """Forget every compiled program; what was traced stays."""
-    for caches in list(_all):
+    for caches in _all:
         for traced in list(caches.traces.values()):
             traced.executables.clear()
     PjitFunctionCache.clear_all()
@@ -218,7 +218,7 @@ def clear_caches() -> None:
 
     >>> xf.clear_caches()
     """
-    for caches in list(_all):
+    for caches in _all:
         caches.clear()
     _of_functions.clear()
     PjitFunctionCache.clear_all()

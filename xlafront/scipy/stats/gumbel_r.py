@@ -7,6 +7,8 @@ Array(-1., dtype=float32, weak_type=True)
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 import xlafront.numpy as xnp
@@ -38,8 +40,8 @@ def sf(x, loc=0, scale=1):
 @_gumbel
 def logsf(x, loc=0, scale=1):
     size = xnp.exp(-_standard(x, loc, scale))
-    small, large = xnp.minimum(size, np.log(2)), xnp.maximum(size, np.log(2))
-    return xnp.where(size < np.log(2), xnp.log(-xnp.expm1(-small)), xnp.log1p(-xnp.exp(-large)))
+    small, large = xnp.minimum(size, math.log(2)), xnp.maximum(size, math.log(2))
+    return xnp.where(size < math.log(2), xnp.log(-xnp.expm1(-small)), xnp.log1p(-xnp.exp(-large)))
 
 
 @member("right Gumbel", p="probabilities")

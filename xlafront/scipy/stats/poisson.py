@@ -39,7 +39,7 @@ def entropy(mu, loc=0):
     """By its terms where the mean is small, by an asymptotic series where it is large."""
     mu = xnp.asarray(mu)
     small = xnp.where(mu < 20, mu, 1)
-    k = xnp.arange(_TERMS, dtype=mu.dtype)
+    k = xnp.arange(_TERMS, dtype=mu.dtype).reshape((1,) * mu.ndim + (_TERMS,))
     log = xlogy(k, small[..., None]) - lax.lgamma(k + 1) - small[..., None]
     summed = -xnp.sum(xnp.exp(log) * log, axis=-1)
     large = xnp.where(mu < 20, 20, mu)

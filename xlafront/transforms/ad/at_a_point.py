@@ -71,9 +71,18 @@ def _checked_cotangents(name: str, cotangent, out_tree, avals, of_structure: typ
             raise of_types(f"the cotangent given to {name} has an unexpected type (shape or dtype): expected was the "
                            f"cotangent type {aval}, that of result{tree.path_of(cotangent, i)}, the corresponding output, but "
                            f"it is {given}.")
+        _check_split(f"the cotangent given to {name} for result{tree.path_of(cotangent, i)}", given, aval, of_types)
         _check_varies(f"the cotangent given to {name} for result{tree.path_of(cotangent, i)}", given, aval, of_types)
         checked.append(ct)
     return checked
+
+
+def _check_split(what: str, given, expected, error: type[Exception]) -> None:
+    """Over axes of type Explicit, what is split in another way is of another type; what is whole everywhere is taken."""
+    own, wanted = given.explicit_sharding, expected.explicit_sharding
+    if own is not None and (wanted is None or own.spec.partitions != wanted.spec.partitions):
+        raise error(f"{what} has an unexpected type: it is {given}, expected was {expected}, which is split differently. Bring "
+                    "it there with reshard.")
 
 
 def _check_varies(what: str, given, expected, error: type[Exception] = ValueError) -> None:
@@ -105,6 +114,9 @@ class Derivative:
         checked = [checked_tangent(aval, t, lambda i=i: tree.path_of(tangents, i), ValueError)
                    for i, (aval, t) in enumerate(zip(self.program.in_avals, leaves))]
         for i, (aval, t) in enumerate(zip(self.program.in_avals, checked)):
+            if type(t) not in (Zero, RefTangent):
+                _check_split(f"the tangent given to the derivative of {self.name}{tree.path_of(tangents, i)}",
+                             tracing.aval_of(t), aval.to_tangent_aval(), ValueError)
             if isinstance(t, tracing.Tracer):
                 _check_varies(f"the derivative of {self.name}: tangent{tree.path_of(tangents, i)}", t.aval, aval)
         checked = [t.value if type(t) is RefTangent else t for t in checked]

@@ -265,11 +265,11 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any], 
         apply.__name__ = primitive.name
         return Jitted(apply, Options(), primitive.name, True)
 
-    return jaxpr.memoised(("compiled", *map(_identity, params.values())), make).evaluate(*args)[0]
+    return jaxpr.memoised_with((), ("compiled", *map(_identity, params.values())), make).evaluate(*args)[0]
 
 
 def _identity(parameter):
-    """A parameter in a key: programs by identity."""
+    """A parameter in a key: programs by identity. `params`, which what is kept holds, has the constants."""
     if isinstance(parameter, ClosedJaxpr):
-        return (id(parameter.jaxpr), *map(id, parameter.consts))
+        return (parameter.jaxpr, *map(id, parameter.consts))
     return tuple(map(_identity, parameter)) if isinstance(parameter, tuple) else parameter
