@@ -26,6 +26,7 @@ from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import (
     broadcast_shapes as joint_shape,
     check_arraylike,
+    hashable_axis,
     promote_dtypes,
     unwrap,
     unwrap_node,
@@ -270,6 +271,8 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     >>> xnp.rollaxis(xnp.ones((2, 3, 4)), 2).shape
     (4, 2, 3)
     """
+    hashable_axis(axis, "rollaxis")
+    hashable_axis(start, "rollaxis")
     rank = np.ndim(a)
     axis = canonical_axis(axis, rank, "rollaxis")
     start = start + rank if start < 0 else start
@@ -732,7 +735,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     a, b = canonical_axes(axes, np.ndim(m), "rot90")
     k %= 4
     if k == 0:
-        return m
+        return asarray(m)
     if k == 2:
         return flip(flip(m, a), b)
     order = list(range(np.ndim(m)))

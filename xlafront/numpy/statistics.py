@@ -36,7 +36,7 @@ from xlafront.numpy.diagonals import diagonal
 from xlafront.numpy.indexing import take_along_axis, take_rows
 from xlafront.numpy.linear import matmul
 from xlafront.numpy.manipulation import atleast_2d, broadcast_to, concatenate, reshape, squeeze, transpose
-from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, unwrap
+from xlafront.numpy.promotion import check_arraylike, hashable_axis, promote_dtypes_inexact, unwrap
 from xlafront.numpy.reductions import cumsum
 from xlafront.numpy.ufuncs import PUBLIC, clip
 from xlafront.staging.library import library
@@ -205,7 +205,7 @@ def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, w
     if method not in _METHODS:
         raise ValueError(f"xnp.{name} has no method {method!r}; it has {', '.join(_METHODS)}.")
     shape = np.shape(a)
-    reductions.hashable_axis(axis, name)
+    hashable_axis(axis, name)
     axes = reductions.static_axes(axis, len(shape), name)
     if 0 in [shape[i] for i in axes]:
         error = IndexError if without_nans and len(axes) == len(shape) and not keepdims else TypeError
