@@ -62,6 +62,16 @@ REFUSED = [  # (error, a word of its text, calls)
     (NotImplementedError, "inverted_cdf", "xnp.quantile(X, .5, weights=X)"),
     (ValueError, "hash", """xnp.cumsum(X, axis=[0]) | xnp.cumprod(X, axis=[0]) | xnp.nancumsum(X, axis=[0]) |
         xnp.diff(X, axis=[0]) | xnp.gradient(X, axis=[0, 1]) | xnp.trapezoid(X, axis=[0]) | xnp.rollaxis(X, [0])"""),
+    (TypeError, "floating", "xnp.quantile(X, 1j) | xnp.nanquantile(X, 1)"),
+    (ValueError, "complex", "xnp.median(X * 1j, axis=.5) | xnp.quantile(X * 1j, 1)"),
+    (TypeError, "no second operands", "xnp.negative.at(x, 0, 2, inplace=False)"),
+    (TypeError, "needs axes", "xnp.moveaxis(X, None, 0)"),
+    (ValueError, "hash", "xnp.swapaxes(X, [0], 1)"),
+    (xf.errors.TracerIntegerConversionError, "__index__", "xf.jit(lambda k: xnp.diag(x, k))(1)"),
+    (NameError, "unbound axis name", "xf.nn.softmax(X, axis='a') | xf.nn.logsumexp(X, axis='a')"),
+    (TypeError, "array", "xf.random.choice(xf.random.key(0), 2, (2,), p=[.5, .5])"),
+    (IndexError, "integer axis", "xf.random.categorical(xf.random.key(0), X, axis='a') | xf.random.categorical(xf.random.key(0), X, axis=None)"),
+    (ValueError, "number as axis", "xf.random.categorical(xf.random.key(0), X, axis=True)"),
     (ValueError, "one axis", "xnp.trapezoid(X, axis=(0, 1)) | xnp.trapezoid(X, axis=())"),
     (ValueError, "broadcast", "xnp.full(-1, X) | xnp.full((2, -1), xnp.ones(3))"),
     (TypeError, "sequence of arrays", "xnp.choose(m, 1) | m.choose(None) | xnp.choose(1.5, 2)"),
@@ -246,6 +256,11 @@ def test_writing_to_an_array_without_elements():
         empty[places]
     with pytest.raises(ValueError, match="cannot put"):
         xnp.zeros(0).at[places].set(xnp.ones(5))
+
+
+def test_fractions_of_degrees_of_freedom():
+    rows = np.array([[1.0, 2.0, 4.0], [3.0, 5.0, 4.5]])
+    np.testing.assert_allclose(xnp.cov(rows, ddof=1.5), np.cov(rows, ddof=1) * 2 / 1.5, rtol=1e-6)
 
 
 def test_scalars_are_repeated_along_any_axis():

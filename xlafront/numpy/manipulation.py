@@ -234,6 +234,8 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     (4, 3, 2)
     """
     check_arraylike("swapaxes", a)
+    hashable_axis(axis1, "swapaxes")
+    hashable_axis(axis2, "swapaxes")
     order = list(range(np.ndim(a)))
     i, j = canonical_axis(axis1, len(order), "swapaxes"), canonical_axis(axis2, len(order), "swapaxes")
     order[i], order[j] = order[j], order[i]
@@ -254,6 +256,8 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
     rank = np.ndim(a)
     if np.size(source) != np.size(destination):
         raise ValueError(f"xnp.moveaxis needs as many sources as destinations, got {source} and {destination}.")
+    if source is None or destination is None:
+        raise TypeError(f"xnp.moveaxis needs axes, integers or sequences of them, got {source} and {destination}.")
     source, destination = (canonical_axes(axes, rank, "moveaxis", TypeError) for axes in (source, destination))
     order = [i for i in range(rank) if i not in source]
     for d, s in sorted(zip(destination, source)):

@@ -439,6 +439,7 @@ def choice(key: ArrayLike, a: ArrayLike, shape: Sequence[int] = (), replace: boo
     if not math.prod(shape):
         return zeros(shape, tracing.aval_of(a).dtype)
     if p is not None:
+        check_arraylike("choice", p)
         if np.shape(p) != (n,):
             raise ValueError(f"random.choice needs a probability for each of the {n} elements, got shape {np.shape(p)}.")
         d = dtypes.to_inexact(dtypes.operand_type(unwrap(p))[0])
