@@ -24,6 +24,8 @@ import sys
 
 HERE = pathlib.Path(__file__).parent
 WORKER = HERE / "worker.py"
+# `<<a;b>>` or `<<name>>`: the end is the last of several `>`, as a choice may be that operator.
+CHOICES = r"<<((?:(?!<<|>>(?!>)).)*;(?:(?!<<|>>(?!>)).)*|\w+)>>"
 FAILURES_INSIDE = ("MLIRError", "AssertionError")  # of the reference: it fails where it did not mean to, which is no behaviour
 
 
@@ -51,7 +53,7 @@ def read(name: str) -> list[tuple[str, bool]]:
 
 def expanded(line: str) -> list[str]:
     """A line with `<<a;b>>` in places, for each combination of choices."""
-    choices = [part.split(";") if i % 2 else [part] for i, part in enumerate(re.split(r"<<([^<>]*;[^<>]*)>>", line))]
+    choices = [part.split(";") if i % 2 else [part] for i, part in enumerate(re.split(CHOICES, line))]
     return ["".join(parts) for parts in itertools.product(*choices)]
 
 
@@ -60,6 +62,8 @@ def difference(ours: dict, theirs: dict, compilations: bool) -> str | None:
         if "died" in answer:
             return f"the process {side} died: {answer['died']}"
     if "error" in theirs:
+        if theirs["error"][0] == "SyntaxError" and "(<call>" in theirs["text"]:
+            return "is no Python"
         if theirs["error"][0] in FAILURES_INSIDE or "verifier errors" in theirs["text"]:
             return None
         if "error" not in ours:

@@ -71,6 +71,9 @@ REFUSED = {  # call: exception, a word of the message
                           ValueError, "int32 indices"),
     "index that is no integer": (lambda: lax.dynamic_index_in_dim(FLOATS, 1.5), TypeError, "integer"),
     "too many starts": (lambda: lax.dynamic_slice(FLOATS, (0, 0), (1,)), ValueError, "must match"),
+    "too few sizes": (lambda: lax.dynamic_slice(FLOATS[None], (0, 0), (1,)), ValueError, "a size for each"),
+    "an integer of a complex number": (lambda: lax.convert_element_type(1j, int), TypeError, "complex number"),
+    "windows of booleans from a number": (lambda: lax.reduce_window(INTS > 0, 0, lax.max, (2,)), TypeError, "dtypes"),
     "product of scalars": (lambda: lax.dot(2.0, 2.0), ValueError, "contracting"),
     "stack of two shapes": (lambda: lax.stack([FLOATS, FLOATS[:2]]), ValueError, "same shape"),
     "slice beyond": (lambda: lax.slice_in_dim(FLOATS, 0, 5), TypeError, "does not lie within"),
@@ -87,6 +90,7 @@ def test_refused(what):
 def test_conversions():
     for value, dtype, wanted in ((2**32, "int32", 0), (2**32 + 5, "int8", 5), (-1, "uint8", 255), (2**40, "float32", 2.0**40)):
         assert np.asarray(lax.convert_element_type(value, dtype)) == wanted
+    assert lax.convert_element_type(1j, bool) and lax.convert_element_type(np.complex64(1j), bool)
     weak = xnp.asarray(2.0)
     for dtype in (float, "float32", int, complex):
         assert not lax.convert_element_type(weak, dtype).weak_type

@@ -60,6 +60,25 @@ REFUSED = [  # (error, a word of its text, calls)
         xf.device_put(MASKED) | xf.grad(xnp.sum)(MASKED) | xnp.stack([MASKED]) | xnp.where(MASKED, 1, 2)"""),
     (ValueError, "axis", "xnp.average(X, weights=xnp.ones(2)) | xnp.average(X, axis=0, weights=xnp.ones(3))"),
     (NotImplementedError, "inverted_cdf", "xnp.quantile(X, .5, weights=X)"),
+    (ValueError, "hash", """xnp.cumsum(X, axis=[0]) | xnp.cumprod(X, axis=[0]) | xnp.nancumsum(X, axis=[0]) |
+        xnp.diff(X, axis=[0]) | xnp.gradient(X, axis=[0, 1]) | xnp.trapezoid(X, axis=[0]) | xnp.rollaxis(X, [0])"""),
+    (TypeError, "floating", "xnp.quantile(X, 1j) | xnp.nanquantile(X, 1)"),
+    (ValueError, "complex", "xnp.median(X * 1j, axis=.5) | xnp.quantile(X * 1j, 1)"),
+    (TypeError, "no second operands", "xnp.negative.at(x, 0, 2, inplace=False)"),
+    (TypeError, "needs axes", "xnp.moveaxis(X, None, 0)"),
+    (ValueError, "hash", "xnp.swapaxes(X, [0], 1)"),
+    (xf.errors.TracerIntegerConversionError, "__index__", "xf.jit(lambda k: xnp.diag(x, k))(1)"),
+    (NameError, "unbound axis name", "xf.nn.softmax(X, axis='a') | xf.nn.logsumexp(X, axis='a')"),
+    (TypeError, "array", "xf.random.choice(xf.random.key(0), 2, (2,), p=[.5, .5])"),
+    (IndexError, "integer axis", "xf.random.categorical(xf.random.key(0), X, axis='a') | xf.random.categorical(xf.random.key(0), X, axis=None)"),
+    (ValueError, "number as axis", "xf.random.categorical(xf.random.key(0), X, axis=True)"),
+    (ValueError, "one axis", "xnp.trapezoid(X, axis=(0, 1)) | xnp.trapezoid(X, axis=())"),
+    (ValueError, "broadcast", "xnp.full(-1, X) | xnp.full((2, -1), xnp.ones(3))"),
+    (TypeError, "sequence of arrays", "xnp.choose(m, 1) | m.choose(None) | xnp.choose(1.5, 2)"),
+    (TypeError, "array", "xnp.choose(m, 'a') | xnp.bincount(x, [1, 2])"),
+    (ValueError, "weight for each", "xnp.bincount(x, 1) | xnp.bincount(x, xnp.ones(2)) | xnp.bincount(x, xnp.ones((1, 3)))"),
+    (TypeError, "integer", "xnp.bincount(x, length=1.5) | xnp.bincount(x, minlength=1.5)"),
+    (NotImplementedError, "order", "xnp.asarray(X, order='C')"),
     (TypeError, "permutation", "xnp.transpose(X, (0, 0)) | xnp.transpose(X, (0,))"),
 ]
 
@@ -223,3 +242,41 @@ def test_functions_do_not_depend_on_the_users_settings(setting, value):
                                        rtol=1e-5, err_msg=call)
     finally:
         xf.config.update(setting, before)
+
+
+def test_writing_to_an_array_without_elements():
+    """All positions are outside; where to read from there is none."""
+    empty, places = xnp.zeros((0, 2)), xnp.array([0, 1, 5])
+    for mode in (None, "drop", "clip"):
+        for updated in (empty.at[places].set(1.0, mode=mode), empty.at[places, 0].add(xnp.ones(3), mode=mode)):
+            assert updated.shape == (0, 2)
+    assert empty.at[places].apply(xnp.sin).shape == (0, 2)
+    assert xnp.bincount(places, length=0).shape == (0,)
+    with pytest.raises(IndexError, match="size 0"):
+        empty[places]
+    with pytest.raises(ValueError, match="cannot put"):
+        xnp.zeros(0).at[places].set(xnp.ones(5))
+
+
+def test_fractions_of_degrees_of_freedom():
+    rows = np.array([[1.0, 2.0, 4.0], [3.0, 5.0, 4.5]])
+    np.testing.assert_allclose(xnp.cov(rows, ddof=1.5), np.cov(rows, ddof=1) * 2 / 1.5, rtol=1e-6)
+
+
+def test_scalars_are_repeated_along_any_axis():
+    for axis in (None, 0, -1):
+        np.testing.assert_array_equal(xnp.repeat(2.0, 3, axis=axis), np.full(3, 2.0))
+
+
+def test_distances_of_samples_in_lists():
+    y = np.array([[0.0, 1.0, 2.0], [3.0, 5.0, 9.0]])
+    np.testing.assert_allclose(xnp.trapezoid(y, dx=[1, 2]), np.trapezoid(y, dx=[1, 2]))
+    np.testing.assert_allclose(xnp.trapezoid(y, axis=(0,)), np.trapezoid(y, axis=0))
+    np.testing.assert_allclose(xnp.trapezoid(y, [0.0, 1.0, 3.0] @ np.eye(3), None), np.trapezoid(y, [0.0, 1.0, 3.0]))
+
+
+@pytest.mark.parametrize("name", ["float6_e2m3fn", "float6_e3m2fn"])
+def test_types_that_live_within_programs(name):
+    with pytest.raises(xf.errors.JaxRuntimeError, match="INVALID_ARGUMENT.*" + name):
+        xnp.zeros(2, name)
+    np.testing.assert_array_equal(xf.jit(lambda: xnp.ones(2, name).astype(float))(), [1, 1])

@@ -94,6 +94,34 @@ def test_weak_vectors():
         assert getattr(xnp, name)(weak).weak_type == (name == "sort"), name
 
 
+BESIDE_CONSTANTS = "sinc radians deg2rad rad2deg degrees logical_not iscomplex isreal".split()
+PAIRS_BESIDE_CONSTANTS = "hypot heaviside logaddexp2 logical_and logical_or logical_xor gcd lcm".split()
+
+
+@pytest.mark.parametrize("name", BESIDE_CONSTANTS + PAIRS_BESIDE_CONSTANTS)
+def test_what_is_computed_with_constants_is_weak_of_scalars_alone(name):
+    x = 2 if name in ("gcd", "lcm") else 1.5
+    vector, one = xnp.broadcast_to(x, (2,)), xnp.broadcast_to(x, (1, 1))
+    function = getattr(xnp, name)
+    if name in BESIDE_CONSTANTS:
+        found = [function(v).weak_type for v in (x, xnp.asarray(x), vector, one)]
+    else:
+        found = [function(*v).weak_type for v in ((x, x), (xnp.asarray(x), x), (vector, vector), (one, x))]
+    assert found == [True, True, False, False]
+    if name in BESIDE_CONSTANTS:  # an element under vmap is a scalar
+        assert xf.vmap(function)(vector).weak_type
+
+
+def test_weak_arrays_and_functions_of_several():
+    weak = xnp.broadcast_to(2, (3,))
+    assert all(part.weak_type for part in xnp.modf(weak))
+    assert not xnp.cross(weak, weak).weak_type
+    assert xnp.cross(weak[:2], weak[:2]).weak_type
+    assert not xnp.choose(xnp.array([0, 1]), [1, 2]).weak_type
+    assert not xnp.full_like(weak, weak).weak_type
+    assert xnp.full_like(weak, 1).weak_type
+
+
 def test_a_weak_quotient_does_not_widen():
     assert (xnp.ones(2, xnp.bfloat16) * (xnp.asarray(5.0) // 2)).dtype == xnp.bfloat16
 

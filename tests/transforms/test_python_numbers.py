@@ -190,6 +190,7 @@ WEAK_GRADIENTS = {
     "linspace": lambda v: xnp.linspace(0.0, v, 3).sum(), "constant": lambda v: 3.0, "round": lambda v: xnp.round(v) * 1.0,
     "operators": lambda v: (xnp.sin(v) * ROW[0] - ROW[1]) / ROW[0], "array": lambda v: xnp.array([v, 1.0]).sum(),
     "prod": lambda v: xnp.prod(xnp.stack([v, v])), "max": lambda v: xnp.max(xnp.stack([v, v])), "clamp": lambda v: lax.clamp(0.0, v, 9.0),
+    "lower bound": lambda v: lax.clamp(v, 1.0, 9.0), "upper bound": lambda v: lax.clamp(0.0, 9.0, v),
     "scan of sin": lambda v: lax.scan(lambda c, y: (lax.sin(c) * y, None), v, ROW)[0],
     "closed over": lambda v: lax.scan(lambda c, y: (c, lax.mul(v, y)), ROW[0], ROW)[1].sum(),
     "unused carry": lambda v: lax.scan(lambda c, y: (c * y, c), v, ROW)[1].sum(),

@@ -91,6 +91,8 @@ def _named(function: ClosedJaxpr, start: Any, dtype) -> Primitive | None:
     primitive, identity = _NAMED.get(monoid(function), (None, None))
     if primitive is None or isinstance(start, tracing.Tracer) or not isinstance(dtype, np.dtype):
         return None
+    if dtype == np.bool_ and np.asarray(start).dtype != np.bool_:
+        return None
     same = np.asarray(start) == np.asarray(identity(dtype)).astype(dtype)
     return primitive if bool(np.all(same)) else None
 

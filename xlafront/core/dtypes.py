@@ -113,6 +113,7 @@ bfloat16 = np.dtype(ml_dtypes.bfloat16)
 small_floats = tuple(np.dtype(getattr(ml_dtypes, name)) for name in _SMALL_FLOATS)
 small_ints = tuple(np.dtype(getattr(ml_dtypes, name)) for name in _SMALL_INTS)
 custom_floats = (bfloat16, *small_floats)
+within_programs = frozenset(d for d in small_floats if d.name.startswith("float6"))  # of which the runtime makes no arrays
 
 python_scalar_dtypes: dict[type, np.dtype] = {bool: bool_, int: int64, float: float64, complex: complex128}
 

@@ -236,6 +236,8 @@ def dynamic_slice(operand: ArrayLike, start_indices: ArrayLike | Sequence[ArrayL
     Array([2, 3, 4], dtype=int32)
     """
     sizes = static_shape("dynamic_slice", slice_sizes)
+    if len(sizes) != np.ndim(operand):
+        raise ValueError(f"dynamic_slice needs a size for each of the {np.ndim(operand)} dimensions, got {sizes}.")
     return _dynamic_slice_kernel(operand, start_indices, sizes, _wraps(allow_negative_indices, len(sizes)))
 
 

@@ -633,11 +633,17 @@ def _clamp_lower(ctx, low, x, high):
     return ctx.op("stablehlo.clamp", [low, x, high])
 
 
+def _mask_of(g, mask):
+    """Ones and zeros of the type of `g`, weakly typed as it is."""
+    aval = tracing.aval_of(g)
+    return convert_element_type_p.bind(mask, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=None)
+
+
 PRIMITIVES["clamp"] = elementwise(
     "clamp", _clamp_lower, "int float complex bool",
-    derivatives=(lambda g, z, lo, x, hi: mul(g, to_dtype(gt(lo, x), tracing.aval_of(g).dtype)),
+    derivatives=(lambda g, z, lo, x, hi: mul(g, _mask_of(g, gt(lo, x))),
                  lambda g, z, lo, x, hi: where(and_(gt(x, lo), lt(x, hi)), g, constant_like(g, 0)),
-                 lambda g, z, lo, x, hi: mul(g, to_dtype(lt(hi, x), tracing.aval_of(g).dtype))))
+                 lambda g, z, lo, x, hi: mul(g, _mask_of(g, lt(hi, x)))))
 
 
 PRIMITIVES["clamp"].abstract = _clamp_abstract
@@ -1030,6 +1036,10 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     dtype = dtypes.check_user_dtype(specified(new_dtype, "convert_element_type"), "convert_element_type")
     if isinstance(operand, (int, np.integer)) and isinstance(dtype, np.dtype):
         operand = np.asarray(operand).astype(dtype)  # of all its bits, which an array may not have
+    if isinstance(operand, (complex, np.complexfloating)) and dtype == dtypes.bool_:
+        operand = bool(operand)
+    elif type(operand) is complex and isinstance(dtype, np.dtype) and not dtypes.is_complex(dtype):
+        raise TypeError(f"convert_element_type cannot make {dtype} of the complex number {operand}: give its real part.")
     return _convert_kernel(operand, dtype)
 
 

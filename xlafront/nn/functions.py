@@ -14,6 +14,7 @@ from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax.barriers import stop_gradient
 from xlafront.lax.elementwise import and_, as_type, constant_like, eq, erfc_, gt, logistic_, lt, mul, rsqrt_, select, sub
 from xlafront.lax.families import elementwise
+from xlafront.lax.named_axes import unbound_axis
 from xlafront.lax.shapes import canonical_axes, canonical_axis, counting, static_shape
 from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact, unwrap
 from xlafront.runtime import config
@@ -387,6 +388,8 @@ def glu(x: ArrayLike, axis: int = -1) -> Array:
 
 def _axes(axis, x, name):
     rank = np.ndim(x)
+    if isinstance(axis, str):
+        raise unbound_axis(axis, name, ())
     return tuple(range(rank)) if axis is None else canonical_axes(axis, rank, name)
 
 

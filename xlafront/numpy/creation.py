@@ -224,7 +224,7 @@ def asarray(a: Any, dtype: DTypeLike | None = None, order: str | None = None, *,
     >>> xnp.asarray([1, 2], dtype=xnp.float32)
     Array([1., 2.], dtype=float32)
     """
-    if type(a) is ArrayImpl and dtype is None and device is None and not copy and out_sharding is None:
+    if type(a) is ArrayImpl and dtype is None and device is None and not copy and out_sharding is None and order is None:
         return a
     if type(a) is not np.ndarray and isinstance(a, np.ndarray):
         tracing.aval_of(a)  # refuses those with a mask
@@ -334,10 +334,14 @@ def _full_kernel(value, shape, dtype, weak):
         return value
     rank = len(shape)
     own = np.shape(value)
-    if len(own) > rank or any(n not in (1, m) for n, m in zip(own[::-1], shape[::-1])):
+    _check_fill_shape(own, shape)
+    return shapes.broadcast_in_dim(value, shape, range(rank - len(own), rank))
+
+
+def _check_fill_shape(own, shape):
+    if len(own) > len(shape) or any(n not in (1, m) for n, m in zip(own[::-1], shape[::-1])):
         raise ValueError(str(errors.incompatible_shapes("xnp.full", [("fill value", own), ("shape", shape)],
                                                         "The fill value must broadcast to the shape.", broadcast=True)))
-    return shapes.broadcast_in_dim(value, shape, range(rank - len(own), rank))
 
 
 def full(shape: int | Sequence[int], fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: Any = None,
@@ -358,6 +362,9 @@ def full(shape: int | Sequence[int], fill_value: ArrayLike, dtype: DTypeLike | N
     d = value_dtype if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full")
     if type(fill_value) is complex and not dtypes.is_complex(d):
         raise TypeError(f"xnp.full cannot make {d} of the complex number {fill_value}.")
+    if np.ndim(fill_value):
+        shape = shapes.static_shape("full", shape)
+        _check_fill_shape(np.shape(fill_value), shape)
     shape = _sizes("full", shape)
     weak = weak and dtype is None and not is_placed(device)
     return _full(shape, fill_value, d, weak, device or target_of("xnp.full", out_sharding, shape))
@@ -446,8 +453,8 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = Non
         target = placement_of(a, own)
     check_arraylike("full_like", fill_value)
     d = dtypes.canonicalize_dtype(aval.dtype, True) if dtype is None else dtypes.check_user_dtype(dtype, "xnp.full_like")
-    result = _full(own, fill_value, d, dtype is None and getattr(aval, "weak_type", False) and not is_placed(device),
-                   target)
+    weak = dtype is None and getattr(aval, "weak_type", False) and not is_placed(device) and not np.ndim(fill_value)
+    result = _full(own, fill_value, d, weak, target)
     return _placed_like(result, aval, target is None and shape is None)
 
 

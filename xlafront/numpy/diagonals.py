@@ -83,7 +83,7 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
     v = unwrap(v)
     check_arraylike("diag", v)
     if np.ndim(v) == 1:
-        return with_weakness(_on_diagonal(v, k), tracing.aval_of(v).weak_type)
+        return with_weakness(_on_diagonal(v, as_size(k)), tracing.aval_of(v).weak_type)
     if np.ndim(v) == 2:
         return diagonal(v, k)
     raise ValueError(f"xnp.diag takes a vector or a matrix, got shape {np.shape(v)}.")

@@ -13,7 +13,7 @@ from xlafront.lax.slicing import slice_in_dim
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.indexing import take_rows
 from xlafront.numpy.manipulation import broadcast_to, concatenate, ravel, reshape
-from xlafront.numpy.promotion import broadcast_cases, check_arraylike, promote_dtypes_inexact, unwrap as operand
+from xlafront.numpy.promotion import broadcast_cases, check_arraylike, hashable_axis, promote_dtypes_inexact, unwrap as operand
 from xlafront.numpy.reductions import cumsum, static_axes, sum as total
 from xlafront.numpy.searching import searchsorted, where
 from xlafront.numpy.sorting import argsort
@@ -66,6 +66,7 @@ def diff(a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = N
         raise ValueError(f"xnp.diff needs an order that is nonnegative, got n={n}.")
     if not np.ndim(a):
         raise ValueError("xnp.diff needs an array of at least one dimension, got a scalar.")
+    hashable_axis(axis, "diff")
     axis = canonical_axis(axis, np.ndim(a), "xnp.diff")
     shape = (*np.shape(a)[:axis], 1, *np.shape(a)[axis + 1:])
     before, after = (x if x is None or np.ndim(x) else broadcast_to(x, shape) for x in (prepend, append))
@@ -136,6 +137,7 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axes = None, edge_order: i
     if edge_order is not None:
         raise NotImplementedError("xnp.gradient has differences of first order at the ends; the argument edge_order is not "
                                   "supported.")
+    hashable_axis(axis, "gradient")
     axes = static_axes(axis, np.ndim(f), "gradient")
     if any(np.shape(f)[i] < 2 for i in axes):
         raise ValueError(f"xnp.gradient needs 2 samples or more along each axis: the shape {np.shape(f)} is too small.")
@@ -186,11 +188,19 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     >>> xnp.trapezoid(xnp.array([0.0, 1.0, 4.0]), dx=0.5)
     Array(1.5, dtype=float32)
     """
-    check_arraylike("trapezoid", y, dx, *[v for v in (x,) if v is not None])
+    check_arraylike("trapezoid", y, *[v for v in (x,) if v is not None])
+    hashable_axis(axis, "trapezoid")
+    if isinstance(axis, tuple):
+        if len(axis) != 1:
+            raise ValueError(f"xnp.trapezoid needs one axis, got {len(axis)}: {axis}.")
+        [axis] = axis
+    if x is None:
+        dx = asarray(dx)
     if x is not None and np.ndim(x) == 0:
         raise ValueError("xnp.trapezoid takes positions x in a vector or an array like y, got a scalar. Give a distance as dx.")
     axis_of_y = canonical_axis(axis, np.ndim(y), "xnp.trapezoid")
     fewer = x is not None and 1 < np.ndim(x) < np.ndim(y)
+    dx = dx if x is None else None
     return _trapezoid(y, x, dx, axis_of_y, canonical_axis(axis, np.ndim(x), "xnp.trapezoid, in x,") if fewer else axis_of_y)
 
 

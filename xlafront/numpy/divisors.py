@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.lax.elementwise import constant_like, div, mul, ne, rem_, where
+from xlafront.lax.elementwise import as_type, constant_like, div, mul, ne, rem_, where
 from xlafront.lax.shapes import broadcast_in_dim
 from xlafront.numpy.promotion import promote_args
 from xlafront.numpy.reductions import any as any_of
@@ -19,6 +19,8 @@ def _sizes(name: str, x1, x2) -> list:
         raise ValueError(f"the arguments of xnp.{name} must be integers, got {tracing.aval_of(operands[0]).dtype}.")
     operands = [PUBLIC["absolute"](x) for x in operands]
     shape = max((tracing.aval_of(x).shape for x in operands), key=len)
+    if shape:  # arrays of divisors are not weakly typed
+        operands = [as_type(x, tracing.aval_of(x).dtype, False) for x in operands]
     return [x if tracing.aval_of(x).shape == shape else broadcast_in_dim(x, shape, ()) for x in operands]
 
 

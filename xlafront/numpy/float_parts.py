@@ -60,7 +60,7 @@ def _real(name: str, x, error: type[Exception]):
     d = tracing.aval_of(x).dtype
     if d.kind == "c":
         raise error(f"xnp.{name} does not support complex numbers, its input has dtype {d}: take it of x.real and x.imag.")
-    return as_type(x, d, False), d
+    return x, d
 
 
 @library
@@ -73,6 +73,7 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     (Array([0.75, 0.5 ], dtype=float32), Array([ 2, -1], dtype=int32))
     """
     x, d = _real("frexp", x, TypeError)
+    x = as_type(x, d, False)
     layout = _Format(d)
     word = layout.word.type
     bits = _bits(x, layout.word)
@@ -158,6 +159,7 @@ def spacing(x: ArrayLike, /) -> Array:
     Array(1.1920929e-07, dtype=float32)
     """
     x, d = _real("spacing", x, ValueError)
+    x = as_type(x, d, False)
     layout = _Format(d)
     word = layout.word.type
     bits = _bits(x, layout.word)

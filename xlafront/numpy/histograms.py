@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -93,13 +94,18 @@ def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0,
         raise TypeError(f"xnp.bincount counts integers: x must have an integer type, got {x.dtype}.")
     if x.ndim != 1:
         raise ValueError(f"xnp.bincount counts the elements of a vector, got shape {x.shape}: use x.ravel().")
+    check_arraylike("bincount", *[w for w in (weights,) if w is not None])
+    if weights is not None and np.shape(weights) != x.shape:
+        raise ValueError(f"xnp.bincount needs a weight for each element of x, whose shape is {x.shape}: the weights have shape "
+                         f"{np.shape(weights)}.")
     if length is None:
         if isinstance(x, tracing.Tracer):
             raise errors.ConcretizationTypeError(x, "xnp.bincount needs a static `length` inside a traced function.")
-        length = max(int(minlength), int(reductions.max(x)) + 1, 1) if x.size else int(minlength)
+        least = operator.index(minlength)
+        length = max(least, int(reductions.max(x)) + 1, 1) if x.size else max(least, 0)
     if weights is None:
         weights = dtypes.default_dtype(int).type(1)
-    total = zeros(int(length), dtypes.dtype(weights))
+    total = zeros(operator.index(length), dtypes.dtype(weights))
     return total.at[clip(x, 0, None)].add(weights, mode="drop")
 
 

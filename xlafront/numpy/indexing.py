@@ -68,8 +68,8 @@ def _positions(window: Slice):
     return window.start + window.stride * np.arange(window.size, dtype=np.int32)
 
 
-def plan_key(shape: tuple, key, static_ints: bool) -> tuple[tuple, tuple]:
-    """The plan for `x[key]`, and its index arrays."""
+def plan_key(shape: tuple, key, static_ints: bool, reads: bool = True) -> tuple[tuple, tuple]:
+    """The plan for `x[key]`, and its index arrays. Writing needs no elements: arrays of positions are then all outside."""
     if type(key) is list:
         raise TypeError(
             f"an array cannot be indexed by a list, got x[{errors.short(key)}]: a list could mean one index for each "
@@ -119,7 +119,7 @@ def plan_key(shape: tuple, key, static_ints: bool) -> tuple[tuple, tuple]:
         elif _is_bool(item):
             dim = _plan_mask(item, shape, dim, position, entries, indices, alone)
         else:
-            if shape[dim] == 0 and np.size(item):
+            if reads and shape[dim] == 0 and np.size(item):
                 raise IndexError(f"an index array cannot select from dimension {dim}, which has size 0.")
             entries.append(("array", len(indices)))
             indices.append(item)

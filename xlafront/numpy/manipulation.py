@@ -26,6 +26,7 @@ from xlafront.numpy.creation import asarray
 from xlafront.numpy.promotion import (
     broadcast_shapes as joint_shape,
     check_arraylike,
+    hashable_axis,
     promote_dtypes,
     unwrap,
     unwrap_node,
@@ -233,6 +234,8 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     (4, 3, 2)
     """
     check_arraylike("swapaxes", a)
+    hashable_axis(axis1, "swapaxes")
+    hashable_axis(axis2, "swapaxes")
     order = list(range(np.ndim(a)))
     i, j = canonical_axis(axis1, len(order), "swapaxes"), canonical_axis(axis2, len(order), "swapaxes")
     order[i], order[j] = order[j], order[i]
@@ -254,6 +257,8 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
     rank = np.ndim(a)
     if np.size(source) != np.size(destination):
         raise ValueError(f"xnp.moveaxis needs as many sources as destinations, got {source} and {destination}.")
+    if source is None or destination is None:
+        raise TypeError(f"xnp.moveaxis needs axes, integers or sequences of them, got {source} and {destination}.")
     source, destination = (canonical_axes(axes, rank, "moveaxis", TypeError) for axes in (source, destination))
     order = [i for i in range(rank) if i not in source]
     for d, s in sorted(zip(destination, source)):
@@ -271,6 +276,8 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     >>> xnp.rollaxis(xnp.ones((2, 3, 4)), 2).shape
     (4, 2, 3)
     """
+    hashable_axis(axis, "rollaxis")
+    hashable_axis(start, "rollaxis")
     rank = np.ndim(a)
     axis = canonical_axis(axis, rank, "rollaxis")
     start = start + rank if start < 0 else start
@@ -737,7 +744,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     a, b = canonical_axes(axes, np.ndim(m), "rot90")
     k %= 4
     if k == 0:
-        return m
+        return asarray(m)
     if k == 2:
         return flip(flip(m, a), b)
     order = list(range(np.ndim(m)))

@@ -12,8 +12,8 @@ from xlafront.lax.elementwise import as_type, complex_, imag_, real_
 from xlafront.numpy import reductions, searching
 from xlafront.numpy.creation import asarray
 from xlafront.numpy.manipulation import broadcast_arrays
-from xlafront.numpy.promotion import boolean_mask, check_arraylike, promote_args, unwrap
-from xlafront.numpy.reductions import hashable_axis, refuse_out
+from xlafront.numpy.promotion import boolean_mask, check_arraylike, hashable_axis, promote_args, unwrap
+from xlafront.numpy.reductions import refuse_out
 from xlafront.numpy.statistics import checked_quantile
 from xlafront.numpy.ufuncs import PUBLIC
 from xlafront.staging.library import library

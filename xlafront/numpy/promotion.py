@@ -23,6 +23,14 @@ def _not_arraylike(name, i, x) -> TypeError:
     return errors.not_an_array(x, f"xnp.{name}", f"number {i}")
 
 
+def hashable_axis(axis, name: str):
+    """Refuses a list of axes, where the reference does."""
+    try:
+        hash(axis)
+    except TypeError:
+        raise errors.unhashable_static("axis", axis, f"xnp.{name}") from None
+
+
 def boolean_mask(name: str, where):
     """What a reduction got as `where`, an array of booleans."""
     check_arraylike(name, where)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from xlafront.core import dtypes, errors, tracing
+from xlafront.core import dtypes, tracing
 from xlafront.core.dimensions import common_shape, is_symbolic_dim
 from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax import elementwise
@@ -125,14 +125,6 @@ def static_axes(axis, rank: int, name: str):
     return canonical_axes(axis, rank, f"xnp.{name}")
 
 
-def hashable_axis(axis, name: str):
-    """Refuses a list of axes, where the reference does."""
-    try:
-        hash(axis)
-    except TypeError:
-        raise errors.unhashable_static("axis", axis, f"xnp.{name}") from None
-
-
 def _checked_dtype(dtype, name):
     return None if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
 
@@ -153,10 +145,10 @@ _ALONG_ONE = _PARAMETERS | {"axis": "the axis; all elements in order without."}
 
 
 def _finish(kernel, name: str, static: tuple[str, ...], says: str, example: str, parameters: dict[str, str] = _PARAMETERS,
-            converts: bool = False):
+            converts: bool = False, lists: bool = True):
     kernel.__name__ = kernel.__qualname__ = name
     kernel.__doc__ = docstring(kernel, says, example, parameters)
-    return library(kernel, static=static, lists=True, converts=converts)
+    return library(kernel, static=static, lists=lists, converts=converts)
 
 
 def _make_summing(name, says, example):
@@ -437,7 +429,7 @@ def _make_cumulative(name, primitive, says, example):
             return to_bool(primitive.bind(as_type(to_bool(a), dtypes.int32, False), axis=axis, reverse=False))
         return primitive.bind(_convert(a, wanted), axis=axis, reverse=False)
 
-    return _finish(kernel, name, ("axis", "dtype", "out"), says, example, _ALONG_ONE)
+    return _finish(kernel, name, ("axis", "dtype", "out"), says, example, _ALONG_ONE, lists=False)
 
 
 cumsum = _make_cumulative("cumsum", CUMULATIVE["cumsum"], "The sums of the first elements along an axis.", """\

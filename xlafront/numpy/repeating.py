@@ -40,7 +40,7 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None, *, total_r
     if out_sharding is not None:
         return with_out_sharding("xnp.repeat", out_sharding, lambda a, repeats: repeat(
             a, repeats, axis, total_repeat_length=total_repeat_length), (a, repeats))
-    if axis is None:
+    if axis is None or not np.ndim(a):
         a, axis = ravel(a), 0
     axis = shapes.canonical_axis(axis, np.ndim(a), "xnp.repeat")
     n = np.shape(a)[axis]

@@ -12,7 +12,7 @@ from xlafront.core.dimensions import known, max_dim, min_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import elementwise, shapes
 from xlafront.lax.creation import full, iota
-from xlafront.lax.elementwise import add, and_, div, ge, lt, ne, not_, rem_, shift_right_logical_, size_as
+from xlafront.lax.elementwise import add, and_, div, ge, lt, ne, not_, rem_, shift_right_logical_, size_as, with_weakness
 from xlafront.numpy.creation import array, zeros
 from xlafront.numpy.indexing import getitem, take, take_along_axis, take_rows
 from xlafront.numpy.manipulation import broadcast_arrays, stack
@@ -258,7 +258,7 @@ def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], defau
     >>> xnp.select([x < 2, x > 3], [x, 10 * x], -1)
     Array([ 0,  1, -1, -1, 40], dtype=int32)
     """
-    if not condlist:
+    if not len(condlist):
         raise ValueError("xnp.select needs a condition at least: condlist must be non-empty.")
     if len(condlist) != len(choicelist):
         raise ValueError(f"xnp.select needs as many choices as conditions, got {len(choicelist)} and {len(condlist)}.")
@@ -283,6 +283,11 @@ def choose(a: ArrayLike, choices: ArrayLike | Sequence[ArrayLike], out: None = N
     if out is not None:
         raise NotImplementedError("xnp.choose cannot write into `out`: arrays do not change. Use the result.")
     check_arraylike("choose", a)
+    try:
+        choices = [*choices]
+    except TypeError:
+        raise TypeError(f"xnp.choose needs a sequence of arrays to choose from, got {choices!r}.") from None
+    check_arraylike("choose", *choices)
     if not dtypes.is_integer(tracing.aval_of(unwrap(a)).dtype):
         raise ValueError(f"xnp.choose needs an array of integers, got {tracing.aval_of(unwrap(a)).dtype}.")
     n = len(choices)
@@ -300,4 +305,4 @@ def choose(a: ArrayLike, choices: ArrayLike | Sequence[ArrayLike], out: None = N
         raise ValueError(f"xnp.choose has the modes 'raise', 'clip' and 'wrap', not {mode!r}.")
     a, *rest = broadcast_arrays(a, *choices)
     rows = stack(rest)
-    return take_along_axis(rows, shapes.reshape(a, (1, *np.shape(a))), axis=0)[0]
+    return with_weakness(take_along_axis(rows, shapes.reshape(a, (1, *np.shape(a))), axis=0)[0], False)

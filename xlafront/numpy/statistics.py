@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, tracing
-from xlafront.core.dimensions import max_dim
+from xlafront.core.dimensions import is_symbolic_dim, max_dim
 from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax import elementwise, shapes
 from xlafront.lax.elementwise import (
@@ -36,7 +36,7 @@ from xlafront.numpy.diagonals import diagonal
 from xlafront.numpy.indexing import take_along_axis, take_rows
 from xlafront.numpy.linear import matmul
 from xlafront.numpy.manipulation import atleast_2d, broadcast_to, concatenate, reshape, squeeze, transpose
-from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, unwrap
+from xlafront.numpy.promotion import check_arraylike, hashable_axis, promote_dtypes_inexact, unwrap
 from xlafront.numpy.reductions import cumsum
 from xlafront.numpy.ufuncs import PUBLIC, clip
 from xlafront.staging.library import library, written_once
@@ -196,17 +196,19 @@ def checked_quantile(name, a, q, axis, out, overwrite_input, method, keepdims, w
     if overwrite_input or out is not None:
         raise ValueError(f"xnp.{name} cannot overwrite its input nor `out`: arrays do not change.")
     check_arraylike(name, a)
+    if dtypes.is_complex(dtypes.operand_type(unwrap(a))[0]):
+        raise ValueError(f"xnp.{name} is not defined for complex numbers: they have no order. Take those of x.real and x.imag.")
     if q is not None:
         check_arraylike(name, q)
         kind = tracing.aval_of(q)
-        if not dtypes.is_inexact(kind.dtype):
+        if not dtypes.is_float(kind.dtype):
             raise TypeError(f"xnp.{name} takes q as a floating-point number, got {kind}: q=1.0, not 1.")
         if kind.ndim > 1:
             raise ValueError(f"xnp.{name} takes q as a number or a vector: its rank must be at most 1, got shape {kind.shape}.")
     if method not in _METHODS:
         raise ValueError(f"xnp.{name} has no method {method!r}; it has {', '.join(_METHODS)}.")
     shape = np.shape(a)
-    reductions.hashable_axis(axis, name)
+    hashable_axis(axis, name)
     axes = reductions.static_axes(axis, len(shape), name)
     if 0 in [shape[i] for i in axes]:
         error = IndexError if without_nans and len(axes) == len(shape) and not keepdims else TypeError
@@ -276,7 +278,8 @@ def _covariances(m, frequencies, weights, bias, ddof, dtype):
             given = as_type(unwrap(given), real, False)
             w = given if w is None else mul(w, given)
     if w is None:
-        count = size_as(max_dim(np.shape(m)[1] - ddof, 0), real)
+        freedom = np.shape(m)[1] - ddof
+        count = size_as(max_dim(freedom, 0), real) if is_symbolic_dim(freedom) else real.type(max(freedom, 0))
         centre = reductions.mean(m, axis=1, keepdims=True)
     else:
         sum_of_weights = reductions.sum(w)

@@ -295,6 +295,8 @@ def at(function: Callable, a: ArrayLike, indices: Any, b: ArrayLike | None = Non
     check_arraylike(f"{name}.at", a, *[x for x in (b,) if x is not None])
     target = AtIndex(asarray(a), indices)
     if function.nin == 1:
+        if b is not None:
+            raise TypeError(f"xnp.{name}.at takes no second operands: xnp.{name} has one.")
         return target.apply(function)
     if b is None:
         raise TypeError(f"xnp.{name}.at needs second operands.")

@@ -167,11 +167,16 @@ for _name, _primitive, _promotion in BINARY:
     _binary(_name, PRIMITIVES[_primitive], _promotion)
 
 
+def constant_beside(x, value):
+    """A scalar for an operation with `x`, whose result is weakly typed only where `x` is a scalar."""
+    return _strong_constant(x, value) if np.ndim(x) else constant_like(x, value)
+
+
 def to_bool(x):
     aval = tracing.aval_of(x)
     if dtypes.is_extended(aval.dtype):
         return PRIMITIVES["convert_element_type"].bind(x, new_dtype=dtypes.bool_, weak_type=False, sharding=None)  # refuses it
-    return x if aval.dtype == dtypes.bool_ else ne(x, constant_like(x, 0))
+    return x if aval.dtype == dtypes.bool_ else ne(x, constant_beside(x, 0))
 
 
 def _complex_order(primitive):
@@ -201,12 +206,7 @@ def _logical(name, primitive):
     def function(x: ArrayLike, y: ArrayLike, /, *, out: None = None, where: None = None) -> Array:
         if out is not None or where is not None:
             _refuse_options(name, out, where)
-        first, second = promote_args(name, x, y)
-        found = primitive.bind(to_bool(first), to_bool(second))
-        if np.ndim(found) and tracing.aval_of(found).weak_type and not all(
-                type(v) is bool or dtypes.operand_type(unwrap(v))[1] for v in (x, y)):
-            return as_type(found, dtypes.bool_, False)  # an array of booleans became one of weak numbers beside a number
-        return found
+        return primitive.bind(*map(to_bool, promote_args(name, x, y)))
 
     return public(name, function)
 
@@ -417,13 +417,13 @@ def imag(val: ArrayLike, /) -> Array:
 @_define
 def iscomplex(x: ArrayLike, /) -> Array:
     part = INLINE["imag"](x)
-    return ne(part, constant_like(part, 0))
+    return ne(part, constant_beside(part, 0))
 
 
 @_define
 def isreal(x: ArrayLike, /) -> Array:
     part = INLINE["imag"](x)
-    return eq(part, constant_like(part, 0))
+    return eq(part, constant_beside(part, 0))
 
 
 @library(static="deg")
@@ -627,7 +627,7 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /, *, out: None = None, where: None
     if out is not None or where is not None:
         _refuse_options("logaddexp2", out, where)
     x, y = promote_args_inexact("logaddexp2", x1, x2)
-    ln2 = constant_like(x, np.log(2))
+    ln2 = constant_beside(x if np.ndim(x) >= np.ndim(y) else y, np.log(2))
     if tracing.aval_of(x).dtype.kind == "c":
         return div(log_add_p.bind(mul(x, ln2), mul(y, ln2)), ln2)
     # Relative to the greater one, which then comes back without rounding.
@@ -644,8 +644,8 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     big, small = max_(x, y), min_(x, y)
     safe = where(eq(big, constant_like(big, 0)), constant_like(big, 1), big)
     ratio = div(small, safe)
-    size = mul(big, sqrt_(add(constant_like(x, 1), mul(ratio, ratio))))
-    infinity = constant_like(x, np.inf)
+    size = mul(big, sqrt_(add(constant_beside(big, 1), mul(ratio, ratio))))
+    infinity = constant_beside(big, np.inf)
     unbounded = or_(eq(x, infinity), eq(y, infinity))  # also beside a NaN
     return where(unbounded, infinity, size)
 
@@ -653,7 +653,7 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 @_define
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x, y = promote_args_inexact("heaviside", x1, x2)
-    zero, one = constant_like(x, 0), constant_like(x, 1)
+    zero, one = constant_beside(x, 0), constant_beside(x, 1)
     step = where(lt(x, zero), zero, where(gt(x, zero), one, y))
     return where(ne(x, x), x, step)
 
@@ -661,7 +661,7 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def _scaled(name, factor):
     def function(x: ArrayLike, /) -> Array:
         [x] = promote_args_inexact(name, x)
-        return mul(x, constant_like(x, factor))
+        return mul(x, constant_beside(x, factor))
 
     return public(name, function)
 
@@ -690,7 +690,7 @@ _ignoring_nan("fmin", PRIMITIVES["min"], INLINE["less"])
 @_define
 def sinc(x: ArrayLike, /) -> Array:
     [x] = promote_args_inexact("sinc", x)
-    scaled = mul(x, constant_like(x, np.pi))
+    scaled = mul(x, constant_beside(x, np.pi))
     size = abs_(scaled)
     near = lt(size, constant_like(size, 0.5))
     # The series has all derivatives at 0 right; 10 terms are exact to double precision for two of them, 6 to single.

@@ -215,7 +215,7 @@ class AtIndex:
         x = self.array
         concrete = type(x) is ArrayImpl and tracing.thread.trace is tracing.eval_trace
         try:
-            entries, indices = plan_key(np.shape(x), self.index, not concrete)
+            entries, indices = plan_key(np.shape(x), self.index, not concrete, reads=False)
         except WithWindows as found:
             windows, rest = found.windows, found.rest
             options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode,
@@ -248,7 +248,7 @@ def update(name: str, x, key, values, indices_are_sorted=False, unique_indices=F
         return _update_where(name, x, key, values)
     concrete = tracing.thread.trace is tracing.eval_trace and not isinstance(x, tracing.Tracer)
     try:
-        entries, indices = plan_key(np.shape(x), key, not concrete)
+        entries, indices = plan_key(np.shape(x), key, not concrete, reads=False)
     except WithWindows as found:
         windows, rest = found.windows, found.rest
         return _within(windows, x, mode, lambda part: update(name, part, rest, values, indices_are_sorted, unique_indices, mode,
@@ -473,10 +473,17 @@ class _ScatterPlan:
         return shapes.transpose_p.bind(values, permutation=self.permutation)
 
 
+def _is_empty(x) -> bool:
+    """Whether nothing can be written to; the window of a scatter would not fit either."""
+    return any(type(n) is int and n == 0 for n in np.shape(x))
+
+
 @library(static=("name", "entries", "mode", "is_sorted", "unique", "wrap"), name="at")
 def _scatter_kernel(x, values, indices, name, entries, mode, is_sorted, unique, wrap):
     plan = _ScatterPlan(np.shape(x), entries, indices, wrap)
     values = plan.arrange(_operand(values, tracing.aval_of(x).dtype), name)
+    if _is_empty(x):
+        return x
     return bind_scatter(SCATTERS[UPDATES[name][0]], x, plan.index_array, values, dimension_numbers=plan.numbers,
                         indices_are_sorted=is_sorted, unique_indices=unique, mode=mode)
 
@@ -484,6 +491,8 @@ def _scatter_kernel(x, values, indices, name, entries, mode, is_sorted, unique, 
 @library(static=("func", "entries", "mode", "is_sorted", "unique", "wrap"), name="at_apply")
 def _apply_kernel(x, indices, func, entries, mode, is_sorted, unique, wrap):
     d = tracing.aval_of(x).dtype
+    if _is_empty(x):
+        return x
     if unique or all(e[0] not in ("array", "mask") for e in entries):
         reading = read.__wrapped__(x, indices, entries, GatherScatterMode.CLIP, None, is_sorted, unique, wrap)
         return _scatter_kernel.__wrapped__(x, _result_of(func, reading, d), indices, "set", entries, mode, is_sorted,

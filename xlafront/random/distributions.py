@@ -439,6 +439,7 @@ def choice(key: ArrayLike, a: ArrayLike, shape: Sequence[int] = (), replace: boo
     if not math.prod(shape):
         return zeros(shape, tracing.aval_of(a).dtype)
     if p is not None:
+        check_arraylike("choice", p)
         if np.shape(p) != (n,):
             raise ValueError(f"random.choice needs a probability for each of the {n} elements, got shape {np.shape(p)}.")
         d = dtypes.to_inexact(dtypes.operand_type(unwrap(p))[0])
@@ -643,6 +644,10 @@ def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: Sequen
     check_arraylike("categorical", logits)
     d = _float_dtype("categorical", dtypes.operand_type(logits)[0])
     logits = as_type(logits, d, False) if dtypes.operand_type(logits) != (d, False) else logits
+    if isinstance(axis, (bool, np.bool_)):
+        raise ValueError(f"random.categorical needs a number as axis, got {axis}.")
+    if isinstance(axis, (str, float, complex, type(None))):
+        raise IndexError(f"random.categorical needs an integer axis, got {axis!r}.")
     axis = shapes.canonical_axis(axis, np.ndim(logits), "random.categorical")
     batch = tuple(n for i, n in enumerate(np.shape(logits)) if i != axis)
     shape = batch if shape is None else _static_shape("categorical", shape)

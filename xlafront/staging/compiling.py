@@ -18,7 +18,7 @@ from xlafront.runtime.clients import clients
 from xlafront.runtime.compile import CompileRequest, compile_module, explain_options
 from xlafront.runtime.compile_options import compile_options, for_small_programs, for_wide_loops
 from xlafront.runtime.disk_cache import cache_key
-from xlafront.runtime.jaxlib_compat import HAS_TWO_EMITTERS
+from xlafront.runtime.jaxlib_compat import HAS_TWO_EMITTERS, JaxRuntimeError
 from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging import module_shardings
 from xlafront.staging.caches import recent_executables
@@ -132,6 +132,11 @@ class LoweredModule:
         if names := self.module_context.dimension_variables:
             raise ValueError(f"{self.name} was lowered for symbolic dimensions ({', '.join(names)}): its text can be read. To "
                              f"run it, export it: export.export(jit(f))(...).call(x).")
+        for aval in self.closed.out_avals:
+            if getattr(aval, "dtype", None) in dtypes.within_programs:
+                raise JaxRuntimeError(f"INVALID_ARGUMENT: {self.name} would return an array of {aval.dtype}, of which XLA "
+                                      "makes none: numbers of this type live within programs. Convert it, as in "
+                                      "x.astype('float8_e4m3fn').")
         overrides = dict(self.options.compiler_options) | (compiler_options or {})
         if HAS_TWO_EMITTERS and _on_one_cpu(self.assignment) and _is_small(self.closed.jaxpr):
             overrides = for_small_programs(overrides)
