@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 import xlafront.numpy as xnp
@@ -144,8 +146,19 @@ def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     """
     p, q = promote_args_inexact("rel_entr", p, q)
     both, nothing = (p > 0) & (q > 0), (p == 0) & (q >= 0)
-    ratio = xnp.where(both, p, 1) / xnp.where(both, q, 1)
-    return xnp.where(both, xnp.where(both, p, 1) * xnp.log(ratio), xnp.where(nothing, 0, xnp.inf))
+    p, q = xnp.where(both, p, 1), xnp.where(both, q, 1)
+    return xnp.where(both, p * _log_of_quotient(p, q), xnp.where(nothing, 0, xnp.inf))
+
+
+def _log_of_quotient(p, q):
+    """Of positive numbers, by one logarithm: exact where they are close, and where the quotient is too large for a number."""
+    below = p < q
+    small, large = xnp.where(below, p, q), xnp.where(below, q, p)
+    shift = 2.0 ** (xnp.finfo(small.dtype).maxexp // 2)
+    far = large / shift > small * shift
+    small, large = xnp.where(far, small * shift, small), xnp.where(far, large / shift, large)
+    logarithm = xnp.log1p((large - small) / small) + xnp.where(far, 2 * math.log(shift), 0)
+    return xnp.where(below, -logarithm, logarithm)
 
 
 @library

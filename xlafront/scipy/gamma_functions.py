@@ -12,8 +12,10 @@ from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.numpy.promotion import check_arraylike, promote_args_inexact
 from xlafront.scipy.differentiable import differentiable
-from xlafront.special import log_gamma
+from xlafront.special import gamma_quotients, log_gamma
+from xlafront.special.by_function import in_wide_floats
 from xlafront.staging.library import library
+from xlafront.transforms.calls.custom_jvp import custom_jvp
 
 
 @library
@@ -96,8 +98,16 @@ def betaln(a: ArrayLike, b: ArrayLike) -> Array:
     >>> f"{betaln(2.0, 1.0):.3f}"
     '-0.693'
     """
-    a, b = promote_args_inexact("betaln", a, b)
-    return lax.lgamma(a) + lax.lgamma(b) - lax.lgamma(a + b)
+    return _betaln(*promote_args_inexact("betaln", a, b))
+
+
+@custom_jvp
+def _betaln(a, b):
+    return in_wide_floats(gamma_quotients.log_beta)(xnp.asarray(a), xnp.asarray(b))
+
+
+_betaln.defjvps(lambda g, answer, a, b: g * (lax.digamma(a) - lax.digamma(a + b)),
+                lambda g, answer, a, b: g * (lax.digamma(b) - lax.digamma(a + b)))
 
 
 @library
@@ -257,7 +267,10 @@ def poch(z: ArrayLike, m: ArrayLike) -> Array:
     Array(1., dtype=float32)
     """
     z, m = promote_args_inexact("poch", z, m)
-    return xnp.where(m == 0, 1, gammasgn(z) * gammasgn(z + m) * xnp.exp(lax.lgamma(z + m) - lax.lgamma(z)))
+    large = (z >= gamma_quotients.LARGE) & (z + m >= gamma_quotients.LARGE) & (z < np.inf)
+    few = gammasgn(z) * gammasgn(z + m) * xnp.exp(lax.lgamma(z + m) - lax.lgamma(z))
+    many = xnp.exp(gamma_quotients.growth(xnp.where(large, z, gamma_quotients.LARGE), xnp.where(large, m, 0)))
+    return xnp.where(m == 0, 1, xnp.where(large, many, few))
 
 
 @library
