@@ -83,3 +83,11 @@ def test_accuracy_where_large_numbers_would_cancel(dtype):
         wanted = [special.digamma(x) - special.digamma(10030) for x in (30, 1e4)]
         np.testing.assert_allclose(slopes, wanted, rtol=1e-3 if dtype is np.float32 else 1e-11)
         assert float(ours.betainc(dtype(1), dtype(1e-30), dtype(0.9999999))) >= 0
+
+
+def test_complex_numbers_are_refused():
+    for name, count in (("gammasgn", 1), ("entr", 1), ("beta", 2), ("rel_entr", 2), ("kl_div", 2), ("poch", 2), ("betainc", 3)):
+        with pytest.raises(ValueError, match=name):
+            getattr(ours, name)(1j, *[2.0] * (count - 1))
+    with pytest.raises(TypeError, match="betaln"):
+        ours.betaln(1j, 2.0)

@@ -10,6 +10,7 @@ import xlafront.numpy as xnp
 from xlafront import lax, nn
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.numpy.promotion import promote_args_inexact
+from xlafront.scipy.differentiable import real
 from xlafront.staging.library import library
 from xlafront.transforms.calls.custom_jvp import custom_jvp
 
@@ -131,7 +132,7 @@ def entr(x: ArrayLike) -> Array:
     >>> entr(1.0)
     Array(-0., dtype=float32, weak_type=True)
     """
-    [x] = promote_args_inexact("entr", x)
+    [x] = real("entr", x)
     return xnp.where(x < 0, -xnp.inf, -_xlogy(x, xnp.where(x < 0, 1, x)))
 
 
@@ -144,7 +145,7 @@ def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     >>> rel_entr(2.0, 2.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    p, q = promote_args_inexact("rel_entr", p, q)
+    p, q = real("rel_entr", p, q)
     both, nothing = (p > 0) & (q > 0), (p == 0) & (q >= 0)
     p, q = xnp.where(both, p, 1), xnp.where(both, q, 1)
     return xnp.where(both, p * _log_of_quotient(p, q), xnp.where(nothing, 0, xnp.inf))
@@ -170,7 +171,7 @@ def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
     >>> kl_div(0.0, 3.0)
     Array(3., dtype=float32, weak_type=True)
     """
-    p, q = promote_args_inexact("kl_div", p, q)
+    p, q = real("kl_div", p, q)
     return rel_entr(p, q) - p + q
 
 
