@@ -52,9 +52,9 @@ def inexact_from_lists(name: str, *args, complex_error: type[Exception] = ValueE
 
 def real(name: str, *args, complex_error: type[Exception] = ValueError) -> list[Array]:
     """The arguments of a function as floats of one type, as weak as they are."""
-    args = promote_args_inexact(name, *args)
-    _check_real(name, args, complex_error)
-    return args
+    promoted = list(promote_args_inexact(name, *args))
+    _check_real(name, promoted, complex_error)
+    return promoted
 
 
 def _checked(name: str, args, complex_error) -> list[Array]:
