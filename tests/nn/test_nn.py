@@ -184,6 +184,12 @@ def test_attention(rng):
         nn.dot_product_attention(q, k, v, mask=np.ones(3, bool))
 
 
+@pytest.mark.cpu_only
+def test_attention_by_cudnn_is_refused_where_there_is_none():
+    with pytest.raises(RuntimeError, match="cuDNN"):
+        nn.dot_product_attention(*[np.ones((1, 4, 2, 8), np.float32)] * 3, implementation="cudnn")
+
+
 def test_attention_with_nothing_to_look_at(rng):
     q, k, v = (xnp.asarray(rng.normal(size=(1, 3, 2, 4)), "float32") for _ in range(3))
     mask = np.ones((1, 2, 3, 3), bool)

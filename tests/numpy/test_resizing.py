@@ -104,3 +104,15 @@ def test_orthogonal_initializers():
     for init, shape, words in ((make.orthogonal(), (2,), "2D"), (make.delta_orthogonal(), (3, 3), "3D"), (make.delta_orthogonal(), (3, 3, 2), "fan_in")):
         with pytest.raises(ValueError, match=words):
             init(key, shape)
+
+
+def test_values_of_truth_values_at_coordinates():
+    """Any part of a true element counts; truth values are no coordinates."""
+    values, places = np.array([False, True, True, False]), np.array([-1.2, -0.4, 0, 0.3, 0.7, 1.5, 2.5, 3.4])
+    for mode in ("nearest", "mirror"):
+        wanted = scipy.ndimage.map_coordinates(values.astype(float), [places], order=1, mode=mode) != 0
+        np.testing.assert_array_equal(ndimage.map_coordinates(values, [places], 1, mode), wanted)
+    assert ndimage.map_coordinates([1.0, 2.0], [[0.5]], 1).tolist() == [1.5]
+    for bad in (lambda: ndimage.map_coordinates([1.0, 2.0], [[True]], 1), lambda: ndimage.map_coordinates([1.0, 2.0], [[0.5]], 1, cval=1j)):
+        with pytest.raises(TypeError, match="map_coordinates"):
+            bad()

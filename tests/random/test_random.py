@@ -376,6 +376,19 @@ def test_arrays_of_keys():
         xnp.concatenate([keys, xnp.zeros(2)])
 
 
+def test_triangles_and_types_of_key_arrays():
+    """What lies outside of a triangle is a key of zeros; keys promote with nothing but themselves."""
+    keys = random.split(random.key(0), (2, 3))
+    words = np.asarray(random.key_data(keys))
+    for ours, of_numpy in ((xnp.tril, np.tril), (xnp.triu, np.triu)):
+        for k in (0, 1):
+            kept = of_numpy(np.ones((2, 3), bool), k)[..., None]
+            np.testing.assert_array_equal(random.key_data(ours(keys, k)), np.where(kept, words, 0))
+    assert xnp.promote_types(keys.dtype, keys.dtype) == keys.dtype
+    with pytest.raises(TypeError, match="mixes with no other"):
+        xnp.promote_types(keys.dtype, np.float32)
+
+
 def test_calls_with_keys_are_repeated_without_python():
     """A key array is its words to C++: it is neither a reason to leave the fast path nor mixed up with other keys or words."""
     split = xf.jit(lambda key, x: (random.split(key)[0], {"x": x + 1}))

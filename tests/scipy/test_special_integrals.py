@@ -190,6 +190,21 @@ def test_gausss_function_of_large_parameters(dtype, rng):
     assert np.median(error) < (1e-14 if dtype is np.float64 else 1e-5) and np.quantile(error, 0.9) < (1e-9 if dtype is np.float64 else 1e-2)
 
 
+FAR_LEFT = [  # a, b, c, x and the function there, by sums of 30 digits
+    (4.5, 16.75, 4, -584.5, -4.255385756665816e-18), (18.5, 11.5, -0.875, -970, 6.965088540693783e-38),
+    (14.9375, -4.0625, -4.21875, -775.5, 980989368613401.9), (-1.984375, 19.25, 9.125, -790, 2350763.0255804234),
+    (0.640625, -4.9375, 4.5, -776, 889466332485.5199), (3, -5.5, 0.375, -860, 2.373322642579819e18),
+    (1, -2.75, 9, -537, 269287.6054241682), (-1.4375, -3.4375, 2, -700, 51729082.62961787)]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gausss_function_far_to_the_left(dtype):
+    *args, wanted = np.resize(FAR_LEFT, (600, 5)).T  # as many as above: one compilation
+    with xf.enable_x64(dtype is np.float64):
+        got = np.asarray(ours.hyp2f1(*[v.astype(dtype) for v in args]), np.float64)
+    np.testing.assert_allclose(got, wanted, rtol=200 * np.finfo(dtype).eps)
+
+
 def test_derivatives_of_gausss_function_of_large_parameters():
     """Of those that cancel; the slopes are differences of sums with many digits."""
     point, step = (21.3, 30.1, 7.4, -0.8), Decimal("1e-20")

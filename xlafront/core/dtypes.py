@@ -507,8 +507,11 @@ def promote_types(a: Any, b: Any) -> np.dtype:
     dtype('int16')
     """
     given = [x.dtype if getattr(x, "aval", None) is not None else named(x) for x in (a, b)]
-    if any(map(is_extended, given)):
-        return _promote([operand_type(a), operand_type(b)])[0]
+    for d, other in zip(given, given[::-1]):
+        if is_extended(d) and d != other:
+            raise TypeError(f"promote_types got {given[0]} and {given[1]}: {d} mixes with no other: {d.no_numbers}")
+        if is_extended(d):
+            return d
     nodes = [_node(d, isinstance(x, type) and x in python_scalar_dtypes) for d, x in zip(given, (a, b))]
     node = _join(frozenset(nodes), config.numpy_dtype_promotion.value)
     found = python_scalar_dtypes[_WEAK_TYPES[node]] if node in _WEAK_TYPES else _BY_NAME.get(node) or np.dtype(node)

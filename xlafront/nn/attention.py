@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import xlafront.numpy as xnp
-from xlafront.core import errors
+from xlafront.core import backends, errors
 from xlafront.core.dimensions import is_symbolic_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.barriers import stop_gradient
@@ -102,7 +102,7 @@ def dot_product_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, bi
     - `is_causal`: hide later keys.
     - `query_seq_lengths`, `key_value_seq_lengths`: for each batch how many places are no padding.
     - `local_window_size`: hide keys that are further away, than a number or (left, right).
-    - `implementation`: the kernel to use, "xla" or "cudnn".
+    - `implementation`: "xla", or "cudnn", which is refused where there is none; both compute the same here.
     - `return_residual`: return the logarithms of the softmax's sums too, in the dtype of the arrays and without derivatives.
 
     >>> x = xnp.ones((1, 3, 2, 4))
@@ -112,6 +112,9 @@ def dot_product_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, bi
     query, key, value = (xnp.asarray(x) for x in (query, key, value))
     if implementation not in (None, "xla", "cudnn"):
         raise ValueError(f"nn.dot_product_attention has the implementations 'xla' and 'cudnn', not {implementation!r}.")
+    if implementation == "cudnn" and backends.default_backend() != "gpu":
+        raise RuntimeError(f"nn.dot_product_attention with implementation='cudnn' needs a GPU with cuDNN, the platform here is "
+                           f"{backends.default_backend()!r}. Leave implementation out.")
     unbatched = query.ndim == 3
     query, key, value = (x[None] if x.ndim == 3 else x for x in (query, key, value))
     lengths = {name: None if x is None else xnp.asarray(x) for name, x in (

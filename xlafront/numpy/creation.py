@@ -717,7 +717,7 @@ def _triangle(name: str, m, k, upper: bool):
     k = diagonal_number(k)
     i, j = (shapes.counting(dtypes.int32, shape, dimension) for dimension in (len(shape) - 2, len(shape) - 1))
     below = ge(add(i, sub(as_type(0 if k is None else k, dtypes.int32, False), np.int32(upper))), j)
-    zero = constant_like(m, 0)
+    zero = zeros_like(m) if dtypes.is_extended(dtypes.operand_type(m)[0]) else constant_like(m, 0)
     return where(below, zero, m) if upper else where(below, m, zero)
 
 

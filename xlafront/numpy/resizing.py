@@ -244,7 +244,8 @@ def _mapped(x, coordinates, cval, order, mode):
             value = xnp.where(functools.reduce(operator.and_, inside), value, xnp.asarray(cval, x.dtype))
         weights = [w for _, _, w in corner if w is not None]
         total = total + (functools.reduce(operator.mul, weights) * value if weights else value)
-    return (xnp.round(total) if order and not dtypes.is_inexact(x.dtype) else total).astype(x.dtype)
+    rounded = order and dtypes.is_integer(x.dtype)  # of a mean of truth values any part is true
+    return (xnp.round(total) if rounded else total).astype(x.dtype)
 
 
 def map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: str = "constant", cval: Any = 0.0) -> Any:
@@ -262,11 +263,15 @@ def map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: st
     """
     who = "map_coordinates"
     rank = np.ndim(input)
-    tracing.aval_of(input, who)
+    input, coordinates = xnp.asarray(input), [xnp.asarray(c) for c in coordinates]
+    if np.iscomplexobj(cval) and input.dtype.kind != "c":
+        raise TypeError(f"{who} of numbers of dtype {input.dtype} takes a real number as cval, got {cval!r}.")
+    if order == 1 and any(c.dtype == np.bool_ for c in coordinates):
+        raise TypeError(f"{who} needs coordinates that are numbers, got dtype bool. Convert with x.astype(int).")
     if len(coordinates) != rank:
         raise ValueError(f"{who} needs coordinates that are a sequence of length input.ndim, but {len(coordinates)} != {rank}.")
     if mode not in _OUTSIDE:
         raise NotImplementedError(f"{who} does not support mode {mode!r}; it can be one of {', '.join(_OUTSIDE)}.")
     if order not in (0, 1):
         raise NotImplementedError(f"{who} currently requires order<=1, got {order}: splines are not implemented.")
-    return _mapped(input, list(coordinates), cval, int(order), mode)
+    return _mapped(input, coordinates, cval, int(order), mode)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -275,7 +276,8 @@ def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: Sequence[int] = (), dt
     (2, 3)
     """
     key = single_key("ball", key)
-    return placed(_ball(key, p, d.__index__(), _static_shape("ball", shape), _float_dtype("ball", dtype)), out_sharding)
+    d, shape = operator.index(d), _static_shape("ball", shape)
+    return placed(_ball(key, p, d, shape, _float_dtype("ball", dtype)), out_sharding)
 
 
 @library(static=("shape", "dtype", "method"), name="multivariate_normal")
@@ -355,7 +357,10 @@ def orthogonal(key: ArrayLike, n: int, shape: Sequence[int] = (), dtype: DTypeLi
     (2, 3, 3)
     """
     key = single_key("orthogonal", key)
-    columns = n if m is None else m
+    rows = operator.index(n)
+    columns = rows if m is None else operator.index(m)
+    if min(rows, columns) < 0:
+        raise ValueError(f"random.orthogonal makes matrices of sizes that are not negative, got {rows} and {columns}.")
     shape = _static_shape("orthogonal", shape)
-    return placed(_orthogonal(key, shape, n.__index__(), columns.__index__(), _float_dtype("orthogonal", dtype, True)),
+    return placed(_orthogonal(key, shape, rows, columns, _float_dtype("orthogonal", dtype, True)),
                   out_sharding)

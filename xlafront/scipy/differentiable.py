@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 import xlafront.numpy as xnp
-from xlafront.core import dtypes, tree
+from xlafront.core import dtypes, tracing, tree
 from xlafront.core.typing import Array
 from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_args_inexact, promote_dtypes_inexact
 from xlafront.transforms.calls.custom_jvp import SymbolicZero, custom_jvp
@@ -50,9 +50,22 @@ def inexact_from_lists(name: str, *args, complex_error: type[Exception] = ValueE
     return _checked(name, broadcast_to_common(name, promote_dtypes_inexact(*args), ValueError), complex_error)
 
 
+def real(name: str, *args, complex_error: type[Exception] = ValueError) -> list[Array]:
+    """The arguments of a function as floats of one type, as weak as they are."""
+    promoted = list(promote_args_inexact(name, *args))
+    _check_real(name, promoted, complex_error)
+    return promoted
+
+
 def _checked(name: str, args, complex_error) -> list[Array]:
     args = [xnp.asarray(x) for x in args]
-    if complex_error and any(dtypes.issubdtype(x.dtype, np.complexfloating) for x in args):
+    if complex_error:
+        _check_real(name, args, complex_error)
+    return [x.astype(x.dtype) for x in args]
+
+
+def _check_real(name: str, args, complex_error) -> None:
+    args = [tracing.aval_of(x) for x in args]
+    if any(dtypes.issubdtype(x.dtype, np.complexfloating) for x in args):
         raise complex_error(f"{name} takes real numbers, it does not support complex-valued inputs; got dtypes "
                             f"{', '.join(str(x.dtype) for x in args)}.")
-    return [x.astype(x.dtype) for x in args]

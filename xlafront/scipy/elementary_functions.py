@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 import xlafront.numpy as xnp
 from xlafront import lax, nn
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.numpy.promotion import promote_args_inexact
+from xlafront.scipy.differentiable import real
 from xlafront.staging.library import library
 from xlafront.transforms.calls.custom_jvp import custom_jvp
 
@@ -129,7 +132,7 @@ def entr(x: ArrayLike) -> Array:
     >>> entr(1.0)
     Array(-0., dtype=float32, weak_type=True)
     """
-    [x] = promote_args_inexact("entr", x)
+    [x] = real("entr", x)
     return xnp.where(x < 0, -xnp.inf, -_xlogy(x, xnp.where(x < 0, 1, x)))
 
 
@@ -142,10 +145,21 @@ def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     >>> rel_entr(2.0, 2.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    p, q = promote_args_inexact("rel_entr", p, q)
+    p, q = real("rel_entr", p, q)
     both, nothing = (p > 0) & (q > 0), (p == 0) & (q >= 0)
-    ratio = xnp.where(both, p, 1) / xnp.where(both, q, 1)
-    return xnp.where(both, xnp.where(both, p, 1) * xnp.log(ratio), xnp.where(nothing, 0, xnp.inf))
+    p, q = xnp.where(both, p, 1), xnp.where(both, q, 1)
+    return xnp.where(both, p * _log_of_quotient(p, q), xnp.where(nothing, 0, xnp.inf))
+
+
+def _log_of_quotient(p, q):
+    """Of positive numbers, by one logarithm: exact where they are close, and where the quotient is too large for a number."""
+    below = p < q
+    small, large = xnp.where(below, p, q), xnp.where(below, q, p)
+    shift = 2.0 ** (xnp.finfo(small.dtype).maxexp // 2)
+    far = large / shift > small * shift
+    small, large = xnp.where(far, small * shift, small), xnp.where(far, large / shift, large)
+    logarithm = xnp.log1p((large - small) / small) + xnp.where(far, 2 * math.log(shift), 0)
+    return xnp.where(below, -logarithm, logarithm)
 
 
 @library
@@ -157,7 +171,7 @@ def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
     >>> kl_div(0.0, 3.0)
     Array(3., dtype=float32, weak_type=True)
     """
-    p, q = promote_args_inexact("kl_div", p, q)
+    p, q = real("kl_div", p, q)
     return rel_entr(p, q) - p + q
 
 

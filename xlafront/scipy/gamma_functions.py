@@ -11,9 +11,11 @@ from xlafront import lax
 from xlafront.core import dtypes, tracing
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.numpy.promotion import check_arraylike, promote_args_inexact
-from xlafront.scipy.differentiable import differentiable
-from xlafront.special import log_gamma
+from xlafront.scipy.differentiable import differentiable, real
+from xlafront.special import gamma_quotients, log_gamma
+from xlafront.special.by_function import in_wide_floats
 from xlafront.staging.library import library
+from xlafront.transforms.calls.custom_jvp import custom_jvp
 
 
 @library
@@ -55,7 +57,7 @@ def gammasgn(x: ArrayLike) -> Array:
     >>> gammasgn(-0.5)
     Array(-1., dtype=float32)
     """
-    [x] = promote_args_inexact("gammasgn", x)
+    [x] = real("gammasgn", x)
     x = xnp.asarray(x).astype(xnp.asarray(x).dtype)
     floor = xnp.floor(x)
     even = 1 - 2 * xnp.abs(floor % 2)
@@ -96,8 +98,16 @@ def betaln(a: ArrayLike, b: ArrayLike) -> Array:
     >>> f"{betaln(2.0, 1.0):.3f}"
     '-0.693'
     """
-    a, b = promote_args_inexact("betaln", a, b)
-    return lax.lgamma(a) + lax.lgamma(b) - lax.lgamma(a + b)
+    return _betaln(*real("betaln", a, b, complex_error=TypeError))
+
+
+@custom_jvp
+def _betaln(a, b):
+    return in_wide_floats(gamma_quotients.log_beta)(xnp.asarray(a), xnp.asarray(b))
+
+
+_betaln.defjvps(lambda g, answer, a, b: g * (lax.digamma(a) - lax.digamma(a + b)),
+                lambda g, answer, a, b: g * (lax.digamma(b) - lax.digamma(a + b)))
 
 
 @library
@@ -109,7 +119,7 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
     >>> f"{beta(2.0, 1.0):.3f}"
     '0.500'
     """
-    a, b = promote_args_inexact("beta", a, b)
+    a, b = real("beta", a, b)
     return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * xnp.exp(betaln(a, b))
 
 
@@ -192,7 +202,7 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     >>> f"{betainc(1.0, 1.0, 0.25):.3f}"
     '0.250'
     """
-    return lax.betainc(*promote_args_inexact("betainc", a, b, x))
+    return lax.betainc(*real("betainc", a, b, x))
 
 
 def multigammaln(a: ArrayLike, d: int) -> Array:
@@ -256,8 +266,11 @@ def poch(z: ArrayLike, m: ArrayLike) -> Array:
     >>> poch(3.0, 0.0)
     Array(1., dtype=float32)
     """
-    z, m = promote_args_inexact("poch", z, m)
-    return xnp.where(m == 0, 1, gammasgn(z) * gammasgn(z + m) * xnp.exp(lax.lgamma(z + m) - lax.lgamma(z)))
+    z, m = real("poch", z, m)
+    large = (z >= gamma_quotients.LARGE) & (z + m >= gamma_quotients.LARGE) & (z < np.inf)
+    few = gammasgn(z) * gammasgn(z + m) * xnp.exp(lax.lgamma(z + m) - lax.lgamma(z))
+    many = xnp.exp(gamma_quotients.growth(xnp.where(large, z, gamma_quotients.LARGE), xnp.where(large, m, 0)))
+    return xnp.where(m == 0, 1, xnp.where(large, many, few))
 
 
 @library

@@ -12,6 +12,7 @@ from xlafront import lax
 from xlafront.core import dtypes
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.numpy.promotion import check_arraylike
+from xlafront.special.chebyshev import chebyshev
 from xlafront.staging.library import library
 from xlafront.transforms.calls.custom_jvp import custom_jvp
 
@@ -101,19 +102,38 @@ def _series(x, order):
     return factor
 
 
+# Of a probability `exp(-t^2 / 2)` the quantile is `-t + f / t` where f is almost a line of log(t): its Chebyshev coefficients.
+_FIRST, _LAST = math.log(1.66), math.log(38.8)  # of the logarithms: of 1/4, and of the smallest number
+_QUANTILES = (
+    3.077087539, 1.475195195, 0.03653212109, -0.00769951701, 0.000878450921, -5.143136612e-05, 1.030464441e-05,
+    -9.295561011e-07, -1.900081935e-06, 8.115496311e-07, -5.271210021e-08, -5.861492168e-08, 1.945092344e-08, -2.401531355e-10)
+
+# And of a probability `1/2 + r` it is r times these, of polynomials in `32 r^2 - 1`.
+_MIDDLE = (
+    2.5985484404303518, 0.095483670920019914, 0.0037354309511795844, 0.00018113465086677159, 9.7332177883378924e-06,
+    5.5548383792355681e-07, 3.2982266840053689e-08, 2.0139495833357736e-09, 1.2556458045030054e-10, 7.9557824561513957e-12,
+    5.1058616289252098e-13, 3.3112661791953818e-14, 2.1661487479377028e-15, 1.4274255749315613e-16)
+
+
 @custom_jvp
 def _ndtri(p):
     left = p <= 0.5
     q = xnp.where(left, p, 1 - p)
     inside = (q > 0) & (p < 1)
-    target = xnp.log(xnp.where(inside, q, 0.5))
-    x = -xnp.sqrt(-2 * target)  # to the left of the solution; Newton's steps on a concave function stay there
-    for _ in range(6 if p.dtype == np.float32 else 8):
+    logarithm = xnp.log(xnp.where(inside & (q < 0.25), q, 0.25))
+    square = -2 * logarithm
+    t = xnp.sqrt(square)
+    x = chebyshev((xnp.log(square) - (_FIRST + _LAST)) / (_LAST - _FIRST), _QUANTILES) / t - t
+    if p.dtype == np.float64:  # eight digits, of which a step of Halley's method makes all
         value = _log_ndtr(x, 10)
-        x = x - (value - target) * xnp.exp(value + 0.5 * x * x + _LOG_OF_ROOT)
-    x = xnp.where(q == 0.5, 0, x)
+        inverse_slope = xnp.exp(value + 0.5 * x * x + _LOG_OF_ROOT)
+        step = (value - logarithm) * inverse_slope
+        x = x - step / (1 + 0.5 * step * (x + 1 / inverse_slope))
     x = xnp.where(q == 0, -xnp.inf, xnp.where(inside, x, xnp.nan))
-    return xnp.where(left, x, -x)
+    r = p - 0.5
+    middle = abs(r) < 0.25
+    near = r * chebyshev(xnp.where(middle, 32 * r * r - 1, 0), _MIDDLE)
+    return xnp.where(middle, near, xnp.where(left, x, -x))
 
 
 @_ndtri.defjvp

@@ -146,44 +146,48 @@ def _limit(a, b, x):
 
 _BORDER = 0.8  # beyond it the series is one of 1 - x
 _BORDER_OF_LARGE, _LARGE = 0.98, 15
+_FAR_LEFT = -50
 
 
 @custom_jvp
 def gauss(a, b, c, x):
     """`2F1(a, b; c; x)`; infinite beyond 1, where it has no real value."""
     nowhere = _is_pole(c) & ~((_is_pole(a) & (a > c)) | (_is_pole(b) & (b > c))) & (a != 0) & (b != 0)
-    terminates, factor, a, top, y = _turned(a, b, c, x)
+    terminates, half, a, top, y, rest = _turned(a, b, c, x)
     d = c - a - top
-    # Close to a whole number the terms of the series around 1 cancel; its own is longer, and exact.
-    close = ~_is_whole(d, a, top, c) & (abs(d - xnp.round(d)) < 0.02) & (y < 0.999)
+    # Close to a whole number the terms of the series around 1 cancel; its own is longer, and loses as much as y is close to 1.
+    close = ~_is_whole(d, a, top, c) & (abs(d - xnp.round(d)) < xnp.minimum(0.02, rest)) & (rest > 0.001)
     # Those of large parameters cancel too, where none of its own do that are all positive.
     large = (a > 0) & (top > 0) & (c > 0) & (a + top + c > _LARGE)
     late = ~terminates & (y > xnp.where(large, _BORDER_OF_LARGE, _BORDER)) & ~close
     # A finite sum may go to any x; others only where they converge.
     inside = xnp.where(late | (~terminates & ~(abs(y) <= 1)), 0.5, y)
     series = _gauss_series(a, top, c, inside)
-    below_one = late & (y < 1)
-    value = xnp.where(below_one, _around_one(a, top, c, xnp.where(below_one, y, 0.9)), series)
+    below_one = late & (rest > 0)
+    value = xnp.where(below_one, _around_one(a, top, c, xnp.where(below_one, rest, 0.1)), series)
     at_one = xnp.where(d > 0, _gamma_ratio((c, xnp.where(d > 0, d, 1)), (c - a, c - top)), np.inf)
-    value = factor * xnp.where(late & (y == 1), at_one, value)
+    value = half * xnp.where(late & (rest == 0), at_one, value) * half
     falls = _falls(terminates, a, top, c, y, x)
     value = lax.cond(xnp.any(falls), lambda: xnp.where(falls, _by_recurrence(falls, a, top, c, y, x), value), lambda: value)
-    nowhere = (late & (y > 1)) | nowhere
+    nowhere = (late & (rest < 0)) | nowhere
     return xnp.where(xnp.isnan(x), x, xnp.where(nowhere, np.inf, value))
 
 
 def _turned(a, b, c, x):
-    """Whether the sum ends, and Pfaff's transformation of negative x: a factor, a, and what takes the places of b and x."""
+    """Whether the sum ends, and Pfaff's transformation of negative x: the root of its factor, which alone may go beyond what
+    numbers can hold, a, what takes the places of b and x, and how far this is from 1, which it may round to."""
     terminates = _is_pole(a) | _is_pole(b)
     negative = (x < 0) & ~terminates
     # Terms of one sign, where there is a way to have them.
     one_sign = (b > 0) & (a <= c) & ((a <= 0) | (b > c))
     swapped = negative & xnp.where(c > 0, one_sign | ((c < a) & (a < b)), (c < b) & (a < b))
+    swapped = xnp.where(x < _FAR_LEFT, b < a, swapped) & negative  # there the factor grows as the function does
     a, b = xnp.where(swapped, b, a), xnp.where(swapped, a, b)
     below = xnp.where(negative, 1 - x, 1)
     y = xnp.where(negative, xnp.where(x == -np.inf, 1, x / -below), x)
     top = xnp.where(negative, c - b, b)
-    return terminates | (negative & _is_pole(top)), xnp.where(negative, below ** -a, 1), a, top, y
+    rest = xnp.where(negative, 1 / below, 1 - x)
+    return terminates | (negative & _is_pole(top)), xnp.where(negative, below ** (-a / 2), 1), a, top, y, rest
 
 
 def _falls(terminates, a, b, c, y, x):
@@ -250,9 +254,9 @@ def _is_whole(d, a, b, c):
     return abs(d - xnp.round(d)) <= 4 * np.finfo(d.dtype).eps * (abs(a) + abs(b) + abs(c))
 
 
-def _around_one(a, b, c, x):
+def _around_one(a, b, c, y):
     """By series of `y = 1 - x` (DLMF 15.8.4), with logarithms where `c - a - b` is a whole number (DLMF 15.8.10)."""
-    y, d = 1 - x, c - a - b
+    d = c - a - b
     whole = _is_whole(d, a, b, c)
     d = xnp.where(whole, xnp.round(d), d)
     e = xnp.where(whole, 0.5, d)
@@ -305,8 +309,8 @@ def _finite_part(a, b, m, y):
 
 def _direct(a, b, c, x):
     """The series itself, for the derivatives in the parameters: they converge wherever it does."""
-    terminates, factor, a, top, y = _turned(a, b, c, x)
-    value = factor * _gauss_series(a, top, c, xnp.where(terminates | (abs(y) < 1), y, 0.5))
+    terminates, half, a, top, y, _ = _turned(a, b, c, x)
+    value = half * _gauss_series(a, top, c, xnp.where(terminates | (abs(y) < 1), y, 0.5)) * half
     falls = _falls(terminates, a, top, c, y, x)
     return lax.cond(xnp.any(falls), lambda: xnp.where(falls, _by_recurrence(falls, a, top, c, y, x), value), lambda: value)
 

@@ -84,7 +84,7 @@ def _betainc(a, b, x):
     mirrored = y > (p + 1) / (p + q + 2)
     p, q, z = xnp.where(mirrored, q, p), xnp.where(mirrored, p, q), xnp.where(mirrored, 1 - y, y)
     value = _mass(p, q, z) / p * _fraction(p, q, z, usual)
-    value = xnp.where(mirrored, 1 - value, value)
+    value = xnp.maximum(xnp.where(mirrored, 1 - value, value), 0)
     nowhere = ~((a >= 0) & (b >= 0) & (x >= 0) & (x <= 1)) | ((a == 0) & (b == 0)) | ((a == np.inf) & (b == np.inf))
     # All is at 0 where a = 0 or b is infinite, at 1 where b = 0 or a is.
     at_zero = (a == 0) | (b == np.inf)

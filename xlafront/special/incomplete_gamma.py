@@ -62,7 +62,7 @@ def stirling(a):
 def _mass(a, x):
     """`x^a exp(-x) / gamma(a)`; for large a by Stirling's formula, so that no large numbers cancel."""
     big = xnp.maximum(a, 10)
-    m = (x - big) / big
+    m = xnp.minimum((x - big) / big, 1e6)  # beyond it there is nothing left, and squares would overflow
     large = xnp.sqrt(big / (2 * math.pi)) * xnp.exp(-big * xnp.where(
         m < -0.5, m - xnp.log(x / big), m * m / 2 * excess(xnp.maximum(m, -0.5))) - stirling(big))
     few = xnp.minimum(a, 10)
@@ -161,7 +161,7 @@ def _expansion(a, x) -> Parts:
 def _parts(a, x) -> Parts:
     """The formula that holds for each pair of positive numbers."""
     large = (a >= _LARGE[x.dtype]) & (abs(x - a) < _NEAR * a)
-    fraction = ~large & (x > 1) & (x > a)
+    fraction = ~large & (x >= 1) & (x > a)
     found = [_series(a, x, ~(large | fraction)), _fraction(a, x, fraction), _expansion(a, x)]
     return Parts(*[xnp.where(large, e, xnp.where(fraction, f, s)) for s, f, e in zip(*found)])
 

@@ -12,6 +12,7 @@ from xlafront import lax
 # Points of Gauss and Legendre, by type, with which the integral over at most _WIDTH deviations is exact but for rounding.
 _POINTS = {np.dtype(np.float32): 12, np.dtype(np.float64): 24}
 _WIDTH = {np.dtype(np.float32): 6.0, np.dtype(np.float64): 9.0}
+_BEYOND = 64.0  # deviations, where the density is 0 in both types
 
 
 def owens_t(h, a):
@@ -23,14 +24,14 @@ def owens_t(h, a):
     x = xnp.where(steep, product, h)
     end = xnp.where(steep, 1 / xnp.where(steep, size, 1), size)
     p, q = (0.5 * lax.erfc(math.sqrt(0.5) * v) for v in (h, product))
-    integral = _integral(xnp.where(x == np.inf, 0, x), end)
-    integral = xnp.where(x == np.inf, 0, integral)
+    integral = _integral(x, end)
     value = xnp.where(steep, 0.5 * (p + q) - p * q - integral, integral)
     at_end = xnp.where(size == np.inf, xnp.where(h == 0, 0.25, 0.5 * p), value)
     return xnp.copysign(xnp.where(xnp.isnan(h) | xnp.isnan(a), np.nan, at_end), a)
 
 
 def _integral(h, a):
+    h = xnp.minimum(h, _BEYOND)
     points, weights = np.polynomial.legendre.leggauss(_POINTS[h.dtype])
     a = xnp.minimum(a, _WIDTH[h.dtype] / xnp.where(h > 0, h, 1e-30))
     total = xnp.zeros_like(h)
