@@ -359,6 +359,23 @@ def test_weakly_typed_carries_take_the_type_of_the_body():
     assert lax.fori_loop(0, 3, lambda i, c: c + xnp.float16(1), 0).dtype == np.float16
 
 
+def test_the_order_in_which_functions_are_traced():
+    """Layers that make their parameters while they are traced get other numbers in another order."""
+    seen = []
+
+    def noting(name, f):
+        return lambda *args: (seen.append(name), f(*args))[1]
+
+    lax.cond(True, noting("true", lambda x: x + 1), noting("false", lambda x: x - 1), 1.0)
+    lax.switch(1, [noting("zero", lambda x: x), noting("one", lambda x: -x)], 1.0)
+    lax.while_loop(noting("condition", lambda x: x < 3), noting("body", lambda x: x + 1), 1.0)
+    assert seen == ["true", "false", "zero", "one", "condition", "body"]
+    with pytest.raises(ZeroDivisionError):
+        lax.cond(True, lambda x: 1 / 0, lambda x: [][1], 1)
+    with pytest.raises(ZeroDivisionError):
+        lax.while_loop(lambda x: 1 / 0, lambda x: [][1], 1)
+
+
 def test_linear_transpose_of_a_loop_with_a_counter():
     f = lambda x: lax.fori_loop(0, 4, lambda i, c: c * (i + 1), x)  # noqa: E731
     assert xf.linear_transpose(f, 1.0)(2.0)[0] == 48

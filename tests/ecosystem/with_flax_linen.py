@@ -107,4 +107,22 @@ def recurrence():
                       nn.WeightNorm(nn.Dense(3)).init_with_output(key, x)[0].sum()])
 
 
-PROGRAMS = (train_mlp, convolutions, transformer, recurrence)
+def lifted_branches():
+    """Parameters made in branches and loops, whose names and keys depend on the order in which those are traced."""
+    class Layer(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            return nn.Dense(3)(jnp.tanh(x))
+
+    class Network(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            first = nn.cond(x.sum() > 0, lambda layer, x: layer(x).sum(), lambda layer, x: layer(x).max(), Layer(), x)
+            second = nn.switch(1, [lambda layer, x: layer(x).sum(), lambda layer, x: -layer(x).sum()], Layer(), x)
+            return jnp.stack([first, second])
+
+    x = jax.random.normal(jax.random.key(0), (2, 3))
+    return Network().init_with_output(jax.random.key(1), x)[0]
+
+
+PROGRAMS = (train_mlp, convolutions, transformer, recurrence, lifted_branches)

@@ -251,3 +251,22 @@ def test_functions_of_values_that_are_differentiated_or_mapped_are_compiled_as_o
     assert programs <= 1
     xf.grad(xnp.var)(x)  # (now its reverse pass is one program)
     assert count(lambda: (xf.grad(xnp.var)(x), xf.vmap(lambda v: xnp.interp(v, x, x**2))(x + 0.5)))[1] == 0
+
+
+def test_what_is_handed_through_is_an_array_under_a_trace():
+    """As outside of one: users go on with methods of arrays."""
+    row = np.ones((2, 2), np.float32)
+    cases = [lambda: xnp.broadcast_to(1.0, ()), lambda: xnp.real(2), lambda: xnp.transpose(row, (0, 1)), lambda: xnp.squeeze(True),
+             lambda: xnp.sum(np.float32(1)), *[lambda i=i: xnp.broadcast_arrays(1.0, row[0])[i] for i in (0, 1)]]
+    seen = []
+
+    def every(x):
+        found = [case() for case in cases]
+        seen.append([(isinstance(y, xf.Array), y.aval.weak_type) for y in found])
+        return x * sum([y.astype(np.float32).sum() for y in found])
+
+    for under in (lambda f: f(1.0), lambda f: xf.jit(f)(1.0), lambda f: xf.grad(f)(1.0), lambda f: xf.jit(xf.grad(f))(1.0),
+                  lambda f: xf.vmap(f)(xnp.ones(2))[1]):
+        assert under(every) == 1 + 2 + 4 + 1 + 1 + 2 + 2
+    assert seen == [[(True, weak) for weak in (True, True, False, False, False, True, False)]] * 5
+    assert str(xf.make_jaxpr(lambda x: x * xnp.broadcast_to(2.0, ()))(1.0)) == str(xf.make_jaxpr(lambda x: x * 2.0)(1.0))

@@ -323,7 +323,7 @@ def cond(pred: ArrayLike, true_fun: Callable, false_fun: Callable, *operands: An
         return (true_fun if value else false_fun)(*operands)
     if aval.dtype != dtypes.bool_:
         pred = ne(pred, aval.dtype.type(0))
-    return _choose("cond", _as_int32(pred), (false_fun, true_fun), ("false_fun", "true_fun"), operands)
+    return _choose("cond", _as_int32(pred), (false_fun, true_fun), ("false_fun", "true_fun"), operands, first=1)
 
 
 @boundary
@@ -377,12 +377,14 @@ def _as_int32(x):
     return convert_element_type_p.bind(x, new_dtype=np.dtype(np.int32), weak_type=False, sharding=None)
 
 
-def _choose(what: str, index, functions: Sequence[Callable], names: Sequence[str], operands: tuple):
+def _choose(what: str, index, functions: Sequence[Callable], names: Sequence[str], operands: tuple, first: int = 0):
+    """`first` is the branch that is traced before the others: functions that make something when they are traced, as the
+    layers of a network do, depend on the order."""
     leaves, in_tree = tree.flatten(operands)
     values = operands_of(leaves, what, operands)
     avals = [tracing.aval_of(x) for x in values]
     traced: dict[int, tuple] = {}  # a function that is several branches is traced once
-    for f, name in zip(functions, names):
+    for f, name in [(functions[first], names[first]), *zip(functions, names)]:
         if id(f) not in traced:
             traced[id(f)] = trace_function(f, in_tree, avals, f"{name} of {what}")
     programs, consts, trees = zip(*[traced[id(f)] for f in functions])

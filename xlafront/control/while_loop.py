@@ -313,9 +313,14 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any) -> Any:
     leaves, init_tree = tree.flatten(init_val)
     carry = operands_of(leaves, who, init_val)
     in_tree = tree.structure((init_val,))
+    # (the condition first: what functions do when they are traced may depend on the order)
+    types = [tracing.aval_of(x) for x in carry]
+    asked = trace_function(cond_fun, in_tree, types, "the condition of while_loop")
     program, consts, out_tree, carry = trace_carry(body_fun, in_tree, carry, [], lambda out: out, init_val, init_tree, who)
-    types = program.in_avals[len(consts):]
-    condition, cond_consts, cond_tree = trace_function(cond_fun, in_tree, types, "the condition of while_loop")
+    if types != program.in_avals[len(consts):]:
+        types = program.in_avals[len(consts):]
+        asked = trace_function(cond_fun, in_tree, types, "the condition of while_loop")
+    condition, cond_consts, cond_tree = asked
     found = condition.out_avals
     axes = frozenset().union(*[a.vma for a in found])
     if not all([axes <= a.vma for a in types]):  # devices stop after different numbers of steps

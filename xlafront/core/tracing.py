@@ -613,7 +613,7 @@ class StagingTrace(Trace):
                 outvars = [Var(v.aval) for v in outvars]
                 env.update(zip(eqn.outvars, outvars))
             append(JaxprEqn(invars, outvars, eqn.primitive, eqn.params, no_effects, site))
-        return [v.val if v.is_literal else StagedTracer(self, v.aval, env[v]) for v in jaxpr.outvars]
+        return [StagedTracer(self, v.aval, v if v.is_literal else env[v]) for v in jaxpr.outvars]
 
     def write_like(self, eqn: JaxprEqn, operands: Sequence[Any]) -> list[StagedTracer]:
         """Append the operation of an equation without effects, of other operands; its results. Hot."""

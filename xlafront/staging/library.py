@@ -59,11 +59,32 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
         if trace is eval_trace:
             return evaluate(*args, **kwargs)
         if programs is not None and (type(trace) is StagingTrace or trace.composes):
-            return programs.call(trace, args, kwargs, jitted), None, False
-        return fun(*args, **kwargs), None, False
+            result = programs.call(trace, args, kwargs, jitted)
+        else:
+            result = fun(*args, **kwargs)
+        return result if isinstance(result, Tracer) else _as_values(trace, result), None, False
 
     dispatcher = make_dispatcher(fun, jitted, cache_miss)
     return _with_lists(dispatcher, fun, static_places) if lists else dispatcher
+
+
+def _as_values(trace: Trace, result: Any) -> Any:
+    """Results as values of the trace, where the function handed numbers or arrays of NumPy through."""
+    if type(result) in (list, tuple) and all([isinstance(x, Tracer) for x in result]):
+        return result
+    while trace.composes:
+        trace = trace.parent
+    return tree.map(functools.partial(_as_value, trace), result)
+
+
+def _as_value(trace: Trace, x: Any) -> Any:
+    if type(x) not in _host_types or getattr(x, "dtype", None) == dtypes.float0:
+        return x
+    if type(trace) is StagingTrace:
+        atom = trace.lift(x)
+        return StagedTracer(trace, atom.aval, atom)
+    aval = tracing.aval_of(x)
+    return put_host(x, aval, single_device(backends.default_device()), False)
 
 
 def _converted(x):
@@ -257,6 +278,7 @@ def _describe(x: Any, trace: StagingTrace | None, entries: list[Any], operands: 
 
 _WORDS = (str, type, np.dtype, Enum)  # what functions are told besides numbers
 _numbers = frozenset([d.type for d in dtypes.supported if d.kind in "biufcV"])  # NumPy's scalars
+_host_types = frozenset([*_numbers, *python_scalar_dtypes, np.ndarray])
 
 
 def _write_down(trace: StagingTrace, args: tuple, params: dict[str, Any]) -> list[Any] | None:
