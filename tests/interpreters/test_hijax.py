@@ -176,3 +176,14 @@ def test_compiled_functions_change_their_arguments():
     put.bind(box, xnp.arange(3.0))  # of another shape
     add(box, other, 1.0)
     assert get.bind(box).tolist() == [1, 2, 3]
+
+
+def test_checkpointed_functions_change_their_arguments():
+    def add(box, x):
+        put.bind(box, get.bind(box) + xf.lax.stop_gradient(x))
+        return get.bind(box) * x
+
+    box = Box(xnp.float32(1))
+    assert xf.checkpoint(add)(box, 2.0) == 6 and get.bind(box) == 3
+    assert xf.jit(xf.checkpoint(add))(box, 2.0) == 10 and get.bind(box) == 5
+    assert xf.grad(xf.checkpoint(add), 1)(box, 2.0) == 7 and get.bind(box) == 7

@@ -239,3 +239,12 @@ def test_lowered_with_arguments_and_results_that_consist_of_arrays():
     assert type(found) is Quantized and found.elements.tolist() == [[127] * 3] * 2 and found.scales.tolist() == [1, 1]
     with pytest.raises(TypeError, match="compiled for other arguments"):
         lowered.compile()(np.ones((2, 3), FLOAT), np.ones((2, 3), FLOAT))
+
+
+def test_exported_functions_take_and_return_lists_of_arrays():
+    q = Quantized(np.array([[1, -2, 3], [4, 5, -6]], INT8), np.array([2, 0.5], FLOAT))
+    exported = xf.export.export(xf.jit(lambda q, x: {"sum": restore(q) + x["x"], "q": q}))(q, {"x": np.ones((2, 3), FLOAT)})
+    assert [aval.dtype for aval in exported.in_avals] == [INT8, FLOAT, FLOAT]
+    found = xf.export.deserialize(exported.serialize()).call([q.elements, q.scales], {"x": np.full((2, 3), 127, FLOAT)})
+    assert found["sum"].tolist() == [[129, 123, 133], [129, 129.5, 124]]
+    assert [x.tolist() for x in found["q"]] == [q.elements.tolist(), [2, 0.5]]

@@ -201,6 +201,17 @@ def test_masks_of_run_time_values():
         xf.jit(lambda x: x.at[x > 1].set(x[:2]))(x)
 
 
+@pytest.mark.parametrize("size", [3, 40, 70])
+def test_sized_nonzero_of_a_long_vector(size):
+    """Few positions are searched for, many are written."""
+    x = np.random.default_rng(0).random((2, 50)) < 0.3
+    wanted = np.full((2, size), 99)
+    for row, mask in zip(wanted, x):
+        found = np.flatnonzero(mask)[:size]
+        row[:len(found)] = found
+    assert (xf.jit(xf.vmap(lambda x: xnp.nonzero(x, size=size, fill_value=99)[0]))(x) == wanted).all()
+
+
 def test_sized_nonzero():
     x = xnp.array([0, 1, 0, 2])
     [found] = xf.jit(lambda x: xnp.nonzero(x, size=3, fill_value=9))(x)

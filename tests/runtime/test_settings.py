@@ -16,6 +16,7 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront import lax
 from xlafront.core.traceback_filter import UnfilteredStackTrace
+from xlafront.runtime import config
 from xlafront.runtime.compile_options import compile_options
 
 # Names in JAX 0.10.2, each with a value of its type that is not the default.
@@ -99,6 +100,18 @@ def test_settings_without_effect_in_the_environment_and_with_with():
                           text=True, check=True)
     assert [line.partition("the setting ")[2].split()[0] for line in done.stderr.splitlines() if "has no effect" in line] == [
         "pprint_use_color", "thread_guard"]
+
+
+@pytest.mark.parametrize("change", ["set_local", "set_global"])
+def test_settings_without_effect_say_so_however_they_are_set(change):
+    setting = config.thread_guard
+    setting.told = False
+    before = setting.get_local() if change == "set_local" else setting.get_global()
+    with pytest.warns(UserWarning, match="thread_guard.*no effect") as told:
+        getattr(setting, change)(True)
+    assert told[0].filename == __file__
+    getattr(setting, change)(before)
+    assert setting.value is False
 
 
 def test_operands_are_not_cast_where_that_is_off():

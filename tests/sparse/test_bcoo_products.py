@@ -118,6 +118,50 @@ def test_products_are_mapped():
     np.testing.assert_allclose(found, M3.sum(2))
 
 
+@pytest.mark.parametrize("nse", [6, 300], ids=["few places", "many places"])
+def test_products_at_few_and_many_of_all_places(nse):
+    """Rows are read for each of few places; at many of them, products of whole matrices are faster."""
+    random = np.random.default_rng(nse)
+    x, y, b = (random.integers(-3, 4, shape).astype(np.float32) for shape in ((2, 20, 3), (2, 3, 40), (2, 40, 3)))
+    flat = [random.permutation(800)[:nse] for _ in range(2)]
+    indices = np.stack(np.unravel_index(flat, (20, 40)), -1).astype(np.int32)
+    indices[1, 0] = 20, 40  # padding
+    inside = np.ones((2, nse), np.float32)
+    inside[1, 0] = 0
+    rows, columns = np.minimum(indices[..., 0], 19), np.minimum(indices[..., 1], 39)
+    batch = np.arange(2)[:, None]
+    numbers = (((2,), (1,)), ((0,), (0,)))
+
+    @xf.jit
+    def sampled(x, y, ct):
+        found, pull = xf.vjp(lambda x, y: sparse.bcoo_dot_general_sampled(x, y, indices, dimension_numbers=numbers), x, y)
+        return found, pull(ct)
+
+    ct = random.integers(-3, 4, (2, nse)).astype(np.float32)
+    dense_ct = np.zeros((2, 20, 40), np.float32)
+    np.add.at(dense_ct, (np.broadcast_to(batch, rows.shape), rows, columns), ct * inside)
+    found, (by_x, by_y) = sampled(x, y, ct)
+    np.testing.assert_allclose(found, (x @ y)[batch, rows, columns] * inside)
+    np.testing.assert_allclose(by_x, dense_ct @ y.transpose(0, 2, 1))
+    np.testing.assert_allclose(by_y, x.transpose(0, 2, 1) @ dense_ct)
+
+    @xf.jit
+    def product(data, b, ct):
+        def multiply(data, b):
+            return sparse.bcoo_dot_general(sparse.BCOO((data, indices), shape=(2, 20, 40)), b, dimension_numbers=numbers)
+        found, pull = xf.vjp(multiply, data, b)
+        return found, pull(ct)
+
+    ct = random.integers(-3, 4, (2, 20, 3)).astype(np.float32)
+    data = random.integers(-3, 4, (2, nse)).astype(np.float32)
+    mat = np.zeros((2, 20, 40), np.float32)
+    np.add.at(mat, (np.broadcast_to(batch, rows.shape), rows, columns), data * inside)
+    found, (by_data, by_b) = product(data, b, ct)
+    np.testing.assert_allclose(found, mat @ b)
+    np.testing.assert_allclose(by_data, (ct @ b.transpose(0, 2, 1))[batch, rows, columns] * inside)
+    np.testing.assert_allclose(by_b, mat.transpose(0, 2, 1) @ ct)
+
+
 def test_sampled_products():
     x, y = array_with_zeros((4, 3), seed=6), array_with_zeros((3, 5), seed=7)
     indices = bcoo(M2, more=1).indices

@@ -97,3 +97,16 @@ def test_many_elements():
         found = FORMATS[name].from_scipy_sparse(mat)
         np.testing.assert_array_equal(found.todense(), mat.todense())
         np.testing.assert_allclose(found @ np.ones(50, "float32"), np.asarray(mat.sum(1))[:, 0], rtol=1e-5)
+
+
+def test_compressed_products_read_no_columns_out_of_bounds():
+    """Whether other values for such elements are less than a longer array to multiply with, or more."""
+    data, starts = np.arange(1, 13, dtype="float32"), np.array([0, 6, 12])
+    columns = np.array([0, 4, 2, -1, 1, 3, 3, 2, 3, 2**31 - 1, 0, 1], np.int32)
+    dense = np.zeros((2, 3), np.float32)
+    np.add.at(dense, (np.repeat([0, 1], 6)[(columns >= 0) & (columns < 3)], columns[(columns >= 0) & (columns < 3)]),
+              data[(columns >= 0) & (columns < 3)])
+    product = xf.jit(lambda data, columns, y: sparse.BCSR((data, columns, starts), shape=(2, 3)) @ y)
+    for width in (2, 7):
+        y = np.arange(3 * width, dtype="float32").reshape(3, width)
+        np.testing.assert_array_equal(product(data, columns, y), dense @ y)

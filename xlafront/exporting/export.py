@@ -39,6 +39,7 @@ def export(fun_jit: Callable, *, platforms: Sequence[str] | None = None,
     - `disabled_checks`: what `DisabledSafetyCheck` makes: checks to leave out.
     - `_override_lowering_rules`: pairs of a primitive and the lowering rule to use in place of its own.
 
+    In place of a value that consists of arrays (of a `HiType`), the exported function takes and returns the list of these.
     The function returned takes arrays, or `ShapeDtypeStruct`s, whose shapes may hold symbolic dimensions.
 
     >>> exported = xf.export.export(xf.jit(lambda x: 2 * x))(xf.ShapeDtypeStruct((3,), "float32"))
@@ -58,6 +59,9 @@ def export(fun_jit: Callable, *, platforms: Sequence[str] | None = None,
     @boundary
     def export_for(*args, **kwargs) -> Exported:
         traced = fun_jit.trace(*args, **kwargs)  # type: ignore[attr-defined]
+        if traced._traced.is_high:
+            of_arrays, args, kwargs = traced.of_arrays()
+            traced = jit(of_arrays).trace(*args, **kwargs)  # type: ignore[attr-defined]
         return _exported(traced, chosen or (default_export_platform(),), checks, dict(_override_lowering_rules or ()))
 
     return export_for

@@ -8,11 +8,25 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing
-from xlafront.core.dimensions import known, max_dim, min_dim
+from xlafront.core.dimensions import is_symbolic, known, max_dim, min_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import elementwise, shapes
 from xlafront.lax.creation import full, iota
-from xlafront.lax.elementwise import add, and_, div, ge, lt, ne, not_, rem_, shift_right_logical_, size_as, with_weakness
+from xlafront.lax.elementwise import (
+    add,
+    and_,
+    div,
+    ge,
+    lt,
+    ne,
+    not_,
+    rem_,
+    shift_right_logical_,
+    size_as,
+    sub,
+    with_weakness,
+)
+from xlafront.lax.indexing import PRIMITIVES as SCATTERS, ScatterDimensionNumbers, bind_scatter
 from xlafront.numpy.creation import array, zeros
 from xlafront.numpy.indexing import getitem, take, take_along_axis, take_rows
 from xlafront.numpy.manipulation import broadcast_arrays, stack
@@ -87,11 +101,18 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
 
 @library(static=("size",), name="nonzero")
 def _nonzero_sized(a, size, fills):
-    """The first `size` positions: a running count says for each rank where it is reached."""
+    """The first `size` positions: a running count says which rank each of them has, and for each rank where it is reached."""
     shape = np.shape(a)
-    flags = elementwise.to_dtype(shapes.reshape_to(to_bool(a), (math.prod(shape),)), _int32)
+    mask = shapes.reshape_to(to_bool(a), (math.prod(shape),))
+    flags = elementwise.to_dtype(mask, _int32)
     counts, ranks = cumsum(flags), iota(_int32, size)
-    found = searchsorted(counts, ranks, side="right") if flags.shape[0] else ranks
+    length = flags.shape[0]
+    if not is_symbolic((length, size)) and 0 < length <= 8 * size:  # to write where each of them is found is faster then
+        places = elementwise.where(mask, sub(counts, np.int32(1)), np.int32(size))
+        found = bind_scatter(SCATTERS["scatter"], full((size,), np.int32(0)), shapes.reshape_to(places, (length, 1)),
+                             iota(_int32, length), dimension_numbers=ScatterDimensionNumbers((), (0,), (0,)))
+    else:
+        found = searchsorted(counts, ranks, side="right") if length else ranks
     missing = ge(ranks, total(flags, dtype=_int32))
     results = []
     stride = math.prod(shape)

@@ -72,9 +72,12 @@ _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
     ("no_execution", bool, False, "calls", "refuse to execute"),
     ("array_garbage_collection_guard", ("allow", "log", "fatal"), "allow", False, "arrays that only the cycle collector frees"),
     ("transfer_guard", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False, "all transfers"),
-    ("transfer_guard_host_to_device", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False, ""),
-    ("transfer_guard_device_to_device", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False, ""),
-    ("transfer_guard_device_to_host", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False, ""),
+    ("transfer_guard_host_to_device", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False,
+     "arrays of the host that devices get"),
+    ("transfer_guard_device_to_device", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False,
+     "arrays that move between devices"),
+    ("transfer_guard_device_to_host", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False,
+     "values of devices that the host reads"),
     ("platforms", str, "", False, "the platforms to start, first one the default: 'cuda,cpu'"),
     ("platform_name", str, "", False, "older name of the first of `platforms`"),
     ("num_cpu_devices", int, -1, False, "how many CPU devices to simulate"),
@@ -232,6 +235,14 @@ class KeptSetting(Setting):
     def set(self, value) -> None:
         super().set(value)
         self.tell(self.value, 4)
+
+    def set_global(self, value) -> None:
+        super().set(value)
+        self.tell(self.value, 3)
+
+    def set_local(self, value) -> None:
+        super().set_local(value)
+        self.tell(self.value, 3)
 
     def __call__(self, new_val: Any = True, *, disable: bool | None = None) -> _Scope:
         scope = super().__call__(new_val, disable=disable)

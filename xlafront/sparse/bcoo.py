@@ -6,6 +6,7 @@ dense block there. Batch dimensions of either may be 1 where the array's are not
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from xlafront import lax, numpy as xnp
 from xlafront.core import errors, tracing, tree
+from xlafront.core.dimensions import is_symbolic
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.sparse import places
 from xlafront.sparse.base import JAXSparse, SparseInfo, check_index_dtype, shape_of
@@ -164,6 +166,22 @@ def _dot_general(data, indices, rhs, *, dimension_numbers, preferred_element_typ
     return found if preferred_element_type is None else found.astype(preferred_element_type)
 
 
+def _dense_dot_general(data, indices, rhs, *, dimension_numbers, preferred_element_type, lhs_spinfo):
+    dtype = xnp.promote_types(data.dtype, rhs.dtype)
+    found = lax.dot_general(_todense(data.astype(dtype), indices, spinfo=lhs_spinfo), rhs.astype(dtype), dimension_numbers,
+                            precision=lax.Precision.HIGHEST)
+    return found if preferred_element_type is None else found.astype(preferred_element_type)
+
+
+def _dot_to_transpose(wanted, avals, *, dimension_numbers, lhs_spinfo, **params):
+    """The derivative in values is that of a dense array at their places."""
+    data, indices, _ = avals
+    batch = math.prod(lhs_spinfo.shape[:indices.ndim - 2]) if not is_symbolic(lhs_spinfo.shape) else 0
+    many = wanted == 0 and places.are_many(batch * data.size // max(math.prod(data.shape[:indices.ndim - 2]), 1),
+                                           lhs_spinfo.shape, data.dtype, 50)
+    return _dense_dot_general if many else None
+
+
 def _over_pairs(function, sizes, axes):
     """`function(data, indices, rhs)` over batch dimensions of these sizes, each paired with a dimension of rhs or with none."""
     if not sizes:
@@ -186,7 +204,7 @@ extract_p = operation("bcoo_extract", _extract, (1,))
 transpose_p = operation("bcoo_transpose", _transpose, (0,), multiple_results=True)
 sort_indices_p = operation("bcoo_sort_indices", _sort, (0,), multiple_results=True)
 sum_duplicates_p = operation("bcoo_sum_duplicates", _sum_duplicates, (0,), multiple_results=True)
-dot_general_p = operation("bcoo_dot_general", _dot_general, (0, 2))
+dot_general_p = operation("bcoo_dot_general", _dot_general, (0, 2), to_transpose=_dot_to_transpose)
 
 
 def known_number(count: Any, what: str) -> int:

@@ -232,9 +232,7 @@ def bcoo_broadcast_in_dim(mat: BCOO, *, shape: Sequence[int], broadcast_dimensio
                          "each dimension must be named, and keep its size or have size 1")
     batch_dims, sparse_dims = dims[:mat.n_batch], dims[mat.n_batch:mat.n_batch + mat.n_sparse]
     dense_dims = dims[mat.n_batch + mat.n_sparse:]
-    start = min(sparse_dims, default=min(dense_dims, default=len(shape)) if mat.n_dense else len(shape))
-    if not mat.n_sparse:
-        start = max(batch_dims, default=-1) + 1 if mat.n_batch else start
+    start = min(sparse_dims or dense_dims, default=len(shape))
     stop = min(dense_dims) if mat.n_dense else len(shape)
     if mat.n_sparse and mat.n_dense == 0:
         stop = len(shape)
@@ -285,7 +283,7 @@ def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
         raise ValueError("bcoo_concatenate needs arrays of one layout, got (n_batch, n_sparse, n_dense) of "
                          f"{sorted(layouts)}: change them with update_layout")
     if not 0 <= dimension < first.ndim:
-        raise ValueError(f"bcoo_concatenate along dimension {dimension} of arrays of {first.ndim} dimensions")
+        raise TypeError(f"bcoo_concatenate along dimension {dimension} of arrays of {first.ndim} dimensions")
     outer = {op.shape[:dimension] + op.shape[dimension + 1:] for op in operands}
     if len(outer) > 1:
         raise TypeError("bcoo_concatenate needs shapes that differ in the dimension along which it concatenates only, "

@@ -170,9 +170,10 @@ def _sampled(A, B, indices, *, dimension_numbers):
     (lc, rc), (lb, rb) = dimension_numbers
     n_batch, n_sparse = indices.ndim - 2, indices.shape[-1]
     left, right = ([d for d in range(x.ndim) if d not in (*c, *b)] for x, c, b in ((A, lc, lb), (B, rc, rb)))
-    if n_batch != len(lb) or n_sparse != len(left) + len(right):
-        return extract_p.bind(indices, lax.dot_general(A, B, dimension_numbers), assume_unique=True)
     dtype = xnp.promote_types(A.dtype, B.dtype)
+    whole = [x.shape[d] for x, dims in ((A, left), (B, right)) for d in dims]
+    if n_batch != len(lb) or n_sparse != len(left) + len(right) or places.are_many(indices.shape[-2], whole, dtype, 50):
+        return _all_sampled(A, B, indices, dimension_numbers=dimension_numbers)
     A, B = _rows_of(A.astype(dtype), (*lb, *left, *lc), lc), _rows_of(B.astype(dtype), (*rb, *right, *rc), rc)
 
     def one(a, b, i):
@@ -180,6 +181,17 @@ def _sampled(A, B, indices, *, dimension_numbers):
         return (rows * columns).sum(tuple(range(1, rows.ndim)), dtype=dtype)
 
     return over_batches(one, n_batch)(A, B, indices)
+
+
+def _all_sampled(A, B, indices, *, dimension_numbers):
+    product = lax.dot_general(A, B, dimension_numbers, precision=lax.Precision.HIGHEST)
+    return extract_p.bind(indices, product, assume_unique=True)
+
+
+def _sampled_to_transpose(wanted, avals, *, dimension_numbers):
+    A, B, indices = avals
+    result = product_shape(A, B, dimension_numbers)
+    return _all_sampled if places.are_many(math.prod(indices.shape[:-1]), result, A.dtype, 20) else None
 
 
 def _rows_of(x: Array, order: tuple[int, ...], summed: Sequence[int]) -> Array:
@@ -190,7 +202,7 @@ def _rows_of(x: Array, order: tuple[int, ...], summed: Sequence[int]) -> Array:
     return lax.optimization_barrier(moved)
 
 
-dot_general_sampled_p = operation("bcoo_dot_general_sampled", _sampled, (0, 1))
+dot_general_sampled_p = operation("bcoo_dot_general_sampled", _sampled, (0, 1), to_transpose=_sampled_to_transpose)
 
 
 def bcoo_dot_general_sampled(A: Array, B: Array, indices: Array, *, dimension_numbers: DimensionNumbers) -> Array:

@@ -12,7 +12,7 @@ from xlafront.control.foreign_calls import ffi_call
 from xlafront.core import tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.typing import Array, ArrayLike, DTypeLike
-from xlafront.sparse import bcoo, places
+from xlafront.sparse import bcoo
 from xlafront.sparse.base import JAXSparse, SparseInfo, check_index_dtype
 from xlafront.sparse.bcoo import BCOO, known_number, stored_elements
 from xlafront.sparse.bcoo_functions import bcoo_broadcast_in_dim, bcoo_concatenate
@@ -55,7 +55,7 @@ def rows_of(indptr: Array, nse: int) -> Array:
     if not nse:
         return xnp.zeros(0, indptr.dtype)
     begun = xnp.zeros(nse, indptr.dtype).at[indptr[1:]].add(1, mode="drop")  # how many rows end at each element
-    return places.running_sum(begun)
+    return xnp.cumsum(begun)
 
 
 def coordinates(indices: Array, indptr: Array) -> Array:
@@ -104,8 +104,12 @@ _KERNEL_DTYPES = frozenset(map(np.dtype, ["float32", "float64", "complex64", "co
 def _rows_at_once(data, indices, indptr, rhs, *, lhs_spinfo, **params):
     """The product of one matrix with another by jaxlib's kernel, which must find all places that it is given in bounds."""
     rows, columns = lhs_spinfo.shape
-    inside = indices.astype(np.uint32) < columns  # negative ones are large there
-    data, indices = xnp.where(inside, data, xnp.zeros((), data.dtype)), xnp.where(inside, indices, 0).astype(np.int32)
+    if rhs.size <= len(indices):  # a row of zeros more, for those out of bounds, is less than other values for them
+        indices = xnp.minimum(indices.astype(np.uint32), columns).astype(np.int32)  # negative ones are large there
+        rhs = xnp.concatenate([rhs, xnp.zeros((1, rhs.shape[1]), rhs.dtype)])
+    else:
+        inside = indices.astype(np.uint32) < columns
+        data, indices = xnp.where(inside, data, xnp.zeros((), data.dtype)), xnp.where(inside, indices, 0).astype(np.int32)
     starts = xnp.clip(indptr, 0, len(indices)).astype(np.int32)
     return ffi_call("cpu_csr_sparse_dense_ffi", ShapedArray((rows, rhs.shape[1]), rhs.dtype))(data, starts, indices, rhs)
 

@@ -96,7 +96,7 @@ def _is_value(aval: ShapedArray) -> bool:
 
 
 def operation(name: str, function: Callable, linear: Sequence[int], *, multiple_results: bool = False,
-              jvp: Callable | None = None, on_cpu: Callable | None = None) -> Primitive:
+              jvp: Callable | None = None, on_cpu: Callable | None = None, to_transpose: Callable | None = None) -> Primitive:
     """A primitive that computes `function(*arrays, **params)`.
 
     - `name`: under which programs show it.
@@ -104,6 +104,8 @@ def operation(name: str, function: Callable, linear: Sequence[int], *, multiple_
     - `multiple_results`: whether the function returns several arrays.
     - `jvp`: the derivative rule, where it is not the sum of the operation at each tangent.
     - `on_cpu`: `on_cpu(avals, **params)` is the function that programs for one CPU call in its place, or None.
+    - `to_transpose`: `to_transpose(wanted, avals, **params)` is a function that does the same, and whose transpose with respect
+      to operand number `wanted` is faster, or None.
     """
     def abstract(*avals, **params):
         found = list(_program(function, avals, params).jaxpr.out_avals)
@@ -133,20 +135,22 @@ def operation(name: str, function: Callable, linear: Sequence[int], *, multiple_
     def transpose(cotangents, *operands, **params):
         [wanted] = [i for i, x in enumerate(operands) if is_undefined(x)]
         aval = operands[wanted].aval
+        avals = [aval if i == wanted else tracing.aval_of(x) for i, x in enumerate(operands)]
+        same = to_transpose and to_transpose(wanted, avals, **params) or function
         given = list(cotangents) if multiple_results else [cotangents]
 
         def of_cotangents(*known_and_cotangents):
             known, cts = known_and_cotangents[:len(operands) - 1], known_and_cotangents[len(operands) - 1:]
 
             def of_one(x):
-                found = _results(function, params)(*known[:wanted], x, *known[wanted:])
+                found = _results(same, params)(*known[:wanted], x, *known[wanted:])
                 return [y for y in found if _is_value(tracing.aval_of(y))]
 
             return linear_transpose(of_one, aval)(list(cts))
 
         cts = [instantiate(ct) for ct in given if _is_value(ct.aval if type(ct) is Zero else tracing.aval_of(ct))]
         known = [x for i, x in enumerate(operands) if i != wanted]
-        [ct] = _transposed(function, wanted, aval, params, of_cotangents)(*known, *cts)
+        [ct] = _transposed(same, wanted, aval, params, of_cotangents)(*known, *cts)
         return [ct if i == wanted else None for i in range(len(operands))]
 
     def batch(size, values, dims, **params):

@@ -172,7 +172,14 @@ def _sum(self: BCOO, axis: Axes = None, dtype: DTypeLike | None = None, out: Non
     - `axis`: along which dimensions, all without. `dtype`: of the sum. `out`: must be None.
     - `keepdims`: whether these dimensions stay, with size 1.
     """
-    return sparsify(lambda x: xnp.sum(x, axis, dtype, out, keepdims))(self)
+    found = sparsify(lambda x: xnp.sum(x, axis, dtype, out))(self)
+    if not keepdims:
+        return found
+    summed = {a % self.ndim for a in (range(self.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,))}
+    shape = [1 if d in summed else n for d, n in enumerate(self.shape)]
+    if not isinstance(found, BCOO):
+        return found.reshape(shape)
+    return bcoo_broadcast_in_dim(found, shape=shape, broadcast_dimensions=[d for d in range(self.ndim) if d not in summed])
 
 
 def _reshape(self: BCOO, *shape: Any) -> BCOO:

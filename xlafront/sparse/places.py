@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from xlafront import lax, numpy as xnp
+from xlafront.core import dtypes
 from xlafront.core.dimensions import is_symbolic
 from xlafront.core.typing import Array
 
@@ -45,6 +46,12 @@ def take_at(array: Array, indices: Array) -> Array:
         return xnp.zeros((indices.shape[0], *rest), array.dtype)
     numbers = lax.GatherDimensionNumbers(tuple(range(1, 1 + len(rest))), tuple(range(count)), tuple(range(count)))
     return lax.gather(array, indices, numbers, (*[1] * count, *rest), mode="fill", fill_value=0)
+
+
+def are_many(count: int, shape: Sequence[int], dtype: Any, share: int) -> bool:
+    """Whether so many of the places of an array are at least one in `share`: products of matrices of floats, which compute all
+    of them, are faster then than what reads and adds rows for each."""
+    return dtypes.is_inexact(dtype) and not is_symbolic(shape) and math.prod(shape) <= share * count
 
 
 def columns_of(indices: Array) -> list[Array]:
@@ -144,31 +151,10 @@ def sum_groups(data: Array, indices: Array, shape: Sequence[int], nse: int) -> t
     if not nse or indices.shape[0] == 0:
         return xnp.zeros((nse, *data.shape[1:]), data.dtype), xnp.broadcast_to(padding_row(shape, indices.dtype), (nse, count))
     rows, order, starts = _group(indices, shape)
-    number = running_sum(starts.astype(np.int32)) - 1
+    number = xnp.cumsum(starts.astype(np.int32)) - 1
     found = add_at((nse, *data.shape[1:]), number[:, None], permuted(data, order))
     none = indices.shape[0]
     first = xnp.full(nse, none, np.int32).at[number].set(order, mode="drop")
     there = first < none
     rows = permuted(rows, xnp.minimum(first, none - 1))
     return found, rows_where(there, columns_of(rows), shape, indices.dtype)
-
-
-_BLOCK = 256
-
-
-def running_sum(x: Array) -> Array:
-    """`cumsum` of a vector of integers."""
-    return xnp.cumsum(x) if len(x) < 2 * _BLOCK else lax.platform_dependent(x, cpu=_sum_of_blocks, default=xnp.cumsum)
-
-
-def _sum_of_blocks(x: Array) -> Array:
-    """Blocks side by side, then what comes before each: on CPUs four times as fast as XLA's own."""
-    count = -(-len(x) // _BLOCK)
-    blocks = xnp.pad(x, (0, count * _BLOCK - len(x))).reshape(count, _BLOCK)
-
-    def step(total, column):
-        total = total + column
-        return total, total
-
-    totals, sums = lax.scan(step, xnp.zeros(count, x.dtype), blocks.T)
-    return (sums.T + (xnp.cumsum(totals) - totals)[:, None]).reshape(-1)[:len(x)]

@@ -174,25 +174,32 @@ class Traced:
         assignment = device_assignment.place_arguments(jitted.name, call.leaves, wanted, traced, options)
         return Lowered(self, jitted.lower(traced, call, assignment, jitted.donated_flags(call), elsewhere))
 
+    def of_arrays(self) -> tuple[Callable, tuple, dict[str, Any]]:
+        """The function of lists of the arrays that values consist of, in place of these values, and its arguments."""
+        traced, on_parts = self._traced, self._jitted.on_parts(self._traced, self._call)
+
+        def fun(*args, **kwargs):
+            found = iter(on_parts(*tree.leaves((args, kwargs))))
+            return traced.out_tree.unflatten([[next(found) for _ in kind.lo_ty()] if kind.is_high else next(found)
+                                              for kind in traced.closed.out_avals])
+
+        fun.__name__ = self._jitted.name
+        args, kwargs = self.in_tree.unflatten([list(kind.lower_val(x)) if kind.is_high else x
+                                               for kind, x in zip(traced.in_avals, self._call.leaves)])
+        return fun, args, kwargs
+
     def lower_to_leave(self, platforms: tuple[str, ...], own_rules=None) -> LoweredModule:
         """The module for these platforms as one that leaves the process: all that it needs is in it.
 
         `own_rules` are lowering rules by primitives, in place of theirs.
         """
-        jitted, call, traced = self._jitted, self._call, self._on_arrays()
+        jitted, call, traced = self._jitted, self._call, self._traced.on_arrays
         wanted = jitted.flat_in_shardings(call.in_tree)
         mesh = device_assignment.only_abstract(call.leaves, wanted)
         if mesh is not None:
             return self._over(mesh, device_assignment.devices_to_write_for(mesh.size), platforms, True, own_rules)
         assignment = device_assignment.place_arguments(jitted.name, call.leaves, wanted, traced, jitted.options)
         return jitted.lower(traced, call, assignment, jitted.donated_flags(call), platforms, True, own_rules)
-
-    def _on_arrays(self):
-        if self._traced.is_high:
-            raise TypeError(f"{self._jitted.name} was to be exported with arguments or results that consist of others, of "
-                            f"types {(*self._traced.in_avals, *self._traced.closed.out_avals)}. Export a function of arrays "
-                            f"that makes these values.")
-        return self._traced.on_arrays
 
     def _over(self, mesh, devices, elsewhere: tuple[str, ...] | None, self_contained: bool = False, own_rules=None):
         """The module of a program about an abstract mesh, as one for these devices."""

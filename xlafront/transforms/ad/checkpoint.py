@@ -25,7 +25,7 @@ from xlafront.lax.all_reductions import pvary_p
 from xlafront.lax.device_put import move_memory_p
 from xlafront.lax.dot_products import dot_general_p
 from xlafront.runtime.arrays import ArrayImpl
-from xlafront.staging import signatures
+from xlafront.staging import composites, signatures
 from xlafront.transforms.ad.linearize import linearize_program
 from xlafront.transforms.calls.programs import DerivedFunction, evaluate, references_as_inputs, trace_function
 
@@ -305,6 +305,13 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool | Sequence[bool
             bound, args, kwargs = _with_static_values(fun, static, args, kwargs)
             return checkpoint(bound, prevent_cse=prevent_cse, policy=policy)(*args, **kwargs)
         call = signatures.split_call(name, static, args, kwargs)
+        if tracing.composites and composites.among(call.leaves):
+            contents = composites.Contents.of(call.leaves)
+            on_arrays = checkpoint(composites.on_arrays(fun, call, contents), policy=policy,
+                                   prevent_cse=prevent_cse if isinstance(prevent_cse, bool) else True)
+            result, held = on_arrays(contents.arrays(), *contents.others)
+            contents.finish(held)
+            return result
         leaves = []
         for i, x in enumerate(call.leaves):
             if not tracing.is_arraylike(x):
