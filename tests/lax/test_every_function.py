@@ -5,6 +5,7 @@ and what NumPy or SciPy computes instead, for floats in 64 bits. All calls are o
 """
 
 import re
+import types
 
 import numpy as np
 import pytest
@@ -244,7 +245,7 @@ NUMPYS = {
     "ones": bitwise(lambda v, bits: v.bit_count()), "leading_zeros": bitwise(lambda v, bits: bits - v.bit_length()),
     "shifted": bitwise(lambda v, by, bits: v >> by), "by_shape": by_shape, "by_value": by_value,
 }
-FUNCTIONS = {name: f for name in lax.__all__ if callable(f := getattr(lax, name)) and not isinstance(f, type)}
+FUNCTIONS = {name: f for name in lax.__all__ if callable(f := getattr(lax, name)) and not isinstance(f, (type, types.GenericAlias))}
 SHAPES = {"x": (2, 3), "y": (2, 3), "s": (), "e": (0, 3), "o": (1, 3), "v": (5,), "q": (3, 3), "A": (1, 1, 4, 4), "K": (2, 1, 2, 2)}
 ROWS = ("x", "s", "e"), (("x", "y"), ("x", "o"), ("s", "s"), ("e", "e"), ("e", "o"))  # of operands of one and of two
 
