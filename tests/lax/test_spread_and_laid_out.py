@@ -80,7 +80,7 @@ def test_values_lie_as_they_are_asked_to():
 def test_the_operation_and_its_transformations():
     text = xf.jit(columns).lower(ROWS).as_text()
     assert "custom_call @LayoutConstraint" in text and text.count("dense<[0, 1]> : tensor<2xindex>") == 2
-    assert '{mhlo.layout_mode = "auto"}' in text
+    assert 'mhlo.layout_mode = "auto"}' in text
     assert np.array_equal(xf.grad(lambda x: (columns(x) * ROWS).sum())(xnp.asarray(ROWS)), ROWS)
     batched = xf.make_jaxpr(xf.vmap(columns))(xnp.ones((2, 3, 4)))
     assert batched.eqns[0].params["layout"].major_to_minor == (0, 2, 1)

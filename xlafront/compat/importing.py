@@ -21,7 +21,7 @@ from typing import Any
 from xlafront.compat import names
 from xlafront.faces import lazy, without
 from xlafront.runtime import jax_names
-from xlafront.runtime.missing_names import unknown
+from xlafront.runtime.missing_names import missing, unknown
 
 # Holds what other processes import, and the metadata by which jax's version is asked for.
 ON_PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "on_path")
@@ -85,14 +85,17 @@ class _Own:
 
 def _behind(module: str, find: Callable[[str], Any]) -> Callable[[str], Any]:
     """`__getattr__` of a private module: what it has of its own, or what public modules have."""
-    known = sys.modules[module].__all__
+    own = sys.modules[module]
+    known = frozenset((*own.__all__, *names.CHILDREN.get(module, ())))
 
     def find_public(name: str) -> Any:
-        if name not in known and not name.startswith("_"):
-            for face in map(import_module, names.BEHIND[module]):
-                if (value := getattr(face, name, None)) is not None:
-                    return value
-        return find(name)
+        if name in known:
+            return find(name)
+        faces = [import_module(face) for face in names.BEHIND[module]] if not name.startswith("_") else []
+        for face in faces:
+            if (value := getattr(face, name, None)) is not None:
+                return value
+        raise missing(module, name, (*known, *[n for face in faces for n in dir(face)]))
 
     return find_public
 

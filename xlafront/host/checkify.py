@@ -102,6 +102,8 @@ class Findings:
         try:
             for index, eqn in enumerate(jaxpr.eqns):  # Hot: about what binding the operation costs.
                 values = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
+                if saved is not None and (eqn.site is None or eqn.site[0] is None):  # of a library function: it is at its call
+                    eqn = eqn.replace(site=saved)
                 thread.site = eqn.site
                 results = self.operation(eqn, values)
                 if eqn.primitive.multiple_results:
@@ -241,6 +243,8 @@ def _rule_for(primitive: Primitive) -> Callable | None:
 
 def _call(findings: Findings, eqn: JaxprEqn, values: Sequence[Any]) -> list[Any]:
     primitive, params, count = eqn.primitive, eqn.params, len(values)
+    if params.get("inline"):  # a function of the library, whose operations stand at its call
+        return findings.run(params[primitive.parameter], values)
     checked = findings.checked(params[primitive.parameter])
     outs = [*range(count, count + checked.num_results), *[None] * len(checked.error_avals)]
     return findings.absorb(checked, primitive.call(params, checked.program, values, range(count), outs))

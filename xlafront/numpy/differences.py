@@ -45,7 +45,7 @@ def _diff(a, before, after, n, axis):
     return a
 
 
-@library(static=("n", "axis"), lists=True, converts=True)
+@library(static=("n", "axis"), converts=True)
 def diff(a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None,
          append: ArrayLike | None = None) -> Array:
     """Differences of neighbours along an axis; of booleans, whether they differ.
@@ -121,7 +121,7 @@ def _gradient(f, spacings, axes):
     return [_slope(f, h, axis) for h, axis in zip(steps, axes)]
 
 
-@library(static=("axis", "edge_order"), lists=True, converts=True)
+@library(static=("axis", "edge_order"), converts=True)
 def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axes = None, edge_order: int | None = None) -> Array | list[Array]:
     """The slope along axes, by central differences inside and one-sided ones at the ends.
 
@@ -176,7 +176,7 @@ def _trapezoid(y, x, dx, axis, axis_of_x):
     return 0.5 * total(width * sides, axis=-1)
 
 
-@library(static="axis", lists=True, converts=True)
+@library(static="axis", converts=True)
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
     """The integral along an axis by the trapezoidal rule.
 

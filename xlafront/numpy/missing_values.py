@@ -42,7 +42,7 @@ def _reduce_others(a, where, initial, reduction, filler, axis, keepdims, dtype):
     return searching.where(reductions.all(missing, axis=axis, keepdims=keepdims), np.nan, result)
 
 
-@library(static=("axis", "dtype", "out", "keepdims"), lists=True, converts=True)
+@library(static=("axis", "dtype", "out", "keepdims"), lists="out", converts=True)
 def nansum(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False,
            initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array:
     """The sum of the elements that are not NaN; 0 of none.
@@ -56,7 +56,7 @@ def nansum(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out:
     return _reduced("nansum", "sum", 0, a, out, where, axis, keepdims, initial, dtype)
 
 
-@library(static=("axis", "dtype", "out", "keepdims"), lists=True, converts=True)
+@library(static=("axis", "dtype", "out", "keepdims"), lists="out", converts=True)
 def nanprod(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False,
             initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array:
     """The product of the elements that are not NaN; 1 of none.
@@ -70,7 +70,7 @@ def nanprod(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out
     return _reduced("nanprod", "prod", 1, a, out, where, axis, keepdims, initial, dtype)
 
 
-@library(static=("axis", "out", "keepdims"), lists=True, converts=True)
+@library(static=("axis", "out", "keepdims"), lists="out", converts=True)
 def nanmax(a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = False, initial: ArrayLike | None = None,
            where: ArrayLike | None = None) -> Array:
     """The greatest of the elements that are not NaN; NaN of none.
@@ -84,7 +84,7 @@ def nanmax(a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = F
     return _reduced("nanmax", "max", -np.inf, a, out, where, axis, keepdims, initial)
 
 
-@library(static=("axis", "out", "keepdims"), lists=True, converts=True)
+@library(static=("axis", "out", "keepdims"), lists="out", converts=True)
 def nanmin(a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = False, initial: ArrayLike | None = None,
            where: ArrayLike | None = None) -> Array:
     """The least of the elements that are not NaN; NaN of none.
@@ -120,7 +120,7 @@ def _moment_of_others(a, where, mean, moment, axis, dtype, keepdims, ddof):
     return reductions.var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=present, mean=mean)
 
 
-@library(static=("axis", "dtype", "out", "keepdims"), lists=True, converts=True)
+@library(static=("axis", "dtype", "out", "keepdims"), lists="out", converts=True)
 def nanmean(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False,
             where: ArrayLike | None = None) -> Array:
     """The mean of the elements that are not NaN; NaN of none.
@@ -134,7 +134,7 @@ def nanmean(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out
     return _moment("nanmean", "mean", a, out, where, None, axis, dtype, keepdims)
 
 
-@library(static=("axis", "dtype", "out", "ddof", "keepdims"), lists=True, converts=True)
+@library(static=("axis", "dtype", "out", "ddof", "keepdims"), lists="out", converts=True)
 def nanvar(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
            keepdims: bool = False, where: ArrayLike | None = None, mean: ArrayLike | None = None) -> Array:
     """The variance of the elements that are not NaN.
@@ -155,7 +155,7 @@ def nanvar(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out:
     return _moment("nanvar", "var", a, out, where, mean, axis, dtype, keepdims, ddof)
 
 
-@library(static=("axis", "dtype", "out", "ddof", "keepdims"), lists=True, converts=True)
+@library(static=("axis", "dtype", "out", "ddof", "keepdims"), lists="out", converts=True)
 def nanstd(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
            keepdims: bool = False, where: ArrayLike | None = None, mean: ArrayLike | None = None) -> Array:
     """The standard deviation of the elements that are not NaN.
@@ -180,7 +180,7 @@ def _without_nans(name: str, identity, function, a, axis, dtype, out):
     return function(a, axis=axis, dtype=dtype)
 
 
-@library(static=("axis", "dtype", "out"), lists=True, converts=True)
+@library(static=("axis", "dtype", "out"), lists="out", converts=True)
 def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """The cumulative sum, with 0 in place of NaN.
 
@@ -193,7 +193,7 @@ def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = N
     return _without_nans("nancumsum", 0, reductions.cumsum, a, axis, dtype, out)
 
 
-@library(static=("axis", "dtype", "out"), lists=True, converts=True)
+@library(static=("axis", "dtype", "out"), lists="out", converts=True)
 def nancumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """The cumulative product, with 1 in place of NaN.
 
@@ -223,7 +223,7 @@ def _arg(name, a, axis, out, keepdims):
     return _arg_extreme(unwrap(a), name, None if axis is None else operator.index(axis), bool(keepdims))
 
 
-@library(static=("axis", "out", "keepdims"), lists=True, converts=True)
+@library(static=("axis", "out", "keepdims"), lists="out", converts=True)
 def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """The index of the first maximum of the elements that are not NaN, -1 where there are none (NumPy raises an error).
 
@@ -238,7 +238,7 @@ def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims:
     return _arg("nanargmax", a, axis, out, keepdims)
 
 
-@library(static=("axis", "out", "keepdims"), lists=True, converts=True)
+@library(static=("axis", "out", "keepdims"), lists="out", converts=True)
 def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """The index of the first minimum of the elements that are not NaN, -1 where there are none (NumPy raises an error).
 

@@ -133,7 +133,7 @@ class LoweredModule:
             raise ValueError(f"{self.name} was lowered for symbolic dimensions ({', '.join(names)}): its text can be read. To "
                              f"run it, export it: export.export(jit(f))(...).call(x).")
         for aval in self.closed.out_avals:
-            if getattr(aval, "dtype", None) in dtypes.within_programs:
+            if isinstance(aval, ShapedArray) and aval.dtype in dtypes.within_programs:
                 raise JaxRuntimeError(f"INVALID_ARGUMENT: {self.name} would return an array of {aval.dtype}, of which XLA "
                                       "makes none: numbers of this type live within programs. Convert it, as in "
                                       "x.astype('float8_e4m3fn').")

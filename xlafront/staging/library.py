@@ -32,11 +32,12 @@ from xlafront.staging.signatures import Selection, split_call
 
 
 def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), name: str | None = None,
-            lists: bool = False, converts: bool = False, light: bool = False):
+            lists: bool | str = False, converts: bool | str = False, light: bool = False):
     """Decorator of the library's own functions: eagerly one compiled kernel, inlined under a trace.
 
-    `static` names the parameters that are Python values; `lists` says that users give lists (or arrays) for them; `converts`
-    that objects which only offer `__jax_array__` are taken too; `light`, that it does less than looking for its program would.
+    `static` names the parameters that are Python values; `lists` says that users give lists (or arrays) for them, or for which
+    one of them; `converts` that objects which only offer `__jax_array__` are taken too, or for which one; `light`, that it
+    does less than looking for its program would.
     Hot: no Python runs when a known signature is repeated.
     """
     if fun is None:
@@ -53,8 +54,8 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
 
     def cache_miss(*args, **kwargs):
         if converts:
-            args = tuple([_converted(x) for x in args])
-            kwargs = {key: _converted(x) for key, x in kwargs.items()}
+            args = tuple([_converted(x) if converts is True or parameters[i] == converts else x for i, x in enumerate(args)])
+            kwargs = {key: _converted(x) if converts in (True, key) else x for key, x in kwargs.items()}
         trace = thread.trace
         if trace is eval_trace:
             return evaluate(*args, **kwargs)
@@ -65,7 +66,9 @@ def library(fun: Callable | None = None, *, static: str | Sequence[str] = (), na
         return result if isinstance(result, Tracer) else _as_values(trace, result), None, False
 
     dispatcher = make_dispatcher(fun, jitted, cache_miss)
-    return _with_lists(dispatcher, fun, static_places) if lists else dispatcher
+    if not lists:
+        return dispatcher
+    return _with_lists(dispatcher, fun, static_places if lists is True else frozenset((parameters.index(lists), lists)))
 
 
 def _as_values(trace: Trace, result: Any) -> Any:
