@@ -448,7 +448,7 @@ CASES = UNARY | BINARY | {
     "random.gamma": (lambda k, x: random.gamma(k, xnp.abs(x) + 1), "u32[2]; f32[b]"),
     "random.truncated_normal": (lambda k, x: random.truncated_normal(k, -1., 1., x.shape), "u32[2]; f32[b]"),
     "random.fold_in": (lambda k, x: xf.vmap(lambda i: random.fold_in(k, i))(xnp.arange(x.shape[0])), "u32[2]; f32[b]"),
-    "random.key": (lambda seeds: random.key_data(xf.vmap(random.key)(seeds)), "u32[b]"),
+    "keys of seeds": (lambda seeds: random.key_data(xf.vmap(random.key)(seeds)), "u32[b]"),
     "threefry": (lambda k, counts: threefry_2x32(k, xnp.concatenate([counts, counts])), "u32[2]; u32[b]"),
     "random under vmap": (lambda k: xf.vmap(lambda w: random.uniform(w, (2,)))(k), "u32[b,2]"),
     "dropout": (lambda k, x: xnp.where(random.bernoulli(k, .9, (x.shape[0], 1)), x, 0), "u32[2]; f32[b,3]"),
