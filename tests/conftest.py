@@ -4,6 +4,7 @@ On another platform: `XLAFRONT_PLATFORMS=cuda python -m pytest -m "not cpu_only"
 """
 
 import atexit
+import gc
 import os
 import shutil
 import tempfile
@@ -59,6 +60,15 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture
 def rng():
     return np.random.default_rng(7)
+
+
+@pytest.fixture(scope="module")
+def few_objects():
+    """For tests that collect garbage or look for leaks, which goes through all objects: those of other modules' tests are left out."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

@@ -187,6 +187,7 @@ def test_message(call, error, words):
         assert word in text, text
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_leaked_tracers():
     kept = []
     jit(lambda x: kept.append(x * 2) or x)(1.0)

@@ -21,6 +21,8 @@ import xlafront.experimental.jet
 import xlafront.numpy as xnp
 from xlafront.core import tracing
 
+pytestmark = pytest.mark.usefixtures("few_objects")
+
 
 def run(program, *arguments, **environment):
     """A program in a process of its own: `(exit status, what it printed)`."""

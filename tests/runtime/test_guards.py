@@ -11,6 +11,8 @@ import xlafront as xf
 import xlafront.numpy as xnp
 from xlafront.errors import JaxRuntimeError
 
+pytestmark = pytest.mark.usefixtures("few_objects")
+
 GUARDS = {"all": xf.transfer_guard, "host_to_device": xf.transfer_guard_host_to_device,
           "device_to_device": xf.transfer_guard_device_to_device, "device_to_host": xf.transfer_guard_device_to_host}
 

@@ -1,6 +1,5 @@
 """Settings: every name of the reference is known, values are checked, and those that have an effect have it."""
 
-import gc
 import logging
 import os
 import subprocess
@@ -300,15 +299,6 @@ def leaks():
         "dict": (holder, lambda x: holder.__dict__.setdefault("d", {}).setdefault("k", x) is None or x, "a dict at ['k']"),
         "closure": (closes_over, closes_over, "the closed-over variable cells"),
     }
-
-
-@pytest.fixture
-def few_objects():
-    """Looking for leaks goes through all objects; those of earlier tests have nothing to do with it."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.usefixtures("few_objects")

@@ -205,6 +205,7 @@ def test_gausss_function_far_to_the_left(dtype):
     np.testing.assert_allclose(got, wanted, rtol=200 * np.finfo(dtype).eps)
 
 
+@pytest.mark.soak
 def test_derivatives_of_gausss_function_of_large_parameters():
     """Of those that cancel; the slopes are differences of sums with many digits."""
     point, step = (21.3, 30.1, 7.4, -0.8), Decimal("1e-20")
@@ -246,8 +247,9 @@ SMOOTH = [
     *[(name, [X], (0,)) for name in ("dawsn", "erfcx", "exp1", "expi", "fresnel", "sici", "spence", "loggamma")],
     ("dawsn", [-X], (0,)), ("erfcx", [-X / 7], (0,)), ("expi", [-X], (0,)), ("sici", [-X], (0,)), ("fresnel", [-X], (0,)),
     ("expn", [np.full(6, 3.0), X], (1,)), ("owens_t", [X / 3 - 1, A], (0, 1)),
-    ("hyp1f1", [A, B, np.array([-60.0, -3.0, 0.0, 1.0, 7.0, 30.0])], (0, 1, 2)),
-    ("hyp2f1", [A, B, C, np.array([-5.0, -0.7, 0.0, 0.3, 0.7, 0.85])], (0, 1, 2, 3)),
+    *[pytest.param(*case, marks=pytest.mark.soak) for case in (  # large programs
+        ("hyp1f1", [A, B, np.array([-60.0, -3.0, 0.0, 1.0, 7.0, 30.0])], (0, 1, 2)),
+        ("hyp2f1", [A, B, C, np.array([-5.0, -0.7, 0.0, 0.3, 0.7, 0.85])], (0, 1, 2, 3)))],
 ]
 
 

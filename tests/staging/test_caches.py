@@ -20,6 +20,8 @@ from xlafront.runtime import compile as compiler
 from xlafront.runtime.jaxlib_compat import PjitFunctionCache
 from xlafront.staging import caches, compiling, jitted
 
+pytestmark = pytest.mark.usefixtures("few_objects")
+
 
 @pytest.fixture
 def compilations(monkeypatch):

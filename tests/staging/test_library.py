@@ -11,6 +11,8 @@ from xlafront.staging import compiling, library as module
 from xlafront.staging.library import library
 from xlafront.staging.outlining import without_inlined_calls
 
+pytestmark = pytest.mark.usefixtures("few_objects")
+
 X, Y = np.arange(4, dtype=np.float32), np.array([3.0, 1.0, 2.0, 5.0], np.float32)
 
 

@@ -126,8 +126,10 @@ def close(found, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12 * max(np.abs(expected).max(), 100))
 
 
-@pytest.mark.parametrize("transform", (forward, gradient, curvature, per_example))
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model, transform", [
+    *[(model, transform) for model in MODELS for transform in (forward, gradient)], ("plain", curvature), ("plain", per_example),
+    *[pytest.param(model, transform, marks=pytest.mark.soak) for model in MODELS if model != "plain"
+      for transform in (curvature, per_example)]])
 def test_results_are_the_same(model, transform, without):
     f = transform(MODELS[model])
     with xf.enable_x64(True):
