@@ -71,7 +71,7 @@ def test_the_module_checks_its_arguments(exported):
     with pytest.raises(ValueError, match="the division by 2 that computes 'b'"):
         lowering.refinement.refined(module, [((4, 5), f32), ((2, 3), f32)])
     refined = lowering.refinement.refined(module, [((4, 4), f32), ((2, 3), f32)])
-    assert "?" not in lowering.module.module_text(refined)
+    assert "?" not in lowering.written.module_text(refined)
 
 
 def test_files(exported):

@@ -99,7 +99,7 @@ def _exported(traced, platforms: tuple[str, ...], checks: tuple[DisabledSafetyCh
     ins = _given_shardings(traced, flat_in_avals)
     outs = [s if isinstance(s, NamedSharding) else None for s in module.shardings.out]
     effects = sorted(module.closed.effects, key=str)
-    lowering.module.name_boundary(context.module, *traced.boundary_names(module.kept))
+    lowering.written.name_boundary(context.module, *traced.boundary_names(module.kept))
     polymorphic = len(platforms) > 1 or bool(context.dimension_variables)
     with lowering.mlir.context:
         context.module.operation.attributes["jax.uses_shape_polymorphism"] = lowering.mlir.boolean(polymorphic)

@@ -75,7 +75,7 @@ class ExportedModule:
         True
         """
         module = lowering.artifacts.deserialize(self.mlir_module_serialized)
-        return lowering.module.module_text(module, debug_info=True) if serialized else module
+        return lowering.written.module_text(module, debug_info=True) if serialized else module
 
     def in_shardings_jax(self, mesh: Mesh | AbstractMesh | None) -> tuple[NamedSharding | None, ...]:
         """The sharding of each flat argument over a mesh like that of the export; None where it was left open.

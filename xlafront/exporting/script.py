@@ -62,7 +62,7 @@ def written_files(args) -> dict[pathlib.Path, bytes]:
     platforms = args.platforms.replace(" ", "").split(",") if args.platforms else None
     exported = export(jitted, platforms=platforms)(*given, **keywords)
     out = pathlib.Path(args.out)
-    text = lowering.module.module_text(exported.mlir_module(serialized=False))
+    text = lowering.written.module_text(exported.mlir_module(serialized=False))
     return {out: text.encode(), out.with_suffix(".mlirbc"): exported.mlir_module_serialized,
             out.with_suffix(".exported"): bytes(exported.serialize(args.vjp_order))}
 

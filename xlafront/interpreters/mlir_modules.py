@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from xlafront.core.ir import ClosedJaxpr, Jaxpr
 from xlafront.interpreters.lowering_rules import adapted
-from xlafront.lowering import mlir, module as lowering
+from xlafront.lowering import mlir, module as lowering, written
 from xlafront.lowering.mlir import create, ir
 
 
@@ -259,7 +259,7 @@ def module_to_string(module: ir.Module, enable_debug_info: bool | None = None) -
     >>> lowered = xf.jit(lambda x: x * 2).lower(1.0)
     >>> text = module_to_string(lowered.compiler_ir("stablehlo"))
     """
-    return lowering.module_text(module, True if enable_debug_info is None else enable_debug_info)
+    return written.module_text(module, True if enable_debug_info is None else enable_debug_info)
 
 
 def module_to_bytecode(module: ir.Module) -> bytes:

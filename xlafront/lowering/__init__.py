@@ -6,7 +6,7 @@ jaxlib's MLIR bindings are imported when the first module is built: rules writte
 
 
 def __getattr__(name: str):
-    if name in ("artifacts", "custom_calls", "host_callbacks", "linking", "mlir", "module", "refinement"):
+    if name in ("artifacts", "custom_calls", "host_callbacks", "linking", "mlir", "module", "refinement", "written"):
         import importlib
 
         return importlib.import_module(f"xlafront.lowering.{name}")

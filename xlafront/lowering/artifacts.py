@@ -13,7 +13,7 @@ from jaxlib.mlir._mlir_libs import _stablehlo
 
 from xlafront.lowering import mlir
 from xlafront.lowering.mlir import ir
-from xlafront.lowering.module import module_bytecode
+from xlafront.lowering.written import module_bytecode
 from xlafront.runtime.jaxlib_compat import jaxlib_version_text
 
 MAGIC = b"ML\xefR"  # of MLIR's bytecode

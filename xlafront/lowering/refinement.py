@@ -11,7 +11,8 @@ from jaxlib import _jax
 from xlafront.core.dimension_solving import MISFIT
 from xlafront.lowering import mlir
 from xlafront.lowering.mlir import create, ir
-from xlafront.lowering.module import as_type, module_bytecode
+from xlafront.lowering.module import as_type
+from xlafront.lowering.written import module_bytecode
 from xlafront.runtime.jaxlib_compat import JaxRuntimeError
 
 _ASSERTED = re.compile(rf'{MISFIT}[^\n]*|(?<=error: loc\("shape_assertion"\): )[^\n]*')  # of our modules, and of jax's

@@ -328,7 +328,7 @@ class _PartitionedCall:
         module = self._module(mesh, function, wanted_args, wanted_results, sizes)
         hlo = [[s._to_xla_hlo_sharding(keys.physical(aval).ndim) for s, aval in zip(shardings, avals)] for shardings, avals in (
             (wanted_args, self.in_avals), (wanted_results, self.out_avals))]
-        return lowering.module.module_bytecode(module), *hlo
+        return lowering.written.module_bytecode(module), *hlo
 
     def _decoded(self, hlo: HloSharding, aval) -> Any:
         if self.decode:

@@ -148,7 +148,7 @@ class LoweredModule:
         dump(self.name, self.closed.jaxpr, context.module)
         devices, key = self.assignment.devices, None
         if context.cacheable and not context.host_callbacks:
-            program = lowering.module.stripped_bytecode(context.module)
+            program = lowering.written.stripped_bytecode(context.module)
             key = cache_key(program, options.SerializeAsString(), self.client, devices)
         clients.refuse_forked()  # (an equal program of the parent's would be found, and wait for ever)
         equal = None if anew or key is None else _equal_program(key)

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from xlafront.core.ir import Jaxpr
-from xlafront.lowering.module import module_text
+from xlafront.lowering.written import module_text
 from xlafront.runtime import config
 
 _numbers = itertools.count()

@@ -252,7 +252,7 @@ def _program(name: str, devices: tuple, arg_types, result_types, build: Callable
     if shardings is not None:
         shardings.declare_meshes(context)
         shardings.adjust(options)
-    key = cache_key(lowering.module.stripped_bytecode(context.module), options.SerializeAsString(), client, devices)
+    key = cache_key(lowering.written.stripped_bytecode(context.module), options.SerializeAsString(), client, devices)
     executable, _ = compile_module(CompileRequest(context.module, client, devices, options, [], key), backends.disk_cache())
 
     def run(arrays: Sequence[ArrayImpl], avals: Sequence[Any], shardings: Sequence[Any]) -> list[ArrayImpl]:

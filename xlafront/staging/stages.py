@@ -231,7 +231,7 @@ class Lowered:
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The module as text: `dialect` is "stablehlo" (the default) or "hlo"."""
         if dialect in (None, "stablehlo"):
-            return lowering.module.module_text(self.compiler_ir(), debug_info)
+            return lowering.written.module_text(self.compiler_ir(), debug_info)
         if dialect == "hlo":
             return self._hlo().as_hlo_text()
         raise ValueError(f"as_text takes dialect 'stablehlo' or 'hlo', got {dialect!r}.")
@@ -239,15 +239,15 @@ class Lowered:
     def compiler_ir(self, dialect: str | None = None):
         """The module itself, as an MLIR object ("stablehlo") or an XLA computation ("hlo")."""
         if dialect in (None, "stablehlo"):
-            module = lowering.module.copy_of(self._lowered.module_context.module)  # names are not part of what is compiled
-            lowering.module.name_boundary(module, *self._traced.boundary_names(self._lowered.kept))
+            module = lowering.written.copy_of(self._lowered.module_context.module)  # names are not part of what is compiled
+            lowering.written.name_boundary(module, *self._traced.boundary_names(self._lowered.kept))
             return module
         if dialect == "hlo":
             return self._hlo()
         raise ValueError(f"compiler_ir takes dialect 'stablehlo' or 'hlo', got {dialect!r}.")
 
     def _hlo(self):
-        return hlo_computation(lowering.module.module_bytecode(self._lowered.module_context.module))
+        return hlo_computation(lowering.written.module_bytecode(self._lowered.module_context.module))
 
     def cost_analysis(self) -> dict[str, float] | None:
         """The compiler's estimate before optimisation: flops, bytes accessed, by name; None where it makes none."""
