@@ -26,7 +26,8 @@ from xlafront.core.traceback_filter import boundary
 from xlafront.core.typing import ArrayLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.barriers import stop_gradient
-from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, clamp, convert_element_type_p, eq, ne
+from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, convert_element_type_p, eq, ne
+from xlafront.lax.elementwise_functions import clamp
 from xlafront.lax.shapes import broadcast_in_dim_p, place_axis
 from xlafront.lax.zeros import instantiate
 from xlafront.runtime import config

@@ -17,7 +17,6 @@ from xlafront.lax.arguments import check_dtype
 from xlafront.lax.barriers import stop_gradient_p
 from xlafront.lax.elementwise import (
     PRIMITIVES,
-    _refuse_negative_power,
     abs_,
     add,
     and_,
@@ -58,6 +57,7 @@ from xlafront.lax.elementwise import (
     sub,
     where,
 )
+from xlafront.lax.elementwise_functions import refuse_negative_power
 from xlafront.numpy.docstrings import ufunc_docstring
 from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_args, promote_args_inexact, unwrap
 from xlafront.runtime.arrays import ArrayImpl
@@ -540,7 +540,7 @@ def power_inline(x, y):
     check_arraylike("power", x, y)
     x, y = unwrap(x), unwrap(y)
     if type(y) is int:
-        _refuse_negative_power(x, y)
+        refuse_negative_power(x, y)
         if tracing.aval_of(x).dtype != dtypes.bool_:
             return integer_pow_p.bind(x, y=y) if y != 2 else square_(x)
     base, exponent = tracing.aval_of(x).dtype, tracing.aval_of(y).dtype
