@@ -157,6 +157,11 @@ def _integer_pow_derivative(g, ans, x, *, y):
     return mul(g, mul(constant_like(x, y), power))
 
 
+def _polygamma_in_order(g, ans, m, x):
+    raise ValueError("polygamma has no derivative in its order m: orders are whole numbers. Hold the order constant with "
+                     "lax.stop_gradient.")
+
+
 def _zeta_in_order(g, ans, x, q):
     """The derivative of Euler and Maclaurin's formula: ten terms of the sum, its integral from there, and corrections by
     `B_2k / (2k)!`, each with the derivative of a rising factorial."""
@@ -276,7 +281,7 @@ BINARY = (
     ("atan2", "stablehlo.atan2", "float complex", lambda g, z, x, y: mul(g, div(y, _atan2_scale(x, y))),
      lambda g, z, x, y: mul(g, div(neg(x), _atan2_scale(x, y))), None),
     ("nextafter", "chlo.next_after", "float", None, None, None),
-    ("polygamma", "chlo.polygamma", "float", None,
+    ("polygamma", "chlo.polygamma", "float", _polygamma_in_order,
      lambda g, z, m, x: mul(g, polygamma_(add(m, constant_like(m, 1)), x)), None),
     ("zeta", "chlo.zeta", "float", _zeta_in_order,
      lambda g, z, x, q: mul(g, mul(neg(x), zeta_(add(x, constant_like(x, 1)), q))), None),
@@ -431,6 +436,7 @@ for _name in ("log1p", "erf_inv"):
 # Rows that differ from their family in one respect
 
 PRIMITIVES["add_any"] = add_any_p
+PRIMITIVES["nextafter"].jvp = None  # a step of rounding, which no derivative describes
 PRIMITIVES["real"] = elementwise("real", "stablehlo.real", "complex", result=_to_real,
                                  derivatives=(lambda g, y, x: real_(g),), transpose=_real_transpose, sums=of_first)
 PRIMITIVES["imag"] = elementwise("imag", "stablehlo.imag", "complex", result=_to_real,

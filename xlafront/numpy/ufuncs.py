@@ -7,6 +7,7 @@ than one primitive are written out below.
 from __future__ import annotations
 
 import math
+import operator
 
 import numpy as np
 
@@ -749,6 +750,8 @@ def _round_kernel(a, decimals):
     if dtypes.is_integer(d):
         if decimals >= 0:
             return x
+        if 10 ** -decimals > dtypes.iinfo(d).max:  # more than twice any number of the dtype
+            return mul(x, constant_like(x, 0))
         factor, half = d.type(10 ** -decimals), d.type(10 ** -decimals // 2)
         down = INLINE["floor_divide"](x, factor)
         rest = sub(x, mul(down, factor))
@@ -785,7 +788,7 @@ def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     """
     if out is not None:
         raise NotImplementedError("xnp.round cannot write into `out`: arrays do not change. Use the result.")
-    return _round_kernel(a, int(decimals))
+    return _round_kernel(a, operator.index(decimals))
 
 
 around = round
