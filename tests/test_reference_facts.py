@@ -37,6 +37,9 @@ VALUES = [  # call, values, dtype, weakly typed
     ("n.power(B, np.array([True, True]))", [1, 0], "int32", False),
     ("n.array([n.asarray(1), 2.0])", [1, 2], "float32", False),
     ("n.bincount(-V)", [5], "int32", False),
+    ("n.argsort(V, descending=True, stable=False)", [0, 2, 4, 3, 1], "int32", False), ("n.argsort(V, descending=True)", [0, 2, 4, 1, 3], "int32", False),
+    ("n.argsort(B[::-1], descending=True, stable=False)", [1, 0], "int32", False),
+    ("n.round(np.array([15, -25, 127], np.int8), -3)", [0, 0, 0], "int8", False),
     ("n.sum(n.asarray(2))", 2, "int32", False),
     ("n.zeros_like(n.asarray(2.0))", 0, "float32", True),
     ("n.linspace(0, 1, 5, retstep=True)[1]", 0.25, "float32", False),
@@ -168,6 +171,11 @@ ERRORS = [
     ("n.moveaxis(n.ones((1, 2)), (0, 0), (1, 0))", TypeError),
     ("n.median(n.zeros(0))", TypeError),
     ("n.dot(F, F, precision='TF32_TF32_F32')", ValueError),
+    ("n.sum(V, axis=(0, 'i'))", NameError), ("n.var(F, axis=(0, 'i'))", NameError),
+    ("n.round(F, 1.5)", TypeError), ("n.round(F, 'a')", TypeError),
+    ("xf.jvp(xf.lax.nextafter, (F, F), (F, F))", NotImplementedError), ("xf.grad(n.nextafter)(1.0, 2.0)", NotImplementedError),
+    ("xf.grad(xf.lax.polygamma)(1.0, 2.0)", ValueError),
+    ("xf.jit(lambda k: list(range(k)))(3)", xf.errors.TracerIntegerConversionError),
     ("n.dot(F, F, precision='ANY_F8_ANY_F8_F32')", ValueError),
     ("n.subtract.reduce(n.ones((2, 2)), axis=(0, 1))", NotImplementedError),
     ("n.maximum.reduce(F, dtype='int8')", TypeError),
@@ -212,6 +220,15 @@ def test_interfaces():
     assert xnp.array([key, key]).shape == (2,) and key.copy() == key
     path, _ = xnp.einsum_path("ij,jk,kl", np.ones((2, 3)), np.ones((3, 4)), np.ones((4, 2)))
     assert len(path) == 2 and all(len(pair) == 2 for pair in path)
+
+
+@pytest.mark.parametrize("value", [1, 1.0, True, np.int8(1), np.float32(1), V[:1]], ids=repr)
+@pytest.mark.parametrize("function", [
+    xf.lax.stop_gradient, lambda x: xf.lax.reshape(x, np.shape(x)), lambda x: xf.lax.collapse(np.ones((2, 2)), 1, 2)])
+def test_values_of_programs_are_arrays(function, value):
+    found = []
+    xf.make_jaxpr(lambda: found.append(function(value)))()
+    assert isinstance(found[0], xf.Array)
 
 
 def test_derivatives_of_integers():

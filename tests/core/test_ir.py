@@ -23,12 +23,27 @@ def test_printing():
         text
         == """{ lambda ; a:f32[2,3] b:f32[3]. let
     c:f32[2,3] = sin a
-    d:f32[2] = dot_general[dimension_numbers=(((1,), (0,)), ((), ()))] c b
+    d:f32[2] = dot_general[
+      dimension_numbers=(([1], [0]), ([], []))
+      preferred_element_type=float32
+    ] c b
     e:f32[2] = add d 1.0:f32[]
   in (e,) }"""
     )
     assert "jaxpr={ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }" in str(program(lambda x: xf.jit(xnp.sin)(x), 1.0))
     assert "test_ir.py" in program(lambda x: x + 1, 1.0).pretty_print(source_info=True)
+
+
+@pytest.mark.parametrize("function, line", [
+    (lambda x: xf.lax.broadcast(x, (2,)), "b:f32[2,3] = broadcast_in_dim[broadcast_dimensions=(1,)] a"),
+    (lambda x: xnp.zeros(2), "b:f32[2] = broadcast_in_dim 0.0:f32[]"),
+    (lambda x: _with_rules(xf.custom_jvp, lambda p, t: (p[0], t[0]))(x), "jvp=<lambda> symbolic_zeros=False ] a"),
+    (lambda x: _with_rules(xf.custom_vjp, lambda x: (x, None), lambda r, ct: (ct,))(x), "fwd=<lambda> symbolic_zeros=False ] a"),
+    (lambda x: xf.lax.composite(lambda y: y * 2, "my.op")(x), "name=my.op version=0 ] a"),
+    (lambda x: xf.lax.conv(x[None, None], x[None, None], (1,), "SAME"), "lhs_dilation=(1,) out_sharding=None padding=((1, 1),)"),
+])
+def test_printed_parameters(function, line):
+    assert line in " ".join(str(program(function, np.ones(3, np.float32))).split())
 
 
 def test_evaluation():
@@ -157,6 +172,8 @@ def _with_rules(make, *rules):
      "bwd call_jaxpr fwd_jaxpr_thunk num_consts symbolic_zeros"),
     (lambda x: x.at[np.array([0, 1])].add(1.0), "scatter-add",
      "dimension_numbers indices_are_sorted mode unique_indices"),
+    (lambda x: xf.lax.platform_dependent(x, cpu=xnp.sin, default=xnp.cos), "cond", "branches branches_platforms"),
+    (xf.vmap(lambda x: xf.lax.platform_dependent(x, cpu=xnp.sin, default=xnp.cos)), "cond", "branches branches_platforms"),
     (lambda x: xf.pure_callback(np.sin, x, x), "pure_callback", "callback result_avals vmap_method"),
     (lambda x: xf.experimental.io_callback(np.sin, x, x), "io_callback", "callback ordered result_avals"),
 ], ids=lambda v: v if isinstance(v, str) and " " not in v else "")

@@ -203,7 +203,7 @@ def test_text_of_programs():
     d:f32[2,3] <- b[...]
     e:f32[2,3] = add d 1.0:f32[]
     b[...] <- e
-    f:f32[3] = broadcast_in_dim[broadcast_dimensions=() shape=(3,)] 1.0:f32[]
+    f:f32[3] = broadcast_in_dim 1.0:f32[]
     b[0,:] <- f
     g:f32[2] <- b[c,1:]
     h:f32[2] = add g 2.0:f32[]
@@ -215,7 +215,7 @@ def test_text_of_programs():
     k:f32[1,3] = slice[limit_indices=(1, 3) start_indices=(0, 0) strides=None] j
     l:f32[3] = reshape[dimensions=None new_sizes=(3,) sharding=None] k
     b[1:,:][0,:] <- l
-    m:f32[2] = broadcast_in_dim[broadcast_dimensions=() shape=(2,)] 0.0:f32[]
+    m:f32[2] = broadcast_in_dim 0.0:f32[]
     n:f32[2], b[1,::2] <- b[1,::2], m
     o:f32[2] <- b[a,c]
     p:f32[3] <- b[-1,:]

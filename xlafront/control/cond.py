@@ -26,7 +26,8 @@ from xlafront.core.traceback_filter import boundary
 from xlafront.core.typing import ArrayLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax.barriers import stop_gradient
-from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, clamp, convert_element_type_p, eq, ne
+from xlafront.lax.elementwise import PRIMITIVES as ELEMENTWISE, convert_element_type_p, eq, ne
+from xlafront.lax.elementwise_functions import clamp
 from xlafront.lax.shapes import broadcast_in_dim_p, place_axis
 from xlafront.lax.zeros import instantiate
 from xlafront.runtime import config
@@ -53,10 +54,11 @@ from xlafront.transforms.calls.programs import (
     with_weak_types,
 )
 
-# The operation: its operands are the number of the branch and what all branches take.
+# The operation: its operands are the number of the branch and what all branches take. Where the platform chooses, its parameter
+# `branches_platforms` says for which platforms each branch is.
 
 
-def _lower(ctx, index, *operands, branches):
+def _lower(ctx, index, *operands, branches, **_):
     known = lowering.module.constant_value(index)
     if known is not None:  # the platform: what is for others may not be possible on this one
         return ctx.inline(branches[min(max(int(known), 0), len(branches) - 1)], operands)
@@ -65,15 +67,15 @@ def _lower(ctx, index, *operands, branches):
                     lowering.module.ordered_effects(*branches))
 
 
-def _types(index, *avals, branches):
+def _types(index, *avals, branches, **_):
     if not any([a.vma for a in avals]):
         return branches[0].out_avals
     return [found[0].update(vma=frozenset().union(*[a.vma for a in found])) for found in zip(*[b.out_avals for b in branches])]
 
 
-def _bind(index, operands: Sequence[Any], branches: Sequence[ClosedJaxpr]) -> list:
+def _bind(index, operands: Sequence[Any], branches: Sequence[ClosedJaxpr], platforms: dict[str, Any]) -> list:
     branches, refs = references_as_inputs(branches, 0)
-    return cond_p.bind(index, *refs, *operands, branches=branches)
+    return cond_p.bind(index, *refs, *operands, branches=branches, **platforms)
 
 
 def _same_for_all(branches, active) -> tuple[bool, ...]:
@@ -82,12 +84,12 @@ def _same_for_all(branches, active) -> tuple[bool, ...]:
     return tuple(map(any, zip(*flags)))
 
 
-def _jvp(primals, tangents, *, branches):
+def _jvp(primals, tangents, *, branches, **platforms):
     index, *operands = primals
     active = tuple(type(t) is not Zero for t in tangents[1:])
     kept = _same_for_all(branches, active)
     programs = tuple(jvp_program(b, active, kept)[0] for b in branches)
-    results = _bind(index, [*operands, *[t for t, a in zip(tangents[1:], active) if a]], programs)
+    results = _bind(index, [*operands, *[t for t, a in zip(tangents[1:], active) if a]], programs, platforms)
     count = len(kept)
     moved = iter(results[count:])
     return results[:count], [next(moved) if k else Zero(a.to_tangent_aval()) for k, a in zip(kept, branches[0].out_avals)]
@@ -156,33 +158,33 @@ class _LinearizedBranches:
                        [*[operands[k] for k in self.known], *invars[len(split.known):]], mine, layout)
 
 
-def _linearize(primals, tangents, *, branches):
+def _linearize(primals, tangents, *, branches, **platforms):
     index, *operands = primals
     active = tuple(type(t) is not Zero for t in tangents[1:])
     split = branches[0].jaxpr.memoised_with([b.jaxpr for b in branches[1:]], ("linearized branches", active),
                                             lambda: _LinearizedBranches(branches, active))
-    found = _bind(index, operands, split.forward)
+    found = _bind(index, operands, split.forward, platforms)
     count = len(split.kept)
     results, residuals = found[:count], found[count:]
     if any(split.kept):
         moved = iter(_bind(index, [*residuals, *[operands[k] for k in split.known],
-                                   *[t for t, a in zip(tangents[1:], active) if a]], split.linear))
+                                   *[t for t, a in zip(tangents[1:], active) if a]], split.linear, platforms))
     else:
         moved = iter(())
     return results, [next(moved) if k else Zero(a.to_tangent_aval()) for k, a in zip(split.kept, branches[0].out_avals)]
 
 
-def _transpose(cts, index, *operands, branches):
+def _transpose(cts, index, *operands, branches, **platforms):
     linear = tuple(is_undefined(x) for x in operands)
     given = tuple(type(ct) is not Zero for ct in cts)
     programs = tuple(transpose_program(b, linear, given, True)[0] for b in branches)
     programs = tuple(with_weak_types(p, programs[0].out_avals) for p in programs)
     found = iter(_bind(index, [*[x for x in operands if not is_undefined(x)], *[ct for ct in cts if type(ct) is not Zero]],
-                       programs))
+                       programs, platforms))
     return [None, *[next(found) if lin else None for lin in linear]]
 
 
-def _batch(trace, operands, dims, *, branches):
+def _batch(trace, operands, dims, *, branches, **platforms):
     select = ELEMENTWISE["select_n"]
     size = trace.size
     (index, *values), (index_dim, *value_dims) = operands, dims
@@ -191,7 +193,7 @@ def _batch(trace, operands, dims, *, branches):
         flags = [batch_program(b, marks, trace)[1] for b in branches]
         batched = tuple(any(d is not None for d in ds) for ds in zip(*flags))
         programs = tuple(batch_program(b, marks, trace, batched)[0] for b in branches)
-        return _bind(index, values, programs), [0 if b else None for b in batched]
+        return _bind(index, values, programs, platforms), [0 if b else None for b in batched]
     # Elements take different branches: all of them run, and of each the result of its own is chosen. What an element
     # gives to the other branches has no derivative, so that theirs cannot spoil its own.
     index = place_axis(index, index_dim, 0, size)
@@ -227,10 +229,10 @@ def _dce(used, eqn):
         return eqn
     programs = tuple(dce_closed(b, used, kept)[0] for b in branches)
     return eqn.replace(invars=[eqn.invars[0], *[v for v, k in zip(eqn.invars[1:], kept) if k]],
-                       outvars=[v for v, u in zip(eqn.outvars, used) if u], params={"branches": programs})
+                       outvars=[v for v, u in zip(eqn.outvars, used) if u], params=eqn.params | {"branches": programs})
 
 
-def _depends(operands, *, branches):
+def _depends(operands, *, branches, **_):
     """Also on the choice of the branch."""
     return [operands[0] or any(flags) for flags in zip(*[dependent_results(b.jaxpr, operands[1:]) for b in branches])]
 
@@ -258,8 +260,8 @@ def _split(eqn, policy):
     again = tuple(_taking(split.again, split.again.jaxpr.invars[:split.num_saved],
                           split.again.jaxpr.invars[split.num_saved:], mine, layout) for split, mine in zip(splits, places))
     saved = [Var(a) for a in layout]
-    return (eqn.replace(outvars=[*eqn.outvars, *saved], params={"branches": first}),
-            eqn.replace(invars=[eqn.invars[0], *saved, *eqn.invars[1:]], params={"branches": again}), saved)
+    return (eqn.replace(outvars=[*eqn.outvars, *saved], params=eqn.params | {"branches": first}),
+            eqn.replace(invars=[eqn.invars[0], *saved, *eqn.invars[1:]], params=eqn.params | {"branches": again}), saved)
 
 
 def _steps(run, operands, params) -> None:
@@ -271,8 +273,8 @@ cond_p = Primitive(
     "cond", multiple_results=True, memoise=False, abstract=_types, lower=_lower, jvp=_jvp, linearize=_linearize,
     transpose=_transpose, dce=_dce, partial_eval=_split,
     discharge=discharge_cond,
-    effects=lambda *_, branches: frozenset().union(*[effects_by_operand(b, 1) for b in branches]),
-    impl=lambda *args, branches: evaluate(cond_p, args, {"branches": branches}, branches[0].jaxpr))
+    effects=lambda *_, branches, **__: frozenset().union(*[effects_by_operand(b, 1) for b in branches]),
+    impl=lambda *args, **params: evaluate(cond_p, args, params, params["branches"][0].jaxpr))
 cond_p.batch_with_axis = _batch
 cond_p.depends = _depends
 cond_p.steps = _steps
@@ -377,7 +379,8 @@ def _as_int32(x):
     return convert_element_type_p.bind(x, new_dtype=np.dtype(np.int32), weak_type=False, sharding=None)
 
 
-def _choose(what: str, index, functions: Sequence[Callable], names: Sequence[str], operands: tuple, first: int = 0):
+def _choose(what: str, index, functions: Sequence[Callable], names: Sequence[str], operands: tuple, first: int = 0,
+            **platforms: Any):
     """`first` is the branch that is traced before the others: functions that make something when they are traced, as the
     layers of a network do, depend on the order."""
     leaves, in_tree = tree.flatten(operands)
@@ -401,9 +404,9 @@ def _choose(what: str, index, functions: Sequence[Callable], names: Sequence[str
         branches = tuple([p.jaxpr.memoised(("results", computed, *map(id, p.consts)), lambda p=p: reorder(p, None, computed))
                           for p in programs])
         needed = computed or any([keeps_alive(p.jaxpr.effects) for p in programs])
-        found = iter(cond_p.bind(index, *operands, branches=branches) if needed else ())
+        found = iter(cond_p.bind(index, *operands, branches=branches, **platforms) if needed else ())
         return trees[0].unflatten([next(found) if i is None else as_array(operands[i]) for i in passed])
-    return trees[0].unflatten(cond_p.bind(index, *operands, branches=tuple(programs)))
+    return trees[0].unflatten(cond_p.bind(index, *operands, branches=tuple(programs), **platforms))
 
 
 def _handed_through(programs: Sequence[ClosedJaxpr]) -> list[int | None]:
@@ -500,9 +503,10 @@ def platform_dependent(*args: Any, default: Callable | None = None, **per_platfo
     if _at_once():
         chosen = _branch_for(_platform_of(args), tuple(platforms.values()))
         return list(platforms)[chosen](*args)
-    index = platform_index_p.bind(platforms=tuple(platforms.values()))
-    names = ["default" if names is None else " and ".join(names) for names in platforms.values()]
-    return _choose("platform_dependent", index, list(platforms), names, args)
+    told = tuple(platforms.values())
+    names = ["default" if names is None else " and ".join(names) for names in told]
+    return _choose("platform_dependent", platform_index_p.bind(platforms=told), list(platforms), names, args,
+                   branches_platforms=told)
 
 
 def _at_once() -> bool:

@@ -87,7 +87,11 @@ class _Printer:
         if not shown:
             return ""
         inner = indent + 2
-        parts = [f"{k}={self.value(shown[k], inner)}" for k in sorted(shown, key=lambda k: (k != "name", k != "ctx_mesh", k))]
+        names = {k: _SHOWN_AS.get((primitive, k), k) for k in shown}
+        first = primitive in _NAMED_FIRST
+        order = sorted(shown, key=lambda k: (first and k != "name", k != "ctx_mesh", names[k]))
+        forms = _FORMS.get(primitive, {})
+        parts = [f"{names[k]}={forms[k](shown[k]) if k in forms else self.value(shown[k], inner)}" for k in order]
         line = f"[{' '.join(parts)}]"
         if "\n" not in line and indent + before + len(line) <= _WIDTH:
             return line
@@ -112,11 +116,28 @@ def _is_program(value) -> bool:
     return hasattr(value, "eqns")
 
 
-_SHARDING_SHOWN = {"iota", "ragged_dot_general", "reduce_sum", "reshape", "rng_bit_generator"}  # where there is none, too
+# Where there is none, too.
+_SHARDING_SHOWN = {"conv_general_dilated", "iota", "ragged_dot_general", "reduce_sum", "reshape", "rng_bit_generator"}
+
+_NAMED_FIRST = {"jit", "custom_jvp_call", "custom_vjp_call"}  # programs of functions, whose name comes first
+_SHOWN_AS = {("custom_jvp_call", "jvp_jaxpr_fun"): "jvp", ("custom_vjp_call", "fwd_jaxpr_thunk"): "fwd"}
+# What the types of operands and results say, and what is for the machinery alone.
+_NOT_SHOWN = {("broadcast_in_dim", "shape"), ("custom_jvp_call", "num_consts"), ("custom_vjp_call", "num_consts"),
+              ("custom_vjp_call", "optimize_remat")}
+
+
+def _lists(value) -> str:
+    """Dimension numbers: pairs of lists, in tuples."""
+    return f"({', '.join(map(_lists, value))})" if value and isinstance(value[0], tuple) else str(list(value))
+
+
+_FORMS = {"dot_general": {"dimension_numbers": _lists}}
 
 
 def _is_default(primitive: str, name: str, value) -> bool:
     """Parameters that say nothing are left out."""
+    if (primitive, name) in _NOT_SHOWN or name == "broadcast_dimensions" and not value:
+        return True
     if value is None and (name in ("accuracy", "out_dtype")
                           or name in ("sharding", "out_sharding") and primitive not in _SHARDING_SHOWN
                           or name in ("precision", "preferred_element_type") and primitive == "dot_general"):

@@ -332,7 +332,7 @@ def _cond(findings: Findings, eqn: JaxprEqn, values: Sequence[Any]) -> list[Any]
 
     checked, programs = branches[0].program.jaxpr.memoised_with(
         [b.program.jaxpr for b in branches[1:]], ("branches", tracing.thread.axes), make)
-    return findings.absorb(checked, cond_p.bind(*values, branches=programs))
+    return findings.absorb(checked, cond_p.bind(*values, **eqn.params | {"branches": programs}))
 
 
 def _shard_map(findings: Findings, eqn: JaxprEqn, values: Sequence[Any]) -> list[Any]:

@@ -31,16 +31,17 @@ _PLACES = {
     "xlafront.lax.dot_products": "batch_matmul dot dot_general dot_general_p DotAlgorithmPreset DotDimensionNumbers Precision",
     "xlafront.lax.dynamic_slicing": """dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_slice_p
         dynamic_update_index_in_dim dynamic_update_slice dynamic_update_slice_in_dim dynamic_update_slice_p""",
-    "xlafront.lax.elementwise": """abs abs_p AccuracyMode acos acos_p acosh acosh_p add add_any_p add_p and_p asin asin_p
-        asinh asinh_p atan atan2 atan2_p atan_p atanh atanh_p bitwise_and bitwise_not bitwise_or bitwise_xor cbrt cbrt_p ceil
-        ceil_p clamp clamp_p clz clz_p complex complex_p conj conj_p convert_element_type convert_element_type_p copy_p cos
-        cos_p cosh cosh_p digamma digamma_p div div_p eq eq_p erf erf_inv erf_inv_p erf_p erfc erfc_p exp exp2 exp2_p exp_p
-        expm1 expm1_p floor floor_p ge ge_p gt gt_p imag imag_p integer_pow integer_pow_p is_finite is_finite_p le le_p lgamma
-        lgamma_p log log1p log1p_p log_p logistic logistic_p lt lt_p max max_p min min_p mul mul_p ne ne_p neg neg_p nextafter
-        nextafter_p not_p or_p polygamma polygamma_p population_count population_count_p pow pow_p real real_p reciprocal
-        reduce_precision reduce_precision_p rem rem_p round round_p RoundingMethod rsqrt rsqrt_p select_n select_n_p
-        shift_left shift_left_p shift_right_arithmetic shift_right_arithmetic_p shift_right_logical shift_right_logical_p sign
-        sign_p sin sin_p sinh sinh_p sqrt sqrt_p square square_p sub sub_p tan tan_p tanh tanh_p Tolerance xor_p zeta zeta_p""",
+    "xlafront.lax.elementwise": """abs_p acos_p acosh_p add_any_p add_p and_p asin_p asinh_p atan2_p atan_p atanh_p cbrt_p
+        ceil_p clamp_p clz_p complex_p conj_p convert_element_type_p copy_p cos_p cosh_p digamma_p div_p eq_p erf_inv_p erf_p
+        erfc_p exp2_p exp_p expm1_p floor_p ge_p gt_p imag_p integer_pow_p is_finite_p le_p lgamma_p log1p_p log_p logistic_p
+        lt_p max_p min_p mul_p ne_p neg_p nextafter_p not_p or_p polygamma_p population_count_p pow_p real_p
+        reduce_precision_p rem_p round_p rsqrt_p select_n_p shift_left_p shift_right_arithmetic_p shift_right_logical_p sign_p
+        sin_p sinh_p sqrt_p square_p sub_p tan_p tanh_p xor_p zeta_p""",
+    "xlafront.lax.elementwise_functions": """abs AccuracyMode acos acosh add asin asinh atan atan2 atanh bitwise_and
+        bitwise_not bitwise_or bitwise_xor cbrt ceil clamp clz complex conj convert_element_type cos cosh digamma div eq erf
+        erf_inv erfc exp exp2 expm1 floor ge gt imag integer_pow is_finite le lgamma log log1p logistic lt max min mul ne neg
+        nextafter polygamma population_count pow real reciprocal reduce_precision rem round RoundingMethod rsqrt select_n
+        shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square sub tan tanh Tolerance zeta""",
     "xlafront.lax.dimension_numbers": "GatherDimensionNumbers ScatterDimensionNumbers",
     "xlafront.lax.fourier": "fft fft_p FftType",
     "xlafront.lax.indexing": """gather gather_p GatherScatterMode scatter scatter_add scatter_add_p

@@ -10,6 +10,7 @@ from xlafront.core import dtypes, tracing, tree
 from xlafront.core.primitive import Primitive
 from xlafront.core.zeros import Zero
 from xlafront.lax.families import elementwise
+from xlafront.runtime.arrays import ArrayImpl
 
 stop_gradient_p = elementwise("stop_gradient", lambda ctx, x: x, "any", derivatives=(None,))
 stop_gradient_p.key_use = "hands on"
@@ -26,9 +27,13 @@ def stop_gradient(x: Any) -> Any:
     """
     def stop(leaf):
         aval = tracing.aval_of(leaf, "stop_gradient")
+        if isinstance(leaf, tracing.Tracer):
+            return stop_gradient_p.bind(leaf) if dtypes.is_inexact(aval.dtype) else leaf
         if isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype != aval.dtype:
-            return np.asarray(leaf, aval.dtype)
-        return stop_gradient_p.bind(leaf) if isinstance(leaf, tracing.Tracer) and dtypes.is_inexact(aval.dtype) else leaf
+            leaf = np.asarray(leaf, aval.dtype)
+        if tracing.thread.trace is tracing.eval_trace or isinstance(leaf, ArrayImpl) or aval.dtype == dtypes.float0:
+            return leaf
+        return stop_gradient_p.bind(leaf)  # a number, as a value of the program
 
     return tree.map(stop, x)
 

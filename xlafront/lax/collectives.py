@@ -25,7 +25,8 @@ from xlafront.lax.collective_exchanges import (
     psum_scatter_p,
 )
 from xlafront.lax.creation import full_like
-from xlafront.lax.elementwise import as_type, convert_element_type, div
+from xlafront.lax.elementwise import as_type, div
+from xlafront.lax.elementwise_functions import convert_element_type
 from xlafront.lax.named_axes import axes_text, named
 from xlafront.lax.ragged_exchange import ragged_all_to_all_p
 from xlafront.lax.reductions import reduced

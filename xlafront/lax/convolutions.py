@@ -23,7 +23,8 @@ from xlafront.lax import sharding_rules
 from xlafront.lax.arguments import check_dtype, named_sharding
 from xlafront.lax.creation import broadcasted_iota
 from xlafront.lax.dot_products import canonical_precision, dot_general
-from xlafront.lax.elementwise import convert_element_type, eq
+from xlafront.lax.elementwise import eq
+from xlafront.lax.elementwise_functions import convert_element_type
 from xlafront.lax.families import bilinear_jvp
 from xlafront.lax.shapes import broadcast_in_dim_p, move_dim, permute, reshape_to, rev_p, zeros_of
 from xlafront.lax.windows import named_padding

@@ -13,6 +13,7 @@ from xlafront.core.dimensions import as_size, is_symbolic
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax import elementwise, shapes
 from xlafront.lax.dimension_numbers import GatherDimensionNumbers
+from xlafront.lax.elementwise_functions import select_n
 from xlafront.lax.indexing import GatherScatterMode, gather
 from xlafront.lax.slicing import concatenate
 
@@ -27,7 +28,7 @@ def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
     >>> lax.select(x > 0, x, -x)
     Array([3, 4], dtype=int32)
     """
-    return elementwise.select_n(pred, on_false, on_true)
+    return select_n(pred, on_false, on_true)
 
 
 def dtype(x: Any) -> Any:

@@ -1,15 +1,13 @@
 """Elementwise primitives: arithmetic, comparison, logic, transcendental functions.
 
-`UNARY` and `BINARY` are the tables; a row is the whole definition of an operation. The public functions at the
-end take scalars beside arrays and check dtypes.
+`UNARY` and `BINARY` are the tables; a row is the whole definition of an operation. `elementwise_functions` has the public
+functions.
 """
 
 from __future__ import annotations
 
-import enum
 import math
-import operator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,14 +16,12 @@ from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.dimensions import is_symbolic_dim
 from xlafront.core.sharding_types import of_all, of_first, of_one
-from xlafront.core.typing import Array, ArrayLike, DTypeLike
 from xlafront.core.zeros import Zero, is_undefined
 from xlafront.lax import wide_loops
-from xlafront.lax.arguments import check_dtype, specified
+from xlafront.lax.arguments import check_dtype
 from xlafront.lax.combining import combine
 from xlafront.lax.families import add_any_p, elementwise, joint_shape, linear, spread, summed_back
 from xlafront.lax.lower_fun import lower_fun
-from xlafront.staging.library import library
 
 
 def constant_like(x, value):
@@ -161,6 +157,11 @@ def _integer_pow_derivative(g, ans, x, *, y):
     return mul(g, mul(constant_like(x, y), power))
 
 
+def _polygamma_in_order(g, ans, m, x):
+    raise ValueError("polygamma has no derivative in its order m: orders are whole numbers. Hold the order constant with "
+                     "lax.stop_gradient.")
+
+
 def _zeta_in_order(g, ans, x, q):
     """The derivative of Euler and Maclaurin's formula: ten terms of the sum, its integral from there, and corrections by
     `B_2k / (2k)!`, each with the derivative of a rising factorial."""
@@ -170,7 +171,7 @@ def _zeta_in_order(g, ans, x, q):
         total = sub(total, mul(log_(base), pow_(base, neg(x))))
     base = add(q, constant_like(q, 10))
     log, power, less = log_(base), pow_(base, neg(x)), sub(x, constant_like(x, 1))
-    total = sub(total, mul(mul(base, power), div(add(log, reciprocal(less)), less)))
+    total = sub(total, mul(mul(base, power), div(add(log, integer_pow_p.bind(less, y=-1)), less)))
     total = sub(total, mul(constant_like(x, 0.5), mul(log, power)))
     rising, slope = x, constant_like(x, 1)
     for k, number in enumerate((1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6), 1):
@@ -195,7 +196,7 @@ def _atan2_scale(x, y):
 
 # The tables
 
-_NUM = "int float complex"
+NUMBERS = "int float complex"
 _INEXACT = "float complex"
 _to_bool = lambda *_, **__: dtypes.bool_  # noqa: E731
 _to_real = lambda d, **_: dtypes.to_real(d)  # noqa: E731
@@ -214,7 +215,7 @@ def _accuracy_text(accuracy) -> str:
 
 # name, operation, dtypes, derivative (g: tangent, y: result, x: operand)
 UNARY = (
-    ("neg", "stablehlo.negate", _NUM, lambda g, y, x: neg(g)),
+    ("neg", "stablehlo.negate", NUMBERS, lambda g, y, x: neg(g)),
     ("exp", "stablehlo.exponential", _INEXACT, lambda g, y, x, **_: mul(g, y)),
     ("exp2", None, _INEXACT, lambda g, y, x, **_: mul(g, scale(y, x, np.log(2)))),
     ("expm1", "stablehlo.exponential_minus_one", _INEXACT,
@@ -231,9 +232,9 @@ UNARY = (
     ("sqrt", "stablehlo.sqrt", _INEXACT, lambda g, y, x, **_: div(scale(g, x, 0.5), y)),
     ("rsqrt", "stablehlo.rsqrt", _INEXACT, lambda g, y, x, **_: mul(g, scale(div(y, x), x, -0.5))),
     ("cbrt", "stablehlo.cbrt", "float", lambda g, y, x, **_: mul(g, scale(integer_pow_p.bind(y, y=-2), x, 1 / 3))),
-    ("square", None, _NUM, lambda g, y, x: mul(g, scale(x, x, 2))),
+    ("square", None, NUMBERS, lambda g, y, x: mul(g, scale(x, x, 2))),
     ("abs", "stablehlo.abs", "signed float complex", _abs_derivative),
-    ("sign", "stablehlo.sign", _NUM, _sign_derivative),
+    ("sign", "stablehlo.sign", NUMBERS, _sign_derivative),
     ("floor", "stablehlo.floor", "float", None),
     ("ceil", "stablehlo.ceil", "float", None),
     ("is_finite", "stablehlo.is_finite", "float", None),
@@ -266,21 +267,21 @@ UNARY = (
 
 # name, operation, dtypes, derivative in the first operand, in the second, transpose
 BINARY = (
-    ("add", "stablehlo.add", _NUM + " bool", lambda g, z, x, y: g, lambda g, z, x, y: g, _add_transpose),
-    ("sub", "stablehlo.subtract", _NUM, lambda g, z, x, y: g, lambda g, z, x, y: neg(g), _sub_transpose),
-    ("mul", "stablehlo.multiply", _NUM + " bool", lambda g, z, x, y, **params: mul(g, y, **params),
+    ("add", "stablehlo.add", NUMBERS + " bool", lambda g, z, x, y: g, lambda g, z, x, y: g, _add_transpose),
+    ("sub", "stablehlo.subtract", NUMBERS, lambda g, z, x, y: g, lambda g, z, x, y: neg(g), _sub_transpose),
+    ("mul", "stablehlo.multiply", NUMBERS + " bool", lambda g, z, x, y, **params: mul(g, y, **params),
      lambda g, z, x, y, **params: mul(x, g, **params), _mul_transpose),
-    ("div", "stablehlo.divide", _NUM, lambda g, z, x, y: div(g, y),  # (where y is spread, XLA computes y ** -2 before)
+    ("div", "stablehlo.divide", NUMBERS, lambda g, z, x, y: div(g, y),  # (where y is spread, XLA computes y ** -2 before)
      lambda g, z, x, y: mul(mul(neg(g), x), integer_pow_p.bind(y, y=-2)), _div_transpose),
     ("rem", "stablehlo.remainder", "int float", lambda g, z, x, y: g, _rem_second, None),
-    ("max", "stablehlo.maximum", _NUM + " bool", lambda g, z, x, y: _share_of_tie(g, z, x, y),
+    ("max", "stablehlo.maximum", NUMBERS + " bool", lambda g, z, x, y: _share_of_tie(g, z, x, y),
      lambda g, z, x, y: _share_of_tie(g, z, y, x), None),
-    ("min", "stablehlo.minimum", _NUM + " bool", lambda g, z, x, y: _share_of_tie(g, z, x, y),
+    ("min", "stablehlo.minimum", NUMBERS + " bool", lambda g, z, x, y: _share_of_tie(g, z, x, y),
      lambda g, z, x, y: _share_of_tie(g, z, y, x), None),
     ("atan2", "stablehlo.atan2", "float complex", lambda g, z, x, y: mul(g, div(y, _atan2_scale(x, y))),
      lambda g, z, x, y: mul(g, div(neg(x), _atan2_scale(x, y))), None),
     ("nextafter", "chlo.next_after", "float", None, None, None),
-    ("polygamma", "chlo.polygamma", "float", None,
+    ("polygamma", "chlo.polygamma", "float", _polygamma_in_order,
      lambda g, z, m, x: mul(g, polygamma_(add(m, constant_like(m, 1)), x)), None),
     ("zeta", "chlo.zeta", "float", _zeta_in_order,
      lambda g, z, x, q: mul(g, mul(neg(x), zeta_(add(x, constant_like(x, 1)), q))), None),
@@ -291,14 +292,14 @@ BINARY = (
     ("shift_right_arithmetic", "stablehlo.shift_right_arithmetic", "int", None, None, None),
     ("shift_right_logical", "stablehlo.shift_right_logical", "int", None, None, None),
 )
-COMPARISONS = (("eq", "EQ", _NUM + " bool key"), ("ne", "NE", _NUM + " bool key"),
+COMPARISONS = (("eq", "EQ", NUMBERS + " bool key"), ("ne", "NE", NUMBERS + " bool key"),
                ("ge", "GE", "int float bool"),
                ("gt", "GT", "int float bool"), ("le", "LE", "int float bool"), ("lt", "LT", "int float bool"))
 # In which operands they are linear.
 _SUMS = {"neg": of_first, "add": of_all(), "sub": of_all(), "mul": of_one(0, 1), "div": of_one(0)}
 _RESULTS = {"abs": _to_real, "is_finite": _to_bool,
             "mul": lambda d, _, out_dtype=None: d if out_dtype is None else np.dtype(out_dtype)}
-_WITH_ACCURACY = ("exp", "exp2", "expm1", "log", "log1p", "sin", "cos", "tan", "tanh", "logistic", "sqrt", "rsqrt",
+WITH_ACCURACY = ("exp", "exp2", "expm1", "log", "log1p", "sin", "cos", "tan", "tanh", "logistic", "sqrt", "rsqrt",
                   "cbrt")
 
 
@@ -362,8 +363,8 @@ for _name, _operation, _accepts, _derivative in UNARY:
     PRIMITIVES[_name] = elementwise(
         _name, _LOWERINGS.get(_name, _operation), _accepts, result=_RESULTS.get(_name),
         derivatives=(_derivative,), transpose=_neg_transpose if _name == "neg" else None, sums=_SUMS.get(_name),
-        attributes=_accuracy if _name in _WITH_ACCURACY and _name not in _LOWERINGS else None,
-        defaults={"accuracy": None} if _name in _WITH_ACCURACY else None)
+        attributes=_accuracy if _name in WITH_ACCURACY and _name not in _LOWERINGS else None,
+        defaults={"accuracy": None} if _name in WITH_ACCURACY else None)
 for _name, _operation, _accepts, _first, _second, _transpose in BINARY:
     PRIMITIVES[_name] = elementwise(_name, _LOWERINGS.get(_name, _operation), _accepts, derivatives=(_first, _second),
                                     result=_RESULTS.get(_name), transpose=_transpose, sums=_SUMS.get(_name),
@@ -435,6 +436,7 @@ for _name in ("log1p", "erf_inv"):
 # Rows that differ from their family in one respect
 
 PRIMITIVES["add_any"] = add_any_p
+PRIMITIVES["nextafter"].jvp = None  # a step of rounding, which no derivative describes
 PRIMITIVES["real"] = elementwise("real", "stablehlo.real", "complex", result=_to_real,
                                  derivatives=(lambda g, y, x: real_(g),), transpose=_real_transpose, sums=of_first)
 PRIMITIVES["imag"] = elementwise("imag", "stablehlo.imag", "complex", result=_to_real,
@@ -476,7 +478,7 @@ def _integer_pow_lower(ctx, x, *, y):
 
 
 PRIMITIVES["integer_pow"] = integer_pow_p = elementwise(
-    "integer_pow", _integer_pow_lower, _NUM, derivatives=(_integer_pow_derivative,))
+    "integer_pow", _integer_pow_lower, NUMBERS, derivatives=(_integer_pow_derivative,))
 
 
 def _pow_lower(ctx, x, y):
@@ -488,14 +490,14 @@ def _pow_lower(ctx, x, y):
 
 def _pow_abstract(x, y):
     check_dtype("pow", _INEXACT, x.dtype)
-    check_dtype("pow (the exponent)", _NUM, y.dtype)
+    check_dtype("pow (the exponent)", NUMBERS, y.dtype)
     if dtypes.is_inexact(y.dtype) and x.dtype != y.dtype:
         raise errors.incompatible_dtypes("pow", [x.dtype, y.dtype], "The exponent must have the same dtype as the base, or be "
                                                                     "of integers. Convert with x.astype(...).")
     return ShapedArray(joint_shape("pow", (x, y)), x.dtype, x.weak_type and y.weak_type, vma=x.vma | y.vma)
 
 
-PRIMITIVES["pow"] = elementwise("pow", _pow_lower, _NUM, derivatives=(_pow_base, _pow_exponent))
+PRIMITIVES["pow"] = elementwise("pow", _pow_lower, NUMBERS, derivatives=(_pow_base, _pow_exponent))
 PRIMITIVES["pow"].abstract = _pow_abstract
 PRIMITIVES["round"] = elementwise(
     "round", lambda ctx, x, *, rounding_method: ctx.op(
@@ -622,7 +624,7 @@ def _clamp_abstract(low, x, high):
     if low.dtype != dtype or high.dtype != dtype:
         raise errors.incompatible_dtypes("clamp", [low.dtype, dtype, high.dtype], "The bounds must have the same dtype as the "
                                                                                   "array: convert them with x.astype(...).")
-    check_dtype("clamp", _NUM + " bool", dtype)
+    check_dtype("clamp", NUMBERS + " bool", dtype)
     if low.shape not in ((), x.shape) or high.shape not in ((), x.shape):
         raise errors.incompatible_shapes("clamp", [("min", low.shape), ("operand", x.shape), ("max", high.shape)],
                                          "The bounds must be scalars or have the shape of the operand.")
@@ -701,6 +703,13 @@ PRIMITIVES["copy"] = copy_p = elementwise(
 copy_p.key_use = "hands on"
 
 
+for _name in """abs add and ceil clamp convert_element_type copy div eq exp expm1 floor ge gt integer_pow is_finite le
+        logistic lt max min mul ne neg not or reduce_precision round rsqrt select_n sign sqrt square sub tanh xor""".split():
+    PRIMITIVES[_name].cost = "cheap"
+
+PUBLIC = {f"{_name}_p": _primitive for _name, _primitive in PRIMITIVES.items()}
+
+
 # The operations as functions, for rules and for library functions
 
 
@@ -722,7 +731,7 @@ sin_, cos_, tan_, sinh_, cosh_, tanh_, atan2_, logistic_ = _operations("sin cos 
 erf_, erfc_, erf_inv_, digamma_, polygamma_, zeta_ = _operations("erf erfc erf_inv digamma polygamma zeta")
 
 
-# Public functions
+# Operands
 
 
 def typed_operands(name: str, x, y):
@@ -772,289 +781,3 @@ def with_weakness(x, weak: bool):
     if aval.weak_type == weak:
         return x
     return convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=weak, sharding=None)
-
-
-class _Functions(dict):
-    """Public functions by name; those of the tables are the arguments of `_public` until they are first looked up."""
-
-    def __getitem__(self, name):
-        value = super().__getitem__(name)
-        if type(value) is tuple:
-            value = self[name] = _public(*value)
-        return value
-
-
-def _public(name: str, accepts: str, arity: int, accuracy: bool = False):
-    from xlafront.lax.elementwise_docs import documentation  # start-up: 0.2 ms, for those who look functions up
-
-    primitive = PRIMITIVES[name]
-    function_name = {"and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "not": "bitwise_not"}.get(name, name)
-    if arity == 1 and accuracy:
-        def function(x: ArrayLike, *, accuracy: AccuracyMode | Tolerance | None = None) -> Array:
-            return primitive.bind(x) if accuracy is None else primitive.bind(x, accuracy=accuracy)
-    elif arity == 1:
-        def function(x: ArrayLike) -> Array:
-            return primitive.bind(x)
-    else:
-        refuses_booleans = name == "add"  # the primitive combines them, as NumPy's function does
-
-        def function(x: ArrayLike, y: ArrayLike) -> Array:
-            x, y = typed_operands(function_name, x, y)
-            if refuses_booleans and tracing.aval_of(x).dtype.kind == "b":
-                check_dtype(name, _NUM, tracing.aval_of(x).dtype)
-            return primitive.bind(x, y)
-    function.__name__ = function.__qualname__ = function_name
-    function.__module__ = "xlafront.lax"
-    function.__doc__ = documentation(name, arity, accepts, accuracy)
-    return library(function, static=("accuracy",) if accuracy else (), light=True)
-
-
-for _name in """abs add and ceil clamp convert_element_type copy div eq exp expm1 floor ge gt integer_pow is_finite le
-        logistic lt max min mul ne neg not or reduce_precision round rsqrt select_n sign sqrt square sub tanh xor""".split():
-    PRIMITIVES[_name].cost = "cheap"
-
-PUBLIC = _Functions()
-for _name, _, _accepts, _ in UNARY:
-    PUBLIC[_name] = (_name, _accepts, 1, _name in _WITH_ACCURACY)
-for _name in ("real", "imag"):
-    PUBLIC[_name] = (_name, "complex", 1)
-for _name, _, _accepts, *_ in (*BINARY, *COMPARISONS, ("pow", "", _NUM), ("complex", "", "float32")):
-    if _name in ("mul", "nextafter", "polygamma", "zeta"):  # with other parameters, below
-        continue
-    PUBLIC[_name] = (_name, _NUM if _name == "add" else _accepts, 2)
-for _old, _new in (("and", "bitwise_and"), ("or", "bitwise_or"), ("xor", "bitwise_xor"), ("not", "bitwise_not")):
-    PUBLIC[_new] = PUBLIC.pop(_old)
-
-
-@library
-def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """The next number after `x1` that can be represented, in the direction of `x2`.
-
-    - `x1`, `x2`: arrays of floats of one dtype, or numbers.
-
-    >>> bool(lax.nextafter(1.0, 2.0) > 1.0)
-    True
-    """
-    return nextafter_(*typed_operands("nextafter", x1, x2))
-
-
-@library
-def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
-    """The derivative of `digamma` of order `m`.
-
-    - `m`: the order, whole numbers as floats, not negative.
-    - `x`: where, of the same dtype.
-
-    >>> f"{lax.polygamma(1.0, 1.0):.3f}"
-    '1.645'
-    """
-    return polygamma_(*typed_operands("polygamma", m, x))
-
-
-@library
-def zeta(x: ArrayLike, q: ArrayLike) -> Array:
-    """The Hurwitz zeta function: the sum of `(k + q) ** -x` over all `k` from 0. Riemann's is that for a `q` of 1.
-
-    - `x`: the exponent, above 1. In it there is no derivative.
-    - `q`: what is added, of the same dtype.
-
-    >>> f"{lax.zeta(2.0, 1.0):.3f}"
-    '1.645'
-    """
-    return zeta_(*typed_operands("zeta", x, q))
-
-
-def _mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Array:
-    """`x * y`.
-
-    - `x`, `y`: arrays of integers, floats or complex numbers of one dtype, or numbers; shapes as for `add`.
-    - `out_dtype`: the dtype of the result, to which both are converted before.
-
-    >>> lax.mul(xnp.int8(100), xnp.int8(100), out_dtype="int32")
-    Array(10000, dtype=int32)
-    """
-    if out_dtype is not None:
-        dtype = dtypes.check_user_dtype(out_dtype, "mul")
-        for v in (x, y):
-            check_dtype("mul", _NUM, tracing.aval_of(v).dtype)
-        x, y = (to_dtype(v, dtype) for v in (x, y))
-    else:
-        x, y = typed_operands("mul", x, y)
-        check_dtype("mul", _NUM, tracing.aval_of(x).dtype)
-    return mul(x, y)
-
-
-_mul.__name__ = _mul.__qualname__ = "mul"
-PUBLIC["mul"] = library(_mul, static="out_dtype")
-
-
-@library
-def conj(x: ArrayLike) -> Array:
-    """The complex conjugate; a real array becomes complex, unlike in NumPy.
-
-    - `x`: an array of complex numbers, or of floats of 32 or 64 bits.
-
-    >>> lax.conj(1.0 + 2.0j)
-    Array(1.-2.j, dtype=complex64, weak_type=True)
-    """
-    return conj_(x, input_dtype=tracing.aval_of(x).dtype)
-
-
-def _refuse_negative_power(x, y) -> None:
-    if y < 0 and not dtypes.is_inexact(tracing.aval_of(x).dtype):
-        raise TypeError(f"integers cannot be raised to the negative power {y}: the results are no integers. Convert with "
-                        f"x.astype(float).")
-
-
-@library(static="y")
-def integer_pow(x: ArrayLike, y: int) -> Array:
-    """`x` to a power that is a Python integer, by repeated multiplication.
-
-    - `x`: an array of integers, floats or complex numbers.
-    - `y`: the power; negative only for an `x` that is not of integers.
-
-    >>> lax.integer_pow(2.0, 10)
-    Array(1024., dtype=float32, weak_type=True)
-    """
-    if not isinstance(y, (int, np.integer)):
-        raise TypeError(f"integer_pow needs a Python int as exponent, got {y!r}; use pow for arrays.")
-    _refuse_negative_power(x, y)
-    return integer_pow_p.bind(x, y=int(y))
-
-
-@library
-def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
-    """Elements chosen from several arrays, without broadcasting.
-
-    - `which`: for each element the number of its case; or booleans, for which False is the first of two. May be a scalar.
-    - `cases`: arrays of one shape and dtype.
-
-    >>> lax.select_n(xnp.array([True, False]), xnp.array([1, 2]), xnp.array([10, 20]))
-    Array([10,  2], dtype=int32)
-    """
-    if not cases:
-        raise ValueError("select_n needs at least one case to choose from.")
-    chosen, shape, *others = [tracing.aval_of(x).shape for x in (which, *cases)]
-    if any([s != shape for s in others]) or chosen not in ((), shape):
-        raise errors.incompatible_shapes("select_n", [("condition", chosen), *[("case", s) for s in (shape, *others)]],
-                                         "The cases must have the same shape, and the condition that shape or none.")
-    return select(which, *cases)
-
-
-@library
-def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
-    """`x` limited to a range, as by `numpy.clip` with the array in the middle: `minimum(maximum(x, min), max)`.
-
-    - `x`: an array.
-    - `min`, `max`: the bounds, of its dtype: scalars or arrays of its shape.
-
-    >>> lax.clamp(0.0, xnp.array([-1.0, 0.5, 3.0]), 1.0)
-    Array([0. , 0.5, 1. ], dtype=float32)
-    """
-    return clamp_(min, x, max)
-
-
-class RoundingMethod(enum.IntEnum):
-    """What `round` does with halves."""
-
-    AWAY_FROM_ZERO = 0
-    TO_NEAREST_EVEN = 1
-
-
-class AccuracyMode(enum.Enum):
-    """How exactly a transcendental function is computed where the hardware offers a choice."""
-
-    HIGHEST = 1
-    DEFAULT = 2
-
-
-class Tolerance(NamedTuple):
-    """The error that a transcendental function may have: absolute, relative, in units of the last place."""
-
-    atol: float = 0.0
-    rtol: float = 0.0
-    ulps: int = 0
-
-
-@library(static="rounding_method")
-def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:
-    """The nearest integers, as floats.
-
-    - `x`: an array of floats.
-    - `rounding_method`: where halves go: `AWAY_FROM_ZERO`, or `TO_NEAREST_EVEN` as in NumPy.
-
-    >>> lax.round(xnp.array([0.5, 1.5]))
-    Array([1., 2.], dtype=float32)
-    >>> lax.round(xnp.array([0.5, 1.5]), lax.RoundingMethod.TO_NEAREST_EVEN)
-    Array([0., 2.], dtype=float32)
-    """
-    return round_(x, rounding_method=RoundingMethod(rounding_method))
-
-
-@library(static=("exponent_bits", "mantissa_bits"))
-def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
-    """Floats rounded to what fewer bits can hold, without changing their dtype.
-
-    - `operand`: an array of floats.
-    - `exponent_bits`: how many bits the exponent has, 1 or more; what it cannot hold becomes infinite, or zero.
-    - `mantissa_bits`: how many the fraction has.
-
-    >>> lax.reduce_precision(xnp.array([1.0, 1.1]), exponent_bits=8, mantissa_bits=2)
-    Array([1., 1.], dtype=float32)
-    """
-    exponent_bits, mantissa_bits = operator.index(exponent_bits), operator.index(mantissa_bits)
-    if exponent_bits < 1 or mantissa_bits < 0:
-        raise ValueError(f"reduce_precision needs a positive number of exponent_bits and a non-negative one of mantissa_bits, "
-                         f"got {exponent_bits} and {mantissa_bits}.")
-    return reduce_precision_(operand, exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)
-
-
-@library
-def reciprocal(x: ArrayLike) -> Array:
-    """`1 / x`.
-
-    - `x`: an array of floats or complex numbers.
-
-    >>> lax.reciprocal(4.0)
-    Array(0.25, dtype=float32, weak_type=True)
-    """
-    _refuse_negative_power(x, -1)
-    return integer_pow_p.bind(x, y=-1)
-
-
-def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
-    """An array of another dtype, by the rules of C: floats lose their fraction on the way to integers.
-
-    Complex numbers lose their imaginary part without a word.
-
-    - `operand`: an array or a number.
-    - `new_dtype`: the dtype of the result.
-
-    >>> lax.convert_element_type(xnp.array([1.9, -1.9]), "int32")
-    Array([ 1, -1], dtype=int32)
-    """
-    dtype = dtypes.check_user_dtype(specified(new_dtype, "convert_element_type"), "convert_element_type")
-    if isinstance(operand, (int, np.integer)) and isinstance(dtype, np.dtype):
-        operand = np.asarray(operand).astype(dtype)  # of all its bits, which an array may not have
-    if isinstance(operand, (complex, np.complexfloating)) and dtype == dtypes.bool_:
-        operand = bool(operand)
-    elif type(operand) is complex and isinstance(dtype, np.dtype) and not dtypes.is_complex(dtype):
-        raise TypeError(f"convert_element_type cannot make {dtype} of the complex number {operand}: give its real part.")
-    return _convert_kernel(operand, dtype)
-
-
-@library(static="dtype", name="convert_element_type")
-def _convert_kernel(operand, dtype):
-    if type(operand) not in tracing.abstractors:
-        operand = tracing.as_operand(operand)
-    aval = tracing.aval_of(operand)
-    if aval.dtype == dtype and not aval.weak_type:
-        return operand
-    if dtype == dtypes.bool_ and aval.dtype.kind == "c":
-        operand = real_(operand)
-    return convert_element_type_p.bind(operand, new_dtype=dtype, weak_type=False, sharding=None)
-
-
-convert = convert_element_type
-
-PUBLIC.update({f"{_name}_p": _primitive for _name, _primitive in PRIMITIVES.items()})

@@ -523,6 +523,7 @@ def _pair(x, tx, y, ty, kept, result, precision, preferred, product):
 
 def _product(x, y, numbers, precision, preferred, unreduced=frozenset()):
     split = open_product(tracing.aval_of(x), tracing.aval_of(y), numbers, unreduced) if unreduced else None
+    preferred = preferred or tracing.aval_of(x).dtype  # which equations name, as libraries read it there
     return dot_general_p.bind(x, y, dimension_numbers=numbers, precision=precision, preferred_element_type=preferred,
                               out_sharding=split)
 

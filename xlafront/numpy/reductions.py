@@ -119,7 +119,7 @@ def _reduce(name, a, axes, dtype, keepdims, initial, where, promote_integers=Tru
 
 def static_axes(axis, rank: int, name: str):
     """The axes that a user names, as one integer or any sequence of them; None stands for all."""
-    if isinstance(axis, str):
+    if str in [type(a) for a in (axis if type(axis) is tuple else (axis,))]:
         raise NameError(f"xnp.{name} got the axis {axis!r}, an unbound axis name: axes are numbers here. To reduce over named "
                         f"axes use lax.psum and its kin.")
     return canonical_axes(axis, rank, f"xnp.{name}")

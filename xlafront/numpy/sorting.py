@@ -77,7 +77,7 @@ def argsort(a: ArrayLike, axis: int | None = -1, *, kind: None = None, order: No
     _refuse_numpy_options("argsort", kind, order)
     a, axis = _flat_or_axis(a, axis, "argsort")
     positions = _positions(np.shape(a), axis, None if dtype is None else dtypes.check_user_dtype(dtype, "xnp.argsort"))
-    if descending:  # reversed before and after, so that equal elements still keep their order
+    if descending and stable:  # reversed before and after, so that equal elements still keep their order
         a, positions = _reversed(a, axis), _reversed(positions, axis)
     _, places = sort_p.bind(a, positions, dimension=axis, is_stable=bool(stable), num_keys=1)
     return _reversed(places, axis) if descending else places

@@ -16,7 +16,6 @@ from xlafront.lax.elementwise import (
     and_,
     as_type,
     ceil_,
-    clamp,
     eq,
     floor_,
     gt,
@@ -28,6 +27,7 @@ from xlafront.lax.elementwise import (
     sub,
     to_dtype,
 )
+from xlafront.lax.elementwise_functions import clamp
 from xlafront.lax.resharding import with_out_sharding
 from xlafront.lax.sorting import sort, sort_p
 from xlafront.numpy import reductions

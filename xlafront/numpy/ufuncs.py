@@ -7,6 +7,7 @@ than one primitive are written out below.
 from __future__ import annotations
 
 import math
+import operator
 
 import numpy as np
 
@@ -17,7 +18,6 @@ from xlafront.lax.arguments import check_dtype
 from xlafront.lax.barriers import stop_gradient_p
 from xlafront.lax.elementwise import (
     PRIMITIVES,
-    _refuse_negative_power,
     abs_,
     add,
     and_,
@@ -58,6 +58,7 @@ from xlafront.lax.elementwise import (
     sub,
     where,
 )
+from xlafront.lax.elementwise_functions import refuse_negative_power
 from xlafront.numpy.docstrings import ufunc_docstring
 from xlafront.numpy.promotion import broadcast_to_common, check_arraylike, promote_args, promote_args_inexact, unwrap
 from xlafront.runtime.arrays import ArrayImpl
@@ -540,7 +541,7 @@ def power_inline(x, y):
     check_arraylike("power", x, y)
     x, y = unwrap(x), unwrap(y)
     if type(y) is int:
-        _refuse_negative_power(x, y)
+        refuse_negative_power(x, y)
         if tracing.aval_of(x).dtype != dtypes.bool_:
             return integer_pow_p.bind(x, y=y) if y != 2 else square_(x)
     base, exponent = tracing.aval_of(x).dtype, tracing.aval_of(y).dtype
@@ -749,6 +750,8 @@ def _round_kernel(a, decimals):
     if dtypes.is_integer(d):
         if decimals >= 0:
             return x
+        if 10 ** -decimals > dtypes.iinfo(d).max:  # more than twice any number of the dtype
+            return mul(x, constant_like(x, 0))
         factor, half = d.type(10 ** -decimals), d.type(10 ** -decimals // 2)
         down = INLINE["floor_divide"](x, factor)
         rest = sub(x, mul(down, factor))
@@ -785,7 +788,7 @@ def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     """
     if out is not None:
         raise NotImplementedError("xnp.round cannot write into `out`: arrays do not change. Use the result.")
-    return _round_kernel(a, int(decimals))
+    return _round_kernel(a, operator.index(decimals))
 
 
 around = round

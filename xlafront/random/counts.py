@@ -12,7 +12,7 @@ from xlafront.control.while_loop import while_loop
 from xlafront.core import dtypes
 from xlafront.core.dimensions import common_shape
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
-from xlafront.lax.elementwise import PUBLIC
+from xlafront.lax.elementwise_functions import PUBLIC
 from xlafront.random.called_draws import once
 from xlafront.random.distributions import (
     _broadcast,

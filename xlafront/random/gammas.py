@@ -17,7 +17,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.typing import Array, ArrayLike, DTypeLike, ShardingLike
 from xlafront.core.zeros import Zero
 from xlafront.lax import slicing
-from xlafront.lax.elementwise import PUBLIC
+from xlafront.lax.elementwise_functions import PUBLIC
 from xlafront.lax.keys import unwrap_p
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_batch

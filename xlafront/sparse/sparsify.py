@@ -75,7 +75,7 @@ def _compiled(closed: ClosedJaxpr) -> Callable:
     return closed.jaxpr.memoised(("sparsify", *map(id, closed.consts)), lambda: jit(lambda *xs: tuple(_run(closed, xs))))
 
 
-def _cond(operands: Sequence[Any], *, branches: Sequence[ClosedJaxpr]) -> list[Any]:
+def _cond(operands: Sequence[Any], *, branches: Sequence[ClosedJaxpr], **_: Any) -> list[Any]:
     index, *rest = operands
     return list(switch(index, [functools.partial(_tuple_of, branch) for branch in branches], *rest))
 

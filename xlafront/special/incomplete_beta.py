@@ -9,7 +9,8 @@ import numpy as np
 import xlafront.numpy as xnp
 from xlafront.control.while_loop import while_loop
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.lax.elementwise import PUBLIC, add, constant_like, exp_, log1p_, log_, mul, neg, sub
+from xlafront.lax.elementwise import add, constant_like, exp_, log1p_, log_, mul, neg, sub
+from xlafront.lax.elementwise_functions import PUBLIC
 from xlafront.special.by_function import computed, of_one_type
 from xlafront.special.incomplete_gamma import excess, stirling
 from xlafront.staging.library import library

@@ -15,7 +15,8 @@ import numpy as np
 import xlafront.numpy as xnp
 from xlafront.control.while_loop import while_loop
 from xlafront.core.typing import Array, ArrayLike
-from xlafront.lax.elementwise import PUBLIC, constant_like, exp_, log_, mul, neg, sub
+from xlafront.lax.elementwise import constant_like, exp_, log_, mul, neg, sub
+from xlafront.lax.elementwise_functions import PUBLIC
 from xlafront.special.by_function import computed, in_wide_floats, of_one_type
 from xlafront.staging.library import library
 

@@ -9,7 +9,7 @@ from xlafront.runtime.layouts import Format
 from xlafront.runtime.sharding import PartitionSpec, active
 
 
-class _Unspecified:
+class UnspecifiedValue:
     def __repr__(self):
         return "UnspecifiedValue"
 
@@ -17,7 +17,7 @@ class _Unspecified:
         return "UNSPECIFIED"
 
 
-UNSPECIFIED = _Unspecified()
+UNSPECIFIED = UnspecifiedValue()
 
 
 def flatten_shardings(what: str, given, full, partly: bool = False) -> tuple:
