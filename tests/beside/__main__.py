@@ -26,6 +26,7 @@ HERE = pathlib.Path(__file__).parent
 WORKER = HERE / "worker.py"
 # `<<a;b>>` or `<<name>>`: the end is the last of several `>`, as a choice may be that operator.
 CHOICES = r"<<((?:(?!<<|>>(?!>)).)*;(?:(?!<<|>>(?!>)).)*|\w+)>>"
+SETS_NAMES = re.compile(r"exec\(|import |[\w, *]+ = ")  # what a process needs that goes on after one that died
 FAILURES_INSIDE = ("MLIRError", "AssertionError")  # of the reference: it fails where it did not mean to, which is no behaviour
 
 
@@ -40,7 +41,8 @@ def run(python: str, which: str, calls: list[str], options) -> list[dict]:
     if len(answers) < len(calls):
         answers.append({"died": done.stderr[-300:]})
         rest = calls[len(answers):]
-        answers += run(python, which, rest, options) if rest else []
+        names = [call for call in calls[:len(answers)] if SETS_NAMES.match(call)] if rest else []
+        answers += run(python, which, names + rest, options)[len(names):]
     return answers
 
 

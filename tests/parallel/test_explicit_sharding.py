@@ -77,6 +77,15 @@ def on(*spec):
         xf.sharding.reshard(x, on("x", "y"))), [("x", "y")], "8@x,4@y"),
     (lambda x: xf.grad(lambda v: xnp.sin(v).sum())(x), [("x", "y")], "8@x,4@y"),
     (lambda x: xf.grad(lambda v: v.sum())(x), [("x", "y")], "8@x,4@y"),
+    (lambda x: xf.jacfwd(lambda v: v ** 2)(x[:, 0]), [("x",)], "8@x,8"),
+    (lambda x: xnp.resize(x[:, 0], 4), [("x",)], "4@x"),
+    (lambda x: xnp.searchsorted(np.arange(0.0, 32, 3), x), [("x", "y")], "8@x,4@y"),
+    (lambda x: xf.vmap(lambda r, i: lax.dynamic_slice(r, (0, i), (2, 1)))(
+        x.reshape(8, 2, 2), x[:, 0].astype("int32") % 2), [("x",)], "8@x,2,1"),
+    (lambda x: xf.vmap(lambda r, i: lax.dynamic_update_slice(r, r[:1, :1], (i, 0)))(
+        x.reshape(8, 2, 2), x[:, 0].astype("int32") % 2), [("x",)], "8@x,2,2"),
+    (lambda x: xf.vmap(lambda r, i: r.at[i].add(1))(x, x[:, :2].astype("int32") % 3), [("x",)], "8@x,4"),
+    (lambda x, y: xf.vmap(lambda i: y[i])(x[:, 0].astype("int32") % 8), [("x",), ()], "8@x,4"),
 ])  # fmt: skip
 def test_types_of_results(function, specs, text):
     arrays = [put(*spec) for spec in specs]
@@ -104,6 +113,10 @@ def test_types_of_results(function, specs, text):
     (lambda x: xnp.cumsum(x, 0), [("x",)], "reshard"),
     (lambda x, y: xnp.concatenate([x, y]), [("x",), ("x", "y")], "reshard"),
     (lambda x: xnp.pad(x, 1), [("x",)], "out_sharding|reshard"),
+    (lambda x, y: y[x.astype("int32")], [("x",), ()], "positions.*'x'.*out_sharding"),
+    (lambda x, y: xnp.take(y, x[:, 0].astype("int32"), 1), [("x",), ()], "positions.*'x'.*out_sharding"),
+    (lambda x, y: y.at[x[:, 0].astype("int32")].add(1.0), [("x",), ()], "positions.*'x'.*out_sharding"),
+    (lambda x, y: y.at[np.arange(8)].set(x), [("x",), ()], "positions.*'x'.*out_sharding"),
 ])  # fmt: skip
 def test_what_types_leave_open_is_asked(function, specs, words):
     arrays = [put(*spec) for spec in specs]
@@ -153,6 +166,35 @@ def test_out_sharding_of_a_type_that_knows_of_no_mesh(function, plain):
     nothing = xf.typeof(A).sharding
     for result in (function(xnp.asarray(A), nothing), xf.jit(lambda x: function(x, nothing))(A)):
         np.testing.assert_allclose(np.asarray(result), plain(A))
+
+
+@pytest.mark.parametrize("function, text", [
+    (lambda key, keys, x: xf.random.gamma(key, x), "8@x,4@y"),
+    (lambda key, keys, x: xf.random.poisson(key, x), "8@x,4@y"),
+    (lambda key, keys, x: xf.vmap(lambda k: xf.random.gamma(k, 2.0, (3,)))(keys), "8@x,3"),
+    (lambda key, keys, x: xf.vmap(lambda k, a: xf.random.gamma(k, a))(keys, x), "8@x,4@y"),
+])  # fmt: skip
+def test_samples_are_split_as_their_parameters(function, text):
+    keys = xf.device_put(xf.random.split(xf.random.key(0), 8), on("x"))
+    program = xf.jit(function).trace(xf.random.key(1), keys, put("x", "y")).jaxpr
+    assert str(program.out_avals[0]).partition("[")[2] == f"{text}]"
+
+
+def test_derivative_of_elements_at_positions_that_are_split():
+    places = xf.device_put(np.array([0, 2, 2, 7, 1, 0, 0, 3]), on("x"))
+
+    def total(w):
+        return w.at[places].get(out_sharding=on("x", None)).sum()
+
+    expected = np.tile(np.bincount(np.asarray(places), minlength=8)[:, None], 4)
+    with xf.set_mesh(MESH):
+        for g in (xf.grad(total)(put(None, "y")), xf.jit(xf.grad(total))(put(None, "y"))):
+            assert str(xf.typeof(g)) == "float32[8,4@y]" and g.tolist() == expected.tolist()
+
+
+def test_what_is_not_mapped_is_whole_on_each_device():
+    with pytest.raises(ValueError, match="unmapped.*8@x.*reshard"):
+        xf.vmap(lambda a, b: a * b, (0, None))(put("x"), put("x"))
 
 
 def test_reshard_and_its_derivative():

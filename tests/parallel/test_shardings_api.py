@@ -236,8 +236,13 @@ def test_arrays_in_another_order(mesh):
     assert sorted(found.layout.major_to_minor) == [0, 1] and sorted(compiled.output_formats.layout.major_to_minor) == [0, 1]
     for given in (B, x, B, x):
         assert compiled(given).tolist() == B.T.tolist()
+    described = xf.ShapeDtypeStruct((3, 4), "float32", sharding=Format(Layout((1, 0)), one))
+    compiled = xf.jit(lambda x: x.T).lower(described).compile()
+    assert compiled.input_formats[0][0].layout.major_to_minor == (1, 0) and compiled(x).tolist() == B.T.tolist()
     with pytest.raises(ValueError, match="once"):
         xf.device_put(B, Format(Layout((0, 0)), one))
+    with pytest.raises(ValueError, match="concrete layout"):
+        xf.device_put(B, Format(Layout.AUTO, one))
     donating = xf.jit(lambda x: x + 1, donate_argnums=0)
     for given in (xnp.asarray(B), xf.device_put(B, Format(Layout((1, 0)), one)), xnp.asarray(B) * 1):
         assert donating(donating(given)).tolist() == (B + 2).tolist()
@@ -458,6 +463,8 @@ def test_results_are_split_in_the_words_of_the_arguments(mesh, spec):
 def test_parts_that_do_not_fit(mesh):
     """Errors of arrays made of parts name the function, the part and what it should be."""
     rows = NamedSharding(mesh, P("x"))
+    made = xf.make_array_from_callback((8, 4), rows, lambda index: A[index], np.float64)  # which is float32 without x64
+    assert made.dtype == np.float32 and made.tolist() == A.tolist()
     with pytest.raises(ValueError, match=r"make_array_from_callback returned shape \(8, 4\).*\(8, 4\).*\(2, 4\)"):
         xf.make_array_from_callback((8, 4), rows, lambda index: A)
     parts = [xf.device_put(A[:2], d) for d in xf.devices()[:8]]
@@ -535,7 +542,7 @@ def test_shards_are_made_once(mesh):
     assert x.addressable_shards is x.addressable_shards and x.global_shards is x.global_shards
     assert x.global_shards[3].data is x.addressable_shards[3].data is x.addressable_data(3)
     one = xnp.ones(3)
-    assert one.addressable_shards[0].data is one
+    assert one.addressable_shards[0].data is one is one.addressable_data(5)  # the number of a device that holds it whole
     for array in (x, one):
         assert len(array.addressable_shards) == len(array.global_shards)
         array.delete()

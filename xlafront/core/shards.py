@@ -115,11 +115,13 @@ def _kept(self, name: str, make: Callable[[], list[Shard]]) -> list[Shard]:
 def _addressable_data(self, index: int) -> ArrayImpl:
     """The part on one device of this process.
 
-    - `index`: the number of the device, among those that hold a part.
+    - `index`: the number of the device, among those that hold a part; of an array that each of them holds whole any number.
 
     >>> xnp.ones((2, 3)).addressable_data(0).shape
     (2, 3)
     """
+    if self._sharding.is_fully_replicated:
+        index = 0
     return _addressable_shards(self)[index]._data
 
 
@@ -279,7 +281,7 @@ def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback:
         if value.dtype != values[0].dtype:
             raise ValueError(f"the callback of make_array_from_callback returned dtype {value.dtype.name} for the part "
                              f"{_brief(index)} and {values[0].dtype.name} for another. Return one dtype for all.")
-    if dtype is not None and kind != dtype:
+    if dtype is not None and kind != _type((), dtype).dtype:
         raise ValueError(f"the callback of make_array_from_callback returned dtype {kind.name}, and not {np.dtype(dtype).name} "
                          f"as `dtype` says. Convert what it returns.")
     whole = shape if wrapper is None else (*shape, *values[0].shape[wrapper.ndim:])

@@ -217,7 +217,10 @@ def _to_memory(x, space: MemorySpace, may_alias: bool | None):
 
 def _to_format(x, target: Format, donate: bool, may_alias: bool | None):
     """To a sharding with the elements in a certain order: what a program returns that is asked for it."""
-    if target.layout is None or target.layout is Layout.AUTO:
+    if target.layout is Layout.AUTO:
+        raise ValueError(f"device_put needs a concrete layout and sharding, got {target}: only a compiled function can choose "
+                         "the order of elements. Name it, as in Layout((1, 0)), or pass the sharding alone.")
+    if target.layout is None:
         return put_leaf(x, target.sharding, donate, may_alias)
     target.layout.check_compatible_aval(tracing.aval_of(x, "device_put").shape)
     moved = put_leaf(x, target.sharding)

@@ -39,6 +39,12 @@ from xlafront.staging.library import library
 
 def _stack_starts(axis_size, starts, ds):
     columns = [reshape_to(broadcast_batch(s, d, axis_size), (axis_size, 1)) for s, d in zip(starts, ds)]
+    split = next((own for c in columns if (own := tracing.aval_of(c).explicit_sharding) is not None), None)
+    if split is not None:  # starts that are the same for all elements are spread as they are
+        from xlafront.lax.device_put import reshard_p  # start-up: who takes elements moves no arrays
+
+        columns = [c if tracing.aval_of(c).explicit_sharding == split else reshard_p.bind(c, dst_sharding=split)
+                   for c in columns]
     kinds = {tracing.aval_of(c).dtype for c in columns}
     if len(kinds) > 1:
         columns = [to_dtype(c, np.int32) for c in columns]

@@ -74,9 +74,16 @@ def with_out_sharding(user: str, out_sharding: Any, kernel: Callable, arrays: tu
     if split is None:
         result = kernel(*arrays, *static)
     else:
-        operands = treedef.unflatten([freed(_over_auto_axes(x)) if tracing.is_arraylike(x) else x for x in leaves])
-        with use_abstract_mesh(unsplit(split).mesh.abstract_mesh):
-            result = kernel(*operands, *static)
+        def over_auto_axes(*xs):
+            inside = iter(xs)
+            operands = treedef.unflatten([freed(next(inside)) if tracing.is_arraylike(x) else x for x in leaves])
+            with use_abstract_mesh(unsplit(split).mesh.abstract_mesh):
+                return kernel(*operands, *static)
+
+        own = [_over_auto_axes(x) for x in leaves if tracing.is_arraylike(x)]
+        # What is differentiated or mapped from outside is one call, as the mesh in force is another when derivatives run.
+        eager = any([isinstance(x, tracing.Tracer) and not isinstance(x, tracing.StagedTracer) for x in own])
+        result = (jit(over_auto_axes) if eager else over_auto_axes)(*own)
     target.shard_shape(tracing.aval_of(result).shape)
     return reshard_p.bind(result, dst_sharding=target)
 

@@ -227,6 +227,9 @@ def gather(name, operands, result, params):
     for d in range(x.ndim):
         if entries[d] is not None and sizes[d] != x.shape[d] and d not in dn.operand_batching_dims:
             _refuse_part("indexing", operands, result, f"dimension {d} is split over {entries[d]!r}, and parts of it are taken")
+    if dn.collapsed_slice_dims:  # (else it is a slice for each element of a batch, which is split as the batch is)
+        places = [d for d in range(len(indexed) - 1) if d not in dn.start_indices_batching_dims]
+        _refuse_split_places("indexing", operands, 1, places, "x.at[...].get(out_sharding=P(...))")
     windows = iter([entries[d] for d in range(x.ndim) if d not in (*dn.collapsed_slice_dims, *dn.operand_batching_dims)])
     merged = list(indexed[:-1])
     for d, i in zip(dn.operand_batching_dims, dn.start_indices_batching_dims):
@@ -235,10 +238,24 @@ def gather(name, operands, result, params):
     return [next(windows) if i in dn.offset_dims else next(batch) for i in range(result.ndim)]
 
 
+def _refuse_split_places(name, operands, number: int, dims, remedy: str):
+    """Positions of which each device knows a part would take or change elements on all of them."""
+    split = next((entry for d in dims if (entry := operands[number][1][d]) is not None), None)
+    if split is not None:
+        raise ShardingTypeError(f"{name} of {texts(operands)} with positions that are split over {split!r} is ambiguous. Say "
+                                f"how the result is split with {remedy}, or bring them to another sharding with reshard.")
+
+
 def scatter(name, operands, result, params):
     x, entries = operands[0]
     dn = params["dimension_numbers"]
     entries = list(entries)
+    if dn.inserted_window_dims:
+        batching, remedy = dn.scatter_indices_batching_dims, "x.at[...].set(..., out_sharding=P(...))"
+        rows = [d for d in range(operands[2][0].ndim) if d not in dn.update_window_dims]
+        places = [i for i in range(len(rows)) if i not in batching]
+        _refuse_split_places(name, operands, 1, places, remedy)
+        _refuse_split_places(name, operands, 2, [rows[i] for i in places], remedy)
     for d, i in zip(dn.operand_batching_dims, dn.scatter_indices_batching_dims):
         entries[d] = merge(name, operands, [entries[d], operands[1][1][i]])
     for d in dn.scatter_dims_to_operand_dims:

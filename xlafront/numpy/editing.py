@@ -16,6 +16,7 @@ from xlafront.core.dimensions import is_symbolic_dim, max_dim
 from xlafront.core.typing import Array, ArrayLike
 from xlafront.lax.elementwise import as_type
 from xlafront.lax.shapes import canonical_axis, move_dim, reshape_to, static_shape
+from xlafront.lax.slicing import slice_in_dim
 from xlafront.numpy.creation import arange, asarray, full, zeros
 from xlafront.numpy.indexing import take
 from xlafront.numpy.manipulation import broadcast_to, concatenate, ravel
@@ -160,7 +161,7 @@ def _resize(a, shape):
         return zeros(shape, a.dtype)
     copies = -(-size // a.shape[0])
     flat = concatenate([a] * copies) if copies > 1 else a
-    return reshape_to(flat[:size], shape)
+    return reshape_to(slice_in_dim(flat, 0, size), shape)
 
 
 def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Array:

@@ -27,6 +27,7 @@ from xlafront.lax.elementwise import (
     with_weakness,
 )
 from xlafront.lax.indexing import PRIMITIVES as SCATTERS, ScatterDimensionNumbers, bind_scatter
+from xlafront.lax.resharding import with_out_sharding
 from xlafront.numpy.creation import array, zeros
 from xlafront.numpy.indexing import getitem, take, take_along_axis, take_rows
 from xlafront.numpy.manipulation import broadcast_arrays, stack
@@ -93,6 +94,9 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
         raise ValueError(f"xnp.searchsorted needs a vector to search, got shape {np.shape(a)}.")
     if sorter is not None:
         a = take(a, sorter)
+    split = tracing.aval_of(v).explicit_sharding
+    if split is not None:  # each device searches for its own values
+        return with_out_sharding("searchsorted", split, _searchsorted, (a, v), side, method)
     return _searchsorted(a, v, side, method)
 
 

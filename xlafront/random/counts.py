@@ -47,7 +47,7 @@ def _by_product(key, lam, shape, dtype):
         count = xnp.where(logarithm > -lam, count + 1, count)
         return first, count, logarithm + xnp.log(uniform_inline(second, shape, _FLOAT))
 
-    start = key, xnp.zeros(shape, dtype), xnp.zeros(shape, _FLOAT)
+    start = key, xnp.zeros_like(lam, dtype), xnp.zeros_like(lam, _FLOAT)
     _, count, _ = while_loop(lambda s: xnp.any(s[2] > -lam), step, start)
     return xnp.maximum(count - 1, 0).astype(dtype)
 
@@ -74,7 +74,7 @@ def _by_rejection(key, lam, shape, dtype):
         good = quick | (~never & (s <= t))
         return key, xnp.where(good, k, found), accepted | good
 
-    start = key, -xnp.ones(shape, _FLOAT), xnp.zeros(shape, bool)
+    start = key, -xnp.ones_like(lam, _FLOAT), xnp.zeros_like(lam, bool)
     _, found, _ = while_loop(lambda s: ~xnp.all(s[2]), step, start)
     return found.astype(dtype)
 
@@ -150,7 +150,7 @@ def _by_waiting(key, n, p, shape, dtype):
         trials = trials + xnp.ceil(xnp.log(u) / log_failure)
         return second, xnp.where(trials <= n, successes + 1, successes), trials
 
-    start = key, xnp.zeros(shape, dtype), xnp.zeros(shape, dtype)
+    start = key, xnp.zeros_like(n * p, dtype), xnp.zeros_like(n * p, dtype)
     return while_loop(lambda s: xnp.any(s[2] <= n), step, start)[1]
 
 
@@ -192,7 +192,7 @@ def _by_btrs(key, n, p, shape, dtype):
         good = quick | (~never & (left <= bound))
         return key, xnp.where(good, k, found), accepted | good
 
-    start = key, -xnp.ones(shape, dtype), xnp.zeros(shape, bool)
+    start = key, -xnp.ones_like(deviation, dtype), xnp.zeros_like(deviation, bool)
     return while_loop(lambda s: ~xnp.all(s[2]), step, start)[1]
 
 

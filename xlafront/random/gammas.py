@@ -21,6 +21,7 @@ from xlafront.lax.elementwise_functions import PUBLIC
 from xlafront.lax.keys import unwrap_p
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_batch
+from xlafront.lax.sharding_rules import merge
 from xlafront.random.distributions import (
     _broadcast,
     _float_dtype,
@@ -110,8 +111,14 @@ def _batch(axis_size, operands, dims, *, log_space):
     return random_gamma_p.bind(*[broadcast_batch(x, d, axis_size) for x, d in zip(operands, dims)], log_space=log_space), 0
 
 
+def _split(name, operands, result, params):
+    """Batches of keys and of parameters are split in one way, samples of one key as their parameters."""
+    (_, of_keys), (_, of_params) = operands
+    return [*[merge(name, operands, pair) for pair in zip(of_keys, of_params)], *of_params[len(of_keys):]]
+
+
 random_gamma_p = Primitive("random_gamma", abstract=lambda key, a, *, log_space: ShapedArray(a.shape, a.dtype),
-                           lower=lower_fun(_samples), jvp=_jvp, batch=_batch)
+                           lower=lower_fun(_samples), jvp=_jvp, batch=_batch, sharding_rule=_split)
 
 
 def gamma_inline(key, a, shape, dtype, log_space=False):

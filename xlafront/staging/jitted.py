@@ -19,6 +19,7 @@ from xlafront.core import errors, keys, parts, tracing, tree
 from xlafront.core.avals import abstract_token
 from xlafront.core.ir import ClosedJaxpr, DebugInfo, Jaxpr, eval_jaxpr, subprograms
 from xlafront.core.program_call import ProgramCall
+from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.core.traceback_filter import filter_traceback
 from xlafront.runtime import config, distributed, effects as runtime_effects
 from xlafront.runtime.arrays import ArrayImpl
@@ -447,6 +448,11 @@ class Jitted:
         out_shardings = self.flat_out_shardings(traced.out_tree)
         device_assignment.check_results(self.name, out_shardings, traced)
         layouts = self.flat_layouts(call.in_tree, traced.out_tree)
+        described = [x._layout if type(x) is ShapeDtypeStruct else None for x in call.leaves]
+        if any(described):  # arrays that will come lie so
+            asked, results = layouts or ([None] * len(described), [None] * len(traced.closed.out_avals))
+            layouts = [own if wanted is None else wanted for wanted, own in zip(asked, described)], results
+            layouts_in_use.others = True
         if layouts is None and layouts_in_use.others and _lays_out(traced.closed.jaxpr):
             layouts = [None] * len(traced.in_avals), [Layout.AUTO] * len(traced.closed.out_avals)
         elif layouts is not None:

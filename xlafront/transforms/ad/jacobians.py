@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from xlafront.core import dtypes, errors, tracing, tree
+from xlafront.core.avals import with_entry
 from xlafront.core.traceback_filter import boundary
+from xlafront.lax.device_put import reshard_p
 from xlafront.lax.elementwise import add, eq, to_dtype
 from xlafront.lax.shapes import counting, place_axis, reshape
 from xlafront.lax.slicing import slice_in_dim
@@ -137,7 +139,8 @@ def _columns(flat: FlatFunction, values: Sequence[Any], check: Callable[[Any], N
         return [_block(t, a.to_tangent_aval()) for t, a in zip(out_tangents, out_avals)
                 if a.to_tangent_aval().dtype != dtypes.float0]
 
-    units = [weakly_typed_as(_unit_vectors(a.shape, a.dtype, start, total), a) for a, start in zip(in_avals, before)]
+    units = [_split_as(weakly_typed_as(_unit_vectors(a.shape, a.dtype, start, total), a), a)
+             for a, start in zip(in_avals, before)]
     found, dims = batch_flat(push, units, [0] * len(units), total)
     columns = iter([place_axis(x, d, np.ndim(x) - (d is not None), total) for x, d in zip(found, dims)])
     blocks = []
@@ -170,6 +173,12 @@ def _rows(flat: FlatFunction, values: Sequence[Any], check: Callable[[Any], None
         blocks.append([_zeros(tracing.aval_of(x), (*aval.shape, *a.shape)) if block is None  # integers
                        else reshape(block, (*aval.shape, *a.shape)) for block, x, a in zip(rows, values, in_avals)])
     return blocks
+
+
+def _split_as(units, aval):
+    """Unit vectors, each split over explicit mesh axes as its type is."""
+    split = aval.explicit_sharding
+    return units if split is None else reshard_p.bind(units, dst_sharding=with_entry(split, 0, None))
 
 
 def _block(derivative, aval):

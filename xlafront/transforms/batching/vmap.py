@@ -317,6 +317,12 @@ def _check_split(name: str, values, dims, spmd_axis_name) -> NamedSharding | Non
         raise ValueError(f"vmap of {name}: the mapped dimension must be split in the same way in all arguments, but it is "
                          f"over {found!r} in one and over {other[0]!r} in another: inconsistent axis specs. Bring them to one "
                          "sharding with reshard.")
+    for x, d in zip(values, dims):
+        own = None if d is not None or not tracing.is_arraylike(x) else tracing.aval_of(x).explicit_sharding
+        if own is not None and not set(axes_of(found)).isdisjoint([a for entry in own.spec.partitions for a in axes_of(entry)]):
+            raise ValueError(f"vmap of {name} spreads the elements over {found!r}, over which an unmapped argument (None in "
+                             f"in_axes) of type {tracing.aval_of(x)} is split: each element would need all of it. Bring that "
+                             "argument to another sharding with reshard.")
     if spmd_axis_name is not None and axes_of(spmd_axis_name) != axes_of(found):
         raise ValueError(f"vmap of {name} has spmd_axis_name={spmd_axis_name!r}, but its arguments' types say that the "
                          f"elements are spread over {found!r}, of type Explicit: only one of the two can say it. Leave "
@@ -365,11 +371,12 @@ def _place(name, x, dim, wanted, size, split, sum_match=False):
 # Programs
 
 
-def batch_program(closed: ClosedJaxpr, dims: tuple, mapped: BatchTrace, batched: tuple[bool, ...] = ()
+def batch_program(closed: ClosedJaxpr, dims: tuple, mapped: BatchTrace, batched: tuple[bool, ...] = (), splits: tuple = ()
                   ) -> tuple[ClosedJaxpr, list]:
     """The program on the batches of a trace, and the dimension that counts elements in each result.
 
-    Results marked in `batched` are batches along dimension 0, even when they are the same for all elements.
+    Results marked in `batched` are batches along dimension 0, even when they are the same for all elements. `splits` says how
+    types split the batches over mesh axes, where they do.
     """
     size, names = mapped.size, (mapped.axis_name, mapped.spmd_axis_name)
 
@@ -385,13 +392,16 @@ def batch_program(closed: ClosedJaxpr, dims: tuple, mapped: BatchTrace, batched:
             return results
 
         in_avals = [a if d is None else with_dimension(a, d, size) for a, d in zip(closed.in_avals, dims)]
+        if splits:
+            in_avals = [a if d is None or s is None else a.update(sharding=s) for a, d, s in zip(in_avals, dims, splits)]
         return tracing.trace_to_closed_jaxpr(run, in_avals, closed.debug_info), out_dims
 
-    return closed.jaxpr.memoised(("batch", dims, size, names, batched, tracing.thread.axes), make)
+    return closed.jaxpr.memoised(("batch", dims, size, names, batched, tracing.thread.axes, splits), make)
 
 
 def batch_of_call(call: ProgramCall, trace: BatchTrace, operands: Sequence[Any], dims: Sequence[int | None], /, **params
                   ) -> tuple[list[Any], list[int | None]]:
     """The rule of all operations that call a program."""
-    program, out_dims = batch_program(params[call.parameter], tuple(dims), trace)
+    splits = tuple([tracing.aval_of(x).explicit_sharding for x in operands])
+    program, out_dims = batch_program(params[call.parameter], tuple(dims), trace, (), splits if any(splits) else ())
     return call.bind(*operands, **call.batched(params, program, dims, out_dims, trace.spmd_axis_name)), out_dims
