@@ -16,8 +16,9 @@ from xlafront.runtime.distributed import state as global_state
 from xlafront.runtime.effects import effects_barrier as wait_for_tokens
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 
-__all__ = ["UNSPECIFIED", "DType", "DimSize", "PRNGKeyArray", "Shape", "TypedNdArray", "UnspecifiedValue", "global_state",
-           "physical_aval", "pytype_aval_mappings", "supports_inf", "trace_state_clean", "wait_for_tokens"]
+__all__ = ["UNSPECIFIED", "DType", "DimSize", "PRNGKeyArray", "Shape", "TypedComplex", "TypedFloat", "TypedInt", "TypedNdArray",
+           "UnspecifiedValue", "global_state", "physical_aval", "pytype_aval_mappings", "supports_inf", "trace_state_clean",
+           "wait_for_tokens"]
 
 _backends = clients.started
 UnspecifiedValue = type(UNSPECIFIED)
@@ -55,6 +56,18 @@ _registry = _Nodes()
 
 class TypedNdArray(np.ndarray):
     """Constants of programs that know their weak type. Here they are NumPy's arrays, so that there are none."""
+
+
+class TypedInt(int):
+    """Numbers in programs that know their dtype. Here they are arrays or Python's numbers, so that there are none."""
+
+
+class TypedFloat(float):
+    """As `TypedInt`."""
+
+
+class TypedComplex(complex):
+    """As `TypedInt`."""
 
 
 def trace_state_clean() -> bool:
