@@ -60,7 +60,7 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.interpreters.hijax": "AvalQDD",
         "xlafront.compat.pickles": "MemorySpace",
         "xlafront.compat.programs": "safe_zip",
-        "xlafront.compat.renamed": "physical_aval trace_state_clean",
+        "xlafront.compat.renamed": "full_lower physical_aval trace_state_clean",
     }),
     "jax._src.dispatch": ("Equinox", {"xlafront.compat.renamed": "wait_for_tokens"}),
     "jax._src.earray": ("Flax", {"xlafront.interpreters.extended_dtypes": "EArray"}),
