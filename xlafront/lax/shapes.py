@@ -544,8 +544,9 @@ def reshape(operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[i
         raise ValueError(f"reshape of {np.shape(operand)} to {sizes}: the total size must be unchanged.")
     if out_sharding is not None:
         return reshape_p.bind(operand, new_sizes=sizes, dimensions=None, sharding=named_sharding(out_sharding, "reshape"))
-    return reshape_to(operand, sizes) if sizes or hasattr(operand, "dtype") else reshape_p.bind(
-        operand, new_sizes=sizes, dimensions=None, sharding=None)
+    if not isinstance(operand, (np.ndarray, np.generic)) and hasattr(operand, "dtype"):
+        return reshape_to(operand, sizes)
+    return reshape_p.bind(operand, new_sizes=sizes, dimensions=None, sharding=None)  # the result is an array, whatever came
 
 
 @written_once
