@@ -180,6 +180,7 @@ def test_trace_of_a_user():
             trace = RecordingTrace(parent)
             with extend_core.set_current_trace(trace):
                 result = xnp.sin(RecordingTracer(trace, x)) * 3
+            assert trace.full_raise(result) is result is result.full_lower() and trace.full_raise(2.0) == 2.0
             return result.value, trace.names
 
     value, names = record(2.0)

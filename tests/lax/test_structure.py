@@ -7,6 +7,7 @@ import pytest
 from laws import check_batching, check_derivatives
 
 import xlafront as xf
+import xlafront.numpy as xnp
 from xlafront import lax
 
 A = np.random.default_rng(1).normal(size=(2, 3, 4)).astype(np.float32)
@@ -261,6 +262,13 @@ def test_small_forms(rng):
     numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
     assert lax.scatter_apply(np.arange(4.0), np.array([[1], [3]]), lambda x: 10 * x, numbers, update_shape=(2,)).tolist() == [0, 10, 2, 30]
     assert np.allclose(lax.fft(np.ones(4, np.complex64), "fft", (4,)), [4, 0, 0, 0])
+
+
+def test_what_changes_no_shape_gives_an_array():
+    """Also of NumPy's arrays and Python's numbers, whose dtypes become those that arrays have."""
+    for found in (lax.reshape(np.ones(2), (2,)), lax.reshape(np.float64(2), ()), lax.reshape(2.0, ()), lax.collapse(np.ones((2, 3)), 0, 1)):
+        assert isinstance(found, xf.Array) and found.dtype == np.float32
+    assert xnp.flatnonzero(np.array([0, 3])).tolist() == [1]
 
 
 def test_long_running_sums(rng):

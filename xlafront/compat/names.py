@@ -45,7 +45,11 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src": ("those who import from it", {}),
     "jax._src.ad_checkpoint": ("Oryx", {"xlafront.transforms.ad.checkpoint": "remat_p"}),
     "jax._src.ad_util": ("Lineax", {"xlafront.lax.barriers": "stop_gradient_p"}),
-    "jax._src.array": ("programs of users", {"xlafront.runtime.jaxlib_compat": "ArrayImpl"}),
+    "jax._src.api_util": ("e3nn-jax", {"xlafront.compat.programs": "infer_argnums_and_argnames"}),
+    "jax._src.array": ("programs of users, files", {
+        "xlafront.runtime.jaxlib_compat": "ArrayImpl",
+        "xlafront.compat.pickles": "_reconstruct_array",
+    }),
     "jax._src.checkify": ("Flax", {"xlafront.host.checks": "JaxException", "xlafront.host.checkify": "Out"}),
     "jax._src.core": ("Flax, NumPyro, Oryx", {
         "xlafront.core.avals": "AbstractValue ShapedArray",
@@ -54,8 +58,9 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
         "xlafront.extend.core": "CallPrimitive TraceTag get_opaque_trace_state set_current_trace take_current_trace",
         "xlafront.interpreters.call_arguments": "safe_map",
         "xlafront.interpreters.hijax": "AvalQDD",
+        "xlafront.compat.pickles": "MemorySpace",
         "xlafront.compat.programs": "safe_zip",
-        "xlafront.compat.renamed": "physical_aval trace_state_clean",
+        "xlafront.compat.renamed": "full_lower physical_aval trace_state_clean",
     }),
     "jax._src.dispatch": ("Equinox", {"xlafront.compat.renamed": "wait_for_tokens"}),
     "jax._src.earray": ("Flax", {"xlafront.interpreters.extended_dtypes": "EArray"}),
@@ -82,7 +87,7 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src.lax": ("those who import from it", {}),
     "jax._src.lax.control_flow": ("Oryx", {"xlafront.lax": "cond_p scan_p while_p"}),
     "jax._src.lib": ("programs of users", {"xlafront.runtime.jaxlib_compat": "jaxlib_version_text pytree"}),
-    "jax._src.literals": ("Equinox", {"xlafront.compat.renamed": "TypedNdArray"}),
+    "jax._src.literals": ("Equinox, Quax", {"xlafront.compat.renamed": "TypedComplex TypedFloat TypedInt TypedNdArray"}),
     "jax._src.mesh": ("programs of users", {"xlafront.interpreters.pxla": "thread_resources"}),
     "jax._src.named_sharding": ("jaxlib", {}),
     "jax._src.sharding_impls": ("jaxlib", {"xlafront.compat.renamed": "UNSPECIFIED UnspecifiedValue"}),
@@ -90,7 +95,23 @@ OWN: dict[str, tuple[str, dict[str, str]]] = {
     "jax._src.numpy.util": ("programs of users", {
         "xlafront.numpy.promotion": "check_arraylike promote_args promote_args_inexact promote_dtypes promote_dtypes_inexact",
     }),
-    "jax._src.random.prng": ("programs of users", {"xlafront.compat.renamed": "PRNGKeyArray"}),
+    "jax._src.numpy.setops": ("files", {"xlafront.numpy.sets": """_UniqueAllResult _UniqueCountsResult
+        _UniqueInverseResult"""}),
+    "jax._src.public_test_util": ("tests of tinygp", {"xlafront.test_util": "check_grads check_jvp check_vjp"}),
+    "jax._src.random.prng": ("programs of users, files", {
+        "xlafront.compat.renamed": "PRNGKeyArray",
+        "xlafront.compat.pickles": "KeyTy",
+        "xlafront.random.prng": "PRNGImpl",
+    }),
+    "jax._src.random.rbg": ("files", {"xlafront.compat.pickles": """_rbg_fold_in _rbg_random_bits _rbg_seed _rbg_split
+        _unsafe_rbg_fold_in _unsafe_rbg_split"""}),
+    "jax._src.random.threefry2x32": ("Quax, files", {"xlafront.compat.pickles": """threefry_fold_in threefry_random_bits
+        threefry_seed threefry_split"""}),
+    "jax._src.scipy": ("those who import from it", {}),
+    "jax._src.scipy.optimize": ("those who import from it", {}),
+    "jax._src.scipy.spatial": ("those who import from it", {}),
+    "jax._src.scipy.optimize.minimize": ("files", {"xlafront.solvers.minimization": "OptimizeResults"}),
+    "jax._src.scipy.spatial.transform": ("files", {"xlafront.scipy.rotations": "Rotation Slerp"}),
     "jax._src.typing": ("programs of users", {"xlafront.compat.renamed": "DType DimSize Shape"}),
     "jax._src.state.types": ("Flax", {"xlafront.core.refs": "AbstractRef"}),
     "jax._src.traceback_util": ("Equinox, Flax, jaxtyping", {

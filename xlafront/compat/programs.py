@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -72,6 +73,19 @@ def unzip2(xys: Iterable[tuple[Any, Any]]) -> tuple[tuple, tuple]:
 
 
 # Functions
+
+
+def infer_argnums_and_argnames(sig: inspect.Signature, argnums: int | Iterable[int] | None, argnames: str | Iterable[str] | None
+                               ) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Arguments by position and by name, either completed from the other where only one is given."""
+    nums = () if argnums is None else (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    found = () if argnames is None else (argnames,) if isinstance(argnames, str) else tuple(argnames)
+    positions = [(n, p.name) for n, p in enumerate(sig.parameters.values()) if p.kind is p.POSITIONAL_OR_KEYWORD]
+    if argnames is None:
+        found = tuple(name for n, name in positions if n in nums)
+    elif argnums is None:
+        nums = tuple(n for n, name in positions if name in found)
+    return nums, found
 
 
 def wrap_name(transform_name: str, name: str) -> str:

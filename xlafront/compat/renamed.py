@@ -9,15 +9,16 @@ import numpy as np
 
 from xlafront.core import dtypes, tree
 from xlafront.core.keys import KeyArray as PRNGKeyArray, physical as physical_aval
-from xlafront.core.tracing import abstractors as pytype_aval_mappings, is_tracing
+from xlafront.core.tracing import Tracer, abstractors as pytype_aval_mappings, is_tracing
 from xlafront.interpreters.mlir import lowerable_effects
 from xlafront.runtime.clients import clients
 from xlafront.runtime.distributed import state as global_state
 from xlafront.runtime.effects import effects_barrier as wait_for_tokens
 from xlafront.staging.sharding_arguments import UNSPECIFIED
 
-__all__ = ["UNSPECIFIED", "DType", "DimSize", "PRNGKeyArray", "Shape", "TypedNdArray", "UnspecifiedValue", "global_state",
-           "physical_aval", "pytype_aval_mappings", "supports_inf", "trace_state_clean", "wait_for_tokens"]
+__all__ = ["UNSPECIFIED", "DType", "DimSize", "PRNGKeyArray", "Shape", "TypedComplex", "TypedFloat", "TypedInt", "TypedNdArray",
+           "UnspecifiedValue", "full_lower", "global_state", "physical_aval", "pytype_aval_mappings", "supports_inf",
+           "trace_state_clean", "wait_for_tokens"]
 
 _backends = clients.started
 UnspecifiedValue = type(UNSPECIFIED)
@@ -55,6 +56,23 @@ _registry = _Nodes()
 
 class TypedNdArray(np.ndarray):
     """Constants of programs that know their weak type. Here they are NumPy's arrays, so that there are none."""
+
+
+class TypedInt(int):
+    """Numbers in programs that know their dtype. Here they are arrays or Python's numbers, so that there are none."""
+
+
+class TypedFloat(float):
+    """As `TypedInt`."""
+
+
+class TypedComplex(complex):
+    """As `TypedInt`."""
+
+
+def full_lower(x: Any) -> Any:
+    """What a tracer of an extension stands for; other values are themselves."""
+    return x.full_lower() if isinstance(x, Tracer) else x
 
 
 def trace_state_clean() -> bool:

@@ -89,6 +89,13 @@ class PRNGKeyDType(ExtendedDType):
 
     physical_dtype = np.dtype("uint32")
 
+    def __reduce__(self):
+        return PRNGKeyDType, (self.impl,)
+
+    def __setstate__(self, state: dict) -> None:
+        """As jax pickles it."""
+        self.impl = state["_impl"]
+
     def __eq__(self, other):
         return type(other) is PRNGKeyDType and self.impl == other.impl
 

@@ -65,6 +65,11 @@ class KeyArray:
         keys._consumed = self._consumed
         return keys
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """As keys of jax are pickled; ours are by their words."""
+        KeyArray.__init__(self, state["_base_array"], dtypes.PRNGKeyDType(state["_impl"]))
+        self._consumed = state["_consumed"]
+
     shape = property(lambda self: self.aval.shape)
     ndim = property(lambda self: self.aval.ndim)
     size = property(lambda self: self.aval.size)

@@ -100,6 +100,12 @@ class ShapeDtypeStruct:
     def __reduce__(self):
         return _struct, (*self._contents()[:-1], self._layout)
 
+    def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
+        """As jax pickles it."""
+        own = {"_sharding": "sharding", "_dll": "_layout"}
+        for name, value in state[1].items():
+            object.__setattr__(self, own.get(name, name), value)
+
     def __eq__(self, other):
         return isinstance(other, ShapeDtypeStruct) and self._contents() == other._contents()
 

@@ -75,6 +75,10 @@ class Trace:
     def is_valid(self) -> bool:
         return self.alive
 
+    def full_raise(self, x):
+        """What extensions ask of results: nothing is to be done, any value can be an operand."""
+        return x
+
     @property
     def main(self) -> Trace:
         """What tells the tracers of one transformation from those of another."""
@@ -286,6 +290,10 @@ class Tracer:
     def to_concrete_value(self):
         """What tracers of extensions define for `_concrete`."""
         return None
+
+    def full_lower(self):
+        """The same value with as few tracers around it as possible, which extensions may define."""
+        return self
 
     def _origin(self) -> str | None:
         """Where the value comes from, for messages."""

@@ -16,6 +16,7 @@ import numpy as np
 from xlafront.core import backends, errors, tracing, tree
 from xlafront.core.keys import KeyArray
 from xlafront.core.traceback_filter import boundary
+from xlafront.core.wrapping import wraps
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.sharding import Mesh
 from xlafront.staging.signatures import function_name
@@ -70,7 +71,7 @@ def colocated_python(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _specialized(fun: Callable, name: str, known: dict[str, Any]) -> Callable[..., Any]:
-    @functools.wraps(fun)
+    @wraps(fun)
     def call(*args, **kwargs):
         return _run(fun, name, known.get("devices"), args, kwargs)
 

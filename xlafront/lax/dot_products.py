@@ -40,7 +40,7 @@ class Precision(enum.Enum):
 
 
 # Named multiplication algorithms, for backends that have them: CPUs have few.
-DotAlgorithmPreset = enum.Enum("DotAlgorithmPreset", ("DEFAULT", *config.DOT_ALGORITHMS), start=0)  # type: ignore[misc]
+DotAlgorithmPreset = enum.Enum("DotAlgorithmPreset", ("DEFAULT", *config.DOT_ALGORITHMS))  # type: ignore[misc]
 _ON_CPUS = frozenset(("DEFAULT", "F16_F16_F16", "BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6", "F32_F32_F32",
                       "F64_F64_F64"))
 

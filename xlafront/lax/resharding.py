@@ -10,6 +10,7 @@ from xlafront.core import tracing, tree
 from xlafront.core.avals import str_short
 from xlafront.core.errors import ShardingTypeError
 from xlafront.core.traceback_filter import boundary
+from xlafront.core.wrapping import wraps
 from xlafront.lax.arguments import named_sharding
 from xlafront.lax.device_put import check_devices, put_leaf, reshard_p
 from xlafront.runtime.jaxlib_compat import NamedSharding
@@ -170,7 +171,7 @@ def auto_axes(f: Callable | None = None, *, axes: Any = None, out_sharding: Any 
 
     compiled = _whole_call(f, function, "auto_axes", "out_sharding", out_sharding)
 
-    @functools.wraps(f)
+    @wraps(f)
     def call(*args, **kwargs):
         mesh = _mesh_of(kwargs.get("out_sharding", out_sharding))
         if mesh.explicit:
@@ -225,7 +226,7 @@ def _whole_call(f, function, kind: str, option: str, default):
     """Such functions are compiled: types change inside of them, where arrays cannot."""
     compiled: dict = {}
 
-    @functools.wraps(f)
+    @wraps(f)
     def call(*args, **kwargs):
         given = kwargs.pop(option, default)
         leaves, treedef = tree.flatten(given, lambda x: isinstance(x, (PartitionSpec, NamedSharding)))

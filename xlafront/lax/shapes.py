@@ -544,9 +544,9 @@ def reshape(operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[i
         raise ValueError(f"reshape of {np.shape(operand)} to {sizes}: the total size must be unchanged.")
     if out_sharding is not None:
         return reshape_p.bind(operand, new_sizes=sizes, dimensions=None, sharding=named_sharding(out_sharding, "reshape"))
-    if np.shape(operand) == sizes and hasattr(operand, "dtype") and not isinstance(operand, (np.ndarray, np.generic)):
-        return operand
-    return reshape_p.bind(operand, new_sizes=sizes, dimensions=None, sharding=None)
+    if not isinstance(operand, (np.ndarray, np.generic)) and hasattr(operand, "dtype"):
+        return reshape_to(operand, sizes)
+    return reshape_p.bind(operand, new_sizes=sizes, dimensions=None, sharding=None)  # the result is an array, whatever came
 
 
 @written_once

@@ -673,7 +673,7 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, m
     if axis is None:
         if np.ndim(indices) != 1:
             raise ValueError(f"xnp.take_along_axis with axis=None needs one-dimensional indices, got {np.shape(indices)}.")
-        arr, axis = shapes.reshape(arr, (np.size(arr),)), 0
+        arr, axis = shapes.reshape_to(arr, (np.size(arr),)), 0
     if np.ndim(arr) != np.ndim(indices):
         raise ValueError(f"xnp.take_along_axis needs as many dimensions in the indices as in the array, got shapes "
                          f"{np.shape(indices)} and {np.shape(arr)}.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from xlafront.core.typing import Array, ArrayLike
+from xlafront.core.wrapping import wraps
 from xlafront.lax.elementwise import as_type
 from xlafront.lax.shapes import canonical_axis, reshape_to
 from xlafront.numpy.creation import asarray, full
@@ -81,7 +81,7 @@ def vectorize(pyfunc: Callable, *, excluded: Collection[int | str] = frozenset()
         raise ValueError(f"excluded={excluded!r} of xnp.vectorize contains negative numbers.")
     about = f"on vectorized function with excluded={excluded!r} and signature={signature!r}"
 
-    @functools.wraps(pyfunc)
+    @wraps(pyfunc)
     def vectorized(*args: Any, **kwargs: Any) -> Any:
         names = [name for name in kwargs if name not in excluded]
         mapped = [i for i in range(len(args)) if i not in excluded]

@@ -168,7 +168,7 @@ def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike 
     Array([1, 3], dtype=int32)
     """
     check_arraylike("flatnonzero", a)
-    return nonzero(shapes.reshape(unwrap(a), (np.size(a),)), size=size, fill_value=fill_value)[0]
+    return nonzero(shapes.reshape_to(unwrap(a), (np.size(a),)), size=size, fill_value=fill_value)[0]
 
 
 def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None) -> Array:
@@ -212,7 +212,7 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, siz
         raise ValueError(f"the condition of xnp.compress must have one dimension, got shape {np.shape(condition)}.")
     a = unwrap(a)
     if axis is None:
-        a, axis = shapes.reshape(a, (np.size(a),)), 0
+        a, axis = shapes.reshape_to(a, (np.size(a),)), 0
     axis = shapes.canonical_axis(axis, np.ndim(a), "compress")
     n = np.shape(a)[axis]
     length = min_dim(np.shape(condition)[0], n)
@@ -233,7 +233,7 @@ def extract(condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fi
     >>> xnp.extract(xnp.array([True, False, True]), xnp.array([1, 2, 3]))
     Array([1, 3], dtype=int32)
     """
-    return compress(shapes.reshape(condition, (np.size(condition),)), shapes.reshape(arr, (np.size(arr),)), size=size,
+    return compress(shapes.reshape_to(condition, (np.size(condition),)), shapes.reshape_to(arr, (np.size(arr),)), size=size,
                     fill_value=fill_value)
 
 

@@ -7,7 +7,6 @@ call with a sharding rule, from which the compiler takes how operands and result
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from xlafront.core import errors, keys, tracing, tree
 from xlafront.core.avals import ShapedArray, with_entry, without_dimension
 from xlafront.core.ir import DebugInfo, keeps_alive
 from xlafront.core.structs import ShapeDtypeStruct
+from xlafront.core.wrapping import update_wrapper
 from xlafront.lax.manual_computation import ManualMesh
 from xlafront.lax.shapes import broadcast_batch
 from xlafront.parallel import partitioning_rules
@@ -54,7 +54,7 @@ class custom_partitioning:
     def __init__(self, fun: Callable, static_argnums: int | Sequence[int] = ()):
         if not callable(fun):
             raise errors.not_callable("custom_partitioning", fun)
-        functools.update_wrapper(self, fun)
+        update_wrapper(self, fun)
         self.fun = fun
         self.static_argnums = signatures.select_arguments(fun, "static", static_argnums, None).nums
         self.partition: Callable | None = None

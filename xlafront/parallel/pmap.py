@@ -13,6 +13,7 @@ import numpy as np
 
 from xlafront.core import errors, tracing, tree
 from xlafront.core.tracing import MeshAxis
+from xlafront.core.wrapping import wraps
 from xlafront.lax.shapes import expand_dims, squeeze
 from xlafront.parallel import pmap_processes
 from xlafront.parallel.pmap_arguments import Devices, flat_axes, join_arguments, spec_along, split_arguments
@@ -66,7 +67,7 @@ def pmap(fun: Callable, axis_name: Hashable | None = None, *, in_axes: Any = 0, 
     def is_across() -> bool:
         return distributed.state.num_processes > 1 and over.over_processes is not None
 
-    @functools.wraps(fun)
+    @wraps(fun)
     def call(*args, **kwargs):
         """Hot: little but the dispatch."""
         if not is_across():

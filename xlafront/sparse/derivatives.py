@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlafront.core import tree
 from xlafront.core.traceback_filter import boundary
+from xlafront.core.wrapping import wraps
 from xlafront.sparse.base import JAXSparse
 from xlafront.sparse.bcoo import BCOO
 from xlafront.sparse.bcsr import BCSR
@@ -38,7 +38,7 @@ def _of_values(transform: Callable, fun: Callable, argnums: Any, has_aux: bool, 
     sparse."""
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
-    @functools.wraps(fun)
+    @wraps(fun)
     def transformed(*args, **kwds):
         count = len(args)
         at = tuple(n % count if -count <= n < count else n for n in numbers)
@@ -81,7 +81,7 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
     """
     transformed = _of_values(derivatives.value_and_grad, fun, argnums, has_aux, kwargs, _with_values)
 
-    @functools.wraps(fun)
+    @wraps(fun)
     def with_gradient(*args, **kwds):
         (value, gradient), arranged = transformed(*args, **kwds)
         return value, arranged(gradient)
@@ -105,7 +105,7 @@ def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False,
     """
     both = value_and_grad(fun, argnums, has_aux, **kwargs)
 
-    @functools.wraps(fun)
+    @wraps(fun)
     def gradient(*args, **kwds):
         value, found = both(*args, **kwds)
         return (found, value[1]) if has_aux else found
@@ -138,7 +138,7 @@ def _jacobian(transform: Callable, fun: Callable, argnums: Any, has_aux: bool, k
             raise AssertionError("a sparse jacobian is of a function whose results are dense: use todense() on others")
         return out
 
-    @functools.wraps(fun)
+    @wraps(fun)
     def jacobian_of(*args, **kwds):
         # A derivative is a tree of results, of tuples with an entry for each array of values.
         transformed = _of_values(transform, fun, argnums, has_aux, kwargs, _rows, check)

@@ -19,6 +19,7 @@ from xlafront.core.ir import ClosedJaxpr, Jaxpr, Literal
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.traceback_filter import boundary
 from xlafront.core.tracing import Trace, Tracer, current_trace
+from xlafront.core.wrapping import wraps
 from xlafront.sparse.bcoo import BCOO
 from xlafront.sparse.sparsify_rules import is_sparse, rule_for
 from xlafront.staging import signatures
@@ -187,7 +188,7 @@ def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
     >>> sparse.sparsify(lambda x: xnp.sin(x).sum(0))(2 * mat)
     BCOO(float32[3], nse=3)
     """
-    @functools.wraps(f)
+    @wraps(f)
     def sparsified(*args, **kwargs):
         flat = _flat((args, kwargs))
         out_tree = None

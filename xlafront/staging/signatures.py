@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from xlafront.core import errors, tracing, tree
 from xlafront.core.refs import is_ref
+from xlafront.core.wrapping import update_wrapper
 
 
 def function_name(fun: Callable) -> str:
     name = getattr(fun, "__name__", None)
-    if name is not None:
+    if isinstance(name, str):
         return name
     inner = getattr(fun, "func", None)  # functools.partial, tree_util.Partial
     return function_name(inner) if inner is not None else type(fun).__name__
@@ -21,8 +21,8 @@ def function_name(fun: Callable) -> str:
 
 def dress(function: Any, fun: Callable, doc: str | None = None) -> Any:
     """Make a function that is made of another look like it: its names, annotations, attributes and, after `doc`, its text."""
-    functools.update_wrapper(function, fun)
-    if not hasattr(fun, "__name__"):
+    update_wrapper(function, fun)
+    if not isinstance(getattr(fun, "__name__", None), str):
         function.__name__ = function.__qualname__ = function_name(fun)
     own = getattr(fun, "__doc__", None) or ""
     function.__doc__ = f"{doc}\n\n{own}" if doc and own else doc or own

@@ -19,6 +19,7 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.sharding_types import of_first
 from xlafront.core.traceback_filter import boundary
+from xlafront.core.wrapping import wraps
 from xlafront.core.zeros import Zero
 from xlafront.lax import sharding_rules
 from xlafront.lax.all_reductions import pvary_p
@@ -297,7 +298,7 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool | Sequence[bool
     static = signatures.select_arguments(fun, "static", static_argnums, static_argnames or None)
     name = signatures.function_name(fun)
 
-    @functools.wraps(fun)
+    @wraps(fun)
     @boundary
     def checkpointed(*args, **kwargs):
         if static and not _hashable([*[x for i, x in enumerate(args) if i in static.at(len(args))],

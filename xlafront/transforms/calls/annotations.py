@@ -12,6 +12,7 @@ from xlafront.core import source, tracing, tree
 from xlafront.core.ir import ClosedJaxpr, JaxprEqn
 from xlafront.core.primitive import Primitive
 from xlafront.core.program_call import ProgramCall
+from xlafront.core.wrapping import wraps
 from xlafront.lax.device_put import move_memory_p
 from xlafront.runtime.layouts import MemorySpace
 from xlafront.transforms.calls.programs import trace_function
@@ -29,7 +30,7 @@ def _program_of(role: str, f: Callable, args: tuple, kwargs: dict[str, Any]) -> 
     """A function of the user's as a program, its operands, and the structure of its results."""
     if kwargs:
         given, args = f, (args, kwargs)
-        f = functools.wraps(given)(lambda args, kwargs: given(*args, **kwargs))
+        f = wraps(given)(lambda args, kwargs: given(*args, **kwargs))
     leaves, structure = tree.flatten(args)
     program, consts, out_tree = trace_function(f, structure, [tracing.aval_of(x, role) for x in leaves], role)
     return program, [*consts, *leaves], out_tree
@@ -102,7 +103,7 @@ def xla_metadata_call(f: Callable | None = None, **meta: str) -> Callable:
     for name, value in meta.items():
         _check_text(name, value)
 
-    @functools.wraps(f)
+    @wraps(f)
     def called(*args: Any, **kwargs: Any) -> Any:
         program, leaves, structure = _program_of("xla_metadata_call", f, args, kwargs)
         return structure.unflatten(xla_metadata_call_p.bind(*leaves, jaxpr=program, **meta))
@@ -230,7 +231,7 @@ def compute_on2(f: Callable | None = None, *, compute_type: str, out_memory_spac
     _attributes_of("compute_on2", compute_type)
     options = None if compiler_options is None else json.dumps(compiler_options)
 
-    @functools.wraps(f)
+    @wraps(f)
     def called(*args: Any, **kwargs: Any) -> Any:
         program, leaves, structure = _program_of("compute_on", f, args, kwargs)
         spaces = _spaces("compute_on2: out_memory_spaces", out_memory_spaces, structure)
@@ -252,7 +253,7 @@ def fused(*, out_spaces: Any) -> Callable[[Callable], Callable]:
     0.0
     """
     def decorate(f: Callable) -> Callable:
-        @functools.wraps(f)
+        @wraps(f)
         def called(*args: Any) -> Any:
             program, leaves, structure = _program_of("fused", f, args, {})
             spaces = tuple(tree.leaves(out_spaces))

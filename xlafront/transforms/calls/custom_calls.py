@@ -6,7 +6,6 @@ under construction has met it, its program (`call_jaxpr`), and the rule that rep
 
 from __future__ import annotations
 
-import functools
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ from xlafront.core.ir import (
     keeps_alive,
 )
 from xlafront.core.primitive import Primitive
+from xlafront.core.wrapping import update_wrapper
 from xlafront.lax.barriers import stop_gradient_p
 from xlafront.lax.device_put import put_leaf
 from xlafront.lax.shapes import broadcast_batch, squeeze
@@ -65,7 +65,7 @@ class CustomFunction:
     nondiff_argnums: tuple[int, ...]
 
     def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] | str = ()):
-        functools.update_wrapper(self, fun)
+        update_wrapper(self, fun)
         self.fun = fun
         code = getattr(fun, "__code__", None)
         # Calls with exactly the positional parameters need not ask for the signature.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from xlafront.core.ir import DebugInfo, ReadEffect, RefEffect, effects_by_operan
 from xlafront.core.primitive import Primitive
 from xlafront.core.refs import RefTangent
 from xlafront.core.tree import map as tree_map
+from xlafront.core.wrapping import wraps
 from xlafront.core.zeros import Zero
 from xlafront.lax.elementwise import convert_element_type_p
 from xlafront.lax.shapes import move_dim, reduce_sum_p
@@ -459,7 +459,7 @@ def custom_gradient(fun: Callable) -> custom_vjp:
     >>> xf.grad(square)(3.0)
     Array(6., dtype=float32, weak_type=True)
     """
-    @functools.wraps(fun)
+    @wraps(fun)
     def value_of(*args):
         return _pair(fun, args)[0]
 
