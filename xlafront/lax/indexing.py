@@ -64,10 +64,10 @@ from xlafront.staging.library import library
 class GatherScatterMode(enum.Enum):
     """What an index outside of the array does: is clamped, reads a fill value or writes nothing, or cannot occur."""
 
-    CLIP = 0
-    FILL_OR_DROP = 1
-    PROMISE_IN_BOUNDS = 2
-    ONE_HOT = 3
+    CLIP = 1
+    FILL_OR_DROP = 2
+    PROMISE_IN_BOUNDS = 3
+    ONE_HOT = 4
 
     __hash__ = object.__hash__  # in C: modes are in the keys of types and programs
 
