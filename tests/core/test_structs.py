@@ -9,6 +9,7 @@ import pytest
 
 import xlafront as xf
 import xlafront.numpy as xnp
+from xlafront import lax
 from xlafront.errors import ConcretizationTypeError, UnexpectedTracerError
 from xlafront.experimental.layout import Format, Layout
 from xlafront.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
@@ -148,3 +149,14 @@ def test_parts_of_arrays():
         xf.jit(lambda: xf.make_array_from_callback((4,), made.sharding, lambda i: xnp.arange(4.0)[i]))()
     with pytest.raises(ValueError, match="default_device"), xf.default_device("nowhere"):
         xnp.array([1.0])
+
+
+def test_names_of_choices():
+    """Choices have JAX's numbers and texts; a primitive is itself, copied or not."""
+    preset = lax.DotAlgorithmPreset.F32_F32_F32
+    assert (str(preset), repr(preset), preset.value) == ("F32_F32_F32", "DotAlgorithmPreset.F32_F32_F32", 15)
+    assert (str(lax.Precision.HIGH), repr(lax.Precision.HIGH), lax.Precision.HIGH.value) == ("HIGH", "Precision.HIGH", 1)
+    assert [mode.value for mode in lax.GatherScatterMode] == [1, 2, 3, 4]
+    for choice in (preset, lax.Precision.HIGH, lax.GatherScatterMode.CLIP):
+        assert pickle.loads(pickle.dumps(choice)) is choice
+    assert copy.copy(lax.sin_p) is copy.deepcopy(lax.sin_p) is lax.sin_p

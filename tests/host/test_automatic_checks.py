@@ -33,6 +33,7 @@ def found(f, *args, errors=all_checks) -> str | None:
     (xnp.log, -1.0, "log"), (xnp.sin, inf, "sin"), (xnp.sqrt, -1.0, "sqrt"), (lambda x: x - x, inf, "sub"),
     (lambda x: x * 0, inf, "mul"), (lambda x: xnp.sum(x), [inf, -inf], "reduce_sum"), (lambda x: lax.rem(x, np.float32(2)), inf, "rem"),
     (lambda x: x @ x[::-1], [inf, 0.0], "dot_general"), (xnp.linalg.cholesky, [[-1.0]], "cholesky"),
+    (lambda x: xnp.linalg.solve(x[:, None], x), [0.0], "custom_linear_solve"),
     (lambda x: lax.scan(lambda c, y: (c, xnp.log(y)), 0, x)[1], [1.0, -1.0], "log"), (xf.jit(xnp.log), -1.0, "log"),
     (xf.vmap(xnp.log), [1.0, -1.0], "log"), (xf.nn.softplus, nan, None)])
 def test_values_that_are_not_numbers(f, x, name):

@@ -43,6 +43,7 @@ TRANSFERS = {
     "jit with in_shardings": (lambda: xf.jit(lambda x: x, in_shardings=over_both())(HERE), "device_to_device", False),
     "an operator of arrays": (lambda: HERE + HERE, None, False),
     "a function": (lambda: xnp.sin(HERE), None, False),
+    "from_dlpack": (lambda: xnp.from_dlpack(HOST.astype(float)), None, False),
     "rows": (lambda: list(HERE), None, False),
 }
 

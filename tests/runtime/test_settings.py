@@ -186,6 +186,9 @@ def test_objects():
             change("foo")
     with pytest.raises(TypeError, match="value"):
         bool(setting)
+    with changed("jax_debug_nans", None):
+        assert xf.config.jax_debug_nans is False
+    assert xf.config.jax_array_garbage_collection_guard is None
     with pytest.raises(ValueError, match="Device"):
         xf.default_device(3)
     with pytest.raises(ValueError, match="threefry2x32"):
@@ -195,10 +198,14 @@ def test_objects():
 
 def test_seeds_are_offset():
     inside = xf.jit(xf.random.PRNGKey)
+    traced = []
+    f = xf.jit(lambda: traced.append(1))
+    f()
     with changed("jax_random_seed_offset", 3):
         for made in (xf.random.PRNGKey, inside, lambda s: xf.random.key_data(xf.random.key(s))):
             assert made(1).tolist() == [0, 4]
-    assert inside(1).tolist() == [0, 1]
+    f()
+    assert inside(1).tolist() == [0, 1] and len(traced) == 1
 
 
 def test_noise_has_the_whole_tail():
@@ -262,8 +269,14 @@ def test_levels():
                         ("jax_exec_time_optimization_effort", 0.5), ("jax_memory_fitting_effort", 0.5)):
         with changed(name, value):
             assert f(0.0) == 0
-    with changed("jax_logging_level", "ERROR"):
-        assert logging.getLogger("xlafront").level == logging.ERROR
+    own, above = logging.getLogger("xlafront"), logging.getLogger("jax")
+    for name, value, level in (("jax_logging_level", "ERROR", logging.ERROR), ("jax_debug_log_modules", "jax", logging.DEBUG)):
+        with changed(name, value):
+            assert own.level == above.level == level and len(above.handlers) == 1
+        assert own.level == above.level == logging.NOTSET and above.handlers == []
+    shown = subprocess.run([sys.executable, "-c", "import xlafront as xf; xf.jit(lambda x: x + 1)(1.0)"], capture_output=True,
+                           env=os.environ | {"JAX_DEBUG_LOG_MODULES": "jax._src.dispatch"}, text=True, check=True).stderr
+    assert "DEBUG:" in shown and "Finished XLA compilation" in shown
     with changed("jax_disallow_mesh_context_manager", True), pytest.raises(RuntimeError, match="disabled"):
         with xf.make_mesh((1,), ("i",)):
             pass

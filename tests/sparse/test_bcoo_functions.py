@@ -88,6 +88,9 @@ def test_shapes_that_mix_kinds_of_dimensions_are_refused():
         bcoo(M3, 1).reshape(6, 4)
     with pytest.raises(TypeError):
         bcoo(M2).reshape(3, 3)
+    for new in ((3, 3), (-1,)):
+        with pytest.raises(ValueError, match="elements"):
+            sparse.bcoo_reshape(bcoo(M2), new_sizes=new)
     with pytest.raises(NotImplementedError):
         bcoo(M3, 1).transpose((1, 0, 2))
     with pytest.raises(TypeError):

@@ -271,6 +271,9 @@ def test_explanations(caplog):
             f(2.0)
         for _ in range(2):
             xf.jit(lambda x: x)(1)
+        f(x=x[0])
+        with xf.default_matmul_precision("high"):
+            f(x[0])
     expected = (
         ("argument x is f32[4] now, and was f32[3]",),
         ("argument x is i32[4] now, and was f32[4]",),
@@ -280,6 +283,8 @@ def test_explanations(caplog):
         ("default_matmul_precision is 'highest' now, and was None", "tracing context"),
         ("first time", "never seen"),
         ("first time", "another function on the same line"),
+        ("input pytree",),
+        ("default_matmul_precision is 'high' now, and was None.",),
     )
     assert len(caplog.messages) == len(expected)
     for line, words in zip(caplog.messages, expected):

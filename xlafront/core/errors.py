@@ -192,8 +192,16 @@ def not_an_array(value, user: str, argument: str | None, may_be_static: bool = F
                      f"and cannot be read as an abstract array: {shown}. {remedy}")
 
 
+class StaticTracerError(ConcretizationTypeError, ValueError):
+    """A traced value where a function is compiled for values."""
+
+    def __init__(self, text: str):
+        Exception.__init__(self, text)
+
+
 def unhashable_static(name: str, value, function: str) -> ValueError:
-    return ValueError(
+    kind = StaticTracerError if hasattr(value, "_concrete") else ValueError
+    return kind(
         f"The static argument {name} of {function} is non-hashable: unhashable type {type(value).__name__!r}. The values of "
         "static arguments are keys of the compile cache: pass a hashable value (a tuple for a list), or do not make the "
         "argument static.")

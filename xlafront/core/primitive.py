@@ -255,5 +255,11 @@ class Primitive:
     def __repr__(self):
         return self.name
 
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
     def __reduce__(self):
         raise TypeError(f"the primitive {self.name} cannot be pickled: pickle the function that uses it, or its export")

@@ -22,12 +22,14 @@ from xlafront.core.primitive import Primitive
 from xlafront.core.traceback_filter import boundary
 from xlafront.lax.device_put import put_leaf
 from xlafront.lax.manual_computation import automatic_axes, on_each_device
-from xlafront.runtime import effects as runtime_effects, guards
+from xlafront.runtime import config, effects as runtime_effects, guards
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.clients import clients
 from xlafront.runtime.jaxlib_compat import SingleDeviceSharding
+from xlafront.runtime.logs import log
 from xlafront.runtime.sharding import single_device
 from xlafront.staging import signatures
+from xlafront.staging.debug_nans import check_new
 from xlafront.staging.moves import put
 
 
@@ -119,18 +121,12 @@ def _host_function(callback: Callable, in_avals: Sequence[Any], out_avals: Seque
                 results = callback(*values)
             except Exception:
                 if not raises:
-                    _log().exception("%s failed: the function given to it raised an error.", user)
+                    log().exception("%s failed: the function given to it raised an error.", user)
                 raise
             found = [callback.check(i, x, aval) for i, (x, aval) in enumerate(zip(results, out_avals))] if out_avals else []
         return (None, *found) if ordered else tuple(found)
 
     return run
-
-
-def _log():
-    import logging  # start-up: 2.6 ms
-
-    return logging.getLogger("xlafront")
 
 
 def _run_now(*args, callback, result_avals, sharding, user: str) -> list[Any]:
@@ -145,6 +141,9 @@ def _run_now(*args, callback, result_avals, sharding, user: str) -> list[Any]:
         raise
     except Exception as e:
         raise errors.JaxRuntimeError(f"{user} called {callback}, which raised {type(e).__name__}: {e}") from e
+    if config.debug_nans.value or config.debug_infs.value:
+        for x in results:
+            check_new(x, f"{user} called {callback}, which returned")
     for x in args:
         if sharding is None and type(x) is ArrayImpl and x.committed and x.sharding.num_devices == 1:
             sharding = single_device(x.sharding._device)

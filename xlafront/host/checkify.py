@@ -6,6 +6,7 @@ that contains programs becomes one on programs that return their errors (`Checke
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,6 +18,7 @@ from xlafront.control.scan import scan_p
 from xlafront.control.solves import linear_solve_p, split_operands
 from xlafront.control.while_loop import BATCHED, while_p
 from xlafront.core import errors as messages, source, tracing, tree
+from xlafront.core.errors import ConcretizationTypeError, NonConcreteBooleanIndexError, TracerArrayConversionError
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun, last_uses, subprograms
 from xlafront.core.primitive import Primitive
 from xlafront.core.program_call import ProgramCall
@@ -372,13 +374,16 @@ def _custom_call(findings: Findings, eqn: JaxprEqn, values: Sequence[Any]) -> li
 
 
 def _linear_solve(findings: Findings, eqn: JaxprEqn, values: Sequence[Any]) -> list[Any]:
-    """As `_custom_call`, for the checks of users: of automatic ones the solution is what counts."""
+    """As `_custom_call`, for the checks of users: of automatic ones that of the solution is what counts."""
     params, solve = eqn.params, eqn.params["jaxprs"].solve
     if solve.effects:
         consts, b = split_operands(values, params["const_lengths"])
         checked = findings.checked(solve)
         findings.absorb(checked, jaxpr_as_fun(checked.program)(*map(stop_gradient, [*consts.solve, *b])))
-    return linear_solve_p.bind(*values, **params | {"jaxprs": without_checks(params["jaxprs"])})
+    solution = linear_solve_p.bind(*values, **params | {"jaxprs": without_checks(params["jaxprs"])})
+    if NaNError in findings.enabled and automatic.computes(eqn):
+        findings.add(*automatic.not_numbers(eqn, solution))
+    return solution
 
 
 _RULES: dict[Primitive, Callable] = {
@@ -386,6 +391,9 @@ _RULES: dict[Primitive, Callable] = {
 
 
 # Public
+
+# What comes of a tracer where Python needs a value.
+_ASK_FOR_VALUES = (ConcretizationTypeError, TracerArrayConversionError, NonConcreteBooleanIndexError)
 
 
 class _Static:
@@ -449,9 +457,18 @@ def checkify(f: Callable[..., Out], errors: frozenset[ErrorCategory] = user_chec
         static = tuple([(i, _Static(x)) for i, x in enumerate(leaves) if not tracing.is_arraylike(x)])
         others = {i for i, _ in static}
         arrays = [x for i, x in enumerate(leaves) if i not in others]
-        avals = [tracing.aval_of(x) for x in arrays]
-        program, consts, out_tree = trace_function(
-            _OfArrays(f, in_tree, static), tree.structure(tuple(arrays)), avals, "checkify")
+        function, asked = _OfArrays(f, in_tree, static), None
+        try:
+            program, consts, out_tree = trace_function(
+                function, tree.structure(tuple(arrays)), [tracing.aval_of(x) for x in arrays], "checkify")
+        except _ASK_FOR_VALUES as e:
+            if all([isinstance(x, tracing.Tracer) for x in arrays]):
+                raise
+            asked = e
+        if asked is not None:  # Python needs values, and some are known here
+            arrays = []
+            program, consts, out_tree = trace_function(
+                functools.wraps(f)(lambda: f(*args, **kwargs)), tree.structure(()), [], "checkify")
         findings = Findings(enabled)
         results = findings.run(program, [*consts, *arrays])
         return findings.error(), out_tree.unflatten(map(_as_array, results))

@@ -25,13 +25,7 @@ from xlafront.runtime.specs import PartitionSpec, axes_of
 from xlafront.staging.library import library, written_once
 
 
-class Precision(enum.Enum):
-    """How exactly the hardware multiplies; more exact is slower where it matters."""
-
-    DEFAULT = 0
-    HIGH = 1
-    HIGHEST = 2
-
+class _Named(enum.Enum):
     def __repr__(self):
         return f"{type(self).__name__}.{self.name}"
 
@@ -39,8 +33,16 @@ class Precision(enum.Enum):
         return self.name
 
 
+class Precision(_Named):
+    """How exactly the hardware multiplies; more exact is slower where it matters."""
+
+    DEFAULT = 0
+    HIGH = 1
+    HIGHEST = 2
+
+
 # Named multiplication algorithms, for backends that have them: CPUs have few.
-DotAlgorithmPreset = enum.Enum("DotAlgorithmPreset", ("DEFAULT", *config.DOT_ALGORITHMS))  # type: ignore[misc]
+DotAlgorithmPreset = _Named("DotAlgorithmPreset", ("DEFAULT", *config.DOT_ALGORITHMS))  # type: ignore[misc,call-arg,arg-type]
 _ON_CPUS = frozenset(("DEFAULT", "F16_F16_F16", "BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6", "F32_F32_F32",
                       "F64_F64_F64"))
 

@@ -9,6 +9,7 @@ from xlafront.core import backends, dtypes, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.lax.device_put import device_put
 from xlafront.numpy.creation import array as make_array
+from xlafront.runtime import guards
 from xlafront.runtime.arrays import ArrayImpl, skip_checks
 from xlafront.runtime.dlpack import HOST, buffer_of, capsule_of, device_type
 from xlafront.runtime.sharding import single_device
@@ -80,7 +81,8 @@ def from_dlpack(external_array, device=None, copy=None) -> ArrayImpl:
     if wanted != dtype:  # a 64-bit type where those are off
         if copy is False:
             raise ValueError(f"from_dlpack(copy=False) cannot take an array of dtype {dtype} while 64-bit types are off.")
-        result = make_array(np.asarray(result), dtype=wanted)
+        with guards.from_host():
+            result = make_array(np.asarray(result), dtype=wanted)
     elif copy:
         result = make_array(result)
     return device_put(result, target) if moving else result

@@ -63,14 +63,15 @@ _SETTINGS: tuple[tuple[str, Any, Any, bool | str, str], ...] = (
     ("disallow_mesh_context_manager", bool, False, False, "refuse `with mesh:`"),
     ("captured_constants_warn_bytes", int, 2_000_000_000, False, "warn of programs with constants of so many bytes; -1: never"),
     ("logging_level", ("NOTSET", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), "NOTSET", False,
-     "level of the library's logger"),
+     "level of the library's logger, which then writes to stderr"),
+    ("debug_log_modules", str, "", False, "'jax', or names of modules: all that the library logs is written to stderr"),
     ("check_tracer_leaks", bool, False, "calls", "look for tracers that outlive their function"),
     ("enable_checks", bool, False, "calls", "check every traced program"),
     ("log_compiles", bool, False, False, "log each tracing and compilation"),
     ("explain_cache_misses", bool, False, False, "log why a function is traced again"),
     ("no_tracing", bool, False, False, "refuse to trace"),
     ("no_execution", bool, False, "calls", "refuse to execute"),
-    ("array_garbage_collection_guard", ("allow", "log", "fatal"), "allow", False, "arrays that only the cycle collector frees"),
+    ("array_garbage_collection_guard", ("allow", "log", "fatal"), None, False, "arrays that only the cycle collector frees"),
     ("transfer_guard", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False, "all transfers"),
     ("transfer_guard_host_to_device", ("allow", "log", "disallow", "log_explicit", "disallow_explicit"), None, False,
      "arrays of the host that devices get"),
@@ -132,9 +133,9 @@ class Setting:
     def parse(self, value, where: str):
         kind = self.kind
         choices = isinstance(kind, tuple) and isinstance(kind[0], str)
-        if kind is object or value is None and not (choices and self.default is not None):
-            return value
         if kind is bool:
+            if value is None:
+                return False
             known = {"1": True, "true": True, "yes": True, "on": True, "y": True, "t": True,
                      "0": False, "false": False, "no": False, "off": False, "n": False, "f": False, "": False}
             if isinstance(value, bool) or type(value).__name__ == "bool_":
@@ -144,6 +145,8 @@ class Setting:
             if isinstance(value, str) and value.lower() in known:
                 return known[value.lower()]
             raise SettingError(f"{where} is {value!r}; it must be true or false.")
+        if kind is object or value is None and not (choices and self.default is not None):
+            return value
         if isinstance(kind, tuple) and isinstance(kind[0], type):
             if isinstance(value, kind):
                 return value
@@ -174,7 +177,8 @@ class Setting:
         self.is_set = True
         self.state.set_global(value)
         if self.rare:
-            _rarely_set.set_global(tuple([setting.value for setting in settings.values() if setting.rare]))
+            values = _rare_values()
+            _rarely_set.set_global(None if values == _rare_at_start else values)
 
     set_global = set
 
@@ -346,6 +350,13 @@ def on_scope(name: str, hook) -> None:
 
 settings: dict[str, Setting] = {row[0]: Setting(*row) for row in _SETTINGS}
 globals().update(settings)
+
+
+def _rare_values() -> tuple:
+    return tuple([setting.value for setting in settings.values() if setting.rare])
+
+
+_rare_at_start = _rare_values()
 _rarely_set = Config("rarely set", None, include_in_jit_key=True, include_in_trace_context=True)
 
 
@@ -461,14 +472,17 @@ def _spread_transfer_guard(value) -> None:
         setting.set(value)
 
 
-def _set_logging_level(value) -> None:
-    import logging  # start-up: 5 ms, for programs that log
+def _show_logs(level: str, modules: str) -> None:
+    from xlafront.runtime.logs import show  # start-up: for programs that log
 
-    logging.getLogger("xlafront").setLevel(value or "NOTSET")
+    show("DEBUG" if modules else level)
 
 
 on_update("transfer_guard", _spread_transfer_guard)
-on_update("logging_level", _set_logging_level)
+on_update("logging_level", lambda value: _show_logs(value, settings["debug_log_modules"].value))
+on_update("debug_log_modules", lambda value: _show_logs(settings["logging_level"].value, value))
+if settings["logging_level"].is_set or settings["debug_log_modules"].is_set:
+    _show_logs(settings["logging_level"].value, settings["debug_log_modules"].value)
 
 
 def _tell_of_environment() -> None:

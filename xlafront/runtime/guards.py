@@ -11,6 +11,7 @@ from typing import Any
 
 from xlafront.runtime import config
 from xlafront.runtime.jaxlib_compat import JaxRuntimeError, guard_lib
+from xlafront.runtime.logs import log
 
 DIRECTIONS = ("host_to_device", "device_to_device", "device_to_host")
 _in_use = False  # whether any guard was ever set
@@ -64,9 +65,7 @@ def check(direction: str, what: str) -> None:
         return
     text = f"{what}: a {direction.replace('_', '-')} transfer."
     if level.name.startswith("LOG"):
-        import logging  # start-up: not before something is logged
-
-        logging.getLogger("xlafront").warning("%s", text)
+        log().warning("%s", text)
     else:
         raise JaxRuntimeError(f"Disallowed by the setting transfer_guard: {text} Ask for it with device_put, or allow it "
                               f"where it happens: with transfer_guard('allow').")

@@ -30,7 +30,6 @@ KEPT: tuple[tuple[str, Any, Any], ...] = (
     ("cross_host_transport_addresses", str, ""),
     ("custom_vjp3", bool, False),
     ("debug_leaked_clients_on_clear_backends", bool, False),
-    ("debug_log_modules", str, ""),
     ("disable_bwd_checks", bool, False),
     ("disable_vmap_shmap_error", bool, False),
     ("distributed_debug", bool, False),

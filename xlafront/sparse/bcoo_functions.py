@@ -361,7 +361,8 @@ def bcoo_reshape(mat: BCOO, *, new_sizes: Sequence[int], dimensions: Sequence[in
         mat = mat.transpose(dimensions)
     new = tuple(int(n) for n in new_sizes)
     if math.prod(new) != mat.size:
-        raise TypeError(f"bcoo_reshape cannot make shape {new} of shape {mat.shape}: it has {mat.size} elements")
+        raise ValueError(f"bcoo_reshape cannot make shape {new} of shape {mat.shape}, which has {mat.size} elements: give a "
+                         f"shape of as many, each size a number.")
     if new == mat.shape:
         return mat
     n_batch, n_sparse = _split_shape("bcoo_reshape", mat, new)

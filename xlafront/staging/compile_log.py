@@ -3,28 +3,21 @@ those who listen for events (`xlafront.monitoring`)."""
 
 from __future__ import annotations
 
-import functools
 import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlafront.runtime import config, monitoring
+from xlafront.runtime.logs import log
 
 # The steps of a compilation; what monitoring systems know events about them by, and what these are of.
-TRACING, CONVERSION, COMPILATION = "tracing", "the conversion (jaxpr to MLIR module)", "XLA compilation"
+TRACING, CONVERSION, COMPILATION = "tracing", "jaxpr to MLIR module conversion", "XLA compilation"
 _EVENTS = {
     TRACING: ("/jax/core/compile/jaxpr_trace_duration", "{}"),
     CONVERSION: ("/jax/core/compile/jaxpr_to_mlir_module_duration", "jit({})"),
     COMPILATION: ("/jax/core/compile/backend_compile_duration", "jit({})"),
 }
-
-
-@functools.cache
-def log() -> Any:
-    import logging  # start-up: not before something is logged
-
-    return logging.getLogger("xlafront")
 
 
 def _listener() -> Callable | None:

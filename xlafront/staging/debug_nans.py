@@ -34,11 +34,11 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-def check_new(host: np.ndarray) -> None:
-    """Refuse a NaN (or infinity) in what is to become an array."""
+def check_new(host: np.ndarray, what: str = "an array was made of a value that has") -> None:
+    """Refuse a NaN (or infinity) in what is to become an array; `what` says where it comes from."""
     if (kind := _bad(host)) is not None:
-        raise FloatingPointError(f"an array was made of a value that has {'an' if kind[0] == 'i' else 'a'} {kind}: an invalid "
-                                 f"value was encountered. The settings debug_nans and debug_infs look for it.")
+        raise FloatingPointError(f"{what} {'an' if kind[0] == 'i' else 'a'} {kind}: an invalid value was encountered. The "
+                                 f"settings debug_nans and debug_infs look for it.")
 
 
 def check_finite(name: str, results: Sequence[Any], closed, leaves: Sequence[Any], uncompiled: Callable | None) -> None:

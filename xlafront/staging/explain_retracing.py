@@ -38,7 +38,9 @@ def explain_miss(name: str, signature: tuple, past: Collection[tuple], debug_inf
         return text
     _places.add(location)
     now = Signature(*signature)
-    changes = min((_differences(now, Signature(*old), debug_info) for old in reversed(list(past))), key=len)
+    known = [Signature(*old) for old in reversed(list(past))]
+    same = [old for old in known if old.in_tree == now.in_tree]  # of others not all that differs can be said
+    changes = min((_differences(now, old, debug_info) for old in same or known), key=len)
     return f"{text}{place} is traced again, as all keys seen before differ. From the closest: {'; '.join(changes)}."
 
 

@@ -25,6 +25,7 @@ from xlafront.runtime import config, distributed, effects as runtime_effects
 from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, JaxRuntimeError, let_go, pjit
 from xlafront.runtime.layouts import Layout, use as layouts_in_use
+from xlafront.runtime.logs import log
 from xlafront.runtime.meshes import empty_mesh
 from xlafront.runtime.sharding import active
 from xlafront.staging import (
@@ -37,7 +38,7 @@ from xlafront.staging import (
     signatures,
 )
 from xlafront.staging.caches import TracedCall, dispatch_cache, live_executables, own_caches, shared_caches
-from xlafront.staging.compile_log import TRACING, log, logged_step
+from xlafront.staging.compile_log import TRACING, logged_step
 from xlafront.staging.compiling import LoweredModule, constants_as_arguments, run_executable
 from xlafront.staging.debug_nans import check_finite
 from xlafront.staging.executable import Executable
