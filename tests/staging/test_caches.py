@@ -118,14 +118,26 @@ def test_programs_that_differ_little_are_not_taken_for_equal():
         assert [int(v) for v in xf.jit(lambda a, b: (a - b, b - a)[::order])(5, 3)] == [2, -2][::order]
 
 
-def test_programs_with_values_or_functions_inside_have_no_key():
-    x = xnp.arange(3.0)
+@pytest.mark.parametrize("size", [3, 5000])
+def test_equal_programs_that_close_over_different_arrays(size, monkeypatch):
+    lowered, module = [], jitted.LoweredModule
+    monkeypatch.setattr(jitted, "LoweredModule", lambda name, *rest: lowered.append(name) or module(name, *rest))
+    x = np.arange(size, dtype=np.float32)
+    for n in (1, 2, 1):
+        y = xnp.asarray(n * x)
+        assert np.array_equal(xf.jit(lambda a: a * 37 - y)(x), (37 - n) * x)
+    assert lowered.count("<lambda>") == (1 if size > 3 else 2)  # small ones are written into programs
+
+
+def test_programs_with_functions_inside_have_no_key():
+    x, y = xnp.arange(3.0), xnp.ones(3)
 
     def key(f):
-        return equal_programs.identity(xf.make_jaxpr(f)(x))
+        closed = xf.make_jaxpr(f)(x)
+        return equal_programs.identity(closed.jaxpr, [None] * len(closed.consts))
 
     assert key(lambda a: a * 2) == key(lambda b: b * 2) != key(lambda a: a * 3)
-    assert key(lambda a: a + x) is None
+    assert key(lambda a: a + x) == key(lambda a: a + y) != key(lambda a: a + 2)  # the values are those of other arrays
     assert key(lambda a: xf.pure_callback(np.sin, a, a)) is None
 
 

@@ -6,6 +6,7 @@ operations, so that nothing else is done again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
@@ -24,19 +25,22 @@ recent_programs: Memo = Memo(32)
 _OPERATIONS = 100  # of a program that is compared; longer ones take long to compile anyway
 
 
-def identity(closed: ClosedJaxpr) -> tuple | None:
+def identity(jaxpr: Jaxpr, values: Sequence[np.ndarray | None] = ()) -> tuple | None:
     """What a program computes, as a key that holds nothing of the user's; None where that cannot be said, as of programs with
-    effects, with constants, or of operations that have functions as parameters. Hot: once a tracing."""
-    entries: list[Any] = []
-    return tuple(entries) if not closed.consts and _describe(closed.jaxpr, entries) else None
+    effects, or of operations that have functions as parameters. Hot: once a tracing.
+
+    `values` are those of its constants, None for each that is an argument of what is compiled.
+    """
+    entries: list[Any] = [None if value is None else value.tobytes() for value in values]
+    return tuple(entries) if len(values) == len(jaxpr.constvars) and _describe(jaxpr, entries) else None
 
 
 def _describe(jaxpr: Jaxpr, entries: list[Any]) -> bool:
-    if jaxpr.constvars or jaxpr.effects or len(jaxpr.eqns) > _OPERATIONS or len(entries) > 50 * _OPERATIONS:
+    if jaxpr.effects or len(jaxpr.eqns) > _OPERATIONS or len(entries) > 50 * _OPERATIONS:
         return False
     places: dict[Any, int] = {}
     add = entries.append
-    for v in jaxpr.invars:
+    for v in (*jaxpr.constvars, *jaxpr.invars):
         if type(v.aval) is not ShapedArray or not v.aval.plain:
             return False
         places[v] = len(places)
@@ -90,7 +94,7 @@ def _describe_value(value: Any, entries: list[Any]) -> bool:
     elif kind is ClosedJaxpr:
         return not value.consts and _describe(value.jaxpr, entries)
     elif kind is Jaxpr:
-        return _describe(value, entries)
+        return not value.constvars and _describe(value, entries)
     elif kind is ShapedArray and value.plain:
         entries.append(value)
     else:

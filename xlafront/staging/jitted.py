@@ -38,7 +38,7 @@ from xlafront.staging import (
 )
 from xlafront.staging.caches import TracedCall, dispatch_cache, live_executables, own_caches, shared_caches
 from xlafront.staging.compile_log import TRACING, is_watched, log, logged_step
-from xlafront.staging.compiling import LoweredModule, constants_as_arguments, run_executable
+from xlafront.staging.compiling import LoweredModule, constants_as_arguments, place_constant, run_executable
 from xlafront.staging.debug_nans import check_finite
 from xlafront.staging.equal_programs import identity, recent_programs
 from xlafront.staging.executable import Executable
@@ -430,13 +430,17 @@ class Jitted:
             def make():
                 if distributed.state.num_processes > 1:
                     process_agreement.check_same(self.name, traced, assignment)
-                program = self.program_key(traced, assignment, donated)
-                compiled = None if program is None else recent_programs.get(program)
-                if compiled is None:
+                consts = traced.closed.consts
+                values = [module_shardings.inline_constant(c) for c in consts]
+                program = self.program_key(traced, values, assignment, donated)
+                equal = None if program is None else recent_programs.get(program)
+                if equal is None:
                     compiled = self.lower(traced, call, assignment, donated).compile()
-                    live_executables.add(compiled)
                     if program is not None and compiled.portable:
-                        recent_programs.keep(program, compiled.twin())
+                        recent_programs.keep(program, compiled.twin(()))
+                else:
+                    compiled = equal.twin([place_constant(c, assignment) for c, value in zip(consts, values) if value is None])
+                live_executables.add(compiled)
                 traced.executables[key] = compiled
                 return compiled
 
@@ -444,7 +448,8 @@ class Jitted:
         found.asked_for = True
         return found
 
-    def program_key(self, traced: TracedCall, assignment: device_assignment.DeviceAssignment, donated: tuple) -> tuple | None:
+    def program_key(self, traced: TracedCall, values: Sequence[Any], assignment: device_assignment.DeviceAssignment,
+                    donated: tuple) -> tuple | None:
         """What its executable depends on, where equal programs may share one and nobody wants to hear of each."""
         options = self.options
         if (len(assignment.devices) > 1 or assignment.mesh is not None or any(donated)
@@ -452,7 +457,7 @@ class Jitted:
                 or layouts_in_use.others or is_watched() or config.dump_ir_to.value):
             return None
         clients.refuse_forked()
-        program = identity(traced.closed)
+        program = identity(traced.closed.jaxpr, values)
         return None if program is None else (
             self.name, assignment, options.keep_unused, options.compiler_options, config.trace_context_key(), program)
 
