@@ -86,6 +86,36 @@ def calls(lib: Library) -> dict:
     }.items()}
 
 
+@case
+def fresh(lib: Library) -> dict:
+    """Functions written anew in each turn of a loop, as in notebooks and tests. Processor time."""
+    if not lib.compiles:
+        return {}
+    xf, n, lax = lib.xf, lib.np, lib.lax
+    v, s = n.arange(8.0), n.float32(2)
+    turns = {
+        "jit": lambda: xf.jit(lambda a: n.sin(a) + 1)(v), "closing over an array": lambda: xf.jit(lambda a: a * v + 1)(v),
+        "scan": lambda: lax.scan(lambda c, a: (c + a, c), s, v),
+        "fori_loop": lambda: lax.fori_loop(0, 3, lambda i, c: c + i, v),
+        "cond": lambda: lax.cond(True, lambda a: a + 1, lambda a: a - 1, v), "map": lambda: lax.map(lambda a: a + 1, v),
+        "while_loop": lambda: lax.while_loop(lambda c: c < 3, lambda c: c + 1, s - 2),
+        "checkpoint": lambda: xf.checkpoint(lambda a: n.sin(a))(v),
+        "jit of grad": lambda: xf.jit(xf.grad(lambda a: (a * a).sum()))(v),
+    }
+    return {f"fresh: {name}": (_turn(call), "µs") for name, call in turns.items()}
+
+
+def _turn(call: Callable, turns: int = 30) -> float:
+    """The least processor time of one call, in microseconds."""
+    call()
+    found = []
+    for _ in range(turns):
+        started = time.process_time()
+        call()
+        found.append(time.process_time() - started)
+    return min(found) * 1e6
+
+
 def _fed(function: Callable, x) -> Callable:
     """Calls of a function on its last result."""
     state = [x]

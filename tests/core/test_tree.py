@@ -67,7 +67,8 @@ def test_structures():
     )
     assert tree_util.treedef_is_leaf(tree.structure(5)) and not tree_util.treedef_is_leaf(structure)
     assert tree_util.treedef_tuple([tree.structure(1), tree.structure([2])]) == tree.structure((1, [2]))
-    assert tree_util.all_leaves([1, 2]) and not tree_util.all_leaves([1, (2,)])
+    assert tree_util.all_leaves([1, 2]) and tree_util.all_leaves([]) and not tree_util.all_leaves([1, (2,)])
+    assert not tree_util.all_leaves([None]) and tree_util.all_leaves([(1,)], is_leaf=lambda x: isinstance(x, tuple))
 
 
 def test_registering_a_node():

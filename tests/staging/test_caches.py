@@ -18,7 +18,7 @@ import xlafront.numpy as xnp
 from xlafront.core import avals, memo
 from xlafront.runtime import compile as compiler
 from xlafront.runtime.jaxlib_compat import PjitFunctionCache
-from xlafront.staging import caches, compiling, jitted
+from xlafront.staging import caches, compiling, equal_programs, jitted
 
 pytestmark = pytest.mark.usefixtures("few_objects")
 
@@ -90,6 +90,57 @@ def test_equal_programs_of_functions_that_are_gone_are_compiled_once(compilation
             gc.collect()
     assert compilations.count("jit_scan") == 1 and compilations.count("jit__lambda") == 1
     assert len(caches.recent_executables) <= caches.recent_executables.limit
+
+
+def test_equal_programs_of_new_functions_are_lowered_once(monkeypatch):
+    lowered, module = [], jitted.LoweredModule
+    monkeypatch.setattr(jitted, "LoweredModule", lambda name, *rest: lowered.append(name) or module(name, *rest))
+    x = xnp.arange(3.0)
+    for _ in range(3):
+        assert xf.jit(lambda a: a * 29 + 1)(x)[1] == 30
+        assert xf.lax.fori_loop(0, 3, lambda i, c: c + 31, 1) == 94
+    assert lowered.count("<lambda>") == lowered.count("scan") == 1
+    assert len(equal_programs.recent_programs) <= equal_programs.recent_programs.limit
+    xf.clear_caches()
+    assert not equal_programs.recent_programs
+
+
+def test_programs_that_differ_little_are_not_taken_for_equal():
+    for zero, negative in ((0.0, False), (-0.0, True)):
+        assert np.signbit(xf.jit(lambda a: xnp.where(a > 0, zero, a))(1.0)) == negative
+    for value, dtype in ((1, "int32"), (1.0, "float32"), (True, "bool"), (np.int8(1), "int8")):
+        assert xf.jit(lambda: value)().dtype == dtype
+    assert xf.jit(lambda a: a)(1.0).weak_type and not xf.jit(lambda a: a)(np.float32(1)).weak_type
+    x = xnp.arange(6.0).reshape(2, 3)
+    for axis in (0, 1, -1, (0, 1), None):
+        assert np.array_equal(xf.jit(lambda a: a.sum(axis))(x), np.arange(6.0).reshape(2, 3).sum(axis))
+    for start in (0, 1):
+        assert np.array_equal(xf.jit(lambda a: a[start:start + 1])(x), np.arange(6.0).reshape(2, 3)[start:start + 1])
+    for order in (1, -1):
+        assert [int(v) for v in xf.jit(lambda a, b: (a - b, b - a)[::order])(5, 3)] == [2, -2][::order]
+
+
+@pytest.mark.parametrize("size", [3, 5000])
+def test_equal_programs_that_close_over_different_arrays(size, monkeypatch):
+    lowered, module = [], jitted.LoweredModule
+    monkeypatch.setattr(jitted, "LoweredModule", lambda name, *rest: lowered.append(name) or module(name, *rest))
+    x = np.arange(size, dtype=np.float32)
+    for n in (1, 2, 1):
+        y = xnp.asarray(n * x)
+        assert np.array_equal(xf.jit(lambda a: a * 37 - y)(x), (37 - n) * x)
+    assert lowered.count("<lambda>") == (1 if size > 3 else 2)  # small ones are written into programs
+
+
+def test_programs_with_functions_inside_have_no_key():
+    x, y = xnp.arange(3.0), xnp.ones(3)
+
+    def key(f):
+        closed = xf.make_jaxpr(f)(x)
+        return equal_programs.identity(closed.jaxpr, [None] * len(closed.consts))
+
+    assert key(lambda a: a * 2) == key(lambda b: b * 2) != key(lambda a: a * 3)
+    assert key(lambda a: a + x) == key(lambda a: a + y) != key(lambda a: a + 2)  # the values are those of other arrays
+    assert key(lambda a: xf.pure_callback(np.sin, a, a)) is None
 
 
 def test_loops_and_branches_of_new_functions_leave_nothing():

@@ -1,5 +1,9 @@
 """Functions of the library in programs: copies of what was traced once. The oracle is the function traced anew."""
 
+import gc
+import os
+import sys
+
 import numpy as np
 import pytest
 
@@ -165,6 +169,27 @@ def test_functions_are_traced_once():
     xf.clear_caches()
     xf.make_jaxpr(counted)(X)
     assert runs == 2
+
+
+def test_repeated_eager_calls_run_no_python_of_the_library():
+    x, m, package = xnp.arange(4.0), xnp.ones((2, 3)), os.path.dirname(xf.__file__)
+    ran = []
+
+    def note(frame, event, arg):
+        if event == "call" and frame.f_code.co_filename.startswith(package):
+            ran.append(frame.f_code.co_name)
+
+    for call in (lambda: xnp.isclose(x, x), lambda: xnp.atleast_3d(x, m), lambda: xnp.swapaxes(m, 0, 1), lambda: xnp.clip(x, 0, 1),
+                 lambda: xnp.outer(x, x), lambda: xnp.unwrap(x), lambda: xnp.median(x), lambda: xf.nn.glu(x)):
+        call()
+        gc.disable()
+        sys.setprofile(note)
+        try:
+            call()
+        finally:
+            sys.setprofile(None)
+            gc.enable()
+    assert not ran
 
 
 def test_settings_are_part_of_what_a_program_depends_on():

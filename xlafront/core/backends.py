@@ -25,7 +25,8 @@ def wanted_platforms() -> list[str]:
 def client(platform=None):
     """The client of a platform (`"cpu"`, `"gpu"`, `"cuda"`, `"tpu"`), or the default one."""
     if platform is None:
-        return clients.choose_default(wanted_platforms(), settings())
+        started = clients.default
+        return clients.choose_default(wanted_platforms(), settings()) if started is None else clients.started[started]
     if not isinstance(platform, str):
         return platform
     name = canonical_platform(platform)

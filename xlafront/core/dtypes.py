@@ -7,6 +7,7 @@ Python scalars, and arrays made from them, are *weakly* typed: they stand low in
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from typing import Any
@@ -236,7 +237,17 @@ def issubdtype(a, b) -> bool:
 
     >>> issubdtype(ml_dtypes.bfloat16, np.floating)
     True
+
+    Hot: libraries ask it of each array.
     """
+    try:
+        return _is_subdtype(a, b)
+    except TypeError:  # of what cannot be hashed too
+        return _is_subdtype.__wrapped__(a, b)
+
+
+@functools.lru_cache(1024, typed=True)
+def _is_subdtype(a, b) -> bool:
     if isinstance(a, ExtendedDType):
         kind: Any = a.type
     elif isinstance(a, type) and issubclass(a, extended):
@@ -513,14 +524,24 @@ def promote_types(a: Any, b: Any) -> np.dtype:
     >>> xnp.promote_types(xnp.int8, xnp.uint8)
     dtype('int16')
     """
-    given = [x.dtype if getattr(x, "aval", None) is not None else named(x) for x in (a, b)]
+    a, b = [x.dtype if getattr(x, "aval", None) is not None else x for x in (a, b)]
+    try:
+        return _promoted(a, b, config.numpy_dtype_promotion.value, config.enable_x64.value)
+    except TypeError:  # of what cannot be hashed too
+        return _promoted.__wrapped__(a, b, config.numpy_dtype_promotion.value, config.enable_x64.value)
+
+
+@functools.lru_cache(1024, typed=True)
+def _promoted(a: Any, b: Any, mode: str, x64: bool) -> Any:
+    """`promote_types` under two settings."""
+    given = [named(x) for x in (a, b)]
     for d, other in zip(given, given[::-1]):
         if is_extended(d) and d != other:
             raise TypeError(f"promote_types got {given[0]} and {given[1]}: {d} mixes with no other: {d.no_numbers}")
         if is_extended(d):
             return d
     nodes = [_node(d, isinstance(x, type) and x in python_scalar_dtypes) for d, x in zip(given, (a, b))]
-    node = _join(frozenset(nodes), config.numpy_dtype_promotion.value)
+    node = _join(frozenset(nodes), mode)
     found = python_scalar_dtypes[_WEAK_TYPES[node]] if node in _WEAK_TYPES else _BY_NAME.get(node) or np.dtype(node)
     return found if any(d in _TO_32 for d in given) else canonicalize_dtype(found)
 

@@ -120,6 +120,9 @@ def _addressable_data(self, index: int) -> ArrayImpl:
     >>> xnp.ones((2, 3)).addressable_data(0).shape
     (2, 3)
     """
+    if not index and len(self._sharding._internal_device_list) == 1:
+        self._check_if_deleted()
+        return self
     if self._sharding.is_fully_replicated:
         index = 0
     return _addressable_shards(self)[index]._data

@@ -589,8 +589,9 @@ def all_leaves(iterable: Iterable[Any], is_leaf: Callable[[Any], bool] | None = 
     >>> xf.tree_util.all_leaves([1, 2.0]), xf.tree_util.all_leaves([1, (2,)])
     (True, False)
     """
-    items = list(iterable)
-    return all([structure(x, is_leaf).num_nodes == 1 and structure(x, is_leaf).num_leaves == 1 for x in items])
+    if is_leaf is None:
+        return pytree.all_leaves(default_registry, iterable)
+    return all([structure(x, is_leaf).num_nodes == 1 and structure(x, is_leaf).num_leaves == 1 for x in iterable])
 
 
 def broadcast(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:

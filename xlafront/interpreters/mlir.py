@@ -46,6 +46,7 @@ from xlafront.lowering.host_callbacks import call_python
 from xlafront.lowering.mlir import create, ir
 from xlafront.runtime.jaxlib_compat import pytree
 from xlafront.runtime.sharding import Mesh as Mesh
+from xlafront.staging.equal_programs import recent_programs
 
 Value = Token = ir.Value
 DEVICE_TO_DEVICE_TYPE, SEND_TO_HOST_TYPE, RECV_FROM_HOST_TYPE = 1, 2, 3
@@ -104,6 +105,7 @@ def register_lowering(prim: Primitive, rule: Callable, platform: str | None = No
     for name in ("cuda", "rocm") if platform == "gpu" else (platform,):
         prim.lowerings[name] = field
     prim.eager.clear()
+    recent_programs.clear()
     return rule
 
 

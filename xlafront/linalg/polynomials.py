@@ -108,16 +108,7 @@ def _roots_of_any(p):
     return xnp.where(leading == 0, found, xnp.where(missing, complex(np.nan, np.nan), ordered))
 
 
-@library(static="unroll", name="polyval")
-def _horner(p, x, unroll):
-    p, x = promote_dtypes(unwrap(p), unwrap(x))
-    weak = dtypes.is_weakly_typed(x) and dtypes.is_weakly_typed(p)
-    d = tracing.aval_of(x).dtype
-    p, x = as_type(p, d, False), as_type(x, d, False)
-    start = xnp.zeros(common_shape(np.shape(p)[1:], np.shape(x)), d)
-    return as_type(scan(lambda y, c: (y * x + c, None), start, p, unroll=unroll)[0], d, weak)
-
-
+@library(static="unroll")
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     """The values of a polynomial.
 
@@ -131,7 +122,12 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     check_arraylike("polyval", p, x)
     if not np.ndim(p):
         raise ValueError("xnp.polyval needs the coefficients as a vector, got a scalar.")
-    return _horner(p, x, unroll)
+    p, x = promote_dtypes(unwrap(p), unwrap(x))
+    weak = dtypes.is_weakly_typed(x) and dtypes.is_weakly_typed(p)
+    d = tracing.aval_of(x).dtype
+    p, x = as_type(p, d, False), as_type(x, d, False)
+    start = xnp.zeros(common_shape(np.shape(p)[1:], np.shape(x)), d)
+    return as_type(scan(lambda y, c: (y * x + c, None), start, p, unroll=unroll)[0], d, weak)
 
 
 # Arithmetic

@@ -18,7 +18,7 @@ from xlafront.lax.named_axes import unbound_axis
 from xlafront.lax.shapes import canonical_axes, canonical_axis, counting, static_shape
 from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact, unwrap
 from xlafront.runtime import config
-from xlafront.staging.library import library, written_once
+from xlafront.staging.library import library
 from xlafront.transforms.calls.custom_jvp import custom_jvp
 
 
@@ -359,13 +359,7 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     return _gelu(x, bool(approximate))
 
 
-@library(static="axis", name="glu")
-def _glu(x, axis):
-    first, second = xnp.split(x, 2, axis)
-    return first * sigmoid(second)
-
-
-@written_once
+@library(static="axis")
 def glu(x: ArrayLike, axis: int = -1) -> Array:
     """A gated linear unit: the first half along an axis times the sigmoid of the second.
 
@@ -380,7 +374,8 @@ def glu(x: ArrayLike, axis: int = -1) -> Array:
     size = np.shape(x)[axis]
     if size % 2:
         raise AssertionError(f"nn.glu halves axis {axis}, whose size {size} is odd: the axis size must be divisible by 2.")
-    return _glu(x, axis)
+    first, second = xnp.split(x, 2, axis)
+    return first * sigmoid(second)
 
 
 # Over an axis
@@ -551,7 +546,6 @@ def logmeanexp(x: ArrayLike, axis: Axes = None, where: ArrayLike | None = None, 
     return total - xnp.log(count)
 
 
-@library(static=("axis", "algorithm"), name="standardize")
 def _standardize(x, mean, variance, epsilon, where, axis, algorithm):
     _, where = _with_mask("standardize", x, where)
     if mean is None:
@@ -564,6 +558,7 @@ def _standardize(x, mean, variance, epsilon, where, axis, algorithm):
     return xnp.subtract(x, mean) * rsqrt_(variance + epsilon)
 
 
+@library(static=("axis", "algorithm"))
 def standardize(x: ArrayLike, axis: Axes = -1, mean: ArrayLike | None = None, variance: ArrayLike | None = None,
                 epsilon: ArrayLike = 1e-5, where: ArrayLike | None = None, *, algorithm: str = "fast") -> Array:
     """An array less its mean along axes, divided by its standard deviation.
@@ -580,7 +575,7 @@ def standardize(x: ArrayLike, axis: Axes = -1, mean: ArrayLike | None = None, va
     """
     if algorithm not in ("fast", "stable"):
         raise ValueError(f"nn.standardize has the algorithms 'fast' and 'stable', not {algorithm!r}.")
-    return _standardize(x, mean, variance, epsilon, where, _hashable(axis), algorithm)
+    return _standardize(x, mean, variance, epsilon, where, axis, algorithm)
 
 
 @library(static=("num_classes", "dtype", "axis"), name="one_hot")

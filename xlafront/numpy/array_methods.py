@@ -218,9 +218,10 @@ def _rows(self):
 
 
 def _len(self):
-    if not self.aval.shape:
+    shape = self.shape
+    if not shape:
         raise TypeError("len() of an unsized object: an array without dimensions (0-d)")
-    return self.aval.shape[0]
+    return shape[0]
 
 
 def _contains(self, item):

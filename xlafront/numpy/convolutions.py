@@ -13,12 +13,11 @@ from xlafront.lax.convolutions import conv_general_dilated
 from xlafront.lax.shapes import reshape_to, rev_p
 from xlafront.numpy.promotion import check_arraylike, promote_dtypes_inexact, unwrap
 from xlafront.numpy.ufuncs import PUBLIC
-from xlafront.staging.library import library, written_once
+from xlafront.staging.library import library
 
 _MODES = ("full", "same", "valid")
 
 
-@library(static=("mode", "flipped", "precision", "preferred"), name="convolve")
 def _slide(a, v, mode, flipped, precision, preferred):
     """Sums of products of two vectors in all places of the shorter one; `flipped` says that it is read backwards."""
     a, v = promote_dtypes_inexact(unwrap(a), unwrap(v))
@@ -50,7 +49,7 @@ def _checked(name: str, a, v, mode, preferred):
     return None if preferred is None else dtypes.check_user_dtype(preferred, f"xnp.{name}")
 
 
-@written_once
+@library(static=("mode", "precision", "preferred_element_type"))
 def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any = None,
              preferred_element_type: DTypeLike | None = None) -> Array:
     """The convolution of two vectors, as floats.
@@ -66,7 +65,7 @@ def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any =
     return _slide(a, v, mode, True, precision, _checked("convolve", a, v, mode, preferred_element_type))
 
 
-@written_once
+@library(static=("mode", "precision", "preferred_element_type"))
 def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any = None,
               preferred_element_type: DTypeLike | None = None) -> Array:
     """The correlation of two vectors, as floats: sums of products of `a` with the conjugate of `v`, moved along it.

@@ -596,8 +596,7 @@ def _linspace(start, stop, num, endpoint, retstep, dtype, axis):
     return result, asarray(step, dtype=d)
 
 
-@library(static=("num", "endpoint", "axis", "dtype"), name="geomspace")
-def _geomspace_kernel(start, stop, num, endpoint, axis, dtype):
+def _geomspaced(start, stop, num, endpoint, axis, dtype):
     d = dtypes.to_inexact(dtype)
     start, stop = (as_type(x, d, False) for x in broadcast_to_common("geomspace", [unwrap(start), unwrap(stop)]))
     sign = sign_(start)
@@ -608,6 +607,7 @@ def _geomspace_kernel(start, stop, num, endpoint, axis, dtype):
     return shapes.move_dim(as_type(result, dtype, False), 0, axis)
 
 
+@library(static=("num", "endpoint", "dtype", "axis"), lists=True)
 def geomspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, dtype: DTypeLike | None = None,
               axis: int = 0) -> Array:
     """Numbers from `start` to `stop` in constant ratio.
@@ -625,7 +625,7 @@ def geomspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool =
     d = _space_dtype(start, stop, dtype, "geomspace")
     rank = max(np.ndim(start), np.ndim(stop)) + 1
     axis = shapes.canonical_axis(axis, rank, "geomspace")
-    return _geomspace_kernel(start, stop, as_size(num), bool(endpoint), axis, d)
+    return _geomspaced(start, stop, as_size(num), bool(endpoint), axis, d)
 
 
 def _space_dtype(start, stop, dtype, name):
@@ -634,6 +634,7 @@ def _space_dtype(start, stop, dtype, name):
     return dtypes.to_inexact(dtypes.result_type(start, stop))
 
 
+@library(static=("num", "endpoint", "dtype", "axis"), lists=True)
 def logspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, base: ArrayLike = 10.0,
              dtype: DTypeLike | None = None, axis: int = 0) -> Array:
     """A number to evenly spaced powers.

@@ -212,7 +212,6 @@ def _refuse_complex(name: str, x) -> None:
         raise ValueError(f"xnp.{name} does not take complex numbers, which have no order: give x.real and x.imag.")
 
 
-@library(static="axis", name="unwrap")
 def _unwrap(p, discont, axis, period):
     d, weak = dtypes.lattice_result_type(p, period)
     wide = d  # of unsigned numbers, with room for negative differences
@@ -234,6 +233,7 @@ def _unwrap(p, discont, axis, period):
     return as_type(concatenate([first, rest + cumsum(correction, axis=axis)], axis), d, weak)
 
 
+@library(static="axis")
 def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * np.pi) -> Array:
     """Angles without jumps: multiples of the period are added, so that neighbours differ by half a period at most.
 

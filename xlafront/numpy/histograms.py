@@ -20,6 +20,7 @@ from xlafront.numpy.ufuncs import PUBLIC, clip
 from xlafront.staging.library import library
 
 
+@library(static=("right", "method"))
 def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None) -> Array:
     """The number of the bin that each value falls into: 0 before the first edge, their number after the last.
 
@@ -39,11 +40,7 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
     side = "right" if not right else "left"
     if bins.shape[0] == 0:
         return zeros(np.shape(x), np.int32)
-    return _digitize(x, bins, side, method or "scan")
-
-
-@library(static=("side", "method"), name="digitize")
-def _digitize(x, bins, side, method):
+    method = method or "scan"
     ascending = searching.searchsorted(bins, x, side, method=method)
     descending = bins.shape[0] - searching.searchsorted(bins[::-1], x, side, method=method)
     return searching.where(bins[-1] >= bins[0], ascending, descending)

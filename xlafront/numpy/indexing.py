@@ -610,7 +610,6 @@ def take_inline(a, index, axis: int):
     return _take_kernel.__wrapped__(a, index, axis, GatherScatterMode.CLIP, None, False, False)
 
 
-@library(static=("axis", "mode", "fill_value", "wrap"), name="take_along_axis")
 def _take_along_kernel(arr, indices, axis, mode, fill_value, wrap):
     """One batched gather: all dimensions but `axis` are batching dimensions of the operation."""
     shape, wanted = np.shape(arr), np.shape(indices)
@@ -649,6 +648,7 @@ def _take_along_by_product(arr, indices, axis, wrap):
     return reduce_sum_p.bind(where(chosen, arr, zero), axes=(axis + 1,), out_sharding=None)
 
 
+@library(static=("axis", "mode", "fill_value", "wrap_negative_indices"))
 def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, mode: Any = None,
                     fill_value: ArrayLike | None = None, *, wrap_negative_indices: bool = True) -> Array:
     """For each vector along an axis the elements at positions of its own, as `argsort` gives them.

@@ -302,13 +302,6 @@ def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_elemen
 
 
 @library
-def _outer_kernel(a, b):
-    vectors = [reshape_to(x, (np.size(x),)) for x in promote_dtypes(unwrap(a), unwrap(b))]
-    shape = np.size(a), np.size(b)
-    return INLINE["multiply"](*[broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=(i,), sharding=None)
-                                for i, x in enumerate(vectors)])
-
-
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """The products of all pairs of elements of two arrays, a matrix.
 
@@ -322,7 +315,10 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     if out is not None:
         raise NotImplementedError("xnp.outer cannot write into `out`: arrays do not change. Use the result.")
     check_arraylike("outer", a, b)
-    return _outer_kernel(a, b)
+    vectors = [reshape_to(x, (np.size(x),)) for x in promote_dtypes(unwrap(a), unwrap(b))]
+    shape = np.size(a), np.size(b)
+    return INLINE["multiply"](*[broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=(i,), sharding=None)
+                                for i, x in enumerate(vectors)])
 
 
 def _tensordot_axes(a_shape, b_shape, axes):

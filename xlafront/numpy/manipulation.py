@@ -35,6 +35,8 @@ from xlafront.runtime.arrays import ArrayImpl
 from xlafront.runtime.specs import PartitionSpec
 from xlafront.staging.library import library, written_once
 
+_ARRAYS = (ArrayImpl, tracing.Tracer, np.ndarray)
+
 
 def _discourage_lists(name: str, a) -> None:
     if not tracing.is_arraylike(a):
@@ -50,6 +52,8 @@ def shape(a: ArrayLike) -> tuple[int, ...]:
     >>> xnp.shape(xnp.ones((2, 3)))
     (2, 3)
     """
+    if isinstance(a, _ARRAYS):
+        return a.shape
     a = unwrap(a)
     _discourage_lists("shape", a)
     return np.shape(a)
@@ -63,6 +67,8 @@ def ndim(a: ArrayLike) -> int:
     >>> xnp.ndim(xnp.ones((2, 3)))
     2
     """
+    if isinstance(a, _ARRAYS):
+        return a.ndim
     a = unwrap(a)
     _discourage_lists("ndim", a)
     return np.ndim(a)
@@ -154,6 +160,12 @@ def _reshape_by_columns(a, target):
     return transpose(_reshape_kernel(transpose(a), target[::-1]))
 
 
+@library(name="ravel", light=True)
+def _ravel_kernel(a):
+    check_arraylike("ravel", a)
+    return shapes.reshape_to(unwrap_node(a), (math.prod(np.shape(a)),))
+
+
 def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
     """All elements as a vector.
 
@@ -164,6 +176,8 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
     >>> xnp.ravel(xnp.array([[1, 2], [3, 4]]), order="F")
     Array([1, 3, 2, 4], dtype=int32)
     """
+    if order == "C" and out_sharding is None:
+        return _ravel_kernel(a)
     a = unwrap_node(a)
     if order == "K":
         raise NotImplementedError("xnp.ravel has no order='K': arrays have row-major order. Use 'C' or 'F'.")
@@ -224,6 +238,7 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
     return swapaxes(x, -1, -2)
 
 
+@library(static=("axis1", "axis2"), light=True)
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """Two axes exchanged.
 
@@ -234,8 +249,6 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     (4, 3, 2)
     """
     check_arraylike("swapaxes", a)
-    hashable_axis(axis1, "swapaxes")
-    hashable_axis(axis2, "swapaxes")
     order = list(range(np.ndim(a)))
     i, j = canonical_axis(axis1, len(order), "swapaxes"), canonical_axis(axis2, len(order), "swapaxes")
     order[i], order[j] = order[j], order[i]
@@ -517,7 +530,7 @@ def column_stack(tup: ArrayLike | Sequence[ArrayLike]) -> Array:
     return concatenate([reshape(x, (-1, 1)) if np.ndim(x) < 2 else x for x in _rows("column_stack", tup)], 1)
 
 
-@written_once
+@library
 def block(arrays: ArrayLike | Sequence[Any]) -> Array:
     """An array of blocks: the innermost lists are joined along the last axis, those around them along the one before, and so
     on.
@@ -530,7 +543,15 @@ def block(arrays: ArrayLike | Sequence[Any]) -> Array:
            [1., 1., 1.]], dtype=float32)
     """
     def depth(x):
-        return 1 + depth(x[0]) if isinstance(x, list) else 0
+        if x is None or isinstance(x, tuple):
+            raise ValueError(f"xnp.block takes nested lists of arrays, got a {type(x).__name__} in them. Use lists alone.")
+        if not isinstance(x, list):
+            return 0
+        depths = set(map(depth, x))
+        if len(depths) != 1:
+            found = f"ones of different depth, {sorted(depths)}" if depths else "an empty one"
+            raise ValueError(f"xnp.block takes lists that are nested equally deep, got {found}.")
+        return 1 + depths.pop()
 
     levels = depth(arrays)
 
@@ -574,7 +595,7 @@ def _atleast(rank, says, example, widen):
 
 >>> xnp.atleast_{rank}d(xnp.array([1, 2])).shape
 {example}"""
-    return written_once(function)
+    return library(function)
 
 
 atleast_1d = _atleast(1, "Numbers as vectors of one element; other arrays as they are.", (2,), lambda x: reshape(x, (1,)))

@@ -297,14 +297,13 @@ def nanmedian(a: ArrayLike, axis: Axes = None, out: None = None, overwrite_input
     return checked_quantile("nanmedian", a, None, axis, out, overwrite_input, "midpoint", keepdims, None, True)
 
 
-@library(name="nan_to_num")
 def _replaced(x, nan, posinf, neginf):
     [x] = promote_args("nan_to_num", x)
     d = tracing.aval_of(x).dtype
     if not dtypes.is_inexact(d):
         return x
     if d.kind == "c":
-        return complex_(*[_replaced.__wrapped__(part(x), nan, posinf, neginf) for part in (real_, imag_)])
+        return complex_(*[_replaced(part(x), nan, posinf, neginf) for part in (real_, imag_)])
     limits = dtypes.finfo(d)
     for place, value in (("isnan", nan), ("isposinf", limits.max if posinf is None else posinf),
                          ("isneginf", limits.min if neginf is None else neginf)):
@@ -312,6 +311,7 @@ def _replaced(x, nan, posinf, neginf):
     return x
 
 
+@library(static="copy")
 def nan_to_num(x: ArrayLike, copy: bool = True, nan: ArrayLike = 0.0, posinf: ArrayLike | None = None,
                neginf: ArrayLike | None = None) -> Array:
     """Numbers in place of NaN and infinities.

@@ -168,6 +168,10 @@ def _inverted_cdf(rows, q, weights):
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")
 
 
+_QUANTILE_STATICS = ("axis", "overwrite_input", "method", "keepdims", "interpolation")
+
+
+@library(static=_QUANTILE_STATICS)
 def quantile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: bool = False,
              method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None,
              interpolation: str | None = None) -> Array:
@@ -244,11 +248,13 @@ def percentile(a: ArrayLike, q: ArrayLike, axis: Axes = None, out: None = None, 
     Array(2.5, dtype=float32)
     """
     check_arraylike("percentile", a, q)
+    # (not in one program with what follows, where XLA would multiply by 0.01)
+    fraction = q / 100 if type(q) in (int, float) else PUBLIC["true_divide"](q, 100)
     return with_out_sharding("xnp.percentile", out_sharding, lambda a, q, weights: checked_quantile(
-        "percentile", a, PUBLIC["true_divide"](q, 100), axis, out, overwrite_input, interpolation or method, keepdims, weights),
-        (a, q, weights))
+        "percentile", a, q, axis, out, overwrite_input, interpolation or method, keepdims, weights), (a, fraction, weights))
 
 
+@library(static=_QUANTILE_STATICS)
 def median(a: ArrayLike, axis: Axes = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Array:
     """The middle value over axes: the mean of the two in the middle, where the number of elements is even.
 

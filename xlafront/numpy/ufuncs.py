@@ -706,7 +706,17 @@ def sinc(x: ArrayLike, /) -> Array:
 
 
 @library(static="equal_nan")
-def _isclose(a, b, rtol, atol, equal_nan):
+def isclose(a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False) -> Array:
+    """Whether elements are equal within `atol + rtol * abs(b)`.
+
+    - `a`, `b`: the arrays, broadcast to one shape; `b` is the reference.
+    - `rtol`: the tolerance relative to `b`.
+    - `atol`: the tolerance that comes on top of it.
+    - `equal_nan`: whether NaN is close to NaN.
+
+    >>> xnp.isclose(xnp.array([1.0, 1.1]), xnp.array([1.000001, 1.0]))
+    Array([ True, False], dtype=bool)
+    """
     a, b = promote_args("isclose", a, b)
     d = tracing.aval_of(a).dtype
     if dtypes.is_extended(d):
@@ -722,20 +732,6 @@ def _isclose(a, b, rtol, atol, equal_nan):
     if equal_nan:
         result = or_(result, and_(ne(a, a), ne(b, b)))
     return result
-
-
-def isclose(a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False) -> Array:
-    """Whether elements are equal within `atol + rtol * abs(b)`.
-
-    - `a`, `b`: the arrays, broadcast to one shape; `b` is the reference.
-    - `rtol`: the tolerance relative to `b`.
-    - `atol`: the tolerance that comes on top of it.
-    - `equal_nan`: whether NaN is close to NaN.
-
-    >>> xnp.isclose(xnp.array([1.0, 1.1]), xnp.array([1.000001, 1.0]))
-    Array([ True, False], dtype=bool)
-    """
-    return _isclose(a, b, rtol, atol, bool(equal_nan))
 
 
 PUBLIC.update(angle=angle, isclose=isclose)
@@ -795,16 +791,6 @@ around = round
 
 
 @library
-def _clip_kernel(arr, low, high):
-    [arr, *limits] = promote_args("clip", arr, *[x for x in (low, high) if x is not None])
-    limits = iter(limits)
-    if low is not None:
-        arr = max_(next(limits), arr)
-    if high is not None:
-        arr = min_(next(limits), arr)
-    return arr
-
-
 def clip(arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
     """Limit elements to a range: what is below becomes `min`, what is above `max`.
 
@@ -819,4 +805,7 @@ def clip(arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: Arr
     if any(dtypes.operand_type(unwrap(x))[0].kind == "c" for x in operands):
         raise ValueError("xnp.clip does not take a complex value: complex values have no ordering, and cannot be clipped. "
                          "Clip x.real and x.imag.")
-    return _clip_kernel(arr, min, max)
+    [arr, *limits] = promote_args("clip", *operands)
+    if min is not None:
+        arr = max_(limits[0], arr)
+    return arr if max is None else min_(limits[-1], arr)

@@ -409,6 +409,9 @@ class Settings:
         return self._find(name).value
 
     def __getattr__(self, name: str):
+        known = settings.get(name[4:] if name.startswith("jax_") else name)  # programs ask often, by these names
+        if known is not None:
+            return known.state.value
         if name.startswith("__"):
             raise AttributeError(name)
         return self.read(name)

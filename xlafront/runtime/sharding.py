@@ -164,7 +164,11 @@ def _named_hlo(self, ndim: int):
 
 
 def _named_shard_shape(self, shape) -> tuple:
-    shape = tuple(shape)
+    return _part_of(self, tuple(shape))
+
+
+@functools.lru_cache(4096)
+def _part_of(self, shape: tuple) -> tuple:
     _, tiles = _tiles(self, len(shape))
     if len(tiles) > len(shape):
         raise MissingDimensionError(f"{self.spec} has {len(self.spec)} entries, but the array has shape {shape}, only "

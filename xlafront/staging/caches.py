@@ -14,6 +14,7 @@ from xlafront.core.discharge import takes_refs
 from xlafront.core.ir import ClosedJaxpr, DebugInfo
 from xlafront.core.memo import Alive, Memo, clear_memos
 from xlafront.runtime.jaxlib_compat import PjitFunctionCache
+from xlafront.staging.equal_programs import recent_programs
 from xlafront.staging.executable import Executable
 
 # Of all signatures that C++ knows, those of the library's own functions too. When it is full the one used longest ago goes,
@@ -166,6 +167,7 @@ class LiveExecutables:
     def sweep(self) -> None:
         """Drop what nobody has asked for since the last time; everything, where that is too little."""
         recent_executables.clear()
+        recent_programs.clear()
         for caches in _all:
             for traced in list(caches.traces.values()):
                 for key, executable in list(traced.executables.items()):
@@ -198,6 +200,7 @@ def _after_fork() -> None:
     for caches in _all:
         for traced in list(caches.traces.values()):
             _of_parent.extend(traced.executables.values())
+    _of_parent.extend(recent_programs.values())
     clear_executables()
 
 
@@ -210,6 +213,7 @@ def clear_executables() -> None:
     for caches in _all:
         for traced in list(caches.traces.values()):
             traced.executables.clear()
+    recent_programs.clear()
     PjitFunctionCache.clear_all()
 
 

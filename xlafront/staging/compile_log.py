@@ -27,6 +27,11 @@ def _listener() -> Callable | None:
     return log().debug if "logging" in sys.modules and log().isEnabledFor(10) else None
 
 
+def is_watched() -> bool:
+    """Whether anybody hears of each compilation."""
+    return _listener() is not None or monitoring.is_heard()
+
+
 def note(text: str, name: str, in_avals: Sequence[Any], *more: Any) -> None:
     """Log a step in the compilation of a function for arguments of these types."""
     if (tell := _listener()) is not None:

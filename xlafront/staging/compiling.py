@@ -23,6 +23,7 @@ from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging import module_shardings
 from xlafront.staging.caches import recent_executables
 from xlafront.staging.compile_log import COMPILATION, CONVERSION, logged_step, note
+from xlafront.staging.device_assignment import DeviceAssignment
 from xlafront.staging.dumps import dump
 from xlafront.staging.executable import Executable
 from xlafront.staging.moves import put
@@ -59,6 +60,12 @@ def _warn_of_large(constants: Sequence[Any], name: str) -> None:
                       "captured_constants_warn_bytes (JAX_CAPTURED_CONSTANTS_WARN_BYTES) to -1.", stacklevel=2)
 
 
+def place_constant(value: Any, assignment: DeviceAssignment) -> Any:
+    if is_compile_only(assignment.devices[0].client):
+        return None  # the program will not run
+    return put(keys.physical_array(value), keys.physical(tracing.aval_of(value)), assignment.replicated(), True)
+
+
 class LoweredModule:
     """A program on its way from IR to executable: the module and what the call will need."""
 
@@ -92,7 +99,7 @@ class LoweredModule:
         self.elsewhere = elsewhere  # several platforms, or one that this process does not have
         hoisted = [c for c, value in zip(closed.consts, self.const_values) if value is None]
         _warn_of_large(hoisted, name)
-        self.const_args = [self._place_constant(c) for c in hoisted]
+        self.const_args = [place_constant(c, assignment) for c in hoisted]
         self.shardings = module_shardings.ProgramShardings(assignment, out_shardings, self.kept, len(hoisted), jaxpr)
         arg_attributes = module_shardings.argument_attributes(
             kept_jaxpr, self.kept, donated, [tracing.aval_of(c) for c in hoisted], self.shardings, name, traced)
@@ -113,12 +120,6 @@ class LoweredModule:
             result_attributes=result_attributes, num_partitions=len(self.assignment.devices),
             sharding_context=self.shardings, scope=f"jit({name})", takes_tokens=self.self_contained, own_rules=self.own_rules,
             argument_names=[str(n) for n, keep in zip(self.traced.debug_info.arg_names, self.kept) if keep])
-
-    def _place_constant(self, value):
-        if is_compile_only(self.client):
-            return None  # the program will not run
-        aval = keys.physical(tracing.aval_of(value))
-        return put(keys.physical_array(value), aval, self.assignment.replicated(), True)
 
     def compile(self, compiler_options: dict | None = None, anew: bool = False) -> Executable:
         """The executable; `anew` without looking for an equal program, here or on disk."""

@@ -52,6 +52,14 @@ class Executable:
         self.handlers = [result_handler(aval, sharding, out_committed) for aval, sharding in zip(out_avals, out_shardings)
                          ] if hasattr(loaded, "execute_sharded") else None
 
+    def twin(self, const_args: Sequence[ArrayImpl]) -> Executable:
+        """Another one that runs what this one runs, on other constants, and may stay when this one goes."""
+        found = object.__new__(Executable)
+        for name in Executable.__slots__[:-1]:
+            setattr(found, name, getattr(self, name))
+        found.const_args = list(const_args)
+        return found
+
     def __call__(self, args: Sequence[Any]) -> list[ArrayImpl]:
         if self.handlers is None:
             raise RuntimeError("this program is compiled for devices that are not here, so it cannot be run: look at it with "

@@ -23,6 +23,7 @@ from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.core.traceback_filter import filter_traceback
 from xlafront.runtime import config, distributed, effects as runtime_effects
 from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.clients import clients
 from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, JaxRuntimeError, let_go, pjit
 from xlafront.runtime.layouts import Layout, use as layouts_in_use
 from xlafront.runtime.logs import log
@@ -38,9 +39,10 @@ from xlafront.staging import (
     signatures,
 )
 from xlafront.staging.caches import TracedCall, dispatch_cache, live_executables, own_caches, shared_caches
-from xlafront.staging.compile_log import TRACING, logged_step
-from xlafront.staging.compiling import LoweredModule, constants_as_arguments, run_executable
+from xlafront.staging.compile_log import TRACING, is_watched, logged_step
+from xlafront.staging.compiling import LoweredModule, constants_as_arguments, place_constant, run_executable
 from xlafront.staging.debug_nans import check_finite
+from xlafront.staging.equal_programs import identity, recent_programs
 from xlafront.staging.executable import Executable
 from xlafront.staging.explain_retracing import explain_miss
 from xlafront.staging.moves import put
@@ -430,13 +432,36 @@ class Jitted:
             def make():
                 if distributed.state.num_processes > 1:
                     process_agreement.check_same(self.name, traced, assignment)
-                compiled = traced.executables[key] = self.lower(traced, call, assignment, donated).compile()
+                consts = traced.closed.consts
+                values = [module_shardings.inline_constant(c) for c in consts]
+                program = self.program_key(traced, values, assignment, donated)
+                equal = None if program is None else recent_programs.get(program)
+                if equal is None:
+                    compiled = self.lower(traced, call, assignment, donated).compile()
+                    if program is not None and compiled.portable:
+                        recent_programs.keep(program, compiled.twin(()))
+                else:
+                    compiled = equal.twin([place_constant(c, assignment) for c, value in zip(consts, values) if value is None])
                 live_executables.add(compiled)
+                traced.executables[key] = compiled
                 return compiled
 
             found = self.caches.once.get((id(traced), key), lambda: traced.executables.get(key), make, traces=False)
         found.asked_for = True
         return found
+
+    def program_key(self, traced: TracedCall, values: Sequence[Any], assignment: device_assignment.DeviceAssignment,
+                    donated: tuple) -> tuple | None:
+        """What its executable depends on, where equal programs may share one and nobody wants to hear of each."""
+        options = self.options
+        if (len(assignment.devices) > 1 or assignment.mesh is not None or any(donated)
+                or options.in_shardings is not UNSPECIFIED or options.out_shardings is not UNSPECIFIED
+                or layouts_in_use.others or is_watched() or config.dump_ir_to.value):
+            return None
+        clients.refuse_forked()
+        program = identity(traced.closed.jaxpr, values)
+        return None if program is None else (
+            self.name, assignment, options.keep_unused, options.compiler_options, config.trace_context_key(), program)
 
     def place(self, traced: TracedCall, call: Call) -> device_assignment.DeviceAssignment:
         """Where the program runs and its arguments go."""
