@@ -437,3 +437,17 @@ def test_bad_input(case):
     call, kind, match = BAD[case]
     with pytest.raises(kind, match=match):
         call()
+
+
+def test_map_reads_what_an_object_holds_by_now():
+    class Scaled:
+        def __init__(self):
+            self.factor = 1.0
+
+        def __call__(self, x):
+            return x * self.factor
+
+    scaled = Scaled()
+    assert lax.map(scaled, np.ones(2, np.float32)).tolist() == [1, 1]
+    scaled.factor = 3.0
+    assert lax.map(scaled, np.ones(2, np.float32)).tolist() == [3, 3]

@@ -183,6 +183,32 @@ def test_reduce():
     assert values.tolist() == [3, 6] and places.tolist() == [2, 2]
 
 
+def test_reductions_by_functions_that_loop_call_or_capture():
+    """XLA's own reductions take functions of elements alone; others end its process."""
+    x = np.arange(1.0, 5.0, dtype=np.float32)
+
+    def windows(f):
+        return lax.reduce_window(x, np.float32(0), f, (2,), (1,), "VALID")
+
+    def looping(a, b):
+        return lax.fori_loop(0, 1, lambda i, c: c + a, b)
+
+    def calling(a, b):
+        return xf.pure_callback(np.add, a, a, b, vmap_method="expand_dims")
+
+    for f in (looping, calling, lambda a, b: (a + b) * xnp.linalg.cholesky(xnp.eye(2))[0, 0]):
+        assert lax.reduce(x, np.float32(0), f, (0,)) == 10 and windows(f).tolist() == [3, 5, 7]
+
+    def scaled(y):
+        return lax.reduce(x, np.float32(1), lambda a, b: a * b * y, (0,))  # y to the fourth, times 24
+
+    assert xf.jit(scaled)(2.0) == 384 and xf.grad(scaled)(2.0) == 768
+    assert xf.vmap(scaled)(xnp.array([1.0, 2.0])).tolist() == [24, 384]
+    assert xf.jit(lambda y: windows(lambda a, b: xnp.maximum(a, b) + 0 * y))(2.0).tolist() == [2, 3, 4]
+    kept = xf.make_jaxpr(lambda x: lax.reduce(x, -np.inf, xnp.logaddexp, (0,)))(x)
+    assert [eqn.primitive.name for eqn in kept.eqns] == ["reduce"]  # what is of elements alone goes the short way
+
+
 def test_empty_and_single():
     empty = np.zeros((0, 3), np.float32)
     assert lax.reduce_sum(empty, (0,)).tolist() == [0, 0, 0]

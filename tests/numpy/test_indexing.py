@@ -313,3 +313,11 @@ def test_gradients_flow_through_indexing():
     assert xf.grad(lambda x: x[::-2][0] * 3)(x).tolist() == [0, 0, 0, 0, 3]
     # a position outside reads the nearest element, but has no gradient there
     assert xf.grad(lambda x: x[xnp.array([9, 0])].sum())(x).tolist() == [1, 0, 0, 0, 0]
+
+
+def test_indices_made_in_x64_mode_outside_of_it():
+    with xf.enable_x64(True):
+        wide = xnp.array([2, 0, 7])
+    x = np.array([3.0, 4.0, 5.0], np.float32)
+    np.testing.assert_array_equal(xnp.take(x, wide), [5, 3, np.nan])
+    np.testing.assert_array_equal(xnp.take_along_axis(xnp.asarray(x), wide, 0), [5, 3, np.nan])

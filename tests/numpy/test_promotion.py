@@ -309,6 +309,16 @@ def test_cumulative_truth():
     np.testing.assert_array_equal(xnp.cumprod(xnp.array([1, 2, 0]), dtype=bool), [True, True, False])
 
 
+def test_cumulative_of_a_scalar():
+    for name in ("cumsum", "cumprod", "nancumsum", "nancumprod"):
+        for axis in (None, 0, -1):
+            found, wanted = getattr(xnp, name)(3.0, axis), getattr(np, name)(3.0, axis)
+            assert found.shape == wanted.shape == (1,) and found == wanted == 3
+        with pytest.raises(ValueError, match="out of bounds"):
+            getattr(xnp, name)(3.0, 1)
+    assert xf.grad(lambda x: xnp.cumsum(x, 0)[0])(2.0) == 1
+
+
 def test_integers_in_constant_ratio():
     assert xnp.geomspace(1, 256, 9, dtype="int32").tolist() == [1, 2, 4, 8, 16, 32, 64, 128, 256]
     assert xnp.geomspace(np.int8(1), 100, 3, dtype="int8").tolist() == [1, 10, 100]

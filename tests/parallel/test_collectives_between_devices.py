@@ -93,13 +93,14 @@ def test_weak_types(mesh, check):
 
     def local(x):
         found.update(psum=lax.psum(scalar, "j"), pmax=lax.pmax(scalar, "j"), constant=lax.pmax(3, "j"),
-                     gathered=lax.all_gather(scalar, "j"), moved=lax.ppermute(scalar, "j", [(0, 1)]), counted=lax.psum(True, "j"))
+                     gathered=lax.all_gather(scalar, "j"), moved=lax.ppermute(scalar, "j", [(0, 1)]), counted=lax.psum(True, "j"),
+                     exchanged=lax.all_to_all(xnp.stack([scalar] * 4), "j", 0, 0))
         found.update({name: xf.typeof(value) for name, value in found.items()})
         return x
 
     mapped(local, mesh, check=check)(elements(4))
     weak = {name: aval.weak_type for name, aval in found.items()}
-    always = {"gathered": True, "moved": True, "counted": False}
+    always = {"gathered": True, "moved": True, "counted": False, "exchanged": False}
     assert weak == {"psum": check, "pmax": check, "constant": check} | always
     assert found["constant"].dtype == found["counted"].dtype == np.int32
 

@@ -183,6 +183,18 @@ def test_clear_caches_empties_all_memos():
     assert xnp.sum(xnp.ones(3)) == 3
 
 
+def test_clear_caches_reaches_functions_whose_jit_is_gone():
+    factor = [1.0]
+
+    def scaled(x):
+        return x * factor[0]
+
+    assert xf.jit(scaled)(2.0) == 2
+    factor[0] = 3.0
+    xf.clear_caches()
+    assert xf.jit(scaled)(2.0) == 6
+
+
 def test_types_nobody_uses_are_forgotten():
     kept = avals.ShapedArray((123, 45), np.dtype("float32"))
     before = len(avals._interned)

@@ -11,7 +11,7 @@ import numpy as np
 from xlafront import lowering
 from xlafront.core import errors, tracing, tree
 from xlafront.core.avals import ShapedArray
-from xlafront.core.ir import eval_jaxpr
+from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, eval_jaxpr, subprograms
 from xlafront.core.primitive import Primitive
 from xlafront.core.typing import ShardingLike
 from xlafront.lax import elementwise, reductions, shapes, sharding_rules, slicing
@@ -101,6 +101,26 @@ def monoid(function) -> str | None:
     return _MONOIDS.get(name) if same else None
 
 
+def part_of_reduction(function: ClosedJaxpr) -> bool:
+    """Whether XLA can take a function as a part of its reduction: one of operations on elements alone.
+
+    Loops and calls of kernels there end the process of XLA's compiler for CPUs, and captured values that have no number yet
+    have no place in it. Such reductions are made of other operations, by folding.
+    """
+    return not any(isinstance(c, tracing.Tracer) for c in function.consts) and _works_on_elements(function.jaxpr)
+
+
+def _works_on_elements(jaxpr: Jaxpr) -> bool:
+    return not jaxpr.effects and all(map(_is_of_elements, jaxpr.eqns))
+
+
+def _is_of_elements(eqn: JaxprEqn) -> bool:
+    primitive, programs = eqn.primitive, list(subprograms(eqn.params))
+    if programs:
+        return primitive.cost != "heavy" and all(map(_works_on_elements, programs))
+    return primitive.cost == "cheap" or primitive.broadcasts_scalars and not primitive.by_function
+
+
 def _other_dtype(own, of_start) -> TypeError:
     return errors.incompatible_dtypes("reduce", [own, of_start], "The initial values must have the dtypes of the arrays: "
                                                                 "operand dtypes should match those of initial values.")
@@ -163,7 +183,10 @@ def reduce(operands: Any, init_values: Any, computation: Callable, dimensions: S
             return treedef.unflatten([elementwise.as_type(total, aval.dtype, aval.weak_type and start.weak_type)])
         operation = elementwise.PRIMITIVES[function.jaxpr.eqns[0].primitive.name]
         return treedef.unflatten([operation.bind(total, starts[0])])
-    results = reduce_p.bind(*leaves, *starts, computation=computation, jaxpr=function, dimensions=dims)
+    if part_of_reduction(function):
+        results = reduce_p.bind(*leaves, *starts, computation=computation, jaxpr=function, dimensions=dims)
+    else:
+        results = _fold(*leaves, *starts, jaxpr=function, dimensions=dims)
     if wanted is not None:
         results = [reshard_p.bind(x, dst_sharding=wanted) for x in results]
     return treedef.unflatten(results)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from xlafront.control.reduce import combined, monoid
+from xlafront.control.reduce import combined, monoid, part_of_reduction
 from xlafront.core import dtypes, errors, tracing, tree
 from xlafront.core.avals import ShapedArray
 from xlafront.core.ir import ClosedJaxpr
@@ -140,7 +140,8 @@ def reduce_window(operand: Any, init_value: Any, computation: Callable, window_d
         if primitive is not None:
             return treedef.unflatten([primitive.bind(leaves[0], **window)])
     _check_types(who, avals, of_starts, function)
-    results = reduce_window_p.bind(*leaves, *starts, jaxpr=function.jaxpr, consts=tuple(function.consts), **window)
+    windowed = reduce_window_p.bind if part_of_reduction(function) else _fold
+    results = windowed(*leaves, *starts, jaxpr=function.jaxpr, consts=tuple(function.consts), **window)
     return treedef.unflatten(results)
 
 

@@ -689,9 +689,10 @@ def map(f: Callable, xs: Any, *, batch_size: int | None = None) -> Any:
 
 
 class _RowFunction(DerivedFunction):
-    """`f` as the body of a scan without carry."""
+    """`f` as the body of a scan without carry, of one call of `map`: a method may read what its object holds by then."""
 
     __slots__ = ()
+    remembered = False
 
     def __call__(self, carry, x):
         return carry, self.f(x)

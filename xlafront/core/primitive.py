@@ -60,6 +60,7 @@ class Primitive:
     calls_program = False
     # Whether its transpose rule is asked where all cotangents are zero too, as that of a user's rule may give what is none.
     pulls_back_zeros = False
+    by_function = False  # whether it is lowered as a Python function of arrays, in which there may be loops
     contracts = False  # whether it multiplies and sums over dimensions, as matrix products and convolutions do
     # Whether shardings among these parameters say on which devices a program runs that contains it: (**params). None: they do.
     binds_devices: Callable[..., bool] | None = None

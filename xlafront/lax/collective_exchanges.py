@@ -245,7 +245,7 @@ def _exchange_shape(x, *, axis_name, split_axis, concat_axis, axis_size, axis_in
                          f"of {axis_size}, or split another one.")
     shape[split_axis] //= axis_size
     shape[concat_axis] *= axis_size
-    return typed(x, shape)
+    return typed(x, shape).update(weak_type=False)  # as the reference has it, unlike that of the other exchanges
 
 
 def _exchange_lower(ctx, x, *, axis_name, split_axis, concat_axis, axis_size, axis_index_groups):

@@ -143,6 +143,9 @@ def _last_index(shape, dimensions, sizes, dtype):
 def in_bounds(indices, shape, dimensions, sizes):
     """For each index vector, whether its whole window lies inside an array of this shape."""
     aval = tracing.aval_of(indices)
+    narrow = dtypes.canonicalize_dtype(aval.dtype)
+    if narrow != aval.dtype:  # 64-bit indices that were made in x64 mode, outside of which their bounds are not of their dtype
+        indices, aval = to_dtype(indices, narrow), aval.update(dtype=narrow)
     last = broadcast_in_dim_p.bind(_last_index(shape, dimensions, sizes, aval.dtype), shape=aval.shape,
                                    broadcast_dimensions=(aval.ndim - 1,), sharding=None)
     inside = le(indices, last)

@@ -420,8 +420,8 @@ def _make_cumulative(name, primitive, says, example):
         refuse_out(name, out)
         check_arraylike(name, a)
         a = unwrap(a)
-        if axis is None:
-            a, axis = reshape_to(a, (math.prod(np.shape(a)),)), 0
+        if axis is None or not np.ndim(a):  # as in NumPy a scalar has one axis here
+            a, axis = reshape_to(a, (math.prod(np.shape(a)),)), axis or 0
         d = tracing.aval_of(a).dtype
         wanted = (_sum_dtype(d, True) if d == dtypes.bool_ else d) if dtype is None else _checked_dtype(dtype, name)
         axis = canonical_axis(axis, np.ndim(a), f"xnp.{name}")

@@ -35,7 +35,9 @@ def computed(name: str, function: Callable, derivatives: Sequence[Callable | Non
         full = [aval.update(shape=ctx.aval_out.shape) for aval in ctx.avals_in]  # scalars come spread
         return rule(ctx.replace(avals_in=full), *operands, **params)
 
-    return elementwise(name, lower, "float", derivatives=derivatives, shown_as=shown_as)
+    primitive = elementwise(name, lower, "float", derivatives=derivatives, shown_as=shown_as)
+    primitive.by_function = True
+    return primitive
 
 
 def of_one_type(*operands) -> list:

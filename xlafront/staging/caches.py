@@ -24,6 +24,12 @@ DISPATCH_CAPACITY = 1 << 17
 dispatch_cache = PjitFunctionCache(DISPATCH_CAPACITY)
 
 
+def forget_dispatch() -> None:
+    """Make C++ ask again for every signature: of functions that are there, and of those that a later `jit` would find."""
+    dispatch_cache.clear()  # what `clear_all` leaves, as no jitted function is there that it belongs to
+    PjitFunctionCache.clear_all()
+
+
 class TracedCall:
     """What tracing a function with one signature gave, and the executables that were made of it."""
 
@@ -174,7 +180,7 @@ class LiveExecutables:
                     if not executable.asked_for:
                         traced.executables.pop(key, None)
                     executable.asked_for = False
-        PjitFunctionCache.clear_all()
+        forget_dispatch()
         if share_of_mappings() > 0.75:
             clear_executables()
 
@@ -214,7 +220,7 @@ def clear_executables() -> None:
         for traced in list(caches.traces.values()):
             traced.executables.clear()
     recent_programs.clear()
-    PjitFunctionCache.clear_all()
+    forget_dispatch()
 
 
 def clear_caches() -> None:
@@ -225,6 +231,6 @@ def clear_caches() -> None:
     for caches in _all:
         caches.clear()
     _of_functions.clear()
-    PjitFunctionCache.clear_all()
+    forget_dispatch()
     clear_memos()
     forget_unused_types()

@@ -13,7 +13,7 @@ import time
 from xlafront.core.source import is_internal
 from xlafront.runtime import effects
 from xlafront.runtime.clients import clients
-from xlafront.runtime.jaxlib_compat import PjitFunctionCache
+from xlafront.staging.caches import forget_dispatch
 
 PATIENCE = 2.0  # seconds, at most
 _STEP = 0.005
@@ -39,7 +39,7 @@ def _leave() -> None:
     if not clients.started or all([t.ident in ours for t in threading.enumerate()]):
         return
     effects.leaving = True
-    PjitFunctionCache.clear_all()  # so that calls of known signatures come to Python, too
+    forget_dispatch()  # so that calls of known signatures come to Python, too
     end = time.monotonic() + PATIENCE
     quiet = 0
     while quiet < _QUIET and time.monotonic() < end:

@@ -25,9 +25,13 @@ from xlafront.staging.jitted import Jitted, Options
 
 
 class DerivedFunction:
-    """A function made from a user's, traced once for the same user's function and the same `key`."""
+    """A function made from a user's, traced once for the same user's function and the same `key`.
+
+    Those that are not `remembered` are traced for themselves: what the user's function reads may have changed since.
+    """
 
     __slots__ = ("f", "key", "__name__", "__wrapped__", "__weakref__")
+    remembered = True
 
     def __init__(self, f: Callable, *key):
         self.f = self.__wrapped__ = f
@@ -65,7 +69,7 @@ def trace_function(fun: Callable, in_tree, in_avals: Sequence[AbstractValue], ro
     `role` is what the function is to the operation, for messages. A function is traced once for the same types, unless
     `evaluate` (see `StagingTrace`) was `used` to know values.
     """
-    owner, kind = (fun.f, (type(fun), fun.key)) if isinstance(fun, DerivedFunction) else (fun, ())
+    owner, kind = (fun.f, (type(fun), fun.key)) if isinstance(fun, DerivedFunction) and fun.remembered else (fun, ())
     caches = shared_caches(owner, ("program", role, kind))
     key = (in_tree, tuple(in_avals), config.trace_context_key(), tracing.thread.axes)
     found = caches.traces.get(key)
