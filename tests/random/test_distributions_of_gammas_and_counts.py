@@ -47,6 +47,15 @@ SAMPLES = {
 }
 
 
+@pytest.mark.cpu_only
+def test_samples_of_gamma_with_keys_of_rbg_are_each_of_its_own_key():
+    key = random.key(42, impl="rbg")
+    expected = [[2.5782863e-05, 2.0621910], [1.0797736e-02, 2.1411226], [1.2103578e-05, 1.6735173]]  # the reference's
+    np.testing.assert_allclose(random.gamma(key, xnp.array([0.3, 2.0]), (3, 2)), expected, rtol=1e-5)
+    mapped = xf.vmap(lambda one: random.gamma(one, 2.0, (2,)))(random.split(key, 2))
+    np.testing.assert_allclose(mapped, [[1.5277234, 1.527627], [6.3288054, 3.2220175]], rtol=1e-5)
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_samples(name):
     call, wanted = SAMPLES[name]

@@ -279,6 +279,7 @@ BAD = [
     (lambda: random.choice(K, 5, 2), TypeError, "sequence"),
     (lambda: random.permutation(K, True), TypeError, "integer"),
     (lambda: random.categorical(K, xnp.arange(3)), ValueError, "floating"),
+    (lambda: random.categorical(K, xnp.arange(3), axis=2), IndexError, "out of bounds"),
     (lambda: random.categorical(K, [0.0, 1.0]), TypeError, "list"),
     (lambda: random.key(2**63), OverflowError, "64 bits"),
     (lambda: random.key(0, impl=1), TypeError, "name"),

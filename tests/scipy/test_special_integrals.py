@@ -90,6 +90,8 @@ def test_complex_borders():
         assert np.isnan(np.asarray(ours.loggamma(np.array([0j, -1 + 0j, -7 + 0j])))).all()
         ends = np.array([complex(np.inf, 0), complex(-np.inf, 0), complex(0, np.inf), complex(0, -np.inf), complex(np.nan, 0)])
         np.testing.assert_array_equal(ours.wofz(ends), special.wofz(ends))
+        large = np.array([1e10, 1e20, -1e30, 1e20 + 1e20j, 3 + 1e25j, -1e25 + 2j], "complex64")  # the squares go beyond float32
+        np.testing.assert_allclose(ours.wofz(large), special.wofz(large.astype(complex)), rtol=1e-6)
         # the real part alone, where it is far smaller than the imaginary one
         z = np.array([5 + 1e-9j, 8 + 1e-12j, 30 + 1e-5j, 3 + 0j])
         np.testing.assert_allclose(np.real(ours.wofz(z)), np.real(special.wofz(z)), rtol=1e-11)

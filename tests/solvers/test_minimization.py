@@ -53,6 +53,20 @@ def test_minima(case, method):
         assert int(found.nfev) == int(found.njev) < 1.7 * theirs.nfev + 5 and int(found.nit) < 1.7 * theirs.nit + 5
 
 
+@pytest.mark.parametrize("f, start, method, evaluations, iterations", [  # the reference's numbers
+    (himmelblau, [1.0, 1.0], "BFGS", 13, 8), (bowl, [0.0] * 3, "BFGS", 8, 5),
+    (himmelblau, [1.0, 1.0], LBFGS, 13, 8), (himmelblau, [-3.0, -2.0], LBFGS, 13, 8), (bowl, [0.0] * 3, LBFGS, 8, 6)])
+def test_steps_are_those_of_the_reference(f, start, method, evaluations, iterations):
+    found = minimize(f, xnp.array(start, "float32"), method=method)
+    assert bool(found.success) and (int(found.nfev), int(found.nit)) == (evaluations, iterations)
+
+
+@pytest.mark.parametrize("method, evaluations", [("BFGS", 11), (LBFGS, 21)])
+def test_what_goes_down_without_end_stays_where_it_began(method, evaluations):
+    found = minimize(xnp.sum, xnp.ones(2), method=method)
+    assert found.x.tolist() == [1, 1] and (int(found.status), int(found.nfev), int(found.nit)) == (5, evaluations, 1)
+
+
 def test_float32_and_the_inverse_of_the_hessian():
     found = minimize(lambda x, a, b: a * bowl(x) + b, np.zeros(3, "float32"), args=(2.0, 1.0), method="bfgs")
     assert isinstance(found, OptimizeResults) and found.x.dtype == found.hess_inv.dtype == np.float32

@@ -245,7 +245,7 @@ def _mapped(x, coordinates, cval, order, mode):
         weights = [w for _, _, w in corner if w is not None]
         total = total + (functools.reduce(operator.mul, weights) * value if weights else value)
     rounded = order and dtypes.is_integer(x.dtype)  # of a mean of truth values any part is true
-    return (xnp.round(total) if rounded else total).astype(x.dtype)
+    return (xnp.trunc(total + xnp.copysign(0.5, total)) if rounded else total).astype(x.dtype)  # halves go away from 0
 
 
 def map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: str = "constant", cval: Any = 0.0) -> Any:

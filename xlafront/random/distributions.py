@@ -642,13 +642,13 @@ def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: Sequen
     key = single_key("categorical", key)
     logits = unwrap(logits)
     check_arraylike("categorical", logits)
-    d = _float_dtype("categorical", dtypes.operand_type(logits)[0])
-    logits = as_type(logits, d, False) if dtypes.operand_type(logits) != (d, False) else logits
     if isinstance(axis, (bool, np.bool_)):
         raise ValueError(f"random.categorical needs a number as axis, got {axis}.")
     if isinstance(axis, (str, float, complex, type(None))):
         raise IndexError(f"random.categorical needs an integer axis, got {axis!r}.")
     axis = shapes.canonical_axis(axis, np.ndim(logits), "random.categorical")
+    d = _float_dtype("categorical", dtypes.operand_type(logits)[0])
+    logits = as_type(logits, d, False) if dtypes.operand_type(logits) != (d, False) else logits
     batch = tuple(n for i, n in enumerate(np.shape(logits)) if i != axis)
     shape = batch if shape is None else _static_shape("categorical", shape)
     if shape[len(shape) - len(batch):] != batch or len(shape) < len(batch):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 import xlafront.numpy as xnp
+from xlafront.control.scan import map as map_one_by_one
 from xlafront.control.while_loop import while_loop
 from xlafront.core import dtypes, tracing
 from xlafront.core.avals import ShapedArray
@@ -22,6 +23,7 @@ from xlafront.lax.keys import unwrap_p
 from xlafront.lax.lower_fun import lower_fun
 from xlafront.lax.shapes import broadcast_batch
 from xlafront.lax.sharding_rules import merge
+from xlafront.random import rbg
 from xlafront.random.distributions import (
     _broadcast,
     _float_dtype,
@@ -92,6 +94,14 @@ def _samples(key, a, *, log_space):
     return function(key, a)
 
 
+def _one_after_another(key, a, *, log_space):
+    """On CPUs, for generators that give a batch of keys the bits of its first: each sample is then of its own key."""
+    if tracing.aval_of(key).dtype.impl.random_bits is not rbg.random_bits:
+        return _samples(key, a, log_space=log_space)
+    each = random_split_p.bind(key, shape=a.shape[np.ndim(key):])
+    return map_one_by_one(lambda pair: _one(*pair, log_space), (each.reshape(-1), a.reshape(-1))).reshape(a.shape)
+
+
 def _jvp(primals, tangents, *, log_space):
     key, a = primals
     found = random_gamma_p.bind(key, a, log_space=log_space)
@@ -119,6 +129,7 @@ def _split(name, operands, result, params):
 
 random_gamma_p = Primitive("random_gamma", abstract=lambda key, a, *, log_space: ShapedArray(a.shape, a.dtype),
                            lower=lower_fun(_samples), jvp=_jvp, batch=_batch, sharding_rule=_split)
+random_gamma_p.lowerings["cpu"] = lower_fun(_one_after_another)
 
 
 def gamma_inline(key, a, shape, dtype, log_space=False):

@@ -40,9 +40,13 @@ def ndtr(x: ArrayLike) -> Array:
 
 
 def _ndtr(x):
-    tail = 0.5 * lax.erfc(xnp.abs(x) * math.sqrt(0.5))
-    near = 0.5 + 0.5 * lax.erf(x * math.sqrt(0.5))
-    return xnp.where(xnp.abs(x) < 1, near, xnp.where(x > 0, 1 - tail, tail))
+    tail, near = _halves(x)
+    return xnp.where(xnp.abs(x) < 1, 0.5 + near, xnp.where(x > 0, 1 - tail, tail))
+
+
+def _halves(x):
+    """The probability beyond `abs(x)`, exact where it is small, and that between 0 and `x`, exact around 0."""
+    return 0.5 * lax.erfc(xnp.abs(x) * math.sqrt(0.5)), 0.5 * lax.erf(x * math.sqrt(0.5))
 
 
 @library(static="series_order")
@@ -65,9 +69,12 @@ def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
 def _log_ndtr(x, order):
     left = -20 if x.dtype == dtypes.float64 else -10
     far = xnp.minimum(x, left)
-    series = -0.5 * far * far - xnp.log(-far) - _LOG_OF_ROOT + xnp.log(_series(far, order))
-    middle = xnp.log(_ndtr(xnp.clip(x, left, 1)))
-    return xnp.where(x > 0.5, xnp.log1p(-_ndtr(-x)), xnp.where(x > left, middle, series))
+    tail, near = _halves(x)
+    central = xnp.abs(x) < 1
+    # One logarithm for what is left of 0.5, one for what is right of it.
+    below = xnp.log(xnp.where(x > left, xnp.where(central, 0.5 + near, tail), _series(far, order) / -far))
+    below = below - xnp.where(x > left, 0, 0.5 * far * far + _LOG_OF_ROOT)
+    return xnp.where(x > 0.5, xnp.log1p(-xnp.where(central, 0.5 - near, tail)), below)
 
 
 @_log_ndtr.defjvp

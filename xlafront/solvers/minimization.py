@@ -55,6 +55,7 @@ class _Point(NamedTuple):
 class _Search(NamedTuple):
     low: _Point  # the best so far
     high: _Point  # the other end, once there is one
+    left: _Point  # the end that the bracket had before; not numbers for the first bracket
     trial: Any
     bracketed: Any
     found: Any
@@ -72,20 +73,30 @@ def _choose(which, x, y):
     return _Point(*[xnp.where(which, a, b) for a, b in zip(x, y)])
 
 
-def _between(low: _Point, high: _Point):
-    """The minimum of the cubic through two points and their slopes, or their middle where that is too near to one of them."""
-    width = high.step - low.step
-    d = low.slope + high.slope - 3 * (high.value - low.value) / xnp.where(width == 0, 1, width)
-    root = xnp.sqrt(xnp.maximum(d * d - low.slope * high.slope, 0)) * xnp.sign(width)
-    part = 1 - (high.slope + root - d) / (high.slope - low.slope + 2 * root)
-    return low.step + width * xnp.where((part > 0.1) & (part < 0.9), part, 0.5)
+def _between(low: _Point, high: _Point, left: _Point):
+    """A step in the bracket from `low` to `high`: where the cubic through the last three points has its minimum.
 
-
-def _line_search(evaluate: Callable, x, direction, start: _Point, before, most):
-    """A point on the line that fulfils the strong Wolfe conditions, or the best of those that were tried.
-
-    `before` is the value one iteration earlier, from which follows the first step.
+    It has the slope at `low`. Where its minimum is in an outer fifth, it is that of the parabola through both ends; where that
+    is in an outer tenth, the middle.
     """
+    width = high.step - low.step
+
+    def above(point: _Point):
+        """How much higher a point is than the tangent at `low`, for each square of its distance."""
+        away = point.step - low.step
+        return (point.value - low.value - low.slope * away) / (away * away)
+
+    bend = above(high)
+    cubic = (above(left) - bend) / (left.step - high.step)
+    square = bend - cubic * width
+    root = xnp.sqrt(square * square - 3 * cubic * low.slope)
+    of_cubic, of_parabola = (-square + root) / (3 * cubic * width), -low.slope / (2 * bend * width)
+    part = xnp.where((of_parabola >= 0.1) & (of_parabola <= 0.9), of_parabola, 0.5)
+    return low.step + width * xnp.where((of_cubic >= 0.2) & (of_cubic <= 0.8), of_cubic, part)
+
+
+def _line_search(evaluate: Callable, x, direction, start: _Point, first, most):
+    """A point on the line that fulfils the strong Wolfe conditions, or the best of those tried, beginning with `first`."""
     # Near to a minimum values differ by rounding alone.
     slack = 10 * xnp.finfo(start.value.dtype).eps * xnp.abs(start.value)
 
@@ -93,22 +104,28 @@ def _line_search(evaluate: Callable, x, direction, start: _Point, before, most):
         return ~state.found & (state.evaluations < most)
 
     def step(state: _Search):
-        low, high, a, bracketed, _, count = state
+        low, high, left, a, bracketed, _, count = state
         value, gradient = evaluate(x + a * direction)
         at = _Point(a, value, _dot(gradient, direction), gradient)
         good = value <= start.value + _SUFFICIENT * a * start.slope + slack
         rises = ~(good & ((value < low.value + slack) | (~bracketed & (count == 0))))
         found = ~rises & (xnp.abs(at.slope) <= -_CURVATURE * start.slope)
         turned = ~rises & ~found & xnp.where(bracketed, at.slope * (high.step - low.step) >= 0, at.slope >= 0)
+        left = _choose(bracketed, _choose(rises | turned, high, low), left)
         high = _choose(rises, at, _choose(turned, low, high))
         low = _choose(rises, low, at)
         bracketed = bracketed | rises | turned
-        return _Search(low, high, xnp.where(bracketed, _between(low, high), 2 * a), bracketed, found, count + 1)
+        return _Search(low, high, left, xnp.where(bracketed, _between(low, high, left), 2 * a), bracketed, found, count + 1)
 
-    first = xnp.minimum(1, 1.01 * 2 * (start.value - before) / start.slope)
-    first = xnp.where((first > 0) & xnp.isfinite(first), first, 1)
     no = xnp.asarray(False)
-    return lax.while_loop(goes_on, step, _Search(start, start, first, no, no, 0))
+    nowhere = _Point(*[xnp.full_like(part, xnp.nan) for part in start])
+    return lax.while_loop(goes_on, step, _Search(start, start, nowhere, xnp.asarray(first, start.value.dtype), no, no, 0))
+
+
+def _first_step(value, before, slope):
+    """As far as the last iteration went down, if the line were straight, but no more than a whole step."""
+    first = xnp.minimum(1, 1.01 * 2 * (value - before) / slope)
+    return xnp.where((first > 0) & xnp.isfinite(first), first, 1)
 
 
 # Directions. A method begins its memory for vectors of a size and dtype, makes a direction of it, and remembers steps.
@@ -118,6 +135,7 @@ class _Method(NamedTuple):
     begin: Callable
     direction: Callable
     remember: Callable
+    first_step: Callable
     defaults: dict[str, Any]
     limit: str  # the option that limits the line search
     failed: int  # the status where no step within a bracket is good enough
@@ -172,9 +190,10 @@ def _lbfgs_remember(history: _History, s, y, good):
 _METHODS = {
     "bfgs": _Method(
         lambda size, dtype: xnp.eye(size, dtype=dtype), lambda memory, g: -xnp.matmul(memory, g, precision="highest"),
-        _bfgs_remember, {"gtol": 1e-5, "norm": np.inf, "maxiter": None, "line_search_maxiter": 10}, "line_search_maxiter", 3),
+        _bfgs_remember, _first_step,
+        {"gtol": 1e-5, "norm": np.inf, "maxiter": None, "line_search_maxiter": 10}, "line_search_maxiter", 3),
     "l-bfgs-experimental-do-not-rely-on-this": _Method(
-        _lbfgs_begin, _lbfgs_direction, _lbfgs_remember,
+        _lbfgs_begin, _lbfgs_direction, _lbfgs_remember, lambda *_: 1,
         {"maxiter": None, "norm": np.inf, "maxcor": 10, "ftol": 2.220446049250313e-09, "gtol": 1e-5, "maxfun": None,
          "maxgrad": None, "maxls": 20}, "maxls", 5),
 }
@@ -248,15 +267,16 @@ def minimize(fun: Callable[..., Array], x0: ArrayLike, args: tuple = (), *, meth
     def step(state: _State):
         direction = rules.direction(state.memory, state.gradient)
         start = _Point(xnp.zeros_like(state.value), state.value, _dot(state.gradient, direction), state.gradient)
-        search = _line_search(evaluate, state.x, direction, start, state.before, settings[rules.limit])
-        at = search.low
-        s, y = at.step * direction, at.gradient - state.gradient
-        bends = _dot(y, s) > 0
-        memory = rules.remember(state.memory, s, y, bends)
-        converged, iterations = small(at.gradient), state.iterations + 1
-        evaluations = state.evaluations + search.evaluations
+        first = rules.first_step(state.value, state.before, start.slope)
+        search = _line_search(evaluate, state.x, direction, start, first, settings[rules.limit])
+        bends = _dot(search.low.gradient - state.gradient, direction) > 0
         # Without a bracket, and with slopes that do not get flatter, it goes down without end.
         endless = ~search.found & ~search.bracketed & ~bends
+        at = _choose(endless, start, search.low)
+        s, y = at.step * direction, at.gradient - state.gradient
+        memory = rules.remember(state.memory, s, y, _dot(y, s) > 0)
+        converged, iterations = small(at.gradient), state.iterations + 1
+        evaluations = state.evaluations + search.evaluations
         ends = [(converged, 0), (endless, 5), (~search.found & ~(at.value < state.value), rules.failed),
                 (iterations >= settings["maxiter"], 1)]
         if "maxfun" in settings:

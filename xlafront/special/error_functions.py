@@ -173,8 +173,8 @@ def _asymptotic(x, y):
     scale = xnp.maximum(x, y)
     end = scale == np.inf
     s, t = xnp.where(end, 1, x) / xnp.where(end, 1, scale), xnp.where(end, 1, y) / xnp.where(end, 1, scale)
-    size = (s * s + t * t) * scale
-    p, q = xnp.where(end, 0, s / size), xnp.where(end, 0, -t / size)  # 1 / z
+    size, inverse = s * s + t * t, xnp.where(end, 0, 1 / scale)  # apart: XLA divides once by what it may multiply, an overflow
+    p, q = s / size * inverse, -t / size * inverse  # 1 / z
     a, b = p * p - q * q, 2 * p * q
     u, v = xnp.ones_like(x), xnp.zeros_like(x)
     for k in (5, 3, 1):
