@@ -118,6 +118,17 @@ def test_ends():
     np.testing.assert_allclose(our_stats.multivariate_normal.logpdf(xnp.array([0.2, 0.5]), xnp.array([0.0, 1.0]), 2.0), wide, rtol=1e-6)
 
 
+@pytest.mark.parametrize("a, b", [(1.0, 1.0), (0.5, 2.0), (2.0, 0.5)])
+def test_shares_of_beta_have_no_slope_where_there_is_no_density(a, b):
+    x = np.array([-1.0, 0.0, 1.0, 3.0], np.float32)
+    for name, sign in (("cdf", 1), ("sf", -1)):
+        f = getattr(our_stats.beta, name)
+        np.testing.assert_array_equal(f(x, a, b), getattr(stats.beta, name)(x, a, b))
+        np.testing.assert_array_equal(xf.jacobian(lambda x, f=f: f(x, a, b))(x), np.zeros((4, 4)))
+        np.testing.assert_allclose(xf.grad(f)(0.3, a, b), sign * stats.beta.pdf(0.3, a, b), rtol=1e-5)
+    assert np.isnan(our_stats.beta.cdf(0.0, -1.0, 2.0))
+
+
 def test_tails_in_single_precision():
     far = np.array([-40.0, -12.0, -9.0, 3.0], np.float32)
     np.testing.assert_allclose(our_special.log_ndtr(far), special.log_ndtr(far.astype(np.float64)), rtol=3e-6)

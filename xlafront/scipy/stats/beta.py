@@ -24,24 +24,31 @@ def logpdf(x, a, b, loc=0, scale=1):
     return xnp.where(outside, -xnp.inf, xlogy(a - 1, y) + xlog1py(b - 1, -y) - betaln(a, b) - xnp.log(scale))
 
 
+def _share(a, b, y):
+    """The share of the distribution below `y`; where there is no density, without the slopes of the integral, which may be infinite."""
+    outside = (y <= 0) | (y >= 1)
+    p = lax.betainc(a, b, xnp.where(outside, 0.5, y))
+    return xnp.where(outside & ~xnp.isnan(p), y >= 1, p)
+
+
 @_beta
 def cdf(x, a, b, loc=0, scale=1):
-    return lax.betainc(a, b, xnp.clip((x - loc) / scale, 0, 1))
+    return _share(a, b, (x - loc) / scale)
 
 
 @_beta
 def logcdf(x, a, b, loc=0, scale=1):
-    return xnp.log(lax.betainc(a, b, xnp.clip((x - loc) / scale, 0, 1)))
+    return xnp.log(_share(a, b, (x - loc) / scale))
 
 
 @_beta
 def sf(x, a, b, loc=0, scale=1):
-    return lax.betainc(b, a, 1 - xnp.clip((x - loc) / scale, 0, 1))
+    return _share(b, a, 1 - (x - loc) / scale)
 
 
 @_beta
 def logsf(x, a, b, loc=0, scale=1):
-    return xnp.log(lax.betainc(b, a, 1 - xnp.clip((x - loc) / scale, 0, 1)))
+    return xnp.log(_share(b, a, 1 - (x - loc) / scale))
 
 
 pdf = exponential(logpdf, "pdf")
