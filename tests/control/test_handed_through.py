@@ -159,3 +159,8 @@ def test_without_jit_carries_are_arrays():
 @pytest.mark.parametrize("options", [{"unroll": 0}, {"length": 3.0}, {"length": np.int64(3)}])
 def test_options_that_count_as_integers(options):
     assert lax.scan(lambda c, r: (c + r, None), 0.0, X, **options)[0] == 6
+
+
+def test_a_number_that_the_condition_of_a_while_loop_reads_is_an_array_afterwards():
+    step, last, kept = lax.while_loop(lambda c: c[0] < c[1], lambda c: (c[0] + 1, c[1], c[2]), (0, 3, 5))
+    assert step == last == 3 and last.weak_type and last.dtype == np.int32 and type(kept) is int

@@ -342,7 +342,10 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any) -> Any:
         _fixed_first(condition, len(cond_consts), moving), reorder(
             _fixed_first(program, len(consts), moving), None, [i for i, m in enumerate(moving) if m])))
     results = iter(_bind(ask, step, [*cond_consts, *fixed], [*consts, *fixed], rest))
-    return out_tree.unflatten([next(results) if m else x for x, m in zip(as_results(carry), moving)])
+    read = {v for eqn in condition.jaxpr.eqns for v in eqn.invars if not v.is_literal}
+    asked_for = [v in read for v in condition.jaxpr.invars[len(cond_consts):]]
+    return out_tree.unflatten([next(results) if m else as_array(x) if asks else x for x, m, asks in zip(
+        as_results(carry), moving, asked_for)])
 
 
 def _fixed_first(program: ClosedJaxpr, num_consts: int, moving: Sequence[bool]) -> ClosedJaxpr:

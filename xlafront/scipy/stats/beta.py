@@ -25,7 +25,7 @@ def logpdf(x, a, b, loc=0, scale=1):
 
 
 def _share(a, b, y):
-    """The share of the distribution below `y`; where there is no density, without the slopes of the integral, which may be infinite."""
+    """The share below `y`; where there is no density without the slope of the integral, which may be infinite."""
     outside = (y <= 0) | (y >= 1)
     p = lax.betainc(a, b, xnp.where(outside, 0.5, y))
     return xnp.where(outside & ~xnp.isnan(p), y >= 1, p)
