@@ -137,7 +137,7 @@ def test_arrays_that_only_the_cycle_collector_frees(capfd):
         with xf.array_garbage_collection_guard("allow"):
             assert not collected()
     finally:
-        xf.config.update("array_garbage_collection_guard", "allow")
+        xf.config.update("array_garbage_collection_guard", None)
     assert not collected()
 
 

@@ -18,7 +18,12 @@ from xlafront.control.scan import scan_p
 from xlafront.control.solves import linear_solve_p, split_operands
 from xlafront.control.while_loop import BATCHED, while_p
 from xlafront.core import errors as messages, source, tracing, tree
-from xlafront.core.errors import ConcretizationTypeError, NonConcreteBooleanIndexError, TracerArrayConversionError
+from xlafront.core.errors import (
+    ConcretizationTypeError,
+    NonConcreteBooleanIndexError,
+    TracerArrayConversionError,
+    TracerIntegerConversionError,
+)
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun, last_uses, subprograms
 from xlafront.core.primitive import Primitive
 from xlafront.core.program_call import ProgramCall
@@ -393,7 +398,7 @@ _RULES: dict[Primitive, Callable] = {
 # Public
 
 # What comes of a tracer where Python needs a value.
-_ASK_FOR_VALUES = (ConcretizationTypeError, TracerArrayConversionError, NonConcreteBooleanIndexError)
+_ASK_FOR_VALUES = (ConcretizationTypeError, TracerIntegerConversionError, TracerArrayConversionError, NonConcreteBooleanIndexError)
 
 
 class _Static:
