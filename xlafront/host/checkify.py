@@ -398,7 +398,8 @@ _RULES: dict[Primitive, Callable] = {
 # Public
 
 # What comes of a tracer where Python needs a value.
-_ASK_FOR_VALUES = (ConcretizationTypeError, TracerIntegerConversionError, TracerArrayConversionError, NonConcreteBooleanIndexError)
+_ASK_FOR_VALUES = (
+    ConcretizationTypeError, TracerIntegerConversionError, TracerArrayConversionError, NonConcreteBooleanIndexError)
 
 
 class _Static:
