@@ -118,6 +118,15 @@ def test_ends():
     np.testing.assert_allclose(our_stats.multivariate_normal.logpdf(xnp.array([0.2, 0.5]), xnp.array([0.0, 1.0]), 2.0), wide, rtol=1e-6)
 
 
+def test_normal_distribution_of_numbers_by_that_of_vectors():
+    x, variances = np.array([0.2, -1.0, 3.0], np.float32), np.array([1.0, 2.0, 0.5], np.float32)
+    wide = stats.norm.logpdf(x, 0.5, np.sqrt(variances))
+    np.testing.assert_allclose(our_stats.multivariate_normal.logpdf(x, 0.5, variances), wide, rtol=1e-5)
+    for mean, cov in ((np.zeros(2), np.eye(3)), (0.0, np.eye(3)), (np.zeros(3), np.ones(2))):
+        with pytest.raises(ValueError, match="incompatible shapes"):
+            our_stats.multivariate_normal.logpdf(x, mean, cov)
+
+
 @pytest.mark.parametrize("a, b", [(1.0, 1.0), (0.5, 2.0), (2.0, 0.5)])
 def test_shares_of_beta_have_no_slope_where_there_is_no_density(a, b):
     x = np.array([-1.0, 0.0, 1.0, 3.0], np.float32)

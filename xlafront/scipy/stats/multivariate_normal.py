@@ -22,7 +22,8 @@ def logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike, allow_singular: None =
     """The logarithm of the probability density, of the normal distribution of vectors.
 
     - `x`: vectors, along the last dimension. `mean`: their mean.
-    - `cov`: their covariance matrix; a number for independent parts of that variance.
+    - `cov`: their covariance matrix; a number for independent parts of that variance. With a number as `mean` there are no vectors: a
+      number or a vector, of variances.
     - `allow_singular`: None: the matrix must be positive.
     """
     if allow_singular is not None:
@@ -36,14 +37,14 @@ def _logpdf(x, mean, cov):
     if mean.ndim and not cov.ndim:
         cov = cov * xnp.eye(mean.shape[-1], dtype=cov.dtype)
     if mean.ndim == 0 or cov.ndim < 2 or x.ndim == 0:
-        if cov.ndim:
+        if cov.ndim and (mean.ndim or cov.ndim > 1):
             raise ValueError(f"multivariate_normal got incompatible shapes: mean {mean.shape} and cov {cov.shape}. Give both "
                              f"for vectors, or both as numbers.")
         centred = x - mean
         return -0.5 * centred * centred / cov - 0.5 * xnp.log(2 * math.pi * cov)
     n = mean.shape[-1]
     if x.shape[-1] != n or cov.shape[-2:] != (n, n):
-        error = TypeError if x.shape[-1] != n else ValueError
+        error = ValueError if cov.shape[-2:] != (n, n) else TypeError
         raise error(f"multivariate_normal.logpdf got incompatible shapes: x {x.shape}, mean {mean.shape}, cov {cov.shape}. The "
                     f"last dimension of all must be the same, and cov have matrices.")
     factor = linalg.cholesky(cov)
