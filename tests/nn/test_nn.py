@@ -290,6 +290,8 @@ TYPES = [  # call, dtype, weak type: what the reference gives
     (lambda: nn.silu(2.0), "float32", True),
     (lambda: nn.standardize(xnp.arange(7), mean=1.0, variance=2.0), "float32", True),
     (lambda: nn.softmax(xnp.arange(3, dtype="int8")), "float32", False),
+    *((lambda f=getattr(nn, name): xf.jit(lambda: f(np.int32(2)))(), "float32", True) for name in (
+        "relu6", "sparse_plus", "sparse_sigmoid", "leaky_relu", "hard_sigmoid", "hard_silu")),
 ]
 REFUSED = [
     (lambda: nn.silu(2), TypeError),

@@ -78,6 +78,12 @@ def relu(x: ArrayLike) -> Array:
     return xnp.maximum(x, 0) if dtypes.is_complex(d) or d == np.bool_ else relu_p.bind(x)
 
 
+def _operand(name, x):
+    """An argument of which Python's operators are ours, whatever it is: NumPy's would compute in 64 bits."""
+    [x] = promote_args(name, x)
+    return xnp.asarray(x) if isinstance(x, (np.ndarray, np.generic)) else x
+
+
 @_activation
 def relu6(x: ArrayLike) -> Array:
     """`min(max(x, 0), 6)`, whose derivatives at 0 and 6 are 0.
@@ -87,7 +93,7 @@ def relu6(x: ArrayLike) -> Array:
     >>> nn.relu6(xnp.array([-1.0, 2.0, 7.0]))
     Array([0., 2., 6.], dtype=float32)
     """
-    [x] = promote_args("relu6", x)
+    x = _operand("relu6", x)
     d = tracing.aval_of(x).dtype
     if dtypes.is_complex(d):
         return xnp.minimum(xnp.maximum(x, 0), 6.0)
@@ -128,7 +134,7 @@ def sparse_plus(x: ArrayLike) -> Array:
     >>> nn.sparse_plus(xnp.array([-2.0, 0.0, 2.0]))
     Array([0.  , 0.25, 2.  ], dtype=float32)
     """
-    [x] = promote_args("sparse_plus", x)
+    x = _operand("sparse_plus", x)
     return xnp.where(x <= -1.0, 0.0, xnp.where(x >= 1.0, x, (x + 1.0) ** 2 / 4))
 
 
@@ -197,7 +203,7 @@ def sparse_sigmoid(x: ArrayLike) -> Array:
     >>> nn.sparse_sigmoid(xnp.array([-2.0, 0.0, 0.5, 2.0]))
     Array([0.  , 0.5 , 0.75, 1.  ], dtype=float32)
     """
-    [x] = promote_args("sparse_sigmoid", x)
+    x = _operand("sparse_sigmoid", x)
     return 0.5 * xnp.clip(x + 1.0, 0.0, 2.0)
 
 
@@ -251,7 +257,7 @@ def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
     >>> nn.leaky_relu(xnp.array([-2.0, 2.0]), 0.5)
     Array([-1.,  2.], dtype=float32)
     """
-    [x] = promote_args("leaky_relu", x)
+    x = _operand("leaky_relu", x)
     return xnp.where(x >= 0, x, negative_slope * x)
 
 
@@ -277,7 +283,7 @@ def hard_sigmoid(x: ArrayLike) -> Array:
     >>> nn.hard_sigmoid(xnp.array([-4.0, 0.0, 4.0]))
     Array([0. , 0.5, 1. ], dtype=float32)
     """
-    [x] = promote_args("hard_sigmoid", x)
+    x = _operand("hard_sigmoid", x)
     return relu6(x + 3.0) / 6.0
 
 
@@ -290,7 +296,7 @@ def hard_silu(x: ArrayLike) -> Array:
     >>> nn.hard_silu(xnp.array([-4.0, 0.0, 4.0]))
     Array([-0.,  0.,  4.], dtype=float32)
     """
-    [x] = promote_args("hard_silu", x)
+    x = _operand("hard_silu", x)
     return x * hard_sigmoid(x)
 
 

@@ -22,8 +22,8 @@ def logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike, allow_singular: None =
     """The logarithm of the probability density, of the normal distribution of vectors.
 
     - `x`: vectors, along the last dimension. `mean`: their mean.
-    - `cov`: their covariance matrix; a number for independent parts of that variance. When `mean` is a number so is each `x`, and
-      these are variances.
+    - `cov`: their covariance matrix; a number for independent parts of that variance. When `mean` is a number so is each `x`,
+      and these are variances.
     - `allow_singular`: None: the matrix must be positive.
     """
     if allow_singular is not None:
