@@ -42,7 +42,7 @@ CPU_ONLY_FILES = frozenset(
 collect_ignore_glob += [] if ON_CPU else [f"*/{file}" for file in CPU_ONLY_FILES]
 CPU_ONLY_TESTS = frozenset(
     """test_algorithms_of_svd test_backends test_compiled_programs_need_less_memory test_demo test_devices_of_a_function
-    test_explicit_axes test_message_about_devices test_missing_rules_are_named test_modules_of_programs test_namespace_and_kinds
+    test_explicit_axes test_means_over_devices test_message_about_devices test_missing_rules_are_named test_modules_of_programs test_namespace_and_kinds
     test_over_a_mapped_axis_and_over_devices test_places_and_scopes test_platform_dependent test_platforms_from_the_environment
     test_python_callback_in_a_rule test_reductions test_reductions_of_nothing
     test_references_in_shard_map test_references_over_devices test_sharded_programs test_simulated_devices

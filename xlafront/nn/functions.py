@@ -14,9 +14,9 @@ from xlafront.core.typing import Array, ArrayLike, Axes, DTypeLike
 from xlafront.lax.barriers import stop_gradient
 from xlafront.lax.elementwise import and_, as_type, constant_like, eq, erfc_, gt, logistic_, lt, mul, rsqrt_, select, sub
 from xlafront.lax.families import elementwise
-from xlafront.lax.named_axes import unbound_axis
-from xlafront.lax.shapes import canonical_axes, canonical_axis, counting, static_shape
+from xlafront.lax.shapes import canonical_axis, counting, static_shape
 from xlafront.numpy.promotion import check_arraylike, promote_args, promote_args_inexact, unwrap
+from xlafront.numpy.reductions import positions_and_names
 from xlafront.runtime import config
 from xlafront.staging.library import library
 from xlafront.transforms.calls.custom_jvp import custom_jvp
@@ -388,10 +388,8 @@ def glu(x: ArrayLike, axis: int = -1) -> Array:
 
 
 def _axes(axis, x, name):
-    rank = np.ndim(x)
-    if isinstance(axis, str):
-        raise unbound_axis(axis, name, ())
-    return tuple(range(rank)) if axis is None else canonical_axes(axis, rank, name)
+    positions, names = positions_and_names(axis, np.ndim(x), name)
+    return positions + names
 
 
 def _hashable(axis):
@@ -507,7 +505,7 @@ def _logsumexp(a, b, where, axis, keepdims, return_sign):
         terms = xnp.where(b != 0, terms * b, 0)
     total = xnp.sum(terms, axes, keepdims=keepdims)
     if not keepdims:
-        top = xnp.squeeze(top, axes)
+        top = xnp.squeeze(top, tuple([i for i in axes if type(i) is int]))
     if return_sign or not np.issubdtype(dtypes.dtype(total.dtype), np.complexfloating) and b is not None:
         sign = xnp.sign(total)
         size = xnp.log(xnp.abs(total)) + top

@@ -68,16 +68,22 @@ def _sum_dtype(d, promote_integers: bool):
 
 _HALF = frozenset((dtypes.float16, dtypes.bfloat16, *dtypes.small_floats))
 
-# name -> (primitive, identity for `where`, upcast half floats)
+# name -> (primitive, identity for `where`, upcast half floats, the collective over axes that have names)
 _SIMPLE = {
-    "sum": ("reduce_sum", lambda d: 0, True), "prod": ("reduce_prod", lambda d: 1, True),
-    "max": ("reduce_max", lowest, False), "min": ("reduce_min", highest, False),
+    "sum": ("reduce_sum", lambda d: 0, True, "psum"), "prod": ("reduce_prod", lambda d: 1, True, None),
+    "max": ("reduce_max", lowest, False, "pmax"), "min": ("reduce_min", highest, False, "pmin"),
 }
 
 
-def _reduce(name, a, axes, dtype, keepdims, initial, where, promote_integers=True):
+def _collectives():
+    from xlafront.lax import collectives  # start-up: few programs name axes here
+
+    return collectives
+
+
+def _reduce(name, a, axes, dtype, keepdims, initial, where, promote_integers=True, names=()):
     """The shared body of `sum`, `prod`, `max` and `min`; all but the arrays is static."""
-    primitive, identity, upcast = _SIMPLE[name]
+    primitive, identity, upcast, over_names = _SIMPLE[name]
     a = unwrap(a)
     refuse_keys(name, a)
     aval = tracing.aval_of(a)
@@ -106,6 +112,8 @@ def _reduce(name, a, axes, dtype, keepdims, initial, where, promote_integers=Tru
     if name in ("max", "min") and initial is None and 0 in [shape[i] for i in axes]:
         raise ValueError(f"xnp.{name} of an empty array (shape {shape}) needs `initial`.")
     total = reduced(primitive, a, axes) if axes else a
+    if names:
+        total = getattr(_collectives(), over_names)(total, names)
     if initial is not None:
         check_arraylike(name, initial)
         start = unwrap(initial)
@@ -125,6 +133,13 @@ def static_axes(axis, rank: int, name: str):
     return canonical_axes(axis, rank, f"xnp.{name}")
 
 
+def positions_and_names(axis, rank: int, name: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The axes that a user names, as their positions, and as the names of those that `vmap` and the like gave one."""
+    given = axis if type(axis) is tuple else (axis,)
+    names = tuple([a for a in given if type(a) is str])
+    return canonical_axes(tuple([a for a in given if type(a) is not str]) if names else axis, rank, name), names
+
+
 def _checked_dtype(dtype, name):
     return None if dtype is None else dtypes.check_user_dtype(dtype, f"xnp.{name}")
 
@@ -141,6 +156,8 @@ _PARAMETERS = {
     "promote_integers": "whether integers narrower than the default integer become such ones.",
 }
 _OF_EXTREMES = _PARAMETERS | {"where": "which elements count, a boolean array that broadcasts; `initial` is needed with it."}
+_OVER_NAMES = {
+    "axis": "an axis or several, each by its position or by the name that `vmap` and the like gave it; all positions without."}
 _ALONG_ONE = _PARAMETERS | {"axis": "the axis; all elements in order without."}
 
 
@@ -156,10 +173,12 @@ def _make_summing(name, says, example):
                initial: ArrayLike | None = None, where: ArrayLike | None = None, promote_integers: bool = True) -> Array:
         refuse_out(name, out)
         check_arraylike(name, a)
-        return _reduce(name, a, static_axes(axis, np.ndim(a), name), _checked_dtype(dtype, name), keepdims, initial,
-                       where, promote_integers)
+        axes, names = (static_axes(axis, np.ndim(a), name), ()) if name == "prod" else positions_and_names(
+            axis, np.ndim(a), f"xnp.{name}")
+        return _reduce(name, a, axes, _checked_dtype(dtype, name), keepdims, initial, where, promote_integers, names)
 
-    return _finish(kernel, name, ("axis", "dtype", "keepdims", "out", "promote_integers"), says, example)
+    return _finish(kernel, name, ("axis", "dtype", "keepdims", "out", "promote_integers"), says, example,
+                   _PARAMETERS | ({} if name == "prod" else _OVER_NAMES))
 
 
 sum = _make_summing("sum", "The sum of elements over axes; 16-bit floats are summed in 32 bits.", """\
@@ -175,10 +194,11 @@ def _make_extreme(name, other_name, says, example):
                where: ArrayLike | None = None) -> Array:
         refuse_out(name, out)
         check_arraylike(name, a)
-        return _reduce(name, a, static_axes(axis, np.ndim(a), name), None, keepdims, initial, where)
+        axes, names = positions_and_names(axis, np.ndim(a), f"xnp.{name}")
+        return _reduce(name, a, axes, None, keepdims, initial, where, names=names)
 
     says = f"{says} of the elements over axes, NaN where one is NaN. `{name}` and `{other_name}` are two names of it."
-    return _finish(kernel, name, ("axis", "keepdims", "out"), says, example, _OF_EXTREMES)
+    return _finish(kernel, name, ("axis", "keepdims", "out"), says, example, _OF_EXTREMES | _OVER_NAMES)
 
 
 max = amax = _make_extreme("max", "amax", "The greatest", """\
@@ -234,8 +254,8 @@ def _number(n, dtype):
     return size_as(n, dtype) if is_symbolic_dim(n) else np.asarray(n).astype(dtype)[()]
 
 
-def _count(shape, axes):
-    return math.prod(shape[i] for i in axes)
+def _count(shape, axes, names=()):
+    return math.prod(shape[i] for i in axes) * (math.prod(map(_collectives().axis_size, names)) if names else 1)
 
 
 @library(static=("axis", "dtype", "out", "keepdims"), lists=True)
@@ -244,7 +264,7 @@ def mean(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: N
     """The arithmetic mean over axes, NaN of nothing.
 
     - `a`: the array; 16-bit floats are summed in 32 bits.
-    - `axis`: an axis or several; all without.
+    - `axis`: an axis or several, each by its position or by the name that `vmap` and the like gave it; all positions without.
     - `dtype`: that of the sum and of the result; the array's without, a floating one for integers and booleans.
     - `out`: of NumPy's signature; it must be None.
     - `keepdims`: whether the axes stay, with size 1.
@@ -255,14 +275,14 @@ def mean(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: N
     """
     refuse_out("mean", out)
     check_arraylike("mean", a)
-    axes = static_axes(axis, np.ndim(a), "mean")
+    axes, names = positions_and_names(axis, np.ndim(a), "xnp.mean")
     d = dtypes.to_inexact(tracing.aval_of(unwrap(a)).dtype) if dtype is None else _checked_dtype(dtype, "mean")
     compute = dtypes.float32 if d in _HALF and dtype is None else d
-    total = _reduce("sum", a, axes, compute, keepdims, None, where)
+    total = _reduce("sum", a, axes, compute, keepdims, None, where, names=names)
     if where is None:
-        count = _number(_count(np.shape(a), axes), compute)
+        count = _number(_count(np.shape(a), axes, names), compute)
     else:
-        count = _count_where(where, np.shape(a), axes, keepdims, compute)
+        count = _count_where(where, np.shape(a), axes, keepdims, compute, names)
     return _weakened(div(total, count), d)
 
 
@@ -270,9 +290,9 @@ def _weakened(x, d):
     return x if tracing.aval_of(x).dtype == d else _convert(x, d)
 
 
-def _count_where(where, shape, axes, keepdims, dtype):
+def _count_where(where, shape, axes, keepdims, dtype, names=()):
     ones = _spread(np.asarray(1).astype(dtype)[()], shape)
-    return _reduce("sum", ones, axes, dtype, keepdims, None, where)
+    return _reduce("sum", ones, axes, dtype, keepdims, None, where, names=names)
 
 
 @library(static=("axis", "dtype", "out", "ddof", "keepdims", "correction"), lists=True, converts=True)
@@ -309,18 +329,19 @@ def var(a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: No
     if not dtypes.is_inexact(d):
         return _variance_of_integers(a, static_axes(axis, np.ndim(a), "var"), d, ddof, keepdims, where, mean)
     compute = dtypes.float32 if d in _HALF else dtypes.to_complex(d) if own.kind == "c" else dtypes.to_real(d)
-    axes = static_axes(axis, np.ndim(a), "var")
+    axes, names = positions_and_names(axis, np.ndim(a), "xnp.var")
     a = as_type(a, compute, False)
-    center = globals()["mean"].__wrapped__(a, axes, compute, keepdims=True, where=where) if mean is None else (
+    center = globals()["mean"].__wrapped__(a, axes + names, compute, keepdims=True, where=where) if mean is None else (
         as_type(unwrap(mean), compute, False))
     kept = common_shape(np.shape(center), np.shape(a))
     deviation = sub(a, _spread(center, kept))
     squared = real_(mul(deviation, conj_(deviation, input_dtype=compute))) if compute.kind == "c" else (
         square_(deviation))
     real = dtypes.to_real(compute)
-    total = _reduce("sum", squared, axes, real, keepdims, None, where)
+    total = _reduce("sum", squared, axes, real, keepdims, None, where, names=names)
     # A variance needs more values than degrees of freedom.
-    count = _count(np.shape(a), axes) if where is None else _count_where(where, np.shape(a), axes, keepdims, real)
+    count = (_count(np.shape(a), axes, names) if where is None else
+             _count_where(where, np.shape(a), axes, keepdims, real, names))
     if isinstance(count, int):
         count = exact(real.type(count - ddof if count > ddof else np.nan))
     else:
