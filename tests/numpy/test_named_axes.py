@@ -23,7 +23,7 @@ AXES = [("i", 0), (("i", 0), (0, 1)), ((-1, "i"), (0, 2))]  # inside, and of the
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("axis, whole", AXES, ids=str)
 @pytest.mark.parametrize("f, of_numpy, options", REDUCTIONS, ids=lambda v: getattr(v, "__name__", str(list(v) if isinstance(v, dict) else v)))
-def test_reductions(f, of_numpy, options, axis, whole, keepdims):
+def test_reductions_over_names(f, of_numpy, options, axis, whole, keepdims):
     expected = of_numpy(X, axis=whole, keepdims=True, **options)
     if not keepdims:
         expected = expected.squeeze(tuple(i for i in np.atleast_1d(whole) if i))
