@@ -37,6 +37,8 @@ REFUSED = [  # (error, a word of its text, calls)
     (ZeroDivisionError, "-1", "xnp.reshape(xnp.zeros((2, 0)), (0, -1)) | xnp.zeros((0, 3)).reshape(-1, 0)"),
     (ValueError, "broadcast", "xnp.repeat(X, xnp.array([1, 2]), axis=1, total_repeat_length=2)"),
     (TypeError, "array", "xnp.repeat(X, [1, 2], axis=0)"),
+    (TypeError, "integers", "xnp.repeat(X, 2.0) | xnp.repeat(X, np.ones(2), axis=0) | xnp.split(X, 1.5) | xnp.split(X, 'a')"),
+    (TypeError, "integers", "xnp.array_split(X, [1.0]) | xnp.split(X, None) | xnp.hsplit(X, 1j)"),
     (TypeError, "complex", "xnp.full(2, 1j, 'int8')"),
     (NotImplementedError, "order", "m.reshape(6, order='A') | m.ravel(order='K') | xnp.array([1], order='F')"),
     (TypeError, "incompatible shapes", """xnp.ones(3) + xnp.ones(4) | xnp.hypot(xnp.ones(3), xnp.ones(4)) | xnp.ones(3) < xnp.ones(4) |
@@ -263,6 +265,11 @@ def test_writing_to_an_array_without_elements():
 def test_fractions_of_degrees_of_freedom():
     rows = np.array([[1.0, 2.0, 4.0], [3.0, 5.0, 4.5]])
     np.testing.assert_allclose(xnp.cov(rows, ddof=1.5), np.cov(rows, ddof=1) * 2 / 1.5, rtol=1e-6)
+
+
+def test_whole_floats_are_numbers_of_parts():
+    for parts in (2.0, np.float32(2), xnp.float32(2)):
+        assert [p.tolist() for p in xnp.split(np.arange(4), parts)] == [[0, 1], [2, 3]]
 
 
 def test_scalars_are_repeated_along_any_axis():

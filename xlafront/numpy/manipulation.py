@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import warnings
 from collections.abc import Sequence
 from itertools import accumulate
@@ -608,16 +609,27 @@ atleast_3d = _atleast(3, "Vectors with a dimension before and one after theirs, 
 # Splitting
 
 
+def _whole(name, n, what):
+    try:
+        return operator.index(n)
+    except TypeError:
+        if isinstance(n, tracing.Tracer):
+            raise
+        raise TypeError(f"xnp.{name} needs {what}, which are integers, got {n!r}.") from None
+
+
 def _split(name, ary, indices_or_sections, axis, even):
     check_arraylike(name, ary)
     shape, sections = np.shape(ary), indices_or_sections
     axis = canonical_axis(axis, len(shape), f"xnp.{name}")
     n = shape[axis]
     if type(sections) is not int and (isinstance(sections, (tuple, list)) or np.ndim(sections)):
-        bounds = [0, *[i if is_symbolic_dim(i) else int(i) for i in sections], n]
+        bounds = [0, *[i if is_symbolic_dim(i) else _whole(name, i, "positions to cut at") for i in sections], n]
         bounds = [min_dim(b + n if b < 0 else b, n) for b in bounds]
     else:
-        sections = sections.__index__()
+        if isinstance(sections, (float, np.floating, ArrayImpl)) and sections == int(sections):
+            sections = int(sections)
+        sections = _whole(name, sections, "a number of parts")
         if sections < 1 or (even and n % sections):
             raise ValueError(f"xnp.{name} cannot cut axis {axis} of size {n} into {sections} equal parts.")
         base, extra = divmod(n, sections)

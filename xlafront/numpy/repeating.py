@@ -52,6 +52,8 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None, *, total_r
         if is_symbolic_dim(repeats):
             return _repeat_kernel(a, repeats, axis)
         counts = np.asarray(repeats)
+        if counts.size and not np.can_cast(counts.dtype, np.int64, "same_kind"):
+            raise TypeError(f"xnp.repeat needs integers that say how often, got repeats of dtype {counts.dtype}.")
         if counts.ndim == 0 or counts.size == 1:
             return _repeat_kernel(a, int(counts.reshape(())), axis)
         if counts.shape != (n,):
