@@ -94,9 +94,10 @@ def test_equal_programs_of_functions_that_are_gone_are_compiled_once(compilation
 
 @pytest.fixture
 def lowered(monkeypatch):
-    """The names of what is lowered, in a process as long as no array in it has another layout than it would have by itself."""
+    """The names of what is lowered, as in a process where nobody listens for events and all arrays have their own layouts."""
     names, module = [], jitted.LoweredModule
     monkeypatch.setattr(layouts.use, "others", False)
+    monkeypatch.setattr(jitted, "is_watched", lambda: False)
     monkeypatch.setattr(jitted, "LoweredModule", lambda name, *rest: names.append(name) or module(name, *rest))
     return names
 
