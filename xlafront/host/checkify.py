@@ -6,7 +6,6 @@ that contains programs becomes one on programs that return their errors (`Checke
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -28,6 +27,7 @@ from xlafront.core.ir import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun
 from xlafront.core.primitive import Primitive
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.traceback_filter import boundary
+from xlafront.core.wrapping import wraps
 from xlafront.host import automatic_checks as automatic, unchecked_programs
 from xlafront.host.checks import (
     Error,
@@ -474,7 +474,7 @@ def checkify(f: Callable[..., Out], errors: frozenset[ErrorCategory] = user_chec
         if asked is not None:  # Python needs values, and some are known here
             arrays = []
             program, consts, out_tree = trace_function(
-                functools.wraps(f)(lambda: f(*args, **kwargs)), tree.structure(()), [], "checkify")
+                wraps(f)(lambda: f(*args, **kwargs)), tree.structure(()), [], "checkify")
         findings = Findings(enabled)
         results = findings.run(program, [*consts, *arrays])
         return findings.error(), out_tree.unflatten(map(_as_array, results))

@@ -125,9 +125,13 @@ def _reduce(name, a, axes, dtype, keepdims, initial, where, promote_integers=Tru
     return keep_dims(total, shape, axes) if keepdims else total
 
 
+def _names_among(axis) -> tuple[str, ...]:
+    return tuple([a for a in (axis if type(axis) is tuple else (axis,)) if type(a) is str])
+
+
 def static_axes(axis, rank: int, name: str):
     """The axes that a user names, as one integer or any sequence of them; None stands for all."""
-    if str in [type(a) for a in (axis if type(axis) is tuple else (axis,))]:
+    if _names_among(axis):
         raise NameError(f"xnp.{name} got the axis {axis!r}, an unbound axis name: axes are numbers here. To reduce over named "
                         f"axes use lax.psum and its kin.")
     return canonical_axes(axis, rank, f"xnp.{name}")
@@ -135,9 +139,10 @@ def static_axes(axis, rank: int, name: str):
 
 def positions_and_names(axis, rank: int, name: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """The axes that a user names, as their positions, and as the names of those that `vmap` and the like gave one."""
-    given = axis if type(axis) is tuple else (axis,)
-    names = tuple([a for a in given if type(a) is str])
-    return canonical_axes(tuple([a for a in given if type(a) is not str]) if names else axis, rank, name), names
+    names = _names_among(axis)
+    if names:
+        axis = () if type(axis) is str else tuple([a for a in axis if type(a) is not str])
+    return canonical_axes(axis, rank, name), names
 
 
 def _checked_dtype(dtype, name):
