@@ -49,6 +49,27 @@ def test_steps_of_a_compilation(heard):
     assert spans == [*steps, *steps[:2]]
 
 
+def test_stages_and_calls_share_what_was_made(heard):
+    """A program is lowered and compiled once, whoever asks: a call, or `lower().compile()`, in either order."""
+    _, spans, _ = heard
+    x, y = np.ones(3, np.float32), np.ones(4, np.float32)
+    f = xf.jit(lambda x: x * 5 - 2)
+    compiled = f.lower(x).compile()
+    made = len(spans)
+    assert f.lower(x).compile()(x).tolist() == f(x).tolist() == compiled(x).tolist() == [3, 3, 3]
+    assert f.lower(x).as_text() == f.lower(xf.ShapeDtypeStruct((3,), np.float32)).as_text()
+    assert len(spans) == made == 3
+    f(y)
+    f.lower(y).compile()
+    assert [event for event, _ in spans[3:]] == [TRACE, LOWER, COMPILE, LOWER]  # a call keeps no module
+    f.lower(y).compile({"xla_cpu_enable_fast_math": True})
+    assert [event for event, _ in spans[7:]] == [COMPILE]
+    donating = xf.jit(lambda x: x * 5 - 2, donate_argnums=0)
+    donating.lower(x).compile()
+    z = xf.numpy.ones(3)
+    assert donating(z).tolist() == [3, 3, 3] and z.is_deleted()
+
+
 def test_the_cache_of_compiled_programs(tmp_path):
     """A program that is found in the cache is not compiled again by another process."""
     code = """

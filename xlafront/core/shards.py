@@ -83,8 +83,13 @@ def _addressable_shards(self) -> list[Shard]:
     >>> [shard.data.shape for shard in xnp.ones((2, 3)).addressable_shards]
     [(2, 3)]
     """
+    sharding = self._sharding
+    if sharding.num_devices == 1:
+        self._check_if_deleted()
+        here = sharding._internal_device_list.addressable_device_list
+        return [Shard(device, sharding, self._aval.shape, self) for device in here]
     return _kept(self, "_local_shards", lambda: [
-        Shard(d, self._sharding, self.aval.shape, part) for d, part in _parts(self).items()])
+        Shard(d, sharding, self._aval.shape, part) for d, part in _parts(self).items()])
 
 
 def _global_shards(self) -> list[Shard]:

@@ -409,9 +409,11 @@ class Settings:
         return self._find(name).value
 
     def __getattr__(self, name: str):
-        known = settings.get(name[4:] if name.startswith("jax_") else name)  # programs ask often, by these names
+        known = settings.get(name[4:] if name.startswith("jax_") else name)
         if known is not None:
-            return known.state.value
+            state = known.state
+            setattr(Settings, name, property(lambda self: state.value))  # programs that ask once ask often
+            return state.value
         if name.startswith("__"):
             raise AttributeError(name)
         return self.read(name)

@@ -424,20 +424,24 @@ class Jitted:
     # Compiling
 
     def executable_for(self, traced: TracedCall, call: Call) -> Executable:
-        donated = self.donated_flags(call)
-        assignment = self.place(traced, call)
+        return self.compiled(traced, call, self.place(traced, call), self.donated_flags(call))
+
+    def compiled(self, traced: TracedCall, call: Call, assignment: device_assignment.DeviceAssignment, donated: tuple,
+                 lowered: LoweredModule | None = None) -> Executable:
+        """The executable for these devices, of which there is one, whether a call asks first or `lower().compile()`, which has
+        lowered already."""
         key = (assignment, donated)
         found = traced.executables.get(key)
         if found is None:
             def make():
-                if distributed.state.num_processes > 1:
+                if distributed.state.num_processes > 1 and lowered is None:
                     process_agreement.check_same(self.name, traced, assignment)
                 consts = traced.closed.consts
                 values = [module_shardings.inline_constant(c) for c in consts]
                 program = self.program_key(traced, values, assignment, donated)
                 equal = None if program is None else recent_programs.get(program)
                 if equal is None:
-                    compiled = self.lower(traced, call, assignment, donated).compile()
+                    compiled = (lowered or self.lower(traced, call, assignment, donated)).compile()
                     if program is not None and compiled.portable:
                         recent_programs.keep(program, compiled.twin(()))
                 else:

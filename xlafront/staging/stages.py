@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from xlafront import lowering
 from xlafront.core import avals, backends, keys, parts, tracing, tree
+from xlafront.core.memo import Memo
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.core.traceback_filter import boundary, filter_traceback
 from xlafront.runtime import clients, config
@@ -19,7 +20,7 @@ from xlafront.runtime.jaxlib_compat import (
     let_go,
     pjit,
 )
-from xlafront.runtime.layouts import Format, Layout
+from xlafront.runtime.layouts import Format, Layout, use as layouts_in_use
 from xlafront.staging import device_assignment, signatures
 from xlafront.staging.compiling import LoweredModule, run_executable
 from xlafront.staging.debug_nans import check_finite
@@ -108,6 +109,9 @@ def _for_platforms(options, platforms: Sequence[str]) -> tuple[Any, tuple[str, .
         return options, (platform,)
 
 
+recent_modules: Memo = Memo(8)  # what was lowered last: notebooks ask for its text, then for its cost, then for its code
+
+
 class Traced:
     """A function traced for one signature."""
 
@@ -172,7 +176,15 @@ class Traced:
         if mesh is not None:
             return Lowered(self, self._over(mesh, backends.devices(), elsewhere), mesh)
         assignment = device_assignment.place_arguments(jitted.name, call.leaves, wanted, traced, options)
-        return Lowered(self, jitted.lower(traced, call, assignment, jitted.donated_flags(call), elsewhere))
+        donated = jitted.donated_flags(call)
+        key = traced, assignment, donated, elsewhere
+        laid_out = layouts_in_use.others or any([type(x) is ShapeDtypeStruct and x._layout for x in call.leaves])
+        module = None if laid_out else recent_modules.get(key)
+        if module is None:
+            module = jitted.lower(traced, call, assignment, donated, elsewhere)
+            if not laid_out:
+                recent_modules.keep(key, module)
+        return Lowered(self, module)
 
     def of_arrays(self) -> tuple[Callable, tuple, dict[str, Any]]:
         """The function of lists of the arrays that values consist of, in place of these values, and its arguments."""
@@ -268,8 +280,14 @@ class Lowered:
             return Compiled(self, module.compile(compiler_options), lambda: module.compile(compiler_options, anew=True))
         if device_assignment is not None and tuple(device_assignment) != self._lowered.assignment.devices:
             raise ValueError("the devices are part of the lowering: give jit shardings over these devices instead.")
-        return Compiled(self, self._lowered.compile(compiler_options),
-                        lambda: self._lowered.compile(compiler_options, anew=True))
+        module = self._lowered
+        if compiler_options or module.layouts is not None or module.elsewhere is not None:
+            executable = module.compile(compiler_options)
+        else:
+            traced = self._traced
+            executable = traced._jitted.compiled(
+                traced._traced.on_arrays, traced._call, module.assignment, module.donated, module)
+        return Compiled(self, executable, lambda: module.compile(compiler_options, anew=True))
 
 
 class Compiled:
