@@ -77,11 +77,22 @@ def _retype(value: np.ndarray, aval) -> np.ndarray:
     return value if value.dtype == aval.dtype else value.view(aval.dtype)
 
 
+class DeletedArrayError(RuntimeError, ValueError):
+    """The values of an array are gone; a ValueError, too, as the runtime raises for an argument of a compiled function.
+
+    - `array`: the array.
+    - `use`: what was to be done with it.
+    """
+
+    def __init__(self, array: ArrayImpl, use: str = ""):
+        super().__init__(
+            f"Array has been deleted with shape={array._aval}{use}: its buffer was deleted or donated to an earlier call "
+            f"(donate_argnums), or freed by .delete(). Use what that call returned, or do not donate the argument.")
+
+
 def _check_if_deleted(self) -> None:
     if self.is_deleted():
-        raise RuntimeError(
-            f"Array has been deleted, with shape {self.aval}: its buffer was given away by `donate_argnums` in an earlier call "
-            f"or freed by `.delete()`. Use the result of that call instead, or do not donate this argument.")
+        raise DeletedArrayError(self)
 
 
 def _seen_aval(self) -> Any:
@@ -181,4 +192,4 @@ def _attach() -> None:
 
 _attach()
 
-__all__ = ["ArrayImpl", "host_value", "put_host", "single_device", "skip_checks"]
+__all__ = ["ArrayImpl", "DeletedArrayError", "host_value", "put_host", "single_device", "skip_checks"]

@@ -22,7 +22,7 @@ from xlafront.core.program_call import ProgramCall
 from xlafront.core.structs import ShapeDtypeStruct
 from xlafront.core.traceback_filter import filter_traceback
 from xlafront.runtime import config, distributed, effects as runtime_effects
-from xlafront.runtime.arrays import ArrayImpl
+from xlafront.runtime.arrays import ArrayImpl, DeletedArrayError
 from xlafront.runtime.clients import clients
 from xlafront.runtime.jaxlib_compat import DONATED_ARRAYS_CRASH, JaxRuntimeError, let_go, pjit
 from xlafront.runtime.layouts import Layout, use as layouts_in_use
@@ -285,10 +285,7 @@ class Jitted:
     def explain_deleted(self, traced: TracedCall, leaves, error: RuntimeError) -> Exception:
         for i, x in enumerate(leaves):
             if isinstance(x, ArrayImpl) and x.is_deleted():
-                return RuntimeError(
-                    f"{self.name} got an array that has been deleted, with shape {x.aval}, as argument "
-                    f"{traced.debug_info.arg_names[i]}: its buffer was donated to an earlier call (donate_argnums) or freed. "
-                    "Use what that call returned, or do not donate the argument.")
+                return DeletedArrayError(x, f", which {self.name} got as argument {traced.debug_info.arg_names[i]}")
         return error
 
     def check_donated_once(self, call: Call) -> None:
@@ -598,7 +595,7 @@ class Explaining:
         jitted, text = self._jitted, str(error)
         if "static arguments" in text:
             signatures.check_statics(jitted.fun, jitted.name, jitted.options.static, args, kwargs)
-        if "deleted or donated" in text:
+        if "deleted or donated" in text and not isinstance(error, DeletedArrayError):
             call = self._split(args, kwargs)
             raise jitted.explain_deleted(jitted.trace(call), call.leaves, error) from None
 
