@@ -21,6 +21,7 @@ from xlafront.runtime.jaxlib_compat import (
 )
 from xlafront.runtime.layouts import Format, Layout
 from xlafront.staging import device_assignment, signatures
+from xlafront.staging.caches import live_executables
 from xlafront.staging.compiling import LoweredModule, run_executable
 from xlafront.staging.debug_nans import check_finite
 from xlafront.staging.jitted import leaves_handles, own_copy, shard_arg_fallback
@@ -268,8 +269,12 @@ class Lowered:
             return Compiled(self, module.compile(compiler_options), lambda: module.compile(compiler_options, anew=True))
         if device_assignment is not None and tuple(device_assignment) != self._lowered.assignment.devices:
             raise ValueError("the devices are part of the lowering: give jit shardings over these devices instead.")
-        return Compiled(self, self._lowered.compile(compiler_options),
-                        lambda: self._lowered.compile(compiler_options, anew=True))
+        lowered = self._lowered
+        executable = lowered.compile(compiler_options)
+        if not compiler_options and lowered.layouts is None:  # a call needs no other
+            lowered.traced.executables.setdefault((lowered.assignment, lowered.donated), executable)
+            live_executables.add(executable)
+        return Compiled(self, executable, lambda: lowered.compile(compiler_options, anew=True))
 
 
 class Compiled:
