@@ -30,8 +30,8 @@ _lock = threading.Lock()
 class ProfileOptions(profiling.ProfileOptions):
     """What a recording contains, set by attributes.
 
-    `host_tracer_level` (0 to 3) and `python_tracer_level` (0, 1) say in how much detail the host is recorded, `session_id` what the
-    folder of the recording is called, `advanced_configuration` what plugins are told of their devices.
+    `host_tracer_level` (0 to 3) and `python_tracer_level` (0, 1) say in how much detail the host is recorded, `session_id`
+    what the folder of the recording is called, `advanced_configuration` what plugins are told of their devices.
 
     >>> options = ProfileOptions()
     >>> options.python_tracer_level = 0
@@ -48,7 +48,8 @@ class _Recording:
 
     events: bytes | None = None
 
-    def __init__(self, session: profiling.ProfilerSession, log_dir: str, perfetto_link: bool, perfetto_trace: bool, named: bool):
+    def __init__(self, session: profiling.ProfilerSession, log_dir: str, perfetto_link: bool, perfetto_trace: bool,
+                 named: bool):
         self.session, self.log_dir = session, log_dir
         self.perfetto_link, self.perfetto_trace = perfetto_link, perfetto_trace
         self.named = named  # whether its folder has a name that was asked for, which only the session knows
