@@ -70,6 +70,17 @@ def test_python_is_recorded_unless_left_out(tmp_path):
         assert any(["called_in_python" in name for name in events(directory)]) is there
 
 
+def test_folders_of_recordings_have_the_names_that_options_say(tmp_path):
+    options = quiet()
+    options.session_id = "mine"
+    with pytest.warns(UserWarning, match="device_tracer_level has no effect"):
+        options.device_tracer_level = 1
+    with profiler.trace(tmp_path, profiler_options=options, create_perfetto_trace=True), profiler.TraceAnnotation("named"):
+        pass
+    assert {path.parent.name for path in tmp_path.glob("plugins/profile/*/*")} == {"mine"}
+    assert "named" in events(tmp_path) and newest(tmp_path, "perfetto_trace.json.gz")
+
+
 def test_process_is_described(tmp_path):
     with profiler.trace(tmp_path, profiler_options=quiet()):
         pass

@@ -62,6 +62,7 @@ OPERATIONS = [
     ("two arguments", one, lambda k: xf.jit(lambda a, b: draw(a))(k, k), True, True, False, True),
     ("closed over", one, lambda k: xf.jit(lambda: draw(k))(), True, True, False, True),
     ("cond", one, lambda k: lax.cond(True, draw, lambda k: 0.0, k), True, True, False, True),
+    ("cond, both branches", one, lambda k: lax.cond(True, draw, lambda k: draw(k) + 1, k), True, True, False, True),
     ("cond that returns", one, lambda k: lax.cond(True, lambda k: k, lambda k: k, k), False, False, False, True),
     ("cond, new keys", one, lambda k: lax.cond(True, random.clone, lambda k: random.split(k)[0], k), True, True, False, True),
     ("vmap that closes over", one, lambda k: xf.vmap(lambda i: draw(k) + i)(xnp.arange(2)), True, True, False, True),
@@ -136,6 +137,11 @@ def test_parts_of_an_array_are_separate():
     np.testing.assert_array_equal(keys._consumed, [True, True, False])
     draw(keys[2])
     assert refused(lambda k: k[2], keys)
+
+
+def test_one_key_in_two_places_of_a_call():
+    assert refused(lambda k: xnp.stack([k, k]), one()) and refused(xf.jit(lambda a, b: draw(a) + draw(b)), *[one()] * 2)
+    assert not refused(lambda ks: xnp.stack([*ks]), three()) and not refused(xf.jit(lambda a, b: draw(a)), *[one()] * 2)
 
 
 def test_a_compiled_function_is_checked_at_every_call():

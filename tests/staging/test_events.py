@@ -70,6 +70,19 @@ def test_stages_and_calls_share_what_was_made(heard):
     assert donating(z).tolist() == [3, 3, 3] and z.is_deleted()
 
 
+def test_tracings_within_others_are_part_of_them(heard):
+    durations, spans, scalars = heard
+    x = np.ones(3, np.float32)
+    inner = xf.jit(lambda y: y * 5)
+
+    @xf.jit
+    def outer(x):
+        return inner(x) + inner(x * 2)
+
+    outer.lower(x).compile()
+    assert spans == [(TRACE, "outer"), (LOWER, "jit(outer)"), (COMPILE, "jit(outer)")]
+
+
 def test_the_cache_of_compiled_programs(tmp_path):
     """A program that is found in the cache is not compiled again by another process."""
     code = """
@@ -80,6 +93,16 @@ xf.monitoring.register_event_duration_secs_listener(
     lambda event, seconds, **_: events.append(event.rpartition("/")[2]) if "cache" in event and seconds < 100 else None)
 xf.jit(lambda x: x * 7 - 2)(np.ones(5, np.float32))
 print(*events)
+if xf.config.enable_compilation_cache:
+    events.clear()
+    g = xf.jit(lambda x: x * 7 - 2)
+    g(np.ones(5, np.float32))
+    assert events[-1] in ("cache_hits", "cache_retrieval_time_sec"), events  # an equal program of another function
+    if "@" == "1":
+        events.clear()
+        xf.clear_caches()
+        g(np.ones(5, np.float32))
+        assert events[1] == "cache_hits" and events[-1] == "cache_retrieval_time_sec", events  # from the disk
 """
     environment = os.environ | {"XLAFRONT_CACHE_DIR": str(tmp_path), "XLAFRONT_COMPILATION_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     for cache, expected in (("large", "tasks_using_cache compile_requests_use_cache"),
@@ -89,6 +112,6 @@ print(*events)
                             ("0", "task_disabled_cache")):
         settings = {"JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "1000000000"} if cache == "large" else {
             "XLAFRONT_ENABLE_COMPILATION_CACHE": cache}
-        done = subprocess.run([sys.executable, "-c", code], env=environment | settings, capture_output=True, text=True,
+        done = subprocess.run([sys.executable, "-c", code.replace("@", cache)], env=environment | settings, capture_output=True, text=True,
                               check=True)
         assert done.stdout.split() == expected.split()

@@ -44,6 +44,18 @@ def test_operations_in_a_scope():
     assert np.allclose(xf.jit(scoped)(X), np.sin(X) * 2) and np.allclose(scoped(X), np.sin(X) * 2)
 
 
+def test_what_is_computed_again_and_tangents_of_values():
+    again = {name: what for name, what in told(xf.grad(xf.checkpoint(lambda x: xnp.sin(scoped(x)).sum())), X)}
+    assert again == {"call recomputed": {"inlineable": "false"}, "sine": PART, "cosine": PART, "multiply": PART}
+    assert told(lambda x: xf.jvp(lambda x: set_xla_metadata(xnp.sin(x), unit=1), (x,), (x,)), X) == [
+        ("sine", {"unit": "1"}), ("multiply", {"unit": "1"})]
+    for value in ({}, [1]):
+        with pytest.raises(TypeError, match="unhashable"):
+            set_xla_metadata(unit=value)
+        with pytest.raises(TypeError, match="unhashable"):
+            set_xla_metadata(X, unit=value)
+
+
 def test_derivatives_and_batches_in_a_scope():
     assert told(xf.vmap(scoped), X) == [("sine", PART)]
     assert told(xf.grad(lambda x: scoped(x).sum()), X) == [("cosine", PART), ("multiply", PART)]

@@ -239,13 +239,18 @@ def _depends(operands, *, branches, **_):
 
 def _key_use(eqn, use_of_program):
     """A branch may spend what the others do not; a key counts as spent all the same."""
+    from xlafront.core.key_use import together  # start-up: only with the setting
+
     uses = [use_of_program(b.jaxpr) for b in eqn.params["branches"]]
-    spends = [(i + 1, part) for spends, _ in uses for i, part in spends]
+    spent: dict[int, Any] = {}  # one of the branches is taken: what each of them spends is spent once
+    for spends, _ in uses:
+        for i, part in spends:
+            spent[i + 1] = together(spent.get(i + 1, False), part)
     results: list[int | str] = []
     for found in zip(*[results for _, results in uses]):
         handed = [i + 1 for i in found if isinstance(i, int)]
         results.append("spent" if "spent" in found else "new" if "new" in found else handed[0])
-    return spends, results
+    return [*spent.items()], results
 
 
 def _split(eqn, policy):

@@ -20,10 +20,17 @@ def check(name: str, closed: ClosedJaxpr, arguments: Sequence[Any], names: Seque
     """Raise if a program that is about to run would spend keys that are spent already."""
     use = use_of_program(closed.jaxpr)
     operands = (*arguments, *closed.consts)
+    spent: list[tuple[KeyArray, Any]] = []
     for i, part in use.spends:
-        if isinstance(operands[i], KeyArray):
-            refuse_spent(operands[i], part, name, f"argument {names[i]}" if i < len(names) else f"argument {i}"
-                         if i < len(arguments) else "an array that it closes over")
+        keys = operands[i]
+        if isinstance(keys, KeyArray):
+            what = f"argument {names[i]}" if i < len(names) else (
+                f"argument {i}" if i < len(arguments) else "an array that it closes over")
+            refuse_spent(keys, part, name, what)
+            if any([other is keys and overlap(before, part) for other, before in spent]):
+                raise KeyReuseError(f"Previously-consumed key in the call of {name}: {what} ({keys.aval}) is another of its "
+                                    f"arguments too, and both are consumed. {KeyReuseError.remedy}")
+            spent.append((keys, part))
 
 
 def note(closed: ClosedJaxpr, arguments: Sequence[Any], results: Sequence[Any]) -> None:

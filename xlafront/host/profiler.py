@@ -10,13 +10,14 @@ import json
 import os
 import pathlib
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from xlafront.core import backends
 from xlafront.runtime import profiling
 from xlafront.runtime.jaxlib_compat import JaxRuntimeError
-from xlafront.runtime.profiling import ProfileData, ProfileEvent, ProfileOptions, ProfilePlane, TraceMe
+from xlafront.runtime.profiling import ProfileData, ProfileEvent, ProfilePlane, TraceMe
 
 __all__ = ["ProfileData", "ProfileEvent", "ProfileOptions", "ProfilePlane", "StepTraceAnnotation", "TraceAnnotation",
            "annotate_function", "device_memory_profile", "get_profiled_instructions_proto", "register_subprocess",
@@ -26,14 +27,39 @@ PERFETTO_PORT = 9001  # the one of this machine that Perfetto's page may read fr
 _lock = threading.Lock()
 
 
+class ProfileOptions(profiling.ProfileOptions):
+    """What a recording contains, set by attributes.
+
+    `host_tracer_level` (0 to 3) and `python_tracer_level` (0, 1) say in how much detail the host is recorded, `session_id`
+    what the folder of the recording is called, `advanced_configuration` what plugins are told of their devices.
+
+    >>> options = ProfileOptions()
+    >>> options.python_tracer_level = 0
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not hasattr(type(self), name):
+            warnings.warn(f"ProfileOptions.{name} has no effect: the profiler has no such option.", stacklevel=2)
+        super().__setattr__(name, value)
+
+
 class _Recording:
     """A recording under way, and what it has found when it could not be written."""
 
     events: bytes | None = None
 
-    def __init__(self, session: profiling.ProfilerSession, log_dir: str, perfetto_link: bool, perfetto_trace: bool):
+    def __init__(self, session: profiling.ProfilerSession, log_dir: str, perfetto_link: bool, perfetto_trace: bool,
+                 named: bool):
         self.session, self.log_dir = session, log_dir
         self.perfetto_link, self.perfetto_trace = perfetto_link, perfetto_trace
+        self.named = named  # whether its folder has a name that was asked for, which only the session knows
+
+    def write(self) -> None:
+        if self.named:
+            return self.session.stop_and_export(self.log_dir)
+        if self.events is None:
+            self.events = self.session.stop()
+        self.session.export(self.events, self.log_dir)
 
 
 _recording: _Recording | None = None
@@ -58,7 +84,7 @@ def start_trace(log_dir: os.PathLike | str, create_perfetto_link: bool = False, 
     >>> stop_trace()
     """
     global _recording
-    if profiler_options is not None and not isinstance(profiler_options, ProfileOptions):
+    if profiler_options is not None and not isinstance(profiler_options, profiling.ProfileOptions):
         raise TypeError(f"profiler_options must be ProfileOptions, got {type(profiler_options).__name__}: {profiler_options!r}")
     directory = os.fspath(log_dir)
     with _lock:
@@ -68,13 +94,14 @@ def start_trace(log_dir: os.PathLike | str, create_perfetto_link: bool = False, 
         _make_writable(directory)
         _start_client()
         session = profiling.ProfilerSession(profiler_options) if profiler_options is not None else profiling.ProfilerSession()
-        _recording = _Recording(session, directory, create_perfetto_link, create_perfetto_trace)
+        _recording = _Recording(session, directory, create_perfetto_link, create_perfetto_trace,
+                                named=bool(getattr(profiler_options, "session_id", "")))
 
 
 def stop_trace() -> None:
     """End the recording that `start_trace` started, and write it.
 
-    If it cannot be written, it is kept: `stop_trace` may be called again.
+    If it cannot be written, it is kept: `stop_trace` may be called again. (One whose options have a `session_id` is lost.)
 
     >>> import pathlib, tempfile
     >>> directory = tempfile.mkdtemp()
@@ -89,9 +116,7 @@ def stop_trace() -> None:
         if _recording is None:
             raise RuntimeError("there is no trace to stop: none was started by start_trace().")
         done = _recording
-        if done.events is None:
-            done.events = done.session.stop()
-        done.session.export(done.events, done.log_dir)
+        done.write()
         _recording = None
     if done.perfetto_link or done.perfetto_trace:
         path = _write_perfetto(done.log_dir)

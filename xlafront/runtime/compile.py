@@ -83,6 +83,13 @@ def _tell_of_cache(used: bool) -> None:
         monitoring.record_event("/jax/compilation_cache/compile_requests_use_cache")
 
 
+def tell_of_equal(cache) -> None:
+    """The events of a program that need not be compiled, as this process has its equal: that of a cache, where one is used."""
+    _tell_of_cache(cache is not None)
+    if cache is not None:
+        monitoring.record_event("/jax/compilation_cache/cache_hits")
+
+
 def backend_compile_and_load(backend, module, executable_devices, options: CompileOptions, host_callbacks: Sequence[Any]):
     """XLA's compiler alone. Libraries that count or refuse compilations put functions of their own in its place."""
     return backend.compile_and_load(module, executable_devices, options, host_callbacks)

@@ -149,6 +149,9 @@ def own_caches() -> Caches:
 # its equal, nothing else may hold those of the turns before.
 recent_executables: Memo = Memo(32)
 
+# Equal programs of different functions share what XLA made, as of a lambda that is written anew in each turn of a loop.
+executables_by_key: weakref.WeakValueDictionary[str, Executable] = weakref.WeakValueDictionary()
+
 
 class LiveExecutables:
     """Keeps the number of compiled programs below what the system gives a process room for.
@@ -231,6 +234,7 @@ def clear_caches() -> None:
     for caches in _all:
         caches.clear()
     _of_functions.clear()
+    executables_by_key.clear()
     forget_dispatch()
     clear_memos()
     forget_unused_types()

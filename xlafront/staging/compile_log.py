@@ -39,7 +39,7 @@ def note(text: str, name: str, in_avals: Sequence[Any], *more: Any) -> None:
 
 
 class logged_step:
-    """Says how long the step inside took."""
+    """Says how long the step inside took. A tracing within another one is part of it, of which nothing is told."""
 
     __slots__ = ("step", "name", "in_avals", "began", "started")
 

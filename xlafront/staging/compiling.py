@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,13 +14,13 @@ from xlafront.core.discharge import discharge_program
 from xlafront.core.ir import ClosedJaxpr, Jaxpr, dce_jaxpr, subprograms
 from xlafront.runtime import config
 from xlafront.runtime.clients import clients
-from xlafront.runtime.compile import CompileRequest, compile_module, explain_options
+from xlafront.runtime.compile import CompileRequest, compile_module, explain_options, tell_of_equal
 from xlafront.runtime.compile_options import compile_options, for_small_programs, for_wide_loops
 from xlafront.runtime.disk_cache import cache_key
 from xlafront.runtime.jaxlib_compat import HAS_TWO_EMITTERS, JaxRuntimeError
 from xlafront.runtime.topologies import is_compile_only
 from xlafront.staging import module_shardings
-from xlafront.staging.caches import recent_executables
+from xlafront.staging.caches import executables_by_key, recent_executables
 from xlafront.staging.compile_log import COMPILATION, CONVERSION, logged_step, note
 from xlafront.staging.device_assignment import DeviceAssignment
 from xlafront.staging.dumps import dump
@@ -155,6 +154,8 @@ class LoweredModule:
         equal = None if anew or key is None else _equal_program(key)
         try:
             with logged_step(COMPILATION, self.name, self.traced.in_avals):
+                if equal is not None:
+                    tell_of_equal(backends.disk_cache())
                 executable, from_disk = equal if equal is not None else compile_module(
                     CompileRequest(context.module, self.client, devices, options, context.host_callbacks, key),
                     None if anew else backends.disk_cache())
@@ -180,7 +181,7 @@ class LoweredModule:
             own_layouts=self.layouts is not None, portable=key is not None,
             from_disk=from_disk, callback_failures=context.callback_failures)
         if key is not None and not anew:
-            _by_key[key] = result
+            executables_by_key[key] = result
             if key not in recent_executables and not result.const_args and len(self.closed.jaxpr.eqns) <= _OPERATIONS:
                 recent_executables.keep(key, (executable, from_disk))
         return result
@@ -192,12 +193,8 @@ def _has_symbolic(types: Sequence[Any]) -> bool:
 
 def _equal_program(key: str) -> tuple[Any, bool] | None:
     """What XLA made of an equal program, and whether it is from the disk."""
-    known = _by_key.get(key)
+    known = executables_by_key.get(key)
     return recent_executables.get(key) if known is None else (known.loaded, known.from_disk)
-
-
-# Equal programs of different functions share what XLA made, as of a lambda that is written anew in each turn of a loop.
-_by_key: weakref.WeakValueDictionary[str, Executable] = weakref.WeakValueDictionary()
 
 
 def _on_one_cpu(assignment) -> bool:

@@ -372,8 +372,11 @@ class Jitted:
         known = signatures.weak_reference(fun)  # the caches must not keep alive the function that they are keyed on
         debug_info = DebugInfo("jit", self.name, signatures.function_location(fun),
                                lambda: signatures.argument_names(known(), static, in_tree))
-        with logged_step(TRACING, self.name, in_avals):
+        if tracing.thread.trace is not tracing.eval_trace:
             jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info)
+        else:
+            with logged_step(TRACING, self.name, in_avals):
+                jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals, debug_info)
         return TracedCall(ClosedJaxpr(jaxpr, consts), out_tree, in_avals, debug_info)
 
     # Arguments

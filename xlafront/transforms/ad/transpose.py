@@ -168,12 +168,17 @@ def known_part(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
     left = []
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts))
     changed = False
+    thread = source.thread
 
     def evaluate(eqn):
         nonlocal changed
         changed = True
         operands = [v.val if type(v) is Literal else values[v] for v in eqn.invars]
-        results = eqn.primitive.bind(*operands, **eqn.params)
+        saved, thread.site = thread.site, eqn.site  # it stays where the user wrote it
+        try:
+            results = eqn.primitive.bind(*operands, **eqn.params)
+        finally:
+            thread.site = saved
         values.update(zip(eqn.outvars, results if eqn.primitive.multiple_results else [results]))
 
     for eqn in jaxpr.eqns:

@@ -13,6 +13,7 @@ from xlafront.core.ir import ClosedJaxpr, JaxprEqn
 from xlafront.core.primitive import Primitive
 from xlafront.core.program_call import ProgramCall
 from xlafront.core.wrapping import wraps
+from xlafront.core.zeros import Zero
 from xlafront.lax.device_put import move_memory_p
 from xlafront.runtime.layouts import MemorySpace
 from xlafront.transforms.calls.programs import trace_function
@@ -46,8 +47,8 @@ def set_xla_metadata(x: Any = None, **kwargs: Any) -> Any:
       operations inside.
     - `kwargs`: names and values, which XLA gets as text; inside of another scope None takes a name back.
 
-    A value is meant as the operation computes it, not its derivatives; operations in a scope bring what is told of them to
-    those of their derivatives.
+    A value is meant as the operation computes it, and so is its tangent; operations in a scope bring what is told of them to
+    those of all derivatives.
 
     >>> def f(x):
     ...     with set_xla_metadata(placed="first"):
@@ -58,8 +59,10 @@ def set_xla_metadata(x: Any = None, **kwargs: Any) -> Any:
     (True, True)
     """
     if x is None:
+        hash(tuple(kwargs.values()))  # what is told of operations is part of what programs are known by
         return source.annotated({name: None if value is None else _text(value) for name, value in kwargs.items()})
-    told = tuple([(name, _text(value)) for name, value in kwargs.items()])
+    told = tuple(kwargs.items())
+    hash(told)
     leaves, structure = tree.flatten(x)
     return structure.unflatten([xla_metadata_value_p.bind(leaf, xla_metadata_kvs=told) for leaf in leaves])
 
@@ -70,13 +73,14 @@ def _lower_value(ctx, x, *, xla_metadata_kvs):
         attributes = x.owner.attributes
         named = "mhlo.frontend_attributes"
         merged = {named: attributes[named]} if named in attributes else {}
-        m.tell(merged, dict(xla_metadata_kvs))
+        m.tell(merged, {name: _text(value) for name, value in xla_metadata_kvs})
         attributes[named] = merged[named]
     return x
 
 
 def _value_jvp(primals, tangents, **params):
-    return xla_metadata_value_p.bind(*primals, **params), tangents[0]
+    told = functools.partial(xla_metadata_value_p.bind, **params)
+    return told(*primals), tangents[0] if type(tangents[0]) is Zero else told(*tangents)
 
 
 xla_metadata_value_p = Primitive(
