@@ -1052,3 +1052,38 @@ def test_memory_of_its_own():
     with pytest.raises(RuntimeError, match="deleted"):
         ref[...] = x
     np.testing.assert_array_equal(ref[...], [3, 2, 2])
+
+
+def test_unwanted_cotangents_cost_nothing():
+    """Products that only give the cotangent that nobody wants are left out."""
+    matrix, vector = xnp.arange(6.0).reshape(2, 3), xnp.arange(3.0)
+    _, pullback = xf.vjp(lambda m, v: xnp.sin(m @ v), matrix, vector)
+
+    def run():
+        return pullback.with_refs(xf.ad.GradValue(), xf.ad.DontWant())(xnp.ones(2))
+
+    of_matrix, other = run()
+    np.testing.assert_allclose(of_matrix, np.outer(np.cos(matrix @ vector), vector), rtol=1e-5)
+    assert other == xf.ad.DidntWant() and str(xf.make_jaxpr(run)()).count("dot_general") == 1
+
+
+def test_cotangents_are_added_where_the_array_was_read():
+    """A reference that collects the gradients of reads is not gone through as a whole."""
+    x = xnp.arange(1000.0)
+
+    @xf.jit
+    def collect(total, places):
+        def step(_, i):
+            _, pullback = xf.vjp(lambda x: x[i] ** 2, x)
+            pullback.with_refs(total)(1.0)
+            return None, None
+
+        lax.scan(step, None, places)
+
+    total = xf.new_ref(xnp.zeros(1000))
+    collect(total, xnp.array([3, 7, 3]))
+    expected = np.zeros(1000)
+    expected[[3, 7]] = 12, 14
+    assert (total[...] == expected).all()
+    text = collect.lower(total, xnp.array([3, 7, 3])).as_text()
+    assert not [line for line in text.splitlines() if "stablehlo.add" in line and "1000xf32" in line]

@@ -71,7 +71,8 @@ class AbstractRef(AbstractValue):
 
     def str_short(self, short_dtypes=False, mesh_axis_types=False) -> str:
         space = "" if self.memory_space is None else f"<{self.memory_space}>"
-        return f"Ref{space}{{{str_short(self.inner_aval) if short_dtypes else self.inner_aval.str_short()}}}"
+        held = self.inner_aval.strip_weak_type()
+        return f"Ref{space}{{{str_short(held) if short_dtypes else held.str_short()}}}"
 
     __repr__ = __str__ = lambda self: self.str_short()
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from xlafront import lowering
 from xlafront.core import dtypes, errors, tracing
 from xlafront.core.avals import ShapedArray
 from xlafront.core.dimensions import is_symbolic_dim
@@ -142,7 +143,15 @@ def _update_abstract(x, update, *starts):
 
 
 def _update_lower(ctx, x, update, *starts):
-    return ctx.dynamic_update_slice(x, update, _same_index_type(ctx, starts, 2))
+    starts, (whole, part, *_) = _same_index_type(ctx, starts, 2), ctx.avals_in
+    result = ctx.dynamic_update_slice(x, update, starts)
+    if isinstance(whole.dtype, np.dtype) and ctx.body.sizes is None and lowering.module.is_zero(x, whole.dtype):
+        def add_to(total):
+            held = ctx.dynamic_slice(total, starts, part)
+            return ctx.dynamic_update_slice(total, ctx.op("stablehlo.add", [held, update], [part]), starts)
+
+        ctx.body.sparse[result] = [add_to]
+    return result
 
 
 def _update_jvp(primals, tangents):

@@ -330,7 +330,14 @@ def _scatter_lowering(operation):
         return [new if operation is None else combine(inner, operation, old, new, *scalar)]
 
     def lower(ctx, x, indices, updates, *, dimension_numbers, indices_are_sorted, unique_indices, mode, **_):
-        return _write_scatter(ctx, x, indices, updates, of_two, dimension_numbers, indices_are_sorted, unique_indices)
+        def into(x):
+            return _write_scatter(ctx, x, indices, updates, of_two, dimension_numbers, indices_are_sorted, unique_indices)
+
+        result = into(x)
+        dtype = ctx.aval_out.dtype
+        if operation == "stablehlo.add" and ctx.body.sizes is None and lowering.module.is_zero(x, dtype):
+            ctx.body.sparse[result] = [into]
+        return result
 
     return lower
 
@@ -426,8 +433,33 @@ def _scatter_jvp(primals, tangents, **params):
     return answer, scatter_tangents(tx, indices, tu, **params)
 
 
+def _hits_once(indices, params) -> bool:
+    """Whether no two updates write to one element: there is only one, or the user said so."""
+    batches = params["dimension_numbers"].scatter_indices_batching_dims
+    return params["unique_indices"] or all([n == 1 for i, n in enumerate(np.shape(indices)[:-1]) if i not in batches])
+
+
+def _scatter_transpose(ct, x, indices, updates, **params):
+    if type(ct) is Zero:
+        return [Zero(x.aval) if is_undefined(x) else None, None, Zero(updates.aval) if is_undefined(updates) else None]
+    dn, mode = params["dimension_numbers"], params["mode"]
+    shape, once = updates.aval.shape if is_undefined(updates) else np.shape(updates), _hits_once(indices, params)
+    zeros = zeros_of(tracing.aval_of(ct).update(shape=shape))
+    of_x = of_updates = None
+    if is_undefined(x):
+        of_x = scatter_p.bind(ct, indices, zeros, **params)
+    if is_undefined(updates):
+        of_updates = _read_back(ct, indices, np.shape(ct), shape, dn, mode)
+        if not once:
+            _, winner = _winner_mask((ct, indices, zeros), params)
+            of_updates = where(winner, of_updates, zeros)
+    return [of_x, None, of_updates]
+
+
 def scatter_tangents(x, indices, updates, **params):
     """What a plain scatter does to tangents, in operations that are linear in them."""
+    if _hits_once(indices, params):
+        return scatter_p.bind(x, indices, updates, **params)
     # Where several updates hit one element only the surviving one has an influence.
     written, winner = _winner_mask((x, indices, updates), params)
     zero = tracing.aval_of(updates).dtype.type(0)
@@ -563,7 +595,7 @@ for _primitive in PRIMITIVES.values():
     _primitive.writes = True
     _primitive.key_use = "hands on"
 scatter_p, scatter_add_p = PRIMITIVES["scatter"], PRIMITIVES["scatter_add"]
-scatter_p.jvp = _scatter_jvp
+scatter_p.jvp, scatter_p.transpose = _scatter_jvp, _scatter_transpose
 scatter_add_p.jvp, scatter_add_p.transpose = _additive_jvp("scatter_add"), _additive_transpose(1)
 PRIMITIVES["scatter_sub"].jvp = _additive_jvp("scatter_sub")
 PRIMITIVES["scatter_sub"].transpose = _additive_transpose(-1)

@@ -18,6 +18,7 @@ from xlafront.core.dimensions import common_shape
 from xlafront.lax.dimension_numbers import GatherDimensionNumbers, ScatterDimensionNumbers
 from xlafront.lax.dynamic_slicing import dynamic_slice_p, dynamic_update_slice_p, start_index
 from xlafront.lax.elementwise import add, convert_element_type_p, lt, select, to_dtype
+from xlafront.lax.families import add_tangents
 from xlafront.lax.indexing import GatherScatterMode, bind_gather, scatter_add_p, scatter_p, scatter_tangents
 from xlafront.lax.shapes import broadcast_in_dim_p, reshape_to
 from xlafront.lax.slicing import concatenate_p, pad_p, slice_p
@@ -362,7 +363,7 @@ def write_tangent(x, indexers: Sequence[Indexer], operands: Sequence[Any], new):
 def accumulate(x, indexers: Sequence[Indexer], operands: Sequence[Any], new):
     """The array with something added to a part; positions that occur twice get both."""
     if not indexers:
-        return write(x, (), operands, add(x, new))
+        return write(x, (), operands, add_tangents(x, new))
     indexer, *inner = indexers
     if inner or not _arrays(indexer, list(map(np.shape, operands))):
         part = read(x, [indexer], operands)

@@ -224,10 +224,21 @@ def constant_value(value: ir.Value):
     return np.asarray(ir.DenseElementsAttr(owner.attributes["value"])).reshape(-1)[0]
 
 
+def is_zero(value: ir.Value, dtype: np.dtype) -> bool:
+    """Whether a value of this dtype is known as a constant of the module, zero everywhere."""
+    owner = value.owner
+    while getattr(owner, "name", None) == "stablehlo.broadcast_in_dim":
+        owner = owner.operands[0].owner
+    if getattr(owner, "name", None) != "stablehlo.constant" or dtype.kind == "c":  # whose elements the bindings do not show
+        return False
+    shape = tuple(ir.RankedTensorType(owner.result.type).shape)
+    return owner.attributes["value"] == mlir.dense(np.zeros((), dtype), shape)
+
+
 class Body:
     """The operations of one block: what is defined in it and may be used again."""
 
-    __slots__ = ("module", "splats", "tokens", "prefix", "outer", "told", "sizes")
+    __slots__ = ("module", "splats", "sparse", "tokens", "prefix", "outer", "told", "sizes")
 
     def __init__(self, module: ModuleContext, tokens: dict[Effect, ir.Value] | None = None, prefix: str = "", outer: str = "",
                  told: dict[str, str] | None = None):
@@ -235,6 +246,7 @@ class Body:
         self.told = told  # what compilers are told of all operations here (`source.annotated`)
         self.prefix, self.outer = prefix, outer  # the names in which its operations are, and the scope that these stand for
         self.splats: dict[tuple, ir.Value] = {}
+        self.sparse: dict[ir.Value, list[Callable]] = {}  # values that are zero but for a few places: what adds them to another
         self.tokens = {} if tokens is None else tokens  # of each ordered effect the last; see the module's docstring
         self.sizes: sizes.Sizes | None = None  # of a module with dimension variables
 

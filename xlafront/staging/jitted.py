@@ -623,8 +623,33 @@ def in_front_of(jitted: Jitted) -> Callable:
 # The primitive
 
 
+_SMALL = 32  # operations
+
+
+def _gives_few_places(jaxpr: Jaxpr) -> bool:
+    """Whether a small program returns zeros with something added at a few places, as the gradient of what reads an array does:
+    written out, it is added to others there alone."""
+    def find():
+        made = {v: eqn for eqn in jaxpr.eqns for v in eqn.outvars}
+
+        def places(v) -> bool:
+            eqn = made.get(v)
+            if eqn is None:
+                return False
+            if eqn.primitive.calls_program:
+                return _gives_few_places(eqn.params["jaxpr"].jaxpr)
+            zeros = made.get(eqn.invars[0]) if eqn.primitive.name in ("dynamic_update_slice", "scatter_add") else None
+            return (zeros is not None and zeros.primitive.name == "broadcast_in_dim" and zeros.invars[0].is_literal
+                    and not np.any(zeros.invars[0].val))
+
+        return len(jaxpr.eqns) <= _SMALL and any([not v.is_literal and places(v) for v in jaxpr.outvars])
+
+    return jaxpr.memoised(("few places",), find)
+
+
 def _jit_lower(ctx, *operands, jaxpr, name, inline, in_shardings, out_shardings, **_):
     operands = module_shardings.constrain(ctx, operands, jaxpr.in_avals, in_shardings)
+    inline = inline or _gives_few_places(jaxpr.jaxpr)
     results = ctx.inline(jaxpr, operands) if inline else ctx.call(jaxpr, operands, name)
     return module_shardings.constrain(ctx, results, jaxpr.out_avals, out_shardings)
 

@@ -289,7 +289,7 @@ class Pullback:
                 raise ValueError(f"the vjp of {self.name} was not told where to add the cotangent of its argument number {i}, "
                                  f"a reference of type {aval}. Give it a reference: f_vjp.with_refs(new_ref(xnp.zeros(...)), "
                                  "...)(ct).")
-        found = as_results(pull_back(program, checked))
+        found = as_results(pull_back(program, checked, [not x for x in unwanted]))
         for i, ref in enumerate(targets):
             if ref is not None:
                 _refs().addupdate(ref, ..., found[i])

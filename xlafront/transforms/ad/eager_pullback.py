@@ -25,9 +25,12 @@ KEPT = 256  # programs
 _seen: OrderedDict[tuple, Callable | None] = OrderedDict()
 
 
-def pull_back(program: LinearProgram, cotangents: Sequence[Any]) -> list[Any]:
-    """The cotangents of all inputs as arrays, of weakly typed inputs weakly typed."""
+def pull_back(program: LinearProgram, cotangents: Sequence[Any], wanted: Sequence[bool] = ()) -> list[Any]:
+    """The cotangents of all inputs as arrays, of weakly typed inputs weakly typed; where some are not `wanted`, zeros may stand
+    in their places."""
     key = None
+    if not all(wanted):
+        return _one_by_one(program, cotangents, wanted)
     if tracing.thread.trace is tracing.eval_trace and 0 < len(program.jaxpr.eqns) <= LARGEST:
         key = _fingerprint(program, cotangents)
     if key is None:
@@ -52,8 +55,8 @@ def _unseen():
     """Stands for a program that is not compiled."""
 
 
-def _one_by_one(program, cotangents) -> list[Any]:
-    return [_as_array(ct, aval) for ct, aval in zip(transpose_linear(program, cotangents), program.in_avals)]
+def _one_by_one(program, cotangents, wanted=()) -> list[Any]:
+    return [_as_array(ct, aval) for ct, aval in zip(transpose_linear(program, cotangents, wanted), program.in_avals)]
 
 
 def _as_array(ct, aval):

@@ -25,17 +25,22 @@ from xlafront.transforms.ad.arguments import weakly_typed_as
 from xlafront.transforms.ad.linearize import LinearProgram, known_and_linear
 
 
-def transpose_linear(program: LinearProgram, cotangents: Sequence[Any]) -> list[Any]:
-    """Pull cotangents back through a derivative at a point."""
+def transpose_linear(program: LinearProgram, cotangents: Sequence[Any], wanted: Sequence[bool] = ()) -> list[Any]:
+    """Pull cotangents back through a derivative at a point; of inputs that are not among the `wanted`, any may be left out."""
     active = [ct for ct, used in zip(cotangents, program.outputs) if used]
-    results = iter(backward_pass(program.jaxpr, program.consts, active))
+    asked = [w for w, used in zip(wanted, program.inputs) if used]
+    results = iter(backward_pass(program.jaxpr, program.consts, active, asked))
     return [next(results) if used else Zero(aval) for used, aval in zip(program.inputs, program.in_avals)]
 
 
-def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-    """The cotangents of a linear program's inputs from those of its outputs; `Zero` for inputs without influence."""
+def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any], wanted: Sequence[bool] = ()) -> list[Any]:
+    """The cotangents of a linear program's inputs from those of its outputs; `Zero` for inputs without influence.
+
+    With `wanted`, operations that only other inputs have an influence on are left out.
+    """
     values = dict(zip(jaxpr.constvars, consts))
     pending: dict[Any, Any] = {}
+    moved = None if all(wanted) else _influenced(jaxpr, wanted)
 
     def accumulate(v, ct):
         if ct is None or type(ct) is Zero or type(v) is Literal:
@@ -59,6 +64,8 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
             if all(ct is None for ct in cts) and not (
                     eqn.primitive.pulls_back_zeros and _read(jaxpr).intersection(eqn.outvars)):
                 continue
+            if moved is not None and moved.isdisjoint(eqn.outvars):
+                continue
             if (site := eqn.site) is not None:
                 site = (site[0], site[1], source.transposed_scopes[site[2]])
             thread.site = site
@@ -81,6 +88,15 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], cotangents: Sequence[Any]
         tracing.thread.make_whole = saved_way
     return [pending.get(v, None) if pending.get(v) is not None else Zero(
         v.aval if v.aval.explicit_sharding is None else v.aval.to_ct_aval()) for v in jaxpr.invars]
+
+
+def _influenced(jaxpr: Jaxpr, inputs: Sequence[bool]) -> set:
+    """What depends on the inputs that are marked."""
+    found = {v for v, marked in zip(jaxpr.invars, inputs) if marked}
+    for eqn in jaxpr.eqns:
+        if any([type(v) is not Literal and v in found for v in eqn.invars]):
+            found.update(eqn.outvars)
+    return found
 
 
 def _read(jaxpr: Jaxpr) -> set:
