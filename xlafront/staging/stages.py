@@ -177,8 +177,8 @@ class Traced:
             return Lowered(self, self._over(mesh, backends.devices(), elsewhere), mesh)
         assignment = device_assignment.place_arguments(jitted.name, call.leaves, wanted, traced, options)
         donated = jitted.donated_flags(call)
-        key = traced, assignment, donated, elsewhere
-        laid_out = layouts_in_use.others or any([type(x) is ShapeDtypeStruct and x._layout for x in call.leaves])
+        key = traced, assignment, donated, elsewhere, layouts_in_use.others
+        laid_out = any([type(x) is ShapeDtypeStruct and x._layout for x in call.leaves])
         module = None if laid_out else recent_modules.get(key)
         if module is None:
             module = jitted.lower(traced, call, assignment, donated, elsewhere)
