@@ -135,3 +135,50 @@ def test_a_write_backwards():
     transposed = xf.linear_transpose(lambda x, y: x.at[2].set(y), xnp.zeros(4), 0.0)
     of_x, of_y = transposed(xnp.array([1.0, 2.0, 3.0, 4.0]))
     assert of_x.tolist() == [1, 2, 0, 4] and float(of_y) == 3
+
+
+def collected(f, x, length=7):
+    """The shapes of what the forward half of a differentiated loop over `f` collects in each step."""
+    def loss(x):
+        return lax.scan(lambda c, _: (f(c), None), x, None, length=length)[0].sum()
+
+    jaxpr = xf.make_jaxpr(xf.grad(loss))(x).jaxpr
+    loop = next(eqn for eqn in jaxpr.eqns if eqn.primitive.name == "scan")
+    return sorted([v.aval.shape[1:] for v in loop.outvars[loop.params["num_carry"]:]])
+
+
+def test_loops_collect_little():
+    """What values are spread out from, what is read, and nothing that is the same in each step."""
+    x = xnp.linspace(0.1, 1.0, 4)
+    matrix = xnp.eye(4) * 3 + 0.1
+    assert collected(lambda v: (v[:, None] * v).sum(1), x) == [(4,), (4, 1)]
+    assert collected(lambda v: xnp.outer(v, v).sum(1), x) == [(4,)]
+    assert collected(lambda v: (xnp.sin(matrix + v) * 0.1).sum(1), x) == [(4, 4)]
+    assert collected(lambda v: xnp.linalg.solve(matrix, v * v), x) == [(4,)]
+
+    def with_unread_values(v):
+        xnp.exp(v) / (1 + v)
+        return v * v
+
+    assert collected(with_unread_values, x) == [(4,)]
+
+
+@pytest.mark.parametrize("name", ["spread", "solve"])
+def test_derivatives_of_such_loops(name):
+    matrix = np.eye(4) * 3 + np.arange(16.0).reshape(4, 4) / 50
+    step, own = {
+        "spread": (lambda v: xnp.sin(v[:, None] * v).sum(1), lambda v: np.sin(v[:, None] * v).sum(1)),
+        "solve": (lambda v: xnp.linalg.solve(xnp.asarray(matrix), v * v + 1), lambda v: np.linalg.solve(matrix, v * v + 1)),
+    }[name]
+
+    def by_numpy(x):
+        for _ in range(3):
+            x = own(x)
+        return x.sum()
+
+    x = np.linspace(0.2, 0.5, 4)
+    with xf.enable_x64(True):
+        found = xf.jit(xf.grad(lambda x: lax.scan(lambda c, _: (step(c), None), x, None, length=3)[0].sum()))(x)
+    steps = np.eye(4) * 1e-6
+    expected = [(by_numpy(x + h) - by_numpy(x - h)) / 2e-6 for h in steps]
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)

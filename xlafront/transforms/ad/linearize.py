@@ -16,6 +16,8 @@ from xlafront.core.ir import (
     Jaxpr,
     JaxprEqn,
     Var,
+    dce_closed,
+    dce_jaxpr,
     dependent_outputs,
     eval_jaxpr,
     jaxpr_as_fun,
@@ -27,6 +29,7 @@ from xlafront.core.refs import AbstractRef
 from xlafront.core.tracing import StagedTracer, StagingTrace, current_trace
 from xlafront.core.zeros import Zero
 from xlafront.lax.all_reductions import pvary_p
+from xlafront.lax.shapes import broadcast_in_dim_p
 from xlafront.lax.zeros import keep_zeros
 from xlafront.transforms.ad.jvp import JVPTrace
 
@@ -189,9 +192,38 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], kept: tuple
             return [*results, *computed]
 
         split.forward = tracing.trace_to_closed_jaxpr(run, closed.in_avals, closed.debug_info)
+        _keep_less(split)
         return split
 
     return closed.jaxpr.memoised(("linearize", active, kept), make)
+
+
+def _keep_less(split: LinearizedProgram) -> None:
+    """Leave out residuals that the linear half does not read, and in place of values that are spread out keep what they are
+    spread out from: a loop collects them, and who asks for a derivative at a point holds them."""
+    forward, linear, count = split.forward.jaxpr, split.linear.jaxpr, len(split.known)
+    results = forward.outvars[:len(forward.outvars) - split.residuals]
+    computed = iter(forward.outvars[len(results):])
+    kept = [next(computed) if k is None else forward.invars[k] for k in split.known]
+    spread = {eqn.outvars[0]: eqn for eqn in forward.eqns if eqn.primitive is broadcast_in_dim_p}
+    pruned, read = dce_jaxpr(linear, [True] * len(linear.outvars), [False] * count + [True] * (len(linear.invars) - count))
+    used = [(v, name) for v, name, r in zip(kept, linear.invars, read) if r]
+    again = [(spread[v], name) for v, name in used if not v.is_literal and v in spread]
+    if all(read) and not again:
+        return
+    left = {v: name for v, name in used if v.is_literal or v not in spread}  # what is kept, and its name in the linear half
+    before = []
+    for eqn, name in again:
+        [x] = eqn.invars
+        before.append(eqn.replace(invars=[x if x.is_literal else left.setdefault(x, Var(x.aval))], outvars=[name]))
+    number = {v: i for i, v in enumerate(forward.invars)}
+    split.known = [None if v.is_literal else number.get(v) for v in left]
+    made = [v for v, k in zip(left, split.known) if k is None]
+    split.residuals = len(made)
+    split.forward, _ = dce_closed(split.forward.replace(jaxpr=forward.replace(outvars=[*results, *made])),
+                                  [True] * (len(results) + len(made)), True)
+    split.linear = ClosedJaxpr(pruned.replace(
+        invars=[*left.values(), *linear.invars[count:]], eqns=[*before, *pruned.eqns]), [])
 
 
 def linearize_of_call(call: ProgramCall, primals: Sequence[Any], tangents: Sequence[Any], /, **params) -> tuple[list, list]:

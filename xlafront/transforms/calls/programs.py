@@ -22,6 +22,7 @@ from xlafront.staging import signatures
 from xlafront.staging.caches import TracedCall, shared_caches
 from xlafront.staging.compiling import constants_as_arguments
 from xlafront.staging.jitted import Jitted, Options
+from xlafront.staging.outlining import without_inlined_calls
 
 
 class DerivedFunction:
@@ -225,6 +226,15 @@ def reorder(closed: ClosedJaxpr, inputs: Sequence[int] | None = None, outputs: S
     return closed.replace(jaxpr=jaxpr.replace(invars=invars, outvars=outvars))
 
 
+def _varying(jaxpr: Jaxpr, constant: Sequence[bool]) -> set:
+    """What depends on inputs that are not constant, or happens each time."""
+    found = {v for v, c in zip(jaxpr.invars, constant) if not c}
+    for eqn in jaxpr.eqns:
+        if eqn.effects or any([v in found for v in eqn.invars if type(v) is not Literal]):
+            found.update(eqn.outvars)
+    return found
+
+
 def split_invariant(closed: ClosedJaxpr, constant: Sequence[bool], wanted: Sequence[bool]
                     ) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool]]:
     """Take out of a program what leads to wanted results and depends on constant inputs only.
@@ -233,10 +243,12 @@ def split_invariant(closed: ClosedJaxpr, constant: Sequence[bool], wanted: Seque
     results are hoisted: the first of `before`'s results, in order.
     """
     jaxpr = closed.jaxpr
-    varying = {v for v, c in zip(jaxpr.invars, constant) if not c}
-    for eqn in jaxpr.eqns:
-        if eqn.effects or any(v in varying for v in eqn.invars if type(v) is not Literal):
-            varying.update(eqn.outvars)
+    varying = _varying(jaxpr, constant)
+    asked = {v for v, w in zip(jaxpr.outvars, wanted) if w and type(v) is not Literal}
+    if any([eqn.primitive.calls_program and not asked.isdisjoint(eqn.outvars) and not varying.issuperset(
+            [v for v in eqn.invars if type(v) is not Literal]) for eqn in jaxpr.eqns]):
+        jaxpr = without_inlined_calls(jaxpr)  # a function of the library may give both, as `solve` does factors of a matrix
+        varying = _varying(jaxpr, constant)
     hoisted = [bool(w) and (type(v) is Literal or v not in varying) for v, w in zip(jaxpr.outvars, wanted)]
     needed = {v for v, h in zip(jaxpr.outvars, hoisted) if h and type(v) is not Literal}
     early = []
