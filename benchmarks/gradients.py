@@ -156,6 +156,24 @@ def rnn_grad(lib: Library) -> dict:
 
 
 @staged
+def filter_grad(lib: Library) -> dict:
+    """The gradient of a loop that reads two elements of an array in each step, and collects what it multiplies."""
+    if not lib.scans:
+        return {}
+    n = lib.np
+
+    def loss(x, scale):
+        def step(y, i):
+            y = 0.5 * (y + scale[:, None] * scale * (x[i] - x[i - 1]))
+            return y, y[0, 0]
+
+        return (lib.lax.scan(step, n.zeros((8, 8)), n.arange(1, 5000))[1] ** 2).sum()
+
+    args = n.sin(n.arange(5000.0)), n.ones(8)
+    return stages(lib, "filter of 5000 samples, grad", lambda: lib.xf.grad(lambda *args: loss(*args), (0, 1)), args)
+
+
+@staged
 def scan_of_grad(lib: Library) -> dict:
     """A scan whose body takes a gradient: the steps of a training loop."""
     if not lib.scans:
