@@ -348,3 +348,49 @@ def test_cotangents_of_parts_are_summands_where_they_are():
                     expected[i] = ct[2 * j + i]
                     np.testing.assert_array_equal(held[mesh.devices[i, j]], expected)
             np.testing.assert_array_equal(xf.reshard(found, P()), ct)
+
+
+SQUARE = np.sin(np.arange(16, dtype=np.float32)).reshape(4, 4)
+LAYERS = np.cos(np.arange(48, dtype=np.float32)).reshape(3, 4, 4) / 2
+
+
+@pytest.mark.parametrize("loss, w", [
+    (lambda w, x: lax.scan(lambda c, w: (xnp.tanh(c @ w), None), x, w)[0], LAYERS),
+    (lambda w, x: lax.scan(lambda c, w: (xnp.tanh(c @ w), None), x, w, reverse=True, unroll=2)[0], LAYERS),
+    (lambda w, x: lax.scan(lambda c, _: (lax.scan(lambda c, w: (xnp.tanh(c @ w), None), c, w)[0], None), x, None, 2)[0], LAYERS),
+    (lambda w, x: lax.scan(xf.checkpoint(lambda c, w: (xnp.tanh(c @ w), None)), x, w)[0], LAYERS),
+    (lambda w, x: lax.fori_loop(0, 3, lambda i, c: xnp.tanh(c @ w), x), SQUARE),
+    (lambda w, x: lax.cond(True, lambda c: xnp.tanh(c @ w), lambda c: c, x), SQUARE),
+    (lambda w, x: x @ xnp.concatenate([w[2:], 2 * w[:2]]) @ w.T, SQUARE),
+    (lambda w, x: x @ xnp.cumsum(xnp.where(xnp.eye(4) > 0, w, 0.5 * w), 0), SQUARE),
+    (lambda w, x: x @ lax.dynamic_slice(w, (1, 0), (3, 4)).T @ lax.dynamic_slice(w, (0, 0), (3, 4)), SQUARE),
+], ids=["layers", "reversed", "nested", "checkpoint", "loop", "branch", "parts", "sums", "slices"])
+def test_gradients_whose_sums_are_made_at_the_end(loss, w):
+    """Weights of the type "reduced" have gradients that are summands, in loops too; their sum is the gradient."""
+    x = xf.device_put(A, P("x", None))
+
+    def gradient(w):
+        return xf.grad(lambda w: (loss(w, x) ** 2).sum())(w)
+
+    expected = xf.jit(gradient)(xf.device_put(w, P()))
+    summands = xf.jit(gradient)(xf.device_put(w, P(reduced={"x"})))
+    assert xf.typeof(summands).sharding.spec.unreduced == {"x"}
+    np.testing.assert_allclose(whole(summands), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_one_sum_for_all_microbatches():
+    """Summands are collected by a loop over parts of a batch, and by one over layers in each; no step makes the sum."""
+    w, batches = xf.device_put(LAYERS, P(reduced={"x"})), xf.device_put(A.reshape(2, 4, 4), P(None, "x", None))
+
+    def loss(w, x):
+        return (lax.scan(lambda c, w: (xnp.tanh(c @ w), None), x, w)[0] ** 2).sum()
+
+    @xf.jit
+    def total(w, batches):
+        start = xf.reshard(xnp.zeros_like(w), P(unreduced={"x"}))
+        return xf.reshard(lax.scan(lambda acc, x: (acc + xf.grad(loss)(w, x), None), start, batches)[0], P())
+
+    expected = xf.jit(xf.grad(loss))(LAYERS, A)
+    np.testing.assert_allclose(total(w, batches), expected, rtol=1e-4, atol=1e-4)
+    compiled = total.lower(w, batches).compile().as_text()
+    assert compiled.count(" all-reduce(") + compiled.count(" all-reduce-start(") == 1

@@ -334,8 +334,8 @@ def _scatter_lowering(operation):
             return _write_scatter(ctx, x, indices, updates, of_two, dimension_numbers, indices_are_sorted, unique_indices)
 
         result = into(x)
-        dtype = ctx.aval_out.dtype
-        if operation == "stablehlo.add" and ctx.body.sizes is None and lowering.module.is_zero(x, dtype):
+        whole = ctx.aval_out
+        if operation == "stablehlo.add" and whole.plain and ctx.body.sizes is None and lowering.module.is_zero(x, whole.dtype):
             ctx.body.sparse[result] = [into]
         return result
 
