@@ -21,6 +21,10 @@ class OutOfRangeError(JAXIndexError, ValueError):
     """A number is not one of the dimensions of an array, or not one of the indices along an axis."""
 
 
+class DeletedArrayError(RuntimeError, ValueError):
+    """The memory of an argument was given away: a RuntimeError as everywhere else, and the ValueError of a call."""
+
+
 def what_is(tracer) -> str:
     """A traced array in words: its type, and where it comes from."""
     aval = getattr(tracer, "aval", None)
@@ -78,11 +82,13 @@ class TracerBoolConversionError(ConcretizationTypeError):
         super().__init__(tracer)
 
 
-class TracerIntegerConversionError(_Explained, JAXTypeError):
-    """A traced array was used where Python needs an integer, or a function that asks for an axis or a size."""
+class TracerIntegerConversionError(ConcretizationTypeError):
+    """A traced array was used where Python needs an integer, or a function that asks for an axis or a size. The reference
+    raises the one class in some of these places and the other in the rest."""
 
     def __init__(self, tracer, user: str = "Python"):
-        super().__init__(
+        JAXTypeError.__init__(
+            self,
             f"{user} asked for an integer with the method __index__ (for an axis, a shape, a list index, a range), which takes "
             f"a concrete value, and got {what_is(tracer)}. Its value is only known when the compiled function runs. Make the "
             "argument static (static_argnums), index an array instead of a list, or use lax.fori_loop or lax.dynamic_slice.")

@@ -314,6 +314,8 @@ def take_by(x, key, concrete: bool, mode=None, fill_value=None, indices_are_sort
         _check_static_indices(shape, entries, indices)
     if fill_value is not None and not isinstance(fill_value, (int, float, complex, np.generic)):
         fill_value = np.asarray(fill_value)[()]
+    if mode is not None and [entry for entry in entries if entry[0] != "new"] == [("slice", 0, n, 1) for n in shape]:
+        mode = None  # all of the array: nothing can lie outside, whatever the mode
     return read(x, indices, entries, _read_mode(mode), fill_value, bool(indices_are_sorted), bool(unique_indices),
                 bool(wrap_negative_indices))
 

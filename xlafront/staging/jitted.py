@@ -285,7 +285,7 @@ class Jitted:
     def explain_deleted(self, traced: TracedCall, leaves, error: RuntimeError) -> Exception:
         for i, x in enumerate(leaves):
             if isinstance(x, ArrayImpl) and x.is_deleted():
-                return RuntimeError(
+                return errors.DeletedArrayError(
                     f"{self.name} got an array that has been deleted, with shape {x.aval}, as argument "
                     f"{traced.debug_info.arg_names[i]}: its buffer was donated to an earlier call (donate_argnums) or freed. "
                     "Use what that call returned, or do not donate the argument.")
