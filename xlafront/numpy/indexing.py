@@ -150,8 +150,9 @@ def _as_item(item, shape):
     elif not tracing.is_arraylike(item):
         if hasattr(kind, "__index__"):
             return as_size(item)
-        raise IndexError(f"an array is indexed by integers, slices, `...`, None and arrays of integers or booleans, "
-                         f"not by {kind.__name__} ({errors.short(item)}).")
+        error = TypeError if isinstance(item, range) else IndexError
+        raise error(f"an array is indexed by integers, slices, `...`, None and arrays of integers or booleans, "
+                    f"not by {kind.__name__} ({errors.short(item)}).")
     item = unwrap(item)
     if type(item) in dtypes.python_scalar_dtypes:
         item = np.asarray(item)
