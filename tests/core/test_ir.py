@@ -75,6 +75,7 @@ def test_long_lines_go_on_in_the_next_one():
   in (a, b, c, d, e, f, g, h, i, j) }"""
     shown = program(lambda x: xf.debug.print("hi"), 1.0).pretty_print(custom_pp_eqn_rules=False, print_effects=True)
     assert shown.endswith("in () : { Debug } }")
+    assert repr(program(lambda x: x + 1, 1.0).eqns[0].invars[1]) == "Literal(1.0)"
     assert "mul[out_dtype=None]" in program(lambda x: x * 2, 1.0).pretty_print(custom_pp_eqn_rules=False)
 
 
