@@ -215,6 +215,11 @@ def test_compiler_options():
     assert xf.jit(lambda x: x + 1, compiler_options={"xla_cpu_enable_fast_math": True})(1.0) == 2
     with pytest.raises(xf.errors.JaxRuntimeError, match="xla_no_such_flag"):
         xf.jit(lambda x: x + 1, compiler_options={"xla_no_such_flag": True})(1.0)
+    lowered = xf.jit(lambda x: x + 1).lower(1.0)
+    assert lowered.compile({"optimization_level": 1, "memory_fitting_effort": 0.1})(1.0) == 2  # which are no flags
+    for name, value in (("optimization_level", "O1"), ("memory_fitting_level", 1.5), ("exec_time_optimization_effort", "0.5")):
+        with pytest.raises(TypeError, match=f"{name} takes a number"):
+            lowered.compile({name: value})
     assert xf.jit(lambda x: x + 1).lower(1.0).compile({"xla_cpu_enable_fast_math": True})(1.0) == 2
 
 
