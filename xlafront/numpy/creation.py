@@ -524,7 +524,7 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
 def _symbolic_arange(start, stop, step, d):
     """From and to sizes that are not known."""
     start, stop, step = (as_size(x) for x in (start, stop, step))
-    size = -(-max_dim(stop - start if step > 0 else start - stop, 0) // abs(step))
+    size = (max_dim(stop - start if step > 0 else start - stop, 0) + abs(step) - 1) // abs(step)
     counts = shapes.counting(d, (size,), 0)
     return add(counts if step == 1 else mul(counts, size_as(step, d)), size_as(start, d))
 
