@@ -116,6 +116,8 @@ VALUES = [  # call, values, dtype, weakly typed
     ("n.logical_or.at(F, np.array([0, 0]), 0, inplace=False)", [True, True, True], "bool", False),
     ("n.add.at(B, 1, True, inplace=False)", [True, True], "bool", False),
     ("xf.lax.full_like(types.SimpleNamespace(shape=(3,), dtype=np.dtype('float32')), 2.0)", [2, 2, 2], "float32", False),
+    ("xf.jvp(lambda a: xf.lax.clamp(0.0, a, 2.0), (F[0],), (n.asarray(1.0),))[1]", 1, "float32", False),
+    ("n.ones(2).at[()].get(mode='wrap')", [1, 1], "float32", False),  # all of it: nothing can lie outside
 ]
 
 
@@ -134,6 +136,9 @@ def test_values(text, values, dtype, is_weak):
 
 
 ERRORS = [
+    ("n.select([], 1)", TypeError), ("V_[range(2)]", TypeError), ("xf.jit(lambda k: n.rot90(n.ones((2, 2)), k))(1)", ValueError),
+    *[(f"xf.jit(lambda k: n.{call})(1)", xf.errors.ConcretizationTypeError) for call in (
+        "sum(V, k)", "flip(V, k)", "squeeze(V, k)", "roll(V, 1, k)", "split(V, k)", "repeat(V, 2, k)", "var(F, k)")],
     ("n.power(V, -1)", TypeError),
     ("V_ ** -1", TypeError),
     ("xf.lax.integer_pow(V, -1)", TypeError),
@@ -209,6 +214,26 @@ def test_weakly_typed_arrays_promote_as_their_dtypes_do(x64):
                                   ("int32", "float32", "float32")):
             result = xf.eval_shape(xnp.add, *[xf.ShapeDtypeStruct((3,), d, weak_type=True) for d in (own, other)])
             assert (result.dtype, result.weak_type) == (found, True), (own, other)
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_integers_that_are_too_large(x64):
+    """For 64 bits, alone or in lists, too: nothing is cut off, and nothing becomes unsigned or a float."""
+    with xf.enable_x64(x64):
+        for value in (2**63, 2**64, -(2**63) - 1):
+            for given in (value, [value], [1, value], (True, value), [xnp.int32(1), value]):
+                for make in (xnp.array, xnp.asarray):
+                    with pytest.raises(OverflowError):
+                        make(given)
+        assert xnp.array([1.0, 2**64]).tolist() == [1, 2.0**64]
+        assert xnp.linalg.vector_norm(np.array([3, 4], np.int8)).dtype == (np.float64 if x64 else np.float32)
+
+
+def test_powers_of_booleans():
+    """To a known integer they are int32, whatever the default integer is."""
+    for x64 in (False, True):
+        with xf.enable_x64(x64):
+            assert (xnp.array(B) ** 2).dtype == xnp.power(True, 3).dtype == np.int32 and xnp.power(True, 3) == 1
 
 
 def test_interfaces():

@@ -132,14 +132,20 @@ def main() -> int:
     parser.add_argument("--compilations", action="store_true", help="compare also how many programs were compiled")
     parser.add_argument("--seconds", type=int, default=60, help="that a call may take")
     options = parser.parse_args()
-    marked = [line for name in options.tables for line in read(name)] + [(call, False) for call in options.call]
+    tables = [*map(read, options.tables), *([[(call, False) for call in options.call]] if options.call else [])]
+    marked = [line for table in tables for line in table]
     calls = [call for call, _ in marked]
-    ours = run(sys.executable, "xlafront", calls, options)
+
+    def answers(python: str, which: str) -> list[dict]:
+        """A process for each table: the settings and the mesh that one leaves behind are not those of the next."""
+        return [answer for table in tables for answer in run(python, which, [call for call, _ in table], options)]
+
+    ours = answers(sys.executable, "xlafront")
     if options.reference is None:
         for call, answer in zip(calls, ours):
             print(call, "->", answer.get("died") or (answer["error"][0] + ": " + answer["text"] if "error" in answer else shown(answer)))
         return 0
-    theirs = run(options.reference, "jax", calls, options)
+    theirs = answers(options.reference, "jax")
     different = [(call, text, on_purpose) for (call, on_purpose), a, b in zip(marked, ours, theirs)
                  if (text := difference(a, b, options.compilations)) is not None]
     found = [(call, text) for call, text, on_purpose in different if not on_purpose]

@@ -34,6 +34,51 @@ def test_printing():
     assert "test_ir.py" in program(lambda x: x + 1, 1.0).pretty_print(source_info=True)
 
 
+def test_programs_that_occur_twice_stand_before():
+    lax = xf.lax
+
+    def foo(b):
+        return lax.sin(lax.tan(b))
+
+    def long(b):
+        for _ in range(11):
+            b = lax.sin(b)
+        return b
+
+    inner = xf.jit(foo)
+    twice = program(lambda a: inner(inner(a)), xnp.arange(3.0))
+    assert str(twice) == """\
+let foo = { lambda ; a:f32[3]. let b:f32[3] = tan a; c:f32[3] = sin b in (c,) } in
+{ lambda ; d:f32[3]. let
+    e:f32[3] = jit[name=foo jaxpr=foo] d
+    f:f32[3] = jit[name=foo jaxpr=foo] e
+  in (f,) }"""
+    assert str(program(lambda a: lax.cond(a, lax.sin, lax.sin, 1.0), True)).startswith("let jaxpr = {")
+    assert str(program(lambda a: xf.jit(long)(a), 1.0)).startswith("let long = {")
+    assert twice.pretty_print(print_shapes=False).split("\n")[0] == (
+        "let foo = { lambda ; a. let b = tan a; c = sin b in (c,) } in")
+    assert twice.pretty_print(name_stack=True).split("\n")[:2] == [
+        "let foo = { lambda ; a:f32[3]. let b:f32[3] = tan a; c:f32[3] = sin b in (c,) } in # []", " " * 83 + "# []"]
+
+
+def test_long_lines_go_on_in_the_next_one():
+    text = str(program(lambda a: xf.lax.concatenate([a] * 30, 0), xnp.arange(3.0)))
+    assert text == """\
+{ lambda ; a:f32[3]. let
+    b:f32[90] = concatenate[dimension=0] a a a a a a a a a a a a a a a a a a a a
+      a a a a a a a a a a
+  in (b,) }"""
+    assert str(program(lambda *a: a, *[1.0] * 10)).replace(" \n", "|\n") == """\
+{ lambda ; a:f32[] b:f32[] c:f32[] d:f32[] e:f32[] f:f32[] g:f32[] h:f32[] i:f32[]
+    j:f32[]. let
+   |
+  in (a, b, c, d, e, f, g, h, i, j) }"""
+    shown = program(lambda x: xf.debug.print("hi"), 1.0).pretty_print(custom_pp_eqn_rules=False, print_effects=True)
+    assert shown.endswith("in () : { Debug } }")
+    assert repr(program(lambda x: x + 1, 1.0).eqns[0].invars[1]) == "Literal(1.0)"
+    assert "mul[out_dtype=None]" in program(lambda x: x * 2, 1.0).pretty_print(custom_pp_eqn_rules=False)
+
+
 @pytest.mark.parametrize("function, line", [
     (lambda x: xf.lax.broadcast(x, (2,)), "b:f32[2,3] = broadcast_in_dim[broadcast_dimensions=(1,)] a"),
     (lambda x: xnp.zeros(2), "b:f32[2] = broadcast_in_dim 0.0:f32[]"),

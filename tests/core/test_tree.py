@@ -51,6 +51,7 @@ def test_paths():
 
 
 def test_broadcast_and_transpose():
+    assert xf.tree.broadcast([1, None], [2, None], is_leaf=lambda x: x is None) == [1, None]  # leaves of the prefix alone
     assert tree.broadcast((1, 2, 3), (0, {"a": 0, "b": 0}, (0, 0))) == (1, {"a": 2, "b": 2}, (3, 3))
     outer, inner = tree.structure([0, 0]), tree.structure({"a": 0, "b": 0})
     assert tree.transpose(outer, inner, [{"a": 1, "b": 2}, {"a": 3, "b": 4}]) == {"a": [1, 3], "b": [2, 4]}

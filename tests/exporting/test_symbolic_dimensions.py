@@ -214,3 +214,28 @@ def test_expressions_in_types():
         dimensions.common_shape((a,), (b,))
     with pytest.raises(TypeError, match="a.*b"):
         xf.eval_shape(lambda x, y: x + y, xf.ShapeDtypeStruct((a,), "float32"), xf.ShapeDtypeStruct((b,), "float32"))
+
+
+SLICES = [slice(1, None, 3), slice(None, -1, 2), slice(2, None, 2), slice(-3, None, 2), slice(None, None, 2), slice(None, None, -2),
+          slice(5, None, -1), slice(None, 5, 2)]
+
+
+def test_slices_with_steps_of_unknown_sizes():
+    def parts(x):
+        return [x[s] for s in SLICES] + [x.at[s].set(0.0) for s in SLICES]
+
+    exported = xf.export.export(xf.jit(parts))(xf.ShapeDtypeStruct(symbolic_shape("a,"), "float32"))
+    assert [str(aval.shape[0]) for aval in exported.out_avals[:3]] == ["floordiv(a + 1, 3)", "floordiv(a, 2)",
+                                                                      "floordiv(- min(a, 2) + a + 1, 2)"]
+    for n in (1, 2, 3, 4, 7, 8):
+        x = np.arange(1.0, n + 1, dtype=np.float32)
+        found = exported.call(x)
+        for i, s in enumerate(SLICES):
+            np.testing.assert_array_equal(found[i], x[s])
+            expected = x.copy()
+            expected[s] = 0
+            np.testing.assert_array_equal(found[len(SLICES) + i], expected)
+    [a] = symbolic_shape("a")
+    for power in (-1, 1.5):
+        with pytest.raises(ValueError, match="integers that are not negative"):
+            a ** power

@@ -169,6 +169,9 @@ def test_arrays_elsewhere_move_when_they_are_split_as_asked():
     for asked, given in ((row, devices[5]), (row, whole), (whole, xf.sharding.NamedSharding(other, row.spec))):
         with pytest.raises(ValueError, match="in_shardings"):
             xf.jit(lambda x: x + 1, in_shardings=asked)(xf.device_put(x, given))
+        with pytest.raises(ValueError, match="in_shardings"):  # what stands for an array is held to the sharding that it names
+            xf.jit(lambda x: x + 1, in_shardings=asked).lower(xf.ShapeDtypeStruct(
+                x.shape, x.dtype, sharding=xf.device_put(x, given).sharding))
 
 
 def test_donation():
@@ -199,6 +202,7 @@ def test_stages():
     assert compiled(xnp.ones((2, 3)))["y"].tolist() == [[6, 6], [6, 6]]
     assert compiled.cost_analysis()["flops"] > 0 and compiled.memory_analysis().argument_size_in_bytes == 24
     assert "HloModule" in compiled.as_text()
+    assert compiled.out_info["y"].format == compiled.output_formats["y"] and compiled.out_info["y"].format.layout is not None
     with pytest.raises(TypeError, match=r"float32\[2,3\].*float32\[3,3\]"):
         compiled(xnp.ones((3, 3)))
     with pytest.raises(TypeError, match="compiled for other arguments"):
@@ -211,6 +215,11 @@ def test_compiler_options():
     assert xf.jit(lambda x: x + 1, compiler_options={"xla_cpu_enable_fast_math": True})(1.0) == 2
     with pytest.raises(xf.errors.JaxRuntimeError, match="xla_no_such_flag"):
         xf.jit(lambda x: x + 1, compiler_options={"xla_no_such_flag": True})(1.0)
+    lowered = xf.jit(lambda x: x + 1).lower(1.0)
+    assert lowered.compile({"optimization_level": 1, "memory_fitting_effort": 0.1})(1.0) == 2  # which are no flags
+    for name, value in (("optimization_level", "O1"), ("memory_fitting_level", 1.5), ("exec_time_optimization_effort", "0.5")):
+        with pytest.raises(TypeError, match=f"{name} takes a number"):
+            lowered.compile({name: value})
     assert xf.jit(lambda x: x + 1).lower(1.0).compile({"xla_cpu_enable_fast_math": True})(1.0) == 2
 
 

@@ -194,3 +194,13 @@ def test_many_operations_at_once():
 def test_reduce_axes_is_refused(differentiate):
     with pytest.raises(NotImplementedError, match="reduce_axes"):
         differentiate(lambda x: 2.0 * x, reduce_axes=("i",))
+
+
+def test_linear_transpose_of_mixed_kinds():
+    """Floats with floats, integers with integers: between them nothing is linear."""
+    x, i = xnp.ones(2), xnp.arange(2)
+    for fun, args in ((lambda a, b: (a, b), (x, i)), (lambda a: a.astype(int), (x,)), (lambda a: a * 1.0, (i,)),
+                      (lambda a: a * 2, (x > 0,))):
+        with pytest.raises(TypeError, match="linear_transpose only supports"):
+            xf.linear_transpose(fun, *args)
+    assert xf.linear_transpose(lambda a: a * 3, i)(i)[0].tolist() == [0, 3]

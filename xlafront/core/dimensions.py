@@ -168,8 +168,10 @@ class DimExpr:
     __rmul__ = __mul__
 
     def __pow__(self, power):
-        if not isinstance(power, (int, np.integer)) or power < 0:
+        if not isinstance(power, (int, float, np.integer)):
             return as_array(self) ** power
+        if isinstance(power, float) or power < 0:
+            raise ValueError(f"a symbolic dimension is raised to integers that are not negative, got ({self})**{power}.")
         result: DimExpr | int = 1
         for _ in range(int(power)):
             result = self * result
@@ -444,8 +446,9 @@ def _chosen(name: str, x: Any, y: Any) -> Any:
     return _operation(name, x, y)
 
 
-def symbolic_slice(item: slice, n: DimExpr | int) -> tuple[Any, Any, int]:
-    """Start, size and step of a slice of a dimension, where its size or the bounds are expressions."""
+def symbolic_slice(item: slice, n: DimExpr | int) -> tuple[Any, Any, int, Any]:
+    """Start, size and step of a slice of a dimension, where its size or the bounds are expressions, and how many positions it
+    goes over."""
     step = 1 if item.step is None else operator.index(item.step)
     if not step:
         raise ValueError("slice step cannot be zero")
@@ -458,8 +461,8 @@ def symbolic_slice(item: slice, n: DimExpr | int) -> tuple[Any, Any, int]:
         return max_dim(given + n, ends[0]) if given < 0 else min_dim(ends[1], given)
 
     start, stop = place(item.start, 0 if step > 0 else n - 1), place(item.stop, n if step > 0 else -1)
-    size = -(-max_dim(stop - start if step > 0 else start - stop, 0) // abs(step))
-    return start, size, step
+    span = max_dim(stop - start if step > 0 else start - stop, 0)
+    return start, (span + abs(step) - 1) // abs(step), step, span
 
 
 def is_at_least(x: DimExpr | int, y: DimExpr | int, shown: str) -> bool:

@@ -78,11 +78,13 @@ class TracerBoolConversionError(ConcretizationTypeError):
         super().__init__(tracer)
 
 
-class TracerIntegerConversionError(_Explained, JAXTypeError):
-    """A traced array was used where Python needs an integer, or a function that asks for an axis or a size."""
+class TracerIntegerConversionError(ConcretizationTypeError):
+    """A traced array was used where Python needs an integer, or a function that asks for an axis or a size. The reference
+    raises the one class in some of these places and the other in the rest."""
 
     def __init__(self, tracer, user: str = "Python"):
-        super().__init__(
+        JAXTypeError.__init__(
+            self,
             f"{user} asked for an integer with the method __index__ (for an axis, a shape, a list index, a range), which takes "
             f"a concrete value, and got {what_is(tracer)}. Its value is only known when the compiled function runs. Make the "
             "argument static (static_argnums), index an array instead of a list, or use lax.fori_loop or lax.dynamic_slice.")

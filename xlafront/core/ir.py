@@ -141,7 +141,7 @@ class Literal:
         self.aval = aval
 
     def __repr__(self):
-        return f"{self.val}:{self.aval}"
+        return f"Literal({self.val})"
 
 
 Atom = Var | Literal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -28,30 +29,82 @@ class _Names(dict):
         return name
 
 
-class _Printer:
-    def __init__(self, source_info: bool = False, name_stack: bool = False):
-        self.names = _Names()
-        self.source_info, self.name_stack = source_info, name_stack
+_NOTE = re.compile("\0(.*?)\0")  # what is said of an equation beside its first line, until the lines are known
+_LARGE = 10  # a program inside of another with more equations stands before it, as one that occurs twice does
 
-    def program(self, jaxpr, indent: int = 0) -> str:
+
+def _width(text: str) -> int:
+    return len(_NOTE.sub("", text))
+
+
+def _column(text: str, indent: int) -> int:
+    """Where the text ends; its first line begins at `indent`."""
+    before, _, last = text.rpartition("\n")
+    return _width(last) + (0 if before else indent)
+
+
+def _filled(items, column: int, indent: int, comma: str = "") -> str:
+    """Items side by side from `column` on; a line that is full goes on in the next one, at `indent`."""
+    text = ""
+    for i, item in enumerate(items):
+        if i:
+            text, column = (text + " ", column + 1) if column < _WIDTH else (f"{text}\n{' ' * indent}", indent)
+        item += comma if i + 1 < len(items) else ""
+        text += item
+        column += _width(item)
+    return text
+
+
+class _Printer:
+    """
+    - `source_info`, `name_stack`: say beside each equation where it was written, and in which scopes.
+    - `print_shapes`: variables with their types.
+    - `custom_pp_eqn_rules`: leave parameters out that say nothing; without, all of them are shown.
+    - `print_effects`: the effects behind each program.
+    """
+
+    def __init__(self, source_info: bool = False, name_stack: bool = False, print_shapes: bool = True,
+                 custom_pp_eqn_rules: bool = True, print_effects: bool = False):
+        self.names = _Names()
+        self.source_info, self.name_stack, self.print_shapes = source_info, name_stack, print_shapes
+        self.shortened, self.print_effects = custom_pp_eqn_rules, print_effects
+        self.shared: dict[Any, str] = {}
+
+    def whole(self, jaxpr) -> str:
+        """The program, after those inside of it that occur more than once or are large, under names."""
+        self.shared = _shared_programs(jaxpr)
+        parts = []
+        for inner, name in self.shared.items():
+            start = f"let {name} = "
+            parts.append(f"{start}{self.program(inner, 0, len(start))} in")
+        return _with_notes("\n".join([*parts, self.program(jaxpr)]))
+
+    def program(self, jaxpr, indent: int = 0, column: int | None = None) -> str:
+        """With its lines at `indent`; the first one begins at `column`, behind other text."""
+        column = indent if column is None else column
         read = {v for eqn in jaxpr.eqns for v in eqn.invars if not v.is_literal}
         read.update(v for v in jaxpr.outvars if not v.is_literal)
-        head = f"lambda {self.binders(jaxpr.constvars)}; {self.binders(jaxpr.invars)}."
+        head = "{ lambda " + _filled(self.binders(jaxpr.constvars), column + 9, indent + 4) + "; "
+        head += _filled(self.binders(jaxpr.invars), _column(head, column), indent + 4) + ". let"
         lines = [self.equation(eqn, read, indent + 4) for eqn in jaxpr.eqns]
-        results = ", ".join(self.atom(v) for v in jaxpr.outvars)
-        tail = f"in ({results}{',' if len(jaxpr.outvars) == 1 else ''})"
-        one_line = f"{{ {head} let {'; '.join(lines)} {tail} }}"
-        one_each = lines and (self.name_stack or self.source_info)
-        if len(one_line) + indent <= _WIDTH and "\n" not in one_line and not one_each:
+        results = [self.atom(v) for v in jaxpr.outvars]
+        end = f"{',' if len(results) == 1 else ''})"
+        if self.print_effects:
+            end += f" : {{ {', '.join(sorted(map(str, jaxpr.effects)))} }}"
+        one_line = f"{head} {'; '.join(lines)} in ({', '.join(results)}{end} }}"
+        # Tools read of which line each note is.
+        if column + _width(one_line) <= _WIDTH and "\n" not in one_line and not (lines and self.source_info):
             return one_line
         space = " " * indent
-        if not lines:
-            return f"{{ {head} let  {tail} }}"
-        body = "\n".join(f"{space}    {line}" for line in lines)
-        return f"{{ {head} let\n{body}\n{space}  {tail} }}"
+        body = "\n".join(f"{space}    {line}" for line in lines or [""])
+        return f"{head}\n{body}\n{space}  in ({_filled(results, indent + 6, indent + 4, ',')}{end} }}"
 
-    def binders(self, variables) -> str:
-        return " ".join(f"{self.names[v]}:{str_short(v.aval)}" for v in variables)
+    def binders(self, variables) -> list[str]:
+        return [self.binder(v) for v in variables]
+
+    def binder(self, v, read=None) -> str:
+        name = self.names[v] if read is None or v in read else "_"
+        return f"{name}:{str_short(v.aval)}" if self.print_shapes else name
 
     def atom(self, v) -> str:
         if v.is_literal:
@@ -60,55 +113,87 @@ class _Printer:
         return self.names[v]
 
     def equation(self, eqn, read, indent: int = 0) -> str:
-        if eqn.primitive.name == "jit":  # its program goes on with the names of the variables outside
-            program = eqn.params["jaxpr"].jaxpr
+        if eqn.primitive.name == "jit" and eqn.params["jaxpr"].jaxpr not in self.shared:
+            program = eqn.params["jaxpr"].jaxpr  # it goes on with the names of the variables outside
             for outside, inside in ((eqn.invars, program.invars), (eqn.outvars, program.outvars)):
                 for v, w in zip(outside, inside):
                     if not (v.is_literal or w.is_literal or w in self.names or read is not None and v not in read):
                         self.names[w] = self.names[v]
-        left = " ".join(f"{self.names[v]}:{str_short(v.aval)}" if read is None or v in read else f"_:{str_short(v.aval)}"
-                        for v in eqn.outvars)
-        if eqn.primitive.printed_as is not None:
+        left = _filled([self.binder(v, read) for v in eqn.outvars], indent, indent + 2)
+        if self.shortened and eqn.primitive.printed_as is not None:
             unread = read is not None and all([v not in read for v in eqn.outvars])
             text = eqn.primitive.printed_as(left, unread, [self.atom(v) for v in eqn.invars], eqn)
         else:
             text = f"{left}{' = ' if left else ''}{eqn.primitive.name}"
-            text += self.params(eqn.primitive.name, eqn.params, indent, len(text))
-            right = " ".join(self.atom(v) for v in eqn.invars)
-            text += f" {right}" if right else ""
-        if self.name_stack:
-            first, *rest = text.split("\n")  # of nested programs each line has its own
-            text = "\n".join([f"{first}  # [{eqn.source_info.name_stack}]", *rest])
-        return f"{text}  # {eqn.source_info}" if self.source_info else text
+            text += self.params(eqn.primitive.name, eqn.params, indent, _column(text, indent))
+            text += " " + _filled([self.atom(v) for v in eqn.invars], _column(text, indent) + 1, indent + 2)
+        notes = [str(eqn.source_info)] * self.source_info + [f"[{eqn.source_info.name_stack}]"] * self.name_stack
+        return f"\0{'  # '.join(notes)}\0{text}" if notes else text
 
-    def params(self, primitive: str, params: dict[str, Any], indent: int, before: int) -> str:
-        """In one line where it fits behind the text `before` it."""
-        shown = {k: v for k, v in params.items() if not _is_default(primitive, k, v)}
+    def params(self, primitive: str, params: dict[str, Any], indent: int, column: int) -> str:
+        """In one line where it fits behind what ends at `column`."""
+        shown = {k: v for k, v in params.items() if not (self.shortened and _is_default(primitive, k, v))}
         if not shown:
             return ""
         inner = indent + 2
-        names = {k: _SHOWN_AS.get((primitive, k), k) for k in shown}
-        first = primitive in _NAMED_FIRST
+        names = {k: _SHOWN_AS.get((primitive, k), k) if self.shortened else k for k in shown}
+        first = self.shortened and primitive in _NAMED_FIRST
         order = sorted(shown, key=lambda k: (first and k != "name", k != "ctx_mesh", names[k]))
-        forms = _FORMS.get(primitive, {})
-        parts = [f"{names[k]}={forms[k](shown[k]) if k in forms else self.value(shown[k], inner)}" for k in order]
+        forms = _FORMS.get(primitive, {}) if self.shortened else {}
+        parts = [f"{names[k]}={forms[k](shown[k]) if k in forms else self.value(shown[k], inner, inner + len(names[k]) + 1)}"
+                 for k in order]
         line = f"[{' '.join(parts)}]"
-        if "\n" not in line and indent + before + len(line) <= _WIDTH:
+        if "\n" not in line and column + _width(line) <= _WIDTH:
             return line
         space = "\n" + " " * inner
         return f"[{space}{space.join(parts)}\n{' ' * indent}]"
 
-    def value(self, value, indent: int) -> str:
+    def value(self, value, indent: int, column: int) -> str:
         if _is_program(value):
-            return self.program(getattr(value, "jaxpr", value), indent)
+            program = getattr(value, "jaxpr", value)
+            return self.shared.get(program) or self.program(program, indent, column)
         if isinstance(value, tuple) and any(map(_is_program, value)):
+            parts = [self.value(x, indent + 2, indent + 2) for x in value]
+            line = f"({' '.join(parts)})"
+            if "\n" not in line and column + _width(line) <= _WIDTH:
+                return line
             space = "\n" + " " * (indent + 2)
-            return "(" + space + space.join(self.value(x, indent + 2) for x in value) + "\n" + " " * indent + ")"
+            return "(" + space + space.join(parts) + "\n" + " " * indent + ")"
         if isinstance(value, np.dtype):
             return value.name
         if isinstance(value, type):
             return value.__name__
         return str(value)
+
+
+def _shared_programs(jaxpr) -> dict[Any, str]:
+    """The programs inside of one, level by level, that are printed before it, and their names."""
+    found, count, names = [(jaxpr, "")], {jaxpr: 1}, {}
+    for program, _ in found:
+        for eqn in program.eqns:
+            for value in eqn.params.values():
+                for inner in value if isinstance(value, tuple) else (value,):
+                    if _is_program(inner):
+                        inner = getattr(inner, "jaxpr", inner)
+                        count[inner] = count.get(inner, 0) + 1
+                        if count[inner] == 1:
+                            found.append((inner, str(eqn.params.get("name", "jaxpr")).strip("<>")))
+    used: dict[str, int] = {}
+    for program, name in found[1:]:
+        if count[program] > 1 or len(program.eqns) > _LARGE:
+            names[program] = f"{name}{used.get(name) or ''}"
+            used[name] = used.get(name, 0) + 1
+    return names
+
+
+def _with_notes(text: str) -> str:
+    """Notes on equations beside the lines where these begin, below each other."""
+    if "\0" not in text:
+        return text
+    lines = [(_NOTE.sub("", line), _NOTE.findall(line)) for line in text.split("\n")]
+    width = max(len(line) for line, _ in lines) + 1
+    return "\n".join(f"{(line if i == 0 else '').ljust(width)}# {note}" if note is not None else line
+                     for line, notes in lines for i, note in enumerate(notes or [None]))
 
 
 def _is_program(value) -> bool:
@@ -153,9 +238,10 @@ def _is_default(primitive: str, name: str, value) -> bool:
     return name in ("keep_unused", "inline") and value is False
 
 
-def program_text(jaxpr, *, source_info: bool = False, name_stack: bool = False, **_) -> str:
-    """A program as text; with `source_info` where its equations were written, with `name_stack` in which scopes."""
-    return _Printer(source_info, name_stack).program(jaxpr)
+def program_text(jaxpr, *, source_info: bool = False, name_stack: bool = False, print_shapes: bool = True,
+                 custom_pp_eqn_rules: bool = True, print_effects: bool = False, **_) -> str:
+    """A program as text; the options are those of `_Printer`."""
+    return _Printer(source_info, name_stack, print_shapes, custom_pp_eqn_rules, print_effects).whole(jaxpr)
 
 
 def equation_text(eqn) -> str:

@@ -297,7 +297,7 @@ def _hlo_map(text: str) -> SourceMap:
     return _map_of([found_on(line) for line in lines])
 
 
-_COMMENT = re.compile(r"  # (.*):(\d+)(?::(\d+))? \([^()]*\)$")
+_COMMENT = re.compile(r" +# (.*):(\d+)(?::(\d+))? \([^()]*\)$")
 _EQUATION = re.compile(r"^ *(?:\S+:\S+ )+= ")
 
 

@@ -644,7 +644,7 @@ def _mask_of(g, mask):
 PRIMITIVES["clamp"] = elementwise(
     "clamp", _clamp_lower, "int float complex bool",
     derivatives=(lambda g, z, lo, x, hi: mul(g, _mask_of(g, gt(lo, x))),
-                 lambda g, z, lo, x, hi: where(and_(gt(x, lo), lt(x, hi)), g, constant_like(g, 0)),
+                 lambda g, z, lo, x, hi: where(and_(gt(x, lo), lt(x, hi)), g, constant_like(x, 0)),
                  lambda g, z, lo, x, hi: mul(g, _mask_of(g, lt(hi, x)))))
 
 

@@ -46,7 +46,7 @@ def _slice_abstract(x, *, start_indices, limit_indices, strides):
         if not 0 <= start <= limit <= n or step < 1:
             raise TypeError(f"slice [{start}:{limit}:{step}] does not lie within a dimension of size {n} "
                             f"(operand of shape {x.shape}).")
-    return typed(x, [-(-(b - a) // s) for a, b, s in zip(start_indices, limit_indices, steps)])
+    return typed(x, [(b - a + s - 1) // s for a, b, s in zip(start_indices, limit_indices, steps)])
 
 
 def _slice_lower(ctx, x, *, start_indices, limit_indices, strides):

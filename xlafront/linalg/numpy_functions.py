@@ -633,7 +633,11 @@ def norm(x: ArrayLike, ord: int | float | str | None = None, axis: int | Sequenc
 @library(static=("order", "axis", "keepdims"), converts=True)
 def _vector_norm_kernel(x, axis, keepdims, order):
     check_arraylike("vector_norm", x)
-    x = xnp.asarray(x) if order in (1, np.inf, -np.inf) else floating(x)  # integers stay those where they can
+    x = xnp.asarray(x)
+    if order == 2 and not dtypes.is_inexact(x.dtype):
+        x = x.astype(float)  # as wide as the sum of their squares
+    elif order not in (1, np.inf, -np.inf):  # integers stay those where they can
+        x = floating(x)
     return _vector_norm(x, order, tuple(range(x.ndim)) if axis is None else _axes(axis, x.ndim), keepdims)
 
 

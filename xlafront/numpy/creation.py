@@ -120,6 +120,7 @@ def _placed(name: str, x, target):
 def _from_host(object, wanted, weak):
     if is_symbolic_dim(object):
         return as_type(as_array(object), wanted or dtypes.default_dtype(int), wanted is None)
+    of_ints = wanted is None and type(object) is int  # NumPy makes other types of those that are larger than 64 bits
     if isinstance(object, (list, tuple)):
         leaves = tree.leaves(object, is_leaf=lambda x: x is None)
         kinds = set(map(type, leaves))
@@ -130,15 +131,17 @@ def _from_host(object, wanted, weak):
                 return _from_nested(object, wanted)
         if wanted is None:
             wanted = _sequence_dtype(leaves, kinds)
+            of_ints = wanted is None and int in kinds and kinds <= {int, bool}
     elif object is None:
         raise ValueError("None cannot become an array.")
     elif not tracing.is_arraylike(object) and not hasattr(object, "__array__") and not hasattr(object, "__len__") and (
             not _is_buffer(object)):
         raise TypeError(f"an object of type {type(object).__name__} cannot become an array: {object!r:.60}")
     try:
-        host = np.array(object, dtype=wanted) if wanted is not None else np.array(object)
+        read_as = np.int64 if of_ints else wanted
+        host = np.array(object, dtype=read_as) if read_as is not None else np.array(object)
     except OverflowError as e:
-        raise OverflowError(f"{object!r:.60} does not fit {wanted}: {e}. Give a wider dtype, or switch on "
+        raise OverflowError(f"{object!r:.60} does not fit {np.dtype(read_as)}: {e}. Give a wider dtype, or switch on "
                             f"enable_x64.") from None
     if host.dtype == np.dtype(np.object_) or host.dtype.kind in "SUOM":
         raise TypeError(f"arrays hold booleans and numbers (numeric dtypes); {object!r:.60}, with elements of dtype "
@@ -521,7 +524,7 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
 def _symbolic_arange(start, stop, step, d):
     """From and to sizes that are not known."""
     start, stop, step = (as_size(x) for x in (start, stop, step))
-    size = -(-max_dim(stop - start if step > 0 else start - stop, 0) // abs(step))
+    size = (max_dim(stop - start if step > 0 else start - stop, 0) + abs(step) - 1) // abs(step)
     counts = shapes.counting(d, (size,), 0)
     return add(counts if step == 1 else mul(counts, size_as(step, d)), size_as(start, d))
 

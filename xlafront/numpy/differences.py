@@ -24,7 +24,7 @@ from xlafront.staging.library import library
 def _part(x, start, limit, axis):
     n = np.shape(x)[axis]
     if is_symbolic_dim(n):
-        first, size, _ = symbolic_slice(slice(start, limit), n)
+        first, size, *_ = symbolic_slice(slice(start, limit), n)
         return slice_in_dim(x, first, first + size, axis=axis)
     first, last, _ = slice(start, limit).indices(n)
     return slice_in_dim(x, first, last, axis=axis)

@@ -3,7 +3,8 @@
 `plan_key` turns whatever NumPy allows in brackets into a hashable plan and the index arrays that it refers to.
 A plan is an entry for each dimension of the array and for each new one, in the order of the key:
 
-- `("slice", start, size, step)`: static; `("new",)`: a dimension of size 1; `("int", i)`: a static position;
+- `("slice", start, size, step)`: static, where sizes are not known with its span after these; `("new",)`: a dimension of
+  size 1; `("int", i)`: a static position;
 - `("array", k)`: the positions in index array number `k` (0-d for a single dynamic position);
 - `("mask", n)`: `n` positions of no dimension, from a boolean scalar: 1 or, where it is false, 0.
 
@@ -150,8 +151,9 @@ def _as_item(item, shape):
     elif not tracing.is_arraylike(item):
         if hasattr(kind, "__index__"):
             return as_size(item)
-        raise IndexError(f"an array is indexed by integers, slices, `...`, None and arrays of integers or booleans, "
-                         f"not by {kind.__name__} ({errors.short(item)}).")
+        error = TypeError if isinstance(item, range) else IndexError
+        raise error(f"an array is indexed by integers, slices, `...`, None and arrays of integers or booleans, "
+                    f"not by {kind.__name__} ({errors.short(item)}).")
     item = unwrap(item)
     if type(item) in dtypes.python_scalar_dtypes:
         item = np.asarray(item)
@@ -182,8 +184,8 @@ def _dimensions_used(item) -> int:
     return item.ndim if type(item) not in _plain_kinds and type(item) is not Slice and _is_bool(item) else 1
 
 
-def _slice_of(item: slice, n: int, position: int) -> tuple[int, int, int]:
-    """Start, size and step of a slice of a dimension of size `n`."""
+def _slice_of(item: slice, n: int, position: int) -> tuple[int, ...]:
+    """Start, size and step of a slice of a dimension of size `n`, which may be an expression: see `symbolic_slice`."""
     if item.start is None and item.stop is None and item.step is None:
         return 0, n, 1
     if is_symbolic((n, item.start, item.stop)):
@@ -314,6 +316,8 @@ def take_by(x, key, concrete: bool, mode=None, fill_value=None, indices_are_sort
         _check_static_indices(shape, entries, indices)
     if fill_value is not None and not isinstance(fill_value, (int, float, complex, np.generic)):
         fill_value = np.asarray(fill_value)[()]
+    if mode is not None and [entry for entry in entries if entry[0] != "new"] == [("slice", 0, n, 1) for n in shape]:
+        mode = None  # all of the array: nothing can lie outside, whatever the mode
     return read(x, indices, entries, _read_mode(mode), fill_value, bool(indices_are_sorted), bool(unique_indices),
                 bool(wrap_negative_indices))
 
@@ -417,18 +421,21 @@ def _apply_slices(x, entries):
             continue
         start, limit, step = 0, shape[dim], 1
         if entry[0] == "slice":
-            _, start, size, step = entry
+            _, start, size, step, *span = entry
             if step < 0:  # the same elements from the low end, reversed after
                 flipped.append(dim)
                 start, step = start + (size - 1) * step if size else 0, -step
-            limit = start + max_dim((size - 1) * step + 1, 0) if is_symbolic_dim(size) else (
-                start + (size - 1) * step + 1 if size else start)
+            if span and entry[3] > 0:
+                limit = start + span[0]
+            else:
+                limit = start + max_dim((size - 1) * step + 1, 0) if is_symbolic_dim(size) else (
+                    start + (size - 1) * step + 1 if size else start)
         starts.append(start)
         limits.append(limit)
         steps.append(step)
         dim += 1
     if tuple(limits) != tuple(shape) or any([s != 0 for s in starts]) or any(s != 1 for s in steps):
-        check_whole(x, [-((a - b) // s) for a, b, s in zip(starts, limits, steps)], *_OF_PARTS)
+        check_whole(x, [(b - a + s - 1) // s for a, b, s in zip(starts, limits, steps)], *_OF_PARTS)
         x = slicing.slice_p.bind(x, start_indices=tuple(starts), limit_indices=tuple(limits),
                                 strides=tuple(steps) if any(s != 1 for s in steps) else None)
     return shapes.rev_p.bind(x, dimensions=tuple(flipped)) if flipped else x
@@ -451,7 +458,7 @@ class Layout:
             if kind == "new":
                 continue
             if kind == "slice":
-                slices.append((dim, *entry[1:]))
+                slices.append((dim, *entry[1:4]))
             else:
                 advanced.append(position)
                 if kind == "mask":

@@ -774,6 +774,9 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     Array([[2, 4],
            [1, 3]], dtype=int32)
     """
+    if isinstance(k, tracing.Tracer):
+        raise ValueError(f"xnp.rot90 needs k while it is traced, got {errors.what_is(k)}: non-hashable static arguments are "
+                         "not supported. Make the argument static (static_argnums).")
     a, b = canonical_axes(axes, np.ndim(m), "rot90")
     k %= 4
     if k == 0:

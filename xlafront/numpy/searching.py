@@ -283,10 +283,10 @@ def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], defau
     >>> xnp.select([x < 2, x > 3], [x, 10 * x], -1)
     Array([ 0,  1, -1, -1, 40], dtype=int32)
     """
-    if not len(condlist):
-        raise ValueError("xnp.select needs a condition at least: condlist must be non-empty.")
     if len(condlist) != len(choicelist):
         raise ValueError(f"xnp.select needs as many choices as conditions, got {len(choicelist)} and {len(condlist)}.")
+    if not len(condlist):
+        raise ValueError("xnp.select needs a condition at least: condlist must be non-empty.")
     result = default
     for condition, choice in reversed(list(zip(condlist, choicelist))):
         result = where(condition, choice, result)

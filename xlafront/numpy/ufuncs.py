@@ -542,8 +542,9 @@ def power_inline(x, y):
     x, y = unwrap(x), unwrap(y)
     if type(y) is int:
         refuse_negative_power(x, y)
-        if tracing.aval_of(x).dtype != dtypes.bool_:
-            return integer_pow_p.bind(x, y=y) if y != 2 else square_(x)
+        if tracing.aval_of(x).dtype == dtypes.bool_:
+            x = as_type(x, dtypes.int32, False)
+        return integer_pow_p.bind(x, y=y) if y != 2 else square_(x)
     base, exponent = tracing.aval_of(x).dtype, tracing.aval_of(y).dtype
     if dtypes.is_inexact(base) and dtypes.is_integer(exponent):
         dtypes.lattice_result_type(x, y)  # refuses where the user forbids promotion

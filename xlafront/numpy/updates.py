@@ -377,7 +377,7 @@ def _window_of(shape, entries, indices, mode, wrap):
             return None
         n = shape[dim]
         if kind == "slice":
-            _, start, size, step = entry
+            _, start, size, step, *_ = entry
             if step != 1 or size == 0:
                 return None
             shown.append(dim)

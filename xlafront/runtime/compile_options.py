@@ -63,9 +63,15 @@ def for_wide_loops(overrides: dict) -> dict:
     return overrides | {_VECTORS: 512}
 
 
+# Options of users that are no flags of XLA's.
+_OF_THE_BUILD = {"optimization_level": int, "memory_fitting_level": int, "exec_time_optimization_effort": float,
+                 "memory_fitting_effort": float}
+
+
 def compile_options(num_partitions: int, devices: Sequence[Any], overrides: dict | None = None) -> CompileOptions:
     """Those of the library's own programs."""
-    options = get_compile_options(1, num_partitions, [[d.id for d in devices]], overrides)
+    flags = {name: value for name, value in (overrides or {}).items() if name not in _OF_THE_BUILD}
+    options = get_compile_options(1, num_partitions, [[d.id for d in devices]], flags)
     build = options.executable_build_options
     build.use_shardy_partitioner = num_partitions > 1
     if config.optimization_level.is_set or config.memory_fitting_level.is_set:
@@ -77,4 +83,10 @@ def compile_options(num_partitions: int, devices: Sequence[Any], overrides: dict
     if HAS_EFFORTS:
         build.exec_time_optimization_effort = config.exec_time_optimization_effort.value
         build.memory_fitting_effort = config.memory_fitting_effort.value
+    for name in _OF_THE_BUILD.keys() & (overrides or {}).keys():
+        kind, value = _OF_THE_BUILD[name], overrides[name]
+        if not isinstance(value, (int, kind)):
+            raise TypeError(f"the compiler option {name} takes a number ({kind.__name__}), got {value!r}.")
+        if HAS_EFFORTS or kind is int:
+            setattr(build, name, value)
     return options

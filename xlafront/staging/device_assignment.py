@@ -203,13 +203,17 @@ def _check_rank(what: str, sharding, shape: tuple) -> None:
 
 
 def _check_given(name: str, x, given, traced, index: int) -> None:
-    """An array that is bound to devices must be split as `in_shardings` say; its parts may lie on other devices, and move."""
+    """An array that is bound to devices must be split as `in_shardings` say; its parts may lie on other devices, and move. What
+    stands for an array is held to the sharding that it names."""
     words = keys.physical_array(x)
-    if not isinstance(words, ArrayImpl) or not words._committed or words._sharding == given:
+    if isinstance(words, ArrayImpl):
+        own = words._sharding if words._committed else None
+    else:
+        own = x.sharding if isinstance(x, ShapeDtypeStruct) else None
+    if own is None or own == given:
         return
-    own = words._sharding
     if has_devices(given) and own.memory_kind == given.memory_kind:
-        hlo = [s._to_xla_hlo_sharding(words.ndim) for s in (own, given)]
+        hlo = [s._to_xla_hlo_sharding(np.ndim(words)) for s in (own, given)]
         if hlo[0] == hlo[1]:
             return
     raise ValueError(

@@ -305,8 +305,8 @@ class Compiled:
 
     @property
     def out_info(self):
-        """The types of the results, with their shardings."""
-        return _structs(self.out_tree, self._traced.jaxpr.out_avals, self._executable.out_shardings)
+        """The types of the results, with their shardings and layouts."""
+        return _structs(self.out_tree, self._traced.jaxpr.out_avals, self._out_formats())
 
     args_info = property(lambda self: self._traced.args_info)
     donate_argnums = property(lambda self: self._traced.donate_argnums)
@@ -334,8 +334,11 @@ class Compiled:
     @property
     def output_formats(self):
         """The layout and the sharding of each result."""
+        return self.out_tree.unflatten(self._out_formats())
+
+    def _out_formats(self) -> list[Format]:
         layouts = map(Layout.from_pjrt_layout, self._executable.loaded.get_output_layouts())
-        return self.out_tree.unflatten([Format(layout, s) for layout, s in zip(layouts, self._executable.out_shardings)])
+        return [Format(layout, s) for layout, s in zip(layouts, self._executable.out_shardings)]
 
     def as_text(self) -> str:
         """The optimised program, as the compiler left it."""

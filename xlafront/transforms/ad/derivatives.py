@@ -281,5 +281,10 @@ def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Sequence[Any] = 
         x.shape, x.dtype, bool(getattr(x, "weak_type", False))) for x in leaves]
     flat = FlatFunction(fun, in_tree)
     jaxpr, consts = tracing.trace_to_jaxpr(flat, in_avals)
+    if len({(dtypes.is_inexact(a.dtype), a.dtype == dtypes.bool_) for a in (*in_avals, *[v.aval for v in jaxpr.outvars])
+            if not a.is_high}) > 1:
+        raise TypeError(f"linear_transpose only supports functions of float or complex arrays with such results, and of "
+                        f"integers with integer results: {signatures.function_name(fun)} takes "
+                        f"{', '.join(map(str, in_avals))} and returns {', '.join(str(v.aval) for v in jaxpr.outvars)}.")
     known, values = known_part(jaxpr, consts)
     return Transpose(known, values, in_avals, in_tree, flat.out_tree, signatures.function_name(fun))
