@@ -577,8 +577,8 @@ def _vector_norm(x, order, axes, keepdims):
         return total(xnp.abs(x))
     if isinstance(order, str):
         raise ValueError(f"{order!r} is no order of a norm of vectors: give a number, or two axes for a norm of matrices.")
-    order = xnp.asarray(order, dtypes.to_real(x.dtype))
-    return xnp.power(total(xnp.power(xnp.abs(x), order)), 1 / order)
+    d = dtypes.to_real(x.dtype)
+    return xnp.power(total(xnp.power(xnp.abs(x), np.asarray(order, d))), np.asarray(1 / order, d))
 
 
 def _matrix_norm(x, order, axes, keepdims):
@@ -673,17 +673,17 @@ def _cond(x, p):
     if p in (None, 2, -2):
         s = kernels.svd(x, compute_uv=False)
         largest, least = (s[..., -1], s[..., 0]) if p == -2 else (s[..., 0], s[..., -1])
-        found = largest / least
-    else:
-        if x.shape[-1] != x.shape[-2]:
-            raise ValueError(f"cond with p={p!r} takes square matrices, got an array of shape {x.shape}.")
-        found = norm(x, p, (-2, -1)) * norm(inv(x), p, (-2, -1))
+        return largest / least
+    if x.shape[-1] != x.shape[-2]:
+        raise ValueError(f"cond with p={p!r} takes square matrices, got an array of shape {x.shape}.")
+    found = norm(x, p, (-2, -1)) * norm(inv(x), p, (-2, -1))
     given = xnp.any(xnp.isnan(x), axis=(-2, -1))
     return xnp.where(xnp.isnan(found) & ~given, xnp.inf, found)
 
 
 def cond(x: ArrayLike, p: int | float | str | None = None) -> Array:
-    """The condition number: the norm of a matrix times that of its inverse; infinite for one without inverse.
+    """The condition number: the norm of a matrix times that of its inverse; infinite for one without inverse (for zeros NaN,
+    where singular values say it).
 
     - `x`: the matrices; for norms other than 2 and -2 they must be square.
     - `p`: which norm, as `ord` of `norm`; 2 without.
