@@ -52,6 +52,9 @@ def test_kinds():
             assert xnp.isdtype(dtype, kind) is (name in members)
         assert xnp.isdtype(dtype, ("bool", "numeric")) and xnp.isdtype(dtype, dtype) and xnp.isdtype(dtype, (dtype, "bool"))
         assert not xnp.isdtype(dtype, np.dtype("float16"))
+    for kind, error in (("number", ValueError), (3, TypeError)):
+        with pytest.raises(error, match="kinds"):
+            xnp.isdtype(np.dtype("int8"), kind)
 
 
 def test_casts():
@@ -118,6 +121,8 @@ def test_attributes():
     assert xnp.ones((2, 3)).T.shape == (3, 2) and xnp.ones(()).size == 1 and xnp.ones((0, 3)).size == 0
     assert x.__array_namespace__(api_version="2024.12") is xnp and x.to_device(x.device).device == x.device
     assert x.__dlpack_device__() == (1, 0)
+    with pytest.raises(NotImplementedError, match="stream"):
+        x.to_device(x.device, stream=1)
     with pytest.raises(ValueError):
         xnp.ones(3).mT  # noqa: B018  (the error is of the attribute)
 

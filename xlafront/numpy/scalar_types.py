@@ -86,12 +86,15 @@ def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
     """
     d = dtypes.dtype(dtype)
     if isinstance(kind, tuple):
-        return any(isdtype(d, k) for k in kind)
+        return any([isdtype(d, k) for k in kind])  # (all of them must be kinds)
     if isinstance(kind, str) and kind in _KINDS:
         return _KINDS[kind](d)
-    if isinstance(kind, str) and not hasattr(np, kind) and kind not in PUBLIC:
-        raise ValueError(f"isdtype knows the kinds {', '.join(sorted(_KINDS))} and dtypes, not {kind!r}.")
-    return d == dtypes.dtype(kind)
+    try:
+        dtypes.check_user_dtype(kind, "isdtype")
+        return d == dtypes.dtype(kind)
+    except TypeError as e:
+        problem = f"isdtype knows the kinds {', '.join(sorted(_KINDS))} and dtypes, not {kind!r}."
+        raise (ValueError(problem) if isinstance(kind, str) else TypeError(problem)) from e
 
 
 _KINDS = {
