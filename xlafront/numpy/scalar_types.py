@@ -89,11 +89,12 @@ def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
         return any([isdtype(d, k) for k in kind])  # (all of them must be kinds)
     if isinstance(kind, str) and kind in _KINDS:
         return _KINDS[kind](d)
+    problem = f"isdtype knows the kinds {', '.join(sorted(_KINDS))} and dtypes, not {kind!r}."
+    if isinstance(kind, (int, float, complex)):
+        raise TypeError(problem)
     try:
-        dtypes.check_user_dtype(kind, "isdtype")
         return d == dtypes.dtype(kind)
     except TypeError as e:
-        problem = f"isdtype knows the kinds {', '.join(sorted(_KINDS))} and dtypes, not {kind!r}."
         raise (ValueError(problem) if isinstance(kind, str) else TypeError(problem)) from e
 
 
