@@ -146,7 +146,7 @@ def _lstsq(a, b, rcond):
     eps = float(xnp.finfo(a.dtype).eps)
     rcond = eps * max(m, n) if rcond is None else eps if rcond < 0 else rcond
     kept = (s > 0) & (s >= rcond * s[0])
-    inverse = xnp.where(kept, 1, 0) / xnp.where(kept, s, 1)
+    inverse = 1 / xnp.where(kept, s, np.inf)
     x = product(adjoint(vh), inverse[:, None].astype(a.dtype) * product(adjoint(u), b))
     rest = xnp.sum(xnp.abs(b - product(a, x)) ** 2, axis=0)
     return x[:, 0] if vector else x, rest, xnp.sum(kept, dtype=int), s
@@ -178,11 +178,11 @@ def _pinv(a, rtol, hermitian):
     if hermitian:
         v, w = kernels.eigh(a)
         kept = xnp.abs(w) > rtol[..., None] * xnp.max(xnp.abs(w), axis=-1, keepdims=True)
-        inverse = xnp.where(kept, 1, 0) / xnp.where(kept, w, 1)
+        inverse = 1 / xnp.where(kept, w, np.inf)
         return product(v * inverse[..., None, :].astype(v.dtype), adjoint(v))
     u, s, vh = kernels.svd(a, full_matrices=False)
     kept = s > rtol[..., None] * s[..., :1]
-    inverse = xnp.where(kept, 1, 0) / xnp.where(kept, s, 1)
+    inverse = 1 / xnp.where(kept, s, np.inf)
     return product(adjoint(vh), inverse[..., :, None].astype(u.dtype) * adjoint(u))
 
 
@@ -701,8 +701,10 @@ def _matrix_rank(M, tol, hermitian):  # noqa: N803  (NumPy's name)
         return xnp.any(x != 0).astype(np.int32)
     s = xnp.abs(kernels.eigh(x)[1]) if hermitian else kernels.svd(x, compute_uv=False)
     if tol is None:
-        tol = max(x.shape[-2:]) * xnp.finfo(x.dtype).eps * xnp.max(s, axis=-1, initial=0)
-    return xnp.sum(s > xnp.asarray(tol)[..., None], axis=-1, dtype=int)
+        if not s.shape[-1]:
+            return xnp.zeros(s.shape[:-1], int)
+        tol = max(x.shape[-2:]) * xnp.finfo(x.dtype).eps * xnp.max(s, axis=-1)
+    return xnp.sum(s > (xnp.expand_dims(tol, -1) if xnp.ndim(tol) else tol), axis=-1, dtype=int)
 
 
 def matrix_rank(M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool = False, tol: ArrayLike | None = None) -> Array:  # noqa: N803  (NumPy's name)

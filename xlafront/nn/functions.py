@@ -527,7 +527,7 @@ def logsumexp(a: ArrayLike, axis: Axes = None, b: ArrayLike | None = None, keepd
     - `return_sign`: return the logarithm of the absolute value of the sum, and its sign.
     - `where`: elements for which it is false are left out.
 
-    >>> logsumexp(xnp.array([1000.0, -np.inf]))
+    >>> nn.logsumexp(xnp.array([1000.0, -np.inf]))
     Array(1000., dtype=float32)
     """
     a = unwrap(a)
